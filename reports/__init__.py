@@ -1,0 +1,1 @@
+"""Statistics, verdicts, charts and the report's forms, from a session folder alone."""
