@@ -1,0 +1,208 @@
+"""A kernel's machine code, named: whether two are the same, and which functions differ."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import json
+import re
+from bisect import bisect_left, bisect_right
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from host.errors import InfraError
+from kernels.elf import (
+    RELOCATION,
+    SHF_ALLOC,
+    SHF_STRINGS,
+    STT_FILE,
+    STT_FUNC,
+    STT_SECTION,
+    Elf,
+    read,
+)
+
+FORMAT = 1
+STT_NOTYPE = 0
+# R_X86_64_PC32 and PLT32 count from the end of their own 4 bytes.
+PC_RELATIVE = (2, 4)
+# Release, build number and date; all else that is loaded decides what a kernel does.
+BANNERS = ("linux_banner", "linux_proc_banner", "init_uts_ns")
+
+
+@dataclass(frozen=True)
+class Change:
+    """A function that differs between two kernels: sizes in bytes, None where absent."""
+
+    name: str
+    before: int | None
+    after: int | None
+
+
+def code_key(vmlinux: Path) -> str:
+    """SHA-256 over all that is loaded, without notes (the build id) and the banners.
+
+    Raises:
+        InfraError: no ELF file.
+    """
+    elf = read(vmlinux)
+    masked: dict[int, list[tuple[int, int]]] = {}
+    for symbol in elf.symbols[elf.symbols["size"] > 0]:
+        if elf.name(int(symbol["name"])) in BANNERS:
+            where = masked.setdefault(int(symbol["section"]), [])
+            where.append((int(symbol["value"]), int(symbol["size"])))
+    digest = hashlib.sha256()
+    for section in elf.sections:
+        if not section.flags & SHF_ALLOC or section.kind == "SHT_NOTE":
+            continue
+        digest.update(f"{section.name} {section.address:x} {section.size:x}\n".encode())
+        data = bytearray(section.data)
+        for value, size in masked.get(section.index, []):
+            start = value - section.address
+            data[start : start + size] = bytes(size)
+        digest.update(data)
+    return digest.hexdigest()
+
+
+def functions(image: Path) -> dict[str, tuple[int, str]]:
+    """Size in bytes and hash (16 hex digits) of every function, by name.
+
+    ``image`` is best a relocatable file (vmlinux.o): there a function's bytes do
+    not depend on where it and its callees were put, and where it points is
+    hashed by name.  A name that several files use gets ``@file``.
+
+    Raises:
+        InfraError: no ELF file.
+    """
+    elf = read(image)
+    names = _function_names(elf)
+    labels = _Labels(elf)
+    values, sizes = elf.symbols["value"].tolist(), elf.symbols["size"].tolist()
+    table: dict[str, tuple[int, str]] = {}
+    for section in elf.sections:
+        if not section.is_code:
+            continue
+        found = elf.relocations.get(section.index, np.zeros(0, RELOCATION))
+        relocations = found[np.argsort(found["offset"], kind="stable")].tolist()
+        offsets = [offset for offset, *_ in relocations]
+        here = np.flatnonzero(elf.symbols["section"] == section.index)
+        for index in sorted(names.keys() & set(here.tolist())):
+            start, size = values[index] - section.address, sizes[index]
+            digest = hashlib.sha256(section.data[start : start + size])
+            first, last = bisect_left(offsets, start), bisect_left(offsets, start + size)
+            for offset, kind, target, addend in relocations[first:last]:
+                label = labels.of(target, kind, addend)
+                digest.update(f"\n{offset - start} {kind} {label}".encode())
+            table[names[index]] = (size, digest.hexdigest()[:16])
+    return table
+
+
+def save(table: dict[str, tuple[int, str]], path: Path) -> None:
+    """Write a table of functions; equal tables are equal bytes."""
+    text = json.dumps({"format": FORMAT, "functions": table}, sort_keys=True, indent=0)
+    path.write_bytes(gzip.compress(text.encode(), mtime=0))
+
+
+def load(path: Path) -> dict[str, tuple[int, str]]:
+    """Read a table written by ``save``.
+
+    Raises:
+        InfraError: written by another version of the lab, or damaged.
+    """
+    try:
+        content = json.loads(gzip.decompress(path.read_bytes()))
+        if content["format"] == FORMAT:
+            return {name: (size, digest) for name, (size, digest) in content["functions"].items()}
+    except (OSError, EOFError, ValueError, KeyError, TypeError):
+        pass
+    raise InfraError(
+        "not a symbols file of this version of the lab",
+        where=str(path),
+        next_step=f"remove {path.parent} to have the kernel built again",
+    )
+
+
+def changed_functions(before: Path, after: Path) -> tuple[Change, ...]:
+    """Functions that differ between two symbols files, by name.
+
+    Raises:
+        InfraError: one of the files cannot be read.
+    """
+    one, other = load(before), load(after)
+    return tuple(
+        Change(
+            name, one[name][0] if name in one else None, other[name][0] if name in other else None
+        )
+        for name in sorted({*one, *other})
+        if one.get(name) != other.get(name)
+    )
+
+
+def _function_names(elf: Elf) -> dict[int, str]:
+    """Symbol index → unique name, for all functions with a size."""
+    kinds = elf.symbols["info"] & 0xF
+    code = np.array([section.index for section in elf.sections if section.is_code], np.uint16)
+    wanted = np.flatnonzero(
+        np.isin(kinds, (STT_FUNC, STT_NOTYPE))
+        & np.isin(elf.symbols["section"], code)
+        & (elf.symbols["size"] > 0)
+    )
+    offsets = elf.symbols["name"].tolist()
+    plain = {index: elf.name(offsets[index]) for index in wanted.tolist()}
+    uses = Counter(plain.values())
+    files = np.flatnonzero(kinds == STT_FILE).tolist()
+    names: dict[int, str] = {}
+    taken: Counter[str] = Counter()
+    for index, name in plain.items():
+        if uses[name] > 1 and files:
+            file = elf.name(offsets[files[max(bisect_left(files, index) - 1, 0)]])
+            name = f"{name}@{file}"
+        taken[name] += 1
+        names[index] = name if taken[name] == 1 else f"{name}#{taken[name]}"
+    return names
+
+
+class _Labels:
+    """What a relocation points at, in words that do not move when code moves."""
+
+    def __init__(self, elf: Elf) -> None:
+        self._elf = elf
+        self._known: dict[tuple[int, int, int], str] = {}
+        self._starts: dict[int, tuple[list[int], list[int]]] = {}
+
+    def of(self, target: int, kind: int, addend: int) -> str:
+        key = (target, kind, addend)
+        if key not in self._known:
+            self._known[key] = self._label(target, kind, addend)
+        return self._known[key]
+
+    def _label(self, target: int, kind: int, addend: int) -> str:
+        symbol = self._elf.symbols[target]
+        if symbol["info"] & 0xF != STT_SECTION:
+            return f"{self._plain(target)}{addend:+d}"
+        section = self._elf.sections[int(symbol["section"])]
+        position = addend + 4 if kind in PC_RELATIVE else addend
+        if section.flags & SHF_STRINGS:
+            end = section.data.find(b"\0", max(position, 0))
+            return f"{section.name} {section.data[max(position, 0) : end]!r}"
+        starts, indices = self._objects(section.index)
+        at = bisect_right(starts, position) - 1
+        if at >= 0 and position < starts[at] + int(self._elf.symbols["size"][indices[at]]):
+            return f"{self._plain(indices[at])}{position - starts[at]:+d}"
+        return section.name  # unnamed constants and jump tables
+
+    def _plain(self, index: int) -> str:
+        # gcc numbers static variables in a file: "__already_done.12".
+        return re.sub(r"\.\d+$", "", self._elf.name(int(self._elf.symbols["name"][index])))
+
+    def _objects(self, section: int) -> tuple[list[int], list[int]]:
+        if section not in self._starts:
+            symbols = self._elf.symbols
+            found = np.flatnonzero((symbols["section"] == section) & (symbols["size"] > 0))
+            ordered = found[np.argsort(symbols["value"][found], kind="stable")]
+            starts = symbols["value"][ordered].tolist()
+            self._starts[section] = (starts, ordered.tolist())
+        return self._starts[section]
