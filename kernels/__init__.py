@@ -1,0 +1,1 @@
+"""Source → series → config → build → cached kernel."""

@@ -1,0 +1,241 @@
+"""Where a kernel's source comes from: what it is (quickly), and how it is laid out.
+
+The identity names the content, never the place, so that the same source found
+elsewhere gives the same kernels.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from host.errors import InfraError, UsageError
+from host.process import run
+
+DEBIAN_SOURCES = Path("/usr/src")
+UNPACK_TIMEOUT_S = 1800.0
+QUERY_TIMEOUT_S = 60.0
+CHUNK = 1 << 20
+
+
+@dataclass(frozen=True)
+class Source:
+    """A source found: ``kind`` is deb, tarball, dir or git.
+
+    ``origin`` is the tarball, folder or repository; ``tree_id`` the git tree.
+    """
+
+    kind: str
+    identity: str
+    origin: Path
+    tree_id: str = ""
+
+    @property
+    def key(self) -> str:
+        """16 hex digits that name the prepared tree."""
+        return hashlib.sha256(self.identity.encode()).hexdigest()[:16]
+
+
+def identify(spec: str, *, checkout: Path, cache: Path) -> Source:
+    """Find the source named by ``KernelSpec.source``; relative paths start at the checkout.
+
+    Raises:
+        InfraError: a Debian package that is not installed.
+        UsageError: a path, repository or ref that does not exist.
+    """
+    kind, _, name = spec.partition(":")
+    if kind == "deb":
+        return _debian(name)
+    if kind == "tarball":
+        path = _existing(spec, checkout / Path(name).expanduser(), "file")
+        return Source("tarball", f"tarball:{_file_digest(path, cache)}", path)
+    if kind == "dir":
+        path = _existing(spec, checkout / Path(name).expanduser(), "folder")
+        _refuse_built(spec, path)
+        return Source("dir", f"dir:{_folder_digest(path, cache)}", path)
+    if kind == "git":
+        return _git(spec, name, checkout)
+    raise UsageError(
+        "unknown kind of kernel source",
+        where=spec,
+        next_step="write deb:PACKAGE, tarball:PATH, dir:PATH or git:PATH@REF",
+    )
+
+
+def unpack(source: Source, into: Path) -> None:
+    """Lay the source out in ``into``, which must not exist.
+
+    Raises:
+        InfraError: the source cannot be read, or changed since it was identified.
+        UsageError: what was unpacked is no Linux tree.
+    """
+    if source.kind == "dir":
+        shutil.copytree(source.origin, into, symlinks=True, ignore=_ignore_git(source.origin))
+        if f"dir:{_hash_folder(into)}" != source.identity:
+            raise InfraError(
+                "the folder changed while it was copied",
+                where=str(source.origin),
+                next_step="run again when nothing writes there",
+            )
+    else:
+        into.mkdir(parents=True)
+        for argv in unpack_argvs(source, into):
+            run(argv, timeout_s=UNPACK_TIMEOUT_S)
+        Path(f"{into}.tar").unlink(missing_ok=True)
+    for name in ("Makefile", "Kconfig"):
+        if not (into / name).is_file():
+            raise UsageError(
+                f"no Linux source: there is no {name} at its top", where=str(source.origin)
+            )
+
+
+def unpack_argvs(source: Source, into: Path | str) -> list[list[str]]:
+    """The commands that lay the source out in the existing folder ``into``."""
+    if source.kind == "dir":
+        return [["cp", "-a", f"{source.origin}/.", str(into)]]
+    if source.kind == "git":
+        tar = f"{into}.tar"
+        return [
+            ["git", "-C", str(source.origin), "archive", "-o", tar, source.tree_id],
+            ["tar", "-C", str(into), "-xf", tar],
+        ]
+    options = ["--strip-components=1", "--no-same-owner"]
+    return [["tar", "-C", str(into), *options, "-xf", str(source.origin)]]
+
+
+def _debian(package: str) -> Source:
+    asked = run(
+        ["dpkg-query", "-W", "-f", "${db:Status-Status} ${Version}", package],
+        timeout_s=QUERY_TIMEOUT_S,
+        check=False,
+    )
+    status, _, version = asked.stdout.partition(" ")
+    tarball = DEBIAN_SOURCES / f"{package}.tar.xz"
+    if asked.returncode != 0 or status != "installed" or not tarball.is_file():
+        raise InfraError(
+            "the source package is not installed",
+            where=package,
+            next_step=f"apt-get install {package}",
+        )
+    return Source("deb", f"deb:{package}={version}", tarball)
+
+
+def _git(spec: str, name: str, checkout: Path) -> Source:
+    place, at, ref = name.rpartition("@")
+    if not at or not ref:
+        raise UsageError("a git source needs a ref", where=spec, next_step="write git:PATH@REF")
+    path = _existing(spec, checkout / Path(place).expanduser(), "folder")
+    asked = run(
+        ["git", "-C", str(path), "rev-parse", "--verify", "--end-of-options", f"{ref}^{{tree}}"],
+        timeout_s=QUERY_TIMEOUT_S,
+        check=False,
+    )
+    if asked.returncode != 0:
+        raise UsageError(
+            f"git does not know this ref: {asked.tail()}",
+            where=spec,
+            next_step=f"git -C {path} fetch, or see git -C {path} branch -a",
+        )
+    tree_id = asked.stdout.strip()
+    return Source("git", f"git:{tree_id}", path, tree_id)
+
+
+def _existing(spec: str, path: Path, kind: str) -> Path:
+    if not (path.is_file() if kind == "file" else path.is_dir()):
+        raise UsageError(f"no such {kind}: {path}", where=spec, next_step="correct kernel.source")
+    return path.resolve()
+
+
+def _refuse_built(spec: str, path: Path) -> None:
+    if (path / ".config").exists() or (path / "include/config").exists():
+        raise UsageError(
+            "the folder has been built in, and kbuild refuses such a source",
+            where=spec,
+            next_step=f"make -C {path} mrproper, or use git:{path}@HEAD",
+        )
+
+
+def _ignore_git(top: Path) -> Callable[[str, list[str]], set[str]]:
+    return lambda folder, names: {".git"} & set(names) if Path(folder) == top else set()
+
+
+def _entries(top: Path) -> Iterator[tuple[str, os.DirEntry[str]]]:
+    """All files and links below ``top`` as (relative path, entry), in a fixed order."""
+    pending = [""]
+    while pending:
+        folder = pending.pop()
+        with os.scandir(top / folder) as found:
+            entries = sorted(found, key=lambda entry: entry.name)
+        for entry in entries:
+            path = f"{folder}{entry.name}"
+            if path == ".git":
+                continue
+            if entry.is_dir(follow_symlinks=False):
+                pending.append(f"{path}/")
+            else:
+                yield path, entry
+
+
+def _hash_folder(top: Path) -> str:
+    digest = hashlib.sha256()
+    for path, entry in _entries(top):
+        if entry.is_symlink():
+            kind, content = "l", str(Path(entry.path).readlink()).encode()
+        else:
+            kind = "x" if entry.stat().st_mode & 0o100 else "f"
+            content = Path(entry.path).read_bytes()
+        digest.update(f"{kind} {path}\0{hashlib.sha256(content).hexdigest()}\n".encode())
+    return digest.hexdigest()
+
+
+def _stamp(stat: os.stat_result) -> str:
+    # ctime is there for what mtime can hide: it cannot be set back.
+    return f"{stat.st_ino} {stat.st_size} {stat.st_mtime_ns} {stat.st_ctime_ns}"
+
+
+def _folder_digest(top: Path, cache: Path) -> str:
+    stamps = hashlib.sha256()
+    for path, entry in _entries(top):
+        stamps.update(f"{path}\0{_stamp(entry.stat(follow_symlinks=False))}\n".encode())
+    stamp = stamps.hexdigest()
+    return _remembered(cache, str(top), stamp) or _remember(
+        cache, str(top), stamp, _hash_folder(top)
+    )
+
+
+def _file_digest(path: Path, cache: Path) -> str:
+    stamp = _stamp(path.stat())
+    known = _remembered(cache, str(path), stamp)
+    if known:
+        return known
+    digest = hashlib.sha256()
+    with path.open("rb") as stream:
+        while block := stream.read(CHUNK):
+            digest.update(block)
+    return _remember(cache, str(path), stamp, digest.hexdigest())
+
+
+def _memory(cache: Path, name: str) -> Path:
+    return cache / "digests" / f"{hashlib.sha256(name.encode()).hexdigest()[:16]}.json"
+
+
+def _remembered(cache: Path, name: str, stamp: str) -> str:
+    try:
+        kept = json.loads(_memory(cache, name).read_text())
+    except (OSError, ValueError):
+        return ""
+    return str(kept["digest"]) if kept.get("stamp") == stamp else ""
+
+
+def _remember(cache: Path, name: str, stamp: str, digest: str) -> str:
+    path = _memory(cache, name)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    beside = path.with_suffix(f".{os.getpid()}")
+    beside.write_text(json.dumps({"stamp": stamp, "digest": digest}))
+    beside.replace(path)
+    return digest
