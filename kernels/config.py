@@ -1,0 +1,189 @@
+"""What the configuration is asked to be, and whether it came out so."""
+
+from __future__ import annotations
+
+import difflib
+import os
+import re
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from host.errors import InfraError, UsageError
+from host.process import run
+
+CONFIG_FOLDER = Path("configs/kconfig")
+BASE = "base"
+VIRTME = "virtme-ng"
+QUERY_TIMEOUT_S = 60.0
+# Left out of "depends on" lines: operators and constants are no options.
+WORD = re.compile(r"!?\b[A-Z0-9][A-Z0-9_]*\b")
+
+
+@dataclass(frozen=True)
+class Fragment:
+    """One file of options: ``options`` maps names without CONFIG_ to raw values."""
+
+    name: str
+    options: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Lost:
+    """An option that did not come out as asked."""
+
+    option: str
+    asked: str
+    found: str
+    fragment: str
+
+
+def known_flavours(checkout: Path) -> tuple[str, ...]:
+    """Names of the kernel configurations: the fragments other than base."""
+    found = (path.stem for path in (checkout / CONFIG_FOLDER).glob("*.config"))
+    return tuple(sorted(name for name in found if name != BASE))
+
+
+def parse(text: str) -> dict[str, str]:
+    """Options of a .config or fragment, "is not set" as ``n``; later lines win."""
+    options = {}
+    for line in text.splitlines():
+        if match := re.match(r"\s*# CONFIG_(\w+) is not set", line):
+            options[match[1]] = "n"
+        elif match := re.match(r"\s*CONFIG_(\w+)=(.*\S)", line):
+            options[match[1]] = match[2]
+    return options
+
+
+def fragments(checkout: Path, flavour: str) -> tuple[Fragment, ...]:
+    """What is asked, in the order of the merge: virtme-ng's own, base, the flavour.
+
+    Raises:
+        UsageError: no such flavour; the known ones are named.
+        InfraError: virtme-ng is not installed.
+    """
+    known = known_flavours(checkout)
+    if flavour not in known:
+        close = difflib.get_close_matches(flavour, known, 1)
+        hint = f"did you mean {close[0]}? " if close else ""
+        raise UsageError(
+            f"no such kernel flavour: {flavour}",
+            where=str(CONFIG_FOLDER / f"{flavour}.config"),
+            next_step=f"{hint}known flavours: {', '.join(known) or 'none'}",
+        )
+    ours = [
+        Fragment(
+            str(CONFIG_FOLDER / f"{name}.config"),
+            parse((checkout / CONFIG_FOLDER / f"{name}.config").read_text()),
+        )
+        for name in (BASE, flavour)
+    ]
+    return (Fragment(VIRTME, parse(virtme_fragment())), *ours)
+
+
+def virtme_argv() -> list[str]:
+    """The command that prints virtme-ng's own fragment."""
+    module = [sys.executable, "-m", "virtme.commands.configkernel"]
+    return [*module, "--arch", "x86_64", "--defconfig", "--dry-run"]
+
+
+def virtme_fragment() -> str:
+    """virtme-ng's own fragment as text, without the user's additions to it.
+
+    Raises:
+        InfraError: virtme-ng is not installed beside this Python.
+    """
+    # Its file in the home folder adds and overrides options.
+    env = {"HOME": os.devnull, "XDG_CONFIG_HOME": os.devnull}
+    return run(virtme_argv(), timeout_s=QUERY_TIMEOUT_S, env=env).stdout
+
+
+def merge(parts: Iterable[Fragment]) -> str:
+    """All fragments as one, later ones win; sorted, so that equal wishes are equal bytes."""
+    merged: dict[str, str] = {}
+    for part in parts:
+        merged.update(part.options)
+    return "".join(f"CONFIG_{name}={value}\n" for name, value in sorted(merged.items()))
+
+
+def lost_options(parts: Sequence[Fragment], config: str) -> tuple[Lost, ...]:
+    """Options whose final value differs from what the last fragment asked."""
+    found = parse(config)
+    asked = {name: (value, part.name) for part in parts for name, value in part.options.items()}
+    return tuple(
+        Lost(name, value, found.get(name, "n"), origin)
+        for name, (value, origin) in sorted(asked.items())
+        if found.get(name, "n") != value
+    )
+
+
+def verify(parts: Sequence[Fragment], config: str, src: Path) -> tuple[Lost, ...]:
+    """Check a final .config; return virtme-ng's wishes that were not granted.
+
+    Raises:
+        InfraError: an option of base or the flavour did not survive; names every
+            one with the file that asked and what it likely depends on.
+    """
+    lost = lost_options(parts, config)
+    ours = [option for option in lost if option.fragment != VIRTME]
+    if ours:
+        found = parse(config)
+        lines = [
+            f"CONFIG_{option.option}: asked {option.asked} by {option.fragment}, "
+            f"found {option.found}; {likely_reason(src, option.option, found)}"
+            for option in ours
+        ]
+        raise InfraError(
+            "the configuration is not what was asked\n" + "\n".join(lines),
+            where=ours[0].fragment,
+            next_step="set what the option depends on, or drop it from the fragment",
+        )
+    return tuple(option for option in lost if option.fragment == VIRTME)
+
+
+def likely_reason(src: Path, option: str, found: Mapping[str, str]) -> str:
+    """Why an option may not be settable, from its Kconfig entry."""
+    entry = _kconfig_entry(src, option)
+    if entry is None:
+        return "this source has no such option"
+    where, lines = entry
+    depends = [
+        line.strip().removeprefix("depends on").strip()
+        for line in lines
+        if line.strip().startswith("depends on")
+    ]
+    reasons = []
+    for word in WORD.findall(" ".join(depends)):
+        name = word.lstrip("!")
+        value = found.get(name, "n")
+        if (value == "n") != word.startswith("!"):
+            reasons.append(f"{name} is {value}")
+    if reasons:
+        return f"{where}: depends on {' && '.join(depends)}, and {', '.join(reasons)}"
+    if depends:
+        return f"{where}: depends on {' && '.join(depends)}"
+    return f"{where}: see the menu or `if` around it, or what selects it"
+
+
+def _kconfig_entry(src: Path, option: str) -> tuple[str, list[str]] | None:
+    begins = re.compile(rf"^(?:menu)?config\s+{option}\s*$")
+    for path in sorted(_kconfig_files(src)):
+        lines = path.read_text(errors="replace").splitlines()
+        for number, line in enumerate(lines):
+            if begins.match(line):
+                body = []
+                for following in lines[number + 1 :]:
+                    if following and not following[0].isspace() and following[0] != "#":
+                        break
+                    body.append(following)
+                return f"{path.relative_to(src)}:{number + 1}", body
+    return None
+
+
+def _kconfig_files(src: Path) -> Iterable[Path]:
+    for at, folders, names in os.walk(src):
+        folders[:] = [name for name in folders if not name.startswith(("obj-", "."))]
+        for name in names:
+            if name.startswith("Kconfig"):
+                yield Path(at) / name
