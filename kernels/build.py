@@ -1,0 +1,274 @@
+"""One arm's kernel, from the cache or built: the door that the rest of the lab uses."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import logging
+import os
+import shlex
+import shutil
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from experiment.spec import KernelSpec
+from host.errors import InfraError, SeriesError
+from host.process import paste
+from kernels import blame, config, symbols
+from kernels import cache as store
+from kernels.cache import Kernel
+from kernels.make import Progress, run_make
+from kernels.series import Patch, apply_argv, read_patch
+from kernels.source import Source, unpack_argvs
+from kernels.source import identify as identify_source
+from kernels.toolchain import Toolchain, make_argv
+from kernels.toolchain import identify as identify_toolchain
+from kernels.worktree import WorkTree, prepare, switch
+from results.record import KernelIdentity
+
+log = logging.getLogger(__name__)
+
+# Part of every key: raise it when the same inputs would give another kernel.
+RECIPE = 1
+TARGET = "bzImage"
+ASKED = "asked.config"
+UNFINISHED = "unfinished"
+BUILD_TIMEOUT_S = 4 * 3600.0
+CONFIG_TIMEOUT_S = 600.0
+# make's commands for a first and a second arm of the lean 6.12 configuration;
+# each build replaces the guess by its own count.
+GUESS = {"first": 1750, "next": 30}
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """All that decides a kernel's bits, gathered before anything is built."""
+
+    spec: KernelSpec
+    source: Source
+    patches: tuple[Patch, ...]
+    fragments: tuple[config.Fragment, ...]
+    asked: str
+    toolchain: Toolchain
+
+    @property
+    def objects_key(self) -> str:
+        """Names the object folder: everything except the patches."""
+        return _digest([str(RECIPE), self.asked, self.toolchain.identity])[:12]
+
+    @property
+    def key(self) -> str:
+        """Names the finished kernel."""
+        parts = [f"{patch.name} {_file_digest(patch.path)}" for patch in self.patches]
+        return _digest([self.source.identity, self.objects_key, *parts])[:32]
+
+
+def key_of(spec: KernelSpec, patches: Sequence[Path], *, checkout: Path, cache: Path) -> str:
+    """The content key (32 hex digits) of source, patches, configuration and compiler.
+
+    Raises:
+        UsageError: source, flavour or patch does not exist.
+        InfraError: a package or tool is missing.
+    """
+    return _plan(spec, patches, checkout, cache).key
+
+
+def provide(
+    spec: KernelSpec,
+    patches: Sequence[Path],
+    *,
+    checkout: Path,
+    cache: Path,
+    progress: Callable[[Progress], None] | None = None,
+) -> Kernel:
+    """Return the kernel of ``spec`` plus ``patches``, building it if the cache has none.
+
+    Another lab process that builds the same kernel, or uses the same tree, is
+    waited for.
+
+    Raises:
+        UsageError: source, flavour or patch does not exist.
+        SeriesError: a patch does not apply, or the patched tree does not build.
+        InfraError: the tree without patches does not build, an option did not
+            survive, or the host failed (memory, disk, tools).
+    """
+    plan = _plan(spec, patches, checkout, cache)
+    ready = store.load(cache, plan.key, used=True)
+    if ready is not None:
+        return ready
+    with store.locked(cache, f"kernel-{plan.key}"):
+        ready = store.load(cache, plan.key, used=True)
+        if ready is not None:
+            return ready
+        with store.locked(cache, f"tree-{plan.source.key}"):
+            return _build(plan, cache, progress)
+
+
+def commands(
+    spec: KernelSpec, patches: Sequence[Path], *, checkout: Path, cache: Path
+) -> list[str]:
+    """Lines for a shell that build the same kernel in a new folder, for ``--dry-run``.
+
+    They use the lab's compiler cache, and leave its trees alone.
+    """
+    plan = _plan(spec, patches, checkout, cache)
+    files = [str(checkout / fragment.name) for fragment in plan.fragments[1:]]
+    lines = ["work=$(mktemp -d)", 'mkdir "$work/src" "$work/src/obj"', 'cd "$work/src"']
+    lines += [paste(argv) for argv in unpack_argvs(plan.source, ".")]
+    lines += [
+        f'GIT_CEILING_DIRECTORIES="$work" {paste(apply_argv(patch.path))}' for patch in plan.patches
+    ]
+    lines += [
+        f"{{ HOME=/dev/null {paste(config.virtme_argv())}; cat {shlex.join(files)}; }}"
+        f" > obj/{ASKED}"
+    ]
+    lines += [paste(argv) for argv in _make_argvs(plan, "obj", cache)]
+    return lines
+
+
+def _plan(spec: KernelSpec, patches: Sequence[Path], checkout: Path, cache: Path) -> _Plan:
+    fragments = config.fragments(checkout, spec.flavour)
+    return _Plan(
+        spec,
+        identify_source(spec.source, checkout=checkout, cache=cache),
+        tuple(read_patch(path) for path in patches),
+        fragments,
+        config.merge(fragments),
+        identify_toolchain(),
+    )
+
+
+def _make_argvs(plan: _Plan, objects: str, cache: Path) -> list[list[str]]:
+    def make(*targets: str) -> list[str]:
+        return make_argv(plan.toolchain, objects, targets, ccache_folder=store.ccache_folder(cache))
+
+    return [make(f"KCONFIG_ALLCONFIG={ASKED}", "allnoconfig"), make(TARGET)]
+
+
+def _build(plan: _Plan, cache: Path, progress: Callable[[Progress], None] | None) -> Kernel:
+    folder = store.tree_folder(cache, plan.source.key)
+    tree = prepare(plan.source, folder)
+    (folder / "used").touch()
+    changed = switch(tree, plan.patches)
+    log.info("tree switched, files changed: %s", ", ".join(changed) or "none")
+    objects = tree.objects(plan.objects_key)
+    first = not (objects / "vmlinux").exists()
+    objects.mkdir(exist_ok=True)
+    build_log = folder / f"{plan.key}.log"
+    build_log.write_text("")
+    unfinished = folder / f"{UNFINISHED}-{plan.objects_key}"
+    if unfinished.exists():
+        _distrust(objects, since_ns=unfinished.stat().st_mtime_ns)
+    unfinished.touch()
+    (objects / ASKED).write_text(plan.asked)
+    counts = folder.parent / f"steps-{plan.spec.flavour}.json"
+    expected = _counts(counts)
+    kind = "first" if first else "next"
+    configure, make = _make_argvs(plan, objects.name, cache)
+    _run(plan, tree, configure, build_log, CONFIG_TIMEOUT_S)
+    final = (objects / ".config").read_text()
+    wishes = config.verify(plan.fragments, final, tree.src)
+    log.info("virtme-ng's wishes not granted: %s", ", ".join(w.option for w in wishes) or "none")
+    steps = _run(plan, tree, make, build_log, BUILD_TIMEOUT_S, expected[kind], progress)
+    unfinished.unlink()
+    _write(counts, json.dumps({**expected, kind: steps}))
+    kernel = _keep(plan, objects, final, build_log, cache)
+    build_log.unlink()
+    return kernel
+
+
+def _run(
+    plan: _Plan,
+    tree: WorkTree,
+    argv: Sequence[str],
+    build_log: Path,
+    timeout_s: float,
+    expected: int = 0,
+    progress: Callable[[Progress], None] | None = None,
+) -> int:
+    status, steps = run_make(
+        argv,
+        cwd=tree.src,
+        log=build_log,
+        busy=tree.folder / "busy",
+        timeout_s=timeout_s,
+        expected=expected,
+        progress=progress,
+    )
+    if status == 0:
+        return steps
+    said = build_log.read_text(errors="replace")
+    next_step = f"see {build_log}"
+    trouble = blame.host_trouble(said)
+    if trouble:
+        raise InfraError(f"the host failed while make ran: {trouble}", next_step=next_step)
+    errors = blame.first_errors(said) or (f"make ended with status {status}",)
+    if plan.patches:
+        names = ", ".join(patch.name for patch in plan.patches)
+        raise SeriesError(f"does not build: {'; '.join(errors)}", where=names, next_step=next_step)
+    raise InfraError(
+        f"the source without patches does not build: {'; '.join(errors)}",
+        where=plan.spec.source,
+        next_step=next_step,
+    )
+
+
+def _keep(plan: _Plan, objects: Path, final: str, build_log: Path, cache: Path) -> Kernel:
+    relocatable = objects / "vmlinux.o"
+    table = symbols.functions(relocatable if relocatable.exists() else objects / "vmlinux")
+    identity = KernelIdentity(
+        key=plan.key,
+        release=(objects / "include/config/kernel.release").read_text().strip(),
+        source=plan.source.identity,
+        patches=tuple(patch.name for patch in plan.patches),
+        flavour=plan.spec.flavour,
+        compiler=plan.toolchain.identity,
+        config_sha256=hashlib.sha256(final.encode()).hexdigest(),
+        code_key=symbols.code_key(objects / "vmlinux"),
+        build_log="build.log",
+    )
+    with store.staged(cache, plan.key) as folder:
+        shutil.copyfile(objects / "arch/x86/boot/bzImage", folder / "bzImage")
+        shutil.copyfile(objects / "System.map", folder / "System.map")
+        shutil.copyfile(build_log, folder / "build.log")
+        (folder / "config").write_text(final)
+        symbols.save(table, folder / "symbols.json.gz")
+        (folder / store.IDENTITY).write_text(identity.model_dump_json(indent=1))
+    kernel = store.load(cache, plan.key, used=True)
+    if kernel is None:
+        raise InfraError("the kernel just built is not in the cache", where=str(cache))
+    return kernel
+
+
+def _distrust(objects: Path, since_ns: int) -> None:
+    """Remove what a killed make wrote: half an object looks newer than its source."""
+    for at, _, names in os.walk(objects):
+        for name in names:
+            path = Path(at) / name
+            with contextlib.suppress(FileNotFoundError):
+                if path.lstat().st_mtime_ns >= since_ns:
+                    path.unlink()
+
+
+def _counts(path: Path) -> dict[str, int]:
+    try:
+        return {**GUESS, **json.loads(path.read_text())}
+    except (OSError, ValueError):
+        return dict(GUESS)
+
+
+def _write(path: Path, text: str) -> None:
+    beside = path.with_suffix(f".{os.getpid()}-{time.monotonic_ns()}")
+    beside.write_text(text)
+    beside.replace(path)
+
+
+def _digest(parts: Sequence[str]) -> str:
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()
+
+
+def _file_digest(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()

@@ -1,0 +1,232 @@
+"""The cache on disk: finished kernels, prepared trees, locks, and its bound."""
+
+from __future__ import annotations
+
+import fcntl
+import logging
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from filelock import FileLock, Timeout
+from pydantic import ValidationError
+
+from host.process import run
+from results.record import KernelIdentity
+
+log = logging.getLogger(__name__)
+
+IDENTITY = "identity.json"
+ANNOUNCE_S = 2.0
+CCACHE_TIMEOUT_S = 600.0
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """A finished kernel in the cache."""
+
+    folder: Path
+    identity: KernelIdentity
+
+    @property
+    def bzimage(self) -> Path:
+        """The image to boot."""
+        return self.folder / "bzImage"
+
+    @property
+    def system_map(self) -> Path:
+        """Addresses of its symbols."""
+        return self.folder / "System.map"
+
+    @property
+    def config(self) -> Path:
+        """Its final .config."""
+        return self.folder / "config"
+
+    @property
+    def symbols(self) -> Path:
+        """Size and hash of every function, see ``kernels.symbols``."""
+        return self.folder / "symbols.json.gz"
+
+
+@dataclass(frozen=True)
+class Cleaned:
+    """What a clean removed, in order; bytes freed and bytes left."""
+
+    removed: tuple[str, ...]
+    freed: int
+    left: int
+
+
+def kernels_folder(cache: Path) -> Path:
+    """Finished kernels, one folder a key."""
+    return cache / "kernels"
+
+
+def tree_folder(cache: Path, source_key: str) -> Path:
+    """The work tree of a source with its object folders."""
+    return cache / "trees" / source_key
+
+
+def ccache_folder(cache: Path) -> Path:
+    """The compiler cache, the lab's own."""
+    return cache / "ccache"
+
+
+def load(cache: Path, key: str, *, used: bool = False) -> Kernel | None:
+    """Return the cached kernel of a key, if it is there; ``used`` marks it as used now."""
+    folder = kernels_folder(cache) / key
+    try:
+        text = (folder / IDENTITY).read_text()
+        kernel = Kernel(folder, KernelIdentity.model_validate_json(text))
+    except (OSError, ValidationError):
+        return None
+    if used:
+        with suppress(OSError):
+            os.utime(folder / IDENTITY)
+    return kernel
+
+
+def cached_kernels(cache: Path) -> list[Kernel]:
+    """All finished kernels, the most recently used first."""
+    folder = kernels_folder(cache)
+    names = [path.name for path in folder.iterdir()] if folder.is_dir() else []
+    found = [load(cache, name) for name in sorted(names) if not name.startswith(".")]
+    kernels = [kernel for kernel in found if kernel is not None]
+    return sorted(kernels, key=lambda kernel: _used(kernel.folder / IDENTITY), reverse=True)
+
+
+@contextmanager
+def staged(cache: Path, key: str) -> Iterator[Path]:
+    """A folder to fill, which becomes the kernel of ``key`` when the block ends well.
+
+    The caller holds the key's lock.
+    """
+    top = kernels_folder(cache)
+    top.mkdir(parents=True, exist_ok=True)
+    folder = top / f".new-{key}"
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir()
+    try:
+        yield folder
+        for path in folder.iterdir():
+            with path.open("rb") as stream:
+                os.fsync(stream.fileno())
+        shutil.rmtree(top / key, ignore_errors=True)
+        folder.rename(top / key)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def lock_path(cache: Path, name: str) -> Path:
+    """The file of a lock; never removed, since another process may be waiting on it."""
+    folder = cache / "locks"
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder / f"{name}.lock"
+
+
+@contextmanager
+def locked(cache: Path, name: str) -> Iterator[None]:
+    """Hold a lock of the cache, waiting for another lab process if it must."""
+    lock = FileLock(lock_path(cache, name))
+    try:
+        lock.acquire(timeout=ANNOUNCE_S)
+    except Timeout:
+        log.info("waiting for another lab process that holds %s", name)
+        lock.acquire()
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+@contextmanager
+def hold(kernel: Kernel) -> Iterator[Kernel]:
+    """Keep a kernel from being cleaned away while it is in use; any number may hold it."""
+    cache = kernel.folder.parent.parent
+    with lock_path(cache, f"kernel-{kernel.identity.key}").open("ab") as handle:
+        fcntl.flock(handle, fcntl.LOCK_SH)
+        yield kernel
+
+
+def clean(cache: Path, max_gib: float) -> Cleaned:
+    """Bring the cache down to ``max_gib`` GiB; what is in use stays.
+
+    First go the least recently used kernels, then object folders, then trees
+    (each oldest first); the compiler cache is trimmed to what is left.
+    """
+    bound = int(max_gib * 2**30)
+    sizes = {path: folder_size(path) for path in _pieces(cache)}
+    ccache = ccache_folder(cache)
+    total = before = sum(sizes.values()) + folder_size(ccache)
+    removed = []
+    for path, lock in _pieces(cache).items():
+        if total <= bound:
+            break
+        if not path.exists():
+            continue  # went with its tree
+        if _remove(cache, path, lock):
+            removed.append(str(path.relative_to(cache)))
+            total -= sizes[path]
+    if total > bound and ccache.is_dir():
+        _trim_ccache(ccache, max(0, bound - (total - folder_size(ccache))))
+        removed.append("ccache (trimmed)")
+    left = sum(folder_size(path) for path in _pieces(cache)) + folder_size(ccache)
+    return Cleaned(tuple(removed), before - left, left)
+
+
+def folder_size(folder: Path) -> int:
+    """Bytes on disk of the files below ``folder``; object folders of a tree are apart."""
+    total = 0
+    for at, folders, names in os.walk(folder):
+        if at != str(folder):
+            pass
+        folders[:] = [name for name in folders if not name.startswith("obj-")]
+        for name in names:
+            with suppress(OSError):
+                total += os.lstat(f"{at}/{name}").st_blocks * 512
+    return total
+
+
+def _pieces(cache: Path) -> dict[Path, str]:
+    """What can be removed, in the order to do so, each with the lock that guards it."""
+    kernels = [kernel.folder for kernel in reversed(cached_kernels(cache))]
+    objects = sorted(cache.glob("trees/*/src/obj-*"), key=_used)
+    trees = sorted(cache.glob("trees/*"), key=lambda tree: _used(tree / "used"))
+    return {
+        **{path: f"kernel-{path.name}" for path in kernels},
+        **{path: f"tree-{path.parent.parent.name}" for path in objects},
+        **{path: f"tree-{path.name}" for path in trees},
+    }
+
+
+def _remove(cache: Path, path: Path, lock: str) -> bool:
+    try:
+        with FileLock(lock_path(cache, lock), timeout=0):
+            doomed = cache / f".doomed-{os.getpid()}"
+            path.rename(doomed)
+            shutil.rmtree(doomed, ignore_errors=True)
+            return True
+    except Timeout:
+        log.info("%s is in use and stays", path.relative_to(cache))
+        return False
+
+
+def _trim_ccache(folder: Path, size: int) -> None:
+    env = {"CCACHE_DIR": str(folder)}
+    if size == 0 or shutil.which("ccache") is None:
+        shutil.rmtree(folder, ignore_errors=True)
+        return
+    # -M 0 would mean "no limit"; the limit is put back so that the next build may fill it.
+    run(["ccache", "-M", f"{max(size // 1024, 1)}K"], timeout_s=CCACHE_TIMEOUT_S, env=env)
+    run(["ccache", "-c"], timeout_s=CCACHE_TIMEOUT_S, env=env)
+
+
+def _used(path: Path) -> float:
+    try:
+        return path.stat().st_mtime
+    except OSError:
+        return 0.0

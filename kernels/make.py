@@ -1,0 +1,75 @@
+"""Run make with its progress told, and leave nothing of it behind, however the lab ends."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from host.errors import InfraError
+from host.process import paste, spawn
+
+POLL_S = 0.2
+# One line for each command kbuild runs: "  CC      mm/filemap.o".
+STEP = re.compile(rb"^  [A-Z][A-Z0-9_]* +\S", re.M)
+
+# When the lab is killed, the kernel kills the one process that the lab started.
+# That must not be make: its sub-makes would go on and write objects of this arm
+# while the next lab process builds another.  So it is a shell whose child, told
+# of its death, kills the whole group.
+OUTER = 'inner=$1; shift; setpriv --pdeathsig TERM -- sh -c "$inner" sh "$$" "$@"; exit $?'
+INNER = 'trap "kill -KILL 0" TERM; test "$PPID" = "$1" || exit 1; shift; "$@" & wait $!'
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far a build is: commands run, commands expected (an estimate), seconds so far."""
+
+    done: int
+    total: int
+    seconds: float
+
+
+def run_make(
+    argv: Sequence[str],
+    *,
+    cwd: Path,
+    log: Path,
+    busy: Path,
+    timeout_s: float,
+    expected: int = 0,
+    progress: Callable[[Progress], None] | None = None,
+) -> tuple[int, int]:
+    """Run one make, its output appended to ``log``; return its status and number of steps.
+
+    ``busy`` is locked while any process of it lives, so that a make waits for
+    the last ones of a predecessor that is being killed.
+
+    Raises:
+        InfraError: the deadline passed.
+    """
+    with log.open("ab") as sink:
+        sink.write(f"$ cd {cwd} && {paste(argv)}\n".encode())
+    started = time.monotonic()
+    steps = 0
+    guarded = ["sh", "-c", OUTER, "sh", INNER, "flock", "-F", str(busy), *argv]
+    with log.open("rb") as said, spawn(guarded, log=log, cwd=cwd) as process:
+        said.seek(0, 2)
+        rest = b""
+        ended = False
+        while not ended:
+            ended = process.poll() is not None
+            lines, newline, rest = (rest + said.read()).rpartition(b"\n")
+            steps += len(STEP.findall(lines + newline))
+            seconds = time.monotonic() - started
+            if progress is not None:
+                progress(Progress(steps, max(steps, expected), seconds))
+            if seconds > timeout_s:
+                raise InfraError(
+                    f"no end after {timeout_s:.0f} s", where=paste(argv), next_step=f"see {log}"
+                )
+            if not ended:
+                time.sleep(POLL_S)
+        return process.wait(), steps
