@@ -1,0 +1,210 @@
+"""One test for each rule of the verdict table, and for what must never be said."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from experiment.spec import Direction, Thresholds
+from reports.verdict import (
+    Evidence,
+    Judgement,
+    Verdict,
+    blamed,
+    judge_primary,
+    judge_secondary,
+)
+from results.record import Failure
+
+DEFAULTS = Thresholds()
+
+
+def evidence(
+    percent: list[float],
+    *,
+    direction: Direction = "higher",
+    planned: int | None = None,
+    failures: tuple[Failure, ...] = (),
+    same_code: bool = False,
+    unusable: str = "",
+) -> Evidence:
+    """Pairs around 259 MiB/s whose changes are the given percentages."""
+    base = tuple(259.0 + i for i in range(len(percent)))
+    patched = tuple(b * (1 + p / 100) for b, p in zip(base, percent, strict=True))
+    return Evidence(
+        direction=direction,
+        base=base,
+        patched=patched,
+        blocks_planned=len(percent) if planned is None else planned,
+        failures=failures,
+        same_code=same_code,
+        unusable=unusable,
+    )
+
+
+def failure(blame: str, kind: str = "invalid") -> Failure:
+    return Failure.model_validate({"kind": kind, "blame": blame, "message": "m"})
+
+
+def judge(one: Evidence, thresholds: Thresholds = DEFAULTS) -> Judgement:
+    return judge_primary([one], thresholds)[0]
+
+
+FASTER = [1.1, 1.4, 1.3, 1.2, 1.5, 1.35, 1.25, 1.45]
+
+
+def test_improvement_needs_the_direction_only_for_the_word() -> None:
+    up = judge(evidence(FASTER))
+    assert up.verdict is Verdict.IMPROVEMENT
+    assert up.change is not None
+    assert up.change.low is not None
+    assert 0.009 < up.change.low < up.change.estimate < 0.016
+    down = judge(evidence(FASTER, direction="lower"))
+    assert down.verdict is Verdict.REGRESSION
+    assert down.change == up.change
+    slower = judge(evidence([-p for p in FASTER]))
+    assert slower.verdict is Verdict.REGRESSION
+
+
+def test_a_real_change_below_half_the_threshold_is_no_change() -> None:
+    said = judge(evidence([0.10, 0.11, 0.12, 0.10, 0.11, 0.12, 0.10, 0.11]))
+    assert said.verdict is Verdict.NO_CHANGE
+    assert "within ±0.25 %" in said.reason
+    wide = judge(
+        evidence([0.10, 0.11, 0.12, 0.10, 0.11, 0.12, 0.10, 0.11]), Thresholds(change=0.002)
+    )
+    assert wide.verdict is Verdict.IMPROVEMENT
+
+
+def test_a_spread_around_zero_is_inconclusive_and_says_what_would_decide() -> None:
+    said = judge(evidence([0.9, -0.6, 0.3, -0.8, 0.7, -0.2, 0.5, -0.9]))
+    assert said.verdict is Verdict.INCONCLUSIVE
+    assert said.detectable is not None
+    assert said.detectable > 0.0025
+    assert said.blocks_to_decide is not None
+    assert said.blocks_to_decide > 8
+    assert f"about {said.blocks_to_decide} blocks would decide" in said.reason
+    assert f"{100 * said.detectable:.2f} %" in said.reason
+
+
+def test_seven_pairs_cannot_say_99_percent_however_clear_they_look() -> None:
+    said = judge(evidence(FASTER[:7]))
+    assert said.verdict is Verdict.INCONCLUSIVE
+    assert said.reason == "7 blocks, and 99 % needs 8"
+    assert judge(evidence(FASTER[:7]), Thresholds(alpha=0.05)).verdict is Verdict.IMPROVEMENT
+
+
+def test_one_pair_is_inconclusive_and_has_no_interval() -> None:
+    said = judge(evidence([1.3]))
+    assert said.verdict is Verdict.INCONCLUSIVE
+    assert said.reason == "1 block, and 99 % needs 8"
+    assert said.change is not None
+    assert said.change.estimate == pytest.approx(0.013)
+    assert said.change.low is said.change.high is None
+
+
+def test_an_a_a_is_no_change_and_exactly_zero() -> None:
+    said = judge(evidence([0.0] * 8))
+    assert (said.verdict, said.reason) == (Verdict.NO_CHANGE, "change exactly 0")
+    assert said.change is not None
+    assert (said.change.estimate, said.change.low, said.change.high) == (0.0, 0.0, 0.0)
+
+
+def test_same_code_needs_no_numbers() -> None:
+    unmeasured = judge(evidence([], planned=8, same_code=True))
+    assert (unmeasured.verdict, unmeasured.reason) == (Verdict.NO_CHANGE, "same code")
+    measured = judge(evidence([0.0] * 8, same_code=True))
+    assert measured.reason == "same code, change exactly 0"
+
+
+def test_a_metric_that_is_zero_in_all_runs_does_not_change() -> None:
+    zeros = Evidence(direction="lower", base=(0.0,) * 8, patched=(0.0,) * 8, blocks_planned=8)
+    assert judge(zeros).reason == "change exactly 0"
+
+
+@pytest.mark.parametrize("bad", [0.0, math.nan, math.inf, -1.0])
+def test_a_value_without_a_ratio_never_becomes_a_verdict(bad: float) -> None:
+    spoilt = Evidence(
+        direction="higher", base=(1.0,) * 8, patched=(2.0,) * 7 + (bad,), blocks_planned=8
+    )
+    said = judge(spoilt)
+    assert said.verdict is Verdict.INCONCLUSIVE
+    assert "no ratio" in said.reason
+
+
+def test_lost_blocks_are_a_failure_with_its_blame() -> None:
+    said = judge(evidence(FASTER[:7], planned=8, failures=(failure("host", "lost"),)))
+    assert (said.verdict, said.blame) == (Verdict.FAILED, "host")
+    assert said.reason == "7 of 8 blocks left, 1 run failed (lost; blame: host)"
+
+
+def test_blocks_that_can_be_spared_do_not_fail_a_verdict() -> None:
+    said = judge(evidence([*FASTER, 1.3], planned=10, failures=(failure("host"),)))
+    assert said.verdict is Verdict.IMPROVEMENT
+
+
+def test_no_change_survives_a_lost_block_where_the_interval_still_fits() -> None:
+    tight = [0.02, -0.03, 0.01, 0.0, -0.02, 0.03, 0.01]
+    said = judge(evidence(tight, planned=8, failures=(failure("host"),)))
+    assert said.verdict is Verdict.NO_CHANGE
+
+
+def test_one_equal_pair_of_eight_is_not_an_a_a() -> None:
+    said = judge(evidence([0.0], planned=8, failures=(failure("series", "panic"),) * 7))
+    assert (said.verdict, said.blame) == (Verdict.FAILED, "series")
+
+
+def test_nothing_recorded_asks_for_resume() -> None:
+    said = judge(evidence([], planned=8))
+    assert (said.verdict, said.blame) == (Verdict.FAILED, "lab")
+    assert "--resume" in said.reason
+
+
+def test_too_few_ios_never_become_a_verdict() -> None:
+    said = judge(evidence(FASTER, unusable="too few I/Os to be evidence"))
+    assert (said.verdict, said.reason) == (Verdict.INCONCLUSIVE, "too few I/Os to be evidence")
+
+
+def test_the_gravest_blame_is_named() -> None:
+    assert blamed([failure("host"), failure("series"), failure("workload")]) == "series"
+    assert blamed([]) == ""
+
+
+def test_holm_covers_all_primary_metrics_also_failed_ones() -> None:
+    marginal = evidence([0.2, 0.9, 0.3, 1.1, 0.15, 0.8, 0.35, 1.0])
+    alone = judge(marginal)
+    assert alone.verdict is Verdict.IMPROVEMENT
+    among = judge_primary([marginal, *[evidence([], planned=8)] * 20], DEFAULTS)[0]
+    assert among.verdict is Verdict.INCONCLUSIVE
+    assert "does not hold over 21 primary metrics (Holm)" in among.reason
+    assert among.p_adjusted is not None
+    assert alone.p_value is not None
+    assert among.p_adjusted == pytest.approx(21 * alone.p_value)
+
+
+def test_secondary_metrics_are_described_and_never_judged() -> None:
+    said = judge_secondary([evidence(FASTER), evidence([0.9, -0.6, 0.3, -0.8])], DEFAULTS)
+    assert [s.verdict for s in said] == [None, None]
+    assert [s.differs for s in said] == [True, False]
+
+
+def test_false_alarms_are_rarer_than_alpha() -> None:
+    rng = np.random.default_rng(11)
+    alarms = 0
+    trials = 400
+    for _ in range(trials):
+        family = [evidence(list(0.3 * rng.standard_normal(8))) for _ in range(3)]
+        said = judge_primary(family, Thresholds(alpha=0.05))
+        alarms += any(s.verdict in {Verdict.IMPROVEMENT, Verdict.REGRESSION} for s in said)
+    assert alarms / trials <= 0.08
+
+
+def test_a_change_of_the_detectable_size_is_seen() -> None:
+    rng = np.random.default_rng(12)
+    seen = sum(
+        judge(evidence(list(0.7 + 0.3 * rng.standard_normal(8)))).verdict is Verdict.IMPROVEMENT
+        for _ in range(150)
+    )
+    assert seen >= 135
