@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 from scipy import stats
-from statsmodels.stats.power import TTestPower
+from statsmodels.stats.power import TTestPower  # type: ignore[import-untyped]
 
 from reports import power
 

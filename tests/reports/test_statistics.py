@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
-from statsmodels.stats.multitest import multipletests
+from statsmodels.stats.multitest import multipletests  # type: ignore[import-untyped]
 
 from reports import statistics as s
 
@@ -95,7 +95,7 @@ def test_signed_rank_interval_published_example() -> None:
 @settings(max_examples=60, deadline=None)
 @given(st.lists(finite, min_size=1, max_size=14, unique_by=abs).filter(lambda d: 0 not in d))
 def test_signed_rank_p_is_scipys(differences: list[float]) -> None:
-    expected = stats.wilcoxon(differences, mode="exact").pvalue
+    expected = stats.wilcoxon(differences, method="exact").pvalue
     assert s.signed_rank_p(differences) == pytest.approx(expected)
 
 

@@ -1,0 +1,172 @@
+"""The comparison: one frozen record that every form renders, so that forms agree.
+
+Changes, thresholds and interval bounds are fractions of the base value; values
+are in the unit of their metric.  ``None`` means "not known", never zero.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from experiment.spec import Direction
+from reports.verdict import Judgement, Verdict
+from results.record import Failure, Manifest, PhaseRecord, Record
+
+
+class ReportError(ValueError):
+    """A session that cannot be compared: says what is missing."""
+
+
+class Summary(Record):
+    """One arm's values over the complete blocks.
+
+    ``mean`` is geometric where all values are above zero, so that patched over
+    base is exactly the change; ``stddev`` is the sample deviation as a fraction of
+    the mean, None for a single value or a mean of zero.
+    """
+
+    mean: float
+    stddev: float | None
+    minimum: float
+    maximum: float
+    n: int
+
+
+class Pair(Record):
+    """One block: the same seed on both arms; ``change`` is None where base is zero."""
+
+    block: int
+    seed: int
+    base: float
+    patched: float
+    change: float | None
+
+
+class Reference(Record):
+    """A published figure with its change computed from the figures."""
+
+    case: str
+    metric: str
+    unit: str
+    base: float
+    patched: float
+    change: float
+    document: str
+    note: str
+
+
+class MetricComparison(Record):
+    """One metric of one case on both arms; ``unit`` is as shown ("virtual MiB/s")."""
+
+    case: str
+    name: str
+    phase: str
+    title: str
+    unit: str
+    direction: Direction
+    primary: bool
+    base: Summary | None
+    patched: Summary | None
+    pairs: tuple[Pair, ...]
+    judgement: Judgement
+    published: tuple[Reference, ...] = ()
+
+
+class TimelineComparison(Record):
+    """Bandwidth within one phase, all seeds on one time grid.
+
+    ``t_s`` has T points in seconds since the phase began; each arm is a tuple of
+    seeds, each of T values in MiB/s.
+    """
+
+    case: str
+    phase: str
+    unit: str
+    t_s: tuple[float, ...]
+    base: tuple[tuple[float, ...], ...]
+    patched: tuple[tuple[float, ...], ...]
+
+
+class CaseComparison(Record):
+    """One case: its phases as they were run and all its metrics, primary ones first."""
+
+    name: str
+    title: str
+    phases: tuple[PhaseRecord, ...]
+    metrics: tuple[MetricComparison, ...]
+    timelines: tuple[TimelineComparison, ...]
+    published: tuple[Reference, ...]
+    blocks: int
+
+    def metric(self, name: str) -> MetricComparison | None:
+        """The metric named ``phase.metric``; None where the case has none."""
+        return next((metric for metric in self.metrics if metric.name == name), None)
+
+    @property
+    def primary(self) -> tuple[MetricComparison, ...]:
+        """The metrics that are judged."""
+        return tuple(metric for metric in self.metrics if metric.primary)
+
+
+class Finding(Record):
+    """A fact that weakens trust (``warning``) or that a reader should know (``note``)."""
+
+    level: Literal["warning", "note"]
+    scope: str
+    text: str
+
+
+class FailedRun(Record):
+    """A run that is no data point, with its reason."""
+
+    run_id: str
+    case: str
+    arm: str
+    block: int
+    seed: int
+    repeat: bool
+    failure: Failure
+
+
+class FailureCount(Record):
+    """``fail:runs`` of one case: failed and recorded runs of each arm."""
+
+    case: str
+    base_failed: int
+    base_runs: int
+    patched_failed: int
+    patched_runs: int
+
+
+class Exactness(Record):
+    """Whether the repeated run gave the same bits."""
+
+    status: Literal["bit-exact", "inexact", "not checked"]
+    text: str
+    fields: tuple[str, ...] = ()
+
+
+class Comparison(Record):
+    """Everything a form may say about a session."""
+
+    manifest: Manifest
+    cases: tuple[CaseComparison, ...]
+    findings: tuple[Finding, ...]
+    failed_runs: tuple[FailedRun, ...]
+    failure_counts: tuple[FailureCount, ...]
+    exactness: Exactness
+    runs_recorded: int
+
+    @property
+    def primary(self) -> tuple[MetricComparison, ...]:
+        """All metrics that are judged, case by case."""
+        return tuple(metric for case in self.cases for metric in case.primary)
+
+    @property
+    def published(self) -> tuple[Reference, ...]:
+        """All published figures of the experiment."""
+        return tuple(reference for case in self.cases for reference in case.published)
+
+    def count(self, verdict: Verdict) -> int:
+        """How many primary metrics have this verdict."""
+        return sum(metric.judgement.verdict is verdict for metric in self.primary)

@@ -1,0 +1,42 @@
+"""The exit code of a whole comparison: pure, so that a script can rely on it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from reports.model import Comparison
+from reports.verdict import Judgement, Verdict
+from results.record import Failure
+
+
+def exit_code(
+    primary: Iterable[Judgement], failures: Iterable[Failure], *, strict: bool = False
+) -> int:
+    """Return 0, 1, 2, 3, 4 or (only with ``strict``) 5; the table is in design terms:
+
+    4 a run failed by the series' fault, 1 a regression, 3 or 2 a verdict was lost to
+    host, lab or workload, or to the user, 5 inconclusive, 0 none of these.
+
+    A run that failed by the series' fault counts even where enough others were
+    left to judge: a kernel that panics once is not merely slow.  Failures of host,
+    lab or workload count only where they cost a verdict.
+    """
+    judgements = list(primary)
+    verdicts = {judgement.verdict for judgement in judgements}
+    blames = {j.blame for j in judgements if j.verdict is Verdict.FAILED}
+    if "series" in blames or any(failure.blame == "series" for failure in failures):
+        return 4
+    if Verdict.REGRESSION in verdicts:
+        return 1
+    if blames:
+        return 2 if blames == {"user"} else 3
+    return 5 if strict and Verdict.INCONCLUSIVE in verdicts else 0
+
+
+def outcome(comparison: Comparison, *, strict: bool = False) -> int:
+    """:func:`exit_code` of a comparison."""
+    return exit_code(
+        (metric.judgement for metric in comparison.primary),
+        (run.failure for run in comparison.failed_runs),
+        strict=strict,
+    )

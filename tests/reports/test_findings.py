@@ -1,0 +1,94 @@
+"""Facts that weaken trust."""
+
+from __future__ import annotations
+
+from reports import findings
+from reports.comparison import compare
+from results.record import RunRecord
+from tests.reports.factory import Session, fails, repeat_of
+
+
+def texts(session: Session, found: list[RunRecord]) -> list[tuple[str, str]]:
+    return [(f.scope, f.text) for f in compare(session.manifest(), found).findings]
+
+
+def test_seeds_that_change_nothing_are_named() -> None:
+    session = Session()
+    found = session.records()
+    first = next(r for r in found if r.run_id == "filemap-4k-000-base")
+    spoilt = [
+        r.model_copy(update={"samples": first.samples}) if r.run_id == "filemap-4k-001-base" else r
+        for r in found
+    ]
+    said = findings.seeds_without_effect(session.manifest(), spoilt)
+    assert [f.scope for f in said] == ["filemap-4k"]
+    assert "(1001, 1002)" in said[0].text
+    assert findings.seeds_without_effect(session.manifest(), found) == []
+
+
+def test_failed_runs_are_counted_by_arm() -> None:
+    session = Session()
+    found = fails(session.records(), "filemap-4k-002-patched", "filemap-4k-003-patched")
+    expected = "fail:runs 0:8 in base, 2:8 in patched; their blocks are left out whole"
+    assert ("filemap-4k", expected) in texts(session, found)
+
+
+def test_findings_of_runs_are_counted_not_repeated() -> None:
+    session = Session()
+    found = [
+        r.model_copy(update={"findings": ("memory.high events",)}) if r.case == "filemap-thp" else r
+        for r in session.records()
+    ]
+    assert ("filemap-thp", "memory.high events (16 runs)") in texts(session, found)
+
+
+def test_a_session_without_a_repeat_says_so() -> None:
+    session = Session()
+    found = [r for r in session.records() if not r.repeat]
+    exactness = findings.check_exactness(found)
+    assert (exactness.status, exactness.text) == ("not checked", "no run was repeated")
+    said = compare(session.manifest(), found).findings
+    assert said[0].level == "warning"
+    assert "no run was repeated" in said[0].text
+
+
+def test_a_repeat_whose_bytes_differ_but_whose_metrics_agree() -> None:
+    found = Session().records()
+    repeat = repeat_of(found[0], fingerprint="other")
+    exactness = findings.check_exactness([*found[:-1], repeat])
+    assert exactness.status == "inexact"
+    assert "raw bytes differ" in exactness.text
+    assert exactness.fields == ()
+
+
+def test_two_empty_fingerprints_prove_nothing() -> None:
+    found = Session().records()
+    first = found[0].model_copy(update={"fingerprint": ""})
+    assert findings.check_exactness([first, repeat_of(first)]).status == "inexact"
+
+
+def test_a_repeat_recorded_as_inexact_keeps_its_fields() -> None:
+    found = Session().records()
+    broken = fails([repeat_of(found[0])], "filemap-4k-000-base-repeat", kind="inexact", blame="lab")
+    exactness = findings.check_exactness([*found[:-1], *broken])
+    assert (exactness.status, exactness.fields) == ("inexact", ("file_thp 54.5 MiB",))
+
+
+def test_a_repeat_that_failed_by_itself_says_nothing() -> None:
+    found = Session().records()
+    broken = fails([repeat_of(found[0])], "filemap-4k-000-base-repeat", kind="lost", blame="host")
+    assert findings.check_exactness([*found[:-1], *broken]).status == "not checked"
+
+
+def test_warnings_come_first() -> None:
+    session = Session()
+    found = fails(session.records(), "filemap-4k-002-patched")
+    levels = [f.level for f in compare(session.manifest(), found).findings]
+    assert levels == sorted(levels, key=lambda level: level != "warning")
+    assert set(levels) == {"warning", "note"}
+
+
+def test_same_code_with_different_numbers_is_a_contradiction() -> None:
+    session = Session(same_code=True)
+    said = [text for _, text in texts(session, session.records())]
+    assert any("the code is the same and 16 of 16 blocks differ" in text for text in said)

@@ -1,0 +1,62 @@
+"""The exit code of a comparison."""
+
+from __future__ import annotations
+
+import pytest
+
+from reports.comparison import compare
+from reports.outcome import exit_code, outcome
+from reports.verdict import Judgement, Verdict
+from results.record import Failure
+from tests.reports.factory import Session, fails
+
+
+def said(verdict: Verdict, blame: str = "") -> Judgement:
+    return Judgement(verdict=verdict, reason="r", blame=blame)
+
+
+def failed(blame: str) -> Failure:
+    return Failure.model_validate({"kind": "panic", "blame": blame, "message": "m"})
+
+
+GOOD, BAD = said(Verdict.IMPROVEMENT), said(Verdict.REGRESSION)
+UNKNOWN = said(Verdict.INCONCLUSIVE)
+
+
+@pytest.mark.parametrize(
+    ("judgements", "failures", "strict", "code"),
+    [
+        ([GOOD, said(Verdict.NO_CHANGE)], [], True, 0),
+        ([GOOD, BAD], [], False, 1),
+        ([BAD, UNKNOWN], [], True, 1),
+        ([UNKNOWN], [], False, 0),
+        ([UNKNOWN], [], True, 5),
+        ([said(Verdict.FAILED, "series")], [], False, 4),
+        ([GOOD], [failed("series")], False, 4),
+        ([BAD], [failed("series")], False, 4),
+        ([said(Verdict.FAILED, "host"), GOOD], [failed("host")], False, 3),
+        ([said(Verdict.FAILED, "lab")], [], False, 3),
+        ([said(Verdict.FAILED, "workload")], [], True, 3),
+        ([said(Verdict.FAILED, "user")], [], False, 2),
+        ([BAD, said(Verdict.FAILED, "host")], [], False, 1),
+        ([GOOD], [failed("host")], False, 0),
+    ],
+)
+def test_exit_codes(
+    judgements: list[Judgement], failures: list[Failure], strict: bool, code: int
+) -> None:
+    assert exit_code(judgements, failures, strict=strict) == code
+
+
+def test_outcome_of_a_session() -> None:
+    session = Session()
+    assert outcome(compare(session.manifest(), session.records())) == 0
+    slow = Session(effect={"4k": -0.013, "thp": 0.0, "switch": 0.0})
+    assert outcome(compare(slow.manifest(), slow.records())) == 1
+    full_disk = fails(
+        slow.records(),
+        *[f"filemap-4k-{b:03d}-patched" for b in range(8)],
+        kind="lost",
+        blame="host",
+    )
+    assert outcome(compare(slow.manifest(), full_disk)) == 3
