@@ -1,0 +1,17 @@
+"""The charts of a report: an explicit tuple of kinds, each one file."""
+
+from __future__ import annotations
+
+from reports.charts import bandwidth, forest, per_io, timeline
+from reports.charts.canvas import Chart
+from reports.model import Comparison
+
+KINDS = (forest.draw, bandwidth.draw, timeline.draw, per_io.draw)
+
+
+def draw_all(comparison: Comparison) -> tuple[Chart, ...]:
+    """Every chart the numbers allow, in the order of the report; the same bytes every time."""
+    return tuple(chart for draw in KINDS for chart in draw(comparison))
+
+
+__all__ = ["KINDS", "Chart", "draw_all"]

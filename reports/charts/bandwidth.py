@@ -1,0 +1,96 @@
+"""Bandwidth of both arms: bars from zero, and beside them every seed, enlarged."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from matplotlib.axes import Axes
+
+from reports import wording
+from reports.charts import canvas
+from reports.charts.canvas import BASE, INK, MUTED, PATCHED, Chart
+from reports.model import Comparison, MetricComparison
+
+HEIGHT_IN = 2.75
+COLUMNS = (0.0, 1.0)
+WAY_OUT = 0.30
+
+
+def _bars(axes: Axes, metric: MetricComparison, arms: Sequence[str]) -> None:
+    assert metric.base is not None
+    assert metric.patched is not None
+    means = [metric.base.mean, metric.patched.mean]
+    axes.bar(COLUMNS, means, width=0.62, color=[BASE, PATCHED], alpha=0.85)
+    axes.set_xticks(COLUMNS, arms)
+    axes.tick_params(axis="x", length=0)
+    axes.set_xlim(-0.6, 1.6)
+    axes.set_ylim(0, 1.08 * max(means))
+    axes.set_ylabel(metric.unit)
+    canvas.clear(axes)
+
+
+def _seeds(axes: Axes, metric: MetricComparison, arms: Sequence[str]) -> None:
+    assert metric.base is not None
+    assert metric.patched is not None
+    for pair in metric.pairs:
+        axes.plot(COLUMNS, [pair.base, pair.patched], color=MUTED, linewidth=0.8, alpha=0.45)
+    for column, colour, values in (
+        (COLUMNS[0], BASE, [pair.base for pair in metric.pairs]),
+        (COLUMNS[1], PATCHED, [pair.patched for pair in metric.pairs]),
+    ):
+        axes.plot([column] * len(values), values, "o", color=colour, markersize=4.5, alpha=0.75)
+    change = metric.judgement.change
+    mean = metric.base.mean
+    axes.plot(-WAY_OUT, mean, marker="D", color=BASE, markersize=5.5)
+    axes.plot(1 + WAY_OUT, metric.patched.mean, marker="D", color=PATCHED, markersize=5.5)
+    if change is not None and change.low is not None and change.high is not None:
+        axes.vlines(
+            1 + WAY_OUT, mean * (1 + change.low), mean * (1 + change.high), color=PATCHED,
+            linewidth=2,
+        )  # fmt: skip
+    axes.axhline(mean, color=INK, linewidth=0.7, linestyle=(0, (3, 3)), alpha=0.6)
+    axes.set_xticks(COLUMNS, arms)
+    axes.tick_params(axis="x", length=0)
+    axes.set_xlim(-0.55, 1.55)
+    axes.margins(y=0.08)
+    canvas.clear(axes)
+
+
+def _draw_one(comparison: Comparison, metric: MetricComparison) -> Chart:
+    assert metric.base is not None
+    assert metric.patched is not None
+    name = canvas.identifier("bandwidth", metric.case, metric.phase)
+    arms = (comparison.manifest.base, comparison.manifest.patched)
+    alt = (
+        f"Bandwidth of {metric.case}, phase {metric.phase}: {arms[0]} "
+        f"{wording.figure(metric.base.mean)}, {arms[1]} {wording.figure(metric.patched.mean)} "
+        f"{metric.unit}, change {wording.change(metric)} {wording.interval(metric)}, "
+        f"{wording.seeds(metric.base.n)}."
+    )
+    with canvas.figure(HEIGHT_IN) as drawn:
+        left, right = drawn.subplots(1, 2, width_ratios=(1, 1.7))
+        _bars(left, metric, arms)
+        _seeds(right, metric, arms)
+        right.set_title("every seed, enlarged", fontsize=9, color=MUTED, loc="left")
+        left.set_title("from zero", fontsize=9, color=MUTED, loc="left")
+        svg = canvas.to_svg(drawn, name, alt)
+    return Chart(
+        name=name,
+        kind="bandwidth",
+        title=f"{metric.case}, phase {metric.phase}",
+        caption="A line joins the two runs of one seed. Diamonds are means; the bar on the patched "
+        "one is the interval of the change, from the dashed base mean.",
+        alt=alt,
+        svg=svg,
+    )
+
+
+def draw(comparison: Comparison) -> list[Chart]:
+    """One chart a phase that has a ``bw`` metric with values; none otherwise."""
+    return [
+        _draw_one(comparison, metric)
+        for case in comparison.cases
+        for phase in case.phases
+        for metric in [case.metric(f"{phase.name}.bw")]
+        if metric is not None and metric.base and metric.patched and metric.pairs
+    ]

@@ -1,0 +1,142 @@
+"""Drawing to SVG that follows the page: same bytes every time, colours from CSS variables.
+
+Colours are drawn as placeholders and replaced by ``var(--name, fallback)``, so that
+one drawing is right on a light page, a dark page and paper.  Text stays text: it
+can be selected and searched, and takes the page's typeface.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from html import escape
+from typing import Any
+
+import matplotlib as mpl
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+
+from reports.wording import clean
+
+# Placeholder, CSS variable, and the light page's colour for an SVG that stands alone.
+# Base and patched are blue and vermilion of Okabe and Ito, "Color Universal Design" (2008).
+INK, MUTED, RULE = "#010101", "#020202", "#030303"
+BASE, PATCHED, BAND, PAPER = "#040404", "#050505", "#060606", "#070707"
+COLOURS = (
+    (INK, "--ink", "#1d2226"),
+    (MUTED, "--muted", "#5b646c"),
+    (RULE, "--rule", "#d9dde0"),
+    (BASE, "--base", "#0072b2"),
+    (PATCHED, "--patched", "#d55e00"),
+    (BAND, "--band", "#e9ecee"),
+    (PAPER, "--paper", "#ffffff"),
+)
+WIDTH_IN = 5.0
+STYLE: dict[Any, Any] = {
+    "svg.fonttype": "none",
+    # Titles and labels come from experiment files and guests; "$" must stay a dollar sign.
+    "text.parse_math": False,
+    "font.family": "DejaVu Sans",
+    "font.size": 9,
+    "axes.edgecolor": MUTED,
+    "axes.labelcolor": MUTED,
+    "axes.labelsize": 9,
+    "axes.linewidth": 0.7,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": False,
+    "axes.formatter.useoffset": False,
+    "grid.color": RULE,
+    "grid.linewidth": 0.7,
+    "xtick.color": MUTED,
+    "ytick.color": MUTED,
+    "xtick.labelcolor": MUTED,
+    "ytick.labelcolor": MUTED,
+    "xtick.major.width": 0.7,
+    "ytick.major.width": 0.7,
+    "xtick.major.size": 3,
+    "ytick.major.size": 3,
+    "text.color": INK,
+    "legend.frameon": False,
+    "legend.fontsize": 9,
+    "legend.labelcolor": INK,
+}
+
+
+@dataclass(frozen=True)
+class Chart:
+    """One drawing: ``svg`` is an element to put into a page, ``alt`` says what it shows."""
+
+    name: str
+    kind: str
+    title: str
+    caption: str
+    alt: str
+    svg: str
+
+
+@contextmanager
+def figure(height_in: float) -> Iterator[Figure]:
+    """A transparent figure in the report's style, WIDTH_IN wide."""
+    with mpl.rc_context(STYLE):
+        drawn = Figure(figsize=(WIDTH_IN, height_in), layout="constrained")
+        drawn.patch.set_alpha(0)
+        yield drawn
+
+
+def clear(axes: Axes, grid: str = "y") -> None:
+    """Give the axes a quiet grid in one direction, behind everything, on no background."""
+    axes.patch.set_alpha(0)
+    axes.set_axisbelow(True)
+    axes.grid(visible=True, axis="x" if grid == "x" else "y")
+
+
+def legend(
+    drawn: Figure, *extra: tuple[str, dict[str, object]], arms: tuple[str, str] | None = None
+) -> None:
+    """Name the arms, and what else is drawn, in one row above the axes."""
+    handles = [
+        Line2D([], [], color=colour, marker="o", linestyle="", markersize=5, label=label)
+        for colour, label in zip((BASE, PATCHED), arms or (), strict=False)
+    ]
+    for label, style in extra:
+        handles.append(Line2D([], [], **{"linestyle": "", "label": label, **style}))  # type: ignore[arg-type]
+    drawn.legend(
+        handles=handles, loc="outside upper left", ncols=len(handles), borderpad=0.1,
+        handletextpad=0.3, columnspacing=1.2, handlelength=1.2,
+    )  # fmt: skip
+
+
+def to_svg(drawn: Figure, name: str, alt: str) -> str:
+    """The figure as an ``<svg>`` element without prologue, its ids prefixed with ``name``."""
+    sink = io.StringIO()
+    with mpl.rc_context({**STYLE, "svg.hashsalt": name}):
+        drawn.savefig(sink, format="svg", metadata={"Date": None, "Creator": None})
+    svg = sink.getvalue()
+    svg = svg[svg.index("<svg") :].rstrip()
+    svg = re.sub(r"\s*<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
+    # Its one style rule would apply to the whole page; the page's own sheet has it.
+    svg = re.sub(r"\s*<defs>\s*<style.*?</style>\s*</defs>", "", svg, flags=re.DOTALL)
+    svg = re.sub(r"[\x00-\x08\x0b-\x1f\x7f]", "", svg)
+    svg = re.sub(r'\b(id|xlink:href|href)="(#?)([^"]+)"', rf'\1="\2{name}-\3"', svg)
+    svg = re.sub(r"url\(#([^)]+)\)", rf"url(#{name}-\1)", svg)
+    svg = re.sub(r'(font: [^;"]*?[0-9.]+px) [^;"]*', r"\1 var(--sans, system-ui, sans-serif)", svg)
+    for placeholder, variable, fallback in COLOURS:
+        svg = svg.replace(placeholder, f"var({variable}, {fallback})")
+    box = re.search(r'viewBox="[^"]+"', svg)
+    assert box is not None
+    opening = (
+        f'<svg xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink" '
+        f'{box.group()} role="img" aria-labelledby="{name}-alt">'
+        f'<title id="{name}-alt">{escape(clean(alt))}</title>'
+    )
+    return re.sub(r"^<svg[^>]*>", lambda _: opening, svg, count=1)
+
+
+def identifier(*words: str) -> str:
+    """Words as one id: letters, digits and dashes only, whatever a guest put into them."""
+    return re.sub(r"[^a-z0-9]+", "-", "-".join(words).lower()).strip("-") or "chart"

@@ -1,0 +1,114 @@
+"""The change of every primary metric with its interval, on one axis in percent."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from matplotlib.axes import Axes
+from matplotlib.transforms import blended_transform_factory
+
+from reports import wording
+from reports.charts import canvas
+from reports.charts.canvas import BAND, INK, MUTED, PATCHED, Chart
+from reports.model import Comparison, MetricComparison
+from reports.verdict import Change
+
+ROW_IN = 0.56
+EDGES_IN = 0.95
+# A published change further out than this many times our own range would flatten ours.
+FURTHEST = 2.5
+
+
+def _limits(changes: Sequence[Change], published: Sequence[float], delta: float) -> tuple[
+    float, float
+]:  # fmt: skip
+    """Axis limits in percent: all intervals, the band, and published changes not too far out."""
+    ends = [-1.6 * delta, 1.6 * delta]
+    for change in changes:
+        ends += [change.estimate, change.low or change.estimate, change.high or change.estimate]
+    reach = FURTHEST * max(abs(end) for end in ends)
+    ends += [value for value in published if abs(value) <= reach]
+    low, high = 100 * min(ends), 100 * max(ends)
+    margin = 0.08 * (high - low)
+    return low - margin, high + margin
+
+
+def _row(
+    axes: Axes, position: float, metric: MetricComparison, limits: tuple[float, float]
+) -> None:
+    across = blended_transform_factory(axes.transAxes, axes.transData)
+    change = metric.judgement.change
+    assert change is not None
+    axes.text(0, position - 0.36, f"{metric.case}  {metric.name}", transform=across, va="center")
+    said = f"{wording.change(metric)}  {wording.verdict(metric)}"
+    axes.text(1, position - 0.36, said, transform=across, va="center", ha="right", color=MUTED)
+    if change.low is not None and change.high is not None:
+        axes.hlines(position, 100 * change.low, 100 * change.high, color=PATCHED, linewidth=2.2)
+    axes.plot(100 * change.estimate, position, "o", color=PATCHED, markersize=6.5)
+    for reference in metric.published:
+        value = 100 * reference.change
+        if limits[0] <= value <= limits[1]:
+            axes.plot(
+                value, position, marker="D", markersize=6.5, markerfacecolor="none",
+                markeredgecolor=INK, markeredgewidth=1.1,
+            )  # fmt: skip
+            continue
+        right = value > limits[1]
+        arrow = f"{wording.percent(reference.change, decimals=1)} \N{RIGHTWARDS ARROW}"
+        if not right:
+            arrow = f"\N{LEFTWARDS ARROW} {wording.percent(reference.change, decimals=1)}"
+        axes.text(
+            1 if right else 0, position, f"\N{WHITE DIAMOND} {arrow}", transform=across,
+            va="center", ha="right" if right else "left",
+        )  # fmt: skip
+
+
+def draw(comparison: Comparison) -> list[Chart]:
+    """One chart of all primary metrics that have a change; none where no metric has."""
+    metrics = [metric for metric in comparison.primary if metric.judgement.change is not None]
+    if not metrics:
+        return []
+    delta = comparison.manifest.experiment.thresholds.change
+    changes = [metric.judgement.change for metric in metrics if metric.judgement.change]
+    published = [reference.change for metric in metrics for reference in metric.published]
+    limits = _limits(changes, published, delta)
+    level = f"{100 * changes[0].level:g} %"
+    alt = "Change of each primary metric with its interval: " + "; ".join(
+        f"{metric.case} {metric.name} {wording.change(metric)} {wording.interval(metric)}, "
+        f"{wording.verdict(metric)}"
+        + (f", {wording.published(metric)}" if metric.published else "")
+        for metric in metrics
+    )
+    with canvas.figure(EDGES_IN + ROW_IN * len(metrics)) as drawn:
+        axes = drawn.subplots()
+        canvas.clear(axes, grid="x")
+        axes.axvspan(-100 * delta, 100 * delta, color=BAND, zorder=0.5, linewidth=0)
+        axes.axvline(0, color=INK, linewidth=0.8)
+        for position, metric in enumerate(metrics):
+            _row(axes, position, metric, limits)
+        axes.set_xlim(*limits)
+        axes.set_ylim(len(metrics) - 0.55, -0.65)
+        axes.set_yticks([])
+        axes.spines["left"].set_visible(False)
+        axes.set_xlabel("change, % of base")
+        extra: list[tuple[str, dict[str, object]]] = [
+            (f"change, {level} interval", {"marker": "o", "color": PATCHED, "markersize": 6}),
+            (f"±{100 * delta:g} %", {"marker": "s", "color": BAND, "markersize": 8}),
+        ]
+        if published:
+            extra.append(("published", {
+                "marker": "D", "markerfacecolor": "none", "markeredgecolor": INK, "markersize": 6,
+            }))  # fmt: skip
+        canvas.legend(drawn, *extra)
+        svg = canvas.to_svg(drawn, "forest", alt)
+    return [
+        Chart(
+            name="forest",
+            kind="forest",
+            title="The change, case by case",
+            caption=f"The band is the threshold of ±{100 * delta:g} %. Published changes were "
+            "measured on other machines, in real time; an arrow means further out.",
+            alt=alt,
+            svg=svg,
+        )
+    ]

@@ -1,0 +1,103 @@
+"""The report as plain text for a terminal, at most 100 columns."""
+
+from __future__ import annotations
+
+import textwrap
+
+from reports import wording
+from reports.model import CaseComparison, Comparison, MetricComparison
+
+WIDTH = 100
+COLUMNS = ("metric", "base", "stddev", "patched", "stddev", "change", "verdict")
+
+
+def _wrapped(text: str, indent: str = "  ") -> list[str]:
+    return textwrap.wrap(
+        text, WIDTH, initial_indent=indent, subsequent_indent=indent, break_on_hyphens=False
+    )
+
+
+def _row(metric: MetricComparison) -> tuple[str, ...]:
+    base, patched = metric.base, metric.patched
+    return (
+        metric.name,
+        wording.figure(base.mean if base else None),
+        wording.spread(base.stddev if base else None),
+        wording.figure(patched.mean if patched else None),
+        wording.spread(patched.stddev if patched else None),
+        wording.change(metric),
+        wording.verdict(metric),
+    )
+
+
+def _table(case: CaseComparison) -> list[str]:
+    rows = [COLUMNS, *(_row(metric) for metric in case.metrics if metric.base)]
+    if len(rows) == 1:
+        return []
+    widths = [max(len(row[i]) for row in rows) for i in range(len(COLUMNS))]
+    lines = [
+        "  "
+        + "  ".join(
+            cell.ljust(width) if i in {0, len(COLUMNS) - 1} else cell.rjust(width)
+            for i, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+        for row in rows
+    ]
+    return [*lines, ""]
+
+
+def verdict_lines(comparison: Comparison) -> list[str]:
+    """The verdicts, two lines a primary metric; also the summary of a session."""
+    lines = []
+    for metric in comparison.primary:
+        lines += _wrapped(wording.clean(wording.head(metric)), "")
+        tail = wording.tail(metric)
+        lines += _wrapped(wording.clean(tail), "    ") if tail else []
+    return lines
+
+
+def render(comparison: Comparison) -> str:
+    """Return the whole report, ending in a newline."""
+    manifest = comparison.manifest
+    experiment = manifest.experiment
+    lines = [wording.clean(experiment.title)]
+    lines += _wrapped(wording.clean(experiment.question), "") if experiment.question else []
+    lines += _wrapped(wording.clean(
+        f"{experiment.name}: {experiment.series.title or experiment.series.path} on "
+        f"{experiment.kernel.source}, guest {manifest.guest.name}, {experiment.mode} mode"
+    ), "")  # fmt: skip
+    lines += ["", f"{wording.bottom_line(comparison)}.", ""]
+    lines += [*verdict_lines(comparison), ""]
+    for case in comparison.cases:
+        table = _table(case)
+        if table:
+            lines += _wrapped(wording.clean(f"{case.name}: {case.title}"), "")
+            lines += table
+    lines += _section("Published", [
+        f"{r.case} {r.metric}: {wording.reference_values(r)}, "
+        f"{wording.percent(r.change)} ({r.document})"
+        for r in comparison.published
+    ])  # fmt: skip
+    lines += _section("Findings", [
+        f"{'!' if f.level == 'warning' else '-'} {f.scope}: {f.text}" for f in comparison.findings
+    ])  # fmt: skip
+    lines += _section("Failed runs", [
+        f"{run.run_id}: {run.failure.kind}, blame {run.failure.blame}: {run.failure.message}"
+        for run in comparison.failed_runs
+    ])  # fmt: skip
+    if experiment.mode == "exact":
+        lines += _wrapped(
+            "Exact mode: one guest instruction is one virtual nanosecond, so bandwidth is path "
+            "length. Cache misses, NUMA and true parallelism are not seen.",
+            "",
+        )
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _section(title: str, entries: list[str]) -> list[str]:
+    if not entries:
+        return []
+    lines = [title]
+    for entry in entries:
+        lines += _wrapped(wording.clean(entry))
+    return [*lines, ""]

@@ -1,0 +1,170 @@
+"""How numbers and verdicts are said: the one place, so that forms use the same words."""
+
+from __future__ import annotations
+
+import math
+
+from reports.model import Comparison, MetricComparison, Reference
+from reports.verdict import Verdict
+
+SIGNIFICANT = 6
+NOTHING = "–"
+# In the order a reader wants to hear of them.
+PLURALS = {
+    Verdict.REGRESSION: "regressions",
+    Verdict.FAILED: "failed",
+    Verdict.IMPROVEMENT: "improvements",
+    Verdict.NO_CHANGE: "without change",
+    Verdict.INCONCLUSIVE: "inconclusive",
+}
+
+
+def clean(text: str, *, lines: bool = False) -> str:
+    """Text without control, bidirectional or surrogate characters; ``lines`` keeps newlines.
+
+    Guests and hosts are not trusted: what they say must not move a cursor, hide
+    behind right-to-left marks or break the encoding.
+    """
+    return "".join(c if c.isprintable() or (lines and c == "\n") else " " for c in text)
+
+
+def figure(value: float | None, digits: int = SIGNIFICANT) -> str:
+    """A value with ``digits`` significant digits and no exponent; a dash for None.
+
+    Six digits keep a change recomputed from printed figures within 0.001 %.
+    """
+    if value is None or not math.isfinite(value):
+        return NOTHING
+    if value == 0:
+        return "0"
+    decimals = max(0, digits - 1 - math.floor(math.log10(abs(value))))
+    return f"{value:.{min(decimals, 9)}f}"
+
+
+def percent(fraction: float | None, *, decimals: int = 2) -> str:
+    """A signed change: ``+1.31 %``; exactly zero has no sign."""
+    if fraction is None:
+        return NOTHING
+    if fraction == 0:
+        return "0 %"
+    if abs(fraction) >= 10:
+        decimals = 0
+    rounded = round(100 * fraction, decimals)
+    # A change that rounds to nothing must not look like the exact zero of an A/A.
+    sign = "±" if rounded == 0 else ""
+    return f"{sign}{abs(rounded):.{decimals}f} %" if sign else f"{rounded:+.{decimals}f} %"
+
+
+def spread(fraction: float | None) -> str:
+    """A relative standard deviation: ``±0.25 %``; a dash where there is none."""
+    return NOTHING if fraction is None else f"±{100 * fraction:.2f} %"
+
+
+def bounds(metric: MetricComparison) -> str:
+    """``[+1.02, +1.60]`` in percent; empty where there is no interval."""
+    change = metric.judgement.change
+    if change is None or change.low is None or change.high is None:
+        return ""
+    return f"[{_bound(change.low)}, {_bound(change.high)}]"
+
+
+def interval(metric: MetricComparison) -> str:
+    """``[+1.02, +1.60] at 99 %``; empty where there is no interval."""
+    between, change = bounds(metric), metric.judgement.change
+    return f"{between} at {100 * change.level:g} %" if between and change else ""
+
+
+def _bound(fraction: float) -> str:
+    rounded = round(100 * fraction, 2)
+    return "0" if fraction == 0 else "0.00" if rounded == 0 else f"{rounded:+.2f}"
+
+
+def change(metric: MetricComparison) -> str:
+    """The change of a metric in percent; a dash where there is none."""
+    return percent(metric.judgement.change.estimate if metric.judgement.change else None)
+
+
+def seeds(count: int) -> str:
+    """``1 seed``, ``8 seeds``."""
+    return f"{count} seed" if count == 1 else f"{count} seeds"
+
+
+def verdict(metric: MetricComparison) -> str:
+    """The verdict's word; for a secondary metric what stands out, or nothing."""
+    judgement = metric.judgement
+    if judgement.verdict is not None:
+        return str(judgement.verdict)
+    if not judgement.differs or judgement.change is None:
+        return ""
+    better = (judgement.change.estimate > 0) == (metric.direction == "higher")
+    return "better" if better else "worse"
+
+
+def published(metric: MetricComparison) -> str:
+    """``published +7.38 %`` for each published figure of the metric, joined by commas."""
+    changes = ", ".join(percent(reference.change) for reference in metric.published)
+    return f"published {changes}" if changes else ""
+
+
+def values(metric: MetricComparison) -> str:
+    """``259.019 -> 262.032 virtual MiB/s, 8 seeds``; empty where nothing was measured."""
+    if metric.base is None or metric.patched is None:
+        return ""
+    both = f"{figure(metric.base.mean)} -> {figure(metric.patched.mean)}"
+    return f"{both} {metric.unit}, {seeds(metric.base.n)}"
+
+
+def reason(metric: MetricComparison) -> str:
+    """Why, where the numbers do not say it themselves: not for improvement and regression."""
+    judgement = metric.judgement
+    if judgement.verdict in {Verdict.IMPROVEMENT, Verdict.REGRESSION}:
+        return ""
+    return judgement.reason
+
+
+def head(metric: MetricComparison) -> str:
+    """First half of the sentence: what changed by how much, and the verdict."""
+    parts = (
+        (metric.case, metric.name, "not measured", verdict(metric))
+        if metric.judgement.change is None
+        else (metric.case, metric.name, change(metric), interval(metric), verdict(metric))
+    )
+    return "  ".join(part for part in parts if part)
+
+
+def tail(metric: MetricComparison) -> str:
+    """Second half: reason, values, number of seeds, the published change."""
+    shown = "; ".join(part for part in (reason(metric), values(metric)) if part)
+    reference = published(metric)
+    return f"{shown} ({reference})" if shown and reference else shown or reference
+
+
+def sentence(metric: MetricComparison) -> str:
+    """The metric in one line a tired maintainer understands."""
+    rest = tail(metric)
+    return f"{head(metric)}   {rest}" if rest else head(metric)
+
+
+def bottom_line(comparison: Comparison) -> str:
+    """The whole comparison in one short sentence."""
+    total = len(comparison.primary)
+    if comparison.exactness.status == "inexact":
+        return "The session failed: a repeated run gave other bits"
+    if not total:
+        return "No primary metric: nothing is judged"
+    said = [(verdict, comparison.count(verdict)) for verdict in PLURALS]
+    words = [
+        f"{'all' if count == total and total > 1 else count} "
+        f"{PLURALS[verdict] if count > 1 else verdict}"
+        for verdict, count in said
+        if count
+    ]
+    if total == 1:
+        words = [str(next(verdict for verdict, count in said if count))]
+    line = ", ".join(words)
+    return f"{line[0].upper()}{line[1:]}"
+
+
+def reference_values(reference: Reference) -> str:
+    """``2445.02 -> 2625.56 MiB/s``."""
+    return f"{reference.base:.2f} -> {reference.patched:.2f} {reference.unit}"

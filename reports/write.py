@@ -1,0 +1,42 @@
+"""Read a session folder and write its reports: the same bytes every time."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from reports import html, markdown
+from reports.comparison import compare
+from reports.model import Comparison
+from results import table
+from results.store import SessionStore, write_atomically
+
+HTML = "report.html"
+MARKDOWN = "report.md"
+
+
+def read_comparison(folder: Path) -> Comparison:
+    """Return what the session in ``folder`` shows, without writing anything new.
+
+    Raises:
+        StoreError: the folder is no session, or cannot be read.
+        ReportError: its records cannot be compared.
+    """
+    store = SessionStore(folder)
+    return compare(store.manifest(), store.records())
+
+
+def write_all(folder: Path) -> Comparison:
+    """Write the HTML and Markdown reports and the tidy table; return the comparison.
+
+    Raises:
+        StoreError: the folder is no session, or cannot be read.
+        ReportError: its records cannot be compared.
+        OSError: the folder cannot be written.
+    """
+    store = SessionStore(folder)
+    manifest, records = store.manifest(), store.records()
+    comparison = compare(manifest, records)
+    table.export(table.tidy(manifest, records), folder)
+    write_atomically(folder / MARKDOWN, markdown.render(comparison))
+    write_atomically(folder / HTML, html.render(comparison))
+    return comparison
