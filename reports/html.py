@@ -18,7 +18,7 @@ TEMPLATES = Path(__file__).parent / "templates"
 MARKS = {
     "improvement": "▲",
     "regression": "▼",
-    "no change": "＝",
+    "no change": "=",
     "inconclusive": "?",
     "failed": "✕",
 }
@@ -41,6 +41,7 @@ def _environment() -> Environment:
         finalize=_finalize,
     )
     environment.filters["percent"] = wording.percent
+    environment.filters["typeset"] = wording.typeset
     environment.globals.update(wording=wording, marks=MARKS)
     return environment
 

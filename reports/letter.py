@@ -28,19 +28,6 @@ def ascii_only(text: str) -> str:
     return " ".join(plain.split())
 
 
-def wrap_command(command: str) -> list[str]:
-    """A command line broken at words with backslashes, each line within the width."""
-    lines, line = [], ""
-    for word in ascii_only(command).split(" "):
-        longer = f"{line} {word}" if line else word
-        if line and len(longer) > WIDTH - 2:
-            lines.append(f"{line} \\")
-            line = f"  {word}"
-        else:
-            line = longer
-    return [*lines, line]
-
-
 def _size(mib: float) -> str:
     return f"{mib / 1024:g}G" if mib >= 1024 else f"{mib:g}M"
 
@@ -66,7 +53,7 @@ def _commands(phases: tuple[PhaseRecord, ...]) -> list[str]:
     for phase in phases:
         if phase.caches == "dropped":
             lines.append(DROP_CACHES)
-        lines += wrap_command(phase.command)
+        lines += wording.wrap_command(ascii_only(phase.command), WIDTH)
     return lines
 
 

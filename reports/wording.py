@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 
 from reports.model import Comparison, MetricComparison, Reference
 from reports.verdict import Verdict
@@ -26,6 +27,24 @@ def clean(text: str, *, lines: bool = False) -> str:
     behind right-to-left marks or break the encoding.
     """
     return "".join(c if c.isprintable() or (lines and c == "\n") else " " for c in text)
+
+
+def typeset(text: str) -> str:
+    """Numbers as a page prints them: true minus signs and arrows instead of ASCII."""
+    return re.sub(r"(?<![\w-])-(?=\d)", "−", text.replace(" -> ", " → "))
+
+
+def wrap_command(command: str, width: int) -> list[str]:
+    """A command line broken at words with backslashes, each line within ``width`` if words are."""
+    lines, line = [], ""
+    for word in command.split(" "):
+        longer = f"{line} {word}" if line else word
+        if line and len(longer) > width - 2:
+            lines.append(f"{line} \\")
+            line = f"  {word}"
+        else:
+            line = longer
+    return [*lines, line]
 
 
 def figure(value: float | None, digits: int = SIGNIFICANT) -> str:
@@ -155,7 +174,7 @@ def bottom_line(comparison: Comparison) -> str:
     said = [(verdict, comparison.count(verdict)) for verdict in PLURALS]
     words = [
         f"{'all' if count == total and total > 1 else count} "
-        f"{PLURALS[verdict] if count > 1 else verdict}"
+        f"{PLURALS[verdict] if count > 1 or verdict is Verdict.NO_CHANGE else verdict}"
         for verdict, count in said
         if count
     ]

@@ -11,7 +11,7 @@ from reports.charts import canvas
 from reports.charts.canvas import BASE, INK, MUTED, PATCHED, Chart
 from reports.model import Comparison, MetricComparison
 
-HEIGHT_IN = 2.75
+HEIGHT_IN = 2.9
 COLUMNS = (0.0, 1.0)
 WAY_OUT = 0.30
 
@@ -71,8 +71,8 @@ def _draw_one(comparison: Comparison, metric: MetricComparison) -> Chart:
         left, right = drawn.subplots(1, 2, width_ratios=(1, 1.7))
         _bars(left, metric, arms)
         _seeds(right, metric, arms)
-        right.set_title("every seed, enlarged", fontsize=9, color=MUTED, loc="left")
-        left.set_title("from zero", fontsize=9, color=MUTED, loc="left")
+        right.set_title("every seed, enlarged", fontsize=10, color=MUTED, loc="left")
+        left.set_title("from zero", fontsize=10, color=MUTED, loc="left")
         svg = canvas.to_svg(drawn, name, alt)
     return Chart(
         name=name,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from matplotlib.axes import Axes
+from matplotlib.patches import Rectangle
 from matplotlib.transforms import blended_transform_factory
 
 from reports import wording
@@ -13,8 +14,8 @@ from reports.charts.canvas import BAND, INK, MUTED, PATCHED, Chart
 from reports.model import Comparison, MetricComparison
 from reports.verdict import Change
 
-ROW_IN = 0.56
-EDGES_IN = 0.95
+ROW_IN = 0.62
+EDGES_IN = 1.0
 # A published change further out than this many times our own range would flatten ours.
 FURTHEST = 2.5
 
@@ -29,8 +30,11 @@ def _limits(changes: Sequence[Change], published: Sequence[float], delta: float)
     reach = FURTHEST * max(abs(end) for end in ends)
     ends += [value for value in published if abs(value) <= reach]
     low, high = 100 * min(ends), 100 * max(ends)
-    margin = 0.08 * (high - low)
-    return low - margin, high + margin
+    span = high - low
+    # Room beside the intervals for the arrows of what lies further out.
+    left = 0.32 if any(value < -reach for value in published) else 0.06
+    right = 0.32 if any(value > reach for value in published) else 0.06
+    return low - left * span, high + right * span
 
 
 def _row(
@@ -39,9 +43,9 @@ def _row(
     across = blended_transform_factory(axes.transAxes, axes.transData)
     change = metric.judgement.change
     assert change is not None
-    axes.text(0, position - 0.36, f"{metric.case}  {metric.name}", transform=across, va="center")
-    said = f"{wording.change(metric)}  {wording.verdict(metric)}"
-    axes.text(1, position - 0.36, said, transform=across, va="center", ha="right", color=MUTED)
+    axes.text(0, position - 0.38, f"{metric.case}  {metric.name}", transform=across, va="center")
+    said = wording.typeset(f"{wording.change(metric)}  {wording.verdict(metric)}")
+    axes.text(1, position - 0.38, said, transform=across, va="center", ha="right", color=MUTED)
     if change.low is not None and change.high is not None:
         axes.hlines(position, 100 * change.low, 100 * change.high, color=PATCHED, linewidth=2.2)
     axes.plot(100 * change.estimate, position, "o", color=PATCHED, markersize=6.5)
@@ -54,11 +58,10 @@ def _row(
             )  # fmt: skip
             continue
         right = value > limits[1]
-        arrow = f"{wording.percent(reference.change, decimals=1)} \N{RIGHTWARDS ARROW}"
-        if not right:
-            arrow = f"\N{LEFTWARDS ARROW} {wording.percent(reference.change, decimals=1)}"
+        said = wording.typeset(wording.percent(reference.change, decimals=1))
         axes.text(
-            1 if right else 0, position, f"\N{WHITE DIAMOND} {arrow}", transform=across,
+            1 if right else 0, position, f"◇ {said} →" if right else f"← {said} ◇",
+            transform=across,
             va="center", ha="right" if right else "left",
         )  # fmt: skip
 
@@ -81,10 +84,14 @@ def draw(comparison: Comparison) -> list[Chart]:
     )
     with canvas.figure(EDGES_IN + ROW_IN * len(metrics)) as drawn:
         axes = drawn.subplots()
-        canvas.clear(axes, grid="x")
-        axes.axvspan(-100 * delta, 100 * delta, color=BAND, zorder=0.5, linewidth=0)
-        axes.axvline(0, color=INK, linewidth=0.8)
+        axes.patch.set_alpha(0)
         for position, metric in enumerate(metrics):
+            # In pieces: one band over the whole height would run through the names.
+            axes.add_patch(
+                Rectangle((-100 * delta, position - 0.17), 200 * delta, 0.36, color=BAND,
+                          linewidth=0, zorder=0.5)
+            )  # fmt: skip
+            axes.vlines(0, position - 0.17, position + 0.19, color=INK, linewidth=0.9)
             _row(axes, position, metric, limits)
         axes.set_xlim(*limits)
         axes.set_ylim(len(metrics) - 0.55, -0.65)

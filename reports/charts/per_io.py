@@ -20,8 +20,8 @@ SHOWN = (
         "bytes read from the device per byte fio asked for",
     ),
 )
-ROW_IN = 0.5
-EDGES_IN = 0.95
+ROW_IN = 0.56
+EDGES_IN = 1.0
 # Beyond this ratio between the largest and the smallest value dots need a logarithmic axis.
 LINEAR_RATIO = 25
 
@@ -42,9 +42,9 @@ def _row(axes: Axes, position: float, metric: MetricComparison) -> None:
     assert metric.base is not None
     assert metric.patched is not None
     across = axes.get_yaxis_transform()
-    axes.text(0, position - 0.36, f"{metric.case}  {metric.phase}", transform=across, va="center")
+    axes.text(0, position - 0.38, f"{metric.case}  {metric.phase}", transform=across, va="center")
     both = f"{wording.figure(metric.base.mean, 4)} → {wording.figure(metric.patched.mean, 4)}"
-    axes.text(1, position - 0.36, both, transform=across, va="center", ha="right")
+    axes.text(1, position - 0.38, both, transform=across, va="center", ha="right")
     axes.axhline(position, color=RULE, linewidth=0.7, zorder=0.6)
     for shift, colour, summary, values in (
         (-0.07, BASE, metric.base, [pair.base for pair in metric.pairs]),
@@ -72,7 +72,7 @@ def _draw_one(
         for position, metric in enumerate(metrics):
             _row(axes, position, metric)
         _axis(axes, [v for m in metrics for pair in m.pairs for v in (pair.base, pair.patched)])
-        axes.set_ylim(len(metrics) - 0.6, -0.6)
+        axes.set_ylim(len(metrics) - 0.6, -0.68)
         axes.set_yticks([])
         axes.spines["left"].set_visible(False)
         logarithmic = axes.get_xscale() == "log"

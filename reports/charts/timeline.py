@@ -8,7 +8,7 @@ from reports.charts import canvas
 from reports.charts.canvas import BASE, PATCHED, Chart
 from reports.model import Comparison, TimelineComparison
 
-HEIGHT_IN = 2.6
+HEIGHT_IN = 2.75
 
 
 def _draw_one(comparison: Comparison, line: TimelineComparison) -> Chart:

@@ -193,7 +193,7 @@ def test_secondary_metrics_are_described_and_never_judged() -> None:
 def test_false_alarms_are_rarer_than_alpha() -> None:
     rng = np.random.default_rng(11)
     alarms = 0
-    trials = 400
+    trials = 200
     for _ in range(trials):
         family = [evidence(list(0.3 * rng.standard_normal(8))) for _ in range(3)]
         said = judge_primary(family, Thresholds(alpha=0.05))

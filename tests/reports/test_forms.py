@@ -1,0 +1,33 @@
+"""The mapping of forms, and that they agree."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from reports import forms, wording
+from reports.model import Comparison, ReportError
+
+
+def test_an_unknown_form_names_the_known(normal: Comparison) -> None:
+    with pytest.raises(ReportError, match="text, markdown, letter, html, json"):
+        forms.render(normal, "pdf")
+
+
+def test_every_form_says_the_same_change(normal: Comparison) -> None:
+    said = {form: forms.render(normal, form) for form in ("text", "markdown", "html", "letter")}
+    for metric in normal.primary:
+        change = wording.change(metric)
+        assert change in said["text"]
+        assert change in said["markdown"]
+        assert wording.typeset(change) in said["html"]
+        assert change.replace(" ", "") in said["letter"]
+
+
+def test_json_is_the_record(normal: Comparison) -> None:
+    whole = json.loads(forms.render(normal, "json"))
+    bw = whole["cases"][0]["metrics"][0]
+    assert bw["judgement"]["verdict"] == "improvement"
+    assert bw["judgement"]["change"]["estimate"] == pytest.approx(0.01163, abs=1e-5)
+    assert whole["exactness"]["status"] == "bit-exact"

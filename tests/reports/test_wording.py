@@ -1,0 +1,102 @@
+"""How numbers and verdicts are said."""
+
+from __future__ import annotations
+
+import shlex
+
+import pytest
+
+from reports import wording
+from reports.comparison import compare
+from reports.model import Comparison
+from tests.reports.factory import FIO, Session
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        (259.0188679, "259.019"),
+        (66339.528377, "66339.5"),
+        (1234567.0, "1234567"),
+        (0.0120038, "0.0120038"),
+        (13.3558, "13.3558"),
+        (0.0, "0"),
+        (None, "–"),
+        (float("nan"), "–"),
+        (-2.5, "-2.50000"),
+    ],
+)
+def test_figures_have_six_digits_and_no_exponent(value: float | None, said: str) -> None:
+    assert wording.figure(value) == said
+
+
+@pytest.mark.parametrize(
+    ("fraction", "said"),
+    [
+        (0.0131, "+1.31 %"),
+        (-0.0131, "-1.31 %"),
+        (0.0, "0 %"),
+        (0.00001, "±0.00 %"),
+        (-0.00001, "±0.00 %"),
+        (16.0, "+1600 %"),
+        (None, "–"),
+    ],
+)
+def test_percent_keeps_the_exact_zero_apart_from_what_rounds_to_it(
+    fraction: float | None, said: str
+) -> None:
+    assert wording.percent(fraction) == said
+
+
+def test_the_sentence_of_an_improvement(normal: Comparison) -> None:
+    assert wording.sentence(normal.primary[0]) == (
+        "filemap-4k  4k.bw  +1.16 %  [+0.94, +1.30] at 99 %  improvement   "
+        "259.019 -> 262.032 virtual MiB/s, 8 seeds (published +7.38 %)"
+    )
+
+
+def test_the_sentence_of_same_code() -> None:
+    session = Session(same_code=True)
+    metric = compare(session.manifest(), []).primary[0]
+    assert wording.sentence(metric) == (
+        "filemap-4k  4k.bw  not measured  no change   same code (published +7.38 %)"
+    )
+
+
+def test_secondary_words_apply_the_direction(normal: Comparison) -> None:
+    faults, ios = (normal.cases[0].metric(f"4k.{n}") for n in ("major_faults_per_io", "ios"))
+    assert faults is not None
+    assert ios is not None
+    assert wording.change(faults).startswith("-")
+    assert (wording.verdict(faults), wording.verdict(ios)) == ("better", "better")
+
+
+def test_bottom_line(normal: Comparison) -> None:
+    assert wording.bottom_line(normal) == "2 improvements, 1 without change"
+    slow = Session(effect={"4k": -0.02, "thp": -0.02, "switch": -0.02})
+    worst = compare(slow.manifest(), slow.records())
+    assert wording.bottom_line(worst) == "All regressions"
+    manifest = slow.manifest()
+    only = compare(
+        manifest.model_copy(update={"cases": manifest.cases[:1]}),
+        [r for r in slow.records() if r.case == "filemap-4k"],
+    )
+    assert wording.bottom_line(only) == "Regression"
+
+
+def test_a_wrapped_command_is_the_same_command() -> None:
+    lines = wording.wrap_command(FIO, 40)
+    assert len(lines) > 3
+    assert max(map(len, lines)) <= 40
+    assert shlex.split("\n".join(lines).replace("\\\n", "")) == shlex.split(FIO)
+
+
+def test_typesetting_leaves_names_alone() -> None:
+    assert wording.typeset("-0.10 % 1 -> 2 filemap-4k [-1, +2]") == (
+        "−0.10 % 1 → 2 filemap-4k [−1, +2]"
+    )
+
+
+def test_clean_keeps_text_and_drops_what_moves_cursors() -> None:
+    assert wording.clean("é\x1b[2J\u202e\ud800\nb", lines=True) == "é [2J  \nb"
+    assert wording.clean("a\nb") == "a b"

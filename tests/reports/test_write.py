@@ -1,0 +1,54 @@
+"""Reports from a folder: all files, the same bytes every time."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from reports.write import read_comparison, write_all
+from results.record import RunCost
+from results.store import SessionStore, StoreError
+from tests.reports.factory import Session
+
+WRITTEN = ("report.html", "report.md", "samples.csv", "samples.parquet")
+
+
+def store(folder: Path, *, backwards: bool = False) -> None:
+    session = Session()
+    target = SessionStore(folder)
+    target.create(session.manifest())
+    found = session.records()
+    for number, record in enumerate(reversed(found) if backwards else found):
+        target.append(
+            record, RunCost(run_id=record.run_id, elapsed_s=number * 1.5, guest_cpu_s=number)
+        )
+
+
+def digests(folder: Path) -> dict[str, str]:
+    return {name: hashlib.sha256((folder / name).read_bytes()).hexdigest() for name in WRITTEN}
+
+
+def test_byte_for_byte_whenever_and_in_whatever_order_the_runs_ended(tmp_path: Path) -> None:
+    store(tmp_path / "a")
+    store(tmp_path / "b", backwards=True)
+    first = write_all(tmp_path / "a")
+    before = digests(tmp_path / "a")
+    assert write_all(tmp_path / "a") == first == write_all(tmp_path / "b")
+    assert digests(tmp_path / "a") == before == digests(tmp_path / "b")
+    frame = pd.read_parquet(tmp_path / "a" / "samples.parquet")
+    assert len(frame) == 8 * 2 * (7 + 14)
+
+
+def test_reading_writes_nothing(tmp_path: Path) -> None:
+    store(tmp_path)
+    before = sorted(path.name for path in tmp_path.iterdir())
+    assert len(read_comparison(tmp_path).primary) == 3
+    assert sorted(path.name for path in tmp_path.iterdir()) == before
+
+
+def test_a_folder_that_is_no_session(tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match="no such file"):
+        write_all(tmp_path)
