@@ -1,0 +1,99 @@
+"""A session folder survives being killed at any byte."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from results.record import RunCost
+from results.store import COSTS, MANIFEST, RUNS, SessionStore, StoreError, write_atomically
+from tests.reports.factory import Session, fails
+
+
+def test_what_is_written_is_read(tmp_path: Path) -> None:
+    session = Session()
+    store = SessionStore(tmp_path / "s")
+    store.create(session.manifest())
+    for record in session.records():
+        store.append(record, RunCost(run_id=record.run_id, elapsed_s=9.5, guest_cpu_s=9.1))
+    again = SessionStore(tmp_path / "s")
+    assert again.manifest() == session.manifest()
+    assert again.records() == sorted(session.records(), key=lambda record: record.run_id)
+    assert len(again.costs()) == 33
+    assert again.raw.is_dir()
+
+
+def test_killed_at_every_byte_of_an_append_loses_at_most_that_run(tmp_path: Path) -> None:
+    session = Session()
+    # Short records keep the number of bytes, each of which is tried, small.
+    first, second, third = (
+        record.model_copy(update={"timelines": (), "samples": {"4k.bw": 1.0}})
+        for record in session.records()[:3]
+    )
+    store = SessionStore(tmp_path)
+    for record in (first, second):
+        store.append(record)
+    whole = (tmp_path / RUNS).read_bytes()
+    line = len(whole) // 2
+    for cut in range(line + 5, len(whole) + 1, 7):
+        (tmp_path / RUNS).write_bytes(whole[:cut])
+        found = SessionStore(tmp_path).records()
+        assert first in found
+        assert len(found) == (2 if cut == len(whole) else 1)
+        store.append(third)
+        assert third in SessionStore(tmp_path).records()
+
+
+def test_a_retried_failure_is_replaced(tmp_path: Path) -> None:
+    record = Session().records()[0]
+    store = SessionStore(tmp_path)
+    store.append(fails([record], record.run_id, kind="lost", blame="host")[0])
+    store.append(record)
+    assert store.records() == [record]
+
+
+def test_threads_do_not_mix_their_lines(tmp_path: Path) -> None:
+    records = Session().records()
+    store = SessionStore(tmp_path)
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(store.append, records))
+    assert {r.run_id for r in store.records()} == {r.run_id for r in records}
+
+
+def test_damage_that_no_kill_explains_is_named(tmp_path: Path) -> None:
+    (tmp_path / RUNS).write_text('{"run_id": 1}\n')
+    with pytest.raises(StoreError, match=rf"{RUNS}:1: not a RunRecord"):
+        SessionStore(tmp_path).records()
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("{", "not a manifest"),
+        ("[]", "not a manifest"),
+        ('{"schema_version": 99}', "schema_version 99; this lab reads 1"),
+        ('{"schema_version": 1}', "not a manifest"),
+    ],
+)
+def test_a_manifest_that_cannot_be_read_is_named(tmp_path: Path, text: str, complaint: str) -> None:
+    (tmp_path / MANIFEST).write_text(text)
+    with pytest.raises(StoreError, match=complaint):
+        SessionStore(tmp_path).manifest()
+
+
+def test_no_manifest(tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match="no such file"):
+        SessionStore(tmp_path).manifest()
+    assert SessionStore(tmp_path).records() == []
+    assert SessionStore(tmp_path).costs() == []
+    assert not (tmp_path / COSTS).exists()
+
+
+def test_writing_atomically_replaces_and_leaves_nothing_beside(tmp_path: Path) -> None:
+    target = tmp_path / "report.md"
+    write_atomically(target, "old")
+    write_atomically(target, "new")
+    assert target.read_text() == "new"
+    assert [path.name for path in tmp_path.iterdir()] == ["report.md"]

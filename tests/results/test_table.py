@@ -1,0 +1,51 @@
+"""The tidy table: one row a sample."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pandas as pd
+
+from results.table import COLUMNS, export, tidy
+from tests.reports.factory import Session, fails
+
+
+def test_one_row_a_sample_and_none_for_repeats_or_failures() -> None:
+    session = Session()
+    found = fails(session.records(), "filemap-4k-002-patched")
+    frame = tidy(session.manifest(), found)
+    assert tuple(frame.columns) == COLUMNS
+    assert len(frame) == 15 * 7 + 16 * 14
+    assert not frame.duplicated(["case", "metric", "arm", "block"]).any()
+    lost = frame[(frame.case == "filemap-4k") & (frame.block == 2)]
+    assert set(lost.arm) == {"base"}
+    assert set(frame[frame.primary].metric) == {"4k.bw", "thp.bw", "switch.bw"}
+
+
+def test_equal_sessions_give_equal_tables_in_whatever_order_runs_ended() -> None:
+    session = Session()
+    found = session.records()
+    forward, backward = (tidy(session.manifest(), order) for order in (found, found[::-1]))
+    pd.testing.assert_frame_equal(forward, backward)
+    first = forward.iloc[:2]
+    assert list(first.arm) == ["base", "patched"]
+
+
+def test_values_are_those_recorded_to_the_last_digit(tmp_path: Path) -> None:
+    session = Session()
+    found = session.records()
+    frame = tidy(session.manifest(), found)
+    parquet, csv = export(frame, tmp_path)
+    for read in (pd.read_parquet(parquet), pd.read_csv(csv)):
+        one = read[(read.metric == "4k.bw") & (read.arm == "base") & (read.block == 0)]
+        assert found[0].samples is not None
+        assert list(one.value) == [found[0].samples["4k.bw"]]
+
+
+def test_a_session_without_samples_is_an_empty_table_with_columns(tmp_path: Path) -> None:
+    frame = tidy(Session(same_code=True).manifest(), [])
+    assert tuple(frame.columns) == COLUMNS
+    assert frame.empty
+    parquet, csv = export(frame, tmp_path)
+    assert len(pd.read_parquet(parquet)) == 0
+    assert csv.read_text().strip() == ",".join(COLUMNS)
