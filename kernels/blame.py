@@ -7,10 +7,11 @@ import re
 ERRORS_SHOWN = 3
 # Trouble of the host; the first match decides, whatever else is in the log.
 HOST_TROUBLE = re.compile(
-    r"^.*(?:\bKilled\b|virtual memory exhausted|out of memory allocating|Cannot allocate memory"
+    r"^.*(?:fatal error: Killed signal|\] Killed\b|\b\d+ Killed\b|\bKilled$"
+    r"|virtual memory exhausted|out of memory allocating|Cannot allocate memory"
     r"|No space left on device|Disk quota exceeded|Read-only file system|Input/output error"
     r"|: not found$|: command not found|Text file busy|internal compiler error: Segmentation).*$",
-    re.M | re.I,
+    re.M,
 )
 COMPILER = re.compile(
     r"^(?P<file>[^\s:]+):(?P<line>\d+):(?:\d+:)? (?:fatal )?error: (?P<text>.*)$", re.M

@@ -20,7 +20,7 @@ from host.process import paste
 from kernels import blame, config, symbols
 from kernels import cache as store
 from kernels.cache import Kernel
-from kernels.make import Progress, run_make
+from kernels.make import Progress, run_make, wait_until_idle
 from kernels.series import Patch, apply_argv, read_patch
 from kernels.source import Source, unpack_argvs
 from kernels.source import identify as identify_source
@@ -35,7 +35,7 @@ log = logging.getLogger(__name__)
 RECIPE = 1
 TARGET = "bzImage"
 ASKED = "asked.config"
-UNFINISHED = "unfinished"
+BUSY = "busy"
 BUILD_TIMEOUT_S = 4 * 3600.0
 CONFIG_TIMEOUT_S = 600.0
 # make's commands for a first and a second arm of the lean 6.12 configuration;
@@ -115,11 +115,12 @@ def commands(
     They use the lab's compiler cache, and leave its trees alone.
     """
     plan = _plan(spec, patches, checkout, cache)
-    files = [str(checkout / fragment.name) for fragment in plan.fragments[1:]]
+    files = [str(checkout.resolve() / fragment.name) for fragment in plan.fragments[1:]]
     lines = ["work=$(mktemp -d)", 'mkdir "$work/src" "$work/src/obj"', 'cd "$work/src"']
     lines += [paste(argv) for argv in unpack_argvs(plan.source, ".")]
     lines += [
-        f'GIT_CEILING_DIRECTORIES="$work" {paste(apply_argv(patch.path))}' for patch in plan.patches
+        f'GIT_CEILING_DIRECTORIES="$work" {paste(apply_argv(patch.path.resolve()))}'
+        for patch in plan.patches
     ]
     lines += [
         f"{{ HOME=/dev/null {paste(config.virtme_argv())}; cat {shlex.join(files)}; }}"
@@ -159,21 +160,20 @@ def _build(plan: _Plan, cache: Path, progress: Callable[[Progress], None] | None
     objects.mkdir(exist_ok=True)
     build_log = folder / f"{plan.key}.log"
     build_log.write_text("")
-    unfinished = folder / f"{UNFINISHED}-{plan.objects_key}"
-    if unfinished.exists():
-        _distrust(objects, since_ns=unfinished.stat().st_mtime_ns)
-    unfinished.touch()
+    if _unfinished(plan, tree).exists():
+        log.info("an earlier build was killed; what it wrote is removed")
+        wait_until_idle(tree.folder / BUSY)
+        _distrust(objects, since_ns=_unfinished(plan, tree).stat().st_mtime_ns)
     (objects / ASKED).write_text(plan.asked)
-    counts = folder.parent / f"steps-{plan.spec.flavour}.json"
+    counts = cache / f"steps-{plan.spec.flavour}.json"
     expected = _counts(counts)
     kind = "first" if first else "next"
     configure, make = _make_argvs(plan, objects.name, cache)
     _run(plan, tree, configure, build_log, CONFIG_TIMEOUT_S)
     final = (objects / ".config").read_text()
     wishes = config.verify(plan.fragments, final, tree.src)
-    log.info("virtme-ng's wishes not granted: %s", ", ".join(w.option for w in wishes) or "none")
+    log.debug("virtme-ng's wishes not granted: %s", ", ".join(wish.option for wish in wishes))
     steps = _run(plan, tree, make, build_log, BUILD_TIMEOUT_S, expected[kind], progress)
-    unfinished.unlink()
     _write(counts, json.dumps({**expected, kind: steps}))
     kernel = _keep(plan, objects, final, build_log, cache)
     build_log.unlink()
@@ -189,15 +189,18 @@ def _run(
     expected: int = 0,
     progress: Callable[[Progress], None] | None = None,
 ) -> int:
+    unfinished = _unfinished(plan, tree)
+    unfinished.touch()
     status, steps = run_make(
         argv,
         cwd=tree.src,
         log=build_log,
-        busy=tree.folder / "busy",
+        busy=tree.folder / BUSY,
         timeout_s=timeout_s,
         expected=expected,
         progress=progress,
     )
+    unfinished.unlink()  # a make that ends by itself removes its half-written targets
     if status == 0:
         return steps
     said = build_log.read_text(errors="replace")
@@ -241,6 +244,11 @@ def _keep(plan: _Plan, objects: Path, final: str, build_log: Path, cache: Path) 
     if kernel is None:
         raise InfraError("the kernel just built is not in the cache", where=str(cache))
     return kernel
+
+
+def _unfinished(plan: _Plan, tree: WorkTree) -> Path:
+    """A file that is there while a make runs, and after one that was killed."""
+    return tree.folder / f"unfinished-{plan.objects_key}"
 
 
 def _distrust(objects: Path, since_ns: int) -> None:

@@ -158,6 +158,7 @@ def clean(cache: Path, max_gib: float) -> Cleaned:
     First go the least recently used kernels, then object folders, then trees
     (each oldest first); the compiler cache is trimmed to what is left.
     """
+    _sweep(cache)
     bound = int(max_gib * 2**30)
     sizes = {path: folder_size(path) for path in _pieces(cache)}
     ccache = ccache_folder(cache)
@@ -182,8 +183,6 @@ def folder_size(folder: Path) -> int:
     """Bytes on disk of the files below ``folder``; object folders of a tree are apart."""
     total = 0
     for at, folders, names in os.walk(folder):
-        if at != str(folder):
-            pass
         folders[:] = [name for name in folders if not name.startswith("obj-")]
         for name in names:
             with suppress(OSError):
@@ -215,14 +214,23 @@ def _remove(cache: Path, path: Path, lock: str) -> bool:
         return False
 
 
+def _sweep(cache: Path) -> None:
+    """Remove what killed processes left: half-filled kernels, half-removed folders."""
+    for path in kernels_folder(cache).glob(".new-*"):
+        with suppress(Timeout), FileLock(lock_path(cache, f"kernel-{path.name[5:]}"), timeout=0):
+            shutil.rmtree(path, ignore_errors=True)
+    for path in cache.glob(".doomed-*"):
+        shutil.rmtree(path, ignore_errors=True)
+
+
 def _trim_ccache(folder: Path, size: int) -> None:
-    env = {"CCACHE_DIR": str(folder)}
+    # To ccache, a limit of 0 means "no limit".
     if size == 0 or shutil.which("ccache") is None:
         shutil.rmtree(folder, ignore_errors=True)
         return
-    # -M 0 would mean "no limit"; the limit is put back so that the next build may fill it.
-    run(["ccache", "-M", f"{max(size // 1024, 1)}K"], timeout_s=CCACHE_TIMEOUT_S, env=env)
-    run(["ccache", "-c"], timeout_s=CCACHE_TIMEOUT_S, env=env)
+    # By environment, so that the next build may fill the cache up to its own limit.
+    env = {"CCACHE_DIR": str(folder), "CCACHE_MAXSIZE": f"{max(size // 1024, 1)}Ki"}
+    run(["ccache", "--cleanup"], timeout_s=CCACHE_TIMEOUT_S, env=env)
 
 
 def _used(path: Path) -> float:

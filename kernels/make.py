@@ -9,9 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from host.errors import InfraError
-from host.process import paste, spawn
+from host.process import paste, run, spawn
 
 POLL_S = 0.2
+DYING_TIMEOUT_S = 600.0
 # One line for each command kbuild runs: "  CC      mm/filemap.o".
 STEP = re.compile(rb"^  [A-Z][A-Z0-9_]* +\S", re.M)
 
@@ -30,6 +31,15 @@ class Progress:
     done: int
     total: int
     seconds: float
+
+
+def wait_until_idle(busy: Path) -> None:
+    """Wait until no process of an earlier ``run_make`` lives.
+
+    Raises:
+        InfraError: one is still there after ten minutes.
+    """
+    run(["flock", str(busy), "true"], timeout_s=DYING_TIMEOUT_S)
 
 
 def run_make(

@@ -7,6 +7,7 @@ import os
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from email.header import decode_header, make_header
 from pathlib import Path, PurePosixPath
 
 from host.errors import SeriesError, UsageError
@@ -101,7 +102,7 @@ def read_patch(path: Path) -> Patch:
             number = sum(hunk.file == current for hunk in hunks) + 1
             hunks.append(Hunk(current, number, int(match[1]), line))
             continue
-        for name in _names(line):
+        for name in _names(line.rstrip("\r")):
             current = name
             files[name] = None
     outside = [name for name in files if _is_outside(name)]
@@ -185,4 +186,5 @@ def _subject(text: str) -> str:
     if match is None:
         return ""
     subject = re.sub(r"\s*\n[ \t]+", " ", match[1])
-    return re.sub(r"^(\[[^\]]*\]\s*)+", "", subject).strip()
+    plain = str(make_header(decode_header(subject)))
+    return re.sub(r"^(\[[^\]]*\]\s*)+", "", plain).strip()

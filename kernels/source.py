@@ -21,6 +21,7 @@ DEBIAN_SOURCES = Path("/usr/src")
 UNPACK_TIMEOUT_S = 1800.0
 QUERY_TIMEOUT_S = 60.0
 CHUNK = 1 << 20
+ARCHIVE = "../source.tar"
 
 
 @dataclass(frozen=True)
@@ -86,7 +87,7 @@ def unpack(source: Source, into: Path) -> None:
         into.mkdir(parents=True)
         for argv in unpack_argvs(source, into):
             run(argv, timeout_s=UNPACK_TIMEOUT_S)
-        Path(f"{into}.tar").unlink(missing_ok=True)
+        (into / ARCHIVE).unlink(missing_ok=True)
     for name in ("Makefile", "Kconfig"):
         if not (into / name).is_file():
             raise UsageError(
@@ -99,7 +100,7 @@ def unpack_argvs(source: Source, into: Path | str) -> list[list[str]]:
     if source.kind == "dir":
         return [["cp", "-a", f"{source.origin}/.", str(into)]]
     if source.kind == "git":
-        tar = f"{into}.tar"
+        tar = f"{into}/{ARCHIVE}"
         return [
             ["git", "-C", str(source.origin), "archive", "-o", tar, source.tree_id],
             ["tar", "-C", str(into), "-xf", tar],

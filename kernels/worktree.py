@@ -12,6 +12,7 @@ original saved.
 
 from __future__ import annotations
 
+import logging
 import os
 import shutil
 import stat
@@ -23,6 +24,8 @@ from host.errors import SeriesError
 from host.process import run
 from kernels.series import Patch, apply
 from kernels.source import Source, unpack
+
+log = logging.getLogger(__name__)
 
 SYNC_TIMEOUT_S = 600.0
 
@@ -74,6 +77,7 @@ def prepare(source: Source, folder: Path) -> WorkTree:
     tree = WorkTree(folder)
     if tree.src.is_dir():
         return tree
+    log.info("unpacking %s", source.origin)
     new = folder / "new"
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)

@@ -1,0 +1,82 @@
+"""A small kernel tree, and a checkout with series made for it."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypedDict
+
+from experiment.spec import KernelSpec
+
+FAKE_LINUX = Path(__file__).parent / "fakelinux"
+
+BASE = "CONFIG_SMP=y\nCONFIG_NET=y\nCONFIG_NET_9P=y\nCONFIG_NR_CPUS=64\n"
+PERF = "CONFIG_PERF_EVENTS=y\n"
+
+
+class Where(TypedDict):
+    """The keyword arguments that every door of ``kernels`` takes."""
+
+    checkout: Path
+    cache: Path
+
+
+@dataclass(frozen=True)
+class Lab:
+    """Where a test's checkout, source and cache are."""
+
+    checkout: Path
+    source: Path
+    cache: Path
+
+    @property
+    def spec(self) -> KernelSpec:
+        return KernelSpec(source=f"dir:{self.source}")
+
+    @property
+    def where(self) -> Where:
+        return {"checkout": self.checkout, "cache": self.cache}
+
+    def series(self, name: str, *edits: Callable[[Path], None], subject: str = "") -> list[Path]:
+        """Write a series with one patch for each edit of the fake tree."""
+        folder = self.checkout / "configs/series" / name
+        folder.mkdir(parents=True)
+        scratch = self.checkout / f"scratch-{name}"
+        shutil.copytree(self.source, scratch)
+        _git(scratch, "init", "-q")
+        _git(scratch, "add", ".")
+        _git(scratch, "commit", "-qm", "base")
+        for number, edit in enumerate(edits, 1):
+            edit(scratch)
+            _git(scratch, "add", "-A")
+            _git(scratch, "commit", "-qm", subject or f"mm: {name}, step {number}")
+        _git(scratch, "format-patch", "-q", "-o", str(folder), f"-{len(edits)}")
+        shutil.rmtree(scratch)
+        return sorted(folder.glob("*.patch"))
+
+
+def replace(name: str, old: str, new: str) -> Callable[[Path], None]:
+    """An edit of one file, for ``Lab.series``."""
+
+    def edit(tree: Path) -> None:
+        text = (tree / name).read_text()
+        assert old in text
+        (tree / name).write_text(text.replace(old, new))
+
+    return edit
+
+
+FASTER = replace("mm/filemap.c", "index >> 4", "index >> 5")
+COMMENT = replace("mm/filemap.c", "/* Add a folio. */", "/* Adds one folio. */")
+GROWN = replace(
+    "mm/filemap.c", "table[index & 15] += index;", "table[index & 15] += index * 37 + 11;"
+)
+BROKEN = replace("mm/filemap.c", "int order = index >> 4;", "int order = nothing >> 4;")
+
+
+def _git(folder: Path, *arguments: str) -> None:
+    identity = ["-c", "user.name=T", "-c", "user.email=t@example.org", "-c", "commit.gpgsign=false"]
+    subprocess.run(["git", "-C", str(folder), *identity, *arguments], check=True)

@@ -1,0 +1,2 @@
+int filemap_add(int index);
+int slow(int index);

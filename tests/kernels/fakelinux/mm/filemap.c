@@ -1,0 +1,23 @@
+#include "folio.h"
+
+static int table[16];
+
+/* Remember an index. */
+__attribute__((noipa)) static int remember(int index)
+{
+	table[index & 15] += index;
+	return table[index & 15];
+}
+
+/* Add a folio. */
+int filemap_add(int index)
+{
+	int order = index >> 4;
+
+	return remember(index) + order;
+}
+
+int filemap_last(void)
+{
+	return table[15];
+}

@@ -1,0 +1,318 @@
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from experiment.spec import KernelSpec
+from host.errors import InfraError, SeriesError, UsageError
+from kernels import symbols
+from kernels.build import commands, key_of, provide
+from kernels.cache import cached_kernels
+from kernels.make import Progress
+from tests.kernels.fake import BROKEN, COMMENT, FASTER, GROWN, Lab, replace
+
+REPOSITORY = Path(__file__).parents[2]
+PROVIDE = """
+import sys
+from pathlib import Path
+from experiment.spec import KernelSpec
+from kernels.build import provide
+source, checkout, cache, *patches = sys.argv[1:]
+kernel = provide(KernelSpec(source=source), [Path(p) for p in patches],
+                 checkout=Path(checkout), cache=Path(cache))
+print(kernel.identity.code_key)
+"""
+
+
+def provide_elsewhere(lab: Lab, *patches: Path) -> subprocess.Popen[str]:
+    """Another lab process, as a user would start one."""
+    where = [str(lab.checkout), str(lab.cache)]
+    return subprocess.Popen(
+        [sys.executable, "-c", PROVIDE, lab.spec.source, *where, *map(str, patches)],
+        cwd=REPOSITORY,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def compiled(log: Path) -> list[str]:
+    return sorted(re.findall(r"^  CC +(\S+)", log.read_text(), re.M))
+
+
+def wait_for(condition: object, timeout_s: float = 20.0) -> None:
+    deadline = time.monotonic() + timeout_s
+    while not condition():  # type: ignore[operator]
+        assert time.monotonic() < deadline, "nothing happened"
+        time.sleep(0.02)
+
+
+def test_a_built_kernel_is_complete_and_says_what_it_is(lab: Lab) -> None:
+    patches = lab.series("faster", FASTER)
+    kernel = provide(lab.spec, patches, **lab.where)
+    assert kernel.folder == lab.cache / "kernels" / kernel.identity.key
+    assert kernel.identity.release == "6.12.0-fake"
+    assert kernel.identity.patches == (patches[0].name,)
+    assert kernel.identity.source.startswith("dir:")
+    assert "gcc" in kernel.identity.compiler
+    assert kernel.bzimage.read_bytes()[:4] == b"\x7fELF"
+    assert " T filemap_add\n" in kernel.system_map.read_text()
+    assert "CONFIG_NR_CPUS=64" in kernel.config.read_text()
+    assert "filemap_add" in symbols.load(kernel.symbols)
+    assert "  CC      mm/filemap.o" in (kernel.folder / kernel.identity.build_log).read_text()
+
+
+def test_second_time_comes_from_the_cache_without_make(lab: Lab) -> None:
+    first = provide(lab.spec, [], **lab.where)
+    stamp = first.bzimage.stat().st_mtime_ns
+    tree = next((lab.cache / "trees").iterdir())
+    (tree / "src/Makefile").write_text("all:\n\tfalse\n")
+    calls: list[Progress] = []
+    again = provide(lab.spec, [], **lab.where, progress=calls.append)
+    assert again == first
+    assert again.bzimage.stat().st_mtime_ns == stamp
+    assert calls == []
+
+
+def test_second_arm_starts_from_the_first_arms_objects(lab: Lab) -> None:
+    base = provide(lab.spec, [], **lab.where)
+    patched = provide(lab.spec, lab.series("faster", FASTER), **lab.where)
+    again = provide(lab.spec, lab.series("grown", GROWN), **lab.where)
+    log = "build.log"
+    assert compiled(base.folder / log) == ["init.o", "mm/filemap.o", "mm/slow.o"]
+    assert compiled(patched.folder / log) == ["mm/filemap.o"]
+    assert compiled(again.folder / log) == ["mm/filemap.o"]
+
+
+def test_an_arm_built_after_another_is_the_same_as_one_built_alone(lab: Lab) -> None:
+    patches = lab.series("grown", GROWN)
+    provide(lab.spec, [], **lab.where)
+    after = provide(lab.spec, patches, **lab.where)
+    alone = provide(lab.spec, patches, checkout=lab.checkout, cache=lab.cache.with_name("other"))
+    assert after.bzimage.read_bytes() == alone.bzimage.read_bytes()
+    assert after.symbols.read_bytes() == alone.symbols.read_bytes()
+    assert after.identity == alone.identity
+
+
+def test_comments_only_is_the_same_code_and_another_kernel(lab: Lab) -> None:
+    base = provide(lab.spec, [], **lab.where)
+    noop = provide(lab.spec, lab.series("noop", COMMENT), **lab.where)
+    assert noop.identity.key != base.identity.key
+    assert noop.identity.code_key == base.identity.code_key
+    assert symbols.changed_functions(base.symbols, noop.symbols) == ()
+
+
+def test_a_real_change_is_other_code_and_names_its_functions_only(lab: Lab) -> None:
+    base = provide(lab.spec, [], **lab.where)
+    grown = provide(lab.spec, lab.series("grown", GROWN), **lab.where)
+    assert grown.identity.code_key != base.identity.code_key
+    changed = symbols.changed_functions(base.symbols, grown.symbols)
+    assert [change.name for change in changed] == ["remember"]
+    assert changed[0].before is not None
+    assert changed[0].after is not None
+    assert changed[0].after > changed[0].before
+
+
+def test_key_depends_on_all_that_decides_the_kernel(lab: Lab) -> None:
+    def key(spec: KernelSpec, patches: list[Path]) -> str:
+        return key_of(spec, patches, **lab.where)
+
+    faster = lab.series("faster", FASTER)
+    seen = {key(lab.spec, []), key(lab.spec, faster)}
+    assert len(seen) == 2
+    faster[0].write_text(faster[0].read_text().replace("index >> 5", "index >> 6"))
+    seen.add(key(lab.spec, faster))
+    assert len(seen) == 3
+    perf = lab.checkout / "configs/kconfig/perf.config"
+    perf.write_text(perf.read_text() + "CONFIG_NR_CPUS=32\n")
+    seen.add(key(lab.spec, []))
+    assert len(seen) == 4
+    (lab.source / "init.c").write_text("int start(int n) { return n; }\n")
+    seen.add(key(lab.spec, []))
+    assert len(seen) == 5
+
+
+def test_key_does_not_depend_on_where_things_are(lab: Lab, tmp_path: Path) -> None:
+    here = key_of(lab.spec, [], **lab.where)
+    moved = lab.source.rename(tmp_path / "moved")
+    there = KernelSpec(source=f"dir:{moved}")
+    assert key_of(there, [], checkout=lab.checkout, cache=tmp_path / "c2") == here
+
+
+def test_nothing_of_the_machine_is_in_the_image(lab: Lab) -> None:
+    named = replace(
+        "mm/slow.c", "int slow(", "const char *here(void) { return __FILE__; }\nint slow("
+    )
+    kernel = provide(lab.spec, lab.series("named", named), **lab.where)
+    assert b"slow.c" in kernel.bzimage.read_bytes()
+    assert str(lab.cache).encode() not in kernel.bzimage.read_bytes()
+
+
+def test_progress_counts_up_to_the_count_of_the_build_before(lab: Lab) -> None:
+    first: list[Progress] = []
+    provide(lab.spec, [], **lab.where, progress=first.append)
+    assert [step.done for step in first] == sorted(step.done for step in first)
+    done = first[-1].done
+    assert done == 7
+    assert all(step.total >= step.done for step in first)
+    second: list[Progress] = []
+    replace("init.c", "4096", "8192")(lab.source)
+    provide(lab.spec, [], **lab.where, progress=second.append)
+    assert second[0].total == done
+
+
+def test_a_series_that_does_not_build_is_blamed_with_file_and_line(lab: Lab) -> None:
+    patches = lab.series("broken", BROKEN)
+    with pytest.raises(SeriesError) as caught:
+        provide(lab.spec, patches, **lab.where)
+    assert re.search(r"mm/filemap\.c:\d+: .nothing. undeclared", caught.value.what)
+    assert caught.value.where == patches[0].name
+    assert cached_kernels(lab.cache) == []
+    assert provide(lab.spec, [], **lab.where).identity.patches == ()
+
+
+def test_a_source_that_does_not_build_is_not_the_series_fault(lab: Lab) -> None:
+    BROKEN(lab.source)
+    with pytest.raises(InfraError, match=r"without patches does not build: mm/filemap\.c:"):
+        provide(lab.spec, [], **lab.where)
+
+
+def test_a_full_disk_is_never_the_series_fault(lab: Lab) -> None:
+    full = replace("mm/slow.c", "#include", '#error "No space left on device"\n#include')
+    with pytest.raises(InfraError, match="the host failed"):
+        provide(lab.spec, lab.series("full", full), **lab.where)
+
+
+def test_a_patch_that_does_not_apply_leaves_the_lab_able_to_go_on(lab: Lab) -> None:
+    base = provide(lab.spec, [], **lab.where)
+    patches = lab.series("faster", FASTER)
+    patches[0].write_text(patches[0].read_text().replace("index >> 4", "index >> 9"))
+    with pytest.raises(SeriesError) as caught:
+        provide(lab.spec, patches, **lab.where)
+    assert "mm/filemap.c" in caught.value.what
+    assert patches[0].name in caught.value.where
+    other = provide(lab.spec, lab.series("noop", COMMENT), **lab.where)
+    assert other.identity.code_key == base.identity.code_key
+
+
+def test_an_option_that_did_not_survive_stops_the_build(lab: Lab) -> None:
+    (lab.checkout / "configs/kconfig/perf.config").write_text("CONFIG_NET=n\n")
+    with pytest.raises(InfraError) as caught:
+        provide(lab.spec, [], **lab.where)
+    said = str(caught.value)
+    assert "CONFIG_NET_9P: asked y by configs/kconfig/base.config, found n" in said
+    assert "Kconfig:7: depends on NET, and NET is n" in said
+    assert cached_kernels(lab.cache) == []
+
+
+def test_unknown_flavour_and_missing_source_are_the_users(lab: Lab) -> None:
+    with pytest.raises(UsageError, match="did you mean perf"):
+        provide(KernelSpec(source=lab.spec.source, flavour="pref"), [], **lab.where)
+    with pytest.raises(UsageError, match="no such folder"):
+        provide(KernelSpec(source="dir:/nowhere"), [], **lab.where)
+
+
+def test_killed_in_the_middle_of_make_and_built_again(lab: Lab) -> None:
+    """Half an object with a new time must not be believed, nor make live on."""
+    provide(lab.spec, [], **lab.where)
+    patches = lab.series("grown", GROWN)
+    tree = next((lab.cache / "trees").iterdir())
+    gate = tree / "src/gate"
+    gate.touch()
+    process = provide_elsewhere(lab, *patches)
+    half = next(tree.glob("src/obj-*")) / "mm/filemap.o"
+    wait_for(lambda: half.read_bytes() == b"half\n")
+    os.kill(process.pid, signal.SIGKILL)
+    process.communicate()
+    wait_for(lambda: not _processes_in(tree))
+    gate.unlink()
+    assert [path.name for path in (lab.cache / "kernels").glob(".*")] == []
+    kernel = provide(lab.spec, patches, **lab.where)
+    alone = provide(lab.spec, patches, checkout=lab.checkout, cache=lab.cache.with_name("other"))
+    assert kernel.bzimage.read_bytes() == alone.bzimage.read_bytes()
+
+
+@pytest.mark.parametrize("moment_s", [0.15, 0.3, 0.45, 0.6, 0.8])
+def test_killed_at_any_moment_and_built_again(lab: Lab, moment_s: float) -> None:
+    patches = lab.series("grown", GROWN)
+    process = provide_elsewhere(lab, *patches)
+    time.sleep(moment_s)
+    os.kill(process.pid, signal.SIGKILL)
+    process.communicate()
+    for kernel in cached_kernels(lab.cache):
+        assert kernel.symbols.exists()
+    after = provide(lab.spec, patches, **lab.where)
+    base = provide(lab.spec, [], **lab.where)
+    changed = symbols.changed_functions(base.symbols, after.symbols)
+    assert [change.name for change in changed] == ["remember"]
+
+
+def test_two_processes_build_one_kernel_once(lab: Lab) -> None:
+    pair = [provide_elsewhere(lab) for _ in range(2)]
+    answers = [process.communicate(timeout=60) for process in pair]
+    assert [process.returncode for process in pair] == [0, 0], answers
+    assert answers[0][0] == answers[1][0] != ""
+    kernel = cached_kernels(lab.cache)[0]
+    assert len(cached_kernels(lab.cache)) == 1
+    assert compiled(kernel.folder / "build.log") == ["init.o", "mm/filemap.o", "mm/slow.o"]
+
+
+def test_two_processes_build_two_arms_of_one_tree(lab: Lab) -> None:
+    patches = lab.series("grown", GROWN)
+    pair = [provide_elsewhere(lab), provide_elsewhere(lab, *patches)]
+    answers = [process.communicate(timeout=60) for process in pair]
+    assert [process.returncode for process in pair] == [0, 0], answers
+    other = lab.cache.with_name("other")
+    for arm, (out, _) in zip(([], patches), answers, strict=True):
+        alone = provide(lab.spec, arm, checkout=lab.checkout, cache=other)
+        assert out.strip() == alone.identity.code_key
+
+
+def test_dry_run_lines_build_the_same_kernel_when_pasted(lab: Lab, tmp_path: Path) -> None:
+    patches = lab.series("grown", GROWN, COMMENT)
+    lines = commands(lab.spec, patches, **lab.where)
+    script = "\n".join(
+        [*lines, 'cp arch/x86/boot/bzImage "$out" || cp obj/arch/x86/boot/bzImage "$out"']
+    )
+    env = {**os.environ, "out": str(tmp_path / "pasted"), "TMPDIR": str(tmp_path)}
+    subprocess.run(["sh", "-e", "-c", script], check=True, env=env, capture_output=True)
+    assert not (lab.cache / "trees").exists()
+    kernel = provide(lab.spec, patches, **lab.where)
+    assert (tmp_path / "pasted").read_bytes() == kernel.bzimage.read_bytes()
+
+
+def test_the_callers_environment_does_not_reach_the_kernel(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plain = provide(lab.spec, [], **lab.where)
+    monkeypatch.setenv("CFLAGS", "-O0")
+    monkeypatch.setenv("MAKEFLAGS", "-n")
+    monkeypatch.setenv("KCFLAGS", "-O0")
+    other = provide(lab.spec, [], checkout=lab.checkout, cache=lab.cache.with_name("other"))
+    assert other.bzimage.read_bytes() == plain.bzimage.read_bytes()
+
+
+def test_identity_is_plain_json_for_other_tools(lab: Lab) -> None:
+    kernel = provide(lab.spec, [], **lab.where)
+    written = json.loads((kernel.folder / "identity.json").read_text())
+    assert written["key"] == key_of(lab.spec, [], **lab.where)
+
+
+def _processes_in(folder: Path) -> list[int]:
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                if (entry / "cwd").readlink().is_relative_to(folder):
+                    found.append(int(entry.name))
+            except OSError:
+                continue
+    return found

@@ -1,0 +1,156 @@
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from kernels.build import provide
+from kernels.cache import cached_kernels, clean, folder_size, hold, load, locked, staged
+from results.record import KernelIdentity
+from tests.kernels.fake import FASTER, GROWN, Lab
+
+REPOSITORY = Path(__file__).parents[2]
+MIB = 1 << 20
+
+
+def put(cache: Path, key: str, *, age_s: int = 0, size: int = MIB) -> Path:
+    identity = KernelIdentity(
+        key=key,
+        release="6.12",
+        source="dir:x",
+        patches=(),
+        flavour="perf",
+        compiler="gcc",
+        config_sha256="",
+        code_key="",
+    )
+    with staged(cache, key) as folder:
+        (folder / "bzImage").write_bytes(b"x" * size)
+        (folder / "identity.json").write_text(identity.model_dump_json())
+    path = cache / "kernels" / key
+    old = path.stat().st_mtime - age_s
+    os.utime(path / "identity.json", (old, old))
+    return path
+
+
+def keys(cache: Path) -> list[str]:
+    return [kernel.identity.key for kernel in cached_kernels(cache)]
+
+
+def test_a_block_that_fails_leaves_nothing(tmp_path: Path) -> None:
+    def fail(folder: Path) -> None:
+        (folder / "bzImage").write_text("half")
+        raise RuntimeError
+
+    with pytest.raises(RuntimeError), staged(tmp_path, "k") as folder:
+        fail(folder)
+    assert list((tmp_path / "kernels").iterdir()) == []
+
+
+def test_half_a_kernel_is_not_a_kernel(tmp_path: Path) -> None:
+    path = put(tmp_path, "k")
+    assert load(tmp_path, "k") is not None
+    (path / "identity.json").write_text('{"key": ')
+    assert load(tmp_path, "k") is None
+    assert cached_kernels(tmp_path) == []
+    put(tmp_path, "k")
+    assert load(tmp_path, "k") is not None
+
+
+def test_kernels_are_listed_by_last_use(tmp_path: Path) -> None:
+    put(tmp_path, "old", age_s=300)
+    put(tmp_path, "new", age_s=100)
+    assert keys(tmp_path) == ["new", "old"]
+    load(tmp_path, "old", used=True)
+    assert keys(tmp_path) == ["old", "new"]
+
+
+def test_clean_removes_the_least_recently_used_first(tmp_path: Path) -> None:
+    for number in range(4):
+        put(tmp_path, f"k{number}", age_s=100 * number)
+    done = clean(tmp_path, 2.5 / 1024)
+    assert done.removed == ("kernels/k3", "kernels/k2")
+    assert keys(tmp_path) == ["k0", "k1"]
+    assert done.left == folder_size(tmp_path / "kernels") <= 2.5 * MIB
+    assert done.freed >= 2 * MIB
+
+
+def test_clean_within_the_bound_removes_nothing(tmp_path: Path) -> None:
+    put(tmp_path, "k")
+    assert clean(tmp_path, 1).removed == ()
+    assert clean(tmp_path / "nothing", 0).left == 0
+
+
+def test_a_kernel_in_use_stays(tmp_path: Path) -> None:
+    put(tmp_path, "busy", age_s=500)
+    put(tmp_path, "idle")
+    kernel = load(tmp_path, "busy")
+    assert kernel is not None
+    with hold(kernel), hold(kernel):
+        assert clean(tmp_path, 0).removed == ("kernels/idle",)
+        assert kernel.bzimage.exists()
+    assert clean(tmp_path, 0).removed == ("kernels/busy",)
+
+
+def test_clean_sweeps_what_killed_processes_left(tmp_path: Path) -> None:
+    put(tmp_path, "k")
+    (tmp_path / "kernels/.new-half").mkdir()
+    (tmp_path / ".doomed-1").mkdir()
+    clean(tmp_path, 1)
+    assert [path.name for path in (tmp_path / "kernels").iterdir()] == ["k"]
+    assert not (tmp_path / ".doomed-1").exists()
+
+
+def test_clean_goes_from_kernels_to_objects_to_trees(lab: Lab) -> None:
+    for name, edit in (("faster", FASTER), ("grown", GROWN)):
+        provide(lab.spec, lab.series(name, edit), **lab.where)
+    tree = next((lab.cache / "trees").iterdir())
+    objects = next(tree.glob("src/obj-*"))
+    sizes = {path: folder_size(path) for path in (objects, tree)}
+    bound = sizes[tree] + folder_size(lab.cache / "ccache") + 1
+    done = clean(lab.cache, bound / 2**30)
+    assert [name.split("/")[0] for name in done.removed] == ["kernels", "kernels", "trees"]
+    assert not objects.exists()
+    assert (tree / "src/Makefile").exists()
+    provide(lab.spec, [], **lab.where)
+    assert clean(lab.cache, 0).left == 0
+    assert list((lab.cache / "trees").iterdir()) == []
+    assert provide(lab.spec, [], **lab.where).bzimage.exists()
+
+
+def test_two_threads_never_hold_one_lock(tmp_path: Path) -> None:
+    inside: list[str] = []
+
+    def enter(name: str) -> None:
+        for _ in range(20):
+            with locked(tmp_path, "x"):
+                inside.append(name)
+                assert len(inside) == 1
+                inside.remove(name)
+
+    threads = [threading.Thread(target=enter, args=(name,)) for name in "ab"]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert inside == []
+
+
+def test_a_killed_process_holds_no_lock(tmp_path: Path) -> None:
+    code = (
+        "import sys, time; from pathlib import Path; from kernels.cache import locked\n"
+        "with locked(Path(sys.argv[1]), 'x'):\n    print('in', flush=True); time.sleep(60)\n"
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-c", code, str(tmp_path)], cwd=REPOSITORY, stdout=subprocess.PIPE
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == b"in\n"
+    process.kill()
+    process.wait()
+    with locked(tmp_path, "x"):
+        assert (tmp_path / "locks/x.lock").exists()

@@ -1,0 +1,112 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from host.errors import InfraError, UsageError
+from kernels.config import (
+    VIRTME,
+    Fragment,
+    fragments,
+    known_flavours,
+    likely_reason,
+    lost_options,
+    merge,
+    parse,
+    verify,
+    virtme_fragment,
+)
+from tests.kernels.fake import FAKE_LINUX, Lab
+
+CHECKOUT = Path(__file__).parents[2]
+OPTIONS = st.dictionaries(
+    st.from_regex(r"[A-Z][A-Z0-9_]{0,8}", fullmatch=True),
+    st.sampled_from(["y", "n", "64", '"twinboot"', '""', "0x10"]),
+)
+
+
+def test_parse_reads_values_negations_and_nothing_else() -> None:
+    text = '# CONFIG_A is not set\nCONFIG_B=y\n# CONFIG_C=y\nCONFIG_D="x y"\nCONFIG_B=n\n'
+    assert parse(text) == {"A": "n", "B": "n", "D": '"x y"'}
+
+
+@given(st.lists(OPTIONS, max_size=4))
+def test_later_fragments_win_and_nothing_is_lost(parts: list[dict[str, str]]) -> None:
+    merged = parse(merge(Fragment(str(i), part) for i, part in enumerate(parts)))
+    assert merged.keys() == {name for part in parts for name in part}
+    for name, value in merged.items():
+        assert value == next(part[name] for part in reversed(parts) if name in part)
+
+
+@given(OPTIONS)
+def test_equal_wishes_are_equal_bytes(options: dict[str, str]) -> None:
+    backwards = dict(reversed(options.items()))
+    assert merge([Fragment("a", options)]) == merge([Fragment("b", backwards)])
+
+
+def test_order_is_virtme_then_base_then_flavour(lab: Lab) -> None:
+    names = [fragment.name for fragment in fragments(lab.checkout, "perf")]
+    assert names == [VIRTME, "configs/kconfig/base.config", "configs/kconfig/perf.config"]
+
+
+def test_unknown_flavour_names_the_known_ones(lab: Lab) -> None:
+    with pytest.raises(UsageError) as caught:
+        fragments(lab.checkout, "prf")
+    assert caught.value.next_step == "did you mean perf? known flavours: perf"
+    with pytest.raises(UsageError):
+        fragments(lab.checkout, "base")
+
+
+def test_virtme_fragment_is_free_of_the_users_own_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mine = tmp_path / ".config/virtme-ng"
+    mine.mkdir(parents=True)
+    (mine / "kernel.config").write_text("CONFIG_MINE=y\n")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    options = parse(virtme_fragment())
+    assert options["VIRTIO_CONSOLE"] == "y"
+    assert "MINE" not in options
+
+
+def test_only_the_last_wish_counts() -> None:
+    parts = [Fragment("a", {"X": "y", "Y": "y"}), Fragment("b", {"X": "n"})]
+    assert lost_options(parts, "CONFIG_Y=y\n") == ()
+    lost = lost_options(parts, "CONFIG_X=y\n")
+    assert [(option.option, option.fragment) for option in lost] == [("X", "b"), ("Y", "a")]
+
+
+def test_an_option_asked_off_that_the_source_does_not_have_is_fine() -> None:
+    assert lost_options([Fragment("a", {"GONE": "n"})], "CONFIG_X=y\n") == ()
+
+
+def test_virtme_wishes_are_returned_and_ours_stop(tmp_path: Path) -> None:
+    wish = Fragment(VIRTME, {"SOUND": "y"})
+    assert [option.option for option in verify([wish], "", tmp_path)] == ["SOUND"]
+    with pytest.raises(InfraError) as caught:
+        verify([wish, Fragment("ours.config", {"NR_CPUS": "64"})], "CONFIG_NR_CPUS=8\n", tmp_path)
+    assert "CONFIG_NR_CPUS: asked 64 by ours.config, found 8" in caught.value.what
+    assert caught.value.where == "ours.config"
+
+
+def test_likely_reason_reads_the_entry(tmp_path: Path) -> None:
+    assert likely_reason(FAKE_LINUX, "NET_9P", {}) == ("Kconfig:7: depends on NET, and NET is n")
+    assert likely_reason(FAKE_LINUX, "NET_9P", {"NET": "y"}) == "Kconfig:7: depends on NET"
+    assert "no such option" in likely_reason(FAKE_LINUX, "NOPE", {})
+    assert "what selects it" in likely_reason(FAKE_LINUX, "SMP", {})
+    (tmp_path / "Kconfig.debug").write_text(
+        'menuconfig X\n\tbool "x"\n\tdepends on A && !B\n\tdepends on C\n\tdefault y\n\nconfig Z\n'
+    )
+    reason = likely_reason(tmp_path, "X", {"A": "y", "B": "y"})
+    assert reason == "Kconfig.debug:1: depends on A && !B && C, and B is y, C is n"
+
+
+def test_shipped_fragments_do_not_contradict_themselves() -> None:
+    """An option set twice in one file is a slip: the first line would be a lie."""
+    for path in (CHECKOUT / "configs/kconfig").glob("*.config"):
+        names = [line.split("=")[0] for line in path.read_text().splitlines() if line[:1] == "C"]
+        assert len(names) == len(set(names)), path.name
+    assert "perf" in known_flavours(CHECKOUT)

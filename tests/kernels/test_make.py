@@ -1,0 +1,124 @@
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from host.errors import InfraError
+from kernels.make import Progress, run_make, wait_until_idle
+
+REPOSITORY = Path(__file__).parents[2]
+MAKE_ELSEWHERE = """
+import sys
+from pathlib import Path
+from kernels.make import run_make
+at = Path(sys.argv[1])
+run_make(["make", "-j2"], cwd=at, log=at / "log", busy=at / "busy", timeout_s=60)
+"""
+
+
+def wait_for(condition: Callable[[], bool], timeout_s: float = 10.0) -> None:
+    deadline = time.monotonic() + timeout_s
+    while not condition():
+        assert time.monotonic() < deadline, "nothing happened"
+        time.sleep(0.02)
+
+
+def alive(pid: int) -> bool:
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except FileNotFoundError:
+        return False
+    return state != "Z"
+
+
+@pytest.fixture
+def nested(tmp_path: Path) -> Path:
+    """A make with a sub-make, as kbuild is: each writes its shell's process id and sleeps."""
+    (tmp_path / "Makefile").write_text("all: one two\none two:\n\t@$(MAKE) -f sub.mk pid-$@\n")
+    (tmp_path / "sub.mk").write_text("pid-%:\n\techo $$$$ > $@; sleep 60; touch survived-$@\n")
+    return tmp_path
+
+
+def run(folder: Path, *targets: str, **more: object) -> tuple[int, int]:
+    arguments = {"timeout_s": 30.0, **more}
+    return run_make(
+        ["make", *targets],
+        cwd=folder,
+        log=folder / "log",
+        busy=folder / "busy",
+        **arguments,  # type: ignore[arg-type]
+    )
+
+
+def test_status_steps_and_log(tmp_path: Path) -> None:
+    (tmp_path / "Makefile").write_text(
+        'all:\n\t@echo "  CC      a.o"\n\t@echo "  not a step"\n\t@echo "make[1]: x"\n'
+        '\t@echo "  LD [M]  b.ko"; exit 3\n'
+    )
+    status, steps = run(tmp_path)
+    assert (status, steps) == (2, 2)
+    said = (tmp_path / "log").read_text()
+    assert said.startswith(f"$ cd {tmp_path} && make\n")
+    assert "Error 3" in said
+
+
+def test_progress_tells_steps_while_make_runs(tmp_path: Path) -> None:
+    (tmp_path / "Makefile").write_text(
+        "all:\n" + "".join(f'\t@echo "  CC      {name}.o"; sleep 0.4\n' for name in ("a", "b", "c"))
+    )
+    told: list[Progress] = []
+    assert run(tmp_path, expected=2, progress=told.append) == (0, 3)
+    assert {step.done for step in told} >= {1, 2, 3}
+    assert next(step.total for step in told if step.done == 1) == 2
+    assert told[-1].total == 3, "an estimate that was too small grows"
+    assert 1.0 < told[-1].seconds < 20
+
+
+def test_deadline_kills_sub_makes_too(nested: Path) -> None:
+    with pytest.raises(InfraError, match="no end after 1 s"):
+        run(nested, "-j2", timeout_s=1.0)
+    pids = [int(path.read_text()) for path in nested.glob("pid-*")]
+    assert len(pids) == 2
+    wait_for(lambda: not any(alive(pid) for pid in pids), timeout_s=2)
+
+
+def test_a_callback_that_raises_leaves_nothing_running(nested: Path) -> None:
+    def stop(progress: Progress) -> None:
+        if len(list(nested.glob("pid-*"))) == 2:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run(nested, "-j2", progress=stop)
+    pids = [int(path.read_text()) for path in nested.glob("pid-*")]
+    wait_for(lambda: not any(alive(pid) for pid in pids), timeout_s=2)
+
+
+def test_a_killed_lab_leaves_no_sub_make_behind(nested: Path) -> None:
+    process = subprocess.Popen([sys.executable, "-c", MAKE_ELSEWHERE, str(nested)], cwd=REPOSITORY)
+    wait_for(lambda: len([p for p in nested.glob("pid-*") if p.read_text()]) == 2)
+    pids = [int(path.read_text()) for path in nested.glob("pid-*")]
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait()
+    wait_for(lambda: not any(alive(pid) for pid in pids), timeout_s=5)
+
+
+def test_idle_is_waited_for(tmp_path: Path) -> None:
+    holder = subprocess.Popen(["flock", str(tmp_path / "busy"), "sleep", "0.7"])
+    time.sleep(0.2)
+    wait_until_idle(tmp_path / "busy")
+    assert holder.wait(timeout=0.2) == 0
+
+
+def test_make_waits_for_the_last_process_of_a_predecessor(tmp_path: Path) -> None:
+    (tmp_path / "Makefile").write_text("all:\n\t@date +%s.%N > when\n")
+    holder = subprocess.Popen(["flock", str(tmp_path / "busy"), "sleep", "0.7"])
+    time.sleep(0.2)
+    run(tmp_path)
+    assert holder.wait(timeout=0.2) == 0

@@ -1,0 +1,169 @@
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from host.errors import InfraError, UsageError
+from kernels import source
+from kernels.source import identify, unpack
+from tests.kernels.fake import FAKE_LINUX, Lab
+
+
+def listing(folder: Path) -> dict[str, bytes]:
+    return {
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file()
+    }
+
+
+def git(folder: Path, *arguments: str) -> str:
+    identity = ["-c", "user.name=T", "-c", "user.email=t@example.org"]
+    argv = ["git", "-C", str(folder), *identity, *arguments]
+    return subprocess.run(argv, check=True, capture_output=True, text=True).stdout.strip()
+
+
+def tarball(lab: Lab, path: Path) -> Path:
+    subprocess.run(
+        ["tar", "-C", str(lab.source.parent), "-cJf", str(path), lab.source.name], check=True
+    )
+    return path
+
+
+@pytest.fixture
+def repository(lab: Lab) -> Path:
+    git(lab.source, "init", "-q")
+    git(lab.source, "add", ".")
+    git(lab.source, "commit", "-qm", "one")
+    git(lab.source, "tag", "v1")
+    return lab.source
+
+
+def test_every_kind_lays_out_the_same_tree(lab: Lab, tmp_path: Path, repository: Path) -> None:
+    archive = tarball(lab, tmp_path / "linux.tar.xz")
+    for number, spec in enumerate(
+        (f"dir:{repository}", f"git:{repository}@v1", f"tarball:{archive}")
+    ):
+        found = identify(spec, **lab.where)
+        assert found.identity.startswith(spec.partition(":")[0] + ":")
+        into = tmp_path / f"out{number}" / "new"
+        unpack(found, into)
+        laid_out = {k: v for k, v in listing(into).items() if not k.startswith(".git/")}
+        assert laid_out == listing(FAKE_LINUX)
+        assert [path.name for path in into.parent.iterdir()] == ["new"]
+
+
+def test_debian_source_is_named_by_its_version(
+    lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Any installed package will do to see the version that dpkg knows.
+    monkeypatch.setattr(source, "DEBIAN_SOURCES", tmp_path)
+    tarball(lab, tmp_path / "dpkg.tar.xz")
+    version = subprocess.run(
+        ["dpkg-query", "-W", "-f", "${Version}", "dpkg"], check=True, capture_output=True, text=True
+    ).stdout
+    assert identify("deb:dpkg", **lab.where).identity == f"deb:dpkg={version}"
+
+
+def test_debian_source_not_installed_names_the_command(lab: Lab) -> None:
+    with pytest.raises(InfraError) as caught:
+        identify("deb:linux-source-0.1", **lab.where)
+    assert caught.value.next_step == "apt-get install linux-source-0.1"
+
+
+@pytest.mark.parametrize("spec", ["dir:nowhere", "tarball:nowhere.tar.xz", "git:nowhere@v1"])
+def test_missing_path_is_the_users(lab: Lab, spec: str) -> None:
+    with pytest.raises(UsageError, match="no such"):
+        identify(spec, **lab.where)
+
+
+def test_relative_paths_start_at_the_checkout(lab: Lab) -> None:
+    shutil.copytree(FAKE_LINUX, lab.checkout / "mine")
+    assert identify("dir:mine", **lab.where).origin == lab.checkout / "mine"
+
+
+def test_unknown_ref_and_missing_ref_are_the_users(lab: Lab, repository: Path) -> None:
+    with pytest.raises(UsageError, match="does not know this ref"):
+        identify(f"git:{repository}@v9", **lab.where)
+    with pytest.raises(UsageError, match="needs a ref"):
+        identify(f"git:{repository}", **lab.where)
+
+
+def test_git_identity_is_the_content_not_the_commit(lab: Lab, repository: Path) -> None:
+    before = identify(f"git:{repository}@HEAD", **lab.where)
+    git(repository, "commit", "-q", "--allow-empty", "-m", "two")
+    assert identify(f"git:{repository}@HEAD", **lab.where) == before
+    (repository / "init.c").write_text("int x;\n")
+    assert identify(f"git:{repository}@HEAD", **lab.where) == before, "not committed"
+    git(repository, "commit", "-qam", "three")
+    assert identify(f"git:{repository}@HEAD", **lab.where).key != before.key
+
+
+def test_folder_identity_sees_what_size_and_time_hide(lab: Lab) -> None:
+    path = lab.source / "init.c"
+    before = identify(f"dir:{lab.source}", **lab.where)
+    stat = path.stat()
+    path.write_bytes(path.read_bytes().replace(b"4096", b"8192"))
+    os.utime(path, ns=(stat.st_atime_ns, stat.st_mtime_ns))
+    assert path.stat().st_size == stat.st_size
+    assert identify(f"dir:{lab.source}", **lab.where).identity != before.identity
+
+
+def test_folder_identity_sees_modes_and_links_but_not_git(lab: Lab) -> None:
+    def identity() -> str:
+        return identify(f"dir:{lab.source}", **lab.where).identity
+
+    seen = [identity()]
+    (lab.source / "scripts/configure.awk").chmod(0o755)
+    seen.append(identity())
+    (lab.source / "link").symlink_to("init.c")
+    seen.append(identity())
+    (lab.source / "link").unlink()
+    (lab.source / "link").symlink_to("Kconfig")
+    seen.append(identity())
+    assert len(set(seen)) == len(seen)
+    git(lab.source, "init", "-q")
+    assert identity() == seen[-1]
+
+
+def test_unchanged_folder_is_not_read_again(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = identify(f"dir:{lab.source}", **lab.where)
+    monkeypatch.setattr(source, "_hash_folder", lambda top: pytest.fail(f"{top} read again"))
+    assert identify(f"dir:{lab.source}", **lab.where) == before
+
+
+def test_damaged_memory_is_ignored(lab: Lab) -> None:
+    before = identify(f"dir:{lab.source}", **lab.where)
+    for path in (lab.cache / "digests").iterdir():
+        path.write_text("{")
+    assert identify(f"dir:{lab.source}", **lab.where) == before
+
+
+def test_folder_that_was_built_in_is_refused(lab: Lab) -> None:
+    (lab.source / ".config").touch()
+    with pytest.raises(UsageError, match="mrproper"):
+        identify(f"dir:{lab.source}", **lab.where)
+
+
+def test_folder_that_changes_while_copied_is_refused(lab: Lab, tmp_path: Path) -> None:
+    found = identify(f"dir:{lab.source}", **lab.where)
+    (lab.source / "init.c").write_text("int x;\n")
+    with pytest.raises(InfraError, match="changed while it was copied"):
+        unpack(found, tmp_path / "into")
+
+
+def test_no_linux_tree_is_the_users(lab: Lab, tmp_path: Path) -> None:
+    (lab.source / "Kconfig").unlink()
+    with pytest.raises(UsageError, match="no Kconfig"):
+        unpack(identify(f"dir:{lab.source}", **lab.where), tmp_path / "into")
+
+
+def test_damaged_tarball_is_named(lab: Lab, tmp_path: Path) -> None:
+    path = tmp_path / "bad.tar.xz"
+    path.write_bytes(b"not a tarball")
+    with pytest.raises(InfraError, match=r"bad\.tar\.xz"):
+        unpack(identify(f"tarball:{path}", **lab.where), tmp_path / "into")
