@@ -5,8 +5,7 @@ from __future__ import annotations
 import gzip
 import hashlib
 import json
-import re
-from bisect import bisect_left, bisect_right
+from bisect import bisect_left
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,21 +13,11 @@ from pathlib import Path
 import numpy as np
 
 from host.errors import InfraError
-from kernels.elf import (
-    RELOCATION,
-    SHF_ALLOC,
-    SHF_STRINGS,
-    STT_FILE,
-    STT_FUNC,
-    STT_SECTION,
-    Elf,
-    read,
-)
+from kernels.elf import SHF_ALLOC, STT_FILE, STT_FUNC, Elf, read
+from kernels.references import References
 
 FORMAT = 1
 STT_NOTYPE = 0
-# R_X86_64_PC32 and PLT32 count from the end of their own 4 bytes.
-PC_RELATIVE = (2, 4)
 # Release, build number and date; all else that is loaded decides what a kernel does.
 BANNERS = ("linux_banner", "linux_proc_banner", "init_uts_ns")
 
@@ -79,23 +68,23 @@ def functions(image: Path) -> dict[str, tuple[int, str]]:
     """
     elf = read(image)
     names = _function_names(elf)
-    labels = _Labels(elf)
+    references = References(elf)
     values, sizes = elf.symbols["value"].tolist(), elf.symbols["size"].tolist()
     table: dict[str, tuple[int, str]] = {}
     for section in elf.sections:
         if not section.is_code:
             continue
-        found = elf.relocations.get(section.index, np.zeros(0, RELOCATION))
-        relocations = found[np.argsort(found["offset"], kind="stable")].tolist()
-        offsets = [offset for offset, *_ in relocations]
-        here = np.flatnonzero(elf.symbols["section"] == section.index)
-        for index in sorted(names.keys() & set(here.tolist())):
+        here = np.flatnonzero(elf.symbols["section"] == section.index).tolist()
+        inside = sorted(names.keys() & set(here))
+        starts = {values[index] - section.address: names[index] for index in reversed(inside)}
+        data, pointers = references.of(section, starts)
+        offsets = [pointer.offset for pointer in pointers]
+        for index in inside:
             start, size = values[index] - section.address, sizes[index]
-            digest = hashlib.sha256(section.data[start : start + size])
+            digest = hashlib.sha256(data[start : start + size])
             first, last = bisect_left(offsets, start), bisect_left(offsets, start + size)
-            for offset, kind, target, addend in relocations[first:last]:
-                label = labels.of(target, kind, addend)
-                digest.update(f"\n{offset - start} {kind} {label}".encode())
+            for pointer in pointers[first:last]:
+                digest.update(f"\n{pointer.offset - start} {pointer.label}".encode())
             table[names[index]] = (size, digest.hexdigest()[:16])
     return table
 
@@ -163,46 +152,3 @@ def _function_names(elf: Elf) -> dict[int, str]:
         taken[name] += 1
         names[index] = name if taken[name] == 1 else f"{name}#{taken[name]}"
     return names
-
-
-class _Labels:
-    """What a relocation points at, in words that do not move when code moves."""
-
-    def __init__(self, elf: Elf) -> None:
-        self._elf = elf
-        self._known: dict[tuple[int, int, int], str] = {}
-        self._starts: dict[int, tuple[list[int], list[int]]] = {}
-
-    def of(self, target: int, kind: int, addend: int) -> str:
-        key = (target, kind, addend)
-        if key not in self._known:
-            self._known[key] = self._label(target, kind, addend)
-        return self._known[key]
-
-    def _label(self, target: int, kind: int, addend: int) -> str:
-        symbol = self._elf.symbols[target]
-        if symbol["info"] & 0xF != STT_SECTION:
-            return f"{self._plain(target)}{addend:+d}"
-        section = self._elf.sections[int(symbol["section"])]
-        position = addend + 4 if kind in PC_RELATIVE else addend
-        if section.flags & SHF_STRINGS:
-            end = section.data.find(b"\0", max(position, 0))
-            return f"{section.name} {section.data[max(position, 0) : end]!r}"
-        starts, indices = self._objects(section.index)
-        at = bisect_right(starts, position) - 1
-        if at >= 0 and position < starts[at] + int(self._elf.symbols["size"][indices[at]]):
-            return f"{self._plain(indices[at])}{position - starts[at]:+d}"
-        return section.name  # unnamed constants and jump tables
-
-    def _plain(self, index: int) -> str:
-        # gcc numbers static variables in a file: "__already_done.12".
-        return re.sub(r"\.\d+$", "", self._elf.name(int(self._elf.symbols["name"][index])))
-
-    def _objects(self, section: int) -> tuple[list[int], list[int]]:
-        if section not in self._starts:
-            symbols = self._elf.symbols
-            found = np.flatnonzero((symbols["section"] == section) & (symbols["size"] > 0))
-            ordered = found[np.argsort(symbols["value"][found], kind="stable")]
-            starts = symbols["value"][ordered].tolist()
-            self._starts[section] = (starts, ordered.tolist())
-        return self._starts[section]

@@ -1,0 +1,118 @@
+"""What machine code points at, in words that do not move when code moves.
+
+A function's bytes change when its neighbours grow: through relocations that
+name a section and an offset, and through calls inside one file, which the
+assembler resolves by itself.  Here both become the name of what is meant.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from kernels.elf import RELOCATION, SHF_STRINGS, STT_SECTION, Elf, Section, Table
+
+# R_X86_64_PC32 and PLT32 count from the end of their own 4 bytes.
+PC_RELATIVE = (2, 4)
+CALL, JUMP = 0xE8, 0xE9
+TWO_BYTE, JCC = 0x0F, 0x80  # 0f 80 to 0f 8f: conditional jumps
+SHORT_JUMP, SHORT_JCC = 0xEB, 0x70
+SHORTEST = 8  # bytes; anything less holds no call
+
+
+@dataclass(frozen=True)
+class Pointer:
+    """At ``offset`` of a section the code refers to ``label``."""
+
+    offset: int
+    label: str
+
+
+class References:
+    """The references of one file's sections."""
+
+    def __init__(self, elf: Elf) -> None:
+        self._elf = elf
+        self._known: dict[tuple[int, int, int], str] = {}
+        self._starts: dict[int, tuple[list[int], list[int]]] = {}
+
+    def of(self, section: Section, starts: Mapping[int, str]) -> tuple[bytes, list[Pointer]]:
+        """The section's bytes with resolved calls blanked, and its pointers by offset.
+
+        ``starts`` maps offsets in the section to the functions that begin there.
+        """
+        found = self._elf.relocations.get(section.index, np.zeros(0, RELOCATION))
+        data, calls = _blank_calls(section, starts, found)
+        pointers = [
+            Pointer(offset, f"{kind} {self._label(target, kind, addend)}")
+            for offset, kind, target, addend in found.tolist()
+        ]
+        return data, sorted([*pointers, *calls], key=lambda pointer: pointer.offset)
+
+    def _label(self, target: int, kind: int, addend: int) -> str:
+        key = (target, kind, addend)
+        if key not in self._known:
+            self._known[key] = self._look_up(target, kind, addend)
+        return self._known[key]
+
+    def _look_up(self, target: int, kind: int, addend: int) -> str:
+        symbol = self._elf.symbols[target]
+        if symbol["info"] & 0xF != STT_SECTION:
+            return f"{self._plain(target)}{addend:+d}"
+        section = self._elf.sections[int(symbol["section"])]
+        position = addend + 4 if kind in PC_RELATIVE else addend
+        if section.flags & SHF_STRINGS:
+            end = section.data.find(b"\0", max(position, 0))
+            return f"{section.name} {section.data[max(position, 0) : end]!r}"
+        starts, indices = self._objects(section.index)
+        at = bisect_right(starts, position) - 1
+        if at >= 0 and position < starts[at] + int(self._elf.symbols["size"][indices[at]]):
+            return f"{self._plain(indices[at])}{position - starts[at]:+d}"
+        return section.name  # unnamed constants and jump tables
+
+    def _plain(self, index: int) -> str:
+        # gcc numbers static variables in a file: "__already_done.12".
+        return re.sub(r"\.\d+$", "", self._elf.name(int(self._elf.symbols["name"][index])))
+
+    def _objects(self, section: int) -> tuple[list[int], list[int]]:
+        if section not in self._starts:
+            symbols = self._elf.symbols
+            found = np.flatnonzero((symbols["section"] == section) & (symbols["size"] > 0))
+            ordered = found[np.argsort(symbols["value"][found], kind="stable")]
+            self._starts[section] = (symbols["value"][ordered].tolist(), ordered.tolist())
+        return self._starts[section]
+
+
+def _blank_calls(
+    section: Section, starts: Mapping[int, str], relocations: Table
+) -> tuple[bytes, list[Pointer]]:
+    """Blank every displacement that leads to the start of a function of the section.
+
+    Not a disassembler: bytes that only look like such a call are treated alike
+    in both kernels compared, and the label keeps what was blanked.  A jump that
+    becomes short because its target moved nearer still counts as a difference.
+    """
+    code = np.frombuffer(section.data, np.uint8)
+    data = bytearray(section.data)
+    if len(code) < SHORTEST or not starts:
+        return bytes(data), []
+    begins = np.fromiter(starts, np.int64)
+    opcode = code[:-4]
+    near = (opcode == CALL) | (opcode == JUMP)
+    near[1:] |= (opcode[1:] & 0xF0 == JCC) & (opcode[:-1] == TWO_BYTE)
+    short = (opcode == SHORT_JUMP) | (opcode & 0xF0 == SHORT_JCC)
+    calls = []
+    for opcodes, width in ((near, 4), (short, 1)):
+        fields = np.flatnonzero(opcodes) + 1
+        fields = fields[~np.isin(fields, relocations["offset"])]
+        distances = code[fields[:, None] + np.arange(width)].view(f"<i{width}").ravel()
+        targets = fields + width + distances
+        hits = np.isin(targets, begins)
+        for offset, target in zip(fields[hits].tolist(), targets[hits].tolist(), strict=True):
+            data[offset : offset + width] = bytes(width)
+            calls.append(Pointer(offset, f"call {starts[target]}"))
+    return bytes(data), calls

@@ -1,0 +1,134 @@
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from host.errors import InfraError
+from kernels.symbols import Change, changed_functions, code_key, functions, load, save
+
+CODE = """
+const char linux_banner[] = "Linux version 6.12.0 #1 BANNER";
+int table[4];
+int limit = 7;
+extern void log_it(const char *text);
+
+__attribute__((noipa)) static int first(int x) { return x * 3 + table[x & 3]; }
+__attribute__((noipa)) static int second(int x) { log_it("second"); return first(x) - 1; }
+__attribute__((noipa)) int third(int x) { return second(x) + first(x) + limit; }
+void log_it(const char *text) { limit += *text; }
+int start(void) { return third(limit); }
+"""
+
+
+def build(folder: Path, name: str, code: str, *, build_id: str = "sha1") -> Path:
+    """Compile to ``name`` (linked) and ``name.o`` (relocatable)."""
+    (folder / "x.c").write_text(code)
+    flags = ["-O2", "-ffreestanding", "-fno-pic", "-fno-asynchronous-unwind-tables"]
+    where = [str(folder / "x.c"), "-o", str(folder / f"{name}.o")]
+    subprocess.run(["gcc", *flags, "-c", *where], check=True)
+    linked = folder / name
+    link = ["ld", f"--build-id={build_id}", "-e", "start", "-o", str(linked), f"{linked}.o"]
+    subprocess.run(link, check=True)
+    return linked
+
+
+def names(before: Path, after: Path) -> list[str]:
+    for image in (before, after):
+        save(functions(Path(f"{image}.o")), Path(f"{image}.gz"))
+    return [change.name for change in changed_functions(Path(f"{before}.gz"), Path(f"{after}.gz"))]
+
+
+@pytest.fixture
+def base(tmp_path: Path) -> Path:
+    return build(tmp_path, "base", CODE)
+
+
+def test_comments_and_build_ids_and_banners_are_not_code(base: Path, tmp_path: Path) -> None:
+    comment = build(tmp_path, "comment", CODE.replace("int table", "/* ! */ int table"))
+    assert code_key(comment) == code_key(base)
+    other_id = build(tmp_path, "id", CODE, build_id="0x1234567890123456789012345678901234567890")
+    assert other_id.read_bytes() != base.read_bytes()
+    assert code_key(other_id) == code_key(base)
+    banner = build(tmp_path, "banner", CODE.replace("BANNER", "banner"))
+    assert code_key(banner) == code_key(base)
+    assert names(base, comment) == names(base, other_id) == names(base, banner) == []
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "changed"),
+    [
+        ("* 3 +", "* 5 +", ["first"]),
+        ("return first(x) - 1", 'asm volatile("nop"); return first(x) - 1', ["second"]),
+        ("second(x) + first(x)", "second(x) + second(x)", ["third"]),
+        ('log_it("second")', 'log_it("2nd...")', ["second"]),
+        ("+ limit;", "+ table[1];", ["third"]),
+    ],
+)
+def test_a_change_gives_another_key_and_names_its_function_alone(
+    base: Path, tmp_path: Path, old: str, new: str, changed: list[str]
+) -> None:
+    assert old in CODE
+    after = build(tmp_path, "after", CODE.replace(old, new))
+    assert code_key(after) != code_key(base)
+    assert names(base, after) == changed
+
+
+def test_data_counts_in_the_key(base: Path, tmp_path: Path) -> None:
+    more = build(tmp_path, "more", CODE.replace("limit = 7", "limit = 8"))
+    assert code_key(more) != code_key(base)
+    bss = build(tmp_path, "bss", CODE.replace("table[4]", "table[64]"))
+    assert code_key(bss) != code_key(base)
+    assert names(base, more) == []
+
+
+def test_new_strings_and_functions_do_not_move_the_others(base: Path, tmp_path: Path) -> None:
+    code = CODE.replace(
+        "__attribute__((noipa)) static int first",
+        'int added(void) { log_it("a new string before the others"); return 1; }\n'
+        "__attribute__((noipa)) static int first",
+    )
+    after = build(tmp_path, "after", code)
+    assert names(base, after) == ["added"]
+    assert changed_functions(Path(f"{base}.gz"), Path(f"{after}.gz"))[0].before is None
+    gone = changed_functions(Path(f"{after}.gz"), Path(f"{base}.gz"))[0]
+    assert gone.name == "added"
+    assert gone.after is None
+
+
+def test_one_name_in_two_files_is_two_functions(tmp_path: Path) -> None:
+    for name, factor in (("one", 3), ("two", 5)):
+        (tmp_path / f"{name}.c").write_text(
+            f"__attribute__((noipa)) static int same(int x) {{ return x * {factor}; }}\n"
+            f"int {name}(int x) {{ return same(x); }}\n"
+        )
+        argv = ["gcc", "-O2", "-c", f"{name}.c", "-o", f"{name}.o"]
+        subprocess.run(argv, cwd=tmp_path, check=True)
+    subprocess.run(["ld", "-r", "-o", "both.o", "one.o", "two.o"], cwd=tmp_path, check=True)
+    table = functions(tmp_path / "both.o")
+    assert {"same@one.c", "same@two.c", "one", "two"} <= table.keys()
+    assert table["same@one.c"] != table["same@two.c"]
+
+
+def test_saved_tables_come_back_and_are_the_same_bytes(tmp_path: Path) -> None:
+    table = {"b": (3, "00ff"), "a": (16, "abcd")}
+    save(table, tmp_path / "one")
+    save(dict(reversed(table.items())), tmp_path / "two")
+    assert load(tmp_path / "one") == table
+    assert (tmp_path / "one").read_bytes() == (tmp_path / "two").read_bytes()
+    save({"a": (17, "abce")}, tmp_path / "two")
+    assert changed_functions(tmp_path / "one", tmp_path / "two") == (
+        Change("a", 16, 17),
+        Change("b", 3, None),
+    )
+
+
+@pytest.mark.parametrize("content", [b"", b"not gzip", b"\x1f\x8b\x08\x00"])
+def test_damaged_tables_and_images_are_named(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "damaged"
+    path.write_bytes(content)
+    with pytest.raises(InfraError, match="damaged"):
+        load(path)
+    with pytest.raises(InfraError, match="damaged"):
+        code_key(path)
