@@ -1,0 +1,97 @@
+"""The series that come with the lab, against the source they are written for."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from kernels.series import apply, known_series, read_patch, series_patches
+
+CHECKOUT = Path(__file__).parents[2]
+TARBALL = Path("/usr/src/linux-source-6.12.tar.xz")
+SERIES = known_series(CHECKOUT)
+
+
+@pytest.fixture(scope="module")
+def pristine(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    if not TARBALL.exists():
+        pytest.skip("linux-source-6.12 is not installed")
+    folder = tmp_path_factory.mktemp("linux")
+    touched = {
+        name
+        for series in SERIES
+        for path in series_patches(CHECKOUT, series)
+        for name in read_patch(path).files
+    }
+    members = [f"linux-source-6.12/{name}" for name in sorted(touched)]
+    argv = ["tar", "-C", str(folder), "--strip-components=1", "-xf", str(TARBALL), *members]
+    subprocess.run(argv, check=True)
+    return folder
+
+
+def patched(pristine: Path, folder: Path, series: str) -> dict[str, str]:
+    """Apply a series to a copy; return the new text of each file it touches."""
+    patches = [read_patch(path) for path in series_patches(CHECKOUT, series)]
+    names = sorted({name for patch in patches for name in patch.files})
+    for name in names:
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text((pristine / name).read_text())
+    apply(patches, folder)
+    return {name: (folder / name).read_text() for name in names}
+
+
+@pytest.mark.parametrize("series", SERIES)
+def test_applies_to_the_debian_source(pristine: Path, tmp_path: Path, series: str) -> None:
+    after = patched(pristine, tmp_path, series)
+    assert after
+    assert all(text != (pristine / name).read_text() for name, text in after.items())
+
+
+@pytest.mark.parametrize("series", SERIES)
+def test_is_signed_off_and_described(series: str) -> None:
+    for path in series_patches(CHECKOUT, series):
+        text = path.read_text()
+        assert "From: Twinboot <twinboot@example.org>\n" in text
+        assert "\nSigned-off-by: Twinboot <twinboot@example.org>\n---\n" in text
+        assert len(read_patch(path).subject) <= 75
+        head = text.partition("\n---\n")[0].splitlines()
+        assert max(map(len, head)) <= 80
+
+
+def test_noop_keeps_every_line_that_is_no_comment(pristine: Path, tmp_path: Path) -> None:
+    for name, text in patched(pristine, tmp_path, "configs/series/noop").items():
+        old, new = (pristine / name).read_text().splitlines(), text.splitlines()
+        assert len(old) == len(new)
+        for before, after in zip(old, new, strict=True):
+            assert before == after or after.strip().startswith(("*", "/*"))
+
+
+@pytest.mark.parametrize("series", [name for name in SERIES if "slow-add" in name])
+def test_slow_add_does_what_its_name_says(pristine: Path, tmp_path: Path, series: str) -> None:
+    text = patched(pristine, tmp_path, series)["mm/filemap.c"]
+    size = series.rpartition("-")[2]
+    assert text.count(f'asm volatile(".rept {size}\\n\\tnop\\n\\t.endr");') == 1
+    body = text[text.index("noinline int __filemap_add_folio(") :]
+    locked = body.index("xas_lock_irq(&xas);") < body.index(".rept")
+    assert locked == ("locked" in series)
+
+
+def test_filemap_walks_makes_three_walks(pristine: Path, tmp_path: Path) -> None:
+    text = patched(pristine, tmp_path, "configs/series/filemap-walks")["mm/filemap.c"]
+    body = text[text.index("noinline int __filemap_add_folio(") :]
+    body = body[: body.index("\n}\n")]
+    before, _, after = body.partition("xas_lock_irq(&xas);")
+    assert before.count("xa_get_order(") == 1
+    assert after.count("xas_for_each_conflict(") == 1
+    assert after.count("xa_get_order(") == 1
+    assert "xas_get_order(" not in body
+    assert body.count("xas_split_alloc(") == 1
+
+
+def test_no_shipped_series_touches_a_header(pristine: Path) -> None:
+    """A header would rebuild most of the kernel for the second arm."""
+    for series in SERIES:
+        for path in series_patches(CHECKOUT, series):
+            assert not [name for name in read_patch(path).files if name.endswith(".h")]
