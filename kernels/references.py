@@ -40,18 +40,22 @@ class References:
         self._known: dict[tuple[int, int, int], str] = {}
         self._starts: dict[int, tuple[list[int], list[int]]] = {}
 
-    def of(self, section: Section, starts: Mapping[int, str]) -> tuple[bytes, list[Pointer]]:
-        """The section's bytes with resolved calls blanked, and its pointers by offset.
+    def of(
+        self, section: Section, starts: Mapping[int, str]
+    ) -> tuple[bytes, list[Pointer], list[Pointer]]:
+        """The section's bytes with resolved calls blanked, its relocations, these calls.
 
         ``starts`` maps offsets in the section to the functions that begin there.
+        Both lists are in the order of their offsets.
         """
         found = self._elf.relocations.get(section.index, np.zeros(0, RELOCATION))
         data, calls = _blank_calls(section, starts, found)
+        ordered = found[np.argsort(found["offset"], kind="stable")]
         pointers = [
             Pointer(offset, f"{kind} {self._label(target, kind, addend)}")
-            for offset, kind, target, addend in found.tolist()
+            for offset, kind, target, addend in ordered.tolist()
         ]
-        return data, sorted([*pointers, *calls], key=lambda pointer: pointer.offset)
+        return data, pointers, calls
 
     def _label(self, target: int, kind: int, addend: int) -> str:
         key = (target, kind, addend)
@@ -92,9 +96,9 @@ def _blank_calls(
 ) -> tuple[bytes, list[Pointer]]:
     """Blank every displacement that leads to the start of a function of the section.
 
-    Not a disassembler: bytes that only look like such a call are treated alike
-    in both kernels compared, and the label keeps what was blanked.  A jump that
-    becomes short because its target moved nearer still counts as a difference.
+    Not a disassembler: bytes may only look like such a call (about one in a whole
+    kernel).  A jump that becomes short because its target moved nearer still
+    counts as a difference.
     """
     code = np.frombuffer(section.data, np.uint8)
     data = bytearray(section.data)
@@ -115,4 +119,4 @@ def _blank_calls(
         for offset, target in zip(fields[hits].tolist(), targets[hits].tolist(), strict=True):
             data[offset : offset + width] = bytes(width)
             calls.append(Pointer(offset, f"call {starts[target]}"))
-    return bytes(data), calls
+    return bytes(data), sorted(calls, key=lambda call: call.offset)

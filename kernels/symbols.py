@@ -7,19 +7,43 @@ import hashlib
 import json
 from bisect import bisect_left
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
 from host.errors import InfraError
 from kernels.elf import SHF_ALLOC, STT_FILE, STT_FUNC, Elf, read
-from kernels.references import References
+from kernels.references import Pointer, References
 
-FORMAT = 1
+FORMAT = 2
 STT_NOTYPE = 0
 # Release, build number and date; all else that is loaded decides what a kernel does.
 BANNERS = ("linux_banner", "linux_proc_banner", "init_uts_ns")
+_offset = attrgetter("offset")
+
+
+class Code(NamedTuple):
+    """A function's size in bytes and two hashes (16 hex digits each).
+
+    ``exact`` is over its bytes and relocations; in ``named``, calls that the
+    assembler resolved are replaced by the name of what they call.  A function
+    that moved keeps ``named``.  Finding those calls without a disassembler may
+    take other bytes for one, which then look changed; ``exact`` sees they are not.
+    """
+
+    size: int
+    exact: str
+    named: str
+
+    def is_same(self, other: Code | None) -> bool:
+        """Whether both are the same code, wherever it was put."""
+        if other is None or self.size != other.size:
+            return False
+        return self.exact == other.exact or self.named == other.named
 
 
 @dataclass(frozen=True)
@@ -56,8 +80,8 @@ def code_key(vmlinux: Path) -> str:
     return digest.hexdigest()
 
 
-def functions(image: Path) -> dict[str, tuple[int, str]]:
-    """Size in bytes and hash (16 hex digits) of every function, by name.
+def functions(image: Path) -> dict[str, Code]:
+    """The code of every function, by name.
 
     ``image`` is best a relocatable file (vmlinux.o): there a function's bytes do
     not depend on where it and its callees were put, and where it points is
@@ -70,32 +94,35 @@ def functions(image: Path) -> dict[str, tuple[int, str]]:
     names = _function_names(elf)
     references = References(elf)
     values, sizes = elf.symbols["value"].tolist(), elf.symbols["size"].tolist()
-    table: dict[str, tuple[int, str]] = {}
+    table: dict[str, Code] = {}
     for section in elf.sections:
         if not section.is_code:
             continue
         here = np.flatnonzero(elf.symbols["section"] == section.index).tolist()
         inside = sorted(names.keys() & set(here))
         starts = {values[index] - section.address: names[index] for index in reversed(inside)}
-        data, pointers = references.of(section, starts)
-        offsets = [pointer.offset for pointer in pointers]
+        data, pointers, calls = references.of(section, starts)
         for index in inside:
             start, size = values[index] - section.address, sizes[index]
-            digest = hashlib.sha256(data[start : start + size])
-            first, last = bisect_left(offsets, start), bisect_left(offsets, start + size)
-            for pointer in pointers[first:last]:
-                digest.update(f"\n{pointer.offset - start} {pointer.label}".encode())
-            table[names[index]] = (size, digest.hexdigest()[:16])
+            exact = hashlib.sha256(section.data[start : start + size])
+            named = hashlib.sha256(data[start : start + size])
+            for pointer in _within(pointers, start, size):
+                label = f"\n{pointer.offset - start} {pointer.label}".encode()
+                exact.update(label)
+                named.update(label)
+            for call in _within(calls, start, size):
+                named.update(f"\n{call.offset - start} {call.label}".encode())
+            table[names[index]] = Code(size, exact.hexdigest()[:16], named.hexdigest()[:16])
     return table
 
 
-def save(table: dict[str, tuple[int, str]], path: Path) -> None:
+def save(table: dict[str, Code], path: Path) -> None:
     """Write a table of functions; equal tables are equal bytes."""
     text = json.dumps({"format": FORMAT, "functions": table}, sort_keys=True, indent=0)
     path.write_bytes(gzip.compress(text.encode(), mtime=0))
 
 
-def load(path: Path) -> dict[str, tuple[int, str]]:
+def load(path: Path) -> dict[str, Code]:
     """Read a table written by ``save``.
 
     Raises:
@@ -104,7 +131,7 @@ def load(path: Path) -> dict[str, tuple[int, str]]:
     try:
         content = json.loads(gzip.decompress(path.read_bytes()))
         if content["format"] == FORMAT:
-            return {name: (size, digest) for name, (size, digest) in content["functions"].items()}
+            return {name: Code(*code) for name, code in content["functions"].items()}
     except (OSError, EOFError, ValueError, KeyError, TypeError):
         pass
     raise InfraError(
@@ -122,12 +149,20 @@ def changed_functions(before: Path, after: Path) -> tuple[Change, ...]:
     """
     one, other = load(before), load(after)
     return tuple(
-        Change(
-            name, one[name][0] if name in one else None, other[name][0] if name in other else None
-        )
+        Change(name, _size(one.get(name)), _size(other.get(name)))
         for name in sorted({*one, *other})
-        if one.get(name) != other.get(name)
+        if name not in one or not one[name].is_same(other.get(name))
     )
+
+
+def _size(code: Code | None) -> int | None:
+    return None if code is None else code.size
+
+
+def _within(pointers: Sequence[Pointer], start: int, size: int) -> Sequence[Pointer]:
+    """The pointers, ordered by offset, that lie in one function."""
+    first = bisect_left(pointers, start, key=_offset)
+    return pointers[first : bisect_left(pointers, start + size, first, key=_offset)]
 
 
 def _function_names(elf: Elf) -> dict[int, str]:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from host.errors import InfraError
-from kernels.symbols import Change, changed_functions, code_key, functions, load, save
+from kernels.symbols import Change, Code, changed_functions, code_key, functions, load, save
 
 CODE = """
 const char linux_banner[] = "Linux version 6.12.0 #1 BANNER";
@@ -112,12 +112,12 @@ def test_one_name_in_two_files_is_two_functions(tmp_path: Path) -> None:
 
 
 def test_saved_tables_come_back_and_are_the_same_bytes(tmp_path: Path) -> None:
-    table = {"b": (3, "00ff"), "a": (16, "abcd")}
+    table = {"b": Code(3, "00ff", "11ee"), "a": Code(16, "abcd", "bcde")}
     save(table, tmp_path / "one")
     save(dict(reversed(table.items())), tmp_path / "two")
     assert load(tmp_path / "one") == table
     assert (tmp_path / "one").read_bytes() == (tmp_path / "two").read_bytes()
-    save({"a": (17, "abce")}, tmp_path / "two")
+    save({"a": Code(17, "abcd", "bcde")}, tmp_path / "two")
     assert changed_functions(tmp_path / "one", tmp_path / "two") == (
         Change("a", 16, 17),
         Change("b", 3, None),
@@ -132,3 +132,12 @@ def test_damaged_tables_and_images_are_named(tmp_path: Path, content: bytes) -> 
         load(path)
     with pytest.raises(InfraError, match="damaged"):
         code_key(path)
+
+
+def test_either_hash_is_enough_and_sizes_must_agree() -> None:
+    code = Code(16, "exact", "named")
+    assert code.is_same(Code(16, "exact", "taken for a call"))
+    assert code.is_same(Code(16, "moved", "named"))
+    assert not code.is_same(Code(16, "moved", "taken for a call"))
+    assert not code.is_same(Code(17, "exact", "named"))
+    assert not code.is_same(None)
