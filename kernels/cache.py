@@ -228,8 +228,10 @@ def _trim_ccache(folder: Path, size: int) -> None:
     if size == 0 or shutil.which("ccache") is None:
         shutil.rmtree(folder, ignore_errors=True)
         return
-    # By environment, so that the next build may fill the cache up to its own limit.
-    env = {"CCACHE_DIR": str(folder), "CCACHE_MAXSIZE": f"{max(size // 1024, 1)}Ki"}
+    # By environment, so that the next build may fill the cache up to its own limit;
+    # a little less, since ccache bounds each of its folders and not their sum.
+    limit = max(int(size * 0.9) // 1024, 1)
+    env = {"CCACHE_DIR": str(folder), "CCACHE_MAXSIZE": f"{limit}Ki"}
     run(["ccache", "--cleanup"], timeout_s=CCACHE_TIMEOUT_S, env=env)
 
 

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import os
+import random
+import shutil
 import subprocess
 import sys
 import threading
@@ -120,6 +122,24 @@ def test_clean_goes_from_kernels_to_objects_to_trees(lab: Lab) -> None:
     assert clean(lab.cache, 0).left == 0
     assert list((lab.cache / "trees").iterdir()) == []
     assert provide(lab.spec, [], **lab.where).bzimage.exists()
+
+
+@pytest.mark.skipif(shutil.which("ccache") is None, reason="ccache is not installed")
+def test_the_compiler_cache_is_trimmed_to_what_is_left(tmp_path: Path) -> None:
+    put(tmp_path / "cache", "k")
+    ccache = tmp_path / "cache/ccache"
+    numbers = random.Random(1)
+    for number in range(12):
+        values = ",".join(str(numbers.randrange(2**31)) for _ in range(8000))
+        (tmp_path / "x.c").write_text(f"const int x{number}[] = {{{values}}};\n")
+        argv = ["ccache", "gcc", "-c", "x.c", "-o", "x.o"]
+        env = {**os.environ, "CCACHE_DIR": str(ccache)}
+        subprocess.run(argv, cwd=tmp_path, env=env, check=True)
+    full = folder_size(ccache)
+    done = clean(tmp_path / "cache", full * 0.6 / 2**30)
+    assert done.removed == ("kernels/k", "ccache (trimmed)")
+    assert 0 < done.left <= full * 0.6
+    assert clean(tmp_path / "cache", 0).left == 0
 
 
 def test_two_threads_never_hold_one_lock(tmp_path: Path) -> None:
