@@ -1,0 +1,1 @@
+"""The machine we stand on: subprocesses, errors with someone to blame, host facts."""

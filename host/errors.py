@@ -1,0 +1,67 @@
+"""Failures have someone to blame: each class of error is one exit code."""
+
+from __future__ import annotations
+
+import enum
+
+
+class Exit(enum.IntEnum):
+    """Exit codes of ``lab.py``."""
+
+    NO_REGRESSION = 0
+    REGRESSION = 1
+    USAGE = 2
+    INFRASTRUCTURE = 3
+    SERIES = 4
+    INCONCLUSIVE = 5
+
+
+class LabError(Exception):
+    """What went wrong, where, and what to do next.
+
+    ``what`` is one sentence without a full stop; ``where`` a file, key, patch or
+    run; ``next_step`` an imperative, often a command that can be pasted.
+    """
+
+    exit_code: Exit = Exit.INFRASTRUCTURE
+    blame: str = "lab"
+
+    def __init__(self, what: str, *, where: str = "", next_step: str = "") -> None:
+        super().__init__(what)
+        self.what = what
+        self.where = where
+        self.next_step = next_step
+
+    def __str__(self) -> str:
+        lines = [f"{self.where}: {self.what}" if self.where else self.what]
+        if self.next_step:
+            lines.append(f"next: {self.next_step}")
+        return "\n".join(lines)
+
+
+class UsageError(LabError):
+    """The user's mistake: arguments, experiment files, unknown names."""
+
+    exit_code = Exit.USAGE
+    blame = "user"
+
+
+class SeriesError(LabError):
+    """The series does not apply, build or boot."""
+
+    exit_code = Exit.SERIES
+    blame = "series"
+
+
+class WorkloadError(LabError):
+    """The run did not measure what it says it measured."""
+
+    exit_code = Exit.INFRASTRUCTURE
+    blame = "workload"
+
+
+class InfraError(LabError):
+    """This host or this lab: a missing tool, a full disk, a lost QEMU."""
+
+    exit_code = Exit.INFRASTRUCTURE
+    blame = "host"
