@@ -1,0 +1,174 @@
+"""The one door to subprocesses.
+
+Every child gets an argv list, its own session, a deadline, no standard input and
+a parent-death signal, so that neither a time-out nor a killed lab leaves
+anything running.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import shlex
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+from host.errors import InfraError
+
+# setpriv (util-linux) arms PR_SET_PDEATHSIG between fork and exec; a Python
+# preexec_fn could do the same, but is not safe in a program with threads.
+DEATH_SIGNAL_ARGV = ("setpriv", "--pdeathsig", "KILL", "--")
+TAIL_LINES = 15
+
+
+@dataclass(frozen=True)
+class Finished:
+    """A child that has ended: its argv, status, output and cost."""
+
+    argv: tuple[str, ...]
+    returncode: int
+    stdout: str
+    stderr: str
+    elapsed_s: float
+
+    def tail(self) -> str:
+        """The last lines of what it said, standard error first."""
+        text = self.stderr.strip() or self.stdout.strip()
+        return "\n".join(text.splitlines()[-TAIL_LINES:])
+
+
+def paste(argv: Sequence[str], env: Mapping[str, str] | None = None) -> str:
+    """Return ``argv`` as a line that can be pasted into a shell."""
+    assignments = [f"{key}={shlex.quote(value)}" for key, value in sorted((env or {}).items())]
+    return " ".join([*assignments, shlex.join(argv)])
+
+
+def kill_group(process: subprocess.Popen[bytes] | subprocess.Popen[str]) -> None:
+    """Kill a child and everything it started, and reap it."""
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+
+
+@contextmanager
+def spawn(
+    argv: Sequence[str],
+    *,
+    log: Path,
+    env: Mapping[str, str] | None = None,
+    cwd: Path | None = None,
+) -> Iterator[subprocess.Popen[bytes]]:
+    """Start a long-lived child for one ``with``; its output is appended to ``log``.
+
+    The whole process group is gone when the block is left, however it is left.
+
+    Raises:
+        InfraError: the program is not installed.
+    """
+    with log.open("ab") as sink:
+        process = _start(argv, stdout=sink, stderr=sink, env=env, cwd=cwd)
+    try:
+        yield process
+    finally:
+        kill_group(process)
+
+
+def run(
+    argv: Sequence[str],
+    *,
+    timeout_s: float,
+    cwd: Path | None = None,
+    env: Mapping[str, str] | None = None,
+    log: Path | None = None,
+    stdin_text: str | None = None,
+    check: bool = True,
+) -> Finished:
+    """Run a child to its end.
+
+    With ``log`` its output is appended there and not returned; ``env`` is added
+    to the lab's own environment.
+
+    Raises:
+        InfraError: not installed, deadline passed, or (with ``check``) a status
+            other than 0; the message holds the command and the last lines.
+    """
+    started = time.monotonic()
+    stdout_text = stderr_text = ""
+    if log is not None:
+        with log.open("ab") as sink:
+            sink.write(f"$ {paste(argv, env)}\n".encode())
+            sink.flush()
+            process = _start(argv, stdout=sink, stderr=sink, env=env, cwd=cwd)
+    else:
+        process = _start(
+            argv,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=env,
+            cwd=cwd,
+            stdin=subprocess.PIPE if stdin_text is not None else subprocess.DEVNULL,
+        )
+    try:
+        payload = stdin_text.encode() if stdin_text is not None else None
+        out, err = process.communicate(payload, timeout=timeout_s)
+        stdout_text = (out or b"").decode(errors="replace")
+        stderr_text = (err or b"").decode(errors="replace")
+    except subprocess.TimeoutExpired:
+        raise InfraError(
+            f"no end after {timeout_s:.0f} s",
+            where=paste(argv),
+            next_step=f"see {log}" if log else "run it by hand to see where it hangs",
+        ) from None
+    finally:
+        kill_group(process)
+    if log is not None and process.returncode != 0:
+        stderr_text = log.read_text(errors="replace")
+    done = Finished(
+        tuple(argv), process.returncode, stdout_text, stderr_text, time.monotonic() - started
+    )
+    if check and done.returncode != 0:
+        raise InfraError(
+            f"exit status {done.returncode}\n{done.tail()}",
+            where=paste(argv),
+            next_step=f"see {log}" if log else "run it by hand",
+        )
+    return done
+
+
+def children_cpu_s() -> float:
+    """CPU seconds (user + system) of all children reaped so far."""
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return usage.ru_utime + usage.ru_stime
+
+
+def _start(
+    argv: Sequence[str],
+    *,
+    stdout: int | IO[bytes],
+    stderr: int | IO[bytes],
+    env: Mapping[str, str] | None,
+    cwd: Path | None,
+    stdin: int = subprocess.DEVNULL,
+) -> subprocess.Popen[bytes]:
+    full_env = {**os.environ, **(env or {})}
+    for program in (DEATH_SIGNAL_ARGV[0], argv[0]):
+        if shutil.which(program, path=full_env.get("PATH")) is None:
+            raise InfraError(
+                "program not found", where=program, next_step="./lab.py doctor names its package"
+            )
+    return subprocess.Popen(
+        [*DEATH_SIGNAL_ARGV, *argv],
+        stdin=stdin,
+        stdout=stdout,
+        stderr=stderr,
+        env=full_env,
+        cwd=cwd,
+        start_new_session=True,
+    )
