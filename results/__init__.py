@@ -1,0 +1,1 @@
+"""The record: run records, the append-only store, the tidy table."""

@@ -1,0 +1,176 @@
+"""What is written down about one run and one session.
+
+A run record holds samples or a failure, never both.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from experiment.spec import Direction, Experiment, Guest
+
+SCHEMA_VERSION = 1
+
+
+class Record(BaseModel):
+    """Base of everything in a session folder: immutable, unknown keys refused."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Metric(Record):
+    """What a number means.  ``name`` is ``phase.metric``, for example ``4k.bw``."""
+
+    name: str
+    title: str
+    unit: str
+    direction: Direction
+
+
+class Failure(Record):
+    """Why a run is no data point, and whose fault it is.
+
+    ``kind`` is ``invalid`` (the run measured something else than it says),
+    ``boot``, ``panic``, ``oom``, ``hung``, ``lost``, ``timeout`` or ``inexact``.
+    """
+
+    kind: str
+    blame: Literal["user", "series", "workload", "host", "lab"]
+    message: str
+    evidence: tuple[str, ...] = ()
+
+
+class Timeline(Record):
+    """Bandwidth within one phase: equal-length arrays, time in ms since the phase began."""
+
+    phase: str
+    t_ms: tuple[float, ...]
+    bw_kib_s: tuple[float, ...]
+
+
+class RunRecord(Record):
+    """One boot of one arm for one case in one block.
+
+    ``samples`` maps metric names to values.  ``fingerprint`` is the SHA-256 of
+    everything the guest sent: two runs of the same plan entry have the same one
+    in exact mode.  ``repeat`` marks the run that checks this promise; it is never
+    a data point.
+    """
+
+    run_id: str
+    case: str
+    arm: str
+    block: int
+    seed: int
+    repeat: bool = False
+    kernel_key: str
+    samples: dict[str, float] | None = None
+    failure: Failure | None = None
+    findings: tuple[str, ...] = ()
+    timelines: tuple[Timeline, ...] = ()
+    fingerprint: str = ""
+
+    @model_validator(mode="after")
+    def _samples_or_failure(self) -> RunRecord:
+        if (self.samples is None) == (self.failure is None):
+            raise ValueError(f"{self.run_id}: a record holds samples or a failure, never both")
+        return self
+
+
+class RunCost(Record):
+    """What a run cost the host; kept apart so that reports do not depend on it."""
+
+    run_id: str
+    elapsed_s: float
+    guest_cpu_s: float
+
+
+class KernelIdentity(Record):
+    """A built kernel: all that names it.  ``code_key`` hashes the built machine code."""
+
+    key: str
+    release: str
+    source: str
+    patches: tuple[str, ...]
+    flavour: str
+    compiler: str
+    config_sha256: str
+    code_key: str
+    build_log: str = ""
+
+
+class ArmRecord(Record):
+    """One arm of the session with the kernel that was booted for it."""
+
+    name: str
+    label: str
+    kernel: KernelIdentity
+
+
+class PhaseRecord(Record):
+    """One phase as it was run, for people: its command line and what it unit-counts."""
+
+    name: str
+    command: str
+    caches: str
+
+
+class CaseRecord(Record):
+    """One case of the session: phases, metrics, and the names of the primary ones."""
+
+    name: str
+    title: str
+    phases: tuple[PhaseRecord, ...]
+    metrics: tuple[Metric, ...]
+    primary: tuple[str, ...]
+
+
+class Provenance(Record):
+    """All that is needed to repeat the session, beside the experiment itself."""
+
+    lab_version: str
+    lab_commit: str
+    host: dict[str, str]
+    tools: dict[str, str]
+    initramfs_sha256: str
+    qemu_argv: tuple[str, ...]
+    kernel_command_line: str
+    snapshot: bool
+
+
+class Manifest(Record):
+    """The head of a session folder, written once before the first run.
+
+    ``same_code`` is true where the arms' built machine code is equal, so that
+    nothing was booted; ``runs_planned`` counts the runs without repeats.
+    """
+
+    schema_version: Annotated[int, Field(ge=1)] = SCHEMA_VERSION
+    session: str
+    created: str
+    experiment: Experiment
+    guest: Guest
+    overrides: tuple[str, ...] = ()
+    arms: tuple[ArmRecord, ...]
+    cases: tuple[CaseRecord, ...]
+    seeds: tuple[int, ...]
+    runs_planned: int
+    same_code: bool = False
+    provenance: Provenance
+
+    @property
+    def base(self) -> str:
+        """Name of the base arm."""
+        return self.arms[0].name
+
+    @property
+    def patched(self) -> str:
+        """Name of the arm compared with the base."""
+        return self.arms[1].name
+
+
+def as_json(record: Record) -> dict[str, Any]:
+    """Return the record as JSON-ready values, tuples as lists."""
+    return record.model_dump(mode="json")

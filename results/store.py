@@ -1,0 +1,121 @@
+"""A session folder: one manifest, append-only records, raw results.
+
+The manifest is written beside and renamed; records are appended and fsynced, one
+JSON line each.  Killing the lab at any moment loses at most the runs under way: a
+torn last line is dropped when the folder is opened again.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+from pathlib import Path
+from typing import TypeVar
+
+from pydantic import ValidationError
+
+from results.record import SCHEMA_VERSION, Manifest, Record, RunCost, RunRecord
+
+MANIFEST = "manifest.json"
+RUNS = "runs.jsonl"
+COSTS = "costs.jsonl"
+
+R = TypeVar("R", bound=Record)
+
+
+class StoreError(ValueError):
+    """A session folder that cannot be read: says which file and what to do."""
+
+
+def write_atomically(path: Path, text: str) -> None:
+    """Write ``text`` beside ``path``, fsync, and rename it into place."""
+    beside = path.with_name(f".{path.name}.{os.getpid()}.new")
+    with beside.open("w", encoding="utf-8") as sink:
+        sink.write(text)
+        sink.flush()
+        os.fsync(sink.fileno())
+    beside.replace(path)
+
+
+class SessionStore:
+    """One session folder, open for appending by one lab process (threads are fine)."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._lock = threading.Lock()
+
+    @property
+    def raw(self) -> Path:
+        """Folder of the raw logs, one sub-folder a run."""
+        return self.folder / "raw"
+
+    def create(self, manifest: Manifest) -> None:
+        """Make the folder and write its manifest."""
+        self.raw.mkdir(parents=True, exist_ok=True)
+        write_atomically(self.folder / MANIFEST, manifest.model_dump_json(indent=2) + "\n")
+
+    def manifest(self) -> Manifest:
+        """Read the manifest.
+
+        Raises:
+            StoreError: no manifest, not readable, or of a newer schema.
+        """
+        path = self.folder / MANIFEST
+        try:
+            text = path.read_text(encoding="utf-8")
+        except FileNotFoundError:
+            raise StoreError(f"{path}: no such file; a session folder holds one") from None
+        try:
+            version = json.loads(text).get("schema_version", 0)
+            if version != SCHEMA_VERSION:
+                raise StoreError(
+                    f"{path}: schema_version {version}; this lab reads {SCHEMA_VERSION}"
+                )
+            return Manifest.model_validate_json(text)
+        except (json.JSONDecodeError, AttributeError, ValidationError) as error:
+            raise StoreError(f"{path}: not a manifest: {error}") from None
+
+    def append(self, record: RunRecord, cost: RunCost | None = None) -> None:
+        """Append one record durably; its cost first, so that no record lacks one."""
+        with self._lock:
+            if cost is not None:
+                self._append_line(COSTS, cost)
+            self._append_line(RUNS, record)
+
+    def records(self) -> list[RunRecord]:
+        """All run records, in the order of their run ids; a repaired folder if torn.
+
+        Of several records with one run id (a failure retried) the last one counts.
+        """
+        latest = {record.run_id: record for record in self._read(RUNS, RunRecord)}
+        return [latest[run_id] for run_id in sorted(latest)]
+
+    def costs(self) -> list[RunCost]:
+        """What the runs cost the host, in the order they ended."""
+        return self._read(COSTS, RunCost)
+
+    def _append_line(self, name: str, record: Record) -> None:
+        line = (record.model_dump_json() + "\n").encode()
+        with (self.folder / name).open("ab") as sink:
+            sink.write(line)
+            sink.flush()
+            os.fsync(sink.fileno())
+
+    def _read(self, name: str, kind: type[R]) -> list[R]:
+        path = self.folder / name
+        if not path.exists():
+            return []
+        data = path.read_bytes()
+        whole, newline, torn = data.rpartition(b"\n")
+        if torn:
+            # Killed in the middle of an append: the run is made again.
+            with path.open("r+b") as file:
+                file.truncate(len(whole) + len(newline))
+        records = []
+        for number, line in enumerate(whole.splitlines(), start=1):
+            try:
+                records.append(kind.model_validate_json(line))
+            except ValidationError as error:
+                raise StoreError(f"{path}:{number}: not a {kind.__name__}: {error}") from None
+        return records
