@@ -1,0 +1,1 @@
+"""What is asked: frozen specifications, and the plan that follows from them."""
