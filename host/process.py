@@ -18,10 +18,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeAlias
 from typing import IO
 
 from host.errors import InfraError
 
+Process: TypeAlias = subprocess.Popen[bytes]
 # setpriv (util-linux) arms PR_SET_PDEATHSIG between fork and exec; a Python
 # preexec_fn could do the same, but is not safe in a program with threads.
 DEATH_SIGNAL_ARGV = ("setpriv", "--pdeathsig", "KILL", "--")
@@ -50,11 +52,28 @@ def paste(argv: Sequence[str], env: Mapping[str, str] | None = None) -> str:
     return " ".join([*assignments, shlex.join(argv)])
 
 
-def kill_group(process: subprocess.Popen[bytes] | subprocess.Popen[str]) -> None:
+def kill_group(process: Process) -> None:
     """Kill a child and everything it started, and reap it."""
     with suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, signal.SIGKILL)
     process.wait()
+
+
+def cpu_s(process: Process) -> float:
+    """CPU seconds (user + system) a child has used so far; 0 when it is gone."""
+    try:
+        # The command's name may hold spaces: count fields behind its bracket.
+        fields = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()
+    except (FileNotFoundError, ProcessLookupError):
+        return 0.0
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def ended(process: Process) -> bool:
+    """Whether a child has ended; it is not reaped, so that its cost can still be read."""
+    with suppress(ChildProcessError):
+        return os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+    return True
 
 
 @contextmanager
@@ -64,7 +83,8 @@ def spawn(
     log: Path,
     env: Mapping[str, str] | None = None,
     cwd: Path | None = None,
-) -> Iterator[subprocess.Popen[bytes]]:
+    pass_fds: Sequence[int] = (),
+) -> Iterator[Process]:
     """Start a long-lived child for one ``with``; its output is appended to ``log``.
 
     The whole process group is gone when the block is left, however it is left.
@@ -73,7 +93,7 @@ def spawn(
         InfraError: the program is not installed.
     """
     with log.open("ab") as sink:
-        process = _start(argv, stdout=sink, stderr=sink, env=env, cwd=cwd)
+        process = _start(argv, stdout=sink, stderr=sink, env=env, cwd=cwd, pass_fds=pass_fds)
     try:
         yield process
     finally:
@@ -156,7 +176,8 @@ def _start(
     env: Mapping[str, str] | None,
     cwd: Path | None,
     stdin: int = subprocess.DEVNULL,
-) -> subprocess.Popen[bytes]:
+    pass_fds: Sequence[int] = (),
+) -> Process:
     full_env = {**os.environ, **(env or {})}
     for program in (DEATH_SIGNAL_ARGV[0], argv[0]):
         if shutil.which(program, path=full_env.get("PATH")) is None:
@@ -171,4 +192,5 @@ def _start(
         env=full_env,
         cwd=cwd,
         start_new_session=True,
+        pass_fds=pass_fds,
     )
