@@ -61,7 +61,7 @@ class WorkloadError(LabError):
 
 
 class InfraError(LabError):
-    """This host or this lab: a missing tool, a full disk, a lost QEMU."""
+    """The host or the lab itself: a missing tool, a full disk, a lost QEMU."""
 
     exit_code = Exit.INFRASTRUCTURE
     blame = "host"

@@ -1,0 +1,232 @@
+"""What this machine lacks to run the lab: each check a value with its reason and its mend."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from host.errors import InfraError
+from host.facts import (
+    NOT_FOUND,
+    QUERY_TIMEOUT_S,
+    TOOLS,
+    cache_folder,
+    cores_available,
+    meminfo_mib,
+    text_of,
+    tool_version,
+    version_numbers,
+)
+from host.packages import Package, install_line, locate, packages, search_path
+from host.process import run
+
+Status = Literal["ok", "warn", "fail"]
+
+# A kernel tree with objects of two arms takes 5 GiB, the compiler cache as much,
+# a snapshot the guest's memory.
+COLD_BUILD_GIB = 15
+LEAST_GIB = 2
+# A machine sold with 4 GiB shows less: firmware and kernel keep some.
+MEMORY_MIB = 3600
+LEAST_MEMORY_MIB = 1800
+GIB = 2**30
+
+
+@dataclass(frozen=True)
+class Check:
+    """One thing looked at; ``mend`` is an imperative, empty where nothing need be done."""
+
+    name: str
+    status: Status
+    found: str
+    why: str
+    mend: str = ""
+
+
+@dataclass(frozen=True)
+class Known:
+    """Versions of a tool that the lab was run with: from ``least`` up to, not with, ``below``."""
+
+    tool: str
+    least: tuple[int, ...]
+    below: tuple[int, ...]
+    too_old: Status
+    why: str
+
+
+KNOWN = (
+    Known("qemu", (7, 2), (11,), "fail", "bit-exact guests need QEMU's -icount and -action"),
+    Known("fio", (3, 33), (4,), "warn", "the lab reads fio's json+ output"),
+)
+
+
+def check_package(package: Package) -> Check:
+    """Whether all that a package provides is there."""
+    places = {provided: locate(provided) for provided in package.provides}
+    lacking = [provided for provided, place in places.items() if place is None]
+    if not lacking:
+        return Check(package.name, "ok", " ".join(str(place) for place in places.values()), "")
+    status: Status = "fail" if package.need == "required" else "warn"
+    return Check(
+        package.name,
+        status,
+        f"{NOT_FOUND}: {' '.join(lacking)}",
+        package.why,
+        install_line([package.name]),
+    )
+
+
+def check_version(known: Known, version: str) -> Check:
+    """Whether a tool's version is one that the lab was run with."""
+    name = f"{known.tool} version"
+    numbers = version_numbers(version)
+    span = f"{_dotted(known.least)} or newer, older than {_dotted(known.below)}"
+    if not numbers:
+        return Check(name, "warn", version, known.why, f"use {known.tool} {span}")
+    if numbers < known.least:
+        return Check(name, known.too_old, version, known.why, f"use {known.tool} {span}")
+    if numbers >= known.below:
+        why = f"newer than any the lab was run with; {known.why}"
+        return Check(name, "warn", version, why, "run make test before trusting its numbers")
+    return Check(name, "ok", version, "")
+
+
+def check_exact_mode() -> Check:
+    """Whether QEMU starts an x86 machine with TCG and -icount as exact guests use it."""
+    argv = ["qemu-system-x86_64", "-machine", "none", "-nodefaults", "-display", "none"]
+    argv += ["-accel", "tcg", "-icount", "shift=0,sleep=off", "-monitor", "stdio"]
+    why = "exact mode counts instructions in QEMU's translator"
+    try:
+        done = run(
+            argv,
+            timeout_s=QUERY_TIMEOUT_S,
+            env={"PATH": search_path()},
+            stdin_text="quit\n",
+            check=False,
+        )
+    except InfraError as error:
+        return Check("exact mode", "fail", error.what, why, "install qemu-system-x86")
+    if done.returncode != 0:
+        found = (done.tail().splitlines() or ["no message"])[-1]
+        return Check("exact mode", "fail", found, why, "install a QEMU with TCG for x86_64")
+    return Check("exact mode", "ok", "QEMU accepts tcg with -icount shift=0,sleep=off", "")
+
+
+def check_kvm(device: Path = Path("/dev/kvm")) -> Check:
+    """Note whether KVM is offered; that it opens does not mean that it runs a kernel."""
+    offered = os.access(device, os.R_OK | os.W_OK)
+    found = f"{device} opens" if offered else f"no access to {device}"
+    return Check(
+        "kvm", "ok", f"{found}; not needed in exact mode", "wall mode tells by booting a guest"
+    )
+
+
+def check_memory(total_mib: int) -> Check:
+    """Whether the machine's memory (MiB) carries guests and a kernel build."""
+    found = f"{total_mib} MiB"
+    why = "the default guest and a kernel build fit 4 GiB"
+    if total_mib >= MEMORY_MIB:
+        return Check("memory", "ok", found, "")
+    status: Status = "fail" if total_mib < LEAST_MEMORY_MIB else "warn"
+    return Check("memory", status, found, why, "use a machine with 4 GiB, or the smoke guest")
+
+
+def check_cores(cores: int) -> Check:
+    """How many guests can run side by side."""
+    found = f"{cores} to run on"
+    if cores >= 2:
+        return Check("cores", "ok", found, "")
+    why = "guests run one after the other, each on one core"
+    return Check("cores", "warn", found, why, "use two cores or more, or be patient")
+
+
+def check_cache(folder: Path) -> Check:
+    """Whether the cache folder can be written, or made where it is not there yet."""
+    at = _existing(folder)
+    if at.is_dir() and os.access(at, os.W_OK | os.X_OK):
+        note = "" if at == folder else ", to be made"
+        return Check("cache folder", "ok", f"{folder}{note}", "")
+    return Check(
+        "cache folder",
+        "fail",
+        f"{at} cannot be written",
+        "kernels, trees and snapshots are kept there",
+        "set TWINBOOT_CACHE to a folder of yours",
+    )
+
+
+def check_disk(folder: Path, free_bytes: int) -> Check:
+    """Whether ``free_bytes`` at the cache folder suffice to build with nothing cached."""
+    found = f"{free_bytes / GIB:.1f} GiB free at {folder}"
+    if free_bytes >= COLD_BUILD_GIB * GIB:
+        return Check("disk", "ok", found, "")
+    status: Status = "fail" if free_bytes < LEAST_GIB * GIB else "warn"
+    return Check(
+        "disk",
+        status,
+        found,
+        f"a build with nothing cached takes up to {COLD_BUILD_GIB} GiB",
+        "./lab.py clean, or set TWINBOOT_CACHE to a larger disk",
+    )
+
+
+def run_checks(*, cache: Path | None = None, proc: Path = Path("/proc")) -> tuple[Check, ...]:
+    """Look at everything, in the order a person would mend it.
+
+    Raises:
+        InfraError: the package list is missing or malformed.
+    """
+    folder = cache if cache is not None else cache_folder()
+    wanted = [package for package in packages() if package.need != "python"]
+    versions = {tool.name: tool for tool in TOOLS}
+    later: tuple[Callable[[], Check], ...] = (
+        check_exact_mode,
+        check_kvm,
+        lambda: check_memory(meminfo_mib(text_of(proc / "meminfo"), "MemTotal")),
+        lambda: check_cores(cores_available()),
+        lambda: check_cache(folder),
+        lambda: check_disk(folder, shutil.disk_usage(_existing(folder)).free),
+    )
+    return (
+        *(check_package(package) for package in wanted),
+        *(check_version(known, tool_version(versions[known.tool])) for known in KNOWN),
+        *(check() for check in later),
+    )
+
+
+def worst(checks: Iterable[Check]) -> Status:
+    """The worst status among checks."""
+    said = {check.status for check in checks}
+    return "fail" if "fail" in said else "warn" if "warn" in said else "ok"
+
+
+def as_text(checks: Iterable[Check]) -> str:
+    """The checks as aligned lines; what is wrong comes with its reason and its mend.
+
+    The last line installs everything that is missing with one command.
+    """
+    checks = tuple(checks)
+    width = max((len(check.name) for check in checks), default=0)
+    lines = []
+    for check in checks:
+        lines.append(f"{check.status:4}  {check.name:{width}}  {check.found}")
+        if check.status != "ok":
+            lines += [f"{'':{width + 8}}{part}" for part in (check.why, check.mend) if part]
+    prefix = install_line([])
+    absent = [check.mend.removeprefix(prefix) for check in checks if check.mend.startswith(prefix)]
+    if absent:
+        lines += ["", f"as root: {install_line(absent)}"]
+    return "\n".join(lines) + "\n"
+
+
+def _existing(folder: Path) -> Path:
+    """The folder, or the nearest one above it that exists."""
+    return next(each for each in (folder, *folder.parents) if each.exists())
+
+
+def _dotted(numbers: tuple[int, ...]) -> str:
+    return ".".join(str(number) for number in numbers)

@@ -1,0 +1,183 @@
+"""Facts of this machine, for provenance: pure parsers, and readers that never fail.
+
+What cannot be found out is called "not found": a session with a missing fact is
+still a session, and the doctor is who complains.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+import tomllib
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+
+from host.errors import LabError
+from host.packages import search_path
+from host.process import run
+
+NOT_FOUND = "not found"
+QUERY_TIMEOUT_S = 20.0
+CHECKOUT = Path(__file__).resolve().parent.parent
+# What QEMU takes beside the guest's memory: its own 100 MiB, and translated code,
+# which grows with the kernel and fio code that runs.
+QEMU_OVERHEAD_MIB = 400
+# Left to the host, so that guests never push it into swapping.
+HOST_RESERVE_MIB = 512
+
+
+@dataclass(frozen=True)
+class Tool:
+    """A program, how to ask for its version, and the version's form in the answer."""
+
+    name: str
+    argv: tuple[str, ...]
+    pattern: str = r"(.+)"
+
+
+TOOLS = (
+    Tool("qemu", ("qemu-system-x86_64", "--version"), r"version (.+)"),
+    Tool("fio", ("fio", "--version"), r"fio-(\S+)"),
+    Tool("gcc", ("gcc", "--version")),
+    Tool("ld", ("ld", "--version")),
+    Tool("busybox", ("busybox",), r"BusyBox v(.+?\))"),
+    Tool("mkfs.xfs", ("mkfs.xfs", "-V"), r"version (\S+)"),
+)
+
+
+@dataclass(frozen=True)
+class LabVersion:
+    """The lab itself; ``commit`` ends in ``-dirty`` when tracked files were changed."""
+
+    version: str
+    commit: str
+
+
+def cpu_model(cpuinfo: str) -> str:
+    """The first processor's model name in the text of /proc/cpuinfo."""
+    found = re.search(r"^model name\s*:\s*(.+)$", cpuinfo, re.M)
+    return " ".join(found[1].split()) if found else NOT_FOUND
+
+
+def meminfo_mib(meminfo: str, field: str) -> int:
+    """A field of /proc/meminfo in MiB; 0 when it is not there."""
+    found = re.search(rf"^{re.escape(field)}:\s*(\d+) kB$", meminfo, re.M)
+    return int(found[1]) // 1024 if found else 0
+
+
+def distribution(os_release: str) -> str:
+    """PRETTY_NAME in the text of /etc/os-release."""
+    found = re.search(r'^PRETTY_NAME="?([^"\n]+)"?$', os_release, re.M)
+    return found[1] if found else NOT_FOUND
+
+
+def version_in(tool: Tool, said: str) -> str:
+    """The version in what a tool said when asked for it."""
+    found = re.search(tool.pattern, said)
+    return found[1].strip() if found else NOT_FOUND
+
+
+def version_numbers(version: str) -> tuple[int, ...]:
+    """The leading dotted number of a version text, for comparing; empty when none."""
+    found = re.match(r"\D*?(\d+(?:\.\d+)*)", version)
+    return tuple(int(part) for part in found[1].split(".")) if found else ()
+
+
+def commit_text(status: str) -> str:
+    """Commit and dirty flag from ``git status --porcelain=v2 --branch``."""
+    found = re.search(r"^# branch\.oid ([0-9a-f]{40,64})$", status, re.M)
+    if not found:
+        return NOT_FOUND
+    changed = any(line and line[0] not in "#?!" for line in status.splitlines())
+    return found[1] + ("-dirty" if changed else "")
+
+
+def guests_that_fit(cores: int, available_mib: int, memory_mib_per_guest: int) -> int:
+    """How many guests run side by side: one a core, as memory allows, at least one."""
+    by_memory = (available_mib - HOST_RESERVE_MIB) // (memory_mib_per_guest + QEMU_OVERHEAD_MIB)
+    return max(1, min(cores, by_memory))
+
+
+def guests_at_once(memory_mib_per_guest: int, *, proc: Path = Path("/proc")) -> int:
+    """How many guests of this memory (MiB) this machine runs side by side, at least one."""
+    available_mib = meminfo_mib(text_of(proc / "meminfo"), "MemAvailable")
+    return guests_that_fit(cores_available(), available_mib, memory_mib_per_guest)
+
+
+def cores_available() -> int:
+    """Cores this process may run on, which in a container is less than there are."""
+    return len(os.sched_getaffinity(0))
+
+
+def cache_folder() -> Path:
+    """Where kernels, trees and snapshots are kept: $TWINBOOT_CACHE or ~/.cache/twinboot."""
+    if given := os.environ.get("TWINBOOT_CACHE"):
+        return Path(given).expanduser().absolute()
+    base = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
+    return Path(base).expanduser().absolute() / "twinboot"
+
+
+def host_facts(*, proc: Path = Path("/proc"), etc: Path = Path("/etc")) -> dict[str, str]:
+    """The machine, each fact as text."""
+    memory_mib = meminfo_mib(text_of(proc / "meminfo"), "MemTotal")
+    return {
+        "cpu": cpu_model(text_of(proc / "cpuinfo")),
+        "cores": f"{cores_available()} of {os.cpu_count() or 1}",
+        "memory": f"{memory_mib} MiB" if memory_mib else NOT_FOUND,
+        "kernel": platform.release() or NOT_FOUND,
+        "distribution": distribution(text_of(etc / "os-release")),
+    }
+
+
+def tool_version(tool: Tool) -> str:
+    """Ask one tool for its version."""
+
+    def ask() -> str:
+        env = {"PATH": search_path(), "LC_ALL": "C"}
+        done = run(tool.argv, timeout_s=QUERY_TIMEOUT_S, env=env, check=False)
+        return version_in(tool, done.stdout + done.stderr)
+
+    return _or_not_found(ask)
+
+
+def tool_versions() -> dict[str, str]:
+    """Versions of everything that has a say in a number, by tool name."""
+    return {
+        **{tool.name: tool_version(tool) for tool in TOOLS},
+        "python": platform.python_version(),
+        "virtme-ng": _or_not_found(lambda: metadata.version("virtme-ng")),
+    }
+
+
+def lab_version(checkout: Path = CHECKOUT) -> LabVersion:
+    """The lab's version and commit, as the checkout says."""
+
+    def version() -> str:
+        project = tomllib.loads((checkout / "pyproject.toml").read_text())["project"]
+        return str(project["version"])
+
+    def commit() -> str:
+        argv = ["git", "-C", str(checkout), "status", "--porcelain=v2", "--branch"]
+        # Another git of the same checkout may hold the index lock; only look.
+        env = {"GIT_OPTIONAL_LOCKS": "0"}
+        return commit_text(run(argv, timeout_s=QUERY_TIMEOUT_S, env=env).stdout)
+
+    return LabVersion(_or_not_found(version), _or_not_found(commit))
+
+
+def _or_not_found(ask: Callable[[], str]) -> str:
+    try:
+        return ask()
+    except (LabError, OSError, LookupError, ValueError, metadata.PackageNotFoundError):
+        return NOT_FOUND
+
+
+def text_of(path: Path) -> str:
+    """A file of /proc or /etc; empty when it cannot be read."""
+    try:
+        return path.read_text(errors="replace")
+    except OSError:
+        return ""
