@@ -48,14 +48,6 @@ TOOLS = (
 )
 
 
-@dataclass(frozen=True)
-class LabVersion:
-    """The lab itself; ``commit`` ends in ``-dirty`` when tracked files were changed."""
-
-    version: str
-    commit: str
-
-
 def cpu_model(cpuinfo: str) -> str:
     """The first processor's model name in the text of /proc/cpuinfo."""
     found = re.search(r"^model name\s*:\s*(.+)$", cpuinfo, re.M)
@@ -152,20 +144,26 @@ def tool_versions() -> dict[str, str]:
     }
 
 
-def lab_version(checkout: Path = CHECKOUT) -> LabVersion:
-    """The lab's version and commit, as the checkout says."""
+def lab_version(checkout: Path = CHECKOUT) -> str:
+    """The lab's version, as pyproject.toml says."""
 
-    def version() -> str:
+    def ask() -> str:
         project = tomllib.loads((checkout / "pyproject.toml").read_text())["project"]
         return str(project["version"])
 
-    def commit() -> str:
+    return _or_not_found(ask)
+
+
+def lab_commit(checkout: Path = CHECKOUT) -> str:
+    """The checkout's commit, with ``-dirty`` behind it when tracked files were changed."""
+
+    def ask() -> str:
         argv = ["git", "-C", str(checkout), "status", "--porcelain=v2", "--branch"]
-        # Another git of the same checkout may hold the index lock; only look.
+        # A git command of the user's may hold the index lock; only look.
         env = {"GIT_OPTIONAL_LOCKS": "0"}
         return commit_text(run(argv, timeout_s=QUERY_TIMEOUT_S, env=env).stdout)
 
-    return LabVersion(_or_not_found(version), _or_not_found(commit))
+    return _or_not_found(ask)
 
 
 def _or_not_found(ask: Callable[[], str]) -> str:

@@ -1,0 +1,259 @@
+"""The set-up script, the lock and the Makefile, with fake Debian programs on PATH."""
+
+import os
+import re
+import shutil
+import subprocess
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from host.packages import packages
+
+CHECKOUT = Path(__file__).resolve().parent.parent
+REAL = ("sh", "sed", "tr", "cat", "grep", "tail", "mkdir", "dirname", "sha256sum", "flock", "chmod")
+DEBIAN_PYTHON = "/usr/bin/python3"
+
+DPKG_QUERY = """#!/bin/sh
+shift 2
+for name in "$@"; do
+    grep -qx "$name" "$FAKE/absent" || echo "ii $name"
+done
+"""
+APT_GET = """#!/bin/sh
+echo "$DEBIAN_FRONTEND apt-get $*" >>"$FAKE/calls"
+case " $* " in
+*" update "*) exit "${UPDATE_STATUS:-0}" ;;
+esac
+[ -z "${INSTALL_STATUS:-}" ] || { echo "E: no such package"; exit "$INSTALL_STATUS"; }
+: >"$FAKE/absent"
+: >"$FAKE/python-works"
+"""
+# Makes an environment whose python is itself.
+PYTHON = """#!/bin/sh
+[ -e "$FAKE/python-works" ] || exit 1
+[ "$1" = -c ] && exit 0
+echo "python $*" >>"$FAKE/calls"
+case "$*" in
+"-m venv --clear .venv")
+    mkdir -p .venv/bin
+    cat "$0" >.venv/bin/python
+    chmod +x .venv/bin/python ;;
+"-m pip"*) exit "${PIP_STATUS:-0}" ;;
+esac
+"""
+
+
+@dataclass
+class Machine:
+    """A checkout with nothing but what set-up needs, and a PATH of fakes."""
+
+    checkout: Path
+    fake: Path
+
+    def program(self, name: str, text: str) -> None:
+        path = self.fake / "bin" / name
+        path.write_text(text)
+        path.chmod(0o755)
+
+    def absent(self, *names: str) -> None:
+        (self.fake / "absent").write_text("".join(f"{name}\n" for name in names))
+
+    def setup(self, **env: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            ["sh", "setup/prepare.sh"],
+            cwd=self.checkout,
+            env={"PATH": f"{self.fake}/bin", "FAKE": f"{self.fake}", "PYTHON": "python3", **env},
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+
+    def calls(self) -> list[str]:
+        log = self.fake / "calls"
+        lines = log.read_text().splitlines() if log.exists() else []
+        log.unlink(missing_ok=True)
+        return lines
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Machine:
+    machine = Machine(tmp_path / "checkout", tmp_path / "fake")
+    for name in ("setup/prepare.sh", "host/packages.txt", "requirements.lock"):
+        place = machine.checkout / name
+        place.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(CHECKOUT / name, place)
+    # Debian's own Python is named by its path, so the fake one goes into the script.
+    script = machine.checkout / "setup/prepare.sh"
+    text = script.read_text()
+    assert text.count(DEBIAN_PYTHON) == 1
+    script.write_text(text.replace(DEBIAN_PYTHON, str(machine.fake / "bin/debian-python")))
+    (machine.fake / "bin").mkdir(parents=True)
+    for name in REAL:
+        found = shutil.which(name)
+        assert found
+        (machine.fake / "bin" / name).symlink_to(found)
+    machine.program("id", "#!/bin/sh\necho 0\n")
+    machine.program("dpkg-query", DPKG_QUERY)
+    machine.program("apt-get", APT_GET)
+    machine.program("python3", PYTHON)
+    machine.absent()
+    (machine.fake / "python-works").touch()
+    return machine
+
+
+def test_only_what_is_missing_is_installed_and_said(machine: Machine) -> None:
+    machine.absent("fio", "linux-source-6.12")
+    done = machine.setup()
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == ""
+    assert "installing Debian packages: linux-source-6.12 fio\n" in done.stderr
+    assert re.search(r"installing \d+ Python packages from requirements.lock", done.stderr)
+    update, install, venv, pip = machine.calls()
+    assert update.startswith("noninteractive apt-get ")
+    assert update.endswith(" update")
+    assert install.endswith(" install --yes --no-install-recommends linux-source-6.12 fio")
+    assert venv == "python -m venv --clear .venv"
+    assert "--require-hashes" in pip
+    assert "--only-binary :all:" in pip
+
+
+def test_a_second_run_does_nothing_and_says_nothing(machine: Machine) -> None:
+    machine.absent("fio")
+    assert machine.setup().returncode == 0
+    assert machine.calls()
+    again = machine.setup()
+    assert (again.returncode, again.stdout, again.stderr) == (0, "", "")
+    assert machine.calls() == []
+
+
+def test_without_root_the_exact_line_is_printed_and_nothing_is_done(machine: Machine) -> None:
+    machine.program("id", "#!/bin/sh\necho 1000\n")
+    machine.absent("fio", "bc")
+    done = machine.setup()
+    assert done.returncode == 3
+    line = "apt-get update && apt-get install --yes --no-install-recommends fio bc"
+    assert done.stderr.splitlines()[-1] == line
+    assert machine.calls() == []
+    assert not (machine.checkout / ".venv").exists()
+
+
+def test_root_is_not_needed_when_every_package_is_there(machine: Machine) -> None:
+    machine.program("id", "#!/bin/sh\necho 1000\n")
+    assert machine.setup().returncode == 0
+    assert [call.split()[0] for call in machine.calls()] == ["python", "python"]
+
+
+def test_a_changed_lock_builds_the_environment_anew(machine: Machine) -> None:
+    machine.setup()
+    machine.calls()
+    with (machine.checkout / "requirements.lock").open("a") as lock:
+        lock.write("# changed\n")
+    assert machine.setup().returncode == 0
+    assert machine.calls()[0] == "python -m venv --clear .venv"
+
+
+def test_an_environment_whose_python_is_gone_is_built_anew(machine: Machine) -> None:
+    machine.setup()
+    machine.calls()
+    (machine.checkout / ".venv/bin/python").unlink()
+    assert machine.setup().returncode == 0
+    assert len(machine.calls()) == 2
+
+
+def test_a_failed_pip_is_tried_again_next_time(machine: Machine) -> None:
+    done = machine.setup(PIP_STATUS="1")
+    assert done.returncode == 3
+    assert "pip could not install requirements.lock" in done.stderr
+    machine.calls()
+    assert machine.setup().returncode == 0
+    assert len(machine.calls()) == 2
+
+
+def test_a_python_without_venv_brings_debians_own(machine: Machine) -> None:
+    machine.program("python3", "#!/bin/sh\nexit 1\n")
+    machine.program("debian-python", PYTHON)
+    (machine.fake / "python-works").unlink()
+    machine.absent("python3-venv")
+    done = machine.setup(PYTHON="")
+    assert done.returncode == 0, done.stderr
+    assert machine.calls()[1].endswith(" python3-venv")
+    assert (machine.checkout / ".venv/bin/python").exists()
+    assert machine.setup(PYTHON="").stderr == ""
+
+
+def test_debians_python_serves_where_the_first_one_cannot(machine: Machine) -> None:
+    machine.program("python3", "#!/bin/sh\nexit 1\n")
+    machine.program("debian-python", PYTHON)
+    assert machine.setup(PYTHON="").returncode == 0
+    assert [call.split()[0] for call in machine.calls()] == ["python", "python"]
+
+
+def test_a_named_python_that_cannot_do_it_is_an_error(machine: Machine) -> None:
+    (machine.fake / "python-works").unlink()
+    done = machine.setup()
+    assert done.returncode == 3
+    assert "no Python 3.11 or newer with venv and ssl; tried python3" in done.stderr
+    assert machine.calls() == []
+
+
+def test_a_failed_update_is_no_reason_to_stop(machine: Machine) -> None:
+    machine.absent("fio")
+    done = machine.setup(UPDATE_STATUS="100")
+    assert done.returncode == 0
+    assert "apt-get update failed" in done.stderr
+
+
+def test_a_failed_install_shows_its_last_lines(machine: Machine) -> None:
+    machine.absent("fio")
+    done = machine.setup(INSTALL_STATUS="100")
+    assert done.returncode == 3
+    assert "E: no such package" in done.stderr
+    assert "apt-get install failed" in done.stderr
+
+
+def test_another_distribution_is_told_what_to_install(machine: Machine) -> None:
+    (machine.fake / "bin" / "dpkg-query").unlink()
+    done = machine.setup()
+    assert done.returncode == 3
+    assert "not Debian" in done.stderr
+
+
+def test_script_and_lab_read_the_same_list(machine: Machine) -> None:
+    names = [package.name for package in packages() if package.need != "python"]
+    machine.absent(*names)
+    machine.setup()
+    assert machine.calls()[1].split("--no-install-recommends ")[1].split() == names
+
+
+def test_the_lock_has_hashes_and_names_no_place() -> None:
+    lock = (CHECKOUT / "requirements.lock").read_text()
+    entries = re.findall(r"^([a-z0-9.-]+)==(\S+) \\\n    --hash=sha256:", lock, re.M)
+    assert len(entries) == len(re.findall(r"^[a-z]", lock, re.M))
+    assert "://" not in lock
+    assert not re.search(r"^-|/", re.sub(r"#.*", "", lock), re.M)
+
+
+def test_the_lock_holds_every_package_that_the_project_names() -> None:
+    project = tomllib.loads((CHECKOUT / "pyproject.toml").read_text())["project"]
+    wanted = [*project["dependencies"], *project["optional-dependencies"]["dev"]]
+    names = {re.split(r"[<>=!~\[; ]", each)[0].lower().replace(".", "-") for each in wanted}
+    locked = set(re.findall(r"^([a-z0-9-]+)==", (CHECKOUT / "requirements.lock").read_text(), re.M))
+    assert names <= locked
+
+
+def test_make_targets_all_set_up_first() -> None:
+    for target in ("run", "test", "check"):
+        done = subprocess.run(
+            ["make", "--dry-run", target], cwd=CHECKOUT, capture_output=True, text=True, check=True
+        )
+        assert done.stdout.splitlines()[0] == "sh setup/prepare.sh"
+    assert "pytest" in done.stdout.splitlines()[-1]
+
+
+def test_ci_runs_make_test_with_nobody_to_ask() -> None:
+    script = CHECKOUT / ".ci/run"
+    assert os.access(script, os.X_OK)
+    assert script.read_text().splitlines()[-1] == "exec make test </dev/null"
