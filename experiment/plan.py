@@ -1,0 +1,160 @@
+"""From an experiment to its runs: pure, so that a plan can be shown, resumed and tested.
+
+A block is one seed on every arm of every case.  Blocks follow each other, so a
+session that is interrupted holds whole blocks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from experiment.spec import CaseSpec, Dataset, Experiment, Frozen, Guest, SpecError
+
+# brd starts at 64 MiB: an XFS log of 7 MiB, its reserve and a file of 13/16 of
+# the device no longer fit below that.
+MIN_BRD_MIB = 64
+# A lean 6.12 with its slabs, page tables of the jobs and fio itself.
+KERNEL_MIB = 200
+# struct page: 64 bytes for each 4 KiB of guest memory, whatever uses it.
+PAGES_PER_PAGE_OF_STRUCTS = 64
+
+
+@dataclass(frozen=True)
+class Size:
+    """What a guest really gets, in MiB, and the number of fio jobs in it."""
+
+    cgroup_limit_mib: int
+    brd_mib: int
+    file_mib: int
+    jobs: int
+
+
+class PlannedRun(Frozen):
+    """One boot to be made.
+
+    ``run_id`` sorts by case, then block, and is safe as a file name.  ``repeat``
+    marks the run that checks bit-exactness; it is never a data point.
+    """
+
+    run_id: str
+    case: str
+    arm: str
+    block: int
+    seed: int
+    repeat: bool = False
+
+
+class Plan(Frozen):
+    """Runs in the order they are made, and the seed of each block."""
+
+    runs: tuple[PlannedRun, ...]
+    seeds: tuple[int, ...]
+
+
+def make_plan(experiment: Experiment) -> Plan:
+    """Return every run the experiment asks for.
+
+    Block ``b`` has the seed ``experiment.seed + b`` on all arms and cases, so that
+    arms differ by their kernel only.  The repeats, one a case (block 0, last arm),
+    follow the first block: a session that is not exact fails early.
+    """
+    seeds = tuple(experiment.seed + block for block in range(experiment.blocks))
+    digits = max(2, len(str(experiment.blocks - 1)))
+    runs: list[PlannedRun] = []
+    for block, seed in enumerate(seeds):
+        runs += [
+            _run(case, arm.name, block, seed, digits)
+            for case in experiment.cases
+            for arm in experiment.both_arms
+        ]
+        if block == 0:
+            last = experiment.both_arms[-1].name
+            runs += [_run(case, last, 0, seed, digits, repeat=True) for case in experiment.cases]
+    return Plan(runs=tuple(runs), seeds=seeds)
+
+
+def remaining(plan: Plan, done_run_ids: Collection[str]) -> tuple[PlannedRun, ...]:
+    """Return the runs of ``plan`` that are not done yet, in the plan's order."""
+    done = frozenset(done_run_ids)
+    return tuple(run for run in plan.runs if run.run_id not in done)
+
+
+def scaled(dataset: Dataset, guest: Guest) -> Size:
+    """Divide the original sizes by the guest's scale; the jobs are the guest's own.
+
+    Raises:
+        SpecError: a size is no multiple of the scale (the ratios would not be those
+            of the original), or the brd gets smaller than 64 MiB.
+    """
+    original = {
+        "cgroup_limit_mib": dataset.cgroup_limit_mib,
+        "brd_mib": dataset.brd_mib,
+        "file_mib": dataset.file_mib,
+    }
+    problems = [
+        f"{_file(guest)}: scale: found {guest.scale}; dataset.{key} = {value} MiB leaves a "
+        f"remainder of {value % guest.scale} MiB; a scale that divides it is wanted"
+        for key, value in original.items()
+        if value % guest.scale
+    ]
+    brd_mib = dataset.brd_mib // guest.scale
+    if brd_mib < MIN_BRD_MIB:
+        problems.append(
+            f"{_file(guest)}: scale: found {guest.scale}; dataset.brd_mib = {dataset.brd_mib} MiB "
+            f"gives a brd of {brd_mib} MiB, at least {MIN_BRD_MIB} MiB are needed"
+        )
+    if problems:
+        raise SpecError(problems)
+    return Size(
+        cgroup_limit_mib=dataset.cgroup_limit_mib // guest.scale,
+        brd_mib=brd_mib,
+        file_mib=dataset.file_mib // guest.scale,
+        jobs=guest.jobs,
+    )
+
+
+def memory_needed_mib(size: Size, guest: Guest, initramfs_mib: int) -> int:
+    """Return the least guest memory, in MiB, that holds everything at once.
+
+    The initramfs counts twice: the archive stays until it is unpacked.  brd pages
+    are charged to nobody, so they come on top of the cgroup's limit.
+    """
+    structs_mib = -(-guest.memory_mib // PAGES_PER_PAGE_OF_STRUCTS)
+    return size.brd_mib + size.cgroup_limit_mib + 2 * initramfs_mib + KERNEL_MIB + structs_mib
+
+
+def require_memory(size: Size, guest: Guest, initramfs_mib: int) -> None:
+    """Refuse a guest that would run out of memory outside the measured cgroup.
+
+    Raises:
+        SpecError: ``memory_mib`` is too small; names the guest's file and the sum.
+    """
+    needed = memory_needed_mib(size, guest, initramfs_mib)
+    if needed > guest.memory_mib:
+        raise SpecError(
+            [
+                f"{_file(guest)}: memory_mib: found {guest.memory_mib}; at least {needed} MiB are "
+                f"needed: brd {size.brd_mib}, cgroup {size.cgroup_limit_mib}, initramfs twice "
+                f"{initramfs_mib}, kernel {KERNEL_MIB}, and its page structures"
+            ]
+        )
+
+
+def _run(
+    case: CaseSpec, arm: str, block: int, seed: int, digits: int, *, repeat: bool = False
+) -> PlannedRun:
+    # "+" occurs in no name, so that no other case can have the same id.
+    words = [case.name.replace(":", "+"), f"b{block:0{digits}}", arm]
+    return PlannedRun(
+        run_id=".".join([*words, "repeat"] if repeat else words),
+        case=case.name,
+        arm=arm,
+        block=block,
+        seed=seed,
+        repeat=repeat,
+    )
+
+
+def _file(guest: Guest) -> str:
+    return f"configs/guests/{guest.name}.toml"
