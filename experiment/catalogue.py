@@ -1,0 +1,138 @@
+"""What an experiment may name, and the checks that need to know it.
+
+Checks read raw data, not a validated experiment, so that one wrong value does not
+hide the others; what has a wrong type is left to the validation of types.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from experiment.problems import Path, Problem, not_allowed
+from experiment.spec import CaseSpec, Experiment, KernelSpec
+
+
+@dataclass(frozen=True)
+class Catalogue:
+    """Every name that an experiment can use.
+
+    ``workloads`` maps workload to variant to phase names; ``metrics`` are the names
+    that follow ``PHASE.``; ``series`` are folders relative to the checkout, such as
+    ``configs/series/noop``.
+    """
+
+    workloads: Mapping[str, Mapping[str, tuple[str, ...]]]
+    metrics: tuple[str, ...]
+    guests: tuple[str, ...]
+    flavours: tuple[str, ...]
+    series: tuple[str, ...]
+
+
+def unknown_names(data: Mapping[str, object], catalogue: Catalogue) -> list[Problem]:
+    """Return a problem for each name in ``data`` that the catalogue does not hold."""
+    guest = data.get("guest", Experiment.model_fields["guest"].default)
+    kernel, series = _table(data.get("kernel")), _table(data.get("series"))
+    flavour = kernel.get("flavour", KernelSpec.model_fields["flavour"].default)
+    problems = [
+        *not_allowed(("guest",), guest, catalogue.guests),
+        *not_allowed(("kernel", "flavour"), flavour, catalogue.flavours),
+        *not_allowed(("series", "path"), series.get("path"), catalogue.series),
+    ]
+    cases = data.get("cases")
+    for position, case in enumerate(cases if isinstance(cases, list) else ()):
+        problems += _case_problems(("cases", position), _table(case), guest, catalogue)
+    return problems
+
+
+def _case_problems(
+    at: Path, case: Mapping[str, object], guest: object, catalogue: Catalogue
+) -> Iterator[Problem]:
+    workload = case.get("workload")
+    variant = case.get("variant", CaseSpec.model_fields["variant"].default)
+    yield from not_allowed((*at, "workload"), workload, catalogue.workloads)
+    variants = catalogue.workloads.get(workload, {}) if isinstance(workload, str) else {}
+    if variants:
+        yield from not_allowed((*at, "variant"), variant, variants)
+    # Without a known workload and variant nothing can be said about phases.
+    phases = variants.get(variant) if isinstance(variant, str) else None
+    yield from _times_problems((*at, "times"), case.get("times"), guest, phases, catalogue)
+
+    def metric_problems(path: Path, name: object) -> Iterator[Problem]:
+        return _metric_problems(path, name, phases, catalogue.metrics)
+
+    yield from _primary_problems((*at, "primary"), case.get("primary"), metric_problems)
+    published = case.get("published")
+    for position, figure in enumerate(published if isinstance(published, list) else ()):
+        path = (*at, "published", position)
+        yield from metric_problems((*path, "metric"), _table(figure).get("metric"))
+        if _table(figure).get("base") == 0:
+            yield Problem((*path, "base"), "must not be 0, the change is relative to it", found=0)
+
+
+def _primary_problems(
+    at: Path, names: object, metric_problems: Callable[[Path, object], Iterable[Problem]]
+) -> Iterator[Problem]:
+    listed = names if isinstance(names, list) else []
+    for position, name in enumerate(listed):
+        yield from metric_problems((*at, position), name)
+        if name in listed[:position]:
+            yield Problem((*at, position), "named twice", found=name)
+
+
+def _times_problems(
+    at: Path, times: object, guest: object, phases: tuple[str, ...] | None, catalogue: Catalogue
+) -> Iterator[Problem]:
+    if not isinstance(times, dict):
+        return
+    for name, by_phase in times.items():
+        yield from not_allowed((*at, name), name, catalogue.guests, what="unknown guest")
+        for phase in _table(by_phase) if phases is not None else ():
+            yield from not_allowed((*at, name, phase), phase, phases or (), what="unknown phase")
+    if not isinstance(guest, str) or guest not in catalogue.guests:
+        return
+    if guest not in times:
+        yield Problem(
+            (*at, guest),
+            f"missing: no times for guest {guest!r}",
+            allowed=tuple(times),
+            allowed_word="given for",
+        )
+        return
+    given = _table(times[guest])
+    for phase in phases or ():
+        if phase not in given:
+            yield Problem(
+                (*at, guest, phase),
+                f"missing: no times for phase {phase!r}",
+                allowed=tuple(given),
+                allowed_word="given for",
+            )
+
+
+def _metric_problems(
+    at: Path, name: object, phases: tuple[str, ...] | None, metrics: tuple[str, ...]
+) -> Iterator[Problem]:
+    if not isinstance(name, str):
+        return
+    phase, dot, metric = name.partition(".")
+    known = (
+        ()
+        if phases is None
+        else tuple(f"{phase}.{metric}" for phase in phases for metric in metrics)
+    )
+    if not dot:
+        # The name to mean is any of the pairs, the ones to read are the parts.
+        words = "is not PHASE.METRIC"
+        yield Problem(at, words, found=name, allowed=known or metrics)
+    elif phases is not None and phase not in phases:
+        words = f"the workload has no phase {phase!r}"
+        yield Problem(at, words, found=name, allowed=phases, candidates=known)
+    elif metric not in metrics:
+        words = f"no metric is named {metric!r}"
+        candidates = tuple(f"{phase}.{metric}" for metric in metrics)
+        yield Problem(at, words, found=name, allowed=metrics, candidates=candidates)
+
+
+def _table(value: object) -> Mapping[str, object]:
+    return value if isinstance(value, dict) else {}

@@ -1,0 +1,224 @@
+"""TOML → Experiment or Guest, with every mistake of a file named at once."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import date, datetime, time
+from pathlib import Path, PurePosixPath
+from typing import Any, TypeVar
+
+from pydantic import ValidationError
+
+from experiment import problems
+from experiment.catalogue import Catalogue, unknown_names
+from experiment.overrides import apply_override, parse_override
+from experiment.problems import Problem, from_validation
+from experiment.spec import Experiment, Frozen, Guest, SpecError
+
+__all__ = [
+    "EXPERIMENTS",
+    "GUESTS",
+    "Catalogue",
+    "known_experiments",
+    "known_guests",
+    "load_experiment",
+    "load_guest",
+]
+
+CONFIGS = Path(__file__).resolve().parent.parent / "configs"
+EXPERIMENTS = CONFIGS / "experiments"
+GUESTS = CONFIGS / "guests"
+
+S = TypeVar("S", bound=Frozen)
+
+
+def known_experiments(folder: Path = EXPERIMENTS) -> tuple[str, ...]:
+    """Names of the experiment files in ``folder``, sorted; none if it is not there."""
+    return _names(folder)
+
+
+def known_guests(folder: Path = GUESTS) -> tuple[str, ...]:
+    """Names of the guest files in ``folder``, sorted; none if it is not there."""
+    return _names(folder)
+
+
+def load_experiment(
+    path: Path, *, overrides: Sequence[str] = (), catalogue: Catalogue
+) -> Experiment:
+    """Read an experiment by path or by bare name (``filemap-v4``).
+
+    ``overrides`` are ``key=value`` texts (``blocks=4``, ``guest=smoke``,
+    ``cases.0.times.laptop.4k.runtime_s=1.5``), applied in order before anything is
+    checked.
+
+    Raises:
+        SpecError: the file is not there or not TOML, or something in it or in the
+            overrides is wrong; one line for each mistake.
+    """
+    file = _find(path, EXPERIMENTS, "experiment")
+    data = _read(file)
+    lines: list[str] = []
+    places: dict[problems.Path, str] = {}
+    for text in overrides:
+        override = parse_override(text)
+        if isinstance(override, str):
+            lines.append(override)
+            continue
+        outcome = apply_override(data, override)
+        if isinstance(outcome, Problem):
+            lines.append(outcome.line(override.place))
+        else:
+            # Last in the order of insertion: it is the one that holds.
+            places.pop(outcome, None)
+            places[outcome] = override.place
+    _tidy_series_path(data)
+    experiment, found = _validated(data, Experiment)
+    found += _across_cases_and_arms(data) if experiment is None else []
+    found += unknown_names(data, catalogue)
+    lines += [problem.line(_place(problem.path, places, file)) for problem in found]
+    if lines or experiment is None:
+        raise SpecError(list(dict.fromkeys(lines)))
+    return experiment
+
+
+def load_guest(path: Path) -> Guest:
+    """Read a guest by path or by bare name (``laptop``).
+
+    Raises:
+        SpecError: as for :func:`load_experiment`; also when the guest's name is not
+            that of its file, which is what experiments call it by.
+    """
+    file = _find(path, GUESTS, "guest")
+    data = _read(file)
+    guest, found = _validated(data, Guest)
+    if isinstance(name := data.get("name"), str) and name != file.stem:
+        found.append(Problem(("name",), "must be the file's name", name, (file.stem,)))
+    if found or guest is None:
+        raise SpecError([problem.line(str(file)) for problem in found])
+    return guest
+
+
+def _find(path: Path, folder: Path, kind: str) -> Path:
+    bare = path.parent == Path() and not path.is_file()
+    file = folder / f"{path.name.removesuffix('.toml')}.toml" if bare else path
+    if file.is_file():
+        return file
+    listed = file.parent if _names(file.parent) else folder
+    known = _names(listed)
+    problem = Problem(
+        (), f"no such {kind}", allowed=known, allowed_word=f"known in {listed}", wanted=file.stem
+    )
+    raise SpecError([problem.line(str(path))])
+
+
+def _names(folder: Path) -> tuple[str, ...]:
+    return tuple(sorted(path.stem for path in folder.glob("*.toml")))
+
+
+def _read(file: Path) -> dict[str, Any]:
+    try:
+        text = file.read_bytes().decode("utf-8")
+    except OSError as error:
+        raise SpecError([f"{file}: cannot be read: {error.strerror}"]) from None
+    except UnicodeDecodeError as error:
+        line = error.object.count(b"\n", 0, error.start) + 1
+        raise SpecError([f"{file}:{line}: is not UTF-8 (byte {error.start})"]) from None
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise SpecError([_syntax_line(file, text, str(error))]) from None
+    except (ValueError, RecursionError) as error:
+        # Integers of thousands of digits, arrays nested thousands deep.
+        raise SpecError([f"{file}: not TOML that can be read: {error}"]) from None
+
+
+def _syntax_line(file: Path, text: str, message: str) -> str:
+    """The parser's message with its place moved to the front, as compilers write it."""
+    words = re.sub(r" \(at .*\)$", "", message)
+    place = re.search(r"\(at line (\d+), column (\d+)\)$", message)
+    if place:
+        line, column = int(place[1]), int(place[2])
+    else:
+        line, column = text.count("\n") + 1, len(text) - text.rfind("\n")
+    return f"{file}:{line}:{column}: {words}"
+
+
+def _validated(data: dict[str, Any], model: type[S]) -> tuple[S | None, list[Problem]]:
+    found = list(_unwritable(data))
+    if found:
+        data = _without(data, {problem.path for problem in found})
+    try:
+        # Through JSON: in Python mode strict validation refuses lists for tuples.
+        valid = model.model_validate_json(json.dumps(data))
+    except ValidationError as error:
+        told = {problem.path for problem in found}
+        more = [problem for problem in from_validation(error, model) if problem.path not in told]
+        return None, found + more
+    return (None if found else valid), found
+
+
+def _unwritable(value: object, path: problems.Path = ()) -> Iterator[Problem]:
+    """Values that TOML knows and a specification does not: dates, inf and nan."""
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            yield from _unwritable(inner, (*path, key))
+    elif isinstance(value, list):
+        for position, inner in enumerate(value):
+            yield from _unwritable(inner, (*path, position))
+    elif isinstance(value, date | datetime | time):
+        yield Problem(path, "is a TOML date or time; write text in quotes", found=value)
+    elif isinstance(value, float) and not math.isfinite(value):
+        yield Problem(path, "must be a finite number", found=value)
+
+
+def _without(value: Any, paths: set[problems.Path], at: problems.Path = ()) -> Any:
+    """A copy of ``value`` with the values at ``paths`` replaced by null."""
+    if at in paths:
+        return None
+    if isinstance(value, dict):
+        return {key: _without(inner, paths, (*at, key)) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [_without(inner, paths, (*at, number)) for number, inner in enumerate(value)]
+    return value
+
+
+def _across_cases_and_arms(data: Mapping[str, Any]) -> list[Problem]:
+    """Mistakes that pydantic looks for only when all parts are right by themselves."""
+    cases, arms = data.get("cases"), data.get("arms")
+    names = [
+        {"workload": case["workload"], "variant": case.get("variant", "default"), "times": {}}
+        for case in (cases if isinstance(cases, list) else [])
+        if isinstance(case, dict) and isinstance(case.get("workload"), str)
+    ]
+    skeleton = {
+        "name": "skeleton",
+        "title": "",
+        "kernel": {"source": "deb:any"},
+        "series": {"path": "any"},
+        "dataset": {"cgroup_limit_mib": 1, "brd_mib": 2, "file_mib": 1, "jobs": 1},
+        "cases": names or [{"workload": "any", "times": {}}],
+        "arms": arms if isinstance(arms, list) else [],
+    }
+    # What is wrong with single values is known already.
+    _, found = _validated(skeleton, Experiment)
+    return [problem for problem in found if problem.path in {("arms",), ("cases",)}]
+
+
+def _tidy_series_path(data: dict[str, Any]) -> None:
+    """Shells complete a folder with a slash behind it."""
+    series = data.get("series")
+    if isinstance(series, dict) and isinstance(series.get("path"), str):
+        series["path"] = PurePosixPath(series["path"]).as_posix()
+
+
+def _place(path: problems.Path, places: Mapping[problems.Path, str], file: Path) -> str:
+    """The last ``--set`` that wrote at, below or above ``path``, or the file."""
+    for written in reversed(list(places)):
+        shorter = min(len(written), len(path))
+        if path and written[:shorter] == path[:shorter]:
+            return places[written]
+    return str(file)

@@ -1,0 +1,90 @@
+"""``--set key=value``: single values of an experiment, changed from the command line."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from dataclasses import dataclass
+from typing import Any
+
+from experiment.problems import Path, Problem, key_path, one_line
+
+_KEY = re.compile(r"[A-Za-z0-9_-]+|\[\d+\]")
+
+
+@dataclass(frozen=True)
+class Override:
+    """One ``--set``: the text given, the parts of its key, and its value."""
+
+    text: str
+    parts: tuple[str, ...]
+    value: object
+
+    @property
+    def place(self) -> str:
+        """How the override is named in messages."""
+        return f"--set {one_line(self.text)}"
+
+
+def parse_override(text: str) -> Override | str:
+    """Read ``key=value``; return what is wrong as one line when it cannot be read.
+
+    The value is TOML where it can be read as TOML and a plain string otherwise, so
+    that ``guest=smoke`` needs no quotes.
+    """
+    key, equals, value = text.partition("=")
+    key = key.strip()
+    # "cases[0]" and "cases.0" are the same key.
+    parts = tuple(part for part in key.replace("[", ".[").split(".") if part)
+    well_formed = bool(parts) and all(_KEY.fullmatch(part) for part in parts)
+    if not equals or not well_formed or ".." in key or key.startswith(".") or key.endswith("."):
+        return (
+            f"--set {one_line(text)}: is not KEY=VALUE; for example blocks=4 or "
+            "cases.0.times.laptop.4k.runtime_s=1.5"
+        )
+    return Override(text, parts, _value(value.strip()))
+
+
+def apply_override(data: dict[str, Any], override: Override) -> Path | Problem:
+    """Put the value into ``data``; return what it wrote, or why there is no such place.
+
+    Tables that are missing on the way are made, and then the path of the first of
+    them is returned; whether their keys are known is decided with all others.
+    """
+    here: Any = data
+    path: Path = ()
+    made: Path = ()
+    for position, part in enumerate(override.parts):
+        last = position == len(override.parts) - 1
+        if isinstance(here, list):
+            index = part.strip("[]")
+            if not index.isdecimal() or int(index) >= len(here):
+                wrong = (*path, int(index) if index.isdecimal() else index)
+                allowed = tuple(key_path((*path, number)) for number in range(len(here)))
+                return Problem(wrong, f"the array has {len(here)} entries", allowed=allowed)
+            key: str | int = int(index)
+        elif isinstance(here, dict):
+            if part.startswith("["):
+                keys = tuple(here)
+                return Problem(path, f"is a table, {part} asks for an array", allowed=keys)
+            key = part
+        else:
+            return Problem(path, "is a value and has no keys", found=here)
+        path = (*path, key)
+        if last:
+            here[key] = override.value
+            break
+        if isinstance(here, dict) and key not in here:
+            here[key] = {}
+            made = made or path
+        here = here[key]
+    return made or path
+
+
+def _value(text: str) -> object:
+    try:
+        parsed = tomllib.loads(f"value = {text}")
+    except (ValueError, RecursionError):
+        return text
+    # A line break in the text could have brought other keys with it.
+    return parsed["value"] if list(parsed) == ["value"] else text

@@ -1,0 +1,156 @@
+"""Mistakes in what is asked, each as one line: place, key, value found, values allowed."""
+
+from __future__ import annotations
+
+import difflib
+import json
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
+
+Path = tuple[str | int, ...]
+
+SHOWN_CHARACTERS = 80
+# Below 0.6 difflib proposes words that share only a few letters.
+CLOSE_ENOUGH = 0.6
+
+
+class _Nothing:
+    """The value of a key that is not there; ``None`` could be a value."""
+
+
+NOTHING = _Nothing()
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One mistake at one key.
+
+    ``allowed`` are the values to choose from; a suggestion is the one of them, or of
+    ``candidates`` where given, that is most like ``wanted`` or the text found.
+    """
+
+    path: Path
+    words: str
+    found: object = NOTHING
+    allowed: tuple[str, ...] = ()
+    candidates: tuple[str, ...] = ()
+    allowed_word: str = "allowed"
+    wanted: str | None = None
+
+    def line(self, place: str) -> str:
+        """``PLACE: KEY: found VALUE: WORDS; allowed: A, B; did you mean 'A'?``"""
+        parts = [
+            self.words if self.found is NOTHING else f"found {shown(self.found)}: {self.words}"
+        ]
+        if self.allowed:
+            parts.append(f"{self.allowed_word}: {', '.join(self.allowed)}")
+        wanted = self.found if isinstance(self.found, str) else self.wanted
+        meant = closest(wanted, self.candidates or self.allowed) if wanted else None
+        if meant:
+            parts.append(f"did you mean {meant!r}?")
+        return one_line(": ".join(filter(None, (place, key_path(self.path), "; ".join(parts)))))
+
+
+def one_line(text: str) -> str:
+    """``text`` with line breaks and everything else that does not print escaped."""
+    return "".join(
+        character if character.isprintable() else repr(character)[1:-1] for character in text
+    )
+
+
+def key_path(path: Path) -> str:
+    """``("cases", 0, "primary", 1)`` as ``cases[0].primary[1]``."""
+    text = ""
+    for part in path:
+        if isinstance(part, int):
+            text += f"[{part}]"
+        else:
+            plain = re.fullmatch(r"[A-Za-z0-9_-]+", part)
+            text += f"{'.' if text else ''}{part if plain else json.dumps(part)}"
+    return text
+
+
+def shown(value: object) -> str:
+    """A value on one line: text quoted, containers by what they hold, nothing too long."""
+    if isinstance(value, dict):
+        keys = ", ".join(json.dumps(key)[1:-1] for key in value) or "no keys"
+        text = f"a table with {keys}"
+    elif isinstance(value, list):
+        text = f"an array of {len(value)}"
+    elif isinstance(value, bool | str):
+        text = json.dumps(value, ensure_ascii=False)
+    else:
+        text = str(value)
+    return text if len(text) <= SHOWN_CHARACTERS else f"{text[: SHOWN_CHARACTERS - 3]}..."
+
+
+def closest(value: str, allowed: Iterable[str]) -> str | None:
+    """The allowed value most like ``value``, or None; the last part of a path or of a
+    dotted name counts as much as all of it.
+    """
+    spellings: dict[str, str] = {}
+    for name in allowed:
+        spellings.setdefault(re.split(r"[/.]", name)[-1].lower(), name)
+        spellings[name.lower()] = name
+    close = difflib.get_close_matches(value.lower(), spellings, n=1, cutoff=CLOSE_ENOUGH)
+    return spellings[close[0]] if close and spellings[close[0]] != value else None
+
+
+def not_allowed(
+    path: Path, value: object, allowed: Iterable[str], *, what: str = "unknown"
+) -> Iterator[Problem]:
+    """A problem when ``value`` is text and not one of ``allowed``."""
+    known = tuple(allowed)
+    if isinstance(value, str) and value not in known:
+        # An empty list of values is worth saying too.
+        yield Problem(path, what, found=value, allowed=known or ("nothing",))
+
+
+def from_validation(error: ValidationError, model: type[BaseModel]) -> list[Problem]:
+    """One problem for each mistake that pydantic found in data meant for ``model``."""
+    return [_translated(details, model) for details in error.errors(include_url=False)]
+
+
+def _translated(details: ErrorDetails, model: type[BaseModel]) -> Problem:
+    path, kind, context = details["loc"], details["type"], details.get("ctx", {})
+    found = details["input"]
+    if kind == "extra_forbidden":
+        # Here the key is wrong, not its value, so the key is what is compared.
+        keys = keys_at(model, path[:-1])
+        words = f"unknown key (value {shown(found)})"
+        return Problem(path, words, allowed=keys, wanted=str(path[-1]))
+    if kind == "missing":
+        return Problem(path, "missing: this key is required")
+    if kind == "value_error":
+        # Our own validators name the values themselves, and the key where the whole
+        # specification is at fault.
+        words = details["msg"].removeprefix("Value error, ")
+        key, colon, rest = words.partition(": ")
+        return Problem((key,), rest) if not path and colon else Problem(path, words)
+    if kind == "json_invalid":
+        return Problem((), f"cannot be read: {context['error']}")
+    if kind == "literal_error":
+        allowed = tuple(re.findall(r"'([^']*)'", str(context["expected"])))
+        return Problem(path, "unknown", found=found, allowed=allowed)
+    words = re.sub(r"^(Input|String) should ", "must ", details["msg"])
+    words = words.replace("a valid tuple", "an array").replace("a valid dictionary", "a table")
+    words = re.sub(r"an object$|a valid dictionary or instance of \w+", "a table", words)
+    return Problem(path, words[0].lower() + words[1:], found=found)
+
+
+def keys_at(model: type[BaseModel], path: Path) -> tuple[str, ...]:
+    """The keys a table at ``path`` may have, by the fields of the models on the way."""
+    here: Any = model
+    for part in path:
+        if isinstance(here, type) and issubclass(here, BaseModel):
+            here = here.model_fields[str(part)].annotation
+        else:
+            # tuple[X, ...] by its first argument, dict[str, X] by its last.
+            arguments = here.__args__
+            here = arguments[0] if isinstance(part, int) else arguments[-1]
+    return tuple(here.model_fields)
