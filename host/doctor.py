@@ -220,7 +220,7 @@ def as_text(checks: Iterable[Check]) -> str:
     absent = [check.mend.removeprefix(prefix) for check in checks if check.mend.startswith(prefix)]
     if absent:
         lines += ["", f"as root: {install_line(absent)}"]
-    return "\n".join(lines) + "\n"
+    return "".join(f"{line}\n" for line in lines)
 
 
 def _existing(folder: Path) -> Path:

@@ -1,0 +1,198 @@
+import shutil
+from pathlib import Path
+
+import pytest
+
+from host import doctor, packages
+from host.doctor import GIB, KNOWN, Check, as_text, run_checks, worst
+from host.packages import Package
+
+QEMU = """#!/bin/sh
+case "$*" in
+--version) echo "QEMU emulator version {version} (fake)" ;;
+*"-icount shift=0,sleep=off"*) read -r line && [ "$line" = quit ] || exit 1; {icount} ;;
+*) exit 1 ;;
+esac
+"""
+KNOWN_BY_TOOL = {known.tool: known for known in KNOWN}
+
+
+class Folder:
+    """The only folder on PATH: real setpriv and shell, and whatever a test puts there."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        path.mkdir()
+        for name in ("setpriv", "sh"):
+            found = shutil.which(name)
+            assert found
+            (path / name).symlink_to(found)
+
+    def program(self, name: str, text: str = "#!/bin/sh\n") -> None:
+        (self.path / name).write_text(text)
+        (self.path / name).chmod(0o755)
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Folder:
+    folder = Folder(tmp_path / "bin")
+    monkeypatch.setenv("PATH", str(folder.path))
+    monkeypatch.setattr(packages, "SYSTEM_FOLDERS", ())
+    return folder
+
+
+def by_name(checks: tuple[Check, ...]) -> dict[str, Check]:
+    found = {check.name: check for check in checks}
+    assert len(found) == len(checks)
+    return found
+
+
+def test_a_package_is_there_when_all_it_provides_is(folder: Folder, tmp_path: Path) -> None:
+    header = tmp_path / "libelf.h"
+    package = Package("some", "required", ("one", str(header)), "for the test")
+    folder.program("one")
+    check = doctor.check_package(package)
+    assert check.status == "fail"
+    assert check.found == f"not found: {header}"
+    assert check.why == "for the test"
+    assert check.mend == "apt-get install --no-install-recommends some"
+    header.touch()
+    assert doctor.check_package(package) == Check(
+        "some", "ok", f"{folder.path / 'one'} {header}", ""
+    )
+
+
+def test_a_merely_useful_package_only_warns(folder: Folder) -> None:
+    assert doctor.check_package(Package("ccache", "useful", ("ccache",), "why")).status == "warn"
+
+
+@pytest.mark.parametrize(
+    ("tool", "version", "status"),
+    [
+        ("qemu", "7.1.9", "fail"),
+        ("qemu", "7.2", "ok"),
+        ("qemu", "7.2.22 (Debian)", "ok"),
+        ("qemu", "10.2.1", "ok"),
+        ("qemu", "11.0.0", "warn"),
+        ("qemu", "not found", "warn"),
+        ("fio", "3.28", "warn"),
+        ("fio", "3.33", "ok"),
+        ("fio", "4.0", "warn"),
+    ],
+)
+def test_versions_are_held_against_those_known_to_work(
+    tool: str, version: str, status: str
+) -> None:
+    check = doctor.check_version(KNOWN_BY_TOOL[tool], version)
+    assert check.status == status
+    assert check.found == version
+    assert bool(check.mend) == (status != "ok")
+
+
+def test_exact_mode_is_tried_with_a_machine_of_nothing(folder: Folder) -> None:
+    assert doctor.check_exact_mode().status == "fail"
+    folder.program("qemu-system-x86_64", QEMU.format(version="8.0.0", icount="exit 0"))
+    assert doctor.check_exact_mode().status == "ok"
+
+
+def test_a_qemu_without_tcg_is_quoted(folder: Folder) -> None:
+    refusal = "echo 'qemu: invalid accelerator tcg' >&2; exit 1"
+    folder.program("qemu-system-x86_64", QEMU.format(version="8.0.0", icount=refusal))
+    check = doctor.check_exact_mode()
+    assert check.status == "fail"
+    assert check.found == "qemu: invalid accelerator tcg"
+
+
+def test_kvm_is_never_a_reason_to_fail(tmp_path: Path) -> None:
+    device = tmp_path / "kvm"
+    assert "no access" in doctor.check_kvm(device).found
+    device.touch()
+    check = doctor.check_kvm(device)
+    assert check.status == "ok"
+    assert "opens; not needed in exact mode" in check.found
+
+
+@pytest.mark.parametrize(
+    ("total_mib", "status"), [(24000, "ok"), (3850, "ok"), (3000, "warn"), (1000, "fail")]
+)
+def test_memory(total_mib: int, status: str) -> None:
+    assert doctor.check_memory(total_mib).status == status
+
+
+def test_one_core_works_slowly() -> None:
+    assert doctor.check_cores(1).status == "warn"
+    assert doctor.check_cores(2).status == "ok"
+
+
+@pytest.mark.parametrize(
+    ("free_gib", "status"), [(20, "ok"), (15, "ok"), (14, "warn"), (1, "fail")]
+)
+def test_disk(free_gib: int, status: str) -> None:
+    check = doctor.check_disk(Path("/cache"), free_gib * GIB)
+    assert check.status == status
+    assert check.found == f"{free_gib}.0 GiB free at /cache"
+
+
+def test_the_cache_folder_is_looked_at_and_not_made(tmp_path: Path) -> None:
+    wanted = tmp_path / "a/b"
+    check = doctor.check_cache(wanted)
+    assert (check.status, check.found) == ("ok", f"{wanted}, to be made")
+    assert not (tmp_path / "a").exists()
+    wanted.mkdir(parents=True)
+    assert doctor.check_cache(wanted).found == str(wanted)
+
+
+def test_a_cache_folder_below_a_file_cannot_be_made(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    check = doctor.check_cache(tmp_path / "file/cache")
+    assert check.status == "fail"
+    assert "TWINBOOT_CACHE" in check.mend
+
+
+def test_a_bare_machine_fails_without_an_exception(folder: Folder, tmp_path: Path) -> None:
+    checks = by_name(run_checks(cache=tmp_path / "cache", proc=tmp_path))
+    assert checks["fio"].status == "fail"
+    assert checks["ccache"].status == "warn"
+    assert checks["exact mode"].status == "fail"
+    assert checks["memory"].status == "fail"
+    assert "python3-venv" not in checks
+    assert worst(checks.values()) == "fail"
+
+
+def test_a_tool_that_comes_is_no_longer_missed(folder: Folder, tmp_path: Path) -> None:
+    folder.program("fio", "#!/bin/sh\necho fio-3.33\n")
+    checks = by_name(run_checks(cache=tmp_path, proc=tmp_path))
+    assert checks["fio"].status == "ok"
+    assert checks["fio version"].status == "ok"
+
+
+def test_text_gives_reason_and_mend_and_one_line_for_all() -> None:
+    checks = (
+        Check("qemu", "ok", "/usr/bin/qemu", "never shown"),
+        Check("fio", "fail", "not found: fio", "makes the load", packages.install_line(["fio"])),
+        Check("bc", "warn", "not found: bc", "divides", packages.install_line(["bc"])),
+    )
+    assert as_text(checks) == (
+        "ok    qemu  /usr/bin/qemu\n"
+        "fail  fio   not found: fio\n"
+        "            makes the load\n"
+        "            apt-get install --no-install-recommends fio\n"
+        "warn  bc    not found: bc\n"
+        "            divides\n"
+        "            apt-get install --no-install-recommends bc\n"
+        "\n"
+        "as root: apt-get install --no-install-recommends fio bc\n"
+    )
+
+
+def test_text_of_a_sound_machine_is_one_line_a_check() -> None:
+    assert as_text((Check("cores", "ok", "2 to run on", ""),)) == "ok    cores  2 to run on\n"
+    assert as_text(()) == ""
+
+
+def test_the_worst_status_decides() -> None:
+    ok, warn = Check("a", "ok", "", ""), Check("b", "warn", "", "")
+    assert worst([ok]) == "ok"
+    assert worst([ok, warn]) == "warn"
+    assert worst([warn, Check("c", "fail", "", ""), ok]) == "fail"
+    assert worst([]) == "ok"

@@ -1,0 +1,167 @@
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from host import facts, packages
+from host.facts import NOT_FOUND, TOOLS, Tool
+
+CPUINFO = """processor\t: 0
+vendor_id\t: GenuineIntel
+model name\t: Intel(R) Xeon(R)   CPU @ 2.20GHz
+
+processor\t: 1
+model name\t: Another
+"""
+MEMINFO = "MemTotal:        4014080 kB\nMemFree:  100 kB\nMemAvailable:    3145728 kB\n"
+OS_RELEASE = 'NAME="Debian GNU/Linux"\nPRETTY_NAME="Debian GNU/Linux 12 (bookworm)"\nID=debian\n'
+HEAD = "0123456789abcdef0123456789abcdef01234567"
+TOOL = {tool.name: tool for tool in TOOLS}
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Path:
+    (tmp_path / "cpuinfo").write_text(CPUINFO)
+    (tmp_path / "meminfo").write_text(MEMINFO)
+    (tmp_path / "os-release").write_text(OS_RELEASE)
+    return tmp_path
+
+
+def test_the_machine_is_described(machine: Path) -> None:
+    said = facts.host_facts(proc=machine, etc=machine)
+    assert said["cpu"] == "Intel(R) Xeon(R) CPU @ 2.20GHz"
+    assert said["memory"] == "3920 MiB"
+    assert said["distribution"] == "Debian GNU/Linux 12 (bookworm)"
+    assert said["kernel"] == os.uname().release
+    assert said["cores"] == f"{len(os.sched_getaffinity(0))} of {os.cpu_count()}"
+
+
+def test_a_machine_without_proc_is_no_exception(tmp_path: Path) -> None:
+    said = facts.host_facts(proc=tmp_path, etc=tmp_path)
+    assert said["cpu"] == said["memory"] == said["distribution"] == NOT_FOUND
+
+
+def test_a_pretty_name_may_come_without_quotes() -> None:
+    assert facts.distribution("PRETTY_NAME=Alpine\n") == "Alpine"
+
+
+@pytest.mark.parametrize(
+    ("tool", "said", "version"),
+    [
+        (
+            "qemu",
+            "QEMU emulator version 7.2.22 (Debian 1:7.2+x)\nCopyright",
+            "7.2.22 (Debian 1:7.2+x)",
+        ),
+        ("fio", "fio-3.33\n", "3.33"),
+        ("fio", "fio-3.38-23-gabc\n", "3.38-23-gabc"),
+        ("gcc", "gcc (Debian 12.2.0-14) 12.2.0\nCopyright\n", "gcc (Debian 12.2.0-14) 12.2.0"),
+        ("ld", "GNU ld (GNU Binutils for Debian) 2.40\n", "GNU ld (GNU Binutils for Debian) 2.40"),
+        (
+            "busybox",
+            "BusyBox v1.35.0 (Debian 1:1.35.0-4) multi-call.",
+            "1.35.0 (Debian 1:1.35.0-4)",
+        ),
+        ("mkfs.xfs", "mkfs.xfs version 6.1.0\n", "6.1.0"),
+        ("qemu", "", NOT_FOUND),
+        ("gcc", "", NOT_FOUND),
+        ("fio", "segmentation fault", NOT_FOUND),
+    ],
+)
+def test_versions_are_found_in_what_tools_say(tool: str, said: str, version: str) -> None:
+    assert facts.version_in(TOOL[tool], said) == version
+
+
+@pytest.mark.parametrize(
+    ("version", "numbers"),
+    [
+        ("7.2.22 (Debian 1:7.2)", (7, 2, 22)),
+        ("3.38-23-gabc", (3, 38)),
+        ("v11", (11,)),
+        (NOT_FOUND, ()),
+        ("", ()),
+    ],
+)
+def test_version_numbers_can_be_compared(version: str, numbers: tuple[int, ...]) -> None:
+    assert facts.version_numbers(version) == numbers
+
+
+def test_missing_tools_are_not_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(packages, "SYSTEM_FOLDERS", ())
+    said = facts.tool_versions()
+    assert {said[tool.name] for tool in TOOLS} == {NOT_FOUND}
+    assert said["python"].startswith("3.")
+    assert facts.lab_commit() == NOT_FOUND
+
+
+def test_a_tool_that_hangs_is_not_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(facts, "QUERY_TIMEOUT_S", 0.2)
+    assert facts.tool_version(Tool("slow", ("sleep", "30"))) == NOT_FOUND
+
+
+@pytest.mark.parametrize(
+    ("status", "text"),
+    [
+        (f"# branch.oid {HEAD}\n# branch.head main\n", HEAD),
+        (f"# branch.oid {HEAD}\n? new-file\n", HEAD),
+        (f"# branch.oid {HEAD}\n1 .M N... 100644 100644 100644 a b lab.py\n", f"{HEAD}-dirty"),
+        (f"# branch.oid {HEAD}\nu UU N... conflict\n", f"{HEAD}-dirty"),
+        ("# branch.oid (initial)\n", NOT_FOUND),
+        ("", NOT_FOUND),
+    ],
+)
+def test_the_commit_says_when_files_were_changed(status: str, text: str) -> None:
+    assert facts.commit_text(status) == text
+
+
+def test_the_labs_version_and_commit_come_from_its_checkout(tmp_path: Path) -> None:
+    assert facts.lab_version(tmp_path) == NOT_FOUND
+    assert facts.lab_commit(tmp_path) == NOT_FOUND
+    (tmp_path / "pyproject.toml").write_text('[project]\nversion = "1.2.3"\n')
+    git = ["git", "-C", str(tmp_path), "-c", "user.name=a", "-c", "user.email=a@b"]
+    for command in (["init", "-q"], ["add", "."], ["commit", "-qm", "first"]):
+        subprocess.run([*git, *command], check=True)
+    assert facts.lab_version(tmp_path) == "1.2.3"
+    commit = facts.lab_commit(tmp_path)
+    assert len(commit) == 40
+    (tmp_path / "pyproject.toml").write_text("[project]\n")
+    assert facts.lab_commit(tmp_path) == f"{commit}-dirty"
+    assert facts.lab_version(tmp_path) == NOT_FOUND
+
+
+@pytest.mark.parametrize(
+    ("cores", "available_mib", "guest_mib", "count"),
+    [
+        (2, 23000, 768, 2),
+        (16, 4096, 768, 3),
+        (1, 64000, 768, 1),
+        (8, 100, 768, 1),
+        (8, 0, 8192, 1),
+    ],
+)
+def test_guests_are_bounded_by_cores_and_memory(
+    cores: int, available_mib: int, guest_mib: int, count: int
+) -> None:
+    assert facts.guests_that_fit(cores, available_mib, guest_mib) == count
+
+
+def test_guests_at_once_reads_this_machine(
+    machine: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _pid: set(range(8)))
+    assert facts.guests_at_once(900, proc=machine) == 1
+    assert facts.guests_at_once(200, proc=machine) == 4
+    assert facts.guests_at_once(200, proc=tmp_path / "none") == 1
+
+
+def test_the_cache_folder_follows_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("TWINBOOT_CACHE", raising=False)
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.setenv("HOME", "/home/someone")
+    assert facts.cache_folder() == Path("/home/someone/.cache/twinboot")
+    monkeypatch.setenv("XDG_CACHE_HOME", "/var/cache/x")
+    assert facts.cache_folder() == Path("/var/cache/x/twinboot")
+    monkeypatch.setenv("TWINBOOT_CACHE", "~/lab")
+    assert facts.cache_folder() == Path("/home/someone/lab")
