@@ -257,3 +257,15 @@ def test_ci_runs_make_test_with_nobody_to_ask() -> None:
     script = CHECKOUT / ".ci/run"
     assert os.access(script, os.X_OK)
     assert script.read_text().splitlines()[-1] == "exec make test </dev/null"
+
+
+def test_actions_are_pinned_by_commit_and_may_only_read() -> None:
+    for workflow in sorted((CHECKOUT / ".github/workflows").glob("*.yml")):
+        text = workflow.read_text()
+        used = re.findall(r"uses: (\S+)(.*)", text)
+        assert used
+        for action, comment in used:
+            assert re.fullmatch(r"[\w.-]+/[\w./-]+@[0-9a-f]{40}", action), action
+            assert re.fullmatch(r" # v\d+\.\d+\.\d+", comment), action
+        assert re.search(r"^permissions:\n  contents: read$", text, re.M), workflow.name
+    assert "run: bash .ci/run" in (CHECKOUT / ".github/workflows/ci.yml").read_text()
