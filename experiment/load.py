@@ -32,6 +32,8 @@ __all__ = [
 CONFIGS = Path(__file__).resolve().parent.parent / "configs"
 EXPERIMENTS = CONFIGS / "experiments"
 GUESTS = CONFIGS / "guests"
+# The deepest key there is has five parts: cases[0].times.laptop.4k.ramp_s.
+MAX_DEPTH = 12
 
 S = TypeVar("S", bound=Frozen)
 
@@ -78,7 +80,10 @@ def load_experiment(
     _tidy_series_path(data)
     experiment, found = _validated(data, Experiment)
     found += _across_cases_and_arms(data) if experiment is None else []
-    found += unknown_names(data, catalogue)
+    unknown = unknown_names(data, catalogue)
+    # A name that is unknown needs no second line about its spelling.
+    told = {problem.path for problem in unknown}
+    found = [*(problem for problem in found if problem.path not in told), *unknown]
     lines += [problem.line(_place(problem.path, places, file)) for problem in found]
     if lines or experiment is None:
         raise SpecError(list(dict.fromkeys(lines)))
@@ -162,8 +167,13 @@ def _validated(data: dict[str, Any], model: type[S]) -> tuple[S | None, list[Pro
 
 
 def _unwritable(value: object, path: problems.Path = ()) -> Iterator[Problem]:
-    """Values that TOML knows and a specification does not: dates, inf and nan."""
-    if isinstance(value, dict):
+    """Values that TOML knows and JSON does not: dates, inf and nan, endless nesting.
+
+    A byte of the command line that is not UTF-8 comes as half a surrogate pair.
+    """
+    if len(path) > MAX_DEPTH:
+        yield Problem(path, "is nested too deeply")
+    elif isinstance(value, dict):
         for key, inner in value.items():
             yield from _unwritable(inner, (*path, key))
     elif isinstance(value, list):
@@ -173,6 +183,10 @@ def _unwritable(value: object, path: problems.Path = ()) -> Iterator[Problem]:
         yield Problem(path, "is a TOML date or time; write text in quotes", found=value)
     elif isinstance(value, float) and not math.isfinite(value):
         yield Problem(path, "must be a finite number", found=value)
+    elif isinstance(value, int) and not -(2**63) <= value < 2**63:
+        yield Problem(path, "is no TOML integer, which has 64 bits", found=value)
+    elif isinstance(value, str) and any("\ud800" <= character <= "\udfff" for character in value):
+        yield Problem(path, "is not UTF-8", found=value)
 
 
 def _without(value: Any, paths: set[problems.Path], at: problems.Path = ()) -> Any:
@@ -200,11 +214,13 @@ def _across_cases_and_arms(data: Mapping[str, Any]) -> list[Problem]:
         "kernel": {"source": "deb:any"},
         "series": {"path": "any"},
         "dataset": {"cgroup_limit_mib": 1, "brd_mib": 2, "file_mib": 1, "jobs": 1},
-        "cases": names or [{"workload": "any", "times": {}}],
-        "arms": arms if isinstance(arms, list) else [],
+        "cases": [{"workload": "any", "times": {}}],
     }
+    found = [
+        *(_validated({**skeleton, "cases": names}, Experiment)[1] if names else ()),
+        *(_validated({**skeleton, "arms": arms}, Experiment)[1] if arms else ()),
+    ]
     # What is wrong with single values is known already.
-    _, found = _validated(skeleton, Experiment)
     return [problem for problem in found if problem.path in {("arms",), ("cases",)}]
 
 

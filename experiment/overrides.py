@@ -7,7 +7,7 @@ import tomllib
 from dataclasses import dataclass
 from typing import Any
 
-from experiment.problems import Path, Problem, key_path, one_line
+from experiment.problems import Path, Problem, key_path, one_line, shortened
 
 _KEY = re.compile(r"[A-Za-z0-9_-]+|\[\d+\]")
 
@@ -23,7 +23,7 @@ class Override:
     @property
     def place(self) -> str:
         """How the override is named in messages."""
-        return f"--set {one_line(self.text)}"
+        return _place(self.text)
 
 
 def parse_override(text: str) -> Override | str:
@@ -39,7 +39,7 @@ def parse_override(text: str) -> Override | str:
     well_formed = bool(parts) and all(_KEY.fullmatch(part) for part in parts)
     if not equals or not well_formed or ".." in key or key.startswith(".") or key.endswith("."):
         return (
-            f"--set {one_line(text)}: is not KEY=VALUE; for example blocks=4 or "
+            f"{_place(text)}: is not KEY=VALUE; for example blocks=4 or "
             "cases.0.times.laptop.4k.runtime_s=1.5"
         )
     return Override(text, parts, _value(value.strip()))
@@ -79,6 +79,10 @@ def apply_override(data: dict[str, Any], override: Override) -> Path | Problem:
             made = made or path
         here = here[key]
     return made or path
+
+
+def _place(text: str) -> str:
+    return f"--set {shortened(one_line(text))}"
 
 
 def _value(text: str) -> object:

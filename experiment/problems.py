@@ -86,6 +86,11 @@ def shown(value: object) -> str:
         text = json.dumps(value, ensure_ascii=False)
     else:
         text = str(value)
+    return shortened(text)
+
+
+def shortened(text: str) -> str:
+    """At most 80 characters of ``text``, with dots for what is left out."""
     return text if len(text) <= SHOWN_CHARACTERS else f"{text[: SHOWN_CHARACTERS - 3]}..."
 
 
@@ -113,7 +118,12 @@ def not_allowed(
 
 def from_validation(error: ValidationError, model: type[BaseModel]) -> list[Problem]:
     """One problem for each mistake that pydantic found in data meant for ``model``."""
-    return [_translated(details, model) for details in error.errors(include_url=False)]
+    return [
+        _translated(details, model)
+        for details in error.errors(include_url=False)
+        # Said of an array whose entries are wrong, too: they do not count.
+        if details["type"] != "too_short" or not details["input"]
+    ]
 
 
 def _translated(details: ErrorDetails, model: type[BaseModel]) -> Problem:
@@ -124,6 +134,8 @@ def _translated(details: ErrorDetails, model: type[BaseModel]) -> Problem:
         keys = keys_at(model, path[:-1])
         words = f"unknown key (value {shown(found)})"
         return Problem(path, words, allowed=keys, wanted=str(path[-1]))
+    if kind == "too_short":
+        return Problem(path, f"needs at least {context['min_length']}", found=found)
     if kind == "missing":
         return Problem(path, "missing: this key is required")
     if kind == "value_error":
