@@ -1,0 +1,93 @@
+"""A catalogue and a small experiment file for the tests of loading."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from experiment.load import Catalogue, load_experiment
+from experiment.spec import SpecError
+
+METRICS = (
+    "bw", "iops", "ios", "refaults_per_io", "major_faults_per_io",
+    "device_bytes_per_fio_byte", "guest_ns_per_io", "file_thp_mib",
+)  # fmt: skip
+CHECKOUT = Path(__file__).resolve().parents[2]
+SERIES = ("configs/series/filemap-walks", "configs/series/noop", "configs/series/slow-add-64")
+
+GOOD = """\
+name = "small"
+title = "a small experiment"
+
+[kernel]
+source = "deb:linux-source-6.12"
+
+[series]
+path = "configs/series/noop"
+
+[dataset]
+cgroup_limit_mib = 8192
+brd_mib = 16384
+file_mib = 13312
+jobs = 16
+
+[[cases]]
+workload = "filemap-4k"
+primary = ["4k.bw", "4k.iops"]
+[cases.times]
+laptop.4k = { ramp_s = 0.6, runtime_s = 2 }
+[[cases.published]]
+metric = "4k.bw"
+unit = "MiB/s"
+base = 100
+patched = 110
+document = "a letter"
+
+[[cases]]
+workload = "filemap-thp"
+primary = ["thp.bw"]
+[cases.times]
+laptop.thp = { ramp_s = 0, runtime_s = 1.5 }
+laptop.switch = { ramp_s = 0, runtime_s = 0.5 }
+"""
+
+
+@pytest.fixture
+def catalogue() -> Catalogue:
+    return Catalogue(
+        workloads={
+            "filemap-4k": {"default": ("4k",), "v1": ("4k",)},
+            "filemap-thp": {"default": ("thp", "switch"), "v1": ("thp", "switch")},
+        },
+        metrics=METRICS,
+        guests=("full", "laptop", "smoke"),
+        flavours=("lockstat", "perf"),
+        series=SERIES,
+    )
+
+
+def swap(old: str, new: str) -> str:
+    """The small experiment with one text replaced."""
+    assert old in GOOD
+    return GOOD.replace(old, new, 1)
+
+
+Problems = Callable[..., list[str]]
+
+
+@pytest.fixture
+def problems(tmp_path: Path, catalogue: Catalogue) -> Problems:
+    """Load a text with overrides and return the problems, without the file's folder."""
+
+    def load(text: str = GOOD, *overrides: str) -> list[str]:
+        file = tmp_path / "small.toml"
+        file.write_text(text, encoding="utf-8")
+        with pytest.raises(SpecError) as caught:
+            load_experiment(file, overrides=overrides, catalogue=catalogue)
+        for line in caught.value.problems:
+            assert line.isprintable(), line
+        return [line.replace(f"{tmp_path}/", "") for line in caught.value.problems]
+
+    return load

@@ -1,0 +1,132 @@
+"""Names that the catalogue does not hold: what may stand there, and what was meant."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.experiment.conftest import GOOD, METRICS, SERIES, Problems, swap
+
+EVERY_METRIC = ", ".join(METRICS)
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        pytest.param(
+            swap('workload = "filemap-4k"', 'workload = "filemap-4kb"'),
+            'small.toml: cases[0].workload: found "filemap-4kb": unknown; '
+            "allowed: filemap-4k, filemap-thp; did you mean 'filemap-4k'?",
+            id="unknown workload",
+        ),
+        pytest.param(
+            swap('workload = "filemap-4k"', 'workload = "filemap-4k"\nvariant = "v2"'),
+            'small.toml: cases[0].variant: found "v2": unknown; allowed: default, v1',
+            id="unknown variant",
+        ),
+        pytest.param(
+            f'guest = "labtop"\n{GOOD}',
+            'small.toml: guest: found "labtop": unknown; allowed: full, laptop, smoke; '
+            "did you mean 'laptop'?",
+            id="unknown guest",
+        ),
+        pytest.param(
+            swap("[kernel]", '[kernel]\nflavour = "lockstats"'),
+            'small.toml: kernel.flavour: found "lockstats": unknown; allowed: lockstat, perf; '
+            "did you mean 'lockstat'?",
+            id="unknown flavour",
+        ),
+        pytest.param(
+            swap('path = "configs/series/noop"', 'path = "noop"'),
+            f'small.toml: series.path: found "noop": unknown; allowed: {", ".join(SERIES)}; '
+            "did you mean 'configs/series/noop'?",
+            id="unknown series",
+        ),
+        pytest.param(
+            swap('"4k.iops"', '"4k.iopps"'),
+            'small.toml: cases[0].primary[1]: found "4k.iopps": no metric is named '
+            f"'iopps'; allowed: {EVERY_METRIC}; did you mean '4k.iops'?",
+            id="primary names an unknown metric",
+        ),
+        pytest.param(
+            swap('primary = ["thp.bw"]', 'primary = ["4k.bw"]'),
+            'small.toml: cases[1].primary[0]: found "4k.bw": the workload has no phase '
+            "'4k'; allowed: thp, switch",
+            id="primary names a phase of another workload",
+        ),
+        pytest.param(
+            swap('primary = ["thp.bw"]', 'primary = ["tph.bw"]'),
+            'small.toml: cases[1].primary[0]: found "tph.bw": the workload has no phase '
+            "'tph'; allowed: thp, switch; did you mean 'thp.bw'?",
+            id="primary names a phase that does not exist",
+        ),
+        pytest.param(
+            swap('"4k.iops"', '"iops"'),
+            f'small.toml: cases[0].primary[1]: found "iops": is not PHASE.METRIC; '
+            f"allowed: {', '.join(f'4k.{name}' for name in METRICS)}; did you mean '4k.iops'?",
+            id="primary without a phase",
+        ),
+        pytest.param(
+            swap('"4k.iops"', '"4k.bw"'),
+            'small.toml: cases[0].primary[1]: found "4k.bw": named twice',
+            id="primary twice",
+        ),
+        pytest.param(
+            swap('metric = "4k.bw"', 'metric = "4k.bandwidth"'),
+            'small.toml: cases[0].published[0].metric: found "4k.bandwidth": no metric is '
+            f"named 'bandwidth'; allowed: {EVERY_METRIC}",
+            id="published metric that does not exist",
+        ),
+        pytest.param(
+            swap("base = 100", "base = 0"),
+            "small.toml: cases[0].published[0].base: found 0: must not be 0, the change is "
+            "relative to it",
+            id="published change of nothing",
+        ),
+        pytest.param(
+            f'guest = "smoke"\n{swap("laptop.4k", "smoke.4k")}',
+            "small.toml: cases[1].times.smoke: missing: no times for guest 'smoke'; "
+            "given for: laptop",
+            id="no times for the guest",
+        ),
+        pytest.param(
+            swap("laptop.switch = { ramp_s = 0, runtime_s = 0.5 }\n", ""),
+            "small.toml: cases[1].times.laptop.switch: missing: no times for phase "
+            "'switch'; given for: thp",
+            id="no times for a phase",
+        ),
+        pytest.param(
+            swap("[cases.times]", "[cases.times]\nlapdog.4k = { ramp_s = 0, runtime_s = 2 }"),
+            'small.toml: cases[0].times.lapdog: found "lapdog": unknown guest; '
+            "allowed: full, laptop, smoke; did you mean 'laptop'?",
+            id="times for an unknown guest",
+        ),
+        pytest.param(
+            swap("[cases.times]", "[cases.times]\nlaptop.4kb = { ramp_s = 0, runtime_s = 2 }"),
+            'small.toml: cases[0].times.laptop.4kb: found "4kb": unknown phase; '
+            "allowed: 4k; did you mean '4k'?",
+            id="times for an unknown phase",
+        ),
+    ],
+)
+def test_one_unknown_name_is_one_line(problems: Problems, text: str, line: str) -> None:
+    assert problems(text) == [line]
+
+
+def test_an_unknown_workload_does_not_hide_what_can_be_said_without_it(
+    problems: Problems,
+) -> None:
+    text = swap('workload = "filemap-4k"', 'workload = "filemap-4kb"').replace(
+        "4k.iops", "4k.ioops"
+    )
+    keys = [line.split(": ")[1] for line in problems(text.replace("laptop.4k", "lapdog.4k"))]
+    assert keys == [
+        "cases[0].workload",
+        "cases[0].times.lapdog",
+        "cases[0].times.laptop",
+        "cases[0].primary[1]",
+    ]
+
+
+def test_an_invalid_name_is_told_once(problems: Problems) -> None:
+    (line,) = problems(f'guest = "Laptop"\n{GOOD}')
+    assert line.endswith("unknown; allowed: full, laptop, smoke; did you mean 'laptop'?")

@@ -1,0 +1,201 @@
+"""Each kind of mistake in a file is one line with place, key, value and what is allowed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from experiment.load import (
+    Catalogue,
+    known_experiments,
+    known_guests,
+    load_experiment,
+    load_guest,
+)
+from experiment.spec import PhaseTimes, SpecError
+from tests.experiment.conftest import GOOD, Problems, swap
+
+
+def test_a_good_file_is_an_experiment(tmp_path: Path, catalogue: Catalogue) -> None:
+    file = tmp_path / "small.toml"
+    file.write_text(GOOD)
+    experiment = load_experiment(file, catalogue=catalogue)
+    assert (experiment.blocks, experiment.seed, experiment.guest) == (8, 1, "laptop")
+    assert [case.name for case in experiment.cases] == ["filemap-4k", "filemap-thp"]
+    assert experiment.cases[0].times["laptop"]["4k"] == PhaseTimes(ramp_s=0.6, runtime_s=2)
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        pytest.param(
+            f"blokcs = 3\n{GOOD}",
+            "small.toml: blokcs: unknown key (value 3); allowed: name, title, question, mode, "
+            "kernel, series, arms, guest, dataset, cases, blocks, seed, thresholds; "
+            "did you mean 'blocks'?",
+            id="unknown key",
+        ),
+        pytest.param(
+            swap("runtime_s = 2", "runtime = 2, runtime_s = 2"),
+            "small.toml: cases[0].times.laptop.4k.runtime: unknown key (value 2); "
+            "allowed: ramp_s, runtime_s; did you mean 'runtime_s'?",
+            id="unknown key of a table deep inside",
+        ),
+        pytest.param(
+            f'blocks = "3"\n{GOOD}',
+            'small.toml: blocks: found "3": must be a valid integer',
+            id="wrong type",
+        ),
+        pytest.param(
+            swap('primary = ["4k.bw", "4k.iops"]', 'primary = "4k.bw"'),
+            'small.toml: cases[0].primary: found "4k.bw": must be a valid array',
+            id="text for an array",
+        ),
+        pytest.param(
+            swap("laptop.4k = { ramp_s = 0.6, runtime_s = 2 }", "laptop.4k = 2"),
+            "small.toml: cases[0].times.laptop.4k: found 2: must be a table",
+            id="number for a table",
+        ),
+        pytest.param(
+            f"blocks = 0\n{GOOD}",
+            "small.toml: blocks: found 0: must be greater than or equal to 1",
+            id="out of range",
+        ),
+        pytest.param(
+            f'mode = "exakt"\n{GOOD}',
+            "small.toml: mode: found \"exakt\": unknown; allowed: exact; did you mean 'exact'?",
+            id="unknown mode",
+        ),
+        pytest.param(
+            swap('source = "deb:linux-source-6.12"', 'source = "linux"'),
+            'small.toml: kernel.source: found "linux": must match pattern '
+            "'^(deb|tarball|dir|git):.+$'",
+            id="unknown kind of source",
+        ),
+        pytest.param(
+            swap('title = "a small experiment"\n', ""),
+            "small.toml: title: missing: this key is required",
+            id="missing key",
+        ),
+        pytest.param(
+            swap("a small experiment", "x").replace('"x"', "2026-01-01"),
+            "small.toml: title: found 2026-01-01: is a TOML date or time; write text in quotes",
+            id="date",
+        ),
+        pytest.param(
+            swap("ramp_s = 0.6", "ramp_s = inf"),
+            "small.toml: cases[0].times.laptop.4k.ramp_s: found inf: must be a finite number",
+            id="infinite",
+        ),
+        pytest.param(
+            swap("file_mib = 13312", "file_mib = 16384"),
+            "small.toml: dataset: file_mib (16384) must be smaller than brd_mib (16384)",
+            id="file as large as the brd",
+        ),
+        pytest.param(
+            swap('workload = "filemap-thp"', 'workload = "filemap-4k"')
+            .replace('"thp.bw"', '"4k.bw"')
+            .replace("laptop.thp", "laptop.4k")
+            .replace("laptop.switch = { ramp_s = 0, runtime_s = 0.5 }\n", ""),
+            "small.toml: cases: case named twice: filemap-4k",
+            id="case twice",
+        ),
+        pytest.param(
+            f'arms = [{{ name = "one", patches = true }}]\n{GOOD}',
+            "small.toml: arms: 1 given, this version compares exactly 2",
+            id="one arm",
+        ),
+    ],
+)
+def test_one_mistake_is_one_line(problems: Problems, text: str, line: str) -> None:
+    assert problems(text) == [line]
+
+
+def test_all_mistakes_are_told_at_once(problems: Problems) -> None:
+    text = swap('workload = "filemap-thp"', 'workload = "filemap-4k"').replace("iops", "iopps")
+    text = f'blocks = "3"\nguest = "labtop"\narms = [{{ name = "a", patches = true }}]\n{text}'
+    keys = [line.split(": ")[1] for line in problems(text)]
+    assert sorted(keys) == [
+        "arms",
+        "blocks",
+        "cases",  # named twice
+        "cases[0].primary[1]",
+        "cases[1].primary[0]",
+        "cases[1].times.laptop.switch",
+        "cases[1].times.laptop.thp",
+        "guest",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ('name = "small"\ntitle =\n', "small.toml:2:8: Invalid value"),
+        ("a = 1\na = 2\n", "small.toml:2:6: Cannot overwrite a value"),
+        ("a = 1\nb = [1,", "small.toml:2:8: Invalid value"),
+        ("a", "small.toml:1:2: Expected '=' after a key in a key/value pair"),
+    ],
+)
+def test_syntax_errors_are_placed_as_compilers_do(problems: Problems, text: str, line: str) -> None:
+    assert problems(text) == [line]
+
+
+def test_what_is_no_text_at_all(tmp_path: Path, catalogue: Catalogue) -> None:
+    file = tmp_path / "a.toml"
+    file.write_bytes(b'a = 1\nb = "\xff"\n')
+    with pytest.raises(SpecError, match=r"a\.toml:2: is not UTF-8 \(byte 11\)"):
+        load_experiment(file, catalogue=catalogue)
+    file.write_text(f"a = {'[' * 5000}")
+    with pytest.raises(SpecError, match=r"a\.toml: not TOML that can be read"):
+        load_experiment(file, catalogue=catalogue)
+
+
+def test_hostile_text_stays_on_its_line_and_is_not_printed_whole(problems: Problems) -> None:
+    (line,) = problems(f'guest = "{"x" * 1000}\\n\\u001b[31m"\n{GOOD}')
+    assert len(line) < 200
+    (line,) = problems(f'"a\\n\\u001b" = 1\n{GOOD}')
+    assert line.startswith(r'small.toml: "a\n\u001b": unknown key (value 1)')
+
+
+def test_a_missing_file_names_those_beside_it(tmp_path: Path, catalogue: Catalogue) -> None:
+    for name in ("filemap-v1", "filemap-v4", "noop"):
+        (tmp_path / f"{name}.toml").write_text(GOOD)
+    assert known_experiments(tmp_path) == ("filemap-v1", "filemap-v4", "noop")
+    assert known_guests(tmp_path / "none") == ()
+    with pytest.raises(SpecError) as caught:
+        load_experiment(tmp_path / "filemap-v5.toml", catalogue=catalogue)
+    assert caught.value.problems == [
+        f"{tmp_path}/filemap-v5.toml: no such experiment; known in {tmp_path}: filemap-v1, "
+        "filemap-v4, noop; did you mean 'filemap-v4'?"
+    ]
+
+
+@pytest.mark.parametrize("name", ["filemap-v5", "filemap-v5.toml", "no/such/filemap-v5.toml"])
+def test_a_missing_name_names_the_shipped_ones(catalogue: Catalogue, name: str) -> None:
+    with pytest.raises(SpecError, match=r"known in .*/configs/experiments: .*filemap-v4, noop"):
+        load_experiment(Path(name), catalogue=catalogue)
+
+
+def test_a_folder_is_no_experiment(tmp_path: Path, catalogue: Catalogue) -> None:
+    with pytest.raises(SpecError, match="no such experiment"):
+        load_experiment(tmp_path, catalogue=catalogue)
+
+
+def test_a_guest_by_path_with_its_mistakes(tmp_path: Path) -> None:
+    shipped = (Path(__file__).parents[2] / "configs/guests/smoke.toml").read_text()
+    file = tmp_path / "tiny.toml"
+    file.write_text(shipped.replace('"smoke"', '"tiny"'))
+    assert load_guest(file).name == "tiny"
+    file.write_text(shipped.replace("vcpus", "vcpu").replace("jobs = 4", "jobs = 4.5"))
+    with pytest.raises(SpecError) as caught:
+        load_guest(file)
+    assert [line.removeprefix(f"{file}: ") for line in sorted(caught.value.problems)] == [
+        "jobs: found 4.5: must be a valid integer",
+        'name: found "smoke": must be the file\'s name; allowed: tiny',
+        "vcpu: unknown key (value 1); allowed: name, title, vcpus, memory_mib, cpu, scale, jobs, "
+        "boot_timeout_s, silence_timeout_s, run_timeout_s; did you mean 'vcpus'?",
+        "vcpus: missing: this key is required",
+    ]
+    with pytest.raises(SpecError, match=r"no such guest; .*did you mean 'laptop'"):
+        load_guest(Path("labtop"))

@@ -1,0 +1,142 @@
+"""``--set`` changes single values, and is named as the place of its mistakes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from experiment.load import Catalogue, load_experiment
+from experiment.overrides import Override, apply_override, parse_override
+from experiment.problems import Problem
+from experiment.spec import Experiment
+from tests.experiment.conftest import GOOD, Problems
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "small.toml"
+    path.write_text(GOOD)
+    return path
+
+
+def test_values_are_toml_or_plain_text(file: Path, catalogue: Catalogue) -> None:
+    def load(*overrides: str) -> Experiment:
+        return load_experiment(file, overrides=overrides, catalogue=catalogue)
+
+    assert load("blocks=4").blocks == 4
+    assert load("blocks = 4 ").blocks == 4
+    assert load("blocks=4", "blocks=5").blocks == 5
+    assert load("title=a = b").title == "a = b"
+    assert load('title="4"').title == "4"
+    assert load("title=1\nblocks=3").blocks == 8
+    assert load("title=").title == ""
+    assert load("series.reverse=true").series.reverse
+    assert load("thresholds.change=0.01").thresholds.change == 0.01
+    assert load("series.path=configs/series/noop/").series.path == "configs/series/noop"
+    assert load('cases.0.primary=["4k.ios"]').cases[0].primary == ("4k.ios",)
+    both = "guest=smoke", "cases=[{workload='filemap-4k', times.smoke.4k={ramp_s=0, runtime_s=1}}]"
+    assert load(*both).guest == "smoke"
+
+
+@pytest.mark.parametrize("key", ["cases.0.times", "cases[0].times"])
+def test_dots_and_brackets_are_the_same(file: Path, catalogue: Catalogue, key: str) -> None:
+    override = f"{key}.laptop.4k.runtime_s=1.5"
+    experiment = load_experiment(file, overrides=[override], catalogue=catalogue)
+    assert experiment.cases[0].times["laptop"]["4k"].runtime_s == 1.5
+    assert experiment.cases[1].times["laptop"]["thp"].runtime_s == 1.5
+
+
+EXAMPLE = "is not KEY=VALUE; for example blocks=4 or cases.0.times.laptop.4k.runtime_s=1.5"
+
+
+@pytest.mark.parametrize(
+    ("override", "line"),
+    [
+        ("blocks", EXAMPLE),
+        ("=4", EXAMPLE),
+        ("a..b=4", EXAMPLE),
+        (".a=4", EXAMPLE),
+        ("cases[0=4", EXAMPLE),
+        ("a b=4", EXAMPLE),
+        (
+            "sed=4",
+            "sed: unknown key (value 4); allowed: name, title, question, mode, kernel, series, "
+            "arms, guest, dataset, cases, blocks, seed, thresholds; did you mean 'seed'?",
+        ),
+        (
+            "threshold.change=0.1",
+            "threshold: unknown key (value a table with change); allowed: name, title, question, "
+            "mode, kernel, series, arms, guest, dataset, cases, blocks, seed, thresholds; "
+            "did you mean 'thresholds'?",
+        ),
+        ("blocks=four", 'blocks: found "four": must be a valid integer'),
+        (
+            "guest=smok",
+            'guest: found "smok": unknown; allowed: full, laptop, smoke; did you mean \'smoke\'?',
+        ),
+        ("cases.2.variant=v1", "cases[2]: the array has 2 entries; allowed: cases[0], cases[1]"),
+        ("cases.x.variant=v1", "cases.x: the array has 2 entries; allowed: cases[0], cases[1]"),
+        ("dataset[0]=1", "dataset: is a table, [0] asks for an array; allowed: cgroup_limit_mib, "
+         "brd_mib, file_mib, jobs"),
+        ("name.first=1", 'name: found "small": is a value and has no keys'),
+        ("dataset.brd_mib=1", "dataset: file_mib (13312) must be smaller than brd_mib (1)"),
+        ("arms=[{name='a', patches=true}]", "arms: 1 given, this version compares exactly 2"),
+        ("cases=[]", "cases: found an array of 0: needs at least 1"),
+        ("cases.1=5", "cases[1]: found 5: must be a table"),
+        ("seed=nan", "seed: found nan: must be a finite number"),
+        ("title=2026-01-01T00:00:00Z", "title: found 2026-01-01 00:00:00+00:00: is a TOML date or "
+         "time; write text in quotes"),
+    ],
+)  # fmt: skip
+def test_mistakes_name_the_option_as_their_place(
+    problems: Problems, override: str, line: str
+) -> None:
+    assert problems(GOOD, override) == [f"--set {override}: {line}"]
+
+
+def test_a_table_that_an_option_made_is_its_own_fault(problems: Problems) -> None:
+    override = "cases.0.times.lapdog.4k.runtime_s=1"
+    assert problems(GOOD, override) == [
+        f"--set {override}: cases[0].times.lapdog.4k.ramp_s: missing: this key is required",
+        f'--set {override}: cases[0].times.lapdog: found "lapdog": unknown guest; '
+        "allowed: full, laptop, smoke; did you mean 'laptop'?",
+    ]
+
+
+def test_the_last_of_two_is_to_blame_and_the_file_for_the_rest(problems: Problems) -> None:
+    lines = problems(f"seed = 0\n{GOOD}", "blocks=0", "title=x", "blocks=-1")
+    assert lines == [
+        "--set blocks=-1: blocks: found -1: must be greater than or equal to 1",
+        "small.toml: seed: found 0: must be greater than or equal to 1",
+    ]
+
+
+def test_hostile_options_stay_on_their_line(problems: Problems) -> None:
+    # A byte of the command line that is not UTF-8 arrives as a lone surrogate.
+    long = "9" * 400
+    for text in ("guest=a\nb\x1b[31m", "a\nb", "guest=\udcff", "title=\udcff", f"seed={long}"):
+        assert len(problems(GOOD, text)) == 1
+    deep, wrong = problems(GOOD, f"title={'[' * 200}{']' * 200}")
+    assert deep.endswith("title" + "[0]" * 12 + ": is nested too deeply")
+    assert wrong.endswith("title: found an array of 1: must be a valid string")
+    (line,) = problems(GOOD, f"title.{'x.' * 2000}x=1")
+    assert line.endswith('title: found "a small experiment": is a value and has no keys')
+    lines = problems(GOOD, f"{'x.' * 2000}x=1")
+    assert len(lines) == 2
+    assert all(len(line) < 300 for line in lines)
+    (line,) = problems(GOOD, f"seed={long}")
+    assert "seed: found 9999" in line
+    assert line.endswith("...: is no TOML integer, which has 64 bits")
+
+
+@given(st.text(), st.text())
+def test_any_text_is_read_or_refused(key: str, value: str) -> None:
+    override = parse_override(f"{key}={value}")
+    if isinstance(override, Override):
+        outcome = apply_override({"a": [1, {"b": 2}], "c": {}}, override)
+        assert isinstance(outcome, Problem | tuple)
+    else:
+        assert override.isprintable()

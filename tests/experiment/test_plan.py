@@ -1,0 +1,174 @@
+"""A plan holds every run once, in whole blocks, with one seed a block."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from experiment.plan import (
+    KERNEL_MIB,
+    Size,
+    make_plan,
+    memory_needed_mib,
+    remaining,
+    require_memory,
+    scaled,
+)
+from experiment.spec import (
+    ArmSpec,
+    CaseSpec,
+    Dataset,
+    Experiment,
+    Guest,
+    KernelSpec,
+    PhaseTimes,
+    SeriesSpec,
+    SpecError,
+)
+
+DATASET = Dataset(cgroup_limit_mib=8192, brd_mib=16384, file_mib=13312, jobs=16)
+GUEST = Guest(
+    name="laptop", title="", vcpus=1, memory_mib=768, cpu="Nehalem", scale=128, jobs=4,
+    boot_timeout_s=1, silence_timeout_s=1, run_timeout_s=1,
+)  # fmt: skip
+NAMES = st.from_regex(r"[a-z0-9][a-z0-9_-]{0,8}", fullmatch=True)
+
+
+def make_experiment(cases: list[tuple[str, str]], **changes: object) -> Experiment:
+    times = {"laptop": {"4k": PhaseTimes(ramp_s=0, runtime_s=1)}}
+    fields: dict[str, object] = {
+        "name": "e",
+        "title": "",
+        "kernel": KernelSpec(source="deb:linux-source-6.12"),
+        "series": SeriesSpec(path="configs/series/noop"),
+        "dataset": DATASET,
+        "cases": tuple(CaseSpec(workload=w, variant=v, times=times) for w, v in cases),
+    }
+    return Experiment.model_validate({**fields, **changes})
+
+
+@st.composite
+def experiments(draw: st.DrawFn) -> Experiment:
+    pairs = st.tuples(NAMES, st.one_of(st.just("default"), NAMES))
+    cases = draw(st.lists(pairs, min_size=1, max_size=4, unique=True))
+    names = draw(st.lists(NAMES, min_size=2, max_size=2, unique=True))
+    arms = tuple(ArmSpec(name=name, patches=False) for name in names)
+    blocks, seed = draw(st.integers(1, 12)), draw(st.integers(1, 2**31 - 1))
+    return make_experiment(cases, arms=arms, blocks=blocks, seed=seed)
+
+
+@given(experiments())
+def test_every_block_holds_every_arm_and_case_once(experiment: Experiment) -> None:
+    plan = make_plan(experiment)
+    runs = [run for run in plan.runs if not run.repeat]
+    cases = [case.name for case in experiment.cases]
+    arms = [arm.name for arm in experiment.both_arms]
+    for block in range(experiment.blocks):
+        here = runs[block * len(cases) * 2 :][: len(cases) * 2]
+        assert {run.block for run in here} == {block}
+        assert [(run.case, run.arm) for run in here] == [(c, a) for c in cases for a in arms]
+    assert len(runs) == experiment.blocks * len(cases) * 2
+
+
+@given(experiments())
+def test_a_block_is_one_seed(experiment: Experiment) -> None:
+    plan = make_plan(experiment)
+    assert plan.seeds == tuple(range(experiment.seed, experiment.seed + experiment.blocks))
+    assert all(run.seed == plan.seeds[run.block] for run in plan.runs)
+
+
+@given(experiments())
+def test_ids_are_unique_even_without_case_and_safe_as_file_names(experiment: Experiment) -> None:
+    ids = [run.run_id for run in make_plan(experiment).runs]
+    assert len(set(ids)) == len(ids)
+    for run_id in ids:
+        assert re.fullmatch(r"[a-z0-9][a-z0-9_.+-]*", run_id)
+        assert len(run_id) < 255
+
+
+@given(experiments())
+def test_one_repeat_a_case_right_after_the_first_block(experiment: Experiment) -> None:
+    plan = make_plan(experiment)
+    repeats = [run for run in plan.runs if run.repeat]
+    assert [run.case for run in repeats] == [case.name for case in experiment.cases]
+    by_id = {run.run_id: run for run in plan.runs}
+    for run in repeats:
+        first = by_id[run.run_id.removesuffix(".repeat")]
+        assert first == run.model_copy(update={"run_id": first.run_id, "repeat": False})
+        assert (run.block, run.arm) == (0, experiment.both_arms[-1].name)
+    start = len(experiment.cases) * 2
+    assert plan.runs[start : start + len(repeats)] == tuple(repeats)
+
+
+@given(experiments(), st.data())
+def test_remaining_is_what_is_not_done_in_order(
+    experiment: Experiment, data: st.DataObject
+) -> None:
+    plan = make_plan(experiment)
+    ids = [run.run_id for run in plan.runs]
+    done = data.draw(st.sets(st.sampled_from(ids)))
+    left = remaining(plan, done)
+    assert [run.run_id for run in left] == [run_id for run_id in ids if run_id not in done]
+    assert remaining(plan, set()) == plan.runs
+    assert remaining(plan, ids) == ()
+    assert remaining(plan, {*done, "of-another-plan"}) == left
+
+
+def test_ids_read_as_case_block_arm() -> None:
+    plan = make_plan(make_experiment([("filemap-4k", "default"), ("filemap-4k", "v1")], blocks=2))
+    assert [run.run_id for run in plan.runs] == [
+        "filemap-4k.b00.base",
+        "filemap-4k.b00.patched",
+        "filemap-4k+v1.b00.base",
+        "filemap-4k+v1.b00.patched",
+        "filemap-4k.b00.patched.repeat",
+        "filemap-4k+v1.b00.patched.repeat",
+        "filemap-4k.b01.base",
+        "filemap-4k.b01.patched",
+        "filemap-4k+v1.b01.base",
+        "filemap-4k+v1.b01.patched",
+    ]
+
+
+@pytest.mark.parametrize("blocks", [99, 100, 101, 1000])
+def test_ids_of_one_case_sort_by_block(blocks: int) -> None:
+    plan = make_plan(make_experiment([("filemap-4k", "default")], blocks=blocks))
+    assert [run.block for run in sorted(plan.runs, key=lambda run: run.run_id)] == [
+        run.block for run in plan.runs
+    ]
+
+
+def test_sizes_keep_the_ratios_of_the_original() -> None:
+    assert scaled(DATASET, GUEST) == Size(cgroup_limit_mib=64, brd_mib=128, file_mib=104, jobs=4)
+
+
+def test_a_division_with_a_remainder_is_refused_for_each_size() -> None:
+    with pytest.raises(SpecError) as caught:
+        scaled(DATASET, GUEST.model_copy(update={"scale": 100}))
+    assert caught.value.problems == [
+        f"configs/guests/laptop.toml: scale: found 100; dataset.{key} = {value} MiB leaves a "
+        f"remainder of {rest} MiB; a scale that divides it is wanted"
+        for key, value, rest in (
+            ("cgroup_limit_mib", 8192, 92), ("brd_mib", 16384, 84), ("file_mib", 13312, 12),
+        )
+    ]  # fmt: skip
+
+
+def test_a_brd_too_small_for_a_file_system_is_refused() -> None:
+    with pytest.raises(SpecError, match="gives a brd of 32 MiB, at least 64 MiB are needed"):
+        scaled(DATASET, GUEST.model_copy(update={"scale": 512}))
+
+
+def test_memory_counts_what_reclaim_cannot_take() -> None:
+    size = scaled(DATASET, GUEST)
+    assert memory_needed_mib(size, GUEST, 50) == 128 + 64 + 2 * 50 + KERNEL_MIB + 12
+    require_memory(size, GUEST, 182)
+    with pytest.raises(SpecError) as caught:
+        require_memory(size, GUEST, 183)
+    assert caught.value.problems == [
+        "configs/guests/laptop.toml: memory_mib: found 768; at least 770 MiB are needed: "
+        "brd 128, cgroup 64, initramfs twice 183, kernel 200, and its page structures"
+    ]

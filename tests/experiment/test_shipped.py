@@ -1,0 +1,127 @@
+"""What comes with the lab loads, fits its guests, and says what the documents say."""
+
+from __future__ import annotations
+
+import pytest
+
+from experiment.load import (
+    Catalogue,
+    known_experiments,
+    known_guests,
+    load_experiment,
+    load_guest,
+)
+from experiment.plan import make_plan, require_memory, scaled
+from experiment.spec import Experiment, PhaseTimes
+from tests.experiment.conftest import CHECKOUT, SERIES
+
+# More than the initramfs of the lab has ever been.
+INITRAMFS_MIB = 100
+
+
+def load(name: str, catalogue: Catalogue, *overrides: str) -> Experiment:
+    path = CHECKOUT / "configs/experiments" / f"{name}.toml"
+    return load_experiment(path, overrides=overrides, catalogue=catalogue)
+
+
+def test_all_are_known_by_name() -> None:
+    assert {"filemap-v1", "filemap-v4", "noop", "slow-add"} <= set(known_experiments())
+    assert {"full", "laptop", "smoke"} <= set(known_guests())
+
+
+@pytest.mark.parametrize("guest", ["full", "laptop", "smoke"])
+@pytest.mark.parametrize("name", ["filemap-v1", "filemap-v4", "noop", "slow-add"])
+def test_each_runs_on_each_guest(name: str, guest: str, catalogue: Catalogue) -> None:
+    experiment = load(name, catalogue, f"guest={guest}")
+    assert (experiment.name, experiment.blocks, experiment.seed) == (name, 8, 1)
+    shape = load_guest(CHECKOUT / "configs/guests" / f"{guest}.toml")
+    size = scaled(experiment.dataset, shape)
+    assert size.brd_mib / size.cgroup_limit_mib == (2.5 if name == "filemap-v1" else 2)
+    assert size.file_mib / size.brd_mib == 13 / 16
+    require_memory(size, shape, INITRAMFS_MIB)
+    assert len(make_plan(experiment).runs) == (8 * 2 + 1) * len(experiment.cases)
+
+
+@pytest.mark.parametrize("series", SERIES)
+def test_the_series_of_the_tests_exist(series: str) -> None:
+    assert list((CHECKOUT / series).glob("*.patch"))
+
+
+def test_full_is_the_original(catalogue: Catalogue) -> None:
+    v4, v1 = (load(name, catalogue) for name in ("filemap-v4", "filemap-v1"))
+    shape = load_guest(CHECKOUT / "configs/guests/full.toml")
+    assert (shape.vcpus, shape.jobs, shape.scale) == (16, v4.dataset.jobs, 1)
+
+    def times(experiment: Experiment) -> dict[str, PhaseTimes]:
+        return {
+            phase: value for case in experiment.cases for phase, value in case.times["full"].items()
+        }
+
+    four, switch = PhaseTimes(ramp_s=30, runtime_s=300), PhaseTimes(ramp_s=0, runtime_s=5)
+    assert times(v4) == {
+        "4k": four, "thp": PhaseTimes(ramp_s=30, runtime_s=600), "switch": switch,
+    }  # fmt: skip
+    assert times(v1) == {
+        "4k": four, "thp": PhaseTimes(ramp_s=0, runtime_s=300), "switch": switch,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("name", "figures"),
+    [
+        (
+            "filemap-v4",
+            {
+                "4k.bw": (2445.02, 2625.56, "MiB/s", "+7.4"),
+                "4k.iops": (625924.36, 672142.61, "1/s", "+7.4"),
+                "thp.bw": (7935.51, 8928.74, "KiB/s", "+12.5"),
+                "thp.iops": (1979.52, 2231.27, "1/s", "+12.7"),
+                "switch.bw": (4545, 4635, "B/s", "+2.0"),
+            },
+        ),
+        (
+            "filemap-v1",
+            {
+                "4k.bw": (2499.17, 2599.83, "MiB/s", "+4.0"),
+                "4k.iops": (639785.81, 665556.34, "1/s", "+4.0"),
+                "thp.bw": (53542.44, 53635.82, "KiB/s", "+0.2"),
+                "thp.iops": (13379.39, 13402.82, "1/s", "+0.2"),
+                "switch.bw": (3923.21, 3914.68, "MiB/s", "-0.2"),
+                "switch.iops": (1004340.78, 1002158.11, "1/s", "-0.2"),
+            },
+        ),
+    ],
+)
+def test_published_figures_are_those_of_the_documents(
+    name: str, figures: dict[str, tuple[float, float, str, str]], catalogue: Catalogue
+) -> None:
+    published = [figure for case in load(name, catalogue).cases for figure in case.published]
+    assert {
+        figure.metric: (figure.base, figure.patched, figure.unit, f"{figure.change:+.1%}"[:-1])
+        for figure in published
+    } == figures
+
+
+def test_where_a_document_contradicts_itself_a_note_says_so(catalogue: Catalogue) -> None:
+    notes = {
+        figure.metric: figure.note
+        for case in load("filemap-v4", catalogue).cases
+        for figure in case.published
+    }
+    assert "+10.4 %" in notes["thp.bw"]
+    assert "+12.5 %" in notes["thp.bw"]
+    assert "16 reads" in notes["switch.bw"]
+
+
+def test_only_bandwidth_of_the_first_phases_gates(catalogue: Catalogue) -> None:
+    for name, cases in {
+        "filemap-v4": ["filemap-4k", "filemap-thp"],
+        "filemap-v1": ["filemap-4k:v1", "filemap-thp:v1"],
+    }.items():
+        experiment = load(name, catalogue)
+        assert [case.name for case in experiment.cases] == cases
+        assert [case.primary for case in experiment.cases] == [("4k.bw",), ("thp.bw",)]
+        # The source holds the series: the base arm is the one with patches.
+        assert [arm.patches for arm in experiment.both_arms] == [True, False]
+    for name in ("noop", "slow-add"):
+        assert [arm.patches for arm in load(name, catalogue).both_arms] == [False, True]
