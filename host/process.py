@@ -18,8 +18,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeAlias
-from typing import IO
+from typing import IO, TypeAlias
 
 from host.errors import InfraError
 
