@@ -17,7 +17,7 @@ from pathlib import Path
 from experiment.spec import KernelSpec
 from host.errors import InfraError, SeriesError
 from host.process import paste
-from kernels import blame, config, symbols
+from kernels import blame, config, elf, symbols
 from kernels import cache as store
 from kernels.cache import Kernel
 from kernels.make import Progress, run_make, wait_until_idle
@@ -32,7 +32,7 @@ from results.record import KernelIdentity
 log = logging.getLogger(__name__)
 
 # Part of every key: raise it when the same inputs would give another kernel.
-RECIPE = 1
+RECIPE = 2
 TARGET = "bzImage"
 ASKED = "asked.config"
 BUSY = "busy"
@@ -231,6 +231,7 @@ def _keep(plan: _Plan, objects: Path, final: str, build_log: Path, cache: Path) 
         compiler=plan.toolchain.identity,
         config_sha256=hashlib.sha256(final.encode()).hexdigest(),
         code_key=symbols.code_key(objects / "vmlinux"),
+        build_id=elf.build_id(objects / "vmlinux"),
         build_log="build.log",
     )
     with store.staged(cache, plan.key) as folder:

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 from elftools.common.exceptions import ELFError
 from elftools.elf.elffile import ELFFile
+from elftools.elf.sections import NoteSection
 from numpy.typing import NDArray
 
 from host.errors import InfraError
@@ -80,6 +81,17 @@ def read(path: Path) -> Elf:
             return _read(elf)
     except (ELFError, OSError) as error:
         raise InfraError(f"cannot be read as ELF: {error}", where=str(path)) from None
+
+
+def build_id(path: Path) -> str:
+    """The linker's build id (hexadecimal); empty when the file has none."""
+    with path.open("rb") as stream:
+        for section in ELFFile(stream).iter_sections():
+            if isinstance(section, NoteSection):
+                for note in section.iter_notes():
+                    if note["n_type"] == "NT_GNU_BUILD_ID":
+                        return str(note["n_desc"])
+    return ""
 
 
 def _read(elf: ELFFile) -> Elf:

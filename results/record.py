@@ -88,7 +88,11 @@ class RunCost(Record):
 
 
 class KernelIdentity(Record):
-    """A built kernel: all that names it.  ``code_key`` hashes the built machine code."""
+    """A built kernel: all that names it.
+
+    ``code_key`` hashes the built machine code; ``build_id`` is the linker's, which
+    a booted kernel shows in ``/sys/kernel/notes``.
+    """
 
     key: str
     release: str
@@ -98,6 +102,7 @@ class KernelIdentity(Record):
     compiler: str
     config_sha256: str
     code_key: str
+    build_id: str = ""
     build_log: str = ""
 
 
