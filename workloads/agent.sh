@@ -1,0 +1,131 @@
+#!/bin/sh
+# The guest agent: process 1 of an exact guest.
+#
+# It prepares brd, file system, file and cgroup, stops at a point of its own
+# choosing (the snapshot is taken there), reads its job, runs the phases, and
+# sends everything it saw over the second serial port.  POSIX shell on busybox:
+# a fork costs a guest about a virtual millisecond, so nothing here loops over
+# what one `cp` can copy.
+#
+# Inputs, through fw_cfg, shell assignments padded with newlines:
+#   opt/twinboot/prepare  MKFS MOUNT_OPTIONS FILE_MIB
+#   opt/twinboot/job      PHASES, and per phase N: NAME_N DROP_N THP_N LIMIT_N FIO_N
+set -u
+PATH=/bin:/sbin:/usr/bin:/usr/sbin
+export PATH
+OUT=/run/twinboot
+CGROUP=/sys/fs/cgroup/twinboot
+FW_CFG=/sys/firmware/qemu_fw_cfg/by_name/opt/twinboot
+
+say() { echo "twinboot: $*" >/dev/console; }
+
+# A failed step ends the guest at once: a run that went on would measure
+# something else than it says.
+fail() {
+    say "failed: $*"
+    echo "$*" >"$OUT/failure"
+    send
+}
+
+# payload = gzip'ed tar of $OUT behind one header line with length and checksum.
+send() {
+    cd "$OUT" && dmesg >dmesg && cat /proc/sys/kernel/tainted >tainted
+    tar -cf - . | gzip -1 >/tmp/payload
+    set -- $(wc -c </tmp/payload) $(sha256sum /tmp/payload)
+    stty -F /dev/ttyS1 raw -echo -echoe -echok
+    { echo "TWINBOOT1 $1 $2"; cat /tmp/payload; } >/dev/ttyS1
+    say "done"
+    # isa-debug-exit: QEMU ends with status (16 << 1) | 1.
+    printf '\020' | dd of=/dev/port bs=1 seek=1281 count=1 conv=notrunc 2>/dev/null
+    poweroff -f
+    while :; do sleep 1; done
+}
+
+# Keep a vCPU busy with work that anything else preempts.  With sleep=off QEMU's
+# main loop moves the virtual clock forward when it finds every vCPU halted, and
+# it may look before the vCPU thread has accounted its last slice: the next timer
+# then fires late by that slice.  A guest that is never idle never gets there.
+never_idle() {
+    chrt -i 0 sh -c 'while :; do :; done' &
+}
+
+mounts() {
+    mount -t proc proc /proc
+    mount -t sysfs sysfs /sys
+    mount -t devtmpfs devtmpfs /dev 2>/dev/null
+    mount -t cgroup2 cgroup2 /sys/fs/cgroup
+    mkdir -p /tmp /run "$OUT" /mnt
+    mount -t tmpfs tmpfs /tmp
+    mount -t tmpfs tmpfs "$OUT"
+}
+
+prepare() {
+    add_entropy || fail "random: no seed taken"
+    . "$FW_CFG/prepare/raw" || fail "prepare: no job"
+    say "prepare: $MKFS"
+    $MKFS /dev/ram0 >"$OUT/mkfs.log" 2>&1 || fail "mkfs: $(tail -n 1 "$OUT/mkfs.log")"
+    mount -o "$MOUNT_OPTIONS" /dev/ram0 /mnt 2>"$OUT/mount.log" ||
+        fail "mount: $(tail -n 1 "$OUT/mount.log")"
+    # Laid out here, outside the measured cgroup: its page cache must not be
+    # charged to anybody when the workload starts.
+    say "layout: $FILE_MIB MiB"
+    dd if=/dev/zero of=/mnt/test.img bs=1M count="$FILE_MIB" 2>"$OUT/layout.log" ||
+        fail "layout: $(tail -n 1 "$OUT/layout.log")"
+    sync
+    echo 3 >/proc/sys/vm/drop_caches
+    echo "+memory +io +cpu" >/sys/fs/cgroup/cgroup.subtree_control || fail "cgroup: controllers"
+    mkdir "$CGROUP" || fail "cgroup: mkdir"
+    uname -a >"$OUT/uname"
+    cat /sys/kernel/notes >"$OUT/notes"
+    cat /proc/cmdline >"$OUT/cmdline"
+}
+
+# The write pauses the machine (QEMU runs with -action panic=pause); what the lab
+# does next, taking a snapshot or going on, is not visible from here.
+stop_point() {
+    say "ready"
+    printf '\001' | dd of=/dev/port bs=1 seek=1285 count=1 conv=notrunc 2>/dev/null
+}
+
+# Everything that is read before and after each phase, in two copies.
+observe() {
+    mkdir -p "$1/cgroup" "$1/proc" "$1/pressure"
+    cp "$CGROUP"/memory.stat "$CGROUP"/memory.events "$CGROUP"/memory.peak \
+        "$CGROUP"/memory.current "$CGROUP"/memory.max "$CGROUP"/memory.pressure \
+        "$CGROUP"/io.stat "$CGROUP"/cpu.stat "$1/cgroup"
+    cp /proc/vmstat /proc/stat /proc/meminfo /proc/diskstats /proc/uptime \
+        /sys/kernel/mm/transparent_hugepage/enabled "$1/proc"
+    cp /proc/pressure/* "$1/pressure"
+}
+
+# phase NAME DROP THP LIMIT_BYTES FIO_ARGUMENTS
+phase() {
+    say "phase $1"
+    mkdir "$OUT/$1"
+    if [ "$2" = 1 ]; then
+        sync
+        echo 3 >/proc/sys/vm/drop_caches
+    fi
+    echo "$3" >/sys/kernel/mm/transparent_hugepage/enabled || fail "$1: THP state $3"
+    echo "$4" >"$CGROUP/memory.max" || fail "$1: memory.max $4"
+    observe "$OUT/$1/before"
+    (
+        echo 0 >"$CGROUP/cgroup.procs" || exit 97
+        cd "$OUT/$1" || exit 98
+        eval "exec fio $5"
+    ) >"$OUT/$1/fio.out" 2>&1
+    echo $? >"$OUT/$1/status"
+    observe "$OUT/$1/after"
+}
+
+mounts
+never_idle
+prepare
+stop_point
+. "$FW_CFG/job/raw" || fail "job: none"
+n=1
+while [ "$n" -le "$PHASES" ]; do
+    eval "phase \"\$NAME_$n\" \"\$DROP_$n\" \"\$THP_$n\" \"\$LIMIT_$n\" \"\$FIO_$n\""
+    n=$((n + 1))
+done
+send

@@ -1,0 +1,85 @@
+"""What is sent into the guest: the preparation, and the job of one run."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping, Sequence
+
+from experiment.spec import PhaseTimes
+from workloads.spec import Phase, Workload
+
+# Both texts have one fixed size: a snapshot is restored only into a machine
+# whose fw_cfg files are as long as they were.
+TEXT_BYTES = 4096
+LOG_INTERVAL_MS = 50
+
+
+def fio_arguments(phase: Phase, times: PhaseTimes, *, jobs: int, seed: int) -> tuple[str, ...]:
+    """The whole argument list of one fio invocation, without the program's name."""
+    arguments = [*phase.fio, f"--numjobs={jobs}", "--time_based"]
+    if times.ramp_s > 0:
+        arguments.append(f"--ramp_time={_milliseconds(times.ramp_s)}")
+    arguments += [
+        f"--runtime={_milliseconds(times.runtime_s)}",
+        "--group_reporting",
+        f"--randseed={seed}",
+    ]
+    return tuple(arguments)
+
+
+def output_arguments() -> tuple[str, ...]:
+    """Fio arguments that only say where and how its results are written."""
+    return (
+        "--output-format=json+",
+        "--output=fio.json",
+        "--write_bw_log=fio",
+        f"--log_avg_msec={LOG_INTERVAL_MS}",
+        "--per_job_logs=0",
+    )
+
+
+def prepare_text(workload: Workload, *, file_mib: int) -> str:
+    """Shell assignments for the agent's preparation, padded to :data:`TEXT_BYTES`."""
+    return _padded(
+        {
+            "MKFS": workload.mkfs,
+            "MOUNT_OPTIONS": workload.mount_options,
+            "FILE_MIB": str(file_mib),
+        }
+    )
+
+
+def job_text(
+    phases: Sequence[Phase],
+    times: Mapping[str, PhaseTimes],
+    *,
+    jobs: int,
+    seed: int,
+    limit_bytes: int,
+) -> str:
+    """Shell assignments for the phases of one run, padded to :data:`TEXT_BYTES`."""
+    values = {"PHASES": str(len(phases))}
+    for number, phase in enumerate(phases, start=1):
+        arguments = (
+            *fio_arguments(phase, times[phase.name], jobs=jobs, seed=seed),
+            *output_arguments(),
+        )
+        values |= {
+            f"NAME_{number}": phase.name,
+            f"DROP_{number}": str(int(phase.drop_caches)),
+            f"THP_{number}": phase.thp,
+            f"LIMIT_{number}": str(limit_bytes),
+            f"FIO_{number}": shlex.join(arguments),
+        }
+    return _padded(values)
+
+
+def _padded(values: Mapping[str, str]) -> str:
+    text = "".join(f"{name}={shlex.quote(value)}\n" for name, value in values.items())
+    if len(text.encode()) > TEXT_BYTES:
+        raise ValueError(f"job of {len(text.encode())} bytes, at most {TEXT_BYTES} fit")
+    return text + "\n" * (TEXT_BYTES - len(text.encode()))
+
+
+def _milliseconds(seconds: float) -> str:
+    return f"{round(seconds * 1000)}ms"

@@ -1,0 +1,89 @@
+"""Metrics: from what a phase showed to numbers with a unit and a direction."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from experiment.spec import Direction
+from results.record import Metric
+from workloads.parse import FioResult, PhaseResult
+
+MIB = 1 << 20
+
+
+@dataclass(frozen=True)
+class Definition:
+    """One metric of a phase; ``value`` takes the phase and its fio result."""
+
+    name: str
+    title: str
+    unit: str
+    direction: Direction
+    value: Callable[[PhaseResult, FioResult], float]
+
+
+def _moved(phase: PhaseResult, counter: str) -> int:
+    return phase.after.vmstat[counter] - phase.before.vmstat[counter]
+
+
+def _ios_with_ramp(fio: FioResult) -> float:
+    """I/Os of the whole phase: fio counts none during the ramp, the kernel's events do."""
+    return fio.iops * (fio.ramp_ms + fio.runtime_ms) / 1000
+
+
+DEFINITIONS: tuple[Definition, ...] = (
+    Definition(
+        "bw", "bandwidth", "MiB/s", "higher",
+        lambda phase, fio: fio.iops * (fio.io_bytes / fio.ios) / MIB,
+    ),
+    Definition("iops", "I/Os per second", "1/s", "higher", lambda phase, fio: fio.iops),
+    Definition("ios", "I/Os measured", "count", "higher", lambda phase, fio: float(fio.ios)),
+    Definition(
+        "guest_ns_per_io", "CPU time of the cgroup per I/O, ramp included", "ns", "lower",
+        lambda phase, fio: (phase.after.cpu_ns - phase.before.cpu_ns) / _ios_with_ramp(fio),
+    ),
+    Definition(
+        "refaults_per_io", "refaults per I/O, ramp included", "1", "lower",
+        lambda phase, fio: _moved(phase, "workingset_refault_file") / _ios_with_ramp(fio),
+    ),
+    Definition(
+        "major_faults_per_io", "major faults per I/O, ramp included", "1", "lower",
+        lambda phase, fio: _moved(phase, "pgmajfault") / _ios_with_ramp(fio),
+    ),
+    Definition(
+        "device_bytes_per_fio_byte", "device bytes per fio byte, ramp included", "1", "lower",
+        lambda phase, fio: (phase.after.device_read_bytes - phase.before.device_read_bytes)
+        / (_ios_with_ramp(fio) * fio.io_bytes / fio.ios),
+    ),
+    Definition(
+        "file_thp_mib", "huge pages in the page cache at the end", "MiB", "higher",
+        lambda phase, fio: phase.after.memory_stat["file_thp"] / MIB,
+    ),
+)  # fmt: skip
+
+METRIC_NAMES: tuple[str, ...] = tuple(definition.name for definition in DEFINITIONS)
+
+
+def metrics_of(phases: Sequence[str]) -> tuple[Metric, ...]:
+    """The metrics of a case with these phases, named ``phase.metric``."""
+    return tuple(
+        Metric(
+            name=f"{phase}.{definition.name}",
+            title=f"{phase}: {definition.title}",
+            unit=definition.unit,
+            direction=definition.direction,
+        )
+        for phase in phases
+        for definition in DEFINITIONS
+    )
+
+
+def samples(phases: Sequence[PhaseResult]) -> dict[str, float]:
+    """All samples of one valid run: ``phase.metric`` → value."""
+    return {
+        f"{phase.name}.{definition.name}": float(definition.value(phase, phase.fio))
+        for phase in phases
+        if phase.fio is not None
+        for definition in DEFINITIONS
+    }

@@ -1,0 +1,103 @@
+"""Workloads as data: phases of fio, and what a valid run of them must show.
+
+A workload is one file under ``workloads/catalogue/``.  Its variants give other
+settings to the same phases; the variant ``default`` always exists.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import Field, TypeAdapter, ValidationError
+
+from experiment.spec import Frozen, Name, SpecError
+
+CATALOGUE = Path(__file__).parent / "catalogue"
+Check = Literal[
+    "limit_hit", "charged", "refaults", "thp_present", "thp_absent", "thp_before", "caches_kept"
+]
+
+
+class Phase(Frozen):
+    """One fio invocation inside the measured cgroup.
+
+    ``drop_caches`` is done and asserted before the phase; ``thp`` is the value
+    written to ``transparent_hugepage/enabled``; ``fio`` holds the arguments that
+    say what is read and how (the lab adds jobs, times, seed and output).
+    ``checks`` are asserted of every run beside those that always hold; fewer
+    than ``min_ios`` I/Os are no evidence of anything.
+    """
+
+    name: Name
+    drop_caches: bool
+    thp: Literal["always", "madvise", "never"]
+    fio: tuple[str, ...]
+    checks: tuple[Check, ...] = ()
+    min_ios: Annotated[int, Field(ge=1)] = 1000
+
+
+class Variant(Frozen):
+    """Settings that replace those of the workload, by phase name."""
+
+    fio: dict[str, tuple[str, ...]] = Field(default_factory=dict)
+
+
+class Workload(Frozen):
+    """A program and how to read it.  ``mkfs`` and ``mount_options`` prepare the brd."""
+
+    name: Name
+    title: str
+    mkfs: str
+    mount_options: str
+    phases: Annotated[tuple[Phase, ...], Field(min_length=1)]
+    variants: dict[str, Variant] = Field(default_factory=dict)
+
+    def phases_of(self, variant: str) -> tuple[Phase, ...]:
+        """The phases with the variant's settings put in."""
+        changed = self.variants[variant].fio if variant != "default" else {}
+        return tuple(
+            phase.model_copy(update={"fio": changed.get(phase.name, phase.fio)})
+            for phase in self.phases
+        )
+
+
+def load_workload(path: Path) -> Workload:
+    """Read one catalogue file.
+
+    Raises:
+        SpecError: not TOML, or a key or value is wrong; names file and key.
+    """
+    try:
+        data = tomllib.loads(path.read_text(encoding="utf-8"))
+        # Validated as JSON: strict mode takes lists for tuples only from there.
+        return Workload.model_validate_json(TypeAdapter(dict[str, object]).dump_json(data))
+    except tomllib.TOMLDecodeError as error:
+        raise SpecError([f"{path}: {error}"]) from None
+    except ValidationError as error:
+        raise SpecError(
+            [
+                f"{path}: {'.'.join(map(str, item['loc']))}: {item['msg']} "
+                f"(found {item['input']!r})"
+                for item in error.errors()
+            ]
+        ) from None
+
+
+def load_catalogue(folder: Path = CATALOGUE) -> dict[str, Workload]:
+    """All workloads by name, sorted."""
+    loaded = (load_workload(path) for path in sorted(folder.glob("*.toml")))
+    return {workload.name: workload for workload in loaded}
+
+
+def phase_names(catalogue: Mapping[str, Workload]) -> dict[str, dict[str, tuple[str, ...]]]:
+    """Workload name → variant name → phase names: what an experiment may ask for."""
+    return {
+        name: {
+            variant: tuple(phase.name for phase in workload.phases)
+            for variant in ("default", *sorted(workload.variants))
+        }
+        for name, workload in catalogue.items()
+    }

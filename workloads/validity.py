@@ -1,0 +1,142 @@
+"""Checks that a run measured what it says; an invalid run is never a data point.
+
+The first posting of filemap measured a mixture of splitting and adding, because
+caches were not dropped and THP was left on between two tests.  Each check here
+answers one such mistake, from what the guest itself recorded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from workloads.parse import GuestResult, PhaseResult
+from workloads.spec import Check, Phase
+
+MIB = 1 << 20
+# Page-table pages and slab are charged too, so "full of file pages" is less than
+# the limit; half is far from both a full and an uncharged cgroup.
+CHARGED_SHARE = 0.5
+LIMIT_SHARE = 0.95
+# After drop_caches a handful of metadata pages may come back before we look.
+LEFT_PAGES = 64
+THP_SHARE = 0.5
+
+
+@dataclass(frozen=True)
+class Claim:
+    """What a run says about itself: asked, not observed."""
+
+    phases: tuple[Phase, ...]
+    limit_bytes: int
+    seed: int
+    build_id: str
+
+
+def problems(result: GuestResult, claim: Claim) -> tuple[str, ...]:
+    """Every way in which the run is not what it claims; empty for a valid run."""
+    found: list[str] = []
+    if result.failure:
+        found.append(f"the agent stopped: {result.failure}")
+    if claim.build_id and result.build_id != claim.build_id:
+        found.append(
+            f"kernel identity: booted build id {result.build_id or 'none'}, built {claim.build_id}"
+        )
+    if result.tainted:
+        found.append(f"kernel tainted: {result.tainted}")
+    if not result.failure and len(result.phases) != len(claim.phases):
+        found.append(f"{len(result.phases)} of {len(claim.phases)} phases ran")
+    for asked, seen in zip(claim.phases, result.phases, strict=False):
+        found += [f"{asked.name}: {problem}" for problem in _phase_problems(asked, seen, claim)]
+    return tuple(found)
+
+
+def few_ios(result: GuestResult, phases: Sequence[Phase]) -> tuple[str, ...]:
+    """Findings: phases with too few I/Os to be evidence of anything."""
+    return tuple(
+        f"{asked.name}: {seen.fio.ios} I/Os, fewer than {asked.min_ios}: no evidence of anything"
+        for asked, seen in zip(phases, result.phases, strict=False)
+        if seen.fio is not None and seen.fio.ios < asked.min_ios
+    )
+
+
+def _phase_problems(asked: Phase, seen: PhaseResult, claim: Claim) -> list[str]:
+    if seen.status != 0 or seen.fio is None or seen.fio.error:
+        last = (seen.output.strip().splitlines() or ["no output"])[-1]
+        return [f"fio failed (status {seen.status}): {last}"]
+    found = []
+    for counter in ("oom", "oom_kill"):
+        events = seen.after.memory_events[counter] - seen.before.memory_events[counter]
+        if events:
+            found.append(f"memory.events {counter} rose by {events}")
+    if seen.before.thp_enabled != asked.thp:
+        found.append(f"THP state {seen.before.thp_enabled!r}, {asked.thp!r} asked")
+    left = seen.before.vmstat["nr_active_file"] + seen.before.vmstat["nr_inactive_file"]
+    if asked.drop_caches and left > LEFT_PAGES:
+        found.append(f"caches not dropped: {left} file pages before the phase")
+    if seen.fio.options.get("randseed") != str(claim.seed):
+        found.append(f"seed {seen.fio.options.get('randseed')}, {claim.seed} asked")
+    if seen.fio.ios == 0:
+        found.append("no I/O at all")
+    for check in asked.checks:
+        problem = CHECKS[check](seen, claim.limit_bytes)
+        if problem:
+            found.append(problem)
+    return found
+
+
+def _limit_hit(seen: PhaseResult, limit: int) -> str:
+    hits = seen.after.memory_events["max"] - seen.before.memory_events["max"]
+    if hits and seen.after.memory_peak_bytes >= LIMIT_SHARE * limit:
+        return ""
+    return (
+        f"limit not hit: peak {seen.after.memory_peak_bytes / MIB:.1f} MiB of "
+        f"{limit / MIB:.0f} MiB, memory.events max rose by {hits}"
+    )
+
+
+def _charged(seen: PhaseResult, limit: int) -> str:
+    file = seen.after.memory_stat["file"]
+    if file >= CHARGED_SHARE * limit:
+        return ""
+    return f"file not charged to the cgroup: {file / MIB:.1f} MiB of {limit / MIB:.0f} MiB"
+
+
+def _refaults(seen: PhaseResult, limit: int) -> str:
+    name = "workingset_refault_file"
+    return "" if seen.after.vmstat[name] > seen.before.vmstat[name] else "no refaults"
+
+
+def _thp_present(seen: PhaseResult, limit: int) -> str:
+    thp, file = seen.after.memory_stat["file_thp"], seen.after.memory_stat["file"]
+    if file and thp >= THP_SHARE * file:
+        return ""
+    return f"no huge pages: file_thp {thp / MIB:.1f} MiB of {file / MIB:.1f} MiB cached"
+
+
+def _thp_absent(seen: PhaseResult, limit: int) -> str:
+    thp = max(seen.before.memory_stat["file_thp"], seen.after.memory_stat["file_thp"])
+    return f"huge pages present: file_thp {thp / MIB:.1f} MiB" if thp else ""
+
+
+def _thp_before(seen: PhaseResult, limit: int) -> str:
+    thp = seen.before.memory_stat["file_thp"]
+    return "" if thp else "no huge pages left by the phase before"
+
+
+def _caches_kept(seen: PhaseResult, limit: int) -> str:
+    file = seen.before.memory_stat["file"]
+    if file >= CHARGED_SHARE * limit:
+        return ""
+    return f"caches not kept: {file / MIB:.1f} MiB of {limit / MIB:.0f} MiB before the phase"
+
+
+CHECKS: Mapping[Check, Callable[[PhaseResult, int], str]] = {
+    "limit_hit": _limit_hit,
+    "charged": _charged,
+    "refaults": _refaults,
+    "thp_present": _thp_present,
+    "thp_absent": _thp_absent,
+    "thp_before": _thp_before,
+    "caches_kept": _caches_kept,
+}
