@@ -1,0 +1,1 @@
+"""Boot a guest and talk to it."""

@@ -1,0 +1,76 @@
+"""What a console says happened: a pure function over its text, and patterns as data."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Literal
+
+Kind = Literal["done", "failed", "panic", "oops", "oom", "hung", "lost", "silent", "boot"]
+
+
+@dataclass(frozen=True)
+class Ending:
+    """How a guest ended: its kind, one sentence, and the lines that show it."""
+
+    kind: Kind
+    message: str
+    evidence: tuple[str, ...] = ()
+
+
+# In order: the first pattern that is found names the ending.  An oops is looked
+# for before the panic that panic_on_oops makes of it.
+PATTERNS: tuple[tuple[Kind, str, re.Pattern[str]], ...] = (
+    ("oom", "the kernel killed a process for memory",
+     re.compile(r"Out of memory: Killed|Memory cgroup out of memory: Killed|invoked oom-killer")),
+    ("oops", "the kernel oopsed",
+     re.compile(r"BUG: |Oops: |general protection fault|kernel BUG at|Unable to handle kernel|"
+                r"KASAN: |WARNING: .*possible (?:circular|recursive) locking")),
+    ("hung", "a task or CPU hung",
+     re.compile(r"blocked for more than \d+ seconds|soft lockup|hard LOCKUP|"
+                r"rcu: INFO: rcu_\w+ (?:self-)?detected")),
+    ("panic", "the kernel panicked", re.compile(r"Kernel panic - not syncing")),
+    ("failed", "the agent stopped", re.compile(r"twinboot: failed: ")),
+)  # fmt: skip
+EVIDENCE_LINES = 12
+
+
+def classify(
+    console: str, *, agent_done: bool, deadline: Literal["", "boot", "silence", "run"] = ""
+) -> Ending:
+    """Say how a guest ended.
+
+    ``agent_done`` is true when QEMU ended with the agent's own status;
+    ``deadline`` names the clock that ended it, if one did.
+    """
+    lines = console.splitlines()
+    for kind, message, pattern in PATTERNS:
+        at = next((n for n, line in enumerate(lines) if pattern.search(line)), None)
+        if at is not None and not (agent_done and kind == "failed"):
+            return Ending(kind, f"{message}: {lines[at].strip()}", _around(lines, at))
+    if agent_done:
+        return Ending("done", "the agent finished")
+    last = tuple(lines[-EVIDENCE_LINES:])
+    if deadline == "boot" and "Booting SMP" in console and "twinboot:" not in console:
+        return Ending(
+            "boot", "hung while bringing up vCPUs; some kernels do under -icount: use 1 vCPU", last
+        )
+    if deadline == "boot":
+        return Ending("boot", "not ready when the boot clock ran out", last)
+    if deadline == "silence":
+        return Ending("silent", "no sign of life when the silence clock ran out", last)
+    if deadline == "run":
+        return Ending("hung", "not finished when the run clock ran out", last)
+    return Ending("lost", "QEMU ended without a word from the agent", last)
+
+
+def progress(console: str) -> str:
+    """The agent's last word, for people who wait: ``phase 4k``; empty before the first."""
+    said = [
+        line.partition("twinboot: ")[2] for line in console.splitlines() if "twinboot: " in line
+    ]
+    return said[-1].strip() if said else ""
+
+
+def _around(lines: list[str], at: int) -> tuple[str, ...]:
+    return tuple(lines[max(0, at - 2) : at + EVIDENCE_LINES])

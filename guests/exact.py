@@ -1,0 +1,226 @@
+"""Boot an exact guest, stop it, keep it, restore it, and hear what it found.
+
+A machine runs up to the agent's stop point; there it is either continued (a cold
+run) or kept: its memory stays in the file it was backed by, its devices go into a
+small migration stream.  A restored guest maps that file copy-on-write.
+
+Every ``watch`` is called several times a second with the agent's last word; it may
+raise to end the guest.
+"""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from experiment.plan import Size
+from experiment.spec import Guest
+from guests import channel, console
+from guests.argv import DONE_STATUS, Files, qemu_argv
+from guests.monitor import Monitor
+from host.errors import InfraError
+from host.process import Process, cpu_s, ended, kill_group, spawn
+
+POLL_S = 0.1
+MIGRATION_TIMEOUT_S = 120.0
+IGNORE_SHARED = [{"capability": "x-ignore-shared", "state": True}]
+Clock = Literal["", "boot", "silence", "run"]
+
+
+@dataclass(frozen=True)
+class Machine:
+    """What is booted: kernel, initramfs, shape, and the preparation's text."""
+
+    kernel: Path
+    initramfs: Path
+    guest: Guest
+    size: Size
+    prepare_text: str
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """A machine kept at its stop point: memory file and device state."""
+
+    machine: Machine
+    memory: Path
+    state: Path
+    cpu_s: float
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a run ended: files sent (None if none came), ending, and its cost."""
+
+    files: dict[str, bytes] | None
+    ending: console.Ending
+    cpu_s: float
+    elapsed_s: float
+
+
+class BootError(Exception):
+    """A machine that did not come to its stop point; ``ending`` says how it ended."""
+
+    def __init__(self, ending: console.Ending) -> None:
+        super().__init__(ending.message)
+        self.ending = ending
+
+
+def take_snapshot(
+    machine: Machine, folder: Path, logs: Path, watch: Callable[[str], None]
+) -> Snapshot:
+    """Boot ``machine`` into ``folder`` (which must be new) and keep it at its stop point.
+
+    Raises:
+        BootError: it did not get there.
+        InfraError: QEMU could not be started or could not save its state.
+    """
+    state = folder / "state"
+    with _booted(machine, folder, logs, job_text="") as boot:
+        boot.to_stop_point(watch)
+        boot.monitor.command("migrate-set-capabilities", capabilities=IGNORE_SHARED)
+        boot.monitor.command("migrate", uri=f"exec:cat > '{state}'")
+        boot.monitor.await_migration(MIGRATION_TIMEOUT_S)
+        return Snapshot(machine, boot.files.memory, state, boot.cpu_s())
+
+
+def run_cold(
+    machine: Machine, job_text: str, folder: Path, logs: Path, watch: Callable[[str], None]
+) -> Outcome:
+    """Boot ``machine`` and go on from its stop point without leaving it.
+
+    A machine that ends early is an :class:`Outcome` too, not an exception.
+    """
+    with _booted(machine, folder, logs, job_text) as boot:
+        try:
+            boot.to_stop_point(watch)
+        except BootError as error:
+            return Outcome(None, error.ending, boot.cpu_s(), boot.elapsed_s())
+        return boot.to_end(watch)
+
+
+def run_restored(
+    snapshot: Snapshot, job_text: str, folder: Path, logs: Path, watch: Callable[[str], None]
+) -> Outcome:
+    """Restore ``snapshot`` into a machine of its own and run ``job_text``."""
+    with _booted(snapshot.machine, folder, logs, job_text, snapshot) as boot:
+        boot.monitor.command("migrate-set-capabilities", capabilities=IGNORE_SHARED)
+        boot.monitor.command("migrate-incoming", uri=f"exec:cat '{snapshot.state}'")
+        boot.monitor.await_migration(MIGRATION_TIMEOUT_S)
+        return boot.to_end(watch)
+
+
+@dataclass
+class _Boot:
+    """One QEMU process with its clocks."""
+
+    machine: Machine
+    files: Files
+    process: Process
+    monitor: Monitor
+    started: float
+
+    def elapsed_s(self) -> float:
+        return time.monotonic() - self.started
+
+    def cpu_s(self) -> float:
+        return cpu_s(self.process)
+
+    def to_stop_point(self, watch: Callable[[str], None]) -> None:
+        limit = self.started + self.machine.guest.boot_timeout_s
+        self.monitor.command("cont")
+
+        def give_up() -> bool:
+            watch(console.progress(self._console()))
+            return ended(self.process) or time.monotonic() > limit
+
+        if not self.monitor.await_stop(give_up):
+            gone = ended(self.process)
+            text = self._console()
+            clock: Clock = "" if gone else "boot"
+            raise BootError(console.classify(text, agent_done=False, deadline=clock))
+
+    def to_end(self, watch: Callable[[str], None]) -> Outcome:
+        self.monitor.command("cont")
+        clock = self._wait(watch)
+        used = self.cpu_s()
+        kill_group(self.process)
+        files: dict[str, bytes] | None = None
+        done = self.process.returncode == DONE_STATUS
+        ending = console.classify(self._console(), agent_done=done, deadline=clock)
+        if done:
+            try:
+                files = channel.decode(self.files.result.read_bytes())
+            except channel.ChannelError as error:
+                ending = console.Ending("lost", str(error), ending.evidence)
+        return Outcome(files, ending, used, self.elapsed_s())
+
+    def _wait(self, watch: Callable[[str], None]) -> Clock:
+        guest = self.machine.guest
+        seen, seen_at, began = -1, time.monotonic(), time.monotonic()
+        while not ended(self.process):
+            time.sleep(POLL_S)
+            now = time.monotonic()
+            size = self.files.console.stat().st_size + self.files.result.stat().st_size
+            if size != seen:
+                seen, seen_at = size, now
+            watch(console.progress(self._console()))
+            if now - seen_at > guest.silence_timeout_s:
+                return "silence"
+            if now - began > guest.run_timeout_s:
+                return "run"
+        return ""
+
+    def _console(self) -> str:
+        return self.files.console.read_text(errors="replace")
+
+
+@contextmanager
+def _booted(
+    machine: Machine, folder: Path, logs: Path, job_text: str, snapshot: Snapshot | None = None
+) -> Iterator[_Boot]:
+    folder.mkdir(parents=True, exist_ok=True)
+    logs.mkdir(parents=True, exist_ok=True)
+    memory = snapshot.memory if snapshot else folder / "memory"
+    # QEMU does not clear a memory file that is there already: old bytes would
+    # leak into the guest.
+    if snapshot is None and memory.exists():
+        raise InfraError("memory file is there already", where=str(memory))
+    files = Files(
+        kernel=machine.kernel, initramfs=machine.initramfs,
+        memory=memory, memory_shared=snapshot is None,
+        console=logs / "console.log", result=folder / "result",
+        prepare=folder / "prepare", job=folder / "job",
+    )  # fmt: skip
+    files.prepare.write_text(machine.prepare_text)
+    files.job.write_text(job_text or "\n" * len(machine.prepare_text))
+    for path in (files.console, files.result):
+        path.write_bytes(b"")
+    ours, theirs = socket.socketpair()
+    argv = qemu_argv(
+        machine.guest, machine.size, files,
+        monitor_fd=theirs.fileno(), incoming=snapshot is not None,
+    )  # fmt: skip
+    started = time.monotonic()
+    qemu_log = logs / "qemu.log"
+    with ours, spawn(argv, log=qemu_log, pass_fds=[theirs.fileno()]) as process:
+        theirs.close()
+        monitor = Monitor(ours)
+        try:
+            try:
+                monitor.connect()
+            except InfraError:
+                raise InfraError(
+                    f"QEMU did not start: {qemu_log.read_text(errors='replace').strip()[-500:]}",
+                    where=str(qemu_log),
+                    next_step="./lab.py doctor",
+                ) from None
+            yield _Boot(machine, files, process, monitor, started)
+        finally:
+            kill_group(process)
+            monitor.close()
