@@ -1,0 +1,1 @@
+"""Do the plan: build what is missing, boot, run, record, resume."""

@@ -1,0 +1,271 @@
+"""Measure a session: every planned run once, as many guests at once as fit."""
+
+from __future__ import annotations
+
+import shutil
+import threading
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor, as_completed
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+from experiment.plan import PlannedRun, remaining
+from guests import channel, exact
+from guests.console import Ending
+from guests.exact import BootError, Machine, Outcome, Snapshot
+from host import facts
+from kernels.cache import hold
+from results.record import Failure, RunCost, RunRecord
+from results.store import SessionStore
+from runs.exactness import diverging
+from runs.options import Options
+from runs.prepare import Session
+from runs.progress import Reporter
+from runs.workspace import workspace
+from workloads import metrics, parse, validity
+from workloads.job import job_text
+
+RESULT = "result"
+MIB = 1 << 20
+# Host trouble may pass; anything else is a function of the inputs and would only
+# be the same again.
+ATTEMPTS = 2
+RETRIED = ("lost",)
+Blame = Literal["series", "workload", "host", "lab"]
+
+
+class InterruptedRunError(Exception):
+    """The lab was asked to stop; runs under way are dropped, records are kept."""
+
+
+@dataclass
+class Measurement:
+    """Shared state of one measuring stage."""
+
+    session: Session
+    options: Options
+    store: SessionStore
+    reporter: Reporter
+    scratch: Path
+    stop: threading.Event = field(default_factory=threading.Event)
+    snapshots: dict[Machine, Future[Snapshot]] = field(default_factory=dict)
+    pending: dict[str, Future[None]] = field(default_factory=dict)
+
+
+def slots_for(session: Session, options: Options) -> int:
+    """Guests that run at once: what the user said, or what cores and memory allow."""
+    return options.guests_at_once or facts.guests_at_once(session.guest.memory_mib)
+
+
+def measure(session: Session, options: Options, store: SessionStore, reporter: Reporter) -> None:
+    """Make every run of the plan that is not on record yet.
+
+    Raises:
+        InfraError: the disk is too small or QEMU does not start.
+        KeyboardInterrupt: passed on after all guests are gone.
+    """
+    if session.same_code:
+        reporter.say("the arms' machine code is the same: nothing to boot (--measure-anyway does)")
+        return
+    # A run that failed for the host's sake is made again.
+    done = {record.run_id for record in store.records() if not _host_failed(record)}
+    todo = remaining(session.plan, done)
+    if not todo:
+        reporter.say("every planned run is on record")
+        return
+    slots = slots_for(session, options)
+    needed = (len(session.kernels) + slots) * session.guest.memory_mib * MIB
+    with workspace(options.cache, needed) as scratch:
+        state = Measurement(session, options, store, reporter, scratch)
+        with ExitStack() as held, reporter.runs(len(session.plan.runs), len(done), slots):
+            for kernel in session.kernels.values():
+                held.enter_context(hold(kernel))
+            _all(state, todo, slots)
+
+
+def _all(state: Measurement, todo: tuple[PlannedRun, ...], slots: int) -> None:
+    pool = ThreadPoolExecutor(max_workers=slots, thread_name_prefix="guest")
+    try:
+        if state.options.snapshot:
+            for run in todo:
+                machine = _machine(state.session, run)
+                if machine not in state.snapshots and not run.repeat:
+                    state.snapshots[machine] = pool.submit(
+                        _snapshot, state, machine, run.arm, len(state.snapshots) + 1
+                    )
+        for run in todo:
+            state.pending[run.run_id] = pool.submit(_run, state, run)
+        for finished in as_completed(list(state.pending.values())):
+            finished.result()
+    except BaseException:
+        state.stop.set()
+        raise
+    finally:
+        pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _machine(session: Session, run: PlannedRun) -> Machine:
+    return session.machine(run.arm, session.case(run.case))
+
+
+def _snapshot(state: Measurement, machine: Machine, arm: str, number: int) -> Snapshot:
+    name = f"snapshot {number} ({arm})"
+    state.reporter.started(name)
+    problem = "stopped"
+    try:
+        snapshot = exact.take_snapshot(
+            machine,
+            state.scratch / f"snapshot-{number}",
+            state.store.raw / f"snapshot-{number}-{arm}",
+            _watch(state, name),
+        )
+        problem = ""
+        return snapshot
+    except BootError as error:
+        problem = error.ending.message
+        raise
+    finally:
+        state.reporter.finished(name, problem=problem, counts=False)
+
+
+def _watch(state: Measurement, name: str) -> Callable[[str], None]:
+    def watch(word: str) -> None:
+        if state.stop.is_set():
+            raise InterruptedRunError
+        state.reporter.said(name, word)
+
+    return watch
+
+
+def _run(state: Measurement, run: PlannedRun) -> None:
+    if state.stop.is_set():
+        raise InterruptedRunError
+    state.reporter.started(run.run_id)
+    record, cost = _failed(state.session, run, Ending("lost", "not started")), None
+    for attempt in range(1, ATTEMPTS + 1):
+        outcome = _boot(state, run)
+        record = _record(state, run, outcome)
+        cost = RunCost(run_id=run.run_id, elapsed_s=outcome.elapsed_s, guest_cpu_s=outcome.cpu_s)
+        if record.failure is None or record.failure.kind not in RETRIED or attempt == ATTEMPTS:
+            break
+        state.reporter.say(f"again    {run.run_id}: {record.failure.message}")
+    state.store.append(record, cost)
+    problem = record.failure.message if record.failure else ""
+    state.reporter.finished(run.run_id, problem=problem)
+
+
+def _boot(state: Measurement, run: PlannedRun) -> Outcome:
+    session, case = state.session, state.session.case(run.case)
+    text = job_text(
+        session.phases(case),
+        case.times[session.guest.name],
+        jobs=session.size.jobs,
+        seed=run.seed,
+        limit_bytes=session.limit_bytes,
+    )
+    machine = _machine(session, run)
+    folder, logs = state.scratch / run.run_id, state.store.raw / run.run_id
+    shutil.rmtree(folder, ignore_errors=True)
+    watch = _watch(state, run.run_id)
+    try:
+        # A repeat boots from cold: it checks the snapshot as well as the run.
+        if state.options.snapshot and not run.repeat:
+            try:
+                snapshot = state.snapshots[machine].result()
+            except BootError as error:
+                return Outcome(None, error.ending, 0.0, 0.0)
+            outcome = exact.run_restored(snapshot, text, folder, logs, watch)
+        else:
+            outcome = exact.run_cold(machine, text, folder, logs, watch)
+        if outcome.files is not None:
+            shutil.copyfile(folder / RESULT, logs / RESULT)
+        return outcome
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _record(state: Measurement, run: PlannedRun, outcome: Outcome) -> RunRecord:
+    session, case = state.session, state.session.case(run.case)
+    if outcome.files is None:
+        return _failed(session, run, outcome.ending)
+    phases = session.phases(case)
+    try:
+        result = parse.guest_result(outcome.files, tuple(phase.name for phase in phases))
+    except parse.ParseError as error:
+        return _failed(session, run, Ending("lost", f"result not readable: {error}"))
+    claim = validity.Claim(
+        phases, session.limit_bytes, run.seed, session.kernels[run.arm].identity.build_id
+    )
+    problems = validity.problems(result, claim)
+    if outcome.ending.kind != "done":
+        problems = (f"{outcome.ending.kind}: {outcome.ending.message}", *problems)
+    if problems:
+        return _failed(session, run, Ending("failed", "; ".join(problems)), kind="invalid")
+    if run.repeat:
+        difference = _difference(state, run, outcome.files)
+        if difference:
+            message = f"not bit-exact: {difference[0]}"
+            return _failed(session, run, Ending("failed", message, difference), kind="inexact")
+    return _identity(session, run).model_copy(
+        update={
+            "failure": None,
+            "samples": metrics.samples(result.phases),
+            "findings": validity.few_ios(result, phases),
+            "timelines": tuple(phase.timeline for phase in result.phases),
+            "fingerprint": channel.fingerprint(outcome.files),
+        }
+    )
+
+
+def _difference(state: Measurement, run: PlannedRun, files: Mapping[str, bytes]) -> tuple[str, ...]:
+    """How a repeat differs from the run it repeats; empty when equal."""
+    original = run.run_id.removesuffix(".repeat")
+    if original in state.pending:
+        # Queued before this run, so it ends without it.
+        state.pending[original].result()
+    first = state.store.raw / original / RESULT
+    if not first.exists():
+        return (f"{original} left no result to compare with",)
+    return diverging(channel.decode(first.read_bytes()), files)
+
+
+def _identity(session: Session, run: PlannedRun) -> RunRecord:
+    return RunRecord(
+        run_id=run.run_id,
+        case=run.case,
+        arm=run.arm,
+        block=run.block,
+        seed=run.seed,
+        repeat=run.repeat,
+        kernel_key=session.kernels[run.arm].identity.key,
+        failure=Failure(kind="lost", blame="host", message="not started"),
+    )
+
+
+def _failed(session: Session, run: PlannedRun, ending: Ending, kind: str = "") -> RunRecord:
+    kind = kind or ending.kind
+    failure = Failure(
+        kind=kind,
+        blame=_blame(session, run.arm, kind),
+        message=ending.message,
+        evidence=ending.evidence,
+    )
+    return _identity(session, run).model_copy(update={"failure": failure})
+
+
+def _blame(session: Session, arm: str, kind: str) -> Blame:
+    if kind == "inexact":
+        return "lab"
+    if kind in ("invalid", "failed"):
+        return "workload"
+    if kind in ("lost", "silent"):
+        return "host"
+    # A kernel that breaks: the series', unless the arm is the one without it.
+    base = session.experiment.both_arms[0].name
+    return "lab" if arm == base else "series"
+
+
+def _host_failed(record: RunRecord) -> bool:
+    return record.failure is not None and record.failure.blame == "host"

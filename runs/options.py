@@ -1,0 +1,17 @@
+"""What the user asked of this invocation, beside the experiment."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class Options:
+    """``checkout`` holds ``configs/``; ``guests_at_once`` None lets the lab choose."""
+
+    checkout: Path
+    cache: Path
+    snapshot: bool = True
+    measure_anyway: bool = False
+    guests_at_once: int | None = None

@@ -1,0 +1,124 @@
+"""Open a session folder: a new one, or one that was left unfinished."""
+
+from __future__ import annotations
+
+import datetime
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+from filelock import FileLock, Timeout
+
+from experiment.spec import Experiment
+from host.errors import InfraError, UsageError
+from kernels.make import Progress
+from results.store import MANIFEST, SessionStore
+from runs.options import Options
+from runs.prepare import Session, manifest_of, prepare
+
+BuildProgress = Callable[[str, Progress], None]
+
+
+def now() -> str:
+    """The time in UTC to the second; ``SOURCE_DATE_EPOCH`` when that is set."""
+    epoch = os.environ.get("SOURCE_DATE_EPOCH")
+    moment = (
+        datetime.datetime.fromtimestamp(int(epoch), datetime.UTC)
+        if epoch
+        else datetime.datetime.now(datetime.UTC)
+    )
+    return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def new_folder(sessions: Path, experiment: Experiment) -> Path:
+    """A folder name not taken yet: ``sessions/filemap-v4-20260101-120000``."""
+    stamp = datetime.datetime.now(datetime.UTC).strftime("%Y%m%d-%H%M%S")
+    for attempt in range(1, 1000):
+        folder = sessions / f"{experiment.name}-{stamp}{f'-{attempt}' if attempt > 1 else ''}"
+        if not folder.exists():
+            return folder
+    raise InfraError("no free session name", where=str(sessions))
+
+
+def start(
+    experiment: Experiment,
+    options: Options,
+    folder: Path,
+    overrides: tuple[str, ...],
+    progress: BuildProgress,
+) -> tuple[Session, SessionStore]:
+    """Prepare a new session and write its manifest.
+
+    Raises:
+        UsageError: the folder holds a session already.
+        LabError: whatever building says.
+    """
+    store = SessionStore(folder)
+    if (folder / MANIFEST).exists():
+        raise UsageError(
+            "holds a session already", where=str(folder), next_step=f"--resume {folder}"
+        )
+    session = prepare(experiment, options, progress)
+    store.create(
+        manifest_of(session, options, name=folder.name, created=now(), overrides=overrides)
+    )
+    return session, store
+
+
+def reopen(
+    folder: Path, options: Options, progress: BuildProgress
+) -> tuple[Session, SessionStore, Options]:
+    """Prepare a session again from its own manifest, to finish it.
+
+    Raises:
+        StoreError: no session in ``folder``.
+        InfraError: kernels or initramfs would not be those of the first runs.
+    """
+    store = SessionStore(folder)
+    manifest = store.manifest()
+    options = Options(
+        checkout=options.checkout,
+        cache=options.cache,
+        snapshot=manifest.provenance.snapshot,
+        measure_anyway=options.measure_anyway or manifest.runs_planned > 0,
+        guests_at_once=options.guests_at_once,
+    )
+    session = prepare(manifest.experiment, options, progress)
+    pairs = [("initramfs", manifest.provenance.initramfs_sha256, session.initramfs.sha256)]
+    pairs += [
+        (f"kernel of arm {arm.name}", arm.kernel.key, session.kernels[arm.name].identity.key)
+        for arm in manifest.arms
+    ]
+    pairs.append(("guest", manifest.guest.model_dump_json(), session.guest.model_dump_json()))
+    for what, then, today in pairs:
+        if then != today:
+            raise InfraError(
+                f"{what} is not the one this session began with: {today}, then {then}",
+                where=str(folder),
+                next_step="begin a new session; the runs on record stay readable",
+            )
+    return session, store, options
+
+
+class SessionLock:
+    """One lab process a session folder."""
+
+    def __init__(self, folder: Path, *, must_exist: bool = False) -> None:
+        if must_exist and not (folder / MANIFEST).exists():
+            raise UsageError(
+                "no session here", where=str(folder), next_step="name a folder with a manifest.json"
+            )
+        folder.mkdir(parents=True, exist_ok=True)
+        self._folder = folder
+        self._lock = FileLock(folder / ".lock")
+
+    def __enter__(self) -> None:
+        try:
+            self._lock.acquire(timeout=0)
+        except Timeout:
+            raise UsageError(
+                "another lab process measures this session", where=str(self._folder)
+            ) from None
+
+    def __exit__(self, *_: object) -> None:
+        self._lock.release()

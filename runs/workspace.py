@@ -1,0 +1,57 @@
+"""Scratch folders for snapshots and running guests, swept when their owner died."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from filelock import FileLock, Timeout
+
+from host.errors import InfraError
+
+OWNER = "owner.lock"
+RESERVE_BYTES = 1 << 30
+
+
+@contextmanager
+def workspace(cache: Path, needed_bytes: int) -> Iterator[Path]:
+    """A new scratch folder under ``cache``; gone when the block is left.
+
+    Folders of lab processes that were killed are removed first: their lock, held
+    by the kernel for a living owner only, can be taken.
+
+    Raises:
+        InfraError: less than ``needed_bytes`` and a reserve are free.
+    """
+    top = cache / "scratch"
+    top.mkdir(parents=True, exist_ok=True)
+    _sweep(top)
+    free = shutil.disk_usage(top).free
+    if free < needed_bytes + RESERVE_BYTES:
+        raise InfraError(
+            f"{free >> 20} MiB free, {(needed_bytes + RESERVE_BYTES) >> 20} MiB needed",
+            where=str(top),
+            next_step="./lab.py clean, or set TWINBOOT_CACHE to a larger disk",
+        )
+    folder = Path(tempfile.mkdtemp(prefix="session-", dir=top))
+    try:
+        with FileLock(folder / OWNER):
+            yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _sweep(top: Path) -> None:
+    for folder in top.glob("session-*"):
+        lock = folder / OWNER
+        if not lock.exists():
+            # Just being made by somebody else, or killed in that instant: left alone.
+            continue
+        try:
+            with FileLock(lock, timeout=0):
+                shutil.rmtree(folder, ignore_errors=True)
+        except Timeout:
+            continue
