@@ -1,0 +1,370 @@
+#!/usr/bin/env python3
+"""Twinboot: what did this series change, by how much, and can I believe it?"""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+CHECKOUT = Path(__file__).resolve().parent
+VENV = CHECKOUT / ".venv"
+
+# ./lab.py is started by whatever python3 comes first; its packages, and
+# virtme-ng's programs, are in the environment that `make setup` made.
+if __name__ == "__main__" and (VENV / "bin" / "python").exists():
+    os.environ["PATH"] = f"{VENV / 'bin'}{os.pathsep}{os.environ.get('PATH', '')}"
+    if Path(sys.prefix).resolve() != VENV.resolve():
+        os.execv(VENV / "bin" / "python", [str(VENV / "bin" / "python"), *sys.argv])  # noqa: S606
+
+try:
+    import pydantic  # noqa: F401
+    import typer
+except ImportError:
+    print("lab.py: its Python packages are not installed\nnext: make setup", file=sys.stderr)
+    raise SystemExit(3) from None
+
+import json
+import logging
+import signal
+import traceback
+from typing import Annotated, Any
+
+import experiment.load as load
+from experiment.plan import make_plan, scaled
+from experiment.spec import Experiment, SpecError
+from guests import initramfs
+from guests.argv import Files, qemu_argv
+from host import doctor, facts
+from host.errors import Exit, LabError, UsageError
+from host.process import paste
+from kernels import build as kernel_build
+from kernels import cache as kernel_cache
+from kernels import series
+from kernels.make import Progress
+from reports import forms, write
+from reports.model import ReportError
+from reports.outcome import outcome
+from reports.text import verdict_lines
+from results.store import SessionStore, StoreError
+from runs import prepare, session
+from runs.measure import measure as measure_session
+from runs.options import Options
+from runs.progress import Reporter, duration
+from workloads.job import job_text, prepare_text
+from workloads.spec import load_catalogue
+
+app = typer.Typer(
+    help=__doc__, no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False
+)
+
+Named = Annotated[str, typer.Argument(help="an experiment file, or its name", metavar="EXPERIMENT")]
+Set = Annotated[
+    list[str], typer.Option("--set", metavar="KEY=VALUE", help="override a key of the experiment")
+]
+Json = Annotated[bool, typer.Option("--json", help="for scripts")]
+DryRun = Annotated[
+    bool, typer.Option("--dry-run", help="print commands that can be pasted, run none")
+]
+Folder = Annotated[Path | None, typer.Option("--session", help="folder of a new session")]
+Resume = Annotated[Path | None, typer.Option(help="finish the session in this folder")]
+Snapshots = Annotated[
+    bool, typer.Option("--snapshot/--no-snapshot", help="restore runs, or boot each from cold")
+]
+Anyway = Annotated[
+    bool, typer.Option("--measure-anyway", help="boot even where both arms are the same code")
+]
+Guests = Annotated[int | None, typer.Option("--guests", min=1, help="guests at once")]
+Strict = Annotated[bool, typer.Option("--strict", help="exit 5 where a verdict is inconclusive")]
+Session = Annotated[Path, typer.Argument(help="a session folder", metavar="SESSION")]
+
+
+@app.command("doctor")
+def doctor_verb(as_json: Json = False) -> None:
+    """Say what this host can do, and the command that mends what it cannot."""
+    checks = doctor.run_checks()
+    emit([vars(check) for check in checks]) if as_json else print(doctor.as_text(checks))
+    if doctor.worst(checks) == "fail":
+        raise typer.Exit(Exit.INFRASTRUCTURE)
+
+
+@app.command("list")
+def list_verb(as_json: Json = False) -> None:
+    """List experiments, workloads, guests, series, and kernels in the cache."""
+    known: dict[str, list[str]] = {
+        "experiments": list(load.known_experiments()),
+        "workloads": [f"{w.name}: {w.title}" for w in load_catalogue().values()],
+        "guests": list(load.known_guests()),
+        "series": list(series.known_series(CHECKOUT)),
+        "kernels": [
+            f"{kernel.identity.key}  {kernel.identity.release} {kernel.identity.flavour}, "
+            f"{len(kernel.identity.patches)} patches on {kernel.identity.source}"
+            for kernel in kernel_cache.cached_kernels(facts.cache_folder())
+        ],
+    }
+    if as_json:
+        emit(known)
+        return
+    for title, entries in known.items():
+        print(f"{title}:")
+        print("\n".join(f"  {entry}" for entry in entries) or "  none")
+
+
+@app.command("plan")
+def plan_verb(name: Named, overrides: Set = [], as_json: Json = False) -> None:  # noqa: B006
+    """Show every run that would be made, in order."""
+    asked = read(name, overrides)
+    plan = make_plan(asked)
+    if as_json:
+        emit(plan.model_dump(mode="json"))
+        return
+    for run in plan.runs:
+        print(f"{run.run_id:<40} seed {run.seed}{'  checks exactness' if run.repeat else ''}")
+    size = scaled(asked.dataset, prepare.guest_of(asked))
+    log(
+        f"{len(plan.runs)} runs; cgroup limit {size.cgroup_limit_mib} MiB, "
+        f"file {size.file_mib} MiB, brd {size.brd_mib} MiB, {size.jobs} jobs"
+    )
+
+
+@app.command("build")
+def build_verb(name: Named, overrides: Set = [], dry_run: DryRun = False) -> None:  # noqa: B006
+    """Build the kernels of an experiment, as far as the cache lacks them."""
+    asked = read(name, overrides)
+    if dry_run:
+        print("\n".join(build_commands(asked)))
+        return
+    reporter = Reporter()
+    for arm, kernel in prepare.build_arms(asked, options(), building(reporter)).items():
+        print(f"{arm:<10} {kernel.identity.key}  {kernel.folder}")
+
+
+@app.command("measure")
+def measure_verb(
+    name: Annotated[str, typer.Argument(metavar="[EXPERIMENT]")] = "",
+    overrides: Set = [],  # noqa: B006
+    folder: Folder = None,
+    resume: Resume = None,
+    snapshot: Snapshots = True,
+    anyway: Anyway = False,
+    guests: Guests = None,
+    dry_run: DryRun = False,
+) -> None:
+    """Boot and measure every run of the plan; print the session's folder."""
+    asked = options(snapshot=snapshot, measure_anyway=anyway, guests_at_once=guests)
+    if dry_run:
+        print("\n".join(measure_commands(read(name, overrides), asked)))
+        return
+    print(do_measure(name, overrides, folder, resume, asked))
+
+
+@app.command("report")
+def report_verb(
+    folder: Session,
+    form: Annotated[str, typer.Option(help=", ".join(forms.FORMS))] = "text",
+    strict: Strict = False,
+) -> None:
+    """Write a session's reports, and print it in one form; the exit code is the verdict's."""
+    raise typer.Exit(do_report(folder, form, strict))
+
+
+@app.command("run")
+def run_verb(
+    name: Annotated[str, typer.Argument(metavar="[EXPERIMENT]")] = "",
+    overrides: Set = [],  # noqa: B006
+    folder: Folder = None,
+    resume: Resume = None,
+    snapshot: Snapshots = True,
+    anyway: Anyway = False,
+    guests: Guests = None,
+    strict: Strict = False,
+    dry_run: DryRun = False,
+) -> None:
+    """Build, measure and report; the exit code is the verdict's."""
+    asked = options(snapshot=snapshot, measure_anyway=anyway, guests_at_once=guests)
+    if dry_run:
+        experiment = read(name, overrides)
+        print("\n".join([*build_commands(experiment), *measure_commands(experiment, asked)]))
+        return
+    measured = do_measure(name, overrides, folder, resume, asked)
+    raise typer.Exit(do_report(measured, "text", strict))
+
+
+@app.command("clean")
+def clean_verb(
+    max_gib: Annotated[float, typer.Option(min=0, help="bound of the cache in GiB")] = 20.0,
+) -> None:
+    """Bound the cache: the least recently used kernels, objects and trees go first."""
+    cleaned = kernel_cache.clean(facts.cache_folder(), max_gib)
+    for entry in cleaned.removed:
+        print(entry)
+    log(f"{cleaned.freed >> 20} MiB freed, {cleaned.left >> 20} MiB left")
+
+
+def read(name: str, overrides: list[str]) -> Experiment:
+    """The experiment named on the command line, checked."""
+    if not name:
+        raise UsageError(
+            "no experiment named",
+            where="lab.py",
+            next_step=f"name a file, or one of: {', '.join(load.known_experiments())}",
+        )
+    catalogue = prepare.catalogue(CHECKOUT)
+    return load.load_experiment(Path(name), overrides=overrides, catalogue=catalogue)
+
+
+def options(**asked: Any) -> Options:
+    """The options of this invocation."""
+    return Options(checkout=CHECKOUT, cache=facts.cache_folder(), **asked)
+
+
+def do_measure(
+    name: str, overrides: list[str], folder: Path | None, resume: Path | None, asked: Options
+) -> Path:
+    """Measure a new session or finish an old one; return its folder."""
+    reporter = Reporter()
+    if resume is not None and (name or overrides or folder):
+        raise UsageError(
+            "a session is resumed as it was begun", where="--resume",
+            next_step="leave out EXPERIMENT, --set and --session",
+        )  # fmt: skip
+    if resume is not None:
+        with session.SessionLock(resume, must_exist=True):
+            opened, store, asked = session.reopen(resume, asked, building(reporter))
+            measure_session(opened, asked, store, reporter)
+        return resume
+    experiment = read(name, overrides)
+    target = folder or session.new_folder(CHECKOUT / "sessions", experiment)
+    with session.SessionLock(target):
+        opened, store = session.start(
+            experiment, asked, target, tuple(overrides), building(reporter)
+        )
+        reporter.say(f"session {target}")
+        measure_session(opened, asked, store, reporter)
+    return target
+
+
+def do_report(folder: Path, form: str, strict: bool) -> int:
+    """Write every report of a session and print one form; return the exit code."""
+    if form not in forms.FORMS:
+        raise UsageError(
+            f"unknown form {form!r}", where="--form", next_step=f"one of: {', '.join(forms.FORMS)}"
+        )
+    comparison = write.write_all(folder)
+    print(forms.render(comparison, form))
+    costs = SessionStore(folder).costs()
+    if costs:
+        spent = sum(cost.guest_cpu_s for cost in costs)
+        log(f"{len(costs)} guests used {duration(spent)} of CPU time")
+    for line in verdict_lines(comparison):
+        log(line)
+    log(f"report: {folder / 'report.html'}")
+    return outcome(comparison, strict=strict)
+
+
+def building(reporter: Reporter) -> session.BuildProgress:
+    """Progress of kernel builds, for people."""
+
+    def show(arm: str, progress: Progress) -> None:
+        reporter.building(arm, progress.done, progress.total, progress.seconds)
+
+    return show
+
+
+def build_commands(asked: Experiment) -> list[str]:
+    """What `build` would do, as lines that can be pasted."""
+    cache = facts.cache_folder()
+    lines = []
+    for arm in asked.both_arms:
+        patches = prepare.patches_of(asked, arm, CHECKOUT)
+        lines.append(f"# kernel of arm {arm.name}")
+        lines += kernel_build.commands(asked.kernel, patches, checkout=CHECKOUT, cache=cache)
+    return lines
+
+
+def measure_commands(asked: Experiment, chosen: Options) -> list[str]:
+    """The first block's boots as lines that can be pasted; each runs from cold."""
+    guest = prepare.guest_of(asked)
+    size = scaled(asked.dataset, guest)
+    image = initramfs.provide(chosen.cache)
+    workloads = load_catalogue()
+    lines = []
+    for run in make_plan(asked).runs:
+        if run.block or run.repeat:
+            continue
+        case = next(case for case in asked.cases if case.name == run.case)
+        arm = next(arm for arm in asked.both_arms if arm.name == run.arm)
+        key = kernel_build.key_of(
+            asked.kernel,
+            prepare.patches_of(asked, arm, CHECKOUT),
+            checkout=CHECKOUT,
+            cache=chosen.cache,
+        )
+        work = Path("/tmp/twinboot-by-hand") / run.run_id  # noqa: S108
+        workload = workloads[case.workload]
+        texts = {
+            "prepare": prepare_text(workload, file_mib=size.file_mib),
+            "job": job_text(
+                workload.phases_of(case.variant), case.times[guest.name],
+                jobs=size.jobs, seed=run.seed, limit_bytes=size.cgroup_limit_mib << 20,
+            ),
+        }  # fmt: skip
+        files = Files(
+            kernel=kernel_cache.kernels_folder(chosen.cache) / key / "bzImage",
+            initramfs=image.path, memory=work / "memory", memory_shared=True,
+            console=work / "console", result=work / "result",
+            prepare=work / "prepare", job=work / "job",
+        )  # fmt: skip
+        lines += [f"# {run.run_id}", paste(["mkdir", "-p", str(work)])]
+        for name, text in texts.items():
+            # fw_cfg files have one fixed length, padded with newlines.
+            body = paste(["printf", "%s\\n", text.rstrip("\n")])
+            pad = f"head -c {len(text.encode())} /dev/zero | tr '\\0' '\\n'"
+            lines.append(f"{{ {body}; {pad}; }} | head -c {len(text.encode())} > {work / name}")
+        lines.append(paste(qemu_argv(guest, size, files)))
+    return lines
+
+
+def emit(value: object) -> None:
+    """JSON on standard output."""
+    print(json.dumps(value, indent=2, default=str))
+
+
+def log(text: str) -> None:
+    """A line on standard error."""
+    print(text, file=sys.stderr)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run one verb and return its exit code."""
+    logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        status = app(args=arguments, standalone_mode=False)
+    except SpecError as error:
+        log("\n".join(f"error: {problem}" for problem in error.problems))
+        return Exit.USAGE
+    except (StoreError, ReportError) as error:
+        log(f"error: {error}")
+        return Exit.USAGE
+    except LabError as error:
+        log(f"error: {error}")
+        return error.exit_code
+    except typer.TyperException as error:
+        log(f"error: {error.format_message()}\nnext: ./lab.py --help")
+        return Exit.USAGE
+    except OSError as error:
+        log(f"error: {error}\nnext: ./lab.py doctor")
+        return Exit.INFRASTRUCTURE
+    except (KeyboardInterrupt, typer.Abort):
+        log("interrupted; every finished run is on record: ./lab.py run --resume SESSION")
+        return 128 + signal.SIGINT
+    except Exception:
+        # A status of 1 would be read as a regression.
+        log(f"{traceback.format_exc()}error: a bug in the lab; what was measured is on record")
+        return Exit.INFRASTRUCTURE
+    return int(status or 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
