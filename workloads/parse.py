@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from results.record import Timeline
+from workloads.job import LOG_INTERVAL_MS
 
 BRD = "1:0"
 
@@ -135,20 +136,30 @@ def device_bytes(text: str, device: str) -> tuple[int, int]:
     return 0, 0
 
 
-def timeline(phase: str, log: str) -> Timeline:
-    """Bandwidth over time from a merged fio bandwidth log.
+def timeline(phase: str, log: str, interval_ms: float) -> Timeline:
+    """Bandwidth of all jobs together from a merged fio bandwidth log.
 
-    Lines of several jobs at one instant are added up; times are in ms since the
-    measured part began, bandwidth in KiB/s.
+    fio writes one job behind the other, each line the job's mean since its line
+    before, at times that differ a little between jobs.  So each job is read as a
+    step function and the steps are added up in the middle of every interval; times
+    are in ms since the jobs began, bandwidth in KiB/s.
     """
-    sums: dict[float, float] = {}
+    jobs: list[list[tuple[float, float]]] = []
     for line in log.splitlines():
-        fields = [field.strip() for field in line.split(",")]
-        if len(fields) >= 2:
-            at = float(fields[0])
-            sums[at] = sums.get(at, 0.0) + float(fields[1])
-    ordered = sorted(sums)
-    return Timeline(phase=phase, t_ms=tuple(ordered), bw_kib_s=tuple(sums[at] for at in ordered))
+        fields = line.split(",")
+        at, value = float(fields[0]), float(fields[1])
+        if not jobs or at <= jobs[-1][-1][0]:
+            jobs.append([])
+        jobs[-1].append((at, value))
+    if not jobs:
+        return Timeline(phase=phase, t_ms=(), bw_kib_s=())
+    # Only where every job still ran: a sum that lacks one is no bandwidth.
+    end = min(job[-1][0] for job in jobs)
+    middles = [(n + 0.5) * interval_ms for n in range(int(end // interval_ms))]
+    sums = [
+        sum(next(value for at, value in job if at >= middle) for job in jobs) for middle in middles
+    ]
+    return Timeline(phase=phase, t_ms=tuple(middles), bw_kib_s=tuple(sums))
 
 
 def fio_result(text: str) -> FioResult | None:
@@ -182,9 +193,11 @@ def _phase(files: Mapping[str, bytes], name: str) -> PhaseResult:
         output=_text(files, f"{name}/fio.out"),
         before=_observation(files, f"{name}/before"),
         after=_observation(files, f"{name}/after"),
-        timeline=timeline(name, _text(files, f"{name}/fio_bw.log"))
-        if f"{name}/fio_bw.log" in files
-        else Timeline(phase=name, t_ms=(), bw_kib_s=()),
+        timeline=timeline(
+            name,
+            _text(files, f"{name}/fio_bw.log") if f"{name}/fio_bw.log" in files else "",
+            LOG_INTERVAL_MS,
+        ),
     )
 
 
