@@ -315,7 +315,8 @@ def measure_commands(asked: Experiment, chosen: Options) -> list[str]:
             console=work / "console", result=work / "result",
             prepare=work / "prepare", job=work / "job",
         )  # fmt: skip
-        lines += [f"# {run.run_id}", paste(["mkdir", "-p", str(work)])]
+        # QEMU does not clear a memory file that is there already.
+        lines += [f"# {run.run_id}", f"rm -rf {work} && mkdir -p {work}"]
         for name, text in texts.items():
             # fw_cfg files have one fixed length, padded with newlines.
             body = paste(["printf", "%s\\n", text.rstrip("\n")])

@@ -56,8 +56,12 @@ def kernel_command_line(guest: Guest, size: Size) -> str:
     return " ".join(words)
 
 
-def machine_argv(guest: Guest) -> list[str]:
-    """The part of the command line that does not name a file."""
+def machine_argv(guest: Guest, *, stops: bool = True) -> list[str]:
+    """The part of the command line that names no file.
+
+    With ``stops`` the agent's write to pvpanic pauses the machine; without, it is
+    not felt and the machine goes on.
+    """
     return [
         QEMU,
         "-accel", "tcg",
@@ -67,7 +71,7 @@ def machine_argv(guest: Guest) -> list[str]:
         "-rtc", "clock=vm,base=2026-01-01T00:00:00",
         "-seed", "1",
         "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot",
-        "-action", "panic=pause",
+        "-action", "panic=pause" if stops else "panic=none",
         "-device", f"pvpanic,ioport={PANIC_PORT}",
         "-device", f"isa-debug-exit,iobase={EXIT_PORT:#x},iosize=1",
     ]  # fmt: skip
@@ -84,11 +88,11 @@ def qemu_argv(
     """The whole QEMU command line.
 
     With ``monitor_fd`` QEMU starts stopped and listens for QMP on that socket;
-    without, the line can be pasted and runs by itself up to the stop point.
+    without, the line can be pasted and runs by itself to the agent's end.
     """
     share = "on" if files.memory_shared else "off"
     argv = [
-        *machine_argv(guest),
+        *machine_argv(guest, stops=monitor_fd is not None),
         "-machine", "pc,memory-backend=ram",
         "-object",
         f"memory-backend-file,id=ram,size={guest.memory_mib}M,mem-path={files.memory},share={share}",
