@@ -26,8 +26,8 @@ from host.process import run
 
 Status = Literal["ok", "warn", "fail"]
 
-# A kernel tree with objects of two arms takes 5 GiB, the compiler cache as much,
-# a snapshot the guest's memory.
+# A kernel tree with its objects takes 2 GiB for each source, the compiler cache up
+# to 5, and each snapshot the guest's memory.
 COLD_BUILD_GIB = 15
 LEAST_GIB = 2
 # A machine sold with 4 GiB shows less: firmware and kernel keep some.
@@ -220,7 +220,7 @@ def as_text(checks: Iterable[Check]) -> str:
     absent = [check.mend.removeprefix(prefix) for check in checks if check.mend.startswith(prefix)]
     if absent:
         lines += ["", f"as root: {install_line(absent)}"]
-    return "".join(f"{line}\n" for line in lines)
+    return "\n".join(lines)
 
 
 def _existing(folder: Path) -> Path:

@@ -181,12 +181,12 @@ def test_text_gives_reason_and_mend_and_one_line_for_all() -> None:
         "            divides\n"
         "            apt-get install --no-install-recommends bc\n"
         "\n"
-        "as root: apt-get install --no-install-recommends fio bc\n"
+        "as root: apt-get install --no-install-recommends fio bc"
     )
 
 
 def test_text_of_a_sound_machine_is_one_line_a_check() -> None:
-    assert as_text((Check("cores", "ok", "2 to run on", ""),)) == "ok    cores  2 to run on\n"
+    assert as_text((Check("cores", "ok", "2 to run on", ""),)) == "ok    cores  2 to run on"
     assert as_text(()) == ""
 
 
