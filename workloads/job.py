@@ -22,6 +22,9 @@ def fio_arguments(phase: Phase, times: PhaseTimes, *, jobs: int, seed: int) -> t
     arguments += [
         f"--runtime={_milliseconds(times.runtime_s)}",
         "--group_reporting",
+        # Without randrepeat=0, fio before 3.34 reads the same offsets whatever the
+        # seed (https://github.com/axboe/fio/issues/1502).
+        "--randrepeat=0",
         f"--randseed={seed}",
     ]
     return tuple(arguments)

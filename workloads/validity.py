@@ -76,6 +76,8 @@ def _phase_problems(asked: Phase, seen: PhaseResult, claim: Claim) -> list[str]:
         found.append(f"caches not dropped: {left} file pages before the phase")
     if seen.fio.options.get("randseed") != str(claim.seed):
         found.append(f"seed {seen.fio.options.get('randseed')}, {claim.seed} asked")
+    if seen.fio.options.get("randrepeat") != "0" or seen.fio.options.get("allrandrepeat") == "1":
+        found.append("seed without effect: fio ran with randrepeat or allrandrepeat")
     if seen.fio.ios == 0:
         found.append("no I/O at all")
     for check in asked.checks:

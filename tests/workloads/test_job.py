@@ -1,0 +1,157 @@
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from experiment.spec import PhaseTimes
+from workloads.job import TEXT_BYTES, fio_arguments, job_text, output_arguments, prepare_text
+from workloads.spec import Phase, Workload, load_catalogue
+
+CATALOGUE = load_catalogue()
+SHIPPED = [
+    pytest.param(phase, id=f"{workload.name}-{variant}-{phase.name}")
+    for workload in CATALOGUE.values()
+    for variant in ("default", *workload.variants)
+    for phase in workload.phases_of(variant)
+]
+TIMES = PhaseTimes(ramp_s=0.6, runtime_s=2)
+SHORT = PhaseTimes(ramp_s=0, runtime_s=0.05)
+OFFSETS = 200
+
+
+def phase(*fio: str, name: str = "4k") -> Phase:
+    return Phase(name=name, drop_caches=True, thp="never", fio=fio or ("--name=cached",))
+
+
+def offsets(folder: Path, asked: Phase, seeds: tuple[int, ...]) -> list[list[int]]:
+    """For each seed, the first offsets that the real fio reads of a small file, in order."""
+    started = []
+    for run, seed in enumerate(seeds):
+        place = folder / str(run)
+        place.mkdir()
+        with (place / "file").open("wb") as file:
+            file.truncate(8 << 20)
+        arguments = [
+            "--filename=file" if argument.startswith("--filename=") else argument
+            for argument in fio_arguments(asked, SHORT, jobs=1, seed=seed)
+        ]
+        started.append(
+            subprocess.Popen(["fio", *arguments, "--write_iolog=io.log", "--output=out"], cwd=place)
+        )
+    assert [process.wait(timeout=30) for process in started] == [0] * len(seeds)
+    logs = [(folder / str(run) / "io.log").read_text() for run in range(len(seeds))]
+    actions = [[line.split() for line in log.splitlines()] for log in logs]
+    return [
+        [int(words[3]) for words in log if len(words) == 5 and words[2] == "read"][:OFFSETS]
+        for log in actions
+    ]
+
+
+def shell(program: str, text: str, folder: Path) -> list[str]:
+    """Arguments that busybox's shell prints, between NULs, after reading ``text``."""
+    source = folder / "job"
+    source.write_text(text)
+    done = subprocess.run(
+        ["busybox", "sh", "-uc", f". {source}; {program}"],
+        check=True, capture_output=True, timeout=10,
+    )  # fmt: skip
+    return done.stdout.decode().split("\0")[:-1]
+
+
+@pytest.mark.parametrize("asked", SHIPPED)
+def test_same_seed_same_offsets_and_another_seed_others(asked: Phase, tmp_path: Path) -> None:
+    first, again, other = offsets(tmp_path, asked, (1, 1, 2))
+    assert len(first) == OFFSETS
+    assert first == again
+    # Independent patterns over 2048 blocks have the same block at an index once in 2048.
+    assert sum(one == two for one, two in zip(first, other, strict=True)) < OFFSETS // 10
+
+
+@pytest.mark.parametrize("asked", SHIPPED)
+def test_no_shipped_phase_takes_the_seed_into_its_own_hands(asked: Phase) -> None:
+    names = {argument.lstrip("-").partition("=")[0] for argument in asked.fio}
+    assert not names & {"randseed", "randrepeat", "allrandrepeat"}
+
+
+def test_arguments_of_one_phase_in_order() -> None:
+    asked = phase("--name=cached", "--rw=randread")
+    assert fio_arguments(asked, TIMES, jobs=4, seed=7) == (
+        "--name=cached", "--rw=randread", "--numjobs=4", "--time_based", "--ramp_time=600ms",
+        "--runtime=2000ms", "--group_reporting", "--randrepeat=0", "--randseed=7",
+    )  # fmt: skip
+
+
+def test_no_ramp_is_no_argument() -> None:
+    times = PhaseTimes(ramp_s=0, runtime_s=0.25)
+    arguments = fio_arguments(phase(), times, jobs=1, seed=1)
+    assert "--runtime=250ms" in arguments
+    assert not [argument for argument in arguments if "ramp" in argument]
+
+
+@pytest.mark.skipif(shutil.which("busybox") is None, reason="no busybox")
+def test_job_comes_through_the_guests_shell(tmp_path: Path) -> None:
+    awkward = ("--name=it's", "--filename=/mnt/a b", '--x="$HOME"`id`', "--y=\\n;*?", "--z=a\nb")
+    phases = (phase(*awkward), phase("--name=two", name="switch"))
+    times = {"4k": TIMES, "switch": PhaseTimes(ramp_s=0, runtime_s=1)}
+    text = job_text(phases, times, jobs=2, seed=9, limit_bytes=67108864)
+    said = shell(
+        'printf "%s\\0" "$PHASES" "$NAME_1" "$DROP_1" "$THP_1" "$LIMIT_1" "$NAME_2";'
+        # As agent.sh does it: quoted once for the assignment, once for fio.
+        'eval "set -- $FIO_1"; printf "%s\\0" "$@"; printf "|\\0";'
+        'eval "set -- $FIO_2"; printf "%s\\0" "$@"',
+        text, tmp_path,
+    )  # fmt: skip
+    assert said[:6] == ["2", "4k", "1", "never", "67108864", "switch"]
+    bar = said.index("|")
+    outputs = output_arguments()
+    first = fio_arguments(phases[0], times["4k"], jobs=2, seed=9)
+    second = fio_arguments(phases[1], times["switch"], jobs=2, seed=9)
+    assert tuple(said[6:bar]) == (*first, *outputs)
+    assert tuple(said[bar + 1 :]) == (*second, *outputs)
+
+
+# No NUL (no argument has one) and no surrogates (no file has them).
+PLAIN = st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=1, max_size=40)
+
+
+@settings(max_examples=40, deadline=None)
+@given(mkfs=PLAIN, options=PLAIN)
+def test_any_value_comes_through_the_guests_shell(
+    tmp_path_factory: pytest.TempPathFactory, mkfs: str, options: str
+) -> None:
+    workload = Workload(
+        name="any", title="any", mkfs=mkfs, mount_options=options, phases=(phase(),)
+    )
+    folder = tmp_path_factory.mktemp("shell")
+    text = prepare_text(workload, file_mib=52)
+    said = shell('printf "%s\\0" "$MKFS" "$MOUNT_OPTIONS" "$FILE_MIB"', text, folder)
+    assert said == [mkfs, options, "52"]
+
+
+def test_texts_have_one_size() -> None:
+    texts = [prepare_text(workload, file_mib=104) for workload in CATALOGUE.values()]
+    for workload in CATALOGUE.values():
+        times = {asked.name: TIMES for asked in workload.phases}
+        texts += [
+            job_text(workload.phases_of(variant), times, jobs=16, seed=2**31 - 1, limit_bytes=1)
+            for variant in ("default", *workload.variants)
+        ]
+    assert {len(text.encode()) for text in texts} == {TEXT_BYTES}
+
+
+def test_size_counts_bytes_and_the_last_one_fits() -> None:
+    def text(padding: str) -> str:
+        return job_text((phase(f"--name={padding}"),), {"4k": TIMES}, jobs=1, seed=1, limit_bytes=1)
+
+    empty = len(text("").rstrip("\n")) + 1
+    room = TEXT_BYTES - empty
+    assert len(text("x" * room).encode()) == TEXT_BYTES
+    with pytest.raises(ValueError, match=f"job of {TEXT_BYTES + 1} bytes, at most {TEXT_BYTES}"):
+        text("x" * (room + 1))
+    with pytest.raises(ValueError, match="at most"):
+        text("é" * (TEXT_BYTES // 2))
