@@ -13,6 +13,7 @@ import zlib
 
 MAGIC = b"TWINBOOT1"
 MAX_BYTES = 64 << 20
+MAX_DIGITS = 12
 
 
 class ChannelError(ValueError):
@@ -27,7 +28,8 @@ def decode(data: bytes) -> dict[str, bytes]:
     """
     header, newline, payload = data.partition(b"\n")
     fields = header.split()
-    if not newline or len(fields) < 3 or fields[0] != MAGIC or not fields[1].isdigit():
+    well_formed = newline and len(fields) >= 3 and fields[0] == MAGIC and fields[1].isdigit()
+    if not well_formed or len(fields[1]) > MAX_DIGITS:
         raise ChannelError(f"no result header in {len(data)} bytes")
     length, digest = int(fields[1]), fields[2].decode(errors="replace")
     if len(payload) != length:
@@ -36,8 +38,13 @@ def decode(data: bytes) -> dict[str, bytes]:
         raise ChannelError("checksum of the result does not match")
     try:
         return _unpack(payload)
+    except ChannelError:
+        raise
     except (OSError, EOFError, tarfile.TarError, zlib.error) as error:
         raise ChannelError(f"not a gzip'ed tar: {error}") from None
+    except (ArithmeticError, LookupError, ValueError) as error:
+        # tarfile lets through what int() and the like say to a damaged header.
+        raise ChannelError(f"not a gzip'ed tar: {error!r}") from None
 
 
 def fingerprint(files: dict[str, bytes]) -> str:
@@ -55,9 +62,15 @@ def _unpack(payload: bytes) -> dict[str, bytes]:
     if len(plain) > MAX_BYTES:
         raise ChannelError(f"result larger than {MAX_BYTES} bytes")
     files = {}
+    room = MAX_BYTES
     # Read member by member and never extracted: a guest names no path of the host.
-    with tarfile.open(fileobj=io.BytesIO(plain)) as archive:
+    # "r:" looks for no second compression within.
+    with tarfile.open(fileobj=io.BytesIO(plain), mode="r:") as archive:
         for member in archive:
+            # A sparse member may say any size.
+            if not 0 <= member.size <= room:
+                raise ChannelError(f"result larger than {MAX_BYTES} bytes")
+            room -= member.size
             content = archive.extractfile(member) if member.isfile() else None
             if content is not None:
                 files[member.name.removeprefix("./")] = content.read()
