@@ -24,10 +24,12 @@ PATTERNS: tuple[tuple[Kind, str, re.Pattern[str]], ...] = (
     ("oom", "the kernel killed a process for memory",
      re.compile(r"Out of memory: Killed|Memory cgroup out of memory: Killed|invoked oom-killer")),
     ("oops", "the kernel oopsed",
-     re.compile(r"BUG: |Oops: |general protection fault|kernel BUG at|Unable to handle kernel|"
-                r"KASAN: |WARNING: .*possible (?:circular|recursive) locking")),
+     # Not "BUG: soft lockup"; and "general protection fault ip:" is a program's.
+     re.compile(r"BUG: (?!soft lockup|workqueue lockup)|Oops: |general protection fault(?! ip:)|"
+                r"kernel BUG at|Unable to handle kernel|KASAN: |"
+                r"WARNING: .*possible (?:circular|recursive) locking")),
     ("hung", "a task or CPU hung",
-     re.compile(r"blocked for more than \d+ seconds|soft lockup|hard LOCKUP|"
+     re.compile(r"blocked for more than \d+ seconds|soft lockup|workqueue lockup|hard LOCKUP|"
                 r"rcu: INFO: rcu_\w+ (?:self-)?detected")),
     ("panic", "the kernel panicked", re.compile(r"Kernel panic - not syncing")),
     ("failed", "the agent stopped", re.compile(r"twinboot: failed: ")),
@@ -51,9 +53,15 @@ def classify(
     if agent_done:
         return Ending("done", "the agent finished")
     last = tuple(lines[-EVIDENCE_LINES:])
-    if deadline == "boot" and "Booting SMP" in console and "twinboot:" not in console:
+    if deadline == "boot" and "twinboot:" not in console:
+        # "quiet" keeps "Booting SMP configuration" off the console: no word at all
+        # is what a hang there looks like.
+        where = "while bringing up vCPUs" if "Booting SMP" in console else "before its first word"
         return Ending(
-            "boot", "hung while bringing up vCPUs; some kernels do under -icount: use 1 vCPU", last
+            "boot",
+            f"hung {where} (boot clock); with several vCPUs some kernels do under -icount: "
+            "use 1 vCPU",
+            last,
         )
     if deadline == "boot":
         return Ending("boot", "not ready when the boot clock ran out", last)
