@@ -27,6 +27,13 @@ fail() {
     send
 }
 
+# fetch NAME: take over the assignments of one fw_cfg file.  "." of a file that is
+# not there would end the shell, and so the guest, without a word.
+fetch() {
+    [ -r "$FW_CFG/$1/raw" ] || fail "$1: not sent"
+    . "$FW_CFG/$1/raw"
+}
+
 # payload = gzip'ed tar of $OUT behind one header line with length and checksum.
 send() {
     cd "$OUT" && dmesg >dmesg && cat /proc/sys/kernel/tainted >tainted
@@ -61,9 +68,9 @@ mounts() {
 
 prepare() {
     add_entropy || fail "random: no seed taken"
-    . "$FW_CFG/prepare/raw" || fail "prepare: no job"
+    fetch prepare
     say "prepare: $MKFS"
-    $MKFS /dev/ram0 >"$OUT/mkfs.log" 2>&1 || fail "mkfs: $(tail -n 1 "$OUT/mkfs.log")"
+    $MKFS /dev/ram0 >"$OUT/mkfs.log" 2>&1 || fail "mkfs: $(grep -v "^mke2fs " "$OUT/mkfs.log" | head -n 1)"
     mount -o "$MOUNT_OPTIONS" /dev/ram0 /mnt 2>"$OUT/mount.log" ||
         fail "mount: $(tail -n 1 "$OUT/mount.log")"
     # Laid out here, outside the measured cgroup: its page cache must not be
@@ -122,7 +129,7 @@ mounts
 never_idle
 prepare
 stop_point
-. "$FW_CFG/job/raw" || fail "job: none"
+fetch job
 n=1
 while [ "$n" -le "$PHASES" ]; do
     eval "phase \"\$NAME_$n\" \"\$DROP_$n\" \"\$THP_$n\" \"\$LIMIT_$n\" \"\$FIO_$n\""

@@ -1,0 +1,87 @@
+"""The agent is workloads/agent.sh; what it shares with guests/ is held equal here."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from guests.argv import DONE_STATUS, EXIT_PORT, PANIC_PORT, qemu_argv
+from guests.channel import MAGIC
+from guests.initramfs import AGENT
+from tests.guests.test_argv import LAPTOP_SIZE, files, guest
+
+TEXT = AGENT.read_text()
+PORT_WRITE = re.compile(r"printf '\\(\d{3})' \| dd of=/dev/port bs=1 seek=(\d+) count=1")
+# Everything up to where the agent begins to act.
+FUNCTIONS = TEXT.partition("\nmounts\n")[0]
+
+
+@pytest.mark.parametrize("shell", [["sh"], ["busybox", "sh"]], ids=["sh", "busybox"])
+def test_syntax(shell: list[str]) -> None:
+    done = subprocess.run([*shell, "-n", str(AGENT)], capture_output=True, text=True, timeout=10)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_ports_and_the_status_of_a_run_that_is_done() -> None:
+    (status, exit_port), (_, panic_port) = PORT_WRITE.findall(TEXT)
+    assert int(exit_port) == EXIT_PORT
+    assert int(panic_port) == PANIC_PORT
+    assert (int(status, 8) << 1) | 1 == DONE_STATUS
+
+
+def test_files_it_reads_are_those_qemu_offers() -> None:
+    folder = re.search(r"^FW_CFG=/sys/firmware/qemu_fw_cfg/by_name/(.*)$", TEXT, re.MULTILINE)
+    assert folder
+    fetched = re.findall(r"^\s*fetch (\w+)$", TEXT, re.MULTILINE)
+    assert fetched == ["prepare", "job"]
+    offered = [
+        argument.removeprefix("name=").partition(",")[0]
+        for argument in qemu_argv(guest("laptop"), LAPTOP_SIZE, files())
+        if argument.startswith("name=opt/")
+    ]
+    assert offered == [f"{folder[1]}/{name}" for name in fetched]
+
+
+def test_header_is_the_one_the_lab_looks_for() -> None:
+    assert f'echo "{MAGIC.decode()} $1 $2"; cat /tmp/payload' in TEXT
+
+
+def agent(commands: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    """Run some of the agent's functions, with what needs a guest taken out."""
+    stand_ins = 'say() { echo "said: $*"; }\nsend() { exit 42; }\nadd_entropy() { :; }\n'
+    where = f'OUT="{folder}"\nFW_CFG="{folder}/fw_cfg"\n'
+    return subprocess.run(
+        ["busybox", "sh", "-c", f"{FUNCTIONS}\n{stand_ins}{where}{commands}\necho went on"],
+        capture_output=True, text=True, timeout=10,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(("commands", "name"), [("prepare", "prepare"), ("fetch job", "job")])
+def test_text_that_was_not_sent_is_said_to_be_missing(
+    commands: str, name: str, tmp_path: Path
+) -> None:
+    done = agent(commands, tmp_path)
+    assert done.stdout == f"said: failed: {name}: not sent\n"
+    assert done.returncode == 42
+    assert (tmp_path / "failure").read_text() == f"{name}: not sent\n"
+
+
+def test_text_that_was_sent_is_taken_over(tmp_path: Path) -> None:
+    (tmp_path / "fw_cfg" / "job").mkdir(parents=True)
+    (tmp_path / "fw_cfg" / "job" / "raw").write_text("PHASES=2\n" + "\n" * 100)
+    done = agent('fetch job; echo "$PHASES"', tmp_path)
+    assert done.stdout == "2\nwent on\n"
+
+
+def test_reason_of_a_failed_mkfs_is_its_first_line(tmp_path: Path) -> None:
+    (tmp_path / "fw_cfg" / "prepare").mkdir(parents=True)
+    program = tmp_path / "mkfs"
+    program.write_text("#!/bin/sh\necho the reason; echo usage; echo more usage; exit 1\n")
+    program.chmod(0o755)
+    (tmp_path / "fw_cfg" / "prepare" / "raw").write_text(
+        f"MKFS={program}\nMOUNT_OPTIONS=\nFILE_MIB=1\n"
+    )
+    assert "failed: mkfs: the reason\n" in agent("prepare", tmp_path).stdout

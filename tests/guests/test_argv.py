@@ -1,0 +1,92 @@
+from __future__ import annotations
+
+import shlex
+import tomllib
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from experiment.plan import Size
+from experiment.spec import Guest
+from guests.argv import Files, kernel_command_line, machine_argv, qemu_argv
+from host.process import paste
+
+CHECKOUT = Path(__file__).parents[2]
+GOLDEN = Path(__file__).parent / "golden"
+LAPTOP_SIZE = Size(cgroup_limit_mib=64, brd_mib=128, file_mib=104, jobs=4)
+FULL_SIZE = Size(cgroup_limit_mib=8192, brd_mib=16384, file_mib=13312, jobs=16)
+
+
+def guest(name: str) -> Guest:
+    text = (CHECKOUT / "configs" / "guests" / f"{name}.toml").read_text()
+    return Guest.model_validate(tomllib.loads(text))
+
+
+def files(*, memory_shared: bool = True) -> Files:
+    work = Path("/w")
+    return Files(
+        kernel=Path("/k/bzImage"), initramfs=Path("/i.cpio"),
+        memory=work / "memory", memory_shared=memory_shared,
+        console=work / "console.log", result=work / "result",
+        prepare=work / "prepare", job=work / "job",
+    )  # fmt: skip
+
+
+ARGVS = {
+    "laptop-by-hand": qemu_argv(guest("laptop"), LAPTOP_SIZE, files()),
+    "laptop-cold": qemu_argv(guest("laptop"), LAPTOP_SIZE, files(), monitor_fd=5),
+    "laptop-restored": qemu_argv(
+        guest("laptop"), LAPTOP_SIZE, files(memory_shared=False), monitor_fd=5, incoming=True
+    ),
+    "full-by-hand": qemu_argv(guest("full"), FULL_SIZE, files()),
+}
+
+
+def options(argv: list[str]) -> str:
+    """One option a line, with its value."""
+    return paste(argv).replace(" -", "\n  -") + "\n"
+
+
+@pytest.mark.parametrize("name", sorted(ARGVS))
+def test_command_line(name: str) -> None:
+    """Changed on purpose? Then write tests/guests/golden/NAME.txt anew and read the diff."""
+    assert options(ARGVS[name]) == (GOLDEN / f"{name}.txt").read_text()
+
+
+@pytest.mark.parametrize("name", sorted(ARGVS))
+def test_pasted_line_is_the_same_command(name: str) -> None:
+    assert shlex.split(paste(ARGVS[name])) == ARGVS[name]
+
+
+def test_snapshot_and_restored_guest_differ_only_in_how_they_come_up() -> None:
+    cold, restored = ARGVS["laptop-cold"], ARGVS["laptop-restored"]
+    swapped = [argument.replace("share=on", "share=off") for argument in cold]
+    assert [*swapped[:-1], "-incoming", "defer"] == restored
+    assert cold[-1] == "-S"
+
+
+def test_line_to_paste_starts_by_itself() -> None:
+    assert not {"-S", "-incoming", "-mon"} & set(ARGVS["laptop-by-hand"])
+
+
+def test_one_vcpu_alone_goes_without_the_lapic_timer_and_never_halts() -> None:
+    one = kernel_command_line(guest("laptop"), LAPTOP_SIZE).split()
+    many = kernel_command_line(guest("full"), FULL_SIZE).split()
+    assert {"nolapic_timer", "idle=poll"} <= set(one)
+    assert not {"nolapic_timer", "idle=poll"} & set(many)
+    assert "brd.rd_size=131072" in one
+    assert "brd.rd_size=16777216" in many
+
+
+@pytest.mark.parametrize("name", ["smoke", "laptop", "full"])
+def test_every_guest_counts_instructions_and_has_no_randomness_of_its_own(name: str) -> None:
+    argv = machine_argv(guest(name))
+    pairs = dict(pairwise(argv))
+    assert pairs["-accel"] == "tcg"
+    assert pairs["-icount"] == "shift=0,sleep=off"
+    assert pairs["-rtc"].startswith("clock=vm,base=")
+    assert pairs["-seed"] == "1"
+    # Nehalem has neither RDRAND nor RDSEED.
+    assert pairs["-cpu"].split(",")[0] == "Nehalem"
+    assert not [argument for argument in argv if "virtio" in argument or "kvm" in argument]
