@@ -23,6 +23,7 @@ BUSYBOX = "/bin/busybox"
 PROGRAMS = ("/usr/bin/fio", "/sbin/mkfs.xfs", "/sbin/mkfs.ext4", "/usr/bin/chrt")
 FOLDERS = ("bin", "sbin", "usr/bin", "usr/sbin", "etc", "proc", "sys", "dev", "tmp", "run", "mnt")
 RECIPE = 1
+SHA256_DIGITS = 64
 TIMEOUT_S = 120.0
 
 
@@ -51,13 +52,18 @@ def provide(cache: Path) -> Initramfs:
     image = folder / f"{_inputs_key(files)}.cpio"
     digest = image.with_suffix(".sha256")
     with FileLock(folder / "lock"):
-        if not digest.exists():
+        if not _whole(image, digest):
             _build(files, image)
             with image.open("rb") as stream:
                 digest.write_text(hashlib.file_digest(stream, "sha256").hexdigest())
         # The newest is kept in use; others are removed when the cache is cleaned.
         os.utime(image)
     return Initramfs(image, digest.read_text())
+
+
+def _whole(image: Path, digest: Path) -> bool:
+    """Whether both are there; a lab may have been killed while it wrote the digest."""
+    return image.exists() and digest.exists() and len(digest.read_text()) == SHA256_DIGITS
 
 
 def _host_files() -> tuple[Path, ...]:

@@ -1,0 +1,136 @@
+from __future__ import annotations
+
+import hashlib
+import stat
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from guests import initramfs
+from host.errors import InfraError
+
+
+@dataclass(frozen=True)
+class Member:
+    mode: int
+    uid: int
+    gid: int
+    mtime: int
+    content: bytes
+
+
+def members(archive: bytes) -> dict[str, Member]:
+    """Read a newc archive: fields of 8 hexadecimal digits behind a magic of 6 bytes."""
+    found: dict[str, Member] = {}
+    at = 0
+    while True:
+        assert archive[at : at + 6] == b"070701"
+        fields = [int(archive[at + 6 + 8 * n : at + 14 + 8 * n], 16) for n in range(13)]
+        size, name_size = fields[6], fields[11]
+        name = archive[at + 110 : at + 110 + name_size - 1].decode()
+        content_at = (at + 110 + name_size + 3) // 4 * 4
+        if name == "TRAILER!!!":
+            return found
+        content = archive[content_at : content_at + size]
+        found[name] = Member(fields[1], fields[2], fields[3], fields[5], content)
+        at = (content_at + size + 3) // 4 * 4
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> initramfs.Initramfs:
+    return initramfs.provide(tmp_path_factory.mktemp("cache"))
+
+
+@pytest.fixture(scope="module")
+def root(built: initramfs.Initramfs) -> dict[str, Member]:
+    return members(built.path.read_bytes())
+
+
+def test_same_bytes_in_another_cache(built: initramfs.Initramfs, tmp_path: Path) -> None:
+    again = initramfs.provide(tmp_path)
+    assert again.path.name == built.path.name
+    assert again.sha256 == built.sha256
+    assert hashlib.sha256(again.path.read_bytes()).hexdigest() == again.sha256
+
+
+def test_agent_is_init(root: dict[str, Member]) -> None:
+    assert root["init"].content == initramfs.AGENT.read_bytes()
+    assert root["init"].mode == stat.S_IFREG | 0o755
+
+
+def test_nothing_of_the_host_but_contents(root: dict[str, Member]) -> None:
+    assert {(member.uid, member.gid, member.mtime) for member in root.values()} == {(0, 0, 0)}
+
+
+def test_programs_that_the_agent_calls_are_there(root: dict[str, Member]) -> None:
+    for program in (*initramfs.PROGRAMS, initramfs.BUSYBOX, "/bin/add_entropy"):
+        assert root[program.lstrip("/")].mode == stat.S_IFREG | 0o755, program
+    applets = ("sh", "tar", "gzip", "sha256sum", "stty", "dd", "dmesg", "mount", "sync", "wc")
+    for applet in applets:
+        assert root[f"bin/{applet}"].content == b"busybox", applet
+
+
+def test_libraries_of_every_program_are_there(root: dict[str, Member]) -> None:
+    for program in initramfs.PROGRAMS:
+        said = subprocess.run(["ldd", program], capture_output=True, text=True, check=True).stdout
+        for library in (word for word in said.split() if word.startswith("/")):
+            assert library.lstrip("/") in root, f"{program} needs {library}"
+
+
+def test_nothing_half_is_left_beside_it(built: initramfs.Initramfs) -> None:
+    names = {path.name for path in built.path.parent.iterdir()} - {"lock"}
+    assert names == {built.path.name, f"{built.path.stem}.sha256"}
+    assert built.mib == -(-built.path.stat().st_size // 2**20)
+
+
+def test_cached_one_is_used_as_it_is(built: initramfs.Initramfs) -> None:
+    before = built.path.stat().st_ino
+    assert initramfs.provide(built.path.parents[1]) == built
+    assert built.path.stat().st_ino == before
+
+
+@pytest.fixture
+def fake_build(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
+    """Building without its cost; the list has what was built."""
+    made: list[Path] = []
+
+    def build(files: tuple[Path, ...], image: Path, *_: Path) -> None:
+        image.write_bytes(b"image")
+        made.append(image)
+
+    monkeypatch.setattr(initramfs, "_build", build)
+    return made
+
+
+def test_changed_agent_is_another_image(
+    fake_build: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cache = tmp_path / "cache"
+    first = initramfs.provide(cache)
+    agent = tmp_path / "agent.sh"
+    agent.write_bytes(initramfs.AGENT.read_bytes())
+    monkeypatch.setattr(initramfs, "AGENT", agent)
+    assert initramfs.provide(cache).path == first.path
+    agent.write_text(agent.read_text() + "# changed\n")
+    assert initramfs.provide(cache).path != first.path
+    assert len(fake_build) == 2
+
+
+def test_image_that_was_removed_is_built_again(fake_build: list[Path], tmp_path: Path) -> None:
+    initramfs.provide(tmp_path).path.unlink()
+    assert initramfs.provide(tmp_path).path.exists()
+    assert len(fake_build) == 2
+
+
+def test_digest_cut_short_by_a_kill_is_not_believed(fake_build: list[Path], tmp_path: Path) -> None:
+    image = initramfs.provide(tmp_path)
+    image.path.with_suffix(".sha256").write_text("")
+    assert initramfs.provide(tmp_path).sha256 == hashlib.sha256(b"image").hexdigest()
+
+
+def test_missing_program_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(initramfs, "PROGRAMS", ("/usr/bin/fio", "/sbin/mkfs.nonesuch"))
+    with pytest.raises(InfraError, match=r"not installed: /sbin/mkfs\.nonesuch"):
+        initramfs.provide(tmp_path)
