@@ -33,8 +33,8 @@ from typing import Annotated, Any
 import experiment.load as load
 from experiment.plan import make_plan, scaled
 from experiment.spec import Experiment, SpecError
-from guests import initramfs
-from guests.argv import Files, qemu_argv
+from guests import initramfs, native
+from guests.argv import Files, environment, qemu_argv
 from host import doctor, facts
 from host.errors import Exit, LabError, UsageError
 from host.process import paste
@@ -287,6 +287,7 @@ def measure_commands(asked: Experiment, chosen: Options) -> list[str]:
     guest = prepare.guest_of(asked)
     size = scaled(asked.dataset, guest)
     image = initramfs.provide(chosen.cache)
+    clock = native.build(native.PRELOAD, native.SHARED_LIBRARY, chosen.cache)
     workloads = load_catalogue()
     lines = []
     for run in make_plan(asked).runs:
@@ -322,7 +323,7 @@ def measure_commands(asked: Experiment, chosen: Options) -> list[str]:
             body = paste(["printf", "%s\\n", text.rstrip("\n")])
             pad = f"head -c {len(text.encode())} /dev/zero | tr '\\0' '\\n'"
             lines.append(f"{{ {body}; {pad}; }} | head -c {len(text.encode())} > {work / name}")
-        lines.append(paste(qemu_argv(guest, size, files)))
+        lines.append(paste(qemu_argv(guest, size, files), environment(clock)))
     return lines
 
 

@@ -34,6 +34,11 @@ class Files:
     job: Path
 
 
+def environment(preload: Path) -> dict[str, str]:
+    """What QEMU's environment holds beside the lab's own."""
+    return {"LD_PRELOAD": str(preload)}
+
+
 def kernel_command_line(guest: Guest, size: Size) -> str:
     """The kernel command line of an exact guest."""
     words = [

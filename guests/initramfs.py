@@ -14,11 +14,11 @@ from pathlib import Path
 
 from filelock import FileLock
 
+from guests.native import ADD_ENTROPY, STATIC_PROGRAM, build
 from host.errors import InfraError
 from host.process import run
 
 AGENT = Path(__file__).parent.parent / "workloads" / "agent.sh"
-ADD_ENTROPY = Path(__file__).parent / "add_entropy.c"
 BUSYBOX = "/bin/busybox"
 PROGRAMS = ("/usr/bin/fio", "/sbin/mkfs.xfs", "/sbin/mkfs.ext4", "/usr/bin/chrt")
 FOLDERS = ("bin", "sbin", "usr/bin", "usr/sbin", "etc", "proc", "sys", "dev", "tmp", "run", "mnt")
@@ -53,7 +53,7 @@ def provide(cache: Path) -> Initramfs:
     digest = image.with_suffix(".sha256")
     with FileLock(folder / "lock"):
         if not _whole(image, digest):
-            _build(files, image)
+            _build(files, image, cache)
             with image.open("rb") as stream:
                 digest.write_text(hashlib.file_digest(stream, "sha256").hexdigest())
         # The newest is kept in use; others are removed when the cache is cleaned.
@@ -91,7 +91,7 @@ def _inputs_key(files: tuple[Path, ...]) -> str:
     return total.hexdigest()[:32]
 
 
-def _build(files: tuple[Path, ...], image: Path) -> None:
+def _build(files: tuple[Path, ...], image: Path, cache: Path) -> None:
     root = image.with_suffix(".root")
     shutil.rmtree(root, ignore_errors=True)
     for name in FOLDERS:
@@ -107,11 +107,9 @@ def _build(files: tuple[Path, ...], image: Path) -> None:
             link.symlink_to("busybox")
     shutil.copyfile(AGENT, root / "init")
     (root / "init").chmod(0o755)
-    run(
-        ["gcc", "-Os", "-static", "-s", "-Wl,--build-id=none",
-         "-o", str(root / "bin" / "add_entropy"), str(ADD_ENTROPY)],
-        timeout_s=TIMEOUT_S,
-    )  # fmt: skip
+    target = root / "bin" / "add_entropy"
+    shutil.copyfile(build(ADD_ENTROPY, STATIC_PROGRAM, cache), target)
+    target.chmod(0o755)
     names = sorted([path.relative_to(root).as_posix() for path in root.rglob("*")], key=str.encode)
     for name in names:
         os.utime(root / name, (0, 0), follow_symlinks=False)

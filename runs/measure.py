@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import threading
+import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from contextlib import ExitStack
@@ -22,7 +23,7 @@ from results.store import SessionStore
 from runs.exactness import diverging
 from runs.options import Options
 from runs.prepare import Session
-from runs.progress import Reporter
+from runs.progress import Reporter, duration
 from runs.workspace import workspace
 from workloads import metrics, parse, validity
 from workloads.job import job_text
@@ -52,6 +53,7 @@ class Measurement:
     stop: threading.Event = field(default_factory=threading.Event)
     snapshots: dict[Machine, Future[Snapshot]] = field(default_factory=dict)
     pending: dict[str, Future[None]] = field(default_factory=dict)
+    cpu_s: list[float] = field(default_factory=list)
 
 
 def slots_for(session: Session, options: Options) -> int:
@@ -82,7 +84,12 @@ def measure(session: Session, options: Options, store: SessionStore, reporter: R
         with ExitStack() as held, reporter.runs(len(session.plan.runs), len(done), slots):
             for kernel in session.kernels.values():
                 held.enter_context(hold(kernel))
+            began = time.monotonic()
             _all(state, todo, slots)
+            ideal = sum(state.cpu_s) / slots
+            elapsed = time.monotonic() - began
+        cost = f": {elapsed / ideal:.2f} x the guests' CPU time over {slots} at once"
+        reporter.say(f"measured in {duration(elapsed)}{cost if ideal else ''}")
 
 
 def _all(state: Measurement, todo: tuple[PlannedRun, ...], slots: int) -> None:
@@ -122,6 +129,7 @@ def _snapshot(state: Measurement, machine: Machine, arm: str, number: int) -> Sn
             _watch(state, name),
         )
         problem = ""
+        state.cpu_s.append(snapshot.cpu_s)
         return snapshot
     except BootError as error:
         problem = error.ending.message
@@ -146,6 +154,7 @@ def _run(state: Measurement, run: PlannedRun) -> None:
     record, cost = _failed(state.session, run, Ending("lost", "not started")), None
     for attempt in range(1, ATTEMPTS + 1):
         outcome = _boot(state, run)
+        state.cpu_s.append(outcome.cpu_s)
         record = _record(state, run, outcome)
         cost = RunCost(run_id=run.run_id, elapsed_s=outcome.elapsed_s, guest_cpu_s=outcome.cpu_s)
         if record.failure is None or record.failure.kind not in RETRIED or attempt == ATTEMPTS:
@@ -179,8 +188,6 @@ def _boot(state: Measurement, run: PlannedRun) -> Outcome:
             outcome = exact.run_restored(snapshot, text, folder, logs, watch)
         else:
             outcome = exact.run_cold(machine, text, folder, logs, watch)
-        if outcome.files is not None:
-            shutil.copyfile(folder / RESULT, logs / RESULT)
         return outcome
     finally:
         shutil.rmtree(folder, ignore_errors=True)

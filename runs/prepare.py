@@ -9,7 +9,7 @@ from pathlib import Path
 from experiment.load import Catalogue, known_guests, load_guest
 from experiment.plan import Plan, Size, make_plan, require_memory, scaled
 from experiment.spec import ArmSpec, CaseSpec, Experiment, Guest
-from guests import initramfs
+from guests import initramfs, native
 from guests.argv import kernel_command_line, machine_argv
 from guests.exact import Machine
 from guests.initramfs import Initramfs
@@ -44,6 +44,7 @@ class Session:
     workloads: Mapping[str, Workload]
     kernels: Mapping[str, Kernel]
     initramfs: Initramfs
+    preload: Path
     same_code: bool
 
     def case(self, name: str) -> CaseSpec:
@@ -59,6 +60,7 @@ class Session:
         return Machine(
             kernel=self.kernels[arm].bzimage,
             initramfs=self.initramfs.path,
+            preload=self.preload,
             guest=self.guest,
             size=self.size,
             prepare_text=prepare_text(self.workloads[case.workload], file_mib=self.size.file_mib),
@@ -137,6 +139,7 @@ def prepare(
         workloads=load_catalogue(),
         kernels=kernels,
         initramfs=image,
+        preload=native.build(native.PRELOAD, native.SHARED_LIBRARY, options.cache),
         same_code=len(keys) == 1 and not options.measure_anyway,
     )
 

@@ -1,0 +1,36 @@
+"""Small C sources of the lab's own, built with the host's compiler and kept by content."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from pathlib import Path
+
+from filelock import FileLock
+
+from host.process import run
+
+HERE = Path(__file__).parent
+ADD_ENTROPY = HERE / "add_entropy.c"
+PRELOAD = HERE / "preload.c"
+STATIC_PROGRAM = ("-Os", "-static", "-s", "-Wl,--build-id=none")
+SHARED_LIBRARY = ("-O2", "-shared", "-fPIC", "-s")
+TIMEOUT_S = 120.0
+
+
+def build(source: Path, flags: Sequence[str], cache: Path) -> Path:
+    """Return the built file of ``source``, compiling it if the cache has none.
+
+    Raises:
+        InfraError: there is no compiler, or it failed.
+    """
+    key = hashlib.sha256(source.read_bytes() + " ".join(flags).encode()).hexdigest()[:16]
+    folder = cache / "native"
+    folder.mkdir(parents=True, exist_ok=True)
+    built = folder / f"{source.stem}-{key}"
+    with FileLock(folder / "lock"):
+        if not built.exists():
+            beside = built.with_suffix(".new")
+            run(["gcc", *flags, "-o", str(beside), str(source)], timeout_s=TIMEOUT_S)
+            beside.replace(built)
+    return built
