@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from bisect import bisect_left
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from results.record import Timeline
 from workloads.job import LOG_INTERVAL_MS
 
 BRD = "1:0"
+# Counters that metrics and validity read: a kernel without one cannot be judged.
+MEMORY_STAT = ("file", "file_thp")
+MEMORY_EVENTS = ("max", "oom", "oom_kill")
+VMSTAT = ("workingset_refault_file", "pgmajfault", "nr_active_file", "nr_inactive_file")
+CPU_STAT = ("usage_usec",)
+# 50 ms each: half a day.
+MAX_INTERVALS = 1_000_000
+Value = TypeVar("Value")
 
 
 class ParseError(ValueError):
@@ -23,12 +32,14 @@ class Observation:
 
     ``memory_stat`` and ``vmstat`` map counters to values (bytes or events);
     ``device_read_bytes`` and ``device_written_bytes`` are what the cgroup moved
-    to and from the brd, ``cpu_ns`` is its CPU time.
+    to and from the brd, ``cpu_ns`` is its CPU time.  ``memory_max`` is the limit as
+    the kernel writes it: bytes, or ``max``.
     """
 
     memory_stat: Mapping[str, int]
     memory_events: Mapping[str, int]
     memory_peak_bytes: int
+    memory_max: str
     vmstat: Mapping[str, int]
     thp_enabled: str
     device_read_bytes: int
@@ -90,7 +101,7 @@ def guest_result(files: Mapping[str, bytes], phases: tuple[str, ...]) -> GuestRe
         failure=failure,
         build_id=build_id(files.get("notes", b"")),
         release=uname[2] if len(uname) > 2 else "",
-        tainted=int(_text(files, "tainted")),
+        tainted=_parsed(files, "tainted", int),
         phases=tuple(results),
     )
 
@@ -105,15 +116,23 @@ def build_id(notes: bytes) -> str:
         name_at = offset + 12
         value_at = name_at + (name_size + 3) // 4 * 4
         if kind == 3 and notes[name_at : name_at + name_size] == b"GNU\0":
-            return notes[value_at : value_at + value_size].hex()
+            value = notes[value_at : value_at + value_size]
+            return value.hex() if len(value) == value_size else ""
         offset = value_at + (value_size + 3) // 4 * 4
     return ""
 
 
 def counters(text: str) -> dict[str, int]:
-    """``name value`` lines, as in vmstat, memory.stat and memory.events."""
+    """``name value`` lines, as in vmstat, memory.stat and memory.events.
+
+    Raises:
+        ParseError: a value is no number.
+    """
     pairs = (line.split() for line in text.splitlines())
-    return {pair[0]: int(pair[1]) for pair in pairs if len(pair) == 2}
+    try:
+        return {pair[0]: int(pair[1]) for pair in pairs if len(pair) == 2}
+    except ValueError as error:
+        raise ParseError(str(error)) from None
 
 
 def thp_selected(text: str) -> str:
@@ -127,12 +146,20 @@ def device_bytes(text: str, device: str) -> tuple[int, int]:
     brd keeps no ``/proc/diskstats`` (it is bio-based and does no accounting of its
     own), while ``io.stat`` counts every bio that is submitted.  A device that was
     never used has no line.
+
+    Raises:
+        ParseError: the device's line has no ``rbytes`` or ``wbytes``.
     """
     for line in text.splitlines():
-        name, *pairs = line.split()
+        name, _, rest = line.partition(" ")
         if name == device:
-            values = dict(pair.split("=", 1) for pair in pairs)
-            return int(values["rbytes"]), int(values["wbytes"])
+            values = {
+                key: value for key, _, value in (pair.partition("=") for pair in rest.split())
+            }
+            try:
+                return int(values["rbytes"]), int(values["wbytes"])
+            except (KeyError, ValueError) as error:
+                raise ParseError(f"{line!r}: {error!r}") from None
     return 0, 0
 
 
@@ -143,27 +170,38 @@ def timeline(phase: str, log: str, interval_ms: float) -> Timeline:
     before, at times that differ a little between jobs.  So each job is read as a
     step function and the steps are added up in the middle of every interval; times
     are in ms since the jobs began, bandwidth in KiB/s.
+
+    Raises:
+        ParseError: a line without whole numbers, or of an impossible time.
     """
-    jobs: list[list[tuple[float, float]]] = []
+    jobs: list[tuple[list[int], list[int]]] = []
     for line in log.splitlines():
-        fields = line.split(",")
-        at, value = float(fields[0]), float(fields[1])
-        if not jobs or at <= jobs[-1][-1][0]:
-            jobs.append([])
-        jobs[-1].append((at, value))
-    if not jobs:
-        return Timeline(phase=phase, t_ms=(), bw_kib_s=())
+        try:
+            at, value = (int(field) for field in line.split(",")[:2])
+        except ValueError:
+            raise ParseError(f"no line of a bandwidth log: {line[:80]!r}") from None
+        if not jobs or at <= jobs[-1][0][-1]:
+            jobs.append(([], []))
+        jobs[-1][0].append(at)
+        jobs[-1][1].append(value)
     # Only where every job still ran: a sum that lacks one is no bandwidth.
-    end = min(job[-1][0] for job in jobs)
+    end = min((times[-1] for times, _ in jobs), default=0)
+    if end > MAX_INTERVALS * interval_ms:
+        raise ParseError(f"bandwidth log of {end} ms, at most {MAX_INTERVALS * interval_ms:.0f}")
     middles = [(n + 0.5) * interval_ms for n in range(int(end // interval_ms))]
     sums = [
-        sum(next(value for at, value in job if at >= middle) for job in jobs) for middle in middles
+        float(sum(values[bisect_left(times, middle)] for times, values in jobs))
+        for middle in middles
     ]
     return Timeline(phase=phase, t_ms=tuple(middles), bw_kib_s=tuple(sums))
 
 
 def fio_result(text: str) -> FioResult | None:
-    """Fio's JSON; None when fio wrote none (it failed before it measured)."""
+    """Fio's JSON; None when fio wrote none (it failed before it measured).
+
+    Raises:
+        ParseError: what it wrote is cut short, or not what fio writes.
+    """
     start = text.find("{")
     if start < 0:
         return None
@@ -177,42 +215,61 @@ def fio_result(text: str) -> FioResult | None:
             io_bytes=sum(int(side["io_bytes"]) for side in sides),
             iops=sum(float(side["iops"]) for side in sides),
             runtime_ms=max(int(side["runtime"]) for side in sides),
-            ramp_ms=int(options.get("ramp_time", "0ms").removesuffix("ms")),
+            ramp_ms=int(str(options.get("ramp_time", "0ms")).removesuffix("ms")),
             error=int(job["error"]),
             options=options,
         )
-    except (KeyError, IndexError, TypeError, ValueError) as error:
-        raise ParseError(f"fio.json: {error!r}") from None
+    except (
+        AttributeError, LookupError, OverflowError, RecursionError, TypeError, ValueError
+    ) as error:  # fmt: skip
+        raise ParseError(repr(error)) from None
 
 
 def _phase(files: Mapping[str, bytes], name: str) -> PhaseResult:
+    json_name, log_name = f"{name}/fio.json", f"{name}/fio_bw.log"
     return PhaseResult(
         name=name,
-        status=int(_text(files, f"{name}/status")),
-        fio=fio_result(_text(files, f"{name}/fio.json")) if f"{name}/fio.json" in files else None,
+        status=_parsed(files, f"{name}/status", int),
+        fio=_parsed(files, json_name, fio_result) if json_name in files else None,
         output=_text(files, f"{name}/fio.out"),
         before=_observation(files, f"{name}/before"),
         after=_observation(files, f"{name}/after"),
-        timeline=timeline(
-            name,
-            _text(files, f"{name}/fio_bw.log") if f"{name}/fio_bw.log" in files else "",
-            LOG_INTERVAL_MS,
-        ),
+        timeline=_parsed(files, log_name, lambda log: timeline(name, log, LOG_INTERVAL_MS))
+        if log_name in files
+        else Timeline(phase=name, t_ms=(), bw_kib_s=()),
     )
 
 
 def _observation(files: Mapping[str, bytes], folder: str) -> Observation:
-    read, written = device_bytes(_text(files, f"{folder}/cgroup/io.stat"), BRD)
+    read, written = _parsed(files, f"{folder}/cgroup/io.stat", lambda text: device_bytes(text, BRD))
+    cpu = _counters(files, f"{folder}/cgroup/cpu.stat", CPU_STAT)
     return Observation(
-        memory_stat=counters(_text(files, f"{folder}/cgroup/memory.stat")),
-        memory_events=counters(_text(files, f"{folder}/cgroup/memory.events")),
-        memory_peak_bytes=int(_text(files, f"{folder}/cgroup/memory.peak")),
-        vmstat=counters(_text(files, f"{folder}/proc/vmstat")),
+        memory_stat=_counters(files, f"{folder}/cgroup/memory.stat", MEMORY_STAT),
+        memory_events=_counters(files, f"{folder}/cgroup/memory.events", MEMORY_EVENTS),
+        memory_peak_bytes=_parsed(files, f"{folder}/cgroup/memory.peak", int),
+        memory_max=_text(files, f"{folder}/cgroup/memory.max").strip(),
+        vmstat=_counters(files, f"{folder}/proc/vmstat", VMSTAT),
         thp_enabled=thp_selected(_text(files, f"{folder}/proc/enabled")),
         device_read_bytes=read,
         device_written_bytes=written,
-        cpu_ns=counters(_text(files, f"{folder}/cgroup/cpu.stat"))["usage_usec"] * 1000,
+        cpu_ns=cpu["usage_usec"] * 1000,
     )
+
+
+def _counters(files: Mapping[str, bytes], name: str, needed: tuple[str, ...]) -> dict[str, int]:
+    found = _parsed(files, name, counters)
+    missing = [counter for counter in needed if counter not in found]
+    if missing:
+        raise ParseError(f"{name}: no counter {', '.join(missing)}")
+    return found
+
+
+def _parsed(files: Mapping[str, bytes], name: str, parser: Callable[[str], Value]) -> Value:
+    text = _text(files, name)
+    try:
+        return parser(text)
+    except ValueError as error:
+        raise ParseError(f"{name}: {error}") from None
 
 
 def _text(files: Mapping[str, bytes], name: str) -> str:

@@ -69,6 +69,8 @@ def _phase_problems(asked: Phase, seen: PhaseResult, claim: Claim) -> list[str]:
         events = seen.after.memory_events[counter] - seen.before.memory_events[counter]
         if events:
             found.append(f"memory.events {counter} rose by {events}")
+    if seen.before.memory_max != str(claim.limit_bytes):
+        found.append(f"cgroup limit {seen.before.memory_max}, {claim.limit_bytes} asked")
     if seen.before.thp_enabled != asked.thp:
         found.append(f"THP state {seen.before.thp_enabled!r}, {asked.thp!r} asked")
     left = seen.before.vmstat["nr_active_file"] + seen.before.vmstat["nr_inactive_file"]

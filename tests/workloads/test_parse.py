@@ -1,0 +1,282 @@
+from __future__ import annotations
+
+import json
+import time
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.workloads.conftest import Change, Run, counter, swap
+from workloads import parse
+from workloads.parse import ParseError, guest_result
+
+ANY_JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner),
+    max_leaves=8,
+)
+
+
+def test_whole_run(run_4k: Run) -> None:
+    result = run_4k.result
+    assert result.failure == ""
+    assert result.build_id == "4dc6a058b44191bb76567f8b167d704456ec6021"
+    assert result.release == "6.12.117"
+    assert result.tainted == 0
+    assert [phase.name for phase in result.phases] == ["4k"]
+
+
+def test_fio_of_a_phase(run_4k: Run) -> None:
+    phase = run_4k.result.phases[0]
+    assert (phase.status, phase.output) == (0, "")
+    assert phase.fio is not None
+    assert (phase.fio.ios, phase.fio.io_bytes, phase.fio.iops) == (149571, 612642816, 74524.663677)
+    assert (phase.fio.runtime_ms, phase.fio.ramp_ms, phase.fio.error) == (2007, 600, 0)
+    assert phase.fio.options["randseed"] == "1"
+    assert phase.fio.options["rw"] == "randread"
+
+
+def test_observations_around_a_phase(run_4k: Run) -> None:
+    phase = run_4k.result.phases[0]
+    before, after = phase.before, phase.after
+    assert (before.memory_stat["file"], after.memory_stat["file"]) == (0, 55767040)
+    assert (before.memory_events["max"], after.memory_events["max"]) == (0, 2097)
+    assert (before.memory_peak_bytes, after.memory_peak_bytes) == (0, 67108864)
+    assert (before.memory_max, after.memory_max) == ("67108864", "67108864")
+    assert after.vmstat["workingset_refault_file"] == 74206
+    assert after.vmstat["pgmajfault"] == 114274
+    assert (before.thp_enabled, after.thp_enabled) == ("never", "never")
+    assert (before.device_read_bytes, after.device_read_bytes) == (0, 468045824)
+    assert (before.device_written_bytes, after.device_written_bytes) == (0, 0)
+    assert (before.cpu_ns, after.cpu_ns) == (0, 2773271000)
+
+
+def test_phases_follow_each_other(run_thp: Run) -> None:
+    thp, switch = run_thp.result.phases
+    assert (thp.name, switch.name) == ("thp", "switch")
+    assert thp.fio is not None
+    assert switch.fio is not None
+    assert (thp.fio.ios, switch.fio.ios) == (6758, 41163)
+    assert (thp.fio.ramp_ms, switch.fio.ramp_ms) == (300, 0)
+    assert (thp.before.thp_enabled, switch.before.thp_enabled) == ("always", "never")
+    # Nothing happens between them: caches are kept.
+    assert thp.after.memory_stat == switch.before.memory_stat
+    assert thp.after.memory_stat["file_thp"] == 56623104
+    assert switch.after.memory_stat["file_thp"] == 0
+
+
+def test_timeline_of_a_run(run_4k: Run) -> None:
+    line = run_4k.result.phases[0].timeline
+    assert line.phase == "4k"
+    assert len(line.t_ms) == len(line.bw_kib_s) == 39
+    assert (line.t_ms[0], line.t_ms[1], line.t_ms[-1]) == (25.0, 75.0, 1925.0)
+    assert (line.bw_kib_s[0], line.bw_kib_s[1], line.bw_kib_s[-1]) == (337428.0, 305671.0, 304320.0)
+    # fio's own mean is over a few ms more and the tail of every job.
+    mean = sum(line.bw_kib_s) / len(line.bw_kib_s)
+    assert mean == pytest.approx(74524.663677 * 4, rel=0.02)
+
+
+@pytest.mark.parametrize(
+    ("log", "t_ms", "bw"),
+    [
+        ("", (), ()),
+        ("40, 7, 0, 0, 0\n", (), ()),
+        ("50, 7, 0, 0, 0\n100, 9, 0, 0, 0\n", (25.0, 75.0), (7.0, 9.0)),
+        # Two jobs; the second begins where the time falls back, and ends earlier.
+        ("52, 7, 0\n104, 9, 0\n151, 5, 0\n48, 1, 0\n101, 2, 0\n", (25.0, 75.0), (8.0, 11.0)),
+        # A job without a line in an interval went on as its next line says.
+        ("50, 7, 0\n150, 3, 0\n", (25.0, 75.0, 125.0), (7.0, 3.0, 3.0)),
+    ],
+    ids=["nothing", "no whole interval", "one job", "two jobs", "gap"],
+)
+def test_timeline(log: str, t_ms: tuple[float, ...], bw: tuple[float, ...]) -> None:
+    line = parse.timeline("4k", log, 50)
+    assert (line.t_ms, line.bw_kib_s) == (t_ms, bw)
+
+
+def test_timeline_of_the_full_guest_is_quick() -> None:
+    job = "".join(f"{50 * n}, 1000, 0, 0, 0\n" for n in range(1, 12601))
+    began = time.monotonic()
+    line = parse.timeline("thp", job * 16, 50)
+    assert time.monotonic() - began < 5
+    assert set(line.bw_kib_s) == {16000.0}
+    assert len(line.t_ms) == 12600
+
+
+def test_build_id_among_other_notes() -> None:
+    other = b"\4\0\0\0\3\0\0\0\1\1\0\0Xen\0abc\0"
+    gnu = b"\4\0\0\0\4\0\0\0\3\0\0\0GNU\0\xde\xad\xbe\xef"
+    assert parse.build_id(gnu) == "deadbeef"
+    assert parse.build_id(other + gnu) == "deadbeef"
+    assert parse.build_id(other) == ""
+    assert parse.build_id(b"") == ""
+    assert parse.build_id(gnu[:-1]) == ""
+
+
+def test_thp_selected() -> None:
+    assert parse.thp_selected("always [madvise] never\n") == "madvise"
+    assert parse.thp_selected("nothing selected") == ""
+
+
+def test_device_without_a_line_was_not_used() -> None:
+    line = "1:0 rbytes=5 wbytes=6 rios=1 wios=1 dbytes=0 dios=0\n"
+    assert parse.device_bytes(f"8:0 rbytes=1 wbytes=2\n{line}\n", "1:0") == (5, 6)
+    assert parse.device_bytes("", "1:0") == (0, 0)
+
+
+def test_fio_that_wrote_nothing() -> None:
+    assert parse.fio_result("") is None
+    assert parse.fio_result("fio: unable to open '/mnt/test.img'\n") is None
+
+
+def test_fio_that_says_something_first(run_4k: Run) -> None:
+    text = run_4k.files["4k/fio.json"].decode()
+    assert parse.fio_result("note: both iodepth >= 1 and synchronous\n" + text) == (
+        parse.fio_result(text)
+    )
+
+
+NEEDED = [
+    f"4k/{name}"
+    for name in (
+        "status", "fio.out", "before/cgroup/io.stat", "before/cgroup/memory.stat",
+        "before/cgroup/memory.events", "before/cgroup/memory.peak", "before/cgroup/memory.max",
+        "before/cgroup/cpu.stat", "before/proc/vmstat", "before/proc/enabled",
+        "after/cgroup/memory.stat", "after/proc/vmstat",
+    )
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", [*NEEDED, "tainted"])
+def test_missing_file_is_named(run_4k: Run, name: str) -> None:
+    with pytest.raises(ParseError, match=f"^{name}: not among the files the guest sent$"):
+        _ = run_4k.without(name).result
+
+
+DAMAGE: tuple[tuple[str, Change, str], ...] = (
+    ("tainted", swap("0", "no"), "tainted: "),
+    ("4k/status", swap("0", ""), "4k/status: "),
+    ("4k/before/cgroup/memory.peak", swap("0", "max"), "4k/before/cgroup/memory.peak: "),
+    ("4k/after/proc/vmstat", swap("pgmajfault ", "pgmajfault x"), "4k/after/proc/vmstat: "),
+    ("4k/after/proc/vmstat", swap("pgmajfault ", "other "),
+     "4k/after/proc/vmstat: no counter pgmajfault"),
+    ("4k/after/cgroup/memory.stat", swap("file_thp", "thp"),
+     "4k/after/cgroup/memory.stat: no counter file_thp"),
+    ("4k/after/cgroup/memory.events", swap("oom_kill 0", ""),
+     "4k/after/cgroup/memory.events: no counter oom_kill"),
+    ("4k/after/cgroup/cpu.stat", swap("usage_usec", "usage"),
+     "4k/after/cgroup/cpu.stat: no counter usage_usec"),
+    ("4k/after/cgroup/io.stat", swap("rbytes=", "rbytes:"), "4k/after/cgroup/io.stat: "),
+    ("4k/fio_bw.log", swap(", ", " "), "4k/fio_bw.log: "),
+    ("4k/fio.json", swap('"jobs"', '"job"'), "4k/fio.json: "),
+    ("4k/fio.json", lambda content: content[:-50], "4k/fio.json: "),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "change", "message"), DAMAGE)
+def test_damaged_file_is_named(run_4k: Run, name: str, change: Change, message: str) -> None:
+    with pytest.raises(ParseError) as caught:
+        _ = run_4k.but(name, change).result
+    assert str(caught.value).startswith(message)
+
+
+def test_agent_that_stopped_before_the_phases() -> None:
+    result = guest_result({"failure": b"layout: no space\n", "tainted": b"0\n"}, ("4k",))
+    assert (result.failure, result.phases, result.build_id) == ("layout: no space", (), "")
+
+
+def test_agent_that_stopped_between_phases(run_thp: Run) -> None:
+    files = {name: run_thp.files[name] for name in run_thp.files if "switch/" not in name}
+    result = guest_result({**files, "failure": b"switch: THP state never"}, ("thp", "switch"))
+    assert result.failure == "switch: THP state never"
+    assert [phase.name for phase in result.phases] == ["thp"]
+
+
+# What a parser says to any text at all: a value, or ParseError.
+
+
+@given(st.binary(max_size=200))
+def test_fuzz_build_id(notes: bytes) -> None:
+    assert set(parse.build_id(notes)) <= set("0123456789abcdef")
+
+
+@given(st.text() | st.from_regex(r"(\w{1,5} [-\w]{1,5}\n){0,4}"))
+def test_fuzz_counters(text: str) -> None:
+    try:
+        counted = parse.counters(text)
+    except ParseError:
+        return
+    assert all(isinstance(value, int) for value in counted.values())
+
+
+@given(st.text() | st.from_regex(r"(1:0 (rbytes|wbytes)=\w* ?(wbytes=\d*)?\n){0,3}"))
+def test_fuzz_device_bytes(text: str) -> None:
+    try:
+        read, written = parse.device_bytes(text, "1:0")
+    except ParseError:
+        return
+    assert isinstance(read, int)
+    assert isinstance(written, int)
+
+
+FIELD = st.integers(-10, 10**20).map(str) | st.floats().map(str) | st.text(max_size=3)
+LINES = st.lists(st.lists(FIELD, max_size=4).map(", ".join), max_size=6).map("\n".join)
+
+
+@settings(deadline=None)
+@given(st.text() | LINES)
+def test_fuzz_timeline(text: str) -> None:
+    try:
+        line = parse.timeline("4k", text, 50)
+    except ParseError:
+        return
+    assert len(line.t_ms) == len(line.bw_kib_s) <= parse.MAX_INTERVALS
+
+
+SIDE = st.fixed_dictionaries(dict.fromkeys(("total_ios", "io_bytes", "iops", "runtime"), ANY_JSON))
+JOB = st.fixed_dictionaries(
+    {"error": ANY_JSON, "read": SIDE | ANY_JSON, "write": SIDE},
+    optional={"job options": ANY_JSON | st.fixed_dictionaries({"ramp_time": ANY_JSON})},
+)
+
+
+@settings(deadline=None)
+@given(
+    st.text().map("{".__add__)
+    | ANY_JSON.map(json.dumps)
+    | st.fixed_dictionaries({"jobs": st.lists(JOB | ANY_JSON, max_size=2)}).map(json.dumps)
+)
+def test_fuzz_fio_result(text: str) -> None:
+    try:
+        result = parse.fio_result(text)
+    except ParseError:
+        return
+    assert result is None or isinstance(result.ios, int)
+
+
+def test_fio_result_of_endless_depth() -> None:
+    with pytest.raises(ParseError, match="RecursionError"):
+        parse.fio_result('{"a":' * 100_000)
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.data())
+def test_fuzz_whole_run(run_4k: Run, data: st.DataObject) -> None:
+    name = data.draw(st.sampled_from(sorted(run_4k.files)))
+    content = bytearray(run_4k.files[name] or b" ")
+    for _ in range(data.draw(st.integers(1, 4))):
+        content[data.draw(st.integers(0, len(content) - 1))] = data.draw(st.integers(0, 255))
+    changed = Run(run_4k.workload, {**run_4k.files, name: bytes(content)})
+    try:
+        result = changed.result
+    except ParseError:
+        return
+    # What can be parsed can be judged.
+    assert isinstance(changed.problems, tuple)
+    assert len(result.phases) == 1
+
+
+def test_counter_helper_changes_one_line(run_4k: Run) -> None:
+    changed = run_4k.but("4k/after/proc/vmstat", counter("pgmajfault", 1))
+    assert changed.result.phases[0].after.vmstat["pgmajfault"] == 1
