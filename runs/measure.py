@@ -53,6 +53,7 @@ class Measurement:
     stop: threading.Event = field(default_factory=threading.Event)
     snapshots: dict[Machine, Future[Snapshot]] = field(default_factory=dict)
     pending: dict[str, Future[None]] = field(default_factory=dict)
+    failures: dict[str, Failure] = field(default_factory=dict)
     cpu_s: list[float] = field(default_factory=list)
 
 
@@ -72,7 +73,8 @@ def measure(session: Session, options: Options, store: SessionStore, reporter: R
         reporter.say("the arms' machine code is the same: nothing to boot (--measure-anyway does)")
         return
     # A run that failed for the host's sake is made again.
-    done = {record.run_id for record in store.records() if not _host_failed(record)}
+    kept = [record for record in store.records() if not _host_failed(record)]
+    done = {record.run_id for record in kept}
     todo = remaining(session.plan, done)
     if not todo:
         reporter.say("every planned run is on record")
@@ -81,6 +83,7 @@ def measure(session: Session, options: Options, store: SessionStore, reporter: R
     needed = (len(session.kernels) + slots) * session.guest.memory_mib * MIB
     with workspace(options.cache, needed) as scratch:
         state = Measurement(session, options, store, reporter, scratch)
+        state.failures |= {record.run_id: record.failure for record in kept if record.failure}
         with ExitStack() as held, reporter.runs(len(session.plan.runs), len(done), slots):
             for kernel in session.kernels.values():
                 held.enter_context(hold(kernel))
@@ -160,6 +163,9 @@ def _run(state: Measurement, run: PlannedRun) -> None:
         if record.failure is None or record.failure.kind not in RETRIED or attempt == ATTEMPTS:
             break
         state.reporter.say(f"again    {run.run_id}: {record.failure.message}")
+    if record.failure is not None:
+        failure = state.failures[run.run_id] = _cleared(state, run, record.failure)
+        record = record.model_copy(update={"failure": failure})
     state.store.append(record, cost)
     problem = record.failure.message if record.failure else ""
     state.reporter.finished(run.run_id, problem=problem)
@@ -272,6 +278,24 @@ def _blame(session: Session, arm: str, kind: str) -> Blame:
     # A kernel that breaks: the series', unless the arm is the one without it.
     base = session.experiment.both_arms[0].name
     return "lab" if arm == base else "series"
+
+
+def _cleared(state: Measurement, run: PlannedRun, failure: Failure) -> Failure:
+    """Take the blame off a series whose base arm broke in the same block, too."""
+    base = state.session.experiment.both_arms[0].name
+    if failure.blame != "series":
+        return failure
+    twin = next(
+        other.run_id
+        for other in state.session.plan.runs
+        if (other.case, other.block, other.arm) == (run.case, run.block, base)
+    )
+    if twin in state.pending:
+        # Queued before this run, so it ends without it.
+        state.pending[twin].result()
+    if twin not in state.failures or state.failures[twin].blame != "lab":
+        return failure
+    return failure.model_copy(update={"blame": "lab"})
 
 
 def _host_failed(record: RunRecord) -> bool:

@@ -1,0 +1,286 @@
+"""The measuring stage with guests that are only told about: order, retries, blame, resume."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from experiment.load import load_experiment
+from experiment.plan import make_plan, scaled
+from guests import channel, exact
+from guests.console import Ending, Kind
+from guests.exact import BootError, Machine, Outcome, Snapshot
+from guests.initramfs import Initramfs
+from kernels.cache import Kernel
+from results.record import Failure, KernelIdentity, RunRecord
+from results.store import SessionStore
+from runs import prepare
+from runs.measure import measure
+from runs.options import Options
+from runs.prepare import Session
+from runs.progress import Reporter
+from workloads import parse, validity
+from workloads.spec import load_catalogue
+
+CHECKOUT = Path(__file__).resolve().parent.parent.parent
+SMALL = CHECKOUT / "tests/integration/small.toml"
+
+
+class Guests:
+    """Stands in for ``guests.exact``: what each boot ends with is told beforehand."""
+
+    def __init__(self) -> None:
+        self.booted: list[str] = []
+        self.endings: dict[str, list[Kind]] = {}
+        self.snapshot_endings: dict[str, Kind] = {}
+        self.files: dict[str, bytes] = {"out": b"the same bytes\n"}
+        self.cold_files: dict[str, bytes] | None = None
+        self.error: BaseException | None = None
+        self._lock = threading.Lock()
+
+    def take_snapshot(
+        self, machine: Machine, folder: Path, logs: Path, watch: Callable[[str], None]
+    ) -> Snapshot:
+        arm = machine.kernel.parent.name
+        if arm in self.snapshot_endings:
+            raise BootError(Ending(self.snapshot_endings[arm], "told"))
+        return Snapshot(machine, folder / "memory", folder / "state", 1.0)
+
+    def run_restored(self, snapshot: Snapshot, *arguments: Any) -> Outcome:
+        return self._run("restored", self.files, *arguments)
+
+    def run_cold(self, machine: Machine, *arguments: Any) -> Outcome:
+        files = self.files if self.cold_files is None else self.cold_files
+        return self._run("cold", files, *arguments)
+
+    def _run(
+        self, how: str, files: dict[str, bytes], text: str, folder: Path, logs: Path,
+        watch: Callable[[str], None],
+    ) -> Outcome:  # fmt: skip
+        watch("phase 4k")
+        with self._lock:
+            self.booted.append(f"{how} {folder.name}")
+            told = self.endings.get(folder.name, [])
+            kind = told.pop(0) if told else "done"
+        if self.error is not None and "patched" in folder.name:
+            raise self.error
+        if kind != "done":
+            return Outcome(None, Ending(kind, f"told {kind}"), 1.0, 2.0)
+        folder.mkdir(parents=True)
+        logs.mkdir(parents=True, exist_ok=True)
+        for place in (folder, logs):
+            (place / "result").write_bytes(files["out"])
+        return Outcome(files, Ending("done", "the agent finished"), 1.0, 2.0)
+
+
+def _session(blocks: int) -> Session:
+    asked = load_experiment(
+        SMALL, overrides=[f"blocks={blocks}"], catalogue=prepare.catalogue(CHECKOUT)
+    )
+    kernels = {}
+    for arm in ("base", "patched"):
+        identity = KernelIdentity(
+            key=arm, release="6.12", source="s", patches=(), flavour="perf", compiler="gcc",
+            config_sha256="0", code_key=arm,
+        )  # fmt: skip
+        kernels[arm] = Kernel(Path("/nowhere/kernels") / arm, identity)
+    values: dict[str, Any] = {name: Path("/nowhere") for name in Session.__dataclass_fields__}
+    guest = prepare.guest_of(asked)
+    return Session(**{
+        **values,
+        "experiment": asked,
+        "guest": guest,
+        "size": scaled(asked.dataset, guest),
+        "plan": make_plan(asked),
+        "workloads": load_catalogue(),
+        "kernels": kernels,
+            "initramfs": Initramfs(Path("/nowhere/initramfs"), "0"),
+        "same_code": False,
+    })  # fmt: skip
+
+
+@pytest.fixture
+def guests(monkeypatch: pytest.MonkeyPatch) -> Guests:
+    told = Guests()
+    for name in ("take_snapshot", "run_restored", "run_cold"):
+        monkeypatch.setattr(exact, name, getattr(told, name))
+    result = SimpleNamespace(phases=())
+    monkeypatch.setattr(parse, "guest_result", lambda files, names: result)
+    monkeypatch.setattr(validity, "problems", lambda result, claim: ())
+    monkeypatch.setattr(channel, "decode", lambda data: {"out": data})
+    return told
+
+
+@pytest.fixture
+def run(tmp_path: Path, guests: Guests) -> Callable[..., dict[str, RunRecord]]:
+    store = SessionStore(tmp_path / "session")
+    (tmp_path / "cache" / "locks").mkdir(parents=True)
+
+    def measured(blocks: int = 2, *, slots: int = 2, **chosen: Any) -> dict[str, RunRecord]:
+        session = _session(blocks)
+        kernels = {
+            arm: Kernel(tmp_path / "cache" / "kernels" / arm, kernel.identity)
+            for arm, kernel in session.kernels.items()
+        }
+        options = Options(
+            checkout=CHECKOUT, cache=tmp_path / "cache", guests_at_once=slots, **chosen
+        )
+        store.raw.mkdir(parents=True, exist_ok=True)
+        session.kernels.update(kernels)  # type: ignore[attr-defined]
+        measure(session, options, store, Reporter())
+        return {record.run_id: record for record in store.records()}
+
+    return measured
+
+
+def keep_lines(records: Path, wanted: Callable[[str], bool]) -> None:
+    """Forget the records of the other runs, as if the lab had been killed before them."""
+    lines = records.read_text().splitlines(keepends=True)
+    records.write_text("".join(line for line in lines if wanted(json.loads(line)["run_id"])))
+
+
+def failed(records: Mapping[str, RunRecord]) -> dict[str, Failure]:
+    return {run_id: r.failure for run_id, r in records.items() if r.failure is not None}
+
+
+def test_every_planned_run_once_and_the_repeat_from_cold(
+    run: Callable[..., dict[str, RunRecord]], guests: Guests, tmp_path: Path
+) -> None:
+    records = run(2)
+    assert failed(records) == {}
+    assert sorted(guests.booted) == [
+        "cold filemap-4k.b00.patched.repeat",
+        "restored filemap-4k.b00.base",
+        "restored filemap-4k.b00.patched",
+        "restored filemap-4k.b01.base",
+        "restored filemap-4k.b01.patched",
+    ]
+    assert len(SessionStore(tmp_path / "session").costs()) == 5
+    assert list((tmp_path / "cache" / "scratch").iterdir()) == []
+
+
+def test_without_snapshots_every_run_is_cold(
+    run: Callable[..., dict[str, RunRecord]], guests: Guests
+) -> None:
+    run(1, snapshot=False)
+    assert {word.split()[0] for word in guests.booted} == {"cold"}
+
+
+def test_nothing_is_made_twice(
+    run: Callable[..., dict[str, RunRecord]], guests: Guests, tmp_path: Path
+) -> None:
+    run(1)
+    guests.booted.clear()
+    run(1)
+    assert guests.booted == []
+    run(2)
+    assert sorted(guests.booted) == [
+        "restored filemap-4k.b01.base",
+        "restored filemap-4k.b01.patched",
+    ]
+
+
+def test_a_repeat_of_a_run_of_another_day_is_compared_with_its_result(
+    run: Callable[..., dict[str, RunRecord]], guests: Guests, tmp_path: Path
+) -> None:
+    run(1)
+    records = tmp_path / "session" / "runs.jsonl"
+    lines = [
+        line for line in records.read_text().splitlines() if "repeat" not in line.split(",")[0]
+    ]
+    records.write_text("".join(f"{line}\n" for line in lines))
+    guests.cold_files = {"out": b"other bytes\n"}
+    failure = failed(run(1))["filemap-4k.b00.patched.repeat"]
+    assert (failure.kind, failure.blame) == ("inexact", "lab")
+
+
+def test_a_repeat_that_differs_names_what_does(
+    run: Callable[..., dict[str, RunRecord]], guests: Guests
+) -> None:
+    guests.cold_files = {"out": b"other bytes\n"}
+    found = failed(run(1))
+    assert list(found) == ["filemap-4k.b00.patched.repeat"]
+    assert found["filemap-4k.b00.patched.repeat"].evidence == (
+        "out: line 1: 'the same bytes' against 'other bytes'",
+    )
+
+
+def test_a_lost_guest_is_booted_once_more_and_no_more(
+    run: Callable[..., dict[str, RunRecord]], guests: Guests
+) -> None:
+    guests.endings = {"filemap-4k.b00.base": ["lost"], "filemap-4k.b00.patched": ["lost"] * 3}
+    found = failed(run(1))
+    assert guests.booted.count("restored filemap-4k.b00.base") == 2
+    assert guests.booted.count("restored filemap-4k.b00.patched") == 2
+    # Its repeat has nothing to be compared with.
+    assert set(found) == {"filemap-4k.b00.patched", "filemap-4k.b00.patched.repeat"}
+    assert found["filemap-4k.b00.patched"].blame == "host"
+
+
+def test_what_the_host_broke_is_made_again_when_resumed(
+    run: Callable[..., dict[str, RunRecord]], guests: Guests
+) -> None:
+    guests.endings = {"filemap-4k.b00.base": ["lost"] * 2, "filemap-4k.b00.patched": ["panic"]}
+    assert failed(run(1))["filemap-4k.b00.base"].blame == "host"
+    guests.booted.clear()
+    assert "filemap-4k.b00.base" not in failed(run(1))
+    assert guests.booted == ["restored filemap-4k.b00.base"]
+
+
+@pytest.mark.parametrize("kind", ["panic", "oops", "oom", "hung", "boot"])
+def test_only_the_patched_kernel_breaks(
+    run: Callable[..., dict[str, RunRecord]], guests: Guests, kind: Kind
+) -> None:
+    guests.endings = {"filemap-4k.b00.patched": [kind]}
+    failure = failed(run(1))["filemap-4k.b00.patched"]
+    assert (failure.kind, failure.blame) == (kind, "series")
+    # A function of its inputs: it would only be the same again.
+    assert guests.booted.count("restored filemap-4k.b00.patched") == 1
+
+
+@pytest.mark.parametrize("slots", [1, 2, 4])
+@pytest.mark.parametrize("snapshot", [True, False])
+def test_a_kernel_that_breaks_as_the_base_does_is_not_the_series_fault(
+    run: Callable[..., dict[str, RunRecord]], guests: Guests, snapshot: bool, slots: int
+) -> None:
+    if snapshot:
+        guests.snapshot_endings = {"base": "boot", "patched": "boot"}
+    guests.endings = {
+        f"filemap-4k.b0{block}.{arm}": ["boot"]
+        for block in (0, 1)
+        for arm in ("base", "patched", "patched.repeat")
+    }
+    found = failed(run(2, slots=slots, snapshot=snapshot))
+    assert len(found) == 5
+    assert {(f.kind, f.blame) for f in found.values()} == {("boot", "lab")}
+
+
+def test_a_base_that_broke_on_another_day_counts_too(
+    run: Callable[..., dict[str, RunRecord]], guests: Guests, tmp_path: Path
+) -> None:
+    guests.endings = {"filemap-4k.b00.base": ["hung"]}
+    run(1)
+    records = tmp_path / "session" / "runs.jsonl"
+    keep_lines(records, lambda run_id: run_id.endswith(".base"))
+    guests.endings = {"filemap-4k.b00.patched": ["hung"]}
+    assert failed(run(1))["filemap-4k.b00.patched"].blame == "lab"
+
+
+def test_an_error_ends_all_and_keeps_what_is_on_record(
+    run: Callable[..., dict[str, RunRecord]], guests: Guests, tmp_path: Path
+) -> None:
+    guests.error = OSError(28, "No space left on device")
+    with pytest.raises(OSError, match="No space left"):
+        run(3, slots=1)
+    kept = [record.run_id for record in SessionStore(tmp_path / "session").records()]
+    # One run more may have begun before the error was heard of.
+    assert kept in (["filemap-4k.b00.base"], ["filemap-4k.b00.base", "filemap-4k.b01.base"])
+    assert list((tmp_path / "cache" / "scratch").iterdir()) == []
+    guests.error = None
+    assert failed(run(3, slots=1)) == {}
