@@ -7,7 +7,7 @@ settings to the same phases; the variant ``default`` always exists.
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -19,6 +19,9 @@ CATALOGUE = Path(__file__).parent / "catalogue"
 Check = Literal[
     "limit_hit", "charged", "refaults", "thp_present", "thp_absent", "thp_before", "caches_kept"
 ]
+
+# The lab gives the seed; each of these takes it away again.
+SEED_OPTIONS = ("randseed", "randrepeat", "allrandrepeat")
 
 
 class Phase(Frozen):
@@ -73,7 +76,7 @@ def load_workload(path: Path) -> Workload:
     try:
         data = tomllib.loads(path.read_text(encoding="utf-8"))
         # Validated as JSON: strict mode takes lists for tuples only from there.
-        return Workload.model_validate_json(TypeAdapter(dict[str, object]).dump_json(data))
+        workload = Workload.model_validate_json(TypeAdapter(dict[str, object]).dump_json(data))
     except tomllib.TOMLDecodeError as error:
         raise SpecError([f"{path}: {error}"]) from None
     except ValidationError as error:
@@ -84,6 +87,10 @@ def load_workload(path: Path) -> Workload:
                 for item in error.errors()
             ]
         ) from None
+    mistakes = [f"{path}: {mistake}" for mistake in _mistakes(workload, path.stem)]
+    if mistakes:
+        raise SpecError(mistakes)
+    return workload
 
 
 def load_catalogue(folder: Path = CATALOGUE) -> dict[str, Workload]:
@@ -101,3 +108,29 @@ def phase_names(catalogue: Mapping[str, Workload]) -> dict[str, dict[str, tuple[
         }
         for name, workload in catalogue.items()
     }
+
+
+def _mistakes(workload: Workload, stem: str) -> Iterator[str]:
+    """What the types do not say, each with its key."""
+    if workload.name != stem:
+        yield f"name: found {workload.name!r}; the name of the file is wanted, {stem!r}"
+    names = [phase.name for phase in workload.phases]
+    for number, phase in enumerate(workload.phases):
+        if phase.name in names[:number]:
+            yield f"phases.{number}.name: {phase.name!r} is the name of a phase before it"
+        yield from _seed_mistakes(f"phases.{number}.fio", phase.fio)
+    for variant, settings in workload.variants.items():
+        if variant == "default":
+            yield "variants.default: always the phases as they are; another name is wanted"
+        for name, fio in settings.fio.items():
+            key = f"variants.{variant}.fio.{name}"
+            if name not in names:
+                yield f"{key}: no such phase; known: {', '.join(names)}"
+            yield from _seed_mistakes(key, fio)
+
+
+def _seed_mistakes(key: str, fio: tuple[str, ...]) -> Iterator[str]:
+    for number, argument in enumerate(fio):
+        option = argument.lstrip("-").partition("=")[0]
+        if option in SEED_OPTIONS:
+            yield f"{key}.{number}: --{option} is the lab's to give (found {argument!r})"
