@@ -38,7 +38,9 @@ def problems(result: GuestResult, claim: Claim) -> tuple[str, ...]:
     found: list[str] = []
     if result.failure:
         found.append(f"the agent stopped: {result.failure}")
-    if claim.build_id and result.build_id != claim.build_id:
+    # An agent that stopped early may not have sent the kernel's notes yet.
+    unknown = result.failure and not result.build_id
+    if claim.build_id and result.build_id != claim.build_id and not unknown:
         found.append(
             f"kernel identity: booted build id {result.build_id or 'none'}, built {claim.build_id}"
         )

@@ -1,0 +1,84 @@
+from __future__ import annotations
+
+import pytest
+
+from tests.workloads.conftest import CATALOGUE, Run, counter
+from workloads.metrics import DEFINITIONS, METRIC_NAMES, metrics_of, samples
+
+# Written down from the two recorded runs; exact, as the guests are.
+SAMPLES_4K = {
+    "4k.bw": 291.11196748828127,
+    "4k.iops": 74524.663677,
+    "4k.ios": 149571.0,
+    "4k.guest_ns_per_io": 14274.182804964408,
+    "4k.refaults_per_io": 0.3819424820816966,
+    "4k.major_faults_per_io": 0.5881747459424279,
+    "4k.device_bytes_per_fio_byte": 0.5881490106594264,
+    "4k.file_thp_mib": 0.0,
+}
+SAMPLES_THP = {
+    "thp.bw": 17.54049003515625,
+    "thp.iops": 4490.365449,
+    "thp.ios": 6758.0,
+    "thp.guest_ns_per_io": 233863.95561026,
+    "thp.refaults_per_io": 241.75181930064298,
+    "thp.major_faults_per_io": 0.4790805028742599,
+    "thp.device_bytes_per_fio_byte": 245.22666433874514,
+    "thp.file_thp_mib": 54.0,
+    "switch.bw": 316.52159202734373,
+    "switch.iops": 81029.527559,
+    "switch.ios": 41163.0,
+    "switch.guest_ns_per_io": 16511.527342527566,
+    "switch.refaults_per_io": 0.09707747248749406,
+    "switch.major_faults_per_io": 0.6505113815809881,
+    "switch.device_bytes_per_fio_byte": 0.6504627942574208,
+    "switch.file_thp_mib": 0.0,
+}
+
+
+def test_samples_of_recorded_runs(run_4k: Run, run_thp: Run) -> None:
+    assert samples(run_4k.result.phases) == SAMPLES_4K
+    assert samples(run_thp.result.phases) == SAMPLES_THP
+
+
+def test_bandwidth_by_hand(run_4k: Run) -> None:
+    """Every I/O is a page: 74524.663677 of 4096 bytes a second."""
+    assert samples(run_4k.result.phases)["4k.bw"] == 74524.663677 * 4096 / 2**20
+
+
+def test_per_io_metrics_count_the_ramp(run_4k: Run) -> None:
+    """The kernel's counters run through 0.6 s of ramp and 2.007 s of measurement."""
+    got = samples(run_4k.result.phases)
+    ios = 74524.663677 * 2.607
+    assert got["4k.refaults_per_io"] == pytest.approx(74206 / ios)
+    assert got["4k.major_faults_per_io"] == pytest.approx(114274 / ios)
+    assert got["4k.guest_ns_per_io"] == pytest.approx(2773271000 / ios)
+    assert got["4k.device_bytes_per_fio_byte"] == pytest.approx(468045824 / (ios * 4096))
+
+
+def test_counters_are_differences_over_the_phase(run_thp: Run) -> None:
+    """Both ends moved by as much: the same number."""
+    before, after = "switch/before/proc/vmstat", "switch/after/proc/vmstat"
+    moved = run_thp.but(before, counter("pgmajfault", 3883 + 7)).but(
+        after, counter("pgmajfault", 30660 + 7)
+    )
+    assert samples(moved.result.phases) == SAMPLES_THP
+
+
+def test_a_phase_without_fio_has_no_samples(run_thp: Run) -> None:
+    got = samples(run_thp.without("thp/fio.json").result.phases)
+    assert {name.partition(".")[0] for name in got} == {"switch"}
+
+
+def test_metrics_of_a_case_are_those_of_its_samples(run_4k: Run, run_thp: Run) -> None:
+    for run in (run_4k, run_thp):
+        phases = [phase.name for phase in CATALOGUE[run.workload].phases]
+        names = [metric.name for metric in metrics_of(phases)]
+        assert names == list(samples(run.result.phases))
+
+
+def test_directions() -> None:
+    """Less work and less traffic for an I/O is better."""
+    assert len(set(METRIC_NAMES)) == len(DEFINITIONS)
+    lower = {definition.name for definition in DEFINITIONS if definition.direction == "lower"}
+    assert lower == {name for name in METRIC_NAMES if "_per_" in name}

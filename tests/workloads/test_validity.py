@@ -1,0 +1,167 @@
+"""Each check refuses the mistake it is there for, and for no other reason."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from tests.workloads.conftest import LIMIT, Change, Run, counter, recorded, swap
+from workloads.spec import Phase
+from workloads.validity import CHECKS, few_ios, problems
+
+FIO = '"total_ios" : '
+
+
+def test_recorded_runs_are_valid(run_4k: Run, run_thp: Run) -> None:
+    assert run_4k.problems == ()
+    assert run_thp.problems == ()
+
+
+# workload, file, what is changed in it, and the one problem that must be found
+MISTAKES: tuple[tuple[str, str, str, Change, str], ...] = (
+    ("peak below the limit", "filemap-4k", "4k/after/cgroup/memory.peak",
+     swap("67108864", "50331648"),
+     "4k: limit not hit: peak 48.0 MiB of 64 MiB, memory.events max rose by 2097"),
+    ("limit never reached", "filemap-4k", "4k/after/cgroup/memory.events", counter("max", 0),
+     "4k: limit not hit: peak 64.0 MiB of 64 MiB, memory.events max rose by 0"),
+    ("another limit", "filemap-4k", "4k/before/cgroup/memory.max", swap("67108864", "134217728"),
+     "4k: cgroup limit 134217728, 67108864 asked"),
+    ("no limit", "filemap-4k", "4k/before/cgroup/memory.max", swap("67108864", "max"),
+     "4k: cgroup limit max, 67108864 asked"),
+    ("uncharged", "filemap-4k", "4k/after/cgroup/memory.stat", counter("file", 1 << 20),
+     "4k: file not charged to the cgroup: 1.0 MiB of 64 MiB"),
+    ("OOM kill", "filemap-4k", "4k/after/cgroup/memory.events", counter("oom_kill", 1),
+     "4k: memory.events oom_kill rose by 1"),
+    ("OOM", "filemap-thp", "switch/after/cgroup/memory.events", counter("oom", 2),
+     "switch: memory.events oom rose by 2"),
+    ("THP left on in the 4k phase", "filemap-4k", "4k/before/proc/enabled",
+     swap("always madvise [never]", "[always] madvise never"),
+     "4k: THP state 'always', 'never' asked"),
+    ("huge pages in the 4k phase", "filemap-4k", "4k/after/cgroup/memory.stat",
+     counter("file_thp", 2 << 20), "4k: huge pages present: file_thp 2.0 MiB"),
+    ("huge pages before the 4k phase", "filemap-4k", "4k/before/cgroup/memory.stat",
+     counter("file_thp", 2 << 20), "4k: huge pages present: file_thp 2.0 MiB"),
+    ("THP absent in the thp phase", "filemap-thp", "thp/after/cgroup/memory.stat",
+     counter("file_thp", 4 << 20), "thp: no huge pages: file_thp 4.0 MiB of 54.0 MiB cached"),
+    ("no huge pages left to split", "filemap-thp", "switch/before/cgroup/memory.stat",
+     counter("file_thp", 0), "switch: no huge pages left by the phase before"),
+    ("caches not dropped", "filemap-4k", "4k/before/proc/vmstat",
+     counter("nr_inactive_file", 13609),
+     "4k: caches not dropped: 13609 file pages before the phase"),
+    ("active caches not dropped", "filemap-thp", "thp/before/proc/vmstat",
+     counter("nr_active_file", 65), "thp: caches not dropped: 65 file pages before the phase"),
+    ("caches not kept", "filemap-thp", "switch/before/cgroup/memory.stat", counter("file", 0),
+     "switch: caches not kept: 0.0 MiB of 64 MiB before the phase"),
+    ("no refaults", "filemap-4k", "4k/after/proc/vmstat", counter("workingset_refault_file", 0),
+     "4k: no refaults"),
+    ("wrong seed", "filemap-4k", "4k/fio.json", swap('"randseed" : "1"', '"randseed" : "2"'),
+     "4k: seed 2, 1 asked"),
+    ("no seed", "filemap-4k", "4k/fio.json", swap('"randseed" : "1"', '"other" : "1"'),
+     "4k: seed None, 1 asked"),
+    ("seed undone", "filemap-4k", "4k/fio.json", swap('"randrepeat" : "0"', '"randrepeat" : "1"'),
+     "4k: seed without effect: fio ran with randrepeat or allrandrepeat"),
+    ("seed undone by its default", "filemap-4k", "4k/fio.json",
+     swap('"randrepeat" : "0",', ""),
+     "4k: seed without effect: fio ran with randrepeat or allrandrepeat"),
+    ("seed undone for all generators", "filemap-thp", "switch/fio.json",
+     swap('"randrepeat" : "0"', '"randrepeat" : "0", "allrandrepeat" : "1"'),
+     "switch: seed without effect: fio ran with randrepeat or allrandrepeat"),
+    ("no I/O", "filemap-4k", "4k/fio.json", swap(f"{FIO}149571", f"{FIO}0"), "4k: no I/O at all"),
+    ("fio failed", "filemap-4k", "4k/status", swap("0", "1"),
+     "4k: fio failed (status 1): no output"),
+    ("a fio job failed", "filemap-thp", "thp/fio.json", swap('"error" : 0', '"error" : 5'),
+     "thp: fio failed (status 0): no output"),
+    ("tainted", "filemap-4k", "tainted", swap("0", "512"), "kernel tainted: 512"),
+    ("wrong build id", "filemap-4k", "notes",
+     lambda notes: notes.replace(bytes.fromhex("4dc6a058"), bytes.fromhex("4dc6a059")),
+     "kernel identity: booted build id 4dc6a059b44191bb76567f8b167d704456ec6021, "
+     "built 4dc6a058b44191bb76567f8b167d704456ec6021"),
+    ("no build id", "filemap-4k", "notes", lambda notes: b"",
+     "kernel identity: booted build id none, built 4dc6a058b44191bb76567f8b167d704456ec6021"),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("workload", "name", "change", "problem"),
+    [mistake[1:] for mistake in MISTAKES],
+    ids=[mistake[0] for mistake in MISTAKES],
+)
+def test_mistake(workload: str, name: str, change: Change, problem: str) -> None:
+    assert recorded(workload).but(name, change).problems == (problem,)
+
+
+def test_first_postings_mistake() -> None:
+    """The 4k test run behind the thp test: nothing dropped, THP left on."""
+    thp = recorded("filemap-thp").files
+    run = recorded("filemap-4k")
+    for name in ("cgroup/memory.stat", "proc/vmstat"):
+        run = Run(run.workload, {**run.files, f"4k/before/{name}": thp[f"thp/after/{name}"]})
+    run = run.but("4k/before/proc/enabled", swap("madvise [never]", "madvise never"))
+    run = run.but("4k/before/proc/enabled", swap("always", "[always]"))
+    found = "\n".join(run.problems)
+    assert "4k: caches not dropped: 13824 file pages before the phase" in found
+    assert "4k: THP state 'always', 'never' asked" in found
+    assert "4k: huge pages present: file_thp 54.0 MiB" in found
+
+
+def test_few_pages_may_come_back_after_caches_were_dropped(run_4k: Run) -> None:
+    assert run_4k.but("4k/before/proc/vmstat", counter("nr_active_file", 64)).problems == ()
+
+
+def test_fio_that_failed_is_told_by_its_last_line(run_4k: Run) -> None:
+    run = run_4k.without("4k/fio.json").but("4k/status", swap("0", "137"))
+    run = Run(run.workload, {**run.files, "4k/fio.out": b"first\nKilled\n\n"})
+    assert run.problems == ("4k: fio failed (status 137): Killed",)
+
+
+def test_missing_phase(run_thp: Run) -> None:
+    result = replace(run_thp.result, phases=run_thp.result.phases[:1])
+    assert problems(result, run_thp.claim) == ("1 of 2 phases ran",)
+
+
+def test_agent_failure_is_the_one_problem(run_thp: Run) -> None:
+    result = replace(
+        run_thp.result, failure="switch: THP state never", phases=run_thp.result.phases[:1]
+    )
+    assert problems(result, run_thp.claim) == ("the agent stopped: switch: THP state never",)
+
+
+def test_agent_that_stopped_before_the_kernel_was_identified(run_4k: Run) -> None:
+    """No build id was sent: nothing is said about the kernel."""
+    result = replace(run_4k.result, failure="mkfs: too small", phases=(), build_id="")
+    assert problems(result, run_4k.claim) == ("the agent stopped: mkfs: too small",)
+
+
+def test_kernel_of_unknown_build_id_is_not_compared(run_4k: Run) -> None:
+    claim = replace(run_4k.claim, build_id="")
+    assert problems(run_4k.result, claim) == ()
+
+
+def test_limit_is_the_claims(run_4k: Run) -> None:
+    found = problems(run_4k.result, replace(run_4k.claim, limit_bytes=4 * LIMIT))
+    assert [problem.partition(":")[2].split(" ")[1] for problem in found] == (
+        ["cgroup", "limit", "file"]
+    )
+
+
+def test_few_ios_are_a_finding_and_no_problem(run_4k: Run) -> None:
+    assert few_ios(run_4k.result, run_4k.phases) == ()
+    few = run_4k.but("4k/fio.json", swap(f"{FIO}149571", f"{FIO}9999"))
+    assert few.problems == ()
+    assert few_ios(few.result, few.phases) == (
+        "4k: 9999 I/Os, fewer than 10000: no evidence of anything",
+    )
+    enough = run_4k.but("4k/fio.json", swap(f"{FIO}149571", f"{FIO}10000"))
+    assert few_ios(enough.result, enough.phases) == ()
+
+
+def test_every_check_that_a_phase_may_name_is_known_and_mistaken_once() -> None:
+    named = Phase.model_json_schema()["properties"]["checks"]["items"]["enum"]
+    assert set(CHECKS) == set(named)
+
+
+@pytest.mark.parametrize("check", sorted(CHECKS))
+def test_check_is_asked_by_a_shipped_phase(check: str) -> None:
+    phases = (*recorded("filemap-4k").phases, *recorded("filemap-thp").phases)
+    assert any(check in phase.checks for phase in phases)
