@@ -9,6 +9,7 @@ from pathlib import Path
 
 CHECKOUT = Path(__file__).resolve().parent
 VENV = CHECKOUT / ".venv"
+INTERRUPTED = 130
 
 # ./lab.py is started by whatever python3 comes first; its packages, and
 # virtme-ng's programs, are in the environment that `make setup` made.
@@ -320,7 +321,7 @@ def measure_commands(asked: Experiment, chosen: Options) -> list[str]:
         lines += [f"# {run.run_id}", f"rm -rf {work} && mkdir -p {work}"]
         for name, text in texts.items():
             # fw_cfg files have one fixed length, padded with newlines.
-            body = paste(["printf", "%s\\n", text.rstrip("\n")])
+            body = paste(["printf", "%s\\n", *text.rstrip("\n").splitlines()])
             pad = f"head -c {len(text.encode())} /dev/zero | tr '\\0' '\\n'"
             lines.append(f"{{ {body}; {pad}; }} | head -c {len(text.encode())} > {work / name}")
         lines.append(paste(qemu_argv(guest, size, files), environment(clock)))
@@ -343,6 +344,7 @@ def main(arguments: list[str] | None = None) -> int:
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         status = app(args=arguments, standalone_mode=False)
+        sys.stdout.flush()
     except SpecError as error:
         log("\n".join(f"error: {problem}" for problem in error.problems))
         return Exit.USAGE
@@ -353,18 +355,25 @@ def main(arguments: list[str] | None = None) -> int:
         log(f"error: {error}")
         return error.exit_code
     except typer.TyperException as error:
-        log(f"error: {error.format_message()}\nnext: ./lab.py --help")
+        log(f"error: {error.format_message() or 'no verb named'}\nnext: ./lab.py --help")
         return Exit.USAGE
+    except (SystemExit, BrokenPipeError):
+        # The reader of standard output has left; typer would say 1, a regression.
+        # What is still buffered needs somewhere to go when the interpreter ends.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        return 128 + signal.SIGPIPE
     except OSError as error:
         log(f"error: {error}\nnext: ./lab.py doctor")
         return Exit.INFRASTRUCTURE
     except (KeyboardInterrupt, typer.Abort):
-        log("interrupted; every finished run is on record: ./lab.py run --resume SESSION")
-        return 128 + signal.SIGINT
+        status = INTERRUPTED
     except Exception:
         # A status of 1 would be read as a regression.
         log(f"{traceback.format_exc()}error: a bug in the lab; what was measured is on record")
         return Exit.INFRASTRUCTURE
+    if status == INTERRUPTED:
+        # typer turns the signal into this status without a word.
+        log("interrupted; every finished run is on record: ./lab.py run --resume SESSION")
     return int(status or 0)
 
 

@@ -1,0 +1,339 @@
+"""The command line: verbs, exit codes, what goes to which stream, and messages."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+import lab
+from experiment.spec import SpecError
+from host import doctor
+from host.errors import Exit, InfraError, SeriesError, UsageError, WorkloadError
+from reports.model import ReportError
+from results.store import SessionStore, StoreError
+from runs import prepare
+from tests.reports.factory import Session, fails
+
+CHECKOUT = Path(lab.__file__).resolve().parent
+FORMS = ("text", "markdown", "letter", "html", "json")
+Main = Callable[..., int]
+
+
+@pytest.fixture
+def main(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> Iterator[Main]:
+    """``lab.main`` with an empty cache of its own; what was printed before is forgotten."""
+    monkeypatch.setenv("TWINBOOT_CACHE", str(tmp_path / "cache"))
+    # It would bind to the stream that pytest captures in this test only.
+    monkeypatch.setattr(logging, "basicConfig", lambda **_: None)
+    before = signal.getsignal(signal.SIGTERM)
+    yield lambda *arguments: lab.main(list(arguments))
+    signal.signal(signal.SIGTERM, before)
+
+
+def as_process(*arguments: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, str(CHECKOUT / "lab.py"), *arguments],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+        cwd=cwd,
+    )
+
+
+def store(folder: Path, *broken: str, session: Session | None = None, **failure: str) -> Path:
+    session = session or Session()
+    target = SessionStore(folder)
+    target.create(session.manifest())
+    for record in fails(session.records(), *broken, **failure) if broken else session.records():
+        target.append(record)
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ("measur filemap-v4", "No such command 'measur'. Did you mean 'measure'?"),
+        ("plan filemap-v4 --bogus", "No such option: --bogus"),
+        ("build", "Missing argument 'EXPERIMENT'"),
+        ("run filemap-v4 --guests 0", "'--guests'"),
+        ("clean --max-gib -1", "'--max-gib'"),
+        ("plan filemap-v5", "filemap-v5: no such experiment; known in"),
+        ("plan filemap-v5", "did you mean 'filemap-v4'?"),
+        ("plan nowhere/else.toml", "no such experiment"),
+        ("run", "one of: filemap-v1, filemap-v4, noop, slow-add"),
+        ("plan filemap-v4 --set blocks", "--set blocks: is not KEY=VALUE"),
+        ("plan filemap-v4 --set blocks=many", "--set blocks=many: blocks: "),
+        ("plan filemap-v4 --set blokcs=2", "did you mean 'blocks'?"),
+        ("plan filemap-v4 --set guest=lap", "allowed: full, laptop, smoke; did you mean 'laptop'?"),
+        ("plan filemap-v4 --set cases.7.workload=x", "cases"),
+        ("measure --resume nowhere", "nowhere: no session here"),
+        ("run --resume nowhere", "nowhere: no session here"),
+        ("run filemap-v4 --resume nowhere", "leave out EXPERIMENT, --set and --session"),
+        ("measure --set blocks=2 --resume nowhere", "leave out EXPERIMENT, --set and --session"),
+        ("run --session here --resume nowhere", "leave out EXPERIMENT, --set and --session"),
+        ("report nowhere", "nowhere/manifest.json: no such file"),
+        ("report nowhere --form pdf", "one of: text, markdown, letter, html, json"),
+    ],
+)
+def test_mistakes_of_the_user(
+    main: Main, capsys: pytest.CaptureFixture[str], arguments: str, said: str
+) -> None:
+    assert main(*arguments.split()) == 2
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert said in shown.err
+    assert shown.err.startswith("error: ")
+    assert "Traceback" not in shown.err
+
+
+def test_every_mistake_is_told_at_once(main: Main, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main("plan", "filemap-v4", "--set", "blokcs=2", "--set", "guest=lap") == 2
+    assert [line[:14] for line in capsys.readouterr().err.splitlines()] == [
+        "error: --set b",
+        "error: --set g",
+    ]
+
+
+def test_what_is_refused_leaves_no_folder(main: Main, tmp_path: Path) -> None:
+    folder = tmp_path / "session"
+    assert main("run", "filemap-v5", "--session", str(folder)) == 2
+    assert main("run", "--resume", str(folder)) == 2
+    assert not folder.exists()
+
+
+def test_list_as_json(main: Main, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main("list", "--json") == 0
+    shown = capsys.readouterr()
+    known = json.loads(shown.out)
+    assert shown.err == ""
+    assert "filemap-v4" in known["experiments"]
+    assert {"smoke", "laptop", "full"} <= set(known["guests"])
+    assert "configs/series/noop" in known["series"]
+    assert known["kernels"] == []
+
+
+def test_list_for_people_says_none(main: Main, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main("list") == 0
+    assert capsys.readouterr().out.endswith("kernels:\n  none\n")
+
+
+def test_plan_as_json_is_the_plan(main: Main, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main("plan", "filemap-v4", "--set", "blocks=2", "--json") == 0
+    shown = capsys.readouterr()
+    plan = json.loads(shown.out)
+    assert shown.err == ""
+    assert plan["seeds"] == [1, 2]
+    assert len(plan["runs"]) == 10
+    assert [run["run_id"] for run in plan["runs"] if run["repeat"]] == [
+        "filemap-4k.b00.patched.repeat",
+        "filemap-thp.b00.patched.repeat",
+    ]
+
+
+def test_plan_for_people_has_a_line_a_run(main: Main, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main("plan", "filemap-v4", "--set", "blocks=2", "--set", "guest=smoke") == 0
+    shown = capsys.readouterr()
+    lines = shown.out.splitlines()
+    assert len(lines) == 10
+    assert lines[0].split() == ["filemap-4k.b00.base", "seed", "1"]
+    assert [line for line in lines if "repeat" in line] == [
+        line for line in lines if "checks exactness" in line
+    ]
+    assert shown.err == "10 runs; cgroup limit 32 MiB, file 52 MiB, brd 64 MiB, 4 jobs\n"
+
+
+@pytest.mark.parametrize("verb", ["build", "measure", "run"])
+def test_dry_runs_can_be_pasted(
+    main: Main, capsys: pytest.CaptureFixture[str], tmp_path: Path, verb: str
+) -> None:
+    assert main(verb, "filemap-v4", "--set", "guest=smoke", "--dry-run") == 0
+    shown = capsys.readouterr()
+    assert shown.err == ""
+    lines = shown.out.splitlines()
+    for line in lines:
+        read = subprocess.run(["bash", "-n", "-c", line], capture_output=True, check=False)
+        assert read.returncode == 0, line
+    builds = sum("make" in line and "bzImage" in line for line in lines)
+    boots = sum("qemu-system-x86_64 -accel tcg" in line for line in lines)
+    assert (builds, boots) == {"build": (2, 0), "measure": (0, 4), "run": (2, 4)}[verb]
+    # Said, not done.
+    assert not list((tmp_path / "cache").glob("kernels/*"))
+    assert not list((tmp_path / "cache").glob("trees/*"))
+    assert not list((tmp_path / "cache").glob("scratch/*"))
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "said"),
+    [
+        (UsageError("w", where="here", next_step="do"), 2, "error: here: w\nnext: do\n"),
+        (InfraError("w", where="here"), 3, "error: here: w\n"),
+        (WorkloadError("w"), 3, "error: w\n"),
+        (SeriesError("w", where="0001.patch"), 4, "error: 0001.patch: w\n"),
+        (SpecError(["a: b", "c: d"]), 2, "error: a: b\nerror: c: d\n"),
+        (StoreError("torn"), 2, "error: torn\n"),
+        (ReportError("mixed"), 2, "error: mixed\n"),
+        (OSError(28, "No space left on device"), 3, "next: ./lab.py doctor\n"),
+        (KeyboardInterrupt(), 130, "--resume"),
+        (ZeroDivisionError("oops"), 3, "a bug in the lab"),
+        (AssertionError(), 3, "a bug in the lab"),
+    ],
+)
+def test_whose_fault_it_was_is_the_exit_code(
+    main: Main,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    error: BaseException,
+    code: int,
+    said: str,
+) -> None:
+    def fail(*_: object) -> None:
+        raise error
+
+    monkeypatch.setattr(prepare, "build_arms", fail)
+    assert main("build", "filemap-v4") == code
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert shown.err.endswith(said) or said in shown.err.splitlines()[-1]
+    # People need the traceback of a bug, and no other.
+    assert ("Traceback" in shown.err) == ("a bug in the lab" in said)
+
+
+def test_nothing_unforeseen_ends_with_the_status_of_a_regression() -> None:
+    assert int(Exit.REGRESSION) == 1
+    assert Exit.REGRESSION not in {
+        error("w").exit_code for error in (UsageError, InfraError, WorkloadError, SeriesError)
+    }
+
+
+def test_doctor_fails_only_where_a_check_does(
+    main: Main, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    good = doctor.Check("fio", "ok", "3.33", "measures")
+    old = doctor.Check("fio", "warn", "3.1", "measures", "apt-get install fio")
+    none = doctor.Check("fio", "fail", "not found", "measures", "apt-get install fio")
+    for check, code in ((good, 0), (old, 0), (none, 3)):
+        monkeypatch.setattr(doctor, "run_checks", lambda check=check: [good, check])
+        assert main("doctor") == code
+        assert ("apt-get install fio" in capsys.readouterr().out) == bool(check.mend)
+        assert main("doctor", "--json") == code
+        shown = json.loads(capsys.readouterr().out)
+        assert [row["status"] for row in shown] == ["ok", check.status]
+
+
+SLOW = Session(effect={"4k": -0.013, "thp": 0.0, "switch": 0.0})
+NOISY = Session(noise=0.02)
+PATCHED = tuple(f"filemap-4k-{block:03d}-patched" for block in range(8))
+
+
+@pytest.mark.parametrize(
+    ("session", "broken", "failure", "strict", "code"),
+    [
+        (Session(), (), {}, True, 0),
+        (SLOW, (), {}, False, 1),
+        (SLOW, PATCHED, {"kind": "lost", "blame": "host"}, False, 3),
+        (Session(), PATCHED, {"kind": "invalid", "blame": "workload"}, False, 3),
+        (Session(), PATCHED[:1], {"kind": "panic", "blame": "series"}, False, 4),
+        (NOISY, (), {}, False, 0),
+        (NOISY, (), {}, True, 5),
+        (Session(same_code=True), (), {}, True, 0),
+    ],
+)
+def test_the_exit_code_of_a_report_is_its_verdict(
+    main: Main,
+    tmp_path: Path,
+    session: Session,
+    broken: tuple[str, ...],
+    failure: dict[str, str],
+    strict: bool,
+    code: int,
+) -> None:
+    folder = store(tmp_path / "session", *broken, session=session, **failure)
+    assert main("report", str(folder), *(["--strict"] if strict else [])) == code
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_every_form_is_the_product_and_the_rest_is_log(
+    main: Main, capsys: pytest.CaptureFixture[str], tmp_path: Path, form: str
+) -> None:
+    folder = store(tmp_path / "session")
+    assert main("report", str(folder), "--form", form) == 0
+    shown = capsys.readouterr()
+    written = {"html": "report.html", "markdown": "report.md"}
+    if form in written:
+        # Printed: with the newline that print adds.
+        assert shown.out.rstrip("\n") == (folder / written[form]).read_text().rstrip("\n")
+    elif form == "json":
+        assert json.loads(shown.out)["manifest"]["session"] == "filemap-v4-20260101-000000"
+    else:
+        assert "+1.3" in shown.out
+    assert shown.err.endswith(f"report: {folder / 'report.html'}\n")
+    assert "filemap-4k  4k.bw" in shown.err
+    assert str(folder) not in shown.out
+
+
+def test_a_folder_torn_in_its_last_line_is_still_a_session(main: Main, tmp_path: Path) -> None:
+    folder = store(tmp_path / "session")
+    with (folder / "runs.jsonl").open("a") as sink:
+        sink.write('{"run_id": "filemap-4k-000-ba')
+    assert main("report", str(folder)) == 0
+
+
+def test_a_damaged_record_is_no_traceback(
+    main: Main, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    folder = store(tmp_path / "session")
+    with (folder / "runs.jsonl").open("a") as sink:
+        sink.write('{"run_id": 5}\n')
+    assert main("report", str(folder)) == 2
+    assert "runs.jsonl:34: not a RunRecord" in capsys.readouterr().err
+
+
+def test_as_a_process_from_anywhere(tmp_path: Path) -> None:
+    done = as_process("plan", "filemap-v4", "--json", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert len(json.loads(done.stdout)["runs"]) == 34
+    assert done.stderr == ""
+    refused = as_process("plan", "filemap-v5", cwd=tmp_path)
+    assert (refused.returncode, refused.stdout) == (2, "")
+
+
+def test_without_a_verb_help_is_shown() -> None:
+    done = as_process()
+    assert done.returncode == 2
+    assert "Usage: lab.py" in done.stdout + done.stderr
+    assert done.stderr.endswith("error: no verb named\nnext: ./lab.py --help\n")
+    assert as_process("--help").returncode == 0
+
+
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+@pytest.mark.parametrize("verb", [("list",), ("plan", "filemap-v4", "--set", "blocks=500")])
+def test_a_reader_that_leaves_is_no_regression(verb: tuple[str, ...], unbuffered: str) -> None:
+    """``./lab.py report SESSION | head -1`` under pipefail."""
+    ours, theirs = os.pipe()
+    os.close(ours)
+    try:
+        done = subprocess.run(
+            [sys.executable, str(CHECKOUT / "lab.py"), *verb],
+            stdout=theirs,
+            stderr=subprocess.PIPE,
+            text=True,
+            timeout=120,
+            check=False,
+            env={**os.environ, "PYTHONUNBUFFERED": unbuffered},
+        )
+    finally:
+        os.close(theirs)
+    assert done.returncode == 128 + signal.SIGPIPE
+    assert "Traceback" not in done.stderr
+    assert "Exception ignored" not in done.stderr
