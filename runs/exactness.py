@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 MAX_FIELDS = 12
+SHOWN = 80
 
 
 def diverging(first: Mapping[str, bytes], second: Mapping[str, bytes]) -> tuple[str, ...]:
@@ -24,12 +25,21 @@ def diverging(first: Mapping[str, bytes], second: Mapping[str, bytes]) -> tuple[
 
 
 def _first_difference(one: bytes, other: bytes) -> str:
-    lines, others = one.splitlines(), other.splitlines()
+    lines, others = one.splitlines(keepends=True), other.splitlines(keepends=True)
     for number, (left, right) in enumerate(zip(lines, others, strict=False), start=1):
         if left != right:
-            return f"line {number}: {_shown(left)} against {_shown(right)}"
+            return f"line {number}{_values(left, right)}"
     return f"{len(lines)} against {len(others)} lines"
 
 
-def _shown(line: bytes) -> str:
-    return repr(line.decode(errors="replace").strip()[:80])
+def _values(left: bytes, right: bytes) -> str:
+    """Both values, cut to where they differ: lines of /proc/stat are long."""
+    bare = left.rstrip(b"\r\n"), right.rstrip(b"\r\n")
+    if bare[0] != bare[1]:
+        left, right = bare
+    shorter = min(len(left), len(right))
+    at = next((n for n in range(shorter) if left[n] != right[n]), shorter)
+    start, column = (0, "") if at < SHOWN else (at - SHOWN // 2, f", column {at + 1}")
+    # Bytes, not text: replacement characters would look the same.
+    one, other = (repr(line[start : start + SHOWN])[1:] for line in (left, right))
+    return f"{column}: {one} against {other}"
