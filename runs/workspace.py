@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from filelock import FileLock, Timeout
@@ -28,7 +28,21 @@ def workspace(cache: Path, needed_bytes: int) -> Iterator[Path]:
     """
     top = cache / "scratch"
     top.mkdir(parents=True, exist_ok=True)
-    _sweep(top)
+    # One at a time: a folder just made is not yet its owner's to a sweep elsewhere.
+    with FileLock(top.with_suffix(".lock")):
+        _sweep(top)
+        _require_space(top, needed_bytes)
+        folder = Path(tempfile.mkdtemp(prefix="session-", dir=top))
+        owner = FileLock(folder / OWNER)
+        owner.acquire()
+    try:
+        yield folder
+    finally:
+        owner.release()
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _require_space(top: Path, needed_bytes: int) -> None:
     free = shutil.disk_usage(top).free
     if free < needed_bytes + RESERVE_BYTES:
         raise InfraError(
@@ -36,22 +50,10 @@ def workspace(cache: Path, needed_bytes: int) -> Iterator[Path]:
             where=str(top),
             next_step="./lab.py clean, or set TWINBOOT_CACHE to a larger disk",
         )
-    folder = Path(tempfile.mkdtemp(prefix="session-", dir=top))
-    try:
-        with FileLock(folder / OWNER):
-            yield folder
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _sweep(top: Path) -> None:
     for folder in top.glob("session-*"):
-        lock = folder / OWNER
-        if not lock.exists():
-            # Just being made by somebody else, or killed in that instant: left alone.
-            continue
-        try:
-            with FileLock(lock, timeout=0):
-                shutil.rmtree(folder, ignore_errors=True)
-        except Timeout:
-            continue
+        # Not found: its owner has just left it.
+        with suppress(Timeout, FileNotFoundError), FileLock(folder / OWNER, timeout=0):
+            shutil.rmtree(folder, ignore_errors=True)

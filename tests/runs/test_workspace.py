@@ -1,0 +1,146 @@
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from host.errors import Exit, InfraError
+from runs.workspace import RESERVE_BYTES, workspace
+
+CHECKOUT = Path(__file__).parents[2]
+OWNER = """
+import sys
+from pathlib import Path
+from runs.workspace import workspace
+with workspace(Path(sys.argv[1]), 0) as folder:
+    (folder / "memory").write_bytes(b"x" * 1000)
+    print(folder, flush=True)
+    sys.stdin.read()
+"""
+
+
+@contextmanager
+def owner(cache: Path) -> Iterator[tuple[subprocess.Popen[str], Path]]:
+    """Another lab process that holds a workspace, and the workspace."""
+    with subprocess.Popen(
+        [sys.executable, "-c", OWNER, str(cache)],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=CHECKOUT,
+        env={**os.environ, "PYTHONPATH": str(CHECKOUT)},
+    ) as process:  # fmt: skip
+        try:
+            assert process.stdout is not None
+            yield process, Path(process.stdout.readline().strip())
+        finally:
+            process.kill()
+
+
+def test_folder_is_there_within_the_block_only(tmp_path: Path) -> None:
+    with workspace(tmp_path, 0) as folder:
+        assert folder.parent == tmp_path / "scratch"
+        (folder / "run").mkdir()
+        (folder / "run" / "memory").write_bytes(b"x")
+    assert list((tmp_path / "scratch").iterdir()) == []
+
+
+def test_folder_is_gone_after_an_error(tmp_path: Path) -> None:
+    with pytest.raises(KeyboardInterrupt), workspace(tmp_path, 0) as folder:
+        raise KeyboardInterrupt
+    assert not folder.exists()
+
+
+def test_folder_of_a_killed_owner_is_swept(tmp_path: Path) -> None:
+    with owner(tmp_path) as (process, left):
+        process.send_signal(signal.SIGKILL)
+        assert process.wait(timeout=10) == -signal.SIGKILL
+        assert (left / "memory").exists()
+        with workspace(tmp_path, 0) as ours:
+            assert not left.exists()
+            assert ours.exists()
+
+
+def test_folder_of_a_living_owner_is_kept(tmp_path: Path) -> None:
+    with owner(tmp_path) as (process, theirs):
+        with workspace(tmp_path, 0) as ours:
+            assert ours != theirs
+            assert (theirs / "memory").read_bytes() == b"x" * 1000
+        assert theirs.exists()
+        process.communicate(input="", timeout=10)
+        assert not theirs.exists()
+
+
+def test_folder_without_a_lock_is_swept(tmp_path: Path) -> None:
+    """Its owner was killed between making it and locking it."""
+    left = tmp_path / "scratch" / "session-abc"
+    left.mkdir(parents=True)
+    with workspace(tmp_path, 0):
+        assert not left.exists()
+
+
+def test_nothing_else_is_swept(tmp_path: Path) -> None:
+    other = tmp_path / "scratch" / "notes"
+    other.mkdir(parents=True)
+    with workspace(tmp_path, 0):
+        assert other.exists()
+
+
+def test_two_in_one_process(tmp_path: Path) -> None:
+    with workspace(tmp_path, 0) as one, workspace(tmp_path, 0) as two:
+        assert one != two
+        assert one.exists()
+        assert two.exists()
+
+
+def test_disk_too_small_is_refused_before_anything_is_made(tmp_path: Path) -> None:
+    free = shutil.disk_usage(tmp_path).free
+    needed = free + (1 << 40)
+    with pytest.raises(InfraError) as caught, workspace(tmp_path, needed):
+        pytest.fail("a workspace was given")
+    assert caught.value.exit_code == Exit.INFRASTRUCTURE
+    text = str(caught.value)
+    assert f"{(needed + RESERVE_BYTES) >> 20} MiB needed" in text
+    assert str(tmp_path / "scratch") in text
+    assert "./lab.py clean" in text
+    assert list((tmp_path / "scratch").glob("session-*")) == []
+
+
+@pytest.mark.parametrize(
+    ("free", "fits"), [(RESERVE_BYTES + 100, True), (RESERVE_BYTES + 99, False)]
+)
+def test_reserve_stays_free(
+    free: int, fits: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=free))
+    if fits:
+        with workspace(tmp_path, 100) as folder:
+            assert folder.exists()
+    else:
+        with (
+            pytest.raises(InfraError, match="1024 MiB free, 1024 MiB needed"),
+            workspace(tmp_path, 100),
+        ):
+            pytest.fail("a workspace was given")
+
+
+def test_space_of_a_killed_owner_counts_as_free(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with owner(tmp_path) as (process, left):
+        process.kill()
+        process.wait(timeout=10)
+        seen: list[bool] = []
+
+        def usage(_: Path) -> SimpleNamespace:
+            seen.append(left.exists())
+            return SimpleNamespace(free=1 << 50)
+
+        monkeypatch.setattr(shutil, "disk_usage", usage)
+        with workspace(tmp_path, 0):
+            assert seen == [False]
