@@ -42,7 +42,8 @@ class Reporter:
     def say(self, text: str) -> None:
         """One line that stays."""
         with self._lock:
-            self.console.print(Text(text))
+            # Not wrapped where there is no terminal: a line that is searched for is one.
+            self.console.print(Text(text), soft_wrap=not self.console.is_terminal)
 
     def building(self, name: str, done: int, total: int, elapsed_s: float) -> None:
         """A kernel build: objects built of those expected."""
@@ -101,13 +102,12 @@ class Reporter:
             self._failed += bool(problem)
             if self._bar is not None and self._task is not None:
                 self._bar.update(self._task, completed=self._done)
-        if problem:
-            self.say(f"failed   {run_id}: {problem}")
-        elif not self.console.is_terminal:
-            self.say(
-                f"finished {run_id} in {duration(time.monotonic() - began)}; "
-                f"{self._done} of {self._total} runs, {self.left()} left"
-            )
+            plain = not self.console.is_terminal
+            state = f"{self._done} of {self._total} runs, {self.left()} left"
+            if problem:
+                self.say(f"failed   {run_id}: {problem}" + (f" ({state})" if plain else ""))
+            elif plain:
+                self.say(f"finished {run_id} in {duration(time.monotonic() - began)}; {state}")
 
     def left(self) -> str:
         """How long the rest will take, from the runs so far."""
@@ -136,7 +136,7 @@ class Reporter:
                 sys.stderr.flush()
             elif time.monotonic() - self._last_plain >= PLAIN_INTERVAL_S:
                 self._last_plain = time.monotonic()
-                self.console.print(Text(text))
+                self.console.print(Text(text), soft_wrap=True)
 
     def clear(self) -> None:
         """End a transient line."""
