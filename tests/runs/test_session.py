@@ -1,0 +1,191 @@
+"""Opening session folders: new ones, unfinished ones, and those of somebody else."""
+
+from __future__ import annotations
+
+import datetime
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+import runs.session
+from experiment.spec import Experiment
+from host.errors import InfraError, UsageError
+from results.record import Manifest
+from results.store import SessionStore, StoreError
+from runs.options import Options
+from runs.session import SessionLock, new_folder, now, reopen, start
+from tests.reports import factory
+
+
+@pytest.fixture
+def manifest() -> Manifest:
+    return factory.Session().manifest()
+
+
+@pytest.fixture
+def options(tmp_path: Path) -> Options:
+    return Options(checkout=tmp_path, cache=tmp_path / "cache")
+
+
+class Prepared:
+    """Stands in for ``runs.prepare``: kernels, initramfs and guest as they are today."""
+
+    def __init__(self, manifest: Manifest) -> None:
+        self.today: dict[str, Any] = {
+            "initramfs": SimpleNamespace(sha256=manifest.provenance.initramfs_sha256),
+            "kernels": {arm.name: SimpleNamespace(identity=arm.kernel) for arm in manifest.arms},
+            "guest": manifest.guest,
+        }
+        self.asked: tuple[Experiment, Options] | None = None
+
+    def prepare(self, experiment: Experiment, options: Options, progress: object) -> Any:
+        self.asked = (experiment, options)
+        return SimpleNamespace(**self.today)
+
+
+@pytest.fixture
+def prepared(manifest: Manifest, monkeypatch: pytest.MonkeyPatch) -> Prepared:
+    told = Prepared(manifest)
+    monkeypatch.setattr(runs.session, "prepare", told.prepare)
+    return told
+
+
+def progress(arm: str, so_far: object) -> None:
+    """Nobody looks."""
+
+
+def test_the_date_is_that_of_the_clock_or_of_the_environment(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", "1767225600")
+    assert now() == "2026-01-01T00:00:00Z"
+    monkeypatch.delenv("SOURCE_DATE_EPOCH")
+    away = datetime.datetime.now(datetime.UTC) - datetime.datetime.fromisoformat(now())
+    assert abs(away) < datetime.timedelta(seconds=5)
+
+
+def test_a_new_folder_is_one_that_is_not_there(tmp_path: Path, manifest: Manifest) -> None:
+    names = set()
+    for _ in range(3):
+        folder = new_folder(tmp_path, manifest.experiment)
+        assert folder.parent == tmp_path
+        assert folder.name.startswith("filemap-v4-2")
+        folder.mkdir()
+        names.add(folder.name)
+    assert len(names) == 3
+
+
+def test_a_session_is_not_begun_over_another(
+    tmp_path: Path, manifest: Manifest, options: Options, prepared: Prepared
+) -> None:
+    SessionStore(tmp_path).create(manifest)
+    with pytest.raises(UsageError, match="holds a session already") as caught:
+        start(manifest.experiment, options, tmp_path, (), progress)
+    assert caught.value.next_step == f"--resume {tmp_path}"
+    # Refused before a kernel is built for it.
+    assert prepared.asked is None
+
+
+def test_a_new_session_has_its_manifest_before_its_first_run(
+    tmp_path: Path,
+    manifest: Manifest,
+    options: Options,
+    prepared: Prepared,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", "1767225600")
+
+    def manifest_of(
+        session: object, options: Options, *, name: str, created: str, overrides: tuple[str, ...]
+    ) -> Manifest:
+        update = {"session": name, "created": created, "overrides": overrides}
+        return manifest.model_copy(update=update)
+
+    monkeypatch.setattr(runs.session, "manifest_of", manifest_of)
+    folder = tmp_path / "mine"
+    _, store = start(manifest.experiment, options, folder, ("blocks=2",), progress)
+    written = store.manifest()
+    assert written.session == "mine"
+    assert written.created == "2026-01-01T00:00:00Z"
+    assert written.overrides == ("blocks=2",)
+    assert store.records() == []
+
+
+def test_a_session_goes_on_as_it_was_begun(
+    tmp_path: Path, manifest: Manifest, prepared: Prepared, options: Options
+) -> None:
+    cold = manifest.provenance.model_copy(update={"snapshot": False})
+    SessionStore(tmp_path).create(manifest.model_copy(update={"provenance": cold}))
+    asked = Options(options.checkout, options.cache, snapshot=True, guests_at_once=1)
+    _, store, chosen = reopen(tmp_path, asked, progress)
+    assert store.folder == tmp_path
+    # Its own way to boot, today's host.
+    assert chosen == Options(
+        options.checkout, options.cache, snapshot=False, measure_anyway=True, guests_at_once=1
+    )
+    assert prepared.asked == (manifest.experiment, chosen)
+
+
+def test_a_session_of_the_same_code_is_not_booted_when_resumed(
+    tmp_path: Path, prepared: Prepared, options: Options
+) -> None:
+    SessionStore(tmp_path).create(factory.Session(same_code=True).manifest())
+    assert not reopen(tmp_path, options, progress)[2].measure_anyway
+
+
+@pytest.mark.parametrize("what", ["initramfs", "kernel of arm base", "kernel of arm patched"])
+def test_other_bits_are_refused(
+    tmp_path: Path, manifest: Manifest, prepared: Prepared, options: Options, what: str
+) -> None:
+    SessionStore(tmp_path).create(manifest)
+    if what == "initramfs":
+        prepared.today["initramfs"] = SimpleNamespace(sha256="other")
+    else:
+        arm = what.rpartition(" ")[2]
+        other = manifest.arms[0].kernel.model_copy(update={"key": "other"})
+        prepared.today["kernels"][arm] = SimpleNamespace(identity=other)
+    with pytest.raises(InfraError, match=f"{what} is not the one .*: other, then") as caught:
+        reopen(tmp_path, options, progress)
+    assert "new session" in caught.value.next_step
+
+
+def test_another_shape_of_guest_is_refused(
+    tmp_path: Path, manifest: Manifest, prepared: Prepared, options: Options
+) -> None:
+    SessionStore(tmp_path).create(manifest)
+    prepared.today["guest"] = manifest.guest.model_copy(update={"memory_mib": 4096})
+    with pytest.raises(InfraError, match="guest is not the one"):
+        reopen(tmp_path, options, progress)
+
+
+def test_no_session_to_go_on_with(tmp_path: Path, options: Options) -> None:
+    with pytest.raises(StoreError, match=r"manifest\.json: no such file"):
+        reopen(tmp_path, options, progress)
+
+
+def test_one_lab_a_session(tmp_path: Path) -> None:
+    folder = tmp_path / "session"
+    with SessionLock(folder):
+        with pytest.raises(UsageError, match="another lab process") as caught, SessionLock(folder):
+            pass
+        assert caught.value.where == str(folder)
+        with SessionLock(tmp_path / "other"):
+            pass
+    with SessionLock(folder):
+        pass
+
+
+def test_a_lock_is_let_go_when_measuring_fails(tmp_path: Path) -> None:
+    with pytest.raises(OSError, match="full"), SessionLock(tmp_path):
+        raise OSError("full")
+    with SessionLock(tmp_path):
+        pass
+
+
+def test_nothing_is_made_where_there_is_no_session_to_resume(tmp_path: Path) -> None:
+    folder = tmp_path / "session"
+    with pytest.raises(UsageError, match="no session here"):
+        SessionLock(folder, must_exist=True)
+    assert not folder.exists()
