@@ -1,0 +1,73 @@
+"""What the tests with real guests share: kernels, and sessions measured once."""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+import lab
+from experiment.load import load_experiment
+from host import facts
+from kernels.cache import Kernel
+from runs import prepare
+from runs.options import Options
+from tests.integration.lab_process import CHECKOUT, SMALL, run_lab
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A session that ended: its folder, the lab's status and words, and how long it took."""
+
+    folder: Path
+    status: int
+    out: str
+    err: str
+    elapsed_s: float
+
+
+def measured(folder: Path, *arguments: str) -> Measured:
+    """Run ``lab.py run`` into ``folder`` to its end."""
+    began = time.monotonic()
+    done = run_lab("run", *arguments, "--session", str(folder))
+    return Measured(folder, done.returncode, done.stdout, done.stderr, time.monotonic() - began)
+
+
+@pytest.fixture(scope="session")
+def options() -> Options:
+    return Options(checkout=CHECKOUT, cache=facts.cache_folder(), guests_at_once=2)
+
+
+@pytest.fixture(scope="session")
+def kernels(options: Options) -> dict[str, Kernel]:
+    """Both arms of filemap-v4; on a fresh machine this is where ten minutes go."""
+    catalogue = prepare.catalogue(CHECKOUT)
+    asked = load_experiment(Path(SMALL), overrides=(), catalogue=catalogue)
+    return prepare.build_arms(asked, options, lambda arm, progress: None)
+
+
+@pytest.fixture(scope="session")
+def filemap(kernels: dict[str, Kernel], tmp_path_factory: pytest.TempPathFactory) -> Measured:
+    """filemap-v4 as shipped, at smoke size, two blocks."""
+    folder = tmp_path_factory.mktemp("filemap") / "session"
+    return measured(folder, "filemap-v4", "--set", "guest=smoke", "--set", "blocks=2")
+
+
+@pytest.fixture(scope="session")
+def small(kernels: dict[str, Kernel], tmp_path_factory: pytest.TempPathFactory) -> Measured:
+    """The small experiment, three blocks, uninterrupted."""
+    folder = tmp_path_factory.mktemp("small") / "session"
+    return measured(folder, SMALL, "--set", "blocks=3")
+
+
+@pytest.fixture
+def main(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., int]]:
+    """``lab.main`` in this process, for what has to be broken from inside."""
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", "1767225600")
+    before = signal.getsignal(signal.SIGTERM)
+    yield lambda *arguments: lab.main(list(arguments))
+    signal.signal(signal.SIGTERM, before)

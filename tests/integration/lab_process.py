@@ -1,0 +1,121 @@
+"""The lab as a user starts it: a process, its session folder, and the guests it may leave."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from results.record import RunRecord
+from results.store import SessionStore
+
+CHECKOUT = Path(__file__).resolve().parent.parent.parent
+SMALL = str(Path(__file__).with_name("small.toml"))
+FORMS = ("report.html", "report.md", "samples.csv", "samples.parquet")
+# Ten minutes are a kernel from nothing on two cores; other guests may run as well.
+TIMEOUT_S = 1800.0
+PATIENCE_S = 120.0
+Lab = subprocess.Popen[str]
+
+
+def start(*arguments: str) -> Lab:
+    """Start ``lab.py`` with these arguments and a fixed date."""
+    return subprocess.Popen(
+        [sys.executable, str(CHECKOUT / "lab.py"), *arguments],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "SOURCE_DATE_EPOCH": "1767225600"},
+    )
+
+
+def finish(lab: Lab) -> subprocess.CompletedProcess[str]:
+    """Wait for a lab to end by itself."""
+    out, err = lab.communicate(timeout=TIMEOUT_S)
+    return subprocess.CompletedProcess(lab.args, lab.returncode, out, err)
+
+
+def run_lab(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run ``lab.py`` to its end."""
+    return finish(start(*arguments))
+
+
+def guests_of(folder: Path) -> list[int]:
+    """Process ids of every QEMU that names ``folder`` in its arguments."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            with suppress(OSError):
+                argv = (entry / "cmdline").read_bytes().split(b"\0")
+                if argv[0].endswith(b"qemu-system-x86_64") and any(
+                    os.fsencode(folder) + b"/" in word for word in argv
+                ):
+                    found.append(int(entry.name))
+    return found
+
+
+def wait_until(true: Callable[[], object], what: str, timeout_s: float = PATIENCE_S) -> None:
+    """Poll until ``true()``; fail the test when it takes too long."""
+    limit = time.monotonic() + timeout_s
+    while not true():
+        assert time.monotonic() < limit, f"no {what} within {timeout_s:.0f} s"
+        time.sleep(0.02)
+
+
+def kill(lab: Lab, number: signal.Signals) -> subprocess.CompletedProcess[str]:
+    """Send a signal to the lab's process alone, not to its children."""
+    lab.send_signal(number)
+    return finish(lab)
+
+
+@contextmanager
+def busy_host(folder: Path, loops: int = 2) -> Iterator[None]:
+    """Load the host, and let the main threads of the session's QEMUs run last.
+
+    A QEMU whose vCPU thread always outruns its main loop has lost every race
+    between the two.
+    """
+    argv = [sys.executable, "-c", "while True: pass"]
+    over = threading.Event()
+
+    def demote() -> None:
+        while not over.wait(0.1):
+            for pid in guests_of(folder):
+                # A process id is its main thread's id, and only that one is meant.
+                with suppress(OSError):
+                    os.sched_setscheduler(pid, os.SCHED_IDLE, os.sched_param(0))
+
+    loaders = [subprocess.Popen(argv) for _ in range(loops)]
+    thread = threading.Thread(target=demote)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+        for loader in loaders:
+            loader.kill()
+            loader.wait()
+
+
+def records_of(folder: Path) -> dict[str, RunRecord]:
+    """The session's records by run id."""
+    return {record.run_id: record for record in SessionStore(folder).records()}
+
+
+def written_ids(folder: Path) -> list[str]:
+    """The run id of each line in the record file, as often as it is there."""
+    lines = (folder / "runs.jsonl").read_text().splitlines()
+    return [RunRecord.model_validate_json(line).run_id for line in lines]
+
+
+def bytes_of(folder: Path, names: Sequence[str] = FORMS) -> dict[str, bytes]:
+    """Content of the report files."""
+    return {name: (folder / name).read_bytes() for name in names}

@@ -1,0 +1,116 @@
+"""One command from a kernel source to a report, on real kernels and real fio."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from kernels.cache import Kernel
+from reports.outcome import outcome
+from reports.write import read_comparison
+from results.store import SessionStore
+from tests.integration.conftest import Measured, measured
+from tests.integration.lab_process import FORMS, SMALL, busy_host, guests_of, records_of, run_lab
+
+pytestmark = pytest.mark.guest
+ARMS = ("base", "patched")
+CASES = ("filemap-4k", "filemap-thp")
+
+
+def test_every_planned_run_is_measured_and_valid(filemap: Measured) -> None:
+    # Two blocks decide nothing; that is no failure unless --strict asks for one.
+    assert filemap.status == 0, filemap.err
+    found = records_of(filemap.folder)
+    runs = {f"{case}.b{block:02}.{arm}" for case in CASES for block in (0, 1) for arm in ARMS}
+    repeats = {f"{case}.b00.patched.repeat" for case in CASES}
+    assert set(found) == runs | repeats
+    assert [record.failure for record in found.values()] == [None] * 10
+    assert outcome(read_comparison(filemap.folder), strict=True) == 5
+
+
+def test_a_restored_run_is_a_cold_one(filemap: Measured) -> None:
+    found = records_of(filemap.folder)
+    for case in CASES:
+        restored, cold = found[f"{case}.b00.patched"], found[f"{case}.b00.patched.repeat"]
+        assert cold.repeat
+        assert restored.fingerprint == cold.fingerprint != ""
+        assert restored.samples == cold.samples
+    # Equal because they are the same run, not because every run is.
+    assert len({record.fingerprint for record in found.values()}) == 8
+
+
+def test_reports_tables_and_costs_are_left(filemap: Measured) -> None:
+    assert all((filemap.folder / name).stat().st_size for name in FORMS)
+    assert f"report: {filemap.folder / 'report.html'}" in filemap.err
+    assert filemap.out.startswith("mm/filemap: one tree walk for a folio added")
+    table = pd.read_parquet(filemap.folder / "samples.parquet")
+    text = pd.read_csv(filemap.folder / "samples.csv")
+    # A reader of CSV guesses types; the values have to be the same to the last digit.
+    pd.testing.assert_frame_equal(text.astype(table.dtypes.to_dict()), table, check_exact=True)
+    points = [r for r in records_of(filemap.folder).values() if not r.repeat]
+    assert len(table) == sum(len(record.samples or {}) for record in points)
+    costs = {cost.run_id: cost for cost in SessionStore(filemap.folder).costs()}
+    assert costs.keys() == records_of(filemap.folder).keys()
+    assert all(0.1 < cost.guest_cpu_s < 2 * cost.elapsed_s for cost in costs.values())
+    assert guests_of(filemap.folder) == []
+
+
+def test_without_snapshots_and_on_a_busy_host_every_number_is_the_same(
+    filemap: Measured, tmp_path: Path
+) -> None:
+    folder = tmp_path / "session"
+    with busy_host(folder):
+        cold = measured(
+            folder, "filemap-v4", "--set", "guest=smoke", "--set", "blocks=1", "--no-snapshot"
+        )
+    assert cold.status == 0, cold.err
+    restored = records_of(filemap.folder)
+    booted = records_of(folder)
+    assert len(booted) == 6
+    assert booted == {run: restored[run] for run in booted}
+
+
+def test_a_snapshot_taken_on_a_busy_host_is_the_same(small: Measured, tmp_path: Path) -> None:
+    folder = tmp_path / "session"
+    with busy_host(folder):
+        busy = measured(folder, SMALL)
+    assert busy.status == 0, busy.err
+    calm = records_of(small.folder)
+    loaded = records_of(folder)
+    assert len(loaded) == 3
+    assert loaded == {run: calm[run] for run in loaded}
+
+
+def test_the_same_code_is_not_booted(kernels: dict[str, Kernel], tmp_path: Path) -> None:
+    folder = tmp_path / "session"
+    done = measured(folder, "noop", "--set", "guest=smoke")
+    assert done.status == 0, done.err
+    assert "same code" in done.out
+    assert records_of(folder) == {}
+    assert list((folder / "raw").iterdir()) == []
+
+
+def test_the_same_code_measured_anyway_changes_by_exactly_nothing(
+    kernels: dict[str, Kernel], tmp_path: Path
+) -> None:
+    folder = tmp_path / "session"
+    done = measured(folder, "noop", "--set", "guest=smoke", "--set", "blocks=1", "--measure-anyway")
+    assert done.status == 0, done.err
+    found = records_of(folder)
+    base, patched = (found[f"filemap-4k.b00.{arm}"] for arm in ARMS)
+    # Two builds, two build ids, the same numbers.
+    assert base.kernel_key != patched.kernel_key
+    assert base.samples is not None
+    assert base.samples == patched.samples
+    shown = json.loads(run_lab("report", str(folder), "--form", "json").stdout)
+    changes = [
+        metric["judgement"]["change"]["estimate"]
+        for case in shown["cases"]
+        for metric in case["metrics"]
+        if metric["judgement"]["change"]
+    ]
+    assert len(changes) >= 6
+    assert set(changes) == {0.0}
