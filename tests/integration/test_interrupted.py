@@ -1,0 +1,104 @@
+"""Killed, stopped, and started twice: nothing is lost but the runs under way."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from kernels.cache import Kernel
+from tests.integration.conftest import Measured, measured
+from tests.integration.lab_process import (
+    SMALL,
+    bytes_of,
+    finish,
+    guests_of,
+    kill,
+    records_of,
+    run_lab,
+    start,
+    wait_until,
+    written_ids,
+)
+
+pytestmark = pytest.mark.guest
+KILLS = int(os.environ.get("TWINBOOT_TEST_KILLS", "4"))
+SEED = int(os.environ.get("TWINBOOT_TEST_SEED", "1"))
+
+
+def test_killed_at_random_moments_and_resumed(small: Measured, tmp_path: Path) -> None:
+    assert small.status == 0, small.err
+    folder = tmp_path / "session"
+    moments = random.Random(SEED)
+    again: tuple[str, ...]
+    kills = 0
+    for _ in range(KILLS):
+        begun = (folder / "manifest.json").exists()
+        again = ("--resume", str(folder)) if begun else small_session(folder, 3)
+        lab = start("run", *again)
+        with suppress(subprocess.TimeoutExpired):
+            lab.wait(moments.uniform(0.2, small.elapsed_s))
+        kills += kill(lab, signal.SIGKILL).returncode == -signal.SIGKILL
+        wait_until(lambda: not guests_of(folder), "end of the killed lab's guests", 5)
+    assert kills > 0
+    again = ("--resume", str(folder)) if (folder / "manifest.json").exists() else ()
+    done = run_lab("run", *(again or small_session(folder, 3)))
+    assert done.returncode == 0, done.stderr
+    assert sorted(written_ids(folder)) == sorted(records_of(small.folder))
+    assert records_of(folder) == records_of(small.folder)
+    assert bytes_of(folder) == bytes_of(small.folder)
+    assert done.stdout == small.out
+
+
+def small_session(folder: Path, blocks: int) -> tuple[str, ...]:
+    return (SMALL, "--set", f"blocks={blocks}", "--session", str(folder))
+
+
+def test_interrupted_by_the_keyboard(small: Measured, tmp_path: Path) -> None:
+    folder = tmp_path / "session"
+    lab = start("run", *small_session(folder, 1))
+    wait_until(lambda: guests_of(folder), "guest")
+    done = kill(lab, signal.SIGINT)
+    assert done.returncode == 130
+    assert "--resume" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert guests_of(folder) == []
+    resumed = run_lab("run", "--resume", str(folder))
+    assert resumed.returncode == 0, resumed.stderr
+    whole = records_of(small.folder)
+    found = records_of(folder)
+    assert len(found) == 3
+    assert found == {run: whole[run] for run in found}
+
+
+def test_two_labs_share_the_cache_and_not_a_session(
+    kernels: dict[str, Kernel], tmp_path: Path
+) -> None:
+    folders = [tmp_path / "one" / "session", tmp_path / "two" / "session"]
+    labs = [start("run", *small_session(folder, 1), "--guests", "1") for folder in folders]
+    for folder in folders:
+        wait_until(lambda folder=folder: guests_of(folder), "guest")  # type: ignore[misc]
+    for again in (small_session(folders[0], 1), ("--resume", str(folders[0]))):
+        refused = run_lab("run", *again)
+        assert refused.returncode == 2, refused.stderr
+        assert "another lab process" in refused.stderr
+    ended = [finish(lab) for lab in labs]
+    assert [done.returncode for done in ended] == [0, 0], ended[0].stderr + ended[1].stderr
+    assert records_of(folders[0]) == records_of(folders[1])
+    assert bytes_of(folders[0]) == bytes_of(folders[1])
+
+
+def test_a_session_that_is_whole_is_not_begun_again(small: Measured) -> None:
+    before = bytes_of(small.folder, ("manifest.json", "runs.jsonl"))
+    refused = measured(small.folder, SMALL)
+    assert refused.status == 2
+    assert f"--resume {small.folder}" in refused.err
+    resumed = run_lab("run", "--resume", str(small.folder))
+    assert resumed.returncode == 0, resumed.stderr
+    assert "every planned run is on record" in resumed.stderr
+    assert bytes_of(small.folder, ("manifest.json", "runs.jsonl")) == before
