@@ -1,0 +1,181 @@
+"""Runs that are no data point: each refused for its own reason, and blamed on who has to act."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import runs.measure
+from experiment.load import load_experiment
+from experiment.spec import Experiment, Guest, PhaseTimes
+from guests import exact
+from guests.argv import qemu_argv
+from kernels.cache import Kernel
+from reports.outcome import outcome
+from reports.write import write_all
+from results.record import Failure
+from results.store import SessionStore
+from runs import prepare
+from runs.options import Options
+from runs.progress import Reporter
+from tests.integration.lab_process import CHECKOUT, SMALL, guests_of, records_of
+from workloads.job import job_text
+from workloads.spec import Phase, load_catalogue
+
+pytestmark = pytest.mark.guest
+Main = Callable[..., int]
+
+
+def failures(folder: Path) -> dict[str, Failure]:
+    """Failure by run id; fails the test where a run left samples."""
+    found = {}
+    for run_id, record in records_of(folder).items():
+        assert record.samples is None, run_id
+        assert record.failure is not None
+        found[run_id] = record.failure
+    return found
+
+
+def test_the_mistake_of_the_first_posting_is_refused(
+    kernels: dict[str, Kernel], options: Options, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Caches not dropped and THP not disabled between the THP test and the 4K test."""
+    shipped = load_catalogue()
+    claimed = shipped["filemap-4k"].phases[0].model_copy(update={"name": "switch"})
+    workload = shipped["filemap-thp"]
+    workload = workload.model_copy(update={"phases": (workload.phases[0], claimed)})
+    assert claimed.drop_caches
+    assert claimed.thp == "never"
+
+    def mistaken(phases: Sequence[Phase], times: Mapping[str, PhaseTimes], **rest: Any) -> str:
+        first, second = phases
+        second = second.model_copy(update={"drop_caches": False, "thp": "always"})
+        return job_text((first, second), times, **rest)
+
+    monkeypatch.setattr(runs.measure, "job_text", mistaken)
+    asked = load_experiment(
+        Path("filemap-v4"),
+        overrides=["guest=smoke", "blocks=1"],
+        catalogue=prepare.catalogue(CHECKOUT),
+    )
+    asked = asked.model_copy(update={"cases": asked.cases[1:]})
+    session = dataclasses.replace(
+        prepare.prepare(asked, options, lambda arm, progress: None),
+        workloads={"filemap-thp": workload},
+    )
+    store = SessionStore(tmp_path)
+    store.create(
+        prepare.manifest_of(
+            session, options, name="mistake", created="2026-01-01T00:00:00Z", overrides=()
+        )
+    )
+    runs.measure.measure(session, options, store, Reporter())
+    found = failures(tmp_path)
+    assert len(found) == 3
+    for failure in found.values():
+        assert (failure.kind, failure.blame) == ("invalid", "workload")
+        said = failure.message.split("; ")
+        assert "switch: THP state 'always', 'never' asked" in said
+        assert any(s.startswith("switch: caches not dropped: ") for s in said)
+        assert any(s.startswith("switch: huge pages present: ") for s in said)
+        # The phase before is what it says; only the mistake is told.
+        assert not any(s.startswith("thp: ") for s in said)
+    comparison = write_all(tmp_path)
+    assert outcome(comparison) == 3
+    assert all(metric.base is None for metric in comparison.primary)
+    listed = (tmp_path / "report.md").read_text()
+    assert all(run_id in listed for run_id in found)
+    assert "caches not dropped" in listed
+
+
+def test_a_patched_kernel_that_panics_is_the_series_fault(
+    kernels: dict[str, Kernel],
+    main: Main,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    break_init(monkeypatch, kernels["patched"])
+    folder = tmp_path / "session"
+    assert main("run", SMALL, "--session", str(folder)) == 4
+    found = records_of(folder)
+    assert found["filemap-4k.b00.base"].samples is not None
+    for name in ("filemap-4k.b00.patched", "filemap-4k.b00.patched.repeat"):
+        failure = found[name].failure
+        assert failure is not None
+        assert (failure.kind, failure.blame) == ("panic", "series")
+        assert "Kernel panic - not syncing" in failure.message
+        assert failure.evidence
+    assert "filemap-4k.b00.patched: panic, blame series" in capsys.readouterr().out
+    assert guests_of(folder) == []
+
+
+def test_a_base_kernel_that_panics_is_not(
+    kernels: dict[str, Kernel], main: Main, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    break_init(monkeypatch, kernels["base"])
+    folder = tmp_path / "session"
+    assert main("run", SMALL, "--session", str(folder)) == 3
+    failure = records_of(folder)["filemap-4k.b00.base"].failure
+    assert failure is not None
+    assert (failure.kind, failure.blame) == ("panic", "lab")
+
+
+def test_two_kernels_that_panic_alike_are_not_the_series_fault(
+    kernels: dict[str, Kernel], main: Main, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    break_init(monkeypatch, kernels["base"], kernels["patched"])
+    folder = tmp_path / "session"
+    assert main("run", SMALL, "--session", str(folder), "--no-snapshot") == 3
+    assert {(f.kind, f.blame) for f in failures(folder).values()} == {("panic", "lab")}
+
+
+def test_a_boot_clock_that_ends_is_not_the_series_fault(
+    kernels: dict[str, Kernel], main: Main, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    guest_of = prepare.guest_of
+
+    def hurried(asked: Experiment) -> Guest:
+        return guest_of(asked).model_copy(update={"boot_timeout_s": 0.5})
+
+    monkeypatch.setattr(prepare, "guest_of", hurried)
+    folder = tmp_path / "session"
+    assert main("run", SMALL, "--session", str(folder)) == 3
+    found = failures(folder)
+    assert len(found) == 3
+    assert {(f.kind, f.blame) for f in found.values()} == {("boot", "lab")}
+    assert all("boot clock" in f.message for f in found.values())
+    assert guests_of(folder) == []
+
+
+def test_an_agent_that_fails_is_the_workloads_fault(
+    kernels: dict[str, Kernel],
+    main: Main,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    folder = tmp_path / "session"
+    # 63 of 64 MiB: no room for the file beside XFS's log.
+    arguments = ("--set", "dataset.file_mib=16128", "--session", str(folder))
+    assert main("run", SMALL, *arguments) == 3
+    found = failures(folder)
+    assert {(f.kind, f.blame) for f in found.values()} == {("failed", "workload")}
+    assert all("layout: " in f.message for f in found.values())
+    assert "failed, blame workload" in capsys.readouterr().out
+
+
+def break_init(monkeypatch: pytest.MonkeyPatch, *broken: Kernel) -> None:
+    """Let these kernels find no init; they panic as a kernel does that is broken."""
+    images = {kernel.bzimage for kernel in broken}
+
+    def argv(*arguments: Any, **rest: Any) -> list[str]:
+        made = qemu_argv(*arguments, **rest)
+        if arguments[2].kernel in images:
+            made[made.index("-append") + 1] += " rdinit=/nonexistent init=/nonexistent"
+        return made
+
+    monkeypatch.setattr(exact, "qemu_argv", argv)
