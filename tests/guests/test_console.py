@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Literal
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from guests.console import EVIDENCE_LINES, Ending, Kind, classify, progress
@@ -106,6 +106,7 @@ def test_progress_is_the_agents_last_word(name: str, word: str) -> None:
     assert progress(recorded(name)) == word
 
 
+@settings(deadline=None)
 @given(st.text(), st.booleans(), st.sampled_from(("", "boot", "silence", "run")))
 def test_any_console_has_an_ending(text: str, agent_done: bool, deadline: Deadline) -> None:
     ending = classify(text, agent_done=agent_done, deadline=deadline)

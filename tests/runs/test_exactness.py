@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from runs.exactness import MAX_FIELDS, diverging
@@ -68,6 +68,7 @@ def test_many_files_are_cut_short_with_their_number() -> None:
     assert found[-1] == "and 8 more files"
 
 
+@settings(deadline=None)
 @given(FILES, FILES)
 def test_empty_exactly_when_equal(first: dict[str, bytes], second: dict[str, bytes]) -> None:
     found = diverging(first, second)

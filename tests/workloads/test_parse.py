@@ -83,12 +83,14 @@ def test_timeline_of_a_run(run_4k: Run) -> None:
         ("", (), ()),
         ("40, 7, 0, 0, 0\n", (), ()),
         ("50, 7, 0, 0, 0\n100, 9, 0, 0, 0\n", (25.0, 75.0), (7.0, 9.0)),
+        # A line holds up to its own time.
+        ("25, 7, 0\n50, 9, 0\n", (25.0,), (7.0,)),
         # Two jobs; the second begins where the time falls back, and ends earlier.
         ("52, 7, 0\n104, 9, 0\n151, 5, 0\n48, 1, 0\n101, 2, 0\n", (25.0, 75.0), (8.0, 11.0)),
         # A job without a line in an interval went on as its next line says.
         ("50, 7, 0\n150, 3, 0\n", (25.0, 75.0, 125.0), (7.0, 3.0, 3.0)),
     ],
-    ids=["nothing", "no whole interval", "one job", "two jobs", "gap"],
+    ids=["nothing", "no whole interval", "one job", "line in the middle", "two jobs", "gap"],
 )
 def test_timeline(log: str, t_ms: tuple[float, ...], bw: tuple[float, ...]) -> None:
     line = parse.timeline("4k", log, 50)
@@ -196,11 +198,13 @@ def test_agent_that_stopped_between_phases(run_thp: Run) -> None:
 # What a parser says to any text at all: a value, or ParseError.
 
 
+@settings(deadline=None)
 @given(st.binary(max_size=200))
 def test_fuzz_build_id(notes: bytes) -> None:
     assert set(parse.build_id(notes)) <= set("0123456789abcdef")
 
 
+@settings(deadline=None)
 @given(st.text() | st.from_regex(r"(\w{1,5} [-\w]{1,5}\n){0,4}"))
 def test_fuzz_counters(text: str) -> None:
     try:
@@ -210,6 +214,7 @@ def test_fuzz_counters(text: str) -> None:
     assert all(isinstance(value, int) for value in counted.values())
 
 
+@settings(deadline=None)
 @given(st.text() | st.from_regex(r"(1:0 (rbytes|wbytes)=\w* ?(wbytes=\d*)?\n){0,3}"))
 def test_fuzz_device_bytes(text: str) -> None:
     try:
