@@ -15,7 +15,7 @@ METRICS = (
     "device_bytes_per_fio_byte", "guest_ns_per_io", "file_thp_mib",
 )  # fmt: skip
 CHECKOUT = Path(__file__).resolve().parents[2]
-SERIES = ("configs/series/filemap-walks", "configs/series/noop", "configs/series/slow-add-64")
+SERIES = ("configs/series/filemap-walks", "configs/series/noop", "configs/series/slow-add-80")
 
 GOOD = """\
 name = "small"
