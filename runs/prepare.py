@@ -8,7 +8,7 @@ from pathlib import Path
 
 from experiment.load import Catalogue, known_guests, load_guest
 from experiment.plan import Plan, Size, make_plan, require_memory, scaled
-from experiment.spec import ArmSpec, CaseSpec, Experiment, Guest
+from experiment.spec import ArmSpec, CaseSpec, Experiment, Guest, SpecError
 from guests import initramfs, native
 from guests.argv import kernel_command_line, machine_argv
 from guests.exact import Machine
@@ -26,7 +26,7 @@ from results.record import (
     Provenance,
 )
 from runs.options import Options
-from workloads.job import fio_arguments, prepare_text
+from workloads.job import fio_arguments, job_text, prepare_text
 from workloads.metrics import METRIC_NAMES, metrics_of
 from workloads.spec import Phase, Workload, load_catalogue, phase_names
 
@@ -122,13 +122,15 @@ def prepare(
     """Build kernels and initramfs and lay out the plan.
 
     Raises:
-        SpecError: sizes that do not fit the guest.
+        SpecError: sizes that do not fit the guest, or a job that does not fit fw_cfg.
         LabError: whatever building says.
     """
     guest = guest_of(experiment)
     size = scaled(experiment.dataset, guest)
     image = initramfs.provide(options.cache)
     require_memory(size, guest, image.mib)
+    workloads = load_catalogue()
+    require_job_fits(experiment, guest, size, workloads)
     kernels = build_arms(experiment, options, progress)
     keys = {kernel.identity.code_key for kernel in kernels.values()}
     return Session(
@@ -136,12 +138,33 @@ def prepare(
         guest=guest,
         size=size,
         plan=make_plan(experiment),
-        workloads=load_catalogue(),
+        workloads=workloads,
         kernels=kernels,
         initramfs=image,
         preload=native.build(native.PRELOAD, native.SHARED_LIBRARY, options.cache),
         same_code=len(keys) == 1 and not options.measure_anyway,
     )
+
+
+def require_job_fits(
+    experiment: Experiment, guest: Guest, size: Size, workloads: Mapping[str, Workload]
+) -> None:
+    """Refuse a case whose job is too long before anything is built for it.
+
+    Raises:
+        SpecError: names the case and both lengths.
+    """
+    for case in experiment.cases:
+        try:
+            job_text(
+                workloads[case.workload].phases_of(case.variant),
+                case.times[guest.name],
+                jobs=size.jobs,
+                seed=experiment.seed + experiment.blocks,
+                limit_bytes=size.cgroup_limit_mib * MIB,
+            )
+        except ValueError as error:
+            raise SpecError([f"case {case.name}: {error}; shorten its fio arguments"]) from None
 
 
 def manifest_of(
