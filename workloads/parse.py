@@ -49,12 +49,17 @@ class Observation:
 
 @dataclass(frozen=True)
 class FioResult:
-    """fio's own figures for one phase, all jobs together; the ramp is not in them."""
+    """fio's own figures for one phase, all jobs together; the ramp is not in them.
+
+    ``runtime_ms`` is the longest of the jobs, ``asked_ms`` what they were told;
+    ``iops`` is fio's, over ``runtime_ms``.
+    """
 
     ios: int
     io_bytes: int
     iops: float
     runtime_ms: int
+    asked_ms: int
     ramp_ms: int
     error: int
     options: Mapping[str, str]
@@ -215,6 +220,7 @@ def fio_result(text: str) -> FioResult | None:
             io_bytes=sum(int(side["io_bytes"]) for side in sides),
             iops=sum(float(side["iops"]) for side in sides),
             runtime_ms=max(int(side["runtime"]) for side in sides),
+            asked_ms=int(str(options["runtime"]).removesuffix("ms")),
             ramp_ms=int(str(options.get("ramp_time", "0ms")).removesuffix("ms")),
             error=int(job["error"]),
             options=options,

@@ -21,6 +21,9 @@ LIMIT_SHARE = 0.95
 # After drop_caches a handful of metadata pages may come back before we look.
 LEFT_PAGES = 64
 THP_SHARE = 0.5
+# The last job leaves some turns after its time; one that is later than this was
+# held up by something else.
+LATE, LATE_MS = 0.05, 50
 
 
 @dataclass(frozen=True)
@@ -82,6 +85,8 @@ def _phase_problems(asked: Phase, seen: PhaseResult, claim: Claim) -> list[str]:
         found.append(f"seed {seen.fio.options.get('randseed')}, {claim.seed} asked")
     if seen.fio.options.get("randrepeat") != "0" or seen.fio.options.get("allrandrepeat") == "1":
         found.append("seed without effect: fio ran with randrepeat or allrandrepeat")
+    if not 0 <= seen.fio.runtime_ms - seen.fio.asked_ms <= LATE_MS + LATE * seen.fio.asked_ms:
+        found.append(f"fio ran for {seen.fio.runtime_ms} ms, {seen.fio.asked_ms} ms asked")
     if seen.fio.ios == 0:
         found.append("no I/O at all")
     for check in asked.checks:
