@@ -6,17 +6,19 @@
  *    sees that: a forgotten entry is walked again, which sets the Accessed bit
  *    that page reclaim had cleared.
  *
- * 2. A vCPU thread that has woken the main loop lets it go first.  When the agent
- *    stops the machine, the vCPU thread asks the main loop for it and then stops
- *    itself.  If the main loop comes second it finds a stopped vCPU in a running
- *    machine, takes it for idle, and moves the virtual clock to the next timer.
- *    The request is a write of 8 bytes to an eventfd, made under the big lock;
- *    the pause comes after that lock is released.
+ * 2. A vCPU thread that stops the machine lets the main loop go first.  It asks the
+ *    main loop to stop the machine and then stops itself; a main loop that comes
+ *    second finds a stopped vCPU in a running machine, takes it for idle, and moves
+ *    the virtual clock to the next timer.
+ *    The vCPU thread first tells the monitor that the guest panicked (its only
+ *    message ever), then wakes the main loop by 8 bytes to an eventfd, both under
+ *    the big lock; the pause comes after that lock is released.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <pthread.h>
 #include <stdint.h>
+#include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/time.h>
 #include <time.h>
@@ -24,7 +26,12 @@
 
 #define PAUSE_NS 20000000
 
-static __thread int has_woken;
+static __thread enum { RUNS, HAS_TOLD, HAS_WOKEN } vcpu;
+
+static int in_main_thread(void)
+{
+	return syscall(SYS_gettid) == getpid();
+}
 
 int gettimeofday(struct timeval *tv, void *tz)
 {
@@ -33,10 +40,17 @@ int gettimeofday(struct timeval *tv, void *tz)
 	return 0;
 }
 
+ssize_t sendmsg(int fd, const struct msghdr *message, int flags)
+{
+	if (!in_main_thread())
+		vcpu = HAS_TOLD;
+	return syscall(SYS_sendmsg, fd, message, flags);
+}
+
 ssize_t write(int fd, const void *buffer, size_t length)
 {
-	if (length == sizeof(uint64_t) && syscall(SYS_gettid) != getpid())
-		has_woken = 1;
+	if (vcpu == HAS_TOLD && length == sizeof(uint64_t))
+		vcpu = HAS_WOKEN;
 	return syscall(SYS_write, fd, buffer, length);
 }
 
@@ -48,8 +62,8 @@ int pthread_mutex_unlock(pthread_mutex_t *mutex)
 	if (next == NULL)
 		next = (int (*)(pthread_mutex_t *))dlsym(RTLD_NEXT, "pthread_mutex_unlock");
 	status = next(mutex);
-	if (has_woken) {
-		has_woken = 0;
+	if (vcpu == HAS_WOKEN) {
+		vcpu = RUNS;
 		nanosleep(&(struct timespec){ .tv_nsec = PAUSE_NS }, NULL);
 	}
 	return status;
