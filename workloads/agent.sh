@@ -77,7 +77,7 @@ prepare() {
     # charged to anybody when the workload starts.
     say "layout: $FILE_MIB MiB"
     dd if=/dev/zero of=/mnt/test.img bs=1M count="$FILE_MIB" 2>"$OUT/layout.log" ||
-        fail "layout: $(tail -n 1 "$OUT/layout.log")"
+        fail "layout: $(head -n 1 "$OUT/layout.log")"
     sync
     echo 3 >/proc/sys/vm/drop_caches
     echo "+memory +io +cpu" >/sys/fs/cgroup/cgroup.subtree_control || fail "cgroup: controllers"
