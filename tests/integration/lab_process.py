@@ -25,9 +25,14 @@ Lab = subprocess.Popen[str]
 
 
 def start(*arguments: str) -> Lab:
-    """Start ``lab.py`` with these arguments and a fixed date."""
+    """Start ``lab.py`` with these arguments and a fixed date.
+
+    A shell that starts something in the background lets it ignore SIGINT, and its
+    children with it; a lab at a terminal does not.
+    """
+    plain = ["env", "--default-signal=INT"]
     return subprocess.Popen(
-        [sys.executable, str(CHECKOUT / "lab.py"), *arguments],
+        [*plain, sys.executable, str(CHECKOUT / "lab.py"), *arguments],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
