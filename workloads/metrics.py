@@ -33,7 +33,7 @@ def _iops(fio: FioResult) -> float:
     fio divides by the time of its last job.  Jobs on one vCPU learn one after the
     other that the time is up, each at its next turn, and read nothing more: some
     milliseconds in which the CPU leaves fio and does no I/O.  In a short run they
-    are noise (paired standard deviation 0.17 % with this, 0.33 % with fio's own);
+    are noise (paired standard deviation 0.23 % with this, 0.33 % with fio's own);
     in a run of minutes they are not seen.
     """
     return fio.ios / (fio.asked_ms / 1000)
