@@ -8,7 +8,6 @@ anything running.
 from __future__ import annotations
 
 import os
-import resource
 import shlex
 import shutil
 import signal
@@ -159,12 +158,6 @@ def run(
             next_step=f"see {log}" if log else "run it by hand",
         )
     return done
-
-
-def children_cpu_s() -> float:
-    """CPU seconds (user + system) of all children reaped so far."""
-    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return usage.ru_utime + usage.ru_stime
 
 
 def _start(
