@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from experiment.spec import CaseSpec, Dataset, Experiment, Frozen, Guest, SpecError
+from experiment.spec import REPEAT, CaseSpec, Dataset, Experiment, Frozen, Guest, SpecError
 
 # brd starts at 64 MiB: an XFS log of 7 MiB, its reserve and a file of 13/16 of
 # the device no longer fit below that.
@@ -34,7 +34,8 @@ class PlannedRun(Frozen):
     """One boot to be made.
 
     ``run_id`` sorts by case, then block, and is safe as a file name.  ``repeat``
-    marks the run that checks bit-exactness; it is never a data point.
+    marks the run that checks bit-exactness, ``twin`` names the twin a run belongs
+    to; neither is ever a data point.
     """
 
     run_id: str
@@ -43,6 +44,7 @@ class PlannedRun(Frozen):
     block: int
     seed: int
     repeat: bool = False
+    twin: str = ""
 
 
 class Plan(Frozen):
@@ -57,7 +59,8 @@ def make_plan(experiment: Experiment) -> Plan:
 
     Block ``b`` has the seed ``experiment.seed + b`` on all arms and cases, so that
     arms differ by their kernel only.  The repeats, one a case (block 0, last arm),
-    follow the first block: a session that is not exact fails early.
+    follow the first block: a session that is not exact fails early.  Twins come
+    last: what is judged is on record before what explains it.
     """
     seeds = tuple(experiment.seed + block for block in range(experiment.blocks))
     digits = max(2, len(str(experiment.blocks - 1)))
@@ -71,7 +74,18 @@ def make_plan(experiment: Experiment) -> Plan:
         if block == 0:
             last = experiment.both_arms[-1].name
             runs += [_run(case, last, 0, seed, digits, repeat=True) for case in experiment.cases]
-    return Plan(runs=tuple(runs), seeds=seeds)
+    return Plan(runs=(*runs, *_twin_runs(experiment, digits)), seeds=seeds)
+
+
+def _twin_runs(experiment: Experiment, digits: int) -> list[PlannedRun]:
+    return [
+        _run(case, arm.name, block, experiment.seed + block, digits, twin=twin.name)
+        for twin in experiment.twins
+        for block in range(twin.blocks)
+        for case in experiment.cases
+        if case.name in twin.cases
+        for arm in experiment.both_arms
+    ]
 
 
 def remaining(plan: Plan, done_run_ids: Collection[str]) -> tuple[PlannedRun, ...]:
@@ -142,17 +156,27 @@ def require_memory(size: Size, guest: Guest, initramfs_mib: int) -> None:
 
 
 def _run(
-    case: CaseSpec, arm: str, block: int, seed: int, digits: int, *, repeat: bool = False
+    case: CaseSpec,
+    arm: str,
+    block: int,
+    seed: int,
+    digits: int,
+    *,
+    repeat: bool = False,
+    twin: str = "",
 ) -> PlannedRun:
     # "+" occurs in no name, so that no other case can have the same id.
     words = [case.name.replace(":", "+"), f"b{block:0{digits}}", arm]
+    if repeat or twin:
+        words.append(twin or REPEAT)
     return PlannedRun(
-        run_id=".".join([*words, "repeat"] if repeat else words),
+        run_id=".".join(words),
         case=case.name,
         arm=arm,
         block=block,
         seed=seed,
         repeat=repeat,
+        twin=twin,
     )
 
 

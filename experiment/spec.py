@@ -13,6 +13,8 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 
 Direction = Literal["higher", "lower"]
 Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]{0,63}$")]
+# The word that ends the id of a run that checks exactness.
+REPEAT = "repeat"
 
 
 class SpecError(ValueError):
@@ -141,6 +143,50 @@ class Guest(Frozen):
     boot_timeout_s: Annotated[float, Field(gt=0)]
     silence_timeout_s: Annotated[float, Field(gt=0)]
     run_timeout_s: Annotated[float, Field(gt=0)]
+    metronome_ns: Annotated[int, Field(ge=0)] = 0
+
+
+class ShapeSpec(Frozen):
+    """What a twin changes of the experiment's guest; None keeps what is there.
+
+    ``metronome_ns`` is the period of a virtual timer that ends the turn of a vCPU:
+    only a guest of several vCPUs has turns.  ``more_memory_mib`` comes on top.
+    """
+
+    vcpus: Annotated[int, Field(ge=1, le=64)] | None = None
+    jobs: Annotated[int, Field(ge=1)] | None = None
+    cpu: str | None = None
+    metronome_ns: Annotated[int, Field(ge=0)] | None = None
+    more_memory_mib: Annotated[int, Field(ge=0)] = 0
+
+    def of(self, guest: Guest) -> Guest:
+        """The guest with these changes."""
+        changed = {
+            key: value
+            for key in ("vcpus", "jobs", "cpu", "metronome_ns")
+            if (value := getattr(self, key)) is not None
+        }
+        memory_mib = guest.memory_mib + self.more_memory_mib
+        return guest.model_copy(update={**changed, "memory_mib": memory_mib})
+
+
+Observed = Literal["lock_stat", "contention"]
+
+
+class TwinSpec(Frozen):
+    """More runs of the same arms that explain and never gate.
+
+    A twin has a kernel flavour or a guest shape of its own, so that none of its
+    numbers may stand beside those of the measured guests.  ``observe`` says what
+    the agent reads: ``/proc/lock_stat``, or histograms of the contention events.
+    """
+
+    name: Name
+    observe: Observed
+    flavour: Name | None = None
+    cases: Annotated[tuple[str, ...], Field(min_length=1)]
+    blocks: Annotated[int, Field(ge=1, le=1000)] = 2
+    guest: ShapeSpec = ShapeSpec()
 
 
 class Experiment(Frozen):
@@ -159,6 +205,7 @@ class Experiment(Frozen):
     blocks: Annotated[int, Field(ge=1, le=1000)] = 8
     seed: Annotated[int, Field(ge=1, le=2**31 - 1)] = 1
     thresholds: Thresholds = Thresholds()
+    twins: tuple[TwinSpec, ...] = ()
 
     @field_validator("cases")
     @classmethod
@@ -168,6 +215,31 @@ class Experiment(Frozen):
         if twice:
             raise ValueError(f"case named twice: {', '.join(twice)}")
         return cases
+
+    @field_validator("twins")
+    @classmethod
+    def _twins_differ(cls, twins: tuple[TwinSpec, ...]) -> tuple[TwinSpec, ...]:
+        names = [twin.name for twin in twins]
+        taken = sorted({name for name in names if names.count(name) > 1 or name == REPEAT})
+        if taken:
+            raise ValueError(f"twin named twice, or {REPEAT!r}: {', '.join(taken)}")
+        return twins
+
+    @model_validator(mode="after")
+    def _twins_know_their_cases(self) -> Experiment:
+        known = [case.name for case in self.cases]
+        for twin in self.twins:
+            unknown = [name for name in twin.cases if name not in known]
+            if unknown:
+                raise ValueError(
+                    f"twins: {twin.name}: no such case: {', '.join(unknown)}; "
+                    f"known: {', '.join(known)}"
+                )
+        return self
+
+    def twin(self, name: str) -> TwinSpec:
+        """The twin of this name."""
+        return next(twin for twin in self.twins if twin.name == name)
 
     @model_validator(mode="after")
     def _two_arms(self) -> Experiment:

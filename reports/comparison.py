@@ -241,6 +241,8 @@ def compare(manifest: Manifest, records: Sequence[RunRecord]) -> Comparison:
             manifest does not know.
     """
     _check(manifest, records)
+    # A twin is another kernel or another guest: none of its numbers stand beside these.
+    records = [record for record in records if not record.twin]
     exactness = facts.check_exactness(records)
     measured = _metrics(manifest, records)
     thresholds = manifest.experiment.thresholds

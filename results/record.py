@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from experiment.spec import Direction, Experiment, Guest
+from experiment.spec import Direction, Experiment, Guest, Observed
 
 SCHEMA_VERSION = 1
 
@@ -55,8 +55,8 @@ class RunRecord(Record):
 
     ``samples`` maps metric names to values.  ``fingerprint`` is the SHA-256 of
     everything the guest sent: two runs of the same plan entry have the same one
-    in exact mode.  ``repeat`` marks the run that checks this promise; it is never
-    a data point.
+    in exact mode.  ``repeat`` marks the run that checks this promise, ``twin`` names
+    the twin a run belongs to; neither is ever a data point.
     """
 
     run_id: str
@@ -65,6 +65,7 @@ class RunRecord(Record):
     block: int
     seed: int
     repeat: bool = False
+    twin: str = ""
     kernel_key: str
     samples: dict[str, float] | None = None
     failure: Failure | None = None
@@ -114,12 +115,36 @@ class ArmRecord(Record):
     kernel: KernelIdentity
 
 
+class UnitRecord(Record):
+    """A unit of work that counts are given per: ``name`` is its key in a profile."""
+
+    name: str
+    title: str
+
+
+class RatioRecord(Record):
+    """Calls of some kernel functions per unit: "tree walks per folio added".
+
+    ``functions`` are counted together; ``unit`` names one of the phase's units.
+    """
+
+    name: str
+    title: str
+    functions: tuple[str, ...]
+    unit: str
+
+
 class PhaseRecord(Record):
-    """One phase as it was run, for people: its command line and what it unit-counts."""
+    """One phase as it was run: its command line for people, and what is counted in it.
+
+    The first of ``units`` is the one that attribution is given per.
+    """
 
     name: str
     command: str
     caches: str
+    units: tuple[UnitRecord, ...] = ()
+    ratios: tuple[RatioRecord, ...] = ()
 
 
 class CaseRecord(Record):
@@ -132,8 +157,23 @@ class CaseRecord(Record):
     primary: tuple[str, ...]
 
 
+class TwinRecord(Record):
+    """A twin as it was run: what was read, in which guest, on which kernel of each arm."""
+
+    name: str
+    observe: Observed
+    flavour: str
+    guest: Guest
+    cases: tuple[str, ...]
+    blocks: int
+    kernels: dict[str, KernelIdentity]
+
+
 class Provenance(Record):
-    """All that is needed to repeat the session, beside the experiment itself."""
+    """All that is needed to repeat the session, beside the experiment itself.
+
+    ``probe`` is the SHA-256 of the TCG plugin that counted; empty where none did.
+    """
 
     lab_version: str
     lab_commit: str
@@ -143,6 +183,7 @@ class Provenance(Record):
     qemu_argv: tuple[str, ...]
     kernel_command_line: str
     snapshot: bool
+    probe: str = ""
 
 
 class Manifest(Record):
@@ -163,6 +204,7 @@ class Manifest(Record):
     seeds: tuple[int, ...]
     runs_planned: int
     same_code: bool = False
+    twins: tuple[TwinRecord, ...] = ()
     provenance: Provenance
 
     @property

@@ -15,13 +15,19 @@ from typing import TypeVar
 
 from pydantic import ValidationError
 
+from results.locks import Locks
+from results.profile import Profile
 from results.record import SCHEMA_VERSION, Manifest, Record, RunCost, RunRecord
 
 MANIFEST = "manifest.json"
 RUNS = "runs.jsonl"
 COSTS = "costs.jsonl"
+PROFILES = "profiles.jsonl"
+LOCKS = "locks.jsonl"
+FILES: dict[type[Record], str] = {RunCost: COSTS, Profile: PROFILES, Locks: LOCKS}
 
 R = TypeVar("R", bound=Record)
+OfRun = TypeVar("OfRun", RunRecord, Profile, Locks)
 
 
 class StoreError(ValueError):
@@ -76,11 +82,11 @@ class SessionStore:
         except (json.JSONDecodeError, AttributeError, ValidationError) as error:
             raise StoreError(f"{path}: not a manifest: {error}") from None
 
-    def append(self, record: RunRecord, cost: RunCost | None = None) -> None:
-        """Append one record durably; its cost first, so that no record lacks one."""
+    def append(self, record: RunRecord, *beside: RunCost | Profile | Locks) -> None:
+        """Append one record durably; what belongs to it first, so that none lacks it."""
         with self._lock:
-            if cost is not None:
-                self._append_line(COSTS, cost)
+            for other in beside:
+                self._append_line(FILES[type(other)], other)
             self._append_line(RUNS, record)
 
     def records(self) -> list[RunRecord]:
@@ -88,8 +94,15 @@ class SessionStore:
 
         Of several records with one run id (a failure retried) the last one counts.
         """
-        latest = {record.run_id: record for record in self._read(RUNS, RunRecord)}
-        return [latest[run_id] for run_id in sorted(latest)]
+        return _latest(self._read(RUNS, RunRecord))
+
+    def profiles(self) -> list[Profile]:
+        """What the probe counted, in the order of the run ids; the last of each."""
+        return _latest(self._read(PROFILES, Profile))
+
+    def locks(self) -> list[Locks]:
+        """What the twins saw of locks, in the order of the run ids; the last of each."""
+        return _latest(self._read(LOCKS, Locks))
 
     def costs(self) -> list[RunCost]:
         """What the runs cost the host, in the order they ended."""
@@ -119,3 +132,8 @@ class SessionStore:
             except ValidationError as error:
                 raise StoreError(f"{path}:{number}: not a {kind.__name__}: {error}") from None
         return records
+
+
+def _latest(found: list[OfRun]) -> list[OfRun]:
+    latest = {record.run_id: record for record in found}
+    return [latest[run_id] for run_id in sorted(latest)]

@@ -18,13 +18,13 @@ COLUMNS = (
 def tidy(manifest: Manifest, records: Iterable[RunRecord]) -> pd.DataFrame:
     """Return the samples of all valid runs as a frame with :data:`COLUMNS`.
 
-    Repeats (they check exactness) and failed runs are not in it.  Rows are sorted
+    Repeats (they check exactness), twins and failed runs are not in it.  Rows are sorted
     by case, metric, block and arm order, so that equal sessions give equal tables.
     """
     arm_order = {arm.name: position for position, arm in enumerate(manifest.arms)}
     rows: list[tuple[object, ...]] = []
     for record in records:
-        if record.samples is None or record.repeat:
+        if record.samples is None or record.repeat or record.twin:
             continue
         case = next(case for case in manifest.cases if case.name == record.case)
         rows += [

@@ -166,7 +166,7 @@ def _run(state: Measurement, run: PlannedRun) -> None:
     if record.failure is not None:
         failure = state.failures[run.run_id] = _cleared(state, run, record.failure)
         record = record.model_copy(update={"failure": failure})
-    state.store.append(record, cost)
+    state.store.append(record, *([cost] if cost else []))
     problem = record.failure.message if record.failure else ""
     state.reporter.finished(run.run_id, problem=problem)
 

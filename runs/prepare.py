@@ -171,7 +171,7 @@ def manifest_of(
     session: Session, options: Options, *, name: str, created: str, overrides: tuple[str, ...]
 ) -> Manifest:
     """The head of the session's record."""
-    data_points = [run for run in session.plan.runs if not run.repeat]
+    data_points = [run for run in session.plan.runs if not run.repeat and not run.twin]
     return Manifest(
         session=name,
         created=created,

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import Field, TypeAdapter, ValidationError
+from pydantic import Field, TypeAdapter, ValidationError, model_validator
 
 from experiment.spec import Frozen, Name, SpecError
 
@@ -24,6 +24,38 @@ Check = Literal[
 SEED_OPTIONS = ("randseed", "randrepeat", "allrandrepeat")
 
 
+class Unit(Frozen):
+    """A unit of work that counts are given per.
+
+    Counted by exactly one of: ``calls`` of kernel functions together, a ``counter``
+    of ``/proc/vmstat``, or fio's I/Os, ramp included.
+    """
+
+    name: Name
+    title: str
+    calls: tuple[str, ...] = ()
+    counter: str = ""
+    ios: bool = False
+
+    @model_validator(mode="after")
+    def _counted_one_way(self) -> Unit:
+        if sum(map(bool, (self.calls, self.counter, self.ios))) != 1:
+            raise ValueError("exactly one of calls, counter and ios is wanted")
+        return self
+
+
+class Ratio(Frozen):
+    """Calls of some kernel functions per unit, a claim of a series made countable."""
+
+    name: Name
+    title: str
+    calls: Annotated[tuple[str, ...], Field(min_length=1)]
+    unit: Name
+
+
+IO = Unit(name="io", title="I/O", ios=True)
+
+
 class Phase(Frozen):
     """One fio invocation inside the measured cgroup.
 
@@ -31,7 +63,8 @@ class Phase(Frozen):
     written to ``transparent_hugepage/enabled``; ``fio`` holds the arguments that
     say what is read and how (the lab adds jobs, times, seed and output).
     ``checks`` are asserted of every run beside those that always hold; fewer
-    than ``min_ios`` I/Os are no evidence of anything.
+    than ``min_ios`` I/Os are no evidence of anything.  The first of ``units`` is
+    the one that attribution is given per.
     """
 
     name: Name
@@ -40,6 +73,20 @@ class Phase(Frozen):
     fio: tuple[str, ...]
     checks: tuple[Check, ...] = ()
     min_ios: Annotated[int, Field(ge=1)] = 1000
+    units: Annotated[tuple[Unit, ...], Field(min_length=1)] = (IO,)
+    ratios: tuple[Ratio, ...] = ()
+
+    @model_validator(mode="after")
+    def _ratios_have_units(self) -> Phase:
+        units = [unit.name for unit in self.units]
+        if len(set(units)) != len(units):
+            raise ValueError(f"units: a name is given twice in {', '.join(units)}")
+        for ratio in self.ratios:
+            if ratio.unit not in units:
+                raise ValueError(
+                    f"ratios: {ratio.name}: no such unit: {ratio.unit}; known: {', '.join(units)}"
+                )
+        return self
 
 
 class Variant(Frozen):

@@ -32,7 +32,7 @@ def test_a_good_file_is_an_experiment(tmp_path: Path, catalogue: Catalogue) -> N
         pytest.param(
             f"blokcs = 3\n{GOOD}",
             "small.toml: blokcs: unknown key (value 3); allowed: name, title, question, mode, "
-            "kernel, series, arms, guest, dataset, cases, blocks, seed, thresholds; "
+            "kernel, series, arms, guest, dataset, cases, blocks, seed, thresholds, twins; "
             "did you mean 'blocks'?",
             id="unknown key",
         ),
@@ -194,7 +194,7 @@ def test_a_guest_by_path_with_its_mistakes(tmp_path: Path) -> None:
         "jobs: found 4.5: must be a valid integer",
         'name: found "smoke": must be the file\'s name; allowed: tiny',
         "vcpu: unknown key (value 1); allowed: name, title, vcpus, memory_mib, cpu, scale, jobs, "
-        "boot_timeout_s, silence_timeout_s, run_timeout_s; did you mean 'vcpus'?",
+        "boot_timeout_s, silence_timeout_s, run_timeout_s, metronome_ns; did you mean 'vcpus'?",
         "vcpus: missing: this key is required",
     ]
     with pytest.raises(SpecError, match=r"no such guest; .*did you mean 'laptop'"):
