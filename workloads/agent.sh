@@ -16,6 +16,7 @@ export PATH
 OUT=/run/twinboot
 CGROUP=/sys/fs/cgroup/twinboot
 FW_CFG=/sys/firmware/qemu_fw_cfg/by_name/opt/twinboot
+KALLSYMS="_stext|_etext|do_syscall_64|schedule|handle_mm_fault|filemap_fault|vfs_read|memcpy"
 
 say() { echo "twinboot: $*" >/dev/console; }
 
@@ -66,6 +67,14 @@ mounts() {
     mount -t tmpfs tmpfs "$OUT"
 }
 
+# Where code is, for the probe: a few of the kernel's own addresses, and those of fio
+# and its libraries, which are fixed (norandmaps).
+addresses() {
+    grep -E " [Tt] ($KALLSYMS)$" /proc/kallsyms >"$OUT/kallsyms"
+    cp /proc/modules "$OUT/modules" 2>/dev/null
+    LD_TRACE_LOADED_OBJECTS=1 fio >"$OUT/maps" || fail "maps: $(head -n 1 "$OUT/maps")"
+}
+
 prepare() {
     add_entropy || fail "random: no seed taken"
     fetch prepare
@@ -82,6 +91,7 @@ prepare() {
     echo 3 >/proc/sys/vm/drop_caches
     echo "+memory +io +cpu" >/sys/fs/cgroup/cgroup.subtree_control || fail "cgroup: controllers"
     mkdir "$CGROUP" || fail "cgroup: mkdir"
+    addresses
     uname -a >"$OUT/uname"
     cat /sys/kernel/notes >"$OUT/notes"
     cat /proc/cmdline >"$OUT/cmdline"
@@ -105,7 +115,9 @@ observe() {
     cp /proc/pressure/* "$1/pressure"
 }
 
-# phase NAME DROP THP LIMIT_BYTES FIO_ARGUMENTS
+# phase NAME DROP THP LIMIT_BYTES FIO_ARGUMENTS, of number $n
+#
+# `mark` is felt by the probe alone; what comes before and after is outside the phase.
 phase() {
     say "phase $1"
     mkdir "$OUT/$1"
@@ -119,9 +131,11 @@ phase() {
     (
         echo 0 >"$CGROUP/cgroup.procs" || exit 97
         cd "$OUT/$1" || exit 98
-        eval "exec fio $5"
+        eval "exec mark $n clock fio $5"
     ) >"$OUT/$1/fio.out" 2>&1
-    echo $? >"$OUT/$1/status"
+    status=$?
+    mark 0 "$OUT/$1/clock"
+    echo $status >"$OUT/$1/status"
     observe "$OUT/$1/after"
 }
 
