@@ -33,7 +33,7 @@ SATURATION = (
     "all the time. It assumes one instance of the lock, CPUs that share nothing else, and the "
     "times of this kernel."
 )
-LETTER_FUNCTIONS = 3
+LETTER_FUNCTIONS = 2
 
 
 def amount(value: float | None, decimals: int = 1) -> str:
@@ -196,7 +196,9 @@ def letter(comparison: Comparison) -> list[str]:
     )
     several = len(comparison.headlines) > 1
     where = f"{found.case}, {found.phase} phase. " if several else ""
-    whole = f"{signed(found.total.difference)} instructions per {found.unit_title}"
+    apart = found.total.difference
+    more = "fewer" if apart < 0 else "more"
+    whole = f"{amount(abs(apart))} {more} instructions per {found.unit_title}"
     scatter = " (within scatter)" if found.total.within_scatter else ""
     said.append(f"{whole}{scatter}" + (f": {moved}." if moved else "."))
     held = [(row, twin) for twin in comparison.locks for row in twin.rows[:1] if row.hold]
