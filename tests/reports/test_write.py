@@ -53,8 +53,10 @@ def test_counts_come_from_the_folder_and_stay_byte_for_byte(tmp_path: Path) -> N
     profiles += counts_factory.profiles(session)
     runs = session.records() + twins
     beside: dict[str, list[Profile | Locks]] = {}
-    for one in (*profiles, *locks):
-        beside.setdefault(one.run_id, []).append(one)
+    for profile in profiles:
+        beside.setdefault(profile.run_id, []).append(profile)
+    for seen in locks:
+        beside.setdefault(seen.run_id, []).append(seen)
     for name, records in (("a", runs), ("b", runs[::-1])):
         target = SessionStore(tmp_path / name)
         target.create(manifest)
