@@ -8,8 +8,8 @@
 # what one `cp` can copy.
 #
 # Inputs, through fw_cfg, shell assignments padded with newlines:
-#   opt/twinboot/prepare  MKFS MOUNT_OPTIONS FILE_MIB
-#   opt/twinboot/job      PHASES, and per phase N: NAME_N DROP_N THP_N LIMIT_N FIO_N
+#   opt/twinboot/prepare  MKFS MOUNT_OPTIONS FILE_MIB METRONOME_NS
+#   opt/twinboot/job      OBSERVE PHASES, and per phase N: NAME_N DROP_N THP_N LIMIT_N FIO_N
 set -u
 PATH=/bin:/sbin:/usr/bin:/usr/sbin
 export PATH
@@ -115,6 +115,54 @@ observe() {
     cp /proc/pressure/* "$1/pressure"
 }
 
+# A wait runs from a task's contention_begin to its contention_end on the same lock;
+# its stack is taken at the begin, where the unwinding delays the waiter and not the
+# holder.  The sizes are what a histogram has room for, not what it takes.
+TRACING=/sys/kernel/tracing
+BEGIN='hist:keys=common_pid,lock_addr:begin=common_timestamp,kind=flags,where=common_stacktrace:size=65536'
+END='hist:keys=common_pid,lock_addr:wait=common_timestamp-$begin:size=65536:onmatch(lock.contention_begin).trace(lock_wait,$kind,$wait,$where)'
+WAITS='hist:keys=flags,stack.stacktrace:values=wait_ns:size=8192'
+
+# Start the twin's observation; nothing for a measured guest.
+locks_start() {
+    case "$OBSERVE" in
+    lock_stat)
+        echo 0 >/proc/lock_stat || fail "lock_stat: this kernel has none"
+        ;;
+    contention)
+        [ -d "$TRACING/events" ] || mount -t tracefs tracefs "$TRACING" ||
+            fail "contention: this kernel has no tracefs"
+        echo 'lock_wait unsigned int flags; u64 wait_ns; unsigned long[] stack' \
+            >>"$TRACING/synthetic_events" || fail "contention: no synthetic events"
+        echo "$BEGIN" >>"$TRACING/events/lock/contention_begin/trigger" &&
+            echo "$END" >>"$TRACING/events/lock/contention_end/trigger" &&
+            echo "$WAITS" >>"$TRACING/events/synthetic/lock_wait/trigger" ||
+            fail "contention: $(grep -v '^$' "$TRACING/error_log" | tail -n 3)"
+        ;;
+    *) return ;;
+    esac
+    mkdir "$1"
+    adjtimex >"$1/begin"
+}
+
+locks_stop() {
+    [ -n "$OBSERVE" ] || return
+    adjtimex >"$1/end"
+    case "$OBSERVE" in
+    lock_stat) cp /proc/lock_stat /proc/lockdep "$1" ;;
+    contention)
+        for event in lock/contention_begin lock/contention_end synthetic/lock_wait; do
+            cat "$TRACING/events/$event/hist" >"$1/${event#*/}"
+        done
+        echo "!$WAITS" >>"$TRACING/events/synthetic/lock_wait/trigger" &&
+            echo "!$END" >>"$TRACING/events/lock/contention_end/trigger" &&
+            echo "!$BEGIN" >>"$TRACING/events/lock/contention_begin/trigger" &&
+            echo '!lock_wait' >>"$TRACING/synthetic_events" ||
+            fail "contention: events do not go off"
+        ;;
+    esac
+}
+
 # phase NAME DROP THP LIMIT_BYTES FIO_ARGUMENTS, of number $n
 #
 # `mark` is felt by the probe alone; what comes before and after is outside the phase.
@@ -128,6 +176,7 @@ phase() {
     echo "$3" >/sys/kernel/mm/transparent_hugepage/enabled || fail "$1: THP state $3"
     echo "$4" >"$CGROUP/memory.max" || fail "$1: memory.max $4"
     observe "$OUT/$1/before"
+    locks_start "$OUT/$1/locks"
     (
         echo 0 >"$CGROUP/cgroup.procs" || exit 97
         cd "$OUT/$1" || exit 98
@@ -135,6 +184,7 @@ phase() {
     ) >"$OUT/$1/fio.out" 2>&1
     status=$?
     mark 0 "$OUT/$1/clock"
+    locks_stop "$OUT/$1/locks"
     echo $status >"$OUT/$1/status"
     observe "$OUT/$1/after"
 }
