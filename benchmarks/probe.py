@@ -55,10 +55,10 @@ def main() -> int:
     )
     experiment = experiment.model_copy(update={"twins": ()})
     session = prepare(experiment, Options(CHECKOUT, cache_folder()), lambda arm, progress: None)
-    first = session.plan.runs[0]
-    machine = reshaped(session.machine(first), asked.vcpus, asked.cpu)
-    phases = [phase.name for phase in session.phases(session.case(first.case))]
-    text = session.job(first)
+    planned = session.plan.runs[0]
+    machine = reshaped(session.machine(planned), asked.vcpus, asked.cpu)
+    phases = [phase.name for phase in session.phases(session.case(planned.case))]
+    text = session.job(planned)
     probe = plugin.provide(cache_folder())
     print(f"QEMU {probe.qemu}, form {probe.api}, {machine.guest.vcpus} vCPUs")
 
