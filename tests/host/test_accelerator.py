@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -100,8 +101,6 @@ def test_command_line_falls_back_to_nothing(name: Accelerator, accel: str, model
 
 
 def test_newest_built_kernel_then_the_hosts_own(tmp_path: Path) -> None:
-    import os
-
     boot = tmp_path / "boot"
     assert some_kernel(tmp_path, boot=boot) is None
     boot.mkdir()
