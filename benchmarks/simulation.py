@@ -14,8 +14,8 @@ all runs of one arm and then all of the other, over the same length of session.
 LKP: lib/changed_stat.rb of lkp-tests: a change where the smallest of one arm is above
 the median of the other and its median above the other's largest; its median is the upper
 one, and each 32 runs lose one at either end (sort_remove_margin in lib/stats.rb).
-mmtests: means with 1.96 standard deviations around them do not overlap; its iterations
-run within one boot.
+mmtests: means with 1.96 standard deviations around them do not overlap, and beside it
+the Welch test at 5 % that its bin/lib/VMR/Stat.pm has; iterations run within one boot.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
+from scipy import stats
 
 CHECKOUT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(CHECKOUT))
@@ -240,7 +241,19 @@ def mmtests(base: Floats, patched: Floats) -> Bools:
     return np.asarray(apart > reach)
 
 
-RULES = ("ours, 12 blocks", "ours, looks to 48", "LKP, 4 runs", "LKP, 12 runs", "mmtests, 12 runs")
+def welch(base: Floats, patched: Floats) -> Bools:
+    """Welch's t test at 5 % on plain values, shape (trials, runs) each."""
+    return np.asarray(stats.ttest_ind(base, patched, axis=1, equal_var=False).pvalue < 0.05)
+
+
+RULES = (
+    "ours, 12 blocks",
+    "ours, looks to 48",
+    "LKP, 4 runs",
+    "LKP, 12 runs",
+    "mmtests, 12 runs",
+    "Welch 5 %, 12 runs",
+)
 
 
 def calls(noise: Noise, random: Random, trials: int, effect: float) -> dict[str, int]:
@@ -260,6 +273,7 @@ def calls(noise: Noise, random: Random, trials: int, effect: float) -> dict[str,
         other = np.exp(noise.one_boot(random, trials, BLOCKS) + effect)
         values = (one, other)
     found[RULES[4]] = mmtests(*values)
+    found[RULES[5]] = welch(*values)
     return {rule: int(called.sum()) for rule, called in found.items()}
 
 

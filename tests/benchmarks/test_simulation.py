@@ -86,6 +86,9 @@ def test_published_rules_by_hand() -> None:
     # Standard deviations 1.29 each: 1.96 times their sum is 5.06.
     assert not s.mmtests(base, base + 5.0)[0]
     assert s.mmtests(base, base + 5.1)[0]
+    # Welch: t = d / sqrt(2 * 1.667 / 4), 6 degrees of freedom, 2.447 at 5 %.
+    assert not s.welch(base, base + 2.2)[0]
+    assert s.welch(base, base + 2.3)[0]
 
 
 def test_table_has_every_noise_and_rule() -> None:
