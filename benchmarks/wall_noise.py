@@ -28,67 +28,19 @@ from experiment.design import (
     wall_plan,
 )
 from experiment.load import load_experiment
-from experiment.plan import PlannedRun
-from experiment.spec import Thresholds
-from guests import virtme
-from guests.virtme import WallMachine
+from experiment.spec import PhaseTimes, Thresholds
 from host import accelerator
 from host.facts import cache_folder
-from host.fitness import meanwhile, read_counters
 from host.topology import host_cpus, place
 from reports import statistics, wall_statistics
 from reports.verdict import Evidence
 from reports.wall_verdict import WallEvidence, judge_wall
 from runs.options import Options
-from runs.prepare import Session, catalogue, prepare
-from workloads import metrics, parse, validity
+from runs.prepare import catalogue, prepare
+from runs.wall import Wall, lab_kept_off, observe_run
+from workloads import metrics
 
 Values = dict[tuple[str, str], dict[tuple[int, str], float]]
-
-
-def machine_of(session: Session, run: PlannedRun, found: accelerator.Finding) -> WallMachine:
-    """The wall machine of a run, from what an exact one would be."""
-    base = session.experiment.both_arms[0].name
-    exact = session.machine(run.model_copy(update={"arm": base if run.arm == AGAIN else run.arm}))
-    return WallMachine(
-        kernel=exact.kernel,
-        initramfs=exact.initramfs,
-        guest=exact.guest,
-        size=exact.size,
-        prepare_text=exact.prepare_text,
-        accelerator=found.accelerator,
-        placement=place(host_cpus(), vcpus=exact.guest.vcpus, nodes=exact.guest.wall.numa_nodes),
-    )
-
-
-def measured(
-    session: Session, run: PlannedRun, found: accelerator.Finding, place_: Path
-) -> tuple[dict[str, float], Conditions | None]:
-    """Samples and conditions of one run; no conditions, and the reason printed, if it failed."""
-    before = read_counters()
-    outcome = virtme.run(
-        machine_of(session, run, found), session.job(run), place_ / "run", place_, lambda word: None
-    )
-    seen = meanwhile(before, read_counters(), own_cpu_s=outcome.cpu_s)
-    phases = session.phases(session.case(run.case))
-    if outcome.files is None or outcome.ending.kind != "done":
-        print(f"{run.run_id}: {outcome.ending.kind}: {outcome.ending.message}", flush=True)
-        return {}, None
-    result = parse.guest_result(outcome.files, tuple(phase.name for phase in phases))
-    arm = session.experiment.both_arms[0].name if run.arm == AGAIN else run.arm
-    claim = validity.Claim(
-        phases,
-        session.measured.limit_bytes,
-        run.seed,
-        session.measured.kernels[arm].identity.build_id,
-        validity.LEFT_PAGES_WALL,
-    )
-    problems = validity.problems(result, claim)
-    if problems:
-        print(f"{run.run_id}: {'; '.join(problems)}", flush=True)
-        return {}, None
-    conditions = Conditions(seen.stolen, seen.foreign, seen.swapped_pages, seen.throttled)
-    return metrics.samples(result.phases, real_time=True), conditions
 
 
 def evidence(
@@ -110,31 +62,49 @@ def main() -> int:
     parser.add_argument("--guest", default="smoke")
     parser.add_argument("--blocks", type=int, default=8)
     parser.add_argument("--case", default="")
+    parser.add_argument("--runtime", type=float, default=3.0, help="seconds of each phase")
     asked = parser.parse_args()
 
     overrides = [f"guest={asked.guest}", f"blocks={asked.blocks}"]
     experiment = load_experiment(
         Path(asked.experiment), overrides=overrides, catalogue=catalogue(CHECKOUT)
     )
-    wanted = [case for case in experiment.cases if asked.case in ("", case.name)]
+    # The profiles' times are virtual seconds; a translator does a tenth of the work in one.
+    times = PhaseTimes(ramp_s=asked.runtime / 4, runtime_s=asked.runtime)
+    wanted = [
+        case.model_copy(
+            update={"times": {asked.guest: dict.fromkeys(case.times[asked.guest], times)}}
+        )
+        for case in experiment.cases
+        if asked.case in ("", case.name)
+    ]
     experiment = experiment.model_copy(update={"cases": tuple(wanted), "twins": ()})
     session = prepare(experiment, Options(CHECKOUT, cache_folder()), lambda arm, progress: None)
     arms = tuple(arm.name for arm in experiment.both_arms)
     found = accelerator.provide(cache_folder(), session.measured.kernels[arms[0]].bzimage)
     print(f"{found.text()}; arms {', '.join(arm.name for arm in wall_arms(experiment))}")
 
+    guest = session.guest
+    placement = place(host_cpus(), vcpus=guest.vcpus, nodes=guest.wall.numa_nodes)
+    wall = Wall(found.accelerator, placement)
+
     values: Values = defaultdict(dict)
     conditions: dict[int, list[Conditions | None]] = defaultdict(list)
-    with tempfile.TemporaryDirectory(dir=cache_folder()) as folder:
+    top = tempfile.TemporaryDirectory(dir=cache_folder())
+    with top as folder, lab_kept_off(placement):
         for run in wall_plan(experiment).runs:
             began = time.monotonic()
-            samples, seen = measured(session, run, found, Path(folder) / run.run_id)
-            conditions[run.block].append(seen)
+            logs = Path(folder) / run.run_id
+            seen = observe_run(session, run, wall, logs / "run", logs, lambda word: None)
+            conditions[run.block].append(seen.conditions if seen.result else None)
+            if seen.result is None:
+                print(f"{run.run_id}: {seen.ending.kind}: {seen.ending.message}", flush=True)
+                continue
+            samples = metrics.samples(seen.result.phases, real_time=True)
+            took = time.monotonic() - began
             for name in session.case(run.case).primary:
-                if name in samples:
-                    values[run.case, name][run.block, run.arm] = samples[name]
-                    took = time.monotonic() - began
-                    print(f"{run.run_id}: {name} {samples[name]:.1f}, {took:.0f} s", flush=True)
+                values[run.case, name][run.block, run.arm] = samples[name]
+                print(f"{run.run_id}: {name} {samples[name]:.1f}, {took:.0f} s", flush=True)
 
     print("\nblocks that the rules would drop:", dropped_blocks(conditions) or "none")
     thresholds = Thresholds(change=WALL_CHANGE)
