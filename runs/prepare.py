@@ -6,10 +6,11 @@ import itertools
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from experiment.load import Catalogue, known_guests, load_guest
 from experiment.plan import Plan, PlannedRun, Size, make_plan, require_memory, scaled
-from experiment.spec import ArmSpec, CaseSpec, Experiment, Guest, SpecError
+from experiment.spec import ArmSpec, CaseSpec, Experiment, Guest, Observed, SpecError
 from guests import initramfs, native
 from guests.exact import Machine
 from guests.initramfs import Initramfs
@@ -34,7 +35,7 @@ class Bench:
     """
 
     name: str
-    observe: str
+    observe: Observed | Literal[""]
     flavour: str
     guest: Guest
     size: Size
@@ -91,7 +92,9 @@ class Session:
             preload=self.preload,
             guest=bench.guest,
             size=bench.size,
-            prepare_text=prepare_text(workload, file_mib=bench.size.file_mib),
+            prepare_text=prepare_text(
+                workload, file_mib=bench.size.file_mib, metronome_ns=bench.guest.metronome_ns
+            ),
         )
 
     def job(self, run: PlannedRun) -> str:
@@ -103,6 +106,7 @@ class Session:
             jobs=bench.size.jobs,
             seed=run.seed,
             limit_bytes=bench.limit_bytes,
+            observe=bench.observe,
         )
 
 
@@ -194,7 +198,7 @@ def prepare(
     for flavour in () if same_code else flavours(experiment)[1:]:
         kernels[flavour] = build_arms(experiment, options, progress, flavour)
 
-    def bench(name: str, observe: str, flavour: str) -> Bench:
+    def bench(name: str, observe: Observed | Literal[""], flavour: str) -> Bench:
         return Bench(name, observe, flavour, guests[name], sizes[name], kernels[flavour])
 
     return Session(
@@ -235,6 +239,7 @@ def require_job_fits(
                 jobs=size.jobs,
                 seed=experiment.seed + max(experiment.blocks, longest),
                 limit_bytes=size.cgroup_limit_mib * MIB,
+                observe="contention",
             )
         except ValueError as error:
             raise SpecError([f"case {case.name}: {error}; shorten its fio arguments"]) from None
