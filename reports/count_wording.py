@@ -5,9 +5,11 @@ from __future__ import annotations
 from reports import wording
 from reports.attribution import TOLERANCE
 from reports.attribution_model import Arm, Attribution, FunctionRow, Hint, RatioRow
+from reports.lock_identity import By
 from reports.lock_model import LockComparison, LockRow, WaitRow
 from reports.model import Comparison
 from reports.paired import Paired
+from reports.subsystems import programs
 
 IDENTICAL = "Identical: every function executed the same number of instructions."
 EXPLAINS = (
@@ -20,8 +22,9 @@ SCATTER = (
     "cause. About one row in twenty that did not move escapes that mark."
 )
 ON_ONE = (
-    "One vCPU: hold times and acquisitions are counted exactly, and nobody waits. Lock debugging "
-    "is part of these times: they compare the arms and are not those of a kernel without it."
+    "One vCPU: hold times and acquisitions are counted exactly, and nobody spins. Lock debugging "
+    "is part of these times: they compare the arms and are not those of a kernel without it. A "
+    "lock whose holder may sleep counts the sleep, and whoever ran meanwhile."
 )
 ON_SEVERAL = (
     "vCPUs take turns, so contention is a result of hold times and turns alone: exact and "
@@ -33,7 +36,15 @@ SATURATION = (
     "all the time. It assumes one instance of the lock, CPUs that share nothing else, and the "
     "times of this kernel."
 )
+# What an identity rests on, where that has to be said.
+BY: dict[By, str] = {
+    "name": "",
+    "sites": "; known by where it was waited for",
+    "use": "; taken to be it, because no other of this name is taken nearly as often",
+    "number": "; paired by this number alone",
+}
 LETTER_FUNCTIONS = 2
+NAMED = 4
 
 
 def amount(value: float | None, decimals: int = 1) -> str:
@@ -120,13 +131,35 @@ def share(found: Attribution) -> str:
     )
 
 
+def beyond_scatter(found: Attribution) -> str:
+    """What is left of the listed functions without those within scatter; empty where all are left.
+
+    With few seeds the whole change may be lost in evictions while some functions are not.
+    """
+    clear = [row for row in found.rows if not row.instructions.within_scatter]
+    if len(clear) == found.listed:
+        return ""
+    if not clear:
+        return "None of the listed functions stands out of the scatter of the seeds"
+    named = ", ".join(
+        f"{function(row)} {signed(row.instructions.difference)}" for row in clear[:NAMED]
+    )
+    rest = ", ..." if len(clear) > NAMED else ""
+    together = signed(sum(row.instructions.difference for row in clear))
+    return (
+        f"Beyond the scatter of the seeds: {len(clear)} of {found.listed} listed functions, "
+        f"together {together} ({named}{rest})"
+    )
+
+
 def ratio(row: RatioRow) -> str:
     """``Tree walks per folio added: 9.09 -> 7.34, -1.75 (-19.22 %), 8 seeds from ... to ...``."""
     title = f"{row.title[:1].upper()}{row.title[1:]}"
     if row.calls.equal:
         return f"{title}: {both(row.calls, 2)}, equal in {wording.seeds(row.calls.n)}"
     moved = f"{signed(row.calls.difference, 2)} ({change(row.calls)})"
-    return f"{title}: {both(row.calls, 2)}, {moved}, {_seeds(row.calls, 2)}"
+    said = f"{title}: {both(row.calls, 2)}, {moved}, {_seeds(row.calls, 2)}"
+    return f"{said}; within scatter" if row.calls.within_scatter else said
 
 
 def absent(row: RatioRow) -> str:
@@ -157,7 +190,7 @@ def function(row: FunctionRow) -> str:
 def place(row: FunctionRow) -> str:
     """Where the function is: its file and part of the kernel."""
     if row.user:
-        return "user code"
+        return programs().get(row.name, "user code")
     return f"{row.file}, {row.subsystem}" if row.file else row.subsystem
 
 
@@ -189,7 +222,10 @@ def letter(comparison: Comparison) -> list[str]:
     found = comparison.headlines[0]
     if found.identical:
         return [IDENTICAL]
-    said = [f"{ratio(row).partition(', ')[0]}." for row in found.ratios[:1]]
+    said = [
+        f"{ratio(row).partition(', ')[0]}{' (within scatter)' * row.calls.within_scatter}."
+        for row in found.ratios[:1]
+    ]
     clear = [row for row in found.rows if not row.instructions.within_scatter]
     moved = ", ".join(
         f"{function(row)} {signed(row.instructions.difference)}" for row in clear[:LETTER_FUNCTIONS]
@@ -268,8 +304,7 @@ def chain(row: WaitRow) -> str:
 
 def identity(row: LockRow) -> str:
     """How the kernels print the lock, and a warning where nothing else identifies it."""
-    said = ", ".join(row.printed)
-    return f"{said}; paired by this number alone" if row.by == "number" else said
+    return f"{', '.join(row.printed)}{BY[row.by]}"
 
 
 def lock(row: LockRow, found: LockComparison) -> str:

@@ -78,6 +78,8 @@ def _origin(found: Attribution, base: str, patched: str) -> list[str]:
     if found.identical:
         return [*lines, counts.IDENTICAL, ""]
     lines += [f"{escape(counts.total(found))}.", ""]
+    clear = counts.beyond_scatter(found)
+    lines += [f"{escape(clear)}.", ""] if clear else []
     for ratio in found.ratios:
         said = [counts.ratio(ratio), counts.absent(ratio)]
         lines += [*(f"{escape(text)}." for text in said if text), ""]

@@ -11,7 +11,6 @@ from reports.lock_model import LockComparison
 from reports.model import Comparison
 from reports.paired import Paired
 
-MOST_FUNCTIONS = 12
 MOST_LOCKS = 6
 LONGEST_NAME = 40
 
@@ -45,12 +44,11 @@ def _cells(pair: Paired) -> tuple[str, str, str]:
 
 def functions(found: Attribution, base: str, patched: str) -> list[str]:
     """The table of functions that moved most, with everything else in one row."""
-    shown = found.rows[:MOST_FUNCTIONS]
     rows = [
         (name(counts.function(row)), *_cells(row.instructions), counts.note(row, base, patched))
-        for row in shown
+        for row in found.rows
     ]
-    if len(shown) == found.listed and found.others is not None:
+    if found.others is not None:
         rows.append((counts.others(found), *_cells(found.others), ""))
     rows.append(("all", *_cells(found.total), ""))
     return columns([("function", base, patched, "difference", ""), *rows], left=(0, 4))
@@ -90,6 +88,8 @@ def origin(comparison: Comparison) -> list[tuple[str, list[str]]]:
             parts.append((f"{where}: {counts.IDENTICAL[0].lower()}{counts.IDENTICAL[1:]}", []))
             continue
         parts.append((f"{where}: {counts.total(found)}.", []))
+        clear = counts.beyond_scatter(found)
+        parts += [(f"{clear}.", [])] if clear else []
         parts += [(f"{counts.ratio(row)}.", []) for row in found.ratios]
         parts += [(f"! {counts.absent(row)}.", []) for row in found.ratios if row.absent]
         if found.listed:
