@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from reports import count_wording as counts
-from reports import wording
+from reports import lock_wording, wording
 from reports.attribution_model import Attribution
 from reports.lock_model import LockComparison
 from reports.model import Comparison
@@ -61,7 +61,7 @@ def _locks(found: LockComparison, base: str, patched: str) -> list[str]:
         if pair is not None:
             rows.append((
                 name(row.label), counts.short(pair.base), counts.short(pair.patched),
-                counts.change(pair), counts.cpus(row.saturation),
+                counts.change(pair), lock_wording.cpus(row.saturation),
             ))  # fmt: skip
     what = "held ns" if found.serial else "contended"
     head = ("lock", f"{what} {base}", patched, "change", "saturates, CPUs" if found.serial else "")
@@ -107,9 +107,11 @@ def locks(comparison: Comparison) -> list[tuple[str, list[str]]]:
         parts += [("", [])] if parts else []
         where = f"{found.case}, phase {found.phase}, twin {found.twin}"
         per = found.unit_title if found.serial else f"1,000 {counts.plural(found.unit_title)}"
-        parts.append((f"{where} ({counts.guest(found)}). {counts.banner(found)}; per {per}.", []))
+        parts.append(
+            (f"{where} ({lock_wording.guest(found)}). {lock_wording.banner(found)}; per {per}.", [])
+        )
         tables = (_locks(found, base, patched), _waits(found, base, patched))
         parts += [("", table) for table in tables if table]
-        parts += [(f"{counts.slow_path(found)}.", [])] if found.slow_share else []
-        parts.append((counts.limits(found), []))
+        parts += [(f"{lock_wording.slow_path(found)}.", [])] if found.slow_share else []
+        parts.append((lock_wording.limits(found), []))
     return parts

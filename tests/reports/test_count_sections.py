@@ -18,6 +18,7 @@ from reports import (
     functions_table,
     html,
     letter,
+    lock_wording,
     markdown,
     text,
     wording,
@@ -120,8 +121,8 @@ def test_every_form_has_the_same_sentences(counted: Comparison, page: Page) -> N
             assert said in flat["text"]
             assert said in flat["markdown"]
     for seen in counted.locks:
-        for said in (count_wording.banner(seen), count_wording.limits(seen),
-                     count_wording.guest(seen), count_wording.slow_path(seen)):  # fmt: skip
+        for said in (lock_wording.banner(seen), lock_wording.limits(seen),
+                     lock_wording.guest(seen), lock_wording.slow_path(seen)):  # fmt: skip
             assert wording.typeset(said) in flat["html"]
             assert said in flat["text"]
             assert said in flat["markdown"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from reports import count_wording as counts
+from reports import lock_wording
 from reports.model import Comparison
 from reports.paired import pair
 
@@ -72,12 +73,12 @@ def test_absent_functions_are_named(counted: Comparison) -> None:
 
 def test_twins_say_what_they_cannot(counted: Comparison) -> None:
     hold, contention, callers = counted.locks
-    assert counts.banner(hold) == "Diagnosis: another kernel, no bandwidth"
-    assert counts.banner(callers) == "Diagnosis: another guest, no bandwidth"
-    assert "nobody spins" in counts.limits(hold)
-    assert "no prediction" in counts.limits(contention)
-    assert counts.guest(contention) == (
+    assert lock_wording.banner(hold) == "Diagnosis: another kernel, no bandwidth"
+    assert lock_wording.banner(callers) == "Diagnosis: another guest, no bandwidth"
+    assert "nobody spins" in lock_wording.limits(hold)
+    assert "no prediction" in lock_wording.limits(contention)
+    assert lock_wording.guest(contention) == (
         "flavour lockstat, 4 vCPUs, 4 jobs, a timer every 20 µs, 2 seeds"
     )
-    assert counts.slow_path(hold) == ""
-    assert "times per 1,000 folios added" in counts.slow_path(contention)
+    assert lock_wording.slow_path(hold) == ""
+    assert "times per 1,000 folios added" in lock_wording.slow_path(contention)
