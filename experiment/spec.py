@@ -130,8 +130,24 @@ class Thresholds(Frozen):
     equivalence_alpha: Annotated[float, Field(gt=0, lt=0.5)] = 0.05
 
 
+class WallShape(Frozen):
+    """What only a guest of wall mode has.
+
+    vCPUs and memory are split evenly over ``numa_nodes``, each bound to a host node
+    where the host has as many.  ``huge_pages`` takes the guest's memory from the
+    host's reserved 2 MiB pages; ``cpu`` is QEMU's model, empty for the host's own.
+    """
+
+    numa_nodes: Annotated[int, Field(ge=1, le=16)] = 1
+    huge_pages: bool = False
+    cpu: str = ""
+
+
 class Guest(Frozen):
-    """The shape of the VM: one file under ``configs/guests/``."""
+    """The shape of the VM: one file under ``configs/guests/``.
+
+    ``cpu`` and ``metronome_ns`` are of exact mode, ``wall`` of wall mode.
+    """
 
     name: Name
     title: str
@@ -144,6 +160,15 @@ class Guest(Frozen):
     silence_timeout_s: Annotated[float, Field(gt=0)]
     run_timeout_s: Annotated[float, Field(gt=0)]
     metronome_ns: Annotated[int, Field(ge=0)] = 0
+    wall: WallShape = WallShape()
+
+    @model_validator(mode="after")
+    def _nodes_are_equal(self) -> Guest:
+        nodes = self.wall.numa_nodes
+        for key, value in (("vcpus", self.vcpus), ("memory_mib", self.memory_mib)):
+            if value % nodes:
+                raise ValueError(f"wall.numa_nodes: {nodes} nodes cannot share {key} = {value}")
+        return self
 
 
 class ShapeSpec(Frozen):

@@ -14,16 +14,16 @@ from pathlib import Path
 
 from filelock import FileLock
 
-from guests.native import ADD_ENTROPY, METRONOME, STATIC_PROGRAM, build
+from guests.native import ADD_ENTROPY, MARK, METRONOME, STATIC_PROGRAM, build
 from host.errors import InfraError
 from host.process import run
 
 AGENT = Path(__file__).parent.parent / "workloads" / "agent.sh"
 BUSYBOX = "/bin/busybox"
 PROGRAMS = ("/usr/bin/fio", "/sbin/mkfs.xfs", "/sbin/mkfs.ext4", "/usr/bin/chrt")
-OWN_PROGRAMS = (ADD_ENTROPY, METRONOME)
 FOLDERS = ("bin", "sbin", "usr/bin", "usr/sbin", "etc", "proc", "sys", "dev", "tmp", "run", "mnt")
-RECIPE = 1
+NATIVE = (ADD_ENTROPY, MARK, METRONOME)
+RECIPE = 2
 SHA256_DIGITS = 64
 TIMEOUT_S = 120.0
 
@@ -84,7 +84,7 @@ def _host_files() -> tuple[Path, ...]:
 
 def _inputs_key(files: tuple[Path, ...]) -> str:
     total = hashlib.sha256(f"recipe {RECIPE}\n".encode())
-    for path in (AGENT, *OWN_PROGRAMS):
+    for path in (AGENT, *NATIVE):
         total.update(path.read_bytes())
     for path in files:
         stat = path.resolve().stat()
@@ -108,7 +108,7 @@ def _build(files: tuple[Path, ...], image: Path, cache: Path) -> None:
             link.symlink_to("busybox")
     shutil.copyfile(AGENT, root / "init")
     (root / "init").chmod(0o755)
-    for source in OWN_PROGRAMS:
+    for source in NATIVE:
         target = root / "bin" / source.stem
         shutil.copyfile(build(source, STATIC_PROGRAM, cache), target)
         target.chmod(0o755)

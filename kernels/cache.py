@@ -51,6 +51,11 @@ class Kernel:
         """Size and hash of every function, see ``kernels.symbols``."""
         return self.folder / "symbols.json.gz"
 
+    @property
+    def origins(self) -> Path:
+        """Source files of its functions, see ``kernels.origins``; not every kernel has it."""
+        return self.folder / "origins.json.gz"
+
 
 @dataclass(frozen=True)
 class Cleaned:

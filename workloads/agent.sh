@@ -16,6 +16,7 @@ export PATH
 OUT=/run/twinboot
 CGROUP=/sys/fs/cgroup/twinboot
 FW_CFG=/sys/firmware/qemu_fw_cfg/by_name/opt/twinboot
+KALLSYMS="_stext|_etext|do_syscall_64|schedule|handle_mm_fault|filemap_fault|vfs_read|memcpy"
 
 say() { echo "twinboot: $*" >/dev/console; }
 
@@ -53,7 +54,7 @@ send() {
 # it may look before the vCPU thread has accounted its last slice: the next timer
 # then fires late by that slice.  A guest that is never idle never gets there.
 never_idle() {
-    [ -d /sys/devices/system/cpu/cpu1 ] && return
+    [ -d /sys/devices/system/cpu/cpu1 ] && return 0
     chrt -i 0 sh -c 'while :; do :; done' &
 }
 
@@ -65,6 +66,14 @@ mounts() {
     mkdir -p /tmp /run "$OUT" /mnt
     mount -t tmpfs tmpfs /tmp
     mount -t tmpfs tmpfs "$OUT"
+}
+
+# Where code is, for the probe: a few of the kernel's own addresses, and those of fio
+# and its libraries, which are fixed (norandmaps).
+addresses() {
+    grep -E " [Tt] ($KALLSYMS)$" /proc/kallsyms >"$OUT/kallsyms"
+    cp /proc/modules "$OUT/modules" 2>/dev/null
+    LD_TRACE_LOADED_OBJECTS=1 fio >"$OUT/maps" || fail "maps: $(head -n 1 "$OUT/maps")"
 }
 
 prepare() {
@@ -84,6 +93,7 @@ prepare() {
     echo "+memory +io +cpu" >/sys/fs/cgroup/cgroup.subtree_control || fail "cgroup: controllers"
     mkdir "$CGROUP" || fail "cgroup: mkdir"
     [ "$METRONOME_NS" = 0 ] || metronome "$METRONOME_NS" || fail "metronome: status $?"
+    addresses
     uname -a >"$OUT/uname"
     cat /sys/kernel/notes >"$OUT/notes"
     cat /proc/cmdline >"$OUT/cmdline"
@@ -132,14 +142,14 @@ locks_start() {
             echo "$WAITS" >>"$TRACING/events/synthetic/lock_wait/trigger" ||
             fail "contention: $(grep -v '^$' "$TRACING/error_log" | tail -n 3)"
         ;;
-    *) return ;;
+    *) return 0 ;;
     esac
     mkdir "$1"
     adjtimex >"$1/begin"
 }
 
 locks_stop() {
-    [ -n "$OBSERVE" ] || return
+    [ -n "$OBSERVE" ] || return 0
     adjtimex >"$1/end"
     case "$OBSERVE" in
     lock_stat) cp /proc/lock_stat /proc/lockdep "$1" ;;
@@ -156,7 +166,9 @@ locks_stop() {
     esac
 }
 
-# phase NAME DROP THP LIMIT_BYTES FIO_ARGUMENTS
+# phase NAME DROP THP LIMIT_BYTES FIO_ARGUMENTS, of number $n
+#
+# `mark` is felt by the probe alone; what comes before and after is outside the phase.
 phase() {
     say "phase $1"
     mkdir "$OUT/$1"
@@ -171,21 +183,31 @@ phase() {
     (
         echo 0 >"$CGROUP/cgroup.procs" || exit 97
         cd "$OUT/$1" || exit 98
-        eval "exec fio $5"
+        eval "exec mark $n clock fio $5"
     ) >"$OUT/$1/fio.out" 2>&1
-    echo $? >"$OUT/$1/status"
+    status=$?
+    mark 0 "$OUT/$1/clock"
     locks_stop "$OUT/$1/locks"
+    echo $status >"$OUT/$1/status"
     observe "$OUT/$1/after"
 }
+
+# Every phase of the job, in order.
+all_phases() {
+    fetch job
+    n=1
+    while [ "$n" -le "$PHASES" ]; do
+        eval "phase \"\$NAME_$n\" \"\$DROP_$n\" \"\$THP_$n\" \"\$LIMIT_$n\" \"\$FIO_$n\""
+        n=$((n + 1))
+    done
+}
+
+# workloads/wall.sh reads this file for its functions.
+[ -z "${TWINBOOT_FUNCTIONS_ONLY:-}" ] || return 0
 
 mounts
 never_idle
 prepare
 stop_point
-fetch job
-n=1
-while [ "$n" -le "$PHASES" ]; do
-    eval "phase \"\$NAME_$n\" \"\$DROP_$n\" \"\$THP_$n\" \"\$LIMIT_$n\" \"\$FIO_$n\""
-    n=$((n + 1))
-done
+all_phases
 send

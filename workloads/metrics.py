@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from experiment.spec import Direction
 from results.record import Metric
@@ -39,7 +39,7 @@ def _iops(fio: FioResult) -> float:
     return fio.ios / (fio.asked_ms / 1000)
 
 
-def _ios_with_ramp(fio: FioResult) -> float:
+def ios_with_ramp(fio: FioResult) -> float:
     """I/Os of the whole phase: fio counts none during the ramp, the kernel's events do."""
     return _iops(fio) * (fio.ramp_ms + fio.asked_ms) / 1000
 
@@ -53,20 +53,20 @@ DEFINITIONS: tuple[Definition, ...] = (
     Definition("ios", "I/Os measured", "count", "higher", lambda phase, fio: float(fio.ios)),
     Definition(
         "guest_ns_per_io", "CPU time of the cgroup per I/O, ramp included", "ns", "lower",
-        lambda phase, fio: (phase.after.cpu_ns - phase.before.cpu_ns) / _ios_with_ramp(fio),
+        lambda phase, fio: (phase.after.cpu_ns - phase.before.cpu_ns) / ios_with_ramp(fio),
     ),
     Definition(
         "refaults_per_io", "refaults per I/O, ramp included", "1", "lower",
-        lambda phase, fio: _moved(phase, "workingset_refault_file") / _ios_with_ramp(fio),
+        lambda phase, fio: _moved(phase, "workingset_refault_file") / ios_with_ramp(fio),
     ),
     Definition(
         "major_faults_per_io", "major faults per I/O, ramp included", "1", "lower",
-        lambda phase, fio: _moved(phase, "pgmajfault") / _ios_with_ramp(fio),
+        lambda phase, fio: _moved(phase, "pgmajfault") / ios_with_ramp(fio),
     ),
     Definition(
         "device_bytes_per_fio_byte", "device bytes per fio byte, ramp included", "1", "lower",
         lambda phase, fio: (phase.after.device_read_bytes - phase.before.device_read_bytes)
-        / (_ios_with_ramp(fio) * fio.io_bytes / fio.ios),
+        / (ios_with_ramp(fio) * fio.io_bytes / fio.ios),
     ),
     Definition(
         "file_thp_mib", "huge pages in the page cache at the end", "MiB", "higher",
@@ -91,10 +91,18 @@ def metrics_of(phases: Sequence[str]) -> tuple[Metric, ...]:
     )
 
 
-def samples(phases: Sequence[PhaseResult]) -> dict[str, float]:
-    """All samples of one valid run: ``phase.metric`` → value."""
+def samples(phases: Sequence[PhaseResult], *, real_time: bool = False) -> dict[str, float]:
+    """All samples of one valid run: ``phase.metric`` → value.
+
+    With ``real_time`` rates are over the time fio ran, as fio's own are: jobs run at the
+    same time and a host may hold all of them up, which is no work left undone.
+    """
+
+    def rated(fio: FioResult) -> FioResult:
+        return replace(fio, asked_ms=fio.runtime_ms) if real_time else fio
+
     return {
-        f"{phase.name}.{definition.name}": float(definition.value(phase, phase.fio))
+        f"{phase.name}.{definition.name}": float(definition.value(phase, rated(phase.fio)))
         for phase in phases
         if phase.fio is not None
         for definition in DEFINITIONS
