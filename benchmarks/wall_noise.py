@@ -21,7 +21,6 @@ sys.path.insert(0, str(CHECKOUT))
 
 from experiment.design import (
     AGAIN,
-    WALL_CHANGE,
     Conditions,
     dropped_blocks,
     wall_arms,
@@ -29,7 +28,7 @@ from experiment.design import (
 )
 from experiment.load import load_experiment
 from experiment.plan import PlannedRun
-from experiment.spec import Thresholds
+from experiment.spec import WALL_CHANGE, Thresholds
 from guests import virtme
 from guests.virtme import WallMachine
 from host import accelerator

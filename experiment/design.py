@@ -12,13 +12,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from experiment.plan import Plan, planned_run
+from experiment.plan import Plan, planned_run, twin_runs
 from experiment.spec import ArmSpec, Experiment, SpecError, Thresholds
 
 # The base again, under another name: whatever it differs by is noise.
 AGAIN = "base-again"
-# Smallest change worth a word; a quiet host has a spread of 0.5 to 2 % between boots.
-WALL_CHANGE = 0.01
 
 
 class Look(NamedTuple):
@@ -82,7 +80,7 @@ def wall_plan(experiment: Experiment) -> Plan:
     """Every run of a wall session, in the order they are made.
 
     A block is every arm of every case once, the arms of one case back to back; block
-    ``b`` gives fio the seed ``experiment.seed + b`` on all of them.
+    ``b`` gives fio the seed ``experiment.seed + b`` on all of them.  Twins come last.
 
     Raises:
         SpecError: as :func:`wall_arms`.
@@ -96,7 +94,7 @@ def wall_plan(experiment: Experiment) -> Plan:
         for case in experiment.cases
         for arm in order(arms, seed=experiment.seed, block=block, case=case.name)
     )
-    return Plan(runs=runs, seeds=seeds)
+    return Plan(runs=(*runs, *twin_runs(experiment, digits)), seeds=seeds)
 
 
 @dataclass(frozen=True)

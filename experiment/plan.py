@@ -76,10 +76,11 @@ def make_plan(experiment: Experiment) -> Plan:
             runs += [
                 planned_run(case, last, 0, seed, digits, repeat=True) for case in experiment.cases
             ]
-    return Plan(runs=(*runs, *_twin_runs(experiment, digits)), seeds=seeds)
+    return Plan(runs=(*runs, *twin_runs(experiment, digits)), seeds=seeds)
 
 
-def _twin_runs(experiment: Experiment, digits: int) -> list[PlannedRun]:
+def twin_runs(experiment: Experiment, digits: int) -> list[PlannedRun]:
+    """The runs of all twins; ``digits`` is the width of a block's number in an id."""
     return [
         planned_run(case, arm.name, block, experiment.seed + block, digits, twin=twin.name)
         for twin in experiment.twins
