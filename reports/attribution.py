@@ -23,7 +23,7 @@ TOLERANCE = 0.05
 # ... and make up at least this share of all absolute differences, so that two large ones
 # which cancel each other are not passed over.
 MOVEMENT = 0.80
-MOST_LISTED = 25
+MOST_LISTED = 40
 USER = "user: "
 # A process drags in dozens of libraries; below this share of all instructions a file is
 # not worth a row among the parts.
