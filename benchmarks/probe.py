@@ -28,7 +28,6 @@ from guests.probe import fold, plugin
 from host.facts import cache_folder
 from runs.options import Options
 from runs.prepare import catalogue, prepare
-from workloads.job import job_text
 
 
 def silent(word: str) -> None:
@@ -54,18 +53,11 @@ def main() -> int:
     experiment = load_experiment(
         Path(asked.experiment), overrides=overrides, catalogue=catalogue(CHECKOUT)
     )
+    experiment = experiment.model_copy(update={"twins": ()})
     session = prepare(experiment, Options(CHECKOUT, cache_folder()), lambda arm, progress: None)
-    case = experiment.cases[0]
-    machine = session.machine(experiment.both_arms[0].name, case)
-    machine = reshaped(machine, asked.vcpus, asked.cpu)
-    phases = [phase.name for phase in session.phases(case)]
-    text = job_text(
-        session.phases(case),
-        case.times[session.guest.name],
-        jobs=session.size.jobs,
-        seed=1,
-        limit_bytes=session.limit_bytes,
-    )
+    first = session.plan.runs[0]
+    machine, text = reshaped(session.machine(first), asked.vcpus, asked.cpu), session.job(first)
+    phases = [phase.name for phase in session.phases(experiment.cases[0])]
     probe = plugin.provide(cache_folder())
     print(f"QEMU {probe.qemu}, form {probe.api}, {machine.guest.vcpus} vCPUs")
 
@@ -90,10 +82,10 @@ def main() -> int:
     plain, counted = (
         statistics.median(done.cpu_s for done in outcomes[probed]) for probed in (False, True)
     )
-    first = outcomes[True][0]
+    one = outcomes[True][0]
     print(f"different results {len(results)}, different counts {len(counts)}")
-    print(f"CPU time {counted / plain:.3f} x, {len(first.counts or b'') / 1e6:.1f} MB of counts")
-    for phase, share in fold.overcount(first.counts or b"", first.files or {}, phases).items():
+    print(f"CPU time {counted / plain:.3f} x, {len(one.counts or b'') / 1e6:.1f} MB of counts")
+    for phase, share in fold.overcount(one.counts or b"", one.files or {}, phases).items():
         print(f"{phase}: counted {share:+.4%} against the guest's clock")
     return len(results) != 1 or len(counts) != 1
 
