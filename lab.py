@@ -32,22 +32,23 @@ import traceback
 from typing import Annotated, Any
 
 import experiment.load as load
-from experiment.plan import make_plan, scaled
+from experiment.plan import scaled
 from experiment.spec import Experiment, SpecError
-from host import doctor, facts
+from host import doctor, facts, fitness
 from host.errors import Exit, LabError, UsageError
 from kernels import cache as kernel_cache
 from kernels import series
 from kernels.make import Progress
 from reports import forms, write
 from reports.model import ReportError
-from reports.outcome import outcome
+from reports.outcome import decided, outcome
 from reports.text import verdict_lines
 from results.store import SessionStore, StoreError
 from runs import by_hand, prepare, session
 from runs.measure import measure as measure_session
 from runs.options import Options
 from runs.progress import Reporter, duration
+from runs.wall import measure_wall
 from workloads.spec import load_catalogue
 
 app = typer.Typer(
@@ -77,15 +78,34 @@ Probe = Annotated[
 Twins = Annotated[
     bool, typer.Option("--twins/--no-twins", help="also run the twins that explain, as for locks")
 ]
+Mode = Annotated[str, typer.Option(help="exact, or wall: real time under virtme-ng and KVM")]
 Strict = Annotated[bool, typer.Option("--strict", help="exit 5 where a verdict is inconclusive")]
 Session = Annotated[Path, typer.Argument(help="a session folder", metavar="SESSION")]
 
 
 @app.command("doctor")
-def doctor_verb(as_json: Json = False) -> None:
+def doctor_verb(
+    wall: Annotated[
+        bool, typer.Option("--wall", help="also whether real time can be measured here")
+    ] = False,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="exit 3 where anything could be better")
+    ] = False,
+    as_json: Json = False,
+) -> None:
     """Say what this host can do, and the command that mends what it cannot."""
     checks = doctor.run_checks()
+    if wall:
+        guest = load.load_guest(Path("laptop"))
+        checks = (
+            *checks,
+            *fitness.wall_checks(
+                facts.cache_folder(), guest_mib=guest.memory_mib, vcpus=guest.vcpus
+            ),
+        )
     emit([vars(check) for check in checks]) if as_json else print(doctor.as_text(checks))
+    if strict:
+        fitness.require_fit(checks)
     if doctor.worst(checks) == "fail":
         raise typer.Exit(Exit.INFRASTRUCTURE)
 
@@ -113,10 +133,15 @@ def list_verb(as_json: Json = False) -> None:
 
 
 @app.command("plan")
-def plan_verb(name: Named, overrides: Set = [], as_json: Json = False) -> None:  # noqa: B006
+def plan_verb(
+    name: Named,
+    overrides: Set = [],  # noqa: B006
+    mode: Mode = "",
+    as_json: Json = False,
+) -> None:
     """Show every run that would be made, in order."""
-    asked = read(name, overrides)
-    plan = make_plan(asked)
+    asked = read(name, overrides_of(mode, overrides))
+    plan = prepare.plan_of(asked)
     if as_json:
         emit(plan.model_dump(mode="json"))
         return
@@ -158,11 +183,13 @@ def measure_verb(
     anyway: Anyway = False,
     probe: Probe = True,
     twins: Twins = True,
+    mode: Mode = "",
     guests: Guests = None,
     dry_run: DryRun = False,
 ) -> None:
     """Boot and measure every run of the plan; print the session's folder."""
     asked = options(snapshot=snapshot, measure_anyway=anyway, probe=probe, guests_at_once=guests)
+    overrides = overrides_of(mode, overrides)
     if dry_run:
         print("\n".join(by_hand.measure_commands(read(name, overrides, twins=twins), asked)))
         return
@@ -189,22 +216,21 @@ def run_verb(
     anyway: Anyway = False,
     probe: Probe = True,
     twins: Twins = True,
+    mode: Mode = "",
     guests: Guests = None,
     strict: Strict = False,
     dry_run: DryRun = False,
 ) -> None:
     """Build, measure and report; the exit code is the verdict's."""
-    asked = options(snapshot=snapshot, measure_anyway=anyway, probe=probe, guests_at_once=guests)
+    asked = options(
+        snapshot=snapshot, measure_anyway=anyway, probe=probe, guests_at_once=guests,
+        fit_only=strict,
+    )  # fmt: skip
+    overrides = overrides_of(mode, overrides)
     if dry_run:
         experiment = read(name, overrides, twins=twins)
-        print(
-            "\n".join(
-                [
-                    *by_hand.build_commands(experiment, asked),
-                    *by_hand.measure_commands(experiment, asked),
-                ]
-            )
-        )
+        lines = by_hand.build_commands(experiment, asked)
+        print("\n".join(lines + by_hand.measure_commands(experiment, asked)))
         return
     measured = do_measure(name, overrides, folder, resume, asked, twins=twins)
     raise typer.Exit(do_report(measured, "text", strict))
@@ -219,6 +245,11 @@ def clean_verb(
     for entry in cleaned.removed:
         print(entry)
     log(f"{cleaned.freed >> 20} MiB freed, {cleaned.left >> 20} MiB left")
+
+
+def overrides_of(mode: str, overrides: list[str]) -> list[str]:
+    """The overrides, with the one that ``--mode`` stands for."""
+    return [*overrides, f"mode={mode}"] if mode else overrides
 
 
 def read(name: str, overrides: list[str], *, twins: bool = True) -> Experiment:
@@ -258,7 +289,7 @@ def do_measure(
     if resume is not None:
         with session.SessionLock(resume, must_exist=True):
             opened, store, asked = session.reopen(resume, asked, building(reporter))
-            measure_session(opened, asked, store, reporter)
+            take(opened, asked, store, reporter)
         return resume
     experiment = read(name, overrides, twins=twins)
     target = folder or session.new_folder(CHECKOUT / "sessions", experiment)
@@ -267,8 +298,16 @@ def do_measure(
             experiment, asked, target, tuple(overrides), building(reporter)
         )
         reporter.say(f"session {target}")
-        measure_session(opened, asked, store, reporter)
+        take(opened, asked, store, reporter)
     return target
+
+
+def take(opened: prepare.Session, asked: Options, store: SessionStore, reporter: Reporter) -> None:
+    """Make the runs of a prepared session, in its mode."""
+    if opened.experiment.mode == "wall":
+        measure_wall(opened, asked, store, reporter, lambda: decided(store))
+    else:
+        measure_session(opened, asked, store, reporter)
 
 
 def do_report(folder: Path, form: str, strict: bool) -> int:

@@ -55,9 +55,10 @@ def main() -> int:
     )
     experiment = experiment.model_copy(update={"twins": ()})
     session = prepare(experiment, Options(CHECKOUT, cache_folder()), lambda arm, progress: None)
-    first = session.plan.runs[0]
-    machine, text = reshaped(session.machine(first), asked.vcpus, asked.cpu), session.job(first)
-    phases = [phase.name for phase in session.phases(experiment.cases[0])]
+    planned = session.plan.runs[0]
+    machine = reshaped(session.machine(planned), asked.vcpus, asked.cpu)
+    phases = [phase.name for phase in session.phases(session.case(planned.case))]
+    text = session.job(planned)
     probe = plugin.provide(cache_folder())
     print(f"QEMU {probe.qemu}, form {probe.api}, {machine.guest.vcpus} vCPUs")
 
@@ -82,10 +83,10 @@ def main() -> int:
     plain, counted = (
         statistics.median(done.cpu_s for done in outcomes[probed]) for probed in (False, True)
     )
-    one = outcomes[True][0]
+    first = outcomes[True][0]
     print(f"different results {len(results)}, different counts {len(counts)}")
-    print(f"CPU time {counted / plain:.3f} x, {len(one.counts or b'') / 1e6:.1f} MB of counts")
-    for phase, share in fold.overcount(one.counts or b"", one.files or {}, phases).items():
+    print(f"CPU time {counted / plain:.3f} x, {len(first.counts or b'') / 1e6:.1f} MB of counts")
+    for phase, share in fold.overcount(first.counts or b"", first.files or {}, phases).items():
         print(f"{phase}: counted {share:+.4%} against the guest's clock")
     return len(results) != 1 or len(counts) != 1
 
