@@ -68,7 +68,7 @@ def parse(text: str) -> Table:
 
     Of several names at one address the first is the one of a global symbol rather than
     a weak or local one, then of fewest leading underscores, then the shortest, then the
-    first by alphabet.  Words of the linker script come last.
+    first by alphabet.  Words of the linker script come last, and alone begin nothing.
 
     Raises:
         AddressesError: a line that is none, or no kernel's code.
@@ -91,7 +91,12 @@ def parse(text: str) -> Table:
         if kind in BINDINGS and not name.startswith(PADDING):
             found[address].append((kind, name))
     ranges = _ranges(bounds)
-    starts = sorted(start for start in found if any(low <= start < end for low, end in ranges))
+    starts = sorted(
+        start
+        for start, here in found.items()
+        if any(low <= start < end for low, end in ranges)
+        and not all(MARKERS.fullmatch(name) for _, name in here)
+    )
     names = tuple(
         tuple(name for _, name in sorted(set(found[start]), key=_preference)) for start in starts
     )

@@ -104,7 +104,9 @@ def fold_phase(
     kernel = _fold_kernel(rows[inside], spent[inside], places)
     user = places.user.fold(rows["address"][~inside], spent[~inside])
     units = {
-        unit.name: value for unit in phase.units if (value := _unit(unit, kernel, seen)) is not None
+        unit.name: value
+        for unit in phase.units
+        if (value := _unit(unit, places.functions, kernel, seen)) is not None
     }
     return PhaseProfile(
         phase=phase.name,
@@ -128,6 +130,8 @@ def overcount(data: bytes, files: Mapping[str, bytes], phases: Sequence[str]) ->
         lines = _text(files, f"{name}/clock").split()
         if len(lines) == 4 and all(word.isdigit() for word in lines):
             ticks = int(lines[3]) - int(lines[1])
+            if ticks <= 0:
+                continue
             here = rows[rows["phase"] == number]
             counted = int((here["entries"] * here["instructions"]).sum())
             shares[name] = counted / ticks - 1
@@ -197,7 +201,9 @@ def _fold_kernel(
     return tuple(sorted(found, key=lambda function: (function.name, function.file)))
 
 
-def _unit(unit: Unit, kernel: Sequence[FunctionCount], seen: PhaseResult) -> float | None:
+def _unit(
+    unit: Unit, functions: Functions, kernel: Sequence[FunctionCount], seen: PhaseResult
+) -> float | None:
     """How many of a unit were done; None when nothing of this run counts it."""
     if unit.ios:
         return ios_with_ramp(seen.fio) if seen.fio is not None else None
@@ -206,8 +212,10 @@ def _unit(unit: Unit, kernel: Sequence[FunctionCount], seen: PhaseResult) -> flo
         if unit.counter not in after or unit.counter not in before:
             return None
         return float(after[unit.counter] - before[unit.counter])
-    calls = [function.calls for function in kernel if function.name.partition("@")[0] in unit.calls]
-    return float(sum(calls)) if calls else None
+    counted = {functions.named[at] for name in unit.calls for at in functions.called(name)}
+    if not counted:
+        return None
+    return float(sum(one.calls for one in kernel if (one.name, one.file) in counted))
 
 
 def _within(where: NDArray[np.uint64], ranges: Sequence[tuple[int, int]]) -> NDArray[np.bool_]:

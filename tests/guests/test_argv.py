@@ -9,7 +9,7 @@ import pytest
 
 from experiment.plan import Size
 from experiment.spec import Guest
-from guests.argv import Files, kernel_command_line, machine_argv, qemu_argv
+from guests.argv import Files, Plugin, kernel_command_line, machine_argv, qemu_argv
 from host.process import paste
 
 CHECKOUT = Path(__file__).parents[2]
@@ -39,6 +39,14 @@ ARGVS = {
     "laptop-restored": qemu_argv(
         guest("laptop"), LAPTOP_SIZE, files(memory_shared=False), monitor_fd=5, incoming=True
     ),
+    "laptop-probed": qemu_argv(
+        guest("laptop"),
+        LAPTOP_SIZE,
+        files(memory_shared=False),
+        monitor_fd=5,
+        incoming=True,
+        plugin=Plugin(Path("/c/native/probe-1"), Path("/w/counts")),
+    ),
     "full-by-hand": qemu_argv(guest("full"), FULL_SIZE, files()),
 }
 
@@ -64,6 +72,19 @@ def test_snapshot_and_restored_guest_differ_only_in_how_they_come_up() -> None:
     swapped = [argument.replace("share=on", "share=off") for argument in cold]
     assert [*swapped[:-1], "-incoming", "defer"] == restored
     assert cold[-1] == "-S"
+
+
+def test_probed_guest_differs_only_by_the_plugin() -> None:
+    restored, probed = ARGVS["laptop-restored"], ARGVS["laptop-probed"]
+    at = probed.index("-plugin")
+    assert probed[:at] + probed[at + 2 :] == restored
+
+
+def test_commas_in_a_path_end_no_value() -> None:
+    plugin = Plugin(Path("/a,b/probe"), Path("/c,d/counts"), window=1000)
+    argv = qemu_argv(guest("laptop"), LAPTOP_SIZE, files(), plugin=plugin)
+    found = argv[argv.index("-plugin") + 1]
+    assert found == "file=/a,,b/probe,out=/c,,d/counts,window=1000"
 
 
 def test_line_to_paste_starts_by_itself() -> None:

@@ -13,7 +13,7 @@ import pytest
 
 from experiment.spec import KernelSpec
 from host.errors import InfraError, SeriesError, UsageError
-from kernels import symbols
+from kernels import origins, symbols
 from kernels.build import commands, key_of, provide
 from kernels.cache import cached_kernels
 from kernels.make import Progress
@@ -68,6 +68,17 @@ def test_a_built_kernel_is_complete_and_says_what_it_is(lab: Lab) -> None:
     assert "CONFIG_NR_CPUS=64" in kernel.config.read_text()
     assert "filemap_add" in symbols.load(kernel.symbols)
     assert "  CC      mm/filemap.o" in (kernel.folder / kernel.identity.build_log).read_text()
+
+
+def test_a_built_kernel_knows_the_files_of_its_functions(lab: Lab) -> None:
+    kernel = provide(lab.spec, [], **lab.where)
+    files = origins.load(kernel.origins)
+    lines = (line.split() for line in kernel.system_map.read_text().splitlines())
+    found = {name: files.get(int(at, 16)) for at, kind, name in lines if kind in "tT"}
+    assert found == {
+        "start": "init.c", "filemap_add": "mm/filemap.c", "filemap_last": "mm/filemap.c",
+        "remember": "mm/filemap.c", "slow": "mm/slow.c",
+    }  # fmt: skip
 
 
 def test_second_time_comes_from_the_cache_without_make(lab: Lab) -> None:
@@ -161,7 +172,7 @@ def test_progress_counts_up_to_the_count_of_the_build_before(lab: Lab) -> None:
     provide(lab.spec, [], **lab.where, progress=first.append)
     assert [step.done for step in first] == sorted(step.done for step in first)
     done = first[-1].done
-    assert done == 7
+    assert done == 8
     assert all(step.total >= step.done for step in first)
     second: list[Progress] = []
     replace("init.c", "4096", "8192")(lab.source)

@@ -1,0 +1,112 @@
+"""The plugin in the QEMU that is there, on a machine whose every instruction is known."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from guests.argv import DONE_STATUS, QEMU
+from guests.probe import counts, plugin
+from guests.probe.counts import Counts
+from guests.probe.plugin import Probe
+
+SOURCE = Path(__file__).with_name("machine.S")
+# movl; decl, jnz: what follows a mark up to the loop's first jump back is one block.
+FIRST, SECOND = 1000, 300
+PHASE_1 = 1 + 2 * FIRST + 1
+PHASE_2 = 2 + 3 * SECOND + 1
+
+
+@pytest.fixture(scope="module")
+def probe(tmp_path_factory: pytest.TempPathFactory) -> Probe:
+    return plugin.provide(tmp_path_factory.mktemp("cache"))
+
+
+@pytest.fixture(scope="module")
+def image(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("image") / "machine"
+    flags = ["-m32", "-nostdlib", "-static", "-Wl,-Ttext=0x100000", "-Wl,--build-id=none"]
+    subprocess.run(["gcc", *flags, "-o", str(path), str(SOURCE)], check=True, timeout=60)
+    return path
+
+
+def address(image: Path, name: str) -> int:
+    said = subprocess.run(["nm", str(image)], capture_output=True, text=True, check=True).stdout
+    found = {line.split()[2]: int(line.split()[0], 16) for line in said.splitlines()}
+    return found[name]
+
+
+def run(image: Path, probe: Probe, out: Path, *, vcpus: int = 1, window: int = 0) -> bytes:
+    words = f"file={probe.path},out={out}" + (f",window={window}" if window else "")
+    argv = [
+        QEMU, "-accel", "tcg", "-icount", "shift=0,sleep=off", "-smp", str(vcpus),
+        "-nodefaults", "-display", "none", "-no-reboot", "-device", "isa-debug-exit,iobase=0xf4",
+        "-kernel", str(image), "-plugin", words,
+    ]  # fmt: skip
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=120)
+    assert done.returncode == DONE_STATUS, done.stderr
+    return out.read_bytes()
+
+
+def total(found: Counts, phase: int) -> int:
+    rows = found.rows[found.rows["phase"] == phase]
+    return int((rows["entries"] * rows["instructions"]).sum())
+
+
+# Two vCPUs take the form with callbacks on a QEMU without counters for each.
+@pytest.mark.parametrize("vcpus", [1, 2])
+def test_every_instruction_of_a_phase_is_counted_and_no_other(
+    image: Path, probe: Probe, tmp_path: Path, vcpus: int
+) -> None:
+    found = counts.parse(run(image, probe, tmp_path / "counts", vcpus=vcpus))
+    assert found.vcpus == vcpus
+    assert set(found.rows["phase"]) == {1, 2}
+    assert set(found.rows["vcpu"]) == {0}
+    # The block of a mark counts for the phase that it began in: the first mark's
+    # block is left out whole, and the last one's is in.
+    for phase, loop, entries, length in ((1, "first", FIRST, 2), (2, "second", SECOND, 3)):
+        rows = found.rows[found.rows["phase"] == phase]
+        body = rows[rows["address"] == address(image, loop)]
+        assert int(body["entries"].sum()) == entries - 1
+        assert set(body["instructions"]) == {length}
+    assert abs(total(found, 1) - PHASE_1) <= 8
+    assert abs(total(found, 2) - PHASE_2) <= 8
+
+
+def test_same_bytes_each_time(image: Path, probe: Probe, tmp_path: Path) -> None:
+    first, second = (run(image, probe, tmp_path / name) for name in ("a", "b"))
+    assert first == second
+
+
+def test_inline_counters_and_callbacks_agree(image: Path, probe: Probe, tmp_path: Path) -> None:
+    inline = counts.parse(run(image, probe, tmp_path / "a"))
+    called = counts.parse(run(image, probe, tmp_path / "b", vcpus=2))
+    assert np.array_equal(inline.rows, called.rows)
+
+
+def test_windows_cut_a_phase_and_lose_nothing(image: Path, probe: Probe, tmp_path: Path) -> None:
+    whole = counts.parse(run(image, probe, tmp_path / "a"))
+    cut = counts.parse(run(image, probe, tmp_path / "b", window=100))
+    assert cut.window == 100
+    assert [total(cut, phase) for phase in (1, 2)] == [total(whole, phase) for phase in (1, 2)]
+    rows = cut.rows[cut.rows["phase"] == 1]
+    spent = np.bincount(rows["window"], weights=rows["entries"] * rows["instructions"])
+    assert len(spent) == -(-total(whole, 1) // 100)
+    assert all(abs(value - 100) <= 4 for value in spent[:-1])
+
+
+def test_unknown_argument_is_refused(image: Path, probe: Probe, tmp_path: Path) -> None:
+    argv = [QEMU, "-display", "none", "-plugin", f"file={probe.path},colour=red"]
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=60)
+    assert done.returncode != 0
+    assert "probe: unknown argument colour=red" in done.stderr
+
+
+def test_file_that_cannot_be_written_is_named(probe: Probe, tmp_path: Path) -> None:
+    argv = [QEMU, "-display", "none", "-plugin", f"file={probe.path},out={tmp_path}/no/counts"]
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=60)
+    assert done.returncode != 0
+    assert f"{tmp_path}/no/counts: No such file or directory" in done.stderr

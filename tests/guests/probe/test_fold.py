@@ -1,0 +1,257 @@
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from guests.probe import fold
+from host.errors import InfraError
+from kernels import origins
+from kernels.cache import Kernel
+from results.profile import FunctionCount, PhaseProfile
+from results.record import KernelIdentity, Timeline
+from tests.guests.probe.test_counts import Row, written
+from workloads.parse import FioResult, GuestResult, Observation, PhaseResult
+from workloads.spec import IO, Phase, Ratio, Unit
+
+START = 0xFFFFFFFF81000000
+SYSTEM_MAP = """\
+ffffffff81000000 T _stext
+ffffffff81000100 T add_folio
+ffffffff81000180 T __add_folio
+ffffffff81000200 t add_folio.cold
+ffffffff81000300 t twin
+ffffffff81000400 t twin
+ffffffff81000500 T walk
+ffffffff81000500 T also_walk
+ffffffff81001000 T _etext
+"""
+FILES = {
+    "kallsyms": b"ffffffff81000000 T _stext\nffffffff81000500 T walk\n",
+    "maps": b"\tlibc.so.6 => /lib/libc.so.6 (0x00007ffff7c00000)\n",
+    "4k/clock": b"1 1000\n0 2000\n",
+}
+FIO = 0x555555554000
+UNITS = (
+    IO,
+    Unit(name="folio", title="folio", calls=("add_folio", "__add_folio")),
+    Unit(name="fault", title="fault", counter="pgfault"),
+)
+PHASE = Phase(name="4k", drop_caches=True, thp="never", fio=("--name=x",), units=UNITS)
+
+
+@pytest.fixture(scope="module")
+def kernel(tmp_path_factory: pytest.TempPathFactory) -> Kernel:
+    folder = tmp_path_factory.mktemp("kernel")
+    (folder / "System.map").write_text(SYSTEM_MAP)
+    at = {0x100: "mm/filemap.c", 0x180: "mm/filemap.c", 0x200: "mm/filemap.c"}
+    at |= {0x300: "fs/a.c", 0x400: "mm/b.c", 0x500: "lib/xarray.c"}
+    origins.save({START + offset: file for offset, file in at.items()}, folder / "origins.json.gz")
+    return kernel_in(folder)
+
+
+def kernel_in(folder: Path) -> Kernel:
+    identity = KernelIdentity(
+        key="0" * 32, release="6.12", source="s", patches=(), flavour="perf", compiler="c",
+        config_sha256="", code_key="", build_id="abcd", build_log="",
+    )  # fmt: skip
+    return Kernel(folder, identity)
+
+
+def observation(faults: int) -> Observation:
+    return Observation(
+        memory_stat={}, memory_events={}, memory_peak_bytes=0, memory_max="max",
+        vmstat={"pgfault": faults}, thp_enabled="never", device_read_bytes=0,
+        device_written_bytes=0, cpu_ns=0,
+    )  # fmt: skip
+
+
+def phase_result(name: str = "4k") -> PhaseResult:
+    fio = FioResult(
+        ios=200, io_bytes=4096 * 200, iops=100.0, runtime_ms=2000, asked_ms=2000, ramp_ms=500,
+        error=0, options={},
+    )  # fmt: skip
+    return PhaseResult(
+        name, 0, fio, "", observation(1000), observation(1300),
+        Timeline(phase=name, t_ms=(), bw_kib_s=()),
+    )  # fmt: skip
+
+
+def result(*phases: PhaseResult, build_id: str = "") -> GuestResult:
+    return GuestResult("", build_id, "6.12", 0, phases or (phase_result(),))
+
+
+def folded(kernel: Kernel, *rows: Row, files: Mapping[str, bytes] = FILES) -> PhaseProfile:
+    (only,) = fold.profile(written(list(rows)), kernel, files, [PHASE], result())
+    return only
+
+
+def row(offset: int, entries: int, *, n: int = 5, vcpu: int = 0, phase: int = 1) -> Row:
+    return (phase, 0, vcpu, n, START + offset, entries)
+
+
+def test_functions_with_files_instructions_and_calls(kernel: Kernel) -> None:
+    found = folded(
+        kernel,
+        row(0x100, 7), row(0x120, 2, n=10), row(0x200, 3, n=1),
+        row(0x300, 1), row(0x410, 1, n=4), row(0x500, 9, n=2),
+    )  # fmt: skip
+    assert found.kernel == (
+        FunctionCount(name="add_folio", file="mm/filemap.c", instructions=58, calls=7),
+        FunctionCount(name="twin@a.c", file="fs/a.c", instructions=5, calls=1),
+        FunctionCount(name="twin@b.c", file="mm/b.c", instructions=4, calls=0),
+        FunctionCount(name="walk", file="lib/xarray.c", instructions=18, calls=9),
+    )
+    assert found.instructions == 58 + 18 + 5 + 4
+
+
+def test_kernel_and_user_and_vcpus_each_add_up_to_the_whole(kernel: Kernel) -> None:
+    user: list[Row] = [(1, 0, 1, 3, FIO + 8, 11), (1, 0, 0, 1, 0x7FFFF7C00010, 5)]
+    found = folded(kernel, row(0x100, 7), row(0x500, 2, vcpu=1), *user)
+    assert found.user == {"fio": 33, "libc.so.6": 5}
+    assert found.by_vcpu == (35 + 5, 10 + 33)
+    kernel_sum = sum(function.instructions for function in found.kernel)
+    assert kernel_sum + sum(found.user.values()) == found.instructions == sum(found.by_vcpu)
+
+
+def test_units_are_counted_each_in_its_way(kernel: Kernel) -> None:
+    found = folded(kernel, row(0x100, 7), row(0x180, 4), row(0x200, 50))
+    # 200 I/Os in 2 s, and a ramp of half a second before them.
+    assert found.units == {"io": 250.0, "folio": 11.0, "fault": 300.0}
+
+
+def test_unit_that_nothing_counts_is_left_out(kernel: Kernel) -> None:
+    phase = PHASE.model_copy(
+        update={
+            "units": (
+                Unit(name="gone", title="gone", calls=("inlined_away",)),
+                Unit(name="lost", title="lost", counter="no_such_counter"),
+            )
+        }
+    )
+    data = written([row(0x100, 7)])
+    (found,) = fold.profile(data, kernel, FILES, [phase], result())
+    assert found.units == {}
+
+
+def test_unit_that_was_never_done_is_none_done(kernel: Kernel) -> None:
+    assert folded(kernel, row(0x500, 1)).units["folio"] == 0.0
+
+
+def test_unit_by_an_alias_is_counted_and_its_name_is_the_one_used(kernel: Kernel) -> None:
+    ratio = Ratio(name="walks", title="walks", calls=("also_walk",), unit="io")
+    phase = PHASE.model_copy(update={"ratios": (ratio,)})
+    (found,) = fold.profile(written([row(0x500, 9)]), kernel, FILES, [phase], result())
+    assert [(function.name, function.calls) for function in found.kernel] == [("also_walk", 9)]
+
+
+def test_unit_of_static_functions_of_one_name_takes_both(kernel: Kernel) -> None:
+    unit = Unit(name="twin", title="twin", calls=("twin",))
+    phase = PHASE.model_copy(update={"units": (unit,)})
+    data = written([row(0x300, 2), row(0x400, 3)])
+    (found,) = fold.profile(data, kernel, FILES, [phase], result())
+    assert found.units == {"twin": 5.0}
+
+
+def test_phases_by_their_number(kernel: Kernel) -> None:
+    second = PHASE.model_copy(update={"name": "switch"})
+    data = written([row(0x100, 7), row(0x100, 2, phase=2), row(0x500, 1, phase=2)])
+    seen = result(phase_result(), phase_result("switch"))
+    profiles = fold.profile(data, kernel, FILES, [PHASE, second], seen)
+    assert [(found.phase, found.instructions) for found in profiles] == [("4k", 35), ("switch", 15)]
+
+
+def test_phase_that_was_not_counted_is_named(kernel: Kernel) -> None:
+    with pytest.raises(InfraError, match=r"phase 4k \(number 1\) was not counted"):
+        folded(kernel, row(0x100, 7, phase=2))
+
+
+def test_modules_are_one_entry(kernel: Kernel) -> None:
+    files = {**FILES, "modules": b"brd 16384 1 - Live 0xffffffffa0000000\n"}
+    module: Row = (1, 0, 0, 4, 0xFFFFFFFFA0000010, 3)
+    found = folded(kernel, row(0x100, 1), module, files=files)
+    assert found.kernel[0] == FunctionCount(name="[module]", file="", instructions=12, calls=0)
+
+
+def test_a_little_code_where_no_symbol_is_is_shown(kernel: Kernel) -> None:
+    found = folded(kernel, row(0x100, 1_000_000), row(0x2000, 1))
+    assert found.kernel[0] == FunctionCount(name="[unknown]", file="", instructions=5, calls=0)
+
+
+def test_much_code_where_no_symbol_is_is_another_kernels_map(kernel: Kernel) -> None:
+    with pytest.raises(InfraError, match=r"1\.0% of .*most at ffffffff81002000") as caught:
+        folded(kernel, row(0x100, 990), row(0x2000, 10))
+    assert "System.map" in str(caught.value)
+
+
+def test_map_that_the_running_kernel_contradicts(kernel: Kernel) -> None:
+    files = {**FILES, "kallsyms": b"ffffffff81000540 T walk\n"}
+    with pytest.raises(InfraError, match="walk is at ffffffff81000540 in the running kernel"):
+        folded(kernel, row(0x100, 1), files=files)
+
+
+def test_without_kallsyms_the_build_id_is_the_proof(kernel: Kernel) -> None:
+    files = {**FILES, "kallsyms": b""}
+    data = written([row(0x100, 1)])
+    assert fold.profile(data, kernel, files, [PHASE], result(build_id="abcd"))
+    for build_id in ("", "ef01"):
+        with pytest.raises(InfraError, match="neither /proc/kallsyms nor a build id"):
+            fold.profile(data, kernel, files, [PHASE], result(build_id=build_id))
+
+
+def test_counts_cut_short_and_damaged_map(kernel: Kernel, tmp_path: Path) -> None:
+    with pytest.raises(InfraError, match="the probe: cut short"):
+        fold.profile(written([row(0x100, 1)])[:-1], kernel, FILES, [PHASE], result())
+    (tmp_path / "System.map").write_text("nothing of the kind\n")
+    with pytest.raises(InfraError, match="line 1 is no symbol"):
+        fold.profile(written([row(0x100, 1)]), kernel_in(tmp_path), FILES, [PHASE], result())
+
+
+def test_kernel_without_origins_has_no_files(kernel: Kernel, tmp_path: Path) -> None:
+    (tmp_path / "System.map").write_text(SYSTEM_MAP)
+    found = folded(kernel_in(tmp_path), row(0x300, 1), row(0x400, 2))
+    assert found.kernel == (FunctionCount(name="twin", file="", instructions=15, calls=3),)
+
+
+def test_whole_numbers_stay_whole(kernel: Kernel) -> None:
+    many = (1 << 55) + 1
+    found = folded(kernel, row(0x100, many, n=1), row(0x120, 1, n=1))
+    assert found.instructions == many + 1 == found.kernel[0].instructions == found.by_vcpu[0]
+
+
+def test_overcount_against_the_guests_clock() -> None:
+    data = written([row(0x100, 200), row(0x500, 1, n=2)])
+    assert fold.overcount(data, FILES, ["4k"]) == {"4k": pytest.approx(0.002)}
+    assert fold.overcount(data, {}, ["4k"]) == {}
+    assert fold.overcount(data, {"4k/clock": b"1 1000\n"}, ["4k"]) == {}
+    assert fold.overcount(data, {"4k/clock": b"1 5\n0 5\n"}, ["4k"]) == {}
+
+
+BLOCK = st.tuples(
+    st.just(1), st.just(0), st.integers(0, 1), st.integers(1, 512),
+    st.one_of(
+        st.integers(START, START + 0xFFF), st.integers(0, 1 << 47), st.just(FIO),
+    ),
+    st.integers(1, 1 << 40),
+)  # fmt: skip
+
+
+@given(st.lists(BLOCK, min_size=1, max_size=40))
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+def test_nothing_is_lost_in_folding(kernel: Kernel, rows: list[Row]) -> None:
+    found = folded(kernel, *rows)
+    whole = sum(block[3] * block[5] for block in rows)
+    assert found.instructions == whole == sum(found.by_vcpu)
+    parts = sum(function.instructions for function in found.kernel) + sum(found.user.values())
+    assert parts == whole
+    assert list(found.user) == sorted(found.user)
+
+
+def test_build_id_of_another_kernel_does_not_matter_where_kallsyms_agrees(kernel: Kernel) -> None:
+    data = written([row(0x100, 1)])
+    seen = replace(result(), build_id="ef01")
+    assert fold.profile(data, kernel, FILES, [PHASE], seen)

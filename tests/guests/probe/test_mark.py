@@ -1,0 +1,62 @@
+"""guests/mark.c, on the host: a NOP is a NOP here too."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from guests import native
+from guests.probe import plugin
+
+MARKS = 16
+
+
+@pytest.fixture(scope="module")
+def mark(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    flags = (*native.STATIC_PROGRAM, "-Wall", "-Wextra", "-Werror")
+    return native.build(native.MARK, flags, tmp_path_factory.mktemp("cache"))
+
+
+def run(*argv: object) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([*map(str, argv)], capture_output=True, text=True, timeout=20)
+
+
+def bytes_of(name: str) -> bytes:
+    found = re.search(rf"{name}\[\] = {{ (.*) }};", plugin.SOURCE.read_text())
+    assert found
+    return bytes(int(word, 16) for word in found[1].split(","))
+
+
+def test_each_phase_has_the_one_nop_that_the_plugin_looks_for(mark: Path) -> None:
+    program = mark.read_bytes()
+    head, tail = bytes_of("MARK_HEAD"), bytes_of("MARK_TAIL")
+    for phase in range(MARKS):
+        assert program.count(head + phase.to_bytes(2, "little") + tail) == 1, phase
+    assert program.count(head + MARKS.to_bytes(2, "little") + tail) == 0
+
+
+def test_becomes_the_program_and_notes_the_clock(mark: Path, tmp_path: Path) -> None:
+    clock = tmp_path / "clock"
+    done = run(mark, 3, clock, "sh", "-c", 'echo "$1"; exit 7', "sh", "two words")
+    assert (done.stdout, done.returncode) == ("two words\n", 7)
+    assert run(mark, 0, clock).returncode == 0
+    before, after = (line.split() for line in clock.read_text().splitlines())
+    assert (before[0], after[0]) == ("3", "0")
+    assert int(before[1]) < int(after[1])
+
+
+@pytest.mark.parametrize("phase", ["16", "-1"])
+def test_phase_without_a_nop_runs_nothing(mark: Path, tmp_path: Path, phase: str) -> None:
+    done = run(mark, phase, tmp_path / "clock", "echo", "ran")
+    assert (done.stdout, done.returncode) == ("", 99)
+
+
+def test_clock_that_cannot_be_written_and_program_that_is_not_there(
+    mark: Path, tmp_path: Path
+) -> None:
+    assert run(mark, 1, tmp_path / "no/clock", "echo", "ran").returncode == 99
+    assert run(mark, 1, tmp_path / "clock", tmp_path / "nonesuch").returncode == 99
+    assert run(mark).returncode == 99

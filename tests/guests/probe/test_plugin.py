@@ -1,0 +1,82 @@
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from guests import native
+from guests.argv import QEMU
+from guests.probe import plugin
+from host.errors import InfraError
+
+WARNINGS = ("-Wall", "-Wextra", "-Werror")
+
+
+def fake_qemu(folder: Path, version: str, help_text: str) -> None:
+    program = folder / QEMU
+    program.write_text(
+        f'#!/bin/sh\ncase $1 in --version) echo "{version}" ;; *) echo "{help_text}" ;; esac\n'
+    )
+    program.chmod(0o755)
+
+
+@pytest.mark.parametrize(
+    ("version", "api"),
+    [("7.2.22", 1), ("8.2.2", 1), ("9.0", 2), ("9.0.4", 2), ("9.1.0", 3), ("9.2.1", 3),
+     ("10.0.2", 3), ("11.0.0", 3), ("11.1.3", 7), ("12.0.0", 7)],
+)  # fmt: skip
+def test_form_of_the_interface_by_version(version: str, api: int) -> None:
+    assert plugin.api_of(version) == api
+
+
+@pytest.mark.parametrize("version", ["7.1.0", "6.2", "2.12.50"])
+def test_older_than_the_oldest_is_refused(version: str) -> None:
+    with pytest.raises(InfraError, match=rf"QEMU {version}: the probe needs 7\.2 or later"):
+        plugin.api_of(version)
+
+
+def test_version_as_distributions_print_it() -> None:
+    assert plugin.version_of("QEMU emulator version 8.2.2 (Debian 1:8.2.2+ds-0ubuntu1)") == "8.2.2"
+    assert plugin.version_of("QEMU emulator version 9.1.50 (v9.1.0-123-gabc)") == "9.1.50"
+    with pytest.raises(InfraError, match="no version in what it says of itself: 'hello'"):
+        plugin.version_of("hello\n")
+
+
+@pytest.mark.parametrize("api", sorted({api for _, api in plugin.FORMS}))
+def test_every_form_compiles_without_a_warning(api: int, tmp_path: Path) -> None:
+    flags = (*native.SHARED_LIBRARY, "-fvisibility=hidden", *WARNINGS, f"-DPROBE_API={api}")
+    built = native.build(plugin.SOURCE, flags, tmp_path)
+    said = subprocess.run(
+        ["nm", "-D", "--defined-only", str(built)], capture_output=True, text=True, check=True
+    ).stdout
+    exported = {line.split()[-1] for line in said.splitlines()}
+    assert {"qemu_plugin_version", "qemu_plugin_install"} == exported
+
+
+def test_form_that_nobody_knows_does_not_compile(tmp_path: Path) -> None:
+    with pytest.raises(InfraError, match="PROBE_API is 1, 2, 3 or 7"):
+        native.build(plugin.SOURCE, (*native.SHARED_LIBRARY, "-DPROBE_API=4"), tmp_path)
+
+
+def test_another_form_is_another_file_and_the_same_one_is_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    built = []
+    for version in ("7.2.0", "10.0.2", "7.2.22"):
+        fake_qemu(tmp_path, f"QEMU emulator version {version}", "-plugin [file=]<file>")
+        built.append(plugin.provide(tmp_path / "cache"))
+    assert [probe.api for probe in built] == [1, 3, 1]
+    assert built[0].path == built[2].path != built[1].path
+    assert built[0].sha256 == built[2].sha256 != built[1].sha256
+
+
+def test_qemu_without_plugins_is_told_from_one_with(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    fake_qemu(tmp_path, "QEMU emulator version 10.0.2", "-nographic  no -plugin here")
+    with pytest.raises(InfraError, match=r"QEMU 10\.0\.2 was built without plugins") as caught:
+        plugin.provide(tmp_path / "cache")
+    assert "--enable-plugins" in str(caught.value)

@@ -1,0 +1,169 @@
+"""What is counted is the run that would have been without counting."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from experiment.load import load_experiment
+from guests import channel, exact, initramfs
+from guests.exact import Outcome
+from guests.probe import counts, fold, plugin
+from guests.probe.usermap import PROGRAM, STATIC_AT, VDSO, user_map
+from kernels.cache import Kernel
+from results.profile import PhaseProfile
+from runs import prepare
+from runs.options import Options
+from runs.prepare import Session
+from tests.integration.lab_process import SMALL
+from workloads import parse
+
+pytestmark = pytest.mark.guest
+# Page faults leave blocks in their middle; docs/probe.md has what was measured.
+MOST_OVERCOUNT = 0.001
+# Keeps the maps of a running fio; the phase is disturbed by it, and not looked at.
+KEEP_MAPS = """\
+    ( sleep 0.3; for process in /proc/[0-9]*; do
+        case $(readlink "$process/exe") in
+        */fio) cat "$process/maps" >"$OUT/real-maps" ;;
+        */busybox) cat "$process/maps" >"$OUT/real-busybox" ;;
+        esac
+    done ) &
+"""
+
+
+def quiet(word: str) -> None:
+    """Nobody watches."""
+
+
+def prepared(options: Options) -> Session:
+    asked = load_experiment(
+        Path(SMALL), overrides=(), catalogue=prepare.catalogue(options.checkout)
+    )
+    asked = asked.model_copy(update={"twins": ()})
+    return prepare.prepare(asked, options, lambda arm, progress: None)
+
+
+@pytest.fixture(scope="module")
+def session(kernels: dict[str, Kernel], options: Options) -> Session:
+    return prepared(options)
+
+
+@pytest.fixture(scope="module")
+def outcomes(
+    session: Session, options: Options, tmp_path_factory: pytest.TempPathFactory
+) -> Mapping[str, Outcome]:
+    """The same run without the probe, with it twice, and from a cold boot with it."""
+    top = tmp_path_factory.mktemp("probe")
+    first = session.plan.runs[0]
+    machine, job = session.machine(first), session.job(first)
+    probe = plugin.provide(options.cache)
+    snapshot = exact.take_snapshot(machine, top / "snapshot", top / "logs", quiet)
+    found = {
+        name: exact.run_restored(snapshot, job, top / name, top / name / "logs", quiet, probe=used)
+        for name, used in {"plain": None, "probed": probe, "again": probe}.items()
+    }
+    found["cold"] = exact.run_cold(
+        machine, job, top / "cold", top / "cold/logs", quiet, probe=probe
+    )
+    return found
+
+
+def profile(session: Session, outcome: Outcome) -> PhaseProfile:
+    run = session.plan.runs[0]
+    phases = session.phases(session.case(run.case))
+    assert outcome.files is not None
+    assert outcome.counts is not None
+    seen = parse.guest_result(outcome.files, tuple(phase.name for phase in phases))
+    kernel = session.bench(run).kernels[run.arm]
+    (only,) = fold.profile(outcome.counts, kernel, outcome.files, phases, seen)
+    return only
+
+
+def test_the_guest_does_not_notice(outcomes: Mapping[str, Outcome]) -> None:
+    assert {outcome.ending.kind for outcome in outcomes.values()} == {"done"}
+    results = {channel.fingerprint(outcome.files or {}) for outcome in outcomes.values()}
+    assert len(results) == 1
+    assert outcomes["plain"].counts is None
+
+
+def test_counts_are_the_same_bytes_each_time(outcomes: Mapping[str, Outcome]) -> None:
+    first, second = outcomes["probed"].counts, outcomes["again"].counts
+    assert first == second
+    assert len(counts.parse(first or b"").rows) > 10_000
+
+
+def test_a_restored_run_counts_what_a_cold_one_does(
+    session: Session, outcomes: Mapping[str, Outcome]
+) -> None:
+    assert profile(session, outcomes["cold"]) == profile(session, outcomes["probed"])
+
+
+def test_profile_adds_up_and_names_what_ran(
+    session: Session, outcomes: Mapping[str, Outcome]
+) -> None:
+    found = profile(session, outcomes["probed"])
+    kernel = sum(function.instructions for function in found.kernel)
+    assert kernel + sum(found.user.values()) == found.instructions == sum(found.by_vcpu)
+    by_name = {function.name: function for function in found.kernel}
+    assert not {"[unknown]", "[module]"} & by_name.keys()
+    assert by_name["__filemap_add_folio"].file == "mm/filemap.c"
+    assert by_name["xas_load"].file == "lib/xarray.c"
+    assert all(function.file for function in found.kernel)
+    assert found.units["folio"] == by_name["__filemap_add_folio"].calls > 1000
+    assert found.units["fault"] > found.units["folio"] > found.units["io"] / 2
+    assert found.user["fio"] > 0.05 * found.instructions
+    assert "[unknown]" not in found.user
+
+
+def test_counts_and_the_guests_clock_agree(outcomes: Mapping[str, Outcome]) -> None:
+    probed = outcomes["probed"]
+    (share,) = fold.overcount(probed.counts or b"", probed.files or {}, ["4k"]).values()
+    assert -MOST_OVERCOUNT / 10 < share < MOST_OVERCOUNT
+
+
+def test_files_of_the_guest_are_where_the_map_says(
+    kernels: dict[str, Kernel],
+    options: Options,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    agent = tmp_path / "agent.sh"
+    text = initramfs.AGENT.read_text()
+    before = '    observe "$OUT/$1/before"\n'
+    assert text.count(before) == 1
+    agent.write_text(text.replace(before, before + KEEP_MAPS))
+    monkeypatch.setattr(initramfs, "AGENT", agent)
+    session = prepared(options)
+    first = session.plan.runs[0]
+    done = exact.run_cold(
+        session.machine(first), session.job(first), tmp_path / "run", tmp_path / "logs", quiet
+    )
+    assert done.files is not None, done.ending.message
+    places = user_map(done.files["maps"].decode())
+    expected = dict(zip(places.names, places.starts.tolist(), strict=True))
+    real = starts(done.files["real-maps"].decode())
+    assert real.pop(PROGRAM) == expected.pop(PROGRAM)
+    assert real.pop("[vdso]") == expected.pop("vdso")
+    assert (
+        expected.pop("busybox")
+        == STATIC_AT
+        == starts(done.files["real-busybox"].decode())["busybox"]
+    )
+    assert real == expected
+    assert len(real) > 2
+    assert VDSO in done.files["maps"].decode()
+
+
+def starts(maps: str) -> dict[str, int]:
+    """File name → lowest address, of the files in a /proc/PID/maps that hold code."""
+    lines = [line.split() for line in maps.splitlines()]
+    code = {line[5] for line in lines if len(line) > 5 and "x" in line[1]}
+    found: dict[str, int] = {}
+    for line in lines:
+        if len(line) > 5 and line[5] in code and not re.match(r"\[(?!vdso)", line[5]):
+            found.setdefault(line[5].rpartition("/")[2], int(line[0].partition("-")[0], 16))
+    return found

@@ -1,0 +1,195 @@
+from __future__ import annotations
+
+from contextlib import suppress
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kernels import addresses
+from kernels.addresses import AddressesError, Functions
+
+SYSTEM_MAP = """\
+0000000000000000 A fixed_percpu_data
+ffffffff81000000 T _stext
+ffffffff81000000 T _text
+ffffffff81000000 T startup_64
+ffffffff810000f0 t __pfx_walk
+ffffffff81000100 t walk
+ffffffff81000200 t walk.cold
+ffffffff81000300 W weak_one
+ffffffff81000300 t local_one
+ffffffff81000300 T __strong_one
+ffffffff81000300 T strong_one
+ffffffff81000300 T another_strong_one
+ffffffff81000400 t twin
+ffffffff81000500 t twin
+ffffffff81000580 t twin.cold
+ffffffff81000600 T __sched_text_end
+ffffffff81001000 T _etext
+ffffffff81002000 D data
+ffffffff82000000 T _sinittext
+ffffffff82000010 t setup
+ffffffff82001000 T _einittext
+ffffffff83000000 B _end
+"""
+TABLE = addresses.parse(SYSTEM_MAP)
+START = 0xFFFFFFFF81000000
+
+
+def names_at(functions: Functions) -> dict[int, str]:
+    starts = functions.table.starts.tolist()
+    return {
+        start - START: functions.named[owner][0]
+        for start, owner in zip(starts, functions.owner.tolist(), strict=True)
+    }
+
+
+def test_code_only_and_its_ranges() -> None:
+    assert [hex(start - START) for start in TABLE.starts.tolist()] == [
+        "0x0", "0x100", "0x200", "0x300", "0x400", "0x500", "0x580", "0x1000010",
+    ]  # fmt: skip
+    assert [(low - START, end - START) for low, end in TABLE.ranges] == [
+        (0, 0x1000),
+        (0x1000000, 0x1001000),
+    ]
+
+
+def test_one_name_of_several_and_the_others_are_known() -> None:
+    names = TABLE.names[3]
+    assert names == (
+        "strong_one", "another_strong_one", "__strong_one", "weak_one", "local_one",
+    )  # fmt: skip
+    functions = addresses.functions(TABLE)
+    assert {functions.called(name) for name in names} == {functions.called("strong_one")}
+    assert functions.called("nonesuch") == ()
+
+
+def test_word_of_the_linker_script_yields_to_a_function() -> None:
+    assert TABLE.names[0][0] == "startup_64"
+
+
+def test_name_that_is_wanted_is_the_one_used() -> None:
+    functions = addresses.functions(TABLE, wanted={"local_one"})
+    assert names_at(functions)[0x300] == "local_one"
+
+
+def test_cold_part_belongs_to_its_function_and_is_no_entry() -> None:
+    functions = addresses.functions(TABLE)
+    assert names_at(functions)[0x200] == names_at(functions)[0x100] == "walk"
+    assert functions.is_entry.tolist() == [True, True, False, True, True, True, False, True]
+
+
+def test_one_name_in_two_files_is_told_apart() -> None:
+    files = {START + 0x400: "fs/a.c", START + 0x500: "mm/b.c", START + 0x580: "mm/b.c"}
+    functions = addresses.functions(TABLE, files)
+    names = names_at(functions)
+    assert (names[0x400], names[0x500], names[0x580]) == ("twin@a.c", "twin@b.c", "twin@b.c")
+    assert len(functions.called("twin")) == 2
+    assert ("twin@a.c", "fs/a.c") in functions.named
+
+
+def test_files_of_one_name_are_told_apart_by_their_folder() -> None:
+    files = {START + 0x400: "fs/core.c", START + 0x500: "mm/core.c"}
+    names = names_at(addresses.functions(TABLE, files))
+    assert (names[0x400], names[0x500]) == ("twin@fs/core.c", "twin@mm/core.c")
+    assert names[0x580] == "twin"
+
+
+def test_one_name_without_files_is_one_function() -> None:
+    functions = addresses.functions(TABLE)
+    assert names_at(functions)[0x400] == names_at(functions)[0x500] == "twin"
+    assert functions.named.count(("twin", "")) == 1
+
+
+def test_suffixes_of_the_compiler_stay() -> None:
+    text = SYSTEM_MAP.replace("walk.cold", "walk.isra.0").replace("local_one", "f.part.0")
+    names = names_at(addresses.functions(addresses.parse(text)))
+    assert names[0x200] == "walk.isra.0"
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "no _stext and _etext"),
+        ("ffffffff81000000 T _stext\n", "no _stext and _etext"),
+        ("ffffffff81000000 T\n", "line 1 is no symbol"),
+        ("ffffffff81000000 T _stext\nwalk t here\n", "line 2 has no address"),
+        ("ffffffff81000000 TT _stext\n", "line 1 is no symbol"),
+    ],
+)
+def test_what_is_no_system_map_is_refused(text: str, said: str) -> None:
+    with pytest.raises(AddressesError, match=said):
+        addresses.parse(text)
+
+
+def test_kallsyms_is_read_alike_without_its_modules() -> None:
+    text = SYSTEM_MAP + "ffffffffa0000000 t walk\t[xfs]\n"
+    assert addresses.parse(text).names == TABLE.names
+
+
+def test_running_kernel_that_is_the_same() -> None:
+    seen = "ffffffff81000000 T _stext\nffffffff81000100 t walk\nffffffff81001000 T _etext\n"
+    assert addresses.require_same(TABLE, seen) == 3
+    assert addresses.require_same(TABLE, "") == 0
+
+
+def test_addresses_that_the_kernel_hides_prove_nothing() -> None:
+    assert addresses.require_same(TABLE, "0000000000000000 T _stext\n") == 0
+
+
+@pytest.mark.parametrize(
+    ("seen", "said"),
+    [
+        (
+            "ffffffff81000140 t walk\n",
+            r"walk is at ffffffff81000140 in the running kernel, here: f",
+        ),
+        ("ffffffff81001200 T _etext\n", "_etext is at ffffffff81001200"),
+        ("ffffffff81000140 t unheard_of\n", "here: nowhere"),
+        ("garbage\n", "no line of /proc/kallsyms: 'garbage'"),
+    ],
+)
+def test_running_kernel_that_is_another(seen: str, said: str) -> None:
+    with pytest.raises(AddressesError, match=said):
+        addresses.require_same(TABLE, seen)
+
+
+def test_modules_by_their_ranges() -> None:
+    text = "xfs 4096 1 - Live 0xffffffffa0100000\nbrd 16384 1 - Live 0xffffffffa0000000 (E)\n"
+    low = 0xFFFFFFFFA0000000
+    assert addresses.module_ranges(text) == ((low, low + 16384), (low + 0x100000, low + 0x101000))
+    assert addresses.module_ranges("brd 16384 1 - Live 0x0000000000000000\n") == ()
+    with pytest.raises(AddressesError, match="no line of /proc/modules: 'brd'"):
+        addresses.module_ranges("brd\n")
+
+
+SYMBOL = st.builds(
+    "{:016x} {} {}".format,
+    st.integers(START, START + 0xFFF),
+    st.sampled_from("TtWwDb"),
+    st.sampled_from(("a", "b", "a.cold", "__a", "_stext", "__pfx_a", "c.isra.0", "b.cold")),
+)
+
+
+@given(st.lists(SYMBOL, max_size=30), st.dictionaries(st.integers(START, START + 0xFFF), st.text()))
+def test_every_start_belongs_to_one_function(lines: list[str], files: dict[int, str]) -> None:
+    text = "\n".join([SYSTEM_MAP.strip(), *(line for line in lines if "_stext" not in line)])
+    functions = addresses.functions(addresses.parse(text), files)
+    starts = functions.table.starts
+    assert len(starts) == len(functions.owner) == len(functions.is_entry)
+    assert (np.diff(starts.astype(object)) > 0).all()
+    assert set(functions.owner.tolist()) == set(range(len(functions.named)))
+    assert len(set(functions.named)) == len(functions.named)
+
+
+@given(st.text(max_size=300))
+def test_any_text_is_read_or_refused(text: str) -> None:
+    for read in (addresses.parse, addresses.module_ranges):
+        try:
+            read(text)
+        except AddressesError:
+            continue
+    with suppress(AddressesError):
+        addresses.require_same(TABLE, text)
