@@ -67,12 +67,12 @@ def kernel_command_line(guest: Guest, size: Size) -> str:
         "rdinit=/init",
     ]
     # QEMU's LAPIC timer fails the kernel's verification under icount, after
-    # 0.43 virtual seconds of PAUSE; the HPET serves as well.  Never halting closes
-    # the boot's share of the race told in docs/architecture.md; afterwards the
-    # agent's spinner leaves nothing to poll for.
-    words += ["nolapic_timer"]
+    # 0.43 virtual seconds of PAUSE; the HPET serves as well.
+    words.append("nolapic_timer")
     if guest.vcpus == 1:
-        words += ["idle=poll"]
+        # Afterwards the agent's spinner leaves nothing to poll for.  With several
+        # vCPUs the idle ones halt: a spinner would take half of the turns.
+        words.append("idle=poll")
     return " ".join(words)
 
 

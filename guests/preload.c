@@ -63,8 +63,7 @@ static int (*real_ppoll)(struct pollfd *, nfds_t, const struct timespec *, const
 static int (*real_eventfd)(unsigned int, int);
 
 static atomic_bool is_eventfd[KNOWN_FDS];
-static atomic_bool stop_asked, main_is_quiet, vcpus_are_idle;
-static atomic_uint main_waits;
+static atomic_bool stop_asked, main_is_quiet, main_waits, vcpus_are_idle;
 /* The big lock, known as what a vCPU thread gives up to wait. */
 static pthread_mutex_t *_Atomic big_lock;
 
@@ -96,9 +95,9 @@ static bool in_main_thread(void)
 	return syscall(SYS_gettid) == getpid();
 }
 
-static void await(bool (*done)(unsigned int), unsigned int than, const char *what)
+static void await(bool (*done)(void), const char *what)
 {
-	for (int n = 0; !done(than); n++) {
+	for (int n = 0; !done(); n++) {
 		if (n == PATIENCE) {
 			fprintf(stderr, "preload: the main loop never %s\n", what);
 			abort();
@@ -107,15 +106,15 @@ static void await(bool (*done)(unsigned int), unsigned int than, const char *wha
 	}
 }
 
-static bool main_has_waited(unsigned int than)
+/* Waiting for the vCPUs, the main loop has asked all of them to stop. */
+static bool main_stops_vcpus(void)
 {
-	return main_waits != than;
+	return main_waits;
 }
 
-static bool main_is_done(unsigned int unused)
+static bool main_is_done(void)
 {
-	(void)unused;
-	return main_is_quiet || !guest_runs();
+	return main_is_quiet || main_waits || !guest_runs();
 }
 
 int gettimeofday(struct timeval *tv, void *tz)
@@ -174,7 +173,8 @@ int ppoll(struct pollfd *fds, nfds_t count, const struct timespec *timeout, cons
 		ready = real_ppoll(fds, count, NULL, mask);
 		/* First, so that a vCPU thread that starts sees it or is seen. */
 		main_is_quiet = false;
-	} while (ready > 0 && !main_is_needed() && nothing_but_wakes(fds, count));
+		/* Taken before it is asked: a wake that comes later is not lost. */
+	} while (ready > 0 && nothing_but_wakes(fds, count) && !main_is_needed());
 	return ready;
 }
 
@@ -202,8 +202,10 @@ int pthread_cond_wait(pthread_cond_t *condition, pthread_mutex_t *mutex)
 	if (!guest_runs)
 		return real_wait(condition, mutex);
 	if (in_main_thread()) {
-		main_waits++;
-		return real_wait(condition, mutex);
+		main_waits = true;
+		status = real_wait(condition, mutex);
+		main_waits = false;
+		return status;
 	}
 	if (!current_cpu)
 		current_cpu = dlsym(RTLD_DEFAULT, "current_cpu");
@@ -234,7 +236,6 @@ static void run_expired_timers(void)
 
 int pthread_mutex_unlock(pthread_mutex_t *mutex)
 {
-	unsigned int waited = main_waits;
 	int status;
 
 	find();
@@ -242,11 +243,11 @@ int pthread_mutex_unlock(pthread_mutex_t *mutex)
 	if (vcpu == OTHER || mutex != big_lock || inside)
 		return status;
 	if (vcpu == HAS_WOKEN) {
-		await(main_has_waited, waited, "stopped the machine");
+		await(main_stops_vcpus, "stopped the machine");
 		stop_asked = false;
 		vcpu = RUNS;
 	} else if (vcpu == STARTS) {
-		await(main_is_done, 0, "came to rest");
+		await(main_is_done, "came to rest");
 		vcpu = RUNS;
 	}
 	if (guest_runs())

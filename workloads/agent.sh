@@ -53,6 +53,8 @@ send() {
 # main loop moves the virtual clock forward when it finds every vCPU halted, and
 # it may look before the vCPU thread has accounted its last slice: the next timer
 # then fires late by that slice.  A guest that is never idle never gets there.
+# guests/preload.c closes that race, too; one vCPU keeps both, because a clock that
+# was never moved is a proof.  Among several vCPUs the loop would take turns of work.
 never_idle() {
     [ -d /sys/devices/system/cpu/cpu1 ] && return 0
     chrt -i 0 sh -c 'while :; do :; done' &

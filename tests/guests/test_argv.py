@@ -92,9 +92,14 @@ def test_line_to_paste_starts_by_itself() -> None:
 
 
 @pytest.mark.parametrize("name", ["smoke", "laptop", "full"])
-def test_every_guest_goes_without_the_lapic_timer_and_never_halts(name: str) -> None:
+def test_every_guest_goes_without_the_lapic_timer_and_shows_addresses(name: str) -> None:
     words = kernel_command_line(guest(name), LAPTOP_SIZE).split()
-    assert {"nolapic_timer", "idle=poll", "no_hash_pointers", "nokaslr"} <= set(words)
+    assert {"nolapic_timer", "no_hash_pointers", "nokaslr", "norandmaps"} <= set(words)
+
+
+def test_one_vcpu_alone_never_halts() -> None:
+    assert "idle=poll" in kernel_command_line(guest("laptop"), LAPTOP_SIZE).split()
+    assert "idle=poll" not in kernel_command_line(guest("full"), FULL_SIZE).split()
 
 
 def test_ramdisk_has_the_size_asked_for() -> None:

@@ -1,0 +1,89 @@
+"""A guest of several vCPUs is exact, too: cold or restored, whatever the host does."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from experiment.load import load_experiment
+from experiment.plan import scaled
+from experiment.spec import PhaseTimes, ShapeSpec
+from guests import channel, exact, initramfs, native
+from guests.exact import Machine
+from host.process import spawn
+from kernels.cache import Kernel
+from runs.options import Options
+from runs.prepare import catalogue, guest_of
+from tests.integration.lab_process import CHECKOUT, SMALL
+from workloads.job import job_text, prepare_text
+from workloads.locks import phase_locks
+from workloads.spec import load_catalogue
+
+pytestmark = pytest.mark.guest
+
+SHAPE = ShapeSpec(
+    vcpus=4, jobs=4, cpu="Nehalem,-hypervisor", metronome_ns=20_000, more_memory_mib=256
+)
+WORKLOAD = load_catalogue()["filemap-4k"]
+PHASES = WORKLOAD.phases_of("default")
+
+
+def silent(word: str) -> None:
+    """Nobody watches."""
+
+
+@pytest.fixture(scope="module")
+def machine(kernels: dict[str, Kernel], options: Options) -> Machine:
+    asked = load_experiment(Path(SMALL), overrides=(), catalogue=catalogue(CHECKOUT))
+    guest = SHAPE.of(guest_of(asked))
+    size = scaled(asked.dataset, guest)
+    return Machine(
+        kernel=kernels["patched"].bzimage,
+        initramfs=initramfs.provide(options.cache).path,
+        preload=native.build(native.PRELOAD, native.SHARED_LIBRARY, options.cache),
+        guest=guest,
+        size=size,
+        prepare_text=prepare_text(
+            WORKLOAD, file_mib=size.file_mib, metronome_ns=guest.metronome_ns
+        ),
+    )
+
+
+def test_cold_and_restored_runs_are_equal_and_locks_are_waited_for(
+    machine: Machine, tmp_path: Path
+) -> None:
+    text = job_text(
+        PHASES,
+        {"4k": PhaseTimes(ramp_s=0, runtime_s=0.3)},
+        jobs=machine.size.jobs,
+        seed=3,
+        limit_bytes=machine.size.cgroup_limit_mib << 20,
+        observe="contention",
+    )
+    snapshot = exact.take_snapshot(machine, tmp_path / "snapshot", tmp_path / "logs", silent)
+    quiet = exact.run_restored(snapshot, text, tmp_path / "a", tmp_path / "a-logs", silent)
+    busy_loops = ["sh", "-c", "while :; do :; done"]
+    with (
+        spawn(busy_loops, log=tmp_path / "busy-1", env=dict(os.environ)),
+        spawn(busy_loops, log=tmp_path / "busy-2", env=dict(os.environ)),
+    ):
+        busy = exact.run_restored(snapshot, text, tmp_path / "b", tmp_path / "b-logs", silent)
+        cold = exact.run_cold(machine, text, tmp_path / "c", tmp_path / "c-logs", silent)
+    assert quiet.files is not None, quiet.ending
+    fingerprints = [channel.fingerprint(run.files or {}) for run in (quiet, busy, cold)]
+    assert len(set(fingerprints)) == 1, fingerprints
+
+    seen = phase_locks(quiet.files, "4k", "contention")
+    assert seen.dropped == 0
+    tree = [wait for wait in seen.waits if "__filemap_add_folio" in wait.callers[:2]]
+    assert sum(wait.count for wait in tree) > 100
+    assert all(wait.flags == "SPIN" for wait in tree)
+    # Each vCPU had its turns: none did less than a tenth of its share of the time.
+    spent = [
+        int(line.split()[1]) + int(line.split()[3])
+        for line in quiet.files["4k/after/proc/stat"].decode().splitlines()
+        if line.startswith("cpu") and not line.startswith("cpu ")
+    ]
+    assert min(spent) > max(spent) / 10, spent
