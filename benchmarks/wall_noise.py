@@ -14,6 +14,7 @@ import sys
 import tempfile
 import time
 from collections import defaultdict
+from contextlib import suppress
 from pathlib import Path
 
 CHECKOUT = Path(__file__).resolve().parent.parent
@@ -91,7 +92,8 @@ def main() -> int:
     values: Values = defaultdict(dict)
     conditions: dict[int, list[Conditions | None]] = defaultdict(list)
     top = tempfile.TemporaryDirectory(dir=cache_folder())
-    with top as folder, lab_kept_off(placement):
+    # What was measured until somebody interrupts is judged all the same.
+    with top as folder, lab_kept_off(placement), suppress(KeyboardInterrupt):
         for run in wall_plan(experiment).runs:
             began = time.monotonic()
             logs = Path(folder) / run.run_id
@@ -106,7 +108,9 @@ def main() -> int:
                 values[run.case, name][run.block, run.arm] = samples[name]
                 print(f"{run.run_id}: {name} {samples[name]:.1f}, {took:.0f} s", flush=True)
 
-    print("\nblocks that the rules would drop:", dropped_blocks(conditions) or "none")
+    print("\nblocks that the rules would drop:")
+    for block, reason in dropped_blocks(conditions).items():
+        print(f"  {block}: {reason}")
     thresholds = Thresholds(change=WALL_CHANGE)
     shown = [
         (key, evidence(found_values, (arms[0], arms[1]), experiment.blocks, found.real_time))
