@@ -248,8 +248,9 @@ def clean_verb(
 
 
 def overrides_of(mode: str, overrides: list[str]) -> list[str]:
-    """The overrides, with the one that ``--mode`` stands for."""
-    return [*overrides, f"mode={mode}"] if mode else overrides
+    """The overrides, with those that ``--mode`` stands for; a wall guest counts real seconds."""
+    guest = ["guest=wall"] if mode == "wall" else []
+    return [*guest, *overrides, f"mode={mode}"] if mode else overrides
 
 
 def read(name: str, overrides: list[str], *, twins: bool = True) -> Experiment:

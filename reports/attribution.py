@@ -188,8 +188,8 @@ def _ratios(phase: PhaseRecord, blocks: Sequence[Block], table: _Table) -> tuple
         per = _per(blocks, ratio.unit)
         if per is None:
             continue
-        counted = set(ratio.functions)
-        columns = [i for i, key in enumerate(table.keys) if not key.user and key.name in counted]
+        columns = _columns(table, ratio.functions)
+        less = _columns(table, ratio.less)
         entered = [
             {table.keys[i].name for i in columns if calls[:, i].any()}
             for calls in (table.base[1], table.patched[1])
@@ -199,13 +199,20 @@ def _ratios(phase: PhaseRecord, blocks: Sequence[Block], table: _Table) -> tuple
             title=ratio.title,
             functions=ratio.functions,
             calls=paired.pair(
-                table.base[1][:, columns].sum(axis=1) / per[0][:, 0],
-                table.patched[1][:, columns].sum(axis=1) / per[1][:, 0],
+                *(
+                    (calls[:, columns].sum(axis=1) - calls[:, less].sum(axis=1)) / units[:, 0]
+                    for (_, calls), units in zip((table.base, table.patched), per, strict=True)
+                )
             ),
             absent=tuple(name for name in ratio.functions
                          if name not in entered[0] or name not in entered[1]),
         ))  # fmt: skip
     return tuple(found)
+
+
+def _columns(table: _Table, functions: Sequence[str]) -> list[int]:
+    wanted = set(functions)
+    return [i for i, key in enumerate(table.keys) if not key.user and key.name in wanted]
 
 
 def _units(phase: PhaseRecord, blocks: Sequence[Block]) -> Sequence[UnitRecord]:

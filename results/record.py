@@ -131,12 +131,14 @@ class UnitRecord(Record):
 class RatioRecord(Record):
     """Calls of some kernel functions per unit: "tree walks per folio added".
 
-    ``functions`` are counted together; ``unit`` names one of the phase's units.
+    ``functions`` are counted together, those of ``less`` taken off; ``unit`` names one
+    of the phase's units.
     """
 
     name: str
     title: str
     functions: tuple[str, ...]
+    less: tuple[str, ...] = ()
     unit: str
 
 

@@ -105,7 +105,11 @@ def _case_record(session: Session, case: CaseSpec) -> CaseRecord:
                 units=tuple(UnitRecord(name=unit.name, title=unit.title) for unit in phase.units),
                 ratios=tuple(
                     RatioRecord(
-                        name=ratio.name, title=ratio.title, functions=ratio.calls, unit=ratio.unit
+                        name=ratio.name,
+                        title=ratio.title,
+                        functions=ratio.calls,
+                        less=ratio.less,
+                        unit=ratio.unit,
                     )
                     for ratio in phase.ratios
                 ),

@@ -45,11 +45,15 @@ class Unit(Frozen):
 
 
 class Ratio(Frozen):
-    """Calls of some kernel functions per unit, a claim of a series made countable."""
+    """Calls of some kernel functions per unit, a claim of a series made countable.
+
+    Calls of the functions in ``less`` are taken off: what only passes through.
+    """
 
     name: Name
     title: str
     calls: Annotated[tuple[str, ...], Field(min_length=1)]
+    less: tuple[str, ...] = ()
     unit: Name
 
 

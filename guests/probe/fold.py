@@ -66,7 +66,7 @@ def profile(
             not that of the kernel that ran.
     """
     counted = [said.calls for phase in phases for said in phase.units]
-    counted += [said.calls for phase in phases for said in phase.ratios]
+    counted += [said.calls + said.less for phase in phases for said in phase.ratios]
     wanted = frozenset(name for names in counted for name in names)
     try:
         parsed = counts.parse(data)

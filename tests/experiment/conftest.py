@@ -62,7 +62,7 @@ def catalogue() -> Catalogue:
             "filemap-thp": {"default": ("thp", "switch"), "v1": ("thp", "switch")},
         },
         metrics=METRICS,
-        guests=("full", "laptop", "smoke"),
+        guests=("full", "laptop", "smoke", "wall"),
         flavours=("lockstat", "perf"),
         series=SERIES,
     )

@@ -64,7 +64,8 @@ def test_a_good_file_is_an_experiment(tmp_path: Path, catalogue: Catalogue) -> N
         ),
         pytest.param(
             f'mode = "exakt"\n{GOOD}',
-            "small.toml: mode: found \"exakt\": unknown; allowed: exact, wall; did you mean 'exact'?",
+            'small.toml: mode: found "exakt": unknown; allowed: exact, wall; '
+            "did you mean 'exact'?",
             id="unknown mode",
         ),
         pytest.param(

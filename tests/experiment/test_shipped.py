@@ -26,10 +26,10 @@ def load(name: str, catalogue: Catalogue, *overrides: str) -> Experiment:
 
 def test_all_are_known_by_name() -> None:
     assert {"filemap-v1", "filemap-v4", "noop", "slow-add"} <= set(known_experiments())
-    assert {"full", "laptop", "smoke"} <= set(known_guests())
+    assert {"full", "laptop", "smoke", "wall"} <= set(known_guests())
 
 
-@pytest.mark.parametrize("guest", ["full", "laptop", "smoke"])
+@pytest.mark.parametrize("guest", ["full", "laptop", "smoke", "wall"])
 @pytest.mark.parametrize("name", ["filemap-v1", "filemap-v4", "noop", "slow-add"])
 def test_each_runs_on_each_guest(name: str, guest: str, catalogue: Catalogue) -> None:
     experiment = load(name, catalogue, f"guest={guest}")
