@@ -56,7 +56,7 @@ send() {
 # guests/preload.c closes that race, too; one vCPU keeps both, because a clock that
 # was never moved is a proof.  Among several vCPUs the loop would take turns of work.
 never_idle() {
-    [ -d /sys/devices/system/cpu/cpu1 ] && return 0
+    [ -d /sys/devices/system/cpu/cpu1 ] && return
     chrt -i 0 sh -c 'while :; do :; done' &
 }
 
@@ -144,14 +144,14 @@ locks_start() {
             echo "$WAITS" >>"$TRACING/events/synthetic/lock_wait/trigger" ||
             fail "contention: $(grep -v '^$' "$TRACING/error_log" | tail -n 3)"
         ;;
-    *) return 0 ;;
+    *) return ;;
     esac
     mkdir "$1"
     adjtimex >"$1/begin"
 }
 
 locks_stop() {
-    [ -n "$OBSERVE" ] || return 0
+    [ -n "$OBSERVE" ] || return
     adjtimex >"$1/end"
     case "$OBSERVE" in
     lock_stat) cp /proc/lock_stat /proc/lockdep "$1" ;;
