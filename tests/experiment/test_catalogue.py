@@ -25,7 +25,7 @@ EVERY_METRIC = ", ".join(METRICS)
         ),
         pytest.param(
             f'guest = "labtop"\n{GOOD}',
-            'small.toml: guest: found "labtop": unknown; allowed: full, laptop, smoke; '
+            'small.toml: guest: found "labtop": unknown; allowed: full, laptop, smoke, wall; '
             "did you mean 'laptop'?",
             id="unknown guest",
         ),
@@ -97,7 +97,7 @@ EVERY_METRIC = ", ".join(METRICS)
         pytest.param(
             swap("[cases.times]", "[cases.times]\nlapdog.4k = { ramp_s = 0, runtime_s = 2 }"),
             'small.toml: cases[0].times.lapdog: found "lapdog": unknown guest; '
-            "allowed: full, laptop, smoke; did you mean 'laptop'?",
+            "allowed: full, laptop, smoke, wall; did you mean 'laptop'?",
             id="times for an unknown guest",
         ),
         pytest.param(
@@ -129,4 +129,4 @@ def test_an_unknown_workload_does_not_hide_what_can_be_said_without_it(
 
 def test_an_invalid_name_is_told_once(problems: Problems) -> None:
     (line,) = problems(f'guest = "Laptop"\n{GOOD}')
-    assert line.endswith("unknown; allowed: full, laptop, smoke; did you mean 'laptop'?")
+    assert line.endswith("unknown; allowed: full, laptop, smoke, wall; did you mean 'laptop'?")

@@ -64,7 +64,8 @@ EXAMPLE = "is not KEY=VALUE; for example blocks=4 or cases.0.times.laptop.4k.run
         (
             "sed=4",
             "sed: unknown key (value 4); allowed: name, title, question, mode, wall, kernel, "
-            "series, arms, guest, dataset, cases, blocks, seed, thresholds, twins; did you mean 'seed'?",
+            "series, arms, guest, dataset, cases, blocks, seed, thresholds, twins; "
+            "did you mean 'seed'?",
         ),
         (
             "threshold.change=0.1",
@@ -75,7 +76,8 @@ EXAMPLE = "is not KEY=VALUE; for example blocks=4 or cases.0.times.laptop.4k.run
         ("blocks=four", 'blocks: found "four": must be a valid integer'),
         (
             "guest=smok",
-            'guest: found "smok": unknown; allowed: full, laptop, smoke; did you mean \'smoke\'?',
+            'guest: found "smok": unknown; allowed: full, laptop, smoke, wall; '
+            "did you mean 'smoke'?",
         ),
         ("cases.2.variant=v1", "cases[2]: the array has 2 entries; allowed: cases[0], cases[1]"),
         ("cases.x.variant=v1", "cases.x: the array has 2 entries; allowed: cases[0], cases[1]"),
@@ -102,7 +104,7 @@ def test_a_table_that_an_option_made_is_its_own_fault(problems: Problems) -> Non
     assert problems(GOOD, override) == [
         f"--set {override}: cases[0].times.lapdog.4k.ramp_s: missing: this key is required",
         f'--set {override}: cases[0].times.lapdog: found "lapdog": unknown guest; '
-        "allowed: full, laptop, smoke; did you mean 'laptop'?",
+        "allowed: full, laptop, smoke, wall; did you mean 'laptop'?",
     ]
 
 
