@@ -17,6 +17,7 @@ from experiment import problems
 from experiment.catalogue import Catalogue, unknown_names
 from experiment.overrides import apply_override, parse_override
 from experiment.problems import Problem, from_validation
+from experiment.series_name import kind_of
 from experiment.spec import Experiment, Frozen, Guest, SpecError
 
 __all__ = [
@@ -227,8 +228,9 @@ def _across_cases_and_arms(data: Mapping[str, Any]) -> list[Problem]:
 def _tidy_series_path(data: dict[str, Any]) -> None:
     """Shells complete a folder with a slash behind it."""
     series = data.get("series")
-    if isinstance(series, dict) and isinstance(series.get("path"), str):
-        series["path"] = PurePosixPath(series["path"]).as_posix()
+    path = series.get("path") if isinstance(series, dict) else None
+    if isinstance(series, dict) and isinstance(path, str) and kind_of(path) == "folder":
+        series["path"] = PurePosixPath(path).as_posix()
 
 
 def _place(path: problems.Path, places: Mapping[problems.Path, str], file: Path) -> str:

@@ -45,14 +45,24 @@ class KernelSpec(Frozen):
 class SeriesSpec(Frozen):
     """Ordered patches under test.
 
-    ``path`` is a folder of ``*.patch`` files, relative to the checkout.  With
-    ``reverse`` the source already holds the series and the patches take it out:
+    ``path`` is a folder of ``*.patch`` files, an mbox or patch file (relative ones
+    start at the checkout), ``mid:MESSAGE-ID`` or a link to one, or
+    ``git:REPOSITORY@A..B``; each of ``stack`` is applied on top of the one before.
+    With ``reverse`` the source already holds the series and the patches take it out:
     the base arm is built with them, the patched arm is the source as it is.
+    ``kept`` is written by the lab: the key of the patches as they were taken in.
     """
 
     path: str
+    stack: tuple[str, ...] = ()
     title: str = ""
     reverse: bool = False
+    kept: Annotated[str, Field(pattern=r"^([0-9a-f]{32})?$")] = ""
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """Every series, in the order they apply."""
+        return (self.path, *self.stack)
 
 
 class ArmSpec(Frozen):

@@ -169,6 +169,36 @@ class TwinRecord(Record):
     kernels: dict[str, KernelIdentity]
 
 
+class PatchRecord(Record):
+    """One patch as it was applied; texts are fit to be shown, HTML is not escaped."""
+
+    name: str
+    subject: str
+    sha256: str
+    files: tuple[str, ...]
+    author: str = ""
+    message_id: str = ""
+
+
+class SeriesRecord(Record):
+    """A series as it was taken in: who wrote it, where it came from, what is in it.
+
+    ``kind`` is ``folder``, ``file``, ``thread`` or ``range``; ``origin`` what was
+    asked for.  ``title``, ``author`` and ``message_id`` are the cover letter's where
+    there is one, else those of the first patch.
+    """
+
+    kind: Literal["folder", "file", "thread", "range"]
+    origin: str
+    title: str
+    author: str = ""
+    message_id: str = ""
+    version: int = 1
+    base_commit: str = ""
+    patches: tuple[PatchRecord, ...]
+    findings: tuple[str, ...] = ()
+
+
 class Provenance(Record):
     """All that is needed to repeat the session, beside the experiment itself.
 
@@ -205,6 +235,7 @@ class Manifest(Record):
     runs_planned: int
     same_code: bool = False
     twins: tuple[TwinRecord, ...] = ()
+    series: tuple[SeriesRecord, ...] = ()
     provenance: Provenance
 
     @property
