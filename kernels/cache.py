@@ -51,6 +51,16 @@ class Kernel:
         """Size and hash of every function, see ``kernels.symbols``."""
         return self.folder / "symbols.json.gz"
 
+    @property
+    def touched(self) -> Path:
+        """The files its patches touch, see ``kernels.compiled``; older kernels have none."""
+        return self.folder / "touched.json"
+
+    @property
+    def build_log(self) -> Path:
+        """What make said."""
+        return self.folder / "build.log"
+
 
 @dataclass(frozen=True)
 class Cleaned:

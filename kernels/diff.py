@@ -7,7 +7,7 @@ a link, or carry what nobody can read is refused before anything is applied.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
 
 from host.errors import SeriesError
@@ -28,12 +28,16 @@ OBJECTS = "obj-"
 
 @dataclass(frozen=True)
 class Hunk:
-    """One hunk: the file it changes, its number in that file, its first old line."""
+    """One hunk: the file it changes, its number in that file, its first old line.
+
+    ``changed`` is the line of the new file at which its first change is.
+    """
 
     file: str
     number: int
     line: int
     header: str
+    changed: int = 0
 
 
 @dataclass(frozen=True)
@@ -65,6 +69,7 @@ class _Reader:
         # Between "diff --git" and the first hunk: the only place where modes count.
         self._in_header = False
         self._expects_new = False
+        self._at = 0  # line of the new file
 
     def read(self, text: str) -> Diff:
         lines = text.split("\n")
@@ -74,6 +79,7 @@ class _Reader:
                 old, new = self._inside(number, line, old, new, last=number == len(lines))
             elif self._current and (match := HUNK.match(line)):
                 old, new = (int(match[i] or 1) for i in (2, 4))
+                self._at = int(match[3])
                 self._of_current += 1
                 self._hunks.append(Hunk(self._current, self._of_current, int(match[1]), line))
                 self._in_header = False
@@ -92,6 +98,9 @@ class _Reader:
             old -= 1
         if kind in " +":
             new -= 1
+        if kind in "-+" and not self._hunks[-1].changed:
+            self._hunks[-1] = replace(self._hunks[-1], changed=self._at)
+        self._at += kind in " +"
         if kind not in " -+\\" or old < 0 or new < 0:
             self._refuse(
                 f"was damaged on its way: line {number} of the patch cannot stand in the hunk of "

@@ -199,6 +199,33 @@ class SeriesRecord(Record):
     findings: tuple[str, ...] = ()
 
 
+class FunctionRecord(Record):
+    """A function that differs between the arms: sizes in bytes, None where it is absent.
+
+    ``file`` is where it is defined, where that is known; ``patches`` are those that
+    touch this file, or else a header.
+    """
+
+    name: str
+    before: int | None
+    after: int | None
+    file: str = ""
+    patches: tuple[str, ...] = ()
+
+
+class TriageRecord(Record):
+    """What the two builds say: the same code, these functions only, or data and layout only.
+
+    ``findings`` name files of the series that are not in the kernel or whose change
+    is not, ``warnings`` what the compiler says of the patched arm only.
+    """
+
+    verdict: Literal["same code", "functions", "data or layout"]
+    functions: tuple[FunctionRecord, ...] = ()
+    findings: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+
 class Provenance(Record):
     """All that is needed to repeat the session, beside the experiment itself.
 
@@ -236,6 +263,7 @@ class Manifest(Record):
     same_code: bool = False
     twins: tuple[TwinRecord, ...] = ()
     series: tuple[SeriesRecord, ...] = ()
+    triage: TriageRecord | None = None
     provenance: Provenance
 
     @property
