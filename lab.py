@@ -34,12 +34,8 @@ from typing import Annotated, Any
 import experiment.load as load
 from experiment.plan import make_plan, scaled
 from experiment.spec import Experiment, SpecError
-from guests import initramfs, native
-from guests.argv import Files, environment, qemu_argv
 from host import doctor, facts
 from host.errors import Exit, LabError, UsageError
-from host.process import paste
-from kernels import build as kernel_build
 from kernels import cache as kernel_cache
 from kernels import series
 from kernels.make import Progress
@@ -48,11 +44,10 @@ from reports.model import ReportError
 from reports.outcome import outcome
 from reports.text import verdict_lines
 from results.store import SessionStore, StoreError
-from runs import prepare, session
+from runs import by_hand, prepare, session
 from runs.measure import measure as measure_session
 from runs.options import Options
 from runs.progress import Reporter, duration
-from workloads.job import job_text, prepare_text
 from workloads.spec import load_catalogue
 
 app = typer.Typer(
@@ -76,6 +71,12 @@ Anyway = Annotated[
     bool, typer.Option("--measure-anyway", help="boot even where both arms are the same code")
 ]
 Guests = Annotated[int | None, typer.Option("--guests", min=1, help="guests at once")]
+Probe = Annotated[
+    bool, typer.Option("--probe/--no-probe", help="count instructions and calls by function")
+]
+Twins = Annotated[
+    bool, typer.Option("--twins/--no-twins", help="also run the twins that explain, as for locks")
+]
 Strict = Annotated[bool, typer.Option("--strict", help="exit 5 where a verdict is inconclusive")]
 Session = Annotated[Path, typer.Argument(help="a session folder", metavar="SESSION")]
 
@@ -129,15 +130,22 @@ def plan_verb(name: Named, overrides: Set = [], as_json: Json = False) -> None: 
 
 
 @app.command("build")
-def build_verb(name: Named, overrides: Set = [], dry_run: DryRun = False) -> None:  # noqa: B006
+def build_verb(
+    name: Named,
+    overrides: Set = [],  # noqa: B006
+    twins: Twins = True,
+    dry_run: DryRun = False,
+) -> None:
     """Build the kernels of an experiment, as far as the cache lacks them."""
-    asked = read(name, overrides)
+    asked = read(name, overrides, twins=twins)
     if dry_run:
-        print("\n".join(build_commands(asked)))
+        print("\n".join(by_hand.build_commands(asked, options())))
         return
     reporter = Reporter()
-    for arm, kernel in prepare.build_arms(asked, options(), building(reporter)).items():
-        print(f"{arm:<10} {kernel.identity.key}  {kernel.folder}")
+    for flavour in prepare.flavours(asked):
+        built = prepare.build_arms(asked, options(), building(reporter), flavour)
+        for arm, kernel in built.items():
+            print(f"{arm:<10} {flavour:<10} {kernel.identity.key}  {kernel.folder}")
 
 
 @app.command("measure")
@@ -148,15 +156,17 @@ def measure_verb(
     resume: Resume = None,
     snapshot: Snapshots = True,
     anyway: Anyway = False,
+    probe: Probe = True,
+    twins: Twins = True,
     guests: Guests = None,
     dry_run: DryRun = False,
 ) -> None:
     """Boot and measure every run of the plan; print the session's folder."""
-    asked = options(snapshot=snapshot, measure_anyway=anyway, guests_at_once=guests)
+    asked = options(snapshot=snapshot, measure_anyway=anyway, probe=probe, guests_at_once=guests)
     if dry_run:
-        print("\n".join(measure_commands(read(name, overrides), asked)))
+        print("\n".join(by_hand.measure_commands(read(name, overrides, twins=twins), asked)))
         return
-    print(do_measure(name, overrides, folder, resume, asked))
+    print(do_measure(name, overrides, folder, resume, asked, twins=twins))
 
 
 @app.command("report")
@@ -177,17 +187,26 @@ def run_verb(
     resume: Resume = None,
     snapshot: Snapshots = True,
     anyway: Anyway = False,
+    probe: Probe = True,
+    twins: Twins = True,
     guests: Guests = None,
     strict: Strict = False,
     dry_run: DryRun = False,
 ) -> None:
     """Build, measure and report; the exit code is the verdict's."""
-    asked = options(snapshot=snapshot, measure_anyway=anyway, guests_at_once=guests)
+    asked = options(snapshot=snapshot, measure_anyway=anyway, probe=probe, guests_at_once=guests)
     if dry_run:
-        experiment = read(name, overrides)
-        print("\n".join([*build_commands(experiment), *measure_commands(experiment, asked)]))
+        experiment = read(name, overrides, twins=twins)
+        print(
+            "\n".join(
+                [
+                    *by_hand.build_commands(experiment, asked),
+                    *by_hand.measure_commands(experiment, asked),
+                ]
+            )
+        )
         return
-    measured = do_measure(name, overrides, folder, resume, asked)
+    measured = do_measure(name, overrides, folder, resume, asked, twins=twins)
     raise typer.Exit(do_report(measured, "text", strict))
 
 
@@ -202,8 +221,8 @@ def clean_verb(
     log(f"{cleaned.freed >> 20} MiB freed, {cleaned.left >> 20} MiB left")
 
 
-def read(name: str, overrides: list[str]) -> Experiment:
-    """The experiment named on the command line, checked."""
+def read(name: str, overrides: list[str], *, twins: bool = True) -> Experiment:
+    """The experiment named on the command line, checked; without its twins if not asked for."""
     if not name:
         raise UsageError(
             "no experiment named",
@@ -211,7 +230,8 @@ def read(name: str, overrides: list[str]) -> Experiment:
             next_step=f"name a file, or one of: {', '.join(load.known_experiments())}",
         )
     catalogue = prepare.catalogue(CHECKOUT)
-    return load.load_experiment(Path(name), overrides=overrides, catalogue=catalogue)
+    asked = load.load_experiment(Path(name), overrides=overrides, catalogue=catalogue)
+    return asked if twins else asked.model_copy(update={"twins": ()})
 
 
 def options(**asked: Any) -> Options:
@@ -220,7 +240,13 @@ def options(**asked: Any) -> Options:
 
 
 def do_measure(
-    name: str, overrides: list[str], folder: Path | None, resume: Path | None, asked: Options
+    name: str,
+    overrides: list[str],
+    folder: Path | None,
+    resume: Path | None,
+    asked: Options,
+    *,
+    twins: bool,
 ) -> Path:
     """Measure a new session or finish an old one; return its folder."""
     reporter = Reporter()
@@ -234,7 +260,7 @@ def do_measure(
             opened, store, asked = session.reopen(resume, asked, building(reporter))
             measure_session(opened, asked, store, reporter)
         return resume
-    experiment = read(name, overrides)
+    experiment = read(name, overrides, twins=twins)
     target = folder or session.new_folder(CHECKOUT / "sessions", experiment)
     with session.SessionLock(target):
         opened, store = session.start(
@@ -270,62 +296,6 @@ def building(reporter: Reporter) -> session.BuildProgress:
         reporter.building(arm, progress.done, progress.total, progress.seconds)
 
     return show
-
-
-def build_commands(asked: Experiment) -> list[str]:
-    """What `build` would do, as lines that can be pasted."""
-    cache = facts.cache_folder()
-    lines = []
-    for arm in asked.both_arms:
-        patches = prepare.patches_of(asked, arm, CHECKOUT)
-        lines.append(f"# kernel of arm {arm.name}")
-        lines += kernel_build.commands(asked.kernel, patches, checkout=CHECKOUT, cache=cache)
-    return lines
-
-
-def measure_commands(asked: Experiment, chosen: Options) -> list[str]:
-    """The first block's boots as lines that can be pasted; each runs from cold."""
-    guest = prepare.guest_of(asked)
-    size = scaled(asked.dataset, guest)
-    image = initramfs.provide(chosen.cache)
-    clock = native.build(native.PRELOAD, native.SHARED_LIBRARY, chosen.cache)
-    workloads = load_catalogue()
-    lines = []
-    for run in make_plan(asked).runs:
-        if run.block or run.repeat:
-            continue
-        case = next(case for case in asked.cases if case.name == run.case)
-        arm = next(arm for arm in asked.both_arms if arm.name == run.arm)
-        key = kernel_build.key_of(
-            asked.kernel,
-            prepare.patches_of(asked, arm, CHECKOUT),
-            checkout=CHECKOUT,
-            cache=chosen.cache,
-        )
-        work = Path("/tmp/twinboot-by-hand") / run.run_id  # noqa: S108
-        workload = workloads[case.workload]
-        texts = {
-            "prepare": prepare_text(workload, file_mib=size.file_mib),
-            "job": job_text(
-                workload.phases_of(case.variant), case.times[guest.name],
-                jobs=size.jobs, seed=run.seed, limit_bytes=size.cgroup_limit_mib << 20,
-            ),
-        }  # fmt: skip
-        files = Files(
-            kernel=kernel_cache.kernels_folder(chosen.cache) / key / "bzImage",
-            initramfs=image.path, memory=work / "memory", memory_shared=True,
-            console=work / "console", result=work / "result",
-            prepare=work / "prepare", job=work / "job",
-        )  # fmt: skip
-        # QEMU does not clear a memory file that is there already.
-        lines += [f"# {run.run_id}", f"rm -rf {work} && mkdir -p {work}"]
-        for name, text in texts.items():
-            # fw_cfg files have one fixed length, padded with newlines.
-            body = paste(["printf", "%s\\n", *text.rstrip("\n").splitlines()])
-            pad = f"head -c {len(text.encode())} /dev/zero | tr '\\0' '\\n'"
-            lines.append(f"{{ {body}; {pad}; }} | head -c {len(text.encode())} > {work / name}")
-        lines.append(paste(qemu_argv(guest, size, files), environment(clock)))
-    return lines
 
 
 def emit(value: object) -> None:

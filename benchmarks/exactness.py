@@ -29,7 +29,6 @@ from host.facts import cache_folder
 from host.process import spawn
 from runs.options import Options
 from runs.prepare import catalogue, prepare
-from workloads.job import job_text
 
 
 def silent(word: str) -> None:
@@ -60,16 +59,10 @@ def main() -> int:
     experiment = load_experiment(
         Path(asked.experiment), overrides=overrides, catalogue=catalogue(CHECKOUT)
     )
+    experiment = experiment.model_copy(update={"twins": ()})
     session = prepare(experiment, Options(CHECKOUT, cache_folder()), lambda arm, progress: None)
-    case = experiment.cases[0]
-    machine = session.machine(experiment.both_arms[0].name, case)
-    text = job_text(
-        session.phases(case),
-        case.times[session.guest.name],
-        jobs=session.size.jobs,
-        seed=1,
-        limit_bytes=session.limit_bytes,
-    )
+    first = session.plan.runs[0]
+    machine, text = session.machine(first), session.job(first)
 
     with ExitStack() as stack:
         top = Path(stack.enter_context(tempfile.TemporaryDirectory(dir=cache_folder())))

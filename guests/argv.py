@@ -34,6 +34,18 @@ class Files:
     job: Path
 
 
+@dataclass(frozen=True)
+class Plugin:
+    """The probe as QEMU loads it: its file, where it writes, and its window.
+
+    ``window`` cuts phases into so many instructions each; 0 does not cut.
+    """
+
+    path: Path
+    counts: Path
+    window: int = 0
+
+
 def environment(preload: Path) -> dict[str, str]:
     """What QEMU's environment holds beside the lab's own."""
     return {"LD_PRELOAD": str(preload)}
@@ -48,16 +60,17 @@ def kernel_command_line(guest: Guest, size: Size) -> str:
         "nokaslr",
         "norandmaps",
         "tsc=reliable",
+        # A lock class of lock_stat is known by its key, which /proc/lockdep hashes else.
+        "no_hash_pointers",
         "brd.rd_nr=1",
         f"brd.rd_size={size.brd_mib * 1024}",
         "rdinit=/init",
     ]
-    if guest.vcpus == 1:
-        # QEMU's LAPIC timer fails the kernel's verification under icount, after
-        # 0.43 virtual seconds of PAUSE; the HPET serves one vCPU as well.  Never
-        # halting closes the boot's share of the race told in docs/architecture.md;
-        # afterwards the agent's spinner leaves nothing to poll for.
-        words += ["nolapic_timer", "idle=poll"]
+    # QEMU's LAPIC timer fails the kernel's verification under icount, after
+    # 0.43 virtual seconds of PAUSE; the HPET serves as well.  Never halting closes
+    # the boot's share of the race told in docs/architecture.md; afterwards the
+    # agent's spinner leaves nothing to poll for.
+    words += ["nolapic_timer", "idle=poll"]
     return " ".join(words)
 
 
@@ -89,8 +102,9 @@ def qemu_argv(
     *,
     monitor_fd: int | None = None,
     incoming: bool = False,
+    plugin: Plugin | None = None,
 ) -> list[str]:
-    """The whole QEMU command line.
+    """The whole QEMU command line; with ``plugin`` the probe counts along.
 
     With ``monitor_fd`` QEMU starts stopped and listens for QMP on that socket;
     without, the line can be pasted and runs by itself to the agent's end.
@@ -110,6 +124,8 @@ def qemu_argv(
         "-initrd", str(files.initramfs),
         "-append", kernel_command_line(guest, size),
     ]  # fmt: skip
+    if plugin is not None:
+        argv += ["-plugin", _plugin_argument(plugin)]
     if monitor_fd is not None:
         argv += [
             "-chardev", f"socket,id=monitor,fd={monitor_fd}",
@@ -117,3 +133,11 @@ def qemu_argv(
         ]  # fmt: skip
         argv += ["-incoming", "defer"] if incoming else ["-S"]
     return argv
+
+
+def _plugin_argument(plugin: Plugin) -> str:
+    # QEMU reads a comma as the end of a value, and two as one.
+    words = [f"file={plugin.path}", f"out={plugin.counts}"]
+    if plugin.window:
+        words.append(f"window={plugin.window}")
+    return ",".join(word.replace(",", ",,") for word in words)

@@ -22,8 +22,9 @@ from typing import Literal
 from experiment.plan import Size
 from experiment.spec import Guest
 from guests import channel, console, stream
-from guests.argv import DONE_STATUS, Files, environment, qemu_argv
+from guests.argv import DONE_STATUS, Files, Plugin, environment, qemu_argv
 from guests.monitor import Monitor
+from guests.probe.plugin import Probe
 from host.errors import InfraError
 from host.process import Process, cpu_s, ended, kill_group, spawn
 
@@ -59,12 +60,17 @@ class Snapshot:
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a run ended: files sent (None if none came), ending, and its cost."""
+    """How a run ended: files sent (None if none came), ending, and its cost.
+
+    ``counts`` is what the probe wrote (``guests.probe.counts`` reads it), None for a
+    run without one and for one that did not end by itself.
+    """
 
     files: dict[str, bytes] | None
     ending: console.Ending
     cpu_s: float
     elapsed_s: float
+    counts: bytes | None = None
 
 
 class BootError(Exception):
@@ -99,18 +105,25 @@ def take_snapshot(
 
 
 def run_cold(
-    machine: Machine, job_text: str, folder: Path, logs: Path, watch: Callable[[str], None]
+    machine: Machine,
+    job_text: str,
+    folder: Path,
+    logs: Path,
+    watch: Callable[[str], None],
+    *,
+    probe: Probe | None = None,
 ) -> Outcome:
     """Boot ``machine`` and go on from its stop point without leaving it.
 
-    A machine that ends early is an :class:`Outcome` too, not an exception.
+    A machine that ends early is an :class:`Outcome` too, not an exception.  With
+    ``probe`` the run is counted, and its result is the same.
 
     Raises:
         InfraError: as for :func:`take_snapshot`.
     """
     for attempt in range(1, BOOT_ATTEMPTS + 1):
         place = folder / f"boot-{attempt}"
-        with _booted(machine, place, logs, job_text) as boot:
+        with _booted(machine, place, logs, job_text, probe=probe) as boot:
             try:
                 boot.to_stop_point(watch)
             except BootError as error:
@@ -122,10 +135,19 @@ def run_cold(
 
 
 def run_restored(
-    snapshot: Snapshot, job_text: str, folder: Path, logs: Path, watch: Callable[[str], None]
+    snapshot: Snapshot,
+    job_text: str,
+    folder: Path,
+    logs: Path,
+    watch: Callable[[str], None],
+    *,
+    probe: Probe | None = None,
 ) -> Outcome:
-    """Restore ``snapshot`` into a machine of its own and run ``job_text``."""
-    with _booted(snapshot.machine, folder, logs, job_text, snapshot) as boot:
+    """Restore ``snapshot`` into a machine of its own and run ``job_text``.
+
+    With ``probe`` the run is counted, and its result is the same.
+    """
+    with _booted(snapshot.machine, folder, logs, job_text, snapshot, probe) as boot:
         boot.monitor.command("migrate-set-capabilities", capabilities=IGNORE_SHARED)
         boot.monitor.command("migrate-incoming", uri=f"exec:cat '{snapshot.state}'")
         boot.monitor.await_migration(MIGRATION_TIMEOUT_S)
@@ -141,6 +163,7 @@ class _Boot:
     process: Process
     monitor: Monitor
     started: float
+    counts: Path | None
 
     @property
     def state(self) -> Path:
@@ -193,7 +216,8 @@ class _Boot:
                 files = channel.decode(self.files.result.read_bytes())
             except channel.ChannelError as error:
                 ending = console.Ending("lost", str(error), ending.evidence)
-        return Outcome(files, ending, used, self.elapsed_s())
+        counts = self.counts.read_bytes() if done and self.counts else None
+        return Outcome(files, ending, used, self.elapsed_s(), counts)
 
     def _wait(self, watch: Callable[[str], None]) -> Clock:
         guest = self.machine.guest
@@ -225,7 +249,12 @@ def _disturbed(folder: Path) -> InfraError:
 
 @contextmanager
 def _booted(
-    machine: Machine, folder: Path, logs: Path, job_text: str, snapshot: Snapshot | None = None
+    machine: Machine,
+    folder: Path,
+    logs: Path,
+    job_text: str,
+    snapshot: Snapshot | None = None,
+    probe: Probe | None = None,
 ) -> Iterator[_Boot]:
     folder.mkdir(parents=True, exist_ok=True)
     logs.mkdir(parents=True, exist_ok=True)
@@ -245,9 +274,11 @@ def _booted(
     for path in (files.console, files.result):
         path.write_bytes(b"")
     ours, theirs = socket.socketpair()
+    counts = folder / "counts" if probe else None
     argv = qemu_argv(
         machine.guest, machine.size, files,
         monitor_fd=theirs.fileno(), incoming=snapshot is not None,
+        plugin=Plugin(probe.path, counts, probe.window) if probe and counts else None,
     )  # fmt: skip
     started = time.monotonic()
     qemu_log = logs / "qemu.log"
@@ -268,7 +299,7 @@ def _booted(
                     where=str(qemu_log),
                     next_step="./lab.py doctor",
                 ) from None
-            yield _Boot(machine, files, process, monitor, started)
+            yield _Boot(machine, files, process, monitor, started, counts)
         finally:
             kill_group(process)
             monitor.close()

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from filelock import FileLock
 
-from guests.native import ADD_ENTROPY, STATIC_PROGRAM, build
+from guests.native import ADD_ENTROPY, MARK, STATIC_PROGRAM, build
 from host.errors import InfraError
 from host.process import run
 
@@ -22,7 +22,8 @@ AGENT = Path(__file__).parent.parent / "workloads" / "agent.sh"
 BUSYBOX = "/bin/busybox"
 PROGRAMS = ("/usr/bin/fio", "/sbin/mkfs.xfs", "/sbin/mkfs.ext4", "/usr/bin/chrt")
 FOLDERS = ("bin", "sbin", "usr/bin", "usr/sbin", "etc", "proc", "sys", "dev", "tmp", "run", "mnt")
-RECIPE = 1
+NATIVE = (ADD_ENTROPY, MARK)
+RECIPE = 2
 SHA256_DIGITS = 64
 TIMEOUT_S = 120.0
 
@@ -83,7 +84,7 @@ def _host_files() -> tuple[Path, ...]:
 
 def _inputs_key(files: tuple[Path, ...]) -> str:
     total = hashlib.sha256(f"recipe {RECIPE}\n".encode())
-    for path in (AGENT, ADD_ENTROPY):
+    for path in (AGENT, *NATIVE):
         total.update(path.read_bytes())
     for path in files:
         stat = path.resolve().stat()
@@ -107,9 +108,10 @@ def _build(files: tuple[Path, ...], image: Path, cache: Path) -> None:
             link.symlink_to("busybox")
     shutil.copyfile(AGENT, root / "init")
     (root / "init").chmod(0o755)
-    target = root / "bin" / "add_entropy"
-    shutil.copyfile(build(ADD_ENTROPY, STATIC_PROGRAM, cache), target)
-    target.chmod(0o755)
+    for source in NATIVE:
+        target = root / "bin" / source.stem
+        shutil.copyfile(build(source, STATIC_PROGRAM, cache), target)
+        target.chmod(0o755)
     names = sorted([path.relative_to(root).as_posix() for path in root.rglob("*")], key=str.encode)
     for name in names:
         os.utime(root / name, (0, 0), follow_symlinks=False)

@@ -17,7 +17,7 @@ from pathlib import Path
 from experiment.spec import KernelSpec
 from host.errors import InfraError, SeriesError
 from host.process import paste
-from kernels import blame, compiled, config, elf, symbols
+from kernels import blame, compiled, config, elf, origins, symbols
 from kernels import cache as store
 from kernels.cache import Kernel
 from kernels.make import Progress, run_make, wait_until_idle
@@ -32,7 +32,7 @@ from results.record import KernelIdentity
 log = logging.getLogger(__name__)
 
 # Part of every key: raise it when the same inputs would give another kernel.
-RECIPE = 2
+RECIPE = 3
 TARGET = "bzImage"
 ASKED = "asked.config"
 BUSY = "busy"
@@ -175,8 +175,7 @@ def _build(plan: _Plan, cache: Path, progress: Callable[[Progress], None] | None
     log.debug("virtme-ng's wishes not granted: %s", ", ".join(wish.option for wish in wishes))
     steps = _run(plan, tree, make, build_log, BUILD_TIMEOUT_S, expected[kind], progress)
     _write(counts, json.dumps({**expected, kind: steps}))
-    touched = compiled.look(plan.patches, tree.src, objects, final)
-    kernel = _keep(plan, objects, final, build_log, cache, touched)
+    kernel = _keep(plan, tree.src, objects, final, build_log, cache)
     build_log.unlink()
     return kernel
 
@@ -232,12 +231,7 @@ def _texts(plan: _Plan) -> dict[str, str]:
 
 
 def _keep(
-    plan: _Plan,
-    objects: Path,
-    final: str,
-    build_log: Path,
-    cache: Path,
-    touched: Sequence[compiled.Touched],
+    plan: _Plan, source: Path, objects: Path, final: str, build_log: Path, cache: Path
 ) -> Kernel:
     relocatable = objects / "vmlinux.o"
     table = symbols.functions(relocatable if relocatable.exists() else objects / "vmlinux")
@@ -259,7 +253,9 @@ def _keep(
         shutil.copyfile(build_log, folder / "build.log")
         (folder / "config").write_text(final)
         symbols.save(table, folder / "symbols.json.gz")
+        touched = compiled.look(plan.patches, source, objects, final)
         compiled.save(touched, folder / "touched.json")
+        origins.save(origins.collect(objects, source), folder / "origins.json.gz")
         (folder / store.IDENTITY).write_text(identity.model_dump_json(indent=1))
     kernel = store.load(cache, plan.key, used=True)
     if kernel is None:

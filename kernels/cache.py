@@ -61,6 +61,11 @@ class Kernel:
         """What make said."""
         return self.folder / "build.log"
 
+    @property
+    def origins(self) -> Path:
+        """Source files of its functions, see ``kernels.origins``; not every kernel has it."""
+        return self.folder / "origins.json.gz"
+
 
 @dataclass(frozen=True)
 class Cleaned:

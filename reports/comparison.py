@@ -10,6 +10,8 @@ import numpy as np
 from experiment.spec import CaseSpec
 from reports import findings as facts
 from reports import statistics
+from reports.attribution import attribute
+from reports.locks import compare_locks
 from reports.model import (
     CaseComparison,
     Comparison,
@@ -24,6 +26,8 @@ from reports.model import (
     TimelineComparison,
 )
 from reports.verdict import Evidence, Judgement, Verdict, judge_primary, judge_secondary
+from results.locks import Locks
+from results.profile import Profile
 from results.record import CaseRecord, Manifest, Metric, RunRecord
 
 # Units that are a rate over time: in exact mode that time is virtual.
@@ -232,8 +236,15 @@ def _check(manifest: Manifest, records: Sequence[RunRecord]) -> None:
             )
 
 
-def compare(manifest: Manifest, records: Sequence[RunRecord]) -> Comparison:
+def compare(
+    manifest: Manifest,
+    records: Sequence[RunRecord],
+    profiles: Sequence[Profile] = (),
+    locks: Sequence[Locks] = (),
+) -> Comparison:
     """Return what the session shows.
+
+    ``profiles`` and ``locks`` explain it; they reach no judgement.
 
     Raises:
         ReportError: the session has not exactly two arms, a primary metric is not
@@ -241,6 +252,9 @@ def compare(manifest: Manifest, records: Sequence[RunRecord]) -> Comparison:
             manifest does not know.
     """
     _check(manifest, records)
+    attributions = attribute(manifest, records, profiles)
+    of_locks = compare_locks(manifest, records, profiles, locks)
+    of_twins = facts.of_twins(records, of_locks)
     # A twin is another kernel or another guest: none of its numbers stand beside these.
     records = [record for record in records if not record.twin]
     exactness = facts.check_exactness(records)
@@ -276,11 +290,13 @@ def compare(manifest: Manifest, records: Sequence[RunRecord]) -> Comparison:
         findings=facts.gather(
             manifest, records, exactness=exactness, counts=counts, failed=failed,
             references=[r for case in manifest.cases for r in _references(manifest, case.name)],
-        ),
+        ) + of_twins,
         failed_runs=failed,
         failure_counts=counts,
         exactness=exactness,
         runs_recorded=sum(not record.repeat for record in records),
+        attributions=attributions,
+        locks=of_locks,
     )  # fmt: skip
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from itertools import combinations
 
+from reports.lock_model import LockComparison
 from reports.model import Exactness, FailedRun, FailureCount, Finding, Reference
 from results.record import Manifest, RunRecord
 
@@ -150,6 +151,31 @@ def gather(
         if reference.note
     ]
     return tuple(sorted(found, key=lambda finding: finding.level != "warning"))
+
+
+def of_twins(records: Sequence[RunRecord], locks: Sequence[LockComparison]) -> tuple[Finding, ...]:
+    """Notes on the twins: they explain, so what they lack costs no verdict."""
+    found = [
+        Finding(
+            level="note",
+            scope=f"twin {record.twin}",
+            text=f"{record.run_id} failed and explains nothing: {record.failure.kind}, "
+            f"blame {record.failure.blame}: {record.failure.message}",
+        )
+        for record in records
+        if record.twin and record.failure is not None
+    ]
+    found += [
+        Finding(
+            level="note",
+            scope=f"twin {seen.twin}",
+            text=f"{seen.case}, phase {seen.phase}: {sum(seen.dropped)} events were dropped, "
+            "waits are not complete",
+        )
+        for seen in locks
+        if any(seen.dropped)
+    ]
+    return tuple(found)
 
 
 def _contradiction(manifest: Manifest, records: Sequence[RunRecord]) -> list[Finding]:

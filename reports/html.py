@@ -9,11 +9,15 @@ from typing import NamedTuple
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from reports import charts, wording
-from reports.charts import Chart
+from reports import charts, count_wording, wording
+from reports.charts import Chart, waterfall
+from reports.charts import locks as lock_charts
 from reports.model import CaseComparison, Comparison, MetricComparison, Pair
 from results.record import Manifest
 
+# Beyond these the page would grow by megabytes; functions.csv has them all.
+MOST_FUNCTIONS = 150
+MOST_WAITS = 20
 TEMPLATES = Path(__file__).parent / "templates"
 MARKS = {
     "improvement": "▲",
@@ -42,7 +46,7 @@ def _environment() -> Environment:
     )
     environment.filters["percent"] = wording.percent
     environment.filters["typeset"] = wording.typeset
-    environment.globals.update(wording=wording, marks=MARKS)
+    environment.globals.update(wording=wording, counts=count_wording, marks=MARKS)
     return environment
 
 
@@ -118,11 +122,16 @@ def render(comparison: Comparison) -> str:
             ("Below the page cache", _of_kind(drawn, "per-io")),
         ],
         forest=_of_kind(drawn, "forest"),
+        waterfalls=_of_kind(drawn, "waterfall"),
+        waterfall_name=waterfall.name,
+        lock_charts=[_of_kind(drawn, lock_charts.kind(found)) for found in comparison.locks],
+        most_functions=MOST_FUNCTIONS,
+        most_waits=MOST_WAITS,
         svg=lambda chart: Markup(chart.svg),  # noqa: S704  (drawn here, its texts escaped)
         verdict_class=_verdict_class,
         seed_rows=_seed_rows,
         provenance=_provenance(manifest),
         qemu=wrapped_command(manifest.provenance.qemu_argv),
-        counts=[c for c in comparison.failure_counts if c.base_failed or c.patched_failed],
+        failures=[c for c in comparison.failure_counts if c.base_failed or c.patched_failed],
     )  # fmt: skip
     return page.rstrip() + "\n"

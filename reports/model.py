@@ -9,6 +9,8 @@ from __future__ import annotations
 from typing import Literal
 
 from experiment.spec import Direction
+from reports.attribution_model import Attribution
+from reports.lock_model import LockComparison
 from reports.verdict import Judgement, Verdict
 from results.record import Failure, Manifest, PhaseRecord, Record
 
@@ -156,6 +158,13 @@ class Comparison(Record):
     failure_counts: tuple[FailureCount, ...]
     exactness: Exactness
     runs_recorded: int
+    attributions: tuple[Attribution, ...] = ()
+    locks: tuple[LockComparison, ...] = ()
+
+    @property
+    def headlines(self) -> tuple[Attribution, ...]:
+        """The attribution of each phase that is shown in full: per its first unit."""
+        return tuple(found for found in self.attributions if found.headline)
 
     @property
     def primary(self) -> tuple[MetricComparison, ...]:

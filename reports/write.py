@@ -22,7 +22,7 @@ def read_comparison(folder: Path) -> Comparison:
         ReportError: its records cannot be compared.
     """
     store = SessionStore(folder)
-    return compare(store.manifest(), store.records())
+    return compare(store.manifest(), store.records(), store.profiles(), store.locks())
 
 
 def write_all(folder: Path) -> Comparison:
@@ -35,7 +35,7 @@ def write_all(folder: Path) -> Comparison:
     """
     store = SessionStore(folder)
     manifest, records = store.manifest(), store.records()
-    comparison = compare(manifest, records)
+    comparison = compare(manifest, records, store.profiles(), store.locks())
     table.export(table.tidy(manifest, records), folder)
     write_atomically(folder / MARKDOWN, markdown.render(comparison))
     write_atomically(folder / HTML, html.render(comparison))

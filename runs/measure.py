@@ -18,15 +18,17 @@ from guests.console import Ending
 from guests.exact import BootError, Machine, Outcome, Snapshot
 from host import facts
 from kernels.cache import hold
+from results.locks import Locks
+from results.profile import Profile
 from results.record import Failure, RunCost, RunRecord
 from results.store import SessionStore
 from runs.exactness import diverging
+from runs.observe import observe
 from runs.options import Options
-from runs.prepare import Session
+from runs.prepare import Bench, Session
 from runs.progress import Reporter, duration
 from runs.workspace import workspace
 from workloads import metrics, parse, validity
-from workloads.job import job_text
 
 RESULT = "result"
 MIB = 1 << 20
@@ -52,6 +54,7 @@ class Measurement:
     scratch: Path
     stop: threading.Event = field(default_factory=threading.Event)
     snapshots: dict[Machine, Future[Snapshot]] = field(default_factory=dict)
+    snapshots_taken: int = 0
     pending: dict[str, Future[None]] = field(default_factory=dict)
     failures: dict[str, Failure] = field(default_factory=dict)
     cpu_s: list[float] = field(default_factory=list)
@@ -80,19 +83,41 @@ def measure(session: Session, options: Options, store: SessionStore, reporter: R
         reporter.say("every planned run is on record")
         return
     slots = slots_for(session, options)
-    needed = (len(session.kernels) + slots) * session.guest.memory_mib * MIB
+    needed = max(_memory_mib(session, bench, slots) for bench in session.benches) * MIB
     with workspace(options.cache, needed) as scratch:
         state = Measurement(session, options, store, reporter, scratch)
         state.failures |= {record.run_id: record.failure for record in kept if record.failure}
         with ExitStack() as held, reporter.runs(len(session.plan.runs), len(done), slots):
-            for kernel in session.kernels.values():
-                held.enter_context(hold(kernel))
+            for bench in session.benches:
+                for kernel in bench.kernels.values():
+                    held.enter_context(hold(kernel))
             began = time.monotonic()
-            _all(state, todo, slots)
+            # One bench after the other: each keeps a snapshot a machine in the scratch folder.
+            for bench in session.benches:
+                runs = tuple(run for run in todo if run.twin == bench.name)
+                _all(state, runs, slots)
+                _drop_snapshots(state)
             ideal = sum(state.cpu_s) / slots
             elapsed = time.monotonic() - began
         cost = f": {elapsed / ideal:.2f} x the guests' CPU time over {slots} at once"
         reporter.say(f"measured in {duration(elapsed)}{cost if ideal else ''}")
+
+
+def _memory_mib(session: Session, bench: Bench, slots: int) -> int:
+    """What a bench's guests take: a snapshot of each machine, and those that run."""
+    machines = {
+        session.machine(run)
+        for run in session.plan.runs
+        if run.twin == bench.name and not run.repeat
+    }
+    return (len(machines) + slots) * bench.guest.memory_mib
+
+
+def _drop_snapshots(state: Measurement) -> None:
+    for snapshot in state.snapshots.values():
+        if snapshot.exception() is None:
+            shutil.rmtree(snapshot.result().memory.parent, ignore_errors=True)
+    state.snapshots.clear()
 
 
 def _all(state: Measurement, todo: tuple[PlannedRun, ...], slots: int) -> None:
@@ -100,10 +125,11 @@ def _all(state: Measurement, todo: tuple[PlannedRun, ...], slots: int) -> None:
     try:
         if state.options.snapshot:
             for run in todo:
-                machine = _machine(state.session, run)
+                machine = state.session.machine(run)
                 if machine not in state.snapshots and not run.repeat:
+                    state.snapshots_taken += 1
                     state.snapshots[machine] = pool.submit(
-                        _snapshot, state, machine, run.arm, len(state.snapshots) + 1
+                        _snapshot, state, machine, run, state.snapshots_taken
                     )
         for run in todo:
             state.pending[run.run_id] = pool.submit(_run, state, run)
@@ -116,11 +142,8 @@ def _all(state: Measurement, todo: tuple[PlannedRun, ...], slots: int) -> None:
         pool.shutdown(wait=True, cancel_futures=True)
 
 
-def _machine(session: Session, run: PlannedRun) -> Machine:
-    return session.machine(run.arm, session.case(run.case))
-
-
-def _snapshot(state: Measurement, machine: Machine, arm: str, number: int) -> Snapshot:
+def _snapshot(state: Measurement, machine: Machine, run: PlannedRun, number: int) -> Snapshot:
+    arm = f"{run.arm}-{run.twin}" if run.twin else run.arm
     name = f"snapshot {number} ({arm})"
     state.reporter.started(name)
     problem = "stopped"
@@ -155,10 +178,11 @@ def _run(state: Measurement, run: PlannedRun) -> None:
         raise InterruptedRunError
     state.reporter.started(run.run_id)
     record, cost = _failed(state.session, run, Ending("lost", "not started")), None
+    beside: tuple[Profile | Locks, ...] = ()
     for attempt in range(1, ATTEMPTS + 1):
         outcome = _boot(state, run)
         state.cpu_s.append(outcome.cpu_s)
-        record = _record(state, run, outcome)
+        record, beside = _record(state, run, outcome)
         cost = RunCost(run_id=run.run_id, elapsed_s=outcome.elapsed_s, guest_cpu_s=outcome.cpu_s)
         if record.failure is None or record.failure.kind not in RETRIED or attempt == ATTEMPTS:
             break
@@ -166,21 +190,16 @@ def _run(state: Measurement, run: PlannedRun) -> None:
     if record.failure is not None:
         failure = state.failures[run.run_id] = _cleared(state, run, record.failure)
         record = record.model_copy(update={"failure": failure})
-    state.store.append(record, *([cost] if cost else []))
+    state.store.append(record, *([cost] if cost else []), *beside)
     problem = record.failure.message if record.failure else ""
     state.reporter.finished(run.run_id, problem=problem)
 
 
 def _boot(state: Measurement, run: PlannedRun) -> Outcome:
-    session, case = state.session, state.session.case(run.case)
-    text = job_text(
-        session.phases(case),
-        case.times[session.guest.name],
-        jobs=session.size.jobs,
-        seed=run.seed,
-        limit_bytes=session.limit_bytes,
-    )
-    machine = _machine(session, run)
+    session = state.session
+    text, machine = session.job(run), session.machine(run)
+    # A repeat shows that the probe is not felt, too.
+    probe = None if run.repeat else session.probe
     folder, logs = state.scratch / run.run_id, state.store.raw / run.run_id
     shutil.rmtree(folder, ignore_errors=True)
     watch = _watch(state, run.run_id)
@@ -191,45 +210,48 @@ def _boot(state: Measurement, run: PlannedRun) -> Outcome:
                 snapshot = state.snapshots[machine].result()
             except BootError as error:
                 return Outcome(None, error.ending, 0.0, 0.0)
-            outcome = exact.run_restored(snapshot, text, folder, logs, watch)
-        else:
-            outcome = exact.run_cold(machine, text, folder, logs, watch)
-        return outcome
+            return exact.run_restored(snapshot, text, folder, logs, watch, probe=probe)
+        return exact.run_cold(machine, text, folder, logs, watch, probe=probe)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _record(state: Measurement, run: PlannedRun, outcome: Outcome) -> RunRecord:
-    session, case = state.session, state.session.case(run.case)
+def _record(
+    state: Measurement, run: PlannedRun, outcome: Outcome
+) -> tuple[RunRecord, tuple[Profile | Locks, ...]]:
+    """The run's record, and what was observed beside it where the run is valid."""
+    session, case, bench = state.session, state.session.case(run.case), state.session.bench(run)
     if outcome.files is None:
-        return _failed(session, run, outcome.ending)
+        return _failed(session, run, outcome.ending), ()
     phases = session.phases(case)
     try:
         result = parse.guest_result(outcome.files, tuple(phase.name for phase in phases))
     except parse.ParseError as error:
-        return _failed(session, run, Ending("lost", f"result not readable: {error}"))
+        return _failed(session, run, Ending("lost", f"result not readable: {error}")), ()
     claim = validity.Claim(
-        phases, session.limit_bytes, run.seed, session.kernels[run.arm].identity.build_id
+        phases, bench.limit_bytes, run.seed, bench.kernels[run.arm].identity.build_id
     )
     problems = validity.problems(result, claim)
     if outcome.ending.kind != "done":
         problems = (f"{outcome.ending.kind}: {outcome.ending.message}", *problems)
     if problems:
-        return _failed(session, run, Ending("failed", "; ".join(problems)), kind="invalid")
+        return _failed(session, run, Ending("failed", "; ".join(problems)), kind="invalid"), ()
     if run.repeat:
         difference = _difference(state, run, outcome.files)
         if difference:
             message = f"not bit-exact: {difference[0]}"
-            return _failed(session, run, Ending("failed", message, difference), kind="inexact")
-    return _identity(session, run).model_copy(
+            return _failed(session, run, Ending("failed", message, difference), kind="inexact"), ()
+    observed = observe(session, run, outcome, result)
+    record = _identity(session, run).model_copy(
         update={
             "failure": None,
             "samples": metrics.samples(result.phases),
-            "findings": validity.few_ios(result, phases),
+            "findings": (*validity.few_ios(result, phases), *observed.findings),
             "timelines": tuple(phase.timeline for phase in result.phases),
             "fingerprint": channel.fingerprint(outcome.files),
         }
     )
+    return record, observed.beside
 
 
 def _difference(state: Measurement, run: PlannedRun, files: Mapping[str, bytes]) -> tuple[str, ...]:
@@ -252,7 +274,8 @@ def _identity(session: Session, run: PlannedRun) -> RunRecord:
         block=run.block,
         seed=run.seed,
         repeat=run.repeat,
-        kernel_key=session.kernels[run.arm].identity.key,
+        twin=run.twin,
+        kernel_key=session.bench(run).kernels[run.arm].identity.key,
         failure=Failure(kind="lost", blame="host", message="not started"),
     )
 
@@ -288,7 +311,7 @@ def _cleared(state: Measurement, run: PlannedRun, failure: Failure) -> Failure:
     twin = next(
         other.run_id
         for other in state.session.plan.runs
-        if (other.case, other.block, other.arm) == (run.case, run.block, base)
+        if (other.case, other.block, other.arm, other.twin) == (run.case, run.block, base, run.twin)
     )
     if twin in state.pending:
         # Queued before this run, so it ends without it.

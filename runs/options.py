@@ -8,10 +8,15 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class Options:
-    """``checkout`` holds ``configs/``; ``guests_at_once`` None lets the lab choose."""
+    """``checkout`` holds ``configs/``; ``guests_at_once`` None lets the lab choose.
+
+    ``probe`` loads the plugin that counts into every run but those that check that
+    it is not felt.
+    """
 
     checkout: Path
     cache: Path
     snapshot: bool = True
     measure_anyway: bool = False
+    probe: bool = True
     guests_at_once: int | None = None

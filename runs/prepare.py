@@ -2,50 +2,77 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import itertools
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from experiment.load import Catalogue, known_guests, load_guest
-from experiment.plan import Plan, Size, make_plan, require_memory, scaled
+from experiment.plan import Plan, PlannedRun, Size, make_plan, require_memory, scaled
 from experiment.spec import ArmSpec, CaseSpec, Experiment, Guest, SpecError
 from guests import initramfs, native
-from guests.argv import kernel_command_line, machine_argv
 from guests.exact import Machine
 from guests.initramfs import Initramfs
-from host import facts
-from host.process import paste
+from guests.probe import plugin
+from guests.probe.plugin import Probe
 from kernels import build, config, series
 from kernels.cache import Kernel
 from kernels.make import Progress
-from results.record import (
-    ArmRecord,
-    CaseRecord,
-    Manifest,
-    PhaseRecord,
-    Provenance,
-)
 from runs.options import Options
-from workloads.job import fio_arguments, job_text, prepare_text
-from workloads.metrics import METRIC_NAMES, metrics_of
+from workloads.job import job_text, prepare_text
+from workloads.metrics import METRIC_NAMES
 from workloads.spec import Phase, Workload, load_catalogue, phase_names
 
 MIB = 1 << 20
 
 
 @dataclass(frozen=True)
-class Session:
-    """A session ready to be measured; kernels and machines by arm."""
+class Bench:
+    """What a set of runs is made on: the measured guests, or those of one twin.
 
-    experiment: Experiment
+    ``name`` and ``observe`` are empty for the measured ones; kernels are by arm.
+    """
+
+    name: str
+    observe: str
+    flavour: str
     guest: Guest
     size: Size
+    kernels: Mapping[str, Kernel]
+
+    @property
+    def limit_bytes(self) -> int:
+        """The cgroup's ``memory.max``."""
+        return self.size.cgroup_limit_mib * MIB
+
+
+@dataclass(frozen=True)
+class Session:
+    """A session ready to be measured; ``twins`` are by name, ``probe`` None where none counts."""
+
+    experiment: Experiment
     plan: Plan
     workloads: Mapping[str, Workload]
-    kernels: Mapping[str, Kernel]
+    measured: Bench
+    twins: Mapping[str, Bench]
     initramfs: Initramfs
     preload: Path
+    probe: Probe | None
     same_code: bool
+
+    @property
+    def guest(self) -> Guest:
+        """The measured guest."""
+        return self.measured.guest
+
+    @property
+    def benches(self) -> tuple[Bench, ...]:
+        """The measured bench, then those of the twins."""
+        return (self.measured, *self.twins.values())
+
+    def bench(self, run: PlannedRun) -> Bench:
+        """What a run is made on."""
+        return self.twins[run.twin] if run.twin else self.measured
 
     def case(self, name: str) -> CaseSpec:
         """The case of this name."""
@@ -55,21 +82,28 @@ class Session:
         """The phases of a case, with its variant's settings."""
         return self.workloads[case.workload].phases_of(case.variant)
 
-    def machine(self, arm: str, case: CaseSpec) -> Machine:
-        """The machine that runs ``case`` on ``arm``; equal for cases that prepare alike."""
+    def machine(self, run: PlannedRun) -> Machine:
+        """The machine of a run; equal for runs that prepare alike."""
+        bench, workload = self.bench(run), self.workloads[self.case(run.case).workload]
         return Machine(
-            kernel=self.kernels[arm].bzimage,
+            kernel=bench.kernels[run.arm].bzimage,
             initramfs=self.initramfs.path,
             preload=self.preload,
-            guest=self.guest,
-            size=self.size,
-            prepare_text=prepare_text(self.workloads[case.workload], file_mib=self.size.file_mib),
+            guest=bench.guest,
+            size=bench.size,
+            prepare_text=prepare_text(workload, file_mib=bench.size.file_mib),
         )
 
-    @property
-    def limit_bytes(self) -> int:
-        """The cgroup's ``memory.max``."""
-        return self.size.cgroup_limit_mib * MIB
+    def job(self, run: PlannedRun) -> str:
+        """What is sent into the guest for a run."""
+        bench, case = self.bench(run), self.case(run.case)
+        return job_text(
+            self.phases(case),
+            case.times[self.guest.name],
+            jobs=bench.size.jobs,
+            seed=run.seed,
+            limit_bytes=bench.limit_bytes,
+        )
 
 
 def catalogue(checkout: Path) -> Catalogue:
@@ -88,26 +122,44 @@ def guest_of(experiment: Experiment) -> Guest:
     return load_guest(Path(experiment.guest))
 
 
+def shapes(experiment: Experiment) -> dict[str, Guest]:
+    """The guest of each set of runs: of the measured ones under "", of twins by name."""
+    guest = guest_of(experiment)
+    return {"": guest} | {twin.name: twin.guest.of(guest) for twin in experiment.twins}
+
+
 def patches_of(experiment: Experiment, arm: ArmSpec, checkout: Path) -> tuple[Path, ...]:
     """The patch files applied for one arm."""
     return series.series_patches(checkout, experiment.series.path) if arm.patches else ()
 
 
+def flavours(experiment: Experiment) -> tuple[str, ...]:
+    """The kernel flavours to build: the measured one, then those of the twins."""
+    first = experiment.kernel.flavour
+    return tuple(dict.fromkeys([first, *(twin.flavour or first for twin in experiment.twins)]))
+
+
 def build_arms(
-    experiment: Experiment, options: Options, progress: Callable[[str, Progress], None]
+    experiment: Experiment,
+    options: Options,
+    progress: Callable[[str, Progress], None],
+    flavour: str = "",
 ) -> dict[str, Kernel]:
-    """Return every arm's kernel, building what is not cached.
+    """Return every arm's kernel, building what is not cached; another flavour if named.
 
     The unpatched source is built first: the other arm then starts from its objects.
     """
+    spec = experiment.kernel
+    if flavour:
+        spec = spec.model_copy(update={"flavour": flavour})
     kernels = {}
     for arm in sorted(experiment.both_arms, key=lambda arm: arm.patches):
 
         def shown(so_far: Progress, name: str = arm.name) -> None:
-            progress(name, so_far)
+            progress(name if spec == experiment.kernel else f"{name} ({spec.flavour})", so_far)
 
         kernels[arm.name] = build.provide(
-            experiment.kernel,
+            spec,
             patches_of(experiment, arm, options.checkout),
             checkout=options.checkout,
             cache=options.cache,
@@ -125,108 +177,64 @@ def prepare(
         SpecError: sizes that do not fit the guest, or a job that does not fit fw_cfg.
         LabError: whatever building says.
     """
-    guest = guest_of(experiment)
-    size = scaled(experiment.dataset, guest)
     image = initramfs.provide(options.cache)
-    require_memory(size, guest, image.mib)
     workloads = load_catalogue()
-    require_job_fits(experiment, guest, size, workloads)
-    kernels = build_arms(experiment, options, progress)
-    keys = {kernel.identity.code_key for kernel in kernels.values()}
+    guests = shapes(experiment)
+    sizes = {name: scaled(experiment.dataset, guest) for name, guest in guests.items()}
+    for name, guest in guests.items():
+        require_memory(sizes[name], guest, image.mib)
+    require_job_fits(experiment, guests[""], tuple(sizes.values()), workloads)
+    probe = plugin.provide(options.cache) if options.probe else None
+    kernels = {experiment.kernel.flavour: build_arms(experiment, options, progress)}
+    same_code = (
+        len({kernel.identity.code_key for kernel in kernels[experiment.kernel.flavour].values()})
+        == 1
+    )
+    same_code = same_code and not options.measure_anyway
+    for flavour in () if same_code else flavours(experiment)[1:]:
+        kernels[flavour] = build_arms(experiment, options, progress, flavour)
+
+    def bench(name: str, observe: str, flavour: str) -> Bench:
+        return Bench(name, observe, flavour, guests[name], sizes[name], kernels[flavour])
+
     return Session(
         experiment=experiment,
-        guest=guest,
-        size=size,
         plan=make_plan(experiment),
         workloads=workloads,
-        kernels=kernels,
+        measured=bench("", "", experiment.kernel.flavour),
+        twins={}
+        if same_code
+        else {
+            twin.name: bench(twin.name, twin.observe, twin.flavour or experiment.kernel.flavour)
+            for twin in experiment.twins
+        },
         initramfs=image,
         preload=native.build(native.PRELOAD, native.SHARED_LIBRARY, options.cache),
-        same_code=len(keys) == 1 and not options.measure_anyway,
+        probe=probe,
+        same_code=same_code,
     )
 
 
 def require_job_fits(
-    experiment: Experiment, guest: Guest, size: Size, workloads: Mapping[str, Workload]
+    experiment: Experiment,
+    guest: Guest,
+    sizes: Collection[Size],
+    workloads: Mapping[str, Workload],
 ) -> None:
     """Refuse a case whose job is too long before anything is built for it.
 
     Raises:
         SpecError: names the case and both lengths.
     """
-    for case in experiment.cases:
+    longest = max((twin.blocks for twin in experiment.twins), default=0)
+    for case, size in itertools.product(experiment.cases, sizes):
         try:
             job_text(
                 workloads[case.workload].phases_of(case.variant),
                 case.times[guest.name],
                 jobs=size.jobs,
-                seed=experiment.seed + experiment.blocks,
+                seed=experiment.seed + max(experiment.blocks, longest),
                 limit_bytes=size.cgroup_limit_mib * MIB,
             )
         except ValueError as error:
             raise SpecError([f"case {case.name}: {error}; shorten its fio arguments"]) from None
-
-
-def manifest_of(
-    session: Session, options: Options, *, name: str, created: str, overrides: tuple[str, ...]
-) -> Manifest:
-    """The head of the session's record."""
-    data_points = [run for run in session.plan.runs if not run.repeat and not run.twin]
-    return Manifest(
-        session=name,
-        created=created,
-        experiment=session.experiment,
-        guest=session.guest,
-        overrides=overrides,
-        arms=tuple(
-            ArmRecord(
-                name=arm.name,
-                label=arm.label or arm.name,
-                kernel=session.kernels[arm.name].identity,
-            )
-            for arm in session.experiment.both_arms
-        ),
-        cases=tuple(_case_record(session, case) for case in session.experiment.cases),
-        seeds=session.plan.seeds,
-        runs_planned=0 if session.same_code else len(data_points),
-        same_code=session.same_code,
-        provenance=Provenance(
-            lab_version=facts.lab_version(),
-            lab_commit=facts.lab_commit(options.checkout),
-            host=facts.host_facts(),
-            tools=facts.tool_versions(),
-            initramfs_sha256=session.initramfs.sha256,
-            qemu_argv=tuple(machine_argv(session.guest)),
-            kernel_command_line=kernel_command_line(session.guest, session.size),
-            snapshot=options.snapshot,
-        ),
-    )
-
-
-def _case_record(session: Session, case: CaseSpec) -> CaseRecord:
-    times = case.times[session.guest.name]
-    phases = session.phases(case)
-    return CaseRecord(
-        name=case.name,
-        title=session.workloads[case.workload].title,
-        phases=tuple(
-            PhaseRecord(
-                name=phase.name,
-                command=paste(
-                    [
-                        "fio",
-                        *fio_arguments(
-                            phase,
-                            times[phase.name],
-                            jobs=session.size.jobs,
-                            seed=session.experiment.seed,
-                        ),
-                    ]
-                ),
-                caches="dropped" if phase.drop_caches else "kept",
-            )
-            for phase in phases
-        ),
-        metrics=metrics_of([phase.name for phase in phases]),
-        primary=case.primary,
-    )

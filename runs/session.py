@@ -13,8 +13,9 @@ from experiment.spec import Experiment
 from host.errors import InfraError, UsageError
 from kernels.make import Progress
 from results.store import MANIFEST, SessionStore
+from runs.manifest import manifest_of
 from runs.options import Options
-from runs.prepare import Session, manifest_of, prepare
+from runs.prepare import Session, prepare
 
 BuildProgress = Callable[[str, Progress], None]
 
@@ -81,13 +82,27 @@ def reopen(
         cache=options.cache,
         snapshot=manifest.provenance.snapshot,
         measure_anyway=options.measure_anyway or manifest.runs_planned > 0,
+        probe=bool(manifest.provenance.probe),
         guests_at_once=options.guests_at_once,
     )
     session = prepare(manifest.experiment, options, progress)
     pairs = [("initramfs", manifest.provenance.initramfs_sha256, session.initramfs.sha256)]
     pairs += [
-        (f"kernel of arm {arm.name}", arm.kernel.key, session.kernels[arm.name].identity.key)
+        (
+            f"kernel of arm {arm.name}",
+            arm.kernel.key,
+            session.measured.kernels[arm.name].identity.key,
+        )
         for arm in manifest.arms
+    ]
+    pairs += [
+        (
+            f"kernel of arm {arm} in twin {twin.name}",
+            kernel.key,
+            session.twins[twin.name].kernels[arm].identity.key,
+        )
+        for twin in manifest.twins
+        for arm, kernel in twin.kernels.items()
     ]
     pairs.append(("guest", manifest.guest.model_dump_json(), session.guest.model_dump_json()))
     for what, then, today in pairs:

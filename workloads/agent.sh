@@ -8,14 +8,15 @@
 # what one `cp` can copy.
 #
 # Inputs, through fw_cfg, shell assignments padded with newlines:
-#   opt/twinboot/prepare  MKFS MOUNT_OPTIONS FILE_MIB
-#   opt/twinboot/job      PHASES, and per phase N: NAME_N DROP_N THP_N LIMIT_N FIO_N
+#   opt/twinboot/prepare  MKFS MOUNT_OPTIONS FILE_MIB METRONOME_NS
+#   opt/twinboot/job      OBSERVE PHASES, and per phase N: NAME_N DROP_N THP_N LIMIT_N FIO_N
 set -u
 PATH=/bin:/sbin:/usr/bin:/usr/sbin
 export PATH
 OUT=/run/twinboot
 CGROUP=/sys/fs/cgroup/twinboot
 FW_CFG=/sys/firmware/qemu_fw_cfg/by_name/opt/twinboot
+KALLSYMS="_stext|_etext|do_syscall_64|schedule|handle_mm_fault|filemap_fault|vfs_read|memcpy"
 
 say() { echo "twinboot: $*" >/dev/console; }
 
@@ -66,6 +67,14 @@ mounts() {
     mount -t tmpfs tmpfs "$OUT"
 }
 
+# Where code is, for the probe: a few of the kernel's own addresses, and those of fio
+# and its libraries, which are fixed (norandmaps).
+addresses() {
+    grep -E " [Tt] ($KALLSYMS)$" /proc/kallsyms >"$OUT/kallsyms"
+    cp /proc/modules "$OUT/modules" 2>/dev/null
+    LD_TRACE_LOADED_OBJECTS=1 fio >"$OUT/maps" || fail "maps: $(head -n 1 "$OUT/maps")"
+}
+
 prepare() {
     add_entropy || fail "random: no seed taken"
     fetch prepare
@@ -82,6 +91,7 @@ prepare() {
     echo 3 >/proc/sys/vm/drop_caches
     echo "+memory +io +cpu" >/sys/fs/cgroup/cgroup.subtree_control || fail "cgroup: controllers"
     mkdir "$CGROUP" || fail "cgroup: mkdir"
+    addresses
     uname -a >"$OUT/uname"
     cat /sys/kernel/notes >"$OUT/notes"
     cat /proc/cmdline >"$OUT/cmdline"
@@ -105,7 +115,57 @@ observe() {
     cp /proc/pressure/* "$1/pressure"
 }
 
-# phase NAME DROP THP LIMIT_BYTES FIO_ARGUMENTS
+# A wait runs from a task's contention_begin to its contention_end on the same lock;
+# its stack is taken at the begin, where the unwinding delays the waiter and not the
+# holder.  The sizes are what a histogram has room for, not what it takes.
+TRACING=/sys/kernel/tracing
+BEGIN='hist:keys=common_pid,lock_addr:begin=common_timestamp,kind=flags,where=common_stacktrace:size=65536'
+END='hist:keys=common_pid,lock_addr:wait=common_timestamp-$begin:size=65536:onmatch(lock.contention_begin).trace(lock_wait,$kind,$wait,$where)'
+WAITS='hist:keys=flags,stack.stacktrace:values=wait_ns:size=8192'
+
+# Start the twin's observation; nothing for a measured guest.
+locks_start() {
+    case "$OBSERVE" in
+    lock_stat)
+        echo 0 >/proc/lock_stat || fail "lock_stat: this kernel has none"
+        ;;
+    contention)
+        [ -d "$TRACING/events" ] || mount -t tracefs tracefs "$TRACING" ||
+            fail "contention: this kernel has no tracefs"
+        echo 'lock_wait unsigned int flags; u64 wait_ns; unsigned long[] stack' \
+            >>"$TRACING/synthetic_events" || fail "contention: no synthetic events"
+        echo "$BEGIN" >>"$TRACING/events/lock/contention_begin/trigger" &&
+            echo "$END" >>"$TRACING/events/lock/contention_end/trigger" &&
+            echo "$WAITS" >>"$TRACING/events/synthetic/lock_wait/trigger" ||
+            fail "contention: $(grep -v '^$' "$TRACING/error_log" | tail -n 3)"
+        ;;
+    *) return ;;
+    esac
+    mkdir "$1"
+    adjtimex >"$1/begin"
+}
+
+locks_stop() {
+    [ -n "$OBSERVE" ] || return
+    adjtimex >"$1/end"
+    case "$OBSERVE" in
+    lock_stat) cp /proc/lock_stat /proc/lockdep "$1" ;;
+    contention)
+        for event in lock/contention_begin lock/contention_end synthetic/lock_wait; do
+            cat "$TRACING/events/$event/hist" >"$1/${event#*/}"
+        done
+        echo "!$WAITS" >>"$TRACING/events/synthetic/lock_wait/trigger" &&
+            echo "!$END" >>"$TRACING/events/lock/contention_end/trigger" &&
+            echo "!$BEGIN" >>"$TRACING/events/lock/contention_begin/trigger" &&
+            echo '!lock_wait' >>"$TRACING/synthetic_events" ||
+            fail "contention: events do not go off"
+        ;;
+    esac
+}
+
+# phase NAME DROP THP LIMIT_BYTES FIO_ARGUMENTS, of number $n
+#
+# `mark` is felt by the probe alone; what comes before and after is outside the phase.
 phase() {
     say "phase $1"
     mkdir "$OUT/$1"
@@ -116,12 +176,16 @@ phase() {
     echo "$3" >/sys/kernel/mm/transparent_hugepage/enabled || fail "$1: THP state $3"
     echo "$4" >"$CGROUP/memory.max" || fail "$1: memory.max $4"
     observe "$OUT/$1/before"
+    locks_start "$OUT/$1/locks"
     (
         echo 0 >"$CGROUP/cgroup.procs" || exit 97
         cd "$OUT/$1" || exit 98
-        eval "exec fio $5"
+        eval "exec mark $n clock fio $5"
     ) >"$OUT/$1/fio.out" 2>&1
-    echo $? >"$OUT/$1/status"
+    status=$?
+    mark 0 "$OUT/$1/clock"
+    locks_stop "$OUT/$1/locks"
+    echo $status >"$OUT/$1/status"
     observe "$OUT/$1/after"
 }
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping, Sequence
+from typing import Literal
 
-from experiment.spec import PhaseTimes
+from experiment.spec import Observed, PhaseTimes
 from workloads.spec import Phase, Workload
 
 # Both texts have one fixed size: a snapshot is restored only into a machine
@@ -41,13 +42,14 @@ def output_arguments() -> tuple[str, ...]:
     )
 
 
-def prepare_text(workload: Workload, *, file_mib: int) -> str:
+def prepare_text(workload: Workload, *, file_mib: int, metronome_ns: int = 0) -> str:
     """Shell assignments for the agent's preparation, padded to :data:`TEXT_BYTES`."""
     return _padded(
         {
             "MKFS": workload.mkfs,
             "MOUNT_OPTIONS": workload.mount_options,
             "FILE_MIB": str(file_mib),
+            "METRONOME_NS": str(metronome_ns),
         }
     )
 
@@ -59,9 +61,13 @@ def job_text(
     jobs: int,
     seed: int,
     limit_bytes: int,
+    observe: Observed | Literal[""] = "",
 ) -> str:
-    """Shell assignments for the phases of one run, padded to :data:`TEXT_BYTES`."""
-    values = {"PHASES": str(len(phases))}
+    """Shell assignments for the phases of one run, padded to :data:`TEXT_BYTES`.
+
+    ``observe`` is what a twin reads of locks around each phase; nothing by default.
+    """
+    values = {"OBSERVE": observe, "PHASES": str(len(phases))}
     for number, phase in enumerate(phases, start=1):
         arguments = (
             *fio_arguments(phase, times[phase.name], jobs=jobs, seed=seed),

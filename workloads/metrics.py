@@ -39,7 +39,7 @@ def _iops(fio: FioResult) -> float:
     return fio.ios / (fio.asked_ms / 1000)
 
 
-def _ios_with_ramp(fio: FioResult) -> float:
+def ios_with_ramp(fio: FioResult) -> float:
     """I/Os of the whole phase: fio counts none during the ramp, the kernel's events do."""
     return _iops(fio) * (fio.ramp_ms + fio.asked_ms) / 1000
 
@@ -53,20 +53,20 @@ DEFINITIONS: tuple[Definition, ...] = (
     Definition("ios", "I/Os measured", "count", "higher", lambda phase, fio: float(fio.ios)),
     Definition(
         "guest_ns_per_io", "CPU time of the cgroup per I/O, ramp included", "ns", "lower",
-        lambda phase, fio: (phase.after.cpu_ns - phase.before.cpu_ns) / _ios_with_ramp(fio),
+        lambda phase, fio: (phase.after.cpu_ns - phase.before.cpu_ns) / ios_with_ramp(fio),
     ),
     Definition(
         "refaults_per_io", "refaults per I/O, ramp included", "1", "lower",
-        lambda phase, fio: _moved(phase, "workingset_refault_file") / _ios_with_ramp(fio),
+        lambda phase, fio: _moved(phase, "workingset_refault_file") / ios_with_ramp(fio),
     ),
     Definition(
         "major_faults_per_io", "major faults per I/O, ramp included", "1", "lower",
-        lambda phase, fio: _moved(phase, "pgmajfault") / _ios_with_ramp(fio),
+        lambda phase, fio: _moved(phase, "pgmajfault") / ios_with_ramp(fio),
     ),
     Definition(
         "device_bytes_per_fio_byte", "device bytes per fio byte, ramp included", "1", "lower",
         lambda phase, fio: (phase.after.device_read_bytes - phase.before.device_read_bytes)
-        / (_ios_with_ramp(fio) * fio.io_bytes / fio.ios),
+        / (ios_with_ramp(fio) * fio.io_bytes / fio.ios),
     ),
     Definition(
         "file_thp_mib", "huge pages in the page cache at the end", "MiB", "higher",

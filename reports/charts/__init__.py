@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from reports.charts import bandwidth, forest, per_io, timeline
+from reports.charts import bandwidth, forest, locks, per_io, timeline, waterfall
 from reports.charts.canvas import Chart
 from reports.model import Comparison
 
-KINDS = (forest.draw, bandwidth.draw, timeline.draw, per_io.draw)
+KINDS = (forest.draw, bandwidth.draw, timeline.draw, per_io.draw, waterfall.draw, locks.draw)
 
 
 def draw_all(comparison: Comparison) -> tuple[Chart, ...]:

@@ -28,6 +28,7 @@ from reports.wording import clean
 # Base and patched are blue and vermilion of Okabe and Ito, "Color Universal Design" (2008).
 INK, MUTED, RULE = "#010101", "#020202", "#030303"
 BASE, PATCHED, BAND, PAPER = "#040404", "#050505", "#060606", "#070707"
+GOOD, BAD = "#080808", "#090909"
 COLOURS = (
     (INK, "--ink", "#1d2226"),
     (MUTED, "--muted", "#5b646c"),
@@ -36,6 +37,8 @@ COLOURS = (
     (PATCHED, "--patched", "#d55e00"),
     (BAND, "--band", "#e9ecee"),
     (PAPER, "--paper", "#ffffff"),
+    (GOOD, "--good", "#00694e"),
+    (BAD, "--bad", "#a8201a"),
 )
 WIDTH_IN = 5.0
 STYLE: dict[Any, Any] = {

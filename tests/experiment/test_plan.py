@@ -26,7 +26,9 @@ from experiment.spec import (
     KernelSpec,
     PhaseTimes,
     SeriesSpec,
+    ShapeSpec,
     SpecError,
+    TwinSpec,
 )
 
 DATASET = Dataset(cgroup_limit_mib=8192, brd_mib=16384, file_mib=13312, jobs=16)
@@ -172,3 +174,55 @@ def test_memory_counts_what_reclaim_cannot_take() -> None:
         "configs/guests/laptop.toml: memory_mib: found 768; at least 770 MiB are needed: "
         "brd 128, cgroup 64, initramfs twice 183, kernel 200, and its page structures"
     ]
+
+
+def twin(name: str, **changes: object) -> TwinSpec:
+    return TwinSpec.model_validate(
+        {"name": name, "observe": "lock_stat", "cases": ("w",), **changes}, strict=False
+    )
+
+
+def test_twins_come_last_on_the_same_seeds_and_arms() -> None:
+    experiment = make_experiment(
+        [("w", "default"), ("other", "default")],
+        blocks=2, seed=5, twins=(twin("held", blocks=1), twin("waited", blocks=3)),
+    )  # fmt: skip
+    runs = make_plan(experiment).runs
+    assert [run.twin for run in runs[:10]] == [""] * 10
+    assert [(run.run_id, run.seed) for run in runs[10:]] == [
+        ("w.b00.base.held", 5),
+        ("w.b00.patched.held", 5),
+        ("w.b00.base.waited", 5),
+        ("w.b00.patched.waited", 5),
+        ("w.b01.base.waited", 6),
+        ("w.b01.patched.waited", 6),
+        ("w.b02.base.waited", 7),
+        ("w.b02.patched.waited", 7),
+    ]
+    assert not any(run.repeat for run in runs[10:])
+
+
+def test_no_twin_has_the_id_of_another_run() -> None:
+    experiment = make_experiment([("w", "default")], twins=(twin("a"), twin("b")))
+    ids = [run.run_id for run in make_plan(experiment).runs]
+    assert len(set(ids)) == len(ids)
+
+
+@pytest.mark.parametrize(
+    ("twins", "said"),
+    [
+        ((twin("a"), twin("a")), "twin named twice"),
+        ((twin("repeat"),), "twin named twice, or 'repeat'"),
+        ((twin("a", cases=("w", "x")),), "twins: a: no such case: x; known: w"),
+    ],
+)
+def test_twins_that_make_no_sense(twins: tuple[TwinSpec, ...], said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        make_experiment([("w", "default")], twins=twins)
+
+
+def test_a_twin_changes_what_it_names_of_the_guest() -> None:
+    shape = ShapeSpec(vcpus=8, metronome_ns=20000, more_memory_mib=100)
+    changed = {"vcpus": 8, "metronome_ns": 20000, "memory_mib": GUEST.memory_mib + 100}
+    assert shape.of(GUEST) == GUEST.model_copy(update=changed)
+    assert ShapeSpec().of(GUEST) == GUEST

@@ -70,13 +70,15 @@ def test_line_to_paste_starts_by_itself() -> None:
     assert not {"-S", "-incoming", "-mon"} & set(ARGVS["laptop-by-hand"])
 
 
-def test_one_vcpu_alone_goes_without_the_lapic_timer_and_never_halts() -> None:
-    one = kernel_command_line(guest("laptop"), LAPTOP_SIZE).split()
-    many = kernel_command_line(guest("full"), FULL_SIZE).split()
-    assert {"nolapic_timer", "idle=poll"} <= set(one)
-    assert not {"nolapic_timer", "idle=poll"} & set(many)
-    assert "brd.rd_size=131072" in one
-    assert "brd.rd_size=16777216" in many
+@pytest.mark.parametrize("name", ["smoke", "laptop", "full"])
+def test_every_guest_goes_without_the_lapic_timer_and_never_halts(name: str) -> None:
+    words = kernel_command_line(guest(name), LAPTOP_SIZE).split()
+    assert {"nolapic_timer", "idle=poll", "no_hash_pointers", "nokaslr"} <= set(words)
+
+
+def test_ramdisk_has_the_size_asked_for() -> None:
+    assert "brd.rd_size=131072" in kernel_command_line(guest("laptop"), LAPTOP_SIZE).split()
+    assert "brd.rd_size=16777216" in kernel_command_line(guest("full"), FULL_SIZE).split()
 
 
 @pytest.mark.parametrize("name", ["smoke", "laptop", "full"])

@@ -20,6 +20,7 @@ from reports.write import write_all
 from results.record import Failure
 from results.store import SessionStore
 from runs import prepare
+from runs.manifest import manifest_of
 from runs.options import Options
 from runs.progress import Reporter
 from tests.integration.lab_process import CHECKOUT, SMALL, guests_of, records_of
@@ -62,16 +63,14 @@ def test_the_mistake_of_the_first_posting_is_refused(
         overrides=["guest=smoke", "blocks=1"],
         catalogue=prepare.catalogue(CHECKOUT),
     )
-    asked = asked.model_copy(update={"cases": asked.cases[1:]})
+    asked = asked.model_copy(update={"cases": asked.cases[1:], "twins": ()})
     session = dataclasses.replace(
         prepare.prepare(asked, options, lambda arm, progress: None),
         workloads={"filemap-thp": workload},
     )
     store = SessionStore(tmp_path)
     store.create(
-        prepare.manifest_of(
-            session, options, name="mistake", created="2026-01-01T00:00:00Z", overrides=()
-        )
+        manifest_of(session, options, name="mistake", created="2026-01-01T00:00:00Z", overrides=())
     )
     runs.measure.measure(session, options, store, Reporter())
     found = failures(tmp_path)

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from results.locks import Locks, PhaseLocks
+from results.profile import FunctionCount, PhaseProfile, Profile
 from results.record import RunCost
 from results.store import COSTS, MANIFEST, RUNS, SessionStore, StoreError, write_atomically
 from tests.reports.factory import Session, fails
@@ -23,6 +25,29 @@ def test_what_is_written_is_read(tmp_path: Path) -> None:
     assert again.records() == sorted(session.records(), key=lambda record: record.run_id)
     assert len(again.costs()) == 33
     assert again.raw.is_dir()
+
+
+def test_profiles_and_locks_are_there_before_the_record_they_belong_to(tmp_path: Path) -> None:
+    record = Session().records()[0]
+    store = SessionStore(tmp_path)
+    assert store.profiles() == []
+    assert store.locks() == []
+    phase = PhaseProfile(
+        phase="4k", instructions=30, user={"fio": 10}, by_vcpu=(30,), units={"io": 2.0},
+        kernel=(FunctionCount(name="xas_load", file="lib/xarray.c", instructions=20, calls=2),),
+    )  # fmt: skip
+    first = Profile(run_id=record.run_id, phases=())
+    profile = Profile(run_id=record.run_id, phases=(phase,))
+    locks = Locks(run_id=record.run_id, twin="held", phases=(PhaseLocks(phase="4k", virtual_ns=9),))
+    store.append(record, first)
+    store.append(record, profile, locks)
+    again = SessionStore(tmp_path)
+    # Of a run made twice the last one counts.
+    assert again.profiles() == [profile]
+    assert again.locks() == [locks]
+    # Killed before the record: what belongs to it is there, and the run is made again.
+    (tmp_path / RUNS).unlink()
+    assert SessionStore(tmp_path).records() == []
 
 
 def test_killed_at_every_byte_of_an_append_loses_at_most_that_run(tmp_path: Path) -> None:

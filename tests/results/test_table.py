@@ -22,6 +22,16 @@ def test_one_row_a_sample_and_none_for_repeats_or_failures() -> None:
     assert set(frame[frame.primary].metric) == {"4k.bw", "thp.bw", "switch.bw"}
 
 
+def test_no_sample_of_a_twin_stands_beside_those_measured() -> None:
+    session = Session()
+    twins = [r.model_copy(update={"twin": "held"}) for r in session.records() if not r.repeat]
+    pd.testing.assert_frame_equal(
+        tidy(session.manifest(), [*session.records(), *twins]),
+        tidy(session.manifest(), session.records()),
+    )
+    assert tidy(session.manifest(), twins).empty
+
+
 def test_equal_sessions_give_equal_tables_in_whatever_order_runs_ended() -> None:
     session = Session()
     found = session.records()

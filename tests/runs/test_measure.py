@@ -23,7 +23,7 @@ from results.store import SessionStore
 from runs import prepare
 from runs.measure import measure
 from runs.options import Options
-from runs.prepare import Session
+from runs.prepare import Bench, Session
 from runs.progress import Reporter
 from workloads import parse, validity
 from workloads.spec import load_catalogue
@@ -52,16 +52,16 @@ class Guests:
             raise BootError(Ending(self.snapshot_endings[arm], "told"))
         return Snapshot(machine, folder / "memory", folder / "state", 1.0)
 
-    def run_restored(self, snapshot: Snapshot, *arguments: Any) -> Outcome:
-        return self._run("restored", self.files, *arguments)
+    def run_restored(self, snapshot: Snapshot, *arguments: Any, **more: Any) -> Outcome:
+        return self._run("restored", self.files, *arguments, **more)
 
-    def run_cold(self, machine: Machine, *arguments: Any) -> Outcome:
+    def run_cold(self, machine: Machine, *arguments: Any, **more: Any) -> Outcome:
         files = self.files if self.cold_files is None else self.cold_files
-        return self._run("cold", files, *arguments)
+        return self._run("cold", files, *arguments, **more)
 
     def _run(
         self, how: str, files: dict[str, bytes], text: str, folder: Path, logs: Path,
-        watch: Callable[[str], None],
+        watch: Callable[[str], None], *, probe: object = None,
     ) -> Outcome:  # fmt: skip
         watch("phase 4k")
         with self._lock:
@@ -90,19 +90,21 @@ def _session(blocks: int) -> Session:
             config_sha256="0", code_key=arm,
         )  # fmt: skip
         kernels[arm] = Kernel(Path("/nowhere/kernels") / arm, identity)
-    values: dict[str, Any] = {name: Path("/nowhere") for name in Session.__dataclass_fields__}
-    guest = prepare.guest_of(asked)
-    return Session(**{
-        **values,
-        "experiment": asked,
-        "guest": guest,
-        "size": scaled(asked.dataset, guest),
-        "plan": make_plan(asked),
-        "workloads": load_catalogue(),
-        "kernels": kernels,
-            "initramfs": Initramfs(Path("/nowhere/initramfs"), "0"),
-        "same_code": False,
-    })  # fmt: skip
+    benches = {
+        name: Bench(name, "", "perf", guest, scaled(asked.dataset, guest), dict(kernels))
+        for name, guest in prepare.shapes(asked).items()
+    }
+    return Session(
+        experiment=asked,
+        plan=make_plan(asked),
+        workloads=load_catalogue(),
+        measured=benches.pop(""),
+        twins=benches,
+        initramfs=Initramfs(Path("/nowhere/initramfs"), "0"),
+        preload=Path("/nowhere/preload"),
+        probe=None,
+        same_code=False,
+    )
 
 
 @pytest.fixture
@@ -124,15 +126,15 @@ def run(tmp_path: Path, guests: Guests) -> Callable[..., dict[str, RunRecord]]:
 
     def measured(blocks: int = 2, *, slots: int = 2, **chosen: Any) -> dict[str, RunRecord]:
         session = _session(blocks)
-        kernels = {
-            arm: Kernel(tmp_path / "cache" / "kernels" / arm, kernel.identity)
-            for arm, kernel in session.kernels.items()
-        }
+        for bench in session.benches:
+            bench.kernels.update({  # type: ignore[attr-defined]
+                arm: Kernel(tmp_path / "cache" / "kernels" / arm, kernel.identity)
+                for arm, kernel in bench.kernels.items()
+            })  # fmt: skip
         options = Options(
             checkout=CHECKOUT, cache=tmp_path / "cache", guests_at_once=slots, **chosen
         )
         store.raw.mkdir(parents=True, exist_ok=True)
-        session.kernels.update(kernels)  # type: ignore[attr-defined]
         measure(session, options, store, Reporter())
         return {record.run_id: record for record in store.records()}
 

@@ -27,7 +27,7 @@ def with_long_line(workload: Workload) -> Workload:
 def test_shipped_jobs_fit() -> None:
     asked = filemap()
     guest = guest_of(asked)
-    require_job_fits(asked, guest, scaled(asked.dataset, guest), load_catalogue())
+    require_job_fits(asked, guest, (scaled(asked.dataset, guest),), load_catalogue())
 
 
 def test_a_job_too_long_is_refused_before_anything_is_built() -> None:
@@ -36,7 +36,7 @@ def test_a_job_too_long_is_refused_before_anything_is_built() -> None:
     workloads = load_catalogue()
     workloads["filemap-4k"] = with_long_line(workloads["filemap-4k"])
     with pytest.raises(SpecError, match=r"case filemap-4k: job of \d+ bytes, at most 4096 fit"):
-        require_job_fits(asked, guest, scaled(asked.dataset, guest), workloads)
+        require_job_fits(asked, guest, (scaled(asked.dataset, guest),), workloads)
 
 
 def test_everything_an_experiment_may_name_is_in_the_catalogue() -> None:

@@ -35,7 +35,9 @@ class Prepared:
     def __init__(self, manifest: Manifest) -> None:
         self.today: dict[str, Any] = {
             "initramfs": SimpleNamespace(sha256=manifest.provenance.initramfs_sha256),
-            "kernels": {arm.name: SimpleNamespace(identity=arm.kernel) for arm in manifest.arms},
+            "measured": SimpleNamespace(
+                kernels={arm.name: SimpleNamespace(identity=arm.kernel) for arm in manifest.arms}
+            ),
             "guest": manifest.guest,
         }
         self.asked: tuple[Experiment, Options] | None = None
@@ -121,9 +123,14 @@ def test_a_session_goes_on_as_it_was_begun(
     asked = Options(options.checkout, options.cache, snapshot=True, guests_at_once=1)
     _, store, chosen = reopen(tmp_path, asked, progress)
     assert store.folder == tmp_path
-    # Its own way to boot, today's host.
+    # Its own way to boot and to count, today's host.
     assert chosen == Options(
-        options.checkout, options.cache, snapshot=False, measure_anyway=True, guests_at_once=1
+        options.checkout,
+        options.cache,
+        snapshot=False,
+        measure_anyway=True,
+        probe=False,
+        guests_at_once=1,
     )
     assert prepared.asked == (manifest.experiment, chosen)
 
@@ -145,7 +152,7 @@ def test_other_bits_are_refused(
     else:
         arm = what.rpartition(" ")[2]
         other = manifest.arms[0].kernel.model_copy(update={"key": "other"})
-        prepared.today["kernels"][arm] = SimpleNamespace(identity=other)
+        prepared.today["measured"].kernels[arm] = SimpleNamespace(identity=other)
     with pytest.raises(InfraError, match=f"{what} is not the one .*: other, then") as caught:
         reopen(tmp_path, options, progress)
     assert "new session" in caught.value.next_step

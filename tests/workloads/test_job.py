@@ -93,6 +93,21 @@ def test_no_ramp_is_no_argument() -> None:
     assert not [argument for argument in arguments if "ramp" in argument]
 
 
+def test_only_a_twin_observes_locks() -> None:
+    times = {"4k": TIMES}
+    plain = job_text((phase(),), times, jobs=1, seed=1, limit_bytes=1)
+    twin = job_text((phase(),), times, jobs=1, seed=1, limit_bytes=1, observe="lock_stat")
+    assert plain.startswith("OBSERVE=''\n")
+    assert twin.startswith("OBSERVE=lock_stat\n")
+    assert plain.strip().splitlines()[1:] == twin.strip().splitlines()[1:]
+
+
+def test_metronome_is_off_unless_asked_for() -> None:
+    workload = next(iter(CATALOGUE.values()))
+    assert "\nMETRONOME_NS=0\n" in prepare_text(workload, file_mib=1)
+    assert "\nMETRONOME_NS=20000\n" in prepare_text(workload, file_mib=1, metronome_ns=20000)
+
+
 @pytest.mark.skipif(shutil.which("busybox") is None, reason="no busybox")
 def test_job_comes_through_the_guests_shell(tmp_path: Path) -> None:
     awkward = ("--name=it's", "--filename=/mnt/a b", '--x="$HOME"`id`', "--y=\\n;*?", "--z=a\nb")

@@ -31,6 +31,11 @@ two = ["--name=c"]
 """
 
 
+def add(line: str) -> str:
+    """The good file with one more line in its first phase."""
+    return swap("drop_caches = true", f"drop_caches = true\n{line}")
+
+
 def load(folder: Path, text: str) -> list[str]:
     """Problems with a file of this text, without the folder."""
     file = folder / "small.toml"
@@ -90,12 +95,32 @@ def test_variant_changes_the_phases_it_names(tmp_path: Path) -> None:
          "small.toml: variants.quick.fio.two.1: "),
         (swap('"--rw=randread"', '"--randseed=3"'), "small.toml: phases.0.fio.1: "),
         (swap('name = "small"', 'name = "smalls"'), "small.toml: name: "),
+        (add('units = [{ name = "f", title = "fault" }]'),
+         "small.toml: phases.0.units.0: "),
+        (add('units = [{ name = "f", title = "fault", ios = true, counter = "pgfault" }]'),
+         "small.toml: phases.0.units.0: "),
+        (add('units = [{ name = "f", title = "", ios = true }, '
+             '{ name = "f", title = "", counter = "pgfault" }]'), "small.toml: phases.0: "),
+        (add('ratios = [{ name = "r", title = "", calls = ["a"], unit = "folio" }]'),
+         "small.toml: phases.0: "),
         ("name = ", "small.toml: "),
     ],
 )  # fmt: skip
 def test_mistake_is_named_with_file_and_key(tmp_path: Path, text: str, problem: str) -> None:
     (found,) = [line for line in load(tmp_path, text) if line.startswith(problem)]
     assert found != problem
+
+
+def test_units_of_work_are_data(tmp_path: Path) -> None:
+    file = tmp_path / "small.toml"
+    unit = '{ name = "folio", title = "folio added", calls = ["__filemap_add_folio"] }'
+    ratio = '{ name = "walks", title = "walks", calls = ["xas_load"], unit = "folio" }'
+    file.write_text(add(f"units = [{unit}]\nratios = [{ratio}]"))
+    first, second = load_workload(file).phases
+    assert first.units[0].calls == ("__filemap_add_folio",)
+    assert first.ratios[0].unit == "folio"
+    # Without a word about it, work is I/O.
+    assert [(unit.name, unit.ios) for unit in second.units] == [("io", True)]
 
 
 def test_unknown_key_names_the_value_found(tmp_path: Path) -> None:

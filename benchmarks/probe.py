@@ -1,0 +1,102 @@
+"""What the probe costs, and how exactly it counts, on this host.
+
+Runs the unpatched kernel of an experiment from one snapshot, with and without the
+probe in turns.  The lab promises that both send the same bytes, that counts are the
+same bytes each time, and at most 1.3 times the host's CPU time.
+
+    .venv/bin/python benchmarks/probe.py --runs 3
+    .venv/bin/python benchmarks/probe.py --vcpus 4 --cpu Nehalem,-hypervisor
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import hashlib
+import statistics
+import sys
+import tempfile
+from pathlib import Path
+
+CHECKOUT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(CHECKOUT))
+
+from experiment.load import load_experiment
+from guests import channel, exact
+from guests.exact import Machine, Outcome
+from guests.probe import fold, plugin
+from host.facts import cache_folder
+from runs.options import Options
+from runs.prepare import catalogue, prepare
+from workloads.job import job_text
+
+
+def silent(word: str) -> None:
+    """Nobody watches."""
+
+
+def reshaped(machine: Machine, vcpus: int, cpu: str) -> Machine:
+    """The machine with another number or model of vCPUs, where asked."""
+    changes = {"vcpus": vcpus or machine.guest.vcpus, "cpu": cpu or machine.guest.cpu}
+    return dataclasses.replace(machine, guest=machine.guest.model_copy(update=changes))
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--experiment", default="filemap-v4")
+    parser.add_argument("--guest", default="laptop")
+    parser.add_argument("--vcpus", type=int, default=0)
+    parser.add_argument("--cpu", default="")
+    parser.add_argument("--runs", type=int, default=3)
+    asked = parser.parse_args()
+
+    overrides = [f"guest={asked.guest}", "blocks=1"]
+    experiment = load_experiment(
+        Path(asked.experiment), overrides=overrides, catalogue=catalogue(CHECKOUT)
+    )
+    session = prepare(experiment, Options(CHECKOUT, cache_folder()), lambda arm, progress: None)
+    case = experiment.cases[0]
+    machine = session.machine(experiment.both_arms[0].name, case)
+    machine = reshaped(machine, asked.vcpus, asked.cpu)
+    phases = [phase.name for phase in session.phases(case)]
+    text = job_text(
+        session.phases(case),
+        case.times[session.guest.name],
+        jobs=session.size.jobs,
+        seed=1,
+        limit_bytes=session.limit_bytes,
+    )
+    probe = plugin.provide(cache_folder())
+    print(f"QEMU {probe.qemu}, form {probe.api}, {machine.guest.vcpus} vCPUs")
+
+    outcomes: dict[bool, list[Outcome]] = {False: [], True: []}
+    with tempfile.TemporaryDirectory(dir=cache_folder()) as folder:
+        top = Path(folder)
+        snapshot = exact.take_snapshot(machine, top / "snapshot", top / "logs", silent)
+        for number in range(2 * asked.runs):
+            probed = number % 2 == 1
+            place = top / f"run-{number}"
+            done = exact.run_restored(
+                snapshot, text, place, place / "logs", silent, probe=probe if probed else None
+            )
+            outcomes[probed].append(done)
+            print(f"probed={probed!s:5} {done.cpu_s:7.2f} s CPU  {done.ending.message}")
+
+    everything = outcomes[False] + outcomes[True]
+    if any(done.files is None for done in everything):
+        return 1
+    results = {channel.fingerprint(done.files or {}) for done in everything}
+    counts = {hashlib.sha256(done.counts or b"").hexdigest() for done in outcomes[True]}
+    plain, counted = (
+        statistics.median(done.cpu_s for done in outcomes[probed]) for probed in (False, True)
+    )
+    first = outcomes[True][0]
+    print(f"different results {len(results)}, different counts {len(counts)}")
+    print(f"CPU time {counted / plain:.3f} x, {len(first.counts or b'') / 1e6:.1f} MB of counts")
+    for phase, share in fold.overcount(first.counts or b"", first.files or {}, phases).items():
+        print(f"{phase}: counted {share:+.4%} against the guest's clock")
+    return len(results) != 1 or len(counts) != 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,1 @@
+"""Count what a guest executes, by function, without its noticing."""

@@ -1,0 +1,65 @@
+"""What the probe wrote: pure, from bytes to a table."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+MAGIC = b"TWINPROB"
+VERSION = 1
+HEADER = np.dtype([("magic", "S8"), ("version", "<u4"), ("vcpus", "<u4"), ("window", "<u8")])
+ROW = np.dtype(
+    [
+        ("phase", "<u4"),
+        ("window", "<u4"),
+        ("vcpu", "<u4"),
+        ("instructions", "<u4"),
+        ("address", "<u8"),
+        ("entries", "<u8"),
+    ]
+)
+TRAILER_PHASE = 0xFFFFFFFF
+Rows = NDArray[np.void]
+
+
+class CountsError(ValueError):
+    """Not a file of this probe, or not all of it."""
+
+
+@dataclass(frozen=True)
+class Counts:
+    """One run: vCPUs, instructions of a window (0: not cut), and the rows.
+
+    A row (``ROW``) says how often a vCPU entered the block of ``instructions`` that
+    begins at ``address``, in a window of a phase.  Phases are numbered from 1.
+    """
+
+    vcpus: int
+    window: int
+    rows: Rows
+
+
+def parse(data: bytes) -> Counts:
+    """Read the probe's file.
+
+    Raises:
+        CountsError: another program's file, another version's, or cut short.
+    """
+    if len(data) < HEADER.itemsize or not data.startswith(MAGIC):
+        raise CountsError(f"not written by the probe: {data[:8]!r}, {len(data)} bytes")
+    header = np.frombuffer(data, HEADER, count=1)[0]
+    if header["version"] != VERSION:
+        raise CountsError(f"version {header['version']} of the probe's file, not {VERSION}")
+    body = data[HEADER.itemsize :]
+    if not body or len(body) % ROW.itemsize:
+        raise CountsError(f"cut short after {len(data)} bytes")
+    rows = np.frombuffer(body, ROW)
+    last, rows = rows[-1], rows[:-1]
+    if last["phase"] != TRAILER_PHASE or last["entries"] != len(rows):
+        raise CountsError(f"cut short after {len(rows) + 1} rows")
+    vcpus = int(header["vcpus"])
+    if np.any(rows["vcpu"] >= vcpus) or np.any(rows["phase"] == TRAILER_PHASE):
+        raise CountsError(f"rows of a vCPU or phase that is none, with {vcpus} vCPUs")
+    return Counts(vcpus, int(header["window"]), rows)

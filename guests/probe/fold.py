@@ -1,0 +1,228 @@
+"""From the probe's counts to a profile: pure, but for reading the kernel's tables.
+
+A block is counted where it begins.  One that runs past the end of a function into the
+next counts for the first; compilers align functions and end them with a jump.
+
+Calls of a function are entries of blocks that begin at its first instruction.
+
+A block that is left in its middle (by a page fault) is counted whole, and its rest once
+more when the fault was served.  The kernel's own functions hardly fault, so this falls
+on the user's code: a phase of the laptop guest is counted 0.04 % too long against the
+guest's own clock (``overcount``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from guests.probe import counts
+from guests.probe.counts import CountsError, Rows
+from guests.probe.usermap import UserMap, user_map
+from host.errors import InfraError
+from kernels import addresses, origins
+from kernels.addresses import AddressesError, Functions
+from kernels.cache import Kernel
+from results.profile import UNKNOWN, FunctionCount, PhaseProfile
+from workloads.metrics import ios_with_ramp
+from workloads.parse import GuestResult, PhaseResult
+from workloads.spec import Phase, Unit
+
+MODULE = "[module]"
+# x86-64: the kernel lives in the upper half.
+KERNEL_HALF = 1 << 63
+# More kernel instructions than this where System.map has no code, and it is another
+# kernel's: a right one leaves none.
+MAX_UNKNOWN_SHARE = 0.001
+
+
+@dataclass(frozen=True)
+class Places:
+    """What addresses mean in one run: functions, modules' [start, end), user files."""
+
+    functions: Functions
+    modules: tuple[tuple[int, int], ...]
+    user: UserMap
+
+
+def profile(
+    data: bytes,
+    kernel: Kernel,
+    files: Mapping[str, bytes],
+    phases: Sequence[Phase],
+    result: GuestResult,
+) -> tuple[PhaseProfile, ...]:
+    """Fold one run: the probe's file, and what the guest sent (``files``, and parsed).
+
+    Phases are in the order they ran, numbered from 1 as the agent numbers them.
+
+    Raises:
+        InfraError: the counts are cut short, a phase was not counted, or System.map is
+            not that of the kernel that ran.
+    """
+    counted = [said.calls for phase in phases for said in phase.units]
+    counted += [said.calls for phase in phases for said in phase.ratios]
+    wanted = frozenset(name for names in counted for name in names)
+    try:
+        parsed = counts.parse(data)
+        places = Places(
+            functions_of(kernel, wanted),
+            addresses.module_ranges(_text(files, "modules")),
+            user_map(_text(files, "maps")),
+        )
+        _require_right_map(places.functions, kernel, files, result)
+        folded = []
+        for number, (phase, seen) in enumerate(zip(phases, result.phases, strict=True), start=1):
+            rows = parsed.rows[parsed.rows["phase"] == number]
+            if not len(rows):
+                raise CountsError(f"phase {phase.name} (number {number}) was not counted")
+            folded.append(fold_phase(rows, parsed.vcpus, places, phase, seen))
+        return tuple(folded)
+    except (CountsError, AddressesError) as error:
+        raise InfraError(
+            str(error),
+            where=str(kernel.system_map) if isinstance(error, AddressesError) else "the probe",
+            next_step="./lab.py build makes a kernel that was removed from the cache again",
+        ) from None
+
+
+def fold_phase(
+    rows: Rows, vcpus: int, places: Places, phase: Phase, seen: PhaseResult
+) -> PhaseProfile:
+    """One phase's rows as a profile.
+
+    Raises:
+        AddressesError: too much of the kernel's code is where System.map has none.
+    """
+    spent = rows["entries"] * rows["instructions"]
+    inside = rows["address"] >= KERNEL_HALF
+    kernel = _fold_kernel(rows[inside], spent[inside], places)
+    user = places.user.fold(rows["address"][~inside], spent[~inside])
+    units = {
+        unit.name: value for unit in phase.units if (value := _unit(unit, kernel, seen)) is not None
+    }
+    return PhaseProfile(
+        phase=phase.name,
+        instructions=int(spent.sum()),
+        kernel=kernel,
+        user=user,
+        by_vcpu=_sums(rows["vcpu"], spent, vcpus),
+        units=units,
+    )
+
+
+def overcount(data: bytes, files: Mapping[str, bytes], phases: Sequence[str]) -> dict[str, float]:
+    """Phase → share by which its blocks count more than the guest's clock passed.
+
+    The clock of an exact guest advances by one for each instruction; ``mark`` reads it
+    some thousand instructions outside of the phase.  Phases without a clock are left out.
+    """
+    rows = counts.parse(data).rows
+    shares = {}
+    for number, name in enumerate(phases, start=1):
+        lines = _text(files, f"{name}/clock").split()
+        if len(lines) == 4 and all(word.isdigit() for word in lines):
+            ticks = int(lines[3]) - int(lines[1])
+            here = rows[rows["phase"] == number]
+            counted = int((here["entries"] * here["instructions"]).sum())
+            shares[name] = counted / ticks - 1
+    return shares
+
+
+def functions_of(kernel: Kernel, wanted: frozenset[str] = frozenset()) -> Functions:
+    """A kernel's functions with their files; kept for the next run of the same kernel.
+
+    Raises:
+        AddressesError, InfraError: System.map or the origins cannot be read.
+    """
+    return _functions_of(kernel.system_map, kernel.origins, wanted)
+
+
+@lru_cache(maxsize=8)
+def _functions_of(system_map: Path, origins_file: Path, wanted: frozenset[str]) -> Functions:
+    table = addresses.parse(system_map.read_text())
+    return addresses.functions(table, origins.load(origins_file), wanted)
+
+
+def _require_right_map(
+    functions: Functions, kernel: Kernel, files: Mapping[str, bytes], result: GuestResult
+) -> None:
+    """Refuse a System.map of another kernel.
+
+    The agent kept some lines of /proc/kallsyms.  A kernel without it proves itself by
+    its build id, which was read from the same link as System.map.
+    """
+    compared = addresses.require_same(functions.table, _text(files, "kallsyms"))
+    if not compared and (not result.build_id or result.build_id != kernel.identity.build_id):
+        raise AddressesError("neither /proc/kallsyms nor a build id shows that it fits")
+
+
+def _fold_kernel(
+    rows: Rows, spent: NDArray[np.uint64], places: Places
+) -> tuple[FunctionCount, ...]:
+    functions, table = places.functions, places.functions.table
+    where = rows["address"]
+    known = _within(where, table.ranges)
+    modules = _within(where, places.modules) & ~known
+    lost = ~known & ~modules
+    total, missing = int(spent.sum()), int(spent[lost].sum())
+    if missing > total * MAX_UNKNOWN_SHARE:
+        example = int(where[lost][np.argmax(spent[lost])])
+        raise AddressesError(
+            f"{missing / total:.1%} of the kernel's instructions are at addresses without "
+            f"code, most at {example:x}: the map of another kernel"
+        )
+    start = np.searchsorted(table.starts, where[known], side="right") - 1
+    owner = functions.owner[start]
+    entry = (table.starts[start] == where[known]) & functions.is_entry[start]
+    entries = rows["entries"][known]
+    count = len(functions.named)
+    instructions = _sums(owner, spent[known], count)
+    calls = _sums(owner[entry], entries[entry], count)
+    found = [
+        FunctionCount(name=name, file=file, instructions=instructions[at], calls=calls[at])
+        for at, (name, file) in enumerate(functions.named)
+        if instructions[at]
+    ]
+    for name, mask in ((MODULE, modules), (UNKNOWN, lost)):
+        if mask.any():
+            found.append(
+                FunctionCount(name=name, file="", instructions=int(spent[mask].sum()), calls=0)
+            )
+    return tuple(sorted(found, key=lambda function: (function.name, function.file)))
+
+
+def _unit(unit: Unit, kernel: Sequence[FunctionCount], seen: PhaseResult) -> float | None:
+    """How many of a unit were done; None when nothing of this run counts it."""
+    if unit.ios:
+        return ios_with_ramp(seen.fio) if seen.fio is not None else None
+    if unit.counter:
+        after, before = seen.after.vmstat, seen.before.vmstat
+        if unit.counter not in after or unit.counter not in before:
+            return None
+        return float(after[unit.counter] - before[unit.counter])
+    calls = [function.calls for function in kernel if function.name.partition("@")[0] in unit.calls]
+    return float(sum(calls)) if calls else None
+
+
+def _within(where: NDArray[np.uint64], ranges: Sequence[tuple[int, int]]) -> NDArray[np.bool_]:
+    inside = np.zeros(len(where), np.bool_)
+    for low, end in ranges:
+        inside |= (where >= np.uint64(low)) & (where < np.uint64(end))
+    return inside
+
+
+def _sums(index: NDArray[np.integer], values: NDArray[np.uint64], size: int) -> tuple[int, ...]:
+    """Sum ``values`` by index, in whole numbers."""
+    total = np.zeros(size, np.uint64)
+    np.add.at(total, index, values)
+    return tuple(total.tolist())
+
+
+def _text(files: Mapping[str, bytes], name: str) -> str:
+    return files.get(name, b"").decode(errors="replace")

@@ -1,0 +1,91 @@
+"""The probe's plugin, built for the QEMU that is there."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from guests.argv import QEMU
+from guests.native import SHARED_LIBRARY, build
+from host.errors import InfraError
+from host.process import run
+
+SOURCE = Path(__file__).parent / "probe.c"
+TIMEOUT_S = 20.0
+# The first QEMU of each form of the plugin interface, newest first; probe.c says how
+# they differ.  From 9.1 on only functions were added.
+FORMS: tuple[tuple[tuple[int, int], int], ...] = (((9, 1), 3), ((9, 0), 2), ((7, 2), 1))
+OLDEST = ".".join(map(str, FORMS[-1][0]))
+
+
+@dataclass(frozen=True)
+class Probe:
+    """A built plugin: its file and digest, the interface's version, QEMU's version.
+
+    ``window`` is the instructions of a window, see ``guests.argv.Plugin``.
+    """
+
+    path: Path
+    sha256: str
+    api: int
+    qemu: str
+    window: int = 0
+
+
+def provide(cache: Path) -> Probe:
+    """Return the plugin for this host's QEMU, built if it is not cached.
+
+    Raises:
+        InfraError: a QEMU of unknown or too old version, or one without plugins; or
+            there is no compiler.
+    """
+    qemu = version_of(run([QEMU, "--version"], timeout_s=TIMEOUT_S).stdout)
+    api = api_of(qemu)
+    if not has_plugins(run([QEMU, "-help"], timeout_s=TIMEOUT_S).stdout):
+        raise InfraError(
+            f"QEMU {qemu} was built without plugins, so it cannot count instructions",
+            where=QEMU,
+            next_step="install Debian's qemu-system-x86, or build QEMU with --enable-plugins",
+        )
+    path = build(SOURCE, (*SHARED_LIBRARY, "-fvisibility=hidden", f"-DPROBE_API={api}"), cache)
+    return Probe(path, hashlib.sha256(path.read_bytes()).hexdigest(), api, qemu)
+
+
+def version_of(said: str) -> str:
+    """The dotted version in what ``qemu --version`` says.
+
+    Raises:
+        InfraError: there is none.
+    """
+    found = re.search(r"version (\d+\.\d+(?:\.\d+)*)", said)
+    if not found:
+        raise InfraError(
+            f"no version in what it says of itself: {said.strip()[:80]!r}",
+            where=QEMU,
+            next_step="./lab.py doctor",
+        )
+    return found[1]
+
+
+def api_of(version: str) -> int:
+    """The plugin interface's version of a QEMU version.
+
+    Raises:
+        InfraError: older than the oldest that is known.
+    """
+    major, minor = (int(part) for part in version.split(".")[:2])
+    for first, api in FORMS:
+        if (major, minor) >= first:
+            return api
+    raise InfraError(
+        f"QEMU {version}: the probe needs {OLDEST} or later",
+        where=QEMU,
+        next_step="./lab.py doctor names the package",
+    )
+
+
+def has_plugins(helptext: str) -> bool:
+    """Whether QEMU's ``-help`` offers ``-plugin``, which only a build with plugins does."""
+    return re.search(r"^-plugin ", helptext, re.MULTILINE) is not None

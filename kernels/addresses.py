@@ -1,0 +1,223 @@
+"""Where a kernel's functions are: System.map, /proc/kallsyms and /proc/modules, pure."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+# Global before weak before local, as nm prints their types.
+BINDINGS = "TWtw"
+# Words of the linker script, which mark places and are no functions.
+MARKERS = re.compile(
+    r"_(s|e)?text|_(s|e)init(text)?|_(s|e)exittext|__.*_(text|code)_(start|end)|startup_64_.*|__end_.*"
+)
+# Padding before a function (CONFIG_PREFIX_SYMBOLS, kCFI): never executed.
+PADDING = ("__pfx_", "__cfi_")
+COLD = ".cold"
+RANGES = (("_text", "_etext"), ("_stext", "_etext"), ("_sinittext", "_einittext"))
+Addresses = NDArray[np.uint64]
+
+
+class AddressesError(ValueError):
+    """Not a list of a kernel's symbols, or one of another kernel."""
+
+
+@dataclass(frozen=True)
+class Table:
+    """A kernel's code: sorted ``starts``, the names at each, and where code is at all.
+
+    ``names`` are all the names of one address, the one it goes by first; ``at`` maps
+    every name to its addresses.  ``ranges`` are [start, end) of the kernel's code.
+    """
+
+    starts: Addresses
+    names: tuple[tuple[str, ...], ...]
+    at: Mapping[str, tuple[int, ...]]
+    ranges: tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True)
+class Functions:
+    """Functions of a kernel: what each start belongs to.
+
+    ``named`` are pairs of name and source file (empty where unknown), ``owner`` has an
+    index into it for each start of the table, and ``is_entry`` says which starts are
+    where the function begins; the others are parts that were split off.
+    """
+
+    table: Table
+    named: tuple[tuple[str, str], ...]
+    owner: NDArray[np.int64]
+    is_entry: NDArray[np.bool_]
+
+    def called(self, name: str) -> tuple[int, ...]:
+        """Indices of the functions of a name or alias; empty when there is none."""
+        starts = np.searchsorted(
+            self.table.starts, np.array(self.table.at.get(name, ()), np.uint64)
+        )
+        return tuple(sorted({int(self.owner[start]) for start in starts}))
+
+
+def parse(text: str) -> Table:
+    """Read System.map, or a whole /proc/kallsyms (symbols of modules are left out).
+
+    Of several names at one address the first is the one of a global symbol rather than
+    a weak or local one, then of fewest leading underscores, then the shortest, then the
+    first by alphabet.  Words of the linker script come last.
+
+    Raises:
+        AddressesError: a line that is none, or no kernel's code.
+    """
+    bounds: dict[str, int] = {}
+    found: dict[int, list[tuple[str, str]]] = defaultdict(list)
+    for number, line in enumerate(text.splitlines(), start=1):
+        fields = line.split()
+        if len(fields) == 4 and fields[3].startswith("["):
+            continue
+        if len(fields) != 3 or len(fields[1]) != 1:
+            raise AddressesError(f"line {number} is no symbol: {line[:80]!r}")
+        try:
+            address = int(fields[0], 16)
+        except ValueError:
+            raise AddressesError(f"line {number} has no address: {line[:80]!r}") from None
+        kind, name = fields[1], fields[2]
+        if MARKERS.fullmatch(name):
+            bounds[name] = address
+        if kind in BINDINGS and not name.startswith(PADDING):
+            found[address].append((kind, name))
+    ranges = _ranges(bounds)
+    starts = sorted(start for start in found if any(low <= start < end for low, end in ranges))
+    names = tuple(
+        tuple(name for _, name in sorted(set(found[start]), key=_preference)) for start in starts
+    )
+    at: dict[str, list[int]] = defaultdict(list)
+    for start, here in zip(starts, names, strict=True):
+        for name in here:
+            at[name].append(start)
+    return Table(
+        np.array(starts, np.uint64),
+        names,
+        {name: tuple(where) for name, where in at.items()},
+        ranges,
+    )
+
+
+def functions(
+    table: Table, files: Mapping[int, str] | None = None, wanted: Collection[str] = ()
+) -> Functions:
+    """Say which function each start belongs to.
+
+    ``files`` maps addresses to source files (``kernels.origins``).  Functions of one
+    name in several files are told apart as ``name@file``; where the files are not known
+    they are one function.  ``name.cold``, the part of a function that the compiler moved
+    away, belongs to ``name``; other suffixes stay.  An address that has one of the
+    ``wanted`` names goes by it.
+    """
+    files = files or {}
+    chosen = [
+        next((name for name in here if name in wanted), here[0]) if wanted else here[0]
+        for here in table.names
+    ]
+    places: dict[str, set[str]] = defaultdict(set)
+    keys: list[tuple[str, str]] = []
+    for start, name in zip(table.starts.tolist(), chosen, strict=True):
+        key = (name.removesuffix(COLD), files.get(start, ""))
+        keys.append(key)
+        places[key[0]].add(key[1])
+    labels = {name: _labels(name, where) for name, where in places.items()}
+    full = [labels[name][file] for name, file in keys]
+    named = tuple(sorted(set(full)))
+    index = {key: number for number, key in enumerate(named)}
+    return Functions(
+        table,
+        named,
+        np.array([index[key] for key in full], np.int64),
+        np.array([not name.endswith(COLD) for name in chosen], np.bool_),
+    )
+
+
+def require_same(table: Table, seen: str) -> int:
+    """Compare lines of a running kernel's /proc/kallsyms; return how many there were.
+
+    Lines without an address (kptr_restrict) do not count.
+
+    Raises:
+        AddressesError: a symbol is somewhere else in ``table``, or not in it.
+    """
+    compared = 0
+    for line in seen.splitlines():
+        address, _, rest = line.partition(" ")
+        name = rest.split()[-1] if rest.split() else ""
+        try:
+            at = int(address, 16)
+        except ValueError:
+            raise AddressesError(f"no line of /proc/kallsyms: {line[:80]!r}") from None
+        if at == 0:
+            continue
+        known = table.at.get(name, ()) or tuple(
+            bound for pair in table.ranges for bound in pair if name in ("_stext", "_etext")
+        )
+        if at not in known:
+            where = ", ".join(f"{place:x}" for place in known) or "nowhere"
+            raise AddressesError(f"{name} is at {at:x} in the running kernel, here: {where}")
+        compared += 1
+    return compared
+
+
+def module_ranges(text: str) -> tuple[tuple[int, int], ...]:
+    """[start, end) of the modules in /proc/modules; a line without an address has none.
+
+    Raises:
+        AddressesError: a line that is none.
+    """
+    ranges = []
+    for line in text.splitlines():
+        fields = line.split()
+        try:
+            size, start = int(fields[1]), int(fields[5], 16)
+        except (IndexError, ValueError):
+            raise AddressesError(f"no line of /proc/modules: {line[:80]!r}") from None
+        if start:
+            ranges.append((start, start + size))
+    return tuple(sorted(ranges))
+
+
+def _preference(symbol: tuple[str, str]) -> tuple[bool, int, int, int, str]:
+    kind, name = symbol
+    underscores = len(name) - len(name.lstrip("_"))
+    marker = MARKERS.fullmatch(name) is not None
+    return (marker, BINDINGS.index(kind), underscores, len(name), name)
+
+
+def _ranges(bounds: Mapping[str, int]) -> tuple[tuple[int, int], ...]:
+    """The kernel's text, then its init text, where there is one."""
+    known = [
+        (bounds[start], bounds[end])
+        for start, end in RANGES
+        if start in bounds and end in bounds and bounds[start] < bounds[end]
+    ]
+    if not known:
+        raise AddressesError("no _stext and _etext: not a kernel's symbols")
+    ends = {end: min(low for low, high in known if high == end) for _, end in known}
+    return tuple((low, end) for end, low in sorted(ends.items()))
+
+
+def _labels(name: str, files: set[str]) -> dict[str, tuple[str, str]]:
+    """File → the pair that a function of this name there goes by."""
+    known = {file for file in files if file}
+    if len(known) < 2:
+        # A start without a file is most likely a part of the one that has one.
+        only = next(iter(known), "")
+        return dict.fromkeys(files, (name, only))
+    short = {file: file.rpartition("/")[2] for file in known}
+    same = list(short.values())
+    labels = {
+        file: (f"{name}@{base if same.count(base) == 1 else file}", file)
+        for file, base in short.items()
+    }
+    return {**labels, "": (name, "")}

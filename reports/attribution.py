@@ -1,0 +1,260 @@
+"""Where a change came from: instructions and calls by function, per unit of work, in pairs.
+
+Pure.  Counts explain and never gate: nothing here reaches a verdict.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from reports import paired
+from reports.attribution_hints import find_hints
+from reports.attribution_model import Arm, Attribution, FunctionRow, GroupRow, RatioRow
+from reports.paired import Floats, Paired
+from reports.subsystems import subsystem
+from results.profile import PhaseProfile, Profile
+from results.record import CaseRecord, Manifest, PhaseRecord, RunRecord, UnitRecord
+
+# The listed functions sum to the whole difference within this fraction of it ...
+TOLERANCE = 0.05
+# ... and make up at least this share of all absolute differences, so that two large ones
+# which cancel each other are not passed over.
+MOVEMENT = 0.80
+MOST_LISTED = 25
+USER = "user: "
+# Instructions that a profile counts and gives to no function and no file.
+NOT_ATTRIBUTED = "[not attributed]"
+
+
+class Block(NamedTuple):
+    """One seed: the same phase of both arms' runs."""
+
+    seed: int
+    base: PhaseProfile
+    patched: PhaseProfile
+
+
+class _Key(NamedTuple):
+    user: bool
+    name: str
+
+
+class _Table(NamedTuple):
+    """Raw counts: ``base`` and ``patched`` are (instructions, calls), each (seeds, keys)."""
+
+    keys: list[_Key]
+    files: dict[_Key, str]
+    base: tuple[Floats, Floats]
+    patched: tuple[Floats, Floats]
+
+
+def blocks_of(
+    manifest: Manifest, records: Sequence[RunRecord], profiles: Sequence[Profile], case: str,
+    phase: str,
+) -> list[Block]:  # fmt: skip
+    """The seeds for which both arms' measured runs have a profile of this phase."""
+    by_run = {profile.run_id: profile for profile in profiles}
+    found: dict[int, dict[str, tuple[int, PhaseProfile]]] = {}
+    for record in records:
+        if record.case != case or record.repeat or record.twin or record.samples is None:
+            continue
+        profile = by_run.get(record.run_id)
+        for one in profile.phases if profile else ():
+            if one.phase == phase:
+                found.setdefault(record.block, {})[record.arm] = (record.seed, one)
+    return [
+        Block(arms[manifest.base][0], arms[manifest.base][1], arms[manifest.patched][1])
+        for _, arms in sorted(found.items())
+        if manifest.base in arms and manifest.patched in arms
+    ]
+
+
+def _table(blocks: Sequence[Block]) -> _Table:
+    counts: dict[_Key, int] = {}
+    files: dict[_Key, str] = {}
+    phases = [(row, arm, phase) for row, block in enumerate(blocks)
+              for arm, phase in enumerate((block.base, block.patched))]  # fmt: skip
+    for _, _, phase in phases:
+        for function in phase.kernel:
+            key = _Key(False, function.name)
+            counts.setdefault(key, 0)
+            files[key] = files.get(key) or function.file
+        for name in phase.user:
+            counts.setdefault(_Key(True, name), 0)
+    remainder = _Key(False, NOT_ATTRIBUTED)
+    keys = [*sorted(counts), remainder]
+    column = {key: number for number, key in enumerate(keys)}
+    found = np.zeros((2, 2, len(blocks), len(keys)))
+    for row, arm, phase in phases:
+        for function in phase.kernel:
+            where = column[_Key(False, function.name)]
+            found[arm, 0, row, where] += function.instructions
+            found[arm, 1, row, where] += function.calls
+        for name, instructions in phase.user.items():
+            found[arm, 0, row, column[_Key(True, name)]] += instructions
+        found[arm, 0, row, -1] = phase.instructions - found[arm, 0, row, :-1].sum()
+    used = np.asarray(found.any(axis=(0, 1, 2)), dtype=np.bool_)
+    kept = [key for key, is_used in zip(keys, used, strict=True) if is_used]
+    found = found[:, :, :, used]
+    return _Table(kept, files, (found[0, 0], found[0, 1]), (found[1, 0], found[1, 1]))
+
+
+def _per(blocks: Sequence[Block], unit: str) -> tuple[Floats, Floats] | None:
+    """Units of work by seed and arm, each of shape (seeds, 1); None unless all are above zero."""
+    both = [
+        np.array([[phase.units.get(unit, 0.0)] for phase in arm], dtype=np.float64)
+        for arm in ([b.base for b in blocks], [b.patched for b in blocks])
+    ]
+    return (both[0], both[1]) if all((units > 0).all() for units in both) else None
+
+
+def _only_in(base: Floats, patched: Floats) -> Arm:
+    if base.any() and patched.any():
+        return ""
+    return "base" if base.any() else "patched"
+
+
+def _functions(table: _Table, per: tuple[Floats, Floats]) -> list[tuple[int, FunctionRow]]:
+    """Every row with its column, the largest difference first, then by name."""
+    instructions = paired.columns(table.base[0] / per[0], table.patched[0] / per[1])
+    calls = paired.columns(table.base[1] / per[0], table.patched[1] / per[1])
+    rows = []
+    for column, key in enumerate(table.keys):
+        file = table.files.get(key, "")
+        rows.append((column, FunctionRow(
+            name=key.name,
+            file=file,
+            subsystem=f"{USER}{key.name}" if key.user else subsystem(key.name, file),
+            instructions=instructions[column],
+            calls=None if key.user else calls[column],
+            user=key.user,
+            only_in=_only_in(table.base[0][:, column], table.patched[0][:, column]),
+        )))  # fmt: skip
+    return sorted(
+        rows, key=lambda row: (-abs(row[1].instructions.difference), row[1].name, row[1].user)
+    )
+
+
+def listed(differences: Sequence[float], most: int = MOST_LISTED) -> int:
+    """How many of the differences, sorted by size, are to be listed: at most ``most``.
+
+    The fewest whose sum lies within :data:`TOLERANCE` of the whole difference and whose
+    absolute sum is at least :data:`MOVEMENT` of all; zeros are never listed.
+    """
+    moved = sum(value != 0 for value in differences)
+    whole, everything = sum(differences), sum(map(abs, differences))
+    total = absolute = 0.0
+    for number, value in enumerate(differences[:most], start=1):
+        total, absolute = total + value, absolute + abs(value)
+        if abs(whole - total) <= TOLERANCE * abs(whole) and absolute >= MOVEMENT * everything:
+            return min(number, moved)
+    return min(most, moved)
+
+
+def _summed(table: _Table, per: tuple[Floats, Floats], columns: Sequence[int]) -> Paired:
+    return paired.pair(
+        table.base[0][:, columns].sum(axis=1) / per[0][:, 0],
+        table.patched[0][:, columns].sum(axis=1) / per[1][:, 0],
+    )
+
+
+def _groups(
+    rows: Sequence[tuple[int, FunctionRow]], summed: Callable[[Sequence[int]], Paired]
+) -> tuple[GroupRow, ...]:
+    members: dict[str, list[int]] = {}
+    for column, row in rows:
+        members.setdefault(row.subsystem, []).append(column)
+    groups = [
+        GroupRow(title=title, functions=len(columns), instructions=summed(sorted(columns)))
+        for title, columns in members.items()
+    ]
+    return tuple(sorted(groups, key=lambda g: (-abs(g.instructions.difference), g.title)))
+
+
+def _ratios(phase: PhaseRecord, blocks: Sequence[Block], table: _Table) -> tuple[RatioRow, ...]:
+    found = []
+    for ratio in phase.ratios:
+        per = _per(blocks, ratio.unit)
+        if per is None:
+            continue
+        counted = set(ratio.functions)
+        columns = [i for i, key in enumerate(table.keys) if not key.user and key.name in counted]
+        entered = [
+            {table.keys[i].name for i in columns if calls[:, i].any()}
+            for calls in (table.base[1], table.patched[1])
+        ]
+        found.append(RatioRow(
+            name=ratio.name,
+            title=ratio.title,
+            functions=ratio.functions,
+            calls=paired.pair(
+                table.base[1][:, columns].sum(axis=1) / per[0][:, 0],
+                table.patched[1][:, columns].sum(axis=1) / per[1][:, 0],
+            ),
+            absent=tuple(name for name in ratio.functions
+                         if name not in entered[0] or name not in entered[1]),
+        ))  # fmt: skip
+    return tuple(found)
+
+
+def _units(phase: PhaseRecord, blocks: Sequence[Block]) -> Sequence[UnitRecord]:
+    names = sorted(blocks[0].base.units)
+    return phase.units or [UnitRecord(name=name, title=name) for name in names]
+
+
+def _phase(case: CaseRecord, phase: PhaseRecord, blocks: Sequence[Block]) -> list[Attribution]:
+    table = _table(blocks)
+    found: list[Attribution] = []
+    identical = all(
+        np.array_equal(base, patched)
+        for base, patched in zip(table.base, table.patched, strict=True)
+    ) and all(block.base.units == block.patched.units for block in blocks)
+    for unit in _units(phase, blocks):
+        per = _per(blocks, unit.name)
+        if per is None:
+            continue
+        rows = _functions(table, per)
+        number = listed([row.instructions.difference for _, row in rows])
+
+        def summed(columns: Sequence[int], per: tuple[Floats, Floats] = per) -> Paired:
+            return _summed(table, per, columns)
+
+        functions = tuple(row for _, row in rows)
+        rest = sorted(column for column, _ in rows[number:])
+        found.append(Attribution(
+            case=case.name,
+            phase=phase.name,
+            unit=unit.name,
+            unit_title=unit.title,
+            headline=not found,
+            seeds=tuple(block.seed for block in blocks),
+            total=summed(range(len(table.keys))),
+            functions=functions,
+            listed=number,
+            others=summed(rest) if rest else None,
+            groups=_groups(rows, summed),
+            ratios=() if found else _ratios(phase, blocks, table),
+            hints=find_hints(functions),
+            identical=identical,
+        ))  # fmt: skip
+    return found
+
+
+def attribute(
+    manifest: Manifest, records: Sequence[RunRecord], profiles: Sequence[Profile]
+) -> tuple[Attribution, ...]:
+    """One attribution a case, phase and unit of work, in the order of the manifest.
+
+    Only seeds for which both arms' measured runs have a profile count; repeats, twins
+    and failed runs do not.  A unit of which some run did none is left out.
+    """
+    found: list[Attribution] = []
+    for case in manifest.cases:
+        for phase in case.phases:
+            blocks = blocks_of(manifest, records, profiles, case.name, phase.name)
+            if blocks:
+                found += _phase(case, phase, blocks)
+    return tuple(found)

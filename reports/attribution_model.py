@@ -1,0 +1,111 @@
+"""Where a change came from, as frozen values: instructions and calls by function."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from reports.paired import Paired
+from results.record import Record
+
+Arm = Literal["", "base", "patched"]
+
+
+class FunctionRow(Record):
+    """One kernel function, or one file of user code (``user``), per unit of work.
+
+    ``only_in`` names the arm that alone executed it; ``calls`` is None for user code,
+    whose functions are not told apart.
+    """
+
+    name: str
+    file: str
+    subsystem: str
+    instructions: Paired
+    calls: Paired | None
+    user: bool = False
+    only_in: Arm = ""
+
+
+class GroupRow(Record):
+    """All functions of a subsystem together."""
+
+    title: str
+    functions: int
+    instructions: Paired
+
+
+class RatioRow(Record):
+    """Calls of some functions per unit, such as tree walks per folio added.
+
+    ``absent`` names functions that were never entered in one of the arms: they may be
+    inlined there, and the count may then be too low.
+    """
+
+    name: str
+    title: str
+    functions: tuple[str, ...]
+    calls: Paired
+    absent: tuple[str, ...] = ()
+
+
+class Hint(Record):
+    """Two functions that may be one piece of code under another name.
+
+    ``kind`` is ``variant`` (the same name but for a suffix of the compiler),
+    ``renamed``, ``inlined`` (``name`` is gone and ``other`` grew) or ``split``
+    (``name`` is new and ``other`` shrank).  ``together`` is the sum of both differences.
+    """
+
+    kind: Literal["variant", "renamed", "inlined", "split"]
+    name: str
+    other: str
+    together: float
+
+
+class Attribution(Record):
+    """Instructions per unit of work in one phase of one case, base against patched.
+
+    ``functions`` holds every row, the largest absolute difference first, and sums to
+    ``total``; the first ``listed`` of them are shown and ``others`` is the sum of the
+    rest, None where there is no rest.  ``headline`` marks the phase's first unit.
+    ``identical`` means that every function executed the same number of instructions
+    and was called as often on both arms with every seed.
+    """
+
+    case: str
+    phase: str
+    unit: str
+    unit_title: str
+    headline: bool
+    seeds: tuple[int, ...]
+    total: Paired
+    functions: tuple[FunctionRow, ...]
+    listed: int
+    others: Paired | None
+    groups: tuple[GroupRow, ...]
+    ratios: tuple[RatioRow, ...] = ()
+    hints: tuple[Hint, ...] = ()
+    identical: bool = False
+
+    @property
+    def rows(self) -> tuple[FunctionRow, ...]:
+        """The functions that are listed."""
+        return self.functions[: self.listed]
+
+    @property
+    def listed_difference(self) -> float:
+        """Sum of the listed differences."""
+        return sum(row.instructions.difference for row in self.rows)
+
+    @property
+    def share(self) -> float | None:
+        """Listed differences over the whole one; None where the whole one is zero."""
+        whole = self.total.difference
+        return self.listed_difference / whole if whole else None
+
+    @property
+    def movement(self) -> float | None:
+        """Listed absolute differences over those of all functions; None where all are zero."""
+        everything = sum(abs(row.instructions.difference) for row in self.functions)
+        listed = sum(abs(row.instructions.difference) for row in self.rows)
+        return listed / everything if everything else None

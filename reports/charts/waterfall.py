@@ -1,0 +1,115 @@
+"""From base to patched: what each function added to the instructions per unit, or took away."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from matplotlib.axes import Axes
+
+from reports import count_wording, wording
+from reports.attribution_model import Attribution
+from reports.charts import canvas
+from reports.charts.canvas import BAD, GOOD, INK, MUTED, Chart
+from reports.model import Comparison
+
+ROW_IN = 0.43
+EDGES_IN = 0.80
+MOST_BARS = 12
+FAINT = 0.35
+
+
+class Bar(NamedTuple):
+    """One step from ``start`` to ``end``, both relative to base."""
+
+    label: str
+    start: float
+    end: float
+    faint: bool
+
+
+def bars(found: Attribution) -> list[Bar]:
+    """The steps in order: listed functions, everything else, and the whole change."""
+    shown = found.rows[:MOST_BARS]
+    steps, reached = [], 0.0
+    for row in shown:
+        end = reached + row.instructions.difference
+        steps.append(
+            Bar(count_wording.function(row), reached, end, row.instructions.within_scatter)
+        )
+        reached = end
+    rest = len(found.functions) - len(shown)
+    whole = found.total.difference
+    if rest:
+        faint = found.others is not None and found.others.within_scatter
+        faint = faint and len(shown) == found.listed
+        steps.append(Bar(f"{rest} other functions", reached, whole, faint))
+    return [*steps, Bar("all", 0.0, whole, faint=False)]
+
+
+def _draw_bar(axes: Axes, position: int, bar: Bar, last: bool) -> None:
+    across = axes.get_yaxis_transform()
+    change = bar.end - bar.start
+    colour = MUTED if last else GOOD if change < 0 else BAD
+    axes.barh(position, change, left=bar.start, height=0.34, color=colour,
+              alpha=FAINT if bar.faint else 0.9, linewidth=0)  # fmt: skip
+    # In pieces: one line over the whole height would run through the names.
+    axes.vlines(0, position - 0.2, position + 0.2, color=INK, linewidth=0.9)
+    if not change:
+        axes.plot(bar.start, position, "|", color=MUTED, markersize=8)
+    if not last:
+        axes.vlines(bar.end, position - 0.17, position + 1.17, color=MUTED, linewidth=0.6,
+                    alpha=0.5)  # fmt: skip
+    weight = "bold" if last else "normal"
+    axes.text(0, position - 0.36, bar.label, transform=across, va="center", fontsize=9.5,
+              fontweight=weight)  # fmt: skip
+    said = wording.typeset(count_wording.signed(change))
+    axes.text(1, position - 0.36, said, transform=across, va="center", ha="right", fontsize=9.5,
+              fontweight=weight)  # fmt: skip
+
+
+def name(found: Attribution) -> str:
+    """Name of the chart of an attribution."""
+    return canvas.identifier("waterfall", found.case, found.phase)
+
+
+def _draw_one(comparison: Comparison, found: Attribution) -> Chart:
+    steps = bars(found)
+    arms = (comparison.manifest.base, comparison.manifest.patched)
+    alt = (
+        f"Instructions per {found.unit_title} in {found.case}, phase {found.phase}, from "
+        f"{arms[0]} {count_wording.amount(found.total.base)} to {arms[1]} "
+        f"{count_wording.amount(found.total.patched)}: "
+        + "; ".join(f"{bar.label} {count_wording.signed(bar.end - bar.start)}" for bar in steps)
+    )
+    with canvas.figure(EDGES_IN + ROW_IN * len(steps)) as drawn:
+        axes = drawn.subplots()
+        canvas.clear(axes, grid="x")
+        for position, bar in enumerate(steps):
+            _draw_bar(axes, position, bar, last=position == len(steps) - 1)
+        ends = [end for bar in steps for end in (bar.start, bar.end)]
+        room = 0.04 * (max(ends) - min(ends))
+        axes.set_xlim(min(ends) - room, max(ends) + room)
+        axes.set_ylim(len(steps) - 0.65, -0.65)
+        axes.set_yticks([])
+        axes.spines["left"].set_visible(False)
+        axes.set_xlabel(f"instructions per {found.unit_title}, {arms[1]} minus {arms[0]}")
+        svg = canvas.to_svg(drawn, name(found), alt)
+    return Chart(
+        name=name(found),
+        kind="waterfall",
+        title=f"{found.case}, phase {found.phase}: per {found.unit_title}",
+        caption="Each step begins where the one above it ended; the last is the whole change. "
+        "Faint steps are within the scatter of the seeds. The axis shows the change alone: "
+        f"{arms[0]} is {count_wording.amount(found.total.base)} instructions.",
+        alt=alt,
+        svg=svg,
+    )
+
+
+def draw(comparison: Comparison) -> list[Chart]:
+    """One chart a phase whose functions were counted and did not all stay the same."""
+    return [
+        _draw_one(comparison, found)
+        for found in comparison.headlines
+        if not found.identical and found.listed
+    ]

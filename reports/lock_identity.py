@@ -1,0 +1,120 @@
+"""A stable label for a lock class: pure.
+
+The kernel prints a class by the expression that initialised it and tells classes of
+one expression apart by ``#N``, which depends on the order of first use.  So a class is
+joined over the runs of one kernel by the address of its key, and named by the
+functions that waited for it, which kernels of two arms share.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+import tomllib
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+from results.locks import LockClass
+from results.record import Record
+
+FILE = Path(__file__).parent / "lock_names.toml"
+MODES = {"-R": " (read)", "-W": " (write)"}
+PRINTED = re.compile(r"^(?P<name>.*?)(?:#\d+)?(?:/\d+)?(?P<mode>-[RW])?$")
+Instances = Literal["one", "many", "cpu", "none", "unknown"]
+By = Literal["name", "sites", "number"]
+
+
+class KnownLock(Record):
+    """One entry of the data file."""
+
+    label: str
+    name: str
+    sites: tuple[str, ...] = ()
+    instances: Instances
+
+
+class ClassId(NamedTuple):
+    """What one class of one kernel is told apart by: its key, else its printed name."""
+
+    key: str
+    mode: str
+
+
+class Identity(NamedTuple):
+    """Label of a class; ``by`` says what it rests on.
+
+    ``name``: no other class has this name.  ``sites``: the functions that waited or
+    held.  ``number``: nothing but the printed ``#N``, which may differ between kernels.
+    """
+
+    label: str
+    by: By
+    instances: Instances
+
+
+@functools.cache
+def catalogue() -> tuple[KnownLock, ...]:
+    """The well-known locks in the order of the data file."""
+    with FILE.open("rb") as source:
+        rows = tomllib.load(source)["locks"]
+    return tuple(KnownLock.model_validate(row) for row in rows)
+
+
+def printed(name: str) -> tuple[str, str]:
+    """A printed class name as (name without number and subclass, mode)."""
+    found = PRINTED.match(name)
+    return (found["name"], found["mode"] or "") if found else (name, "")
+
+
+def class_id(lock: LockClass) -> ClassId:
+    """The class of a row within one kernel."""
+    return ClassId(lock.key or lock.name, printed(lock.name)[1])
+
+
+def _sites(classes: Iterable[LockClass]) -> list[str]:
+    """Functions at which the classes were contended, the most frequent first."""
+    counts: dict[str, int] = {}
+    for lock in classes:
+        for site in (*lock.waiters, *lock.holders):
+            counts[site.function] = counts.get(site.function, 0) + site.count
+    return sorted(counts, key=lambda function: (-counts[function], function))
+
+
+def identify(classes: Iterable[LockClass]) -> dict[ClassId, Identity]:
+    """Label every class of one kernel from its rows in all runs of that kernel.
+
+    Rows of guests of several vCPUs know the sites, rows of one vCPU do not; their key
+    joins them.  Classes with equal labels are one lock to a reader (all page-table
+    locks, say).
+    """
+    by_id: dict[ClassId, list[LockClass]] = {}
+    for lock in classes:
+        by_id.setdefault(class_id(lock), []).append(lock)
+    namesakes: dict[str, set[str]] = {}
+    for identity, rows in by_id.items():
+        namesakes.setdefault(printed(rows[0].name)[0], set()).add(identity.key)
+    # Sites of both modes of a reader-writer lock name one class.
+    by_key: dict[str, list[LockClass]] = {}
+    for identity, rows in by_id.items():
+        by_key.setdefault(identity.key, []).extend(rows)
+    return {
+        identity: _identity(
+            rows, _sites(by_key[identity.key]), alone=len(namesakes[printed(rows[0].name)[0]]) == 1
+        )
+        for identity, rows in by_id.items()
+    }
+
+
+def _identity(rows: list[LockClass], sites: list[str], *, alone: bool) -> Identity:
+    name, mode = printed(rows[0].name)
+    suffix = MODES.get(mode, "")
+    for known in catalogue():
+        if known.name == name and (not known.sites or set(sites) & set(known.sites)):
+            by: By = "sites" if known.sites else "name"
+            return Identity(known.label + suffix, by, known.instances)
+    if alone:
+        return Identity(name + suffix, "name", "unknown")
+    if sites:
+        return Identity(f"{name} at {sites[0]}{suffix}", "sites", "unknown")
+    return Identity(min(row.name for row in rows).removesuffix(mode) + suffix, "number", "unknown")

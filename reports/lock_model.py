@@ -1,0 +1,101 @@
+"""What the twins say of locks, base against patched, as frozen values."""
+
+from __future__ import annotations
+
+from experiment.spec import Observed
+from reports.attribution_model import Arm
+from reports.lock_identity import By, Instances
+from reports.paired import Paired
+from results.record import Record
+
+
+class SiteRow(Record):
+    """Contentions at one function, per 1,000 units, means over the seeds."""
+
+    function: str
+    base: float
+    patched: float
+
+
+class LockRow(Record):
+    """One lock, or all locks of one label, in one twin.
+
+    Acquisitions and times in virtual ns are per unit of work; ``hold_each`` is per
+    acquisition, ``wait_each`` per contention, ``contentions`` per 1,000 units.  Hold
+    times are given on one vCPU only, contention on several only.  ``saturation`` is the
+    number of CPUs that keep one instance of the lock held all the time.  ``by`` says
+    what the identity rests on, ``printed`` how the kernels print the classes.
+    """
+
+    label: str
+    printed: tuple[str, ...]
+    by: By
+    instances: Instances
+    acquisitions: Paired
+    hold: Paired | None = None
+    hold_each: Paired | None = None
+    saturation: Paired | None = None
+    contentions: Paired | None = None
+    wait: Paired | None = None
+    wait_each: Paired | None = None
+    waiters: tuple[SiteRow, ...] = ()
+    only_in: Arm = ""
+
+    @property
+    def contended(self) -> bool:
+        """Whether anybody waited for it on either arm."""
+        seen = self.contentions
+        return seen is not None and bool(seen.base_range[1] or seen.patched_range[1])
+
+
+class WaitRow(Record):
+    """Waits of one caller: events per 1,000 units, and virtual ns per unit.
+
+    ``chain`` is the most frequent chain of callers, the innermost first.
+    """
+
+    caller: str
+    flags: str
+    chain: tuple[str, ...]
+    count: Paired
+    wait: Paired
+
+
+class LockComparison(Record):
+    """One phase of one case in one twin.
+
+    ``slow_share`` is the share of all instructions that ran in the slow path of spin
+    locks (a fraction), ``slow_entries`` how often it was entered per 1,000 units; both
+    from the probe, None on one vCPU or without it.  ``virtual_ns`` is virtual time per
+    unit.  ``dropped`` counts lost events on base and patched.  ``other_kernel`` is true
+    where the twin's flavour is not the measured one.
+    """
+
+    twin: str
+    observe: Observed
+    flavour: str
+    other_kernel: bool
+    vcpus: int
+    jobs: int
+    metronome_ns: int
+    case: str
+    phase: str
+    unit_title: str
+    seeds: tuple[int, ...]
+    virtual_ns: Paired
+    rows: tuple[LockRow, ...]
+    listed: int
+    waits: tuple[WaitRow, ...] = ()
+    dropped: tuple[int, int] = (0, 0)
+    slow_share: Paired | None = None
+    slow_entries: Paired | None = None
+
+    @property
+    def shown(self) -> tuple[LockRow, ...]:
+        """The rows that are listed."""
+        return self.rows[: self.listed]
+
+    @property
+    def serial(self) -> bool:
+        """Whether the guest has one vCPU: hold times are exact and nothing waits."""
+        return self.vcpus == 1

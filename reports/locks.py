@@ -1,0 +1,189 @@
+"""What the twins saw of locks, per unit of work, paired by seed: pure.
+
+Hold times and acquisitions are read on one vCPU, where nothing runs in between;
+contention and waits on several, where they are a deterministic result of hold times
+and of the order in which vCPUs take turns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from reports.lock_identity import identify
+from reports.lock_model import LockComparison, WaitRow
+from reports.lock_rows import MANY, Block, Identities, Run, by_arm, lock_rows, units_done
+from reports.paired import Paired, per, ratio
+from results.locks import LockClass, Locks, Wait
+from results.profile import Profile
+from results.record import CaseRecord, Manifest, PhaseRecord, RunRecord, TwinRecord
+
+FAVOURITE_UNIT = "folio"
+WITHOUT_PROFILE = "virtual ms"
+SLOW_PATHS = (
+    "native_queued_spin_lock_slowpath",
+    "queued_spin_lock_slowpath",
+    "__pv_queued_spin_lock_slowpath",
+)
+MOST_LISTED = 10
+
+
+def _identities(
+    manifest: Manifest, records: Sequence[RunRecord], locks: Sequence[Locks]
+) -> dict[str, Identities]:
+    """Identities of the classes by kernel, from all twins that booted that kernel."""
+    kernels = {
+        (twin.name, arm): kernel.key for twin in manifest.twins
+        for arm, kernel in twin.kernels.items()
+    }  # fmt: skip
+    of_run = {r.run_id: kernels.get((r.twin, r.arm)) for r in records if r.twin}
+    classes: dict[str, list[LockClass]] = {}
+    for seen in locks:
+        kernel = of_run.get(seen.run_id)
+        if kernel is not None:
+            classes.setdefault(kernel, []).extend(c for p in seen.phases for c in p.classes)
+    return {kernel: identify(found) for kernel, found in classes.items()}
+
+
+def _blocks(
+    manifest: Manifest, records: Sequence[RunRecord], locks: Mapping[str, Locks],
+    profiles: Mapping[str, Profile], where: tuple[str, str, str],
+) -> list[Block]:  # fmt: skip
+    twin, case, phase = where
+    found: dict[int, dict[str, tuple[int, Run]]] = {}
+    for record in records:
+        seen = locks.get(record.run_id)
+        if (record.twin, record.case) != (twin, case) or record.samples is None or not seen:
+            continue
+        profile = profiles.get(record.run_id)
+        counted = {one.phase: one for one in profile.phases} if profile else {}
+        for one in seen.phases:
+            if one.phase == phase and one.virtual_ns > 0:
+                run = Run(one, counted.get(phase))
+                found.setdefault(record.block, {})[record.arm] = (record.seed, run)
+    return [
+        Block(arms[manifest.base][0], arms[manifest.base][1], arms[manifest.patched][1])
+        for _, arms in sorted(found.items())
+        if manifest.base in arms and manifest.patched in arms
+    ]
+
+
+def _unit(phase: PhaseRecord, blocks: Sequence[Block]) -> tuple[str, str]:
+    """Name and title of what counts are given per: folios, the phase's first unit, or time."""
+    runs = [run for block in blocks for run in block.arms]
+    units = sorted(phase.units, key=lambda unit: unit.name != FAVOURITE_UNIT)
+    for unit in units:
+        if all(run.profile and run.profile.units.get(unit.name, 0.0) > 0 for run in runs):
+            return unit.name, unit.title
+    return "", WITHOUT_PROFILE
+
+
+def _waits(blocks: Sequence[Block], unit: str) -> tuple[WaitRow, ...]:
+    """Waits grouped by innermost caller and kind of lock, the longest first."""
+    arms = by_arm(blocks)
+    units = [[units_done(run, unit) for run in arm] for arm in arms]
+    chains: dict[tuple[str, str], dict[tuple[str, ...], int]] = {}
+    for arm in arms:
+        for run in arm:
+            for wait in run.locks.waits:
+                seen = chains.setdefault(_group(wait), {})
+                seen[wait.callers] = seen.get(wait.callers, 0) + wait.count
+
+    def total(group: tuple[str, str], field: str, scale: float) -> Paired:
+        sums = [[float(sum(getattr(wait, field) for wait in run.locks.waits
+                           if _group(wait) == group)) for run in arm] for arm in arms]  # fmt: skip
+        return per(sums, units, scale)
+
+    rows = [
+        WaitRow(
+            caller=group[0],
+            flags=group[1],
+            chain=min(seen, key=lambda chain: (-seen[chain], chain)),
+            count=total(group, "count", MANY),
+            wait=total(group, "total_ns", 1.0),
+        )
+        for group, seen in chains.items()
+    ]
+    rows.sort(key=lambda r: (-(r.wait.base + r.wait.patched), r.caller, r.flags))
+    return tuple(rows)
+
+
+def _group(wait: Wait) -> tuple[str, str]:
+    return (wait.callers[0] if wait.callers else "[unknown]", wait.flags)
+
+
+def _slow_path(blocks: Sequence[Block], unit: str) -> tuple[Paired | None, Paired | None]:
+    """Share of all instructions in the slow path, and entries into it per 1,000 units."""
+    arms = by_arm(blocks)
+    if not all(run.profile and run.profile.instructions for arm in arms for run in arm):
+        return None, None
+    slow = [[[f for f in (run.profile.kernel if run.profile else ()) if f.name in SLOW_PATHS]
+             for run in arm] for arm in arms]  # fmt: skip
+    everything = [
+        [float(run.profile.instructions) if run.profile else 0.0 for run in arm] for arm in arms
+    ]
+    units = [[units_done(run, unit) for run in arm] for arm in arms]
+    instructions = [[float(sum(f.instructions for f in run)) for run in arm] for arm in slow]
+    entries = [[float(sum(f.calls for f in run)) for run in arm] for arm in slow]
+    return ratio(instructions, everything), per(entries, units, MANY)
+
+
+def _phase(
+    manifest: Manifest, twin: TwinRecord, case: CaseRecord, phase: PhaseRecord,
+    blocks: Sequence[Block], identities: tuple[Identities, Identities],
+) -> LockComparison:  # fmt: skip
+    unit, title = _unit(phase, blocks)
+    serial = twin.guest.vcpus == 1
+    rows = lock_rows(blocks, unit, identities, serial=serial)
+    arms = by_arm(blocks)
+    time = per([[float(run.locks.virtual_ns) for run in arm] for arm in arms],
+               [[units_done(run, unit) for run in arm] for arm in arms])  # fmt: skip
+    share, entries = (None, None) if serial else _slow_path(blocks, unit)
+    return LockComparison(
+        twin=twin.name,
+        observe=twin.observe,
+        flavour=twin.flavour,
+        other_kernel=twin.flavour != manifest.experiment.kernel.flavour,
+        vcpus=twin.guest.vcpus,
+        jobs=twin.guest.jobs,
+        metronome_ns=twin.guest.metronome_ns,
+        case=case.name,
+        phase=phase.name,
+        unit_title=title,
+        seeds=tuple(block.seed for block in blocks),
+        virtual_ns=time,
+        rows=rows,
+        listed=min(len(rows), MOST_LISTED),
+        waits=_waits(blocks, unit),
+        dropped=(sum(run.locks.dropped for run in arms[0]),
+                 sum(run.locks.dropped for run in arms[1])),
+        slow_share=share,
+        slow_entries=entries,
+    )  # fmt: skip
+
+
+def compare_locks(
+    manifest: Manifest, records: Sequence[RunRecord], profiles: Sequence[Profile],
+    locks: Sequence[Locks],
+) -> tuple[LockComparison, ...]:  # fmt: skip
+    """One comparison a twin, case and phase with locks on both arms, in the manifest's order.
+
+    Units of work come from the profile of the same run; without one, counts are per
+    virtual millisecond.
+    """
+    identities = _identities(manifest, records, locks)
+    by_run = {seen.run_id: seen for seen in locks}
+    counted = {profile.run_id: profile for profile in profiles}
+    found = []
+    for twin in manifest.twins:
+        of_arms = tuple(
+            identities.get(twin.kernels[arm].key, {}) if arm in twin.kernels else {}
+            for arm in (manifest.base, manifest.patched)
+        )
+        for case in manifest.cases:
+            for phase in case.phases:
+                where = (twin.name, case.name, phase.name)
+                blocks = _blocks(manifest, records, by_run, counted, where)
+                if blocks:
+                    both = (of_arms[0], of_arms[1])
+                    found.append(_phase(manifest, twin, case, phase, blocks, both))
+    return tuple(found)

@@ -1,0 +1,129 @@
+"""Means of paired counts: one number an arm and seed, differences, and their scatter."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+from scipy import stats
+
+from results.record import Record
+
+Floats = npt.NDArray[np.float64]
+# One row of numbers an arm, base first; one number a seed.
+Table = Sequence[Sequence[float]]
+# Counts explain and gate nothing: a plain 95 % interval, without correction for their number.
+LEVEL = 0.95
+
+
+class Paired(Record):
+    """One quantity on both arms over n seeds; every value in the quantity's own unit.
+
+    ``base``, ``patched`` and ``difference`` (patched minus base) are arithmetic means,
+    so that means of parts add up to the mean of the whole.  Ranges are the smallest and
+    the largest seed.  ``low`` and ``high`` are Student's 95 % interval of the mean
+    difference, None for one seed.
+    """
+
+    base: float
+    patched: float
+    difference: float
+    base_range: tuple[float, float]
+    patched_range: tuple[float, float]
+    difference_range: tuple[float, float]
+    low: float | None
+    high: float | None
+    n: int
+
+    @property
+    def change(self) -> float | None:
+        """Difference as a fraction of base; None where base is zero."""
+        return self.difference / self.base if self.base else None
+
+    @property
+    def equal(self) -> bool:
+        """Whether every seed has the same value on both arms, to the last digit."""
+        return self.difference_range == (0.0, 0.0)
+
+    @property
+    def within_scatter(self) -> bool:
+        """Whether the seeds scatter so much that the mean difference may be zero."""
+        if self.equal or self.low is None or self.high is None:
+            return False
+        return self.low <= 0 <= self.high
+
+
+@functools.lru_cache(maxsize=64)
+def _quantile(n: int) -> float:
+    return float(stats.t.ppf((1 + LEVEL) / 2, n - 1))
+
+
+def columns(base: Floats, patched: Floats) -> list[Paired]:
+    """One :class:`Paired` a column of two matrices of shape (seeds, columns).
+
+    Raises:
+        ValueError: shapes that differ, or no seed.
+    """
+    if base.ndim != 2 or base.shape != patched.shape or not base.shape[0]:
+        raise ValueError(f"pairs need two equal matrices with rows: {base.shape}, {patched.shape}")
+    n = base.shape[0]
+    apart = patched - base
+    means = [matrix.mean(axis=0) for matrix in (base, patched, apart)]
+    half = (
+        _quantile(n) * apart.std(axis=0, ddof=1) / math.sqrt(n)
+        if n > 1
+        else np.zeros(base.shape[1])
+    )
+    # The mean of equal differences may be off by a last bit: exactly equal stays exact.
+    constant = (apart == apart[0]).all(axis=0)
+    means[2] = np.where(constant, apart[0], means[2])
+    half = np.where(constant, 0.0, half)
+    ends = [(matrix.min(axis=0), matrix.max(axis=0)) for matrix in (base, patched, apart)]
+    return [
+        Paired(
+            base=float(means[0][i]),
+            patched=float(means[1][i]),
+            difference=float(means[2][i]),
+            base_range=(float(ends[0][0][i]), float(ends[0][1][i])),
+            patched_range=(float(ends[1][0][i]), float(ends[1][1][i])),
+            difference_range=(float(ends[2][0][i]), float(ends[2][1][i])),
+            low=float(means[2][i] - half[i]) if n > 1 else None,
+            high=float(means[2][i] + half[i]) if n > 1 else None,
+            n=n,
+        )
+        for i in range(base.shape[1])
+    ]
+
+
+def pair(base: Sequence[float] | Floats, patched: Sequence[float] | Floats) -> Paired:
+    """One quantity from its values by seed, in the same order on both arms.
+
+    Raises:
+        ValueError: lengths that differ, or no seed.
+    """
+    both = (np.asarray(row, dtype=np.float64).reshape(-1, 1) for row in (base, patched))
+    return columns(*both)[0]
+
+
+def ratio(above: Table, below: Table, scale: float = 1.0) -> Paired | None:
+    """``scale * above / below`` by arm and seed; None where a divisor is not above zero."""
+    top, bottom = np.asarray(above, dtype=np.float64), np.asarray(below, dtype=np.float64)
+    if not (bottom > 0).all():
+        return None
+    both = scale * top / bottom
+    return pair(both[0], both[1])
+
+
+def per(above: Table, below: Table, scale: float = 1.0) -> Paired:
+    """:func:`ratio` where the divisors are known to be above zero.
+
+    Raises:
+        ValueError: one of them is not.
+    """
+    found = ratio(above, below, scale)
+    if found is None:
+        raise ValueError(f"not above zero: {below}")
+    return found

@@ -1,0 +1,109 @@
+"""The head of a session's record, from what the session was prepared to."""
+
+from __future__ import annotations
+
+from experiment.spec import CaseSpec
+from guests.argv import kernel_command_line, machine_argv
+from host import facts
+from host.process import paste
+from results.record import (
+    ArmRecord,
+    CaseRecord,
+    Manifest,
+    PhaseRecord,
+    Provenance,
+    RatioRecord,
+    TwinRecord,
+    UnitRecord,
+)
+from runs.options import Options
+from runs.prepare import Bench, Session
+from workloads.job import fio_arguments
+from workloads.metrics import metrics_of
+
+
+def manifest_of(
+    session: Session, options: Options, *, name: str, created: str, overrides: tuple[str, ...]
+) -> Manifest:
+    """The head of the session's record."""
+    data_points = [run for run in session.plan.runs if not run.repeat and not run.twin]
+    return Manifest(
+        session=name,
+        created=created,
+        experiment=session.experiment,
+        guest=session.guest,
+        overrides=overrides,
+        arms=tuple(
+            ArmRecord(
+                name=arm.name,
+                label=arm.label or arm.name,
+                kernel=session.measured.kernels[arm.name].identity,
+            )
+            for arm in session.experiment.both_arms
+        ),
+        cases=tuple(_case_record(session, case) for case in session.experiment.cases),
+        seeds=session.plan.seeds,
+        runs_planned=0 if session.same_code else len(data_points),
+        same_code=session.same_code,
+        twins=tuple(_twin_record(session, bench) for bench in session.twins.values()),
+        provenance=Provenance(
+            lab_version=facts.lab_version(),
+            lab_commit=facts.lab_commit(options.checkout),
+            host=facts.host_facts(),
+            tools=facts.tool_versions(),
+            initramfs_sha256=session.initramfs.sha256,
+            qemu_argv=tuple(machine_argv(session.guest)),
+            kernel_command_line=kernel_command_line(session.guest, session.measured.size),
+            snapshot=options.snapshot,
+            probe=session.probe.sha256 if session.probe else "",
+        ),
+    )
+
+
+def _case_record(session: Session, case: CaseSpec) -> CaseRecord:
+    times = case.times[session.guest.name]
+    phases = session.phases(case)
+    return CaseRecord(
+        name=case.name,
+        title=session.workloads[case.workload].title,
+        phases=tuple(
+            PhaseRecord(
+                name=phase.name,
+                command=paste(
+                    [
+                        "fio",
+                        *fio_arguments(
+                            phase,
+                            times[phase.name],
+                            jobs=session.measured.size.jobs,
+                            seed=session.experiment.seed,
+                        ),
+                    ]
+                ),
+                caches="dropped" if phase.drop_caches else "kept",
+                units=tuple(UnitRecord(name=unit.name, title=unit.title) for unit in phase.units),
+                ratios=tuple(
+                    RatioRecord(
+                        name=ratio.name, title=ratio.title, functions=ratio.calls, unit=ratio.unit
+                    )
+                    for ratio in phase.ratios
+                ),
+            )
+            for phase in phases
+        ),
+        metrics=metrics_of([phase.name for phase in phases]),
+        primary=case.primary,
+    )
+
+
+def _twin_record(session: Session, bench: Bench) -> TwinRecord:
+    asked = session.experiment.twin(bench.name)
+    return TwinRecord(
+        name=bench.name,
+        observe=asked.observe,
+        flavour=bench.flavour,
+        guest=bench.guest,
+        cases=asked.cases,
+        blocks=asked.blocks,
+        kernels={arm: kernel.identity for arm, kernel in bench.kernels.items()},
+    )

@@ -1,0 +1,56 @@
+"""What a run showed beside its samples: the probe's counts, and a twin's locks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from experiment.plan import PlannedRun
+from guests.exact import Outcome
+from guests.probe import fold
+from host.errors import LabError
+from results.locks import Locks
+from results.profile import Profile
+from runs.prepare import Session
+from workloads.parse import GuestResult, ParseError
+
+
+@dataclass(frozen=True)
+class Observed:
+    """Records to keep beside the run's, and findings where there is nothing to keep."""
+
+    beside: tuple[Profile | Locks, ...]
+    findings: tuple[str, ...]
+
+
+def observe(session: Session, run: PlannedRun, outcome: Outcome, result: GuestResult) -> Observed:
+    """Read what was counted and observed in a valid run.
+
+    What cannot be read explains nothing, and takes nothing from what was measured:
+    it becomes a finding.
+    """
+    found: list[Profile | Locks] = []
+    findings: list[str] = []
+    readers = ((_profile, "probe"),)
+    for read, what in readers:
+        try:
+            seen = read(session, run, outcome, result)
+        except (LabError, ParseError) as error:
+            findings.append(f"{what}: {error}")
+        else:
+            found += [seen] if seen is not None else []
+    return Observed(tuple(found), tuple(findings))
+
+
+def _profile(
+    session: Session, run: PlannedRun, outcome: Outcome, result: GuestResult
+) -> Profile | None:
+    if outcome.counts is None or outcome.files is None:
+        return None
+    phases = fold.profile(
+        outcome.counts,
+        session.bench(run).kernels[run.arm],
+        outcome.files,
+        session.phases(session.case(run.case)),
+        result,
+    )
+    return Profile(run_id=run.run_id, phases=phases)

@@ -1,0 +1,305 @@
+"""Synthetic profiles and lock statistics: counts close to those of a 4K page-cache load."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Literal
+
+import numpy as np
+
+from experiment.spec import Guest
+from results.locks import LockClass, Locks, PhaseLocks, Site, Wait
+from results.profile import FunctionCount, PhaseProfile, Profile
+from results.record import (
+    CaseRecord,
+    KernelIdentity,
+    Manifest,
+    PhaseRecord,
+    RatioRecord,
+    RunRecord,
+    TwinRecord,
+    UnitRecord,
+)
+from tests.reports.factory import PHASES, Session
+
+UNITS = (
+    UnitRecord(name="io", title="I/O"),
+    UnitRecord(name="folio", title="folio added"),
+    UnitRecord(name="fault", title="page fault"),
+)
+RATIOS = (
+    RatioRecord(
+        name="tree_walks_per_folio",
+        title="tree walks per folio added",
+        functions=("xas_load",),
+        unit="folio",
+    ),
+)
+# Instructions and calls per folio added: base, then patched; 0 is "not there".
+MOVED: dict[tuple[str, str], tuple[float, float, float, float]] = {
+    ("xas_load", "lib/xarray.c"): (634.6, 494.9, 9.09, 7.34),
+    ("xas_start", "lib/xarray.c"): (163.6, 132.1, 9.09, 7.34),
+    ("xas_descend", "lib/xarray.c"): (241.0, 192.3, 18.2, 14.7),
+    ("__filemap_add_folio", "mm/filemap.c"): (402.7, 431.2, 1.0, 1.0),
+    ("filemap_range_has_entry", "mm/filemap.c"): (58.0, 0.0, 1.0, 0.0),
+    ("xas_get_order", "lib/xarray.c"): (0.0, 21.7, 0.0, 0.61),
+    ("xa_get_order.constprop.0", "lib/xarray.c"): (36.4, 0.0, 0.9, 0.0),
+    ("xa_get_order", "lib/xarray.c"): (0.0, 2.9, 0.0, 0.07),
+}
+# (file, instructions and calls per folio, how much evictions move it)
+STEADY: dict[str, tuple[str, float, float, float]] = {
+    "xas_store": ("lib/xarray.c", 310.0, 2.2, 0.002),
+    "xas_find": ("lib/xarray.c", 240.0, 1.4, 0.003),
+    "xas_create": ("lib/xarray.c", 118.0, 1.0, 0.001),
+    "xas_find_conflict": ("lib/xarray.c", 96.0, 1.0, 0.001),
+    "filemap_fault": ("mm/filemap.c", 512.0, 1.7, 0.002),
+    "filemap_map_pages": ("mm/filemap.c", 640.0, 1.1, 0.004),
+    "filemap_get_entry": ("mm/filemap.c", 188.0, 2.1, 0.002),
+    "filemap_remove_folio": ("mm/filemap.c", 96.0, 1.0, 0.001),
+    "page_cache_ra_unbounded": ("mm/readahead.c", 228.0, 1.0, 0.001),
+    "read_pages": ("mm/readahead.c", 101.0, 1.0, 0.001),
+    "shrink_folio_list": ("mm/vmscan.c", 780.0, 0.03, 0.010),
+    "isolate_lru_folios": ("mm/vmscan.c", 310.0, 0.05, 0.012),
+    "__remove_mapping": ("mm/vmscan.c", 205.0, 1.0, 0.004),
+    "shrink_lruvec": ("mm/vmscan.c", 122.0, 0.03, 0.012),
+    "workingset_refault": ("mm/workingset.c", 166.0, 0.97, 0.003),
+    "workingset_eviction": ("mm/workingset.c", 61.0, 1.0, 0.003),
+    "folio_add_lru": ("mm/swap.c", 84.0, 1.0, 0.001),
+    "lru_add": ("mm/swap.c", 133.0, 1.0, 0.002),
+    "folio_referenced_one": ("mm/rmap.c", 390.0, 2.1, 0.014),
+    "try_to_unmap_one": ("mm/rmap.c", 455.0, 0.8, 0.011),
+    "charge_memcg": ("mm/memcontrol.c", 112.0, 1.0, 0.001),
+    "try_charge_memcg": ("mm/memcontrol.c", 208.0, 1.0, 0.005),
+    "__mod_memcg_lruvec_state": ("mm/memcontrol.c", 260.0, 6.1, 0.003),
+    "uncharge_batch": ("mm/memcontrol.c", 41.0, 0.1, 0.008),
+    "page_counter_try_charge": ("mm/page_counter.c", 55.0, 1.0, 0.001),
+    "cgroup_rstat_updated": ("kernel/cgroup/rstat.c", 90.0, 2.0, 0.002),
+    "handle_mm_fault": ("mm/memory.c", 240.0, 1.7, 0.001),
+    "do_fault": ("mm/memory.c", 130.0, 1.7, 0.001),
+    "set_pte_range": ("mm/memory.c", 170.0, 1.6, 0.003),
+    "zap_pte_range": ("mm/memory.c", 40.0, 0.01, 0.006),
+    "exc_page_fault": ("arch/x86/mm/fault.c", 95.0, 1.7, 0.001),
+    "do_user_addr_fault": ("arch/x86/mm/fault.c", 280.0, 1.7, 0.001),
+    "flush_tlb_mm_range": ("arch/x86/mm/tlb.c", 66.0, 0.8, 0.010),
+    "mtree_range_walk": ("lib/maple_tree.c", 150.0, 1.7, 0.001),
+    "get_page_from_freelist": ("mm/page_alloc.c", 236.0, 1.1, 0.002),
+    "free_unref_folios": ("mm/page_alloc.c", 130.0, 0.06, 0.004),
+    "rmqueue_bulk": ("mm/page_alloc.c", 98.0, 0.03, 0.003),
+    "kmem_cache_alloc_lru": ("mm/slub.c", 60.0, 0.2, 0.009),
+    "kmem_cache_free": ("mm/slub.c", 48.0, 0.2, 0.009),
+    "submit_bio_noacct": ("block/blk-core.c", 140.0, 1.0, 0.001),
+    "bio_alloc_bioset": ("block/bio.c", 118.0, 1.0, 0.001),
+    "brd_submit_bio": ("drivers/block/brd.c", 350.0, 1.0, 0.001),
+    "brd_lookup_page": ("drivers/block/brd.c", 45.0, 1.0, 0.001),
+    "iomap_readahead": ("fs/iomap/buffered-io.c", 166.0, 1.0, 0.001),
+    "iomap_iter": ("fs/iomap/iter.c", 120.0, 2.0, 0.001),
+    "xfs_read_iomap_begin": ("fs/xfs/xfs_iomap.c", 290.0, 1.0, 0.001),
+    "xfs_bmapi_read": ("fs/xfs/libxfs/xfs_bmap.c", 310.0, 1.0, 0.001),
+    "xfs_ilock": ("fs/xfs/xfs_inode.c", 70.0, 2.0, 0.001),
+    "copy_mc_fragile": ("arch/x86/lib/copy_mc_64.S", 590.0, 1.0, 0.001),
+    "__schedule": ("kernel/sched/core.c", 30.0, 0.02, 0.006),
+    "update_curr": ("kernel/sched/fair.c", 33.0, 0.1, 0.006),
+    "tick_sched_handle": ("kernel/time/tick-sched.c", 3.1, 0.007, 0.002),
+    "__run_timers": ("kernel/time/timer.c", 5.0, 0.007, 0.004),
+    "native_queued_spin_lock_slowpath": ("kernel/locking/qspinlock.c", 0.0, 0.0, 0.0),
+    "__rcu_read_unlock": ("kernel/rcu/tree_plugin.h", 61.0, 9.0, 0.002),
+    "asm_exc_page_fault": ("", 88.0, 1.7, 0.001),
+    "error_entry": ("", 66.0, 1.7, 0.001),
+    "clear_page_erms": ("", 22.0, 0.02, 0.004),
+    "[unknown]": ("", 4.0, 0.0, 0.004),
+}
+USER = {"fio": 5400.0, "libc.so.6": 260.0, "busybox": 3.0}
+FOLIOS_PER_IO = 0.612
+KEYS = {("base", "perf"): "9f8b", ("patched", "perf"): "41d7",
+        ("base", "lockstat"): "aa01", ("patched", "lockstat"): "bb02"}  # fmt: skip
+
+
+def counted(manifest: Manifest) -> Manifest:
+    """The manifest with units and ratios in every phase."""
+
+    def phase(one: PhaseRecord) -> PhaseRecord:
+        return one.model_copy(update={"units": UNITS, "ratios": RATIOS})
+
+    def case(one: CaseRecord) -> CaseRecord:
+        return one.model_copy(update={"phases": tuple(map(phase, one.phases))})
+
+    return manifest.model_copy(update={"cases": tuple(map(case, manifest.cases))})
+
+
+def phase_profile(
+    phase: str, seed: int, arm: str, *, ios: float = 160_000.0, vcpus: int = 1, slow: float = 0.0
+) -> PhaseProfile:
+    """One phase: evictions fall a little differently with each seed and arm."""
+    shared = np.random.default_rng([seed, len(phase)])
+    own = np.random.default_rng([seed, len(phase), arm == "patched"])
+    ios = float(round(ios * math.exp(0.002 * shared.standard_normal())))
+    folios = float(round(ios * FOLIOS_PER_IO * math.exp(0.0003 * own.standard_normal())))
+    evictions = 0.5 * shared.standard_normal() + 0.5 * own.standard_normal()
+    kernel = []
+    for (name, file), (before, after, calls_before, calls_after) in MOVED.items():
+        instructions, calls = (
+            (before, calls_before) if arm == "base" else (after, calls_after)
+        )  # fmt: skip
+        if instructions:
+            wobble = math.exp(0.0005 * own.standard_normal())
+            kernel.append((name, file, instructions * wobble, calls * wobble))
+    for name, (file, instructions, calls, moved) in STEADY.items():
+        wobble = math.exp(moved * evictions * 0.3 + 0.0003 * own.standard_normal())
+        if name == "native_queued_spin_lock_slowpath":
+            instructions, calls = 40 * slow / 1000, slow / 1000
+        if instructions:
+            kernel.append((name, file, instructions * wobble, calls * wobble))
+    functions = tuple(
+        FunctionCount(
+            name=name, file=file, instructions=round(instructions * folios),
+            calls=round(calls * folios),
+        )
+        for name, file, instructions, calls in sorted(kernel)
+    )  # fmt: skip
+    user = {name: round(each * ios) for name, each in USER.items()}
+    total = sum(f.instructions for f in functions) + sum(user.values())
+    parts = [total // vcpus] * vcpus
+    parts[0] += total - sum(parts)
+    return PhaseProfile(
+        phase=phase, instructions=total, kernel=functions, user=user, by_vcpu=tuple(parts),
+        units={"io": ios, "folio": folios, "fault": float(round(1.02 * ios))},
+    )  # fmt: skip
+
+
+def profiles(session: Session, *, same: bool = False) -> list[Profile]:
+    """A profile of every measured run; with ``same`` the patched arm counts what base does."""
+    return [
+        Profile(
+            run_id=f"{case}-{block:03d}-{arm}",
+            phases=tuple(
+                phase_profile(phase, seed, "base" if same else arm) for phase in PHASES[case]
+            ),
+        )
+        for case in PHASES
+        for block, seed in enumerate(session.seeds)
+        for arm in ("base", "patched")
+    ]
+
+
+TWINS: dict[str, tuple[Literal["lock_stat", "contention"], str, int]] = {
+    "hold": ("lock_stat", "lockstat", 1),
+    "contention": ("lock_stat", "lockstat", 4),
+    "callers": ("contention", "perf", 8),
+}
+
+
+def with_twins(manifest: Manifest, names: Sequence[str] = tuple(TWINS)) -> Manifest:
+    """The manifest with twins of the first case."""
+
+    def kernel(arm: str, flavour: str) -> KernelIdentity:
+        identity = next(a.kernel for a in manifest.arms if a.name == arm)
+        return identity.model_copy(update={"key": KEYS[arm, flavour] * 8, "flavour": flavour})
+
+    def twin(name: str) -> TwinRecord:
+        observe, flavour, vcpus = TWINS[name]
+        guest: Guest = manifest.guest.model_copy(
+            update={"vcpus": vcpus, "jobs": max(4, vcpus),
+                    "metronome_ns": 20_000 if vcpus > 1 else 0}
+        )  # fmt: skip
+        return TwinRecord(
+            name=name, observe=observe, flavour=flavour, guest=guest, cases=("filemap-4k",),
+            blocks=2, kernels={arm: kernel(arm, flavour) for arm in ("base", "patched")},
+        )  # fmt: skip
+
+    return manifest.model_copy(update={"twins": tuple(twin(name) for name in names)})
+
+
+def _lock_classes(arm: str, seed: int, folios: float, *, serial: bool) -> tuple[LockClass, ...]:
+    rng = np.random.default_rng([seed, arm == "patched", serial])
+    patched = arm == "patched"
+
+    def lock(
+        name: str, key: str, per_folio: float, hold: float, waits: float = 0.0, *sites: str
+    ) -> LockClass:
+        acquisitions = round(per_folio * folios)
+        slow = 1.0 if serial else 3.0
+        contentions = 0 if serial else round(waits / 1000 * folios * math.exp(
+            0.04 * rng.standard_normal()))  # fmt: skip
+        at = tuple(
+            Site(function=site, offset=0x1A0 + i, count=max(1, contentions >> i))
+            for i, site in enumerate(sites) if contentions
+        )  # fmt: skip
+        return LockClass(
+            name=name, key=key, contentions=contentions, wait_total_ns=contentions * 1.3 * hold,
+            wait_max_ns=9000.0 if contentions else 0.0, acquisitions=acquisitions,
+            hold_total_ns=acquisitions * hold * slow, hold_max_ns=30000.0, waiters=at, holders=at,
+        )  # fmt: skip
+
+    # The number of the class differs between boots of guests of different shape.
+    number, base = ("#4", "&xa->xa_lock") if serial else ("#6", "&xa->xa_lock")
+    return (
+        lock(base + number, "ffffffff82c1a6f0" if not patched else "ffffffff82c1a730", 2.02,
+             318.0 if not patched else 262.0, 61.0 if not patched else 47.0,
+             "__filemap_add_folio", "__remove_mapping", "folio_mark_dirty"),
+        lock("&xa->xa_lock#2", "ffffffff82d00010", 0.02, 90.0),
+        lock("&lruvec->lru_lock", "ffffffff82c00020", 0.21, 840.0, 9.0, "folio_lruvec_lock_irq",
+             "lru_note_cost_refault"),
+        lock("ptlock_ptr(ptdesc)", "ffffffff82c00030", 3.4, 130.0, 1.5, "set_pte_range"),
+        lock("ptlock_ptr(ptdesc)#2", "ffffffff82c00038", 0.6, 90.0),
+        lock("&zone->lock", "ffffffff82c00040", 0.06, 1450.0, 2.5, "rmqueue_bulk"),
+        lock("&pcp->lock", "ffffffff82c00050", 2.2, 70.0),
+        lock("&mm->mmap_lock-R", "ffffffff82c00060", 0.3, 2100.0),
+        lock("&mm->mmap_lock-W", "ffffffff82c00060", 0.001, 900.0),
+        lock("&rq->__lock", "ffffffff82c00070", 0.12, 210.0),
+        lock("rcu_read_lock", "ffffffff82c00080", 11.0, 160.0),
+        lock("&xfs_nondir_ilock_class-R", "ffffffff82c00090", 1.0, 620.0),
+        lock("key#9", "ffffffff82c000a0", 0.4, 45.0),
+        lock("lock#3", "ffffffff82c000b0", 1.3, 60.0),
+        lock("&p->pi_lock", "ffffffff82c000c0", 0.02, 240.0),
+    )  # fmt: skip
+
+
+def _waits(arm: str, seed: int, folios: float) -> tuple[Wait, ...]:
+    rng = np.random.default_rng([seed, arm == "patched", 7])
+    rows = (
+        (("__filemap_add_folio", "filemap_add_folio", "page_cache_ra_unbounded"), "SPIN",
+         (81.0, 63.0)),
+        (("__remove_mapping", "shrink_folio_list", "evict_folios"), "SPIN", (24.0, 19.5)),
+        (("folio_lruvec_lock_irqsave", "folio_batch_move_lru"), "SPIN", (13.0, 13.1)),
+        (("rmqueue_bulk", "get_page_from_freelist"), "SPIN", (4.0, 4.1)),
+        (("do_fault_around", "do_fault", "__handle_mm_fault"), "READ", (0.4, 0.3)),
+    )  # fmt: skip
+    found = []
+    for callers, flags, (before, after) in rows:
+        count = round((after if arm == "patched" else before) / 1000 * folios
+                      * math.exp(0.05 * rng.standard_normal()))  # fmt: skip
+        found.append(Wait(callers=callers, flags=flags, count=count, total_ns=count * 1450.0))
+    return tuple(found)
+
+
+def twin_runs(
+    manifest: Manifest, *, same: bool = False
+) -> tuple[list[RunRecord], list[Profile], list[Locks]]:
+    """Records, profiles and locks of all twins of the manifest."""
+    records, counts, locks = [], [], []
+    for twin in manifest.twins:
+        serial = twin.guest.vcpus == 1
+        for block in range(twin.blocks):
+            for arm in ("base", "patched"):
+                seed = manifest.seeds[block]
+                run_id = f"filemap-4k-{block:03d}-{arm}-{twin.name}"
+                like = "base" if same else arm
+                slow = 0.0 if serial else 932.0 if like == "base" else 772.0
+                profile = phase_profile(
+                    "4k", seed, like, ios=40_000, vcpus=twin.guest.vcpus, slow=slow
+                )
+                folios = profile.units["folio"]
+                seen = twin.observe == "lock_stat"
+                classes = _lock_classes(like, seed, folios, serial=serial) if seen else ()
+                records.append(RunRecord(
+                    run_id=run_id, case="filemap-4k", arm=arm, block=block, seed=seed,
+                    twin=twin.name, kernel_key=twin.kernels[arm].key, samples={"4k.bw": 50.0},
+                    fingerprint=run_id,
+                ))  # fmt: skip
+                counts.append(Profile(run_id=run_id, phases=(profile,)))
+                locks.append(Locks(run_id=run_id, twin=twin.name, phases=(
+                    PhaseLocks(phase="4k", virtual_ns=profile.instructions, classes=classes,
+                               waits=() if seen else _waits(like, seed, folios)),
+                )))  # fmt: skip
+    return records, counts, locks

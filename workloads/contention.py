@@ -1,0 +1,94 @@
+"""Histograms of the contention events: pure, from tracefs' ``hist`` files to waits.
+
+The agent keeps the begin of a wait by task and lock, and sums what the ends yield by
+kind of lock and stack.  The format is that of kernel/trace/trace_events_hist.c.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Mapping
+
+from results.locks import Wait
+from workloads.parse import ParseError
+
+BEGINS, ENDS, WAITS = "contention_begin", "contention_end", "lock_wait"
+# LCB_F_* of include/trace/events/lock.h, from bit 0 on.  A semaphore sets none.
+FLAGS = ("SPIN", "READ", "WRITE", "RT", "PERCPU", "MUTEX")
+NO_FLAGS = "SEMAPHORE"
+ENTRY = re.compile(
+    r"\{ flags: +(\d+), stack\.stacktrace(.*?)\} hitcount: +(\d+) +wait_ns: +(\d+)", re.DOTALL
+)
+FRAME = re.compile(r"([^\s+]+)\+0x[0-9a-f]+/0x[0-9a-f]+(?: \[\S+\])?|(0x[0-9a-f]+|[0-9a-f]{16})")
+TOTALS = re.compile(r"Totals:\n +Hits: (\d+)\n +Entries: (\d+)\n +Dropped: (\d+)\n?\Z")
+# What stands between the event and the caller that wanted the lock.
+LOCK_FUNCTION = re.compile(
+    r"_*(native_|pv_)*queued_(spin|read|write)_lock_slowpath"
+    r"|_*(do_)?raw_(spin|read|write)_(try)?lock\w*"
+    r"|_*(ww_)?(rt_)?mutex_\w*lock\w*"
+    r"|_*rwsem_\w+|_*percpu_(rwsem_wait|down_\w+)"
+    r"|_*down(_read|_write|_interruptible|_killable|_timeout|_common|_trylock)*(_nested|_nest_lock)*"
+    r"|_*(down_read|down_write)_(killable|interruptible)\w*"
+    r"|_*traceiter_\w+|trace_\w+|event_\w+|hist_trigger\w*|stack_trace_save\w*"
+)
+
+
+def waits(files: Mapping[str, str]) -> tuple[tuple[Wait, ...], int]:
+    """Waits by caller and kind of lock, longest first, and how many events were dropped.
+
+    ``files`` maps the events' names (``contention_begin``, ``contention_end``,
+    ``lock_wait``) to their ``hist`` files.
+
+    Raises:
+        ParseError: a file is missing, cut short or not the kernel's format, or its
+            totals do not agree with its entries.
+    """
+    missing = [name for name in (BEGINS, ENDS, WAITS) if name not in files]
+    if missing:
+        raise ParseError(f"no histogram of {', '.join(missing)}")
+    dropped = sum(_totals(name, files[name])[1] for name in (BEGINS, ENDS, WAITS))
+    entries = ENTRY.findall(files[WAITS])
+    announced, _ = _totals(WAITS, files[WAITS])
+    if len(entries) != announced:
+        raise ParseError(f"{WAITS}: {len(entries)} entries, {announced} announced")
+    counts: dict[tuple[tuple[str, ...], str], int] = defaultdict(int)
+    times: dict[tuple[tuple[str, ...], str], int] = defaultdict(int)
+    for flags, stack, hits, wait_ns in entries:
+        key = (callers(stack), kind(int(flags)))
+        counts[key] += int(hits)
+        times[key] += int(wait_ns)
+    found = [
+        Wait(callers=key[0], flags=key[1], count=count, total_ns=float(times[key]))
+        for key, count in counts.items()
+    ]
+    return tuple(
+        sorted(found, key=lambda wait: (-wait.total_ns, wait.callers, wait.flags))
+    ), dropped
+
+
+def callers(stack: str) -> tuple[str, ...]:
+    """Functions of a printed stack, innermost first, without the lock functions on top.
+
+    A stack of lock functions alone is kept as it is: it is all there is to tell.
+    """
+    functions = tuple(match[1] or match[2] for match in FRAME.finditer(stack))
+    for depth, function in enumerate(functions):
+        # The compiler's copies of a function have its name and a suffix.
+        if not LOCK_FUNCTION.fullmatch(function.partition(".")[0]):
+            return functions[depth:]
+    return functions
+
+
+def kind(flags: int) -> str:
+    """The kernel's words for the flags of a lock, as ``SPIN|READ``."""
+    words = [word for bit, word in enumerate(FLAGS) if flags >> bit & 1]
+    return "|".join(words) or NO_FLAGS
+
+
+def _totals(name: str, text: str) -> tuple[int, int]:
+    """Entries and dropped events of a histogram."""
+    found = TOTALS.search(text)
+    if found is None:
+        raise ParseError(f"{name}: no totals at its end")
+    return int(found[2]), int(found[3])
