@@ -23,7 +23,9 @@ MOST_MAILS = 5000
 MOST_PATCHES = 1000
 # Only a line that looks like a postmark starts a mail: prose has lines with "From ", too.
 # (Bounded, since a line of megabytes would be tried in every way.)
-POSTMARK = re.compile(rb"^From \S{1,200} [^\n]{0,80}?\d\d:\d\d[^\n]{0,80}\n", re.M)
+POSTMARK = re.compile(
+    rb"^From \S{1,200} [^\n]{0,80}?\d\d:\d\d[^\n]{0,40}?(?:19|20)\d\d[^\n]{0,40}\n", re.M
+)
 REPLY = re.compile(r"^\s*(re|aw|sv|fwd?|antw)\s*(\[\d+\])?:", re.I)
 BRACKETS = re.compile(r"^\s*((?:\[[^\]]*\]\s*)+)(.*)$", re.S)
 COUNT = re.compile(r"(?<![\w.])(\d{1,4})/(\d{1,4})(?![\w.])")
@@ -235,11 +237,9 @@ def _places(mails: Sequence[Mail], findings: list[str], where: str) -> dict[int,
 
 
 def _begins_a_mail(data: bytes, postmark: re.Match[bytes]) -> bool:
-    """Whether a header follows, and a blank line or nothing comes before."""
-    before = data[max(0, postmark.start() - 2) : postmark.start()]
-    blank = before in (b"", b"\n", b"\n\n", b"\r\n") or before.endswith(b"\n\n")
-    follows = re.match(rb">?[A-Za-z][A-Za-z0-9-]*:", data[postmark.end() : postmark.end() + 80])
-    return blank and follows is not None
+    """Whether a header follows; git leaves no blank line before, where it signs nothing."""
+    follows = data[postmark.end() : postmark.end() + 80]
+    return re.match(rb">?[A-Za-z][A-Za-z0-9-]*:", follows) is not None
 
 
 def _header(message: Message, name: str) -> str:
