@@ -89,7 +89,8 @@ Source = Annotated[str, typer.Option(help="of --series: deb:, tarball:, dir: or 
 Workloads = Annotated[str, typer.Option(metavar="NAME,NAME", help="of --series: what to run")]
 Auto = Annotated[bool, typer.Option("--auto", help="of --series: what its files call for")]
 Reverse = Annotated[
-    bool, typer.Option("--reverse", help="of --series: the source holds what its patches take out")
+    bool,
+    typer.Option("--reverse", help="of --series: the source holds it already"),
 ]
 Strict = Annotated[bool, typer.Option("--strict", help="exit 5 where a verdict is inconclusive")]
 Session = Annotated[Path, typer.Argument(help="a session folder", metavar="SESSION")]

@@ -65,6 +65,8 @@ def from_series(
 ) -> Experiment:
     """The experiment that measures a series, or a stack of them, by ``workloads`` or all.
 
+    With ``reverse`` the source holds the series as it was posted.
+
     Raises:
         SpecError: as for ``load_experiment``; also for a workload that has no times here.
     """
@@ -81,7 +83,7 @@ def from_series(
         "kernel": {**auto.experiment.get("kernel", {}), **({"source": source} if source else {})},
         "name": name_of(path),
         "title": f"series {path}",
-        "series": {"path": path, "stack": stack, "reverse": reverse},
+        "series": {"path": path, "stack": stack, "reverse": reverse, "revert": reverse},
         "cases": [by_name[name] for name in wanted],
     }
     return check_experiment(data, AUTO, overrides=overrides, catalogue=catalogue)

@@ -34,13 +34,14 @@ from kernels.mail import (
     select,
     too_large,
 )
+from kernels.patch_text import as_patch, line_ends, plain, slug
+from kernels.revert import reverted
 from kernels.series import Patch, read_patch, series_patches
 from results.record import PatchRecord, SeriesRecord
 
 log = logging.getLogger(__name__)
 
 RECORDS = "series.json"
-SLUG = 52
 # Files that the build executes: whoever builds a series trusts its authors.
 EXECUTED = re.compile(
     r"(^|/)(Makefile|Kbuild)[^/]*$|\.(sh|pl|py|awk)$|^scripts/|^tools/|(^|/)Kconfig[^/]*$"
@@ -70,8 +71,10 @@ def keep(spec: SeriesSpec, *, checkout: Path, cache: Path, repository: str = "")
     if spec.kept and _folder(cache, spec.kept).is_dir():
         return spec
     parts = [_part(name, checkout, cache, repository) for name in spec.parts]
-    if len(parts) == 1 and parts[0].files:
+    if len(parts) == 1 and parts[0].files and not spec.revert:
         return spec
+    if spec.revert:
+        parts = [_turned_around(part) for part in reversed(parts)]
     key = _write(parts, cache)
     if spec.kept and spec.kept != key:
         raise InfraError(
@@ -132,11 +135,11 @@ def _from_folder(name: str, checkout: Path) -> _Part:
     mails = [read_mail(content) for content in contents]
     covers = sorted((checkout / Path(name).expanduser()).glob("*cover-letter*.patch"))
     cover = read_mail(covers[0].read_bytes()) if covers else None
-    plain = [_plain(content, mail) for content, mail in zip(contents, mails, strict=True)]
-    findings = _changed_on_its_way(files, contents, plain)
-    named = tuple(zip((path.name for path in files), plain, strict=True))
+    decoded = [plain(content, mail) for content, mail in zip(contents, mails, strict=True)]
+    findings = _changed_on_its_way(files, contents, decoded)
+    named = tuple(zip((path.name for path in files), decoded, strict=True))
     part = _vetted("folder", name, named, mails, cover, findings)
-    return replace(part, files=files) if plain == contents else part
+    return replace(part, files=files) if decoded == contents else part
 
 
 def _from_thread(name: str, cache: Path) -> _Part:
@@ -153,7 +156,7 @@ def _from_mails(name: str, kind: Kind, data: bytes) -> _Part:
     where = clean(name)
     mails = read_mails(data, where)
     if len(mails) == 1 and not mails[0].author:  # a diff without a mail around it
-        only = (f"0001-{_slug(Path(name).stem)}.patch", _line_ends(data))
+        only = (f"0001-{slug(Path(name).stem)}.patch", line_ends(data))
         return _vetted(kind, name, (only,), mails, None)
     thread = select(mails, where)
     made = [read_mail(raw) for raw in b4.patches_of(thread.mails, thread.version, where)]
@@ -165,13 +168,13 @@ def _from_mails(name: str, kind: Kind, data: bytes) -> _Part:
             next_step="check the thread with b4 am -m FILE, or name a folder of patches",
         )
     named = tuple(
-        (f"{number:04d}-{_slug(mail.subject)}.patch", _as_patch(mail, number, len(made)))
+        (f"{number:04d}-{slug(mail.subject)}.patch", as_patch(mail, number, len(made)))
         for number, mail in enumerate(made, 1)
     )
     findings = list(thread.findings)
     # As they came: b4 mends some kinds without a word.
     bodies = [mail.text.encode() for mail in thread.patches]
-    crlf = sum(_line_ends(body) != body for body in bodies)
+    crlf = sum(line_ends(body) != body for body in bodies)
     if crlf:
         findings.append(f"line ends of a mailer (CRLF) were made plain in {crlf} patches")
     part = _vetted(kind, name, named, thread.patches, thread.cover, findings)
@@ -271,35 +274,19 @@ def _changed_on_its_way(
     return [f"saved by a mailer, and decoded first: {', '.join(clean(name) for name in names)}"]
 
 
-def _plain(content: bytes, mail: Mail) -> bytes:
-    """A patch file as git would have written it, where a mailer encoded it or its line ends."""
-    encoded = re.search(
-        rb"^content-transfer-encoding: *(quoted-printable|base64)", content[:65536], re.M | re.I
-    )
-    if encoded and mail.has_diff:
-        return _as_patch(mail, mail.number, mail.total)
-    return _line_ends(content)
-
-
-def _line_ends(content: bytes) -> bytes:
-    """LF where every line ends in CRLF, which a source with some CR never gives."""
-    lines = content.count(b"\n")
-    return content.replace(b"\r\n", b"\n") if content.count(b"\r\n") == lines else content
-
-
-def _as_patch(mail: Mail, number: int, total: int) -> bytes:
-    body = _line_ends(mail.text.encode(errors="surrogateescape"))
-    head = [
-        f"From: {mail.author}",
-        f"Subject: [PATCH {number}/{total}] {mail.subject}",
-        *([] if mail.message_id.endswith(".invalid") else [f"Message-ID: <{mail.message_id}>"]),
-    ]
-    return "\n".join([*head, "", ""]).encode() + body
-
-
-def _slug(subject: str) -> str:
-    """A subject as git names a patch file: letters, digits, dots and dashes."""
-    return re.sub(r"[^A-Za-z0-9._]+|\.{2,}", "-", subject)[:SLUG].strip("-.") or "patch"
+def _turned_around(part: _Part) -> _Part:
+    """The same series taken out: each patch reverted, the last one first."""
+    patches, records = [], []
+    pairs = zip(part.patches, part.record.patches, strict=True)
+    for (name, content), record in reversed(list(pairs)):
+        back = reverted(content.decode(errors="surrogateescape"), name)
+        # Only the diffs: what the mail around them says is not what this patch does.
+        text = f"Subject: revert: {record.subject}\n\n{back}".encode(errors="surrogateescape")
+        patches.append((f"0000-revert-{re.sub(r'^[0-9]{4}-', '', name)}", text))
+        digest = hashlib.sha256(text).hexdigest()
+        records.append(record.model_copy(update={"sha256": digest}))
+    turned = part.record.model_copy(update={"patches": tuple(records)})
+    return _Part(turned, tuple(patches))
 
 
 def _folder(cache: Path, key: str) -> Path:
@@ -319,8 +306,7 @@ def _write(parts: Sequence[_Part], cache: Path) -> str:
     for part in parts:
         taken = []
         for (name, content), record in zip(part.patches, part.record.patches, strict=True):
-            plain = re.sub(r"^\d{4}-", "", name)
-            numbered = f"{len(patches) + 1:04d}-{plain}"
+            numbered = f"{len(patches) + 1:04d}-{re.sub(r'^[0-9]{4}-', '', name)}"
             patches.append((numbered, content))
             taken.append(record.model_copy(update={"name": numbered}))
         records.append(part.record.model_copy(update={"patches": tuple(taken)}))

@@ -30,7 +30,9 @@ def settle(experiment: Experiment, *, checkout: Path, cache: Path) -> Experiment
     place, ref = _repository(source)
     series = keep(experiment.series, checkout=checkout, cache=cache, repository=place)
     if place:
-        base = _base_commit(records_of(series, checkout=checkout, cache=cache))
+        # A source that holds the series is no longer what the series was based on.
+        records = () if series.reverse else records_of(series, checkout=checkout, cache=cache)
+        base = records[0].base_commit if records else ""
         folder = _existing(source, checkout, place)
         # The first series of a stack says where all of it begins.
         wanted = ref or (base if base and find_commit(folder, base) else "HEAD")

@@ -58,6 +58,7 @@ EXAMPLE = "is not KEY=VALUE; for example blocks=4 or cases.0.times.laptop.4k.run
 @pytest.mark.parametrize(
     ("override", "line"),
     [
+        ("series.revert=true", "series: revert needs reverse = true: the source holds the series"),
         ("blocks", EXAMPLE),
         ("=4", EXAMPLE),
         ("a..b=4", EXAMPLE),

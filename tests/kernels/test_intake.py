@@ -234,6 +234,34 @@ def test_a_stack_is_applied_in_order_and_recorded_by_series(lab: Lab) -> None:
     assert "index * 37" in text
 
 
+def test_a_posted_series_that_the_source_holds_is_taken_out(lab: Lab) -> None:
+    posts = post(lab, FASTER, GROWN, cover="c")
+    spec = file(lab, posts)
+    before = applied_text(lab)
+    applied(lab, list(patches_of(spec, **lab.where)))
+    out = keep(spec.model_copy(update={"reverse": True, "revert": True}), **lab.where)
+    patches = list(patches_of(out, **lab.where))
+    assert [path.name for path in patches] == [
+        "0001-revert-mm-change-number-2.patch",
+        "0002-revert-mm-change-number-1.patch",
+    ]
+    assert read_patch(patches[0]).subject == "revert: mm: change number 2"
+    (record,) = records_of(out, **lab.where)
+    assert [each.name for each in record.patches] == [path.name for path in patches]
+    assert record.patches[0].sha256 == hashlib.sha256(patches[0].read_bytes()).hexdigest()
+    assert applied(lab, patches) == before
+
+
+def test_a_folder_is_turned_around_in_the_cache_only(lab: Lab) -> None:
+    (path,) = lab.series("faster", FASTER)
+    spec = SeriesSpec(path="configs/series/faster", reverse=True, revert=True)
+    (back,) = patches_of(spec, **lab.where)
+    assert back.parent != path.parent
+    before = applied_text(lab)
+    apply([read_patch(path), read_patch(back)], lab.source)
+    assert applied_text(lab) == before
+
+
 def test_a_folder_stays_where_it_is(lab: Lab) -> None:
     paths = lab.series("faster", FASTER)
     cover = paths[0].with_name("0000-cover-letter.patch")
