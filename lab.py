@@ -32,16 +32,16 @@ import traceback
 from typing import Annotated, Any
 
 import experiment.load as load
-from experiment.plan import make_plan, scaled
+from experiment.plan import scaled
 from experiment.spec import Experiment, SpecError
-from host import doctor, facts
+from host import doctor, facts, fitness
 from host.errors import Exit, LabError, UsageError
 from kernels import cache as kernel_cache
 from kernels.make import Progress
 from kernels.series import known_series
 from reports import forms, write
 from reports.model import ReportError
-from reports.outcome import outcome
+from reports.outcome import decided, outcome
 from reports.text import verdict_lines
 from results.store import SessionStore, StoreError
 from runs import by_hand, prepare, session
@@ -49,6 +49,7 @@ from runs.measure import measure as measure_session
 from runs.options import Options
 from runs.progress import Reporter, duration
 from runs.question import Question, experiment_of
+from runs.wall import measure_wall
 from workloads.spec import load_catalogue
 
 app = typer.Typer(
@@ -80,27 +81,41 @@ Probe = Annotated[
 Twins = Annotated[
     bool, typer.Option("--twins/--no-twins", help="also run the twins that explain, as for locks")
 ]
+Mode = Annotated[str, typer.Option(help="exact, or wall: real time under virtme-ng and KVM")]
 Series = Annotated[
-    list[str],
-    typer.Option(metavar="SERIES", help="patches to measure: a folder, an mbox or patch file, "
-                 "MESSAGE-ID, A..B; more than once: a stack, in this order"),
-]  # fmt: skip
+    list[str], typer.Option(metavar="SERIES", help="FOLDER, FILE, MESSAGE-ID or A..B; see docs")
+]
 Source = Annotated[str, typer.Option(help="of --series: deb:, tarball:, dir: or git:PATH[@REF]")]
 Workloads = Annotated[str, typer.Option(metavar="NAME,NAME", help="of --series: what to run")]
 Auto = Annotated[bool, typer.Option("--auto", help="of --series: what its files call for")]
-Reverse = Annotated[
-    bool,
-    typer.Option("--reverse", help="of --series: the source holds it already"),
-]
+Reverse = Annotated[bool, typer.Option("--reverse", help="the source holds --series already")]
 Strict = Annotated[bool, typer.Option("--strict", help="exit 5 where a verdict is inconclusive")]
 Session = Annotated[Path, typer.Argument(help="a session folder", metavar="SESSION")]
 
 
 @app.command("doctor")
-def doctor_verb(as_json: Json = False) -> None:
+def doctor_verb(
+    wall: Annotated[
+        bool, typer.Option("--wall", help="also whether real time can be measured here")
+    ] = False,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="exit 3 where anything could be better")
+    ] = False,
+    as_json: Json = False,
+) -> None:
     """Say what this host can do, and the command that mends what it cannot."""
     checks = doctor.run_checks()
+    if wall:
+        guest = load.load_guest(Path("laptop"))
+        checks = (
+            *checks,
+            *fitness.wall_checks(
+                facts.cache_folder(), guest_mib=guest.memory_mib, vcpus=guest.vcpus
+            ),
+        )
     emit([vars(check) for check in checks]) if as_json else print(doctor.as_text(checks))
+    if strict:
+        fitness.require_fit(checks)
     if doctor.worst(checks) == "fail":
         raise typer.Exit(Exit.INFRASTRUCTURE)
 
@@ -136,14 +151,14 @@ def plan_verb(
     workloads: Workloads = "",
     auto: Auto = False,
     reverse: Reverse = False,
+    mode: Mode = "",
     as_json: Json = False,
 ) -> None:
     """Show every run that would be made, in order."""
-    question = Question(
-        name, tuple(overrides), True, tuple(series), source, workloads, auto, reverse
-    )
+    series_asked = (tuple(series), source, workloads, auto, reverse)
+    question = Question(name, tuple(overrides), mode, True, *series_asked)
     asked = read(question)
-    plan = make_plan(asked)
+    plan = prepare.plan_of(asked)
     if as_json:
         emit(plan.model_dump(mode="json"))
         return
@@ -169,9 +184,8 @@ def build_verb(
     dry_run: DryRun = False,
 ) -> None:
     """Build the kernels of an experiment, as far as the cache lacks them."""
-    question = Question(
-        name, tuple(overrides), twins, tuple(series), source, workloads, auto, reverse
-    )
+    series_asked = (tuple(series), source, workloads, auto, reverse)
+    question = Question(name, tuple(overrides), "", twins, *series_asked)
     asked = read(question)
     if dry_run:
         print("\n".join(by_hand.build_commands(asked, options())))
@@ -198,14 +212,14 @@ def measure_verb(
     anyway: Anyway = False,
     probe: Probe = True,
     twins: Twins = True,
+    mode: Mode = "",
     guests: Guests = None,
     dry_run: DryRun = False,
 ) -> None:
     """Boot and measure every run of the plan; print the session's folder."""
     asked = options(snapshot=snapshot, measure_anyway=anyway, probe=probe, guests_at_once=guests)
-    question = Question(
-        name, tuple(overrides), twins, tuple(series), source, workloads, auto, reverse
-    )
+    series_asked = (tuple(series), source, workloads, auto, reverse)
+    question = Question(name, tuple(overrides), mode, twins, *series_asked)
     if dry_run:
         print("\n".join(by_hand.measure_commands(read(question), asked)))
         return
@@ -237,25 +251,22 @@ def run_verb(
     anyway: Anyway = False,
     probe: Probe = True,
     twins: Twins = True,
+    mode: Mode = "",
     guests: Guests = None,
     strict: Strict = False,
     dry_run: DryRun = False,
 ) -> None:
     """Build, measure and report; the exit code is the verdict's."""
-    asked = options(snapshot=snapshot, measure_anyway=anyway, probe=probe, guests_at_once=guests)
-    question = Question(
-        name, tuple(overrides), twins, tuple(series), source, workloads, auto, reverse
-    )
+    asked = options(
+        snapshot=snapshot, measure_anyway=anyway, probe=probe, guests_at_once=guests,
+        fit_only=strict,
+    )  # fmt: skip
+    series_asked = (tuple(series), source, workloads, auto, reverse)
+    question = Question(name, tuple(overrides), mode, twins, *series_asked)
     if dry_run:
         experiment = read(question)
-        print(
-            "\n".join(
-                [
-                    *by_hand.build_commands(experiment, asked),
-                    *by_hand.measure_commands(experiment, asked),
-                ]
-            )
-        )
+        lines = by_hand.build_commands(experiment, asked)
+        print("\n".join(lines + by_hand.measure_commands(experiment, asked)))
         return
     measured = do_measure(question, folder, resume, asked)
     raise typer.Exit(do_report(measured, "text", strict))
@@ -274,10 +285,10 @@ def clean_verb(
 
 def read(question: Question) -> Experiment:
     """The experiment that the command line asks for, checked, its series taken in."""
+    known = prepare.catalogue(CHECKOUT)
     return experiment_of(
-        question, checkout=CHECKOUT, cache=facts.cache_folder(), here=Path.cwd(),
-        catalogue=prepare.catalogue(CHECKOUT),
-    )  # fmt: skip
+        question, checkout=CHECKOUT, cache=facts.cache_folder(), here=Path.cwd(), catalogue=known
+    )
 
 
 def options(**asked: Any) -> Options:
@@ -298,17 +309,25 @@ def do_measure(
     if resume is not None:
         with session.SessionLock(resume, must_exist=True):
             opened, store, asked = session.reopen(resume, asked, building(reporter))
-            measure_session(opened, asked, store, reporter)
+            take(opened, asked, store, reporter)
         return resume
     experiment = read(question)
     target = folder or session.new_folder(CHECKOUT / "sessions", experiment)
     with session.SessionLock(target):
         opened, store = session.start(
-            experiment, asked, target, question.overrides, building(reporter)
+            experiment, asked, target, question.all_overrides, building(reporter)
         )
         reporter.say(f"session {target}")
-        measure_session(opened, asked, store, reporter)
+        take(opened, asked, store, reporter)
     return target
+
+
+def take(opened: prepare.Session, asked: Options, store: SessionStore, reporter: Reporter) -> None:
+    """Make the runs of a prepared session, in its mode."""
+    if opened.experiment.mode == "wall":
+        measure_wall(opened, asked, store, reporter, lambda: decided(store))
+    else:
+        measure_session(opened, asked, store, reporter)
 
 
 def do_report(folder: Path, form: str, strict: bool) -> int:

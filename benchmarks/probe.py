@@ -28,7 +28,6 @@ from guests.probe import fold, plugin
 from host.facts import cache_folder
 from runs.options import Options
 from runs.prepare import catalogue, prepare
-from workloads.job import job_text
 
 
 def silent(word: str) -> None:
@@ -54,18 +53,12 @@ def main() -> int:
     experiment = load_experiment(
         Path(asked.experiment), overrides=overrides, catalogue=catalogue(CHECKOUT)
     )
+    experiment = experiment.model_copy(update={"twins": ()})
     session = prepare(experiment, Options(CHECKOUT, cache_folder()), lambda arm, progress: None)
-    case = experiment.cases[0]
-    machine = session.machine(experiment.both_arms[0].name, case)
-    machine = reshaped(machine, asked.vcpus, asked.cpu)
-    phases = [phase.name for phase in session.phases(case)]
-    text = job_text(
-        session.phases(case),
-        case.times[session.guest.name],
-        jobs=session.size.jobs,
-        seed=1,
-        limit_bytes=session.limit_bytes,
-    )
+    planned = session.plan.runs[0]
+    machine = reshaped(session.machine(planned), asked.vcpus, asked.cpu)
+    phases = [phase.name for phase in session.phases(session.case(planned.case))]
+    text = session.job(planned)
     probe = plugin.provide(cache_folder())
     print(f"QEMU {probe.qemu}, form {probe.api}, {machine.guest.vcpus} vCPUs")
 

@@ -67,19 +67,22 @@ def make_plan(experiment: Experiment) -> Plan:
     runs: list[PlannedRun] = []
     for block, seed in enumerate(seeds):
         runs += [
-            _run(case, arm.name, block, seed, digits)
+            planned_run(case, arm.name, block, seed, digits)
             for case in experiment.cases
             for arm in experiment.both_arms
         ]
         if block == 0:
             last = experiment.both_arms[-1].name
-            runs += [_run(case, last, 0, seed, digits, repeat=True) for case in experiment.cases]
-    return Plan(runs=(*runs, *_twin_runs(experiment, digits)), seeds=seeds)
+            runs += [
+                planned_run(case, last, 0, seed, digits, repeat=True) for case in experiment.cases
+            ]
+    return Plan(runs=(*runs, *twin_runs(experiment, digits)), seeds=seeds)
 
 
-def _twin_runs(experiment: Experiment, digits: int) -> list[PlannedRun]:
+def twin_runs(experiment: Experiment, digits: int) -> list[PlannedRun]:
+    """The runs of all twins; ``digits`` is the width of a block's number in an id."""
     return [
-        _run(case, arm.name, block, experiment.seed + block, digits, twin=twin.name)
+        planned_run(case, arm.name, block, experiment.seed + block, digits, twin=twin.name)
         for twin in experiment.twins
         for block in range(twin.blocks)
         for case in experiment.cases
@@ -155,7 +158,7 @@ def require_memory(size: Size, guest: Guest, initramfs_mib: int) -> None:
         )
 
 
-def _run(
+def planned_run(
     case: CaseSpec,
     arm: str,
     block: int,
@@ -165,6 +168,7 @@ def _run(
     repeat: bool = False,
     twin: str = "",
 ) -> PlannedRun:
+    """One run with the id that its case, block and arm give it."""
     # "+" occurs in no name, so that no other case can have the same id.
     words = [case.name.replace(":", "+"), f"b{block:0{digits}}", arm]
     if repeat or twin:

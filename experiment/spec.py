@@ -7,7 +7,7 @@ the original at every size.
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
@@ -149,8 +149,24 @@ class Thresholds(Frozen):
     equivalence_alpha: Annotated[float, Field(gt=0, lt=0.5)] = 0.05
 
 
+class WallShape(Frozen):
+    """What only a guest of wall mode has.
+
+    vCPUs and memory are split evenly over ``numa_nodes``, each bound to a host node
+    where the host has as many.  ``huge_pages`` takes the guest's memory from the
+    host's reserved 2 MiB pages; ``cpu`` is QEMU's model, empty for the host's own.
+    """
+
+    numa_nodes: Annotated[int, Field(ge=1, le=16)] = 1
+    huge_pages: bool = False
+    cpu: str = ""
+
+
 class Guest(Frozen):
-    """The shape of the VM: one file under ``configs/guests/``."""
+    """The shape of the VM: one file under ``configs/guests/``.
+
+    ``cpu`` and ``metronome_ns`` are of exact mode, ``wall`` of wall mode.
+    """
 
     name: Name
     title: str
@@ -163,6 +179,15 @@ class Guest(Frozen):
     silence_timeout_s: Annotated[float, Field(gt=0)]
     run_timeout_s: Annotated[float, Field(gt=0)]
     metronome_ns: Annotated[int, Field(ge=0)] = 0
+    wall: WallShape = WallShape()
+
+    @model_validator(mode="after")
+    def _nodes_are_equal(self) -> Guest:
+        nodes = self.wall.numa_nodes
+        for key, value in (("vcpus", self.vcpus), ("memory_mib", self.memory_mib)):
+            if value % nodes:
+                raise ValueError(f"wall.numa_nodes: {nodes} nodes cannot share {key} = {value}")
+        return self
 
 
 class ShapeSpec(Frozen):
@@ -208,13 +233,32 @@ class TwinSpec(Frozen):
     guest: ShapeSpec = ShapeSpec()
 
 
+Mode = Literal["exact", "wall"]
+# Smallest change worth a word where time is real: a quiet host has a spread of 0.5 to
+# 2 % between boots.
+WALL_CHANGE = 0.01
+
+
+class WallSpec(Frozen):
+    """How a wall session is made.
+
+    A run whose guest was lost to the host is made again until it was tried
+    ``attempts`` times.  With ``early_looks`` the session ends at the first of the
+    pre-set looks that decides, for a share of the error rates at each.
+    """
+
+    attempts: Annotated[int, Field(ge=1, le=10)] = 2
+    early_looks: bool = False
+
+
 class Experiment(Frozen):
     """One experiment file, complete and checked against the catalogues."""
 
     name: Name
     title: str
     question: str = ""
-    mode: Literal["exact"] = "exact"
+    mode: Mode = "exact"
+    wall: WallSpec = WallSpec()
     kernel: KernelSpec
     series: SeriesSpec
     arms: tuple[ArmSpec, ...] = ()
@@ -225,6 +269,17 @@ class Experiment(Frozen):
     seed: Annotated[int, Field(ge=1, le=2**31 - 1)] = 1
     thresholds: Thresholds = Thresholds()
     twins: tuple[TwinSpec, ...] = ()
+
+    @model_validator(mode="before")
+    @classmethod
+    def _wall_has_its_threshold(cls, data: Any) -> Any:
+        """A change that only an exact guest shows is not asked of a wall guest by default."""
+        if not isinstance(data, dict) or data.get("mode") != "wall":
+            return data
+        asked = data.get("thresholds", {})
+        if not isinstance(asked, dict) or "change" in asked:
+            return data
+        return {**data, "thresholds": {"change": WALL_CHANGE, **asked}}
 
     @field_validator("cases")
     @classmethod

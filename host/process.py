@@ -59,9 +59,14 @@ def kill_group(process: Process) -> None:
 
 def cpu_s(process: Process) -> float:
     """CPU seconds (user + system) a child has used so far; 0 when it is gone."""
+    return cpu_s_of(process.pid)
+
+
+def cpu_s_of(pid: int) -> float:
+    """CPU seconds (user + system) a process has used so far; 0 when it is gone."""
     try:
         # The command's name may hold spaces: count fields behind its bracket.
-        fields = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except (FileNotFoundError, ProcessLookupError):
         return 0.0
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")

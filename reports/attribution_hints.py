@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from reports.attribution_model import FunctionRow, Hint
 
-VARIANT = re.compile(r"\.(?:constprop|isra|part|cold|llvm)(?:\.\d+)*")
+VARIANT = re.compile(r"(?:\.(?:constprop|isra|part|cold|llvm)(?:\.\d+)*)+$")
 # A rename keeps the number of calls and about the size.
 SAME_CALLS, SAME_SIZE = 0.10, 0.30
 # Inlined code gets shorter: its prologue goes, and what the compiler now knows.  A function

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from reports import wording
+from reports.attribution import TOLERANCE
 from reports.attribution_model import Arm, Attribution, FunctionRow, Hint, RatioRow
 from reports.lock_model import LockComparison, LockRow, WaitRow
 from reports.model import Comparison
@@ -32,7 +33,7 @@ SATURATION = (
     "all the time. It assumes one instance of the lock, CPUs that share nothing else, and the "
     "times of this kernel."
 )
-LETTER_FUNCTIONS = 3
+LETTER_FUNCTIONS = 2
 
 
 def amount(value: float | None, decimals: int = 1) -> str:
@@ -110,11 +111,12 @@ def share(found: Attribution) -> str:
     """How much of the whole change the listed functions are; empty where nothing moved."""
     if found.share is None or found.movement is None:
         return ""
+    unexplained = abs(found.share - 1) > TOLERANCE
     listed = f"{found.listed} of {len(found.functions)} functions are listed"
     return (
         f"{listed}: {signed(found.listed_difference)} of {signed(found.total.difference)}, "
         f"{100 * found.share:.0f} % of the change, and {100 * found.movement:.0f} % of all "
-        "absolute differences"
+        "absolute differences" + ("; no few functions explain it" if unexplained else "")
     )
 
 
@@ -177,22 +179,34 @@ def hint(found: Hint, base: str, patched: str) -> str:
 
 
 def letter(comparison: Comparison) -> list[str]:
-    """At most two sentences: the ratios, and what moved most in the first phase counted."""
+    """Sentences for three lines, the most important first.
+
+    Of the first phase that was counted: its ratio, and what moved most; then the first
+    lock whose hold time a twin saw.
+    """
     if not comparison.headlines:
         return []
     found = comparison.headlines[0]
     if found.identical:
         return [IDENTICAL]
-    ratios = [ratio(row).partition(", ")[0] for row in found.ratios[:1]]
+    said = [f"{ratio(row).partition(', ')[0]}." for row in found.ratios[:1]]
     clear = [row for row in found.rows if not row.instructions.within_scatter]
     moved = ", ".join(
         f"{function(row)} {signed(row.instructions.difference)}" for row in clear[:LETTER_FUNCTIONS]
     )
-    pair = found.total
-    counts = f"{signed(pair.difference)} instructions per {found.unit_title} ({change(pair)})" + (
-        f": {moved}" if moved else ""
-    )
-    return [f"{said}." for said in (*ratios, counts)]
+    several = len(comparison.headlines) > 1
+    where = f"{found.case}, {found.phase} phase. " if several else ""
+    apart = found.total.difference
+    more = "fewer" if apart < 0 else "more"
+    whole = f"{amount(abs(apart))} {more} instructions per {found.unit_title}"
+    scatter = " (within scatter)" if found.total.within_scatter else ""
+    said.append(f"{whole}{scatter}" + (f": {moved}." if moved else "."))
+    held = [(row, twin) for twin in comparison.locks for row in twin.rows[:1] if row.hold]
+    said += [
+        f"{row.label} held {few(row.hold)} ns per {twin.unit_title} (flavour {twin.flavour})."
+        for row, twin in held[:1]
+    ]
+    return [f"{where}{said[0]}", *said[1:]]
 
 
 def guest(found: LockComparison) -> str:

@@ -9,13 +9,15 @@ from __future__ import annotations
 
 import textwrap
 
-from reports import wording
+from reports import count_wording, wording
 from reports.model import CaseComparison, Comparison, MetricComparison, Summary
 from reports.verdict import Verdict
 from results.record import Manifest, PhaseRecord
 
 WIDTH = 75
 SHOWN = ("bw", "iops")
+# Lines on where the change came from, in the whole letter.
+MOST_LINES = 3
 DROP_CACHES = "echo 3 > /proc/sys/vm/drop_caches"
 # (decimals of min and max, decimals of avg and stdev): the first that fits, fio's own last but one.
 PRECISIONS = ((2, 2), (0, 2), (0, 1), (0, 0))
@@ -129,7 +131,18 @@ def _case(manifest: Manifest, case: CaseComparison) -> list[str]:
     return [line for part in parts if part for line in (*part, "")]
 
 
+def _origin(comparison: Comparison) -> list[str]:
+    """Where the change came from, by fewer words until it fits into three lines."""
+    said = [ascii_only(text).replace(" %", "%") for text in count_wording.letter(comparison)]
+    for count in range(len(said), 0, -1):
+        lines = textwrap.wrap(" ".join(said[:count]), WIDTH, break_on_hyphens=False)
+        if len(lines) <= MOST_LINES:
+            return lines
+    return []
+
+
 def render(comparison: Comparison) -> str:
-    """Return the block of every case, ending in a newline."""
+    """Return the block of every case and where the change came from, ending in a newline."""
     lines = [line for case in comparison.cases for line in _case(comparison.manifest, case)]
+    lines += _origin(comparison)
     return "\n".join(lines).rstrip() + "\n"

@@ -91,23 +91,24 @@ def identify(classes: Iterable[LockClass]) -> dict[ClassId, Identity]:
     by_id: dict[ClassId, list[LockClass]] = {}
     for lock in classes:
         by_id.setdefault(class_id(lock), []).append(lock)
+    names = {identity: min(row.name for row in rows) for identity, rows in by_id.items()}
     namesakes: dict[str, set[str]] = {}
-    for identity, rows in by_id.items():
-        namesakes.setdefault(printed(rows[0].name)[0], set()).add(identity.key)
+    for identity, name in names.items():
+        namesakes.setdefault(printed(name)[0], set()).add(identity.key)
     # Sites of both modes of a reader-writer lock name one class.
     by_key: dict[str, list[LockClass]] = {}
     for identity, rows in by_id.items():
         by_key.setdefault(identity.key, []).extend(rows)
     return {
         identity: _identity(
-            rows, _sites(by_key[identity.key]), alone=len(namesakes[printed(rows[0].name)[0]]) == 1
+            name, _sites(by_key[identity.key]), alone=len(namesakes[printed(name)[0]]) == 1
         )
-        for identity, rows in by_id.items()
+        for identity, name in names.items()
     }
 
 
-def _identity(rows: list[LockClass], sites: list[str], *, alone: bool) -> Identity:
-    name, mode = printed(rows[0].name)
+def _identity(full: str, sites: list[str], *, alone: bool) -> Identity:
+    name, mode = printed(full)
     suffix = MODES.get(mode, "")
     for known in catalogue():
         if known.name == name and (not known.sites or set(sites) & set(known.sites)):
@@ -117,4 +118,4 @@ def _identity(rows: list[LockClass], sites: list[str], *, alone: bool) -> Identi
         return Identity(name + suffix, "name", "unknown")
     if sites:
         return Identity(f"{name} at {sites[0]}{suffix}", "sites", "unknown")
-    return Identity(min(row.name for row in rows).removesuffix(mode) + suffix, "number", "unknown")
+    return Identity(full.removesuffix(mode) + suffix, "number", "unknown")

@@ -175,15 +175,16 @@ def compare_locks(
     counted = {profile.run_id: profile for profile in profiles}
     found = []
     for twin in manifest.twins:
-        of_arms = tuple(
-            identities.get(twin.kernels[arm].key, {}) if arm in twin.kernels else {}
-            for arm in (manifest.base, manifest.patched)
+        if not {manifest.base, manifest.patched} <= twin.kernels.keys():
+            continue
+        of_base, of_patched = (
+            identities.get(twin.kernels[arm].key, {}) for arm in (manifest.base, manifest.patched)
         )
         for case in manifest.cases:
             for phase in case.phases:
                 where = (twin.name, case.name, phase.name)
                 blocks = _blocks(manifest, records, by_run, counted, where)
                 if blocks:
-                    both = (of_arms[0], of_arms[1])
+                    both = (of_base, of_patched)
                     found.append(_phase(manifest, twin, case, phase, blocks, both))
     return tuple(found)

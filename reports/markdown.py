@@ -5,8 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
+from reports import count_wording as counts
 from reports import wording
+from reports.attribution_model import Attribution
+from reports.lock_model import LockComparison
 from reports.model import CaseComparison, Comparison, MetricComparison
+from reports.paired import Paired
+
+MOST_WAITS = 10
 
 ACTIVE = re.compile(r"([\\`*_{}\[\]<>#|!~&])")
 
@@ -58,6 +64,83 @@ def _case(case: CaseComparison) -> list[str]:
     return lines
 
 
+def _amounts(pair: Paired) -> tuple[str, ...]:
+    return (
+        counts.amount(pair.base),
+        counts.amount(pair.patched),
+        counts.signed(pair.difference),
+        counts.bounds(pair),
+    )
+
+
+def _origin(found: Attribution, base: str, patched: str) -> list[str]:
+    lines = [f"### {escape(found.case)}, phase {escape(found.phase)}", ""]
+    if found.identical:
+        return [*lines, counts.IDENTICAL, ""]
+    lines += [f"{escape(counts.total(found))}.", ""]
+    for ratio in found.ratios:
+        said = [counts.ratio(ratio), counts.absent(ratio)]
+        lines += [*(f"{escape(text)}." for text in said if text), ""]
+    rows = [
+        (counts.function(row), counts.place(row), *_amounts(row.instructions),
+         counts.both(row.calls, 2) if row.calls else "", counts.note(row, base, patched))
+        for row in found.rows
+    ]  # fmt: skip
+    if rows:
+        if found.others:
+            rows.append((counts.others(found), "", *_amounts(found.others), "", ""))
+        rows.append(("all", "", *_amounts(found.total), "", ""))
+        heads = ("function", "where", base, patched, "difference", "95 %", "calls", "")
+        lines += table([escape(head) for head in heads], rows)
+        lines += [f"{escape(counts.share(found))}.", ""]
+    hints = [f"- {escape(counts.hint(hint, base, patched))}" for hint in found.hints]
+    return [*lines, *hints, ""] if hints else lines
+
+
+def _twin(found: LockComparison, base: str, patched: str) -> list[str]:
+    lines = [
+        f"### {escape(found.case)}, phase {escape(found.phase)}: twin {escape(found.twin)}", "",
+        f"**{counts.banner(found)}.** {escape(counts.guest(found))}. {counts.limits(found)}", "",
+    ]  # fmt: skip
+    if found.slow_share:
+        lines += [f"{escape(counts.slow_path(found))}.", ""]
+    many = f"1,000 {counts.plural(found.unit_title)}"
+    heads: tuple[str, ...]
+    if found.serial:
+        heads = (f"held ns per {found.unit_title}", "change", "ns each time", "saturates at, CPUs")
+        rows = [(r.label, counts.few(r.hold), counts.change(r.hold), counts.few(r.hold_each),
+                 counts.cpus(r.saturation)) for r in found.shown]  # fmt: skip
+    else:
+        heads = (f"contentions per {many}", "change", f"waited ns per {found.unit_title}",
+                 f"waited in, per {many}")  # fmt: skip
+        rows = [(r.label, counts.few(r.contentions), counts.change(r.contentions),
+                 counts.few(r.wait), counts.waiters(r)) for r in found.shown]  # fmt: skip
+    lines += table([escape(head) for head in (f"lock, {base} -> {patched}", *heads)], rows)
+    waits = [
+        (row.caller, row.flags, counts.few(row.count), counts.change(row.count),
+         counts.few(row.wait), counts.chain(row))
+        for row in found.waits[:MOST_WAITS]
+    ]  # fmt: skip
+    of_waits = (
+        "waiting", "kind", f"waits per {many}", "change", f"ns per {found.unit_title}", "called by",
+    )  # fmt: skip
+    return lines + table([escape(head) for head in of_waits], waits)
+
+
+def _counts(comparison: Comparison) -> list[str]:
+    """The sections on functions and locks; nothing where nothing was counted."""
+    arms = (comparison.manifest.base, comparison.manifest.patched)
+    lines = ["## Where it came from", "", counts.EXPLAINS, ""] if comparison.headlines else []
+    for found in comparison.headlines:
+        lines += _origin(found, *arms)
+    lines += ["## Locks", ""] if comparison.locks else []
+    for twin in comparison.locks:
+        lines += _twin(twin, *arms)
+    if any(twin.serial for twin in comparison.locks):
+        lines += [counts.SATURATION, ""]
+    return lines
+
+
 def render(comparison: Comparison) -> str:
     """Return the report as Markdown, ending in a newline."""
     manifest = comparison.manifest
@@ -77,6 +160,7 @@ def render(comparison: Comparison) -> str:
     if published:
         lines += ["## Published", ""]
         lines += table(("metric", "unit", "base", "patched", "change", "document"), published)
+    lines += _counts(comparison)
     if comparison.findings:
         lines += ["## Findings", ""]
         lines += [

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from reports.comparison import compare
 from reports.model import Comparison
 from reports.verdict import Judgement, Verdict
 from results.record import Failure
+from results.store import SessionStore
 
 
 def exit_code(
@@ -39,4 +41,16 @@ def outcome(comparison: Comparison, *, strict: bool = False) -> int:
         (metric.judgement for metric in comparison.primary),
         (run.failure for run in comparison.failed_runs),
         strict=strict,
+    )
+
+
+def decided(store: SessionStore) -> bool:
+    """Whether a wall session on its way may stop: no primary metric is left open.
+
+    Asked at the pre-set looks only: each look has its own share of the error rates.
+    """
+    comparison = compare(store.manifest(), store.records())
+    return all(
+        metric.judgement.verdict not in (Verdict.INCONCLUSIVE, Verdict.FAILED)
+        for metric in comparison.primary
     )

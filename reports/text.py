@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import textwrap
 
-from reports import wording
+from reports import text_counts, wording
 from reports.model import CaseComparison, Comparison, MetricComparison
 
 WIDTH = 100
@@ -34,16 +34,7 @@ def _table(case: CaseComparison) -> list[str]:
     rows = [COLUMNS, *(_row(metric) for metric in case.metrics if metric.base)]
     if len(rows) == 1:
         return []
-    widths = [max(len(row[i]) for row in rows) for i in range(len(COLUMNS))]
-    lines = [
-        "  "
-        + "  ".join(
-            cell.ljust(width) if i in {0, len(COLUMNS) - 1} else cell.rjust(width)
-            for i, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ).rstrip()
-        for row in rows
-    ]
-    return [*lines, ""]
+    return [*text_counts.columns(rows, left=(0, len(COLUMNS) - 1)), ""]
 
 
 def verdict_lines(comparison: Comparison) -> list[str]:
@@ -78,6 +69,8 @@ def render(comparison: Comparison) -> str:
         f"{wording.percent(r.change)} ({r.document})"
         for r in comparison.published
     ])  # fmt: skip
+    lines += _parts("Where it came from", text_counts.origin(comparison))
+    lines += _parts("Locks", text_counts.locks(comparison))
     lines += _section("Findings", [
         f"{'!' if f.level == 'warning' else '-'} {f.scope}: {f.text}" for f in comparison.findings
     ])  # fmt: skip
@@ -92,6 +85,21 @@ def render(comparison: Comparison) -> str:
             "",
         )
     return "\n".join(lines).rstrip() + "\n"
+
+
+def _parts(title: str, parts: list[tuple[str, list[str]]]) -> list[str]:
+    """A section of sentences, which are wrapped, and tables, which are not.
+
+    A part with neither is an empty line.
+    """
+    if not parts:
+        return []
+    lines = [title]
+    for sentence, table in parts:
+        lines += _wrapped(wording.clean(sentence)) if sentence else []
+        lines += [line[:WIDTH].rstrip() for line in table]
+        lines += [] if sentence or table else [""]
+    return [*lines, ""]
 
 
 def _section(title: str, entries: list[str]) -> list[str]:

@@ -146,7 +146,7 @@ def blamed(failures: Iterable[Failure]) -> str:
     return next((blame for blame in BLAME_ORDER if blame in blames), "")
 
 
-def _lost(evidence: Evidence, n: int) -> tuple[str, str]:
+def lost(evidence: Evidence, n: int) -> tuple[str, str]:
     """Blame and reason when too few of the planned blocks are left."""
     left = f"{n} of {evidence.blocks_planned} blocks left"
     if not evidence.failures:
@@ -158,7 +158,8 @@ def _lost(evidence: Evidence, n: int) -> tuple[str, str]:
     return blame, f"{left}, {count} {runs} failed ({', '.join(kinds)}; blame: {blame})"
 
 
-def _percent(fraction: float) -> str:
+def percent(fraction: float) -> str:
+    """A fraction as people read it, two decimals."""
     return f"{100 * fraction:.2f} %"
 
 
@@ -186,7 +187,7 @@ def _undecided(measured: _Measured, thresholds: Thresholds, family: int) -> Judg
     if measured.n < needed:
         reason = f"{blocks}, and {100 * level:g} % needs {needed}"
     else:
-        reason = f"{blocks} can see {_percent(detectable or 0.0)}; {more} blocks would decide"
+        reason = f"{blocks} can see {percent(detectable or 0.0)}; {more} blocks would decide"
     return Judgement(
         verdict=Verdict.INCONCLUSIVE, reason=reason, detectable=detectable, blocks_to_decide=decide
     )
@@ -211,11 +212,13 @@ def _decide(
     inner = measured.equivalence
     if inner and -delta < as_change(inner.low) and as_change(inner.high) < delta:
         level = f"{100 * inner.level:g} %"
-        reason = f"with {level} confidence the change is within ±{_percent(delta)}"
+        reason = f"with {level} confidence the change is within ±{percent(delta)}"
         return Judgement(verdict=Verdict.NO_CHANGE, reason=reason)
-    lost = measured.n < min(evidence.blocks_planned, statistics.pairs_needed(1 - thresholds.alpha))
-    if lost:
-        blame, reason = _lost(evidence, measured.n)
+    incomplete = measured.n < min(
+        evidence.blocks_planned, statistics.pairs_needed(1 - thresholds.alpha)
+    )
+    if incomplete:
+        blame, reason = lost(evidence, measured.n)
         return Judgement(verdict=Verdict.FAILED, reason=reason, blame=blame)
     undecided = _undecided(measured, thresholds, family)
     if significant:
@@ -233,7 +236,7 @@ def _judge_one(
     if measured is None and n == 0 and evidence.same_code:
         return Judgement(verdict=Verdict.NO_CHANGE, reason="same code")
     if measured is None and n == 0:
-        blame, reason = _lost(evidence, 0)
+        blame, reason = lost(evidence, 0)
         return Judgement(verdict=Verdict.FAILED, reason=reason, blame=blame)
     if measured is None:
         return Judgement(

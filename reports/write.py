@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from reports import html, markdown
+from reports import functions_table, html, markdown
 from reports.comparison import compare
 from reports.model import Comparison
 from results import table
@@ -12,6 +12,7 @@ from results.store import SessionStore, write_atomically
 
 HTML = "report.html"
 MARKDOWN = "report.md"
+FUNCTIONS = "functions.csv"
 
 
 def read_comparison(folder: Path) -> Comparison:
@@ -26,7 +27,9 @@ def read_comparison(folder: Path) -> Comparison:
 
 
 def write_all(folder: Path) -> Comparison:
-    """Write the HTML and Markdown reports and the tidy table; return the comparison.
+    """Write the HTML and Markdown reports and the tidy tables; return the comparison.
+
+    ``functions.csv`` is written only where functions were counted.
 
     Raises:
         StoreError: the folder is no session, or cannot be read.
@@ -37,6 +40,8 @@ def write_all(folder: Path) -> Comparison:
     manifest, records = store.manifest(), store.records()
     comparison = compare(manifest, records, store.profiles(), store.locks())
     table.export(table.tidy(manifest, records), folder)
+    if comparison.attributions:
+        write_atomically(folder / FUNCTIONS, functions_table.render(comparison))
     write_atomically(folder / MARKDOWN, markdown.render(comparison))
     write_atomically(folder / HTML, html.render(comparison))
     return comparison

@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from experiment.design import Conditions
 from experiment.spec import Direction, Experiment, Guest, Observed
 
 SCHEMA_VERSION = 1
@@ -57,6 +58,9 @@ class RunRecord(Record):
     everything the guest sent: two runs of the same plan entry have the same one
     in exact mode.  ``repeat`` marks the run that checks this promise, ``twin`` names
     the twin a run belongs to; neither is ever a data point.
+
+    In wall mode ``conditions`` is what else the host did meanwhile, and ``at_s`` the
+    seconds from the session's begin to the run's, by which a drift is seen.
     """
 
     run_id: str
@@ -72,6 +76,8 @@ class RunRecord(Record):
     findings: tuple[str, ...] = ()
     timelines: tuple[Timeline, ...] = ()
     fingerprint: str = ""
+    conditions: Conditions | None = None
+    at_s: float | None = None
 
     @model_validator(mode="after")
     def _samples_or_failure(self) -> RunRecord:
@@ -230,6 +236,8 @@ class Provenance(Record):
     """All that is needed to repeat the session, beside the experiment itself.
 
     ``probe`` is the SHA-256 of the TCG plugin that counted; empty where none did.
+    In wall mode ``accelerator`` is what ran the guests, ``fitness`` maps each check of
+    the host to ``status: what was found``.
     """
 
     lab_version: str
@@ -241,6 +249,13 @@ class Provenance(Record):
     kernel_command_line: str
     snapshot: bool
     probe: str = ""
+    accelerator: str = ""
+    fitness: dict[str, str] = Field(default_factory=dict)
+
+    @property
+    def real_time(self) -> bool:
+        """Whether guests ran on the host's own CPUs, so that their time means something."""
+        return self.accelerator.startswith("kvm")
 
 
 class Manifest(Record):

@@ -55,10 +55,11 @@ def _boot(asked: Experiment, options: Options, run: PlannedRun) -> list[str]:
     work = WORK / run.run_id
     workload = load_catalogue()[case.workload]
     texts = {
-        "prepare": prepare_text(workload, file_mib=size.file_mib),
+        "prepare": prepare_text(workload, file_mib=size.file_mib, metronome_ns=guest.metronome_ns),
         "job": job_text(
             workload.phases_of(case.variant), case.times[asked.guest],
             jobs=size.jobs, seed=run.seed, limit_bytes=size.cgroup_limit_mib << 20,
+            observe=asked.twin(run.twin).observe if run.twin else "",
         ),
     }  # fmt: skip
     files = Files(

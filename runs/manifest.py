@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from experiment.spec import CaseSpec
+from guests import virtme_argv
 from guests.argv import kernel_command_line, machine_argv
-from host import facts
+from guests.virtme_argv import vng_argv
+from host import facts, fitness
 from host.process import paste
 from kernels.compare import compare
 from kernels.settle import series_records
@@ -19,9 +23,12 @@ from results.record import (
     UnitRecord,
 )
 from runs.options import Options
-from runs.prepare import Bench, Session
+from runs.prepare import Bench, Session, arms_of
 from workloads.job import fio_arguments
 from workloads.metrics import metrics_of
+
+# Each run has a folder of its own.
+FILES = virtme_argv.Files(Path("RUN"))
 
 
 def manifest_of(
@@ -30,7 +37,7 @@ def manifest_of(
     """The head of the session's record."""
     where = {"checkout": options.checkout, "cache": options.cache}
     series = series_records(session.experiment, **where)
-    base, patched = (session.measured.kernels[arm.name] for arm in session.experiment.both_arms)
+    base, patched = (session.measured.kernels[arm.name] for arm in session.experiment.both_arms[:2])
     patches = [patch for record in series for patch in record.patches]
     data_points = [run for run in session.plan.runs if not run.repeat and not run.twin]
     return Manifest(
@@ -45,7 +52,7 @@ def manifest_of(
                 label=arm.label or arm.name,
                 kernel=session.measured.kernels[arm.name].identity,
             )
-            for arm in session.experiment.both_arms
+            for arm in arms_of(session.experiment)
         ),
         cases=tuple(_case_record(session, case) for case in session.experiment.cases),
         seeds=session.plan.seeds,
@@ -54,17 +61,31 @@ def manifest_of(
         twins=tuple(_twin_record(session, bench) for bench in session.twins.values()),
         series=series,
         triage=compare(base, patched, patches),
-        provenance=Provenance(
-            lab_version=facts.lab_version(),
-            lab_commit=facts.lab_commit(options.checkout),
-            host=facts.host_facts(),
-            tools=facts.tool_versions(),
-            initramfs_sha256=session.initramfs.sha256,
-            qemu_argv=tuple(machine_argv(session.guest)),
-            kernel_command_line=kernel_command_line(session.guest, session.measured.size),
-            snapshot=options.snapshot,
-            probe=session.probe.sha256 if session.probe else "",
-        ),
+        provenance=_provenance(session, options),
+    )
+
+
+def _provenance(session: Session, options: Options) -> Provenance:
+    first = session.plan.runs[0]
+    if session.wall:
+        machine = session.wall_machine(first)
+        argv = vng_argv(machine.guest, machine.size, FILES, machine.accelerator, machine.placement)
+        command_line = virtme_argv.kernel_command_line(machine.size)
+    else:
+        argv = machine_argv(session.guest)
+        command_line = kernel_command_line(session.guest, session.measured.size)
+    return Provenance(
+        lab_version=facts.lab_version(),
+        lab_commit=facts.lab_commit(options.checkout),
+        host=facts.host_facts(),
+        tools=facts.tool_versions(),
+        initramfs_sha256=session.initramfs.sha256,
+        qemu_argv=tuple(argv),
+        kernel_command_line=command_line,
+        snapshot=options.snapshot,
+        probe=session.probe.sha256 if session.probe else "",
+        accelerator=session.wall.accelerator.accelerator if session.wall else "",
+        fitness=fitness.fitness_facts(session.wall.checks) if session.wall else {},
     )
 
 

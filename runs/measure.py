@@ -10,7 +10,6 @@ from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
 
 from experiment.plan import PlannedRun, remaining
 from guests import channel, exact
@@ -22,13 +21,12 @@ from results.locks import Locks
 from results.profile import Profile
 from results.record import Failure, RunCost, RunRecord
 from results.store import SessionStore
+from runs import recording
 from runs.exactness import diverging
-from runs.observe import observe
 from runs.options import Options
 from runs.prepare import Bench, Session
 from runs.progress import Reporter, duration
 from runs.workspace import workspace
-from workloads import metrics, parse, validity
 
 RESULT = "result"
 MIB = 1 << 20
@@ -36,7 +34,6 @@ MIB = 1 << 20
 # be the same again.
 ATTEMPTS = 2
 RETRIED = ("lost",)
-Blame = Literal["series", "workload", "host", "lab"]
 
 
 class InterruptedRunError(Exception):
@@ -177,12 +174,16 @@ def _run(state: Measurement, run: PlannedRun) -> None:
     if state.stop.is_set():
         raise InterruptedRunError
     state.reporter.started(run.run_id)
-    record, cost = _failed(state.session, run, Ending("lost", "not started")), None
+    record, cost = recording.failed(state.session, run, Ending("lost", "not started")), None
     beside: tuple[Profile | Locks, ...] = ()
+
+    def differs(files: Mapping[str, bytes]) -> tuple[str, ...]:
+        return _difference(state, run, files)
+
     for attempt in range(1, ATTEMPTS + 1):
         outcome = _boot(state, run)
         state.cpu_s.append(outcome.cpu_s)
-        record, beside = _record(state, run, outcome)
+        record, beside = recording.record(state.session, run, outcome, differs)
         cost = RunCost(run_id=run.run_id, elapsed_s=outcome.elapsed_s, guest_cpu_s=outcome.cpu_s)
         if record.failure is None or record.failure.kind not in RETRIED or attempt == ATTEMPTS:
             break
@@ -216,44 +217,6 @@ def _boot(state: Measurement, run: PlannedRun) -> Outcome:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _record(
-    state: Measurement, run: PlannedRun, outcome: Outcome
-) -> tuple[RunRecord, tuple[Profile | Locks, ...]]:
-    """The run's record, and what was observed beside it where the run is valid."""
-    session, case, bench = state.session, state.session.case(run.case), state.session.bench(run)
-    if outcome.files is None:
-        return _failed(session, run, outcome.ending), ()
-    phases = session.phases(case)
-    try:
-        result = parse.guest_result(outcome.files, tuple(phase.name for phase in phases))
-    except parse.ParseError as error:
-        return _failed(session, run, Ending("lost", f"result not readable: {error}")), ()
-    claim = validity.Claim(
-        phases, bench.limit_bytes, run.seed, bench.kernels[run.arm].identity.build_id
-    )
-    problems = validity.problems(result, claim)
-    if outcome.ending.kind != "done":
-        problems = (f"{outcome.ending.kind}: {outcome.ending.message}", *problems)
-    if problems:
-        return _failed(session, run, Ending("failed", "; ".join(problems)), kind="invalid"), ()
-    if run.repeat:
-        difference = _difference(state, run, outcome.files)
-        if difference:
-            message = f"not bit-exact: {difference[0]}"
-            return _failed(session, run, Ending("failed", message, difference), kind="inexact"), ()
-    observed = observe(session, run, outcome, result)
-    record = _identity(session, run).model_copy(
-        update={
-            "failure": None,
-            "samples": metrics.samples(result.phases),
-            "findings": (*validity.few_ios(result, phases), *observed.findings),
-            "timelines": tuple(phase.timeline for phase in result.phases),
-            "fingerprint": channel.fingerprint(outcome.files),
-        }
-    )
-    return record, observed.beside
-
-
 def _difference(state: Measurement, run: PlannedRun, files: Mapping[str, bytes]) -> tuple[str, ...]:
     """How a repeat differs from the run it repeats; empty when equal."""
     original = run.run_id.removesuffix(".repeat")
@@ -264,43 +227,6 @@ def _difference(state: Measurement, run: PlannedRun, files: Mapping[str, bytes])
     if not first.exists():
         return (f"{original} left no result to compare with",)
     return diverging(channel.decode(first.read_bytes()), files)
-
-
-def _identity(session: Session, run: PlannedRun) -> RunRecord:
-    return RunRecord(
-        run_id=run.run_id,
-        case=run.case,
-        arm=run.arm,
-        block=run.block,
-        seed=run.seed,
-        repeat=run.repeat,
-        twin=run.twin,
-        kernel_key=session.bench(run).kernels[run.arm].identity.key,
-        failure=Failure(kind="lost", blame="host", message="not started"),
-    )
-
-
-def _failed(session: Session, run: PlannedRun, ending: Ending, kind: str = "") -> RunRecord:
-    kind = kind or ending.kind
-    failure = Failure(
-        kind=kind,
-        blame=_blame(session, run.arm, kind),
-        message=ending.message,
-        evidence=ending.evidence,
-    )
-    return _identity(session, run).model_copy(update={"failure": failure})
-
-
-def _blame(session: Session, arm: str, kind: str) -> Blame:
-    if kind == "inexact":
-        return "lab"
-    if kind in ("invalid", "failed"):
-        return "workload"
-    if kind in ("lost", "silent"):
-        return "host"
-    # A kernel that breaks: the series', unless the arm is the one without it.
-    base = session.experiment.both_arms[0].name
-    return "lab" if arm == base else "series"
 
 
 def _cleared(state: Measurement, run: PlannedRun, failure: Failure) -> Failure:

@@ -11,6 +11,7 @@ from host.errors import LabError
 from results.locks import Locks
 from results.profile import Profile
 from runs.prepare import Session
+from workloads import locks
 from workloads.parse import GuestResult, ParseError
 
 
@@ -30,7 +31,7 @@ def observe(session: Session, run: PlannedRun, outcome: Outcome, result: GuestRe
     """
     found: list[Profile | Locks] = []
     findings: list[str] = []
-    readers = ((_profile, "probe"),)
+    readers = ((_profile, "probe"), (_locks, "locks"))
     for read, what in readers:
         try:
             seen = read(session, run, outcome, result)
@@ -54,3 +55,13 @@ def _profile(
         result,
     )
     return Profile(run_id=run.run_id, phases=phases)
+
+
+def _locks(
+    session: Session, run: PlannedRun, outcome: Outcome, result: GuestResult
+) -> Locks | None:
+    observe = session.bench(run).observe
+    if not observe or outcome.files is None:
+        return None
+    phases = tuple(locks.phase_locks(outcome.files, seen.name, observe) for seen in result.phases)
+    return Locks(run_id=run.run_id, twin=run.twin, phases=phases)

@@ -11,7 +11,8 @@ class Options:
     """``checkout`` holds ``configs/``; ``guests_at_once`` None lets the lab choose.
 
     ``probe`` loads the plugin that counts into every run but those that check that
-    it is not felt.
+    it is not felt.  ``fit_only`` refuses to measure real time on a host with anything
+    to mend.
     """
 
     checkout: Path
@@ -19,4 +20,5 @@ class Options:
     snapshot: bool = True
     measure_anyway: bool = False
     probe: bool = True
+    fit_only: bool = False
     guests_at_once: int | None = None

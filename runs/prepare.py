@@ -6,15 +6,22 @@ import itertools
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
+from experiment.design import AGAIN, wall_arms, wall_plan
 from experiment.load import Catalogue, known_guests, load_guest
 from experiment.plan import Plan, PlannedRun, Size, make_plan, require_memory, scaled
-from experiment.spec import ArmSpec, CaseSpec, Experiment, Guest, SpecError
+from experiment.spec import ArmSpec, CaseSpec, Experiment, Guest, Observed, SpecError
 from guests import initramfs, native
 from guests.exact import Machine
 from guests.initramfs import Initramfs
 from guests.probe import plugin
 from guests.probe.plugin import Probe
+from guests.virtme import WallMachine
+from host import accelerator, fitness
+from host.accelerator import Finding
+from host.doctor import Check
+from host.topology import Placement, host_cpus, place
 from kernels import build, config, intake, series
 from kernels.cache import Kernel
 from kernels.make import Progress
@@ -34,7 +41,7 @@ class Bench:
     """
 
     name: str
-    observe: str
+    observe: Observed | Literal[""]
     flavour: str
     guest: Guest
     size: Size
@@ -47,8 +54,23 @@ class Bench:
 
 
 @dataclass(frozen=True)
+class WallHost:
+    """What runs wall guests here, where each shape goes, and how fit the host is.
+
+    ``placements`` are by the name of a bench; None where a guest is not pinned.
+    """
+
+    accelerator: Finding
+    placements: Mapping[str, Placement | None]
+    checks: tuple[Check, ...]
+
+
+@dataclass(frozen=True)
 class Session:
-    """A session ready to be measured; ``twins`` are by name, ``probe`` None where none counts."""
+    """A session ready to be measured.
+
+    ``twins`` are by name, ``probe`` is None where none counts, ``wall`` in exact mode.
+    """
 
     experiment: Experiment
     plan: Plan
@@ -59,6 +81,7 @@ class Session:
     preload: Path
     probe: Probe | None
     same_code: bool
+    wall: WallHost | None = None
 
     @property
     def guest(self) -> Guest:
@@ -91,7 +114,23 @@ class Session:
             preload=self.preload,
             guest=bench.guest,
             size=bench.size,
-            prepare_text=prepare_text(workload, file_mib=bench.size.file_mib),
+            prepare_text=prepare_text(
+                workload, file_mib=bench.size.file_mib, metronome_ns=bench.guest.metronome_ns
+            ),
+        )
+
+    def wall_machine(self, run: PlannedRun) -> WallMachine:
+        """The machine of a run in wall mode."""
+        assert self.wall is not None
+        exact = self.machine(run)
+        return WallMachine(
+            kernel=exact.kernel,
+            initramfs=exact.initramfs,
+            guest=exact.guest,
+            size=exact.size,
+            prepare_text=exact.prepare_text,
+            accelerator=self.wall.accelerator.accelerator,
+            placement=self.wall.placements[run.twin],
         )
 
     def job(self, run: PlannedRun) -> str:
@@ -103,6 +142,7 @@ class Session:
             jobs=bench.size.jobs,
             seed=run.seed,
             limit_bytes=bench.limit_bytes,
+            observe=bench.observe,
         )
 
 
@@ -167,7 +207,45 @@ def build_arms(
             cache=options.cache,
             progress=shown,
         )
-    return {arm.name: kernels[arm.name] for arm in experiment.both_arms}
+    if experiment.mode == "wall":
+        kernels[AGAIN] = kernels[experiment.both_arms[0].name]
+    return {arm.name: kernels[arm.name] for arm in arms_of(experiment)}
+
+
+def arms_of(experiment: Experiment) -> tuple[ArmSpec, ...]:
+    """The arms that are booted: in wall mode the base again, too."""
+    return wall_arms(experiment) if experiment.mode == "wall" else experiment.both_arms
+
+
+def plan_of(experiment: Experiment) -> Plan:
+    """Every run of the session, in the order they are made."""
+    return wall_plan(experiment) if experiment.mode == "wall" else make_plan(experiment)
+
+
+def wall_host(guests: Mapping[str, Guest], kernel: Kernel, options: Options) -> WallHost:
+    """Find out what runs wall guests on this host, and how fit it is.
+
+    Raises:
+        InfraError: no kernel boots at all; with ``options.fit_only`` also a host with
+            anything to mend.
+    """
+    cpus = host_cpus()
+    placements = {
+        name: place(cpus, vcpus=guest.vcpus, nodes=guest.wall.numa_nodes)
+        for name, guest in guests.items()
+    }
+    found = accelerator.provide(options.cache, kernel.bzimage)
+    guest = guests[""]
+    checks = fitness.fitness(
+        guest_mib=guest.memory_mib,
+        vcpus=guest.vcpus,
+        huge_pages=guest.wall.huge_pages,
+        placement=placements[""],
+        accelerator=found,
+    )
+    if options.fit_only:
+        fitness.require_fit(checks)
+    return WallHost(found, placements, checks)
 
 
 def prepare(
@@ -186,7 +264,8 @@ def prepare(
     for name, guest in guests.items():
         require_memory(sizes[name], guest, image.mib)
     require_job_fits(experiment, guests[""], tuple(sizes.values()), workloads)
-    probe = plugin.provide(options.cache) if options.probe else None
+    in_wall = experiment.mode == "wall"
+    probe = plugin.provide(options.cache) if options.probe and not in_wall else None
     kernels = {experiment.kernel.flavour: build_arms(experiment, options, progress)}
     same_code = (
         len({kernel.identity.code_key for kernel in kernels[experiment.kernel.flavour].values()})
@@ -196,12 +275,12 @@ def prepare(
     for flavour in () if same_code else flavours(experiment)[1:]:
         kernels[flavour] = build_arms(experiment, options, progress, flavour)
 
-    def bench(name: str, observe: str, flavour: str) -> Bench:
+    def bench(name: str, observe: Observed | Literal[""], flavour: str) -> Bench:
         return Bench(name, observe, flavour, guests[name], sizes[name], kernels[flavour])
 
     return Session(
         experiment=experiment,
-        plan=make_plan(experiment),
+        plan=plan_of(experiment),
         workloads=workloads,
         measured=bench("", "", experiment.kernel.flavour),
         twins={}
@@ -214,6 +293,9 @@ def prepare(
         preload=native.build(native.PRELOAD, native.SHARED_LIBRARY, options.cache),
         probe=probe,
         same_code=same_code,
+        wall=wall_host(guests, next(iter(kernels[experiment.kernel.flavour].values())), options)
+        if in_wall and not same_code
+        else None,
     )
 
 
@@ -237,6 +319,7 @@ def require_job_fits(
                 jobs=size.jobs,
                 seed=experiment.seed + max(experiment.blocks, longest),
                 limit_bytes=size.cgroup_limit_mib * MIB,
+                observe="contention",
             )
         except ValueError as error:
             raise SpecError([f"case {case.name}: {error}; shorten its fio arguments"]) from None

@@ -23,6 +23,7 @@ class Question:
 
     name: str = ""
     overrides: tuple[str, ...] = ()
+    mode: str = ""
     twins: bool = True
     series: tuple[str, ...] = ()
     source: str = ""
@@ -33,7 +34,12 @@ class Question:
     @property
     def is_empty(self) -> bool:
         """Whether nothing at all is asked."""
-        return not (self.name or self.overrides or self.by_series)
+        return not (self.name or self.all_overrides or self.by_series)
+
+    @property
+    def all_overrides(self) -> tuple[str, ...]:
+        """The overrides, with the one that ``mode`` stands for."""
+        return (*self.overrides, f"mode={self.mode}") if self.mode else self.overrides
 
     @property
     def by_series(self) -> bool:
@@ -66,7 +72,7 @@ def experiment_of(
         )
     if question.name:
         asked = load_experiment(
-            Path(question.name), overrides=question.overrides, catalogue=catalogue
+            Path(question.name), overrides=question.all_overrides, catalogue=catalogue
         )
     else:
         asked = _of_series(question, checkout, cache, here, catalogue)
@@ -84,7 +90,7 @@ def _of_series(
             source=from_here(source, here=here, checkout=checkout) if source else "",
             workloads=workloads,
             reverse=question.reverse,
-            overrides=question.overrides,
+            overrides=question.all_overrides,
             catalogue=catalogue,
         )
 

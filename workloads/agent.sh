@@ -189,14 +189,22 @@ phase() {
     observe "$OUT/$1/after"
 }
 
+# Every phase of the job, in order.
+all_phases() {
+    fetch job
+    n=1
+    while [ "$n" -le "$PHASES" ]; do
+        eval "phase \"\$NAME_$n\" \"\$DROP_$n\" \"\$THP_$n\" \"\$LIMIT_$n\" \"\$FIO_$n\""
+        n=$((n + 1))
+    done
+}
+
+# workloads/wall.sh reads this file for its functions.
+[ -z "${TWINBOOT_FUNCTIONS_ONLY:-}" ] || return 0
+
 mounts
 never_idle
 prepare
 stop_point
-fetch job
-n=1
-while [ "$n" -le "$PHASES" ]; do
-    eval "phase \"\$NAME_$n\" \"\$DROP_$n\" \"\$THP_$n\" \"\$LIMIT_$n\" \"\$FIO_$n\""
-    n=$((n + 1))
-done
+all_phases
 send

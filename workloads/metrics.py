@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from experiment.spec import Direction
 from results.record import Metric
@@ -91,10 +91,18 @@ def metrics_of(phases: Sequence[str]) -> tuple[Metric, ...]:
     )
 
 
-def samples(phases: Sequence[PhaseResult]) -> dict[str, float]:
-    """All samples of one valid run: ``phase.metric`` → value."""
+def samples(phases: Sequence[PhaseResult], *, real_time: bool = False) -> dict[str, float]:
+    """All samples of one valid run: ``phase.metric`` → value.
+
+    With ``real_time`` rates are over the time fio ran, as fio's own are: jobs run at the
+    same time and a host may hold all of them up, which is no work left undone.
+    """
+
+    def rated(fio: FioResult) -> FioResult:
+        return replace(fio, asked_ms=fio.runtime_ms) if real_time else fio
+
     return {
-        f"{phase.name}.{definition.name}": float(definition.value(phase, phase.fio))
+        f"{phase.name}.{definition.name}": float(definition.value(phase, rated(phase.fio)))
         for phase in phases
         if phase.fio is not None
         for definition in DEFINITIONS

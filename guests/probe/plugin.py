@@ -15,8 +15,10 @@ from host.process import run
 SOURCE = Path(__file__).parent / "probe.c"
 TIMEOUT_S = 20.0
 # The first QEMU of each form of the plugin interface, newest first; probe.c says how
-# they differ.  From 9.1 on only functions were added.
-FORMS: tuple[tuple[tuple[int, int], int], ...] = (((9, 1), 3), ((9, 0), 2), ((7, 2), 1))
+# they differ.
+FORMS: tuple[tuple[tuple[int, int], int], ...] = (
+    ((11, 1), 7), ((9, 1), 3), ((9, 0), 2), ((7, 2), 1),
+)  # fmt: skip
 OLDEST = ".".join(map(str, FORMS[-1][0]))
 
 

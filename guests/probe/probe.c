@@ -22,7 +22,9 @@
  *   1  QEMU 7.2 to 8.2: inline counters are one for all vCPUs, so with several vCPUs
  *      a callback counts.  -icount runs all of them on one thread: nothing races.
  *   2  QEMU 9.0: scoreboards have a counter for each vCPU.
- *   3  QEMU 9.1 and later: the bytes of an instruction are copied out.
+ *   3  QEMU 9.1 to 11.0: the bytes of an instruction are copied out.
+ *   7  QEMU 11.1: callbacks get what they were registered with instead of the plugin's
+ *      id.
  */
 #include <stdbool.h>
 #include <stddef.h>
@@ -31,8 +33,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#if PROBE_API < 1 || PROBE_API > 3
-#error "PROBE_API is 1, 2 or 3"
+#if PROBE_API != 1 && PROBE_API != 2 && PROBE_API != 3 && PROBE_API != 7
+#error "PROBE_API is 1, 2, 3 or 7"
 #endif
 
 #define EXPORT __attribute__((visibility("default")))
@@ -58,21 +60,29 @@ EXPORT int qemu_plugin_version = PROBE_API;
 EXPORT int qemu_plugin_install(qemu_plugin_id_t id, const qemu_info_t *info, int argc,
 			       char **argv);
 
-void qemu_plugin_register_vcpu_tb_trans_cb(qemu_plugin_id_t id,
-					   void (*cb)(qemu_plugin_id_t,
-						      struct qemu_plugin_tb *));
 void qemu_plugin_register_vcpu_tb_exec_cb(struct qemu_plugin_tb *tb,
 					  void (*cb)(unsigned int, void *),
 					  enum qemu_plugin_cb_flags flags, void *data);
 void qemu_plugin_register_vcpu_insn_exec_cb(struct qemu_plugin_insn *insn,
 					    void (*cb)(unsigned int, void *),
 					    enum qemu_plugin_cb_flags flags, void *data);
-void qemu_plugin_register_atexit_cb(qemu_plugin_id_t id,
-				    void (*cb)(qemu_plugin_id_t, void *), void *data);
 size_t qemu_plugin_tb_n_insns(const struct qemu_plugin_tb *tb);
 uint64_t qemu_plugin_tb_vaddr(const struct qemu_plugin_tb *tb);
 struct qemu_plugin_insn *qemu_plugin_tb_get_insn(const struct qemu_plugin_tb *tb, size_t at);
 size_t qemu_plugin_insn_size(const struct qemu_plugin_insn *insn);
+
+#if PROBE_API < 7
+void qemu_plugin_register_vcpu_tb_trans_cb(qemu_plugin_id_t id,
+					   void (*cb)(qemu_plugin_id_t,
+						      struct qemu_plugin_tb *));
+void qemu_plugin_register_atexit_cb(qemu_plugin_id_t id,
+				    void (*cb)(qemu_plugin_id_t, void *), void *data);
+#else
+void qemu_plugin_register_vcpu_tb_trans_cb(qemu_plugin_id_t id,
+					   void (*cb)(struct qemu_plugin_tb *, void *),
+					   void *data);
+void qemu_plugin_register_atexit_cb(qemu_plugin_id_t id, void (*cb)(void *), void *data);
+#endif
 
 #if PROBE_API < 3
 const void *qemu_plugin_insn_data(const struct qemu_plugin_insn *insn);
@@ -292,13 +302,12 @@ static bool is_mark(const struct qemu_plugin_insn *insn, uint32_t *number)
 	return true;
 }
 
-static void on_translation(qemu_plugin_id_t id, struct qemu_plugin_tb *tb)
+static void instrument(struct qemu_plugin_tb *tb)
 {
 	size_t count = qemu_plugin_tb_n_insns(tb);
 	struct block *block = block_of(qemu_plugin_tb_vaddr(tb), count);
 	uint32_t number;
 
-	(void)id;
 	if (!inlined)
 		qemu_plugin_register_vcpu_tb_exec_cb(
 			tb, window_size ? on_block_in_window : on_block, QEMU_PLUGIN_CB_NO_REGS,
@@ -321,15 +330,40 @@ static void on_translation(qemu_plugin_id_t id, struct qemu_plugin_tb *tb)
 	}
 }
 
-static void on_exit_of_qemu(qemu_plugin_id_t id, void *data)
+static void finish(void)
 {
-	(void)id;
-	(void)data;
 	take_all();
 	write_row(TRAILER_PHASE, 0, NULL, rows);
 	if (fclose(out) != 0)
 		perror("probe: the counts could not be written");
 }
+
+#if PROBE_API < 7
+static void on_translation(qemu_plugin_id_t id, struct qemu_plugin_tb *tb)
+{
+	(void)id;
+	instrument(tb);
+}
+
+static void on_end(qemu_plugin_id_t id, void *data)
+{
+	(void)id;
+	(void)data;
+	finish();
+}
+#else
+static void on_translation(struct qemu_plugin_tb *tb, void *data)
+{
+	(void)data;
+	instrument(tb);
+}
+
+static void on_end(void *data)
+{
+	(void)data;
+	finish();
+}
+#endif
 
 int qemu_plugin_install(qemu_plugin_id_t id, const qemu_info_t *info, int argc, char **argv)
 {
@@ -363,7 +397,11 @@ int qemu_plugin_install(qemu_plugin_id_t id, const qemu_info_t *info, int argc, 
 		perror(path);
 		return -1;
 	}
+#if PROBE_API < 7
 	qemu_plugin_register_vcpu_tb_trans_cb(id, on_translation);
-	qemu_plugin_register_atexit_cb(id, on_exit_of_qemu, NULL);
+#else
+	qemu_plugin_register_vcpu_tb_trans_cb(id, on_translation, NULL);
+#endif
+	qemu_plugin_register_atexit_cb(id, on_end, NULL);
 	return 0;
 }

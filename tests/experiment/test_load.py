@@ -194,8 +194,20 @@ def test_a_guest_by_path_with_its_mistakes(tmp_path: Path) -> None:
         "jobs: found 4.5: must be a valid integer",
         'name: found "smoke": must be the file\'s name; allowed: tiny',
         "vcpu: unknown key (value 1); allowed: name, title, vcpus, memory_mib, cpu, scale, jobs, "
-        "boot_timeout_s, silence_timeout_s, run_timeout_s, metronome_ns; did you mean 'vcpus'?",
+        "boot_timeout_s, silence_timeout_s, run_timeout_s, metronome_ns, wall; "
+        "did you mean 'vcpus'?",
         "vcpus: missing: this key is required",
     ]
     with pytest.raises(SpecError, match=r"no such guest; .*did you mean 'laptop'"):
         load_guest(Path("labtop"))
+
+
+def test_a_guest_says_what_only_wall_mode_has(tmp_path: Path) -> None:
+    text = (Path(__file__).parents[2] / "configs/guests/full.toml").read_text()
+    path = tmp_path / "full.toml"
+    path.write_text(f"{text}\n[wall]\nnuma_nodes = 2\nhuge_pages = true\n")
+    wall = load_guest(path).wall
+    assert (wall.numa_nodes, wall.huge_pages, wall.cpu) == (2, True, "")
+    path.write_text(f"{text}\n[wall]\nnuma_nodes = 3\n")
+    with pytest.raises(SpecError, match="3 nodes cannot share vcpus = 16"):
+        load_guest(path)

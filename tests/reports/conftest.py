@@ -6,6 +6,7 @@ import pytest
 
 from reports.comparison import compare
 from reports.model import Comparison
+from tests.reports import counts_factory
 from tests.reports.factory import Session, fails
 
 HOSTILE = "<script>alert(1)</script>\x1b[31m\u202e`|$x$"
@@ -15,6 +16,16 @@ HOSTILE = "<script>alert(1)</script>\x1b[31m\u202e`|$x$"
 def normal() -> Comparison:
     session = Session(overrides=("blocks=8",))
     return compare(session.manifest(), session.records())
+
+
+@pytest.fixture(scope="session")
+def counted() -> Comparison:
+    """The normal session with the functions of every run counted, and three twins."""
+    session = Session()
+    manifest = counts_factory.with_twins(counts_factory.counted(session.manifest()))
+    records, profiles, locks = counts_factory.twin_runs(manifest)
+    profiles += counts_factory.profiles(session)
+    return compare(manifest, session.records() + records, profiles, locks)
 
 
 @pytest.fixture(scope="session")

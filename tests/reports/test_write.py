@@ -9,8 +9,11 @@ import pandas as pd
 import pytest
 
 from reports.write import read_comparison, write_all
+from results.locks import Locks
+from results.profile import Profile
 from results.record import RunCost
 from results.store import SessionStore, StoreError
+from tests.reports import counts_factory
 from tests.reports.factory import Session
 
 WRITTEN = ("report.html", "report.md", "samples.csv", "samples.parquet")
@@ -38,8 +41,34 @@ def test_byte_for_byte_whenever_and_in_whatever_order_the_runs_ended(tmp_path: P
     before = digests(tmp_path / "a")
     assert write_all(tmp_path / "a") == first == write_all(tmp_path / "b")
     assert digests(tmp_path / "a") == before == digests(tmp_path / "b")
+    assert not (tmp_path / "a" / "functions.csv").exists()
     frame = pd.read_parquet(tmp_path / "a" / "samples.parquet")
     assert len(frame) == 8 * 2 * (7 + 14)
+
+
+def test_counts_come_from_the_folder_and_stay_byte_for_byte(tmp_path: Path) -> None:
+    session = Session()
+    manifest = counts_factory.with_twins(counts_factory.counted(session.manifest()))
+    twins, profiles, locks = counts_factory.twin_runs(manifest)
+    profiles += counts_factory.profiles(session)
+    runs = session.records() + twins
+    beside: dict[str, list[Profile | Locks]] = {}
+    for profile in profiles:
+        beside.setdefault(profile.run_id, []).append(profile)
+    for seen in locks:
+        beside.setdefault(seen.run_id, []).append(seen)
+    for name, records in (("a", runs), ("b", runs[::-1])):
+        target = SessionStore(tmp_path / name)
+        target.create(manifest)
+        for record in records:
+            target.append(record, *beside.get(record.run_id, []))
+    first = write_all(tmp_path / "a")
+    assert first == write_all(tmp_path / "b") == read_comparison(tmp_path / "a")
+    assert len(first.attributions) == 9
+    assert len(first.locks) == 3
+    for name in (*WRITTEN, "functions.csv"):
+        both = [(tmp_path / folder / name).read_bytes() for folder in ("a", "b")]
+        assert both[0] == both[1], name
 
 
 def test_reading_writes_nothing(tmp_path: Path) -> None:

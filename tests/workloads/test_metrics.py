@@ -82,3 +82,12 @@ def test_directions() -> None:
     assert len(set(METRIC_NAMES)) == len(DEFINITIONS)
     lower = {definition.name for definition in DEFINITIONS if definition.direction == "lower"}
     assert lower == {name for name in METRIC_NAMES if "_per_" in name}
+
+
+def test_in_real_time_rates_are_fios_own(run_4k: Run, run_thp: Run) -> None:
+    for run in (run_4k, run_thp):
+        got = samples(run.result.phases, real_time=True)
+        for phase in run.result.phases:
+            assert phase.fio is not None
+            assert got[f"{phase.name}.iops"] == pytest.approx(phase.fio.iops, rel=1e-6)
+            assert got[f"{phase.name}.ios"] == phase.fio.ios

@@ -1,0 +1,257 @@
+"""Boot a wall guest through virtme-ng, pin its vCPUs, and hear what it found.
+
+One boot is one run.  virtme-ng's exit status says too little (255 for a panic, an
+abort of QEMU and a signal alike), so a run has ended well when a whole result came
+through the guest's own port, and else the console says how it ended.
+
+``watch`` is called several times a second with the agent's last word; it may raise
+to end the guest.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from experiment.plan import Size
+from experiment.spec import Guest
+from guests import channel, console
+from guests.exact import Clock, Outcome
+from guests.initramfs import AGENT
+from guests.monitor import Monitor
+from guests.virtme_argv import ENTER_NAME, Files, environment, vng_argv, wrapped
+from host.accelerator import Accelerator
+from host.errors import InfraError
+from host.facts import text_of
+from host.process import Process, cpu_s_of, ended, spawn
+from host.topology import Placement
+
+POLL_S = 0.1
+START_TIMEOUT_S = 60.0
+READY = "twinboot: ready"
+WALL_AGENT = AGENT.with_name("wall.sh")
+ENTER = Path(__file__).with_name(ENTER_NAME)
+ROOT_NAME = "root.cpio"
+TAIL = 500
+
+
+@dataclass(frozen=True)
+class WallMachine:
+    """What is booted: kernel, initramfs, shape, how, and where on the host (None: unpinned).
+
+    The initramfs is that of exact guests; here it is unpacked behind virtme-ng's root.
+    """
+
+    kernel: Path
+    initramfs: Path
+    guest: Guest
+    size: Size
+    prepare_text: str
+    accelerator: Accelerator
+    placement: Placement | None = None
+
+
+def run(
+    machine: WallMachine, job_text: str, folder: Path, logs: Path, watch: Callable[[str], None]
+) -> Outcome:
+    """Boot ``machine`` in ``folder`` and run ``job_text``.
+
+    Console, result and pinning are left in ``logs``.  A machine that ends early is an
+    :class:`Outcome` too, not an exception.
+
+    Raises:
+        InfraError: virtme-ng or QEMU did not start.
+    """
+    folder.mkdir(parents=True)
+    logs.mkdir(parents=True, exist_ok=True)
+    with _plain_name(folder) as name:
+        files = Files(name)
+        _lay_out(files, machine, job_text)
+        log = logs / "console.log"
+        log.write_bytes(b"")
+        argv = vng_argv(machine.guest, machine.size, files, machine.accelerator, machine.placement)
+        started = time.monotonic()
+        # Out of "/": virtme-ng makes the folder it is started in writable in the guest.
+        with spawn(wrapped(argv), log=log, env=environment(files), cwd=Path("/")) as process:
+            boot = _Boot(machine, files, process, log, started)
+            boot.start(logs / "pinning")
+            outcome = boot.to_end(watch)
+        if files.result.exists():
+            shutil.copyfile(files.result, logs / "result")
+    return outcome
+
+
+@dataclass
+class _Boot:
+    """One virtme-ng process group with its clocks."""
+
+    machine: WallMachine
+    files: Files
+    process: Process
+    log: Path
+    started: float
+    qemu_pid: int = 0
+    cpu_s: float = 0.0
+
+    def start(self, pinning: Path) -> None:
+        """Pin the vCPUs of the stopped machine, write down where they are, and let it go."""
+        monitor = self._monitor()
+        try:
+            threads = {
+                int(vcpu["cpu-index"]): int(vcpu["thread-id"])
+                for vcpu in monitor.command("query-cpus-fast")
+            }
+            self.qemu_pid = _process_of(next(iter(threads.values())))
+            if self.machine.placement is not None:
+                _pin(self.qemu_pid, threads, self.machine.placement)
+            pinning.write_text(_affinities(threads))
+            monitor.command("cont")
+        finally:
+            monitor.close()
+
+    def to_end(self, watch: Callable[[str], None]) -> Outcome:
+        """Wait for the guest's end, or end it when a clock runs out."""
+        clock = self._wait(watch)
+        text = self._console()
+        files: dict[str, bytes] | None = None
+        broken = ""
+        # A result counts only when it is whole; it is looked for after the agent's
+        # own word too, since a guest may hang while it powers off.
+        if self.files.result.exists() and self.files.result.stat().st_size:
+            try:
+                files = channel.decode(self.files.result.read_bytes())
+            except channel.ChannelError as error:
+                broken = str(error)
+        ending = console.classify(text, agent_done=files is not None, deadline=clock)
+        if ending.kind == "lost" and broken:
+            ending = console.Ending("lost", broken, ending.evidence)
+        if ending.kind == "boot":
+            # What else the classifier says about a silent boot is true of -icount only.
+            said = "not ready when the boot clock ran out"
+            ending = console.Ending("boot", said, ending.evidence)
+        return Outcome(files, ending, self.cpu_s, time.monotonic() - self.started)
+
+    def _wait(self, watch: Callable[[str], None]) -> Clock:
+        guest = self.machine.guest
+        seen, seen_at = -1, time.monotonic()
+        ready_at: float | None = None
+        while not ended(self.process):
+            time.sleep(POLL_S)
+            now = time.monotonic()
+            self.cpu_s = max(self.cpu_s, cpu_s_of(self.qemu_pid))
+            text = self._console()
+            size = len(text) + self._result_bytes()
+            if size != seen:
+                seen, seen_at = size, now
+            if ready_at is None and READY in text:
+                ready_at = now
+            watch(console.progress(text))
+            if ready_at is None and now - self.started > guest.boot_timeout_s:
+                return "boot"
+            if ready_at is not None and now - seen_at > guest.silence_timeout_s:
+                return "silence"
+            if ready_at is not None and now - ready_at > guest.run_timeout_s:
+                return "run"
+        return ""
+
+    def _monitor(self) -> Monitor:
+        """Connect to QEMU, which virtme-ng takes a second to start."""
+        limit = time.monotonic() + START_TIMEOUT_S
+        while not ended(self.process) and time.monotonic() < limit:
+            sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+            try:
+                sock.connect(str(self.files.monitor))
+            except OSError:
+                sock.close()
+                time.sleep(POLL_S)
+                continue
+            monitor = Monitor(sock)
+            # QEMU listens before it knows whether its accelerator works.
+            with suppress(InfraError):
+                monitor.connect()
+                return monitor
+            break
+        raise InfraError(
+            f"virtme-ng started no guest: {self._console().strip()[-TAIL:]}",
+            where=str(self.log),
+            next_step="./lab.py doctor",
+        )
+
+    def _console(self) -> str:
+        # virtme-ng's terminal ports send carriage returns.
+        return self.log.read_text(errors="replace").replace("\r", "")
+
+    def _result_bytes(self) -> int:
+        return self.files.result.stat().st_size if self.files.result.exists() else 0
+
+
+@contextmanager
+def _plain_name(folder: Path) -> Iterator[Path]:
+    """A short, plain name for ``folder``: a socket's has at most 107 characters, and
+    commas and spaces mean something to QEMU and to virtme-ng's shell.
+    """
+    place = Path(tempfile.mkdtemp(prefix="twinboot-"))
+    try:
+        name = place / "run"
+        name.symlink_to(folder.absolute())
+        yield name
+    finally:
+        shutil.rmtree(place, ignore_errors=True)
+
+
+def _lay_out(files: Files, machine: WallMachine, job_text: str) -> None:
+    """Everything the guest and virtme-ng find in the private folder."""
+    for folder in (files.home, files.temporary, files.share):
+        folder.mkdir()
+    files.kernel.symlink_to(machine.kernel.absolute())
+    for script in (ENTER, WALL_AGENT):
+        shutil.copyfile(script, files.share / script.name)
+    shutil.copyfile(machine.initramfs, files.share / ROOT_NAME)
+    # Named as fw_cfg shows its files, so that the agent reads them in both modes alike.
+    for name, text in (("prepare", machine.prepare_text), ("job", job_text)):
+        (files.share / name).mkdir()
+        (files.share / name / "raw").write_text(text)
+
+
+def _process_of(thread: int) -> int:
+    """The process a thread belongs to; the thread itself when it is gone."""
+    status = text_of(Path(f"/proc/{thread}/status"))
+    found = [line.split()[1] for line in status.splitlines() if line.startswith("Tgid:")]
+    return int(found[0]) if found else thread
+
+
+def _pin(qemu_pid: int, threads: dict[int, int], placement: Placement) -> None:
+    """Put each vCPU on its CPU, and the rest of QEMU where the lab is.
+
+    Raises:
+        InfraError: QEMU is gone, or a CPU may not be used.
+    """
+    tasks = {int(task.name) for task in Path(f"/proc/{qemu_pid}/task").glob("*")}
+    try:
+        for task in tasks - set(threads.values()):
+            # Threads of QEMU's worker pool come and go.
+            with suppress(ProcessLookupError):
+                os.sched_setaffinity(task, placement.lab)
+        for index, thread in threads.items():
+            os.sched_setaffinity(thread, {placement.vcpus[index]})
+    except OSError as error:
+        raise InfraError(
+            f"cannot pin vCPUs to host CPUs {placement.vcpus}: {error}", where="QEMU"
+        ) from None
+
+
+def _affinities(threads: dict[int, int]) -> str:
+    """Where each vCPU may run, as the kernel says it, a line each."""
+    lines = []
+    for index, thread in sorted(threads.items()):
+        with suppress(ProcessLookupError):
+            cpus = ",".join(map(str, sorted(os.sched_getaffinity(thread))))
+            lines.append(f"vcpu {index}: host CPUs {cpus}\n")
+    return "".join(lines)

@@ -1,0 +1,189 @@
+"""Whether KVM runs a kernel on this host: decided by booting one, with a deadline.
+
+That ``/dev/kvm`` opens, and even that a virtual machine and its vCPUs can be made,
+says too little: nested hosts refuse a register at the first reset ("failed to set
+MSR 0x10a"), or die emulating an instruction of the kernel.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Literal, get_args
+
+from filelock import FileLock
+
+from host.errors import InfraError
+from host.facts import TOOLS, text_of, tool_version
+from host.packages import locate
+from host.process import run
+
+Accelerator = Literal["kvm", "kvm,arch-capabilities=off", "tcg"]
+# In the order of preference.
+ACCELERATORS: tuple[Accelerator, ...] = get_args(Accelerator)
+QEMU = "qemu-system-x86_64"
+WORD = "twinboot: a kernel runs here"
+# Seconds: a working KVM needs two or three, TCG on a busy host up to a minute.
+DEADLINE_S = {"kvm": 20.0, "kvm,arch-capabilities=off": 20.0, "tcg": 180.0}
+INIT = f'#!/bin/busybox sh\necho "{WORD}"\n/bin/busybox poweroff -f\n'
+PACK_TIMEOUT_S = 30.0
+REASON_CHARACTERS = 200
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """One boot: which accelerator, whether the kernel came to its first program, and why not."""
+
+    accelerator: Accelerator
+    works: bool
+    reason: str
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What this host can do: the best accelerator, and every attempt on the way."""
+
+    accelerator: Accelerator
+    attempts: tuple[Attempt, ...]
+
+    @property
+    def real_time(self) -> bool:
+        """Whether guests run on the host's own CPUs, so that their time means something."""
+        return self.accelerator != "tcg"
+
+    def text(self) -> str:
+        """One line: what was chosen, and what was refused with its reason."""
+        refused = [f"{a.accelerator}: {a.reason}" for a in self.attempts if not a.works]
+        return "; ".join([f"{self.accelerator} boots a kernel", *refused])
+
+
+def boot_argv(accelerator: Accelerator, kernel: Path, initrd: Path) -> list[str]:
+    """The QEMU command line of one attempt: two vCPUs, no device but a console."""
+    accel, _, without = accelerator.partition(",")
+    model = "max" if accel == "tcg" else ",".join(filter(None, ("host", without)))
+    return [
+        QEMU, "-machine", f"q35,accel={accel}", "-cpu", model, "-smp", "2", "-m", "256M",
+        "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot",
+        "-serial", "stdio", "-kernel", str(kernel), "-initrd", str(initrd),
+        "-append", "console=ttyS0 panic=-1 rdinit=/init",
+    ]  # fmt: skip
+
+
+def reason_in(stdout: str, stderr: str) -> str:
+    """Why a boot did not reach its first program, from what QEMU and the kernel said."""
+    lines = [line.strip() for line in stderr.splitlines() if line.strip()]
+    wanted = [line for line in lines if "error" in line or "Could not" in line or "failed" in line]
+    if not wanted:
+        wanted = [line for line in stdout.splitlines() if "Kernel panic" in line] or lines
+    if not wanted:
+        said = [line.strip() for line in stdout.splitlines() if line.strip()]
+        wanted = [f"ended after {said[-1]!r}"] if said else ["ended without a word"]
+    return wanted[0].removeprefix(f"{QEMU}: ")[:REASON_CHARACTERS]
+
+
+def attempt(accelerator: Accelerator, kernel: Path, initrd: Path) -> Attempt:
+    """Boot ``kernel`` once; a boot that fails in whatever way is an answer too."""
+    try:
+        done = run(
+            boot_argv(accelerator, kernel, initrd),
+            timeout_s=DEADLINE_S[accelerator],
+            check=False,
+        )
+    except InfraError as error:
+        return Attempt(accelerator, False, error.what)
+    works = WORD in done.stdout
+    return Attempt(accelerator, works, "" if works else reason_in(done.stdout, done.stderr))
+
+
+def decide(attempt_one: Callable[[Accelerator], Attempt]) -> Finding:
+    """Try the accelerators in the order of preference up to the first that works.
+
+    Raises:
+        InfraError: not even TCG boots the kernel.
+    """
+    attempts: list[Attempt] = []
+    for accelerator in ACCELERATORS:
+        attempts.append(attempt_one(accelerator))
+        if attempts[-1].works:
+            return Finding(accelerator, tuple(attempts))
+    raise InfraError(
+        f"QEMU boots no kernel: {attempts[-1].reason}",
+        where=QEMU,
+        next_step="./lab.py doctor",
+    )
+
+
+def some_kernel(cache: Path, *, boot: Path = Path("/boot")) -> Path | None:
+    """A kernel to boot: the newest of the cache, else the host's own; None without any."""
+    built = sorted(cache.glob("kernels/*/bzImage"), key=lambda path: path.stat().st_mtime)
+    own = boot / f"vmlinuz-{os.uname().release}"
+    if built:
+        return built[-1]
+    return own if os.access(own, os.R_OK) else None
+
+
+def provide(
+    cache: Path, kernel: Path, *, proc: Path = Path("/proc"), device: Path = Path("/dev/kvm")
+) -> Finding:
+    """What this host can do, from the cache if it was found out since the host booted.
+
+    The finding is kept by the host's boot id, QEMU's version and our access to the device.
+
+    Raises:
+        InfraError: QEMU, busybox or cpio is missing, or QEMU boots no kernel at all.
+    """
+    qemu = next(tool for tool in TOOLS if tool.name == "qemu")
+    key = [
+        text_of(proc / "sys/kernel/random/boot_id").strip(),
+        tool_version(qemu),
+        str(os.access(device, os.R_OK | os.W_OK)),
+    ]
+    kept = cache / "accelerator.json"
+    cache.mkdir(parents=True, exist_ok=True)
+    with FileLock(cache / "accelerator.lock"):
+        found = _read(kept, key)
+        if found is None:
+            initrd = _initrd(cache)
+            found = decide(lambda accelerator: attempt(accelerator, kernel, initrd))
+            beside = kept.with_suffix(".new")
+            beside.write_text(json.dumps({"key": key, **asdict(found)}, indent=1))
+            beside.replace(kept)
+    return found
+
+
+def _read(path: Path, key: list[str]) -> Finding | None:
+    """The finding kept for ``key``; None when there is none, or it cannot be read."""
+    try:
+        kept = json.loads(path.read_text())
+        if kept["key"] != key or kept["accelerator"] not in ACCELERATORS:
+            return None
+        return Finding(kept["accelerator"], tuple(Attempt(**one) for one in kept["attempts"]))
+    except (OSError, ValueError, TypeError, KeyError):
+        return None
+
+
+def _initrd(cache: Path) -> Path:
+    """A root of busybox and one script, packed beside its place."""
+    busybox = locate("busybox")
+    if busybox is None:
+        raise InfraError(
+            "program not found", where="busybox", next_step="./lab.py doctor names its package"
+        )
+    root, image = cache / "accelerator.root", cache / "accelerator.cpio"
+    shutil.rmtree(root, ignore_errors=True)
+    (root / "bin").mkdir(parents=True)
+    shutil.copy(busybox.resolve(), root / "bin" / "busybox")
+    (root / "init").write_text(INIT)
+    (root / "init").chmod(0o755)
+    run(
+        ["cpio", "--create", "--format=newc", "--owner=+0:+0", "--quiet", f"--file={image}"],
+        cwd=root,
+        stdin_text="init\nbin\nbin/busybox\n",
+        timeout_s=PACK_TIMEOUT_S,
+    )
+    shutil.rmtree(root)
+    return image

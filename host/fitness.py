@@ -1,0 +1,328 @@
+"""Whether this host is quiet enough to measure time on: pure checks, thin readers.
+
+Each check says what was found, what it does to a measurement, and the command that
+mends it.  ``fail`` is what makes a measurement worthless, ``warn`` what makes it noisy.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from host import accelerator as accelerators
+from host.accelerator import Finding
+from host.doctor import Check
+from host.errors import InfraError
+from host.facts import HOST_RESERVE_MIB, QEMU_OVERHEAD_MIB, meminfo_mib, text_of
+from host.topology import Placement, host_cpus, place
+
+# Of all CPU time.  A hypervisor that takes 1 % moves a change of 1 %.
+STOLEN = 0.01
+BUSY = 0.05
+SAMPLE_S = 1.0
+HUGE_PAGE_MIB = 2
+FIELDS = ("user", "nice", "system", "idle", "iowait", "irq", "softirq", "steal")
+IDLE = ("idle", "iowait")
+OTHER_GUESTS = re.compile(r"^(qemu-system-|qemu-kvm|firecracker|cloud-hyperviso|VBoxHeadless)")
+UNKNOWN = "not shown by this host"
+
+
+@dataclass(frozen=True)
+class Counters:
+    """CPU time (seconds) by kind, pages swapped, thermal events, all since boot."""
+
+    cpu_s: Mapping[str, float]
+    swapped_pages: int
+    throttled: int
+
+
+@dataclass(frozen=True)
+class Meanwhile:
+    """What the host did between two readings; shares are of all its CPU time."""
+
+    stolen: float
+    busy: float
+    foreign: float
+    swapped_pages: int
+    throttled: int
+
+
+def cpu_seconds(stat: str, ticks_per_s: int = 100) -> dict[str, float]:
+    """CPU time by kind from the text of /proc/stat; empty when it has no such line."""
+    found = re.search(r"^cpu +([\d ]+)$", stat, re.M)
+    values = [int(word) / ticks_per_s for word in found[1].split()] if found else []
+    return dict(zip(FIELDS, values, strict=False))
+
+
+def swapped_pages(vmstat: str) -> int:
+    """Pages that went in or out of swap, from the text of /proc/vmstat."""
+    return sum(int(value) for value in re.findall(r"^pswp(?:in|out) (\d+)$", vmstat, re.M))
+
+
+def meanwhile(before: Counters, after: Counters, *, own_cpu_s: float = 0.0) -> Meanwhile:
+    """The difference of two readings; ``own_cpu_s`` is what our guest and lab used of it."""
+    spent = {kind: after.cpu_s[kind] - before.cpu_s.get(kind, 0.0) for kind in after.cpu_s}
+    busy = sum(value for kind, value in spent.items() if kind not in (*IDLE, "steal"))
+    # Readings may be less than a tick apart, and an idle counter may run backwards.
+    total = max(sum(spent.values()), busy, 1e-9)
+    return Meanwhile(
+        stolen=max(0.0, spent.get("steal", 0.0)) / total,
+        busy=max(0.0, busy) / total,
+        foreign=max(0.0, busy - own_cpu_s) / total,
+        swapped_pages=after.swapped_pages - before.swapped_pages,
+        throttled=after.throttled - before.throttled,
+    )
+
+
+def check_accelerator(found: Finding | None) -> Check:
+    """Whether guests run on the host's own CPUs; None where no kernel is there to boot."""
+    if found is None:
+        why = "only booting a kernel tells whether KVM runs one"
+        return Check("accelerator", "warn", "not tried: no kernel", why, "./lab.py build")
+    if found.real_time:
+        return Check("accelerator", "ok", found.text(), "")
+    why = "under TCG time is that of a translator: wall mode gives no verdict"
+    mend = 'use mode = "exact", or a host where KVM boots a kernel'
+    return Check("accelerator", "fail", found.text(), why, mend)
+
+
+def check_governor(governors: Sequence[str]) -> Check:
+    """Whether every CPU keeps its clock up (texts of cpufreq/scaling_governor)."""
+    said = sorted({text.strip() for text in governors if text.strip()})
+    why = "the clock follows the load, and a run its clock"
+    if not said:
+        mend = "measure on bare metal; a guest of another hypervisor does not own its clock"
+        return Check("governor", "warn", UNKNOWN, why, mend)
+    if said == ["performance"]:
+        return Check("governor", "ok", "performance", "")
+    mend = "echo performance | tee /sys/devices/system/cpu/cpu*/cpufreq/scaling_governor"
+    return Check("governor", "warn", ", ".join(said), why, mend)
+
+
+def check_turbo(no_turbo: str, boost: str) -> Check:
+    """Whether turbo is off (texts of intel_pstate/no_turbo and cpufreq/boost)."""
+    why = "turbo depends on heat and on what other cores do"
+    if no_turbo.strip():
+        path, on, off = "intel_pstate/no_turbo", no_turbo.strip() == "0", "1"
+    elif boost.strip():
+        path, on, off = "cpufreq/boost", boost.strip() == "1", "0"
+    else:
+        return Check("turbo", "warn", UNKNOWN, why, "turn it off in the firmware if it is there")
+    if not on:
+        return Check("turbo", "ok", "off", "")
+    return Check("turbo", "warn", "on", why, f"echo {off} > /sys/devices/system/cpu/{path}")
+
+
+def check_smt(active: str) -> Check:
+    """Whether two threads share a core (text of smt/active)."""
+    if active.strip() == "1":
+        why = "a vCPU shares its core with whatever runs on the other thread"
+        mend = "echo off > /sys/devices/system/cpu/smt/control"
+        return Check("smt", "warn", "on", why, mend)
+    return Check("smt", "ok", "off" if active.strip() else "none", "")
+
+
+def check_numa(nodes: int, balancing: str) -> Check:
+    """Whether the kernel moves a guest's memory between nodes (text of numa_balancing)."""
+    found = f"{nodes} {'node' if nodes == 1 else 'nodes'}"
+    if nodes > 1 and balancing.strip() not in ("", "0"):
+        why = "pages of the guest are unmapped and moved while it runs"
+        return Check(
+            "numa", "warn", f"{found}, balancing on", why, "sysctl kernel.numa_balancing=0"
+        )
+    return Check("numa", "ok", found, "")
+
+
+def check_steal(seen: Meanwhile) -> Check:
+    """Whether a hypervisor below takes CPU time."""
+    found = f"{seen.stolen:.1%} of CPU time"
+    if seen.stolen <= STOLEN:
+        return Check("steal", "ok", found, "")
+    why = "another tenant runs in our time, and no clock of ours shows where"
+    return Check("steal", "fail", found, why, "use a host of its own")
+
+
+def check_load(seen: Meanwhile) -> Check:
+    """Whether the host is idle before a session."""
+    found = f"{seen.busy:.1%} of CPU time in use"
+    if seen.busy <= BUSY:
+        return Check("load", "ok", found, "")
+    why = "other work takes cache, memory bandwidth and CPU time"
+    return Check("load", "warn", found, why, "stop it; top -b -n 1 | head -n 20 names it")
+
+
+def check_ksm(run: str) -> Check:
+    """Whether equal pages are merged (text of ksm/run)."""
+    if run.strip() == "1":
+        why = "pages of equal guests are merged, and each write to one copies it"
+        return Check("ksm", "warn", "on", why, "echo 2 > /sys/kernel/mm/ksm/run")
+    return Check("ksm", "ok", "off", "")
+
+
+def check_thp(enabled: str, defrag: str, *, huge_pages: bool) -> Check:
+    """Whether guest memory stays as it was backed (texts of enabled and khugepaged/defrag)."""
+    chosen = enabled.partition("[")[2].partition("]")[0] or "none"
+    if huge_pages:
+        return Check("thp", "ok", f"{chosen}; the guest has pages of its own", "")
+    if chosen in ("always", "madvise") and defrag.strip() != "0":
+        why = "how much of a guest is in huge pages differs from boot to boot, and changes"
+        mend = "huge_pages = true in the guest's [wall], with pages reserved"
+        return Check("thp", "warn", f"{chosen}, khugepaged at work", why, mend)
+    return Check("thp", "ok", chosen, "")
+
+
+def check_free_memory(meminfo: str, guest_mib: int, *, huge_pages: bool) -> Check:
+    """Whether a guest of ``guest_mib`` fits without reclaim (text of /proc/meminfo)."""
+    available = meminfo_mib(meminfo, "MemAvailable")
+    needed = HOST_RESERVE_MIB + QEMU_OVERHEAD_MIB + (0 if huge_pages else guest_mib)
+    why = "a host that reclaims or swaps is measured instead of the guest"
+    if huge_pages:
+        free = re.search(r"^HugePages_Free:\s*(\d+)$", meminfo, re.M)
+        pages, wanted = int(free[1]) if free else 0, -(-guest_mib // HUGE_PAGE_MIB)
+        if pages < wanted:
+            found = f"{pages} huge pages free, {wanted} needed"
+            return Check("memory", "fail", found, why, f"sysctl vm.nr_hugepages={wanted}")
+    found = f"{available} MiB available, {needed} needed"
+    if available < needed:
+        return Check("memory", "fail", found, why, "end other work, or use a smaller guest")
+    return Check("memory", "ok", found, "")
+
+
+def check_swap(meminfo: str) -> Check:
+    """Whether anything is swapped out (text of /proc/meminfo)."""
+    total, free = meminfo_mib(meminfo, "SwapTotal"), meminfo_mib(meminfo, "SwapFree")
+    if total - free > 0:
+        why = "what is swapped out comes back while a run is measured"
+        return Check("swap", "warn", f"{total - free} MiB in use", why, "swapoff -a")
+    return Check("swap", "ok", f"{total} MiB, unused" if total else "none", "")
+
+
+def check_other_guests(commands: Mapping[int, str]) -> Check:
+    """Whether other virtual machines run; ``commands`` maps process ids to their names."""
+    others = sorted(pid for pid, name in commands.items() if OTHER_GUESTS.match(name))
+    if not others:
+        return Check("other guests", "ok", "none", "")
+    found = ", ".join(f"{commands[pid]} ({pid})" for pid in others)
+    why = "they share cache, memory bandwidth and cores with ours"
+    mend = "shut them down, or measure when they are gone"
+    return Check("other guests", "fail", found, why, mend)
+
+
+def check_placement(placement: Placement | None, vcpus: int) -> Check:
+    """Whether every vCPU gets a core that nobody shares."""
+    why = "vCPUs that share a core, or move between them, are noise"
+    mend = f"use a guest with fewer vCPUs than {vcpus}, or a host with more cores"
+    if placement is None:
+        return Check("pinning", "fail", f"no cores left for {vcpus} vCPUs", why, mend)
+    found = f"vCPUs on {_listed(placement.vcpus)}, the lab on {_listed(placement.lab)}"
+    if placement.isolated:
+        return Check("pinning", "ok", found, "")
+    return Check("pinning", "warn", f"{found}; cores are shared", why, mend)
+
+
+def require_fit(checks: Iterable[Check]) -> None:
+    """Refuse a host on which any check is not ok (``--strict``).
+
+    Raises:
+        InfraError: names each check with what was found and its mend.
+    """
+    wrong = [check for check in checks if check.status != "ok"]
+    if wrong:
+        raise InfraError(
+            "not fit to measure time: "
+            + "; ".join(f"{check.name}: {check.found}" for check in wrong),
+            where="this host",
+            next_step="; ".join(dict.fromkeys(check.mend for check in wrong if check.mend)),
+        )
+
+
+def fitness_facts(checks: Iterable[Check]) -> dict[str, str]:
+    """The checks for provenance: what was found, by name."""
+    return {f"fitness {check.name}": f"{check.status}: {check.found}" for check in checks}
+
+
+def read_counters(
+    *, proc: Path = Path("/proc"), system: Path = Path("/sys/devices/system")
+) -> Counters:
+    """Read the host's counters now."""
+    throttles = system.glob("cpu/cpu*/thermal_throttle/core_throttle_count")
+    return Counters(
+        cpu_s=cpu_seconds(text_of(proc / "stat")),
+        swapped_pages=swapped_pages(text_of(proc / "vmstat")),
+        throttled=sum(int(text_of(path) or 0) for path in throttles),
+    )
+
+
+def processes(proc: Path = Path("/proc")) -> dict[int, str]:
+    """Names of all processes by id; names are cut to 15 characters by the kernel."""
+    folders = (folder for folder in proc.glob("[0-9]*"))
+    return {int(folder.name): text_of(folder / "comm").strip() for folder in folders}
+
+
+def fitness(
+    *,
+    guest_mib: int,
+    vcpus: int,
+    huge_pages: bool,
+    placement: Placement | None,
+    accelerator: Finding | None,
+    proc: Path = Path("/proc"),
+    sys: Path = Path("/sys"),
+    sample_s: float = SAMPLE_S,
+) -> tuple[Check, ...]:
+    """Look at this host for ``sample_s`` seconds, while no guest of ours runs."""
+    cpu = sys / "devices/system/cpu"
+    before = read_counters(proc=proc, system=sys / "devices/system")
+    time.sleep(sample_s)
+    seen = meanwhile(before, read_counters(proc=proc, system=sys / "devices/system"))
+    meminfo = text_of(proc / "meminfo")
+    memory = sys / "kernel/mm"
+    thp = memory / "transparent_hugepage"
+    return (
+        check_accelerator(accelerator),
+        check_placement(placement, vcpus),
+        check_governor([text_of(path) for path in cpu.glob("cpu*/cpufreq/scaling_governor")]),
+        check_turbo(text_of(cpu / "intel_pstate/no_turbo"), text_of(cpu / "cpufreq/boost")),
+        check_smt(text_of(cpu / "smt/active")),
+        check_numa(
+            len(list((sys / "devices/system/node").glob("node[0-9]*"))),
+            text_of(proc / "sys/kernel/numa_balancing"),
+        ),
+        check_steal(seen),
+        check_load(seen),
+        check_ksm(text_of(memory / "ksm/run")),
+        check_thp(
+            text_of(thp / "enabled"), text_of(thp / "khugepaged/defrag"), huge_pages=huge_pages
+        ),
+        check_free_memory(meminfo, guest_mib, huge_pages=huge_pages),
+        check_swap(meminfo),
+        check_other_guests(processes(proc)),
+    )
+
+
+def wall_checks(
+    cache: Path, *, guest_mib: int, vcpus: int, nodes: int = 1, huge_pages: bool = False
+) -> tuple[Check, ...]:
+    """Everything wall mode needs of this host, for a guest of this shape.
+
+    The first time since the host booted, a small guest is booted up to three times,
+    which takes a minute.
+
+    Raises:
+        InfraError: a program is missing, or QEMU boots no kernel at all.
+    """
+    kernel = accelerators.some_kernel(cache)
+    return fitness(
+        guest_mib=guest_mib,
+        vcpus=vcpus,
+        huge_pages=huge_pages,
+        placement=place(host_cpus(), vcpus=vcpus, nodes=nodes),
+        accelerator=accelerators.provide(cache, kernel) if kernel else None,
+    )
+
+
+def _listed(cpus: Iterable[int]) -> str:
+    return ",".join(map(str, cpus))

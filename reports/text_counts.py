@@ -1,0 +1,115 @@
+"""The sections on functions and locks as plain text, for the terminal's report."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from reports import count_wording as counts
+from reports import wording
+from reports.attribution_model import Attribution
+from reports.lock_model import LockComparison
+from reports.model import Comparison
+from reports.paired import Paired
+
+MOST_FUNCTIONS = 12
+MOST_LOCKS = 6
+LONGEST_NAME = 40
+
+
+def columns(rows: Sequence[Sequence[str]], left: Sequence[int] = (0,)) -> list[str]:
+    """Rows as aligned lines, indented by two; the columns of ``left`` to the left."""
+    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
+    return [
+        "  "
+        + "  ".join(
+            cell.ljust(width) if i in left else cell.rjust(width)
+            for i, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+        for row in rows
+    ]
+
+
+def name(text: str) -> str:
+    """A guest's name on one line and no longer than a column may be."""
+    plain = " ".join(wording.clean(text).split())
+    return plain if len(plain) <= LONGEST_NAME else f"{plain[: LONGEST_NAME - 3]}..."
+
+
+def _cells(pair: Paired) -> tuple[str, str, str]:
+    return (
+        counts.amount(pair.base),
+        counts.amount(pair.patched),
+        counts.signed(pair.difference),
+    )
+
+
+def functions(found: Attribution, base: str, patched: str) -> list[str]:
+    """The table of functions that moved most, with everything else in one row."""
+    shown = found.rows[:MOST_FUNCTIONS]
+    rows = [
+        (name(counts.function(row)), *_cells(row.instructions), counts.note(row, base, patched))
+        for row in shown
+    ]
+    if len(shown) == found.listed and found.others is not None:
+        rows.append((counts.others(found), *_cells(found.others), ""))
+    rows.append(("all", *_cells(found.total), ""))
+    return columns([("function", base, patched, "difference", ""), *rows], left=(0, 4))
+
+
+def _locks(found: LockComparison, base: str, patched: str) -> list[str]:
+    rows = []
+    for row in found.shown[:MOST_LOCKS]:
+        pair = row.hold or row.contentions
+        if pair is not None:
+            rows.append((
+                name(row.label), counts.short(pair.base), counts.short(pair.patched),
+                counts.change(pair), counts.cpus(row.saturation),
+            ))  # fmt: skip
+    what = "held ns" if found.serial else "contended"
+    head = ("lock", f"{what} {base}", patched, "change", "saturates, CPUs" if found.serial else "")
+    return columns([head, *rows], left=(0,)) if rows else []
+
+
+def _waits(found: LockComparison, base: str, patched: str) -> list[str]:
+    rows = [
+        (name(row.caller), name(row.flags), counts.short(row.count.base),
+         counts.short(row.count.patched), counts.change(row.count))
+        for row in found.waits[:MOST_LOCKS]
+    ]  # fmt: skip
+    return columns([("waiting", "kind", base, patched, "change"), *rows], (0, 1)) if rows else []
+
+
+def origin(comparison: Comparison) -> list[tuple[str, list[str]]]:
+    """One (sentence, table) after the other: sentences are to be wrapped, tables are not."""
+    base, patched = comparison.manifest.base, comparison.manifest.patched
+    parts: list[tuple[str, list[str]]] = []
+    for found in comparison.headlines:
+        parts += [("", [])] if parts else []
+        where = f"{found.case}, phase {found.phase}"
+        if found.identical:
+            parts.append((f"{where}: {counts.IDENTICAL[0].lower()}{counts.IDENTICAL[1:]}", []))
+            continue
+        parts.append((f"{where}: {counts.total(found)}.", []))
+        parts += [(f"{counts.ratio(row)}.", []) for row in found.ratios]
+        parts += [(f"! {counts.absent(row)}.", []) for row in found.ratios if row.absent]
+        if found.listed:
+            parts.append(("", functions(found, base, patched)))
+            parts.append((f"{counts.share(found)}.", []))
+        parts += [(f"- {counts.hint(hint, base, patched)}", []) for hint in found.hints]
+    return parts
+
+
+def locks(comparison: Comparison) -> list[tuple[str, list[str]]]:
+    """As :func:`origin`, for the twins."""
+    base, patched = comparison.manifest.base, comparison.manifest.patched
+    parts: list[tuple[str, list[str]]] = []
+    for found in comparison.locks:
+        parts += [("", [])] if parts else []
+        where = f"{found.case}, phase {found.phase}, twin {found.twin}"
+        per = found.unit_title if found.serial else f"1,000 {counts.plural(found.unit_title)}"
+        parts.append((f"{where} ({counts.guest(found)}). {counts.banner(found)}; per {per}.", []))
+        tables = (_locks(found, base, patched), _waits(found, base, patched))
+        parts += [("", table) for table in tables if table]
+        parts += [(f"{counts.slow_path(found)}.", [])] if found.slow_share else []
+        parts.append((counts.limits(found), []))
+    return parts

@@ -1,0 +1,134 @@
+"""What an A/A arm says about a host: its noise, and what can be asked of it.
+
+Pure functions over log ratios, beside those of ``reports.statistics`` and
+``reports.power``.  In wall mode the estimate is the Hodges-Lehmann one and the interval
+the exact signed-rank one alone: noise of real time has tails and outliers, which the
+mean follows and ranks do not.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from scipy import stats
+
+from reports import power, statistics
+from reports.statistics import Floats, Interval
+
+# Asymptotic efficiency of the signed-rank test to the t test under normal noise, the
+# case in which t is best (Hodges and Lehmann, Ann. Math. Stat. 27, 1956).
+RANK_EFFICIENCY = 3 / math.pi
+# Fewer A/A pairs say nothing about a spread: with 8 its 90 % interval spans 0.7 to 1.8.
+FEWEST_AGAIN = 8
+
+
+class NoiseFloor(NamedTuple):
+    """What the same kernel differs by from itself on this host; log ratios.
+
+    ``floor`` is half the width of the A/A interval: a change below it is what chance
+    shows.  ``interval`` is None with too few pairs for its level, ``sd`` with one pair.
+    """
+
+    pairs: int
+    estimate: float
+    interval: Interval | None
+    sd: float | None
+
+    @property
+    def floor(self) -> float | None:
+        """Half the width of the A/A interval."""
+        return None if self.interval is None else self.interval.width / 2
+
+    @property
+    def differs(self) -> bool:
+        """Whether A/A claims a change, which is false by construction."""
+        return self.interval is not None and self.interval.excludes(0)
+
+
+class Forecast(NamedTuple):
+    """What ``blocks`` blocks will see on this host, and how many see the threshold.
+
+    ``detectable`` is a log ratio; ``needed`` is None beyond :data:`power.MOST_BLOCKS`.
+    """
+
+    sd: float
+    blocks: int
+    detectable: float | None
+    needed: int | None
+
+
+def noise_floor(differences: Sequence[float] | Floats, alpha: float) -> NoiseFloor:
+    """The noise floor of A/A log ratios ``ln(again / base)``, shape (n,).
+
+    Raises:
+        ValueError: empty, not finite, or ``alpha`` outside (0, 1).
+    """
+    return NoiseFloor(
+        pairs=len(differences),
+        estimate=statistics.hodges_lehmann(differences),
+        interval=statistics.signed_rank_interval(differences, 1 - alpha),
+        sd=statistics.standard_deviation(differences),
+    )
+
+
+def rank_blocks(blocks: int | None) -> int | None:
+    """Blocks of a signed-rank test that see what ``blocks`` of a t test see."""
+    return None if blocks is None else math.ceil(blocks / RANK_EFFICIENCY)
+
+
+def rank_detectable(sd: float, n: int, alpha: float) -> float | None:
+    """Smallest log ratio that a signed-rank test of n blocks detects with 95 % power."""
+    if n < statistics.pairs_needed(1 - alpha):
+        return None
+    effect = power.detectable_effect(sd, n, alpha)
+    return None if effect is None else effect / math.sqrt(RANK_EFFICIENCY)
+
+
+def forecast(again: Sequence[float] | Floats, *, change: float, alpha: float, blocks: int) -> (
+    Forecast | None
+):  # fmt: skip
+    """Say from A/A log ratios, before the long run, whether the question can be answered.
+
+    None with fewer than :data:`FEWEST_AGAIN` pairs.
+
+    Raises:
+        ValueError: as :func:`noise_floor`.
+    """
+    sd = statistics.standard_deviation(again)
+    if sd is None or len(again) < FEWEST_AGAIN:
+        return None
+    return Forecast(
+        sd=sd,
+        blocks=blocks,
+        detectable=rank_detectable(sd, blocks, alpha),
+        needed=rank_blocks(power.blocks_to_detect(sd, change, alpha)),
+    )
+
+
+def blocks_to_decide(
+    estimate: float, sd: float, *, change: float, alpha: float, equivalence_alpha: float
+) -> int | None:
+    """:func:`power.blocks_to_decide` for the signed-rank test.
+
+    None for more than :data:`power.MOST_BLOCKS`.
+    """
+    blocks = power.blocks_to_decide(
+        estimate, sd, change=change, alpha=alpha, equivalence_alpha=equivalence_alpha
+    )
+    return rank_blocks(blocks)
+
+
+def rate_interval(calls: int, trials: int, level: float = 0.95) -> Interval:
+    """Exact interval of a rate from ``calls`` in ``trials`` (Clopper, Pearson 1934).
+
+    Raises:
+        ValueError: no trials, or more calls than trials.
+    """
+    if not 0 <= calls <= trials or trials < 1:
+        raise ValueError(f"{calls} of {trials} is no rate")
+    tail = (1 - level) / 2
+    low = 0.0 if calls == 0 else float(stats.beta.ppf(tail, calls, trials - calls + 1))
+    high = 1.0 if calls == trials else float(stats.beta.ppf(1 - tail, calls + 1, trials - calls))
+    return Interval(low, high, level)

@@ -1,0 +1,106 @@
+"""From a run's outcome to its record: valid, or failed with somebody to blame."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Literal
+
+from experiment.plan import PlannedRun
+from guests import channel
+from guests.console import Ending
+from guests.exact import Outcome
+from results.locks import Locks
+from results.profile import Profile
+from results.record import Failure, RunRecord
+from runs.observe import observe
+from runs.prepare import Session
+from workloads import metrics, parse, validity
+
+Blame = Literal["series", "workload", "host", "lab"]
+
+
+def record(
+    session: Session,
+    run: PlannedRun,
+    outcome: Outcome,
+    differs: Callable[[Mapping[str, bytes]], tuple[str, ...]],
+) -> tuple[RunRecord, tuple[Profile | Locks, ...]]:
+    """The run's record, and what was observed beside it where the run is valid.
+
+    ``differs`` is asked about the files of a repeat: how they differ from those of the
+    run it repeats.
+    """
+    case, bench = session.case(run.case), session.bench(run)
+    if outcome.files is None:
+        return failed(session, run, outcome.ending), ()
+    phases = session.phases(case)
+    try:
+        result = parse.guest_result(outcome.files, tuple(phase.name for phase in phases))
+    except parse.ParseError as error:
+        return failed(session, run, Ending("lost", f"result not readable: {error}")), ()
+    claim = validity.Claim(
+        phases,
+        bench.limit_bytes,
+        run.seed,
+        bench.kernels[run.arm].identity.build_id,
+        validity.LEFT_PAGES_WALL if session.wall else validity.LEFT_PAGES,
+    )
+    problems = validity.problems(result, claim)
+    if outcome.ending.kind != "done":
+        problems = (f"{outcome.ending.kind}: {outcome.ending.message}", *problems)
+    if problems:
+        return failed(session, run, Ending("failed", "; ".join(problems)), kind="invalid"), ()
+    if run.repeat:
+        difference = differs(outcome.files)
+        if difference:
+            message = f"not bit-exact: {difference[0]}"
+            return failed(session, run, Ending("failed", message, difference), kind="inexact"), ()
+    observed = observe(session, run, outcome, result)
+    valid = _identity(session, run).model_copy(
+        update={
+            "failure": None,
+            "samples": metrics.samples(result.phases, real_time=session.wall is not None),
+            "findings": (*validity.few_ios(result, phases), *observed.findings),
+            "timelines": tuple(phase.timeline for phase in result.phases),
+            "fingerprint": channel.fingerprint(outcome.files),
+        }
+    )
+    return valid, observed.beside
+
+
+def _identity(session: Session, run: PlannedRun) -> RunRecord:
+    return RunRecord(
+        run_id=run.run_id,
+        case=run.case,
+        arm=run.arm,
+        block=run.block,
+        seed=run.seed,
+        repeat=run.repeat,
+        twin=run.twin,
+        kernel_key=session.bench(run).kernels[run.arm].identity.key,
+        failure=Failure(kind="lost", blame="host", message="not started"),
+    )
+
+
+def failed(session: Session, run: PlannedRun, ending: Ending, kind: str = "") -> RunRecord:
+    """The record of a run that is no data point; ``kind`` is the ending's if not given."""
+    kind = kind or ending.kind
+    failure = Failure(
+        kind=kind,
+        blame=_blame(session, run.arm, kind),
+        message=ending.message,
+        evidence=ending.evidence,
+    )
+    return _identity(session, run).model_copy(update={"failure": failure})
+
+
+def _blame(session: Session, arm: str, kind: str) -> Blame:
+    if kind == "inexact":
+        return "lab"
+    if kind in ("invalid", "failed"):
+        return "workload"
+    if kind in ("lost", "silent"):
+        return "host"
+    # A kernel that breaks: the series', unless the arm is the one without it.
+    base = session.experiment.both_arms[0].name
+    return "lab" if arm == base else "series"

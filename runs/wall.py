@@ -1,0 +1,162 @@
+"""Measure a wall session: one guest at a time, a block's arms back to back."""
+
+from __future__ import annotations
+
+import itertools
+import resource
+import shutil
+import time
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+from experiment.design import Conditions, look_after
+from experiment.plan import PlannedRun
+from guests import virtme
+from guests.console import Ending
+from guests.exact import Outcome
+from host import fitness
+from host.errors import InfraError
+from host.fitness import read_counters
+from kernels.cache import hold
+from results.locks import Locks
+from results.profile import Profile
+from results.record import RunCost, RunRecord
+from results.store import SessionStore
+from runs import recording
+from runs.options import Options
+from runs.prepare import Session
+from runs.progress import Reporter, duration
+from runs.workspace import workspace
+
+MIB = 1 << 20
+# The host's doing, which may pass; what a kernel or a workload does is on record.
+RETRIED = ("lost",)
+
+
+@dataclass
+class Stage:
+    """What all runs of the stage share; ``began`` is on the host's monotonic clock."""
+
+    session: Session
+    store: SessionStore
+    reporter: Reporter
+    scratch: Path
+    began: float
+
+
+def measure_wall(
+    session: Session,
+    options: Options,
+    store: SessionStore,
+    reporter: Reporter,
+    decided: Callable[[], bool],
+) -> None:
+    """Make every run of the plan that is not on record, in the plan's order.
+
+    A block that was interrupted is made again as a whole: its arms must have run back
+    to back.  ``decided`` is asked at the pre-set looks, if the experiment wants them.
+
+    Raises:
+        InfraError: virtme-ng or QEMU does not start, or the disk is too small.
+    """
+    if session.same_code:
+        reporter.say("the arms' machine code is the same: nothing to boot (--measure-anyway does)")
+        return
+    recorded = store.records()
+    done = {record.run_id for record in recorded}
+    blocks = [tuple(runs) for _, runs in itertools.groupby(session.plan.runs, key=_block)]
+    todo = [runs for runs in blocks if not {run.run_id for run in runs} <= done]
+    if not todo:
+        reporter.say("every planned run is on record")
+        return
+    total = len(session.plan.runs)
+    ready = total - sum(map(len, todo))
+    before = max((record.at_s or 0.0 for record in recorded), default=0.0)
+    with (
+        workspace(options.cache, session.guest.memory_mib * MIB) as scratch,
+        ExitStack() as held,
+        reporter.runs(total, ready, 1),
+    ):
+        for bench in session.benches:
+            for kernel in bench.kernels.values():
+                held.enter_context(hold(kernel))
+        stage = Stage(session, store, reporter, scratch, time.monotonic() - before)
+        for runs in todo:
+            if not runs[0].twin and _may_stop(session, runs[0].block) and decided():
+                reporter.say(f"decided after {runs[0].block} blocks")
+                todo = [left for left in todo if left[0].twin]
+                break
+            _make(stage, runs)
+        else:
+            todo = []
+        for runs in todo:
+            _make(stage, runs)
+        reporter.say(f"measured in {duration(time.monotonic() - stage.began - before)}")
+
+
+def _block(run: PlannedRun) -> tuple[str, int]:
+    return run.twin, run.block
+
+
+def _may_stop(session: Session, blocks: int) -> bool:
+    return session.experiment.wall.early_looks and look_after(blocks) is not None
+
+
+def _make(stage: Stage, runs: Sequence[PlannedRun]) -> None:
+    for run in runs:
+        stage.reporter.started(run.run_id)
+        record, cost, beside = _run(stage, run)
+        stage.store.append(record, cost, *beside)
+        stage.reporter.finished(
+            run.run_id, problem=record.failure.message if record.failure else ""
+        )
+
+
+def _run(stage: Stage, run: PlannedRun) -> tuple[RunRecord, RunCost, tuple[Profile | Locks, ...]]:
+    attempts = stage.session.experiment.wall.attempts
+    for attempt in range(1, attempts + 1):
+        at_s = time.monotonic() - stage.began
+        before, own = read_counters(), _own_cpu_s()
+        outcome = _boot(stage, run)
+        # What was killed is not among the children that were waited for.
+        used = max(_own_cpu_s() - own, outcome.cpu_s)
+        seen = fitness.meanwhile(before, read_counters(), own_cpu_s=used)
+        record, beside = recording.record(stage.session, run, outcome, lambda files: ())
+        if record.failure is None or record.failure.kind not in RETRIED or attempt == attempts:
+            break
+        stage.reporter.say(f"again    {run.run_id}: {record.failure.message}")
+    conditions = Conditions(
+        stolen=seen.stolen,
+        foreign=seen.foreign,
+        swapped_pages=seen.swapped_pages,
+        throttled=seen.throttled,
+    )
+    record = record.model_copy(update={"conditions": conditions, "at_s": round(at_s, 1)})
+    cost = RunCost(run_id=run.run_id, elapsed_s=outcome.elapsed_s, guest_cpu_s=outcome.cpu_s)
+    return record, cost, beside
+
+
+def _own_cpu_s() -> float:
+    """CPU time (seconds) of the lab and of all programs it has waited for."""
+    spent = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    return sum(one.ru_utime + one.ru_stime for one in spent)
+
+
+def _boot(stage: Stage, run: PlannedRun) -> Outcome:
+    folder, logs = stage.scratch / run.run_id, stage.store.raw / run.run_id
+    shutil.rmtree(folder, ignore_errors=True)
+
+    def watch(word: str) -> None:
+        stage.reporter.said(run.run_id, word)
+
+    try:
+        return virtme.run(
+            stage.session.wall_machine(run), stage.session.job(run), folder, logs, watch
+        )
+    except InfraError as error:
+        # One guest that did not start is one run lost; a host that starts none loses all.
+        return Outcome(None, Ending("lost", str(error)), 0.0, 0.0)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)

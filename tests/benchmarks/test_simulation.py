@@ -1,0 +1,98 @@
+"""The simulation's fast form of our rule is our rule, and it keeps its promise."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from benchmarks import simulation as s
+from experiment.design import LOOKS, Look, at_look
+from reports import statistics
+from reports.verdict import Evidence, Verdict
+from reports.wall_statistics import rate_interval
+from reports.wall_verdict import WallEvidence, judge_wall
+
+CALLED = (Verdict.IMPROVEMENT, Verdict.REGRESSION)
+
+
+@pytest.mark.parametrize("look", [Look(12, 1.0), *LOOKS])
+@pytest.mark.parametrize("effect", [0.0, 0.012])
+def test_fast_form_is_the_rule_of_the_reports(look: Look, effect: float) -> None:
+    random = np.random.default_rng(look.blocks)
+    session = s.blocks(s.NOISES[0], random, 25, look.blocks, effect)
+    thresholds = at_look(s.THRESHOLDS, look)
+    called, equal = s.judge(session, thresholds)
+    for row in range(25):
+        arms = Evidence(
+            "higher", tuple(np.exp(session.base[row])), tuple(np.exp(session.patched[row])),
+            look.blocks,
+        )  # fmt: skip
+        again = tuple(np.exp(session.again[row]))
+        said = judge_wall([WallEvidence(arms, again, True)], thresholds)[0].judgement.verdict
+        assert called[row] == (said in CALLED)
+        assert equal[row] == (said is Verdict.NO_CHANGE)
+
+
+def test_estimates_are_hodges_lehmann() -> None:
+    rows = np.random.default_rng(1).normal(size=(5, 13))
+    assert s.estimates(rows) == pytest.approx([statistics.hodges_lehmann(row) for row in rows])
+
+
+@pytest.mark.parametrize("noise", s.NOISES, ids=lambda noise: noise.name)
+def test_noise_has_the_spread_it_says(noise: s.Noise) -> None:
+    """Around its own mean over time: what drifts is drift, not spread."""
+    drawn = noise.draw(np.random.default_rng(5), 20_000, 1)
+    if "drift" not in noise.name:
+        assert float(np.std(drawn)) == pytest.approx(s.SPREAD, rel=0.1)
+    assert abs(float(np.mean(drawn))) < s.SPREAD / 10
+
+
+@pytest.mark.parametrize("number", range(len(s.NOISES)), ids=[n.name for n in s.NOISES])
+def test_our_false_alarms_are_not_above_alpha(number: int) -> None:
+    called = s.calls(s.NOISES[number], np.random.default_rng([s.SEED, number]), 2_000, 0.0)
+    for rule in s.RULES[:2]:
+        low, _, _ = rate_interval(called[rule], 2_000)
+        assert low <= s.THRESHOLDS.alpha, rule
+
+
+@pytest.mark.parametrize("noise", s.NOISES[4:6], ids=lambda noise: noise.name)
+def test_same_rule_on_one_arm_after_the_other_would_not_keep_it(noise: s.Noise) -> None:
+    """The check above can fail: without random order a drift is taken for a change.
+
+    A drift shows in A/A as well, so the A/A arm is one that tells nothing.
+    """
+    random = np.random.default_rng(1)
+    session = s.blocks(noise, random, 2_000, 12, 0.0, shuffled=False)
+    again = session.base + 1e-6 * random.standard_normal(session.base.shape)
+    blind = s.Session(session.base, session.patched, again)
+    called, _ = s.judge(blind, s.THRESHOLDS)
+    low, _, _ = rate_interval(int(called.sum()), 2_000)
+    assert low > 5 * s.THRESHOLDS.alpha
+
+
+def test_a_change_of_two_percent_is_found_by_the_last_look() -> None:
+    called = s.calls(s.NOISES[0], np.random.default_rng(2), 500, math.log1p(0.02))
+    assert called["ours, looks to 48"] > 0.95 * 500
+
+
+def test_published_rules_by_hand() -> None:
+    base = np.array([[100.0, 101.0, 102.0, 103.0]])
+    # The upper of two middle values is LKP's median: 102 and 105.
+    assert s.lkp(base, np.array([[103.0, 104.0, 105.0, 106.0]]))[0]
+    assert not s.lkp(base, np.array([[102.0, 103.0, 104.0, 105.0]]))[0]
+    assert s.lkp(np.array([[103.0, 104.0, 105.0, 106.0]]), base)[0]
+    # Standard deviations 1.29 each: 1.96 times their sum is 5.06.
+    assert not s.mmtests(base, base + 5.0)[0]
+    assert s.mmtests(base, base + 5.1)[0]
+    # Welch: t = d / sqrt(2 * 1.667 / 4), 6 degrees of freedom, 2.447 at 5 %.
+    assert not s.welch(base, base + 2.2)[0]
+    assert s.welch(base, base + 2.3)[0]
+
+
+def test_table_has_every_noise_and_rule() -> None:
+    rows = s.table(50, 0.0)
+    text = s.markdown(rows, 50)
+    assert text.count("\n") == len(s.NOISES) + 1
+    assert all(len(line.split("|")) == len(s.RULES) + 3 for line in text.splitlines())

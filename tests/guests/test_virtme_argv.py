@@ -1,0 +1,130 @@
+"""Golden command lines of wall guests, and what virtme-ng itself makes of them."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import subprocess
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from experiment.load import load_guest
+from experiment.plan import Size
+from experiment.spec import Guest, WallShape
+from guests.virtme_argv import PORT_NAME, Files, environment, vng_argv, wrapped
+from host.accelerator import ACCELERATORS, Accelerator
+from host.process import run
+from host.topology import Placement
+from tests.guests.test_argv import LAPTOP_SIZE
+
+GOLDEN = Path(__file__).parent / "golden"
+FILES = Files(Path("/tmp/twinboot-test"))
+ONE = Placement(vcpus=(1,), lab=(0,), nodes=(), isolated=True)
+TWO_NODES = Placement(
+    vcpus=tuple(range(1, 9)) + tuple(range(12, 20)), lab=(0,), nodes=(0, 1), isolated=True
+)
+
+
+def guest(name: str, **wall: object) -> Guest:
+    return load_guest(Path(name)).model_copy(update={"wall": WallShape.model_validate(wall)})
+
+
+LARGE = guest("full", numa_nodes=2, huge_pages=True)
+LARGE_SIZE = Size(cgroup_limit_mib=8192, brd_mib=16384, file_mib=13312, jobs=16)
+CASES: dict[str, tuple[Guest, Size, Accelerator, Placement | None]] = {
+    "wall-laptop-tcg": (guest("laptop"), LAPTOP_SIZE, "tcg", ONE),
+    "wall-laptop-kvm": (guest("laptop"), LAPTOP_SIZE, "kvm", None),
+    "wall-full-two-nodes": (LARGE, LARGE_SIZE, "kvm,arch-capabilities=off", TWO_NODES),
+}
+
+
+def lines(argv: list[str]) -> str:
+    """An option and its value a line, as a person reads a command line."""
+    text = ""
+    for word in argv:
+        new = word.startswith("-") or not text
+        text += ("\n" if new and text else " " if text else "") + shlex.quote(word)
+    return text + "\n"
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_golden(name: str) -> None:
+    machine, size, accelerator, placement = CASES[name]
+    said = lines(vng_argv(machine, size, FILES, accelerator, placement))
+    path = GOLDEN / f"{name}.txt"
+    if os.environ.get("TWINBOOT_WRITE_GOLDEN"):
+        path.write_text(said)
+    assert said == path.read_text()
+
+
+def dry_run(
+    folder: Path, machine: Guest, accelerator: Accelerator, placement: Placement | None
+) -> list[str]:
+    """The QEMU command line that virtme-ng makes of ours on this host."""
+    files = Files(folder)
+    for place in (files.home, files.temporary, files.share):
+        place.mkdir()
+    # The least that passes for a kernel: its boot header.
+    files.kernel.write_bytes(b"\0" * 0x202 + b"HdrS" + b"\0" * 0x400)
+    argv = vng_argv(machine, LAPTOP_SIZE, files, accelerator, placement)
+    done = run([*argv, "--dry-run"], timeout_s=60, env=environment(files), cwd=Path("/"))
+    # An empty home stays empty: nothing was looked for in the user's own.
+    assert [path.name for path in files.home.rglob("*") if path.is_file()] == []
+    return shlex.split(done.stdout)
+
+
+@pytest.mark.parametrize("accelerator", ACCELERATORS)
+def test_virtme_ng_chooses_nothing_that_we_chose(accelerator: Accelerator, tmp_path: Path) -> None:
+    words = dry_run(tmp_path, guest("laptop"), accelerator, ONE)
+    pairs: dict[str, list[str]] = {}
+    for option, value in pairwise(words):
+        pairs.setdefault(option, []).append(value)
+    wanted = "tcg" if accelerator == "tcg" else "kvm"
+    # No "kvm:tcg": KVM that does not work must not become TCG without a word.
+    assert pairs["-machine"][-1] == f"q35,accel={wanted}"
+    assert pairs["-cpu"][-1].split(",")[0] == ("max" if wanted == "tcg" else "host")
+    assert ("arch-capabilities=off" in pairs["-cpu"][-1]) == accelerator.endswith("=off")
+    assert pairs["-m"] == ["768M"]
+    shares = pairs["-fsdev"]
+    assert len(shares) == 2
+    assert all("readonly=on" in value for value in shares)
+    assert not [word for word in words if "virtiofs" in word and "id=virtfs" not in word]
+    assert f"virtserialport,name={PORT_NAME},chardev=twinboot-result" in pairs["-device"]
+    assert "brd.rd_size=131072" in pairs["-append"][0].split()
+
+
+def test_numa_nodes_and_huge_pages_are_whole_guests() -> None:
+    words = shlex.split(
+        next(
+            word.partition("=")[2]
+            for word in vng_argv(LARGE, LARGE_SIZE, FILES, "kvm", TWO_NODES)
+            if word.startswith("--qemu-opts=")
+        )
+    )
+    memory = [value for option, value in pairwise(words) if option == "-object"]
+    assert [value.split(",size=")[1].split(",")[0] for value in memory] == ["16384M"] * 2
+    assert all("hugetlb=on" in value and "policy=bind" in value for value in memory)
+    nodes = [value for option, value in pairwise(words) if option == "-numa"]
+    assert [value.split("cpus=")[1] for value in nodes] == ["0-7", "8-15"]
+
+
+def test_shell_makes_a_pipe_and_keeps_the_status_as_evidence(tmp_path: Path) -> None:
+    script = "test -p /dev/stdout && echo a pipe; echo to stderr >&2; exit 7"
+    done = run(wrapped(["sh", "-c", script]), timeout_s=10)
+    assert done.stdout.splitlines() == [
+        "a pipe", "to stderr", "twinboot-host: vng ended with status 7",
+    ]  # fmt: skip
+
+
+def test_shell_takes_its_group_along(tmp_path: Path) -> None:
+    """SIGTERM is what the kernel sends when the lab is gone."""
+    argv = wrapped(["sh", "-c", "sh -c 'sleep 60; :' & echo started; wait"])
+    process = subprocess.Popen(argv, stdout=subprocess.PIPE, start_new_session=True, text=True)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "started\n"
+    process.terminate()
+    # The pipe ends when its last writer is gone, not before.
+    assert process.stdout.read() == ""
+    assert process.wait(timeout=5) == -9

@@ -1,0 +1,183 @@
+"""Decisions over told boots, reasons from recorded output, and (guest) a real decision."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from host import accelerator
+from host.accelerator import (
+    ACCELERATORS,
+    WORD,
+    Accelerator,
+    Attempt,
+    Finding,
+    boot_argv,
+    decide,
+    provide,
+    reason_in,
+    some_kernel,
+)
+from host.errors import InfraError
+from host.facts import cache_folder
+
+
+def told(*working: Accelerator) -> Callable[[Accelerator], Attempt]:
+    return lambda name: Attempt(name, name in working, "" if name in working else "told not to")
+
+
+@pytest.mark.parametrize(
+    ("working", "chosen"),
+    [
+        (("kvm", "tcg"), "kvm"),
+        (("kvm,arch-capabilities=off", "tcg"), "kvm,arch-capabilities=off"),
+        (("tcg",), "tcg"),
+    ],
+)
+def test_first_that_boots_is_chosen(working: tuple[Accelerator, ...], chosen: Accelerator) -> None:
+    found = decide(told(*working))
+    assert found.accelerator == chosen
+    assert found.real_time == (chosen != "tcg")
+    # Nothing is tried behind the one that works.
+    assert len(found.attempts) == ACCELERATORS.index(chosen) + 1
+
+
+def test_host_that_boots_nothing_is_an_error_with_the_last_reason() -> None:
+    with pytest.raises(InfraError, match="boots no kernel: told not to"):
+        decide(told())
+
+
+def test_text_names_what_was_refused() -> None:
+    assert decide(told("tcg")).text() == (
+        "tcg boots a kernel; kvm: told not to; kvm,arch-capabilities=off: told not to"
+    )
+
+
+# What QEMU 7.2 said, and a kernel, on hosts where KVM opens and does not run one.
+ABORTED = """\
+qemu-system-x86_64: error: failed to set MSR 0x10a to 0x69
+qemu-system-x86_64: ../../target/i386/kvm/kvm.c:3163: kvm_buf_set_msrs: Assertion `x' failed.
+"""
+DENIED = """\
+Could not access KVM kernel module: Permission denied
+qemu-system-x86_64: failed to initialize kvm: Permission denied
+"""
+EMULATION = """\
+KVM internal error. Suberror: 1
+emulation failure
+EAX=00000000 EBX=00000000
+"""
+
+
+@pytest.mark.parametrize(
+    ("stdout", "stderr", "reason"),
+    [
+        ("", ABORTED, "error: failed to set MSR 0x10a to 0x69"),
+        ("", DENIED, "Could not access KVM kernel module: Permission denied"),
+        ("", EMULATION, "KVM internal error. Suberror: 1"),
+        ("Kernel panic - not syncing: x\n", "", "Kernel panic - not syncing: x"),
+        ("[    0.1] Booting paravirtualized kernel\n", "",
+         "ended after '[    0.1] Booting paravirtualized kernel'"),
+        ("", "", "ended without a word"),
+    ],
+)  # fmt: skip
+def test_reasons(stdout: str, stderr: str, reason: str) -> None:
+    assert reason_in(stdout, stderr) == reason
+
+
+@pytest.mark.parametrize(
+    ("name", "accel", "model"),
+    [("kvm", "kvm", "host"), ("tcg", "tcg", "max"),
+     ("kvm,arch-capabilities=off", "kvm", "host,arch-capabilities=off")],
+)  # fmt: skip
+def test_command_line_falls_back_to_nothing(name: Accelerator, accel: str, model: str) -> None:
+    argv = boot_argv(name, Path("k"), Path("i"))
+    assert argv[argv.index("-machine") + 1] == f"q35,accel={accel}"
+    assert argv[argv.index("-cpu") + 1] == model
+
+
+def test_newest_built_kernel_then_the_hosts_own(tmp_path: Path) -> None:
+    boot = tmp_path / "boot"
+    assert some_kernel(tmp_path, boot=boot) is None
+    boot.mkdir()
+    own = boot / f"vmlinuz-{os.uname().release}"
+    own.touch()
+    assert some_kernel(tmp_path, boot=boot) == own
+    for at, name in enumerate(("new", "old")):
+        (tmp_path / "kernels" / name).mkdir(parents=True)
+        built = tmp_path / "kernels" / name / "bzImage"
+        built.touch()
+        os.utime(built, (100 - at, 100 - at))
+    assert some_kernel(tmp_path, boot=boot) == tmp_path / "kernels/new/bzImage"
+
+
+@pytest.fixture
+def boots(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Boots that only note that they were asked for; TCG works."""
+    asked: list[str] = []
+
+    def attempt(name: Accelerator, kernel: Path, initrd: Path) -> Attempt:
+        assert initrd.stat().st_size > 1000
+        asked.append(name)
+        return told("tcg")(name)
+
+    monkeypatch.setattr(accelerator, "attempt", attempt)
+    return asked
+
+
+def test_finding_is_kept_until_the_host_boots_again(boots: list[str], tmp_path: Path) -> None:
+    proc = tmp_path / "proc"
+    boot_id = proc / "sys/kernel/random/boot_id"
+    boot_id.parent.mkdir(parents=True)
+    boot_id.write_text("one\n")
+    first = provide(tmp_path / "cache", Path("k"), proc=proc)
+    assert boots == list(ACCELERATORS)
+    assert provide(tmp_path / "cache", Path("k"), proc=proc) == first
+    assert len(boots) == 3
+    boot_id.write_text("two\n")
+    provide(tmp_path / "cache", Path("k"), proc=proc)
+    assert len(boots) == 6
+
+
+@pytest.mark.parametrize("damage", ["", "{}", "[]", '{"key": 1}'])
+def test_kept_finding_that_is_damaged_is_found_out_again(
+    boots: list[str], tmp_path: Path, damage: str
+) -> None:
+    provide(tmp_path, Path("k"))
+    (tmp_path / "accelerator.json").write_text(damage)
+    assert provide(tmp_path, Path("k")).accelerator == "tcg"
+    assert len(boots) == 6
+
+
+def test_access_to_the_device_is_part_of_the_key(boots: list[str], tmp_path: Path) -> None:
+    provide(tmp_path, Path("k"), device=tmp_path / "none")
+    device = tmp_path / "kvm"
+    device.touch()
+    provide(tmp_path, Path("k"), device=device)
+    assert len(boots) == 6
+    assert json.loads((tmp_path / "accelerator.json").read_text())["accelerator"] == "tcg"
+
+
+@pytest.mark.guest
+def test_a_real_decision_boots_a_real_kernel(tmp_path: Path) -> None:
+    kernel = some_kernel(cache_folder())
+    if kernel is None:
+        pytest.skip("no kernel built yet")
+    found = provide(tmp_path, kernel)
+    assert isinstance(found, Finding)
+    assert found.attempts[-1].works
+    assert all(attempt.reason for attempt in found.attempts[:-1])
+
+
+@pytest.mark.guest
+def test_what_is_no_kernel_does_not_boot(tmp_path: Path) -> None:
+    image = tmp_path / "bzImage"
+    image.write_bytes(b"no kernel" * 1000)
+    done = accelerator.attempt("tcg", image, image)
+    assert not done.works
+    assert done.reason
+    assert WORD not in done.reason

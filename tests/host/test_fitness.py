@@ -1,0 +1,209 @@
+"""Every check on texts as hosts show them, both ways, and the readers on small trees."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from host.accelerator import Attempt, Finding
+from host.doctor import Check
+from host.errors import InfraError
+from host.fitness import (
+    Counters,
+    Meanwhile,
+    check_accelerator,
+    check_free_memory,
+    check_governor,
+    check_ksm,
+    check_load,
+    check_numa,
+    check_other_guests,
+    check_placement,
+    check_smt,
+    check_steal,
+    check_swap,
+    check_thp,
+    check_turbo,
+    cpu_seconds,
+    fitness,
+    fitness_facts,
+    meanwhile,
+    processes,
+    read_counters,
+    require_fit,
+    swapped_pages,
+)
+from host.topology import Placement
+
+STAT = "cpu  1000 200 300 4000 50 6 7 80 0 0\ncpu0 1 2 3 4\nctxt 9\n"
+MEMINFO = """\
+MemTotal:       16384000 kB
+MemAvailable:    8192000 kB
+SwapTotal:       2097152 kB
+SwapFree:        2097152 kB
+HugePages_Free:      400
+"""
+KVM = Finding("kvm", (Attempt("kvm", True, ""),))
+TCG = Finding("tcg", (Attempt("kvm", False, "told not to"), Attempt("tcg", True, "")))
+THP = "always [madvise] never\n"
+QUIET = Meanwhile(0, 0.01, 0.01, 0, 0)
+
+
+def test_cpu_time_by_kind() -> None:
+    assert cpu_seconds(STAT) == {
+        "user": 10, "nice": 2, "system": 3, "idle": 40, "iowait": 0.5, "irq": 0.06,
+        "softirq": 0.07, "steal": 0.8,
+    }  # fmt: skip
+    assert cpu_seconds("") == {}
+
+
+def test_swapped_pages_of_both_directions() -> None:
+    assert swapped_pages("pgpgin 5\npswpin 3\npswpout 4\n") == 7
+    assert swapped_pages("") == 0
+
+
+def counters(user: float, idle: float, steal: float, swapped: int = 0) -> Counters:
+    return Counters({"user": user, "idle": idle, "steal": steal}, swapped, 0)
+
+
+def test_meanwhile_is_a_difference_in_shares() -> None:
+    seen = meanwhile(counters(100, 100, 10, 5), counters(104, 104, 12, 8), own_cpu_s=3)
+    assert (seen.stolen, seen.busy, seen.foreign) == (0.2, 0.4, 0.1)
+    assert seen.swapped_pages == 3
+
+
+@given(st.floats(0, 1e6), st.floats(0, 1e6), st.floats(0, 1e6), st.floats(0, 1e6))
+def test_shares_are_shares(user: float, idle: float, steal: float, own: float) -> None:
+    seen = meanwhile(counters(0, 0, 0), counters(user, idle, steal), own_cpu_s=own)
+    assert all(0 <= share <= 1 for share in (seen.stolen, seen.busy, seen.foreign))
+
+
+def test_no_time_at_all_divides_by_nothing() -> None:
+    assert meanwhile(counters(1, 1, 1), counters(1, 1, 1)).busy == 0
+    assert meanwhile(Counters({}, 0, 0), Counters({}, 0, 0)).stolen == 0
+
+
+CHECKS: tuple[tuple[Check, str, str], ...] = (
+    (check_accelerator(KVM), "ok", "kvm boots a kernel"),
+    (check_accelerator(TCG), "fail", "tcg boots a kernel; kvm: told not to"),
+    (check_accelerator(None), "warn", "not tried: no kernel"),
+    (check_governor(["performance\n"] * 4), "ok", "performance"),
+    (check_governor(["performance\n", "powersave\n"]), "warn", "performance, powersave"),
+    (check_governor([]), "warn", "not shown by this host"),
+    (check_turbo("1\n", ""), "ok", "off"),
+    (check_turbo("0\n", ""), "warn", "on"),
+    (check_turbo("", "0\n"), "ok", "off"),
+    (check_turbo("", "1\n"), "warn", "on"),
+    (check_turbo("", ""), "warn", "not shown by this host"),
+    (check_smt("1\n"), "warn", "on"),
+    (check_smt("0\n"), "ok", "off"),
+    (check_smt(""), "ok", "none"),
+    (check_numa(1, "1\n"), "ok", "1 node"),
+    (check_numa(2, "0\n"), "ok", "2 nodes"),
+    (check_numa(2, "1\n"), "warn", "2 nodes, balancing on"),
+    (check_steal(QUIET), "ok", "0.0% of CPU time"),
+    (check_steal(Meanwhile(0.02, 0, 0, 0, 0)), "fail", "2.0% of CPU time"),
+    (check_load(QUIET), "ok", "1.0% of CPU time in use"),
+    (check_load(Meanwhile(0, 0.5, 0.5, 0, 0)), "warn", "50.0% of CPU time in use"),
+    (check_ksm("0\n"), "ok", "off"),
+    (check_ksm("1\n"), "warn", "on"),
+    (check_thp(THP, "1\n", huge_pages=True), "ok", "madvise; the guest has pages of its own"),
+    (check_thp(THP, "1\n", huge_pages=False), "warn", "madvise, khugepaged at work"),
+    (check_thp(THP, "0\n", huge_pages=False), "ok", "madvise"),
+    (check_thp("always madvise [never]\n", "1\n", huge_pages=False), "ok", "never"),
+    (check_free_memory(MEMINFO, 4096, huge_pages=False), "ok", "8000 MiB available, 5008 needed"),
+    (check_free_memory(MEMINFO, 8192, huge_pages=False), "fail", "8000 MiB available, 9104 needed"),
+    (check_free_memory(MEMINFO, 801, huge_pages=True), "fail", "400 huge pages free, 401 needed"),
+    (check_free_memory(MEMINFO, 800, huge_pages=True), "ok", "8000 MiB available, 912 needed"),
+    (check_free_memory("", 800, huge_pages=True), "fail", "0 huge pages free, 400 needed"),
+    (check_swap(MEMINFO), "ok", "2048 MiB, unused"),
+    (check_swap("SwapTotal: 2097152 kB\nSwapFree: 1048576 kB\n"), "warn", "1024 MiB in use"),
+    (check_swap(""), "ok", "none"),
+    (check_other_guests({1: "systemd", 7: "bash"}), "ok", "none"),
+    (check_other_guests({7: "qemu-system-x86"}), "fail", "qemu-system-x86 (7)"),
+    (check_placement(Placement((1, 2), (0,), (), True), 2), "ok", "vCPUs on 1,2, the lab on 0"),
+    (check_placement(Placement((1, 5), (0, 4), (), False), 2), "warn",
+     "vCPUs on 1,5, the lab on 0,4; cores are shared"),
+    (check_placement(None, 2), "fail", "no cores left for 2 vCPUs"),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(("check", "status", "found"), CHECKS)
+def test_checks(check: Check, status: str, found: str) -> None:
+    assert (check.status, check.found) == (status, found)
+    # What is wrong comes with its reason and its mend.
+    assert bool(check.why and check.mend) == (status != "ok")
+
+
+@pytest.mark.parametrize(
+    ("check", "command"),
+    [
+        (check_turbo("0", ""), "echo 1 > /sys/devices/system/cpu/intel_pstate/no_turbo"),
+        (check_turbo("", "1"), "echo 0 > /sys/devices/system/cpu/cpufreq/boost"),
+        (check_free_memory(MEMINFO, 1001, huge_pages=True), "sysctl vm.nr_hugepages=501"),
+    ],
+)
+def test_mends_can_be_pasted(check: Check, command: str) -> None:
+    assert check.mend == command
+
+
+def test_strict_refuses_what_is_not_ok_and_says_how_to_mend_all() -> None:
+    checks = [check_ksm("0"), check_ksm("1"), check_smt("1")]
+    require_fit(checks[:1])
+    with pytest.raises(InfraError) as caught:
+        require_fit(checks)
+    assert "ksm: on; smt: on" in caught.value.what
+    assert caught.value.next_step == (
+        "echo 2 > /sys/kernel/mm/ksm/run; echo off > /sys/devices/system/cpu/smt/control"
+    )
+
+
+def write(folder: Path, texts: dict[str, str]) -> None:
+    for name, text in texts.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text)
+
+
+def test_counters_of_a_host(tmp_path: Path) -> None:
+    write(tmp_path, {
+        "proc/stat": STAT, "proc/vmstat": "pswpin 1\npswpout 2\n",
+        "cpu/cpu0/thermal_throttle/core_throttle_count": "3\n",
+        "cpu/cpu1/thermal_throttle/core_throttle_count": "4\n",
+    })  # fmt: skip
+    found = read_counters(proc=tmp_path / "proc", system=tmp_path)
+    assert (found.swapped_pages, found.throttled) == (3, 7)
+    assert found.cpu_s["idle"] == 40
+
+
+def test_noisy_host_as_a_whole(tmp_path: Path) -> None:
+    cpu, memory = "sys/devices/system/cpu", "sys/kernel/mm"
+    write(tmp_path, {
+        "proc/stat": STAT, "proc/vmstat": "", "proc/meminfo": MEMINFO,
+        "proc/17/comm": "qemu-system-x86\n", "proc/sys/kernel/numa_balancing": "1\n",
+        f"{cpu}/cpu0/cpufreq/scaling_governor": "powersave\n",
+        f"{cpu}/intel_pstate/no_turbo": "0\n", f"{cpu}/smt/active": "1\n",
+        "sys/devices/system/node/node0/cpulist": "0", "sys/devices/system/node/node1/cpulist": "1",
+        f"{memory}/ksm/run": "1\n", f"{memory}/transparent_hugepage/enabled": THP,
+        f"{memory}/transparent_hugepage/khugepaged/defrag": "1\n",
+    })  # fmt: skip
+    checks = fitness(
+        guest_mib=65536, vcpus=1, huge_pages=False, placement=None, accelerator=TCG,
+        proc=tmp_path / "proc", sys=tmp_path / "sys", sample_s=0,
+    )  # fmt: skip
+    wrong = {check.name for check in checks if check.status != "ok"}
+    assert wrong == {
+        "accelerator", "pinning", "governor", "turbo", "smt", "numa", "ksm", "thp", "memory",
+        "other guests",
+    }  # fmt: skip
+    facts = fitness_facts(checks)
+    assert facts["fitness turbo"] == "warn: on"
+    assert len(facts) == len(checks) == 13
+
+
+def test_processes_of_this_host_hold_this_one() -> None:
+
+    assert processes()[os.getpid()]

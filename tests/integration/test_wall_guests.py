@@ -1,0 +1,196 @@
+"""Wall guests for real, under TCG: a whole run, and each way to end early told apart.
+
+What goes wrong is written into the texts that the agent reads as shell.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from experiment.load import load_guest
+from experiment.plan import scaled
+from experiment.spec import Dataset, PhaseTimes
+from guests import initramfs, virtme
+from guests.exact import Outcome
+from guests.virtme import WallMachine
+from host import topology
+from kernels.cache import Kernel
+from runs.options import Options
+from tests.integration.lab_process import CHECKOUT
+from workloads import metrics, parse, validity
+from workloads.job import job_text, prepare_text
+from workloads.spec import load_catalogue
+
+pytestmark = pytest.mark.guest
+DATASET = Dataset(cgroup_limit_mib=8192, brd_mib=16384, file_mib=13312, jobs=16)
+WORKLOAD = load_catalogue()["filemap-4k"]
+NO_PHASES = "PHASES=0\n"
+# Overwrites the first instructions of virtme-ng's init, which then dies of them.
+BREAK_INIT = """
+address=$(grep -m 1 r-xp /proc/1/maps | cut -d - -f 1)
+dd if=/dev/zero of=/proc/1/mem bs=4096 seek=$((0x$address / 4096)) count=400 conv=notrunc
+exit 1
+"""
+EAT_MEMORY = """
+echo +memory >/sys/fs/cgroup/cgroup.subtree_control
+mkdir /sys/fs/cgroup/hog
+echo 16M >/sys/fs/cgroup/hog/memory.max
+(echo 0 >/sys/fs/cgroup/hog/cgroup.procs; exec dd if=/dev/zero of=/dev/null bs=128M count=1)
+rmdir /sys/fs/cgroup/hog
+"""
+
+
+@pytest.fixture(scope="module")
+def machine(kernels: dict[str, Kernel], options: Options) -> WallMachine:
+    # Under TCG on a loaded host a boot takes minutes.
+    guest = load_guest(Path("smoke")).model_copy(update={"boot_timeout_s": 400.0})
+    size = scaled(DATASET, guest)
+    return WallMachine(
+        kernel=kernels["base"].bzimage,
+        initramfs=initramfs.provide(options.cache).path,
+        guest=guest,
+        size=size,
+        prepare_text=prepare_text(WORKLOAD, file_mib=size.file_mib),
+        accelerator="tcg",
+        placement=topology.place(topology.host_cpus(), vcpus=guest.vcpus),
+    )
+
+
+def silent(word: str) -> None:
+    """Nobody watches."""
+
+
+def ended(machine: WallMachine, logs: Path, text: str = NO_PHASES, **changes: object) -> Outcome:
+    guest = machine.guest.model_copy(update=changes)
+    return virtme.run(replace(machine, guest=guest), text, logs / "run", logs, silent)
+
+
+def test_whole_run_is_valid_and_its_vcpu_is_where_it_was_put(
+    machine: WallMachine, kernels: dict[str, Kernel], tmp_path: Path
+) -> None:
+    phases = WORKLOAD.phases_of("default")
+    times = {phase.name: PhaseTimes(ramp_s=0.3, runtime_s=1.5) for phase in phases}
+    limit = machine.size.cgroup_limit_mib << 20
+    text = job_text(phases, times, jobs=4, seed=7, limit_bytes=limit)
+    words: list[str] = []
+    outcome = virtme.run(machine, text, tmp_path / "run", tmp_path, words.append)
+    assert outcome.ending.kind == "done"
+    assert outcome.files is not None
+    result = parse.guest_result(outcome.files, ("4k",))
+    build_id = kernels["base"].identity.build_id
+    claim = validity.Claim(phases, limit, 7, build_id, validity.LEFT_PAGES_WALL)
+    problems = validity.problems(result, claim)
+    # A loaded host holds a guest of 1.5 s up; anything else would be the lab's fault.
+    assert [problem for problem in problems if "1500 ms asked" not in problem] == []
+    assert metrics.samples(result.phases, real_time=True)["4k.bw"] > 0
+    assert "phase 4k" in words
+    assert outcome.cpu_s > 0
+    if machine.placement is not None:
+        cpu = machine.placement.vcpus[0]
+        assert (tmp_path / "pinning").read_text() == f"vcpu 0: host CPUs {cpu}\n"
+
+
+def test_panic(machine: WallMachine, tmp_path: Path) -> None:
+    outcome = ended(replace(machine, prepare_text=BREAK_INIT), tmp_path)
+    assert outcome.files is None
+    assert outcome.ending.kind == "panic"
+    assert "Attempted to kill init!" in outcome.ending.message
+
+
+def test_process_killed_for_memory(machine: WallMachine, tmp_path: Path) -> None:
+    eats = replace(machine, prepare_text=EAT_MEMORY + machine.prepare_text)
+    outcome = ended(eats, tmp_path)
+    assert outcome.ending.kind == "oom"
+    # The agent went on and sent its results: they are no measurement all the same.
+    assert outcome.files is not None
+
+
+def test_guest_that_says_nothing_more(machine: WallMachine, tmp_path: Path) -> None:
+    hangs = "while :; do sleep 1; done\n"
+    outcome = ended(machine, tmp_path, hangs, silence_timeout_s=4.0)
+    assert (outcome.files, outcome.ending.kind) == (None, "silent")
+
+
+def test_guest_that_talks_and_never_ends(machine: WallMachine, tmp_path: Path) -> None:
+    talks = "while :; do say still here; sleep 1; done\n"
+    outcome = ended(machine, tmp_path, talks, silence_timeout_s=30.0, run_timeout_s=5.0)
+    assert (outcome.files, outcome.ending.kind) == (None, "hung")
+    assert outcome.ending.message == "not finished when the run clock ran out"
+
+
+def processes(session_of: int) -> dict[int, str]:
+    """Command by process id of every process whose session a child of ours leads."""
+    found = {}
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            name, _, rest = (folder / "stat").read_text().partition(" (")[2].rpartition(") ")
+            leader = int(rest.split()[3])
+            parent = int(Path(f"/proc/{leader}/stat").read_text().rpartition(")")[2].split()[1])
+        except (OSError, IndexError, ValueError):
+            continue
+        if parent == session_of and leader != session_of:
+            found[int(folder.name)] = name
+    return found
+
+
+def killer(name: str) -> Callable[[str], None]:
+    """Kills our own QEMU once the guest is ready."""
+
+    def watch(word: str) -> None:
+        if word == "ready":
+            for pid, command in processes(os.getpid()).items():
+                if command.startswith(name):
+                    os.kill(pid, signal.SIGKILL)
+
+    return watch
+
+
+def test_qemu_killed(machine: WallMachine, tmp_path: Path) -> None:
+    text = "while :; do sleep 1; done\n"
+    outcome = virtme.run(machine, text, tmp_path / "run", tmp_path, killer("qemu-system"))
+    assert outcome.files is None
+    assert outcome.ending.kind == "lost"
+    assert "vng ended with status 255" in outcome.ending.evidence[-1]
+
+
+def test_preparation_that_never_ends(machine: WallMachine, tmp_path: Path) -> None:
+    silent_boot = replace(machine, prepare_text="while :; do sleep 1; done\n")
+    outcome = ended(silent_boot, tmp_path, boot_timeout_s=25.0)
+    assert outcome.ending.kind == "boot"
+    assert outcome.ending.message == "not ready when the boot clock ran out"
+
+
+def test_lab_that_is_killed_leaves_nothing_running(machine: WallMachine, tmp_path: Path) -> None:
+    code = f"""
+import pickle, sys
+from pathlib import Path
+from guests import virtme
+machine = pickle.load(sys.stdin.buffer)
+place = Path({str(tmp_path)!r})
+virtme.run(machine, "while :; do sleep 1; done", place / "run, with a comma", place, print)
+"""
+    with subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, cwd=CHECKOUT) as lab:
+        assert lab.stdin is not None
+        pickle.dump(machine, lab.stdin)
+        lab.stdin.close()
+        limit = time.monotonic() + 60
+        while not any(name.startswith("qemu") for name in processes(lab.pid).values()):
+            assert time.monotonic() < limit
+            time.sleep(0.2)
+        group = set(processes(lab.pid))
+        lab.kill()
+        lab.wait()
+    limit = time.monotonic() + 10
+    while any(Path(f"/proc/{pid}").exists() for pid in group):
+        assert time.monotonic() < limit, f"still there: {group}"
+        time.sleep(0.1)

@@ -1,0 +1,240 @@
+"""The sections "Where it came from" and "Locks" in every form."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+from pathlib import Path
+from xml.etree import ElementTree as ET
+
+import pytest
+
+from reports import (
+    charts,
+    count_wording,
+    forms,
+    functions_table,
+    html,
+    letter,
+    markdown,
+    text,
+    wording,
+)
+from reports.charts import waterfall
+from reports.comparison import compare
+from reports.model import Comparison
+from results.profile import FunctionCount, Profile
+from tests.reports import counts_factory as counts
+from tests.reports.conftest import HOSTILE
+from tests.reports.factory import Session, all_equal
+from tests.reports.test_html import Page
+
+GOLDEN = Path(__file__).parent / "golden"
+
+
+def golden(said: str, name: str) -> bool:
+    return said == (GOLDEN / name).read_text(encoding="utf-8")
+
+
+def section(said: str, start: str, end: str) -> str:
+    return said[said.index(f"{start}\n") : said.index(f"{end}\n")]
+
+
+@pytest.fixture(scope="module")
+def page(counted: Comparison) -> Page:
+    return Page(html.render(counted))
+
+
+@pytest.fixture(scope="module")
+def hostile_counts() -> Comparison:
+    """Function, file, unit and lock names come from a guest: each is an attack."""
+    session = Session(seeds=(1, 2))
+    manifest = counts.with_twins(counts.counted(session.manifest()))
+    records, profiles, locks = counts.twin_runs(manifest)
+    profiles += counts.profiles(session)
+
+    def attack(profile: Profile) -> Profile:
+        phases = tuple(
+            phase.model_copy(update={
+                "kernel": (*phase.kernel, FunctionCount(
+                    name=HOSTILE, file=HOSTILE, calls=1,
+                    instructions=10**7 if "base" in profile.run_id else 5,
+                )),
+                "user": {**phase.user, f"{HOSTILE}.so": 10**8 if "base" in profile.run_id else 1},
+                "instructions": phase.instructions + 10**9,
+            })
+            for phase in profile.phases
+        )  # fmt: skip
+        return profile.model_copy(update={"phases": phases})
+
+    locks = [seen.model_copy(update={"phases": tuple(
+        phase.model_copy(update={
+            "classes": tuple(c.model_copy(update={
+                "name": HOSTILE + c.name,
+                "waiters": tuple(s.model_copy(update={"function": HOSTILE}) for s in c.waiters),
+            }) for c in phase.classes),
+            "waits": tuple(w.model_copy(update={"callers": (HOSTILE, HOSTILE), "flags": HOSTILE})
+                           for w in phase.waits),
+        }) for phase in seen.phases
+    )}) for seen in locks]  # fmt: skip
+    units = tuple(u.model_copy(update={"title": HOSTILE}) for u in counts.UNITS)
+    ratios = tuple(
+        r.model_copy(update={"title": HOSTILE, "functions": (HOSTILE, "gone" + HOSTILE)})
+        for r in counts.RATIOS
+    )
+    manifest = manifest.model_copy(update={"cases": tuple(
+        case.model_copy(update={"phases": tuple(
+            phase.model_copy(update={"units": units, "ratios": ratios}) for phase in case.phases
+        )}) for case in manifest.cases
+    )})  # fmt: skip
+    return compare(manifest, session.records() + records, list(map(attack, profiles)), locks)
+
+
+def test_golden_text(counted: Comparison) -> None:
+    said = section(text.render(counted), "Where it came from", "Findings")
+    assert golden(said, "counts.txt")
+
+
+def test_golden_letter(counted: Comparison, normal: Comparison) -> None:
+    said = letter.render(counted)
+    before = letter.render(normal)
+    assert said.startswith(before)
+    added = said.removeprefix(before).strip("\n").splitlines()
+    assert 1 <= len(added) <= 3
+    assert max(map(len, added)) <= 75
+    assert golden("\n".join(added) + "\n", "letter_counts.txt")
+
+
+def test_every_form_has_the_same_sentences(counted: Comparison, page: Page) -> None:
+    flat = {
+        "html": " ".join(page.text.split()),
+        "text": " ".join(text.render(counted).split()),
+        "markdown": " ".join(re.sub(r"\\(.)", r"\1", markdown.render(counted)).split()),
+    }
+    for found in counted.headlines:
+        for said in (count_wording.total(found), count_wording.share(found),
+                     *map(count_wording.ratio, found.ratios)):  # fmt: skip
+            assert wording.typeset(said) in flat["html"]
+            assert said in flat["text"]
+            assert said in flat["markdown"]
+    for seen in counted.locks:
+        for said in (count_wording.banner(seen), count_wording.limits(seen),
+                     count_wording.guest(seen), count_wording.slow_path(seen)):  # fmt: skip
+            assert wording.typeset(said) in flat["html"]
+            assert said in flat["text"]
+            assert said in flat["markdown"]
+
+
+def test_the_page_hides_nothing(counted: Comparison, page: Page) -> None:
+    assert page.open == []
+    said = " ".join(page.text.split())
+    for part in ("Where it came from", "Locks", "never make one", "the other 62 functions",
+                 "page-cache tree (xarray)", "user: fio", "within scatter", "only in base",
+                 "i_pages.xa_lock", "saturates at, CPUs", "__filemap_add_folio",
+                 "Waits by caller", "69 of 69 functions"):  # fmt: skip
+        assert part in said, part
+    every = {row.name for row in counted.headlines[0].functions}
+    assert all(name in said for name in every)
+    tables = [tag for tag, _ in page.tags if tag == "table"]
+    boxes = [a for tag, a in page.tags if tag == "div" and "scroll" in str(a.get("class"))]
+    assert len(tables) == len(boxes)
+
+
+def test_an_a_a_is_called_identical() -> None:
+    session = Session()
+    manifest = counts.counted(session.manifest())
+    comparison = compare(
+        manifest, all_equal(session.records()), counts.profiles(session, same=True)
+    )
+    assert count_wording.IDENTICAL in Page(html.render(comparison)).text
+    assert "identical: every function executed the same number" in text.render(comparison)
+    assert count_wording.IDENTICAL in markdown.render(comparison)
+    assert letter.render(comparison).endswith(f"\n\n{count_wording.IDENTICAL}\n")
+    assert not [c for c in charts.draw_all(comparison) if c.kind == "waterfall"]
+
+
+def test_sessions_without_counts_are_as_before(normal: Comparison) -> None:
+    for form in ("text", "markdown", "html", "letter"):
+        said = forms.render(normal, form)
+        assert "Where it came from" not in said
+        assert ">Locks<" not in said
+
+
+def test_one_seed_claims_no_interval() -> None:
+    session = Session(seeds=(5,))
+    manifest = counts.counted(session.manifest())
+    comparison = compare(manifest, session.records(), counts.profiles(session))
+    said = text.render(comparison)
+    assert "1 seed, each -" in said
+    assert "within scatter" not in section(said, "Where it came from", "Findings")
+    assert Page(html.render(comparison)).open == []
+
+
+def test_charts(counted: Comparison) -> None:
+    drawn = charts.draw_all(counted)
+    assert charts.draw_all(counted) == drawn
+    kinds = [chart.kind for chart in drawn]
+    assert kinds.count("waterfall") == 3
+    assert sum(kind.startswith("locks-") for kind in kinds) == 3
+    for chart in drawn:
+        root = ET.fromstring(chart.svg)
+        assert root.get("aria-labelledby") == f"{chart.name}-alt"
+        loose = re.sub(r"var\(--[a-z]+, #[0-9a-f]{6}\)", "", chart.svg)
+        assert not re.search(r"#[0-9a-f]{6}\b", loose), chart.name
+    whole = "".join(chart.svg for chart in drawn)
+    ids = re.findall(r'\bid="([^"]+)"', whole)
+    assert len(ids) == len(set(ids))
+    by_name = {chart.name: chart for chart in drawn}
+    fall = by_name["waterfall-filemap-4k-4k"]
+    assert "xas_load -85.3" in fall.alt
+    assert "instructions per I/O, patched minus base" in fall.svg
+    assert "virtual ns held per folio added" in by_name["locks-hold-filemap-4k-4k-hold"].svg
+    assert "i_pages.xa_lock 642.4 then 529.2" in by_name["locks-hold-filemap-4k-4k-hold"].alt
+
+
+def test_the_waterfall_ends_at_the_whole_change(counted: Comparison) -> None:
+    for found in counted.headlines:
+        bars = waterfall.bars(found)
+        assert bars[0].start == 0
+        assert [bar.start for bar in bars[1:-1]] == [bar.end for bar in bars[:-2]]
+        assert bars[-2].end == pytest.approx(found.total.difference)
+        assert (bars[-1].start, bars[-1].end) == (0, found.total.difference)
+
+
+def test_hostile_names_stay_text(hostile_counts: Comparison) -> None:
+    assert hostile_counts.headlines[0].rows
+    assert any(HOSTILE in row.name for row in hostile_counts.headlines[0].rows)
+    for form in ("text", "markdown", "letter", "html", "json"):
+        said = forms.render(hostile_counts, form)
+        assert "\x1b" not in said, form
+        assert "\u202e" not in said, form
+        if form in {"html", "markdown"}:
+            outside_code = "".join(said.split("```")[::2]) if form == "markdown" else said
+            assert "<script" not in outside_code.replace(r"\<script", ""), form
+    parsed = Page(html.render(hostile_counts))
+    assert parsed.open == []
+    assert "script" not in {tag for tag, _ in parsed.tags}
+    assert max(map(len, text.render(hostile_counts).splitlines())) <= 100
+    assert max(map(len, letter.render(hostile_counts).splitlines())) <= 75
+    for chart in charts.draw_all(hostile_counts):
+        assert not [e for e in ET.fromstring(chart.svg).iter() if e.tag.endswith("script")]
+
+
+def test_json_has_all_of_the_first_unit(counted: Comparison) -> None:
+    whole = json.loads(forms.render(counted, "json"))
+    found = whole["attributions"][0]
+    assert found["headline"]
+    assert len(found["functions"]) == 69
+    assert len(whole["attributions"][1]["functions"]) == whole["attributions"][1]["listed"]
+    assert whole["locks"][0]["rows"][0]["label"] == "i_pages.xa_lock"
+
+
+def test_the_table_of_functions_adds_up(counted: Comparison) -> None:
+    rows = list(csv.DictReader(io.StringIO(functions_table.render(counted))))
+    assert len(rows) == sum(len(found.functions) for found in counted.attributions)
+    first = [r for r in rows if (r["phase"], r["unit"]) == ("4k", "folio")]
+    found = next(a for a in counted.attributions if (a.phase, a.unit) == ("4k", "folio"))
+    assert sum(float(r["difference"]) for r in first) == pytest.approx(found.total.difference)
+    assert {r["only_in"] for r in first} == {"", "base", "patched"}

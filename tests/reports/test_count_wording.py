@@ -1,0 +1,71 @@
+"""How counts are said."""
+
+from __future__ import annotations
+
+import pytest
+
+from reports import count_wording as counts
+from reports.model import Comparison
+from reports.paired import pair
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [(-85.31, "-85.3"), (17.46, "+17.5"), (0.0, "0"), (0.04, "±0.0"), (-0.04, "±0.0")],
+)
+def test_differences(value: float, said: str) -> None:
+    assert counts.signed(value) == said
+
+
+@pytest.mark.parametrize(
+    ("title", "said"),
+    [("I/O", "I/Os"), ("folio added", "folios added"), ("page fault", "page faults"),
+     ("virtual ms", "virtual ms"), ("shared", "shareds")],
+)  # fmt: skip
+def test_plurals(title: str, said: str) -> None:
+    assert counts.plural(title) == said
+
+
+def test_changes() -> None:
+    assert counts.change(pair([100.0], [90.0])) == "-10.00 %"
+    assert counts.change(pair([0.0], [90.0])) == "from 0"
+    assert counts.change(pair([0.0], [0.0])) == "–"
+    assert counts.change(None) == "–"
+
+
+def test_sentences(counted: Comparison) -> None:
+    found = counted.headlines[0]
+    assert counts.total(found).startswith("12870.4 -> 12716.6 instructions per I/O: -153.8 (")
+    assert counts.ratio(found.ratios[0]).startswith(
+        "Tree walks per folio added: 9.09 -> 7.34, -1.75 (-19.2"
+    )
+    assert "105 % of the change" in counts.share(found)
+    assert "no few functions" not in counts.share(found)
+    said = [counts.hint(hint, "base", "patched") for hint in found.hints]
+    assert any("filemap_range_has_entry ran only in base" in hint for hint in said)
+
+
+def test_what_few_functions_do_not_explain_is_said(counted: Comparison) -> None:
+    found = counted.headlines[0].model_copy(update={"listed": 1})
+    assert counts.share(found).endswith("; no few functions explain it")
+
+
+def test_absent_functions_are_named(counted: Comparison) -> None:
+    ratio = counted.headlines[0].ratios[0]
+    assert counts.absent(ratio) == ""
+    assert "xas_load never entered" in counts.absent(
+        ratio.model_copy(update={"absent": ("xas_load",)})
+    )
+
+
+def test_twins_say_what_they_cannot(counted: Comparison) -> None:
+    hold, contention, callers = counted.locks
+    assert counts.banner(hold) == "Diagnosis: another kernel, no bandwidth"
+    assert counts.banner(callers) == "Diagnosis: another guest, no bandwidth"
+    assert "nobody waits" in counts.limits(hold)
+    assert "no prediction" in counts.limits(contention)
+    assert counts.guest(contention) == (
+        "flavour lockstat, 4 vCPUs, 4 jobs, a timer every 20 µs, 2 seeds"
+    )
+    assert counts.slow_path(hold) == ""
+    assert "times per 1,000 folios added" in counts.slow_path(contention)

@@ -1,0 +1,86 @@
+"""Labels of locks: by key within a kernel, by sites across kernels."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from reports.lock_identity import class_id, identify, printed
+from results.locks import LockClass, Site
+
+
+def lock(name: str, key: str = "", *sites: str, contentions: int = 5) -> LockClass:
+    return LockClass(
+        name=name, key=key, contentions=contentions if sites else 0, wait_total_ns=0,
+        wait_max_ns=0, acquisitions=10, hold_total_ns=100, hold_max_ns=10,
+        waiters=tuple(Site(function=site, offset=16, count=9 - i) for i, site in enumerate(sites)),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("&xa->xa_lock#4", ("&xa->xa_lock", "")),
+        ("&mm->mmap_lock-R", ("&mm->mmap_lock", "-R")),
+        ("&sb->s_type->i_mutex_key#9/4", ("&sb->s_type->i_mutex_key", "")),
+        ("&rq->__lock/1", ("&rq->__lock", "")),
+        ("&foo#2-W", ("&foo", "-W")),
+        ("", ("", "")),
+    ],
+)
+def test_printed_names(name: str, expected: tuple[str, str]) -> None:
+    assert printed(name) == expected
+
+
+def test_a_key_joins_guests_and_sites_name_the_class() -> None:
+    one_vcpu = lock("&xa->xa_lock#4", "ff10")
+    several = lock("&xa->xa_lock#6", "ff10", "__filemap_add_folio")
+    stranger = lock("&xa->xa_lock#4", "ff20", "idr_alloc")
+    found = identify([one_vcpu, several, stranger])
+    assert found[class_id(one_vcpu)].label == "i_pages.xa_lock"
+    assert found[class_id(one_vcpu)] == found[class_id(several)]
+    assert found[class_id(one_vcpu)].by == "sites"
+    assert found[class_id(stranger)].label == "&xa->xa_lock at idr_alloc"
+
+
+def test_without_sites_only_the_number_is_left_and_it_is_said() -> None:
+    one, other = lock("&xa->xa_lock#4", "ff10"), lock("&xa->xa_lock#2", "ff20")
+    found = identify([one, other])
+    assert found[class_id(one)] == ("&xa->xa_lock#4", "number", "unknown")
+    assert found[class_id(other)].label == "&xa->xa_lock#2"
+    # Alone, the name is enough: but it is not called i_pages without evidence.
+    assert identify([one])[class_id(one)] == ("&xa->xa_lock", "name", "unknown")
+
+
+def test_two_kernels_agree_by_sites_whatever_the_numbers() -> None:
+    base = identify([lock("&xa->xa_lock#4", "a1", "__remove_mapping")])
+    patched = identify([lock("&xa->xa_lock#7", "b9", "__filemap_add_folio", "__remove_mapping")])
+    assert set(base.values()) == set(patched.values())
+
+
+def test_readers_and_writers_of_one_class_are_two_rows_with_common_sites() -> None:
+    read = lock("&foo->sem#2-R", "c1")
+    write = lock("&foo->sem#2-W", "c1", "foo_write")
+    twin = lock("&foo->sem", "c2", "bar")
+    found = identify([read, write, twin])
+    assert found[class_id(read)].label == "&foo->sem at foo_write (read)"
+    assert found[class_id(write)].label == "&foo->sem at foo_write (write)"
+    assert identify([lock("&mm->mmap_lock-R", "d")]).popitem()[1].label == "mmap_lock (read)"
+
+
+def test_all_page_table_locks_are_one_to_a_reader() -> None:
+    classes = [lock("ptlock_ptr(ptdesc)", "e1"), lock("ptlock_ptr(ptdesc)#2", "e2")]
+    assert {known.label for known in identify(classes).values()} == {"page-table locks"}
+
+
+NAMES = st.text(max_size=12) | st.sampled_from(
+    ["&xa->xa_lock#1", "a-R", "a-W", "a#1/2-R", "#", "/"]
+)
+
+
+@given(st.lists(st.builds(lock, NAMES, st.sampled_from(["", "k1", "k2"]), NAMES), max_size=8))
+def test_any_name_has_a_label_whatever_the_order(classes: list[LockClass]) -> None:
+    found = identify(classes)
+    assert set(found) == {class_id(one) for one in classes}
+    assert identify(classes[::-1]) == found

@@ -1,0 +1,116 @@
+"""Noise floors and forecasts, checked against R's and published values and by simulation."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from reports import power, statistics
+from reports.wall_statistics import (
+    FEWEST_AGAIN,
+    blocks_to_decide,
+    forecast,
+    noise_floor,
+    rank_blocks,
+    rank_detectable,
+    rate_interval,
+)
+
+
+def test_noise_floor_is_half_the_interval() -> None:
+    differences = [0.010, -0.004, 0.003, -0.008, 0.006, -0.001, 0.002, -0.011, 0.007, -0.003]
+    noise = noise_floor(differences, 0.05)
+    # R: wilcox.test(x, conf.int = TRUE) with n = 10 takes the 9th smallest and largest
+    # Walsh average at 95 % (Hollander, Wolfe and Chicken, table A.4: t = 47).
+    averages = sorted((a + b) / 2 for i, a in enumerate(differences) for b in differences[i:])
+    assert noise.interval is not None
+    assert (noise.interval.low, noise.interval.high) == (averages[8], averages[-9])
+    assert noise.floor == pytest.approx((averages[-9] - averages[8]) / 2)
+    assert not noise.differs
+    assert noise.pairs == 10
+
+
+def test_same_kernel_that_differs_from_itself_is_seen() -> None:
+    assert noise_floor([0.01 + 0.001 * n for n in range(10)], 0.01).differs
+
+
+def test_few_pairs_have_no_floor() -> None:
+    noise = noise_floor([0.01, -0.01], 0.01)
+    assert (noise.floor, noise.interval, noise.differs) == (None, None, False)
+    assert noise_floor([0.01], 0.01).sd is None
+
+
+def test_forecast_needs_enough_a_a_pairs() -> None:
+    again = [0.01, -0.01] * 4
+    assert forecast(again[: FEWEST_AGAIN - 1], change=0.01, alpha=0.01, blocks=12) is None
+    said = forecast(again, change=0.01, alpha=0.01, blocks=12)
+    assert said is not None
+    assert said.sd == pytest.approx(float(np.std(again, ddof=1)))
+    assert said.needed is not None
+    assert said.needed > 12
+    assert said.detectable is not None
+    assert said.detectable > 0.01
+
+
+def test_forecast_says_when_no_number_of_blocks_will_do() -> None:
+    said = forecast([1.0, -1.0] * 4, change=0.001, alpha=0.01, blocks=12)
+    assert said is not None
+    assert said.needed is None
+
+
+def test_ranks_need_a_twentieth_more_than_t() -> None:
+    """pi / 3 = 1.047 (Hodges and Lehmann 1956)."""
+    assert rank_blocks(100) == 105
+    assert rank_blocks(None) is None
+    detectable = power.detectable_effect(0.01, 22, 0.01)
+    assert detectable is not None
+    assert rank_detectable(0.01, 22, 0.01) == pytest.approx(detectable * math.sqrt(math.pi / 3))
+
+
+def test_no_effect_is_detectable_before_an_interval_exists() -> None:
+    assert rank_detectable(0.01, 7, 0.01) is None
+    assert rank_detectable(0.01, 8, 0.01) is not None
+
+
+@pytest.mark.parametrize(("n", "alpha"), [(12, 0.01), (22, 0.01), (48, 0.004)])
+def test_stated_power_is_the_power_found(n: int, alpha: float) -> None:
+    """4,000 sessions of normal noise at the detectable effect: 95 % found, ± 1.5."""
+    sd = 0.012
+    effect = rank_detectable(sd, n, alpha)
+    assert effect is not None
+    random = np.random.default_rng(n)
+    found = 0
+    for row in random.normal(effect, sd, (4000, n)):
+        found += statistics.signed_rank_p(row) <= alpha
+    assert found / 4000 == pytest.approx(0.95, abs=0.015)
+
+
+def test_blocks_that_would_decide_are_those_of_power_in_ranks() -> None:
+    settled = {"change": 0.01, "alpha": 0.01, "equivalence_alpha": 0.05}
+    plain = power.blocks_to_decide(0.008, 0.01, **settled)
+    assert plain is not None
+    assert blocks_to_decide(0.008, 0.01, **settled) == math.ceil(plain * math.pi / 3)
+    # At half the threshold's distance from either side nothing decides.
+    assert blocks_to_decide(0.0, 10.0, **settled) is None
+
+
+@pytest.mark.parametrize(("calls", "trials"), [(0, 20), (1, 20), (7, 20), (20, 20), (13, 1000)])
+def test_rate_interval_is_scipys(calls: int, trials: int) -> None:
+    expected = stats.binomtest(calls, trials).proportion_ci(0.95, method="exact")
+    found = rate_interval(calls, trials)
+    assert (found.low, found.high) == pytest.approx((expected.low, expected.high))
+
+
+def test_published_rate_interval() -> None:
+    """Clopper and Pearson 1934: 10 of 50 at 95 % is 10.0 % to 33.7 %."""
+    low, high, _ = rate_interval(10, 50)
+    assert (round(low, 3), round(high, 3)) == (0.100, 0.337)
+
+
+@pytest.mark.parametrize(("calls", "trials"), [(1, 0), (-1, 5), (6, 5)])
+def test_what_is_no_rate_is_refused(calls: int, trials: int) -> None:
+    with pytest.raises(ValueError, match="is no rate"):
+        rate_interval(calls, trials)

@@ -1,0 +1,179 @@
+"""The rules of wall verdicts, one after the other, and what they may not say."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from experiment.design import LOOKS, at_look
+from experiment.spec import Direction, Thresholds
+from reports import statistics
+from reports.statistics import as_change
+from reports.verdict import Evidence, Verdict
+from reports.wall_verdict import WallEvidence, decides, judge_wall
+from results.record import Failure
+
+ASKED = Thresholds(change=0.01)
+
+
+def evidence(
+    effect: float, *, n: int = 24, spread: float = 0.005, seed: int = 1, again: float = 0.0,
+    direction: Direction = "higher", real_time: bool = True, planned: int | None = None,
+    same_code: bool = False, failures: tuple[Failure, ...] = (), unusable: str = "",
+) -> WallEvidence:  # fmt: skip
+    """Blocks with an effect on the patched arm, and one on the A/A arm if asked."""
+    random = np.random.default_rng(seed)
+    values = 1000 * np.exp(spread * random.standard_normal((3, n)))
+    arms = Evidence(
+        direction=direction,
+        base=tuple(values[0]),
+        patched=tuple(values[1] * (1 + effect)),
+        blocks_planned=n if planned is None else planned,
+        failures=failures,
+        same_code=same_code,
+        unusable=unusable,
+    )
+    return WallEvidence(arms, tuple(values[2] * (1 + again)), real_time)
+
+
+def verdict(one: WallEvidence, thresholds: Thresholds = ASKED) -> Verdict | None:
+    return judge_wall([one], thresholds)[0].judgement.verdict
+
+
+@pytest.mark.parametrize(
+    ("effect", "direction", "said"),
+    [
+        (0.03, "higher", Verdict.IMPROVEMENT),
+        (-0.03, "higher", Verdict.REGRESSION),
+        (0.03, "lower", Verdict.REGRESSION),
+        (-0.03, "lower", Verdict.IMPROVEMENT),
+    ],
+)
+def test_change_is_called_with_its_direction(
+    effect: float, direction: Direction, said: Verdict
+) -> None:
+    assert verdict(evidence(effect, direction=direction)) == said
+
+
+def test_numbers_beside_a_verdict_are_those_of_the_ranks() -> None:
+    one = evidence(0.03)
+    said = judge_wall([one], ASKED)[0]
+    differences = statistics.log_ratios(one.arms.base, one.arms.patched)
+    interval = statistics.signed_rank_interval(differences, 0.99)
+    assert interval is not None
+    change = said.judgement.change
+    assert change is not None
+    assert change.estimate == as_change(statistics.hodges_lehmann(differences))
+    assert (change.low, change.high) == (as_change(interval.low), as_change(interval.high))
+    assert said.judgement.p_value == statistics.signed_rank_p(differences)
+    assert said.noise is not None
+    assert said.noise.floor is not None
+
+
+def test_one_wild_run_moves_the_mean_and_not_the_verdict() -> None:
+    one = evidence(0.0, spread=0.004)
+    wild = (one.arms.patched[0] * 1.5, *one.arms.patched[1:])
+    arms = Evidence(**{**one.arms.__dict__, "patched": wild})
+    assert verdict(WallEvidence(arms, one.again, True)) == Verdict.NO_CHANGE
+
+
+def test_small_change_within_the_threshold_is_no_change() -> None:
+    said = judge_wall([evidence(0.001, spread=0.003)], ASKED)[0].judgement
+    assert said.verdict == Verdict.NO_CHANGE
+    assert said.reason == "with 90 % confidence the change is within ±1.00 %"
+
+
+def test_clear_but_tiny_change_is_not_called() -> None:
+    """0.3 % seen for certain is below half the threshold of 1 %."""
+    assert verdict(evidence(0.003, spread=0.0005)) == Verdict.NO_CHANGE
+
+
+def test_inconclusive_says_what_would_decide() -> None:
+    said = judge_wall([evidence(0.01, n=12, spread=0.02)], ASKED)[0].judgement
+    assert said.verdict == Verdict.INCONCLUSIVE
+    assert said.detectable is not None
+    assert said.detectable > 0.01
+    assert said.blocks_to_decide is not None
+    assert said.blocks_to_decide > 12
+    assert said.reason.startswith("12 blocks can see ")
+    assert said.reason.endswith(f"about {said.blocks_to_decide} blocks would decide")
+
+
+@pytest.mark.parametrize("effect", [0.0, 0.05, -0.5])
+def test_translated_time_gets_no_verdict(effect: float) -> None:
+    said = judge_wall([evidence(effect, real_time=False)], ASKED)[0]
+    assert said.judgement.verdict == Verdict.INCONCLUSIVE
+    assert said.judgement.reason.startswith("withheld: the guests ran under TCG")
+    assert 'mode = "exact"' in said.judgement.reason
+    # The numbers and the noise are shown all the same.
+    assert said.judgement.change is not None
+    assert said.noise is not None
+
+
+@pytest.mark.parametrize("effect", [0.0, 0.05])
+def test_nothing_is_said_where_the_same_kernel_differs(effect: float) -> None:
+    said = judge_wall([evidence(effect, again=0.02)], ASKED)[0].judgement
+    assert said.verdict == Verdict.INCONCLUSIVE
+    assert said.reason.startswith("A/A differs by ")
+
+
+def test_session_without_an_a_a_arm_is_judged_without_its_noise() -> None:
+    one = evidence(0.03)
+    said = judge_wall([WallEvidence(one.arms, (), True)], ASKED)[0]
+    assert said.noise is None
+    assert said.judgement.verdict == Verdict.IMPROVEMENT
+
+
+def test_too_few_blocks_left_is_a_failure_with_blame() -> None:
+    lost = Failure(kind="panic", blame="series", message="told")
+    said = judge_wall([evidence(0.03, n=5, planned=12, failures=(lost,) * 7)], ASKED)[0].judgement
+    assert (said.verdict, said.blame) == (Verdict.FAILED, "series")
+
+
+def test_short_session_cannot_say_99_percent() -> None:
+    said = judge_wall([evidence(0.03, n=6)], ASKED)[0].judgement
+    assert said.verdict == Verdict.INCONCLUSIVE
+    assert said.reason == "6 blocks, and 99 % needs 8"
+
+
+def test_no_runs_at_all() -> None:
+    nothing = evidence(0.0, n=0, planned=12)
+    assert verdict(nothing) == Verdict.FAILED
+    assert verdict(evidence(0.0, n=0, planned=0, same_code=True)) == Verdict.NO_CHANGE
+
+
+def test_same_code_is_no_change_whatever_the_noise() -> None:
+    assert verdict(evidence(0.0, spread=0.1, same_code=True)) == Verdict.NO_CHANGE
+
+
+def test_values_without_a_ratio() -> None:
+    arms = Evidence("higher", (0.0,) * 12, (1.0,) * 12, 12)
+    said = judge_wall([WallEvidence(arms, (1.0,) * 12, True)], ASKED)[0].judgement
+    assert (said.verdict, said.reason) == (
+        Verdict.INCONCLUSIVE, "a value is zero or no number: no ratio",
+    )  # fmt: skip
+
+
+def test_unusable_values_say_why() -> None:
+    said = judge_wall([evidence(0.05, unusable="too few I/Os")], ASKED)[0].judgement
+    assert (said.verdict, said.reason) == (Verdict.INCONCLUSIVE, "too few I/Os")
+
+
+def test_family_makes_it_harder() -> None:
+    """Twelve blocks that all go up have p = 2 / 4096: enough alone at the first look."""
+    first = at_look(ASKED, LOOKS[0])
+    clear = evidence(0.05, n=12, spread=0.001)
+    assert verdict(clear, first) == Verdict.IMPROVEMENT
+    dull = evidence(0.0, n=12, spread=0.05, seed=2)
+    alone, *_ = judge_wall([clear, dull, dull], first)
+    assert alone.judgement.verdict == Verdict.INCONCLUSIVE
+    assert "does not hold over 3 primary metrics (Holm)" in alone.judgement.reason
+
+
+def test_session_stops_early_only_when_every_metric_is_decided() -> None:
+    clear = evidence(0.05, spread=0.002)
+    equal = evidence(0.0, spread=0.002, seed=3)
+    unclear = evidence(0.01, n=12, spread=0.05, seed=2)
+    assert decides(judge_wall([clear, equal], ASKED))
+    assert not decides(judge_wall([clear, unclear], ASKED))
+    assert not decides(judge_wall([evidence(0.05, real_time=False)], ASKED))
