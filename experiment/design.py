@@ -8,11 +8,11 @@ is: a host that drifts by as little as it is noisy makes every such comparison d
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from experiment.plan import Plan, planned_run, twin_runs
+from experiment.plan import Plan, PlannedRun, planned_run, twin_runs
 from experiment.spec import ArmSpec, Experiment, SpecError, Thresholds
 
 # The base again, under another name: whatever it differs by is noise.
@@ -95,6 +95,17 @@ def wall_plan(experiment: Experiment) -> Plan:
         for arm in order(arms, seed=experiment.seed, block=block, case=case.name)
     )
     return Plan(runs=(*runs, *twin_runs(experiment, digits)), seeds=seeds)
+
+
+def remaining_whole(plan: Plan, done_run_ids: Collection[str]) -> tuple[PlannedRun, ...]:
+    """The runs still to be made, in the plan's order, whole blocks of a case at a time.
+
+    Of a block that was interrupted every run is made again: runs of one block are close
+    in time, or it is none.
+    """
+    done = frozenset(done_run_ids)
+    broken = {(run.twin, run.case, run.block) for run in plan.runs if run.run_id not in done}
+    return tuple(run for run in plan.runs if (run.twin, run.case, run.block) in broken)
 
 
 @dataclass(frozen=True)

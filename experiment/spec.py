@@ -7,7 +7,7 @@ the original at every size.
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
@@ -270,17 +270,6 @@ class Experiment(Frozen):
     thresholds: Thresholds = Thresholds()
     twins: tuple[TwinSpec, ...] = ()
 
-    @model_validator(mode="before")
-    @classmethod
-    def _wall_has_its_threshold(cls, data: Any) -> Any:
-        """A change that only an exact guest shows is not asked of a wall guest by default."""
-        if not isinstance(data, dict) or data.get("mode") != "wall":
-            return data
-        asked = data.get("thresholds", {})
-        if not isinstance(asked, dict) or "change" in asked:
-            return data
-        return {**data, "thresholds": {"change": WALL_CHANGE, **asked}}
-
     @field_validator("cases")
     @classmethod
     def _cases_differ(cls, cases: tuple[CaseSpec, ...]) -> tuple[CaseSpec, ...]:
@@ -298,6 +287,15 @@ class Experiment(Frozen):
         if taken:
             raise ValueError(f"twin named twice, or {REPEAT!r}: {', '.join(taken)}")
         return twins
+
+    @model_validator(mode="after")
+    def _wall_has_its_threshold(self) -> Experiment:
+        # What only an exact guest shows is not asked of a wall guest by default.  The
+        # values are frozen for everybody who gets them, not yet for us.
+        if self.mode == "wall" and "change" not in self.thresholds.model_fields_set:
+            changed = self.thresholds.model_copy(update={"change": WALL_CHANGE})
+            object.__setattr__(self, "thresholds", changed)
+        return self
 
     @model_validator(mode="after")
     def _twins_know_their_cases(self) -> Experiment:

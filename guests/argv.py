@@ -70,7 +70,9 @@ def kernel_command_line(guest: Guest, size: Size) -> str:
     # 0.43 virtual seconds of PAUSE; the HPET serves as well.  Never halting closes
     # the boot's share of the race told in docs/architecture.md; afterwards the
     # agent's spinner leaves nothing to poll for.
-    words += ["nolapic_timer", "idle=poll"]
+    words += ["nolapic_timer"]
+    if guest.vcpus == 1:
+        words += ["idle=poll"]
     return " ".join(words)
 
 

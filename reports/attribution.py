@@ -23,8 +23,12 @@ TOLERANCE = 0.05
 # ... and make up at least this share of all absolute differences, so that two large ones
 # which cancel each other are not passed over.
 MOVEMENT = 0.80
-MOST_LISTED = 25
+MOST_LISTED = 40
 USER = "user: "
+# A process drags in dozens of libraries; below this share of all instructions a file is
+# not worth a row among the parts.
+SMALL_FILE = 0.005
+SMALL_FILES = "user: other files"
 # Instructions that a profile counts and gives to no function and no file.
 NOT_ATTRIBUTED = "[not attributed]"
 
@@ -162,11 +166,15 @@ def _summed(table: _Table, per: tuple[Floats, Floats], columns: Sequence[int]) -
 
 
 def _groups(
-    rows: Sequence[tuple[int, FunctionRow]], summed: Callable[[Sequence[int]], Paired]
+    rows: Sequence[tuple[int, FunctionRow]],
+    summed: Callable[[Sequence[int]], Paired],
+    total: Paired,
 ) -> tuple[GroupRow, ...]:
+    least = SMALL_FILE * total.base
     members: dict[str, list[int]] = {}
     for column, row in rows:
-        members.setdefault(row.subsystem, []).append(column)
+        small = row.user and max(row.instructions.base, row.instructions.patched) < least
+        members.setdefault(SMALL_FILES if small else row.subsystem, []).append(column)
     groups = [
         GroupRow(title=title, functions=len(columns), instructions=summed(sorted(columns)))
         for title, columns in members.items()
@@ -223,6 +231,7 @@ def _phase(case: CaseRecord, phase: PhaseRecord, blocks: Sequence[Block]) -> lis
             return _summed(table, per, columns)
 
         functions = tuple(row for _, row in rows)
+        total = summed(range(len(table.keys)))
         rest = sorted(column for column, _ in rows[number:])
         found.append(Attribution(
             case=case.name,
@@ -231,11 +240,11 @@ def _phase(case: CaseRecord, phase: PhaseRecord, blocks: Sequence[Block]) -> lis
             unit_title=unit.title,
             headline=not found,
             seeds=tuple(block.seed for block in blocks),
-            total=summed(range(len(table.keys))),
+            total=total,
             functions=functions,
             listed=number,
             others=summed(rest) if rest else None,
-            groups=_groups(rows, summed),
+            groups=_groups(rows, summed, total),
             ratios=() if found else _ratios(phase, blocks, table),
             hints=find_hints(functions),
             identical=identical,

@@ -5,9 +5,9 @@ from __future__ import annotations
 from reports import wording
 from reports.attribution import TOLERANCE
 from reports.attribution_model import Arm, Attribution, FunctionRow, Hint, RatioRow
-from reports.lock_model import LockComparison, LockRow, WaitRow
 from reports.model import Comparison
 from reports.paired import Paired
+from reports.subsystems import programs
 
 IDENTICAL = "Identical: every function executed the same number of instructions."
 EXPLAINS = (
@@ -19,21 +19,8 @@ SCATTER = (
     "“Within scatter” means that it holds zero: other pages were evicted, and the row is no "
     "cause. About one row in twenty that did not move escapes that mark."
 )
-ON_ONE = (
-    "One vCPU: hold times and acquisitions are counted exactly, and nobody waits. Lock debugging "
-    "is part of these times: they compare the arms and are not those of a kernel without it."
-)
-ON_SEVERAL = (
-    "vCPUs take turns, so contention is a result of hold times and turns alone: exact and "
-    "repeatable under the interleaving named above, and no prediction for a machine with as many "
-    "CPUs. Hold times are not shown here, because they include the turns of other vCPUs."
-)
-SATURATION = (
-    "“Saturates at” is virtual time over hold time: the number of CPUs that keep the lock held "
-    "all the time. It assumes one instance of the lock, CPUs that share nothing else, and the "
-    "times of this kernel."
-)
 LETTER_FUNCTIONS = 2
+NAMED = 4
 
 
 def amount(value: float | None, decimals: int = 1) -> str:
@@ -120,13 +107,35 @@ def share(found: Attribution) -> str:
     )
 
 
+def beyond_scatter(found: Attribution) -> str:
+    """What is left of the listed functions without those within scatter; empty where all are left.
+
+    With few seeds the whole change may be lost in evictions while some functions are not.
+    """
+    clear = [row for row in found.rows if not row.instructions.within_scatter]
+    if len(clear) == found.listed:
+        return ""
+    if not clear:
+        return "None of the listed functions stands out of the scatter of the seeds"
+    named = ", ".join(
+        f"{function(row)} {signed(row.instructions.difference)}" for row in clear[:NAMED]
+    )
+    rest = ", ..." if len(clear) > NAMED else ""
+    together = signed(sum(row.instructions.difference for row in clear))
+    return (
+        f"Beyond the scatter of the seeds: {len(clear)} of {found.listed} listed functions, "
+        f"together {together} ({named}{rest})"
+    )
+
+
 def ratio(row: RatioRow) -> str:
     """``Tree walks per folio added: 9.09 -> 7.34, -1.75 (-19.22 %), 8 seeds from ... to ...``."""
     title = f"{row.title[:1].upper()}{row.title[1:]}"
     if row.calls.equal:
         return f"{title}: {both(row.calls, 2)}, equal in {wording.seeds(row.calls.n)}"
     moved = f"{signed(row.calls.difference, 2)} ({change(row.calls)})"
-    return f"{title}: {both(row.calls, 2)}, {moved}, {_seeds(row.calls, 2)}"
+    said = f"{title}: {both(row.calls, 2)}, {moved}, {_seeds(row.calls, 2)}"
+    return f"{said}; within scatter" if row.calls.within_scatter else said
 
 
 def absent(row: RatioRow) -> str:
@@ -157,7 +166,7 @@ def function(row: FunctionRow) -> str:
 def place(row: FunctionRow) -> str:
     """Where the function is: its file and part of the kernel."""
     if row.user:
-        return "user code"
+        return programs().get(row.name, "user code")
     return f"{row.file}, {row.subsystem}" if row.file else row.subsystem
 
 
@@ -189,7 +198,10 @@ def letter(comparison: Comparison) -> list[str]:
     found = comparison.headlines[0]
     if found.identical:
         return [IDENTICAL]
-    said = [f"{ratio(row).partition(', ')[0]}." for row in found.ratios[:1]]
+    said = [
+        f"{ratio(row).partition(', ')[0]}{' (within scatter)' * row.calls.within_scatter}."
+        for row in found.ratios[:1]
+    ]
     clear = [row for row in found.rows if not row.instructions.within_scatter]
     moved = ", ".join(
         f"{function(row)} {signed(row.instructions.difference)}" for row in clear[:LETTER_FUNCTIONS]
@@ -207,79 +219,3 @@ def letter(comparison: Comparison) -> list[str]:
         for row, twin in held[:1]
     ]
     return [f"{where}{said[0]}", *said[1:]]
-
-
-def guest(found: LockComparison) -> str:
-    """``flavour lockstat, 4 vCPUs, 4 jobs, metronome 20 µs, 2 seeds``."""
-    parts = [
-        f"flavour {found.flavour}",
-        "1 vCPU" if found.serial else f"{found.vcpus} vCPUs",
-        f"{found.jobs} jobs",
-    ]
-    if found.metronome_ns:
-        parts.append(f"a timer every {found.metronome_ns / 1000:g} µs")
-    return ", ".join([*parts, wording.seeds(len(found.seeds))])
-
-
-def banner(found: LockComparison) -> str:
-    """Why none of a twin's numbers stand beside the measured ones."""
-    if found.other_kernel:
-        return "Diagnosis: another kernel, no bandwidth"
-    return "Diagnosis: another guest, no bandwidth"
-
-
-def limits(found: LockComparison) -> str:
-    """What this twin can say of locks, and what it cannot."""
-    return ON_ONE if found.serial else ON_SEVERAL
-
-
-def slow_path(found: LockComparison) -> str:
-    """Instructions in the slow path of spin locks; empty where they were not counted."""
-    if found.slow_share is None or found.slow_entries is None:
-        return ""
-    before, after = (100 * x for x in (found.slow_share.base, found.slow_share.patched))
-    return (
-        f"Spin-lock slow path: {before:.3f} % -> {after:.3f} % of all instructions; entered "
-        f"{few(found.slow_entries)} times per 1,000 {plural(found.unit_title)}"
-    )
-
-
-def cpus(pair: Paired | None) -> str:
-    """Both numbers of CPUs at which a lock saturates; empty where it cannot be said."""
-    return "" if pair is None else f"{short_cpus(pair.base)} -> {short_cpus(pair.patched)}"
-
-
-def short_cpus(value: float) -> str:
-    """A number of CPUs; beyond a thousand nobody counts."""
-    return f"{value:.1f}" if value < 1000 else "> 1000"
-
-
-def waiters(row: LockRow) -> str:
-    """``__filemap_add_folio 62.28 -> 46.61, ...``: where it was waited for."""
-    return ", ".join(
-        f"{site.function} {short(site.base)} -> {short(site.patched)}" for site in row.waiters
-    )
-
-
-def chain(row: WaitRow) -> str:
-    """The callers from the inside out."""
-    return " < ".join(row.chain[1:])
-
-
-def identity(row: LockRow) -> str:
-    """How the kernels print the lock, and a warning where nothing else identifies it."""
-    said = ", ".join(row.printed)
-    return f"{said}; paired by this number alone" if row.by == "number" else said
-
-
-def lock(row: LockRow, found: LockComparison) -> str:
-    """The main figure of a lock in one sentence."""
-    if row.hold is not None:
-        said = f"{row.label} held {few(row.hold)} virtual ns per {found.unit_title}"
-        if row.saturation is not None:
-            said += f", saturates at {cpus(row.saturation)} CPUs"
-        return said
-    return (
-        f"{row.label} contended {few(row.contentions)} times per 1,000 {plural(found.unit_title)}, "
-        f"{few(row.wait)} virtual ns waited per {found.unit_title}"
-    )

@@ -155,15 +155,20 @@ def gather(
 
 def of_twins(records: Sequence[RunRecord], locks: Sequence[LockComparison]) -> tuple[Finding, ...]:
     """Notes on the twins: they explain, so what they lack costs no verdict."""
+    failed: dict[tuple[str, str], list[str]] = {}
+    for record in records:
+        if record.twin and record.failure is not None:
+            failure = record.failure
+            why = f"{failure.kind}, blame {failure.blame}: {failure.message}"
+            failed.setdefault((record.twin, why), []).append(record.run_id)
     found = [
         Finding(
             level="note",
-            scope=f"twin {record.twin}",
-            text=f"{record.run_id} failed and explains nothing: {record.failure.kind}, "
-            f"blame {record.failure.blame}: {record.failure.message}",
+            scope=f"twin {twin}",
+            text=f"{', '.join(sorted(run_ids))} failed and explain{'s' * (len(run_ids) == 1)} "
+            f"nothing: {why}",
         )
-        for record in records
-        if record.twin and record.failure is not None
+        for (twin, why), run_ids in sorted(failed.items())
     ]
     found += [
         Finding(

@@ -14,13 +14,11 @@ from results.record import as_json
 def render_json(comparison: Comparison) -> str:
     """The whole record, changes as fractions; timelines are in the raw results.
 
-    Of attributions per other units than a phase's first, only the listed functions are
-    here; functions.csv has them all.
+    Of functions only the listed ones are here; functions.csv has thousands.
     """
     whole = as_json(comparison)
     for found in whole["attributions"]:
-        if not found["headline"]:
-            found["functions"] = found["functions"][: found["listed"]]
+        found["functions"] = found["functions"][: found["listed"]]
     for case in whole["cases"]:
         del case["timelines"]
     return json.dumps(whole, indent=2, ensure_ascii=True, allow_nan=False) + "\n"

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from reports import charts, count_wording, wording
+from reports import charts, count_wording, lock_wording, wording
 from reports.charts import Chart, waterfall
 from reports.charts import locks as lock_charts
 from reports.model import CaseComparison, Comparison, MetricComparison, Pair
@@ -46,7 +46,9 @@ def _environment() -> Environment:
     )
     environment.filters["percent"] = wording.percent
     environment.filters["typeset"] = wording.typeset
-    environment.globals.update(wording=wording, counts=count_wording, marks=MARKS)
+    environment.globals.update(
+        wording=wording, counts=count_wording, of_locks=lock_wording, marks=MARKS
+    )
     return environment
 
 

@@ -22,7 +22,9 @@ FILE = Path(__file__).parent / "lock_names.toml"
 MODES = {"-R": " (read)", "-W": " (write)"}
 PRINTED = re.compile(r"^(?P<name>.*?)(?:#\d+)?(?:/\d+)?(?P<mode>-[RW])?$")
 Instances = Literal["one", "many", "cpu", "none", "unknown"]
-By = Literal["name", "sites", "number"]
+By = Literal["name", "sites", "use", "number"]
+# How many times as often as every other class of its name a class is taken to be the known one.
+FAR_MORE = 10
 
 
 class KnownLock(Record):
@@ -45,7 +47,9 @@ class Identity(NamedTuple):
     """Label of a class; ``by`` says what it rests on.
 
     ``name``: no other class has this name.  ``sites``: the functions that waited or
-    held.  ``number``: nothing but the printed ``#N``, which may differ between kernels.
+    held.  ``use``: nobody waited for any class of this name, and this one is taken
+    :data:`FAR_MORE` times as often as every other.  ``number``: nothing but the printed
+    ``#N``, which may differ between kernels.
     """
 
     label: str
@@ -91,29 +95,46 @@ def identify(classes: Iterable[LockClass]) -> dict[ClassId, Identity]:
     by_id: dict[ClassId, list[LockClass]] = {}
     for lock in classes:
         by_id.setdefault(class_id(lock), []).append(lock)
-    names = {identity: min(row.name for row in rows) for identity, rows in by_id.items()}
-    namesakes: dict[str, set[str]] = {}
-    for identity, name in names.items():
-        namesakes.setdefault(printed(name)[0], set()).add(identity.key)
     # Sites of both modes of a reader-writer lock name one class.
     by_key: dict[str, list[LockClass]] = {}
     for identity, rows in by_id.items():
         by_key.setdefault(identity.key, []).extend(rows)
-    return {
-        identity: _identity(
-            name, _sites(by_key[identity.key]), alone=len(namesakes[printed(name)[0]]) == 1
+    acquired: dict[str, int] = {}
+    for identity, rows in by_id.items():
+        taken = sum(row.acquisitions for row in rows)
+        acquired[identity.key] = acquired.get(identity.key, 0) + taken
+    sites = {key: _sites(rows) for key, rows in by_key.items()}
+    names = {identity: min(row.name for row in rows) for identity, rows in by_id.items()}
+    namesakes: dict[str, set[str]] = {}
+    for identity, name in names.items():
+        namesakes.setdefault(printed(name)[0], set()).add(identity.key)
+
+    def most_taken(key: str, same: set[str]) -> bool:
+        others = [acquired[other] for other in same if other != key]
+        unseen = not any(sites[other] for other in same)
+        return unseen and acquired[key] >= FAR_MORE * max(others, default=0)
+
+    found = {}
+    for identity, name in names.items():
+        same = namesakes[printed(name)[0]]
+        found[identity] = _identity(
+            name,
+            sites[identity.key],
+            alone=len(same) == 1,
+            most_taken=most_taken(identity.key, same),
         )
-        for identity, name in names.items()
-    }
+    return found
 
 
-def _identity(full: str, sites: list[str], *, alone: bool) -> Identity:
+def _identity(full: str, sites: list[str], *, alone: bool, most_taken: bool) -> Identity:
     name, mode = printed(full)
     suffix = MODES.get(mode, "")
     for known in catalogue():
         if known.name == name and (not known.sites or set(sites) & set(known.sites)):
             by: By = "sites" if known.sites else "name"
             return Identity(known.label + suffix, by, known.instances)
+        if known.name == name and most_taken:
+            return Identity(known.label + suffix, "use", known.instances)
     if alone:
         return Identity(name + suffix, "name", "unknown")
     if sites:

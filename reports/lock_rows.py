@@ -18,6 +18,9 @@ MANY = 1000.0
 FIRST = ("i_pages.xa_lock", "lruvec->lru_lock", "page-table locks")
 # Less than this fraction is not "what moved most", however steady it is.
 MOVED = 0.005
+# Taken less than once in so many units, a lock is no part of the work: one long hold while a
+# phase is set up would stand above all that matters.
+RARE = 0.001
 MOST_WAITERS = 3
 READERS = " (read)"
 
@@ -171,7 +174,8 @@ def _row(
 
 def _order(row: LockRow) -> tuple[int, float, float, str]:
     first = FIRST.index(row.label) if row.label in FIRST else len(FIRST)
-    if row.instances == "none":
+    taken = row.acquisitions
+    if row.instances == "none" or max(taken.base, taken.patched) < RARE:
         first += 1
     shown = row.hold or row.wait or row.acquisitions
     moved = not shown.within_scatter and (shown.change is None or abs(shown.change) >= MOVED)

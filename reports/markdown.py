@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Sequence
 
 from reports import count_wording as counts
-from reports import wording
+from reports import lock_wording, wording
 from reports.attribution_model import Attribution
 from reports.lock_model import LockComparison
 from reports.model import CaseComparison, Comparison, MetricComparison
@@ -78,6 +78,8 @@ def _origin(found: Attribution, base: str, patched: str) -> list[str]:
     if found.identical:
         return [*lines, counts.IDENTICAL, ""]
     lines += [f"{escape(counts.total(found))}.", ""]
+    clear = counts.beyond_scatter(found)
+    lines += [f"{escape(clear)}.", ""] if clear else []
     for ratio in found.ratios:
         said = [counts.ratio(ratio), counts.absent(ratio)]
         lines += [*(f"{escape(text)}." for text in said if text), ""]
@@ -100,25 +102,26 @@ def _origin(found: Attribution, base: str, patched: str) -> list[str]:
 def _twin(found: LockComparison, base: str, patched: str) -> list[str]:
     lines = [
         f"### {escape(found.case)}, phase {escape(found.phase)}: twin {escape(found.twin)}", "",
-        f"**{counts.banner(found)}.** {escape(counts.guest(found))}. {counts.limits(found)}", "",
+        f"**{lock_wording.banner(found)}.** {escape(lock_wording.guest(found))}. "
+        f"{lock_wording.limits(found)}", "",
     ]  # fmt: skip
     if found.slow_share:
-        lines += [f"{escape(counts.slow_path(found))}.", ""]
+        lines += [f"{escape(lock_wording.slow_path(found))}.", ""]
     many = f"1,000 {counts.plural(found.unit_title)}"
     heads: tuple[str, ...]
     if found.serial:
         heads = (f"held ns per {found.unit_title}", "change", "ns each time", "saturates at, CPUs")
         rows = [(r.label, counts.few(r.hold), counts.change(r.hold), counts.few(r.hold_each),
-                 counts.cpus(r.saturation)) for r in found.shown]  # fmt: skip
+                 lock_wording.cpus(r.saturation)) for r in found.shown]  # fmt: skip
     else:
         heads = (f"contentions per {many}", "change", f"waited ns per {found.unit_title}",
                  f"waited in, per {many}")  # fmt: skip
         rows = [(r.label, counts.few(r.contentions), counts.change(r.contentions),
-                 counts.few(r.wait), counts.waiters(r)) for r in found.shown]  # fmt: skip
+                 counts.few(r.wait), lock_wording.waiters(r)) for r in found.shown]  # fmt: skip
     lines += table([escape(head) for head in (f"lock, {base} -> {patched}", *heads)], rows)
     waits = [
         (row.caller, row.flags, counts.few(row.count), counts.change(row.count),
-         counts.few(row.wait), counts.chain(row))
+         counts.few(row.wait), lock_wording.chain(row))
         for row in found.waits[:MOST_WAITS]
     ]  # fmt: skip
     of_waits = (
@@ -137,7 +140,7 @@ def _counts(comparison: Comparison) -> list[str]:
     for twin in comparison.locks:
         lines += _twin(twin, *arms)
     if any(twin.serial for twin in comparison.locks):
-        lines += [counts.SATURATION, ""]
+        lines += [lock_wording.SATURATION, ""]
     return lines
 
 

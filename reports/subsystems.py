@@ -29,6 +29,13 @@ def catalogue() -> tuple[Subsystem, ...]:
 
 
 @functools.cache
+def programs() -> dict[str, str]:
+    """What user files are, by name; only those that need a word."""
+    with FILE.open("rb") as source:
+        return {str(k): str(v) for k, v in tomllib.load(source)["programs"].items()}
+
+
+@functools.cache
 def subsystem(function: str, file: str) -> str:
     """Title of the subsystem; :data:`OTHER` where no prefix fits."""
     best, title = 0, OTHER

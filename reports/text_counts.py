@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from reports import count_wording as counts
-from reports import wording
+from reports import lock_wording, wording
 from reports.attribution_model import Attribution
 from reports.lock_model import LockComparison
 from reports.model import Comparison
 from reports.paired import Paired
 
-MOST_FUNCTIONS = 12
 MOST_LOCKS = 6
 LONGEST_NAME = 40
 
@@ -45,12 +44,11 @@ def _cells(pair: Paired) -> tuple[str, str, str]:
 
 def functions(found: Attribution, base: str, patched: str) -> list[str]:
     """The table of functions that moved most, with everything else in one row."""
-    shown = found.rows[:MOST_FUNCTIONS]
     rows = [
         (name(counts.function(row)), *_cells(row.instructions), counts.note(row, base, patched))
-        for row in shown
+        for row in found.rows
     ]
-    if len(shown) == found.listed and found.others is not None:
+    if found.others is not None:
         rows.append((counts.others(found), *_cells(found.others), ""))
     rows.append(("all", *_cells(found.total), ""))
     return columns([("function", base, patched, "difference", ""), *rows], left=(0, 4))
@@ -63,7 +61,7 @@ def _locks(found: LockComparison, base: str, patched: str) -> list[str]:
         if pair is not None:
             rows.append((
                 name(row.label), counts.short(pair.base), counts.short(pair.patched),
-                counts.change(pair), counts.cpus(row.saturation),
+                counts.change(pair), lock_wording.cpus(row.saturation),
             ))  # fmt: skip
     what = "held ns" if found.serial else "contended"
     head = ("lock", f"{what} {base}", patched, "change", "saturates, CPUs" if found.serial else "")
@@ -90,6 +88,8 @@ def origin(comparison: Comparison) -> list[tuple[str, list[str]]]:
             parts.append((f"{where}: {counts.IDENTICAL[0].lower()}{counts.IDENTICAL[1:]}", []))
             continue
         parts.append((f"{where}: {counts.total(found)}.", []))
+        clear = counts.beyond_scatter(found)
+        parts += [(f"{clear}.", [])] if clear else []
         parts += [(f"{counts.ratio(row)}.", []) for row in found.ratios]
         parts += [(f"! {counts.absent(row)}.", []) for row in found.ratios if row.absent]
         if found.listed:
@@ -107,9 +107,11 @@ def locks(comparison: Comparison) -> list[tuple[str, list[str]]]:
         parts += [("", [])] if parts else []
         where = f"{found.case}, phase {found.phase}, twin {found.twin}"
         per = found.unit_title if found.serial else f"1,000 {counts.plural(found.unit_title)}"
-        parts.append((f"{where} ({counts.guest(found)}). {counts.banner(found)}; per {per}.", []))
+        parts.append(
+            (f"{where} ({lock_wording.guest(found)}). {lock_wording.banner(found)}; per {per}.", [])
+        )
         tables = (_locks(found, base, patched), _waits(found, base, patched))
         parts += [("", table) for table in tables if table]
-        parts += [(f"{counts.slow_path(found)}.", [])] if found.slow_share else []
-        parts.append((counts.limits(found), []))
+        parts += [(f"{lock_wording.slow_path(found)}.", [])] if found.slow_share else []
+        parts.append((lock_wording.limits(found), []))
     return parts

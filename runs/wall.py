@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import itertools
+import os
 import resource
 import shutil
 import time
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from experiment.design import Conditions, look_after
+from experiment.design import Conditions, look_after, remaining_whole
 from experiment.plan import PlannedRun
 from guests import virtme
 from guests.console import Ending
@@ -19,6 +20,7 @@ from guests.exact import Outcome
 from host import fitness
 from host.errors import InfraError
 from host.fitness import read_counters
+from host.topology import Placement
 from kernels.cache import hold
 from results.locks import Locks
 from results.profile import Profile
@@ -65,18 +67,18 @@ def measure_wall(
         reporter.say("the arms' machine code is the same: nothing to boot (--measure-anyway does)")
         return
     recorded = store.records()
-    done = {record.run_id for record in recorded}
-    blocks = [tuple(runs) for _, runs in itertools.groupby(session.plan.runs, key=_block)]
-    todo = [runs for runs in blocks if not {run.run_id for run in runs} <= done]
+    left = remaining_whole(session.plan, {record.run_id for record in recorded})
+    todo = [tuple(runs) for _, runs in itertools.groupby(left, key=_block)]
     if not todo:
         reporter.say("every planned run is on record")
         return
     total = len(session.plan.runs)
-    ready = total - sum(map(len, todo))
+    ready = total - len(left)
     before = max((record.at_s or 0.0 for record in recorded), default=0.0)
     with (
         workspace(options.cache, session.guest.memory_mib * MIB) as scratch,
         ExitStack() as held,
+        lab_kept_off(session.wall.placements[""] if session.wall else None),
         reporter.runs(total, ready, 1),
     ):
         for bench in session.benches:
@@ -86,7 +88,7 @@ def measure_wall(
         for runs in todo:
             if not runs[0].twin and _may_stop(session, runs[0].block) and decided():
                 reporter.say(f"decided after {runs[0].block} blocks")
-                todo = [left for left in todo if left[0].twin]
+                todo = [later for later in todo if later[0].twin]
                 break
             _make(stage, runs)
         else:
@@ -94,6 +96,18 @@ def measure_wall(
         for runs in todo:
             _make(stage, runs)
         reporter.say(f"measured in {duration(time.monotonic() - stage.began - before)}")
+
+
+@contextmanager
+def lab_kept_off(placement: Placement | None) -> Iterator[None]:
+    """Keep this process, and all it starts, on the lab's own CPUs while a session runs."""
+    before = os.sched_getaffinity(0)
+    if placement is not None:
+        os.sched_setaffinity(0, placement.lab)
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, before)
 
 
 def _block(run: PlannedRun) -> tuple[str, int]:

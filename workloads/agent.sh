@@ -54,6 +54,7 @@ send() {
 # it may look before the vCPU thread has accounted its last slice: the next timer
 # then fires late by that slice.  A guest that is never idle never gets there.
 never_idle() {
+    [ -d /sys/devices/system/cpu/cpu1 ] && return 0
     chrt -i 0 sh -c 'while :; do :; done' &
 }
 
@@ -91,6 +92,7 @@ prepare() {
     echo 3 >/proc/sys/vm/drop_caches
     echo "+memory +io +cpu" >/sys/fs/cgroup/cgroup.subtree_control || fail "cgroup: controllers"
     mkdir "$CGROUP" || fail "cgroup: mkdir"
+    [ "$METRONOME_NS" = 0 ] || metronome "$METRONOME_NS" || fail "metronome: status $?"
     addresses
     uname -a >"$OUT/uname"
     cat /sys/kernel/notes >"$OUT/notes"
@@ -98,10 +100,11 @@ prepare() {
 }
 
 # The write pauses the machine (QEMU runs with -action panic=pause); what the lab
-# does next, taking a snapshot or going on, is not visible from here.
+# does next, taking a snapshot or going on, is not visible from here.  QEMU gives a
+# restored guest's first turn to CPU 0, so that is where it stops.
 stop_point() {
     say "ready"
-    printf '\001' | dd of=/dev/port bs=1 seek=1285 count=1 conv=notrunc 2>/dev/null
+    printf '\001' | taskset 1 dd of=/dev/port bs=1 seek=1285 count=1 conv=notrunc 2>/dev/null
 }
 
 # Everything that is read before and after each phase, in two copies.
@@ -139,14 +142,14 @@ locks_start() {
             echo "$WAITS" >>"$TRACING/events/synthetic/lock_wait/trigger" ||
             fail "contention: $(grep -v '^$' "$TRACING/error_log" | tail -n 3)"
         ;;
-    *) return ;;
+    *) return 0 ;;
     esac
     mkdir "$1"
     adjtimex >"$1/begin"
 }
 
 locks_stop() {
-    [ -n "$OBSERVE" ] || return
+    [ -n "$OBSERVE" ] || return 0
     adjtimex >"$1/end"
     case "$OBSERVE" in
     lock_stat) cp /proc/lock_stat /proc/lockdep "$1" ;;

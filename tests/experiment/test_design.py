@@ -22,6 +22,7 @@ from experiment.design import (
     dropped_blocks,
     look_after,
     order,
+    remaining_whole,
     wall_arms,
     wall_plan,
 )
@@ -113,6 +114,19 @@ def test_looks_spend_the_error_rates_exactly() -> None:
     assert {each.change for each in spent} == {0.01}
     assert look_after(20) == LOOKS[1]
     assert look_after(21) is None
+
+
+def test_interrupted_block_is_made_again_whole() -> None:
+    plan = wall_plan(ASKED)
+    ids = [run.run_id for run in plan.runs]
+    assert remaining_whole(plan, ids) == ()
+    assert remaining_whole(plan, ()) == plan.runs
+    # Interrupted after the first run of the second case of the second block.
+    left = remaining_whole(plan, ids[:10])
+    assert left == plan.runs[9:]
+    # A run in the middle that has to be made again takes its block along, of its case only.
+    left = remaining_whole(plan, [*ids[:4], *ids[5:]])
+    assert left == plan.runs[3:6]
 
 
 CALM = Conditions(stolen=0, foreign=0.01, swapped_pages=0, throttled=0)

@@ -32,7 +32,7 @@ def test_a_good_file_is_an_experiment(tmp_path: Path, catalogue: Catalogue) -> N
         pytest.param(
             f"blokcs = 3\n{GOOD}",
             "small.toml: blokcs: unknown key (value 3); allowed: name, title, question, mode, "
-            "kernel, series, arms, guest, dataset, cases, blocks, seed, thresholds, twins; "
+            "wall, kernel, series, arms, guest, dataset, cases, blocks, seed, thresholds, twins; "
             "did you mean 'blocks'?",
             id="unknown key",
         ),
@@ -64,7 +64,7 @@ def test_a_good_file_is_an_experiment(tmp_path: Path, catalogue: Catalogue) -> N
         ),
         pytest.param(
             f'mode = "exakt"\n{GOOD}',
-            "small.toml: mode: found \"exakt\": unknown; allowed: exact; did you mean 'exact'?",
+            "small.toml: mode: found \"exakt\": unknown; allowed: exact, wall; did you mean 'exact'?",
             id="unknown mode",
         ),
         pytest.param(

@@ -65,9 +65,22 @@ def test_nothing_of_the_host_but_contents(root: dict[str, Member]) -> None:
 
 
 def test_programs_that_the_agent_calls_are_there(root: dict[str, Member]) -> None:
-    for program in (*initramfs.PROGRAMS, initramfs.BUSYBOX, "/bin/add_entropy"):
+    for program in (*initramfs.PROGRAMS, initramfs.BUSYBOX, "/bin/add_entropy", "/bin/metronome"):
         assert root[program.lstrip("/")].mode == stat.S_IFREG | 0o755, program
-    applets = ("sh", "tar", "gzip", "sha256sum", "stty", "dd", "dmesg", "mount", "sync", "wc")
+    applets = (
+        "adjtimex",
+        "taskset",
+        "sh",
+        "tar",
+        "gzip",
+        "sha256sum",
+        "stty",
+        "dd",
+        "dmesg",
+        "mount",
+        "sync",
+        "wc",
+    )
     for applet in applets:
         assert root[f"bin/{applet}"].content == b"busybox", applet
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import pickle
+import re
 import signal
 import subprocess
 import sys
@@ -19,11 +20,12 @@ import pytest
 
 from experiment.load import load_guest
 from experiment.plan import scaled
-from experiment.spec import Dataset, PhaseTimes
+from experiment.spec import Dataset, PhaseTimes, WallShape
 from guests import initramfs, virtme
 from guests.exact import Outcome
 from guests.virtme import WallMachine
-from host import topology
+from host import accelerator, topology
+from host.errors import InfraError
 from kernels.cache import Kernel
 from runs.options import Options
 from tests.integration.lab_process import CHECKOUT
@@ -98,6 +100,46 @@ def test_whole_run_is_valid_and_its_vcpu_is_where_it_was_put(
     if machine.placement is not None:
         cpu = machine.placement.vcpus[0]
         assert (tmp_path / "pinning").read_text() == f"vcpu 0: host CPUs {cpu}\n"
+
+
+def test_guest_of_two_numa_nodes(machine: WallMachine, tmp_path: Path) -> None:
+    guest = machine.guest.model_copy(update={"vcpus": 2, "wall": WallShape(numa_nodes=2)})
+    look = "cat /sys/devices/system/node/node*/cpulist >$OUT/nodes\n"
+    shaped = replace(
+        machine,
+        guest=guest,
+        prepare_text=look + machine.prepare_text,
+        placement=topology.place(topology.host_cpus(), vcpus=2, nodes=2),
+    )
+    outcome = ended(shaped, tmp_path)
+    assert outcome.ending.kind == "done"
+    assert outcome.files is not None
+    assert outcome.files["nodes"] == b"0\n1\n"
+    assert len((tmp_path / "pinning").read_text().splitlines()) == 2
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"accelerator": "kvm"}, "MSR|KVM"),
+        ({"huge": True}, "Cannot allocate memory"),
+    ],
+)
+def test_what_the_host_does_not_have_is_the_hosts_fault(
+    machine: WallMachine, options: Options, tmp_path: Path, changes: dict[str, object], said: str
+) -> None:
+    if "accelerator" in changes:
+        if accelerator.provide(options.cache, machine.kernel).accelerator == "kvm":
+            pytest.skip("KVM boots a kernel here")
+        without = replace(machine, accelerator="kvm")
+    else:
+        if re.search(r"^HugePages_Total: +[1-9]", Path("/proc/meminfo").read_text(), re.M):
+            pytest.skip("huge pages are reserved here")
+        guest = machine.guest.model_copy(update={"wall": WallShape(huge_pages=True)})
+        without = replace(machine, guest=guest)
+    with pytest.raises(InfraError, match=said) as caught:
+        ended(without, tmp_path)
+    assert "virtme-ng started no guest" in caught.value.what
 
 
 def test_panic(machine: WallMachine, tmp_path: Path) -> None:

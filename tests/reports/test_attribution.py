@@ -250,3 +250,12 @@ def test_any_profile_adds_up(
         scale = max(1.0, abs(found.total.base), abs(found.total.patched))
         rows = sum(row.instructions.difference for row in found.functions)
         assert rows == pytest.approx(found.total.difference, abs=1e-9 * scale)
+
+
+def test_small_files_of_user_code_are_one_group(counted: Comparison) -> None:
+    found = find(counted.attributions, "io")
+    titles = {group.title: group.functions for group in found.groups}
+    assert titles["user: fio"] == 1
+    assert titles["user: other files"] == 1
+    assert "user: busybox" not in titles
+    assert "busybox" in {row.name for row in found.functions}

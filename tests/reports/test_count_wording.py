@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from reports import count_wording as counts
+from reports import lock_wording
 from reports.model import Comparison
 from reports.paired import pair
 
@@ -50,6 +51,18 @@ def test_what_few_functions_do_not_explain_is_said(counted: Comparison) -> None:
     assert counts.share(found).endswith("; no few functions explain it")
 
 
+def test_what_stands_out_of_the_scatter(counted: Comparison) -> None:
+    found = counted.headlines[0]
+    assert counts.beyond_scatter(found) == ""
+    noise = tuple(row for row in found.functions if row.instructions.within_scatter)
+    mixed = found.model_copy(update={"functions": found.rows[:1] + noise, "listed": 3})
+    assert counts.beyond_scatter(mixed) == (
+        "Beyond the scatter of the seeds: 1 of 3 listed functions, together -85.3 (xas_load -85.3)"
+    )
+    lost = found.model_copy(update={"functions": noise, "listed": 3})
+    assert counts.beyond_scatter(lost).startswith("None of the listed")
+
+
 def test_absent_functions_are_named(counted: Comparison) -> None:
     ratio = counted.headlines[0].ratios[0]
     assert counts.absent(ratio) == ""
@@ -60,12 +73,12 @@ def test_absent_functions_are_named(counted: Comparison) -> None:
 
 def test_twins_say_what_they_cannot(counted: Comparison) -> None:
     hold, contention, callers = counted.locks
-    assert counts.banner(hold) == "Diagnosis: another kernel, no bandwidth"
-    assert counts.banner(callers) == "Diagnosis: another guest, no bandwidth"
-    assert "nobody waits" in counts.limits(hold)
-    assert "no prediction" in counts.limits(contention)
-    assert counts.guest(contention) == (
+    assert lock_wording.banner(hold) == "Diagnosis: another kernel, no bandwidth"
+    assert lock_wording.banner(callers) == "Diagnosis: another guest, no bandwidth"
+    assert "nobody spins" in lock_wording.limits(hold)
+    assert "no prediction" in lock_wording.limits(contention)
+    assert lock_wording.guest(contention) == (
         "flavour lockstat, 4 vCPUs, 4 jobs, a timer every 20 µs, 2 seeds"
     )
-    assert counts.slow_path(hold) == ""
-    assert "times per 1,000 folios added" in counts.slow_path(contention)
+    assert lock_wording.slow_path(hold) == ""
+    assert "times per 1,000 folios added" in lock_wording.slow_path(contention)

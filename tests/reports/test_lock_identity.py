@@ -10,10 +10,10 @@ from reports.lock_identity import class_id, identify, printed
 from results.locks import LockClass, Site
 
 
-def lock(name: str, key: str = "", *sites: str, contentions: int = 5) -> LockClass:
+def lock(name: str, key: str = "", *sites: str, acquisitions: int = 10) -> LockClass:
     return LockClass(
-        name=name, key=key, contentions=contentions if sites else 0, wait_total_ns=0,
-        wait_max_ns=0, acquisitions=10, hold_total_ns=100, hold_max_ns=10,
+        name=name, key=key, contentions=5 if sites else 0, wait_total_ns=0,
+        wait_max_ns=0, acquisitions=acquisitions, hold_total_ns=100, hold_max_ns=10,
         waiters=tuple(Site(function=site, offset=16, count=9 - i) for i, site in enumerate(sites)),
     )  # fmt: skip
 
@@ -49,8 +49,16 @@ def test_without_sites_only_the_number_is_left_and_it_is_said() -> None:
     found = identify([one, other])
     assert found[class_id(one)] == ("&xa->xa_lock#4", "number", "unknown")
     assert found[class_id(other)].label == "&xa->xa_lock#2"
-    # Alone, the name is enough: but it is not called i_pages without evidence.
-    assert identify([one])[class_id(one)] == ("&xa->xa_lock", "name", "unknown")
+
+
+def test_a_class_taken_far_more_often_is_taken_to_be_the_known_one_and_it_is_said() -> None:
+    busy, idle = lock("&xa->xa_lock#4", "ff10", acquisitions=200), lock("&xa->xa_lock#2", "ff20")
+    found = identify([busy, idle])
+    assert found[class_id(busy)] == ("i_pages.xa_lock", "use", "one")
+    assert found[class_id(idle)].by == "number"
+    # Where anybody waited for a namesake, sites decide and nothing is guessed.
+    seen = lock("&xa->xa_lock#2", "ff20", "idr_alloc")
+    assert identify([busy, seen])[class_id(busy)].by == "number"
 
 
 def test_two_kernels_agree_by_sites_whatever_the_numbers() -> None:

@@ -55,7 +55,10 @@ def test_saturation_is_only_said_of_locks_that_serialise(counted: Comparison) ->
                   "&xfs_nondir_ilock_class (read)", "rcu_read_lock (never waits)"):  # fmt: skip
         assert row(found, label).saturation is None, label
     assert row(found, "zone->lock").saturation is not None
-    assert found.rows[-1].label == "rcu_read_lock (never waits)"
+    # What is no lock, and what is hardly ever taken, stands after all that matters.
+    assert [one.label for one in found.rows[-2:]] == [
+        "rcu_read_lock (never waits)", "mmap_lock (write)",
+    ]  # fmt: skip
 
 
 def test_contention_on_several(counted: Comparison) -> None:
@@ -129,8 +132,8 @@ def test_a_twin_without_the_other_twin_has_no_sites(manifest: Manifest) -> None:
     records, profiles, locks = counts.twin_runs(alone)
     (found,) = compare_locks(alone, records, profiles, locks)
     labels = {one.label: one.by for one in found.rows}
-    assert labels["&xa->xa_lock#4"] == "number"
-    assert "i_pages.xa_lock" not in labels
+    assert labels["i_pages.xa_lock"] == "use"
+    assert labels["&xa->xa_lock#2"] == "number"
 
 
 def test_a_failed_twin_is_a_note_and_nothing_more(manifest: Manifest) -> None:

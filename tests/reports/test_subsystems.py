@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from reports.subsystems import OTHER, catalogue, subsystem
+from reports.subsystems import OTHER, catalogue, programs, subsystem
 
 
 @pytest.mark.parametrize(
@@ -19,6 +19,8 @@ from reports.subsystems import OTHER, catalogue, subsystem
         ("asm_exc_page_fault", "", "kernel entry and exit"),
         ("native_queued_spin_lock_slowpath", "", "locks and RCU"),
         ("__xas_next", "", "page-cache tree (xarray)"),
+        ("page_vma_mapped_walk", "mm/page_vma_mapped.c", "reclaim"),
+        ("folio_mapping", "mm/util.c", "other memory management"),
         ("nobody_knows", "", OTHER),
         # A known file is believed, whatever the name looks like.
         ("xas_imitation", "drivers/foo.c", OTHER),
@@ -35,3 +37,7 @@ def test_no_prefix_is_in_two_subsystems() -> None:
     titles = [entry.title for entry in catalogue()]
     assert len(titles) == len(set(titles))
     assert OTHER not in titles
+
+
+def test_the_spinning_agent_is_explained() -> None:
+    assert "idle" in programs()["busybox"]

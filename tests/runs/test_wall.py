@@ -1,0 +1,207 @@
+"""A wall session's stage with guests that are only told about: order, retries, resume."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from experiment.design import AGAIN
+from experiment.plan import PlannedRun
+from guests import virtme
+from guests.console import Ending, Kind
+from guests.exact import Outcome
+from guests.virtme import WallMachine
+from host.accelerator import Finding
+from host.errors import InfraError
+from host.topology import Placement
+from kernels.cache import Kernel
+from results.record import RunRecord
+from results.store import SessionStore
+from runs import prepare
+from runs.options import Options
+from runs.prepare import Session, WallHost
+from runs.progress import Reporter
+from runs.wall import lab_kept_off, measure_wall
+from tests.runs.test_measure import CHECKOUT
+from tests.runs.test_measure import _session as session_of
+from workloads import parse, validity
+
+
+class Guests:
+    """Stands in for ``guests.virtme.run``: what each boot ends with is told beforehand."""
+
+    def __init__(self) -> None:
+        self.booted: list[str] = []
+        self.machines: dict[str, WallMachine] = {}
+        self.endings: dict[str, list[Kind]] = {}
+        self.claims: list[validity.Claim] = []
+
+    def run(self, machine: WallMachine, text: str, folder: Path, *rest: Any) -> Outcome:
+        self.booted.append(folder.name)
+        self.machines[folder.name] = machine
+        told = self.endings.get(folder.name, [])
+        kind = told.pop(0) if told else "done"
+        files = {"out": b""} if kind == "done" else None
+        return Outcome(files, Ending(kind, f"told {kind}"), 1.0, 2.0)
+
+    def problems(self, result: object, claim: validity.Claim) -> tuple[str, ...]:
+        self.claims.append(claim)
+        return ()
+
+
+@pytest.fixture
+def guests(monkeypatch: pytest.MonkeyPatch) -> Guests:
+    told = Guests()
+    monkeypatch.setattr(virtme, "run", told.run)
+    monkeypatch.setattr(parse, "guest_result", lambda files, names: SimpleNamespace(phases=()))
+    monkeypatch.setattr(validity, "problems", told.problems)
+    return told
+
+
+def wall_session(cache: Path, blocks: int, **wall: object) -> Session:
+    session = session_of(blocks)
+    asked = session.experiment.model_copy(
+        update={
+            "mode": "wall",
+            "wall": session.experiment.wall.model_copy(update=wall),
+        }
+    )
+    kernels = {
+        arm: Kernel(cache / "kernels" / name, session.measured.kernels[name].identity)
+        for arm, name in (("base", "base"), ("patched", "patched"), (AGAIN, "base"))
+    }
+    return dataclasses.replace(
+        session,
+        experiment=asked,
+        plan=prepare.plan_of(asked),
+        measured=dataclasses.replace(session.measured, kernels=kernels),
+        wall=WallHost(Finding("tcg", ()), {"": None}, ()),
+    )
+
+
+@pytest.fixture
+def run(tmp_path: Path, guests: Guests) -> Callable[..., dict[str, RunRecord]]:
+    cache = tmp_path / "cache"
+    (cache / "locks").mkdir(parents=True)
+    store = SessionStore(tmp_path / "session")
+    store.raw.mkdir(parents=True)
+
+    def measured(
+        blocks: int = 2, decided: Callable[[], bool] = lambda: False, **wall: object
+    ) -> dict[str, RunRecord]:
+        options = Options(checkout=CHECKOUT, cache=cache)
+        measure_wall(wall_session(cache, blocks, **wall), options, store, Reporter(), decided)
+        return {record.run_id: record for record in store.records()}
+
+    return measured
+
+
+def test_every_run_once_in_the_plans_order_with_what_the_host_did(
+    run: Callable[..., dict[str, RunRecord]], guests: Guests, tmp_path: Path
+) -> None:
+    records = run(3)
+    planned = [one.run_id for one in wall_session(tmp_path / "cache", 3).plan.runs]
+    assert guests.booted == planned
+    assert len(planned) == 9
+    assert all(record.failure is None for record in records.values())
+    assert all(record.conditions is not None for record in records.values())
+    times = [records[run_id].at_s for run_id in planned]
+    assert times == sorted(times, key=lambda at: at or 0.0)
+    assert {claim.left_pages for claim in guests.claims} == {validity.LEFT_PAGES_WALL}
+
+
+def test_the_base_again_boots_the_base_kernel_in_the_same_machine(
+    run: Callable[..., dict[str, RunRecord]], guests: Guests
+) -> None:
+    run(1)
+    base, patched, again = (
+        guests.machines[f"filemap-4k.b00.{arm}"] for arm in ("base", "patched", AGAIN)
+    )
+    assert again == base
+    assert patched != base
+
+
+def test_only_a_guest_that_was_lost_is_tried_again_and_as_often_as_planned(
+    run: Callable[..., dict[str, RunRecord]], guests: Guests
+) -> None:
+    lost, broken = "filemap-4k.b00.base", "filemap-4k.b01.base"
+    guests.endings = {lost: ["lost", "lost", "done"], broken: ["panic"]}
+    records = run(2, attempts=3)
+    assert guests.booted.count(lost) == 3
+    assert records[lost].failure is None
+    assert guests.booted.count(broken) == 1
+    failure = records[broken].failure
+    assert failure is not None
+    assert (failure.kind, records[broken].samples) == ("panic", None)
+
+
+def test_a_guest_that_stays_lost_is_the_hosts_fault(
+    run: Callable[..., dict[str, RunRecord]], guests: Guests, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(*arguments: object) -> Outcome:
+        raise InfraError("virtme-ng started no guest", where="here")
+
+    monkeypatch.setattr(virtme, "run", refused)
+    failure = run(1)["filemap-4k.b00.patched"].failure
+    assert failure is not None
+    assert (failure.kind, failure.blame) == ("lost", "host")
+    assert "started no guest" in failure.message
+
+
+def test_an_interrupted_block_is_made_again_whole(
+    run: Callable[..., dict[str, RunRecord]], guests: Guests, tmp_path: Path
+) -> None:
+    run(2)
+    lines = (tmp_path / "session" / "runs.jsonl").read_text().splitlines(keepends=True)
+    (tmp_path / "session" / "runs.jsonl").write_text("".join(lines[:4]))
+    guests.booted.clear()
+    run(2)
+    assert [name.split(".")[1] for name in guests.booted] == ["b01"] * 3
+    guests.booted.clear()
+    run(2)
+    assert guests.booted == []
+
+
+def test_early_looks_are_taken_only_when_asked_for(
+    run: Callable[..., dict[str, RunRecord]], guests: Guests
+) -> None:
+    asked: list[int] = []
+
+    def decided() -> bool:
+        asked.append(len(guests.booted))
+        return True
+
+    run(14, decided)
+    assert asked == []
+    guests.booted.clear()
+
+
+def test_a_session_that_is_decided_ends_at_its_look(
+    run: Callable[..., dict[str, RunRecord]], guests: Guests
+) -> None:
+    run(14, lambda: True, early_looks=True)
+    assert len(guests.booted) == 12 * 3
+
+
+def test_lab_is_kept_off_and_let_back() -> None:
+    before = os.sched_getaffinity(0)
+    first = min(before)
+    with lab_kept_off(Placement((1,), (first,), (), True)):
+        assert os.sched_getaffinity(0) == {first}
+    assert os.sched_getaffinity(0) == before
+    with lab_kept_off(None):
+        assert os.sched_getaffinity(0) == before
+
+
+def test_which_machine_a_run_has_is_part_of_the_plan(tmp_path: Path) -> None:
+    session = wall_session(tmp_path, 2)
+    run: PlannedRun = session.plan.runs[0]
+    machine = session.wall_machine(run)
+    assert machine.accelerator == "tcg"
+    assert machine.guest == session.guest
