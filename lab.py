@@ -37,8 +37,8 @@ from experiment.spec import Experiment, SpecError
 from host import doctor, facts, fitness
 from host.errors import Exit, LabError, UsageError
 from kernels import cache as kernel_cache
-from kernels import series
 from kernels.make import Progress
+from kernels.series import known_series
 from reports import forms, write
 from reports.model import ReportError
 from reports.outcome import decided, outcome
@@ -48,6 +48,7 @@ from runs import by_hand, prepare, session
 from runs.measure import measure as measure_session
 from runs.options import Options
 from runs.progress import Reporter, duration
+from runs.question import Question, experiment_of
 from runs.wall import measure_wall
 from workloads.spec import load_catalogue
 
@@ -55,7 +56,9 @@ app = typer.Typer(
     help=__doc__, no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False
 )
 
-Named = Annotated[str, typer.Argument(help="an experiment file, or its name", metavar="EXPERIMENT")]
+Named = Annotated[
+    str, typer.Argument(help="an experiment file, or its name", metavar="[EXPERIMENT]")
+]
 Set = Annotated[
     list[str], typer.Option("--set", metavar="KEY=VALUE", help="override a key of the experiment")
 ]
@@ -79,6 +82,13 @@ Twins = Annotated[
     bool, typer.Option("--twins/--no-twins", help="also run the twins that explain, as for locks")
 ]
 Mode = Annotated[str, typer.Option(help="exact, or wall: real time under virtme-ng and KVM")]
+Series = Annotated[
+    list[str], typer.Option(metavar="SERIES", help="FOLDER, FILE, MESSAGE-ID or A..B; see docs")
+]
+Source = Annotated[str, typer.Option(help="of --series: deb:, tarball:, dir: or git:PATH[@REF]")]
+Workloads = Annotated[str, typer.Option(metavar="NAME,NAME", help="of --series: what to run")]
+Auto = Annotated[bool, typer.Option("--auto", help="of --series: what its files call for")]
+Reverse = Annotated[bool, typer.Option("--reverse", help="the source holds --series already")]
 Strict = Annotated[bool, typer.Option("--strict", help="exit 5 where a verdict is inconclusive")]
 Session = Annotated[Path, typer.Argument(help="a session folder", metavar="SESSION")]
 
@@ -117,7 +127,7 @@ def list_verb(as_json: Json = False) -> None:
         "experiments": list(load.known_experiments()),
         "workloads": [f"{w.name}: {w.title}" for w in load_catalogue().values()],
         "guests": list(load.known_guests()),
-        "series": list(series.known_series(CHECKOUT)),
+        "series": list(known_series(CHECKOUT)),
         "kernels": [
             f"{kernel.identity.key}  {kernel.identity.release} {kernel.identity.flavour}, "
             f"{len(kernel.identity.patches)} patches on {kernel.identity.source}"
@@ -134,13 +144,20 @@ def list_verb(as_json: Json = False) -> None:
 
 @app.command("plan")
 def plan_verb(
-    name: Named,
+    name: Named = "",
     overrides: Set = [],  # noqa: B006
+    series: Series = [],  # noqa: B006
+    source: Source = "",
+    workloads: Workloads = "",
+    auto: Auto = False,
+    reverse: Reverse = False,
     mode: Mode = "",
     as_json: Json = False,
 ) -> None:
     """Show every run that would be made, in order."""
-    asked = read(name, overrides_of(mode, overrides))
+    series_asked = (tuple(series), source, workloads, auto, reverse)
+    question = Question(name, tuple(overrides), mode, True, *series_asked)
+    asked = read(question)
     plan = prepare.plan_of(asked)
     if as_json:
         emit(plan.model_dump(mode="json"))
@@ -156,13 +173,20 @@ def plan_verb(
 
 @app.command("build")
 def build_verb(
-    name: Named,
+    name: Named = "",
     overrides: Set = [],  # noqa: B006
+    series: Series = [],  # noqa: B006
+    source: Source = "",
+    workloads: Workloads = "",
+    auto: Auto = False,
+    reverse: Reverse = False,
     twins: Twins = True,
     dry_run: DryRun = False,
 ) -> None:
     """Build the kernels of an experiment, as far as the cache lacks them."""
-    asked = read(name, overrides, twins=twins)
+    series_asked = (tuple(series), source, workloads, auto, reverse)
+    question = Question(name, tuple(overrides), "", twins, *series_asked)
+    asked = read(question)
     if dry_run:
         print("\n".join(by_hand.build_commands(asked, options())))
         return
@@ -175,8 +199,13 @@ def build_verb(
 
 @app.command("measure")
 def measure_verb(
-    name: Annotated[str, typer.Argument(metavar="[EXPERIMENT]")] = "",
+    name: Named = "",
     overrides: Set = [],  # noqa: B006
+    series: Series = [],  # noqa: B006
+    source: Source = "",
+    workloads: Workloads = "",
+    auto: Auto = False,
+    reverse: Reverse = False,
     folder: Folder = None,
     resume: Resume = None,
     snapshot: Snapshots = True,
@@ -189,11 +218,12 @@ def measure_verb(
 ) -> None:
     """Boot and measure every run of the plan; print the session's folder."""
     asked = options(snapshot=snapshot, measure_anyway=anyway, probe=probe, guests_at_once=guests)
-    overrides = overrides_of(mode, overrides)
+    series_asked = (tuple(series), source, workloads, auto, reverse)
+    question = Question(name, tuple(overrides), mode, twins, *series_asked)
     if dry_run:
-        print("\n".join(by_hand.measure_commands(read(name, overrides, twins=twins), asked)))
+        print("\n".join(by_hand.measure_commands(read(question), asked)))
         return
-    print(do_measure(name, overrides, folder, resume, asked, twins=twins))
+    print(do_measure(question, folder, resume, asked))
 
 
 @app.command("report")
@@ -208,8 +238,13 @@ def report_verb(
 
 @app.command("run")
 def run_verb(
-    name: Annotated[str, typer.Argument(metavar="[EXPERIMENT]")] = "",
+    name: Named = "",
     overrides: Set = [],  # noqa: B006
+    series: Series = [],  # noqa: B006
+    source: Source = "",
+    workloads: Workloads = "",
+    auto: Auto = False,
+    reverse: Reverse = False,
     folder: Folder = None,
     resume: Resume = None,
     snapshot: Snapshots = True,
@@ -226,13 +261,14 @@ def run_verb(
         snapshot=snapshot, measure_anyway=anyway, probe=probe, guests_at_once=guests,
         fit_only=strict,
     )  # fmt: skip
-    overrides = overrides_of(mode, overrides)
+    series_asked = (tuple(series), source, workloads, auto, reverse)
+    question = Question(name, tuple(overrides), mode, twins, *series_asked)
     if dry_run:
-        experiment = read(name, overrides, twins=twins)
+        experiment = read(question)
         lines = by_hand.build_commands(experiment, asked)
         print("\n".join(lines + by_hand.measure_commands(experiment, asked)))
         return
-    measured = do_measure(name, overrides, folder, resume, asked, twins=twins)
+    measured = do_measure(question, folder, resume, asked)
     raise typer.Exit(do_report(measured, "text", strict))
 
 
@@ -247,23 +283,12 @@ def clean_verb(
     log(f"{cleaned.freed >> 20} MiB freed, {cleaned.left >> 20} MiB left")
 
 
-def overrides_of(mode: str, overrides: list[str]) -> list[str]:
-    """The overrides, with those that ``--mode`` stands for; a wall guest counts real seconds."""
-    guest = ["guest=wall"] if mode == "wall" else []
-    return [*guest, *overrides, f"mode={mode}"] if mode else overrides
-
-
-def read(name: str, overrides: list[str], *, twins: bool = True) -> Experiment:
-    """The experiment named on the command line, checked; without its twins if not asked for."""
-    if not name:
-        raise UsageError(
-            "no experiment named",
-            where="lab.py",
-            next_step=f"name a file, or one of: {', '.join(load.known_experiments())}",
-        )
-    catalogue = prepare.catalogue(CHECKOUT)
-    asked = load.load_experiment(Path(name), overrides=overrides, catalogue=catalogue)
-    return asked if twins else asked.model_copy(update={"twins": ()})
+def read(question: Question) -> Experiment:
+    """The experiment that the command line asks for, checked, its series taken in."""
+    known = prepare.catalogue(CHECKOUT)
+    return experiment_of(
+        question, checkout=CHECKOUT, cache=facts.cache_folder(), here=Path.cwd(), catalogue=known
+    )
 
 
 def options(**asked: Any) -> Options:
@@ -272,31 +297,25 @@ def options(**asked: Any) -> Options:
 
 
 def do_measure(
-    name: str,
-    overrides: list[str],
-    folder: Path | None,
-    resume: Path | None,
-    asked: Options,
-    *,
-    twins: bool,
+    question: Question, folder: Path | None, resume: Path | None, asked: Options
 ) -> Path:
     """Measure a new session or finish an old one; return its folder."""
     reporter = Reporter()
-    if resume is not None and (name or overrides or folder):
+    if resume is not None and (folder or not question.is_empty):
         raise UsageError(
             "a session is resumed as it was begun", where="--resume",
-            next_step="leave out EXPERIMENT, --set and --session",
+            next_step="leave out EXPERIMENT, --series, --set and --session",
         )  # fmt: skip
     if resume is not None:
         with session.SessionLock(resume, must_exist=True):
             opened, store, asked = session.reopen(resume, asked, building(reporter))
             take(opened, asked, store, reporter)
         return resume
-    experiment = read(name, overrides, twins=twins)
+    experiment = read(question)
     target = folder or session.new_folder(CHECKOUT / "sessions", experiment)
     with session.SessionLock(target):
         opened, store = session.start(
-            experiment, asked, target, tuple(overrides), building(reporter)
+            experiment, asked, target, question.all_overrides, building(reporter)
         )
         reporter.say(f"session {target}")
         take(opened, asked, store, reporter)

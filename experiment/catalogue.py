@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from experiment.problems import Path, Problem, not_allowed
+from experiment.series_name import kind_of
 from experiment.spec import CaseSpec, Experiment, KernelSpec
 
 
@@ -37,12 +38,23 @@ def unknown_names(data: Mapping[str, object], catalogue: Catalogue) -> list[Prob
     problems = [
         *not_allowed(("guest",), guest, catalogue.guests),
         *not_allowed(("kernel", "flavour"), flavour, catalogue.flavours),
-        *not_allowed(("series", "path"), series.get("path"), catalogue.series),
+        *_series_problems(("series", "path"), series.get("path"), catalogue),
     ]
+    stack = series.get("stack")
+    for position, name in enumerate(stack if isinstance(stack, list) else ()):
+        problems += _series_problems(("series", "stack", position), name, catalogue)
     cases = data.get("cases")
     for position, case in enumerate(cases if isinstance(cases, list) else ()):
         problems += _case_problems(("cases", position), _table(case), guest, catalogue)
     return problems
+
+
+def _series_problems(at: Path, name: object, catalogue: Catalogue) -> Iterator[Problem]:
+    """A folder that comes with the lab must exist; the user's own are looked for later."""
+    if not isinstance(name, str) or kind_of(name) != "folder":
+        return
+    if "/" not in name or name.startswith("configs/"):
+        yield from not_allowed(at, name, catalogue.series)
 
 
 def _case_problems(

@@ -17,12 +17,14 @@ from experiment import problems
 from experiment.catalogue import Catalogue, unknown_names
 from experiment.overrides import apply_override, parse_override
 from experiment.problems import Problem, from_validation
+from experiment.series_name import kind_of
 from experiment.spec import Experiment, Frozen, Guest, SpecError
 
 __all__ = [
     "EXPERIMENTS",
     "GUESTS",
     "Catalogue",
+    "check_experiment",
     "known_experiments",
     "known_guests",
     "load_experiment",
@@ -62,7 +64,17 @@ def load_experiment(
             overrides is wrong; one line for each mistake.
     """
     file = _find(path, EXPERIMENTS, "experiment")
-    data = _read(file)
+    return check_experiment(read_toml(file), file, overrides=overrides, catalogue=catalogue)
+
+
+def check_experiment(
+    data: dict[str, Any], file: Path, *, overrides: Sequence[str], catalogue: Catalogue
+) -> Experiment:
+    """Make an experiment of raw data, changing it by ``overrides``; ``file`` is its place.
+
+    Raises:
+        SpecError: as for :func:`load_experiment`.
+    """
     lines: list[str] = []
     places: dict[problems.Path, str] = {}
     for text in overrides:
@@ -78,7 +90,7 @@ def load_experiment(
             places.pop(outcome, None)
             places[outcome] = override.place
     _tidy_series_path(data)
-    experiment, found = _validated(data, Experiment)
+    experiment, found = validated(data, Experiment)
     found += _across_cases_and_arms(data) if experiment is None else []
     unknown = unknown_names(data, catalogue)
     # A name that is unknown needs no second line about its spelling.
@@ -98,8 +110,8 @@ def load_guest(path: Path) -> Guest:
             that of its file, which is what experiments call it by.
     """
     file = _find(path, GUESTS, "guest")
-    data = _read(file)
-    guest, found = _validated(data, Guest)
+    data = read_toml(file)
+    guest, found = validated(data, Guest)
     if isinstance(name := data.get("name"), str) and name != file.stem:
         found.append(Problem(("name",), "must be the file's name", name, (file.stem,)))
     if found or guest is None:
@@ -124,7 +136,8 @@ def _names(folder: Path) -> tuple[str, ...]:
     return tuple(sorted(path.stem for path in folder.glob("*.toml")))
 
 
-def _read(file: Path) -> dict[str, Any]:
+def read_toml(file: Path) -> dict[str, Any]:
+    """Raw data of a file; raises ``SpecError`` where it is not TOML that can be read."""
     try:
         text = file.read_bytes().decode("utf-8")
     except OSError as error:
@@ -152,7 +165,8 @@ def _syntax_line(file: Path, text: str, message: str) -> str:
     return f"{file}:{line}:{column}: {words}"
 
 
-def _validated(data: dict[str, Any], model: type[S]) -> tuple[S | None, list[Problem]]:
+def validated(data: dict[str, Any], model: type[S]) -> tuple[S | None, list[Problem]]:
+    """The model of raw data, or None, and every mistake in it."""
     found = list(_unwritable(data))
     if found:
         data = _without(data, {problem.path for problem in found})
@@ -217,8 +231,8 @@ def _across_cases_and_arms(data: Mapping[str, Any]) -> list[Problem]:
         "cases": [{"workload": "any", "times": {}}],
     }
     found = [
-        *(_validated({**skeleton, "cases": names}, Experiment)[1] if names else ()),
-        *(_validated({**skeleton, "arms": arms}, Experiment)[1] if arms else ()),
+        *(validated({**skeleton, "cases": names}, Experiment)[1] if names else ()),
+        *(validated({**skeleton, "arms": arms}, Experiment)[1] if arms else ()),
     ]
     # What is wrong with single values is known already.
     return [problem for problem in found if problem.path in {("arms",), ("cases",)}]
@@ -227,8 +241,9 @@ def _across_cases_and_arms(data: Mapping[str, Any]) -> list[Problem]:
 def _tidy_series_path(data: dict[str, Any]) -> None:
     """Shells complete a folder with a slash behind it."""
     series = data.get("series")
-    if isinstance(series, dict) and isinstance(series.get("path"), str):
-        series["path"] = PurePosixPath(series["path"]).as_posix()
+    path = series.get("path") if isinstance(series, dict) else None
+    if isinstance(series, dict) and isinstance(path, str) and kind_of(path) == "folder":
+        series["path"] = PurePosixPath(path).as_posix()
 
 
 def _place(path: problems.Path, places: Mapping[problems.Path, str], file: Path) -> str:

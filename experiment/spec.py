@@ -45,14 +45,33 @@ class KernelSpec(Frozen):
 class SeriesSpec(Frozen):
     """Ordered patches under test.
 
-    ``path`` is a folder of ``*.patch`` files, relative to the checkout.  With
-    ``reverse`` the source already holds the series and the patches take it out:
-    the base arm is built with them, the patched arm is the source as it is.
+    ``path`` is a folder of ``*.patch`` files, an mbox or patch file (relative ones
+    start at the checkout), ``mid:MESSAGE-ID`` or a link to one, or
+    ``git:REPOSITORY@A..B``; each of ``stack`` is applied on top of the one before.
+    With ``reverse`` the source already holds the series and the patches take it out:
+    the base arm is built with them, the patched arm is the source as it is.  With
+    ``revert`` besides, the patches are the series as it was posted, and are turned
+    around, last first, to take it out.
+    ``kept`` is written by the lab: the key of the patches as they were taken in.
     """
 
     path: str
+    stack: tuple[str, ...] = ()
     title: str = ""
     reverse: bool = False
+    revert: bool = False
+    kept: Annotated[str, Field(pattern=r"^([0-9a-f]{32})?$")] = ""
+
+    @model_validator(mode="after")
+    def _reverts_what_is_held(self) -> SeriesSpec:
+        if self.revert and not self.reverse:
+            raise ValueError("revert needs reverse = true: the source holds the series")
+        return self
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """Every series, in the order they apply."""
+        return (self.path, *self.stack)
 
 
 class ArmSpec(Frozen):

@@ -1,42 +1,188 @@
-"""What a failed build says, and whose fault it is.  Pure: log text in, verdict out."""
+"""What a build says, and whose fault it is when it fails.  Pure: log text in, verdict out."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from kernels.cleaning import clean
 
 ERRORS_SHOWN = 3
 # Trouble of the host; the first match decides, whatever else is in the log.
 HOST_TROUBLE = re.compile(
-    r"^.*(?:fatal error: Killed signal|\] Killed\b|\b\d+ Killed\b|\bKilled$"
-    r"|virtual memory exhausted|out of memory allocating|Cannot allocate memory"
+    r"^.*(?:fatal error: Killed signal|terminated with signal 9|\] Killed\b|\b\d+ Killed\b"
+    r"|\bKilled$|virtual memory exhausted|out of memory allocating|Cannot allocate memory"
     r"|No space left on device|Disk quota exceeded|Read-only file system|Input/output error"
     r"|: not found$|: command not found|Text file busy|internal compiler error: Segmentation).*$",
     re.M,
 )
-COMPILER = re.compile(
-    r"^(?P<file>[^\s:]+):(?P<line>\d+):(?:\d+:)? (?:fatal )?error: (?P<text>.*)$", re.M
+# Compiler and assembler; then Kconfig and make, which have a place, too.
+PLACED = re.compile(
+    r"^(?P<file>[^\s:]+):(?P<line>\d+):(?:"
+    r"(?:\d+:)? (?:fatal )?[Ee]rror: (?P<text>.*)"
+    r"|\s*(?P<kconfig>.*(?:syntax error|unknown statement|unknown option|recursive dependency).*)"
+    r"| \*\*\* (?P<make>.*))$",
+    re.M,
 )
+# The linker names the object in one line and the mistake in the next.
+LINKER = re.compile(
+    r"^(?:\S*ld[^:\s]*: )?(?P<object>[^\s:]+\.o): in function .*\n"
+    r"(?P<text>.*(?:undefined reference to|multiple definition of).*)$",
+    re.M,
+)
+SYMBOL = re.compile(
+    r"(?:undefined reference to |multiple definition of |^(?:ERROR: modpost: )?)[`'\"](\w+)['\"]"
+)
+MODPOST = re.compile(r"^ERROR: modpost: (?P<text>.*?\[(?P<object>[^\]]+)\.ko\].*)$", re.M)
 OTHER = re.compile(
     r"^(?P<text>.*(?:undefined reference to|multiple definition of|\berror: |\bError: "
     r"|\bERROR: modpost: ).*)$",
     re.M,
 )
 MAKE = re.compile(r"^(?P<text>make.*: \*\*\* .*)$", re.M)
+WARNING = re.compile(r"^(?P<file>[^\s:]+):(?P<line>\d+):(?:\d+:)? [Ww]arning: (?P<text>.*)$", re.M)
+OBJTOOL = re.compile(r"^(?P<file>\S+\.o): warning: (?P<text>objtool: .*)$", re.M)
+INCLUDED = re.compile(r"^(?:In file included|\s+) from (?P<file>[^\s:]+):\d+[:,]$", re.M)
+COMPILED = re.compile(r"^  (?:CC|AS)(?: \[M\])? +(?P<object>\S+)\.o$", re.M)
+
+
+@dataclass(frozen=True)
+class Mistake:
+    """One error or warning; ``file`` is a path from the tree's top, empty where none is named.
+
+    ``through`` are the files it was included from, the innermost first.
+    """
+
+    text: str
+    file: str = ""
+    line: int = 0
+    through: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        place = f"{self.file}:{self.line}: " if self.line else f"{self.file}: " if self.file else ""
+        return clean(f"{place}{self.text}")
 
 
 def host_trouble(log: str) -> str:
     """The line that shows that the host failed (memory, disk, a missing tool), or nothing."""
     match = HOST_TROUBLE.search(log)
-    return match[0].strip() if match else ""
+    return clean(match[0]) if match else ""
 
 
-def first_errors(log: str) -> tuple[str, ...]:
-    """The first real errors, as ``file:line: text`` with paths from the tree's top."""
+def mistakes(log: str) -> tuple[Mistake, ...]:
+    """The first real errors of a failed build, at most three.
+
+    What make says of them is only used where nothing else is said.
+    """
     found = [
-        f"{match['file'].removeprefix('../')}:{match['line']}: {match['text']}"
-        for match in COMPILER.finditer(log)
+        Mistake(
+            match["text"] or match["kconfig"] or match["make"] or "",
+            _from_top(match["file"]),
+            int(match["line"]),
+            _through(log, match.start()),
+        )
+        for match in PLACED.finditer(log)
     ]
+    for pattern in (LINKER, MODPOST):
+        found = found or [
+            Mistake(match["text"].strip(), _source_of(match["object"], match["text"]))
+            for match in pattern.finditer(log)
+        ]
     for pattern in (OTHER, MAKE):
-        if not found:
-            found = [match["text"].strip() for match in pattern.finditer(log)]
+        found = found or [Mistake(match["text"].strip()) for match in pattern.finditer(log)]
     return tuple(dict.fromkeys(found))[:ERRORS_SHOWN]
+
+
+def culprits(mistake: Mistake, files: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
+    """The patches that touch where a mistake is, from ``files`` by patch.
+
+    That is its file, else the files that led to it: a header may be right and the
+    one that includes it changed.
+    """
+    for place in (mistake.file, *mistake.through):
+        bare = "/" not in place
+        touching = tuple(
+            patch
+            for patch, names in files.items()
+            if any(place == (name.rpartition("/")[2] if bare else name) for name in names)
+        )
+        if place and touching:
+            return touching
+    return ()
+
+
+def mentioning(mistake: Mistake, texts: Mapping[str, str]) -> tuple[str, ...]:
+    """The patches with an added line that names the symbol a linker complains about."""
+    symbol = SYMBOL.search(mistake.text)
+    if symbol is None:
+        return ()
+    added = re.compile(rf"^\+.*\b{re.escape(symbol[1])}\b", re.M)
+    return tuple(patch for patch, text in texts.items() if added.search(text))
+
+
+def new_warnings(base_log: str, patched_log: str) -> tuple[str, ...]:
+    """Warnings of the patched build that the base build does not have, each once.
+
+    A warning that only moved to another line is not new.  Builds start from each
+    other's objects: where the base's log does not compile a file, it is not known
+    whether the warning is new, and that is said.
+    """
+    before = {(warning.file, warning.text) for warning in warnings(base_log)}
+    compiled = {match["object"] for match in COMPILED.finditer(base_log)}
+    lines: dict[tuple[str, str], str] = {}
+    for warning in warnings(patched_log):
+        if (warning.file, warning.text) in before:
+            continue
+        sources = [name for name in (warning.file, *warning.through) if not name.endswith(".h")]
+        seen = any(re.sub(r"\.[cSo]$", "", name) in compiled for name in sources)
+        doubt = "" if seen else " (the base's own build of it was not seen)"
+        lines.setdefault((warning.file, warning.text), f"{warning}{doubt}")
+    return tuple(lines.values())
+
+
+def warnings(log: str) -> tuple[Mistake, ...]:
+    """All warnings of compiler, assembler and objtool, in their order."""
+    found = [
+        (
+            match.start(),
+            Mistake(
+                match["text"],
+                _from_top(match["file"]),
+                int(match["line"]),
+                _through(log, match.start()),
+            ),
+        )
+        for match in WARNING.finditer(log)
+    ]
+    found += [
+        (match.start(), Mistake(match["text"], _from_top(match["file"])))
+        for match in OBJTOOL.finditer(log)
+    ]
+    return tuple(mistake for _, mistake in sorted(found, key=lambda pair: pair[0]))
+
+
+def _source_of(linked: str, text: str) -> str:
+    """The source of what a linker complains about; without its folder in a linked whole."""
+    inside = re.search(r"([^\s:/]+\.[cS]):\(", text)
+    if linked.startswith("vmlinux") and inside:
+        return clean(inside[1])
+    return _from_top(f"{linked.removesuffix('.o')}.c")
+
+
+def _through(log: str, end: int) -> tuple[str, ...]:
+    """The include chain printed right before ``end``, innermost first."""
+    lines = log[max(0, end - 4000) : end].splitlines()
+    while (lines and ": In function " in lines[-1]) or (lines and ": At top level" in lines[-1]):
+        lines.pop()
+    chain: list[str] = []
+    for line in reversed(lines):
+        match = INCLUDED.match(line)
+        if match is None:
+            break
+        chain.insert(0, _from_top(match["file"]))
+    return tuple(chain)
+
+
+def _from_top(path: str) -> str:
+    return clean(path.removeprefix("../").removeprefix("./"))

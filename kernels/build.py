@@ -17,7 +17,7 @@ from pathlib import Path
 from experiment.spec import KernelSpec
 from host.errors import InfraError, SeriesError
 from host.process import paste
-from kernels import blame, config, elf, origins, symbols
+from kernels import blame, compiled, config, elf, origins, symbols
 from kernels import cache as store
 from kernels.cache import Kernel
 from kernels.make import Progress, run_make, wait_until_idle
@@ -208,15 +208,26 @@ def _run(
     trouble = blame.host_trouble(said)
     if trouble:
         raise InfraError(f"the host failed while make ran: {trouble}", next_step=next_step)
-    errors = blame.first_errors(said) or (f"make ended with status {status}",)
+    errors = blame.mistakes(said) or (blame.Mistake(f"make ended with status {status}"),)
+    text = "; ".join(map(str, errors))
     if plan.patches:
-        names = ", ".join(patch.name for patch in plan.patches)
-        raise SeriesError(f"does not build: {'; '.join(errors)}", where=names, next_step=next_step)
+        touched = {patch.name: patch.files for patch in plan.patches}
+        names = blame.culprits(errors[0], touched) or blame.mentioning(errors[0], _texts(plan))
+        where = ", ".join(
+            f"{patch.name} ({patch.subject})"
+            for patch in plan.patches
+            if patch.name in names or not names
+        )
+        raise SeriesError(f"does not build: {text}", where=where, next_step=next_step)
     raise InfraError(
-        f"the source without patches does not build: {'; '.join(errors)}",
+        f"the source without patches does not build: {text}",
         where=plan.spec.source,
         next_step=next_step,
     )
+
+
+def _texts(plan: _Plan) -> dict[str, str]:
+    return {patch.name: patch.path.read_text(errors="replace") for patch in plan.patches}
 
 
 def _keep(
@@ -242,6 +253,8 @@ def _keep(
         shutil.copyfile(build_log, folder / "build.log")
         (folder / "config").write_text(final)
         symbols.save(table, folder / "symbols.json.gz")
+        touched = compiled.look(plan.patches, source, objects, final)
+        compiled.save(touched, folder / "touched.json")
         origins.save(origins.collect(objects, source), folder / "origins.json.gz")
         (folder / store.IDENTITY).write_text(identity.model_dump_json(indent=1))
     kernel = store.load(cache, plan.key, used=True)

@@ -52,6 +52,16 @@ class Kernel:
         return self.folder / "symbols.json.gz"
 
     @property
+    def touched(self) -> Path:
+        """The files its patches touch, see ``kernels.compiled``; older kernels have none."""
+        return self.folder / "touched.json"
+
+    @property
+    def build_log(self) -> Path:
+        """What make said."""
+        return self.folder / "build.log"
+
+    @property
     def origins(self) -> Path:
         """Source files of its functions, see ``kernels.origins``; not every kernel has it."""
         return self.folder / "origins.json.gz"

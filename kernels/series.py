@@ -7,29 +7,24 @@ import os
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from email.errors import HeaderParseError
 from email.header import decode_header, make_header
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
 from host.errors import SeriesError, UsageError
-from host.process import run
+from host.process import Finished, run
+from kernels.cleaning import clean
+from kernels.diff import Hunk, read_diff
 
 SERIES_FOLDER = Path("configs/series")
 APPLY_TIMEOUT_S = 120.0
 # The user's git settings (apply.whitespace) and a surrounding hook's variables
 # (GIT_DIR) would change what "applies" means.
 FOREIGN = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_PREFIX")
-HUNK = re.compile(r"@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@")
+# The largest patch of a kernel release (generated register headers) has 10 MB.
+LARGEST = 32 << 20
+LONGEST_HEADER = 4096
 FAILED = re.compile(r"patch failed: (?P<file>.+):(?P<line>\d+)$", re.M)
-
-
-@dataclass(frozen=True)
-class Hunk:
-    """One hunk: the file it changes, its number in that file, its first old line."""
-
-    file: str
-    number: int
-    line: int
-    header: str
 
 
 @dataclass(frozen=True)
@@ -82,109 +77,115 @@ def read_patch(path: Path) -> Patch:
 
     Raises:
         UsageError: the file cannot be read.
-        SeriesError: the patch names a path outside the tree.
+        SeriesError: the patch is too large, was damaged, or names or makes what no
+            patch may, see ``kernels.diff``.
     """
+    where = clean(path.name)
     try:
-        text = path.read_text(errors="replace")
+        size = path.stat().st_size
+        text = path.read_bytes().decode(errors="replace") if size <= LARGEST else ""
     except OSError as error:
-        raise UsageError(f"cannot be read: {error.strerror}", where=str(path)) from None
-    files: dict[str, None] = {}
-    hunks: list[Hunk] = []
-    old = new = 0
-    current = ""
-    for line in text.split("\n"):
-        if old > 0 or new > 0:  # inside a hunk, where "--- a/x" may be a removed line
-            old -= line[:1] != "+" and line[:1] != "\\"
-            new -= line[:1] != "-" and line[:1] != "\\"
-            continue
-        if match := HUNK.match(line):
-            old, new = (int(match[i] or 1) for i in (2, 4))
-            number = sum(hunk.file == current for hunk in hunks) + 1
-            hunks.append(Hunk(current, number, int(match[1]), line))
-            continue
-        for name in _names(line.rstrip("\r")):
-            current = name
-            files[name] = None
-    outside = [name for name in files if _is_outside(name)]
-    if outside:
+        raise UsageError(f"cannot be read: {error.strerror}", where=clean(str(path))) from None
+    if size > LARGEST:
         raise SeriesError(
-            f"names a path outside the kernel tree: {outside[0]}",
-            where=path.name,
-            next_step="take that path out of the patch",
+            f"has {size >> 20} MiB, more than {LARGEST >> 20}", where=where,
+            next_step="split the patch",
+        )  # fmt: skip
+    if where != path.name:
+        raise SeriesError(
+            "a file name with control characters, or too long", where=where, next_step="rename it"
         )
-    return Patch(path, _subject(text) or path.stem, tuple(files), tuple(hunks))
+    diff = read_diff(text, where)
+    return Patch(path, subject_of(text) or path.stem, diff.files, diff.hunks)
 
 
-def apply_argv(patch: Path, *, check: bool = False) -> list[str]:
+def apply_argv(patch: Path) -> list[str]:
     """The command that applies ``patch`` in the current folder, whatever encloses it."""
-    return ["git", "apply", *(["--check"] if check else []), str(patch)]
+    return ["git", "apply", str(patch)]
 
 
 def apply(patches: Sequence[Patch], folder: Path) -> None:
     """Apply the patches in ``folder``, one after another, each checked as a whole first.
 
     Raises:
-        SeriesError: one does not apply; names patch, source file, line and hunk.
-            Patches before it stay applied.
+        SeriesError: one does not apply; names patch, source file, line and hunk, and says
+            if only white space is in the way.  Patches before it stay applied.
     """
-    isolated = [word for name in FOREIGN for word in ("-u", name)]
+    for patch in patches:
+        checked = _git_apply(patch, folder, "--check", "--numstat", "-z")
+        if checked.returncode != 0:
+            loosely = _git_apply(patch, folder, "--check", "--ignore-whitespace")
+            raise _does_not_apply(patch, checked.stderr, only_whitespace=loosely.returncode == 0)
+        _refuse_unseen(patch, checked.stdout)
+        done = _git_apply(patch, folder)
+        if done.returncode != 0:
+            raise _does_not_apply(patch, done.stderr)
+
+
+def _git_apply(patch: Patch, folder: Path, *options: str) -> Finished:
+    argv = apply_argv(patch.path.resolve())
     env = {
         "GIT_CEILING_DIRECTORIES": str(folder.resolve().parent),
         "GIT_CONFIG_GLOBAL": os.devnull,
         "GIT_CONFIG_NOSYSTEM": "1",
         "LC_ALL": "C",
     }
-    for patch in patches:
-        for check in (True, False):
-            done = run(
-                ["env", *isolated, *apply_argv(patch.path.resolve(), check=check)],
-                timeout_s=APPLY_TIMEOUT_S,
-                cwd=folder,
-                env=env,
-                check=False,
-            )
-            if done.returncode != 0:
-                raise _does_not_apply(patch, done.stderr)
-
-
-def _does_not_apply(patch: Patch, said: str) -> SeriesError:
-    match = FAILED.search(said)
-    if match is None:
-        what = f"does not apply: {said.strip() or 'git apply gave no reason'}"
-    else:
-        what = f"does not apply to {match['file']} at line {match['line']}"
-        of_file = [hunk for hunk in patch.hunks if hunk.file == match["file"]]
-        for hunk in of_file:
-            if hunk.line == int(match["line"]):
-                what += f" (hunk {hunk.number} of {len(of_file)}: {hunk.header})"
-    return SeriesError(
-        what,
-        where=f"{patch.name} ({patch.subject})",
-        next_step="rebase the series onto this kernel source, or choose its own base as source",
+    return run(
+        [
+            "env",
+            *(word for name in FOREIGN for word in ("-u", name)),
+            *argv[:-1],
+            *options,
+            argv[-1],
+        ],
+        timeout_s=APPLY_TIMEOUT_S,
+        cwd=folder,
+        env=env,
+        check=False,
     )
 
 
-def _names(line: str) -> list[str]:
-    """Paths named by a header line; ``a/`` and ``b/`` are stripped as ``-p1`` does."""
-    if match := re.match(r"diff --git (?:\"?a/)(.+?)\"? \"?b/(.+?)\"?$", line):
-        return [match[1], match[2]]
-    if match := re.match(r"(?:rename|copy) (?:from|to) (.+)$", line):
-        return [match[1]]
-    if match := re.match(r"(?:---|\+\+\+) ([^\t]+)", line):
-        name = match[1].strip()
-        return [] if name == "/dev/null" or "/" not in name else [name.partition("/")[2]]
-    return []
+def _refuse_unseen(patch: Patch, numstat: str) -> None:
+    """Refuse a patch in which git sees files that ``read_diff`` did not: they were not vetted."""
+    seen = {entry.split("\t", 2)[-1] for entry in numstat.split("\0") if entry}
+    unseen = sorted(seen - set(patch.files))
+    if unseen:
+        raise SeriesError(
+            f"git finds changes in it that a reader does not: {clean(', '.join(unseen))}",
+            where=f"{patch.name} ({patch.subject})",
+            next_step="make it anew with git format-patch",
+        )
 
 
-def _is_outside(name: str) -> bool:
-    path = PurePosixPath(name)
-    return path.is_absolute() or ".." in path.parts or ".git" in path.parts
+def _does_not_apply(patch: Patch, said: str, *, only_whitespace: bool = False) -> SeriesError:
+    match = FAILED.search(said)
+    if match is None:
+        what = f"does not apply: {clean(said, LONGEST_HEADER) or 'git apply gave no reason'}"
+    else:
+        what = f"does not apply to {clean(match['file'])} at line {match['line']}"
+        of_file = [hunk for hunk in patch.hunks if hunk.file == match["file"]]
+        for hunk in of_file:
+            if hunk.line == int(match["line"]):
+                what += f" (hunk {hunk.number} of {len(of_file)}: {clean(hunk.header)})"
+    next_step = "rebase the series onto this kernel source, or choose its own base as source"
+    if only_whitespace:
+        what += "; it would if white space did not count"
+        next_step = "tabs or line ends were changed on its way: take the patch from git"
+    return SeriesError(what, where=f"{patch.name} ({patch.subject})", next_step=next_step)
 
 
-def _subject(text: str) -> str:
+def subject_of(text: str) -> str:
+    """The subject of a patch file without its brackets, fit to be shown."""
     match = re.search(r"^Subject: (.+(?:\n[ \t].+)*)", text, re.M)
     if match is None:
         return ""
-    subject = re.sub(r"\s*\n[ \t]+", " ", match[1])
-    plain = str(make_header(decode_header(subject)))
-    return re.sub(r"^(\[[^\]]*\]\s*)+", "", plain).strip()
+    subject = re.sub(r"\s*\n[ \t]+", " ", match[1][:LONGEST_HEADER])
+    return clean(re.sub(r"^(\[[^\]]*\]\s*)+", "", decoded_header(subject)))
+
+
+def decoded_header(value: str) -> str:
+    """A mail header's value with its encoded words decoded, as far as they can be."""
+    try:
+        return str(make_header(decode_header(value)))
+    except (LookupError, ValueError, HeaderParseError):
+        return value

@@ -7,7 +7,7 @@ import hashlib
 import json
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
 from pathlib import Path
@@ -147,7 +147,11 @@ def changed_functions(before: Path, after: Path) -> tuple[Change, ...]:
     Raises:
         InfraError: one of the files cannot be read.
     """
-    one, other = load(before), load(after)
+    return differing(load(before), load(after))
+
+
+def differing(one: Mapping[str, Code], other: Mapping[str, Code]) -> tuple[Change, ...]:
+    """Functions that differ between two tables, by name."""
     return tuple(
         Change(name, _size(one.get(name)), _size(other.get(name)))
         for name in sorted({*one, *other})

@@ -177,6 +177,63 @@ class TwinRecord(Record):
     kernels: dict[str, KernelIdentity]
 
 
+class PatchRecord(Record):
+    """One patch as it was applied; texts are fit to be shown, HTML is not escaped."""
+
+    name: str
+    subject: str
+    sha256: str
+    files: tuple[str, ...]
+    author: str = ""
+    message_id: str = ""
+
+
+class SeriesRecord(Record):
+    """A series as it was taken in: who wrote it, where it came from, what is in it.
+
+    ``kind`` is ``folder``, ``file``, ``thread`` or ``range``; ``origin`` what was
+    asked for.  ``title``, ``author`` and ``message_id`` are the cover letter's where
+    there is one, else those of the first patch.
+    """
+
+    kind: Literal["folder", "file", "thread", "range"]
+    origin: str
+    title: str
+    author: str = ""
+    message_id: str = ""
+    version: int = 1
+    base_commit: str = ""
+    patches: tuple[PatchRecord, ...]
+    findings: tuple[str, ...] = ()
+
+
+class FunctionRecord(Record):
+    """A function that differs between the arms: sizes in bytes, None where it is absent.
+
+    ``file`` is where it is defined, where that is known; ``patches`` are those that
+    touch this file, or else a header.
+    """
+
+    name: str
+    before: int | None
+    after: int | None
+    file: str = ""
+    patches: tuple[str, ...] = ()
+
+
+class TriageRecord(Record):
+    """What the two builds say: the same code, these functions only, or data and layout only.
+
+    ``findings`` name files of the series that are not in the kernel or whose change
+    is not, ``warnings`` what the compiler says of the patched arm only.
+    """
+
+    verdict: Literal["same code", "functions", "data or layout"]
+    functions: tuple[FunctionRecord, ...] = ()
+    findings: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+
 class Provenance(Record):
     """All that is needed to repeat the session, beside the experiment itself.
 
@@ -222,6 +279,8 @@ class Manifest(Record):
     runs_planned: int
     same_code: bool = False
     twins: tuple[TwinRecord, ...] = ()
+    series: tuple[SeriesRecord, ...] = ()
+    triage: TriageRecord | None = None
     provenance: Provenance
 
     @property

@@ -25,7 +25,7 @@ def build_commands(asked: Experiment, options: Options) -> list[str]:
     lines = []
     for flavour, arm in itertools.product(prepare.flavours(asked), asked.both_arms):
         spec = asked.kernel.model_copy(update={"flavour": flavour})
-        patches = prepare.patches_of(asked, arm, options.checkout)
+        patches = prepare.patches_of(asked, arm, options)
         lines.append(f"# kernel of arm {arm.name}, flavour {flavour}")
         lines += build.commands(spec, patches, checkout=options.checkout, cache=options.cache)
     return lines
@@ -48,7 +48,7 @@ def _boot(asked: Experiment, options: Options, run: PlannedRun) -> list[str]:
     arm = next(arm for arm in asked.both_arms if arm.name == run.arm)
     key = build.key_of(
         asked.kernel.model_copy(update={"flavour": flavour}),
-        prepare.patches_of(asked, arm, options.checkout),
+        prepare.patches_of(asked, arm, options),
         checkout=options.checkout,
         cache=options.cache,
     )

@@ -10,6 +10,8 @@ from guests.argv import kernel_command_line, machine_argv
 from guests.virtme_argv import vng_argv
 from host import facts, fitness
 from host.process import paste
+from kernels.compare import compare
+from kernels.settle import series_records
 from results.record import (
     ArmRecord,
     CaseRecord,
@@ -33,6 +35,10 @@ def manifest_of(
     session: Session, options: Options, *, name: str, created: str, overrides: tuple[str, ...]
 ) -> Manifest:
     """The head of the session's record."""
+    where = {"checkout": options.checkout, "cache": options.cache}
+    series = series_records(session.experiment, **where)
+    base, patched = (session.measured.kernels[arm.name] for arm in session.experiment.both_arms[:2])
+    patches = [patch for record in series for patch in record.patches]
     data_points = [run for run in session.plan.runs if not run.repeat and not run.twin]
     return Manifest(
         session=name,
@@ -53,6 +59,8 @@ def manifest_of(
         runs_planned=0 if session.same_code else len(data_points),
         same_code=session.same_code,
         twins=tuple(_twin_record(session, bench) for bench in session.twins.values()),
+        series=series,
+        triage=compare(base, patched, patches),
         provenance=_provenance(session, options),
     )
 

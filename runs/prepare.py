@@ -22,7 +22,7 @@ from host import accelerator, fitness
 from host.accelerator import Finding
 from host.doctor import Check
 from host.topology import Placement, host_cpus, place
-from kernels import build, config, series
+from kernels import build, config, intake, series
 from kernels.cache import Kernel
 from kernels.make import Progress
 from runs.options import Options
@@ -168,9 +168,11 @@ def shapes(experiment: Experiment) -> dict[str, Guest]:
     return {"": guest} | {twin.name: twin.guest.of(guest) for twin in experiment.twins}
 
 
-def patches_of(experiment: Experiment, arm: ArmSpec, checkout: Path) -> tuple[Path, ...]:
+def patches_of(experiment: Experiment, arm: ArmSpec, options: Options) -> tuple[Path, ...]:
     """The patch files applied for one arm."""
-    return series.series_patches(checkout, experiment.series.path) if arm.patches else ()
+    if not arm.patches:
+        return ()
+    return intake.patches_of(experiment.series, checkout=options.checkout, cache=options.cache)
 
 
 def flavours(experiment: Experiment) -> tuple[str, ...]:
@@ -200,7 +202,7 @@ def build_arms(
 
         kernels[arm.name] = build.provide(
             spec,
-            patches_of(experiment, arm, options.checkout),
+            patches_of(experiment, arm, options),
             checkout=options.checkout,
             cache=options.cache,
             progress=shown,

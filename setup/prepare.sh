@@ -11,6 +11,8 @@ set -eu
 cd "$(dirname "$0")/.."
 LIST=host/packages.txt
 LOCK=requirements.lock
+# Packages of the lock that are published as source only.
+SDISTS=dkimpy
 WORK=.make
 STAMP=.venv/.made-from
 PYTHON=${PYTHON:-}
@@ -76,13 +78,23 @@ install_packages() {
     fi
 }
 
+# install_pinned FILE [OPTION]...: what FILE names by hash, as wheels unless an option says so.
+install_pinned() {
+    pinned=$1
+    shift
+    .venv/bin/python -m pip install --quiet --no-input --disable-pip-version-check \
+        --only-binary :all: "$@" --require-hashes --requirement "$pinned" >&2 ||
+        give_up "pip could not install $LOCK; is the package index within reach?"
+}
+
 make_venv() {
     say "installing $(grep -c '^[a-z]' "$LOCK") Python packages from $LOCK into .venv"
     "$1" -m venv --clear .venv || give_up "$1 cannot make a virtual environment"
-    # Wheels only: building from source would run code that no hash covers.
-    .venv/bin/python -m pip install --quiet --no-input --disable-pip-version-check \
-        --only-binary :all: --require-hashes --requirement "$LOCK" >&2 ||
-        give_up "pip could not install $LOCK; is the package index within reach?"
+    # Wheels only: building from source would run code that no hash covers.  What has
+    # no wheel ($SDISTS) is built here by the setuptools of the lock, which goes in first.
+    sed -n '/^setuptools==/,/^    #/p' "$LOCK" >"$WORK/setuptools.txt"
+    install_pinned "$WORK/setuptools.txt"
+    install_pinned "$LOCK" --no-binary "$SDISTS" --no-build-isolation
     echo "$sum" >"$STAMP"
 }
 

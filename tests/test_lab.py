@@ -65,7 +65,16 @@ def store(folder: Path, *broken: str, session: Session | None = None, **failure:
     [
         ("measur filemap-v4", "No such command 'measur'. Did you mean 'measure'?"),
         ("plan filemap-v4 --bogus", "No such option: --bogus"),
-        ("build", "Missing argument 'EXPERIMENT'"),
+        ("build", "no experiment named"),
+        ("plan", "or --series FILE|MESSAGE-ID|A..B"),
+        ("plan filemap-v4 --series x.mbox", "both an experiment and a series are named"),
+        ("run --workloads filemap-4k", "no experiment named"),
+        ("run --series x.mbox", "x.mbox: no such file"),
+        ("run --series nop", "did you mean 'configs/series/noop'?"),
+        ("run --series noop/ --source linux", 'kernel.source: found "linux"'),
+        ("plan --series configs/series/noop --workloads 4k", "--workloads: unknown: 4k; allowed:"),
+        ("run --series a..b", "is no range of a repository"),
+        ("run --auto --resume nowhere", "leave out EXPERIMENT, --series"),
         ("run filemap-v4 --guests 0", "'--guests'"),
         ("clean --max-gib -1", "'--max-gib'"),
         ("plan filemap-v5", "filemap-v5: no such experiment; known in"),
@@ -79,9 +88,9 @@ def store(folder: Path, *broken: str, session: Session | None = None, **failure:
         ("plan filemap-v4 --set cases.7.workload=x", "cases"),
         ("measure --resume nowhere", "nowhere: no session here"),
         ("run --resume nowhere", "nowhere: no session here"),
-        ("run filemap-v4 --resume nowhere", "leave out EXPERIMENT, --set and --session"),
-        ("measure --set blocks=2 --resume nowhere", "leave out EXPERIMENT, --set and --session"),
-        ("run --session here --resume nowhere", "leave out EXPERIMENT, --set and --session"),
+        ("run filemap-v4 --resume nowhere", "leave out EXPERIMENT, --series"),
+        ("measure --set blocks=2 --resume nowhere", "leave out EXPERIMENT, --series"),
+        ("run --session here --resume nowhere", "leave out EXPERIMENT, --series"),
         ("report nowhere", "nowhere/manifest.json: no such file"),
         ("report nowhere --form pdf", "one of: text, markdown, letter, html, json"),
     ],
@@ -337,3 +346,50 @@ def test_a_reader_that_leaves_is_no_regression(verb: tuple[str, ...], unbuffered
     assert done.returncode == 128 + signal.SIGPIPE
     assert "Traceback" not in done.stderr
     assert "Exception ignored" not in done.stderr
+
+
+def planned(capsys: pytest.CaptureFixture[str]) -> list[str]:
+    runs = json.loads(capsys.readouterr().out)["runs"]
+    return sorted({run["case"] for run in runs})
+
+
+def test_a_series_alone_makes_a_plan(
+    main: Main, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    walks = CHECKOUT / "configs/series/filemap-walks"
+    patches = sorted(walks.glob("*.patch"))
+    (tmp_path / "walks.mbox").write_bytes(b"".join(path.read_bytes() for path in patches))
+    monkeypatch.chdir(tmp_path)
+    assert main("plan", "--series", "walks.mbox", "--json") == 0
+    assert planned(capsys) == ["filemap-4k", "filemap-thp"]
+    one = ["--series", "walks.mbox", "--workloads", "filemap-thp", "--set", "blocks=2", "--json"]
+    assert main("plan", *one) == 0
+    assert planned(capsys) == ["filemap-thp"]
+    stack = ["--series", "walks.mbox", "--series", str(CHECKOUT / "configs/series/noop")]
+    assert main("plan", *stack, "--auto", "--json") == 0
+    assert planned(capsys) == ["filemap-4k", "filemap-thp"]
+
+
+def test_auto_says_when_no_workload_is_known(
+    main: Main, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    patch = tmp_path / "tcp.patch"
+    patch.write_text("--- a/net/tcp.c\n+++ b/net/tcp.c\n@@ -1 +1 @@\n-x\n+y\n")
+    assert main("plan", "--series", str(patch), "--auto") == 2
+    assert "--auto: no workload is known for net/tcp.c" in capsys.readouterr().err
+    assert main("plan", "--series", str(patch), "--auto", "--workloads", "filemap-4k") == 0
+
+
+def test_a_hostile_series_ends_before_anything_is_built(
+    main: Main, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    patch = tmp_path / "evil.patch"
+    patch.write_text(
+        "From: a <a@b>\nSubject: [PATCH] \x1b[2Jx\n\n--- /dev/null\n+++ b/../\x1b[2Jevil\n"
+        "@@ -0,0 +1 @@\n+x\n"
+    )
+    assert main("run", "--series", str(patch)) == 4
+    shown = capsys.readouterr().err
+    assert "names a path outside the kernel tree: ../?[2Jevil" in shown
+    assert "\x1b" not in shown
+    assert not (tmp_path / "cache/trees").exists()

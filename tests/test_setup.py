@@ -111,13 +111,20 @@ def test_only_what_is_missing_is_installed_and_said(machine: Machine) -> None:
     assert done.stdout == ""
     assert "installing Debian packages: linux-source-6.12 fio\n" in done.stderr
     assert re.search(r"installing \d+ Python packages from requirements.lock", done.stderr)
-    update, install, venv, pip = machine.calls()
+    update, install, venv, *pips = machine.calls()
     assert update.startswith("noninteractive apt-get ")
     assert update.endswith(" update")
     assert install.endswith(" install --yes --no-install-recommends linux-source-6.12 fio")
     assert venv == "python -m venv --clear .venv"
-    assert "--require-hashes" in pip
-    assert "--only-binary :all:" in pip
+    assert len(pips) == 2
+    for pip in pips:
+        assert "--require-hashes" in pip
+        assert "--only-binary :all:" in pip
+    # What is built from source is built by what the first line installed, and no other.
+    assert pips[0].endswith("--requirement .make/setuptools.txt")
+    assert "--no-binary dkimpy --no-build-isolation" in pips[1]
+    pinned = (machine.checkout / ".make/setuptools.txt").read_text()
+    assert re.fullmatch(r"setuptools==\S+ \\\n(    --hash=sha256:\w+( \\)?\n)+    #.*\n", pinned)
 
 
 def test_a_second_run_does_nothing_and_says_nothing(machine: Machine) -> None:
@@ -143,7 +150,7 @@ def test_without_root_the_exact_line_is_printed_and_nothing_is_done(machine: Mac
 def test_root_is_not_needed_when_every_package_is_there(machine: Machine) -> None:
     machine.program("id", "#!/bin/sh\necho 1000\n")
     assert machine.setup().returncode == 0
-    assert [call.split()[0] for call in machine.calls()] == ["python", "python"]
+    assert [call.split()[0] for call in machine.calls()] == ["python"] * 3
 
 
 def test_a_changed_lock_builds_the_environment_anew(machine: Machine) -> None:
@@ -160,7 +167,7 @@ def test_an_environment_whose_python_is_gone_is_built_anew(machine: Machine) -> 
     machine.calls()
     (machine.checkout / ".venv/bin/python").unlink()
     assert machine.setup().returncode == 0
-    assert len(machine.calls()) == 2
+    assert len(machine.calls()) == 3
 
 
 def test_a_failed_pip_is_tried_again_next_time(machine: Machine) -> None:
@@ -169,7 +176,7 @@ def test_a_failed_pip_is_tried_again_next_time(machine: Machine) -> None:
     assert "pip could not install requirements.lock" in done.stderr
     machine.calls()
     assert machine.setup().returncode == 0
-    assert len(machine.calls()) == 2
+    assert len(machine.calls()) == 3
 
 
 def test_a_python_without_venv_brings_debians_own(machine: Machine) -> None:
@@ -188,7 +195,7 @@ def test_debians_python_serves_where_the_first_one_cannot(machine: Machine) -> N
     machine.program("python3", "#!/bin/sh\nexit 1\n")
     machine.program("debian-python", PYTHON)
     assert machine.setup(PYTHON="").returncode == 0
-    assert [call.split()[0] for call in machine.calls()] == ["python", "python"]
+    assert [call.split()[0] for call in machine.calls()] == ["python"] * 3
 
 
 def test_a_named_python_that_cannot_do_it_is_an_error(machine: Machine) -> None:

@@ -42,6 +42,15 @@ EVERY_METRIC = ", ".join(METRICS)
             id="unknown series",
         ),
         pytest.param(
+            swap(
+                'path = "configs/series/noop"',
+                'path = "/my/own.mbox"\nstack = ["mid:a@b", "v1..v2", "/my/own", "nop"]',
+            ),
+            f'small.toml: series.stack[3]: found "nop": unknown; allowed: {", ".join(SERIES)}; '
+            "did you mean 'configs/series/noop'?",
+            id="unknown series in a stack",
+        ),
+        pytest.param(
             swap('"4k.iops"', '"4k.iopps"'),
             'small.toml: cases[0].primary[1]: found "4k.iopps": no metric is named '
             f"'iopps'; allowed: {EVERY_METRIC}; did you mean '4k.iops'?",

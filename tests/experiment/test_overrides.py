@@ -36,6 +36,9 @@ def test_values_are_toml_or_plain_text(file: Path, catalogue: Catalogue) -> None
     assert load("series.reverse=true").series.reverse
     assert load("thresholds.change=0.01").thresholds.change == 0.01
     assert load("series.path=configs/series/noop/").series.path == "configs/series/noop"
+    link = "https://lore.kernel.org/all/a@b/"
+    assert load(f"series.path={link}").series.parts == (link,)
+    assert load('series.stack=["x.mbox"]').series.parts == ("configs/series/noop", "x.mbox")
     assert load('cases.0.primary=["4k.ios"]').cases[0].primary == ("4k.ios",)
     both = "guest=smoke", "cases=[{workload='filemap-4k', times.smoke.4k={ramp_s=0, runtime_s=1}}]"
     assert load(*both).guest == "smoke"
@@ -55,6 +58,7 @@ EXAMPLE = "is not KEY=VALUE; for example blocks=4 or cases.0.times.laptop.4k.run
 @pytest.mark.parametrize(
     ("override", "line"),
     [
+        ("series.revert=true", "series: revert needs reverse = true: the source holds the series"),
         ("blocks", EXAMPLE),
         ("=4", EXAMPLE),
         ("a..b=4", EXAMPLE),

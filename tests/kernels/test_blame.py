@@ -2,7 +2,16 @@ from __future__ import annotations
 
 import pytest
 
-from kernels.blame import first_errors, host_trouble
+from kernels.blame import (
+    Mistake,
+    culprits,
+    host_trouble,
+    mentioning,
+    mistakes,
+    new_warnings,
+    warnings,
+)
+from kernels.cleaning import clean
 
 COMPILER = """\
   CC      mm/filemap.o
@@ -19,7 +28,7 @@ make[3]: *** [../scripts/Makefile.build:229: mm/filemap.o] Error 1
 
 
 def test_first_real_errors_with_paths_from_the_top() -> None:
-    assert first_errors(COMPILER) == (
+    assert tuple(map(str, mistakes(COMPILER))) == (
         "mm/filemap.c:881: 'nothing' undeclared (first use in this function)",
         "mm/filemap.c:900: expected ';'",
         "mm/filemap.c:901: third",
@@ -32,19 +41,29 @@ def test_first_real_errors_with_paths_from_the_top() -> None:
         ("../mm/x.c:1:10: fatal error: no.h: No such file or directory\n",
          "mm/x.c:1: no.h: No such file or directory"),
         ("ld: mm/filemap.o: in function `f':\nfilemap.c:(.text+0x1): undefined reference to `g'\n",
-         "filemap.c:(.text+0x1): undefined reference to `g'"),
+         "mm/filemap.c: filemap.c:(.text+0x1): undefined reference to `g'"),
+        ("ld: mm/a.o:(.data+0x8): undefined reference to `g'\n",
+         "ld: mm/a.o:(.data+0x8): undefined reference to `g'"),
+        ('ERROR: modpost: "slow" [drivers/block/brd.ko] undefined!\n',
+         'drivers/block/brd.c: "slow" [drivers/block/brd.ko] undefined!'),
+        ("../arch/x86/lib/x.S:7: Error: no such instruction: `movx'\n",
+         "arch/x86/lib/x.S:7: no such instruction: `movx'"),
+        ("../mm/Kconfig:12: syntax error\n", "mm/Kconfig:12: syntax error"),
+        ("../mm/Makefile:9: *** missing separator.  Stop.\n",
+         "mm/Makefile:9: missing separator. Stop."),
+        ("../x.c:1:2: error: #error \x1b[2J\u202e\n", "x.c:1: #error ?[2J?"),
         ("ERROR: modpost: vmlinux: x\n", "ERROR: modpost: vmlinux: x"),
         ("make[2]: *** No rule to make target 'mm/gone.o', needed by 'mm/built-in.a'.  Stop.\n",
-         "make[2]: *** No rule to make target 'mm/gone.o', needed by 'mm/built-in.a'.  Stop."),
+         "make[2]: *** No rule to make target 'mm/gone.o', needed by 'mm/built-in.a'. Stop."),
     ],
 )  # fmt: skip
 def test_other_kinds_of_errors(log: str, first: str) -> None:
-    assert first_errors(log)[0] == first
+    assert str(mistakes(log)[0]) == first
     assert host_trouble(log) == ""
 
 
 def test_nothing_found_is_nothing() -> None:
-    assert first_errors("  CC      mm/filemap.o\n") == ()
+    assert mistakes("  CC      mm/filemap.o\n") == ()
 
 
 @pytest.mark.parametrize(
@@ -52,6 +71,7 @@ def test_nothing_found_is_nothing() -> None:
     [
         "gcc: fatal error: Killed signal terminated program cc1",
         "make[3]: *** [../scripts/Makefile.build:229: mm/filemap.o] Killed",
+        "collect2: fatal error: ld terminated with signal 9 [Killed]",
         "/bin/sh: line 1:  4242 Killed                  gcc -c x.c",
         "cc1: out of memory allocating 65536 bytes after a total of 1 bytes",
         "virtual memory exhausted: Cannot allocate memory",
@@ -60,7 +80,7 @@ def test_nothing_found_is_nothing() -> None:
     ],
 )
 def test_trouble_of_the_host_is_found_among_errors(line: str) -> None:
-    assert host_trouble(f"{COMPILER}{line}\n  CC      b.o\n") == line
+    assert host_trouble(f"{COMPILER}{line}\n  CC      b.o\n") == clean(line)
 
 
 @pytest.mark.parametrize(
@@ -74,3 +94,77 @@ def test_trouble_of_the_host_is_found_among_errors(line: str) -> None:
 )
 def test_words_in_the_source_are_not_trouble_of_the_host(line: str) -> None:
     assert host_trouble(line + "\n") == ""
+
+
+FILES = {"0001-a": ("mm/filemap.c", "include/linux/xarray.h"), "0002-b": ("mm/filemap.c",)}
+
+
+def test_the_patches_that_touch_the_place_are_the_culprits() -> None:
+    assert culprits(Mistake("x", "mm/filemap.c", 3), FILES) == ("0001-a", "0002-b")
+    assert culprits(Mistake("x", "include/linux/xarray.h", 3), FILES) == ("0001-a",)
+    assert culprits(Mistake("x", "mm/other.c", 3), FILES) == ()
+    assert culprits(Mistake("x"), {"p": ("",)}) == ()
+
+
+def test_a_symbol_that_is_missing_in_the_whole_kernel() -> None:
+    log = (
+        "ld: vmlinux.o: in function `slow':\n"
+        "slow.c:(.text+0x14): undefined reference to `nowhere'\n"
+    )
+    (mistake,) = mistakes(log)
+    assert culprits(mistake, {"p": ("mm/slow.c",), "q": ("mm/slower.c",)}) == ("p",)
+    texts = {"p": "+ nowhere();\n", "q": " nowhere();\n", "r": "+ nowhere2();\n"}
+    assert mentioning(mistake, texts) == ("p",)
+    assert mentioning(Mistake("x"), texts) == ()
+    (module,) = mistakes('ERROR: modpost: "nowhere" [drivers/block/brd.ko] undefined!\n')
+    assert mentioning(module, texts) == ("p",)
+
+
+def test_a_mistake_in_code_that_includes_a_patched_header() -> None:
+    log = """\
+In file included from ../include/linux/xarray.h:19,
+                 from ../lib/xarray.c:13:
+../include/linux/gfp.h: In function 'f':
+../include/linux/gfp.h:9:1: error: unknown type name 'nothing'
+"""
+    (mistake,) = mistakes(log)
+    assert mistake.file == "include/linux/gfp.h"
+    assert mistake.through == ("include/linux/xarray.h", "lib/xarray.c")
+    assert culprits(mistake, FILES) == ("0001-a",)
+
+
+OLD = """\
+  CC      mm/filemap.o
+../mm/filemap.c:10:5: warning: unused variable 'x' [-Wunused-variable]
+"""
+
+
+def test_only_warnings_that_the_base_lacks_are_new() -> None:
+    log = """\
+  CC      mm/filemap.o
+../mm/filemap.c:14:5: warning: unused variable 'x' [-Wunused-variable]
+../mm/filemap.c:20:5: warning: unused variable 'y' [-Wunused-variable]
+../mm/filemap.c:20:5: warning: unused variable 'y' [-Wunused-variable]
+  CC      lib/xarray.o
+../lib/xarray.c:3:1: warning: odd
+mm/filemap.o: warning: objtool: f+0x1: unreachable instruction
+"""
+    assert new_warnings(OLD, log) == (
+        "mm/filemap.c:20: unused variable 'y' [-Wunused-variable]",
+        "lib/xarray.c:3: odd (the base's own build of it was not seen)",
+        "mm/filemap.o: objtool: f+0x1: unreachable instruction",
+    )
+    assert len(warnings(log)) == 5
+    assert new_warnings(log, log) == ()
+    assert new_warnings("", "") == ()
+
+
+def test_a_warning_in_a_header_belongs_to_who_includes_it() -> None:
+    log = """\
+In file included from ../mm/filemap.c:3:
+../include/x.h:3:1: warning: odd
+"""
+    assert new_warnings(OLD, log) == ("include/x.h:3: odd",)
+    assert new_warnings("", log) == (
+        "include/x.h:3: odd (the base's own build of it was not seen)",
+    )

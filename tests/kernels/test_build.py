@@ -185,9 +185,32 @@ def test_a_series_that_does_not_build_is_blamed_with_file_and_line(lab: Lab) -> 
     with pytest.raises(SeriesError) as caught:
         provide(lab.spec, patches, **lab.where)
     assert re.search(r"mm/filemap\.c:\d+: .nothing. undeclared", caught.value.what)
-    assert caught.value.where == patches[0].name
+    assert caught.value.where == f"{patches[0].name} (mm: broken, step 1)"
     assert cached_kernels(lab.cache) == []
     assert provide(lab.spec, [], **lab.where).identity.patches == ()
+
+
+def test_only_the_patch_that_touches_the_place_is_blamed(lab: Lab) -> None:
+    patches = lab.series("broken", replace("mm/slow.c", "* 3", "* 5"), BROKEN)
+    with pytest.raises(SeriesError) as caught:
+        provide(lab.spec, patches, **lab.where)
+    assert caught.value.where == f"{patches[1].name} (mm: broken, step 2)"
+
+
+def test_a_link_error_is_blamed_on_the_patches_that_name_the_symbol(lab: Lab) -> None:
+    patches = lab.series(
+        "unlinked",
+        replace("mm/slow.c", "* 3", "* nowhere()"),
+        replace("include/folio.h", "int slow", "int nowhere(void);\nint slow"),
+        COMMENT,
+    )
+    with pytest.raises(SeriesError, match=r"undefined reference to .nowhere'") as caught:
+        provide(lab.spec, patches, **lab.where)
+    assert [name in caught.value.where for name in ("step 1", "step 2", "step 3")] == [
+        True,
+        True,
+        False,
+    ]
 
 
 def test_a_source_that_does_not_build_is_not_the_series_fault(lab: Lab) -> None:

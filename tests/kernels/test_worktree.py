@@ -182,11 +182,14 @@ def test_a_link_made_by_a_patch_is_not_followed_by_the_next(lab: Lab, tmp_path: 
         f"@@ -0,0 +1 @@\n+{outside}\n\\ No newline at end of file\n"
     )
     use.write_text("--- /dev/null\n+++ b/trap/evil.c\n@@ -0,0 +1 @@\n+x\n")
+    with pytest.raises(SeriesError, match="makes or changes a symbolic link: trap"):
+        read_patch(make)
+    unread = Patch(make, "a link", ("trap",), ())  # the second wall, should the first one fall
     with pytest.raises(SeriesError):
-        switch(tree, [read_patch(make), read_patch(use)])
+        switch(tree, [unread, read_patch(use)])
     assert list(outside.iterdir()) == []
     assert not os.path.lexists(tree.src / "trap")
-    switch(tree, [read_patch(make)])
+    switch(tree, [unread])
     assert (tree.src / "trap").readlink() == outside
     switch(tree, [])
     assert not os.path.lexists(tree.src / "trap")

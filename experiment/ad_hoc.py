@@ -1,0 +1,149 @@
+"""A series without an experiment file: the experiment made from ``configs/auto.toml``."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from experiment.load import CONFIGS, Catalogue, check_experiment, read_toml, validated
+from experiment.series_name import kind_of, message_id, split_range
+from experiment.spec import Experiment, Frozen, Name, SpecError
+
+AUTO = CONFIGS / "auto.toml"
+LONGEST_NAME = 40
+
+
+class Touches(Frozen):
+    """Workloads for a series that changes a file of one of these patterns."""
+
+    patterns: Annotated[tuple[str, ...], Field(min_length=1)]
+    workloads: Annotated[tuple[Name, ...], Field(min_length=1)]
+
+
+class Auto(Frozen):
+    """The file: ``experiment`` and ``case`` are as in an experiment file."""
+
+    experiment: dict[str, Any]
+    case: Annotated[tuple[dict[str, Any], ...], Field(min_length=1)]
+    touches: tuple[Touches, ...] = ()
+
+    @property
+    def workloads(self) -> tuple[str, ...]:
+        """What can be measured, in the file's order."""
+        return tuple(str(case.get("workload")) for case in self.case)
+
+
+def load_auto(file: Path = AUTO) -> Auto:
+    """Read the file.
+
+    Raises:
+        SpecError: it is wrong; one line for each mistake.
+    """
+    auto, problems = validated(read_toml(file), Auto)
+    if auto is None or problems:
+        raise SpecError([problem.line(str(file)) for problem in problems])
+    unknown = sorted({name for rule in auto.touches for name in rule.workloads} - {*auto.workloads})
+    if unknown:
+        raise SpecError([f"{file}: touches: no case has this workload: {', '.join(unknown)}"])
+    return auto
+
+
+def from_series(
+    series: Sequence[str],
+    *,
+    source: str = "",
+    workloads: Sequence[str] = (),
+    reverse: bool = False,
+    overrides: Sequence[str] = (),
+    catalogue: Catalogue,
+    auto: Auto | None = None,
+) -> Experiment:
+    """The experiment that measures a series, or a stack of them, by ``workloads`` or all.
+
+    With ``reverse`` the source holds the series as it was posted.
+
+    Raises:
+        SpecError: as for ``load_experiment``; also for a workload that has no times here.
+    """
+    auto = auto or load_auto()
+    unknown = [name for name in workloads if name not in auto.workloads]
+    if unknown:
+        known = ", ".join(auto.workloads)
+        raise SpecError([f"--workloads: unknown: {', '.join(unknown)}; allowed: {known}"])
+    wanted = tuple(dict.fromkeys(workloads)) or auto.workloads
+    by_name = dict(zip(auto.workloads, auto.case, strict=True))
+    path, *stack = series
+    data = {
+        **auto.experiment,
+        "kernel": {**auto.experiment.get("kernel", {}), **({"source": source} if source else {})},
+        "name": name_of(path),
+        "title": f"series {path}",
+        "series": {"path": path, "stack": stack, "reverse": reverse, "revert": reverse},
+        "cases": [by_name[name] for name in wanted],
+    }
+    return check_experiment(data, AUTO, overrides=overrides, catalogue=catalogue)
+
+
+def choose(files: Iterable[str], auto: Auto | None = None) -> tuple[str, ...]:
+    """The workloads for a series that changes ``files``, in the order of the data.
+
+    Raises:
+        SpecError: no rule knows any of the files; the files are named.
+    """
+    auto = auto or load_auto()
+    changed = tuple(dict.fromkeys(files))
+    chosen = {
+        name
+        for rule in auto.touches
+        if any(fnmatchcase(file, pattern) for file in changed for pattern in rule.patterns)
+        for name in rule.workloads
+    }
+    if not chosen:
+        raise SpecError(
+            [
+                f"--auto: no workload is known for {', '.join(changed[:5]) or 'no file at all'}; "
+                f"name some: --workloads {','.join(auto.workloads)}"
+            ]
+        )
+    return tuple(name for name in auto.workloads if name in chosen)
+
+
+def name_of(series: str) -> str:
+    """A name for the session of a series: the telling part of what was asked for."""
+    kind = kind_of(series)
+    if kind == "thread":
+        telling = message_id(series)
+    elif kind == "range":
+        parts = split_range(series)
+        telling = parts[2] if parts else series
+    else:
+        telling = Path(series).stem if kind == "file" else Path(series).name
+    plain = re.sub(r"[^a-z0-9]+", "-", telling.lower()).strip("-")[:LONGEST_NAME].strip("-")
+    return plain or "series"
+
+
+def from_here(name: str, *, here: Path, checkout: Path) -> str:
+    """A series or source named on the command line, whose relative paths start ``here``.
+
+    Those of experiment files start at the checkout, which is where what is not found
+    here is left to be looked for.
+    """
+    kind, colon, rest = name.partition(":")
+    if colon and kind in ("git", "dir", "tarball"):
+        place, at, ref = rest.partition("@") if kind == "git" else (rest, "", "")
+        return f"{kind}:{_absolute(place, here, checkout)}{at}{ref}"
+    if kind_of(name) in ("thread", "range") or colon:
+        return name
+    return _absolute(name, here, checkout)
+
+
+def _absolute(place: str, here: Path, checkout: Path) -> str:
+    path = here / Path(place).expanduser()
+    if not path.exists() or (here == checkout and not place.startswith("~")):
+        return place
+    return str(path)

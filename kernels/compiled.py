@@ -1,0 +1,182 @@
+"""Which of the files that a series touches are in a kernel at all, and if not, why.
+
+Looked at right after a build, when the tree and its objects are at hand, and kept
+with the kernel; what is decided from it is in ``kernels.triage``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path, PurePosixPath
+
+from pydantic import TypeAdapter, ValidationError
+
+from kernels import symbols
+from kernels.config import likely_reason, parse
+from kernels.series import Patch
+from results.record import Record
+
+COMPILED = (".c", ".S", ".rs")
+ASSIGNED = re.compile(
+    r"^\s*(?P<name>[\w./-]+?)-(?P<when>y|m|objs|\$\(CONFIG_\w+\))\s*[:+]?=(?P<parts>.*)$", re.M
+)
+OPTION = re.compile(r"CONFIG_(\w+)")
+CONDITION = re.compile(r"^\s*#\s*(?P<word>if|ifdef|ifndef|elif|else|endif)\b(?P<rest>.*)$")
+
+
+class Touched(Record):
+    """A file of the series in one build.
+
+    ``functions`` are those of its object, named as in the table of symbols.  Where it
+    was not built, ``options`` are those that keep it out, each with what is known;
+    where it was, those that keep changed lines out.
+    """
+
+    file: str
+    built: bool
+    functions: tuple[str, ...] = ()
+    options: tuple[str, ...] = ()
+
+
+def look(patches: Sequence[Patch], src: Path, objects: Path, config: str) -> tuple[Touched, ...]:
+    """Look at every compiled file that ``patches`` touch, in a tree that was just built."""
+    values = parse(config)
+    files = dict.fromkeys(name for patch in patches for name in patch.files)
+    found = []
+    for file in files:
+        if not file.endswith(COMPILED) or not (src / file).is_file():
+            continue
+        built = objects / PurePosixPath(file).with_suffix(".o")
+        if built.is_file():
+            text = (src / file).read_text(errors="replace")
+            out = _compiled_out(text, _changed_lines(patches, file), values)
+            found.append(
+                Touched(
+                    file=file,
+                    built=True,
+                    functions=_functions(built, file),
+                    options=_explained(out, src, values),
+                )
+            )
+        else:
+            unset = [name for name in governing(file, src) if values.get(name, "n") == "n"]
+            options = _explained(unset, src, values)
+            found.append(Touched(file=file, built=False, options=options))
+    return tuple(found)
+
+
+def save(touched: Sequence[Touched], path: Path) -> None:
+    """Write what ``look`` found."""
+    path.write_bytes(TypeAdapter(tuple[Touched, ...]).dump_json(tuple(touched), indent=1))
+
+
+def load(path: Path) -> tuple[Touched, ...]:
+    """Read what ``save`` wrote; nothing where an older version of the lab built the kernel."""
+    try:
+        return TypeAdapter(tuple[Touched, ...]).validate_json(path.read_bytes())
+    except (OSError, ValidationError):
+        return ()
+
+
+def governing(file: str, src: Path) -> tuple[str, ...]:
+    """Options in the makefiles that decide whether ``file`` is built, the nearest first."""
+    path = PurePosixPath(file)
+    options = list(_options_for(_makefile(src / path.parent), f"{path.stem}.o"))
+    for folder in path.parents:
+        if folder.name:
+            options += _options_for(_makefile(src / folder.parent), f"{folder.name}/")
+    return tuple(dict.fromkeys(options))
+
+
+def _options_for(makefile: str, part: str) -> Iterable[str]:
+    """Options that a makefile lists a part under, also through objects made of several."""
+    text = re.sub(r"#.*", "", makefile.replace("\\\n", " "))
+    waiting, done = [part], set()
+    while waiting:
+        part = waiting.pop()
+        done.add(part)
+        for match in ASSIGNED.finditer(text):
+            if part not in match["parts"].split():
+                continue
+            if option := OPTION.search(match["when"]):
+                yield option[1]
+            whole = f"{match['name']}.o"
+            if match["name"] != "obj" and whole not in done:
+                waiting.append(whole)
+
+
+def unmet(text: str, line: int, values: Mapping[str, str]) -> tuple[str, ...]:
+    """Options whose preprocessor conditions keep ``line`` (from 1) of a source file out.
+
+    Only conditions about a single option are understood; of any other nothing is said.
+    """
+    stack: list[tuple[str, bool | None]] = []
+    for at, content in enumerate(text.split("\n"), 1):
+        if at >= line:
+            break
+        match = CONDITION.match(content)
+        if match is None:
+            continue
+        word, rest = match["word"], match["rest"].strip()
+        if word in ("if", "ifdef", "ifndef"):
+            stack.append(_truth(word, rest, values))
+        elif word == "endif" and stack:
+            stack.pop()
+        elif word == "else" and stack:
+            option, truth = stack[-1]
+            stack[-1] = (option, None if truth is None else not truth)
+        elif word == "elif" and stack:
+            stack[-1] = ("", None)
+    return tuple(option for option, truth in stack if truth is False)
+
+
+def _truth(word: str, rest: str, values: Mapping[str, str]) -> tuple[str, bool | None]:
+    plain = re.fullmatch(
+        r"(?P<not>!?)\s*(?:defined\s*\(?\s*|IS_ENABLED\(|IS_BUILTIN\()?CONFIG_(?P<name>\w+)\s*\)?",
+        re.sub(r"/\*.*?\*/|//.*", "", rest).strip(),
+    )
+    if plain is None:
+        return "", None
+    truth = values.get(plain["name"], "n") != "n"
+    turned = (word == "ifndef") != bool(plain["not"])
+    return plain["name"], truth != turned
+
+
+def _compiled_out(text: str, lines: Sequence[int], values: Mapping[str, str]) -> tuple[str, ...]:
+    """Options that keep every one of the changed lines out; none if any line is in."""
+    kept_out = [unmet(text, line, values) for line in lines]
+    if not kept_out or not all(kept_out):
+        return ()
+    return tuple(dict.fromkeys(option for options in kept_out for option in options))
+
+
+def _changed_lines(patches: Sequence[Patch], file: str) -> tuple[int, ...]:
+    """Where the last patch that touches ``file`` changed it, in the finished file.
+
+    Lines of earlier patches may have moved since; if there are any, nothing is said.
+    """
+    touching = [patch for patch in patches if file in patch.files]
+    if len(touching) != 1:
+        return ()
+    return tuple(hunk.changed for hunk in touching[0].hunks if hunk.file == file)
+
+
+def _functions(built: Path, file: str) -> tuple[str, ...]:
+    names = symbols.functions(built)
+    return tuple(sorted({name.partition("@")[0].partition("#")[0] for name in names}))
+
+
+def _explained(options: Iterable[str], src: Path, values: Mapping[str, str]) -> tuple[str, ...]:
+    return tuple(
+        f"CONFIG_{option} is {values.get(option, 'n')} ({likely_reason(src, option, values)})"
+        for option in options
+    )
+
+
+def _makefile(folder: Path) -> str:
+    # kbuild prefers the first.
+    for name in ("Kbuild", "Makefile"):
+        if (folder / name).is_file():
+            return (folder / name).read_text(errors="replace")
+    return ""

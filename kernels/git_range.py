@@ -1,0 +1,93 @@
+"""A range of commits as patch files, whatever the repository's settings are."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from experiment.series_name import split_range
+from host.errors import UsageError
+from host.process import Finished, run
+from kernels.cleaning import clean
+
+TIMEOUT_S = 300.0
+# Settings of the repository that would change what a patch looks like.
+FORMAT = (
+    "--no-signature", "--zero-commit", "--no-attach", "--no-thread", "--no-cover-letter",
+    "--no-notes", "--no-base", "--no-signoff", "--no-numbered", "--subject-prefix=PATCH",
+    "--suffix=.patch", "--src-prefix=a/", "--dst-prefix=b/", "--no-renames", "--no-ext-diff",
+    "--no-textconv", "--no-color", "--full-index", "--unified=3", "--diff-algorithm=myers",
+    "--inter-hunk-context=0", "--encode-email-headers",
+)  # fmt: skip
+
+
+def write_patches(name: str, into: Path, *, checkout: Path, repository: str = "") -> str:
+    """Write the commits of ``git:REPOSITORY@A..B`` into ``into``; return the commit before them.
+
+    Raises:
+        UsageError: no such repository or commits, none or merges in the range.
+    """
+    parts = split_range(name)
+    place = (parts[0] or repository) if parts else ""
+    if parts is None or not place:
+        raise UsageError(
+            "is no range of a repository", where=clean(name), next_step="write git:REPOSITORY@A..B"
+        )
+    folder = checkout / Path(place).expanduser()
+    if not folder.is_dir():
+        raise UsageError(
+            f"no such repository: {clean(place)}", where=clean(name),
+            next_step="write git:REPOSITORY@A..B",
+        )  # fmt: skip
+    first, last = (commit_of(folder, word, clean(name)) for word in parts[1:])
+    between = f"{first}..{last}"
+    if _git(folder, "rev-list", "--merges", "-1", between).stdout.strip():
+        raise UsageError(
+            "there are merges in the range, and a merge is no patch",
+            where=clean(name),
+            next_step="name a range without merges, or rebase it",
+        )
+    _git(folder, "format-patch", "--quiet", *FORMAT, "-o", str(into), between)
+    if not any(into.iterdir()):
+        raise UsageError(
+            "there is no commit in the range", where=clean(name), next_step="see git log"
+        )
+    return _git(folder, "merge-base", first, last).stdout.strip()
+
+
+def commit_of(folder: Path, ref: str, where: str) -> str:
+    """The commit that ``ref`` names in a repository.
+
+    Raises:
+        UsageError: it names none.
+    """
+    found = find_commit(folder, ref)
+    if not found:
+        raise UsageError(
+            f"git does not know {clean(ref)}", where=where,
+            next_step=f"git -C {folder} fetch, or see git -C {folder} branch -a",
+        )  # fmt: skip
+    return found
+
+
+def find_commit(folder: Path, ref: str) -> str:
+    """The commit that ``ref`` names in a repository, or nothing."""
+    asked = ["rev-parse", "--verify", "--quiet", "--end-of-options", f"{ref}^{{commit}}"]
+    return _git(folder, *asked, check=False).stdout.strip()
+
+
+def _git(folder: Path, *arguments: Sequence[str] | str, check: bool = True) -> Finished:
+    # Whose repository it is was decided by who named it.
+    options = ["-c", f"safe.directory={folder.resolve()}", "-c", "core.quotePath=true"]
+    return run(
+        ["git", "-C", str(folder), *options, *map(str, arguments)],
+        timeout_s=TIMEOUT_S,
+        env={
+            "GIT_CONFIG_GLOBAL": os.devnull,
+            "GIT_CONFIG_NOSYSTEM": "1",
+            "GIT_NO_LAZY_FETCH": "1",
+            "LC_ALL": "C",
+        },
+        check=check,
+    )

@@ -1,0 +1,329 @@
+"""From what a user names to patch files in order, and a record of where they came from.
+
+A plain folder stays where it is.  Everything else is written into the cache as plain
+patch files under a key of their content, so that a session can go on, and be repeated,
+without the mailbox, the repository or a network.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import re
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from pydantic import TypeAdapter, ValidationError
+
+from experiment.series_name import Kind, kind_of, message_id
+from experiment.spec import SeriesSpec
+from host.errors import InfraError, SeriesError, UsageError
+from kernels import b4, git_range
+from kernels.cleaning import clean
+from kernels.mail import (
+    BASE_COMMIT,
+    LARGEST_MBOX,
+    MOST_PATCHES,
+    Mail,
+    read_mail,
+    read_mails,
+    select,
+    too_large,
+)
+from kernels.patch_text import as_patch, line_ends, plain, slug
+from kernels.revert import reverted
+from kernels.series import Patch, read_patch, series_patches
+from results.record import PatchRecord, SeriesRecord
+
+log = logging.getLogger(__name__)
+
+RECORDS = "series.json"
+# Files that the build executes: whoever builds a series trusts its authors.
+EXECUTED = re.compile(
+    r"(^|/)(Makefile|Kbuild)[^/]*$|\.(sh|pl|py|awk)$|^scripts/|^tools/|(^|/)Kconfig[^/]*$"
+)
+
+
+@dataclass(frozen=True)
+class _Part:
+    """One series of a stack: its patches as bytes by name, or the files as they are."""
+
+    record: SeriesRecord
+    patches: tuple[tuple[str, bytes], ...]
+    files: tuple[Path, ...] = ()
+
+
+def keep(spec: SeriesSpec, *, checkout: Path, cache: Path, repository: str = "") -> SeriesSpec:
+    """Take a series in, and return the spec with the key it is kept under.
+
+    ``repository`` is where a bare range ``A..B`` is looked for.  A plain folder is
+    only checked.
+
+    Raises:
+        UsageError: there is no such folder, file or range.
+        SeriesError: a patch is missing, damaged, or does what no patch may.
+        InfraError: a thread cannot be fetched.
+    """
+    if spec.kept and _folder(cache, spec.kept).is_dir():
+        return spec
+    parts = [_part(name, checkout, cache, repository) for name in spec.parts]
+    if len(parts) == 1 and parts[0].files and not spec.revert:
+        return spec
+    if spec.revert:
+        parts = [_turned_around(part) for part in reversed(parts)]
+    key = _write(parts, cache)
+    if spec.kept and spec.kept != key:
+        raise InfraError(
+            "the series is not the one this session began with",
+            where=clean(spec.path),
+            next_step="begin a new session; the runs on record stay readable",
+        )
+    return spec.model_copy(update={"kept": key})
+
+
+def patches_of(spec: SeriesSpec, *, checkout: Path, cache: Path) -> tuple[Path, ...]:
+    """The patch files of a series, in the order they apply; raises as ``keep`` does."""
+    kept = keep(spec, checkout=checkout, cache=cache)
+    if kept.kept:
+        return tuple(sorted(_folder(cache, kept.kept).glob("*.patch")))
+    return series_patches(checkout, spec.path)
+
+
+def records_of(spec: SeriesSpec, *, checkout: Path, cache: Path) -> tuple[SeriesRecord, ...]:
+    """Where each series of the stack came from; raises as ``keep`` does."""
+    kept = keep(spec, checkout=checkout, cache=cache)
+    if not kept.kept:
+        return (_part(spec.path, checkout, cache, "").record,)
+    path = _folder(cache, kept.kept) / RECORDS
+    try:
+        return TypeAdapter(tuple[SeriesRecord, ...]).validate_json(path.read_bytes())
+    except (OSError, ValidationError):
+        raise InfraError(
+            "the record of a series was damaged or is of another version of the lab",
+            where=str(path),
+            next_step=f"remove {path.parent} to have the series taken in again",
+        ) from None
+
+
+def _part(name: str, checkout: Path, cache: Path, repository: str) -> _Part:
+    kind = kind_of(name)
+    place = checkout / Path(name).expanduser()
+    if kind != "range" and place.is_file():
+        if place.stat().st_size > LARGEST_MBOX:
+            raise too_large(place.stat().st_size, clean(name))
+        return _from_mails(name, "file", place.read_bytes())
+    readers: dict[Kind, Callable[[], _Part]] = {
+        "folder": lambda: _from_folder(name, checkout),
+        "file": lambda: _no_file(name),
+        "thread": lambda: _from_thread(name, cache),
+        "range": lambda: _from_range(name, checkout, repository),
+    }
+    return readers[kind]()
+
+
+def _no_file(name: str) -> _Part:
+    raise UsageError("no such file", where=clean(name), next_step="name an mbox or patch file")
+
+
+def _from_folder(name: str, checkout: Path) -> _Part:
+    files = series_patches(checkout, name)
+    contents = [path.read_bytes() for path in files]
+    mails = [read_mail(content) for content in contents]
+    covers = sorted((checkout / Path(name).expanduser()).glob("*cover-letter*.patch"))
+    cover = read_mail(covers[0].read_bytes()) if covers else None
+    decoded = [plain(content, mail) for content, mail in zip(contents, mails, strict=True)]
+    findings = _changed_on_its_way(files, contents, decoded)
+    named = tuple(zip((path.name for path in files), decoded, strict=True))
+    part = _vetted("folder", name, named, mails, cover, findings)
+    return replace(part, files=files) if decoded == contents else part
+
+
+def _from_thread(name: str, cache: Path) -> _Part:
+    wanted = message_id(name)
+    fetched = cache / "threads" / f"{hashlib.sha256(wanted.encode()).hexdigest()[:32]}.mbox"
+    if not fetched.exists():
+        b4.fetch_thread(wanted, fetched)
+    else:
+        log.info("the thread is taken as it was fetched before: %s", fetched)
+    return _from_mails(name, "thread", fetched.read_bytes())
+
+
+def _from_mails(name: str, kind: Kind, data: bytes) -> _Part:
+    where = clean(name)
+    mails = read_mails(data, where)
+    if len(mails) == 1 and not mails[0].author:  # a diff without a mail around it
+        only = (f"0001-{slug(Path(name).stem)}.patch", line_ends(data))
+        return _vetted(kind, name, (only,), mails, None)
+    thread = select(mails, where)
+    made = [read_mail(raw) for raw in b4.patches_of(thread.mails, thread.version, where)]
+    asked = [(mail.subject, mail.message_id) for mail in thread.patches]
+    if [mail.subject for mail in made] != [subject for subject, _ in asked]:
+        raise SeriesError(
+            f"b4 makes other patches of it ({len(made)}) than are in it ({len(asked)})",
+            where=where,
+            next_step="check the thread with b4 am -m FILE, or name a folder of patches",
+        )
+    named = tuple(
+        (f"{number:04d}-{slug(mail.subject)}.patch", as_patch(mail, number, len(made)))
+        for number, mail in enumerate(made, 1)
+    )
+    findings = list(thread.findings)
+    # As they came: b4 mends some kinds without a word.
+    bodies = [mail.text.encode() for mail in thread.patches]
+    crlf = sum(line_ends(body) != body for body in bodies)
+    if crlf:
+        findings.append(f"line ends of a mailer (CRLF) were made plain in {crlf} patches")
+    part = _vetted(kind, name, named, thread.patches, thread.cover, findings)
+    update = {"version": thread.version, "base_commit": thread.base_commit}
+    return replace(part, record=part.record.model_copy(update=update))
+
+
+def _from_range(name: str, checkout: Path, repository: str) -> _Part:
+    with _scratch() as folder:
+        base = git_range.write_patches(name, folder, checkout=checkout, repository=repository)
+        files = sorted(folder.glob("*.patch"))
+        contents = [path.read_bytes() for path in files]
+        mails = [read_mail(content) for content in contents]
+        named = tuple(zip((path.name for path in files), contents, strict=True))
+        part = _vetted("range", name, named, mails, None)
+        return replace(part, record=part.record.model_copy(update={"base_commit": base}))
+
+
+def _vetted(
+    kind: Kind,
+    name: str,
+    patches: Sequence[tuple[str, bytes]],
+    mails: Sequence[Mail],
+    cover: Mail | None,
+    findings: Sequence[str] = (),
+) -> _Part:
+    """Read every patch as the build will, which refuses what it must, and describe it."""
+    if len(patches) > MOST_PATCHES:
+        raise SeriesError(
+            f"has {len(patches)} patches, more than {MOST_PATCHES}",
+            where=clean(name),
+            next_step="split it",
+        )
+    with _scratch() as folder:
+        read = []
+        for file, content in patches:
+            if clean(file) != file:
+                raise SeriesError(
+                    "a file name with control characters, or too long",
+                    where=clean(file),
+                    next_step="rename it",
+                )
+            (folder / file).write_bytes(content)
+            read.append(read_patch(folder / file))
+    for patch in read:
+        if not patch.files:
+            raise SeriesError(
+                "changes no file", where=patch.name, next_step="take it out of the series"
+            )
+    head = cover or mails[0]
+    text = "\n".join(mail.text for mail in ([cover] if cover else []) + list(mails))
+    base = BASE_COMMIT.search(text)
+    return _Part(
+        SeriesRecord(
+            kind=kind,
+            origin=clean(name),
+            title=clean(head.subject),
+            author=head.author,
+            message_id="" if head.message_id.endswith(".invalid") else head.message_id,
+            version=max(mail.version for mail in mails),
+            base_commit=base[1] if base else "",
+            patches=tuple(
+                _patch_record(patch, mail, content)
+                for patch, mail, (_, content) in zip(read, mails, patches, strict=True)
+            ),
+            findings=(*findings, *_executed(read)),
+        ),
+        tuple(patches),
+    )
+
+
+def _patch_record(patch: Patch, mail: Mail, content: bytes) -> PatchRecord:
+    return PatchRecord(
+        name=patch.name,
+        subject=patch.subject,
+        sha256=hashlib.sha256(content).hexdigest(),
+        files=patch.files,
+        author=mail.author,
+        message_id="" if mail.message_id.endswith(".invalid") else mail.message_id,
+    )
+
+
+def _executed(patches: Sequence[Patch]) -> list[str]:
+    files = sorted({name for patch in patches for name in patch.files if EXECUTED.search(name)})
+    if not files:
+        return []
+    more = f" and {len(files) - 3} more" if len(files) > 3 else ""
+    return [f"changes files that the build executes: {', '.join(files[:3])}{more}"]
+
+
+def _changed_on_its_way(
+    files: Sequence[Path], before: Sequence[bytes], after: Sequence[bytes]
+) -> list[str]:
+    names = [path.name for path, old, new in zip(files, before, after, strict=True) if old != new]
+    if not names:
+        return []
+    return [f"saved by a mailer, and decoded first: {', '.join(clean(name) for name in names)}"]
+
+
+def _turned_around(part: _Part) -> _Part:
+    """The same series taken out: each patch reverted, the last one first."""
+    patches, records = [], []
+    pairs = zip(part.patches, part.record.patches, strict=True)
+    for (name, content), record in reversed(list(pairs)):
+        back = reverted(content.decode(errors="surrogateescape"), name)
+        # Only the diffs: what the mail around them says is not what this patch does.
+        text = f"Subject: revert: {record.subject}\n\n{back}".encode(errors="surrogateescape")
+        patches.append((f"0000-revert-{re.sub(r'^[0-9]{4}-', '', name)}", text))
+        digest = hashlib.sha256(text).hexdigest()
+        records.append(record.model_copy(update={"sha256": digest}))
+    turned = part.record.model_copy(update={"patches": tuple(records)})
+    return _Part(turned, tuple(patches))
+
+
+def _folder(cache: Path, key: str) -> Path:
+    return cache / "series" / key
+
+
+@contextmanager
+def _scratch() -> Iterator[Path]:
+    with tempfile.TemporaryDirectory(prefix="twinboot-series-") as folder:
+        yield Path(folder)
+
+
+def _write(parts: Sequence[_Part], cache: Path) -> str:
+    """Put the patches into the cache, numbered through the whole stack; return their key."""
+    patches: list[tuple[str, bytes]] = []
+    records = []
+    for part in parts:
+        taken = []
+        for (name, content), record in zip(part.patches, part.record.patches, strict=True):
+            numbered = f"{len(patches) + 1:04d}-{re.sub(r'^[0-9]{4}-', '', name)}"
+            patches.append((numbered, content))
+            taken.append(record.model_copy(update={"name": numbered}))
+        records.append(part.record.model_copy(update={"patches": tuple(taken)}))
+    digest = hashlib.sha256()
+    for name, content in patches:
+        digest.update(f"{name} {hashlib.sha256(content).hexdigest()}\n".encode())
+    key = digest.hexdigest()[:32]
+    top = cache / "series"
+    top.mkdir(parents=True, exist_ok=True)
+    beside = Path(tempfile.mkdtemp(prefix=".new-", dir=top))
+    for name, content in patches:
+        (beside / name).write_bytes(content)
+    listed = TypeAdapter(tuple[SeriesRecord, ...]).dump_json(tuple(records), indent=1)
+    (beside / RECORDS).write_bytes(listed)
+    try:
+        beside.rename(top / key)
+    except OSError:  # there already, with the same patches; the record may be of other mails
+        (beside / RECORDS).replace(top / key / RECORDS)
+        shutil.rmtree(beside)
+    return key

@@ -1,0 +1,95 @@
+"""An experiment made definite: its series taken in, its source a commit.
+
+What a user may leave open (which commit a series is based on, which repository a bare
+range belongs to) is decided here, once, and written into the experiment, so that the
+session can be finished and repeated as it was begun.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from experiment.spec import Experiment
+from host.errors import UsageError
+from kernels.cleaning import clean
+from kernels.git_range import commit_of, find_commit
+from kernels.intake import keep, records_of
+from results.record import SeriesRecord
+
+
+def settle(experiment: Experiment, *, checkout: Path, cache: Path) -> Experiment:
+    """Take the series in, and choose a commit where the source is a repository.
+
+    ``git:PATH`` without a ref is the series' base-commit if the repository has it,
+    else HEAD; ``git:PATH@REF`` is what it says.  Both become a commit's full name.
+
+    Raises:
+        UsageError, SeriesError, InfraError: as ``kernels.intake.keep``.
+    """
+    source = experiment.kernel.source
+    place, ref = _repository(source)
+    series = keep(experiment.series, checkout=checkout, cache=cache, repository=place)
+    if place:
+        # A source that holds the series is no longer what the series was based on.
+        records = () if series.reverse else records_of(series, checkout=checkout, cache=cache)
+        base = records[0].base_commit if records else ""
+        folder = _existing(source, checkout, place)
+        # The first series of a stack says where all of it begins.
+        wanted = ref or (base if base and find_commit(folder, base) else "HEAD")
+        source = f"git:{place}@{commit_of(folder, wanted, clean(source))}"
+    if not series.title:
+        titles = [each.title for each in records_of(series, checkout=checkout, cache=cache)]
+        series = series.model_copy(update={"title": "; ".join(titles)})
+    kernel = experiment.kernel.model_copy(update={"source": source})
+    return experiment.model_copy(update={"series": series, "kernel": kernel})
+
+
+def series_records(
+    experiment: Experiment, *, checkout: Path, cache: Path
+) -> tuple[SeriesRecord, ...]:
+    """The records of a settled experiment's series, with what is to be said of their base."""
+    records = records_of(experiment.series, checkout=checkout, cache=cache)
+    said = _about_base(experiment, _base_commit(records), checkout)
+    if not said:
+        return records
+    first = records[0].model_copy(update={"findings": (*records[0].findings, said)})
+    return (first, *records[1:])
+
+
+def _base_commit(records: tuple[SeriesRecord, ...]) -> str:
+    return records[0].base_commit
+
+
+def _about_base(experiment: Experiment, base: str, checkout: Path) -> str:
+    if not base or experiment.series.reverse:
+        return ""
+    source = experiment.kernel.source
+    place, ref = _repository(source)
+    if not place:
+        return f"is based on commit {base[:12]}; whether {source} is that cannot be told"
+    folder = _existing(source, checkout, place)
+    if not find_commit(folder, base):
+        return f"is based on commit {base[:12]}, not in the repository; built on {ref[:12]}"
+    if find_commit(folder, base) != find_commit(folder, ref):
+        return f"is based on commit {base[:12]}; built on {ref[:12]}"
+    return ""
+
+
+def _repository(source: str) -> tuple[str, str]:
+    """Path and ref of a git source; both empty for any other kind."""
+    kind, _, name = source.partition(":")
+    if kind != "git":
+        return "", ""
+    place, at, ref = name.rpartition("@")
+    return (place, ref) if at else (name, "")
+
+
+def _existing(source: str, checkout: Path, place: str) -> Path:
+    folder = checkout / Path(place).expanduser()
+    if not folder.is_dir():
+        raise UsageError(
+            f"no such folder: {clean(place)}",
+            where=clean(source),
+            next_step="correct kernel.source",
+        )
+    return folder

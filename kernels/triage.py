@@ -1,0 +1,107 @@
+"""What two builds say about a series before anything is booted.  Pure.
+
+From the tables of functions of both kernels: the same code, a change of these
+functions only, or a change of data and layout only; and which touched files are not in
+the kernel at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from kernels.compiled import Touched
+from kernels.symbols import Change, Code, differing
+from results.record import FunctionRecord, PatchRecord, TriageRecord
+
+NAMED = 5
+HEADERS = (".h", ".lds.S", ".inc")
+
+
+def triage(
+    *,
+    same_code: bool,
+    before: Mapping[str, Code],
+    after: Mapping[str, Code],
+    touched: Sequence[Touched],
+    patches: Sequence[PatchRecord],
+    warnings: Sequence[str] = (),
+) -> TriageRecord:
+    """Compare two builds.
+
+    ``same_code`` says that all that is loaded is equal; ``before`` and ``after`` are
+    the tables of functions of base and patched arm, ``touched`` the files of the
+    series in the build that has its patches, ``warnings`` those new in the patched arm.
+    """
+    changes = () if same_code else differing(before, after)
+    functions = tuple(_function(change, touched, patches) for change in changes)
+    if same_code:
+        verdict = "same code"
+    elif functions:
+        verdict = "functions"
+    else:
+        verdict = "data or layout"
+    moved = {function.name.partition("@")[0].partition(".")[0] for function in functions}
+    findings = tuple(
+        finding for entry in touched if (finding := _left_out(entry, moved, same_code))
+    )
+    return TriageRecord(
+        verdict=verdict, functions=functions, findings=findings, warnings=tuple(warnings)
+    )
+
+
+def summary(record: TriageRecord) -> str:
+    """One sentence for people."""
+    if record.verdict == "same code":
+        return "same code: both kernels are equal in all that is loaded"
+    if record.verdict == "data or layout":
+        return "no function changed; data or layout did (strings, tables, line numbers, alignment)"
+    ordered = sorted(
+        record.functions, key=lambda each: -abs((each.after or 0) - (each.before or 0))
+    )
+    names = ", ".join(_size(function) for function in ordered[:NAMED])
+    more = f", and {len(ordered) - NAMED} more" if len(ordered) > NAMED else ""
+    count = len(ordered)
+    return f"only {count} function{'s'[: count > 1]} changed: {names}{more}"
+
+
+def _function(
+    change: Change, touched: Sequence[Touched], patches: Sequence[PatchRecord]
+) -> FunctionRecord:
+    name, _, where = change.name.partition("@")
+    # gcc names parts and copies of a function f.cold, f.isra.0, f.constprop.0.
+    plain = name.partition("#")[0].partition(".")[0]
+    files = [
+        entry.file
+        for entry in touched
+        if any(function.partition(".")[0] == plain for function in entry.functions)
+        and (not where or entry.file.rpartition("/")[2] == where.partition("#")[0])
+    ]
+    file = files[0] if len(files) == 1 else ""
+    by = [patch.name for patch in patches if file and file in patch.files]
+    if not by:  # code of a header is in every function that uses it
+        by = [patch.name for patch in patches if any(f.endswith(HEADERS) for f in patch.files)]
+    return FunctionRecord(
+        name=change.name, before=change.before, after=change.after, file=file, patches=tuple(by)
+    )
+
+
+def _left_out(entry: Touched, moved: set[str], same_code: bool) -> str:
+    options = "; ".join(entry.options)
+    if not entry.built:
+        why = f": {options}" if options else "; no option that decides it was found"
+        return f"{entry.file} is not built in this configuration{why}"
+    names = {name.partition(".")[0] for name in entry.functions}
+    if not same_code and names & moved:
+        return ""
+    why = f": its change is compiled out, {options}" if options else ""
+    return f"{entry.file} is built, and none of its functions changed{why}"
+
+
+def _size(function: FunctionRecord) -> str:
+    if function.before is None:
+        return f"{function.name} (new, {function.after} bytes)"
+    if function.after is None:
+        return f"{function.name} (gone, {function.before} bytes)"
+    if function.before == function.after:
+        return f"{function.name} ({function.after} bytes)"
+    return f"{function.name} ({function.before} to {function.after} bytes)"

@@ -1,0 +1,108 @@
+"""What the command line asks, made an experiment that says everything."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from experiment.ad_hoc import choose, from_here, from_series
+from experiment.load import Catalogue, known_experiments, load_experiment
+from experiment.spec import Experiment
+from host.errors import UsageError
+from kernels.intake import records_of
+from kernels.settle import settle
+
+
+@dataclass(frozen=True)
+class Question:
+    """An experiment by name, or a series with how to measure it; empty where not given.
+
+    ``workloads`` are names, separated by commas; ``automatic`` chooses them by the
+    files of the series.
+    """
+
+    name: str = ""
+    overrides: tuple[str, ...] = ()
+    mode: str = ""
+    twins: bool = True
+    series: tuple[str, ...] = ()
+    source: str = ""
+    workloads: str = ""
+    automatic: bool = False
+    reverse: bool = False
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing at all is asked."""
+        return not (self.name or self.all_overrides or self.by_series)
+
+    @property
+    def all_overrides(self) -> tuple[str, ...]:
+        """The overrides, with those that ``mode`` stands for.
+
+        A wall guest counts real seconds, so it has a profile of its own.
+        """
+        guest = ("guest=wall",) if self.mode == "wall" else ()
+        return (*guest, *self.overrides, f"mode={self.mode}") if self.mode else self.overrides
+
+    @property
+    def by_series(self) -> bool:
+        """Whether anything is said that is about a series without an experiment."""
+        return bool(self.series or self.source or self.workloads or self.automatic or self.reverse)
+
+
+def experiment_of(
+    question: Question, *, checkout: Path, cache: Path, here: Path, catalogue: Catalogue
+) -> Experiment:
+    """The experiment, checked, with its series taken in; ``here`` is where the user is.
+
+    Raises:
+        UsageError: neither an experiment nor a series is named, or both are.
+        SpecError: something in the experiment or the overrides is wrong.
+        SeriesError, InfraError: as ``kernels.intake.keep``.
+    """
+    if not question.name and not question.series:
+        raise UsageError(
+            "no experiment named",
+            where="lab.py",
+            next_step=f"name a file, or one of: {', '.join(known_experiments())}; "
+            "or --series FILE|MESSAGE-ID|A..B",
+        )
+    if question.name and question.by_series:
+        raise UsageError(
+            "both an experiment and a series are named",
+            where=question.name,
+            next_step="leave one out, or change the experiment: --set series.path=PATH",
+        )
+    if question.name:
+        asked = load_experiment(
+            Path(question.name), overrides=question.all_overrides, catalogue=catalogue
+        )
+    else:
+        asked = _of_series(question, checkout, cache, here, catalogue)
+    asked = settle(asked, checkout=checkout, cache=cache)
+    return asked if question.twins else asked.model_copy(update={"twins": ()})
+
+
+def _of_series(
+    question: Question, checkout: Path, cache: Path, here: Path, catalogue: Catalogue
+) -> Experiment:
+    def made(workloads: tuple[str, ...]) -> Experiment:
+        source = question.source
+        return from_series(
+            [from_here(name, here=here, checkout=checkout) for name in question.series],
+            source=from_here(source, here=here, checkout=checkout) if source else "",
+            workloads=workloads,
+            reverse=question.reverse,
+            overrides=question.all_overrides,
+            catalogue=catalogue,
+        )
+
+    named = tuple(name.strip() for name in question.workloads.split(",") if name.strip())
+    if named or not question.automatic:
+        return made(named)
+    series = settle(made(()), checkout=checkout, cache=cache).series
+    records = records_of(series, checkout=checkout, cache=cache)
+    return made(
+        choose(file for record in records for patch in record.patches for file in patch.files)
+    )

@@ -1,0 +1,135 @@
+"""An experiment from a series alone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from experiment import ad_hoc
+from experiment.ad_hoc import Auto, choose, from_here, from_series, load_auto, name_of
+from experiment.load import load_experiment
+from experiment.plan import make_plan
+from experiment.spec import SpecError
+from runs.prepare import catalogue as shipped_catalogue
+
+CHECKOUT = Path(__file__).resolve().parents[2]
+CATALOGUE = shipped_catalogue(CHECKOUT)
+
+
+def test_defaults_are_those_of_the_shipped_experiment() -> None:
+    made = from_series(["mid:a.b@c.org"], catalogue=CATALOGUE)
+    shipped = load_experiment(Path("filemap-v4"), catalogue=CATALOGUE)
+    assert made.dataset == shipped.dataset
+    assert made.kernel == shipped.kernel
+    assert (made.guest, made.blocks, made.seed) == (shipped.guest, shipped.blocks, shipped.seed)
+    assert [case.name for case in made.cases] == [case.name for case in shipped.cases]
+    for one, other in zip(made.cases, shipped.cases, strict=True):
+        assert (one.times, one.primary, one.published) == (other.times, other.primary, ())
+    assert made.series.path == "mid:a.b@c.org"
+    assert (made.name, made.series.reverse) == ("a-b-c-org", False)
+    assert make_plan(made).runs
+
+
+def test_everything_can_be_chosen() -> None:
+    made = from_series(
+        ["a.mbox", "configs/series/noop"],
+        source="git:/src/linux",
+        workloads=["filemap-thp", "filemap-thp"],
+        reverse=True,
+        overrides=["blocks=3", "guest=smoke"],
+        catalogue=CATALOGUE,
+    )
+    assert made.series.parts == ("a.mbox", "configs/series/noop")
+    assert made.series.reverse
+    assert made.kernel.source == "git:/src/linux"
+    assert made.kernel.flavour == "perf"
+    assert [case.name for case in made.cases] == ["filemap-thp"]
+    assert (made.blocks, made.guest) == (3, "smoke")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ({"workloads": ["filemap-4kb"]}, "--workloads: unknown: filemap-4kb; allowed: filemap-4k"),
+        ({"source": "linux"}, 'kernel.source: found "linux"'),
+        ({"overrides": ["blcks=3"]}, "--set blcks=3"),
+        ({"series": ["nop"]}, "did you mean 'configs/series/noop'?"),
+    ],
+)
+def test_mistakes_are_named(arguments: dict[str, list[str]], said: str) -> None:
+    with pytest.raises(SpecError) as caught:
+        from_series(**{"series": ["x.mbox"], **arguments}, catalogue=CATALOGUE)  # type: ignore[arg-type]
+    assert said in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("files", "workloads"),
+    [
+        (["mm/filemap.c"], ("filemap-4k", "filemap-thp")),
+        (["Documentation/x", "mm/huge_memory.c"], ("filemap-thp",)),
+        (["fs/xfs/libxfs/xfs_bmap.c"], ("filemap-4k", "filemap-thp")),
+        (["mm/khugepaged.c", "mm/vmscan.c"], ("filemap-4k", "filemap-thp")),
+    ],
+)
+def test_workloads_by_touched_files(files: list[str], workloads: tuple[str, ...]) -> None:
+    assert choose(files) == workloads
+
+
+def test_files_that_no_rule_knows_are_named() -> None:
+    with pytest.raises(SpecError, match=r"--auto: no workload is known for net/ipv4/tcp\.c;") as e:
+        choose(["net/ipv4/tcp.c"])
+    assert "--workloads filemap-4k,filemap-thp" in str(e.value)
+    with pytest.raises(SpecError, match="no file at all"):
+        choose([])
+
+
+def test_rules_name_only_what_can_be_measured(tmp_path: Path) -> None:
+    assert {*load_auto().workloads} <= {*CATALOGUE.workloads}
+    file = tmp_path / "auto.toml"
+    file.write_text(
+        ad_hoc.AUTO.read_text().replace('workloads = ["filemap-thp"]', 'workloads = ["x"]')
+    )
+    with pytest.raises(SpecError, match="no case has this workload: x"):
+        load_auto(file)
+    file.write_text("case = 1\n[touch]\n")
+    with pytest.raises(SpecError) as caught:
+        load_auto(file)
+    assert len(caught.value.problems) == 3
+
+
+def test_rules_can_be_replaced() -> None:
+    auto = Auto.model_validate(
+        {"experiment": {}, "case": ({"workload": "w"},),
+         "touches": ({"patterns": ("net/*",), "workloads": ("w",)},)}
+    )  # fmt: skip
+    assert choose(["net/ipv4/tcp.c"], auto) == ("w",)
+
+
+@pytest.mark.parametrize(
+    ("series", "name"),
+    [
+        ("configs/series/noop", "noop"), ("/tmp/My Series.mbox", "my-series"),
+        ("git:/src@v6.12..topic/x", "topic-x"), ("v6.12..", "head"), ("/", "series"),
+        ("https://lore.kernel.org/all/2024.1-2-a@b.c/", "2024-1-2-a-b-c"), ("x" * 99, "x" * 40),
+    ],
+)  # fmt: skip
+def test_names(series: str, name: str) -> None:
+    assert name_of(series) == name
+
+
+def test_relative_paths_start_where_the_user_is(tmp_path: Path) -> None:
+    (tmp_path / "x.mbox").touch()
+    (tmp_path / "linux").mkdir()
+
+    def asked(name: str, here: Path = tmp_path) -> str:
+        return from_here(name, here=here, checkout=CHECKOUT)
+
+    assert asked("x.mbox") == str(tmp_path / "x.mbox")
+    assert asked("git:linux@a..b") == f"git:{tmp_path}/linux@a..b"
+    assert asked("dir:linux") == f"dir:{tmp_path}/linux"
+    assert asked("deb:linux-source-6.12") == "deb:linux-source-6.12"
+    assert asked("configs/series/noop") == "configs/series/noop"
+    assert asked("configs/series/noop", CHECKOUT) == "configs/series/noop"
+    for name in ("a..b", "mid:a@b", "<a@b>", "https://lore.kernel.org/all/a@b/"):
+        assert asked(name) == name

@@ -1,0 +1,117 @@
+"""Series as they arrive by mail: made by git, changed as mailers change them."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from email.header import Header
+from pathlib import Path
+
+from tests.kernels.fake import Lab
+
+IDENTITY = ("-c", "user.name=Ada L", "-c", "user.email=ada@example.org")
+
+
+@dataclass(frozen=True)
+class Post:
+    """One mail: headers in order, body as text."""
+
+    headers: tuple[tuple[str, str], ...]
+    body: str
+    charset: str = "utf-8"
+
+    def header(self, name: str) -> str:
+        return next((value for key, value in self.headers if key == name), "")
+
+    def with_header(self, name: str, value: str) -> Post:
+        others = tuple(pair for pair in self.headers if pair[0] != name)
+        return replace(self, headers=(*others, (name, value)))
+
+    def encoded(self) -> bytes:
+        head = "".join(f"{key}: {value}\n" for key, value in self.headers)
+        return f"{head}\n".encode() + self.body.encode(self.charset)
+
+
+def mbox(posts: Sequence[Post]) -> bytes:
+    """An mbox file of these mails, in this order."""
+    return b"".join(
+        b"From mboxrd@z Thu Jan  1 00:00:00 1970\n" + post.encoded() + b"\n" for post in posts
+    )
+
+
+def post(lab: Lab, *edits: Callable[[Path], None], version: int = 1, cover: str = "") -> list[Post]:
+    """What git would send for ``edits`` of the source: cover letter (if named), patches."""
+    scratch = lab.checkout / f"posted-{version}"
+    out = lab.checkout / f"out-{version}"
+    shutil.copytree(lab.source, scratch)
+    git(scratch, "init", "-q")
+    git(scratch, "add", ".")
+    git(scratch, "commit", "-qm", "base", "--date=2026-01-01T00:00:00Z")
+    for number, edit in enumerate(edits, 1):
+        edit(scratch)
+        git(scratch, "add", "-A")
+        message = f"mm: change number {number}\n\nIt has a reason.\n"
+        git(scratch, "commit", "-qm", message, "--allow-empty")
+    options = ["--cover-letter"] if cover else []
+    git(
+        scratch, "format-patch", "-q", "--thread", "-n", f"-v{version}", *options,
+        "-o", str(out), f"-{len(edits)}",
+    )  # fmt: skip
+    posts = [read(path) for path in sorted(out.glob("*.patch"))]
+    if cover:
+        subject = posts[0].header("Subject").replace("*** SUBJECT HERE ***", cover)
+        posts[0] = posts[0].with_header("Subject", subject)
+    for folder in (scratch, out):
+        shutil.rmtree(folder)
+    return posts
+
+
+def read(path: Path) -> Post:
+    head, _, body = path.read_text().partition("\n\n")
+    lines = re.sub(r"\n[ \t]+", " ", head.split("\n", 1)[1]).splitlines()
+    pairs = [line.partition(": ") for line in lines]
+    return Post(tuple((key, value) for key, _, value in pairs), body)
+
+
+def reply(to: Post, text: str, sender: str = "Rev Iewer <rev@example.org>") -> Post:
+    """A reply with ``text``, as to a review."""
+    identity = re.sub(r"\W", "", sender)
+    return Post(
+        (
+            ("From", sender),
+            ("Subject", f"Re: {to.header('Subject')}"),
+            ("Date", "Fri, 2 Jan 2026 00:00:00 +0000"),
+            ("Message-Id", f"<{identity}.{abs(hash(text))}@example.org>"),
+            ("In-Reply-To", to.header("Message-Id")),
+        ),
+        f"> It has a reason.\n\nFine.\n\n{text}\n",
+    )
+
+
+def encoded_word(text: str, charset: str) -> str:
+    return Header(text, charset).encode()
+
+
+def git(folder: Path, *arguments: str) -> str:
+    done = subprocess.run(
+        ["git", "-C", str(folder), *IDENTITY, "-c", "commit.gpgsign=false", *arguments],
+        check=True, capture_output=True, text=True,
+    )  # fmt: skip
+    return done.stdout.strip()
+
+
+def repository(lab: Lab, *edits: Callable[[Path], None]) -> Path:
+    """The source as a repository: tag ``base``, and one commit an edit on ``topic``."""
+    folder = lab.checkout / "repository"
+    shutil.copytree(lab.source, folder)
+    git(folder, "init", "-q", "-b", "topic")
+    git(folder, "add", ".")
+    git(folder, "commit", "-qm", "base")
+    git(folder, "tag", "base")
+    for number, edit in enumerate(edits):
+        edit(folder)
+        git(folder, "commit", "-qam", f"mm: commit {number}")
+    return folder

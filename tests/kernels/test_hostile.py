@@ -1,0 +1,231 @@
+"""What a mail may try, and that it gets no further than a message."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from experiment.series_name import kind_of, message_id, split_range
+from experiment.spec import SeriesSpec
+from host.errors import LabError, SeriesError
+from kernels import mail as mails
+from kernels import series
+from kernels.cleaning import clean, is_unfit
+from kernels.diff import read_diff
+from kernels.intake import keep, patches_of, records_of
+from kernels.mail import read_mail, read_mails
+from kernels.series import apply, read_patch
+from tests.kernels.fake import FASTER, Lab
+from tests.kernels.posting import Post, mbox, post
+
+NEW = "new file mode 100644\n--- /dev/null\n+++ b/{0}\n@@ -0,0 +1 @@\n+x\n"
+LINK = (
+    "diff --git a/{0} b/{0}\nnew file mode 120000\n--- /dev/null\n+++ b/{0}\n"
+    "@@ -0,0 +1 @@\n+/etc\n\\ No newline at end of file\n"
+)
+
+
+def hostile(lab: Lab, diff: str, **headers: str) -> SeriesSpec:
+    """A posted patch whose diff is replaced."""
+    (one,) = post(lab, FASTER)
+    for name, value in headers.items():
+        one = one.with_header(name, value)
+    path = lab.checkout / "hostile.mbox"
+    path.write_bytes(mbox([Post(one.headers, f"words\n---\n{diff}--\n2.39\n")]))
+    return SeriesSpec(path="hostile.mbox")
+
+
+@pytest.mark.parametrize(
+    ("diff", "said"),
+    [
+        ("diff --git a/../evil.c b/../evil.c\n" + NEW.format("../evil.c"), "outside the kernel"),
+        ("diff --git a/x b/x\n" + NEW.format("mm/../../evil.c"), "outside the kernel tree"),
+        ("diff --git a/x b/x\n" + NEW.format("/etc/passwd"), "outside the kernel tree"),
+        ("--- /etc/passwd\n+++ /etc/passwd\n@@ -1 +1 @@\n-x\n+y\n", "outside the kernel tree"),
+        ("diff --git a/x b/x\n" + NEW.format(".git/hooks/post-checkout"), "outside the kernel"),
+        ("diff --git a/x b/x\n" + NEW.format(".GIT/config"), "outside the kernel tree"),
+        ('diff --git "a/\\056\\056/x" "b/\\056\\056/x"\n' + NEW.format("x"), "outside the kernel"),
+        ('--- /dev/null\n+++ "b/\\056\\056/x"\n@@ -0,0 +1 @@\n+x\n', "outside the kernel tree"),
+        ("diff --git a/x b/y\nsimilarity index 100%\nrename from x\nrename to ../y\n", "outside"),
+        ("diff --git a/x b/y\ncopy from /etc/passwd\ncopy to y\n", "outside"),
+        ('diff --git a/x b/y\nrename from x\nrename to "..\\057y"\n', "outside the kernel tree"),
+        ("diff --git a/x b/x\n" + NEW.format("obj-123/.config"), "kept for objects"),
+        ("diff --git a/x b/x\n" + NEW.format("mm//x.c"), "in a strange way"),
+        ("diff --git a/x b/x\n" + NEW.format("mm\\x.c"), "in a strange way"),
+        ("diff --git a/x b/x\n" + NEW.format("mm/" + "x" * 300), "too long"),
+        ("diff --git a/x b/x\n" + NEW.format("mm/\x1b[31mred.c"), "control characters"),
+        ('--- /dev/null\n+++ "b/mm/\\033]0;x.c"\n@@ -0,0 +1 @@\n+x\n', "control characters"),
+        ("diff --git a/x b/x\n" + NEW.format("mm/\u202egnp.c"), "control characters"),
+        (LINK.format("trap"), "makes or changes a symbolic link: trap"),
+        ("diff --git a/f b/f\nold mode 100644\nnew mode 120000\n", "a symbolic link: f"),
+        ("diff --git a/f b/f\nindex 0123456..89abcde 120000\n--- a/f\n+++ b/f\n", "symbolic link"),
+        ("diff --git a/s b/s\nnew file mode 160000\n--- /dev/null\n+++ b/s\n", "a submodule: s"),
+        ("diff --git a/f b/f\nindex 1..2 100644\nGIT binary patch\nliteral 0\n", "a binary file"),
+        ("diff --git a/f b/f\nindex 01..02\nBinary files a/f and b/f differ\n", "a binary file: f"),
+    ],
+)  # fmt: skip
+def test_refused_before_anything_is_applied(lab: Lab, diff: str, said: str) -> None:
+    before = sorted(lab.source.rglob("*"))
+    with pytest.raises(SeriesError) as caught:
+        keep(hostile(lab, diff), **lab.where)
+    assert said in caught.value.what
+    assert not any(is_unfit(character) for character in str(caught.value).replace("\n", ""))
+    assert sorted(lab.source.rglob("*")) == before
+    assert not (lab.cache / "series").exists()
+
+
+def test_a_link_of_one_patch_is_not_followed_by_another(lab: Lab, tmp_path: Path) -> None:
+    posts = post(lab, FASTER, FASTER_AGAIN)
+    bodies = [LINK.format("mm/trap"), "diff --git a/x b/x\n" + NEW.format("mm/trap/evil.c")]
+    path = lab.checkout / "hostile.mbox"
+    path.write_bytes(
+        mbox([Post(one.headers, f"w\n---\n{d}") for one, d in zip(posts, bodies, strict=True)])
+    )
+    with pytest.raises(SeriesError, match="symbolic link"):
+        keep(SeriesSpec(path="hostile.mbox"), **lab.where)
+
+
+def FASTER_AGAIN(tree: Path) -> None:
+    (tree / "mm/slow.c").write_text((tree / "mm/slow.c").read_text() + "/* end */\n")
+
+
+def test_headers_with_escapes_are_shown_harmless(lab: Lab) -> None:
+    evil = "=?utf-8?q?=1B=5D0=3Bowned=07_=E2=80=AEtxt_=3Cscript=3E?="
+    (one,) = post(lab, FASTER)
+    one = one.with_header("Subject", f"[PATCH] mm: {evil}")
+    one = one.with_header("From", f"{evil} <a@example.org>")
+    path = lab.checkout / "x.mbox"
+    path.write_bytes(mbox([one]))
+    spec = keep(SeriesSpec(path="x.mbox"), **lab.where)
+    (record,) = records_of(spec, **lab.where)
+    (patch,) = patches_of(spec, **lab.where)
+    for text in (record.title, record.author, read_patch(patch).subject, patch.name):
+        assert clean(text) == text
+    assert record.title == "mm: ?]0;owned? ?txt <script>"
+    assert patch.name == "0001-mm-0-owned-txt-script.patch"
+
+
+def test_git_and_the_reader_must_see_the_same_files(lab: Lab, tmp_path: Path) -> None:
+    """A patch that only git would read is refused, whatever it hides."""
+    path = tmp_path / "0001-x.patch"
+    path.write_text("From: x\n\n--- a/mm/slow.c\n+++ b/mm/slow.c\n@@ -1,2 +1,2 @@\n-x\n+y\n z\n")
+    patch = read_patch(path)
+    path.write_text("--- /dev/null\n+++ b/mm/new.c\n@@ -0,0 +1 @@\n+x\n")
+    with pytest.raises(SeriesError, match=r"changes in it that a reader does not: mm/new\.c"):
+        apply([patch], lab.source)
+    assert not (lab.source / "mm/new.c").exists()
+
+
+def test_too_large(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    (one,) = post(lab, FASTER)
+    (lab.checkout / "big.mbox").write_bytes(mbox([one]))
+    monkeypatch.setattr(mails, "MOST_MAILS", 0)
+    with pytest.raises(SeriesError, match="has 1 mails, more than 0"):
+        keep(SeriesSpec(path="big.mbox"), **lab.where)
+    monkeypatch.undo()
+    monkeypatch.setattr(series, "LARGEST", 10)
+    with pytest.raises(SeriesError, match="more than 0"):
+        keep(SeriesSpec(path="big.mbox"), **lab.where)
+    sparse = lab.checkout / "sparse.mbox"
+    with sparse.open("wb") as stream:
+        stream.truncate(300 << 20)
+    with pytest.raises(SeriesError, match="has 300 MiB, more than 256"):
+        keep(SeriesSpec(path="sparse.mbox"), **lab.where)
+
+
+def test_a_file_name_in_a_folder_with_escapes_is_refused(lab: Lab) -> None:
+    (path,) = lab.series("evil", FASTER)
+    path.rename(path.with_name("0001-\x1b[2J.patch"))
+    with pytest.raises(SeriesError) as caught:
+        keep(SeriesSpec(path="configs/series/evil"), **lab.where)
+    assert "\x1b" not in str(caught.value)
+
+
+def test_files_that_the_build_runs_are_pointed_out(lab: Lab) -> None:
+    def edit(tree: Path) -> None:
+        (tree / "Makefile").write_text("# x\n" + (tree / "Makefile").read_text())
+
+    (lab.checkout / "x.mbox").write_bytes(mbox(post(lab, edit)))
+    spec = keep(SeriesSpec(path="x.mbox"), **lab.where)
+    assert records_of(spec, **lab.where)[0].findings == (
+        "changes files that the build executes: Makefile",
+    )
+
+
+def test_a_message_that_speaks_of_diffs_is_no_diff() -> None:
+    text = (
+        "Subject: [PATCH] x\n\n+++ is faster than ---\n@@ -1 +1 @@\n--- before\nGIT binary patch\n"
+        "new file mode 120000\n---\n a | 1 +\n--- a/a\n+++ b/a\n@@ -1 +1 @@\n-x\n+y\n-- \n2.39\n"
+    )
+    assert read_diff(text, "x").files == ("a",)
+
+
+def test_reading_takes_linear_time() -> None:
+    started = time.process_time()
+    with pytest.raises(SeriesError, match="too long"):
+        read_diff('diff --git a/x b/x\ndiff --git a "' + '" "' * 500_000 + "\n", "x")
+    read_mail(b"Subject: " + b"[" * 200_000 + b"\n\n" + b"--- " * 100_000)
+    read_mails(b"From x 00:00:00 2026\n" * 20_000, "x")
+    read_mails(b"From x " + b"00:00 " * 200_000 + b"\n", "x")
+    clean("\x1b" * 10_000_000)
+    assert time.process_time() - started < 5
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.binary(max_size=400))
+def test_any_bytes_are_a_mail_or_an_error_of_the_lab(data: bytes) -> None:
+    for mail in read_mails(b"From a 00:00:00 2026\nSubject: x\n" + data, "x"):
+        assert clean(mail.subject) == mail.subject
+        assert clean(mail.author) == mail.author
+
+
+LINES = st.sampled_from(
+    ["diff --git a/x b/x", "--- a/x", "+++ b/x", "@@ -1,2 +1,2 @@", " a", "-b", "+c", "", "\\ No",
+     'diff --git "a/\\', "rename to ../y", "index 1..2 120000", "+++ /dev/null", "--- ",
+     "+++ \"b/\\7"]
+)  # fmt: skip
+
+
+@settings(max_examples=500, deadline=None)
+@given(st.lists(LINES | st.text(max_size=20), max_size=12))
+def test_any_text_is_a_diff_or_an_error_of_the_lab(lines: list[str]) -> None:
+    try:
+        diff = read_diff("\n".join(lines), "x")
+    except LabError as error:
+        assert "\x1b" not in str(error)  # noqa: PT017
+    else:
+        assert not any(name.startswith("/") or ".." in name.split("/") for name in diff.files)
+
+
+@given(st.text(max_size=60))
+def test_any_name_has_a_kind(name: str) -> None:
+    assert kind_of(name) in ("folder", "file", "thread", "range")
+    assert not message_id(name).startswith("-")
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("configs/series/noop", "folder"), ("../mine", "folder"), ("a/../b", "folder"),
+        ("/x/y.mbox", "file"), ("0001-x.patch", "file"), ("a@b.mbox", "file"),
+        ("20240101.1-2-a@b.org", "thread"), ("<a@b>", "thread"), ("mid:a@b", "thread"),
+        ("https://lore.kernel.org/all/a%2Bc@b.org/", "thread"),
+        ("v6.12..HEAD", "range"), ("v6.12..", "range"), ("origin/main..topic/x", "range"),
+        ("git:/src/linux@a..b", "range"),
+    ],
+)  # fmt: skip
+def test_kinds(name: str, kind: str) -> None:
+    assert kind_of(name) == kind
+
+
+def test_parts_of_names() -> None:
+    assert message_id("https://lore.kernel.org/all/a%2Bc@b.org/T/#u") == "a+c@b.org"
+    assert message_id("mid:-oops@b") == ""
+    assert split_range("git:/a@b@v1..v2") == ("/a", "b@v1", "v2")
+    assert split_range("v1..") == ("", "v1", "HEAD")
+    assert split_range("v1...v2") is None
+    assert split_range("-x..y") is None

@@ -1,0 +1,374 @@
+from __future__ import annotations
+
+import base64
+import hashlib
+import quopri
+import re
+from pathlib import Path
+
+import pytest
+
+from experiment.spec import SeriesSpec
+from host.errors import InfraError, SeriesError, UsageError
+from kernels.build import provide
+from kernels.intake import keep, patches_of, records_of
+from kernels.series import apply, read_patch
+from results.record import SeriesRecord
+from tests.kernels.fake import COMMENT, FASTER, GROWN, Lab, replace
+from tests.kernels.posting import Post, encoded_word, git, mbox, post, reply, repository
+
+
+def file(lab: Lab, posts: list[Post] | bytes, name: str = "thread.mbox") -> SeriesSpec:
+    path = lab.checkout / name
+    path.write_bytes(posts if isinstance(posts, bytes) else mbox(posts))
+    return SeriesSpec(path=name)
+
+
+def taken(lab: Lab, spec: SeriesSpec) -> tuple[list[Path], SeriesRecord]:
+    spec = keep(spec, **lab.where)
+    (record,) = records_of(spec, **lab.where)
+    return list(patches_of(spec, **lab.where)), record
+
+
+def applied(lab: Lab, patches: list[Path]) -> str:
+    apply([read_patch(path) for path in patches], lab.source)
+    return (lab.source / "mm/filemap.c").read_text()
+
+
+def test_a_thread_with_cover_letter_replies_and_trailers(lab: Lab) -> None:
+    posts = post(lab, FASTER, GROWN, cover="mm: make it fast")
+    posts += [reply(posts[1], "Reviewed-by: Rev Iewer <rev@example.org>"), reply(posts[0], "Nice!")]
+    patches, record = taken(lab, file(lab, posts))
+    assert [path.name for path in patches] == [
+        "0001-mm-change-number-1.patch",
+        "0002-mm-change-number-2.patch",
+    ]
+    assert "Reviewed-by: Rev Iewer <rev@example.org>" in patches[0].read_text()
+    assert "Reviewed-by" not in patches[1].read_text()
+    assert (record.kind, record.origin, record.title) == ("file", "thread.mbox", "mm: make it fast")
+    assert record.author == "Ada L <ada@example.org>"
+    assert f"<{record.message_id}>" == posts[0].header("Message-Id")
+    assert [f"<{each.message_id}>" for each in record.patches] == [
+        each.header("Message-Id") for each in posts[1:3]
+    ]
+    assert [each.files for each in record.patches] == [("mm/filemap.c",)] * 2
+    assert record.findings == ()
+    text = applied(lab, patches)
+    assert "index >> 5" in text
+    assert "index * 37" in text
+
+
+def test_the_same_thread_gives_the_same_kernel(lab: Lab) -> None:
+    spec = file(lab, post(lab, FASTER, COMMENT))
+    first = keep(spec, **lab.where)
+    again = keep(spec, checkout=lab.checkout, cache=lab.cache.with_name("other"))
+    assert first.kept == again.kept != ""
+    kernel = provide(lab.spec, patches_of(first, **lab.where), **lab.where)
+    folder = provide(lab.spec, lab.series("faster", FASTER), **lab.where)
+    assert kernel.identity.code_key == folder.identity.code_key
+
+
+def test_what_was_kept_needs_the_mailbox_no_more(lab: Lab) -> None:
+    kept = keep(file(lab, post(lab, FASTER)), **lab.where)
+    (lab.checkout / "thread.mbox").unlink()
+    assert keep(kept, **lab.where) == kept
+    assert len(patches_of(kept, **lab.where)) == 1
+    assert records_of(kept, **lab.where)[0].origin == "thread.mbox"
+
+
+def test_a_session_does_not_go_on_with_another_series(lab: Lab) -> None:
+    kept = keep(file(lab, post(lab, FASTER)), **lab.where)
+    file(lab, post(lab, GROWN))
+    empty = lab.cache.with_name("emptied")
+    with pytest.raises(InfraError, match="not the one this session began with"):
+        keep(kept, checkout=lab.checkout, cache=empty)
+
+
+def test_newest_version_wins_and_it_is_said(lab: Lab) -> None:
+    posts = [*post(lab, FASTER, COMMENT, version=1), *post(lab, GROWN, version=2)]
+    patches, record = taken(lab, file(lab, posts))
+    assert "index * 37" in applied(lab, patches)
+    assert "index >> 4" in applied_text(lab)
+    assert record.version == 2
+    assert record.findings == ("holds v1 and v2; v2, the newest, is taken",)
+
+
+def applied_text(lab: Lab) -> str:
+    return (lab.source / "mm/filemap.c").read_text()
+
+
+def test_a_missing_patch_is_named(lab: Lab) -> None:
+    posts = post(lab, FASTER, COMMENT, GROWN)
+    with pytest.raises(SeriesError, match=r"thread\.mbox: v1: 2/3 is missing"):
+        keep(file(lab, [posts[0], posts[2]]), **lab.where)
+    assert not (lab.cache / "series").exists()
+
+
+def test_an_incomplete_new_version_is_not_mended_with_the_old_one(lab: Lab) -> None:
+    old = post(lab, FASTER, COMMENT, version=1)
+    new = post(lab, FASTER, COMMENT, version=2)
+    with pytest.raises(SeriesError, match="v2: 1/2 is missing") as caught:
+        keep(file(lab, [*old, new[1]]), **lab.where)
+    assert "take v2 out to measure v1" in caught.value.next_step
+
+
+def test_order_is_that_of_the_numbers(lab: Lab) -> None:
+    posts = post(lab, FASTER, COMMENT, GROWN, cover="c")
+    patches, _ = taken(lab, file(lab, [posts[3], posts[1], posts[0], posts[2]]))
+    assert [path.name[:4] for path in patches] == ["0001", "0002", "0003"]
+    assert [path.name[-7] for path in patches] == ["1", "2", "3"]
+    applied(lab, patches)
+
+
+@pytest.mark.parametrize("encoding", ["quoted-printable", "base64"])
+@pytest.mark.parametrize("charset", ["utf-8", "iso-8859-1"])
+def test_encodings_are_undone(lab: Lab, encoding: str, charset: str) -> None:
+    edit = replace("mm/filemap.c", "/* Add a folio. */", "/* Añadir = sí. */")
+    (one,) = post(lab, edit)
+    encode = quopri.encodestring if encoding == "quoted-printable" else base64.encodebytes
+    body = encode(one.body.encode(charset)).decode()
+    one = one.with_header("Content-Transfer-Encoding", encoding)
+    one = one.with_header("Content-Type", f"text/plain; charset={charset}")
+    one = one.with_header("From", f"{encoded_word('José Ñandú', charset)} <jose@example.org>")
+    one = one.with_header("Subject", encoded_word("[PATCH] mm: ¡más rápido!", charset))
+    posts = [Post(one.headers, body)]
+    patches, record = taken(lab, file(lab, posts))
+    assert "/* Añadir = sí. */" in applied(lab, patches)
+    assert record.title == "mm: ¡más rápido!"
+    assert record.author == "José Ñandú <jose@example.org>"
+
+
+def test_eight_bit_names_without_any_encoding(lab: Lab) -> None:
+    (one,) = post(lab, FASTER)
+    raw = mbox([one.with_header("From", "José <jose@example.org>")])
+    assert taken(lab, file(lab, raw))[1].author == "José <jose@example.org>"
+    latin = raw.replace("José".encode(), "José".encode("latin-1"))
+    assert taken(lab, file(lab, latin, "latin.mbox"))[1].author == "José <jose@example.org>"
+
+
+def test_line_ends_of_a_mailer_are_made_plain_and_said(lab: Lab) -> None:
+    raw = mbox(post(lab, FASTER, COMMENT)).replace(b"\n", b"\r\n")
+    patches, record = taken(lab, file(lab, raw))
+    assert b"\r" not in patches[0].read_bytes()
+    assert record.findings == ("line ends of a mailer (CRLF) were made plain in 2 patches",)
+    applied(lab, patches)
+
+
+def test_a_wrapped_line_is_refused_with_its_number(lab: Lab) -> None:
+    (one,) = post(lab, FASTER)
+    at = one.body.index("filemap_add(int index)\n {")
+    broken = Post(one.headers, f"{one.body[:at]}filemap_add(int\nindex){one.body[at + 22 :]}")
+    with pytest.raises(SeriesError, match=r"was damaged on its way: line \d+ of the patch"):
+        keep(file(lab, [broken]), **lab.where)
+
+
+def test_tabs_made_spaces_are_refused_and_said_to_be_that(lab: Lab) -> None:
+    (one,) = post(lab, FASTER)
+    patches, _ = taken(lab, file(lab, [Post(one.headers, one.body.replace("\t", "        "))]))
+    with pytest.raises(SeriesError, match="it would if white space did not count") as caught:
+        applied(lab, patches)
+    assert "tabs or line ends were changed" in caught.value.next_step
+
+
+def test_a_cut_off_mail_is_refused(lab: Lab) -> None:
+    (one,) = post(lab, GROWN)
+    cut = Post(one.headers, one.body[: one.body.index("+\ttable")])
+    with pytest.raises(SeriesError, match="ends in the middle of a hunk"):
+        keep(file(lab, [cut]), **lab.where)
+
+
+def test_thirty_patches(lab: Lab) -> None:
+    edits = [replace("mm/slow.c", f"* {3 + i}", f"* {4 + i}") for i in range(30)]
+    posts = post(lab, *edits, cover="thirty")
+    patches, record = taken(lab, file(lab, posts[::-1]))
+    assert len(patches) == len(record.patches) == 30
+    applied(lab, patches)
+    assert "* 33;" in (lab.source / "mm/slow.c").read_text()
+
+
+def test_a_mailbox_as_git_writes_it_without_ids(lab: Lab) -> None:
+    folder = lab.series("two", FASTER, COMMENT)
+    signed = b"".join(path.read_bytes() for path in folder)
+    # Without git's signature there is no blank line between two mails.
+    raw = re.sub(rb"-- \n[0-9.]+\n\n", b"", signed)
+    assert len(raw) < len(signed)
+    patches, record = taken(lab, file(lab, raw))
+    assert len(patches) == 2
+    assert record.message_id == ""
+    assert "index >> 5" in applied(lab, patches)
+
+
+def test_two_series_in_one_mailbox_are_refused(lab: Lab) -> None:
+    one = post(lab, FASTER, GROWN)
+    other = [each.with_header("Subject", "[PATCH 1/2] other") for each in post(lab, COMMENT)]
+    with pytest.raises(SeriesError, match=r"two mails are v1 1/2: .* and 'other'"):
+        keep(file(lab, [*one, *other]), **lab.where)
+    with pytest.raises(SeriesError, match=r"no patch in 1 mails"):
+        keep(file(lab, [reply(one[0], "hm")]), **lab.where)
+
+
+def test_a_reviewers_patch_in_the_thread_is_left_out_and_said(lab: Lab) -> None:
+    posts = post(lab, FASTER, COMMENT)
+    (stray,) = post(lab, GROWN)
+    stray = stray.with_header("Subject", "[PATCH] what about this?")
+    patches, record = taken(lab, file(lab, [*posts, stray]))
+    assert len(patches) == 2
+    assert record.findings == ("a patch outside of the series is left out: what about this?",)
+
+
+def test_a_stack_is_applied_in_order_and_recorded_by_series(lab: Lab) -> None:
+    lab.series("first", FASTER)
+    second = post(lab, FASTER, GROWN, cover="second")[2]
+    file(lab, [second.with_header("Subject", "[PATCH] mm: on top")], "second.mbox")
+    spec = keep(SeriesSpec(path="configs/series/first", stack=("second.mbox",)), **lab.where)
+    patches = patches_of(spec, **lab.where)
+    assert [path.name for path in patches] == [
+        "0001-mm-first-step-1.patch",
+        "0002-mm-on-top.patch",
+    ]
+    records = records_of(spec, **lab.where)
+    assert [record.title for record in records] == ["mm: first, step 1", "mm: on top"]
+    assert [each.name for each in records[1].patches] == ["0002-mm-on-top.patch"]
+    text = applied(lab, list(patches))
+    assert "index >> 5" in text
+    assert "index * 37" in text
+
+
+def test_a_posted_series_that_the_source_holds_is_taken_out(lab: Lab) -> None:
+    posts = post(lab, FASTER, GROWN, cover="c")
+    spec = file(lab, posts)
+    before = applied_text(lab)
+    applied(lab, list(patches_of(spec, **lab.where)))
+    out = keep(spec.model_copy(update={"reverse": True, "revert": True}), **lab.where)
+    patches = list(patches_of(out, **lab.where))
+    assert [path.name for path in patches] == [
+        "0001-revert-mm-change-number-2.patch",
+        "0002-revert-mm-change-number-1.patch",
+    ]
+    assert read_patch(patches[0]).subject == "revert: mm: change number 2"
+    (record,) = records_of(out, **lab.where)
+    assert [each.name for each in record.patches] == [path.name for path in patches]
+    assert record.patches[0].sha256 == hashlib.sha256(patches[0].read_bytes()).hexdigest()
+    assert applied(lab, patches) == before
+
+
+def test_a_folder_is_turned_around_in_the_cache_only(lab: Lab) -> None:
+    (path,) = lab.series("faster", FASTER)
+    spec = SeriesSpec(path="configs/series/faster", reverse=True, revert=True)
+    (back,) = patches_of(spec, **lab.where)
+    assert back.parent != path.parent
+    before = applied_text(lab)
+    apply([read_patch(path), read_patch(back)], lab.source)
+    assert applied_text(lab) == before
+
+
+def test_a_folder_stays_where_it_is(lab: Lab) -> None:
+    paths = lab.series("faster", FASTER)
+    cover = paths[0].with_name("0000-cover-letter.patch")
+    cover.write_text("From: B <b@example.org>\nSubject: [PATCH 0/1] why\n\nBecause.\n")
+    spec = SeriesSpec(path="configs/series/faster")
+    assert keep(spec, **lab.where) == spec
+    assert patches_of(spec, **lab.where) == tuple(paths)
+    (record,) = records_of(spec, **lab.where)
+    assert (record.kind, record.title, record.author) == ("folder", "why", "B <b@example.org>")
+    assert not (lab.cache / "series").exists()
+
+
+def test_an_encoded_patch_in_a_folder_is_decoded_first(lab: Lab) -> None:
+    (path,) = lab.series("faster", FASTER)
+    head, _, body = path.read_text().partition("\n\n")
+    encoded = quopri.encodestring(body.encode()).decode()
+    path.write_text(f"{head}\nContent-Transfer-Encoding: quoted-printable\n\n{encoded}")
+    patches, record = taken(lab, SeriesSpec(path="configs/series/faster"))
+    assert patches[0].parent != path.parent
+    assert record.findings == (f"saved by a mailer, and decoded first: {path.name}",)
+    assert "index >> 5" in applied(lab, patches)
+
+
+def test_a_single_patch_and_a_bare_diff(lab: Lab) -> None:
+    (path,) = lab.series("faster", FASTER)
+    (lab.checkout / "one.patch").write_bytes(path.read_bytes())
+    diff = path.read_text()
+    (lab.checkout / "bare.diff").write_text(diff[diff.index("diff --git") :])
+    for name in ("one.patch", "bare.diff"):
+        patches, _ = taken(lab, SeriesSpec(path=name))
+        assert len(patches) == 1
+        assert read_patch(patches[0]).files == ("mm/filemap.c",)
+
+
+def test_a_range_of_a_repository(lab: Lab) -> None:
+    folder = repository(lab, FASTER, GROWN)
+    (folder / ".git/config").open("a").write("[diff]\n\tnoprefix = true\n[format]\n\tattach = x\n")
+    patches, record = taken(lab, SeriesSpec(path=f"git:{folder}@base..topic"))
+    assert [path.name[:4] for path in patches] == ["0001", "0002"]
+    assert record.kind == "range"
+    assert record.base_commit == git(folder, "rev-parse", "base")
+    assert "index * 37" in applied(lab, patches)
+    bare = keep(SeriesSpec(path="base..topic"), **lab.where, repository=str(folder))
+    assert patches_of(bare, **lab.where) == tuple(patches)
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("git:{}@base..nowhere", "git does not know nowhere"),
+        ("git:{}@topic..base", "there is no commit in the range"),
+        ("git:{}@base...topic", "is no range of a repository"),
+        ("git:nowhere@a..b", "no such repository: nowhere"),
+        ("base..topic", "is no range of a repository"),
+        ("git:{}@--output=x..topic", "is no range of a repository"),
+    ],
+)
+def test_a_range_that_is_none(lab: Lab, name: str, said: str) -> None:
+    folder = repository(lab, FASTER)
+    with pytest.raises(UsageError, match=said):
+        keep(SeriesSpec(path=name.format(folder)), **lab.where)
+
+
+def test_merges_are_no_patches(lab: Lab) -> None:
+    folder = repository(lab, FASTER)
+    git(folder, "checkout", "-qb", "side", "base")
+    COMMENT(folder)
+    git(folder, "commit", "-qam", "side")
+    git(folder, "merge", "-q", "-m", "merge", "topic")
+    with pytest.raises(UsageError, match="there are merges in the range"):
+        keep(SeriesSpec(path=f"git:{folder}@base..side"), **lab.where)
+
+
+def test_the_users_home_is_left_alone(
+    lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = tmp_path / "home"
+    home.mkdir()
+    config = home / ".gitconfig"
+    config.write_text(
+        f"[b4]\n\tattestation-policy = hardfail\n[core]\n\tpager = touch {tmp_path}/ran\n"
+    )
+    before = {path: path.stat().st_mtime_ns for path in home.rglob("*")}
+    monkeypatch.setenv("HOME", str(home))
+    taken(lab, file(lab, post(lab, FASTER)))
+    assert {path: path.stat().st_mtime_ns for path in home.rglob("*")} == before
+    assert not (tmp_path / "ran").exists()
+
+
+def test_a_thread_that_was_fetched_is_not_fetched_again(lab: Lab) -> None:
+    posts = post(lab, FASTER)
+    name = posts[0].header("Message-Id").strip("<>")
+    folder = lab.cache / "threads"
+    folder.mkdir(parents=True)
+    (folder / f"{hashlib.sha256(name.encode()).hexdigest()[:32]}.mbox").write_bytes(mbox(posts))
+    for asked in (
+        name,
+        f"<{name}>",
+        f"mid:{name}",
+        f"https://lore.kernel.org/linux-mm/{name}/T/#u",
+    ):
+        _, record = taken(lab, SeriesSpec(path=asked))
+        assert (record.kind, record.message_id) == ("thread", name)
+
+
+def test_what_is_not_there_is_said(lab: Lab) -> None:
+    with pytest.raises(UsageError, match="no such file"):
+        keep(SeriesSpec(path="gone.mbox"), **lab.where)
+    with pytest.raises(UsageError, match="no such folder"):
+        keep(SeriesSpec(path="gone"), **lab.where)

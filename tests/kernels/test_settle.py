@@ -1,0 +1,86 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from experiment.spec import Experiment, KernelSpec, SeriesSpec
+from host.errors import UsageError
+from kernels.build import provide
+from kernels.intake import patches_of
+from kernels.settle import series_records, settle
+from tests.kernels.fake import COMMENT, FASTER, GROWN, Lab
+from tests.kernels.posting import Post, git, mbox, post, repository
+
+
+def experiment(source: str, series: SeriesSpec) -> Experiment:
+    return Experiment.model_validate_json(
+        '{"name": "x", "title": "", "cases": [{"workload": "w", "times": {}}], '
+        f'"kernel": {KernelSpec(source=source).model_dump_json()}, '
+        f'"series": {series.model_dump_json()}, '
+        '"dataset": {"cgroup_limit_mib": 1, "brd_mib": 2, "file_mib": 1, "jobs": 1}}'
+    )
+
+
+def based_on(lab: Lab, commit: str) -> SeriesSpec:
+    (one,) = post(lab, GROWN)
+    body = one.body.replace("\n-- \n", f"\nbase-commit: {commit}\n-- \n")
+    path = lab.checkout / "based.mbox"
+    path.write_bytes(mbox([Post(one.headers, body)]))
+    return SeriesSpec(path="based.mbox")
+
+
+def findings(lab: Lab, settled: Experiment) -> tuple[str, ...]:
+    return series_records(settled, **lab.where)[0].findings
+
+
+@pytest.fixture
+def tree(lab: Lab) -> Path:
+    return repository(lab, FASTER, COMMENT)
+
+
+def test_the_base_commit_is_the_source_where_the_repository_has_it(lab: Lab, tree: Path) -> None:
+    base = git(tree, "rev-parse", "topic~1")
+    settled = settle(experiment(f"git:{tree}", based_on(lab, base)), **lab.where)
+    assert settled.kernel.source == f"git:{tree}@{base}"
+    assert settled.series.kept
+    assert settled.series.title == "mm: change number 1"
+    assert findings(lab, settled) == ()
+    assert settle(settled, **lab.where) == settled
+    assert provide(settled.kernel, patches_of(settled.series, **lab.where), **lab.where)
+
+
+def test_a_base_commit_nobody_has_is_a_finding(lab: Lab, tree: Path) -> None:
+    head = git(tree, "rev-parse", "HEAD")
+    settled = settle(experiment(f"git:{tree}", based_on(lab, "abcdef" * 6 + "abcd")), **lab.where)
+    assert settled.kernel.source == f"git:{tree}@{head}"
+    assert findings(lab, settled) == (
+        f"is based on commit abcdefabcdef, not in the repository; built on {head[:12]}",
+    )
+
+
+def test_a_named_ref_wins_and_the_difference_is_said(lab: Lab, tree: Path) -> None:
+    base, head = git(tree, "rev-parse", "base"), git(tree, "rev-parse", "HEAD")
+    settled = settle(experiment(f"git:{tree}@topic", based_on(lab, base)), **lab.where)
+    assert settled.kernel.source == f"git:{tree}@{head}"
+    assert findings(lab, settled) == (f"is based on commit {base[:12]}; built on {head[:12]}",)
+
+
+def test_of_another_source_nothing_can_be_told(lab: Lab) -> None:
+    settled = settle(experiment(lab.spec.source, based_on(lab, "a" * 40)), **lab.where)
+    assert settled.kernel.source == lab.spec.source
+    assert findings(lab, settled) == (
+        f"is based on commit {'a' * 12}; whether {lab.spec.source} is that cannot be told",
+    )
+
+
+def test_a_bare_range_is_one_of_the_source(lab: Lab, tree: Path) -> None:
+    settled = settle(experiment(f"git:{tree}", SeriesSpec(path="base..topic")), **lab.where)
+    assert settled.kernel.source == f"git:{tree}@{git(tree, 'rev-parse', 'base')}"
+    assert len(patches_of(settled.series, **lab.where)) == 2
+    assert findings(lab, settled) == ()
+
+
+def test_no_repository(lab: Lab) -> None:
+    with pytest.raises(UsageError, match="no such folder: /nowhere"):
+        settle(experiment("git:/nowhere", based_on(lab, "a" * 40)), **lab.where)
