@@ -40,7 +40,9 @@ def test_each_runs_on_each_guest(name: str, guest: str, catalogue: Catalogue) ->
     assert size.brd_mib / size.cgroup_limit_mib == (2.5 if name == "filemap-v1" else 2)
     assert size.file_mib / size.brd_mib == 13 / 16
     require_memory(size, shape, INITRAMFS_MIB)
-    assert len(make_plan(experiment).runs) == (blocks * 2 + 1) * len(experiment.cases)
+    twins = sum(2 * len(twin.cases) * twin.blocks for twin in experiment.twins)
+    assert twins == (20 if name in ("filemap-v4", "slow-add") else 0)
+    assert len(make_plan(experiment).runs) == (blocks * 2 + 1) * len(experiment.cases) + twins
 
 
 @pytest.mark.parametrize("series", SERIES)

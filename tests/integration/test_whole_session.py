@@ -64,8 +64,9 @@ def test_without_snapshots_and_on_a_busy_host_every_number_is_the_same(
     folder = tmp_path / "session"
     with busy_host(folder):
         cold = measured(
-            folder, "filemap-v4", "--set", "guest=smoke", "--set", "blocks=1", "--no-snapshot"
-        )
+            folder, "filemap-v4", "--no-snapshot", "--no-twins",
+            "--set", "guest=smoke", "--set", "blocks=1",
+        )  # fmt: skip
     assert cold.status == 0, cold.err
     restored = records_of(filemap.folder)
     booted = records_of(folder)
@@ -114,3 +115,10 @@ def test_the_same_code_measured_anyway_changes_by_exactly_nothing(
     ]
     assert len(changes) >= 6
     assert set(changes) == {0.0}
+    attributions = read_comparison(folder).attributions
+    assert len(attributions) == 3
+    for attribution in attributions:
+        assert attribution.identical
+        assert len(attribution.functions) > 500
+        assert {row.instructions.difference for row in attribution.functions} == {0.0}
+        assert {row.calls.difference for row in attribution.ratios} == {0.0}

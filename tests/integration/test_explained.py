@@ -1,0 +1,138 @@
+"""Where a change came from: real counts of functions and locks, and a known cause named."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from kernels.cache import Kernel
+from reports.attribution_model import Attribution
+from reports.lock_model import LockComparison, LockRow
+from reports.model import Comparison
+from reports.write import read_comparison
+from tests.integration.conftest import Measured, measured
+from tests.integration.lab_process import CHECKOUT, records_of
+
+pytestmark = pytest.mark.guest
+EXPLAINED = str(CHECKOUT / "tests/integration/explained.toml")
+HELD = (
+    'twins=[{name="held", observe="lock_stat", flavour="lockstat", cases=["filemap-4k"], '
+    "blocks=1, guest={more_memory_mib=128}}]"
+)
+XA_LOCK = "i_pages.xa_lock"
+
+
+@pytest.fixture(scope="module")
+def explained(kernels: dict[str, Kernel], tmp_path_factory: pytest.TempPathFactory) -> Measured:
+    """The series of filemap-v4 with all its twins; lockstat kernels take ten minutes once."""
+    return measured(tmp_path_factory.mktemp("explained") / "session", EXPLAINED)
+
+
+@pytest.fixture(scope="module")
+def comparison(explained: Measured) -> Comparison:
+    assert explained.status == 0, explained.err
+    return read_comparison(explained.folder)
+
+
+def headline(comparison: Comparison, unit: str) -> Attribution:
+    return next(each for each in comparison.attributions if each.unit == unit)
+
+
+def twin(comparison: Comparison, name: str) -> LockComparison:
+    return next(each for each in comparison.locks if each.twin == name)
+
+
+def lock(of: LockComparison, label: str) -> LockRow:
+    return next(row for row in of.rows if row.label == label)
+
+
+def test_every_run_is_valid_and_the_probe_is_not_felt(explained: Measured) -> None:
+    found = records_of(explained.folder)
+    assert len(found) == 3 + 3 * 2
+    assert {record.failure for record in found.values()} == {None}
+    assert {record.findings for record in found.values()} == {()}
+    # One ran with the probe and restored, one without and from cold.
+    names = ("filemap-4k.b00.patched", "filemap-4k.b00.patched.repeat")
+    assert len({found[name].fingerprint for name in names}) == 1
+
+
+def test_the_walks_that_the_series_saves_are_counted(comparison: Comparison) -> None:
+    folios = headline(comparison, "folio")
+    (walks,) = folios.ratios
+    assert walks.title == "tree walks per folio added"
+    # Two are saved where the folio was there before, none on its first time.
+    assert -2 < walks.calls.difference < -1
+    moved = [row.name for row in folios.rows[:6]]
+    assert {"xas_load", "xas_start", "xa_get_order"} <= set(moved)
+    gone = next(row for row in folios.rows if row.name == "xa_get_order")
+    assert (gone.file, gone.only_in, gone.instructions.patched) == ("lib/xarray.c", "base", 0)
+
+
+def test_nothing_hides(comparison: Comparison) -> None:
+    for each in comparison.attributions:
+        rows = sum(row.instructions.difference for row in each.functions)
+        assert rows == pytest.approx(each.total.difference, abs=1e-6)
+        assert each.movement is not None
+        assert each.movement > 0.7
+
+
+def test_the_lock_is_held_for_less_time(comparison: Comparison) -> None:
+    held = twin(comparison, "held")
+    assert held.serial
+    assert held.other_kernel
+    row = lock(held, XA_LOCK)
+    assert row.hold is not None
+    assert row.saturation is not None
+    assert row.hold.difference < 0
+    assert row.saturation.difference > 0
+    assert row.contentions is None
+
+
+def test_several_vcpus_wait_and_say_where(comparison: Comparison) -> None:
+    waited = twin(comparison, "waited")
+    row = lock(waited, XA_LOCK)
+    assert row.contentions is not None
+    assert row.contentions.base > 10
+    assert {site.function for site in row.waiters} & {"__remove_mapping", "__filemap_add_folio"}
+    assert row.hold is None
+    contended = twin(comparison, "contended")
+    assert not contended.other_kernel
+    assert contended.dropped == (0, 0)
+    assert {"__remove_mapping", "__filemap_add_folio"} <= {wait.caller for wait in contended.waits}
+    assert contended.slow_entries is not None
+    assert contended.slow_entries.base > 10
+
+
+def test_the_reports_say_so(explained: Measured) -> None:
+    assert "Where it came from" in explained.out
+    assert "Tree walks per folio added: " in explained.out
+    assert XA_LOCK in explained.out
+    page = (explained.folder / "report.html").read_text()
+    assert "Where it came from" in page
+    assert XA_LOCK in page
+
+
+def test_a_known_cause_is_named_with_its_function_and_lock(
+    kernels: dict[str, Kernel], tmp_path: Path
+) -> None:
+    slow = measured(
+        tmp_path / "session", EXPLAINED, "--set", HELD,
+        "--set", "series.path=configs/series/slow-add-locked-256", "--set", "series.reverse=false",
+    )  # fmt: skip
+    assert slow.status == 0, slow.err
+    found = read_comparison(tmp_path / "session")
+    first = headline(found, "folio").functions[0]
+    assert (first.name, first.file) == ("__filemap_add_folio", "mm/filemap.c")
+    # 256 no-ops, once a folder but where an old entry is split.
+    assert first.instructions.difference == pytest.approx(256, rel=0.05)
+    row = lock(twin(found, "held"), XA_LOCK)
+    assert row.hold is not None
+    assert row.hold.difference == pytest.approx(256, rel=0.3)
+    assert (
+        max(
+            (row for row in twin(found, "held").rows if row.hold is not None),
+            key=lambda row: row.hold.difference if row.hold else 0.0,
+        ).label
+        == XA_LOCK
+    )
