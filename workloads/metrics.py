@@ -27,6 +27,11 @@ def _moved(phase: PhaseResult, counter: str) -> int:
     return phase.after.vmstat[counter] - phase.before.vmstat[counter]
 
 
+def _reclaim(phase: PhaseResult, counter: str) -> int:
+    """Of the cgroup: /proc/vmstat leaves out what a cgroup's limit makes it reclaim."""
+    return phase.after.memory_stat[counter] - phase.before.memory_stat[counter]
+
+
 def _iops(fio: FioResult) -> float:
     """I/Os per second of the time asked.
 
@@ -67,6 +72,20 @@ DEFINITIONS: tuple[Definition, ...] = (
         "device_bytes_per_fio_byte", "device bytes per fio byte, ramp included", "1", "lower",
         lambda phase, fio: (phase.after.device_read_bytes - phase.before.device_read_bytes)
         / (ios_with_ramp(fio) * fio.io_bytes / fio.ios),
+    ),
+    Definition(
+        "scanned_per_io", "pages scanned by reclaim per I/O, ramp included", "1", "lower",
+        lambda phase, fio: _reclaim(phase, "pgscan") / ios_with_ramp(fio),
+    ),
+    Definition(
+        "reclaim_efficiency", "pages reclaimed of those scanned", "1", "higher",
+        lambda phase, fio: _reclaim(phase, "pgsteal") / max(1, _reclaim(phase, "pgscan")),
+    ),
+    Definition(
+        "memory_stall_ns_per_io", "time with a task waiting for memory (PSI) per I/O, ramp included",
+        "ns", "lower",
+        lambda phase, fio: (phase.after.memory_stall_ns - phase.before.memory_stall_ns)
+        / ios_with_ramp(fio),
     ),
     Definition(
         "file_thp_mib", "huge pages in the page cache at the end", "MiB", "higher",

@@ -13,7 +13,7 @@ from workloads.job import LOG_INTERVAL_MS
 
 BRD = "1:0"
 # Counters that metrics and validity read: a kernel without one cannot be judged.
-MEMORY_STAT = ("file", "file_thp")
+MEMORY_STAT = ("file", "file_thp", "pgscan", "pgsteal")
 MEMORY_EVENTS = ("max", "oom", "oom_kill")
 VMSTAT = ("workingset_refault_file", "pgmajfault", "nr_active_file", "nr_inactive_file")
 CPU_STAT = ("usage_usec",)
@@ -32,7 +32,8 @@ class Observation:
 
     ``memory_stat`` and ``vmstat`` map counters to values (bytes or events);
     ``device_read_bytes`` and ``device_written_bytes`` are what the cgroup moved
-    to and from the brd, ``cpu_ns`` is its CPU time.  ``memory_max`` is the limit as
+    to and from the brd, ``cpu_ns`` is its CPU time, ``memory_stall_ns`` the time in
+    which any of its tasks waited for memory (PSI).  ``memory_max`` is the limit as
     the kernel writes it: bytes, or ``max``.
     """
 
@@ -45,6 +46,7 @@ class Observation:
     device_read_bytes: int
     device_written_bytes: int
     cpu_ns: int
+    memory_stall_ns: int
 
 
 @dataclass(frozen=True)
@@ -168,6 +170,20 @@ def device_bytes(text: str, device: str) -> tuple[int, int]:
     return 0, 0
 
 
+def stalled_us(text: str) -> int:
+    """Total of the ``some`` line of a pressure file, in microseconds.
+
+    Raises:
+        ParseError: there is no such line, or no total in it.
+    """
+    for line in text.splitlines():
+        kind, *fields = line.split()
+        values = dict(field.partition("=")[::2] for field in fields)
+        if kind == "some" and values.get("total", "").isdigit():
+            return int(values["total"])
+    raise ParseError(f"no total of 'some' in {text[:80]!r}")
+
+
 def timeline(phase: str, log: str, interval_ms: float) -> Timeline:
     """Bandwidth of all jobs together from a merged fio bandwidth log.
 
@@ -259,6 +275,7 @@ def _observation(files: Mapping[str, bytes], folder: str) -> Observation:
         device_read_bytes=read,
         device_written_bytes=written,
         cpu_ns=cpu["usage_usec"] * 1000,
+        memory_stall_ns=_parsed(files, f"{folder}/cgroup/memory.pressure", stalled_us) * 1000,
     )
 
 

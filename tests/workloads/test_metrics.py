@@ -14,6 +14,9 @@ SAMPLES_4K = {
     "4k.refaults_per_io": 0.38163506603244257,
     "4k.major_faults_per_io": 0.5877013386490492,
     "4k.device_bytes_per_fio_byte": 0.5876756240797398,
+    "4k.scanned_per_io": 0.5176651376783755,
+    "4k.reclaim_efficiency": 0.9999900651724686,
+    "4k.memory_stall_ns_per_io": 7947.10821667919,
     "4k.file_thp_mib": 0.0,
 }
 SAMPLES_THP = {
@@ -24,6 +27,9 @@ SAMPLES_THP = {
     "thp.refaults_per_io": 241.61795896221764,
     "thp.major_faults_per_io": 0.47881523133076853,
     "thp.device_bytes_per_fio_byte": 245.09087994475684,
+    "thp.scanned_per_io": 243.19633520765515,
+    "thp.reclaim_efficiency": 1.0,
+    "thp.memory_stall_ns_per_io": 18729.900364999507,
     "thp.file_thp_mib": 54.0,
     "switch.bw": 321.5859375,
     "switch.iops": 82326.0,
@@ -32,6 +38,9 @@ SAMPLES_THP = {
     "switch.refaults_per_io": 0.09707747248742803,
     "switch.major_faults_per_io": 0.6505113815805457,
     "switch.device_bytes_per_fio_byte": 0.6504627942569784,
+    "switch.scanned_per_io": 0.32067633554405656,
+    "switch.reclaim_efficiency": 1.0,
+    "switch.memory_stall_ns_per_io": 5684.546801739426,
     "switch.file_thp_mib": 0.0,
 }
 

@@ -285,3 +285,23 @@ def test_fuzz_whole_run(run_4k: Run, data: st.DataObject) -> None:
 def test_counter_helper_changes_one_line(run_4k: Run) -> None:
     changed = run_4k.but("4k/after/proc/vmstat", counter("pgmajfault", 1))
     assert changed.result.phases[0].after.vmstat["pgmajfault"] == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "no total"),
+        ("full avg10=0.00 avg60=0.00 avg300=0.00 total=7\n", "no total"),
+        ("some avg10=0.00 avg60=0.00 avg300=0.00\n", "no total"),
+        ("some total=-7\n", "no total"),
+        ("some total=seven\n", "no total"),
+    ],
+)
+def test_pressure_without_a_total(text: str, said: str) -> None:
+    with pytest.raises(parse.ParseError, match=said):
+        parse.stalled_us(text)
+
+
+def test_pressure() -> None:
+    lines = "some avg10=0.00 avg60=1.00 avg300=0.00 total=1234\nfull avg10=0.00 total=99\n"
+    assert parse.stalled_us(lines) == 1234

@@ -66,7 +66,7 @@ def observation(faults: int) -> Observation:
     return Observation(
         memory_stat={}, memory_events={}, memory_peak_bytes=0, memory_max="max",
         vmstat={"pgfault": faults}, thp_enabled="never", device_read_bytes=0,
-        device_written_bytes=0, cpu_ns=0,
+        device_written_bytes=0, cpu_ns=0, memory_stall_ns=0,
     )  # fmt: skip
 
 
