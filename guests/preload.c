@@ -27,6 +27,10 @@
  *
  * 5. A vCPU thread that starts waits until the main loop has nothing left to do.
  *
+ * 6. The vCPU thread of a stopped machine stays with the vCPU whose turn it is.  Work
+ *    that is queued meanwhile, for saving the machine, would let it walk on past the
+ *    vCPUs that must not run, as far as the host's timing takes it.
+ *
  * What is called in QEMU are functions that its plugins and modules may use, too.
  */
 #define _GNU_SOURCE
@@ -56,7 +60,8 @@
 static bool (*guest_runs)(void);
 static int (*shutdown_asked)(void), (*reset_asked)(void);
 static bool (*timers_expired)(int clock), (*run_timers)(int clock);
-static void (*lock_qemu)(const char *file, int line), (*unlock_qemu)(void), (*wake_main)(void);
+static void (*lock_qemu)(const char *file, int line), (*unlock_qemu)(void);
+static void (*wake_main)(void), (*kick_vcpus)(void *);
 static int (*real_unlock)(pthread_mutex_t *);
 static int (*real_wait)(pthread_cond_t *, pthread_mutex_t *);
 static int (*real_ppoll)(struct pollfd *, nfds_t, const struct timespec *, const sigset_t *);
@@ -88,6 +93,8 @@ static void find(void)
 	lock_qemu = (void *)dlsym(RTLD_DEFAULT, "qemu_mutex_lock_iothread_impl");
 	unlock_qemu = (void *)dlsym(RTLD_DEFAULT, "qemu_mutex_unlock_iothread");
 	wake_main = (void *)dlsym(RTLD_DEFAULT, "qemu_notify_event");
+	/* Of any vCPU: they share a thread, so all are asked to give up their turns. */
+	kick_vcpus = (void *)dlsym(RTLD_DEFAULT, "qemu_cpu_kick");
 }
 
 static bool in_main_thread(void)
@@ -248,9 +255,12 @@ int pthread_mutex_unlock(pthread_mutex_t *mutex)
 		vcpu = RUNS;
 	} else if (vcpu == STARTS) {
 		await(main_is_done, "came to rest");
-		vcpu = RUNS;
+		if (guest_runs())
+			vcpu = RUNS;
 	}
 	if (guest_runs())
 		run_expired_timers();
+	else if (*current_cpu)
+		kick_vcpus(*current_cpu);
 	return status;
 }

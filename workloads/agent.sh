@@ -102,11 +102,13 @@ prepare() {
 }
 
 # The write pauses the machine (QEMU runs with -action panic=pause); what the lab
-# does next, taking a snapshot or going on, is not visible from here.  QEMU gives a
-# restored guest's first turn to CPU 0, so that is where it stops.
+# does next, taking a snapshot or going on, is not visible from here.  QEMU gives the
+# first turn to CPU 0 in a restored guest and to the next CPU in one that goes on, so
+# it is the last one that stops.
 stop_point() {
     say "ready"
-    printf '\001' | taskset 1 dd of=/dev/port bs=1 seek=1285 count=1 conv=notrunc 2>/dev/null
+    last=$(printf %x $((1 << ($(nproc) - 1))))
+    printf '\001' | taskset "$last" dd of=/dev/port bs=1 seek=1285 count=1 conv=notrunc 2>/dev/null
 }
 
 # Everything that is read before and after each phase, in two copies.

@@ -15,7 +15,7 @@ from tests.guests.test_argv import LAPTOP_SIZE, files, guest
 
 TEXT = AGENT.read_text()
 PORT_WRITE = re.compile(
-    r"printf '\\(\d{3})' \| (?:taskset 1 )?dd of=/dev/port bs=1 seek=(\d+) count=1"
+    r"printf '\\(\d{3})' \| (?:taskset \S+ )?dd of=/dev/port bs=1 seek=(\d+) count=1"
 )
 # Everything up to where the agent begins to act.
 FUNCTIONS = TEXT.partition("\nmounts\n")[0]
