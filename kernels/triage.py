@@ -13,7 +13,6 @@ from kernels.compiled import Touched
 from kernels.symbols import Change, Code, differing
 from results.record import FunctionRecord, PatchRecord, TriageRecord
 
-NAMED = 5
 HEADERS = (".h", ".lds.S", ".inc")
 
 
@@ -49,21 +48,6 @@ def triage(
     )
 
 
-def summary(record: TriageRecord) -> str:
-    """One sentence for people."""
-    if record.verdict == "same code":
-        return "same code: both kernels are equal in all that is loaded"
-    if record.verdict == "data or layout":
-        return "no function changed; data or layout did (strings, tables, line numbers, alignment)"
-    ordered = sorted(
-        record.functions, key=lambda each: -abs((each.after or 0) - (each.before or 0))
-    )
-    names = ", ".join(_size(function) for function in ordered[:NAMED])
-    more = f", and {len(ordered) - NAMED} more" if len(ordered) > NAMED else ""
-    count = len(ordered)
-    return f"only {count} function{'s'[: count > 1]} changed: {names}{more}"
-
-
 def _function(
     change: Change, touched: Sequence[Touched], patches: Sequence[PatchRecord]
 ) -> FunctionRecord:
@@ -95,13 +79,3 @@ def _left_out(entry: Touched, moved: set[str], same_code: bool) -> str:
         return ""
     why = f": its change is compiled out, {options}" if options else ""
     return f"{entry.file} is built, and none of its functions changed{why}"
-
-
-def _size(function: FunctionRecord) -> str:
-    if function.before is None:
-        return f"{function.name} (new, {function.after} bytes)"
-    if function.after is None:
-        return f"{function.name} (gone, {function.before} bytes)"
-    if function.before == function.after:
-        return f"{function.name} ({function.after} bytes)"
-    return f"{function.name} ({function.before} to {function.after} bytes)"

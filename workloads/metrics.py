@@ -82,7 +82,7 @@ DEFINITIONS: tuple[Definition, ...] = (
         lambda phase, fio: _reclaim(phase, "pgsteal") / max(1, _reclaim(phase, "pgscan")),
     ),
     Definition(
-        "memory_stall_ns_per_io", "time with a task waiting for memory (PSI) per I/O, ramp included",
+        "memory_stall_ns_per_io", "time that a task waited for memory (PSI) per I/O, ramp included",
         "ns", "lower",
         lambda phase, fio: (phase.after.memory_stall_ns - phase.before.memory_stall_ns)
         / ios_with_ramp(fio),

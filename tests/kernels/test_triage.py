@@ -11,7 +11,8 @@ from kernels.compare import compare
 from kernels.compiled import Touched, governing, load, unmet
 from kernels.intake import records_of
 from kernels.symbols import Code
-from kernels.triage import summary, triage
+from kernels.triage import triage
+from reports.taken_in import summary
 from results.record import PatchRecord, TriageRecord
 from tests.kernels.fake import COMMENT, GROWN, Lab, replace
 

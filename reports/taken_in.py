@@ -1,0 +1,69 @@
+"""What was known before anything was booted: the series as it came, and what it changed."""
+
+from __future__ import annotations
+
+from reports.model import Finding
+from results.record import FunctionRecord, Manifest, SeriesRecord, TriageRecord
+
+NAMED = 5
+
+
+def taken_in(manifest: Manifest) -> tuple[Finding, ...]:
+    """Findings about the series and the two builds; warnings first.
+
+    All texts are one line each, and come from mails and compilers: forms escape them.
+    """
+    found = [
+        Finding(level="warning", scope="series", text=text)
+        for series in manifest.series
+        for text in series.findings
+    ]
+    triage = manifest.triage
+    if triage is not None:
+        said = (*triage.findings, *(f"new in the patched arm: {each}" for each in triage.warnings))
+        found += [Finding(level="warning", scope="build", text=text) for text in said]
+    # A folder of the lab's own has nothing to tell that the heading does not.
+    found += [
+        Finding(level="note", scope="series", text=origin(series))
+        for series in manifest.series
+        if series.kind != "folder"
+    ]
+    if triage is not None and not manifest.same_code:
+        found.append(Finding(level="note", scope="build", text=summary(triage)))
+    return tuple(found)
+
+
+def origin(series: SeriesRecord) -> str:
+    """Title, version, author, message-id and base of a series in one line."""
+    words = [f"{series.title!r}" if series.title else series.origin]
+    words += [f"v{series.version}"] if series.version > 1 else []
+    words += [f"by {series.author}"] if series.author else []
+    words += [f"message-id {series.message_id}"] if series.message_id else []
+    words += [f"base-commit {series.base_commit[:12]}"] if series.base_commit else []
+    count = len(series.patches)
+    return ", ".join([*words, f"{count} patch{'es'[: 2 * (count != 1)]}"])
+
+
+def summary(record: TriageRecord) -> str:
+    """One sentence for people."""
+    if record.verdict == "same code":
+        return "same code: both kernels are equal in all that is loaded"
+    if record.verdict == "data or layout":
+        return "no function changed; data or layout did (strings, tables, line numbers, alignment)"
+    ordered = sorted(
+        record.functions, key=lambda each: -abs((each.after or 0) - (each.before or 0))
+    )
+    names = ", ".join(_size(function) for function in ordered[:NAMED])
+    more = f", and {len(ordered) - NAMED} more" if len(ordered) > NAMED else ""
+    count = len(ordered)
+    return f"only {count} function{'s'[: count > 1]} changed: {names}{more}"
+
+
+def _size(function: FunctionRecord) -> str:
+    if function.before is None:
+        return f"{function.name} (new, {function.after} bytes)"
+    if function.after is None:
+        return f"{function.name} (gone, {function.before} bytes)"
+    if function.before == function.after:
+        return f"{function.name} ({function.after} bytes)"
+    return f"{function.name} ({function.before} to {function.after} bytes)"
