@@ -36,7 +36,7 @@ class Standing:
 
     def dropped(self, case: str) -> tuple[str, ...]:
         """Why blocks of a case were left out for the host's sake."""
-        found = (d for d in self.facts.dropped if d.case == case and not d.kept)
+        found = (d for d in self.facts.dropped if d.case == case and not (d.kept or d.failed))
         return tuple(d.reason for d in found)
 
 
@@ -77,6 +77,7 @@ def dropped(manifest: Manifest, records: Sequence[RunRecord]) -> tuple[DroppedBl
                 case=case.name,
                 block=block,
                 reason=reason,
+                failed=None in blocks[block],
                 kept=not real_time and None not in blocks[block],
             )
             for block, reason in sorted(dropped_blocks(blocks).items())

@@ -43,11 +43,15 @@ class DriftPoint(Record):
 
 
 class DroppedBlock(Record):
-    """A block of a case that is left out whole, or would be (``kept``), and why."""
+    """A block of a case that is left out whole, or would be (``kept``), and why.
+
+    ``failed`` is true where one of its runs failed: that is not the host's doing.
+    """
 
     case: str
     block: int
     reason: str
+    failed: bool = False
     kept: bool = False
 
 

@@ -49,8 +49,9 @@ def _on(facts: WallFacts) -> tuple[str, str]:
 def _dropped_texts(facts: WallFacts) -> list[str]:
     texts = []
     for kept in (False, True):
-        for case in dict.fromkeys(block.case for block in facts.dropped if block.kept == kept):
-            found = [d for d in facts.dropped if (d.case, d.kept) == (case, kept)]
+        spoilt = [block for block in facts.dropped if block.kept == kept and not block.failed]
+        for case in dict.fromkeys(block.case for block in spoilt):
+            found = [block for block in spoilt if block.case == case]
             named = "; ".join(f"block {d.block}: {d.reason}" for d in found[:NAMED_BLOCKS])
             rest = "; ..." if len(found) > NAMED_BLOCKS else ""
             many = f"{len(found)} of {facts.blocks} blocks"
@@ -63,16 +64,16 @@ def _dropped_texts(facts: WallFacts) -> list[str]:
 
 def again(metric: MetricComparison) -> str:
     """What A/A says of this host, and how many blocks would see the threshold on it."""
-    return "" if metric.again is None else noise(metric.again)
+    return "" if metric.again is None else f"A/A on this host: {noise(metric.again)}"
 
 
 def noise(seen: Again) -> str:
-    """``A/A on this host: base against itself differs by +0.12 % [-0.30, +0.41] at 99 %, ...``."""
+    """``base against itself differs by +0.12 % [-0.30, +0.41] at 99 % (24 blocks), so ...``."""
     if not seen.pairs:
-        return "A/A on this host: no block in which every arm ran"
+        return "no block in which every arm ran"
     if seen.estimate is None:
-        return "A/A on this host: a value is zero or no number, so there is no ratio"
-    said = f"A/A on this host: base against itself differs by {wording.percent(seen.estimate)}"
+        return "a value is zero or no number, so there is no ratio"
+    said = f"base against itself differs by {wording.percent(seen.estimate)}"
     blocks = f"{seen.pairs} block" if seen.pairs == 1 else f"{seen.pairs} blocks"
     if seen.low is None or seen.high is None:
         said = f"{said} in {blocks}, too few for an interval"
@@ -92,7 +93,7 @@ def noise(seen: Again) -> str:
 def noise_lines(comparison: Comparison) -> list[str]:
     """One line a primary metric; none in exact mode."""
     return [
-        f"{metric.case} {metric.name}: {again(metric)}"
+        f"A/A on this host, {metric.case} {metric.name}: {noise(metric.again)}"
         for metric in comparison.primary
         if metric.again is not None
     ]
