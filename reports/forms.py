@@ -12,7 +12,7 @@ from reports.model import Comparison, ReportError
 from results.record import as_json
 
 # What has a value in wall mode only, and is no key of an exact session's record.
-OF_WALL = frozenset({"again", "again_values", "wall", "host_findings", "real_time"})
+OF_WALL = frozenset({"again", "again_values", "wall", "host_findings", "in_wall"})
 
 
 def _without_wall(found: Any) -> None:

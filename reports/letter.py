@@ -46,7 +46,11 @@ def _setup(comparison: Comparison, manifest: Manifest, case: CaseComparison) -> 
     if manifest.experiment.mode == "exact":
         sentence += " under QEMU TCG -icount (1 instruction = 1 virtual ns, times are virtual)"
     if comparison.wall is not None:
-        on = "KVM on this host, real time" if comparison.wall.real_time else "TCG, a translator's time"
+        on = (
+            "KVM on this host, real time"
+            if comparison.wall.real_time
+            else "TCG, a translator's time"
+        )
         sentence += f" under {on}; one boot is one sample, changes are of whole blocks"
     most = max((metric for metric in case.metrics if metric.base), default=None,
                key=lambda metric: metric.base.n if metric.base else 0)  # fmt: skip

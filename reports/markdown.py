@@ -149,8 +149,8 @@ def _counts(comparison: Comparison) -> list[str]:
     lines += ["## Locks", ""] if comparison.locks else []
     for twin in comparison.locks:
         lines += _twin(twin, *arms)
-    if any(twin.serial for twin in comparison.locks):
-        lines += [lock_wording.SATURATION, ""]
+    serial = [twin for twin in comparison.locks if twin.serial]
+    lines += [lock_wording.saturation(serial[0]), ""] if serial else []
     return lines
 
 

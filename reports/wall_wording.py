@@ -8,6 +8,10 @@ from reports.wall_model import Again, WallFacts
 from reports.wall_statistics import FEWEST_AGAIN
 
 NAMED_BLOCKS = 6
+VALUES = (
+    "Values are geometric means over the blocks, with the spread between boots as ± standard "
+    "deviation. A/A is base-again against base: what chance shows on this host."
+)
 REAL_TIME = (
     "Wall mode: times are real and of this host, noise and all. Each boot is one sample; the "
     "change is the Hodges-Lehmann estimate over whole blocks. base-again is the base once more; "
@@ -81,13 +85,35 @@ def noise(seen: Again) -> str:
         between = wording.between(seen.low, seen.high)
         said = f"{said} {between} at {100 * seen.level:.4g} % ({blocks})"
     smallest = f"{100 * seen.change:g} %"
+    if seen.differs:
+        # How many blocks a steady host would need is no advice for one that is not.
+        return f"{said}. The host is not steady: nothing can be said"
     if seen.beyond:
         said = f"{said}, so more than {power.MOST_BLOCKS} blocks would be needed to see {smallest}"
     elif seen.needed is not None:
         said = f"{said}, so {seen.needed} blocks would be needed to see {smallest}"
     elif seen.pairs < FEWEST_AGAIN:
         said = f"{said}; from {FEWEST_AGAIN} blocks on it tells how many would see {smallest}"
-    return f"{said}. The host is not steady: nothing can be said" if seen.differs else said
+    return said
+
+
+def size(metric: MetricComparison) -> str:
+    """What base differs by from itself, in percent; a dash where that is not known."""
+    return wording.percent(metric.again.estimate if metric.again else None)
+
+
+def bounds(metric: MetricComparison) -> str:
+    """The interval of :func:`size`; empty where there is none."""
+    seen = metric.again
+    if seen is None or seen.low is None or seen.high is None:
+        return ""
+    return wording.between(seen.low, seen.high)
+
+
+def level(comparison: Comparison) -> float:
+    """The level of all intervals of a wall session: at an early look a higher one."""
+    found = (metric.again.level for metric in comparison.primary if metric.again)
+    return next(found, 1 - comparison.manifest.experiment.thresholds.alpha)
 
 
 def noise_lines(comparison: Comparison) -> list[str]:
