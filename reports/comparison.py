@@ -3,37 +3,38 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
+from experiment.design import AGAIN
 from experiment.spec import CaseSpec
 from reports import findings as facts
-from reports import statistics
+from reports import statistics, wall
 from reports.attribution import attribute
+from reports.blocks import complete_blocks, failed_runs, failure_count, pairs_of
 from reports.locks import compare_locks
 from reports.model import (
     CaseComparison,
     Comparison,
     Exactness,
-    FailedRun,
-    FailureCount,
     MetricComparison,
     Pair,
     Reference,
     ReportError,
     Summary,
-    TimelineComparison,
 )
+from reports.timelines import timelines
 from reports.verdict import Evidence, Judgement, Verdict, judge_primary, judge_secondary
+from reports.wall_model import Again, WallFacts
+from reports.wall_wording import host_findings
 from results.locks import Locks
 from results.profile import Profile
 from results.record import CaseRecord, Manifest, Metric, RunRecord
 
 # Units that are a rate over time: in exact mode that time is virtual.
 RATES = ("/s",)
-TIMELINE_POINTS = 240
-KIB_PER_MIB = 1024.0
 
 
 def shown_unit(unit: str, mode: str) -> str:
@@ -61,37 +62,6 @@ def summarize(values: Sequence[float]) -> Summary | None:
     )
 
 
-def _complete_blocks(
-    manifest: Manifest, records: Sequence[RunRecord], case: str
-) -> list[tuple[RunRecord, RunRecord]]:
-    """Blocks where both arms have samples, base first; a block is dropped only whole."""
-    points = {(r.arm, r.block): r for r in facts.data_points(records) if r.case == case}
-    blocks = sorted({block for _, block in points})
-    pairs = [
-        (points.get((manifest.base, block)), points.get((manifest.patched, block)))
-        for block in blocks
-    ]
-    return [(base, patched) for base, patched in pairs if base and patched]
-
-
-def _pairs(blocks: Sequence[tuple[RunRecord, RunRecord]], metric: str) -> tuple[Pair, ...]:
-    found = []
-    for base, patched in blocks:
-        before, after = (base.samples or {}).get(metric), (patched.samples or {}).get(metric)
-        if before is None or after is None:
-            continue
-        found.append(
-            Pair(
-                block=base.block,
-                seed=base.seed,
-                base=before,
-                patched=after,
-                change=(after - before) / before if before else None,
-            )
-        )
-    return tuple(found)
-
-
 def _references(manifest: Manifest, case: str) -> list[Reference]:
     specs: dict[str, CaseSpec] = {spec.name: spec for spec in manifest.experiment.cases}
     return [
@@ -109,98 +79,44 @@ def _references(manifest: Manifest, case: str) -> list[Reference]:
     ]
 
 
-def _timelines(
-    manifest: Manifest, case: CaseRecord, blocks: Sequence[tuple[RunRecord, RunRecord]]
-) -> tuple[TimelineComparison, ...]:
-    found = []
-    unit = shown_unit("MiB/s", manifest.experiment.mode)
-    for phase in case.phases:
-        both = [
-            (one, other)
-            for base, patched in blocks
-            for one in base.timelines
-            for other in patched.timelines
-            if one.phase == other.phase == phase.name and len(one.t_ms) > 1 and len(other.t_ms) > 1
-        ]
-        if not both:
-            continue
-        lines = [line for pair in both for line in pair]
-        start, end = max(line.t_ms[0] for line in lines), min(line.t_ms[-1] for line in lines)
-        points = min(TIMELINE_POINTS, min(len(line.t_ms) for line in lines))
-        if end <= start:
-            continue
-        grid = np.linspace(start, end, points)
-        arms = [
-            tuple(
-                tuple(
-                    float(value) / KIB_PER_MIB
-                    for value in np.interp(grid, line.t_ms, line.bw_kib_s)
-                )
-                for line in arm
-            )
-            for arm in zip(*both, strict=True)
-        ]
-        found.append(
-            TimelineComparison(
-                case=case.name,
-                phase=phase.name,
-                unit=unit,
-                t_s=tuple(float(t) / 1000 for t in grid),
-                base=arms[0],
-                patched=arms[1],
-            )
-        )
-    return tuple(found)
+class _Measured(NamedTuple):
+    """One metric of one case: its blocks, and what is judged of it."""
 
+    case: CaseRecord
+    metric: Metric
+    pairs: tuple[Pair, ...]
+    evidence: Evidence
 
-def _failed(records: Sequence[RunRecord]) -> tuple[FailedRun, ...]:
-    return tuple(
-        FailedRun(
-            run_id=r.run_id, case=r.case, arm=r.arm, block=r.block, seed=r.seed, repeat=r.repeat,
-            failure=r.failure,
-        )
-        for r in records
-        if r.failure is not None
-    )  # fmt: skip
-
-
-def _count(manifest: Manifest, records: Sequence[RunRecord], case: str) -> FailureCount:
-    runs = {
-        arm.name: [r for r in records if (r.case, r.arm, r.repeat) == (case, arm.name, False)]
-        for arm in manifest.arms
-    }
-    base, patched = runs[manifest.base], runs[manifest.patched]
-    return FailureCount(
-        case=case,
-        base_failed=sum(r.failure is not None for r in base),
-        base_runs=len(base),
-        patched_failed=sum(r.failure is not None for r in patched),
-        patched_runs=len(patched),
-    )
+    @property
+    def primary(self) -> bool:
+        return self.metric.name in self.case.primary
 
 
 def _metrics(
-    manifest: Manifest, records: Sequence[RunRecord]
-) -> list[tuple[CaseRecord, Metric, tuple[Pair, ...], Evidence]]:
+    manifest: Manifest, records: Sequence[RunRecord], standing: wall.Standing | None
+) -> list[_Measured]:
     scarce = facts.too_few_ios(manifest, records)
     found = []
     for case in manifest.cases:
-        blocks = _complete_blocks(manifest, records, case.name)
+        without = standing.without[case.name] if standing else ()
+        blocks = complete_blocks(manifest, records, case.name, without)
         failures = tuple(
             r.failure for r in records if r.case == case.name and r.failure and not r.repeat
         )
         for metric in sorted(case.metrics, key=lambda m: _order(case, m)):
-            pairs = _pairs(blocks, metric.name)
+            pairs = pairs_of(blocks, metric.name)
             phase = metric.name.partition(".")[0]
             too_few = (case.name, phase) in scarce
-            found.append((case, metric, pairs, Evidence(
+            unusable = "too few I/Os to be evidence" if too_few else ""
+            found.append(_Measured(case, metric, pairs, Evidence(
                 direction=metric.direction,
                 base=tuple(pair.base for pair in pairs),
                 patched=tuple(pair.patched for pair in pairs),
                 blocks_planned=len(manifest.seeds),
                 failures=failures,
                 same_code=manifest.same_code,
-                unusable="too few I/Os to be evidence" if too_few else "",
+                unusable=unusable or (standing.unusable if standing else ""),
+                dropped=standing.dropped(case.name) if standing else (),
             )))  # fmt: skip
     return found
 
@@ -210,6 +126,50 @@ def _order(case: CaseRecord, metric: Metric) -> tuple[int, int]:
     if metric.name in case.primary:
         return 0, case.primary.index(metric.name)
     return 1, [m.name for m in case.metrics].index(metric.name)
+
+
+def _judged(
+    manifest: Manifest, measured: Sequence[_Measured], standing: wall.Standing | None
+) -> list[tuple[Judgement, Again | None]]:
+    """The judgement of each metric, and in wall mode its A/A; same order as given."""
+    thresholds = standing.thresholds if standing else manifest.experiment.thresholds
+    first = [m for m in measured if m.primary]
+    others = [m for m in measured if not m.primary]
+    evidence = [m.evidence for m in first]
+    if standing is None:
+        said = [
+            *judge_primary(evidence, thresholds),
+            *judge_secondary([m.evidence for m in others], thresholds),
+        ]
+        by_name = dict(zip(map(_key, [*first, *others]), said, strict=True))
+        return [(by_name[_key(m)], None) for m in measured]
+    noise = {
+        _key(m): wall.again(
+            m.pairs, thresholds, asked=manifest.experiment.thresholds, family=len(first),
+            planned=len(manifest.seeds),
+        )
+        for m in measured
+    }  # fmt: skip
+    withheld = [
+        wall.withheld(
+            standing,
+            noise[_key(m)],
+            [noise[_key(one)] for one in first if one.case.name == m.case.name],
+        )
+        for m in others
+    ]
+    said = [
+        *wall.judge(
+            evidence, [m.pairs for m in first], thresholds, real_time=standing.facts.real_time
+        ),
+        *wall.describe([m.evidence for m in others], withheld, thresholds),
+    ]
+    by_name = dict(zip(map(_key, [*first, *others]), said, strict=True))
+    return [(by_name[_key(m)], noise[_key(m)]) for m in measured]
+
+
+def _key(measured: _Measured) -> tuple[str, str]:
+    return measured.case.name, measured.metric.name
 
 
 def _distrusted(judgement: Judgement, exactness: Exactness) -> Judgement:
@@ -222,8 +182,11 @@ def _distrusted(judgement: Judgement, exactness: Exactness) -> Judgement:
 
 
 def _check(manifest: Manifest, records: Sequence[RunRecord]) -> None:
-    if len(manifest.arms) != 2:
-        raise ReportError(f"{len(manifest.arms)} arms: a comparison has exactly 2")
+    arms = [arm.name for arm in manifest.arms]
+    if manifest.experiment.mode == "wall" and (len(arms) != 3 or arms[2:] != [AGAIN]):
+        raise ReportError(f"arms {', '.join(arms)}: in wall mode a comparison has 2 and {AGAIN}")
+    if manifest.experiment.mode != "wall" and len(arms) != 2:
+        raise ReportError(f"{len(arms)} arms: a comparison has exactly 2")
     for case in manifest.cases:
         missing = set(case.primary) - {metric.name for metric in case.metrics}
         if missing:
@@ -247,9 +210,9 @@ def compare(
     ``profiles`` and ``locks`` explain it; they reach no judgement.
 
     Raises:
-        ReportError: the session has not exactly two arms, a primary metric is not
-            among its case's metrics, or a record names a case or an arm that the
-            manifest does not know.
+        ReportError: the session has not exactly two arms (in wall mode those and the A/A
+            arm), a primary metric is not among its case's metrics, or a record names a
+            case or an arm that the manifest does not know.
     """
     _check(manifest, records)
     attributions = attribute(manifest, records, profiles)
@@ -257,15 +220,13 @@ def compare(
     of_twins = facts.of_twins(records, of_locks)
     # A twin is another kernel or another guest: none of its numbers stand beside these.
     records = [record for record in records if not record.twin]
-    exactness = facts.check_exactness(records)
-    measured = _metrics(manifest, records)
-    thresholds = manifest.experiment.thresholds
-    first = [m for m in measured if m[1].name in m[0].primary]
-    others = [m for m in measured if m[1].name not in m[0].primary]
-    judgements = judge_primary([m[3] for m in first], thresholds)
-    judgements += judge_secondary([m[3] for m in others], thresholds)
+    in_wall = manifest.experiment.mode == "wall"
+    standing = wall.standing(manifest, records) if in_wall else None
+    exactness = facts.NOT_ASKED if in_wall else facts.check_exactness(records)
+    measured = _metrics(manifest, records, standing)
     compared: dict[str, list[MetricComparison]] = {case.name: [] for case in manifest.cases}
-    for (case, metric, pairs, evidence), judgement in zip(first + others, judgements, strict=True):
+    judged = _judged(manifest, measured, standing)
+    for (case, metric, pairs, evidence), (judgement, again) in zip(measured, judged, strict=True):
         compared[case.name].append(MetricComparison(
             case=case.name,
             name=metric.name,
@@ -281,15 +242,22 @@ def compare(
             published=tuple(
                 r for r in _references(manifest, case.name) if r.metric == metric.name
             ),
+            again=again,
+            again_values=summarize([p.again for p in pairs if p.again is not None]),
         ))  # fmt: skip
-    counts = tuple(_count(manifest, records, case.name) for case in manifest.cases)
-    failed = _failed(records)
+    counts = tuple(failure_count(manifest, records, case.name) for case in manifest.cases)
+    failed = failed_runs(records)
+    course = _course(manifest, records, standing, compared)
     return Comparison(
         manifest=manifest,
-        cases=tuple(_case(manifest, records, case, compared[case.name]) for case in manifest.cases),
+        cases=tuple(
+            _case(manifest, records, case, compared[case.name], standing)
+            for case in manifest.cases
+        ),
         findings=facts.gather(
             manifest, records, exactness=exactness, counts=counts, failed=failed,
             references=[r for case in manifest.cases for r in _references(manifest, case.name)],
+            course=course,
         ) + of_twins,
         failed_runs=failed,
         failure_counts=counts,
@@ -297,7 +265,31 @@ def compare(
         runs_recorded=sum(not record.repeat for record in records),
         attributions=attributions,
         locks=of_locks,
+        wall=course,
+        host_findings=host_findings(course) if course else (),
     )  # fmt: skip
+
+
+def _course(
+    manifest: Manifest,
+    records: Sequence[RunRecord],
+    standing: wall.Standing | None,
+    compared: Mapping[str, Sequence[MetricComparison]],
+) -> WallFacts | None:
+    """The facts of a wall session, now that its verdicts are known."""
+    if standing is None:
+        return None
+    verdicts = [m.judgement.verdict for case in compared.values() for m in case if m.primary]
+    open_ = any(said in (Verdict.INCONCLUSIVE, Verdict.FAILED) for said in verdicts)
+    # At a look that decides nothing the session goes on.
+    early = standing.facts.early and not open_
+    return standing.facts.model_copy(
+        update={
+            "early": early,
+            "unfinished": standing.facts.unfinished or (standing.facts.early and open_),
+            "drift": wall.drift(manifest, records, standing.without),
+        }
+    )
 
 
 def _case(
@@ -305,14 +297,16 @@ def _case(
     records: Sequence[RunRecord],
     case: CaseRecord,
     metrics: Sequence[MetricComparison],
+    standing: wall.Standing | None,
 ) -> CaseComparison:
-    blocks = _complete_blocks(manifest, records, case.name)
+    without = standing.without[case.name] if standing else ()
+    blocks = complete_blocks(manifest, records, case.name, without)
     return CaseComparison(
         name=case.name,
         title=case.title,
         phases=case.phases,
         metrics=tuple(metrics),
-        timelines=_timelines(manifest, case, blocks),
+        timelines=timelines(case, blocks, shown_unit("MiB/s", manifest.experiment.mode)),
         published=tuple(_references(manifest, case.name)),
         blocks=len(blocks),
     )

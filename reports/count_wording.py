@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from reports import wording
 from reports.attribution import TOLERANCE
 from reports.attribution_model import Arm, Attribution, FunctionRow, Hint, RatioRow
@@ -20,7 +22,17 @@ SCATTER = (
     "cause. About one row in twenty that did not move escapes that mark."
 )
 LETTER_FUNCTIONS = 2
+# In the text and Markdown forms; the page and functions.csv have more.
+MOST_FUNCTIONS = 20
 NAMED = 4
+
+
+class Sums(NamedTuple):
+    """Sums over several functions per unit of work."""
+
+    base: float
+    patched: float
+    difference: float
 
 
 def amount(value: float | None, decimals: int = 1) -> str:
@@ -168,6 +180,41 @@ def place(row: FunctionRow) -> str:
     if row.user:
         return programs().get(row.name, "user code")
     return f"{row.file}, {row.subsystem}" if row.file else row.subsystem
+
+
+def shown(found: Attribution) -> tuple[FunctionRow, ...]:
+    """The listed functions that the text and Markdown forms print."""
+    return found.rows[:MOST_FUNCTIONS]
+
+
+def further(found: Attribution) -> tuple[str, Sums] | None:
+    """Label and sums of the listed functions that those forms leave out; None for none."""
+    rest = [row.instructions for row in found.rows[MOST_FUNCTIONS:]]
+    if not rest:
+        return None
+    label = "1 more function" if len(rest) == 1 else f"{len(rest)} more functions"
+    return label, Sums(
+        sum(pair.base for pair in rest),
+        sum(pair.patched for pair in rest),
+        sum(pair.difference for pair in rest),
+    )
+
+
+def elsewhere(found: Attribution) -> str:
+    """Where the functions are that the text and Markdown forms leave out; empty for none."""
+    left_out = len(found.rows) - MOST_FUNCTIONS
+    if left_out <= 0:
+        return ""
+    return (
+        f"The first {MOST_FUNCTIONS} of {len(found.rows)} listed functions; the HTML page and "
+        f"functions.csv have {left_out} more"
+    )
+
+
+def visible(pair: Paired, decimals: int = 1) -> bool:
+    """Whether anything but zeros would be printed of it."""
+    values = (pair.base, pair.patched, pair.difference)
+    return any(round(value, decimals) != 0 for value in values)
 
 
 def others(found: Attribution) -> str:

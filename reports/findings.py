@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from itertools import combinations
 
+from experiment.design import AGAIN
 from reports.lock_model import LockComparison
 from reports.model import Exactness, FailedRun, FailureCount, Finding, Reference
+from reports.wall_model import WallFacts
 from results.record import Manifest, RunRecord
 
 # A phase with fewer I/Os shows the luck of the draw: 002 compared two arms by 16 reads each.
 FEWEST_IOS = 1000
 DISAGREEMENT_NAMED = 5
+NOT_ASKED = Exactness(status="not asked", text="bit-exactness is not asked of wall mode")
 
 
 def data_points(records: Iterable[RunRecord]) -> list[RunRecord]:
@@ -111,10 +114,16 @@ def gather(
     counts: Sequence[FailureCount],
     failed: Sequence[FailedRun],
     references: Sequence[Reference],
+    course: WallFacts | None = None,
 ) -> tuple[Finding, ...]:
-    """All findings of a session: warnings first, then notes, each in a fixed order."""
+    """All findings of a session: warnings first, then notes, each in a fixed order.
+
+    Those of a wall session's host are apart (``reports.wall.host_findings``).
+    """
     found = []
-    if exactness.status == "inexact":
+    if exactness.status == "not asked":
+        found.append(Finding(level="note", scope="session", text=exactness.text))
+    elif exactness.status == "inexact":
         found.append(Finding(level="warning", scope="session", text=exactness.text))
     elif not manifest.same_code or data_points(records):
         level = "note" if exactness.status == "bit-exact" else "warning"
@@ -130,14 +139,18 @@ def gather(
             level="warning",
             scope=count.case,
             text=f"fail:runs {count.base_failed}:{count.base_runs} in base, "
-            f"{count.patched_failed}:{count.patched_runs} in patched; "
-            "their blocks are left out whole",
+            f"{count.patched_failed}:{count.patched_runs} in patched"
+            + (f", {count.again[0]}:{count.again[1]} in {AGAIN}" if count.again else "")
+            + f"{_kinds(count, failed)}; their blocks are left out whole",
         )
         for count in counts
-        if count.base_failed or count.patched_failed
+        if count.any_failed
     ]
     recorded = len({(r.case, r.arm, r.block) for r in records if not r.repeat})
-    if recorded < manifest.runs_planned and not (manifest.same_code and not recorded):
+    ended = course is not None and course.early
+    if recorded < manifest.runs_planned and not ended and not (
+        manifest.same_code and not recorded
+    ):  # fmt: skip
         text = f"{recorded} of {manifest.runs_planned} runs recorded; --resume finishes the session"
         found.append(Finding(level="warning", scope="session", text=text))
     if manifest.same_code:
@@ -151,6 +164,18 @@ def gather(
         if reference.note
     ]
     return tuple(sorted(found, key=lambda finding: finding.level != "warning"))
+
+
+def _kinds(count: FailureCount, failed: Sequence[FailedRun]) -> str:
+    """`` (hung 1, panic 2)`` in wall mode, where guests end in more ways; else nothing."""
+    if count.again is None:
+        return ""
+    kinds: dict[str, int] = {}
+    for run in failed:
+        if run.case == count.case and not run.repeat:
+            said = f"{run.failure.kind}, blame {run.failure.blame}"
+            kinds[said] = kinds.get(said, 0) + 1
+    return f" ({'; '.join(f'{number} {kind}' for kind, number in sorted(kinds.items()))})"
 
 
 def of_twins(records: Sequence[RunRecord], locks: Sequence[LockComparison]) -> tuple[Finding, ...]:

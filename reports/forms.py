@@ -5,10 +5,27 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
+from typing import Any
 
 from reports import html, letter, markdown, text
 from reports.model import Comparison, ReportError
 from results.record import as_json
+
+# What has a value in wall mode only, and is no key of an exact session's record.
+OF_WALL = frozenset({"again", "again_values", "wall", "host_findings", "in_wall"})
+
+
+def _without_wall(found: Any) -> None:
+    """Take the keys of wall mode out of a record that has nothing in them, in place."""
+    if isinstance(found, dict):
+        for key in OF_WALL & found.keys():
+            if not found[key]:
+                del found[key]
+        for value in found.values():
+            _without_wall(value)
+    elif isinstance(found, list):
+        for value in found:
+            _without_wall(value)
 
 
 def render_json(comparison: Comparison) -> str:
@@ -21,6 +38,8 @@ def render_json(comparison: Comparison) -> str:
         found["functions"] = found["functions"][: found["listed"]]
     for case in whole["cases"]:
         del case["timelines"]
+    if comparison.wall is None:
+        _without_wall(whole)
     return json.dumps(whole, indent=2, ensure_ascii=True, allow_nan=False) + "\n"
 
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from reports import charts, count_wording, lock_wording, wording
+from reports import charts, count_wording, lock_wording, wall_wording, wording
 from reports.charts import Chart, waterfall
 from reports.charts import locks as lock_charts
 from reports.model import CaseComparison, Comparison, MetricComparison, Pair
@@ -47,8 +47,9 @@ def _environment() -> Environment:
     environment.filters["percent"] = wording.percent
     environment.filters["typeset"] = wording.typeset
     environment.globals.update(
-        wording=wording, counts=count_wording, of_locks=lock_wording, marks=MARKS
-    )
+        wording=wording, counts=count_wording, of_locks=lock_wording, of_wall=wall_wording,
+        marks=MARKS,
+    )  # fmt: skip
     return environment
 
 
@@ -77,14 +78,18 @@ def _provenance(manifest: Manifest) -> list[tuple[str, list[tuple[str, str]]]]:
         ("restored from a snapshot", "yes" if provenance.snapshot else "no, cold boot"),
         ("initramfs SHA-256", provenance.initramfs_sha256),
     ]
+    if provenance.accelerator:
+        lab.append(("accelerator", provenance.accelerator))
     return [
         ("Session", lab),
         ("Host", sorted(provenance.host.items())),
+        ("Host before the session", sorted(provenance.fitness.items())),
         ("Tools", sorted(provenance.tools.items())),
     ]
 
 
 class _SeedRow(NamedTuple):
+    block: int
     seed: int
     pairs: list[Pair | None]
 
@@ -96,7 +101,7 @@ def _seed_rows(case: CaseComparison) -> list[_SeedRow]:
     rows = []
     for block in blocks:
         pairs = [found.get(block) for found in by_block]
-        rows.append(_SeedRow(next(pair.seed for pair in pairs if pair), pairs))
+        rows.append(_SeedRow(block, next(pair.seed for pair in pairs if pair), pairs))
     return rows
 
 
@@ -117,9 +122,12 @@ def render(comparison: Comparison) -> str:
         manifest=manifest,
         experiment=manifest.experiment,
         exact=manifest.experiment.mode == "exact",
+        wall=comparison.wall,
         bottom_line=wording.bottom_line(comparison),
         chart_groups=[
             ("Bandwidth", _of_kind(drawn, "bandwidth")),
+            ("Every run, A/A beside A/B", _of_kind(drawn, "strip")),
+            ("Over the session", _of_kind(drawn, "drift")),
             ("Bandwidth within a run", _of_kind(drawn, "timeline")),
             ("Below the page cache", _of_kind(drawn, "per-io")),
         ],
@@ -134,6 +142,6 @@ def render(comparison: Comparison) -> str:
         seed_rows=_seed_rows,
         provenance=_provenance(manifest),
         qemu=wrapped_command(manifest.provenance.qemu_argv),
-        failures=[c for c in comparison.failure_counts if c.base_failed or c.patched_failed],
+        failures=[count for count in comparison.failure_counts if count.any_failed],
     )  # fmt: skip
     return page.rstrip() + "\n"

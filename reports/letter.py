@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import textwrap
 
-from reports import count_wording, wording
+from reports import count_wording, wall_wording, wording
 from reports.model import CaseComparison, Comparison, MetricComparison, Summary
 from reports.verdict import Verdict
 from results.record import Manifest, PhaseRecord
@@ -34,7 +34,7 @@ def _size(mib: float) -> str:
     return f"{mib / 1024:g}G" if mib >= 1024 else f"{mib:g}M"
 
 
-def _setup(manifest: Manifest, case: CaseComparison) -> list[str]:
+def _setup(comparison: Comparison, manifest: Manifest, case: CaseComparison) -> list[str]:
     data, guest = manifest.experiment.dataset, manifest.guest
     limit, file, brd = (
         _size(mib / guest.scale) for mib in (data.cgroup_limit_mib, data.file_mib, data.brd_mib)
@@ -45,8 +45,16 @@ def _setup(manifest: Manifest, case: CaseComparison) -> list[str]:
     )
     if manifest.experiment.mode == "exact":
         sentence += " under QEMU TCG -icount (1 instruction = 1 virtual ns, times are virtual)"
-    counted = max((metric.base.n for metric in case.metrics if metric.base), default=0)
-    sentence += f"; samples are {wording.seeds(counted)}:" if counted else ":"
+    if comparison.wall is not None:
+        on = (
+            "KVM on this host, real time"
+            if comparison.wall.real_time
+            else "TCG, a translator's time"
+        )
+        sentence += f" under {on}; one boot is one sample, changes are of whole blocks"
+    most = max((metric for metric in case.metrics if metric.base), default=None,
+               key=lambda metric: metric.base.n if metric.base else 0)  # fmt: skip
+    sentence += f"; samples are {wording.samples(most)}:" if most else ":"
     return textwrap.wrap(ascii_only(sentence), WIDTH, break_on_hyphens=False)
 
 
@@ -90,7 +98,7 @@ def percentage(metric: MetricComparison) -> str:
     return ascii_only(wording.change(metric)).replace(" ", "")
 
 
-def _block(case: CaseComparison, *, after: bool) -> list[str]:
+def _block(comparison: Comparison, case: CaseComparison, *, after: bool) -> list[str]:
     several = len(case.phases) > 1
     lines = []
     for phase in case.phases:
@@ -99,7 +107,9 @@ def _block(case: CaseComparison, *, after: bool) -> list[str]:
             continue
         prefix = ascii_only(f", {phase.name} phase") if several else ""
         bw = shown[0]
-        lines.append(f"After{prefix} ({percentage(bw)}):" if after else f"Before{prefix}:")
+        # A percentage in this place is a claim, whatever the words below it say.
+        claim = "" if wall_wording.withheld(comparison, bw) else f" ({percentage(bw)})"
+        lines.append(f"After{prefix}{claim}:" if after else f"Before{prefix}:")
         for metric in shown:
             summary = metric.patched if after else metric.base
             assert summary is not None
@@ -107,12 +117,12 @@ def _block(case: CaseComparison, *, after: bool) -> list[str]:
     return lines
 
 
-def _closing(case: CaseComparison) -> list[str]:
+def _closing(comparison: Comparison, case: CaseComparison) -> list[str]:
     """One sentence from the same judgements: what may be claimed, and what may not."""
     said = []
     for metric in case.primary:
         word = metric.judgement.verdict
-        if metric.judgement.change is None:
+        if metric.judgement.change is None or wall_wording.withheld(comparison, metric):
             said.append(f"{metric.name}: {word} ({metric.judgement.reason})")
             continue
         bounds = wording.interval(metric).replace(" %", "%")
@@ -125,9 +135,26 @@ def _closing(case: CaseComparison) -> list[str]:
     return textwrap.wrap(f"{text}.", WIDTH, break_on_hyphens=False) if said else []
 
 
-def _case(manifest: Manifest, case: CaseComparison) -> list[str]:
-    before, after = _block(case, after=False), _block(case, after=True)
-    parts = [_setup(manifest, case), _commands(case.phases), before, after, _closing(case)]
+def _noise(case: CaseComparison) -> list[str]:
+    """What base differs by from itself, in one line a primary metric; wall mode only."""
+    lines = []
+    for metric in case.primary:
+        if metric.again is not None and metric.again.estimate is not None:
+            seen = metric.again
+            within = ""
+            if seen.low is not None and seen.high is not None:
+                within = f" {wording.between(seen.low, seen.high)} at {100 * seen.level:g}%"
+            size = wording.percent(seen.estimate).replace(" ", "")
+            lines.append(ascii_only(f"A/A noise of {metric.name}: {size}{within}."))
+    return lines
+
+
+def _case(comparison: Comparison, case: CaseComparison) -> list[str]:
+    before, after = _block(comparison, case, after=False), _block(comparison, case, after=True)
+    parts = [
+        _setup(comparison, comparison.manifest, case), _commands(case.phases), before, after,
+        [*_closing(comparison, case), *_noise(case)],
+    ]  # fmt: skip
     return [line for part in parts if part for line in (*part, "")]
 
 
@@ -143,6 +170,6 @@ def _origin(comparison: Comparison) -> list[str]:
 
 def render(comparison: Comparison) -> str:
     """Return the block of every case and where the change came from, ending in a newline."""
-    lines = [line for case in comparison.cases for line in _case(comparison.manifest, case)]
+    lines = [line for case in comparison.cases for line in _case(comparison, case)]
     lines += _origin(comparison)
     return "\n".join(lines).rstrip() + "\n"

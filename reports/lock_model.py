@@ -68,7 +68,8 @@ class LockComparison(Record):
     locks (a fraction), ``slow_entries`` how often it was entered per 1,000 units; both
     from the probe, None on one vCPU or without it.  ``virtual_ns`` is virtual time per
     unit.  ``dropped`` counts lost events on base and patched.  ``other_kernel`` is true
-    where the twin's flavour is not the measured one.
+    where the twin's flavour is not the measured one, ``in_wall`` where the guest's clock
+    was the host's: times are real ns then, also those that are called virtual here.
     """
 
     twin: str
@@ -89,6 +90,12 @@ class LockComparison(Record):
     dropped: tuple[int, int] = (0, 0)
     slow_share: Paired | None = None
     slow_entries: Paired | None = None
+    in_wall: bool = False
+
+    @property
+    def ns(self) -> str:
+        """Unit of the times as printed."""
+        return "real ns" if self.in_wall else "virtual ns"
 
     @property
     def shown(self) -> tuple[LockRow, ...]:

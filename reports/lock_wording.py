@@ -18,6 +18,18 @@ ON_SEVERAL = (
     "repeatable under the interleaving named above, and no prediction for a machine with as many "
     "CPUs. Hold times are not shown here, because they include the turns of other vCPUs."
 )
+REAL = (
+    "Times are real nanoseconds of the guest's clock on this host, with its noise in them; twins "
+    "have no A/A arm and few blocks, so small differences mean nothing."
+)
+REAL_ON_ONE = (
+    "One vCPU: nobody spins. Lock debugging is part of these times, and so is whatever else the "
+    "host did while a lock was held: they compare the arms, roughly."
+)
+REAL_ON_SEVERAL = (
+    "Contention of vCPUs on this host, under lock debugging or tracing: it depends on where they "
+    "ran and on what else ran there, and repeats only roughly. Hold times are not shown here."
+)
 SATURATION = (
     "“Saturates at” is virtual time over hold time: the number of CPUs that keep the lock held "
     "all the time. It assumes one instance of the lock, CPUs that share nothing else, and the "
@@ -39,9 +51,11 @@ def guest(found: LockComparison) -> str:
         "1 vCPU" if found.serial else f"{found.vcpus} vCPUs",
         f"{found.jobs} jobs",
     ]
-    if found.metronome_ns:
+    if found.metronome_ns and not found.in_wall:
         parts.append(f"a timer every {found.metronome_ns / 1000:g} µs")
-    return ", ".join([*parts, wording.seeds(len(found.seeds))])
+    many = len(found.seeds)
+    blocks = f"{many} block" if many == 1 else f"{many} blocks"
+    return ", ".join([*parts, blocks if found.in_wall else wording.seeds(many)])
 
 
 def banner(found: LockComparison) -> str:
@@ -53,7 +67,14 @@ def banner(found: LockComparison) -> str:
 
 def limits(found: LockComparison) -> str:
     """What this twin can say of locks, and what it cannot."""
+    if found.in_wall:
+        return f"{REAL} {REAL_ON_ONE if found.serial else REAL_ON_SEVERAL}"
     return ON_ONE if found.serial else ON_SEVERAL
+
+
+def saturation(found: LockComparison) -> str:
+    """What "saturates at" means, and what it assumes."""
+    return SATURATION.replace("virtual time", "time") if found.in_wall else SATURATION
 
 
 def slow_path(found: LockComparison) -> str:

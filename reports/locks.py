@@ -18,7 +18,8 @@ from results.profile import Profile
 from results.record import CaseRecord, Manifest, PhaseRecord, RunRecord, TwinRecord
 
 FAVOURITE_UNIT = "folio"
-WITHOUT_PROFILE = "virtual ms"
+# Without a profile counts are given per time of the guest's clock.
+WITHOUT_PROFILE = {"exact": "virtual ms", "wall": "ms"}
 SLOW_PATHS = (
     "native_queued_spin_lock_slowpath",
     "queued_spin_lock_slowpath",
@@ -67,14 +68,14 @@ def _blocks(
     ]
 
 
-def _unit(phase: PhaseRecord, blocks: Sequence[Block]) -> tuple[str, str]:
+def _unit(phase: PhaseRecord, blocks: Sequence[Block], mode: str) -> tuple[str, str]:
     """Name and title of what counts are given per: folios, the phase's first unit, or time."""
     runs = [run for block in blocks for run in block.arms]
     units = sorted(phase.units, key=lambda unit: unit.name != FAVOURITE_UNIT)
     for unit in units:
         if all(run.profile and run.profile.units.get(unit.name, 0.0) > 0 for run in runs):
             return unit.name, unit.title
-    return "", WITHOUT_PROFILE
+    return "", WITHOUT_PROFILE[mode]
 
 
 def _waits(blocks: Sequence[Block], unit: str) -> tuple[WaitRow, ...]:
@@ -131,7 +132,8 @@ def _phase(
     manifest: Manifest, twin: TwinRecord, case: CaseRecord, phase: PhaseRecord,
     blocks: Sequence[Block], identities: tuple[Identities, Identities],
 ) -> LockComparison:  # fmt: skip
-    unit, title = _unit(phase, blocks)
+    mode = manifest.experiment.mode
+    unit, title = _unit(phase, blocks, mode)
     serial = twin.guest.vcpus == 1
     rows = lock_rows(blocks, unit, identities, serial=serial)
     arms = by_arm(blocks)
@@ -158,6 +160,7 @@ def _phase(
                  sum(run.locks.dropped for run in arms[1])),
         slow_share=share,
         slow_entries=entries,
+        in_wall=mode == "wall",
     )  # fmt: skip
 
 
@@ -168,7 +171,7 @@ def compare_locks(
     """One comparison a twin, case and phase with locks on both arms, in the manifest's order.
 
     Units of work come from the profile of the same run; without one, counts are per
-    virtual millisecond.
+    millisecond of the guest's clock.
     """
     identities = _identities(manifest, records, locks)
     by_run = {seen.run_id: seen for seen in locks}

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Sequence
 
 from reports import count_wording as counts
-from reports import lock_wording, wording
+from reports import lock_wording, wall_wording, wording
 from reports.attribution_model import Attribution
 from reports.lock_model import LockComparison
 from reports.model import CaseComparison, Comparison, MetricComparison
@@ -48,14 +48,17 @@ def _row(metric: MetricComparison) -> tuple[str, ...]:
         wording.spread(patched.stddev if patched else None),
         wording.change(metric),
         wording.interval(metric),
+        *([] if metric.again is None else [wording.percent(metric.again.estimate)]),
         wording.verdict(metric),
     )
 
 
 def _case(case: CaseComparison) -> list[str]:
     lines = [f"## {escape(case.name)}: {escape(case.title)}", ""]
+    noise = ("A/A",) if any(metric.again is not None for metric in case.metrics) else ()
     heads = (
-        "metric", "unit", "base", "stddev", "patched", "stddev", "change", "interval", "verdict",
+        "metric", "unit", "base", "stddev", "patched", "stddev", "change", "interval", *noise,
+        "verdict",
     )  # fmt: skip
     lines += table(heads, [_row(metric) for metric in case.metrics if metric.base])
     for phase in case.phases:
@@ -86,14 +89,21 @@ def _origin(found: Attribution, base: str, patched: str) -> list[str]:
     rows = [
         (counts.function(row), counts.place(row), *_amounts(row.instructions),
          counts.both(row.calls, 2) if row.calls else "", counts.note(row, base, patched))
-        for row in found.rows
+        for row in counts.shown(found)
     ]  # fmt: skip
     if rows:
+        further = counts.further(found)
+        if further:
+            label, sums = further
+            rows.append((label, "", counts.amount(sums.base), counts.amount(sums.patched),
+                         counts.signed(sums.difference), "", "", ""))  # fmt: skip
         if found.others:
             rows.append((counts.others(found), "", *_amounts(found.others), "", ""))
         rows.append(("all", "", *_amounts(found.total), "", ""))
         heads = ("function", "where", base, patched, "difference", "95 %", "calls", "")
         lines += table([escape(head) for head in heads], rows)
+        more = counts.elsewhere(found)
+        lines += [f"{more}.", ""] if more else []
         lines += [f"{escape(counts.share(found))}.", ""]
     hints = [f"- {escape(counts.hint(hint, base, patched))}" for hint in found.hints]
     return [*lines, *hints, ""] if hints else lines
@@ -139,9 +149,22 @@ def _counts(comparison: Comparison) -> list[str]:
     lines += ["## Locks", ""] if comparison.locks else []
     for twin in comparison.locks:
         lines += _twin(twin, *arms)
-    if any(twin.serial for twin in comparison.locks):
-        lines += [lock_wording.SATURATION, ""]
+    serial = [twin for twin in comparison.locks if twin.serial]
+    lines += [lock_wording.saturation(serial[0]), ""] if serial else []
     return lines
+
+
+def _host(comparison: Comparison) -> list[str]:
+    """What to know of the host beside the verdicts of a wall session."""
+    if comparison.wall is None:
+        return []
+    lines = [f"- {escape(line)}" for line in wall_wording.noise_lines(comparison)]
+    lines += [_finding(finding.level, finding.text) for finding in comparison.host_findings]
+    return ["## This host", "", *lines, ""]
+
+
+def _finding(level: str, text: str) -> str:
+    return f"- {'**warning** ' if level == 'warning' else ''}{escape(text)}"
 
 
 def render(comparison: Comparison) -> str:
@@ -152,7 +175,7 @@ def render(comparison: Comparison) -> str:
     lines += [escape(experiment.question), ""] if experiment.question else []
     lines += [f"**{wording.bottom_line(comparison)}.**", ""]
     lines += [f"- {escape(wording.sentence(metric))}" for metric in comparison.primary]
-    lines += [""]
+    lines += ["", *_host(comparison)]
     for case in comparison.cases:
         lines += _case(case)
     published = [
@@ -166,10 +189,8 @@ def render(comparison: Comparison) -> str:
     lines += _counts(comparison)
     if comparison.findings:
         lines += ["## Findings", ""]
-        lines += [
-            f"- {'**warning** ' if f.level == 'warning' else ''}{escape(f'{f.scope}: {f.text}')}"
-            for f in comparison.findings
-        ] + [""]
+        lines += [_finding(f.level, f"{f.scope}: {f.text}") for f in comparison.findings]
+        lines += [""]
     if comparison.failed_runs:
         lines += ["## Failed runs", ""]
         failed = [
@@ -188,10 +209,14 @@ def render(comparison: Comparison) -> str:
         *((f"tool {name}", version) for name, version in sorted(provenance.tools.items())),
         *((f"host {name}", value) for name, value in sorted(provenance.host.items())),
         *(("override", override) for override in manifest.overrides),
+        *([("accelerator", provenance.accelerator)] if provenance.accelerator else []),
+        *provenance.fitness.items(),
     ])  # fmt: skip
     if experiment.mode == "exact":
         lines += [
             "Exact mode: one guest instruction is one virtual nanosecond, so bandwidth is path "
             "length. Cache misses, NUMA and true parallelism are not seen.",
         ]
+    else:
+        lines += [wall_wording.REAL_TIME]
     return "\n".join(lines).rstrip() + "\n"

@@ -12,6 +12,7 @@ from experiment.spec import Direction
 from reports.attribution_model import Attribution
 from reports.lock_model import LockComparison
 from reports.verdict import Judgement, Verdict
+from reports.wall_model import Again, WallFacts
 from results.record import Failure, Manifest, PhaseRecord, Record
 
 
@@ -35,13 +36,22 @@ class Summary(Record):
 
 
 class Pair(Record):
-    """One block: the same seed on both arms; ``change`` is None where base is zero."""
+    """One block: the same seed on both arms; ``change`` is None where base is zero.
+
+    ``again`` is the value of the A/A arm, None in exact mode.
+    """
 
     block: int
     seed: int
     base: float
     patched: float
     change: float | None
+    again: float | None = None
+
+    @property
+    def again_change(self) -> float | None:
+        """The A/A arm's change from base; None without one, or where base is zero."""
+        return None if self.again is None or not self.base else self.again / self.base - 1
 
 
 class Reference(Record):
@@ -58,7 +68,11 @@ class Reference(Record):
 
 
 class MetricComparison(Record):
-    """One metric of one case on both arms; ``unit`` is as shown ("virtual MiB/s")."""
+    """One metric of one case on both arms; ``unit`` is as shown ("virtual MiB/s").
+
+    ``again`` is what A/A says of it and ``again_values`` the A/A arm's values; both are
+    of wall mode.
+    """
 
     case: str
     name: str
@@ -72,6 +86,8 @@ class MetricComparison(Record):
     pairs: tuple[Pair, ...]
     judgement: Judgement
     published: tuple[Reference, ...] = ()
+    again: Again | None = None
+    again_values: Summary | None = None
 
 
 class TimelineComparison(Record):
@@ -87,6 +103,7 @@ class TimelineComparison(Record):
     t_s: tuple[float, ...]
     base: tuple[tuple[float, ...], ...]
     patched: tuple[tuple[float, ...], ...]
+    again: tuple[tuple[float, ...], ...] = ()
 
 
 class CaseComparison(Record):
@@ -131,25 +148,38 @@ class FailedRun(Record):
 
 
 class FailureCount(Record):
-    """``fail:runs`` of one case: failed and recorded runs of each arm."""
+    """``fail:runs`` of one case: failed and recorded runs of each arm.
+
+    ``again`` holds both numbers of the A/A arm, None in exact mode.
+    """
 
     case: str
     base_failed: int
     base_runs: int
     patched_failed: int
     patched_runs: int
+    again: tuple[int, int] | None = None
+
+    @property
+    def any_failed(self) -> bool:
+        """Whether a run of any arm failed."""
+        return bool(self.base_failed or self.patched_failed or (self.again and self.again[0]))
 
 
 class Exactness(Record):
-    """Whether the repeated run gave the same bits."""
+    """Whether the repeated run gave the same bits; real time never does."""
 
-    status: Literal["bit-exact", "inexact", "not checked"]
+    status: Literal["bit-exact", "inexact", "not checked", "not asked"]
     text: str
     fields: tuple[str, ...] = ()
 
 
 class Comparison(Record):
-    """Everything a form may say about a session."""
+    """Everything a form may say about a session.
+
+    ``wall`` is None in exact mode, and ``host_findings``, which stand beside the verdict,
+    are empty.
+    """
 
     manifest: Manifest
     cases: tuple[CaseComparison, ...]
@@ -160,6 +190,8 @@ class Comparison(Record):
     runs_recorded: int
     attributions: tuple[Attribution, ...] = ()
     locks: tuple[LockComparison, ...] = ()
+    wall: WallFacts | None = None
+    host_findings: tuple[Finding, ...] = ()
 
     @property
     def headlines(self) -> tuple[Attribution, ...]:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import textwrap
 
-from reports import text_counts, wording
+from reports import text_counts, wall_wording, wording
 from reports.model import CaseComparison, Comparison, MetricComparison
 
 WIDTH = 100
 COLUMNS = ("metric", "base", "stddev", "patched", "stddev", "change", "verdict")
+WALL_COLUMNS = ("metric", "base", "patched", "change", "A/A", "verdict")
 
 
 def _wrapped(text: str, indent: str = "  ") -> list[str]:
@@ -19,6 +20,15 @@ def _wrapped(text: str, indent: str = "  ") -> list[str]:
 
 def _row(metric: MetricComparison) -> tuple[str, ...]:
     base, patched = metric.base, metric.patched
+    if metric.again is not None:
+        return (
+            metric.name,
+            wording.figure(base.mean if base else None),
+            wording.figure(patched.mean if patched else None),
+            wording.change(metric),
+            wording.percent(metric.again.estimate),
+            wording.verdict(metric),
+        )
     return (
         metric.name,
         wording.figure(base.mean if base else None),
@@ -30,11 +40,11 @@ def _row(metric: MetricComparison) -> tuple[str, ...]:
     )
 
 
-def _table(case: CaseComparison) -> list[str]:
-    rows = [COLUMNS, *(_row(metric) for metric in case.metrics if metric.base)]
+def _table(case: CaseComparison, heads: tuple[str, ...]) -> list[str]:
+    rows = [heads, *(_row(metric) for metric in case.metrics if metric.base)]
     if len(rows) == 1:
         return []
-    return [*text_counts.columns(rows, left=(0, len(COLUMNS) - 1)), ""]
+    return [*text_counts.columns(rows, left=(0, len(heads) - 1)), ""]
 
 
 def verdict_lines(comparison: Comparison) -> list[str]:
@@ -45,6 +55,16 @@ def verdict_lines(comparison: Comparison) -> list[str]:
         tail = wording.tail(metric)
         lines += _wrapped(wording.clean(tail), "    ") if tail else []
     return lines
+
+
+def host_lines(comparison: Comparison) -> list[str]:
+    """What to know of the host beside the verdicts of a wall session; none in exact mode."""
+    if comparison.wall is None:
+        return []
+    lines = [f"- {line}" for line in wall_wording.noise_lines(comparison)]
+    found = comparison.host_findings
+    lines += [f"{'!' if f.level == 'warning' else '-'} {f.text}" for f in found]
+    return _section("This host", lines)
 
 
 def render(comparison: Comparison) -> str:
@@ -58,9 +78,9 @@ def render(comparison: Comparison) -> str:
         f"{experiment.kernel.source}, guest {manifest.guest.name}, {experiment.mode} mode"
     ), "")  # fmt: skip
     lines += ["", f"{wording.bottom_line(comparison)}.", ""]
-    lines += [*verdict_lines(comparison), ""]
+    lines += [*verdict_lines(comparison), "", *host_lines(comparison)]
     for case in comparison.cases:
-        table = _table(case)
+        table = _table(case, WALL_COLUMNS if comparison.wall else COLUMNS)
         if table:
             lines += _wrapped(wording.clean(f"{case.name}: {case.title}"), "")
             lines += table
@@ -84,6 +104,8 @@ def render(comparison: Comparison) -> str:
             "length. Cache misses, NUMA and true parallelism are not seen.",
             "",
         )
+    else:
+        lines += _wrapped(wall_wording.REAL_TIME, "")
     return "\n".join(lines).rstrip() + "\n"
 
 

@@ -34,7 +34,7 @@ def name(text: str) -> str:
     return plain if len(plain) <= LONGEST_NAME else f"{plain[: LONGEST_NAME - 3]}..."
 
 
-def _cells(pair: Paired) -> tuple[str, str, str]:
+def _cells(pair: Paired | counts.Sums) -> tuple[str, str, str]:
     return (
         counts.amount(pair.base),
         counts.amount(pair.patched),
@@ -46,8 +46,11 @@ def functions(found: Attribution, base: str, patched: str) -> list[str]:
     """The table of functions that moved most, with everything else in one row."""
     rows = [
         (name(counts.function(row)), *_cells(row.instructions), counts.note(row, base, patched))
-        for row in found.rows
+        for row in counts.shown(found)
     ]
+    further = counts.further(found)
+    if further is not None:
+        rows.append((further[0], *_cells(further[1]), ""))
     if found.others is not None:
         rows.append((counts.others(found), *_cells(found.others), ""))
     rows.append(("all", *_cells(found.total), ""))
@@ -94,6 +97,8 @@ def origin(comparison: Comparison) -> list[tuple[str, list[str]]]:
         parts += [(f"! {counts.absent(row)}.", []) for row in found.ratios if row.absent]
         if found.listed:
             parts.append(("", functions(found, base, patched)))
+            more = counts.elsewhere(found)
+            parts += [(f"{more}.", [])] if more else []
             parts.append((f"{counts.share(found)}.", []))
         parts += [(f"- {counts.hint(hint, base, patched)}", []) for hint in found.hints]
     return parts

@@ -74,7 +74,8 @@ class Evidence:
     """The paired values of one metric of one case, and what got lost on the way.
 
     ``base`` and ``patched`` have one value a complete block, in the same order.
-    ``unusable`` says why the numbers are no evidence although they exist.
+    ``unusable`` says why the numbers are no evidence although they exist; ``dropped``
+    are the reasons for which blocks were left out for the host's sake.
     """
 
     direction: Direction
@@ -84,6 +85,7 @@ class Evidence:
     failures: tuple[Failure, ...] = ()
     same_code: bool = False
     unusable: str = ""
+    dropped: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -149,6 +151,11 @@ def blamed(failures: Iterable[Failure]) -> str:
 def lost(evidence: Evidence, n: int) -> tuple[str, str]:
     """Blame and reason when too few of the planned blocks are left."""
     left = f"{n} of {evidence.blocks_planned} blocks left"
+    if evidence.dropped:
+        many = f"{len(evidence.dropped)} dropped ({evidence.dropped[0]})"
+        left = f"{left}, {many}"
+        if not evidence.failures:
+            return "host", f"{left}: a quieter host is needed"
     if not evidence.failures:
         return "lab", f"{left}: the others were not recorded; finish the session with --resume"
     blame = blamed(evidence.failures)

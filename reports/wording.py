@@ -84,13 +84,18 @@ def bounds(metric: MetricComparison) -> str:
     change = metric.judgement.change
     if change is None or change.low is None or change.high is None:
         return ""
-    return f"[{_bound(change.low)}, {_bound(change.high)}]"
+    return between(change.low, change.high)
+
+
+def between(low: float, high: float) -> str:
+    """``[+1.02, +1.60]`` in percent, of two fractions."""
+    return f"[{_bound(low)}, {_bound(high)}]"
 
 
 def interval(metric: MetricComparison) -> str:
     """``[+1.02, +1.60] at 99 %``; empty where there is no interval."""
-    between, change = bounds(metric), metric.judgement.change
-    return f"{between} at {100 * change.level:g} %" if between and change else ""
+    within, change = bounds(metric), metric.judgement.change
+    return f"{within} at {100 * change.level:g} %" if within and change else ""
 
 
 def _bound(fraction: float) -> str:
@@ -130,7 +135,15 @@ def values(metric: MetricComparison) -> str:
     if metric.base is None or metric.patched is None:
         return ""
     both = f"{figure(metric.base.mean)} -> {figure(metric.patched.mean)}"
-    return f"{both} {metric.unit}, {seeds(metric.base.n)}"
+    return f"{both} {metric.unit}, {samples(metric)}"
+
+
+def samples(metric: MetricComparison) -> str:
+    """``8 seeds``; in wall mode, where a seed is not what runs differ by, ``24 blocks``."""
+    count = metric.base.n if metric.base else 0
+    if metric.again is None:
+        return seeds(count)
+    return f"{count} block" if count == 1 else f"{count} blocks"
 
 
 def reason(metric: MetricComparison) -> str:

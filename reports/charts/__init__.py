@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
-from reports.charts import bandwidth, forest, locks, per_io, timeline, waterfall
+from reports.charts import bandwidth, drift, forest, locks, per_io, strip, timeline, waterfall
 from reports.charts.canvas import Chart
 from reports.model import Comparison
 
-KINDS = (forest.draw, bandwidth.draw, timeline.draw, per_io.draw, waterfall.draw, locks.draw)
+KINDS = (
+    forest.draw,
+    bandwidth.draw,
+    strip.draw,
+    drift.draw,
+    timeline.draw,
+    per_io.draw,
+    waterfall.draw,
+    locks.draw,
+)
 
 
 def draw_all(comparison: Comparison) -> tuple[Chart, ...]:

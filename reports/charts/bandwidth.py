@@ -86,7 +86,12 @@ def _draw_one(comparison: Comparison, metric: MetricComparison) -> Chart:
 
 
 def draw(comparison: Comparison) -> list[Chart]:
-    """One chart a phase that has a ``bw`` metric with values; none otherwise."""
+    """One chart a phase that has a ``bw`` metric with values; none otherwise.
+
+    Wall mode has a chart with its A/A arm instead (``strip``).
+    """
+    if comparison.wall is not None:
+        return []
     return [
         _draw_one(comparison, metric)
         for case in comparison.cases

@@ -29,6 +29,8 @@ from reports.wording import clean
 INK, MUTED, RULE = "#010101", "#020202", "#030303"
 BASE, PATCHED, BAND, PAPER = "#040404", "#050505", "#060606", "#070707"
 GOOD, BAD = "#080808", "#090909"
+# The base once more, in wall mode: reddish purple of the same palette, darkened for paper.
+AGAIN = "#0a0a0a"
 COLOURS = (
     (INK, "--ink", "#1d2226"),
     (MUTED, "--muted", "#5b646c"),
@@ -39,6 +41,7 @@ COLOURS = (
     (PAPER, "--paper", "#ffffff"),
     (GOOD, "--good", "#00694e"),
     (BAD, "--bad", "#a8201a"),
+    (AGAIN, "--again", "#96507a"),
 )
 WIDTH_IN = 5.0
 STYLE: dict[Any, Any] = {
@@ -101,12 +104,15 @@ def clear(axes: Axes, grid: str = "y") -> None:
 
 
 def legend(
-    drawn: Figure, *extra: tuple[str, dict[str, object]], arms: tuple[str, str] | None = None
+    drawn: Figure, *extra: tuple[str, dict[str, object]], arms: tuple[str, ...] | None = None
 ) -> None:
-    """Name the arms, and what else is drawn, in one row above the axes."""
+    """Name the arms, and what else is drawn, in one row above the axes.
+
+    A third arm is the A/A arm of wall mode.
+    """
     handles = [
         Line2D([], [], color=colour, marker="o", linestyle="", markersize=5, label=label)
-        for colour, label in zip((BASE, PATCHED), arms or (), strict=False)
+        for colour, label in zip((BASE, PATCHED, AGAIN), arms or (), strict=False)
     ]
     for label, style in extra:
         handles.append(Line2D([], [], **{"linestyle": "", "label": label, **style}))  # type: ignore[arg-type]

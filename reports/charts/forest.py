@@ -8,11 +8,12 @@ from matplotlib.axes import Axes
 from matplotlib.patches import Rectangle
 from matplotlib.transforms import blended_transform_factory
 
-from reports import wording
+from reports import wall_wording, wording
 from reports.charts import canvas
-from reports.charts.canvas import BAND, INK, MUTED, PATCHED, Chart
+from reports.charts.canvas import AGAIN, BAND, INK, MUTED, PATCHED, Chart
 from reports.model import Comparison, MetricComparison
 from reports.verdict import Change
+from reports.wall_model import Again
 
 ROW_IN = 0.62
 EDGES_IN = 1.0
@@ -20,11 +21,15 @@ EDGES_IN = 1.0
 FURTHEST = 2.5
 
 
-def _limits(changes: Sequence[Change], published: Sequence[float], delta: float) -> tuple[
-    float, float
-]:  # fmt: skip
-    """Axis limits in percent: all intervals, the band, and published changes not too far out."""
+def _limits(
+    changes: Sequence[Change], published: Sequence[float], delta: float,
+    noise: Sequence[Again] = (),
+) -> tuple[float, float]:  # fmt: skip
+    """Axis limits in percent: all intervals, the bands, and published changes not too far out."""
     ends = [-1.6 * delta, 1.6 * delta]
+    for seen in noise:
+        known = (seen.estimate, seen.low, seen.high, seen.floor, -(seen.floor or 0.0))
+        ends += [end for end in known if end is not None]
     for change in changes:
         ends += [change.estimate, change.low or change.estimate, change.high or change.estimate]
     reach = FURTHEST * max(abs(end) for end in ends)
@@ -49,6 +54,8 @@ def _row(
     if change.low is not None and change.high is not None:
         axes.hlines(position, 100 * change.low, 100 * change.high, color=PATCHED, linewidth=2.2)
     axes.plot(100 * change.estimate, position, "o", color=PATCHED, markersize=6.5)
+    if metric.again is not None:
+        _noise(axes, position, metric.again)
     for reference in metric.published:
         value = 100 * reference.change
         if limits[0] <= value <= limits[1]:
@@ -66,6 +73,19 @@ def _row(
         )  # fmt: skip
 
 
+def _noise(axes: Axes, position: float, seen: Again) -> None:
+    """What base differs by from itself, below the change; its floor as a band around zero."""
+    if seen.floor is not None:
+        axes.add_patch(
+            Rectangle((-100 * seen.floor, position - 0.17), 200 * seen.floor, 0.36, color=AGAIN,
+                      alpha=0.22, linewidth=0, zorder=0.6)
+        )  # fmt: skip
+    if seen.low is not None and seen.high is not None:
+        axes.hlines(position + 0.15, 100 * seen.low, 100 * seen.high, color=AGAIN, linewidth=1.6)
+    if seen.estimate is not None:
+        axes.plot(100 * seen.estimate, position + 0.15, "s", color=AGAIN, markersize=4.5)
+
+
 def draw(comparison: Comparison) -> list[Chart]:
     """One chart of all primary metrics that have a change; none where no metric has."""
     metrics = [metric for metric in comparison.primary if metric.judgement.change is not None]
@@ -74,12 +94,14 @@ def draw(comparison: Comparison) -> list[Chart]:
     delta = comparison.manifest.experiment.thresholds.change
     changes = [metric.judgement.change for metric in metrics if metric.judgement.change]
     published = [reference.change for metric in metrics for reference in metric.published]
-    limits = _limits(changes, published, delta)
+    noise = [metric.again for metric in metrics if metric.again is not None]
+    limits = _limits(changes, published, delta, noise)
     level = f"{100 * changes[0].level:g} %"
     alt = "Change of each primary metric with its interval: " + "; ".join(
         f"{metric.case} {metric.name} {wording.change(metric)} {wording.interval(metric)}, "
         f"{wording.verdict(metric)}"
         + (f", {wording.published(metric)}" if metric.published else "")
+        + (f", A/A: {wall_wording.noise(metric.again)}" if metric.again else "")
         for metric in metrics
     )
     with canvas.figure(EDGES_IN + ROW_IN * len(metrics)) as drawn:
@@ -102,6 +124,8 @@ def draw(comparison: Comparison) -> list[Chart]:
             (f"change, {level} interval", {"marker": "o", "color": PATCHED, "markersize": 6}),
             (f"±{100 * delta:g} %", {"marker": "s", "color": BAND, "markersize": 8}),
         ]
+        if noise:
+            extra.append(("A/A", {"marker": "s", "color": AGAIN, "markersize": 5}))
         if published:
             extra.append(("published", {
                 "marker": "D", "markerfacecolor": "none", "markeredgecolor": INK, "markersize": 6,
@@ -113,9 +137,22 @@ def draw(comparison: Comparison) -> list[Chart]:
             name="forest",
             kind="forest",
             title="The change, case by case",
-            caption=f"The band is the threshold of ±{100 * delta:g} %. Published changes were "
-            "measured on other machines, in real time; an arrow means further out.",
+            caption=_caption(delta, bool(noise)),
             alt=alt,
             svg=svg,
         )
     ]
+
+
+def _caption(delta: float, noise: bool) -> str:
+    published = (
+        "Published changes were measured on other machines, in real time; an arrow means further "
+        "out."
+    )
+    threshold = f"The band is the threshold of ±{100 * delta:g} %."
+    if not noise:
+        return f"{threshold} {published}"
+    return (
+        f"{threshold} Squares are A/A, base against itself with its interval; the tinted band is "
+        f"the noise floor, half that interval's width on either side of zero. {published}"
+    )

@@ -35,7 +35,7 @@ def drawings(found: LockComparison) -> list[Drawing]:
     contended = [(row.label, row.contentions) for row in found.rows if row.contentions]
     waits = [(f"{row.caller} ({row.flags})", row.count) for row in found.waits]
     made = [
-        Drawing("hold", "Hold time", f"virtual ns held {per}", hold),
+        Drawing("hold", "Hold time", f"{found.ns} held {per}", hold),
         Drawing("contentions", "Contention", f"contentions {per_many}", contended),
         Drawing("callers", "Waits by caller", f"waits {per_many}", waits),
     ]
@@ -69,6 +69,7 @@ def _row(axes: Axes, position: int, label: str, pair: Paired) -> None:
 
 def _draw_one(comparison: Comparison, found: LockComparison, drawing: Drawing) -> Chart:
     name = f"{kind(found)}-{drawing.kind}"
+    many = "blocks" if found.in_wall else "seeds"
     arms = (comparison.manifest.base, comparison.manifest.patched)
     alt = f"{drawing.title}, {drawing.label}, {arms[0]} then {arms[1]}: " + "; ".join(
         f"{label} {count_wording.short(pair.base)} then {count_wording.short(pair.patched)}"
@@ -92,7 +93,8 @@ def _draw_one(comparison: Comparison, found: LockComparison, drawing: Drawing) -
         name=name,
         kind=kind(found),
         title=drawing.title,
-        caption="Dots are means over the seeds, the bars behind them their range; fewer is better.",
+        caption=f"Dots are means over the {many}, the bars behind them their range; fewer is "
+        "better.",
         alt=alt,
         svg=svg,
     )

@@ -9,7 +9,7 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 from reports import wording
 from reports.charts import canvas
-from reports.charts.canvas import BASE, PATCHED, RULE, Chart
+from reports.charts.canvas import AGAIN, BASE, PATCHED, RULE, Chart
 from reports.model import Comparison, MetricComparison
 
 SHOWN = (
@@ -46,10 +46,14 @@ def _row(axes: Axes, position: float, metric: MetricComparison) -> None:
     both = f"{wording.figure(metric.base.mean, 4)} → {wording.figure(metric.patched.mean, 4)}"
     axes.text(1, position - 0.38, both, transform=across, va="center", ha="right")
     axes.axhline(position, color=RULE, linewidth=0.7, zorder=0.6)
+    again = [pair.again for pair in metric.pairs if pair.again is not None]
     for shift, colour, summary, values in (
         (-0.07, BASE, metric.base, [pair.base for pair in metric.pairs]),
         (0.12, PATCHED, metric.patched, [pair.patched for pair in metric.pairs]),
+        (0.28, AGAIN, metric.again_values, again),
     ):
+        if summary is None:
+            continue
         axes.plot(values, [position + shift] * len(values), "o", color=colour, markersize=3,
                   alpha=0.3)  # fmt: skip
         axes.plot(summary.mean, position + shift, "o", color=colour, markersize=6.5)
@@ -59,10 +63,12 @@ def _draw_one(
     comparison: Comparison, short: str, title: str, label: str, metrics: list[MetricComparison]
 ) -> Chart:
     name = canvas.identifier(short)
-    arms = (comparison.manifest.base, comparison.manifest.patched)
-    alt = f"{title}, {arms[0]} then {arms[1]}: " + "; ".join(
+    arms = tuple(arm.name for arm in comparison.manifest.arms)
+    many = "blocks" if comparison.wall else "seeds"
+    alt = f"{title}, {' then '.join(arms)}: " + "; ".join(
         f"{metric.case} {metric.phase} {wording.figure(metric.base.mean, 4)} then "
         f"{wording.figure(metric.patched.mean, 4)}"
+        + (f" then {wording.figure(metric.again_values.mean, 4)}" if metric.again_values else "")
         for metric in metrics
         if metric.base and metric.patched
     )
@@ -71,7 +77,8 @@ def _draw_one(
         canvas.clear(axes, grid="x")
         for position, metric in enumerate(metrics):
             _row(axes, position, metric)
-        _axis(axes, [v for m in metrics for pair in m.pairs for v in (pair.base, pair.patched)])
+        _axis(axes, [v for m in metrics for pair in m.pairs
+                     for v in (pair.base, pair.patched, pair.again) if v is not None])  # fmt: skip
         axes.set_ylim(len(metrics) - 0.6, -0.68)
         axes.set_yticks([])
         axes.spines["left"].set_visible(False)
@@ -83,7 +90,7 @@ def _draw_one(
         name=name,
         kind="per-io",
         title=title,
-        caption="Large dots are means over the seeds, small ones the seeds; fewer is better.",
+        caption=f"Large dots are means over the {many}, small ones the {many}; fewer is better.",
         alt=alt,
         svg=svg,
     )

@@ -1,0 +1,134 @@
+"""What is said of a wall session's host, course and noise: the one place, so that forms agree."""
+
+from __future__ import annotations
+
+from reports import power, wording
+from reports.model import Comparison, Finding, MetricComparison
+from reports.wall_model import Again, WallFacts
+from reports.wall_statistics import FEWEST_AGAIN
+
+NAMED_BLOCKS = 6
+VALUES = (
+    "Values are geometric means over the blocks, with the spread between boots as ± standard "
+    "deviation. A/A is base-again against base: what chance shows on this host."
+)
+REAL_TIME = (
+    "Wall mode: times are real and of this host, noise and all. Each boot is one sample; the "
+    "change is the Hodges-Lehmann estimate over whole blocks. base-again is the base once more; "
+    "what it differs by is noise."
+)
+
+
+def host_findings(facts: WallFacts) -> tuple[Finding, ...]:
+    """What to know of the host and the session's course before its verdicts: warnings first."""
+    said = [_on(facts)]
+    said += [
+        ("warning" if check.status == "fail" else "note",
+         f"{check.name}: {check.found} ({check.status})")
+        for check in facts.checks
+    ]  # fmt: skip
+    said += [("warning", text) for text in _dropped_texts(facts)]
+    if facts.early:
+        share = f"{100 * (facts.look_share or 0.0):g} % of the error rates"
+        said.append((
+            "note",
+            f"judged early, at the look after {facts.blocks} of {facts.planned} blocks, which "
+            f"has {share}",
+        ))  # fmt: skip
+    found = [Finding.model_validate({"level": level, "scope": "host", "text": text})
+             for level, text in said]  # fmt: skip
+    return tuple(sorted(found, key=lambda finding: finding.level != "warning"))
+
+
+def _on(facts: WallFacts) -> tuple[str, str]:
+    if facts.real_time:
+        return "note", f"guests ran on this host's CPUs ({facts.accelerator})"
+    ran = "TCG" if facts.accelerator == "tcg" else facts.accelerator or "an unknown accelerator"
+    return "warning", (
+        f"guests ran under {ran}: the time is that of a translator and no verdict is given; "
+        'mode = "exact" answers the question here'
+    )
+
+
+def _dropped_texts(facts: WallFacts) -> list[str]:
+    texts = []
+    for kept in (False, True):
+        spoilt = [block for block in facts.dropped if block.kept == kept and not block.failed]
+        for case in dict.fromkeys(block.case for block in spoilt):
+            found = [block for block in spoilt if block.case == case]
+            named = "; ".join(f"block {d.block}: {d.reason}" for d in found[:NAMED_BLOCKS])
+            rest = "; ..." if len(found) > NAMED_BLOCKS else ""
+            many = f"{len(found)} of {facts.blocks} blocks"
+            what = "would be dropped, and are shown because no verdict hangs on them" if kept else (
+                "dropped whole"
+            )  # fmt: skip
+            texts.append(f"{case}: {many} {what} ({named}{rest})")
+    return texts
+
+
+def again(metric: MetricComparison) -> str:
+    """What A/A says of this host, and how many blocks would see the threshold on it."""
+    return "" if metric.again is None else f"A/A on this host: {noise(metric.again)}"
+
+
+def noise(seen: Again) -> str:
+    """``base against itself differs by +0.12 % [-0.30, +0.41] at 99 % (24 blocks), so ...``."""
+    if not seen.pairs:
+        return "no block in which every arm ran"
+    if seen.estimate is None:
+        return "a value is zero or no number, so there is no ratio"
+    said = f"base against itself differs by {wording.percent(seen.estimate)}"
+    blocks = f"{seen.pairs} block" if seen.pairs == 1 else f"{seen.pairs} blocks"
+    if seen.low is None or seen.high is None:
+        said = f"{said} in {blocks}, too few for an interval"
+    else:
+        between = wording.between(seen.low, seen.high)
+        said = f"{said} {between} at {100 * seen.level:.4g} % ({blocks})"
+    smallest = f"{100 * seen.change:g} %"
+    if seen.differs:
+        # How many blocks a steady host would need is no advice for one that is not.
+        return f"{said}. The host is not steady: nothing can be said"
+    if seen.beyond:
+        said = f"{said}, so more than {power.MOST_BLOCKS} blocks would be needed to see {smallest}"
+    elif seen.needed is not None:
+        said = f"{said}, so {seen.needed} blocks would be needed to see {smallest}"
+    elif seen.pairs < FEWEST_AGAIN:
+        said = f"{said}; from {FEWEST_AGAIN} blocks on it tells how many would see {smallest}"
+    return said
+
+
+def size(metric: MetricComparison) -> str:
+    """What base differs by from itself, in percent; a dash where that is not known."""
+    return wording.percent(metric.again.estimate if metric.again else None)
+
+
+def bounds(metric: MetricComparison) -> str:
+    """The interval of :func:`size`; empty where there is none."""
+    seen = metric.again
+    if seen is None or seen.low is None or seen.high is None:
+        return ""
+    return wording.between(seen.low, seen.high)
+
+
+def level(comparison: Comparison) -> float:
+    """The level of all intervals of a wall session: at an early look a higher one."""
+    found = (metric.again.level for metric in comparison.primary if metric.again)
+    return next(found, 1 - comparison.manifest.experiment.thresholds.alpha)
+
+
+def noise_lines(comparison: Comparison) -> list[str]:
+    """One line a primary metric; none in exact mode."""
+    return [
+        f"A/A on this host, {metric.case} {metric.name}: {noise(metric.again)}"
+        for metric in comparison.primary
+        if metric.again is not None
+    ]
+
+
+def withheld(comparison: Comparison, metric: MetricComparison) -> bool:
+    """Whether nothing at all is claimed of a metric, not even a size."""
+    if comparison.wall is None:
+        return False
+    seen = comparison.wall
+    differs = metric.again is not None and metric.again.differs
+    return differs or seen.unfinished or not seen.real_time
