@@ -11,7 +11,7 @@ from __future__ import annotations
 import functools
 import re
 import tomllib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -49,12 +49,14 @@ class Identity(NamedTuple):
     ``name``: no other class has this name.  ``sites``: the functions that waited or
     held.  ``use``: nobody waited for any class of this name, and this one is taken
     :data:`FAR_MORE` times as often as every other.  ``number``: nothing but the printed
-    ``#N``, which may differ between kernels.
+    ``#N``, which may differ between kernels.  ``name`` is the printed name with its mode,
+    without number and site.
     """
 
     label: str
     by: By
     instances: Instances
+    name: str
 
 
 @functools.cache
@@ -126,17 +128,47 @@ def identify(classes: Iterable[LockClass]) -> dict[ClassId, Identity]:
     return found
 
 
+def agreed(
+    kernels: Mapping[str, Mapping[ClassId, Identity]],
+) -> dict[str, Mapping[ClassId, Identity]]:
+    """Identities by kernel, with a name's classes put together where kernels disagree.
+
+    On one kernel somebody waited for a class and so named it, on another nobody did:
+    two rows, each of one arm, would be a difference that is none.
+    """
+    labels: dict[str, dict[str, set[str]]] = {}
+    for kernel, found in kernels.items():
+        for identity in found.values():
+            names = labels.setdefault(identity.name, {})
+            names.setdefault(kernel, set()).add(identity.label)
+    apart = {
+        name
+        for name, by_kernel in labels.items()
+        if any(by_kernel.get(kernel) != next(iter(by_kernel.values())) for kernel in kernels)
+    }
+    return {
+        kernel: {
+            key: Identity(one.name, "name", "unknown", one.name)
+            if one.name in apart and one.by in ("sites", "number") and one.instances == "unknown"
+            else one
+            for key, one in found.items()
+        }
+        for kernel, found in kernels.items()
+    }
+
+
 def _identity(full: str, sites: list[str], *, alone: bool, most_taken: bool) -> Identity:
     name, mode = printed(full)
     suffix = MODES.get(mode, "")
     for known in catalogue():
         if known.name == name and (not known.sites or set(sites) & set(known.sites)):
             by: By = "sites" if known.sites else "name"
-            return Identity(known.label + suffix, by, known.instances)
+            return Identity(known.label + suffix, by, known.instances, name + suffix)
         if known.name == name and most_taken:
-            return Identity(known.label + suffix, "use", known.instances)
+            return Identity(known.label + suffix, "use", known.instances, name + suffix)
     if alone:
-        return Identity(name + suffix, "name", "unknown")
+        return Identity(name + suffix, "name", "unknown", name + suffix)
     if sites:
-        return Identity(f"{name} at {sites[0]}{suffix}", "sites", "unknown")
-    return Identity(full.removesuffix(mode) + suffix, "number", "unknown")
+        label = f"{name} at {sites[0]}{suffix}"
+        return Identity(label, "sites", "unknown", name + suffix)
+    return Identity(full.removesuffix(mode) + suffix, "number", "unknown", name + suffix)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from reports.lock_identity import identify
+from reports.lock_identity import agreed, identify
 from reports.lock_model import LockComparison, WaitRow
 from reports.lock_rows import MANY, Block, Identities, Run, by_arm, lock_rows, units_done
 from reports.paired import Paired, per, ratio
@@ -42,7 +42,7 @@ def _identities(
         kernel = of_run.get(seen.run_id)
         if kernel is not None:
             classes.setdefault(kernel, []).extend(c for p in seen.phases for c in p.classes)
-    return {kernel: identify(found) for kernel, found in classes.items()}
+    return agreed({kernel: identify(found) for kernel, found in classes.items()})
 
 
 def _blocks(

@@ -129,10 +129,7 @@ def test_a_known_cause_is_named_with_its_function_and_lock(
     row = lock(twin(found, "held"), XA_LOCK)
     assert row.hold is not None
     assert row.hold.difference == pytest.approx(256, rel=0.3)
-    assert (
-        max(
-            (row for row in twin(found, "held").rows if row.hold is not None),
-            key=lambda row: row.hold.difference if row.hold else 0.0,
-        ).label
-        == XA_LOCK
-    )
+    # Of the locks that one holder at a time may have; a fault's own locks are held longer, too.
+    serial = [row for row in twin(found, "held").rows if row.saturation is not None]
+    moved = [(row.hold.difference, row.label) for row in serial if row.hold is not None]
+    assert max(moved)[1] == XA_LOCK

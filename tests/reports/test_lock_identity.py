@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reports.lock_identity import class_id, identify, printed
+from reports.lock_identity import agreed, class_id, identify, printed
 from results.locks import LockClass, Site
 
 
@@ -47,14 +47,14 @@ def test_a_key_joins_guests_and_sites_name_the_class() -> None:
 def test_without_sites_only_the_number_is_left_and_it_is_said() -> None:
     one, other = lock("&xa->xa_lock#4", "ff10"), lock("&xa->xa_lock#2", "ff20")
     found = identify([one, other])
-    assert found[class_id(one)] == ("&xa->xa_lock#4", "number", "unknown")
+    assert found[class_id(one)][:3] == ("&xa->xa_lock#4", "number", "unknown")
     assert found[class_id(other)].label == "&xa->xa_lock#2"
 
 
 def test_a_class_taken_far_more_often_is_taken_to_be_the_known_one_and_it_is_said() -> None:
     busy, idle = lock("&xa->xa_lock#4", "ff10", acquisitions=200), lock("&xa->xa_lock#2", "ff20")
     found = identify([busy, idle])
-    assert found[class_id(busy)] == ("i_pages.xa_lock", "use", "one")
+    assert found[class_id(busy)][:3] == ("i_pages.xa_lock", "use", "one")
     assert found[class_id(idle)].by == "number"
     # Where anybody waited for a namesake, sites decide and nothing is guessed.
     seen = lock("&xa->xa_lock#2", "ff20", "idr_alloc")
@@ -92,3 +92,19 @@ def test_any_name_has_a_label_whatever_the_order(classes: list[LockClass]) -> No
     found = identify(classes)
     assert set(found) == {class_id(one) for one in classes}
     assert identify(classes[::-1]) == found
+
+
+def test_a_name_that_one_kernel_tells_apart_and_the_other_does_not_is_one_row() -> None:
+    plain = [lock("&dentry->d_lock", "1"), lock("&dentry->d_lock#2", "2")]
+    seen = [lock("&dentry->d_lock", "1", "dput"), plain[1]]
+    apart = identify(seen)
+    assert {one.label for one in apart.values()} == {
+        "&dentry->d_lock at dput",
+        "&dentry->d_lock#2",
+    }
+    both = agreed({"base": identify(plain), "patched": apart})
+    for found in both.values():
+        assert {one.label for one in found.values()} == {"&dentry->d_lock"}
+    # Where both kernels tell, it is told.
+    same = agreed({"base": apart, "patched": apart})
+    assert same["base"] == apart
