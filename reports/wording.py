@@ -19,6 +19,9 @@ PLURALS = {
     Verdict.INCONCLUSIVE: "inconclusive",
 }
 
+# Tenfold: bounds beyond are not told apart.
+WIDEST = 9.0
+
 
 def clean(text: str, *, lines: bool = False) -> str:
     """Text without control, bidirectional or surrogate characters; ``lines`` keeps newlines.
@@ -99,6 +102,9 @@ def interval(metric: MetricComparison) -> str:
 
 
 def _bound(fraction: float) -> str:
+    # An interval of two pairs may reach to any power of ten: it is none to a reader.
+    if fraction > WIDEST:
+        return f"> {100 * WIDEST:+.0f}"
     rounded = round(100 * fraction, 2)
     return "0" if fraction == 0 else "0.00" if rounded == 0 else f"{rounded:+.2f}"
 

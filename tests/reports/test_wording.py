@@ -100,3 +100,9 @@ def test_typesetting_leaves_names_alone() -> None:
 def test_clean_keeps_text_and_drops_what_moves_cursors() -> None:
     assert wording.clean("é\x1b[2J\u202e\ud800\nb", lines=True) == "é [2J  \nb"
     assert wording.clean("a\nb") == "a b"
+
+
+def test_a_bound_beyond_any_reader_is_cut() -> None:
+    assert wording._bound(9.0) == "+900.00"
+    assert wording._bound(28170917.38) == "> +900"
+    assert wording._bound(-1.0) == "-100.00"
