@@ -71,7 +71,7 @@ class WallSession:
 
     def records(self) -> list[RunRecord]:
         random = np.random.default_rng(7)
-        made = []
+        made: list[RunRecord] = []
         blocks = self.blocks if self.recorded is None else self.recorded
         total = blocks * 6
         for block in range(blocks):
