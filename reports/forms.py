@@ -39,7 +39,8 @@ def render_json(comparison: Comparison) -> str:
     for case in whole["cases"]:
         del case["timelines"]
     if comparison.wall is None:
-        _without_wall(whole)
+        _without_wall({key: whole[key] for key in whole if key != "manifest"})
+        del whole["wall"], whole["host_findings"]
     return json.dumps(whole, indent=2, ensure_ascii=True, allow_nan=False) + "\n"
 
 

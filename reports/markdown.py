@@ -217,6 +217,6 @@ def render(comparison: Comparison) -> str:
             "Exact mode: one guest instruction is one virtual nanosecond, so bandwidth is path "
             "length. Cache misses, NUMA and true parallelism are not seen.",
         ]
-    else:
-        lines += [wall_wording.REAL_TIME]
+    if comparison.wall is not None:
+        lines += [wall_wording.meaning(comparison.wall)]
     return "\n".join(lines).rstrip() + "\n"

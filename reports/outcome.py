@@ -47,7 +47,8 @@ def outcome(comparison: Comparison, *, strict: bool = False) -> int:
 def decided(store: SessionStore) -> bool:
     """Whether a wall session on its way may stop: no primary metric is left open.
 
-    Asked at the pre-set looks only: each look has its own share of the error rates.
+    True at a pre-set look only, judged at the look's own share of the error rates:
+    between looks every primary metric is inconclusive.
     """
     comparison = compare(store.manifest(), store.records())
     return all(

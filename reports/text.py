@@ -104,8 +104,8 @@ def render(comparison: Comparison) -> str:
             "length. Cache misses, NUMA and true parallelism are not seen.",
             "",
         )
-    else:
-        lines += _wrapped(wall_wording.REAL_TIME, "")
+    if comparison.wall is not None:
+        lines += _wrapped(wall_wording.meaning(comparison.wall), "")
     return "\n".join(lines).rstrip() + "\n"
 
 

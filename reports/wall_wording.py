@@ -12,10 +12,11 @@ VALUES = (
     "Values are geometric means over the blocks, with the spread between boots as ± standard "
     "deviation. A/A is base-again against base: what chance shows on this host."
 )
-REAL_TIME = (
-    "Wall mode: times are real and of this host, noise and all. Each boot is one sample; the "
-    "change is the Hodges-Lehmann estimate over whole blocks. base-again is the base once more; "
-    "what it differs by is noise."
+REAL_TIME = "Wall mode: times are real and of this host, noise and all."
+TRANSLATED = "Wall mode under TCG: times are those of a translator, and say nothing of any machine."
+DESIGN = (
+    "Each boot is one sample; the change is the Hodges-Lehmann estimate over whole blocks. "
+    "base-again is the base once more; what it differs by is noise."
 )
 
 
@@ -97,17 +98,14 @@ def noise(seen: Again) -> str:
     return said
 
 
+def meaning(facts: WallFacts) -> str:
+    """What the numbers of the session are."""
+    return f"{REAL_TIME if facts.real_time else TRANSLATED} {DESIGN}"
+
+
 def size(metric: MetricComparison) -> str:
     """What base differs by from itself, in percent; a dash where that is not known."""
     return wording.percent(metric.again.estimate if metric.again else None)
-
-
-def bounds(metric: MetricComparison) -> str:
-    """The interval of :func:`size`; empty where there is none."""
-    seen = metric.again
-    if seen is None or seen.low is None or seen.high is None:
-        return ""
-    return wording.between(seen.low, seen.high)
 
 
 def level(comparison: Comparison) -> float:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Literal
 
+from experiment.design import AGAIN
 from experiment.plan import PlannedRun
 from guests import channel
 from guests.console import Ending
@@ -101,6 +102,6 @@ def _blame(session: Session, arm: str, kind: str) -> Blame:
         return "workload"
     if kind in ("lost", "silent"):
         return "host"
-    # A kernel that breaks: the series', unless the arm is the one without it.
+    # A kernel that breaks: the series', unless the arm is one without it.
     base = session.experiment.both_arms[0].name
-    return "lab" if arm == base else "series"
+    return "lab" if arm in (base, AGAIN) else "series"

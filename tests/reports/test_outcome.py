@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from reports.comparison import compare
-from reports.outcome import exit_code, outcome
+from reports.outcome import decided, exit_code, outcome
 from reports.verdict import Judgement, Verdict
 from results.record import Failure
+from results.store import SessionStore
 from tests.reports.factory import Session, fails
+from tests.reports.wall_factory import WallSession
 
 
 def said(verdict: Verdict, blame: str = "") -> Judgement:
@@ -60,3 +64,26 @@ def test_outcome_of_a_session() -> None:
         blame="host",
     )
     assert outcome(compare(slow.manifest(), full_disk)) == 3
+
+
+@pytest.mark.parametrize(
+    ("session", "said"),
+    [
+        # After 20 blocks, at the look's own thresholds.
+        (WallSession(blocks=48, recorded=20, effect=0.05, early_looks=True), True),
+        # No look: whatever the numbers say, the session goes on.
+        (WallSession(blocks=48, recorded=16, effect=0.05, early_looks=True), False),
+        (WallSession(blocks=48, recorded=20, effect=0.05, accelerator="tcg", early_looks=True),
+         False),
+        # Twelve blocks that all go up are not enough for three metrics at 0.1 %.
+        (WallSession(blocks=48, recorded=12, effect=0.05, early_looks=True), False),
+    ],
+)  # fmt: skip
+def test_session_may_stop_only_where_a_look_decides(
+    tmp_path: Path, session: WallSession, said: bool
+) -> None:
+    store = SessionStore(tmp_path)
+    store.create(session.manifest())
+    for record in session.records():
+        store.append(record)
+    assert decided(store) is said

@@ -205,3 +205,13 @@ def test_which_machine_a_run_has_is_part_of_the_plan(tmp_path: Path) -> None:
     machine = session.wall_machine(run)
     assert machine.accelerator == "tcg"
     assert machine.guest == session.guest
+
+
+def test_the_base_again_breaking_is_not_the_series_fault(
+    run: Callable[..., dict[str, RunRecord]], guests: Guests
+) -> None:
+    again, patched = f"filemap-4k.b00.{AGAIN}", "filemap-4k.b01.patched"
+    guests.endings = {again: ["panic"], patched: ["panic"]}
+    records = run(2)
+    blames = {name: found.failure.blame for name, found in records.items() if found.failure}
+    assert blames == {again: "lab", patched: "series"}

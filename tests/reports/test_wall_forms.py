@@ -1,0 +1,129 @@
+"""The forms of a wall session: A/A everywhere, honest words, real units."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from xml.etree import ElementTree as ET
+
+import pytest
+
+from reports import charts, forms, html, letter, text
+from reports.model import Comparison
+from tests.reports.test_html import Page
+from tests.reports.wall_factory import WallSession
+
+GOLDEN = Path(__file__).parent / "golden" / "wall.txt"
+
+
+@pytest.fixture(scope="module")
+def quiet() -> Comparison:
+    return WallSession(effect=0.03, drift=0.02, busy=(("filemap-4k", 3, "patched"),)).compared()
+
+
+@pytest.fixture(scope="module")
+def translated() -> Comparison:
+    return WallSession(blocks=12, effect=0.03, spread=0.2, accelerator="tcg").compared()
+
+
+@pytest.fixture(scope="module")
+def unsteady() -> Comparison:
+    return WallSession(effect=0.03, again=0.02).compared()
+
+
+def test_text_is_golden(quiet: Comparison) -> None:
+    assert text.render(quiet) == GOLDEN.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("form", ["text", "markdown", "html"])
+def test_host_and_noise_stand_before_the_numbers(quiet: Comparison, form: str) -> None:
+    said = forms.render(quiet, form)
+    if form == "html":
+        said = Page(said).text
+    said = " ".join(said.replace("\\", "").replace("−", "-").split())
+    where = said.index("This host")
+    for part in (
+        "base against itself differs by +0.03 % [-0.19, +0.24] at 99 % (23 blocks), so 11 blocks "
+        "would be needed to see 1 %",
+        "other guests: qemu-system-x86 (4711) (fail)",
+        "1 of 24 blocks dropped whole (block 3: 40.0% of CPU time foreign, 5.0% allowed)",
+        "guests ran on this host's CPUs (kvm)",
+    ):
+        assert where < said.index(part) < said.index("refaults_per_io"), part
+    assert "virtual" not in said
+    assert "seeds" not in said.replace("seeds 1, 2", "").replace("seeds | 1, 2", "").replace(
+        "seeds1, 2", ""
+    )
+
+
+@pytest.mark.parametrize("form", ["text", "letter"])
+def test_within_the_width_and_no_claim_where_withheld(
+    translated: Comparison, unsteady: Comparison, form: str
+) -> None:
+    for found in (translated, unsteady):
+        said = forms.render(found, form)
+        assert max(map(len, said.splitlines())) <= (100 if form == "text" else 75)
+        assert "improvement" not in said
+        assert "regression" not in said
+        assert "better" not in said
+
+
+def test_letter_gives_no_percentage_where_withheld(
+    quiet: Comparison, translated: Comparison, unsteady: Comparison
+) -> None:
+    assert "After, thp phase (+3.11%):" in letter.render(quiet)
+    assert "real time" in letter.render(quiet)
+    assert "A/A noise of 4k.bw: +0.03% [-0.19, +0.24] at 99%." in letter.render(quiet)
+    for found in (translated, unsteady):
+        said = letter.render(found)
+        assert "After, thp phase:" in said
+        claims = [line for line in said.splitlines() if not line.startswith("A/A noise")]
+        assert not re.search(r"[-+]\d+\.\d+%", "\n".join(claims))
+    assert "real time" not in letter.render(translated)
+    assert "translator" in text.render(translated).splitlines()[-2:][0]
+
+
+def test_every_chart_has_a_a_and_all_kinds_are_there(quiet: Comparison) -> None:
+    drawn = charts.draw_all(quiet)
+    kinds = [chart.kind for chart in drawn]
+    assert {kind: kinds.count(kind) for kind in kinds} == {
+        "forest": 1, "strip": 3, "drift": 3, "timeline": 3, "per-io": 2,
+    }  # fmt: skip
+    for chart in drawn:
+        assert ET.fromstring(chart.svg).get("role") == "img"
+        assert "var(--again, " in chart.svg, chart.name
+        assert "A/A" in chart.alt or "base-again" in chart.alt or " then " in chart.alt
+    assert charts.draw_all(quiet) == drawn
+
+
+def test_left_out_blocks_are_crossed_out_in_the_drift(quiet: Comparison) -> None:
+    drawn = {c.name: c for c in charts.draw_all(quiet) if c.kind == "drift"}
+    assert "Crosses" in drawn["drift-filemap-4k-4k-bw"].caption
+    assert "Crosses" not in drawn["drift-filemap-thp-thp-bw"].caption
+
+
+def test_page_nests_and_defines_its_colour(quiet: Comparison) -> None:
+    page = html.render(quiet)
+    assert Page(page).open == []
+    assert "--again:" in page
+    assert "Every block" in page
+    assert "not asked of wall mode" in page
+
+
+@pytest.mark.parametrize("recorded", [0, 1, 2])
+def test_forms_of_hardly_anything(recorded: int) -> None:
+    found = WallSession(blocks=12, recorded=recorded).compared()
+    for form in forms.FORMS:
+        assert forms.render(found, form)
+
+
+def test_json_has_the_noise_in_wall_mode_only(quiet: Comparison, normal: Comparison) -> None:
+    wall = json.loads(forms.render(quiet, "json"))
+    metric = wall["cases"][0]["metrics"][0]
+    assert metric["again"]["needed"] == 11
+    assert metric["pairs"][0]["again"] > 0
+    assert wall["wall"]["real_time"] is True
+    exact = forms.render(normal, "json")
+    assert '"again' not in exact
+    assert json.loads(exact).keys() == wall.keys() - {"wall", "host_findings"}
