@@ -32,6 +32,7 @@ DEADLINE_S = {"kvm": 20.0, "kvm,arch-capabilities=off": 20.0, "tcg": 180.0}
 INIT = f'#!/bin/busybox sh\necho "{WORD}"\n/bin/busybox poweroff -f\n'
 PACK_TIMEOUT_S = 30.0
 REASON_CHARACTERS = 200
+KEPT = "accelerator.json"
 
 
 @dataclass(frozen=True)
@@ -136,23 +137,34 @@ def provide(
     Raises:
         InfraError: QEMU, busybox or cpio is missing, or QEMU boots no kernel at all.
     """
+    key = _key(proc, device)
+    kept_file = cache / KEPT
+    cache.mkdir(parents=True, exist_ok=True)
+    with FileLock(cache / "accelerator.lock"):
+        found = _read(kept_file, key)
+        if found is None:
+            initrd = _initrd(cache)
+            found = decide(lambda accelerator: attempt(accelerator, kernel, initrd))
+            beside = kept_file.with_suffix(".new")
+            beside.write_text(json.dumps({"key": key, **asdict(found)}, indent=1))
+            beside.replace(kept_file)
+    return found
+
+
+def kept(
+    cache: Path, *, proc: Path = Path("/proc"), device: Path = Path("/dev/kvm")
+) -> Finding | None:
+    """What was found out since the host booted, without finding it out; None if nothing was."""
+    return _read(cache / KEPT, _key(proc, device))
+
+
+def _key(proc: Path, device: Path) -> list[str]:
     qemu = next(tool for tool in TOOLS if tool.name == "qemu")
-    key = [
+    return [
         text_of(proc / "sys/kernel/random/boot_id").strip(),
         tool_version(qemu),
         str(os.access(device, os.R_OK | os.W_OK)),
     ]
-    kept = cache / "accelerator.json"
-    cache.mkdir(parents=True, exist_ok=True)
-    with FileLock(cache / "accelerator.lock"):
-        found = _read(kept, key)
-        if found is None:
-            initrd = _initrd(cache)
-            found = decide(lambda accelerator: attempt(accelerator, kernel, initrd))
-            beside = kept.with_suffix(".new")
-            beside.write_text(json.dumps({"key": key, **asdict(found)}, indent=1))
-            beside.replace(kept)
-    return found
 
 
 def _read(path: Path, key: list[str]) -> Finding | None:

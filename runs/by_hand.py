@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import dataclass
 from pathlib import Path
 
-from experiment.plan import PlannedRun, make_plan, scaled
-from experiment.spec import Experiment
-from guests import initramfs, native
+from experiment.plan import PlannedRun, Size, scaled
+from experiment.spec import Experiment, Guest
+from guests import initramfs, native, virtme, virtme_argv
 from guests.argv import Files, environment, qemu_argv
+from host import accelerator
 from host.process import paste
 from kernels import build
 from kernels.cache import kernels_folder
@@ -33,47 +35,88 @@ def build_commands(asked: Experiment, options: Options) -> list[str]:
 
 def measure_commands(asked: Experiment, options: Options) -> list[str]:
     """Lines that boot the runs of the first block, each from cold."""
+    boot = _wall_boot if asked.mode == "wall" else _boot
     lines = []
-    for run in make_plan(asked).runs:
+    for run in prepare.plan_of(asked).runs:
         if not run.block and not run.repeat:
-            lines += _boot(asked, options, run)
+            lines += boot(asked, options, run)
     return lines
 
 
-def _boot(asked: Experiment, options: Options, run: PlannedRun) -> list[str]:
+@dataclass(frozen=True)
+class _Inputs:
+    """What both modes boot: guest, size, kernel image, and the two texts by name."""
+
+    guest: Guest
+    size: Size
+    kernel: Path
+    texts: dict[str, str]
+
+
+def _inputs(asked: Experiment, options: Options, run: PlannedRun) -> _Inputs:
     guest = prepare.shapes(asked)[run.twin]
     size = scaled(asked.dataset, guest)
     flavour = (asked.twin(run.twin).flavour if run.twin else None) or asked.kernel.flavour
     case = next(case for case in asked.cases if case.name == run.case)
-    arm = next(arm for arm in asked.both_arms if arm.name == run.arm)
+    arm = next(arm for arm in prepare.arms_of(asked) if arm.name == run.arm)
     key = build.key_of(
         asked.kernel.model_copy(update={"flavour": flavour}),
         prepare.patches_of(asked, arm, options),
         checkout=options.checkout,
         cache=options.cache,
     )
-    work = WORK / run.run_id
     workload = load_catalogue()[case.workload]
+    metronome_ns = 0 if asked.mode == "wall" else guest.metronome_ns
     texts = {
-        "prepare": prepare_text(workload, file_mib=size.file_mib, metronome_ns=guest.metronome_ns),
+        "prepare": prepare_text(workload, file_mib=size.file_mib, metronome_ns=metronome_ns),
         "job": job_text(
             workload.phases_of(case.variant), case.times[asked.guest],
             jobs=size.jobs, seed=run.seed, limit_bytes=size.cgroup_limit_mib << 20,
             observe=asked.twin(run.twin).observe if run.twin else "",
         ),
     }  # fmt: skip
+    return _Inputs(guest, size, kernels_folder(options.cache) / key / "bzImage", texts)
+
+
+def _text(text: str, path: Path) -> str:
+    # Texts have one fixed length, padded with newlines.
+    body = paste(["printf", "%s\\n", *text.rstrip("\n").splitlines()])
+    length = len(text.encode())
+    pad = f"head -c {length} /dev/zero | tr '\\0' '\\n'"
+    return f"{{ {body}; {pad}; }} | head -c {length} > {path}"
+
+
+def _boot(asked: Experiment, options: Options, run: PlannedRun) -> list[str]:
+    given, work = _inputs(asked, options, run), WORK / run.run_id
     files = Files(
-        kernel=kernels_folder(options.cache) / key / "bzImage",
+        kernel=given.kernel,
         initramfs=initramfs.provide(options.cache).path, memory=work / "memory",
         memory_shared=True, console=work / "console", result=work / "result",
         prepare=work / "prepare", job=work / "job",
     )  # fmt: skip
     # QEMU does not clear a memory file that is there already.
     lines = [f"# {run.run_id}", f"rm -rf {work} && mkdir -p {work}"]
-    for name, text in texts.items():
-        # fw_cfg files have one fixed length, padded with newlines.
-        body = paste(["printf", "%s\\n", *text.rstrip("\n").splitlines()])
-        pad = f"head -c {len(text.encode())} /dev/zero | tr '\\0' '\\n'"
-        lines.append(f"{{ {body}; {pad}; }} | head -c {len(text.encode())} > {work / name}")
+    lines += [_text(text, work / name) for name, text in given.texts.items()]
     clock = native.build(native.PRELOAD, native.SHARED_LIBRARY, options.cache)
-    return [*lines, paste(qemu_argv(guest, size, files), environment(clock))]
+    return [*lines, paste(qemu_argv(given.guest, given.size, files), environment(clock))]
+
+
+def _wall_boot(asked: Experiment, options: Options, run: PlannedRun) -> list[str]:
+    """As ``guests.virtme`` lays it out; the machine waits for `cont` on its monitor."""
+    given, work = _inputs(asked, options, run), WORK / run.run_id
+    files = virtme_argv.Files(work)
+    known = accelerator.kept(options.cache)
+    argv = virtme_argv.vng_argv(
+        given.guest, given.size, files, known.accelerator if known else "kvm"
+    )
+    image = initramfs.provide(options.cache).path
+    folders = [files.home, files.temporary, *(files.share / name for name in given.texts)]
+    return [
+        f"# {run.run_id}",
+        f"rm -rf {work} && {paste(['mkdir', '-p', *map(str, folders)])}",
+        paste(["ln", "-s", str(given.kernel), str(files.kernel)]),
+        paste(["cp", str(virtme.ENTER), str(virtme.WALL_AGENT), str(files.share)]),
+        paste(["cp", str(image), str(files.share / virtme.ROOT_NAME)]),
+        *(_text(text, files.share / name / "raw") for name, text in given.texts.items()),
+        paste(virtme_argv.wrapped(argv), virtme_argv.environment(files)),
+    ]

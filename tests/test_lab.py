@@ -84,7 +84,10 @@ def store(folder: Path, *broken: str, session: Session | None = None, **failure:
         ("plan filemap-v4 --set blocks", "--set blocks: is not KEY=VALUE"),
         ("plan filemap-v4 --set blocks=many", "--set blocks=many: blocks: "),
         ("plan filemap-v4 --set blokcs=2", "did you mean 'blocks'?"),
-        ("plan filemap-v4 --set guest=lap", "allowed: full, laptop, smoke; did you mean 'laptop'?"),
+        (
+            "plan filemap-v4 --set guest=lap",
+            "allowed: full, laptop, smoke, wall; did you mean 'laptop'?",
+        ),
         ("plan filemap-v4 --set cases.7.workload=x", "cases"),
         ("measure --resume nowhere", "nowhere: no session here"),
         ("run --resume nowhere", "nowhere: no session here"),
@@ -143,7 +146,8 @@ def test_plan_as_json_is_the_plan(main: Main, capsys: pytest.CaptureFixture[str]
     plan = json.loads(shown.out)
     assert shown.err == ""
     assert plan["seeds"] == [1, 2]
-    assert len(plan["runs"]) == 10
+    assert len([run for run in plan["runs"] if not run["twin"]]) == 10
+    assert {run["twin"] for run in plan["runs"]} == {"", "held", "waited", "contended"}
     assert [run["run_id"] for run in plan["runs"] if run["repeat"]] == [
         "filemap-4k.b00.patched.repeat",
         "filemap-thp.b00.patched.repeat",
@@ -154,12 +158,12 @@ def test_plan_for_people_has_a_line_a_run(main: Main, capsys: pytest.CaptureFixt
     assert main("plan", "filemap-v4", "--set", "blocks=2", "--set", "guest=smoke") == 0
     shown = capsys.readouterr()
     lines = shown.out.splitlines()
-    assert len(lines) == 10
+    assert len(lines) == 30
     assert lines[0].split() == ["filemap-4k.b00.base", "seed", "1"]
     assert [line for line in lines if "repeat" in line] == [
         line for line in lines if "checks exactness" in line
     ]
-    assert shown.err == "10 runs; cgroup limit 32 MiB, file 52 MiB, brd 64 MiB, 4 jobs\n"
+    assert shown.err == "30 runs; cgroup limit 32 MiB, file 52 MiB, brd 64 MiB, 4 jobs\n"
 
 
 @pytest.mark.parametrize("verb", ["build", "measure", "run"])
@@ -175,11 +179,25 @@ def test_dry_runs_can_be_pasted(
         assert read.returncode == 0, line
     builds = sum("make" in line and "bzImage" in line for line in lines)
     boots = sum("qemu-system-x86_64 -accel tcg" in line for line in lines)
-    assert (builds, boots) == {"build": (2, 0), "measure": (0, 4), "run": (2, 4)}[verb]
+    assert (builds, boots) == {"build": (4, 0), "measure": (0, 10), "run": (4, 10)}[verb]
     # Said, not done.
     assert not list((tmp_path / "cache").glob("kernels/*"))
     assert not list((tmp_path / "cache").glob("trees/*"))
     assert not list((tmp_path / "cache").glob("scratch/*"))
+
+
+def test_dry_run_of_wall_mode_is_virtme_ngs_command_line(
+    main: Main, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main("measure", "filemap-v4", "--mode", "wall", "--no-twins", "--dry-run") == 0
+    lines = capsys.readouterr().out.splitlines()
+    for line in lines:
+        read = subprocess.run(["bash", "-n", "-c", line], capture_output=True, check=False)
+        assert read.returncode == 0, line
+    boots = [line for line in lines if "--disable-microvm" in line]
+    # Both cases on base, patched and the base again; never a QEMU of our own.
+    assert len(boots) == 6
+    assert not any("-icount" in line for line in lines)
 
 
 @pytest.mark.parametrize(
@@ -311,7 +329,7 @@ def test_a_damaged_record_is_no_traceback(
 def test_as_a_process_from_anywhere(tmp_path: Path) -> None:
     done = as_process("plan", "filemap-v4", "--json", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    assert len(json.loads(done.stdout)["runs"]) == 34
+    assert len(json.loads(done.stdout)["runs"]) == 54
     assert done.stderr == ""
     refused = as_process("plan", "filemap-v5", cwd=tmp_path)
     assert (refused.returncode, refused.stdout) == (2, "")
