@@ -26,6 +26,7 @@ from reports import (
 from reports.charts import waterfall
 from reports.comparison import compare
 from reports.model import Comparison
+from reports.paired import pair
 from results.profile import FunctionCount, Profile
 from tests.reports import counts_factory as counts
 from tests.reports.conftest import HOSTILE
@@ -238,3 +239,27 @@ def test_the_table_of_functions_adds_up(counted: Comparison) -> None:
     found = next(a for a in counted.attributions if (a.phase, a.unit) == ("4k", "folio"))
     assert sum(float(r["difference"]) for r in first) == pytest.approx(found.total.difference)
     assert {r["only_in"] for r in first} == {"", "base", "patched"}
+
+
+@pytest.mark.parametrize("most", [1, 3, 100])
+def test_a_terminal_gets_the_first_functions_and_the_sum_of_the_others(
+    counted: Comparison, monkeypatch: pytest.MonkeyPatch, most: int
+) -> None:
+    monkeypatch.setattr(count_wording, "MOST_FUNCTIONS", most)
+    found = counted.headlines[0]
+    hidden = max(0, found.listed - most)
+    assert len(count_wording.shown(found)) == found.listed - hidden
+    more = count_wording.further(found)
+    shown = sum(row.instructions.difference for row in count_wording.shown(found))
+    rest = more[1].difference if more else 0.0
+    assert shown + rest == pytest.approx(found.listed_difference)
+    for form in ("text", "markdown"):
+        said = " ".join(forms.render(counted, form).split())
+        assert (f"functions.csv have {hidden} more." in said) == bool(hidden)
+        assert (f"{hidden} more function" in said) == bool(hidden)
+
+
+def test_rows_that_print_as_zeros_are_not_visible() -> None:
+    assert not count_wording.visible(pair([0.04], [0.01]))
+    assert count_wording.visible(pair([0.04], [0.06]))
+    assert count_wording.visible(pair([12.0], [12.0]))
