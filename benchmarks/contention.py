@@ -2,7 +2,7 @@
 
 Guests of several vCPUs take turns, and a turn ends at a virtual timer or where a vCPU
 waits.  `interleaving` counts contentions of the page cache's tree lock against the
-number of vCPUs and the period of the metronome.  `hold` does it for series that add 256
+number of vCPUs and the period of the metronome.  `hold` does it for series that add 4096
 instructions outside and inside of that lock.  `events` does the same without lockdep,
 with the contention events and the entries of the slow path.
 
@@ -42,7 +42,7 @@ NATIVE_LOCKS = "Nehalem,-hypervisor"
 SLOW_PATH = "native_queued_spin_lock_slowpath"
 TREE_LOCK_SITES = {"__filemap_add_folio", "__remove_mapping"}
 NO_SERIES = ""
-OUTSIDE, INSIDE = "slow-add-256", "slow-add-locked-256"
+OUTSIDE, INSIDE = "slow-add-4096", "slow-add-locked-4096"
 MORE_MEMORY_MIB = 256
 
 
