@@ -15,6 +15,8 @@ from experiment.spec import Guest
 QEMU = "qemu-system-x86_64"
 EXIT_PORT = 0x501
 PANIC_PORT = 0x505
+# Read by guests/preload.c.
+METRONOME = "TWINBOOT_METRONOME_NS"
 # isa-debug-exit ends QEMU with (value << 1) | 1; the agent writes 16, so that no
 # error status of QEMU's own can be taken for it.
 DONE_STATUS = 33
@@ -46,9 +48,12 @@ class Plugin:
     window: int = 0
 
 
-def environment(preload: Path) -> dict[str, str]:
+def environment(preload: Path, guest: Guest) -> dict[str, str]:
     """What QEMU's environment holds beside the lab's own."""
-    return {"LD_PRELOAD": str(preload)}
+    held = {"LD_PRELOAD": str(preload)}
+    if guest.metronome_ns:
+        held[METRONOME] = str(guest.metronome_ns)
+    return held
 
 
 def kernel_command_line(guest: Guest, size: Size) -> str:

@@ -287,7 +287,10 @@ def _booted(
     with (
         ours,
         spawn(
-            argv, log=qemu_log, env=environment(machine.preload), pass_fds=[theirs.fileno()]
+            argv,
+            log=qemu_log,
+            env=environment(machine.preload, machine.guest),
+            pass_fds=[theirs.fileno()],
         ) as process,
     ):
         theirs.close()

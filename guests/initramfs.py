@@ -14,7 +14,7 @@ from pathlib import Path
 
 from filelock import FileLock
 
-from guests.native import ADD_ENTROPY, MARK, METRONOME, STATIC_PROGRAM, build
+from guests.native import ADD_ENTROPY, MARK, STATIC_PROGRAM, build
 from host.errors import InfraError
 from host.process import run
 
@@ -22,7 +22,7 @@ AGENT = Path(__file__).parent.parent / "workloads" / "agent.sh"
 BUSYBOX = "/bin/busybox"
 PROGRAMS = ("/usr/bin/fio", "/sbin/mkfs.xfs", "/sbin/mkfs.ext4", "/usr/bin/chrt")
 FOLDERS = ("bin", "sbin", "usr/bin", "usr/sbin", "etc", "proc", "sys", "dev", "tmp", "run", "mnt")
-NATIVE = (ADD_ENTROPY, MARK, METRONOME)
+NATIVE = (ADD_ENTROPY, MARK)
 RECIPE = 2
 SHA256_DIGITS = 64
 TIMEOUT_S = 120.0

@@ -12,7 +12,6 @@ from host.process import run
 
 HERE = Path(__file__).parent
 ADD_ENTROPY = HERE / "add_entropy.c"
-METRONOME = HERE / "metronome.c"
 PRELOAD = HERE / "preload.c"
 MARK = HERE / "mark.c"
 STATIC_PROGRAM = ("-Os", "-static", "-s", "-Wl,--build-id=none")

@@ -12,10 +12,10 @@
  *    look at them; and what is run there ends turns, while the same timer run by
  *    the vCPU thread does not.
  *
- * 3. The vCPU thread runs expired virtual timers whenever it releases the big lock.
- *    QEMU (before 8.1) does it at the start of a turn, but has computed the length
- *    of that turn before, from the expired timer, as none: where timers end turns,
- *    every second vCPU never ran.
+ * 3. The vCPU thread runs expired virtual timers before it takes the big lock, which
+ *    is what it does first after a turn.  QEMU (before 8.1) does it when the next turn
+ *    begins, but has computed the length of that turn before, from the expired timer,
+ *    as none: where timers end turns, every second vCPU never ran.
  *
  * 4. A vCPU thread that stops the machine waits until the main loop has asked all
  *    vCPUs to stop, or others go on for as long as the host likes; and a main loop
@@ -31,6 +31,14 @@
  *    that is queued meanwhile, for saving the machine, would let it walk on past the
  *    vCPUs that must not run, as far as the host's timing takes it.
  *
+ * 7. With TWINBOOT_METRONOME_NS a virtual timer goes off at every multiple of that
+ *    period.  It does nothing, but QEMU ends a vCPU's turn at a virtual timer, so that
+ *    vCPUs take turns of this length.  The guest executes nothing for it and cannot
+ *    see it; and as its times are multiples, it need not be saved with a machine.
+ *    (A periodic comparator of the HPET, with its interrupt disabled, would do in a
+ *    guest's own hands; but QEMU lets it go off twice, 10 ns apart, so that every
+ *    second turn is of 10 ns, and with an even number of vCPUs always the same ones'.)
+ *
  * What is called in QEMU are functions that its plugins and modules may use, too.
  */
 #define _GNU_SOURCE
@@ -44,6 +52,7 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/time.h>
@@ -62,7 +71,11 @@ static int (*shutdown_asked)(void), (*reset_asked)(void);
 static bool (*timers_expired)(int clock), (*run_timers)(int clock);
 static void (*lock_qemu)(const char *file, int line), (*unlock_qemu)(void);
 static void (*wake_main)(void), (*kick_vcpus)(void *);
-static int (*real_unlock)(pthread_mutex_t *);
+static void (*init_timer)(void *timer, void *lists, int clock, int scale, int attributes,
+			  void (*callback)(void *), void *opaque);
+static void (*set_timer)(void *timer, int64_t when_ns);
+static int64_t (*clock_ns)(int clock);
+static int (*real_lock)(pthread_mutex_t *), (*real_unlock)(pthread_mutex_t *);
 static int (*real_wait)(pthread_cond_t *, pthread_mutex_t *);
 static int (*real_ppoll)(struct pollfd *, nfds_t, const struct timespec *, const sigset_t *);
 static int (*real_eventfd)(unsigned int, int);
@@ -76,25 +89,46 @@ static __thread enum { OTHER, RUNS, STARTS, HAS_TOLD, HAS_WOKEN } vcpu;
 static __thread bool inside;
 static __thread void **current_cpu;
 
+/* A function of QEMU's by either of its names: the big lock's changed in QEMU 9.0. */
+static void *of_qemu(const char *name, const char *later)
+{
+	void *found = dlsym(RTLD_DEFAULT, name);
+
+	if (!found && later)
+		found = dlsym(RTLD_DEFAULT, later);
+	if (!found) {
+		fprintf(stderr, "preload: QEMU does not export %s\n", name);
+		abort();
+	}
+	return found;
+}
+
 /* Other libraries lock before this one is initialised. */
 static void find(void)
 {
 	if (real_unlock)
 		return;
+	real_lock = (void *)dlsym(RTLD_NEXT, "pthread_mutex_lock");
 	real_unlock = (void *)dlsym(RTLD_NEXT, "pthread_mutex_unlock");
 	real_wait = (void *)dlsym(RTLD_NEXT, "pthread_cond_wait");
 	real_ppoll = (void *)dlsym(RTLD_NEXT, "ppoll");
 	real_eventfd = (void *)dlsym(RTLD_NEXT, "eventfd");
-	guest_runs = (void *)dlsym(RTLD_DEFAULT, "runstate_is_running");
-	shutdown_asked = (void *)dlsym(RTLD_DEFAULT, "qemu_shutdown_requested_get");
-	reset_asked = (void *)dlsym(RTLD_DEFAULT, "qemu_reset_requested_get");
-	timers_expired = (void *)dlsym(RTLD_DEFAULT, "qemu_clock_expired");
-	run_timers = (void *)dlsym(RTLD_DEFAULT, "qemu_clock_run_timers");
-	lock_qemu = (void *)dlsym(RTLD_DEFAULT, "qemu_mutex_lock_iothread_impl");
-	unlock_qemu = (void *)dlsym(RTLD_DEFAULT, "qemu_mutex_unlock_iothread");
-	wake_main = (void *)dlsym(RTLD_DEFAULT, "qemu_notify_event");
+	/* QEMU hands its environment on to the programs that carry its state. */
+	if (strncmp(program_invocation_short_name, "qemu-system", strlen("qemu-system")) != 0)
+		return;
+	shutdown_asked = of_qemu("qemu_shutdown_requested_get", NULL);
+	reset_asked = of_qemu("qemu_reset_requested_get", NULL);
+	timers_expired = of_qemu("qemu_clock_expired", NULL);
+	run_timers = of_qemu("qemu_clock_run_timers", NULL);
+	lock_qemu = of_qemu("qemu_mutex_lock_iothread_impl", "bql_lock_impl");
+	unlock_qemu = of_qemu("qemu_mutex_unlock_iothread", "bql_unlock");
+	wake_main = of_qemu("qemu_notify_event", NULL);
 	/* Of any vCPU: they share a thread, so all are asked to give up their turns. */
-	kick_vcpus = (void *)dlsym(RTLD_DEFAULT, "qemu_cpu_kick");
+	kick_vcpus = of_qemu("qemu_cpu_kick", NULL);
+	init_timer = of_qemu("timer_init_full", NULL);
+	set_timer = of_qemu("timer_mod_ns", NULL);
+	clock_ns = of_qemu("qemu_clock_get_ns", NULL);
+	guest_runs = of_qemu("runstate_is_running", NULL);
 }
 
 static bool in_main_thread(void)
@@ -215,7 +249,7 @@ int pthread_cond_wait(pthread_cond_t *condition, pthread_mutex_t *mutex)
 		return status;
 	}
 	if (!current_cpu)
-		current_cpu = dlsym(RTLD_DEFAULT, "current_cpu");
+		current_cpu = of_qemu("current_cpu", NULL);
 	big_lock = mutex;
 	vcpu = STARTS;
 	vcpus_are_idle = true;
@@ -225,12 +259,46 @@ int pthread_cond_wait(pthread_cond_t *condition, pthread_mutex_t *mutex)
 	return status;
 }
 
-static void run_expired_timers(void)
+static void tick(void *period_ns)
 {
-	void *cpu = *current_cpu;
+	/* A QEMUTimer has 48 bytes. */
+	static uint64_t timer[32];
+	static bool is_set_up;
+	int64_t period = *(int64_t *)period_ns;
 
+	if (!is_set_up)
+		init_timer(timer, NULL, QEMU_VIRTUAL, 1, 0, tick, period_ns);
+	is_set_up = true;
+	set_timer(timer, (clock_ns(QEMU_VIRTUAL) / period + 1) * period);
+}
+
+static void start_metronome(void)
+{
+	static int64_t period_ns;
+	const char *asked = getenv("TWINBOOT_METRONOME_NS");
+
+	if (period_ns || !asked)
+		return;
+	period_ns = strtoll(asked, NULL, 10);
+	if (period_ns <= 0) {
+		fprintf(stderr, "preload: TWINBOOT_METRONOME_NS: not a period: %s\n", asked);
+		abort();
+	}
+	lock_qemu(__FILE__, __LINE__);
+	tick(&period_ns);
+	unlock_qemu();
+}
+
+int pthread_mutex_lock(pthread_mutex_t *mutex)
+{
+	void *cpu;
+
+	find();
+	if (vcpu != RUNS || mutex != big_lock || inside || !guest_runs())
+		return real_lock(mutex);
 	/* Without a current vCPU the clock is what has been accounted for. */
 	inside = true;
+	cpu = *current_cpu;
 	*current_cpu = NULL;
 	if (timers_expired(QEMU_VIRTUAL)) {
 		lock_qemu(__FILE__, __LINE__);
@@ -239,6 +307,7 @@ static void run_expired_timers(void)
 	}
 	*current_cpu = cpu;
 	inside = false;
+	return real_lock(mutex);
 }
 
 int pthread_mutex_unlock(pthread_mutex_t *mutex)
@@ -255,12 +324,14 @@ int pthread_mutex_unlock(pthread_mutex_t *mutex)
 		vcpu = RUNS;
 	} else if (vcpu == STARTS) {
 		await(main_is_done, "came to rest");
-		if (guest_runs())
+		if (guest_runs()) {
 			vcpu = RUNS;
+			inside = true;
+			start_metronome();
+			inside = false;
+		}
 	}
-	if (guest_runs())
-		run_expired_timers();
-	else if (*current_cpu)
+	if (!guest_runs() && *current_cpu)
 		kick_vcpus(*current_cpu);
 	return status;
 }

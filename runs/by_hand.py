@@ -66,9 +66,8 @@ def _inputs(asked: Experiment, options: Options, run: PlannedRun) -> _Inputs:
         cache=options.cache,
     )
     workload = load_catalogue()[case.workload]
-    metronome_ns = 0 if asked.mode == "wall" else guest.metronome_ns
     texts = {
-        "prepare": prepare_text(workload, file_mib=size.file_mib, metronome_ns=metronome_ns),
+        "prepare": prepare_text(workload, file_mib=size.file_mib),
         "job": job_text(
             workload.phases_of(case.variant), case.times[asked.guest],
             jobs=size.jobs, seed=run.seed, limit_bytes=size.cgroup_limit_mib << 20,
@@ -98,7 +97,8 @@ def _boot(asked: Experiment, options: Options, run: PlannedRun) -> list[str]:
     lines = [f"# {run.run_id}", f"rm -rf {work} && mkdir -p {work}"]
     lines += [_text(text, work / name) for name, text in given.texts.items()]
     clock = native.build(native.PRELOAD, native.SHARED_LIBRARY, options.cache)
-    return [*lines, paste(qemu_argv(given.guest, given.size, files), environment(clock))]
+    argv = qemu_argv(given.guest, given.size, files)
+    return [*lines, paste(argv, environment(clock, given.guest))]
 
 
 def _wall_boot(asked: Experiment, options: Options, run: PlannedRun) -> list[str]:

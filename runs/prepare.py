@@ -114,12 +114,7 @@ class Session:
             preload=self.preload,
             guest=bench.guest,
             size=bench.size,
-            prepare_text=prepare_text(
-                workload,
-                file_mib=bench.size.file_mib,
-                # Turns are of exact guests only: where time is real, vCPUs take none.
-                metronome_ns=0 if self.wall else bench.guest.metronome_ns,
-            ),
+            prepare_text=prepare_text(workload, file_mib=bench.size.file_mib),
         )
 
     def wall_machine(self, run: PlannedRun) -> WallMachine:

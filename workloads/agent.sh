@@ -8,7 +8,7 @@
 # what one `cp` can copy.
 #
 # Inputs, through fw_cfg, shell assignments padded with newlines:
-#   opt/twinboot/prepare  MKFS MOUNT_OPTIONS FILE_MIB METRONOME_NS
+#   opt/twinboot/prepare  MKFS MOUNT_OPTIONS FILE_MIB
 #   opt/twinboot/job      OBSERVE PHASES, and per phase N: NAME_N DROP_N THP_N LIMIT_N FIO_N
 set -u
 PATH=/bin:/sbin:/usr/bin:/usr/sbin
@@ -94,7 +94,6 @@ prepare() {
     echo 3 >/proc/sys/vm/drop_caches
     echo "+memory +io +cpu" >/sys/fs/cgroup/cgroup.subtree_control || fail "cgroup: controllers"
     mkdir "$CGROUP" || fail "cgroup: mkdir"
-    [ "$METRONOME_NS" = 0 ] || metronome "$METRONOME_NS" || fail "metronome: status $?"
     addresses
     uname -a >"$OUT/uname"
     cat /sys/kernel/notes >"$OUT/notes"

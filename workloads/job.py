@@ -42,14 +42,13 @@ def output_arguments() -> tuple[str, ...]:
     )
 
 
-def prepare_text(workload: Workload, *, file_mib: int, metronome_ns: int = 0) -> str:
+def prepare_text(workload: Workload, *, file_mib: int) -> str:
     """Shell assignments for the agent's preparation, padded to :data:`TEXT_BYTES`."""
     return _padded(
         {
             "MKFS": workload.mkfs,
             "MOUNT_OPTIONS": workload.mount_options,
             "FILE_MIB": str(file_mib),
-            "METRONOME_NS": str(metronome_ns),
         }
     )
 

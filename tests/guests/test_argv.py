@@ -9,7 +9,7 @@ import pytest
 
 from experiment.plan import Size
 from experiment.spec import Guest
-from guests.argv import Files, Plugin, kernel_command_line, machine_argv, qemu_argv
+from guests.argv import Files, Plugin, environment, kernel_command_line, machine_argv, qemu_argv
 from host.process import paste
 
 CHECKOUT = Path(__file__).parents[2]
@@ -100,6 +100,15 @@ def test_every_guest_goes_without_the_lapic_timer_and_shows_addresses(name: str)
 def test_one_vcpu_alone_never_halts() -> None:
     assert "idle=poll" in kernel_command_line(guest("laptop"), LAPTOP_SIZE).split()
     assert "idle=poll" not in kernel_command_line(guest("full"), FULL_SIZE).split()
+
+
+def test_metronome_ticks_only_where_it_is_asked_for() -> None:
+    quiet = guest("laptop")
+    ticking = quiet.model_copy(update={"metronome_ns": 20_000})
+    assert environment(Path("/p.so"), quiet) == {"LD_PRELOAD": "/p.so"}
+    assert environment(Path("/p.so"), ticking) == {
+        "LD_PRELOAD": "/p.so", "TWINBOOT_METRONOME_NS": "20000",
+    }  # fmt: skip
 
 
 def test_ramdisk_has_the_size_asked_for() -> None:

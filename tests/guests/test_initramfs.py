@@ -65,7 +65,7 @@ def test_nothing_of_the_host_but_contents(root: dict[str, Member]) -> None:
 
 
 def test_programs_that_the_agent_calls_are_there(root: dict[str, Member]) -> None:
-    for program in (*initramfs.PROGRAMS, initramfs.BUSYBOX, "/bin/add_entropy", "/bin/metronome"):
+    for program in (*initramfs.PROGRAMS, initramfs.BUSYBOX, "/bin/add_entropy"):
         assert root[program.lstrip("/")].mode == stat.S_IFREG | 0o755, program
     applets = (
         "adjtimex",

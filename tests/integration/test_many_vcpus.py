@@ -45,9 +45,7 @@ def machine(kernels: dict[str, Kernel], options: Options) -> Machine:
         preload=native.build(native.PRELOAD, native.SHARED_LIBRARY, options.cache),
         guest=guest,
         size=size,
-        prepare_text=prepare_text(
-            WORKLOAD, file_mib=size.file_mib, metronome_ns=guest.metronome_ns
-        ),
+        prepare_text=prepare_text(WORKLOAD, file_mib=size.file_mib),
     )
 
 

@@ -102,12 +102,6 @@ def test_only_a_twin_observes_locks() -> None:
     assert plain.strip().splitlines()[1:] == twin.strip().splitlines()[1:]
 
 
-def test_metronome_is_off_unless_asked_for() -> None:
-    workload = next(iter(CATALOGUE.values()))
-    assert "\nMETRONOME_NS=0\n" in prepare_text(workload, file_mib=1)
-    assert "\nMETRONOME_NS=20000\n" in prepare_text(workload, file_mib=1, metronome_ns=20000)
-
-
 @pytest.mark.skipif(shutil.which("busybox") is None, reason="no busybox")
 def test_job_comes_through_the_guests_shell(tmp_path: Path) -> None:
     awkward = ("--name=it's", "--filename=/mnt/a b", '--x="$HOME"`id`', "--y=\\n;*?", "--z=a\nb")
