@@ -13,7 +13,7 @@
  *    the vCPU thread does not.
  *
  * 3. The vCPU thread runs expired virtual timers before it takes the big lock, which
- *    is what it does first after a turn.  QEMU (before 8.1) does it when the next turn
+ *    is what it does first after a turn.  QEMU 7.2 does it when the next turn
  *    begins, but has computed the length of that turn before, from the expired timer,
  *    as none: where timers end turns, every second vCPU never ran.
  *
