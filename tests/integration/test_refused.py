@@ -57,7 +57,7 @@ def test_the_mistake_of_the_first_posting_is_refused(
         second = second.model_copy(update={"drop_caches": False, "thp": "always"})
         return job_text((first, second), times, **rest)
 
-    monkeypatch.setattr(runs.measure, "job_text", mistaken)
+    monkeypatch.setattr(prepare, "job_text", mistaken)
     asked = load_experiment(
         Path("filemap-v4"),
         overrides=["guest=smoke", "blocks=1"],
