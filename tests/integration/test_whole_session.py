@@ -121,4 +121,5 @@ def test_the_same_code_measured_anyway_changes_by_exactly_nothing(
         assert attribution.identical
         assert len(attribution.functions) > 500
         assert {row.instructions.difference for row in attribution.functions} == {0.0}
-        assert {row.calls.difference for row in attribution.ratios} == {0.0}
+    # Ratios stand with the first unit.
+    assert [row.calls.difference for each in attributions for row in each.ratios] == [0.0]
