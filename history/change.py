@@ -50,7 +50,7 @@ class Change(Record):
     """One change of one metric, told once.
 
     ``night`` and ``entry`` are the first that show it, ``before_night`` and ``before``
-    the last without it, ``seen`` the night on which it was known.  ``estimate``, ``low``
+    the last without it, ``seen`` and ``seen_entry`` those by which it was known.  ``estimate``, ``low``
     and ``high`` are fractions, None where nothing was judged.  ``kernels`` names both
     nights' kernels, ``commits`` the range between where both are known by commit.
     ``lab`` has a line for each thing of the setting that moved that night.
@@ -65,11 +65,11 @@ class Change(Record):
     before_night: str
     before: str
     seen: str
+    seen_entry: str
     verdict: Verdict | None = None
     estimate: float | None = None
     low: float | None = None
     high: float | None = None
-    confirmed: bool = False
     kernels: tuple[str, str] = ("", "")
     commits: str = ""
     lab: tuple[str, ...] = ()

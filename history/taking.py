@@ -137,6 +137,7 @@ def setting_of(manifest: Manifest) -> dict[str, str]:
     }
     if steady:
         found["config"] = kernel.config_sha256[:12]
+        found[PINNED] = " + ".join((kernel.source, *kernel.patches))
     if experiment.mode == "wall":
         host = {name: provenance.host.get(name, "") for name in ("cpu", "memory", "kernel")}
         found |= {f"host {name}": value for name, value in host.items()}
