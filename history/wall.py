@@ -28,7 +28,7 @@ from reports.verdict import Verdict
 # Nights that show the new level before it is told; nights before anything is told at all,
 # for the noise has to be known; and the most that are looked back on.
 LEAST = 3
-FEWEST = 10
+FEWEST = 14
 LONGEST = 120
 # Cost of a change point in variances, times ln(nights): BIC would be 2 for a level alone.
 PENALTY = 4.0
