@@ -106,7 +106,7 @@ class CaseEntry(Record):
 
 
 class ArmEntry(Record):
-    """One arm's kernel and its part.
+    """One arm's kernel and its part; ``settings`` are what it was booted with besides.
 
     ``followed`` arms are those whose course is watched; ``pinned`` is the same kernel
     every night and ``again`` the A/A arm.  ``commit`` is known for a git source that was
@@ -117,6 +117,7 @@ class ArmEntry(Record):
     label: str
     role: Role
     kernel: KernelIdentity
+    settings: dict[str, str] = Field(default_factory=dict)
     commit: str = ""
 
     @property

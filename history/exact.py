@@ -104,9 +104,7 @@ def _arm(
             else:
                 if lab:
                     segment.nights = [
-                        night
-                        for night in segment.nights
-                        if controlled(entries, values, night, now)
+                        night for night in segment.nights if controlled(entries, values, night, now)
                     ]
                 rows = _rows(values, [*segment.nights[:baseline], now])
                 asked[key] = np.nanmean(rows[:-1], axis=0), rows[-1]

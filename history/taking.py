@@ -26,7 +26,8 @@ from history.entry import (
 )
 from reports import wall
 from reports.attribution import USER
-from reports.comparison import compare, summarize
+from reports.comparison import summarize
+from reports.many import compare_session
 from reports.model import Comparison, MetricComparison
 from results.profile import PhaseProfile, Profile
 from results.record import CaseRecord, Manifest, PhaseRecord, RunRecord
@@ -69,8 +70,7 @@ def entry_of(
     measured = [record for record in records if not record.twin and not record.repeat]
     if not measured and not manifest.same_code:
         raise SessionError(f"{manifest.session}: no run is on record; finish it with --resume")
-    comparisons = _comparisons(manifest, records)
-    first = comparisons[0]
+    compared = compare_session(manifest, records)
     functions = _functions(manifest, measured, profiles)
     experiment, provenance = manifest.experiment, manifest.provenance
     entry = Entry(
@@ -94,14 +94,17 @@ def entry_of(
                 label=arm.label,
                 role=role_of(arm.name),
                 kernel=arm.kernel,
-                commit=commit_of(experiment.kernel.source),
+                settings=arm.settings,
+                commit=commit_of(_source(manifest, arm.name)),
             )
             for arm in manifest.arms
         ),
-        cases=tuple(_case(manifest, measured, case, comparisons) for case in manifest.cases),
-        exactness=first.exactness.status,
+        cases=tuple(
+            _case(manifest, measured, case, compared.comparisons) for case in manifest.cases
+        ),
+        exactness=compared.comparisons[0].exactness.status,
         same_code=manifest.same_code,
-        findings=tuple(f.text for f in first.findings if f.level == "warning")[:MOST_TEXTS],
+        findings=tuple(f.text for f in compared.findings if f.level == "warning")[:MOST_TEXTS],
         counted=functions is not None,
     )
     return entry, functions
@@ -111,6 +114,12 @@ def commit_of(source: str) -> str:
     """The commit in ``git:PATH@COMMIT``; empty for a branch, a tag or another kind."""
     found = COMMIT.search(source) if source.startswith("git:") else None
     return found[1] if found else ""
+
+
+def _source(manifest: Manifest, arm: str) -> str:
+    asked = next((one for one in manifest.experiment.all_arms if one.name == arm), None)
+    kernel = asked.kernel if asked else None
+    return (kernel or manifest.experiment.kernel).source
 
 
 def setting_of(manifest: Manifest) -> dict[str, str]:
@@ -135,6 +144,10 @@ def setting_of(manifest: Manifest) -> dict[str, str]:
         "compiler": kernel.compiler,
         "flavour": kernel.flavour,
     }
+    for arm in manifest.arms:
+        if arm.settings:
+            settings = sorted(arm.settings.items())
+            found[f"arm {arm.name}"] = ", ".join(f"{name} {value}" for name, value in settings)
     if steady:
         found["config"] = kernel.config_sha256[:12]
         found[PINNED] = " + ".join((kernel.source, *kernel.patches))
@@ -152,18 +165,6 @@ def _digest(*values: BaseModel | str) -> str:
         for value in values
     )
     return hashlib.sha256(text.encode()).hexdigest()[:12]
-
-
-def _comparisons(manifest: Manifest, records: Sequence[RunRecord]) -> list[Comparison]:
-    """Every other arm against the base, two at a time; in wall mode with the A/A arm."""
-    if manifest.experiment.mode == "wall" or len(manifest.arms) == 2:
-        return [compare(manifest, records)]
-    found = []
-    for arm in manifest.arms[1:]:
-        view = manifest.model_copy(update={"arms": (manifest.arms[0], arm)})
-        names = {manifest.base, arm.name}
-        found.append(compare(view, [record for record in records if record.arm in names]))
-    return found
 
 
 def _case(

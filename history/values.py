@@ -82,6 +82,9 @@ def moved_settings(before: Entry, after: Entry) -> tuple[str, ...]:
 
 
 def same_code(before: Entry, after: Entry, arm: str) -> bool:
-    """Whether an arm ran the same machine code on both nights."""
+    """Whether an arm ran the same machine code with the same settings on both nights."""
     first, second = before.arm(arm), after.arm(arm)
-    return bool(first and second and first.kernel.code_key == second.kernel.code_key)
+    if first is None or second is None:
+        return False
+    same = first.kernel.code_key == second.kernel.code_key
+    return same and first.settings == second.settings

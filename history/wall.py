@@ -41,9 +41,7 @@ MAD = 1.4826
 LEVEL = 0.99
 
 
-def find(
-    entries: Sequence[Entry], *, penalty: float = PENALTY, least: int = LEAST
-) -> list[Found]:
+def find(entries: Sequence[Entry], *, penalty: float = PENALTY, least: int = LEAST) -> list[Found]:
     """Every change of one wall track, in the order it was seen.
 
     ``entries`` are those of one track, the oldest first.  Arms are watched as ratios to the

@@ -21,6 +21,17 @@ FLOORS: dict[str, set[str]] = {
     "runs": {"experiment", "host", "results", "kernels", "workloads", "guests"},
     "reports": {"experiment", "results"},
     "history": {"experiment", "results", "reports"},
+    "verbs": {
+        "experiment",
+        "host",
+        "results",
+        "kernels",
+        "workloads",
+        "guests",
+        "runs",
+        "reports",
+        "history",
+    },
 }
 # The one door to subprocesses.
 DOOR = "host/process.py"
