@@ -27,7 +27,7 @@ from kernels.cache import Kernel
 from kernels.make import Progress
 from runs.options import Options
 from workloads.job import job_text, prepare_text
-from workloads.metrics import METRIC_NAMES
+from workloads.metrics import METRIC_NAMES, definitions_of
 from workloads.spec import Phase, Workload, load_catalogue, phase_names
 
 MIB = 1 << 20
@@ -150,9 +150,16 @@ class Session:
 
 def catalogue(checkout: Path) -> Catalogue:
     """Everything an experiment file may name."""
+    workloads = load_catalogue()
     return Catalogue(
-        workloads=phase_names(load_catalogue()),
+        workloads=phase_names(workloads),
         metrics=METRIC_NAMES,
+        measured={
+            (name, variant, phase.name): tuple(one.name for one in definitions_of(phase))
+            for name, workload in workloads.items()
+            for variant in ("default", *workload.variants)
+            for phase in workload.phases_of(variant)
+        },
         guests=known_guests(),
         flavours=config.known_flavours(checkout),
         series=series.known_series(checkout),
