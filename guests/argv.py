@@ -24,7 +24,11 @@ DONE_STATUS = 33
 
 @dataclass(frozen=True)
 class Files:
-    """Host files of one boot; ``memory_shared`` is False for a restored guest."""
+    """Host files of one boot; ``memory_shared`` is False for a restored guest.
+
+    ``memory`` is the guest's memory; of several nodes each has a file of its own,
+    named after it (:func:`memory_files`).
+    """
 
     kernel: Path
     initramfs: Path
@@ -54,6 +58,13 @@ def environment(preload: Path, guest: Guest) -> dict[str, str]:
     if guest.metronome_ns:
         held[METRONOME] = str(guest.metronome_ns)
     return held
+
+
+def memory_files(memory: Path, guest: Guest) -> tuple[Path, ...]:
+    """The file of each node's memory, in the order of the nodes."""
+    if guest.numa_nodes == 1:
+        return (memory,)
+    return tuple(memory.with_name(f"{memory.name}-{node}") for node in range(guest.numa_nodes))
 
 
 def kernel_command_line(guest: Guest, size: Size) -> str:
@@ -116,13 +127,9 @@ def qemu_argv(
     With ``monitor_fd`` QEMU starts stopped and listens for QMP on that socket;
     without, the line can be pasted and runs by itself to the agent's end.
     """
-    share = "on" if files.memory_shared else "off"
     argv = [
         *machine_argv(guest, stops=monitor_fd is not None),
-        "-machine", "pc,memory-backend=ram",
-        "-object",
-        f"memory-backend-file,id=ram,size={guest.memory_mib}M,mem-path={files.memory},share={share}",
-        "-m", f"{guest.memory_mib}M",
+        *_memory_argv(guest, files),
         "-chardev", f"file,id=console,path={files.console}", "-serial", "chardev:console",
         "-chardev", f"file,id=result,path={files.result}", "-serial", "chardev:result",
         "-fw_cfg", f"name=opt/twinboot/prepare,file={files.prepare}",
@@ -139,6 +146,22 @@ def qemu_argv(
             "-mon", "chardev=monitor,mode=control",
         ]  # fmt: skip
         argv += ["-incoming", "defer"] if incoming else ["-S"]
+    return argv
+
+
+def _memory_argv(guest: Guest, files: Files) -> list[str]:
+    """One memory for the machine, or one for each node, with its share of the vCPUs."""
+    nodes, share = guest.numa_nodes, "on" if files.memory_shared else "off"
+    names = ["ram"] if nodes == 1 else [f"ram{node}" for node in range(nodes)]
+    argv = ["-machine", "pc,memory-backend=ram" if nodes == 1 else "pc"]
+    for name, path in zip(names, memory_files(files.memory, guest), strict=True):
+        size = f"size={guest.memory_mib // nodes}M"
+        argv += ["-object", f"memory-backend-file,id={name},{size},mem-path={path},share={share}"]
+    argv += ["-m", f"{guest.memory_mib}M"]
+    each = guest.vcpus // nodes
+    for node, name in enumerate(names if nodes > 1 else []):
+        cpus = f"{node * each}-{(node + 1) * each - 1}"
+        argv += ["-numa", f"node,nodeid={node},cpus={cpus},memdev={name}"]
     return argv
 
 

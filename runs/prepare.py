@@ -229,7 +229,7 @@ def wall_host(guests: Mapping[str, Guest], kernel: Kernel, options: Options) -> 
     """
     cpus = host_cpus()
     placements = {
-        name: place(cpus, vcpus=guest.vcpus, nodes=guest.wall.numa_nodes)
+        name: place(cpus, vcpus=guest.vcpus, nodes=guest.numa_nodes)
         for name, guest in guests.items()
     }
     found = accelerator.provide(options.cache, kernel.bzimage)

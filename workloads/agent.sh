@@ -78,6 +78,27 @@ addresses() {
     LD_TRACE_LOADED_OBJECTS=1 fio >"$OUT/maps" || fail "maps: $(head -n 1 "$OUT/maps")"
 }
 
+# The brd takes pages of the node that writes: all nodes are to have as much memory
+# left.  So each piece is written from the emptiest one, and not through the cache.
+NODES=/sys/devices/system/node
+PIECE_MIB=4
+layout_over_nodes() {
+    at=0
+    while [ "$at" -lt "$FILE_MIB" ]; do
+        most=0
+        for node in "$NODES"/node*; do
+            while read -r _ _ name kib _; do
+                [ "$name" != MemFree: ] || break
+            done <"$node/meminfo"
+            [ "$kib" -gt "$most" ] && most=$kib && emptiest=$node
+        done
+        piece=$((FILE_MIB - at < PIECE_MIB ? FILE_MIB - at : PIECE_MIB))
+        taskset -c "$(cat "$emptiest/cpulist")" dd if=/dev/zero of=/mnt/test.img bs=1M seek="$at" count="$piece" \
+            oflag=direct conv=notrunc 2>"$OUT/layout.log" || return
+        at=$((at + piece))
+    done
+}
+
 prepare() {
     add_entropy || fail "random: no seed taken"
     fetch prepare
@@ -88,8 +109,11 @@ prepare() {
     # Laid out here, outside the measured cgroup: its page cache must not be
     # charged to anybody when the workload starts.
     say "layout: $FILE_MIB MiB"
-    dd if=/dev/zero of=/mnt/test.img bs=1M count="$FILE_MIB" 2>"$OUT/layout.log" ||
-        fail "layout: $(head -n 1 "$OUT/layout.log")"
+    if [ -d "$NODES/node1" ]; then
+        layout_over_nodes
+    else
+        dd if=/dev/zero of=/mnt/test.img bs=1M count="$FILE_MIB" 2>"$OUT/layout.log"
+    fi || fail "layout: $(head -n 1 "$OUT/layout.log")"
     sync
     echo 3 >/proc/sys/vm/drop_caches
     echo "+memory +io +cpu" >/sys/fs/cgroup/cgroup.subtree_control || fail "cgroup: controllers"
@@ -119,6 +143,8 @@ observe() {
     cp /proc/vmstat /proc/stat /proc/meminfo /proc/diskstats /proc/uptime \
         /sys/kernel/mm/transparent_hugepage/enabled "$1/proc"
     cp /proc/pressure/* "$1/pressure"
+    [ ! -d "$NODES/node1" ] || grep "" "$NODES"/online "$NODES"/node*/distance \
+        "$NODES"/node*/cpulist "$NODES"/node*/meminfo "$NODES"/node*/vmstat >"$1/nodes"
 }
 
 # A wait runs from a task's contention_begin to its contention_end on the same lock;

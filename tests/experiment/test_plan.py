@@ -226,3 +226,12 @@ def test_a_twin_changes_what_it_names_of_the_guest() -> None:
     changed = {"vcpus": 8, "metronome_ns": 20000, "memory_mib": GUEST.memory_mib + 100}
     assert shape.of(GUEST) == GUEST.model_copy(update=changed)
     assert ShapeSpec().of(GUEST) == GUEST
+
+
+def test_a_shape_has_nodes_that_share_alike() -> None:
+    shaped = ShapeSpec(vcpus=8, numa_nodes=4).of(GUEST)
+    assert (shaped.vcpus, shaped.numa_nodes) == (8, 4)
+    with pytest.raises(SpecError, match=r"4 nodes cannot share vcpus = 6"):
+        ShapeSpec(vcpus=6, numa_nodes=4).of(GUEST)
+    with pytest.raises(SpecError, match=r"4 nodes cannot share memory_mib = \d+"):
+        ShapeSpec(vcpus=4, numa_nodes=4, more_memory_mib=1).of(GUEST)
