@@ -88,7 +88,7 @@ def environment(files: Files) -> dict[str, str]:
 
 def kernel_command_line(size: Size) -> str:
     """What is added to virtme-ng's kernel command line."""
-    return f"panic=-1 brd.rd_nr=1 brd.rd_size={size.brd_mib * 1024}"
+    return f"panic=-1 brd.rd_nr={int(size.brd_mib > 0)} brd.rd_size={size.brd_mib * 1024}"
 
 
 def qemu_options(

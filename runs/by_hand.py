@@ -67,7 +67,7 @@ def _inputs(asked: Experiment, options: Options, run: PlannedRun) -> _Inputs:
     )
     workload = load_catalogue()[case.workload]
     texts = {
-        "prepare": prepare_text(workload, file_mib=size.file_mib),
+        "prepare": prepare_text(workload, file_mib=size.file_mib, jobs=size.jobs),
         "job": job_text(
             workload.phases_of(case.variant), case.times[asked.guest],
             jobs=size.jobs, seed=run.seed, limit_bytes=size.cgroup_limit_mib << 20,

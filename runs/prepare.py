@@ -114,8 +114,12 @@ class Session:
             preload=self.preload,
             guest=bench.guest,
             size=bench.size,
-            prepare_text=prepare_text(workload, file_mib=bench.size.file_mib),
+            prepare_text=prepare_text(workload, file_mib=bench.size.file_mib, jobs=bench.size.jobs),
         )
+
+    def mount_options(self, run: PlannedRun) -> str:
+        """What the file system of a run is mounted with."""
+        return self.workloads[self.case(run.case).workload].mount_options
 
     def wall_machine(self, run: PlannedRun) -> WallMachine:
         """The machine of a run in wall mode."""
@@ -261,6 +265,8 @@ def prepare(
     sizes = {name: scaled(experiment.dataset, guest) for name, guest in guests.items()}
     for name, guest in guests.items():
         require_memory(sizes[name], guest, image.mib)
+    for size in sizes.values():
+        require_set_up(experiment, size, workloads)
     require_job_fits(experiment, guests[""], tuple(sizes.values()), workloads)
     in_wall = experiment.mode == "wall"
     probe = plugin.provide(options.cache) if options.probe and not in_wall else None
@@ -295,6 +301,35 @@ def prepare(
         same_code=same_code,
         wall=wall,
     )
+
+
+def require_set_up(experiment: Experiment, size: Size, workloads: Mapping[str, Workload]) -> None:
+    """Refuse a case whose workload wants what the dataset leaves out.
+
+    Raises:
+        SpecError: one line for each case and key.
+    """
+    problems = []
+    for case in experiment.cases:
+        workload = workloads[case.workload]
+        files = len(workload.files(size.jobs))
+        checks = {check for phase in workload.phases for check in phase.checks}
+        limited = sorted(checks & {"limit_hit", "charged", "caches_kept"})
+        if workload.fs == "brd" and not size.brd_mib:
+            problems.append(f"case {case.name}: wants a brd; dataset.brd_mib is not given")
+        if limited and not size.cgroup_limit_mib:
+            problems.append(
+                f"case {case.name}: checks {', '.join(limited)}, which want a limit; "
+                "dataset.cgroup_limit_mib is not given"
+            )
+        if size.file_mib % files:
+            problems.append(
+                f"case {case.name}: {size.file_mib} MiB of files in this guest cannot be shared "
+                f"by {files} jobs, each with a file of its own; see dataset.file_mib and the "
+                "guest's jobs and scale"
+            )
+    if problems:
+        raise SpecError(problems)
 
 
 def require_job_fits(

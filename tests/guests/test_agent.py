@@ -95,7 +95,7 @@ taskset() {{
     echo "node $2: $7 $8 $9"
 }}
 """
-    done = agent(f'{writes}NODES="{tmp_path}"\nFILE_MIB=14\nlayout_over_nodes', tmp_path)
+    done = agent(f'{writes}NODES="{tmp_path}"\nFILE_MIB=14\nlayout_over_nodes /file', tmp_path)
     assert done.stdout.splitlines() == [
         "node 0: seek=0 count=4 oflag=direct",
         "node 1: seek=4 count=4 oflag=direct",
