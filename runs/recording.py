@@ -47,6 +47,7 @@ def record(
         validity.LEFT_PAGES_WALL if session.wall else validity.LEFT_PAGES,
         session.mount_options(run),
         bench.size.file_mib * MIB,
+        bench.size.memory_mib * MIB,
     )
     problems = validity.problems(result, claim)
     if outcome.ending.kind != "done":

@@ -10,7 +10,7 @@
 # Inputs, through fw_cfg, shell assignments padded with newlines:
 #   opt/twinboot/prepare  MKFS MOUNT_OPTIONS FILES FILE_MIB
 #   opt/twinboot/job      OBSERVE PHASES, and per phase N:
-#                         NAME_N DROP_N THP_N LIMIT_N READAHEAD_N FIO_N
+#                         NAME_N DROP_N THP_N LIMIT_N READAHEAD_N HELD_N FIO_N
 set -u
 PATH=/bin:/sbin:/usr/bin:/usr/sbin
 export PATH
@@ -206,7 +206,7 @@ locks_stop() {
     esac
 }
 
-# phase NAME DROP THP LIMIT_BYTES READAHEAD_KIB FIO_ARGUMENTS, of number $n
+# phase NAME DROP THP LIMIT_BYTES READAHEAD_KIB HELD_PAGES FIO_ARGUMENTS, of number $n
 #
 # `mark` is felt by the probe alone; what comes before and after is outside the phase.
 phase() {
@@ -219,12 +219,13 @@ phase() {
     echo "$3" >/sys/kernel/mm/transparent_hugepage/enabled || fail "$1: THP state $3"
     echo "$4" >"$CGROUP/memory.max" || fail "$1: memory.max $4"
     [ "$5" = 0 ] || echo "$5" >/sys/block/ram0/queue/read_ahead_kb || fail "$1: readahead $5 KiB"
+    [ "$6" = 0 ] || dd if=/dev/zero of=/tmp/held bs=4k count="$6" 2>/dev/null || fail "$1: held $6"
     observe "$OUT/$1/before"
     locks_start "$OUT/$1/locks"
     (
         echo 0 >"$CGROUP/cgroup.procs" || exit 97
         cd "$OUT/$1" || exit 98
-        eval "exec mark $n clock fio $6"
+        eval "exec mark $n clock fio $7"
     ) >"$OUT/$1/fio.out" 2>&1
     status=$?
     mark 0 "$OUT/$1/clock"
@@ -238,7 +239,8 @@ all_phases() {
     fetch job
     n=1
     while [ "$n" -le "$PHASES" ]; do
-        eval "phase \"\$NAME_$n\" \"\$DROP_$n\" \"\$THP_$n\" \"\$LIMIT_$n\" \"\$READAHEAD_$n\" \"\$FIO_$n\""
+        eval "phase \"\$NAME_$n\" \"\$DROP_$n\" \"\$THP_$n\" \"\$LIMIT_$n\" \"\$READAHEAD_$n\" \
+            \"\$HELD_$n\" \"\$FIO_$n\""
         n=$((n + 1))
     done
 }

@@ -106,6 +106,10 @@ DEFINITIONS: tuple[Definition, ...] = (
     Definition("iops", "I/Os per second", "1/s", "higher", lambda phase, fio: _iops(fio)),
     Definition("ios", "I/Os measured", "count", "higher", lambda phase, fio: float(fio.ios)),
     Definition(
+        "runtime", "time for the whole work", "s", "lower",
+        lambda phase, fio: fio.runtime_ms / 1000, lambda phase: not phase.time_based,
+    ),
+    Definition(
         "read_bw", "read bandwidth", "MiB/s", "higher",
         lambda phase, fio: _bandwidth(fio.read, fio), _both,
     ),
@@ -209,14 +213,16 @@ def samples(
     """All samples of one valid run of the phases ``asked``: ``phase.metric`` → value.
 
     With ``real_time`` rates are over the time fio ran, as fio's own are: jobs run at the
-    same time and a host may hold all of them up, which is no work left undone.
+    same time and a host may hold all of them up, which is no work left undone.  So are
+    those of a phase that is not of a given time.
     """
 
-    def rated(fio: FioResult) -> FioResult:
-        return replace(fio, asked_ms=fio.runtime_ms) if real_time else fio
+    def rated(fio: FioResult, spec: Phase) -> FioResult:
+        over_its_own_time = real_time or not spec.time_based
+        return replace(fio, asked_ms=fio.runtime_ms) if over_its_own_time else fio
 
     return {
-        f"{phase.name}.{definition.name}": float(definition.value(phase, rated(phase.fio)))
+        f"{phase.name}.{definition.name}": float(definition.value(phase, rated(phase.fio, spec)))
         for phase, spec in zip(phases, asked, strict=False)
         if phase.fio is not None
         for definition in definitions_of(spec)
