@@ -44,12 +44,14 @@ class Files:
 class Plugin:
     """The probe as QEMU loads it: its file, where it writes, and its window.
 
-    ``window`` cuts phases into so many instructions each; 0 does not cut.
+    ``window`` cuts phases into so many instructions each; 0 does not cut.  ``spans`` are
+    [start, end) of code in which vCPUs wait.
     """
 
     path: Path
     counts: Path
     window: int = 0
+    spans: tuple[tuple[int, int], ...] = ()
 
 
 def environment(preload: Path, guest: Guest) -> dict[str, str]:
@@ -170,4 +172,5 @@ def _plugin_argument(plugin: Plugin) -> str:
     words = [f"file={plugin.path}", f"out={plugin.counts}"]
     if plugin.window:
         words.append(f"window={plugin.window}")
+    words += [f"span={start:x}-{end:x}" for start, end in plugin.spans]
     return ",".join(word.replace(",", ",,") for word in words)

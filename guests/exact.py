@@ -289,7 +289,7 @@ def _booted(
     argv = qemu_argv(
         machine.guest, machine.size, files,
         monitor_fd=theirs.fileno(), incoming=snapshot is not None,
-        plugin=Plugin(probe.path, counts, probe.window) if probe and counts else None,
+        plugin=Plugin(probe.path, counts, probe.window, probe.spans) if probe and counts else None,
     )  # fmt: skip
     started = time.monotonic()
     qemu_log = logs / "qemu.log"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
@@ -15,7 +15,7 @@ from experiment.spec import ArmSpec, CaseSpec, Experiment, Guest, Observed, Spec
 from guests import initramfs, native
 from guests.exact import Machine
 from guests.initramfs import Initramfs
-from guests.probe import plugin
+from guests.probe import fold, plugin
 from guests.probe.plugin import Probe
 from guests.virtme import WallMachine
 from host import accelerator, fitness
@@ -120,6 +120,19 @@ class Session:
     def mount_options(self, run: PlannedRun) -> str:
         """What the file system of a run is mounted with."""
         return self.workloads[self.case(run.case).workload].mount_options
+
+    @property
+    def counts_waits(self) -> bool:
+        """Whether the probe looks at how long the measured guests' vCPUs wait."""
+        return self.probe is not None and self.guest.vcpus > 1
+
+    def probe_of(self, run: PlannedRun) -> Probe | None:
+        """What counts in a run; a repeat shows that the probe is not felt, too."""
+        if self.probe is None or run.repeat:
+            return None
+        bench = self.bench(run)
+        spans = fold.spans_of(bench.kernels[run.arm]) if bench.guest.vcpus > 1 else ()
+        return replace(self.probe, spans=spans)
 
     def wall_machine(self, run: PlannedRun) -> WallMachine:
         """The machine of a run in wall mode."""

@@ -60,10 +60,13 @@ def record(
             message = f"not bit-exact: {difference[0]}"
             return failed(session, run, Ending("failed", message, difference), kind="inexact"), ()
     observed = observe(session, run, outcome, result)
+    samples = metrics.samples(result.phases, phases, real_time=session.wall is not None)
+    for beside in observed.beside:
+        samples |= metrics.counted(beside) if isinstance(beside, Profile) else {}
     valid = _identity(session, run).model_copy(
         update={
             "failure": None,
-            "samples": metrics.samples(result.phases, phases, real_time=session.wall is not None),
+            "samples": samples,
             "findings": (*validity.few_ios(result, phases), *observed.findings),
             "timelines": tuple(phase.timeline for phase in result.phases),
             "fingerprint": channel.fingerprint(outcome.files),

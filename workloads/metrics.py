@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from experiment.spec import Direction
+from results.profile import Profile
 from results.record import Metric
 from workloads.parse import FioResult, PhaseResult, Side
 from workloads.spec import Phase
@@ -185,7 +186,13 @@ DEFINITIONS: tuple[Definition, ...] = (
     ),
 )  # fmt: skip
 
-METRIC_NAMES: tuple[str, ...] = tuple(definition.name for definition in DEFINITIONS)
+# What the document of reclaim-contention reads from a profile of a machine: the time in
+# the slow path of spin locks, of all the time that CPUs were not idle.
+SLOWPATH_SHARE = "slowpath_share"
+METRIC_NAMES: tuple[str, ...] = (
+    *(definition.name for definition in DEFINITIONS),
+    SLOWPATH_SHARE,
+)
 
 
 def definitions_of(phase: Phase) -> tuple[Definition, ...]:
@@ -193,18 +200,42 @@ def definitions_of(phase: Phase) -> tuple[Definition, ...]:
     return tuple(definition for definition in DEFINITIONS if definition.when(phase))
 
 
-def metrics_of(phases: Sequence[Phase]) -> tuple[Metric, ...]:
-    """The metrics of a case with these phases, named ``phase.metric``."""
-    return tuple(
-        Metric(
-            name=f"{phase.name}.{definition.name}",
-            title=f"{phase.name}: {definition.title}",
-            unit=definition.unit,
-            direction=definition.direction,
-        )
-        for phase in phases
-        for definition in definitions_of(phase)
+def metrics_of(phases: Sequence[Phase], *, waits: bool = False) -> tuple[Metric, ...]:
+    """The metrics of a case with these phases, named ``phase.metric``.
+
+    With ``waits`` the probe looks at how long vCPUs wait (:func:`counted`).
+    """
+    found = []
+    for phase in phases:
+        found += [_metric(phase, definition) for definition in definitions_of(phase)]
+        if waits:
+            found.append(
+                Metric(
+                    name=f"{phase.name}.{SLOWPATH_SHARE}",
+                    title=f"{phase.name}: share of busy vCPU time in the spin locks' slow path",
+                    unit="%",
+                    direction="lower",
+                )
+            )
+    return tuple(found)
+
+
+def _metric(phase: Phase, definition: Definition) -> Metric:
+    return Metric(
+        name=f"{phase.name}.{definition.name}",
+        title=f"{phase.name}: {definition.title}",
+        unit=definition.unit,
+        direction=definition.direction,
     )
+
+
+def counted(profile: Profile) -> dict[str, float]:
+    """Samples that only the probe has: ``phase.metric`` → value."""
+    return {
+        f"{phase.phase}.{SLOWPATH_SHARE}": 100 * share
+        for phase in profile.phases
+        if (share := phase.spinning_share) is not None
+    }
 
 
 def samples(

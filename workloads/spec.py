@@ -104,7 +104,7 @@ class Phase(Frozen):
 
     @property
     def pattern(self) -> str:
-        """fio's word for what is done in which order: ``read``, ``randrw`` and so on."""
+        """Fio's word for what is done in which order: ``read``, ``randrw`` and so on."""
         return (self.option("rw") or self.option("readwrite") or "read").partition(":")[0]
 
     @property
