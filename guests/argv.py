@@ -6,6 +6,7 @@ docs/architecture.md.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -69,8 +70,8 @@ def memory_files(memory: Path, guest: Guest) -> tuple[Path, ...]:
     return tuple(memory.with_name(f"{memory.name}-{node}") for node in range(guest.numa_nodes))
 
 
-def kernel_command_line(guest: Guest, size: Size) -> str:
-    """The kernel command line of an exact guest."""
+def kernel_command_line(guest: Guest, size: Size, more: Sequence[str] = ()) -> str:
+    """The kernel command line of an exact guest; the words of ``more`` come last."""
     words = [
         "console=ttyS0",
         "panic=-1",
@@ -91,7 +92,7 @@ def kernel_command_line(guest: Guest, size: Size) -> str:
         # Afterwards the agent's spinner leaves nothing to poll for.  With several
         # vCPUs the idle ones halt: a spinner would take half of the turns.
         words.append("idle=poll")
-    return " ".join(words)
+    return " ".join([*words, *more])
 
 
 def machine_argv(guest: Guest, *, stops: bool = True) -> list[str]:
@@ -123,6 +124,7 @@ def qemu_argv(
     monitor_fd: int | None = None,
     incoming: bool = False,
     plugin: Plugin | None = None,
+    cmdline: Sequence[str] = (),
 ) -> list[str]:
     """The whole QEMU command line; with ``plugin`` the probe counts along.
 
@@ -138,7 +140,7 @@ def qemu_argv(
         "-fw_cfg", f"name=opt/twinboot/job,file={files.job}",
         "-kernel", str(files.kernel),
         "-initrd", str(files.initramfs),
-        "-append", kernel_command_line(guest, size),
+        "-append", kernel_command_line(guest, size, cmdline),
     ]  # fmt: skip
     if plugin is not None:
         argv += ["-plugin", _plugin_argument(plugin)]

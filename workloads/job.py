@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Literal
 
 from experiment.spec import Observed, PhaseTimes
@@ -72,13 +73,17 @@ def job_text(
     seed: int,
     limit_bytes: int,
     observe: Observed | Literal[""] = "",
+    sysctl: Mapping[str, str] = MappingProxyType({}),
 ) -> str:
     """Shell assignments for the phases of one run, padded to :data:`TEXT_BYTES`.
 
     A ``limit_bytes`` of 0 is no limit.  ``observe`` is what a twin reads of locks around
-    each phase; nothing by default.
+    each phase; nothing by default.  ``sysctl`` is written before the first phase, a line
+    each: the agent reads it back.
     """
     values = {"OBSERVE": observe, "PHASES": str(len(phases))}
+    if sysctl:
+        values["SYSCTL"] = "\n".join(f"{name}={value}" for name, value in sorted(sysctl.items()))
     for number, phase in enumerate(phases, start=1):
         arguments = (
             *fio_arguments(phase, times[phase.name], jobs=jobs, seed=seed),
