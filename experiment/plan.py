@@ -164,7 +164,7 @@ def _memory_parts(size: Size, guest: Guest, initramfs_mib: int) -> tuple[tuple[s
         if size.cgroup_limit_mib
         else ("files, cached without a limit,", size.file_mib)
     )
-    twice = ("initramfs twice", 2 * initramfs_mib)
+    twice = ("initramfs, packed and unpacked,", 2 * initramfs_mib)
     return ("brd", size.brd_mib), cached, twice, ("kernel", KERNEL_MIB), structs
 
 
@@ -177,7 +177,8 @@ def require_memory(size: Size, guest: Guest, initramfs_mib: int) -> None:
     parts = _memory_parts(size, guest, initramfs_mib)
     needed = sum(mib for _, mib in parts)
     if needed > guest.memory_mib:
-        listed = ", ".join(f"{name} {mib}" for name, mib in parts)
+        listed = ", ".join(f"{name} {mib}" for name, mib in parts[:-1])
+        listed += f", and {parts[-1][0]} {parts[-1][1]}"
         raise SpecError(
             [
                 f"{_file(guest)}: memory_mib: found {guest.memory_mib}; at least {needed} MiB are "

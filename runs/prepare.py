@@ -34,7 +34,7 @@ from kernels.make import Progress
 from runs.arms import arms_of, build_arms, flavours, plan_of, same_code, shapes
 from runs.options import Options
 from workloads.job import job_text, prepare_text
-from workloads.metrics import METRIC_NAMES, definitions_of
+from workloads.metrics import METRIC_NAMES, SLOWPATH_SHARE, definitions_of
 from workloads.spec import Phase, Workload, load_catalogue, phase_names
 
 MIB = 1 << 20
@@ -199,7 +199,10 @@ def catalogue(checkout: Path) -> Catalogue:
         workloads=phase_names(workloads),
         metrics=METRIC_NAMES,
         measured={
-            (name, variant, phase.name): tuple(one.name for one in definitions_of(phase))
+            (name, variant, phase.name): (
+                *(one.name for one in definitions_of(phase)),
+                SLOWPATH_SHARE,
+            )
             for name, workload in workloads.items()
             for variant in ("default", *workload.variants)
             for phase in workload.phases_of(variant)

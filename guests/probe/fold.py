@@ -40,10 +40,11 @@ KERNEL_HALF = 1 << 63
 # kernel's: a right one leaves none.
 MAX_UNKNOWN_SHARE = 0.001
 # A vCPU that waits for a spin lock gives up its turn in the slow path, and one without
-# work halts in the idle task's function.
+# work halts: with CONFIG_PARAVIRT in a function of its own.
 WAITING = (
     (SPINNING, "native_queued_spin_lock_slowpath"),
     (SPINNING, "__pv_queued_spin_lock_slowpath"),
+    (IDLE, "pv_native_safe_halt"),
     (IDLE, "default_idle"),
 )
 

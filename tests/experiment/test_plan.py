@@ -172,8 +172,22 @@ def test_memory_counts_what_reclaim_cannot_take() -> None:
         require_memory(size, GUEST, 183)
     assert caught.value.problems == [
         "configs/guests/laptop.toml: memory_mib: found 768; at least 770 MiB are needed: "
-        "brd 128, cgroup 64, initramfs twice 183, kernel 200, and its page structures"
+        "brd 128, cgroup 64, initramfs, packed and unpacked, 366, kernel 200, "
+        "and its page structures 12"
     ]
+
+
+def test_memory_that_is_left_for_the_page_cache_is_part_of_the_guest() -> None:
+    left = Dataset(memory_mib=4096, brd_mib=16384, file_mib=13312, jobs=16)
+    size = scaled(left, GUEST)
+    assert (size.memory_mib, size.cgroup_limit_mib) == (32, 0)
+    # No reserve is kept beside it: each run checks what was left.
+    assert memory_needed_mib(size, GUEST, 50) == 104 + 32 + 50 + 12
+    with pytest.raises(SpecError, match="page cache 32, initramfs 700"):
+        require_memory(size, GUEST, 700)
+    odd = Dataset(memory_mib=4097, brd_mib=16384, file_mib=13312, jobs=16)
+    with pytest.raises(SpecError, match=r"dataset.memory_mib = 4097 MiB leaves a remainder"):
+        scaled(odd, GUEST)
 
 
 def twin(name: str, **changes: object) -> TwinSpec:
