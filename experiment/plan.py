@@ -144,7 +144,7 @@ def memory_needed_mib(size: Size, guest: Guest, initramfs_mib: int) -> int:
 
 
 def _memory_parts(size: Size, guest: Guest, initramfs_mib: int) -> tuple[tuple[str, int], ...]:
-    """What takes memory, in MiB, each with its name.
+    """What takes memory, as it is said, and how many MiB.
 
     The initramfs counts twice: the archive stays until it is unpacked.  brd pages
     are charged to nobody, so they come on top of the cgroup's limit; without a limit the
@@ -154,18 +154,19 @@ def _memory_parts(size: Size, guest: Guest, initramfs_mib: int) -> tuple[tuple[s
     structs = ("its page structures", -(-guest.memory_mib // PAGES_PER_PAGE_OF_STRUCTS))
     if size.memory_mib and not size.cgroup_limit_mib:
         return (
-            ("files on brd", size.file_mib),
-            ("page cache", size.memory_mib),
-            ("initramfs", initramfs_mib),
+            (f"files on brd {size.file_mib}", size.file_mib),
+            (f"page cache {size.memory_mib}", size.memory_mib),
+            (f"initramfs {initramfs_mib}", initramfs_mib),
             structs,
         )
-    cached = (
-        ("cgroup", size.cgroup_limit_mib)
-        if size.cgroup_limit_mib
-        else ("files, cached without a limit,", size.file_mib)
+    limit, file = size.cgroup_limit_mib, size.file_mib
+    return (
+        (f"brd {size.brd_mib}", size.brd_mib),
+        (f"cgroup {limit}", limit) if limit else (f"files, cached without a limit, {file}", file),
+        (f"initramfs twice {initramfs_mib}", 2 * initramfs_mib),
+        (f"kernel {KERNEL_MIB}", KERNEL_MIB),
+        structs,
     )
-    twice = ("initramfs, packed and unpacked,", 2 * initramfs_mib)
-    return ("brd", size.brd_mib), cached, twice, ("kernel", KERNEL_MIB), structs
 
 
 def require_memory(size: Size, guest: Guest, initramfs_mib: int) -> None:
@@ -177,12 +178,11 @@ def require_memory(size: Size, guest: Guest, initramfs_mib: int) -> None:
     parts = _memory_parts(size, guest, initramfs_mib)
     needed = sum(mib for _, mib in parts)
     if needed > guest.memory_mib:
-        listed = ", ".join(f"{name} {mib}" for name, mib in parts[:-1])
-        listed += f", and {parts[-1][0]} {parts[-1][1]}"
+        *first, last = (words for words, _ in parts)
         raise SpecError(
             [
                 f"{_file(guest)}: memory_mib: found {guest.memory_mib}; at least {needed} MiB are "
-                f"needed: {listed}"
+                f"needed: {', '.join(first)}, and {last}"
             ]
         )
 

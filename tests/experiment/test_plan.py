@@ -172,8 +172,7 @@ def test_memory_counts_what_reclaim_cannot_take() -> None:
         require_memory(size, GUEST, 183)
     assert caught.value.problems == [
         "configs/guests/laptop.toml: memory_mib: found 768; at least 770 MiB are needed: "
-        "brd 128, cgroup 64, initramfs, packed and unpacked, 366, kernel 200, "
-        "and its page structures 12"
+        "brd 128, cgroup 64, initramfs twice 183, kernel 200, and its page structures"
     ]
 
 
@@ -249,3 +248,24 @@ def test_a_shape_has_nodes_that_share_alike() -> None:
         ShapeSpec(vcpus=6, numa_nodes=4).of(GUEST)
     with pytest.raises(SpecError, match=r"4 nodes cannot share memory_mib = \d+"):
         ShapeSpec(vcpus=4, numa_nodes=4, more_memory_mib=1).of(GUEST)
+
+
+def test_without_a_limit_the_files_have_to_fit() -> None:
+    size = scaled(Dataset(brd_mib=16384, file_mib=8192, jobs=8), GUEST)
+    assert (size.cgroup_limit_mib, size.brd_mib, size.file_mib) == (0, 128, 64)
+    # brd, cached files, initramfs twice, kernel, and 64 bytes for each page.
+    assert memory_needed_mib(size, GUEST, 90) == 128 + 64 + 180 + KERNEL_MIB + 12
+    small = GUEST.model_copy(update={"memory_mib": 512})
+    with pytest.raises(SpecError) as caught:
+        require_memory(size, small, 90)
+    assert caught.value.problems == [
+        "configs/guests/laptop.toml: memory_mib: found 512; at least 580 MiB are needed: brd 128, "
+        f"files, cached without a limit, 64, initramfs twice 90, kernel {KERNEL_MIB}, "
+        "and its page structures"
+    ]
+
+
+def test_without_a_device_none_is_too_small() -> None:
+    size = scaled(Dataset(file_mib=4096, jobs=8), GUEST)
+    assert (size.cgroup_limit_mib, size.brd_mib, size.file_mib) == (0, 0, 32)
+    assert memory_needed_mib(size, GUEST, 90) == 32 + 180 + KERNEL_MIB + 12
