@@ -48,6 +48,25 @@ def test_percent_keeps_the_exact_zero_apart_from_what_rounds_to_it(
     assert wording.percent(fraction) == said
 
 
+@pytest.mark.parametrize(
+    ("fraction", "said"),
+    [
+        (0.9999, "+99.99 %"),
+        (1.0, "+100.00 % (2x)"),
+        (9.1852, "+919 % (10.2x)"),
+        (15.143, "+1514 % (16.1x)"),
+        (-0.7999, "-79.99 %"),
+        (-0.9373, "-93.73 % (1/15.9)"),
+        (-0.99528, "-99.53 % (1/212)"),
+        (-1.0, "-100.00 %"),
+        (0.0, "0 %"),
+        (None, "–"),
+    ],
+)
+def test_large_changes_are_factors_too(fraction: float | None, said: str) -> None:
+    assert wording.sized(fraction) == said
+
+
 def test_the_sentence_of_an_improvement(normal: Comparison) -> None:
     assert wording.sentence(normal.primary[0]) == (
         "filemap-4k  4k.bw  +1.16 %  [+0.94, +1.30] at 99 %  improvement   "
