@@ -119,6 +119,15 @@ def test_commas_in_a_path_end_no_value() -> None:
     assert found == "file=/a,,b/probe,out=/c,,d/counts,window=1000"
 
 
+def test_spans_are_what_the_probe_reads() -> None:
+    plugin = Plugin(
+        Path("/p"), Path("/c"), spans=((0xFFFFFFFF81000000, 0xFFFFFFFF81000010), (1, 2))
+    )
+    argv = qemu_argv(NODES, LAPTOP_SIZE, files(), plugin=plugin)
+    found = argv[argv.index("-plugin") + 1]
+    assert found == "file=/p,out=/c,span=ffffffff81000000-ffffffff81000010,span=1-2"
+
+
 def test_line_to_paste_starts_by_itself() -> None:
     assert not {"-S", "-incoming", "-mon"} & set(ARGVS["laptop-by-hand"])
 
