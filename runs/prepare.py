@@ -35,6 +35,7 @@ from kernels.cache import Kernel
 from kernels.make import Progress
 from runs.arms import arms_of, build_arms, flavours, plan_of, same_code, shapes
 from runs.options import Options
+from runs.requirements import require_counted
 from workloads.job import job_text, prepare_text
 from workloads.metrics import METRIC_NAMES, SLOWPATH_SHARE, definitions_of
 from workloads.spec import Phase, Workload, load_catalogue, phase_names
@@ -270,6 +271,7 @@ def prepare(
     require_job_fits(experiment, sizes.values(), workloads)
     in_wall = experiment.mode == "wall"
     probe = plugin.provide(options.cache) if options.probe and not in_wall else None
+    require_counted(experiment, next(iter(guests[""].values())), probe)
     built = build_arms(experiment, options, progress)
     kernels = {experiment.kernel.flavour: built}
     same = same_code(experiment, built) and not options.measure_anyway
