@@ -22,6 +22,8 @@ PLURALS = {
 
 # Tenfold: bounds beyond are not told apart.
 WIDEST = 9.0
+# Bounds that are closer than this factor say something, however large they are.
+APART = 3.0
 # From twice as much, or a fifth, on, a factor says more than a percentage.
 MORE, FEWER = 1.0, 0.8
 
@@ -114,7 +116,8 @@ def bounds(metric: MetricComparison) -> str:
 
 def between(low: float, high: float) -> str:
     """``[+1.02, +1.60]`` in percent, of two fractions."""
-    return f"[{_bound(low)}, {_bound(high)}]"
+    known = (1 + high) < APART * (1 + low)
+    return f"[{_bound(low, known=known)}, {_bound(high, known=known)}]"
 
 
 def interval(metric: MetricComparison) -> str:
@@ -123,9 +126,9 @@ def interval(metric: MetricComparison) -> str:
     return f"{within} at {100 * change.level:g} %" if within and change else ""
 
 
-def _bound(fraction: float) -> str:
+def _bound(fraction: float, *, known: bool = False) -> str:
     # An interval of two pairs may reach to any power of ten: it is none to a reader.
-    if fraction > WIDEST:
+    if fraction > WIDEST and not known:
         return f"> {100 * WIDEST:+.0f}"
     rounded = round(100 * fraction, 2)
     return "0" if fraction == 0 else "0.00" if rounded == 0 else f"{rounded:+.2f}"
