@@ -31,11 +31,12 @@ class Dataset(Frozen):
     """Sizes of the original set-up, in MiB, before a guest scales them down.
 
     ``file_mib`` is that of all files together.  Without ``cgroup_limit_mib`` there is no
-    limit and the files must fit into the guest's memory; without ``brd_mib`` there is no
-    device, for tmpfs.
+    limit, and the page cache has ``memory_mib``, or else room for all files; without
+    ``brd_mib`` there is no device, for tmpfs.
     """
 
     cgroup_limit_mib: Annotated[int, Field(ge=0)] = 0
+    memory_mib: Annotated[int, Field(ge=0)] = 0
     brd_mib: Annotated[int, Field(ge=0)] = 0
     file_mib: Annotated[int, Field(gt=0)]
     jobs: Annotated[int, Field(gt=0)]
