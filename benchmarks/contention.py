@@ -101,7 +101,7 @@ def measured(shape: Shape, observed: Observed, seeds: int, guest: str) -> Iterat
     experiment = experiment.model_copy(update={"twins": (twin,)})
     session = prepare(experiment, Options(CHECKOUT, cache_folder()), lambda arm, progress: None)
     # filemap-v4 takes its series out for the base, the others put theirs in.
-    arm = next(a.name for a in experiment.both_arms if a.patches == bool(shape.series))
+    arm = next(a.name for a in experiment.all_arms if a.patches == bool(shape.series))
     runs = [run for run in session.plan.runs if run.twin == twin.name and run.arm == arm]
     with tempfile.TemporaryDirectory(dir=cache_folder()) as folder:
         top = Path(folder)

@@ -52,7 +52,7 @@ def wall_arms(experiment: Experiment) -> tuple[ArmSpec, ...]:
     Raises:
         SpecError: an arm of the experiment has the name of the A/A arm.
     """
-    arms = experiment.both_arms
+    arms = experiment.all_arms
     if any(arm.name == AGAIN for arm in arms):
         raise SpecError([f"arms: {AGAIN!r} is the name of the A/A arm; choose another"])
     base = arms[0]

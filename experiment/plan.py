@@ -69,10 +69,10 @@ def make_plan(experiment: Experiment) -> Plan:
         runs += [
             planned_run(case, arm.name, block, seed, digits)
             for case in experiment.cases
-            for arm in experiment.both_arms
+            for arm in experiment.all_arms
         ]
         if block == 0:
-            last = experiment.both_arms[-1].name
+            last = experiment.all_arms[-1].name
             runs += [
                 planned_run(case, last, 0, seed, digits, repeat=True) for case in experiment.cases
             ]
@@ -87,7 +87,7 @@ def twin_runs(experiment: Experiment, digits: int) -> list[PlannedRun]:
         for block in range(twin.blocks)
         for case in experiment.cases
         if case.name in twin.cases
-        for arm in experiment.both_arms
+        for arm in experiment.all_arms
     ]
 
 

@@ -7,79 +7,24 @@ the original at every size.
 
 from __future__ import annotations
 
+import itertools
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
 
-Direction = Literal["higher", "lower"]
-Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]{0,63}$")]
+from experiment.arms import ArmSpec as ArmSpec
+from experiment.arms import KernelSpec as KernelSpec
+from experiment.arms import SeriesSpec as SeriesSpec
+from experiment.frozen import Direction as Direction
+from experiment.frozen import Frozen as Frozen
+from experiment.frozen import Name as Name
+from experiment.frozen import SpecError as SpecError
+from experiment.shape import Guest as Guest
+from experiment.shape import ShapeSpec as ShapeSpec
+from experiment.shape import WallShape as WallShape
+
 # The word that ends the id of a run that checks exactness.
 REPEAT = "repeat"
-
-
-class SpecError(ValueError):
-    """What is asked makes no sense; ``problems`` has one line for each mistake."""
-
-    def __init__(self, problems: list[str]) -> None:
-        super().__init__("\n".join(problems))
-        self.problems = problems
-
-
-class Frozen(BaseModel):
-    """Base of every specification: immutable, strict about types and keys."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
-
-
-class KernelSpec(Frozen):
-    """Where the source comes from and how it is configured.
-
-    ``source`` is ``deb:PACKAGE``, ``tarball:PATH``, ``dir:PATH`` or
-    ``git:PATH@REF``; ``flavour`` names ``configs/kconfig/<flavour>.config``.
-    """
-
-    source: Annotated[str, Field(pattern=r"^(deb|tarball|dir|git):.+$")]
-    flavour: Name = "perf"
-
-
-class SeriesSpec(Frozen):
-    """Ordered patches under test.
-
-    ``path`` is a folder of ``*.patch`` files, an mbox or patch file (relative ones
-    start at the checkout), ``mid:MESSAGE-ID`` or a link to one, or
-    ``git:REPOSITORY@A..B``; each of ``stack`` is applied on top of the one before.
-    With ``reverse`` the source already holds the series and the patches take it out:
-    the base arm is built with them, the patched arm is the source as it is.  With
-    ``revert`` besides, the patches are the series as it was posted, and are turned
-    around, last first, to take it out.
-    ``kept`` is written by the lab: the key of the patches as they were taken in.
-    """
-
-    path: str
-    stack: tuple[str, ...] = ()
-    title: str = ""
-    reverse: bool = False
-    revert: bool = False
-    kept: Annotated[str, Field(pattern=r"^([0-9a-f]{32})?$")] = ""
-
-    @model_validator(mode="after")
-    def _reverts_what_is_held(self) -> SeriesSpec:
-        if self.revert and not self.reverse:
-            raise ValueError("revert needs reverse = true: the source holds the series")
-        return self
-
-    @property
-    def parts(self) -> tuple[str, ...]:
-        """Every series, in the order they apply."""
-        return (self.path, *self.stack)
-
-
-class ArmSpec(Frozen):
-    """One side compared; ``patches`` says whether the folder's patches are applied."""
-
-    name: Name
-    label: str = ""
-    patches: bool
 
 
 class Dataset(Frozen):
@@ -100,7 +45,10 @@ class Dataset(Frozen):
 
 
 class Published(Frozen):
-    """A figure printed in the original document, shown beside ours as reference."""
+    """A figure printed in the original document, shown beside ours as reference.
+
+    ``patched`` is that of ``arm``; empty where only two arms are compared.
+    """
 
     metric: str
     unit: str
@@ -108,6 +56,7 @@ class Published(Frozen):
     patched: float
     document: str
     note: str = ""
+    arm: str = ""
 
     @property
     def change(self) -> float:
@@ -149,71 +98,6 @@ class Thresholds(Frozen):
     equivalence_alpha: Annotated[float, Field(gt=0, lt=0.5)] = 0.05
 
 
-class WallShape(Frozen):
-    """What only a guest of wall mode has.
-
-    vCPUs and memory are split evenly over ``numa_nodes``, each bound to a host node
-    where the host has as many.  ``huge_pages`` takes the guest's memory from the
-    host's reserved 2 MiB pages; ``cpu`` is QEMU's model, empty for the host's own.
-    """
-
-    numa_nodes: Annotated[int, Field(ge=1, le=16)] = 1
-    huge_pages: bool = False
-    cpu: str = ""
-
-
-class Guest(Frozen):
-    """The shape of the VM: one file under ``configs/guests/``.
-
-    ``cpu`` and ``metronome_ns`` are of exact mode, ``wall`` of wall mode.
-    """
-
-    name: Name
-    title: str
-    vcpus: Annotated[int, Field(ge=1, le=64)]
-    memory_mib: Annotated[int, Field(ge=128)]
-    cpu: str
-    scale: Annotated[int, Field(ge=1)]
-    jobs: Annotated[int, Field(ge=1)]
-    boot_timeout_s: Annotated[float, Field(gt=0)]
-    silence_timeout_s: Annotated[float, Field(gt=0)]
-    run_timeout_s: Annotated[float, Field(gt=0)]
-    metronome_ns: Annotated[int, Field(ge=0)] = 0
-    wall: WallShape = WallShape()
-
-    @model_validator(mode="after")
-    def _nodes_are_equal(self) -> Guest:
-        nodes = self.wall.numa_nodes
-        for key, value in (("vcpus", self.vcpus), ("memory_mib", self.memory_mib)):
-            if value % nodes:
-                raise ValueError(f"wall.numa_nodes: {nodes} nodes cannot share {key} = {value}")
-        return self
-
-
-class ShapeSpec(Frozen):
-    """What a twin changes of the experiment's guest; None keeps what is there.
-
-    ``metronome_ns`` is the period of a virtual timer that ends the turn of a vCPU:
-    only a guest of several vCPUs has turns.  ``more_memory_mib`` comes on top.
-    """
-
-    vcpus: Annotated[int, Field(ge=1, le=64)] | None = None
-    jobs: Annotated[int, Field(ge=1)] | None = None
-    cpu: str | None = None
-    metronome_ns: Annotated[int, Field(ge=0)] | None = None
-    more_memory_mib: Annotated[int, Field(ge=0)] = 0
-
-    def of(self, guest: Guest) -> Guest:
-        """The guest with these changes."""
-        changed = {
-            key: value
-            for key in ("vcpus", "jobs", "cpu", "metronome_ns")
-            if (value := getattr(self, key)) is not None
-        }
-        memory_mib = guest.memory_mib + self.more_memory_mib
-        return guest.model_copy(update={**changed, "memory_mib": memory_mib})
-
-
 Observed = Literal["lock_stat", "contention"]
 
 
@@ -234,6 +118,9 @@ class TwinSpec(Frozen):
 
 
 Mode = Literal["exact", "wall"]
+Compare = Literal["base", "pairs", "steps"]
+# Beyond that nobody reads the table, and Holm leaves nothing to see.
+MOST_ARMS = 32
 # Smallest change worth a word where time is real: a quiet host has a spread of 0.5 to
 # 2 % between boots.
 WALL_CHANGE = 0.01
@@ -260,8 +147,9 @@ class Experiment(Frozen):
     mode: Mode = "exact"
     wall: WallSpec = WallSpec()
     kernel: KernelSpec
-    series: SeriesSpec
+    series: SeriesSpec | None = None
     arms: tuple[ArmSpec, ...] = ()
+    compare: Compare = "base"
     guest: Name = "laptop"
     dataset: Dataset
     cases: Annotated[tuple[CaseSpec, ...], Field(min_length=1)]
@@ -309,25 +197,68 @@ class Experiment(Frozen):
                 )
         return self
 
+    @model_validator(mode="after")
+    def _published_know_their_arms(self) -> Experiment:
+        known = [arm.name for arm in self.all_arms]
+        figures = ((case, figure) for case in self.cases for figure in case.published)
+        for case, figure in figures:
+            if figure.arm and figure.arm not in known:
+                raise ValueError(
+                    f"cases: {case.name}: published: no such arm: {figure.arm}; "
+                    f"known: {', '.join(known)}"
+                )
+        return self
+
     def twin(self, name: str) -> TwinSpec:
         """The twin of this name."""
         return next(twin for twin in self.twins if twin.name == name)
 
     @model_validator(mode="after")
-    def _two_arms(self) -> Experiment:
-        if self.arms and len(self.arms) != 2:
-            raise ValueError(f"arms: {len(self.arms)} given, this version compares exactly 2")
-        names = [arm.name for arm in self.both_arms]
-        if len(set(names)) != len(names):
-            raise ValueError(f"arms: two arms are named {names[0]!r}")
+    def _arms_differ(self) -> Experiment:
+        if not self.arms and self.series is None:
+            raise ValueError("arms: none given, and no series to make two of")
+        if self.arms and not 2 <= len(self.arms) <= MOST_ARMS:
+            raise ValueError(f"arms: {len(self.arms)} given, 2 to {MOST_ARMS} can be compared")
+        names = [arm.name for arm in self.all_arms]
+        twice = sorted({name for name in names if names.count(name) > 1})
+        if twice:
+            raise ValueError(f"arms: two arms are named {twice[0]!r}")
+        for arm in self.all_arms:
+            if self.series is None and (arm.patches or arm.upto is not None):
+                raise ValueError(f"arms: {arm.name}: patches, and the experiment has no series")
+            if arm.upto is not None and not arm.patches:
+                raise ValueError(f"arms: {arm.name}: upto counts patches; patches = true is wanted")
         return self
 
     @property
-    def both_arms(self) -> tuple[ArmSpec, ...]:
+    def all_arms(self) -> tuple[ArmSpec, ...]:
         """The arms in order, base first; derived from the series unless given."""
-        if self.arms:
+        if self.arms or self.series is None:
             return self.arms
         return (
             ArmSpec(name="base", label="without the series", patches=self.series.reverse),
             ArmSpec(name="patched", label="with the series", patches=not self.series.reverse),
         )
+
+    @property
+    def compared(self) -> tuple[tuple[str, str], ...]:
+        """The pairs of arms that are compared, by name: what from, what to.
+
+        ``steps`` has each arm against the one before and, with more than two, the last
+        against the first: what each step gives, and what all of them do.
+        """
+        names = [arm.name for arm in self.all_arms]
+        if self.compare == "pairs":
+            return tuple(itertools.combinations(names, 2))
+        if self.compare == "steps":
+            whole = [(names[0], names[-1])] if len(names) > 2 else []
+            return (*itertools.pairwise(names), *whole)
+        return tuple((names[0], name) for name in names[1:])
+
+    def arm(self, name: str) -> ArmSpec:
+        """The arm of this name.
+
+        Raises:
+            StopIteration: there is none.
+        """
+        return next(arm for arm in self.all_arms if arm.name == name)

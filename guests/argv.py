@@ -6,6 +6,7 @@ docs/architecture.md.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -56,8 +57,8 @@ def environment(preload: Path, guest: Guest) -> dict[str, str]:
     return held
 
 
-def kernel_command_line(guest: Guest, size: Size) -> str:
-    """The kernel command line of an exact guest."""
+def kernel_command_line(guest: Guest, size: Size, more: Sequence[str] = ()) -> str:
+    """The kernel command line of an exact guest; the words of ``more`` come last."""
     words = [
         "console=ttyS0",
         "panic=-1",
@@ -78,7 +79,7 @@ def kernel_command_line(guest: Guest, size: Size) -> str:
         # Afterwards the agent's spinner leaves nothing to poll for.  With several
         # vCPUs the idle ones halt: a spinner would take half of the turns.
         words.append("idle=poll")
-    return " ".join(words)
+    return " ".join([*words, *more])
 
 
 def machine_argv(guest: Guest, *, stops: bool = True) -> list[str]:
@@ -110,6 +111,7 @@ def qemu_argv(
     monitor_fd: int | None = None,
     incoming: bool = False,
     plugin: Plugin | None = None,
+    cmdline: Sequence[str] = (),
 ) -> list[str]:
     """The whole QEMU command line; with ``plugin`` the probe counts along.
 
@@ -129,7 +131,7 @@ def qemu_argv(
         "-fw_cfg", f"name=opt/twinboot/job,file={files.job}",
         "-kernel", str(files.kernel),
         "-initrd", str(files.initramfs),
-        "-append", kernel_command_line(guest, size),
+        "-append", kernel_command_line(guest, size, cmdline),
     ]  # fmt: skip
     if plugin is not None:
         argv += ["-plugin", _plugin_argument(plugin)]

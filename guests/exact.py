@@ -38,7 +38,7 @@ Clock = Literal["", "boot", "silence", "run"]
 
 @dataclass(frozen=True)
 class Machine:
-    """What is booted: kernel, initramfs, shape, and the preparation's text."""
+    """What is booted: kernel, initramfs, shape, the preparation's text, and the kernel's words."""
 
     kernel: Path
     initramfs: Path
@@ -46,6 +46,7 @@ class Machine:
     size: Size
     prepare_text: str
     preload: Path
+    cmdline: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -281,6 +282,7 @@ def _booted(
         machine.guest, machine.size, files,
         monitor_fd=theirs.fileno(), incoming=snapshot is not None,
         plugin=Plugin(probe.path, counts, probe.window) if probe and counts else None,
+        cmdline=machine.cmdline,
     )  # fmt: skip
     started = time.monotonic()
     qemu_log = logs / "qemu.log"

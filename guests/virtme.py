@@ -56,6 +56,7 @@ class WallMachine:
     prepare_text: str
     accelerator: Accelerator
     placement: Placement | None = None
+    cmdline: tuple[str, ...] = ()
 
 
 def run(
@@ -76,7 +77,10 @@ def run(
         _lay_out(files, machine, job_text)
         log = logs / "console.log"
         log.write_bytes(b"")
-        argv = vng_argv(machine.guest, machine.size, files, machine.accelerator, machine.placement)
+        argv = vng_argv(
+            machine.guest, machine.size, files, machine.accelerator, machine.placement,
+            machine.cmdline,
+        )  # fmt: skip
         started = time.monotonic()
         # Out of "/": virtme-ng makes the folder it is started in writable in the guest.
         with spawn(wrapped(argv), log=log, env=environment(files), cwd=Path("/")) as process:

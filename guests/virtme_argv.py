@@ -86,9 +86,10 @@ def environment(files: Files) -> dict[str, str]:
     return {"HOME": home, "XDG_CONFIG_HOME": home, "TMPDIR": str(files.temporary)}
 
 
-def kernel_command_line(size: Size) -> str:
+def kernel_command_line(size: Size, more: Sequence[str] = ()) -> str:
     """What is added to virtme-ng's kernel command line."""
-    return f"panic=-1 brd.rd_nr=1 brd.rd_size={size.brd_mib * 1024}"
+    words = ["panic=-1", "brd.rd_nr=1", f"brd.rd_size={size.brd_mib * 1024}", *more]
+    return " ".join(words)
 
 
 def qemu_options(
@@ -120,6 +121,7 @@ def vng_argv(
     files: Files,
     accelerator: Accelerator,
     placement: Placement | None = None,
+    cmdline: Sequence[str] = (),
 ) -> list[str]:
     """The whole virtme-ng command line of one run."""
     argv = [
@@ -132,7 +134,7 @@ def vng_argv(
         "--cpus", str(guest.vcpus),
         "--memory", f"{guest.memory_mib}M",
         "--rodir", f"{SHARE_IN_GUEST}={files.share}",
-        "--append", kernel_command_line(size),
+        "--append", kernel_command_line(size, cmdline),
     ]  # fmt: skip
     if accelerator == "tcg":
         argv.append("--disable-kvm")

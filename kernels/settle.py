@@ -28,26 +28,35 @@ def settle(experiment: Experiment, *, checkout: Path, cache: Path) -> Experiment
     """
     source = experiment.kernel.source
     place, ref = _repository(source)
-    series = keep(experiment.series, checkout=checkout, cache=cache, repository=place)
+    where = {"checkout": checkout, "cache": cache}
+    series = keep(experiment.series, **where, repository=place) if experiment.series else None
     if place:
         # A source that holds the series is no longer what the series was based on.
-        records = () if series.reverse else records_of(series, checkout=checkout, cache=cache)
+        records = records_of(series, **where) if series and not series.reverse else ()
         base = records[0].base_commit if records else ""
         folder = _existing(source, checkout, place)
         # The first series of a stack says where all of it begins.
         wanted = ref or (base if base and find_commit(folder, base) else "HEAD")
         source = f"git:{place}@{commit_of(folder, wanted, clean(source))}"
-    if not series.title:
-        titles = [each.title for each in records_of(series, checkout=checkout, cache=cache)]
+    if series and not series.title:
+        titles = [each.title for each in records_of(series, **where)]
         series = series.model_copy(update={"title": "; ".join(titles)})
+    arms = tuple(
+        arm.model_copy(update={"series": keep(arm.series, **where, repository=place)})
+        if arm.series
+        else arm
+        for arm in experiment.arms
+    )
     kernel = experiment.kernel.model_copy(update={"source": source})
-    return experiment.model_copy(update={"series": series, "kernel": kernel})
+    return experiment.model_copy(update={"series": series, "kernel": kernel, "arms": arms})
 
 
 def series_records(
     experiment: Experiment, *, checkout: Path, cache: Path
 ) -> tuple[SeriesRecord, ...]:
     """The records of a settled experiment's series, with what is to be said of their base."""
+    if experiment.series is None:
+        return ()
     records = records_of(experiment.series, checkout=checkout, cache=cache)
     said = _about_base(experiment, _base_commit(records), checkout)
     if not said:
@@ -61,7 +70,7 @@ def _base_commit(records: tuple[SeriesRecord, ...]) -> str:
 
 
 def _about_base(experiment: Experiment, base: str, checkout: Path) -> str:
-    if not base or experiment.series.reverse:
+    if not base or experiment.series is None or experiment.series.reverse:
         return ""
     source = experiment.kernel.source
     place, ref = _repository(source)

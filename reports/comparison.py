@@ -76,6 +76,7 @@ def _references(manifest: Manifest, case: str) -> list[Reference]:
             note=figure.note,
         )
         for figure in (specs[case].published if case in specs else ())
+        if figure.arm in ("", manifest.patched)
     ]
 
 
@@ -86,6 +87,7 @@ class _Measured(NamedTuple):
     metric: Metric
     pairs: tuple[Pair, ...]
     evidence: Evidence
+    view: str
 
     @property
     def primary(self) -> bool:
@@ -117,7 +119,7 @@ def _metrics(
                 same_code=manifest.same_code,
                 unusable=unusable or (standing.unusable if standing else ""),
                 dropped=standing.dropped(case.name) if standing else (),
-            )))  # fmt: skip
+            ), f"{manifest.base} {manifest.patched}"))  # fmt: skip
     return found
 
 
@@ -154,7 +156,7 @@ def _judged(
         wall.withheld(
             standing,
             noise[_key(m)],
-            [noise[_key(one)] for one in first if one.case.name == m.case.name],
+            [noise[_key(o)] for o in first if (o.view, o.case.name) == (m.view, m.case.name)],
         )
         for m in others
     ]
@@ -168,8 +170,8 @@ def _judged(
     return [(by_name[_key(m)], noise[_key(m)]) for m in measured]
 
 
-def _key(measured: _Measured) -> tuple[str, str]:
-    return measured.case.name, measured.metric.name
+def _key(measured: _Measured) -> tuple[str, str, str]:
+    return measured.view, measured.case.name, measured.metric.name
 
 
 def _distrusted(judgement: Judgement, exactness: Exactness) -> Judgement:
@@ -191,12 +193,28 @@ def _check(manifest: Manifest, records: Sequence[RunRecord]) -> None:
         missing = set(case.primary) - {metric.name for metric in case.metrics}
         if missing:
             raise ReportError(f"{case.name}: primary metrics not recorded: {sorted(missing)}")
-    known = {(case.name, arm.name) for case in manifest.cases for arm in manifest.arms}
+    known = {case.name for case in manifest.cases}
     for record in records:
-        if (record.case, record.arm) not in known:
-            raise ReportError(
-                f"{record.run_id}: case {record.case!r}, arm {record.arm!r}: not in the manifest"
-            )
+        if record.case not in known:
+            raise ReportError(f"{record.run_id}: case {record.case!r}: not in the manifest")
+
+
+class _View(NamedTuple):
+    """Two arms of a session, everything recorded of them, and what is judged of it."""
+
+    manifest: Manifest
+    records: Sequence[RunRecord]
+    profiles: Sequence[Profile]
+    locks: Sequence[Locks]
+    standing: wall.Standing | None
+    exactness: Exactness
+    measured: Sequence[_Measured]
+
+    @property
+    def points(self) -> Sequence[RunRecord]:
+        """The records without those of twins."""
+        # A twin is another kernel or another guest: none of its numbers stand beside these.
+        return [record for record in self.records if not record.twin]
 
 
 def compare(
@@ -205,28 +223,69 @@ def compare(
     profiles: Sequence[Profile] = (),
     locks: Sequence[Locks] = (),
 ) -> Comparison:
-    """Return what the session shows.
+    """Return what a session of two arms shows; see :func:`compare_views`."""
+    return compare_views([manifest], records, profiles, locks)[0]
 
-    ``profiles`` and ``locks`` explain it; they reach no judgement.
+
+def compare_views(
+    manifests: Sequence[Manifest],
+    records: Sequence[RunRecord],
+    profiles: Sequence[Profile] = (),
+    locks: Sequence[Locks] = (),
+) -> list[Comparison]:
+    """Return what a session shows, a comparison a view: two of its arms (and the A/A arm).
+
+    Every view's primary metrics are one family for Holm, and every view's secondary ones
+    one for Benjamini and Hochberg: more arms are more chances to be wrong.  ``profiles``
+    and ``locks`` explain; they reach no judgement.
 
     Raises:
-        ReportError: the session has not exactly two arms (in wall mode those and the A/A
+        ReportError: a view has not exactly two arms (in wall mode those and the A/A
             arm), a primary metric is not among its case's metrics, or a record names a
-            case or an arm that the manifest does not know.
+            case that the manifest does not know.
     """
+    points = [record for record in records if not record.twin]
+    in_wall = manifests[0].experiment.mode == "wall"
+    # A repeat checks the whole session, whatever arm it was made on.
+    exactness = facts.NOT_ASKED if in_wall else facts.check_exactness(points)
+    views = [_view(each, records, profiles, locks, exactness) for each in manifests]
+    family = [metric for view in views for metric in view.measured]
+    judged = iter(_judged(manifests[0], family, views[0].standing))
+    return [_comparison(view, [next(judged) for _ in view.measured]) for view in views]
+
+
+def _view(
+    manifest: Manifest,
+    records: Sequence[RunRecord],
+    profiles: Sequence[Profile],
+    locks: Sequence[Locks],
+    exactness: Exactness,
+) -> _View:
+    arms = {arm.name for arm in manifest.arms}
+    records = [record for record in records if record.arm in arms]
     _check(manifest, records)
-    attributions = attribute(manifest, records, profiles)
-    of_locks = compare_locks(manifest, records, profiles, locks)
-    of_twins = facts.of_twins(records, of_locks)
-    # A twin is another kernel or another guest: none of its numbers stand beside these.
-    records = [record for record in records if not record.twin]
+    points = [record for record in records if not record.twin]
     in_wall = manifest.experiment.mode == "wall"
-    standing = wall.standing(manifest, records) if in_wall else None
-    exactness = facts.NOT_ASKED if in_wall else facts.check_exactness(records)
-    measured = _metrics(manifest, records, standing)
+    standing = wall.standing(manifest, points) if in_wall else None
+    known = {record.run_id for record in records}
+    return _View(
+        manifest,
+        records,
+        [profile for profile in profiles if profile.run_id in known],
+        [each for each in locks if each.run_id in known],
+        standing,
+        exactness,
+        _metrics(manifest, points, standing),
+    )
+
+
+def _comparison(view: _View, judged: Sequence[tuple[Judgement, Again | None]]) -> Comparison:
+    manifest, standing, records = view.manifest, view.standing, view.points
+    of_locks = compare_locks(manifest, view.records, view.profiles, view.locks)
     compared: dict[str, list[MetricComparison]] = {case.name: [] for case in manifest.cases}
-    judged = _judged(manifest, measured, standing)
-    for (case, metric, pairs, evidence), (judgement, again) in zip(measured, judged, strict=True):
+    for (case, metric, pairs, evidence, _), (judgement, again) in zip(
+        view.measured, judged, strict=True
+    ):
         compared[case.name].append(MetricComparison(
             case=case.name,
             name=metric.name,
@@ -238,7 +297,7 @@ def compare(
             base=summarize(evidence.base),
             patched=summarize(evidence.patched),
             pairs=pairs,
-            judgement=_distrusted(judgement, exactness),
+            judgement=_distrusted(judgement, view.exactness),
             published=tuple(
                 r for r in _references(manifest, case.name) if r.metric == metric.name
             ),
@@ -255,15 +314,15 @@ def compare(
             for case in manifest.cases
         ),
         findings=facts.gather(
-            manifest, records, exactness=exactness, counts=counts, failed=failed,
+            manifest, records, exactness=view.exactness, counts=counts, failed=failed,
             references=[r for case in manifest.cases for r in _references(manifest, case.name)],
             course=course,
-        ) + of_twins,
+        ) + facts.of_twins(view.records, of_locks),
         failed_runs=failed,
         failure_counts=counts,
-        exactness=exactness,
+        exactness=view.exactness,
         runs_recorded=sum(not record.repeat for record in records),
-        attributions=attributions,
+        attributions=attribute(manifest, view.records, view.profiles),
         locks=of_locks,
         wall=course,
         host_findings=host_findings(course) if course else (),

@@ -8,6 +8,7 @@ from types import MappingProxyType
 from typing import Any
 
 from reports import html, letter, markdown, text
+from reports.many import SessionComparison
 from reports.model import Comparison, ReportError
 from results.record import as_json
 
@@ -55,12 +56,14 @@ FORMS: Mapping[str, Callable[[Comparison], str]] = MappingProxyType(
 )
 
 
-def render(comparison: Comparison, form: str) -> str:
-    """Return the comparison in the named form.
+def render(comparison: Comparison | SessionComparison, form: str) -> str:
+    """Return the comparison, or all of a session's, in the named form.
 
     Raises:
         ReportError: no such form; the message names the known ones.
     """
     if form not in FORMS:
         raise ReportError(f"form {form!r}: known are {', '.join(FORMS)}")
+    if isinstance(comparison, SessionComparison):
+        return "\n".join(FORMS[form](one) for one in comparison.comparisons)
     return FORMS[form](comparison)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from reports.comparison import compare
+from reports.many import SessionComparison, compare_session
 from reports.model import Comparison
 from reports.verdict import Judgement, Verdict
 from results.record import Failure
@@ -35,7 +35,7 @@ def exit_code(
     return 5 if strict and Verdict.INCONCLUSIVE in verdicts else 0
 
 
-def outcome(comparison: Comparison, *, strict: bool = False) -> int:
+def outcome(comparison: Comparison | SessionComparison, *, strict: bool = False) -> int:
     """:func:`exit_code` of a comparison."""
     return exit_code(
         (metric.judgement for metric in comparison.primary),
@@ -50,7 +50,7 @@ def decided(store: SessionStore) -> bool:
     True at a pre-set look only, judged at the look's own share of the error rates:
     between looks every primary metric is inconclusive.
     """
-    comparison = compare(store.manifest(), store.records())
+    comparison = compare_session(store.manifest(), store.records())
     return all(
         metric.judgement.verdict not in (Verdict.INCONCLUSIVE, Verdict.FAILED)
         for metric in comparison.primary

@@ -5,6 +5,7 @@ from __future__ import annotations
 import textwrap
 
 from reports import text_counts, wall_wording, wording
+from reports.many import SessionComparison
 from reports.model import CaseComparison, Comparison, MetricComparison
 
 WIDTH = 100
@@ -47,8 +48,16 @@ def _table(case: CaseComparison, heads: tuple[str, ...]) -> list[str]:
     return [*text_counts.columns(rows, left=(0, len(heads) - 1)), ""]
 
 
-def verdict_lines(comparison: Comparison) -> list[str]:
+def verdict_lines(comparison: Comparison | SessionComparison) -> list[str]:
     """The verdicts, two lines a primary metric; also the summary of a session."""
+    if isinstance(comparison, SessionComparison):
+        if comparison.single:
+            return verdict_lines(comparison.single)
+        lines = []
+        for one in comparison.comparisons:
+            lines += [wording.clean(f"{one.manifest.base} -> {one.manifest.patched}:")]
+            lines += [f"  {line}" for line in verdict_lines(one)]
+        return lines
     lines = []
     for metric in comparison.primary:
         lines += _wrapped(wording.clean(wording.head(metric)), "")
@@ -74,7 +83,7 @@ def render(comparison: Comparison) -> str:
     lines = [wording.clean(experiment.title)]
     lines += _wrapped(wording.clean(experiment.question), "") if experiment.question else []
     lines += _wrapped(wording.clean(
-        f"{experiment.name}: {experiment.series.title or experiment.series.path} on "
+        f"{experiment.name}: {wording.series_title(experiment)} on "
         f"{experiment.kernel.source}, guest {manifest.guest.name}, {experiment.mode} mode"
     ), "")  # fmt: skip
     lines += ["", f"{wording.bottom_line(comparison)}.", ""]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 
+from experiment.spec import Experiment
 from reports.model import Comparison, MetricComparison, Reference
 from reports.verdict import Verdict
 
@@ -30,6 +31,12 @@ def clean(text: str, *, lines: bool = False) -> str:
     behind right-to-left marks or break the encoding.
     """
     return "".join(c if c.isprintable() or (lines and c == "\n") else " " for c in text)
+
+
+def series_title(experiment: Experiment) -> str:
+    """What is under test in few words: the series, or that there is none."""
+    series = experiment.series
+    return series.title or series.path if series else "no series"
 
 
 def typeset(text: str) -> str:

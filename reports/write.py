@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from reports import functions_table, html, markdown
-from reports.comparison import compare
-from reports.model import Comparison
+from reports import forms, functions_table, html
+from reports.many import SessionComparison, compare_session
 from results import table
 from results.store import SessionStore, write_atomically
 
@@ -15,7 +14,7 @@ MARKDOWN = "report.md"
 FUNCTIONS = "functions.csv"
 
 
-def read_comparison(folder: Path) -> Comparison:
+def read_comparison(folder: Path) -> SessionComparison:
     """Return what the session in ``folder`` shows, without writing anything new.
 
     Raises:
@@ -23,10 +22,15 @@ def read_comparison(folder: Path) -> Comparison:
         ReportError: its records cannot be compared.
     """
     store = SessionStore(folder)
-    return compare(store.manifest(), store.records(), store.profiles(), store.locks())
+    return compare_session(store.manifest(), store.records(), store.profiles(), store.locks())
 
 
-def write_all(folder: Path) -> Comparison:
+def _named(name: str, apart: str) -> str:
+    stem, dot, ending = name.partition(".")
+    return f"{stem}{apart}{dot}{ending}"
+
+
+def write_all(folder: Path) -> SessionComparison:
     """Write the HTML and Markdown reports and the tidy tables; return the comparison.
 
     ``functions.csv`` is written only where functions were counted.
@@ -38,10 +42,14 @@ def write_all(folder: Path) -> Comparison:
     """
     store = SessionStore(folder)
     manifest, records = store.manifest(), store.records()
-    comparison = compare(manifest, records, store.profiles(), store.locks())
+    comparison = compare_session(manifest, records, store.profiles(), store.locks())
     table.export(table.tidy(manifest, records), folder)
-    if comparison.attributions:
-        write_atomically(folder / FUNCTIONS, functions_table.render(comparison))
-    write_atomically(folder / MARKDOWN, markdown.render(comparison))
-    write_atomically(folder / HTML, html.render(comparison))
+    for one in comparison.comparisons:
+        # The first pair has the plain names, the others are named for their arms.
+        first = one is comparison.comparisons[0]
+        apart = "" if first else f"-{one.manifest.base}-{one.manifest.patched}"
+        if one.attributions:
+            write_atomically(folder / _named(FUNCTIONS, apart), functions_table.render(one))
+        write_atomically(folder / _named(HTML, apart), html.render(one))
+    write_atomically(folder / MARKDOWN, forms.render(comparison, "markdown"))
     return comparison

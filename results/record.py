@@ -113,14 +113,6 @@ class KernelIdentity(Record):
     build_log: str = ""
 
 
-class ArmRecord(Record):
-    """One arm of the session with the kernel that was booted for it."""
-
-    name: str
-    label: str
-    kernel: KernelIdentity
-
-
 class UnitRecord(Record):
     """A unit of work that counts are given per: ``name`` is its key in a profile."""
 
@@ -232,6 +224,28 @@ class TriageRecord(Record):
     functions: tuple[FunctionRecord, ...] = ()
     findings: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
+
+
+class ArmRecord(Record):
+    """One arm of the session with the kernel that was booted for it, and its settings.
+
+    ``settings`` are by name, as ``sysctl vm.swappiness``; ``guest`` is None where it is
+    the session's; ``series`` is the arm's own.  ``triage`` compares its build with that
+    of the base, None for the base itself.
+    """
+
+    name: str
+    label: str
+    kernel: KernelIdentity
+    settings: dict[str, str] = Field(default_factory=dict)
+    guest: Guest | None = None
+    series: tuple[SeriesRecord, ...] = ()
+    triage: TriageRecord | None = None
+
+    @property
+    def treatment(self) -> tuple[str, tuple[tuple[str, str], ...]]:
+        """What makes two arms the same: machine code and every setting."""
+        return self.kernel.code_key, tuple(sorted(self.settings.items()))
 
 
 class Provenance(Record):

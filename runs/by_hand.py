@@ -14,7 +14,7 @@ from host import accelerator
 from host.process import paste
 from kernels import build
 from kernels.cache import kernels_folder
-from runs import prepare
+from runs.arms import arms_of, flavours, kernel_spec, patches_of, plan_of, shapes
 from runs.options import Options
 from workloads.job import job_text, prepare_text
 from workloads.spec import load_catalogue
@@ -25,10 +25,10 @@ WORK = Path("/tmp/twinboot-by-hand")  # noqa: S108
 def build_commands(asked: Experiment, options: Options) -> list[str]:
     """Lines that build every kernel of the experiment, in folders of their own."""
     lines = []
-    for flavour, arm in itertools.product(prepare.flavours(asked), asked.both_arms):
-        spec = asked.kernel.model_copy(update={"flavour": flavour})
-        patches = prepare.patches_of(asked, arm, options)
-        lines.append(f"# kernel of arm {arm.name}, flavour {flavour}")
+    for flavour, arm in itertools.product(flavours(asked), asked.all_arms):
+        spec = kernel_spec(asked, arm, flavour if flavour != asked.kernel.flavour else "")
+        patches = patches_of(asked, arm, options)
+        lines.append(f"# kernel of arm {arm.name}, flavour {spec.flavour}")
         lines += build.commands(spec, patches, checkout=options.checkout, cache=options.cache)
     return lines
 
@@ -37,7 +37,7 @@ def measure_commands(asked: Experiment, options: Options) -> list[str]:
     """Lines that boot the runs of the first block, each from cold."""
     boot = _wall_boot if asked.mode == "wall" else _boot
     lines = []
-    for run in prepare.plan_of(asked).runs:
+    for run in plan_of(asked).runs:
         if not run.block and not run.repeat:
             lines += boot(asked, options, run)
     return lines
@@ -51,30 +51,33 @@ class _Inputs:
     size: Size
     kernel: Path
     texts: dict[str, str]
+    cmdline: tuple[str, ...]
 
 
 def _inputs(asked: Experiment, options: Options, run: PlannedRun) -> _Inputs:
-    guest = prepare.shapes(asked)[run.twin]
+    guest = shapes(asked)[run.twin][run.arm]
     size = scaled(asked.dataset, guest)
-    flavour = (asked.twin(run.twin).flavour if run.twin else None) or asked.kernel.flavour
+    flavour = (asked.twin(run.twin).flavour if run.twin else None) or ""
     case = next(case for case in asked.cases if case.name == run.case)
-    arm = next(arm for arm in prepare.arms_of(asked) if arm.name == run.arm)
+    arm = next(arm for arm in arms_of(asked) if arm.name == run.arm)
     key = build.key_of(
-        asked.kernel.model_copy(update={"flavour": flavour}),
-        prepare.patches_of(asked, arm, options),
+        kernel_spec(asked, arm, flavour),
+        patches_of(asked, arm, options),
         checkout=options.checkout,
         cache=options.cache,
     )
     workload = load_catalogue()[case.workload]
     texts = {
-        "prepare": prepare_text(workload, file_mib=size.file_mib),
+        "prepare": prepare_text(
+            workload, file_mib=size.file_mib, mount_options=arm.mount_options
+        ),
         "job": job_text(
             workload.phases_of(case.variant), case.times[asked.guest],
             jobs=size.jobs, seed=run.seed, limit_bytes=size.cgroup_limit_mib << 20,
-            observe=asked.twin(run.twin).observe if run.twin else "",
+            observe=asked.twin(run.twin).observe if run.twin else "", sysctl=arm.sysctl,
         ),
     }  # fmt: skip
-    return _Inputs(guest, size, kernels_folder(options.cache) / key / "bzImage", texts)
+    return _Inputs(guest, size, kernels_folder(options.cache) / key / "bzImage", texts, arm.cmdline)
 
 
 def _text(text: str, path: Path) -> str:
@@ -97,7 +100,7 @@ def _boot(asked: Experiment, options: Options, run: PlannedRun) -> list[str]:
     lines = [f"# {run.run_id}", f"rm -rf {work} && mkdir -p {work}"]
     lines += [_text(text, work / name) for name, text in given.texts.items()]
     clock = native.build(native.PRELOAD, native.SHARED_LIBRARY, options.cache)
-    argv = qemu_argv(given.guest, given.size, files)
+    argv = qemu_argv(given.guest, given.size, files, cmdline=given.cmdline)
     return [*lines, paste(argv, environment(clock, given.guest))]
 
 
@@ -107,7 +110,11 @@ def _wall_boot(asked: Experiment, options: Options, run: PlannedRun) -> list[str
     files = virtme_argv.Files(work)
     known = accelerator.kept(options.cache)
     argv = virtme_argv.vng_argv(
-        given.guest, given.size, files, known.accelerator if known else "kvm"
+        given.guest,
+        given.size,
+        files,
+        known.accelerator if known else "kvm",
+        cmdline=given.cmdline,
     )
     image = initramfs.provide(options.cache).path
     folders = [files.home, files.temporary, *(files.share / name for name in given.texts)]

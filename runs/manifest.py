@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from experiment.spec import CaseSpec
+from experiment.design import AGAIN
+from experiment.spec import ArmSpec, CaseSpec, ShapeSpec
 from guests import virtme_argv
 from guests.argv import kernel_command_line, machine_argv
 from guests.virtme_argv import vng_argv
 from host import facts, fitness
 from host.process import paste
 from kernels.compare import compare
+from kernels.intake import records_of
 from kernels.settle import series_records
 from results.record import (
     ArmRecord,
@@ -22,8 +24,9 @@ from results.record import (
     TwinRecord,
     UnitRecord,
 )
+from runs.arms import arms_of
 from runs.options import Options
-from runs.prepare import Bench, Session, arms_of
+from runs.prepare import Bench, Session
 from workloads.job import fio_arguments
 from workloads.metrics import metrics_of
 
@@ -36,9 +39,8 @@ def manifest_of(
 ) -> Manifest:
     """The head of the session's record."""
     where = {"checkout": options.checkout, "cache": options.cache}
-    series = series_records(session.experiment, **where)
-    base, patched = (session.measured.kernels[arm.name] for arm in session.experiment.both_arms[:2])
-    patches = [patch for record in series for patch in record.patches]
+    arms = tuple(_arm_record(session, arm, options) for arm in arms_of(session.experiment))
+    many = len(session.experiment.all_arms) > 2
     data_points = [run for run in session.plan.runs if not run.repeat and not run.twin]
     return Manifest(
         session=name,
@@ -46,22 +48,39 @@ def manifest_of(
         experiment=session.experiment,
         guest=session.guest,
         overrides=overrides,
-        arms=tuple(
-            ArmRecord(
-                name=arm.name,
-                label=arm.label or arm.name,
-                kernel=session.measured.kernels[arm.name].identity,
-            )
-            for arm in arms_of(session.experiment)
-        ),
+        # What two arms differ by is said once, of the whole session.
+        arms=arms if many else tuple(a.model_copy(update={"triage": None}) for a in arms),
         cases=tuple(_case_record(session, case) for case in session.experiment.cases),
         seeds=session.plan.seeds,
         runs_planned=0 if session.same_code else len(data_points),
         same_code=session.same_code,
         twins=tuple(_twin_record(session, bench) for bench in session.twins.values()),
-        series=series,
-        triage=compare(base, patched, patches),
+        series=series_records(session.experiment, **where),
+        triage=arms[1].triage,
         provenance=_provenance(session, options),
+    )
+
+
+def _arm_record(session: Session, arm: ArmSpec, options: Options) -> ArmRecord:
+    """The arm as it was booted; every arm but the base is compared with the base's build."""
+    where = {"checkout": options.checkout, "cache": options.cache}
+    base = session.experiment.all_arms[0]
+    kernel, first = (session.measured.kernels[each.name] for each in (arm, base))
+    common = session.experiment.series if base.patches or arm.patches else None
+    series = (
+        *(records_of(common, **where) if common else ()),
+        *(records_of(arm.series, **where) if arm.series else ()),
+    )
+    patches = [patch for record in series for patch in record.patches]
+    apart = arm.name not in (base.name, AGAIN)
+    return ArmRecord(
+        name=arm.name,
+        label=arm.label or arm.name,
+        kernel=kernel.identity,
+        settings=dict(arm.settings),
+        guest=session.measured.guests[arm.name] if arm.guest != ShapeSpec() else None,
+        series=records_of(arm.series, **where) if arm.series else (),
+        triage=compare(first, kernel, patches) if apart else None,
     )
 
 

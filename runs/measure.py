@@ -107,7 +107,8 @@ def _memory_mib(session: Session, bench: Bench, slots: int) -> int:
         for run in session.plan.runs
         if run.twin == bench.name and not run.repeat
     }
-    return (len(machines) + slots) * bench.guest.memory_mib
+    largest = max(guest.memory_mib for guest in bench.guests.values())
+    return sum(machine.guest.memory_mib for machine in machines) + slots * largest
 
 
 def _drop_snapshots(state: Measurement) -> None:
@@ -231,7 +232,7 @@ def _difference(state: Measurement, run: PlannedRun, files: Mapping[str, bytes])
 
 def _cleared(state: Measurement, run: PlannedRun, failure: Failure) -> Failure:
     """Take the blame off a series whose base arm broke in the same block, too."""
-    base = state.session.experiment.both_arms[0].name
+    base = state.session.experiment.all_arms[0].name
     if failure.blame != "series":
         return failure
     twin = next(

@@ -8,10 +8,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from experiment.design import AGAIN, wall_arms, wall_plan
-from experiment.load import Catalogue, known_guests, load_guest
-from experiment.plan import Plan, PlannedRun, Size, make_plan, require_memory, scaled
-from experiment.spec import ArmSpec, CaseSpec, Experiment, Guest, Observed, SpecError
+from experiment.load import Catalogue, known_guests
+from experiment.plan import Plan, PlannedRun, Size, require_memory, scaled
+from experiment.spec import (
+    ArmSpec,
+    CaseSpec,
+    Experiment,
+    Guest,
+    Observed,
+    SpecError,
+)
 from guests import initramfs, native
 from guests.exact import Machine
 from guests.initramfs import Initramfs
@@ -22,9 +28,10 @@ from host import accelerator, fitness
 from host.accelerator import Finding
 from host.doctor import Check
 from host.topology import Placement, host_cpus, place
-from kernels import build, config, intake, series
+from kernels import config, series
 from kernels.cache import Kernel
 from kernels.make import Progress
+from runs.arms import arms_of, build_arms, flavours, plan_of, same_code, shapes
 from runs.options import Options
 from workloads.job import job_text, prepare_text
 from workloads.metrics import METRIC_NAMES
@@ -37,31 +44,41 @@ MIB = 1 << 20
 class Bench:
     """What a set of runs is made on: the measured guests, or those of one twin.
 
-    ``name`` and ``observe`` are empty for the measured ones; kernels are by arm.
+    ``name`` and ``observe`` are empty for the measured ones; guests, sizes and kernels
+    are by arm.
     """
 
     name: str
     observe: Observed | Literal[""]
     flavour: str
-    guest: Guest
-    size: Size
+    guests: Mapping[str, Guest]
+    sizes: Mapping[str, Size]
     kernels: Mapping[str, Kernel]
 
     @property
-    def limit_bytes(self) -> int:
-        """The cgroup's ``memory.max``."""
-        return self.size.cgroup_limit_mib * MIB
+    def guest(self) -> Guest:
+        """The guest of the base arm; that of every arm that changes nothing."""
+        return next(iter(self.guests.values()))
+
+    @property
+    def size(self) -> Size:
+        """The sizes of the base arm."""
+        return next(iter(self.sizes.values()))
+
+    def limit_bytes(self, arm: str) -> int:
+        """The cgroup's ``memory.max`` on one arm."""
+        return self.sizes[arm].cgroup_limit_mib * MIB
 
 
 @dataclass(frozen=True)
 class WallHost:
     """What runs wall guests here, where each shape goes, and how fit the host is.
 
-    ``placements`` are by the name of a bench; None where a guest is not pinned.
+    ``placements`` are by the names of bench and arm; None where a guest is not pinned.
     """
 
     accelerator: Finding
-    placements: Mapping[str, Placement | None]
+    placements: Mapping[tuple[str, str], Placement | None]
     checks: tuple[Check, ...]
 
 
@@ -101,6 +118,10 @@ class Session:
         """The case of this name."""
         return next(case for case in self.experiment.cases if case.name == name)
 
+    def arm(self, name: str) -> ArmSpec:
+        """The arm of this name, in wall mode also the base again."""
+        return next(arm for arm in arms_of(self.experiment) if arm.name == name)
+
     def phases(self, case: CaseSpec) -> tuple[Phase, ...]:
         """The phases of a case, with its variant's settings."""
         return self.workloads[case.workload].phases_of(case.variant)
@@ -108,13 +129,17 @@ class Session:
     def machine(self, run: PlannedRun) -> Machine:
         """The machine of a run; equal for runs that prepare alike."""
         bench, workload = self.bench(run), self.workloads[self.case(run.case).workload]
+        arm, size = self.arm(run.arm), bench.sizes[run.arm]
         return Machine(
             kernel=bench.kernels[run.arm].bzimage,
             initramfs=self.initramfs.path,
             preload=self.preload,
-            guest=bench.guest,
-            size=bench.size,
-            prepare_text=prepare_text(workload, file_mib=bench.size.file_mib),
+            guest=bench.guests[run.arm],
+            size=size,
+            prepare_text=prepare_text(
+                workload, file_mib=size.file_mib, mount_options=arm.mount_options
+            ),
+            cmdline=arm.cmdline,
         )
 
     def wall_machine(self, run: PlannedRun) -> WallMachine:
@@ -127,8 +152,9 @@ class Session:
             guest=exact.guest,
             size=exact.size,
             prepare_text=exact.prepare_text,
+            cmdline=exact.cmdline,
             accelerator=self.wall.accelerator.accelerator,
-            placement=self.wall.placements[run.twin],
+            placement=self.wall.placements[run.twin, run.arm],
         )
 
     def job(self, run: PlannedRun) -> str:
@@ -137,10 +163,11 @@ class Session:
         return job_text(
             self.phases(case),
             case.times[self.guest.name],
-            jobs=bench.size.jobs,
+            jobs=bench.sizes[run.arm].jobs,
             seed=run.seed,
-            limit_bytes=bench.limit_bytes,
+            limit_bytes=bench.limit_bytes(run.arm),
             observe=bench.observe,
+            sysctl=self.arm(run.arm).sysctl,
         )
 
 
@@ -155,72 +182,9 @@ def catalogue(checkout: Path) -> Catalogue:
     )
 
 
-def guest_of(experiment: Experiment) -> Guest:
-    """The guest profile the experiment names."""
-    return load_guest(Path(experiment.guest))
-
-
-def shapes(experiment: Experiment) -> dict[str, Guest]:
-    """The guest of each set of runs: of the measured ones under "", of twins by name."""
-    guest = guest_of(experiment)
-    return {"": guest} | {twin.name: twin.guest.of(guest) for twin in experiment.twins}
-
-
-def patches_of(experiment: Experiment, arm: ArmSpec, options: Options) -> tuple[Path, ...]:
-    """The patch files applied for one arm."""
-    if not arm.patches:
-        return ()
-    return intake.patches_of(experiment.series, checkout=options.checkout, cache=options.cache)
-
-
-def flavours(experiment: Experiment) -> tuple[str, ...]:
-    """The kernel flavours to build: the measured one, then those of the twins."""
-    first = experiment.kernel.flavour
-    return tuple(dict.fromkeys([first, *(twin.flavour or first for twin in experiment.twins)]))
-
-
-def build_arms(
-    experiment: Experiment,
-    options: Options,
-    progress: Callable[[str, Progress], None],
-    flavour: str = "",
-) -> dict[str, Kernel]:
-    """Return every arm's kernel, building what is not cached; another flavour if named.
-
-    The unpatched source is built first: the other arm then starts from its objects.
-    """
-    spec = experiment.kernel
-    if flavour:
-        spec = spec.model_copy(update={"flavour": flavour})
-    kernels = {}
-    for arm in sorted(experiment.both_arms, key=lambda arm: arm.patches):
-
-        def shown(so_far: Progress, name: str = arm.name) -> None:
-            progress(name if spec == experiment.kernel else f"{name} ({spec.flavour})", so_far)
-
-        kernels[arm.name] = build.provide(
-            spec,
-            patches_of(experiment, arm, options),
-            checkout=options.checkout,
-            cache=options.cache,
-            progress=shown,
-        )
-    if experiment.mode == "wall":
-        kernels[AGAIN] = kernels[experiment.both_arms[0].name]
-    return {arm.name: kernels[arm.name] for arm in arms_of(experiment)}
-
-
-def arms_of(experiment: Experiment) -> tuple[ArmSpec, ...]:
-    """The arms that are booted: in wall mode the base again, too."""
-    return wall_arms(experiment) if experiment.mode == "wall" else experiment.both_arms
-
-
-def plan_of(experiment: Experiment) -> Plan:
-    """Every run of the session, in the order they are made."""
-    return wall_plan(experiment) if experiment.mode == "wall" else make_plan(experiment)
-
-
-def wall_host(guests: Mapping[str, Guest], kernel: Kernel, options: Options) -> WallHost:
+def wall_host(
+    guests: Mapping[str, Mapping[str, Guest]], kernel: Kernel, options: Options
+) -> WallHost:
     """Find out what runs wall guests on this host, and how fit it is.
 
     Raises:
@@ -229,16 +193,17 @@ def wall_host(guests: Mapping[str, Guest], kernel: Kernel, options: Options) -> 
     """
     cpus = host_cpus()
     placements = {
-        name: place(cpus, vcpus=guest.vcpus, nodes=guest.wall.numa_nodes)
-        for name, guest in guests.items()
+        (name, arm): place(cpus, vcpus=guest.vcpus, nodes=guest.wall.numa_nodes)
+        for name, of_arms in guests.items()
+        for arm, guest in of_arms.items()
     }
     found = accelerator.provide(options.cache, kernel.bzimage)
-    guest = guests[""]
+    first, guest = next(iter(guests[""].items()))
     checks = fitness.fitness(
         guest_mib=guest.memory_mib,
         vcpus=guest.vcpus,
         huge_pages=guest.wall.huge_pages,
-        placement=placements[""],
+        placement=placements["", first],
         accelerator=found,
     )
     if options.fit_only:
@@ -258,20 +223,23 @@ def prepare(
     image = initramfs.provide(options.cache)
     workloads = load_catalogue()
     guests = shapes(experiment)
-    sizes = {name: scaled(experiment.dataset, guest) for name, guest in guests.items()}
-    for name, guest in guests.items():
-        require_memory(sizes[name], guest, image.mib)
-    require_job_fits(experiment, guests[""], tuple(sizes.values()), workloads)
+    sizes = {
+        name: {arm: scaled(experiment.dataset, guest) for arm, guest in of_arms.items()}
+        for name, of_arms in guests.items()
+    }
+    for name, of_arms in guests.items():
+        for arm, guest in of_arms.items():
+            require_memory(sizes[name][arm], guest, image.mib)
+    require_job_fits(experiment, sizes.values(), workloads)
     in_wall = experiment.mode == "wall"
     probe = plugin.provide(options.cache) if options.probe and not in_wall else None
     built = build_arms(experiment, options, progress)
     kernels = {experiment.kernel.flavour: built}
-    same_code = len({kernel.identity.code_key for kernel in built.values()}) == 1
-    same_code = same_code and not options.measure_anyway
+    same = same_code(experiment, built) and not options.measure_anyway
     wall = None
-    if in_wall and not same_code:
+    if in_wall and not same:
         wall = wall_host(guests, next(iter(built.values())), options)
-    if same_code or (wall and not wall.accelerator.real_time):
+    if same or (wall and not wall.accelerator.real_time):
         # Under TCG several vCPUs take minutes to boot and show nothing of this host's locks.
         experiment = experiment.model_copy(update={"twins": ()})
     for flavour in flavours(experiment)[1:]:
@@ -292,15 +260,14 @@ def prepare(
         initramfs=image,
         preload=native.build(native.PRELOAD, native.SHARED_LIBRARY, options.cache),
         probe=probe,
-        same_code=same_code,
+        same_code=same,
         wall=wall,
     )
 
 
 def require_job_fits(
     experiment: Experiment,
-    guest: Guest,
-    sizes: Collection[Size],
+    sizes: Collection[Mapping[str, Size]],
     workloads: Mapping[str, Workload],
 ) -> None:
     """Refuse a case whose job is too long before anything is built for it.
@@ -309,15 +276,17 @@ def require_job_fits(
         SpecError: names the case and both lengths.
     """
     longest = max((twin.blocks for twin in experiment.twins), default=0)
-    for case, size in itertools.product(experiment.cases, sizes):
+    for case, by_arm, arm in itertools.product(experiment.cases, sizes, arms_of(experiment)):
+        size = by_arm[arm.name]
         try:
             job_text(
                 workloads[case.workload].phases_of(case.variant),
-                case.times[guest.name],
+                case.times[experiment.guest],
                 jobs=size.jobs,
                 seed=experiment.seed + max(experiment.blocks, longest),
                 limit_bytes=size.cgroup_limit_mib * MIB,
                 observe="contention",
+                sysctl=arm.sysctl,
             )
         except ValueError as error:
             raise SpecError([f"case {case.name}: {error}; shorten its fio arguments"]) from None

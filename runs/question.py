@@ -102,6 +102,7 @@ def _of_series(
     if named or not question.automatic:
         return made(named)
     series = settle(made(()), checkout=checkout, cache=cache).series
+    assert series is not None
     records = records_of(series, checkout=checkout, cache=cache)
     return made(
         choose(file for record in records for patch in record.patches for file in patch.files)

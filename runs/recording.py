@@ -41,10 +41,11 @@ def record(
         return failed(session, run, Ending("lost", f"result not readable: {error}")), ()
     claim = validity.Claim(
         phases,
-        bench.limit_bytes,
+        bench.limit_bytes(run.arm),
         run.seed,
         bench.kernels[run.arm].identity.build_id,
         validity.LEFT_PAGES_WALL if session.wall else validity.LEFT_PAGES,
+        session.arm(run.arm).sysctl,
     )
     problems = validity.problems(result, claim)
     if outcome.ending.kind != "done":
@@ -103,5 +104,5 @@ def _blame(session: Session, arm: str, kind: str) -> Blame:
     if kind in ("lost", "silent"):
         return "host"
     # A kernel that breaks: the series', unless the arm is one without it.
-    base = session.experiment.both_arms[0].name
+    base = session.experiment.all_arms[0].name
     return "lab" if arm in (base, AGAIN) else "series"

@@ -20,6 +20,7 @@ FLOORS: dict[str, set[str]] = {
     "guests": {"experiment", "host", "kernels", "workloads", "results"},
     "runs": {"experiment", "host", "results", "kernels", "workloads", "guests"},
     "reports": {"experiment", "results"},
+    "verbs": {"experiment", "host", "results", "kernels", "workloads", "guests", "runs", "reports"},
 }
 # The one door to subprocesses.
 DOOR = "host/process.py"

@@ -9,7 +9,7 @@
 #
 # Inputs, through fw_cfg, shell assignments padded with newlines:
 #   opt/twinboot/prepare  MKFS MOUNT_OPTIONS FILE_MIB
-#   opt/twinboot/job      OBSERVE PHASES, and per phase N: NAME_N DROP_N THP_N LIMIT_N FIO_N
+#   opt/twinboot/job      OBSERVE PHASES [SYSCTL], and per phase N: NAME_N DROP_N THP_N LIMIT_N FIO_N
 set -u
 PATH=/bin:/sbin:/usr/bin:/usr/sbin
 export PATH
@@ -195,9 +195,22 @@ phase() {
     observe "$OUT/$1/after"
 }
 
+# The arm's sysctl values, a line each; what the kernel says of them afterwards is sent.
+settings() {
+    [ -n "${SYSCTL:-}" ] || return
+    while IFS='=' read -r name value; do
+        file=/proc/sys/$(echo "$name" | tr . /)
+        echo "$value" >"$file" || fail "sysctl: $name = $value is refused"
+        echo "$name=$(tr '\t' ' ' <"$file")" >>"$OUT/sysctl"
+    done <<EOF
+$SYSCTL
+EOF
+}
+
 # Every phase of the job, in order.
 all_phases() {
     fetch job
+    settings
     n=1
     while [ "$n" -le "$PHASES" ]; do
         eval "phase \"\$NAME_$n\" \"\$DROP_$n\" \"\$THP_$n\" \"\$LIMIT_$n\" \"\$FIO_$n\""

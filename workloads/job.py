@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Literal
 
 from experiment.spec import Observed, PhaseTimes
@@ -42,12 +43,15 @@ def output_arguments() -> tuple[str, ...]:
     )
 
 
-def prepare_text(workload: Workload, *, file_mib: int) -> str:
-    """Shell assignments for the agent's preparation, padded to :data:`TEXT_BYTES`."""
+def prepare_text(workload: Workload, *, file_mib: int, mount_options: str = "") -> str:
+    """Shell assignments for the agent's preparation, padded to :data:`TEXT_BYTES`.
+
+    ``mount_options`` take the place of the workload's where they are given.
+    """
     return _padded(
         {
             "MKFS": workload.mkfs,
-            "MOUNT_OPTIONS": workload.mount_options,
+            "MOUNT_OPTIONS": mount_options or workload.mount_options,
             "FILE_MIB": str(file_mib),
         }
     )
@@ -61,12 +65,16 @@ def job_text(
     seed: int,
     limit_bytes: int,
     observe: Observed | Literal[""] = "",
+    sysctl: Mapping[str, str] = MappingProxyType({}),
 ) -> str:
     """Shell assignments for the phases of one run, padded to :data:`TEXT_BYTES`.
 
     ``observe`` is what a twin reads of locks around each phase; nothing by default.
+    ``sysctl`` is written before the first phase, a line each: the agent reads it back.
     """
     values = {"OBSERVE": observe, "PHASES": str(len(phases))}
+    if sysctl:
+        values["SYSCTL"] = "\n".join(f"{name}={value}" for name, value in sorted(sysctl.items()))
     for number, phase in enumerate(phases, start=1):
         arguments = (
             *fio_arguments(phase, times[phase.name], jobs=jobs, seed=seed),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from bisect import bisect_left
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from results.record import Timeline
@@ -82,13 +82,17 @@ class PhaseResult:
 
 @dataclass(frozen=True)
 class GuestResult:
-    """Everything one run sent.  ``failure`` is the agent's own word when a step failed."""
+    """Everything one run sent.  ``failure`` is the agent's own word when a step failed.
+
+    ``sysctl`` is what the kernel said of the values that were written, by name.
+    """
 
     failure: str
     build_id: str
     release: str
     tainted: int
     phases: tuple[PhaseResult, ...]
+    sysctl: Mapping[str, str] = field(default_factory=dict)
 
 
 def guest_result(files: Mapping[str, bytes], phases: tuple[str, ...]) -> GuestResult:
@@ -110,7 +114,13 @@ def guest_result(files: Mapping[str, bytes], phases: tuple[str, ...]) -> GuestRe
         release=uname[2] if len(uname) > 2 else "",
         tainted=_parsed(files, "tainted", int),
         phases=tuple(results),
+        sysctl=_settings(_text(files, "sysctl") if "sysctl" in files else ""),
     )
+
+
+def _settings(text: str) -> dict[str, str]:
+    lines = (line.partition("=") for line in text.splitlines())
+    return {name: " ".join(value.split()) for name, _, value in lines}
 
 
 def build_id(notes: bytes) -> str:

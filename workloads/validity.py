@@ -8,7 +8,7 @@ answers one such mistake, from what the guest itself recorded.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from workloads.parse import GuestResult, PhaseResult
 from workloads.spec import Check, Phase
@@ -41,6 +41,7 @@ class Claim:
     seed: int
     build_id: str
     left_pages: int = LEFT_PAGES
+    sysctl: Mapping[str, str] = field(default_factory=dict)
 
 
 def problems(result: GuestResult, claim: Claim) -> tuple[str, ...]:
@@ -58,6 +59,10 @@ def problems(result: GuestResult, claim: Claim) -> tuple[str, ...]:
         found.append(f"kernel tainted: {result.tainted}")
     if not result.failure and len(result.phases) != len(claim.phases):
         found.append(f"{len(result.phases)} of {len(claim.phases)} phases ran")
+    for name, value in () if result.failure else claim.sysctl.items():
+        wanted, said = " ".join(value.split()), result.sysctl.get(name, "nothing")
+        if said != wanted:
+            found.append(f"sysctl {name}: {wanted} was written, the kernel says {said}")
     for asked, seen in zip(claim.phases, result.phases, strict=False):
         found += [f"{asked.name}: {problem}" for problem in _phase_problems(asked, seen, claim)]
     return tuple(found)

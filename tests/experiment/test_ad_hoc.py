@@ -10,11 +10,16 @@ from experiment import ad_hoc
 from experiment.ad_hoc import Auto, choose, from_here, from_series, load_auto, name_of
 from experiment.load import load_experiment
 from experiment.plan import make_plan
-from experiment.spec import SpecError
+from experiment.spec import Experiment, SeriesSpec, SpecError
 from runs.prepare import catalogue as shipped_catalogue
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 CATALOGUE = shipped_catalogue(CHECKOUT)
+
+
+def series_of(asked: Experiment) -> SeriesSpec:
+    assert asked.series is not None
+    return asked.series
 
 
 def test_defaults_are_those_of_the_shipped_experiment() -> None:
@@ -26,8 +31,8 @@ def test_defaults_are_those_of_the_shipped_experiment() -> None:
     assert [case.name for case in made.cases] == [case.name for case in shipped.cases]
     for one, other in zip(made.cases, shipped.cases, strict=True):
         assert (one.times, one.primary, one.published) == (other.times, other.primary, ())
-    assert made.series.path == "mid:a.b@c.org"
-    assert (made.name, made.series.reverse) == ("a-b-c-org", False)
+    assert series_of(made).path == "mid:a.b@c.org"
+    assert (made.name, series_of(made).reverse) == ("a-b-c-org", False)
     assert make_plan(made).runs
 
 
@@ -40,8 +45,8 @@ def test_everything_can_be_chosen() -> None:
         overrides=["blocks=3", "guest=smoke"],
         catalogue=CATALOGUE,
     )
-    assert made.series.parts == ("a.mbox", "configs/series/noop")
-    assert made.series.reverse
+    assert series_of(made).parts == ("a.mbox", "configs/series/noop")
+    assert series_of(made).reverse
     assert made.kernel.source == "git:/src/linux"
     assert made.kernel.flavour == "perf"
     assert [case.name for case in made.cases] == ["filemap-thp"]

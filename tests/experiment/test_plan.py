@@ -67,7 +67,7 @@ def test_every_block_holds_every_arm_and_case_once(experiment: Experiment) -> No
     plan = make_plan(experiment)
     runs = [run for run in plan.runs if not run.repeat]
     cases = [case.name for case in experiment.cases]
-    arms = [arm.name for arm in experiment.both_arms]
+    arms = [arm.name for arm in experiment.all_arms]
     for block in range(experiment.blocks):
         here = runs[block * len(cases) * 2 :][: len(cases) * 2]
         assert {run.block for run in here} == {block}
@@ -100,7 +100,7 @@ def test_one_repeat_a_case_right_after_the_first_block(experiment: Experiment) -
     for run in repeats:
         first = by_id[run.run_id.removesuffix(".repeat")]
         assert first == run.model_copy(update={"run_id": first.run_id, "repeat": False})
-        assert (run.block, run.arm) == (0, experiment.both_arms[-1].name)
+        assert (run.block, run.arm) == (0, experiment.all_arms[-1].name)
     start = len(experiment.cases) * 2
     assert plan.runs[start : start + len(repeats)] == tuple(repeats)
 

@@ -125,6 +125,6 @@ def test_only_bandwidth_of_the_first_phases_gates(catalogue: Catalogue) -> None:
         assert [case.name for case in experiment.cases] == cases
         assert [case.primary for case in experiment.cases] == [("4k.bw",), ("thp.bw",)]
         # The source holds the series: the base arm is the one with patches.
-        assert [arm.patches for arm in experiment.both_arms] == [True, False]
+        assert [arm.patches for arm in experiment.all_arms] == [True, False]
     for name in ("noop", "slow-add"):
-        assert [arm.patches for arm in load(name, catalogue).both_arms] == [False, True]
+        assert [arm.patches for arm in load(name, catalogue).all_arms] == [False, True]

@@ -15,6 +15,7 @@ from experiment.load import load_experiment
 from host import facts
 from kernels.cache import Kernel
 from runs import prepare
+from runs.arms import build_arms
 from runs.options import Options
 from tests.integration.lab_process import CHECKOUT, SMALL, run_lab
 
@@ -47,7 +48,7 @@ def kernels(options: Options) -> dict[str, Kernel]:
     """Both arms of filemap-v4; on a fresh machine this is where ten minutes go."""
     catalogue = prepare.catalogue(CHECKOUT)
     asked = load_experiment(Path(SMALL), overrides=(), catalogue=catalogue)
-    return prepare.build_arms(asked, options, lambda arm, progress: None)
+    return build_arms(asked, options, lambda arm, progress: None)
 
 
 @pytest.fixture(scope="session")

@@ -32,7 +32,7 @@ def explained(kernels: dict[str, Kernel], tmp_path_factory: pytest.TempPathFacto
 @pytest.fixture(scope="module")
 def comparison(explained: Measured) -> Comparison:
     assert explained.status == 0, explained.err
-    return read_comparison(explained.folder)
+    return read_comparison(explained.folder).comparisons[0]
 
 
 def headline(comparison: Comparison, unit: str) -> Attribution:
@@ -121,7 +121,7 @@ def test_a_known_cause_is_named_with_its_function_and_lock(
         "--set", "series.path=configs/series/slow-add-locked-256", "--set", "series.reverse=false",
     )  # fmt: skip
     assert slow.status == 0, slow.err
-    found = read_comparison(tmp_path / "session")
+    found = read_comparison(tmp_path / "session").comparisons[0]
     first = next(row for row in headline(found, "folio").functions if not row.user)
     assert (first.name, first.file) == ("__filemap_add_folio", "mm/filemap.c")
     # 256 no-ops, once a folder but where an old entry is split.

@@ -14,8 +14,9 @@ from guests import channel, exact, initramfs, native
 from guests.exact import Machine
 from host.process import spawn
 from kernels.cache import Kernel
+from runs.arms import guest_of
 from runs.options import Options
-from runs.prepare import catalogue, guest_of
+from runs.prepare import catalogue
 from tests.integration.lab_process import CHECKOUT, SMALL
 from workloads.job import job_text, prepare_text
 from workloads.locks import phase_locks

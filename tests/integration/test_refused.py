@@ -19,7 +19,7 @@ from reports.outcome import outcome
 from reports.write import write_all
 from results.record import Failure
 from results.store import SessionStore
-from runs import prepare
+from runs import arms, prepare
 from runs.manifest import manifest_of
 from runs.options import Options
 from runs.progress import Reporter
@@ -136,12 +136,12 @@ def test_two_kernels_that_panic_alike_are_not_the_series_fault(
 def test_a_boot_clock_that_ends_is_not_the_series_fault(
     kernels: dict[str, Kernel], main: Main, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    guest_of = prepare.guest_of
+    guest_of = arms.guest_of
 
     def hurried(asked: Experiment) -> Guest:
         return guest_of(asked).model_copy(update={"boot_timeout_s": 0.5})
 
-    monkeypatch.setattr(prepare, "guest_of", hurried)
+    monkeypatch.setattr(arms, "guest_of", hurried)
     folder = tmp_path / "session"
     assert main("run", SMALL, "--session", str(folder)) == 3
     found = failures(folder)

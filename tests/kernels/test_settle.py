@@ -13,6 +13,11 @@ from tests.kernels.fake import COMMENT, FASTER, GROWN, Lab
 from tests.kernels.posting import Post, git, mbox, post, repository
 
 
+def series_of(asked: Experiment) -> SeriesSpec:
+    assert asked.series is not None
+    return asked.series
+
+
 def experiment(source: str, series: SeriesSpec) -> Experiment:
     return Experiment.model_validate_json(
         '{"name": "x", "title": "", "cases": [{"workload": "w", "times": {}}], '
@@ -43,11 +48,11 @@ def test_the_base_commit_is_the_source_where_the_repository_has_it(lab: Lab, tre
     base = git(tree, "rev-parse", "topic~1")
     settled = settle(experiment(f"git:{tree}", based_on(lab, base)), **lab.where)
     assert settled.kernel.source == f"git:{tree}@{base}"
-    assert settled.series.kept
-    assert settled.series.title == "mm: change number 1"
+    assert series_of(settled).kept
+    assert series_of(settled).title == "mm: change number 1"
     assert findings(lab, settled) == ()
     assert settle(settled, **lab.where) == settled
-    assert provide(settled.kernel, patches_of(settled.series, **lab.where), **lab.where)
+    assert provide(settled.kernel, patches_of(series_of(settled), **lab.where), **lab.where)
 
 
 def test_a_base_commit_nobody_has_is_a_finding(lab: Lab, tree: Path) -> None:
@@ -77,7 +82,7 @@ def test_of_another_source_nothing_can_be_told(lab: Lab) -> None:
 def test_a_bare_range_is_one_of_the_source(lab: Lab, tree: Path) -> None:
     settled = settle(experiment(f"git:{tree}", SeriesSpec(path="base..topic")), **lab.where)
     assert settled.kernel.source == f"git:{tree}@{git(tree, 'rev-parse', 'base')}"
-    assert len(patches_of(settled.series, **lab.where)) == 2
+    assert len(patches_of(series_of(settled), **lab.where)) == 2
     assert findings(lab, settled) == ()
 
 

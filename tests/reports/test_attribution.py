@@ -154,7 +154,7 @@ def test_the_order_of_profiles_and_records_does_not_matter(counted: Comparison) 
     assert again == counted.attributions
 
 
-def test_only_measured_blocks_with_both_arms_count() -> None:
+def test_only_measured_blocks_with_all_arms_count() -> None:
     session = Session()
     manifest = counts.with_twins(counts.counted(session.manifest()))
     profiles = [p for p in counts.profiles(session) if p.run_id != "filemap-4k-001-base"]

@@ -21,6 +21,7 @@ from kernels.cache import Kernel
 from results.record import Failure, KernelIdentity, RunRecord
 from results.store import SessionStore
 from runs import prepare
+from runs.arms import shapes
 from runs.measure import measure
 from runs.options import Options
 from runs.prepare import Bench, Session
@@ -91,8 +92,15 @@ def _session(blocks: int) -> Session:
         )  # fmt: skip
         kernels[arm] = Kernel(Path("/nowhere/kernels") / arm, identity)
     benches = {
-        name: Bench(name, "", "perf", guest, scaled(asked.dataset, guest), dict(kernels))
-        for name, guest in prepare.shapes(asked).items()
+        name: Bench(
+            name,
+            "",
+            "perf",
+            guests,
+            {arm: scaled(asked.dataset, guest) for arm, guest in guests.items()},
+            dict(kernels),
+        )
+        for name, guests in shapes(asked).items()
     }
     return Session(
         experiment=asked,

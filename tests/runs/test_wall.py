@@ -23,7 +23,7 @@ from host.topology import Placement
 from kernels.cache import Kernel
 from results.record import RunRecord
 from results.store import SessionStore
-from runs import prepare
+from runs.arms import plan_of
 from runs.options import Options
 from runs.prepare import Session, WallHost
 from runs.progress import Reporter
@@ -79,9 +79,14 @@ def wall_session(cache: Path, blocks: int, **wall: object) -> Session:
     return dataclasses.replace(
         session,
         experiment=asked,
-        plan=prepare.plan_of(asked),
-        measured=dataclasses.replace(session.measured, kernels=kernels),
-        wall=WallHost(Finding("tcg", ()), {"": None}, ()),
+        plan=plan_of(asked),
+        measured=dataclasses.replace(
+            session.measured,
+            kernels=kernels,
+            guests=dict.fromkeys(kernels, session.measured.guest),
+            sizes=dict.fromkeys(kernels, session.measured.size),
+        ),
+        wall=WallHost(Finding("tcg", ()), {("", arm): None for arm in kernels}, ()),
     )
 
 

@@ -1,0 +1,24 @@
+"""What every specification is made of: frozen values, names, and the error of wrong ones."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+Direction = Literal["higher", "lower"]
+Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]{0,63}$")]
+
+
+class SpecError(ValueError):
+    """What is asked makes no sense; ``problems`` has one line for each mistake."""
+
+    def __init__(self, problems: list[str]) -> None:
+        super().__init__("\n".join(problems))
+        self.problems = problems
+
+
+class Frozen(BaseModel):
+    """Base of every specification: immutable, strict about types and keys."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)

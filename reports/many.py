@@ -1,0 +1,108 @@
+"""A session of any number of arms: one comparison for each pair that is asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from experiment.design import AGAIN
+from reports.comparison import compare_views
+from reports.model import Comparison, FailedRun, Finding, MetricComparison, ReportError
+from reports.verdict import Verdict
+from results.locks import Locks
+from results.profile import Profile
+from results.record import ArmRecord, Manifest, Record, RunRecord
+
+
+class SessionComparison(Record):
+    """Everything a form may say about a session; one comparison where it has two arms.
+
+    ``comparisons`` are in the order the experiment asks for them; each holds the
+    session's head cut to its two arms.
+    """
+
+    manifest: Manifest
+    comparisons: tuple[Comparison, ...]
+
+    @property
+    def single(self) -> Comparison | None:
+        """The comparison of a session of two arms; None where there are more."""
+        return self.comparisons[0] if len(self.comparisons) == 1 else None
+
+    @property
+    def arms(self) -> tuple[ArmRecord, ...]:
+        """The arms, base first, without the A/A arm."""
+        return tuple(arm for arm in self.manifest.arms if arm.name != AGAIN)
+
+    @property
+    def primary(self) -> tuple[MetricComparison, ...]:
+        """Everything that is judged, comparison by comparison."""
+        return tuple(metric for one in self.comparisons for metric in one.primary)
+
+    @property
+    def failed_runs(self) -> tuple[FailedRun, ...]:
+        """Every run that is no data point, once."""
+        found = {run.run_id: run for one in self.comparisons for run in one.failed_runs}
+        return tuple(found.values())
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """Every finding of any comparison, once."""
+        return tuple(dict.fromkeys(found for one in self.comparisons for found in one.findings))
+
+    def count(self, verdict: Verdict) -> int:
+        """How many primary metrics have this verdict, over all comparisons."""
+        return sum(metric.judgement.verdict is verdict for metric in self.primary)
+
+
+def views(manifest: Manifest) -> list[Manifest]:
+    """The session's head, once for each pair of arms that is compared.
+
+    Raises:
+        ReportError: an arm that is to be compared is not on record, or there are fewer
+            than two.
+    """
+    arms = {arm.name: arm for arm in manifest.arms}
+    asked = manifest.experiment.compared
+    if len(arms) < 2:
+        raise ReportError(f"{len(arms)} arms: a comparison has at least 2")
+    missing = sorted({name for pair in asked for name in pair} - set(arms))
+    if missing:
+        raise ReportError(f"arms not on record: {', '.join(missing)}")
+    if set(arms) - {AGAIN} != {arm.name for arm in manifest.experiment.all_arms}:
+        raise ReportError(f"arms {', '.join(arms)}: not those of the experiment")
+    return [_view(manifest, arms[base], arms[patched]) for base, patched in asked]
+
+
+def _view(manifest: Manifest, base: ArmRecord, patched: ArmRecord) -> Manifest:
+    again = [arm for arm in manifest.arms if arm.name == AGAIN]
+    arms = (base, patched, *again)
+    if len(arms) == len(manifest.arms):
+        return manifest
+    return manifest.model_copy(
+        update={
+            "arms": arms,
+            "triage": patched.triage if base.name == manifest.base else None,
+            "series": (*manifest.series, *patched.series),
+            "runs_planned": manifest.runs_planned * len(arms) // len(manifest.arms),
+        }
+    )
+
+
+def compare_session(
+    manifest: Manifest,
+    records: Sequence[RunRecord],
+    profiles: Sequence[Profile] = (),
+    locks: Sequence[Locks] = (),
+) -> SessionComparison:
+    """Return what the session shows, with all verdicts judged as one family.
+
+    Raises:
+        ReportError: as :func:`reports.comparison.compare_views`, or a record names an arm
+            that the manifest does not know.
+    """
+    known = {arm.name for arm in manifest.arms}
+    for record in records:
+        if record.arm not in known:
+            raise ReportError(f"{record.run_id}: arm {record.arm!r}: not in the manifest")
+    compared = compare_views(views(manifest), records, profiles, locks)
+    return SessionComparison(manifest=manifest, comparisons=tuple(compared))

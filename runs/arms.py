@@ -1,0 +1,102 @@
+"""The arms of an experiment: their guests, their kernels, and whether they differ at all."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from experiment.design import AGAIN, wall_arms, wall_plan
+from experiment.load import load_guest
+from experiment.plan import Plan, make_plan
+from experiment.spec import ArmSpec, Experiment, Guest, KernelSpec
+from kernels import build, intake
+from kernels.cache import Kernel
+from kernels.make import Progress
+from runs.options import Options
+
+
+def guest_of(experiment: Experiment) -> Guest:
+    """The guest profile the experiment names."""
+    return load_guest(Path(experiment.guest))
+
+
+def shapes(experiment: Experiment) -> dict[str, dict[str, Guest]]:
+    """The guest of each set of runs and arm: of the measured ones under "", of twins by name."""
+    guest = guest_of(experiment)
+    of_arms = {arm.name: arm.guest.of(guest) for arm in arms_of(experiment)}
+    return {"": of_arms} | {
+        twin.name: {name: twin.guest.of(shape) for name, shape in of_arms.items()}
+        for twin in experiment.twins
+    }
+
+
+def patches_of(experiment: Experiment, arm: ArmSpec, options: Options) -> tuple[Path, ...]:
+    """The patch files applied for one arm: of the experiment's series, then of its own."""
+    where = {"checkout": options.checkout, "cache": options.cache}
+    common: tuple[Path, ...] = ()
+    if arm.patches and experiment.series is not None:
+        common = intake.patches_of(experiment.series, **where)[: arm.upto]
+    return (*common, *(intake.patches_of(arm.series, **where) if arm.series else ()))
+
+
+def kernel_spec(experiment: Experiment, arm: ArmSpec, flavour: str = "") -> KernelSpec:
+    """Source and flavour of an arm's kernel; those of a twin's where ``flavour`` is given."""
+    spec = arm.kernel or experiment.kernel
+    return spec.model_copy(update={"flavour": flavour}) if flavour else spec
+
+
+def flavours(experiment: Experiment) -> tuple[str, ...]:
+    """The kernel flavours to build: the measured one, then those of the twins.
+
+    An arm that names a flavour of its own has it whatever the first of these is.
+    """
+    first = experiment.kernel.flavour
+    return tuple(dict.fromkeys([first, *(twin.flavour or first for twin in experiment.twins)]))
+
+
+def build_arms(
+    experiment: Experiment,
+    options: Options,
+    progress: Callable[[str, Progress], None],
+    flavour: str = "",
+) -> dict[str, Kernel]:
+    """Return every arm's kernel, building what is not cached; another flavour if named.
+
+    The unpatched source is built first: the other arms then start from its objects.
+    """
+    kernels = {}
+    patches = {arm.name: patches_of(experiment, arm, options) for arm in experiment.all_arms}
+    if flavour == experiment.kernel.flavour:
+        flavour = ""
+    for arm in sorted(experiment.all_arms, key=lambda arm: len(patches[arm.name])):
+        spec = kernel_spec(experiment, arm, flavour)
+
+        def shown(so_far: Progress, name: str = arm.name, spec: KernelSpec = spec) -> None:
+            progress(name if spec == experiment.kernel else f"{name} ({spec.flavour})", so_far)
+
+        kernels[arm.name] = build.provide(
+            spec,
+            patches[arm.name],
+            checkout=options.checkout,
+            cache=options.cache,
+            progress=shown,
+        )
+    if experiment.mode == "wall":
+        kernels[AGAIN] = kernels[experiment.all_arms[0].name]
+    return {arm.name: kernels[arm.name] for arm in arms_of(experiment)}
+
+
+def arms_of(experiment: Experiment) -> tuple[ArmSpec, ...]:
+    """The arms that are booted: in wall mode the base again, too."""
+    return wall_arms(experiment) if experiment.mode == "wall" else experiment.all_arms
+
+
+def plan_of(experiment: Experiment) -> Plan:
+    """Every run of the session, in the order they are made."""
+    return wall_plan(experiment) if experiment.mode == "wall" else make_plan(experiment)
+
+
+def same_code(experiment: Experiment, kernels: Mapping[str, Kernel]) -> bool:
+    """Whether nothing at all differs between the arms: neither machine code nor a setting."""
+    arms = experiment.all_arms
+    return len({(kernels[arm.name].identity.code_key, arm.settings) for arm in arms}) == 1

@@ -1,0 +1,77 @@
+"""What every verb shares: the options of the command line, and how it answers."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from experiment.spec import Experiment
+from host import facts
+from runs import prepare
+from runs.options import Options
+from runs.question import Question, experiment_of
+
+CHECKOUT = Path(__file__).resolve().parent.parent
+
+Named = Annotated[
+    str, typer.Argument(help="an experiment file, or its name", metavar="[EXPERIMENT]")
+]
+Set = Annotated[
+    list[str], typer.Option("--set", metavar="KEY=VALUE", help="override a key of the experiment")
+]
+Json = Annotated[bool, typer.Option("--json", help="for scripts")]
+DryRun = Annotated[
+    bool, typer.Option("--dry-run", help="print commands that can be pasted, run none")
+]
+Folder = Annotated[Path | None, typer.Option("--session", help="folder of a new session")]
+Resume = Annotated[Path | None, typer.Option(help="finish the session in this folder")]
+Snapshots = Annotated[
+    bool, typer.Option("--snapshot/--no-snapshot", help="restore runs, or boot each from cold")
+]
+Anyway = Annotated[
+    bool, typer.Option("--measure-anyway", help="boot even where both arms are the same code")
+]
+Guests = Annotated[int | None, typer.Option("--guests", min=1, help="guests at once")]
+Probe = Annotated[
+    bool, typer.Option("--probe/--no-probe", help="count instructions and calls by function")
+]
+Twins = Annotated[
+    bool, typer.Option("--twins/--no-twins", help="also run the twins that explain, as for locks")
+]
+Mode = Annotated[str, typer.Option(help="exact, or wall: real time under virtme-ng and KVM")]
+Series = Annotated[
+    list[str], typer.Option(metavar="SERIES", help="FOLDER, FILE, MESSAGE-ID or A..B; see docs")
+]
+Source = Annotated[str, typer.Option(help="of --series: deb:, tarball:, dir: or git:PATH[@REF]")]
+Workloads = Annotated[str, typer.Option(metavar="NAME,NAME", help="of --series: what to run")]
+Auto = Annotated[bool, typer.Option("--auto", help="of --series: what its files call for")]
+Reverse = Annotated[bool, typer.Option("--reverse", help="the source holds --series already")]
+Strict = Annotated[bool, typer.Option("--strict", help="exit 5 where a verdict is inconclusive")]
+Session = Annotated[Path, typer.Argument(help="a session folder", metavar="SESSION")]
+
+
+def read(question: Question) -> Experiment:
+    """The experiment that the command line asks for, checked, its series taken in."""
+    known = prepare.catalogue(CHECKOUT)
+    return experiment_of(
+        question, checkout=CHECKOUT, cache=facts.cache_folder(), here=Path.cwd(), catalogue=known
+    )
+
+
+def options(**asked: Any) -> Options:
+    """The options of this invocation."""
+    return Options(checkout=CHECKOUT, cache=facts.cache_folder(), **asked)
+
+
+def emit(value: object) -> None:
+    """JSON on standard output."""
+    print(json.dumps(value, indent=2, default=str))
+
+
+def log(text: str) -> None:
+    """A line on standard error."""
+    print(text, file=sys.stderr)

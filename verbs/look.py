@@ -1,0 +1,124 @@
+"""Verbs that measure nothing: doctor, list, plan, clean."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+import experiment.load as load
+from experiment.plan import scaled
+from host import doctor, facts, fitness
+from host.errors import Exit
+from kernels import cache as kernel_cache
+from kernels.series import known_series
+from runs.arms import guest_of, plan_of
+from runs.question import Question
+from verbs.asked import (
+    CHECKOUT,
+    Auto,
+    Json,
+    Mode,
+    Named,
+    Reverse,
+    Series,
+    Set,
+    Source,
+    Workloads,
+    emit,
+    log,
+    read,
+)
+from workloads.spec import load_catalogue
+
+app = typer.Typer()
+
+
+@app.command("doctor")
+def doctor_verb(
+    wall: Annotated[
+        bool, typer.Option("--wall", help="also whether real time can be measured here")
+    ] = False,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="exit 3 where anything could be better")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Say what this host can do, and the command that mends what it cannot."""
+    checks = doctor.run_checks()
+    if wall:
+        guest = load.load_guest(Path("laptop"))
+        checks = (
+            *checks,
+            *fitness.wall_checks(
+                facts.cache_folder(), guest_mib=guest.memory_mib, vcpus=guest.vcpus
+            ),
+        )
+    emit([vars(check) for check in checks]) if as_json else print(doctor.as_text(checks))
+    if strict:
+        fitness.require_fit(checks)
+    if doctor.worst(checks) == "fail":
+        raise typer.Exit(Exit.INFRASTRUCTURE)
+
+
+@app.command("list")
+def list_verb(as_json: Json = False) -> None:
+    """List experiments, workloads, guests, series, and kernels in the cache."""
+    known: dict[str, list[str]] = {
+        "experiments": list(load.known_experiments()),
+        "workloads": [f"{w.name}: {w.title}" for w in load_catalogue().values()],
+        "guests": list(load.known_guests()),
+        "series": list(known_series(CHECKOUT)),
+        "kernels": [
+            f"{kernel.identity.key}  {kernel.identity.release} {kernel.identity.flavour}, "
+            f"{len(kernel.identity.patches)} patches on {kernel.identity.source}"
+            for kernel in kernel_cache.cached_kernels(facts.cache_folder())
+        ],
+    }
+    if as_json:
+        emit(known)
+        return
+    for title, entries in known.items():
+        print(f"{title}:")
+        print("\n".join(f"  {entry}" for entry in entries) or "  none")
+
+
+@app.command("plan")
+def plan_verb(
+    name: Named = "",
+    overrides: Set = [],  # noqa: B006
+    series: Series = [],  # noqa: B006
+    source: Source = "",
+    workloads: Workloads = "",
+    auto: Auto = False,
+    reverse: Reverse = False,
+    mode: Mode = "",
+    as_json: Json = False,
+) -> None:
+    """Show every run that would be made, in order."""
+    series_asked = (tuple(series), source, workloads, auto, reverse)
+    question = Question(name, tuple(overrides), mode, True, *series_asked)
+    asked = read(question)
+    plan = plan_of(asked)
+    if as_json:
+        emit(plan.model_dump(mode="json"))
+        return
+    for run in plan.runs:
+        print(f"{run.run_id:<40} seed {run.seed}{'  checks exactness' if run.repeat else ''}")
+    size = scaled(asked.dataset, guest_of(asked))
+    log(
+        f"{len(plan.runs)} runs; cgroup limit {size.cgroup_limit_mib} MiB, "
+        f"file {size.file_mib} MiB, brd {size.brd_mib} MiB, {size.jobs} jobs"
+    )
+
+
+@app.command("clean")
+def clean_verb(
+    max_gib: Annotated[float, typer.Option(min=0, help="bound of the cache in GiB")] = 20.0,
+) -> None:
+    """Bound the cache: the least recently used kernels, objects and trees go first."""
+    cleaned = kernel_cache.clean(facts.cache_folder(), max_gib)
+    for entry in cleaned.removed:
+        print(entry)
+    log(f"{cleaned.freed >> 20} MiB freed, {cleaned.left >> 20} MiB left")

@@ -1,0 +1,210 @@
+"""Verbs that make and judge sessions: build, measure, report, run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from host.errors import UsageError
+from kernels.make import Progress
+from reports import forms, write
+from reports.outcome import decided, outcome
+from reports.text import verdict_lines
+from results.store import SessionStore
+from runs import by_hand, prepare, session
+from runs.arms import build_arms, flavours
+from runs.measure import measure as measure_session
+from runs.options import Options
+from runs.progress import Reporter, duration
+from runs.question import Question
+from runs.wall import measure_wall
+from verbs.asked import (
+    CHECKOUT,
+    Anyway,
+    Auto,
+    DryRun,
+    Folder,
+    Guests,
+    Mode,
+    Named,
+    Probe,
+    Resume,
+    Reverse,
+    Series,
+    Session,
+    Set,
+    Snapshots,
+    Source,
+    Strict,
+    Twins,
+    Workloads,
+    log,
+    options,
+    read,
+)
+
+app = typer.Typer()
+
+
+@app.command("build")
+def build_verb(
+    name: Named = "",
+    overrides: Set = [],  # noqa: B006
+    series: Series = [],  # noqa: B006
+    source: Source = "",
+    workloads: Workloads = "",
+    auto: Auto = False,
+    reverse: Reverse = False,
+    twins: Twins = True,
+    dry_run: DryRun = False,
+) -> None:
+    """Build the kernels of an experiment, as far as the cache lacks them."""
+    series_asked = (tuple(series), source, workloads, auto, reverse)
+    question = Question(name, tuple(overrides), "", twins, *series_asked)
+    asked = read(question)
+    if dry_run:
+        print("\n".join(by_hand.build_commands(asked, options())))
+        return
+    reporter = Reporter()
+    for flavour in flavours(asked):
+        built = build_arms(asked, options(), building(reporter), flavour)
+        for arm, kernel in built.items():
+            print(f"{arm:<10} {flavour:<10} {kernel.identity.key}  {kernel.folder}")
+
+
+@app.command("measure")
+def measure_verb(
+    name: Named = "",
+    overrides: Set = [],  # noqa: B006
+    series: Series = [],  # noqa: B006
+    source: Source = "",
+    workloads: Workloads = "",
+    auto: Auto = False,
+    reverse: Reverse = False,
+    folder: Folder = None,
+    resume: Resume = None,
+    snapshot: Snapshots = True,
+    anyway: Anyway = False,
+    probe: Probe = True,
+    twins: Twins = True,
+    mode: Mode = "",
+    guests: Guests = None,
+    dry_run: DryRun = False,
+) -> None:
+    """Boot and measure every run of the plan; print the session's folder."""
+    asked = options(snapshot=snapshot, measure_anyway=anyway, probe=probe, guests_at_once=guests)
+    series_asked = (tuple(series), source, workloads, auto, reverse)
+    question = Question(name, tuple(overrides), mode, twins, *series_asked)
+    if dry_run:
+        print("\n".join(by_hand.measure_commands(read(question), asked)))
+        return
+    print(do_measure(question, folder, resume, asked))
+
+
+@app.command("report")
+def report_verb(
+    folder: Session,
+    form: Annotated[str, typer.Option(help=", ".join(forms.FORMS))] = "text",
+    strict: Strict = False,
+) -> None:
+    """Write a session's reports, and print it in one form; the exit code is the verdict's."""
+    raise typer.Exit(do_report(folder, form, strict))
+
+
+@app.command("run")
+def run_verb(
+    name: Named = "",
+    overrides: Set = [],  # noqa: B006
+    series: Series = [],  # noqa: B006
+    source: Source = "",
+    workloads: Workloads = "",
+    auto: Auto = False,
+    reverse: Reverse = False,
+    folder: Folder = None,
+    resume: Resume = None,
+    snapshot: Snapshots = True,
+    anyway: Anyway = False,
+    probe: Probe = True,
+    twins: Twins = True,
+    mode: Mode = "",
+    guests: Guests = None,
+    strict: Strict = False,
+    dry_run: DryRun = False,
+) -> None:
+    """Build, measure and report; the exit code is the verdict's."""
+    asked = options(
+        snapshot=snapshot, measure_anyway=anyway, probe=probe, guests_at_once=guests,
+        fit_only=strict,
+    )  # fmt: skip
+    series_asked = (tuple(series), source, workloads, auto, reverse)
+    question = Question(name, tuple(overrides), mode, twins, *series_asked)
+    if dry_run:
+        experiment = read(question)
+        lines = by_hand.build_commands(experiment, asked)
+        print("\n".join(lines + by_hand.measure_commands(experiment, asked)))
+        return
+    measured = do_measure(question, folder, resume, asked)
+    raise typer.Exit(do_report(measured, "text", strict))
+
+
+def do_measure(
+    question: Question, folder: Path | None, resume: Path | None, asked: Options
+) -> Path:
+    """Measure a new session or finish an old one; return its folder."""
+    reporter = Reporter()
+    if resume is not None and (folder or not question.is_empty):
+        raise UsageError(
+            "a session is resumed as it was begun", where="--resume",
+            next_step="leave out EXPERIMENT, --series, --set and --session",
+        )  # fmt: skip
+    if resume is not None:
+        with session.SessionLock(resume, must_exist=True):
+            opened, store, asked = session.reopen(resume, asked, building(reporter))
+            take(opened, asked, store, reporter)
+        return resume
+    experiment = read(question)
+    target = folder or session.new_folder(CHECKOUT / "sessions", experiment)
+    with session.SessionLock(target):
+        opened, store = session.start(
+            experiment, asked, target, question.all_overrides, building(reporter)
+        )
+        reporter.say(f"session {target}")
+        take(opened, asked, store, reporter)
+    return target
+
+
+def take(opened: prepare.Session, asked: Options, store: SessionStore, reporter: Reporter) -> None:
+    """Make the runs of a prepared session, in its mode."""
+    if opened.experiment.mode == "wall":
+        measure_wall(opened, asked, store, reporter, lambda: decided(store))
+    else:
+        measure_session(opened, asked, store, reporter)
+
+
+def do_report(folder: Path, form: str, strict: bool) -> int:
+    """Write every report of a session and print one form; return the exit code."""
+    if form not in forms.FORMS:
+        raise UsageError(
+            f"unknown form {form!r}", where="--form", next_step=f"one of: {', '.join(forms.FORMS)}"
+        )
+    comparison = write.write_all(folder)
+    print(forms.render(comparison, form))
+    costs = SessionStore(folder).costs()
+    if costs:
+        spent = sum(cost.guest_cpu_s for cost in costs)
+        log(f"{len(costs)} guests used {duration(spent)} of CPU time")
+    for line in verdict_lines(comparison):
+        log(line)
+    log(f"report: {folder / 'report.html'}")
+    return outcome(comparison, strict=strict)
+
+
+def building(reporter: Reporter) -> session.BuildProgress:
+    """Progress of kernel builds, for people."""
+
+    def show(arm: str, progress: Progress) -> None:
+        reporter.building(arm, progress.done, progress.total, progress.seconds)
+
+    return show
