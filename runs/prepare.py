@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
@@ -86,7 +86,8 @@ class WallHost:
 class Session:
     """A session ready to be measured.
 
-    ``twins`` are by name, ``probe`` is None where none counts, ``wall`` in exact mode.
+    ``twins`` are by name, ``probe`` is None where none counts, ``wall`` in exact mode;
+    ``checked`` are the kernels of the gate by flavour and arm, none where it is not asked.
     """
 
     experiment: Experiment
@@ -99,6 +100,7 @@ class Session:
     probe: Probe | None
     same_code: bool
     wall: WallHost | None = None
+    checked: Mapping[str, Mapping[str, Kernel]] = field(default_factory=dict)
 
     @property
     def guest(self) -> Guest:
@@ -242,6 +244,9 @@ def prepare(
     if same or (wall and not wall.accelerator.real_time):
         # Under TCG several vCPUs take minutes to boot and show nothing of this host's locks.
         experiment = experiment.model_copy(update={"twins": ()})
+    if same:
+        # Nothing to boot, and nothing that the gate could find in one arm alone.
+        experiment = experiment.model_copy(update={"check": None})
     for flavour in flavours(experiment)[1:]:
         kernels[flavour] = build_arms(experiment, options, progress, flavour)
 
@@ -262,6 +267,10 @@ def prepare(
         probe=probe,
         same_code=same,
         wall=wall,
+        checked={
+            flavour: kernels[flavour]
+            for flavour in (experiment.check.flavours if experiment.check else ())
+        },
     )
 
 
