@@ -87,8 +87,8 @@ LINES = {
     "selftest": ["BUG at check_xas_get_order:1934"],
     "filesystem": [
         "XFS (ram0): Corruption detected. Unmount and run xfs_repair",
-        "XFS (ram0): Metadata corruption detected at xfs_agf_read_verify+0x1/0x2, xfs_agf block 0x1",
-        "XFS (ram0): Internal error ltbno + ltlen > bno at line 1 of file fs/xfs/libxfs/xfs_alloc.c",
+        "XFS (ram0): Metadata corruption detected at xfs_agf_read_verify+0x1, block 1",
+        "XFS (ram0): Internal error ltbno + ltlen > bno at line 1 of xfs_alloc.c",
         "EXT4-fs error (device ram0): ext4_lookup:1855: inode #2: comm ls: deleted inode",
         "Buffer I/O error on dev ram0, logical block 0, async page read",
     ],
