@@ -15,19 +15,19 @@ from pathlib import Path
 
 PATTERNS = Path(__file__).with_name("splats.toml")
 STAMP = re.compile(r"^(?:<\d+>)?\[ *\d+\.\d+\](?:\[ *[TC]\d+\])? ?")
-# Where it happened, in the words of lockdep, of an oops, of a warning, or of a call trace.
+# Where it happened, in the words of lockdep, of an oops in the kernel, and of a warning.
 PLACES = (
-    re.compile(r"trying to (?:acquire|release) lock.*? at: \[?<?\w*>?\]? ?([\w.]+)\+0x"),
-    re.compile(r"\bat: ([\w.]+)\+0x"),
-    re.compile(r"RIP: \w+:([\w.]+)\+0x"),
-    re.compile(r"\bat \S+:\d+ ([\w.]+)\+0x"),
+    re.compile(r"(?:trying to (?:acquire|release) lock|takes)[^\n]*\n[^\n]* at: ([\w.]+)\+0x"),
+    re.compile(r"RIP: 0010:([\w.]+)\+0x"),
+    re.compile(r" at \S+:\d+ ([\w.]+)\+0x"),
 )
 TRACED = re.compile(r"^ +([\w.]+)\+0x[0-9a-f]+/0x[0-9a-f]+$")
-# What prints the splat, not what it is about.
+# What prints the splat or gives out memory, not what it is about.
 TELLERS = re.compile(
     r"^(dump_stack|dump_stack_lvl|__might_resched|__might_sleep|print_\w+|check_\w+|mark_lock\w*"
     r"|__lock_acquire\w*|lock_acquire\w*|lock_release\w*|lockdep_\w+|__schedule\w*|schedule\w*"
-    r"|_raw_\w+|kasan_\w+|slab_err\w*|bad_page\w*|dump_page|rcu_\w+|asm_\w+|sysvec_\w+)$"
+    r"|_raw_\w+|kasan_\w+|slab_err\w*|bad_page\w*|dump_page|rcu_\w+|asm_\w+|sysvec_\w+"
+    r"|kmem_cache_alloc\w*|__kmalloc\w*|kmalloc\w*|__alloc_pages\w*|alloc_pages\w*)$"
 )
 EVIDENCE_LINES = 100
 # Ends the evidence of a splat, with the line itself.
@@ -112,10 +112,10 @@ def _end(lines: list[str], begin: int) -> int:
 
 
 def _where(evidence: tuple[str, ...]) -> str:
+    text = "\n".join(evidence)
     for place in PLACES:
-        for line in evidence:
-            if match := place.search(line):
-                return match[1]
+        if match := place.search(text):
+            return match[1]
     for line in evidence:
         match = TRACED.match(line)
         if match and not TELLERS.match(match[1]):
