@@ -46,12 +46,14 @@ def kernel_spec(experiment: Experiment, arm: ArmSpec, flavour: str = "") -> Kern
 
 
 def flavours(experiment: Experiment) -> tuple[str, ...]:
-    """The kernel flavours to build: the measured one, then those of the twins.
+    """The kernel flavours to build: the measured one, those of the twins and of the gate.
 
     An arm that names a flavour of its own has it whatever the first of these is.
     """
     first = experiment.kernel.flavour
-    return tuple(dict.fromkeys([first, *(twin.flavour or first for twin in experiment.twins)]))
+    of_twins = [twin.flavour or first for twin in experiment.twins]
+    of_gate = experiment.check.flavours if experiment.check else ()
+    return tuple(dict.fromkeys([first, *of_twins, *of_gate]))
 
 
 def build_arms(

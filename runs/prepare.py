@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
@@ -90,7 +90,8 @@ class WallHost:
 class Session:
     """A session ready to be measured.
 
-    ``twins`` are by name, ``probe`` is None where none counts, ``wall`` in exact mode.
+    ``twins`` are by name, ``probe`` is None where none counts, ``wall`` in exact mode;
+    ``checked`` are the kernels of the gate by flavour and arm, none where it is not asked.
     """
 
     experiment: Experiment
@@ -103,6 +104,7 @@ class Session:
     probe: Probe | None
     same_code: bool
     wall: WallHost | None = None
+    checked: Mapping[str, Mapping[str, Kernel]] = field(default_factory=dict)
 
     @property
     def guest(self) -> Guest:
@@ -284,6 +286,9 @@ def prepare(
         else tuple(twin for twin in experiment.twins if _can_run(twin, guests[twin.name], wall))
     )
     experiment = experiment.model_copy(update={"twins": twins})
+    if same:
+        # Nothing to boot, and nothing that the gate could find in one arm alone.
+        experiment = experiment.model_copy(update={"check": None})
     for flavour in flavours(experiment)[1:]:
         kernels[flavour] = build_arms(experiment, options, progress, flavour)
 
@@ -304,6 +309,10 @@ def prepare(
         probe=probe,
         same_code=same,
         wall=wall,
+        checked={
+            flavour: kernels[flavour]
+            for flavour in (experiment.check.flavours if experiment.check else ())
+        },
     )
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from experiment.ad_hoc import choose, from_here, from_series
 from experiment.load import Catalogue, known_experiments, load_experiment
-from experiment.spec import Experiment
+from experiment.spec import CheckSpec, Experiment
 from host.errors import UsageError
 from kernels.intake import records_of
 from kernels.settle import settle
@@ -18,7 +18,8 @@ class Question:
     """An experiment by name, or a series with how to measure it; empty where not given.
 
     ``workloads`` are names, separated by commas; ``automatic`` chooses them by the
-    files of the series.
+    files of the series.  ``check`` asks for the gate or leaves it out, None keeps what
+    the experiment says.
     """
 
     name: str = ""
@@ -30,6 +31,7 @@ class Question:
     workloads: str = ""
     automatic: bool = False
     reverse: bool = False
+    check: bool | None = None
 
     @property
     def is_empty(self) -> bool:
@@ -81,6 +83,9 @@ def experiment_of(
     else:
         asked = _of_series(question, checkout, cache, here, catalogue)
     asked = settle(asked, checkout=checkout, cache=cache)
+    if question.check is not None:
+        gate = (asked.check or CheckSpec()) if question.check else None
+        asked = asked.model_copy(update={"check": gate})
     return asked if question.twins else asked.model_copy(update={"twins": ()})
 
 

@@ -42,6 +42,10 @@ Probe = Annotated[
 Twins = Annotated[
     bool, typer.Option("--twins/--no-twins", help="also run the twins that explain, as for locks")
 ]
+CheckFirst = Annotated[
+    bool | None,
+    typer.Option("--check/--no-check", help="check every arm before it is measured, or do not"),
+]
 Mode = Annotated[str, typer.Option(help="exact, or wall: real time under virtme-ng and KVM")]
 Series = Annotated[
     list[str], typer.Option(metavar="SERIES", help="FOLDER, FILE, MESSAGE-ID or A..B; see docs")

@@ -15,6 +15,7 @@ from reports.text import verdict_lines
 from results.store import SessionStore
 from runs import by_hand, prepare, session
 from runs.arms import build_arms, flavours
+from runs.check import run_gate
 from runs.measure import measure as measure_session
 from runs.options import Options
 from runs.progress import Reporter, duration
@@ -24,6 +25,7 @@ from verbs.asked import (
     CHECKOUT,
     Anyway,
     Auto,
+    CheckFirst,
     DryRun,
     Folder,
     Guests,
@@ -58,11 +60,12 @@ def build_verb(
     auto: Auto = False,
     reverse: Reverse = False,
     twins: Twins = True,
+    check: CheckFirst = None,
     dry_run: DryRun = False,
 ) -> None:
     """Build the kernels of an experiment, as far as the cache lacks them."""
     series_asked = (tuple(series), source, workloads, auto, reverse)
-    question = Question(name, tuple(overrides), "", twins, *series_asked)
+    question = Question(name, tuple(overrides), "", twins, *series_asked, check=check)
     asked = read(question)
     if dry_run:
         print("\n".join(by_hand.build_commands(asked, options())))
@@ -89,6 +92,7 @@ def measure_verb(
     anyway: Anyway = False,
     probe: Probe = True,
     twins: Twins = True,
+    check: CheckFirst = None,
     mode: Mode = "",
     guests: Guests = None,
     dry_run: DryRun = False,
@@ -96,7 +100,7 @@ def measure_verb(
     """Boot and measure every run of the plan; print the session's folder."""
     asked = options(snapshot=snapshot, measure_anyway=anyway, probe=probe, guests_at_once=guests)
     series_asked = (tuple(series), source, workloads, auto, reverse)
-    question = Question(name, tuple(overrides), mode, twins, *series_asked)
+    question = Question(name, tuple(overrides), mode, twins, *series_asked, check=check)
     if dry_run:
         print("\n".join(by_hand.measure_commands(read(question), asked)))
         return
@@ -128,6 +132,7 @@ def run_verb(
     anyway: Anyway = False,
     probe: Probe = True,
     twins: Twins = True,
+    check: CheckFirst = None,
     mode: Mode = "",
     guests: Guests = None,
     strict: Strict = False,
@@ -139,7 +144,7 @@ def run_verb(
         fit_only=strict,
     )  # fmt: skip
     series_asked = (tuple(series), source, workloads, auto, reverse)
-    question = Question(name, tuple(overrides), mode, twins, *series_asked)
+    question = Question(name, tuple(overrides), mode, twins, *series_asked, check=check)
     if dry_run:
         experiment = read(question)
         lines = by_hand.build_commands(experiment, asked)
@@ -176,7 +181,12 @@ def do_measure(
 
 
 def take(opened: prepare.Session, asked: Options, store: SessionStore, reporter: Reporter) -> None:
-    """Make the runs of a prepared session, in its mode."""
+    """Check the arms of a prepared session where that is asked, and make its runs."""
+    planned = len(opened.plan.runs)
+    opened = run_gate(opened, asked, store, reporter)
+    if planned and not opened.plan.runs:
+        reporter.say("nothing is measured: what is broken has no speed")
+        return
     if opened.experiment.mode == "wall":
         measure_wall(opened, asked, store, reporter, lambda: decided(store))
     else:
