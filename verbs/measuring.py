@@ -29,6 +29,7 @@ from verbs.asked import (
     Guests,
     Mode,
     Named,
+    PerPatch,
     Probe,
     Resume,
     Reverse,
@@ -57,12 +58,13 @@ def build_verb(
     workloads: Workloads = "",
     auto: Auto = False,
     reverse: Reverse = False,
-    twins: Twins = True,
+    twins: Twins = None,
+    per_patch: PerPatch = False,
     dry_run: DryRun = False,
 ) -> None:
     """Build the kernels of an experiment, as far as the cache lacks them."""
     series_asked = (tuple(series), source, workloads, auto, reverse)
-    question = Question(name, tuple(overrides), "", twins, *series_asked)
+    question = Question(name, tuple(overrides), "", twins, *series_asked, per_patch)
     asked = read(question)
     if dry_run:
         print("\n".join(by_hand.build_commands(asked, options())))
@@ -88,7 +90,8 @@ def measure_verb(
     snapshot: Snapshots = True,
     anyway: Anyway = False,
     probe: Probe = True,
-    twins: Twins = True,
+    twins: Twins = None,
+    per_patch: PerPatch = False,
     mode: Mode = "",
     guests: Guests = None,
     dry_run: DryRun = False,
@@ -96,7 +99,7 @@ def measure_verb(
     """Boot and measure every run of the plan; print the session's folder."""
     asked = options(snapshot=snapshot, measure_anyway=anyway, probe=probe, guests_at_once=guests)
     series_asked = (tuple(series), source, workloads, auto, reverse)
-    question = Question(name, tuple(overrides), mode, twins, *series_asked)
+    question = Question(name, tuple(overrides), mode, twins, *series_asked, per_patch)
     if dry_run:
         print("\n".join(by_hand.measure_commands(read(question), asked)))
         return
@@ -127,7 +130,8 @@ def run_verb(
     snapshot: Snapshots = True,
     anyway: Anyway = False,
     probe: Probe = True,
-    twins: Twins = True,
+    twins: Twins = None,
+    per_patch: PerPatch = False,
     mode: Mode = "",
     guests: Guests = None,
     strict: Strict = False,
@@ -139,7 +143,7 @@ def run_verb(
         fit_only=strict,
     )  # fmt: skip
     series_asked = (tuple(series), source, workloads, auto, reverse)
-    question = Question(name, tuple(overrides), mode, twins, *series_asked)
+    question = Question(name, tuple(overrides), mode, twins, *series_asked, per_patch)
     if dry_run:
         experiment = read(question)
         lines = by_hand.build_commands(experiment, asked)
