@@ -80,7 +80,16 @@ def reopen(
     """
     store = SessionStore(folder)
     manifest = store.manifest()
-    options = Options(
+    options = options_of(manifest, options)
+    asked = with_series_of(manifest.experiment, folder, options)
+    session = prepare(asked, options, progress)
+    require_same(manifest, session, folder)
+    return session, store, options
+
+
+def options_of(manifest: Manifest, options: Options) -> Options:
+    """These options, with those that a session was begun with."""
+    return Options(
         checkout=options.checkout,
         cache=options.cache,
         snapshot=manifest.provenance.snapshot,
@@ -88,10 +97,6 @@ def reopen(
         probe=bool(manifest.provenance.probe),
         guests_at_once=options.guests_at_once,
     )
-    asked = with_series_of(manifest.experiment, folder, options)
-    session = prepare(asked, options, progress)
-    require_same(manifest, session, folder)
-    return session, store, options
 
 
 def require_same(manifest: Manifest, session: Session, folder: Path) -> None:
