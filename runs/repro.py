@@ -9,11 +9,11 @@ from __future__ import annotations
 import hashlib
 import json
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from experiment.spec import Experiment
+from experiment.spec import Experiment, SpecError
 from host import facts
 from host.errors import LabError, UsageError
 from kernels.cache import kernels_folder
@@ -78,10 +78,13 @@ def kept_in(folder: Path) -> Kept:
     return Kept(store.records(), store.profiles(), store.locks())
 
 
-def write_archive(folder: Path, archive: Path, options: Options) -> tuple[str, ...]:
+def write_archive(
+    folder: Path, archive: Path, options: Options, by_hand: Sequence[str] = ()
+) -> tuple[str, ...]:
     """Write the archive of the session in ``folder``; return the names of what is in it.
 
-    The same session gives the same bytes.
+    The same session gives the same bytes.  ``by_hand`` are lines for a shell that do what
+    the lab did; the places of this machine are left open in them.
 
     Raises:
         StoreError: no session in ``folder``.
@@ -104,7 +107,7 @@ def write_archive(folder: Path, archive: Path, options: Options) -> tuple[str, .
         config = kernels_folder(options.cache) / kernel.key / "config"
         if config.is_file():
             files[f"{KERNELS}/{kernel.key}/config"] = config.read_bytes()
-    files[COMMANDS] = _commands(manifest, options).encode()
+    files[COMMANDS] = _commands(manifest, options, by_hand).encode()
     head = Head(
         format=FORMAT,
         session=manifest.session,
@@ -152,20 +155,33 @@ def kernels_of(manifest: Manifest) -> tuple[KernelIdentity, ...]:
     return tuple({kernel.key: kernel for kernel in kernels}.values())
 
 
-def _commands(manifest: Manifest, options: Options) -> str:
-    """Lines for a shell: what was run, with the places of this machine left open."""
-    experiment = manifest.experiment
-    lines = [f"# Repeats {manifest.session} and says whether every number is the same:"]
-    lines += ["./lab.py repro --check ARCHIVE", "", "# By hand, on the machine it came from:"]
+def by_hand_lines(folder: Path, options: Options) -> list[str]:
+    """Lines that build a session's kernels and boot its first block without the lab.
+
+    Raises:
+        StoreError: no session in ``folder``.
+    """
+    manifest = SessionStore(folder).manifest()
     try:
-        lines += by_hand.build_commands(experiment, options)
-        lines += by_hand.measure_commands(experiment, options)
-    except LabError as error:
-        lines.append(f"# not to be had any more: {clean(str(error))}")
-    text = "\n".join(lines) + "\n"
+        experiment = with_series_of(manifest.experiment, folder, options)
+        lines = by_hand.build_commands(experiment, options)
+        return lines + by_hand.measure_commands(experiment, options)
+    except (LabError, SpecError) as error:
+        return [f"# not to be had any more: {clean(str(error))}"]
+
+
+def _commands(manifest: Manifest, options: Options, lines: Sequence[str]) -> str:
+    """What was run; first in one line, then as far as is known by hand."""
+    text = [
+        f"# Repeats {manifest.session} and says whether every number is the same:",
+        "./lab.py repro --check ARCHIVE",
+        *(["", "# By hand, on the machine it came from:"] if lines else []),
+        *lines,
+    ]
+    said = "\n".join(text) + "\n"
     for place, name in ((options.cache, "$TWINBOOT_CACHE"), (options.checkout, "$CHECKOUT")):
-        text = text.replace(str(place), name)
-    return text
+        said = said.replace(str(place), name)
+    return said
 
 
 def read_archive(archive: Path, into: Path) -> Repro:

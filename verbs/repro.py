@@ -67,7 +67,8 @@ def repro_verb(
                 next_step="leave them out",
             )  # fmt: skip
         archive = output or Path(f"{given.resolve().name}.tar.gz")
-        names = repro.write_archive(given, archive, options())
+        lines = repro.by_hand_lines(given, options())
+        names = repro.write_archive(given, archive, options(), lines)
         log(f"{len(names)} files, {archive.stat().st_size >> 10} KiB")
         print(archive)
         return
