@@ -177,10 +177,12 @@ def _look_at(
             each: session.measured.kernels[search.points[each].name].identity.code_key
             for each in (*search.tested, point)
         }
-        equal = [each for each in search.tested if code[each] == code[point]]
+        equal = [each for each in search.tested if code[each] == code[point] and each != point]
         if equal:
             nearest = min(equal, key=lambda each: abs(each - point))
             search = search.model_copy(update={"same": {**search.same, point: nearest}})
+            if nearest in search.skipped:
+                raise SeriesError(f"same code as {search.points[nearest].name}, which was skipped")
         else:
             search = search.model_copy(update={"tested": (*search.tested, point)})
             search = _save(search, folder)
