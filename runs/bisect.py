@@ -65,7 +65,7 @@ class Search(Record):
 
     def asked(self, tested: Sequence[int]) -> Experiment:
         """The experiment whose arms are these points."""
-        arms = tuple(self.points[point] for point in sorted(tested))
+        arms = tuple(self.points[point] for point in sorted({*tested}))
         return Experiment.model_validate(dict(self.experiment) | {"arms": arms})
 
 
