@@ -40,7 +40,11 @@ Probe = Annotated[
     bool, typer.Option("--probe/--no-probe", help="count instructions and calls by function")
 ]
 Twins = Annotated[
-    bool, typer.Option("--twins/--no-twins", help="also run the twins that explain, as for locks")
+    bool | None,
+    typer.Option("--twins/--no-twins", help="also run the twins that explain, as for locks"),
+]
+PerPatch = Annotated[
+    bool, typer.Option("--per-patch", help="an arm for each patch of the series, without twins")
 ]
 CheckFirst = Annotated[
     bool | None,

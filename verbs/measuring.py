@@ -31,6 +31,7 @@ from verbs.asked import (
     Guests,
     Mode,
     Named,
+    PerPatch,
     Probe,
     Resume,
     Reverse,
@@ -59,13 +60,14 @@ def build_verb(
     workloads: Workloads = "",
     auto: Auto = False,
     reverse: Reverse = False,
-    twins: Twins = True,
+    twins: Twins = None,
+    per_patch: PerPatch = False,
     check: CheckFirst = None,
     dry_run: DryRun = False,
 ) -> None:
     """Build the kernels of an experiment, as far as the cache lacks them."""
     series_asked = (tuple(series), source, workloads, auto, reverse)
-    question = Question(name, tuple(overrides), "", twins, *series_asked, check=check)
+    question = Question(name, tuple(overrides), "", twins, *series_asked, per_patch, check)
     asked = read(question)
     if dry_run:
         print("\n".join(by_hand.build_commands(asked, options())))
@@ -91,7 +93,8 @@ def measure_verb(
     snapshot: Snapshots = True,
     anyway: Anyway = False,
     probe: Probe = True,
-    twins: Twins = True,
+    twins: Twins = None,
+    per_patch: PerPatch = False,
     check: CheckFirst = None,
     mode: Mode = "",
     guests: Guests = None,
@@ -100,7 +103,7 @@ def measure_verb(
     """Boot and measure every run of the plan; print the session's folder."""
     asked = options(snapshot=snapshot, measure_anyway=anyway, probe=probe, guests_at_once=guests)
     series_asked = (tuple(series), source, workloads, auto, reverse)
-    question = Question(name, tuple(overrides), mode, twins, *series_asked, check=check)
+    question = Question(name, tuple(overrides), mode, twins, *series_asked, per_patch, check)
     if dry_run:
         print("\n".join(by_hand.measure_commands(read(question), asked)))
         return
@@ -131,7 +134,8 @@ def run_verb(
     snapshot: Snapshots = True,
     anyway: Anyway = False,
     probe: Probe = True,
-    twins: Twins = True,
+    twins: Twins = None,
+    per_patch: PerPatch = False,
     check: CheckFirst = None,
     mode: Mode = "",
     guests: Guests = None,
@@ -144,7 +148,7 @@ def run_verb(
         fit_only=strict,
     )  # fmt: skip
     series_asked = (tuple(series), source, workloads, auto, reverse)
-    question = Question(name, tuple(overrides), mode, twins, *series_asked, check=check)
+    question = Question(name, tuple(overrides), mode, twins, *series_asked, per_patch, check)
     if dry_run:
         experiment = read(question)
         lines = by_hand.build_commands(experiment, asked)
