@@ -50,9 +50,10 @@ class Change(Record):
     """One change of one metric, told once.
 
     ``night`` and ``entry`` are the first that show it, ``before_night`` and ``before``
-    the last without it, ``seen`` and ``seen_entry`` those by which it was known.  ``estimate``, ``low``
-    and ``high`` are fractions, None where nothing was judged.  ``kernels`` names both
-    nights' kernels, ``commits`` the range between where both are known by commit.
+    the last without it, ``seen`` and ``seen_entry`` those by which it was known.
+    ``estimate``, ``low`` and ``high`` are fractions, None where nothing was judged.
+    ``kernels`` names both nights' kernels, ``commits`` the range between where both are
+    known by commit.
     ``lab`` has a line for each thing of the setting that moved that night.
     """
 

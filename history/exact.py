@@ -78,6 +78,7 @@ def _arm(
     found: list[Found] = []
     for now, entry in enumerate(entries):
         asked: dict[tuple[str, str, str], tuple[Floats, Floats]] = {}
+        fresh: list[_Segment] = []
         for key, values in courses.items():
             segment, last = segments[key], segments[key].last
             if not np.isfinite(values.logs[now]).any():
@@ -95,7 +96,7 @@ def _arm(
                 # The kernel is the one of last night; from here on the dice are others.
                 segment.nights = [now]
             elif kept:
-                if not np.array_equal(values.logs[last], values.logs[now], equal_nan=True):
+                if _differ(values.logs[last], values.logs[now]):
                     change = judged(values.logs[last], values.logs[now], entry, directions[key])
                     found.append(
                         Found("unexplained", *key, last, now, now, None, change.change)
@@ -107,8 +108,14 @@ def _arm(
                         night for night in segment.nights if controlled(entries, values, night, now)
                     ]
                 rows = _rows(values, [*segment.nights[:baseline], now])
-                asked[key] = np.nanmean(rows[:-1], axis=0), rows[-1]
+                if not (np.isfinite(rows[:-1]).any(axis=0) & np.isfinite(rows[-1])).any():
+                    # Not one seed in common: nothing to be compared with.
+                    segment.nights = [now]
+                    continue
+                asked[key] = _mean(rows[:-1]), rows[-1]
                 segment.nights.append(now)
+                if lab:
+                    fresh.append(segment)
         for key, judgement in _judge(asked, directions, entry.thresholds).items():
             if judgement.verdict in (Verdict.IMPROVEMENT, Verdict.REGRESSION):
                 segment = segments[key]
@@ -120,6 +127,10 @@ def _arm(
                           moved_settings(entries[before], entries[at]))
                 )  # fmt: skip
                 segment.nights = segment.nights[where:] if kind == "step" else [now]
+        for segment in fresh:
+            # The pinned arm's own dice were rolled anew: against an older baseline they
+            # would be in every night to come.
+            segment.nights = [now]
     return found
 
 
@@ -135,6 +146,20 @@ def _rows(values: Followed, nights: Sequence[int]) -> Floats:
     control = values.control[list(nights)]
     rows = values.logs[list(nights)]
     return np.asarray(rows - control if np.isfinite(control).any(axis=1).all() else rows)
+
+
+def _differ(before: Floats, after: Floats) -> bool:
+    """Whether any seed that both nights have gave another number."""
+    both = np.isfinite(before) & np.isfinite(after)
+    return not np.array_equal(before[both], after[both])
+
+
+def _mean(rows: Floats) -> Floats:
+    """Mean of each column's known values; NaN for a column without any."""
+    known = np.isfinite(rows)
+    counts = known.sum(axis=0)
+    total = np.where(known, rows, 0.0).sum(axis=0)
+    return np.asarray(np.where(counts, total / np.maximum(counts, 1), np.nan))
 
 
 def _apart(
@@ -162,16 +187,13 @@ def _pinned(entries: Sequence[Entry]) -> list[Found]:
         for now, row in enumerate(values.logs):
             if not np.isfinite(row).any():
                 continue
-            if last is not None and not np.array_equal(values.logs[last], row, equal_nan=True):
+            if last is not None and _differ(values.logs[last], row):
                 judgement = judged(values.logs[last], row, entries[now], direction)
                 lab = moved_settings(entries[last], entries[now])
-                differs = judgement.verdict in (Verdict.IMPROVEMENT, Verdict.REGRESSION)
-                if not lab or differs:
-                    kept = not lab and same_code(entries[last], entries[now], PINNED)
-                    found.append(
-                        Found("unexplained" if kept else "lab", case, metric, PINNED, last, now,
-                              now, None, judgement.change, lab)
-                    )  # fmt: skip
+                kind: Kind = "lab" if lab else "unexplained"
+                found.append(
+                    Found(kind, case, metric, PINNED, last, now, now, None, judgement.change, lab)
+                )  # fmt: skip
             last = now
     return found
 
@@ -239,12 +261,15 @@ def direction_of(entries: Sequence[Entry], case: str, metric: str) -> Direction:
 def _locate(rows: Floats) -> tuple[int, Kind]:
     """Where a segment that ends in a change changed, and whether at once or by and by.
 
-    Least squares over the nights' mean differences from the first night: two levels
-    against a level and a slope, with the same number of parameters.  The answer is the
-    position of the first night that shows it.
+    Least squares over the nights' means of the seeds that all have: two levels against a
+    level and a slope, with the same number of parameters.  The answer is the position of
+    the first night that shows it.
     """
-    level = np.nanmean(rows - rows[0], axis=1)
-    n = len(level)
+    n = len(rows)
+    shared = np.isfinite(rows).all(axis=0)
+    if not shared.any():
+        return n - 1, "step"
+    level = rows[:, shared].mean(axis=1)
     steps = [_squares(level[:k]) + _squares(level[k:]) for k in range(1, n)]
     at = int(np.argmin(steps)) + 1
     slopes = {

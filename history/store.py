@@ -17,6 +17,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import uuid
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,7 +25,7 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from history.entry import SCHEMA_VERSION, Entry, Functions
-from results.store import StoreError, write_atomically
+from results.store import StoreError
 
 HEAD = "history.json"
 NIGHTS = "nights"
@@ -144,12 +145,12 @@ class HistoryStore:
         return self.folder / kind / entry.night[:4] / name
 
     def _claim(self) -> None:
-        if self.folder.is_dir() and any(self.folder.iterdir()):
+        # What begins with a dot is another writer's on its way.
+        if self.folder.is_dir() and any(not p.name.startswith(".") for p in self.folder.iterdir()):
             self._check()
             return
-        self.folder.mkdir(parents=True, exist_ok=True)
         head = {"format": FORMAT, "schema_version": SCHEMA_VERSION}
-        write_atomically(self.folder / HEAD, json.dumps(head) + "\n")
+        self._write(self.folder / HEAD, json.dumps(head))
 
     def _check(self) -> None:
         path = self.folder / HEAD
@@ -166,7 +167,16 @@ class HistoryStore:
 
     def _write(self, path: Path, text: str) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
-        write_atomically(path, text + "\n")
+        # A name of its own: threads of one process may write the same entry at once.
+        beside = path.with_name(f".{path.name}.{uuid.uuid4().hex}.new")
+        try:
+            with beside.open("xb") as sink:
+                sink.write(text.encode("utf-8") + b"\n")
+                sink.flush()
+                os.fsync(sink.fileno())
+            beside.replace(path)
+        finally:
+            beside.unlink(missing_ok=True)
         # The rename itself is on disk only when the folder is.
         folder = os.open(path.parent, os.O_RDONLY)
         try:

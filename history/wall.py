@@ -30,8 +30,9 @@ from reports.verdict import Verdict
 LEAST = 3
 FEWEST = 14
 LONGEST = 120
-# Cost of a change point in variances, times ln(nights): BIC would be 2 for a level alone.
-PENALTY = 4.0
+# Cost of a change point in variances, times ln(nights).  With 4, a year of nothing has one
+# false alarm; BIC would be 2 for the level alone (docs/history.md has the figures).
+PENALTY = 6.0
 # Share of the threshold that the two levels must differ by.
 SHARE = 0.75
 # A single night further off than this many deviations from the median of its neighbours is
@@ -59,7 +60,22 @@ def find(entries: Sequence[Entry], *, penalty: float = PENALTY, least: int = LEA
     for case, metric in dict.fromkeys((c, m) for c, m, _ in courses_of(entries)):
         logs = followed(entries, case, metric, PINNED).logs
         found += _course(entries, (case, metric, PINNED), logs, penalty, least)
+    found += _lab_moves(entries, {(f.case, f.metric, f.at) for f in found if f.arm == PINNED})
     return sorted(found, key=lambda f: (f.seen, f.arm, f.case, f.metric))
+
+
+def _lab_moves(entries: Sequence[Entry], told: set[tuple[str, str, int]]) -> list[Found]:
+    """Nights on which the setting moved: told as they are, for one night's level says little."""
+    found = []
+    for now in range(1, len(entries)):
+        lab = moved_settings(entries[now - 1], entries[now])
+        for case in entries[now].cases if lab else ():
+            for metric in case.primary:
+                if (case.name, metric, now) not in told:
+                    found.append(
+                        Found("lab", case.name, metric, PINNED, now - 1, now, now, lab=lab)
+                    )
+    return found
 
 
 def reference(entries: Sequence[Entry], arm: str) -> str:
