@@ -34,7 +34,9 @@ def test_it_begins_with_title_verdict_and_picture() -> None:
 
 def test_the_mark_is_on_the_side_of_its_sign() -> None:
     for effect in (0.02, -0.02):
-        drawn = picture_of(summary.render(made(Session(effect={"4k": effect, "thp": 0.0, "switch": 0.0}))))
+        drawn = picture_of(
+            summary.render(made(Session(effect={"4k": effect, "thp": 0.0, "switch": 0.0})))
+        )
         line = next(line for line in drawn if line.startswith("4k.bw"))
         assert (line.index("●") > line.index("│")) == (effect > 0)
         assert ("▲" in line) == (effect > 0)
