@@ -5,6 +5,7 @@ Texts are as they came: the scripts put them into a page as text, never as marku
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from datetime import date
 
@@ -159,9 +160,10 @@ def _functions(kept: Functions, names: dict[str, int]) -> list[dict[str, object]
             "unit": phase.unit_title,
             "total": phase.total,
             "rows": [
-                [names.setdefault(f"{one.name}\n{one.file}", len(names)), one.instructions]
+                [names.setdefault(f"{one.name}\n{one.file}", len(names)), one.instructions,
+                 one.scatter / math.sqrt(max(phase.seeds, 1))]
                 for one in phase.functions[:COUNTED_FUNCTIONS]
             ],
         }
         for phase in kept.phases
-    ]
+    ]  # fmt: skip

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
-from markupsafe import Markup
+from markupsafe import Markup, escape
 from scipy import stats
 
 from history.changes import changes_of
@@ -106,7 +106,8 @@ def _write(
     environment = _environment()
     newest = max((entry.night for entry in read.entries), default="")
     common = {"newest": newest, "marks": status.status, "spark": spark.draw}
-    front = {"tracks": tracks, "problems": read.problems, "root": "", **common}
+    worst_first = sorted(tracks, key=lambda track: (track.rank, track.name))
+    front = {"tracks": worst_first, "problems": read.problems, "root": "", **common}
     _page(environment, "front.html.j2", folder / FRONT, front)
     copied = 0
     quantiles = [0.0, 0.0, *(float(stats.t.ppf(0.995, n - 1)) for n in range(2, MOST_PAIRS))]
@@ -145,9 +146,9 @@ def _copy(folder: Path, entry: Entry, reports: tuple[Path, ...]) -> tuple[str, .
     return tuple(names)
 
 
-def address(link: str) -> str:
-    """The link if a browser may follow it, else nothing: ``javascript:`` is one, too."""
-    return link if link.startswith(("https://", "http://")) else ""
+def address(link: str) -> Markup:
+    """The link, escaped, if a browser may follow it, else nothing: ``javascript:`` is one, too."""
+    return escape(link) if link.startswith(("https://", "http://")) else Markup("")
 
 
 def _environment() -> Environment:

@@ -85,6 +85,14 @@ class Track:
         return status.of_night(self.last, self.changes)
 
     @property
+    def rank(self) -> int:
+        """Low where somebody has to look: what was new last night, then what stands open."""
+        word = self.status.word
+        if word in ("failed", "inexact", "regression", "unexplained"):
+            return 0
+        return 1 if self.standing else 2
+
+    @property
     def standing(self) -> tuple[Change, ...]:
         """Regressions that stand open."""
         return status.standing(self.changes)

@@ -15,7 +15,8 @@
 
   const minus = (text) => text.replace("-", "\u2212");
   const figure = (value) => value === null || value === undefined ? "\u2013"
-    : minus(value === 0 ? "0" : Number(value.toPrecision(6)).toString());
+    : minus(value === 0 ? "0"
+      : value.toFixed(Math.min(9, Math.max(0, 5 - Math.floor(Math.log10(Math.abs(value)))))));
   const percent = (fraction) => {
     if (fraction === null) return "\u2013";
     if (fraction === 0) return "0 %";
@@ -90,11 +91,15 @@
     for (const b of after.functions) {
       const a = before.functions.find((one) => one.of === b.of && one.unit === b.unit);
       if (!a) continue;
-      const [x, y] = [new Map(a.rows), new Map(b.rows)];
+      const [x, y] = [a, b].map((one) => new Map(one.rows.map((each) => [each[0], each])));
       const rows = [...new Set([...x.keys(), ...y.keys()])]
         .filter((name) => x.has(name) && y.has(name))
-        .map((name) => [name, x.get(name), y.get(name), y.get(name) - x.get(name)])
-        .filter((each) => each[3] !== 0)
+        .map((name) => {
+          const [[, p, e], [, q, f]] = [x.get(name), y.get(name)];
+          return [name, p, q, q - p, 2 * Math.hypot(e, f)];
+        })
+        // Two standard errors: less is the scatter of the seeds.
+        .filter((each) => each[3] !== 0 && Math.abs(each[3]) > each[4])
         .sort((p, q) => Math.abs(q[3]) - Math.abs(p[3]))
         .slice(0, MOST_MOVED)
         .map(([name, p, q, difference]) => {
@@ -138,7 +143,7 @@
       keys.map((key) => row(before, after, key))));
     const functions = moved(before, after);
     if (functions.length) place.append(element("h2", "Functions that moved"), ...functions);
-    else place.append(element("p", "No functions are kept for both of these nights.", "small"));
+    else place.append(element("p", "No function moved by more than its seeds scatter, as far as functions are kept.", "small"));
     history.replaceState(null, "", `#${before.id},${after.id}`);
   }
 

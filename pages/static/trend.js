@@ -79,18 +79,48 @@
       width, height: HEIGHT, padding: [18, 12, 0, 0], series, bands,
       scales: { x: { time: true } },
       tzDate: (stamp) => uPlot.tzDate(new Date(stamp * 1e3), "UTC"),
-      axes: [{ ...axis, space: 80 }, { ...axis, size: 68 }],
+      axes: [{ ...axis, space: 84, values: (u, stamps) => stamps.map(day) }, { ...axis, size: 68 }],
       legend: { show: false },
       cursor: { y: false, drag: { x: true, y: false }, points: { size: 8 } },
       hooks: { draw: [(u) => annotate(u, chart)] },
     };
   }
 
+  const day = (stamp) => new Date(stamp * 1e3).toISOString().slice(0, 10);
+
+  function sample(inner, attributes) {
+    const space = "http://www.w3.org/2000/svg";
+    const svg = document.createElementNS(space, "svg");
+    svg.setAttribute("viewBox", "0 0 26 10");
+    svg.setAttribute("aria-hidden", "true");
+    const made = document.createElementNS(space, inner);
+    for (const [name, value] of Object.entries(attributes)) made.setAttribute(name, value);
+    svg.append(made);
+    return svg;
+  }
+
+  // Lines are told apart by their dashes, too.
+  function key(chart) {
+    const list = element("ul", undefined, "key");
+    chart.arms.forEach((arm, number) => {
+      const line = sample("path", {
+        d: "M0 5H26", stroke: `var(--${palette[number % palette.length]})`,
+        "stroke-dasharray": DASHES[number % DASHES.length].join(" ") || "none",
+      });
+      const entry = element("li");
+      entry.append(line, arm.role === "pinned" && arm.name !== "pinned" ? `${arm.name} (pinned)` : arm.name);
+      list.append(entry);
+    });
+    const band = element("li");
+    band.append(sample("rect", { width: "26", height: "10" }), `band around the level of ${chart.arms[0].name}`);
+    list.append(band);
+    return list;
+  }
+
   function tell(said, chart, index) {
     said.replaceChildren();
     if (index === null || index === undefined) {
-      const arms = chart.arms.map((arm) => arm.name).join(", ");
-      said.append(element("span", `${arms}. Point at a night, or use the arrow keys.`));
+      said.append(element("span", "Point at a night, or use the arrow keys."));
       return;
     }
     const night = data.nights[index];
@@ -142,6 +172,7 @@
       state.index = u.cursor.idx;
       tell(said, chart, state.index);
     }];
+    place.before(key(chart));
     const u = new uPlot(settings, columns, place);
     tell(said, chart, null);
     place.addEventListener("keydown", (event) => keys(event, u, { said, chart }, state));
