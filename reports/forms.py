@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any
 
-from reports import html, letter, markdown, text
+from reports import html, letter, markdown, summary, text
 from reports.many import SessionComparison
 from reports.model import Comparison, ReportError
 from results.record import as_json
@@ -54,6 +54,7 @@ FORMS: Mapping[str, Callable[[Comparison], str]] = MappingProxyType(
         "letter": letter.render,
         "html": html.render,
         "json": render_json,
+        "summary": summary.render,
     }
 )
 

@@ -21,7 +21,10 @@ Named = Annotated[
     str, typer.Argument(help="an experiment file, or its name", metavar="[EXPERIMENT]")
 ]
 Set = Annotated[
-    list[str], typer.Option("--set", metavar="KEY=VALUE", help="override a key of the experiment")
+    list[str],
+    typer.Option(
+        "--set", metavar="KEY=VALUE", envvar="TWINBOOT_SET", help="override a key of the experiment"
+    ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="for scripts")]
 DryRun = Annotated[
