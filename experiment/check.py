@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from experiment.frozen import Frozen, Name
 
@@ -22,13 +22,20 @@ class CheckSpec(Frozen):
     """
 
     flavour: Name = "lockdep"
-    vcpus: Annotated[tuple[Annotated[int, Field(ge=1, le=64)], ...], Field(min_length=1)] = (1, 4)
+    vcpus: tuple[Annotated[int, Field(ge=1, le=64)], ...] = (1, 4)
     selftest_flavour: Name = "selftest"
     selftests: tuple[Selftest, ...] = ("xarray",)
     cases: tuple[str, ...] = ()
 
+    @model_validator(mode="after")
+    def _checks_something(self) -> CheckSpec:
+        if not self.vcpus and not self.selftests:
+            raise ValueError("vcpus and selftests are both empty: nothing would be checked")
+        return self
+
     @property
     def flavours(self) -> tuple[str, ...]:
         """The kernel flavours it needs."""
+        watching = (self.flavour,) if self.vcpus else ()
         own = (self.selftest_flavour,) if self.selftests else ()
-        return tuple(dict.fromkeys([self.flavour, *own]))
+        return tuple(dict.fromkeys([*watching, *own]))

@@ -19,7 +19,7 @@ STAMP = re.compile(r"^(?:<\d+>)?\[ *\d+\.\d+\](?:\[ *[TC]\d+\])? ?")
 PLACES = (
     re.compile(r"(?:trying to (?:acquire|release) lock|takes)[^\n]*\n[^\n]* at: ([\w.]+)\+0x"),
     re.compile(r"RIP: 0010:([\w.]+)\+0x"),
-    re.compile(r" at \S+:\d+ ([\w.]+)\+0x"),
+    re.compile(r" at (?:\S+:\d+ )?([\w.]+)\+0x"),
 )
 TRACED = re.compile(r"^ +([\w.]+)\+0x[0-9a-f]+/0x[0-9a-f]+$")
 # What prints the splat or gives out memory, not what it is about.

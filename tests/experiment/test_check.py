@@ -23,7 +23,7 @@ def test_one_flavour_for_both_is_built_once() -> None:
     assert CheckSpec(selftest_flavour="lockdep").flavours == ("lockdep",)
 
 
-@pytest.mark.parametrize("vcpus", [(), (0,), (65,)])
+@pytest.mark.parametrize("vcpus", [(0,), (65,)])
 def test_vcpus_that_no_guest_has_are_refused(vcpus: tuple[int, ...]) -> None:
     with pytest.raises(ValidationError):
         CheckSpec(vcpus=vcpus)
@@ -32,3 +32,9 @@ def test_vcpus_that_no_guest_has_are_refused(vcpus: tuple[int, ...]) -> None:
 def test_an_unknown_self_test_is_refused() -> None:
     with pytest.raises(ValidationError, match="xarray"):
         CheckSpec(selftests=("xaray",))  # type: ignore[arg-type]
+
+
+def test_a_gate_that_would_check_nothing_is_refused() -> None:
+    assert CheckSpec(vcpus=()).flavours == ("selftest",)
+    with pytest.raises(ValidationError, match="nothing would be checked"):
+        CheckSpec(vcpus=(), selftests=())

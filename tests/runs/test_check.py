@@ -124,7 +124,7 @@ def test_every_arm_is_checked_on_every_kernel_before_it_is_measured(
         for rest in ("lockdep.v1", "lockdep.v4", "selftest.v1")
     }
     assert set(standings(store).values()) == {"green"}
-    assert {arm for arm in (run.arm for run in left.plan.runs)} == {"base", "patched"}
+    assert {run.arm for run in left.plan.runs} == {"base", "patched"}
     assert len(store.costs()) == 6
     assert guests.machines["check.base.lockdep.v4"].guest.vcpus == 4
     assert store.records() == []

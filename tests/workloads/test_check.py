@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import subprocess
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -14,6 +15,7 @@ from workloads import check
 from workloads.check import Asked, judge
 from workloads.spec import Phase, load_catalogue
 
+RECORDED = Path(__file__).parent / "recorded/check/loses-nodes"
 ASKED = Asked(selftests=(), steps=("1-4k", "whole"), lockdep=True)
 STATS = b" lock-classes:    656 [max: 8192]\n debug_locks:    1\n"
 
@@ -146,3 +148,16 @@ def test_the_job_is_a_script_that_the_agent_can_read() -> None:
 @given(st.dictionaries(st.sampled_from(sorted(sound())), st.binary(max_size=60)))
 def test_any_files_can_be_judged(changed: dict[str, bytes]) -> None:
     judge("", sound() | changed, ASKED)
+
+
+def test_nodes_that_a_real_kernel_lost_are_told() -> None:
+    """Counted in a guest of the series ``broken-leak``."""
+    files = sound()
+    for path in RECORDED.rglob("*"):
+        if path.is_file():
+            files[path.relative_to(RECORDED).as_posix()] = path.read_bytes()
+    titles = [problem.title for problem in judge("", files, ASKED).problems]
+    assert titles == [
+        "17535 nodes of trees (radix_tree_node) more in use than before, at most 150 are expected",
+        "10900 KiB charged to the cgroup more in use than before, at most 1024 are expected",
+    ]

@@ -41,6 +41,18 @@ def test_consoles_without_a_splat(name: str) -> None:
     assert found(name, GUESTS) == []
 
 
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("sound", []),
+        ("allocates-under-the-lock", [("sleeping", "xas_split_alloc")]),
+        ("stores-over-a-larger-shadow", [("memory", ""), ("crash", "filemap_fault")]),
+    ],
+)
+def test_consoles_of_guests_of_the_gate(name: str, expected: list[tuple[str, str]]) -> None:
+    assert found(name) == expected
+
+
 def test_every_kind_has_a_recorded_log_or_a_line_below() -> None:
     recorded = {kind for path in RECORDED.glob("*.log") for kind, _ in found(path.stem)}
     recorded |= {kind for path in GUESTS.glob("*.log") for kind, _ in found(path.stem, GUESTS)}
@@ -82,6 +94,7 @@ LINES = {
     "hang": ["BUG: workqueue lockup - pool cpus=0 node=0 flags=0x0 nice=0 stuck for 32s!"],
     "crash": [
         "BUG: kernel NULL pointer dereference, address: 0000000000000008",
+        "Kernel BUG at filemap_fault+0x996/0x1060 [verbose debug info unavailable]",
         "Oops: general protection fault, probably for non-canonical address: 0000 [#1] SMP",
     ],
     "selftest": ["BUG at check_xas_get_order:1934"],
