@@ -22,7 +22,10 @@ PAGES_PER_PAGE_OF_STRUCTS = 64
 
 @dataclass(frozen=True)
 class Size:
-    """What a guest really gets, in MiB, and the number of fio jobs in it."""
+    """What a guest really gets, in MiB, and the number of fio jobs in it.
+
+    A limit of 0 is none, a brd of 0 is none; ``file_mib`` is of all files together.
+    """
 
     cgroup_limit_mib: int
     brd_mib: int
@@ -116,7 +119,7 @@ def scaled(dataset: Dataset, guest: Guest) -> Size:
         if value % guest.scale
     ]
     brd_mib = dataset.brd_mib // guest.scale
-    if brd_mib < MIN_BRD_MIB:
+    if dataset.brd_mib and brd_mib < MIN_BRD_MIB:
         problems.append(
             f"{_file(guest)}: scale: found {guest.scale}; dataset.brd_mib = {dataset.brd_mib} MiB "
             f"gives a brd of {brd_mib} MiB, at least {MIN_BRD_MIB} MiB are needed"
@@ -135,10 +138,12 @@ def memory_needed_mib(size: Size, guest: Guest, initramfs_mib: int) -> int:
     """Return the least guest memory, in MiB, that holds everything at once.
 
     The initramfs counts twice: the archive stays until it is unpacked.  brd pages
-    are charged to nobody, so they come on top of the cgroup's limit.
+    are charged to nobody, so they come on top of the cgroup's limit; without a limit the
+    whole file is cached.
     """
     structs_mib = -(-guest.memory_mib // PAGES_PER_PAGE_OF_STRUCTS)
-    return size.brd_mib + size.cgroup_limit_mib + 2 * initramfs_mib + KERNEL_MIB + structs_mib
+    cached_mib = size.cgroup_limit_mib or size.file_mib
+    return size.brd_mib + cached_mib + 2 * initramfs_mib + KERNEL_MIB + structs_mib
 
 
 def require_memory(size: Size, guest: Guest, initramfs_mib: int) -> None:
@@ -148,12 +153,17 @@ def require_memory(size: Size, guest: Guest, initramfs_mib: int) -> None:
         SpecError: ``memory_mib`` is too small; names the guest's file and the sum.
     """
     needed = memory_needed_mib(size, guest, initramfs_mib)
+    cached = (
+        f"cgroup {size.cgroup_limit_mib}"
+        if size.cgroup_limit_mib
+        else f"files, cached without a limit, {size.file_mib}"
+    )
     if needed > guest.memory_mib:
         raise SpecError(
             [
                 f"{_file(guest)}: memory_mib: found {guest.memory_mib}; at least {needed} MiB are "
-                f"needed: brd {size.brd_mib}, cgroup {size.cgroup_limit_mib}, initramfs twice "
-                f"{initramfs_mib}, kernel {KERNEL_MIB}, and its page structures"
+                f"needed: brd {size.brd_mib}, {cached}, initramfs twice {initramfs_mib}, "
+                f"kernel {KERNEL_MIB}, and its page structures"
             ]
         )
 

@@ -28,16 +28,21 @@ REPEAT = "repeat"
 
 
 class Dataset(Frozen):
-    """Sizes of the original set-up, in MiB, before a guest scales them down."""
+    """Sizes of the original set-up, in MiB, before a guest scales them down.
 
-    cgroup_limit_mib: Annotated[int, Field(gt=0)]
-    brd_mib: Annotated[int, Field(gt=0)]
+    ``file_mib`` is that of all files together.  Without ``cgroup_limit_mib`` there is no
+    limit and the files must fit into the guest's memory; without ``brd_mib`` there is no
+    device, for tmpfs.
+    """
+
+    cgroup_limit_mib: Annotated[int, Field(ge=0)] = 0
+    brd_mib: Annotated[int, Field(ge=0)] = 0
     file_mib: Annotated[int, Field(gt=0)]
     jobs: Annotated[int, Field(gt=0)]
 
     @model_validator(mode="after")
     def _file_fits(self) -> Dataset:
-        if self.file_mib >= self.brd_mib:
+        if self.brd_mib and self.file_mib >= self.brd_mib:
             raise ValueError(
                 f"file_mib ({self.file_mib}) must be smaller than brd_mib ({self.brd_mib})"
             )

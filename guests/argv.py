@@ -68,7 +68,7 @@ def kernel_command_line(guest: Guest, size: Size, more: Sequence[str] = ()) -> s
         "tsc=reliable",
         # A lock class of lock_stat is known by its key, which /proc/lockdep hashes else.
         "no_hash_pointers",
-        "brd.rd_nr=1",
+        f"brd.rd_nr={int(size.brd_mib > 0)}",
         f"brd.rd_size={size.brd_mib * 1024}",
         "rdinit=/init",
     ]

@@ -88,7 +88,12 @@ def environment(files: Files) -> dict[str, str]:
 
 def kernel_command_line(size: Size, more: Sequence[str] = ()) -> str:
     """What is added to virtme-ng's kernel command line."""
-    words = ["panic=-1", "brd.rd_nr=1", f"brd.rd_size={size.brd_mib * 1024}", *more]
+    words = [
+        "panic=-1",
+        f"brd.rd_nr={int(size.brd_mib > 0)}",
+        f"brd.rd_size={size.brd_mib * 1024}",
+        *more,
+    ]
     return " ".join(words)
 
 

@@ -143,7 +143,7 @@ def _case_record(session: Session, case: CaseSpec) -> CaseRecord:
             )
             for phase in phases
         ),
-        metrics=metrics_of([phase.name for phase in phases]),
+        metrics=metrics_of(phases),
         primary=case.primary,
     )
 

@@ -36,7 +36,7 @@ from kernels.make import Progress
 from runs.arms import arms_of, build_arms, flavours, plan_of, same_code, shapes
 from runs.options import Options
 from workloads.job import job_text, prepare_text
-from workloads.metrics import METRIC_NAMES
+from workloads.metrics import METRIC_NAMES, definitions_of
 from workloads.spec import Phase, Workload, load_catalogue, phase_names
 
 MIB = 1 << 20
@@ -140,10 +140,18 @@ class Session:
             guest=bench.guests[run.arm],
             size=size,
             prepare_text=prepare_text(
-                workload, file_mib=size.file_mib, mount_options=arm.mount_options
+                workload,
+                file_mib=size.file_mib,
+                jobs=size.jobs,
+                mount_options=arm.mount_options,
             ),
             cmdline=arm.cmdline,
         )
+
+    def mount_options(self, run: PlannedRun) -> str:
+        """What the file system of a run is mounted with."""
+        workload = self.workloads[self.case(run.case).workload]
+        return self.arm(run.arm).mount_options or workload.mount_options
 
     def wall_machine(self, run: PlannedRun) -> WallMachine:
         """The machine of a run in wall mode."""
@@ -176,9 +184,16 @@ class Session:
 
 def catalogue(checkout: Path) -> Catalogue:
     """Everything an experiment file may name."""
+    workloads = load_catalogue()
     return Catalogue(
-        workloads=phase_names(load_catalogue()),
+        workloads=phase_names(workloads),
         metrics=METRIC_NAMES,
+        measured={
+            (name, variant, phase.name): tuple(one.name for one in definitions_of(phase))
+            for name, workload in workloads.items()
+            for variant in ("default", *workload.variants)
+            for phase in workload.phases_of(variant)
+        },
         guests=known_guests(),
         flavours=config.known_flavours(checkout),
         series=series.known_series(checkout),
@@ -233,6 +248,9 @@ def prepare(
     for name, of_arms in guests.items():
         for arm, guest in of_arms.items():
             require_memory(sizes[name][arm], guest, image.mib)
+    for of_bench in sizes.values():
+        for size in set(of_bench.values()):
+            require_set_up(experiment, size, workloads)
     require_job_fits(experiment, sizes.values(), workloads)
     in_wall = experiment.mode == "wall"
     probe = plugin.provide(options.cache) if options.probe and not in_wall else None
@@ -269,6 +287,35 @@ def prepare(
         same_code=same,
         wall=wall,
     )
+
+
+def require_set_up(experiment: Experiment, size: Size, workloads: Mapping[str, Workload]) -> None:
+    """Refuse a case whose workload wants what the dataset leaves out.
+
+    Raises:
+        SpecError: one line for each case and key.
+    """
+    problems = []
+    for case in experiment.cases:
+        workload = workloads[case.workload]
+        files = len(workload.files(size.jobs))
+        checks = {check for phase in workload.phases for check in phase.checks}
+        limited = sorted(checks & {"limit_hit", "charged", "caches_kept"})
+        if workload.fs == "brd" and not size.brd_mib:
+            problems.append(f"case {case.name}: wants a brd; dataset.brd_mib is not given")
+        if limited and not size.cgroup_limit_mib:
+            problems.append(
+                f"case {case.name}: checks {', '.join(limited)}, which want a limit; "
+                "dataset.cgroup_limit_mib is not given"
+            )
+        if size.file_mib % files:
+            problems.append(
+                f"case {case.name}: {size.file_mib} MiB of files in this guest cannot be shared "
+                f"by {files} jobs, each with a file of its own; see dataset.file_mib and the "
+                "guest's jobs and scale"
+            )
+    if problems:
+        raise SpecError(problems)
 
 
 def _can_run(twin: TwinSpec, guests: Mapping[str, Guest], wall: WallHost | None) -> bool:

@@ -14,7 +14,7 @@ from results.locks import Locks
 from results.profile import Profile
 from results.record import Failure, RunRecord
 from runs.observe import observe
-from runs.prepare import Session
+from runs.prepare import MIB, Session
 from workloads import metrics, parse, validity
 
 Blame = Literal["series", "workload", "host", "lab"]
@@ -46,6 +46,8 @@ def record(
         bench.kernels[run.arm].identity.build_id,
         validity.LEFT_PAGES_WALL if session.wall else validity.LEFT_PAGES,
         session.arm(run.arm).sysctl,
+        session.mount_options(run),
+        bench.sizes[run.arm].file_mib * MIB,
     )
     problems = validity.problems(result, claim)
     if outcome.ending.kind != "done":
@@ -61,7 +63,7 @@ def record(
     valid = _identity(session, run).model_copy(
         update={
             "failure": None,
-            "samples": metrics.samples(result.phases, real_time=session.wall is not None),
+            "samples": metrics.samples(result.phases, phases, real_time=session.wall is not None),
             "findings": (*validity.few_ios(result, phases), *observed.findings),
             "timelines": tuple(phase.timeline for phase in result.phases),
             "fingerprint": channel.fingerprint(outcome.files),

@@ -8,8 +8,9 @@
 # what one `cp` can copy.
 #
 # Inputs, through fw_cfg, shell assignments padded with newlines:
-#   opt/twinboot/prepare  MKFS MOUNT_OPTIONS FILE_MIB
-#   opt/twinboot/job      OBSERVE PHASES [SYSCTL], and per phase N: NAME_N DROP_N THP_N LIMIT_N FIO_N
+#   opt/twinboot/prepare  MKFS MOUNT_OPTIONS FILES FILE_MIB
+#   opt/twinboot/job      OBSERVE PHASES [SYSCTL], and per phase N:
+#                         NAME_N DROP_N THP_N LIMIT_N READAHEAD_N FIO_N
 set -u
 PATH=/bin:/sbin:/usr/bin:/usr/sbin
 export PATH
@@ -81,15 +82,24 @@ addresses() {
 prepare() {
     add_entropy || fail "random: no seed taken"
     fetch prepare
-    say "prepare: $MKFS"
-    $MKFS /dev/ram0 >"$OUT/mkfs.log" 2>&1 || fail "mkfs: $(grep -v "^mke2fs " "$OUT/mkfs.log" | head -n 1)"
-    mount -o "$MOUNT_OPTIONS" /dev/ram0 /mnt 2>"$OUT/mount.log" ||
+    if [ -n "$MKFS" ]; then
+        say "prepare: $MKFS"
+        $MKFS /dev/ram0 >"$OUT/mkfs.log" 2>&1 ||
+            fail "mkfs: $(grep -v "^mke2fs " "$OUT/mkfs.log" | head -n 1)"
+        set -- /dev/ram0
+    else
+        say "prepare: tmpfs"
+        set -- -t tmpfs tmpfs
+    fi
+    mount -o "$MOUNT_OPTIONS" "$@" /mnt 2>"$OUT/mount.log" ||
         fail "mount: $(tail -n 1 "$OUT/mount.log")"
     # Laid out here, outside the measured cgroup: its page cache must not be
     # charged to anybody when the workload starts.
     say "layout: $FILE_MIB MiB"
-    dd if=/dev/zero of=/mnt/test.img bs=1M count="$FILE_MIB" 2>"$OUT/layout.log" ||
-        fail "layout: $(head -n 1 "$OUT/layout.log")"
+    for file in $FILES; do
+        dd if=/dev/zero of="$file" bs=1M count="$FILE_MIB" 2>"$OUT/layout.log" ||
+            fail "layout: $(head -n 1 "$OUT/layout.log")"
+    done
     sync
     echo 3 >/proc/sys/vm/drop_caches
     echo "+memory +io +cpu" >/sys/fs/cgroup/cgroup.subtree_control || fail "cgroup: controllers"
@@ -98,6 +108,7 @@ prepare() {
     uname -a >"$OUT/uname"
     cat /sys/kernel/notes >"$OUT/notes"
     cat /proc/cmdline >"$OUT/cmdline"
+    cat /proc/mounts >"$OUT/mounts"
 }
 
 # The write pauses the machine (QEMU runs with -action panic=pause); what the lab
@@ -197,7 +208,7 @@ locks_stop() {
     esac
 }
 
-# phase NAME DROP THP LIMIT_BYTES FIO_ARGUMENTS, of number $n
+# phase NAME DROP THP LIMIT_BYTES READAHEAD_KIB FIO_ARGUMENTS, of number $n
 #
 # `mark` is felt by the probe alone; what comes before and after is outside the phase.
 phase() {
@@ -209,12 +220,13 @@ phase() {
     fi
     echo "$3" >/sys/kernel/mm/transparent_hugepage/enabled || fail "$1: THP state $3"
     echo "$4" >"$CGROUP/memory.max" || fail "$1: memory.max $4"
+    [ "$5" = 0 ] || echo "$5" >/sys/block/ram0/queue/read_ahead_kb || fail "$1: readahead $5 KiB"
     observe "$OUT/$1/before"
     locks_start "$OUT/$1/locks"
     (
         echo 0 >"$CGROUP/cgroup.procs" || exit 97
         cd "$OUT/$1" || exit 98
-        eval "exec mark $n clock fio $5"
+        eval "exec mark $n clock fio $6"
     ) >"$OUT/$1/fio.out" 2>&1
     status=$?
     mark 0 "$OUT/$1/clock"
@@ -241,7 +253,7 @@ all_phases() {
     settings
     n=1
     while [ "$n" -le "$PHASES" ]; do
-        eval "phase \"\$NAME_$n\" \"\$DROP_$n\" \"\$THP_$n\" \"\$LIMIT_$n\" \"\$FIO_$n\""
+        eval "phase \"\$NAME_$n\" \"\$DROP_$n\" \"\$THP_$n\" \"\$LIMIT_$n\" \"\$READAHEAD_$n\" \"\$FIO_$n\""
         n=$((n + 1))
     done
 }

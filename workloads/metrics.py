@@ -7,20 +7,25 @@ from dataclasses import dataclass, replace
 
 from experiment.spec import Direction
 from results.record import Metric
-from workloads.parse import FioResult, PhaseResult
+from workloads.parse import FioResult, PhaseResult, Side
+from workloads.spec import Phase
 
 MIB = 1 << 20
 
 
 @dataclass(frozen=True)
 class Definition:
-    """One metric of a phase; ``value`` takes the phase and its fio result."""
+    """One metric of a phase; ``value`` takes the phase and its fio result.
+
+    Only a phase that fits ``when`` has it: what it does decides, not what came out.
+    """
 
     name: str
     title: str
     unit: str
     direction: Direction
     value: Callable[[PhaseResult, FioResult], float]
+    when: Callable[[Phase], bool] = lambda phase: True
 
 
 def _moved(phase: PhaseResult, counter: str) -> int:
@@ -44,6 +49,50 @@ def _iops(fio: FioResult) -> float:
     return fio.ios / (fio.asked_ms / 1000)
 
 
+def _rate(side: Side, fio: FioResult) -> float:
+    """I/Os per second of the time asked, in one direction."""
+    return side.ios / (fio.asked_ms / 1000)
+
+
+def _bandwidth(side: Side, fio: FioResult) -> float:
+    return side.io_bytes / (fio.asked_ms / 1000) / MIB
+
+
+def _sync_ns(fio: FioResult, percentile: int) -> float:
+    """Of a phase whose time ended before its first sync: no time at all."""
+    return fio.sync_ns[percentile] if fio.sync_ns else 0.0
+
+
+def _reads(phase: Phase) -> bool:
+    return "read" in phase.directions
+
+
+def _writes(phase: Phase) -> bool:
+    return "write" in phase.directions
+
+
+def _both(phase: Phase) -> bool:
+    return _reads(phase) and _writes(phase)
+
+
+def _fills(phase: Phase) -> bool:
+    """Pages come from a device and may have to go again."""
+    return phase.on_device and _reads(phase)
+
+
+def _written_back(phase: Phase) -> bool:
+    return phase.on_device and _writes(phase)
+
+
+def _all_is_counted(phase: Phase) -> bool:
+    """The cgroup does nothing outside of the time that fio counts I/Os in."""
+    return phase.option("pre_read") in ("", "0")
+
+
+def _syncs(phase: Phase) -> bool:
+    return phase.syncs and _writes(phase)
+
+
 def ios_with_ramp(fio: FioResult) -> float:
     """I/Os of the whole phase: fio counts none during the ramp, the kernel's events do."""
     return _iops(fio) * (fio.ramp_ms + fio.asked_ms) / 1000
@@ -57,61 +106,107 @@ DEFINITIONS: tuple[Definition, ...] = (
     Definition("iops", "I/Os per second", "1/s", "higher", lambda phase, fio: _iops(fio)),
     Definition("ios", "I/Os measured", "count", "higher", lambda phase, fio: float(fio.ios)),
     Definition(
+        "read_bw", "read bandwidth", "MiB/s", "higher",
+        lambda phase, fio: _bandwidth(fio.read, fio), _both,
+    ),
+    Definition(
+        "read_iops", "reads per second", "1/s", "higher",
+        lambda phase, fio: _rate(fio.read, fio), _both,
+    ),
+    Definition(
+        "write_bw", "write bandwidth", "MiB/s", "higher",
+        lambda phase, fio: _bandwidth(fio.write, fio), _writes,
+    ),
+    Definition(
+        "write_iops", "writes per second", "1/s", "higher",
+        lambda phase, fio: _rate(fio.write, fio), _writes,
+    ),
+    Definition(
+        "device_bytes_per_written_byte", "bytes written to the device per byte fio wrote, "
+        "ramp included", "1", "lower",
+        lambda phase, fio: (phase.after.device_written_bytes - phase.before.device_written_bytes)
+        / max(1.0, fio.write.io_bytes * (fio.ramp_ms + fio.asked_ms) / fio.asked_ms),
+        _written_back,
+    ),
+    Definition(
+        "sync_p50_ns", "median of the time that a sync took", "ns", "lower",
+        lambda phase, fio: _sync_ns(fio, 0), _syncs,
+    ),
+    Definition(
+        "sync_p99_ns", "99th percentile of the time that a sync took", "ns", "lower",
+        lambda phase, fio: _sync_ns(fio, 1), _syncs,
+    ),
+    Definition(
+        "sync_p999_ns", "99.9th percentile of the time that a sync took", "ns", "lower",
+        lambda phase, fio: _sync_ns(fio, 2), _syncs,
+    ),
+    Definition(
         "guest_ns_per_io", "CPU time of the cgroup per I/O, ramp included", "ns", "lower",
         lambda phase, fio: (phase.after.cpu_ns - phase.before.cpu_ns) / ios_with_ramp(fio),
+        _all_is_counted,
     ),
     Definition(
         "refaults_per_io", "refaults per I/O, ramp included", "1", "lower",
         lambda phase, fio: _moved(phase, "workingset_refault_file") / ios_with_ramp(fio),
+        _fills,
     ),
     Definition(
         "major_faults_per_io", "major faults per I/O, ramp included", "1", "lower",
-        lambda phase, fio: _moved(phase, "pgmajfault") / ios_with_ramp(fio),
+        lambda phase, fio: _moved(phase, "pgmajfault") / ios_with_ramp(fio), _fills,
     ),
     Definition(
         "device_bytes_per_fio_byte", "device bytes per fio byte, ramp included", "1", "lower",
         lambda phase, fio: (phase.after.device_read_bytes - phase.before.device_read_bytes)
         / (ios_with_ramp(fio) * fio.io_bytes / fio.ios),
+        _fills,
     ),
     Definition(
         "scanned_per_io", "pages scanned by reclaim per I/O, ramp included", "1", "lower",
-        lambda phase, fio: _reclaim(phase, "pgscan") / ios_with_ramp(fio),
+        lambda phase, fio: _reclaim(phase, "pgscan") / ios_with_ramp(fio), _fills,
     ),
     Definition(
         "reclaim_efficiency", "pages reclaimed of those scanned", "1", "higher",
-        lambda phase, fio: _reclaim(phase, "pgsteal") / max(1, _reclaim(phase, "pgscan")),
+        lambda phase, fio: _reclaim(phase, "pgsteal") / max(1, _reclaim(phase, "pgscan")), _fills,
     ),
     Definition(
         "memory_stall_ns_per_io", "time that a task waited for memory (PSI) per I/O, ramp included",
         "ns", "lower",
         lambda phase, fio: (phase.after.memory_stall_ns - phase.before.memory_stall_ns)
         / ios_with_ramp(fio),
+        _fills,
     ),
     Definition(
         "file_thp_mib", "huge pages in the page cache at the end", "MiB", "higher",
-        lambda phase, fio: phase.after.memory_stat["file_thp"] / MIB,
+        lambda phase, fio: phase.after.memory_stat["file_thp"] / MIB, _fills,
     ),
 )  # fmt: skip
 
 METRIC_NAMES: tuple[str, ...] = tuple(definition.name for definition in DEFINITIONS)
 
 
-def metrics_of(phases: Sequence[str]) -> tuple[Metric, ...]:
+def definitions_of(phase: Phase) -> tuple[Definition, ...]:
+    """What is measured of a phase, by what it does."""
+    return tuple(definition for definition in DEFINITIONS if definition.when(phase))
+
+
+def metrics_of(phases: Sequence[Phase]) -> tuple[Metric, ...]:
     """The metrics of a case with these phases, named ``phase.metric``."""
     return tuple(
         Metric(
-            name=f"{phase}.{definition.name}",
-            title=f"{phase}: {definition.title}",
+            name=f"{phase.name}.{definition.name}",
+            title=f"{phase.name}: {definition.title}",
             unit=definition.unit,
             direction=definition.direction,
         )
         for phase in phases
-        for definition in DEFINITIONS
+        for definition in definitions_of(phase)
     )
 
 
-def samples(phases: Sequence[PhaseResult], *, real_time: bool = False) -> dict[str, float]:
-    """All samples of one valid run: ``phase.metric`` → value.
+def samples(
+    phases: Sequence[PhaseResult], asked: Sequence[Phase], *, real_time: bool = False
+) -> dict[str, float]:
+    """All samples of one valid run of the phases ``asked``: ``phase.metric`` → value.
 
     With ``real_time`` rates are over the time fio ran, as fio's own are: jobs run at the
     same time and a host may hold all of them up, which is no work left undone.
@@ -122,7 +217,7 @@ def samples(phases: Sequence[PhaseResult], *, real_time: bool = False) -> dict[s
 
     return {
         f"{phase.name}.{definition.name}": float(definition.value(phase, rated(phase.fio)))
-        for phase in phases
+        for phase, spec in zip(phases, asked, strict=False)
         if phase.fio is not None
-        for definition in DEFINITIONS
+        for definition in definitions_of(spec)
     }

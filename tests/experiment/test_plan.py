@@ -226,3 +226,24 @@ def test_a_twin_changes_what_it_names_of_the_guest() -> None:
     changed = {"vcpus": 8, "metronome_ns": 20000, "memory_mib": GUEST.memory_mib + 100}
     assert shape.of(GUEST) == GUEST.model_copy(update=changed)
     assert ShapeSpec().of(GUEST) == GUEST
+
+
+def test_without_a_limit_the_files_have_to_fit() -> None:
+    size = scaled(Dataset(brd_mib=16384, file_mib=8192, jobs=8), GUEST)
+    assert (size.cgroup_limit_mib, size.brd_mib, size.file_mib) == (0, 128, 64)
+    # brd, cached files, initramfs twice, kernel, and 64 bytes for each page.
+    assert memory_needed_mib(size, GUEST, 90) == 128 + 64 + 180 + KERNEL_MIB + 12
+    small = GUEST.model_copy(update={"memory_mib": 512})
+    with pytest.raises(SpecError) as caught:
+        require_memory(size, small, 90)
+    assert caught.value.problems == [
+        "configs/guests/laptop.toml: memory_mib: found 512; at least 580 MiB are needed: brd 128, "
+        f"files, cached without a limit, 64, initramfs twice 90, kernel {KERNEL_MIB}, "
+        "and its page structures"
+    ]
+
+
+def test_without_a_device_none_is_too_small() -> None:
+    size = scaled(Dataset(file_mib=4096, jobs=8), GUEST)
+    assert (size.cgroup_limit_mib, size.brd_mib, size.file_mib) == (0, 0, 32)
+    assert memory_needed_mib(size, GUEST, 90) == 32 + 180 + KERNEL_MIB + 12

@@ -84,6 +84,29 @@ def test_reason_of_a_failed_mkfs_is_its_first_line(tmp_path: Path) -> None:
     program.write_text("#!/bin/sh\necho the reason; echo usage; echo more usage; exit 1\n")
     program.chmod(0o755)
     (tmp_path / "fw_cfg" / "prepare" / "raw").write_text(
-        f"MKFS={program}\nMOUNT_OPTIONS=\nFILE_MIB=1\n"
+        f"MKFS={program}\nMOUNT_OPTIONS=\nFILES=x\nFILE_MIB=1\n"
     )
     assert "failed: mkfs: the reason\n" in agent("prepare", tmp_path).stdout
+
+
+@pytest.mark.parametrize(
+    ("mkfs", "mounted"),
+    [
+        ("", "mount -o huge=always -t tmpfs tmpfs /mnt"),
+        ("true", "mount -o huge=always /dev/ram0 /mnt"),
+    ],
+)
+def test_files_are_laid_out_one_by_one(mkfs: str, mounted: str, tmp_path: Path) -> None:
+    """tmpfs has no device: nothing is made, and nothing else differs."""
+    (tmp_path / "fw_cfg" / "prepare").mkdir(parents=True)
+    (tmp_path / "fw_cfg" / "prepare" / "raw").write_text(
+        f"MKFS={mkfs}\nMOUNT_OPTIONS=huge=always\nFILES='a b'\nFILE_MIB=8\n"
+    )
+    stand_ins = 'mount() { echo "mount $*"; }\ndd() { echo "dd $*"; }\nsync() { exit 0; }\n'
+    done = agent(f"{stand_ins}prepare", tmp_path)
+    said = [line for line in done.stdout.splitlines() if not line.startswith("said: ")]
+    assert said == [
+        mounted,
+        "dd if=/dev/zero of=a bs=1M count=8",
+        "dd if=/dev/zero of=b bs=1M count=8",
+    ]

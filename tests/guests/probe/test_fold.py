@@ -15,7 +15,7 @@ from kernels.cache import Kernel
 from results.profile import FunctionCount, PhaseProfile
 from results.record import KernelIdentity, Timeline
 from tests.guests.probe.test_counts import Row, written
-from workloads.parse import FioResult, GuestResult, Observation, PhaseResult
+from workloads.parse import FioResult, GuestResult, Observation, PhaseResult, Side
 from workloads.spec import IO, Phase, Ratio, Unit
 
 START = 0xFFFFFFFF81000000
@@ -73,7 +73,7 @@ def observation(faults: int) -> Observation:
 def phase_result(name: str = "4k") -> PhaseResult:
     fio = FioResult(
         ios=200, io_bytes=4096 * 200, iops=100.0, runtime_ms=2000, asked_ms=2000, ramp_ms=500,
-        error=0, options={},
+        error=0, options={}, read=Side(200, 4096 * 200), write=Side(0, 0), syncs=0, sync_ns=(),
     )  # fmt: skip
     return PhaseResult(
         name, 0, fio, "", observation(1000), observation(1300),
