@@ -180,7 +180,7 @@ def render(comparison: Comparison) -> str:
         lines += _case(case)
     published = [
         (f"{r.case} {r.metric}", r.unit, f"{r.base:.2f}", f"{r.patched:.2f}",
-         wording.percent(r.change), r.document)
+         wording.sized(r.change), r.document)
         for r in comparison.published
     ]  # fmt: skip
     if published:

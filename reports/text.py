@@ -95,7 +95,7 @@ def render(comparison: Comparison) -> str:
             lines += table
     lines += _section("Published", [
         f"{r.case} {r.metric}: {wording.reference_values(r)}, "
-        f"{wording.percent(r.change)} ({r.document})"
+        f"{wording.sized(r.change)} ({r.document})"
         for r in comparison.published
     ])  # fmt: skip
     lines += _parts("Where it came from", text_counts.origin(comparison))
