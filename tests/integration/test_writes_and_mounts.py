@@ -80,7 +80,7 @@ def test_arms_that_differ_by_a_mount_option(kernels: dict[str, Kernel], tmp_path
     assert never.kernel_key == always.kernel_key
     assert never.samples is not None
     assert always.samples is not None
-    # One fault for each 2 MiB instead of each 4 KiB.
+    # Every page is faulted in once, or every 2 MiB.
     assert always.samples["io.bw"] > 1.03 * never.samples["io.bw"]
     mixed = found["thp-matrix+libaio-randrw.b00.always"].samples
     assert mixed is not None
