@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from experiment.bisection import (
@@ -48,6 +48,7 @@ def stepped(draw: st.DrawFn) -> tuple[list[State], int]:
     return states, culprit
 
 
+@settings(deadline=None)
 @given(stepped())
 def test_the_one_patch_is_found_in_as_few_steps_as_halving_takes(
     given_: tuple[list[State], int],
@@ -59,6 +60,7 @@ def test_the_one_patch_is_found_in_as_few_steps_as_halving_takes(
     assert len(asked) <= math.ceil(math.log2(len(states) - 1)) if len(states) > 2 else not asked
 
 
+@settings(deadline=None)
 @given(stepped(), st.data())
 def test_points_that_cannot_be_tested_widen_the_answer_to_exactly_those_around_the_patch(
     given_: tuple[list[State], int], data: st.DataObject
@@ -75,6 +77,7 @@ def test_points_that_cannot_be_tested_widen_the_answer_to_exactly_those_around_t
     assert len(asked) == len(set(asked))
 
 
+@settings(deadline=None)
 @given(st.lists(st.sampled_from(["old", "new", "skip"]), max_size=60))
 def test_whatever_the_points_say_what_is_found_is_a_move(middle: list[State]) -> None:
     states: list[State] = ["old", *middle, "new"]
@@ -83,6 +86,7 @@ def test_whatever_the_points_say_what_is_found_is_a_move(middle: list[State]) ->
     assert all(states[n] == "skip" for n in range(found.old + 1, found.new))
 
 
+@settings(deadline=None)
 @given(st.lists(st.sampled_from(["old", "new", "skip"]), max_size=60))
 def test_a_search_that_was_stopped_goes_on_where_it_was(middle: list[State]) -> None:
     states: list[State] = ["old", *middle, "new"]

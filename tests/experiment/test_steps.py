@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from experiment.spec import MOST_ARMS, ArmSpec, Experiment, Published, SeriesSpec, SpecError
@@ -41,6 +41,7 @@ def test_a_posted_series_that_was_turned_around_has_its_own_subjects() -> None:
     assert [arm.label for arm in arms[1:]] == ["1: mm: one", "2: mm: two", "3: mm: three"]
 
 
+@settings(deadline=None)
 @given(st.integers(1, 120), st.booleans())
 def test_ends_are_the_plain_arms_and_neighbours_differ_by_one_patch(
     total: int, reverse: bool

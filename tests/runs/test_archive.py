@@ -133,7 +133,9 @@ def test_no_file_at_all(tmp_path: Path) -> None:
         unpack(tmp_path / "none.tar.gz", tmp_path)
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60)
+@settings(
+    suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60, deadline=None
+)
 @given(st.data())
 def test_a_damaged_archive_is_refused_or_read_and_never_a_bug(
     tmp_path: Path, data: st.DataObject
