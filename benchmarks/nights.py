@@ -5,6 +5,7 @@ by the code that judges real ones.  Prints the table of docs/history.md.
 
     .venv/bin/python benchmarks/nights.py            # minutes
     .venv/bin/python benchmarks/nights.py --quick    # under a minute
+    .venv/bin/python benchmarks/nights.py --rules    # exact nights by other rules
     .venv/bin/python benchmarks/nights.py --series FILE    # the wall nights, for otava_nights.py
 
 Exact nights: eight seeds, each rolled anew (0.25 % between two kernels) for every kernel
@@ -15,9 +16,10 @@ by 2 % from night to night, and 0.3 % that is neither.
 from __future__ import annotations
 
 import argparse
+import functools
 import json
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -27,7 +29,7 @@ CHECKOUT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(CHECKOUT))
 
 from experiment.spec import Mode
-from history import wall
+from history import exact, wall
 from history.change import Change
 from history.changes import changes_of
 from history.entry import PINNED, Entry
@@ -233,9 +235,7 @@ def score(year: Year, told: Sequence[Change], into: Score) -> None:
 def run(scenario: Scenario, tracks: int) -> Score:
     """The score of one scenario."""
     result = Score()
-    for track in range(tracks):
-        random = np.random.default_rng([SEED, track, len(scenario.name)])
-        year = scenario.make(random)
+    for track, year in years_of(scenario, tracks):
         score(year, changes_of(nights_of(year, scenario.mode, track)), result)
     return result
 
@@ -256,15 +256,44 @@ def row(scenario: Scenario, result: Score) -> str:
     )
 
 
+def rules(tracks: int) -> None:
+    """Exact nights by other baselines and thresholds: the table of rules in docs/history.md."""
+    print("| baseline, nights | share of the threshold | the year | found | delay | false |")
+    print("|---|---|---|---|---|---|")
+    wanted = (
+        "nothing",
+        "steps of 0.25 %",
+        "steps of 0.5 %",
+        "drifts, 0.02 % a night for 40 nights",
+    )
+    known = exact.find
+    for scenario in (one for one in SCENARIOS if one.mode == "exact" and one.name in wanted):
+        years = [(y, nights_of(y, "exact", track)) for track, y in years_of(scenario, tracks)]
+        for baseline, share in ((1, 0.5), (8, 0.5), (1, 1.0), (8, 1.0)):
+            result = Score()
+            exact.find = functools.partial(known, baseline=baseline, share=share)
+            for year, entries in years:
+                score(year, changes_of(entries), result)
+            exact.find = known
+            delay = f"{np.mean(result.delays):.1f}" if result.delays else "–"
+            found = f"{result.found} of {result.changes}" if result.changes else "–"
+            print(f"| {baseline} | {share:g} | {scenario.name} | {found} | {delay} "
+                  f"| {result.false / tracks:.2f} |", flush=True)  # fmt: skip
+
+
+def years_of(scenario: Scenario, tracks: int) -> Iterator[tuple[int, Year]]:
+    for track in range(tracks):
+        random = np.random.default_rng([SEED, track, len(scenario.name)])
+        yield track, scenario.make(random)
+
+
 def write_series(file: Path, tracks: int) -> None:
     """The nightly ratios of the wall scenarios with their truth, as JSON."""
     found = []
     for scenario in SCENARIOS:
         if scenario.mode != "wall":
             continue
-        for track in range(tracks):
-            random = np.random.default_rng([SEED, track, len(scenario.name)])
-            year = scenario.make(random)
+        for track, year in years_of(scenario, tracks):
             values = followed(nights_of(year, "wall", track), "filemap-4k", "4k.bw", "tonight")
             _, estimates, _ = wall.nightly(values.relative())
             truth = [[one.night, one.size, one.last] for one in year.truth]
@@ -278,8 +307,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--quick", action="store_true", help="fewer years")
     parser.add_argument("--series", type=Path, help="write the wall nights here, judge nothing")
+    parser.add_argument("--rules", action="store_true", help="exact nights by other rules")
     asked = parser.parse_args()
     tracks = QUICK_TRACKS if asked.quick else TRACKS
+    if asked.rules:
+        rules(tracks)
+        return
     if asked.series:
         write_series(asked.series, tracks)
         return

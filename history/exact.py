@@ -2,10 +2,10 @@
 
 A night has no noise, but another kernel rolls the dice of evictions and timer ticks anew
 (0.25 % a seed), so nights are judged on their ensembles in pairs, by the verdict rule,
-with two differences.  The baseline is the mean of the first nights after the last change:
-against the last night alone one false alarm and a half a year are raised, and a drift is
-never seen.  And the change must reach the whole threshold and not half of it, because
-a year has 365 chances (docs/history.md has the figures of both).
+with two differences.  The baseline is the mean of the first nights after the last change,
+for a single night's dice would be in every comparison and a drift is never seen from one
+night to the next.  And the change must reach the whole threshold and not half of it,
+because a year has 365 chances (docs/history.md has the figures of both).
 """
 
 from __future__ import annotations
@@ -26,6 +26,8 @@ from reports.verdict import Evidence, Judgement, Verdict, judge_primary
 
 # Nights of different code that a baseline is the mean of.
 BASELINE = 8
+# Share of the threshold that a change has to reach; the verdict rule asks for half of it.
+SHARE = 1.0
 # A rise of fewer nights is a step that came in parts.
 DRIFT_NIGHTS = 4
 
@@ -54,24 +56,27 @@ class _Segment:
     last: int | None = None
 
 
-def find(entries: Sequence[Entry], *, baseline: int = BASELINE) -> list[Found]:
+def find(
+    entries: Sequence[Entry], *, baseline: int = BASELINE, share: float = SHARE
+) -> list[Found]:
     """Every change of the followed arms of one exact track, in the order it was seen.
 
-    ``entries`` are those of one track, the oldest first.
+    ``entries`` are those of one track, the oldest first; a change counts from ``share`` of
+    the threshold.
     """
     courses = {key: followed(entries, *key) for key in courses_of(entries)}
     arms = list(dict.fromkeys(arm for _, _, arm in courses))
     found: list[Found] = []
     for arm in arms:
         mine = {key: values for key, values in courses.items() if key[2] == arm}
-        found += _arm(entries, arm, mine, baseline)
+        found += _arm(entries, arm, mine, baseline, share)
     found += _pinned(entries)
     return sorted(found, key=lambda f: (f.seen, f.arm, f.case, f.metric))
 
 
 def _arm(
     entries: Sequence[Entry], arm: str, courses: dict[tuple[str, str, str], Followed],
-    baseline: int,
+    baseline: int, share: float,
 ) -> list[Found]:  # fmt: skip
     segments = {key: _Segment() for key in courses}
     directions = {key: direction_of(entries, key[0], key[1]) for key in courses}
@@ -116,7 +121,7 @@ def _arm(
                 segment.nights.append(now)
                 if lab:
                     fresh.append(segment)
-        for key, judgement in _judge(asked, directions, entry.thresholds).items():
+        for key, judgement in _judge(asked, directions, entry.thresholds, share).items():
             if judgement.verdict in (Verdict.IMPROVEMENT, Verdict.REGRESSION):
                 segment = segments[key]
                 where, kind = _locate(_rows(courses[key], segment.nights))
@@ -200,25 +205,25 @@ def _pinned(entries: Sequence[Entry]) -> list[Found]:
 
 def _judge(
     asked: dict[tuple[str, str, str], tuple[Floats, Floats]],
-    directions: dict[tuple[str, str, str], Direction], thresholds: Thresholds,
+    directions: dict[tuple[str, str, str], Direction], thresholds: Thresholds, share: float,
 ) -> dict[tuple[str, str, str], Judgement]:  # fmt: skip
-    """Judge a night's metrics as one family; only changes of the whole threshold count."""
-    if not any(_may_differ(*pair, thresholds) for pair in asked.values()):
+    """Judge a night's metrics as one family; changes below a share of the threshold are none."""
+    if not any(_may_differ(*pair, thresholds, share) for pair in asked.values()):
         return {}
     family = [_evidence(*pair, directions[key]) for key, pair in asked.items()]
     judgements = dict(zip(asked, judge_primary(family, thresholds), strict=True))
     return {
         key: judgement
         for key, judgement in judgements.items()
-        if judgement.change and abs(judgement.change.estimate) >= thresholds.change
+        if judgement.change and abs(judgement.change.estimate) >= share * thresholds.change
     }
 
 
-def _may_differ(before: Floats, after: Floats, thresholds: Thresholds) -> bool:
+def _may_differ(before: Floats, after: Floats, thresholds: Thresholds, share: float = 1.0) -> bool:
     """Whether the verdict rule could call this pair a change: cheap, and never too strict."""
     apart = after - before
     apart = apart[np.isfinite(apart)]
-    if apart.size < 2 or abs(np.expm1(apart.mean())) < thresholds.change:
+    if apart.size < 2 or abs(np.expm1(apart.mean())) < share * thresholds.change:
         return False
     half = _quantile(thresholds.alpha, apart.size) * apart.std(ddof=1) / np.sqrt(apart.size)
     return bool(abs(apart.mean()) >= half)

@@ -95,7 +95,10 @@ def _line(entry: Entry, functions: Functions | None) -> str:
 
 def _from_lines(file: Path) -> tuple[list[tuple[Entry, Functions | None]], list[Problem]]:
     found, problems = [], []
-    lines = file.read_bytes().split(b"\n")
+    try:
+        lines = file.read_bytes().split(b"\n")
+    except OSError as error:
+        raise StoreError(f"{file}: cannot be read: {error.strerror}") from None
     for number, line in enumerate(lines, start=1):
         if not line:
             continue

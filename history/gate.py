@@ -74,6 +74,8 @@ def _of_verdict(place: Place, judged: Judgement, arms: str, policy: Policy) -> M
     finding = findings.get(judged.verdict)
     if finding is None:
         return None
+    if finding == "failed" and judged.blame == "series":
+        finding = "broken"
     size = judged.change.estimate if judged.change else None
     action = policy.rule(place).action(finding, size)
     change = f" {percent(size)}" if size is not None else ""

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 import pandas as pd
 
 from history.entry import Entry
+from history.store import collecting_nothing
 
 COLUMNS = (
     "night", "created", "entry", "session", "link", "experiment", "guest", "mode",
@@ -27,10 +28,11 @@ def table(entries: Iterable[Entry]) -> pd.DataFrame:
     session, None for the base arm and for metrics that are not primary.
     """
     columns: dict[str, list[object]] = {name: [] for name in COLUMNS}
-    for entry in entries:
-        for row in _rows(entry):
-            for name, value in zip(COLUMNS, row, strict=True):
-                columns[name].append(value)
+    with collecting_nothing():
+        for entry in entries:
+            for row in _rows(entry):
+                for name, value in zip(COLUMNS, row, strict=True):
+                    columns[name].append(value)
     frame = pd.DataFrame(columns, columns=list(COLUMNS))
     numbers = ("mean", "stddev", "minimum", "maximum", "estimate", "low", "high", "noise")
     return frame.astype(dict.fromkeys(numbers, float))
