@@ -86,7 +86,9 @@ def _check(folder: Path) -> None:
 def _reports(sessions: Path) -> dict[str, tuple[Path, ...]]:
     """The HTML reports of each session by the session's name, which its manifest has."""
     found: dict[str, tuple[Path, ...]] = {}
-    for manifest in sorted([*sessions.glob("*/manifest.json"), *sessions.glob("*/*/manifest.json")]):
+    depths = ("*", "*/*")
+    places = sorted(place for depth in depths for place in sessions.glob(f"{depth}/manifest.json"))
+    for manifest in places:
         pages = tuple(sorted(manifest.parent.glob("report*.html")))
         if pages:
             found[SessionStore(manifest.parent).manifest().session] = pages

@@ -14,8 +14,8 @@ NIGHTS = 90
 def draw(values: Sequence[float | None], marked: Sequence[object]) -> Markup:
     """An SVG of the newest :data:`NIGHTS` values, gaps left open.
 
-    Nights whose ``marked`` is true, on which something changed, have a tick below.  Numbers alone are
-    drawn, and colours are those of the page.
+    Nights whose ``marked`` is true, on which something changed, have a tick below.
+    Numbers alone are drawn, and colours are those of the page.
     """
     values, marked = values[-NIGHTS:], marked[-NIGHTS:]
     known = [value for value in values if value is not None]

@@ -81,8 +81,11 @@ def render(comparison: Comparison) -> str:
     experiment = manifest.experiment
     names = f"{experiment.name}, {manifest.patched} against {manifest.base}"
     lines = [f"## {markdown.escape(experiment.title)}", ""]
-    lines += [f"**{wording.bottom_line(comparison)}** ({markdown.escape(names)}, "
-              f"{experiment.mode} mode, guest {markdown.escape(manifest.guest.name)}).", ""]  # fmt: skip
+    guest = f"{experiment.mode} mode, guest {manifest.guest.name}"
+    lines += [
+        f"**{wording.bottom_line(comparison)}** ({markdown.escape(f'{names}, {guest}')}).",
+        "",
+    ]
     drawn = picture(comparison.primary, experiment.thresholds.change)
     lines += markdown.code_block("\n".join(drawn), "text") if drawn else []
     lines += [f"- {markdown.escape(wording.sentence(metric))}" for metric in comparison.primary]

@@ -11,7 +11,7 @@ import pytest
 
 from history.store import HistoryStore
 from kernels.cache import Kernel
-from tests.workflow import CHECKOUT, WORKFLOWS, parsed, perform, steps_of
+from tests.workflow import CHECKOUT, WORKFLOWS, Step, parsed, perform, steps_of
 
 pytestmark = pytest.mark.guest
 SMOKE = "guest=smoke blocks=1"
@@ -72,7 +72,7 @@ def test_the_cache_key_names_every_kernel_that_is_built(kernels: dict[str, Kerne
                              {"inputs.set": "", "matrix.experiment": "filemap-v4"})
         if "cache-key" in step.run
     )  # fmt: skip
-    asked = step.__class__(step.job, step.name, './lab.py cache-key "$EXPERIMENT" --no-twins --json',
-                           {"EXPERIMENT": "filemap-v4"})  # fmt: skip
+    run = './lab.py cache-key "$EXPERIMENT" --no-twins --json'
+    asked = Step(step.job, step.name, run, {"EXPERIMENT": "filemap-v4"})
     said = json.loads(perform(asked, CHECKOUT, {}).stdout)
     assert {each["key"] for each in said["kernels"]} == {k.identity.key for k in kernels.values()}

@@ -12,7 +12,9 @@ from tests.history.factory import Nights, costs
 from tests.reports.factory import Session
 
 # What ends an element, an attribute, a string or a line, and what turns text around.
-HOSTILE = "</script><script>window.hurt=1</script><img src=x onerror=window.hurt=1>\"'`&\u202e\u2028"
+HOSTILE = (
+    "</script><script>window.hurt=1</script><img src=x onerror=window.hurt=1>\"'`&\u202e\u2028"
+)
 LONG = "a" * 40 + "/" + "very-long-name-" * 20
 NIGHTS, STEP, BACK, LAB = 120, 60, 90, 30
 
@@ -20,11 +22,10 @@ NIGHTS, STEP, BACK, LAB = 120, 60, 90, 30
 def exact_nights(count: int = NIGHTS) -> list[Entry]:
     """A step down on night 60 and back on 90; the lab moves on night 30."""
     levels = tuple(-0.02 if STEP <= night < BACK else 0.0 for night in range(count))
-    entries = Nights(
+    return Nights(
         levels, lab={LAB: 0.004}, cases=("filemap-4k", "filemap-thp"), functions=True,
         experiment="tonight",
     ).entries()  # fmt: skip
-    return entries
 
 
 def wall_nights(count: int = 80) -> list[Entry]:
@@ -70,7 +71,9 @@ def fill(folder: Path) -> HistoryStore:
     for night, entry in enumerate(exact_nights()):
         slow = 260.0 if STEP <= night < BACK else 180.0
         near = {f"function_{n}": 40.0 - n + float(dice.normal(0, 0.05)) for n in range(12)}
-        kept = [costs(name, xas_load=slow, fio_loop=900.0, **near) for name in ("pinned", "tonight")]
+        kept = [
+            costs(name, xas_load=slow, fio_loop=900.0, **near) for name in ("pinned", "tonight")
+        ]
         phases = tuple(phase for each in kept for phase in each.phases)
         store.add(
             entry.model_copy(update={"link": "https://example.org/run/1"}),

@@ -17,8 +17,14 @@ from tests.pages.made_up import fill
 CHROMIUM = shutil.which("chromium")
 DESK, PHONE = {"width": 1200, "height": 850}, {"width": 390, "height": 800}
 TRACK, NIGHT = "track/tonight.laptop.exact.html", "night"
-PAGES = ("index.html", TRACK, "track/wall-clock.laptop.wall.html", "track/hostile.laptop.exact.html",
-         "compare/tonight.laptop.exact.html", "compare/hostile.laptop.exact.html")  # fmt: skip
+PAGES = (
+    "index.html",
+    TRACK,
+    "track/wall-clock.laptop.wall.html",
+    "track/hostile.laptop.exact.html",
+    "compare/tonight.laptop.exact.html",
+    "compare/hostile.laptop.exact.html",
+)
 # Where to leave the pictures to be looked at; a folder of the test's own by default.
 SHOTS = os.environ.get("TWINBOOT_SHOTS")
 

@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from history.store import HistoryStore
+from history.changes import changes_of
+from history.store import HistoryStore, Read
 from history.taking import take
 from pages import embed, site, status
 from pages.tracks import tracks_of
@@ -173,7 +174,9 @@ def test_a_page_allows_its_own_scripts_and_nothing_from_elsewhere(
         assert not re.search(r"<(script|link|img)[^>]*(src|href)=", text)
 
 
-@given(st.recursive(st.text() | st.floats() | st.none(), lambda inner: st.lists(inner), max_leaves=9))
+@given(
+    st.recursive(st.text() | st.floats() | st.none(), lambda inner: st.lists(inner), max_leaves=9)
+)
 @settings(max_examples=200)
 def test_embedded_data_comes_back_and_never_ends_its_element(value: object) -> None:
     text = str(embed.data({"value": value, HOSTILE: HOSTILE}))
@@ -183,9 +186,6 @@ def test_embedded_data_comes_back_and_never_ends_its_element(value: object) -> N
 
 def test_one_word_a_night() -> None:
     entries = CLEAR.entries()
-    from history.changes import changes_of
-    from history.store import Read
-
     (track,) = tracks_of(Read(tuple(entries)), changes_of(entries))
     words = [status.of_night(entry, track.changes).word for entry in entries]
     assert words == ["no change", "no change", "regression", "no change"]
@@ -193,9 +193,6 @@ def test_one_word_a_night() -> None:
 
 
 def test_a_regression_that_was_undone_does_not_stand() -> None:
-    from history.changes import changes_of
-    from history.store import Read
-
     entries = Nights((0.0, 0.0, -0.02, -0.02, 0.0, 0.0)).entries()
     (track,) = tracks_of(Read(tuple(entries)), changes_of(entries))
     assert len(track.changes) == 2
