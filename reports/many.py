@@ -6,7 +6,14 @@ from collections.abc import Sequence
 
 from experiment.design import AGAIN
 from reports.comparison import compare_views
-from reports.model import Comparison, FailedRun, Finding, MetricComparison, ReportError
+from reports.model import (
+    Comparison,
+    Exactness,
+    FailedRun,
+    Finding,
+    MetricComparison,
+    ReportError,
+)
 from reports.verdict import Verdict
 from results.locks import Locks
 from results.profile import Profile
@@ -32,6 +39,11 @@ class SessionComparison(Record):
     def arms(self) -> tuple[ArmRecord, ...]:
         """The arms, base first, without the A/A arm."""
         return tuple(arm for arm in self.manifest.arms if arm.name != AGAIN)
+
+    @property
+    def exactness(self) -> Exactness:
+        """Whether the session is bit-exact: one repeat speaks for all arms."""
+        return self.comparisons[0].exactness
 
     @property
     def primary(self) -> tuple[MetricComparison, ...]:
