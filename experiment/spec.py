@@ -98,7 +98,7 @@ class Thresholds(Frozen):
     equivalence_alpha: Annotated[float, Field(gt=0, lt=0.5)] = 0.05
 
 
-Observed = Literal["lock_stat", "contention"]
+Observed = Literal["lock_stat", "contention", "perf"]
 
 
 class TwinSpec(Frozen):
@@ -106,7 +106,8 @@ class TwinSpec(Frozen):
 
     A twin has a kernel flavour or a guest shape of its own, so that none of its
     numbers may stand beside those of the measured guests.  ``observe`` says what
-    the agent reads: ``/proc/lock_stat``, or histograms of the contention events.
+    the agent reads: ``/proc/lock_stat``, histograms of the contention events, or (in wall
+    mode only, exact guests have no use for samples) what ``perf`` sampled of lock slow paths.
     """
 
     name: Name

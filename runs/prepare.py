@@ -17,6 +17,7 @@ from experiment.spec import (
     Guest,
     Observed,
     SpecError,
+    TwinSpec,
 )
 from guests import initramfs, native
 from guests.exact import Machine
@@ -27,6 +28,7 @@ from guests.virtme import WallMachine
 from host import accelerator, fitness
 from host.accelerator import Finding
 from host.doctor import Check
+from host.packages import locate
 from host.topology import Placement, host_cpus, place
 from kernels import config, series
 from kernels.cache import Kernel
@@ -38,6 +40,7 @@ from workloads.metrics import METRIC_NAMES
 from workloads.spec import Phase, Workload, load_catalogue, phase_names
 
 MIB = 1 << 20
+MOST_TCG_VCPUS = 2
 
 
 @dataclass(frozen=True)
@@ -239,9 +242,12 @@ def prepare(
     wall = None
     if in_wall and not same:
         wall = wall_host(guests, next(iter(built.values())), options)
-    if same or (wall and not wall.accelerator.real_time):
-        # Under TCG several vCPUs take minutes to boot and show nothing of this host's locks.
-        experiment = experiment.model_copy(update={"twins": ()})
+    twins = (
+        ()
+        if same
+        else tuple(twin for twin in experiment.twins if _can_run(twin, guests[twin.name], wall))
+    )
+    experiment = experiment.model_copy(update={"twins": twins})
     for flavour in flavours(experiment)[1:]:
         kernels[flavour] = build_arms(experiment, options, progress, flavour)
 
@@ -263,6 +269,18 @@ def prepare(
         same_code=same,
         wall=wall,
     )
+
+
+def _can_run(twin: TwinSpec, guests: Mapping[str, Guest], wall: WallHost | None) -> bool:
+    """Whether a twin can show anything here."""
+    if wall is None:
+        # Samples by a clock that counts instructions are worse than the probe's counts.
+        return twin.observe != "perf"
+    if twin.observe == "perf" and locate("perf") is None:
+        return False
+    # Under TCG more vCPUs than that take minutes to boot.
+    most = max(guest.vcpus for guest in guests.values())
+    return wall.accelerator.real_time or most <= MOST_TCG_VCPUS
 
 
 def require_job_fits(

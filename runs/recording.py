@@ -89,19 +89,22 @@ def failed(session: Session, run: PlannedRun, ending: Ending, kind: str = "") ->
     kind = kind or ending.kind
     failure = Failure(
         kind=kind,
-        blame=_blame(session, run.arm, kind),
+        blame=_blame(session, run.arm, kind, by_clock=ending.by_clock),
         message=ending.message,
         evidence=ending.evidence,
     )
     return _identity(session, run).model_copy(update={"failure": failure})
 
 
-def _blame(session: Session, arm: str, kind: str) -> Blame:
+def _blame(session: Session, arm: str, kind: str, *, by_clock: bool) -> Blame:
     if kind == "inexact":
         return "lab"
     if kind in ("invalid", "failed"):
         return "workload"
-    if kind in ("lost", "silent"):
+    # Where a guest's code is translated and others share the host, running out of real time
+    # says nothing of a kernel.
+    too_slow = by_clock and session.wall and not session.wall.accelerator.real_time
+    if kind in ("lost", "silent") or too_slow:
         return "host"
     # A kernel that breaks: the series', unless the arm is one without it.
     base = session.experiment.all_arms[0].name

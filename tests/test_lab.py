@@ -19,8 +19,8 @@ from host import doctor
 from host.errors import Exit, InfraError, SeriesError, UsageError, WorkloadError
 from reports.model import ReportError
 from results.store import SessionStore, StoreError
-from runs import prepare
 from tests.reports.factory import Session, fails
+from verbs import measuring
 
 CHECKOUT = Path(lab.__file__).resolve().parent
 FORMS = ("text", "markdown", "letter", "html", "json")
@@ -227,7 +227,7 @@ def test_whose_fault_it_was_is_the_exit_code(
     def fail(*_: object) -> None:
         raise error
 
-    monkeypatch.setattr(prepare, "build_arms", fail)
+    monkeypatch.setattr(measuring, "build_arms", fail)
     assert main("build", "filemap-v4") == code
     shown = capsys.readouterr()
     assert shown.out == ""

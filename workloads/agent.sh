@@ -125,6 +125,8 @@ observe() {
 # its stack is taken at the begin, where the unwinding delays the waiter and not the
 # holder.  The sizes are what a histogram has room for, not what it takes.
 TRACING=/sys/kernel/tracing
+# Where wall.sh finds the host's programs.
+HOST_ROOT=/twinboot/host
 BEGIN='hist:keys=common_pid,lock_addr:begin=common_timestamp,kind=flags,where=common_stacktrace:size=65536'
 END='hist:keys=common_pid,lock_addr:wait=common_timestamp-$begin:size=65536:onmatch(lock.contention_begin).trace(lock_wait,$kind,$wait,$where)'
 WAITS='hist:keys=flags,stack.stacktrace:values=wait_ns:size=8192'
@@ -145,6 +147,15 @@ locks_start() {
             echo "$WAITS" >>"$TRACING/events/synthetic/lock_wait/trigger" ||
             fail "contention: $(grep -v '^$' "$TRACING/error_log" | tail -n 3)"
         ;;
+    perf)
+        # Of the host's root, where guests have one: virtme-ng shows it read-only.
+        chroot "$HOST_ROOT" perf record -q -a -g -e cpu-clock -F 997 -o /run/twinboot.perf \
+            >/tmp/perf.log 2>&1 &
+        SAMPLER=$!
+        # Until it samples, perf takes CPU time of its own.
+        sleep 1
+        kill -0 $SAMPLER || fail "perf: $(head -n 1 /tmp/perf.log)"
+        ;;
     *) return ;;
     esac
     mkdir "$1"
@@ -156,6 +167,23 @@ locks_stop() {
     adjtimex >"$1/end"
     case "$OBSERVE" in
     lock_stat) cp /proc/lock_stat /proc/lockdep "$1" ;;
+    perf)
+        kill -INT $SAMPLER
+        wait $SAMPLER
+        # A sample is its process, then address and function of each frame; the idle
+        # task's are left out.
+        chroot "$HOST_ROOT" perf script -i /run/twinboot.perf -F pid,ip,sym 2>>/tmp/perf.log |
+            awk -v RS= '$1 == 0 { next }
+                { total++ }
+                $3 ~ /slowpath|^osq_lock|spin_on_owner/ {
+                    stack = $3
+                    for (i = 5; i <= NF; i += 2) stack = stack ";" $i
+                    seen[stack]++
+                }
+                END { print "total " total + 0; for (stack in seen) print seen[stack], stack }' \
+                >"$1/perf"
+        [ "$(head -n 1 "$1/perf")" != "total 0" ] || fail "perf: no samples: $(tail -n 1 /tmp/perf.log)"
+        ;;
     contention)
         for event in lock/contention_begin lock/contention_end synthetic/lock_wait; do
             cat "$TRACING/events/$event/hist" >"$1/${event#*/}"

@@ -73,7 +73,7 @@ EXAMPLE = "is not KEY=VALUE; for example blocks=4 or cases.0.times.laptop.4k.run
         (
             "sed=4",
             "sed: unknown key (value 4); allowed: name, title, question, mode, wall, kernel, "
-            "series, arms, guest, dataset, cases, blocks, seed, thresholds, twins; "
+            "series, arms, compare, guest, dataset, cases, blocks, seed, thresholds, twins; "
             "did you mean 'seed'?",
         ),
         (
