@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
@@ -32,6 +33,9 @@ from results.record import Manifest
 # Beyond these the page would grow by megabytes; functions.csv has them all.
 MOST_FUNCTIONS = 150
 MOST_WAITS = 20
+# From here on each case has no drawings of its own.
+MANY_CHARTS = 8
+REM_AN_INCH = 6.8
 TEMPLATES = Path(__file__).parent / "templates"
 MARKS = {
     "improvement": "▲",
@@ -128,6 +132,12 @@ def _verdict_class(metric: MetricComparison) -> str:
     return wording.verdict(metric).replace(" ", "-") or "plain"
 
 
+def rem(chart: Chart) -> float:
+    """The drawing's own width on the page: that of a chart of 5 inches is 34 rem."""
+    box = re.search(r'viewBox="0 0 ([0-9.]+) ', chart.svg)
+    return REM_AN_INCH * float(box.group(1)) / 72 if box else REM_AN_INCH * 5
+
+
 def cell_class(cell: Cell) -> str:
     """The colour's name of an arm's cell: of the verdict's word, or of what stands out."""
     return many_wording.verdict(cell).replace(" ", "-") or "plain"
@@ -166,6 +176,7 @@ def context(
         "svg": lambda chart: Markup(chart.svg),  # noqa: S704  (drawn here, its texts escaped)
         "verdict_class": _verdict_class,
         "cell_class": cell_class,
+        "rem": rem,
         "seed_rows": _seed_rows,
         "provenance": provenance_of(manifest),
         "qemu": wrapped_command(manifest.provenance.qemu_argv),
@@ -177,14 +188,17 @@ def render(comparison: Comparison) -> str:
     """Return the page, ending in a newline."""
     session = SessionComparison(manifest=comparison.manifest, comparisons=(comparison,))
     found = across.rows(session)
+    many = len(comparison.cases) >= across.MANY_CASES
+    kinds = charts.KINDS if len(comparison.cases) < MANY_CHARTS else charts.OF_MANY_CASES
     page = (
         environment()
         .get_template("report.html.j2")
         .render(
-            **context(comparison),
+            **context(comparison, kinds=kinds),
+            many_cases=many,
             differences=differences.differences(session.arms),
             names=[arm.name for arm in session.arms],
-            matrix=matrix.matrix(found) if len(comparison.cases) >= across.MANY_CASES else (),
+            matrix=matrix.matrix(found) if many else (),
             found=found,
             heat=heat.draw(session),
         )

@@ -72,6 +72,7 @@ def render(session: SessionComparison) -> str:
         matrix=matrix.matrix(found) if len(first.cases) >= across.MANY_CASES else (),
         differences=differences.differences(session.arms),
         answers=steps.answers(session),
+        courses_of=[(row, steps.course(session, row)) for row in judged],
         courses=course.draw(session),
         heat=heat.draw(session),
         arm_forest=arm_charts.forest(session),

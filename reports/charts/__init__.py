@@ -23,6 +23,8 @@ KINDS: tuple[Draw, ...] = (
 
 # What a pair of arms of many is drawn: what the charts of all arms do not show.
 OF_A_PAIR: tuple[Draw, ...] = (strip.draw, drift.draw, timeline.draw, waterfall.draw, locks.draw)
+# What stays where a drawing for each case would be a wall of them.
+OF_MANY_CASES: tuple[Draw, ...] = (forest.draw, strip.draw, drift.draw, waterfall.draw, locks.draw)
 
 
 def draw_all(comparison: Comparison, kinds: Sequence[Draw] = KINDS) -> tuple[Chart, ...]:
@@ -30,4 +32,4 @@ def draw_all(comparison: Comparison, kinds: Sequence[Draw] = KINDS) -> tuple[Cha
     return tuple(chart for draw in kinds for chart in draw(comparison))
 
 
-__all__ = ["KINDS", "OF_A_PAIR", "Chart", "Draw", "draw_all"]
+__all__ = ["KINDS", "OF_A_PAIR", "OF_MANY_CASES", "Chart", "Draw", "draw_all"]

@@ -97,7 +97,7 @@ def _forest_row(
     axes: Axes, position: float, row: Row, cell: Cell, limits: tuple[float, float]
 ) -> None:
     across_page = blended_transform_factory(axes.transAxes, axes.transData)
-    axes.text(-0.01, position, _cut(cell.arm), transform=across_page, va="center", ha="right",
+    axes.text(-0.05, position, _cut(cell.arm), transform=across_page, va="center", ha="right",
               fontsize=9.5)  # fmt: skip
     said = wording.typeset(f"{many_wording.change(row, cell)}  {many_wording.verdict(cell)}")
     axes.text(1.01, position, said.strip(), transform=across_page, va="center", ha="left",

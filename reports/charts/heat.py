@@ -19,6 +19,8 @@ ROW_IN, HEAD_IN = 0.27, 0.75
 LABELS_IN, COLUMN_IN = 1.75, 0.72
 # Colour is for the eye, the number for reading: never so deep that ink is lost on it.
 DEEPEST = 0.62
+# From here on the second decimal is no news.
+TENTH = 0.1
 # A tenfold change is as deep as it gets.
 FULL = 9.0
 MOST_COLUMNS, MOST_ROWS = 9, 60
@@ -53,7 +55,8 @@ def square(row: Row, cell: Cell, threshold: float) -> Square | None:
     better = (estimate > 0) == (row.direction == "higher")
     said = cell.against.judgement if cell.against else None
     sure = said is not None and (said.verdict in CALLED or said.differs)
-    text = wording.typeset(wording.percent(estimate, decimals=1)).replace(" %", "")
+    decimals = 2 if abs(estimate) < TENTH else 1
+    text = wording.typeset(wording.percent(estimate, decimals=decimals)).replace(" %", "")
     mark = ("▲" if better else "▼") if sure else ""
     return Square(f"{text}{mark}", depth(estimate, threshold), better, sure)
 
@@ -74,7 +77,8 @@ def _grid(
         if row.measured:
             by_case.setdefault(f"{row.case} {row.phase}", {}).setdefault(row.short, row)
     shorts = [row.short for row in found if row.primary]
-    shorts += [row.short for row in found if row.measured and row.others[0].change is not None]
+    # A metric that moves nowhere is no news.
+    shorts += [row.short for row in found if (seen := row.others[0].change) and seen.estimate]
     heads = list(dict.fromkeys(shorts))[:MOST_COLUMNS]
     squares = [
         [square(rows[short], rows[short].others[0], threshold) if short in rows else None
