@@ -95,11 +95,16 @@ def _cell(row: Row, cell: Cell, statistic: Statistic, *, first: bool) -> str:
         return f"{'-':>{CELL}}"
     value, before = statistic.value(cell.numbers), statistic.value(base)
     better = 0.0 if first else gain(before, value, more_is_better=statistic.more_is_better)
-    size = f"{value:11.2f}" if abs(value) < 1e8 else f"{value:11.4g}"
+    size = f"{_figure(value):>11}"
     change = f"{better:7.2f}%" if abs(better) < 1e4 else f"{better:7.0e}%"
     stars = statistic.is_mean and not first and _significant(cell)
     left, right = ("*", "*") if stars else ("(", ")")
     return f"{size} {left}{change}{right}"[:CELL].rjust(CELL)
+
+
+def _figure(value: float) -> str:
+    """Two decimals; an exponent where they would be wider than a cell."""
+    return f"{value:.2f}" if abs(value) < 1e8 else f"{value:.4g}"
 
 
 def _significant(cell: Cell) -> bool:
@@ -172,7 +177,7 @@ def _derived_row(
 ) -> str:
     names = [arm.name for arm in session.arms]
     values = [row.values[names.index(arm.name)] for arm in shown]
-    cells = "".join(f"{'-' if value is None else f'{value:.2f}':>{width}}" for value in values)
+    cells = "".join(f"{'-' if value is None else _figure(value):>{width}}" for value in values)
     return f"{fit(f'{row.title}, {row.unit}', label):<{label}}{cells}"
 
 

@@ -13,7 +13,7 @@ from workloads.job import LOG_INTERVAL_MS
 
 BRD = "1:0"
 # Counters that metrics and validity read: a kernel without one cannot be judged.
-MEMORY_STAT = ("file", "file_thp", "pgscan", "pgsteal")
+MEMORY_STAT = ("file", "file_thp", "pgscan", "pgscan_direct", "pgsteal")
 MEMORY_EVENTS = ("max", "oom", "oom_kill")
 VMSTAT = ("workingset_refault_file", "pgmajfault", "nr_active_file", "nr_inactive_file")
 CPU_STAT = ("usage_usec",)

@@ -16,6 +16,7 @@ SAMPLES_4K = {
     "4k.device_bytes_per_fio_byte": 0.5876756240797398,
     "4k.scanned_per_io": 0.5176651376783755,
     "4k.reclaim_efficiency": 0.9999900651724686,
+    "4k.direct_scan_share": 1.0,
     "4k.memory_stall_ns_per_io": 7947.10821667919,
     "4k.file_thp_mib": 0.0,
 }
@@ -29,6 +30,7 @@ SAMPLES_THP = {
     "thp.device_bytes_per_fio_byte": 245.09087994475684,
     "thp.scanned_per_io": 243.19633520765515,
     "thp.reclaim_efficiency": 1.0,
+    "thp.direct_scan_share": 1.0,
     "thp.memory_stall_ns_per_io": 18729.900364999507,
     "thp.file_thp_mib": 54.0,
     "switch.bw": 321.5859375,
@@ -40,6 +42,7 @@ SAMPLES_THP = {
     "switch.device_bytes_per_fio_byte": 0.6504627942569784,
     "switch.scanned_per_io": 0.32067633554405656,
     "switch.reclaim_efficiency": 1.0,
+    "switch.direct_scan_share": 1.0,
     "switch.memory_stall_ns_per_io": 5684.546801739426,
     "switch.file_thp_mib": 0.0,
 }
@@ -90,7 +93,7 @@ def test_directions() -> None:
     """Less work and less traffic for an I/O is better."""
     assert len(set(METRIC_NAMES)) == len(DEFINITIONS)
     lower = {definition.name for definition in DEFINITIONS if definition.direction == "lower"}
-    assert lower == {name for name in METRIC_NAMES if "_per_" in name}
+    assert lower == {name for name in METRIC_NAMES if "_per_" in name} | {"direct_scan_share"}
 
 
 def test_in_real_time_rates_are_fios_own(run_4k: Run, run_thp: Run) -> None:
