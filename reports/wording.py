@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import math
 import re
+from typing import TYPE_CHECKING
 
 from experiment.spec import Experiment
 from reports.model import Comparison, MetricComparison, Reference
 from reports.verdict import Verdict
+
+if TYPE_CHECKING:
+    from reports.many import SessionComparison
 
 SIGNIFICANT = 6
 NOTHING = "–"
@@ -208,8 +212,8 @@ def sentence(metric: MetricComparison) -> str:
     return f"{head(metric)}   {rest}" if rest else head(metric)
 
 
-def bottom_line(comparison: Comparison) -> str:
-    """The whole comparison in one short sentence."""
+def bottom_line(comparison: Comparison | SessionComparison) -> str:
+    """The whole comparison, or all of a session's, in one short sentence."""
     total = len(comparison.primary)
     if comparison.exactness.status == "inexact":
         return "The session failed: a repeated run gave other bits"
