@@ -21,6 +21,7 @@ FLOORS: dict[str, set[str]] = {
     "runs": {"experiment", "host", "results", "kernels", "workloads", "guests"},
     "reports": {"experiment", "results"},
     "history": {"experiment", "results", "reports"},
+    "pages": {"experiment", "results", "reports", "history"},
     "verbs": {
         "experiment",
         "host",
@@ -31,6 +32,7 @@ FLOORS: dict[str, set[str]] = {
         "runs",
         "reports",
         "history",
+        "pages",
     },
 }
 # The one door to subprocesses.
