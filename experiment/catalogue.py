@@ -47,6 +47,9 @@ def unknown_names(data: Mapping[str, object], catalogue: Catalogue) -> list[Prob
         *not_allowed(("kernel", "flavour"), flavour, catalogue.flavours),
         *_series_problems(("series", "path"), series.get("path"), catalogue),
     ]
+    check = _table(data.get("check"))
+    for key in ("flavour", "selftest_flavour"):
+        problems += not_allowed(("check", key), check.get(key), catalogue.flavours)
     stack = series.get("stack")
     for position, name in enumerate(stack if isinstance(stack, list) else ()):
         problems += _series_problems(("series", "stack", position), name, catalogue)

@@ -15,6 +15,7 @@ from pydantic import Field, field_validator, model_validator
 from experiment.arms import ArmSpec as ArmSpec
 from experiment.arms import KernelSpec as KernelSpec
 from experiment.arms import SeriesSpec as SeriesSpec
+from experiment.check import CheckSpec as CheckSpec
 from experiment.frozen import Direction as Direction
 from experiment.frozen import Frozen as Frozen
 from experiment.frozen import Name as Name
@@ -31,11 +32,12 @@ class Dataset(Frozen):
     """Sizes of the original set-up, in MiB, before a guest scales them down.
 
     ``file_mib`` is that of all files together.  Without ``cgroup_limit_mib`` there is no
-    limit and the files must fit into the guest's memory; without ``brd_mib`` there is no
-    device, for tmpfs.
+    limit, and the page cache has ``memory_mib``, or else room for all files; without
+    ``brd_mib`` there is no device, for tmpfs.
     """
 
     cgroup_limit_mib: Annotated[int, Field(ge=0)] = 0
+    memory_mib: Annotated[int, Field(ge=0)] = 0
     brd_mib: Annotated[int, Field(ge=0)] = 0
     file_mib: Annotated[int, Field(gt=0)]
     jobs: Annotated[int, Field(gt=0)]
@@ -163,6 +165,7 @@ class Experiment(Frozen):
     seed: Annotated[int, Field(ge=1, le=2**31 - 1)] = 1
     thresholds: Thresholds = Thresholds()
     twins: tuple[TwinSpec, ...] = ()
+    check: CheckSpec | None = None
 
     @field_validator("cases")
     @classmethod
@@ -201,6 +204,16 @@ class Experiment(Frozen):
                     f"twins: {twin.name}: no such case: {', '.join(unknown)}; "
                     f"known: {', '.join(known)}"
                 )
+        return self
+
+    @model_validator(mode="after")
+    def _check_knows_its_cases(self) -> Experiment:
+        known = [case.name for case in self.cases]
+        unknown = [name for name in (self.check.cases if self.check else ()) if name not in known]
+        if unknown:
+            raise ValueError(
+                f"check: no such case: {', '.join(unknown)}; known: {', '.join(known)}"
+            )
         return self
 
     @model_validator(mode="after")

@@ -154,7 +154,7 @@ def wrapped(argv: Sequence[str]) -> list[str]:
 
 def _memory_options(guest: Guest, placement: Placement | None) -> list[str]:
     """Guest memory and NUMA nodes; nothing where virtme-ng's plain memory serves."""
-    nodes, wall = guest.wall.numa_nodes, guest.wall
+    nodes, wall = guest.numa_nodes, guest.wall
     bound = placement.nodes if placement else ()
     if nodes == 1 and not wall.huge_pages and not bound:
         return []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
@@ -22,7 +22,7 @@ from experiment.spec import (
 from guests import initramfs, native
 from guests.exact import Machine
 from guests.initramfs import Initramfs
-from guests.probe import plugin
+from guests.probe import fold, plugin
 from guests.probe.plugin import Probe
 from guests.virtme import WallMachine
 from host import accelerator, fitness
@@ -35,8 +35,9 @@ from kernels.cache import Kernel
 from kernels.make import Progress
 from runs.arms import arms_of, build_arms, flavours, plan_of, same_code, shapes
 from runs.options import Options
+from runs.requirements import require_counted
 from workloads.job import job_text, prepare_text
-from workloads.metrics import METRIC_NAMES, definitions_of
+from workloads.metrics import METRIC_NAMES, SLOWPATH_SHARE, definitions_of
 from workloads.spec import Phase, Workload, load_catalogue, phase_names
 
 MIB = 1 << 20
@@ -89,7 +90,8 @@ class WallHost:
 class Session:
     """A session ready to be measured.
 
-    ``twins`` are by name, ``probe`` is None where none counts, ``wall`` in exact mode.
+    ``twins`` are by name, ``probe`` is None where none counts, ``wall`` in exact mode;
+    ``checked`` are the kernels of the gate by flavour and arm, none where it is not asked.
     """
 
     experiment: Experiment
@@ -102,6 +104,7 @@ class Session:
     probe: Probe | None
     same_code: bool
     wall: WallHost | None = None
+    checked: Mapping[str, Mapping[str, Kernel]] = field(default_factory=dict)
 
     @property
     def guest(self) -> Guest:
@@ -153,6 +156,19 @@ class Session:
         workload = self.workloads[self.case(run.case).workload]
         return self.arm(run.arm).mount_options or workload.mount_options
 
+    @property
+    def counts_waits(self) -> bool:
+        """Whether the probe looks at how long the measured guests' vCPUs wait."""
+        return self.probe is not None and self.guest.vcpus > 1
+
+    def probe_of(self, run: PlannedRun) -> Probe | None:
+        """What counts in a run; a repeat shows that the probe is not felt, too."""
+        if self.probe is None or run.repeat:
+            return None
+        bench = self.bench(run)
+        spans = fold.spans_of(bench.kernels[run.arm]) if bench.guests[run.arm].vcpus > 1 else ()
+        return replace(self.probe, spans=spans)
+
     def wall_machine(self, run: PlannedRun) -> WallMachine:
         """The machine of a run in wall mode."""
         assert self.wall is not None
@@ -189,7 +205,10 @@ def catalogue(checkout: Path) -> Catalogue:
         workloads=phase_names(workloads),
         metrics=METRIC_NAMES,
         measured={
-            (name, variant, phase.name): tuple(one.name for one in definitions_of(phase))
+            (name, variant, phase.name): (
+                *(one.name for one in definitions_of(phase)),
+                SLOWPATH_SHARE,
+            )
             for name, workload in workloads.items()
             for variant in ("default", *workload.variants)
             for phase in workload.phases_of(variant)
@@ -211,7 +230,7 @@ def wall_host(
     """
     cpus = host_cpus()
     placements = {
-        (name, arm): place(cpus, vcpus=guest.vcpus, nodes=guest.wall.numa_nodes)
+        (name, arm): place(cpus, vcpus=guest.vcpus, nodes=guest.numa_nodes)
         for name, of_arms in guests.items()
         for arm, guest in of_arms.items()
     }
@@ -254,6 +273,7 @@ def prepare(
     require_job_fits(experiment, sizes.values(), workloads)
     in_wall = experiment.mode == "wall"
     probe = plugin.provide(options.cache) if options.probe and not in_wall else None
+    require_counted(experiment, next(iter(guests[""].values())), probe)
     built = build_arms(experiment, options, progress)
     kernels = {experiment.kernel.flavour: built}
     same = same_code(experiment, built) and not options.measure_anyway
@@ -266,6 +286,9 @@ def prepare(
         else tuple(twin for twin in experiment.twins if _can_run(twin, guests[twin.name], wall))
     )
     experiment = experiment.model_copy(update={"twins": twins})
+    if same:
+        # Nothing to boot, and nothing that the gate could find in one arm alone.
+        experiment = experiment.model_copy(update={"check": None})
     for flavour in flavours(experiment)[1:]:
         kernels[flavour] = build_arms(experiment, options, progress, flavour)
 
@@ -286,6 +309,10 @@ def prepare(
         probe=probe,
         same_code=same,
         wall=wall,
+        checked={
+            flavour: kernels[flavour]
+            for flavour in (experiment.check.flavours if experiment.check else ())
+        },
     )
 
 

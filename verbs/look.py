@@ -21,6 +21,7 @@ from verbs.asked import (
     Json,
     Mode,
     Named,
+    PerPatch,
     Reverse,
     Series,
     Set,
@@ -94,11 +95,12 @@ def plan_verb(
     auto: Auto = False,
     reverse: Reverse = False,
     mode: Mode = "",
+    per_patch: PerPatch = False,
     as_json: Json = False,
 ) -> None:
     """Show every run that would be made, in order."""
     series_asked = (tuple(series), source, workloads, auto, reverse)
-    question = Question(name, tuple(overrides), mode, True, *series_asked)
+    question = Question(name, tuple(overrides), mode, None, *series_asked, per_patch)
     asked = read(question)
     plan = plan_of(asked)
     if as_json:

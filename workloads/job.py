@@ -14,11 +14,15 @@ from workloads.spec import Phase, Workload
 # whose fw_cfg files are as long as they were.
 TEXT_BYTES = 4096
 LOG_INTERVAL_MS = 50
+# At most 256 KiB, far below what any guest has to spare.
+HELD_PAGES = 64
 
 
 def fio_arguments(phase: Phase, times: PhaseTimes, *, jobs: int, seed: int) -> tuple[str, ...]:
     """The whole argument list of one fio invocation, without the program's name."""
-    arguments = [*phase.fio, f"--numjobs={jobs}", "--time_based"]
+    arguments = [*phase.fio, f"--numjobs={jobs}"]
+    if phase.time_based:
+        arguments.append("--time_based")
     if times.ramp_s > 0:
         arguments.append(f"--ramp_time={_milliseconds(times.ramp_s)}")
     arguments += [
@@ -91,9 +95,19 @@ def job_text(
             f"THP_{number}": phase.thp,
             f"LIMIT_{number}": limit_text(limit_bytes),
             f"READAHEAD_{number}": str(phase.readahead_kib),
+            f"HELD_{number}": str(held_pages(phase, seed)),
             f"FIO_{number}": shlex.join(arguments),
         }
     return _padded(values)
+
+
+def held_pages(phase: Phase, seed: int) -> int:
+    """Pages of memory that are taken before a phase, so that its seed has an effect.
+
+    A sequential phase draws nothing from fio's seed: without this all its runs would be
+    the same, and say nothing of how much a result owes to the moment it was taken in.
+    """
+    return 0 if phase.pattern.startswith("rand") else 1 + seed % HELD_PAGES
 
 
 def limit_text(limit_bytes: int) -> str:

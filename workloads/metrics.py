@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from experiment.spec import Direction
+from results.profile import Profile
 from results.record import Metric
 from workloads.parse import FioResult, PhaseResult, Side
 from workloads.spec import Phase
@@ -106,6 +107,10 @@ DEFINITIONS: tuple[Definition, ...] = (
     Definition("iops", "I/Os per second", "1/s", "higher", lambda phase, fio: _iops(fio)),
     Definition("ios", "I/Os measured", "count", "higher", lambda phase, fio: float(fio.ios)),
     Definition(
+        "runtime", "time for the whole work", "s", "lower",
+        lambda phase, fio: fio.runtime_ms / 1000, lambda phase: not phase.time_based,
+    ),
+    Definition(
         "read_bw", "read bandwidth", "MiB/s", "higher",
         lambda phase, fio: _bandwidth(fio.read, fio), _both,
     ),
@@ -181,7 +186,13 @@ DEFINITIONS: tuple[Definition, ...] = (
     ),
 )  # fmt: skip
 
-METRIC_NAMES: tuple[str, ...] = tuple(definition.name for definition in DEFINITIONS)
+# What the document of reclaim-contention reads from a profile of a machine: the time in
+# the slow path of spin locks, of all the time that CPUs were not idle.
+SLOWPATH_SHARE = "slowpath_share"
+METRIC_NAMES: tuple[str, ...] = (
+    *(definition.name for definition in DEFINITIONS),
+    SLOWPATH_SHARE,
+)
 
 
 def definitions_of(phase: Phase) -> tuple[Definition, ...]:
@@ -189,18 +200,42 @@ def definitions_of(phase: Phase) -> tuple[Definition, ...]:
     return tuple(definition for definition in DEFINITIONS if definition.when(phase))
 
 
-def metrics_of(phases: Sequence[Phase]) -> tuple[Metric, ...]:
-    """The metrics of a case with these phases, named ``phase.metric``."""
-    return tuple(
-        Metric(
-            name=f"{phase.name}.{definition.name}",
-            title=f"{phase.name}: {definition.title}",
-            unit=definition.unit,
-            direction=definition.direction,
-        )
-        for phase in phases
-        for definition in definitions_of(phase)
+def metrics_of(phases: Sequence[Phase], *, waits: bool = False) -> tuple[Metric, ...]:
+    """The metrics of a case with these phases, named ``phase.metric``.
+
+    With ``waits`` the probe looks at how long vCPUs wait (:func:`counted`).
+    """
+    found = []
+    for phase in phases:
+        found += [_metric(phase, definition) for definition in definitions_of(phase)]
+        if waits:
+            found.append(
+                Metric(
+                    name=f"{phase.name}.{SLOWPATH_SHARE}",
+                    title=f"{phase.name}: share of busy vCPU time in the spin locks' slow path",
+                    unit="%",
+                    direction="lower",
+                )
+            )
+    return tuple(found)
+
+
+def _metric(phase: Phase, definition: Definition) -> Metric:
+    return Metric(
+        name=f"{phase.name}.{definition.name}",
+        title=f"{phase.name}: {definition.title}",
+        unit=definition.unit,
+        direction=definition.direction,
     )
+
+
+def counted(profile: Profile) -> dict[str, float]:
+    """Samples that only the probe has: ``phase.metric`` → value."""
+    return {
+        f"{phase.phase}.{SLOWPATH_SHARE}": 100 * share
+        for phase in profile.phases
+        if (share := phase.spinning_share) is not None
+    }
 
 
 def samples(
@@ -209,14 +244,16 @@ def samples(
     """All samples of one valid run of the phases ``asked``: ``phase.metric`` → value.
 
     With ``real_time`` rates are over the time fio ran, as fio's own are: jobs run at the
-    same time and a host may hold all of them up, which is no work left undone.
+    same time and a host may hold all of them up, which is no work left undone.  So are
+    those of a phase that is not of a given time.
     """
 
-    def rated(fio: FioResult) -> FioResult:
-        return replace(fio, asked_ms=fio.runtime_ms) if real_time else fio
+    def rated(fio: FioResult, spec: Phase) -> FioResult:
+        over_its_own_time = real_time or not spec.time_based
+        return replace(fio, asked_ms=fio.runtime_ms) if over_its_own_time else fio
 
     return {
-        f"{phase.name}.{definition.name}": float(definition.value(phase, rated(phase.fio)))
+        f"{phase.name}.{definition.name}": float(definition.value(phase, rated(phase.fio, spec)))
         for phase, spec in zip(phases, asked, strict=False)
         if phase.fio is not None
         for definition in definitions_of(spec)

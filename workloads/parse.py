@@ -22,6 +22,7 @@ VMSTAT = (
     "nr_active_file",
     "nr_inactive_file",
     "nr_shmem_hugepages",
+    "nr_free_pages",
 )
 PERCENTILES = ("50.000000", "99.000000", "99.900000")
 CPU_STAT = ("usage_usec",)

@@ -19,7 +19,7 @@ from workloads.job_file import JOBS, read_job_file
 CATALOGUE = Path(__file__).parent / "catalogue"
 Check = Literal[
     "limit_hit", "charged", "refaults", "thp_present", "thp_absent", "thp_before", "caches_kept",
-    "written_back", "huge_as_asked",
+    "written_back", "huge_as_asked", "memory_as_asked", "reclaimed",
 ]  # fmt: skip
 
 # Where the file system is in a guest, and the file that all jobs share.
@@ -77,7 +77,8 @@ class Phase(Frozen):
     than ``min_ios`` I/Os are no evidence of anything.  The first of ``units`` is
     the one that attribution is given per.  ``readahead_kib`` is written to the device's
     queue, 0 keeps what is there: XFS makes no folio larger than what is read ahead.
-    ``on_device`` follows from the workload's file system.
+    ``on_device`` follows from the workload's file system.  Without ``time_based`` fio
+    does its work once, and the run time of the case is the most that it may take.
     """
 
     name: Name
@@ -90,6 +91,7 @@ class Phase(Frozen):
     ratios: tuple[Ratio, ...] = ()
     readahead_kib: Annotated[int, Field(ge=0)] = 0
     on_device: bool = True
+    time_based: bool = True
 
     def option(self, name: str) -> str:
         """The value of a fio option, the last one given; empty where there is none."""
@@ -101,9 +103,14 @@ class Phase(Frozen):
         return values[-1] if values else ""
 
     @property
+    def pattern(self) -> str:
+        """Fio's word for what is done in which order: ``read``, ``randrw`` and so on."""
+        return (self.option("rw") or self.option("readwrite") or "read").partition(":")[0]
+
+    @property
     def directions(self) -> frozenset[Literal["read", "write"]]:
         """What fio does to the file."""
-        pattern = (self.option("rw") or self.option("readwrite") or "read").partition(":")[0]
+        pattern = self.pattern
         if pattern in ("rw", "readwrite", "randrw"):
             return frozenset({"read", "write"})
         return frozenset({"write"} if "write" in pattern else {"read"})

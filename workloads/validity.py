@@ -26,6 +26,11 @@ LEFT_PAGES = 64
 LEFT_PAGES_WALL = 4096
 THP_SHARE = 0.5
 HUGE_PAGE = 2 << 20
+PAGE = 4096
+# The guest's memory is set so that this much is left; kernels and initramfs vary a little.
+MEMORY_SHARE = 0.1
+# The cache is not all that memory is used for, and the last pages stay.
+RECLAIMED_SHARE = 0.8
 # Writeback is counted in whole blocks; what fio wrote last may still be on its way.
 WRITTEN_SHARE = 0.95
 # The last job leaves some turns after its time; one that is later than this was
@@ -38,7 +43,8 @@ class Claim:
     """What a run says about itself: asked, not observed.
 
     A limit of 0 is none.  ``left_pages`` are the file pages that may be cached after a
-    drop of all caches; ``file_bytes`` is the size of all files together.
+    drop of all caches; ``file_bytes`` is the size of all files together, ``memory_bytes``
+    what is to be left for the page cache (0: not said).
     """
 
     phases: tuple[Phase, ...]
@@ -49,6 +55,7 @@ class Claim:
     sysctl: Mapping[str, str] = field(default_factory=dict)
     mount_options: str = ""
     file_bytes: int = 0
+    memory_bytes: int = 0
 
 
 def problems(result: GuestResult, claim: Claim) -> tuple[str, ...]:
@@ -105,7 +112,11 @@ def _phase_problems(asked: Phase, seen: PhaseResult, claim: Claim) -> list[str]:
         found.append(f"seed {seen.fio.options.get('randseed')}, {claim.seed} asked")
     if seen.fio.options.get("randrepeat") != "0" or seen.fio.options.get("allrandrepeat") == "1":
         found.append("seed without effect: fio ran with randrepeat or allrandrepeat")
-    if not 0 <= seen.fio.runtime_ms - seen.fio.asked_ms <= LATE_MS + LATE * seen.fio.asked_ms:
+    late_ms = seen.fio.runtime_ms - seen.fio.asked_ms
+    if not asked.time_based:
+        if late_ms >= 0:
+            found.append(f"work not finished in the {seen.fio.asked_ms} ms that it may take")
+    elif not 0 <= late_ms <= LATE_MS + LATE * seen.fio.asked_ms:
         found.append(f"fio ran for {seen.fio.runtime_ms} ms, {seen.fio.asked_ms} ms asked")
     if seen.fio.ios == 0:
         found.append("no I/O at all")
@@ -189,6 +200,25 @@ def _huge_as_asked(seen: PhaseResult, claim: Claim) -> str:
     return ""
 
 
+def _memory_as_asked(seen: PhaseResult, claim: Claim) -> str:
+    free = seen.before.vmstat["nr_free_pages"] * PAGE
+    if abs(free - claim.memory_bytes) <= MEMORY_SHARE * claim.memory_bytes:
+        return ""
+    return (
+        f"{free / MIB:.0f} MiB of memory free before the phase, "
+        f"{claim.memory_bytes / MIB:.0f} MiB asked"
+    )
+
+
+def _reclaimed(seen: PhaseResult, claim: Claim) -> str:
+    """What was written and did not fit must have gone again."""
+    gone = (seen.after.memory_stat["pgsteal"] - seen.before.memory_stat["pgsteal"]) * PAGE
+    wanted = max(0, claim.file_bytes - claim.memory_bytes)
+    if gone >= RECLAIMED_SHARE * wanted:
+        return ""
+    return f"{gone / MIB:.0f} MiB reclaimed, {wanted / MIB:.0f} MiB do not fit into memory"
+
+
 CHECKS: Mapping[Check, Callable[[PhaseResult, Claim], str]] = {
     "limit_hit": _limit_hit,
     "charged": _charged,
@@ -199,4 +229,6 @@ CHECKS: Mapping[Check, Callable[[PhaseResult, Claim], str]] = {
     "caches_kept": _caches_kept,
     "written_back": _written_back,
     "huge_as_asked": _huge_as_asked,
+    "memory_as_asked": _memory_as_asked,
+    "reclaimed": _reclaimed,
 }

@@ -78,6 +78,33 @@ def test_text_that_was_sent_is_taken_over(tmp_path: Path) -> None:
     assert done.stdout == "2\nwent on\n"
 
 
+def test_a_file_is_laid_out_over_nodes_from_the_emptiest(tmp_path: Path) -> None:
+    """Pieces go to the node with the most memory left, the last piece is what remains."""
+    for node, free_kib in enumerate((9000, 5000)):
+        folder = tmp_path / f"node{node}"
+        folder.mkdir()
+        (folder / "meminfo").write_text(
+            f"Node {node} MemTotal: 1 kB\nNode {node} MemFree: {free_kib} kB\nNode {node} X: 2 kB\n"
+        )
+        (folder / "cpulist").write_text(f"{node}\n")
+    # Each piece of 4 MiB that is written takes them from its node.
+    writes = f"""
+taskset() {{
+    free=$(sed -n 's/.*MemFree: \\(.*\\) kB/\\1/p' "{tmp_path}/node$2/meminfo")
+    sed -i "s/MemFree: .*/MemFree: $((free - 4096)) kB/" "{tmp_path}/node$2/meminfo"
+    echo "node $2: $7 $8 $9"
+}}
+"""
+    done = agent(f'{writes}NODES="{tmp_path}"\nFILE_MIB=14\nlayout_over_nodes /file', tmp_path)
+    assert done.stdout.splitlines() == [
+        "node 0: seek=0 count=4 oflag=direct",
+        "node 1: seek=4 count=4 oflag=direct",
+        "node 0: seek=8 count=4 oflag=direct",
+        "node 1: seek=12 count=2 oflag=direct",
+        "went on",
+    ]
+
+
 def test_reason_of_a_failed_mkfs_is_its_first_line(tmp_path: Path) -> None:
     (tmp_path / "fw_cfg" / "prepare").mkdir(parents=True)
     program = tmp_path / "mkfs"

@@ -103,7 +103,7 @@ def test_whole_run_is_valid_and_its_vcpu_is_where_it_was_put(
 
 
 def test_guest_of_two_numa_nodes(machine: WallMachine, tmp_path: Path) -> None:
-    guest = machine.guest.model_copy(update={"vcpus": 2, "wall": WallShape(numa_nodes=2)})
+    guest = machine.guest.model_copy(update={"vcpus": 2, "numa_nodes": 2})
     look = "cat /sys/devices/system/node/node*/cpulist >$OUT/nodes\n"
     shaped = replace(
         machine,

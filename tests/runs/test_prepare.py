@@ -53,7 +53,7 @@ def test_everything_an_experiment_may_name_is_in_the_catalogue() -> None:
     }
     assert {"bw", "iops", "refaults_per_io"} <= set(known.metrics)
     assert "configs/series/noop" in known.series
-    assert {"smoke", "laptop", "full", "wall"} == set(known.guests)
+    assert {"smoke", "laptop", "full", "wall", "smoke-numa", "laptop-numa"} == set(known.guests)
 
 
 def test_shipped_set_ups_have_what_their_workloads_want() -> None:

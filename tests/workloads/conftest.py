@@ -4,7 +4,8 @@
 ``filemap-thp.result`` one with seed 2, both of 64 MiB and times as in
 configs/experiments/filemap-v4.toml.  ``iomap-dirty.result`` is one of that experiment's
 base arm with seed 1, ``thp-matrix.result`` one of mmap-randrw with huge=always; neither
-has a limit.
+has a limit.  ``reclaim-overwrite.result`` is one of reclaim-contention's vanilla arm with
+seed 1, in a guest that leaves 128 MiB for the cache of a file of 376 MiB.
 """
 
 from __future__ import annotations
@@ -28,10 +29,13 @@ BUILD_IDS = {
     "filemap-4k": "4dc6a058b44191bb76567f8b167d704456ec6021",
     "filemap-thp": "21b9ebc8fc99b31052350631584cd77595c440e0",
     "iomap-dirty": "47f18e33c086e289453fa61039658c7c8db9e68b",
+    "reclaim-overwrite": "e53aed71a58b6b848c20497b92a9f5fe959528c1",
     "thp-matrix": "e53aed71a58b6b848c20497b92a9f5fe959528c1",
 }
-SEEDS = {"filemap-4k": 1, "filemap-thp": 2, "iomap-dirty": 1, "thp-matrix": 1}
-LIMITS = {"filemap-4k": LIMIT, "filemap-thp": LIMIT, "iomap-dirty": 0, "thp-matrix": 0}
+SEEDS = {"filemap-thp": 2}
+LIMITS = {"filemap-4k": LIMIT, "filemap-thp": LIMIT}
+# Of all files together, and what is left for their cache.
+SIZES_MIB = {"reclaim-overwrite": (376, 128)}
 VARIANTS = {"thp-matrix": "mmap-randrw"}
 Change = Callable[[bytes], bytes]
 
@@ -53,13 +57,15 @@ class Run:
 
     @property
     def claim(self) -> Claim:
+        file_mib, memory_mib = SIZES_MIB.get(self.workload, (32, 0))
         return Claim(
             self.phases,
-            LIMITS[self.workload],
-            SEEDS[self.workload],
+            LIMITS.get(self.workload, 0),
+            SEEDS.get(self.workload, 1),
             BUILD_IDS[self.workload],
             mount_options="huge=always" if self.workload == "thp-matrix" else "noatime",
-            file_bytes=32 << 20,
+            file_bytes=file_mib << 20,
+            memory_bytes=memory_mib << 20,
         )
 
     @property
@@ -114,6 +120,11 @@ def run_thp() -> Run:
 @pytest.fixture(scope="session")
 def run_dirty() -> Run:
     return recorded("iomap-dirty")
+
+
+@pytest.fixture(scope="session")
+def run_overwrite() -> Run:
+    return recorded("reclaim-overwrite")
 
 
 @pytest.fixture(scope="session")

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from experiment.spec import PhaseTimes
-from workloads.job import TEXT_BYTES, fio_arguments, job_text, output_arguments, prepare_text
+from workloads.job import (
+    TEXT_BYTES,
+    fio_arguments,
+    held_pages,
+    job_text,
+    output_arguments,
+    prepare_text,
+)
 from workloads.spec import Phase, Workload, load_catalogue
 
 CATALOGUE = load_catalogue()
@@ -97,6 +105,23 @@ def test_no_ramp_is_no_argument() -> None:
     arguments = fio_arguments(phase(), times, jobs=1, seed=1)
     assert "--runtime=250ms" in arguments
     assert not [argument for argument in arguments if "ramp" in argument]
+
+
+def test_a_given_work_has_a_time_that_it_may_take_and_none_that_it_must() -> None:
+    work = phase("--name=once", "--rw=write").model_copy(update={"time_based": False})
+    arguments = fio_arguments(work, PhaseTimes(ramp_s=0, runtime_s=60), jobs=1, seed=1)
+    assert "--time_based" not in arguments
+    assert "--runtime=60000ms" in arguments
+
+
+def test_the_seed_of_a_sequential_phase_takes_pages() -> None:
+    """fio draws nothing from it; two seeds that follow each other never take as many."""
+    sequential, random = phase("--rw=write"), phase("--rw=randwrite")
+    held = [held_pages(sequential, seed) for seed in range(200)]
+    assert min(held) == 1
+    assert max(held) <= 64
+    assert all(one != two for one, two in pairwise(held))
+    assert {held_pages(random, seed) for seed in range(200)} == {0}
 
 
 def test_only_a_twin_observes_locks() -> None:

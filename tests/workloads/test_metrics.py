@@ -2,8 +2,17 @@ from __future__ import annotations
 
 import pytest
 
+from results.profile import PhaseProfile, Profile
 from tests.workloads.conftest import CATALOGUE, Run, counter, swap
-from workloads.metrics import DEFINITIONS, METRIC_NAMES, definitions_of, metrics_of, samples
+from workloads.metrics import (
+    DEFINITIONS,
+    METRIC_NAMES,
+    SLOWPATH_SHARE,
+    counted,
+    definitions_of,
+    metrics_of,
+    samples,
+)
 
 # Written down from the two recorded runs; exact, as the guests are.
 SAMPLES_4K = {
@@ -18,6 +27,16 @@ SAMPLES_4K = {
     "4k.reclaim_efficiency": 0.9999900651724686,
     "4k.memory_stall_ns_per_io": 7947.10821667919,
     "4k.file_thp_mib": 0.0,
+}
+SAMPLES_OVERWRITE = {
+    "overwrite.bw": 309.2105263157895,
+    "overwrite.iops": 79157.8947368421,
+    "overwrite.ios": 96256.0,
+    "overwrite.runtime": 1.216,
+    "overwrite.write_bw": 309.2105263157895,
+    "overwrite.write_iops": 79157.8947368421,
+    "overwrite.device_bytes_per_written_byte": 0.9785571808510638,
+    "overwrite.guest_ns_per_io": 13021.297373670213,
 }
 SAMPLES_THP = {
     "thp.bw": 17.598958333333332,
@@ -78,6 +97,31 @@ def test_samples_of_recorded_runs(run_4k: Run, run_thp: Run) -> None:
 def test_samples_of_runs_that_write(run_dirty: Run, run_matrix: Run) -> None:
     assert samples_of(run_dirty) == SAMPLES_DIRTY
     assert samples_of(run_matrix) == SAMPLES_MATRIX
+
+
+def test_samples_of_a_run_of_a_given_work(run_overwrite: Run) -> None:
+    """96256 writes of a page in 1216 ms, of which fio says so: rates are over that time."""
+    assert samples_of(run_overwrite) == SAMPLES_OVERWRITE
+    assert SAMPLES_OVERWRITE["overwrite.bw"] == pytest.approx(376 / 1.216)
+    assert SAMPLES_OVERWRITE["overwrite.runtime"] == 1.216
+
+
+def test_share_of_the_slow_path_is_of_busy_time() -> None:
+    """Two vCPUs, 1000 instructions: 2000 of vCPU time, 400 idle, 200 spinning."""
+    phase = PhaseProfile(
+        phase="w", instructions=1000, kernel=(), user={}, by_vcpu=(600, 400), units={},
+        waits={"spinning": (150, 50), "idle": (0, 400)},
+    )  # fmt: skip
+    assert counted(Profile(run_id="r", phases=(phase,))) == {"w.slowpath_share": 12.5}
+    nobody_looked = phase.model_copy(update={"waits": {}})
+    assert counted(Profile(run_id="r", phases=(nobody_looked,))) == {}
+    never_busy = phase.model_copy(update={"waits": {"spinning": (0, 0), "idle": (1000, 1000)}})
+    assert counted(Profile(run_id="r", phases=(never_busy,))) == {}
+
+
+def test_share_of_the_slow_path_is_a_metric_where_somebody_looks(run_4k: Run) -> None:
+    names = {metric.name for metric in metrics_of(run_4k.phases, waits=True)}
+    assert names - {metric.name for metric in metrics_of(run_4k.phases)} == {"4k.slowpath_share"}
 
 
 def test_directions_add_up(run_matrix: Run) -> None:
@@ -151,19 +195,21 @@ def test_a_phase_without_fio_has_no_samples(run_thp: Run) -> None:
 
 
 def test_metrics_of_a_case_are_those_of_its_samples(
-    run_4k: Run, run_thp: Run, run_dirty: Run, run_matrix: Run
+    run_4k: Run, run_thp: Run, run_dirty: Run, run_matrix: Run, run_overwrite: Run
 ) -> None:
-    for run in (run_4k, run_thp, run_dirty, run_matrix):
+    for run in (run_4k, run_thp, run_dirty, run_matrix, run_overwrite):
         names = [metric.name for metric in metrics_of(run.phases)]
         assert names == list(samples_of(run))
 
 
 def test_directions() -> None:
     """Less work and less traffic for an I/O is better."""
-    assert len(set(METRIC_NAMES)) == len(DEFINITIONS)
+    assert (*dict.fromkeys(one.name for one in DEFINITIONS), SLOWPATH_SHARE) == METRIC_NAMES
     lower = {definition.name for definition in DEFINITIONS if definition.direction == "lower"}
     # A time, or work and traffic for something.
-    assert lower == {name for name in METRIC_NAMES if "_per_" in name or name.startswith("sync_")}
+    assert lower - {"runtime"} == {
+        name for name in METRIC_NAMES if "_per_" in name or name.startswith("sync_")
+    }
 
 
 def test_in_real_time_rates_are_fios_own(run_4k: Run, run_thp: Run) -> None:

@@ -53,7 +53,13 @@ def swap(old: str, new: str) -> str:
 
 def test_shipped_catalogue() -> None:
     loaded = load_catalogue()
-    assert list(loaded) == ["filemap-4k", "filemap-thp", "iomap-dirty", "thp-matrix"]
+    assert list(loaded) == [
+        "filemap-4k",
+        "filemap-thp",
+        "iomap-dirty",
+        "reclaim-overwrite",
+        "thp-matrix",
+    ]
     assert list(loaded) == [path.stem for path in sorted(CATALOGUE.glob("*.toml"))]
     names = phase_names(loaded)
     assert len(names.pop("thp-matrix")) == 19
@@ -61,6 +67,7 @@ def test_shipped_catalogue() -> None:
         "filemap-4k": {"default": ("4k",), "v1": ("4k",)},
         "filemap-thp": {"default": ("thp", "switch"), "v1": ("thp", "switch")},
         "iomap-dirty": dict.fromkeys(("default", "1m", "64k"), ("overwrite",)),
+        "reclaim-overwrite": {"default": ("overwrite",)},
     }
 
 
@@ -176,7 +183,7 @@ def test_only_a_workload_of_tmpfs_has_no_device() -> None:
         for name, workload in load_catalogue().items()
     }
     assert on_device.pop("thp-matrix") == {False}
-    assert list(on_device.values()) == [{True}] * 3
+    assert list(on_device.values()) == [{True}] * 4
 
 
 def test_files_are_the_jobs_own_or_one() -> None:
