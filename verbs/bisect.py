@@ -214,16 +214,13 @@ def _case_of(experiment: Experiment, metric: str, case: str, known: Catalogue) -
 
 
 def _plan_text(search: Search, *, chosen: bool) -> str:
-    count = search.experiment.blocks
     why = (
         f"so that what means nothing stays within {percent(search.threshold)}"
         if chosen
         else "as asked"
     )
     most = max(1, (len(search.points) - 2).bit_length())
-    return (
-        f"{search.last} patches, about {most} steps; {count} seed{'s' * (count > 1)} a point, {why}"
-    )
+    return f"{search.last} patches, about {most} steps; {_seeds(search)} a point, {why}"
 
 
 def _shown(result: Result, folder: Path) -> Attribution | None:
@@ -246,7 +243,7 @@ def as_text(result: Result, attribution: Attribution | None) -> str:
     search = result.search
     lines = [
         f"{search.experiment.title}: {search.metric}, beyond {percent(search.threshold)}, "
-        f"{search.experiment.blocks} seeds",
+        f"{_seeds(search)}",
         "",
     ]
     for step in result.steps:
@@ -261,11 +258,16 @@ def as_text(result: Result, attribution: Attribution | None) -> str:
             counts = row.instructions
             lines.append(
                 f"{counts.difference:+10.1f}  {counts.base:10.1f} -> {counts.patched:10.1f}  "
-                f"{row.name}"
+                f"{row.name}{' (user)' if row.user else ''}"
             )
         total = attribution.total
         lines.append(f"{total.difference:+10.1f}  {total.base:10.1f} -> {total.patched:10.1f}  all")
     return "\n".join(lines)
+
+
+def _seeds(search: Search) -> str:
+    count = search.experiment.blocks
+    return "1 seed" if count == 1 else f"{count} seeds"
 
 
 def _said(result: Result) -> str:
