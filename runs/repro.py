@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from experiment.catalogue import Catalogue
 from experiment.spec import Experiment, SpecError
 from host import facts
 from host.errors import LabError, UsageError
@@ -240,6 +241,31 @@ def experiment_again(repro: Repro, options: Options, source: str = "") -> Experi
         return experiment
     kernel = experiment.kernel.model_copy(update={"source": source})
     return experiment.model_copy(update={"kernel": kernel})
+
+
+def require_known(experiment: Experiment, known: Catalogue) -> None:
+    """Refuse an experiment that names what this lab does not have.
+
+    Raises:
+        UsageError: names the first such workload, guest or flavour.
+    """
+    flavours = [experiment.kernel.flavour]
+    flavours += [arm.kernel.flavour for arm in experiment.arms if arm.kernel]
+    flavours += [twin.flavour for twin in experiment.twins if twin.flavour]
+    asked = [
+        *(("workload", case.workload, case.workload in known.workloads)
+          for case in experiment.cases),
+        *(("variant", case.name, case.variant in known.workloads.get(case.workload, ()))
+          for case in experiment.cases),
+        ("guest", experiment.guest, experiment.guest in known.guests),
+        *(("flavour", flavour, flavour in known.flavours) for flavour in flavours),
+    ]  # fmt: skip
+    for kind, name, is_known in asked:
+        if not is_known:
+            raise UsageError(
+                f"this lab has no {kind} {name!r}", where=experiment.name,
+                next_step="use the version of the lab that the archive's manifest names",
+            )  # fmt: skip
 
 
 def differs_here(repro: Repro, options: Options, tools: Mapping[str, str]) -> tuple[str, ...]:
