@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import itertools
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -49,12 +50,14 @@ def kernel_spec(experiment: Experiment, arm: ArmSpec, flavour: str = "") -> Kern
 
 
 def flavours(experiment: Experiment) -> tuple[str, ...]:
-    """The kernel flavours to build: the measured one, then those of the twins.
+    """The kernel flavours to build: the measured one, those of the twins and of the gate.
 
     An arm that names a flavour of its own has it whatever the first of these is.
     """
     first = experiment.kernel.flavour
-    return tuple(dict.fromkeys([first, *(twin.flavour or first for twin in experiment.twins)]))
+    of_twins = [twin.flavour or first for twin in experiment.twins]
+    of_gate = experiment.check.flavours if experiment.check else ()
+    return tuple(dict.fromkeys([first, *of_twins, *of_gate]))
 
 
 def build_arms(
@@ -103,6 +106,31 @@ def _stops_at(error: SeriesError, patches: Sequence[Path]) -> SeriesError:
         where=f"the series up to {last.name} ({last.subject})",
         next_step=error.next_step,
     )
+
+
+def kernel_keys(experiment: Experiment, options: Options) -> dict[tuple[str, str], str]:
+    """The content key of every kernel that is booted, by flavour and arm; builds nothing.
+
+    Raises:
+        UsageError: source, flavour or patch does not exist.
+        InfraError: a package or tool is missing.
+    """
+    found = {}
+    for flavour in flavours(experiment):
+        named = "" if flavour == experiment.kernel.flavour else flavour
+        for arm in experiment.all_arms:
+            found[flavour, arm.name] = build.key_of(
+                kernel_spec(experiment, arm, named),
+                patches_of(experiment, arm, options),
+                checkout=options.checkout,
+                cache=options.cache,
+            )
+    return found
+
+
+def cache_key(keys: Mapping[tuple[str, str], str]) -> str:
+    """32 hex digits for a set of kernels: the same for the same ones, whoever asks for them."""
+    return hashlib.sha256("\n".join(sorted(set(keys.values()))).encode()).hexdigest()[:32]
 
 
 def arms_of(experiment: Experiment) -> tuple[ArmSpec, ...]:

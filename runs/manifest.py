@@ -151,7 +151,7 @@ def _case_record(session: Session, case: CaseSpec) -> CaseRecord:
             )
             for phase in phases
         ),
-        metrics=metrics_of([phase.name for phase in phases]),
+        metrics=metrics_of(phases, waits=session.counts_waits),
         primary=case.primary,
     )
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from experiment.ad_hoc import choose, from_here, from_series
 from experiment.load import Catalogue, known_experiments, load_experiment
-from experiment.spec import Experiment
+from experiment.spec import CheckSpec, Experiment
 from experiment.steps import per_patch
 from host.errors import UsageError
 from kernels.intake import records_of
@@ -20,7 +20,8 @@ class Question:
 
     ``workloads`` are names, separated by commas; ``automatic`` chooses them by the
     files of the series.  ``per_patch`` makes an arm of each prefix of the series; twins
-    are then left out unless asked for.
+    are then left out unless asked for.  ``check`` asks for the gate or leaves it out, None
+    keeps what the experiment says.
     """
 
     name: str = ""
@@ -33,6 +34,7 @@ class Question:
     automatic: bool = False
     reverse: bool = False
     per_patch: bool = False
+    check: bool | None = None
 
     @property
     def is_empty(self) -> bool:
@@ -89,6 +91,9 @@ def experiment_of(
     else:
         asked = _of_series(question, checkout, cache, here, catalogue)
     asked = settle(asked, checkout=checkout, cache=cache)
+    if question.check is not None:
+        gate = (asked.check or CheckSpec()) if question.check else None
+        asked = asked.model_copy(update={"check": gate})
     if question.per_patch:
         asked = per_patch(asked, subjects_of(asked, checkout=checkout, cache=cache))
     return asked if question.with_twins else asked.model_copy(update={"twins": ()})

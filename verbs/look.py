@@ -110,9 +110,13 @@ def plan_verb(
         print(f"{run.run_id:<40} seed {run.seed}{'  checks exactness' if run.repeat else ''}")
     size = scaled(asked.dataset, guest_of(asked))
     log(
-        f"{len(plan.runs)} runs; cgroup limit {size.cgroup_limit_mib} MiB, "
-        f"file {size.file_mib} MiB, brd {size.brd_mib} MiB, {size.jobs} jobs"
+        f"{len(plan.runs)} runs; cgroup limit {_mib(size.cgroup_limit_mib)}, "
+        f"file {size.file_mib} MiB, brd {_mib(size.brd_mib)}, {size.jobs} jobs"
     )
+
+
+def _mib(size: int) -> str:
+    return f"{size} MiB" if size else "none"
 
 
 @app.command("clean")
