@@ -20,7 +20,7 @@ from host.errors import LabError, UsageError
 from kernels.cache import kernels_folder
 from kernels.cleaning import clean
 from results.record import KernelIdentity, Manifest, Record
-from results.store import LOCKS, MANIFEST, PROFILES, RUNS, SessionStore, StoreError
+from results.store import CHECKS, LOCKS, MANIFEST, PROFILES, RUNS, SessionStore, StoreError
 from runs import by_hand
 from runs.archive import pack, unpack
 from runs.options import Options
@@ -34,7 +34,7 @@ COMMANDS = "commands.txt"
 SESSION = "session"
 INPUTS = "inputs"
 KERNELS = "kernels"
-RECORDS = (MANIFEST, RUNS, PROFILES, LOCKS)
+RECORDS = (MANIFEST, RUNS, PROFILES, LOCKS, CHECKS)
 # Those that have a say in a number of exact mode.
 DECISIVE = ("qemu", "fio", "gcc", "ld", "busybox", "mkfs.xfs")
 ALWAYS = ("workloads/*.sh", "guests/*.c", "guests/*.sh", "guests/probe/*.c")
@@ -237,6 +237,8 @@ def experiment_again(repro: Repro, options: Options, source: str = "") -> Experi
         SeriesError: the patches are not those that the experiment names.
     """
     experiment = with_series_of(repro.manifest.experiment, repro.session, options)
+    # The gate says nothing of a number, and takes kernels of its own.
+    experiment = experiment.model_copy(update={"check": None})
     if not source:
         return experiment
     kernel = experiment.kernel.model_copy(update={"source": source})

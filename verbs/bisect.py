@@ -172,6 +172,8 @@ def _search(
         "blocks": seeds or seeds_for(threshold),
         "compare": "steps",
         "twins": (),
+        # A point that is broken is found by the search itself, and left out.
+        "check": None,
         "thresholds": thresholds,
     }
     return Search(
@@ -189,23 +191,19 @@ def _with_commit(arm: ArmSpec, commit: str) -> ArmSpec:
 
 
 def _case_of(experiment: Experiment, metric: str, case: str, known: Catalogue) -> CaseSpec:
-    phase, _, value = metric.partition(".")
-    names = {
-        f"{phase}.{each}": one.name
+    measured = {
+        one.name: {
+            f"{phase}.{each}"
+            for phase in known.workloads[one.workload][one.variant]
+            for each in known.metrics_of(one.workload, one.variant, phase)
+        }
         for one in experiment.cases
-        for phase in known.workloads[one.workload][one.variant]
-        for each in known.metrics
     }
+    names = sorted(set().union(*measured.values()))
     if metric not in names:
-        raise SpecError(
-            [f"--metric: found {metric!r}; allowed: {', '.join(sorted(names)) or 'none'}"]
-        )
+        raise SpecError([f"--metric: found {metric!r}; allowed: {', '.join(names)}"])
     having = [
-        one
-        for one in experiment.cases
-        if phase in known.workloads[one.workload][one.variant]
-        and value in known.metrics
-        and case in ("", one.name)
+        one for one in experiment.cases if metric in measured[one.name] and case in ("", one.name)
     ]
     if len(having) != 1:
         allowed = ", ".join(one.name for one in experiment.cases)
