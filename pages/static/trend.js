@@ -76,7 +76,7 @@
       });
     });
     return {
-      width, height: HEIGHT, padding: [18, 12, 0, 0], series, bands,
+      width, height: HEIGHT, padding: [18, 36, 0, 0], series, bands,
       scales: { x: { time: true } },
       tzDate: (stamp) => uPlot.tzDate(new Date(stamp * 1e3), "UTC"),
       axes: [{ ...axis, space: 84, values: (u, stamps) => stamps.map(day) }, { ...axis, size: 68 }],

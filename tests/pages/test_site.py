@@ -19,7 +19,7 @@ from pages.tracks import tracks_of
 from reports import write
 from results.store import SessionStore, StoreError
 from tests.history.factory import Nights
-from tests.pages.made_up import HOSTILE, Session, hostile
+from tests.pages.made_up import HOSTILE, Session, hostile, wall_nights
 
 CLEAR = Nights((0.0, 0.0, -0.02, -0.02), experiment="tonight")
 
@@ -182,6 +182,17 @@ def test_embedded_data_comes_back_and_never_ends_its_element(value: object) -> N
     text = str(embed.data({"value": value, HOSTILE: HOSTILE}))
     assert not set(text) & {"<", ">", "&", "\u2028", "\u2029"}
     assert json.loads(text)[HOSTILE] == HOSTILE
+
+
+def test_a_chart_has_one_unit() -> None:
+    entries = wall_nights(20)
+    (track,) = tracks_of(Read(tuple(entries)), changes_of(entries))
+    for chart in track.charts:
+        assert len({trend.unit for trend in chart.trends}) == 1
+    units = [(chart.primary, chart.head.unit) for chart in track.charts]
+    assert units[0] == (True, "ratio to pinned")
+    assert [unit for primary, unit in units if primary] == ["ratio to pinned"]
+    assert (False, "MiB/s") in units
 
 
 def test_one_word_a_night() -> None:
