@@ -91,7 +91,7 @@ class Track:
     @property
     def status(self) -> Status:
         """The word of the newest night."""
-        return status.of_night(self.last, self.changes)
+        return status.of_night(self.last, self.changes, first=len(self.entries) == 1)
 
     @property
     def rank(self) -> int:

@@ -201,6 +201,7 @@ def test_one_word_a_night() -> None:
     words = [status.of_night(entry, track.changes).word for entry in entries]
     assert words == ["no change", "no change", "regression", "no change"]
     assert [change.night for change in track.standing] == [entries[2].night]
+    assert tracks_of(Read(tuple(entries[:1])), ())[0].status.word == "first night"
 
 
 def test_a_regression_that_was_undone_does_not_stand() -> None:
