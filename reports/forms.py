@@ -39,6 +39,8 @@ def render_json(comparison: Comparison) -> str:
         found["functions"] = found["functions"][: found["listed"]]
     for case in whole["cases"]:
         del case["timelines"]
+    if not comparison.gates:
+        del whole["gates"]
     if comparison.wall is None:
         _without_wall({key: whole[key] for key in whole if key != "manifest"})
         del whole["wall"], whole["host_findings"]

@@ -80,7 +80,7 @@ def store(folder: Path, *broken: str, session: Session | None = None, **failure:
         ("plan filemap-v5", "filemap-v5: no such experiment; known in"),
         ("plan filemap-v5", "did you mean 'filemap-v4'?"),
         ("plan nowhere/else.toml", "no such experiment"),
-        ("run", "one of: filemap-v1, filemap-v4, noop, slow-add"),
+        ("run", "one of: filemap-v1, filemap-v4, iomap-dirty, noop, slow-add"),
         ("plan filemap-v4 --set blocks", "--set blocks: is not KEY=VALUE"),
         ("plan filemap-v4 --set blocks=many", "--set blocks=many: blocks: "),
         ("plan filemap-v4 --set blokcs=2", "did you mean 'blocks'?"),

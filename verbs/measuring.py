@@ -15,6 +15,7 @@ from reports.text import verdict_lines
 from results.store import SessionStore
 from runs import by_hand, prepare, session
 from runs.arms import build_arms, cache_key, flavours, kernel_keys
+from runs.check import run_gate
 from runs.measure import measure as measure_session
 from runs.options import Options
 from runs.progress import Reporter, duration
@@ -24,12 +25,14 @@ from verbs.asked import (
     CHECKOUT,
     Anyway,
     Auto,
+    CheckFirst,
     DryRun,
     Folder,
     Guests,
     Json,
     Mode,
     Named,
+    PerPatch,
     Probe,
     Resume,
     Reverse,
@@ -59,13 +62,15 @@ def build_verb(
     workloads: Workloads = "",
     auto: Auto = False,
     reverse: Reverse = False,
-    twins: Twins = True,
+    twins: Twins = None,
+    per_patch: PerPatch = False,
+    check: CheckFirst = None,
     dry_run: DryRun = False,
     as_json: Json = False,
 ) -> None:
     """Build the kernels of an experiment, as far as the cache lacks them."""
     series_asked = (tuple(series), source, workloads, auto, reverse)
-    question = Question(name, tuple(overrides), "", twins, *series_asked)
+    question = Question(name, tuple(overrides), "", twins, *series_asked, per_patch, check)
     asked = read(question)
     if dry_run:
         print("\n".join(by_hand.build_commands(asked, options())))
@@ -129,7 +134,9 @@ def measure_verb(
     snapshot: Snapshots = True,
     anyway: Anyway = False,
     probe: Probe = True,
-    twins: Twins = True,
+    twins: Twins = None,
+    per_patch: PerPatch = False,
+    check: CheckFirst = None,
     mode: Mode = "",
     guests: Guests = None,
     dry_run: DryRun = False,
@@ -137,7 +144,7 @@ def measure_verb(
     """Boot and measure every run of the plan; print the session's folder."""
     asked = options(snapshot=snapshot, measure_anyway=anyway, probe=probe, guests_at_once=guests)
     series_asked = (tuple(series), source, workloads, auto, reverse)
-    question = Question(name, tuple(overrides), mode, twins, *series_asked)
+    question = Question(name, tuple(overrides), mode, twins, *series_asked, per_patch, check)
     if dry_run:
         print("\n".join(by_hand.measure_commands(read(question), asked)))
         return
@@ -172,7 +179,9 @@ def run_verb(
     snapshot: Snapshots = True,
     anyway: Anyway = False,
     probe: Probe = True,
-    twins: Twins = True,
+    twins: Twins = None,
+    per_patch: PerPatch = False,
+    check: CheckFirst = None,
     mode: Mode = "",
     guests: Guests = None,
     strict: Strict = False,
@@ -184,7 +193,7 @@ def run_verb(
         fit_only=strict,
     )  # fmt: skip
     series_asked = (tuple(series), source, workloads, auto, reverse)
-    question = Question(name, tuple(overrides), mode, twins, *series_asked)
+    question = Question(name, tuple(overrides), mode, twins, *series_asked, per_patch, check)
     if dry_run:
         experiment = read(question)
         lines = by_hand.build_commands(experiment, asked)
@@ -221,7 +230,12 @@ def do_measure(
 
 
 def take(opened: prepare.Session, asked: Options, store: SessionStore, reporter: Reporter) -> None:
-    """Make the runs of a prepared session, in its mode."""
+    """Check the arms of a prepared session where that is asked, and make its runs."""
+    planned = len(opened.plan.runs)
+    opened = run_gate(opened, asked, store, reporter)
+    if planned and not opened.plan.runs:
+        reporter.say("nothing is measured: what is broken has no speed")
+        return
     if opened.experiment.mode == "wall":
         measure_wall(opened, asked, store, reporter, lambda: decided(store))
     else:
