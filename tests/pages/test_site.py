@@ -8,7 +8,7 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from history.changes import changes_of
@@ -177,6 +177,8 @@ def test_a_page_allows_its_own_scripts_and_nothing_from_elsewhere(
 @given(
     st.recursive(st.text() | st.floats() | st.none(), lambda inner: st.lists(inner), max_leaves=9)
 )
+@example(1.7976931348623157e308)
+@example([float("nan"), "\ud800"])
 @settings(max_examples=200)
 def test_embedded_data_comes_back_and_never_ends_its_element(value: object) -> None:
     text = str(embed.data({"value": value, HOSTILE: HOSTILE}))
