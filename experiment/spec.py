@@ -12,6 +12,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, field_validator, model_validator
 
+from experiment.arms import PREBUILT as PREBUILT
 from experiment.arms import ArmSpec as ArmSpec
 from experiment.arms import KernelSpec as KernelSpec
 from experiment.arms import SeriesSpec as SeriesSpec
@@ -228,6 +229,22 @@ class Experiment(Frozen):
                 raise ValueError(f"arms: {arm.name}: patches, and the experiment has no series")
             if arm.upto is not None and not arm.patches:
                 raise ValueError(f"arms: {arm.name}: upto counts patches; patches = true is wanted")
+        return self
+
+    @model_validator(mode="after")
+    def _prebuilt_kernels_stay_as_they_are(self) -> Experiment:
+        prebuilt = [arm for arm in self.all_arms if (arm.kernel or self.kernel).is_prebuilt]
+        for arm in prebuilt:
+            if arm.patches or arm.series is not None:
+                raise ValueError(f"arms: {arm.name}: no patch can be applied to a prebuilt kernel")
+        if prebuilt and self.mode == "wall":
+            raise ValueError(f"mode: wall boots no prebuilt kernel, as that of {prebuilt[0].name}")
+        twin = next((twin for twin in self.twins if twin.flavour is not None), None)
+        if prebuilt and twin is not None:
+            raise ValueError(
+                f"twins: {twin.name}: flavour {twin.flavour} has to be built, and the kernel of "
+                f"{prebuilt[0].name} is prebuilt"
+            )
         return self
 
     @property

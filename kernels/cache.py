@@ -62,6 +62,11 @@ class Kernel:
         return self.folder / "build.log"
 
     @property
+    def modules(self) -> tuple[Path, ...]:
+        """Modules that the guest loads first, in order; of prebuilt kernels only."""
+        return tuple(sorted(self.folder.glob("*.ko")))
+
+    @property
     def origins(self) -> Path:
         """Source files of its functions, see ``kernels.origins``; not every kernel has it."""
         return self.folder / "origins.json.gz"

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
 from experiment.load import Catalogue, known_guests
 from experiment.plan import Plan, PlannedRun, Size, require_memory, scaled
 from experiment.spec import (
+    PREBUILT,
     ArmSpec,
     CaseSpec,
     Experiment,
@@ -18,7 +19,7 @@ from experiment.spec import (
     Observed,
     SpecError,
 )
-from guests import initramfs, native
+from guests import initramfs, native, overlay
 from guests.exact import Machine
 from guests.initramfs import Initramfs
 from guests.probe import plugin
@@ -87,6 +88,7 @@ class Session:
     """A session ready to be measured.
 
     ``twins`` are by name, ``probe`` is None where none counts, ``wall`` in exact mode.
+    ``overlaid`` are the initramfs of prebuilt kernels, by the kernel's key.
     """
 
     experiment: Experiment
@@ -99,6 +101,7 @@ class Session:
     probe: Probe | None
     same_code: bool
     wall: WallHost | None = None
+    overlaid: Mapping[str, Initramfs] = field(default_factory=dict)
 
     @property
     def guest(self) -> Guest:
@@ -129,10 +132,10 @@ class Session:
     def machine(self, run: PlannedRun) -> Machine:
         """The machine of a run; equal for runs that prepare alike."""
         bench, workload = self.bench(run), self.workloads[self.case(run.case).workload]
-        arm, size = self.arm(run.arm), bench.sizes[run.arm]
+        arm, size, kernel = self.arm(run.arm), bench.sizes[run.arm], bench.kernels[run.arm]
         return Machine(
-            kernel=bench.kernels[run.arm].bzimage,
-            initramfs=self.initramfs.path,
+            kernel=kernel.bzimage,
+            initramfs=self.overlaid.get(kernel.identity.key, self.initramfs).path,
             preload=self.preload,
             guest=bench.guests[run.arm],
             size=size,
@@ -235,6 +238,11 @@ def prepare(
     probe = plugin.provide(options.cache) if options.probe and not in_wall else None
     built = build_arms(experiment, options, progress)
     kernels = {experiment.kernel.flavour: built}
+    overlaid = {
+        kernel.identity.key: overlay.provide(image, kernel, options.cache)
+        for kernel in built.values()
+        if kernel.identity.flavour == PREBUILT
+    }
     same = same_code(experiment, built) and not options.measure_anyway
     wall = None
     if in_wall and not same:
@@ -262,6 +270,7 @@ def prepare(
         probe=probe,
         same_code=same,
         wall=wall,
+        overlaid=overlaid,
     )
 
 

@@ -17,6 +17,7 @@ from runs.arms import guest_of, plan_of
 from runs.question import Question
 from verbs.asked import (
     CHECKOUT,
+    Arm,
     Auto,
     Json,
     Mode,
@@ -93,11 +94,12 @@ def plan_verb(
     workloads: Workloads = "",
     auto: Auto = False,
     reverse: Reverse = False,
+    arm: Arm = [],  # noqa: B006
     mode: Mode = "",
     as_json: Json = False,
 ) -> None:
     """Show every run that would be made, in order."""
-    series_asked = (tuple(series), source, workloads, auto, reverse)
+    series_asked = (tuple(series), source, workloads, auto, reverse, tuple(arm))
     question = Question(name, tuple(overrides), mode, True, *series_asked)
     asked = read(question)
     plan = plan_of(asked)

@@ -23,6 +23,7 @@ from runs.wall import measure_wall
 from verbs.asked import (
     CHECKOUT,
     Anyway,
+    Arm,
     Auto,
     DryRun,
     Folder,
@@ -57,11 +58,12 @@ def build_verb(
     workloads: Workloads = "",
     auto: Auto = False,
     reverse: Reverse = False,
+    arm: Arm = [],  # noqa: B006
     twins: Twins = True,
     dry_run: DryRun = False,
 ) -> None:
     """Build the kernels of an experiment, as far as the cache lacks them."""
-    series_asked = (tuple(series), source, workloads, auto, reverse)
+    series_asked = (tuple(series), source, workloads, auto, reverse, tuple(arm))
     question = Question(name, tuple(overrides), "", twins, *series_asked)
     asked = read(question)
     if dry_run:
@@ -70,8 +72,8 @@ def build_verb(
     reporter = Reporter()
     for flavour in flavours(asked):
         built = build_arms(asked, options(), building(reporter), flavour)
-        for arm, kernel in built.items():
-            print(f"{arm:<10} {flavour:<10} {kernel.identity.key}  {kernel.folder}")
+        for name_, kernel in built.items():
+            print(f"{name_:<10} {flavour:<10} {kernel.identity.key}  {kernel.folder}")
 
 
 @app.command("measure")
@@ -83,6 +85,7 @@ def measure_verb(
     workloads: Workloads = "",
     auto: Auto = False,
     reverse: Reverse = False,
+    arm: Arm = [],  # noqa: B006
     folder: Folder = None,
     resume: Resume = None,
     snapshot: Snapshots = True,
@@ -95,7 +98,7 @@ def measure_verb(
 ) -> None:
     """Boot and measure every run of the plan; print the session's folder."""
     asked = options(snapshot=snapshot, measure_anyway=anyway, probe=probe, guests_at_once=guests)
-    series_asked = (tuple(series), source, workloads, auto, reverse)
+    series_asked = (tuple(series), source, workloads, auto, reverse, tuple(arm))
     question = Question(name, tuple(overrides), mode, twins, *series_asked)
     if dry_run:
         print("\n".join(by_hand.measure_commands(read(question), asked)))
@@ -122,6 +125,7 @@ def run_verb(
     workloads: Workloads = "",
     auto: Auto = False,
     reverse: Reverse = False,
+    arm: Arm = [],  # noqa: B006
     folder: Folder = None,
     resume: Resume = None,
     snapshot: Snapshots = True,
@@ -138,7 +142,7 @@ def run_verb(
         snapshot=snapshot, measure_anyway=anyway, probe=probe, guests_at_once=guests,
         fit_only=strict,
     )  # fmt: skip
-    series_asked = (tuple(series), source, workloads, auto, reverse)
+    series_asked = (tuple(series), source, workloads, auto, reverse, tuple(arm))
     question = Question(name, tuple(overrides), mode, twins, *series_asked)
     if dry_run:
         experiment = read(question)
