@@ -8,8 +8,8 @@ its own token; all else follows from it, and every step is checked against anoth
 
 from __future__ import annotations
 
+import itertools
 import struct
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -21,6 +21,8 @@ ALIGN = 8
 PER_MARKER = 256
 # 256 names after the last marker; few names have more than 100 bytes packed.
 LONGEST_TAIL = PER_MARKER * 128
+# More than the tables between markers and tokens ever took; a multiple of 4.
+WINDOW = 4 << 20
 # x86-64: where the kernel's image is mapped.
 KERNEL_LOW, KERNEL_END = 0xFFFFFFFF80000000, 0xFFFFFFFFC0000000
 
@@ -44,22 +46,16 @@ def symbols(image: bytes) -> list[Symbol]:
     Raises:
         KallsymsError: they cannot be found.
     """
-    table, tokens, index_end = _tokens(image)
-    # Since 6.2 other tables may lie between the names' and this one.
-    for markers_at, markers in _markers(image, table):
-        found = _names(image, markers_at, markers)
-        if found is None:
-            continue
-        count_at, packed = found
+    try:
+        table, tokens, index_end = _tokens(image)
+        count_at, packed = _names(image, *_markers(image, table))
         addresses = _addresses(image, count_at, index_end, len(packed))
-        names = [
-            b"".join(tokens[byte] for byte in name).decode(errors="replace") for name in packed
-        ]
-        return [
-            Symbol(address, name[0], name[1:])
-            for address, name in zip(addresses, names, strict=True)
-        ]
-    raise KallsymsError("no table of names fits the table of tokens")
+    except (struct.error, IndexError) as error:
+        raise KallsymsError(f"the tables are cut short: {error}") from None
+    names = [b"".join(tokens[byte] for byte in name).decode(errors="replace") for name in packed]
+    return [
+        Symbol(address, name[0], name[1:]) for address, name in zip(addresses, names, strict=True)
+    ]
 
 
 def system_map(found: list[Symbol]) -> str:
@@ -86,29 +82,30 @@ def _tokens(image: bytes) -> tuple[int, list[bytes], int]:
             end = stop + 1
         index = _aligned(end)
         expected = np.cumsum([0, *(len(token) + 1 for token in tokens[:-1])])
-        seen = np.frombuffer(image[index : index + 2 * TOKENS], "<u2")
-        if len(seen) == TOKENS and np.array_equal(seen, expected):
+        seen = image[index : index + 2 * TOKENS]
+        if seen == expected.astype("<u2").tobytes():
             return start, tokens, index + 2 * TOKENS
         at = image.find(DIGITS, at + 1)
     raise KallsymsError("no table of tokens")
 
 
-def _markers(image: bytes, table: int) -> Iterator[tuple[int, list[int]]]:
-    """Arrays before the table of tokens that rise from 0, as markers do."""
-    words = np.frombuffer(image[table % 4 : table], "<u4")
-    at = len(words)
-    # Padding.
-    while at and words[at - 1] == 0:
-        at -= 1
-    end = at
-    while at > 1 and words[at - 1] > words[at - 2]:
-        at -= 1
-        if words[at - 1] == 0:
-            yield table % 4 + 4 * (at - 1), words[at - 1 : end].tolist()
-            return
+def _markers(image: bytes, table: int) -> tuple[int, list[int]]:
+    """The array before the table of tokens that rises from 0, and where it is.
+
+    6.2 and 6.3 have one more table of the same length in between (``seqs_of_names``),
+    which does not rise.
+    """
+    low = max(table - WINDOW, table % 4)
+    words = np.frombuffer(image[low:table], "<u4")
+    # Where a run of rising words begins, with the end of the last one behind them.
+    begins = [0, *(np.flatnonzero(words[1:] <= words[:-1]) + 1).tolist(), len(words)]
+    for begin, end in reversed(list(itertools.pairwise(begins))):
+        if end - begin > 1 and words[begin] == 0:
+            return low + 4 * begin, words[begin:end].tolist()
+    raise KallsymsError("no table of markers")
 
 
-def _names(image: bytes, markers_at: int, markers: list[int]) -> tuple[int, list[bytes]] | None:
+def _names(image: bytes, markers_at: int, markers: list[int]) -> tuple[int, list[bytes]]:
     """Where the number of symbols is, and their packed names."""
     least, most = (len(markers) - 1) * PER_MARKER, len(markers) * PER_MARKER
     last = markers_at - markers[-1]
@@ -119,7 +116,7 @@ def _names(image: bytes, markers_at: int, markers: list[int]) -> tuple[int, list
             packed = _walk(image, start, count, markers_at, markers)
             if packed:
                 return start - ALIGN, packed
-    return None
+    raise KallsymsError("no table of names fits that of the markers")
 
 
 def _walk(
@@ -153,7 +150,7 @@ def _addresses(image: bytes, count_at: int, index_end: int, count: int) -> list[
         (base,) = struct.unpack_from("<Q", image, base_at)
         if not KERNEL_LOW <= base < KERNEL_END:
             continue
-        offsets = np.frombuffer(image[offsets_at : offsets_at + size], "<i4").astype(np.int64)
+        offsets = np.frombuffer(image, "<i4", count, offsets_at).astype(np.int64)
         if (offsets < 0).any():
             # KALLSYMS_ABSOLUTE_PERCPU: what is not negative is an address as it is.
             return [base - 1 - o if o < 0 else o for o in offsets.tolist()]

@@ -23,6 +23,7 @@ log = logging.getLogger(__name__)
 # As the Debian policy has them; neither can be an option or a path.
 NAME = re.compile(r"linux-image-[a-z0-9.+~-]+")
 VERSION = re.compile(r"[A-Za-z0-9.+:~-]+")
+STANDS_FOR = re.compile(rf"(?P<name>{NAME.pattern}) \(= (?P<version>{VERSION.pattern})\)$")
 QUERY_TIMEOUT_S = 60.0
 FETCH_TIMEOUT_S = 900.0
 UNPACK_TIMEOUT_S = 600.0
@@ -63,20 +64,21 @@ def parts(asked: str) -> tuple[str, str]:
 def find(asked: str) -> Package:
     """Look a package up in apt's lists; the newest version if none is named.
 
+    A package that only depends on a kernel's stands for that one, as
+    ``linux-image-cloud-amd64`` does.
+
     Raises:
         UsageError: it is no kernel package's name.
         InfraError: apt does not know it.
     """
     parts(asked)
-    said = run(
-        ["apt-cache", "show", "--no-all-versions", asked],
-        timeout_s=QUERY_TIMEOUT_S,
-        check=False,
-        env={"LC_ALL": "C"},
-    )
-    fields = dict(
-        line.partition(": ")[::2] for line in said.stdout.partition("\n\n")[0].splitlines()
-    )
+    argv = ["apt-cache", "show", "--no-all-versions", asked]
+    said = run(argv, timeout_s=QUERY_TIMEOUT_S, check=False, env={"LC_ALL": "C"})
+    first = said.stdout.partition("\n\n")[0]
+    fields = dict(line.partition(": ")[::2] for line in first.splitlines())
+    stands_for = STANDS_FOR.match(fields.get("Depends", ""))
+    if stands_for:
+        return find(f"{stands_for['name']}={stands_for['version']}")
     try:
         return Package(fields["Package"], fields["Version"], fields["SHA256"], int(fields["Size"]))
     except (KeyError, ValueError):
@@ -148,12 +150,6 @@ def unpack(file: Path, into: Path) -> None:
     """
     into.mkdir(parents=True)
     run(unpack_argv(file, into), timeout_s=UNPACK_TIMEOUT_S)
-
-
-def depends(file: Path) -> tuple[str, ...]:
-    """Names of the packages that a fetched one depends on."""
-    said = run(["dpkg-deb", "-f", str(file), "Depends"], timeout_s=QUERY_TIMEOUT_S).stdout
-    return tuple(re.findall(r"(?:^|[,|])\s*([a-z0-9.+-]+)", said))
 
 
 def _digest(path: Path) -> str:

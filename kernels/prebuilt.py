@@ -83,7 +83,7 @@ def provide(spec: KernelSpec, *, checkout: Path, cache: Path) -> Kernel:
         place = Path(tempfile.mkdtemp(prefix=".unpack-", dir=packages.folder(cache)))
         try:
             packages.unpack(file, place / "root")
-            found = _shipped(package, place / "root", file)
+            found = _shipped(package, place / "root")
             return _keep(key, f"deb:{package.asked}", found, cache)
         finally:
             shutil.rmtree(place, ignore_errors=True)
@@ -160,15 +160,14 @@ def _given(spec: KernelSpec, checkout: Path) -> _Found:
     return _Found(image, config, modules.chosen(folder) if folder else ())
 
 
-def _shipped(package: packages.Package, root: Path, file: Path) -> _Found:
+def _shipped(package: packages.Package, root: Path) -> _Found:
     """What an unpacked package holds."""
     images = sorted(root.glob("boot/vmlinuz-*"))
     if len(images) != 1:
-        others = [name for name in packages.depends(file) if name.startswith("linux-image-")]
         raise UsageError(
-            f"holds {len(images) or 'no'} kernels",
+            f"holds {len(images)} kernels, one is wanted",
             where=f"deb:{package.asked}",
-            next_step=f"name deb:{others[0]}" if others else "name one linux-image package",
+            next_step="apt-cache search --names-only '^linux-image-.*cloud-amd64$'",
         )
     release = images[0].name.removeprefix("vmlinuz-")
     config = root / "boot" / f"config-{release}"
