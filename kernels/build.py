@@ -144,7 +144,7 @@ def _plan(spec: KernelSpec, patches: Sequence[Path], checkout: Path, cache: Path
         tuple(read_patch(path) for path in patches),
         fragments,
         config.merge(fragments),
-        identify_toolchain(),
+        identify_toolchain(spec.compiler),
     )
 
 

@@ -6,7 +6,11 @@ import gzip
 import lzma
 from collections.abc import Mapping
 from dataclasses import dataclass
+from io import BytesIO
 from pathlib import Path
+
+from elftools.common.exceptions import ELFError
+from elftools.elf.elffile import ELFFile
 
 from host.errors import InfraError, UsageError
 from host.process import run
@@ -49,7 +53,7 @@ def chosen(folder: Path) -> tuple[Path, ...]:
 
     Raises:
         UsageError: a module that is required is neither built in nor there.
-        InfraError: modinfo failed.
+        InfraError: a module depends on one that is not there.
     """
     builtin = _builtin(folder)
     files = {plain(path.name): path for path in sorted(folder.rglob("*.ko*")) if path.is_file()}
@@ -92,14 +96,23 @@ def unpacked(file: Path) -> bytes:
 def _add(
     name: str, files: Mapping[str, Path], builtin: frozenset[str], order: dict[str, Path]
 ) -> None:
-    said = run(["modinfo", "-F", "depends", str(files[name])], timeout_s=TIMEOUT_S).stdout
-    for wanted in filter(None, (word.strip() for word in said.split(","))):
+    for wanted in _depends(files[name]):
         other = plain(wanted)
         if other in files and other not in order:
             _add(other, files, builtin, order)
         elif other not in files and other not in builtin:
             raise InfraError(f"depends on {wanted}, which is not there", where=str(files[name]))
     order.setdefault(name, files[name])
+
+
+def _depends(file: Path) -> list[str]:
+    try:
+        said = ELFFile(BytesIO(unpacked(file))).get_section_by_name(".modinfo")
+        lines = said.data().split(b"\0") if said else []
+    except ELFError as error:
+        raise UsageError(f"no module: {error}", where=str(file)) from None
+    found = [line.partition(b"=")[2].decode() for line in lines if line.startswith(b"depends=")]
+    return [name.strip() for names in found for name in names.split(",") if name.strip()]
 
 
 def _builtin(folder: Path) -> frozenset[str]:

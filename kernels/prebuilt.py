@@ -79,14 +79,15 @@ def provide(spec: KernelSpec, *, checkout: Path, cache: Path) -> Kernel:
         ready = store.load(cache, key, used=True)
         if ready:
             return ready
-        file = packages.fetch(package, cache)
-        place = Path(tempfile.mkdtemp(prefix=".unpack-", dir=packages.folder(cache)))
-        try:
-            packages.unpack(file, place / "root")
-            found = _shipped(package, place / "root")
-            return _keep(key, f"deb:{package.asked}", found, cache)
-        finally:
-            shutil.rmtree(place, ignore_errors=True)
+        with store.locked(cache, store.PACKAGES_LOCK):
+            file = packages.fetch(package, cache)
+            place = Path(tempfile.mkdtemp(prefix=".unpack-", dir=packages.folder(cache)))
+            try:
+                packages.unpack(file, place / "root")
+                found = _shipped(package, place / "root")
+                return _keep(key, f"deb:{package.asked}", found, cache)
+            finally:
+                shutil.rmtree(place, ignore_errors=True)
 
 
 def settled(spec: KernelSpec, *, checkout: Path, cache: Path) -> KernelSpec:

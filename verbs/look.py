@@ -119,7 +119,7 @@ def plan_verb(
 def clean_verb(
     max_gib: Annotated[float, typer.Option(min=0, help="bound of the cache in GiB")] = 20.0,
 ) -> None:
-    """Bound the cache: the least recently used kernels, objects and trees go first."""
+    """Bound the cache: what was not used for longest goes first, fetched packages before all."""
     cleaned = kernel_cache.clean(facts.cache_folder(), max_gib)
     for entry in cleaned.removed:
         print(entry)

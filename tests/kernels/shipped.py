@@ -92,11 +92,9 @@ def packed(data: bytes, how: str, folder: Path) -> bytes:
         return lzma.compress(data, check=lzma.CHECK_CRC32) + length
     plain, target = folder / "plain", folder / "packed"
     plain.write_bytes(data)
-    argv = {
-        "zstd": ["zstd", "-q", "-f", plain, "-o", target],
-        "lz4": ["lz4", "-q", "-l", "-f", plain, target],
-    }[how]
-    subprocess.run(argv, check=True)
+    options = ["-o"] if how == "zstd" else []
+    legacy = ["-l"] if how == "lz4" else []
+    subprocess.run([how, "-q", "-f", *legacy, plain, *options, target], check=True)
     return target.read_bytes() + length
 
 
@@ -128,8 +126,8 @@ def module(path: Path, *, depends: str = "") -> bytes:
         plain.write_bytes(data)
         subprocess.run(["zstd", "-q", "-f", "--rm", plain, "-o", path], check=True)
     else:
-        pack = {".xz": lzma.compress, ".gz": gzip.compress}.get(path.suffix, bytes)
-        path.write_bytes(pack(data))
+        packed_data = lzma.compress(data) if path.suffix == ".xz" else data
+        path.write_bytes(gzip.compress(data) if path.suffix == ".gz" else packed_data)
     return data
 
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import gzip
 from pathlib import Path
 
 import pytest
@@ -70,3 +71,9 @@ def test_damaged_module_is_named(tmp_path: Path, ending: str) -> None:
     path.write_bytes(b"nothing of the kind")
     with pytest.raises(UsageError, match=rf"a\.ko{ending}: the module is damaged"):
         modules.unpacked(path)
+
+
+def test_file_that_is_no_module_is_named(folder: Path) -> None:
+    (folder / "kernel/drivers/block/brd.ko.gz").write_bytes(gzip.compress(b"a text"))
+    with pytest.raises(UsageError, match=r"brd\.ko\.gz: no module"):
+        modules.chosen(folder)
