@@ -13,7 +13,7 @@ from experiment.spec import Experiment, KernelSpec
 from host.errors import UsageError
 from kernels import prebuilt
 from kernels.cleaning import clean
-from kernels.git_range import commit_of, find_commit
+from kernels.git_range import WORK_TREE, commit_of, find_commit, head_of, work_tree_of
 from kernels.intake import keep, records_of
 from results.record import SeriesRecord
 
@@ -22,7 +22,8 @@ def settle(experiment: Experiment, *, checkout: Path, cache: Path) -> Experiment
     """Take the series in, and choose a commit where the source is a repository.
 
     ``git:PATH`` without a ref is the series' base-commit if the repository has it,
-    else HEAD; ``git:PATH@REF`` is what it says.  Both become a commit's full name.  A
+    else HEAD, if nothing is changed and not committed; ``git:PATH@WORKTREE`` is HEAD with
+    these changes, ``git:PATH@REF`` what it says.  All become a commit's full name.  A
     prebuilt package is the newest version, unless one is named; it becomes that version.
 
     Raises:
@@ -39,8 +40,8 @@ def settle(experiment: Experiment, *, checkout: Path, cache: Path) -> Experiment
         base = records[0].base_commit if records else ""
         folder = _existing(source, checkout, place)
         # The first series of a stack says where all of it begins.
-        wanted = ref or (base if base and find_commit(folder, base) else "HEAD")
-        source = f"git:{place}@{commit_of(folder, wanted, clean(source))}"
+        wanted = ref or (base if base and find_commit(folder, base) else "")
+        source = f"git:{place}@{_commit(folder, wanted, clean(source))}"
         kernel = kernel.model_copy(update={"source": source})
     elif kernel.is_prebuilt:
         kernel = prebuilt.settled(kernel, **where)
@@ -66,10 +67,14 @@ def _settled(kernel: KernelSpec, checkout: Path, cache: Path) -> KernelSpec:
     place, ref = _repository(kernel.source)
     if not place:
         return kernel
-    commit = commit_of(
-        _existing(kernel.source, checkout, place), ref or "HEAD", clean(kernel.source)
-    )
+    commit = _commit(_existing(kernel.source, checkout, place), ref, clean(kernel.source))
     return kernel.model_copy(update={"source": f"git:{place}@{commit}"})
+
+
+def _commit(folder: Path, ref: str, where: str) -> str:
+    if ref == WORK_TREE:
+        return work_tree_of(folder, where)
+    return commit_of(folder, ref, where) if ref else head_of(folder, where)
 
 
 def series_records(

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from experiment.spec import Experiment
+from guests import initramfs, native
 from host.errors import UsageError
 from runs import by_hand
 from runs.options import Options
@@ -47,8 +48,8 @@ def test_dry_run_boots_each_kernel_with_its_own_root(
     images: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     options = Options(checkout=CHECKOUT, cache=tmp_path / "cache")
-    monkeypatch.setattr(by_hand.native, "build", lambda *_: Path("/native"))
-    monkeypatch.setattr(by_hand.initramfs, "_build", lambda files, image, _: image.touch())
+    monkeypatch.setattr(native, "build", lambda *_: Path("/native"))
+    monkeypatch.setattr(initramfs, "_build", lambda files, image, _: image.touch())
     arms = tuple(f"image:bzImage-{name}" for name in ("one", "two"))
     made = asked(Question(arms=arms, workloads="filemap-4k"), options.cache, here=images)
     lines = [line for line in by_hand.measure_commands(made, options) if "qemu-system" in line]
