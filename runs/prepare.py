@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import itertools
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
@@ -107,6 +108,14 @@ class Session:
     def guest(self) -> Guest:
         """The measured guest."""
         return self.measured.guest
+
+    @property
+    def roots_sha256(self) -> str:
+        """Names what every guest has as its root: the initramfs and those of prebuilt kernels."""
+        if not self.overlaid:
+            return self.initramfs.sha256
+        every = sorted({self.initramfs.sha256, *(root.sha256 for root in self.overlaid.values())})
+        return hashlib.sha256(" ".join(every).encode()).hexdigest()
 
     @property
     def benches(self) -> tuple[Bench, ...]:

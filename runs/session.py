@@ -86,7 +86,7 @@ def reopen(
         guests_at_once=options.guests_at_once,
     )
     session = prepare(manifest.experiment, options, progress)
-    pairs = [("initramfs", manifest.provenance.initramfs_sha256, session.initramfs.sha256)]
+    pairs = [("initramfs", manifest.provenance.initramfs_sha256, session.roots_sha256)]
     pairs += [
         (
             f"kernel of arm {arm.name}",
