@@ -16,6 +16,7 @@ from experiment.arms import PREBUILT as PREBUILT
 from experiment.arms import ArmSpec as ArmSpec
 from experiment.arms import KernelSpec as KernelSpec
 from experiment.arms import SeriesSpec as SeriesSpec
+from experiment.check import CheckSpec as CheckSpec
 from experiment.frozen import Direction as Direction
 from experiment.frozen import Frozen as Frozen
 from experiment.frozen import Name as Name
@@ -29,16 +30,22 @@ REPEAT = "repeat"
 
 
 class Dataset(Frozen):
-    """Sizes of the original set-up, in MiB, before a guest scales them down."""
+    """Sizes of the original set-up, in MiB, before a guest scales them down.
 
-    cgroup_limit_mib: Annotated[int, Field(gt=0)]
-    brd_mib: Annotated[int, Field(gt=0)]
+    ``file_mib`` is that of all files together.  Without ``cgroup_limit_mib`` there is no
+    limit, and the page cache has ``memory_mib``, or else room for all files; without
+    ``brd_mib`` there is no device, for tmpfs.
+    """
+
+    cgroup_limit_mib: Annotated[int, Field(ge=0)] = 0
+    memory_mib: Annotated[int, Field(ge=0)] = 0
+    brd_mib: Annotated[int, Field(ge=0)] = 0
     file_mib: Annotated[int, Field(gt=0)]
     jobs: Annotated[int, Field(gt=0)]
 
     @model_validator(mode="after")
     def _file_fits(self) -> Dataset:
-        if self.file_mib >= self.brd_mib:
+        if self.brd_mib and self.file_mib >= self.brd_mib:
             raise ValueError(
                 f"file_mib ({self.file_mib}) must be smaller than brd_mib ({self.brd_mib})"
             )
@@ -99,7 +106,7 @@ class Thresholds(Frozen):
     equivalence_alpha: Annotated[float, Field(gt=0, lt=0.5)] = 0.05
 
 
-Observed = Literal["lock_stat", "contention"]
+Observed = Literal["lock_stat", "contention", "perf"]
 
 
 class TwinSpec(Frozen):
@@ -107,7 +114,8 @@ class TwinSpec(Frozen):
 
     A twin has a kernel flavour or a guest shape of its own, so that none of its
     numbers may stand beside those of the measured guests.  ``observe`` says what
-    the agent reads: ``/proc/lock_stat``, or histograms of the contention events.
+    the agent reads: ``/proc/lock_stat``, histograms of the contention events, or (in wall
+    mode only, exact guests have no use for samples) what ``perf`` sampled of lock slow paths.
     """
 
     name: Name
@@ -158,6 +166,7 @@ class Experiment(Frozen):
     seed: Annotated[int, Field(ge=1, le=2**31 - 1)] = 1
     thresholds: Thresholds = Thresholds()
     twins: tuple[TwinSpec, ...] = ()
+    check: CheckSpec | None = None
 
     @field_validator("cases")
     @classmethod
@@ -199,6 +208,16 @@ class Experiment(Frozen):
         return self
 
     @model_validator(mode="after")
+    def _check_knows_its_cases(self) -> Experiment:
+        known = [case.name for case in self.cases]
+        unknown = [name for name in (self.check.cases if self.check else ()) if name not in known]
+        if unknown:
+            raise ValueError(
+                f"check: no such case: {', '.join(unknown)}; known: {', '.join(known)}"
+            )
+        return self
+
+    @model_validator(mode="after")
     def _published_know_their_arms(self) -> Experiment:
         known = [arm.name for arm in self.all_arms]
         figures = ((case, figure) for case in self.cases for figure in case.published)
@@ -233,17 +252,19 @@ class Experiment(Frozen):
 
     @model_validator(mode="after")
     def _prebuilt_kernels_stay_as_they_are(self) -> Experiment:
-        prebuilt = [arm for arm in self.all_arms if (arm.kernel or self.kernel).is_prebuilt]
-        for arm in prebuilt:
-            if arm.patches or arm.series is not None:
+        prebuilt = self.prebuilt
+        for arm in self.all_arms:
+            if arm.name in prebuilt and (arm.patches or arm.series is not None):
                 raise ValueError(f"arms: {arm.name}: no patch can be applied to a prebuilt kernel")
         if prebuilt and self.mode == "wall":
-            raise ValueError(f"mode: wall boots no prebuilt kernel, as that of {prebuilt[0].name}")
+            raise ValueError(f"mode: wall boots no prebuilt kernel, as that of {prebuilt[0]}")
+        if prebuilt and self.check is not None:
+            raise ValueError(f"check: kernels are built for it, and that of {prebuilt[0]} is not")
         twin = next((twin for twin in self.twins if twin.flavour is not None), None)
         if prebuilt and twin is not None:
             raise ValueError(
                 f"twins: {twin.name}: flavour {twin.flavour} has to be built, and the kernel of "
-                f"{prebuilt[0].name} is prebuilt"
+                f"{prebuilt[0]} is prebuilt"
             )
         return self
 
@@ -256,6 +277,12 @@ class Experiment(Frozen):
             ArmSpec(name="base", label="without the series", patches=self.series.reverse),
             ArmSpec(name="patched", label="with the series", patches=not self.series.reverse),
         )
+
+    @property
+    def prebuilt(self) -> tuple[str, ...]:
+        """The arms whose kernel is booted as somebody else built it, by name."""
+        arms = ((arm.name, arm.kernel or self.kernel) for arm in self.all_arms)
+        return tuple(name for name, kernel in arms if kernel.is_prebuilt)
 
     @property
     def compared(self) -> tuple[tuple[str, str], ...]:

@@ -11,11 +11,15 @@ Kind = Literal["done", "failed", "panic", "oops", "oom", "hung", "lost", "silent
 
 @dataclass(frozen=True)
 class Ending:
-    """How a guest ended: its kind, one sentence, and the lines that show it."""
+    """How a guest ended: its kind, one sentence, and the lines that show it.
+
+    ``by_clock`` says that one of the lab's clocks ended it, and no word of the kernel's.
+    """
 
     kind: Kind
     message: str
     evidence: tuple[str, ...] = ()
+    by_clock: bool = False
 
 
 # In order: the first pattern that is found names the ending.  An oops is looked
@@ -62,13 +66,16 @@ def classify(
             f"hung {where} (boot clock); with several vCPUs some kernels do under -icount: "
             "use 1 vCPU",
             last,
+            by_clock=True,
         )
     if deadline == "boot":
-        return Ending("boot", "not ready when the boot clock ran out", last)
+        return Ending("boot", "not ready when the boot clock ran out", last, by_clock=True)
     if deadline == "silence":
-        return Ending("silent", "no sign of life when the silence clock ran out", last)
+        return Ending(
+            "silent", "no sign of life when the silence clock ran out", last, by_clock=True
+        )
     if deadline == "run":
-        return Ending("hung", "not finished when the run clock ran out", last)
+        return Ending("hung", "not finished when the run clock ran out", last, by_clock=True)
     return Ending("lost", "QEMU ended without a word from the agent", last)
 
 

@@ -14,5 +14,8 @@ cd "$ROOT"
 # By default cpio reads 512 bytes at a time, each a request to the host.
 cpio --extract --quiet --io-size=262144 <"$SHARE/root.cpio"
 mkdir twinboot
+mkdir -p twinboot/host
+# perf, where a twin samples with it, is the host's.
+mount --rbind / twinboot/host
 cp -r "$SHARE"/wall.sh "$SHARE"/prepare "$SHARE"/job twinboot/
 exec chroot "$ROOT" /bin/busybox sh /twinboot/wall.sh

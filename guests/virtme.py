@@ -35,11 +35,14 @@ from host.topology import Placement
 
 POLL_S = 0.1
 START_TIMEOUT_S = 60.0
+PREFIX = "twinboot-"
 READY = "twinboot: ready"
 WALL_AGENT = AGENT.with_name("wall.sh")
 ENTER = Path(__file__).with_name(ENTER_NAME)
 ROOT_NAME = "root.cpio"
 TAIL = 500
+# Translated code runs ten times slower than the host's own, on any host.
+TCG_PATIENCE = 5
 
 
 @dataclass(frozen=True)
@@ -139,11 +142,12 @@ class _Boot:
         if ending.kind == "boot":
             # What else the classifier says about a silent boot is true of -icount only.
             said = "not ready when the boot clock ran out"
-            ending = console.Ending("boot", said, ending.evidence)
+            ending = console.Ending("boot", said, ending.evidence, by_clock=True)
         return Outcome(files, ending, self.cpu_s, time.monotonic() - self.started)
 
     def _wait(self, watch: Callable[[str], None]) -> Clock:
         guest = self.machine.guest
+        patience = TCG_PATIENCE if self.machine.accelerator == "tcg" else 1
         seen, seen_at = -1, time.monotonic()
         ready_at: float | None = None
         while not ended(self.process):
@@ -157,11 +161,11 @@ class _Boot:
             if ready_at is None and READY in text:
                 ready_at = now
             watch(console.progress(text))
-            if ready_at is None and now - self.started > guest.boot_timeout_s:
+            if ready_at is None and now - self.started > patience * guest.boot_timeout_s:
                 return "boot"
-            if ready_at is not None and now - seen_at > guest.silence_timeout_s:
+            if ready_at is not None and now - seen_at > patience * guest.silence_timeout_s:
                 return "silence"
-            if ready_at is not None and now - ready_at > guest.run_timeout_s:
+            if ready_at is not None and now - ready_at > patience * guest.run_timeout_s:
                 return "run"
         return ""
 
@@ -201,13 +205,22 @@ def _plain_name(folder: Path) -> Iterator[Path]:
     """A short, plain name for ``folder``: a socket's has at most 107 characters, and
     commas and spaces mean something to QEMU and to virtme-ng's shell.
     """
-    place = Path(tempfile.mkdtemp(prefix="twinboot-"))
+    _sweep(Path(tempfile.gettempdir()))
+    place = Path(tempfile.mkdtemp(prefix=PREFIX))
     try:
         name = place / "run"
         name.symlink_to(folder.absolute())
         yield name
     finally:
         shutil.rmtree(place, ignore_errors=True)
+
+
+def _sweep(temporary: Path) -> None:
+    """Remove what killed labs left: names whose folder is gone."""
+    for place in temporary.glob(f"{PREFIX}*"):
+        name = place / "run"
+        if name.is_symlink() and not name.exists():
+            shutil.rmtree(place, ignore_errors=True)
 
 
 def _lay_out(files: Files, machine: WallMachine, job_text: str) -> None:

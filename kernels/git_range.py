@@ -44,18 +44,18 @@ def write_patches(name: str, into: Path, *, checkout: Path, repository: str = ""
         )  # fmt: skip
     first, last = (commit_of(folder, word, clean(name)) for word in parts[1:])
     between = f"{first}..{last}"
-    if _git(folder, "rev-list", "--merges", "-1", between).stdout.strip():
+    if run_git(folder, "rev-list", "--merges", "-1", between).stdout.strip():
         raise UsageError(
             "there are merges in the range, and a merge is no patch",
             where=clean(name),
             next_step="name a range without merges, or rebase it",
         )
-    _git(folder, "format-patch", "--quiet", *FORMAT, "-o", str(into), between)
+    run_git(folder, "format-patch", "--quiet", *FORMAT, "-o", str(into), between)
     if not any(into.iterdir()):
         raise UsageError(
             "there is no commit in the range", where=clean(name), next_step="see git log"
         )
-    return _git(folder, "merge-base", first, last).stdout.strip()
+    return run_git(folder, "merge-base", first, last).stdout.strip()
 
 
 def commit_of(folder: Path, ref: str, where: str) -> str:
@@ -76,7 +76,7 @@ def commit_of(folder: Path, ref: str, where: str) -> str:
 def find_commit(folder: Path, ref: str) -> str:
     """The commit that ``ref`` names in a repository, or nothing."""
     asked = ["rev-parse", "--verify", "--quiet", "--end-of-options", f"{ref}^{{commit}}"]
-    return _git(folder, *asked, check=False).stdout.strip()
+    return run_git(folder, *asked, check=False).stdout.strip()
 
 
 def head_of(folder: Path, where: str) -> str:
@@ -85,7 +85,7 @@ def head_of(folder: Path, where: str) -> str:
     Raises:
         UsageError: there is none, or files that git knows differ from it.
     """
-    said = _git(folder, "status", "--porcelain", "--untracked-files=no", check=False)
+    said = run_git(folder, "status", "--porcelain", "--untracked-files=no", check=False)
     # A bare repository has no files, and so no status.
     changed = said.stdout.splitlines() if said.returncode == 0 else []
     if changed:
@@ -107,7 +107,7 @@ def work_tree_of(folder: Path, where: str) -> str:
         UsageError: the repository has no work tree.
     """
     who = ("-c", "user.name=twinboot", "-c", "user.email=twinboot@localhost")
-    said = _git(folder, *who, "stash", "create", check=False)
+    said = run_git(folder, *who, "stash", "create", check=False)
     if said.returncode:
         raise UsageError(
             f"git cannot keep its work tree: {clean(said.tail())}", where=where,
@@ -116,7 +116,12 @@ def work_tree_of(folder: Path, where: str) -> str:
     return said.stdout.strip() or commit_of(folder, "HEAD", where)
 
 
-def _git(folder: Path, *arguments: Sequence[str] | str, check: bool = True) -> Finished:
+def run_git(folder: Path, *arguments: Sequence[str] | str, check: bool = True) -> Finished:
+    """Run git in a repository, whatever the user's settings are.
+
+    Raises:
+        InfraError: with ``check``, a status other than 0.
+    """
     # Whose repository it is was decided by who named it.
     options = ["-c", f"safe.directory={folder.resolve()}", "-c", "core.quotePath=true"]
     return run(

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any
 
-from reports import html, letter, markdown, text
+from reports import html, letter, markdown, summary, text
 from reports.many import SessionComparison
 from reports.model import Comparison, ReportError
 from results.record import as_json
@@ -39,6 +39,8 @@ def render_json(comparison: Comparison) -> str:
         found["functions"] = found["functions"][: found["listed"]]
     for case in whole["cases"]:
         del case["timelines"]
+    if not comparison.gates:
+        del whole["gates"]
     if comparison.wall is None:
         _without_wall({key: whole[key] for key in whole if key != "manifest"})
         del whole["wall"], whole["host_findings"]
@@ -52,6 +54,7 @@ FORMS: Mapping[str, Callable[[Comparison], str]] = MappingProxyType(
         "letter": letter.render,
         "html": html.render,
         "json": render_json,
+        "summary": summary.render,
     }
 )
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from reports import charts, count_wording, lock_wording, wall_wording, wording
+from reports import charts, count_wording, gate_wording, lock_wording, wall_wording, wording
 from reports.charts import Chart, waterfall
 from reports.charts import locks as lock_charts
 from reports.model import CaseComparison, Comparison, MetricComparison, Pair
@@ -123,6 +123,7 @@ def render(comparison: Comparison) -> str:
         experiment=manifest.experiment,
         exact=manifest.experiment.mode == "exact",
         wall=comparison.wall,
+        gate_wording=gate_wording,
         bottom_line=wording.bottom_line(comparison),
         chart_groups=[
             ("Bandwidth", _of_kind(drawn, "bandwidth")),

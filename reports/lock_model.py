@@ -66,7 +66,8 @@ class LockComparison(Record):
 
     ``slow_share`` is the share of all instructions that ran in the slow path of spin
     locks (a fraction), ``slow_entries`` how often it was entered per 1,000 units; both
-    from the probe, None on one vCPU or without it.  ``virtual_ns`` is virtual time per
+    from the probe, None on one vCPU or without it.  Where perf sampled, the share is of
+    its samples in the slow path of any lock.  ``virtual_ns`` is virtual time per
     unit.  ``dropped`` counts lost events on base and patched.  ``other_kernel`` is true
     where the twin's flavour is not the measured one, ``in_wall`` where the guest's clock
     was the host's: times are real ns then, also those that are called virtual here.

@@ -78,10 +78,15 @@ def saturation(found: LockComparison) -> str:
 
 
 def slow_path(found: LockComparison) -> str:
-    """Instructions in the slow path of spin locks; empty where they were not counted."""
-    if found.slow_share is None or found.slow_entries is None:
+    """How much ran in the slow path of locks; empty where that was not counted."""
+    if found.slow_share is None:
         return ""
     before, after = (100 * x for x in (found.slow_share.base, found.slow_share.patched))
+    if found.slow_entries is None:
+        return (
+            f"Slow paths of locks: {before:.2f} % -> {after:.2f} % of all samples of busy CPUs "
+            "(perf, by the CPUs' clock)"
+        )
     return (
         f"Spin-lock slow path: {before:.3f} % -> {after:.3f} % of all instructions; entered "
         f"{counts.few(found.slow_entries)} times per 1,000 {counts.plural(found.unit_title)}"

@@ -113,8 +113,15 @@ def _group(wait: Wait) -> tuple[str, str]:
 
 
 def _slow_path(blocks: Sequence[Block], unit: str) -> tuple[Paired | None, Paired | None]:
-    """Share of all instructions in the slow path, and entries into it per 1,000 units."""
+    """Share of the slow path in everything, and entries into it per 1,000 units.
+
+    Of all instructions where the probe counted, of perf's samples where that sampled;
+    samples know no entries.
+    """
     arms = by_arm(blocks)
+    if all(run.locks.samples for arm in arms for run in arm):
+        sampled = [[float(sum(w.count for w in run.locks.waits)) for run in arm] for arm in arms]
+        return ratio(sampled, [[float(run.locks.samples) for run in arm] for arm in arms]), None
     if not all(run.profile and run.profile.instructions for arm in arms for run in arm):
         return None, None
     slow = [[[f for f in (run.profile.kernel if run.profile else ()) if f.name in SLOW_PATHS]
@@ -139,7 +146,8 @@ def _phase(
     arms = by_arm(blocks)
     time = per([[float(run.locks.virtual_ns) for run in arm] for arm in arms],
                [[units_done(run, unit) for run in arm] for arm in arms])  # fmt: skip
-    share, entries = (None, None) if serial else _slow_path(blocks, unit)
+    sampled = twin.observe == "perf"
+    share, entries = (None, None) if serial and not sampled else _slow_path(blocks, unit)
     return LockComparison(
         twin=twin.name,
         observe=twin.observe,

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Sequence
 
 from reports import count_wording as counts
-from reports import lock_wording, wall_wording, wording
+from reports import gate_wording, lock_wording, wall_wording, wording
 from reports.attribution_model import Attribution
 from reports.lock_model import LockComparison
 from reports.model import CaseComparison, Comparison, MetricComparison
@@ -163,6 +163,21 @@ def _host(comparison: Comparison) -> list[str]:
     return ["## This host", "", *lines, ""]
 
 
+def _gate(comparison: Comparison) -> list[str]:
+    """What was checked before anything was measured, and what was found, quoted."""
+    if not comparison.gates:
+        return []
+    lines = ["## Correctness", ""]
+    for gate in comparison.gates:
+        mark = "" if gate.standing == "green" else "**"
+        lines += [f"- {mark}{escape(gate_wording.line(gate))}{mark}"]
+        lines += [f"  - {escape(text)}" for text in gate_wording.details(gate)]
+        for quoted in gate_wording.quoted(gate):
+            # Indented by more than the list: no line of a console can end the block.
+            lines += ["", *(f"        {wording.clean(line)}".rstrip() for line in quoted)]
+    return [*lines, ""]
+
+
 def _finding(level: str, text: str) -> str:
     return f"- {'**warning** ' if level == 'warning' else ''}{escape(text)}"
 
@@ -175,12 +190,12 @@ def render(comparison: Comparison) -> str:
     lines += [escape(experiment.question), ""] if experiment.question else []
     lines += [f"**{wording.bottom_line(comparison)}.**", ""]
     lines += [f"- {escape(wording.sentence(metric))}" for metric in comparison.primary]
-    lines += ["", *_host(comparison)]
+    lines += ["", *_host(comparison), *_gate(comparison)]
     for case in comparison.cases:
         lines += _case(case)
     published = [
         (f"{r.case} {r.metric}", r.unit, f"{r.base:.2f}", f"{r.patched:.2f}",
-         wording.percent(r.change), r.document)
+         wording.sized(r.change), r.document)
         for r in comparison.published
     ]  # fmt: skip
     if published:

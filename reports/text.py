@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import textwrap
 
-from reports import text_counts, wall_wording, wording
+from reports import gate_wording, text_counts, wall_wording, wording
 from reports.many import SessionComparison
 from reports.model import CaseComparison, Comparison, MetricComparison
 
@@ -88,6 +88,7 @@ def render(comparison: Comparison) -> str:
     ), "")  # fmt: skip
     lines += ["", f"{wording.bottom_line(comparison)}.", ""]
     lines += [*verdict_lines(comparison), "", *host_lines(comparison)]
+    lines += _gate(comparison)
     for case in comparison.cases:
         table = _table(case, WALL_COLUMNS if comparison.wall else COLUMNS)
         if table:
@@ -95,7 +96,7 @@ def render(comparison: Comparison) -> str:
             lines += table
     lines += _section("Published", [
         f"{r.case} {r.metric}: {wording.reference_values(r)}, "
-        f"{wording.percent(r.change)} ({r.document})"
+        f"{wording.sized(r.change)} ({r.document})"
         for r in comparison.published
     ])  # fmt: skip
     lines += _parts("Where it came from", text_counts.origin(comparison))
@@ -116,6 +117,21 @@ def render(comparison: Comparison) -> str:
     if comparison.wall is not None:
         lines += _wrapped(wall_wording.meaning(comparison.wall), "")
     return "\n".join(lines).rstrip() + "\n"
+
+
+def _gate(comparison: Comparison) -> list[str]:
+    """What was checked before anything was measured, and what was found, quoted."""
+    if not comparison.gates:
+        return []
+    lines = ["Correctness"]
+    for gate in comparison.gates:
+        bad = gate.standing != "green"
+        lines += _wrapped(wording.clean(f"{'!' if bad else '-'} {gate_wording.line(gate)}"))
+        for text in gate_wording.details(gate):
+            lines += _wrapped(wording.clean(text), "      ")
+        for quoted in gate_wording.quoted(gate):
+            lines += [f"      | {wording.clean(line)}"[:WIDTH].rstrip() for line in quoted]
+    return [*lines, ""]
 
 
 def _parts(title: str, parts: list[tuple[str, list[str]]]) -> list[str]:

@@ -56,7 +56,8 @@ class PhaseLocks(Record):
     """One phase of a twin's run.
 
     ``virtual_ns`` is the time the phase took.  ``dropped`` counts events that the
-    histograms had no room for: with any, ``waits`` is not complete.
+    histograms had no room for: with any, ``waits`` is not complete.  ``samples`` are those
+    that ``perf`` took of busy CPUs, of which ``waits`` are the ones in a lock's slow path.
     """
 
     phase: str
@@ -64,6 +65,7 @@ class PhaseLocks(Record):
     classes: tuple[LockClass, ...] = ()
     waits: tuple[Wait, ...] = ()
     dropped: int = 0
+    samples: int = 0
 
 
 class Locks(Record):

@@ -7,7 +7,8 @@ from pathlib import Path
 
 from experiment.ad_hoc import choose, from_here, from_kernels, from_series
 from experiment.load import Catalogue, known_experiments, load_experiment
-from experiment.spec import Experiment
+from experiment.spec import CheckSpec, Experiment
+from experiment.steps import per_patch
 from host.errors import UsageError
 from kernels.intake import records_of
 from kernels.settle import settle
@@ -18,24 +19,33 @@ class Question:
     """An experiment by name, or a series or kernels with how to measure them, or nothing.
 
     ``workloads`` are names, separated by commas; ``automatic`` chooses them by the
-    files of the series.
+    files of the series.  ``per_patch`` makes an arm of each prefix of the series; twins
+    are then left out unless asked for.  ``check`` asks for the gate or leaves it out, None
+    keeps what the experiment says.
     """
 
     name: str = ""
     overrides: tuple[str, ...] = ()
     mode: str = ""
-    twins: bool = True
+    twins: bool | None = None
     series: tuple[str, ...] = ()
     source: str = ""
     workloads: str = ""
     automatic: bool = False
     reverse: bool = False
+    per_patch: bool = False
+    check: bool | None = None
     arms: tuple[str, ...] = ()
 
     @property
     def is_empty(self) -> bool:
         """Whether nothing at all is asked."""
-        return not (self.name or self.all_overrides or self.by_series)
+        return not (self.name or self.all_overrides or self.by_series or self.per_patch)
+
+    @property
+    def with_twins(self) -> bool:
+        """Whether the experiment's twins are run, too."""
+        return not self.per_patch if self.twins is None else self.twins
 
     @property
     def all_overrides(self) -> tuple[str, ...]:
@@ -74,11 +84,11 @@ def experiment_of(
             next_step=f"name a file, or one of: {', '.join(known_experiments())}; "
             "or --series FILE|MESSAGE-ID|A..B, or --arm KERNEL --arm KERNEL",
         )
-    if question.arms and (question.of_series or len(question.arms) == 1):
+    if question.arms and (question.of_series or question.per_patch or len(question.arms) == 1):
         raise UsageError(
             "kernels are compared as they are, and at least two of them",
             where="--arm",
-            next_step="name two or more, without --series, --source, --auto and --reverse",
+            next_step="name two or more, and nothing that is about a series",
         )
     if question.name and question.by_series:
         raise UsageError(
@@ -100,7 +110,26 @@ def experiment_of(
     else:
         asked = _of_series(question, checkout, cache, here, catalogue)
     asked = settle(asked, checkout=checkout, cache=cache)
-    return asked if question.twins else asked.model_copy(update={"twins": ()})
+    if question.check and asked.prebuilt:
+        raise UsageError(
+            f"the gate builds kernels of its own, and that of {asked.prebuilt[0]} is prebuilt",
+            where="--check",
+            next_step="leave it out",
+        )
+    if question.check is not None:
+        gate = (asked.check or CheckSpec()) if question.check else None
+        asked = asked.model_copy(update={"check": gate})
+    if question.per_patch:
+        asked = per_patch(asked, subjects_of(asked, checkout=checkout, cache=cache))
+    return asked if question.with_twins else asked.model_copy(update={"twins": ()})
+
+
+def subjects_of(asked: Experiment, *, checkout: Path, cache: Path) -> tuple[str, ...]:
+    """The subjects of a settled experiment's patches, in the order they apply."""
+    if asked.series is None:
+        return ()
+    records = records_of(asked.series, checkout=checkout, cache=cache)
+    return tuple(patch.subject for record in records for patch in record.patches)
 
 
 def _of_series(

@@ -33,8 +33,6 @@ from runs.progress import Reporter, duration
 from runs.workspace import workspace
 
 MIB = 1 << 20
-# The host's doing, which may pass; what a kernel or a workload does is on record.
-RETRIED = ("lost",)
 
 
 @dataclass
@@ -138,7 +136,7 @@ def _run(stage: Stage, run: PlannedRun) -> tuple[RunRecord, RunCost, tuple[Profi
         used = max(_own_cpu_s() - own, outcome.cpu_s)
         seen = fitness.meanwhile(before, read_counters(), own_cpu_s=used)
         record, beside = recording.record(stage.session, run, outcome, lambda files: ())
-        if record.failure is None or record.failure.kind not in RETRIED or attempt == attempts:
+        if record.failure is None or record.failure.blame != "host" or attempt == attempts:
             break
         stage.reporter.say(f"again    {run.run_id}: {record.failure.message}")
     conditions = Conditions(

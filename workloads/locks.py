@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from experiment.spec import Observed
 from results.locks import PhaseLocks
-from workloads import contention, lock_stat
+from workloads import contention, lock_stat, sampled
 from workloads.parse import ParseError
 
 CLOCK = re.compile(r"time\.tv_sec: +(\d+)\n.*time\.tv_usec: +(\d+)\n")
@@ -27,6 +27,9 @@ def phase_locks(files: Mapping[str, bytes], phase: str, observe: Observed) -> Ph
                 _text(files, f"{folder}/lock_stat"), _text(files, f"{folder}/lockdep")
             )
             return PhaseLocks(phase=phase, virtual_ns=virtual_ns, classes=found)
+        if observe == "perf":
+            waits, samples = sampled.waits(_text(files, f"{folder}/{sampled.FILE}"))
+            return PhaseLocks(phase=phase, virtual_ns=virtual_ns, waits=waits, samples=samples)
         names = (contention.BEGINS, contention.ENDS, contention.WAITS)
         texts = {name: _text(files, f"{folder}/{name}") for name in names}
         waits, dropped = contention.waits(texts)

@@ -89,7 +89,7 @@ def test_slow_preparation_is_not_put_down_to_the_vcpus() -> None:
     said = "twinboot: prepare: mkfs.xfs\ntwinboot: layout: 13312 MiB\n"
     ending = classify(said, agent_done=False, deadline="boot")
     assert ending == Ending(
-        "boot", "not ready when the boot clock ran out", tuple(said.splitlines())
+        "boot", "not ready when the boot clock ran out", tuple(said.splitlines()), by_clock=True
     )
 
 

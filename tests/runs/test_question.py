@@ -71,6 +71,7 @@ def test_dry_run_boots_each_kernel_with_its_own_root(
         (Question(arms=("image:a", "image:b"), series=("x.mbox",)), "compared as they are"),
         (Question(arms=("image:a", "image:b"), source="deb:a"), "compared as they are"),
         (Question(arms=("image:a", "image:b"), automatic=True), "compared as they are"),
+        (Question(arms=("image:a", "image:b"), per_patch=True), "compared as they are"),
         (Question(name="noop", arms=("image:a", "image:b")), "both an experiment and"),
         (Question(arms=("image:nowhere/a", "image:nowhere/b")), "no such file: .*nowhere/a"),
     ],

@@ -48,7 +48,8 @@ class Guests:
         told = self.endings.get(folder.name, [])
         kind = told.pop(0) if told else "done"
         files = {"out": b""} if kind == "done" else None
-        return Outcome(files, Ending(kind, f"told {kind}"), 1.0, 2.0)
+        ending = Ending(kind, f"told {kind}", by_clock=kind == "boot")
+        return Outcome(files, ending, 1.0, 2.0)
 
     def problems(self, result: object, claim: validity.Claim) -> tuple[str, ...]:
         self.claims.append(claim)
@@ -220,3 +221,16 @@ def test_the_base_again_breaking_is_not_the_series_fault(
     records = run(2)
     blames = {name: found.failure.blame for name, found in records.items() if found.failure}
     assert blames == {again: "lab", patched: "series"}
+
+
+def test_a_clock_that_runs_out_of_translated_code_is_the_hosts_and_tried_again(
+    run: Callable[..., dict[str, RunRecord]], guests: Guests
+) -> None:
+    slow, late = "filemap-4k.b00.patched", "filemap-4k.b01.patched"
+    guests.endings = {slow: ["boot", "boot"], late: ["boot", "done"]}
+    records = run(2, attempts=2)
+    assert guests.booted.count(slow) == guests.booted.count(late) == 2
+    assert records[late].failure is None
+    failure = records[slow].failure
+    assert failure is not None
+    assert (failure.kind, failure.blame) == ("boot", "host")
