@@ -9,10 +9,12 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
+from collections.abc import Iterable
 from pathlib import Path
 
 from filelock import FileLock
 
+from experiment.spec import PREBUILT
 from guests import native
 from guests.initramfs import AGENT, TIMEOUT_S, Initramfs
 from host.process import run
@@ -21,6 +23,19 @@ from kernels.cache import Kernel
 PREBUILT_AGENT = AGENT.with_name("prebuilt.sh")
 OUTB = Path(__file__).parent / "outb.c"
 RECIPE = 1
+
+
+def provide_all(base: Initramfs, kernels: Iterable[Kernel], cache: Path) -> dict[str, Initramfs]:
+    """The initramfs of each prebuilt one of ``kernels``, by the kernel's key.
+
+    Raises:
+        InfraError: as ``provide``.
+    """
+    return {
+        kernel.identity.key: provide(base, kernel, cache)
+        for kernel in kernels
+        if kernel.identity.flavour == PREBUILT
+    }
 
 
 def provide(base: Initramfs, kernel: Kernel, cache: Path) -> Initramfs:

@@ -12,7 +12,6 @@ from typing import Literal
 from experiment.load import Catalogue, known_guests
 from experiment.plan import Plan, PlannedRun, Size, require_memory, scaled
 from experiment.spec import (
-    PREBUILT,
     ArmSpec,
     CaseSpec,
     Experiment,
@@ -288,11 +287,6 @@ def prepare(
     require_counted(experiment, next(iter(guests[""].values())), probe)
     built = build_arms(experiment, options, progress)
     kernels = {experiment.kernel.flavour: built}
-    overlaid = {
-        kernel.identity.key: overlay.provide(image, kernel, options.cache)
-        for kernel in built.values()
-        if kernel.identity.flavour == PREBUILT
-    }
     same = same_code(experiment, built) and not options.measure_anyway
     wall = None
     if in_wall and not same:
@@ -326,7 +320,7 @@ def prepare(
         probe=probe,
         same_code=same,
         wall=wall,
-        overlaid=overlaid,
+        overlaid=overlay.provide_all(image, built.values(), options.cache),
         checked={
             flavour: kernels[flavour]
             for flavour in (experiment.check.flavours if experiment.check else ())

@@ -50,7 +50,9 @@ def tools(folder: Path) -> Path:
     behind = {"clang": "gcc", "ld.lld": "ld"} | {name: name[5:] for name in LLVM_TOOLS}
     for name, other in behind.items():
         said = f'[ "$1" = --version ] && echo {name} version 99 && exit'
-        (folder / name).write_text(f'#!/bin/sh\n{said}\nexec {other} "$@"\n')
+        # ccache asks a compiler called clang for colours in clang's way.
+        words = 'for word; do shift; [ "$word" = -fcolor-diagnostics ] || set -- "$@" "$word"; done'
+        (folder / name).write_text(f'#!/bin/sh\n{said}\n{words}\nexec {other} "$@"\n')
         (folder / name).chmod(0o755)
     return folder
 
