@@ -86,8 +86,8 @@ def render(comparison: Comparison) -> str:
     lines = [wording.clean(experiment.title)]
     lines += wrapped(wording.clean(experiment.question), "") if experiment.question else []
     lines += wrapped(wording.clean(
-        f"{experiment.name}: {wording.series_title(experiment)} on "
-        f"{experiment.kernel.source}, guest {manifest.guest.name}, {experiment.mode} mode"
+        f"{experiment.name}: {wording.subject(experiment)}, "
+        f"guest {manifest.guest.name}, {experiment.mode} mode"
     ), "")  # fmt: skip
     lines += ["", f"{wording.bottom_line(comparison)}.", ""]
     lines += [*verdict_lines(comparison), "", *host_lines(comparison)]

@@ -47,6 +47,21 @@ def series_title(experiment: Experiment) -> str:
     return series.title or series.path if series else "no series"
 
 
+def sources(experiment: Experiment) -> str:
+    """Where the arms' kernels come from, each once, with the flavour of those built here."""
+    kernels = [arm.kernel or experiment.kernel for arm in experiment.all_arms]
+    said = [k.source if k.is_prebuilt else f"{k.source}, flavour {k.flavour}" for k in kernels]
+    return "; ".join(dict.fromkeys(said))
+
+
+def subject(experiment: Experiment) -> str:
+    """What is compared: a series on its source, or kernels with each other."""
+    kernels = [(arm.kernel or experiment.kernel).source for arm in experiment.all_arms]
+    if experiment.series is None and len(set(kernels)) > 1:
+        return " against ".join(dict.fromkeys(kernels))
+    return f"{series_title(experiment)} on {experiment.kernel.source}"
+
+
 def typeset(text: str) -> str:
     """Numbers as a page prints them: true minus signs and arrows instead of ASCII."""
     return re.sub(r"(?<![\w-])-(?=\d)", "−", text.replace(" -> ", " → "))
