@@ -105,9 +105,7 @@ def test_the_step_that_gives_it_is_named(stepwise: SessionComparison) -> None:
 def test_nothing_is_blamed_that_the_intervals_do_not_show(
     effects: tuple[float, ...], part: str
 ) -> None:
-    many = Many(
-        arms={str(at): (effect, 0.0) for at, effect in enumerate(effects)}, compare="steps"
-    )
+    many = Many(arms={str(at): (effect, 0.0) for at, effect in enumerate(effects)}, compare="steps")
     session = many.compared()
     said = steps.answer(session, row(session, "4k.bw"))
     assert part in said
