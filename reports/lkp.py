@@ -35,13 +35,13 @@ def subject(session: SessionComparison) -> str:
     tree, branch = _tree(manifest)
     subsystem = _subsystem(manifest)
     lead = f"[{tree}:{branch}]" + (f" [{subsystem}]" if subsystem else "")
+    ids = _ids(session)
     if called is None:
-        arm = session.arms[-1]
-        return ascii_only(f"{lead} {_id(arm)}: {wording.bottom_line(session).lower()}")
+        last = ids[session.arms[-1].name]
+        return ascii_only(f"{lead} {last}: {wording.bottom_line(session).lower()}")
     name, metric = called
-    arm = next(arm for arm in session.arms if arm.name == name)
     size = _short_change(metric)
-    said = f"{_id(arm)}: {metric.case}.{metric.name} {size} {metric.judgement.verdict}"
+    said = f"{ids[name]}: {metric.case}.{metric.name} {size} {metric.judgement.verdict}"
     return ascii_only(f"{lead} {said}")
 
 
@@ -85,8 +85,13 @@ def _subsystem(manifest: Manifest) -> str:
     return ""
 
 
-def _id(arm: ArmRecord) -> str:
-    return arm.kernel.key[:HEX]
+def _ids(session: SessionComparison) -> dict[str, str]:
+    """Ten hexadecimal digits an arm, with its name behind where an arm before has the same."""
+    found: dict[str, str] = {}
+    for arm in session.arms:
+        key = arm.kernel.key[:HEX]
+        found[arm.name] = f"{key}+{arm.name}" if key in found.values() else key
+    return found
 
 
 def _value(row: Row, cell: Cell) -> str:
@@ -151,15 +156,15 @@ def _named(line: str, name: str) -> list[str]:
 
 
 def _table(session: SessionComparison, case: str, rows: list[Row]) -> list[str]:
-    arms = session.arms
+    arms, ids = session.arms, _ids(session)
     longest = min(31, max((len(row.name) for row in rows), default=0))
     lines: list[str] = []
     for others in mail.chunks(arms, WIDTH - FIRST - longest - 2, OTHER):
         prefix = f"{case}."
         width = FIRST + OTHER * len(others) + 2
         full = all(len(prefix) + len(row.name) + width <= WIDTH for row in rows)
-        lines += [f"{fit(_id(arms[0]), FIRST):<{FIRST}}"
-                  + "".join(f" {fit(_id(arm), OTHER - 1):<{OTHER - 1}}" for arm in others),
+        lines += [f"{fit(ids[arms[0].name], FIRST):<{FIRST}}"
+                  + "".join(f" {fit(ids[arm.name], OTHER - 1):<{OTHER - 1}}" for arm in others),
                   "-" * FIRST + (" " + "-" * (OTHER - 1)) * len(others)]  # fmt: skip
         lines += _failure_table(_only(session, case), tuple(others))
         lines.append(f"{'%stddev':>{FIRST}}" + f"{'%change':>12}{'%stddev':>15}" * len(others))
@@ -208,12 +213,12 @@ def render(session: SessionComparison) -> str:
     lines = [*mail.wrapped(f"Subject: {subject(session)}", hang=" "), ""]
     lines += mail.wrapped(f"{wording.bottom_line(session)}.")
     lines += ["", *mail.banner(session), *mail.warnings(session)]
-    every = across.rows(session)
+    every, ids = across.rows(session), _ids(session)
     for case in session.comparisons[0].cases:
         rows = [row for row in across.of_case(every, case.name) if row.measured]
         lines += ["=" * WIDTH, *_axes(session, case.name), "", "commit:"]
         for arm in session.arms:
-            lines.append("  " + fit(f'{_id(arm)} ("{arm.label or arm.name}")', WIDTH - 2))
+            lines.append("  " + fit(f'{ids[arm.name]} ("{arm.label or arm.name}")', WIDTH - 2))
         lines += ["", *_table(session, ascii_only(case.name), rows)]
         lines += mail.below(session, across.of_case(every, case.name))
     lines += mail.family(session)

@@ -13,7 +13,7 @@ def render(session: SessionComparison) -> str:
     lines = [wording.clean(experiment.title)]
     lines += text.wrapped(wording.clean(experiment.question), "") if experiment.question else []
     lines += text.wrapped(wording.clean(
-        f"{experiment.name}: {wording.series_title(experiment)} on {experiment.kernel.source}, "
+        f"{experiment.name}: {wording.subject(experiment)}, "
         f"guest {manifest.guest.name}, {experiment.mode} mode; {many_wording.against(session)}"
     ), "")  # fmt: skip
     lines += ["", f"{wording.bottom_line(session)}.", *text.verdict_lines(session), ""]

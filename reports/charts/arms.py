@@ -110,7 +110,7 @@ def _forest_row(
     for reference in cell.published:
         value = 100 * reference.change
         if limits[0] <= value <= limits[1]:
-            axes.plot(value, position, marker="D", markersize=6, markerfacecolor="none",
+            axes.plot(value, position, "D", color=INK, markersize=6, markerfacecolor="none",
                       markeredgecolor=INK, markeredgewidth=1.1)  # fmt: skip
             continue
         right = value > limits[1]

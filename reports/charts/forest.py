@@ -60,7 +60,7 @@ def _row(
         value = 100 * reference.change
         if limits[0] <= value <= limits[1]:
             axes.plot(
-                value, position, marker="D", markersize=6.5, markerfacecolor="none",
+                value, position, "D", color=INK, markersize=6.5, markerfacecolor="none",
                 markeredgecolor=INK, markeredgewidth=1.1,
             )  # fmt: skip
             continue
