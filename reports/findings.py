@@ -8,6 +8,7 @@ from itertools import combinations
 from experiment.design import AGAIN
 from reports.lock_model import LockComparison
 from reports.model import Exactness, FailedRun, FailureCount, Finding, Reference
+from reports.taken_in import taken_in
 from reports.wall_model import WallFacts
 from results.record import Manifest, RunRecord
 
@@ -157,6 +158,7 @@ def gather(
         text = "the built machine code of both arms is equal"
         found.append(Finding(level="note", scope="session", text=text))
         found += _contradiction(manifest, records)
+    found += taken_in(manifest)
     found += _of_the_runs(records)
     found += [
         Finding(level="note", scope=reference.case, text=f"{reference.metric}: {reference.note}")

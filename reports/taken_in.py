@@ -11,7 +11,8 @@ NAMED = 5
 def taken_in(manifest: Manifest) -> tuple[Finding, ...]:
     """Findings about the series and the two builds; warnings first.
 
-    All texts are one line each, and come from mails and compilers: forms escape them.
+    With more than two arms those of a build name its arm.  All texts are one line each,
+    and come from mails and compilers: forms escape them.
     """
     found = [
         Finding(level="warning", scope="series", text=text)
@@ -19,9 +20,11 @@ def taken_in(manifest: Manifest) -> tuple[Finding, ...]:
         for text in series.findings
     ]
     triage = manifest.triage
+    many = len(manifest.experiment.all_arms) > 2
+    build = f"build of {manifest.patched}" if many else "build"
     if triage is not None:
         said = (*triage.findings, *(f"new in the patched arm: {each}" for each in triage.warnings))
-        found += [Finding(level="warning", scope="build", text=text) for text in said]
+        found += [Finding(level="warning", scope=build, text=text) for text in said]
     # A folder of the lab's own has nothing to tell that the heading does not.
     found += [
         Finding(level="note", scope="series", text=origin(series))
@@ -29,7 +32,7 @@ def taken_in(manifest: Manifest) -> tuple[Finding, ...]:
         if series.kind != "folder"
     ]
     if triage is not None and not manifest.same_code:
-        found.append(Finding(level="note", scope="build", text=summary(triage)))
+        found.append(Finding(level="note", scope=build, text=summary(triage)))
     return tuple(found)
 
 

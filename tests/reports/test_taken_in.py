@@ -1,0 +1,58 @@
+"""What was known of a series and its builds before anything was booted reaches the report."""
+
+from __future__ import annotations
+
+import pytest
+
+from reports import forms
+from reports.comparison import compare
+from reports.model import Comparison
+from results.record import FunctionRecord, PatchRecord, SeriesRecord, TriageRecord
+from tests.reports.factory import Session
+
+SERIES = SeriesRecord(
+    kind="thread",
+    origin="mid:1@x",
+    title="mm: <b>one</b> walk",
+    author="A <a@example.org>",
+    message_id="1@x",
+    version=2,
+    patches=(PatchRecord(name="0001.patch", subject="s", sha256="0", files=("mm/filemap.c",)),),
+    findings=("patch 2 is missing",),
+)
+TRIAGE = TriageRecord(
+    verdict="functions",
+    functions=(
+        FunctionRecord(name="xas_load", before=100, after=120),
+        FunctionRecord(name="fresh", before=None, after=16),
+    ),
+    findings=("fs/btrfs/file.c is not built",),
+    warnings=("mm/filemap.c:7: unused variable",),
+)
+
+
+@pytest.fixture
+def told() -> Comparison:
+    session = Session()
+    manifest = session.manifest().model_copy(update={"series": (SERIES,), "triage": TRIAGE})
+    return compare(manifest, session.records())
+
+
+def test_findings_of_series_and_builds_are_the_reports(told: Comparison) -> None:
+    found = {(f.level, f.scope, f.text) for f in told.findings}
+    assert {
+        ("warning", "series", "patch 2 is missing"),
+        ("warning", "build", "fs/btrfs/file.c is not built"),
+        ("warning", "build", "new in the patched arm: mm/filemap.c:7: unused variable"),
+        ("note", "build", "only 2 functions changed: xas_load (100 to 120 bytes), fresh (new, 16 "
+         "bytes)"),
+    } <= found  # fmt: skip
+    [origin] = [f.text for f in told.findings if f.level == "note" and f.scope == "series"]
+    assert "v2, by A <a@example.org>, message-id 1@x" in origin
+
+
+@pytest.mark.parametrize("form", ["text", "markdown", "html"])
+def test_every_form_says_them(told: Comparison, form: str) -> None:
+    said = " ".join(forms.render(told, form).split())
+    assert "only 2 functions changed" in said
+    assert "<b>one</b>" not in said or form == "text"
