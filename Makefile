@@ -7,8 +7,10 @@ MAKEFLAGS += --no-print-directory
 # virtme-ng's programs live in the virtual environment.
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
 PYTHON := .venv/bin/python
+ACTIONLINT := .make/actionlint
+ACTIONLINT_VERSION := v1.7.12
 
-.PHONY: help setup run lint check test lock schema clean
+.PHONY: help setup run lint browser check test lock schema clean
 
 help:
 	@echo "make run     set up, then measure $(EXPERIMENT) and name the report"
@@ -25,15 +27,33 @@ setup:
 run: setup
 	@$(PYTHON) lab.py run $(EXPERIMENT)
 
-lint: setup
+# actionlint is published as a Go module alone: the toolchain of setup/lint.txt, pinned by
+# hash, builds it once, and the module is checked by Go's checksum database.
+$(ACTIONLINT): setup/lint.txt Makefile | setup
+	@echo "setup: building actionlint $(ACTIONLINT_VERSION)" >&2
+	@$(PYTHON) -m pip install --quiet --no-input --disable-pip-version-check --upgrade \
+		--only-binary :all: --require-hashes --no-deps --target .make/go --requirement setup/lint.txt
+	@env GOBIN=$(CURDIR)/.make GOPATH=$(CURDIR)/.make/gopath GOCACHE=$(CURDIR)/.make/gocache \
+		GOFLAGS=-modcacherw GOTOOLCHAIN=local CGO_ENABLED=0 .make/go/go/bin/go install \
+		github.com/rhysd/actionlint/cmd/actionlint@$(ACTIONLINT_VERSION)
+	@rm -rf .make/go .make/gopath .make/gocache
+	@touch $@
+
+lint: setup $(ACTIONLINT)
 	@$(PYTHON) -m ruff check .
 	@$(PYTHON) -m ruff format --check .
 	@$(PYTHON) -m mypy --strict .
+	@$(ACTIONLINT)
+	@.venv/bin/zizmor --offline --quiet .github
 
-check: lint
+# What only tests need.
+browser: setup
+	@sh setup/prepare.sh tests
+
+check: lint browser
 	@$(PYTHON) -m pytest -m "not guest" $(PYTEST_FLAGS)
 
-test: lint
+test: lint browser
 	@$(PYTHON) -m pytest $(PYTEST_FLAGS)
 
 # A local wheel folder is nobody else's: neither its address nor its hashes go in.

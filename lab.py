@@ -33,15 +33,16 @@ from experiment.spec import SpecError
 from host.errors import Exit, LabError
 from reports.model import ReportError
 from results.store import StoreError
-from verbs import look, measuring
+from verbs import bisect, gate, history, look, measuring, pages, repro
 from verbs.asked import log
 
 app = typer.Typer(
     help=__doc__, no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False
 )
 # A group without a name: its verbs are the lab's own.
-for group in (look, measuring):
+for group in (look, measuring, gate, bisect, repro, pages):
     app.add_typer(group.app)
+app.add_typer(history.app, name="history", help="Keep nights, and see what changed.")
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -7,7 +7,7 @@ hide the others; what has a wrong type is left to the validation of types.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from experiment.problems import Path, Problem, not_allowed
 from experiment.series_name import kind_of
@@ -19,7 +19,8 @@ class Catalogue:
     """Every name that an experiment can use.
 
     ``workloads`` maps workload to variant to phase names; ``metrics`` are the names
-    that follow ``PHASE.``; ``series`` are folders relative to the checkout, such as
+    that follow ``PHASE.``, and ``measured`` those of one workload, variant and phase where
+    it has not all of them; ``series`` are folders relative to the checkout, such as
     ``configs/series/noop``.
     """
 
@@ -28,6 +29,12 @@ class Catalogue:
     guests: tuple[str, ...]
     flavours: tuple[str, ...]
     series: tuple[str, ...]
+    measured: Mapping[tuple[str, str, str], tuple[str, ...]] = field(default_factory=dict)
+
+    def metrics_of(self, workload: object, variant: object, phase: str) -> tuple[str, ...]:
+        """The metrics of a phase."""
+        key = (str(workload), str(variant), phase)
+        return self.measured.get(key, self.metrics)
 
 
 def unknown_names(data: Mapping[str, object], catalogue: Catalogue) -> list[Problem]:
@@ -40,6 +47,9 @@ def unknown_names(data: Mapping[str, object], catalogue: Catalogue) -> list[Prob
         *not_allowed(("kernel", "flavour"), flavour, catalogue.flavours),
         *_series_problems(("series", "path"), series.get("path"), catalogue),
     ]
+    check = _table(data.get("check"))
+    for key in ("flavour", "selftest_flavour"):
+        problems += not_allowed(("check", key), check.get(key), catalogue.flavours)
     stack = series.get("stack")
     for position, name in enumerate(stack if isinstance(stack, list) else ()):
         problems += _series_problems(("series", "stack", position), name, catalogue)
@@ -71,7 +81,10 @@ def _case_problems(
     yield from _times_problems((*at, "times"), case.get("times"), guest, phases, catalogue)
 
     def metric_problems(path: Path, name: object) -> Iterator[Problem]:
-        return _metric_problems(path, name, phases, catalogue.metrics)
+        known = None
+        if phases is not None:
+            known = {phase: catalogue.metrics_of(workload, variant, phase) for phase in phases}
+        return _metric_problems(path, name, known, catalogue.metrics)
 
     yield from _primary_problems((*at, "primary"), case.get("primary"), metric_problems)
     published = case.get("published")
@@ -123,23 +136,26 @@ def _times_problems(
 
 
 def _metric_problems(
-    at: Path, name: object, phases: tuple[str, ...] | None, metrics: tuple[str, ...]
+    at: Path,
+    name: object,
+    phases: Mapping[str, tuple[str, ...]] | None,
+    metrics: tuple[str, ...],
 ) -> Iterator[Problem]:
+    """``phases`` maps those of the case to their metrics, None where it is not known."""
     if not isinstance(name, str):
         return
     phase, dot, metric = name.partition(".")
-    known = (
-        ()
-        if phases is None
-        else tuple(f"{phase}.{metric}" for phase in phases for metric in metrics)
+    known = tuple(
+        f"{phase}.{metric}" for phase, names in (phases or {}).items() for metric in names
     )
+    metrics = (phases or {}).get(phase, metrics)
     if not dot:
         # The name to mean is any of the pairs, the ones to read are the parts.
         words = "is not PHASE.METRIC"
         yield Problem(at, words, found=name, allowed=known or metrics)
     elif phases is not None and phase not in phases:
         words = f"the workload has no phase {phase!r}"
-        yield Problem(at, words, found=name, allowed=phases, candidates=known)
+        yield Problem(at, words, found=name, allowed=tuple(phases), candidates=known)
     elif metric not in metrics:
         words = f"no metric is named {metric!r}"
         candidates = tuple(f"{phase}.{metric}" for metric in metrics)

@@ -22,12 +22,17 @@ PAGES_PER_PAGE_OF_STRUCTS = 64
 
 @dataclass(frozen=True)
 class Size:
-    """What a guest really gets, in MiB, and the number of fio jobs in it."""
+    """What a guest really gets, in MiB, and the number of fio jobs in it.
+
+    A limit of 0 is none, a brd of 0 is none; ``file_mib`` is of all files together.
+    ``memory_mib`` is to be left for the page cache where no limit says so, 0 is all.
+    """
 
     cgroup_limit_mib: int
     brd_mib: int
     file_mib: int
     jobs: int
+    memory_mib: int = 0
 
 
 class PlannedRun(Frozen):
@@ -106,6 +111,7 @@ def scaled(dataset: Dataset, guest: Guest) -> Size:
     """
     original = {
         "cgroup_limit_mib": dataset.cgroup_limit_mib,
+        "memory_mib": dataset.memory_mib,
         "brd_mib": dataset.brd_mib,
         "file_mib": dataset.file_mib,
     }
@@ -116,7 +122,7 @@ def scaled(dataset: Dataset, guest: Guest) -> Size:
         if value % guest.scale
     ]
     brd_mib = dataset.brd_mib // guest.scale
-    if brd_mib < MIN_BRD_MIB:
+    if dataset.brd_mib and brd_mib < MIN_BRD_MIB:
         problems.append(
             f"{_file(guest)}: scale: found {guest.scale}; dataset.brd_mib = {dataset.brd_mib} MiB "
             f"gives a brd of {brd_mib} MiB, at least {MIN_BRD_MIB} MiB are needed"
@@ -128,17 +134,39 @@ def scaled(dataset: Dataset, guest: Guest) -> Size:
         brd_mib=brd_mib,
         file_mib=dataset.file_mib // guest.scale,
         jobs=guest.jobs,
+        memory_mib=dataset.memory_mib // guest.scale,
     )
 
 
 def memory_needed_mib(size: Size, guest: Guest, initramfs_mib: int) -> int:
-    """Return the least guest memory, in MiB, that holds everything at once.
+    """Return the least guest memory, in MiB, that holds everything at once."""
+    return sum(mib for _, mib in _memory_parts(size, guest, initramfs_mib))
+
+
+def _memory_parts(size: Size, guest: Guest, initramfs_mib: int) -> tuple[tuple[str, int], ...]:
+    """What takes memory, as it is said, and how many MiB.
 
     The initramfs counts twice: the archive stays until it is unpacked.  brd pages
-    are charged to nobody, so they come on top of the cgroup's limit.
+    are charged to nobody, so they come on top of the cgroup's limit; without a limit the
+    whole file is cached.  A guest that is to have ``memory_mib`` left is made to measure,
+    and each run checks what was left; here only what it could never hold is refused.
     """
-    structs_mib = -(-guest.memory_mib // PAGES_PER_PAGE_OF_STRUCTS)
-    return size.brd_mib + size.cgroup_limit_mib + 2 * initramfs_mib + KERNEL_MIB + structs_mib
+    structs = ("its page structures", -(-guest.memory_mib // PAGES_PER_PAGE_OF_STRUCTS))
+    if size.memory_mib and not size.cgroup_limit_mib:
+        return (
+            (f"files on brd {size.file_mib}", size.file_mib),
+            (f"page cache {size.memory_mib}", size.memory_mib),
+            (f"initramfs {initramfs_mib}", initramfs_mib),
+            structs,
+        )
+    limit, file = size.cgroup_limit_mib, size.file_mib
+    return (
+        (f"brd {size.brd_mib}", size.brd_mib),
+        (f"cgroup {limit}", limit) if limit else (f"files, cached without a limit, {file}", file),
+        (f"initramfs twice {initramfs_mib}", 2 * initramfs_mib),
+        (f"kernel {KERNEL_MIB}", KERNEL_MIB),
+        structs,
+    )
 
 
 def require_memory(size: Size, guest: Guest, initramfs_mib: int) -> None:
@@ -147,13 +175,14 @@ def require_memory(size: Size, guest: Guest, initramfs_mib: int) -> None:
     Raises:
         SpecError: ``memory_mib`` is too small; names the guest's file and the sum.
     """
-    needed = memory_needed_mib(size, guest, initramfs_mib)
+    parts = _memory_parts(size, guest, initramfs_mib)
+    needed = sum(mib for _, mib in parts)
     if needed > guest.memory_mib:
+        *first, last = (words for words, _ in parts)
         raise SpecError(
             [
                 f"{_file(guest)}: memory_mib: found {guest.memory_mib}; at least {needed} MiB are "
-                f"needed: brd {size.brd_mib}, cgroup {size.cgroup_limit_mib}, initramfs twice "
-                f"{initramfs_mib}, kernel {KERNEL_MIB}, and its page structures"
+                f"needed: {', '.join(first)}, and {last}"
             ]
         )
 

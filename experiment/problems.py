@@ -7,7 +7,8 @@ import json
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from types import NoneType, UnionType
+from typing import Any, Union, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
@@ -159,10 +160,18 @@ def keys_at(model: type[BaseModel], path: Path) -> tuple[str, ...]:
     """The keys a table at ``path`` may have, by the fields of the models on the way."""
     here: Any = model
     for part in path:
+        here = _without_none(here)
         if isinstance(here, type) and issubclass(here, BaseModel):
             here = here.model_fields[str(part)].annotation
         else:
             # tuple[X, ...] by its first argument, dict[str, X] by its last.
             arguments = here.__args__
             here = arguments[0] if isinstance(part, int) else arguments[-1]
-    return tuple(here.model_fields)
+    return tuple(_without_none(here).model_fields)
+
+
+def _without_none(annotation: Any) -> Any:
+    """``X`` for ``X | None``; anything else as it is."""
+    if get_origin(annotation) in (Union, UnionType):
+        (annotation,) = (one for one in get_args(annotation) if one is not NoneType)
+    return annotation

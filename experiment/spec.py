@@ -15,6 +15,7 @@ from pydantic import Field, field_validator, model_validator
 from experiment.arms import ArmSpec as ArmSpec
 from experiment.arms import KernelSpec as KernelSpec
 from experiment.arms import SeriesSpec as SeriesSpec
+from experiment.check import CheckSpec as CheckSpec
 from experiment.frozen import Direction as Direction
 from experiment.frozen import Frozen as Frozen
 from experiment.frozen import Name as Name
@@ -28,16 +29,22 @@ REPEAT = "repeat"
 
 
 class Dataset(Frozen):
-    """Sizes of the original set-up, in MiB, before a guest scales them down."""
+    """Sizes of the original set-up, in MiB, before a guest scales them down.
 
-    cgroup_limit_mib: Annotated[int, Field(gt=0)]
-    brd_mib: Annotated[int, Field(gt=0)]
+    ``file_mib`` is that of all files together.  Without ``cgroup_limit_mib`` there is no
+    limit, and the page cache has ``memory_mib``, or else room for all files; without
+    ``brd_mib`` there is no device, for tmpfs.
+    """
+
+    cgroup_limit_mib: Annotated[int, Field(ge=0)] = 0
+    memory_mib: Annotated[int, Field(ge=0)] = 0
+    brd_mib: Annotated[int, Field(ge=0)] = 0
     file_mib: Annotated[int, Field(gt=0)]
     jobs: Annotated[int, Field(gt=0)]
 
     @model_validator(mode="after")
     def _file_fits(self) -> Dataset:
-        if self.file_mib >= self.brd_mib:
+        if self.brd_mib and self.file_mib >= self.brd_mib:
             raise ValueError(
                 f"file_mib ({self.file_mib}) must be smaller than brd_mib ({self.brd_mib})"
             )
@@ -158,6 +165,7 @@ class Experiment(Frozen):
     seed: Annotated[int, Field(ge=1, le=2**31 - 1)] = 1
     thresholds: Thresholds = Thresholds()
     twins: tuple[TwinSpec, ...] = ()
+    check: CheckSpec | None = None
 
     @field_validator("cases")
     @classmethod
@@ -196,6 +204,16 @@ class Experiment(Frozen):
                     f"twins: {twin.name}: no such case: {', '.join(unknown)}; "
                     f"known: {', '.join(known)}"
                 )
+        return self
+
+    @model_validator(mode="after")
+    def _check_knows_its_cases(self) -> Experiment:
+        known = [case.name for case in self.cases]
+        unknown = [name for name in (self.check.cases if self.check else ()) if name not in known]
+        if unknown:
+            raise ValueError(
+                f"check: no such case: {', '.join(unknown)}; known: {', '.join(known)}"
+            )
         return self
 
     @model_validator(mode="after")

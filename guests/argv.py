@@ -25,7 +25,11 @@ DONE_STATUS = 33
 
 @dataclass(frozen=True)
 class Files:
-    """Host files of one boot; ``memory_shared`` is False for a restored guest."""
+    """Host files of one boot; ``memory_shared`` is False for a restored guest.
+
+    ``memory`` is the guest's memory; of several nodes each has a file of its own,
+    named after it (:func:`memory_files`).
+    """
 
     kernel: Path
     initramfs: Path
@@ -41,12 +45,14 @@ class Files:
 class Plugin:
     """The probe as QEMU loads it: its file, where it writes, and its window.
 
-    ``window`` cuts phases into so many instructions each; 0 does not cut.
+    ``window`` cuts phases into so many instructions each; 0 does not cut.  ``spans`` are
+    [start, end) of code in which vCPUs wait.
     """
 
     path: Path
     counts: Path
     window: int = 0
+    spans: tuple[tuple[int, int], ...] = ()
 
 
 def environment(preload: Path, guest: Guest) -> dict[str, str]:
@@ -55,6 +61,13 @@ def environment(preload: Path, guest: Guest) -> dict[str, str]:
     if guest.metronome_ns:
         held[METRONOME] = str(guest.metronome_ns)
     return held
+
+
+def memory_files(memory: Path, guest: Guest) -> tuple[Path, ...]:
+    """The file of each node's memory, in the order of the nodes."""
+    if guest.numa_nodes == 1:
+        return (memory,)
+    return tuple(memory.with_name(f"{memory.name}-{node}") for node in range(guest.numa_nodes))
 
 
 def kernel_command_line(guest: Guest, size: Size, more: Sequence[str] = ()) -> str:
@@ -68,7 +81,7 @@ def kernel_command_line(guest: Guest, size: Size, more: Sequence[str] = ()) -> s
         "tsc=reliable",
         # A lock class of lock_stat is known by its key, which /proc/lockdep hashes else.
         "no_hash_pointers",
-        "brd.rd_nr=1",
+        f"brd.rd_nr={int(size.brd_mib > 0)}",
         f"brd.rd_size={size.brd_mib * 1024}",
         "rdinit=/init",
     ]
@@ -118,13 +131,9 @@ def qemu_argv(
     With ``monitor_fd`` QEMU starts stopped and listens for QMP on that socket;
     without, the line can be pasted and runs by itself to the agent's end.
     """
-    share = "on" if files.memory_shared else "off"
     argv = [
         *machine_argv(guest, stops=monitor_fd is not None),
-        "-machine", "pc,memory-backend=ram",
-        "-object",
-        f"memory-backend-file,id=ram,size={guest.memory_mib}M,mem-path={files.memory},share={share}",
-        "-m", f"{guest.memory_mib}M",
+        *_memory_argv(guest, files),
         "-chardev", f"file,id=console,path={files.console}", "-serial", "chardev:console",
         "-chardev", f"file,id=result,path={files.result}", "-serial", "chardev:result",
         "-fw_cfg", f"name=opt/twinboot/prepare,file={files.prepare}",
@@ -144,9 +153,26 @@ def qemu_argv(
     return argv
 
 
+def _memory_argv(guest: Guest, files: Files) -> list[str]:
+    """One memory for the machine, or one for each node, with its share of the vCPUs."""
+    nodes, share = guest.numa_nodes, "on" if files.memory_shared else "off"
+    names = ["ram"] if nodes == 1 else [f"ram{node}" for node in range(nodes)]
+    argv = ["-machine", "pc,memory-backend=ram" if nodes == 1 else "pc"]
+    for name, path in zip(names, memory_files(files.memory, guest), strict=True):
+        size = f"size={guest.memory_mib // nodes}M"
+        argv += ["-object", f"memory-backend-file,id={name},{size},mem-path={path},share={share}"]
+    argv += ["-m", f"{guest.memory_mib}M"]
+    each = guest.vcpus // nodes
+    for node, name in enumerate(names if nodes > 1 else []):
+        cpus = f"{node * each}-{(node + 1) * each - 1}"
+        argv += ["-numa", f"node,nodeid={node},cpus={cpus},memdev={name}"]
+    return argv
+
+
 def _plugin_argument(plugin: Plugin) -> str:
     # QEMU reads a comma as the end of a value, and two as one.
     words = [f"file={plugin.path}", f"out={plugin.counts}"]
     if plugin.window:
         words.append(f"window={plugin.window}")
+    words += [f"span={start:x}-{end:x}" for start, end in plugin.spans]
     return ",".join(word.replace(",", ",,") for word in words)

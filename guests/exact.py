@@ -22,7 +22,7 @@ from typing import Literal
 from experiment.plan import Size
 from experiment.spec import Guest
 from guests import channel, console, stream
-from guests.argv import DONE_STATUS, Files, Plugin, environment, qemu_argv
+from guests.argv import DONE_STATUS, Files, Plugin, environment, memory_files, qemu_argv
 from guests.monitor import Monitor
 from guests.probe.plugin import Probe
 from host.errors import InfraError
@@ -51,7 +51,10 @@ class Machine:
 
 @dataclass(frozen=True)
 class Snapshot:
-    """A machine kept at its stop point: memory file, device state, and what it cost."""
+    """A machine kept at its stop point: memory, device state, and what it cost.
+
+    ``memory`` is what :func:`guests.argv.memory_files` takes.
+    """
 
     machine: Machine
     memory: Path
@@ -250,6 +253,12 @@ def _disturbed(folder: Path) -> InfraError:
     )
 
 
+def _require_fresh(memory: Path, guest: Guest) -> None:
+    for path in memory_files(memory, guest):
+        if path.exists():
+            raise InfraError("memory file is there already", where=str(path))
+
+
 @contextmanager
 def _booted(
     machine: Machine,
@@ -264,8 +273,8 @@ def _booted(
     memory = snapshot.memory if snapshot else folder / "memory"
     # QEMU does not clear a memory file that is there already: old bytes would
     # leak into the guest.
-    if snapshot is None and memory.exists():
-        raise InfraError("memory file is there already", where=str(memory))
+    if snapshot is None:
+        _require_fresh(memory, machine.guest)
     files = Files(
         kernel=machine.kernel, initramfs=machine.initramfs,
         memory=memory, memory_shared=snapshot is None,
@@ -281,7 +290,7 @@ def _booted(
     argv = qemu_argv(
         machine.guest, machine.size, files,
         monitor_fd=theirs.fileno(), incoming=snapshot is not None,
-        plugin=Plugin(probe.path, counts, probe.window) if probe and counts else None,
+        plugin=Plugin(probe.path, counts, probe.window, probe.spans) if probe and counts else None,
         cmdline=machine.cmdline,
     )  # fmt: skip
     started = time.monotonic()

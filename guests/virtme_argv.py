@@ -88,7 +88,12 @@ def environment(files: Files) -> dict[str, str]:
 
 def kernel_command_line(size: Size, more: Sequence[str] = ()) -> str:
     """What is added to virtme-ng's kernel command line."""
-    words = ["panic=-1", "brd.rd_nr=1", f"brd.rd_size={size.brd_mib * 1024}", *more]
+    words = [
+        "panic=-1",
+        f"brd.rd_nr={int(size.brd_mib > 0)}",
+        f"brd.rd_size={size.brd_mib * 1024}",
+        *more,
+    ]
     return " ".join(words)
 
 
@@ -149,7 +154,7 @@ def wrapped(argv: Sequence[str]) -> list[str]:
 
 def _memory_options(guest: Guest, placement: Placement | None) -> list[str]:
     """Guest memory and NUMA nodes; nothing where virtme-ng's plain memory serves."""
-    nodes, wall = guest.wall.numa_nodes, guest.wall
+    nodes, wall = guest.numa_nodes, guest.wall
     bound = placement.nodes if placement else ()
     if nodes == 1 and not wall.huge_pages and not bound:
         return []

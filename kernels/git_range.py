@@ -42,18 +42,18 @@ def write_patches(name: str, into: Path, *, checkout: Path, repository: str = ""
         )  # fmt: skip
     first, last = (commit_of(folder, word, clean(name)) for word in parts[1:])
     between = f"{first}..{last}"
-    if _git(folder, "rev-list", "--merges", "-1", between).stdout.strip():
+    if run_git(folder, "rev-list", "--merges", "-1", between).stdout.strip():
         raise UsageError(
             "there are merges in the range, and a merge is no patch",
             where=clean(name),
             next_step="name a range without merges, or rebase it",
         )
-    _git(folder, "format-patch", "--quiet", *FORMAT, "-o", str(into), between)
+    run_git(folder, "format-patch", "--quiet", *FORMAT, "-o", str(into), between)
     if not any(into.iterdir()):
         raise UsageError(
             "there is no commit in the range", where=clean(name), next_step="see git log"
         )
-    return _git(folder, "merge-base", first, last).stdout.strip()
+    return run_git(folder, "merge-base", first, last).stdout.strip()
 
 
 def commit_of(folder: Path, ref: str, where: str) -> str:
@@ -74,10 +74,15 @@ def commit_of(folder: Path, ref: str, where: str) -> str:
 def find_commit(folder: Path, ref: str) -> str:
     """The commit that ``ref`` names in a repository, or nothing."""
     asked = ["rev-parse", "--verify", "--quiet", "--end-of-options", f"{ref}^{{commit}}"]
-    return _git(folder, *asked, check=False).stdout.strip()
+    return run_git(folder, *asked, check=False).stdout.strip()
 
 
-def _git(folder: Path, *arguments: Sequence[str] | str, check: bool = True) -> Finished:
+def run_git(folder: Path, *arguments: Sequence[str] | str, check: bool = True) -> Finished:
+    """Run git in a repository, whatever the user's settings are.
+
+    Raises:
+        InfraError: with ``check``, a status other than 0.
+    """
     # Whose repository it is was decided by who named it.
     options = ["-c", f"safe.directory={folder.resolve()}", "-c", "core.quotePath=true"]
     return run(

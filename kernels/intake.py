@@ -68,7 +68,7 @@ def keep(spec: SeriesSpec, *, checkout: Path, cache: Path, repository: str = "")
         SeriesError: a patch is missing, damaged, or does what no patch may.
         InfraError: a thread cannot be fetched.
     """
-    if spec.kept and _folder(cache, spec.kept).is_dir():
+    if spec.kept and kept_folder(cache, spec.kept).is_dir():
         return spec
     parts = [_part(name, checkout, cache, repository) for name in spec.parts]
     if len(parts) == 1 and parts[0].files and not spec.revert:
@@ -89,7 +89,7 @@ def patches_of(spec: SeriesSpec, *, checkout: Path, cache: Path) -> tuple[Path, 
     """The patch files of a series, in the order they apply; raises as ``keep`` does."""
     kept = keep(spec, checkout=checkout, cache=cache)
     if kept.kept:
-        return tuple(sorted(_folder(cache, kept.kept).glob("*.patch")))
+        return tuple(sorted(kept_folder(cache, kept.kept).glob("*.patch")))
     return series_patches(checkout, spec.path)
 
 
@@ -98,7 +98,7 @@ def records_of(spec: SeriesSpec, *, checkout: Path, cache: Path) -> tuple[Series
     kept = keep(spec, checkout=checkout, cache=cache)
     if not kept.kept:
         return (_part(spec.path, checkout, cache, "").record,)
-    path = _folder(cache, kept.kept) / RECORDS
+    path = kept_folder(cache, kept.kept) / RECORDS
     try:
         return TypeAdapter(tuple[SeriesRecord, ...]).validate_json(path.read_bytes())
     except (OSError, ValidationError):
@@ -289,8 +289,17 @@ def _turned_around(part: _Part) -> _Part:
     return _Part(turned, tuple(patches))
 
 
-def _folder(cache: Path, key: str) -> Path:
+def kept_folder(cache: Path, key: str) -> Path:
+    """Where a series is kept: its patches, and their record in a file ``RECORDS``."""
     return cache / "series" / key
+
+
+def key_of(patches: Sequence[tuple[str, bytes]]) -> str:
+    """The key of patches by name and content, in the order they apply."""
+    digest = hashlib.sha256()
+    for name, content in patches:
+        digest.update(f"{name} {hashlib.sha256(content).hexdigest()}\n".encode())
+    return digest.hexdigest()[:32]
 
 
 @contextmanager
@@ -310,10 +319,7 @@ def _write(parts: Sequence[_Part], cache: Path) -> str:
             patches.append((numbered, content))
             taken.append(record.model_copy(update={"name": numbered}))
         records.append(part.record.model_copy(update={"patches": tuple(taken)}))
-    digest = hashlib.sha256()
-    for name, content in patches:
-        digest.update(f"{name} {hashlib.sha256(content).hexdigest()}\n".encode())
-    key = digest.hexdigest()[:32]
+    key = key_of(patches)
     top = cache / "series"
     top.mkdir(parents=True, exist_ok=True)
     beside = Path(tempfile.mkdtemp(prefix=".new-", dir=top))

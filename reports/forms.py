@@ -18,6 +18,7 @@ from reports import (
     markdown,
     matrix,
     mmtests,
+    summary,
     text,
 )
 from reports.many import SessionComparison
@@ -51,6 +52,7 @@ FORMS: Mapping[str, Form] = MappingProxyType(
         "matrix": _alike(matrix.render),
         "html": Form(html.render, many_html.render),
         "json": Form(json_form.render_two, json_form.render_many),
+        "summary": Form(summary.render, summary.render_session),
     }
 )
 

@@ -16,6 +16,7 @@ from reports import (
     charts,
     count_wording,
     differences,
+    gate_wording,
     lock_wording,
     many_wording,
     matrix,
@@ -157,6 +158,7 @@ def context(
         "experiment": manifest.experiment,
         "exact": manifest.experiment.mode == "exact",
         "wall": comparison.wall,
+        "gate_wording": gate_wording,
         "bottom_line": wording.bottom_line(comparison),
         "chart_groups": [
             ("Bandwidth", _of_kind(drawn, "bandwidth")),

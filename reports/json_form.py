@@ -23,6 +23,7 @@ VERSION = 1
 TITLE = "Twinboot report"
 # What has a value in wall mode only, and is no key of an exact session's document.
 OF_WALL = frozenset({"again", "again_values", "wall", "host_findings", "in_wall"})
+OPTIONAL = OF_WALL | {"gates"}
 WITH_WALL: tuple[type[BaseModel], ...] = (
     Comparison, MetricComparison, Pair, FailureCount, LockComparison,
 )  # fmt: skip
@@ -69,6 +70,8 @@ def _values(comparison: Comparison) -> dict[str, Any]:
         found["functions"] = found["functions"][: found["listed"]]
     for case in whole["cases"]:
         del case["timelines"]
+    if not comparison.gates:
+        del whole["gates"]
     if comparison.wall is None:
         _without_wall({key: whole[key] for key in whole if key != "manifest"})
         del whole["wall"], whole["host_findings"]
@@ -112,7 +115,7 @@ def schema() -> dict[str, Any]:
     for name in [model.__name__ for model in WITH_WALL] + ["TwoArms", "PairOfArms"]:
         known = definitions.get(name, {})
         if "required" in known:
-            known["required"] = [key for key in known["required"] if key not in OF_WALL]
+            known["required"] = [key for key in known["required"] if key not in OPTIONAL]
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": TITLE,

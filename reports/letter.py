@@ -40,8 +40,11 @@ def setup(comparison: Comparison, manifest: Manifest, case: CaseComparison) -> l
     limit, file, brd = (
         _size(mib / guest.scale) for mib in (data.cgroup_limit_mib, data.file_mib, data.brd_mib)
     )
+    # Without a limit or a device there is nothing to say of one.
+    within = f" in a {limit} cgroup" if data.cgroup_limit_mib else ""
+    files = f"a {file} file on a {brd} brd" if data.brd_mib else f"{file} of files"
     sentence = (
-        f"{case.title}: {guest.jobs} jobs in a {limit} cgroup, a {file} file on a {brd} brd, "
+        f"{case.title}: {guest.jobs} jobs{within}, {files}, "
         f"{guest.vcpus} vCPU{'s' if guest.vcpus > 1 else ''}"
     )
     if manifest.experiment.mode == "exact":
@@ -97,7 +100,8 @@ def _shown(case: CaseComparison, phase: PhaseRecord) -> list[MetricComparison]:
 
 def percentage(metric: MetricComparison) -> str:
     """The change as cover letters print it: ``+1.31%``."""
-    return ascii_only(wording.change(metric)).replace(" ", "")
+    found = metric.judgement.change
+    return ascii_only(wording.percent(found.estimate if found else None)).replace(" ", "")
 
 
 def _block(comparison: Comparison, case: CaseComparison, *, after: bool) -> list[str]:

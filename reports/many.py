@@ -6,6 +6,8 @@ from collections.abc import Sequence
 
 from experiment.design import AGAIN
 from reports.comparison import compare_views
+from reports.gate import gated
+from reports.gate_model import ArmGate
 from reports.model import (
     Comparison,
     Exactness,
@@ -15,6 +17,7 @@ from reports.model import (
     ReportError,
 )
 from reports.verdict import Verdict
+from results.checks import Check
 from results.locks import Locks
 from results.profile import Profile
 from results.record import ArmRecord, Manifest, Record, RunRecord
@@ -44,6 +47,11 @@ class SessionComparison(Record):
     def exactness(self) -> Exactness:
         """Whether the session is bit-exact: one repeat speaks for all arms."""
         return self.comparisons[0].exactness
+
+    @property
+    def gates(self) -> tuple[ArmGate, ...]:
+        """What the gate found of every arm, once."""
+        return tuple(dict.fromkeys(gate for one in self.comparisons for gate in one.gates))
 
     @property
     def primary(self) -> tuple[MetricComparison, ...]:
@@ -105,8 +113,12 @@ def compare_session(
     records: Sequence[RunRecord],
     profiles: Sequence[Profile] = (),
     locks: Sequence[Locks] = (),
+    checks: Sequence[Check] = (),
 ) -> SessionComparison:
     """Return what the session shows, with all verdicts judged as one family.
+
+    ``checks`` withhold the verdicts of arms that are broken, or were not checked though
+    the experiment asks for it.
 
     Raises:
         ReportError: as :func:`reports.comparison.compare_views`, or a record names an arm
@@ -117,4 +129,7 @@ def compare_session(
         if record.arm not in known:
             raise ReportError(f"{record.run_id}: arm {record.arm!r}: not in the manifest")
     compared = compare_views(views(manifest), records, profiles, locks)
-    return SessionComparison(manifest=manifest, comparisons=tuple(compared))
+    return SessionComparison(
+        manifest=manifest,
+        comparisons=tuple(gated(one, manifest.base, checks) for one in compared),
+    )

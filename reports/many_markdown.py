@@ -57,12 +57,13 @@ def render(session: SessionComparison) -> str:
     lines += verdicts(session, found)
     lines += [f"{escape(many_wording.family(session))}.", ""]
     lines += markdown.host(session.comparisons[0])
+    lines += markdown.gates(session)
     lines += _bullets("Patch by patch", steps.answers(session))
     lines += _bullets(differences.LEAD, differences.sentences(session.arms))
     lines += ["## Arm by arm", "", *by_arm(session, found)]
     published = [
         (arm, f"{r.case} {r.metric}", r.unit, f"{r.base:.2f}", f"{r.patched:.2f}",
-         wording.percent(r.change), r.document)
+         wording.sized(r.change), r.document)
         for arm, r in many_wording.references(session)
     ]  # fmt: skip
     if published:

@@ -19,6 +19,7 @@ def render(session: SessionComparison) -> str:
     lines += ["", f"{wording.bottom_line(session)}.", *text.verdict_lines(session), ""]
     lines += text.wrapped(f"{many_wording.family(session)}.", "")
     lines += ["", *text.host_lines(session.comparisons[0])]
+    lines += text.gates(session)
     lines += text.section("Patch by patch", steps.answers(session))
     lines += text.section(differences.LEAD, differences.sentences(session.arms))
     found = across.rows(session)

@@ -6,9 +6,10 @@ import re
 from collections.abc import Iterable, Sequence
 
 from reports import count_wording as counts
-from reports import differences, lock_wording, wall_wording, wording
+from reports import differences, gate_wording, lock_wording, wall_wording, wording
 from reports.attribution_model import Attribution
 from reports.lock_model import LockComparison
+from reports.many import SessionComparison
 from reports.model import CaseComparison, Comparison, FailedRun, MetricComparison
 from reports.paired import Paired
 from results.record import Manifest
@@ -169,6 +170,21 @@ def host(comparison: Comparison) -> list[str]:
     return ["## This host", "", *lines, ""]
 
 
+def gates(comparison: Comparison | SessionComparison) -> list[str]:
+    """What was checked before anything was measured, and what was found, quoted."""
+    if not comparison.gates:
+        return []
+    lines = ["## Correctness", ""]
+    for gate in comparison.gates:
+        mark = "" if gate.standing == "green" else "**"
+        lines += [f"- {mark}{escape(gate_wording.line(gate))}{mark}"]
+        lines += [f"  - {escape(text)}" for text in gate_wording.details(gate)]
+        for quoted in gate_wording.quoted(gate):
+            # Indented by more than the list: no line of a console can end the block.
+            lines += ["", *(f"        {wording.clean(line)}".rstrip() for line in quoted)]
+    return [*lines, ""]
+
+
 def finding(level: str, text: str) -> str:
     """One finding as an entry of a list."""
     return f"- {'**warning** ' if level == 'warning' else ''}{escape(text)}"
@@ -182,7 +198,7 @@ def render(comparison: Comparison) -> str:
     lines += [escape(experiment.question), ""] if experiment.question else []
     lines += [f"**{wording.bottom_line(comparison)}.**", ""]
     lines += [f"- {escape(wording.sentence(metric))}" for metric in comparison.primary]
-    lines += ["", *host(comparison)]
+    lines += ["", *host(comparison), *gates(comparison)]
     apart = differences.sentences(manifest.arms)
     lines += [f"## {differences.LEAD}", ""] if apart else []
     lines += [*(f"- {escape(text)}" for text in apart), ""] if apart else []
@@ -191,7 +207,7 @@ def render(comparison: Comparison) -> str:
         lines += [*metrics(case), *commands(case)]
     published = [
         (f"{r.case} {r.metric}", r.unit, f"{r.base:.2f}", f"{r.patched:.2f}",
-         wording.percent(r.change), r.document)
+         wording.sized(r.change), r.document)
         for r in comparison.published
     ]  # fmt: skip
     if published:

@@ -10,6 +10,7 @@ from typing import Literal
 
 from experiment.spec import Direction
 from reports.attribution_model import Attribution
+from reports.gate_model import ArmGate
 from reports.lock_model import LockComparison
 from reports.verdict import Judgement, Verdict
 from reports.wall_model import Again, WallFacts
@@ -178,7 +179,7 @@ class Comparison(Record):
     """Everything a form may say about a session.
 
     ``wall`` is None in exact mode, and ``host_findings``, which stand beside the verdict,
-    are empty.
+    are empty.  ``gates`` are what the gate found of the two arms, empty where none was asked.
     """
 
     manifest: Manifest
@@ -192,6 +193,7 @@ class Comparison(Record):
     locks: tuple[LockComparison, ...] = ()
     wall: WallFacts | None = None
     host_findings: tuple[Finding, ...] = ()
+    gates: tuple[ArmGate, ...] = ()
 
     @property
     def headlines(self) -> tuple[Attribution, ...]:

@@ -50,7 +50,7 @@ def decided(store: SessionStore) -> bool:
     True at a pre-set look only, judged at the look's own share of the error rates:
     between looks every primary metric is inconclusive.
     """
-    comparison = compare_session(store.manifest(), store.records())
+    comparison = compare_session(store.manifest(), store.records(), checks=store.checks())
     return all(
         metric.judgement.verdict not in (Verdict.INCONCLUSIVE, Verdict.FAILED)
         for metric in comparison.primary

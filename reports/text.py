@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import textwrap
 
-from reports import differences, text_counts, wall_wording, wording
+from reports import differences, gate_wording, text_counts, wall_wording, wording
 from reports.many import SessionComparison
 from reports.model import CaseComparison, Comparison, FailedRun, MetricComparison
 
@@ -89,11 +89,12 @@ def render(comparison: Comparison) -> str:
     ), "")  # fmt: skip
     lines += ["", f"{wording.bottom_line(comparison)}.", ""]
     lines += [*verdict_lines(comparison), "", *host_lines(comparison)]
+    lines += gates(comparison)
     lines += section(differences.LEAD, differences.sentences(manifest.arms))
     lines += tables(comparison)
     lines += section("Published", [
         f"{r.case} {r.metric}: {wording.reference_values(r)}, "
-        f"{wording.percent(r.change)} ({r.document})"
+        f"{wording.sized(r.change)} ({r.document})"
         for r in comparison.published
     ])  # fmt: skip
     lines += origins(comparison)
@@ -141,6 +142,21 @@ def meaning(comparison: Comparison) -> list[str]:
     if comparison.wall is not None:
         lines += wrapped(wall_wording.meaning(comparison.wall), "")
     return lines
+
+
+def gates(comparison: Comparison | SessionComparison) -> list[str]:
+    """What was checked before anything was measured, and what was found, quoted."""
+    if not comparison.gates:
+        return []
+    lines = ["Correctness"]
+    for gate in comparison.gates:
+        bad = gate.standing != "green"
+        lines += wrapped(wording.clean(f"{'!' if bad else '-'} {gate_wording.line(gate)}"))
+        for text in gate_wording.details(gate):
+            lines += wrapped(wording.clean(text), "      ")
+        for quoted in gate_wording.quoted(gate):
+            lines += [f"      | {wording.clean(line)}"[:WIDTH].rstrip() for line in quoted]
+    return [*lines, ""]
 
 
 def _parts(title: str, parts: list[tuple[str, list[str]]]) -> list[str]:

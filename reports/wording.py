@@ -26,6 +26,10 @@ PLURALS = {
 
 # Tenfold: bounds beyond are not told apart.
 WIDEST = 9.0
+# Bounds that are closer than this factor say something, however large they are.
+APART = 3.0
+# From twice as much, or a fifth, on, a factor says more than a percentage.
+MORE, FEWER = 1.0, 0.8
 
 
 def clean(text: str, *, lines: bool = False) -> str:
@@ -88,6 +92,19 @@ def percent(fraction: float | None, *, decimals: int = 2) -> str:
     return f"{sign}{abs(rounded):.{decimals}f} %" if sign else f"{rounded:+.{decimals}f} %"
 
 
+def sized(fraction: float | None) -> str:
+    """A change as :func:`percent` says it, and as a factor where nobody thinks in percent.
+
+    ``+919 % (10.2x)``; ``-93.73 % (1/16.0)``; ``+81.59 %``.
+    """
+    said = percent(fraction)
+    if fraction is None or -FEWER < fraction < MORE or fraction <= -1:
+        return said
+    return (
+        f"{said} ({1 + fraction:.3g}x)" if fraction > 0 else f"{said} (1/{1 / (1 + fraction):.3g})"
+    )
+
+
 def spread(fraction: float | None) -> str:
     """A relative standard deviation: ``±0.25 %``; a dash where there is none."""
     return NOTHING if fraction is None else f"±{100 * fraction:.2f} %"
@@ -103,7 +120,8 @@ def bounds(metric: MetricComparison) -> str:
 
 def between(low: float, high: float) -> str:
     """``[+1.02, +1.60]`` in percent, of two fractions."""
-    return f"[{_bound(low)}, {_bound(high)}]"
+    known = (1 + high) < APART * (1 + low)
+    return f"[{_bound(low, known=known)}, {_bound(high, known=known)}]"
 
 
 def interval(metric: MetricComparison) -> str:
@@ -112,9 +130,9 @@ def interval(metric: MetricComparison) -> str:
     return f"{within} at {100 * change.level:g} %" if within and change else ""
 
 
-def _bound(fraction: float) -> str:
+def _bound(fraction: float, *, known: bool = False) -> str:
     # An interval of two pairs may reach to any power of ten: it is none to a reader.
-    if fraction > WIDEST:
+    if fraction > WIDEST and not known:
         return f"> {100 * WIDEST:+.0f}"
     rounded = round(100 * fraction, 2)
     return "0" if fraction == 0 else "0.00" if rounded == 0 else f"{rounded:+.2f}"
@@ -122,7 +140,7 @@ def _bound(fraction: float) -> str:
 
 def change(metric: MetricComparison) -> str:
     """The change of a metric in percent; a dash where there is none."""
-    return percent(metric.judgement.change.estimate if metric.judgement.change else None)
+    return sized(metric.judgement.change.estimate if metric.judgement.change else None)
 
 
 def seeds(count: int) -> str:
@@ -143,7 +161,7 @@ def verdict(metric: MetricComparison) -> str:
 
 def published(metric: MetricComparison) -> str:
     """``published +7.38 %`` for each published figure of the metric, joined by commas."""
-    changes = ", ".join(percent(reference.change) for reference in metric.published)
+    changes = ", ".join(sized(reference.change) for reference in metric.published)
     return f"published {changes}" if changes else ""
 
 

@@ -22,7 +22,9 @@ def read_comparison(folder: Path) -> SessionComparison:
         ReportError: its records cannot be compared.
     """
     store = SessionStore(folder)
-    return compare_session(store.manifest(), store.records(), store.profiles(), store.locks())
+    return compare_session(
+        store.manifest(), store.records(), store.profiles(), store.locks(), store.checks()
+    )
 
 
 def _named(name: str, apart: str) -> str:
@@ -43,7 +45,7 @@ def write_all(folder: Path) -> SessionComparison:
     """
     store = SessionStore(folder)
     manifest, records = store.manifest(), store.records()
-    comparison = compare_session(manifest, records, store.profiles(), store.locks())
+    comparison = compare_session(manifest, records, store.profiles(), store.locks(), store.checks())
     table.export(table.tidy(manifest, records), folder)
     for one in comparison.comparisons:
         # The first pair has the plain names, the others are named for their arms.

@@ -6,10 +6,13 @@ that is judged.
 
 from __future__ import annotations
 
+from pydantic import Field
+
 from results.record import Record
 
 # Kernel code that no symbol covers, in a profile's ``kernel``.
 UNKNOWN = "[unknown]"
+SPINNING, IDLE = "spinning", "idle"
 
 
 class FunctionCount(Record):
@@ -32,6 +35,9 @@ class PhaseProfile(Record):
     ``kernel`` is in the order of names, ``user`` maps files of the guest to
     instructions.  Their sum, and the sum of ``by_vcpu``, is ``instructions``.
     ``units`` maps units of work to how many were done.
+
+    ``waits`` maps a kind of waiting (``SPINNING``, ``IDLE``) to what each vCPU spent in
+    it, in instructions that all vCPUs executed meanwhile; empty where nobody looked.
     """
 
     phase: str
@@ -40,6 +46,18 @@ class PhaseProfile(Record):
     user: dict[str, int]
     by_vcpu: tuple[int, ...]
     units: dict[str, float]
+    waits: dict[str, tuple[int, ...]] = Field(default_factory=dict)
+
+    @property
+    def spinning_share(self) -> float | None:
+        """Time in the spin locks' slow path over the time that vCPUs were not idle.
+
+        Over all vCPUs, 0 to 1; None where nobody looked.
+        """
+        if not self.waits:
+            return None
+        busy = len(self.by_vcpu) * self.instructions - sum(self.waits.get(IDLE, ()))
+        return sum(self.waits.get(SPINNING, ())) / busy if busy > 0 else None
 
 
 class Profile(Record):

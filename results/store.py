@@ -15,6 +15,7 @@ from typing import TypeVar
 
 from pydantic import ValidationError
 
+from results.checks import Check
 from results.locks import Locks
 from results.profile import Profile
 from results.record import SCHEMA_VERSION, Manifest, Record, RunCost, RunRecord
@@ -24,10 +25,11 @@ RUNS = "runs.jsonl"
 COSTS = "costs.jsonl"
 PROFILES = "profiles.jsonl"
 LOCKS = "locks.jsonl"
+CHECKS = "checks.jsonl"
 FILES: dict[type[Record], str] = {RunCost: COSTS, Profile: PROFILES, Locks: LOCKS}
 
 R = TypeVar("R", bound=Record)
-OfRun = TypeVar("OfRun", RunRecord, Profile, Locks)
+OfRun = TypeVar("OfRun", RunRecord, Profile, Locks, Check)
 
 
 class StoreError(ValueError):
@@ -103,6 +105,16 @@ class SessionStore:
     def locks(self) -> list[Locks]:
         """What the twins saw of locks, in the order of the run ids; the last of each."""
         return _latest(self._read(LOCKS, Locks))
+
+    def append_check(self, check: Check, cost: RunCost) -> None:
+        """Append what a guest of the gate found, durably."""
+        with self._lock:
+            self._append_line(COSTS, cost)
+            self._append_line(CHECKS, check)
+
+    def checks(self) -> list[Check]:
+        """What the gate found, in the order of the run ids; the last of each."""
+        return _latest(self._read(CHECKS, Check))
 
     def costs(self) -> list[RunCost]:
         """What the runs cost the host, in the order they ended."""

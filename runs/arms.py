@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import hashlib
+import itertools
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from experiment.design import AGAIN, wall_arms, wall_plan
 from experiment.load import load_guest
 from experiment.plan import Plan, make_plan
 from experiment.spec import ArmSpec, Experiment, Guest, KernelSpec
+from host.errors import SeriesError
 from kernels import build, intake
 from kernels.cache import Kernel
 from kernels.make import Progress
+from kernels.series import read_patch
 from runs.options import Options
 
 
@@ -46,12 +50,14 @@ def kernel_spec(experiment: Experiment, arm: ArmSpec, flavour: str = "") -> Kern
 
 
 def flavours(experiment: Experiment) -> tuple[str, ...]:
-    """The kernel flavours to build: the measured one, then those of the twins.
+    """The kernel flavours to build: the measured one, those of the twins and of the gate.
 
     An arm that names a flavour of its own has it whatever the first of these is.
     """
     first = experiment.kernel.flavour
-    return tuple(dict.fromkeys([first, *(twin.flavour or first for twin in experiment.twins)]))
+    of_twins = [twin.flavour or first for twin in experiment.twins]
+    of_gate = experiment.check.flavours if experiment.check else ()
+    return tuple(dict.fromkeys([first, *of_twins, *of_gate]))
 
 
 def build_arms(
@@ -74,16 +80,57 @@ def build_arms(
         def shown(so_far: Progress, name: str = arm.name, spec: KernelSpec = spec) -> None:
             progress(name if spec == experiment.kernel else f"{name} ({spec.flavour})", so_far)
 
-        kernels[arm.name] = build.provide(
-            spec,
-            patches[arm.name],
-            checkout=options.checkout,
-            cache=options.cache,
-            progress=shown,
-        )
+        try:
+            kernels[arm.name] = build.provide(
+                spec,
+                patches[arm.name],
+                checkout=options.checkout,
+                cache=options.cache,
+                progress=shown,
+            )
+        except SeriesError as error:
+            if arm.upto is None:
+                raise
+            raise _stops_at(error, patches[arm.name]) from None
     if experiment.mode == "wall":
         kernels[AGAIN] = kernels[experiment.all_arms[0].name]
     return {arm.name: kernels[arm.name] for arm in arms_of(experiment)}
+
+
+def _stops_at(error: SeriesError, patches: Sequence[Path]) -> SeriesError:
+    """The same error, of a part of a series: what stops it is the last patch of the part."""
+    last = read_patch(patches[-1])
+    blamed = "" if last.name in error.where else f"{error.where}: "
+    return SeriesError(
+        f"{blamed}{error.what}",
+        where=f"the series up to {last.name} ({last.subject})",
+        next_step=error.next_step,
+    )
+
+
+def kernel_keys(experiment: Experiment, options: Options) -> dict[tuple[str, str], str]:
+    """The content key of every kernel that is booted, by flavour and arm; builds nothing.
+
+    Raises:
+        UsageError: source, flavour or patch does not exist.
+        InfraError: a package or tool is missing.
+    """
+    found = {}
+    for flavour in flavours(experiment):
+        named = "" if flavour == experiment.kernel.flavour else flavour
+        for arm in experiment.all_arms:
+            found[flavour, arm.name] = build.key_of(
+                kernel_spec(experiment, arm, named),
+                patches_of(experiment, arm, options),
+                checkout=options.checkout,
+                cache=options.cache,
+            )
+    return found
+
+
+def cache_key(keys: Mapping[tuple[str, str], str]) -> str:
+    """32 hex digits for a set of kernels: the same for the same ones, whoever asks for them."""
+    return hashlib.sha256("\n".join(sorted(set(keys.values()))).encode()).hexdigest()[:32]
 
 
 def arms_of(experiment: Experiment) -> tuple[ArmSpec, ...]:
@@ -94,6 +141,16 @@ def arms_of(experiment: Experiment) -> tuple[ArmSpec, ...]:
 def plan_of(experiment: Experiment) -> Plan:
     """Every run of the session, in the order they are made."""
     return wall_plan(experiment) if experiment.mode == "wall" else make_plan(experiment)
+
+
+def same_as_before(experiment: Experiment, kernels: Mapping[str, Kernel]) -> frozenset[str]:
+    """Names of the arms that differ in nothing from the arm before them."""
+    return frozenset(
+        arm.name
+        for before, arm in itertools.pairwise(experiment.all_arms)
+        if arm.settings == before.settings
+        and kernels[arm.name].identity.code_key == kernels[before.name].identity.code_key
+    )
 
 
 def same_code(experiment: Experiment, kernels: Mapping[str, Kernel]) -> bool:

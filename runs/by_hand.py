@@ -69,7 +69,7 @@ def _inputs(asked: Experiment, options: Options, run: PlannedRun) -> _Inputs:
     workload = load_catalogue()[case.workload]
     texts = {
         "prepare": prepare_text(
-            workload, file_mib=size.file_mib, mount_options=arm.mount_options
+            workload, file_mib=size.file_mib, jobs=size.jobs, mount_options=arm.mount_options
         ),
         "job": job_text(
             workload.phases_of(case.variant), case.times[asked.guest],

@@ -24,7 +24,7 @@ from results.record import (
     TwinRecord,
     UnitRecord,
 )
-from runs.arms import arms_of
+from runs.arms import arms_of, same_as_before
 from runs.options import Options
 from runs.prepare import Bench, Session
 from workloads.job import fio_arguments
@@ -75,13 +75,21 @@ def _arm_record(session: Session, arm: ArmSpec, options: Options) -> ArmRecord:
     apart = arm.name not in (base.name, AGAIN)
     return ArmRecord(
         name=arm.name,
-        label=arm.label or arm.name,
+        label=_label(session, arm),
         kernel=kernel.identity,
         settings=dict(arm.settings),
         guest=session.measured.guests[arm.name] if arm.guest != ShapeSpec() else None,
         series=records_of(arm.series, **where) if arm.series else (),
         triage=compare(first, kernel, patches) if apart else None,
     )
+
+
+def _label(session: Session, arm: ArmSpec) -> str:
+    label = arm.label or arm.name
+    asked = session.experiment
+    if asked.compare != "steps" or arm.name not in same_as_before(asked, session.measured.kernels):
+        return label
+    return f"{label}: same code as the step before"
 
 
 def _provenance(session: Session, options: Options) -> Provenance:
@@ -143,7 +151,7 @@ def _case_record(session: Session, case: CaseSpec) -> CaseRecord:
             )
             for phase in phases
         ),
-        metrics=metrics_of([phase.name for phase in phases]),
+        metrics=metrics_of(phases, waits=session.counts_waits),
         primary=case.primary,
     )
 

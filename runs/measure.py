@@ -200,8 +200,7 @@ def _run(state: Measurement, run: PlannedRun) -> None:
 def _boot(state: Measurement, run: PlannedRun) -> Outcome:
     session = state.session
     text, machine = session.job(run), session.machine(run)
-    # A repeat shows that the probe is not felt, too.
-    probe = None if run.repeat else session.probe
+    probe = session.probe_of(run)
     folder, logs = state.scratch / run.run_id, state.store.raw / run.run_id
     shutil.rmtree(folder, ignore_errors=True)
     watch = _watch(state, run.run_id)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
@@ -22,7 +22,7 @@ from experiment.spec import (
 from guests import initramfs, native
 from guests.exact import Machine
 from guests.initramfs import Initramfs
-from guests.probe import plugin
+from guests.probe import fold, plugin
 from guests.probe.plugin import Probe
 from guests.virtme import WallMachine
 from host import accelerator, fitness
@@ -35,8 +35,9 @@ from kernels.cache import Kernel
 from kernels.make import Progress
 from runs.arms import arms_of, build_arms, flavours, plan_of, same_code, shapes
 from runs.options import Options
+from runs.requirements import require_counted
 from workloads.job import job_text, prepare_text
-from workloads.metrics import METRIC_NAMES
+from workloads.metrics import METRIC_NAMES, SLOWPATH_SHARE, definitions_of
 from workloads.spec import Phase, Workload, load_catalogue, phase_names
 
 MIB = 1 << 20
@@ -89,7 +90,8 @@ class WallHost:
 class Session:
     """A session ready to be measured.
 
-    ``twins`` are by name, ``probe`` is None where none counts, ``wall`` in exact mode.
+    ``twins`` are by name, ``probe`` is None where none counts, ``wall`` in exact mode;
+    ``checked`` are the kernels of the gate by flavour and arm, none where it is not asked.
     """
 
     experiment: Experiment
@@ -102,6 +104,7 @@ class Session:
     probe: Probe | None
     same_code: bool
     wall: WallHost | None = None
+    checked: Mapping[str, Mapping[str, Kernel]] = field(default_factory=dict)
 
     @property
     def guest(self) -> Guest:
@@ -140,10 +143,31 @@ class Session:
             guest=bench.guests[run.arm],
             size=size,
             prepare_text=prepare_text(
-                workload, file_mib=size.file_mib, mount_options=arm.mount_options
+                workload,
+                file_mib=size.file_mib,
+                jobs=size.jobs,
+                mount_options=arm.mount_options,
             ),
             cmdline=arm.cmdline,
         )
+
+    def mount_options(self, run: PlannedRun) -> str:
+        """What the file system of a run is mounted with."""
+        workload = self.workloads[self.case(run.case).workload]
+        return self.arm(run.arm).mount_options or workload.mount_options
+
+    @property
+    def counts_waits(self) -> bool:
+        """Whether the probe looks at how long the measured guests' vCPUs wait."""
+        return self.probe is not None and self.guest.vcpus > 1
+
+    def probe_of(self, run: PlannedRun) -> Probe | None:
+        """What counts in a run; a repeat shows that the probe is not felt, too."""
+        if self.probe is None or run.repeat:
+            return None
+        bench = self.bench(run)
+        spans = fold.spans_of(bench.kernels[run.arm]) if bench.guests[run.arm].vcpus > 1 else ()
+        return replace(self.probe, spans=spans)
 
     def wall_machine(self, run: PlannedRun) -> WallMachine:
         """The machine of a run in wall mode."""
@@ -176,9 +200,19 @@ class Session:
 
 def catalogue(checkout: Path) -> Catalogue:
     """Everything an experiment file may name."""
+    workloads = load_catalogue()
     return Catalogue(
-        workloads=phase_names(load_catalogue()),
+        workloads=phase_names(workloads),
         metrics=METRIC_NAMES,
+        measured={
+            (name, variant, phase.name): (
+                *(one.name for one in definitions_of(phase)),
+                SLOWPATH_SHARE,
+            )
+            for name, workload in workloads.items()
+            for variant in ("default", *workload.variants)
+            for phase in workload.phases_of(variant)
+        },
         guests=known_guests(),
         flavours=config.known_flavours(checkout),
         series=series.known_series(checkout),
@@ -196,7 +230,7 @@ def wall_host(
     """
     cpus = host_cpus()
     placements = {
-        (name, arm): place(cpus, vcpus=guest.vcpus, nodes=guest.wall.numa_nodes)
+        (name, arm): place(cpus, vcpus=guest.vcpus, nodes=guest.numa_nodes)
         for name, of_arms in guests.items()
         for arm, guest in of_arms.items()
     }
@@ -233,9 +267,13 @@ def prepare(
     for name, of_arms in guests.items():
         for arm, guest in of_arms.items():
             require_memory(sizes[name][arm], guest, image.mib)
+    for of_bench in sizes.values():
+        for size in set(of_bench.values()):
+            require_set_up(experiment, size, workloads)
     require_job_fits(experiment, sizes.values(), workloads)
     in_wall = experiment.mode == "wall"
     probe = plugin.provide(options.cache) if options.probe and not in_wall else None
+    require_counted(experiment, next(iter(guests[""].values())), probe)
     built = build_arms(experiment, options, progress)
     kernels = {experiment.kernel.flavour: built}
     same = same_code(experiment, built) and not options.measure_anyway
@@ -248,6 +286,9 @@ def prepare(
         else tuple(twin for twin in experiment.twins if _can_run(twin, guests[twin.name], wall))
     )
     experiment = experiment.model_copy(update={"twins": twins})
+    if same:
+        # Nothing to boot, and nothing that the gate could find in one arm alone.
+        experiment = experiment.model_copy(update={"check": None})
     for flavour in flavours(experiment)[1:]:
         kernels[flavour] = build_arms(experiment, options, progress, flavour)
 
@@ -268,7 +309,40 @@ def prepare(
         probe=probe,
         same_code=same,
         wall=wall,
+        checked={
+            flavour: kernels[flavour]
+            for flavour in (experiment.check.flavours if experiment.check else ())
+        },
     )
+
+
+def require_set_up(experiment: Experiment, size: Size, workloads: Mapping[str, Workload]) -> None:
+    """Refuse a case whose workload wants what the dataset leaves out.
+
+    Raises:
+        SpecError: one line for each case and key.
+    """
+    problems = []
+    for case in experiment.cases:
+        workload = workloads[case.workload]
+        files = len(workload.files(size.jobs))
+        checks = {check for phase in workload.phases for check in phase.checks}
+        limited = sorted(checks & {"limit_hit", "charged", "caches_kept"})
+        if workload.fs == "brd" and not size.brd_mib:
+            problems.append(f"case {case.name}: wants a brd; dataset.brd_mib is not given")
+        if limited and not size.cgroup_limit_mib:
+            problems.append(
+                f"case {case.name}: checks {', '.join(limited)}, which want a limit; "
+                "dataset.cgroup_limit_mib is not given"
+            )
+        if size.file_mib % files:
+            problems.append(
+                f"case {case.name}: {size.file_mib} MiB of files in this guest cannot be shared "
+                f"by {files} jobs, each with a file of its own; see dataset.file_mib and the "
+                "guest's jobs and scale"
+            )
+    if problems:
+        raise SpecError(problems)
 
 
 def _can_run(twin: TwinSpec, guests: Mapping[str, Guest], wall: WallHost | None) -> bool:

@@ -7,7 +7,8 @@ from pathlib import Path
 
 from experiment.ad_hoc import choose, from_here, from_series
 from experiment.load import Catalogue, known_experiments, load_experiment
-from experiment.spec import Experiment
+from experiment.spec import CheckSpec, Experiment
+from experiment.steps import per_patch
 from host.errors import UsageError
 from kernels.intake import records_of
 from kernels.settle import settle
@@ -18,23 +19,32 @@ class Question:
     """An experiment by name, or a series with how to measure it; empty where not given.
 
     ``workloads`` are names, separated by commas; ``automatic`` chooses them by the
-    files of the series.
+    files of the series.  ``per_patch`` makes an arm of each prefix of the series; twins
+    are then left out unless asked for.  ``check`` asks for the gate or leaves it out, None
+    keeps what the experiment says.
     """
 
     name: str = ""
     overrides: tuple[str, ...] = ()
     mode: str = ""
-    twins: bool = True
+    twins: bool | None = None
     series: tuple[str, ...] = ()
     source: str = ""
     workloads: str = ""
     automatic: bool = False
     reverse: bool = False
+    per_patch: bool = False
+    check: bool | None = None
 
     @property
     def is_empty(self) -> bool:
         """Whether nothing at all is asked."""
-        return not (self.name or self.all_overrides or self.by_series)
+        return not (self.name or self.all_overrides or self.by_series or self.per_patch)
+
+    @property
+    def with_twins(self) -> bool:
+        """Whether the experiment's twins are run, too."""
+        return not self.per_patch if self.twins is None else self.twins
 
     @property
     def all_overrides(self) -> tuple[str, ...]:
@@ -81,7 +91,20 @@ def experiment_of(
     else:
         asked = _of_series(question, checkout, cache, here, catalogue)
     asked = settle(asked, checkout=checkout, cache=cache)
-    return asked if question.twins else asked.model_copy(update={"twins": ()})
+    if question.check is not None:
+        gate = (asked.check or CheckSpec()) if question.check else None
+        asked = asked.model_copy(update={"check": gate})
+    if question.per_patch:
+        asked = per_patch(asked, subjects_of(asked, checkout=checkout, cache=cache))
+    return asked if question.with_twins else asked.model_copy(update={"twins": ()})
+
+
+def subjects_of(asked: Experiment, *, checkout: Path, cache: Path) -> tuple[str, ...]:
+    """The subjects of a settled experiment's patches, in the order they apply."""
+    if asked.series is None:
+        return ()
+    records = records_of(asked.series, checkout=checkout, cache=cache)
+    return tuple(patch.subject for record in records for patch in record.patches)
 
 
 def _of_series(

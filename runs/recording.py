@@ -14,7 +14,7 @@ from results.locks import Locks
 from results.profile import Profile
 from results.record import Failure, RunRecord
 from runs.observe import observe
-from runs.prepare import Session
+from runs.prepare import MIB, Session
 from workloads import metrics, parse, validity
 
 Blame = Literal["series", "workload", "host", "lab"]
@@ -46,6 +46,9 @@ def record(
         bench.kernels[run.arm].identity.build_id,
         validity.LEFT_PAGES_WALL if session.wall else validity.LEFT_PAGES,
         session.arm(run.arm).sysctl,
+        session.mount_options(run),
+        bench.sizes[run.arm].file_mib * MIB,
+        _memory_left_mib(session, run) * MIB,
     )
     problems = validity.problems(result, claim)
     if outcome.ending.kind != "done":
@@ -58,16 +61,30 @@ def record(
             message = f"not bit-exact: {difference[0]}"
             return failed(session, run, Ending("failed", message, difference), kind="inexact"), ()
     observed = observe(session, run, outcome, result)
+    samples = metrics.samples(result.phases, phases, real_time=session.wall is not None)
+    for beside in observed.beside:
+        samples |= metrics.counted(beside) if isinstance(beside, Profile) else {}
     valid = _identity(session, run).model_copy(
         update={
             "failure": None,
-            "samples": metrics.samples(result.phases, real_time=session.wall is not None),
+            "samples": samples,
             "findings": (*validity.few_ios(result, phases), *observed.findings),
             "timelines": tuple(phase.timeline for phase in result.phases),
             "fingerprint": channel.fingerprint(outcome.files),
         }
     )
     return valid, observed.beside
+
+
+def _memory_left_mib(session: Session, run: PlannedRun) -> int:
+    """What is to be left for the page cache; a twin with more memory has more left.
+
+    It is for what the twin observes with, which takes it when the phase begins.
+    """
+    bench, arm = session.bench(run), run.arm
+    more_mib = bench.guests[arm].memory_mib - session.measured.guests[arm].memory_mib
+    asked_mib = bench.sizes[arm].memory_mib
+    return asked_mib + more_mib if asked_mib else 0
 
 
 def _identity(session: Session, run: PlannedRun) -> RunRecord:

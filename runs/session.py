@@ -12,10 +12,12 @@ from filelock import FileLock, Timeout
 from experiment.spec import Experiment
 from host.errors import InfraError, UsageError
 from kernels.make import Progress
+from results.record import Manifest
 from results.store import MANIFEST, SessionStore
 from runs.manifest import manifest_of
 from runs.options import Options
 from runs.prepare import Session, prepare
+from runs.session_series import copy_series, with_series_of
 
 BuildProgress = Callable[[str, Progress], None]
 
@@ -60,6 +62,7 @@ def start(
             "holds a session already", where=str(folder), next_step=f"--resume {folder}"
         )
     session = prepare(experiment, options, progress)
+    copy_series(experiment, folder, options)
     store.create(
         manifest_of(session, options, name=folder.name, created=now(), overrides=overrides)
     )
@@ -77,7 +80,16 @@ def reopen(
     """
     store = SessionStore(folder)
     manifest = store.manifest()
-    options = Options(
+    options = options_of(manifest, options)
+    asked = with_series_of(manifest.experiment, folder, options)
+    session = prepare(asked, options, progress)
+    require_same(manifest, session, folder)
+    return session, store, options
+
+
+def options_of(manifest: Manifest, options: Options) -> Options:
+    """These options, with those that a session was begun with."""
+    return Options(
         checkout=options.checkout,
         cache=options.cache,
         snapshot=manifest.provenance.snapshot,
@@ -85,7 +97,14 @@ def reopen(
         probe=bool(manifest.provenance.probe),
         guests_at_once=options.guests_at_once,
     )
-    session = prepare(manifest.experiment, options, progress)
+
+
+def require_same(manifest: Manifest, session: Session, folder: Path) -> None:
+    """Refuse to go on with other kernels, programs or guests than a session began with.
+
+    Raises:
+        InfraError: names the first that differs.
+    """
     pairs = [("initramfs", manifest.provenance.initramfs_sha256, session.initramfs.sha256)]
     pairs += [
         (
@@ -112,16 +131,15 @@ def reopen(
                 where=str(folder),
                 next_step="begin a new session; the runs on record stay readable",
             )
-    return session, store, options
 
 
 class SessionLock:
     """One lab process a session folder."""
 
-    def __init__(self, folder: Path, *, must_exist: bool = False) -> None:
-        if must_exist and not (folder / MANIFEST).exists():
+    def __init__(self, folder: Path, *, must_exist: bool = False, head: str = MANIFEST) -> None:
+        if must_exist and not (folder / head).exists():
             raise UsageError(
-                "no session here", where=str(folder), next_step="name a folder with a manifest.json"
+                "no session here", where=str(folder), next_step=f"name a folder with a {head}"
             )
         folder.mkdir(parents=True, exist_ok=True)
         self._folder = folder

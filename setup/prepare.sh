@@ -5,6 +5,8 @@
 # the packages of requirements.lock.  What is there is left alone.  Says on standard
 # error what it does.  Exit status: 0 ready, 3 this host cannot be made ready.
 #
+# With the argument "tests" also the packages that only the lab's own tests need.
+#
 # Environment: PYTHON names the interpreter to build .venv with.
 set -eu
 
@@ -112,6 +114,7 @@ command -v dpkg-query >/dev/null ||
 sum=$(sha256sum <"$LOCK")
 python=.venv/bin/python
 need='required|useful'
+[ "${1:-}" != tests ] || need="$need|tests"
 if ! venv_ready; then
     python=$(find_python)
     [ -n "$python$PYTHON" ] || need="$need|python"

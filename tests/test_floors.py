@@ -20,7 +20,20 @@ FLOORS: dict[str, set[str]] = {
     "guests": {"experiment", "host", "kernels", "workloads", "results"},
     "runs": {"experiment", "host", "results", "kernels", "workloads", "guests"},
     "reports": {"experiment", "results"},
-    "verbs": {"experiment", "host", "results", "kernels", "workloads", "guests", "runs", "reports"},
+    "history": {"experiment", "results", "reports"},
+    "pages": {"experiment", "results", "reports", "history"},
+    "verbs": {
+        "experiment",
+        "host",
+        "results",
+        "kernels",
+        "workloads",
+        "guests",
+        "runs",
+        "reports",
+        "history",
+        "pages",
+    },
 }
 # The one door to subprocesses.
 DOOR = "host/process.py"

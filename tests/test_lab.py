@@ -23,7 +23,7 @@ from tests.reports.factory import Session, fails
 from verbs import measuring
 
 CHECKOUT = Path(lab.__file__).resolve().parent
-FORMS = ("text", "markdown", "letter", "html", "json")
+FORMS = ("text", "markdown", "letter", "lkp", "mmtests", "matrix", "html", "json", "summary")
 Main = Callable[..., int]
 
 
@@ -80,7 +80,7 @@ def store(folder: Path, *broken: str, session: Session | None = None, **failure:
         ("plan filemap-v5", "filemap-v5: no such experiment; known in"),
         ("plan filemap-v5", "did you mean 'filemap-v4'?"),
         ("plan nowhere/else.toml", "no such experiment"),
-        ("run", "one of: filemap-v1, filemap-v4, noop, slow-add"),
+        ("run", "one of: filemap-v1, filemap-v4, iomap-dirty, noop, slow-add"),
         ("plan filemap-v4 --set blocks", "--set blocks: is not KEY=VALUE"),
         ("plan filemap-v4 --set blocks=many", "--set blocks=many: blocks: "),
         ("plan filemap-v4 --set blokcs=2", "did you mean 'blocks'?"),
@@ -287,6 +287,37 @@ def test_the_exit_code_of_a_report_is_its_verdict(
 ) -> None:
     folder = store(tmp_path / "session", *broken, session=session, **failure)
     assert main("report", str(folder), *(["--strict"] if strict else [])) == code
+
+
+def test_a_report_that_does_not_judge_ends_well(main: Main, tmp_path: Path) -> None:
+    slower = Session(effect={"4k": -0.02, "thp": 0.0, "switch": 0.0})
+    folder = store(tmp_path / "session", session=slower)
+    assert main("report", str(folder)) == Exit.REGRESSION
+    assert main("report", str(folder), "--no-judge") == 0
+
+
+def test_overrides_of_the_environment_are_those_of_set(
+    main: Main, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("TWINBOOT_SET", "guest=smoke blocks=3")
+    assert main("plan", "filemap-v4", "--json") == 0
+    asked = capsys.readouterr().out
+    monkeypatch.delenv("TWINBOOT_SET")
+    assert main("plan", "filemap-v4", "--json", "--set", "guest=smoke", "--set", "blocks=3") == 0
+    assert capsys.readouterr().out == asked
+
+
+def test_pages_of_a_history(main: Main, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    history, output = tmp_path / "history", tmp_path / "site"
+    folder = store(tmp_path / "sessions" / "one")
+    assert main("history", "add", str(folder), "--history", str(history)) == 0
+    capsys.readouterr()
+    assert main("pages", str(history), "-o", str(output)) == 0
+    assert capsys.readouterr().out == f"{output / 'index.html'}\n"
+    (output / "twinboot-site").unlink()
+    assert main("pages", str(history), "-o", str(output)) == Exit.USAGE
+    assert "no site of the lab's" in capsys.readouterr().err
+    assert main("pages", str(history), "-o", str(output), "--sessions", "nowhere") == Exit.USAGE
 
 
 @pytest.mark.parametrize("form", FORMS)

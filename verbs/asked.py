@@ -21,7 +21,10 @@ Named = Annotated[
     str, typer.Argument(help="an experiment file, or its name", metavar="[EXPERIMENT]")
 ]
 Set = Annotated[
-    list[str], typer.Option("--set", metavar="KEY=VALUE", help="override a key of the experiment")
+    list[str],
+    typer.Option(
+        "--set", metavar="KEY=VALUE", envvar="TWINBOOT_SET", help="override a key of the experiment"
+    ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="for scripts")]
 DryRun = Annotated[
@@ -40,7 +43,15 @@ Probe = Annotated[
     bool, typer.Option("--probe/--no-probe", help="count instructions and calls by function")
 ]
 Twins = Annotated[
-    bool, typer.Option("--twins/--no-twins", help="also run the twins that explain, as for locks")
+    bool | None,
+    typer.Option("--twins/--no-twins", help="also run the twins that explain, as for locks"),
+]
+PerPatch = Annotated[
+    bool, typer.Option("--per-patch", help="an arm for each patch of the series, without twins")
+]
+CheckFirst = Annotated[
+    bool | None,
+    typer.Option("--check/--no-check", help="check every arm before it is measured, or do not"),
 ]
 Mode = Annotated[str, typer.Option(help="exact, or wall: real time under virtme-ng and KVM")]
 Series = Annotated[

@@ -21,6 +21,7 @@ from verbs.asked import (
     Json,
     Mode,
     Named,
+    PerPatch,
     Reverse,
     Series,
     Set,
@@ -94,11 +95,12 @@ def plan_verb(
     auto: Auto = False,
     reverse: Reverse = False,
     mode: Mode = "",
+    per_patch: PerPatch = False,
     as_json: Json = False,
 ) -> None:
     """Show every run that would be made, in order."""
     series_asked = (tuple(series), source, workloads, auto, reverse)
-    question = Question(name, tuple(overrides), mode, True, *series_asked)
+    question = Question(name, tuple(overrides), mode, None, *series_asked, per_patch)
     asked = read(question)
     plan = plan_of(asked)
     if as_json:
@@ -108,9 +110,13 @@ def plan_verb(
         print(f"{run.run_id:<40} seed {run.seed}{'  checks exactness' if run.repeat else ''}")
     size = scaled(asked.dataset, guest_of(asked))
     log(
-        f"{len(plan.runs)} runs; cgroup limit {size.cgroup_limit_mib} MiB, "
-        f"file {size.file_mib} MiB, brd {size.brd_mib} MiB, {size.jobs} jobs"
+        f"{len(plan.runs)} runs; cgroup limit {_mib(size.cgroup_limit_mib)}, "
+        f"file {size.file_mib} MiB, brd {_mib(size.brd_mib)}, {size.jobs} jobs"
     )
+
+
+def _mib(size: int) -> str:
+    return f"{size} MiB" if size else "none"
 
 
 @app.command("clean")

@@ -14,7 +14,8 @@ from reports.outcome import decided, outcome
 from reports.text import verdict_lines
 from results.store import SessionStore
 from runs import by_hand, prepare, session
-from runs.arms import build_arms, flavours
+from runs.arms import build_arms, cache_key, flavours, kernel_keys
+from runs.check import run_gate
 from runs.measure import measure as measure_session
 from runs.options import Options
 from runs.progress import Reporter, duration
@@ -24,11 +25,14 @@ from verbs.asked import (
     CHECKOUT,
     Anyway,
     Auto,
+    CheckFirst,
     DryRun,
     Folder,
     Guests,
+    Json,
     Mode,
     Named,
+    PerPatch,
     Probe,
     Resume,
     Reverse,
@@ -40,6 +44,7 @@ from verbs.asked import (
     Strict,
     Twins,
     Workloads,
+    emit,
     log,
     options,
     read,
@@ -57,21 +62,62 @@ def build_verb(
     workloads: Workloads = "",
     auto: Auto = False,
     reverse: Reverse = False,
-    twins: Twins = True,
+    twins: Twins = None,
+    per_patch: PerPatch = False,
+    check: CheckFirst = None,
     dry_run: DryRun = False,
+    as_json: Json = False,
 ) -> None:
     """Build the kernels of an experiment, as far as the cache lacks them."""
     series_asked = (tuple(series), source, workloads, auto, reverse)
-    question = Question(name, tuple(overrides), "", twins, *series_asked)
+    question = Question(name, tuple(overrides), "", twins, *series_asked, per_patch, check)
     asked = read(question)
     if dry_run:
         print("\n".join(by_hand.build_commands(asked, options())))
         return
     reporter = Reporter()
-    for flavour in flavours(asked):
-        built = build_arms(asked, options(), building(reporter), flavour)
-        for arm, kernel in built.items():
-            print(f"{arm:<10} {flavour:<10} {kernel.identity.key}  {kernel.folder}")
+    built = {
+        flavour: build_arms(asked, options(), building(reporter), flavour)
+        for flavour in flavours(asked)
+    }
+    rows = [
+        {"arm": arm, "flavour": flavour, "key": kernel.identity.key, "folder": str(kernel.folder)}
+        for flavour, kernels in built.items()
+        for arm, kernel in kernels.items()
+    ]
+    if as_json:
+        emit(rows)
+        return
+    for row in rows:
+        print(f"{row['arm']:<10} {row['flavour']:<10} {row['key']}  {row['folder']}")
+
+
+@app.command("cache-key")
+def cache_key_verb(
+    name: Named = "",
+    overrides: Set = [],  # noqa: B006
+    series: Series = [],  # noqa: B006
+    source: Source = "",
+    workloads: Workloads = "",
+    auto: Auto = False,
+    reverse: Reverse = False,
+    twins: Twins = True,
+    as_json: Json = False,
+) -> None:
+    """Name the kernels that an experiment needs in one key, without building any.
+
+    The key is another where any kernel would be: of another source, series,
+    configuration or compiler.
+    """
+    series_asked = (tuple(series), source, workloads, auto, reverse)
+    asked = read(Question(name, tuple(overrides), "", twins, *series_asked))
+    keys = kernel_keys(asked, options())
+    key = f"kernels-{cache_key(keys)}"
+    if as_json:
+        emit({"key": key, "kernels": [{"arm": a, "flavour": f, "key": k}
+                                      for (f, a), k in keys.items()]})  # fmt: skip
+        return
+    print(key)
 
 
 @app.command("measure")
@@ -88,7 +134,9 @@ def measure_verb(
     snapshot: Snapshots = True,
     anyway: Anyway = False,
     probe: Probe = True,
-    twins: Twins = True,
+    twins: Twins = None,
+    per_patch: PerPatch = False,
+    check: CheckFirst = None,
     mode: Mode = "",
     guests: Guests = None,
     dry_run: DryRun = False,
@@ -96,7 +144,7 @@ def measure_verb(
     """Boot and measure every run of the plan; print the session's folder."""
     asked = options(snapshot=snapshot, measure_anyway=anyway, probe=probe, guests_at_once=guests)
     series_asked = (tuple(series), source, workloads, auto, reverse)
-    question = Question(name, tuple(overrides), mode, twins, *series_asked)
+    question = Question(name, tuple(overrides), mode, twins, *series_asked, per_patch, check)
     if dry_run:
         print("\n".join(by_hand.measure_commands(read(question), asked)))
         return
@@ -108,9 +156,13 @@ def report_verb(
     folder: Session,
     form: Annotated[str, typer.Option(help=", ".join(forms.FORMS))] = "text",
     strict: Strict = False,
+    judge: Annotated[
+        bool, typer.Option("--judge/--no-judge", help="exit with the verdict, or 0 whatever it is")
+    ] = True,
 ) -> None:
     """Write a session's reports, and print it in one form; the exit code is the verdict's."""
-    raise typer.Exit(do_report(folder, form, strict))
+    verdict = do_report(folder, form, strict)
+    raise typer.Exit(verdict if judge else 0)
 
 
 @app.command("run")
@@ -127,7 +179,9 @@ def run_verb(
     snapshot: Snapshots = True,
     anyway: Anyway = False,
     probe: Probe = True,
-    twins: Twins = True,
+    twins: Twins = None,
+    per_patch: PerPatch = False,
+    check: CheckFirst = None,
     mode: Mode = "",
     guests: Guests = None,
     strict: Strict = False,
@@ -139,7 +193,7 @@ def run_verb(
         fit_only=strict,
     )  # fmt: skip
     series_asked = (tuple(series), source, workloads, auto, reverse)
-    question = Question(name, tuple(overrides), mode, twins, *series_asked)
+    question = Question(name, tuple(overrides), mode, twins, *series_asked, per_patch, check)
     if dry_run:
         experiment = read(question)
         lines = by_hand.build_commands(experiment, asked)
@@ -176,7 +230,12 @@ def do_measure(
 
 
 def take(opened: prepare.Session, asked: Options, store: SessionStore, reporter: Reporter) -> None:
-    """Make the runs of a prepared session, in its mode."""
+    """Check the arms of a prepared session where that is asked, and make its runs."""
+    planned = len(opened.plan.runs)
+    opened = run_gate(opened, asked, store, reporter)
+    if planned and not opened.plan.runs:
+        reporter.say("nothing is measured: what is broken has no speed")
+        return
     if opened.experiment.mode == "wall":
         measure_wall(opened, asked, store, reporter, lambda: decided(store))
     else:

@@ -8,8 +8,9 @@
 # what one `cp` can copy.
 #
 # Inputs, through fw_cfg, shell assignments padded with newlines:
-#   opt/twinboot/prepare  MKFS MOUNT_OPTIONS FILE_MIB
-#   opt/twinboot/job      OBSERVE PHASES [SYSCTL], and per phase N: NAME_N DROP_N THP_N LIMIT_N FIO_N
+#   opt/twinboot/prepare  MKFS MOUNT_OPTIONS FILES FILE_MIB
+#   opt/twinboot/job      OBSERVE PHASES [SYSCTL], and per phase N:
+#                         NAME_N DROP_N THP_N LIMIT_N READAHEAD_N HELD_N FIO_N
 set -u
 PATH=/bin:/sbin:/usr/bin:/usr/sbin
 export PATH
@@ -78,18 +79,51 @@ addresses() {
     LD_TRACE_LOADED_OBJECTS=1 fio >"$OUT/maps" || fail "maps: $(head -n 1 "$OUT/maps")"
 }
 
+# The brd takes pages of the node that writes: all nodes are to have as much memory
+# left.  So each piece of file $1 is written from the emptiest one, not through the cache.
+NODES=/sys/devices/system/node
+PIECE_MIB=4
+layout_over_nodes() {
+    at=0
+    while [ "$at" -lt "$FILE_MIB" ]; do
+        most=0
+        for node in "$NODES"/node*; do
+            while read -r _ _ name kib _; do
+                [ "$name" != MemFree: ] || break
+            done <"$node/meminfo"
+            [ "$kib" -gt "$most" ] && most=$kib && emptiest=$node
+        done
+        piece=$((FILE_MIB - at < PIECE_MIB ? FILE_MIB - at : PIECE_MIB))
+        taskset -c "$(cat "$emptiest/cpulist")" dd if=/dev/zero of="$1" bs=1M seek="$at" \
+            count="$piece" oflag=direct conv=notrunc 2>"$OUT/layout.log" || return
+        at=$((at + piece))
+    done
+}
+
 prepare() {
     add_entropy || fail "random: no seed taken"
     fetch prepare
-    say "prepare: $MKFS"
-    $MKFS /dev/ram0 >"$OUT/mkfs.log" 2>&1 || fail "mkfs: $(grep -v "^mke2fs " "$OUT/mkfs.log" | head -n 1)"
-    mount -o "$MOUNT_OPTIONS" /dev/ram0 /mnt 2>"$OUT/mount.log" ||
+    if [ -n "$MKFS" ]; then
+        say "prepare: $MKFS"
+        $MKFS /dev/ram0 >"$OUT/mkfs.log" 2>&1 ||
+            fail "mkfs: $(grep -v "^mke2fs " "$OUT/mkfs.log" | head -n 1)"
+        set -- /dev/ram0
+    else
+        say "prepare: tmpfs"
+        set -- -t tmpfs tmpfs
+    fi
+    mount -o "$MOUNT_OPTIONS" "$@" /mnt 2>"$OUT/mount.log" ||
         fail "mount: $(tail -n 1 "$OUT/mount.log")"
     # Laid out here, outside the measured cgroup: its page cache must not be
     # charged to anybody when the workload starts.
     say "layout: $FILE_MIB MiB"
-    dd if=/dev/zero of=/mnt/test.img bs=1M count="$FILE_MIB" 2>"$OUT/layout.log" ||
-        fail "layout: $(head -n 1 "$OUT/layout.log")"
+    for file in $FILES; do
+        if [ -d "$NODES/node1" ]; then
+            layout_over_nodes "$file"
+        else
+            dd if=/dev/zero of="$file" bs=1M count="$FILE_MIB" 2>"$OUT/layout.log"
+        fi || fail "layout: $(head -n 1 "$OUT/layout.log")"
+    done
     sync
     echo 3 >/proc/sys/vm/drop_caches
     echo "+memory +io +cpu" >/sys/fs/cgroup/cgroup.subtree_control || fail "cgroup: controllers"
@@ -98,6 +132,7 @@ prepare() {
     uname -a >"$OUT/uname"
     cat /sys/kernel/notes >"$OUT/notes"
     cat /proc/cmdline >"$OUT/cmdline"
+    cat /proc/mounts >"$OUT/mounts"
 }
 
 # The write pauses the machine (QEMU runs with -action panic=pause); what the lab
@@ -119,6 +154,8 @@ observe() {
     cp /proc/vmstat /proc/stat /proc/meminfo /proc/diskstats /proc/uptime \
         /sys/kernel/mm/transparent_hugepage/enabled "$1/proc"
     cp /proc/pressure/* "$1/pressure"
+    [ ! -d "$NODES/node1" ] || grep "" "$NODES"/online "$NODES"/node*/distance \
+        "$NODES"/node*/cpulist "$NODES"/node*/meminfo "$NODES"/node*/vmstat >"$1/nodes"
 }
 
 # A wait runs from a task's contention_begin to its contention_end on the same lock;
@@ -197,7 +234,7 @@ locks_stop() {
     esac
 }
 
-# phase NAME DROP THP LIMIT_BYTES FIO_ARGUMENTS, of number $n
+# phase NAME DROP THP LIMIT_BYTES READAHEAD_KIB HELD_PAGES FIO_ARGUMENTS, of number $n
 #
 # `mark` is felt by the probe alone; what comes before and after is outside the phase.
 phase() {
@@ -209,12 +246,14 @@ phase() {
     fi
     echo "$3" >/sys/kernel/mm/transparent_hugepage/enabled || fail "$1: THP state $3"
     echo "$4" >"$CGROUP/memory.max" || fail "$1: memory.max $4"
+    [ "$5" = 0 ] || echo "$5" >/sys/block/ram0/queue/read_ahead_kb || fail "$1: readahead $5 KiB"
+    [ "$6" = 0 ] || dd if=/dev/zero of=/tmp/held bs=4k count="$6" 2>/dev/null || fail "$1: held $6"
     observe "$OUT/$1/before"
     locks_start "$OUT/$1/locks"
     (
         echo 0 >"$CGROUP/cgroup.procs" || exit 97
         cd "$OUT/$1" || exit 98
-        eval "exec mark $n clock fio $5"
+        eval "exec mark $n clock fio $7"
     ) >"$OUT/$1/fio.out" 2>&1
     status=$?
     mark 0 "$OUT/$1/clock"
@@ -241,7 +280,8 @@ all_phases() {
     settings
     n=1
     while [ "$n" -le "$PHASES" ]; do
-        eval "phase \"\$NAME_$n\" \"\$DROP_$n\" \"\$THP_$n\" \"\$LIMIT_$n\" \"\$FIO_$n\""
+        eval "phase \"\$NAME_$n\" \"\$DROP_$n\" \"\$THP_$n\" \"\$LIMIT_$n\" \"\$READAHEAD_$n\" \
+            \"\$HELD_$n\" \"\$FIO_$n\""
         n=$((n + 1))
     done
 }

@@ -14,11 +14,15 @@ from workloads.spec import Phase, Workload
 # whose fw_cfg files are as long as they were.
 TEXT_BYTES = 4096
 LOG_INTERVAL_MS = 50
+# At most 256 KiB, far below what any guest has to spare.
+HELD_PAGES = 64
 
 
 def fio_arguments(phase: Phase, times: PhaseTimes, *, jobs: int, seed: int) -> tuple[str, ...]:
     """The whole argument list of one fio invocation, without the program's name."""
-    arguments = [*phase.fio, f"--numjobs={jobs}", "--time_based"]
+    arguments = [*phase.fio, f"--numjobs={jobs}"]
+    if phase.time_based:
+        arguments.append("--time_based")
     if times.ramp_s > 0:
         arguments.append(f"--ramp_time={_milliseconds(times.ramp_s)}")
     arguments += [
@@ -43,18 +47,22 @@ def output_arguments() -> tuple[str, ...]:
     )
 
 
-def prepare_text(workload: Workload, *, file_mib: int, mount_options: str = "") -> str:
+def prepare_text(
+    workload: Workload, *, file_mib: int, jobs: int = 1, mount_options: str = ""
+) -> str:
     """Shell assignments for the agent's preparation, padded to :data:`TEXT_BYTES`.
 
-    ``mount_options`` take the place of the workload's where they are given.
+    ``file_mib`` is the size of all files together; ``mount_options`` are an arm's, in
+    place of the workload's.
     """
-    return _padded(
-        {
-            "MKFS": workload.mkfs,
-            "MOUNT_OPTIONS": mount_options or workload.mount_options,
-            "FILE_MIB": str(file_mib),
-        }
-    )
+    files = workload.files(jobs)
+    values = {
+        "MKFS": workload.mkfs,
+        "MOUNT_OPTIONS": mount_options or workload.mount_options,
+        "FILES": " ".join(files),
+        "FILE_MIB": str(file_mib // len(files)),
+    }
+    return _padded(values)
 
 
 def job_text(
@@ -69,8 +77,9 @@ def job_text(
 ) -> str:
     """Shell assignments for the phases of one run, padded to :data:`TEXT_BYTES`.
 
-    ``observe`` is what a twin reads of locks around each phase; nothing by default.
-    ``sysctl`` is written before the first phase, a line each: the agent reads it back.
+    A ``limit_bytes`` of 0 is no limit.  ``observe`` is what a twin reads of locks around
+    each phase; nothing by default.  ``sysctl`` is written before the first phase, a line
+    each: the agent reads it back.
     """
     values = {"OBSERVE": observe, "PHASES": str(len(phases))}
     if sysctl:
@@ -84,10 +93,26 @@ def job_text(
             f"NAME_{number}": phase.name,
             f"DROP_{number}": str(int(phase.drop_caches)),
             f"THP_{number}": phase.thp,
-            f"LIMIT_{number}": str(limit_bytes),
+            f"LIMIT_{number}": limit_text(limit_bytes),
+            f"READAHEAD_{number}": str(phase.readahead_kib),
+            f"HELD_{number}": str(held_pages(phase, seed)),
             f"FIO_{number}": shlex.join(arguments),
         }
     return _padded(values)
+
+
+def held_pages(phase: Phase, seed: int) -> int:
+    """Pages of memory that are taken before a phase, so that its seed has an effect.
+
+    A sequential phase draws nothing from fio's seed: without this all its runs would be
+    the same, and say nothing of how much a result owes to the moment it was taken in.
+    """
+    return 0 if phase.pattern.startswith("rand") else 1 + seed % HELD_PAGES
+
+
+def limit_text(limit_bytes: int) -> str:
+    """A cgroup's ``memory.max`` as the kernel reads and writes it."""
+    return str(limit_bytes) if limit_bytes else "max"
 
 
 def _padded(values: Mapping[str, str]) -> str:

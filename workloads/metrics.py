@@ -6,21 +6,27 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from experiment.spec import Direction
+from results.profile import Profile
 from results.record import Metric
-from workloads.parse import FioResult, PhaseResult
+from workloads.parse import FioResult, PhaseResult, Side
+from workloads.spec import Phase
 
 MIB = 1 << 20
 
 
 @dataclass(frozen=True)
 class Definition:
-    """One metric of a phase; ``value`` takes the phase and its fio result."""
+    """One metric of a phase; ``value`` takes the phase and its fio result.
+
+    Only a phase that fits ``when`` has it: what it does decides, not what came out.
+    """
 
     name: str
     title: str
     unit: str
     direction: Direction
     value: Callable[[PhaseResult, FioResult], float]
+    when: Callable[[Phase], bool] = lambda phase: True
 
 
 def _moved(phase: PhaseResult, counter: str) -> int:
@@ -44,6 +50,55 @@ def _iops(fio: FioResult) -> float:
     return fio.ios / (fio.asked_ms / 1000)
 
 
+def _rate(side: Side, fio: FioResult) -> float:
+    """I/Os per second of the time asked, in one direction."""
+    return side.ios / (fio.asked_ms / 1000)
+
+
+def _bandwidth(side: Side, fio: FioResult) -> float:
+    return side.io_bytes / (fio.asked_ms / 1000) / MIB
+
+
+def _sync_ns(fio: FioResult, percentile: int) -> float:
+    """Of a phase whose time ended before its first sync: no time at all."""
+    return fio.sync_ns[percentile] if fio.sync_ns else 0.0
+
+
+def _reads(phase: Phase) -> bool:
+    return "read" in phase.directions
+
+
+def _writes(phase: Phase) -> bool:
+    return "write" in phase.directions
+
+
+def _both(phase: Phase) -> bool:
+    return _reads(phase) and _writes(phase)
+
+
+def _fills(phase: Phase) -> bool:
+    """Pages come from a device and may have to go again."""
+    return phase.on_device and _reads(phase)
+
+
+def _written_back(phase: Phase) -> bool:
+    return phase.on_device and _writes(phase)
+
+
+def _all_is_counted(phase: Phase) -> bool:
+    """The cgroup does nothing outside of the time that fio counts I/Os in."""
+    return phase.option("pre_read") in ("", "0")
+
+
+def _reclaims(phase: Phase) -> bool:
+    """Pages of a device fill the memory in the time that is measured."""
+    return _fills(phase) or (_written_back(phase) and _all_is_counted(phase))
+
+
+def _syncs(phase: Phase) -> bool:
+    return phase.syncs and _writes(phase)
+
+
 def ios_with_ramp(fio: FioResult) -> float:
     """I/Os of the whole phase: fio counts none during the ramp, the kernel's events do."""
     return _iops(fio) * (fio.ramp_ms + fio.asked_ms) / 1000
@@ -57,76 +112,159 @@ DEFINITIONS: tuple[Definition, ...] = (
     Definition("iops", "I/Os per second", "1/s", "higher", lambda phase, fio: _iops(fio)),
     Definition("ios", "I/Os measured", "count", "higher", lambda phase, fio: float(fio.ios)),
     Definition(
+        "runtime", "time for the whole work", "s", "lower",
+        lambda phase, fio: fio.runtime_ms / 1000, lambda phase: not phase.time_based,
+    ),
+    Definition(
+        "read_bw", "read bandwidth", "MiB/s", "higher",
+        lambda phase, fio: _bandwidth(fio.read, fio), _both,
+    ),
+    Definition(
+        "read_iops", "reads per second", "1/s", "higher",
+        lambda phase, fio: _rate(fio.read, fio), _both,
+    ),
+    Definition(
+        "write_bw", "write bandwidth", "MiB/s", "higher",
+        lambda phase, fio: _bandwidth(fio.write, fio), _writes,
+    ),
+    Definition(
+        "write_iops", "writes per second", "1/s", "higher",
+        lambda phase, fio: _rate(fio.write, fio), _writes,
+    ),
+    Definition(
+        "device_bytes_per_written_byte", "bytes written to the device per byte fio wrote, "
+        "ramp included", "1", "lower",
+        lambda phase, fio: (phase.after.device_written_bytes - phase.before.device_written_bytes)
+        / max(1.0, fio.write.io_bytes * (fio.ramp_ms + fio.asked_ms) / fio.asked_ms),
+        _written_back,
+    ),
+    Definition(
+        "sync_p50_ns", "median of the time that a sync took", "ns", "lower",
+        lambda phase, fio: _sync_ns(fio, 0), _syncs,
+    ),
+    Definition(
+        "sync_p99_ns", "99th percentile of the time that a sync took", "ns", "lower",
+        lambda phase, fio: _sync_ns(fio, 1), _syncs,
+    ),
+    Definition(
+        "sync_p999_ns", "99.9th percentile of the time that a sync took", "ns", "lower",
+        lambda phase, fio: _sync_ns(fio, 2), _syncs,
+    ),
+    Definition(
         "guest_ns_per_io", "CPU time of the cgroup per I/O, ramp included", "ns", "lower",
         lambda phase, fio: (phase.after.cpu_ns - phase.before.cpu_ns) / ios_with_ramp(fio),
+        _all_is_counted,
     ),
     Definition(
         "refaults_per_io", "refaults per I/O, ramp included", "1", "lower",
         lambda phase, fio: _moved(phase, "workingset_refault_file") / ios_with_ramp(fio),
+        _fills,
     ),
     Definition(
         "major_faults_per_io", "major faults per I/O, ramp included", "1", "lower",
-        lambda phase, fio: _moved(phase, "pgmajfault") / ios_with_ramp(fio),
+        lambda phase, fio: _moved(phase, "pgmajfault") / ios_with_ramp(fio), _fills,
     ),
     Definition(
         "device_bytes_per_fio_byte", "device bytes per fio byte, ramp included", "1", "lower",
         lambda phase, fio: (phase.after.device_read_bytes - phase.before.device_read_bytes)
         / (ios_with_ramp(fio) * fio.io_bytes / fio.ios),
+        _fills,
     ),
     Definition(
         "scanned_per_io", "pages scanned by reclaim per I/O, ramp included", "1", "lower",
-        lambda phase, fio: _reclaim(phase, "pgscan") / ios_with_ramp(fio),
+        lambda phase, fio: _reclaim(phase, "pgscan") / ios_with_ramp(fio), _fills,
     ),
     Definition(
         "reclaim_efficiency", "pages reclaimed of those scanned", "1", "higher",
-        lambda phase, fio: _reclaim(phase, "pgsteal") / max(1, _reclaim(phase, "pgscan")),
+        lambda phase, fio: _reclaim(phase, "pgsteal") / max(1, _reclaim(phase, "pgscan")), _fills,
     ),
     Definition(
         "direct_scan_share", "pages scanned by direct reclaim of all scanned", "1", "lower",
         lambda phase, fio: _reclaim(phase, "pgscan_direct") / max(1, _reclaim(phase, "pgscan")),
+        _reclaims,
     ),
     Definition(
         "memory_stall_ns_per_io", "time that a task waited for memory (PSI) per I/O, ramp included",
         "ns", "lower",
         lambda phase, fio: (phase.after.memory_stall_ns - phase.before.memory_stall_ns)
         / ios_with_ramp(fio),
+        _fills,
     ),
     Definition(
         "file_thp_mib", "huge pages in the page cache at the end", "MiB", "higher",
-        lambda phase, fio: phase.after.memory_stat["file_thp"] / MIB,
+        lambda phase, fio: phase.after.memory_stat["file_thp"] / MIB, _fills,
     ),
 )  # fmt: skip
 
-METRIC_NAMES: tuple[str, ...] = tuple(definition.name for definition in DEFINITIONS)
+# What the document of reclaim-contention reads from a profile of a machine: the time in
+# the slow path of spin locks, of all the time that CPUs were not idle.
+SLOWPATH_SHARE = "slowpath_share"
+METRIC_NAMES: tuple[str, ...] = (
+    *(definition.name for definition in DEFINITIONS),
+    SLOWPATH_SHARE,
+)
 
 
-def metrics_of(phases: Sequence[str]) -> tuple[Metric, ...]:
-    """The metrics of a case with these phases, named ``phase.metric``."""
-    return tuple(
-        Metric(
-            name=f"{phase}.{definition.name}",
-            title=f"{phase}: {definition.title}",
-            unit=definition.unit,
-            direction=definition.direction,
-        )
-        for phase in phases
-        for definition in DEFINITIONS
+def definitions_of(phase: Phase) -> tuple[Definition, ...]:
+    """What is measured of a phase, by what it does."""
+    return tuple(definition for definition in DEFINITIONS if definition.when(phase))
+
+
+def metrics_of(phases: Sequence[Phase], *, waits: bool = False) -> tuple[Metric, ...]:
+    """The metrics of a case with these phases, named ``phase.metric``.
+
+    With ``waits`` the probe looks at how long vCPUs wait (:func:`counted`).
+    """
+    found = []
+    for phase in phases:
+        found += [_metric(phase, definition) for definition in definitions_of(phase)]
+        if waits:
+            found.append(
+                Metric(
+                    name=f"{phase.name}.{SLOWPATH_SHARE}",
+                    title=f"{phase.name}: share of busy vCPU time in the spin locks' slow path",
+                    unit="%",
+                    direction="lower",
+                )
+            )
+    return tuple(found)
+
+
+def _metric(phase: Phase, definition: Definition) -> Metric:
+    return Metric(
+        name=f"{phase.name}.{definition.name}",
+        title=f"{phase.name}: {definition.title}",
+        unit=definition.unit,
+        direction=definition.direction,
     )
 
 
-def samples(phases: Sequence[PhaseResult], *, real_time: bool = False) -> dict[str, float]:
-    """All samples of one valid run: ``phase.metric`` → value.
+def counted(profile: Profile) -> dict[str, float]:
+    """Samples that only the probe has: ``phase.metric`` → value."""
+    return {
+        f"{phase.phase}.{SLOWPATH_SHARE}": 100 * share
+        for phase in profile.phases
+        if (share := phase.spinning_share) is not None
+    }
+
+
+def samples(
+    phases: Sequence[PhaseResult], asked: Sequence[Phase], *, real_time: bool = False
+) -> dict[str, float]:
+    """All samples of one valid run of the phases ``asked``: ``phase.metric`` → value.
 
     With ``real_time`` rates are over the time fio ran, as fio's own are: jobs run at the
-    same time and a host may hold all of them up, which is no work left undone.
+    same time and a host may hold all of them up, which is no work left undone.  So are
+    those of a phase that is not of a given time.
     """
 
-    def rated(fio: FioResult) -> FioResult:
-        return replace(fio, asked_ms=fio.runtime_ms) if real_time else fio
+    def rated(fio: FioResult, spec: Phase) -> FioResult:
+        over_its_own_time = real_time or not spec.time_based
+        return replace(fio, asked_ms=fio.runtime_ms) if over_its_own_time else fio
 
     return {
-        f"{phase.name}.{definition.name}": float(definition.value(phase, rated(phase.fio)))
-        for phase in phases
+        f"{phase.name}.{definition.name}": float(definition.value(phase, rated(phase.fio, spec)))
+        for phase, spec in zip(phases, asked, strict=False)
         if phase.fio is not None
-        for definition in DEFINITIONS
+        for definition in definitions_of(spec)
     }

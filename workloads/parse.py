@@ -10,12 +10,21 @@ from typing import Any, TypeVar
 
 from results.record import Timeline
 from workloads.job import LOG_INTERVAL_MS
+from workloads.spec import MOUNT
 
 BRD = "1:0"
 # Counters that metrics and validity read: a kernel without one cannot be judged.
 MEMORY_STAT = ("file", "file_thp", "pgscan", "pgscan_direct", "pgsteal")
 MEMORY_EVENTS = ("max", "oom", "oom_kill")
-VMSTAT = ("workingset_refault_file", "pgmajfault", "nr_active_file", "nr_inactive_file")
+VMSTAT = (
+    "workingset_refault_file",
+    "pgmajfault",
+    "nr_active_file",
+    "nr_inactive_file",
+    "nr_shmem_hugepages",
+    "nr_free_pages",
+)
+PERCENTILES = ("50.000000", "99.000000", "99.900000")
 CPU_STAT = ("usage_usec",)
 # 50 ms each: half a day.
 MAX_INTERVALS = 1_000_000
@@ -50,13 +59,27 @@ class Observation:
 
 
 @dataclass(frozen=True)
+class Side:
+    """What fio did in one direction."""
+
+    ios: int
+    io_bytes: int
+
+
+@dataclass(frozen=True)
 class FioResult:
     """fio's own figures for one phase, all jobs together; the ramp is not in them.
 
     ``runtime_ms`` is the longest of the jobs, ``asked_ms`` what they were told;
-    ``iops`` is fio's, over ``runtime_ms``.
+    ``iops`` is fio's, over ``runtime_ms``.  ``sync_ns`` holds the percentiles of
+    :data:`PERCENTILES` of how long fsync or fdatasync took, by fio's histogram, whose
+    steps are 1.6 % wide; it is empty where fio never called them.
     """
 
+    read: Side
+    write: Side
+    syncs: int
+    sync_ns: tuple[float, ...]
     ios: int
     io_bytes: int
     iops: float
@@ -69,7 +92,10 @@ class FioResult:
 
 @dataclass(frozen=True)
 class PhaseResult:
-    """One phase as the guest saw it."""
+    """One phase as the guest saw it.
+
+    ``mounted`` is what ``/proc/mounts`` says of the file system: its type and options.
+    """
 
     name: str
     status: int
@@ -78,6 +104,7 @@ class PhaseResult:
     before: Observation
     after: Observation
     timeline: Timeline
+    mounted: str = ""
 
 
 @dataclass(frozen=True)
@@ -139,6 +166,15 @@ def build_id(notes: bytes) -> str:
     return ""
 
 
+def mounted(text: str) -> str:
+    """``TYPE OPTIONS`` of what is mounted for fio, from ``/proc/mounts``; empty if nothing."""
+    for line in text.splitlines():
+        fields = line.split()
+        if len(fields) > 3 and fields[1] == MOUNT:
+            return f"{fields[2]} {fields[3]}"
+    return ""
+
+
 def counters(text: str) -> dict[str, int]:
     """``name value`` lines, as in vmstat, memory.stat and memory.events.
 
@@ -197,24 +233,28 @@ def stalled_us(text: str) -> int:
 def timeline(phase: str, log: str, interval_ms: float) -> Timeline:
     """Bandwidth of all jobs together from a merged fio bandwidth log.
 
-    fio writes one job behind the other, each line the job's mean since its line
-    before, at times that differ a little between jobs.  So each job is read as a
-    step function and the steps are added up in the middle of every interval; times
-    are in ms since the jobs began, bandwidth in KiB/s.
+    fio writes one job behind the other, each line the job's mean in one direction since
+    its line before, at times that differ a little between jobs.  So each direction of a
+    job is read as a step function and the steps are added up in the middle of every
+    interval; times are in ms since the jobs began, bandwidth in KiB/s.
 
     Raises:
         ParseError: a line without whole numbers, or of an impossible time.
     """
     jobs: list[tuple[list[int], list[int]]] = []
+    # The steps that a direction (0 read, 1 write) is adding to.
+    steps: dict[str, tuple[list[int], list[int]]] = {}
     for line in log.splitlines():
         try:
             at, value = (int(field) for field in line.split(",")[:2])
         except ValueError:
             raise ParseError(f"no line of a bandwidth log: {line[:80]!r}") from None
-        if not jobs or at <= jobs[-1][0][-1]:
-            jobs.append(([], []))
-        jobs[-1][0].append(at)
-        jobs[-1][1].append(value)
+        direction = "".join(line.split(",")[2:3])
+        if direction not in steps or at <= steps[direction][0][-1]:
+            steps[direction] = ([], [])
+            jobs.append(steps[direction])
+        steps[direction][0].append(at)
+        steps[direction][1].append(value)
     # Only where every job still ran: a sum that lacks one is no bandwidth.
     end = min((times[-1] for times, _ in jobs), default=0)
     if end > MAX_INTERVALS * interval_ms:
@@ -240,10 +280,17 @@ def fio_result(text: str) -> FioResult | None:
         document: dict[str, Any] = json.loads(text[start:])
         job = document["jobs"][0]
         sides = [job["read"], job["write"]]
+        read, write = (Side(int(side["total_ios"]), int(side["io_bytes"])) for side in sides)
+        sync = job["sync"]["lat_ns"]
+        percentiles = sync.get("percentile", {}) if sync["N"] else {}
         options = {**document.get("global options", {}), **job.get("job options", {})}
         return FioResult(
-            ios=sum(int(side["total_ios"]) for side in sides),
-            io_bytes=sum(int(side["io_bytes"]) for side in sides),
+            read=read,
+            write=write,
+            syncs=int(sync["N"]),
+            sync_ns=tuple(float(percentiles[key]) for key in PERCENTILES if percentiles),
+            ios=read.ios + write.ios,
+            io_bytes=read.io_bytes + write.io_bytes,
             iops=sum(float(side["iops"]) for side in sides),
             runtime_ms=max(int(side["runtime"]) for side in sides),
             asked_ms=int(str(options["runtime"]).removesuffix("ms")),
@@ -269,6 +316,7 @@ def _phase(files: Mapping[str, bytes], name: str) -> PhaseResult:
         timeline=_parsed(files, log_name, lambda log: timeline(name, log, LOG_INTERVAL_MS))
         if log_name in files
         else Timeline(phase=name, t_ms=(), bw_kib_s=()),
+        mounted=mounted(_text(files, "mounts")) if "mounts" in files else "",
     )
 
 

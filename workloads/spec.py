@@ -9,17 +9,22 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, TypeAdapter, ValidationError, model_validator
 
 from experiment.spec import Frozen, Name, SpecError
+from workloads.job_file import JOBS, read_job_file
 
 CATALOGUE = Path(__file__).parent / "catalogue"
 Check = Literal[
-    "limit_hit", "charged", "refaults", "thp_present", "thp_absent", "thp_before", "caches_kept"
-]
+    "limit_hit", "charged", "refaults", "thp_present", "thp_absent", "thp_before", "caches_kept",
+    "written_back", "huge_as_asked", "memory_as_asked", "reclaimed",
+]  # fmt: skip
 
+# Where the file system is in a guest, and the file that all jobs share.
+MOUNT = "/mnt"
+SHARED_FILE = f"{MOUNT}/test.img"
 # The lab gives the seed; each of these takes it away again.
 SEED_OPTIONS = ("randseed", "randrepeat", "allrandrepeat")
 
@@ -65,10 +70,15 @@ class Phase(Frozen):
 
     ``drop_caches`` is done and asserted before the phase; ``thp`` is the value
     written to ``transparent_hugepage/enabled``; ``fio`` holds the arguments that
-    say what is read and how (the lab adds jobs, times, seed and output).
+    say what is read and how (the lab adds jobs, times, seed and output); in a file
+    ``job_file`` names one of ``workloads/jobs/`` instead, whose first section is meant
+    and whose sections are variants where it has several.
     ``checks`` are asserted of every run beside those that always hold; fewer
     than ``min_ios`` I/Os are no evidence of anything.  The first of ``units`` is
-    the one that attribution is given per.
+    the one that attribution is given per.  ``readahead_kib`` is written to the device's
+    queue, 0 keeps what is there: XFS makes no folio larger than what is read ahead.
+    ``on_device`` follows from the workload's file system.  Without ``time_based`` fio
+    does its work once, and the run time of the case is the most that it may take.
     """
 
     name: Name
@@ -79,6 +89,36 @@ class Phase(Frozen):
     min_ios: Annotated[int, Field(ge=1)] = 1000
     units: Annotated[tuple[Unit, ...], Field(min_length=1)] = (IO,)
     ratios: tuple[Ratio, ...] = ()
+    readahead_kib: Annotated[int, Field(ge=0)] = 0
+    on_device: bool = True
+    time_based: bool = True
+
+    def option(self, name: str) -> str:
+        """The value of a fio option, the last one given; empty where there is none."""
+        values = [
+            value
+            for key, _, value in (argument.partition("=") for argument in self.fio)
+            if key == f"--{name}"
+        ]
+        return values[-1] if values else ""
+
+    @property
+    def pattern(self) -> str:
+        """Fio's word for what is done in which order: ``read``, ``randrw`` and so on."""
+        return (self.option("rw") or self.option("readwrite") or "read").partition(":")[0]
+
+    @property
+    def directions(self) -> frozenset[Literal["read", "write"]]:
+        """What fio does to the file."""
+        pattern = self.pattern
+        if pattern in ("rw", "readwrite", "randrw"):
+            return frozenset({"read", "write"})
+        return frozenset({"write"} if "write" in pattern else {"read"})
+
+    @property
+    def syncs(self) -> bool:
+        """Whether fio waits for the device after writes."""
+        return any(self.option(name) not in ("", "0") for name in ("fsync", "fdatasync"))
 
     @model_validator(mode="after")
     def _ratios_have_units(self) -> Phase:
@@ -97,25 +137,45 @@ class Variant(Frozen):
     """Settings that replace those of the workload, by phase name."""
 
     fio: dict[str, tuple[str, ...]] = Field(default_factory=dict)
+    readahead_kib: dict[str, Annotated[int, Field(ge=1)]] = Field(default_factory=dict)
 
 
 class Workload(Frozen):
-    """A program and how to read it.  ``mkfs`` and ``mount_options`` prepare the brd."""
+    """A program and how to read it.
+
+    ``mkfs`` and ``mount_options`` prepare the brd; with ``fs`` ``tmpfs`` there is none and
+    nothing to make.  With ``file_per_job`` each job has a file of its own and they share
+    the experiment's ``file_mib``.
+    """
 
     name: Name
     title: str
-    mkfs: str
+    fs: Literal["brd", "tmpfs"] = "brd"
+    mkfs: str = ""
     mount_options: str
+    file_per_job: bool = False
     phases: Annotated[tuple[Phase, ...], Field(min_length=1)]
     variants: dict[str, Variant] = Field(default_factory=dict)
 
     def phases_of(self, variant: str) -> tuple[Phase, ...]:
         """The phases with the variant's settings put in."""
-        changed = self.variants[variant].fio if variant != "default" else {}
+        changed = self.variants[variant] if variant != "default" else Variant()
         return tuple(
-            phase.model_copy(update={"fio": changed.get(phase.name, phase.fio)})
+            phase.model_copy(
+                update={
+                    "fio": changed.fio.get(phase.name, phase.fio),
+                    "readahead_kib": changed.readahead_kib.get(phase.name, phase.readahead_kib),
+                    "on_device": self.fs != "tmpfs",
+                }
+            )
             for phase in self.phases
         )
+
+    def files(self, jobs: int) -> tuple[str, ...]:
+        """The files that are laid out in a guest, by the names that fio gives them."""
+        if not self.file_per_job:
+            return (SHARED_FILE,)
+        return tuple(f"{MOUNT}/data.{job}.0" for job in range(jobs))
 
 
 def load_workload(path: Path) -> Workload:
@@ -126,6 +186,7 @@ def load_workload(path: Path) -> Workload:
     """
     try:
         data = tomllib.loads(path.read_text(encoding="utf-8"))
+        _take_job_files(data)
         # Validated as JSON: strict mode takes lists for tuples only from there.
         workload = Workload.model_validate_json(TypeAdapter(dict[str, object]).dump_json(data))
     except tomllib.TOMLDecodeError as error:
@@ -161,23 +222,54 @@ def phase_names(catalogue: Mapping[str, Workload]) -> dict[str, dict[str, tuple[
     }
 
 
+def _take_job_files(data: dict[str, Any]) -> None:
+    """Put the settings of job files where the phases name one."""
+    phases = data.get("phases")
+    for phase in phases if isinstance(phases, list) else ():
+        if not isinstance(phase, dict) or not isinstance(phase.get("job_file"), str):
+            continue
+        sections = read_job_file(JOBS / phase.pop("job_file"))
+        if data.get("file_per_job"):
+            sections = {key: (*fio, f"--directory={MOUNT}") for key, fio in sections.items()}
+        phase.setdefault("fio", next(iter(sections.values())))
+        if len(sections) > 1:
+            for name, fio in sections.items():
+                variant = data.setdefault("variants", {}).setdefault(name, {})
+                variant.setdefault("fio", {}).setdefault(phase.get("name"), fio)
+
+
 def _mistakes(workload: Workload, stem: str) -> Iterator[str]:
     """What the types do not say, each with its key."""
     if workload.name != stem:
         yield f"name: found {workload.name!r}; the name of the file is wanted, {stem!r}"
+    if (workload.fs == "tmpfs") == bool(workload.mkfs):
+        yield f"mkfs: found {workload.mkfs!r}; wanted for a brd, and not for tmpfs"
     names = [phase.name for phase in workload.phases]
     for number, phase in enumerate(workload.phases):
         if phase.name in names[:number]:
             yield f"phases.{number}.name: {phase.name!r} is the name of a phase before it"
+        if workload.fs == "tmpfs" and phase.readahead_kib:
+            yield (
+                f"phases.{number}.readahead_kib: found {phase.readahead_kib}; "
+                "nothing is read ahead in tmpfs"
+            )
+        if not phase.on_device:
+            yield f"phases.{number}.on_device: follows from fs, and is not given"
         yield from _seed_mistakes(f"phases.{number}.fio", phase.fio)
     for variant, settings in workload.variants.items():
         if variant == "default":
             yield "variants.default: always the phases as they are; another name is wanted"
-        for name, fio in settings.fio.items():
-            key = f"variants.{variant}.fio.{name}"
+        for key, name in (
+            *((f"variants.{variant}.fio.{name}", name) for name in settings.fio),
+            *(
+                (f"variants.{variant}.readahead_kib.{name}", name)
+                for name in settings.readahead_kib
+            ),
+        ):
             if name not in names:
                 yield f"{key}: no such phase; known: {', '.join(names)}"
-            yield from _seed_mistakes(key, fio)
+        for name, fio in settings.fio.items():
+            yield from _seed_mistakes(f"variants.{variant}.fio.{name}", fio)
 
 
 def _seed_mistakes(key: str, fio: tuple[str, ...]) -> Iterator[str]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from workloads.job import limit_text
 from workloads.parse import GuestResult, PhaseResult
 from workloads.spec import Check, Phase
 
@@ -24,6 +25,14 @@ LEFT_PAGES = 64
 # dropped (828 pages seen, with udev running).  16 MiB, half of the smallest limit.
 LEFT_PAGES_WALL = 4096
 THP_SHARE = 0.5
+HUGE_PAGE = 2 << 20
+PAGE = 4096
+# The guest's memory is set so that this much is left; kernels and initramfs vary a little.
+MEMORY_SHARE = 0.1
+# The cache is not all that memory is used for, and the last pages stay.
+RECLAIMED_SHARE = 0.8
+# Writeback is counted in whole blocks; what fio wrote last may still be on its way.
+WRITTEN_SHARE = 0.95
 # The last job leaves some turns after its time; one that is later than this was
 # held up by something else.
 LATE, LATE_MS = 0.05, 50
@@ -33,7 +42,9 @@ LATE, LATE_MS = 0.05, 50
 class Claim:
     """What a run says about itself: asked, not observed.
 
-    ``left_pages`` are the file pages that may be cached after a drop of all caches.
+    A limit of 0 is none.  ``left_pages`` are the file pages that may be cached after a
+    drop of all caches; ``file_bytes`` is the size of all files together, ``memory_bytes``
+    what is to be left for the page cache (0: not said).
     """
 
     phases: tuple[Phase, ...]
@@ -42,6 +53,9 @@ class Claim:
     build_id: str
     left_pages: int = LEFT_PAGES
     sysctl: Mapping[str, str] = field(default_factory=dict)
+    mount_options: str = ""
+    file_bytes: int = 0
+    memory_bytes: int = 0
 
 
 def problems(result: GuestResult, claim: Claim) -> tuple[str, ...]:
@@ -86,8 +100,9 @@ def _phase_problems(asked: Phase, seen: PhaseResult, claim: Claim) -> list[str]:
         events = seen.after.memory_events[counter] - seen.before.memory_events[counter]
         if events:
             found.append(f"memory.events {counter} rose by {events}")
-    if seen.before.memory_max != str(claim.limit_bytes):
-        found.append(f"cgroup limit {seen.before.memory_max}, {claim.limit_bytes} asked")
+    limit = limit_text(claim.limit_bytes)
+    if seen.before.memory_max != limit:
+        found.append(f"cgroup limit {seen.before.memory_max}, {limit} asked")
     if seen.before.thp_enabled != asked.thp:
         found.append(f"THP state {seen.before.thp_enabled!r}, {asked.thp!r} asked")
     left = seen.before.vmstat["nr_active_file"] + seen.before.vmstat["nr_inactive_file"]
@@ -97,64 +112,114 @@ def _phase_problems(asked: Phase, seen: PhaseResult, claim: Claim) -> list[str]:
         found.append(f"seed {seen.fio.options.get('randseed')}, {claim.seed} asked")
     if seen.fio.options.get("randrepeat") != "0" or seen.fio.options.get("allrandrepeat") == "1":
         found.append("seed without effect: fio ran with randrepeat or allrandrepeat")
-    if not 0 <= seen.fio.runtime_ms - seen.fio.asked_ms <= LATE_MS + LATE * seen.fio.asked_ms:
+    late_ms = seen.fio.runtime_ms - seen.fio.asked_ms
+    if not asked.time_based:
+        if late_ms >= 0:
+            found.append(f"work not finished in the {seen.fio.asked_ms} ms that it may take")
+    elif not 0 <= late_ms <= LATE_MS + LATE * seen.fio.asked_ms:
         found.append(f"fio ran for {seen.fio.runtime_ms} ms, {seen.fio.asked_ms} ms asked")
     if seen.fio.ios == 0:
         found.append("no I/O at all")
     for check in asked.checks:
-        problem = CHECKS[check](seen, claim.limit_bytes)
+        problem = CHECKS[check](seen, claim)
         if problem:
             found.append(problem)
     return found
 
 
-def _limit_hit(seen: PhaseResult, limit: int) -> str:
+def _limit_hit(seen: PhaseResult, claim: Claim) -> str:
     hits = seen.after.memory_events["max"] - seen.before.memory_events["max"]
-    if hits and seen.after.memory_peak_bytes >= LIMIT_SHARE * limit:
+    if hits and seen.after.memory_peak_bytes >= LIMIT_SHARE * claim.limit_bytes:
         return ""
     return (
         f"limit not hit: peak {seen.after.memory_peak_bytes / MIB:.1f} MiB of "
-        f"{limit / MIB:.0f} MiB, memory.events max rose by {hits}"
+        f"{claim.limit_bytes / MIB:.0f} MiB, memory.events max rose by {hits}"
     )
 
 
-def _charged(seen: PhaseResult, limit: int) -> str:
+def _charged(seen: PhaseResult, claim: Claim) -> str:
     file = seen.after.memory_stat["file"]
-    if file >= CHARGED_SHARE * limit:
+    if file >= CHARGED_SHARE * claim.limit_bytes:
         return ""
-    return f"file not charged to the cgroup: {file / MIB:.1f} MiB of {limit / MIB:.0f} MiB"
+    return (
+        f"file not charged to the cgroup: {file / MIB:.1f} MiB of {claim.limit_bytes / MIB:.0f} MiB"
+    )
 
 
-def _refaults(seen: PhaseResult, limit: int) -> str:
+def _refaults(seen: PhaseResult, claim: Claim) -> str:
     name = "workingset_refault_file"
     return "" if seen.after.vmstat[name] > seen.before.vmstat[name] else "no refaults"
 
 
-def _thp_present(seen: PhaseResult, limit: int) -> str:
+def _thp_present(seen: PhaseResult, claim: Claim) -> str:
     thp, file = seen.after.memory_stat["file_thp"], seen.after.memory_stat["file"]
     if file and thp >= THP_SHARE * file:
         return ""
     return f"no huge pages: file_thp {thp / MIB:.1f} MiB of {file / MIB:.1f} MiB cached"
 
 
-def _thp_absent(seen: PhaseResult, limit: int) -> str:
+def _thp_absent(seen: PhaseResult, claim: Claim) -> str:
     thp = max(seen.before.memory_stat["file_thp"], seen.after.memory_stat["file_thp"])
     return f"huge pages present: file_thp {thp / MIB:.1f} MiB" if thp else ""
 
 
-def _thp_before(seen: PhaseResult, limit: int) -> str:
+def _thp_before(seen: PhaseResult, claim: Claim) -> str:
     thp = seen.before.memory_stat["file_thp"]
     return "" if thp else "no huge pages left by the phase before"
 
 
-def _caches_kept(seen: PhaseResult, limit: int) -> str:
+def _caches_kept(seen: PhaseResult, claim: Claim) -> str:
     file = seen.before.memory_stat["file"]
-    if file >= CHARGED_SHARE * limit:
+    if file >= CHARGED_SHARE * claim.limit_bytes:
         return ""
-    return f"caches not kept: {file / MIB:.1f} MiB of {limit / MIB:.0f} MiB before the phase"
+    limit = claim.limit_bytes / MIB
+    return f"caches not kept: {file / MIB:.1f} MiB of {limit:.0f} MiB before the phase"
 
 
-CHECKS: Mapping[Check, Callable[[PhaseResult, int], str]] = {
+def _written_back(seen: PhaseResult, claim: Claim) -> str:
+    written = seen.after.device_written_bytes - seen.before.device_written_bytes
+    asked = seen.fio.write.io_bytes if seen.fio else 0
+    if written >= WRITTEN_SHARE * asked:
+        return ""
+    return f"not written back: {written} bytes reached the device, fio wrote {asked}"
+
+
+def _huge_as_asked(seen: PhaseResult, claim: Claim) -> str:
+    """Of tmpfs, which says nothing of ``huge=never``: it is the default."""
+    asked = [word for word in claim.mount_options.split(",") if word.startswith("huge=")]
+    wanted = asked[-1] if asked else "huge=never"
+    kind, _, options = seen.mounted.partition(" ")
+    found = [word for word in options.split(",") if word.startswith("huge=")] or ["huge=never"]
+    if kind != "tmpfs" or found != [wanted]:
+        return f"mounted as {seen.mounted or 'nothing'}, tmpfs with {wanted} asked"
+    huge = seen.after.vmstat["nr_shmem_hugepages"] * HUGE_PAGE
+    if wanted == "huge=never" and huge:
+        return f"huge pages in tmpfs: {huge / MIB:.0f} MiB, none asked"
+    if wanted == "huge=always" and huge < THP_SHARE * claim.file_bytes:
+        return f"no huge pages: {huge / MIB:.0f} MiB of {claim.file_bytes / MIB:.0f} MiB in tmpfs"
+    return ""
+
+
+def _memory_as_asked(seen: PhaseResult, claim: Claim) -> str:
+    free = seen.before.vmstat["nr_free_pages"] * PAGE
+    if abs(free - claim.memory_bytes) <= MEMORY_SHARE * claim.memory_bytes:
+        return ""
+    return (
+        f"{free / MIB:.0f} MiB of memory free before the phase, "
+        f"{claim.memory_bytes / MIB:.0f} MiB asked"
+    )
+
+
+def _reclaimed(seen: PhaseResult, claim: Claim) -> str:
+    """What was written and did not fit must have gone again."""
+    gone = (seen.after.memory_stat["pgsteal"] - seen.before.memory_stat["pgsteal"]) * PAGE
+    wanted = max(0, claim.file_bytes - claim.memory_bytes)
+    if gone >= RECLAIMED_SHARE * wanted:
+        return ""
+    return f"{gone / MIB:.0f} MiB reclaimed, {wanted / MIB:.0f} MiB do not fit into memory"
+
+
+CHECKS: Mapping[Check, Callable[[PhaseResult, Claim], str]] = {
     "limit_hit": _limit_hit,
     "charged": _charged,
     "refaults": _refaults,
@@ -162,4 +227,8 @@ CHECKS: Mapping[Check, Callable[[PhaseResult, int], str]] = {
     "thp_absent": _thp_absent,
     "thp_before": _thp_before,
     "caches_kept": _caches_kept,
+    "written_back": _written_back,
+    "huge_as_asked": _huge_as_asked,
+    "memory_as_asked": _memory_as_asked,
+    "reclaimed": _reclaimed,
 }

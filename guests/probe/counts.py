@@ -8,8 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 MAGIC = b"TWINPROB"
-VERSION = 1
-HEADER = np.dtype([("magic", "S8"), ("version", "<u4"), ("vcpus", "<u4"), ("window", "<u8")])
+VERSION = 2
+HEADER = np.dtype(
+    [("magic", "S8"), ("version", "<u4"), ("vcpus", "<u4"), ("window", "<u8"), ("spans", "<u8")]
+)
 ROW = np.dtype(
     [
         ("phase", "<u4"),
@@ -21,6 +23,9 @@ ROW = np.dtype(
     ]
 )
 TRAILER_PHASE = 0xFFFFFFFF
+# Rows from this address on are no blocks but spans; no code can be there.
+SPAN = 0x0053504100000000
+MAX_SPANS = 4
 Rows = NDArray[np.void]
 
 
@@ -33,12 +38,16 @@ class Counts:
     """One run: vCPUs, instructions of a window (0: not cut), and the rows.
 
     A row (``ROW``) says how often a vCPU entered the block of ``instructions`` that
-    begins at ``address``, in a window of a phase.  Phases are numbered from 1.
+    begins at ``address``, in a window of a phase.  Phases are numbered from 1.  In a row
+    of ``spans`` the entries are the instructions that all vCPUs executed while this one
+    was in span number ``address`` - :data:`SPAN`; ``span_count`` is how many were looked at.
     """
 
     vcpus: int
     window: int
     rows: Rows
+    spans: Rows
+    span_count: int
 
 
 def parse(data: bytes) -> Counts:
@@ -62,4 +71,5 @@ def parse(data: bytes) -> Counts:
     vcpus = int(header["vcpus"])
     if np.any(rows["vcpu"] >= vcpus) or np.any(rows["phase"] == TRAILER_PHASE):
         raise CountsError(f"rows of a vCPU or phase that is none, with {vcpus} vCPUs")
-    return Counts(vcpus, int(header["window"]), rows)
+    is_span = (rows["address"] >= SPAN) & (rows["address"] < SPAN + MAX_SPANS)
+    return Counts(vcpus, int(header["window"]), rows[~is_span], rows[is_span], int(header["spans"]))

@@ -26,9 +26,9 @@ from guests.probe.counts import CountsError, Rows
 from guests.probe.usermap import UserMap, user_map
 from host.errors import InfraError
 from kernels import addresses, origins
-from kernels.addresses import AddressesError, Functions
+from kernels.addresses import AddressesError, Functions, Table
 from kernels.cache import Kernel
-from results.profile import UNKNOWN, FunctionCount, PhaseProfile
+from results.profile import IDLE, SPINNING, UNKNOWN, FunctionCount, PhaseProfile
 from workloads.metrics import ios_with_ramp
 from workloads.parse import GuestResult, PhaseResult
 from workloads.spec import Phase, Unit
@@ -39,6 +39,14 @@ KERNEL_HALF = 1 << 63
 # More kernel instructions than this where System.map has no code, and it is another
 # kernel's: a right one leaves none.
 MAX_UNKNOWN_SHARE = 0.001
+# A vCPU that waits for a spin lock gives up its turn in the slow path, and one without
+# work halts: with CONFIG_PARAVIRT in a function of its own.
+WAITING = (
+    (SPINNING, "native_queued_spin_lock_slowpath"),
+    (SPINNING, "__pv_queued_spin_lock_slowpath"),
+    (IDLE, "pv_native_safe_halt"),
+    (IDLE, "default_idle"),
+)
 
 
 @dataclass(frozen=True)
@@ -76,12 +84,16 @@ def profile(
             user_map(_text(files, "maps")),
         )
         _require_right_map(places.functions, kernel, files, result)
+        kinds = [kind for kind, _ in waiting_places(places.functions.table)]
         folded = []
         for number, (phase, seen) in enumerate(zip(phases, result.phases, strict=True), start=1):
             rows = parsed.rows[parsed.rows["phase"] == number]
             if not len(rows):
                 raise CountsError(f"phase {phase.name} (number {number}) was not counted")
-            folded.append(fold_phase(rows, parsed.vcpus, places, phase, seen))
+            here = fold_phase(rows, parsed.vcpus, places, phase, seen)
+            spans = parsed.spans[parsed.spans["phase"] == number]
+            found = waits(spans, parsed.vcpus, kinds[: parsed.span_count])
+            folded.append(here.model_copy(update={"waits": found}))
         return tuple(folded)
     except (CountsError, AddressesError) as error:
         raise InfraError(
@@ -116,6 +128,39 @@ def fold_phase(
         by_vcpu=_sums(rows["vcpu"], spent, vcpus),
         units=units,
     )
+
+
+def waiting_places(table: Table) -> tuple[tuple[str, tuple[int, int]], ...]:
+    """Where a kernel's vCPUs wait: the kind of waiting, and the function's [start, end)."""
+    found = []
+    for kind, name in WAITING:
+        for start in table.at.get(name, ()):
+            after = int(np.searchsorted(table.starts, np.uint64(start), side="right"))
+            if after < len(table.starts):
+                found.append((kind, (start, int(table.starts[after]))))
+    return tuple(found[: counts.MAX_SPANS])
+
+
+def spans_of(kernel: Kernel) -> tuple[tuple[int, int], ...]:
+    """What the probe is to look at in guests of this kernel (``Probe.spans``)."""
+    try:
+        return tuple(span for _, span in waiting_places(functions_of(kernel).table))
+    except AddressesError as error:
+        raise InfraError(
+            str(error),
+            where=str(kernel.system_map),
+            next_step="./lab.py build makes a kernel that was removed from the cache again",
+        ) from None
+
+
+def waits(spans: Rows, vcpus: int, kinds: Sequence[str]) -> dict[str, tuple[int, ...]]:
+    """Instructions of all vCPUs while each one waited, by kind; ``kinds`` names the spans."""
+    number = (spans["address"] - np.uint64(counts.SPAN)).astype(np.int64)
+    found: dict[str, tuple[int, ...]] = {}
+    for kind in dict.fromkeys(kinds):
+        mine = np.isin(number, [at for at, name in enumerate(kinds) if name == kind])
+        found[kind] = _sums(spans["vcpu"][mine], spans["entries"][mine], vcpus)
+    return found
 
 
 def overcount(data: bytes, files: Mapping[str, bytes], phases: Sequence[str]) -> dict[str, float]:

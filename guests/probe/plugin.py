@@ -26,7 +26,8 @@ OLDEST = ".".join(map(str, FORMS[-1][0]))
 class Probe:
     """A built plugin: its file and digest, the interface's version, QEMU's version.
 
-    ``window`` is the instructions of a window, see ``guests.argv.Plugin``.
+    ``window`` is the instructions of a window, ``spans`` is code to wait in, see
+    ``guests.argv.Plugin``.
     """
 
     path: Path
@@ -34,6 +35,7 @@ class Probe:
     api: int
     qemu: str
     window: int = 0
+    spans: tuple[tuple[int, int], ...] = ()
 
 
 def provide(cache: Path) -> Probe:

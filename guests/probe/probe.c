@@ -9,11 +9,18 @@
  * Arguments: out=PATH, and, for whoever looks into a run, window=N, which cuts a
  * phase into windows of N instructions.
  *
+ * Each span=START-END (hexadecimal, END is not in it) is code that vCPUs wait in, a
+ * lock's slow path or the idle task's halt.  A vCPU is in it from the block there that it
+ * enters until the next block of its own elsewhere; what all vCPUs execute meanwhile
+ * is the time that it waited.
+ *
  * The file (numbers in the host's order, little-endian on every host of the lab):
  *
- *   header   char magic[8]; u32 version; u32 vcpus; u64 window;
+ *   header   char magic[8]; u32 version; u32 vcpus; u64 window; u64 spans;
  *   rows     u32 phase; u32 window; u32 vcpu; u32 instructions; u64 address;
  *            u64 entries;   only blocks that were entered
+ *            A row whose address is SPAN + N is no block: its entries are the
+ *            instructions that all vCPUs executed while this one was in span N.
  *   trailer  a row with phase 0xffffffff whose entries are the number of rows, written
  *            when QEMU ends by itself: a file without one was cut short.
  *
@@ -115,13 +122,16 @@ static const uint8_t MARK_HEAD[] = { 0x0f, 0x1f, 0x80 };
 static const uint8_t MARK_TAIL[] = { 0x57, 0x54 };
 
 #define TRAILER_PHASE 0xffffffffu
+/* No address of x86-64 has these bits and not those above. */
+#define SPAN 0x0053504100000000u
+#define MAX_SPANS 4
 /* Counters of a scoreboard: one board for each block would be slow to make. */
 #define BOARD_COUNTERS 4096
 
 struct header {
 	char magic[8];
 	uint32_t version, vcpus;
-	uint64_t window;
+	uint64_t window, spans;
 };
 
 struct row {
@@ -132,6 +142,7 @@ struct row {
 struct block {
 	uint64_t address;
 	uint32_t instructions;
+	uint32_t span; /* its number + 1, 0 for none */
 #if PROBE_API > 1
 	qemu_plugin_u64 counter;
 #endif
@@ -148,6 +159,18 @@ static uint64_t window_size, window_left, rows;
 static FILE *out;
 static bool failed;
 
+static struct {
+	uint64_t start, end;
+} spans[MAX_SPANS];
+static unsigned int span_count;
+/* Of each vCPU: the span it is in, since when, and the time it was in each. */
+struct stay {
+	uint32_t span;
+	uint64_t since, spent[MAX_SPANS];
+};
+static struct stay *stays;
+static uint64_t executed;
+
 static void *more(void *old, size_t count, size_t size)
 {
 	void *new = reallocarray(old, count, size);
@@ -159,11 +182,10 @@ static void *more(void *old, size_t count, size_t size)
 	return new;
 }
 
-static void write_row(uint32_t in_phase, unsigned int vcpu, const struct block *block,
-		      uint64_t entries)
+static void write_row(uint32_t in_phase, unsigned int vcpu, uint32_t instructions,
+		      uint64_t address, uint64_t entries)
 {
-	struct row row = { in_phase, window, vcpu, block ? block->instructions : 0,
-			   block ? block->address : 0, entries };
+	struct row row = { in_phase, window, vcpu, instructions, address, entries };
 
 	/* The guest goes on: its result is good without counts. */
 	if (!failed && fwrite(&row, sizeof(row), 1, out) != 1) {
@@ -197,8 +219,31 @@ static void take_all(void)
 
 			if (entries == 0 || phase == 0)
 				continue;
-			write_row(phase, vcpu, blocks[i], entries);
+			write_row(phase, vcpu, blocks[i]->instructions, blocks[i]->address,
+				  entries);
 			rows++;
+		}
+	}
+}
+
+static void leave(struct stay *stay)
+{
+	if (stay->span)
+		stay->spent[stay->span - 1] += executed - stay->since;
+	stay->since = executed;
+}
+
+/* A vCPU that waits at the end of a phase waits on in the next one. */
+static void take_spans(void)
+{
+	for (unsigned int vcpu = 0; vcpu < vcpus; vcpu++) {
+		leave(&stays[vcpu]);
+		for (unsigned int n = 0; n < span_count; n++) {
+			if (stays[vcpu].spent[n] && phase) {
+				write_row(phase, vcpu, 0, SPAN + n, stays[vcpu].spent[n]);
+				rows++;
+			}
+			stays[vcpu].spent[n] = 0;
 		}
 	}
 }
@@ -207,6 +252,7 @@ static void on_mark(unsigned int vcpu, void *next)
 {
 	(void)vcpu;
 	take_all();
+	take_spans();
 	phase = (uint32_t)(uintptr_t)next;
 	window = 0;
 	window_left = window_size;
@@ -227,6 +273,19 @@ static void on_block_in_window(unsigned int vcpu, void *data)
 		window_left += window_size;
 	}
 	window_left -= block->instructions;
+	block->entries[vcpu]++;
+}
+
+static void on_block_with_spans(unsigned int vcpu, void *data)
+{
+	struct block *block = data;
+	struct stay *stay = &stays[vcpu];
+
+	if (block->span != stay->span) {
+		leave(stay);
+		stay->span = block->span;
+	}
+	executed += block->instructions;
 	block->entries[vcpu]++;
 }
 
@@ -258,6 +317,9 @@ static struct block *new_block(uint64_t address, uint32_t instructions)
 	memset(block, 0, sizeof(*block) + vcpus * sizeof(uint64_t));
 	block->address = address;
 	block->instructions = instructions;
+	for (unsigned int n = 0; n < span_count; n++)
+		if (address >= spans[n].start && address < spans[n].end)
+			block->span = n + 1;
 #if PROBE_API > 1
 	static struct qemu_plugin_scoreboard *board;
 
@@ -310,8 +372,11 @@ static void instrument(struct qemu_plugin_tb *tb)
 
 	if (!inlined)
 		qemu_plugin_register_vcpu_tb_exec_cb(
-			tb, window_size ? on_block_in_window : on_block, QEMU_PLUGIN_CB_NO_REGS,
-			block);
+			tb,
+			span_count ? on_block_with_spans :
+			window_size ? on_block_in_window :
+				      on_block,
+			QEMU_PLUGIN_CB_NO_REGS, block);
 #if PROBE_API == 1
 	else
 		qemu_plugin_register_vcpu_tb_exec_inline(tb, QEMU_PLUGIN_INLINE_ADD_U64,
@@ -333,7 +398,8 @@ static void instrument(struct qemu_plugin_tb *tb)
 static void finish(void)
 {
 	take_all();
-	write_row(TRAILER_PHASE, 0, NULL, rows);
+	take_spans();
+	write_row(TRAILER_PHASE, 0, 0, 0, rows);
 	if (fclose(out) != 0)
 		perror("probe: the counts could not be written");
 }
@@ -367,7 +433,7 @@ static void on_end(void *data)
 
 int qemu_plugin_install(qemu_plugin_id_t id, const qemu_info_t *info, int argc, char **argv)
 {
-	struct header header = { "TWINPROB", 1, 0, 0 };
+	struct header header = { "TWINPROB", 2, 0, 0, 0 };
 	const char *path = NULL;
 
 	for (int i = 0; i < argc; i++) {
@@ -375,6 +441,16 @@ int qemu_plugin_install(qemu_plugin_id_t id, const qemu_info_t *info, int argc, 
 			path = argv[i] + 4;
 		} else if (strncmp(argv[i], "window=", 7) == 0) {
 			window_size = strtoull(argv[i] + 7, NULL, 10);
+		} else if (strncmp(argv[i], "span=", 5) == 0 && span_count < MAX_SPANS) {
+			char *end;
+
+			spans[span_count].start = strtoull(argv[i] + 5, &end, 16);
+			spans[span_count].end = *end == '-' ? strtoull(end + 1, &end, 16) : 0;
+			if (*end || spans[span_count].end <= spans[span_count].start) {
+				fprintf(stderr, "probe: no span: %s\n", argv[i]);
+				return -1;
+			}
+			span_count++;
 		} else {
 			fprintf(stderr, "probe: unknown argument %s\n", argv[i]);
 			return -1;
@@ -384,15 +460,22 @@ int qemu_plugin_install(qemu_plugin_id_t id, const qemu_info_t *info, int argc, 
 		fprintf(stderr, "probe: needs system emulation and out=PATH\n");
 		return -1;
 	}
+	if (span_count && window_size) {
+		fprintf(stderr, "probe: spans or windows, not both\n");
+		return -1;
+	}
 	out = fopen(path, "wb");
 	if (out == NULL) {
 		perror(path);
 		return -1;
 	}
 	vcpus = info->system.smp_vcpus;
-	inlined = window_size == 0 && (PROBE_API > 1 || vcpus == 1);
+	inlined = window_size == 0 && span_count == 0 && (PROBE_API > 1 || vcpus == 1);
+	stays = more(NULL, vcpus, sizeof(*stays));
+	memset(stays, 0, vcpus * sizeof(*stays));
 	header.vcpus = vcpus;
 	header.window = window_size;
+	header.spans = span_count;
 	if (fwrite(&header, sizeof(header), 1, out) != 1) {
 		perror(path);
 		return -1;

@@ -33,8 +33,7 @@ def test_a_good_file_is_an_experiment(tmp_path: Path, catalogue: Catalogue) -> N
             f"blokcs = 3\n{GOOD}",
             "small.toml: blokcs: unknown key (value 3); allowed: name, title, question, mode, "
             "wall, kernel, series, arms, compare, guest, dataset, cases, blocks, seed, thresholds, "
-            "twins; "
-            "did you mean 'blocks'?",
+            "twins, check; did you mean 'blocks'?",
             id="unknown key",
         ),
         pytest.param(
@@ -175,7 +174,7 @@ def test_a_missing_file_names_those_beside_it(tmp_path: Path, catalogue: Catalog
 
 @pytest.mark.parametrize("name", ["filemap-v5", "filemap-v5.toml", "no/such/filemap-v5.toml"])
 def test_a_missing_name_names_the_shipped_ones(catalogue: Catalogue, name: str) -> None:
-    with pytest.raises(SpecError, match=r"known in .*/configs/experiments: .*filemap-v4, noop"):
+    with pytest.raises(SpecError, match=r"known in .*/configs/experiments: .*filemap-v4, .*noop"):
         load_experiment(Path(name), catalogue=catalogue)
 
 
@@ -196,7 +195,7 @@ def test_a_guest_by_path_with_its_mistakes(tmp_path: Path) -> None:
         "jobs: found 4.5: must be a valid integer",
         'name: found "smoke": must be the file\'s name; allowed: tiny',
         "vcpu: unknown key (value 1); allowed: name, title, vcpus, memory_mib, cpu, scale, jobs, "
-        "boot_timeout_s, silence_timeout_s, run_timeout_s, metronome_ns, wall; "
+        "boot_timeout_s, silence_timeout_s, run_timeout_s, metronome_ns, numa_nodes, wall; "
         "did you mean 'vcpus'?",
         "vcpus: missing: this key is required",
     ]
@@ -207,9 +206,29 @@ def test_a_guest_by_path_with_its_mistakes(tmp_path: Path) -> None:
 def test_a_guest_says_what_only_wall_mode_has(tmp_path: Path) -> None:
     text = (Path(__file__).parents[2] / "configs/guests/full.toml").read_text()
     path = tmp_path / "full.toml"
-    path.write_text(f"{text}\n[wall]\nnuma_nodes = 2\nhuge_pages = true\n")
+    path.write_text(f"{text}\n[wall]\nhuge_pages = true\n")
     wall = load_guest(path).wall
-    assert (wall.numa_nodes, wall.huge_pages, wall.cpu) == (2, True, "")
-    path.write_text(f"{text}\n[wall]\nnuma_nodes = 3\n")
+    assert (wall.huge_pages, wall.cpu) == (True, "")
+
+
+def test_a_guest_has_nodes_in_both_modes(tmp_path: Path) -> None:
+    text = (Path(__file__).parents[2] / "configs/guests/full.toml").read_text()
+    path = tmp_path / "full.toml"
+    path.write_text(f"numa_nodes = 2\n{text}")
+    assert load_guest(path).numa_nodes == 2
+    path.write_text(f"numa_nodes = 3\n{text}")
     with pytest.raises(SpecError, match="3 nodes cannot share vcpus = 16"):
+        load_guest(path)
+
+
+def test_nodes_as_older_files_and_sessions_have_them(tmp_path: Path) -> None:
+    """Until exact guests had nodes, they were a key of wall mode's."""
+    text = (Path(__file__).parents[2] / "configs/guests/full.toml").read_text()
+    path = tmp_path / "full.toml"
+    path.write_text(f"{text}\n[wall]\nnuma_nodes = 2\nhuge_pages = true\n")
+    guest = load_guest(path)
+    assert (guest.numa_nodes, guest.wall.huge_pages) == (2, True)
+    assert "numa_nodes" not in guest.wall.model_dump()
+    path.write_text(f"numa_nodes = 2\n{text}\n[wall]\nnuma_nodes = 2\n")
+    with pytest.raises(SpecError, match="the same; keep numa_nodes"):
         load_guest(path)

@@ -73,14 +73,14 @@ EXAMPLE = "is not KEY=VALUE; for example blocks=4 or cases.0.times.laptop.4k.run
         (
             "sed=4",
             "sed: unknown key (value 4); allowed: name, title, question, mode, wall, kernel, "
-            "series, arms, compare, guest, dataset, cases, blocks, seed, thresholds, twins; "
+            "series, arms, compare, guest, dataset, cases, blocks, seed, thresholds, twins, check; "
             "did you mean 'seed'?",
         ),
         (
             "threshold.change=0.1",
             "threshold: unknown key (value a table with change); allowed: name, title, question, "
-            "mode, wall, kernel, series, arms, guest, dataset, cases, blocks, seed, thresholds, "
-            "twins; did you mean 'thresholds'?",
+            "mode, wall, kernel, series, arms, compare, guest, dataset, cases, blocks, "
+            "seed, thresholds, twins, check; did you mean 'thresholds'?",
         ),
         ("blocks=four", 'blocks: found "four": must be a valid integer'),
         (

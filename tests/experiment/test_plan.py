@@ -176,6 +176,19 @@ def test_memory_counts_what_reclaim_cannot_take() -> None:
     ]
 
 
+def test_memory_that_is_left_for_the_page_cache_is_part_of_the_guest() -> None:
+    left = Dataset(memory_mib=4096, brd_mib=16384, file_mib=13312, jobs=16)
+    size = scaled(left, GUEST)
+    assert (size.memory_mib, size.cgroup_limit_mib) == (32, 0)
+    # No reserve is kept beside it: each run checks what was left.
+    assert memory_needed_mib(size, GUEST, 50) == 104 + 32 + 50 + 12
+    with pytest.raises(SpecError, match="page cache 32, initramfs 700"):
+        require_memory(size, GUEST, 700)
+    odd = Dataset(memory_mib=4097, brd_mib=16384, file_mib=13312, jobs=16)
+    with pytest.raises(SpecError, match=r"dataset.memory_mib = 4097 MiB leaves a remainder"):
+        scaled(odd, GUEST)
+
+
 def twin(name: str, **changes: object) -> TwinSpec:
     return TwinSpec.model_validate(
         {"name": name, "observe": "lock_stat", "cases": ("w",), **changes}, strict=False
@@ -226,3 +239,33 @@ def test_a_twin_changes_what_it_names_of_the_guest() -> None:
     changed = {"vcpus": 8, "metronome_ns": 20000, "memory_mib": GUEST.memory_mib + 100}
     assert shape.of(GUEST) == GUEST.model_copy(update=changed)
     assert ShapeSpec().of(GUEST) == GUEST
+
+
+def test_a_shape_has_nodes_that_share_alike() -> None:
+    shaped = ShapeSpec(vcpus=8, numa_nodes=4).of(GUEST)
+    assert (shaped.vcpus, shaped.numa_nodes) == (8, 4)
+    with pytest.raises(SpecError, match=r"4 nodes cannot share vcpus = 6"):
+        ShapeSpec(vcpus=6, numa_nodes=4).of(GUEST)
+    with pytest.raises(SpecError, match=r"4 nodes cannot share memory_mib = \d+"):
+        ShapeSpec(vcpus=4, numa_nodes=4, more_memory_mib=1).of(GUEST)
+
+
+def test_without_a_limit_the_files_have_to_fit() -> None:
+    size = scaled(Dataset(brd_mib=16384, file_mib=8192, jobs=8), GUEST)
+    assert (size.cgroup_limit_mib, size.brd_mib, size.file_mib) == (0, 128, 64)
+    # brd, cached files, initramfs twice, kernel, and 64 bytes for each page.
+    assert memory_needed_mib(size, GUEST, 90) == 128 + 64 + 180 + KERNEL_MIB + 12
+    small = GUEST.model_copy(update={"memory_mib": 512})
+    with pytest.raises(SpecError) as caught:
+        require_memory(size, small, 90)
+    assert caught.value.problems == [
+        "configs/guests/laptop.toml: memory_mib: found 512; at least 580 MiB are needed: brd 128, "
+        f"files, cached without a limit, 64, initramfs twice 90, kernel {KERNEL_MIB}, "
+        "and its page structures"
+    ]
+
+
+def test_without_a_device_none_is_too_small() -> None:
+    size = scaled(Dataset(file_mib=4096, jobs=8), GUEST)
+    assert (size.cgroup_limit_mib, size.brd_mib, size.file_mib) == (0, 0, 32)
+    assert memory_needed_mib(size, GUEST, 90) == 32 + 180 + KERNEL_MIB + 12

@@ -78,12 +78,62 @@ def test_text_that_was_sent_is_taken_over(tmp_path: Path) -> None:
     assert done.stdout == "2\nwent on\n"
 
 
+def test_a_file_is_laid_out_over_nodes_from_the_emptiest(tmp_path: Path) -> None:
+    """Pieces go to the node with the most memory left, the last piece is what remains."""
+    for node, free_kib in enumerate((9000, 5000)):
+        folder = tmp_path / f"node{node}"
+        folder.mkdir()
+        (folder / "meminfo").write_text(
+            f"Node {node} MemTotal: 1 kB\nNode {node} MemFree: {free_kib} kB\nNode {node} X: 2 kB\n"
+        )
+        (folder / "cpulist").write_text(f"{node}\n")
+    # Each piece of 4 MiB that is written takes them from its node.
+    writes = f"""
+taskset() {{
+    free=$(sed -n 's/.*MemFree: \\(.*\\) kB/\\1/p' "{tmp_path}/node$2/meminfo")
+    sed -i "s/MemFree: .*/MemFree: $((free - 4096)) kB/" "{tmp_path}/node$2/meminfo"
+    echo "node $2: $7 $8 $9"
+}}
+"""
+    done = agent(f'{writes}NODES="{tmp_path}"\nFILE_MIB=14\nlayout_over_nodes /file', tmp_path)
+    assert done.stdout.splitlines() == [
+        "node 0: seek=0 count=4 oflag=direct",
+        "node 1: seek=4 count=4 oflag=direct",
+        "node 0: seek=8 count=4 oflag=direct",
+        "node 1: seek=12 count=2 oflag=direct",
+        "went on",
+    ]
+
+
 def test_reason_of_a_failed_mkfs_is_its_first_line(tmp_path: Path) -> None:
     (tmp_path / "fw_cfg" / "prepare").mkdir(parents=True)
     program = tmp_path / "mkfs"
     program.write_text("#!/bin/sh\necho the reason; echo usage; echo more usage; exit 1\n")
     program.chmod(0o755)
     (tmp_path / "fw_cfg" / "prepare" / "raw").write_text(
-        f"MKFS={program}\nMOUNT_OPTIONS=\nFILE_MIB=1\n"
+        f"MKFS={program}\nMOUNT_OPTIONS=\nFILES=x\nFILE_MIB=1\n"
     )
     assert "failed: mkfs: the reason\n" in agent("prepare", tmp_path).stdout
+
+
+@pytest.mark.parametrize(
+    ("mkfs", "mounted"),
+    [
+        ("", "mount -o huge=always -t tmpfs tmpfs /mnt"),
+        ("true", "mount -o huge=always /dev/ram0 /mnt"),
+    ],
+)
+def test_files_are_laid_out_one_by_one(mkfs: str, mounted: str, tmp_path: Path) -> None:
+    """tmpfs has no device: nothing is made, and nothing else differs."""
+    (tmp_path / "fw_cfg" / "prepare").mkdir(parents=True)
+    (tmp_path / "fw_cfg" / "prepare" / "raw").write_text(
+        f"MKFS={mkfs}\nMOUNT_OPTIONS=huge=always\nFILES='a b'\nFILE_MIB=8\n"
+    )
+    stand_ins = 'mount() { echo "mount $*"; }\ndd() { echo "dd $*"; }\nsync() { exit 0; }\n'
+    done = agent(f"{stand_ins}prepare", tmp_path)
+    said = [line for line in done.stdout.splitlines() if not line.startswith("said: ")]
+    assert said == [
+        mounted,
+        "dd if=/dev/zero of=a bs=1M count=8",
+        "dd if=/dev/zero of=b bs=1M count=8",
+    ]

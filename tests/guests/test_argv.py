@@ -9,7 +9,15 @@ import pytest
 
 from experiment.plan import Size
 from experiment.spec import Guest
-from guests.argv import Files, Plugin, environment, kernel_command_line, machine_argv, qemu_argv
+from guests.argv import (
+    Files,
+    Plugin,
+    environment,
+    kernel_command_line,
+    machine_argv,
+    memory_files,
+    qemu_argv,
+)
 from host.process import paste
 
 CHECKOUT = Path(__file__).parents[2]
@@ -33,6 +41,7 @@ def files(*, memory_shared: bool = True) -> Files:
     )  # fmt: skip
 
 
+NODES = guest("laptop").model_copy(update={"vcpus": 8, "numa_nodes": 4})
 ARGVS = {
     "laptop-by-hand": qemu_argv(guest("laptop"), LAPTOP_SIZE, files()),
     "laptop-cold": qemu_argv(guest("laptop"), LAPTOP_SIZE, files(), monitor_fd=5),
@@ -46,6 +55,10 @@ ARGVS = {
         monitor_fd=5,
         incoming=True,
         plugin=Plugin(Path("/c/native/probe-1"), Path("/w/counts")),
+    ),
+    "nodes-cold": qemu_argv(NODES, LAPTOP_SIZE, files(), monitor_fd=5),
+    "nodes-restored": qemu_argv(
+        NODES, LAPTOP_SIZE, files(memory_shared=False), monitor_fd=5, incoming=True
     ),
     "full-by-hand": qemu_argv(guest("full"), FULL_SIZE, files()),
 }
@@ -67,11 +80,30 @@ def test_pasted_line_is_the_same_command(name: str) -> None:
     assert shlex.split(paste(ARGVS[name])) == ARGVS[name]
 
 
-def test_snapshot_and_restored_guest_differ_only_in_how_they_come_up() -> None:
-    cold, restored = ARGVS["laptop-cold"], ARGVS["laptop-restored"]
+@pytest.mark.parametrize("name", ["laptop", "nodes"])
+def test_snapshot_and_restored_guest_differ_only_in_how_they_come_up(name: str) -> None:
+    cold, restored = ARGVS[f"{name}-cold"], ARGVS[f"{name}-restored"]
     swapped = [argument.replace("share=on", "share=off") for argument in cold]
     assert [*swapped[:-1], "-incoming", "defer"] == restored
     assert cold[-1] == "-S"
+
+
+def test_nodes_share_vcpus_and_memory_and_have_a_file_each() -> None:
+    argv = ARGVS["nodes-cold"]
+    given = [value for option, value in pairwise(argv) if option == "-numa"]
+    assert given == [
+        f"node,nodeid={node},cpus={2 * node}-{2 * node + 1},memdev=ram{node}" for node in range(4)
+    ]
+    backends = [value for option, value in pairwise(argv) if option == "-object"]
+    assert all(f"size={NODES.memory_mib // 4}M" in backend for backend in backends)
+    paths = [backend.partition("mem-path=")[2].partition(",")[0] for backend in backends]
+    assert paths == [str(path) for path in memory_files(Path("/w/memory"), NODES)]
+    assert len(set(paths)) == 4
+
+
+def test_one_node_is_the_machine_as_it_was() -> None:
+    assert "-numa" not in ARGVS["laptop-cold"]
+    assert memory_files(Path("/w/memory"), guest("laptop")) == (Path("/w/memory"),)
 
 
 def test_probed_guest_differs_only_by_the_plugin() -> None:
@@ -85,6 +117,15 @@ def test_commas_in_a_path_end_no_value() -> None:
     argv = qemu_argv(guest("laptop"), LAPTOP_SIZE, files(), plugin=plugin)
     found = argv[argv.index("-plugin") + 1]
     assert found == "file=/a,,b/probe,out=/c,,d/counts,window=1000"
+
+
+def test_spans_are_what_the_probe_reads() -> None:
+    plugin = Plugin(
+        Path("/p"), Path("/c"), spans=((0xFFFFFFFF81000000, 0xFFFFFFFF81000010), (1, 2))
+    )
+    argv = qemu_argv(NODES, LAPTOP_SIZE, files(), plugin=plugin)
+    found = argv[argv.index("-plugin") + 1]
+    assert found == "file=/p,out=/c,span=ffffffff81000000-ffffffff81000010,span=1-2"
 
 
 def test_line_to_paste_starts_by_itself() -> None:

@@ -31,7 +31,7 @@ def guest(name: str, **wall: object) -> Guest:
     return load_guest(Path(name)).model_copy(update={"wall": WallShape.model_validate(wall)})
 
 
-LARGE = guest("full", numa_nodes=2, huge_pages=True)
+LARGE = guest("full", huge_pages=True).model_copy(update={"numa_nodes": 2})
 LARGE_SIZE = Size(cgroup_limit_mib=8192, brd_mib=16384, file_mib=13312, jobs=16)
 CASES: dict[str, tuple[Guest, Size, Accelerator, Placement | None]] = {
     "wall-laptop-tcg": (guest("laptop"), LAPTOP_SIZE, "tcg", ONE),

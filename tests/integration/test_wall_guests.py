@@ -94,7 +94,7 @@ def test_whole_run_is_valid_and_its_vcpu_is_where_it_was_put(
     problems = validity.problems(result, claim)
     # A loaded host holds a guest of 1.5 s up; anything else would be the lab's fault.
     assert [problem for problem in problems if "1500 ms asked" not in problem] == []
-    assert metrics.samples(result.phases, real_time=True)["4k.bw"] > 0
+    assert metrics.samples(result.phases, phases, real_time=True)["4k.bw"] > 0
     assert "phase 4k" in words
     assert outcome.cpu_s > 0
     if machine.placement is not None:
@@ -103,7 +103,7 @@ def test_whole_run_is_valid_and_its_vcpu_is_where_it_was_put(
 
 
 def test_guest_of_two_numa_nodes(machine: WallMachine, tmp_path: Path) -> None:
-    guest = machine.guest.model_copy(update={"vcpus": 2, "wall": WallShape(numa_nodes=2)})
+    guest = machine.guest.model_copy(update={"vcpus": 2, "numa_nodes": 2})
     look = "cat /sys/devices/system/node/node*/cpulist >$OUT/nodes\n"
     shaped = replace(
         machine,

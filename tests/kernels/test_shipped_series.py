@@ -95,3 +95,16 @@ def test_no_shipped_series_touches_a_header(pristine: Path) -> None:
     for series in SERIES:
         for path in series_patches(CHECKOUT, series):
             assert not [name for name in read_patch(path).files if name.endswith(".h")]
+
+
+@pytest.mark.parametrize("series", [name for name in SERIES if "broken-" in name])
+def test_what_is_broken_on_purpose_says_so_and_changes_no_header(series: str) -> None:
+    for path in series_patches(CHECKOUT, series):
+        assert "BROKEN ON PURPOSE: " in path.read_text()
+        # A header would have nearly every object built again.
+        assert all(name.endswith(".c") for name in read_patch(path).files)
+
+
+def test_each_kind_of_mistake_is_shipped() -> None:
+    broken = {name.rpartition("/")[2] for name in SERIES if "broken-" in name}
+    assert broken == {"broken-leak", "broken-lock", "broken-lookup", "broken-order"}

@@ -48,6 +48,25 @@ def test_percent_keeps_the_exact_zero_apart_from_what_rounds_to_it(
     assert wording.percent(fraction) == said
 
 
+@pytest.mark.parametrize(
+    ("fraction", "said"),
+    [
+        (0.9999, "+99.99 %"),
+        (1.0, "+100.00 % (2x)"),
+        (9.1852, "+918.52 % (10.2x)"),
+        (15.143, "+1514 % (16.1x)"),
+        (-0.7999, "-79.99 %"),
+        (-0.9373, "-93.73 % (1/15.9)"),
+        (-0.99528, "-99.53 % (1/212)"),
+        (-1.0, "-100.00 %"),
+        (0.0, "0 %"),
+        (None, "–"),
+    ],
+)
+def test_large_changes_are_factors_too(fraction: float | None, said: str) -> None:
+    assert wording.sized(fraction) == said
+
+
 def test_the_sentence_of_an_improvement(normal: Comparison) -> None:
     assert wording.sentence(normal.primary[0]) == (
         "filemap-4k  4k.bw  +1.16 %  [+0.94, +1.30] at 99 %  improvement   "
@@ -105,4 +124,7 @@ def test_clean_keeps_text_and_drops_what_moves_cursors() -> None:
 def test_a_bound_beyond_any_reader_is_cut() -> None:
     assert wording._bound(9.0) == "+900.00"
     assert wording._bound(28170917.38) == "> +900"
+    assert wording.between(-0.5, 28170917.38) == "[-50.00, > +900]"
+    # A change that is as large as that has bounds to say.
+    assert wording.between(9.0215, 9.3714) == "[+902.15, +937.14]"
     assert wording._bound(-1.0) == "-100.00"

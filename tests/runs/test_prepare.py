@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from experiment.load import load_experiment
+from experiment.load import known_experiments, load_experiment
 from experiment.plan import Size, scaled
 from experiment.spec import Experiment, SpecError
 from runs.arms import shapes
-from runs.prepare import catalogue, require_job_fits
+from runs.prepare import catalogue, require_job_fits, require_set_up
 from workloads.spec import Workload, load_catalogue
 
 CHECKOUT = Path(__file__).resolve().parents[2]
@@ -53,4 +53,39 @@ def test_everything_an_experiment_may_name_is_in_the_catalogue() -> None:
     }
     assert {"bw", "iops", "refaults_per_io"} <= set(known.metrics)
     assert "configs/series/noop" in known.series
-    assert {"smoke", "laptop", "full", "wall"} == set(known.guests)
+    assert {"smoke", "laptop", "full", "wall", "smoke-numa", "laptop-numa"} == set(known.guests)
+
+
+def test_shipped_set_ups_have_what_their_workloads_want() -> None:
+    for name in known_experiments():
+        asked = load_experiment(Path(name), catalogue=catalogue(CHECKOUT))
+        for size in sizes_of(asked)[0].values():
+            require_set_up(asked, size, load_catalogue())
+
+
+def test_set_ups_that_lack_something() -> None:
+    asked = filemap()
+    (case,) = (case for case in asked.cases if case.workload == "filemap-4k")
+    dirty = case.model_copy(update={"workload": "iomap-dirty"})
+    asked = asked.model_copy(update={"cases": (case, dirty)})
+    with pytest.raises(SpecError) as caught:
+        require_set_up(asked, Size(0, 0, 30, 4), load_catalogue())
+    assert caught.value.problems == [
+        "case filemap-4k: wants a brd; dataset.brd_mib is not given",
+        "case filemap-4k: checks charged, limit_hit, which want a limit; "
+        "dataset.cgroup_limit_mib is not given",
+        "case iomap-dirty: wants a brd; dataset.brd_mib is not given",
+        "case iomap-dirty: 30 MiB of files in this guest cannot be shared by 4 jobs, each with a "
+        "file of its own; see dataset.file_mib and the guest's jobs and scale",
+    ]
+
+
+def test_a_metric_is_of_phases_that_do_what_it_measures() -> None:
+    """Known to the lab, and not measured of what this phase does."""
+    for wrong in ("4k.write_bw", "4k.sync_p50_ns", "4k.read_bw"):
+        with pytest.raises(SpecError, match=f"no metric is named '{wrong[3:]}'"):
+            load_experiment(
+                Path("filemap-v4"),
+                overrides=(f"cases.0.primary=['{wrong}']",),
+                catalogue=catalogue(CHECKOUT),
+            )

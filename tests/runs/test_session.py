@@ -18,6 +18,17 @@ from runs.options import Options
 from runs.session import SessionLock, new_folder, now, reopen, start
 from tests.reports import factory
 
+PATCH = """\
+From: A <a@example.org>
+Subject: [PATCH] mm: x
+
+--- a/mm/x.c
++++ b/mm/x.c
+@@ -1 +1 @@
+-a
++b
+"""
+
 
 @pytest.fixture
 def manifest() -> Manifest:
@@ -107,12 +118,33 @@ def test_a_new_session_has_its_manifest_before_its_first_run(
 
     monkeypatch.setattr(runs.session, "manifest_of", manifest_of)
     folder = tmp_path / "mine"
+    assert manifest.experiment.series
+    series = tmp_path / manifest.experiment.series.path
+    series.mkdir(parents=True)
+    (series / "0001-x.patch").write_text(PATCH)
     _, store = start(manifest.experiment, options, folder, ("blocks=2",), progress)
     written = store.manifest()
     assert written.session == "mine"
     assert written.created == "2026-01-01T00:00:00Z"
     assert written.overrides == ("blocks=2",)
     assert store.records() == []
+    # What it is built from is in its own folder, should the other be gone.
+    assert (folder / "series/common/0001-x.patch").read_text() == PATCH
+
+
+def test_a_session_goes_on_with_its_own_patches(
+    tmp_path: Path, manifest: Manifest, prepared: Prepared, options: Options
+) -> None:
+    SessionStore(tmp_path).create(manifest)
+    own = tmp_path / "series/common"
+    own.mkdir(parents=True)
+    (own / "0001-x.patch").write_text(PATCH)
+    reopen(tmp_path, options, progress)
+    assert prepared.asked
+    series = prepared.asked[0].series
+    assert series
+    assert series.path == str(own)
+    assert series.reverse
 
 
 def test_a_session_goes_on_as_it_was_begun(

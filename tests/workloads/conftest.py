@@ -2,7 +2,10 @@
 
 ``filemap-4k.result`` is one run of the laptop guest on a 6.12 kernel with seed 1,
 ``filemap-thp.result`` one with seed 2, both of 64 MiB and times as in
-configs/experiments/filemap-v4.toml.
+configs/experiments/filemap-v4.toml.  ``iomap-dirty.result`` is one of that experiment's
+base arm with seed 1, ``thp-matrix.result`` one of mmap-randrw with huge=always; neither
+has a limit.  ``reclaim-overwrite.result`` is one of reclaim-contention's vanilla arm with
+seed 1, in a guest that leaves 128 MiB for the cache of a file of 376 MiB.
 """
 
 from __future__ import annotations
@@ -25,8 +28,15 @@ CATALOGUE = load_catalogue()
 BUILD_IDS = {
     "filemap-4k": "4dc6a058b44191bb76567f8b167d704456ec6021",
     "filemap-thp": "21b9ebc8fc99b31052350631584cd77595c440e0",
+    "iomap-dirty": "47f18e33c086e289453fa61039658c7c8db9e68b",
+    "reclaim-overwrite": "e53aed71a58b6b848c20497b92a9f5fe959528c1",
+    "thp-matrix": "e53aed71a58b6b848c20497b92a9f5fe959528c1",
 }
-SEEDS = {"filemap-4k": 1, "filemap-thp": 2}
+SEEDS = {"filemap-thp": 2}
+LIMITS = {"filemap-4k": LIMIT, "filemap-thp": LIMIT}
+# Of all files together, and what is left for their cache.
+SIZES_MIB = {"reclaim-overwrite": (376, 128)}
+VARIANTS = {"thp-matrix": "mmap-randrw"}
 Change = Callable[[bytes], bytes]
 
 
@@ -39,7 +49,7 @@ class Run:
 
     @property
     def phases(self) -> tuple[Phase, ...]:
-        return CATALOGUE[self.workload].phases
+        return CATALOGUE[self.workload].phases_of(VARIANTS.get(self.workload, "default"))
 
     @property
     def result(self) -> GuestResult:
@@ -47,7 +57,16 @@ class Run:
 
     @property
     def claim(self) -> Claim:
-        return Claim(self.phases, LIMIT, SEEDS[self.workload], BUILD_IDS[self.workload])
+        file_mib, memory_mib = SIZES_MIB.get(self.workload, (32, 0))
+        return Claim(
+            self.phases,
+            LIMITS.get(self.workload, 0),
+            SEEDS.get(self.workload, 1),
+            BUILD_IDS[self.workload],
+            mount_options="huge=always" if self.workload == "thp-matrix" else "noatime",
+            file_bytes=file_mib << 20,
+            memory_bytes=memory_mib << 20,
+        )
 
     @property
     def problems(self) -> tuple[str, ...]:
@@ -96,3 +115,18 @@ def run_4k() -> Run:
 @pytest.fixture(scope="session")
 def run_thp() -> Run:
     return recorded("filemap-thp")
+
+
+@pytest.fixture(scope="session")
+def run_dirty() -> Run:
+    return recorded("iomap-dirty")
+
+
+@pytest.fixture(scope="session")
+def run_overwrite() -> Run:
+    return recorded("reclaim-overwrite")
+
+
+@pytest.fixture(scope="session")
+def run_matrix() -> Run:
+    return recorded("thp-matrix")

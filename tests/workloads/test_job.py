@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from experiment.spec import PhaseTimes
-from workloads.job import TEXT_BYTES, fio_arguments, job_text, output_arguments, prepare_text
+from workloads.job import (
+    TEXT_BYTES,
+    fio_arguments,
+    held_pages,
+    job_text,
+    output_arguments,
+    prepare_text,
+)
 from workloads.spec import Phase, Workload, load_catalogue
 
 CATALOGUE = load_catalogue()
@@ -28,18 +36,20 @@ def phase(*fio: str, name: str = "4k") -> Phase:
 
 
 def offsets(folder: Path, asked: Phase, seeds: tuple[int, ...]) -> list[list[int]]:
-    """For each seed, the first offsets that the real fio reads of a small file, in order."""
+    """For each seed, the first offsets that the real fio goes to in a small file, in order."""
     started = []
     for run, seed in enumerate(seeds):
         place = folder / str(run)
         place.mkdir()
-        with (place / "file").open("wb") as file:
+        with (place / "data.0.0").open("wb") as file:
             file.truncate(8 << 20)
         # Of the times, which depend on this host, none; of the rest everything.
         arguments = [
-            "--filename=file" if argument.startswith("--filename=") else argument
+            "--filename=data.0.0" if argument.startswith("--filename=") else argument
             for argument in fio_arguments(asked, TIMES, jobs=1, seed=seed)
-            if not argument.startswith(("--time_based", "--ramp_time=", "--runtime="))
+            if not argument.startswith(
+                ("--time_based", "--ramp_time=", "--runtime=", "--directory=")
+            )
         ]
         arguments += [f"--number_ios={OFFSETS}", "--write_iolog=io.log", "--output=out"]
         started.append(subprocess.Popen(["fio", *arguments], cwd=place))
@@ -47,7 +57,7 @@ def offsets(folder: Path, asked: Phase, seeds: tuple[int, ...]) -> list[list[int
     logs = [(folder / str(run) / "io.log").read_text() for run in range(len(seeds))]
     actions = [[line.split() for line in log.splitlines()] for log in logs]
     return [
-        [int(words[3]) for words in log if len(words) == 5 and words[2] == "read"]
+        [int(words[3]) for words in log if len(words) == 5 and words[2] in ("read", "write")]
         for log in actions
     ]
 
@@ -68,6 +78,10 @@ def test_same_seed_same_offsets_and_another_seed_others(asked: Phase, tmp_path: 
     first, again, other = offsets(tmp_path, asked, (1, 1, 2))
     assert len(first) == OFFSETS
     assert first == again
+    if "rand" not in asked.option("rw"):
+        # In order; of two directions, which one is next is up to the seed.
+        assert (first == other) == (len(asked.directions) == 1)
+        return
     # Independent patterns over 2048 blocks have the same block at an index once in 2048.
     assert sum(one == two for one, two in zip(first, other, strict=True)) < OFFSETS // 10
 
@@ -93,6 +107,23 @@ def test_no_ramp_is_no_argument() -> None:
     assert not [argument for argument in arguments if "ramp" in argument]
 
 
+def test_a_given_work_has_a_time_that_it_may_take_and_none_that_it_must() -> None:
+    work = phase("--name=once", "--rw=write").model_copy(update={"time_based": False})
+    arguments = fio_arguments(work, PhaseTimes(ramp_s=0, runtime_s=60), jobs=1, seed=1)
+    assert "--time_based" not in arguments
+    assert "--runtime=60000ms" in arguments
+
+
+def test_the_seed_of_a_sequential_phase_takes_pages() -> None:
+    """fio draws nothing from it; two seeds that follow each other never take as many."""
+    sequential, random = phase("--rw=write"), phase("--rw=randwrite")
+    held = [held_pages(sequential, seed) for seed in range(200)]
+    assert min(held) == 1
+    assert max(held) <= 64
+    assert all(one != two for one, two in pairwise(held))
+    assert {held_pages(random, seed) for seed in range(200)} == {0}
+
+
 def test_only_a_twin_observes_locks() -> None:
     times = {"4k": TIMES}
     plain = job_text((phase(),), times, jobs=1, seed=1, limit_bytes=1)
@@ -109,18 +140,19 @@ def test_job_comes_through_the_guests_shell(tmp_path: Path) -> None:
     times = {"4k": TIMES, "switch": PhaseTimes(ramp_s=0, runtime_s=1)}
     text = job_text(phases, times, jobs=2, seed=9, limit_bytes=67108864)
     said = shell(
-        'printf "%s\\0" "$PHASES" "$NAME_1" "$DROP_1" "$THP_1" "$LIMIT_1" "$NAME_2";'
+        'printf "%s\\0" "$PHASES" "$NAME_1" "$DROP_1" "$THP_1" "$LIMIT_1" "$READAHEAD_1";'
+        'printf "%s\\0" "$NAME_2";'
         # As agent.sh does it: quoted once for the assignment, once for fio.
         'eval "set -- $FIO_1"; printf "%s\\0" "$@"; printf "|\\0";'
         'eval "set -- $FIO_2"; printf "%s\\0" "$@"',
         text, tmp_path,
     )  # fmt: skip
-    assert said[:6] == ["2", "4k", "1", "never", "67108864", "switch"]
+    assert said[:7] == ["2", "4k", "1", "never", "67108864", "0", "switch"]
     bar = said.index("|")
     outputs = output_arguments()
     first = fio_arguments(phases[0], times["4k"], jobs=2, seed=9)
     second = fio_arguments(phases[1], times["switch"], jobs=2, seed=9)
-    assert tuple(said[6:bar]) == (*first, *outputs)
+    assert tuple(said[7:bar]) == (*first, *outputs)
     assert tuple(said[bar + 1 :]) == (*second, *outputs)
 
 
@@ -138,8 +170,31 @@ def test_any_value_comes_through_the_guests_shell(
     )
     folder = tmp_path_factory.mktemp("shell")
     text = prepare_text(workload, file_mib=52)
-    said = shell('printf "%s\\0" "$MKFS" "$MOUNT_OPTIONS" "$FILE_MIB"', text, folder)
-    assert said == [mkfs, options, "52"]
+    said = shell('printf "%s\\0" "$MKFS" "$MOUNT_OPTIONS" "$FILES" "$FILE_MIB"', text, folder)
+    assert said == [mkfs, options, "/mnt/test.img", "52"]
+
+
+def test_files_of_all_jobs_share_the_size() -> None:
+    text = prepare_text(CATALOGUE["thp-matrix"], file_mib=32, jobs=4)
+    assert "FILES='/mnt/data.0.0 /mnt/data.1.0 /mnt/data.2.0 /mnt/data.3.0'\n" in text
+    assert "FILE_MIB=8\n" in text
+    assert "MKFS=''\nMOUNT_OPTIONS=huge=never\n" in text
+    text = prepare_text(CATALOGUE["thp-matrix"], file_mib=32, mount_options="huge=always")
+    assert "MOUNT_OPTIONS=huge=always\n" in text
+
+
+def test_cases_of_one_workload_prepare_alike() -> None:
+    """One snapshot serves all of them: what differs is in the job."""
+    texts = {
+        variant: job_text(
+            CATALOGUE["iomap-dirty"].phases_of(variant), {"overwrite": TIMES},
+            jobs=4, seed=1, limit_bytes=0,
+        )
+        for variant in ("default", "1m")
+    }  # fmt: skip
+    assert "READAHEAD_1=64\n" in texts["default"]
+    assert "READAHEAD_1=1024\n" in texts["1m"]
+    assert all("LIMIT_1=max\n" in text for text in texts.values())
 
 
 def test_texts_have_one_size() -> None:

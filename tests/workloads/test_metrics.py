@@ -2,8 +2,17 @@ from __future__ import annotations
 
 import pytest
 
-from tests.workloads.conftest import CATALOGUE, Run, counter
-from workloads.metrics import DEFINITIONS, METRIC_NAMES, metrics_of, samples
+from results.profile import PhaseProfile, Profile
+from tests.workloads.conftest import CATALOGUE, Run, counter, swap
+from workloads.metrics import (
+    DEFINITIONS,
+    METRIC_NAMES,
+    SLOWPATH_SHARE,
+    counted,
+    definitions_of,
+    metrics_of,
+    samples,
+)
 
 # Written down from the two recorded runs; exact, as the guests are.
 SAMPLES_4K = {
@@ -19,6 +28,17 @@ SAMPLES_4K = {
     "4k.direct_scan_share": 1.0,
     "4k.memory_stall_ns_per_io": 7947.10821667919,
     "4k.file_thp_mib": 0.0,
+}
+SAMPLES_OVERWRITE = {
+    "overwrite.bw": 309.2105263157895,
+    "overwrite.iops": 79157.8947368421,
+    "overwrite.ios": 96256.0,
+    "overwrite.runtime": 1.216,
+    "overwrite.write_bw": 309.2105263157895,
+    "overwrite.write_iops": 79157.8947368421,
+    "overwrite.device_bytes_per_written_byte": 0.9785571808510638,
+    "overwrite.guest_ns_per_io": 13021.297373670213,
+    "overwrite.direct_scan_share": 0.001727323249770942,
 }
 SAMPLES_THP = {
     "thp.bw": 17.598958333333332,
@@ -46,21 +66,117 @@ SAMPLES_THP = {
     "switch.memory_stall_ns_per_io": 5684.546801739426,
     "switch.file_thp_mib": 0.0,
 }
+SAMPLES_DIRTY = {
+    "overwrite.bw": 130.4765625,
+    "overwrite.iops": 33402.0,
+    "overwrite.ios": 66804.0,
+    "overwrite.write_bw": 130.4765625,
+    "overwrite.write_iops": 33402.0,
+    "overwrite.device_bytes_per_written_byte": 15.951919046763667,
+    "overwrite.sync_p50_ns": 22144.0,
+    "overwrite.sync_p99_ns": 22144.0,
+    "overwrite.sync_p999_ns": 11993088.0,
+}
+SAMPLES_MATRIX = {
+    "io.bw": 1181.6666666666667,
+    "io.iops": 302506.6666666667,
+    "io.ios": 90752.0,
+    "io.read_bw": 586.2239583333334,
+    "io.read_iops": 150073.33333333334,
+    "io.write_bw": 595.4427083333334,
+    "io.write_iops": 152433.33333333334,
+    "io.guest_ns_per_io": 5234.474171368124,
+}
+
+
+def samples_of(run: Run) -> dict[str, float]:
+    return samples(run.result.phases, run.phases)
 
 
 def test_samples_of_recorded_runs(run_4k: Run, run_thp: Run) -> None:
-    assert samples(run_4k.result.phases) == SAMPLES_4K
-    assert samples(run_thp.result.phases) == SAMPLES_THP
+    assert samples_of(run_4k) == SAMPLES_4K
+    assert samples_of(run_thp) == SAMPLES_THP
+
+
+def test_samples_of_runs_that_write(run_dirty: Run, run_matrix: Run) -> None:
+    assert samples_of(run_dirty) == SAMPLES_DIRTY
+    assert samples_of(run_matrix) == SAMPLES_MATRIX
+
+
+def test_samples_of_a_run_of_a_given_work(run_overwrite: Run) -> None:
+    """96256 writes of a page in 1216 ms, of which fio says so: rates are over that time."""
+    assert samples_of(run_overwrite) == SAMPLES_OVERWRITE
+    assert SAMPLES_OVERWRITE["overwrite.bw"] == pytest.approx(376 / 1.216)
+    assert SAMPLES_OVERWRITE["overwrite.runtime"] == 1.216
+
+
+def test_share_of_the_slow_path_is_of_busy_time() -> None:
+    """Two vCPUs, 1000 instructions: 2000 of vCPU time, 400 idle, 200 spinning."""
+    phase = PhaseProfile(
+        phase="w", instructions=1000, kernel=(), user={}, by_vcpu=(600, 400), units={},
+        waits={"spinning": (150, 50), "idle": (0, 400)},
+    )  # fmt: skip
+    assert counted(Profile(run_id="r", phases=(phase,))) == {"w.slowpath_share": 12.5}
+    nobody_looked = phase.model_copy(update={"waits": {}})
+    assert counted(Profile(run_id="r", phases=(nobody_looked,))) == {}
+    never_busy = phase.model_copy(update={"waits": {"spinning": (0, 0), "idle": (1000, 1000)}})
+    assert counted(Profile(run_id="r", phases=(never_busy,))) == {}
+
+
+def test_share_of_the_slow_path_is_a_metric_where_somebody_looks(run_4k: Run) -> None:
+    names = {metric.name for metric in metrics_of(run_4k.phases, waits=True)}
+    assert names - {metric.name for metric in metrics_of(run_4k.phases)} == {"4k.slowpath_share"}
+
+
+def test_directions_add_up(run_matrix: Run) -> None:
+    got = samples_of(run_matrix)
+    assert got["io.read_bw"] + got["io.write_bw"] == pytest.approx(got["io.bw"])
+    # 45022 reads and 45730 writes of 4 KiB in 0.3 s.
+    assert got["io.read_bw"] == pytest.approx(45022 * 4096 / 0.3 / 2**20)
+    assert got["io.write_iops"] == pytest.approx(45730 / 0.3)
+
+
+def test_what_a_write_costs_the_device(run_dirty: Run) -> None:
+    """66804 writes of a block; the cgroup's io.stat and /proc/vmstat agree on the bytes."""
+    (phase,) = run_dirty.result.phases
+    moved = (phase.after.vmstat["pgpgout"] - phase.before.vmstat["pgpgout"]) * 1024
+    assert moved == phase.after.device_written_bytes == 4364910592
+    got = samples_of(run_dirty)["overwrite.device_bytes_per_written_byte"]
+    assert got == pytest.approx(moved / (66804 * 4096))
+
+
+def test_a_time_without_a_sync_is_none(run_dirty: Run) -> None:
+    """fio writes no percentiles of nothing."""
+    none = run_dirty.but("overwrite/fio.json", swap('"N" : 66802,', '"N" : 0,'))
+    got = samples_of(none)
+    assert [got[f"overwrite.sync_{name}_ns"] for name in ("p50", "p99", "p999")] == [0, 0, 0]
+
+
+def test_metrics_follow_from_what_a_phase_does() -> None:
+    def names(workload: str, variant: str) -> set[str]:
+        (phase,) = CATALOGUE[workload].phases_of(variant)
+        return {definition.name for definition in definitions_of(phase)}
+
+    always = {"bw", "iops", "ios"}
+    assert names("thp-matrix", "sync-read") == always | {"guest_ns_per_io"}
+    writes = {"write_bw", "write_iops"}
+    assert names("thp-matrix", "mmap-write") == always | writes | {"guest_ns_per_io"}
+    both = writes | {"read_bw", "read_iops"}
+    assert names("thp-matrix", "libaio-randrw") == always | both | {"guest_ns_per_io"}
+    syncs = {"sync_p50_ns", "sync_p99_ns", "sync_p999_ns"}
+    device = {"device_bytes_per_written_byte"}
+    # pre_read is done by the cgroup, and is no I/O of fio's.
+    assert names("iomap-dirty", "1m") == always | writes | syncs | device
 
 
 def test_bandwidth_by_hand(run_4k: Run) -> None:
     """Every I/O is a page: 149571 of 4096 bytes in the 2 s that were asked for."""
-    assert samples(run_4k.result.phases)["4k.bw"] == pytest.approx(149571 / 2 * 4096 / 2**20)
+    assert samples_of(run_4k)["4k.bw"] == pytest.approx(149571 / 2 * 4096 / 2**20)
 
 
 def test_per_io_metrics_count_the_ramp(run_4k: Run) -> None:
     """The kernel's counters run through 0.6 s of ramp and 2 s of measurement."""
-    got = samples(run_4k.result.phases)
+    got = samples_of(run_4k)
     ios = 149571 / 2 * 2.6
     assert got["4k.refaults_per_io"] == pytest.approx(74206 / ios)
     assert got["4k.major_faults_per_io"] == pytest.approx(114274 / ios)
@@ -74,31 +190,37 @@ def test_counters_are_differences_over_the_phase(run_thp: Run) -> None:
     moved = run_thp.but(before, counter("pgmajfault", 3883 + 7)).but(
         after, counter("pgmajfault", 30660 + 7)
     )
-    assert samples(moved.result.phases) == SAMPLES_THP
+    assert samples_of(moved) == SAMPLES_THP
 
 
 def test_a_phase_without_fio_has_no_samples(run_thp: Run) -> None:
-    got = samples(run_thp.without("thp/fio.json").result.phases)
+    got = samples_of(run_thp.without("thp/fio.json"))
     assert {name.partition(".")[0] for name in got} == {"switch"}
 
 
-def test_metrics_of_a_case_are_those_of_its_samples(run_4k: Run, run_thp: Run) -> None:
-    for run in (run_4k, run_thp):
-        phases = [phase.name for phase in CATALOGUE[run.workload].phases]
-        names = [metric.name for metric in metrics_of(phases)]
-        assert names == list(samples(run.result.phases))
+def test_metrics_of_a_case_are_those_of_its_samples(
+    run_4k: Run, run_thp: Run, run_dirty: Run, run_matrix: Run, run_overwrite: Run
+) -> None:
+    for run in (run_4k, run_thp, run_dirty, run_matrix, run_overwrite):
+        names = [metric.name for metric in metrics_of(run.phases)]
+        assert names == list(samples_of(run))
 
 
 def test_directions() -> None:
     """Less work and less traffic for an I/O is better."""
-    assert len(set(METRIC_NAMES)) == len(DEFINITIONS)
+    assert (*dict.fromkeys(one.name for one in DEFINITIONS), SLOWPATH_SHARE) == METRIC_NAMES
     lower = {definition.name for definition in DEFINITIONS if definition.direction == "lower"}
-    assert lower == {name for name in METRIC_NAMES if "_per_" in name} | {"direct_scan_share"}
+    # A time, or work and traffic for something.
+    assert lower - {"runtime"} == {
+        name
+        for name in METRIC_NAMES
+        if "_per_" in name or name.startswith("sync_") or name == "direct_scan_share"
+    }
 
 
 def test_in_real_time_rates_are_fios_own(run_4k: Run, run_thp: Run) -> None:
     for run in (run_4k, run_thp):
-        got = samples(run.result.phases, real_time=True)
+        got = samples(run.result.phases, run.phases, real_time=True)
         for phase in run.result.phases:
             assert phase.fio is not None
             assert got[f"{phase.name}.iops"] == pytest.approx(phase.fio.iops, rel=1e-6)

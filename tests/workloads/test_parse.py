@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from tests.workloads.conftest import Change, Run, counter, swap
 from workloads import parse
-from workloads.parse import ParseError, guest_result
+from workloads.parse import ParseError, Side, guest_result
 
 ANY_JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
@@ -239,9 +239,17 @@ def test_fuzz_timeline(text: str) -> None:
     assert len(line.t_ms) == len(line.bw_kib_s) <= parse.MAX_INTERVALS
 
 
+KEYS = ("50.000000", "99.000000", "99.900000")
 SIDE = st.fixed_dictionaries(dict.fromkeys(("total_ios", "io_bytes", "iops", "runtime"), ANY_JSON))
+SYNC = st.fixed_dictionaries(
+    {
+        "lat_ns": st.fixed_dictionaries(
+            {"N": ANY_JSON}, optional={"percentile": ANY_JSON | st.just(dict.fromkeys(KEYS, "x"))}
+        )
+    }
+)
 JOB = st.fixed_dictionaries(
-    {"error": ANY_JSON, "read": SIDE | ANY_JSON, "write": SIDE},
+    {"error": ANY_JSON, "read": SIDE | ANY_JSON, "write": SIDE, "sync": SYNC | ANY_JSON},
     optional={"job options": ANY_JSON | st.fixed_dictionaries({"ramp_time": ANY_JSON})},
 )
 
@@ -305,3 +313,44 @@ def test_pressure_without_a_total(text: str, said: str) -> None:
 def test_pressure() -> None:
     lines = "some avg10=0.00 avg60=1.00 avg300=0.00 total=1234\nfull avg10=0.00 total=99\n"
     assert parse.stalled_us(lines) == 1234
+
+
+def test_directions_of_fio(run_matrix: Run, run_dirty: Run) -> None:
+    mixed, written = run_matrix.result.phases[0].fio, run_dirty.result.phases[0].fio
+    assert mixed is not None
+    assert written is not None
+    assert (mixed.read, mixed.write) == (Side(45022, 184410112), Side(45730, 187310080))
+    assert (mixed.ios, mixed.io_bytes) == (90752, 371720192)
+    assert (written.read, written.write.ios) == (Side(0, 0), 66804)
+
+
+def test_how_long_syncs_took(run_matrix: Run, run_dirty: Run) -> None:
+    mixed, written = run_matrix.result.phases[0].fio, run_dirty.result.phases[0].fio
+    assert mixed is not None
+    assert written is not None
+    assert (mixed.syncs, mixed.sync_ns) == (0, ())
+    # The last one of 0.1 % waited for the other three jobs' turns of 4 ms.
+    assert (written.syncs, written.sync_ns) == (66802, (22144.0, 22144.0, 11993088.0))
+
+
+def test_both_directions_of_a_job_are_added_up() -> None:
+    log = (
+        "50, 10, 0, 0, 0\n50, 1, 1, 0, 0\n100, 20, 0, 0, 0\n100, 2, 1, 0, 0\n"
+        "51, 100, 0, 0, 0\n51, 1000, 1, 0, 0\n101, 200, 0, 0, 0\n101, 2000, 1, 0, 0\n"
+    )
+    assert parse.timeline("io", log, 50).bw_kib_s == (1111.0, 2222.0)
+
+
+def test_timeline_of_reads_and_writes_is_their_bandwidth(run_matrix: Run) -> None:
+    (phase,) = run_matrix.result.phases
+    assert phase.fio is not None
+    mean = sum(phase.timeline.bw_kib_s) / len(phase.timeline.bw_kib_s)
+    assert mean == pytest.approx(phase.fio.iops * 4, rel=0.03)
+
+
+def test_what_is_mounted(run_matrix: Run, run_dirty: Run, run_4k: Run) -> None:
+    assert run_matrix.result.phases[0].mounted == "tmpfs rw,relatime,huge=always"
+    assert run_dirty.result.phases[0].mounted.startswith("xfs rw,noatime,")
+    # Recorded before it was sent.
+    assert run_4k.result.phases[0].mounted == ""
+    assert parse.mounted("none /mnt\nproc /proc proc rw 0 0\n") == ""

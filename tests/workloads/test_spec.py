@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from experiment.spec import SpecError
-from workloads.spec import CATALOGUE, load_catalogue, load_workload, phase_names
+from workloads.spec import CATALOGUE, Phase, load_catalogue, load_workload, phase_names
 
 GOOD = """\
 name = "small"
@@ -53,11 +53,21 @@ def swap(old: str, new: str) -> str:
 
 def test_shipped_catalogue() -> None:
     loaded = load_catalogue()
-    assert list(loaded) == ["filemap-4k", "filemap-thp"]
+    assert list(loaded) == [
+        "filemap-4k",
+        "filemap-thp",
+        "iomap-dirty",
+        "reclaim-overwrite",
+        "thp-matrix",
+    ]
     assert list(loaded) == [path.stem for path in sorted(CATALOGUE.glob("*.toml"))]
-    assert phase_names(loaded) == {
+    names = phase_names(loaded)
+    assert len(names.pop("thp-matrix")) == 19
+    assert names == {
         "filemap-4k": {"default": ("4k",), "v1": ("4k",)},
         "filemap-thp": {"default": ("thp", "switch"), "v1": ("thp", "switch")},
+        "iomap-dirty": dict.fromkeys(("default", "1m", "64k"), ("overwrite",)),
+        "reclaim-overwrite": {"default": ("overwrite",)},
     }
 
 
@@ -82,6 +92,17 @@ def test_variant_changes_the_phases_it_names(tmp_path: Path) -> None:
     ("text", "problem"),
     [
         (swap("title =", "titel ="), "small.toml: titel: "),
+        (swap('mkfs = "mkfs.ext4 -q"\n', ""), "small.toml: mkfs: "),
+        (swap("mkfs =", 'fs = "tmpfs"\nmkfs ='), "small.toml: mkfs: "),
+        (swap('mkfs = "mkfs.ext4 -q"', 'fs = "ext9"'), "small.toml: fs: "),
+        (add("on_device = false"), "small.toml: phases.0.on_device: "),
+        (add("readahead_kib = -1"), "small.toml: phases.0.readahead_kib: "),
+        (swap('mkfs = "mkfs.ext4 -q"', 'fs = "tmpfs"').replace(
+            "drop_caches = true", "drop_caches = true\nreadahead_kib = 64"),
+         "small.toml: phases.0.readahead_kib: "),
+        (swap("[variants.quick.fio]", "[variants.quick.readahead_kib]\nthree = 4\n"
+              "[variants.quick.fio]"), "small.toml: variants.quick.readahead_kib.three: "),
+        (swap('fio = ["--name=b"]', "fio = []\njob_file = 7"), "small.toml: phases.1.job_file: "),
         (swap("drop_caches = true", "drop_cache = true"), "small.toml: phases.0.drop_cache: "),
         (swap('thp = "never"', 'thp = "off"'), "small.toml: phases.0.thp: "),
         (swap('["refaults"]', '["refault"]'), "small.toml: phases.0.checks.0: "),
@@ -126,3 +147,46 @@ def test_units_of_work_are_data(tmp_path: Path) -> None:
 def test_unknown_key_names_the_value_found(tmp_path: Path) -> None:
     problems = load(tmp_path, swap("drop_caches = true", 'drop_caches = true\nnumjobs = "4"'))
     assert problems == ["small.toml: phases.0.numjobs: Extra inputs are not permitted (found '4')"]
+
+
+@pytest.mark.parametrize(
+    ("pattern", "directions"),
+    [
+        ("--rw=randread", {"read"}), ("--rw=read", {"read"}), ("--readwrite=write", {"write"}),
+        ("--rw=randwrite:8", {"write"}), ("--rw=readwrite", {"read", "write"}),
+        ("--rw=rw", {"read", "write"}), ("--rw=randrw", {"read", "write"}), ("--bs=4k", {"read"}),
+    ],
+)  # fmt: skip
+def test_directions_of_a_phase(pattern: str, directions: set[str]) -> None:
+    phase = Phase(name="p", drop_caches=True, thp="never", fio=("--name=a", pattern))
+    assert phase.directions == directions
+
+
+def test_the_last_value_of_an_option_holds() -> None:
+    phase = Phase(name="p", drop_caches=True, thp="never", fio=("--bs=4k", "--bs=8k", "--fsync=0"))
+    assert (phase.option("bs"), phase.option("b"), phase.syncs) == ("8k", "", False)
+
+
+def test_a_variant_has_its_readahead_and_keeps_the_rest() -> None:
+    workload = load_catalogue()["iomap-dirty"]
+    (default,), (large,) = workload.phases_of("default"), workload.phases_of("1m")
+    assert (default.readahead_kib, large.readahead_kib) == (64, 1024)
+    assert (default.option("bs"), large.option("bs")) == ("64k,4k", "1m,4k")
+    assert default.fio[2:] == tuple(
+        "--bs=64k,4k" if argument == "--bs=1m,4k" else argument for argument in large.fio[2:]
+    )
+
+
+def test_only_a_workload_of_tmpfs_has_no_device() -> None:
+    on_device = {
+        name: {phase.on_device for phase in workload.phases_of("default")}
+        for name, workload in load_catalogue().items()
+    }
+    assert on_device.pop("thp-matrix") == {False}
+    assert list(on_device.values()) == [{True}] * 4
+
+
+def test_files_are_the_jobs_own_or_one() -> None:
+    loaded = load_catalogue()
+    assert loaded["filemap-4k"].files(4) == ("/mnt/test.img",)
+    assert loaded["iomap-dirty"].files(2) == ("/mnt/data.0.0", "/mnt/data.1.0")

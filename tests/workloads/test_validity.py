@@ -6,16 +6,17 @@ from dataclasses import replace
 
 import pytest
 
-from tests.workloads.conftest import LIMIT, Change, Run, counter, recorded, swap
+from tests.workloads.conftest import CATALOGUE, LIMIT, Change, Run, counter, recorded, swap
 from workloads.spec import Phase
 from workloads.validity import CHECKS, few_ios, problems
 
 FIO = '"total_ios" : '
 
 
-def test_recorded_runs_are_valid(run_4k: Run, run_thp: Run) -> None:
-    assert run_4k.problems == ()
-    assert run_thp.problems == ()
+def test_recorded_runs_are_valid(
+    run_4k: Run, run_thp: Run, run_dirty: Run, run_matrix: Run
+) -> None:
+    assert [run.problems for run in (run_4k, run_thp, run_dirty, run_matrix)] == [()] * 4
 
 
 # workload, file, what is changed in it, and the one problem that must be found
@@ -76,11 +77,38 @@ MISTAKES: tuple[tuple[str, str, str, Change, str], ...] = (
      "4k: fio failed (status 1): no output"),
     ("a fio job failed", "filemap-thp", "thp/fio.json", swap('"error" : 0', '"error" : 5'),
      "thp: fio failed (status 0): no output"),
+    ("work not finished", "reclaim-overwrite", "overwrite/fio.json",
+     swap('"runtime" : 1216', '"runtime" : 60001'),
+     "overwrite: work not finished in the 60000 ms that it may take"),
+    ("more memory left than asked", "reclaim-overwrite", "overwrite/before/proc/vmstat",
+     counter("nr_free_pages", 40000),
+     "overwrite: 156 MiB of memory free before the phase, 128 MiB asked"),
+    ("less memory left than asked", "reclaim-overwrite", "overwrite/before/proc/vmstat",
+     counter("nr_free_pages", 25000),
+     "overwrite: 98 MiB of memory free before the phase, 128 MiB asked"),
+    ("all of it fitted", "reclaim-overwrite", "overwrite/after/cgroup/memory.stat",
+     counter("pgsteal", 40000),
+     "overwrite: 156 MiB reclaimed, 248 MiB do not fit into memory"),
     ("tainted", "filemap-4k", "tainted", swap("0", "512"), "kernel tainted: 512"),
     ("wrong build id", "filemap-4k", "notes",
      lambda notes: notes.replace(bytes.fromhex("4dc6a058"), bytes.fromhex("4dc6a059")),
      "kernel identity: booted build id 4dc6a059b44191bb76567f8b167d704456ec6021, "
      "built 4dc6a058b44191bb76567f8b167d704456ec6021"),
+    ("limit where none is asked", "iomap-dirty", "overwrite/before/cgroup/memory.max",
+     swap("max", "67108864"), "overwrite: cgroup limit 67108864, max asked"),
+    ("not written back", "iomap-dirty", "overwrite/after/cgroup/io.stat",
+     swap("wbytes=4364910592", "wbytes=136814592"),
+     "overwrite: not written back: 136814592 bytes reached the device, fio wrote 273629184"),
+    ("mounted otherwise", "thp-matrix", "mounts", swap("huge=always", "huge=within_size"),
+     "io: mounted as tmpfs rw,relatime,huge=within_size, tmpfs with huge=always asked"),
+    ("mounted with the default", "thp-matrix", "mounts", swap(",huge=always", ""),
+     "io: mounted as tmpfs rw,relatime, tmpfs with huge=always asked"),
+    ("another file system", "thp-matrix", "mounts", swap("tmpfs /mnt tmpfs", "none /mnt ramfs"),
+     "io: mounted as ramfs rw,relatime,huge=always, tmpfs with huge=always asked"),
+    ("nothing mounted", "thp-matrix", "mounts", swap(" /mnt ", " /other "),
+     "io: mounted as nothing, tmpfs with huge=always asked"),
+    ("no huge pages to be had", "thp-matrix", "io/after/proc/vmstat",
+     counter("nr_shmem_hugepages", 7), "io: no huge pages: 14 MiB of 32 MiB in tmpfs"),
     ("no build id", "filemap-4k", "notes", lambda notes: b"",
      "kernel identity: booted build id none, built 4dc6a058b44191bb76567f8b167d704456ec6021"),
 )  # fmt: skip
@@ -167,5 +195,15 @@ def test_every_check_that_a_phase_may_name_is_known() -> None:
 
 @pytest.mark.parametrize("check", sorted(CHECKS))
 def test_check_is_asked_by_a_shipped_phase(check: str) -> None:
-    phases = (*recorded("filemap-4k").phases, *recorded("filemap-thp").phases)
+    phases = [phase for workload in CATALOGUE.values() for phase in workload.phases]
     assert any(check in phase.checks for phase in phases)
+
+
+def test_huge_pages_where_none_are_asked(run_matrix: Run) -> None:
+    small = replace(run_matrix.claim, mount_options="noatime,huge=never")
+    plain = run_matrix.but("mounts", swap(",huge=always", ""))
+    assert problems(plain.result, small) == ("io: huge pages in tmpfs: 32 MiB, none asked",)
+    none = plain.but("io/after/proc/vmstat", counter("nr_shmem_hugepages", 0))
+    assert problems(none.result, small) == ()
+    # What tmpfs has when nothing is said.
+    assert problems(none.result, replace(small, mount_options="noatime")) == ()

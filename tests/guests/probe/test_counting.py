@@ -39,8 +39,10 @@ def address(image: Path, name: str) -> int:
     return found[name]
 
 
-def run(image: Path, probe: Probe, out: Path, *, vcpus: int = 1, window: int = 0) -> bytes:
-    words = f"file={probe.path},out={out}" + (f",window={window}" if window else "")
+def run(
+    image: Path, probe: Probe, out: Path, *, vcpus: int = 1, window: int = 0, spans: str = ""
+) -> bytes:
+    words = f"file={probe.path},out={out}" + (f",window={window}" if window else "") + spans
     argv = [
         QEMU, "-accel", "tcg", "-icount", "shift=0,sleep=off", "-smp", str(vcpus),
         "-nodefaults", "-display", "none", "-no-reboot", "-device", "isa-debug-exit,iobase=0xf4",
@@ -96,6 +98,33 @@ def test_windows_cut_a_phase_and_lose_nothing(image: Path, probe: Probe, tmp_pat
     spent = np.bincount(rows["window"], weights=rows["entries"] * rows["instructions"])
     assert len(spent) == -(-total(whole, 1) // 100)
     assert all(abs(value - 100) <= 4 for value in spent[:-1])
+
+
+def test_time_in_a_span_is_from_entering_it_to_leaving_it(
+    image: Path, probe: Probe, tmp_path: Path
+) -> None:
+    """Each loop is a span of its own: its blocks, but for the one that falls into it."""
+    first, second = address(image, "first"), address(image, "second")
+    asked = f",span={first:x}-{first + 1:x},span={second:x}-{second + 1:x},span=1-2"
+    plain = counts.parse(run(image, probe, tmp_path / "a"))
+    found = counts.parse(run(image, probe, tmp_path / "b", vcpus=2, spans=asked))
+    assert found.span_count == 3
+    assert np.array_equal(plain.rows, found.rows)
+    assert not len(plain.spans)
+    rows = {(row["phase"], row["address"] - counts.SPAN): row for row in found.spans}
+    assert set(rows) == {(1, 0), (2, 1)}
+    assert {int(row["vcpu"]) for row in found.spans} == {0}
+    assert int(rows[1, 0]["entries"]) == 2 * (FIRST - 1)
+    assert int(rows[2, 1]["entries"]) == 3 * (SECOND - 1)
+
+
+@pytest.mark.parametrize("span", ["7", "9-5", "a-b-c", "x-y"])
+def test_span_that_is_none_is_refused(probe: Probe, tmp_path: Path, span: str) -> None:
+    words = f"file={probe.path},out={tmp_path}/counts,span={span}"
+    argv = [QEMU, "-display", "none", "-plugin", words]
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=60)
+    assert done.returncode != 0
+    assert f"probe: no span: span={span}" in done.stderr
 
 
 def test_unknown_argument_is_refused(image: Path, probe: Probe, tmp_path: Path) -> None:

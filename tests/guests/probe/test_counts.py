@@ -13,9 +13,11 @@ Row = tuple[int, int, int, int, int, int]
 ROWS: list[Row] = [(1, 0, 0, 5, 0xFFFFFFFF81000000, 3), (2, 0, 1, 1, 0x400000, 1 << 40)]
 
 
-def written(rows: list[Row], *, vcpus: int = 2, window: int = 0, version: int = 1) -> bytes:
+def written(
+    rows: list[Row], *, vcpus: int = 2, window: int = 0, version: int = 2, spans: int = 0
+) -> bytes:
     """A file as probe.c documents it."""
-    header = struct.pack("<8sIIQ", b"TWINPROB", version, vcpus, window)
+    header = struct.pack("<8sIIQQ", b"TWINPROB", version, vcpus, window, spans)
     trailer = (0xFFFFFFFF, 0, 0, 0, 0, len(rows))
     return header + b"".join(struct.pack("<IIIIQQ", *row) for row in [*rows, trailer])
 
@@ -24,6 +26,14 @@ def test_rows_as_they_were_written() -> None:
     found = counts.parse(written(ROWS, window=7))
     assert (found.vcpus, found.window) == (2, 7)
     assert [tuple(row) for row in found.rows.tolist()] == ROWS
+
+
+def test_spans_are_no_blocks() -> None:
+    waited: list[Row] = [(1, 0, 1, 0, counts.SPAN + 1, 77)]
+    found = counts.parse(written([*ROWS, *waited], spans=2))
+    assert [tuple(row) for row in found.rows.tolist()] == ROWS
+    assert [tuple(row) for row in found.spans.tolist()] == waited
+    assert found.span_count == 2
 
 
 def test_a_run_without_phases_has_no_rows() -> None:
@@ -40,14 +50,14 @@ def test_cut_anywhere_it_is_refused() -> None:
 def test_lost_row_is_missed() -> None:
     whole = written(ROWS)
     with pytest.raises(CountsError, match="cut short after 2 rows"):
-        counts.parse(whole[:24] + whole[56:])
+        counts.parse(whole[:32] + whole[64:])
 
 
 def test_another_programs_file_and_another_version_are_named() -> None:
     with pytest.raises(CountsError, match="not written by the probe: b'\\\\x7fELF"):
         counts.parse(b"\x7fELF" + bytes(100))
-    with pytest.raises(CountsError, match="version 2 of the probe's file, not 1"):
-        counts.parse(written(ROWS, version=2))
+    with pytest.raises(CountsError, match="version 1 of the probe's file, not 2"):
+        counts.parse(written(ROWS, version=1))
 
 
 def test_row_of_a_vcpu_that_is_none() -> None:
@@ -57,7 +67,7 @@ def test_row_of_a_vcpu_that_is_none() -> None:
 
 @given(st.binary(max_size=300))
 def test_any_bytes_are_read_or_refused(tail: bytes) -> None:
-    for data in (tail, b"TWINPROB" + tail, written(ROWS)[:24] + tail):
+    for data in (tail, b"TWINPROB" + tail, written(ROWS)[:32] + tail):
         try:
             found = counts.parse(data)
         except CountsError:

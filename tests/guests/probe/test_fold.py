@@ -8,14 +8,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from guests.probe import fold
+from guests.probe import counts, fold
 from host.errors import InfraError
 from kernels import origins
 from kernels.cache import Kernel
 from results.profile import FunctionCount, PhaseProfile
 from results.record import KernelIdentity, Timeline
 from tests.guests.probe.test_counts import Row, written
-from workloads.parse import FioResult, GuestResult, Observation, PhaseResult
+from workloads.parse import FioResult, GuestResult, Observation, PhaseResult, Side
 from workloads.spec import IO, Phase, Ratio, Unit
 
 START = 0xFFFFFFFF81000000
@@ -73,7 +73,7 @@ def observation(faults: int) -> Observation:
 def phase_result(name: str = "4k") -> PhaseResult:
     fio = FioResult(
         ios=200, io_bytes=4096 * 200, iops=100.0, runtime_ms=2000, asked_ms=2000, ramp_ms=500,
-        error=0, options={},
+        error=0, options={}, read=Side(200, 4096 * 200), write=Side(0, 0), syncs=0, sync_ns=(),
     )  # fmt: skip
     return PhaseResult(
         name, 0, fio, "", observation(1000), observation(1300),
@@ -255,3 +255,56 @@ def test_build_id_of_another_kernel_does_not_matter_where_kallsyms_agrees(kernel
     data = written([row(0x100, 1)])
     seen = replace(result(), build_id="ef01")
     assert fold.profile(data, kernel, FILES, [PHASE], seen)
+
+
+WAITING_MAP = """\
+ffffffff81000000 T _stext
+ffffffff81000100 T add_folio
+ffffffff81000200 T native_queued_spin_lock_slowpath
+ffffffff81000280 T __pv_queued_spin_lock_slowpath
+ffffffff81000300 t pv_native_safe_halt
+ffffffff81000310 T default_idle
+ffffffff81000340 T last
+ffffffff81001000 T _etext
+"""
+
+
+@pytest.fixture(scope="module")
+def waiting_kernel(tmp_path_factory: pytest.TempPathFactory) -> Kernel:
+    folder = tmp_path_factory.mktemp("waiting")
+    (folder / "System.map").write_text(WAITING_MAP)
+    origins.save({}, folder / "origins.json.gz")
+    return kernel_in(folder)
+
+
+def test_places_to_wait_in_end_where_the_next_function_begins(waiting_kernel: Kernel) -> None:
+    assert fold.spans_of(waiting_kernel) == tuple(
+        (START + start, START + end)
+        for start, end in ((0x200, 0x280), (0x280, 0x300), (0x300, 0x310), (0x310, 0x340))
+    )
+
+
+def test_a_kernel_without_such_functions_has_no_spans(kernel: Kernel) -> None:
+    assert fold.spans_of(kernel) == ()
+
+
+def test_waits_are_by_kind_and_vcpu(waiting_kernel: Kernel) -> None:
+    def span(number: int, vcpu: int, spent: int) -> Row:
+        return (1, 0, vcpu, 0, counts.SPAN + number, spent)
+
+    files = {**FILES, "kallsyms": b"ffffffff81000100 T add_folio\n"}
+    rows = [row(0x100, 7), row(0x200, 3, vcpu=1)]
+    spent = [span(0, 0, 11), span(1, 0, 5), span(0, 1, 2), span(2, 1, 20), span(3, 1, 4)]
+    (found,) = fold.profile(
+        written([*rows, *spent], spans=4), waiting_kernel, files, [PHASE], result()
+    )
+    assert found.waits == {"spinning": (16, 2), "idle": (0, 24)}
+    # Spans are no instructions: they were executed elsewhere.
+    assert found.instructions == 35 + 15
+    assert found.spinning_share == pytest.approx(18 / (2 * 50 - 24))
+    nobody_waited = fold.profile(written(rows, spans=4), waiting_kernel, files, [PHASE], result())
+    assert nobody_waited[0].waits == {"spinning": (0, 0), "idle": (0, 0)}
+    assert nobody_waited[0].spinning_share == 0
+    nobody_looked = fold.profile(written(rows), waiting_kernel, files, [PHASE], result())
+    assert nobody_looked[0].waits == {}
+    assert nobody_looked[0].spinning_share is None

@@ -1,0 +1,1 @@
+"""The history of nightly comparisons: kept, queried, judged, and turned into an exit code."""

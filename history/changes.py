@@ -1,0 +1,99 @@
+"""All changes of a history: found by mode, explained, and marked as known; pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+from history import exact, wall
+from history.change import Change, Course
+from history.entry import Entry, Functions
+from history.exact import Found
+from history.functions import moved
+from history.known import Known
+from reports.verdict import Verdict
+
+FunctionsOf = Callable[[Entry], Functions | None]
+
+
+def changes_of(
+    entries: Iterable[Entry], functions: FunctionsOf | None = None, known: Known | None = None
+) -> tuple[Change, ...]:
+    """Every change that the history shows, in the order it was seen, each once.
+
+    ``functions`` reads the functions of an entry (``HistoryStore.functions``); without it
+    no change names any.  ``known`` marks those that are expected, acknowledged or muted.
+    """
+    tracks: dict[tuple[str, str, str], list[Entry]] = {}
+    for entry in sorted(entries, key=lambda each: each.order):
+        tracks.setdefault(entry.track, []).append(entry)
+    found = [
+        _told(track, one, functions)
+        for track in tracks.values()
+        for one in (wall.find(track) if track[0].mode == "wall" else exact.find(track))
+    ]
+    found.sort(key=lambda change: (change.seen, change.course))
+    return tuple(known.mark(change) for change in found) if known else tuple(found)
+
+
+def _told(track: Sequence[Entry], one: Found, functions: FunctionsOf | None) -> Change:
+    before, after = track[one.before], track[one.at]
+    case = after.case(one.case)
+    metric = case.metric(one.metric) if case else None
+    arms = before.arm(one.arm), after.arm(one.arm)
+    commits = [arm.commit if arm else "" for arm in arms]
+    kernels = [_kernel(arm.version, arm.kernel.patches) if arm else "" for arm in arms]
+    change = Change(
+        kind=one.kind,
+        course=Course(*after.track[:2], after.mode, one.case, one.metric, one.arm),
+        unit=metric.unit if metric else "",
+        direction=metric.direction if metric else "higher",
+        night=after.night,
+        entry=after.id,
+        before_night=before.night,
+        before=before.id,
+        seen=track[one.seen].night,
+        seen_entry=track[one.seen].id,
+        verdict=one.verdict,
+        estimate=one.estimate.estimate if one.estimate else None,
+        low=one.estimate.low if one.estimate else None,
+        high=one.estimate.high if one.estimate else None,
+        kernels=(kernels[0], kernels[1]),
+        commits="..".join(commit[:12] for commit in commits) if all(commits) else "",
+        lab=one.lab,
+    )
+    # A drift has no night of its own: its functions are those of the whole way.
+    last = track[one.seen] if one.kind == "drift" else after
+    return _explained(change, before, last, functions)
+
+
+def _kernel(version: str, patches: Sequence[str]) -> str:
+    if not patches:
+        return version
+    return f"{version} + {len(patches)} patch{'es'[: 2 * (len(patches) != 1)]}"
+
+
+def _explained(
+    change: Change, before: Entry, after: Entry, functions: FunctionsOf | None
+) -> Change:
+    if functions is None or not (before.counted and after.counted):
+        return change
+    course, phase = change.course, change.course.metric.partition(".")[0]
+    both = [
+        kept.phase(course.case, phase, course.arm) if (kept := functions(entry)) else None
+        for entry in (before, after)
+    ]
+    if both[0] is None or both[1] is None or both[0].unit != both[1].unit:
+        return change
+    return change.model_copy(
+        update={"functions": moved(both[0], both[1]), "unit_of_work": both[1].unit_title}
+    )
+
+
+def newest(changes: Iterable[Change], entry: Entry) -> tuple[Change, ...]:
+    """The changes that were first seen in this entry."""
+    return tuple(change for change in changes if change.seen_entry == entry.id)
+
+
+def gating(change: Change) -> bool:
+    """Whether a change is a regression that nobody has said is known."""
+    return change.verdict is Verdict.REGRESSION and change.status == "open"

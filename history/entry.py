@@ -1,0 +1,271 @@
+"""One entry of the history: one night's comparison of one experiment, as it is kept.
+
+An entry holds what a later night is compared with (the values of every arm, seed by
+seed), what was said that night, and all that may have moved a number besides the kernel.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Annotated, Literal, NamedTuple
+
+from pydantic import Field, model_validator
+
+from experiment.design import AGAIN
+from experiment.spec import Mode, Thresholds
+from reports.model import Summary
+from reports.verdict import Verdict
+from results.record import KernelIdentity, Metric, Record
+
+SCHEMA_VERSION = 1
+# An arm of this name is the same kernel every night: what it moves by is the lab's.
+PINNED = "pinned"
+# Functions below this share of a phase's instructions are kept as one sum: a change of
+# a quarter of a percent, the threshold of exact mode, is 25 times as much.
+SMALLEST = 1e-4
+
+# File names are made of these, so nothing else may be in them.
+FileName = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]{0,63}$")]
+Night = Annotated[str, Field(pattern=r"^[0-9]{4}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])$")]
+Hex12 = Annotated[str, Field(pattern=r"^[0-9a-f]{12}$")]
+Value = Annotated[float, Field(allow_inf_nan=False)]
+Role = Literal["followed", "pinned", "again"]
+
+
+class Ensemble(Record):
+    """One metric of one arm.
+
+    ``values[i]`` belongs to ``seeds[i]`` of its case, None where there is no valid run;
+    empty once the entry was thinned.  ``summary`` is over the values there were, None
+    for none.
+    """
+
+    values: tuple[Value | None, ...] = ()
+    summary: Summary | None = None
+
+
+class ArmCase(Record):
+    """One arm in one case: its metrics by name, and how many of its runs failed."""
+
+    arm: str
+    metrics: dict[str, Ensemble]
+    runs: int
+    failed: int
+    failures: tuple[str, ...] = ()
+
+
+class Said(Record):
+    """What the session's own comparison said of a primary metric: ``arm`` against ``against``.
+
+    Changes are fractions; ``noise`` is half the width of the A/A interval, in wall mode.
+    """
+
+    arm: str
+    against: str
+    metric: str
+    verdict: Verdict
+    reason: str
+    blame: str = ""
+    estimate: float | None = None
+    low: float | None = None
+    high: float | None = None
+    level: float | None = None
+    pairs: int = 0
+    noise: float | None = None
+
+
+class CaseEntry(Record):
+    """One case of the night; ``seeds`` has the seed of each block."""
+
+    name: str
+    title: str
+    seeds: tuple[int, ...]
+    metrics: tuple[Metric, ...]
+    primary: tuple[str, ...]
+    arms: tuple[ArmCase, ...]
+    said: tuple[Said, ...] = ()
+
+    @model_validator(mode="after")
+    def _values_fit(self) -> CaseEntry:
+        for arm in self.arms:
+            for name, ensemble in arm.metrics.items():
+                if ensemble.values and len(ensemble.values) != len(self.seeds):
+                    raise ValueError(
+                        f"{self.name}: {arm.arm}: {name}: {len(ensemble.values)} values for "
+                        f"{len(self.seeds)} seeds"
+                    )
+        return self
+
+    def arm(self, name: str) -> ArmCase | None:
+        """The arm of this name; None where the night had none."""
+        return next((arm for arm in self.arms if arm.arm == name), None)
+
+    def metric(self, name: str) -> Metric | None:
+        """The metric of this name; None where the case has none."""
+        return next((metric for metric in self.metrics if metric.name == name), None)
+
+
+class ArmEntry(Record):
+    """One arm's kernel and its part; ``settings`` are what it was booted with besides.
+
+    ``followed`` arms are those whose course is watched; ``pinned`` is the same kernel
+    every night and ``again`` the A/A arm.  ``commit`` is known for a git source that was
+    asked for by commit.
+    """
+
+    name: str
+    label: str
+    role: Role
+    kernel: KernelIdentity
+    settings: dict[str, str] = Field(default_factory=dict)
+    commit: str = ""
+
+    @property
+    def version(self) -> str:
+        """What people call the kernel: its commit, else the version of its source package."""
+        if self.commit:
+            return self.commit[:12]
+        _, equals, package = self.kernel.source.partition("=")
+        return package if equals else f"{self.kernel.release} ({self.kernel.source[:20]})"
+
+
+class Entry(Record):
+    """One night's comparison of one experiment.
+
+    ``night`` is a date, by default of the session's begin in UTC; ``setting`` maps all
+    that may move a number besides the kernel to what it was that night, so that two
+    nights with the same setting differ by their kernels only.  ``counted`` tells whether
+    functions are kept beside it, ``thinned`` that values seed by seed no longer are.
+    """
+
+    schema_version: Literal[1] = 1
+    night: Night
+    created: str
+    session: str
+    link: str = ""
+    experiment: FileName
+    title: str
+    mode: Mode
+    guest: FileName
+    thresholds: Thresholds
+    lab_version: str
+    lab_commit: str
+    setting: dict[str, str]
+    tools: dict[str, str]
+    initramfs_sha256: str
+    arms: Annotated[tuple[ArmEntry, ...], Field(min_length=1)]
+    cases: tuple[CaseEntry, ...]
+    exactness: str
+    same_code: bool = False
+    findings: tuple[str, ...] = ()
+    counted: bool = False
+    thinned: bool = False
+
+    @model_validator(mode="after")
+    def _names_fit(self) -> Entry:
+        arms = [arm.name for arm in self.arms]
+        twice = {name for name in arms if arms.count(name) > 1}
+        if twice:
+            raise ValueError(f"arm named twice: {sorted(twice)[0]!r}")
+        for case in self.cases:
+            metrics = {metric.name for metric in case.metrics}
+            named = {m for arm in case.arms for m in arm.metrics} | {s.metric for s in case.said}
+            unknown = {arm.arm for arm in case.arms} - set(arms) or named - metrics
+            if unknown:
+                raise ValueError(f"{case.name}: neither arm nor metric: {sorted(unknown)[0]!r}")
+        return self
+
+    @property
+    def id(self) -> str:
+        """12 hex digits that name this entry: a hash of what it is of, not of its numbers.
+
+        So the same session always has the same name, thinned or not, and an entry can be
+        referred to from elsewhere.
+        """
+        kernels = [f"{arm.name}={arm.kernel.key}" for arm in self.arms]
+        key = [*self.track, self.night, self.created, self.session, self.lab_version, *kernels]
+        return hashlib.sha256("\0".join(key).encode("utf-8", "replace")).hexdigest()[:12]
+
+    @property
+    def track(self) -> tuple[str, str, str]:
+        """Experiment, guest and mode: entries of one track follow each other."""
+        return self.experiment, self.guest, self.mode
+
+    @property
+    def order(self) -> tuple[str, str, str]:
+        """Sorts entries by night, then by when they were made; equal ones by session."""
+        return self.night, self.created, self.session
+
+    @property
+    def subject(self) -> ArmEntry:
+        """The arm that the track is about: the first that is followed."""
+        return next((arm for arm in self.arms if arm.role == "followed"), self.arms[0])
+
+    @property
+    def pinned(self) -> ArmEntry | None:
+        """The pinned arm, where the night had one."""
+        return next((arm for arm in self.arms if arm.role == "pinned"), None)
+
+    @property
+    def followed(self) -> tuple[ArmEntry, ...]:
+        """The arms whose course is watched."""
+        return tuple(arm for arm in self.arms if arm.role == "followed")
+
+    def arm(self, name: str) -> ArmEntry | None:
+        """The arm of this name."""
+        return next((arm for arm in self.arms if arm.name == name), None)
+
+    def case(self, name: str) -> CaseEntry | None:
+        """The case of this name."""
+        return next((case for case in self.cases if case.name == name), None)
+
+
+def role_of(name: str) -> Role:
+    """The part an arm plays, by its name: ``pinned``, ``base-again``, or followed."""
+    if name == PINNED:
+        return "pinned"
+    return "again" if name == AGAIN else "followed"
+
+
+class FunctionCost(NamedTuple):
+    """One function per unit of work, mean over the seeds; an array of five in the file.
+
+    ``scatter`` is the standard deviation of the instructions over the seeds.  A file of
+    user code is named ``user: FILE``.
+    """
+
+    name: str
+    file: str
+    instructions: Value
+    calls: Value
+    scatter: Value
+
+
+class PhaseCost(Record):
+    """Instructions per ``unit`` in one phase of one arm.
+
+    ``functions`` are all that make up at least :data:`SMALLEST` of ``total``, the
+    largest first; ``others`` is the sum of the rest.
+    """
+
+    case: str
+    phase: str
+    arm: str
+    unit: str
+    unit_title: str
+    seeds: int
+    total: Value
+    others: Value
+    functions: tuple[FunctionCost, ...]
+
+
+class Functions(Record):
+    """What is kept of the functions of one night, in a file beside the entry."""
+
+    schema_version: Literal[1] = 1
+    phases: tuple[PhaseCost, ...]
+
+    def phase(self, case: str, phase: str, arm: str) -> PhaseCost | None:
+        """The counts of one phase of one arm."""
+        wanted = (case, phase, arm)
+        return next((p for p in self.phases if (p.case, p.phase, p.arm) == wanted), None)

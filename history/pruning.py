@@ -1,0 +1,77 @@
+"""What of an old history may go: pure decisions, and one thin function that does it.
+
+A chart needs each night's means, verdicts and kernels, and changes are found anew from
+the values of the primary metrics; all these stay.  Values of secondary metrics and counts
+by function are nearly all of the bytes, and are read for few nights only: the newest, and
+those on both sides of a change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from history.change import Change
+from history.entry import Entry
+from history.store import HistoryStore
+
+
+@dataclass(frozen=True)
+class Pruning:
+    """What would be thinned, and what taken out."""
+
+    thinned: tuple[Entry, ...]
+    removed: tuple[Entry, ...]
+
+
+def decide(
+    entries: Sequence[Entry], changes: Iterable[Change], *, keep_nights: int, before: str = ""
+) -> Pruning:
+    """Thin all but each track's newest ``keep_nights`` and the nights of changes.
+
+    Entries of nights before the date ``before`` are taken out as a whole, but for those
+    that a change names.
+    """
+    named = {name for c in changes for name in (c.entry, c.before, c.seen_entry)}
+    tracks: dict[tuple[str, str, str], list[Entry]] = {}
+    for entry in sorted(entries, key=lambda each: each.order):
+        tracks.setdefault(entry.track, []).append(entry)
+    thinned, removed = [], []
+    for track in tracks.values():
+        newest = {entry.id for entry in track[max(0, len(track) - keep_nights) :]}
+        for entry in track:
+            if entry.id in named:
+                continue
+            if entry.night < before:
+                removed.append(entry)
+            elif entry.id not in newest and not entry.thinned:
+                thinned.append(entry)
+    return Pruning(tuple(thinned), tuple(removed))
+
+
+def thin(entry: Entry) -> Entry:
+    """The entry without the values of secondary metrics and without functions."""
+    cases = []
+    for case in entry.cases:
+        arms = [
+            arm.model_copy(
+                update={
+                    "metrics": {
+                        name: ensemble
+                        if name in case.primary
+                        else ensemble.model_copy(update={"values": ()})
+                        for name, ensemble in arm.metrics.items()
+                    }
+                }
+            )
+            for arm in case.arms
+        ]
+        cases.append(case.model_copy(update={"arms": tuple(arms)}))
+    return entry.model_copy(update={"cases": tuple(cases), "counted": False, "thinned": True})
+
+
+def apply(store: HistoryStore, pruning: Pruning) -> None:
+    """Do what was decided, an entry at a time: stopped anywhere, the history is whole."""
+    for entry in pruning.thinned:
+        store.replace(thin(entry), functions=False)
+    store.remove(pruning.removed)

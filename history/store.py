@@ -1,0 +1,243 @@
+"""The history on disk: one file an entry, so that any number of writers never meet.
+
+    HISTORY/
+      history.json                                     what this folder is
+      nights/2026/2026-11-21.EXPERIMENT.GUEST.MODE.ID.json
+      functions/2026/2026-11-21.EXPERIMENT.GUEST.MODE.ID.json
+
+A file is written beside its place, synced and renamed.  Its name comes from what the
+entry is of, so that two branches that both grew are merged by git without a conflict,
+and the same session added twice is one entry.  A file that cannot be read (torn by a
+full disk or a broken transfer, or of a newer lab) is named and left out; it is never an
+error for the others and is never removed.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import re
+import uuid
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from history.entry import SCHEMA_VERSION, Entry, Functions
+from results.store import StoreError
+
+HEAD = "history.json"
+NIGHTS = "nights"
+FUNCTIONS = "functions"
+FORMAT = "twinboot history"
+SHOWN = 200
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A file that was left out, and why."""
+
+    path: Path
+    words: str
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.words}"
+
+
+@dataclass(frozen=True)
+class Read:
+    """What is in a history: entries from the oldest night to the newest, and what is not."""
+
+    entries: tuple[Entry, ...]
+    problems: tuple[Problem, ...] = ()
+
+    def tracks(self) -> dict[tuple[str, str, str], tuple[Entry, ...]]:
+        """Entries by experiment, guest and mode; within a track, the oldest first."""
+        found: dict[tuple[str, str, str], list[Entry]] = {}
+        for entry in self.entries:
+            found.setdefault(entry.track, []).append(entry)
+        return {track: tuple(found[track]) for track in sorted(found)}
+
+    def entry(self, name: str) -> Entry | None:
+        """The entry of this id, or of this session's name."""
+        wanted = (entry for entry in self.entries if name in (entry.id, entry.session))
+        return next(wanted, None)
+
+
+class HistoryStore:
+    """One history folder; any number of processes may add to it at once."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def add(self, entry: Entry, functions: Functions | None = None) -> bool:
+        """Keep an entry; False where it is there already with as many runs.
+
+        A session that was added unfinished and again when it was whole takes its own
+        place.
+
+        Raises:
+            StoreError: the folder holds something else than a history.
+        """
+        self._claim()
+        path = self.path(entry)
+        if path.exists():
+            known = _parsed(path)
+            if isinstance(known, Entry) and _runs(known) >= _runs(entry):
+                return False
+        if functions is not None:
+            self._write(self.functions_path(entry), functions.model_dump_json())
+        self._write(path, entry.model_dump_json())
+        return True
+
+    def read(self) -> Read:
+        """Every entry that can be read; none where there is no history yet.
+
+        Raises:
+            StoreError: the folder holds something else than a history.
+        """
+        if not self.folder.exists():
+            return Read(())
+        self._check()
+        entries: dict[str, Entry] = {}
+        problems = []
+        with collecting_nothing():
+            for path in sorted((self.folder / NIGHTS).glob("*/*.json")):
+                found = _parsed(path)
+                if isinstance(found, Problem):
+                    problems.append(found)
+                elif (name := found.id) in entries:
+                    problems.append(Problem(path, f"a second file of entry {name}; left out"))
+                else:
+                    entries[name] = found
+        return Read(tuple(sorted(entries.values(), key=lambda e: e.order)), tuple(problems))
+
+    def functions(self, entry: Entry) -> Functions | None:
+        """The functions of an entry; None where none are kept or they cannot be read."""
+        try:
+            text = self.functions_path(entry).read_bytes()
+            return Functions.model_validate_json(text)
+        except (OSError, ValidationError):
+            return None
+
+    def path(self, entry: Entry) -> Path:
+        """Where an entry is kept."""
+        return self._path(NIGHTS, entry)
+
+    def functions_path(self, entry: Entry) -> Path:
+        """Where the functions of an entry are kept."""
+        return self._path(FUNCTIONS, entry)
+
+    def replace(self, entry: Entry, *, functions: bool) -> None:
+        """Write an entry anew, as thinned; ``functions`` tells whether its functions stay."""
+        self._write(self.path(entry), entry.model_dump_json())
+        if not functions:
+            self.functions_path(entry).unlink(missing_ok=True)
+
+    def remove(self, entries: Iterable[Entry]) -> None:
+        """Take entries out of the history."""
+        for entry in entries:
+            self.path(entry).unlink(missing_ok=True)
+            self.functions_path(entry).unlink(missing_ok=True)
+
+    def _path(self, kind: str, entry: Entry) -> Path:
+        name = ".".join((entry.night, *entry.track, entry.id, "json"))
+        return self.folder / kind / entry.night[:4] / name
+
+    def _claim(self) -> None:
+        # What begins with a dot is another writer's on its way.
+        if self.folder.is_dir() and any(not p.name.startswith(".") for p in self.folder.iterdir()):
+            self._check()
+            return
+        head = {"format": FORMAT, "schema_version": SCHEMA_VERSION}
+        self._write(self.folder / HEAD, json.dumps(head))
+
+    def _check(self) -> None:
+        path = self.folder / HEAD
+        try:
+            known = json.loads(path.read_text(encoding="utf-8")).get("format") == FORMAT
+        except FileNotFoundError:
+            raise StoreError(
+                f"{path}: no such file; this folder is no history (an empty or a new one is fine)"
+            ) from None
+        except (ValueError, AttributeError):
+            known = False
+        if not known:
+            raise StoreError(f"{path}: not the head of a history; restore it or name another")
+
+    def _write(self, path: Path, text: str) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        # A name of its own: threads of one process may write the same entry at once.
+        beside = path.with_name(f".{path.name}.{uuid.uuid4().hex}.new")
+        try:
+            with beside.open("xb") as sink:
+                sink.write(text.encode("utf-8") + b"\n")
+                sink.flush()
+                os.fsync(sink.fileno())
+            beside.replace(path)
+        finally:
+            beside.unlink(missing_ok=True)
+        # The rename itself is on disk only when the folder is.
+        folder = os.open(path.parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+
+
+@contextmanager
+def collecting_nothing() -> Iterator[None]:
+    """Keep the garbage collector from looking for cycles where only frozen values are made.
+
+    Thousands of nights are millions of objects, and looking through them again and again
+    takes four times as long as making them.
+    """
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
+
+
+def parse_entry(data: bytes) -> Entry:
+    """An entry from the bytes of its file.
+
+    Raises:
+        ValueError: why it is none, in one line.
+    """
+    try:
+        return Entry.model_validate_json(data)
+    except ValidationError as error:
+        raise ValueError(_why(data, error)) from None
+
+
+def _parsed(path: Path) -> Entry | Problem:
+    try:
+        return parse_entry(path.read_bytes())
+    except OSError as error:
+        return Problem(path, f"cannot be read: {error.strerror}")
+    except ValueError as error:
+        return Problem(path, str(error))
+
+
+def _why(data: bytes, error: ValidationError) -> str:
+    try:
+        head = json.loads(data)
+    except (ValueError, RecursionError):
+        return f"torn: {len(data)} bytes that are not whole; add its session again"
+    version = head.get("schema_version") if isinstance(head, dict) else None
+    if isinstance(version, int) and version > SCHEMA_VERSION:
+        return f"schema_version {version}; this lab reads {SCHEMA_VERSION}: use a newer lab"
+    first = error.errors(include_url=False, include_input=False)[0]
+    place = ".".join(str(part) for part in first["loc"])
+    words = re.sub(r"\s+", " ", f"not an entry: {place}: {first['msg']}")
+    return "".join(c if c.isprintable() else " " for c in words)[:SHOWN]
+
+
+def _runs(entry: Entry) -> int:
+    return sum(arm.runs - arm.failed for case in entry.cases for arm in case.arms)

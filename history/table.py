@@ -1,0 +1,73 @@
+"""The history as one table: one row a metric of an arm of a case of a night."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+
+import pandas as pd
+
+from history.entry import Entry
+from history.store import collecting_nothing
+
+COLUMNS = (
+    "night", "created", "entry", "session", "link", "experiment", "guest", "mode",
+    "lab_version", "setting", "case", "metric", "unit", "direction", "primary",
+    "arm", "role", "kernel", "kernel_key", "code_key", "commit",
+    "n", "mean", "stddev", "minimum", "maximum", "runs", "failed", "seeds", "values",
+    "against", "verdict", "reason", "estimate", "low", "high", "noise",
+)  # fmt: skip
+
+
+def table(entries: Iterable[Entry]) -> pd.DataFrame:
+    """Return a frame with :data:`COLUMNS`, in the order of the nights.
+
+    ``stddev``, ``estimate``, ``low``, ``high`` and ``noise`` are fractions; ``seeds`` and
+    ``values`` are lists of equal length, ``values`` empty where the entry was thinned.
+    ``verdict`` and what follows are those of this arm ``against`` another in the same
+    session, None for the base arm and for metrics that are not primary.
+    """
+    columns: dict[str, list[object]] = {name: [] for name in COLUMNS}
+    with collecting_nothing():
+        for entry in entries:
+            for row in _rows(entry):
+                for name, value in zip(COLUMNS, row, strict=True):
+                    columns[name].append(value)
+    frame = pd.DataFrame(columns, columns=list(COLUMNS))
+    numbers = ("mean", "stddev", "minimum", "maximum", "estimate", "low", "high", "noise")
+    return frame.astype(dict.fromkeys(numbers, float))
+
+
+def _rows(entry: Entry) -> Iterable[tuple[object, ...]]:
+    night = (
+        entry.night, entry.created, entry.id, entry.session, entry.link, *entry.track,
+        entry.lab_version, setting_key(entry),
+    )  # fmt: skip
+    arms = {arm.name: arm for arm in entry.arms}
+    for case in entry.cases:
+        said = {(one.arm, one.metric): one for one in case.said}
+        metrics = {metric.name: metric for metric in case.metrics}
+        seeds = list(case.seeds)
+        for found in case.arms:
+            arm = arms[found.arm]
+            kernel = (
+                arm.name, arm.role, arm.version, arm.kernel.key, arm.kernel.code_key, arm.commit,
+            )  # fmt: skip
+            for name, ensemble in found.metrics.items():
+                one, summary = said.get((arm.name, name)), ensemble.summary
+                yield (
+                    *night, case.name, name, metrics[name].unit, metrics[name].direction,
+                    name in case.primary, *kernel,
+                    *((summary.n, summary.mean, summary.stddev, summary.minimum, summary.maximum)
+                      if summary else (0, None, None, None, None)),
+                    found.runs, found.failed, seeds, list(ensemble.values),
+                    *((one.against, one.verdict.value, one.reason, one.estimate, one.low,
+                       one.high, one.noise)
+                      if one else ("", None, "", None, None, None, None)),
+                )  # fmt: skip
+
+
+def setting_key(entry: Entry) -> str:
+    """12 hex digits: equal for two nights that only their kernels tell apart."""
+    text = "\n".join(f"{name}={value}" for name, value in sorted(entry.setting.items()))
+    return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:12]

@@ -1,0 +1,312 @@
+"""From a session folder to an entry of the history: pure but for reading the folder."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Collection, Iterable, Sequence
+from pathlib import Path
+
+import numpy as np
+from pydantic import BaseModel
+
+from history.entry import (
+    PINNED,
+    SMALLEST,
+    ArmCase,
+    ArmEntry,
+    CaseEntry,
+    Ensemble,
+    Entry,
+    FunctionCost,
+    Functions,
+    PhaseCost,
+    Said,
+    role_of,
+)
+from reports import wall
+from reports.attribution import USER
+from reports.comparison import summarize
+from reports.many import compare_session
+from reports.model import Comparison, MetricComparison
+from results.profile import PhaseProfile, Profile
+from results.record import CaseRecord, Manifest, PhaseRecord, RunRecord
+from results.store import SessionStore
+
+COMMIT = re.compile(r"@([0-9a-f]{12,40})$")
+DIGITS = 7
+MOST_TEXTS = 20
+
+
+class SessionError(ValueError):
+    """A session that is no night's comparison: says what is missing."""
+
+
+def take(folder: Path, *, night: str = "", link: str = "") -> tuple[Entry, Functions | None]:
+    """The entry of the session in ``folder``, and its functions where they were counted.
+
+    ``night`` is a date that takes the place of the session's own; ``link`` leads to the
+    session's reports.
+
+    Raises:
+        StoreError: the folder is no session, or cannot be read.
+        ReportError: its records cannot be compared.
+        SessionError: nothing was measured in it.
+    """
+    store = SessionStore(folder)
+    manifest, records = store.manifest(), store.records()
+    return entry_of(manifest, records, store.profiles(), night=night, link=link)
+
+
+def entry_of(
+    manifest: Manifest,
+    records: Sequence[RunRecord],
+    profiles: Sequence[Profile] = (),
+    *,
+    night: str = "",
+    link: str = "",
+) -> tuple[Entry, Functions | None]:
+    """:func:`take` from what is in a session folder."""
+    measured = [record for record in records if not record.twin and not record.repeat]
+    if not measured and not manifest.same_code:
+        raise SessionError(f"{manifest.session}: no run is on record; finish it with --resume")
+    compared = compare_session(manifest, records)
+    functions = _functions(manifest, measured, profiles)
+    experiment, provenance = manifest.experiment, manifest.provenance
+    entry = Entry(
+        night=night or manifest.created[:10],
+        created=manifest.created,
+        session=manifest.session,
+        link=link,
+        experiment=experiment.name,
+        title=experiment.title,
+        mode=experiment.mode,
+        guest=manifest.guest.name,
+        thresholds=experiment.thresholds,
+        lab_version=provenance.lab_version,
+        lab_commit=provenance.lab_commit,
+        setting=setting_of(manifest),
+        tools=provenance.tools,
+        initramfs_sha256=provenance.initramfs_sha256,
+        arms=tuple(
+            ArmEntry(
+                name=arm.name,
+                label=arm.label,
+                role=role_of(arm.name),
+                kernel=arm.kernel,
+                settings=arm.settings,
+                commit=commit_of(_source(manifest, arm.name)),
+            )
+            for arm in manifest.arms
+        ),
+        cases=tuple(
+            _case(manifest, measured, case, compared.comparisons) for case in manifest.cases
+        ),
+        exactness=compared.comparisons[0].exactness.status,
+        same_code=manifest.same_code,
+        findings=tuple(f.text for f in compared.findings if f.level == "warning")[:MOST_TEXTS],
+        counted=functions is not None,
+    )
+    return entry, functions
+
+
+def commit_of(source: str) -> str:
+    """The commit in ``git:PATH@COMMIT``; empty for a branch, a tag or another kind."""
+    found = COMMIT.search(source) if source.startswith("git:") else None
+    return found[1] if found else ""
+
+
+def _source(manifest: Manifest, arm: str) -> str:
+    asked = next((one for one in manifest.experiment.all_arms if one.name == arm), None)
+    kernel = asked.kernel if asked else None
+    return (kernel or manifest.experiment.kernel).source
+
+
+def setting_of(manifest: Manifest) -> dict[str, str]:
+    """All that may move a number besides the kernel, by name.
+
+    Compiler and configuration are those of the pinned arm where there is one: what moves
+    in its build is the lab's, what moves in the others' may be the kernel's own.
+    """
+    experiment, provenance = manifest.experiment, manifest.provenance
+    steady = next((arm for arm in manifest.arms if arm.name == PINNED), None)
+    kernel = (steady or manifest.arms[0]).kernel
+    commands = [phase for case in manifest.cases for phase in case.phases]
+    found = {
+        "lab": provenance.lab_version,
+        "qemu": provenance.tools.get("qemu", ""),
+        "fio": provenance.tools.get("fio", ""),
+        "initramfs": provenance.initramfs_sha256[:12],
+        "guest": _digest(manifest.guest),
+        "dataset": _digest(experiment.dataset),
+        "cases": _digest(*(f"{one.name} {one.caches} {one.command}" for one in commands)),
+        "command line": provenance.kernel_command_line,
+        "compiler": kernel.compiler,
+        "flavour": kernel.flavour,
+    }
+    for arm in manifest.arms:
+        if arm.settings:
+            settings = sorted(arm.settings.items())
+            found[f"arm {arm.name}"] = ", ".join(f"{name} {value}" for name, value in settings)
+    if steady:
+        found["config"] = kernel.config_sha256[:12]
+        found[PINNED] = " + ".join((kernel.source, *kernel.patches))
+    if experiment.mode == "wall":
+        host = {name: provenance.host.get(name, "") for name in ("cpu", "memory", "kernel")}
+        found |= {f"host {name}": value for name, value in host.items()}
+        found |= {"accelerator": provenance.accelerator}
+        found |= {"virtme-ng": provenance.tools.get("virtme-ng", "")}
+    return found
+
+
+def _digest(*values: BaseModel | str) -> str:
+    text = "\n".join(
+        value if isinstance(value, str) else value.model_dump_json(exclude_defaults=True)
+        for value in values
+    )
+    return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+def _case(
+    manifest: Manifest,
+    records: Sequence[RunRecord],
+    case: CaseRecord,
+    comparisons: Iterable[Comparison],
+) -> CaseEntry:
+    without: Collection[int] = ()
+    if manifest.experiment.mode == "wall":
+        without = wall.standing(manifest, records).without[case.name]
+    return CaseEntry(
+        name=case.name,
+        title=case.title,
+        seeds=manifest.seeds,
+        metrics=case.metrics,
+        primary=case.primary,
+        arms=tuple(
+            _arm(manifest, [r for r in records if (r.case, r.arm) == (case.name, arm.name)], case,
+                 arm.name, without)
+            for arm in manifest.arms
+        ),
+        said=tuple(
+            _said(comparison.manifest, metric)
+            for comparison in comparisons
+            for metric in comparison.primary
+            if metric.case == case.name
+        ),
+    )  # fmt: skip
+
+
+def _arm(
+    manifest: Manifest, records: Sequence[RunRecord], case: CaseRecord, arm: str,
+    without: Collection[int],
+) -> ArmCase:  # fmt: skip
+    by_block = {r.block: r.samples for r in records if r.samples and r.block not in without}
+    metrics = {}
+    for metric in case.metrics:
+        values = tuple(
+            (by_block.get(block) or {}).get(metric.name) for block in range(len(manifest.seeds))
+        )
+        known = [value for value in values if value is not None]
+        if known:
+            metrics[metric.name] = Ensemble(values=values, summary=summarize(known))
+    failures = [record.failure for record in records if record.failure]
+    return ArmCase(
+        arm=arm,
+        metrics=metrics,
+        runs=len(records),
+        failed=len(failures),
+        failures=tuple(
+            dict.fromkeys(f"{f.kind} (blame: {f.blame}): {f.message}" for f in failures)
+        )[:MOST_TEXTS],
+    )
+
+
+def _said(manifest: Manifest, metric: MetricComparison) -> Said:
+    judged, change = metric.judgement, metric.judgement.change
+    assert judged.verdict is not None
+    return Said(
+        arm=manifest.patched,
+        against=manifest.base,
+        metric=metric.name,
+        verdict=judged.verdict,
+        reason=judged.reason,
+        blame=judged.blame,
+        estimate=change.estimate if change else None,
+        low=change.low if change else None,
+        high=change.high if change else None,
+        level=change.level if change else None,
+        pairs=judged.pairs,
+        noise=metric.again.floor if metric.again else None,
+    )
+
+
+def _functions(
+    manifest: Manifest, records: Sequence[RunRecord], profiles: Sequence[Profile]
+) -> Functions | None:
+    by_run = {profile.run_id: profile for profile in profiles}
+    found = []
+    for case in manifest.cases:
+        for phase in case.phases:
+            for arm in manifest.arms:
+                counted = [
+                    one
+                    for record in records
+                    if (record.case, record.arm) == (case.name, arm.name) and record.samples
+                    and record.run_id in by_run
+                    for one in by_run[record.run_id].phases
+                    if one.phase == phase.name
+                ]  # fmt: skip
+                cost = phase_cost(case.name, phase, arm.name, counted)
+                found += [cost] if cost else []
+    return Functions(phases=tuple(found)) if found else None
+
+
+def phase_cost(
+    case: str, phase: PhaseRecord, arm: str, counted: Sequence[PhaseProfile]
+) -> PhaseCost | None:
+    """Instructions per the phase's first unit by function, mean over the seeds.
+
+    None where nothing was counted, or some run did no unit of work.
+    """
+    units = [one.units.get(phase.units[0].name, 0.0) for one in counted] if phase.units else []
+    if not units or min(units) <= 0:
+        return None
+    rows: dict[str, tuple[str, list[float], list[float]]] = {}
+    for at, one in enumerate(counted):
+        user = [(f"{USER}{name}", "", number, 0) for name, number in one.user.items()]
+        kernel = [(f.name, f.file, f.instructions, f.calls) for f in one.kernel]
+        for name, file, instructions, calls in (*kernel, *user):
+            row = rows.setdefault(name, (file, [0.0] * len(units), [0.0] * len(units)))
+            row[1][at] += instructions / units[at]
+            row[2][at] += calls / units[at]
+    total = float(np.mean([one.instructions / u for one, u in zip(counted, units, strict=True)]))
+    costs = [
+        FunctionCost(
+            name=name,
+            file=file,
+            instructions=_short(np.mean(instructions)),
+            calls=_short(np.mean(calls)),
+            scatter=_short(np.std(instructions, ddof=1)) if len(units) > 1 else 0.0,
+        )
+        for name, (file, instructions, calls) in rows.items()
+    ]
+    kept = sorted(
+        (cost for cost in costs if cost.instructions >= SMALLEST * total),
+        key=lambda cost: (-cost.instructions, cost.name),
+    )
+    return PhaseCost(
+        case=case,
+        phase=phase.name,
+        arm=arm,
+        unit=phase.units[0].name,
+        unit_title=phase.units[0].title,
+        seeds=len(units),
+        total=_short(total),
+        others=_short(total - sum(cost.instructions for cost in kept)),
+        functions=tuple(kept),
+    )
+
+
+def _short(value: float | np.floating) -> float:
+    """Seven significant digits: counts per unit explain, and are many."""
+    return float(f"{value:.{DIGITS}g}")

@@ -1,0 +1,207 @@
+"""What a chart of a course shows: a point a night, with level, band and what moved; pure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+
+from experiment.spec import Direction, Mode
+from history import wall
+from history.change import Change, Course
+from history.entry import PINNED, Entry, Role
+from history.exact import BASELINE, direction_of
+from history.values import fit, followed, moved_settings
+from reports.comparison import shown_unit
+from reports.verdict import Verdict
+from results.record import Record
+
+# Two-sided normal quantile of the 99 % that verdicts are given at.
+SIGMAS = 2.576
+
+
+class Point(Record):
+    """One night.  ``value`` is None where there was nothing fit to be shown.
+
+    ``level`` is that of the nights since the last change, ``low`` and ``high`` the band in
+    which a night is no change; ``lab`` has a line for each thing of the setting that moved,
+    ``changes`` the ids of the changes that begin here.
+    """
+
+    night: str
+    entry: str
+    session: str
+    link: str
+    kernel: str
+    kernel_key: str
+    commit: str
+    n: int
+    value: float | None
+    stddev: float | None
+    level: float | None
+    low: float | None
+    high: float | None
+    verdict: Verdict | None
+    lab: tuple[str, ...] = ()
+    changes: tuple[str, ...] = ()
+    why_not: str = ""
+
+
+class Trend(Record):
+    """The course of one metric of one arm; ``against`` names the arm of a ratio, if any."""
+
+    course: Course
+    role: Role
+    title: str
+    unit: str
+    direction: Direction
+    primary: bool
+    against: str
+    points: tuple[Point, ...]
+
+
+def trends(
+    entries: Sequence[Entry], changes: Iterable[Change] = (), *, primary_only: bool = False
+) -> tuple[Trend, ...]:
+    """The trends of one track, the oldest night first.
+
+    In exact mode a value is the geometric mean over the seeds in the metric's unit, in wall
+    mode the ratio to the pinned arm (``history.wall.reference``).
+    """
+    told = list(changes)
+    keys = {
+        (case.name, metric.name, arm.arm): None
+        for entry in entries
+        for case in entry.cases
+        for arm in case.arms
+        for metric in case.metrics
+        if metric.name in arm.metrics
+        and (metric.name in case.primary or not primary_only)
+        and arm.arm in {one.name for one in entry.arms if one.role != "again"}
+    }
+    return tuple(_trend(entries, key, told) for key in keys)
+
+
+def _trend(entries: Sequence[Entry], key: tuple[str, str, str], changes: list[Change]) -> Trend:
+    case, name, arm = key
+    newest = next(e for e in reversed(entries) if (c := e.case(case)) and c.metric(name))
+    head = newest.case(case)
+    metric = head.metric(name) if head else None
+    assert head is not None
+    assert metric is not None
+    mode: Mode = newest.mode
+    course = Course(*newest.track[:2], mode, *key)
+    mine = [c for c in changes if c.course == course]
+    against = wall.reference(entries, arm) if mode == "wall" and arm != PINNED else ""
+    values = _values(entries, key, against)
+    breaks = {c.entry for c in mine} | (
+        {c.entry for c in changes if c.kind in ("lab", "mixed")} if mode == "exact" else set()
+    )
+    levels = _levels(entries, values, breaks)
+    width = _width(entries, key, against, newest)
+    role = next((one.role for e in entries for one in e.arms if one.name == arm), "followed")
+    points = [
+        _point(entries, at, key, values[at], levels[at], width, mine) for at in range(len(entries))
+    ]
+    return Trend(
+        course=course,
+        role=role,
+        title=metric.title,
+        unit=f"ratio to {against}" if against else shown_unit(metric.unit, mode),
+        direction=direction_of(entries, case, name),
+        primary=name in head.primary,
+        against=against,
+        points=tuple(points),
+    )
+
+
+def _mean(entry: Entry, case: str, metric: str, arm: str) -> float | None:
+    found = entry.case(case)
+    measured = found.arm(arm) if found else None
+    ensemble = measured.metrics.get(metric) if measured else None
+    return ensemble.summary.mean if ensemble and ensemble.summary and fit(entry) else None
+
+
+def _values(
+    entries: Sequence[Entry], key: tuple[str, str, str], against: str
+) -> list[float | None]:
+    means = [_mean(entry, *key) for entry in entries]
+    if not against:
+        return means
+    below = [_mean(entry, *key[:2], against) for entry in entries]
+    ratios = [a / b if a is not None and b else None for a, b in zip(means, below, strict=True)]
+    logs = followed(entries, *key).logs - followed(entries, *key[:2], against).logs
+    # Thinned nights have means alone; the others the estimate that is judged.
+    for night, estimate in zip(*wall.nightly(logs)[:2], strict=True):
+        ratios[night] = math.exp(estimate)
+    return ratios
+
+
+def _levels(
+    entries: Sequence[Entry], values: Sequence[float | None], breaks: set[str]
+) -> list[float | None]:
+    levels: list[float | None] = []
+    since: list[float] = []
+    start = 0
+    for at, (entry, value) in enumerate(zip(entries, values, strict=True)):
+        if entry.id in breaks:
+            since, start = [], at
+        levels.append(float(np.mean(since)) if since else None)
+        if value is not None and len(since) < BASELINE:
+            since.append(value)
+            # The level of a stretch is that of its first nights, for all of its nights.
+            levels[start:] = [float(np.mean(since))] * (at + 1 - start)
+    return levels
+
+
+def _width(
+    entries: Sequence[Entry], key: tuple[str, str, str], against: str, newest: Entry
+) -> float:
+    if not against:
+        return newest.thresholds.change
+    logs = followed(entries, *key).logs - followed(entries, *key[:2], against).logs
+    _, estimates, errors = wall.nightly(logs)
+    if len(estimates) < 3:
+        return newest.thresholds.change
+    recent = slice(-wall.LONGEST, None)
+    return SIGMAS * wall.night_noise(estimates[recent], errors[recent])
+
+
+def _point(
+    entries: Sequence[Entry], at: int, key: tuple[str, str, str], value: float | None,
+    level: float | None, width: float, changes: Sequence[Change],
+) -> Point:  # fmt: skip
+    entry, (case, metric, name) = entries[at], key
+    arm, found = entry.arm(name), entry.case(case)
+    measured = found.arm(name) if found else None
+    ensemble = measured.metrics.get(metric) if measured else None
+    summary = ensemble.summary if ensemble else None
+    said = (
+        next((s for s in found.said if (s.arm, s.metric) == (name, metric)), None)
+        if found
+        else None
+    )
+    why_not = ""
+    if value is None:
+        why_not = entry.exactness if not fit(entry) else "no valid run"
+        why_not = measured.failures[0] if measured and measured.failures and fit(entry) else why_not
+    return Point(
+        night=entry.night,
+        entry=entry.id,
+        session=entry.session,
+        link=entry.link,
+        kernel=arm.version if arm else "",
+        kernel_key=arm.kernel.key if arm else "",
+        commit=arm.commit if arm else "",
+        n=summary.n if summary else 0,
+        value=value,
+        stddev=summary.stddev if summary else None,
+        level=level,
+        low=level * (1 - width) if level is not None else None,
+        high=level * (1 + width) if level is not None else None,
+        verdict=said.verdict if said else None,
+        lab=moved_settings(entries[at - 1], entry) if at else (),
+        changes=tuple(c.id for c in changes if c.entry == entry.id),
+        why_not=why_not,
+    )

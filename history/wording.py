@@ -1,0 +1,108 @@
+"""The history in words, for a terminal: one line a thing, nothing that moves a cursor."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from history.change import Change, Moved
+from history.entry import Entry
+from history.store import Read
+from history.trend import Trend
+from reports.wording import between, clean, figure, percent
+
+KINDS = {
+    "step": "the kernel changed it",
+    "drift": "the kernel changed it by and by",
+    "lab": "the lab moved",
+    "mixed": "kernel and lab moved together, and no pinned arm tells them apart",
+    "unexplained": "the same code gave other numbers",
+}
+SHOWN_NIGHTS = 10
+
+
+def change_line(change: Change) -> str:
+    """One change in one line."""
+    course = change.course
+    size = f" {percent(change.estimate)}" if change.estimate is not None else ""
+    if change.low is not None and change.high is not None:
+        size += f" {between(change.low, change.high)}"
+    words = [
+        f"{change.night} {course.case} {course.metric} ({course.arm}){size}"
+        f"{f' {change.verdict}' if change.verdict else ''}: {KINDS[change.kind]}",
+        *([f"kernel {change.commits or ' -> '.join(change.kernels)}"] if all(change.kernels)
+          and change.kind in ("step", "drift", "mixed") else []),
+        *([f"functions {', '.join(map(moved_words, change.functions[:3]))}"]
+          if change.functions else []),
+        *change.lab,
+        *([f"seen {change.seen}"] if change.seen != change.night else []),
+        *([f"{change.status}: {change.why}"] if change.status != "open" else []),
+        f"change {change.id}",
+    ]  # fmt: skip
+    return clean("; ".join(words))
+
+
+def moved_words(moved: Moved) -> str:
+    """``xas_load 494.9 -> 634.6``, instructions per unit of work."""
+    before = figure(moved.before, 4) if moved.before is not None else "none"
+    after = figure(moved.after, 4) if moved.after is not None else "none"
+    return f"{moved.name} {before} -> {after}"
+
+
+def change_lines(changes: Iterable[Change]) -> list[str]:
+    """A line a change, and below it a line for each function that moved."""
+    lines = []
+    for change in changes:
+        lines.append(change_line(change))
+        for one in change.functions:
+            calls = ""
+            if one.calls_before is not None and one.calls_after is not None:
+                calls = f", calls {figure(one.calls_before, 4)} -> {figure(one.calls_after, 4)}"
+            file = f" ({one.file})" if one.file else ""
+            unit = f" instructions per {change.unit_of_work}" if change.unit_of_work else ""
+            lines.append(clean(f"    {moved_words(one)}{unit}{calls}{file}"))
+    return lines
+
+
+def overview(read: Read) -> list[str]:
+    """A line a track, and one for each file that was left out."""
+    lines = []
+    for track, entries in read.tracks().items():
+        first, last = entries[0], entries[-1]
+        nights = f"{len(entries)} night{'s'[: len(entries) != 1]}"
+        lines.append(
+            clean(
+                f"{' '.join(track)}: {nights}, {first.night} to {last.night}, "
+                f"{len(last.cases)} cases, {last.subject.name} is {last.subject.version}"
+            )
+        )
+    lines += [clean(f"left out: {problem}") for problem in read.problems]
+    return lines or ["no entries"]
+
+
+def trend_lines(trends: Sequence[Trend], nights: int = SHOWN_NIGHTS) -> list[str]:
+    """The newest nights of each primary trend, a line a night."""
+    lines = []
+    for trend in trends:
+        lines.append(clean(f"{trend.course}, {trend.unit}"))
+        for point in trend.points[-nights:]:
+            mark = " ".join([*(f"change {name}" for name in point.changes), *point.lab])
+            value = figure(point.value) if point.value is not None else point.why_not
+            lines.append(
+                clean(f"  {point.night}  {value:<10}  {point.kernel}  {mark}").rstrip()
+            )  # fmt: skip
+    return lines
+
+
+def entry_lines(entry: Entry) -> list[str]:
+    """One entry: kernels, setting, and what was said that night."""
+    lines = [f"{entry.night} {' '.join(entry.track)}: session {entry.session} ({entry.id})"]
+    lines += [f"  {arm.name} ({arm.role}): {arm.version}, {arm.kernel.key}" for arm in entry.arms]
+    lines += [f"  {name}: {value}" for name, value in sorted(entry.setting.items())]
+    for case in entry.cases:
+        for said in case.said:
+            change = percent(said.estimate)
+            lines.append(
+                f"  {case.name} {said.metric} {said.arm} against {said.against}: {change} "
+                f"{said.verdict.value} ({said.reason})"
+            )
+    return [clean(line) for line in lines]

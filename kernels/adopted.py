@@ -1,0 +1,66 @@
+"""Series that travel: out of the cache into a folder, and from such a folder into a cache."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from pathlib import Path
+
+from experiment.spec import SeriesSpec
+from host.errors import SeriesError
+from kernels.cleaning import clean
+from kernels.intake import RECORDS, kept_folder, key_of, patches_of
+from kernels.series import read_patch
+
+
+def copy_out(spec: SeriesSpec, into: Path, *, checkout: Path, cache: Path) -> None:
+    """Copy the patches of a series, and their record where they were kept, into a folder.
+
+    Raises:
+        UsageError, SeriesError, InfraError: as ``kernels.intake.keep``.
+    """
+    shutil.rmtree(into, ignore_errors=True)
+    into.mkdir(parents=True)
+    for patch in patches_of(spec, checkout=checkout, cache=cache):
+        shutil.copyfile(patch, into / patch.name)
+    if spec.kept:
+        shutil.copyfile(kept_folder(cache, spec.kept) / RECORDS, into / RECORDS)
+
+
+def adopt(spec: SeriesSpec, folder: Path, *, cache: Path) -> SeriesSpec:
+    """The same series, with the patches that lie in ``folder`` under its key in the cache.
+
+    A series that is a plain folder is this folder from now on.  What is in the cache
+    already stays.
+
+    Raises:
+        SeriesError: the patches are not those of the key, or one does what no patch may.
+    """
+    files = sorted(folder.glob("*.patch"))
+    for file in files:
+        read_patch(file)
+    if not spec.kept:
+        return spec.model_copy(update={"path": str(folder.resolve())})
+    place = kept_folder(cache, spec.kept)
+    if place.is_dir():
+        return spec
+    found = key_of([(file.name, file.read_bytes()) for file in files])
+    if found != spec.kept or not (folder / RECORDS).is_file():
+        raise SeriesError(
+            f"holds another series than that of key {spec.kept}",
+            where=clean(str(folder)),
+            next_step="name the series again, in a new session",
+        )
+    place.parent.mkdir(parents=True, exist_ok=True)
+    beside = Path(tempfile.mkdtemp(prefix=".new-", dir=place.parent))
+    try:
+        for file in (*files, folder / RECORDS):
+            shutil.copyfile(file, beside / file.name)
+        beside.rename(place)
+    except OSError:
+        # Another lab process was first, with the same patches.
+        if not place.is_dir():
+            raise
+    finally:
+        shutil.rmtree(beside, ignore_errors=True)
+    return spec

@@ -1,0 +1,1 @@
+"""A static site from the history alone: opened from disk, or served by anything."""

@@ -1,0 +1,200 @@
+"""The site: every page of a history, written to a folder beside and moved into its place."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup, escape
+from scipy import stats
+
+from history.changes import changes_of
+from history.entry import Entry
+from history.known import Known
+from history.store import HistoryStore, Read
+from history.table import setting_key
+from pages import embed, payload, spark, status
+from pages.tracks import Track, tracks_of
+from reports import html, wording
+from results.store import SessionStore
+
+HERE = Path(__file__).parent
+TEMPLATES, STATIC = HERE / "templates", HERE / "static"
+FRONT = "index.html"
+# By which a folder is known to be a site, and may be replaced by the next one.
+MARK = "twinboot-site"
+CHARTS = ("uPlot.iife.min.js", "trend.js")
+COMPARING = ("compare.js",)
+MOST_PAIRS = 400
+NEWEST = 30
+
+
+class SiteError(ValueError):
+    """The folder for the site holds something else."""
+
+
+@dataclass(frozen=True)
+class Site:
+    """What was written: pages by kind."""
+
+    folder: Path
+    tracks: int
+    nights: int
+    reports: int
+
+
+def build(
+    store: HistoryStore, folder: Path, *, known: Known | None = None, sessions: Path | None = None
+) -> Site:
+    """Write the site of a history; reports of ``sessions`` are copied beside their nights.
+
+    ``sessions`` is a folder of session folders, or of folders of these.  The site of
+    before in ``folder`` is replaced as a whole.
+
+    Raises:
+        StoreError: the folder of the history holds something else.
+        SiteError: ``folder`` holds something that is no site.
+        OSError: the folder cannot be written.
+    """
+    _check(folder)
+    read = store.read()
+    tracks = tracks_of(read, changes_of(read.entries, store.functions, known))
+    reports = _reports(sessions) if sessions else {}
+    beside = folder.with_name(f".{folder.name}-{os.getpid()}")
+    shutil.rmtree(beside, ignore_errors=True)
+    try:
+        copied = _write(beside, store, read, tracks, reports)
+        shutil.rmtree(folder, ignore_errors=True)
+        beside.rename(folder)
+    finally:
+        shutil.rmtree(beside, ignore_errors=True)
+    return Site(folder, len(tracks), len(read.entries), copied)
+
+
+def _check(folder: Path) -> None:
+    if not folder.exists():
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        return
+    if not folder.is_dir() or (any(folder.iterdir()) and not (folder / MARK).exists()):
+        raise SiteError(f"{folder}: holds something that is no site of the lab's; name another")
+
+
+def _reports(sessions: Path) -> dict[str, tuple[Path, ...]]:
+    """The HTML reports of each session by the session's name, which its manifest has."""
+    found: dict[str, tuple[Path, ...]] = {}
+    depths = ("*", "*/*")
+    places = sorted(place for depth in depths for place in sessions.glob(f"{depth}/manifest.json"))
+    for manifest in places:
+        pages = tuple(sorted(manifest.parent.glob("report*.html")))
+        if pages:
+            found[SessionStore(manifest.parent).manifest().session] = pages
+    return found
+
+
+def _write(
+    folder: Path,
+    store: HistoryStore,
+    read: Read,
+    tracks: tuple[Track, ...],
+    reports: Mapping[str, tuple[Path, ...]],
+) -> int:
+    for name in ("track", "compare", "night"):
+        (folder / name).mkdir(parents=True)
+    (folder / MARK).write_text("pages of a history; written anew as a whole\n")
+    environment = _environment()
+    newest = max((entry.night for entry in read.entries), default="")
+    common = {"newest": newest, "marks": status.status, "spark": spark.draw}
+    worst_first = sorted(tracks, key=lambda track: (track.rank, track.name))
+    front = {"tracks": worst_first, "problems": read.problems, "root": "", **common}
+    _page(environment, "front.html.j2", folder / FRONT, front)
+    copied = 0
+    quantiles = [0.0, 0.0, *(float(stats.t.ppf(0.995, n - 1)) for n in range(2, MOST_PAIRS))]
+    for track in tracks:
+        shown = {"track": track, "root": "../", "rows": NEWEST, **common}
+        name = f"{track.name}.html"
+        payloads = payload.of_track(track)
+        _page(environment, "track.html.j2", folder / "track" / name,
+              {**shown, "data": embed.data(payloads)}, CHARTS)  # fmt: skip
+        compared = payload.of_comparison(track, store.functions, quantiles)
+        _page(environment, "compare.html.j2", folder / "compare" / name,
+              {**shown, "data": embed.data(compared)}, COMPARING)  # fmt: skip
+        for number, entry in enumerate(track.entries):
+            links = _copy(folder, entry, reports.get(entry.session, ()))
+            copied += len(links)
+            around = {
+                "entry": entry,
+                "before": track.entries[number - 1] if number else None,
+                "after": track.entries[number + 1] if number + 1 < len(track.entries) else None,
+                "reports": links,
+                "setting": setting_key(entry),
+                "link": address(entry.link),
+                **shown,
+            }
+            _page(environment, "night.html.j2", folder / "night" / f"{entry.id}.html", around)
+    return copied
+
+
+def _copy(folder: Path, entry: Entry, reports: tuple[Path, ...]) -> tuple[str, ...]:
+    """Copy a session's reports; their names are counted, for a session names its arms freely."""
+    names = []
+    for number, report in enumerate(reports, start=1):
+        name = f"{entry.id}.report{f'-{number}' if number > 1 else ''}.html"
+        shutil.copyfile(report, folder / "night" / name)
+        names.append(name)
+    return tuple(names)
+
+
+def address(link: str) -> Markup:
+    """The link, escaped, if a browser may follow it, else nothing: ``javascript:`` is one, too."""
+    return escape(link) if link.startswith(("https://", "http://")) else Markup("")
+
+
+def _environment() -> Environment:
+    environment = Environment(
+        loader=FileSystemLoader(TEMPLATES),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        finalize=_finalize,
+    )
+    environment.filters["percent"] = wording.percent
+    environment.filters["figure"] = wording.figure
+    environment.globals.update(status=status, wording=wording)
+    return environment
+
+
+def _finalize(value: object) -> object:
+    """Every string a template prints passes here; what was made here is Markup and stays."""
+    if isinstance(value, str) and not isinstance(value, Markup):
+        return wording.typeset(wording.clean(value, lines=True))
+    return value
+
+
+def _page(
+    environment: Environment, template: str, path: Path, values: Mapping[str, object],
+    scripts: tuple[str, ...] = (),
+) -> None:  # fmt: skip
+    texts = [_static(name) for name in scripts]
+    styles = [_style(charts="uPlot.iife.min.js" in scripts)]
+    page = environment.get_template(template).render(
+        policy=Markup(embed.policy(texts, styles)),  # noqa: S704  (made of hashes)
+        styles=[Markup(text) for text in styles],  # noqa: S704  (the lab's own files)
+        scripts=[Markup(text) for text in texts],  # noqa: S704
+        **values,
+    )
+    path.write_text(page.rstrip() + "\n", encoding="utf-8", errors="replace")
+
+
+def _static(name: str) -> str:
+    return (STATIC / name).read_text(encoding="utf-8")
+
+
+def _style(*, charts: bool) -> str:
+    """The look of reports, and what pages have besides."""
+    own = [(html.TEMPLATES / "report.css").read_text(encoding="utf-8"), _static("site.css")]
+    return "\n".join([*([_static("uPlot.min.css")] if charts else []), *own])

@@ -1,0 +1,101 @@
+"""What is said of a night in one word with a mark, and of a change in one line: pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from history.change import Change
+from history.changes import gating
+from history.entry import Entry
+from history.values import fit
+from history.wording import KINDS, moved_words
+from reports.html import MARKS
+from reports.verdict import Verdict
+from reports.wording import between, percent
+
+# Words besides those of verdicts, which have theirs in reports.html.
+OTHER_MARKS = {"lab moved": "◆", "known": "○", "unexplained": "!", "mixed": "◇", "inexact": "✕"}
+
+
+class Status(NamedTuple):
+    """A word, its mark, the class that colours it, and what it is of."""
+
+    word: str
+    mark: str
+    style: str
+    words: str = ""
+
+
+def status(word: str, words: str = "") -> Status:
+    """A word with its mark; unknown words have none."""
+    mark = MARKS.get(word) or OTHER_MARKS.get(word, "")
+    bad = {"inexact": "failed", "unexplained": "failed"}
+    return Status(word, mark, bad.get(word, word.replace(" ", "-")), words)
+
+
+def of_change(change: Change) -> Status:
+    """The word of a change: its verdict, or whose it is."""
+    if change.status != "open":
+        return status("known", change.status)
+    if change.kind in ("lab", "mixed", "unexplained"):
+        return status({"lab": "lab moved"}.get(change.kind, change.kind))
+    return status(str(change.verdict) if change.verdict else "no change")
+
+
+# In the order a reader wants to hear of them.
+ORDER = ("failed", "inexact", "regression", "unexplained", "mixed", "improvement", "lab moved",
+         "known")  # fmt: skip
+
+
+def of_night(entry: Entry, changes: Sequence[Change]) -> Status:
+    """The word of a night: what was first seen in it, against the nights before."""
+    found = [of_change(change) for change in changes if change.seen_entry == entry.id]
+    lost = [said for case in entry.cases for said in case.said if said.verdict is Verdict.FAILED]
+    found += [status("failed", lost[0].reason)] if lost else []
+    found += [] if fit(entry) else [status("inexact", "a repeated run gave other bits")]
+    if not found:
+        return status("no change")
+    word = min((one.word for one in found), key=lambda w: ORDER.index(w) if w in ORDER else 99)
+    count = sum(one.word == word for one in found)
+    first = next(one for one in found if one.word == word)
+    return first._replace(words=first.words or (f"{count} metrics" if count > 1 else "1 metric"))
+
+
+def standing(changes: Sequence[Change]) -> tuple[Change, ...]:
+    """Regressions that nobody has said are known, and that nothing later on the course undid."""
+    last: dict[tuple[str, ...], Change] = {}
+    for change in changes:
+        if change.verdict is not None:
+            last[tuple(change.course)] = change
+    return tuple(change for change in last.values() if gating(change))
+
+
+def size(change: Change) -> str:
+    """``+1.31 % [+1.02, +1.60]``; empty where nothing was judged."""
+    if change.estimate is None:
+        return ""
+    within = ""
+    if change.low is not None and change.high is not None:
+        within = f" {between(change.low, change.high)}"
+    return f"{percent(change.estimate)}{within}"
+
+
+def reasons(change: Change) -> tuple[str, ...]:
+    """Whose a change is, a line each: kind, kernels, what moved of the lab, who knows of it."""
+    lines = [KINDS[change.kind]]
+    if change.kind in ("step", "drift", "mixed") and all(change.kernels):
+        lines.append(f"kernel {change.commits or ' -> '.join(change.kernels)}")
+    lines += change.lab
+    if change.seen != change.night:
+        lines.append(f"seen on {change.seen}")
+    if change.status != "open":
+        lines.append(f"{change.status}: {change.why}")
+    return tuple(lines)
+
+
+def functions(change: Change) -> tuple[str, ...]:
+    """``xas_load 494.9 -> 634.6 (lib/xarray.c)`` for each function that moved."""
+    return tuple(
+        f"{moved_words(one)}{f' ({one.file})' if one.file else ''}" for one in change.functions
+    )

@@ -1,0 +1,110 @@
+"""What a page shows of one track: its nights, trends and changes, put together; pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from history.change import Change
+from history.entry import Entry
+from history.store import Read
+from history.trend import Trend, trends
+from pages import status
+from pages.status import Status
+
+
+@dataclass(frozen=True)
+class Chart:
+    """One metric of one case: the courses of its arms, the subject's first."""
+
+    case: str
+    metric: str
+    trends: tuple[Trend, ...]
+    changes: tuple[Change, ...]
+
+    @property
+    def head(self) -> Trend:
+        """The course that level and band are drawn of."""
+        return self.trends[0]
+
+    @property
+    def title(self) -> str:
+        """``filemap-4k: bandwidth``."""
+        return f"{self.case}: {self.head.title}"
+
+
+@dataclass(frozen=True)
+class Track:
+    """One experiment on one guest in one mode, the oldest night first."""
+
+    entries: tuple[Entry, ...]
+    changes: tuple[Change, ...]
+
+    @property
+    def last(self) -> Entry:
+        """The newest night."""
+        return self.entries[-1]
+
+    @property
+    def name(self) -> str:
+        """Of its files; made of what file names are made of."""
+        return ".".join(self.last.track)
+
+    @cached_property
+    def charts(self) -> tuple[Chart, ...]:
+        """Every metric that any night has, primary ones first."""
+        found: dict[tuple[str, str], list[Trend]] = {}
+        for one in trends(self.entries, self.changes):
+            found.setdefault((one.course.case, one.course.metric), []).append(one)
+        subject = self.last.subject.name
+        charts = [
+            Chart(
+                case,
+                metric,
+                tuple(sorted(of, key=lambda t: (t.course.arm != subject, t.role != "followed"))),
+                tuple(c for c in self.changes if c.course[3:5] == (case, metric)),
+            )
+            for (case, metric), of in found.items()
+        ]
+        return tuple(sorted(charts, key=lambda chart: not chart.head.primary))
+
+    @property
+    def primary(self) -> tuple[Chart, ...]:
+        """The metrics that are judged."""
+        return tuple(chart for chart in self.charts if chart.head.primary)
+
+    @property
+    def secondary(self) -> tuple[Chart, ...]:
+        """The others."""
+        return tuple(chart for chart in self.charts if not chart.head.primary)
+
+    @property
+    def status(self) -> Status:
+        """The word of the newest night."""
+        return status.of_night(self.last, self.changes)
+
+    @property
+    def rank(self) -> int:
+        """Low where somebody has to look: what was new last night, then what stands open."""
+        word = self.status.word
+        if word in ("failed", "inexact", "regression", "unexplained"):
+            return 0
+        return 1 if self.standing else 2
+
+    @property
+    def standing(self) -> tuple[Change, ...]:
+        """Regressions that stand open."""
+        return status.standing(self.changes)
+
+    def of_night(self, entry: Entry) -> tuple[Change, ...]:
+        """Changes that begin in an entry, or were first seen in it."""
+        return tuple(c for c in self.changes if entry.id in (c.entry, c.seen_entry))
+
+
+def tracks_of(read: Read, changes: Sequence[Change]) -> tuple[Track, ...]:
+    """The tracks of a history, in the order of their names."""
+    return tuple(
+        Track(entries, tuple(c for c in changes if c.course[:3] == name))
+        for name, entries in read.tracks().items()
+    )

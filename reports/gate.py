@@ -1,0 +1,80 @@
+"""The gate's findings in a comparison: who is to blame, and which verdicts are withheld."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from reports.gate_model import ArmGate, ArmStanding
+from reports.model import Comparison, MetricComparison
+from reports.verdict import Judgement, Verdict
+from results.checks import Check
+
+
+def gate_of(arm: str, base: str, checks: Sequence[Check]) -> ArmGate:
+    """What the checks of a session say of one arm; ``base`` is the session's first arm.
+
+    The base arm is never to blame a series for: what is red there is red before it.
+    """
+    own = tuple(check for check in checks if check.arm == arm)
+    known = {problem.cause for c in checks if c.arm == base for problem in c.problems}
+    found = [(check.run_id, problem) for check in own for problem in check.problems]
+    new = tuple(one for one in found if one[1].cause not in known)
+    old = tuple(one for one in found if one[1].cause in known)
+    lost = [check for check in own if check.status == "not run"]
+    standing: ArmStanding = "green"
+    reason = ""
+    if new:
+        standing = "red"
+    elif not own or lost or len(own) < own[0].of:
+        standing = "not run"
+        done = len(own) - len(lost)
+        reason = lost[0].reason if lost else f"{done} of {own[0].of if own else 'its'} checks made"
+    elif old:
+        standing = "red before the series"
+    return ArmGate(
+        arm=arm, standing=standing, problems=new, inherited=old, checks=own, reason=reason
+    )
+
+
+def first_words(gate: ArmGate) -> str:
+    """Why an arm is not judged, in one line."""
+    if gate.standing == "red":
+        problem = gate.problems[0][1]
+        where = f" in {problem.where}()" if problem.where else ""
+        return f"not measured: broken: {problem.title}{where}"
+    return f"not measured: its correctness was not checked: {gate.reason}"
+
+
+def withheld(metric: MetricComparison, gate: ArmGate) -> MetricComparison:
+    """The metric without a verdict, for the reason that the gate gives."""
+    if metric.judgement.verdict is None:
+        return metric
+    blame = "series" if gate.standing == "red" else "host"
+    judgement = Judgement(
+        verdict=Verdict.FAILED, reason=first_words(gate), blame=blame,
+        pairs=metric.judgement.pairs,
+    )  # fmt: skip
+    return metric.model_copy(update={"judgement": judgement})
+
+
+def gated(comparison: Comparison, base: str, checks: Sequence[Check]) -> Comparison:
+    """The comparison with what the gate found of its arms.
+
+    Where the experiment asks for no gate it is returned as it is.
+    """
+    if comparison.manifest.experiment.check is None:
+        return comparison
+    names = (comparison.manifest.base, comparison.manifest.patched)
+    gates = tuple(gate_of(name, base, checks) for name in names)
+    changed = comparison.model_copy(update={"gates": gates})
+    # The patched arm first: it is the one that is asked about.
+    withholding = next((gate for gate in reversed(gates) if gate.withholds), None)
+    if withholding is None:
+        return changed
+    cases = tuple(
+        case.model_copy(
+            update={"metrics": tuple(withheld(metric, withholding) for metric in case.metrics)}
+        )
+        for case in comparison.cases
+    )
+    return changed.model_copy(update={"cases": cases})

@@ -1,0 +1,30 @@
+"""What the gate found of one arm, as every form shows it."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from results.checks import Check, Problem
+from results.record import Record
+
+ArmStanding = Literal["green", "red", "red before the series", "not run"]
+
+
+class ArmGate(Record):
+    """One arm before it was measured.
+
+    ``problems`` are those of this arm alone, ``inherited`` those that the base arm of the
+    session has, too; each with the run id of its check.  ``checks`` are all its guests.
+    """
+
+    arm: str
+    standing: ArmStanding
+    problems: tuple[tuple[str, Problem], ...] = ()
+    inherited: tuple[tuple[str, Problem], ...] = ()
+    checks: tuple[Check, ...] = ()
+    reason: str = ""
+
+    @property
+    def withholds(self) -> bool:
+        """Whether this arm has no speed that could be judged."""
+        return self.standing in ("red", "not run")

@@ -1,0 +1,51 @@
+"""The gate in words: one line an arm, what was checked, and what the kernel said."""
+
+from __future__ import annotations
+
+from reports.gate_model import ArmGate
+from results.checks import Problem
+
+# Lines of a splat that are quoted; the whole is in the console's log.
+QUOTED_LINES = 30
+# Splats of one arm that are quoted: what follows the first is mostly its consequence.
+QUOTED = 2
+
+
+def told(problem: Problem) -> str:
+    """``sleeps where it must not: BUG: sleeping function ... (in xas_split_alloc)``."""
+    where = f" (in {problem.where})" if problem.where else ""
+    return f"{problem.says}: {problem.title}{where}"
+
+
+def line(gate: ArmGate) -> str:
+    """The arm, and how it stands."""
+    guests = f"{len(gate.checks)} guest{'' if len(gate.checks) == 1 else 's'}"
+    if gate.standing == "green":
+        return f"{gate.arm}: green in {guests}"
+    if gate.standing == "not run":
+        return f"{gate.arm}: not checked: {gate.reason}"
+    if gate.standing == "red before the series":
+        return f"{gate.arm}: red before the series: {told(gate.inherited[0][1])}"
+    return f"{gate.arm}: broken: {told(gate.problems[0][1])}"
+
+
+def details(gate: ArmGate) -> tuple[str, ...]:
+    """One line a guest with what it looked at, or what it found."""
+    lines = []
+    for check in gate.checks:
+        cpus = f"{check.vcpus} vCPU{'' if check.vcpus == 1 else 's'}"
+        head = f"{check.flavour}, {cpus}: {check.status}"
+        said = [told(problem) for problem in check.problems]
+        said += [check.reason] if check.reason else []
+        said += [f"log {check.console}"] if check.status != "green" and check.console else []
+        lines.append(f"{head}: {'; '.join(said or check.checked)}")
+    return tuple(lines)
+
+
+def quoted(gate: ArmGate) -> tuple[tuple[str, ...], ...]:
+    """The first lines of the first splats of this arm, those of one cause once."""
+    found: dict[str, tuple[str, ...]] = {}
+    for _, problem in gate.problems or gate.inherited:
+        if problem.evidence:
+            found.setdefault(problem.cause, problem.evidence[:QUOTED_LINES])
+    return tuple(found.values())[:QUOTED]

@@ -1,0 +1,128 @@
+"""The comparison on one screen of Markdown: for a job's summary and a pull request's comment.
+
+Both are rendered by GitHub, where Markdown alone is possible: a data URI and inline SVG are
+taken out, a file of an artifact has no address, and a summary holds 1 MiB.  So the picture
+is drawn with characters, and the figures are in the report that is uploaded beside.
+
+What guests, hosts and mails say may be in any text.  A comment is read by people and by
+machines that act on it, so nothing in it names a user, an issue or an address.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from reports import count_wording as counts
+from reports import many_markdown, many_wording, markdown, wording
+from reports.many import SessionComparison
+from reports.model import Comparison, MetricComparison
+
+MARKS = {"improvement": "▲", "regression": "▼", "no change": "=", "inconclusive": "?",
+         "failed": "✕"}  # fmt: skip
+# Columns of the picture on either side of zero.
+HALF = 24
+MOST_FUNCTIONS = 4
+# A step's summary may have 1 MiB; a comment 65,536 characters, and it is the smaller one.
+MOST = 60_000
+CUT = "\n\n(cut here; the whole report is in the artifacts)\n"
+# Takes the meaning of "@name", "#1", "a/b#1", "http://" and "www." and changes no glyph.
+BREAK = "\u2060"
+ACTIVE = re.compile(r"(?<=[@#])(?=\w)|(?<=:)(?=//)|(?<=www)(?=\.)|(?<=GH-)(?=\d)", re.IGNORECASE)
+
+
+def inert(text: str) -> str:
+    """Text in which GitHub finds no user to notify, no issue to link and no address."""
+    return ACTIVE.sub(BREAK, text)
+
+
+def picture(primary: Sequence[MetricComparison], threshold: float) -> list[str]:
+    """Lines of text: each change with its interval on one axis in percent.
+
+    ``threshold`` is a fraction; the range within it is dotted.  A bound beyond the axis
+    ends in an arrow.
+    """
+    changes = [metric.judgement.change for metric in primary]
+    known = [change for change in changes if change is not None]
+    if not known:
+        return []
+    reach = 1.2 * max(2 * threshold, *(abs(change.estimate) for change in known))
+    width = max(len(metric.name) for metric in primary)
+    lines = []
+    for metric, change in zip(primary, changes, strict=True):
+        cells = [" "] * (2 * HALF + 1)
+        for at in range(_column(-threshold, reach), _column(threshold, reach) + 1):
+            cells[at] = "·"
+        cells[HALF] = "│"
+        if change is not None:
+            low = change.estimate if change.low is None else change.low
+            high = change.estimate if change.high is None else change.high
+            first, last = _column(low, reach), _column(high, reach)
+            cells[first : last + 1] = ["─"] * (last + 1 - first)
+            cells[first] = "◂" if low < -reach else "├" if first < last else "─"
+            cells[last] = "▸" if high > reach else "┤" if first < last else "─"
+            cells[_column(change.estimate, reach)] = "●"
+        word = wording.verdict(metric)
+        lines.append(
+            f"{metric.name:<{width}}  {''.join(cells)}  {MARKS.get(word, ' ')} "
+            f"{wording.change(metric)} {word}".rstrip()
+        )
+    ends = f"{-100 * reach:.2f} %", f"{100 * reach:+.2f} %"
+    scale = f"{ends[0]:<{HALF}}0{ends[1]:>{HALF}}"
+    return [*lines, f"{'':<{width}}  {scale}"]
+
+
+def _column(fraction: float, reach: float) -> int:
+    return HALF + round(HALF * min(max(fraction / reach, -1.0), 1.0))
+
+
+def render(comparison: Comparison) -> str:
+    """Return the summary, ending in a newline: the verdict, a picture, then the report."""
+    manifest = comparison.manifest
+    experiment = manifest.experiment
+    names = f"{experiment.name}, {manifest.patched} against {manifest.base}"
+    lines = [f"## {markdown.escape(experiment.title)}", ""]
+    guest = f"{experiment.mode} mode, guest {manifest.guest.name}"
+    lines += [
+        f"**{wording.bottom_line(comparison)}** ({markdown.escape(f'{names}, {guest}')}).",
+        "",
+    ]
+    drawn = picture(comparison.primary, experiment.thresholds.change)
+    lines += markdown.code_block("\n".join(drawn), "text") if drawn else []
+    lines += [f"- {markdown.escape(wording.sentence(metric))}" for metric in comparison.primary]
+    warnings = [f for f in comparison.findings if f.level == "warning"]
+    lines += [f"- **warning** {markdown.escape(f'{f.scope}: {f.text}')}" for f in warnings]
+    for found in comparison.headlines:
+        moved = [f"{counts.function(row)} {counts.signed(row.instructions.difference)}"
+                 for row in counts.shown(found)[:MOST_FUNCTIONS]]  # fmt: skip
+        total = f"{found.case} {found.phase}: {counts.total(found)}"
+        said = f"{total}; {', '.join(moved)}" if moved else total
+        lines += [f"- {markdown.escape(said)}"]
+    return _folded(lines, markdown.render(comparison))
+
+
+def render_session(session: SessionComparison) -> str:
+    """Return the summary of many arms, ending in a newline: the verdicts, then the report."""
+    experiment = session.manifest.experiment
+    against = markdown.escape(f"{experiment.name}, {many_wording.against(session)}")
+    lines = [f"## {markdown.escape(experiment.title)}", ""]
+    lines += [f"**{wording.bottom_line(session)}** ({against}).", ""]
+    lines += [
+        f"- {markdown.escape(f'{many_wording.name(one)}: {wording.sentence(metric)}')}"
+        for one in session.comparisons
+        for metric in one.primary
+    ]
+    warnings = [f for f in session.findings if f.level == "warning"]
+    lines += [f"- **warning** {markdown.escape(f'{f.scope}: {f.text}')}" for f in warnings]
+    return _folded(lines, many_markdown.render(session))
+
+
+def _folded(lines: list[str], whole: str) -> str:
+    """The lines with the whole report folded below; without it where it would be too long."""
+    lines += ["", "<details><summary>The whole report</summary>", "", whole, "</details>", ""]
+    text = inert("\n".join(lines))
+    if len(text) <= MOST:
+        return text
+    # What is cut is the whole report, so nothing but the fold has to be closed.
+    short = inert("\n".join(lines[: lines.index(whole) - 2]))
+    return f"{short[:MOST]}{CUT}"

@@ -1,0 +1,332 @@
+"""Find the patch that moved a metric: a session that gains an arm with each step.
+
+Everything is decided from what is on disk (``bisect.json``, manifest, records), so that
+a search that was stopped at any moment goes on where it was.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from pydantic import Field, ValidationError
+
+from experiment.bisection import Ask, Found, State, can_tell, next_step, percent, state_of
+from experiment.spec import ArmSpec, Experiment
+from host.errors import InfraError, LabError, SeriesError, UsageError, WorkloadError
+from results.record import Record, RunRecord
+from results.store import MANIFEST, SessionStore, write_atomically
+from runs.manifest import manifest_of
+from runs.measure import measure
+from runs.options import Options
+from runs.prepare import Session, prepare
+from runs.progress import Reporter
+from runs.session import BuildProgress, now, require_same
+from runs.session_series import copy_series, with_series_of
+
+STATE = "bisect.json"
+
+
+class Search(Record):
+    """What is looked for, and what was found out that is in no record.
+
+    ``experiment`` has the one case that is measured, and no arms; ``points`` are the arms
+    of all prefixes.  ``tested`` are the points with runs, ``same`` maps a point to a
+    tested one of the same machine code, ``skipped`` says why a point cannot be tested.
+    """
+
+    experiment: Experiment
+    overrides: tuple[str, ...]
+    points: tuple[ArmSpec, ...] = Field(min_length=2)
+    metric: str
+    threshold: float
+    tested: tuple[int, ...] = ()
+    same: dict[int, int] = Field(default_factory=dict)
+    skipped: dict[int, str] = Field(default_factory=dict)
+
+    @property
+    def case(self) -> str:
+        """The case that is measured."""
+        return self.experiment.cases[0].name
+
+    @property
+    def last(self) -> int:
+        """The last point: everything applied."""
+        return len(self.points) - 1
+
+    def stands_for(self, point: int) -> int:
+        """The tested point whose machine code this one has."""
+        return self.same.get(point, point)
+
+    def asked(self, tested: Sequence[int]) -> Experiment:
+        """The experiment whose arms are these points."""
+        arms = tuple(self.points[point] for point in sorted({*tested}))
+        return Experiment.model_validate(dict(self.experiment) | {"arms": arms})
+
+
+class Step(Record):
+    """One point that was looked at: its change from point 0 (a fraction), and what it says."""
+
+    point: int
+    label: str
+    state: State
+    change: float | None
+    how: str
+
+
+@dataclass(frozen=True)
+class Result:
+    """How a search ended; ``steps`` in the order of the points, changes are fractions.
+
+    ``kind`` is ``found`` (the patch that leads to point ``new``), ``range`` (one of those
+    after ``old`` up to ``new``) or ``nothing``.
+    """
+
+    kind: Literal["found", "range", "nothing"]
+    search: Search
+    whole: float
+    old: int
+    new: int
+    steps: tuple[Step, ...]
+    finding: str = ""
+
+
+def begin(search: Search, folder: Path, options: Options) -> None:
+    """Write down a new search.
+
+    Raises:
+        UsageError: the folder holds one, or a session.
+    """
+    for name in (STATE, MANIFEST):
+        if (folder / name).exists():
+            raise UsageError(
+                "holds a session already", where=str(folder), next_step=f"--resume {folder}"
+            )
+    copy_series(search.experiment, folder, options)
+    _save(search, folder)
+
+
+def read(folder: Path, options: Options) -> Search:
+    """The search in a folder, its patches those of the folder.
+
+    Raises:
+        UsageError: there is none, or it cannot be read.
+    """
+    path = folder / STATE
+    try:
+        search = Search.model_validate_json(path.read_text())
+    except FileNotFoundError:
+        raise UsageError(
+            f"no {STATE} here", where=str(folder), next_step="name the folder of a bisect"
+        ) from None
+    except (OSError, ValueError, ValidationError) as error:
+        raise UsageError(
+            f"is no search that this lab reads: {error}", where=str(path), next_step="begin anew"
+        ) from None
+    experiment = with_series_of(search.experiment, folder, options)
+    return search.model_copy(update={"experiment": experiment})
+
+
+def run(folder: Path, options: Options, reporter: Reporter, building: BuildProgress) -> Result:
+    """Do the search in ``folder`` to its end.
+
+    Raises:
+        SeriesError: one of the ends does not build or boot.
+        WorkloadError, InfraError: runs that measured nothing; also when the host failed.
+    """
+    search = read(folder, options)
+    session = _grown(search, folder, (0, search.last), options, building)
+    search = _save(search.model_copy(update={"tested": (0, search.last, *search.tested)}), folder)
+    whole = 0.0
+    if not session.same_code:
+        measure(session, options, SessionStore(folder), reporter)
+        whole = _change(search, folder, search.last, required=True)
+    if abs(whole) <= search.threshold:
+        return _result("nothing", search, folder, whole, 0, search.last)
+    finding = _too_fine(search, folder)
+    if finding:
+        reporter.say(f"note: {finding}")
+    while True:
+        decided = next_step(len(search.points), _known(search, folder, whole))
+        if isinstance(decided, Found):
+            kind: Literal["found", "range"] = "found" if decided.single else "range"
+            return _result(kind, search, folder, whole, decided.old, decided.new, finding)
+        search = _look_at(decided, search, folder, options, reporter, building)
+
+
+def _look_at(
+    ask: Ask,
+    search: Search,
+    folder: Path,
+    options: Options,
+    reporter: Reporter,
+    building: BuildProgress,
+) -> Search:
+    """Build and measure one more point; return what is known then."""
+    point = ask.point
+    arm = search.points[point]
+    reporter.say(f"trying   {arm.name} of {search.last}: {arm.label}")
+    try:
+        session = _prepared(search, (*search.tested, point), options, building)
+        code = {
+            each: session.measured.kernels[search.points[each].name].identity.code_key
+            for each in (*search.tested, point)
+        }
+        equal = [each for each in search.tested if code[each] == code[point] and each != point]
+        if equal:
+            nearest = min(equal, key=lambda each: abs(each - point))
+            search = search.model_copy(update={"same": {**search.same, point: nearest}})
+            if nearest in search.skipped:
+                raise SeriesError(f"same code as {search.points[nearest].name}, which was skipped")
+        else:
+            search = search.model_copy(update={"tested": (*search.tested, point)})
+            search = _save(search, folder)
+            session = _grown(search, folder, search.tested, options, building)
+            measure(session, options, SessionStore(folder), reporter)
+            _change(search, folder, point, required=True)
+    except (SeriesError, WorkloadError) as error:
+        reporter.say(f"skipped  {arm.name}: {error.what}")
+        why = {
+            **search.skipped,
+            point: f"{error.where}: {error.what}" if error.where else error.what,
+        }
+        search = search.model_copy(update={"skipped": why})
+    return _save(search, folder)
+
+
+def _prepared(
+    search: Search, tested: Sequence[int], options: Options, building: BuildProgress
+) -> Session:
+    return prepare(search.asked(tested), options, building)
+
+
+def _grown(
+    search: Search,
+    folder: Path,
+    tested: Sequence[int],
+    options: Options,
+    building: BuildProgress,
+) -> Session:
+    """Prepare a session with these arms and all that have runs, and write its head anew."""
+    store = SessionStore(folder)
+    tested = sorted({*tested, *search.tested})
+    session = _prepared(search, tested, options, building)
+    created = now()
+    if (folder / MANIFEST).exists():
+        manifest = store.manifest()
+        created = manifest.created
+        require_same(manifest, session, folder)
+    store.create(
+        manifest_of(session, options, name=folder.name, created=created, overrides=search.overrides)
+    )
+    return session
+
+
+def _save(search: Search, folder: Path) -> Search:
+    search = search.model_copy(update={"tested": tuple(sorted({*search.tested}))})
+    folder.mkdir(parents=True, exist_ok=True)
+    text = json.dumps(search.model_dump(mode="json"), indent=1)
+    write_atomically(folder / STATE, text + "\n")
+    return search
+
+
+def _runs(search: Search, folder: Path, point: int) -> list[RunRecord]:
+    name = search.points[search.stands_for(point)].name
+    return [record for record in SessionStore(folder).records() if record.arm == name]
+
+
+def _ratios(search: Search, folder: Path, point: int) -> list[float]:
+    """ln(point / point 0) of the metric for each seed that both were measured with."""
+    sides = []
+    for each in (0, point):
+        found = [run for run in _runs(search, folder, each) if run.samples and not run.repeat]
+        sides.append({run.seed: (run.samples or {})[search.metric] for run in found})
+    base, other = sides
+    return [
+        math.log(other[seed] / base[seed])
+        for seed in sorted(base.keys() & other.keys())
+        if base[seed] > 0 and other[seed] > 0
+    ]
+
+
+def _change(search: Search, folder: Path, point: int, *, required: bool = False) -> float:
+    """The change of the metric from point 0, a fraction.
+
+    Raises:
+        LabError: with ``required``, some of the point's runs failed; by who is to blame.
+    """
+    for run in [*_runs(search, folder, 0), *_runs(search, folder, point)] if required else []:
+        if run.failure is not None:
+            raise _blamed(run)
+    ratios = _ratios(search, folder, point)
+    if len(ratios) < search.experiment.blocks:
+        raise InfraError(
+            f"{len(ratios)} of {search.experiment.blocks} seeds have a value above zero",
+            where=f"{search.points[point].name} {search.metric}",
+            next_step=f"./lab.py bisect --resume {folder}",
+        )
+    return math.expm1(statistics.fmean(ratios))
+
+
+def _blamed(run: RunRecord) -> LabError:
+    assert run.failure is not None
+    kinds: dict[str, type[LabError]] = {"series": SeriesError, "workload": WorkloadError}
+    kind = kinds.get(run.failure.blame, InfraError)
+    return kind(f"{run.failure.kind}: {run.failure.message}", where=run.run_id)
+
+
+def _known(search: Search, folder: Path, whole: float) -> dict[int, State]:
+    known: dict[int, State] = dict.fromkeys(search.skipped, "skip")
+    for point in (*search.tested, *search.same):
+        if point in known:
+            continue
+        ratios = _ratios(search, folder, point)
+        if len(ratios) == search.experiment.blocks:
+            change = math.expm1(statistics.fmean(ratios))
+            known[point] = state_of(change, whole, search.threshold)
+    return {**known, 0: "old", search.last: "new"}
+
+
+def _too_fine(search: Search, folder: Path) -> str:
+    ratios = _ratios(search, folder, search.last)
+    if len(ratios) < 3:
+        return ""
+    spread = statistics.stdev(ratios)
+    if can_tell(search.threshold, spread, len(ratios)):
+        return ""
+    return (
+        f"the change differs from seed to seed by {percent(spread)} (sd): {len(ratios)} seeds "
+        f"cannot tell {percent(search.threshold)} for sure; --seeds makes it more"
+    )
+
+
+def _result(
+    kind: Literal["found", "range", "nothing"],
+    search: Search,
+    folder: Path,
+    whole: float,
+    old: int,
+    new: int,
+    finding: str = "",
+) -> Result:
+    known = _known(search, folder, whole)
+    if kind == "nothing":
+        known[search.last] = "old"
+    steps = []
+    for point in sorted(known):
+        change, how = None, search.skipped.get(point, "")
+        if not how:
+            stands = search.stands_for(point)
+            how = "measured" if stands == point else f"same code as {search.points[stands].name}"
+            ratios = _ratios(search, folder, point)
+            change = math.expm1(statistics.fmean(ratios)) if ratios else 0.0
+        steps.append(Step(
+            point=point, label=search.points[point].label, state=known[point], change=change,
+            how=how,
+        ))  # fmt: skip
+    return Result(kind, search, whole, old, new, tuple(steps), finding)

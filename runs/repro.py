@@ -1,0 +1,297 @@
+"""One archive from which another machine repeats a session, and what it finds there.
+
+The archive holds what was asked (experiment, patches, guest, configuration, workload
+files), what it was done with (versions, kernels, commands) and what came out (records).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from experiment.spec import Experiment, SpecError
+from host import facts
+from host.errors import LabError, UsageError
+from kernels.cache import kernels_folder
+from kernels.cleaning import clean
+from results.record import KernelIdentity, Manifest, Record
+from results.store import LOCKS, MANIFEST, PROFILES, RUNS, SessionStore, StoreError
+from runs import by_hand
+from runs.archive import pack, unpack
+from runs.options import Options
+from runs.prepare import Session
+from runs.repeat import Kept
+from runs.session_series import SERIES, copy_series, with_series_of
+
+FORMAT = 1
+HEAD = "repro.json"
+COMMANDS = "commands.txt"
+SESSION = "session"
+INPUTS = "inputs"
+KERNELS = "kernels"
+RECORDS = (MANIFEST, RUNS, PROFILES, LOCKS)
+# Those that have a say in a number of exact mode.
+DECISIVE = ("qemu", "fio", "gcc", "ld", "busybox", "mkfs.xfs")
+ALWAYS = ("workloads/*.sh", "guests/*.c", "guests/*.sh", "guests/probe/*.c")
+
+
+class Head(Record):
+    """``repro.json``: what else is in the archive, by the SHA-256 of each file."""
+
+    format: int
+    session: str
+    files: dict[str, str]
+
+
+@dataclass(frozen=True)
+class Repro:
+    """An archive, unpacked: the session's head, and where its folder lies."""
+
+    folder: Path
+    manifest: Manifest
+
+    @property
+    def session(self) -> Path:
+        """The session's folder in it."""
+        return self.folder / SESSION
+
+    def kept(self) -> Kept:
+        """What was on record.
+
+        Raises:
+            StoreError: it cannot be read.
+        """
+        return kept_in(self.session)
+
+
+def kept_in(folder: Path) -> Kept:
+    """What a session has on record.
+
+    Raises:
+        StoreError: it cannot be read.
+    """
+    store = SessionStore(folder)
+    return Kept(store.records(), store.profiles(), store.locks())
+
+
+def write_archive(
+    folder: Path, archive: Path, options: Options, by_hand: Sequence[str] = ()
+) -> tuple[str, ...]:
+    """Write the archive of the session in ``folder``; return the names of what is in it.
+
+    The same session gives the same bytes.  ``by_hand`` are lines for a shell that do what
+    the lab did; the places of this machine are left open in them.
+
+    Raises:
+        StoreError: no session in ``folder``.
+        LabError: its patches cannot be had any more, or the archive cannot be written.
+    """
+    store = SessionStore(folder)
+    manifest = store.manifest()
+    store.records()  # a torn last line goes first
+    files = {
+        f"{SESSION}/{name}": (folder / name).read_bytes()
+        for name in RECORDS
+        if (folder / name).is_file()
+    }
+    for name, content in _series(manifest.experiment, folder, options).items():
+        files[f"{SESSION}/{name}"] = content
+    for name, content in inputs(manifest, options.checkout).items():
+        files[f"{INPUTS}/{name}"] = content
+    for kernel in kernels_of(manifest):
+        files[f"{KERNELS}/{kernel.key}/identity.json"] = kernel.model_dump_json(indent=1).encode()
+        config = kernels_folder(options.cache) / kernel.key / "config"
+        if config.is_file():
+            files[f"{KERNELS}/{kernel.key}/config"] = config.read_bytes()
+    files[COMMANDS] = _commands(manifest, options, by_hand).encode()
+    head = Head(
+        format=FORMAT,
+        session=manifest.session,
+        files={name: _digest(content) for name, content in sorted(files.items())},
+    )
+    files[HEAD] = json.dumps(head.model_dump(), indent=1).encode()
+    pack(files, archive)
+    return tuple(sorted(files))
+
+
+def _series(experiment: Experiment, folder: Path, options: Options) -> dict[str, bytes]:
+    """Every patch of the session; of older ones, which have none, from where they were."""
+    with tempfile.TemporaryDirectory(prefix="twinboot-repro-") as scratch:
+        place = folder
+        if not (folder / SERIES).is_dir():
+            place = Path(scratch)
+            copy_series(experiment, place, options)
+        return {
+            str(path.relative_to(place)): path.read_bytes()
+            for path in sorted((place / SERIES).rglob("*"))
+            if path.is_file()
+        }
+
+
+def inputs(manifest: Manifest, checkout: Path) -> dict[str, bytes]:
+    """The files of the checkout that decide a number, by their names in it."""
+    experiment = manifest.experiment
+    flavours = {"base", *(kernel.flavour for kernel in kernels_of(manifest))}
+    names = [f"configs/kconfig/{flavour}.config" for flavour in flavours]
+    names.append(f"configs/guests/{experiment.guest}.toml")
+    names += [f"workloads/catalogue/{case.workload}.toml" for case in experiment.cases]
+    paths = [*(checkout / name for name in names)]
+    paths += [path for pattern in ALWAYS for path in checkout.glob(pattern)]
+    return {
+        path.relative_to(checkout).as_posix(): path.read_bytes()
+        for path in sorted(set(paths))
+        if path.is_file()
+    }
+
+
+def kernels_of(manifest: Manifest) -> tuple[KernelIdentity, ...]:
+    """Every kernel of a session, once."""
+    kernels = [arm.kernel for arm in manifest.arms]
+    kernels += [kernel for twin in manifest.twins for kernel in twin.kernels.values()]
+    return tuple({kernel.key: kernel for kernel in kernels}.values())
+
+
+def by_hand_lines(folder: Path, options: Options) -> list[str]:
+    """Lines that build a session's kernels and boot its first block without the lab.
+
+    Raises:
+        StoreError: no session in ``folder``.
+    """
+    manifest = SessionStore(folder).manifest()
+    try:
+        experiment = with_series_of(manifest.experiment, folder, options)
+        lines = by_hand.build_commands(experiment, options)
+        return lines + by_hand.measure_commands(experiment, options)
+    except (LabError, SpecError) as error:
+        return [f"# not to be had any more: {clean(str(error))}"]
+
+
+def _commands(manifest: Manifest, options: Options, lines: Sequence[str]) -> str:
+    """What was run; first in one line, then as far as is known by hand."""
+    text = [
+        f"# Repeats {manifest.session} and says whether every number is the same:",
+        "./lab.py repro --check ARCHIVE",
+        *(["", "# By hand, on the machine it came from:"] if lines else []),
+        *lines,
+    ]
+    said = "\n".join(text) + "\n"
+    for place, name in ((options.cache, "$TWINBOOT_CACHE"), (options.checkout, "$CHECKOUT")):
+        said = said.replace(str(place), name)
+    return said
+
+
+def read_archive(archive: Path, into: Path) -> Repro:
+    """Unpack an archive into the empty folder ``into`` and check that it is whole.
+
+    Raises:
+        UsageError: it is none of ours, is damaged, or is of a wall session.
+    """
+    where = clean(str(archive))
+    names = unpack(archive, into)
+    try:
+        head = Head.model_validate_json((into / HEAD).read_bytes())
+    except (OSError, ValueError):
+        raise UsageError(
+            f"has no {HEAD} that this lab reads", where=where,
+            next_step="name a file made by ./lab.py repro",
+        ) from None  # fmt: skip
+    if head.format != FORMAT:
+        raise UsageError(
+            f"is of format {head.format}; this lab reads {FORMAT}", where=where,
+            next_step="use the lab that made it",
+        )  # fmt: skip
+    found = {name: _digest((into / name).read_bytes()) for name in names if name != HEAD}
+    wrong = sorted(
+        name for name in found.keys() | head.files.keys() if found.get(name) != head.files.get(name)
+    )
+    if wrong:
+        raise UsageError(
+            f"was damaged or changed: {clean(', '.join(wrong[:5]))}", where=where,
+            next_step="copy it again",
+        )  # fmt: skip
+    try:
+        manifest = SessionStore(into / SESSION).manifest()
+    except StoreError as error:
+        raise UsageError(f"holds no session: {clean(str(error))}", where=where) from None
+    if manifest.experiment.mode == "wall":
+        raise UsageError(
+            "was measured in real time, which no machine repeats to the digit",
+            where=where,
+            next_step="measure anew and compare the intervals: ./lab.py run --mode wall "
+            f"{manifest.experiment.name}",
+        )
+    return Repro(into, manifest)
+
+
+def experiment_again(repro: Repro, options: Options, source: str = "") -> Experiment:
+    """The archive's experiment, its patches taken from the archive.
+
+    ``source`` is where the kernel source lies on this machine, if elsewhere.
+
+    Raises:
+        SeriesError: the patches are not those that the experiment names.
+    """
+    experiment = with_series_of(repro.manifest.experiment, repro.session, options)
+    if not source:
+        return experiment
+    kernel = experiment.kernel.model_copy(update={"source": source})
+    return experiment.model_copy(update={"kernel": kernel})
+
+
+def differs_here(repro: Repro, options: Options, tools: Mapping[str, str]) -> tuple[str, ...]:
+    """What is not as it was where the archive was made, before anything is built."""
+    then = repro.manifest.provenance
+    found = [
+        _line(name, then.tools.get(name, facts.NOT_FOUND), tools.get(name, facts.NOT_FOUND))
+        for name in DECISIVE
+        if then.tools.get(name) != tools.get(name)
+    ]
+    here = inputs(repro.manifest, options.checkout)
+    top = repro.folder / INPUTS
+    there = {
+        path.relative_to(top).as_posix(): path.read_bytes()
+        for path in top.rglob("*")
+        if path.is_file()
+    }
+    for name in sorted(here.keys() | there.keys()):
+        if here.get(name) != there.get(name):
+            sides = [_digest(side[name])[:12] if name in side else "none" for side in (there, here)]
+            found.append(_line(name, *sides))
+    return tuple(found)
+
+
+def differs_built(manifest: Manifest, session: Session) -> tuple[str, ...]:
+    """What came out otherwise when kernels, initramfs and guest were made again."""
+    then = manifest.provenance
+    pairs = [
+        ("initramfs", then.initramfs_sha256[:12], session.initramfs.sha256[:12]),
+        ("probe", then.probe[:12], session.probe.sha256[:12] if session.probe else ""),
+        ("guest", manifest.guest.model_dump_json(), session.guest.model_dump_json()),
+    ]
+    kernels = [
+        (arm.name, arm.kernel, session.measured.kernels[arm.name].identity)
+        for arm in manifest.arms
+        if arm.name in session.measured.kernels
+    ]
+    kernels += [
+        (f"{arm} in twin {twin.name}", kernel, session.twins[twin.name].kernels[arm].identity)
+        for twin in manifest.twins
+        if twin.name in session.twins
+        for arm, kernel in twin.kernels.items()
+    ]
+    for name, old, new in kernels:
+        for field in ("source", "compiler", "config_sha256", "code_key"):
+            pairs.append((f"kernel {name}: {field}", getattr(old, field), getattr(new, field)))
+    return tuple(_line(*pair) for pair in pairs if pair[1] != pair[2])
+
+
+def _line(name: str, then: str, now: str) -> str:
+    return f"{clean(name)}: then {clean(then) or 'none'}, now {clean(now) or 'none'}"
+
+
+def _digest(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()

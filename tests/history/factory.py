@@ -1,0 +1,136 @@
+"""Made-up nights: entries of one experiment with levels, seeds, kernels and settings."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from datetime import date, timedelta
+
+import numpy as np
+
+from experiment.spec import Mode, Thresholds
+from history.entry import (
+    PINNED,
+    ArmCase,
+    ArmEntry,
+    CaseEntry,
+    Ensemble,
+    Entry,
+    FunctionCost,
+    Functions,
+    PhaseCost,
+    role_of,
+)
+from reports.comparison import summarize
+from results.record import KernelIdentity, Metric
+
+FIRST = date(2026, 1, 1)
+SETTING = {"lab": "0.1.0", "qemu": "7.2.17", "fio": "3.33", "initramfs": "1b1297c72cfd"}
+METRIC = Metric(name="4k.bw", title="bandwidth", unit="MiB/s", direction="higher")
+SECONDARY = Metric(name="4k.iops", title="I/Os a second", unit="1/s", direction="higher")
+# Scatter of a seed from kernel to kernel: paired differences have 0.25 %.
+SCATTER = 0.0025 / math.sqrt(2)
+
+
+def identity(code: str, release: str = "6.12.40") -> KernelIdentity:
+    return KernelIdentity(
+        key=f"{code:0>32}", release=release, source=f"deb:linux-source-6.12={release}-1",
+        patches=(), flavour="perf", compiler="gcc 12.2.0", config_sha256="c0" * 32,
+        code_key=f"{code:0>64}",
+    )  # fmt: skip
+
+
+@dataclass
+class Nights:
+    """A track: ``levels`` are the logarithms of the tonight arm's change from the first night.
+
+    ``codes`` are the kernels' (each night another by default); ``lab`` by night moves both
+    arms by its logarithm and changes the setting; in wall mode ``noise`` is the deviation
+    of a block and ``host`` that of a night, of both arms alike.
+    """
+
+    levels: tuple[float, ...]
+    codes: tuple[str, ...] = ()
+    lab: dict[int, float] = field(default_factory=dict)
+    pinned: bool = True
+    mode: Mode = "exact"
+    seeds: int = 8
+    scatter: float = SCATTER
+    noise: float = 0.0
+    host: float = 0.0
+    between: float = 0.0
+    cases: tuple[str, ...] = ("filemap-4k",)
+    experiment: str = "nightly"
+    random_seed: int = 1
+    functions: bool = False
+
+    def entries(self) -> list[Entry]:
+        codes = self.codes or tuple(f"a{night:x}" for night in range(len(self.levels)))
+        lab, setting = 0.0, dict(SETTING)
+        found = []
+        for night, (level, code) in enumerate(zip(self.levels, codes, strict=True)):
+            if night in self.lab:
+                lab += self.lab[night]
+                setting = {**setting, "qemu": f"8.{night}"}
+            found.append(self._entry(night, level, code, lab, setting))
+        return found
+
+    def _entry(
+        self, night: int, level: float, code: str, lab: float, setting: dict[str, str]
+    ) -> Entry:
+        day = (FIRST + timedelta(days=night)).isoformat()
+        names = [*([PINNED] if self.pinned else []), "tonight"]
+        if not self.pinned:
+            names.append("patched")
+        wall = np.random.default_rng([self.random_seed, night, 77])
+        host = self.host * float(wall.standard_normal())
+        kernels = {PINNED: identity("f00d"), "tonight": identity(code), "patched": identity(code)}
+        cases = []
+        for number, case in enumerate(self.cases):
+            arms = []
+            for name in names:
+                key = int(code, 16) if name != PINNED else 1
+                # The dice are thrown anew for another kernel, case or setting, not another night.
+                dice = np.random.default_rng(
+                    [self.random_seed, key % 2**32, number, len(setting["qemu"]) > 5, *(
+                        ord(c) for c in setting["qemu"]
+                    )]
+                )  # fmt: skip
+                logs = math.log(250.0) + lab + self.scatter * dice.standard_normal(self.seeds)
+                if name != PINNED:
+                    logs = logs + level + self.between * float(wall.standard_normal())
+                logs = logs + host + self.noise * wall.standard_normal(self.seeds)
+                values = tuple(float(value) for value in np.exp(logs))
+                both = {"4k.bw": values, "4k.iops": tuple(256 * value for value in values)}
+                arms.append(ArmCase(
+                    arm=name,
+                    metrics={m: Ensemble(values=v, summary=summarize(v)) for m, v in both.items()},
+                    runs=self.seeds, failed=0,
+                ))  # fmt: skip
+            cases.append(CaseEntry(
+                name=case, title=case, seeds=tuple(range(1, self.seeds + 1)),
+                metrics=(METRIC, SECONDARY), primary=("4k.bw",), arms=tuple(arms),
+            ))  # fmt: skip
+        return Entry(
+            night=day, created=f"{day}T02:00:00Z", session=f"{self.experiment}-{day}",
+            experiment=self.experiment, title="tonight's kernel", mode=self.mode, guest="laptop",
+            thresholds=Thresholds(change=0.01 if self.mode == "wall" else 0.0025),
+            lab_version="0.1.0", lab_commit="0123456789ab", setting=setting, tools={},
+            initramfs_sha256="ab" * 32, cases=tuple(cases), exactness="bit-exact",
+            arms=tuple(
+                ArmEntry(name=n, label=n, role=role_of(n), kernel=kernels[n]) for n in names
+            ),
+            counted=self.functions,
+        )  # fmt: skip
+
+
+def costs(arm: str = "tonight", **instructions: float) -> Functions:
+    """Functions of one phase; ``instructions`` per folio by name."""
+    rows = tuple(
+        FunctionCost(name, f"mm/{name}.c", value, 1.0, value * 0.001)
+        for name, value in sorted(instructions.items(), key=lambda each: -each[1])
+    )
+    return Functions(phases=(PhaseCost(
+        case="filemap-4k", phase="4k", arm=arm, unit="folio", unit_title="folio added", seeds=8,
+        total=sum(instructions.values()) + 5.0, others=5.0, functions=rows,
+    ),))  # fmt: skip

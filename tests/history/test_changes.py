@@ -1,0 +1,252 @@
+"""Which nights are told, once, by whose doing, and with which functions."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from datetime import date
+
+import numpy as np
+import pytest
+
+from history import exact, wall
+from history.change import Change
+from history.changes import changes_of, newest
+from history.entry import PINNED, ArmCase, Entry, Functions
+from history.functions import moved
+from reports.verdict import Verdict
+from tests.history.factory import Nights, costs, identity
+
+WALL = {"mode": "wall", "seeds": 12, "noise": 0.008, "host": 0.02, "between": 0.002}
+
+
+def told(nights: Nights) -> tuple[Change, ...]:
+    return changes_of(nights.entries())
+
+
+def levels(*parts: tuple[float, int]) -> tuple[float, ...]:
+    return tuple(itertools.chain(*([level] * count for level, count in parts)))
+
+
+def test_nothing_is_told_of_nothing() -> None:
+    assert told(Nights(levels((0.0, 60)))) == ()
+
+
+@pytest.mark.parametrize("size", [-0.01, 0.01])
+def test_a_step_is_told_once_on_its_night(size: float) -> None:
+    (change,) = told(Nights(levels((0.0, 20), (size, 40))))
+    assert (change.kind, change.night, change.seen) == ("step", "2026-01-21", "2026-01-21")
+    assert change.before_night == "2026-01-20"
+    assert change.verdict is (Verdict.REGRESSION if size < 0 else Verdict.IMPROVEMENT)
+    assert change.estimate == pytest.approx(size, abs=0.002)
+    assert change.course.arm == "tonight"
+
+
+def test_what_was_told_stays_told_as_nights_are_added() -> None:
+    entries = Nights(levels((0.0, 20), (-0.004, 20), (0.006, 20))).entries()
+    before: tuple[Change, ...] = ()
+    for count in range(1, len(entries) + 1):
+        now = changes_of(entries[:count])
+        assert now[: len(before)] == before
+        assert all(change.seen_entry == entries[count - 1].id for change in now[len(before) :])
+        assert newest(now, entries[count - 1]) == now[len(before) :]
+        before = now
+    assert [change.verdict for change in before] == [Verdict.REGRESSION, Verdict.IMPROVEMENT]
+
+
+def test_a_drift_is_seen_and_called_one() -> None:
+    slope = tuple(-0.0003 * night for night in range(30))
+    found = told(Nights(levels((0.0, 20)) + slope))
+    assert {change.kind for change in found} == {"drift"}
+    assert abs(int(found[0].night[-2:]) - 21) <= 4
+
+
+def test_a_small_step_is_placed_on_its_night_although_seen_later() -> None:
+    found = [
+        change
+        for seed in range(8)
+        for change in told(Nights(levels((0.0, 30), (-0.003, 30)), random_seed=seed))
+    ]
+    assert len(found) == 8
+    assert np.median([abs(int(change.night[-2:]) - 31) for change in found]) <= 1
+
+
+def test_the_same_code_is_not_judged_and_must_give_the_same_bits() -> None:
+    entries = Nights(levels((0.0, 10)), codes=("a",) * 10).entries()
+    assert changes_of(entries) == ()
+    odd = _with_value(entries[5], "tonight", 1, 251.0)
+    found = changes_of([*entries[:5], odd, *entries[6:]])
+    assert [change.kind for change in found] == ["unexplained", "unexplained"]
+    assert [change.verdict for change in found] == [None, None]
+    # A run that failed is a hole and no other number.
+    hole = _with_value(entries[5], "tonight", 1, None)
+    assert changes_of([*entries[:5], hole, *entries[6:]]) == ()
+
+
+def test_a_move_of_the_lab_is_the_labs_where_a_pinned_arm_shows_it() -> None:
+    found = told(Nights(levels((0.0, 40)), lab={10: 0.03, 25: -0.02}))
+    assert [(change.kind, change.course.arm) for change in found] == [("lab", PINNED)] * 2
+    assert found[0].lab == ("qemu: 7.2.17 -> 8.10",)
+    assert found[0].estimate == pytest.approx(0.0305, abs=0.002)
+    assert found[0].verdict is None
+
+
+def test_a_step_on_the_night_of_a_lab_move_is_the_kernels() -> None:
+    found = told(Nights(levels((0.0, 20), (-0.01, 20)), lab={20: 0.03}))
+    assert [(change.kind, change.night) for change in found] == [
+        ("lab", "2026-01-21"), ("step", "2026-01-21"),
+    ]  # fmt: skip
+    assert found[1].estimate == pytest.approx(-0.01, abs=0.003)
+    assert found[1].lab == ("qemu: 7.2.17 -> 8.20",)
+
+
+def test_without_a_pinned_arm_nothing_tells_them_apart() -> None:
+    found = told(Nights(levels((0.0, 40)), lab={10: 0.03}, pinned=False))
+    assert {change.kind for change in found} == {"mixed"}
+    same = told(Nights(levels((0.0, 40)), lab={10: 0.03}, pinned=False, codes=("a",) * 40))
+    assert {change.kind for change in same} == {"lab"}
+
+
+def test_an_inexact_night_is_no_evidence() -> None:
+    entries = Nights(levels((0.0, 20), (-0.02, 1), (0.0, 10))).entries()
+    entries[20] = entries[20].model_copy(update={"exactness": "inexact"})
+    assert changes_of(entries) == ()
+
+
+def test_nights_without_a_common_seed_are_not_compared() -> None:
+    entries = Nights(levels((0.0, 20), (-0.02, 5))).entries()
+    for at in range(20, 25):
+        case = entries[at].cases[0].model_copy(update={"seeds": tuple(range(101, 109))})
+        entries[at] = entries[at].model_copy(update={"cases": (case,)})
+    assert changes_of(entries) == ()
+
+
+def test_kernels_and_commits_between_are_named() -> None:
+    entries = Nights(levels((0.0, 20), (-0.01, 5))).entries()
+    named = [
+        entry.model_copy(
+            update={
+                "arms": tuple(
+                    arm.model_copy(update={"commit": f"{night:040x}"}) for arm in entry.arms
+                )
+            }
+        )
+        for night, entry in enumerate(entries)
+    ]
+    assert changes_of(named)[0].commits == f"{19:040x}"[:12] + ".." + f"{20:040x}"[:12]
+    patched = identity("bad", "6.12.41").model_copy(update={"patches": ("0001-slow.patch",)})
+    arms = tuple(
+        arm.model_copy(update={"kernel": patched}) if arm.name == "tonight" else arm
+        for arm in entries[20].arms
+    )
+    entries[20] = entries[20].model_copy(update={"arms": arms})
+    change = changes_of(entries[:21])[0]
+    assert change.kernels == ("6.12.40-1", "6.12.41-1 + 1 patch")
+    assert change.commits == ""
+
+
+def test_the_functions_that_moved_are_named() -> None:
+    entries = Nights(levels((0.0, 20), (-0.01, 5)), functions=True).entries()
+    calm, slow = (
+        costs(xas_load=500.0, filemap_fault=300.0),
+        costs(xas_load=640.0, filemap_fault=300.0),
+    )
+
+    def functions(entry: Entry) -> Functions:
+        return slow if entry.night >= "2026-01-21" else calm
+
+    (change,) = changes_of(entries, functions)
+    assert [one.name for one in change.functions] == ["xas_load"]
+    assert change.functions[0].difference == pytest.approx(140)
+    assert change.unit_of_work == "folio added"
+
+
+def test_moved_functions_say_what_is_new_gone_and_within_scatter() -> None:
+    before = costs(a=100.0, gone=50.0, steady=1000.0).phases[0]
+    after = costs(a=100.01, new=30.0, steady=1000.2).phases[0]
+    found = moved(before, after)
+    assert [(one.name, one.before, one.after) for one in found] == [
+        ("gone", 50.0, None), ("new", None, 30.0),
+    ]  # fmt: skip
+    assert moved(before, before) == ()
+
+
+@pytest.mark.parametrize("size", [-0.02, 0.02])
+def test_a_wall_step_is_told_once_within_a_few_nights(size: float) -> None:
+    late = []
+    for seed in range(4):
+        found = told(Nights(levels((0.0, 40), (size, 40)), random_seed=seed, **WALL))  # type: ignore[arg-type]
+        mine = [change for change in found if change.course.arm == "tonight"]
+        assert len(mine) == 1, seed
+        assert mine[0].verdict is (Verdict.REGRESSION if size < 0 else Verdict.IMPROVEMENT)
+        late.append(_number(mine[0].seen) - 40)
+    assert max(late) <= 6
+
+
+def test_wall_outliers_and_lab_moves_are_not_the_kernels() -> None:
+    odd = tuple(-0.04 if night in (20, 41, 60) else 0.0 for night in range(80))
+    found = told(Nights(odd, lab={30: 0.03}, **WALL))  # type: ignore[arg-type]
+    assert [change for change in found if change.course.arm == "tonight"] == []
+    assert any(change.kind == "lab" and "qemu: 7.2.17 -> 8.30" in change.lab for change in found)
+
+
+def test_without_a_pinned_arm_a_wall_night_is_given_relative_to_its_base() -> None:
+    entries = Nights(levels((0.0, 40)), pinned=False, **WALL).entries()  # type: ignore[arg-type]
+    assert wall.reference(entries, "patched") == "tonight"
+    assert wall.reference(entries, "tonight") == ""
+
+
+def test_an_outlier_is_put_to_its_neighbours_and_a_level_is_not() -> None:
+    values = np.array([0.0, 0.1, 9.0, 0.0, 0.1, 5.0, 5.1, 5.0])
+    assert wall.without_outliers(values, 0.2).tolist() == [0.0, 0.1, 0.1, 0.0, 0.1, 5.0, 5.1, 5.0]
+
+
+def test_the_best_split_is_what_pelt_minimizes() -> None:
+    random = np.random.default_rng(3)
+    values = random.standard_normal(40) + np.repeat([0.0, 2.0], [25, 15])
+    whole = ((values - values.mean()) ** 2).sum()
+    parts = [
+        whole
+        - ((values[:k] - values[:k].mean()) ** 2).sum()
+        - ((values[k:] - values[k:].mean()) ** 2).sum()
+        for k in range(3, 38)
+    ]
+    assert wall.best_split(values, 3) == pytest.approx(max(parts))
+
+
+def test_the_cheap_question_is_never_stricter_than_the_verdict() -> None:
+    random = np.random.default_rng(5)
+    entry = Nights((0.0,)).entries()[0]
+    called = 0
+    for _ in range(400):
+        before = 5 + 0.002 * random.standard_normal(8)
+        after = before + 0.0025 * random.standard_normal(8) + random.choice([0, 0.003, -0.004])
+        judged = exact.judged(before, after, entry, "higher")
+        change = judged.change
+        if (
+            judged.verdict in (Verdict.IMPROVEMENT, Verdict.REGRESSION)
+            and change is not None
+            and abs(change.estimate) >= entry.thresholds.change
+        ):
+            called += 1
+            assert exact._may_differ(before, after, entry.thresholds)
+    assert called > 50
+
+
+def _number(night: str) -> int:
+    return (date.fromisoformat(night) - date(2026, 1, 1)).days
+
+
+def _with_value(entry: Entry, arm: str, at: int, value: float | None) -> Entry:
+    case = entry.cases[0]
+
+    def changed(one: ArmCase) -> ArmCase:
+        if one.arm != arm:
+            return one
+        found: Sequence[float | None] = one.metrics["4k.bw"].values
+        values = (*found[:at], value, *found[at + 1 :])
+        ensemble = one.metrics["4k.bw"].model_copy(update={"values": values})
+        return one.model_copy(update={"metrics": {**one.metrics, "4k.bw": ensemble}})
+
+    case = case.model_copy(update={"arms": tuple(map(changed, case.arms))})
+    return entry.model_copy(update={"cases": (case,)})

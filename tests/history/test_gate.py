@@ -1,0 +1,231 @@
+"""Policies, known changes, and what a gate makes of sessions and nights."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from experiment.spec import SpecError
+from history.annotations import annotation, workflow_commands
+from history.change import Change
+from history.changes import changes_of
+from history.entry import Entry
+from history.gate import Gate, Message, of_history, of_session
+from history.known import Known, KnownChange, load_known
+from history.policy import Place, Policy, Rule, load_policy
+from history.store import Problem
+from history.taking import entry_of
+from reports.many import compare_session
+from tests.history.factory import Nights
+from tests.reports.factory import Session, fails
+
+CONFIGS = Path(__file__).resolve().parent.parent.parent / "configs"
+FAILING = Policy(rules=(Rule(inconclusive="fail"),))
+
+
+def session_gate(policy: Policy, **made: object) -> Gate:
+    session = Session(**made)  # type: ignore[arg-type]
+    return of_session(compare_session(session.manifest(), session.records()), policy)
+
+
+def track(*parts: tuple[float, int], **more: object) -> list[Entry]:
+    levels = tuple(level for level, count in parts for _ in range(count))
+    return Nights(levels, **more).entries()  # type: ignore[arg-type]
+
+
+SLOWER = {"effect": {"4k": -0.02, "thp": 0.0, "switch": 0.0}}
+
+
+def test_a_regression_fails_and_says_where() -> None:
+    gate = session_gate(Policy(), **SLOWER)
+    assert gate.exit_code == 1
+    assert gate.messages[0].level == "error"
+    assert gate.messages[0].title == "regression: filemap-v4 laptop exact filemap-4k 4k.bw"
+    assert "patched against base: -2.12 %" in gate.messages[0].text
+
+
+def test_a_policy_makes_of_it_what_it_says() -> None:
+    warn = Policy(rules=(Rule(experiment="filemap-*", regression="warn"),))
+    assert session_gate(warn, **SLOWER).exit_code == 0
+    assert session_gate(warn, **SLOWER).messages[0].level == "warning"
+    other = Policy(rules=(Rule(metric="thp.*", regression="warn"),))
+    assert session_gate(other, **SLOWER).exit_code == 1
+    small = Policy(rules=(Rule(at_least=0.05),))
+    assert session_gate(small, **SLOWER).exit_code == 0
+    assert session_gate(Policy()).exit_code == 0
+
+
+def test_inconclusive_fails_only_where_asked() -> None:
+    few = {"seeds": (1, 2, 3)}
+    assert session_gate(Policy(), **few).exit_code == 0
+    assert session_gate(FAILING, **few).exit_code == 5
+
+
+@pytest.mark.parametrize(("blame", "code"), [("series", 4), ("lab", 3), ("user", 2)])
+def test_a_lost_verdict_is_not_a_slow_kernel(blame: str, code: int) -> None:
+    session = Session()
+    lost = [r.run_id for r in session.records() if r.case == "filemap-4k" and not r.repeat]
+    records = fails(session.records(), *lost, kind="panic", blame=blame)
+    gate = of_session(compare_session(session.manifest(), records), Policy())
+    assert gate.exit_code == code
+    forgiving = Policy(rules=(Rule(failed="pass", broken="warn"),))
+    assert of_session(compare_session(session.manifest(), records), forgiving).exit_code == 0
+
+
+def test_a_history_fails_on_the_night_and_not_after() -> None:
+    entries = track((0.0, 20), (-0.01, 10))
+    for count, code in ((20, 0), (21, 1), (22, 0), (30, 0)):
+        kept = entries[:count]
+        assert of_history(kept, changes_of(kept), Policy()).exit_code == code, count
+
+
+def test_what_is_known_does_not_fail_and_is_said() -> None:
+    entries = track((0.0, 20), (-0.01, 1))
+    change = changes_of(entries)[0]
+    one = KnownChange(
+        kind="acknowledged", change=change.id, until="2027-01-01", reason="accepted by mail"
+    )  # fmt: skip
+    known = Known(known=(one,))
+    gate = of_history(entries, changes_of(entries, None, known), Policy(), known=known)
+    assert gate.exit_code == 0
+    assert "acknowledged: accepted by mail" in gate.messages[0].text
+
+
+@pytest.mark.parametrize(
+    ("fields", "meets"),
+    [
+        ({"experiment": "nightly"}, True),
+        ({"experiment": "night*", "metric": "4k.*", "arm": "tonight"}, True),
+        ({"experiment": "other"}, False),
+        ({"change": "0" * 12}, False),
+        ({"metric": "4k.bw", "direction": "improvement"}, False),
+        ({"metric": "4k.bw", "direction": "regression"}, True),
+        ({"metric": "4k.bw", "at_most": 0.005}, False),
+        ({"metric": "4k.bw", "at_most": 0.02}, True),
+        ({"metric": "4k.bw", "from": "2026-01-21"}, True),
+        ({"metric": "4k.bw", "from": "2026-01-22"}, False),
+        ({"metric": "4k.bw", "until": "2026-01-21"}, False),
+        ({"metric": "4k.bw", "until": "2026-01-22"}, True),
+    ],
+)
+def test_a_known_change_meets_what_it_names(fields: dict[str, object], meets: bool) -> None:
+    change = changes_of(track((0.0, 20), (-0.01, 1)))[0]
+    given = {"kind": "expected", "reason": "x", "until": "2027-01-01", **fields}
+    known = Known(known=(KnownChange.model_validate(given),))
+    assert (known.mark(change).status == "expected") is meets
+
+
+def test_expired_entries_are_named() -> None:
+    entries = track((0.0, 3))
+    one = KnownChange(kind="muted", metric="x", until="2026-01-02", reason="old")
+    gate = of_history(entries, [], Policy(), known=Known(known=(one,)))
+    assert "can be taken out: old" in gate.messages[0].text
+
+
+def test_a_stale_track_is_told_and_its_old_news_are_not() -> None:
+    late = track((0.0, 20), (-0.01, 1))
+    fresh = track((0.0, 40), experiment="fresh")
+    gate = of_history([*late, *fresh], changes_of([*late, *fresh]), Policy())
+    assert [message.title for message in gate.messages] == ["stale: nightly laptop exact"]
+    assert gate.exit_code == 0
+    strict = Policy(rules=(Rule(stale="fail"),))
+    assert of_history([*late, *fresh], [], strict).exit_code == 3
+
+
+def test_lab_moves_and_unexplained_nights() -> None:
+    moved = track((0.0, 10), lab={9: 0.03})
+    assert of_history(moved, changes_of(moved), Policy()).exit_code == 0
+    unsure = track((0.0, 10), lab={9: 0.03}, pinned=False)
+    gate = of_history(unsure, changes_of(unsure), Policy())
+    assert {message.level for message in gate.messages} == {"warning"}
+
+
+def test_files_left_out_are_told() -> None:
+    gate = of_history(track((0.0, 2)), [], Policy(), problems=[Problem(Path("x.json"), "torn")])
+    assert gate.messages[0] == Message("warning", "history", "x.json: torn")
+
+
+def test_a_message_cannot_begin_another_command() -> None:
+    evil = Message("error", "a:b,c\n::error::x", "50% off\r\n::stop-commands::t\u2028\x1b[2J")
+    line = annotation(evil)
+    assert line.startswith("::error title=a%3Ab%2Cc%0A%3A%3Aerror%3A%3Ax::50%25 off%0D%0A::stop")
+    assert len(line.splitlines()) == 1
+    assert line.isprintable()
+    assert workflow_commands([evil, evil]).count("\n") == 2
+
+
+def test_shipped_files_are_sound() -> None:
+    assert load_policy(CONFIGS / "gate.toml").rule(Place("x", "y", "wall")).regression == "warn"
+    assert load_policy(CONFIGS / "gate.toml").rule(Place("x", "y", "exact")).regression == "fail"
+    load_known(CONFIGS / "known-changes.toml")
+    assert load_known(CONFIGS / "no-such-file.toml") == Known()
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ('[[rules]]\nregression = "fial"',
+         'rules[0].regression: found "fial": unknown; allowed: fail, warn, pass; did you mean'),
+        ('[[rules]]\nregresion = "fail"', "unknown key"),
+        ("[[rules]]\nat_least = 2", "rules[0].at_least: found 2"),
+        ("[[rules]", "gate.toml:1"),
+        ("rules = 3", "rules: found 3"),
+    ],
+)  # fmt: skip
+def test_a_bad_policy_is_named_by_file_key_value_and_what_is_allowed(
+    tmp_path: Path, text: str, said: str
+) -> None:
+    file = tmp_path / "gate.toml"
+    file.write_text(text)
+    with pytest.raises(SpecError) as raised:
+        load_policy(file)
+    assert said in str(raised.value)
+    assert str(raised.value).startswith(str(file))
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ('kind = "muted"\nuntil = "2026-01-02"\nreason = "x"', "name a change, or a pattern"),
+        ('kind = "muted"\nmetric = "x"\nreason = "x"', "until: missing"),
+        ('kind = "muted"\nmetric = "x"\nuntil = "2026-01-02"', "reason: missing"),
+        ('kind = "mute"\nmetric = "x"\nuntil = "2026-01-02"\nreason = "x"', "did you mean 'muted'"),
+        ('kind = "muted"\nmetric = "x"\nuntil = 2026-01-02\nreason = "x"', "write text in quotes"),
+        ('kind = "muted"\nmetric = "x"\nuntil = "2026-01-02"\nfrom = "2026-02-01"\nreason = "x"',
+         "is not after from"),
+    ],
+)  # fmt: skip
+def test_a_bad_known_change_is_named(tmp_path: Path, text: str, said: str) -> None:
+    file = tmp_path / "known.toml"
+    file.write_text(f"[[known]]\n{text}")
+    with pytest.raises(SpecError) as raised:
+        load_known(file)
+    assert said in str(raised.value)
+
+
+def test_codes_win_in_the_order_of_the_documents() -> None:
+    def gate(*codes: int) -> int:
+        return Gate(tuple(Message("error", "t", "x", code) for code in codes)).exit_code
+
+    assert gate(5, 3, 1, 4) == 4
+    assert gate(5, 3, 1) == 1
+    assert gate(5, 2, 3) == 3
+    assert gate(0, 0) == 0
+    assert gate() == 0
+
+
+def test_a_broken_kernel_of_the_newest_night_fails_the_history() -> None:
+    session = Session()
+    lost = [r.run_id for r in session.records() if r.case == "filemap-4k" and not r.repeat]
+    records = fails(session.records(), *lost, kind="panic", blame="series")
+    entry, _ = entry_of(session.manifest(), records)
+    assert of_history([entry], (), Policy()).exit_code == 4
+
+
+def test_change_ids_do_not_move() -> None:
+    entries = track((0.0, 20), (-0.01, 5))
+    ids = {changes_of(entries[:count])[0].id for count in range(21, 26)}
+    assert len(ids) == 1
+    change: Change = changes_of(entries)[0]
+    assert change.id in ids

@@ -1,0 +1,153 @@
+"""From a session to its entry."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from experiment.arms import ArmSpec
+from history.entry import PINNED
+from history.taking import SessionError, commit_of, entry_of, take
+from reports.comparison import compare
+from reports.verdict import Verdict
+from results.record import Manifest, RunRecord
+from results.store import SessionStore
+from tests.reports import counts_factory
+from tests.reports.factory import Session, fails
+from tests.reports.wall_factory import WallSession
+
+
+def test_an_entry_has_what_the_session_measured_and_said() -> None:
+    session = Session()
+    entry, functions = entry_of(session.manifest(), session.records())
+    assert functions is None
+    assert entry.night == "2026-01-01"
+    assert entry.track == ("filemap-v4", "laptop", "exact")
+    compared = compare(session.manifest(), session.records())
+    for case in compared.cases:
+        kept = entry.case(case.name)
+        assert kept is not None
+        for metric in case.metrics:
+            base, patched = kept.arms
+            assert base.metrics[metric.name].summary == metric.base
+            assert patched.metrics[metric.name].summary == metric.patched
+            assert patched.metrics[metric.name].values == tuple(p.patched for p in metric.pairs)
+        said = {one.metric: one for one in kept.said}
+        assert {m.name: m.judgement.verdict for m in case.primary} == {
+            name: one.verdict for name, one in said.items()
+        }
+    assert entry.cases[0].said[0].verdict is Verdict.IMPROVEMENT
+
+
+def test_repeats_and_twins_are_no_values() -> None:
+    session = Session()
+    manifest = counts_factory.with_twins(counts_factory.counted(session.manifest()))
+    twins, profiles, _ = counts_factory.twin_runs(manifest)
+    entry, _ = entry_of(manifest, session.records() + twins, profiles)
+    plain, _ = entry_of(manifest, session.records())
+    assert entry.cases == plain.cases
+
+
+def test_a_failed_run_leaves_a_hole_at_its_seed() -> None:
+    session = Session()
+    found = fails(session.records(), "filemap-4k-002-base", message="one\nline")
+    entry, _ = entry_of(session.manifest(), found)
+    arm = entry.cases[0].arm("base")
+    assert arm is not None
+    assert arm.metrics["4k.bw"].values[2] is None
+    assert arm.metrics["4k.bw"].values[1] is not None
+    assert (arm.runs, arm.failed) == (8, 1)
+    assert arm.failures[0].startswith("invalid (blame: workload): one")
+
+
+def test_functions_add_up_to_the_whole() -> None:
+    session = Session()
+    manifest = counts_factory.counted(session.manifest())
+    entry, functions = entry_of(manifest, session.records(), counts_factory.profiles(session))
+    assert entry.counted
+    assert functions is not None
+    phase = functions.phase("filemap-4k", "4k", "patched")
+    assert phase is not None
+    assert phase.unit == "io"
+    listed = sum(cost.instructions for cost in phase.functions)
+    assert listed + phase.others == pytest.approx(phase.total, rel=1e-5)
+    profiles = [p for p in counts_factory.profiles(session) if p.run_id.endswith("patched")]
+    ours = [p.phases[0] for p in profiles if p.run_id.startswith("filemap-4k")]
+    load = [f.instructions / p.units["io"] for p in ours for f in p.kernel if f.name == "xas_load"]
+    cost = next(cost for cost in phase.functions if cost.name == "xas_load")
+    assert cost.instructions == pytest.approx(np.mean(load), rel=1e-6)
+    assert cost.scatter == pytest.approx(np.std(load, ddof=1), rel=1e-6)
+
+
+def test_the_pinned_arm_gives_the_lab_its_compiler_and_configuration() -> None:
+    manifest = _named(Session(), PINNED, "tonight")
+    records = _renamed(Session().records(), {"base": PINNED, "patched": "tonight"})
+    entry, _ = entry_of(manifest, records)
+    assert [arm.role for arm in entry.arms] == ["pinned", "followed"]
+    assert entry.subject.name == "tonight"
+    assert "config" in entry.setting
+    assert PINNED in entry.setting
+    assert "config" not in entry_of(Session().manifest(), Session().records())[0].setting
+
+
+def test_a_wall_session_keeps_its_noise_and_drops_its_blocks() -> None:
+    quiet = WallSession(effect=-0.03)
+    entry, _ = entry_of(quiet.manifest(), quiet.records())
+    assert [arm.role for arm in entry.arms] == ["followed", "followed", "again"]
+    said = entry.cases[0].said[0]
+    assert said.noise is not None
+    assert said.verdict is Verdict.REGRESSION
+    busy = WallSession(effect=-0.03, busy=(("filemap-4k", 3, "patched"),))
+    dropped, _ = entry_of(busy.manifest(), busy.records())
+    for arm in dropped.cases[0].arms:
+        assert arm.metrics["4k.bw"].values[3] is None
+
+
+def test_the_id_is_of_what_was_measured_not_of_the_numbers() -> None:
+    entry, _ = entry_of(Session().manifest(), Session().records())
+    other, _ = entry_of(Session().manifest(), Session(spread=0.01).records())
+    assert entry.id == other.id
+    later, _ = entry_of(Session().manifest(), Session().records(), night="2026-01-02")
+    assert later.id != entry.id
+
+
+def test_a_session_without_runs_is_no_night() -> None:
+    with pytest.raises(SessionError, match="--resume"):
+        entry_of(Session().manifest(), [])
+
+
+def test_from_a_folder(tmp_path: Path) -> None:
+    session = Session()
+    store = SessionStore(tmp_path / "session")
+    store.create(session.manifest())
+    for record in session.records():
+        store.append(record)
+    entry, _ = take(store.folder, link="https://example.org/report")
+    assert entry.link == "https://example.org/report"
+    assert entry == entry_of(session.manifest(), session.records(), link=entry.link)[0]
+
+
+@pytest.mark.parametrize(
+    ("source", "commit"),
+    [("git:/src/linux@0123456789abcdef", "0123456789abcdef"), ("git:/src/linux@master", ""),
+     ("deb:linux-source-6.12", ""), ("dir:/tmp/x@0123456789abcdef", "")],
+)  # fmt: skip
+def test_a_commit_is_known_where_it_was_asked_for(source: str, commit: str) -> None:
+    assert commit_of(source) == commit
+
+
+def _named(session: Session, *names: str) -> Manifest:
+    manifest = session.manifest()
+    arms = tuple(
+        a.model_copy(update={"name": n}) for a, n in zip(manifest.arms, names, strict=True)
+    )
+    asked = manifest.experiment.model_copy(
+        update={"series": None, "arms": tuple(ArmSpec(name=name) for name in names)}
+    )
+    return manifest.model_copy(update={"arms": arms, "experiment": asked})
+
+
+def _renamed(records: list[RunRecord], names: dict[str, str]) -> list[RunRecord]:
+    return [record.model_copy(update={"arm": names[record.arm]}) for record in records]

@@ -1,0 +1,84 @@
+"""The gate in real guests: a sound series passes, and each broken one is told for its reason."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from results.checks import Check
+from results.store import SessionStore
+from tests.integration.conftest import Measured, measured
+from tests.integration.lab_process import run_lab
+
+pytestmark = pytest.mark.guest
+
+GATE = str(Path(__file__).with_name("gate.toml"))
+
+
+@pytest.fixture(scope="module")
+def gated(tmp_path_factory: pytest.TempPathFactory) -> Measured:
+    """Five arms through the gate; three of them are broken and are not measured."""
+    return measured(tmp_path_factory.mktemp("gate") / "session", GATE, "--no-snapshot")
+
+
+@pytest.fixture(scope="module")
+def checks(gated: Measured) -> dict[str, Check]:
+    return {check.arm: check for check in SessionStore(gated.folder).checks()}
+
+
+@pytest.mark.parametrize("arm", ["base", "sound"])
+def test_a_sound_kernel_is_green(checks: dict[str, Check], arm: str) -> None:
+    assert checks[arm].problems == ()
+    assert checks[arm].status == "green"
+    said = "; ".join(checks[arm].checked)
+    assert "blocks of 4 KiB read back and compared" in said
+    assert "MiB in huge folios" in said
+    assert "lockdep watched" in said
+
+
+@pytest.mark.parametrize(
+    ("arm", "told"),
+    [
+        ("lock", lambda p: p.kind == "sleeping" and p.where == "xas_split_alloc"),
+        ("leak", lambda p: p.kind == "leak" and "radix_tree_node" in p.title),
+        ("order", lambda p: "folio_contains" in p.title),
+    ],
+)
+def test_a_broken_kernel_is_told_for_the_right_reason(
+    checks: dict[str, Check], arm: str, told: Callable[..., bool]
+) -> None:
+    assert checks[arm].status == "red"
+    assert any(told(problem) for problem in checks[arm].problems), checks[arm].problems
+
+
+def test_only_sound_arms_are_measured_and_the_others_have_no_verdict(gated: Measured) -> None:
+    assert gated.status == 4, gated.err
+    assert {record.arm for record in SessionStore(gated.folder).records()} == {"base", "sound"}
+    assert gated.out.count("not measured: broken: ") >= 3
+    assert "sound: green in 1 guest" in gated.out
+
+
+def test_a_resumed_session_checks_nothing_again(gated: Measured) -> None:
+    path = gated.folder / "checks.jsonl"
+    before = path.read_bytes()
+    assert run_lab("run", "--resume", str(gated.folder)).returncode == 4
+    assert path.read_bytes() == before
+    assert len([json.loads(line) for line in before.splitlines()]) == 5
+
+
+def test_the_kernel_s_own_tests_find_a_wrong_order(tmp_path: Path) -> None:
+    session = measured(
+        tmp_path / "session", "noop", "--check", "--no-twins",
+        "--set", "guest=smoke", "--set", "blocks=1",
+        "--set", "series.path=configs/series/broken-lookup",
+        "--set", "check={vcpus=[], selftests=['xarray']}",
+    )  # fmt: skip
+    assert session.status == 4, session.err
+    found = {check.arm: check for check in SessionStore(session.folder).checks()}
+    assert found["base"].status == "green"
+    assert any("tests passed" in line for line in found["base"].checked)
+    kinds = {problem.kind for problem in found["patched"].problems}
+    assert "selftest" in kinds

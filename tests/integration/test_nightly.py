@@ -1,0 +1,78 @@
+"""A night by hand: the steps of nightly.yml, in order, on this machine, at smoke size."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from pathlib import Path
+
+import pytest
+
+from history.store import HistoryStore
+from kernels.cache import Kernel
+from tests.workflow import CHECKOUT, WORKFLOWS, Step, parsed, perform, steps_of
+
+pytestmark = pytest.mark.guest
+SMOKE = "guest=smoke blocks=1"
+
+
+def test_the_steps_of_a_night_in_order(kernels: dict[str, Kernel], tmp_path: Path) -> None:
+    jobs = parsed(WORKFLOWS / "nightly.yml")["jobs"]
+    experiment = jobs["measure"]["strategy"]["matrix"]["experiment"][0]
+    values = {
+        "inputs.set": SMOKE,
+        "matrix.experiment": experiment,
+        "github.server_url": "https://github.com",
+        "github.repository": "octo/lab",
+        "github.run_id": "1",
+    }
+    work, cache = tmp_path / "work", tmp_path / "cache"
+    work.mkdir()
+    (work / "lab.py").symlink_to(CHECKOUT / "lab.py")
+    # A cache of its own: one of the steps bounds it.
+    for kernel in kernels.values():
+        copy = cache / "kernels" / kernel.folder.name
+        copy.mkdir(parents=True)
+        for path in kernel.folder.iterdir():
+            os.link(path, copy / path.name)
+    files = {name: tmp_path / name for name in ("GITHUB_OUTPUT", "GITHUB_STEP_SUMMARY")}
+    env = {"TWINBOOT_CACHE": str(cache), **{name: str(path) for name, path in files.items()}}
+    steps = [step for job in ("measure", "record") for step in steps_of(job, jobs[job], values)]
+    verbs = [found for step in steps for found in re.findall(r"lab\.py ([a-z-]+)", step.run)]
+    assert verbs == [
+        "doctor", "cache-key", "build", "measure", "report", "clean", "history", "pages", "gate",
+    ]  # fmt: skip
+    for step in steps:
+        done = perform(step, work, env)
+        assert done.returncode == 0, f"{step.name}: {done.stdout[-2000:]}{done.stderr[-2000:]}"
+    assert re.fullmatch(r"key=kernels-[0-9a-f]{32}\n", files["GITHUB_OUTPUT"].read_text())
+    summary = files["GITHUB_STEP_SUMMARY"].read_text()
+    assert summary.startswith("## mm/filemap")
+    assert "●" in summary
+    (entry,) = HistoryStore(work / "history-data").read().entries
+    assert (entry.experiment, entry.guest) == (experiment, "smoke")
+    assert entry.link == "https://github.com/octo/lab/actions/runs/1"
+    night = (work / "site" / "night" / f"{entry.id}.html").read_text()
+    assert f'href="{entry.id}.report.html"' in night
+    assert (work / "site" / "night" / f"{entry.id}.report.html").stat().st_size > 10_000
+    front = (work / "site" / "index.html").read_text()
+    assert f"track/{experiment}.smoke.exact.html" in front
+    assert "gate: exit 0" in (work / "gate.txt").read_text()
+    # The same night by its own word is there once, however often it is added.
+    again = next(step for step in steps if "history add" in step.run)
+    assert "there already" in perform(again, work, env).stdout
+
+
+def test_the_cache_key_names_every_kernel_that_is_built(kernels: dict[str, Kernel]) -> None:
+    jobs = parsed(WORKFLOWS / "nightly.yml")["jobs"]
+    step = next(
+        step
+        for step in steps_of("measure", jobs["measure"],
+                             {"inputs.set": "", "matrix.experiment": "filemap-v4"})
+        if "cache-key" in step.run
+    )  # fmt: skip
+    run = './lab.py cache-key "$EXPERIMENT" --no-twins --json'
+    asked = Step(step.job, step.name, run, {"EXPERIMENT": "filemap-v4"})
+    said = json.loads(perform(asked, CHECKOUT, {}).stdout)
+    assert {each["key"] for each in said["kernels"]} == {k.identity.key for k in kernels.values()}

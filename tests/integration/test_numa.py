@@ -1,0 +1,89 @@
+"""A guest of several NUMA nodes is exact, too, and sees the nodes it was given."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from experiment.load import load_experiment
+from experiment.plan import scaled
+from experiment.spec import PhaseTimes, ShapeSpec
+from guests import channel, exact, initramfs, native
+from guests.exact import Machine
+from kernels.cache import Kernel
+from runs.arms import guest_of
+from runs.options import Options
+from runs.prepare import catalogue
+from tests.integration.lab_process import CHECKOUT, SMALL
+from workloads.job import job_text, prepare_text
+from workloads.spec import load_catalogue
+
+pytestmark = pytest.mark.guest
+
+NODES = 4
+SHAPE = ShapeSpec(
+    vcpus=4, numa_nodes=NODES, jobs=4, cpu="Nehalem,-hypervisor", metronome_ns=20_000,
+    more_memory_mib=128,
+)  # fmt: skip
+WORKLOAD = load_catalogue()["filemap-4k"]
+
+
+def silent(word: str) -> None:
+    """Nobody watches."""
+
+
+@pytest.fixture(scope="module")
+def machine(kernels: dict[str, Kernel], options: Options) -> Machine:
+    asked = load_experiment(Path(SMALL), overrides=(), catalogue=catalogue(CHECKOUT))
+    guest = SHAPE.of(guest_of(asked))
+    size = scaled(asked.dataset, guest)
+    return Machine(
+        kernel=kernels["patched"].bzimage,
+        initramfs=initramfs.provide(options.cache).path,
+        preload=native.build(native.PRELOAD, native.SHARED_LIBRARY, options.cache),
+        guest=guest,
+        size=size,
+        prepare_text=prepare_text(WORKLOAD, file_mib=size.file_mib),
+    )
+
+
+def test_cold_and_restored_runs_are_equal_twice(machine: Machine, tmp_path: Path) -> None:
+    text = job_text(
+        WORKLOAD.phases_of("default"),
+        {"4k": PhaseTimes(ramp_s=0, runtime_s=0.2)},
+        jobs=machine.size.jobs,
+        seed=3,
+        limit_bytes=machine.size.cgroup_limit_mib << 20,
+    )
+    snapshot = exact.take_snapshot(machine, tmp_path / "snapshot", tmp_path / "logs", silent)
+    runs = []
+    for again in ("1", "2"):
+        restored, cold = tmp_path / f"restored-{again}", tmp_path / f"cold-{again}"
+        runs.append(exact.run_restored(snapshot, text, restored, restored / "logs", silent))
+        runs.append(exact.run_cold(machine, text, cold, cold / "logs", silent))
+    assert runs[0].files is not None, runs[0].ending
+    fingerprints = [channel.fingerprint(run.files or {}) for run in runs]
+    assert len(set(fingerprints)) == 1, fingerprints
+
+    seen = dict(
+        line.removeprefix("/sys/devices/system/node/").split(":", 1)
+        for line in runs[0].files["4k/before/nodes"].decode().splitlines()
+        if "online" in line or "distance" in line or "cpulist" in line
+    )
+    assert seen["online"] == f"0-{NODES - 1}"
+    for node in range(NODES):
+        assert seen[f"node{node}/cpulist"] == str(node)
+        distances = ["10" if other == node else "20" for other in range(NODES)]
+        assert seen[f"node{node}/distance"] == " ".join(distances)
+    # The initramfs fills more of one node than the small file can make up for; the others
+    # have about as much memory left, whoever wrote.
+    free_kib = [
+        int(line.split()[-2])
+        for line in runs[0].files["4k/before/nodes"].decode().splitlines()
+        if " MemFree: " in line
+    ]
+    assert len(free_kib) == NODES
+    fullest, *others = sorted(free_kib)
+    assert fullest < others[0]
+    assert others[-1] - others[0] <= 8 * 1024, free_kib

@@ -1,0 +1,83 @@
+"""Which patch it was, and whether another lab finds the same: real kernels, few boots."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from kernels.cache import Kernel
+from results.store import SessionStore
+from tests.integration.lab_process import CHECKOUT, SMALL, records_of, run_lab
+
+pytestmark = pytest.mark.guest
+SERIES = CHECKOUT / "configs/series"
+
+
+def alone(patch: Path, into: Path) -> Path:
+    """One patch of a longer series as a series of its own."""
+    text = patch.read_text()
+    assert "[PATCH 1/2]" in text or "[PATCH 2/2]" in text
+    into.write_text(text.replace("[PATCH 1/2]", "[PATCH]").replace("[PATCH 2/2]", "[PATCH]"))
+    return into
+
+
+def test_the_one_slow_patch_of_three_is_found(kernels: dict[str, Kernel], tmp_path: Path) -> None:
+    first, last = sorted((SERIES / "noop").glob("*.patch"))
+    stack = (
+        alone(first, tmp_path / "first.patch"),
+        SERIES / "slow-add-256",
+        alone(last, tmp_path / "last.patch"),
+    )
+    folder = tmp_path / "session"
+    done = run_lab(
+        "bisect", *(word for part in stack for word in ("--series", str(part))),
+        "--workloads", "filemap-4k", "--metric", "4k.bw", "--threshold", "0.5%", "--seeds", "1",
+        "--set", "guest=smoke", "--session", str(folder),
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    said = "4k.bw moves with patch 2: mm/filemap: add 256 instructions to each folio add"
+    assert said in done.stdout
+    # The function that was made slow leads those that moved.
+    moved = done.stdout.partition("instructions per")[2].splitlines()[1]
+    assert moved.split()[-1] == "__filemap_add_folio"
+    # Comments are the same code: their points were not booted.
+    assert done.stdout.count("same code as") == 2
+    assert {record.arm for record in records_of(folder).values()} == {"base", "patch-3"}
+    before = (folder / "runs.jsonl").read_bytes()
+    again = run_lab("bisect", "--resume", str(folder))
+    assert again.returncode == 0, again.stderr
+    assert again.stdout == done.stdout
+    assert (folder / "runs.jsonl").read_bytes() == before
+
+
+def test_an_archive_repeats_to_the_last_digit(kernels: dict[str, Kernel], tmp_path: Path) -> None:
+    folder, archive = tmp_path / "session", tmp_path / "session.tar.gz"
+    assert run_lab("measure", SMALL, "--session", str(folder)).returncode == 0
+    packed = run_lab("repro", str(folder), "-o", str(archive))
+    assert packed.returncode == 0, packed.stderr
+    assert packed.stdout.strip() == str(archive)
+    again = tmp_path / "again"
+    done = run_lab("repro", "--check", str(archive), "--session", str(again), "--json")
+    assert done.returncode == 0, done.stdout + done.stderr
+    said = json.loads(done.stdout)
+    assert said["same"] is True
+    assert said["differs"] == []
+    assert [run["run_id"] for run in said["runs"]] == sorted(records_of(folder))
+    assert all(len(run["numbers"]) >= 10 for run in said["runs"])
+    assert any(len(run["counts"]) > 1000 for run in said["runs"])
+    assert records_of(again) == records_of(folder)
+    # One number of one run is another one: of all that are compared, only it differs.
+    record = SessionStore(folder).records()[0]
+    assert record.samples
+    wrong = record.model_copy(
+        update={"samples": {**record.samples, "4k.bw": record.samples["4k.bw"] * (1 + 1e-12)}}
+    )
+    SessionStore(folder).append(wrong)
+    assert run_lab("repro", str(folder), "-o", str(archive)).returncode == 0
+    # The session that repeats it is finished already, and is only compared.
+    told = run_lab("repro", "--check", str(archive), "--session", str(again))
+    assert told.returncode == 1, told.stdout + told.stderr
+    assert "not the same: 1 of 3 runs differ" in told.stdout
+    assert "4k.bw: then " in told.stdout

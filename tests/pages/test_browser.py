@@ -1,0 +1,205 @@
+"""The site in a real browser: drawn, quiet, reachable by keyboard, and readable by machines."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Browser, Page, sync_playwright
+
+from pages import site
+from tests.pages.made_up import fill
+
+CHROMIUM = shutil.which("chromium")
+DESK, PHONE = {"width": 1200, "height": 850}, {"width": 390, "height": 800}
+TRACK, NIGHT = "track/tonight.laptop.exact.html", "night"
+PAGES = (
+    "index.html",
+    TRACK,
+    "track/wall-clock.laptop.wall.html",
+    "track/hostile.laptop.exact.html",
+    "compare/tonight.laptop.exact.html",
+    "compare/hostile.laptop.exact.html",
+)
+# Where to leave the pictures to be looked at; a folder of the test's own by default.
+SHOTS = os.environ.get("TWINBOOT_SHOTS")
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("site")
+    return site.build(fill(folder / "history"), folder / "site").folder
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    assert CHROMIUM, "no chromium: apt-get install chromium"
+    with sync_playwright() as playwright:
+        # Root in a container has no sandbox to put it in; it opens our own files only.
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def shots(tmp_path: Path) -> Path:
+    folder = Path(SHOTS) if SHOTS else tmp_path
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+def opened(browser: Browser, built: Path, name: str, **how: object) -> tuple[Page, list[str]]:
+    """A page, and all that it says, asks the network for, or throws."""
+    context = browser.new_context(**{"viewport": DESK, **how})
+    page = context.new_page()
+    said: list[str] = []
+    page.on("console", lambda message: said.append(f"{message.type}: {message.text}"))
+    page.on("pageerror", lambda error: said.append(f"error: {error}"))
+    page.on(
+        "request", lambda asked: asked.url.startswith("file:") or said.append(f"asks {asked.url}")
+    )
+    page.goto((built / name).as_uri())
+    return page, said
+
+
+def nights_of(built: Path) -> list[str]:
+    """A page of a night of each kind: the newest ordinary one, and a hostile one."""
+    found = sorted((built / NIGHT).glob("*.html"))
+    hostile = next(path for path in found if "window.hurt" in path.read_text())
+    plain = next(path for path in found if "window.hurt" not in path.read_text())
+    return [f"{NIGHT}/{path.name}" for path in (plain, hostile)]
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("viewport", [DESK, PHONE], ids=["desk", "phone"])
+def test_every_page_is_quiet_fits_and_has_no_barrier(
+    browser: Browser, built: Path, shots: Path, scheme: str, viewport: dict[str, int]
+) -> None:
+    for name in [*PAGES, *nights_of(built)]:
+        page, said = opened(browser, built, name, viewport=viewport, color_scheme=scheme)
+        for more in page.locator("details").all():
+            more.evaluate("each => { each.open = true }")
+        page.wait_for_timeout(100)
+        picture = f"{name.replace('/', '-')}-{viewport['width']}-{scheme}.png"
+        page.screenshot(path=shots / picture)
+        assert said == [], name
+        assert page.evaluate("window.hurt") is None, name
+        wider = page.evaluate("document.documentElement.scrollWidth - innerWidth")
+        assert wider <= 0, f"{name} is {wider} px too wide"
+        # Contrast is of the scheme and order of the width: two of the four have both.
+        both = (viewport is DESK) == (scheme == "light")
+        found = Axe().run(page).response["violations"] if both else []
+        serious = [f"{one['id']}: {one['nodes'][0]['html'][:200]}" for one in found
+                   if one["impact"] in ("serious", "critical")]  # fmt: skip
+        assert serious == [], name
+        page.context.close()
+
+
+def test_axe_and_the_console_can_fail(browser: Browser, tmp_path: Path) -> None:
+    bad = "<html><body><img src='gone.png'><p style='color:#999'>pale</p><script>x()</script>"
+    (tmp_path / "bad.html").write_text(bad)
+    page, said = opened(browser, tmp_path, "bad.html")
+    assert any("x is not defined" in line for line in said)
+    assert {"image-alt", "color-contrast"} <= {
+        one["id"] for one in Axe().run(page).response["violations"]
+    }
+    page.context.close()
+
+
+def test_a_chart_is_drawn_and_follows_the_keyboard(browser: Browser, built: Path) -> None:
+    page, said = opened(browser, built, TRACK)
+    chart = page.locator(".chart").first
+    assert chart.locator("canvas").count() == 1
+    painted = chart.locator("canvas").evaluate(
+        "c => new Set(new Uint32Array(c.getContext('2d')"
+        ".getImageData(0, 0, c.width, c.height).data.buffer)).size"
+    )
+    assert painted > 20
+    line = page.locator(".said").first
+    chart.focus()
+    page.keyboard.press("End")
+    assert "2026-04-30" in line.inner_text()
+    page.keyboard.press("ArrowLeft")
+    told = line.inner_text()
+    assert "2026-04-29" in told
+    assert "kernel 6.12.40-1" in told
+    assert "tonight" in told
+    page.keyboard.press("Home")
+    assert "2026-01-01" in line.inner_text()
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/night/*.html")
+    assert "Night of 2026-01-01" in page.inner_text("h1")
+    assert said == []
+    page.context.close()
+
+
+def test_hovering_names_the_night_its_value_and_the_change(browser: Browser, built: Path) -> None:
+    page, _ = opened(browser, built, TRACK)
+    box = page.locator(".chart .u-over").first.bounding_box()
+    assert box
+    said = set()
+    for step in range(0, 100, 1):
+        page.mouse.move(box["x"] + box["width"] * (0.45 + step / 1000), box["y"] + 80)
+        said.add(page.locator(".said").first.inner_text())
+    changed = [line for line in said if "2026-03-02" in line]
+    assert changed
+    assert "▼ regression" in changed[0]
+    page.context.close()
+
+
+def test_buttons_and_links_are_reached_by_tab_and_lead_somewhere(
+    browser: Browser, built: Path
+) -> None:
+    page, said = opened(browser, built, "index.html")
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.className") == "skip"
+    addresses = set()
+    for _ in range(30):
+        page.keyboard.press("Tab")
+        addresses.add(page.evaluate("document.activeElement.href || ''"))
+    assert any(address.endswith(TRACK) for address in addresses)
+    page.goto((built / TRACK).as_uri())
+    button = page.get_by_role("button", name="30 nights")
+    button.focus()
+    page.keyboard.press("Space")
+    assert button.get_attribute("aria-pressed") == "true"
+    assert said == []
+    page.context.close()
+
+
+def test_every_link_of_the_site_leads_to_a_page(browser: Browser, built: Path) -> None:
+    for name in [*PAGES, *nights_of(built)]:
+        page, _ = opened(browser, built, name)
+        for link in page.eval_on_selector_all("a[href]", "all => all.map(a => a.href)"):
+            if link.startswith("file://"):
+                assert Path(link.removeprefix("file://").partition("#")[0]).is_file(), link
+            else:
+                assert link.startswith("https://example.org/"), link
+        page.context.close()
+
+
+def test_any_two_nights_are_compared(browser: Browser, built: Path) -> None:
+    page, said = opened(browser, built, "compare/tonight.laptop.exact.html")
+    page.select_option("#first", index=85)
+    page.select_option("#second", index=95)
+    row = page.locator("#compared tr.primary", has_text="filemap-4k 4k.bw").filter(
+        has_text="tonight"
+    )
+    told = row.inner_text()
+    assert "8 up, 0 down" in told
+    assert "▲ better" in told
+    moved = page.locator("#compared", has_text="Functions that moved").inner_text()
+    assert "xas_load" in moved
+    assert "−80.0" in moved
+    address = page.url
+    page.click("#swap")
+    assert "0 up, 8 down" in row.inner_text()
+    page.goto("about:blank")
+    page.goto(address)
+    assert "8 up, 0 down" in row.inner_text()
+    assert said == []
+    page.context.close()

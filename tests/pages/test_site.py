@@ -1,0 +1,207 @@
+"""The site as files: complete, the same bytes twice, and hostile text is text."""
+
+from __future__ import annotations
+
+import json
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from history.changes import changes_of
+from history.store import HistoryStore, Read
+from history.taking import take
+from pages import embed, site, status
+from pages.tracks import tracks_of
+from reports import write
+from results.store import SessionStore, StoreError
+from tests.history.factory import Nights
+from tests.pages.made_up import HOSTILE, Session, hostile
+
+CLEAR = Nights((0.0, 0.0, -0.02, -0.02), experiment="tonight")
+
+
+class Tags(HTMLParser):
+    """Every element of a page with its attributes, and the texts of its scripts."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.found: list[tuple[str, dict[str, str | None]]] = []
+        self.scripts: list[str] = []
+        self._in_script = False
+        self.feed(page)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.found.append((tag, dict(attrs)))
+        self._in_script = tag == "script"
+
+    def handle_data(self, text: str) -> None:
+        if self._in_script:
+            self.scripts.append(text)
+
+    def handle_endtag(self, tag: str) -> None:
+        self._in_script = False
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> HistoryStore:
+    store = HistoryStore(tmp_path / "history")
+    for entry in CLEAR.entries():
+        store.add(entry)
+    return store
+
+
+def tree(folder: Path) -> dict[str, bytes]:
+    return {p.relative_to(folder).as_posix(): p.read_bytes() for p in folder.rglob("*.html")}
+
+
+def test_each_track_and_night_has_its_page(store: HistoryStore, tmp_path: Path) -> None:
+    made = site.build(store, tmp_path / "site")
+    names = set(tree(made.folder))
+    nights = {f"night/{entry.id}.html" for entry in store.read().entries}
+    track = "tonight.laptop.exact.html"
+    assert names == nights | {"index.html", f"track/{track}", f"compare/{track}"}
+    assert (made.tracks, made.nights) == (1, 4)
+
+
+def test_the_same_history_gives_the_same_bytes(store: HistoryStore, tmp_path: Path) -> None:
+    first = tree(site.build(store, tmp_path / "one").folder)
+    assert tree(site.build(store, tmp_path / "two").folder) == first
+
+
+def test_a_site_is_replaced_as_a_whole_and_nothing_else_is(
+    store: HistoryStore, tmp_path: Path
+) -> None:
+    folder = tmp_path / "site"
+    site.build(store, folder)
+    (folder / "night" / "old.html").write_text("of a night that was pruned")
+    site.build(store, folder)
+    assert not (folder / "night" / "old.html").exists()
+    mine = tmp_path / "mine"
+    mine.mkdir()
+    (mine / "thesis.tex").write_text("dear to me")
+    with pytest.raises(site.SiteError, match="no site"):
+        site.build(store, mine)
+    assert (mine / "thesis.tex").read_text() == "dear to me"
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["history", "mine", "site"]
+
+
+def test_a_history_that_is_none_leaves_no_site(tmp_path: Path) -> None:
+    (tmp_path / "history").mkdir()
+    (tmp_path / "history" / "x").touch()
+    with pytest.raises(StoreError):
+        site.build(HistoryStore(tmp_path / "history"), tmp_path / "site")
+    assert not (tmp_path / "site").exists()
+
+
+def test_no_night_yet_is_a_page_too(tmp_path: Path) -> None:
+    made = site.build(HistoryStore(tmp_path / "history"), tmp_path / "site")
+    assert "The history is empty" in (made.folder / "index.html").read_text()
+
+
+def test_a_torn_file_is_named_on_the_front_page(store: HistoryStore, tmp_path: Path) -> None:
+    path = store.path(store.read().entries[0])
+    path.write_bytes(path.read_bytes()[:100])
+    made = site.build(store, tmp_path / "site")
+    front = (made.folder / "index.html").read_text()
+    assert path.name in front
+    assert "torn" in front
+
+
+def test_the_regression_is_on_the_front_page(store: HistoryStore, tmp_path: Path) -> None:
+    front = (site.build(store, tmp_path / "site").folder / "index.html").read_text()
+    assert "1 regression open" in front
+    # Night four was no change against night three.
+    assert re.search(r'class="word no-change"><i aria-hidden="true">=</i>no change', front)
+
+
+def test_reports_of_sessions_are_copied_beside_their_nights(tmp_path: Path) -> None:
+    session = Session()
+    target = SessionStore(tmp_path / "sessions" / "deep" / "one")
+    target.create(session.manifest())
+    for record in session.records():
+        target.append(record)
+    write.write_all(tmp_path / "sessions" / "deep" / "one")
+    store = HistoryStore(tmp_path / "history")
+    entry, _ = take(tmp_path / "sessions" / "deep" / "one")
+    store.add(entry)
+    made = site.build(store, tmp_path / "site", sessions=tmp_path / "sessions")
+    assert made.reports == 1
+    copied = made.folder / "night" / f"{entry.id}.report.html"
+    assert copied.read_bytes() == (tmp_path / "sessions/deep/one/report.html").read_bytes()
+    assert f'href="{copied.name}"' in (made.folder / "night" / f"{entry.id}.html").read_text()
+
+
+def test_hostile_text_is_text(tmp_path: Path) -> None:
+    store = HistoryStore(tmp_path / "history")
+    for entry in Nights((0.0, 0.02, 0.0), experiment="hostile").entries():
+        store.add(hostile(entry))
+    made = site.build(store, tmp_path / "site")
+    for name, page in tree(made.folder).items():
+        tags = Tags(page.decode())
+        assert not [tag for tag, _ in tags.found if tag in ("img", "iframe", "object", "base")]
+        for _, attributes in tags.found:
+            assert not [key for key in attributes if key.startswith("on") or key == "style"], name
+            assert not (attributes.get("href") or "").startswith("javascript:")
+            assert "src" not in attributes
+        assert not [text for text in tags.scripts if text.startswith("window.hurt")], name
+        assert "\u202e" not in re.sub(r"<script.*?</script>", "", page.decode(), flags=re.S)
+
+
+def test_a_page_allows_its_own_scripts_and_nothing_from_elsewhere(
+    store: HistoryStore, tmp_path: Path
+) -> None:
+    for name, page in tree(site.build(store, tmp_path / "site").folder).items():
+        text = page.decode()
+        tags = Tags(text)
+        policy = next(
+            a["content"] for tag, a in tags.found
+            if tag == "meta" and a.get("http-equiv") == "Content-Security-Policy"
+        )  # fmt: skip
+        assert policy
+        assert policy.startswith("default-src 'none'; script-src ")
+        assert "unsafe" not in policy
+        assert "http" not in policy
+        executed = [
+            script for script, (_, a) in zip(
+                tags.scripts, [t for t in tags.found if t[0] == "script"], strict=True
+            ) if a.get("type") != "application/json"
+        ]  # fmt: skip
+        assert all(embed.source_hash(script) in policy for script in executed), name
+        assert not re.search(r"<(script|link|img)[^>]*(src|href)=", text)
+
+
+@given(
+    st.recursive(st.text() | st.floats() | st.none(), lambda inner: st.lists(inner), max_leaves=9)
+)
+@settings(max_examples=200)
+def test_embedded_data_comes_back_and_never_ends_its_element(value: object) -> None:
+    text = str(embed.data({"value": value, HOSTILE: HOSTILE}))
+    assert not set(text) & {"<", ">", "&", "\u2028", "\u2029"}
+    assert json.loads(text)[HOSTILE] == HOSTILE
+
+
+def test_one_word_a_night() -> None:
+    entries = CLEAR.entries()
+    (track,) = tracks_of(Read(tuple(entries)), changes_of(entries))
+    words = [status.of_night(entry, track.changes).word for entry in entries]
+    assert words == ["no change", "no change", "regression", "no change"]
+    assert [change.night for change in track.standing] == [entries[2].night]
+
+
+def test_a_regression_that_was_undone_does_not_stand() -> None:
+    entries = Nights((0.0, 0.0, -0.02, -0.02, 0.0, 0.0)).entries()
+    (track,) = tracks_of(Read(tuple(entries)), changes_of(entries))
+    assert len(track.changes) == 2
+    assert track.standing == ()
+
+
+@pytest.mark.parametrize(
+    ("link", "kept"),
+    [("https://a/b?c&d", "https://a/b?c&amp;d"), ("javascript:x", ""), ("//evil", ""), ("", "")],
+)
+def test_only_addresses_become_links(link: str, kept: str) -> None:
+    assert str(site.address(link)) == kept

@@ -1,0 +1,128 @@
+"""The gate in a comparison: whose fault, what is withheld, and what every form says."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from experiment.spec import CheckSpec
+from reports import forms
+from reports.gate import gate_of
+from reports.many import SessionComparison, compare_session
+from reports.outcome import outcome
+from reports.verdict import Verdict
+from results.checks import Check, CheckStatus, Problem
+from tests.reports.factory import Session
+
+SLEEPS = Problem(
+    kind="sleeping",
+    title="BUG: sleeping function called from invalid context at include/linux/sched/mm.h:321",
+    says="sleeps where it must not",
+    where="xas_split_alloc",
+    evidence=("BUG: sleeping function called from invalid context", "Call Trace:", " <TASK>"),
+)
+WARNS = Problem(kind="warning", title="WARNING: CPU: 0 PID: 91 at mm/page.c:7", says="warns")
+
+
+def checked(arm: str, *problems: Problem, status: CheckStatus | None = None, of: int = 1) -> Check:
+    return Check(
+        run_id=f"check.{arm}.lockdep.v1", arm=arm, of=of, flavour="lockdep", vcpus=1,
+        cases=("filemap-4k",), kernel_key="k", status=status or ("red" if problems else "green"),
+        problems=problems, checked=() if problems else ("36602 blocks of 4 KiB read back",),
+        reason="QEMU ended without a word from the agent" if status == "not run" else "",
+        console=f"raw/check.{arm}.lockdep.v1/console.log",
+    )  # fmt: skip
+
+
+def compared(*checks: Check, measured: bool = True, asked: bool = True) -> SessionComparison:
+    session = Session()
+    manifest = session.manifest()
+    experiment = manifest.experiment.model_copy(update={"check": CheckSpec() if asked else None})
+    manifest = manifest.model_copy(update={"experiment": experiment})
+    return compare_session(manifest, session.records() if measured else [], checks=checks)
+
+
+def test_green_arms_are_judged_and_say_what_was_checked() -> None:
+    session = compared(checked("base"), checked("patched"))
+    assert all(m.judgement.verdict is not Verdict.FAILED for m in session.primary)
+    assert outcome(session) != 4
+    for form in ("text", "markdown", "html"):
+        said = forms.render(session, form)
+        assert "patched: green in 1 guest" in said
+        assert "36602 blocks of 4 KiB read back" in said
+
+
+def test_a_broken_series_has_no_verdict_and_exits_4() -> None:
+    session = compared(checked("base"), checked("patched", SLEEPS), measured=False)
+    assert {m.judgement.verdict for m in session.primary} == {Verdict.FAILED}
+    reasons = {m.judgement.reason for m in session.primary}
+    assert reasons == {f"not measured: broken: {SLEEPS.title} in xas_split_alloc()"}
+    assert outcome(session) == 4
+
+
+def test_a_broken_series_has_no_verdict_even_where_it_was_measured() -> None:
+    session = compared(checked("base"), checked("patched", SLEEPS))
+    assert {m.judgement.verdict for m in session.primary} == {Verdict.FAILED}
+    assert all(m.judgement.change is None for m in session.primary)
+
+
+@pytest.mark.parametrize("form", ["text", "markdown", "html"])
+def test_the_splat_is_quoted(form: str) -> None:
+    said = forms.render(compared(checked("base"), checked("patched", SLEEPS)), form)
+    assert "sleeps where it must not" in said
+    assert "Call Trace:" in said
+    assert "raw/check.patched.lockdep.v1/console.log" in said
+
+
+def test_json_holds_the_gate_and_only_where_one_was_asked() -> None:
+    whole = json.loads(forms.render(compared(checked("base"), checked("patched", SLEEPS)), "json"))
+    assert [gate["standing"] for gate in whole["gates"]] == ["green", "red"]
+    assert "gates" not in json.loads(forms.render(compared(asked=False), "json"))
+
+
+def test_what_the_base_has_too_is_red_before_the_series() -> None:
+    again = WARNS.model_copy(update={"title": "WARNING: CPU: 1 PID: 92 at mm/page.c:9"})
+    session = compared(checked("base", WARNS), checked("patched", again))
+    assert all(m.judgement.verdict is not Verdict.FAILED for m in session.primary)
+    assert "patched: red before the series: warns" in forms.render(session, "text")
+
+
+def test_what_the_base_has_not_is_the_series() -> None:
+    session = compared(checked("base", WARNS), checked("patched", WARNS, SLEEPS))
+    assert outcome(session) == 4
+
+
+@pytest.mark.parametrize(
+    "checks",
+    [
+        (),
+        (checked("base"),),
+        (checked("base"), checked("patched", of=3)),
+        (checked("base"), checked("patched", status="not run")),
+        (checked("base", status="not run"), checked("patched")),
+    ],
+)
+def test_a_gate_that_was_not_run_is_not_green(checks: tuple[Check, ...]) -> None:
+    session = compared(*checks)
+    assert {m.judgement.verdict for m in session.primary} == {Verdict.FAILED}
+    assert outcome(session) == 3
+    assert "not checked" in forms.render(session, "text")
+
+
+def test_without_a_gate_nothing_changes() -> None:
+    session = compared(asked=False)
+    assert session.comparisons[0].gates == ()
+    assert "Correctness" not in forms.render(session, "text")
+
+
+def test_a_splat_cannot_write_into_the_page() -> None:
+    evil = SLEEPS.model_copy(update={"title": "<script>alert(1)</script>", "evidence": ("</pre>",)})
+    page = forms.render(compared(checked("base"), checked("patched", evil)), "html")
+    assert "<script>alert" not in page
+    assert "&lt;/pre&gt;" in page
+
+
+def test_a_gate_of_one_arm_alone() -> None:
+    gate = gate_of("patched", "base", [checked("patched", SLEEPS)])
+    assert (gate.standing, gate.withholds) == ("red", True)

@@ -1,0 +1,78 @@
+"""The one-screen summary: its picture, its size, and nothing in it that GitHub acts on."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from reports import summary
+from reports.comparison import compare
+from reports.model import Comparison
+from tests.reports.factory import Session
+
+
+def made(session: Session) -> Comparison:
+    return compare(session.manifest(), session.records())
+
+
+def picture_of(text: str) -> list[str]:
+    return text.split("```text\n")[1].split("\n```")[0].splitlines()
+
+
+def test_it_begins_with_title_verdict_and_picture() -> None:
+    text = summary.render(made(Session()))
+    title, _, verdict, *_ = text.splitlines()
+    assert title == "## Fewer tree walks when a folio is added"
+    assert verdict.startswith("**2 improvements, 1 without change**")
+    drawn = picture_of(text)
+    assert [line.split()[0] for line in drawn[:3]] == ["4k.bw", "thp.bw", "switch.bw"]
+    assert "<details><summary>The whole report</summary>" in text
+
+
+def test_the_mark_is_on_the_side_of_its_sign() -> None:
+    for effect in (0.02, -0.02):
+        drawn = picture_of(
+            summary.render(made(Session(effect={"4k": effect, "thp": 0.0, "switch": 0.0})))
+        )
+        line = next(line for line in drawn if line.startswith("4k.bw"))
+        assert (line.index("●") > line.index("│")) == (effect > 0)
+        assert ("▲" in line) == (effect > 0)
+        assert ("▼" in line) == (effect < 0)
+
+
+def test_zero_of_the_scale_is_below_the_axis() -> None:
+    drawn = picture_of(summary.render(made(Session())))
+    assert {line.index("│") for line in drawn if "│" in line} == {drawn[-1].index(" 0 ") + 1}
+
+
+HOSTILE = "@torvalds fixes #1 octo/cat#2 GH-3 https://evil.example www.evil.example </details>"
+
+
+def test_hostile_texts_name_nobody() -> None:
+    text = summary.render(made(Session(title=HOSTILE, question=HOSTILE)))
+    assert not re.search(r"@\w", text)
+    assert not re.search(r"#\d", text)
+    assert "://" not in text
+    assert not re.search(r"www\.", text)
+    assert text.count("</details>") == 1
+    assert text.count("</details") == 1 + text.count("\\</details")
+
+
+@given(st.text(alphabet=st.sampled_from("@#ab1/:w.GH- "), max_size=40))
+def test_inert_takes_every_reference_and_nothing_else(said: str) -> None:
+    done = summary.inert(said)
+    assert done.replace(summary.BREAK, "") == said
+    assert not re.search(r"[@#]\w|://|www\.|GH-\d", done)
+    assert summary.inert(done) == done
+
+
+def test_what_is_too_long_is_cut_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = summary.render(made(Session()))
+    monkeypatch.setattr(summary, "MOST", len(whole) - 1)
+    cut = summary.render(made(Session()))
+    assert len(cut) < len(whole)
+    assert cut.endswith(summary.CUT)
+    assert "<details>" not in cut

@@ -1,0 +1,95 @@
+"""The kernels of many arms: which are the same, and which patch stops a series."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from experiment.spec import Experiment, KernelSpec, SeriesSpec
+from experiment.steps import per_patch
+from host.errors import SeriesError
+from kernels import build
+from kernels.make import Progress
+from runs.arms import build_arms, same_as_before
+from runs.options import Options
+from tests.experiment.test_plan import make_experiment
+from tests.runs.test_session import PATCH
+
+SUBJECTS = ("mm: one", "mm: two", "mm: three")
+
+
+@pytest.fixture
+def options(tmp_path: Path) -> Options:
+    series = tmp_path / "configs/series/mine"
+    series.mkdir(parents=True)
+    for number, subject in enumerate(SUBJECTS, 1):
+        patch = PATCH.replace("mm: x", subject)
+        (series / f"000{number}-p.patch").write_text(patch)
+    return Options(checkout=tmp_path, cache=tmp_path / "cache")
+
+
+def steps(**series: Any) -> Experiment:
+    asked = make_experiment(
+        [("w", "default")], series=SeriesSpec(path="configs/series/mine", **series)
+    )
+    return per_patch(asked, SUBJECTS)
+
+
+def silent(arm: str, so_far: Progress) -> None:
+    """Nobody looks."""
+
+
+def test_kernels_are_built_from_few_patches_to_many(
+    options: Options, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    built: list[int] = []
+
+    def provide(spec: KernelSpec, patches: Sequence[Path], **_: Any) -> Any:
+        built.append(len(patches))
+        return SimpleNamespace(patches=[path.name for path in patches])
+
+    monkeypatch.setattr(build, "provide", provide)
+    made: Any = build_arms(steps(reverse=True), options, silent)
+    assert built == [0, 1, 2, 3]
+    # The base of a source that holds the series has all that takes it out.
+    assert [len(kernel.patches) for kernel in made.values()] == [3, 2, 1, 0]
+    assert made["patch-2"].patches == ["0001-p.patch"]
+
+
+@pytest.mark.parametrize("blamed", ["0002-p.patch (mm: two)", "0001-p.patch (mm: one)"])
+def test_the_patch_that_does_not_build_in_the_middle_is_named(
+    options: Options, monkeypatch: pytest.MonkeyPatch, blamed: str
+) -> None:
+    built: list[int] = []
+
+    def provide(spec: KernelSpec, patches: Sequence[Path], **_: Any) -> Any:
+        if len(patches) == 2:
+            raise SeriesError("does not build: x.c:1: error", where=blamed, next_step="see log")
+        built.append(len(patches))
+
+    monkeypatch.setattr(build, "provide", provide)
+    with pytest.raises(SeriesError) as caught:
+        build_arms(steps(), options, silent)
+    said = str(caught.value)
+    assert said.startswith("the series up to 0002-p.patch (mm: two): ")
+    assert blamed in said
+    assert said.endswith("does not build: x.c:1: error\nnext: see log")
+    # What was built before stays in the cache.
+    assert built == [0, 1]
+
+
+def test_arms_with_the_code_of_the_one_before_are_known() -> None:
+    def kernel(code: str) -> Any:
+        return SimpleNamespace(identity=SimpleNamespace(code_key=code))
+
+    asked = steps()
+    kernels = {arm.name: kernel(code) for arm, code in zip(asked.arms, "aabb", strict=True)}
+    assert same_as_before(asked, kernels) == {"patch-1", "patch-3"}
+    # Another setting is another arm, whatever its code.
+    arms = [asked.arms[0], asked.arms[1].model_copy(update={"sysctl": {"vm.x": "1"}})]
+    other = asked.model_copy(update={"arms": tuple(arms)})
+    assert same_as_before(other, kernels) == frozenset()

@@ -1,0 +1,310 @@
+"""The search over real files and made-up guests: found, skipped, stopped and gone on."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+import runs.bisect
+from experiment.spec import Experiment, SeriesSpec
+from experiment.steps import step_arms
+from host.errors import InfraError, SeriesError, UsageError, WorkloadError
+from kernels.make import Progress
+from results.record import ArmRecord, Failure, Manifest, RunRecord
+from results.store import SessionStore
+from runs.bisect import STATE, Search, begin, read, run
+from runs.options import Options
+from runs.progress import Reporter
+from tests.reports import factory
+from tests.runs.test_session import PATCH
+
+SEEDS = 2
+
+
+def building(arm: str, so_far: Progress) -> None:
+    """Nobody looks."""
+
+
+@dataclass
+class Machines:
+    """Stands in for kernels and guests: what each point's machine code and value are.
+
+    ``broken`` points do not build, ``failing`` ones fail as said when they run.
+    """
+
+    code: Sequence[str]
+    value: dict[str, float]
+    broken: set[int] = field(default_factory=set)
+    failing: dict[int, Failure] = field(default_factory=dict)
+    killed_at: int = -1
+    built: list[str] = field(default_factory=list)
+    booted: list[str] = field(default_factory=list)
+
+    def prepare(self, experiment: Experiment, options: Options, progress: object) -> Any:
+        kernels = {}
+        for arm in experiment.all_arms:
+            point = self.point(arm.name)
+            if point in self.broken:
+                raise SeriesError("does not build: error: x", where=arm.name)
+            self.built.append(arm.name)
+            identity = (
+                factory.Session()
+                .manifest()
+                .arms[0]
+                .kernel.model_copy(update={"key": arm.name, "code_key": self.code[point]})
+            )
+            kernels[arm.name] = SimpleNamespace(identity=identity)
+        codes = {kernel.identity.code_key for kernel in kernels.values()}
+        manifest = factory.Session().manifest()
+        return SimpleNamespace(
+            experiment=experiment, same_code=len(codes) == 1, guest=manifest.guest, twins={},
+            measured=SimpleNamespace(kernels=kernels),
+            initramfs=SimpleNamespace(sha256=manifest.provenance.initramfs_sha256),
+        )  # fmt: skip
+
+    @staticmethod
+    def point(arm: str) -> int:
+        return 0 if arm == "base" else int(arm.removeprefix("patch-"))
+
+    def manifest_of(
+        self, session: Any, options: Options, *, name: str, created: str,
+        overrides: tuple[str, ...],
+    ) -> Manifest:  # fmt: skip
+        arms = tuple(
+            ArmRecord(name=arm, label=arm, kernel=kernel.identity)
+            for arm, kernel in session.measured.kernels.items()
+        )
+        update = {
+            "session": name, "created": created, "experiment": session.experiment, "arms": arms,
+        }  # fmt: skip
+        return factory.Session().manifest().model_copy(update=update)
+
+    def measure(
+        self, session: Any, options: Options, store: SessionStore, reporter: Reporter
+    ) -> None:
+        done = {record.run_id for record in store.records()}
+        for arm in session.experiment.all_arms:
+            point = self.point(arm.name)
+            for seed in range(SEEDS):
+                run_id = f"c.b{seed:02}.{arm.name}"
+                if run_id in done:
+                    continue
+                if point == self.killed_at and seed == 1:
+                    self.killed_at = -1
+                    raise KeyboardInterrupt
+                self.booted.append(run_id)
+                failure = self.failing.get(point)
+                # Seeds shift all arms alike.
+                value = self.value[self.code[point]] * (1 + 0.01 * seed)
+                store.append(
+                    RunRecord(
+                        run_id=run_id, case="c", arm=arm.name, block=seed, seed=seed,
+                        kernel_key=arm.name, failure=failure,
+                        samples=None if failure else {"4k.bw": value},
+                    )
+                )  # fmt: skip
+
+
+@pytest.fixture
+def options(tmp_path: Path) -> Options:
+    series = tmp_path / "checkout/configs/series/mine"
+    series.mkdir(parents=True)
+    (series / "0001-x.patch").write_text(PATCH)
+    return Options(checkout=tmp_path / "checkout", cache=tmp_path / "cache")
+
+
+def begun(
+    tmp_path: Path, options: Options, machines: Machines, monkeypatch: pytest.MonkeyPatch
+) -> Path:
+    """A folder with a search of as many points as the machines have."""
+    for name in ("prepare", "measure", "manifest_of"):
+        monkeypatch.setattr(runs.bisect, name, getattr(machines, name))
+    total = len(machines.code) - 1
+    series = SeriesSpec(path="configs/series/mine")
+    experiment = (
+        factory.Session()
+        .manifest()
+        .experiment.model_copy(update={"blocks": SEEDS, "series": series, "compare": "steps"})
+    )
+    search = Search(
+        experiment=experiment.model_copy(update={"cases": experiment.cases[:1]}),
+        overrides=(),
+        points=step_arms(series, [f"subject {number}" for number in range(1, total + 1)]),
+        metric="4k.bw",
+        threshold=0.005,
+    )
+    folder = tmp_path / "search"
+    begin(search, folder, options)
+    return folder
+
+
+REPORTER = Reporter()
+BASE, SLOW = 100.0, 98.0
+VALUES = {"a": BASE, "b": BASE * 1.001, "c": SLOW, "d": SLOW * 1.001, "x": SLOW}
+
+
+def test_the_patch_is_found_and_only_what_differs_is_booted(
+    tmp_path: Path, options: Options, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    machines = Machines("aaabbcdd", VALUES)
+    folder = begun(tmp_path, options, machines, monkeypatch)
+    result = run(folder, options, REPORTER, building)
+    assert (result.kind, result.old, result.new) == ("found", 4, 5)
+    assert result.whole == pytest.approx(-0.01902)
+    said = {step.point: (step.state, step.how) for step in result.steps}
+    assert said[7] == ("new", "measured")
+    assert said[4] == ("old", "same code as patch-3")
+    assert said[5] == ("new", "measured")
+    # Halving asks for 3, 5 and 4; 4 is the code of 3.
+    assert len(machines.booted) == len(set(machines.booted)) == SEEDS * 4
+    assert {arm.name for arm in SessionStore(folder).manifest().arms} >= {"base", "patch-7"}
+
+
+def test_the_same_code_is_not_booted_again(
+    tmp_path: Path, options: Options, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    machines = Machines("aacc", VALUES)
+    folder = begun(tmp_path, options, machines, monkeypatch)
+    result = run(folder, options, REPORTER, building)
+    assert (result.kind, result.old, result.new) == ("found", 1, 2)
+    assert [step.how for step in result.steps] == [
+        "measured", "same code as base", "same code as patch-3", "measured",
+    ]  # fmt: skip
+    assert [step.change for step in result.steps] == pytest.approx([0, 0, -0.02, -0.02])
+    assert sorted(machines.booted) == ["c.b00.base", "c.b00.patch-3", "c.b01.base", "c.b01.patch-3"]
+
+
+@pytest.mark.parametrize(
+    ("code", "booted"), [("abb", 4), ("aba", 0), ("aaa", 0)], ids=["small", "undone", "no code"]
+)
+def test_nothing_to_find(
+    tmp_path: Path, options: Options, monkeypatch: pytest.MonkeyPatch, code: str, booted: int
+) -> None:
+    machines = Machines(code, VALUES)
+    folder = begun(tmp_path, options, machines, monkeypatch)
+    result = run(folder, options, REPORTER, building)
+    assert result.kind == "nothing"
+    assert len(machines.booted) == booted
+    assert {step.state for step in result.steps} == {"old"}
+
+
+def test_what_does_not_build_is_skipped_and_the_range_is_named(
+    tmp_path: Path, options: Options, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    machines = Machines("aabbcc", VALUES, broken={2, 3})
+    folder = begun(tmp_path, options, machines, monkeypatch)
+    result = run(folder, options, REPORTER, building)
+    assert (result.kind, result.old, result.new) == ("range", 1, 4)
+    skipped = [step for step in result.steps if step.state == "skip"]
+    assert [step.point for step in skipped] == [2, 3]
+    assert "does not build: error: x" in skipped[0].how
+
+
+@pytest.mark.parametrize("blame", ["series", "workload"])
+def test_what_does_not_run_is_skipped_too(
+    tmp_path: Path, options: Options, monkeypatch: pytest.MonkeyPatch, blame: Any
+) -> None:
+    failure = Failure(kind="panic", blame=blame, message="Oops")
+    machines = Machines("abxcc", VALUES, failing={2: failure})
+    folder = begun(tmp_path, options, machines, monkeypatch)
+    result = run(folder, options, REPORTER, building)
+    assert (result.kind, result.old, result.new) == ("range", 1, 3)
+    again = run(folder, options, REPORTER, building)
+    assert again.steps == result.steps
+
+
+def test_the_code_of_a_point_that_was_skipped_is_skipped(
+    tmp_path: Path, options: Options, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failure = Failure(kind="panic", blame="series", message="Oops")
+    machines = Machines("abbxxcc", VALUES, failing={3: failure})
+    folder = begun(tmp_path, options, machines, monkeypatch)
+    result = run(folder, options, REPORTER, building)
+    assert (result.kind, result.old, result.new) == ("range", 2, 5)
+    assert not [run_id for run_id in machines.booted if run_id.endswith("patch-4")]
+
+
+def test_a_failing_host_stops_the_search_and_blames_no_patch(
+    tmp_path: Path, options: Options, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    machines = Machines(
+        "abxcc", VALUES, failing={2: Failure(kind="lost", blame="host", message="")}
+    )
+    folder = begun(tmp_path, options, machines, monkeypatch)
+    for _ in range(2):
+        with pytest.raises(InfraError, match="lost"):
+            run(folder, options, REPORTER, building)
+    assert read(folder, options).skipped == {}
+
+
+@pytest.mark.parametrize(
+    ("broken", "failing", "error"),
+    [
+        ({4}, {}, SeriesError),
+        (set(), {4: Failure(kind="panic", blame="series", message="")}, SeriesError),
+        (set(), {0: Failure(kind="invalid", blame="workload", message="")}, WorkloadError),
+    ],
+)
+def test_ends_that_cannot_be_tested_are_errors(
+    tmp_path: Path, options: Options, monkeypatch: pytest.MonkeyPatch,
+    broken: set[int], failing: dict[int, Failure], error: type[Exception],
+) -> None:  # fmt: skip
+    machines = Machines("abccc", VALUES, broken=broken, failing=failing)
+    folder = begun(tmp_path, options, machines, monkeypatch)
+    with pytest.raises(error):
+        run(folder, options, REPORTER, building)
+
+
+@pytest.mark.parametrize("point", range(6))
+def test_stopped_at_any_point_it_goes_on_without_a_run_made_twice(
+    tmp_path: Path, options: Options, monkeypatch: pytest.MonkeyPatch, point: int
+) -> None:
+    codes = [f"{number}" for number in range(7)]
+    values = {code: BASE if int(code) < 4 else SLOW for code in codes}
+    whole = Machines(codes, values)
+    expected = run(begun(tmp_path / "a", options, whole, monkeypatch), options, REPORTER, building)
+    stopped = Machines(codes, values, killed_at=point)
+    folder = begun(tmp_path / "b", options, stopped, monkeypatch)
+    try:
+        result = run(folder, options, REPORTER, building)
+    except KeyboardInterrupt:
+        result = run(folder, options, REPORTER, building)
+    assert result.steps == expected.steps
+    assert (result.kind, result.old, result.new) == ("found", 3, 4)
+    assert result.whole == expected.whole
+    assert sorted(stopped.booted) == sorted(whole.booted)
+    assert len(set(stopped.booted)) == len(stopped.booted)
+
+
+def test_a_spread_that_hides_the_threshold_is_told(
+    tmp_path: Path, options: Options, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    machines = Machines("acc", VALUES)
+    folder = begun(tmp_path, options, machines, monkeypatch)
+    rng = iter([0.0, 0.03, -0.03] * 20)
+
+    def noisy(search: Search, folder: Path, point: int) -> list[float]:
+        return [] if point == 0 else [math.log(0.98) + next(rng) for _ in range(3)]
+
+    monkeypatch.setattr(runs.bisect, "_ratios", noisy)
+    search = read(folder, options)
+    assert "3 seeds cannot tell 0.50 % for sure" in runs.bisect._too_fine(search, folder)
+
+
+def test_a_folder_is_searched_once(
+    tmp_path: Path, options: Options, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = begun(tmp_path, options, Machines("ac", VALUES), monkeypatch)
+    with pytest.raises(UsageError, match="holds a session already"):
+        begin(read(folder, options), folder, options)
+    with pytest.raises(UsageError, match=f"no {STATE} here"):
+        read(tmp_path, options)
+    (folder / STATE).write_text("{}")
+    with pytest.raises(UsageError, match="is no search"):
+        read(folder, options)

@@ -1,0 +1,220 @@
+"""The gate with guests that are only told about: what is booted, what is measured after it."""
+
+from __future__ import annotations
+
+import dataclasses
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from experiment.spec import CheckSpec
+from guests import exact
+from guests.console import Ending, Kind
+from guests.exact import Machine, Outcome
+from kernels.cache import Kernel
+from results.checks import Check
+from results.record import KernelIdentity
+from results.store import SessionStore
+from runs import check as gate
+from runs.options import Options
+from runs.prepare import Session
+from runs.progress import Reporter
+from tests.runs.test_measure import CHECKOUT, _session
+from tests.workloads.test_check import sound
+from workloads import check
+
+BROKEN = "[    2.1] kernel BUG at mm/filemap.c:3377!\n[    2.2] RIP: 0010:filemap_fault+0x1/0x2\n"
+SLEEPS = "[    1.9] BUG: sleeping function called from invalid context at lib/xarray.c:300\n"
+
+
+class Guests:
+    """Stands in for ``guests.exact.run_cold``: what each kernel says is told beforehand."""
+
+    def __init__(self) -> None:
+        self.machines: dict[str, Machine] = {}
+        self.jobs: dict[str, str] = {}
+        self.says: dict[str, str] = {}
+        self.endings: dict[str, list[Kind]] = {}
+        self._lock = threading.Lock()
+
+    def run_cold(
+        self, machine: Machine, text: str, folder: Path, logs: Path,
+        watch: Callable[[str], None],
+    ) -> Outcome:  # fmt: skip
+        name = folder.name
+        with self._lock:
+            self.machines[name], self.jobs[name] = machine, text
+            told = self.endings.get(name, [])
+            kind = told.pop(0) if told else "done"
+        watch("check whole")
+        logs.mkdir(parents=True, exist_ok=True)
+        said = next((text for word, text in self.says.items() if word in name), "")
+        (logs / "console.log").write_text(f"XArray: 9 of 9 tests passed\n{said}twinboot: x\n")
+        files = sound() if kind == "done" else None
+        for step in ("1-4k", "2-4k", *check.OWN_STEPS):
+            files = files and files | {f"{step}/status": b"0\n"}
+        return Outcome(files, Ending(kind, f"told {kind}"), 1.0, 2.0)
+
+
+@pytest.fixture
+def guests(monkeypatch: pytest.MonkeyPatch) -> Guests:
+    told = Guests()
+    monkeypatch.setattr(exact, "run_cold", told.run_cold)
+    return told
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> SessionStore:
+    store = SessionStore(tmp_path / "session")
+    store.raw.mkdir(parents=True)
+    return store
+
+
+@pytest.fixture
+def run(tmp_path: Path, store: SessionStore) -> Callable[..., Session]:
+    initramfs = tmp_path / "initramfs"
+    initramfs.write_bytes(b"root")
+    (tmp_path / "cache" / "locks").mkdir(parents=True)
+
+    def made(key: str = "1", **asked: Any) -> Session:
+        session = _session(2)
+        spec = CheckSpec(**asked)
+        checked = {}
+        for flavour in spec.flavours:
+            checked[flavour] = {
+                arm: Kernel(
+                    tmp_path / "cache" / "kernels" / f"{arm}-{flavour}",
+                    identity(f"{arm}-{flavour}-{key}"),
+                )
+                for arm in ("base", "patched")
+            }
+        session = dataclasses.replace(
+            session,
+            experiment=session.experiment.model_copy(update={"check": spec}),
+            initramfs=dataclasses.replace(session.initramfs, path=initramfs),
+            checked=checked,
+        )
+        options = Options(checkout=CHECKOUT, cache=tmp_path / "cache", guests_at_once=2)
+        return gate.run_gate(session, options, store, Reporter())
+
+    return made
+
+
+def identity(key: str) -> KernelIdentity:
+    return KernelIdentity(
+        key=key, release="6.12", source="s", patches=(), flavour="lockdep", compiler="gcc",
+        config_sha256="0", code_key=key,
+    )  # fmt: skip
+
+
+def standings(store: SessionStore) -> dict[str, str]:
+    return {check.run_id: check.status for check in store.checks()}
+
+
+def test_every_arm_is_checked_on_every_kernel_before_it_is_measured(
+    run: Callable[..., Session], guests: Guests, store: SessionStore
+) -> None:
+    left = run()
+    assert set(standings(store)) == {
+        f"check.{arm}.{rest}"
+        for arm in ("base", "patched")
+        for rest in ("lockdep.v1", "lockdep.v4", "selftest.v1")
+    }
+    assert set(standings(store).values()) == {"green"}
+    assert {run.arm for run in left.plan.runs} == {"base", "patched"}
+    assert len(store.costs()) == 6
+    assert guests.machines["check.base.lockdep.v4"].guest.vcpus == 4
+    assert store.records() == []
+
+
+def test_self_tests_run_in_their_own_kernel_only(
+    run: Callable[..., Session], guests: Guests
+) -> None:
+    run(selftests=("xarray",), vcpus=(1,))
+    left_out = {
+        name: next(w for w in machine.cmdline if w.startswith("initcall_blacklist="))
+        for name, machine in guests.machines.items()
+    }
+    assert "xarray_checks" in left_out["check.patched.lockdep.v1"]
+    assert "xarray_checks" not in left_out["check.patched.selftest.v1"]
+
+
+def test_a_broken_arm_is_not_measured(
+    run: Callable[..., Session], guests: Guests, store: SessionStore
+) -> None:
+    guests.says["patched.lockdep"] = BROKEN
+    left = run(vcpus=(1,))
+    assert left.plan.runs == ()
+    assert left.plan.seeds
+    broken = next(c for c in store.checks() if c.status == "red")
+    assert broken.run_id == "check.patched.lockdep.v1"
+    assert broken.problems[0].where == "filemap_fault"
+
+
+def test_what_the_base_says_too_is_not_the_series(
+    run: Callable[..., Session], guests: Guests, store: SessionStore
+) -> None:
+    guests.says["lockdep"] = BROKEN
+    left = run(vcpus=(1,))
+    assert left.plan.runs
+    assert {c.arm for c in store.checks() if c.status == "red"} == {"base", "patched"}
+
+
+def test_what_the_patched_arm_says_besides_is_the_series(
+    run: Callable[..., Session], guests: Guests
+) -> None:
+    guests.says["patched.lockdep"] = SLEEPS + "</TASK>\n" + BROKEN
+    guests.says["base.lockdep"] = BROKEN
+    assert run(vcpus=(1,)).plan.runs == ()
+
+
+def test_a_lost_guest_is_tried_again_and_then_is_no_green(
+    run: Callable[..., Session], guests: Guests, store: SessionStore
+) -> None:
+    guests.endings["check.base.lockdep.v1"] = ["lost"]
+    guests.endings["check.patched.lockdep.v1"] = ["lost", "silent"]
+    left = run(vcpus=(1,), selftests=())
+    assert standings(store) == {
+        "check.base.lockdep.v1": "green", "check.patched.lockdep.v1": "not run"
+    }  # fmt: skip
+    assert left.plan.runs == ()
+    run(vcpus=(1,), selftests=())
+    assert set(standings(store).values()) == {"green"}
+
+
+def test_a_guest_that_crashed_is_red_and_not_lost(
+    run: Callable[..., Session], guests: Guests, store: SessionStore
+) -> None:
+    guests.endings["check.patched.lockdep.v1"] = ["lost"]
+    guests.says["patched.lockdep"] = BROKEN
+    run(vcpus=(1,), selftests=())
+    assert standings(store)["check.patched.lockdep.v1"] == "red"
+
+
+def test_what_is_on_record_is_not_made_again_unless_the_kernel_changed(
+    run: Callable[..., Session], guests: Guests
+) -> None:
+    run(vcpus=(1,), selftests=())
+    guests.machines.clear()
+    run(vcpus=(1,), selftests=())
+    assert guests.machines == {}
+    run("2", vcpus=(1,), selftests=())
+    assert set(guests.machines) == {"check.base.lockdep.v1", "check.patched.lockdep.v1"}
+
+
+def test_without_a_gate_nothing_is_booted_and_everything_is_left() -> None:
+    session = _session(2)
+    options = Options(checkout=CHECKOUT, cache=Path("/nowhere"))
+    assert gate.run_gate(session, options, SessionStore(Path("/nowhere")), Reporter()) is session
+
+
+def test_a_torn_record_is_dropped(
+    store: SessionStore, run: Callable[..., Session], guests: Guests
+) -> None:
+    run(vcpus=(1,), selftests=())
+    path = store.folder / "checks.jsonl"
+    path.write_bytes(path.read_bytes()[:-20])
+    assert [type(one) for one in store.checks()] == [Check]

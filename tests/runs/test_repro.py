@@ -1,0 +1,228 @@
+"""What an archive of a session holds, and which ones are not repeated."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from host.errors import SeriesError, UsageError
+from results.record import Manifest
+from results.store import SessionStore, StoreError
+from runs.archive import pack, unpack
+from runs.options import Options
+from runs.repeat import compare_sessions
+from runs.repro import (
+    HEAD,
+    differs_built,
+    differs_here,
+    experiment_again,
+    inputs,
+    read_archive,
+    write_archive,
+)
+from tests.reports import factory
+from tests.runs.test_session import PATCH
+
+SERIES = "configs/series/filemap-walks"
+
+
+@pytest.fixture
+def options(tmp_path: Path) -> Options:
+    checkout = tmp_path / "checkout"
+    for name, text in {
+        f"{SERIES}/0001-x.patch": PATCH,
+        "configs/kconfig/base.config": "CONFIG_SMP=y\n",
+        "configs/kconfig/perf.config": "CONFIG_PERF_EVENTS=y\n",
+        "configs/kconfig/other.config": "CONFIG_OTHER=y\n",
+        "configs/guests/laptop.toml": "vcpus = 1\n",
+        "workloads/catalogue/filemap-4k.toml": "title = 1\n",
+        "workloads/agent.sh": "# agent\n",
+    }.items():
+        path = checkout / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return Options(checkout=checkout, cache=tmp_path / "cache")
+
+
+@pytest.fixture
+def manifest() -> Manifest:
+    return factory.Session().manifest()
+
+
+@pytest.fixture
+def folder(tmp_path: Path, manifest: Manifest) -> Path:
+    """A session as it lies on disk."""
+    store = SessionStore(tmp_path / "session")
+    store.create(manifest)
+    for record in factory.Session().records()[:4]:
+        store.append(record)
+    return store.folder
+
+
+def changed(archive: Path, scratch: Path, name: str, content: bytes, *, honest: bool) -> Path:
+    """The archive with one file changed; an honest one says so in its head."""
+    scratch.mkdir()
+    files = {each: (scratch / each).read_bytes() for each in unpack(archive, scratch)}
+    files[name] = content
+    if honest:
+        head = json.loads(files[HEAD])
+        head["files"][name] = hashlib.sha256(content).hexdigest()
+        files[HEAD] = json.dumps(head).encode()
+    pack(files, archive)
+    return archive
+
+
+def test_all_that_is_needed_is_in_it(folder: Path, options: Options, tmp_path: Path) -> None:
+    lines = [f"boot {options.cache}/kernels/k/bzImage", f"cat {options.checkout}/x"]
+    names = write_archive(folder, tmp_path / "x.tar.gz", options, lines)
+    assert set(names) == {
+        HEAD, "commands.txt", "session/manifest.json", "session/runs.jsonl",
+        "session/series/common/0001-x.patch", "inputs/configs/kconfig/base.config",
+        "inputs/configs/kconfig/perf.config", "inputs/configs/guests/laptop.toml",
+        "inputs/workloads/catalogue/filemap-4k.toml", "inputs/workloads/agent.sh",
+        f"kernels/{'9f8b2c41d7e65a30' * 4}/identity.json",
+        f"kernels/{'41d7e65a309f8b2c' * 4}/identity.json",
+    }  # fmt: skip
+    (tmp_path / "into").mkdir()
+    unpack(tmp_path / "x.tar.gz", tmp_path / "into")
+    said = (tmp_path / "into/commands.txt").read_text()
+    assert "./lab.py repro --check ARCHIVE" in said
+    assert "boot $TWINBOOT_CACHE/kernels/k/bzImage\ncat $CHECKOUT/x\n" in said
+    assert str(tmp_path) not in said
+
+
+def test_the_same_session_gives_the_same_bytes(
+    folder: Path, options: Options, tmp_path: Path
+) -> None:
+    for name in ("one", "other"):
+        write_archive(folder, tmp_path / f"{name}.tar.gz", options)
+    assert (tmp_path / "one.tar.gz").read_bytes() == (tmp_path / "other.tar.gz").read_bytes()
+
+
+def test_the_session_s_own_patches_come_before_those_of_the_checkout(
+    folder: Path, options: Options, tmp_path: Path
+) -> None:
+    (folder / "series/common").mkdir(parents=True)
+    (folder / "series/common/0001-x.patch").write_text(PATCH + "\n")
+    shutil.rmtree(options.checkout / SERIES)
+    write_archive(folder, tmp_path / "x.tar.gz", options)
+    (tmp_path / "into").mkdir()
+    repro = read_archive(tmp_path / "x.tar.gz", tmp_path / "into")
+    series = experiment_again(repro, options).series
+    assert series
+    assert (Path(series.path) / "0001-x.patch").read_text() == PATCH + "\n"
+    assert series.reverse
+
+
+def test_what_was_recorded_is_read_back(
+    folder: Path, options: Options, tmp_path: Path, manifest: Manifest
+) -> None:
+    write_archive(folder, tmp_path / "x.tar.gz", options)
+    (tmp_path / "into").mkdir()
+    repro = read_archive(tmp_path / "x.tar.gz", tmp_path / "into")
+    assert repro.manifest == manifest
+    compared = compare_sessions(repro.kept(), repro.kept())
+    assert len(compared) == 4
+    elsewhere = experiment_again(repro, options, source="deb:linux-source-6.1")
+    assert elsewhere.kernel.source == "deb:linux-source-6.1"
+
+
+def test_no_session_no_archive(tmp_path: Path, options: Options) -> None:
+    with pytest.raises(StoreError, match=r"manifest\.json"):
+        write_archive(tmp_path, tmp_path / "x.tar.gz", options)
+    assert not (tmp_path / "x.tar.gz").exists()
+
+
+def test_tools_and_inputs_that_differ_are_named(
+    folder: Path, options: Options, tmp_path: Path, manifest: Manifest
+) -> None:
+    write_archive(folder, tmp_path / "x.tar.gz", options)
+    (tmp_path / "into").mkdir()
+    repro = read_archive(tmp_path / "x.tar.gz", tmp_path / "into")
+    tools = manifest.provenance.tools
+    assert differs_here(repro, options, tools) == ()
+    # Python has no say in a number.
+    assert differs_here(repro, options, {**tools, "python": "4"}) == ()
+    (options.checkout / "workloads/agent.sh").write_text("# another\n")
+    (options.checkout / "configs/kconfig/other.config").write_text("CONFIG_OTHER=n\n")
+    said = differs_here(repro, options, {**tools, "fio": "3.40"})
+    assert said[0] == "fio: then fio-3.33, now 3.40"
+    assert said[1].startswith("workloads/agent.sh: then ")
+    assert len(said) == 2
+
+
+def test_kernels_that_came_out_otherwise_are_named(manifest: Manifest) -> None:
+    def session(**update: str) -> Any:
+        kernels = {
+            arm.name: SimpleNamespace(identity=arm.kernel.model_copy(update=update))
+            for arm in manifest.arms
+        }
+        return SimpleNamespace(
+            initramfs=SimpleNamespace(sha256=manifest.provenance.initramfs_sha256),
+            probe=None, guest=manifest.guest, twins={},
+            measured=SimpleNamespace(kernels=kernels),
+        )  # fmt: skip
+
+    assert differs_built(manifest, session()) == ()
+    # Another key alone is no other kernel: it has the names of patch files in it.
+    assert differs_built(manifest, session(key="other")) == ()
+    said = differs_built(manifest, session(code_key="0", compiler="gcc 15"))
+    assert [line.partition(": then")[0] for line in said] == [
+        "kernel base: compiler", "kernel base: code_key",
+        "kernel patched: compiler", "kernel patched: code_key",
+    ]  # fmt: skip
+
+
+def test_real_time_is_not_repeated(tmp_path: Path, options: Options, manifest: Manifest) -> None:
+    wall = manifest.experiment.model_copy(update={"mode": "wall"})
+    SessionStore(tmp_path / "wall").create(manifest.model_copy(update={"experiment": wall}))
+    write_archive(tmp_path / "wall", tmp_path / "x.tar.gz", options)
+    (tmp_path / "into").mkdir()
+    with pytest.raises(UsageError, match="real time, which no machine repeats to the digit"):
+        read_archive(tmp_path / "x.tar.gz", tmp_path / "into")
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "honest", "said"),
+    [
+        ("session/runs.jsonl", b"{}\n", False, "was damaged or changed: session/runs.jsonl"),
+        ("more", b"", False, "was damaged or changed: more"),
+        (HEAD, b"not JSON", False, f"has no {HEAD}"),
+        (HEAD, b'{"format": 2, "session": "s", "files": {}}', False, "is of format 2"),
+        ("session/manifest.json", b"{}", True, "holds no session"),
+    ],
+)
+def test_archives_that_were_tampered_with(
+    folder: Path, options: Options, tmp_path: Path, name: str, content: bytes, honest: bool,
+    said: str,
+) -> None:  # fmt: skip
+    archive = tmp_path / "x.tar.gz"
+    write_archive(folder, archive, options)
+    changed(archive, tmp_path / "scratch", name, content, honest=honest)
+    (tmp_path / "into").mkdir()
+    with pytest.raises(UsageError, match=said):
+        read_archive(archive, tmp_path / "into")
+
+
+def test_a_hostile_patch_is_refused_though_the_archive_is_honest_about_it(
+    folder: Path, options: Options, tmp_path: Path
+) -> None:
+    archive = tmp_path / "x.tar.gz"
+    write_archive(folder, archive, options)
+    evil = PATCH.replace("b/mm/x.c", "b/../../x.c").encode()
+    name = "session/series/common/0001-x.patch"
+    changed(archive, tmp_path / "scratch", name, evil, honest=True)
+    (tmp_path / "into").mkdir()
+    repro = read_archive(archive, tmp_path / "into")
+    with pytest.raises(SeriesError):
+        experiment_again(repro, options)
+
+
+def test_only_files_of_this_session_are_inputs(options: Options, manifest: Manifest) -> None:
+    assert "configs/kconfig/other.config" not in inputs(manifest, options.checkout)

@@ -1,0 +1,31 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from experiment.load import load_experiment
+from experiment.spec import SpecError
+from guests.probe.plugin import Probe
+from runs.arms import guest_of
+from runs.prepare import catalogue
+from runs.requirements import require_counted
+
+CHECKOUT = Path(__file__).resolve().parents[2]
+PROBE = Probe(Path("/probe"), "0" * 64, 1, "7.2.22")
+
+
+def test_what_is_judged_must_be_counted() -> None:
+    asked = load_experiment(Path("reclaim-contention"), catalogue=catalogue(CHECKOUT))
+    guest = guest_of(asked)
+    require_counted(asked, guest, PROBE)
+    with pytest.raises(SpecError, match=r"primary: overwrite.slowpath_share .* without the probe"):
+        require_counted(asked, guest, None)
+    one = guest.model_copy(update={"vcpus": 1, "numa_nodes": 1})
+    with pytest.raises(SpecError, match="laptop-numa has one vCPU"):
+        require_counted(asked, one, PROBE)
+
+
+def test_other_metrics_need_no_probe() -> None:
+    asked = load_experiment(Path("filemap-v4"), catalogue=catalogue(CHECKOUT))
+    require_counted(asked, guest_of(asked), None)

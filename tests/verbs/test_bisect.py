@@ -1,0 +1,152 @@
+"""What the command line asks for, and what it is told."""
+
+from __future__ import annotations
+
+import logging
+import signal
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from experiment.spec import SpecError
+from host.errors import UsageError
+from lab import main
+from runs.bisect import Result, Search, Step
+from runs.question import Question
+from tests.kernels.conftest import lab as a_lab
+from tests.kernels.fake import Lab
+from tests.kernels.posting import git
+from tests.kernels.test_first_parents import merged
+from verbs.asked import read
+from verbs.bisect import _experiment, _search, as_text
+
+# The small kernel tree of the tests beside these.
+lab = a_lab
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setenv("TWINBOOT_CACHE", str(tmp_path / "cache-of-verbs"))
+    # It would bind to the stream that pytest captures in this test only.
+    monkeypatch.setattr(logging, "basicConfig", lambda **_: None)
+    before = signal.getsignal(signal.SIGTERM)
+    yield
+    signal.signal(signal.SIGTERM, before)
+
+
+def searched(question: Question, metric: str = "4k.bw", case: str = "", **more: Any) -> Search:
+    experiment = read(question)
+    return _search(experiment, (), metric, case, more.pop("threshold", 0.005), None, question)
+
+
+def test_a_shipped_series_is_searched_by_the_one_metric() -> None:
+    search = searched(Question("filemap-v4", ("guest=smoke",)))
+    assert search.case == "filemap-4k"
+    assert search.experiment.cases[0].primary == ("4k.bw",)
+    assert search.experiment.twins == ()
+    # The threshold decides how many seeds.
+    assert search.experiment.blocks == 4
+    assert search.experiment.thresholds.change == 0.005
+    assert [point.name for point in search.points] == ["base", "patch-1", "patch-2", "patch-3"]
+    assert searched(Question("filemap-v4"), threshold=0.01).experiment.blocks == 1
+
+
+@pytest.mark.parametrize(
+    ("overrides", "metric", "case", "said"),
+    [
+        ((), "4k.nothing", "", "--metric: found '4k.nothing'; allowed: 4k.bw"),
+        ((), "bw", "", "--metric: found 'bw'"),
+        ((), "4k.bw", "filemap-thp", "--case: found 'filemap-thp'"),
+        (("mode=wall", "guest=wall"), "4k.bw", "", "real time takes blocks"),
+        (
+            ('arms=[{name="a"}, {name="b", patches=true}]',), "4k.bw", "",
+            "a series is searched, and no arms beside it",
+        ),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_searched_is_refused(
+    overrides: tuple[str, ...], metric: str, case: str, said: str
+) -> None:
+    with pytest.raises(SpecError) as caught:
+        searched(Question("filemap-v4", overrides), metric, case)
+    assert said in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["", "filemap-v4"])
+def test_a_range_with_a_merge_has_a_point_for_each_commit(lab: Lab, name: str) -> None:
+    folder = merged(lab)
+    question = Question(name, (), "", False, (), f"git:{folder}", "" if name else "filemap-4k")
+    with ExitStack() as stack:
+        experiment, commits = _experiment(question, "base..topic", stack)
+        search = _search(experiment, commits, "4k.bw", "", 0.005, None, question)
+    assert experiment.kernel.source == f"git:{folder}@{git(folder, 'rev-parse', 'base')}"
+    assert experiment.series
+    assert not experiment.series.reverse
+    short = [git(folder, "rev-parse", commit)[:12] for commit in ("topic~3", "topic~2", "topic")]
+    assert [point.label for point in search.points] == [
+        "without the series", f"1: {short[0]} mm: commit 0", f"2: {short[1]} merge the side",
+        f"3: {short[2]} init: é last",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("source", "series"), [("", ()), ("deb:x", ()), ("git:x@HEAD", ()), ("git:x", ("y",))]
+)
+def test_a_range_is_one_of_a_repository(source: str, series: tuple[str, ...]) -> None:
+    question = Question("", (), "", False, series, source)
+    with ExitStack() as stack, pytest.raises(UsageError, match="a range is one of a repository"):
+        _experiment(question, "a..b", stack)
+
+
+def shown(kind: Any, *steps: Step, old: int = 0, new: int = 3, finding: str = "") -> str:
+    search = searched(Question("filemap-v4"))
+    return as_text(Result(kind, search, -0.017, old, new, steps, finding), None)
+
+
+def test_the_outcome_is_said_with_what_led_to_it() -> None:
+    step = Step(point=1, label="1: mm: one", state="old", change=0.001, how="measured")
+    skipped = Step(point=2, label="2: mm: two", state="skip", change=None, how="does not build")
+    said = shown("found", step, old=2, new=3, finding="a note")
+    assert "old    +0.10 %  1: mm: one (measured)" in said
+    assert "4k.bw moves with patch 3: undoes" in said
+    assert "note: a note" in said
+    said = shown("range", step, skipped, old=1, new=3)
+    assert "4k.bw moves with one of 2 patches" in said
+    assert said.endswith("cannot be tested:\n  2: mm: two: does not build")
+    assert "nothing to find: all 3 patches together move 4k.bw by -1.70 %" in shown("nothing")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["repro"],
+        ["repro", "session", "--check", "archive"],
+        ["repro", "session", "--json"],
+        ["repro", "no-session"],
+        ["repro", "--check", "no-archive"],
+        ["bisect"],
+        ["bisect", "filemap-v4"],
+        ["bisect", "filemap-v4", "--metric", "4k.bw", "--threshold", "much"],
+        ["bisect", "--resume", "nowhere"],
+        ["bisect", "--resume", "nowhere", "--metric", "4k.bw"],
+        ["plan", "filemap-v4", "--per-patch", "--set", 'arms=[{name="a"},{name="b"}]'],
+    ],
+)
+def test_wrong_words_are_a_usage_error(
+    words: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(words) == 2
+    assert "error: " in capsys.readouterr().err
+
+
+def test_a_plan_patch_by_patch(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["plan", "filemap-v4", "--per-patch", "--set", "blocks=1"]) == 0
+    said = capsys.readouterr().out
+    assert "filemap-4k.b00.patch-2 " in said
+    # Twins are left out.
+    assert "held" not in said
+    assert main(["plan", "filemap-v4", "--set", "blocks=1"]) == 0
+    assert "filemap-4k.b00.patched.held" in capsys.readouterr().out

@@ -1,0 +1,228 @@
+"""The history and the gate from the command line, over nights made of session folders."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+import lab
+from experiment.arms import ArmSpec
+from history.entry import PINNED
+from results.profile import Profile
+from results.record import Manifest, RunRecord
+from results.store import SessionStore
+from tests.reports import counts_factory
+from tests.reports.factory import Session, fails
+
+NAMES = {"base": PINNED, "patched": "tonight"}
+EVIL = "evil\n::error::pwned\x1b[2J"
+
+
+def night(folder: Path, number: int, *, slow: bool = False, label: str = "") -> Path:
+    """A session folder: a pinned kernel and tonight's, which may be slower in xas_load.
+
+    The factory's patched arm is the one with fewer walks: a calm night has its counts.
+    """
+    session = Session(effect={"4k": -0.02 if slow else 0.0, "thp": 0.0, "switch": 0.0})
+    manifest = _nightly(counts_factory.counted(session.manifest()), number, label)
+    store = SessionStore(folder / f"night-{number}")
+    store.create(manifest)
+    profiles = {p.run_id: p for p in counts_factory.profiles(session)}
+    for record in session.records():
+        profile = profiles.get(record.run_id)
+        if slow and profile and record.arm == "patched":
+            before = record.run_id.replace("patched", "base")
+            profile = Profile(run_id=record.run_id, phases=profiles[before].phases)
+        store.append(_tonight(record, number), *([profile] if profile else []))
+    return store.folder
+
+
+def _nightly(manifest: Manifest, number: int, label: str) -> Manifest:
+    experiment = manifest.experiment.model_copy(
+        update={
+            "name": "nightly",
+            "series": None,
+            "arms": tuple(ArmSpec(name=name) for name in NAMES.values()),
+        }
+    )
+    arms = []
+    for arm in manifest.arms:
+        kernel = arm.kernel
+        if arm.name == "patched":
+            source = f"deb:linux-source-6.12=6.12.{40 + number}-1"
+            update = {"key": f"{number:032x}", "code_key": f"{number:064x}", "source": source}
+            kernel = kernel.model_copy(update=update)
+        arms.append(
+            arm.model_copy(update={"name": NAMES[arm.name], "kernel": kernel, "label": label})
+        )
+    return manifest.model_copy(
+        update={
+            "experiment": experiment,
+            "arms": tuple(arms),
+            "session": f"nightly-2026-01-{number:02}",
+            "created": f"2026-01-{number:02}T02:00:00Z",
+        }
+    )
+
+
+def _tonight(record: RunRecord, number: int) -> RunRecord:
+    # Another kernel throws other dice: each seed moves by a little.
+    samples = record.samples
+    if samples and record.arm == "patched":
+        wobble = dict.fromkeys(samples, 1 + 0.0001 * ((7 * number + 3 * record.seed) % 5 - 2))
+        samples = {name: value * wobble[name] for name, value in samples.items()}
+    return record.model_copy(update={"arm": NAMES[record.arm], "samples": samples})
+
+
+@pytest.fixture
+def sessions(tmp_path: Path) -> list[Path]:
+    return [night(tmp_path, number, slow=number >= 4) for number in range(1, 6)]
+
+
+def run(*arguments: str | Path) -> int:
+    return lab.main([str(argument) for argument in arguments])
+
+
+def test_the_night_and_the_function_are_named(
+    tmp_path: Path, sessions: list[Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    history = tmp_path / "history"
+    codes = []
+    for session in sessions:
+        assert run("history", "add", session, "--history", history) == 0
+        codes.append(run("gate", "--history", history))
+    assert codes == [0, 0, 0, 1, 0]
+    capsys.readouterr()
+    assert run("history", "show", "--history", history, "--experiment", "nightly") == 0
+    shown = capsys.readouterr().out
+    assert "nightly laptop exact: 5 nights, 2026-01-01 to 2026-01-05" in shown
+    told = [line for line in shown.splitlines() if "regression" in line]
+    assert len(told) == 1
+    assert told[0].startswith("2026-01-04 filemap-4k 4k.bw (tonight)")
+    assert "kernel 6.12.43-1 -> 6.12.44-1" in told[0]
+    assert "functions xas_load" in told[0]
+    assert "(lib/xarray.c)" in shown
+    assert "  2026-01-05  " in shown
+
+
+def test_json_is_for_scripts(
+    tmp_path: Path, sessions: list[Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    history = tmp_path / "history"
+    run("history", "add", *sessions[:4], "--history", history)
+    capsys.readouterr()
+    run("history", "show", "--history", history, "--json")
+    (change,) = json.loads(capsys.readouterr().out)
+    assert change["night"] == "2026-01-04"
+    assert change["functions"][0]["name"] == "xas_load"
+    assert run("history", "show", "nightly-2026-01-02", "--history", history, "--json") == 0
+    assert json.loads(capsys.readouterr().out)["night"] == "2026-01-02"
+    assert run("gate", "--history", history, "--json") == 1
+    assert json.loads(capsys.readouterr().out)["exit_code"] == 1
+
+
+def test_an_acknowledged_change_passes(
+    tmp_path: Path, sessions: list[Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    history, known = tmp_path / "history", tmp_path / "known.toml"
+    run("history", "add", *sessions[:4], "--history", history)
+    known.write_text(
+        '[[known]]\nkind = "acknowledged"\nexperiment = "nightly"\nmetric = "4k.bw"\n'
+        'until = "2026-02-01"\nreason = "wanted"\n'
+    )
+    assert run("gate", "--history", history, "--known", known) == 0
+    assert "acknowledged: wanted" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("form", [".jsonl", ".parquet", ".csv"])
+def test_export_and_import(tmp_path: Path, sessions: list[Path], form: str) -> None:
+    history, copy = tmp_path / "history", tmp_path / "copy"
+    run("history", "add", *sessions, "--history", history)
+    file = tmp_path / f"all{form}"
+    assert run("history", "export", file, "--history", history) == 0
+    assert run("history", "import", file, "--history", copy) == 0
+    assert run("gate", "--history", copy) == 0
+    assert len(list((copy / "nights").rglob("*.json"))) == 5
+
+
+def test_prune(tmp_path: Path, sessions: list[Path], capsys: pytest.CaptureFixture[str]) -> None:
+    history = tmp_path / "history"
+    run("history", "add", *sessions, "--history", history)
+    capsys.readouterr()
+    dry: list[str | Path] = [
+        "history",
+        "prune",
+        "--history",
+        history,
+        "--keep-nights",
+        "1",
+        "--dry-run",
+    ]
+    assert run(*dry) == 0
+    assert capsys.readouterr().out == "2 would be thinned, 0 would be taken out\n"
+    assert run(*dry[:-1]) == 0
+    assert len(list((history / "functions").rglob("*.json"))) == 3
+
+
+def test_annotations_are_lines_of_their_own_and_nothing_else(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GITHUB_ACTIONS", "true")
+    session = Session()
+    store = SessionStore(tmp_path / "session")
+    store.create(session.manifest())
+    lost = [r.run_id for r in session.records() if r.case == "filemap-4k" and not r.repeat]
+    for record in fails(session.records(), *lost, kind="panic", blame="series", message=EVIL):
+        store.append(record)
+    assert run("gate", store.folder) == 4
+    out = capsys.readouterr().out
+    commands = [line for line in out.splitlines() if line.startswith("::")]
+    assert commands
+    heads = ("::error title=", "::warning title=", "::notice title=")
+    assert all(line.startswith(heads) for line in commands)
+    broken = [line for line in commands if "evil" in line]
+    assert len(broken) == 1
+    assert broken[0].startswith("::error title=broken%3A filemap-v4 laptop exact::16 runs")
+    assert broken[0].endswith("evil%0A::error::pwned [2J")
+    assert "\x1b" not in out
+    capsys.readouterr()
+    run("gate", store.folder, "--no-annotations")
+    assert "::error title" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["gate"], "one thing is judged at a time"),
+        (["gate", "--history", "TMP/none"], "a history without entries"),
+        (["gate", "TMP"], "manifest.json: no such file"),
+        (["gate", "TMP", "--policy", "TMP/none.toml"], "none.toml: cannot be read"),
+        (["history", "add", "TMP", "--history", "TMP/h"], "manifest.json: no such file"),
+        (["history", "show", "x", "--history", "TMP/h"], "no such entry"),
+        (["history", "export", "TMP/x.xls", "--history", "TMP/h"], "a name that ends in"),
+        (["history", "import", "TMP/none.jsonl", "--history", "TMP/h"], "none.jsonl"),
+        (["history", "prune", "--before", "2026-02-30", "--history", "TMP/h"], "is no date"),
+    ],
+)
+def test_mistakes_of_the_user_end_with_2(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], said: str
+) -> None:
+    given = [argument.replace("TMP", str(tmp_path)) for argument in arguments]
+    assert run(*given) == 2
+    assert said in capsys.readouterr().err
+
+
+def test_a_torn_import_adds_what_it_can_and_ends_with_2(
+    tmp_path: Path, sessions: list[Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    history, file = tmp_path / "history", tmp_path / "all.jsonl"
+    run("history", "add", *sessions[:3], "--history", history)
+    run("history", "export", file, "--history", history)
+    file.write_bytes(file.read_bytes()[:-10])
+    capsys.readouterr()
+    assert run("history", "import", file, "--history", tmp_path / "copy") == 2
+    shown = capsys.readouterr()
+    assert "2 added" in shown.out
+    assert "torn last line" in shown.err

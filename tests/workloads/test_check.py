@@ -1,0 +1,163 @@
+"""The gate's job, and what is made of a guest's console and files."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from workloads import check
+from workloads.check import Asked, judge
+from workloads.spec import Phase, load_catalogue
+
+RECORDED = Path(__file__).parent / "recorded/check/loses-nodes"
+ASKED = Asked(selftests=(), steps=("1-4k", "whole"), lockdep=True)
+STATS = b" lock-classes:    656 [max: 8192]\n debug_locks:    1\n"
+
+
+def fio(blocks: int) -> bytes:
+    return json.dumps({"jobs": [{"read": {"io_bytes": blocks * 4096}}]}).encode()
+
+
+def counted(nodes: int, charged: int, pages: int) -> dict[str, bytes]:
+    return {
+        "slabinfo": f"# name\nradix_tree_node    {nodes}    910    608\n".encode(),
+        "memory.current": f"{charged}\n".encode(),
+        "vmstat": f"nr_file_pages {22000 + pages}\nnr_shmem 22000\n".encode(),
+    }
+
+
+def sound() -> dict[str, bytes]:
+    """What a guest sends whose kernel is sound."""
+    files = {"tainted": b"0\n", "lockdep_stats": STATS}
+    for step in ASKED.steps:
+        files |= {f"{step}/status": b"0\n", f"{step}/fio.out": b"", f"{step}/fio.json": fio(1000)}
+    files["1-4k/memory.stat"] = b"file 100\nfile_thp 8388608\n"
+    for when, nodes in (("before", 877), ("after", 875)):
+        files |= {f"{when}/{name}": text for name, text in counted(nodes, 110592, 3).items()}
+    return files
+
+
+def kinds(files: dict[str, bytes], console: str = "twinboot: done\n") -> list[str]:
+    return [problem.kind for problem in judge(console, files, ASKED).problems]
+
+
+def test_a_sound_guest_is_green_and_says_what_was_looked_at() -> None:
+    found = judge("twinboot: done\n", sound(), ASKED)
+    assert found.problems == ()
+    assert found.checked == (
+        "2000 blocks of 4 KiB read back and compared in 2 steps",
+        "up to 8 MiB in huge folios, reclaimed and read again by 4 KiB",
+        "nothing left: -2 nodes of trees with the file gone",
+        "lockdep watched 656 classes of locks to the end",
+    )
+
+
+def test_wrong_data_is_told_with_fio_s_words() -> None:
+    words = b"crc32c: verify failed at file /mnt/test.img offset 4096, length 4096\nverify: bad"
+    files = sound() | {"whole/status": b"1\n", "whole/fio.out": b"verify: bad magic\n" + words}
+    (problem,) = judge("", files, ASKED).problems
+    assert (problem.kind, problem.title) == ("data", "whole: verify: bad magic")
+    assert problem.evidence[1].startswith("crc32c: verify failed")
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "kind"),
+    [
+        ("whole/status", b"137\n", "step"),
+        ("failure", b"umount: busy\n", "step"),
+        ("after/memory.current", b"9000000\n", "leak"),
+        ("after/slabinfo", b"radix_tree_node   2000   2000  608\n", "leak"),
+        ("after/vmstat", b"nr_file_pages 23000\nnr_shmem 22000\n", "leak"),
+        ("after/slabinfo", b"", "step"),
+        ("tainted", b"512\n", "taint"),
+        ("lockdep_stats", b"", "step"),
+        ("lockdep_stats", STATS.replace(b"debug_locks:    1", b"debug_locks:    0"), "step"),
+    ],
+)
+def test_each_thing_that_can_be_wrong_is_told(name: str, text: bytes, kind: str) -> None:
+    assert kinds(sound() | {name: text}) == [kind]
+
+
+@pytest.mark.parametrize("name", ["whole/status", "before/slabinfo"])
+def test_what_was_not_looked_at_is_not_green(name: str) -> None:
+    files = sound()
+    del files[name]
+    assert kinds(files) == ["step"]
+
+
+def test_a_guest_that_compared_nothing_is_not_green() -> None:
+    files = sound() | {f"{step}/fio.json": fio(0) for step in ASKED.steps}
+    assert kinds(files) == ["step"]
+
+
+def test_a_splat_is_told_whatever_came_after_it() -> None:
+    assert kinds(sound(), "[ 1.0] WARNING: suspicious RCU usage\n") == ["rcu"]
+    found = judge("[ 1.0] kernel BUG at mm/filemap.c:3377!\n", None, ASKED)
+    assert [problem.kind for problem in found.problems] == ["crash"]
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("XArray: 149 of 149 tests passed", []),
+        ("XArray: 148 of 149 tests passed", ["selftest"]),
+        ("XArray: 0 of 0 tests passed", ["selftest"]),
+        ("", ["selftest"]),
+    ],
+)
+def test_self_tests_have_to_pass_and_to_report(line: str, expected: list[str]) -> None:
+    asked = Asked(("xarray",), ASKED.steps, lockdep=False)
+    found = judge(f"[    9.1] {line}\n", sound(), asked)
+    assert [problem.kind for problem in found.problems] == expected
+    assert (line in found.checked) == (not expected)
+
+
+def test_self_tests_that_are_not_asked_for_are_left_out_of_the_boot() -> None:
+    (word,) = [w for w in check.command_line(("xarray",)) if w.startswith("initcall_blacklist=")]
+    assert "ida_checks" in word
+    assert "xarray_checks" not in word
+
+
+def test_a_phase_that_reads_is_compared_and_one_that_writes_is_laid_out_again() -> None:
+    phases = load_catalogue()["filemap-4k"].phases
+    writing = Phase(
+        name="write", drop_caches=True, thp="never", fio=("--filename=/mnt/test.img", "--rw=write")
+    )
+    text = check.job_text([("filemap-4k", (*phases, writing))], jobs=4, seed=1, limit_bytes=1 << 25)
+    lines = dict(line.partition("=")[::2] for line in text.splitlines()[:20])
+    assert "--verify=crc32c" in lines["FIO_1"]
+    assert "--verify" not in lines["FIO_2"]
+    assert (lines["WRITES_1"], lines["WRITES_2"]) == ("0", "1")
+    assert lines["NAME_1"] == "1-4k"
+
+
+def test_the_job_is_a_script_that_the_agent_can_read() -> None:
+    phases = load_catalogue()["filemap-thp"].phases
+    text = check.job_text([("filemap-thp", phases)], jobs=4, seed=1, limit_bytes=1 << 25)
+    shell = shutil.which("busybox")
+    argv = [shell, "sh", "-n"] if shell else ["sh", "-n"]
+    assert subprocess.run(argv, input=text, text=True, check=False).returncode == 0
+
+
+@given(st.dictionaries(st.sampled_from(sorted(sound())), st.binary(max_size=60)))
+def test_any_files_can_be_judged(changed: dict[str, bytes]) -> None:
+    judge("", sound() | changed, ASKED)
+
+
+def test_nodes_that_a_real_kernel_lost_are_told() -> None:
+    """Counted in a guest of the series ``broken-leak``."""
+    files = sound()
+    for path in RECORDED.rglob("*"):
+        if path.is_file():
+            files[path.relative_to(RECORDED).as_posix()] = path.read_bytes()
+    titles = [problem.title for problem in judge("", files, ASKED).problems]
+    assert titles == [
+        "17535 nodes of trees (radix_tree_node) more in use than before, at most 150 are expected",
+        "10900 KiB charged to the cgroup more in use than before, at most 1024 are expected",
+    ]

@@ -1,0 +1,162 @@
+"""Splats against recorded consoles, each file named after its condition."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from workloads import splats
+
+RECORDED = Path(__file__).parent / "recorded/splats"
+GUESTS = Path(__file__).parents[1] / "guests/recorded"
+
+
+def found(name: str, folder: Path = RECORDED) -> list[tuple[str, str]]:
+    text = (folder / f"{name}.log").read_text(errors="replace")
+    return [(splat.kind, splat.where) for splat in splats.find(text)]
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("hung-task", "hang"),
+        ("soft-lockup", "hang"),
+        ("kernel-bug", "crash"),
+        ("oops", "crash"),
+        ("lockdep", "locks"),
+        ("memcg-oom-kill", "memory"),
+        ("panic", "panic"),
+        ("rcu-stall", "rcu"),
+    ],
+)
+def test_consoles_of_guests_that_broke(name: str, kind: str) -> None:
+    assert [kinds for kinds, _ in found(name, GUESTS)] == [kind]
+
+
+@pytest.mark.parametrize("name", ["done", "agent-failed", "silent", "user-segfault"])
+def test_consoles_without_a_splat(name: str) -> None:
+    assert found(name, GUESTS) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("sound", []),
+        ("allocates-under-the-lock", [("sleeping", "xas_split_alloc")]),
+        ("stores-over-a-larger-shadow", [("memory", ""), ("crash", "filemap_fault")]),
+    ],
+)
+def test_consoles_of_guests_of_the_gate(name: str, expected: list[tuple[str, str]]) -> None:
+    assert found(name) == expected
+
+
+def test_every_kind_has_a_recorded_log_or_a_line_below() -> None:
+    recorded = {kind for path in RECORDED.glob("*.log") for kind, _ in found(path.stem)}
+    recorded |= {kind for path in GUESTS.glob("*.log") for kind, _ in found(path.stem, GUESTS)}
+    recorded |= set(LINES)
+    assert recorded >= {kind for kind, _, _ in splats.kinds()}
+
+
+LINES = {
+    "sleeping": [
+        "BUG: scheduling while atomic: fio/93/0x00000002",
+        "do not call blocking ops when !TASK_RUNNING; state=1 set at [<ffffffff810a1b2c>]",
+    ],
+    "locks": [
+        "WARNING: possible recursive locking detected",
+        "WARNING: possible irq lock inversion dependency detected",
+        "WARNING: inconsistent lock state",
+        "WARNING: bad unlock balance detected!",
+        "WARNING: held lock freed!",
+        "WARNING: SOFTIRQ-safe -> SOFTIRQ-unsafe lock order detected",
+        "WARNING: lock held when returning to user space!",
+        "WARNING: fio/91 still has locks held!",
+        "[ BUG: Invalid wait context ]",
+        "BUG: spinlock bad magic on CPU#0, fio/91",
+        "BUG: MAX_LOCKDEP_ENTRIES too low!",
+        "INFO: trying to register non-static key.",
+        "DEBUG_LOCKS_WARN_ON(1)",
+    ],
+    "rcu": ["WARNING: suspicious RCU usage", "rcu: INFO: rcu_sched detected stalls on CPUs/tasks:"],
+    "memory": [
+        "BUG: KASAN: slab-use-after-free in xas_load+0x1b/0x70",
+        "BUG: Bad page state in process fio  pfn:0a1b2",
+        "BUG: Bad page cache in process fio  pfn:0a1b2",
+        "BUG radix_tree_node (Not tainted): Left Redzone overwritten",
+        "BUG xfs_inode (Not tainted): Objects remaining in xfs_inode on __kmem_cache_shutdown()",
+        "list_del corruption. prev->next should be ffff888001, but was ffff888002",
+        "fio: page allocation failure: order:0, mode:0xcc0(GFP_KERNEL)",
+        "VFS: Busy inodes after unmount of ram0 (xfs)",
+    ],
+    "hang": ["BUG: workqueue lockup - pool cpus=0 node=0 flags=0x0 nice=0 stuck for 32s!"],
+    "crash": [
+        "BUG: kernel NULL pointer dereference, address: 0000000000000008",
+        "Kernel BUG at filemap_fault+0x996/0x1060 [verbose debug info unavailable]",
+        "Oops: general protection fault, probably for non-canonical address: 0000 [#1] SMP",
+    ],
+    "selftest": ["BUG at check_xas_get_order:1934"],
+    "filesystem": [
+        "XFS (ram0): Corruption detected. Unmount and run xfs_repair",
+        "XFS (ram0): Metadata corruption detected at xfs_agf_read_verify+0x1, block 1",
+        "XFS (ram0): Internal error ltbno + ltlen > bno at line 1 of xfs_alloc.c",
+        "EXT4-fs error (device ram0): ext4_lookup:1855: inode #2: comm ls: deleted inode",
+        "Buffer I/O error on dev ram0, logical block 0, async page read",
+    ],
+    "warning": [
+        "WARNING: CPU: 0 PID: 91 at mm/filemap.c:993 filemap_add_folio+0x1a/0x60",
+        "UBSAN: array-index-out-of-bounds in lib/xarray.c:1730:5",
+        "refcount_t: underflow; use-after-free.",
+    ],
+    "panic": ["Kernel panic - not syncing: Fatal exception"],
+}
+
+
+@pytest.mark.parametrize(
+    ("kind", "line"), [(kind, line) for kind, lines in LINES.items() for line in lines]
+)
+def test_a_line_has_its_kind(kind: str, line: str) -> None:
+    for stamp in ("", "[    1.234567] ", "[   12.345678][   T91] "):
+        (splat,) = splats.find(f"twinboot: ready\n{stamp}{line}\ntwinboot: done\n")
+        assert (splat.kind, splat.line, splat.evidence[0]) == (kind, line, line)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "Running RCU self tests",
+        "rcu: 	RCU lockdep checking is enabled.",
+        "SGI XFS with security attributes, no debug enabled",
+        "Lock dependency validator: Copyright (c) 2006 Red Hat, Inc., Ingo Molnar",
+        "traps: fio[91] general protection fault ip:55555559c2f1 sp:7fffffffe4d0 error:0 in fio",
+        "init (1): drop_caches: 3",
+        "XArray: 149 of 149 tests passed",
+        "Kernel command line: console=ttyS0 panic=-1 panic_on_warn=0",
+    ],
+)
+def test_what_a_sound_kernel_says_is_no_splat(line: str) -> None:
+    assert splats.find(f"[    0.1] {line}\n") == ()
+
+
+def test_the_same_complaint_at_the_same_place_is_told_once() -> None:
+    line = "WARNING: CPU: {0} PID: 9{0} at mm/filemap.c:993 filemap_add_folio+0x1a/0x60\n</TASK>\n"
+    (splat,) = splats.find(line.format(0) + line.format(1))
+    assert splat.where == "filemap_add_folio"
+
+
+def test_a_panic_that_something_led_to_is_not_told() -> None:
+    text = "kernel BUG at mm/filemap.c:871!\n</TASK>\nKernel panic - not syncing: Fatal exception\n"
+    assert [splat.kind for splat in splats.find(text)] == ["crash"]
+
+
+def test_two_complaints_are_told_in_their_order() -> None:
+    text = "WARNING: suspicious RCU usage\n x\nBUG: Bad page state in process fio  pfn:0a\n"
+    assert [splat.kind for splat in splats.find(text)] == ["rcu", "memory"]
+
+
+@given(st.text())
+def test_any_text_can_be_read(text: str) -> None:
+    for splat in splats.find(text):
+        assert splat.evidence

@@ -1,0 +1,291 @@
+"""The verb that finds the patch, or the commit, that moved a metric."""
+
+from __future__ import annotations
+
+import enum
+import tempfile
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from experiment.bisection import percent, seeds_for, threshold_of
+from experiment.load import Catalogue
+from experiment.spec import ArmSpec, CaseSpec, Experiment, SpecError
+from experiment.steps import step_arms
+from host.errors import UsageError
+from kernels.first_parents import write_line
+from reports.attribution_model import Attribution
+from reports.comparison import compare
+from reports.model import Comparison
+from reports.write import write_all
+from results.store import SessionStore
+from runs import bisect, prepare, session
+from runs.bisect import Result, Search
+from runs.progress import Reporter
+from runs.question import Question, subjects_of
+from verbs.asked import (
+    CHECKOUT,
+    Folder,
+    Guests,
+    Named,
+    Reverse,
+    Series,
+    Set,
+    Source,
+    Workloads,
+    log,
+    options,
+    read,
+)
+from verbs.measuring import building
+
+app = typer.Typer()
+MOST_SHOWN = 10
+SHORT_COMMIT = 12
+
+
+class BisectExit(enum.IntEnum):
+    """Exit codes of ``bisect``; 2, 3 and 4 are those of every verb."""
+
+    FOUND = 0
+    NOTHING = 1
+    RANGE = 5
+
+
+@app.command("bisect")
+def bisect_verb(
+    name: Named = "",
+    metric: Annotated[str, typer.Option(help="what moved, as 4k.bw")] = "",
+    threshold: Annotated[str, typer.Option(help="from where on it has moved")] = "0.5%",
+    between: Annotated[
+        str, typer.Option("--range", metavar="A..B", help="commits of --source git:PATH")
+    ] = "",
+    case: Annotated[str, typer.Option(help="where several cases have the metric")] = "",
+    seeds: Annotated[
+        int | None,
+        typer.Option(min=1, max=1000, help="a point; by default what the threshold asks"),
+    ] = None,
+    overrides: Set = [],  # noqa: B006
+    series: Series = [],  # noqa: B006
+    source: Source = "",
+    workloads: Workloads = "",
+    reverse: Reverse = False,
+    folder: Folder = None,
+    resume: Annotated[
+        Path | None, typer.Option(help="go on with the search in this folder")
+    ] = None,
+    guests: Guests = None,
+) -> None:
+    """Find the patch of a series, or the commit of a range, that moved a metric.
+
+    Exit codes: 0 found, 1 nothing to find, 5 narrowed down to some that cannot be tested.
+    """
+    asked, reporter = options(guests_at_once=guests), Reporter()
+    question = Question(
+        name, tuple(overrides), "", False, tuple(series), source, workloads, False, reverse
+    )
+    if resume is not None:
+        if folder or between or metric or not question.is_empty:
+            raise UsageError(
+                "a search is resumed as it was begun", where="--resume",
+                next_step="leave out everything but --guests",
+            )  # fmt: skip
+        target = resume
+        with session.SessionLock(target, must_exist=True, head=bisect.STATE):
+            result = bisect.run(target, asked, reporter, building(reporter))
+    else:
+        with ExitStack() as stack:
+            experiment, commits = _experiment(question, between, stack)
+            search = _search(
+                experiment, commits, metric, case, threshold_of(threshold), seeds, question
+            )
+            target = folder or session.new_folder(CHECKOUT / "sessions", experiment)
+            stack.enter_context(session.SessionLock(target))
+            bisect.begin(search, target, asked)
+            reporter.say(f"session {target}")
+            reporter.say(_plan_text(search, chosen=seeds is None))
+            result = bisect.run(target, asked, reporter, building(reporter))
+    print(as_text(result, _shown(result, target)))
+    if (target / "manifest.json").exists():
+        write_all(target)
+        log(f"report: {target / 'report.html'}")
+    code = {"found": BisectExit.FOUND, "range": BisectExit.RANGE, "nothing": BisectExit.NOTHING}
+    raise typer.Exit(code[result.kind])
+
+
+def _experiment(
+    question: Question, between: str, stack: ExitStack
+) -> tuple[Experiment, tuple[str, ...]]:
+    """What is searched, its series taken in, and the commits of its patches, if it has any."""
+    if not between:
+        return read(question), ()
+    place, at, _ = question.source.removeprefix("git:").partition("@")
+    if not question.source.startswith("git:") or not place or at or question.series:
+        raise UsageError(
+            "a range is one of a repository, without a ref", where="--range",
+            next_step="--range A..B --source git:PATH, without --series",
+        )  # fmt: skip
+    place = place if (CHECKOUT / Path(place).expanduser()).is_dir() else str(Path(place).resolve())
+    patches = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="twinboot-range-")))
+    line = write_line(place, between, patches, checkout=CHECKOUT)
+    source = f"git:{place}@{line.base}"
+    if not question.name:
+        return read(
+            Question("", question.overrides, "", False, (str(patches),), source, question.workloads)
+        ), line.commits
+    changed = (
+        f"kernel.source={source}", f"series.path={patches}", "series.stack=[]",
+        "series.reverse=false", "series.revert=false", *question.overrides,
+    )  # fmt: skip
+    return read(Question(question.name, changed, "", False)), line.commits
+
+
+def _search(
+    experiment: Experiment,
+    commits: tuple[str, ...],
+    metric: str,
+    case: str,
+    threshold: float,
+    seeds: int | None,
+    question: Question,
+) -> Search:
+    """The search as it is written down.
+
+    Raises:
+        SpecError: wall mode, arms of the experiment's own, or a metric that no case has.
+    """
+    where = f"bisect: {experiment.name}"
+    if experiment.mode == "wall":
+        raise SpecError([f"{where}: real time takes blocks for every point; exact mode finds it"])
+    if experiment.series is None or experiment.arms:
+        raise SpecError([f"{where}: a series is searched, and no arms beside it"])
+    chosen = _case_of(experiment, metric, case, prepare.catalogue(CHECKOUT))
+    subjects = subjects_of(experiment, checkout=CHECKOUT, cache=options().cache)
+    points = step_arms(experiment.series, subjects)
+    if commits:
+        points = (points[0], *map(_with_commit, points[1:], commits))
+    thresholds = experiment.thresholds.model_copy(update={"change": threshold})
+    update = {
+        "cases": (chosen.model_copy(update={"primary": (metric,), "published": ()}),),
+        "blocks": seeds or seeds_for(threshold),
+        "compare": "steps",
+        "twins": (),
+        "thresholds": thresholds,
+    }
+    return Search(
+        experiment=experiment.model_copy(update=update),
+        overrides=question.all_overrides,
+        points=points,
+        metric=metric,
+        threshold=threshold,
+    )
+
+
+def _with_commit(arm: ArmSpec, commit: str) -> ArmSpec:
+    number, _, subject = arm.label.partition(": ")
+    return arm.model_copy(update={"label": f"{number}: {commit[:SHORT_COMMIT]} {subject}"})
+
+
+def _case_of(experiment: Experiment, metric: str, case: str, known: Catalogue) -> CaseSpec:
+    phase, _, value = metric.partition(".")
+    names = {
+        f"{phase}.{each}": one.name
+        for one in experiment.cases
+        for phase in known.workloads[one.workload][one.variant]
+        for each in known.metrics
+    }
+    if metric not in names:
+        raise SpecError(
+            [f"--metric: found {metric!r}; allowed: {', '.join(sorted(names)) or 'none'}"]
+        )
+    having = [
+        one
+        for one in experiment.cases
+        if phase in known.workloads[one.workload][one.variant]
+        and value in known.metrics
+        and case in ("", one.name)
+    ]
+    if len(having) != 1:
+        allowed = ", ".join(one.name for one in experiment.cases)
+        raise SpecError([f"--case: found {case!r}; one that has {metric} is wanted: {allowed}"])
+    return having[0]
+
+
+def _plan_text(search: Search, *, chosen: bool) -> str:
+    count = search.experiment.blocks
+    why = (
+        f"so that what means nothing stays within {percent(search.threshold)}"
+        if chosen
+        else "as asked"
+    )
+    most = max(1, (len(search.points) - 2).bit_length())
+    return (
+        f"{search.last} patches, about {most} steps; {count} seed{'s' * (count > 1)} a point, {why}"
+    )
+
+
+def _shown(result: Result, folder: Path) -> Attribution | None:
+    """Where the change between the two points came from, if the probe counted."""
+    search = result.search
+    old, new = (search.points[search.stands_for(each)].name for each in (result.old, result.new))
+    if result.kind == "nothing" or old == new:
+        return None
+    store = SessionStore(folder)
+    manifest = store.manifest()
+    arms = tuple(arm for name in (old, new) for arm in manifest.arms if arm.name == name)
+    view = manifest.model_copy(update={"arms": arms, "triage": None})
+    compared: Comparison = compare(view, store.records(), store.profiles())
+    phase = search.metric.partition(".")[0]
+    return next((one for one in compared.attributions if one.phase == phase and one.headline), None)
+
+
+def as_text(result: Result, attribution: Attribution | None) -> str:
+    """The steps that were tried, what they show, and the functions that moved."""
+    search = result.search
+    lines = [
+        f"{search.experiment.title}: {search.metric}, beyond {percent(search.threshold)}, "
+        f"{search.experiment.blocks} seeds",
+        "",
+    ]
+    for step in result.steps:
+        change = "" if step.change is None else f"{100 * step.change:+.2f} %"
+        lines.append(f"{step.state:>5} {change:>10}  {step.label} ({step.how})")
+    lines += ["", _said(result)]
+    if result.finding:
+        lines.append(f"note: {result.finding}")
+    if attribution and attribution.rows:
+        lines += ["", f"instructions per {attribution.unit_title}:"]
+        for row in (*attribution.rows[:MOST_SHOWN],):
+            counts = row.instructions
+            lines.append(
+                f"{counts.difference:+10.1f}  {counts.base:10.1f} -> {counts.patched:10.1f}  "
+                f"{row.name}"
+            )
+        total = attribution.total
+        lines.append(f"{total.difference:+10.1f}  {total.base:10.1f} -> {total.patched:10.1f}  all")
+    return "\n".join(lines)
+
+
+def _said(result: Result) -> str:
+    search, points = result.search, result.search.points
+    if result.kind == "nothing":
+        return (
+            f"nothing to find: all {search.last} patches together move {search.metric} by "
+            f"{100 * result.whole:+.2f} %, not beyond {percent(search.threshold)}"
+        )
+    if result.kind == "found":
+        return f"{search.metric} moves with patch {points[result.new].label}"
+    first, last = points[result.old + 1].label, points[result.new].label
+    skipped = [f"  {step.label}: {step.how}" for step in result.steps if step.state == "skip"]
+    return "\n".join(
+        [
+            f"{search.metric} moves with one of {result.new - result.old} patches, which cannot be "
+            "told apart:",
+            f"  from {first}",
+            f"  to   {last}",
+            "cannot be tested:",
+            *skipped,
+        ]
+    )

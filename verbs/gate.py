@@ -1,0 +1,83 @@
+"""The verb that turns a session or the history into an exit code."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from history.annotations import workflow_commands
+from history.changes import changes_of
+from history.gate import Gate, of_history, of_session
+from history.known import load_known
+from history.policy import load_policy
+from history.store import HistoryStore
+from host.errors import UsageError
+from reports.many import compare_session
+from reports.wording import clean
+from results.store import SessionStore
+from verbs.asked import CHECKOUT, Json, emit
+from verbs.history import KNOWN, KnownFile
+
+POLICY = CHECKOUT / "configs" / "gate.toml"
+
+app = typer.Typer()
+
+
+@app.command("gate")
+def gate_verb(
+    session: Annotated[
+        Path | None, typer.Argument(help="a session folder", metavar="[SESSION]")
+    ] = None,
+    history: Annotated[
+        Path | None, typer.Option("--history", help="judge the newest nights of this history")
+    ] = None,
+    policy_file: Annotated[Path, typer.Option("--policy", help="what fails, as TOML")] = POLICY,
+    known_file: KnownFile = KNOWN,
+    annotate: Annotated[
+        bool | None,
+        typer.Option(
+            "--annotations/--no-annotations", help="for GitHub; where it runs us, by itself"
+        ),
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Exit 0, 1, 2, 3, 4 or 5 by a policy, and say why."""
+    if (session is None) == (history is None):
+        raise UsageError(
+            "one thing is judged at a time", where="gate",
+            next_step="./lab.py gate SESSION, or ./lab.py gate --history FOLDER",
+        )  # fmt: skip
+    policy = load_policy(policy_file)
+    if session is not None:
+        store = SessionStore(session)
+        gate = of_session(compare_session(store.manifest(), store.records()), policy)
+    elif history is not None:
+        gate = _of_history(history, policy_file, known_file)
+    if as_json:
+        emit({"exit_code": gate.exit_code, "messages": [m._asdict() for m in gate.messages]})
+    else:
+        for message in gate.messages:
+            print(clean(f"{message.level}: {message.title}: {message.text}"))
+        print(f"gate: exit {gate.exit_code}")
+    wanted = os.environ.get("GITHUB_ACTIONS") == "true" if annotate is None else annotate
+    if wanted:
+        print(workflow_commands(gate.messages), end="")
+    raise typer.Exit(gate.exit_code)
+
+
+def _of_history(folder: Path, policy_file: Path, known_file: Path) -> Gate:
+    store, known = HistoryStore(folder), load_known(known_file)
+    read = store.read()
+    if not read.entries:
+        # A gate that judges nothing must not look like a gate that passed.
+        raise UsageError(
+            "a history without entries", where=str(folder),
+            next_step="./lab.py history add SESSION",
+        )  # fmt: skip
+    changes = changes_of(read.entries, store.functions, known)
+    return of_history(
+        read.entries, changes, load_policy(policy_file), problems=read.problems, known=known
+    )

@@ -1,0 +1,156 @@
+"""Verbs of the history: add, show, export, import, prune."""
+
+from __future__ import annotations
+
+from datetime import date
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from history import exchange, pruning, wording
+from history.changes import changes_of
+from history.known import Known, load_known
+from history.store import HistoryStore, Read
+from history.taking import SessionError, take
+from history.trend import trends
+from host.errors import UsageError
+from reports.wording import clean
+from results.record import as_json as as_json_values
+from verbs.asked import CHECKOUT, Json, emit, log
+
+HISTORY = CHECKOUT / "history-data"
+KNOWN = CHECKOUT / "configs" / "known-changes.toml"
+
+app = typer.Typer(no_args_is_help=True)
+
+Folder = Annotated[Path, typer.Option("--history", help="folder of the history")]
+KnownFile = Annotated[Path, typer.Option("--known", help="changes that people know of")]
+
+
+@app.command("add")
+def add_verb(
+    sessions: Annotated[list[Path], typer.Argument(metavar="SESSION...")],
+    folder: Folder = HISTORY,
+    night: Annotated[str, typer.Option(help="YYYY-MM-DD in place of the session's own")] = "",
+    link: Annotated[str, typer.Option(help="where the session's reports are")] = "",
+) -> None:
+    """Keep what the sessions measured, as one entry each."""
+    _date(night, "--night")
+    store = HistoryStore(folder)
+    for session in sessions:
+        try:
+            entry, functions = take(session, night=night, link=link)
+        except SessionError as error:
+            raise UsageError(str(error), where=str(session)) from None
+        added = store.add(entry, functions)
+        print(f"{entry.id}  {'added' if added else 'there already'}  {store.path(entry)}")
+
+
+@app.command("show")
+def show_verb(
+    entry: Annotated[str, typer.Argument(help="an entry's id or session", metavar="[ENTRY]")] = "",
+    folder: Folder = HISTORY,
+    known_file: KnownFile = KNOWN,
+    experiment: Annotated[str, typer.Option(help="also the nights of this experiment")] = "",
+    nights: Annotated[int, typer.Option(min=1, help="how many nights of it")] = 10,
+    as_json: Json = False,
+) -> None:
+    """Show the tracks and every change, or one entry."""
+    store, read, known = _open(folder, known_file)
+    if entry:
+        found = read.entry(entry)
+        if found is None:
+            raise UsageError(
+                "no such entry", where=entry, next_step=f"./lab.py history show --history {folder}"
+            )
+        emit(found.model_dump(mode="json")) if as_json else print(
+            "\n".join(wording.entry_lines(found))
+        )
+        return
+    changes = changes_of(read.entries, store.functions, known)
+    if as_json:
+        emit([{"id": change.id, **as_json_values(change)} for change in changes])
+        return
+    print("\n".join(wording.overview(read)))
+    print("\n".join(wording.change_lines(changes)) or "no change seen")
+    for track, entries in read.tracks().items():
+        if track[0] == experiment:
+            print(
+                "\n".join(wording.trend_lines(trends(entries, changes, primary_only=True), nights))
+            )
+
+
+@app.command("export")
+def export_verb(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help=", ".join(exchange.FORMS))],
+    folder: Folder = HISTORY,
+) -> None:
+    """Write the whole history to one file, in the form its name ends in."""
+    store = HistoryStore(folder)
+    read = store.read()
+    _left_out(read)
+    print(f"{exchange.export(read.entries, store.functions, file)} entries in {file}")
+
+
+@app.command("import")
+def import_verb(
+    files: Annotated[list[Path], typer.Argument(metavar="FILE...")],
+    folder: Folder = HISTORY,
+) -> None:
+    """Add the entries of exported files; exit 2 where any could not be read."""
+    store, bad = HistoryStore(folder), False
+    for file in files:
+        found, problems = exchange.read(file)
+        added = sum(store.add(entry, functions) for entry, functions in found)
+        print(f"{file}: {added} added, {len(found) - added} there already")
+        for problem in problems:
+            log(clean(f"left out: {problem}"))
+        bad = bad or bool(problems)
+    if bad:
+        raise UsageError(
+            "entries could not be read", where=", ".join(map(str, files)),
+            next_step="export them again; what could be read was added",
+        )  # fmt: skip
+
+
+@app.command("prune")
+def prune_verb(
+    folder: Folder = HISTORY,
+    keep_nights: Annotated[
+        int, typer.Option(min=1, help="newest nights of each track that stay whole")
+    ] = 60,
+    before: Annotated[str, typer.Option(help="YYYY-MM-DD: older entries are taken out")] = "",
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="only say what would go")] = False,
+) -> None:
+    """Thin old nights: values of secondary metrics and functions go, charts stay as they are."""
+    _date(before, "--before")
+    store = HistoryStore(folder)
+    read = store.read()
+    _left_out(read)
+    decided = pruning.decide(
+        read.entries, changes_of(read.entries), keep_nights=keep_nights, before=before
+    )
+    if not dry_run:
+        pruning.apply(store, decided)
+    would = "would be " if dry_run else ""
+    print(f"{len(decided.thinned)} {would}thinned, {len(decided.removed)} {would}taken out")
+
+
+def _open(folder: Path, known_file: Path) -> tuple[HistoryStore, Read, Known]:
+    store = HistoryStore(folder)
+    return store, store.read(), load_known(known_file)
+
+
+def _left_out(read: Read) -> None:
+    for problem in read.problems:
+        log(clean(f"left out: {problem}"))
+
+
+def _date(text: str, option: str) -> None:
+    try:
+        good = not text or date.fromisoformat(text).isoformat() == text
+    except ValueError:
+        good = False
+    if not good:
+        raise UsageError(f"{text!r} is no date", where=option, next_step="write YYYY-MM-DD")

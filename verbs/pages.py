@@ -1,0 +1,43 @@
+"""The verb that makes a site of the history."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from history.known import load_known
+from history.store import HistoryStore
+from host.errors import UsageError
+from pages import site
+from verbs.asked import log
+from verbs.history import HISTORY, KNOWN, KnownFile
+
+app = typer.Typer()
+
+
+@app.command("pages")
+def pages_verb(
+    history: Annotated[
+        Path, typer.Argument(help="folder of the history", metavar="[HISTORY]")
+    ] = HISTORY,
+    output: Annotated[
+        Path, typer.Option("--output", "-o", help="folder of the site; an older site is replaced")
+    ] = Path("site"),
+    sessions: Annotated[
+        Path | None, typer.Option(help="a folder of sessions, whose reports are copied")
+    ] = None,
+    known_file: KnownFile = KNOWN,
+) -> None:
+    """Make a static site of the history: trends, nights, and any two nights compared."""
+    if sessions is not None and not sessions.is_dir():
+        raise UsageError("no such folder", where=str(sessions), next_step="leave out --sessions")
+    try:
+        made = site.build(
+            HistoryStore(history), output, known=load_known(known_file), sessions=sessions
+        )
+    except site.SiteError as error:
+        raise UsageError(str(error), where="--output", next_step="name a new folder") from None
+    log(f"{made.tracks} tracks, {made.nights} nights, {made.reports} reports copied")
+    print(made.folder / site.FRONT)
