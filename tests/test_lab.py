@@ -95,7 +95,7 @@ def store(folder: Path, *broken: str, session: Session | None = None, **failure:
         ("measure --set blocks=2 --resume nowhere", "leave out EXPERIMENT, --series"),
         ("run --session here --resume nowhere", "leave out EXPERIMENT, --series"),
         ("report nowhere", "nowhere/manifest.json: no such file"),
-        ("report nowhere --form pdf", "one of: text, markdown, letter, html, json"),
+        ("report nowhere --form pdf", "one of: text, markdown, letter, lkp"),
     ],
 )
 def test_mistakes_of_the_user(
