@@ -5,7 +5,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterator, Sequence
 
-from reports import differences, many_wording, wording
+from reports import differences, gate_wording, many_wording, wording
 from reports.across import Row
 from reports.letter import WIDTH, ascii_only
 from reports.many import SessionComparison
@@ -53,9 +53,11 @@ def banner(session: SessionComparison) -> list[str]:
 
 
 def warnings(session: SessionComparison) -> list[str]:
-    """The findings that weaken trust, with those of the kernel's log among them."""
+    """What the gate found broken, and the findings that weaken trust."""
     found = [f for f in session.findings if f.level == "warning"]
-    lines = [line for f in found for line in wrapped(f"WARNING: {f.scope}: {f.text}")]
+    said = [gate_wording.line(gate) for gate in session.gates if gate.standing != "green"]
+    said += [f"{f.scope}: {f.text}" for f in found]
+    lines = [line for text in said for line in wrapped(f"WARNING: {text}")]
     return [*lines, ""] if lines else []
 
 

@@ -11,7 +11,7 @@ from reports.model import Comparison, ReportError
 
 
 def test_an_unknown_form_names_the_known(normal: Comparison) -> None:
-    known = "text, markdown, letter, lkp, mmtests, matrix, html, json"
+    known = "text, markdown, letter, lkp, mmtests, matrix, html, json, summary"
     with pytest.raises(ReportError, match=known):
         forms.render(normal, "pdf")
 
