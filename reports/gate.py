@@ -77,4 +77,10 @@ def gated(comparison: Comparison, base: str, checks: Sequence[Check]) -> Compari
         )
         for case in comparison.cases
     )
-    return changed.model_copy(update={"cases": cases})
+    # That no run was made is what the gate decided, not something to be finished.
+    findings = tuple(
+        found
+        for found in comparison.findings
+        if comparison.runs_recorded or found.scope != "session"
+    )
+    return changed.model_copy(update={"cases": cases, "findings": findings})

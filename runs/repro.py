@@ -296,7 +296,7 @@ def differs_built(manifest: Manifest, session: Session) -> tuple[str, ...]:
     """What came out otherwise when kernels, initramfs and guest were made again."""
     then = manifest.provenance
     pairs = [
-        ("initramfs", then.initramfs_sha256[:12], session.initramfs.sha256[:12]),
+        ("initramfs", then.initramfs_sha256[:12], session.roots_sha256[:12]),
         ("probe", then.probe[:12], session.probe.sha256[:12] if session.probe else ""),
         ("guest", manifest.guest.model_dump_json(), session.guest.model_dump_json()),
     ]

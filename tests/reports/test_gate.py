@@ -59,6 +59,7 @@ def test_a_broken_series_has_no_verdict_and_exits_4() -> None:
     reasons = {m.judgement.reason for m in session.primary}
     assert reasons == {f"not measured: broken: {SLEEPS.title} in xas_split_alloc()"}
     assert outcome(session) == 4
+    assert "--resume finishes the session" not in forms.render(session, "text")
 
 
 def test_a_broken_series_has_no_verdict_even_where_it_was_measured() -> None:

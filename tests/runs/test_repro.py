@@ -167,7 +167,7 @@ def test_kernels_that_came_out_otherwise_are_named(manifest: Manifest) -> None:
             for arm in manifest.arms
         }
         return SimpleNamespace(
-            initramfs=SimpleNamespace(sha256=manifest.provenance.initramfs_sha256),
+            roots_sha256=manifest.provenance.initramfs_sha256,
             probe=None, guest=manifest.guest, twins={},
             measured=SimpleNamespace(kernels=kernels),
         )  # fmt: skip
