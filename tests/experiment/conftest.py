@@ -63,7 +63,7 @@ def catalogue() -> Catalogue:
         },
         metrics=METRICS,
         guests=("full", "laptop", "smoke", "wall"),
-        flavours=("lockstat", "perf"),
+        flavours=("lockdep", "lockstat", "perf", "selftest"),
         series=SERIES,
     )
 

@@ -31,7 +31,8 @@ EVERY_METRIC = ", ".join(METRICS)
         ),
         pytest.param(
             swap("[kernel]", '[kernel]\nflavour = "lockstats"'),
-            'small.toml: kernel.flavour: found "lockstats": unknown; allowed: lockstat, perf; '
+            'small.toml: kernel.flavour: found "lockstats": unknown; allowed: lockdep, lockstat, '
+            "perf, selftest; "
             "did you mean 'lockstat'?",
             id="unknown flavour",
         ),
