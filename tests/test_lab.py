@@ -67,7 +67,10 @@ def store(folder: Path, *broken: str, session: Session | None = None, **failure:
         ("plan filemap-v4 --bogus", "No such option: --bogus"),
         ("build", "no experiment named"),
         ("plan", "or --series FILE|MESSAGE-ID|A..B"),
-        ("plan filemap-v4 --series x.mbox", "both an experiment and a series are named"),
+        (
+            "plan filemap-v4 --series x.mbox",
+            "both an experiment and a series, or kernels, are named",
+        ),
         ("run --workloads filemap-4k", "no experiment named"),
         ("run --series x.mbox", "x.mbox: no such file"),
         ("run --series nop", "did you mean 'configs/series/noop'?"),
@@ -80,13 +83,17 @@ def store(folder: Path, *broken: str, session: Session | None = None, **failure:
         ("plan filemap-v5", "filemap-v5: no such experiment; known in"),
         ("plan filemap-v5", "did you mean 'filemap-v4'?"),
         ("plan nowhere/else.toml", "no such experiment"),
-        ("run", "one of: filemap-v1, filemap-v4, iomap-dirty, noop, slow-add"),
+        (
+            "run",
+            "one of: filemap-v1, filemap-v4, iomap-dirty, noop, reclaim-contention, slow-add, "
+            "thp-matrix",
+        ),
         ("plan filemap-v4 --set blocks", "--set blocks: is not KEY=VALUE"),
         ("plan filemap-v4 --set blocks=many", "--set blocks=many: blocks: "),
         ("plan filemap-v4 --set blokcs=2", "did you mean 'blocks'?"),
         (
             "plan filemap-v4 --set guest=lap",
-            "allowed: full, laptop, smoke, wall; did you mean 'laptop'?",
+            "allowed: full, laptop, laptop-numa, smoke, smoke-numa, wall; did you mean 'laptop'?",
         ),
         ("plan filemap-v4 --set cases.7.workload=x", "cases"),
         ("measure --resume nowhere", "nowhere: no session here"),
@@ -95,7 +102,10 @@ def store(folder: Path, *broken: str, session: Session | None = None, **failure:
         ("measure --set blocks=2 --resume nowhere", "leave out EXPERIMENT, --series"),
         ("run --session here --resume nowhere", "leave out EXPERIMENT, --series"),
         ("report nowhere", "nowhere/manifest.json: no such file"),
-        ("report nowhere --form pdf", "one of: text, markdown, letter, html, json"),
+        (
+            "report nowhere --form pdf",
+            "one of: text, markdown, letter, lkp, mmtests, matrix, html, json, summary",
+        ),
     ],
 )
 def test_mistakes_of_the_user(
@@ -179,7 +189,7 @@ def test_dry_runs_can_be_pasted(
         assert read.returncode == 0, line
     builds = sum("make" in line and "bzImage" in line for line in lines)
     boots = sum("qemu-system-x86_64 -accel tcg" in line for line in lines)
-    assert (builds, boots) == {"build": (4, 0), "measure": (0, 10), "run": (4, 10)}[verb]
+    assert (builds, boots) == {"build": (8, 0), "measure": (0, 10), "run": (8, 10)}[verb]
     # Said, not done.
     assert not list((tmp_path / "cache").glob("kernels/*"))
     assert not list((tmp_path / "cache").glob("trees/*"))
