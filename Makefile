@@ -10,7 +10,7 @@ PYTHON := .venv/bin/python
 ACTIONLINT := .make/actionlint
 ACTIONLINT_VERSION := v1.7.12
 
-.PHONY: help setup run lint browser check test lock clean
+.PHONY: help setup run lint browser check test lock schema clean
 
 help:
 	@echo "make run     set up, then measure $(EXPERIMENT) and name the report"
@@ -18,6 +18,7 @@ help:
 	@echo "make check   set up, then the checks and the tests that boot no guest"
 	@echo "make setup   install Debian packages and .venv, as far as missing"
 	@echo "make lock    pin the Python packages anew (LOCK_FLAGS=--upgrade for newer ones)"
+	@echo "make schema  write docs/schema/report.schema.json anew, from what reports render"
 	@echo "make clean   remove .venv and what checks leave; sessions and the cache stay"
 
 setup:
@@ -61,6 +62,9 @@ lock: setup
 		--extra dev --generate-hashes --allow-unsafe --strip-extras \
 		--no-emit-index-url --no-emit-find-links --no-emit-trusted-host \
 		$(LOCK_FLAGS) --output-file requirements.lock pyproject.toml
+
+schema: setup
+	@$(PYTHON) -m reports.json_form > docs/schema/report.schema.json
 
 clean:
 	rm -rf .venv .make .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -1,4 +1,4 @@
-"""A series without an experiment file: the experiment made from ``configs/auto.toml``."""
+"""A series, or kernels, without an experiment file: it is made from ``configs/auto.toml``."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from experiment.spec import Experiment, Frozen, Name, SpecError
 
 AUTO = CONFIGS / "auto.toml"
 LONGEST_NAME = 40
+VERSION = re.compile(r"\d+(\.\d+)+(-rc\d+)?")
 
 
 class Touches(Frozen):
@@ -71,12 +72,6 @@ def from_series(
         SpecError: as for ``load_experiment``; also for a workload that has no times here.
     """
     auto = auto or load_auto()
-    unknown = [name for name in workloads if name not in auto.workloads]
-    if unknown:
-        known = ", ".join(auto.workloads)
-        raise SpecError([f"--workloads: unknown: {', '.join(unknown)}; allowed: {known}"])
-    wanted = tuple(dict.fromkeys(workloads)) or auto.workloads
-    by_name = dict(zip(auto.workloads, auto.case, strict=True))
     path, *stack = series
     data = {
         **auto.experiment,
@@ -84,9 +79,78 @@ def from_series(
         "name": name_of(path),
         "title": f"series {path}",
         "series": {"path": path, "stack": stack, "reverse": reverse, "revert": reverse},
-        "cases": [by_name[name] for name in wanted],
+        "cases": _cases(workloads, auto),
     }
     return check_experiment(data, AUTO, overrides=overrides, catalogue=catalogue)
+
+
+def from_kernels(
+    sources: Sequence[str],
+    *,
+    workloads: Sequence[str] = (),
+    overrides: Sequence[str] = (),
+    catalogue: Catalogue,
+    auto: Auto | None = None,
+) -> Experiment:
+    """The experiment that compares kernels, the first being the base.
+
+    Each of ``sources`` is a ``KernelSpec.source``; arms are named by versions.
+
+    Raises:
+        SpecError: as for ``load_experiment``; also for a workload that has no times here.
+    """
+    auto = auto or load_auto()
+    names, labels = arm_names(sources), [label_of(source) for source in sources]
+    kernel = auto.experiment.get("kernel", {})
+    data = {
+        **auto.experiment,
+        "kernel": {**kernel, "source": sources[0]},
+        "name": _plain("-to-".join([names[0], names[-1]])),
+        "title": f"kernels {', '.join(labels)}",
+        "arms": [
+            {"name": name, "label": label, "kernel": {**kernel, "source": source}}
+            for name, label, source in zip(names, labels, sources, strict=True)
+        ],
+        "cases": _cases(workloads, auto),
+    }
+    return check_experiment(data, AUTO, overrides=overrides, catalogue=catalogue)
+
+
+def label_of(source: str) -> str:
+    """What a kernel's source is called by people: a package's release, a file, a ref."""
+    kind, _, rest = source.partition(":")
+    if kind == "deb":
+        return rest.removeprefix("linux-image-").removeprefix("linux-").partition("=")[0]
+    if kind == "git":
+        place, at, ref = rest.rpartition("@")
+        return ref if at else Path(place or rest).name
+    return Path(rest.partition("@")[0]).name
+
+
+def arm_names(sources: Sequence[str]) -> tuple[str, ...]:
+    """A name for each kernel: its version where all have different ones, else all of its label.
+
+    Two that are still the same are told apart by their number.
+    """
+    labels = [label_of(source) for source in sources]
+    found = [VERSION.search(label) for label in labels]
+    versions = [match[0] for match in found if match]
+    telling = versions if len(versions) == len(labels) == len(set(versions)) else labels
+    plain = [_plain(name) or "kernel" for name in telling]
+    return tuple(
+        name if plain.count(name) == 1 else f"{name}-{plain[: number + 1].count(name)}"
+        for number, name in enumerate(plain)
+    )
+
+
+def _cases(workloads: Sequence[str], auto: Auto) -> list[dict[str, Any]]:
+    """The cases of these workloads, or all."""
+    unknown = [name for name in workloads if name not in auto.workloads]
+    if unknown:
+        known = ", ".join(auto.workloads)
+        raise SpecError([f"--workloads: unknown: {', '.join(unknown)}; allowed: {known}"])
+    by_name = dict(zip(auto.workloads, auto.case, strict=True))
+    return [by_name[name] for name in tuple(dict.fromkeys(workloads)) or auto.workloads]
 
 
 def choose(files: Iterable[str], auto: Auto | None = None) -> tuple[str, ...]:
@@ -123,8 +187,12 @@ def name_of(series: str) -> str:
         telling = parts[2] if parts else series
     else:
         telling = Path(series).stem if kind == "file" else Path(series).name
-    plain = re.sub(r"[^a-z0-9]+", "-", telling.lower()).strip("-")[:LONGEST_NAME].strip("-")
-    return plain or "series"
+    return _plain(telling) or "series"
+
+
+def _plain(telling: str) -> str:
+    """The text as a name: small letters, digits and dashes."""
+    return re.sub(r"[^a-z0-9]+", "-", telling.lower()).strip("-")[:LONGEST_NAME].strip("-")
 
 
 def from_here(name: str, *, here: Path, checkout: Path) -> str:
@@ -134,9 +202,11 @@ def from_here(name: str, *, here: Path, checkout: Path) -> str:
     here is left to be looked for.
     """
     kind, colon, rest = name.partition(":")
-    if colon and kind in ("git", "dir", "tarball"):
-        place, at, ref = rest.partition("@") if kind == "git" else (rest, "", "")
-        return f"{kind}:{_absolute(place, here, checkout)}{at}{ref}"
+    if colon and kind in ("git", "dir", "tarball", "image"):
+        place, at, more = rest.partition("@") if kind in ("git", "image") else (rest, "", "")
+        if kind == "image" and at:
+            more = _absolute(more, here, checkout)
+        return f"{kind}:{_absolute(place, here, checkout)}{at}{more}"
     if kind_of(name) in ("thread", "range") or colon:
         return name
     return _absolute(name, here, checkout)

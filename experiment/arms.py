@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import Field, field_validator, model_validator
 
@@ -13,15 +13,28 @@ from experiment.shape import ShapeSpec
 WORD = r"^[A-Za-z0-9_.,:=/+-]+$"
 
 
+# The flavour of a kernel that the lab did not configure.
+PREBUILT = "prebuilt"
+PREBUILT_SOURCES = ("deb:linux-image-", "image:")
+
+
 class KernelSpec(Frozen):
-    """Where the source comes from and how it is configured.
+    """Where the source comes from, how it is configured, and what compiles it.
 
     ``source`` is ``deb:PACKAGE``, ``tarball:PATH``, ``dir:PATH`` or
-    ``git:PATH@REF``; ``flavour`` names ``configs/kconfig/<flavour>.config``.
+    ``git:PATH@REF``; ``flavour`` names ``configs/kconfig/<flavour>.config``.  A kernel
+    that is built already is ``deb:linux-image-RELEASE[=VERSION]`` or
+    ``image:PATH[@MODULES_FOLDER]``: it has no flavour of ours, and no patches.
     """
 
-    source: Annotated[str, Field(pattern=r"^(deb|tarball|dir|git):.+$")]
+    source: Annotated[str, Field(pattern=r"^(deb|tarball|dir|git|image):.+$")]
     flavour: Name = "perf"
+    compiler: Literal["gcc", "clang"] = "gcc"
+
+    @property
+    def is_prebuilt(self) -> bool:
+        """Whether it is booted as it is, and never built here."""
+        return self.source.startswith(PREBUILT_SOURCES)
 
 
 class SeriesSpec(Frozen):

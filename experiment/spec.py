@@ -12,6 +12,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, field_validator, model_validator
 
+from experiment.arms import PREBUILT as PREBUILT
 from experiment.arms import ArmSpec as ArmSpec
 from experiment.arms import KernelSpec as KernelSpec
 from experiment.arms import SeriesSpec as SeriesSpec
@@ -249,6 +250,24 @@ class Experiment(Frozen):
                 raise ValueError(f"arms: {arm.name}: upto counts patches; patches = true is wanted")
         return self
 
+    @model_validator(mode="after")
+    def _prebuilt_kernels_stay_as_they_are(self) -> Experiment:
+        prebuilt = self.prebuilt
+        for arm in self.all_arms:
+            if arm.name in prebuilt and (arm.patches or arm.series is not None):
+                raise ValueError(f"arms: {arm.name}: no patch can be applied to a prebuilt kernel")
+        if prebuilt and self.mode == "wall":
+            raise ValueError(f"mode: wall boots no prebuilt kernel, as that of {prebuilt[0]}")
+        if prebuilt and self.check is not None:
+            raise ValueError(f"check: kernels are built for it, and that of {prebuilt[0]} is not")
+        twin = next((twin for twin in self.twins if twin.flavour is not None), None)
+        if prebuilt and twin is not None:
+            raise ValueError(
+                f"twins: {twin.name}: flavour {twin.flavour} has to be built, and the kernel of "
+                f"{prebuilt[0]} is prebuilt"
+            )
+        return self
+
     @property
     def all_arms(self) -> tuple[ArmSpec, ...]:
         """The arms in order, base first; derived from the series unless given."""
@@ -258,6 +277,12 @@ class Experiment(Frozen):
             ArmSpec(name="base", label="without the series", patches=self.series.reverse),
             ArmSpec(name="patched", label="with the series", patches=not self.series.reverse),
         )
+
+    @property
+    def prebuilt(self) -> tuple[str, ...]:
+        """The arms whose kernel is booted as somebody else built it, by name."""
+        arms = ((arm.name, arm.kernel or self.kernel) for arm in self.all_arms)
+        return tuple(name for name, kernel in arms if kernel.is_prebuilt)
 
     @property
     def compared(self) -> tuple[tuple[str, str], ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -34,4 +35,6 @@ def build(source: Path, flags: Sequence[str], cache: Path) -> Path:
             beside = built.with_suffix(".new")
             run(["gcc", *flags, "-o", str(beside), str(source)], timeout_s=TIMEOUT_S)
             beside.replace(built)
+        # The newest is kept in use; others are removed when the cache is cleaned.
+        os.utime(built)
     return built

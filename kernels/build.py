@@ -17,7 +17,7 @@ from pathlib import Path
 from experiment.spec import KernelSpec
 from host.errors import InfraError, SeriesError
 from host.process import paste
-from kernels import blame, compiled, config, elf, origins, symbols
+from kernels import blame, compiled, config, elf, origins, prebuilt, symbols
 from kernels import cache as store
 from kernels.cache import Kernel
 from kernels.make import Progress, run_make, wait_until_idle
@@ -73,6 +73,8 @@ def key_of(spec: KernelSpec, patches: Sequence[Path], *, checkout: Path, cache: 
         UsageError: source, flavour or patch does not exist.
         InfraError: a package or tool is missing.
     """
+    if spec.is_prebuilt:
+        return prebuilt.key_of(spec, checkout=checkout, cache=cache)
     return _plan(spec, patches, checkout, cache).key
 
 
@@ -95,6 +97,8 @@ def provide(
         InfraError: the tree without patches does not build, an option did not
             survive, or the host failed (memory, disk, tools).
     """
+    if spec.is_prebuilt:
+        return prebuilt.provide(spec, checkout=checkout, cache=cache)
     plan = _plan(spec, patches, checkout, cache)
     ready = store.load(cache, plan.key, used=True)
     if ready is not None:
@@ -114,6 +118,8 @@ def commands(
 
     They use the lab's compiler cache, and leave its trees alone.
     """
+    if spec.is_prebuilt:
+        return prebuilt.commands(spec, checkout=checkout, cache=cache)
     plan = _plan(spec, patches, checkout, cache)
     files = [str(checkout.resolve() / fragment.name) for fragment in plan.fragments[1:]]
     lines = ["work=$(mktemp -d)", 'mkdir "$work/src" "$work/src/obj"', 'cd "$work/src"']
@@ -138,7 +144,7 @@ def _plan(spec: KernelSpec, patches: Sequence[Path], checkout: Path, cache: Path
         tuple(read_patch(path) for path in patches),
         fragments,
         config.merge(fragments),
-        identify_toolchain(),
+        identify_toolchain(spec.compiler),
     )
 
 

@@ -6,8 +6,9 @@ import fcntl
 import logging
 import os
 import shutil
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,6 +23,9 @@ log = logging.getLogger(__name__)
 IDENTITY = "identity.json"
 ANNOUNCE_S = 2.0
 CCACHE_TIMEOUT_S = 600.0
+# Held while a package is fetched and unpacked.
+PACKAGES_LOCK = "packages"
+IDLE_S = 24 * 3600.0
 
 
 @dataclass(frozen=True)
@@ -60,6 +64,11 @@ class Kernel:
     def build_log(self) -> Path:
         """What make said."""
         return self.folder / "build.log"
+
+    @property
+    def modules(self) -> tuple[Path, ...]:
+        """Modules that the guest loads first, in order; of prebuilt kernels only."""
+        return tuple(sorted(self.folder.glob("*.ko")))
 
     @property
     def origins(self) -> Path:
@@ -170,7 +179,8 @@ def hold(kernel: Kernel) -> Iterator[Kernel]:
 def clean(cache: Path, max_gib: float) -> Cleaned:
     """Bring the cache down to ``max_gib`` GiB; what is in use stays.
 
-    First go the least recently used kernels, then object folders, then trees
+    First go fetched packages and programs of guests that were not used for a day, then
+    the least recently used kernels, object folders, trees, and series that were taken in
     (each oldest first); the compiler cache is trimmed to what is left.
     """
     _sweep(cache)
@@ -195,7 +205,12 @@ def clean(cache: Path, max_gib: float) -> Cleaned:
 
 
 def folder_size(folder: Path) -> int:
-    """Bytes on disk of the files below ``folder``; object folders of a tree are apart."""
+    """Bytes on disk of the files below ``folder``; object folders of a tree are apart.
+
+    A file has its own.
+    """
+    if folder.is_file():
+        return folder.lstat().st_blocks * 512
     total = 0
     for at, folders, names in os.walk(folder):
         folders[:] = [name for name in folders if not name.startswith("obj-")]
@@ -206,23 +221,40 @@ def folder_size(folder: Path) -> int:
 
 
 def _pieces(cache: Path) -> dict[Path, str]:
-    """What can be removed, in the order to do so, each with the lock that guards it."""
+    """What can be removed, in the order to do so, each with the lock that guards it.
+
+    First what can be fetched or made again at once; last series and threads, which a
+    session is resumed from.
+    """
     kernels = [kernel.folder for kernel in reversed(cached_kernels(cache))]
     objects = sorted(cache.glob("trees/*/src/obj-*"), key=_used)
     trees = sorted(cache.glob("trees/*"), key=lambda tree: _used(tree / "used"))
     return {
+        **dict.fromkeys(sorted(cache.glob("packages/*.deb"), key=_used), PACKAGES_LOCK),
+        **dict.fromkeys(_idle(cache, "initramfs/*", "native/*"), ""),
         **{path: f"kernel-{path.name}" for path in kernels},
         **{path: f"tree-{path.parent.parent.name}" for path in objects},
         **{path: f"tree-{path.name}" for path in trees},
+        **dict.fromkeys(_idle(cache, "threads/*", "series/*"), ""),
     }
+
+
+def _idle(cache: Path, *patterns: str) -> list[Path]:
+    """What has no lock of its own and was not used for a day, oldest first."""
+    before = time.time() - IDLE_S
+    found = [path for pattern in patterns for path in cache.glob(pattern) if path.name != "lock"]
+    return sorted((path for path in found if _used(path) < before), key=_used)
 
 
 def _remove(cache: Path, path: Path, lock: str) -> bool:
     try:
-        with FileLock(lock_path(cache, lock), timeout=0):
+        with FileLock(lock_path(cache, lock), timeout=0) if lock else nullcontext():
             doomed = cache / f".doomed-{os.getpid()}"
             path.rename(doomed)
-            shutil.rmtree(doomed, ignore_errors=True)
+            if doomed.is_dir():
+                shutil.rmtree(doomed, ignore_errors=True)
+            else:
+                doomed.unlink()
             return True
     except Timeout:
         log.info("%s is in use and stays", path.relative_to(cache))
@@ -236,6 +268,9 @@ def _sweep(cache: Path) -> None:
             shutil.rmtree(path, ignore_errors=True)
     for path in cache.glob(".doomed-*"):
         shutil.rmtree(path, ignore_errors=True)
+    with suppress(Timeout), FileLock(lock_path(cache, PACKAGES_LOCK), timeout=0):
+        for path in cache.glob("packages/.*"):
+            shutil.rmtree(path, ignore_errors=True)
 
 
 def _trim_ccache(folder: Path, size: int) -> None:

@@ -4,19 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from experiment.spec import PREBUILT
 from kernels import compiled, symbols
 from kernels.blame import new_warnings
 from kernels.cache import Kernel
 from kernels.triage import triage
 from results.record import PatchRecord, TriageRecord
 
+SIZES_ONLY = (
+    "the kernels are prebuilt: their functions were compared by size, and those of one size "
+    "may differ too"
+)
 
-def compare(base: Kernel, patched: Kernel, patches: Sequence[PatchRecord]) -> TriageRecord:
+
+def compare(base: Kernel, patched: Kernel, patches: Sequence[PatchRecord]) -> TriageRecord | None:
     """What the builds of both arms say of a series; either arm may be the one with patches.
+
+    None where they say nothing: a kernel does not name its functions, or only one of
+    them is prebuilt.
 
     Raises:
         InfraError: a table of symbols cannot be read.
     """
+    prebuilt = {kernel.identity.flavour == PREBUILT for kernel in (base, patched)}
+    if True in prebuilt:
+        return _by_size(base, patched) if prebuilt == {True} else None
     # With a series taken out, the base is the arm that has patches.
     touched = compiled.load(patched.touched) or compiled.load(base.touched)
     return triage(
@@ -27,6 +39,22 @@ def compare(base: Kernel, patched: Kernel, patches: Sequence[PatchRecord]) -> Tr
         patches=patches,
         warnings=new_warnings(_log(base), _log(patched)),
     )
+
+
+def _by_size(base: Kernel, patched: Kernel) -> TriageRecord | None:
+    """Two prebuilt kernels: a size that differs is a change, an equal one says nothing."""
+    if not (base.symbols.exists() and patched.symbols.exists()):
+        return None
+    found = triage(
+        same_code=base.identity.code_key == patched.identity.code_key,
+        before=symbols.load(base.symbols),
+        after=symbols.load(patched.symbols),
+        touched=(),
+        patches=(),
+    )
+    if found.verdict == "data or layout":
+        return None
+    return found.model_copy(update={"findings": (SIZES_ONLY,)} if found.functions else {})
 
 
 def _log(kernel: Kernel) -> str:

@@ -89,7 +89,8 @@ def build_id(path: Path) -> str:
         for section in ELFFile(stream).iter_sections():
             if isinstance(section, NoteSection):
                 for note in section.iter_notes():
-                    if note["n_type"] == "NT_GNU_BUILD_ID":
+                    # Other owners, as Xen, number their notes themselves.
+                    if (note["n_name"], note["n_type"]) == ("GNU", "NT_GNU_BUILD_ID"):
                         return str(note["n_desc"])
     return ""
 

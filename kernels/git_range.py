@@ -12,6 +12,8 @@ from host.process import Finished, run
 from kernels.cleaning import clean
 
 TIMEOUT_S = 300.0
+# In place of a ref: the files as they are, with what is not committed.
+WORK_TREE = "WORKTREE"
 # Settings of the repository that would change what a patch looks like.
 FORMAT = (
     "--no-signature", "--zero-commit", "--no-attach", "--no-thread", "--no-cover-letter",
@@ -75,6 +77,43 @@ def find_commit(folder: Path, ref: str) -> str:
     """The commit that ``ref`` names in a repository, or nothing."""
     asked = ["rev-parse", "--verify", "--quiet", "--end-of-options", f"{ref}^{{commit}}"]
     return run_git(folder, *asked, check=False).stdout.strip()
+
+
+def head_of(folder: Path, where: str) -> str:
+    """The commit that is checked out, for a user who named none.
+
+    Raises:
+        UsageError: there is none, or files that git knows differ from it.
+    """
+    said = run_git(folder, "status", "--porcelain", "--untracked-files=no", check=False)
+    # A bare repository has no files, and so no status.
+    changed = said.stdout.splitlines() if said.returncode == 0 else []
+    if changed:
+        raise UsageError(
+            f"{len(changed)} files are changed and not committed, as {clean(changed[0][3:])}",
+            where=where,
+            next_step="write @HEAD behind the path to leave them out, "
+            f"@{WORK_TREE} to have them in, or commit them",
+        )
+    return commit_of(folder, "HEAD", where)
+
+
+def work_tree_of(folder: Path, where: str) -> str:
+    """A commit of the files as they are; neither files nor branches are touched.
+
+    It is what ``git stash`` would keep: files that git does not know are not in it.
+
+    Raises:
+        UsageError: the repository has no work tree.
+    """
+    who = ("-c", "user.name=twinboot", "-c", "user.email=twinboot@localhost")
+    said = run_git(folder, *who, "stash", "create", check=False)
+    if said.returncode:
+        raise UsageError(
+            f"git cannot keep its work tree: {clean(said.tail())}", where=where,
+            next_step="name a commit or a branch",
+        )  # fmt: skip
+    return said.stdout.strip() or commit_of(folder, "HEAD", where)
 
 
 def run_git(folder: Path, *arguments: Sequence[str] | str, check: bool = True) -> Finished:

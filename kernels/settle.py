@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from experiment.spec import Experiment
+from experiment.spec import Experiment, KernelSpec
 from host.errors import UsageError
+from kernels import prebuilt
 from kernels.cleaning import clean
-from kernels.git_range import commit_of, find_commit
+from kernels.git_range import WORK_TREE, commit_of, find_commit, head_of, work_tree_of
 from kernels.intake import keep, records_of
 from results.record import SeriesRecord
 
@@ -21,7 +22,9 @@ def settle(experiment: Experiment, *, checkout: Path, cache: Path) -> Experiment
     """Take the series in, and choose a commit where the source is a repository.
 
     ``git:PATH`` without a ref is the series' base-commit if the repository has it,
-    else HEAD; ``git:PATH@REF`` is what it says.  Both become a commit's full name.
+    else HEAD, if nothing is changed and not committed; ``git:PATH@WORKTREE`` is HEAD with
+    these changes, ``git:PATH@REF`` what it says.  All become a commit's full name.  A
+    prebuilt package is the newest version, unless one is named; it becomes that version.
 
     Raises:
         UsageError, SeriesError, InfraError: as ``kernels.intake.keep``.
@@ -30,25 +33,48 @@ def settle(experiment: Experiment, *, checkout: Path, cache: Path) -> Experiment
     place, ref = _repository(source)
     where = {"checkout": checkout, "cache": cache}
     series = keep(experiment.series, **where, repository=place) if experiment.series else None
+    kernel = experiment.kernel
     if place:
         # A source that holds the series is no longer what the series was based on.
         records = records_of(series, **where) if series and not series.reverse else ()
         base = records[0].base_commit if records else ""
         folder = _existing(source, checkout, place)
         # The first series of a stack says where all of it begins.
-        wanted = ref or (base if base and find_commit(folder, base) else "HEAD")
-        source = f"git:{place}@{commit_of(folder, wanted, clean(source))}"
+        wanted = ref or (base if base and find_commit(folder, base) else "")
+        source = f"git:{place}@{_commit(folder, wanted, clean(source))}"
+        kernel = kernel.model_copy(update={"source": source})
+    elif kernel.is_prebuilt:
+        kernel = prebuilt.settled(kernel, **where)
     if series and not series.title:
         titles = [each.title for each in records_of(series, **where)]
         series = series.model_copy(update={"title": "; ".join(titles)})
     arms = tuple(
-        arm.model_copy(update={"series": keep(arm.series, **where, repository=place)})
-        if arm.series
-        else arm
+        arm.model_copy(
+            update={
+                "series": keep(arm.series, **where, repository=place) if arm.series else None,
+                "kernel": _settled(arm.kernel, checkout, cache) if arm.kernel else None,
+            }
+        )
         for arm in experiment.arms
     )
-    kernel = experiment.kernel.model_copy(update={"source": source})
     return experiment.model_copy(update={"series": series, "kernel": kernel, "arms": arms})
+
+
+def _settled(kernel: KernelSpec, checkout: Path, cache: Path) -> KernelSpec:
+    """The kernel of one arm, made definite; a repository without a ref is its HEAD."""
+    if kernel.is_prebuilt:
+        return prebuilt.settled(kernel, checkout=checkout, cache=cache)
+    place, ref = _repository(kernel.source)
+    if not place:
+        return kernel
+    commit = _commit(_existing(kernel.source, checkout, place), ref, clean(kernel.source))
+    return kernel.model_copy(update={"source": f"git:{place}@{commit}"})
+
+
+def _commit(folder: Path, ref: str, where: str) -> str:
+    if ref == WORK_TREE:
+        return work_tree_of(folder, where)
+    return commit_of(folder, ref, where) if ref else head_of(folder, where)
 
 
 def series_records(

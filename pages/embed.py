@@ -23,7 +23,7 @@ DIGITS = 10
 def data(value: object) -> Markup:
     """JSON for a ``script`` element of type ``application/json``.
 
-    NaN and infinities become null; lone surrogates are replaced.
+    NaN and infinities, and what rounds to one, become null; lone surrogates are replaced.
     """
     text = json.dumps(_plain(value), ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     text = text.encode("utf-8", "replace").decode()
@@ -34,7 +34,9 @@ def data(value: object) -> Markup:
 
 def _plain(value: object) -> object:
     if isinstance(value, float):
-        return float(f"{value:.{DIGITS}g}") if math.isfinite(value) else None
+        # The largest of numbers round to infinity.
+        short = float(f"{value:.{DIGITS}g}")
+        return short if math.isfinite(short) else None
     if isinstance(value, dict):
         return {str(key): _plain(one) for key, one in value.items()}
     if isinstance(value, list | tuple):

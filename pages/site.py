@@ -20,6 +20,7 @@ from history.table import setting_key
 from pages import embed, payload, spark, status
 from pages.tracks import Track, tracks_of
 from reports import html, wording
+from reports.comparison import shown_unit
 from results.store import SessionStore
 
 HERE = Path(__file__).parent
@@ -164,7 +165,7 @@ def _environment() -> Environment:
     )
     environment.filters["percent"] = wording.percent
     environment.filters["figure"] = wording.figure
-    environment.globals.update(status=status, wording=wording)
+    environment.globals.update(status=status, wording=wording, shown_unit=shown_unit)
     return environment
 
 

@@ -15,7 +15,8 @@ from reports.verdict import Verdict
 from reports.wording import between, percent
 
 # Words besides those of verdicts, which have theirs in reports.html.
-OTHER_MARKS = {"lab moved": "◆", "known": "○", "unexplained": "!", "mixed": "◇", "inexact": "✕"}
+OTHER_MARKS = {"lab moved": "◆", "known": "○", "unexplained": "!", "mixed": "◇", "inexact": "✕",
+               "first night": "·"}  # fmt: skip
 
 
 class Status(NamedTuple):
@@ -48,18 +49,21 @@ ORDER = ("failed", "inexact", "regression", "unexplained", "mixed", "improvement
          "known")  # fmt: skip
 
 
-def of_night(entry: Entry, changes: Sequence[Change]) -> Status:
-    """The word of a night: what was first seen in it, against the nights before."""
+def of_night(entry: Entry, changes: Sequence[Change], *, first: bool = False) -> Status:
+    """The word of a night: what was first seen in it, against the nights before.
+
+    The ``first`` night of a track has none before it.
+    """
     found = [of_change(change) for change in changes if change.seen_entry == entry.id]
     lost = [said for case in entry.cases for said in case.said if said.verdict is Verdict.FAILED]
     found += [status("failed", lost[0].reason)] if lost else []
     found += [] if fit(entry) else [status("inexact", "a repeated run gave other bits")]
     if not found:
-        return status("no change")
+        return status("first night" if first else "no change")
     word = min((one.word for one in found), key=lambda w: ORDER.index(w) if w in ORDER else 99)
     count = sum(one.word == word for one in found)
-    first = next(one for one in found if one.word == word)
-    return first._replace(words=first.words or (f"{count} metrics" if count > 1 else "1 metric"))
+    said = next(one for one in found if one.word == word)
+    return said._replace(words=said.words or (f"{count} metrics" if count > 1 else "1 metric"))
 
 
 def standing(changes: Sequence[Change]) -> tuple[Change, ...]:

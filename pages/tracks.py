@@ -16,7 +16,7 @@ from pages.status import Status
 
 @dataclass(frozen=True)
 class Chart:
-    """One metric of one case: the courses of its arms, the subject's first."""
+    """One metric of one case: the courses of its arms in one unit, the subject's first."""
 
     case: str
     metric: str
@@ -30,8 +30,14 @@ class Chart:
 
     @property
     def title(self) -> str:
-        """``filemap-4k: bandwidth``."""
-        return f"{self.case}: {self.head.title}"
+        """``filemap-4k: bandwidth``; the pinned arm alone is the lab's own course."""
+        alone = f", {self.head.course.arm} alone" if self.head.role != "followed" else ""
+        return f"{self.case}: {self.head.title}{alone}"
+
+    @property
+    def primary(self) -> bool:
+        """Whether it is judged: a primary metric of an arm that is followed."""
+        return self.head.primary and self.head.role == "followed"
 
 
 @dataclass(frozen=True)
@@ -53,36 +59,39 @@ class Track:
 
     @cached_property
     def charts(self) -> tuple[Chart, ...]:
-        """Every metric that any night has, primary ones first."""
-        found: dict[tuple[str, str], list[Trend]] = {}
+        """Every metric that any night has, primary ones first.
+
+        In wall mode followed arms are ratios to the pinned one, which has a unit of its own.
+        """
+        found: dict[tuple[str, str, str], list[Trend]] = {}
         for one in trends(self.entries, self.changes):
-            found.setdefault((one.course.case, one.course.metric), []).append(one)
+            found.setdefault((one.course.case, one.course.metric, one.unit), []).append(one)
         subject = self.last.subject.name
         charts = [
             Chart(
                 case,
                 metric,
                 tuple(sorted(of, key=lambda t: (t.course.arm != subject, t.role != "followed"))),
-                tuple(c for c in self.changes if c.course[3:5] == (case, metric)),
+                tuple(c for c in self.changes if c.course in {one.course for one in of}),
             )
-            for (case, metric), of in found.items()
+            for (case, metric, _), of in found.items()
         ]
-        return tuple(sorted(charts, key=lambda chart: not chart.head.primary))
+        return tuple(sorted(charts, key=lambda chart: not chart.primary))
 
     @property
     def primary(self) -> tuple[Chart, ...]:
         """The metrics that are judged."""
-        return tuple(chart for chart in self.charts if chart.head.primary)
+        return tuple(chart for chart in self.charts if chart.primary)
 
     @property
     def secondary(self) -> tuple[Chart, ...]:
         """The others."""
-        return tuple(chart for chart in self.charts if not chart.head.primary)
+        return tuple(chart for chart in self.charts if not chart.primary)
 
     @property
     def status(self) -> Status:
         """The word of the newest night."""
-        return status.of_night(self.last, self.changes)
+        return status.of_night(self.last, self.changes, first=len(self.entries) == 1)
 
     @property
     def rank(self) -> int:

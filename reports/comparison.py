@@ -223,7 +223,15 @@ def compare(
     profiles: Sequence[Profile] = (),
     locks: Sequence[Locks] = (),
 ) -> Comparison:
-    """Return what a session of two arms shows; see :func:`compare_views`."""
+    """Return what a session of two arms shows; see :func:`compare_views`.
+
+    Raises:
+        ReportError: as there, or a record names an arm that the manifest does not know.
+    """
+    known = {arm.name for arm in manifest.arms}
+    for record in records:
+        if record.arm not in known:
+            raise ReportError(f"{record.run_id}: arm {record.arm!r}: not in the manifest")
     return compare_views([manifest], records, profiles, locks)[0]
 
 

@@ -1,60 +1,58 @@
-"""The forms a comparison can take: an explicit mapping from name to renderer."""
+"""The forms a comparison can take: an explicit mapping from name to renderers."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import Any
+from typing import NamedTuple
 
-from reports import html, letter, markdown, summary, text
+from reports import (
+    html,
+    json_form,
+    letter,
+    lkp,
+    many_html,
+    many_letter,
+    many_markdown,
+    many_text,
+    markdown,
+    matrix,
+    mmtests,
+    summary,
+    text,
+)
 from reports.many import SessionComparison
 from reports.model import Comparison, ReportError
-from results.record import as_json
-
-# What has a value in wall mode only, and is no key of an exact session's record.
-OF_WALL = frozenset({"again", "again_values", "wall", "host_findings", "in_wall"})
 
 
-def _without_wall(found: Any) -> None:
-    """Take the keys of wall mode out of a record that has nothing in them, in place."""
-    if isinstance(found, dict):
-        for key in OF_WALL & found.keys():
-            if not found[key]:
-                del found[key]
-        for value in found.values():
-            _without_wall(value)
-    elif isinstance(found, list):
-        for value in found:
-            _without_wall(value)
+class Form(NamedTuple):
+    """How a session is written: one of two arms, and one of more."""
+
+    two: Callable[[Comparison], str]
+    many: Callable[[SessionComparison], str]
 
 
-def render_json(comparison: Comparison) -> str:
-    """The whole record, changes as fractions; timelines are in the raw results.
-
-    Of functions only the listed ones are here; functions.csv has thousands.
-    """
-    whole = as_json(comparison)
-    for found in whole["attributions"]:
-        found["functions"] = found["functions"][: found["listed"]]
-    for case in whole["cases"]:
-        del case["timelines"]
-    if not comparison.gates:
-        del whole["gates"]
-    if comparison.wall is None:
-        _without_wall({key: whole[key] for key in whole if key != "manifest"})
-        del whole["wall"], whole["host_findings"]
-    return json.dumps(whole, indent=2, ensure_ascii=True, allow_nan=False) + "\n"
+def as_session(comparison: Comparison) -> SessionComparison:
+    """A comparison as a session of its two arms."""
+    return SessionComparison(manifest=comparison.manifest, comparisons=(comparison,))
 
 
-FORMS: Mapping[str, Callable[[Comparison], str]] = MappingProxyType(
+def _alike(render: Callable[[SessionComparison], str]) -> Form:
+    """A form that is the same for any number of arms."""
+    return Form(lambda comparison: render(as_session(comparison)), render)
+
+
+FORMS: Mapping[str, Form] = MappingProxyType(
     {
-        "text": text.render,
-        "markdown": markdown.render,
-        "letter": letter.render,
-        "html": html.render,
-        "json": render_json,
-        "summary": summary.render,
+        "text": Form(text.render, many_text.render),
+        "markdown": Form(markdown.render, many_markdown.render),
+        "letter": Form(letter.render, many_letter.render),
+        "lkp": _alike(lkp.render),
+        "mmtests": _alike(mmtests.render),
+        "matrix": _alike(matrix.render),
+        "html": Form(html.render, many_html.render),
+        "json": Form(json_form.render_two, json_form.render_many),
+        "summary": Form(summary.render, summary.render_many),
     }
 )
 
@@ -68,5 +66,7 @@ def render(comparison: Comparison | SessionComparison, form: str) -> str:
     if form not in FORMS:
         raise ReportError(f"form {form!r}: known are {', '.join(FORMS)}")
     if isinstance(comparison, SessionComparison):
-        return "\n".join(FORMS[form](one) for one in comparison.comparisons)
-    return FORMS[form](comparison)
+        if comparison.single is None:
+            return FORMS[form].many(comparison)
+        return FORMS[form].two(comparison.single)
+    return FORMS[form].two(comparison)

@@ -2,22 +2,41 @@
 
 from __future__ import annotations
 
+import re
 import shlex
+from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from reports import charts, count_wording, gate_wording, lock_wording, wall_wording, wording
-from reports.charts import Chart, waterfall
+from reports import (
+    across,
+    charts,
+    count_wording,
+    differences,
+    gate_wording,
+    lock_wording,
+    many_wording,
+    matrix,
+    wall_wording,
+    wording,
+)
+from reports.across import Cell
+from reports.charts import Chart, heat, waterfall
 from reports.charts import locks as lock_charts
+from reports.charts.canvas import within
+from reports.many import SessionComparison
 from reports.model import CaseComparison, Comparison, MetricComparison, Pair
 from results.record import Manifest
 
 # Beyond these the page would grow by megabytes; functions.csv has them all.
 MOST_FUNCTIONS = 150
 MOST_WAITS = 20
+# From here on each case has no drawings of its own.
+MANY_CHARTS = 8
+REM_AN_INCH = 6.8
 TEMPLATES = Path(__file__).parent / "templates"
 MARKS = {
     "improvement": "▲",
@@ -35,7 +54,8 @@ def _finalize(value: object) -> object:
     return value
 
 
-def _environment() -> Environment:
+def environment() -> Environment:
+    """Templates with their filters and the words they use."""
     environment = Environment(
         loader=FileSystemLoader(TEMPLATES),
         autoescape=True,
@@ -48,7 +68,7 @@ def _environment() -> Environment:
     environment.filters["typeset"] = wording.typeset
     environment.globals.update(
         wording=wording, counts=count_wording, of_locks=lock_wording, of_wall=wall_wording,
-        marks=MARKS,
+        of_many=many_wording, of_matrix=matrix, marks=MARKS,
     )  # fmt: skip
     return environment
 
@@ -64,7 +84,7 @@ def wrapped_command(argv: tuple[str, ...]) -> str:
     return " \\\n  ".join(lines)
 
 
-def _provenance(manifest: Manifest) -> list[tuple[str, list[tuple[str, str]]]]:
+def provenance_of(manifest: Manifest) -> list[tuple[str, list[tuple[str, str]]]]:
     """Groups of name and value for the section on repeating the session."""
     experiment, provenance, guest = manifest.experiment, manifest.provenance, manifest.guest
     lab = [
@@ -113,36 +133,77 @@ def _verdict_class(metric: MetricComparison) -> str:
     return wording.verdict(metric).replace(" ", "-") or "plain"
 
 
-def render(comparison: Comparison) -> str:
-    """Return the page, ending in a newline."""
-    drawn = charts.draw_all(comparison)
+def rem(chart: Chart) -> float:
+    """The drawing's own width on the page: that of a chart of 5 inches is 34 rem."""
+    box = re.search(r'viewBox="0 0 ([0-9.]+) ', chart.svg)
+    return REM_AN_INCH * float(box.group(1)) / 72 if box else REM_AN_INCH * 5
+
+
+def cell_class(cell: Cell) -> str:
+    """The colour's name of an arm's cell: of the verdict's word, or of what stands out."""
+    return many_wording.verdict(cell).replace(" ", "-") or "plain"
+
+
+def context(
+    comparison: Comparison, prefix: str = "", kinds: Sequence[charts.Draw] = charts.KINDS
+) -> dict[str, Any]:
+    """What the templates of one comparison read; ``prefix`` keeps its drawings' names apart."""
+    drawn = charts.draw_all(comparison, kinds)
+    if prefix:
+        drawn = tuple(within(chart, prefix) for chart in drawn)
     manifest = comparison.manifest
-    page = _environment().get_template("report.html.j2").render(
-        comparison=comparison,
-        manifest=manifest,
-        experiment=manifest.experiment,
-        exact=manifest.experiment.mode == "exact",
-        wall=comparison.wall,
-        gate_wording=gate_wording,
-        bottom_line=wording.bottom_line(comparison),
-        chart_groups=[
+    return {
+        "comparison": comparison,
+        "manifest": manifest,
+        "experiment": manifest.experiment,
+        "exact": manifest.experiment.mode == "exact",
+        "wall": comparison.wall,
+        "gate_wording": gate_wording,
+        "gates": comparison.gates,
+        "bottom_line": wording.bottom_line(comparison),
+        "chart_groups": [
             ("Bandwidth", _of_kind(drawn, "bandwidth")),
             ("Every run, A/A beside A/B", _of_kind(drawn, "strip")),
             ("Over the session", _of_kind(drawn, "drift")),
             ("Bandwidth within a run", _of_kind(drawn, "timeline")),
             ("Below the page cache", _of_kind(drawn, "per-io")),
         ],
-        forest=_of_kind(drawn, "forest"),
-        waterfalls=_of_kind(drawn, "waterfall"),
-        waterfall_name=waterfall.name,
-        lock_charts=[_of_kind(drawn, lock_charts.kind(found)) for found in comparison.locks],
-        most_functions=MOST_FUNCTIONS,
-        most_waits=MOST_WAITS,
-        svg=lambda chart: Markup(chart.svg),  # noqa: S704  (drawn here, its texts escaped)
-        verdict_class=_verdict_class,
-        seed_rows=_seed_rows,
-        provenance=_provenance(manifest),
-        qemu=wrapped_command(manifest.provenance.qemu_argv),
-        failures=[count for count in comparison.failure_counts if count.any_failed],
-    )  # fmt: skip
+        "forest": _of_kind(drawn, "forest"),
+        "waterfalls": _of_kind(drawn, "waterfall"),
+        "waterfall_name": lambda found: (
+            f"{prefix}-{waterfall.name(found)}" if prefix else waterfall.name(found)
+        ),
+        "lock_charts": [_of_kind(drawn, lock_charts.kind(found)) for found in comparison.locks],
+        "most_functions": MOST_FUNCTIONS,
+        "most_waits": MOST_WAITS,
+        "svg": lambda chart: Markup(chart.svg),  # noqa: S704  (drawn here, its texts escaped)
+        "verdict_class": _verdict_class,
+        "cell_class": cell_class,
+        "rem": rem,
+        "seed_rows": _seed_rows,
+        "provenance": provenance_of(manifest),
+        "qemu": wrapped_command(manifest.provenance.qemu_argv),
+        "failures": [count for count in comparison.failure_counts if count.any_failed],
+    }
+
+
+def render(comparison: Comparison) -> str:
+    """Return the page, ending in a newline."""
+    session = SessionComparison(manifest=comparison.manifest, comparisons=(comparison,))
+    found = across.rows(session)
+    many = len(comparison.cases) >= across.MANY_CASES
+    kinds = charts.KINDS if len(comparison.cases) < MANY_CHARTS else charts.OF_MANY_CASES
+    page = (
+        environment()
+        .get_template("report.html.j2")
+        .render(
+            **context(comparison, kinds=kinds),
+            many_cases=many,
+            differences=differences.differences(session.arms),
+            names=[arm.name for arm in session.arms],
+            matrix=matrix.matrix(found) if many else (),
+            found=found,
+            heat=heat.draw(session),
+        )
+    )
     return page.rstrip() + "\n"

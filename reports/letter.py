@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import textwrap
 
-from reports import count_wording, wall_wording, wording
+from reports import count_wording, differences, wall_wording, wording
 from reports.model import CaseComparison, Comparison, MetricComparison, Summary
 from reports.verdict import Verdict
 from results.record import Manifest, PhaseRecord
@@ -34,7 +34,8 @@ def _size(mib: float) -> str:
     return f"{mib / 1024:g}G" if mib >= 1024 else f"{mib:g}M"
 
 
-def _setup(comparison: Comparison, manifest: Manifest, case: CaseComparison) -> list[str]:
+def setup(comparison: Comparison, manifest: Manifest, case: CaseComparison) -> list[str]:
+    """The setup in one sentence."""
     data, guest = manifest.experiment.dataset, manifest.guest
     limit, file, brd = (
         _size(mib / guest.scale) for mib in (data.cgroup_limit_mib, data.file_mib, data.brd_mib)
@@ -61,7 +62,8 @@ def _setup(comparison: Comparison, manifest: Manifest, case: CaseComparison) -> 
     return textwrap.wrap(ascii_only(sentence), WIDTH, break_on_hyphens=False)
 
 
-def _commands(phases: tuple[PhaseRecord, ...]) -> list[str]:
+def commands(phases: tuple[PhaseRecord, ...]) -> list[str]:
+    """The command lines, with what has to be done before them."""
     lines = []
     for phase in phases:
         if phase.caches == "dropped":
@@ -70,7 +72,7 @@ def _commands(phases: tuple[PhaseRecord, ...]) -> list[str]:
     return lines
 
 
-def _line(label: str, summary: Summary) -> list[str]:
+def summary_line(label: str, summary: Summary) -> list[str]:
     """One line in fio's words; the spread is printed in the metric's unit as fio does."""
     deviation = (summary.stddev or 0.0) * summary.mean
     text = ""
@@ -117,7 +119,7 @@ def _block(comparison: Comparison, case: CaseComparison, *, after: bool) -> list
         for metric in shown:
             summary = metric.patched if after else metric.base
             assert summary is not None
-            lines += _line(ascii_only(_label(metric)), summary)
+            lines += summary_line(ascii_only(_label(metric)), summary)
     return lines
 
 
@@ -156,7 +158,7 @@ def _noise(case: CaseComparison) -> list[str]:
 def _case(comparison: Comparison, case: CaseComparison) -> list[str]:
     before, after = _block(comparison, case, after=False), _block(comparison, case, after=True)
     parts = [
-        _setup(comparison, comparison.manifest, case), _commands(case.phases), before, after,
+        setup(comparison, comparison.manifest, case), commands(case.phases), before, after,
         [*_closing(comparison, case), *_noise(case)],
     ]  # fmt: skip
     return [line for part in parts if part for line in (*part, "")]
@@ -172,8 +174,16 @@ def _origin(comparison: Comparison) -> list[str]:
     return []
 
 
+def _apart(comparison: Comparison) -> list[str]:
+    """What the arms differ by beyond the series, as no Before and After says it."""
+    said = differences.sentences(comparison.manifest.arms)
+    text = ascii_only(f"{differences.LEAD}: {'; '.join(said)}.")
+    return [*textwrap.wrap(text, WIDTH, break_on_hyphens=False), ""] if said else []
+
+
 def render(comparison: Comparison) -> str:
     """Return the block of every case and where the change came from, ending in a newline."""
-    lines = [line for case in comparison.cases for line in _case(comparison, case)]
+    lines = _apart(comparison)
+    lines += [line for case in comparison.cases for line in _case(comparison, case)]
     lines += _origin(comparison)
     return "\n".join(lines).rstrip() + "\n"

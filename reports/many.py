@@ -7,7 +7,15 @@ from collections.abc import Sequence
 from experiment.design import AGAIN
 from reports.comparison import compare_views
 from reports.gate import gated
-from reports.model import Comparison, FailedRun, Finding, MetricComparison, ReportError
+from reports.gate_model import ArmGate
+from reports.model import (
+    Comparison,
+    Exactness,
+    FailedRun,
+    Finding,
+    MetricComparison,
+    ReportError,
+)
 from reports.verdict import Verdict
 from results.checks import Check
 from results.locks import Locks
@@ -36,6 +44,11 @@ class SessionComparison(Record):
         return tuple(arm for arm in self.manifest.arms if arm.name != AGAIN)
 
     @property
+    def exactness(self) -> Exactness:
+        """Whether the session is bit-exact: one repeat speaks for all arms."""
+        return self.comparisons[0].exactness
+
+    @property
     def primary(self) -> tuple[MetricComparison, ...]:
         """Everything that is judged, comparison by comparison."""
         return tuple(metric for one in self.comparisons for metric in one.primary)
@@ -50,6 +63,12 @@ class SessionComparison(Record):
     def findings(self) -> tuple[Finding, ...]:
         """Every finding of any comparison, once."""
         return tuple(dict.fromkeys(found for one in self.comparisons for found in one.findings))
+
+    @property
+    def gates(self) -> tuple[ArmGate, ...]:
+        """What the gate found of each arm, once; empty where none was asked."""
+        found = {gate.arm: gate for one in self.comparisons for gate in one.gates}
+        return tuple(found[arm.name] for arm in self.manifest.arms if arm.name in found)
 
     def count(self, verdict: Verdict) -> int:
         """How many primary metrics have this verdict, over all comparisons."""

@@ -6,11 +6,13 @@ import re
 from collections.abc import Iterable, Sequence
 
 from reports import count_wording as counts
-from reports import gate_wording, lock_wording, wall_wording, wording
+from reports import differences, gate_wording, lock_wording, wall_wording, wording
 from reports.attribution_model import Attribution
+from reports.gate_model import ArmGate
 from reports.lock_model import LockComparison
-from reports.model import CaseComparison, Comparison, MetricComparison
+from reports.model import CaseComparison, Comparison, FailedRun, MetricComparison
 from reports.paired import Paired
+from results.record import Manifest
 
 MOST_WAITS = 10
 
@@ -53,14 +55,19 @@ def _row(metric: MetricComparison) -> tuple[str, ...]:
     )
 
 
-def _case(case: CaseComparison) -> list[str]:
-    lines = [f"## {escape(case.name)}: {escape(case.title)}", ""]
+def metrics(case: CaseComparison) -> list[str]:
+    """The table of all metrics of a case."""
     noise = ("A/A",) if any(metric.again is not None for metric in case.metrics) else ()
     heads = (
         "metric", "unit", "base", "stddev", "patched", "stddev", "change", "interval", *noise,
         "verdict",
     )  # fmt: skip
-    lines += table(heads, [_row(metric) for metric in case.metrics if metric.base])
+    return table(heads, [_row(metric) for metric in case.metrics if metric.base])
+
+
+def commands(case: CaseComparison) -> list[str]:
+    """The command line of each phase."""
+    lines: list[str] = []
     for phase in case.phases:
         lines += [f"Phase {escape(phase.name)}, caches {escape(phase.caches)}:", ""]
         lines += code_block(phase.command, "sh")
@@ -140,7 +147,7 @@ def _twin(found: LockComparison, base: str, patched: str) -> list[str]:
     return lines + table([escape(head) for head in of_waits], waits)
 
 
-def _counts(comparison: Comparison) -> list[str]:
+def counted(comparison: Comparison) -> list[str]:
     """The sections on functions and locks; nothing where nothing was counted."""
     arms = (comparison.manifest.base, comparison.manifest.patched)
     lines = ["## Where it came from", "", counts.EXPLAINS, ""] if comparison.headlines else []
@@ -154,45 +161,50 @@ def _counts(comparison: Comparison) -> list[str]:
     return lines
 
 
-def _host(comparison: Comparison) -> list[str]:
+def host(comparison: Comparison) -> list[str]:
     """What to know of the host beside the verdicts of a wall session."""
     if comparison.wall is None:
         return []
     lines = [f"- {escape(line)}" for line in wall_wording.noise_lines(comparison)]
-    lines += [_finding(finding.level, finding.text) for finding in comparison.host_findings]
+    lines += [finding(found.level, found.text) for found in comparison.host_findings]
     return ["## This host", "", *lines, ""]
 
 
-def _gate(comparison: Comparison) -> list[str]:
+def gate(gates: Sequence[ArmGate]) -> list[str]:
     """What was checked before anything was measured, and what was found, quoted."""
-    if not comparison.gates:
+    if not gates:
         return []
     lines = ["## Correctness", ""]
-    for gate in comparison.gates:
-        mark = "" if gate.standing == "green" else "**"
-        lines += [f"- {mark}{escape(gate_wording.line(gate))}{mark}"]
-        lines += [f"  - {escape(text)}" for text in gate_wording.details(gate)]
-        for quoted in gate_wording.quoted(gate):
+    for each in gates:
+        mark = "" if each.standing == "green" else "**"
+        lines += [f"- {mark}{escape(gate_wording.line(each))}{mark}"]
+        lines += [f"  - {escape(text)}" for text in gate_wording.details(each)]
+        for quoted in gate_wording.quoted(each):
             # Indented by more than the list: no line of a console can end the block.
             lines += ["", *(f"        {wording.clean(line)}".rstrip() for line in quoted)]
     return [*lines, ""]
 
 
-def _finding(level: str, text: str) -> str:
+def finding(level: str, text: str) -> str:
+    """One finding as an entry of a list."""
     return f"- {'**warning** ' if level == 'warning' else ''}{escape(text)}"
 
 
 def render(comparison: Comparison) -> str:
     """Return the report as Markdown, ending in a newline."""
     manifest = comparison.manifest
-    experiment, provenance = manifest.experiment, manifest.provenance
+    experiment = manifest.experiment
     lines = [f"# {escape(experiment.title)}", ""]
     lines += [escape(experiment.question), ""] if experiment.question else []
     lines += [f"**{wording.bottom_line(comparison)}.**", ""]
     lines += [f"- {escape(wording.sentence(metric))}" for metric in comparison.primary]
-    lines += ["", *_host(comparison), *_gate(comparison)]
+    lines += ["", *host(comparison), *gate(comparison.gates)]
+    apart = differences.sentences(manifest.arms)
+    lines += [f"## {differences.LEAD}", ""] if apart else []
+    lines += [*(f"- {escape(text)}" for text in apart), ""] if apart else []
     for case in comparison.cases:
-        lines += _case(case)
+        lines += [f"## {escape(case.name)}: {escape(case.title)}", ""]
+        lines += [*metrics(case), *commands(case)]
     published = [
         (f"{r.case} {r.metric}", r.unit, f"{r.base:.2f}", f"{r.patched:.2f}",
          wording.sized(r.change), r.document)
@@ -201,20 +213,27 @@ def render(comparison: Comparison) -> str:
     if published:
         lines += ["## Published", ""]
         lines += table(("metric", "unit", "base", "patched", "change", "document"), published)
-    lines += _counts(comparison)
+    lines += counted(comparison)
     if comparison.findings:
         lines += ["## Findings", ""]
-        lines += [_finding(f.level, f"{f.scope}: {f.text}") for f in comparison.findings]
+        lines += [finding(f.level, f"{f.scope}: {f.text}") for f in comparison.findings]
         lines += [""]
-    if comparison.failed_runs:
-        lines += ["## Failed runs", ""]
-        failed = [
-            (r.run_id, r.failure.kind, r.failure.blame, r.failure.message)
-            for r in comparison.failed_runs
-        ]
-        lines += table(("run", "kind", "blame", "message"), failed)
-    lines += ["## How to repeat this", ""]
-    lines += table(("what", "value"), [
+    lines += failed(comparison.failed_runs)
+    lines += repeat(manifest)
+    lines += meaning(comparison)
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def failed(runs: Sequence[FailedRun]) -> list[str]:
+    """Every failed run with its reason."""
+    rows = [(r.run_id, r.failure.kind, r.failure.blame, r.failure.message) for r in runs]
+    return ["## Failed runs", "", *table(("run", "kind", "blame", "message"), rows)] if rows else []
+
+
+def repeat(manifest: Manifest) -> list[str]:
+    """All it takes to do it again."""
+    experiment, provenance = manifest.experiment, manifest.provenance
+    return ["## How to repeat this", "", *table(("what", "value"), [
         ("experiment", experiment.name),
         ("guest", f"{manifest.guest.name}: {manifest.guest.title}"),
         ("seeds", ", ".join(map(str, manifest.seeds))),
@@ -226,12 +245,17 @@ def render(comparison: Comparison) -> str:
         *(("override", override) for override in manifest.overrides),
         *([("accelerator", provenance.accelerator)] if provenance.accelerator else []),
         *provenance.fitness.items(),
-    ])  # fmt: skip
-    if experiment.mode == "exact":
+    ])]  # fmt: skip
+
+
+def meaning(comparison: Comparison) -> list[str]:
+    """What the numbers mean, and what they do not."""
+    lines = []
+    if comparison.manifest.experiment.mode == "exact":
         lines += [
             "Exact mode: one guest instruction is one virtual nanosecond, so bandwidth is path "
             "length. Cache misses, NUMA and true parallelism are not seen.",
         ]
     if comparison.wall is not None:
         lines += [wall_wording.meaning(comparison.wall)]
-    return "\n".join(lines).rstrip() + "\n"
+    return lines

@@ -14,7 +14,8 @@ import re
 from collections.abc import Sequence
 
 from reports import count_wording as counts
-from reports import markdown, wording
+from reports import many_markdown, many_wording, markdown, wording
+from reports.many import SessionComparison
 from reports.model import Comparison, MetricComparison
 
 MARKS = {"improvement": "▲", "regression": "▼", "no change": "=", "inconclusive": "?",
@@ -97,11 +98,46 @@ def render(comparison: Comparison) -> str:
         total = f"{found.case} {found.phase}: {counts.total(found)}"
         said = f"{total}; {', '.join(moved)}" if moved else total
         lines += [f"- {markdown.escape(said)}"]
-    whole = markdown.render(comparison)
-    lines += ["", "<details><summary>The whole report</summary>", "", whole, "</details>", ""]
-    text = inert("\n".join(lines))
+    return _folded(lines, markdown.render(comparison))
+
+
+def render_many(session: SessionComparison) -> str:
+    """Return the summary of a session of many arms: verdicts by arm, then the report."""
+    experiment = session.manifest.experiment
+    lines = [
+        f"## {markdown.escape(experiment.title)}",
+        "",
+        f"**{wording.bottom_line(session)}**.",
+        "",
+    ]
+    for one in session.comparisons:
+        lines += [f"{markdown.escape(many_wording.name(one))}:", ""]
+        drawn = picture(one.primary, experiment.thresholds.change)
+        lines += markdown.code_block("\n".join(drawn), "text") if drawn else []
+        lines += [f"- {markdown.escape(wording.sentence(metric))}" for metric in one.primary]
+        lines += [""]
+    warnings = [f for f in session.findings if f.level == "warning"]
+    lines += [f"- **warning** {markdown.escape(f'{f.scope}: {f.text}')}" for f in warnings]
+    return _folded(lines, many_markdown.render(session))
+
+
+def _folded(lines: list[str], whole: str) -> str:
+    """The lines with the whole report in a fold behind them, as much as there is room for."""
+    text = inert(
+        "\n".join(
+            [
+                *lines,
+                "",
+                "<details><summary>The whole report</summary>",
+                "",
+                whole,
+                "</details>",
+                "",
+            ]
+        )
+    )
     if len(text) <= MOST:
         return text
     # What is cut is the whole report, so nothing but the fold has to be closed.
-    short = inert("\n".join(lines[: lines.index(whole) - 2]))
+    short = inert("\n".join([*lines, ""]))
     return f"{short[:MOST]}{CUT}"

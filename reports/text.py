@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import textwrap
+from collections.abc import Sequence
 
-from reports import gate_wording, text_counts, wall_wording, wording
+from reports import differences, gate_wording, text_counts, wall_wording, wording
+from reports.gate_model import ArmGate
 from reports.many import SessionComparison
-from reports.model import CaseComparison, Comparison, MetricComparison
+from reports.model import CaseComparison, Comparison, FailedRun, MetricComparison
 
 WIDTH = 100
 COLUMNS = ("metric", "base", "stddev", "patched", "stddev", "change", "verdict")
 WALL_COLUMNS = ("metric", "base", "patched", "change", "A/A", "verdict")
 
 
-def _wrapped(text: str, indent: str = "  ") -> list[str]:
+def wrapped(text: str, indent: str = "  ") -> list[str]:
+    """The text in lines of at most 100 columns."""
     return textwrap.wrap(
         text, WIDTH, initial_indent=indent, subsequent_indent=indent, break_on_hyphens=False
     )
@@ -60,9 +63,9 @@ def verdict_lines(comparison: Comparison | SessionComparison) -> list[str]:
         return lines
     lines = []
     for metric in comparison.primary:
-        lines += _wrapped(wording.clean(wording.head(metric)), "")
+        lines += wrapped(wording.clean(wording.head(metric)), "")
         tail = wording.tail(metric)
-        lines += _wrapped(wording.clean(tail), "    ") if tail else []
+        lines += wrapped(wording.clean(tail), "    ") if tail else []
     return lines
 
 
@@ -73,7 +76,7 @@ def host_lines(comparison: Comparison) -> list[str]:
     lines = [f"- {line}" for line in wall_wording.noise_lines(comparison)]
     found = comparison.host_findings
     lines += [f"{'!' if f.level == 'warning' else '-'} {f.text}" for f in found]
-    return _section("This host", lines)
+    return section("This host", lines)
 
 
 def render(comparison: Comparison) -> str:
@@ -81,55 +84,79 @@ def render(comparison: Comparison) -> str:
     manifest = comparison.manifest
     experiment = manifest.experiment
     lines = [wording.clean(experiment.title)]
-    lines += _wrapped(wording.clean(experiment.question), "") if experiment.question else []
-    lines += _wrapped(wording.clean(
-        f"{experiment.name}: {wording.series_title(experiment)} on "
-        f"{experiment.kernel.source}, guest {manifest.guest.name}, {experiment.mode} mode"
+    lines += wrapped(wording.clean(experiment.question), "") if experiment.question else []
+    lines += wrapped(wording.clean(
+        f"{experiment.name}: {wording.subject(experiment)}, "
+        f"guest {manifest.guest.name}, {experiment.mode} mode"
     ), "")  # fmt: skip
     lines += ["", f"{wording.bottom_line(comparison)}.", ""]
     lines += [*verdict_lines(comparison), "", *host_lines(comparison)]
-    lines += _gate(comparison)
-    for case in comparison.cases:
-        table = _table(case, WALL_COLUMNS if comparison.wall else COLUMNS)
-        if table:
-            lines += _wrapped(wording.clean(f"{case.name}: {case.title}"), "")
-            lines += table
-    lines += _section("Published", [
+    lines += gate(comparison.gates)
+    lines += section(differences.LEAD, differences.sentences(manifest.arms))
+    lines += tables(comparison)
+    lines += section("Published", [
         f"{r.case} {r.metric}: {wording.reference_values(r)}, "
         f"{wording.sized(r.change)} ({r.document})"
         for r in comparison.published
     ])  # fmt: skip
-    lines += _parts("Where it came from", text_counts.origin(comparison))
-    lines += _parts("Locks", text_counts.locks(comparison))
-    lines += _section("Findings", [
+    lines += origins(comparison)
+    lines += section("Findings", [
         f"{'!' if f.level == 'warning' else '-'} {f.scope}: {f.text}" for f in comparison.findings
     ])  # fmt: skip
-    lines += _section("Failed runs", [
-        f"{run.run_id}: {run.failure.kind}, blame {run.failure.blame}: {run.failure.message}"
-        for run in comparison.failed_runs
-    ])  # fmt: skip
-    if experiment.mode == "exact":
-        lines += _wrapped(
+    lines += section("Failed runs", [failed_run(run) for run in comparison.failed_runs])
+    lines += meaning(comparison)
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def tables(comparison: Comparison) -> list[str]:
+    """All metrics of each case."""
+    lines: list[str] = []
+    for case in comparison.cases:
+        table = _table(case, WALL_COLUMNS if comparison.wall else COLUMNS)
+        if table:
+            lines += wrapped(wording.clean(f"{case.name}: {case.title}"), "")
+            lines += table
+    return lines
+
+
+def origins(comparison: Comparison) -> list[str]:
+    """Where the change came from, and what twins say of locks."""
+    return [
+        *_parts("Where it came from", text_counts.origin(comparison)),
+        *_parts("Locks", text_counts.locks(comparison)),
+    ]
+
+
+def failed_run(run: FailedRun) -> str:
+    """One failed run with its reason."""
+    return f"{run.run_id}: {run.failure.kind}, blame {run.failure.blame}: {run.failure.message}"
+
+
+def meaning(comparison: Comparison) -> list[str]:
+    """What the numbers mean, and what they do not."""
+    lines: list[str] = []
+    if comparison.manifest.experiment.mode == "exact":
+        lines += wrapped(
             "Exact mode: one guest instruction is one virtual nanosecond, so bandwidth is path "
             "length. Cache misses, NUMA and true parallelism are not seen.",
             "",
         )
     if comparison.wall is not None:
-        lines += _wrapped(wall_wording.meaning(comparison.wall), "")
-    return "\n".join(lines).rstrip() + "\n"
+        lines += wrapped(wall_wording.meaning(comparison.wall), "")
+    return lines
 
 
-def _gate(comparison: Comparison) -> list[str]:
+def gate(gates: Sequence[ArmGate]) -> list[str]:
     """What was checked before anything was measured, and what was found, quoted."""
-    if not comparison.gates:
+    if not gates:
         return []
     lines = ["Correctness"]
-    for gate in comparison.gates:
-        bad = gate.standing != "green"
-        lines += _wrapped(wording.clean(f"{'!' if bad else '-'} {gate_wording.line(gate)}"))
-        for text in gate_wording.details(gate):
-            lines += _wrapped(wording.clean(text), "      ")
-        for quoted in gate_wording.quoted(gate):
+    for each in gates:
+        bad = each.standing != "green"
+        lines += wrapped(wording.clean(f"{'!' if bad else '-'} {gate_wording.line(each)}"))
+        for text in gate_wording.details(each):
+            lines += wrapped(wording.clean(text), "      ")
+        for quoted in gate_wording.quoted(each):
             lines += [f"      | {wording.clean(line)}"[:WIDTH].rstrip() for line in quoted]
     return [*lines, ""]
 
@@ -143,16 +170,17 @@ def _parts(title: str, parts: list[tuple[str, list[str]]]) -> list[str]:
         return []
     lines = [title]
     for sentence, table in parts:
-        lines += _wrapped(wording.clean(sentence)) if sentence else []
+        lines += wrapped(wording.clean(sentence)) if sentence else []
         lines += [line[:WIDTH].rstrip() for line in table]
         lines += [] if sentence or table else [""]
     return [*lines, ""]
 
 
-def _section(title: str, entries: list[str]) -> list[str]:
+def section(title: str, entries: list[str]) -> list[str]:
+    """A title and its entries, wrapped; nothing where there are none."""
     if not entries:
         return []
     lines = [title]
     for entry in entries:
-        lines += _wrapped(wording.clean(entry))
+        lines += wrapped(wording.clean(entry))
     return [*lines, ""]

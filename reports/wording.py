@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import math
 import re
+from typing import TYPE_CHECKING
 
 from experiment.spec import Experiment
 from reports.model import Comparison, MetricComparison, Reference
 from reports.verdict import Verdict
+
+if TYPE_CHECKING:
+    from reports.many import SessionComparison
 
 SIGNIFICANT = 6
 NOTHING = "–"
@@ -41,6 +45,21 @@ def series_title(experiment: Experiment) -> str:
     """What is under test in few words: the series, or that there is none."""
     series = experiment.series
     return series.title or series.path if series else "no series"
+
+
+def sources(experiment: Experiment) -> str:
+    """Where the arms' kernels come from, each once, with the flavour of those built here."""
+    kernels = [arm.kernel or experiment.kernel for arm in experiment.all_arms]
+    said = [k.source if k.is_prebuilt else f"{k.source}, flavour {k.flavour}" for k in kernels]
+    return "; ".join(dict.fromkeys(said))
+
+
+def subject(experiment: Experiment) -> str:
+    """What is compared: a series on its source, or kernels with each other."""
+    kernels = [(arm.kernel or experiment.kernel).source for arm in experiment.all_arms]
+    if experiment.series is None and len(set(kernels)) > 1:
+        return " against ".join(dict.fromkeys(kernels))
+    return f"{series_title(experiment)} on {experiment.kernel.source}"
 
 
 def typeset(text: str) -> str:
@@ -208,8 +227,8 @@ def sentence(metric: MetricComparison) -> str:
     return f"{head(metric)}   {rest}" if rest else head(metric)
 
 
-def bottom_line(comparison: Comparison) -> str:
-    """The whole comparison in one short sentence."""
+def bottom_line(comparison: Comparison | SessionComparison) -> str:
+    """The whole comparison, or all of a session's, in one short sentence."""
     total = len(comparison.primary)
     if comparison.exactness.status == "inexact":
         return "The session failed: a repeated run gave other bits"

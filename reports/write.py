@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from reports import forms, functions_table, html
+from reports import forms, functions_table
 from reports.many import SessionComparison, compare_session
 from results import table
 from results.store import SessionStore, write_atomically
@@ -35,7 +35,8 @@ def _named(name: str, apart: str) -> str:
 def write_all(folder: Path) -> SessionComparison:
     """Write the HTML and Markdown reports and the tidy tables; return the comparison.
 
-    ``functions.csv`` is written only where functions were counted.
+    ``functions.csv`` is written only where functions were counted; with more than two arms
+    each further pair has a table of its own, named for its arms.
 
     Raises:
         StoreError: the folder is no session, or cannot be read.
@@ -52,6 +53,6 @@ def write_all(folder: Path) -> SessionComparison:
         apart = "" if first else f"-{one.manifest.base}-{one.manifest.patched}"
         if one.attributions:
             write_atomically(folder / _named(FUNCTIONS, apart), functions_table.render(one))
-        write_atomically(folder / _named(HTML, apart), html.render(one))
+    write_atomically(folder / HTML, forms.render(comparison, "html"))
     write_atomically(folder / MARKDOWN, forms.render(comparison, "markdown"))
     return comparison

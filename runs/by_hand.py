@@ -8,12 +8,12 @@ from pathlib import Path
 
 from experiment.plan import PlannedRun, Size, scaled
 from experiment.spec import Experiment, Guest
-from guests import initramfs, native, virtme, virtme_argv
+from guests import initramfs, native, overlay, virtme, virtme_argv
 from guests.argv import Files, environment, qemu_argv
 from host import accelerator
 from host.process import paste
 from kernels import build
-from kernels.cache import kernels_folder
+from kernels.cache import kernels_folder, load
 from runs.arms import arms_of, flavours, kernel_spec, patches_of, plan_of, shapes
 from runs.options import Options
 from workloads.job import job_text, prepare_text
@@ -45,11 +45,12 @@ def measure_commands(asked: Experiment, options: Options) -> list[str]:
 
 @dataclass(frozen=True)
 class _Inputs:
-    """What both modes boot: guest, size, kernel image, and the two texts by name."""
+    """What both modes boot: guest, size, kernel, its initramfs, and the two texts by name."""
 
     guest: Guest
     size: Size
     kernel: Path
+    initramfs: Path
     texts: dict[str, str]
     cmdline: tuple[str, ...]
 
@@ -60,12 +61,14 @@ def _inputs(asked: Experiment, options: Options, run: PlannedRun) -> _Inputs:
     flavour = (asked.twin(run.twin).flavour if run.twin else None) or ""
     case = next(case for case in asked.cases if case.name == run.case)
     arm = next(arm for arm in arms_of(asked) if arm.name == run.arm)
-    key = build.key_of(
-        kernel_spec(asked, arm, flavour),
-        patches_of(asked, arm, options),
-        checkout=options.checkout,
-        cache=options.cache,
-    )
+    spec = kernel_spec(asked, arm, flavour)
+    where = {"checkout": options.checkout, "cache": options.cache}
+    key = build.key_of(spec, patches_of(asked, arm, options), **where)
+    image = initramfs.provide(options.cache)
+    root = overlay.path_of(image, key, options.cache) if spec.is_prebuilt else image.path
+    kernel = load(options.cache, key)
+    if kernel is not None and spec.is_prebuilt:
+        overlay.provide(image, kernel, options.cache)
     workload = load_catalogue()[case.workload]
     texts = {
         "prepare": prepare_text(
@@ -77,7 +80,8 @@ def _inputs(asked: Experiment, options: Options, run: PlannedRun) -> _Inputs:
             observe=asked.twin(run.twin).observe if run.twin else "", sysctl=arm.sysctl,
         ),
     }  # fmt: skip
-    return _Inputs(guest, size, kernels_folder(options.cache) / key / "bzImage", texts, arm.cmdline)
+    bzimage = kernels_folder(options.cache) / key / "bzImage"
+    return _Inputs(guest, size, bzimage, root, texts, arm.cmdline)
 
 
 def _text(text: str, path: Path) -> str:
@@ -92,7 +96,7 @@ def _boot(asked: Experiment, options: Options, run: PlannedRun) -> list[str]:
     given, work = _inputs(asked, options, run), WORK / run.run_id
     files = Files(
         kernel=given.kernel,
-        initramfs=initramfs.provide(options.cache).path, memory=work / "memory",
+        initramfs=given.initramfs, memory=work / "memory",
         memory_shared=True, console=work / "console", result=work / "result",
         prepare=work / "prepare", job=work / "job",
     )  # fmt: skip
@@ -116,14 +120,13 @@ def _wall_boot(asked: Experiment, options: Options, run: PlannedRun) -> list[str
         known.accelerator if known else "kvm",
         cmdline=given.cmdline,
     )
-    image = initramfs.provide(options.cache).path
     folders = [files.home, files.temporary, *(files.share / name for name in given.texts)]
     return [
         f"# {run.run_id}",
         f"rm -rf {work} && {paste(['mkdir', '-p', *map(str, folders)])}",
         paste(["ln", "-s", str(given.kernel), str(files.kernel)]),
         paste(["cp", str(virtme.ENTER), str(virtme.WALL_AGENT), str(files.share)]),
-        paste(["cp", str(image), str(files.share / virtme.ROOT_NAME)]),
+        paste(["cp", str(given.initramfs), str(files.share / virtme.ROOT_NAME)]),
         *(_text(text, files.share / name / "raw") for name, text in given.texts.items()),
         paste(virtme_argv.wrapped(argv), virtme_argv.environment(files)),
     ]

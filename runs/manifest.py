@@ -106,7 +106,7 @@ def _provenance(session: Session, options: Options) -> Provenance:
         lab_commit=facts.lab_commit(options.checkout),
         host=facts.host_facts(),
         tools=facts.tool_versions(),
-        initramfs_sha256=session.initramfs.sha256,
+        initramfs_sha256=session.roots_sha256,
         qemu_argv=tuple(argv),
         kernel_command_line=command_line,
         snapshot=options.snapshot,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import itertools
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
@@ -19,7 +20,7 @@ from experiment.spec import (
     SpecError,
     TwinSpec,
 )
-from guests import initramfs, native
+from guests import initramfs, native, overlay
 from guests.exact import Machine
 from guests.initramfs import Initramfs
 from guests.probe import fold, plugin
@@ -92,6 +93,7 @@ class Session:
 
     ``twins`` are by name, ``probe`` is None where none counts, ``wall`` in exact mode;
     ``checked`` are the kernels of the gate by flavour and arm, none where it is not asked.
+    ``overlaid`` are the initramfs of prebuilt kernels, by the kernel's key.
     """
 
     experiment: Experiment
@@ -104,12 +106,21 @@ class Session:
     probe: Probe | None
     same_code: bool
     wall: WallHost | None = None
+    overlaid: Mapping[str, Initramfs] = field(default_factory=dict)
     checked: Mapping[str, Mapping[str, Kernel]] = field(default_factory=dict)
 
     @property
     def guest(self) -> Guest:
         """The measured guest."""
         return self.measured.guest
+
+    @property
+    def roots_sha256(self) -> str:
+        """Names what every guest has as its root: the initramfs and those of prebuilt kernels."""
+        if not self.overlaid:
+            return self.initramfs.sha256
+        every = sorted({self.initramfs.sha256, *(root.sha256 for root in self.overlaid.values())})
+        return hashlib.sha256(" ".join(every).encode()).hexdigest()
 
     @property
     def benches(self) -> tuple[Bench, ...]:
@@ -135,10 +146,10 @@ class Session:
     def machine(self, run: PlannedRun) -> Machine:
         """The machine of a run; equal for runs that prepare alike."""
         bench, workload = self.bench(run), self.workloads[self.case(run.case).workload]
-        arm, size = self.arm(run.arm), bench.sizes[run.arm]
+        arm, size, kernel = self.arm(run.arm), bench.sizes[run.arm], bench.kernels[run.arm]
         return Machine(
-            kernel=bench.kernels[run.arm].bzimage,
-            initramfs=self.initramfs.path,
+            kernel=kernel.bzimage,
+            initramfs=self.overlaid.get(kernel.identity.key, self.initramfs).path,
             preload=self.preload,
             guest=bench.guests[run.arm],
             size=size,
@@ -309,6 +320,7 @@ def prepare(
         probe=probe,
         same_code=same,
         wall=wall,
+        overlaid=overlay.provide_all(image, built.values(), options.cache),
         checked={
             flavour: kernels[flavour]
             for flavour in (experiment.check.flavours if experiment.check else ())

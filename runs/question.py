@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from experiment.ad_hoc import choose, from_here, from_series
+from experiment.ad_hoc import choose, from_here, from_kernels, from_series
 from experiment.load import Catalogue, known_experiments, load_experiment
 from experiment.spec import CheckSpec, Experiment
 from experiment.steps import per_patch
@@ -16,7 +16,7 @@ from kernels.settle import settle
 
 @dataclass(frozen=True)
 class Question:
-    """An experiment by name, or a series with how to measure it; empty where not given.
+    """An experiment by name, or a series or kernels with how to measure them, or nothing.
 
     ``workloads`` are names, separated by commas; ``automatic`` chooses them by the
     files of the series.  ``per_patch`` makes an arm of each prefix of the series; twins
@@ -35,6 +35,7 @@ class Question:
     reverse: bool = False
     per_patch: bool = False
     check: bool | None = None
+    arms: tuple[str, ...] = ()
 
     @property
     def is_empty(self) -> bool:
@@ -57,8 +58,13 @@ class Question:
 
     @property
     def by_series(self) -> bool:
-        """Whether anything is said that is about a series without an experiment."""
-        return bool(self.series or self.source or self.workloads or self.automatic or self.reverse)
+        """Whether anything is said that needs no experiment file."""
+        return bool(self.arms or self.workloads or self.of_series)
+
+    @property
+    def of_series(self) -> bool:
+        """Whether anything is said that is about a series only."""
+        return bool(self.series or self.source or self.automatic or self.reverse)
 
 
 def experiment_of(
@@ -71,16 +77,22 @@ def experiment_of(
         SpecError: something in the experiment or the overrides is wrong.
         SeriesError, InfraError: as ``kernels.intake.keep``.
     """
-    if not question.name and not question.series:
+    if not question.name and not question.series and not question.arms:
         raise UsageError(
             "no experiment named",
             where="lab.py",
             next_step=f"name a file, or one of: {', '.join(known_experiments())}; "
-            "or --series FILE|MESSAGE-ID|A..B",
+            "or --series FILE|MESSAGE-ID|A..B, or --arm KERNEL --arm KERNEL",
+        )
+    if question.arms and (question.of_series or question.per_patch or len(question.arms) == 1):
+        raise UsageError(
+            "kernels are compared as they are, and at least two of them",
+            where="--arm",
+            next_step="name two or more, and nothing that is about a series",
         )
     if question.name and question.by_series:
         raise UsageError(
-            "both an experiment and a series are named",
+            "both an experiment and a series, or kernels, are named",
             where=question.name,
             next_step="leave one out, or change the experiment: --set series.path=PATH",
         )
@@ -88,9 +100,22 @@ def experiment_of(
         asked = load_experiment(
             Path(question.name), overrides=question.all_overrides, catalogue=catalogue
         )
+    elif question.arms:
+        asked = from_kernels(
+            [from_here(name, here=here, checkout=checkout) for name in question.arms],
+            workloads=_named(question.workloads),
+            overrides=question.all_overrides,
+            catalogue=catalogue,
+        )
     else:
         asked = _of_series(question, checkout, cache, here, catalogue)
     asked = settle(asked, checkout=checkout, cache=cache)
+    if question.check and asked.prebuilt:
+        raise UsageError(
+            f"the gate builds kernels of its own, and that of {asked.prebuilt[0]} is prebuilt",
+            where="--check",
+            next_step="leave it out",
+        )
     if question.check is not None:
         gate = (asked.check or CheckSpec()) if question.check else None
         asked = asked.model_copy(update={"check": gate})
@@ -121,7 +146,7 @@ def _of_series(
             catalogue=catalogue,
         )
 
-    named = tuple(name.strip() for name in question.workloads.split(",") if name.strip())
+    named = _named(question.workloads)
     if named or not question.automatic:
         return made(named)
     series = settle(made(()), checkout=checkout, cache=cache).series
@@ -130,3 +155,7 @@ def _of_series(
     return made(
         choose(file for record in records for patch in record.patches for file in patch.files)
     )
+
+
+def _named(workloads: str) -> tuple[str, ...]:
+    return tuple(name.strip() for name in workloads.split(",") if name.strip())

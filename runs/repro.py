@@ -13,13 +13,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from experiment.catalogue import Catalogue
 from experiment.spec import Experiment, SpecError
 from host import facts
 from host.errors import LabError, UsageError
 from kernels.cache import kernels_folder
 from kernels.cleaning import clean
 from results.record import KernelIdentity, Manifest, Record
-from results.store import LOCKS, MANIFEST, PROFILES, RUNS, SessionStore, StoreError
+from results.store import CHECKS, LOCKS, MANIFEST, PROFILES, RUNS, SessionStore, StoreError
 from runs import by_hand
 from runs.archive import pack, unpack
 from runs.options import Options
@@ -33,7 +34,7 @@ COMMANDS = "commands.txt"
 SESSION = "session"
 INPUTS = "inputs"
 KERNELS = "kernels"
-RECORDS = (MANIFEST, RUNS, PROFILES, LOCKS)
+RECORDS = (MANIFEST, RUNS, PROFILES, LOCKS, CHECKS)
 # Those that have a say in a number of exact mode.
 DECISIVE = ("qemu", "fio", "gcc", "ld", "busybox", "mkfs.xfs")
 ALWAYS = ("workloads/*.sh", "guests/*.c", "guests/*.sh", "guests/probe/*.c")
@@ -236,10 +237,37 @@ def experiment_again(repro: Repro, options: Options, source: str = "") -> Experi
         SeriesError: the patches are not those that the experiment names.
     """
     experiment = with_series_of(repro.manifest.experiment, repro.session, options)
+    # The gate says nothing of a number, and takes kernels of its own.
+    experiment = experiment.model_copy(update={"check": None})
     if not source:
         return experiment
     kernel = experiment.kernel.model_copy(update={"source": source})
     return experiment.model_copy(update={"kernel": kernel})
+
+
+def require_known(experiment: Experiment, known: Catalogue) -> None:
+    """Refuse an experiment that names what this lab does not have.
+
+    Raises:
+        UsageError: names the first such workload, guest or flavour.
+    """
+    flavours = [experiment.kernel.flavour]
+    flavours += [arm.kernel.flavour for arm in experiment.arms if arm.kernel]
+    flavours += [twin.flavour for twin in experiment.twins if twin.flavour]
+    asked = [
+        *(("workload", case.workload, case.workload in known.workloads)
+          for case in experiment.cases),
+        *(("variant", case.name, case.variant in known.workloads.get(case.workload, ()))
+          for case in experiment.cases),
+        ("guest", experiment.guest, experiment.guest in known.guests),
+        *(("flavour", flavour, flavour in known.flavours) for flavour in flavours),
+    ]  # fmt: skip
+    for kind, name, is_known in asked:
+        if not is_known:
+            raise UsageError(
+                f"this lab has no {kind} {name!r}", where=experiment.name,
+                next_step="use the version of the lab that the archive's manifest names",
+            )  # fmt: skip
 
 
 def differs_here(repro: Repro, options: Options, tools: Mapping[str, str]) -> tuple[str, ...]:
@@ -268,7 +296,7 @@ def differs_built(manifest: Manifest, session: Session) -> tuple[str, ...]:
     """What came out otherwise when kernels, initramfs and guest were made again."""
     then = manifest.provenance
     pairs = [
-        ("initramfs", then.initramfs_sha256[:12], session.initramfs.sha256[:12]),
+        ("initramfs", then.initramfs_sha256[:12], session.roots_sha256[:12]),
         ("probe", then.probe[:12], session.probe.sha256[:12] if session.probe else ""),
         ("guest", manifest.guest.model_dump_json(), session.guest.model_dump_json()),
     ]

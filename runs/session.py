@@ -105,7 +105,7 @@ def require_same(manifest: Manifest, session: Session, folder: Path) -> None:
     Raises:
         InfraError: names the first that differs.
     """
-    pairs = [("initramfs", manifest.provenance.initramfs_sha256, session.initramfs.sha256)]
+    pairs = [("initramfs", manifest.provenance.initramfs_sha256, session.roots_sha256)]
     pairs += [
         (
             f"kernel of arm {arm.name}",

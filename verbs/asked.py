@@ -57,8 +57,15 @@ Mode = Annotated[str, typer.Option(help="exact, or wall: real time under virtme-
 Series = Annotated[
     list[str], typer.Option(metavar="SERIES", help="FOLDER, FILE, MESSAGE-ID or A..B; see docs")
 ]
+Arm = Annotated[
+    list[str],
+    typer.Option(metavar="KERNEL", help="a kernel to compare, the first is the base: "
+                 "deb:linux-image-RELEASE, image:PATH@MODULES, or as --source"),
+]  # fmt: skip
 Source = Annotated[str, typer.Option(help="of --series: deb:, tarball:, dir: or git:PATH[@REF]")]
-Workloads = Annotated[str, typer.Option(metavar="NAME,NAME", help="of --series: what to run")]
+Workloads = Annotated[
+    str, typer.Option(metavar="NAME,NAME", help="of --series and --arm: what to run")
+]
 Auto = Annotated[bool, typer.Option("--auto", help="of --series: what its files call for")]
 Reverse = Annotated[bool, typer.Option("--reverse", help="the source holds --series already")]
 Strict = Annotated[bool, typer.Option("--strict", help="exit 5 where a verdict is inconclusive")]

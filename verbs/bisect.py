@@ -172,6 +172,8 @@ def _search(
         "blocks": seeds or seeds_for(threshold),
         "compare": "steps",
         "twins": (),
+        # A point that is broken is found by the search itself, and left out.
+        "check": None,
         "thresholds": thresholds,
     }
     return Search(
@@ -189,23 +191,19 @@ def _with_commit(arm: ArmSpec, commit: str) -> ArmSpec:
 
 
 def _case_of(experiment: Experiment, metric: str, case: str, known: Catalogue) -> CaseSpec:
-    phase, _, value = metric.partition(".")
-    names = {
-        f"{phase}.{each}": one.name
+    measured = {
+        one.name: {
+            f"{phase}.{each}"
+            for phase in known.workloads[one.workload][one.variant]
+            for each in known.metrics_of(one.workload, one.variant, phase)
+        }
         for one in experiment.cases
-        for phase in known.workloads[one.workload][one.variant]
-        for each in known.metrics
     }
+    names = sorted(set().union(*measured.values()))
     if metric not in names:
-        raise SpecError(
-            [f"--metric: found {metric!r}; allowed: {', '.join(sorted(names)) or 'none'}"]
-        )
+        raise SpecError([f"--metric: found {metric!r}; allowed: {', '.join(names)}"])
     having = [
-        one
-        for one in experiment.cases
-        if phase in known.workloads[one.workload][one.variant]
-        and value in known.metrics
-        and case in ("", one.name)
+        one for one in experiment.cases if metric in measured[one.name] and case in ("", one.name)
     ]
     if len(having) != 1:
         allowed = ", ".join(one.name for one in experiment.cases)
@@ -214,16 +212,13 @@ def _case_of(experiment: Experiment, metric: str, case: str, known: Catalogue) -
 
 
 def _plan_text(search: Search, *, chosen: bool) -> str:
-    count = search.experiment.blocks
     why = (
         f"so that what means nothing stays within {percent(search.threshold)}"
         if chosen
         else "as asked"
     )
     most = max(1, (len(search.points) - 2).bit_length())
-    return (
-        f"{search.last} patches, about {most} steps; {count} seed{'s' * (count > 1)} a point, {why}"
-    )
+    return f"{search.last} patches, about {most} steps; {_seeds(search)} a point, {why}"
 
 
 def _shown(result: Result, folder: Path) -> Attribution | None:
@@ -246,7 +241,7 @@ def as_text(result: Result, attribution: Attribution | None) -> str:
     search = result.search
     lines = [
         f"{search.experiment.title}: {search.metric}, beyond {percent(search.threshold)}, "
-        f"{search.experiment.blocks} seeds",
+        f"{_seeds(search)}",
         "",
     ]
     for step in result.steps:
@@ -261,11 +256,16 @@ def as_text(result: Result, attribution: Attribution | None) -> str:
             counts = row.instructions
             lines.append(
                 f"{counts.difference:+10.1f}  {counts.base:10.1f} -> {counts.patched:10.1f}  "
-                f"{row.name}"
+                f"{row.name}{' (user)' if row.user else ''}"
             )
         total = attribution.total
         lines.append(f"{total.difference:+10.1f}  {total.base:10.1f} -> {total.patched:10.1f}  all")
     return "\n".join(lines)
+
+
+def _seeds(search: Search) -> str:
+    count = search.experiment.blocks
+    return "1 seed" if count == 1 else f"{count} seeds"
 
 
 def _said(result: Result) -> str:

@@ -17,6 +17,7 @@ from runs.arms import guest_of, plan_of
 from runs.question import Question
 from verbs.asked import (
     CHECKOUT,
+    Arm,
     Auto,
     Json,
     Mode,
@@ -94,13 +95,16 @@ def plan_verb(
     workloads: Workloads = "",
     auto: Auto = False,
     reverse: Reverse = False,
+    arm: Arm = [],  # noqa: B006
     mode: Mode = "",
     per_patch: PerPatch = False,
     as_json: Json = False,
 ) -> None:
     """Show every run that would be made, in order."""
     series_asked = (tuple(series), source, workloads, auto, reverse)
-    question = Question(name, tuple(overrides), mode, None, *series_asked, per_patch)
+    question = Question(
+        name, tuple(overrides), mode, None, *series_asked, per_patch, arms=tuple(arm)
+    )
     asked = read(question)
     plan = plan_of(asked)
     if as_json:
@@ -123,7 +127,7 @@ def _mib(size: int) -> str:
 def clean_verb(
     max_gib: Annotated[float, typer.Option(min=0, help="bound of the cache in GiB")] = 20.0,
 ) -> None:
-    """Bound the cache: the least recently used kernels, objects and trees go first."""
+    """Bound the cache: what was not used for longest goes first, fetched packages before all."""
     cleaned = kernel_cache.clean(facts.cache_folder(), max_gib)
     for entry in cleaned.removed:
         print(entry)

@@ -24,6 +24,7 @@ from runs.wall import measure_wall
 from verbs.asked import (
     CHECKOUT,
     Anyway,
+    Arm,
     Auto,
     CheckFirst,
     DryRun,
@@ -62,6 +63,7 @@ def build_verb(
     workloads: Workloads = "",
     auto: Auto = False,
     reverse: Reverse = False,
+    arm: Arm = [],  # noqa: B006
     twins: Twins = None,
     per_patch: PerPatch = False,
     check: CheckFirst = None,
@@ -70,7 +72,9 @@ def build_verb(
 ) -> None:
     """Build the kernels of an experiment, as far as the cache lacks them."""
     series_asked = (tuple(series), source, workloads, auto, reverse)
-    question = Question(name, tuple(overrides), "", twins, *series_asked, per_patch, check)
+    question = Question(
+        name, tuple(overrides), "", twins, *series_asked, per_patch, check, tuple(arm)
+    )
     asked = read(question)
     if dry_run:
         print("\n".join(by_hand.build_commands(asked, options())))
@@ -81,9 +85,9 @@ def build_verb(
         for flavour in flavours(asked)
     }
     rows = [
-        {"arm": arm, "flavour": flavour, "key": kernel.identity.key, "folder": str(kernel.folder)}
+        {"arm": name, "flavour": flavour, "key": kernel.identity.key, "folder": str(kernel.folder)}
         for flavour, kernels in built.items()
-        for arm, kernel in kernels.items()
+        for name, kernel in kernels.items()
     ]
     if as_json:
         emit(rows)
@@ -129,6 +133,7 @@ def measure_verb(
     workloads: Workloads = "",
     auto: Auto = False,
     reverse: Reverse = False,
+    arm: Arm = [],  # noqa: B006
     folder: Folder = None,
     resume: Resume = None,
     snapshot: Snapshots = True,
@@ -144,7 +149,9 @@ def measure_verb(
     """Boot and measure every run of the plan; print the session's folder."""
     asked = options(snapshot=snapshot, measure_anyway=anyway, probe=probe, guests_at_once=guests)
     series_asked = (tuple(series), source, workloads, auto, reverse)
-    question = Question(name, tuple(overrides), mode, twins, *series_asked, per_patch, check)
+    question = Question(
+        name, tuple(overrides), mode, twins, *series_asked, per_patch, check, tuple(arm)
+    )
     if dry_run:
         print("\n".join(by_hand.measure_commands(read(question), asked)))
         return
@@ -174,6 +181,7 @@ def run_verb(
     workloads: Workloads = "",
     auto: Auto = False,
     reverse: Reverse = False,
+    arm: Arm = [],  # noqa: B006
     folder: Folder = None,
     resume: Resume = None,
     snapshot: Snapshots = True,
@@ -193,7 +201,9 @@ def run_verb(
         fit_only=strict,
     )  # fmt: skip
     series_asked = (tuple(series), source, workloads, auto, reverse)
-    question = Question(name, tuple(overrides), mode, twins, *series_asked, per_patch, check)
+    question = Question(
+        name, tuple(overrides), mode, twins, *series_asked, per_patch, check, tuple(arm)
+    )
     if dry_run:
         experiment = read(question)
         lines = by_hand.build_commands(experiment, asked)

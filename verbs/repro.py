@@ -13,7 +13,7 @@ import typer
 from host import facts
 from host.errors import UsageError
 from results.store import MANIFEST
-from runs import repro, session
+from runs import prepare, repro, session
 from runs.measure import measure
 from runs.progress import Reporter
 from runs.repeat import RunAgain, compare_sessions
@@ -84,6 +84,7 @@ def do_check(
     with tempfile.TemporaryDirectory(prefix="twinboot-repro-") as scratch:
         opened = repro.read_archive(archive, Path(scratch))
         manifest = opened.manifest
+        repro.require_known(manifest.experiment, prepare.catalogue(CHECKOUT))
         asked = session.options_of(manifest, options(guests_at_once=guests))
         differing = list(repro.differs_here(opened, asked, facts.tool_versions()))
         for line in differing:

@@ -174,6 +174,10 @@ DEFINITIONS: tuple[Definition, ...] = (
         lambda phase, fio: _reclaim(phase, "pgsteal") / max(1, _reclaim(phase, "pgscan")), _fills,
     ),
     Definition(
+        "direct_scan_share", "pages scanned by direct reclaim of all scanned", "1", "lower",
+        lambda phase, fio: _reclaim(phase, "pgscan_direct") / max(1, _reclaim(phase, "pgscan")),
+    ),
+    Definition(
         "memory_stall_ns_per_io", "time that a task waited for memory (PSI) per I/O, ramp included",
         "ns", "lower",
         lambda phase, fio: (phase.after.memory_stall_ns - phase.before.memory_stall_ns)

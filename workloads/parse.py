@@ -14,7 +14,7 @@ from workloads.spec import MOUNT
 
 BRD = "1:0"
 # Counters that metrics and validity read: a kernel without one cannot be judged.
-MEMORY_STAT = ("file", "file_thp", "pgscan", "pgsteal")
+MEMORY_STAT = ("file", "file_thp", "pgscan", "pgscan_direct", "pgsteal")
 MEMORY_EVENTS = ("max", "oom", "oom_kill")
 VMSTAT = (
     "workingset_refault_file",

@@ -76,10 +76,10 @@
       });
     });
     return {
-      width, height: HEIGHT, padding: [18, 12, 0, 0], series, bands,
+      width, height: HEIGHT, padding: [18, 36, 0, 0], series, bands,
       scales: { x: { time: true } },
       tzDate: (stamp) => uPlot.tzDate(new Date(stamp * 1e3), "UTC"),
-      axes: [{ ...axis, space: 84, values: (u, stamps) => stamps.map(day) }, { ...axis, size: 68 }],
+      axes: [{ ...axis, space: 84, incrs: [1, 2, 7, 14, 28, 91, 182, 364].map((n) => n * 86400), values: (u, stamps) => stamps.map(day) }, { ...axis, size: 68 }],
       legend: { show: false },
       cursor: { y: false, drag: { x: true, y: false }, points: { size: 8 } },
       hooks: { draw: [(u) => annotate(u, chart)] },

@@ -12,7 +12,7 @@ import re
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from html import escape
 from typing import Any
 
@@ -88,10 +88,10 @@ class Chart:
 
 
 @contextmanager
-def figure(height_in: float) -> Iterator[Figure]:
-    """A transparent figure in the report's style, WIDTH_IN wide."""
+def figure(height_in: float, width_in: float = WIDTH_IN) -> Iterator[Figure]:
+    """A transparent figure in the report's style."""
     with mpl.rc_context(STYLE):
-        drawn = Figure(figsize=(WIDTH_IN, height_in), layout="constrained")
+        drawn = Figure(figsize=(width_in, height_in), layout="constrained")
         drawn.patch.set_alpha(0)
         yield drawn
 
@@ -155,3 +155,10 @@ def to_svg(drawn: Figure, name: str, alt: str) -> str:
 def identifier(*words: str) -> str:
     """Words as one id: letters, digits and dashes only, whatever a guest put into them."""
     return re.sub(r"[^a-z0-9]+", "-", "-".join(words).lower()).strip("-") or "chart"
+
+
+def within(chart: Chart, prefix: str) -> Chart:
+    """The chart under another name, so that two pairs' drawings can share a page."""
+    name = f"{prefix}-{chart.name}"
+    pattern = re.compile(rf'(\bid="|href="#|url\(#|aria-labelledby="){re.escape(chart.name)}-')
+    return replace(chart, name=name, svg=pattern.sub(rf"\g<1>{name}-", chart.svg))

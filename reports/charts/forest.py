@@ -21,7 +21,7 @@ EDGES_IN = 1.0
 FURTHEST = 2.5
 
 
-def _limits(
+def limits_of(
     changes: Sequence[Change], published: Sequence[float], delta: float,
     noise: Sequence[Again] = (),
 ) -> tuple[float, float]:  # fmt: skip
@@ -60,7 +60,7 @@ def _row(
         value = 100 * reference.change
         if limits[0] <= value <= limits[1]:
             axes.plot(
-                value, position, marker="D", markersize=6.5, markerfacecolor="none",
+                value, position, "D", color=INK, markersize=6.5, markerfacecolor="none",
                 markeredgecolor=INK, markeredgewidth=1.1,
             )  # fmt: skip
             continue
@@ -95,7 +95,7 @@ def draw(comparison: Comparison) -> list[Chart]:
     changes = [metric.judgement.change for metric in metrics if metric.judgement.change]
     published = [reference.change for metric in metrics for reference in metric.published]
     noise = [metric.again for metric in metrics if metric.again is not None]
-    limits = _limits(changes, published, delta, noise)
+    limits = limits_of(changes, published, delta, noise)
     level = f"{100 * changes[0].level:g} %"
     alt = "Change of each primary metric with its interval: " + "; ".join(
         f"{metric.case} {metric.name} {wording.change(metric)} {wording.interval(metric)}, "

@@ -7,7 +7,16 @@ from pathlib import Path
 import pytest
 
 from experiment import ad_hoc
-from experiment.ad_hoc import Auto, choose, from_here, from_series, load_auto, name_of
+from experiment.ad_hoc import (
+    Auto,
+    arm_names,
+    choose,
+    from_here,
+    from_kernels,
+    from_series,
+    load_auto,
+    name_of,
+)
 from experiment.load import load_experiment
 from experiment.plan import make_plan
 from experiment.spec import Experiment, SeriesSpec, SpecError
@@ -138,3 +147,59 @@ def test_relative_paths_start_where_the_user_is(tmp_path: Path) -> None:
     assert asked("configs/series/noop", CHECKOUT) == "configs/series/noop"
     for name in ("a..b", "mid:a@b", "<a@b>", "https://lore.kernel.org/all/a@b/"):
         assert asked(name) == name
+
+
+CLOUD = "deb:linux-image-6.12.{}+deb12-cloud-amd64"
+
+
+def test_kernels_are_arms_named_by_version() -> None:
+    sources = [CLOUD.format(115), CLOUD.format(117), "git:/src/linux@v6.13-rc2"]
+    made = from_kernels(sources, workloads=["filemap-4k"], catalogue=CATALOGUE)
+    assert [arm.name for arm in made.all_arms] == ["6-12-115", "6-12-117", "6-13-rc2"]
+    assert made.all_arms[1].label == "6.12.117+deb12-cloud-amd64"
+    assert [arm.kernel.source for arm in made.all_arms if arm.kernel] == sources
+    assert made.series is None
+    assert made.compared == (("6-12-115", "6-12-117"), ("6-12-115", "6-13-rc2"))
+    assert [case.name for case in made.cases] == ["filemap-4k"]
+    assert made.name == "6-12-115-to-6-13-rc2"
+    assert len(make_plan(made).runs) == 3 * made.blocks + 1
+
+
+@pytest.mark.parametrize(
+    ("sources", "names"),
+    [
+        ((CLOUD.format(115), CLOUD.format(115)), ("6-12-115-deb12-cloud-amd64-1",
+                                                  "6-12-115-deb12-cloud-amd64-2")),
+        (("deb:linux-image-6.1-amd64=6.1.9-1", "deb:linux-image-6.1-rt-amd64"),
+         ("6-1-amd64", "6-1-rt-amd64")),
+        (("image:/boot/vmlinuz-6.1.2@/lib/modules/6.1.2", "image:bzImage"),
+         ("vmlinuz-6-1-2", "bzimage")),
+        (("deb:linux-source-6.12", "git:../linux@master"), ("source-6-12", "master")),
+    ],
+)  # fmt: skip
+def test_names_tell_kernels_apart(sources: tuple[str, ...], names: tuple[str, ...]) -> None:
+    assert arm_names(sources) == names
+    assert from_kernels(sources, catalogue=CATALOGUE)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ({"sources": ["linux", "deb:linux-source-6.12"]}, 'kernel.source: found "linux"'),
+        ({"workloads": ["nothing"]}, "--workloads: unknown: nothing"),
+        ({"overrides": ["mode=wall", "guest=wall"]}, "wall boots no prebuilt kernel"),
+        ({"overrides": ["arms.0.patches=true"]}, "the experiment has no series"),
+        ({"overrides": ["arms.1.series.path=a.mbox"]}, "no patch can be applied to a prebuilt"),
+    ],
+)
+def test_kernels_that_cannot_be_compared_so(arguments: dict[str, list[str]], said: str) -> None:
+    asked = {"sources": [CLOUD.format(115), CLOUD.format(117)], "catalogue": CATALOGUE}
+    with pytest.raises(SpecError, match=said):
+        from_kernels(**{**asked, **arguments})  # type: ignore[arg-type]
+
+
+def test_paths_of_an_image_start_here(tmp_path: Path) -> None:
+    (tmp_path / "bzImage").touch()
+    (tmp_path / "modules").mkdir()
+    found = from_here("image:bzImage@modules", here=tmp_path, checkout=CHECKOUT)
+    assert found == f"image:{tmp_path}/bzImage@{tmp_path}/modules"

@@ -71,7 +71,7 @@ def test_a_good_file_is_an_experiment(tmp_path: Path, catalogue: Catalogue) -> N
         pytest.param(
             swap('source = "deb:linux-source-6.12"', 'source = "linux"'),
             'small.toml: kernel.source: found "linux": must match pattern '
-            "'^(deb|tarball|dir|git):.+$'",
+            "'^(deb|tarball|dir|git|image):.+$'",
             id="unknown kind of source",
         ),
         pytest.param(

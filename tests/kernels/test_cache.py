@@ -142,6 +142,45 @@ def test_the_compiler_cache_is_trimmed_to_what_is_left(tmp_path: Path) -> None:
     assert clean(tmp_path / "cache", 0).left == 0
 
 
+def file(path: Path, *, age_s: float = 0.0) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(b"x" * MIB)
+    os.utime(path, (path.stat().st_mtime - age_s,) * 2)
+    return path
+
+
+def test_clean_goes_from_what_is_fetched_to_what_a_session_needs(tmp_path: Path) -> None:
+    day = 24 * 3600 + 1
+    for name in ("threads/a.mbox", "initramfs/a.cpio", "initramfs/a.sha256", "native/mark-1"):
+        file(tmp_path / name, age_s=day)
+    file(tmp_path / "series/k/0001.patch")
+    os.utime(tmp_path / "series/k", (0, 0))
+    put(tmp_path, "k")
+    file(tmp_path / "packages/old.deb", age_s=9)
+    file(tmp_path / "packages/new.deb")
+    used = [file(tmp_path / "initramfs/b.cpio"), file(tmp_path / "native/mark-2")]
+    used += [file(tmp_path / "threads/b.mbox"), file(tmp_path / "initramfs/lock", age_s=day)]
+    done = clean(tmp_path, 7.5 / 1024)
+    assert done.removed == ("packages/old.deb",)
+    done = clean(tmp_path, 0)
+    assert done.removed[0] == "packages/new.deb"
+    assert {name.split("/")[0] for name in done.removed[1:4]} == {"initramfs", "native"}
+    assert done.removed[4] == "kernels/k"
+    assert set(done.removed[5:]) == {"threads/a.mbox", "series/k"}
+    assert done.left == 0
+    assert all(path.exists() for path in used)
+
+
+def test_clean_leaves_a_package_that_is_unpacked(tmp_path: Path) -> None:
+    package = file(tmp_path / "packages/a.deb")
+    unpacked = file(tmp_path / "packages/.unpack-1/root/file")
+    with locked(tmp_path, "packages"):
+        assert clean(tmp_path, 0).removed == ()
+        assert unpacked.exists()
+    assert clean(tmp_path, 0).removed == ("packages/a.deb",)
+    assert list(package.parent.iterdir()) == []
+
+
 def test_two_threads_never_hold_one_lock(tmp_path: Path) -> None:
     inside: list[str] = []
 

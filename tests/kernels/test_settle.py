@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -89,3 +90,68 @@ def test_a_bare_range_is_one_of_the_source(lab: Lab, tree: Path) -> None:
 def test_no_repository(lab: Lab) -> None:
     with pytest.raises(UsageError, match="no such folder: /nowhere"):
         settle(experiment("git:/nowhere", based_on(lab, "a" * 40)), **lab.where)
+
+
+@pytest.fixture
+def series(lab: Lab) -> SeriesSpec:
+    lab.series("asked", GROWN)
+    return SeriesSpec(path="configs/series/asked")
+
+
+def test_files_that_are_not_committed_are_refused_or_taken_as_asked(
+    lab: Lab, tree: Path, series: SeriesSpec
+) -> None:
+    head = git(tree, "rev-parse", "HEAD")
+    (tree / "new.c").write_text("int unknown_to_git;\n")
+    assert settle(experiment(f"git:{tree}", series), **lab.where).kernel.source.endswith(head)
+    (tree / "init.c").write_text("int changed;\n")
+    with pytest.raises(UsageError, match=r"1 files are changed and not committed, as init\.c"):
+        settle(experiment(f"git:{tree}", series), **lab.where)
+    left_out = settle(experiment(f"git:{tree}@HEAD", series), **lab.where)
+    assert left_out.kernel.source == f"git:{tree}@{head}"
+    taken = settle(experiment(f"git:{tree}@WORKTREE", series), **lab.where).kernel.source
+    commit = taken.rpartition("@")[2]
+    assert git(tree, "show", f"{commit}:init.c") == "int changed;"
+    assert git(tree, "rev-parse", f"{commit}^") == head
+    assert git(tree, "diff", "--name-only") == "init.c"
+    assert git(tree, "stash", "list") == ""
+
+
+def test_clean_work_tree_is_its_head(lab: Lab, tree: Path, series: SeriesSpec) -> None:
+    settled = settle(experiment(f"git:{tree}@WORKTREE", series), **lab.where)
+    assert settled.kernel.source == f"git:{tree}@{git(tree, 'rev-parse', 'HEAD')}"
+
+
+@pytest.mark.parametrize("how", ["bare", "shallow", "worktree"])
+def test_every_kind_of_repository_is_a_source(
+    lab: Lab, tree: Path, series: SeriesSpec, tmp_path: Path, how: str
+) -> None:
+    other = tmp_path / how
+    if how == "worktree":
+        git(tree, "worktree", "add", "-q", "--detach", str(other), "topic")
+    else:
+        option = "--bare" if how == "bare" else "--depth=1"
+        git(tree, "clone", "-q", option, "--branch=topic", f"file://{tree}", str(other))
+    settled = settle(experiment(f"git:{other}", series), **lab.where)
+    topic = git(tree, "rev-parse", "topic")
+    assert settled.kernel.source == f"git:{other}@{topic}"
+    assert provide(settled.kernel, [], **lab.where).identity.source == (
+        f"git:{git(tree, 'rev-parse', 'topic^{tree}')}"
+    )
+    if how == "bare":
+        with pytest.raises(UsageError, match="cannot keep its work tree"):
+            settle(experiment(f"git:{other}@WORKTREE", series), **lab.where)
+
+
+def test_arms_have_repositories_of_their_own(lab: Lab, tree: Path, series: SeriesSpec) -> None:
+    plain = experiment(f"git:{tree}", series)
+    arms = [
+        {"name": "base"},
+        {"name": "other", "kernel": {"source": f"git:{tree}@topic~1"}},
+        {"name": "head", "kernel": {"source": f"git:{tree}"}},
+    ]
+    data = {**plain.model_dump(mode="json"), "arms": arms}
+    settled = settle(Experiment.model_validate_json(json.dumps(data)), **lab.where)
+    sources = [arm.kernel.source if arm.kernel else "" for arm in settled.arms]
+    names = [git(tree, "rev-parse", name) for name in ("topic~1", "HEAD")]
+    assert sources == ["", *(f"git:{tree}@{name}" for name in names)]

@@ -1,12 +1,15 @@
 from __future__ import annotations
 
+import os
 import subprocess
 from pathlib import Path
 
 import pytest
 
 from host.errors import InfraError
-from kernels.toolchain import FIXED, Toolchain, identify, make_argv
+from kernels.build import provide
+from kernels.toolchain import FIXED, LLVM_TOOLS, Toolchain, identify, make_argv
+from tests.kernels.fake import Lab
 
 
 def asked(toolchain: Toolchain, folder: Path, *targets: str) -> str:
@@ -31,6 +34,42 @@ def test_missing_compiler_is_the_hosts(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(InfraError):
         identify()
+
+
+def test_missing_clang_names_the_packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(InfraError) as caught:
+        identify("clang")
+    assert caught.value.what.startswith("not installed: clang, ld.lld, llvm-ar")
+    assert caught.value.next_step == "apt-get install clang lld llvm"
+
+
+def tools(folder: Path) -> Path:
+    """Programs with the names of LLVM's that pass on to those of gcc and binutils."""
+    folder.mkdir()
+    behind = {"clang": "gcc", "ld.lld": "ld"} | {name: name[5:] for name in LLVM_TOOLS}
+    for name, other in behind.items():
+        said = f'[ "$1" = --version ] && echo {name} version 99 && exit'
+        # ccache asks a compiler called clang for colours in clang's way.
+        words = 'for word; do shift; [ "$word" = -fcolor-diagnostics ] || set -- "$@" "$word"; done'
+        (folder / name).write_text(f'#!/bin/sh\n{said}\n{words}\nexec {other} "$@"\n')
+        (folder / name).chmod(0o755)
+    return folder
+
+
+def test_clang_is_another_kernel(lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    gcc = provide(lab.spec, [], **lab.where)
+    monkeypatch.setenv("PATH", f"{tools(tmp_path / 'bin')}:{os.environ['PATH']}")
+    spec = lab.spec.model_copy(update={"compiler": "clang"})
+    clang = provide(spec, [], **lab.where)
+    assert clang.identity.compiler == "clang version 99; ld.lld version 99"
+    assert clang.identity.key != gcc.identity.key
+    assert clang.identity.code_key == gcc.identity.code_key  # gcc is behind both
+    said = clang.build_log.read_text()
+    assert " LLVM=1 " in said
+    assert "CC=ccache gcc" not in said
+    assert "LLVM=1" not in gcc.build_log.read_text()
+    assert provide(lab.spec, [], **lab.where) == gcc
 
 
 def test_make_sees_nothing_of_the_callers_environment(

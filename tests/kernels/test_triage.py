@@ -1,12 +1,13 @@
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
 
 from experiment.spec import SeriesSpec
 from kernels.build import provide
+from kernels.cache import Kernel
 from kernels.compare import compare
 from kernels.compiled import Touched, governing, load, unmet
 from kernels.intake import records_of
@@ -23,11 +24,17 @@ AFTER = {"f": Code(12, "d", "d"), "g": Code(20, "b", "b"), "new": Code(5, "e", "
 FILEMAP = Touched(file="mm/filemap.c", built=True, functions=("f", "g"))
 
 
+def compared(base: Kernel, patched: Kernel, patches: Sequence[PatchRecord]) -> TriageRecord:
+    found = compare(base, patched, patches)
+    assert found is not None
+    return found
+
+
 def built(lab: Lab, *edits: Callable[[Path], None]) -> TriageRecord:
     base = provide(lab.spec, [], **lab.where)
     patched = provide(lab.spec, lab.series("asked", *edits), **lab.where)
     (record,) = records_of(SeriesSpec(path="configs/series/asked"), **lab.where)
-    return compare(base, patched, record.patches)
+    return compared(base, patched, record.patches)
 
 
 def test_functions_with_their_file_and_patches(lab: Lab) -> None:
@@ -59,7 +66,7 @@ def test_a_series_taken_out_is_compared_the_other_way(lab: Lab) -> None:
     plain = provide(lab.spec, [], **lab.where)
     other = provide(lab.spec, lab.series("asked", GROWN), **lab.where)
     (series,) = records_of(SeriesSpec(path="configs/series/asked"), **lab.where)
-    (function,) = compare(other, plain, series.patches).functions
+    (function,) = compared(other, plain, series.patches).functions
     assert function.file == "mm/filemap.c"
     assert (function.before or 0) > (function.after or 0)
 
@@ -101,7 +108,7 @@ def test_kernels_of_an_older_lab_have_no_such_file(lab: Lab) -> None:
     assert len(load(patched.touched)) == 1
     patched.touched.unlink()
     assert load(patched.touched) == ()
-    assert compare(patched, patched, ()).verdict == "same code"
+    assert compared(patched, patched, ()).verdict == "same code"
 
 
 def test_a_function_without_a_file_is_put_to_the_headers() -> None:

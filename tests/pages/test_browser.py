@@ -6,16 +6,18 @@ import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Literal
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, Page, ViewportSize, sync_playwright
 
 from pages import site
 from tests.pages.made_up import fill
 
 CHROMIUM = shutil.which("chromium")
-DESK, PHONE = {"width": 1200, "height": 850}, {"width": 390, "height": 800}
+DESK: ViewportSize = {"width": 1200, "height": 850}
+PHONE: ViewportSize = {"width": 390, "height": 800}
 TRACK, NIGHT = "track/tonight.laptop.exact.html", "night"
 PAGES = (
     "index.html",
@@ -52,15 +54,22 @@ def shots(tmp_path: Path) -> Path:
     return folder
 
 
-def opened(browser: Browser, built: Path, name: str, **how: object) -> tuple[Page, list[str]]:
+def opened(
+    browser: Browser,
+    built: Path,
+    name: str,
+    viewport: ViewportSize = DESK,
+    scheme: Literal["light", "dark"] = "light",
+) -> tuple[Page, list[str]]:
     """A page, and all that it says, asks the network for, or throws."""
-    context = browser.new_context(**{"viewport": DESK, **how})
+    context = browser.new_context(viewport=viewport, color_scheme=scheme)
     page = context.new_page()
     said: list[str] = []
     page.on("console", lambda message: said.append(f"{message.type}: {message.text}"))
     page.on("pageerror", lambda error: said.append(f"error: {error}"))
     page.on(
-        "request", lambda asked: asked.url.startswith("file:") or said.append(f"asks {asked.url}")
+        "request",
+        lambda asked: said.extend([] if asked.url.startswith("file:") else [f"asks {asked.url}"]),
     )
     page.goto((built / name).as_uri())
     return page, said
@@ -77,10 +86,14 @@ def nights_of(built: Path) -> list[str]:
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("viewport", [DESK, PHONE], ids=["desk", "phone"])
 def test_every_page_is_quiet_fits_and_has_no_barrier(
-    browser: Browser, built: Path, shots: Path, scheme: str, viewport: dict[str, int]
+    browser: Browser,
+    built: Path,
+    shots: Path,
+    scheme: Literal["light", "dark"],
+    viewport: ViewportSize,
 ) -> None:
     for name in [*PAGES, *nights_of(built)]:
-        page, said = opened(browser, built, name, viewport=viewport, color_scheme=scheme)
+        page, said = opened(browser, built, name, viewport, scheme)
         for more in page.locator("details").all():
             more.evaluate("each => { each.open = true }")
         page.wait_for_timeout(100)

@@ -8,7 +8,7 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from history.changes import changes_of
@@ -19,7 +19,7 @@ from pages.tracks import tracks_of
 from reports import write
 from results.store import SessionStore, StoreError
 from tests.history.factory import Nights
-from tests.pages.made_up import HOSTILE, Session, hostile
+from tests.pages.made_up import HOSTILE, Session, hostile, wall_nights
 
 CLEAR = Nights((0.0, 0.0, -0.02, -0.02), experiment="tonight")
 
@@ -177,11 +177,24 @@ def test_a_page_allows_its_own_scripts_and_nothing_from_elsewhere(
 @given(
     st.recursive(st.text() | st.floats() | st.none(), lambda inner: st.lists(inner), max_leaves=9)
 )
+@example(1.7976931348623157e308)
+@example([float("nan"), "\ud800"])
 @settings(max_examples=200)
 def test_embedded_data_comes_back_and_never_ends_its_element(value: object) -> None:
     text = str(embed.data({"value": value, HOSTILE: HOSTILE}))
     assert not set(text) & {"<", ">", "&", "\u2028", "\u2029"}
     assert json.loads(text)[HOSTILE] == HOSTILE
+
+
+def test_a_chart_has_one_unit() -> None:
+    entries = wall_nights(20)
+    (track,) = tracks_of(Read(tuple(entries)), changes_of(entries))
+    for chart in track.charts:
+        assert len({trend.unit for trend in chart.trends}) == 1
+    units = [(chart.primary, chart.head.unit) for chart in track.charts]
+    assert units[0] == (True, "ratio to pinned")
+    assert [unit for primary, unit in units if primary] == ["ratio to pinned"]
+    assert (False, "MiB/s") in units
 
 
 def test_one_word_a_night() -> None:
@@ -190,6 +203,7 @@ def test_one_word_a_night() -> None:
     words = [status.of_night(entry, track.changes).word for entry in entries]
     assert words == ["no change", "no change", "regression", "no change"]
     assert [change.night for change in track.standing] == [entries[2].night]
+    assert tracks_of(Read(tuple(entries[:1])), ())[0].status.word == "first night"
 
 
 def test_a_regression_that_was_undone_does_not_stand() -> None:

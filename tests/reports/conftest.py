@@ -5,9 +5,11 @@ from __future__ import annotations
 import pytest
 
 from reports.comparison import compare
+from reports.many import SessionComparison, compare_session
 from reports.model import Comparison
 from tests.reports import counts_factory
 from tests.reports.factory import Session, fails
+from tests.reports.many_factory import Many, steps, workloads
 
 HOSTILE = "<script>alert(1)</script>\x1b[31m\u202e`|$x$"
 
@@ -63,3 +65,52 @@ def hostile() -> Comparison:
     found = fails(session.records(), "filemap-thp-002-base", kind=HOSTILE, message=HOSTILE)
     found = [r.model_copy(update={"findings": (HOSTILE,)}) for r in found]
     return compare(manifest, found)
+
+
+@pytest.fixture(scope="session")
+def five() -> SessionComparison:
+    """Five arms against the first, one of them by a sysctl."""
+    return Many().compared()
+
+
+@pytest.fixture(scope="session")
+def failed_five() -> SessionComparison:
+    """Two runs of one arm failed."""
+    many = Many()
+    return many.compared(fails(many.records(), "filemap-4k-002-zr-1", "filemap-4k-005-zr-1"))
+
+
+@pytest.fixture(scope="session")
+def stepwise() -> SessionComparison:
+    """Three patches, the second gives it."""
+    return steps().compared()
+
+
+@pytest.fixture(scope="session")
+def matrix() -> Comparison:
+    """Two arms over six cases."""
+    return compare(*workloads())
+
+
+@pytest.fixture(scope="session")
+def hostile_five() -> SessionComparison:
+    """Five arms whose labels, settings, units, titles and failures are attacks."""
+    many = Many(title=HOSTILE)
+    manifest = many.manifest()
+    arms = tuple(
+        arm.model_copy(update={"label": HOSTILE, "settings": {HOSTILE: f"{HOSTILE}{number}"}})
+        for number, arm in enumerate(manifest.arms)
+    )
+    cases = tuple(
+        case.model_copy(
+            update={
+                "title": HOSTILE,
+                "metrics": tuple(m.model_copy(update={"title": HOSTILE, "unit": HOSTILE})
+                                 for m in case.metrics),
+            }
+        )
+        for case in manifest.cases
+    )  # fmt: skip
+    manifest = manifest.model_copy(update={"arms": arms, "cases": cases})
+    found = fails(many.records(), "filemap-thp-002-sleepy", kind=HOSTILE, message=HOSTILE)
+    return compare_session(manifest, found)

@@ -78,9 +78,9 @@ def test_every_seed_is_a_point(drawn: tuple[Chart, ...], normal: Comparison) -> 
 
 def test_a_published_change_far_away_does_not_flatten_ours() -> None:
     ours = Change(estimate=0.01, hodges_lehmann=0.01, low=0.008, high=0.012, level=0.99)
-    near = forest._limits([ours], [0.02], 0.0025)
+    near = forest.limits_of([ours], [0.02], 0.0025)
     assert near[1] > 2.0
-    far = forest._limits([ours], [0.5], 0.0025)
+    far = forest.limits_of([ours], [0.5], 0.0025)
     assert far[1] < 3.0
 
 

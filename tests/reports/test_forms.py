@@ -11,7 +11,8 @@ from reports.model import Comparison, ReportError
 
 
 def test_an_unknown_form_names_the_known(normal: Comparison) -> None:
-    with pytest.raises(ReportError, match="text, markdown, letter, html, json"):
+    known = "text, markdown, letter, lkp, mmtests, matrix, html, json"
+    with pytest.raises(ReportError, match=known):
         forms.render(normal, "pdf")
 
 

@@ -6,6 +6,7 @@ import shlex
 
 import pytest
 
+from experiment.spec import ArmSpec, KernelSpec
 from reports import wording
 from reports.comparison import compare
 from reports.model import Comparison
@@ -128,3 +129,17 @@ def test_a_bound_beyond_any_reader_is_cut() -> None:
     # A change that is as large as that has bounds to say.
     assert wording.between(9.0215, 9.3714) == "[+902.15, +937.14]"
     assert wording._bound(-1.0) == "-100.00"
+
+
+def test_what_is_compared_is_a_series_or_kernels() -> None:
+    asked = Session().manifest().experiment
+    plain = f"{wording.series_title(asked)} on {asked.kernel.source}"
+    assert wording.subject(asked) == plain
+    assert wording.sources(asked) == f"{asked.kernel.source}, flavour {asked.kernel.flavour}"
+    kernels = [KernelSpec(source=f"deb:linux-image-{name}=1") for name in "ab"]
+    arms = tuple(
+        ArmSpec(name=name, kernel=kernel) for name, kernel in zip("ab", kernels, strict=True)
+    )
+    changed = asked.model_copy(update={"series": None, "arms": arms, "kernel": kernels[0]})
+    assert wording.subject(changed) == "deb:linux-image-a=1 against deb:linux-image-b=1"
+    assert wording.sources(changed) == "deb:linux-image-a=1; deb:linux-image-b=1"

@@ -15,6 +15,7 @@ from host.errors import SeriesError
 from kernels import build
 from kernels.make import Progress
 from runs.arms import build_arms, same_as_before
+from runs.manifest import _label
 from runs.options import Options
 from tests.experiment.test_plan import make_experiment
 from tests.runs.test_session import PATCH
@@ -89,6 +90,13 @@ def test_arms_with_the_code_of_the_one_before_are_known() -> None:
     asked = steps()
     kernels = {arm.name: kernel(code) for arm, code in zip(asked.arms, "aabb", strict=True)}
     assert same_as_before(asked, kernels) == {"patch-1", "patch-3"}
+    session: Any = SimpleNamespace(experiment=asked, measured=SimpleNamespace(kernels=kernels))
+    assert [_label(session, arm) for arm in asked.arms] == [
+        "without the series", "1: mm: one: same code as the step before", "2: mm: two",
+        "3: mm: three: same code as the step before",
+    ]  # fmt: skip
+    session.experiment = asked.model_copy(update={"compare": "base"})
+    assert _label(session, asked.arms[1]) == "1: mm: one"
     # Another setting is another arm, whatever its code.
     arms = [asked.arms[0], asked.arms[1].model_copy(update={"sysctl": {"vm.x": "1"}})]
     other = asked.model_copy(update={"arms": tuple(arms)})

@@ -65,7 +65,7 @@ class Machines:
         return SimpleNamespace(
             experiment=experiment, same_code=len(codes) == 1, guest=manifest.guest, twins={},
             measured=SimpleNamespace(kernels=kernels),
-            initramfs=SimpleNamespace(sha256=manifest.provenance.initramfs_sha256),
+            roots_sha256=manifest.provenance.initramfs_sha256,
         )  # fmt: skip
 
     @staticmethod

@@ -11,11 +11,13 @@ from typing import Any
 
 import pytest
 
+from experiment.spec import CaseSpec, KernelSpec
 from host.errors import SeriesError, UsageError
 from results.record import Manifest
 from results.store import SessionStore, StoreError
 from runs.archive import pack, unpack
 from runs.options import Options
+from runs.prepare import catalogue
 from runs.repeat import compare_sessions
 from runs.repro import (
     HEAD,
@@ -24,6 +26,7 @@ from runs.repro import (
     experiment_again,
     inputs,
     read_archive,
+    require_known,
     write_archive,
 )
 from tests.reports import factory
@@ -164,7 +167,7 @@ def test_kernels_that_came_out_otherwise_are_named(manifest: Manifest) -> None:
             for arm in manifest.arms
         }
         return SimpleNamespace(
-            initramfs=SimpleNamespace(sha256=manifest.provenance.initramfs_sha256),
+            roots_sha256=manifest.provenance.initramfs_sha256,
             probe=None, guest=manifest.guest, twins={},
             measured=SimpleNamespace(kernels=kernels),
         )  # fmt: skip
@@ -226,3 +229,20 @@ def test_a_hostile_patch_is_refused_though_the_archive_is_honest_about_it(
 
 def test_only_files_of_this_session_are_inputs(options: Options, manifest: Manifest) -> None:
     assert "configs/kconfig/other.config" not in inputs(manifest, options.checkout)
+
+
+def test_what_this_lab_does_not_have_is_named(manifest: Manifest) -> None:
+    checkout = Path(__file__).resolve().parents[2]
+    known = catalogue(checkout)
+    require_known(manifest.experiment, known)
+    for update, said in (
+        ({"guest": "moon"}, "no guest 'moon'"),
+        ({"kernel": KernelSpec(source="deb:x", flavour="sweet")}, "no flavour 'sweet'"),
+        ({"cases": (CaseSpec(workload="w", times={}),)}, "no workload 'w'"),
+        (
+            {"cases": (CaseSpec(workload="filemap-4k", variant="v9", times={}),)},
+            "no variant 'filemap-4k:v9'",
+        ),
+    ):
+        with pytest.raises(UsageError, match=said):
+            require_known(manifest.experiment.model_copy(update=update), known)

@@ -45,7 +45,7 @@ class Prepared:
 
     def __init__(self, manifest: Manifest) -> None:
         self.today: dict[str, Any] = {
-            "initramfs": SimpleNamespace(sha256=manifest.provenance.initramfs_sha256),
+            "roots_sha256": manifest.provenance.initramfs_sha256,
             "measured": SimpleNamespace(
                 kernels={arm.name: SimpleNamespace(identity=arm.kernel) for arm in manifest.arms}
             ),
@@ -180,7 +180,7 @@ def test_other_bits_are_refused(
 ) -> None:
     SessionStore(tmp_path).create(manifest)
     if what == "initramfs":
-        prepared.today["initramfs"] = SimpleNamespace(sha256="other")
+        prepared.today["roots_sha256"] = "other"
     else:
         arm = what.rpartition(" ")[2]
         other = manifest.arms[0].kernel.model_copy(update={"key": "other"})

@@ -25,6 +25,7 @@ SAMPLES_4K = {
     "4k.device_bytes_per_fio_byte": 0.5876756240797398,
     "4k.scanned_per_io": 0.5176651376783755,
     "4k.reclaim_efficiency": 0.9999900651724686,
+    "4k.direct_scan_share": 1.0,
     "4k.memory_stall_ns_per_io": 7947.10821667919,
     "4k.file_thp_mib": 0.0,
 }
@@ -48,6 +49,7 @@ SAMPLES_THP = {
     "thp.device_bytes_per_fio_byte": 245.09087994475684,
     "thp.scanned_per_io": 243.19633520765515,
     "thp.reclaim_efficiency": 1.0,
+    "thp.direct_scan_share": 1.0,
     "thp.memory_stall_ns_per_io": 18729.900364999507,
     "thp.file_thp_mib": 54.0,
     "switch.bw": 321.5859375,
@@ -59,6 +61,7 @@ SAMPLES_THP = {
     "switch.device_bytes_per_fio_byte": 0.6504627942569784,
     "switch.scanned_per_io": 0.32067633554405656,
     "switch.reclaim_efficiency": 1.0,
+    "switch.direct_scan_share": 1.0,
     "switch.memory_stall_ns_per_io": 5684.546801739426,
     "switch.file_thp_mib": 0.0,
 }
@@ -206,8 +209,8 @@ def test_directions() -> None:
     """Less work and less traffic for an I/O is better."""
     assert (*dict.fromkeys(one.name for one in DEFINITIONS), SLOWPATH_SHARE) == METRIC_NAMES
     lower = {definition.name for definition in DEFINITIONS if definition.direction == "lower"}
-    # A time, or work and traffic for something.
-    assert lower - {"runtime"} == {
+    # A time, or work and traffic for something, or a share of what should not be.
+    assert lower - {"runtime", "direct_scan_share"} == {
         name for name in METRIC_NAMES if "_per_" in name or name.startswith("sync_")
     }
 

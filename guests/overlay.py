@@ -1,0 +1,99 @@
+"""The root of a guest whose kernel was built elsewhere: the lab's, and what it lacks.
+
+A second archive behind the first: the kernel's modules, an agent that loads them, and a
+program that writes to ports.  The kernel unpacks both, and later files win.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+from collections.abc import Iterable
+from pathlib import Path
+
+from filelock import FileLock
+
+from experiment.spec import PREBUILT
+from guests import native
+from guests.initramfs import AGENT, TIMEOUT_S, Initramfs
+from host.process import run
+from kernels.cache import Kernel
+
+PREBUILT_AGENT = AGENT.with_name("prebuilt.sh")
+OUTB = Path(__file__).parent / "outb.c"
+RECIPE = 1
+
+
+def provide_all(base: Initramfs, kernels: Iterable[Kernel], cache: Path) -> dict[str, Initramfs]:
+    """The initramfs of each prebuilt one of ``kernels``, by the kernel's key.
+
+    Raises:
+        InfraError: as ``provide``.
+    """
+    return {
+        kernel.identity.key: provide(base, kernel, cache)
+        for kernel in kernels
+        if kernel.identity.flavour == PREBUILT
+    }
+
+
+def provide(base: Initramfs, kernel: Kernel, cache: Path) -> Initramfs:
+    """The initramfs of a prebuilt kernel, built if it is not cached.
+
+    Raises:
+        InfraError: cpio or the compiler failed.
+    """
+    image = path_of(base, kernel.identity.key, cache)
+    digest = image.with_suffix(".sha256")
+    with FileLock(image.parent / "lock"):
+        if not (image.exists() and digest.exists()):
+            _build(base, kernel, image, cache)
+            with image.open("rb") as stream:
+                beside = digest.with_suffix(".new")
+                beside.write_text(hashlib.file_digest(stream, "sha256").hexdigest())
+            beside.replace(digest)
+        os.utime(image)
+    return Initramfs(image, digest.read_text())
+
+
+def path_of(base: Initramfs, kernel_key: str, cache: Path) -> Path:
+    """Where the initramfs of a kernel is, or will be."""
+    total = hashlib.sha256(f"overlay {RECIPE} {base.sha256} {kernel_key}\n".encode())
+    for path in (AGENT, PREBUILT_AGENT, OUTB):
+        total.update(hashlib.sha256(path.read_bytes()).digest())
+    return cache / "initramfs" / f"{total.hexdigest()[:32]}.cpio"
+
+
+def _build(base: Initramfs, kernel: Kernel, image: Path, cache: Path) -> None:
+    root = image.with_suffix(".root")
+    shutil.rmtree(root, ignore_errors=True)
+    (root / "modules").mkdir(parents=True)
+    (root / "bin").mkdir()
+    for module in kernel.modules:
+        shutil.copyfile(module, root / "modules" / module.name)
+    files = {
+        "init": PREBUILT_AGENT,
+        "agent.sh": AGENT,
+        "bin/outb": native.build(OUTB, native.STATIC_PROGRAM, cache),
+    }
+    for name, source in files.items():
+        shutil.copyfile(source, root / name)
+        (root / name).chmod(0o755)
+    names = sorted(path.relative_to(root).as_posix() for path in root.rglob("*"))
+    for name in names:
+        os.utime(root / name, (0, 0), follow_symlinks=False)
+    more = image.with_suffix(".more")
+    run(
+        ["cpio", "--create", "--format=newc", "--reproducible", "--owner=+0:+0", "--quiet",
+         f"--file={more}"],
+        cwd=root, stdin_text="\n".join(names) + "\n", timeout_s=TIMEOUT_S,
+    )  # fmt: skip
+    beside = image.with_suffix(".new")
+    with beside.open("wb") as both:
+        for path in (base.path, more):
+            with path.open("rb") as stream:
+                shutil.copyfileobj(stream, both)
+    beside.replace(image)
+    more.unlink()
+    shutil.rmtree(root)

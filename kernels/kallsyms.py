@@ -1,0 +1,158 @@
+"""Names and addresses out of a kernel that was stripped: the tables behind /proc/kallsyms.
+
+``scripts/kallsyms.c`` of the kernel writes them into its read-only data: names packed by a
+table of 256 tokens, a marker at every 256th name, and addresses as offsets from a base.
+Nothing says where they are.  The token table is found by the ten digits, each of which is
+its own token; all else follows from it, and every step is checked against another table.
+"""
+
+from __future__ import annotations
+
+import itertools
+import struct
+from dataclasses import dataclass
+
+import numpy as np
+
+TOKENS = 256
+DIGITS = b"".join(b"%d\0" % digit for digit in range(10))
+FIRST_DIGIT = ord("0")
+ALIGN = 8
+PER_MARKER = 256
+# 256 names after the last marker; few names have more than 100 bytes packed.
+LONGEST_TAIL = PER_MARKER * 128
+# More than the tables between markers and tokens ever took; a multiple of 4.
+WINDOW = 4 << 20
+# x86-64: where the kernel's image is mapped.
+KERNEL_LOW, KERNEL_END = 0xFFFFFFFF80000000, 0xFFFFFFFFC0000000
+
+
+class KallsymsError(ValueError):
+    """There are no such tables, or they are laid out in a way that is not known."""
+
+
+@dataclass(frozen=True)
+class Symbol:
+    """One symbol: address, type as ``nm`` prints it, and name."""
+
+    address: int
+    kind: str
+    name: str
+
+
+def symbols(image: bytes) -> list[Symbol]:
+    """Every symbol of an unpacked kernel, in the order of its tables.
+
+    Raises:
+        KallsymsError: they cannot be found.
+    """
+    try:
+        table, tokens, index_end = _tokens(image)
+        count_at, packed = _names(image, *_markers(image, table))
+        addresses = _addresses(image, count_at, index_end, len(packed))
+    except (struct.error, IndexError) as error:
+        raise KallsymsError(f"the tables are cut short: {error}") from None
+    names = [b"".join(tokens[byte] for byte in name).decode(errors="replace") for name in packed]
+    return [
+        Symbol(address, name[0], name[1:]) for address, name in zip(addresses, names, strict=True)
+    ]
+
+
+def system_map(found: list[Symbol]) -> str:
+    """The symbols as the lines of a System.map, by address."""
+    ordered = sorted(found, key=lambda symbol: symbol.address)
+    return "".join(f"{each.address:016x} {each.kind} {each.name}\n" for each in ordered)
+
+
+def _aligned(offset: int) -> int:
+    return -(-offset // ALIGN) * ALIGN
+
+
+def _tokens(image: bytes) -> tuple[int, list[bytes], int]:
+    """Where the table of tokens is, the tokens, and where their index ends."""
+    at = image.find(DIGITS)
+    while at >= 0:
+        start = at
+        for _ in range(FIRST_DIGIT):
+            start = image.rfind(b"\0", 0, start - 1) + 1
+        tokens, end = [], start
+        for _ in range(TOKENS):
+            stop = image.find(b"\0", end)
+            tokens.append(image[end:stop])
+            end = stop + 1
+        index = _aligned(end)
+        expected = np.cumsum([0, *(len(token) + 1 for token in tokens[:-1])])
+        seen = image[index : index + 2 * TOKENS]
+        if seen == expected.astype("<u2").tobytes():
+            return start, tokens, index + 2 * TOKENS
+        at = image.find(DIGITS, at + 1)
+    raise KallsymsError("no table of tokens")
+
+
+def _markers(image: bytes, table: int) -> tuple[int, list[int]]:
+    """The array before the table of tokens that rises from 0, and where it is.
+
+    6.2 and 6.3 have one more table of the same length in between (``seqs_of_names``),
+    which does not rise.
+    """
+    low = max(table - WINDOW, table % 4)
+    words = np.frombuffer(image[low:table], "<u4")
+    # Where a run of rising words begins, with the end of the last one behind them.
+    begins = [0, *(np.flatnonzero(words[1:] <= words[:-1]) + 1).tolist(), len(words)]
+    for begin, end in reversed(list(itertools.pairwise(begins))):
+        if end - begin > 1 and words[begin] == 0:
+            return low + 4 * begin, words[begin:end].tolist()
+    raise KallsymsError("no table of markers")
+
+
+def _names(image: bytes, markers_at: int, markers: list[int]) -> tuple[int, list[bytes]]:
+    """Where the number of symbols is, and their packed names."""
+    least, most = (len(markers) - 1) * PER_MARKER, len(markers) * PER_MARKER
+    last = markers_at - markers[-1]
+    first = max(last - LONGEST_TAIL, ALIGN) // ALIGN * ALIGN
+    for start in range(first, last, ALIGN):
+        (count,) = struct.unpack_from("<I", image, start - ALIGN)
+        if least < count <= most:
+            packed = _walk(image, start, count, markers_at, markers)
+            if packed:
+                return start - ALIGN, packed
+    raise KallsymsError("no table of names fits that of the markers")
+
+
+def _walk(
+    image: bytes, start: int, count: int, limit: int, markers: list[int]
+) -> list[bytes] | None:
+    """The packed names from ``start``, if they end at ``limit`` and keep to the markers."""
+    at, packed = start, []
+    for number in range(count):
+        if number % PER_MARKER == 0 and at - start != markers[number // PER_MARKER]:
+            return None
+        length = image[at]
+        at += 1
+        if length & 0x80:
+            length = (length & 0x7F) | (image[at] << 7)
+            at += 1
+        if not length or at + length > limit:
+            return None
+        packed.append(image[at : at + length])
+        at += length
+    return packed if _aligned(at) == _aligned(limit) else None
+
+
+def _addresses(image: bytes, count_at: int, index_end: int, count: int) -> list[int]:
+    """Addresses of all symbols; the two places where their tables have been so far."""
+    size = 4 * count
+    after = _aligned(index_end)  # since 6.4
+    before = count_at - ALIGN - _aligned(size)
+    for offsets_at, base_at in ((after, _aligned(after + size)), (before, count_at - ALIGN)):
+        if offsets_at < 0 or base_at + ALIGN > len(image):
+            continue
+        (base,) = struct.unpack_from("<Q", image, base_at)
+        if not KERNEL_LOW <= base < KERNEL_END:
+            continue
+        offsets = np.frombuffer(image, "<i4", count, offsets_at).astype(np.int64)
+        if (offsets < 0).any():
+            # KALLSYMS_ABSOLUTE_PERCPU: what is not negative is an address as it is.
+            return [base - 1 - o if o < 0 else o for o in offsets.tolist()]
+        return [base + o for o in offsets.tolist()]
+    raise KallsymsError("no table of addresses")

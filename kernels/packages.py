@@ -1,0 +1,157 @@
+"""Kernels as Debian ships them: a package named, fetched by apt, and unpacked.
+
+Nothing is installed.  apt checks what it fetches against its signed lists; what was
+fetched before is checked against the same digest.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import os
+import re
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+from host.errors import InfraError, UsageError
+from host.process import run
+from kernels.cleaning import clean
+
+log = logging.getLogger(__name__)
+
+# As the Debian policy has them; neither can be an option or a path.
+NAME = re.compile(r"linux-image-[a-z0-9.+~-]+")
+VERSION = re.compile(r"[A-Za-z0-9.+:~-]+")
+STANDS_FOR = re.compile(rf"(?P<name>{NAME.pattern}) \(= (?P<version>{VERSION.pattern})\)$")
+QUERY_TIMEOUT_S = 60.0
+FETCH_TIMEOUT_S = 900.0
+UNPACK_TIMEOUT_S = 600.0
+MIB = 1 << 20
+
+
+@dataclass(frozen=True)
+class Package:
+    """A package of the archive: SHA-256 and size in bytes as apt's lists have them."""
+
+    name: str
+    version: str
+    sha256: str
+    size: int
+
+    @property
+    def asked(self) -> str:
+        """What apt calls it."""
+        return f"{self.name}={self.version}"
+
+
+def parts(asked: str) -> tuple[str, str]:
+    """Name and version (empty if not said) of ``PACKAGE[=VERSION]``.
+
+    Raises:
+        UsageError: it is no kernel package's name.
+    """
+    name, equals, version = asked.partition("=")
+    if not NAME.fullmatch(name) or (equals and not VERSION.fullmatch(version)):
+        raise UsageError(
+            "no name of a kernel package",
+            where=clean(asked),
+            next_step="write linux-image-RELEASE or linux-image-RELEASE=VERSION",
+        )
+    return name, version
+
+
+def find(asked: str) -> Package:
+    """Look a package up in apt's lists; the newest version if none is named.
+
+    A package that only depends on a kernel's stands for that one, as
+    ``linux-image-cloud-amd64`` does.
+
+    Raises:
+        UsageError: it is no kernel package's name.
+        InfraError: apt does not know it.
+    """
+    parts(asked)
+    argv = ["apt-cache", "show", "--no-all-versions", asked]
+    said = run(argv, timeout_s=QUERY_TIMEOUT_S, check=False, env={"LC_ALL": "C"})
+    first = said.stdout.partition("\n\n")[0]
+    fields = dict(line.partition(": ")[::2] for line in first.splitlines())
+    stands_for = STANDS_FOR.match(fields.get("Depends", ""))
+    if stands_for:
+        return find(f"{stands_for['name']}={stands_for['version']}")
+    try:
+        return Package(fields["Package"], fields["Version"], fields["SHA256"], int(fields["Size"]))
+    except (KeyError, ValueError):
+        raise InfraError(
+            "apt knows no such package that can be fetched",
+            where=asked,
+            next_step=f"apt-get update, then apt-cache policy {parts(asked)[0]}",
+        ) from None
+
+
+def folder(cache: Path) -> Path:
+    """Where fetched packages are kept."""
+    return cache / "packages"
+
+
+def fetch(package: Package, cache: Path) -> Path:
+    """The package's file, from the cache or fetched by apt.
+
+    Raises:
+        InfraError: apt could not fetch it, or what came is not what its lists say.
+    """
+    kept = folder(cache) / f"{package.sha256}.deb"
+    if kept.exists() and _digest(kept) == package.sha256:
+        os.utime(kept)
+        return kept
+    log.info("fetching %s, %d MiB", package.asked, -(-package.size // MIB))
+    place = folder(cache) / f".new-{package.sha256}"
+    shutil.rmtree(place, ignore_errors=True)
+    place.mkdir(parents=True)
+    try:
+        done = run(
+            fetch_argv(package), cwd=place, timeout_s=FETCH_TIMEOUT_S, check=False,
+            env={"LC_ALL": "C"},
+        )  # fmt: skip
+        came = list(place.glob("*.deb"))
+        if done.returncode or len(came) != 1:
+            raise InfraError(
+                f"apt-get cannot fetch it: {clean(done.tail())}",
+                where=package.asked,
+                next_step="apt-get update, and see whether the archive can be reached",
+            )
+        if _digest(came[0]) != package.sha256:
+            raise InfraError(
+                "what was fetched has another digest than apt's lists say",
+                where=package.asked,
+                next_step="apt-get update",
+            )
+        came[0].replace(kept)
+        return kept
+    finally:
+        shutil.rmtree(place, ignore_errors=True)
+
+
+def fetch_argv(package: Package) -> list[str]:
+    """The command that fetches the package into the folder it runs in."""
+    return ["apt-get", "-q", "download", package.asked]
+
+
+def unpack_argv(file: Path | str, into: Path | str) -> list[str]:
+    """The command that unpacks a package's files, and runs none of its scripts."""
+    return ["dpkg-deb", "-x", str(file), str(into)]
+
+
+def unpack(file: Path, into: Path) -> None:
+    """Unpack a package's files into the new folder ``into``.
+
+    Raises:
+        InfraError: the package is damaged.
+    """
+    into.mkdir(parents=True)
+    run(unpack_argv(file, into), timeout_s=UNPACK_TIMEOUT_S)
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()

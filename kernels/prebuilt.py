@@ -1,0 +1,246 @@
+"""Kernels that somebody else built: a Debian package, or a boot image with its modules.
+
+What a build would leave is taken out of the image itself: its symbols are those behind
+/proc/kallsyms, its build id is in its notes, its compiler in its banner.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import logging
+import re
+import shutil
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from experiment.spec import PREBUILT, KernelSpec
+from host.errors import InfraError, UsageError
+from host.process import paste
+from kernels import cache as store
+from kernels import elf, kallsyms, modules, packages, symbols, vmlinux
+from kernels.cache import Kernel
+from kernels.cleaning import clean
+from kernels.kallsyms import KallsymsError, Symbol
+from results.record import KernelIdentity
+
+log = logging.getLogger(__name__)
+
+# Part of every key: raise it when the same inputs would be kept in another way.
+RECIPE = 1
+TEXT = re.compile(r"[tTwW]")
+
+
+@dataclass(frozen=True)
+class _Found:
+    """A prebuilt kernel's files: image, configuration (None if unknown), modules in order."""
+
+    image: Path
+    config: Path | None = None
+    modules: tuple[Path, ...] = ()
+
+
+def key_of(spec: KernelSpec, *, checkout: Path, cache: Path) -> str:
+    """The content key (32 hex digits): of the package's digest, or of image and modules.
+
+    Raises:
+        UsageError: no kernel is named so.
+        InfraError: apt does not know the package.
+    """
+    kind, _, name = spec.source.partition(":")
+    if kind == "deb":
+        kept = _kept(spec, cache)
+        return kept.identity.key if kept else _package_key(packages.find(name))
+    return _image_key(_given(spec, checkout))
+
+
+def provide(spec: KernelSpec, *, checkout: Path, cache: Path) -> Kernel:
+    """The kernel, from the cache or fetched and unpacked.
+
+    Raises:
+        UsageError: no kernel is named so, it is none for x86-64, or it lacks a module.
+        InfraError: it cannot be fetched or unpacked.
+    """
+    kind, _, name = spec.source.partition(":")
+    if kind == "image":
+        found = _given(spec, checkout)
+        key = _image_key(found)
+        source = f"image:{_digest(found.image.read_bytes())}"
+        with store.locked(cache, f"kernel-{key}"):
+            return store.load(cache, key, used=True) or _keep(key, source, found, cache)
+    kept = _kept(spec, cache)
+    if kept:
+        return store.load(cache, kept.identity.key, used=True) or kept
+    package = packages.find(name)
+    key = _package_key(package)
+    with store.locked(cache, f"kernel-{key}"):
+        ready = store.load(cache, key, used=True)
+        if ready:
+            return ready
+        with store.locked(cache, store.PACKAGES_LOCK):
+            file = packages.fetch(package, cache)
+            place = Path(tempfile.mkdtemp(prefix=".unpack-", dir=packages.folder(cache)))
+            try:
+                packages.unpack(file, place / "root")
+                found = _shipped(package, place / "root")
+                return _keep(key, f"deb:{package.asked}", found, cache)
+            finally:
+                shutil.rmtree(place, ignore_errors=True)
+
+
+def settled(spec: KernelSpec, *, checkout: Path, cache: Path) -> KernelSpec:
+    """The same kernel named so that it stays the same: with a version, by a whole path.
+
+    Raises:
+        UsageError, InfraError: as ``key_of``.
+    """
+    kind, _, name = spec.source.partition(":")
+    if kind == "image":
+        image, folder = _image_parts(name, checkout)
+        source = f"image:{image}{f'@{folder}' if folder else ''}"
+    elif packages.parts(name)[1]:
+        source = spec.source
+    else:
+        source = f"deb:{packages.find(name).asked}"
+    return spec.model_copy(update={"source": source})
+
+
+def commands(spec: KernelSpec, *, checkout: Path, cache: Path) -> list[str]:
+    """Lines for a shell that fetch and unpack the same kernel, for ``--dry-run``."""
+    kind, _, name = spec.source.partition(":")
+    if kind == "image":
+        found = _given(spec, checkout)
+        return [f"# {name} is there already, with {len(found.modules)} modules to load"]
+    lines = ["work=$(mktemp -d)", 'cd "$work"', "mkdir root"]
+    lines.append(paste(["apt-get", "-q", "download", name]))
+    return [*lines, "dpkg-deb -x ./*.deb root", "ls root/boot root/lib/modules"]
+
+
+def _kept(spec: KernelSpec, cache: Path) -> Kernel | None:
+    """A package of a named version that is in the cache: the archive may have dropped it."""
+    name = spec.source.partition(":")[2]
+    if not packages.parts(name)[1]:
+        return None
+    every = store.cached_kernels(cache)
+    return next((one for one in every if one.identity.source == spec.source), None)
+
+
+def _package_key(package: packages.Package) -> str:
+    return _digest(f"prebuilt {RECIPE} deb {package.sha256}".encode())[:32]
+
+
+def _image_key(found: _Found) -> str:
+    each = [_digest(path.read_bytes()) for path in (found.image, *found.modules)]
+    config = _digest(found.config.read_bytes()) if found.config else ""
+    return _digest(" ".join([f"prebuilt {RECIPE} image", config, *each]).encode())[:32]
+
+
+def _image_parts(name: str, checkout: Path) -> tuple[Path, Path | None]:
+    image, at, folder = name.partition("@")
+    where = checkout / Path(image).expanduser()
+    if not where.is_file():
+        raise UsageError(
+            f"no such file: {clean(str(where))}",
+            where=clean(f"image:{name}"),
+            next_step="write image:PATH, or image:PATH@MODULES_FOLDER",
+        )
+    modules_at = (checkout / Path(folder).expanduser()).resolve() if at else None
+    if modules_at is not None and not modules_at.is_dir():
+        raise UsageError(f"no such folder: {clean(str(modules_at))}", where=clean(f"image:{name}"))
+    return where.resolve(), modules_at
+
+
+def _given(spec: KernelSpec, checkout: Path) -> _Found:
+    """What ``image:PATH[@MODULES_FOLDER]`` names; the configuration if it lies beside it."""
+    image, folder = _image_parts(spec.source.partition(":")[2], checkout)
+    release = vmlinux.read(image).release
+    beside = [image.with_name(f"config-{release}"), image.with_name("config")]
+    config = next((path for path in beside if path.is_file()), None)
+    return _Found(image, config, modules.chosen(folder) if folder else ())
+
+
+def _shipped(package: packages.Package, root: Path) -> _Found:
+    """What an unpacked package holds."""
+    images = sorted(root.glob("boot/vmlinuz-*"))
+    if len(images) != 1:
+        raise UsageError(
+            f"holds {len(images)} kernels, one is wanted",
+            where=f"deb:{package.asked}",
+            next_step="apt-cache search --names-only '^linux-image-.*cloud-amd64$'",
+        )
+    release = images[0].name.removeprefix("vmlinuz-")
+    config = root / "boot" / f"config-{release}"
+    folders = [root / "lib/modules" / release, root / "usr/lib/modules" / release]
+    folder = next((each for each in folders if each.is_dir()), folders[0])
+    return _Found(images[0], config if config.is_file() else None, modules.chosen(folder))
+
+
+def _keep(key: str, source: str, found: _Found, cache: Path) -> Kernel:
+    image = vmlinux.read(found.image)
+    loaded = [(path, modules.unpacked(path)) for path in found.modules]
+    code = hashlib.sha256(found.image.read_bytes())
+    for _, data in loaded:
+        code.update(hashlib.sha256(data).digest())
+    with store.staged(cache, key) as folder:
+        unpacked = folder / "vmlinux"
+        vmlinux.extract(image, unpacked)
+        data = unpacked.read_bytes()
+        shutil.copyfile(found.image, folder / "bzImage")
+        if found.config:
+            shutil.copyfile(found.config, folder / "config")
+        for number, (path, content) in enumerate(loaded):
+            (folder / f"{number:02}-{modules.plain(path.name)}.ko").write_bytes(content)
+        _name_code(data, folder, source)
+        identity = KernelIdentity(
+            key=key,
+            release=image.release,
+            source=source,
+            patches=(),
+            flavour=PREBUILT,
+            compiler=vmlinux.compiler(data),
+            config_sha256=_digest(found.config.read_bytes()) if found.config else "",
+            code_key=code.hexdigest(),
+            build_id=elf.build_id(unpacked),
+        )
+        unpacked.unlink()
+        (folder / store.IDENTITY).write_text(identity.model_dump_json(indent=1))
+    kernel = store.load(cache, key, used=True)
+    if kernel is None:
+        raise InfraError("the kernel just unpacked is not in the cache", where=str(cache))
+    return kernel
+
+
+def _name_code(data: bytes, folder: Path, source: str) -> None:
+    """Write System.map and the table of functions, as far as the kernel names its code."""
+    try:
+        found = kallsyms.symbols(data)
+    except KallsymsError as error:
+        log.info("%s: its functions stay without names: %s", source, error)
+        return
+    (folder / "System.map").write_text(kallsyms.system_map(found))
+    symbols.save(_sizes(found), folder / "symbols.json.gz")
+
+
+def _sizes(found: Sequence[Symbol]) -> dict[str, symbols.Code]:
+    """Functions by the distance to what follows; their code is not compared.
+
+    A linked kernel that was stripped does not say which of its bytes are addresses.
+    """
+    code = sorted({(each.address, each.name) for each in found if TEXT.fullmatch(each.kind)})
+    starts = sorted({address for address, _ in code})
+    following = dict(itertools.pairwise(starts))
+    table: dict[str, symbols.Code] = {}
+    uses: dict[str, int] = {}
+    for address, name in code:
+        if address not in following or name.startswith("__pfx_"):
+            continue
+        uses[name] = uses.get(name, 0) + 1
+        shown = name if uses[name] == 1 else f"{name}#{uses[name]}"
+        table[shown] = symbols.Code(following[address] - address, "", "")
+    return table
+
+
+def _digest(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()

@@ -1,0 +1,75 @@
+"""Patch by patch: the cumulative change over the steps, and what each step adds."""
+
+from __future__ import annotations
+
+from reports import across, many_wording, steps, wording
+from reports.across import Row
+from reports.charts import canvas
+from reports.charts.canvas import BASE, INK, PATCHED, Chart
+from reports.many import SessionComparison
+from reports.steps import Step
+
+HEIGHT_IN = 3.1
+MOST_CHARTS = 8
+LONGEST = 34
+
+
+def _label(number: int, step: Step) -> str:
+    title = step.title if len(step.title) <= LONGEST else f"{step.title[: LONGEST - 1]}…"
+    return f"{number}  {title}"
+
+
+def _draw_one(session: SessionComparison, row: Row) -> Chart:
+    found = steps.course(session, row)
+    name = canvas.identifier("course", row.case, row.name)
+    alt = f"{row.case}, {row.name}, change by step: " + "; ".join(
+        f"{step.title}: {wording.change(step.own)} {wording.bounds(step.own)}, in all "
+        f"{many_wording.change(row, step.cell)}"
+        for step in found
+    )
+    at = list(range(1, len(found) + 1))
+    totals = [100 * step.cell.change.estimate if step.cell.change else 0.0 for step in found]
+    with canvas.figure(HEIGHT_IN + 0.12 * len(found)) as drawn:
+        axes = drawn.subplots()
+        canvas.clear(axes)
+        for number, step in zip(at, found, strict=True):
+            own = step.own.judgement.change
+            if own is not None:
+                axes.bar(number, 100 * own.estimate, width=0.5, color=BASE, alpha=0.55)
+                if own.low is not None and own.high is not None:
+                    axes.vlines(number, 100 * own.low, 100 * own.high, color=BASE, linewidth=2)
+            total = step.cell.change
+            if total is not None and total.low is not None and total.high is not None:
+                axes.vlines(number + 0.32, 100 * total.low, 100 * total.high, color=PATCHED,
+                            linewidth=2)  # fmt: skip
+        axes.plot([0.32, *(number + 0.32 for number in at)], [0.0, *totals], "-o", color=PATCHED,
+                  linewidth=1.4, markersize=5)  # fmt: skip
+        axes.axhline(0, color=INK, linewidth=0.8)
+        labels = [_label(number, step) for number, step in zip(at, found, strict=True)]
+        axes.set_xticks(at, labels, rotation=24, ha="right", rotation_mode="anchor")
+        axes.tick_params(axis="x", length=0, labelcolor=INK, labelsize=9)
+        axes.set_xlim(0.1, len(found) + 0.65)
+        axes.set_ylabel("change, % of base")
+        canvas.legend(
+            drawn,
+            ("all up to here", {"marker": "o", "color": PATCHED, "markersize": 5}),
+            ("this step", {"marker": "s", "color": BASE, "markersize": 7, "alpha": 0.6}),
+        )
+        svg = canvas.to_svg(drawn, name, alt)
+    return Chart(
+        name=name,
+        kind="course",
+        title=f"{row.case}, {row.name}: patch by patch",
+        caption="Bars are what each step adds to the one before, the line is the change from the "
+        "first arm; vertical lines are intervals. Steps are judged, sums in between are not.",
+        alt=alt,
+        svg=svg,
+    )
+
+
+def draw(session: SessionComparison) -> list[Chart]:
+    """One chart a metric that is judged, where the session goes step by step."""
+    if not steps.is_by_steps(session):
+        return []
+    judged = [row for row in across.rows(session) if row.primary and row.measured]
+    return [_draw_one(session, row) for row in judged[:MOST_CHARTS]]

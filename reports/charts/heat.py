@@ -1,0 +1,175 @@
+"""A heat map of changes: cases by arms, or cases by metrics where there are two arms."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+from matplotlib.axes import Axes
+from matplotlib.patches import Rectangle
+
+from reports import across, many_wording, wording
+from reports.across import Cell, Row
+from reports.charts import canvas
+from reports.charts.canvas import BASE, INK, MUTED, PATCHED, RULE, Chart
+from reports.many import SessionComparison
+from reports.verdict import Verdict
+
+ROW_IN, HEAD_IN = 0.27, 0.75
+LABELS_IN, COLUMN_IN = 1.75, 0.72
+# Colour is for the eye, the number for reading: never so deep that ink is lost on it.
+DEEPEST = 0.62
+# From here on the second decimal is no news.
+TENTH = 0.1
+# A tenfold change is as deep as it gets.
+FULL = 9.0
+MOST_COLUMNS, MOST_ROWS = 9, 60
+LONGEST_LABEL, LONGEST_HEAD = 26, 12
+CALLED = (Verdict.IMPROVEMENT, Verdict.REGRESSION)
+
+
+class Square(NamedTuple):
+    """One cell of the map: the number printed, and how deep and which of two colours."""
+
+    text: str
+    depth: float
+    better: bool
+    sure: bool
+
+
+def depth(change: float, threshold: float) -> float:
+    """0 below half the threshold, then by the logarithm of the change up to :data:`DEEPEST`."""
+    floor = threshold / 2
+    size = abs(math.log1p(change)) if change > -1 else math.log1p(FULL)
+    if size <= floor:
+        return 0.0
+    reach = math.log(math.log1p(FULL) / floor)
+    return DEEPEST * min(1.0, (0.15 + 0.85 * math.log(size / floor) / reach))
+
+
+def square(row: Row, cell: Cell, threshold: float) -> Square | None:
+    """The cell as drawn; None where nothing was measured."""
+    if cell.change is None:
+        return None
+    estimate = cell.change.estimate
+    better = (estimate > 0) == (row.direction == "higher")
+    said = cell.against.judgement if cell.against else None
+    sure = said is not None and (said.verdict in CALLED or said.differs)
+    decimals = 2 if abs(estimate) < TENTH else 1
+    text = wording.typeset(wording.percent(estimate, decimals=decimals)).replace(" %", "")
+    mark = ("▲" if better else "▼") if sure else ""
+    return Square(f"{text}{mark}", depth(estimate, threshold), better, sure)
+
+
+def _grid(
+    session: SessionComparison, found: tuple[Row, ...]
+) -> tuple[list[str], list[str], list[list[Square | None]]]:
+    """Names of rows and columns, and the squares; cases that lack a metric have None."""
+    threshold = session.manifest.experiment.thresholds.change
+    if len(session.arms) > 2:
+        judged = [row for row in found if row.primary]
+        names = _row_names(judged)
+        heads = [arm.name for arm in session.arms[1:]]
+        squares = [[square(row, cell, threshold) for cell in row.others] for row in judged]
+        return names, heads, squares
+    by_case: dict[str, dict[str, Row]] = {}
+    for row in found:
+        if row.measured:
+            by_case.setdefault(f"{row.case} {row.phase}", {}).setdefault(row.short, row)
+    shorts = [row.short for row in found if row.primary]
+    # A metric that moves nowhere is no news.
+    shorts += [row.short for row in found if (seen := row.others[0].change) and seen.estimate]
+    heads = list(dict.fromkeys(shorts))[:MOST_COLUMNS]
+    squares = [
+        [square(rows[short], rows[short].others[0], threshold) if short in rows else None
+         for short in heads]
+        for rows in by_case.values()
+    ]  # fmt: skip
+    return _without_common(list(by_case)), heads, squares
+
+
+def _row_names(judged: list[Row]) -> list[str]:
+    cases = [row.case for row in judged]
+    return _without_common(
+        [row.case if cases.count(row.case) == 1 else f"{row.case} {row.name}" for row in judged]
+    )
+
+
+def _without_common(names: list[str]) -> list[str]:
+    """The names without the workload that all of them begin with, where that is one."""
+    begins = {name.partition(":")[0] for name in names}
+    if len(names) > 1 and len(begins) == 1 and all(":" in name for name in names):
+        return [name.partition(":")[2] for name in names]
+    return names
+
+
+def _cut(text: str, most: int) -> str:
+    return text if len(text) <= most else f"{text[: most - 1]}…"
+
+
+def draw(session: SessionComparison) -> list[Chart]:
+    """One map; none where there are too few cells to need one, or none has a change."""
+    found = across.rows(session)
+    names, heads, squares = _grid(session, found)
+    many = len(session.arms) > 2 or len(session.comparisons[0].cases) >= across.MANY_CASES
+    filled = [cell for line in squares for cell in line if cell is not None]
+    if not many or len(filled) < across.MANY_CASES:
+        return []
+    shown = squares[:MOST_ROWS]
+    alt = "Change from base in percent: " + "; ".join(
+        f"{name}: " + ", ".join(
+            f"{head} {cell.text}" for head, cell in zip(heads, line, strict=True) if cell
+        )
+        for name, line in zip(names, shown, strict=False)
+    )  # fmt: skip
+    # Room at the right for the last head, which leans over.
+    width, height = LABELS_IN + COLUMN_IN * (len(heads) + 1), HEAD_IN + ROW_IN * len(shown)
+    with canvas.figure(height, width) as drawn:
+        drawn.set_layout_engine("none")
+        axes = drawn.add_axes((
+            LABELS_IN / width, 0.01, COLUMN_IN * len(heads) / width,
+            ROW_IN * len(shown) / height - 0.01,
+        ))  # fmt: skip
+        axes.patch.set_alpha(0)
+        for y, line in enumerate(shown):
+            axes.text(-0.12, y + 0.5, _cut(names[y], LONGEST_LABEL), ha="right", va="center",
+                      fontsize=9.5, color=INK)  # fmt: skip
+            for x, cell in enumerate(line):
+                _draw_square(axes, x, y, cell)
+        for x, head in enumerate(heads):
+            axes.text(x + 0.08, -0.25, _cut(head, LONGEST_HEAD + 8), rotation=28, ha="left",
+                      va="bottom", fontsize=9, color=MUTED)  # fmt: skip
+        axes.set_xlim(0, len(heads))
+        axes.set_ylim(len(shown), 0)
+        axes.set_axis_off()
+        svg = canvas.to_svg(drawn, "heat", alt)
+    return [
+        Chart(
+            name="heat", kind="heat", title="Every change at a glance", caption=_caption(session),
+            alt=alt, svg=svg,
+        )
+    ]  # fmt: skip
+
+
+def _draw_square(axes: Axes, x: int, y: int, cell: Square | None) -> None:
+    axes.add_patch(Rectangle((x + 0.02, y + 0.04), 0.96, 0.92, facecolor="none", edgecolor=RULE,
+                             linewidth=0.7))  # fmt: skip
+    if cell is None:
+        axes.text(x + 0.5, y + 0.5, wording.NOTHING, ha="center", va="center", color=MUTED)
+        return
+    if cell.depth:
+        axes.add_patch(Rectangle((x + 0.02, y + 0.04), 0.96, 0.92, linewidth=0, alpha=cell.depth,
+                                 facecolor=BASE if cell.better else PATCHED))  # fmt: skip
+    axes.text(x + 0.5, y + 0.52, cell.text, ha="center", va="center", fontsize=9,
+              color=INK if cell.sure else MUTED)  # fmt: skip
+
+
+def _caption(session: SessionComparison) -> str:
+    rest = ""
+    if len(session.arms) == 2:
+        rest = " Columns are metrics; what is judged comes first."
+    return (
+        f"Change from {session.manifest.base} in percent. Blue is better, orange is worse, the "
+        "deeper the larger, on a logarithmic scale from half the threshold; ▲ and ▼ mark what is "
+        f"told from zero.{rest} {many_wording.samples(across.rows(session)[0]).capitalize()}."
+    )

@@ -1,0 +1,56 @@
+"""What the arms differ by beyond the series: a banner on every form; pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from results.record import ArmRecord
+
+DIGEST = 12
+# Said of a setting that an arm leaves as it is.
+UNSET = "not set"
+LEAD = "Beyond the series the arms differ"
+
+
+class Difference(NamedTuple):
+    """One thing that is not the same on all arms; ``values`` has one text an arm."""
+
+    name: str
+    values: tuple[str, ...]
+
+
+def differences(arms: Sequence[ArmRecord]) -> tuple[Difference, ...]:
+    """Everything but the patches that differs: source, configuration, compiler, settings.
+
+    Settings are those of :attr:`experiment.arms.ArmSpec.settings`: sysctls, mount options,
+    command line and guest shape.
+    """
+    settings = list(dict.fromkeys(name for arm in arms for name in arm.settings))
+    rows = [
+        ("source", [arm.kernel.source for arm in arms]),
+        ("flavour", [arm.kernel.flavour for arm in arms]),
+        ("configuration, SHA-256", [arm.kernel.config_sha256[:DIGEST] for arm in arms]),
+        ("compiler", [arm.kernel.compiler for arm in arms]),
+        *((name, [arm.settings.get(name, UNSET) for arm in arms]) for name in sorted(settings)),
+    ]
+    return tuple(Difference(name, tuple(values)) for name, values in rows if len(set(values)) > 1)
+
+
+def sentences(arms: Sequence[ArmRecord]) -> list[str]:
+    """One sentence a difference: ``sysctl vm.swappiness: 10 in swappy, not set in base``."""
+    return [_sentence(found, [arm.name for arm in arms]) for found in differences(arms)]
+
+
+def _sentence(found: Difference, names: Sequence[str]) -> str:
+    having: dict[str, list[str]] = {}
+    for name, value in zip(names, found.values, strict=True):
+        having.setdefault(value, []).append(name)
+    # What was set comes first; what was left alone is the rest.
+    ordered = sorted(having.items(), key=lambda item: item[0] == UNSET)
+    said = "; ".join(f"{value} in {_listed(arms)}" for value, arms in ordered)
+    return f"{found.name}: {said}"
+
+
+def _listed(names: Sequence[str]) -> str:
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"

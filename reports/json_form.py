@@ -1,0 +1,140 @@
+"""The comparison as JSON: two shapes of one schema, docs/schema/report.schema.json.
+
+A session of two arms is its comparison.  One of more arms is its head, and for each pair
+that is compared the same without the head.  Changes, thresholds and bounds are fractions;
+timelines are in the raw results, and functions beyond the listed ones in functions.csv.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Any, Literal
+
+from pydantic import BaseModel, TypeAdapter
+
+from reports.lock_model import LockComparison
+from reports.many import SessionComparison
+from reports.model import CaseComparison, Comparison, FailureCount, MetricComparison, Pair
+from results.record import Manifest, Record, as_json
+
+# Of this form, apart from that of session folders: raised where a reader would break.
+VERSION = 1
+TITLE = "Twinboot report"
+# What has a value in wall mode only, and is no key of an exact session's document.
+OF_WALL = frozenset({"again", "again_values", "wall", "host_findings", "in_wall"})
+# What need not be there: what one mode has, and the gate where none was asked.
+OPTIONAL = OF_WALL | {"gates"}
+WITH_WALL: tuple[type[BaseModel], ...] = (
+    Comparison, MetricComparison, Pair, FailureCount, LockComparison,
+)  # fmt: skip
+
+
+class TwoArms(Comparison):
+    """A session of two arms: its comparison."""
+
+    schema_version: Literal[1]
+
+
+class PairOfArms(Comparison):
+    """One pair of arms of a session of more: ``base`` and ``patched`` name them."""
+
+    base: str
+    patched: str
+
+
+class ManyArms(Record):
+    """A session of more than two arms; ``comparisons`` are in the order that was asked for."""
+
+    schema_version: Literal[1]
+    manifest: Manifest
+    arms: tuple[str, ...]
+    comparisons: tuple[PairOfArms, ...]
+
+
+def _without_wall(found: Any) -> None:
+    """Take the keys of wall mode out of a record that has nothing in them, in place."""
+    if isinstance(found, dict):
+        for key in OF_WALL & found.keys():
+            if not found[key]:
+                del found[key]
+        for value in found.values():
+            _without_wall(value)
+    elif isinstance(found, list):
+        for value in found:
+            _without_wall(value)
+
+
+def _values(comparison: Comparison) -> dict[str, Any]:
+    whole = as_json(comparison)
+    for found in whole["attributions"]:
+        found["functions"] = found["functions"][: found["listed"]]
+    for case in whole["cases"]:
+        del case["timelines"]
+    if not comparison.gates:
+        del whole["gates"]
+    if comparison.wall is None:
+        _without_wall({key: whole[key] for key in whole if key != "manifest"})
+        del whole["wall"], whole["host_findings"]
+    return whole
+
+
+def _text(document: dict[str, Any]) -> str:
+    return json.dumps(document, indent=2, ensure_ascii=True, allow_nan=False) + "\n"
+
+
+def render_two(comparison: Comparison) -> str:
+    """The document of a session of two arms, ending in a newline."""
+    return _text({"schema_version": VERSION, **_values(comparison)})
+
+
+def render_many(session: SessionComparison) -> str:
+    """The one document of a session of many arms, ending in a newline."""
+    pairs = []
+    for one in session.comparisons:
+        found = _values(one)
+        del found["manifest"]
+        pairs.append({"base": one.manifest.base, "patched": one.manifest.patched, **found})
+    return _text(
+        {
+            "schema_version": VERSION,
+            "manifest": as_json(session.manifest),
+            "arms": [arm.name for arm in session.arms],
+            "comparisons": pairs,
+        }
+    )
+
+
+def schema() -> dict[str, Any]:
+    """The JSON schema of both shapes, from the models that are rendered."""
+    adapter: TypeAdapter[Any] = TypeAdapter(TwoArms | ManyArms)
+    found = adapter.json_schema(mode="serialization")
+    definitions = found["$defs"]
+    _drop(definitions[CaseComparison.__name__], "timelines")
+    _drop(definitions[PairOfArms.__name__], "manifest")
+    definitions.pop("TimelineComparison", None)
+    for name in [model.__name__ for model in WITH_WALL] + ["TwoArms", "PairOfArms"]:
+        known = definitions.get(name, {})
+        if "required" in known:
+            known["required"] = [key for key in known["required"] if key not in OPTIONAL]
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": TITLE,
+        "description": " ".join((__doc__ or "").split()),
+        **found,
+    }
+
+
+def _drop(definition: dict[str, Any], key: str) -> None:
+    """Take a key that is not rendered out of an object's definition."""
+    del definition["properties"][key]
+    definition["required"].remove(key)
+
+
+def schema_text() -> str:
+    """The schema as it is kept in docs/schema/, ending in a newline."""
+    return json.dumps(schema(), indent=1, ensure_ascii=False) + "\n"
+
+
+if __name__ == "__main__":
+    sys.stdout.write(schema_text())

@@ -1,0 +1,89 @@
+"""What forms share that go into mail: plain ASCII, 75 columns, and the lines below a table."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator, Sequence
+
+from reports import differences, many_wording, wording
+from reports.across import Row
+from reports.letter import WIDTH, ascii_only
+from reports.many import SessionComparison
+from reports.model import MetricComparison
+from results.record import ArmRecord
+
+__all__ = ["WIDTH", "ascii_only"]
+
+
+def wrapped(text: str, indent: str = "", hang: str = "  ") -> list[str]:
+    """The text as plain ASCII lines of at most 75 columns, continued with ``hang``.
+
+    A word longer than a line is broken: hostile names must not widen a mail.
+    """
+    return textwrap.wrap(
+        ascii_only(text), WIDTH, initial_indent=indent, subsequent_indent=indent + hang,
+        break_on_hyphens=False,
+    )  # fmt: skip
+
+
+def fit(text: str, width: int) -> str:
+    """One line of plain ASCII, cut to ``width`` with two dots where it is longer."""
+    plain = ascii_only(text)
+    return plain if len(plain) <= width else f"{plain[: max(0, width - 2)]}.."
+
+
+def chunks(arms: Sequence[ArmRecord], room: int, width: int) -> Iterator[Sequence[ArmRecord]]:
+    """The arms but the base, as many at a time as have ``width`` columns each in ``room``."""
+    many = max(1, room // width)
+    others = arms[1:]
+    for at in range(0, len(others), many):
+        yield others[at : at + many]
+
+
+def banner(session: SessionComparison) -> list[str]:
+    """What the arms differ by beyond the series; nothing where they do not."""
+    said = differences.sentences(session.arms)
+    if not said:
+        return []
+    return [
+        *wrapped(f"{differences.LEAD}:"),
+        *(line for s in said for line in wrapped(s, "  ")),
+        "",
+    ]
+
+
+def warnings(session: SessionComparison) -> list[str]:
+    """The findings that weaken trust, with those of the kernel's log among them."""
+    found = [f for f in session.findings if f.level == "warning"]
+    lines = [line for f in found for line in wrapped(f"WARNING: {f.scope}: {f.text}")]
+    return [*lines, ""] if lines else []
+
+
+def below(session: SessionComparison, rows: Sequence[Row]) -> list[str]:
+    """For each metric that is judged its unit, n, interval and verdict, an arm at a time."""
+    lines: list[str] = []
+    for row in rows:
+        if not row.primary:
+            continue
+        lines += wrapped(f"{row.case} {row.name}, {row.unit}, {many_wording.samples(row)}:")
+        for cell in row.others:
+            if cell.against is not None:
+                lines += wrapped(judged(cell.arm, cell.against), "  ")
+    return [*lines, ""] if lines else []
+
+
+def family(session: SessionComparison) -> list[str]:
+    """That all verdicts are one family; nothing where there is one."""
+    if len(session.primary) < 2:
+        return []
+    return [*wrapped(f"{many_wording.family(session)}."), ""]
+
+
+def judged(arm: str, metric: MetricComparison) -> str:
+    """``sorted: -1.06% [-1.20, -0.95] at 99%: regression``, with the reason where it needs one."""
+    within = wording.interval(metric)
+    change = wording.change(metric) if metric.judgement.change else "not measured"
+    reason = wording.reason(metric)
+    said = f"{arm}: {' '.join(part for part in (change, within) if part)}"
+    said = f"{said}, n={metric.judgement.pairs}: {wording.verdict(metric)}"
+    return (f"{said} ({reason})" if reason else said).replace(" %", "%")

@@ -1,0 +1,173 @@
+"""The tables of documents: a row an arm, and workloads by read and write; plain text."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import groupby
+
+from reports import across, differences, many_wording, text, text_counts, wording
+from reports.across import Cell, Row
+from reports.many import SessionComparison
+
+DIRECTIONS = {"read_bw": "read", "write_bw": "write"}
+
+
+def direction(row: Row, found: Sequence[Row]) -> str:
+    """``read`` or ``write`` for bandwidth in one direction, else the metric's name."""
+    shorts = {other.short for other in found if (other.case, other.phase) == (row.case, row.phase)}
+    if row.short in DIRECTIONS:
+        return DIRECTIONS[row.short]
+    if row.short == "bw":
+        # A phase that writes has a bandwidth of writing; one that only reads has no other.
+        both = {"read_bw", "write_bw"} <= shorts
+        return "read/write" if both else "write" if "write_bw" in shorts else "read"
+    return row.name
+
+
+def number(value: float | None, like: float) -> str:
+    """Two decimals as documents have them; more where ``like`` is so small that they say less."""
+    if value is None:
+        return wording.NOTHING
+    decimals = 2 if abs(like) >= 1 or not like else 4
+    return f"{value:.{decimals}f}"
+
+
+def deviation(cell: Cell) -> float | None:
+    """The arm's standard deviation in the metric's own unit."""
+    summary = cell.summary
+    if summary is None or summary.stddev is None:
+        return None
+    return summary.stddev * abs(summary.mean)
+
+
+def values(cell: Cell) -> tuple[str, str]:
+    """Mean and standard deviation of one arm."""
+    if cell.summary is None:
+        return wording.NOTHING, wording.NOTHING
+    mean = cell.summary.mean
+    return number(mean, mean), number(deviation(cell), mean)
+
+
+def change(row: Row, cell: Cell) -> str:
+    """The change with two decimals; in points where the metric is a percentage."""
+    if row.is_share:
+        return many_wording.change(row, cell)
+    return f"{100 * cell.change.estimate:+.2f}%" if cell.change else wording.NOTHING
+
+
+def matrix(found: Sequence[Row]) -> tuple[Row, ...]:
+    """The rows of the matrix: what is judged, in order, measured or not."""
+    return tuple(row for row in found if row.primary)
+
+
+def by_case(session: SessionComparison, found: Sequence[Row]) -> list[str]:
+    """Workload; read or write; baseline; stddev; each other arm; stddev; change; verdict."""
+    shown = matrix(found)
+    if not shown:
+        return []
+    names = [arm.name for arm in session.arms]
+    heads: tuple[str, ...] = ("read/write", names[0], "stddev")
+    for name in names[1:]:
+        heads += (name, "stddev", "change", "verdict")
+    lines: list[tuple[str, ...]] = [heads]
+    titles: dict[int, str] = {}
+    for case, grouped in groupby(shown, key=lambda row: row.case):
+        titles[len(lines)] = case
+        for row in grouped:
+            cells = [direction(row, found), *values(row.base)]
+            for cell in row.others:
+                cells += [*values(cell), change(row, cell), many_wording.verdict(cell)]
+            lines.append(tuple(map(wording.clean, cells)))
+    left = (0, *(6 + 4 * at for at in range(len(names) - 1)))
+    table = text_counts.columns(lines, left=left)
+    said = ["Workload", table[0], "-" * max(map(len, table))]
+    for at, line in enumerate(table[1:], 1):
+        said += [wording.clean(titles[at])] if at in titles else []
+        said.append(line)
+    units = dict.fromkeys(row.unit for row in shown)
+    return [*said, "", f"Means and standard deviations over the seeds, {', '.join(units)}.", ""]
+
+
+def by_arm(session: SessionComparison, found: Sequence[Row]) -> list[str]:
+    """One table a case: a row an arm, a column a metric, published figures below."""
+    lines: list[str] = []
+    for case in session.comparisons[0].cases:
+        shown = [row for row in across.columns(across.of_case(tuple(found), case.name))
+                 if row.measured]  # fmt: skip
+        if not shown:
+            continue
+        heads: tuple[str, ...] = ("arm",)
+        for row in shown:
+            heads += (wording.clean(f"{row.name}, {row.unit}"), "change")
+        table: list[tuple[str, ...]] = [heads]
+        for arm in session.arms:
+            cells = [arm.name]
+            for row in shown:
+                cell = row.cell(arm.name)
+                first = cell is row.base
+                said = "" if first else f"{change(row, cell)} {many_wording.verdict(cell)}".strip()
+                cells += [values(cell)[0], said]
+            table.append(tuple(map(wording.clean, cells)))
+        lines += [wording.clean(f"{case.name}: {case.title}")]
+        lines += [*text_counts.columns(table, left=(0,)), ""]
+    published = [
+        f"  {arm}  {r.metric}: {wording.reference_values(r)}, {wording.percent(r.change)} "
+        f"({r.document})"
+        for arm, r in many_wording.references(session)
+    ]
+    return lines + (["Published:", *map(wording.clean, published), ""] if published else [])
+
+
+def below(session: SessionComparison, found: Sequence[Row]) -> list[str]:
+    """n, interval and verdict of everything that is judged, an arm at a time."""
+    lines = []
+    for row in found:
+        if not row.primary:
+            continue
+        for cell in row.others:
+            metric = cell.against
+            if metric is None:
+                continue
+            parts = [f"n={metric.judgement.pairs}", wording.interval(metric)]
+            said = ", ".join(part for part in parts if part)
+            why = wording.reason(metric)
+            lines.append(
+                f"{row.case} {row.name} {cell.arm}: {wording.change(metric)}, {said}: "
+                f"{wording.verdict(metric)}" + (f" ({why})" if why else "")
+            )
+    if len(session.primary) > 1:
+        lines.append(f"{many_wording.family(session)}.")
+    return [part for line in lines for part in text.wrapped(wording.clean(line), "")]
+
+
+def failures(session: SessionComparison) -> list[str]:
+    """``fail:runs`` of each arm, for every case in which a run failed."""
+    counts = across.failures(session)
+    failed = sorted({case for (case, _), (bad, _) in counts.items() if bad})
+    return [
+        wording.clean(
+            f"fail:runs {case}: "
+            + ", ".join(f"{arm.name} {counts[case, arm.name][0]}:{counts[case, arm.name][1]}"
+                        for arm in session.arms if (case, arm.name) in counts)
+        )
+        for case in failed
+    ]  # fmt: skip
+
+
+def render(session: SessionComparison) -> str:
+    """Return the tables, ending in a newline."""
+    found = across.rows(session)
+    cases = session.comparisons[0].cases
+    manifest = session.manifest
+    lines = [wording.clean(manifest.experiment.title), f"{wording.bottom_line(session)}.", ""]
+    said = differences.sentences(session.arms)
+    if said:
+        lines += [f"{differences.LEAD}:", *(f"  {wording.clean(text)}" for text in said), ""]
+    if len(session.arms) > 2:
+        lines += by_arm(session, found)
+    if len(session.arms) == 2 or len(cases) >= across.MANY_CASES:
+        lines += by_case(session, found)
+    counted = failures(session)
+    lines += [*counted, ""] if counted else []
+    lines += below(session, found)
+    return "\n".join(line.rstrip() for line in lines).rstrip() + "\n"

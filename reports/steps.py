@@ -1,0 +1,115 @@
+"""Patch by patch: the course of a change over the arms, and which patch gives it; pure."""
+
+from __future__ import annotations
+
+import itertools
+from typing import NamedTuple
+
+from reports import across, wording
+from reports.across import Cell, Row
+from reports.many import SessionComparison
+from reports.model import MetricComparison
+from reports.verdict import Verdict
+from results.record import ArmRecord
+
+CALLED = (Verdict.IMPROVEMENT, Verdict.REGRESSION)
+
+
+class Step(NamedTuple):
+    """One arm after the first: what it adds to the arm before, and all up to it.
+
+    ``own`` is its comparison with the arm before, ``cell`` its values and its change
+    from the first arm.
+    """
+
+    arm: ArmRecord
+    own: MetricComparison
+    cell: Cell
+
+    @property
+    def title(self) -> str:
+        """The patch, as the arm is labelled."""
+        return self.arm.label or self.arm.name
+
+
+def is_by_steps(session: SessionComparison) -> bool:
+    """Whether each arm is compared with the one before, and there is more than one step."""
+    return session.manifest.experiment.compare == "steps" and len(session.arms) > 2
+
+
+def course(session: SessionComparison, row: Row) -> tuple[Step, ...]:
+    """The steps of one metric, in order; none where the session is not by steps."""
+    if not is_by_steps(session):
+        return ()
+    arms = session.arms
+    by_pair = {(one.manifest.base, one.manifest.patched): one for one in session.comparisons}
+    found = []
+    for before, arm in itertools.pairwise(arms):
+        one = by_pair[before.name, arm.name]
+        own = next(m for case in one.cases if case.name == row.case
+                   for m in case.metrics if m.name == row.name)  # fmt: skip
+        found.append(Step(arm, own, row.cell(arm.name)))
+    return tuple(found)
+
+
+def whole(session: SessionComparison, row: Row) -> MetricComparison | None:
+    """The last arm against the first, as it was judged; None where there is no such pair."""
+    return row.cells[-1].against
+
+
+def answer(session: SessionComparison, row: Row) -> str:
+    """Which of the patches gives the change, as far as the intervals allow to say it."""
+    steps, all_of_them = course(session, row), whole(session, row)
+    where = f"{row.case} {row.name}"
+    if not steps or all_of_them is None or all_of_them.judgement.change is None:
+        return f"{where}: not measured on every step"
+    said = f"{where}: all {len(steps)} steps together {wording.change(all_of_them)}"
+    bounds = wording.interval(all_of_them)
+    said = f"{said} {bounds}, {wording.verdict(all_of_them)}" if bounds else said
+    called = [step for step in steps if step.own.judgement.verdict in CALLED]
+    if not called:
+        if all_of_them.judgement.verdict in CALLED:
+            return f"{said}; no single step is told from zero: which gives it cannot be said"
+        return f"{said}; no step changes it beyond doubt"
+    named = "; ".join(f"{_named(session, step)} {wording.change(step.own)} "
+                      f"{wording.bounds(step.own)}" for step in called)  # fmt: skip
+    if all_of_them.judgement.verdict not in CALLED:
+        return f"{said}; steps that change it: {named}"
+    verdict = all_of_them.judgement.verdict
+    along = [step for step in called if step.own.judgement.verdict is verdict]
+    if len(called) == 1 == len(along) and _stands_apart(along[0], steps):
+        return f"{said}; {named} gives it: every other step's interval lies below"
+    if not along:
+        return f"{said}; the only steps that change it go the other way: {named}"
+    if len(called) == 1:
+        return f"{said}; {named} gives some of it, and others may as much: intervals overlap"
+    return f"{said}; steps that change it: {named}"
+
+
+def _named(session: SessionComparison, step: Step) -> str:
+    number = [arm.name for arm in session.arms].index(step.arm.name)
+    return f"step {number} ({step.title})"
+
+
+def _stands_apart(step: Step, steps: tuple[Step, ...]) -> bool:
+    """Whether no other step can be as large as this one, in its direction."""
+    change = step.own.judgement.change
+    if change is None or change.low is None or change.high is None:
+        return False
+    up = change.estimate > 0
+    for other in steps:
+        seen = other.own.judgement.change
+        if other is step:
+            continue
+        if seen is None or seen.low is None or seen.high is None:
+            return False
+        if (seen.high >= change.low) if up else (seen.low <= change.high):
+            return False
+    return True
+
+
+def answers(session: SessionComparison) -> list[str]:
+    """One sentence for each metric that is judged; none where steps are not compared."""
+    if not is_by_steps(session):
+        return []
+    return [answer(session, row) for row in across.rows(session) if row.primary]

@@ -1,0 +1,134 @@
+"""The initramfs of a prebuilt kernel: the lab's, with modules and an agent behind it."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from guests import overlay
+from guests.argv import DONE_STATUS, EXIT_PORT, PANIC_PORT
+from guests.channel import MAGIC
+from guests.initramfs import AGENT, Initramfs
+from kernels.cache import Kernel
+from results.record import KernelIdentity
+
+TEXT = overlay.PREBUILT_AGENT.read_text()
+
+
+def archive(folder: Path, name: str, files: dict[str, str]) -> Path:
+    top = folder / name
+    top.mkdir()
+    for path, text in files.items():
+        (top / path).write_text(text)
+    target = folder / f"{name}.cpio"
+    subprocess.run(
+        ["cpio", "-o", "-H", "newc", "--quiet", "-F", str(target)], cwd=top, check=True,
+        input="\n".join(files), text=True,
+    )  # fmt: skip
+    return target
+
+
+@pytest.fixture
+def base(tmp_path: Path) -> Initramfs:
+    return Initramfs(archive(tmp_path, "base", {"init": "the agent"}), "ab" * 32)
+
+
+@pytest.fixture
+def kernel(tmp_path: Path) -> Kernel:
+    folder = tmp_path / "kernel"
+    folder.mkdir()
+    for name in ("00-brd.ko", "01-xfs.ko"):
+        (folder / name).write_text(name)
+    identity = KernelIdentity(
+        key="1" * 32, release="6", source="deb:a=1", patches=(), flavour="prebuilt",
+        compiler="", config_sha256="", code_key="",
+    )  # fmt: skip
+    return Kernel(folder, identity)
+
+
+def listed(data: bytes, folder: Path) -> dict[str, str]:
+    """What is in one archive."""
+    folder.mkdir()
+    subprocess.run(["cpio", "-i", "-d", "--quiet"], cwd=folder, check=True, input=data)
+    return {
+        path.relative_to(folder).as_posix(): path.read_text(errors="replace")
+        for path in folder.rglob("*")
+        if path.is_file()
+    }
+
+
+def test_second_archive_follows_the_first(base: Initramfs, kernel: Kernel, tmp_path: Path) -> None:
+    made = overlay.provide(base, kernel, tmp_path)
+    data, first = made.path.read_bytes(), base.path.read_bytes()
+    assert data.startswith(first)
+    assert len(first) % 4 == 0
+    files = listed(data[len(first) :], tmp_path / "out")
+    assert files.pop("bin/outb").startswith("\x7fELF")
+    assert files == {
+        "init": TEXT,
+        "agent.sh": AGENT.read_text(),
+        "modules/00-brd.ko": "00-brd.ko",
+        "modules/01-xfs.ko": "01-xfs.ko",
+    }
+    assert (tmp_path / "out/init").stat().st_mode & 0o111
+
+
+def test_made_once_and_the_same_bytes(base: Initramfs, kernel: Kernel, tmp_path: Path) -> None:
+    made = overlay.provide(base, kernel, tmp_path / "one")
+    assert made.path == overlay.path_of(base, "1" * 32, tmp_path / "one")
+    inode = made.path.stat().st_ino
+    assert overlay.provide(base, kernel, tmp_path / "one") == made
+    assert made.path.stat().st_ino == inode
+    assert overlay.provide(base, kernel, tmp_path / "two").sha256 == made.sha256
+    names = {path.name for path in made.path.parent.iterdir()}
+    assert names == {"lock", made.path.name, made.path.with_suffix(".sha256").name}
+
+
+def test_another_base_or_kernel_is_another_image(base: Initramfs, tmp_path: Path) -> None:
+    places = {
+        overlay.path_of(base, "1" * 32, tmp_path),
+        overlay.path_of(base, "2" * 32, tmp_path),
+        overlay.path_of(Initramfs(base.path, "cd" * 32), "1" * 32, tmp_path),
+    }
+    assert len(places) == 3
+
+
+@pytest.mark.parametrize("shell", [["sh"], ["busybox", "sh"]], ids=["sh", "busybox"])
+def test_syntax(shell: list[str]) -> None:
+    script = str(overlay.PREBUILT_AGENT)
+    done = subprocess.run([*shell, "-n", script], capture_output=True, text=True, timeout=10)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_ports_and_the_status_of_a_run_that_is_done() -> None:
+    (exit_port, status), (panic_port, _) = re.findall(r"\boutb (\d+) (\d+)$", TEXT, re.MULTILINE)
+    assert (int(exit_port), int(panic_port)) == (EXIT_PORT, PANIC_PORT)
+    assert (int(status) << 1) | 1 == DONE_STATUS
+    assert f'echo "{MAGIC.decode()} $1 $2"; cat /tmp/payload' in TEXT
+
+
+def modules_loaded(folder: Path, insmod: str) -> subprocess.CompletedProcess[str]:
+    """Run load_modules with an insmod of the test's."""
+    functions = TEXT.partition("\nmounts\n")[0].replace(". /agent.sh", "")
+    functions = functions.replace("/modules/", f"{folder}/").replace("/proc/", f"{folder}/")
+    stand_ins = 'fail() { echo "failed: $*"; exit 42; }\n' + insmod
+    return subprocess.run(
+        ["busybox", "sh", "-c", f"{functions}\n{stand_ins}\nOUT={folder}\nload_modules"],
+        capture_output=True, text=True, timeout=10,
+    )  # fmt: skip
+
+
+def test_modules_get_their_options_in_turn(kernel: Kernel) -> None:
+    (kernel.folder / "cmdline").write_text("quiet brd.rd_nr=1 brd.rd_size=9 xfsx.a=1 brdx=2\n")
+    done = modules_loaded(kernel.folder, 'insmod() { echo "${1##*/} ${2-} ${3-}"; }')
+    assert done.stdout == "00-brd.ko rd_nr=1 rd_size=9\n01-xfs.ko  \n"
+    assert done.stderr == ""
+
+
+def test_module_that_is_refused_ends_the_guest(kernel: Kernel) -> None:
+    (kernel.folder / "cmdline").write_text("quiet\n")
+    done = modules_loaded(kernel.folder, "insmod() { echo no such device >&2; return 1; }")
+    assert (done.returncode, done.stdout) == (42, "failed: module brd: no such device\n")

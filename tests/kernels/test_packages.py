@@ -1,0 +1,90 @@
+"""Packages come from a real apt, whose archive is a folder of the test's."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from host.errors import InfraError, UsageError
+from kernels import packages
+from tests.kernels.shipped import Archive
+
+NAME = "linux-image-6.1.2-test"
+
+
+@pytest.fixture
+def archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Archive:
+    archive = Archive(tmp_path / "archive")
+    archive.add(NAME, "6.1.2-1~deb12u1")
+    monkeypatch.setenv("APT_CONFIG", str(archive.config))
+    return archive
+
+
+def test_newest_version_or_the_one_that_is_named(archive: Archive) -> None:
+    archive.add(NAME, "6.1.2-3")
+    assert packages.find(NAME).asked == f"{NAME}=6.1.2-3"
+    assert packages.find(f"{NAME}=6.1.2-1~deb12u1").version == "6.1.2-1~deb12u1"
+
+
+def test_package_that_stands_for_another(archive: Archive) -> None:
+    archive.add("linux-image-test", "6.1+9", depends=f"{NAME} (= 6.1.2-1~deb12u1)")
+    assert packages.find("linux-image-test").asked == f"{NAME}=6.1.2-1~deb12u1"
+
+
+def test_package_that_apt_does_not_know(archive: Archive) -> None:
+    with pytest.raises(InfraError) as caught:
+        packages.find("linux-image-9.9=1-1")
+    assert caught.value.next_step == "apt-get update, then apt-cache policy linux-image-9.9"
+
+
+@pytest.mark.parametrize(
+    "asked",
+    ["bash", "-o=x", "linux-image-a b", "linux-image-a=", "linux-image-a=1 -y", "linux-image-../a"],
+)
+def test_names_that_are_none(asked: str) -> None:
+    with pytest.raises(UsageError, match="no name of a kernel package"):
+        packages.find(asked)
+
+
+def test_fetched_once_and_kept(archive: Archive, tmp_path: Path) -> None:
+    package = packages.find(NAME)
+    file = packages.fetch(package, tmp_path)
+    assert file.name == f"{package.sha256}.deb"
+    archive.drop_all()
+    assert packages.fetch(package, tmp_path) == file
+    assert [path.name for path in file.parent.iterdir()] == [file.name]
+
+
+def test_damaged_file_is_fetched_again(archive: Archive, tmp_path: Path) -> None:
+    package = packages.find(NAME)
+    file = packages.fetch(package, tmp_path)
+    whole = file.read_bytes()
+    file.write_bytes(whole[:-1])
+    assert packages.fetch(package, tmp_path).read_bytes() == whole
+
+
+def test_file_that_was_tampered_with_is_refused(archive: Archive, tmp_path: Path) -> None:
+    package = packages.find(NAME)
+    (file,) = (archive.folder / "pool").glob("*.deb")
+    data = bytearray(file.read_bytes())
+    data[-1] ^= 1
+    file.write_bytes(data)
+    with pytest.raises(InfraError, match="apt-get cannot fetch it"):
+        packages.fetch(package, tmp_path)
+    assert list(packages.folder(tmp_path).iterdir()) == []
+
+
+def test_package_that_is_gone(archive: Archive, tmp_path: Path) -> None:
+    package = packages.find(NAME)
+    (file,) = (archive.folder / "pool").glob("*.deb")
+    file.unlink()
+    with pytest.raises(InfraError, match=rf"{NAME}=6\.1\.2-1~deb12u1: apt-get cannot fetch it"):
+        packages.fetch(package, tmp_path)
+
+
+def test_damaged_package_is_not_unpacked(tmp_path: Path) -> None:
+    file = tmp_path / "a.deb"
+    file.write_text("no package")
+    with pytest.raises(InfraError, match="dpkg-deb"):
+        packages.unpack(file, tmp_path / "root")

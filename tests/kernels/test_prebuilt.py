@@ -1,0 +1,171 @@
+"""Kernels that somebody else built, from an archive and from files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from experiment.spec import Experiment, KernelSpec
+from host.errors import InfraError, UsageError
+from kernels import build, packages, prebuilt, symbols
+from kernels.cache import Kernel
+from kernels.compare import SIZES_ONLY, compare
+from kernels.settle import settle
+from tests.kernels import shipped
+from tests.kernels.fake import Lab
+from tests.kernels.shipped import Archive
+
+NAME = "linux-image-6.1.2-test"
+DEB = KernelSpec(source=f"deb:{NAME}")
+
+
+@pytest.fixture
+def archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Archive:
+    archive = Archive(tmp_path / "archive")
+    archive.add(NAME, "6.1.2-1", shipped.shipped(tmp_path / "first", "first"))
+    monkeypatch.setenv("APT_CONFIG", str(archive.config))
+    return archive
+
+
+@pytest.fixture
+def image(tmp_path: Path) -> Path:
+    root = shipped.shipped(tmp_path / "mine")
+    return root / "boot/vmlinuz-6.1.2-test"
+
+
+def with_modules(image: Path) -> KernelSpec:
+    return KernelSpec(source=f"image:{image}@{image.parents[1]}/lib/modules/6.1.2-test")
+
+
+def names(kernel: Kernel) -> list[str]:
+    return [path.name for path in kernel.modules]
+
+
+def test_package_becomes_a_kernel(lab: Lab, archive: Archive) -> None:
+    kernel = build.provide(DEB, [], **lab.where)
+    said = kernel.identity
+    assert (said.release, said.flavour, said.patches) == ("6.1.2-test", "prebuilt", ())
+    assert said.source == f"deb:{NAME}=6.1.2-1"
+    assert said.compiler == "gcc-12 (Test) 12.2.0, GNU ld 2.40"
+    assert len(said.build_id) == 40
+    assert build.key_of(DEB, [], **lab.where) == said.key
+    assert kernel.config.read_text() == "CONFIG_SMP=y\n"
+    assert names(kernel) == ["00-qemu_fw_cfg.ko", "01-brd.ko", "02-libcrc32c.ko", "03-xfs.ko"]
+    assert kernel.modules[0].read_bytes().startswith(b"\x7fELF")
+    assert " T vfs_read\n" in kernel.system_map.read_text()
+    table = symbols.load(kernel.symbols)
+    assert table["schedule"].size == 0x80
+    assert (table["helper_1234567890"].size, table["helper_1234567890#2"].size) == (0x80, 0x100)
+    assert not (kernel.folder / "vmlinux").exists()
+    assert [p.suffix for p in packages.folder(lab.cache).iterdir()] == [".deb"]
+
+
+def test_named_version_in_the_cache_needs_no_archive(lab: Lab, archive: Archive) -> None:
+    pinned = prebuilt.settled(DEB, **lab.where)
+    assert pinned.source == f"deb:{NAME}=6.1.2-1"
+    kernel = build.provide(pinned, [], **lab.where)
+    archive.drop_all()
+    assert build.provide(pinned, [], **lab.where) == kernel
+    assert build.key_of(pinned, [], **lab.where) == kernel.identity.key
+    with pytest.raises(InfraError, match="apt knows no such package"):
+        build.provide(DEB, [], **lab.where)
+
+
+def test_package_without_a_kernel(lab: Lab, archive: Archive) -> None:
+    archive.add("linux-image-nothing", "1")
+    with pytest.raises(UsageError, match="holds 0 kernels, one is wanted"):
+        build.provide(KernelSpec(source="deb:linux-image-nothing"), [], **lab.where)
+
+
+def test_commands_fetch_and_unpack_it(lab: Lab) -> None:
+    lines = build.commands(DEB, [], **lab.where)
+    assert f"apt-get -q download {NAME}" in lines
+    assert "dpkg-deb -x ./*.deb root" in lines
+
+
+def test_image_with_its_modules(lab: Lab, image: Path) -> None:
+    kernel = build.provide(with_modules(image), [], **lab.where)
+    assert kernel.identity.source.startswith("image:")
+    assert str(image) not in kernel.identity.model_dump_json()
+    assert names(kernel)[-1] == "03-xfs.ko"
+    assert kernel.config.read_text() == "CONFIG_SMP=y\n"
+    assert build.provide(with_modules(image), [], **lab.where) == kernel
+
+
+def test_key_and_code_are_those_of_image_and_modules(lab: Lab, image: Path) -> None:
+    first = build.provide(with_modules(image), [], **lab.where).identity
+    alone = build.provide(KernelSpec(source=f"image:{image}"), [], **lab.where).identity
+    shipped.module(image.parents[1] / "lib/modules/6.1.2-test/kernel/fs/xfs/xfs.ko.zst")
+    other = build.provide(with_modules(image), [], **lab.where).identity
+    assert len({each.key for each in (first, alone, other)}) == 3
+    assert len({each.code_key for each in (first, alone, other)}) == 3
+    assert len({each.build_id for each in (first, alone, other)}) == 1
+
+
+def test_kernel_without_tables_of_symbols_has_no_names(lab: Lab, tmp_path: Path) -> None:
+    elf = shipped.elf(tmp_path).partition(shipped.BANNER)[0]
+    path = tmp_path / "bzImage"
+    path.write_bytes(shipped.boot_image(shipped.packed(elf, "gzip", tmp_path)))
+    kernel = build.provide(KernelSpec(source=f"image:{path}"), [], **lab.where)
+    assert not kernel.system_map.exists()
+    assert kernel.modules == ()
+    assert compare(kernel, kernel, ()) is None
+
+
+@pytest.mark.parametrize(
+    ("source", "said"),
+    [
+        ("image:nowhere", "no such file"),
+        ("image:{image}@nowhere", "no such folder"),
+        ("image:{image}@.", "no folder of modules"),
+        ("image:Makefile", "no x86 boot image"),
+    ],
+)
+def test_what_is_not_there_is_named(lab: Lab, image: Path, source: str, said: str) -> None:
+    (lab.checkout / "Makefile").write_text("all:\n")
+    with pytest.raises(UsageError, match=said):
+        build.key_of(KernelSpec(source=source.format(image=image)), [], **lab.where)
+
+
+def test_two_prebuilt_kernels_are_compared_by_size(
+    lab: Lab, archive: Archive, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = build.provide(DEB, [], **lab.where)
+    grown = tuple((k, n, at + 0x40 if n == "vfs_read" else at) for k, n, at in shipped.SYMBOLS)
+    monkeypatch.setattr(shipped, "SYMBOLS", grown)
+    archive.add(NAME, "6.1.2-2", shipped.shipped(tmp_path / "second", "second"))
+    second = build.provide(DEB, [], **lab.where)
+    assert second.identity.source.endswith("=6.1.2-2")
+    found = compare(first, second, ())
+    assert found is not None
+    changed = {each.name: (each.before, each.after) for each in found.functions}
+    assert changed["vfs_read"] == (0xD00, 0xCC0)
+    assert "schedule" not in changed
+    assert found.findings == (SIZES_ONLY,)
+    same = compare(first, first, ())
+    assert same is not None
+    assert (same.verdict, same.findings) == ("same code", ())
+
+
+def test_prebuilt_and_built_kernels_are_not_compared(lab: Lab, image: Path) -> None:
+    built = build.provide(lab.spec, [], **lab.where)
+    other = build.provide(with_modules(image), [], **lab.where)
+    assert compare(built, other, ()) is None
+
+
+def test_settled_experiment_names_versions_and_whole_paths(
+    lab: Lab, archive: Archive, image: Path
+) -> None:
+    (lab.checkout / "mine").symlink_to(image)
+    asked = Experiment.model_validate_json(f"""{{
+        "name": "a", "title": "", "kernel": {{"source": "deb:{NAME}"}},
+        "dataset": {{"cgroup_limit_mib": 1, "brd_mib": 2, "file_mib": 1, "jobs": 1}},
+        "arms": [{{"name": "one"}}, {{"name": "two", "kernel": {{"source": "image:mine"}}}}],
+        "cases": [{{"workload": "any", "times": {{}}}}]
+    }}""")
+    made = settle(asked, **lab.where)
+    assert made.kernel.source == f"deb:{NAME}=6.1.2-1"
+    assert made.arms[0].kernel is None
+    assert made.arms[1].kernel == KernelSpec(source=f"image:{image}")
+    assert settle(made, **lab.where) == made

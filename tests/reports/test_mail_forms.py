@@ -1,0 +1,174 @@
+"""Forms that go into mail: lkp, mmtests, letter; golden, and within 75 columns whatever comes."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from reports import forms, lkp, mmtests
+from reports.comparison import compare
+from reports.many import SessionComparison
+from reports.model import Comparison
+from tests.reports import factory
+from tests.reports.factory import Session
+from tests.reports.many_factory import Many
+
+GOLDEN = Path(__file__).parent / "golden"
+MAIL = ("letter", "lkp", "mmtests")
+Either = Comparison | SessionComparison
+
+
+@pytest.fixture(scope="session")
+def sessions(
+    normal: Comparison,
+    counted: Comparison,
+    hostile: Comparison,
+    hostile_five: SessionComparison,
+    five: SessionComparison,
+    failed_five: SessionComparison,
+    stepwise: SessionComparison,
+    matrix: Comparison,
+) -> dict[str, Either]:
+    return {
+        "two": normal, "counted": counted, "hostile": hostile, "five": five,
+        "hostile-five": hostile_five, "failed": failed_five, "steps": stepwise, "matrix": matrix,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("form", "name"),
+    [
+        ("lkp", "two"), ("lkp", "five"), ("lkp", "failed"),
+        ("mmtests", "two"), ("mmtests", "five"),
+        ("matrix", "two"), ("matrix", "five"), ("matrix", "failed"), ("matrix", "matrix"),
+        ("letter", "five"), ("text", "five"), ("text", "steps"), ("markdown", "five"),
+    ],
+)  # fmt: skip
+def test_golden(form: str, name: str, sessions: dict[str, Either]) -> None:
+    path = GOLDEN / f"{form}-{name}.txt"
+    assert forms.render(sessions[name], form) == path.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("form", MAIL)
+def test_plain_ascii_within_75_columns(form: str, sessions: dict[str, Either]) -> None:
+    for name, session in sessions.items():
+        said = forms.render(session, form)
+        assert said.isascii(), name
+        assert all(c.isprintable() or c == "\n" for c in said), name
+        longest = max(said.splitlines(), key=len)
+        assert len(longest) <= 75, (name, longest)
+
+
+@pytest.mark.parametrize("scale", [1e-6, 1.0, 1e5, 1e9])
+def test_lines_fit_at_every_size(scale: float) -> None:
+    session = Session()
+    found = [
+        r.model_copy(update={"samples": {k: v * scale for k, v in (r.samples or {}).items()}})
+        for r in session.records()
+    ]
+    for form in ("lkp", "mmtests"):
+        said = forms.render(compare(session.manifest(), found), form)
+        assert max(map(len, said.splitlines())) <= 75, form
+
+
+def test_the_subject_is_the_robots_one_line(five: SessionComparison, normal: Comparison) -> None:
+    assert lkp.subject(five) == (
+        "[linux-source-6.12:removal] 1f8b2c41d7: filemap-thp.thp.bw -4.5% regression"
+        if five.comparisons[0].primary[1].judgement.change.estimate  # type: ignore[union-attr]
+        < five.comparisons[0].primary[0].judgement.change.estimate  # type: ignore[union-attr]
+        else "[linux-source-6.12:removal] 1f8b2c41d7: filemap-4k.4k.bw -4.5% regression"
+    )
+    assert lkp.subject(forms.as_session(normal)).endswith(": filemap-4k.4k.bw +1.2% improvement")
+
+
+def test_a_subject_without_news_says_so() -> None:
+    still = Session(effect=dict.fromkeys(factory.LOOKS, 0.0))
+    said = lkp.subject(forms.as_session(compare(still.manifest(), still.records())))
+    assert "regression" not in said
+    assert "improvement" not in said
+    assert "without change" in said
+
+
+def test_a_percentage_changes_by_its_difference(five: SessionComparison) -> None:
+    line = next(
+        line for line in lkp.render(five).splitlines() if line.endswith("4k.slowpath_share")
+    )
+    assert "-25.7 " in line
+    assert "%" not in line
+
+
+def test_failures_come_first_as_fail_runs(failed_five: SessionComparison) -> None:
+    said = lkp.render(failed_five)
+    assert said.index("fail:runs") < said.index("%stddev")
+    assert re.search(r"0:8 +25% +2:8 +filemap-4k\.invalid", said)
+
+
+def test_below_each_table_stand_n_interval_and_verdict(five: SessionComparison) -> None:
+    for form in ("lkp", "mmtests", "letter"):
+        said = " ".join(forms.render(five, form).split())
+        assert "sleepy: -4.54% [-4.61, -4.50] at 99%, n=8: regression" in said, form
+        assert "12 verdicts in one family" in said, form
+
+
+def test_positive_is_better_in_mmtests() -> None:
+    assert mmtests.gain(100.0, 110.0, more_is_better=True) == pytest.approx(10.0)
+    assert mmtests.gain(100.0, 110.0, more_is_better=False) == pytest.approx(-10.0)
+    assert mmtests.gain(0.0, 1.0, more_is_better=True) == 0.0
+
+
+def test_statistics_of_a_rate_by_hand(five: SessionComparison) -> None:
+    said = {s.name: s for s in mmtests.statistics_of(_bw(five))}
+    values = (1.0, 2.0, 4.0, 4.0)
+    assert said["Hmean"].value(values) == pytest.approx(2.0)
+    assert said["BHmean-50"].value(values) == pytest.approx(4.0)
+    assert said["CoeffVar"].value((1.0, 3.0)) == pytest.approx(70.7107, abs=1e-4)
+    assert list(said) == [
+        "Min", "Hmean", "Stddev", "CoeffVar", "Max", "BHmean-50", "BHmean-95", "BHmean-99",
+    ]  # fmt: skip
+
+
+def _bw(session: SessionComparison):  # type: ignore[no-untyped-def]
+    from reports import across
+
+    return across.rows(session)[0]
+
+
+def test_stars_only_where_it_is_more_than_chance(five: SessionComparison) -> None:
+    lines = [line for line in mmtests.render(five).splitlines() if line.startswith("Hmean")]
+    starred = [line for line in lines if "*" in line]
+    assert len(lines) == 12
+    assert len(starred) == 6
+    assert all("-4.5" in line or "-4.4" in line or "-1.0" in line or "-0.9" in line
+               for line in starred)  # fmt: skip
+
+
+def test_derived_reclaim_rows() -> None:
+    session = Session()
+    manifest = session.manifest()
+    bw = manifest.cases[0].metrics[0]
+    more = tuple(
+        bw.model_copy(update={"name": f"4k.{name}", "title": f"4k: {name}", "unit": "1"})
+        for name in ("scanned_per_io", "reclaim_efficiency", "direct_scan_share")
+    )
+    case = manifest.cases[0].model_copy(update={"metrics": (*manifest.cases[0].metrics, *more)})
+    manifest = manifest.model_copy(update={"cases": (case, *manifest.cases[1:])})
+    extra = {"4k.scanned_per_io": 0.5, "4k.reclaim_efficiency": 0.9, "4k.direct_scan_share": 1.0}
+    found = [
+        r.model_copy(update={"samples": {**(r.samples or {}), **extra,
+                                         "4k.iops": 1000.0, "4k.refaults_per_io": 0.25}})
+        if r.case == "filemap-4k" else r
+        for r in session.records()
+    ]  # fmt: skip
+    said = mmtests.render(forms.as_session(compare(manifest, found)))
+    for title, value in (
+        ("Pages scanned per second, 1/s", "500.00"),
+        ("Pages reclaimed per second, 1/s", "450.00"),
+        ("Reclaim efficiency, %", "90.00"),
+        ("Scanned by direct reclaim, %", "100.00"),
+        ("Refaults per second, 1/s", "250.00"),
+    ):
+        assert re.search(rf"^{re.escape(title)} +{value} +{value}$", said, re.MULTILINE), title
+    # Without the samples there are no rows.
+    assert "Pages scanned" not in mmtests.render(Many().compared())

@@ -1,0 +1,177 @@
+"""The page of many arms, the heat map, and the JSON of both shapes with its schema."""
+
+from __future__ import annotations
+
+import copy
+import json
+import re
+from pathlib import Path
+from xml.etree import ElementTree as ET
+
+import jsonschema
+import pytest
+
+from reports import forms, json_form
+from reports.charts import arms, canvas, course, heat
+from reports.charts.canvas import Chart
+from reports.many import SessionComparison
+from reports.model import Comparison
+from reports.write import write_all
+from results.store import SessionStore
+from tests.reports.many_factory import ARMS, Many
+from tests.reports.test_html import Page
+
+SCHEMA = Path(__file__).resolve().parents[2] / "docs" / "schema" / "report.schema.json"
+
+
+@pytest.fixture(scope="module")
+def page(five: SessionComparison) -> str:
+    return forms.render(five, "html")
+
+
+def test_one_page_names_every_arm_with_its_verdicts(page: str) -> None:
+    parsed = Page(page)
+    assert parsed.open == []
+    text = " ".join(parsed.text.split())
+    for part in (
+        *ARMS, "6 regressions, 5 without change, 1 inconclusive.", "−4.54 %", "regression",
+        "Beyond the series the arms differ", "vm.zone_reclaim_mode", "published 295.00 MB/s",
+        "−25.75 points", "12 verdicts in one family", "vanilla → zr-1",
+    ):  # fmt: skip
+        assert part in text, part
+    folded = [a for tag, a in parsed.tags if tag == "details" and a.get("class") == "pair"]
+    assert len(folded) == 4
+
+
+def test_ids_are_unique_although_pairs_share_their_charts(page: str) -> None:
+    ids = re.findall(r'\bid="([^"]+)"', page)
+    assert len(ids) == len(set(ids))
+    assert set(re.findall(r'(?:href="#|url\(#)([^")]+)', page)) <= set(ids)
+
+
+def test_loads_nothing_and_tables_scroll(page: str) -> None:
+    parsed = Page(page)
+    assert not {tag for tag, _ in parsed.tags} & {"script", "link", "img", "iframe"}
+    tables = [tag for tag, _ in parsed.tags if tag == "table"]
+    boxes = [a for tag, a in parsed.tags if tag == "div" and "scroll" in str(a.get("class"))]
+    assert len(boxes) >= len(tables) > 8
+
+
+def test_hostile_texts_stay_text(hostile_five: SessionComparison) -> None:
+    page = forms.render(hostile_five, "html")
+    parsed = Page(page)
+    assert parsed.open == []
+    assert "script" not in {tag for tag, _ in parsed.tags}
+    assert "\u202e" not in page
+    assert "\x1b" not in page
+    for form in ("text", "markdown", "matrix"):
+        said = forms.render(hostile_five, form)
+        assert all(c.isprintable() or c == "\n" for c in said), form
+
+
+def test_one_report_for_any_number_of_arms(tmp_path: Path) -> None:
+    many = Many(seeds=(1, 2))
+    store = SessionStore(tmp_path)
+    store.create(many.manifest())
+    for record in many.records():
+        store.append(record)
+    write_all(tmp_path)
+    before = (tmp_path / "report.html").read_bytes()
+    assert [path.name for path in tmp_path.glob("report*")].count("report.html") == 1
+    assert len(list(tmp_path.glob("report*.html"))) == 1
+    write_all(tmp_path)
+    assert (tmp_path / "report.html").read_bytes() == before
+
+
+def drawn(chart: Chart) -> ET.Element:
+    loose = re.sub(r"var\(--[a-z]+, #[0-9a-f]{6}\)", "", chart.svg)
+    assert not re.search(r"#[0-9a-f]{6}\b", loose), chart.name
+    return ET.fromstring(chart.svg)
+
+
+def test_the_heat_map_prints_its_values(five: SessionComparison, matrix: Comparison) -> None:
+    (chart,) = heat.draw(five)
+    texts = re.findall(r"<text[^>]*>([^<]*)</text>", chart.svg)
+    assert texts.count("−4.54▼") == 2
+    assert "sorted-bourney" in texts
+    drawn(chart)
+    (chart,) = heat.draw(forms.as_session(matrix))
+    texts = re.findall(r"<text[^>]*>([^<]*)</text>", chart.svg)
+    assert "+255.6▲" in texts
+    assert "libaio-read4 4k" in texts
+
+
+def test_two_arms_and_few_cases_need_no_heat_map(normal: Comparison) -> None:
+    assert heat.draw(forms.as_session(normal)) == []
+
+
+def test_colour_grows_with_the_change_and_never_hides_ink() -> None:
+    depths = [heat.depth(change, 0.0025) for change in (0.0, 0.001, 0.01, 0.1, 1.0, 9.0, 90.0)]
+    assert depths == sorted(depths)
+    assert depths[0] == depths[1] == 0.0
+    assert depths[-1] <= heat.DEEPEST
+    assert heat.depth(-1.0, 0.0025) <= heat.DEEPEST
+
+
+def test_charts_of_arms_and_steps(five: SessionComparison, stepwise: SessionComparison) -> None:
+    charts = [*arms.forest(five), *arms.runs(five)]
+    assert [chart.kind for chart in charts] == ["arms", "runs", "runs", "runs"]
+    for chart in charts:
+        assert drawn(chart) is not None
+        assert "sleepy" in chart.alt
+    assert course.draw(five) == []
+    steps = course.draw(stepwise)
+    assert len(steps) == 3
+    assert "xas_get_order: +1.17 %" in steps[0].alt
+    for chart in steps:
+        drawn(chart)
+
+
+def test_a_renamed_chart_keeps_its_references(five: SessionComparison) -> None:
+    (chart,) = arms.forest(five)
+    other = canvas.within(chart, "pair2")
+    assert set(re.findall(r'\bid="([^"]+)"', other.svg)).isdisjoint(
+        re.findall(r'\bid="([^"]+)"', chart.svg)
+    )
+    assert other.svg.replace("pair2-arms-", "arms-") == chart.svg
+
+
+@pytest.fixture(scope="module")
+def validator() -> jsonschema.Draft202012Validator:
+    schema = json.loads(SCHEMA.read_text(encoding="utf-8"))
+    jsonschema.Draft202012Validator.check_schema(schema)
+    return jsonschema.Draft202012Validator(schema)
+
+
+def test_the_published_schema_is_that_of_the_models() -> None:
+    # As one truth: a difference of thousands of lines says less than what to do.
+    equal = SCHEMA.read_text(encoding="utf-8") == json_form.schema_text()
+    assert equal, "run: make schema"
+
+
+def test_renderings_are_what_the_schema_says(
+    validator: jsonschema.Draft202012Validator,
+    normal: Comparison,
+    counted: Comparison,
+    hostile: Comparison,
+    five: SessionComparison,
+    failed_five: SessionComparison,
+    stepwise: SessionComparison,
+) -> None:
+    for session in (normal, counted, hostile, five, failed_five, stepwise):
+        validator.validate(json.loads(forms.render(session, "json")))
+
+
+def test_the_schema_refuses_what_is_not_rendered(
+    validator: jsonschema.Draft202012Validator, five: SessionComparison
+) -> None:
+    whole = json.loads(forms.render(five, "json"))
+    assert whole["schema_version"] == 1
+    assert whole["arms"] == list(ARMS)
+    assert [pair["patched"] for pair in whole["comparisons"]] == list(ARMS)[1:]
+    wrong = [copy.deepcopy(whole) for _ in range(3)]
+    del wrong[0]["schema_version"]
+    wrong[1]["comparisons"][0]["extra"] = 1
+    wrong[2]["comparisons"][0]["cases"][0]["metrics"][0]["direction"] = "sideways"
+    for document in wrong:
+        assert list(validator.iter_errors(document))

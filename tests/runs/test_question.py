@@ -1,0 +1,81 @@
+"""What may be asked on the command line, and what may not be asked together."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from experiment.spec import Experiment
+from guests import initramfs, native
+from host.errors import UsageError
+from runs import by_hand
+from runs.options import Options
+from runs.prepare import catalogue
+from runs.question import Question, experiment_of
+from tests.kernels import shipped
+
+CHECKOUT = Path(__file__).resolve().parents[2]
+
+
+def asked(question: Question, cache: Path, here: Path = CHECKOUT) -> Experiment:
+    return experiment_of(
+        question, checkout=CHECKOUT, cache=cache, here=here, catalogue=catalogue(CHECKOUT)
+    )
+
+
+@pytest.fixture
+def images(tmp_path: Path) -> Path:
+    for name in ("one", "two"):
+        shipped.shipped(tmp_path / name, name)
+        (tmp_path / name / "boot/vmlinuz-6.1.2-test").rename(tmp_path / f"bzImage-{name}")
+    return tmp_path
+
+
+def test_kernels_are_settled_from_where_the_user_is(images: Path, tmp_path: Path) -> None:
+    arms = ("image:bzImage-one@one/lib/modules/6.1.2-test", "image:bzImage-two")
+    question = Question(arms=arms, workloads="filemap-4k", overrides=("guest=smoke",))
+    made = asked(question, tmp_path / "cache", here=images)
+    assert [arm.kernel.source for arm in made.all_arms if arm.kernel] == [
+        f"image:{images}/bzImage-one@{images}/one/lib/modules/6.1.2-test",
+        f"image:{images}/bzImage-two",
+    ]
+    assert made.kernel == made.all_arms[0].kernel
+    assert made.guest == "smoke"
+
+
+def test_dry_run_boots_each_kernel_with_its_own_root(
+    images: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options = Options(checkout=CHECKOUT, cache=tmp_path / "cache")
+    monkeypatch.setattr(native, "build", lambda *_: Path("/native"))
+    monkeypatch.setattr(initramfs, "_build", lambda files, image, _: image.touch())
+    arms = tuple(f"image:bzImage-{name}" for name in ("one", "two"))
+    made = asked(Question(arms=arms, workloads="filemap-4k"), options.cache, here=images)
+    lines = [line for line in by_hand.measure_commands(made, options) if "qemu-system" in line]
+    words = [line.split() for line in lines]
+    kernels, roots = (
+        {line[line.index(option) + 1] for line in words} for option in ("-kernel", "-initrd")
+    )
+    assert (len(lines), len(kernels), len(roots)) == (2, 2, 2)
+    assert all(root.startswith(f"{options.cache}/initramfs/") for root in roots)
+    assert len(by_hand.build_commands(made, options)) == 4
+
+
+@pytest.mark.parametrize(
+    ("question", "said"),
+    [
+        (Question(), "no experiment named"),
+        (Question(workloads="filemap-4k"), "no experiment named"),
+        (Question(arms=("deb:linux-image-a",)), "at least two"),
+        (Question(arms=("image:a", "image:b"), series=("x.mbox",)), "compared as they are"),
+        (Question(arms=("image:a", "image:b"), source="deb:a"), "compared as they are"),
+        (Question(arms=("image:a", "image:b"), automatic=True), "compared as they are"),
+        (Question(arms=("image:a", "image:b"), per_patch=True), "compared as they are"),
+        (Question(name="noop", arms=("image:a", "image:b")), "both an experiment and"),
+        (Question(arms=("image:nowhere/a", "image:nowhere/b")), "no such file: .*nowhere/a"),
+    ],
+)
+def test_what_does_not_go_together(question: Question, said: str, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=said):
+        asked(question, tmp_path)
