@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import shutil
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
@@ -15,6 +16,7 @@ from experiment.load import load_guest
 from experiment.plan import Plan, memory_needed_mib, scaled
 from experiment.spec import ArmSpec, CaseSpec, Guest
 from guests import exact
+from guests.console import Ending
 from guests.exact import Machine, Outcome
 from host import facts
 from kernels.cache import hold
@@ -42,6 +44,12 @@ BOOT_S, SILENCE_S, RUN_S = 600.0, 900.0, 1800.0
 # A guest that ended so and whose console shows nothing says nothing of the kernel.
 SILENT_ENDINGS = ("lost", "silent", "boot", "hung")
 ATTEMPTS = 2
+# A sound guest prints 20 KiB.  One that fails a self-test may do so a million times.
+FLOOD_BYTES = 512 << 10
+
+
+class FloodedError(Exception):
+    """A guest whose console says the same for ever."""
 
 
 @dataclass(frozen=True)
@@ -206,7 +214,8 @@ def _make(
         def make(one: PlannedCheck) -> None:
             reporter.started(one.run_id)
             of = sum(other.arm == one.arm for other in todo)
-            found, cost = _checked(session, one, of, scratch, store, _watch(reporter, one, stop))
+            watch = _watch(reporter, one, store.raw / one.run_id / "console.log", stop)
+            found, cost = _checked(session, one, of, scratch, store, watch)
             store.append_check(found, cost)
             first = found.reason or next((p.title for p in found.problems), "")
             reporter.finished(one.run_id, problem=first)
@@ -223,14 +232,17 @@ def _make(
 
 
 class _watch:  # noqa: N801
-    """Tells the reporter what the agent says, and ends the guest when all have to end."""
+    """Tells the reporter what the agent says, and ends a guest that has to end."""
 
-    def __init__(self, reporter: Reporter, one: PlannedCheck, stop: Event) -> None:
+    def __init__(self, reporter: Reporter, one: PlannedCheck, console: Path, stop: Event) -> None:
         self._reporter, self._name, self._stop = reporter, one.run_id, stop
+        self._console = console
 
     def __call__(self, word: str) -> None:
         if self._stop.is_set():
             raise InterruptedRunError
+        if self._console.exists() and self._console.stat().st_size > FLOOD_BYTES:
+            raise FloodedError
         self._reporter.said(self._name, word)
 
 
@@ -283,8 +295,12 @@ def _tries(
 ) -> Iterator[Outcome]:
     for _ in range(ATTEMPTS):
         shutil.rmtree(folder, ignore_errors=True)
+        began = time.monotonic()
         try:
             yield exact.run_cold(booted, text, folder, logs, watch)
+        except FloodedError:
+            said = f"ended when its console had {FLOOD_BYTES >> 10} KiB"
+            yield Outcome(None, Ending("hung", said), 0.0, time.monotonic() - began)
         finally:
             shutil.rmtree(folder, ignore_errors=True)
 
@@ -297,7 +313,7 @@ def standing(outcome: Outcome, found: check.Found) -> tuple[CheckStatus, str]:
     """
     if outcome.files is not None:
         return ("red" if found.problems else "green"), ""
-    told = [problem for problem in found.problems if problem.kind != "selftest"]
+    told = any(problem.evidence for problem in found.problems)
     if told or outcome.ending.kind not in SILENT_ENDINGS:
         return "red", ""
     return "not run", outcome.ending.message

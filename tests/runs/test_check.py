@@ -49,10 +49,10 @@ class Guests:
             self.machines[name], self.jobs[name] = machine, text
             told = self.endings.get(name, [])
             kind = told.pop(0) if told else "done"
-        watch("check whole")
         logs.mkdir(parents=True, exist_ok=True)
         said = next((text for word, text in self.says.items() if word in name), "")
         (logs / "console.log").write_text(f"XArray: 9 of 9 tests passed\n{said}twinboot: x\n")
+        watch("check whole")
         files = sound() if kind == "done" else None
         for step in ("1-4k", "2-4k", *check.OWN_STEPS):
             files = files and files | {f"{step}/status": b"0\n"}
@@ -192,6 +192,17 @@ def test_a_guest_that_crashed_is_red_and_not_lost(
     guests.says["patched.lockdep"] = BROKEN
     run(vcpus=(1,), selftests=())
     assert standings(store)["check.patched.lockdep.v1"] == "red"
+
+
+def test_a_guest_that_says_the_same_for_ever_is_ended_and_red(
+    run: Callable[..., Session], guests: Guests, store: SessionStore
+) -> None:
+    guests.says["patched"] = "[   29.1] BUG at check_get_order:1998\n </TASK>\n" * 20000
+    run(vcpus=(), selftests=("xarray",))
+    (broken,) = [check for check in store.checks() if check.arm == "patched"]
+    assert broken.status == "red"
+    assert broken.problems[0].title == "BUG at check_get_order:1998"
+    assert len(broken.problems) == 1
 
 
 def test_what_is_on_record_is_not_made_again_unless_the_kernel_changed(
