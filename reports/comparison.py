@@ -64,6 +64,7 @@ def summarize(values: Sequence[float]) -> Summary | None:
 
 def _references(manifest: Manifest, case: str) -> list[Reference]:
     specs: dict[str, CaseSpec] = {spec.name: spec for spec in manifest.experiment.cases}
+    base = manifest.experiment.all_arms[0].name
     return [
         Reference(
             case=case,
@@ -76,7 +77,8 @@ def _references(manifest: Manifest, case: str) -> list[Reference]:
             note=figure.note,
         )
         for figure in (specs[case].published if case in specs else ())
-        if figure.arm in ("", manifest.patched)
+        # Documents compare with their base: a step within a series has no published figure.
+        if figure.arm in ("", manifest.patched) and manifest.base == base
     ]
 
 

@@ -1,0 +1,78 @@
+"""A session of many arms cut into pairs: what is cut, and what stays one."""
+
+from __future__ import annotations
+
+import pytest
+
+from reports.many import compare_session, views
+from reports.model import ReportError
+from tests.reports import factory, many_factory
+from tests.reports.many_factory import Many
+
+
+def test_each_pair_holds_its_two_arms_and_their_runs() -> None:
+    many = Many()
+    manifest = many.manifest()
+    found = compare_session(manifest, many.records())
+    arms = [arm.name for arm in manifest.arms]
+    assert [(one.manifest.base, one.manifest.patched) for one in found.comparisons] == [
+        (arms[0], name) for name in arms[1:]
+    ]
+    runs = sum(not record.repeat for record in many.records())
+    for one in found.comparisons:
+        assert one.manifest.runs_planned == manifest.runs_planned * 2 // len(arms)
+        assert one.runs_recorded == runs * 2 // len(arms)
+
+
+def test_more_arms_make_every_verdict_harder_to_give() -> None:
+    many = Many()
+    whole = compare_session(many.manifest(), many.records())
+    alone = compare_session(
+        views(many.manifest())[0].model_copy(
+            update={
+                "experiment": many.manifest().experiment.model_copy(
+                    update={"arms": many.manifest().experiment.all_arms[:2]}
+                )
+            }
+        ),
+        [r for r in many.records() if r.arm in [a.name for a in many.manifest().arms[:2]]],
+    )
+    first, same = whole.comparisons[0].primary[0], alone.comparisons[0].primary[0]
+    assert first.pairs == same.pairs
+    assert first.judgement.p_value == same.judgement.p_value
+    assert first.judgement.p_adjusted is not None
+    assert same.judgement.p_adjusted is not None
+    assert first.judgement.p_adjusted > same.judgement.p_adjusted
+
+
+def test_a_repeat_of_one_arm_speaks_for_all() -> None:
+    many = Many()
+    said = {one.exactness.status for one in many.compared().comparisons}
+    assert len(said) == 1
+
+
+def test_published_figures_are_of_the_base_and_no_step() -> None:
+    steps = many_factory.steps()
+    manifest = steps.manifest()
+    published = factory.Session().manifest().experiment.cases[0].published
+    cases = tuple(c.model_copy(update={"published": published}) for c in manifest.experiment.cases)
+    asked = manifest.experiment.model_copy(update={"cases": cases})
+    found = compare_session(manifest.model_copy(update={"experiment": asked}), steps.records())
+    first = asked.all_arms[0].name
+    said = {one.manifest.base: bool(one.published) for one in found.comparisons}
+    assert said == {base: base == first for base in said}
+    assert len(said) > 1
+
+
+def test_records_of_an_arm_that_is_not_there_are_refused() -> None:
+    many = Many()
+    stranger = many.records()[0].model_copy(update={"arm": "stranger"})
+    with pytest.raises(ReportError, match="stranger"):
+        compare_session(many.manifest(), [*many.records(), stranger])
+
+
+def test_two_arms_are_one_comparison() -> None:
+    session = factory.Session()
+    found = compare_session(session.manifest(), session.records())
+    assert found.single == found.comparisons[0]
+    assert found.single.manifest == session.manifest()
