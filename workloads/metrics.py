@@ -176,6 +176,7 @@ DEFINITIONS: tuple[Definition, ...] = (
     Definition(
         "direct_scan_share", "pages scanned by direct reclaim of all scanned", "1", "lower",
         lambda phase, fio: _reclaim(phase, "pgscan_direct") / max(1, _reclaim(phase, "pgscan")),
+        _fills,
     ),
     Definition(
         "memory_stall_ns_per_io", "time that a task waited for memory (PSI) per I/O, ramp included",
