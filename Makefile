@@ -1,6 +1,7 @@
 # Every target may be run on a fresh Debian 12 machine: set-up comes first.
 EXPERIMENT ?= configs/experiments/filemap-v4.toml
 PYTEST_FLAGS ?=
+WORKERS ?= 2
 LOCK_FLAGS ?=
 
 MAKEFLAGS += --no-print-directory
@@ -50,11 +51,12 @@ lint: setup $(ACTIONLINT)
 browser: setup
 	@sh setup/prepare.sh tests
 
+# A file of tests shares what it boots and builds, so it stays with one worker.
 check: lint browser
-	@$(PYTHON) -m pytest -m "not guest" $(PYTEST_FLAGS)
+	@$(PYTHON) -m pytest -n $(WORKERS) --dist loadfile -m "not guest" $(PYTEST_FLAGS)
 
 test: lint browser
-	@$(PYTHON) -m pytest $(PYTEST_FLAGS)
+	@$(PYTHON) -m pytest -n $(WORKERS) --dist loadfile $(PYTEST_FLAGS)
 
 # A local wheel folder is nobody else's: neither its address nor its hashes go in.
 lock: setup
