@@ -186,7 +186,7 @@ locks_start() {
         ;;
     perf)
         # Of the host's root, where guests have one: virtme-ng shows it read-only.
-        chroot "$HOST_ROOT" perf record -q -a -g -e cpu-clock -F 997 -o /run/twinboot.perf \
+        chroot "$HOST_ROOT" perf record -q -a -g -e cpu-clock -F 199 -o /run/twinboot.perf \
             >/tmp/perf.log 2>&1 &
         SAMPLER=$!
         # Until it samples, perf takes CPU time of its own.
