@@ -106,6 +106,7 @@ def cache_key_verb(
     auto: Auto = False,
     reverse: Reverse = False,
     twins: Twins = True,
+    check: CheckFirst = None,
     as_json: Json = False,
 ) -> None:
     """Name the kernels that an experiment needs in one key, without building any.
@@ -114,7 +115,7 @@ def cache_key_verb(
     configuration or compiler.
     """
     series_asked = (tuple(series), source, workloads, auto, reverse)
-    asked = read(Question(name, tuple(overrides), "", twins, *series_asked))
+    asked = read(Question(name, tuple(overrides), "", twins, *series_asked, check=check))
     keys = kernel_keys(asked, options())
     key = f"kernels-{cache_key(keys)}"
     if as_json:
