@@ -44,9 +44,14 @@ def patches_of(experiment: Experiment, arm: ArmSpec, options: Options) -> tuple[
 
 
 def kernel_spec(experiment: Experiment, arm: ArmSpec, flavour: str = "") -> KernelSpec:
-    """Source and flavour of an arm's kernel; those of a twin's where ``flavour`` is given."""
+    """Source and flavour of an arm's kernel; that of a twin or the gate where it is given.
+
+    The experiment's own flavour is what an arm has that names none: one that does keeps it.
+    """
     spec = arm.kernel or experiment.kernel
-    return spec.model_copy(update={"flavour": flavour}) if flavour else spec
+    if flavour in ("", experiment.kernel.flavour):
+        return spec
+    return spec.model_copy(update={"flavour": flavour})
 
 
 def flavours(experiment: Experiment) -> tuple[str, ...]:
@@ -72,8 +77,6 @@ def build_arms(
     """
     kernels = {}
     patches = {arm.name: patches_of(experiment, arm, options) for arm in experiment.all_arms}
-    if flavour == experiment.kernel.flavour:
-        flavour = ""
     for arm in sorted(experiment.all_arms, key=lambda arm: len(patches[arm.name])):
         spec = kernel_spec(experiment, arm, flavour)
 
@@ -117,10 +120,9 @@ def kernel_keys(experiment: Experiment, options: Options) -> dict[tuple[str, str
     """
     found = {}
     for flavour in flavours(experiment):
-        named = "" if flavour == experiment.kernel.flavour else flavour
         for arm in experiment.all_arms:
             found[flavour, arm.name] = build.key_of(
-                kernel_spec(experiment, arm, named),
+                kernel_spec(experiment, arm, flavour),
                 patches_of(experiment, arm, options),
                 checkout=options.checkout,
                 cache=options.cache,

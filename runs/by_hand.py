@@ -26,7 +26,7 @@ def build_commands(asked: Experiment, options: Options) -> list[str]:
     """Lines that build every kernel of the experiment, in folders of their own."""
     lines = []
     for flavour, arm in itertools.product(flavours(asked), asked.all_arms):
-        spec = kernel_spec(asked, arm, flavour if flavour != asked.kernel.flavour else "")
+        spec = kernel_spec(asked, arm, flavour)
         patches = patches_of(asked, arm, options)
         lines.append(f"# kernel of arm {arm.name}, flavour {spec.flavour}")
         lines += build.commands(spec, patches, checkout=options.checkout, cache=options.cache)

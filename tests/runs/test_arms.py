@@ -14,7 +14,7 @@ from experiment.steps import per_patch
 from host.errors import SeriesError
 from kernels import build
 from kernels.make import Progress
-from runs.arms import build_arms, same_as_before
+from runs.arms import build_arms, kernel_spec, same_as_before
 from runs.manifest import _label
 from runs.options import Options
 from tests.experiment.test_plan import make_experiment
@@ -101,3 +101,11 @@ def test_arms_with_the_code_of_the_one_before_are_known() -> None:
     arms = [asked.arms[0], asked.arms[1].model_copy(update={"sysctl": {"vm.x": "1"}})]
     other = asked.model_copy(update={"arms": tuple(arms)})
     assert same_as_before(other, kernels) == frozenset()
+
+
+def test_an_arm_keeps_its_flavour_under_the_name_of_the_experiments_own() -> None:
+    own = KernelSpec(source="deb:linux-source-6.12", flavour="selftest")
+    asked = make_experiment([("w", "default")])
+    arm = asked.all_arms[0].model_copy(update={"kernel": own})
+    assert kernel_spec(asked, arm) == kernel_spec(asked, arm, asked.kernel.flavour) == own
+    assert kernel_spec(asked, arm, "lockstat").flavour == "lockstat"
