@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from jinja2 import Environment
 from markupsafe import Markup, escape
 from scipy import stats
 
@@ -155,25 +155,14 @@ def address(link: str) -> Markup:
 
 
 def _environment() -> Environment:
-    environment = Environment(
-        loader=FileSystemLoader(TEMPLATES),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        finalize=_finalize,
-    )
-    environment.filters["percent"] = wording.percent
+    environment = html.environment_of(TEMPLATES, _printed)
     environment.filters["figure"] = wording.figure
     environment.globals.update(status=status, wording=wording, shown_unit=shown_unit)
     return environment
 
 
-def _finalize(value: object) -> object:
-    """Every string a template prints passes here; what was made here is Markup and stays."""
-    if isinstance(value, str) and not isinstance(value, Markup):
-        return wording.typeset(wording.clean(value, lines=True))
-    return value
+def _printed(text: str) -> str:
+    return wording.typeset(wording.clean(text, lines=True))
 
 
 def _page(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -47,24 +47,35 @@ MARKS = {
 }
 
 
-def _finalize(value: object) -> object:
-    """Every string printed by the template passes here; drawings are Markup and stay."""
-    if isinstance(value, str) and not isinstance(value, Markup):
-        return wording.clean(value, lines=True)
-    return value
+def _cleaned(text: str) -> str:
+    return wording.clean(text, lines=True)
 
 
-def environment() -> Environment:
-    """Templates with their filters and the words they use."""
+def environment_of(folder: Path, printed: Callable[[str], str] = _cleaned) -> Environment:
+    """The templates of a folder; every string they print passes ``printed``, and is escaped.
+
+    Drawings are Markup and stay as they are.
+    """
+
+    def finalize(value: object) -> object:
+        plain = isinstance(value, str) and not isinstance(value, Markup)
+        return printed(str(value)) if plain else value
+
     environment = Environment(
-        loader=FileSystemLoader(TEMPLATES),
+        loader=FileSystemLoader(folder),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
-        finalize=_finalize,
+        finalize=finalize,
     )
     environment.filters["percent"] = wording.percent
+    return environment
+
+
+def environment() -> Environment:
+    """Templates with their filters and the words they use."""
+    environment = environment_of(TEMPLATES)
     environment.filters["typeset"] = wording.typeset
     environment.globals.update(
         wording=wording, counts=count_wording, of_locks=lock_wording, of_wall=wall_wording,
