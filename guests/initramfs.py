@@ -112,14 +112,23 @@ def _build(files: tuple[Path, ...], image: Path, cache: Path) -> None:
         target = root / "bin" / source.stem
         shutil.copyfile(build(source, STATIC_PROGRAM, cache), target)
         target.chmod(0o755)
+    beside = image.with_suffix(".new")
+    pack(root, beside)
+    beside.replace(image)
+    shutil.rmtree(root)
+
+
+def pack(root: Path, archive: Path) -> None:
+    """Write a folder as a cpio archive: the same bytes for the same names and contents.
+
+    Raises:
+        InfraError: cpio failed.
+    """
     names = sorted([path.relative_to(root).as_posix() for path in root.rglob("*")], key=str.encode)
     for name in names:
         os.utime(root / name, (0, 0), follow_symlinks=False)
-    beside = image.with_suffix(".new")
     run(
         ["cpio", "--create", "--format=newc", "--reproducible", "--owner=+0:+0", "--quiet",
-         f"--file={beside}"],
+         f"--file={archive}"],
         cwd=root, stdin_text="\n".join(names) + "\n", timeout_s=TIMEOUT_S,
     )  # fmt: skip
-    beside.replace(image)
-    shutil.rmtree(root)

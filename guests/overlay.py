@@ -16,8 +16,7 @@ from filelock import FileLock
 
 from experiment.spec import PREBUILT
 from guests import native
-from guests.initramfs import AGENT, TIMEOUT_S, Initramfs
-from host.process import run
+from guests.initramfs import AGENT, Initramfs, pack
 from kernels.cache import Kernel
 
 PREBUILT_AGENT = AGENT.with_name("prebuilt.sh")
@@ -80,15 +79,8 @@ def _build(base: Initramfs, kernel: Kernel, image: Path, cache: Path) -> None:
     for name, source in files.items():
         shutil.copyfile(source, root / name)
         (root / name).chmod(0o755)
-    names = sorted(path.relative_to(root).as_posix() for path in root.rglob("*"))
-    for name in names:
-        os.utime(root / name, (0, 0), follow_symlinks=False)
     more = image.with_suffix(".more")
-    run(
-        ["cpio", "--create", "--format=newc", "--reproducible", "--owner=+0:+0", "--quiet",
-         f"--file={more}"],
-        cwd=root, stdin_text="\n".join(names) + "\n", timeout_s=TIMEOUT_S,
-    )  # fmt: skip
+    pack(root, more)
     beside = image.with_suffix(".new")
     with beside.open("wb") as both:
         for path in (base.path, more):
