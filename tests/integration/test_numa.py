@@ -6,17 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from experiment.load import load_experiment
-from experiment.plan import scaled
 from experiment.spec import PhaseTimes, ShapeSpec
-from guests import channel, exact, initramfs, native
+from guests import channel, exact
 from guests.exact import Machine
 from kernels.cache import Kernel
-from runs.arms import guest_of
 from runs.options import Options
-from runs.prepare import catalogue
-from tests.integration.lab_process import CHECKOUT, SMALL
-from workloads.job import job_text, prepare_text
+from tests.integration.machines import machine_of
+from workloads.job import job_text
 from workloads.spec import load_catalogue
 
 pytestmark = pytest.mark.guest
@@ -35,17 +31,7 @@ def silent(word: str) -> None:
 
 @pytest.fixture(scope="module")
 def machine(kernels: dict[str, Kernel], options: Options) -> Machine:
-    asked = load_experiment(Path(SMALL), overrides=(), catalogue=catalogue(CHECKOUT))
-    guest = SHAPE.of(guest_of(asked))
-    size = scaled(asked.dataset, guest)
-    return Machine(
-        kernel=kernels["patched"].bzimage,
-        initramfs=initramfs.provide(options.cache).path,
-        preload=native.build(native.PRELOAD, native.SHARED_LIBRARY, options.cache),
-        guest=guest,
-        size=size,
-        prepare_text=prepare_text(WORKLOAD, file_mib=size.file_mib),
-    )
+    return machine_of(SHAPE, WORKLOAD, kernels["patched"], options)
 
 
 def test_cold_and_restored_runs_are_equal_twice(machine: Machine, tmp_path: Path) -> None:

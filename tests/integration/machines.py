@@ -1,0 +1,33 @@
+"""Machines of a shape of their own, for tests that boot without a session."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from experiment.load import load_experiment
+from experiment.plan import scaled
+from experiment.spec import ShapeSpec
+from guests import initramfs, native
+from guests.exact import Machine
+from kernels.cache import Kernel
+from runs.arms import guest_of
+from runs.options import Options
+from runs.prepare import catalogue
+from tests.integration.lab_process import CHECKOUT, SMALL
+from workloads.job import prepare_text
+from workloads.spec import Workload
+
+
+def machine_of(shape: ShapeSpec, workload: Workload, kernel: Kernel, options: Options) -> Machine:
+    """The small experiment's guest in this shape, prepared for the workload."""
+    asked = load_experiment(Path(SMALL), overrides=(), catalogue=catalogue(CHECKOUT))
+    guest = shape.of(guest_of(asked))
+    size = scaled(asked.dataset, guest)
+    return Machine(
+        kernel=kernel.bzimage,
+        initramfs=initramfs.provide(options.cache).path,
+        preload=native.build(native.PRELOAD, native.SHARED_LIBRARY, options.cache),
+        guest=guest,
+        size=size,
+        prepare_text=prepare_text(workload, file_mib=size.file_mib),
+    )
