@@ -298,11 +298,3 @@ class Experiment(Frozen):
             whole = [(names[0], names[-1])] if len(names) > 2 else []
             return (*itertools.pairwise(names), *whole)
         return tuple((names[0], name) for name in names[1:])
-
-    def arm(self, name: str) -> ArmSpec:
-        """The arm of this name.
-
-        Raises:
-            StopIteration: there is none.
-        """
-        return next(arm for arm in self.all_arms if arm.name == name)

@@ -11,7 +11,6 @@ from pathlib import Path
 from host.facts import text_of
 
 SYSTEM = Path("/sys/devices/system")
-CPU_FOLDER = re.compile(r"cpu(\d+)")
 NODE_FOLDER = re.compile(r"node(\d+)")
 
 

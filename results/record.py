@@ -242,11 +242,6 @@ class ArmRecord(Record):
     series: tuple[SeriesRecord, ...] = ()
     triage: TriageRecord | None = None
 
-    @property
-    def treatment(self) -> tuple[str, tuple[tuple[str, str], ...]]:
-        """What makes two arms the same: machine code and every setting."""
-        return self.kernel.code_key, tuple(sorted(self.settings.items()))
-
 
 class Provenance(Record):
     """All that is needed to repeat the session, beside the experiment itself.
