@@ -120,7 +120,11 @@ def test_a_bomb_ends_before_it_fills_the_disk(tmp_path: Path) -> None:
     assert sum(map(len, everything(into).values())) <= 1 << 20
 
 
-@pytest.mark.parametrize("content", [b"", b"text", gzip.compress(b"text"), b"\x1f\x8b\x08\x00cut"])
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"text", gzip.compress(b"text"), b"\x1f\x8b\x08\x00cut"],
+    ids=["empty", "text", "no archive inside", "cut"],
+)
 def test_what_is_no_archive_is_told(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "x.tar.gz").write_bytes(content)
     with pytest.raises(UsageError) as caught:
