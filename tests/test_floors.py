@@ -22,6 +22,7 @@ FLOORS: dict[str, set[str]] = {
     "reports": {"experiment", "results"},
     "history": {"experiment", "results", "reports"},
     "pages": {"experiment", "results", "reports", "history"},
+    "queues": {"experiment", "host", "results", "kernels", "runs", "reports", "pages"},
     "verbs": {
         "experiment",
         "host",
@@ -33,6 +34,7 @@ FLOORS: dict[str, set[str]] = {
         "reports",
         "history",
         "pages",
+        "queues",
     },
 }
 # The one door to subprocesses.
