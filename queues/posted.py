@@ -115,7 +115,7 @@ def read_posted(raw: bytes) -> Posted | None:
         UnreadableError: too large, with a header too large, or of too many patches.
     """
     if len(raw) > LARGEST:
-        raise UnreadableError(f"a mail of {len(raw) >> 20} MiB, more than {LARGEST >> 20}")
+        raise UnreadableError(f"a mail of more than {LARGEST >> 20} MiB")
     head = re.split(rb"\r?\n\r?\n", raw[: LARGEST_HEAD + 4], maxsplit=1)[0]
     if len(head) > LARGEST_HEAD:
         raise UnreadableError(f"a mail whose header has more than {LARGEST_HEAD >> 10} KiB")
