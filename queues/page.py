@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import socket
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -28,8 +27,8 @@ WORST_FIRST = (
     Verdict.NO_CHANGE,
 )  # fmt: skip
 BLAMES = {
-    "series": "the series is broken", "user": "asked wrongly", "workload": "did not measure",
-    "host": "stopped by the host", "lab": "stopped by the lab",
+    "series": "series broken", "user": "asked wrongly", "workload": "not measured",
+    "host": "host failed", "lab": "lab failed",
 }  # fmt: skip
 
 
@@ -68,7 +67,7 @@ def render(store: QueueStore, read: Read) -> str:
         policy=Markup(embed.policy((), (style,))),  # noqa: S704  (made of hashes)
         style=Markup(style),  # noqa: S704  (the lab's own files)
         name=store.folder.name,
-        counts=counts(ended, len(running), len(waiting)),
+        counts=counts(ended, sum(map(is_worked_on, running)), len(waiting)),
         running=[_running(store, entry) for entry in running],
         waiting=waiting[:MOST_WAITING],
         more_waiting=len(waiting[MOST_WAITING:]),
@@ -81,7 +80,7 @@ def render(store: QueueStore, read: Read) -> str:
 
 
 def counts(ended: Sequence[Entry], running: int, waiting: int) -> str:
-    """``2 measured now, 5 waiting; 1 regression, 3 without change, 1 failed``."""
+    """``2 being measured, 5 waiting; 1 regression, 3 without change, 1 series broken``."""
     words = [word_of(entry)[0] for entry in ended]
     plain = {"regression": "regressions", "improvement": "improvements"}
     found = []
@@ -126,7 +125,7 @@ def _ended(store: QueueStore, entry: Entry) -> Row:
 
 
 def _running(store: QueueStore, entry: Entry) -> Row:
-    gone = "" if is_alive(entry.worker) else "whoever worked on it is gone; the next worker goes on"
+    gone = "" if is_worked_on(entry) else "its worker is gone; the next one goes on with it"
     word = "interrupted" if gone else "being measured"
     details = (gone,) if gone else ()
     return Row(entry, word, "inconclusive", "…", _report(store, entry), details)
@@ -137,7 +136,7 @@ def _report(store: QueueStore, entry: Entry) -> str:
     return path.relative_to(store.folder).as_posix() if path.exists() else ""
 
 
-def is_alive(worker: str) -> bool:
-    """Whether a worker (``HOST:PID``) may be there; of another host nothing is known."""
-    host, _, pid = worker.rpartition(":")
-    return host != socket.gethostname() or os.path.exists(f"/proc/{pid}")  # noqa: PTH110
+def is_worked_on(entry: Entry) -> bool:
+    """Whether an entry's worker (``HOST:PID``) may be there; of another host nothing is known."""
+    host, _, pid = entry.worker.rpartition(":")
+    return host != socket.gethostname() or Path(f"/proc/{pid}").exists()

@@ -178,8 +178,8 @@ class QueueStore:
             what = f"cannot be read: {error.strerror}"
         except ValidationError as error:
             first = error.errors(include_url=False, include_input=False)[0]
-            place = ".".join(map(str, first["loc"]))
-            what = clean(f"is no entry of this version of the lab: {place}: {first['msg']}")
+            place = "".join(f"{part}: " for part in first["loc"])
+            what = clean(f"is no entry of this version of the lab: {place}{first['msg']}")
         raise InfraError(what, where=str(path), next_step="restore it, or move it away")
 
     def _write(self, entry: Entry) -> None:

@@ -183,11 +183,11 @@ def retry_verb(names: Entries, folder: Folder = QUEUE) -> None:
 
 def _line(entry: Entry) -> str:
     """An entry in one line: state, id, priority, name, what came out."""
-    word = entry.state
-    if word == "running" and not page.is_alive(entry.worker):
-        word_shown = "stopped"
-    else:
-        word_shown = page.word_of(entry)[0] if word in ("done", "failed") else word
+    word: str = entry.state
+    if entry.state in ("done", "failed"):
+        word = page.word_of(entry)[0]
+    elif entry.state == "running" and not page.is_worked_on(entry):
+        word = "interrupted"
     priority = f"  priority {entry.priority}" if entry.priority and entry.is_open else ""
     said = entry.message or "; ".join(page.said_in_words(one) for one in entry.said)
-    return f"{word_shown:<11}  {entry.id}{priority}  {entry.name}{f'  ({said})' if said else ''}"
+    return f"{word:<13}  {entry.id}{priority}  {entry.name}{f'  ({said})' if said else ''}"

@@ -81,8 +81,8 @@ def browser() -> Iterator[Browser]:
 def test_the_counts_say_it_all(store: QueueStore) -> None:
     text = (store.folder / page.INDEX).read_text()
     assert (
-        "2 being measured, 2 waiting; 1 regression, 1 improvement, 1 inconclusive, "
-        "1 without change, 1 the series is broken, 1 stopped by the host."
+        "1 being measured, 2 waiting; 1 regression, 1 improvement, 1 inconclusive, "
+        "1 without change, 1 series broken, 1 host failed."
     ) in text
     assert "mm: gone" not in text
     assert "replaced by mm-new-01234567" in text
