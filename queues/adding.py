@@ -23,7 +23,6 @@ def entry_of(
     checkout: Path,
     catalogue: Catalogue,
     priority: int = 0,
-    executor: str = "",
     origin: str = "",
 ) -> Entry:
     """A new entry for a question about one series, whose relative paths start ``here``.
@@ -51,7 +50,7 @@ def entry_of(
         overrides=question.all_overrides, catalogue=catalogue,
     )  # fmt: skip
     return Entry(
-        id=id_of(question), question=question, added=stamp(), priority=priority, executor=executor,
+        id=id_of(question), question=question, added=stamp(), priority=priority,
         origin=origin,
     )  # fmt: skip
 

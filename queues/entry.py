@@ -45,7 +45,6 @@ class Entry(Record):
     version: int = 0
     origin: str = ""
     priority: int = 0
-    executor: str = ""
     added: str
     state: State = "waiting"
     attempt: int = 1

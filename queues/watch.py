@@ -62,7 +62,6 @@ class Wanted:
     question: Question
     paths: tuple[str, ...] = ()
     priority: int = 0
-    executor: str = ""
     days: float = 14.0
 
 
@@ -249,7 +248,7 @@ class _Looking:
         entry = Entry(
             id=entry_id, question=question, mailbox=name, title=group.title, author=group.author,
             version=group.version, origin=str(self.watch.place), priority=self.wanted.priority,
-            executor=self.wanted.executor, added=stamp(),
+            added=stamp(),
         )  # fmt: skip
         if self.store.add(entry):
             patches = "1 patch" if group.total == 1 else f"{group.total} patches"

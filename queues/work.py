@@ -29,7 +29,6 @@ class Job:
     question: Question
     folder: Path
     resume: bool
-    executor: str
 
 
 Measure = Callable[[Job], None]
@@ -101,7 +100,7 @@ def _attempt(
         question = entry.question
         if entry.mailbox:
             question = replace(question, series=(str(store.mails(entry)),))
-        ending = _ending(Job(question, folder, resume, entry.executor), measure, say)
+        ending = _ending(Job(question, folder, resume), measure, say)
         if ending.blame == "host":
             entry = entry.model_copy(update={"tries": entry.tries + 1})
             if entry.tries < rules.tries:

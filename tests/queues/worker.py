@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from unittest import mock
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-import queues.work
 from queues.store import QueueStore
 from queues.work import work
 from tests.queues.made_up import Measuring, plain_report
 
 if __name__ == "__main__":
-    queues.work.write_all = plain_report
     folder, ledger, pause_s = sys.argv[1:]
     measuring = Measuring(ledger=Path(ledger), pause_s=float(pause_s))
-    work(QueueStore(Path(folder)), measuring, lambda line: print(line, flush=True))
+    with mock.patch("queues.work.write_all", plain_report):
+        work(QueueStore(Path(folder)), measuring, lambda line: print(line, flush=True))
