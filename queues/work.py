@@ -54,6 +54,8 @@ def work(store: QueueStore, measure: Measure, say: Say, rules: Rules | None = No
         KeyboardInterrupt: passed on; the next worker goes on where this one was.
     """
     rules = rules or Rules()
+    for problem in store.read().problems:
+        say(f"left out  {problem}")
     done, in_a_row = 0, 0
     while rules.limit is None or done < rules.limit:
         with store.take() as entry:
