@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import TypeAdapter
+from pydantic import Field, TypeAdapter
 
 from experiment.ad_hoc import name_of
 from kernels.cleaning import clean
@@ -14,6 +14,8 @@ from runs.question import Question
 
 State = Literal["waiting", "running", "done", "failed", "replaced", "removed"]
 Blame = Literal["", "user", "series", "workload", "host", "lab"]
+# It names files: nothing that leads anywhere else.
+ID = r"^[A-Za-z0-9_][A-Za-z0-9._-]{0,120}$"
 OPEN: tuple[State, ...] = ("waiting", "running")
 
 
@@ -37,9 +39,9 @@ class Entry(Record):
     what ``lab.py run`` would have exited with, ``message`` why there is no verdict.
     """
 
-    id: str
+    id: Annotated[str, Field(pattern=ID)]
     question: Question
-    mailbox: str = ""
+    mailbox: Annotated[str, Field(pattern=f"{ID}|^$")] = ""
     title: str = ""
     author: str = ""
     version: int = 0
@@ -77,9 +79,12 @@ class Entry(Record):
         """The name of its session's folder."""
         return self.id if self.attempt == 1 else f"{self.id}-{self.attempt}"
 
-    def again(self) -> Entry:
-        """The same, waiting once more: a session the host ended goes on, any other is new."""
-        goes_on = self.blame == "host"
+    def again(self, *, anew: bool = False) -> Entry:
+        """The same, waiting once more: a session the host ended goes on, any other is new.
+
+        ``anew`` is a new one in any case.
+        """
+        goes_on = self.blame == "host" and not anew
         update = {
             "state": "waiting", "tries": 0, "worker": "", "began": "", "ended": "", "code": None,
             "blame": "", "message": "", "said": (),

@@ -27,7 +27,8 @@ RESENT = re.compile(r"(?<![a-z])resend", re.I)
 CHANGE_ID = re.compile(r"^change-id: (\S{1,200})\s*$", re.M)
 # git send-email numbers the mails of a series in their ids, also where it threads nothing.
 NUMBERED_ID = re.compile(r"^(\d{14}\.\d{1,10})-\d{1,4}-(.{1,200})$")
-Key = tuple[str, str, int, int]  # sender, root, version, total
+# Sender, root, version, total, and whether it was sent again.
+Key = tuple[str, str, int, int, bool]
 
 
 class UnreadableError(ValueError):
@@ -151,8 +152,9 @@ def groups_of(posts: Iterable[Posted]) -> dict[Key, Group]:
     known = {post.id: post for post in posts}
     found: dict[Key, dict[int, Posted]] = {}
     for post in known.values():
-        key = (post.sender, root_of(post, known), post.mail.version, post.mail.total)
-        found.setdefault(key, {})[post.mail.number] = post
+        mail = post.mail
+        key = (post.sender, root_of(post, known), mail.version, mail.total, post.resent)
+        found.setdefault(key, {})[mail.number] = post
     return {key: Group(key, members) for key, members in found.items()}
 
 

@@ -17,6 +17,7 @@ class Seen(Record):
     title: str
     version: int
     total: int
+    resent: bool
     root: str
     change_id: str
     ids: tuple[str, ...]
@@ -25,7 +26,7 @@ class Seen(Record):
 
 def seen_of(group: Group, now: float) -> Seen:
     """What is remembered of a series that is not queued, or not yet."""
-    sender, root, version, total = group.key
+    sender, root, version, total, resent = group.key
     return Seen(
         key=group.id,
         entry="",
@@ -33,6 +34,7 @@ def seen_of(group: Group, now: float) -> Seen:
         title=_plain(group.title),
         version=version,
         total=total,
+        resent=resent,
         root=root,
         change_id=_change_id(group),
         ids=tuple(post.id for post in group.ordered),
@@ -52,9 +54,9 @@ def by_id(seen: Iterable[Seen]) -> dict[str, list[Seen]]:
 def is_late(post: Posted, known: Mapping[str, Sequence[Seen]]) -> bool:
     """Whether a mail belongs to a series that was whole without it: a copy, or a cover letter."""
     near = {post.id, post.stem or post.id, *post.references}
-    here = (post.sender, post.mail.version, post.mail.total)
+    here = (post.sender, post.mail.version, post.mail.total, post.resent)
     return any(
-        post.id in one.ids or (one.sender, one.version, one.total) == here
+        post.id in one.ids or (one.sender, one.version, one.total, one.resent) == here
         for each in near
         for one in known.get(each, ())
     )
@@ -87,16 +89,15 @@ def aside(group: Group, new: Seen, groups: Iterable[Group], seen: Iterable[Seen]
     return "a patch by itself in the thread of a series" if known or waiting else ""
 
 
-def replaced_by(group: Group, new: Seen, seen: Iterable[Seen]) -> tuple[Seen, ...]:
+def replaced_by(new: Seen, seen: Iterable[Seen]) -> tuple[Seen, ...]:
     """The queued series that this one is a newer version of, or was sent again for."""
-    again = any(post.resent for post in group.members.values())
     return tuple(
         old
         for old in seen
         if old.entry
         and old.key != new.key
         and _related(new, old)
-        and (old.version < new.version or (again and old.version == new.version))
+        and (old.version < new.version or (new.resent and old.version == new.version))
     )
 
 

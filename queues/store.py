@@ -173,7 +173,10 @@ class QueueStore:
 
     def _entry(self, path: Path) -> Entry:
         try:
-            return Entry.model_validate_json(path.read_bytes())
+            entry = Entry.model_validate_json(path.read_bytes())
+            if entry.id == path.stem:
+                return entry
+            what = f"is of another name: it holds {entry.id}"
         except OSError as error:
             what = f"cannot be read: {error.strerror}"
         except ValidationError as error:

@@ -253,7 +253,7 @@ class _Looking:
         if self.store.add(entry):
             patches = "1 patch" if group.total == 1 else f"{group.total} patches"
             self.found.queued.append(f"{entry_id}  {group.words}, {patches}")
-        for old in series_seen.replaced_by(group, new, self.seen.values()):
+        for old in series_seen.replaced_by(new, self.seen.values()):
             self._replace(old.entry, entry_id)
         return entry_id
 

@@ -148,7 +148,11 @@ def run_verb(
         do_measure(question, begins, goes_on, asked)
 
     while True:
-        done = work(store, measure, log, Rules(tries, limit))
+        try:
+            done = work(store, measure, log, Rules(tries, limit))
+        except KeyboardInterrupt:
+            log(f"./lab.py queue run --queue {folder} goes on where this one was")
+            raise
         limit = None if limit is None else limit - done
         if wait is None or limit == 0:
             break
@@ -168,7 +172,13 @@ def remove_verb(names: Entries, folder: Folder = QUEUE) -> None:
 
 
 @app.command("retry")
-def retry_verb(names: Entries, folder: Folder = QUEUE) -> None:
+def retry_verb(
+    names: Entries,
+    folder: Folder = QUEUE,
+    anew: Annotated[
+        bool, typer.Option("--new-session", help="also where the host ended a session")
+    ] = False,
+) -> None:
     """Measure entries again; a session that the host ended goes on, any other is a new one."""
     store = QueueStore(folder)
     for name in names:
@@ -176,7 +186,7 @@ def retry_verb(names: Entries, folder: Folder = QUEUE) -> None:
             if entry.is_open:
                 print(f"{entry.id}  waits already")
                 continue
-            again = store.save(entry.again())
+            again = store.save(entry.again(anew=anew))
         print(f"{entry.id}  waits, session {again.session}")
     page.write(store)
 

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from experiment.ad_hoc import from_here, from_series
+from host.errors import InfraError
 from queues.store import QueueStore
 from queues.watch import Look, Wanted, Watch, mailbox_of
 from runs import prepare
@@ -71,10 +72,16 @@ def watch_verb(
     watch = Watch(QueueStore(folder), mailbox, wanted)
     before: list[str] = []
     while True:
-        look = watch.look(mailbox_of(mailbox), time.time())
-        for line in lines_of(look, before):
-            print(line, flush=True)
-        before = look.waiting
+        try:
+            look = watch.look(mailbox_of(mailbox), time.time())
+            for line in lines_of(look, before):
+                print(line, flush=True)
+            before = look.waiting
+        except InfraError as error:
+            # A mirror may be packed anew while it is read: the next look finds it whole.
+            if once:
+                raise
+            log(f"error: {error}")
         if once:
             break
         time.sleep(every)

@@ -7,6 +7,7 @@ import threading
 from pathlib import Path
 
 import pytest
+from pydantic import ValidationError
 
 from host.errors import InfraError, UsageError
 from queues.adding import put
@@ -145,6 +146,7 @@ def test_again_is_a_new_session_unless_the_host_ended_it() -> None:
     entry = Entry(id="a-1", question=Question(series=("x",)), added=stamp(), began=stamp())
     failed = entry.model_copy(update={"state": "failed", "blame": "host", "tries": 2})
     assert (failed.again().session, failed.again().tries) == ("a-1", 0)
+    assert failed.again(anew=True).session == "a-1-2"
     broken = entry.model_copy(update={"state": "failed", "blame": "series"})
     assert broken.again().session == "a-1-2"
     assert broken.again().model_copy(update={"state": "done"}).again().session == "a-1-2"
@@ -156,3 +158,14 @@ def test_time_order_is_text_order() -> None:
     moments = (0.0, 0.000001, 999_999_999.9, 1_000_000_000.0, 1_795_000_000.5)
     assert sorted(stamp(moment) for moment in moments) == [stamp(moment) for moment in moments]
     assert stamp(0.0) == "1970-01-01T00:00:00.000000Z"
+
+
+def test_an_id_names_no_file_but_its_own(store: QueueStore) -> None:
+    good = queued(store, "a")
+    for bad in ("../evil", "", ".hidden", "a/b", "x" * 200):
+        with pytest.raises(ValidationError):
+            Entry.model_validate({**good.model_dump(), "id": bad})
+    with pytest.raises(ValidationError):
+        Entry.model_validate({**good.model_dump(), "mailbox": "../evil.mbox"})
+    (store.folder / "entries" / "copy.json").write_text(good.model_dump_json())
+    assert store.read().problems == (f"copy.json: is of another name: it holds {good.id}",)

@@ -246,6 +246,9 @@ def test_a_series_sent_again_takes_the_place_of_the_first(
     found = look(store, archive.folder)
     assert len(found.replaced) == 1
     assert len(waiting(store)) == 1
+    # In the thread of the first, too.
+    archive.add(series("third", 2, tag="PATCH RESEND", under=["a-0"], title="mm: b"))
+    assert len(look(store, archive.folder).queued) == 1
     # The same title twice without a word of it is two series.
     archive.add(series("other", 2))
     assert look(store, archive.folder).replaced == []
