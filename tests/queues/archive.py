@@ -11,18 +11,14 @@ from tests.kernels.posting import Post
 
 NOW = 1_795_000_000.0  # 2026-11-18
 DAY = 86400.0
-IDENTITY = {
-    "GIT_AUTHOR_NAME": "P", "GIT_AUTHOR_EMAIL": "p@example.org",
-    "GIT_COMMITTER_NAME": "P", "GIT_COMMITTER_EMAIL": "p@example.org",
-    "GIT_CONFIG_GLOBAL": "/dev/null", "GIT_CONFIG_NOSYSTEM": "1", "PATH": "/usr/bin:/bin",
-}  # fmt: skip
+# Nobody's settings.
+ALONE = {"GIT_CONFIG_GLOBAL": "/dev/null", "GIT_CONFIG_NOSYSTEM": "1", "PATH": "/usr/bin:/bin"}
 
 
-def git(folder: Path, *arguments: str, at: float = NOW, stdin: bytes = b"") -> str:
-    when = f"{int(at)} +0000"
+def git(folder: Path, *arguments: str, stdin: bytes = b"") -> str:
     done = subprocess.run(
         ["git", "-C", str(folder), *arguments], check=True, capture_output=True, input=stdin,
-        env={**IDENTITY, "GIT_AUTHOR_DATE": when, "GIT_COMMITTER_DATE": when},
+        env=ALONE,
     )  # fmt: skip
     return done.stdout.decode().strip()
 
@@ -46,17 +42,20 @@ class Archive:
     ) -> str:  # fmt: skip
         """A commit a mail, on top of ``parent`` or of what is there; the last commit."""
         repository = self.epoch(epoch)
-        head = self.head(epoch) if parent is None else parent
-        for mail in mails:
+        onto = self.head(epoch) if parent is None else parent
+        stream = []
+        for number, mail in enumerate(mails):
             raw = mail if isinstance(mail, bytes) else mail.encoded()
-            blob = git(repository, "hash-object", "-w", "--stdin", stdin=raw)
-            listed = f"100644 blob {blob}\t{name}\n".encode()
-            tree = git(repository, "mktree", stdin=listed)
-            parents = ["-p", head] if head else []
-            head = git(repository, "commit-tree", tree, *parents, "-m", "a mail", at=at)
-            at += 1
-        git(repository, "update-ref", "refs/heads/master", head)
-        return head
+            stream += [
+                b"commit refs/heads/master\n",
+                f"committer P <p@example.org> {int(at) + number} +0000\ndata 6\na mail".encode(),
+                f"\nfrom {onto}".encode() if onto and number == 0 else b"",
+                f"\ndeleteall\nM 100644 inline {name}\ndata {len(raw)}\n".encode(),
+                raw + b"\n",
+            ]
+        # --force: a parent that is not the newest commit rewrites what came after it.
+        git(repository, "fast-import", "--quiet", "--force", stdin=b"".join(stream))
+        return self.head(epoch)
 
     def head(self, epoch: int = 0) -> str:
         found = subprocess.run(

@@ -174,7 +174,8 @@ def test_watch_says_what_it_found_and_takes_paths_in_two_ways(
         assert entry.question.overrides == ("guest=smoke",)
         assert entry.origin == str(archive.folder)
     # What no workload is known for is told by the entry's outcome.
-    assert main("queue", "run", "--queue", "q", "--limit", "2") == 0
+    assert main("queue", "remove", entries[0].id, "--queue", "q") == 0
+    assert main("queue", "run", "--queue", "q") == 0
     assert "no workload is known for fs/b.c" in capsys.readouterr().err
 
 
