@@ -84,7 +84,7 @@ def build_arms(
             progress(name if spec == experiment.kernel else f"{name} ({spec.flavour})", so_far)
 
         try:
-            kernels[arm.name] = build.provide(
+            kernels[arm.name] = options.executor.provide_kernel(
                 spec,
                 patches[arm.name],
                 checkout=options.checkout,
