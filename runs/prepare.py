@@ -34,7 +34,7 @@ from host.topology import Placement, host_cpus, place
 from kernels import config, series
 from kernels.cache import Kernel
 from kernels.make import Progress
-from runs.arms import arms_of, build_arms, flavours, plan_of, same_code, shapes
+from runs.arms import arms_of, build_arms, expect_arms, flavours, plan_of, same_code, shapes
 from runs.options import Options
 from runs.requirements import require_counted
 from workloads.job import job_text, prepare_text
@@ -300,6 +300,7 @@ def prepare(
     if same:
         # Nothing to boot, and nothing that the gate could find in one arm alone.
         experiment = experiment.model_copy(update={"check": None})
+    expect_arms(experiment, options, flavours(experiment)[1:])
     for flavour in flavours(experiment)[1:]:
         kernels[flavour] = build_arms(experiment, options, progress, flavour)
 

@@ -1,0 +1,414 @@
+"""Boots on a fleet: send them, hear of them, have them checked, and tell the judge.
+
+One thread, whatever the number of workers: units go out as dask futures, a few more than
+run at once, and are dealt with in the order they come back.
+"""
+
+from __future__ import annotations
+
+import json
+import queue
+import statistics
+import time
+import uuid
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from fleet import worker
+from fleet.artefacts import ArtefactStore
+from fleet.cases import Case, unpack, write_raw
+from fleet.link import Link
+from fleet.settings import Settings
+from fleet.unit import Answer, files_of, unit_of
+from fleet.votes import sampled
+from guests import channel
+from guests.console import Ending
+from guests.exact import Outcome
+from host.errors import InfraError
+from runs.boots import ATTEMPTS, Boot, Judge, Place
+from runs.exactness import diverging
+
+LEDGER = "fleet.jsonl"
+TICK_S = 0.25
+ENOUGH = 5
+MOST_VOTES = 5
+
+
+@dataclass
+class Flight:
+    """A unit under way; ``worker`` and ``began`` are known when a worker said so."""
+
+    case: Case
+    attempt: int
+    future: Any
+    worker: str = ""
+    began: float = 0.0
+
+
+@dataclass
+class Batch:
+    """One call of ``Executor.boot``: everything is booted, checked and told, or it raises."""
+
+    link: Link
+    store: ArtefactStore
+    settings: Settings
+    judge: Judge
+    place: Place
+    cases: dict[str, Case] = field(default_factory=dict)
+    open: dict[str, Case] = field(default_factory=dict)
+    flights: dict[str, Flight] = field(default_factory=dict)
+    todo: deque[tuple[Case, frozenset[str]]] = field(default_factory=deque)
+    proven: set[str] = field(default_factory=set)
+    trials: dict[str, str] = field(default_factory=dict)
+    started: set[str] = field(default_factory=set)
+    durations: list[float] = field(default_factory=list)
+    cpu_s: float = 0.0
+    _queue: queue.SimpleQueue[Any] = field(default_factory=queue.SimpleQueue)
+    _topic: str = field(default_factory=lambda: f"twinboot-{uuid.uuid4().hex}")
+    _machines: dict[str, int] = field(default_factory=dict)
+    _snapshots: set[str] = field(default_factory=set)
+    _serial: int = 0
+
+    def run(self, boots: Sequence[Boot]) -> float:
+        """Boot everything; return the CPU seconds of all guests."""
+        kept = {path: self.store.put(path) for boot in boots for path in files_of(boot)
+                if path.exists()}  # fmt: skip
+        for boot in boots:
+            case = Case(boot, unit_of(boot, self.store, kept, self._topic))
+            self.cases[boot.name] = self.open[boot.name] = case
+            self.todo.append((case, frozenset()))
+            if not boot.cold:
+                self._machines.setdefault(case.unit.machine.key, len(self._machines) + 1)
+        self.link.client.subscribe_topic(self._topic, self._queue.put)
+        try:
+            self.link.members.look(at_once=True)
+            while self.open:
+                self.link.require_scheduler()
+                self._send()
+                self._hear()
+                self._look()
+                self._settle()
+        finally:
+            self.link.cancel([flight.future for flight in self.flights.values()])
+            self.flights.clear()
+        self._note_unchecked()
+        return self.cpu_s
+
+    # What goes out.
+
+    def _send(self) -> None:
+        members = self.link.members
+        waiting: deque[tuple[Case, frozenset[str]]] = deque()
+        while self.todo:
+            case, avoid = self.todo[0]
+            if len(self.flights) >= self._window(case.unit.memory_mib):
+                break
+            self.todo.popleft()
+            others = members.others(set(avoid)) if avoid else []
+            if avoid and not others:
+                if case.votes and not case.told:
+                    self._not_to_be_checked(case)
+                elif not case.votes:
+                    waiting.append((case, frozenset()))
+                case.checking = False
+                continue
+            self._submit(case, others)
+        self.todo.extend(waiting)
+
+    def _window(self, memory_mib: int) -> int:
+        members = self.link.members
+        if members.serving and not members.capacity(memory_mib):
+            most = max(int(one.resources.get("memory", 0)) for one in members.serving.values())
+            raise InfraError(
+                f"no worker has {memory_mib} MiB for a guest; the largest offers {most} MiB",
+                where="fleet",
+                next_step="dask worker --resources memory=MIB, or a smaller guest",
+            )
+        return members.window(memory_mib)
+
+    def _submit(self, case: Case, workers: Sequence[str]) -> None:
+        self._serial += 1
+        key = f"{self._topic}-{case.boot.name}-{self._serial}"
+        future = self.link.submit(
+            worker.perform, case.unit, key=key, workers=workers,
+            resources={"cores": 1, "memory": case.unit.memory_mib},
+        )  # fmt: skip
+        self.flights[key] = Flight(case, case.attempt, future)
+        future.add_done_callback(self._queue.put)
+
+    # What comes back.
+
+    def _hear(self) -> None:
+        try:
+            heard = self._queue.get(timeout=TICK_S)
+        except queue.Empty:
+            return
+        while True:
+            if isinstance(heard, tuple):
+                self._said(heard[1])
+            else:
+                self._landed(heard.key)
+            try:
+                heard = self._queue.get_nowait()
+            except queue.Empty:
+                return
+
+    def _said(self, said: Mapping[str, str]) -> None:
+        flight = self.flights.get(said["key"])
+        if flight is None:
+            return
+        if not said["word"]:
+            # Told again by another worker when the first one was lost.
+            flight.worker, flight.began = said["worker"], time.monotonic()
+            if said["name"] not in self.started:
+                self.started.add(said["name"])
+                self.place.reporter.started(said["name"])
+        self.place.reporter.said(said["name"], said["word"])
+
+    def _landed(self, key: str) -> None:
+        flight = self.flights.pop(key, None)
+        if flight is None:
+            return
+        case = flight.case
+        data = self.link.result(flight.future)
+        current = flight.attempt == case.attempt
+        if isinstance(data, int):
+            case.lost += data
+            if current and case.lost > self.settings.losses and case.votes:
+                self._not_to_be_checked(case)
+            elif current and case.lost > self.settings.losses:
+                said = f"{case.lost} workers died while they made it; last {flight.worker}"
+                self._tell(case, _lost(flight.worker or "?", said), last=True)
+            elif current:
+                self._again(case)
+            return
+        if data is None:
+            self._again(case)
+            return
+        answer = unpack(data)
+        if not current or answer.worker in self.link.members.aside:
+            self._again(case)
+        elif answer.outcome is None:
+            self.link.members.set_aside(answer.worker, answer.trouble)
+            self._again(case)
+        else:
+            self._heard(case, answer, answer.outcome)
+
+    def _again(self, case: Case) -> None:
+        """Ask once more, unless somebody is asked, or there is nothing to ask any more."""
+        if any(flight.case is case for flight in self.flights.values()):
+            return
+        if not case.told or case.checking:
+            self.todo.appendleft((case, frozenset(case.votes)))
+
+    def _heard(self, case: Case, answer: Answer, outcome: Outcome) -> None:
+        self.cpu_s += outcome.cpu_s + answer.snapshot_cpu_s
+        self.durations.append(answer.elapsed_s)
+        self._keep_snapshot(case, answer)
+        if not answer.digest:
+            # The host's trouble: nothing to compare; the judge may want it again.
+            if not case.told and not case.votes:
+                self._tell(case, answer, last=case.attempt == ATTEMPTS)
+            else:
+                self._again(case)
+            return
+        case.votes[answer.worker] = answer.digest
+        case.answers[answer.worker] = answer
+        self._consider(case)
+
+    # Who is believed.
+
+    def _consider(self, case: Case) -> None:
+        found = case.standing
+        if found.state == "verified":
+            believed = [w for w, digest in case.votes.items() if digest == found.digest]
+            if not case.verified:
+                self._note(run=case.boot.name, agreed=believed)
+            case.verified, case.checking = True, False
+            self.proven |= set(believed)
+            for liar in found.liars:
+                self._quarantine(liar, case, believed)
+            self._stop_others(case)
+            self._offer(case)
+        elif found.state == "unverified":
+            (only,) = case.votes
+            others = self.link.members.others({only})
+            if others and self._wants_check(case, only):
+                self._check(case)
+            believed_alone = only in self.proven or not self.settings.check_one_in
+            if not case.checking and (believed_alone or not others):
+                case.unchecked = not others
+                self._offer(case)
+        elif len(case.votes) < MOST_VOTES and self.link.members.others(set(case.votes)):
+            self._check(case)
+        elif not case.told:
+            self._not_to_be_checked(case)
+
+    def _wants_check(self, case: Case, only: str) -> bool:
+        if sampled(case.unit.question, self.settings.check_one_in) or case.suspicious:
+            return True
+        if not self.settings.check_one_in or only in self.proven:
+            return False
+        # One answer of each worker; others of it wait for that.
+        trial = self.cases.get(self.trials.get(only, ""))
+        if trial is None or not trial.checking or only not in trial.votes:
+            self.trials[only] = case.boot.name
+            return True
+        return False
+
+    def _check(self, case: Case) -> None:
+        case.checking = True
+        if not any(flight.case is case for flight in self.flights.values()):
+            self.todo.appendleft((case, frozenset(case.votes)))
+
+    def _not_to_be_checked(self, case: Case) -> None:
+        """Nobody is left to ask: one answer is taken, several that differ are none."""
+        case.checking = False
+        if len(set(case.votes.values())) == 1:
+            case.unchecked = True
+            self._offer(case)
+            return
+        names = ", ".join(sorted(case.votes))
+        said = f"{names} sent different results for the same run, and nobody is left to decide"
+        self._tell(case, _lost(next(iter(case.votes)), said), last=True)
+
+    def _quarantine(self, liar: str, case: Case, believed: Sequence[str]) -> None:
+        """Name a worker that is wrong, and make again what nobody else has confirmed of it."""
+        right, wrong = case.best(), case.answers.get(liar)
+        differs = "; ".join(_differences(right, wrong)[:1])
+        self.link.members.set_aside(
+            liar,
+            f"quarantined: for {case.boot.name} it sent other bytes than "
+            f"{' and '.join(sorted(believed))}{f' ({differs})' if differs else ''}",
+        )
+        doubtful = [c for c in self.cases.values() if liar in c.votes and not c.verified]
+        told = [c.boot.name for c in (*doubtful, case) if c.told == liar]
+        if told:
+            self.judge.withdraw(told)
+            self._note(withdrawn=told, worker=liar)
+        for one in (*doubtful, case):
+            one.forget(liar)
+            if not one.votes:
+                self._again(one)
+
+    # What the judge hears.
+
+    def _offer(self, case: Case) -> None:
+        if case.told:
+            return
+        answer = case.best()
+        if answer is None or answer.outcome is None:
+            return
+        first = self.cases.get(self.judge.first(case.boot, answer.outcome))
+        if first is not None and not first.told:
+            return  # It is offered again when that one was told.
+        if first is not None and self._differs_unchecked(case, first, answer.outcome):
+            return
+        self._tell(case, answer, last=case.attempt == ATTEMPTS)
+
+    def _differs_unchecked(self, case: Case, first: Case, outcome: Outcome) -> bool:
+        """Whether a repeat differs from its run, and it is not certain yet who says so."""
+        if outcome.files is None or channel.fingerprint(outcome.files) == first.fingerprint:
+            return False
+        waits = False
+        for one in (case, first):
+            if not one.verified and self.link.members.others(set(one.votes)):
+                self._check(one)
+                waits = True
+        return waits
+
+    def _tell(self, case: Case, answer: Answer, *, last: bool) -> None:
+        outcome = answer.outcome
+        assert outcome is not None
+        write_raw(self.place.raw / case.boot.name, answer.raw)
+        if self.judge.tell(case.boot, outcome, last=last):
+            case.attempt += 1
+            case.again()
+            self.todo.appendleft((case, frozenset()))
+            return
+        case.told = answer.worker
+        case.fingerprint = channel.fingerprint(outcome.files) if outcome.files is not None else ""
+        case.answers.clear()
+        self._note(run=case.boot.name, worker=answer.worker, host=answer.host,
+                   elapsed_s=round(answer.elapsed_s, 2), received=answer.received)  # fmt: skip
+        if not case.checking:
+            self._stop_others(case)
+
+    def _stop_others(self, case: Case) -> None:
+        """Nobody waits for the other flights of a case that is decided."""
+        doomed = [key for key, flight in self.flights.items() if flight.case is case]
+        self.link.cancel([self.flights.pop(key).future for key in doomed])
+
+    def _settle(self) -> None:
+        """Whatever may be told now, is; then nothing is open that was told and checked."""
+        for case in list(self.open.values()):
+            if case.votes and not case.told and not case.checking:
+                self._consider(case)
+        self.open = {
+            name: case for name, case in self.cases.items() if not case.told or case.checking
+        }
+
+    # What goes wrong without a word.
+
+    def _look(self) -> None:
+        self.link.members.look()
+        for key, flight in list(self.flights.items()):
+            if flight.future.status in ("lost", "cancelled"):
+                # The scheduler was away and has forgotten it.
+                del self.flights[key]
+                self._again(flight.case)
+        if self.link.returned():
+            self.link.client.subscribe_topic(self._topic, self._queue.put)
+        self._double_stragglers()
+
+    def _double_stragglers(self) -> None:
+        if len(self.durations) < ENOUGH:
+            return
+        usual = statistics.median(self.durations)
+        limit = max(self.settings.straggler_s, self.settings.straggler * usual)
+        now = time.monotonic()
+        for flight in list(self.flights.values()):
+            case = flight.case
+            late = flight.began and now - flight.began > limit and not case.doubled
+            others = self.link.members.others({flight.worker, *case.votes}) if late else []
+            if others:
+                case.doubled = True
+                self.place.reporter.say(
+                    f"slow     {case.boot.name}: {now - flight.began:.0f} s on {flight.worker}, "
+                    f"{usual:.0f} s are usual; also begun elsewhere"
+                )
+                self._submit(case, others)
+
+    # What is written down.
+
+    def _keep_snapshot(self, case: Case, answer: Answer) -> None:
+        key = case.unit.machine.key
+        if answer.snapshot_raw and key not in self._snapshots:
+            self._snapshots.add(key)
+            name = f"snapshot-{self._machines[key]}-{case.boot.group}"
+            write_raw(self.place.raw / name, answer.snapshot_raw)
+
+    def _note(self, **said: object) -> None:
+        with (self.place.raw.parent / LEDGER).open("a") as sink:
+            sink.write(f"{json.dumps(said)}\n")
+
+    def _note_unchecked(self) -> None:
+        count = sum(case.unchecked for case in self.cases.values())
+        if count and self.settings.check_one_in:
+            self.place.reporter.say(
+                f"{count} of {len(self.cases)} runs came from a worker that no other checked"
+            )
+
+
+def _lost(worker_name: str, said: str) -> Answer:
+    return Answer(worker_name, "", Outcome(None, Ending("lost", said), 0.0, 0.0))
+
+
+def _differences(right: Answer | None, wrong: Answer | None) -> tuple[str, ...]:
+    if right is None or wrong is None or right.outcome is None or wrong.outcome is None:
+        return ()
+    if right.outcome.files is None or wrong.outcome.files is None:
+        return ()
+    return diverging(right.outcome.files, wrong.outcome.files)

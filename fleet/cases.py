@@ -1,0 +1,96 @@
+"""One boot on its way: the answers that came, and what they say together."""
+
+from __future__ import annotations
+
+import pickle
+import shutil
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from fleet.unit import Answer, Unit
+from fleet.votes import Standing, standing
+from guests import channel
+from guests.console import Ending
+from guests.exact import Outcome
+from runs.boots import Boot
+
+RESULT = "result"
+
+
+@dataclass
+class Case:
+    """A boot, its attempt under way, and who said what.
+
+    ``votes`` are digests by worker; ``answers`` are kept until one was told.  ``told`` is
+    the worker whose answer the judge has, ``verified`` that a second worker said the same.
+    """
+
+    boot: Boot
+    unit: Unit
+    attempt: int = 1
+    votes: dict[str, str] = field(default_factory=dict)
+    answers: dict[str, Answer] = field(default_factory=dict)
+    fingerprint: str = ""
+    told: str = ""
+    verified: bool = False
+    checking: bool = False
+    doubled: bool = False
+    unchecked: bool = False
+    lost: int = 0
+
+    @property
+    def standing(self) -> Standing:
+        """What the votes say."""
+        return standing(self.votes)
+
+    @property
+    def suspicious(self) -> bool:
+        """Whether a guest ended in a way that may be blamed on a series: ask another host."""
+        return any(
+            answer.outcome is not None and answer.outcome.files is None
+            for answer in self.answers.values()
+        )
+
+    def best(self) -> Answer | None:
+        """An answer that is believed, or the only one."""
+        wanted = self.standing.digest
+        return next(
+            (a for worker, a in self.answers.items() if self.votes.get(worker) == wanted), None
+        )
+
+    def again(self) -> None:
+        """Forget everything that was said: the boot is made once more."""
+        self.votes, self.answers = {}, {}
+        self.told = self.fingerprint = ""
+        self.verified = self.checking = self.doubled = self.unchecked = False
+
+    def forget(self, worker: str) -> None:
+        """What this worker said does not count."""
+        self.votes.pop(worker, None)
+        self.answers.pop(worker, None)
+        if self.told == worker:
+            self.told = ""
+
+
+def unpack(data: bytes) -> Answer:
+    """An answer as it came, with the guest's files read from its raw result."""
+    answer: Answer = pickle.loads(zlib.decompress(data))  # noqa: S301
+    outcome = answer.outcome
+    if outcome is None or outcome.files is None:
+        return answer
+    try:
+        outcome = replace(outcome, files=channel.decode(answer.raw.get(RESULT, b"")))
+    except channel.ChannelError as error:
+        ending = Ending("lost", f"the result came damaged from {answer.worker}: {error}")
+        outcome = Outcome(None, ending, outcome.cpu_s, outcome.elapsed_s)
+    return replace(answer, outcome=outcome)
+
+
+def write_raw(folder: Path, files: Mapping[str, bytes]) -> None:
+    """The raw files of one boot, instead of those of an earlier attempt."""
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    for name, data in files.items():
+        (folder / Path(name).name).write_bytes(data)
