@@ -11,7 +11,6 @@ import json
 import os
 import shutil
 import uuid
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -76,10 +75,9 @@ class ArtefactStore:
         Raises:
             InfraError: names the artefact and the store.
         """
-        folder = cache / "fleet"
-        folder.mkdir(parents=True, exist_ok=True)
-        kept = folder / artefact.sha256
-        with FileLock(folder / f"{artefact.sha256}.lock"):
+        kept = held_in(cache, artefact)
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        with FileLock(kept.with_suffix(".lock")):
             if _is(kept, artefact):
                 os.utime(kept)
                 VERIFIED[kept] = _stamp(kept)
@@ -204,9 +202,9 @@ class ArtefactStore:
         return files, str(top).rstrip("/")
 
 
-def put_all(store: ArtefactStore, paths: Mapping[Path, str]) -> dict[Path, Artefact]:
-    """Keep several files, by path; the values are the names they go by."""
-    return {path: store.put(path, name) for path, name in paths.items()}
+def held_in(cache: Path, artefact: Artefact) -> Path:
+    """Where a host keeps an artefact that arrived."""
+    return cache / "fleet" / artefact.sha256
 
 
 def _is(path: Path, artefact: Artefact) -> bool:

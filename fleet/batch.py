@@ -6,7 +6,6 @@ run at once, and are dealt with in the order they come back.
 
 from __future__ import annotations
 
-import json
 import queue
 import statistics
 import time
@@ -18,22 +17,20 @@ from typing import Any
 
 from fleet import worker
 from fleet.artefacts import ArtefactStore
-from fleet.cases import Case, unpack, write_raw
+from fleet.cases import Case, differences, lost_answer, unpack, write_raw
+from fleet.ledger import Ledger, unchecked
 from fleet.link import Link
 from fleet.settings import Settings
+from fleet.trust import Trust
 from fleet.unit import Answer, files_of, unit_of
-from fleet.votes import sampled
 from guests import channel
-from guests.console import Ending
 from guests.exact import Outcome
 from host.errors import InfraError
 from runs.boots import ATTEMPTS, Boot, Judge, Place
-from runs.exactness import diverging
 
-LEDGER = "fleet.jsonl"
 TICK_S = 0.25
 ENOUGH = 5
-MOST_VOTES = 5
+MOST_NAMED = 8
 
 
 @dataclass
@@ -43,6 +40,9 @@ class Flight:
     case: Case
     attempt: int
     future: Any
+    sent: float
+    alone: int
+    allowed: frozenset[str] = frozenset()
     worker: str = ""
     began: float = 0.0
 
@@ -56,19 +56,17 @@ class Batch:
     settings: Settings
     judge: Judge
     place: Place
+    trust: Trust
+    ledger: Ledger
     cases: dict[str, Case] = field(default_factory=dict)
     open: dict[str, Case] = field(default_factory=dict)
     flights: dict[str, Flight] = field(default_factory=dict)
     todo: deque[tuple[Case, frozenset[str]]] = field(default_factory=deque)
-    proven: set[str] = field(default_factory=set)
-    trials: dict[str, str] = field(default_factory=dict)
     started: set[str] = field(default_factory=set)
     durations: list[float] = field(default_factory=list)
     cpu_s: float = 0.0
     _queue: queue.SimpleQueue[Any] = field(default_factory=queue.SimpleQueue)
     _topic: str = field(default_factory=lambda: f"twinboot-{uuid.uuid4().hex}")
-    _machines: dict[str, int] = field(default_factory=dict)
-    _snapshots: set[str] = field(default_factory=set)
     _serial: int = 0
 
     def run(self, boots: Sequence[Boot]) -> float:
@@ -79,8 +77,7 @@ class Batch:
             case = Case(boot, unit_of(boot, self.store, kept, self._topic))
             self.cases[boot.name] = self.open[boot.name] = case
             self.todo.append((case, frozenset()))
-            if not boot.cold:
-                self._machines.setdefault(case.unit.machine.key, len(self._machines) + 1)
+            self.ledger.expect(case)
         self.link.client.subscribe_topic(self._topic, self._queue.put)
         try:
             self.link.members.look(at_once=True)
@@ -93,13 +90,17 @@ class Batch:
         finally:
             self.link.cancel([flight.future for flight in self.flights.values()])
             self.flights.clear()
-        self._note_unchecked()
+        said = unchecked(self.cases.values()) if self.settings.check_one_in else ""
+        if said:
+            self.place.reporter.say(said)
         return self.cpu_s
 
     # What goes out.
 
     def _send(self) -> None:
         members = self.link.members
+        if not members.serving:
+            return
         waiting: deque[tuple[Case, frozenset[str]]] = deque()
         while self.todo:
             case, avoid = self.todo[0]
@@ -108,18 +109,19 @@ class Batch:
             self.todo.popleft()
             others = members.others(set(avoid)) if avoid else []
             if avoid and not others:
-                if case.votes and not case.told:
-                    self._not_to_be_checked(case)
-                elif not case.votes:
-                    waiting.append((case, frozenset()))
+                # They left, or were set aside.
                 case.checking = False
+                if case.votes:
+                    self._consider(case)
+                else:
+                    waiting.append((case, frozenset()))
                 continue
             self._submit(case, others)
         self.todo.extend(waiting)
 
     def _window(self, memory_mib: int) -> int:
         members = self.link.members
-        if members.serving and not members.capacity(memory_mib):
+        if not members.capacity(memory_mib):
             most = max(int(one.resources.get("memory", 0)) for one in members.serving.values())
             raise InfraError(
                 f"no worker has {memory_mib} MiB for a guest; the largest offers {most} MiB",
@@ -131,11 +133,16 @@ class Batch:
     def _submit(self, case: Case, workers: Sequence[str]) -> None:
         self._serial += 1
         key = f"{self._topic}-{case.boot.name}-{self._serial}"
+        # Many names are many bytes in each message, and one of a few is soon free.
+        start = self._serial % len(workers) if workers else 0
+        some = [*workers[start:], *workers[:start]][:MOST_NAMED]
         future = self.link.submit(
-            worker.perform, case.unit, key=key, workers=workers,
+            worker.perform, case.unit, key=key, workers=some,
             resources={"cores": 1, "memory": case.unit.memory_mib},
         )  # fmt: skip
-        self.flights[key] = Flight(case, case.attempt, future)
+        now = time.monotonic()
+        alone = self.link.members.alone
+        self.flights[key] = Flight(case, case.attempt, future, now, alone, frozenset(some))
         future.add_done_callback(self._queue.put)
 
     # What comes back.
@@ -177,10 +184,11 @@ class Batch:
         if isinstance(data, int):
             case.lost += data
             if current and case.lost > self.settings.losses and case.votes:
-                self._not_to_be_checked(case)
+                case.checking, case.unchecked = False, True
+                self._offer(case)
             elif current and case.lost > self.settings.losses:
                 said = f"{case.lost} workers died while they made it; last {flight.worker}"
-                self._tell(case, _lost(flight.worker or "?", said), last=True)
+                self._tell(case, lost_answer(flight.worker or "?", said), last=True)
             elif current:
                 self._again(case)
             return
@@ -191,7 +199,7 @@ class Batch:
         if not current or answer.worker in self.link.members.aside:
             self._again(case)
         elif answer.outcome is None:
-            self.link.members.set_aside(answer.worker, answer.trouble)
+            self._set_aside(answer.worker, answer.trouble)
             self._again(case)
         else:
             self._heard(case, answer, answer.outcome)
@@ -206,7 +214,7 @@ class Batch:
     def _heard(self, case: Case, answer: Answer, outcome: Outcome) -> None:
         self.cpu_s += outcome.cpu_s + answer.snapshot_cpu_s
         self.durations.append(answer.elapsed_s)
-        self._keep_snapshot(case, answer)
+        self.ledger.snapshot(case, answer)
         if not answer.digest:
             # The host's trouble: nothing to compare; the judge may want it again.
             if not case.told and not case.votes:
@@ -221,64 +229,45 @@ class Batch:
     # Who is believed.
 
     def _consider(self, case: Case) -> None:
-        found = case.standing
-        if found.state == "verified":
-            believed = [w for w, digest in case.votes.items() if digest == found.digest]
-            if not case.verified:
-                self._note(run=case.boot.name, agreed=believed)
-            case.verified, case.checking = True, False
-            self.proven |= set(believed)
-            for liar in found.liars:
-                self._quarantine(liar, case, believed)
-            self._stop_others(case)
-            self._offer(case)
-        elif found.state == "unverified":
-            (only,) = case.votes
-            others = self.link.members.others({only})
-            if others and self._wants_check(case, only):
+        others = self.link.members.others(set(case.votes))
+        match self.trust.decide(case, self.cases, others):
+            case "verified":
+                self._verified(case)
+            case "check":
                 self._check(case)
-            believed_alone = only in self.proven or not self.settings.check_one_in
-            if not case.checking and (believed_alone or not others):
-                case.unchecked = not others
+            case "tell":
+                case.checking, case.unchecked = False, not others
                 self._offer(case)
-        elif len(case.votes) < MOST_VOTES and self.link.members.others(set(case.votes)):
-            self._check(case)
-        elif not case.told:
-            self._not_to_be_checked(case)
+            case "undecided" if not case.told:
+                names = ", ".join(sorted(case.votes))
+                said = f"{names} sent different results for the same run; nobody is left to decide"
+                case.checking = False
+                self._tell(case, lost_answer(next(iter(case.votes)), said), last=True)
+            case "undecided":
+                case.checking = False
 
-    def _wants_check(self, case: Case, only: str) -> bool:
-        if sampled(case.unit.question, self.settings.check_one_in) or case.suspicious:
-            return True
-        if not self.settings.check_one_in or only in self.proven:
-            return False
-        # One answer of each worker; others of it wait for that.
-        trial = self.cases.get(self.trials.get(only, ""))
-        if trial is None or not trial.checking or only not in trial.votes:
-            self.trials[only] = case.boot.name
-            return True
-        return False
+    def _verified(self, case: Case) -> None:
+        found = case.standing
+        believed = [w for w, digest in case.votes.items() if digest == found.digest]
+        if not case.verified:
+            self.ledger.note(run=case.boot.name, agreed=believed)
+        case.verified, case.checking = True, False
+        self.trust.proven |= set(believed)
+        for liar in found.liars:
+            self._quarantine(liar, case, believed)
+        self._stop_others(case)
+        self._offer(case)
 
     def _check(self, case: Case) -> None:
         case.checking = True
         if not any(flight.case is case for flight in self.flights.values()):
             self.todo.appendleft((case, frozenset(case.votes)))
 
-    def _not_to_be_checked(self, case: Case) -> None:
-        """Nobody is left to ask: one answer is taken, several that differ are none."""
-        case.checking = False
-        if len(set(case.votes.values())) == 1:
-            case.unchecked = True
-            self._offer(case)
-            return
-        names = ", ".join(sorted(case.votes))
-        said = f"{names} sent different results for the same run, and nobody is left to decide"
-        self._tell(case, _lost(next(iter(case.votes)), said), last=True)
-
     def _quarantine(self, liar: str, case: Case, believed: Sequence[str]) -> None:
         """Name a worker that is wrong, and make again what nobody else has confirmed of it."""
         right, wrong = case.best(), case.answers.get(liar)
-        differs = "; ".join(_differences(right, wrong)[:1])
-        self.link.members.set_aside(
+        differs = "; ".join(differences(right, wrong)[:1])
+        self._set_aside(
             liar,
             f"quarantined: for {case.boot.name} it sent other bytes than "
             f"{' and '.join(sorted(believed))}{f' ({differs})' if differs else ''}",
@@ -287,11 +276,19 @@ class Batch:
         told = [c.boot.name for c in (*doubtful, case) if c.told == liar]
         if told:
             self.judge.withdraw(told)
-            self._note(withdrawn=told, worker=liar)
+            self.ledger.note(withdrawn=told, worker=liar)
         for one in (*doubtful, case):
             one.forget(liar)
             if not one.votes:
                 self._again(one)
+
+    def _set_aside(self, address: str, reason: str) -> None:
+        """No more of a worker; what it was given, or may have been, goes out again."""
+        self.link.members.set_aside(address, reason)
+        self.ledger.note(aside=address, reason=reason)
+        for key, flight in list(self.flights.items()):
+            if flight.worker == address or not flight.began:
+                self._recall(key)
 
     # What the judge hears.
 
@@ -331,8 +328,7 @@ class Batch:
         case.told = answer.worker
         case.fingerprint = channel.fingerprint(outcome.files) if outcome.files is not None else ""
         case.answers.clear()
-        self._note(run=case.boot.name, worker=answer.worker, host=answer.host,
-                   elapsed_s=round(answer.elapsed_s, 2), received=answer.received)  # fmt: skip
+        self.ledger.told(case, answer)
         if not case.checking:
             self._stop_others(case)
 
@@ -357,22 +353,34 @@ class Batch:
         for key, flight in list(self.flights.items()):
             if flight.future.status in ("lost", "cancelled"):
                 # The scheduler was away and has forgotten it.
-                del self.flights[key]
-                self._again(flight.case)
+                self._recall(key)
+            elif flight.allowed and not flight.allowed & set(self.link.members.serving):
+                self._recall(key)
         if self.link.returned():
             self.link.client.subscribe_topic(self._topic, self._queue.put)
         self._double_stragglers()
 
+    def _recall(self, key: str) -> None:
+        """Take a unit back, wherever it is, and send it again."""
+        flight = self.flights.pop(key)
+        self.link.cancel([flight.future])
+        self._again(flight.case)
+
     def _double_stragglers(self) -> None:
-        if len(self.durations) < ENOUGH:
-            return
-        usual = statistics.median(self.durations)
+        """Begin elsewhere what takes too long, and send again what nobody began."""
+        usual = statistics.median(self.durations) if self.durations else 0.0
         limit = max(self.settings.straggler_s, self.settings.straggler * usual)
         now = time.monotonic()
-        for flight in list(self.flights.values()):
+        for key, flight in list(self.flights.items()):
             case = flight.case
-            late = flight.began and now - flight.began > limit and not case.doubled
-            others = self.link.members.others({flight.worker, *case.votes}) if late else []
+            if not flight.began:
+                if now - flight.sent > 2 * limit or flight.alone != self.link.members.alone:
+                    self._recall(key)
+                continue
+            late = now - flight.began > limit and len(self.durations) >= ENOUGH
+            if not late or case.doubled:
+                continue
+            others = self.link.members.others({flight.worker, *case.votes})
             if others:
                 case.doubled = True
                 self.place.reporter.say(
@@ -380,35 +388,3 @@ class Batch:
                     f"{usual:.0f} s are usual; also begun elsewhere"
                 )
                 self._submit(case, others)
-
-    # What is written down.
-
-    def _keep_snapshot(self, case: Case, answer: Answer) -> None:
-        key = case.unit.machine.key
-        if answer.snapshot_raw and key not in self._snapshots:
-            self._snapshots.add(key)
-            name = f"snapshot-{self._machines[key]}-{case.boot.group}"
-            write_raw(self.place.raw / name, answer.snapshot_raw)
-
-    def _note(self, **said: object) -> None:
-        with (self.place.raw.parent / LEDGER).open("a") as sink:
-            sink.write(f"{json.dumps(said)}\n")
-
-    def _note_unchecked(self) -> None:
-        count = sum(case.unchecked for case in self.cases.values())
-        if count and self.settings.check_one_in:
-            self.place.reporter.say(
-                f"{count} of {len(self.cases)} runs came from a worker that no other checked"
-            )
-
-
-def _lost(worker_name: str, said: str) -> Answer:
-    return Answer(worker_name, "", Outcome(None, Ending("lost", said), 0.0, 0.0))
-
-
-def _differences(right: Answer | None, wrong: Answer | None) -> tuple[str, ...]:
-    if right is None or wrong is None or right.outcome is None or wrong.outcome is None:
-        return ()
-    if right.outcome.files is None or wrong.outcome.files is None:
-        return ()
-    return diverging(right.outcome.files, wrong.outcome.files)

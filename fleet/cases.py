@@ -15,6 +15,7 @@ from guests import channel
 from guests.console import Ending
 from guests.exact import Outcome
 from runs.boots import Boot
+from runs.exactness import diverging
 
 RESULT = "result"
 
@@ -94,3 +95,17 @@ def write_raw(folder: Path, files: Mapping[str, bytes]) -> None:
     folder.mkdir(parents=True)
     for name, data in files.items():
         (folder / Path(name).name).write_bytes(data)
+
+
+def lost_answer(worker_name: str, said: str) -> Answer:
+    """What is told of a boot that no worker could be made to answer."""
+    return Answer(worker_name, "", Outcome(None, Ending("lost", said), 0.0, 0.0))
+
+
+def differences(right: Answer | None, wrong: Answer | None) -> tuple[str, ...]:
+    """Where the files of two answers differ; empty where they cannot be compared."""
+    if right is None or wrong is None or right.outcome is None or wrong.outcome is None:
+        return ()
+    if right.outcome.files is None or wrong.outcome.files is None:
+        return ()
+    return diverging(right.outcome.files, wrong.outcome.files)

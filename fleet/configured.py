@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import queue
+import threading
 import tomllib
 from collections.abc import Callable
 from contextlib import AbstractContextManager, ExitStack, nullcontext
@@ -126,21 +128,40 @@ def cluster_arguments(asked: ClusterFile, checkout: Path) -> dict[str, Any]:
         "job_script_prologue": [f"cd {there}", f"export PYTHONPATH={there}", *asked.prologue],
         "job_extra_directives": list(asked.directives),
         "worker_extra_args": ["--resources", f"'{resources}'"] if resources else [],
+        # Several sessions may be under way on one host.
+        "scheduler_options": {"dashboard_address": ":0"},
         **{key: value for key, value in options.items() if value},
     }
 
 
 def _client(stack: ExitStack, address: str) -> Any:
+    """A client of a scheduler that answers.
+
+    Something that listens there and is no scheduler of ours may say nothing for ever: dask's
+    own time-out covers the connection only.
+    """
     from distributed import Client
 
+    made: queue.SimpleQueue[Any] = queue.SimpleQueue()
+
+    def connect() -> None:
+        try:
+            made.put(Client(address, timeout=CONNECT_S, set_as_default=False))
+        except Exception as error:
+            made.put(error)
+
+    threading.Thread(target=connect, daemon=True).start()
     try:
-        return stack.enter_context(Client(address, timeout=CONNECT_S, set_as_default=False))
-    except (OSError, TimeoutError) as error:
+        found = made.get(timeout=2 * CONNECT_S)
+    except queue.Empty:
+        found = TimeoutError(f"nothing is heard within {2 * CONNECT_S:.0f} s")
+    if isinstance(found, Exception):
         raise InfraError(
-            f"no scheduler answers: {error}",
+            f"no scheduler answers: {found}",
             where=address,
             next_step="dask scheduler; see docs/fleet.md",
-        ) from None
+        )
+    return stack.enter_context(found)
 
 
 def _cluster(stack: ExitStack, asked: ClusterFile, checkout: Path) -> Any:

@@ -15,9 +15,11 @@ from fleet.artefacts import ArtefactStore
 from fleet.batch import Batch
 from fleet.builds import Builder
 from fleet.identity import identity
+from fleet.ledger import Ledger
 from fleet.link import Link
 from fleet.members import Members
 from fleet.settings import Settings
+from fleet.trust import Trust
 from host.errors import InfraError
 from host.facts import QEMU_OVERHEAD_MIB
 from kernels import build, cache
@@ -44,6 +46,7 @@ class DaskExecutor:
     _stack: ExitStack = field(default_factory=ExitStack)
     _link: Link | None = None
     _builder: Builder | None = None
+    _trust: Trust | None = None
 
     def __enter__(self) -> DaskExecutor:
         return self
@@ -95,10 +98,13 @@ class DaskExecutor:
         """As ``runs.boots.Executor.boot``; batches are one, since each worker keeps its own."""
         link = self.link
         link.resume = f"./lab.py run --resume {place.raw.parent}"
-        batch = Batch(link, self.store, self.settings, judge, place)
+        trust = self._trust = self._trust or Trust(self.settings.check_one_in)
+        batch = Batch(link, self.store, self.settings, judge, place, trust, Ledger(place.raw))
+        from distributed.comm import CommClosedError
+
         try:
             return batch.run([boot for each in batches for boot in each])
-        except OSError as error:
+        except CommClosedError as error:
             raise InfraError(
                 f"the connection to the scheduler broke: {error}",
                 where=self.name,

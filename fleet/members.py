@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,10 +15,12 @@ from fleet.identity import token
 from host.errors import InfraError
 
 LOOK_EVERY_S = 2.0
+WAIT_S = 0.2
 # How long a session waits where nobody can serve it.
 PATIENCE_S = 60.0
 # Work under way beyond what runs at once, so that no worker waits for the next unit.
 AHEAD = 1.25
+DISMISS_S = 5.0
 
 
 @dataclass(frozen=True)
@@ -39,7 +42,8 @@ class Member:
 class Members:
     """Looks at the scheduler's workers now and then, and lets those that fit serve.
 
-    ``say`` is told, once each, of workers that join, are refused, or are set aside.
+    ``say`` is told of workers that are refused or set aside; ``alone`` counts looks that found
+    nobody serving.
     """
 
     client: Any
@@ -49,6 +53,7 @@ class Members:
     serving: dict[str, Member] = field(default_factory=dict)
     refused: dict[str, str] = field(default_factory=dict)
     aside: dict[str, str] = field(default_factory=dict)
+    alone: int = 0
     _asked: set[str] = field(default_factory=set)
     _answers: list[Future[dict[str, Any]]] = field(default_factory=list)
     _looked: float = -LOOK_EVERY_S
@@ -64,31 +69,19 @@ class Members:
         return token(self.identity)
 
     def look(self, *, at_once: bool = False) -> None:
-        """See who came and who left; returns at once but with ``at_once``.
+        """See who came and who left; with ``at_once`` wait until somebody serves.
 
         Raises:
             InfraError: nobody serves, and nobody has for a while.
         """
-        now = time.monotonic()
-        if at_once or now - self._looked >= LOOK_EVERY_S:
-            self._looked = now
-            try:
-                there = set(self.client.scheduler_info(n_workers=-1)["workers"])
-            except (OSError, TimeoutError, ValueError):
-                return  # The scheduler is away; whoever works with it will say so.
-            for gone in set(self.serving) - there:
-                del self.serving[gone]
-            self._asked &= there
-            new = sorted(there - self._asked)
-            self._asked |= set(new)
-            # One by one: a worker that does not answer must not hold up the others.
-            self._answers += [self._pool.submit(self._enlist, one) for one in new]
-        while at_once and self._answers and not self.serving:
-            time.sleep(0.02)
-            self._hear()
-            at_once = time.monotonic() - now < self.patience_s
+        self._ask(at_once)
         self._hear()
         self._require_somebody()
+        while at_once and not self.serving:
+            time.sleep(WAIT_S)
+            self._ask(False)
+            self._hear()
+            self._require_somebody()
 
     def capacity(self, memory_mib: int) -> int:
         """Guests of this memory that the whole fleet runs at once."""
@@ -124,11 +117,33 @@ class Members:
         self.aside[address] = reason
         host = f" on {member.host}" if member else ""
         self.say(f"worker {address}{host} is set aside: {reason}")
-        self._pool.submit(self._dismiss, address)
+        # Waited for: what goes out next must not go there.
+        with suppress(Exception):
+            self._pool.submit(self._dismiss, address, reason).result(timeout=DISMISS_S)
 
     def close(self) -> None:
         """Forget the workers that were asked and have not answered."""
         self._pool.shutdown(wait=False, cancel_futures=True)
+
+    def _ask(self, at_once: bool) -> None:
+        now = time.monotonic()
+        if not at_once and now - self._looked < (LOOK_EVERY_S if self.serving else WAIT_S):
+            return
+        self._looked = now
+        try:
+            there = set(self.client.scheduler_info(n_workers=-1)["workers"])
+        except (OSError, TimeoutError, ValueError):
+            return  # The scheduler is away; whoever works with it will say so.
+        for gone in set(self.serving) - there:
+            del self.serving[gone]
+        # What was sent meanwhile waits for a worker to join, and dask forgets to look again
+        # when one that has joined offers its resources.
+        self.alone += not self.serving
+        self._asked &= there
+        new = sorted(there - self._asked)
+        self._asked |= set(new)
+        # One by one: a worker that does not answer must not hold up the others.
+        self._answers += [self._pool.submit(self._enlist, one) for one in new]
 
     def _enlist(self, address: str) -> dict[str, Any]:
         said = self.client.run(
@@ -136,8 +151,8 @@ class Members:
         )
         return dict(said)
 
-    def _dismiss(self, address: str) -> None:
-        self.client.run(worker.dismiss, self.token, workers=[address], on_error="ignore")
+    def _dismiss(self, address: str, reason: str) -> None:
+        self.client.run(worker.dismiss, self.token, reason, workers=[address], on_error="ignore")
 
     def _hear(self) -> None:
         done = [one for one in self._answers if one.done()]

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from experiment.plan import Size
 from experiment.spec import Guest
-from fleet.artefacts import Artefact, ArtefactStore
+from fleet.artefacts import Artefact, ArtefactStore, held_in
 from guests import channel
 from guests.exact import Machine, Outcome
 from guests.probe.plugin import Probe
@@ -134,6 +134,14 @@ def files_of(boot: Boot) -> tuple[Path, ...]:
     machine = boot.machine
     more = (boot.probe.path,) if boot.probe else ()
     return (machine.kernel, machine.initramfs, machine.preload, *more)
+
+
+def missing_bytes(unit: Unit, cache: Path) -> int:
+    """Bytes that have to come before a unit can be booted on this host."""
+    asked = unit.machine
+    every = [asked.kernel, asked.initramfs, asked.preload]
+    every += [unit.probe.plugin] if unit.probe else []
+    return sum(one.size for one in every if not held_in(cache, one).exists())
 
 
 def boot_of(unit: Unit, cache: Path) -> Boot:

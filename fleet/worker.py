@@ -19,7 +19,7 @@ from typing import Any
 
 from fleet.identity import differences, identity, token
 from fleet.site import Site
-from fleet.unit import Answer, Unit, boot_of
+from fleet.unit import Answer, Unit, boot_of, missing_bytes
 from guests.exact import BootError, Outcome
 from host import facts
 from host.errors import LabError
@@ -30,6 +30,7 @@ from runs.local import InterruptedRunError, boot_one
 PLENTY = 1e9
 Tell = Callable[[str, Mapping[str, str]], None]
 _sites: list[Site] = []
+_dismissed: list[str] = []
 
 
 def site() -> Site:
@@ -57,6 +58,8 @@ async def enlist(wanted: Mapping[str, str], dask_worker: Any = None) -> dict[str
         said["differs"] = differences(wanted, identity())
     except LabError as error:
         said["differs"] = (str(error),)
+    # Another session knows something; a new process has a new chance.
+    said["differs"] = (*_dismissed[:1], *said["differs"])
     if said["differs"]:
         return said
     threads = dask_worker.state.nthreads
@@ -79,8 +82,9 @@ async def enlist(wanted: Mapping[str, str], dask_worker: Any = None) -> dict[str
     return said
 
 
-async def dismiss(name: str, dask_worker: Any = None) -> None:
-    """Take the resource ``name`` from this worker: no unit of the session goes here any more."""
+async def dismiss(name: str, reason: str, dask_worker: Any = None) -> None:
+    """Take the resource ``name`` from this worker: no unit goes here until it is restarted."""
+    _dismissed.append(reason)
     await dask_worker.set_resources(**{name: 0})
 
 
@@ -116,6 +120,7 @@ def _boot(unit: Unit, answer: Answer, watch: Callable[[str], None]) -> Answer:
     folder = here.folder(unit.machine.guest.memory_mib)
     logs = folder.with_name(f"{folder.name}-logs")
     try:
+        answer = replace(answer, received=missing_bytes(unit, here.cache))
         boot = boot_of(unit, here.cache)
         if unit.cold:
             outcome = boot_one(boot, None, folder, logs, watch)
