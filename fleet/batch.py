@@ -1,7 +1,6 @@
 """Boots on a fleet: send them, hear of them, have them checked, and tell the judge.
 
-One thread, whatever the number of workers: units go out as dask futures, a few more than
-run at once, and are dealt with in the order they come back.
+One thread, whatever the number of workers: units are dask futures, a few more than run at once.
 """
 
 from __future__ import annotations
@@ -81,6 +80,7 @@ class Batch:
         self.link.client.subscribe_topic(self._topic, self._queue.put)
         try:
             self.link.members.look(at_once=True)
+            self.trust.proven |= self.link.proven()
             while self.open:
                 self.link.require_scheduler()
                 self._send()
@@ -238,13 +238,14 @@ class Batch:
             case "tell":
                 case.checking, case.unchecked = False, not others
                 self._offer(case)
-            case "undecided" if not case.told:
+            case "undecided":
                 names = ", ".join(sorted(case.votes))
                 said = f"{names} sent different results for the same run; nobody is left to decide"
+                if case.told:
+                    self.judge.withdraw([case.boot.name])
+                    case.told = ""
                 case.checking = False
                 self._tell(case, lost_answer(next(iter(case.votes)), said), last=True)
-            case "undecided":
-                case.checking = False
 
     def _verified(self, case: Case) -> None:
         found = case.standing
@@ -252,6 +253,7 @@ class Batch:
         if not case.verified:
             self.ledger.note(run=case.boot.name, agreed=believed)
         case.verified, case.checking = True, False
+        self.link.note_proven(set(believed) - self.trust.proven)
         self.trust.proven |= set(believed)
         for liar in found.liars:
             self._quarantine(liar, case, believed)
@@ -342,9 +344,19 @@ class Batch:
         for case in list(self.open.values()):
             if case.votes and not case.told and not case.checking:
                 self._consider(case)
+        self._catch_up()
         self.open = {
             name: case for name, case in self.cases.items() if not case.told or case.checking
         }
+
+    def _catch_up(self) -> None:
+        """Check workers that served alone at first, now that others are there."""
+        for case in self.cases.values():
+            if case.unchecked and case.told and not case.verified:
+                alone = not self.link.members.others(set(case.votes))
+                if not alone and self.trust.tries(case, self.cases):
+                    case.unchecked = False
+                    self._check(case)
 
     # What goes wrong without a word.
 
@@ -367,7 +379,7 @@ class Batch:
         self._again(flight.case)
 
     def _double_stragglers(self) -> None:
-        """Begin elsewhere what takes too long, and send again what nobody began."""
+        """Begin elsewhere what takes too long; send again what nobody began."""
         usual = statistics.median(self.durations) if self.durations else 0.0
         limit = max(self.settings.straggler_s, self.settings.straggler * usual)
         now = time.monotonic()

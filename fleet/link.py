@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pickle
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import CancelledError
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -12,6 +12,10 @@ from typing import Any
 
 from fleet.members import Members
 from host.errors import InfraError
+
+PROVEN = "twinboot-proven"
+# A worker that was right goes on to be checked by the share; each day begins anew.
+PROVEN_S = 24 * 3600.0
 
 
 @dataclass
@@ -75,6 +79,20 @@ class Link:
                 next_step="its log has the place: a bug in the lab",
             ) from error
         return bytes(data) if isinstance(data, bytes) else None
+
+    def proven(self) -> set[str]:
+        """Workers that a session of the last day confirmed, as the scheduler remembers them."""
+        with suppress(OSError, TimeoutError):
+            known = self.client.get_metadata([PROVEN, self.members.token], default={})
+            since = time.time() - PROVEN_S
+            return {address for address, when in dict(known).items() if when > since}
+        return set()
+
+    def note_proven(self, addresses: Iterable[str]) -> None:
+        """Tell the sessions to come that these workers were confirmed now."""
+        with suppress(OSError, TimeoutError):
+            for address in addresses:
+                self.client.set_metadata([PROVEN, self.members.token, address], time.time())
 
     def cancel(self, futures: Sequence[Any]) -> None:
         """Stop what nobody waits for."""

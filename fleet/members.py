@@ -132,7 +132,7 @@ class Members:
         self._looked = now
         try:
             there = set(self.client.scheduler_info(n_workers=-1)["workers"])
-        except (OSError, TimeoutError, ValueError):
+        except (OSError, TimeoutError, ValueError, KeyError):
             return  # The scheduler is away; whoever works with it will say so.
         for gone in set(self.serving) - there:
             del self.serving[gone]

@@ -48,9 +48,13 @@ class Trust:
     def _wants_check(self, case: Case, only: str, cases: Mapping[str, Case]) -> bool:
         if sampled(case.unit.question, self.one_in) or case.suspicious:
             return True
-        if not self.one_in or only in self.proven:
+        return self.tries(case, cases)
+
+    def tries(self, case: Case, cases: Mapping[str, Case]) -> bool:
+        """Whether this answer is the one by which its worker is tried; the others wait for it."""
+        (only,) = case.votes or ("",)
+        if not only or not self.one_in or only in self.proven:
             return False
-        # One answer of each worker is tried; the others of it wait for that.
         trial = cases.get(self.trials.get(only, ""))
         if trial is None or not trial.checking or only not in trial.votes:
             self.trials[only] = case.boot.name

@@ -75,6 +75,6 @@ def run_cold(
 def dask_setup(worker: Any) -> None:
     """Called by dask before the worker serves."""
     exact.take_snapshot = take_snapshot
-    exact.run_restored = run_restored  # type: ignore[assignment]
-    exact.run_cold = run_cold  # type: ignore[assignment]
+    exact.run_restored = run_restored
+    exact.run_cold = run_cold
     workspace.RESERVE_BYTES = 0
