@@ -16,7 +16,7 @@ from typing import Any
 
 from fleet import worker
 from fleet.artefacts import ArtefactStore
-from fleet.cases import Case, differences, lost_answer, unpack, write_raw
+from fleet.cases import Case, Flight, differences, lost_answer, unpack, write_raw
 from fleet.ledger import Ledger, unchecked
 from fleet.link import Link
 from fleet.settings import Settings
@@ -30,20 +30,6 @@ from runs.boots import ATTEMPTS, Boot, Judge, Place
 TICK_S = 0.25
 ENOUGH = 5
 MOST_NAMED = 8
-
-
-@dataclass
-class Flight:
-    """A unit under way; ``worker`` and ``began`` are known when a worker said so."""
-
-    case: Case
-    attempt: int
-    future: Any
-    sent: float
-    alone: int
-    allowed: frozenset[str] = frozenset()
-    worker: str = ""
-    began: float = 0.0
 
 
 @dataclass

@@ -112,6 +112,7 @@ class Builder:
     topic: str
     wanted: dict[str, tuple[BuildUnit, str]] = field(default_factory=dict)
     futures: dict[str, Any] = field(default_factory=dict)
+    alone: dict[str, int] = field(default_factory=dict)
     built: dict[str, Built] = field(default_factory=dict)
     tried: dict[str, set[str]] = field(default_factory=dict)
     told: dict[str, Progress] = field(default_factory=dict)
@@ -164,14 +165,20 @@ class Builder:
         self.link.cancel(list(self.futures.values()))
 
     def _advance(self) -> None:
+        members = self.link.members
         for key in list(self.futures):
             if self.futures[key].done() or self.futures[key].status == "lost":
                 self._landed(key, self.futures.pop(key))
+            elif self.alone[key] != members.alone:
+                # Everybody left meanwhile: it was lost, or waits for somebody it will not see.
+                self.link.cancel([self.futures.pop(key)])
+        if not members.serving:
+            return
         busy = {self.wanted[key][1] for key in self.futures}
         for key, (unit, tree) in self.wanted.items():
             if key in self.built or key in self.futures:
                 continue
-            holders = self.link.members.with_tree(tree)
+            holders = members.with_tree(tree)
             if holders or tree not in busy:
                 busy.add(tree)
                 self._submit(key, unit, holders)
@@ -184,6 +191,7 @@ class Builder:
             self.built[key] = Built("", trouble="no worker is left")
             return
         workers = [one for one in holders if one not in tried] or (left if tried else [])
+        self.alone[key] = members.alone
         self.futures[key] = self.link.submit(
             build_kernel, unit, key=f"{self.topic}-{key}-{len(tried)}-{time.monotonic_ns()}",
             workers=workers, loosely=not tried, resources={"build": 1},

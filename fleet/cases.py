@@ -8,6 +8,7 @@ import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from fleet.unit import Answer, Unit
 from fleet.votes import Standing, standing
@@ -73,6 +74,20 @@ class Case:
         self.answers.pop(worker, None)
         if self.told == worker:
             self.told = ""
+
+
+@dataclass
+class Flight:
+    """A unit under way; ``worker`` and ``began`` are known when a worker said so."""
+
+    case: Case
+    attempt: int
+    future: Any
+    sent: float
+    alone: int
+    allowed: frozenset[str] = frozenset()
+    worker: str = ""
+    began: float = 0.0
 
 
 def unpack(data: bytes) -> Answer:

@@ -65,7 +65,7 @@ def test_a_worker_is_killed_every_twenty_seconds(
 ) -> None:
     folder = tmp_path / "fleet" / "session"
     over = threading.Event()
-    kills = []
+    kills: list[str] = []
 
     def killer() -> None:
         while not over.wait(KILL_EVERY_S):
