@@ -20,6 +20,7 @@ from fleet.link import Link
 from fleet.members import Members
 from fleet.settings import Settings
 from fleet.trust import Trust
+from fleet.wall import WallFleet
 from host.errors import InfraError
 from host.facts import QEMU_OVERHEAD_MIB
 from kernels import build, cache
@@ -47,6 +48,7 @@ class DaskExecutor:
     _link: Link | None = None
     _builder: Builder | None = None
     _trust: Trust | None = None
+    _wall: WallFleet | None = None
 
     def __enter__(self) -> DaskExecutor:
         return self
@@ -110,6 +112,12 @@ class DaskExecutor:
                 where=self.name,
                 next_step=link.resume,
             ) from error
+
+    def wall(self) -> WallFleet:
+        """Wall blocks are made on workers that say they are wall hosts."""
+        if self._wall is None:
+            self._wall = WallFleet(self.link, self.store, self.settings.losses)
+        return self._wall
 
     def expect_kernels(
         self, wanted: Sequence[tuple[KernelSpec, Sequence[Path]]], *, checkout: Path, cache: Path

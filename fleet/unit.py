@@ -111,14 +111,11 @@ class Answer:
 
 def unit_of(boot: Boot, store: ArtefactStore, kept: dict[Path, Artefact], topic: str) -> Unit:
     """A boot as it travels; ``kept`` are its files in the store."""
-    machine, probe = boot.machine, boot.probe
+    probe = boot.probe
     return Unit(
         boot.name,
         store,
-        MachineUnit(
-            kept[machine.kernel], kept[machine.initramfs], kept[machine.preload],
-            machine.guest, machine.size, machine.prepare_text, machine.cmdline,
-        ),
+        machine_unit(boot.machine, kept),
         boot.job_text,
         boot.cold,
         ProbeUnit(kept[probe.path], probe.api, probe.qemu, probe.window, probe.spans)
@@ -126,6 +123,26 @@ def unit_of(boot: Boot, store: ArtefactStore, kept: dict[Path, Artefact], topic:
         else None,
         boot.console_bytes,
         topic,
+    )  # fmt: skip
+
+
+def machine_unit(machine: Machine, kept: dict[Path, Artefact]) -> MachineUnit:
+    """A machine as it travels; ``kept`` are its files in the store."""
+    return MachineUnit(
+        kept[machine.kernel], kept[machine.initramfs], kept[machine.preload],
+        machine.guest, machine.size, machine.prepare_text, machine.cmdline,
+    )  # fmt: skip
+
+
+def machine_of(asked: MachineUnit, store: ArtefactStore, cache: Path) -> Machine:
+    """The machine on the worker's host, its files fetched.
+
+    Raises:
+        InfraError: an artefact is damaged or gone.
+    """
+    return Machine(
+        store.fetch(asked.kernel, cache), store.fetch(asked.initramfs, cache), asked.guest,
+        asked.size, asked.prepare_text, store.fetch(asked.preload, cache), asked.cmdline,
     )  # fmt: skip
 
 
@@ -150,15 +167,11 @@ def boot_of(unit: Unit, cache: Path) -> Boot:
     Raises:
         InfraError: an artefact is damaged or gone.
     """
-    asked, fetch = unit.machine, unit.store.fetch
-    machine = Machine(
-        fetch(asked.kernel, cache), fetch(asked.initramfs, cache), asked.guest, asked.size,
-        asked.prepare_text, fetch(asked.preload, cache), asked.cmdline,
-    )  # fmt: skip
+    machine = machine_of(unit.machine, unit.store, cache)
     probe = None
     if unit.probe is not None:
         said = unit.probe
-        path = fetch(said.plugin, cache)
+        path = unit.store.fetch(said.plugin, cache)
         probe = Probe(path, said.plugin.sha256, said.api, said.qemu, said.window, said.spans)
     return Boot(
         unit.name, "", machine, unit.job_text, unit.cold, probe, unit.console_bytes

@@ -6,17 +6,21 @@ an executor only says how each guest ended.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from experiment.spec import KernelSpec
+from experiment.design import Conditions
+from experiment.spec import Guest, KernelSpec
 from guests.exact import Machine, Outcome
 from guests.probe.plugin import Probe
 from kernels.cache import Kernel
 from kernels.make import Progress
 from runs.progress import Reporter
+
+if TYPE_CHECKING:
+    from runs.prepare import WallHost
 
 # Host trouble may pass; anything else is a function of the inputs and would only
 # be the same again.
@@ -71,6 +75,41 @@ class Judge(Protocol):
         """What was told of these boots is not to be trusted; they will be told again."""
 
 
+@dataclass(frozen=True)
+class WallBoot:
+    """One wall guest of a block; accelerator and placement are the host's that boots it."""
+
+    name: str
+    machine: Machine
+    job_text: str
+
+
+@dataclass(frozen=True)
+class WallRun:
+    """How a wall guest ended, what its host did meanwhile, and when (host's clock, seconds)."""
+
+    outcome: Outcome
+    conditions: Conditions
+    at_s: float
+
+
+class WallElsewhere(Protocol):
+    """Wall hosts that are not this one."""
+
+    def host(
+        self, guests: Mapping[str, Mapping[str, Guest]], image: Path, *, fit_only: bool
+    ) -> WallHost:
+        """What boots wall guests there; as ``runs.prepare.wall_host``."""
+
+    def hosts(self) -> int:
+        """Blocks that are made at once: one a host."""
+
+    def begin(
+        self, block: Sequence[WallBoot], attempts: int, place: Place
+    ) -> Callable[[], Sequence[WallRun]]:
+        """Have a block made, its guests back to back on one host; call for the runs."""
+
+
 class Executor(Protocol):
     """Where kernels are built and guests run."""
 
@@ -89,6 +128,9 @@ class Executor(Protocol):
         Raises:
             InfraError: the disk is too small, or nothing can be booted.
         """
+
+    def wall(self) -> WallElsewhere | None:
+        """Where wall blocks are made; None is this host."""
 
     def expect_kernels(
         self, wanted: Sequence[tuple[KernelSpec, Sequence[Path]]], *, checkout: Path, cache: Path

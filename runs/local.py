@@ -67,6 +67,9 @@ class LocalExecutor:
                 _drop_snapshots(stage)
         return sum(stage.cpu_s)
 
+    def wall(self) -> None:
+        """Wall guests run here."""
+
     def expect_kernels(
         self, wanted: Sequence[tuple[KernelSpec, Sequence[Path]]], *, checkout: Path, cache: Path
     ) -> None:

@@ -239,6 +239,9 @@ def wall_host(
         InfraError: no kernel boots at all; with ``options.fit_only`` also a host with
             anything to mend.
     """
+    elsewhere = options.executor.wall()
+    if elsewhere is not None:
+        return elsewhere.host(guests, kernel.bzimage, fit_only=options.fit_only)
     cpus = host_cpus()
     placements = {
         (name, arm): place(cpus, vcpus=guest.vcpus, nodes=guest.numa_nodes)
