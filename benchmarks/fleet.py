@@ -2,12 +2,12 @@
 
 Prints the tables of docs/fleet.md.
 
-    .venv/bin/python benchmarks/fleet.py empty       # scheduler and client, with empty units
+    .venv/bin/python benchmarks/fleet.py empty       # scheduler and client, with empty parcels
     .venv/bin/python benchmarks/fleet.py guests      # real guests over 1, 2, ... workers
     .venv/bin/python benchmarks/fleet.py simulate    # 1 to 1,000 workers, 100 series a day
 
-``empty`` boots nothing: workers of a real scheduler answer at once with what a run of the
-smoke guest sends (15 KiB), so that what is left is dask and the client.  ``guests`` measures
+``empty`` boots nothing: workers of a real scheduler answer at once with a few bytes, so that
+what is left is dask and the client.  ``guests`` measures
 tests/integration/small.toml with caches that are empty.  ``simulate`` plays days of series
 on workers of one core each with the times below, which were measured here.
 """
@@ -41,7 +41,7 @@ from runs.boots import Boot, Place
 from runs.progress import Reporter
 from tests.fleet.cluster import Cluster
 
-UNITS = 200
+PARCELS = 200
 SMALL = CHECKOUT / "tests/integration/small.toml"
 DAY_S = 24 * 3600.0
 # Series a day for each worker that no worker can do.
@@ -52,7 +52,7 @@ MORE_THAN_DONE = 30
 class Costs:
     """What was measured, in seconds, each on one core.
 
-    Of a run of the laptop guest, of a kernel, of the scheduler for a unit, and of the client
+    Of a run of the laptop guest, of a kernel, of the scheduler for a parcel, and of the client
     for the judging of a run.
     """
 
@@ -114,7 +114,7 @@ class Progress:
 
     came: float
     builds: int
-    units: int
+    parcels: int
     client: float
     snapshots: set[tuple[int, int]] = field(default_factory=set)
 
@@ -125,16 +125,16 @@ def simulate(
     """Days of series that come evenly; no worker is idle while something is ready.
 
     A worker is one core with one guest, and earlier series go first.  It takes a snapshot of
-    each machine of a series that it serves; a unit is not begun before the scheduler has
+    each machine of a series that it serves; a parcel is not begun before the scheduler has
     dealt with those before it, and a session's client judges one result at a time.
     """
     rng = np.random.default_rng(workers)
     checks = -(-series.runs // costs.check_one_in) if costs.check_one_in else 0
-    units = series.runs + checks
-    every = [Progress(n * DAY_S / a_day, series.builds, units, 0.0) for n in range(a_day * days)]
+    parcels = series.runs + checks
+    every = [Progress(n * DAY_S / a_day, series.builds, parcels, 0.0) for n in range(a_day * days)]
     events = [(one.came, 0, number, -1) for number, one in enumerate(every)]
     heapq.heapify(events)
-    # By series, builds (-1) before units: what is ready, and workers that are free.
+    # By series, builds (-1) before parcels: what is ready, and workers that are free.
     ready: list[tuple[int, int]] = []
     free = list(range(workers))
     now = scheduler = busy = 0.0
@@ -148,27 +148,27 @@ def simulate(
         elif done < 0:
             one.builds -= 1
             if not one.builds:
-                for unit in range(units):
-                    heapq.heappush(ready, (number, unit))
+                for parcel in range(parcels):
+                    heapq.heappush(ready, (number, parcel))
         else:
             one.client = max(one.client, now) + costs.client_s
-            one.units -= 1
-            if not one.units:
+            one.parcels -= 1
+            if not one.parcels:
                 waits.append(one.client - one.came)
         if came:
             heapq.heappush(free, came - 1)
         while ready and free:
-            number, unit = heapq.heappop(ready)
+            number, parcel = heapq.heappop(ready)
             worker = heapq.heappop(free)
             took, start = costs.build_s, now
-            if unit >= 0:
+            if parcel >= 0:
                 start = scheduler = max(scheduler, now) + costs.scheduler_s
                 took = costs.run_s * float(np.exp(rng.normal(0.0, costs.spread)))
-                fresh = (worker, unit % series.machines)
+                fresh = (worker, parcel % series.machines)
                 took += costs.snapshot_s * (fresh not in every[number].snapshots)
                 every[number].snapshots.add(fresh)
             busy += took
-            heapq.heappush(events, (start + took, worker + 1, number, unit))
+            heapq.heappush(events, (start + took, worker + 1, number, parcel))
     return Day(
         workers,
         a_day * days / now * DAY_S,
@@ -180,7 +180,7 @@ def simulate(
 
 def empty(most: int) -> None:
     """Units that do nothing, over real workers."""
-    print("workers | runs/s | ms a run | client CPU ms a run | bytes a run")
+    print("workers | runs/s | ms a run | client CPU ms a run")
     for count in range(1, most + 1):
         with tempfile.TemporaryDirectory() as name:
             print(_empty(Path(name), count))
@@ -209,10 +209,9 @@ def _empty(folder: Path, count: int) -> str:
             after = resource.getrusage(resource.RUSAGE_SELF)
         used = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
         done = len(boots) - count
-        sent = sum(path.stat().st_size for path in place.raw.rglob("*") if path.is_file())
         return (
             f"{count} | {done / elapsed:.0f} | {1000 * elapsed / done:.1f} | "
-            f"{1000 * used / done:.1f} | {sent / len(boots):.0f}"
+            f"{1000 * used / done:.1f}"
         )
     finally:
         cluster.stop()
@@ -227,13 +226,14 @@ def _boots(folder: Path) -> list[Boot]:
     machine = Machine(
         files["kernel"], files["initramfs"], guest, Size(32, 64, 52, 4), "", files["preload"]
     )
-    return [Boot(f"run-{n}", "base", machine, f"job {n}", False) for n in range(UNITS)]
+    return [Boot(f"run-{n}", "base", machine, f"job {n}", False) for n in range(PARCELS)]
 
 
 def guests(most: int) -> None:
     """The small experiment over real workers, each with an empty cache."""
     print(
-        "workers | s for 7 runs | guests' CPU s | runs a minute | client CPU s a run | MiB a worker"
+        "workers | s for 7 runs | guests' CPU s | runs a minute | client CPU s a run | "
+        "KiB moved a run | MiB fetched a worker"
     )
     for count in range(1, most + 1):
         with tempfile.TemporaryDirectory() as name:
@@ -258,10 +258,11 @@ def _guests(folder: Path, count: int) -> str:
     costs = [json.loads(line) for line in (session / "costs.jsonl").read_text().splitlines()]
     told = [json.loads(line) for line in (session / "fleet.jsonl").read_text().splitlines()]
     received = sum(line.get("received", 0) for line in told) / count / (1 << 20)
+    moved = statistics.mean(line["moved"] for line in told if "moved" in line) / 1024
     used = sum(cost["guest_cpu_s"] for cost in costs)
     return (
         f"{count} | {elapsed:.0f} | {used:.0f} | {60 * len(costs) / elapsed:.1f} | "
-        f"{(spent - idle) / len(costs):.2f} | {received:.0f}"
+        f"{(spent - idle) / len(costs):.2f} | {moved:.0f} | {received:.0f}"
     )
 
 
@@ -281,7 +282,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("what", choices=("empty", "guests", "simulate"))
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1, help="at most")
-    parser.add_argument("--scheduler-ms", type=float, default=5.0, help="of a unit, as measured")
+    parser.add_argument("--scheduler-ms", type=float, default=5.0, help="of a parcel, as measured")
     parser.add_argument("--client-s", type=float, default=0.3, help="of a run, as measured")
     asked = parser.parse_args()
     if asked.what == "empty":

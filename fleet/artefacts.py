@@ -77,7 +77,7 @@ class ArtefactStore:
         """
         kept = held_in(cache, artefact)
         kept.parent.mkdir(parents=True, exist_ok=True)
-        with FileLock(kept.with_suffix(".lock")):
+        with FileLock(kernel_cache.lock_path(cache, f"fleet-{artefact.sha256}")):
             if _is(kept, artefact):
                 os.utime(kept)
                 VERIFIED[kept] = _stamp(kept)

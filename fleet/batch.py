@@ -1,6 +1,6 @@
 """Boots on a fleet: send them, hear of them, have them checked, and tell the judge.
 
-One thread, whatever the number of workers: units are dask futures, a few more than run at once.
+One thread, whatever the number of workers: parcels are dask futures, a few more than run at once.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import time
 import uuid
 from collections import deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from fleet import worker
@@ -19,9 +19,9 @@ from fleet.artefacts import ArtefactStore
 from fleet.cases import Case, Flight, differences, lost_answer, unpack, write_raw
 from fleet.ledger import Ledger, unchecked
 from fleet.link import Link
+from fleet.parcel import Answer, files_of, parcel_of
 from fleet.settings import Settings
 from fleet.trust import Trust
-from fleet.unit import Answer, files_of, unit_of
 from guests import channel
 from guests.exact import Outcome
 from host.errors import InfraError
@@ -59,7 +59,7 @@ class Batch:
         kept = {path: self.store.put(path) for boot in boots for path in files_of(boot)
                 if path.exists()}  # fmt: skip
         for boot in boots:
-            case = Case(boot, unit_of(boot, self.store, kept, self._topic))
+            case = Case(boot, parcel_of(boot, self.store, kept, self._topic))
             self.cases[boot.name] = self.open[boot.name] = case
             self.todo.append((case, frozenset()))
             self.ledger.expect(case)
@@ -90,7 +90,7 @@ class Batch:
         waiting: deque[tuple[Case, frozenset[str]]] = deque()
         while self.todo:
             case, avoid = self.todo[0]
-            if len(self.flights) >= self._window(case.unit.memory_mib):
+            if len(self.flights) >= self._window(case.parcel.memory_mib):
                 break
             self.todo.popleft()
             others = members.others(set(avoid)) if avoid else []
@@ -123,8 +123,8 @@ class Batch:
         start = self._serial % len(workers) if workers else 0
         some = [*workers[start:], *workers[:start]][:MOST_NAMED]
         future = self.link.submit(
-            worker.perform, case.unit, key=key, workers=some,
-            resources={"cores": 1, "memory": case.unit.memory_mib},
+            worker.perform, case.parcel, key=key, workers=some,
+            resources={"cores": 1, "memory": case.parcel.memory_mib},
         )  # fmt: skip
         now = time.monotonic()
         alone = self.link.members.alone
@@ -181,7 +181,7 @@ class Batch:
         if data is None:
             self._again(case)
             return
-        answer = unpack(data)
+        answer = replace(unpack(data), moved=len(data) + case.size)
         if not current or answer.worker in self.link.members.aside:
             self._again(case)
         elif answer.outcome is None:
@@ -359,7 +359,7 @@ class Batch:
         self._double_stragglers()
 
     def _recall(self, key: str) -> None:
-        """Take a unit back, wherever it is, and send it again."""
+        """Take a parcel back, wherever it is, and send it again."""
         flight = self.flights.pop(key)
         self.link.cancel([flight.future])
         self._again(flight.case)

@@ -25,7 +25,7 @@ POLL_S = 0.25
 
 
 @dataclass(frozen=True)
-class BuildUnit:
+class BuildParcel:
     """A kernel to build: its key proves that source, configuration and compiler are ours."""
 
     key: str
@@ -47,22 +47,22 @@ class Built:
 
 
 def build_kernel(wanted: Mapping[str, str], payload: bytes) -> bytes:
-    """Build the kernel of a pickled ``BuildUnit`` on a worker; return a pickled ``Built``."""
+    """Build the kernel of a pickled ``BuildParcel`` on a worker; return a pickled ``Built``."""
     import distributed
 
     worker = distributed.get_worker()
     found = differences(wanted, identity())
     if found:
         return pickle.dumps(Built(worker.address, trouble=f"another identity: {'; '.join(found)}"))
-    unit: BuildUnit = pickle.loads(payload)  # noqa: S301
+    parcel: BuildParcel = pickle.loads(payload)  # noqa: S301
 
     def tell(progress: Progress) -> None:
-        said = {"key": unit.key, "done": progress.done, "total": progress.total,
+        said = {"key": parcel.key, "done": progress.done, "total": progress.total,
                 "seconds": progress.seconds}  # fmt: skip
-        worker.log_event(unit.topic, said)
+        worker.log_event(parcel.topic, said)
 
     try:
-        files = build_and_publish(unit, facts.cache_folder(), tell)
+        files = build_and_publish(parcel, facts.cache_folder(), tell)
         built = Built(worker.address, files)
     except SeriesError as error:
         built = Built(worker.address, error=error)
@@ -73,7 +73,7 @@ def build_kernel(wanted: Mapping[str, str], payload: bytes) -> bytes:
 
 
 def build_and_publish(
-    unit: BuildUnit, cache_folder: Path, tell: Callable[[Progress], None]
+    parcel: BuildParcel, cache_folder: Path, tell: Callable[[Progress], None]
 ) -> KernelFiles:
     """Build a kernel here and put it into the store.
 
@@ -81,21 +81,21 @@ def build_and_publish(
         SeriesError: the series does not apply or build.
         LabError: the source is not here, or is another one.
     """
-    where = {"checkout": unit.checkout or CHECKOUT, "cache": cache_folder}
+    where = {"checkout": parcel.checkout or CHECKOUT, "cache": cache_folder}
     with tempfile.TemporaryDirectory(prefix="twinboot-series-") as name:
         patches = []
-        for file, data in unit.patches:
+        for file, data in parcel.patches:
             path = Path(name) / Path(file).name
             path.write_bytes(data)
             patches.append(path)
-        key = build.key_of(unit.spec, patches, **where)
-        if key != unit.key:
+        key = build.key_of(parcel.spec, patches, **where)
+        if key != parcel.key:
             raise InfraError(
-                f"another kernel would come of it: key {key} there, {unit.key} here; "
+                f"another kernel would come of it: key {key} there, {parcel.key} here; "
                 "source, configuration or compiler differ",
-                where=unit.spec.source,
+                where=parcel.spec.source,
             )
-        return unit.store.put_kernel(build.provide(unit.spec, patches, **where, progress=tell))
+        return parcel.store.put_kernel(build.provide(parcel.spec, patches, **where, progress=tell))
 
 
 @dataclass
@@ -110,7 +110,7 @@ class Builder:
     store: ArtefactStore
     say: Callable[[str], None]
     topic: str
-    wanted: dict[str, tuple[BuildUnit, str]] = field(default_factory=dict)
+    wanted: dict[str, tuple[BuildParcel, str]] = field(default_factory=dict)
     futures: dict[str, Any] = field(default_factory=dict)
     alone: dict[str, int] = field(default_factory=dict)
     built: dict[str, Built] = field(default_factory=dict)
@@ -125,8 +125,8 @@ class Builder:
             return key
         texts = tuple((path.name, path.read_bytes()) for path in patches)
         other = None if checkout.resolve() == CHECKOUT else checkout
-        unit = BuildUnit(key, spec, texts, self.store, self.topic, other)
-        self.wanted[key] = (unit, build.objects_of(spec, patches, **where))
+        parcel = BuildParcel(key, spec, texts, self.store, self.topic, other)
+        self.wanted[key] = (parcel, build.objects_of(spec, patches, **where))
         self._advance()
         return key
 
@@ -175,15 +175,15 @@ class Builder:
         if not members.serving:
             return
         busy = {self.wanted[key][1] for key in self.futures}
-        for key, (unit, tree) in self.wanted.items():
+        for key, (parcel, tree) in self.wanted.items():
             if key in self.built or key in self.futures:
                 continue
             holders = members.with_tree(tree)
             if holders or tree not in busy:
                 busy.add(tree)
-                self._submit(key, unit, holders)
+                self._submit(key, parcel, holders)
 
-    def _submit(self, key: str, unit: BuildUnit, holders: Sequence[str]) -> None:
+    def _submit(self, key: str, parcel: BuildParcel, holders: Sequence[str]) -> None:
         tried = self.tried.setdefault(key, set())
         members = self.link.members
         left = members.others(tried)
@@ -193,7 +193,7 @@ class Builder:
         workers = [one for one in holders if one not in tried] or (left if tried else [])
         self.alone[key] = members.alone
         self.futures[key] = self.link.submit(
-            build_kernel, unit, key=f"{self.topic}-{key}-{len(tried)}-{time.monotonic_ns()}",
+            build_kernel, parcel, key=f"{self.topic}-{key}-{len(tried)}-{time.monotonic_ns()}",
             workers=workers, loosely=not tried, resources={"build": 1},
         )  # fmt: skip
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from fleet.unit import Answer, Unit
+from fleet.parcel import Answer, Parcel
 from fleet.votes import Standing, standing
 from guests import channel
 from guests.console import Ending
@@ -30,7 +30,7 @@ class Case:
     """
 
     boot: Boot
-    unit: Unit
+    parcel: Parcel
     attempt: int = 1
     votes: dict[str, str] = field(default_factory=dict)
     answers: dict[str, Answer] = field(default_factory=dict)
@@ -41,6 +41,11 @@ class Case:
     doubled: bool = False
     unchecked: bool = False
     lost: int = 0
+
+    @property
+    def size(self) -> int:
+        """Bytes of the parcel as it is sent."""
+        return len(pickle.dumps(self.parcel))
 
     @property
     def standing(self) -> Standing:
@@ -78,7 +83,7 @@ class Case:
 
 @dataclass
 class Flight:
-    """A unit under way; ``worker`` and ``began`` are known when a worker said so."""
+    """A parcel under way; ``worker`` and ``began`` are known when a worker said so."""
 
     case: Case
     attempt: int

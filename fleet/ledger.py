@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from fleet.cases import Case, write_raw
-from fleet.unit import Answer
+from fleet.parcel import Answer
 
 LEDGER = "fleet.jsonl"
 
@@ -24,7 +24,7 @@ class Ledger:
     def expect(self, case: Case) -> None:
         """Number the machines as a local session does, in the order of the plan."""
         if not case.boot.cold:
-            self.machines.setdefault(case.unit.machine.key, len(self.machines) + 1)
+            self.machines.setdefault(case.parcel.machine.key, len(self.machines) + 1)
 
     def note(self, **said: object) -> None:
         """Append a line."""
@@ -34,11 +34,12 @@ class Ledger:
     def told(self, case: Case, answer: Answer) -> None:
         """Whose answer the judge has."""
         self.note(run=case.boot.name, worker=answer.worker, host=answer.host,
-                  elapsed_s=round(answer.elapsed_s, 2), received=answer.received)  # fmt: skip
+                  elapsed_s=round(answer.elapsed_s, 2), received=answer.received,
+                  moved=answer.moved)  # fmt: skip
 
     def snapshot(self, case: Case, answer: Answer) -> None:
         """Keep the logs of a machine's first snapshot, where a local session has them."""
-        key = case.unit.machine.key
+        key = case.parcel.machine.key
         if answer.snapshot_raw and key not in self._kept:
             self._kept.add(key)
             name = f"snapshot-{self.machines[key]}-{case.boot.group}"

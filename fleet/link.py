@@ -32,21 +32,21 @@ class Link:
     def submit(
         self,
         function: Any,
-        unit: object,
+        parcel: object,
         *,
         key: str,
         resources: Mapping[str, float],
         workers: Sequence[str] = (),
         loosely: bool = False,
     ) -> Any:
-        """A future of ``function(identity, pickled unit)`` on a member of the fleet.
+        """A future of ``function(identity, pickled parcel)`` on a member of the fleet.
 
         With ``loosely`` others than ``workers`` may do it where none of these is there.
         """
         return self.client.submit(
             function,
             dict(self.members.identity),
-            pickle.dumps(unit),
+            pickle.dumps(parcel),
             key=key,
             pure=False,
             workers=list(workers) or None,
@@ -75,7 +75,7 @@ class Link:
                 return None
             raise InfraError(
                 f"{type(error).__name__}: {error}",
-                where=f"a worker, unit {future.key}",
+                where=f"a worker, parcel {future.key}",
                 next_step="its log has the place: a bug in the lab",
             ) from error
         return bytes(data) if isinstance(data, bytes) else None

@@ -18,7 +18,7 @@ LOOK_EVERY_S = 2.0
 WAIT_S = 0.2
 # How long a session waits where nobody can serve it.
 PATIENCE_S = 60.0
-# Work under way beyond what runs at once, so that no worker waits for the next unit.
+# Work under way beyond what runs at once, so that no worker waits for the next parcel.
 AHEAD = 1.25
 DISMISS_S = 5.0
 
@@ -65,7 +65,7 @@ class Members:
 
     @property
     def token(self) -> str:
-        """The resource that every unit asks for, which only members have."""
+        """The resource that every parcel asks for, which only members have."""
         return token(self.identity)
 
     def look(self, *, at_once: bool = False) -> None:
@@ -88,7 +88,7 @@ class Members:
         return sum(member.fits(memory_mib) for member in self.serving.values())
 
     def window(self, memory_mib: int) -> int:
-        """Units under way at most: with more, a lost worker would take others' units along.
+        """Units under way at most: with more, a lost worker would take others' parcels along.
 
         Dask counts the loss of a worker against every task it was given, run or not.
         """

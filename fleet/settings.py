@@ -11,7 +11,7 @@ class Settings(BaseModel):
     ``check_one_in``: of so many runs one is made on two workers (0: none), beside the first
     of each worker.  ``straggler`` times the median of all runs, and at least
     ``straggler_s`` seconds, is what a run may take before it is also begun elsewhere.
-    ``losses`` are the workers that may die under one unit.  ``grace_s`` is how long a
+    ``losses`` are the workers that may die under one parcel.  ``grace_s`` is how long a
     scheduler may be away, ``patience_s`` how long a session waits for a first worker.
     """
 

@@ -1,4 +1,4 @@
-"""What a worker process keeps between units: a scratch folder, and snapshots in it."""
+"""What a worker process keeps between parcels: a scratch folder, and snapshots in it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Watch = Callable[[str], None]
 
 @dataclass
 class _Kept:
-    """A snapshot, or the boot under way that makes it; ``users`` are units that need it."""
+    """A snapshot, or the boot under way that makes it; ``users`` are parcels that need it."""
 
     number: int
     made: Future[Snapshot] = field(default_factory=Future)
@@ -34,7 +34,7 @@ class _Kept:
 
 @dataclass(frozen=True)
 class Taken:
-    """A snapshot for one unit; ``logs`` are those of its boot where this unit made it."""
+    """A snapshot for one parcel; ``logs`` are those of its boot where this parcel made it."""
 
     snapshot: Snapshot
     logs: Path | None
@@ -83,7 +83,7 @@ class Site:
                     snapshot = kept.made.result()
                     break
                 except InterruptedRunError:
-                    # Nobody waits for the unit that was booting it; this one is waited for.
+                    # Nobody waits for the parcel that was booting it; this one is waited for.
                     self._leave(kept)
                     kept, mine = self._join(key)
                     logs = self._make(key, kept, machine, watch) if mine else None

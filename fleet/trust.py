@@ -46,7 +46,7 @@ class Trust:
         return "tell" if only in self.proven or not self.one_in else "wait"
 
     def _wants_check(self, case: Case, only: str, cases: Mapping[str, Case]) -> bool:
-        if sampled(case.unit.question, self.one_in) or case.suspicious:
+        if sampled(case.parcel.question, self.one_in) or case.suspicious:
             return True
         return self.tries(case, cases)
 

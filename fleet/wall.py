@@ -17,8 +17,8 @@ from fleet.artefacts import Artefact, ArtefactStore
 from fleet.cases import write_raw
 from fleet.identity import differences, identity
 from fleet.link import Link
+from fleet.parcel import HOST_ENDINGS, MachineParcel, files_of, machine_of, machine_parcel
 from fleet.site import Site
-from fleet.unit import HOST_ENDINGS, MachineUnit, files_of, machine_of, machine_unit
 from guests import virtme
 from guests.console import Ending
 from guests.exact import Outcome
@@ -37,7 +37,7 @@ CHECKOUT = Path(__file__).resolve().parent.parent
 
 
 @dataclass(frozen=True)
-class HostUnit:
+class HostParcel:
     """Asks a wall host what runs guests there; see ``runs.prepare.wall_host``."""
 
     store: ArtefactStore
@@ -47,11 +47,11 @@ class HostUnit:
 
 
 @dataclass(frozen=True)
-class BlockUnit:
+class BlockParcel:
     """A block: its guests by name, in the order they are made."""
 
     store: ArtefactStore
-    guests: tuple[tuple[str, MachineUnit, str], ...]
+    guests: tuple[tuple[str, MachineParcel, str], ...]
     attempts: int
     accelerator: Accelerator
 
@@ -91,39 +91,39 @@ def _answered(wanted: Mapping[str, str], payload: bytes, act: Callable[[Any, str
     return pickle.dumps(found)
 
 
-def _look(unit: HostUnit, address: str) -> Found:
+def _look(parcel: HostParcel, address: str) -> Found:
     cache = facts.cache_folder()
-    image = SimpleNamespace(bzimage=unit.store.fetch(unit.image, cache))
-    options = Options(CHECKOUT, cache, fit_only=unit.fit_only)
-    return Found(address, wall_host(unit.guests, image, options))  # type: ignore[arg-type]
+    image = SimpleNamespace(bzimage=parcel.store.fetch(parcel.image, cache))
+    options = Options(CHECKOUT, cache, fit_only=parcel.fit_only)
+    return Found(address, wall_host(parcel.guests, image, options))  # type: ignore[arg-type]
 
 
-def _make(unit: BlockUnit, address: str) -> Found:
+def _make(parcel: BlockParcel, address: str) -> Found:
     cache = facts.cache_folder()
-    machines = {name: machine_of(asked, unit.store, cache) for name, asked, _ in unit.guests}
+    machines = {name: machine_of(asked, parcel.store, cache) for name, asked, _ in parcel.guests}
     first = next(iter(machines.values()))
     here = wall_host(
         {"": {name: machine.guest for name, machine in machines.items()}},
         SimpleNamespace(bzimage=first.kernel),  # type: ignore[arg-type]
         Options(CHECKOUT, cache),
     )
-    if here.accelerator.accelerator != unit.accelerator:
+    if here.accelerator.accelerator != parcel.accelerator:
         raise InfraError(
-            f"guests run by {here.accelerator.accelerator} there, by {unit.accelerator} in this "
+            f"guests run by {here.accelerator.accelerator} there, by {parcel.accelerator} in this "
             "session"
         )
     runs, raw = [], []
     site = Site(cache)
     try:
         with lab_kept_off(next(iter(here.placements.values()))):
-            for name, _, text in unit.guests:
+            for name, _, text in parcel.guests:
                 machine = machines[name]
                 wall = WallMachine(
                     machine.kernel, machine.initramfs, machine.guest, machine.size,
                     machine.prepare_text, here.accelerator.accelerator,
                     here.placements["", name], machine.cmdline,
                 )  # fmt: skip
-                run, files = _tried(wall, text, site, unit.attempts)
+                run, files = _tried(wall, text, site, parcel.attempts)
                 runs.append(run)
                 raw.append(files)
     finally:
@@ -170,8 +170,8 @@ class WallFleet:
         self, guests: Mapping[str, Mapping[str, Guest]], image: Path, *, fit_only: bool
     ) -> WallHost:
         """As ``runs.boots.WallElsewhere.host``: of whichever wall host answers."""
-        unit = HostUnit(self.store, guests, self.store.put(image), fit_only)
-        found = self._submitted(look, unit)().host
+        parcel = HostParcel(self.store, guests, self.store.put(image), fit_only)
+        found = self._submitted(look, parcel)().host
         assert found is not None
         self.accelerator = found.accelerator.accelerator
         return found
@@ -188,13 +188,13 @@ class WallFleet:
         """As ``runs.boots.WallElsewhere.begin``."""
         boots = [Boot(one.name, "", one.machine, one.job_text, cold=True) for one in block]
         kept = {path: self.store.put(path) for boot in boots for path in files_of(boot)}
-        unit = BlockUnit(
+        parcel = BlockParcel(
             self.store,
-            tuple((b.name, machine_unit(b.machine, kept), b.job_text) for b in boots),
+            tuple((b.name, machine_parcel(b.machine, kept), b.job_text) for b in boots),
             attempts,
             self.accelerator,
         )
-        wait = self._submitted(make, unit)
+        wait = self._submitted(make, parcel)
         for one in block:
             place.reporter.started(one.name)
 
@@ -207,8 +207,8 @@ class WallFleet:
 
         return lambda: tuple(runs())
 
-    def _submitted(self, function: Any, unit: object) -> Callable[[], Found]:
-        """Send a unit to a wall host; what is returned waits for it, and sends it again.
+    def _submitted(self, function: Any, parcel: object) -> Callable[[], Found]:
+        """Send a parcel to a wall host; what is returned waits for it, and sends it again.
 
         Raises:
             InfraError: no wall host is there, or none can do it.
@@ -220,7 +220,7 @@ class WallFleet:
                 "no worker is a wall host", where="fleet",
                 next_step="dask worker --resources 'wall=1 cores=0'; see docs/fleet.md",
             )  # fmt: skip
-        future = self._send(function, unit)
+        future = self._send(function, parcel)
 
         def wait() -> Found:
             nonlocal future
@@ -236,11 +236,11 @@ class WallFleet:
                         return found
                     self.link.members.set_aside(found.worker, found.trouble)
                 self.hosts()
-                future = self._send(function, unit)
+                future = self._send(function, parcel)
             raise InfraError("no wall host could make it", where="fleet")
 
         return wait
 
-    def _send(self, function: Any, unit: object) -> Any:
+    def _send(self, function: Any, parcel: object) -> Any:
         key = f"twinboot-wall-{uuid.uuid4().hex}"
-        return self.link.submit(function, unit, key=key, resources=RESOURCES)
+        return self.link.submit(function, parcel, key=key, resources=RESOURCES)

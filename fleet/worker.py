@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from fleet.identity import differences, identity, token
+from fleet.parcel import Answer, Parcel, boot_of, missing_bytes
 from fleet.site import Site
-from fleet.unit import Answer, Unit, boot_of, missing_bytes
 from guests.exact import BootError, Outcome
 from host import facts
 from host.errors import LabError
@@ -34,7 +34,7 @@ _dismissed: list[str] = []
 
 
 def site() -> Site:
-    """What this process keeps; made by the first unit."""
+    """What this process keeps; made by the first parcel."""
     if not _sites:
         _sites.append(Site(facts.cache_folder()))
         atexit.register(close)
@@ -83,13 +83,13 @@ async def enlist(wanted: Mapping[str, str], dask_worker: Any = None) -> dict[str
 
 
 async def dismiss(name: str, reason: str, dask_worker: Any = None) -> None:
-    """Take the resource ``name`` from this worker: no unit goes here until it is restarted."""
+    """Take the resource ``name`` from this worker: no parcel goes here until it is restarted."""
     _dismissed.append(reason)
     await dask_worker.set_resources(**{name: 0})
 
 
 def perform(wanted: Mapping[str, str], payload: bytes) -> bytes:
-    """Boot the guest of a pickled ``Unit``; return a packed ``Answer``.
+    """Boot the guest of a pickled ``Parcel``; return a packed ``Answer``.
 
     A host's trouble is an answer too: another worker may do better.
     """
@@ -99,9 +99,9 @@ def perform(wanted: Mapping[str, str], payload: bytes) -> bytes:
     answer = Answer(worker, platform.node(), None)
     if found:
         return pack(replace(answer, trouble=f"another identity: {'; '.join(found)}"))
-    unit: Unit = pickle.loads(payload)  # noqa: S301
+    parcel: Parcel = pickle.loads(payload)  # noqa: S301
     try:
-        answer = _boot(unit, answer, _watch(unit, key, tell))
+        answer = _boot(parcel, answer, _watch(parcel, key, tell))
     except (LabError, OSError, MemoryError) as error:
         answer = replace(answer, trouble=" ".join(f"{type(error).__name__}: {error}".split()))
     return pack(replace(answer, elapsed_s=time.monotonic() - began))
@@ -115,27 +115,32 @@ def pack(answer: Answer) -> bytes:
     return zlib.compress(pickle.dumps(answer), 1)
 
 
-def _boot(unit: Unit, answer: Answer, watch: Callable[[str], None]) -> Answer:
+def _boot(parcel: Parcel, answer: Answer, watch: Callable[[str], None]) -> Answer:
     here = site()
-    folder = here.folder(unit.machine.guest.memory_mib)
+    folder = here.folder(parcel.machine.guest.memory_mib)
     logs = folder.with_name(f"{folder.name}-logs")
     try:
-        answer = replace(answer, received=missing_bytes(unit, here.cache))
-        boot = boot_of(unit, here.cache)
-        if unit.cold:
+        answer = replace(answer, received=missing_bytes(parcel, here.cache))
+        boot = boot_of(parcel, here.cache)
+        if parcel.cold:
             outcome = boot_one(boot, None, folder, logs, watch)
             return replace(answer, outcome=outcome, raw=_read(logs))
-        return _restored(unit, boot, folder, logs, answer, watch)
+        return _restored(parcel, boot, folder, logs, answer, watch)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
         shutil.rmtree(logs, ignore_errors=True)
 
 
 def _restored(
-    unit: Unit, boot: Boot, folder: Path, logs: Path, answer: Answer, watch: Callable[[str], None]
+    parcel: Parcel,
+    boot: Boot,
+    folder: Path,
+    logs: Path,
+    answer: Answer,
+    watch: Callable[[str], None],
 ) -> Answer:
     try:
-        with site().snapshot(unit.machine.key, boot.machine, watch) as taken:
+        with site().snapshot(parcel.machine.key, boot.machine, watch) as taken:
             outcome = boot_one(boot, taken.snapshot, folder, logs, watch)
             answer = replace(answer, outcome=outcome, raw=_read(logs))
             if taken.logs is not None:
@@ -153,13 +158,13 @@ def _read(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in sorted(folder.iterdir()) if path.is_file()}
 
 
-def _watch(unit: Unit, key: str, tell: Tell) -> Callable[[str], None]:
+def _watch(parcel: Parcel, key: str, tell: Tell) -> Callable[[str], None]:
     """Tells the client how far the guest is, and ends one that nobody waits for any more."""
     import distributed
 
     worker = distributed.get_worker()
     last: list[str] = []
-    tell(unit.topic, {"name": unit.name, "key": key, "word": ""})
+    tell(parcel.topic, {"name": parcel.name, "key": key, "word": ""})
 
     def watch(word: str) -> None:
         task = worker.state.tasks.get(key)
@@ -167,7 +172,7 @@ def _watch(unit: Unit, key: str, tell: Tell) -> Callable[[str], None]:
             raise InterruptedRunError
         if word and last != [word]:
             last[:] = [word]
-            tell(unit.topic, {"name": unit.name, "key": key, "word": word})
+            tell(parcel.topic, {"name": parcel.name, "key": key, "word": word})
 
     return watch
 

@@ -9,19 +9,24 @@ from __future__ import annotations
 import hashlib
 import os
 import signal
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from guests import exact
+import fleet.wall
+from guests import exact, virtme
 from guests.console import Ending
 from guests.exact import Machine, Outcome, Snapshot
+from guests.virtme import WallMachine
+from host.accelerator import Finding
 from host.process import run
 from runs import workspace
+from runs.prepare import WallHost
 from tests.guests.framing import sent
 
-SECONDS, LIES, FILLS_MIB, DIES = (
-    "STAND_IN_SECONDS", "STAND_IN_LIES", "STAND_IN_FILLS_MIB", "STAND_IN_DIES_OF",
+SECONDS, LIES, FILLS_MIB, DIES, LOG = (
+    "STAND_IN_SECONDS", "STAND_IN_LIES", "STAND_IN_FILLS_MIB", "STAND_IN_DIES_OF", "STAND_IN_LOG",
 )  # fmt: skip
 
 
@@ -72,9 +77,32 @@ def run_cold(
     return Outcome(files, Ending("done", "the agent finished"), 0.1, 0.2)
 
 
+def wall_run(
+    machine: WallMachine, job_text: str, folder: Path, logs: Path, watch: Callable[[str], None]
+) -> Outcome:
+    """A wall guest; where and when it ran is appended to a file."""
+    logs.mkdir(parents=True, exist_ok=True)
+    began = time.time()
+    run(["sleep", "0.1"], timeout_s=60)
+    said = f"{machine.kernel.read_bytes()!r}{job_text}".encode()
+    files = {"out": hashlib.sha256(said).hexdigest().encode()}
+    (logs / "result").write_bytes(sent(files))
+    with Path(os.environ[LOG]).open("a") as log:
+        log.write(f"{os.getpid()} {began} {time.time()} {files['out'].decode()}\n")
+    return Outcome(files, Ending("done", "the agent finished"), 0.1, 0.2)
+
+
+def wall_host(guests: Mapping[str, Mapping[str, Any]], *rest: Any) -> WallHost:
+    """A host that no kernel was booted on."""
+    unpinned = {(name, arm): None for name, arms in guests.items() for arm in arms}
+    return WallHost(Finding("tcg", ()), unpinned, ())
+
+
 def dask_setup(worker: Any) -> None:
     """Called by dask before the worker serves."""
     exact.take_snapshot = take_snapshot
     exact.run_restored = run_restored
     exact.run_cold = run_cold
+    virtme.run = wall_run
+    fleet.wall.wall_host = wall_host  # type: ignore[assignment,attr-defined]
     workspace.RESERVE_BYTES = 0

@@ -144,7 +144,7 @@ def test_a_straggler_is_overtaken(bench: Bench, cluster: Cluster) -> None:
     assert [line for line in said.lines if line.startswith("slow ")]
 
 
-def test_a_unit_that_kills_its_workers_is_named(bench: Bench, tmp_path: Path) -> None:
+def test_a_parcel_that_kills_its_workers_is_named(bench: Bench, tmp_path: Path) -> None:
     cluster = Cluster(tmp_path)
     try:
         cluster.start_scheduler(DASK_DISTRIBUTED__SCHEDULER__ALLOWED_FAILURES="0")

@@ -10,8 +10,8 @@ from experiment.load import load_guest
 from experiment.plan import Size
 from fleet.artefacts import Artefact, ArtefactStore
 from fleet.cases import Case
+from fleet.parcel import Answer, MachineParcel, Parcel
 from fleet.trust import Trust
-from fleet.unit import Answer, MachineUnit, Unit
 from guests.console import Ending
 from guests.exact import Machine, Outcome
 from runs.boots import Boot
@@ -24,11 +24,11 @@ NEVER = 10**9
 
 def case(name: str, **votes: str) -> Case:
     machine = Machine(Path("k"), Path("i"), GUEST, SIZE, "", Path("p"))
-    unit = Unit(
-        name, ArtefactStore("memory://"), MachineUnit(FILE, FILE, FILE, GUEST, SIZE, "", ()),
+    parcel = Parcel(
+        name, ArtefactStore("memory://"), MachineParcel(FILE, FILE, FILE, GUEST, SIZE, "", ()),
         name, False, None, 0, "",
     )  # fmt: skip
-    made = Case(Boot(name, "", machine, name, False), unit)
+    made = Case(Boot(name, "", machine, name, False), parcel)
     made.votes = dict(votes)
     return made
 

@@ -1,4 +1,4 @@
-"""The unit of work that travels: one guest to boot, and what comes back of it."""
+"""The parcel of work that travels: one guest to boot, and what comes back of it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ HOST_ENDINGS = ("lost", "silent")
 
 
 @dataclass(frozen=True)
-class MachineUnit:
+class MachineParcel:
     """A machine by content; see ``guests.exact.Machine``."""
 
     kernel: Artefact
@@ -44,7 +44,7 @@ class MachineUnit:
 
 
 @dataclass(frozen=True)
-class ProbeUnit:
+class ProbeParcel:
     """The probe by content; see ``guests.probe.plugin.Probe``."""
 
     plugin: Artefact
@@ -55,21 +55,21 @@ class ProbeUnit:
 
 
 @dataclass(frozen=True)
-class Unit:
+class Parcel:
     """One guest to boot.  ``topic`` is where the worker says how far it is."""
 
     name: str
     store: ArtefactStore
-    machine: MachineUnit
+    machine: MachineParcel
     job_text: str
     cold: bool
-    probe: ProbeUnit | None
+    probe: ProbeParcel | None
     console_bytes: int
     topic: str
 
     @property
     def question(self) -> str:
-        """The same for units that every sound worker answers with the same bytes."""
+        """The same for parcels that every sound worker answers with the same bytes."""
         probe = [self.probe.plugin.sha256, repr(self.probe)] if self.probe else []
         return _digest(self.machine.key, self.job_text, "cold" if self.cold else "", *probe)
 
@@ -81,10 +81,11 @@ class Unit:
 
 @dataclass(frozen=True)
 class Answer:
-    """What a worker says of one unit: how the guest ended, or why it booted none.
+    """What a worker says of one parcel: how the guest ended, or why it booted none.
 
     ``raw`` are the files of the run's raw folder, ``snapshot_raw`` those of the snapshot
-    when this unit took it.  ``received`` counts the bytes that were fetched for it.
+    when this parcel took it.  ``received`` counts the bytes that were fetched for it from the
+    store, ``moved`` those of parcel and answer.
     """
 
     worker: str
@@ -95,6 +96,7 @@ class Answer:
     snapshot_raw: dict[str, bytes] = field(default_factory=dict)
     snapshot_cpu_s: float = 0.0
     received: int = 0
+    moved: int = 0
     elapsed_s: float = 0.0
 
     @property
@@ -109,16 +111,16 @@ class Answer:
         return _digest(outcome.ending.kind, channel.fingerprint(outcome.files), counts)
 
 
-def unit_of(boot: Boot, store: ArtefactStore, kept: dict[Path, Artefact], topic: str) -> Unit:
+def parcel_of(boot: Boot, store: ArtefactStore, kept: dict[Path, Artefact], topic: str) -> Parcel:
     """A boot as it travels; ``kept`` are its files in the store."""
     probe = boot.probe
-    return Unit(
+    return Parcel(
         boot.name,
         store,
-        machine_unit(boot.machine, kept),
+        machine_parcel(boot.machine, kept),
         boot.job_text,
         boot.cold,
-        ProbeUnit(kept[probe.path], probe.api, probe.qemu, probe.window, probe.spans)
+        ProbeParcel(kept[probe.path], probe.api, probe.qemu, probe.window, probe.spans)
         if probe
         else None,
         boot.console_bytes,
@@ -126,15 +128,15 @@ def unit_of(boot: Boot, store: ArtefactStore, kept: dict[Path, Artefact], topic:
     )  # fmt: skip
 
 
-def machine_unit(machine: Machine, kept: dict[Path, Artefact]) -> MachineUnit:
+def machine_parcel(machine: Machine, kept: dict[Path, Artefact]) -> MachineParcel:
     """A machine as it travels; ``kept`` are its files in the store."""
-    return MachineUnit(
+    return MachineParcel(
         kept[machine.kernel], kept[machine.initramfs], kept[machine.preload],
         machine.guest, machine.size, machine.prepare_text, machine.cmdline,
     )  # fmt: skip
 
 
-def machine_of(asked: MachineUnit, store: ArtefactStore, cache: Path) -> Machine:
+def machine_of(asked: MachineParcel, store: ArtefactStore, cache: Path) -> Machine:
     """The machine on the worker's host, its files fetched.
 
     Raises:
@@ -153,28 +155,28 @@ def files_of(boot: Boot) -> tuple[Path, ...]:
     return (machine.kernel, machine.initramfs, machine.preload, *more)
 
 
-def missing_bytes(unit: Unit, cache: Path) -> int:
-    """Bytes that have to come before a unit can be booted on this host."""
-    asked = unit.machine
+def missing_bytes(parcel: Parcel, cache: Path) -> int:
+    """Bytes that have to come before a parcel can be booted on this host."""
+    asked = parcel.machine
     every = [asked.kernel, asked.initramfs, asked.preload]
-    every += [unit.probe.plugin] if unit.probe else []
+    every += [parcel.probe.plugin] if parcel.probe else []
     return sum(one.size for one in every if not held_in(cache, one).exists())
 
 
-def boot_of(unit: Unit, cache: Path) -> Boot:
+def boot_of(parcel: Parcel, cache: Path) -> Boot:
     """The boot on the worker's host, its files fetched.
 
     Raises:
         InfraError: an artefact is damaged or gone.
     """
-    machine = machine_of(unit.machine, unit.store, cache)
+    machine = machine_of(parcel.machine, parcel.store, cache)
     probe = None
-    if unit.probe is not None:
-        said = unit.probe
-        path = unit.store.fetch(said.plugin, cache)
+    if parcel.probe is not None:
+        said = parcel.probe
+        path = parcel.store.fetch(said.plugin, cache)
         probe = Probe(path, said.plugin.sha256, said.api, said.qemu, said.window, said.spans)
     return Boot(
-        unit.name, "", machine, unit.job_text, unit.cold, probe, unit.console_bytes
+        parcel.name, "", machine, parcel.job_text, parcel.cold, probe, parcel.console_bytes
     )  # fmt: skip
 
 
