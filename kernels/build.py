@@ -78,6 +78,17 @@ def key_of(spec: KernelSpec, patches: Sequence[Path], *, checkout: Path, cache: 
     return _plan(spec, patches, checkout, cache).key
 
 
+def objects_of(spec: KernelSpec, patches: Sequence[Path], *, checkout: Path, cache: Path) -> str:
+    """Where, within a cache, the objects are that a build of this kernel starts from.
+
+    Raises:
+        UsageError, InfraError: as :func:`key_of`.
+    """
+    plan = _plan(spec, patches, checkout, cache)
+    tree = WorkTree(store.tree_folder(Path(), plan.source.key))
+    return tree.objects(plan.objects_key).as_posix()
+
+
 def provide(
     spec: KernelSpec,
     patches: Sequence[Path],

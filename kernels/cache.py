@@ -26,6 +26,8 @@ CCACHE_TIMEOUT_S = 600.0
 # Held while a package is fetched and unpacked.
 PACKAGES_LOCK = "packages"
 IDLE_S = 24 * 3600.0
+# Programs of guests, and what travels between hosts: made or fetched when it is wanted.
+ARRIVES_AGAIN = ("initramfs/*", "native/*", "fleet/*", "store/blobs/*", "store/kernels/*")
 
 
 @dataclass(frozen=True)
@@ -231,7 +233,7 @@ def _pieces(cache: Path) -> dict[Path, str]:
     trees = sorted(cache.glob("trees/*"), key=lambda tree: _used(tree / "used"))
     return {
         **dict.fromkeys(sorted(cache.glob("packages/*.deb"), key=_used), PACKAGES_LOCK),
-        **dict.fromkeys(_idle(cache, "initramfs/*", "native/*"), ""),
+        **dict.fromkeys(_idle(cache, *ARRIVES_AGAIN), ""),
         **{path: f"kernel-{path.name}" for path in kernels},
         **{path: f"tree-{path.parent.parent.name}" for path in objects},
         **{path: f"tree-{path.name}" for path in trees},

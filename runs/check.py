@@ -3,33 +3,27 @@
 from __future__ import annotations
 
 import dataclasses
-import shutil
-import time
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Collection, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from threading import Event
 
 from experiment.load import load_guest
 from experiment.plan import Plan, memory_needed_mib, scaled
 from experiment.spec import ArmSpec, CaseSpec, Guest
-from guests import exact
-from guests.console import Ending
 from guests.exact import Machine, Outcome
-from host import facts
 from kernels.cache import hold
 from results.checks import Check, CheckStatus
 from results.record import RunCost
 from results.store import SessionStore
-from runs.measure import InterruptedRunError
+from runs.boots import Boot, Place
+from runs.local import CONSOLE
 from runs.options import Options
 from runs.prepare import MIB, Session
 from runs.progress import Reporter
-from runs.workspace import workspace
 from workloads import check
 from workloads.job import prepare_text
+from workloads.spec import Phase
 
 # The smallest sizes, whatever is measured: what is looked for does not need more.
 PROFILE = "smoke"
@@ -43,13 +37,8 @@ METRONOME_NS = 20_000
 BOOT_S, SILENCE_S, RUN_S = 600.0, 900.0, 1800.0
 # A guest that ended so and whose console shows nothing says nothing of the kernel.
 SILENT_ENDINGS = ("lost", "silent", "boot", "hung")
-ATTEMPTS = 2
 # A sound guest prints 20 KiB.  One that fails a self-test may do so a million times.
 FLOOD_BYTES = 512 << 10
-
-
-class FloodedError(Exception):
-    """A guest whose console says the same for ever."""
 
 
 @dataclass(frozen=True)
@@ -200,62 +189,19 @@ def _make(
     missing: list[PlannedCheck],
 ) -> None:
     memory = max(shape(session, one).memory_mib for one in missing)
-    slots = options.guests_at_once or facts.guests_at_once(memory)
-    stop = Event()
-    with (
-        workspace(options.cache, slots * memory * MIB) as scratch,
-        ExitStack() as held,
-        reporter.runs(len(todo), len(todo) - len(missing), slots),
-    ):
+    slots = options.executor.slots(memory, options.guests_at_once)
+    judge = _Judge(session, store, reporter, {one.run_id: one for one in todo})
+    place = Place(options.cache, store.raw, reporter, slots)
+    with ExitStack() as held, reporter.runs(len(todo), len(todo) - len(missing), slots):
         for kernels in session.checked.values():
             for kernel in kernels.values():
                 held.enter_context(hold(kernel))
-
-        def make(one: PlannedCheck) -> None:
-            reporter.started(one.run_id)
-            of = sum(other.arm == one.arm for other in todo)
-            watch = _watch(reporter, one, store.raw / one.run_id / "console.log", stop)
-            found, cost = _checked(session, one, of, scratch, store, watch)
-            store.append_check(found, cost)
-            first = found.reason or next((p.title for p in found.problems), "")
-            reporter.finished(one.run_id, problem=first)
-
-        pool = ThreadPoolExecutor(max_workers=slots, thread_name_prefix="check")
-        try:
-            for done in [pool.submit(make, one) for one in missing]:
-                done.result()
-        except BaseException:
-            stop.set()
-            raise
-        finally:
-            pool.shutdown(wait=True, cancel_futures=True)
+        options.executor.boot([[_boot(session, one) for one in missing]], judge, place)
 
 
-class _watch:  # noqa: N801
-    """Tells the reporter what the agent says, and ends a guest that has to end."""
-
-    def __init__(self, reporter: Reporter, one: PlannedCheck, console: Path, stop: Event) -> None:
-        self._reporter, self._name, self._stop = reporter, one.run_id, stop
-        self._console = console
-
-    def __call__(self, word: str) -> None:
-        if self._stop.is_set():
-            raise InterruptedRunError
-        if self._console.exists() and self._console.stat().st_size > FLOOD_BYTES:
-            raise FloodedError
-        self._reporter.said(self._name, word)
-
-
-def _checked(
-    session: Session,
-    one: PlannedCheck,
-    of: int,
-    scratch: Path,
-    store: SessionStore,
-    watch: _watch,
-) -> tuple[Check, RunCost]:
+def _boot(session: Session, one: PlannedCheck) -> Boot:
     booted = machine(session, one)
-    cases = [(case.name, session.phases(case)) for case in one.cases]
+    cases = _cases(session, one)
     text = check.job_text(
         cases,
         jobs=booted.guest.jobs,
@@ -263,46 +209,65 @@ def _checked(
         limit_bytes=booted.size.cgroup_limit_mib * MIB,
         sysctl=one.arm.sysctl,
     )
-    steps = (*(name for name, _ in check.steps_of(cases)), *check.OWN_STEPS)
-    asked = check.Asked(one.selftests, steps, lockdep=not one.selftests)
-    logs = store.raw / one.run_id
-    for outcome in _tries(booted, text, scratch / one.run_id, logs, watch):
-        console = (logs / "console.log").read_text(errors="replace")
-        found = check.judge(console, outcome.files, asked)
+    return Boot(
+        one.run_id, one.arm.name, booted, text, cold=True, console_bytes=FLOOD_BYTES
+    )  # fmt: skip
+
+
+def _cases(session: Session, one: PlannedCheck) -> list[tuple[str, tuple[Phase, ...]]]:
+    return [(case.name, session.phases(case)) for case in one.cases]
+
+
+@dataclass(frozen=True)
+class _Judge:
+    """Puts on record what each guest of the gate found."""
+
+    session: Session
+    store: SessionStore
+    reporter: Reporter
+    checks: Mapping[str, PlannedCheck]
+
+    def first(self, boot: Boot, outcome: Outcome) -> str:
+        """None: each speaks for itself."""
+        return ""
+
+    def tell(self, boot: Boot, outcome: Outcome, *, last: bool) -> bool:
+        """A record, or once more for a guest that said nothing."""
+        one = self.checks[boot.name]
+        steps = (*(name for name, _ in check.steps_of(_cases(self.session, one))), *check.OWN_STEPS)
+        asked = check.Asked(one.selftests, steps, lockdep=not one.selftests)
+        log = self.store.raw / one.run_id / CONSOLE
+        said = log.read_text(errors="replace") if log.exists() else ""
+        found = check.judge(said, outcome.files, asked)
         status, reason = standing(outcome, found)
-        if status != "not run":
-            break
-    result = Check(
-        run_id=one.run_id,
-        arm=one.arm.name,
-        of=of,
-        flavour=one.flavour,
-        vcpus=one.vcpus,
-        cases=tuple(case.name for case in one.cases),
-        kernel_key=session.checked[one.flavour][one.arm.name].identity.key,
-        status=status,
-        problems=found.problems if status == "red" else (),
-        checked=found.checked,
-        reason=reason,
-        console=str((logs / "console.log").relative_to(store.folder)),
-    )
-    cost = RunCost(run_id=one.run_id, elapsed_s=outcome.elapsed_s, guest_cpu_s=outcome.cpu_s)
-    return result, cost
+        if status == "not run" and not last:
+            return True
+        result = Check(
+            run_id=one.run_id,
+            arm=one.arm.name,
+            of=sum(other.arm == one.arm for other in self.checks.values()),
+            flavour=one.flavour,
+            vcpus=one.vcpus,
+            cases=tuple(case.name for case in one.cases),
+            kernel_key=self.session.checked[one.flavour][one.arm.name].identity.key,
+            status=status,
+            problems=found.problems if status == "red" else (),
+            checked=found.checked,
+            reason=reason,
+            console=str(log.relative_to(self.store.folder)),
+        )
+        self.store.append_check(
+            result,
+            RunCost(run_id=one.run_id, elapsed_s=outcome.elapsed_s, guest_cpu_s=outcome.cpu_s),
+        )
+        first = result.reason or next((p.title for p in result.problems), "")
+        self.reporter.finished(one.run_id, problem=first)
+        return False
 
-
-def _tries(
-    booted: Machine, text: str, folder: Path, logs: Path, watch: _watch
-) -> Iterator[Outcome]:
-    for _ in range(ATTEMPTS):
-        shutil.rmtree(folder, ignore_errors=True)
-        began = time.monotonic()
-        try:
-            yield exact.run_cold(booted, text, folder, logs, watch)
-        except FloodedError:
-            said = f"ended when its console had {FLOOD_BYTES >> 10} KiB"
-            yield Outcome(None, Ending("hung", said), 0.0, time.monotonic() - began)
-        finally:
-            shutil.rmtree(folder, ignore_errors=True)
+    def withdraw(self, names: Collection[str]) -> None:
+        """Off the record."""
+        self.store.withdraw(names)
+        self.reporter.withdrawn(len(names))
 
 
 def standing(outcome: Outcome, found: check.Found) -> tuple[CheckStatus, str]:

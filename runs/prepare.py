@@ -34,7 +34,7 @@ from host.topology import Placement, host_cpus, place
 from kernels import config, series
 from kernels.cache import Kernel
 from kernels.make import Progress
-from runs.arms import arms_of, build_arms, flavours, plan_of, same_code, shapes
+from runs.arms import arms_of, build_arms, expect_arms, flavours, plan_of, same_code, shapes
 from runs.options import Options
 from runs.requirements import require_counted
 from workloads.job import job_text, prepare_text
@@ -239,6 +239,9 @@ def wall_host(
         InfraError: no kernel boots at all; with ``options.fit_only`` also a host with
             anything to mend.
     """
+    elsewhere = options.executor.wall()
+    if elsewhere is not None:
+        return elsewhere.host(guests, kernel.bzimage, fit_only=options.fit_only)
     cpus = host_cpus()
     placements = {
         (name, arm): place(cpus, vcpus=guest.vcpus, nodes=guest.numa_nodes)
@@ -300,6 +303,7 @@ def prepare(
     if same:
         # Nothing to boot, and nothing that the gate could find in one arm alone.
         experiment = experiment.model_copy(update={"check": None})
+    expect_arms(experiment, options, flavours(experiment)[1:])
     for flavour in flavours(experiment)[1:]:
         kernels[flavour] = build_arms(experiment, options, progress, flavour)
 

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from fleet.configured import executor_of
 from queues import page, table
 from queues.adding import entry_of, of_row, put
 from queues.entry import Entry, State
@@ -20,6 +21,7 @@ from verbs.asked import (
     CHECKOUT,
     Auto,
     CheckFirst,
+    Executor,
     Guests,
     Json,
     Mode,
@@ -27,6 +29,7 @@ from verbs.asked import (
     Reverse,
     Set,
     Source,
+    Store,
     Workloads,
     emit,
     log,
@@ -130,6 +133,8 @@ def run_verb(
         typer.Option(min=1, metavar="S", help="look again every S seconds, and do not end"),
     ] = None,
     guests: Guests = None,
+    executor: Executor = "local",
+    store: Store = "",
 ) -> None:
     """Measure what waits, one session and one report an entry, until nothing is left.
 
@@ -138,18 +143,20 @@ def run_verb(
     ended by the host or the lab, or the queue's folder cannot be written.  Killed at any
     moment, the next run goes on where this one was.
     """
-    store = QueueStore(folder)
-    store.create()
+    waiting, asked = QueueStore(folder), options(guests_at_once=guests)
+    waiting.create()
+    # A word that is wrong ends this, and not every entry; nothing is connected yet.
+    executor_of(executor, store, checkout=CHECKOUT, cache=asked.cache, say=log)
 
     def measure(job: Job) -> None:
-        asked = options(guests_at_once=guests)
         question = Question() if job.resume else job.question
         begins, goes_on = (None, job.folder) if job.resume else (job.folder, None)
-        do_measure(question, begins, goes_on, asked)
+        # Connected anew each time: a scheduler may have been lost, and be back.
+        do_measure(question, begins, goes_on, asked, executor, store)
 
     while True:
         try:
-            done = work(store, measure, log, Rules(tries, limit))
+            done = work(waiting, measure, log, Rules(tries, limit))
         except KeyboardInterrupt:
             log(f"./lab.py queue run --queue {folder} goes on where this one was")
             raise
@@ -157,7 +164,7 @@ def run_verb(
         if wait is None or limit == 0:
             break
         time.sleep(wait)
-    print(store.folder / page.INDEX)
+    print(waiting.folder / page.INDEX)
 
 
 @app.command("remove")

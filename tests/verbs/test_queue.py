@@ -131,6 +131,7 @@ def test_a_table_whose_paths_start_where_it_is(
         ("queue retry x --queue q", "x: no such entry"),
         ("queue list --queue .", "holds something that is no queue"),
         ("queue run --tries 0 --queue q", "'--tries'"),
+        ("queue run --executor dask --queue q", "dask://HOST:PORT"),
         ("watch nowhere --queue q", "nowhere: no such mailbox"),
         ("watch . --once --workloads 4k --queue q", "--workloads: unknown: 4k"),
         ("watch . --once --queue q", "no mailbox"),
