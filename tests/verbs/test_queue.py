@@ -11,10 +11,12 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import lab
+from host.errors import SeriesError
 from queues.store import QueueStore
 from tests.queues.archive import DAY, Archive, patch, series
 
@@ -208,3 +210,35 @@ def test_a_watch_killed_again_and_again_loses_nothing_and_queues_nothing_twice(
     again = subprocess.run([*argv, "--once"], capture_output=True, text=True, env=env, check=False)
     assert again.stdout == ""
     assert again.stderr == "0 new mails; 0 series queued, 0 incomplete\n"
+
+
+def test_a_session_is_asked_for_as_by_run(
+    main: Main, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    asked: list[tuple[Any, ...]] = []
+
+    def measured(*arguments: Any) -> None:
+        asked.append(arguments)
+        raise SeriesError("does not apply")
+
+    monkeypatch.setattr("verbs.queue.do_measure", measured)
+    added = ("queue", "add", str(WALKS), "--reverse", "--set", "blocks=2", "--check")
+    assert main(*added, "--queue", "q") == 0
+    where = ("--executor", "dask://127.0.0.1:8786", "--store", str(tmp_path / "store"))
+    assert main("queue", "run", "--queue", "q", "--guests", "3", *where) == 0
+    ((question, folder, resume, options, executor, store),) = asked
+    assert (question.series, question.reverse, question.check) == ((str(WALKS),), True, True)
+    assert question.overrides == ("blocks=2",)
+    assert resume is None
+    assert folder.parent == Path.cwd() / "q" / "sessions"
+    assert options.guests_at_once == 3
+    assert (executor, store) == where[1::2]
+    # Where a manifest is, the session is finished and nothing else is asked.
+    queue = QueueStore(Path("q"))
+    (entry,) = queue.read().entries
+    queue.save(entry.model_copy(update={"state": "running"}))
+    folder.mkdir(parents=True)
+    (folder / "manifest.json").write_text("{}")
+    assert main("queue", "run", "--queue", "q") == 0
+    question, begins, resume, *_ = asked[1]
+    assert (question.is_empty, begins, resume) == (True, None, folder)
