@@ -18,7 +18,7 @@ from fleet import worker
 from fleet.artefacts import ArtefactStore
 from fleet.cases import Case, Flight, differences, lost_answer, unpack, write_raw
 from fleet.ledger import Ledger, unchecked
-from fleet.link import Link
+from fleet.link import Died, Link
 from fleet.parcel import Answer, files_of, parcel_of
 from fleet.settings import Settings
 from fleet.trust import Trust
@@ -34,7 +34,10 @@ MOST_NAMED = 8
 
 @dataclass
 class Batch:
-    """One call of ``Executor.boot``: everything is booted, checked and told, or it raises."""
+    """One call of ``Executor.boot``: everything is booted, checked and told, or it raises.
+
+    ``most`` guests run at once where the user says so.
+    """
 
     link: Link
     store: ArtefactStore
@@ -43,6 +46,7 @@ class Batch:
     place: Place
     trust: Trust
     ledger: Ledger
+    most: int | None = None
     cases: dict[str, Case] = field(default_factory=dict)
     open: dict[str, Case] = field(default_factory=dict)
     flights: dict[str, Flight] = field(default_factory=dict)
@@ -107,6 +111,8 @@ class Batch:
 
     def _window(self, memory_mib: int) -> int:
         members = self.link.members
+        if self.most:
+            return self.most
         if not members.capacity(memory_mib):
             most = max(int(one.resources.get("memory", 0)) for one in members.serving.values())
             raise InfraError(
@@ -167,14 +173,14 @@ class Batch:
         case = flight.case
         data = self.link.result(flight.future)
         current = flight.attempt == case.attempt
-        if isinstance(data, int):
-            case.lost += data
+        if isinstance(data, Died):
+            case.lost += data.count
             if current and case.lost > self.settings.losses and case.votes:
                 case.checking, case.unchecked = False, True
                 self._offer(case)
             elif current and case.lost > self.settings.losses:
-                said = f"{case.lost} workers died while they made it; last {flight.worker}"
-                self._tell(case, lost_answer(flight.worker or "?", said), last=True)
+                said = f"{case.lost} workers died while they made it; last {data.last}"
+                self._tell(case, lost_answer(data.last, said), last=True)
             elif current:
                 self._again(case)
             return

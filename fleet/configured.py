@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import queue
 import threading
 import tomllib
@@ -142,6 +143,8 @@ def _client(stack: ExitStack, address: str) -> Any:
     """
     from distributed import Client
 
+    # What breaks is said once, by who notices; not as a trace by each of dask's threads.
+    logging.getLogger("distributed").setLevel(logging.CRITICAL)
     made: queue.SimpleQueue[Any] = queue.SimpleQueue()
 
     def connect() -> None:

@@ -49,6 +49,7 @@ class DaskExecutor:
     _builder: Builder | None = None
     _trust: Trust | None = None
     _wall: WallFleet | None = None
+    _most: int | None = None
 
     def __enter__(self) -> DaskExecutor:
         return self
@@ -93,6 +94,7 @@ class DaskExecutor:
         """What all workers that are there run at once, or less if the user says so."""
         members = self.link.members
         members.look(at_once=True)
+        self._most = asked
         most = max(1, members.capacity(memory_mib + QEMU_OVERHEAD_MIB))
         return min(asked, most) if asked else most
 
@@ -101,7 +103,9 @@ class DaskExecutor:
         link = self.link
         link.resume = f"./lab.py run --resume {place.raw.parent}"
         trust = self._trust = self._trust or Trust(self.settings.check_one_in)
-        batch = Batch(link, self.store, self.settings, judge, place, trust, Ledger(place.raw))
+        batch = Batch(
+            link, self.store, self.settings, judge, place, trust, Ledger(place.raw), self._most
+        )
         from distributed.comm import CommClosedError
 
         try:

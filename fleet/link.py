@@ -13,9 +13,19 @@ from typing import Any
 from fleet.members import Members
 from host.errors import InfraError
 
+# A busy host takes its time over a result that is there.
+RESULT_S = 30.0
 PROVEN = "twinboot-proven"
 # A worker that was right goes on to be checked by the share; each day begins anew.
 PROVEN_S = 24 * 3600.0
+
+
+@dataclass(frozen=True)
+class Died:
+    """So many workers died under a task; ``last`` is the address of the last one."""
+
+    count: int
+    last: str
 
 
 @dataclass
@@ -54,10 +64,10 @@ class Link:
             resources={**resources, self.members.token: 1},
         )
 
-    def result(self, future: Any) -> bytes | int | None:
+    def result(self, future: Any) -> bytes | Died | None:
         """What a future that has landed holds; None where it was lost on the way.
 
-        A number says how many workers died under it, so that dask gave up.
+        Dask gives up where several workers died under it.
 
         Raises:
             InfraError: the worker ran into a bug.
@@ -65,9 +75,9 @@ class Link:
         from distributed import KilledWorker
 
         try:
-            data = future.result(timeout=self.grace_s)
+            data = future.result(timeout=RESULT_S)
         except KilledWorker as error:
-            return int(error.allowed_failures) + 1
+            return Died(int(error.allowed_failures) + 1, str(error.last_worker.address))
         except (CancelledError, TimeoutError, OSError):
             return None
         except Exception as error:
