@@ -19,6 +19,7 @@ from host import doctor
 from host.errors import Exit, InfraError, SeriesError, UsageError, WorkloadError
 from reports.model import ReportError
 from results.store import SessionStore, StoreError
+from tests.kernels import shipped
 from tests.reports.factory import Session, fails
 from verbs import measuring
 
@@ -188,6 +189,27 @@ def test_plan_for_people_has_a_line_a_run(main: Main, capsys: pytest.CaptureFixt
     )
     assert main("plan", "filemap-v4", "--no-check") == 0
     assert "check." not in capsys.readouterr().out
+
+
+def test_the_cache_key_is_asked_for_as_a_run_is(
+    main: Main, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    def key(*arguments: str) -> str:
+        assert main("cache-key", *arguments) == 0
+        return capsys.readouterr().out
+
+    images = []
+    for name in ("one", "two"):
+        shipped.shipped(tmp_path / name, name)
+        images.append(f"image:{tmp_path / name}/boot/vmlinuz-6.1.2-test")
+    one, two = images
+    both = key("--arm", one, "--arm", two)
+    assert both == key("--arm", two, "--arm", one)
+    assert both.startswith("kernels-")
+    # Real time and counted time boot the same kernels.
+    exact = key("filemap-v4", "--no-twins", "--no-check")
+    assert key("filemap-v4", "--no-twins", "--no-check", "--mode", "wall") == exact != both
+    assert main("cache-key", "filemap-v4", "--mode", "real") == 2
 
 
 @pytest.mark.parametrize("verb", ["build", "measure", "run"])

@@ -105,9 +105,23 @@ work() {
         --ioengine=psync --rw=read --bs=4k $CONTENT"
 }
 
-# The file of the gate's own steps, on a device, where that of the phases is another.
+# Whether the gate's own steps have another file than the phases.
+another_file() {
+    [ "$FILES $FILE_MIB" != "$IMAGE $IMAGE_MIB" ]
+}
+
+# Have every page of the device in its tree, whose nodes are counted as all others are.
+whole_device() {
+    if [ -n "$MKFS" ]; then
+        dd if=/dev/zero of=/mnt/filler bs=1M oflag=direct 2>/dev/null
+        rm /mnt/filler
+    else
+        dd if=/dev/zero of=/dev/ram0 bs=1M 2>/dev/null
+    fi
+}
+
+# The file of the gate's own steps, on a device.
 own_file() {
-    [ "$FILES $FILE_MIB" != "$IMAGE $IMAGE_MIB" ] || return 0
     # shellcheck disable=SC2086 # one word a file
     rm $FILES
     if [ -z "$MKFS" ]; then
@@ -128,6 +142,7 @@ WHOLE="--name=check --filename=$IMAGE --ioengine=psync --rw=read --bs=4k $CONTEN
 echo 0 >/proc/sys/kernel/printk_ratelimit
 settings
 fill fill
+! another_file || whole_device
 count before
 echo "$LIMIT" >"$CGROUP/memory.max" || fail "memory.max $LIMIT"
 read -r ahead <"$AHEAD"
@@ -140,7 +155,7 @@ while [ "$n" -le "$PHASES" ]; do
 done
 [ "$LEFT_MIB" = 0 ] || let_go
 echo "$ahead" >"$AHEAD"
-own_file
+! another_file || own_file
 echo "$OWN_LIMIT" >"$CGROUP/memory.max" || fail "memory.max $OWN_LIMIT"
 # Huge folios under reclaim, then small ones where their shadows are; each twice, so that
 # what the first round left behind is met.

@@ -35,6 +35,8 @@ JOB_MIB = 8
 # The gate's own file system where the experiment has none on a device.
 MKFS = "mkfs.xfs -q -f --unsupported -m reflink=0,rmapbt=0 -l size=7m"
 
+SYNCHRONOUS = ("sync", "psync", "pvsync", "pvsync2", "vsync", "mmap")
+
 Writes = Literal["no", "some", "all"]
 
 
@@ -218,6 +220,8 @@ def _fio(phase: Phase, workload: Workload, jobs: int, seed: int, file_mib: int) 
     # Without time_based the work is given, and a part of it may not do what it is about.
     arguments += [f"--io_size={SHARE_MIB}M"] if phase.time_based else []
     arguments += ["--group_reporting", "--randrepeat=0", f"--randseed={seed}"]
+    # Such an engine has one request under way, and fio a buffer for each that may be.
+    arguments += ["--iodepth=1"] if phase.option("ioengine") in SYNCHRONOUS else []
     kind = writes_of(phase, workload)
     if kind == "no":
         return arguments + (list(CONTENT) if _of_the_files(phase, workload) else [])
