@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from reports.gate_model import ArmGate, ArmStanding
+from reports.gate_model import ArmGate
 from reports.model import Comparison, MetricComparison
 from reports.verdict import Judgement, Verdict
-from results.checks import Check
+from results.checks import Check, standing
 
 
 def gate_of(arm: str, base: str, checks: Sequence[Check]) -> ArmGate:
@@ -16,24 +16,11 @@ def gate_of(arm: str, base: str, checks: Sequence[Check]) -> ArmGate:
     The base arm is never to blame a series for: what is red there is red before it.
     """
     own = tuple(check for check in checks if check.arm == arm)
-    known = {problem.cause for c in checks if c.arm == base for problem in c.problems}
-    found = [(check.run_id, problem) for check in own for problem in check.problems]
-    new = tuple(one for one in found if one[1].cause not in known)
-    old = tuple(one for one in found if one[1].cause in known)
-    lost = [check for check in own if check.status == "not run"]
-    standing: ArmStanding = "green"
-    reason = ""
-    if new:
-        standing = "red"
-    elif not own or lost or len(own) < own[0].of:
-        standing = "not run"
-        done = len(own) - len(lost)
-        reason = lost[0].reason if lost else f"{done} of {own[0].of if own else 'its'} checks made"
-    elif old:
-        standing = "red before the series"
+    found = standing(own, [check for check in checks if check.arm == base])
     return ArmGate(
-        arm=arm, standing=standing, problems=new, inherited=old, checks=own, reason=reason
-    )
+        arm=arm, standing=found.arm, problems=found.problems, inherited=found.inherited,
+        checks=own, reason=found.reason,
+    )  # fmt: skip
 
 
 def first_words(gate: ArmGate) -> str:

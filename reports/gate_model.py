@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
-from results.checks import Check, Problem
+from results.checks import ArmStanding, Check, Problem
 from results.record import Record
-
-ArmStanding = Literal["green", "red", "red before the series", "not run"]
 
 
 class ArmGate(Record):

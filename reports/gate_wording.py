@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from reports.gate_model import ArmGate
-from results.checks import Problem
+from results.checks import Check, Problem
 
 # Lines of a splat that are quoted; the whole is in the console's log.
 QUOTED_LINES = 30
@@ -27,6 +29,39 @@ def line(gate: ArmGate) -> str:
     if gate.standing == "red before the series":
         return f"{gate.arm}: red before the series: {told(gate.inherited[0][1])}"
     return f"{gate.arm}: broken: {told(gate.problems[0][1])}"
+
+
+def guests(checks: Sequence[Check]) -> str:
+    """Kernels and vCPUs of the guests: ``lockdep on 1 and 4 vCPUs, selftest on 1 vCPU``."""
+    flavours: dict[str, list[int]] = {}
+    for check in checks:
+        flavours.setdefault(check.flavour, []).append(check.vcpus)
+    said = []
+    for flavour, vcpus in flavours.items():
+        counts = [str(count) for count in sorted(set(vcpus))]
+        several = len(counts) > 1 or counts != ["1"]
+        said.append(f"{flavour} on {' and '.join(counts)} vCPU{'s' if several else ''}")
+    return ", ".join(said)
+
+
+def sentence(gates: Sequence[ArmGate]) -> str:
+    """How every arm stands, in one sentence for a mail; empty without gates.
+
+    ``Checked before measuring: base, patched: green (lockdep on 1 and 4 vCPUs).``
+    """
+    alike: dict[str, list[str]] = {}
+    for gate in gates:
+        said = line(gate).partition(": ")[2]
+        if gate.standing == "green":
+            said = f"green ({guests(gate.checks)})"
+        alike.setdefault(said, []).append(gate.arm)
+    if not alike:
+        return ""
+    return (
+        "Checked before measuring: "
+        + "; ".join(f"{', '.join(arms)}: {said}" for said, arms in alike.items())
+        + "."
+    )
 
 
 def details(gate: ArmGate) -> tuple[str, ...]:

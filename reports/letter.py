@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import textwrap
 
-from reports import count_wording, differences, wall_wording, wording
+from reports import count_wording, differences, gate_wording, wall_wording, wording
 from reports.model import CaseComparison, Comparison, MetricComparison, Summary
 from reports.verdict import Verdict
 from results.record import Manifest, PhaseRecord
@@ -181,9 +181,15 @@ def _apart(comparison: Comparison) -> list[str]:
     return [*textwrap.wrap(text, WIDTH, break_on_hyphens=False), ""] if said else []
 
 
+def _checked(comparison: Comparison) -> list[str]:
+    """How the arms stand after their checks; nothing without a gate."""
+    text = ascii_only(gate_wording.sentence(comparison.gates))
+    return [*textwrap.wrap(text, WIDTH, break_on_hyphens=False), ""] if text else []
+
+
 def render(comparison: Comparison) -> str:
     """Return the block of every case and where the change came from, ending in a newline."""
     lines = _apart(comparison)
     lines += [line for case in comparison.cases for line in _case(comparison, case)]
-    lines += _origin(comparison)
+    lines += [*_checked(comparison), *_origin(comparison)]
     return "\n".join(lines).rstrip() + "\n"

@@ -221,5 +221,5 @@ def render(session: SessionComparison) -> str:
             lines.append("  " + fit(f'{ids[arm.name]} ("{arm.label or arm.name}")', WIDTH - 2))
         lines += ["", *_table(session, ascii_only(case.name), rows)]
         lines += mail.below(session, across.of_case(every, case.name))
-    lines += mail.family(session)
+    lines += [*mail.checked(session), *mail.family(session)]
     return "\n".join(lines).rstrip() + "\n"

@@ -61,6 +61,12 @@ def warnings(session: SessionComparison) -> list[str]:
     return [*lines, ""] if lines else []
 
 
+def checked(session: SessionComparison) -> list[str]:
+    """What the gate looked at of the arms whose verdicts stand; nothing without a gate."""
+    said = gate_wording.sentence([gate for gate in session.gates if not gate.withholds])
+    return [*wrapped(said), ""] if said else []
+
+
 def below(session: SessionComparison, rows: Sequence[Row]) -> list[str]:
     """For each metric that is judged its unit, n, interval and verdict, an arm at a time."""
     lines: list[str] = []

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from reports import across, mail, wording
+from reports import across, gate_wording, mail, wording
 from reports.across import Cell, Row
 from reports.letter import SHOWN, commands, percentage, setup, summary_line
 from reports.mail import ascii_only
@@ -57,6 +57,8 @@ def render(session: SessionComparison) -> str:
     lines = mail.banner(session)
     for case in session.comparisons[0].cases:
         lines += _case(session, case, list(across.of_case(rows, case.name)))
+    said = gate_wording.sentence(session.gates)
+    lines += [*mail.wrapped(said), ""] if said else []
     lines += mail.family(session)
     lines += mail.wrapped(f"{wording.bottom_line(session)}.")
     return "\n".join(lines).rstrip() + "\n"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import groupby
 
-from reports import across, differences, many_wording, text, text_counts, wording
+from reports import across, differences, gate_wording, many_wording, text, text_counts, wording
 from reports.across import Cell, Row
 from reports.many import SessionComparison
 
@@ -137,6 +137,7 @@ def below(session: SessionComparison, found: Sequence[Row]) -> list[str]:
             )
     if len(session.primary) > 1:
         lines.append(f"{many_wording.family(session)}.")
+    lines += [said] if (said := gate_wording.sentence(session.gates)) else []
     return [part for line in lines for part in text.wrapped(wording.clean(line), "")]
 
 

@@ -210,6 +210,6 @@ def render(session: SessionComparison) -> str:
             "than chance."
         )
         lines.append("")
-    lines += [*mail.below(session, rows), *mail.family(session)]
+    lines += [*mail.below(session, rows), *mail.checked(session), *mail.family(session)]
     lines += _derived(session)
     return "\n".join(lines).rstrip() + "\n"

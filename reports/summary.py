@@ -14,7 +14,7 @@ import re
 from collections.abc import Sequence
 
 from reports import count_wording as counts
-from reports import many_markdown, many_wording, markdown, wording
+from reports import gate_wording, many_markdown, many_wording, markdown, wording
 from reports.many import SessionComparison
 from reports.model import Comparison, MetricComparison
 
@@ -90,6 +90,8 @@ def render(comparison: Comparison) -> str:
     drawn = picture(comparison.primary, experiment.thresholds.change)
     lines += markdown.code_block("\n".join(drawn), "text") if drawn else []
     lines += [f"- {markdown.escape(wording.sentence(metric))}" for metric in comparison.primary]
+    said = gate_wording.sentence(comparison.gates)
+    lines += [f"- {markdown.escape(said)}"] if said else []
     warnings = [f for f in comparison.findings if f.level == "warning"]
     lines += [f"- **warning** {markdown.escape(f'{f.scope}: {f.text}')}" for f in warnings]
     for found in comparison.headlines:
@@ -116,6 +118,8 @@ def render_many(session: SessionComparison) -> str:
         lines += markdown.code_block("\n".join(drawn), "text") if drawn else []
         lines += [f"- {markdown.escape(wording.sentence(metric))}" for metric in one.primary]
         lines += [""]
+    said = gate_wording.sentence(session.gates)
+    lines += [f"- {markdown.escape(said)}"] if said else []
     warnings = [f for f in session.findings if f.level == "warning"]
     lines += [f"- **warning** {markdown.escape(f'{f.scope}: {f.text}')}" for f in warnings]
     return _folded(lines, many_markdown.render(session))

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Literal
 
 from results.record import Record
 
 CheckStatus = Literal["green", "red", "not run"]
+ArmStanding = Literal["green", "red", "red before the series", "not run"]
 
 
 class Problem(Record):
@@ -51,3 +54,41 @@ class Check(Record):
     checked: tuple[str, ...] = ()
     reason: str = ""
     console: str = ""
+
+
+@dataclass(frozen=True)
+class Standing:
+    """How one arm stands after its checks.
+
+    ``problems`` are its own, ``inherited`` those that the base arm has, too, each with the
+    run id of its check; ``reason`` says why it was not checked, and is empty else.
+    """
+
+    arm: ArmStanding
+    problems: tuple[tuple[str, Problem], ...] = ()
+    inherited: tuple[tuple[str, Problem], ...] = ()
+    reason: str = ""
+
+    @property
+    def may_be_measured(self) -> bool:
+        """Whether its speed is worth anything: green, or red as the base arm is."""
+        return self.arm in ("green", "red before the series")
+
+
+def standing(own: Sequence[Check], of_base: Sequence[Check]) -> Standing:
+    """What the checks of one arm say beside those of the session's first arm.
+
+    What is red there is red before the series.  An arm some of whose guests were not
+    made, or were lost, was not checked.
+    """
+    known = {problem.cause for check in of_base for problem in check.problems}
+    found = [(check.run_id, problem) for check in own for problem in check.problems]
+    new = tuple(one for one in found if one[1].cause not in known)
+    old = tuple(one for one in found if one[1].cause in known)
+    if new:
+        return Standing("red", new, old)
+    lost = [check for check in own if check.status == "not run"]
+    if not own or lost or len(own) < own[0].of:
+        done = f"{len(own) - len(lost)} of {own[0].of if own else 'its'} checks made"
+        return Standing("not run", (), old, lost[0].reason if lost else done)
+    return Standing("red before the series" if old else "green", (), old)

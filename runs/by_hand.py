@@ -15,6 +15,7 @@ from host.process import paste
 from kernels import build
 from kernels.cache import kernels_folder, load
 from runs.arms import arms_of, flavours, kernel_spec, patches_of, plan_of, shapes
+from runs.check_plan import PlannedCheck, guest_of, planned
 from runs.options import Options
 from workloads.job import job_text, prepare_text
 from workloads.spec import load_catalogue
@@ -34,9 +35,12 @@ def build_commands(asked: Experiment, options: Options) -> list[str]:
 
 
 def measure_commands(asked: Experiment, options: Options) -> list[str]:
-    """Lines that boot the runs of the first block, each from cold."""
-    boot = _wall_boot if asked.mode == "wall" else _boot
+    """Lines that boot the guests of the gate and the runs of the first block, each from cold."""
+    boot = _wall_boot if asked.mode == "wall" else _run_boot
     lines = []
+    for check in planned(asked, load_catalogue()):
+        lines += [f"# of the gate: {check.does}"]
+        lines += _boot(check.run_id, _check_inputs(asked, options, check), options)
     for run in plan_of(asked).runs:
         if not run.block and not run.repeat:
             lines += boot(asked, options, run)
@@ -84,16 +88,34 @@ def _inputs(asked: Experiment, options: Options, run: PlannedRun) -> _Inputs:
     return _Inputs(guest, size, bzimage, root, texts, arm.cmdline)
 
 
+def _check_inputs(asked: Experiment, options: Options, check: PlannedCheck) -> _Inputs:
+    image = initramfs.provide(options.cache)
+    given = guest_of(asked, load_catalogue(), check, image.mib)
+    key = build.key_of(
+        kernel_spec(asked, check.arm, check.flavour),
+        patches_of(asked, check.arm, options),
+        checkout=options.checkout,
+        cache=options.cache,
+    )
+    bzimage = kernels_folder(options.cache) / key / "bzImage"
+    texts = {"prepare": given.prepare_text, "job": given.job_text}
+    return _Inputs(given.guest, given.size, bzimage, image.path, texts, given.cmdline)
+
+
 def _text(text: str, path: Path) -> str:
-    # Texts have one fixed length, padded with newlines.
+    # Texts of runs have one fixed length, padded with newlines.
     body = paste(["printf", "%s\\n", *text.rstrip("\n").splitlines()])
     length = len(text.encode())
     pad = f"head -c {length} /dev/zero | tr '\\0' '\\n'"
     return f"{{ {body}; {pad}; }} | head -c {length} > {path}"
 
 
-def _boot(asked: Experiment, options: Options, run: PlannedRun) -> list[str]:
-    given, work = _inputs(asked, options, run), WORK / run.run_id
+def _run_boot(asked: Experiment, options: Options, run: PlannedRun) -> list[str]:
+    return _boot(run.run_id, _inputs(asked, options, run), options)
+
+
+def _boot(run_id: str, given: _Inputs, options: Options) -> list[str]:
+    work = WORK / run_id
     files = Files(
         kernel=given.kernel,
         initramfs=given.initramfs, memory=work / "memory",
@@ -101,7 +123,7 @@ def _boot(asked: Experiment, options: Options, run: PlannedRun) -> list[str]:
         prepare=work / "prepare", job=work / "job",
     )  # fmt: skip
     # QEMU does not clear a memory file that is there already.
-    lines = [f"# {run.run_id}", f"rm -rf {work} && mkdir -p {work}"]
+    lines = [f"# {run_id}", f"rm -rf {work} && mkdir -p {work}"]
     lines += [_text(text, work / name) for name, text in given.texts.items()]
     clock = native.build(native.PRELOAD, native.SHARED_LIBRARY, options.cache)
     argv = qemu_argv(given.guest, given.size, files, cmdline=given.cmdline)

@@ -6,79 +6,25 @@ import dataclasses
 from collections.abc import Collection, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
-from pathlib import Path
 
-from experiment.load import load_guest
-from experiment.plan import Plan, memory_needed_mib, scaled
-from experiment.spec import ArmSpec, CaseSpec, Guest
+from experiment.plan import Plan
 from guests.exact import Machine, Outcome
 from kernels.cache import hold
-from results.checks import Check, CheckStatus
+from results.checks import Check, CheckStatus, standing
 from results.record import RunCost
 from results.store import SessionStore
 from runs.boots import Boot, Place
+from runs.check_plan import CheckGuest, PlannedCheck, guest_of, planned
 from runs.local import CONSOLE
 from runs.options import Options
-from runs.prepare import MIB, Session
+from runs.prepare import Session
 from runs.progress import Reporter
 from workloads import check
-from workloads.job import prepare_text
-from workloads.spec import Phase
 
-# The smallest sizes, whatever is measured: what is looked for does not need more.
-PROFILE = "smoke"
-# Native spin locks, as on a machine of one's own.
-CPU = "Nehalem,-hypervisor"
-# Lockdep's tables, and slabs with red zones.
-MORE_MEMORY_MIB = 192
-# Short turns, so that several vCPUs meet within critical sections.
-METRONOME_NS = 20_000
-# Host seconds for what is several times slower than a measured guest, on a busy host.
-BOOT_S, SILENCE_S, RUN_S = 600.0, 900.0, 1800.0
 # A guest that ended so and whose console shows nothing says nothing of the kernel.
 SILENT_ENDINGS = ("lost", "silent", "boot", "hung")
 # A sound guest prints 20 KiB.  One that fails a self-test may do so a million times.
 FLOOD_BYTES = 512 << 10
-
-
-@dataclass(frozen=True)
-class PlannedCheck:
-    """One guest of the gate: its arm, its kernel's flavour, vCPUs, and the cases in it."""
-
-    run_id: str
-    arm: ArmSpec
-    flavour: str
-    vcpus: int
-    cases: tuple[CaseSpec, ...]
-    selftests: tuple[str, ...]
-
-
-def planned(session: Session) -> tuple[PlannedCheck, ...]:
-    """Every guest of the gate, the base arm's first; none where no gate is asked.
-
-    Cases that prepare their file system alike share a guest.
-    """
-    spec = session.experiment.check
-    if spec is None:
-        return ()
-    shapes: list[tuple[str, int, tuple[str, ...]]]
-    shapes = [(spec.flavour, vcpus, ()) for vcpus in spec.vcpus]
-    if spec.selftests:
-        shapes.append((spec.selftest_flavour, 1, spec.selftests))
-    groups: dict[tuple[str, str], list[CaseSpec]] = {}
-    for case in session.experiment.cases:
-        if not spec.cases or case.name in spec.cases:
-            workload = session.workloads[case.workload]
-            groups.setdefault((workload.mkfs, workload.mount_options), []).append(case)
-    return tuple(
-        PlannedCheck(
-            f"check.{arm.name}.{flavour}.v{vcpus}{f'.{number}' if number else ''}",
-            arm, flavour, vcpus, tuple(cases), selftests,
-        )
-        for arm in session.experiment.all_arms
-        for flavour, vcpus, selftests in shapes
-        for number, cases in enumerate(groups.values())
-    )  # fmt: skip
 
 
 def run_gate(
@@ -94,7 +40,7 @@ def run_gate(
         InfraError: the disk is too small or QEMU does not start.
         KeyboardInterrupt: passed on after all guests are gone.
     """
-    todo = planned(session)
+    todo = planned(session.experiment, session.workloads)
     if not todo:
         return session
     kept = {check.run_id: check for check in store.checks() if check.status != "not run"}
@@ -110,7 +56,7 @@ def without_broken(
     """The session with only the runs of arms that may be measured, all or none of a pair."""
     arms = [arm.name for arm in session.experiment.all_arms]
     found = {arm: [check for check in checks if check.arm == arm] for arm in arms}
-    sound = {arm for arm in arms if _may_be_measured(found[arm], found[arms[0]])}
+    sound = {arm for arm in arms if standing(found[arm], found[arms[0]]).may_be_measured}
     sound |= {run.arm for run in session.plan.runs} - set(arms)
     for arm in arms:
         if arm not in sound and reporter:
@@ -127,57 +73,26 @@ def without_broken(
     return dataclasses.replace(session, plan=Plan(runs=runs, seeds=session.plan.seeds))
 
 
-def _may_be_measured(checks: list[Check], of_base: list[Check]) -> bool:
-    known = {problem.cause for check in of_base for problem in check.problems}
-    return bool(checks) and all(
-        check.status != "not run" and all(problem.cause in known for problem in check.problems)
-        for check in checks
-    )
-
-
 def _is(found: Check | None, session: Session, one: PlannedCheck) -> bool:
     key = session.checked[one.flavour][one.arm.name].identity.key
     return found is not None and found.kernel_key == key
 
 
-def shape(session: Session, one: PlannedCheck) -> Guest:
-    """The guest of one check: the smallest profile with room for the kernel's own work."""
-    guest = load_guest(Path(PROFILE))
-    size = scaled(session.experiment.dataset, guest)
-    needed = memory_needed_mib(size, guest, session.initramfs.mib)
-    return guest.model_copy(
-        update={
-            "vcpus": one.vcpus,
-            "jobs": max(guest.jobs, one.vcpus),
-            "cpu": CPU,
-            "memory_mib": max(guest.memory_mib, needed) + MORE_MEMORY_MIB,
-            "metronome_ns": METRONOME_NS if one.vcpus > 1 else 0,
-            "boot_timeout_s": BOOT_S,
-            "silence_timeout_s": SILENCE_S,
-            "run_timeout_s": RUN_S,
-        }
-    )
-
-
-def machine(session: Session, one: PlannedCheck) -> Machine:
+def machine(session: Session, one: PlannedCheck, booted: CheckGuest) -> Machine:
     """What is booted for one check."""
-    guest = shape(session, one)
-    size = scaled(session.experiment.dataset, guest)
-    workload = session.workloads[one.cases[0].workload]
     return Machine(
         kernel=session.checked[one.flavour][one.arm.name].bzimage,
         initramfs=session.initramfs.path,
-        guest=guest,
-        size=size,
-        prepare_text=prepare_text(
-            workload, file_mib=size.file_mib, mount_options=one.arm.mount_options
-        ),
+        guest=booted.guest,
+        size=booted.size,
+        prepare_text=booted.prepare_text,
         preload=session.preload,
-        cmdline=(
-            *check.command_line(one.selftests),
-            *one.arm.cmdline,
-        ),
+        cmdline=booted.cmdline,
     )
+
+
+def _guest(session: Session, one: PlannedCheck) -> CheckGuest:
+    return guest_of(session.experiment, session.workloads, one, session.initramfs.mib)
 
 
 def _make(
@@ -188,7 +103,7 @@ def _make(
     todo: tuple[PlannedCheck, ...],
     missing: list[PlannedCheck],
 ) -> None:
-    memory = max(shape(session, one).memory_mib for one in missing)
+    memory = max(_guest(session, one).guest.memory_mib for one in missing)
     slots = options.executor.slots(memory, options.guests_at_once)
     judge = _Judge(session, store, reporter, {one.run_id: one for one in todo})
     place = Place(options.cache, store.raw, reporter, slots)
@@ -200,22 +115,11 @@ def _make(
 
 
 def _boot(session: Session, one: PlannedCheck) -> Boot:
-    booted = machine(session, one)
-    cases = _cases(session, one)
-    text = check.job_text(
-        cases,
-        jobs=booted.guest.jobs,
-        seed=session.experiment.seed,
-        limit_bytes=booted.size.cgroup_limit_mib * MIB,
-        sysctl=one.arm.sysctl,
-    )
+    guest = _guest(session, one)
+    booted = machine(session, one, guest)
     return Boot(
-        one.run_id, one.arm.name, booted, text, cold=True, console_bytes=FLOOD_BYTES
-    )  # fmt: skip
-
-
-def _cases(session: Session, one: PlannedCheck) -> list[tuple[str, tuple[Phase, ...]]]:
-    return [(case.name, session.phases(case)) for case in one.cases]
+        one.run_id, one.arm.name, booted, guest.job_text, cold=True, console_bytes=FLOOD_BYTES
+    )
 
 
 @dataclass(frozen=True)
@@ -234,12 +138,11 @@ class _Judge:
     def tell(self, boot: Boot, outcome: Outcome, *, last: bool) -> bool:
         """A record, or once more for a guest that said nothing."""
         one = self.checks[boot.name]
-        steps = (*(name for name, _ in check.steps_of(_cases(self.session, one))), *check.OWN_STEPS)
-        asked = check.Asked(one.selftests, steps, lockdep=not one.selftests)
+        asked = _guest(self.session, one).asked
         log = self.store.raw / one.run_id / CONSOLE
         said = log.read_text(errors="replace") if log.exists() else ""
         found = check.judge(said, outcome.files, asked)
-        status, reason = standing(outcome, found)
+        status, reason = how_it_went(outcome, found)
         if status == "not run" and not last:
             return True
         result = Check(
@@ -270,7 +173,7 @@ class _Judge:
         self.reporter.withdrawn(len(names))
 
 
-def standing(outcome: Outcome, found: check.Found) -> tuple[CheckStatus, str]:
+def how_it_went(outcome: Outcome, found: check.Found) -> tuple[CheckStatus, str]:
     """Status of a check, and why it was not run: pure.
 
     A guest without files whose console shows no splat was lost, and says nothing; that a

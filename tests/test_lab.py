@@ -19,6 +19,7 @@ from host import doctor
 from host.errors import Exit, InfraError, SeriesError, UsageError, WorkloadError
 from reports.model import ReportError
 from results.store import SessionStore, StoreError
+from tests.kernels import shipped
 from tests.reports.factory import Session, fails
 from verbs import measuring
 
@@ -158,6 +159,11 @@ def test_plan_as_json_is_the_plan(main: Main, capsys: pytest.CaptureFixture[str]
     assert plan["seeds"] == [1, 2]
     assert len([run for run in plan["runs"] if not run["twin"]]) == 10
     assert {run["twin"] for run in plan["runs"]} == {"", "held", "waited", "contended"}
+    assert len(plan["checks"]) == 6
+    assert plan["checks"][2] == {
+        "run_id": "check.base.selftest.v1", "arm": "base", "flavour": "selftest", "vcpus": 1,
+        "cases": ["filemap-4k", "filemap-thp"], "selftests": ["xarray"],
+    }  # fmt: skip
     assert [run["run_id"] for run in plan["runs"] if run["repeat"]] == [
         "filemap-4k.b00.patched.repeat",
         "filemap-thp.b00.patched.repeat",
@@ -168,12 +174,42 @@ def test_plan_for_people_has_a_line_a_run(main: Main, capsys: pytest.CaptureFixt
     assert main("plan", "filemap-v4", "--set", "blocks=2", "--set", "guest=smoke") == 0
     shown = capsys.readouterr()
     lines = shown.out.splitlines()
-    assert len(lines) == 30
-    assert lines[0].split() == ["filemap-4k.b00.base", "seed", "1"]
+    assert len(lines) == 36
+    assert lines[1].split(maxsplit=1) == [
+        "check.base.lockdep.v4", "lockdep, 4 vCPUs: filemap-4k, filemap-thp",
+    ]  # fmt: skip
+    assert lines[6].split() == ["filemap-4k.b00.base", "seed", "1"]
     assert [line for line in lines if "repeat" in line] == [
         line for line in lines if "checks exactness" in line
     ]
-    assert shown.err == "30 runs; cgroup limit 32 MiB, file 52 MiB, brd 64 MiB, 4 jobs\n"
+    assert shown.err == (
+        "30 runs; cgroup limit 32 MiB, file 52 MiB, brd 64 MiB, 4 jobs\n"
+        "the gate before them: 6 guests; its kernels: base (lockdep), base (selftest), "
+        "patched (lockdep), patched (selftest)\n"
+    )
+    assert main("plan", "filemap-v4", "--no-check") == 0
+    assert "check." not in capsys.readouterr().out
+
+
+def test_the_cache_key_is_asked_for_as_a_run_is(
+    main: Main, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    def key(*arguments: str) -> str:
+        assert main("cache-key", *arguments) == 0
+        return capsys.readouterr().out
+
+    images = []
+    for name in ("one", "two"):
+        shipped.shipped(tmp_path / name, name)
+        images.append(f"image:{tmp_path / name}/boot/vmlinuz-6.1.2-test")
+    one, two = images
+    both = key("--arm", one, "--arm", two)
+    assert both == key("--arm", two, "--arm", one)
+    assert both.startswith("kernels-")
+    # Real time and counted time boot the same kernels.
+    exact = key("filemap-v4", "--no-twins", "--no-check")
+    assert key("filemap-v4", "--no-twins", "--no-check", "--mode", "wall") == exact != both
+    assert main("cache-key", "filemap-v4", "--mode", "real") == 2
 
 
 @pytest.mark.parametrize("verb", ["build", "measure", "run"])
@@ -189,7 +225,8 @@ def test_dry_runs_can_be_pasted(
         assert read.returncode == 0, line
     builds = sum("make" in line and "bzImage" in line for line in lines)
     boots = sum("qemu-system-x86_64 -accel tcg" in line for line in lines)
-    assert (builds, boots) == {"build": (8, 0), "measure": (0, 10), "run": (8, 10)}[verb]
+    # Six guests of the gate, and ten runs of the first block.
+    assert (builds, boots) == {"build": (8, 0), "measure": (0, 16), "run": (8, 16)}[verb]
     # Said, not done.
     assert not list((tmp_path / "cache").glob("kernels/*"))
     assert not list((tmp_path / "cache").glob("trees/*"))
@@ -199,7 +236,8 @@ def test_dry_runs_can_be_pasted(
 def test_dry_run_of_wall_mode_is_virtme_ngs_command_line(
     main: Main, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main("measure", "filemap-v4", "--mode", "wall", "--no-twins", "--dry-run") == 0
+    asked = ("filemap-v4", "--mode", "wall", "--no-twins", "--no-check")
+    assert main("measure", *asked, "--dry-run") == 0
     lines = capsys.readouterr().out.splitlines()
     for line in lines:
         read = subprocess.run(["bash", "-n", "-c", line], capture_output=True, check=False)

@@ -112,6 +112,8 @@ def cache_key_verb(
     twins: Twins = True,
     check: CheckFirst = None,
     as_json: Json = False,
+    arm: Arm = [],  # noqa: B006
+    mode: Mode = "",
 ) -> None:
     """Name the kernels that an experiment needs in one key, without building any.
 
@@ -119,7 +121,10 @@ def cache_key_verb(
     configuration or compiler.
     """
     series_asked = (tuple(series), source, workloads, auto, reverse)
-    asked = read(Question(name, tuple(overrides), "", twins, *series_asked, check=check))
+    question = Question(
+        name, tuple(overrides), mode, twins, *series_asked, check=check, arms=tuple(arm)
+    )
+    asked = read(question)
     keys = kernel_keys(asked, options())
     key = f"kernels-{cache_key(keys)}"
     if as_json:

@@ -1,35 +1,25 @@
-"""The gate's job, and what it found: pure functions over texts and files.
+"""What a guest of the gate found: pure functions over its console and files.
 
-A guest of the gate lays a file out with a checksum in each block, runs a short form of
-the cases and then steps of its own, all compared with what was written, and counts what
-is in use before and after (``check.sh``).
+The guest lays its files out with a checksum in each block, does a short form of the cases
+and then steps of its own (``check_job.py``), all compared with what was written, and counts
+what is in use before and after (``check.sh``).
 """
 
 from __future__ import annotations
 
 import json
 import re
-import shlex
-import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from types import MappingProxyType
 
 from results.checks import Problem
 from workloads import splats
-from workloads.spec import Phase
+from workloads.check_job import Asked, known_selftests
 
-SCRIPT = Path(__file__).with_name("check.sh")
-SELFTESTS = Path(__file__).with_name("selftests.toml")
-IMAGE = "/mnt/test.img"
-CONTENT = ("--verify=crc32c", "--verify_interval=4096", "--verify_fatal=1")
-READS = {"read", "randread"}
-# What each job of a step reads, in MiB: a huge folio comes and goes for each 4 KiB.
-SHARE_MIB = 1
-OWN_STEPS = ("huge", "small", "huge-again", "small-again", "write", "whole", "device")
 BLOCK = 4096
 EVIDENCE_LINES = 12
+# What fio says of a block that is not what was written.
+DIFFERS = re.compile(r"verify: |\w+: verify failed at ")
 # What may be left when file and file system are gone: the guest's own work leaves a few
 # pages of its results and per-CPU caches, never one for each folio.
 SLACK_NODES = 150
@@ -40,96 +30,11 @@ TAINTS = {4: "machine check", 5: "bad page", 7: "died", 9: "warned", 14: "soft l
 
 
 @dataclass(frozen=True)
-class Selftest:
-    """A self-test: the initcall that runs it, and how its one line begins."""
-
-    initcall: str
-    prints: str
-
-
-@dataclass(frozen=True)
-class Asked:
-    """What one guest of the gate was asked to do."""
-
-    selftests: tuple[str, ...]
-    steps: tuple[str, ...]
-    lockdep: bool
-
-
-@dataclass(frozen=True)
 class Found:
     """What it said: problems, and one line for each thing that was looked at and is well."""
 
     problems: tuple[Problem, ...]
     checked: tuple[str, ...]
-
-
-def known_selftests(path: Path = SELFTESTS) -> dict[str, Selftest]:
-    """Self-tests by the names that an experiment gives them."""
-    data = tomllib.loads(path.read_text(encoding="utf-8"))
-    return {name: Selftest(**entry) for name, entry in data.items()}
-
-
-def command_line(selftests: Sequence[str]) -> tuple[str, ...]:
-    """Words for the kernel of a guest of the gate.
-
-    Everything is printed; slabs of tree nodes have red zones and are looked through when
-    they are freed; a task that waits for 10 virtual seconds is told.  Self-tests that are
-    not asked for are left out: a name that the kernel does not know does nothing.
-    """
-    words = ["loglevel=7", "slub_debug=FZ,radix_tree_node", "panic_on_warn=0"]
-    words.append("sysctl.kernel.hung_task_timeout_secs=10")
-    unasked = [test.initcall for name, test in known_selftests().items() if name not in selftests]
-    return (*words, *([f"initcall_blacklist={','.join(unasked)}"] if unasked else []))
-
-
-def steps_of(cases: Sequence[tuple[str, Sequence[Phase]]]) -> list[tuple[str, Phase]]:
-    """The phases of the cases as steps, each with a name of its own."""
-    return [
-        (f"{number}-{phase.name}", phase)
-        for number, (_, phases) in enumerate(cases, start=1)
-        for phase in phases
-    ]
-
-
-def job_text(
-    cases: Sequence[tuple[str, Sequence[Phase]]],
-    *,
-    jobs: int,
-    seed: int,
-    limit_bytes: int,
-    sysctl: Mapping[str, str] = MappingProxyType({}),
-) -> str:
-    """What is sent into a guest of the gate: assignments, and the script that reads them.
-
-    A phase that only reads the file is compared with what was written; after one that
-    writes the file is laid out again.
-    """
-    steps = steps_of(cases)
-    values = {"JOBS": str(jobs), "SEED": str(seed), "LIMIT": str(limit_bytes)}
-    values |= {"SHARE": str(SHARE_MIB), "PHASES": str(len(steps))}
-    if sysctl:
-        values["SYSCTL"] = "\n".join(f"{name}={value}" for name, value in sorted(sysctl.items()))
-    for number, (name, phase) in enumerate(steps, start=1):
-        reads = _only_reads(phase.fio)
-        ours = any(word.endswith(f"={IMAGE}") for word in phase.fio)
-        arguments = [*phase.fio, f"--numjobs={jobs}", f"--io_size={SHARE_MIB}M"]
-        arguments += ["--group_reporting", "--randrepeat=0", f"--randseed={seed}"]
-        arguments += CONTENT if reads and ours else ()
-        values |= {
-            f"NAME_{number}": name,
-            f"DROP_{number}": str(int(phase.drop_caches)),
-            f"THP_{number}": phase.thp,
-            f"FIO_{number}": shlex.join(arguments),
-            f"WRITES_{number}": str(int(ours and not reads)),
-        }
-    text = "".join(f"{name}={shlex.quote(value)}\n" for name, value in values.items())
-    return text + SCRIPT.read_text(encoding="utf-8")
-
-
-def _only_reads(fio: Sequence[str]) -> bool:
-    kinds = [word.partition("=")[2] for word in fio if re.match(r"--(rw|readwrite)=", word)]
-    return bool(kinds) and set(kinds) <= READS
 
 
 def judge(console: str, files: Mapping[str, bytes] | None, asked: Asked) -> Found:
@@ -183,37 +88,55 @@ def _steps(
 ) -> None:
     if failure := files.get("failure"):
         problems.append(_problem("step", failure.decode(errors="replace").strip()))
-    blocks, huge = 0, 0
+    blocks = dict.fromkeys(asked.compared, 0)
+    huge = 0
     for name in asked.steps:
         status = files.get(f"{name}/status", b"").decode(errors="replace").strip()
         said = files.get(f"{name}/fio.out", b"").decode(errors="replace").splitlines()
-        wrong = [line for line in said if line.startswith(("verify:", "fio: pid="))]
-        if wrong and any(line.startswith("verify:") for line in wrong):
+        wrong = [line for line in said if DIFFERS.match(line)]
+        if wrong:
             title = f"{name}: {wrong[0].strip()}"
             problems.append(_problem("data", title, said[:EVIDENCE_LINES]))
         elif status != "0":
             what = f"fio ended with {status}" if status else "did not run"
             problems.append(_problem("step", f"{name}: {what}", said[:EVIDENCE_LINES]))
-        else:
-            blocks += _read_blocks(files.get(f"{name}/fio.json", b""))
-            huge = max(huge, _value(files.get(f"{name}/memory.stat", b""), "file_thp"))
-    if not blocks and not problems:
-        problems.append(_problem("step", "no block was read back"))
-    elif blocks:
+        elif name in blocks:
+            blocks[name] = _compared_blocks(files.get(f"{name}/fio.json", b""))
+        huge = max(huge, _value(files.get(f"{name}/memory.stat", b""), "file_thp"))
+    if not problems:
+        problems += [
+            _problem("step", f"{name}: no block was read back")
+            for name, read in blocks.items()
+            if not read
+        ]
+    if any(blocks.values()):
         checked.append(
-            f"{blocks} blocks of 4 KiB read back and compared in {len(asked.steps)} steps"
+            f"{sum(blocks.values())} blocks of 4 KiB read back and compared in {len(blocks)} steps"
         )
+    if written := sum(blocks[name] for name in asked.found_again):
+        checked.append(f"{written} of them written by the cases' own phases, none lost")
+    gone = max(_value(files.get(f"{name}/memory.stat", b""), "pgsteal") for name in asked.steps)
+    if gone:
+        checked.append(f"{gone * BLOCK >> 20} MiB of page cache reclaimed meanwhile")
     if huge:
         checked.append(f"up to {huge >> 20} MiB in huge folios, reclaimed and read again by 4 KiB")
 
 
-def _read_blocks(text: bytes) -> int:
-    """Blocks that fio read, by its own count; 0 for what is no result of fio's."""
+def _compared_blocks(text: bytes) -> int:
+    """Blocks that fio read back, by its own count; 0 for what is no result of fio's.
+
+    A job that writes too reads back what it wrote; what else it read is not compared.
+    """
     try:
         jobs = json.loads(text[text.index(b"{") :])["jobs"]
-        return sum(int(job["read"]["io_bytes"]) // BLOCK for job in jobs)
+        return sum(_compared_bytes(job) for job in jobs) // BLOCK
     except (ValueError, LookupError, TypeError):
         return 0
+
+
+def _compared_bytes(job: Mapping[str, Mapping[str, int]]) -> int:
+    read, written = int(job["read"]["io_bytes"]), int(job["write"]["io_bytes"])
+    return min(read, written) if written else read
 
 
 def _left(files: Mapping[str, bytes], problems: list[Problem], checked: list[str]) -> None:

@@ -5,11 +5,21 @@
 # each 4 KiB block.  The layout goes past the page cache, so that what is read back
 # through it did not come from it.
 #
-# Inputs, before this text: FILE_MIB (of the preparation), JOBS SEED LIMIT [SYSCTL], SHARE
-# (MiB each job reads), and per phase N of the cases: NAME_N DROP_N THP_N FIO_N WRITES_N
+# Inputs, before this text: MKFS FILES FILE_MIB (of the preparation), JOBS SEED [SYSCTL],
+# SHARE (MiB each job reads), LIMIT LEFT_MIB (of the phases), IMAGE_MIB OWN_LIMIT OWN_MKFS
+# (of the gate's own steps), and per phase N of the cases:
+# NAME_N DROP_N THP_N READAHEAD_N FIO_N WRITES_N
 IMAGE=/mnt/test.img
-CONTENT="--verify=crc32c --verify_interval=4096 --verify_fatal=1"
-NODES=/sys/kernel/slab/radix_tree_node
+EACH="--verify_interval=4096 --verify_fatal=1"
+CONTENT="--verify=crc32c $EACH"
+# What a phase writes first has another sum than what was there.
+OTHER="--verify=crc64 $EACH"
+TREE_NODES=/sys/kernel/slab/radix_tree_node
+AHEAD=/sys/block/ram0/queue/read_ahead_kb
+HELD=/run/held
+# In tmpfs there is no way past the page cache.
+DIRECT=0
+[ -z "$MKFS" ] || DIRECT=1
 
 # step NAME DROP THP FIO_ARGUMENTS: one fio in the cgroup.  One that fails is a finding
 # and not the end: what comes after it says more.
@@ -30,14 +40,17 @@ step() {
     cp "$CGROUP/memory.stat" "$CGROUP/memory.events" "$OUT/$1"
 }
 
-# fill NAME: write the whole file, past the page cache and outside the cgroup.
+# fill NAME: write all files, past the page cache and outside the cgroup.
 fill() {
     say "check $1"
     mkdir "$OUT/$1"
     (
         cd "$OUT/$1" || exit 98
-        eval "exec fio --name=fill --filename=$IMAGE --rw=write --bs=1M --size=${FILE_MIB}M \
-            --direct=1 --randseed=$SEED --do_verify=0 $CONTENT --output-format=json --output=fio.json"
+        for file in $FILES; do
+            eval "fio --name=fill --filename=$file --rw=write --bs=1M --size=${FILE_MIB}M \
+                --direct=$DIRECT --randseed=$SEED --do_verify=0 $CONTENT \
+                --output-format=json --output=fio.json" || exit
+        done
     ) >"$OUT/$1/fio.out" 2>&1
     echo $? >"$OUT/$1/status"
 }
@@ -49,9 +62,77 @@ count() {
     sync
     echo 3 >/proc/sys/vm/drop_caches
     sleep 0.2
-    echo 1 >"$NODES/shrink"
+    echo 1 >"$TREE_NODES/shrink"
     cp /proc/vmstat /proc/slabinfo "$OUT/$1"
     cp "$CGROUP/memory.stat" "$CGROUP/memory.current" "$OUT/$1"
+}
+
+# Take memory until LEFT_MIB are free, of all nodes alike; give it back.
+hold() {
+    say "check hold"
+    options=size=100%
+    [ ! -d "$NODES/node1" ] || options=$options,mpol=interleave
+    mkdir "$HELD" && mount -t tmpfs -o "$options" held "$HELD" || fail "held: mount"
+    sync
+    echo 3 >/proc/sys/vm/drop_caches
+    while read -r name kib _; do
+        [ "$name" != MemFree: ] || break
+    done </proc/meminfo
+    dd if=/dev/zero of="$HELD/memory" bs=1M count=$((kib / 1024 - LEFT_MIB)) 2>"$OUT/held.log" ||
+        fail "held: $(head -n 1 "$OUT/held.log")"
+}
+
+let_go() {
+    umount "$HELD" || fail "held: umount"
+}
+
+# work NAME DROP THP READAHEAD_KIB FIO_ARGUMENTS WRITES: one phase of a case.
+work() {
+    [ "$4" = 0 ] && set -- "$1" "$2" "$3" "$ahead" "$5" "$6"
+    echo "$4" >"$AHEAD" || fail "$1: readahead $4 KiB"
+    if [ "$6" = no ]; then
+        step "$1" "$2" "$3" "$5"
+        return
+    fi
+    step "$1" "$2" "$3" "$5 $OTHER --do_verify=0"
+    step "$1-back" 1 "$3" "$5 $OTHER --verify_only=1"
+    if [ "$6" = all ]; then
+        [ "$n" = "$PHASES" ] || fill "fill-$n"
+        return
+    fi
+    step "$1-again" 0 "$3" "$5 $CONTENT --do_verify=0"
+    step "$1-whole" 1 "$3" "--name=check --filename=$(echo "$FILES" | tr ' ' :) \
+        --ioengine=psync --rw=read --bs=4k $CONTENT"
+}
+
+# Whether the gate's own steps have another file than the phases.
+another_file() {
+    [ "$FILES $FILE_MIB" != "$IMAGE $IMAGE_MIB" ]
+}
+
+# Have every page of the device in its tree, whose nodes are counted as all others are.
+whole_device() {
+    if [ -n "$MKFS" ]; then
+        dd if=/dev/zero of=/mnt/filler bs=1M oflag=direct 2>/dev/null
+        rm /mnt/filler
+    else
+        dd if=/dev/zero of=/dev/ram0 bs=1M 2>/dev/null
+    fi
+}
+
+# The file of the gate's own steps, on a device.
+own_file() {
+    # shellcheck disable=SC2086 # one word a file
+    rm $FILES
+    if [ -z "$MKFS" ]; then
+        umount /mnt || fail "umount: $(cat /proc/mounts)"
+        $OWN_MKFS /dev/ram0 >"$OUT/mkfs.log" 2>&1 && mount -o noatime /dev/ram0 /mnt ||
+            fail "mkfs: $(head -n 1 "$OUT/mkfs.log")"
+        DIRECT=1
+    fi
+    FILES=$IMAGE
+    FILE_MIB=$IMAGE_MIB
+    fill fill-own
 }
 
 READ="--name=check --filename=$IMAGE --buffered=1 --ioengine=mmap --rw=randread --bs=4k \
@@ -61,14 +142,21 @@ WHOLE="--name=check --filename=$IMAGE --ioengine=psync --rw=read --bs=4k $CONTEN
 echo 0 >/proc/sys/kernel/printk_ratelimit
 settings
 fill fill
+! another_file || whole_device
 count before
 echo "$LIMIT" >"$CGROUP/memory.max" || fail "memory.max $LIMIT"
+read -r ahead <"$AHEAD"
+[ "$LEFT_MIB" = 0 ] || hold
 n=1
 while [ "$n" -le "$PHASES" ]; do
-    eval "step \"\$NAME_$n\" \"\$DROP_$n\" \"\$THP_$n\" \"\$FIO_$n\""
-    eval "[ \"\$WRITES_$n\" = 0 ]" || fill "fill-$n"
+    eval "work \"\$NAME_$n\" \"\$DROP_$n\" \"\$THP_$n\" \"\$READAHEAD_$n\" \"\$FIO_$n\" \
+        \"\$WRITES_$n\""
     n=$((n + 1))
 done
+[ "$LEFT_MIB" = 0 ] || let_go
+echo "$ahead" >"$AHEAD"
+! another_file || own_file
+echo "$OWN_LIMIT" >"$CGROUP/memory.max" || fail "memory.max $OWN_LIMIT"
 # Huge folios under reclaim, then small ones where their shadows are; each twice, so that
 # what the first round left behind is met.
 step huge 1 always "$READ --thp=1 --io_size=${SHARE}M"

@@ -16,6 +16,10 @@ from tests.integration.lab_process import run_lab
 pytestmark = pytest.mark.guest
 
 GATE = str(Path(__file__).with_name("gate.toml"))
+CELL = (
+    '{workload="thp-matrix", variant="libaio-randrw", primary=["io.bw"], '
+    "times={smoke={io={ramp_s=0, runtime_s=0.1}}}}"
+)
 
 
 @pytest.fixture(scope="module")
@@ -67,6 +71,24 @@ def test_a_resumed_session_checks_nothing_again(gated: Measured) -> None:
     assert run_lab("run", "--resume", str(gated.folder)).returncode == 4
     assert path.read_bytes() == before
     assert len([json.loads(line) for line in before.splitlines()]) == 5
+
+
+def test_files_of_their_own_that_are_written_to_without_a_device(tmp_path: Path) -> None:
+    """A cell of thp-matrix in tmpfs, and the gate's own steps on its own device after it."""
+    session = measured(
+        tmp_path / "session", "thp-matrix", "--check", "--no-twins",
+        "--set", "guest=smoke", "--set", "blocks=1", "--set", f"cases=[{CELL}]",
+        "--set", "check={vcpus=[1], selftests=[]}",
+    )  # fmt: skip
+    assert session.status == 0, session.err
+    found = {check.arm: check for check in SessionStore(session.folder).checks()}
+    assert {arm: check.status for arm, check in found.items()} == {
+        "never": "green", "always": "green"
+    }  # fmt: skip
+    for check in found.values():
+        assert any("written by the cases' own phases, none lost" in said for said in check.checked)
+        assert any("reclaimed meanwhile" in said for said in check.checked)
+    assert "always: green in 1 guest" in session.out
 
 
 def test_the_kernel_s_own_tests_find_a_wrong_order(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ ARMS = ("vanilla", "sleepy", "bourney", "sorted-bourney", "zr1")
 def session(tmp_path_factory: pytest.TempPathFactory) -> Measured:
     """One block of each arm; the kernels differ by mm/vmscan.c and are built in seconds."""
     folder = tmp_path_factory.mktemp("reclaim") / "session"
-    sized = ("--set", "guest=smoke-numa", "--set", "blocks=1", "--no-twins")
+    sized = ("--set", "guest=smoke-numa", "--set", "blocks=1", "--no-twins", "--no-check")
     return measured(folder, "reclaim-contention", *sized)
 
 

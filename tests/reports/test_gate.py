@@ -53,6 +53,27 @@ def test_green_arms_are_judged_and_say_what_was_checked() -> None:
         assert "36602 blocks of 4 KiB read back" in said
 
 
+@pytest.mark.parametrize("form", ["letter", "lkp", "mmtests", "matrix", "summary"])
+def test_a_mail_has_one_sentence_on_the_gate(form: str) -> None:
+    four = checked("patched").model_copy(update={"vcpus": 4, "run_id": "check.patched.4", "of": 2})
+    said = forms.render(compared(checked("base"), checked("patched", of=2), four), form)
+    assert (
+        "Checked before measuring: base: green (lockdep on 1 vCPU); patched: green "
+        "(lockdep on 1 and 4 vCPUs)."
+    ) in " ".join(said.split()).replace("\\", "")
+    if form in ("letter", "lkp", "mmtests"):
+        assert max(map(len, said.splitlines())) <= 75
+    assert "Checked" not in forms.render(compared(asked=False), form)
+
+
+@pytest.mark.parametrize("form", ["letter", "matrix", "summary"])
+def test_a_mail_tells_a_broken_arm_in_the_same_sentence(form: str) -> None:
+    said = forms.render(compared(checked("base"), checked("patched", SLEEPS)), form)
+    assert "patched: broken: sleeps where it must not: BUG: sleeping" in " ".join(
+        said.split()
+    ).replace("\\", "")
+
+
 def test_a_broken_series_has_no_verdict_and_exits_4() -> None:
     session = compared(checked("base"), checked("patched", SLEEPS), measured=False)
     assert {m.judgement.verdict for m in session.primary} == {Verdict.FAILED}

@@ -23,8 +23,8 @@ from runs.options import Options
 from runs.prepare import Session
 from runs.progress import Reporter
 from tests.runs.test_measure import CHECKOUT, _session
-from tests.workloads.test_check import sound
-from workloads import check
+from tests.workloads.test_check import fio, sound
+from workloads import check_job
 
 BROKEN = "[    2.1] kernel BUG at mm/filemap.c:3377!\n[    2.2] RIP: 0010:filemap_fault+0x1/0x2\n"
 SLEEPS = "[    1.9] BUG: sleeping function called from invalid context at lib/xarray.c:300\n"
@@ -54,8 +54,8 @@ class Guests:
         (logs / "console.log").write_text(f"XArray: 9 of 9 tests passed\n{said}twinboot: x\n")
         watch("check whole")
         files = sound() if kind == "done" else None
-        for step in ("1-4k", "2-4k", *check.OWN_STEPS):
-            files = files and files | {f"{step}/status": b"0\n"}
+        for step in ("1-4k", "2-4k", *check_job.OWN_STEPS):
+            files = files and files | {f"{step}/status": b"0\n", f"{step}/fio.json": fio(9)}
         return Outcome(files, Ending(kind, f"told {kind}"), 1.0, 2.0)
 
 
