@@ -39,6 +39,8 @@ PATTERNS: tuple[tuple[Kind, str, re.Pattern[str]], ...] = (
     ("failed", "the agent stopped", re.compile(r"twinboot: failed: ")),
 )  # fmt: skip
 EVIDENCE_LINES = 12
+# The agent's last word, when all was sent.
+DONE = "done"
 
 
 def classify(

@@ -176,7 +176,7 @@ def machine(session: Session, one: PlannedCheck) -> Machine:
     size = scaled(session.experiment.dataset, guest)
     workload = session.workloads[one.cases[0].workload]
     return Machine(
-        kernel=session.checked[one.flavour][one.arm.name].bzimage,
+        kernel=session.checked[one.flavour][one.arm.name].image,
         initramfs=session.initramfs.path,
         guest=guest,
         size=size,

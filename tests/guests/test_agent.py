@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from guests.argv import DONE_STATUS, EXIT_PORT, PANIC_PORT, qemu_argv
+from experiment.architecture import EXIT_PORT, PANIC_PORT, X86_64
+from guests.argv import qemu_argv
 from guests.channel import MAGIC
 from guests.initramfs import AGENT
 from tests.guests.test_argv import LAPTOP_SIZE, files, guest
@@ -31,7 +32,7 @@ def test_ports_and_the_status_of_a_run_that_is_done() -> None:
     (status, exit_port), (_, panic_port) = PORT_WRITE.findall(TEXT)
     assert int(exit_port) == EXIT_PORT
     assert int(panic_port) == PANIC_PORT
-    assert (int(status, 8) << 1) | 1 == DONE_STATUS
+    assert (int(status, 8) << 1) | 1 == X86_64.board.done_status
 
 
 def test_files_it_reads_are_those_qemu_offers() -> None:
