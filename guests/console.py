@@ -81,6 +81,15 @@ def classify(
     return Ending("lost", "QEMU ended without a word from the agent", last)
 
 
+def agent_done(status: int | None, wanted: int, console: str) -> bool:
+    """Whether QEMU ended with the status that it has when the agent ends the machine.
+
+    A panic, too, ends in a machine that is switched off: where that gives the same
+    status, 0, the agent's last word decides.
+    """
+    return status == wanted and (wanted != 0 or progress(console) == DONE)
+
+
 def progress(console: str) -> str:
     """The agent's last word, for people who wait: ``phase 4k``; empty before the first."""
     said = [

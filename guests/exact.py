@@ -216,10 +216,8 @@ class _Boot:
         used = self.cpu_s()
         kill_group(self.process)
         files: dict[str, bytes] | None = None
-        said, wanted = self._console(), ARCHITECTURES[self.machine.guest.arch].board.done_status
-        done = self.process.returncode == wanted
-        # A panic, too, ends in a machine that is switched off.
-        done = done and (wanted != 0 or console.progress(said) == console.DONE)
+        said, board = self._console(), ARCHITECTURES[self.machine.guest.arch].board
+        done = console.agent_done(self.process.returncode, board.done_status, said)
         ending = console.classify(said, agent_done=done, deadline=clock)
         if done:
             try:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from experiment.architecture import EXIT_PORT, PANIC_PORT, X86_64
+from experiment.architecture import ARM64, EXIT_PORT, PANIC_PORT, X86_64
 from guests.argv import qemu_argv
 from guests.channel import MAGIC
 from guests.initramfs import AGENT
@@ -25,6 +25,38 @@ FUNCTIONS = TEXT.partition("\nmounts\n")[0]
 @pytest.mark.parametrize("shell", [["sh"], ["busybox", "sh"]], ids=["sh", "busybox"])
 def test_syntax(shell: list[str]) -> None:
     done = subprocess.run([*shell, "-n", str(AGENT)], capture_output=True, text=True, timeout=10)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+ARM64_AGENT = AGENT.with_name(ARM64.root.agent)
+
+
+def test_the_agent_of_arm64_is_the_same_but_for_its_machine() -> None:
+    """Ports become devices on the PCI bus; all else it says and does is agent.sh's."""
+    text = ARM64_AGENT.read_text()
+    sent = re.search(r"^send\(\) \{\n.*?^\}", text, re.MULTILINE | re.DOTALL)
+    of_x86 = re.search(r"^send\(\) \{\n.*?^\}", TEXT, re.MULTILINE | re.DOTALL)
+    assert sent is not None
+    assert of_x86 is not None
+    mine = sent[0].splitlines()
+    theirs = [line for line in of_x86[0].splitlines() if "isa-debug-exit" not in line]
+    theirs = [line.replace("ttyS1", "ttyS0") for line in theirs if "/dev/port" not in line]
+    assert mine == theirs
+    steps = re.compile(r"^(?:mounts|never_idle|prepare|stop_point|all_phases|send)$", re.MULTILINE)
+    assert steps.findall(text) == steps.findall(TEXT)
+
+
+def test_the_agent_of_arm64_knows_where_its_devices_are() -> None:
+    text = ARM64_AGENT.read_text()
+    slot = re.search(r"^PVPANIC=/sys/bus/pci/devices/0000:00:(\d\d)\.0$", text, re.MULTILINE)
+    assert slot
+    assert ARM64.board.devices == (f"pvpanic-pci,addr={slot[1]}.0",)
+    assert f"addr={slot[1]}" not in ARM64.board.result[1]
+
+
+@pytest.mark.parametrize("shell", [["sh"], ["busybox", "sh"]], ids=["sh", "busybox"])
+def test_syntax_of_the_agent_of_arm64(shell: list[str]) -> None:
+    done = subprocess.run([*shell, "-n", str(ARM64_AGENT)], capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (0, "")
 
 
