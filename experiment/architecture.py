@@ -87,6 +87,13 @@ class Architecture:
     words: Words
     root: Root
 
+    @property
+    def programs(self) -> Mapping[str, str]:
+        """The tools that have a say in a number and are called otherwise than x86-64's."""
+        if not self.build.tools:
+            return {}
+        return {"qemu": self.board.qemu, **{n: f"{self.build.tools}{n}" for n in ("gcc", "ld")}}
+
 
 # isa-debug-exit ends QEMU with (value << 1) | 1; the agent writes 16, so that no
 # error status of QEMU's own can be taken for it.

@@ -13,6 +13,7 @@ import os
 import shutil
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from urllib.parse import unquote
 
 from elftools.common.exceptions import ELFError
 from elftools.elf.dynamic import DynamicSection
@@ -27,6 +28,8 @@ log = logging.getLogger(__name__)
 
 PACKAGES = ("busybox-static", "fio", "xfsprogs", "e2fsprogs", "util-linux")
 LIST = "packages"
+# As host.facts names tools, and the packages they are in.
+TOOLS = {"fio": "fio", "busybox": "busybox-static", "mkfs.xfs": "xfsprogs"}
 FETCH_TIMEOUT_S = 900.0
 UNPACK_TIMEOUT_S = 300.0
 # A static busybox holds the names of its applets, sorted, each ended by a zero byte.
@@ -58,6 +61,17 @@ def provide(debian: str, cache: Path) -> Path:
                 shutil.rmtree(top / f".apt-{debian}", ignore_errors=True)
         os.utime(folder)
     return folder
+
+
+def versions(debian: str, cache: Path) -> dict[str, str]:
+    """Versions of the packages that guests' programs are from, by the tool's name."""
+    try:
+        listed = (cache / "foreign" / debian / LIST).read_text().splitlines()
+    except OSError:
+        return {}
+    files = (line.partition(" ")[0].split("_") for line in listed)
+    known = {fields[0]: unquote(fields[1]) for fields in files if len(fields) == 3}
+    return {tool: known[name] for tool, name in TOOLS.items() if name in known}
 
 
 def apt_argv(debian: str, apt: Path, *words: str) -> list[str]:

@@ -234,7 +234,7 @@ def _pieces(cache: Path) -> dict[Path, str]:
     trees = sorted(cache.glob("trees/*"), key=lambda tree: _used(tree / "used"))
     return {
         **dict.fromkeys(sorted(cache.glob("packages/*.deb"), key=_used), PACKAGES_LOCK),
-        **dict.fromkeys(_idle(cache, "initramfs/*", "native/*"), ""),
+        **dict.fromkeys(_idle(cache, "initramfs/*", "native/*", "foreign/*"), ""),
         **{path: f"kernel-{path.name}" for path in kernels},
         **{path: f"tree-{path.parent.parent.name}" for path in objects},
         **{path: f"tree-{path.name}" for path in trees},
