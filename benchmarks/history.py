@@ -1,4 +1,4 @@
-"""1,000 nights of 20 cases, added and queried: seconds and bytes.
+"""1,000 nights of 20 cases, added, queried and made into pages: seconds and bytes.
 
     .venv/bin/python benchmarks/history.py [--nights 1000]
 
@@ -36,6 +36,7 @@ from history.entry import (
 from history.store import HistoryStore
 from history.table import table
 from history.trend import trends
+from pages import site
 from reports.comparison import summarize
 from results.record import Metric
 from tests.history.factory import Nights
@@ -141,6 +142,13 @@ def main() -> None:
         print(f"| steps told, with functions | {len(steps)} of {EXPERIMENTS * CASES} true |")
         with timed("all trends of one experiment"):
             trends(read.tracks()[made[0][0].track], found)
+        place = Path(top) / "site"
+        with timed("the site made"):
+            built = site.build(store, place)
+        for name in ("track", "compare", "night"):
+            sizes = [path.stat().st_size / 2**20 for path in (place / name).iterdir()]
+            print(f"| pages: {name} | {len(sizes)} files, the largest {max(sizes):.2f} MiB |")
+        print(f"| nights on it | {built.nights} |")
         for form in exchange.FORMS[1:]:
             file = Path(top) / f"history{form}"
             with timed(f"exported as {form[1:]}"):

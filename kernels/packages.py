@@ -11,17 +11,21 @@ import logging
 import os
 import re
 import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from host.errors import InfraError, UsageError
 from host.process import run
+from kernels import cache as store
 from kernels.cleaning import clean
 
 log = logging.getLogger(__name__)
 
 # As the Debian policy has them; neither can be an option or a path.
-NAME = re.compile(r"linux-image-[a-z0-9.+~-]+")
+NAME = re.compile(r"linux-(?:image|source)-[a-z0-9.+~-]+")
 VERSION = re.compile(r"[A-Za-z0-9.+:~-]+")
 STANDS_FOR = re.compile(rf"(?P<name>{NAME.pattern}) \(= (?P<version>{VERSION.pattern})\)$")
 QUERY_TIMEOUT_S = 60.0
@@ -56,7 +60,7 @@ def parts(asked: str) -> tuple[str, str]:
         raise UsageError(
             "no name of a kernel package",
             where=clean(asked),
-            next_step="write linux-image-RELEASE or linux-image-RELEASE=VERSION",
+            next_step="write linux-image-RELEASE or linux-source-RELEASE, =VERSION behind it",
         )
     return name, version
 
@@ -150,6 +154,23 @@ def unpack(file: Path, into: Path) -> None:
     """
     into.mkdir(parents=True)
     run(unpack_argv(file, into), timeout_s=UNPACK_TIMEOUT_S)
+
+
+@contextmanager
+def unpacked(package: Package, cache: Path) -> Iterator[Path]:
+    """The files of a package, fetched if need be, in a folder that is there meanwhile.
+
+    Raises:
+        InfraError: as :func:`fetch` and :func:`unpack`.
+    """
+    with store.locked(cache, store.PACKAGES_LOCK):
+        file = fetch(package, cache)
+        place = Path(tempfile.mkdtemp(prefix=".unpack-", dir=folder(cache)))
+        try:
+            unpack(file, place / "root")
+            yield place / "root"
+        finally:
+            shutil.rmtree(place, ignore_errors=True)
 
 
 def _digest(path: Path) -> str:

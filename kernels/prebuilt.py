@@ -11,7 +11,6 @@ import itertools
 import logging
 import re
 import shutil
-import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -79,15 +78,8 @@ def provide(spec: KernelSpec, *, checkout: Path, cache: Path) -> Kernel:
         ready = store.load(cache, key, used=True)
         if ready:
             return ready
-        with store.locked(cache, store.PACKAGES_LOCK):
-            file = packages.fetch(package, cache)
-            place = Path(tempfile.mkdtemp(prefix=".unpack-", dir=packages.folder(cache)))
-            try:
-                packages.unpack(file, place / "root")
-                found = _shipped(package, place / "root")
-                return _keep(key, f"deb:{package.asked}", found, cache)
-            finally:
-                shutil.rmtree(place, ignore_errors=True)
+        with packages.unpacked(package, cache) as root:
+            return _keep(key, f"deb:{package.asked}", _shipped(package, root), cache)
 
 
 def settled(spec: KernelSpec, *, checkout: Path, cache: Path) -> KernelSpec:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import shlex
 import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ from pathlib import Path
 
 from host.errors import InfraError, UsageError
 from host.process import run
+from kernels import packages
 
 DEBIAN_SOURCES = Path("/usr/src")
 UNPACK_TIMEOUT_S = 1800.0
@@ -29,12 +31,15 @@ class Source:
     """A source found: ``kind`` is deb, tarball, dir or git.
 
     ``origin`` is the tarball, folder or repository; ``tree_id`` the git tree.
+    ``package`` is what apt has to fetch into the cache ``origin``, empty where the
+    tarball is there.
     """
 
     kind: str
     identity: str
     origin: Path
     tree_id: str = ""
+    package: str = ""
 
     @property
     def key(self) -> str:
@@ -46,12 +51,12 @@ def identify(spec: str, *, checkout: Path, cache: Path) -> Source:
     """Find the source named by ``KernelSpec.source``; relative paths start at the checkout.
 
     Raises:
-        InfraError: a Debian package that is not installed.
+        InfraError: a Debian package that is not installed, where no version is named.
         UsageError: a path, repository or ref that does not exist.
     """
     kind, _, name = spec.partition(":")
     if kind == "deb":
-        return _debian(name)
+        return _debian(name, cache)
     if kind == "tarball":
         path = _existing(spec, checkout / Path(name).expanduser(), "file")
         return Source("tarball", f"tarball:{_file_digest(path, cache)}", path)
@@ -72,7 +77,8 @@ def unpack(source: Source, into: Path) -> None:
     """Lay the source out in ``into``, which must not exist.
 
     Raises:
-        InfraError: the source cannot be read, or changed since it was identified.
+        InfraError: the source cannot be fetched or read, or changed since it was
+            identified.
         UsageError: what was unpacked is no Linux tree.
     """
     if source.kind == "dir":
@@ -83,6 +89,10 @@ def unpack(source: Source, into: Path) -> None:
                 where=str(source.origin),
                 next_step="run again when nothing writes there",
             )
+    elif source.package:
+        into.mkdir(parents=True)
+        with packages.unpacked(packages.find(source.package), source.origin) as root:
+            run(_untar(root / _shipped(source.package), into), timeout_s=UNPACK_TIMEOUT_S)
     else:
         into.mkdir(parents=True)
         for argv in unpack_argvs(source, into):
@@ -105,25 +115,51 @@ def unpack_argvs(source: Source, into: Path | str) -> list[list[str]]:
             ["git", "-C", str(source.origin), "archive", "-o", tar, source.tree_id],
             ["tar", "-C", str(into), "-xf", tar],
         ]
+    if source.package:
+        name = source.package.partition("=")[0]
+        beside = shlex.join(["apt-get", "-q", "download", source.package])
+        beside = f"cd .. && {beside} && dpkg-deb -x {name}_*.deb ."
+        return [["sh", "-c", beside], _untar(Path("..") / _shipped(source.package), into)]
+    return [_untar(source.origin, into)]
+
+
+def _untar(tarball: Path, into: Path | str) -> list[str]:
     options = ["--strip-components=1", "--no-same-owner"]
-    return [["tar", "-C", str(into), *options, "-xf", str(source.origin)]]
+    return ["tar", "-C", str(into), *options, "-xf", str(tarball)]
 
 
-def _debian(package: str) -> Source:
+def _shipped(package: str) -> Path:
+    """Where a source package's tarball is, below the root."""
+    return Path(f"usr/src/{package.partition('=')[0]}.tar.xz")
+
+
+def _debian(asked: str, cache: Path) -> Source:
+    package, _, version = asked.partition("=")
+    installed, tarball = _installed(package)
+    if installed and version in ("", installed):
+        return Source("deb", f"deb:{package}={installed}", tarball)
+    if version:
+        packages.parts(asked)
+        return Source("deb", f"deb:{asked}", cache, package=asked)
+    raise InfraError(
+        "the source package is not installed",
+        where=package,
+        next_step=f"apt-get install {package}, or name a version that the archive has: "
+        f"{package}=VERSION",
+    )
+
+
+def _installed(package: str) -> tuple[str, Path]:
+    """Version of an installed source package (empty where it is not), and its tarball."""
     asked = run(
-        ["dpkg-query", "-W", "-f", "${db:Status-Status} ${Version}", package],
+        ["dpkg-query", "-W", "-f", "${db:Status-Status} ${Version}", "--", package],
         timeout_s=QUERY_TIMEOUT_S,
         check=False,
     )
     status, _, version = asked.stdout.partition(" ")
     tarball = DEBIAN_SOURCES / f"{package}.tar.xz"
-    if asked.returncode != 0 or status != "installed" or not tarball.is_file():
-        raise InfraError(
-            "the source package is not installed",
-            where=package,
-            next_step=f"apt-get install {package}",
-        )
-    return Source("deb", f"deb:{package}={version}", tarball)
+    there = asked.returncode == 0 and status == "installed" and tarball.is_file()
+    return version if there else "", tarball
 
 
 def _git(spec: str, name: str, checkout: Path) -> Source:

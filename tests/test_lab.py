@@ -85,8 +85,8 @@ def store(folder: Path, *broken: str, session: Session | None = None, **failure:
         ("plan nowhere/else.toml", "no such experiment"),
         (
             "run",
-            "one of: filemap-v1, filemap-v4, iomap-dirty, noop, reclaim-contention, slow-add, "
-            "thp-matrix",
+            "one of: filemap-v1, filemap-v4, iomap-dirty, nightly, noop, reclaim-contention, "
+            "slow-add, thp-matrix",
         ),
         ("plan filemap-v4 --set blocks", "--set blocks: is not KEY=VALUE"),
         ("plan filemap-v4 --set blocks=many", "--set blocks=many: blocks: "),

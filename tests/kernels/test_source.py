@@ -9,8 +9,9 @@ import pytest
 
 from host.errors import InfraError, UsageError
 from kernels import source
-from kernels.source import identify, unpack
+from kernels.source import identify, unpack, unpack_argvs
 from tests.kernels.fake import FAKE_LINUX, Lab
+from tests.kernels.shipped import Archive
 
 
 def listing(folder: Path) -> dict[str, bytes]:
@@ -72,7 +73,51 @@ def test_debian_source_is_named_by_its_version(
 def test_debian_source_not_installed_names_the_command(lab: Lab) -> None:
     with pytest.raises(InfraError) as caught:
         identify("deb:linux-source-0.1", **lab.where)
-    assert caught.value.next_step == "apt-get install linux-source-0.1"
+    assert caught.value.next_step.startswith("apt-get install linux-source-0.1, or name a version")
+
+
+def test_debian_source_of_a_named_version_is_fetched(
+    lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    archive = Archive(tmp_path / "archive")
+    root = tmp_path / "root"
+    (root / "usr/src").mkdir(parents=True)
+    tarball(lab, root / "usr/src/linux-source-0.1.tar.xz")
+    archive.add("linux-source-0.1", "0.1.2-1~deb12u1", root)
+    monkeypatch.setenv("APT_CONFIG", str(archive.config))
+    spec = "deb:linux-source-0.1=0.1.2-1~deb12u1"
+    found = identify(spec, **lab.where)
+    assert found.identity == spec
+    unpack(found, tmp_path / "tree")
+    assert listing(tmp_path / "tree") == listing(FAKE_LINUX)
+    by_hand = tmp_path / "by-hand" / "src"
+    by_hand.mkdir(parents=True)
+    for argv in unpack_argvs(found, "."):
+        subprocess.run(argv, cwd=by_hand, check=True, capture_output=True)
+    assert listing(by_hand) == listing(FAKE_LINUX)
+
+
+def test_debian_source_that_is_installed_is_not_fetched(
+    lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(source, "DEBIAN_SOURCES", tmp_path)
+    path = tarball(lab, tmp_path / "dpkg.tar.xz")
+    installed = identify("deb:dpkg", **lab.where)
+    named = identify(installed.identity, **lab.where)
+    assert named == installed
+    assert named.origin == path
+
+
+def test_debian_source_that_the_archive_has_not(lab: Lab, tmp_path: Path) -> None:
+    found = identify("deb:linux-source-0.1=0.1.2-1", **lab.where)
+    with pytest.raises(InfraError, match=r"linux-source-0\.1=0\.1\.2-1: apt knows no such package"):
+        unpack(found, tmp_path / "tree")
+
+
+@pytest.mark.parametrize("name", ["bash=1", "linux-source-0.1=", "linux-source-../x=1", "-x=1"])
+def test_debian_source_by_a_name_that_is_none(lab: Lab, name: str) -> None:
+    with pytest.raises((UsageError, InfraError)):
+        identify(f"deb:{name}", **lab.where)
 
 
 @pytest.mark.parametrize("spec", ["dir:nowhere", "tarball:nowhere.tar.xz", "git:nowhere@v1"])
