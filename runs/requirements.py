@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from experiment.spec import Experiment, Guest, SpecError
 from guests.probe.plugin import Probe
+from runs.arms import shapes
 from workloads.metrics import SLOWPATH_SHARE
 
 
@@ -31,8 +32,14 @@ def require_supported(experiment: Experiment) -> None:
                 f"arms: {arm.name}: guest.cpu = {arm.guest.cpu!r} is a model of x86_64, and all "
                 f"guests of {arch} have the same; leave it out"
             )
+    for name, of_arms in shapes(experiment).items():
+        for guest in of_arms.values():
+            where = f"twins: {name}: guest" if name else "guest"
+            for key, value in (("vcpus", guest.vcpus), ("numa_nodes", guest.numa_nodes)):
+                if value > 1:
+                    problems.append(f"{where}: {key} = {value}: not seen to be exact on {arch}")
     if problems:
-        raise SpecError(problems)
+        raise SpecError(list(dict.fromkeys(problems)))
 
 
 def require_counted(experiment: Experiment, guest: Guest, probe: Probe | None) -> None:

@@ -188,6 +188,9 @@ def test_a_guest_by_path_with_its_mistakes(tmp_path: Path) -> None:
     file = tmp_path / "tiny.toml"
     file.write_text(shipped.replace('"smoke"', '"tiny"'))
     assert load_guest(file).name == "tiny"
+    file.write_text('arch = "arm64"\n' + shipped.replace('"smoke"', '"tiny"'))
+    with pytest.raises(SpecError, match=r"arch: found .arm64.: follows from kernel\.arch"):
+        load_guest(file)
     file.write_text(shipped.replace("vcpus", "vcpu").replace("jobs = 4", "jobs = 4.5"))
     with pytest.raises(SpecError) as caught:
         load_guest(file)

@@ -98,3 +98,14 @@ def test_an_arm_of_arm64_has_the_model_of_all(tmp_path: Path) -> None:
     arm = 'arms=[{name="one"}, {name="two", guest={cpu="Nehalem"}}]'
     with pytest.raises(SpecError, match=r"arms: two: guest\.cpu = 'Nehalem' is a model of x86_64"):
         asked(Question("noop", (*ARM64, arm)), tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("guest", "said"),
+    [("full", "guest: vcpus = 16: not seen"), ("smoke-numa", "guest: numa_nodes = 4: not seen")],
+)
+def test_arm64_has_one_vcpu_on_one_node(guest: str, said: str, tmp_path: Path) -> None:
+    name = "noop" if guest == "full" else "reclaim-contention"
+    overrides = ("kernel.arch=arm64", f"guest={guest}")
+    with pytest.raises(SpecError, match=said):
+        asked(Question(name, overrides, twins=False, check=False), tmp_path)
