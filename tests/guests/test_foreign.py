@@ -81,3 +81,17 @@ def test_what_is_there_is_not_fetched_again(
     (tmp_path / "foreign" / "arm64").mkdir(parents=True)
     monkeypatch.setenv("PATH", "/nowhere")
     assert foreign.provide("arm64", tmp_path) == tmp_path / "foreign" / "arm64"
+
+
+def test_versions_are_those_of_the_packages(tmp_path: Path) -> None:
+    folder = tmp_path / "foreign" / "arm64"
+    folder.mkdir(parents=True)
+    (folder / foreign.LIST).write_text(
+        "busybox-static_1%3a1.35.0-4+deb12u1+b1_arm64.deb aa\nfio_3.33-3_arm64.deb bb\n"
+        "libaio1_0.3.113-4_arm64.deb cc\n"
+    )
+    assert foreign.versions("arm64", tmp_path) == {
+        "fio": "3.33-3",
+        "busybox": "1:1.35.0-4+deb12u1+b1",
+    }
+    assert foreign.versions("", tmp_path) == {}
