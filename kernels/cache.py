@@ -15,6 +15,7 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 from pydantic import ValidationError
 
+from experiment.architecture import ARCHITECTURES
 from host.process import run
 from results.record import KernelIdentity
 
@@ -27,7 +28,9 @@ CCACHE_TIMEOUT_S = 600.0
 PACKAGES_LOCK = "packages"
 IDLE_S = 24 * 3600.0
 # Programs of guests, and what travels between hosts: made or fetched when it is wanted.
-ARRIVES_AGAIN = ("initramfs/*", "native/*", "fleet/*", "store/blobs/*", "store/kernels/*")
+ARRIVES_AGAIN = (
+    "initramfs/*", "native/*", "foreign/*", "fleet/*", "store/blobs/*", "store/kernels/*",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -38,9 +41,11 @@ class Kernel:
     identity: KernelIdentity
 
     @property
-    def bzimage(self) -> Path:
-        """The image to boot."""
-        return self.folder / "bzImage"
+    def image(self) -> Path:
+        """The image to boot, by its architecture's name for one."""
+        names = (known.build.target for known in ARCHITECTURES.values())
+        places = [self.folder / name for name in names]
+        return next((place for place in places if place.exists()), places[0])
 
     @property
     def system_map(self) -> Path:

@@ -20,8 +20,9 @@ from runs.options import Options
 
 
 def guest_of(experiment: Experiment) -> Guest:
-    """The guest profile the experiment names."""
-    return load_guest(Path(experiment.guest))
+    """The guest profile the experiment names, of the kernel's architecture."""
+    guest = load_guest(Path(experiment.guest))
+    return guest.model_copy(update={"arch": experiment.kernel.arch})
 
 
 def shapes(experiment: Experiment) -> dict[str, dict[str, Guest]]:

@@ -81,7 +81,7 @@ def _is(found: Check | None, session: Session, one: PlannedCheck) -> bool:
 def machine(session: Session, one: PlannedCheck, booted: CheckGuest) -> Machine:
     """What is booted for one check."""
     return Machine(
-        kernel=session.checked[one.flavour][one.arm.name].bzimage,
+        kernel=session.checked[one.flavour][one.arm.name].image,
         initramfs=session.initramfs.path,
         guest=booted.guest,
         size=booted.size,

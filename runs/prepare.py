@@ -148,7 +148,7 @@ class Session:
         bench, workload = self.bench(run), self.workloads[self.case(run.case).workload]
         arm, size, kernel = self.arm(run.arm), bench.sizes[run.arm], bench.kernels[run.arm]
         return Machine(
-            kernel=kernel.bzimage,
+            kernel=kernel.image,
             initramfs=self.overlaid.get(kernel.identity.key, self.initramfs).path,
             preload=self.preload,
             guest=bench.guests[run.arm],
@@ -248,7 +248,7 @@ def wall_host(
         for name, of_arms in guests.items()
         for arm, guest in of_arms.items()
     }
-    found = accelerator.provide(options.cache, kernel.bzimage)
+    found = accelerator.provide(options.cache, kernel.image)
     first, guest = next(iter(guests[""].items()))
     checks = fitness.fitness(
         guest_mib=guest.memory_mib,
@@ -271,7 +271,8 @@ def prepare(
         SpecError: sizes that do not fit the guest, or a job that does not fit fw_cfg.
         LabError: whatever building says.
     """
-    image = initramfs.provide(options.cache)
+    architecture = experiment.kernel.architecture
+    image = initramfs.provide(options.cache, architecture)
     workloads = load_catalogue()
     guests = shapes(experiment)
     sizes = {
@@ -286,7 +287,7 @@ def prepare(
             require_set_up(experiment, size, workloads)
     require_job_fits(experiment, sizes.values(), workloads)
     in_wall = experiment.mode == "wall"
-    probe = plugin.provide(options.cache) if options.probe and not in_wall else None
+    probe = plugin.provide(options.cache, architecture) if options.probe and not in_wall else None
     require_counted(experiment, next(iter(guests[""].values())), probe)
     built = build_arms(experiment, options, progress)
     kernels = {experiment.kernel.flavour: built}
