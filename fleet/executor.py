@@ -10,6 +10,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from experiment.architecture import X86_64
 from experiment.spec import KernelSpec
 from fleet.artefacts import ArtefactStore
 from fleet.batch import Batch
@@ -21,7 +22,7 @@ from fleet.members import Members
 from fleet.settings import Settings
 from fleet.trust import Trust
 from fleet.wall import WallFleet
-from host.errors import InfraError
+from host.errors import InfraError, UsageError
 from host.facts import QEMU_OVERHEAD_MIB
 from kernels import build, cache
 from kernels.cache import Kernel
@@ -100,6 +101,13 @@ class DaskExecutor:
 
     def boot(self, batches: Sequence[Sequence[Boot]], judge: Judge, place: Place) -> float:
         """As ``runs.boots.Executor.boot``; batches are one, since each worker keeps its own."""
+        foreign = {b.machine.guest.arch for each in batches for b in each} - {X86_64.name}
+        if foreign:
+            raise UsageError(
+                f"workers boot guests of {X86_64.name} only, and these are of {foreign.pop()}",
+                where=self.name,
+                next_step="--executor local",
+            )
         link = self.link
         link.resume = f"./lab.py run --resume {place.raw.parent}"
         trust = self._trust = self._trust or Trust(self.settings.check_one_in)

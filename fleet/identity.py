@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from pathlib import Path
 
-from guests.argv import QEMU
+from experiment.architecture import X86_64
 from host.errors import InfraError
 from host.packages import locate
 from host.process import run
@@ -32,11 +32,12 @@ def identity() -> dict[str, str]:
     Raises:
         InfraError: there is no QEMU.
     """
-    path = locate(QEMU)
+    qemu = X86_64.board.qemu
+    path = locate(qemu)
     if path is None:
-        raise InfraError("program not found", where=QEMU, next_step="./lab.py doctor")
-    version = run([QEMU, "--version"], timeout_s=TIMEOUT_S).stdout
-    folders = run([QEMU, "-L", "help"], timeout_s=TIMEOUT_S).stdout.split()
+        raise InfraError("program not found", where=qemu, next_step="./lab.py doctor")
+    version = run([qemu, "--version"], timeout_s=TIMEOUT_S).stdout
+    folders = run([qemu, "-L", "help"], timeout_s=TIMEOUT_S).stdout.split()
     found = re.search(r"version (.+)", version)
     return {
         "lab code": lab_code(CHECKOUT),

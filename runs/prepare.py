@@ -237,11 +237,10 @@ def wall_host(
     """Find out what runs wall guests on this host, and how fit it is.
 
     Raises:
-        InfraError: no kernel boots at all; with ``options.fit_only`` also a host with
-            anything to mend.
+        InfraError: no kernel boots at all, or the host is unfit and ``options.fit_only``.
     """
     if (elsewhere := options.executor.wall()) is not None:
-        return elsewhere.host(guests, kernel.bzimage, fit_only=options.fit_only)
+        return elsewhere.host(guests, kernel.image, fit_only=options.fit_only)
     cpus = host_cpus()
     placements = {
         (name, arm): place(cpus, vcpus=guest.vcpus, nodes=guest.numa_nodes)
