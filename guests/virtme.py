@@ -45,6 +45,10 @@ TAIL = 500
 TCG_PATIENCE = 5
 
 
+# lock_stat tells classes of one name apart by address: the same in each boot, and not hashed.
+FIXED_ADDRESSES = ("nokaslr", "no_hash_pointers")
+
+
 @dataclass(frozen=True)
 class WallMachine:
     """What is booted: kernel, initramfs, shape, how, and where on the host (None: unpinned).

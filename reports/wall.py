@@ -186,10 +186,26 @@ def judge(
 def describe(
     metrics: Sequence[Evidence], withheld: Sequence[str], thresholds: Thresholds
 ) -> list[Judgement]:
-    """Describe secondary metrics; where ``withheld`` gives a reason nothing stands out."""
-    return [
+    """Describe secondary metrics; where ``withheld`` gives a reason nothing stands out.
+
+    Their estimate is that of the primary ones: one boot that the host stood still for would
+    move a mean by as much as it likes.
+    """
+    described = [
         said.model_copy(update={"differs": False, "reason": why}) if why else said
         for said, why in zip(judge_secondary(metrics, thresholds), withheld, strict=True)
+    ]
+    return [
+        said
+        if said.change is None
+        else said.model_copy(
+            update={
+                "change": said.change.model_copy(
+                    update={"estimate": said.change.hodges_lehmann}
+                )
+            }
+        )
+        for said in described
     ]
 
 

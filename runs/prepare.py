@@ -25,7 +25,7 @@ from guests.exact import Machine
 from guests.initramfs import Initramfs
 from guests.probe import fold, plugin
 from guests.probe.plugin import Probe
-from guests.virtme import WallMachine
+from guests.virtme import FIXED_ADDRESSES, WallMachine
 from host import accelerator, fitness
 from host.accelerator import Finding
 from host.doctor import Check
@@ -184,13 +184,14 @@ class Session:
         """The machine of a run in wall mode."""
         assert self.wall is not None
         exact = self.machine(run)
+        words = FIXED_ADDRESSES if self.bench(run).observe == "lock_stat" else ()
         return WallMachine(
             kernel=exact.kernel,
             initramfs=exact.initramfs,
             guest=exact.guest,
             size=exact.size,
             prepare_text=exact.prepare_text,
-            cmdline=exact.cmdline,
+            cmdline=(*exact.cmdline, *words),
             accelerator=self.wall.accelerator.accelerator,
             placement=self.wall.placements[run.twin, run.arm],
         )

@@ -215,6 +215,23 @@ def test_drift_has_every_run_of_the_primary_metrics() -> None:
     assert all(p.used for p in points)
 
 
+def test_primary_and_secondary_metrics_have_the_same_estimate() -> None:
+    # A boot that stood still moves the mean of the logarithms, and not this.
+    session = WallSession(effect=0.02)
+    manifest, records = session.manifest(), session.records()
+    slow = next(r for r in records if r.arm == "patched" and r.block == 3)
+    assert slow.samples is not None
+    samples = {name: value / 7 for name, value in slow.samples.items()}
+    records[records.index(slow)] = slow.model_copy(update={"samples": samples})
+    case = compare(manifest, records).cases[0]
+    by_name = {metric.name: metric.judgement.change for metric in case.metrics}
+    bw, iops = by_name["4k.bw"], by_name["4k.iops"]
+    assert bw is not None
+    assert iops is not None
+    assert iops.estimate == pytest.approx(bw.estimate)
+    assert abs(iops.estimate - 0.02) < 0.01
+
+
 def test_host_is_described() -> None:
     found = WallSession().compared()
     levels = {(f.level, f.text) for f in found.host_findings}
