@@ -37,6 +37,7 @@ from experiment.plan import Size
 from fleet.configured import executor_of
 from fleet.executor import DaskExecutor
 from guests.exact import Machine, Outcome
+from host.process import cpu_s_of
 from runs.boots import Boot, Place
 from runs.progress import Reporter
 from tests.fleet.cluster import Cluster
@@ -180,7 +181,7 @@ def simulate(
 
 def empty(most: int) -> None:
     """Units that do nothing, over real workers."""
-    print("workers | runs/s | ms a run | client CPU ms a run")
+    print("workers | runs/s | ms a run | client CPU ms a run | scheduler CPU ms")
     for count in range(1, most + 1):
         with tempfile.TemporaryDirectory() as name:
             print(_empty(Path(name), count))
@@ -203,15 +204,18 @@ def _empty(folder: Path, count: int) -> str:
             while executor.slots(16, None) < count:
                 time.sleep(0.1)
             executor.boot([boots[:count]], Nobody(), place)
+            pid = cluster.processes["scheduler"].pid
+            scheduler = cpu_s_of(pid)
             before, began = resource.getrusage(resource.RUSAGE_SELF), time.monotonic()
             executor.boot([boots[count:]], Nobody(), place)
             elapsed = time.monotonic() - began
             after = resource.getrusage(resource.RUSAGE_SELF)
+            scheduler = cpu_s_of(pid) - scheduler
         used = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
         done = len(boots) - count
         return (
             f"{count} | {done / elapsed:.0f} | {1000 * elapsed / done:.1f} | "
-            f"{1000 * used / done:.1f}"
+            f"{1000 * used / done:.1f} | {1000 * scheduler / done:.1f}"
         )
     finally:
         cluster.stop()
@@ -282,8 +286,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("what", choices=("empty", "guests", "simulate"))
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1, help="at most")
-    parser.add_argument("--scheduler-ms", type=float, default=5.0, help="of a parcel, as measured")
-    parser.add_argument("--client-s", type=float, default=0.3, help="of a run, as measured")
+    parser.add_argument("--scheduler-ms", type=float, default=6.0, help="of a parcel, as measured")
+    parser.add_argument("--client-s", type=float, default=0.35, help="of a run, as measured")
     asked = parser.parse_args()
     if asked.what == "empty":
         empty(asked.workers)

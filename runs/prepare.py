@@ -240,8 +240,7 @@ def wall_host(
         InfraError: no kernel boots at all; with ``options.fit_only`` also a host with
             anything to mend.
     """
-    elsewhere = options.executor.wall()
-    if elsewhere is not None:
+    if (elsewhere := options.executor.wall()) is not None:
         return elsewhere.host(guests, kernel.bzimage, fit_only=options.fit_only)
     cpus = host_cpus()
     placements = {
