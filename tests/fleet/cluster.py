@@ -7,9 +7,10 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -82,6 +83,36 @@ class Cluster:
         """Kill a worker and start it anew."""
         self.kill(name)
         self.start_worker(name, prefix=self.prefixes[name], **self.environments[name])
+
+    @contextmanager
+    def losing(self, names: Sequence[str], every_s: float, lines_of: Path) -> Iterator[list[str]]:
+        """Kill one of these workers again and again; yield the names of those that were.
+
+        Nobody is killed until ``lines_of`` has grown since the last time: on a host so busy
+        that a worker lives too shortly for a single answer nothing would ever end.
+        """
+        over = threading.Event()
+        kills: list[str] = []
+
+        def lines() -> int:
+            return lines_of.read_bytes().count(b"\n") if lines_of.exists() else 0
+
+        def killer() -> None:
+            seen = 0
+            while not over.wait(every_s):
+                if lines() > seen:
+                    seen = lines()
+                    name = names[len(kills) % len(names)]
+                    self.again(name)
+                    kills.append(name)
+
+        thread = threading.Thread(target=killer)
+        thread.start()
+        try:
+            yield kills
+        finally:
+            over.set()
+            thread.join()
 
     def stop(self, *names: str) -> None:
         """Kill these, or everything."""

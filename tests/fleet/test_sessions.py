@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import random
-import threading
 from pathlib import Path
 
 from fleet.ledger import LEDGER
@@ -34,24 +32,12 @@ def test_three_workers_give_what_this_host_gives(bench: Bench, three: Cluster) -
 
 def test_workers_are_killed_all_the_time(bench: Bench, three: Cluster) -> None:
     bench.measure("local", 6)
-    over = threading.Event()
-    chosen = random.Random(1)
-    kills = []
-
-    def killer() -> None:
-        while not over.wait(2.5):
-            name = chosen.choice(["one", "two", "three"])
-            three.again(name)
-            kills.append(name)
-
-    thread = threading.Thread(target=killer)
-    thread.start()
-    try:
-        with bench.executor(three) as executor:
-            bench.measure("fleet", 6, executor)
-    finally:
-        over.set()
-        thread.join()
+    ledger = bench.store("fleet").folder / LEDGER
+    with (
+        three.losing(["two", "one", "three"], 2.5, ledger) as kills,
+        bench.executor(three) as executor,
+    ):
+        bench.measure("fleet", 6, executor)
     assert len(kills) >= 2
     bench.require_same("local", "fleet")
 

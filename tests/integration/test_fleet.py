@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -66,21 +65,7 @@ def test_a_worker_is_killed_every_twenty_seconds(
     folder = tmp_path / "fleet" / "session"
     # On a busy host a guest may take longer than three workers live in turn.
     every_s = max(KILL_EVERY_S, small.elapsed_s / 3)
-    over = threading.Event()
-    kills: list[str] = []
-
-    def killer() -> None:
-        while not over.wait(every_s):
-            name = ("one", "two", "three")[len(kills) % 3]
-            cluster.again(name)
-            kills.append(name)
-
-    thread = threading.Thread(target=killer)
-    thread.start()
-    try:
+    with cluster.losing(["one", "two", "three"], every_s, folder / "runs.jsonl") as kills:
         run_on(cluster, folder, tmp_path)
-    finally:
-        over.set()
-        thread.join()
     assert kills
     require_same(folder, small)
