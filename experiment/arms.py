@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, field_validator, model_validator
 
+from experiment.architecture import ARCHITECTURES, Arch, Architecture
 from experiment.frozen import Frozen, Name
 from experiment.shape import ShapeSpec
 
@@ -25,11 +26,36 @@ class KernelSpec(Frozen):
     ``git:PATH@REF``; ``flavour`` names ``configs/kconfig/<flavour>.config``.  A kernel
     that is built already is ``deb:linux-image-RELEASE[=VERSION]`` or
     ``image:PATH[@MODULES_FOLDER]``: it has no flavour of ours, and no patches.
+    ``page_kib`` is the size of its pages, where an architecture has several.
     """
 
     source: Annotated[str, Field(pattern=r"^(deb|tarball|dir|git|image):.+$")]
     flavour: Name = "perf"
     compiler: Literal["gcc", "clang"] = "gcc"
+    arch: Arch = "x86_64"
+    page_kib: Annotated[int, Field(ge=1)] = 4
+
+    @model_validator(mode="after")
+    def _architecture_has_it(self) -> KernelSpec:
+        sizes = self.architecture.build.page_kib
+        if self.page_kib not in sizes:
+            known = ", ".join(map(str, sizes))
+            raise ValueError(f"page_kib: {self.page_kib} found; {self.arch} has pages of {known}")
+        if self.is_prebuilt and self.arch != "x86_64":
+            raise ValueError(f"arch: {self.arch} found; a prebuilt kernel is one for x86_64")
+        return self
+
+    @property
+    def architecture(self) -> Architecture:
+        """What it is built for."""
+        return ARCHITECTURES[self.arch]
+
+    @property
+    def built_for(self) -> str:
+        """Architecture and size of pages, for people; empty for the usual ones."""
+        if self.arch == "x86_64":
+            return ""
+        return f"{self.architecture.title} with pages of {self.page_kib} KiB"
 
     @property
     def is_prebuilt(self) -> bool:

@@ -114,6 +114,9 @@ def load_guest(path: Path) -> Guest:
     guest, found = validated(data, Guest)
     if isinstance(name := data.get("name"), str) and name != file.stem:
         found.append(Problem(("name",), "must be the file's name", name, (file.stem,)))
+    if "arch" in data:
+        words = "follows from kernel.arch, and is not given"
+        found.append(Problem(("arch",), words, data["arch"]))
     if found or guest is None:
         raise SpecError([problem.line(str(file)) for problem in found])
     return guest

@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 from pydantic import Field, model_validator
 
+from experiment.architecture import Arch
 from experiment.frozen import Frozen, Name, SpecError
 
 
@@ -25,7 +26,8 @@ class Guest(Frozen):
 
     vCPUs and memory are split evenly over ``numa_nodes``; in wall mode each is bound
     to a host node where the host has as many.  ``cpu`` and ``metronome_ns`` are of
-    exact mode, ``wall`` of wall mode.
+    exact mode, ``wall`` of wall mode.  ``arch`` is the kernel's, which the lab fills in; one
+    that has a CPU model for all its guests does not look at ``cpu``.
     """
 
     name: Name
@@ -41,6 +43,7 @@ class Guest(Frozen):
     metronome_ns: Annotated[int, Field(ge=0)] = 0
     numa_nodes: Annotated[int, Field(ge=1, le=16)] = 1
     wall: WallShape = WallShape()
+    arch: Arch = "x86_64"
 
     @model_validator(mode="before")
     @classmethod

@@ -268,6 +268,20 @@ class Experiment(Frozen):
             )
         return self
 
+    @model_validator(mode="after")
+    def _architectures_agree(self) -> Experiment:
+        """One architecture for all arms; virtme-ng's guests are of one alone."""
+        arch = self.kernel.arch
+        for arm in self.all_arms:
+            if arm.kernel is not None and arm.kernel.arch != arch:
+                raise ValueError(
+                    f"arms: {arm.name}: its kernel is for {arm.kernel.arch}, the experiment's for "
+                    f"{arch}; write the same arch in both"
+                )
+        if arch != "x86_64" and self.mode == "wall":
+            raise ValueError(f"mode: wall has guests of x86_64 only, and the kernel is for {arch}")
+        return self
+
     @property
     def all_arms(self) -> tuple[ArmSpec, ...]:
         """The arms in order, base first; derived from the series unless given."""

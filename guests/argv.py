@@ -10,17 +10,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from experiment.architecture import ARCHITECTURES
 from experiment.plan import Size
 from experiment.spec import Guest
 
-QEMU = "qemu-system-x86_64"
-EXIT_PORT = 0x501
-PANIC_PORT = 0x505
 # Read by guests/preload.c.
 METRONOME = "TWINBOOT_METRONOME_NS"
-# isa-debug-exit ends QEMU with (value << 1) | 1; the agent writes 16, so that no
-# error status of QEMU's own can be taken for it.
-DONE_STATUS = 33
 
 
 @dataclass(frozen=True)
@@ -72,26 +67,25 @@ def memory_files(memory: Path, guest: Guest) -> tuple[Path, ...]:
 
 def kernel_command_line(guest: Guest, size: Size, more: Sequence[str] = ()) -> str:
     """The kernel command line of an exact guest; the words of ``more`` come last."""
+    known = ARCHITECTURES[guest.arch].words
     words = [
-        "console=ttyS0",
+        f"console={known.console}",
         "panic=-1",
         "quiet",
         "nokaslr",
         "norandmaps",
-        "tsc=reliable",
+        *known.clock,
         # A lock class of lock_stat is known by its key, which /proc/lockdep hashes else.
         "no_hash_pointers",
         f"brd.rd_nr={int(size.brd_mib > 0)}",
         f"brd.rd_size={size.brd_mib * 1024}",
         "rdinit=/init",
     ]
-    # QEMU's LAPIC timer fails the kernel's verification under icount, after
-    # 0.43 virtual seconds of PAUSE; the HPET serves as well.
-    words.append("nolapic_timer")
+    words += known.timer
     if guest.vcpus == 1:
         # Afterwards the agent's spinner leaves nothing to poll for.  With several
         # vCPUs the idle ones halt: a spinner would take half of the turns.
-        words.append("idle=poll")
+        words.append(known.never_idle)
     return " ".join([*words, *more])
 
 
@@ -101,18 +95,18 @@ def machine_argv(guest: Guest, *, stops: bool = True) -> list[str]:
     With ``stops`` the agent's write to pvpanic pauses the machine; without, it is
     not felt and the machine goes on.
     """
+    board = ARCHITECTURES[guest.arch].board
     return [
-        QEMU,
+        board.qemu,
         "-accel", "tcg",
-        "-cpu", guest.cpu,
+        "-cpu", board.cpu or guest.cpu,
         "-smp", str(guest.vcpus),
         "-icount", "shift=0,sleep=off",
         "-rtc", "clock=vm,base=2026-01-01T00:00:00",
         "-seed", "1",
         "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot",
         "-action", "panic=pause" if stops else "panic=none",
-        "-device", f"pvpanic,ioport={PANIC_PORT}",
-        "-device", f"isa-debug-exit,iobase={EXIT_PORT:#x},iosize=1",
+        *(word for device in board.devices for word in ("-device", device)),
     ]  # fmt: skip
 
 
@@ -135,7 +129,8 @@ def qemu_argv(
         *machine_argv(guest, stops=monitor_fd is not None),
         *_memory_argv(guest, files),
         "-chardev", f"file,id=console,path={files.console}", "-serial", "chardev:console",
-        "-chardev", f"file,id=result,path={files.result}", "-serial", "chardev:result",
+        "-chardev", f"file,id=result,path={files.result}",
+        *ARCHITECTURES[guest.arch].board.result,
         "-fw_cfg", f"name=opt/twinboot/prepare,file={files.prepare}",
         "-fw_cfg", f"name=opt/twinboot/job,file={files.job}",
         "-kernel", str(files.kernel),
@@ -157,7 +152,8 @@ def _memory_argv(guest: Guest, files: Files) -> list[str]:
     """One memory for the machine, or one for each node, with its share of the vCPUs."""
     nodes, share = guest.numa_nodes, "on" if files.memory_shared else "off"
     names = ["ram"] if nodes == 1 else [f"ram{node}" for node in range(nodes)]
-    argv = ["-machine", "pc,memory-backend=ram" if nodes == 1 else "pc"]
+    machine = ARCHITECTURES[guest.arch].board.machine
+    argv = ["-machine", f"{machine},memory-backend=ram" if nodes == 1 else machine]
     for name, path in zip(names, memory_files(files.memory, guest), strict=True):
         size = f"size={guest.memory_mib // nodes}M"
         argv += ["-object", f"memory-backend-file,id={name},{size},mem-path={path},share={share}"]

@@ -39,6 +39,8 @@ PATTERNS: tuple[tuple[Kind, str, re.Pattern[str]], ...] = (
     ("failed", "the agent stopped", re.compile(r"twinboot: failed: ")),
 )  # fmt: skip
 EVIDENCE_LINES = 12
+# The agent's last word, when all was sent.
+DONE = "done"
 
 
 def classify(
@@ -77,6 +79,15 @@ def classify(
     if deadline == "run":
         return Ending("hung", "not finished when the run clock ran out", last, by_clock=True)
     return Ending("lost", "QEMU ended without a word from the agent", last)
+
+
+def agent_done(status: int | None, wanted: int, console: str) -> bool:
+    """Whether QEMU ended with the status that it has when the agent ends the machine.
+
+    A panic, too, ends in a machine that is switched off: where that gives the same
+    status, 0, the agent's last word decides.
+    """
+    return status == wanted and (wanted != 0 or progress(console) == DONE)
 
 
 def progress(console: str) -> str:

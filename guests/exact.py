@@ -19,10 +19,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from experiment.architecture import ARCHITECTURES
 from experiment.plan import Size
 from experiment.spec import Guest
 from guests import channel, console, stream
-from guests.argv import DONE_STATUS, Files, Plugin, environment, memory_files, qemu_argv
+from guests.argv import Files, Plugin, environment, memory_files, qemu_argv
 from guests.monitor import Monitor
 from guests.probe.plugin import Probe
 from host.errors import InfraError
@@ -215,8 +216,9 @@ class _Boot:
         used = self.cpu_s()
         kill_group(self.process)
         files: dict[str, bytes] | None = None
-        done = self.process.returncode == DONE_STATUS
-        ending = console.classify(self._console(), agent_done=done, deadline=clock)
+        said, board = self._console(), ARCHITECTURES[self.machine.guest.arch].board
+        done = console.agent_done(self.process.returncode, board.done_status, said)
+        ending = console.classify(said, agent_done=done, deadline=clock)
         if done:
             try:
                 files = channel.decode(self.files.result.read_bytes())

@@ -1,7 +1,8 @@
 """The root of an exact guest: reproducible, the same bytes every time.
 
-busybox, fio, mkfs and their libraries as the host has them, and the agent as
-``/init``.  Uncompressed: inflating it would cost a guest more than copying.
+busybox, fio, mkfs and their libraries as the host has them, or as Debian ships them for
+another architecture, and the agent as ``/init``.  Uncompressed: inflating it would cost a
+guest more than copying.
 """
 
 from __future__ import annotations
@@ -9,11 +10,14 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from filelock import FileLock
 
+from experiment.architecture import X86_64, Architecture
+from guests import foreign
 from guests.native import ADD_ENTROPY, MARK, STATIC_PROGRAM, build
 from host.errors import InfraError
 from host.process import run
@@ -41,20 +45,20 @@ class Initramfs:
         return -(-self.path.stat().st_size // (1 << 20))
 
 
-def provide(cache: Path) -> Initramfs:
-    """Return the initramfs of this host's programs, built if it is not cached.
+def provide(cache: Path, architecture: Architecture = X86_64) -> Initramfs:
+    """Return the initramfs of an architecture's programs, built if it is not cached.
 
     Raises:
-        InfraError: a program is missing, or cpio or the compiler failed.
+        InfraError: a program is missing or cannot be fetched, or cpio or the compiler failed.
     """
-    files = _host_files()
+    files = _foreign_files(architecture, cache) if architecture.root.debian else _host_files()
     folder = cache / "initramfs"
     folder.mkdir(parents=True, exist_ok=True)
-    image = folder / f"{_inputs_key(files)}.cpio"
+    image = folder / f"{_inputs_key(files, architecture)}.cpio"
     digest = image.with_suffix(".sha256")
     with FileLock(folder / "lock"):
         if not _whole(image, digest):
-            _build(files, image, cache)
+            _build(files, image, cache, architecture)
             with image.open("rb") as stream:
                 digest.write_text(hashlib.file_digest(stream, "sha256").hexdigest())
         # The newest is kept in use; others are removed when the cache is cleaned.
@@ -67,7 +71,8 @@ def _whole(image: Path, digest: Path) -> bool:
     return image.exists() and digest.exists() and len(digest.read_text()) == SHA256_DIGITS
 
 
-def _host_files() -> tuple[Path, ...]:
+def _host_files() -> dict[str, Path]:
+    """Path in the guest → file of the host."""
     missing = [path for path in (BUSYBOX, *PROGRAMS) if not Path(path).exists()]
     if missing:
         raise InfraError(
@@ -75,47 +80,71 @@ def _host_files() -> tuple[Path, ...]:
             where="initramfs",
             next_step="./lab.py doctor names the packages",
         )
-    libraries: set[Path] = set()
+    libraries: set[str] = set()
     for program in PROGRAMS:
         said = run(["ldd", program], timeout_s=TIMEOUT_S).stdout
-        libraries |= {Path(word) for word in said.split() if word.startswith("/")}
-    return (Path(BUSYBOX), *map(Path, PROGRAMS), *sorted(libraries))
+        libraries |= {word for word in said.split() if word.startswith("/")}
+    return {path: Path(path) for path in (BUSYBOX, *PROGRAMS, *sorted(libraries))}
 
 
-def _inputs_key(files: tuple[Path, ...]) -> str:
+def _foreign_files(architecture: Architecture, cache: Path) -> dict[str, Path]:
+    """Path in the guest → file of a package for another architecture."""
+    folder = foreign.provide(architecture.root.debian, cache)
+    return foreign.with_libraries(folder, (BUSYBOX, *PROGRAMS))
+
+
+def _init(architecture: Architecture) -> dict[str, Path]:
+    """The scripts of the agent by their names in the root; the first is what is started."""
+    if not architecture.root.agent:
+        return {"init": AGENT}
+    return {"init": AGENT.with_name(architecture.root.agent), "agent.sh": AGENT}
+
+
+def _inputs_key(files: Mapping[str, Path], architecture: Architecture) -> str:
     total = hashlib.sha256(f"recipe {RECIPE}\n".encode())
     for path in (AGENT, *NATIVE):
         total.update(path.read_bytes())
-    for path in files:
-        stat = path.resolve().stat()
-        total.update(f"{path} {stat.st_size} {stat.st_mtime_ns}\n".encode())
+    if architecture.root.agent:
+        total.update(f"{architecture.name}\n".encode())
+        total.update(AGENT.with_name(architecture.root.agent).read_bytes())
+    for place, file in files.items():
+        stat = file.resolve().stat()
+        total.update(f"{place} {stat.st_size} {stat.st_mtime_ns}\n".encode())
     return total.hexdigest()[:32]
 
 
-def _build(files: tuple[Path, ...], image: Path, cache: Path) -> None:
+def _build(files: Mapping[str, Path], image: Path, cache: Path, architecture: Architecture) -> None:
     root = image.with_suffix(".root")
     shutil.rmtree(root, ignore_errors=True)
     for name in FOLDERS:
         (root / name).mkdir(parents=True, exist_ok=True)
-    for path in files:
-        target = root / path.relative_to("/")
+    for path, file in files.items():
+        target = root / path.lstrip("/")
         target.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(path.resolve(), target)
+        shutil.copyfile(file.resolve(), target)
         target.chmod(0o755)
-    for applet in run([BUSYBOX, "--list"], timeout_s=TIMEOUT_S).stdout.split():
+    for applet in _applets(files[BUSYBOX], architecture):
         link = root / "bin" / applet
         if not link.exists():
             link.symlink_to("busybox")
-    shutil.copyfile(AGENT, root / "init")
-    (root / "init").chmod(0o755)
+    for name, script in _init(architecture).items():
+        shutil.copyfile(script, root / name)
+        (root / name).chmod(0o755)
     for source in NATIVE:
         target = root / "bin" / source.stem
-        shutil.copyfile(build(source, STATIC_PROGRAM, cache), target)
+        built = build(source, STATIC_PROGRAM, cache, tools=architecture.build.tools)
+        shutil.copyfile(built, target)
         target.chmod(0o755)
     beside = image.with_suffix(".new")
     pack(root, beside)
     beside.replace(image)
     shutil.rmtree(root)
+
+
+def _applets(busybox: Path, architecture: Architecture) -> tuple[str, ...]:
+    if architecture.root.debian:
+        return foreign.applets(busybox)
+    return tuple(run([str(busybox), "--list"], timeout_s=TIMEOUT_S).stdout.split())
 
 
 def pack(root: Path, archive: Path) -> None:

@@ -8,16 +8,38 @@
  * A line "PHASE TICKS" is added to the file CLOCK.  An exact guest's time-stamp counter
  * advances by one for each instruction, so that the ticks between two marks are what
  * the probe ought to have counted.  Writing the line is left outside of the phase.
+ *
+ * The NOP of arm64 is a move of a constant into the register that holds nothing.
  */
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
 
+#ifdef __aarch64__
+#define MARK(n)                                                                     \
+	case n:                                                                     \
+		__asm__ volatile("movz xzr, %0, lsl #32" : : "i"(0x5450 | n)); \
+		return 0
+
+static unsigned long long ticks(void)
+{
+	unsigned long long now;
+
+	__asm__ volatile("isb; mrs %0, cntvct_el0" : "=r"(now));
+	return now;
+}
+#else
 #define MARK(n)                                                          \
 	case n:                                                          \
 		__asm__ volatile("nopl %c0(%%rax)" : : "i"(0x54570000 | n)); \
 		return 0
+
+static unsigned long long ticks(void)
+{
+	return __builtin_ia32_rdtsc();
+}
+#endif
 
 static int mark(long phase)
 {
@@ -45,7 +67,7 @@ static int mark(long phase)
 static int note(const char *path, long phase)
 {
 	char line[64];
-	int length = snprintf(line, sizeof(line), "%ld %llu\n", phase, __builtin_ia32_rdtsc());
+	int length = snprintf(line, sizeof(line), "%ld %llu\n", phase, ticks());
 	int fd = open(path, O_WRONLY | O_CREAT | O_APPEND, 0644);
 
 	return fd < 0 || write(fd, line, length) != length || close(fd) != 0;

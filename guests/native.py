@@ -20,20 +20,24 @@ SHARED_LIBRARY = ("-O2", "-shared", "-fPIC", "-s")
 TIMEOUT_S = 120.0
 
 
-def build(source: Path, flags: Sequence[str], cache: Path) -> Path:
+def build(source: Path, flags: Sequence[str], cache: Path, *, tools: str = "") -> Path:
     """Return the built file of ``source``, compiling it if the cache has none.
+
+    ``tools`` is the prefix of another architecture's compiler.
 
     Raises:
         InfraError: there is no compiler, or it failed.
     """
-    key = hashlib.sha256(source.read_bytes() + " ".join(flags).encode()).hexdigest()[:16]
+    compiler = f"{tools}gcc"
+    built_by = [*([compiler] if tools else []), *flags]
+    key = hashlib.sha256(source.read_bytes() + " ".join(built_by).encode()).hexdigest()[:16]
     folder = cache / "native"
     folder.mkdir(parents=True, exist_ok=True)
     built = folder / f"{source.stem}-{key}"
     with FileLock(folder / "lock"):
         if not built.exists():
             beside = built.with_suffix(".new")
-            run(["gcc", *flags, "-o", str(beside), str(source)], timeout_s=TIMEOUT_S)
+            run([compiler, *flags, "-o", str(beside), str(source)], timeout_s=TIMEOUT_S)
             beside.replace(built)
         # The newest is kept in use; others are removed when the cache is cleaned.
         os.utime(built)

@@ -144,6 +144,8 @@ def setting_of(manifest: Manifest) -> dict[str, str]:
         "compiler": kernel.compiler,
         "flavour": kernel.flavour,
     }
+    if kernel.arch != "x86_64":
+        found["architecture"] = f"{kernel.arch}, pages of {kernel.page_kib} KiB"
     for arm in manifest.arms:
         if arm.settings:
             settings = sorted(arm.settings.items())

@@ -181,7 +181,7 @@ def run_checks(*, cache: Path | None = None, proc: Path = Path("/proc")) -> tupl
         InfraError: the package list is missing or malformed.
     """
     folder = cache if cache is not None else cache_folder()
-    wanted = [package for package in packages() if package.need not in ("python", "tests")]
+    wanted = [package for package in packages() if package.need in ("required", "useful")]
     versions = {tool.name: tool for tool in TOOLS}
     later: tuple[Callable[[], Check], ...] = (
         check_exact_mode,

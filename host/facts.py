@@ -10,10 +10,11 @@ import os
 import platform
 import re
 import tomllib
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from importlib import metadata
 from pathlib import Path
+from types import MappingProxyType
 
 from host.errors import LabError
 from host.packages import search_path
@@ -135,10 +136,18 @@ def tool_version(tool: Tool) -> str:
     return _or_not_found(ask)
 
 
-def tool_versions() -> dict[str, str]:
-    """Versions of everything that has a say in a number, by tool name."""
+def tool_versions(programs: Mapping[str, str] = MappingProxyType({})) -> dict[str, str]:
+    """Versions of everything that has a say in a number, by tool name.
+
+    ``programs`` are asked in place of the tools they are given for, as those of another
+    architecture.
+    """
+    tools = [
+        replace(tool, argv=(programs.get(tool.name, tool.argv[0]), *tool.argv[1:]))
+        for tool in TOOLS
+    ]
     return {
-        **{tool.name: tool_version(tool) for tool in TOOLS},
+        **{tool.name: tool_version(tool) for tool in tools},
         "python": platform.python_version(),
         "virtme-ng": _or_not_found(lambda: metadata.version("virtme-ng")),
     }

@@ -14,7 +14,7 @@ LIST = Path(__file__).parent / "packages.txt"
 # mkfs.xfs lives where the PATH of an ordinary user does not reach.
 SYSTEM_FOLDERS = ("/usr/local/sbin", "/usr/sbin", "/sbin")
 
-Need = Literal["required", "useful", "tests", "python"]
+Need = Literal["required", "useful", "special", "tests", "python"]
 NEEDS: tuple[Need, ...] = get_args(Need)
 
 

@@ -33,7 +33,6 @@ log = logging.getLogger(__name__)
 
 # Part of every key: raise it when the same inputs would give another kernel.
 RECIPE = 3
-TARGET = "bzImage"
 ASKED = "asked.config"
 BUSY = "busy"
 BUILD_TIMEOUT_S = 4 * 3600.0
@@ -76,6 +75,17 @@ def key_of(spec: KernelSpec, patches: Sequence[Path], *, checkout: Path, cache: 
     if spec.is_prebuilt:
         return prebuilt.key_of(spec, checkout=checkout, cache=cache)
     return _plan(spec, patches, checkout, cache).key
+
+
+def objects_of(spec: KernelSpec, patches: Sequence[Path], *, checkout: Path, cache: Path) -> str:
+    """Where, within a cache, the objects are that a build of this kernel starts from.
+
+    Raises:
+        UsageError, InfraError: as :func:`key_of`.
+    """
+    plan = _plan(spec, patches, checkout, cache)
+    tree = WorkTree(store.tree_folder(Path(), plan.source.key))
+    return tree.objects(plan.objects_key).as_posix()
 
 
 def provide(
@@ -128,23 +138,21 @@ def commands(
         f'GIT_CEILING_DIRECTORIES="$work" {paste(apply_argv(patch.path.resolve()))}'
         for patch in plan.patches
     ]
-    lines += [
-        f"{{ HOME=/dev/null {paste(config.virtme_argv())}; cat {shlex.join(files)}; }}"
-        f" > obj/{ASKED}"
-    ]
+    virtme = paste(config.virtme_argv(spec.architecture))
+    lines += [f"{{ HOME=/dev/null {virtme}; cat {shlex.join(files)}; }} > obj/{ASKED}"]
     lines += [paste(argv) for argv in _make_argvs(plan, "obj", cache)]
     return lines
 
 
 def _plan(spec: KernelSpec, patches: Sequence[Path], checkout: Path, cache: Path) -> _Plan:
-    fragments = config.fragments(checkout, spec.flavour)
+    fragments = config.fragments(checkout, spec.flavour, spec.architecture, spec.page_kib)
     return _Plan(
         spec,
         identify_source(spec.source, checkout=checkout, cache=cache),
         tuple(read_patch(path) for path in patches),
         fragments,
         config.merge(fragments),
-        identify_toolchain(spec.compiler),
+        identify_toolchain(spec.compiler, spec.architecture),
     )
 
 
@@ -152,7 +160,10 @@ def _make_argvs(plan: _Plan, objects: str, cache: Path) -> list[list[str]]:
     def make(*targets: str) -> list[str]:
         return make_argv(plan.toolchain, objects, targets, ccache_folder=store.ccache_folder(cache))
 
-    return [make(f"KCONFIG_ALLCONFIG={ASKED}", "allnoconfig"), make(TARGET)]
+    return [
+        make(f"KCONFIG_ALLCONFIG={ASKED}", "allnoconfig"),
+        make(plan.spec.architecture.build.target),
+    ]
 
 
 def _build(plan: _Plan, cache: Path, progress: Callable[[Progress], None] | None) -> Kernel:
@@ -243,6 +254,8 @@ def _keep(
     table = symbols.functions(relocatable if relocatable.exists() else objects / "vmlinux")
     identity = KernelIdentity(
         key=plan.key,
+        arch=plan.spec.arch,
+        page_kib=plan.spec.page_kib,
         release=(objects / "include/config/kernel.release").read_text().strip(),
         source=plan.source.identity,
         patches=tuple(patch.name for patch in plan.patches),
@@ -254,7 +267,8 @@ def _keep(
         build_log="build.log",
     )
     with store.staged(cache, plan.key) as folder:
-        shutil.copyfile(objects / "arch/x86/boot/bzImage", folder / "bzImage")
+        made = plan.spec.architecture.build
+        shutil.copyfile(objects / made.image, folder / made.target)
         shutil.copyfile(objects / "System.map", folder / "System.map")
         shutil.copyfile(build_log, folder / "build.log")
         (folder / "config").write_text(final)

@@ -15,6 +15,7 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 from pydantic import ValidationError
 
+from experiment.architecture import ARCHITECTURES
 from host.process import run
 from results.record import KernelIdentity
 
@@ -26,6 +27,10 @@ CCACHE_TIMEOUT_S = 600.0
 # Held while a package is fetched and unpacked.
 PACKAGES_LOCK = "packages"
 IDLE_S = 24 * 3600.0
+# Programs of guests, and what travels between hosts: made or fetched when it is wanted.
+ARRIVES_AGAIN = (
+    "initramfs/*", "native/*", "foreign/*", "fleet/*", "store/blobs/*", "store/kernels/*",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -36,9 +41,11 @@ class Kernel:
     identity: KernelIdentity
 
     @property
-    def bzimage(self) -> Path:
-        """The image to boot."""
-        return self.folder / "bzImage"
+    def image(self) -> Path:
+        """The image to boot, by its architecture's name for one."""
+        names = (known.build.target for known in ARCHITECTURES.values())
+        places = [self.folder / name for name in names]
+        return next((place for place in places if place.exists()), places[0])
 
     @property
     def system_map(self) -> Path:
@@ -231,7 +238,7 @@ def _pieces(cache: Path) -> dict[Path, str]:
     trees = sorted(cache.glob("trees/*"), key=lambda tree: _used(tree / "used"))
     return {
         **dict.fromkeys(sorted(cache.glob("packages/*.deb"), key=_used), PACKAGES_LOCK),
-        **dict.fromkeys(_idle(cache, "initramfs/*", "native/*"), ""),
+        **dict.fromkeys(_idle(cache, *ARRIVES_AGAIN), ""),
         **{path: f"kernel-{path.name}" for path in kernels},
         **{path: f"tree-{path.parent.parent.name}" for path in objects},
         **{path: f"tree-{path.name}" for path in trees},

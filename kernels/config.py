@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from experiment.architecture import X86_64, Architecture
 from host.errors import InfraError, UsageError
 from host.process import run
 
@@ -56,8 +57,12 @@ def parse(text: str) -> dict[str, str]:
     return options
 
 
-def fragments(checkout: Path, flavour: str) -> tuple[Fragment, ...]:
+def fragments(
+    checkout: Path, flavour: str, architecture: Architecture = X86_64, page_kib: int = 4
+) -> tuple[Fragment, ...]:
     """What is asked, in the order of the merge: virtme-ng's own, base, the flavour.
+
+    Another architecture's own, and the size of its pages, are between the last two.
 
     Raises:
         UsageError: no such flavour; the known ones are named.
@@ -77,18 +82,24 @@ def fragments(checkout: Path, flavour: str) -> tuple[Fragment, ...]:
             str(CONFIG_FOLDER / f"{name}.config"),
             parse((checkout / CONFIG_FOLDER / f"{name}.config").read_text()),
         )
-        for name in (BASE, flavour)
+        for name in (BASE, *of_architecture(architecture, page_kib), flavour)
     ]
-    return (Fragment(VIRTME, parse(virtme_fragment())), *ours)
+    return (Fragment(VIRTME, parse(virtme_fragment(architecture))), *ours)
 
 
-def virtme_argv() -> list[str]:
+def of_architecture(architecture: Architecture, page_kib: int) -> tuple[str, ...]:
+    """Names of the fragments that an architecture has of its own."""
+    folder = architecture.build.fragments
+    return (f"{folder}/arch", f"{folder}/pages-{page_kib}k") if folder else ()
+
+
+def virtme_argv(architecture: Architecture = X86_64) -> list[str]:
     """The command that prints virtme-ng's own fragment."""
     module = [sys.executable, "-m", "virtme.commands.configkernel"]
-    return [*module, "--arch", "x86_64", "--defconfig", "--dry-run"]
+    return [*module, "--arch", architecture.name, "--defconfig", "--dry-run"]
 
 
-def virtme_fragment() -> str:
+def virtme_fragment(architecture: Architecture = X86_64) -> str:
     """virtme-ng's own fragment as text, without the user's additions to it.
 
     Raises:
@@ -96,7 +107,7 @@ def virtme_fragment() -> str:
     """
     # Its file in the home folder adds and overrides options.
     env = {"HOME": os.devnull, "XDG_CONFIG_HOME": os.devnull}
-    return run(virtme_argv(), timeout_s=QUERY_TIMEOUT_S, env=env).stdout
+    return run(virtme_argv(architecture), timeout_s=QUERY_TIMEOUT_S, env=env).stdout
 
 
 def merge(parts: Iterable[Fragment]) -> str:

@@ -55,8 +55,9 @@ class Section:
 
 @dataclass(frozen=True)
 class Elf:
-    """One file: sections by index, the symbol table, and the names' string table."""
+    """One file: its machine, sections by index, the symbols, and their names' string table."""
 
+    machine: str
     sections: tuple[Section, ...]
     symbols: Table
     strings: bytes
@@ -119,4 +120,4 @@ def _read(elf: ELFFile) -> Elf:
                 data,
             )
         )
-    return Elf(tuple(sections), symbols, strings, relocations)
+    return Elf(str(elf["e_machine"]), tuple(sections), symbols, strings, relocations)

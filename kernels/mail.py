@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from email import message_from_bytes
 from email.message import Message
+from email.parser import BytesHeaderParser
 from email.utils import getaddresses
 
 from host.errors import SeriesError
@@ -29,7 +30,7 @@ POSTMARK = re.compile(
 REPLY = re.compile(r"^\s*(re|aw|sv|fwd?|antw)\s*(\[\d+\])?:", re.I)
 BRACKETS = re.compile(r"^\s*((?:\[[^\]]*\]\s*)+)(.*)$", re.S)
 COUNT = re.compile(r"(?<![\w.])(\d{1,4})/(\d{1,4})(?![\w.])")
-VERSION = re.compile(r"(?<!\w)v(\d{1,3})(?!\w)", re.I)
+VERSION = re.compile(r"(?:(?<!\w)|(?<=patch))v(\d{1,3})(?!\w)", re.I)
 DIFF = re.compile(r"^(?:diff --git |--- \S.*\n\+\+\+ \S.*\n@@ )", re.M)
 BASE_COMMIT = re.compile(r"^base-commit: ([0-9a-f]{12,64})\s*$", re.M)
 PREREQUISITE = re.compile(r"^prerequisite-patch-id: [0-9a-f]{12,64}\s*$", re.M)
@@ -128,21 +129,21 @@ def too_large(size: int, where: str) -> SeriesError:
 
 def read_mail(raw: bytes) -> Mail:
     """Read one mail, whatever is wrong with it."""
-    message = message_from_bytes(raw)
-    full = _header(message, "Subject")
+    message = _parsed(raw)
+    full = header_of(message, "Subject")
     brackets = BRACKETS.match(full)
     tags, subject = (brackets[1], brackets[2]) if brackets else ("", full)
     text = body_of(message)
     count = COUNT.search(tags)
     version = VERSION.search(tags)
-    ids = MESSAGE_ID.findall(_header(message, "Message-ID"))
+    ids = MESSAGE_ID.findall(header_of(message, "Message-ID"))
     # git format-patch --stdout writes none, and threads are made of them.
     made = f"{hashlib.sha256(raw).hexdigest()[:32]}@no-message-id.invalid"
     return Mail(
         raw=raw,
         message_id=clean(ids[0]) if ids else made,
         subject=clean(subject),
-        author=_author(_header(message, "From")),
+        author=_author(header_of(message, "From")),
         version=int(version[1]) if version else 1,
         number=int(count[1]) if count else 1,
         total=int(count[2]) if count else 1,
@@ -150,6 +151,14 @@ def read_mail(raw: bytes) -> Mail:
         has_diff=DIFF.search(text) is not None,
         text=text,
     )
+
+
+def _parsed(raw: bytes) -> Message:
+    try:
+        return message_from_bytes(raw)
+    except RecursionError:
+        # Parts in parts, a thousand deep: nobody's patch.  Its header stands for it.
+        return BytesHeaderParser().parsebytes(raw)
 
 
 def body_of(message: Message) -> str:
@@ -242,11 +251,12 @@ def _begins_a_mail(data: bytes, postmark: re.Match[bytes]) -> bool:
     return re.match(rb">?[A-Za-z][A-Za-z0-9-]*:", follows) is not None
 
 
-def _header(message: Message, name: str) -> str:
+def header_of(message: Message, name: str, longest: int = LONGEST_HEADER) -> str:
+    """The first header of a name, decoded, on one line and cut; empty where there is none."""
     for key, value in message.raw_items():
         if key.lower() == name.lower():
             # Bytes that are not ASCII come as surrogates; no mail may have them, many do.
-            text = _as_text(str(value)[:LONGEST_HEADER].encode(errors="surrogateescape"), "utf-8")
+            text = _as_text(str(value)[:longest].encode(errors="surrogateescape"), "utf-8")
             return decoded_header(re.sub(r"\r?\n[ \t]+", " ", text))
     return ""
 

@@ -60,7 +60,8 @@ def definitions(lines: Iterable[str], prefix: str) -> tuple[Defined, Defined]:
     for line in lines:
         head, _, rest = line.rpartition(":")
         fields = rest.split()
-        if len(fields) != 3 or fields[1] not in "tTwW":
+        # "$x" and "$d" say in each object of arm64 where code and data begin.
+        if len(fields) != 3 or fields[1] not in "tTwW" or fields[2].startswith("$"):
             continue
         into = {"t": local, "T": other}.get(fields[1], weak)
         into[fields[2]].append(head.rpartition(":")[2].removeprefix(prefix))

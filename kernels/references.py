@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -22,6 +22,14 @@ CALL, JUMP = 0xE8, 0xE9
 TWO_BYTE, JCC = 0x0F, 0x80  # 0f 80 to 0f 8f: conditional jumps
 SHORT_JUMP, SHORT_JCC = 0xEB, 0x70
 SHORTEST = 8  # bytes; anything less holds no call
+# arm64: instructions that branch, as mask, bits, and where in the word the distance is.
+ARM64_WORD = 4
+ARM64_BRANCHES = (
+    (0x7C000000, 0x14000000, 0, 26),  # b, bl
+    (0xFF000000, 0x54000000, 5, 19),  # b.cond
+    (0x7E000000, 0x34000000, 5, 19),  # cbz, cbnz
+    (0x7E000000, 0x36000000, 5, 14),  # tbz, tbnz
+)
 
 
 @dataclass(frozen=True)
@@ -49,7 +57,8 @@ class References:
         Both lists are in the order of their offsets.
         """
         found = self._elf.relocations.get(section.index, np.zeros(0, RELOCATION))
-        data, calls = _blank_calls(section, starts, found)
+        blank = BLANK.get(self._elf.machine, _blank_nothing)
+        data, calls = blank(section, starts, found)
         ordered = found[np.argsort(found["offset"], kind="stable")]
         pointers = [
             Pointer(offset, f"{kind} {self._label(target, kind, addend)}")
@@ -120,3 +129,37 @@ def _blank_calls(
             data[offset : offset + width] = bytes(width)
             calls.append(Pointer(offset, f"call {starts[target]}"))
     return bytes(data), sorted(calls, key=lambda call: call.offset)
+
+
+def _blank_branches(
+    section: Section, starts: Mapping[int, str], relocations: Table
+) -> tuple[bytes, list[Pointer]]:
+    """The same for arm64, whose instructions are words: none is taken for another."""
+    whole = len(section.data) // ARM64_WORD * ARM64_WORD
+    words = np.frombuffer(section.data[:whole], "<u4").copy()
+    at = np.arange(len(words), dtype=np.int64) * ARM64_WORD
+    begins = np.fromiter(starts, np.int64)
+    free = ~np.isin(at, relocations["offset"])
+    calls = []
+    for mask, bits, shift, width in ARM64_BRANCHES:
+        found = np.flatnonzero(((words & np.uint32(mask)) == bits) & free)
+        field = (words[found].astype(np.int64) >> shift) & ((1 << width) - 1)
+        distances = (field - ((field >> (width - 1)) << width)) * ARM64_WORD
+        targets = at[found] + distances
+        hits = np.isin(targets, begins)
+        words[found[hits]] &= np.uint32(~(((1 << width) - 1) << shift) & 0xFFFFFFFF)
+        for offset, target in zip(at[found[hits]].tolist(), targets[hits].tolist(), strict=True):
+            calls.append(Pointer(offset, f"call {starts[target]}"))
+    data = words.tobytes() + section.data[whole:]
+    return data, sorted(calls, key=lambda call: call.offset)
+
+
+def _blank_nothing(
+    section: Section, starts: Mapping[int, str], relocations: Table
+) -> tuple[bytes, list[Pointer]]:
+    """Nothing is known of this machine's code: what the assembler resolved stays."""
+    return section.data, []
+
+
+Blank = Callable[[Section, Mapping[int, str], Table], tuple[bytes, list[Pointer]]]
+BLANK: Mapping[str, Blank] = {"EM_X86_64": _blank_calls, "EM_AARCH64": _blank_branches}

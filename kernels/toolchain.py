@@ -9,7 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from experiment.architecture import X86_64, Architecture
 from host.errors import InfraError
+from host.packages import package_of
 from host.process import run
 
 QUERY_TIMEOUT_S = 60.0
@@ -31,12 +33,13 @@ FIXED = {
 
 @dataclass(frozen=True)
 class Toolchain:
-    """First lines of the tools' version texts, and whether ccache is there."""
+    """First lines of the tools' version texts, whether ccache is there, and what for."""
 
     compiler: str
     linker: str
     ccache: bool
     family: Family = "gcc"
+    architecture: Architecture = X86_64
 
     @property
     def identity(self) -> str:
@@ -44,12 +47,20 @@ class Toolchain:
         return f"{self.compiler}; {self.linker}"
 
 
-def identify(family: Family = "gcc") -> Toolchain:
+def tools_of(family: Family, architecture: Architecture = X86_64) -> tuple[str, str]:
+    """Names of compiler and linker; LLVM's build for every architecture."""
+    compiler, linker = TOOLS[family]
+    prefix = architecture.build.tools if family == "gcc" else ""
+    return f"{prefix}{compiler}", f"{prefix}{linker}"
+
+
+def identify(family: Family = "gcc", architecture: Architecture = X86_64) -> Toolchain:
     """Ask the compiler and the linker who they are.
 
     Raises:
         InfraError: one of them, or another tool of LLVM, is not installed.
     """
+    compiler, linker = tools_of(family, architecture)
     if family == "clang":
         missing = [tool for tool in (*TOOLS[family], *LLVM_TOOLS) if shutil.which(tool) is None]
         if missing:
@@ -58,13 +69,20 @@ def identify(family: Family = "gcc") -> Toolchain:
                 where='kernel.compiler = "clang"',
                 next_step=f"apt-get install {LLVM_PACKAGES}",
             )
+    if family == "gcc" and architecture.build.tools and shutil.which(compiler) is None:
+        raise InfraError(
+            f"not installed: {compiler}",
+            where=f'kernel.arch = "{architecture.name}"',
+            next_step=f"apt-get install {package_of(compiler)}",
+        )
     versions = [
         run([tool, "--version"], timeout_s=QUERY_TIMEOUT_S, env={"LC_ALL": "C"})
         .stdout.partition("\n")[0]
         .strip()
-        for tool in TOOLS[family]
+        for tool in (compiler, linker)
     ]
-    return Toolchain(versions[0], versions[1], shutil.which("ccache") is not None, family)
+    has_ccache = shutil.which("ccache") is not None
+    return Toolchain(versions[0], versions[1], has_ccache, family, architecture)
 
 
 def environment(ccache_folder: Path | str) -> dict[str, str]:
@@ -84,7 +102,12 @@ def make_argv(
     # kernel without going into its key.
     isolated = [f"{name}={value}" for name, value in environment(ccache_folder).items()]
     llvm = ["LLVM=1"] if toolchain.family == "clang" else []
-    cc = f"ccache {TOOLS[toolchain.family][0]}"
-    compilers = [*llvm, *([f"CC={cc}", f"HOSTCC={cc}"] if toolchain.ccache else [])]
+    cc = f"ccache {tools_of(toolchain.family, toolchain.architecture)[0]}"
+    host_cc = f"ccache {TOOLS[toolchain.family][0]}"
+    compilers = [
+        *toolchain.architecture.build.make,
+        *llvm,
+        *([f"CC={cc}", f"HOSTCC={host_cc}"] if toolchain.ccache else []),
+    ]
     jobs = len(os.sched_getaffinity(0))
     return ["env", "-i", *isolated, "make", f"-j{jobs}", f"O={objects}", *compilers, *targets]

@@ -81,7 +81,7 @@ def change(pair: Paired | None) -> str:
 
 def plural(title: str) -> str:
     """``I/Os``, ``folios added``, ``page faults``: a unit's title in the plural."""
-    if title.endswith(" ms"):
+    if title.split(" ")[-1] == "ms":
         return title
     words = title.split(" ")
     at = -2 if len(words) > 1 and words[-1].endswith("ed") else -1

@@ -30,6 +30,7 @@ def differences(arms: Sequence[ArmRecord]) -> tuple[Difference, ...]:
     rows = [
         ("source", [arm.kernel.source for arm in arms]),
         ("flavour", [arm.kernel.flavour for arm in arms]),
+        ("pages, KiB", [str(arm.kernel.page_kib) for arm in arms]),
         ("configuration, SHA-256", [arm.kernel.config_sha256[:DIGEST] for arm in arms]),
         ("compiler", [arm.kernel.compiler for arm in arms]),
         *((name, [arm.settings.get(name, UNSET) for arm in arms]) for name in sorted(settings)),

@@ -18,6 +18,8 @@ from reports.model import MetricComparison
 from reports.verdict import Verdict
 from results.record import ArmRecord, Manifest
 
+COMPILER = re.compile(r"\S*\b(?:gcc|clang)\b")
+
 HEX = 10
 SLANT = "\\"
 FIRST, OTHER = 16, 27
@@ -188,12 +190,18 @@ def _only(session: SessionComparison, case: str) -> SessionComparison:
     return session.model_copy(update={"comparisons": cut})
 
 
+def _compiler(arm: ArmRecord) -> str:
+    """Its program's name: Debian's clang begins with "Debian clang version"."""
+    named = COMPILER.search(arm.kernel.compiler)
+    return named[0] if named else arm.kernel.compiler.partition(" ")[0]
+
+
 def _axes(session: SessionComparison, case: str) -> list[str]:
     """What all arms share: names joined by ``/``, then their values."""
     manifest = session.manifest
     guest, data = manifest.guest, manifest.experiment.dataset
     axes = {
-        "compiler": manifest.arms[0].kernel.compiler.split(" ")[0],
+        "compiler": _compiler(manifest.arms[0]),
         "flavour": manifest.arms[0].kernel.flavour,
         "nr_task": str(guest.jobs),
         "cgroup": f"{data.cgroup_limit_mib / guest.scale:g}M",

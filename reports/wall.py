@@ -200,9 +200,7 @@ def describe(
         if said.change is None
         else said.model_copy(
             update={
-                "change": said.change.model_copy(
-                    update={"estimate": said.change.hodges_lehmann}
-                )
+                "change": said.change.model_copy(update={"estimate": said.change.hodges_lehmann})
             }
         )
         for said in described

@@ -6,7 +6,7 @@ import math
 import re
 from typing import TYPE_CHECKING
 
-from experiment.spec import Experiment
+from experiment.spec import Experiment, KernelSpec
 from reports.model import Comparison, MetricComparison, Reference
 from reports.verdict import Verdict
 
@@ -50,8 +50,15 @@ def series_title(experiment: Experiment) -> str:
 def sources(experiment: Experiment) -> str:
     """Where the arms' kernels come from, each once, with the flavour of those built here."""
     kernels = [arm.kernel or experiment.kernel for arm in experiment.all_arms]
-    said = [k.source if k.is_prebuilt else f"{k.source}, flavour {k.flavour}" for k in kernels]
+    said = [", ".join(_built_as(kernel)) for kernel in kernels]
     return "; ".join(dict.fromkeys(said))
+
+
+def _built_as(kernel: KernelSpec) -> list[str]:
+    if kernel.is_prebuilt:
+        return [kernel.source]
+    built_for = [kernel.built_for] if kernel.built_for else []
+    return [kernel.source, f"flavour {kernel.flavour}", *built_for]
 
 
 def subject(experiment: Experiment) -> str:

@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from experiment.architecture import Arch
 from experiment.design import Conditions
 from experiment.spec import Direction, Experiment, Guest, Observed
 
@@ -102,6 +103,8 @@ class KernelIdentity(Record):
     """
 
     key: str
+    arch: Arch = "x86_64"
+    page_kib: int = 4
     release: str
     source: str
     patches: tuple[str, ...]

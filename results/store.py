@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 import threading
+from collections.abc import Collection
 from pathlib import Path
 from typing import TypeVar
 
@@ -27,6 +28,9 @@ PROFILES = "profiles.jsonl"
 LOCKS = "locks.jsonl"
 CHECKS = "checks.jsonl"
 FILES: dict[type[Record], str] = {RunCost: COSTS, Profile: PROFILES, Locks: LOCKS}
+OF_RUNS: dict[str, type[RunRecord] | type[Profile] | type[Locks] | type[Check]] = {
+    RUNS: RunRecord, PROFILES: Profile, LOCKS: Locks, CHECKS: Check,
+}  # fmt: skip
 
 R = TypeVar("R", bound=Record)
 OfRun = TypeVar("OfRun", RunRecord, Profile, Locks, Check)
@@ -119,6 +123,20 @@ class SessionStore:
     def costs(self) -> list[RunCost]:
         """What the runs cost the host, in the order they ended."""
         return self._read(COSTS, RunCost)
+
+    def withdraw(self, run_ids: Collection[str]) -> None:
+        """Take what is on record of these runs off it, durably; their costs stay.
+
+        For results that turned out not to be trusted: the runs are made again, also by a
+        later process.  The records go first: what belongs to a run without one is not read.
+        """
+        gone = frozenset(run_ids)
+        with self._lock:
+            for name, kind in OF_RUNS.items():
+                kept = [line for line in self._read(name, kind) if line.run_id not in gone]
+                if (self.folder / name).exists():
+                    text = "".join(f"{line.model_dump_json()}\n" for line in kept)
+                    write_atomically(self.folder / name, text)
 
     def _append_line(self, name: str, record: Record) -> None:
         line = (record.model_dump_json() + "\n").encode()

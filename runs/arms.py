@@ -20,8 +20,9 @@ from runs.options import Options
 
 
 def guest_of(experiment: Experiment) -> Guest:
-    """The guest profile the experiment names."""
-    return load_guest(Path(experiment.guest))
+    """The guest profile the experiment names, of the kernel's architecture."""
+    guest = load_guest(Path(experiment.guest))
+    return guest.model_copy(update={"arch": experiment.kernel.arch})
 
 
 def shapes(experiment: Experiment) -> dict[str, dict[str, Guest]]:
@@ -77,6 +78,7 @@ def build_arms(
     """
     kernels = {}
     patches = {arm.name: patches_of(experiment, arm, options) for arm in experiment.all_arms}
+    expect_arms(experiment, options, (flavour,))
     for arm in sorted(experiment.all_arms, key=lambda arm: len(patches[arm.name])):
         spec = kernel_spec(experiment, arm, flavour)
 
@@ -84,7 +86,7 @@ def build_arms(
             progress(name if spec == experiment.kernel else f"{name} ({spec.flavour})", so_far)
 
         try:
-            kernels[arm.name] = build.provide(
+            kernels[arm.name] = options.executor.provide_kernel(
                 spec,
                 patches[arm.name],
                 checkout=options.checkout,
@@ -98,6 +100,17 @@ def build_arms(
     if experiment.mode == "wall":
         kernels[AGAIN] = kernels[experiment.all_arms[0].name]
     return {arm.name: kernels[arm.name] for arm in arms_of(experiment)}
+
+
+def expect_arms(experiment: Experiment, options: Options, flavours: Sequence[str]) -> None:
+    """Tell the executor that every arm will be asked for in each of these flavours."""
+    arms = [(arm, patches_of(experiment, arm, options)) for arm in experiment.all_arms]
+    arms.sort(key=lambda each: len(each[1]))
+    options.executor.expect_kernels(
+        [(kernel_spec(experiment, arm, one), patches) for one in flavours for arm, patches in arms],
+        checkout=options.checkout,
+        cache=options.cache,
+    )
 
 
 def _stops_at(error: SeriesError, patches: Sequence[Path]) -> SeriesError:

@@ -68,7 +68,7 @@ def _inputs(asked: Experiment, options: Options, run: PlannedRun) -> _Inputs:
     spec = kernel_spec(asked, arm, flavour)
     where = {"checkout": options.checkout, "cache": options.cache}
     key = build.key_of(spec, patches_of(asked, arm, options), **where)
-    image = initramfs.provide(options.cache)
+    image = initramfs.provide(options.cache, spec.architecture)
     root = overlay.path_of(image, key, options.cache) if spec.is_prebuilt else image.path
     kernel = load(options.cache, key)
     if kernel is not None and spec.is_prebuilt:
@@ -84,8 +84,8 @@ def _inputs(asked: Experiment, options: Options, run: PlannedRun) -> _Inputs:
             observe=asked.twin(run.twin).observe if run.twin else "", sysctl=arm.sysctl,
         ),
     }  # fmt: skip
-    bzimage = kernels_folder(options.cache) / key / "bzImage"
-    return _Inputs(guest, size, bzimage, root, texts, arm.cmdline)
+    booted = kernels_folder(options.cache) / key / spec.architecture.build.target
+    return _Inputs(guest, size, booted, root, texts, arm.cmdline)
 
 
 def _check_inputs(asked: Experiment, options: Options, check: PlannedCheck) -> _Inputs:

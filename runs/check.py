@@ -3,40 +3,28 @@
 from __future__ import annotations
 
 import dataclasses
-import shutil
-import time
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Collection, Mapping
 from contextlib import ExitStack
-from pathlib import Path
-from threading import Event
+from dataclasses import dataclass
 
 from experiment.plan import Plan
-from guests import exact
-from guests.console import Ending
 from guests.exact import Machine, Outcome
-from host import facts
 from kernels.cache import hold
 from results.checks import Check, CheckStatus, standing
 from results.record import RunCost
 from results.store import SessionStore
+from runs.boots import Boot, Place
 from runs.check_plan import CheckGuest, PlannedCheck, guest_of, planned
-from runs.measure import InterruptedRunError
+from runs.local import CONSOLE
 from runs.options import Options
-from runs.prepare import MIB, Session
+from runs.prepare import Session
 from runs.progress import Reporter
-from runs.workspace import workspace
 from workloads import check
 
 # A guest that ended so and whose console shows nothing says nothing of the kernel.
 SILENT_ENDINGS = ("lost", "silent", "boot", "hung")
-ATTEMPTS = 2
 # A sound guest prints 20 KiB.  One that fails a self-test may do so a million times.
 FLOOD_BYTES = 512 << 10
-
-
-class FloodedError(Exception):
-    """A guest whose console says the same for ever."""
 
 
 def run_gate(
@@ -93,7 +81,7 @@ def _is(found: Check | None, session: Session, one: PlannedCheck) -> bool:
 def machine(session: Session, one: PlannedCheck, booted: CheckGuest) -> Machine:
     """What is booted for one check."""
     return Machine(
-        kernel=session.checked[one.flavour][one.arm.name].bzimage,
+        kernel=session.checked[one.flavour][one.arm.name].image,
         initramfs=session.initramfs.path,
         guest=booted.guest,
         size=booted.size,
@@ -116,100 +104,73 @@ def _make(
     missing: list[PlannedCheck],
 ) -> None:
     memory = max(_guest(session, one).guest.memory_mib for one in missing)
-    slots = options.guests_at_once or facts.guests_at_once(memory)
-    stop = Event()
-    with (
-        workspace(options.cache, slots * memory * MIB) as scratch,
-        ExitStack() as held,
-        reporter.runs(len(todo), len(todo) - len(missing), slots),
-    ):
+    slots = options.executor.slots(memory, options.guests_at_once)
+    judge = _Judge(session, store, reporter, {one.run_id: one for one in todo})
+    place = Place(options.cache, store.raw, reporter, slots)
+    with ExitStack() as held, reporter.runs(len(todo), len(todo) - len(missing), slots):
         for kernels in session.checked.values():
             for kernel in kernels.values():
                 held.enter_context(hold(kernel))
-
-        def make(one: PlannedCheck) -> None:
-            reporter.started(one.run_id)
-            of = sum(other.arm == one.arm for other in todo)
-            watch = _watch(reporter, one, store.raw / one.run_id / "console.log", stop)
-            found, cost = _checked(session, one, of, scratch, store, watch)
-            store.append_check(found, cost)
-            first = found.reason or next((p.title for p in found.problems), "")
-            reporter.finished(one.run_id, problem=first)
-
-        pool = ThreadPoolExecutor(max_workers=slots, thread_name_prefix="check")
-        try:
-            for done in [pool.submit(make, one) for one in missing]:
-                done.result()
-        except BaseException:
-            stop.set()
-            raise
-        finally:
-            pool.shutdown(wait=True, cancel_futures=True)
+        options.executor.boot([[_boot(session, one) for one in missing]], judge, place)
 
 
-class _watch:  # noqa: N801
-    """Tells the reporter what the agent says, and ends a guest that has to end."""
-
-    def __init__(self, reporter: Reporter, one: PlannedCheck, console: Path, stop: Event) -> None:
-        self._reporter, self._name, self._stop = reporter, one.run_id, stop
-        self._console = console
-
-    def __call__(self, word: str) -> None:
-        if self._stop.is_set():
-            raise InterruptedRunError
-        if self._console.exists() and self._console.stat().st_size > FLOOD_BYTES:
-            raise FloodedError
-        self._reporter.said(self._name, word)
-
-
-def _checked(
-    session: Session,
-    one: PlannedCheck,
-    of: int,
-    scratch: Path,
-    store: SessionStore,
-    watch: _watch,
-) -> tuple[Check, RunCost]:
+def _boot(session: Session, one: PlannedCheck) -> Boot:
     guest = _guest(session, one)
     booted = machine(session, one, guest)
-    logs = store.raw / one.run_id
-    for outcome in _tries(booted, guest.job_text, scratch / one.run_id, logs, watch):
-        console = (logs / "console.log").read_text(errors="replace")
-        found = check.judge(console, outcome.files, guest.asked)
-        status, reason = how_it_went(outcome, found)
-        if status != "not run":
-            break
-    result = Check(
-        run_id=one.run_id,
-        arm=one.arm.name,
-        of=of,
-        flavour=one.flavour,
-        vcpus=one.vcpus,
-        cases=tuple(case.name for case in one.cases),
-        kernel_key=session.checked[one.flavour][one.arm.name].identity.key,
-        status=status,
-        problems=found.problems if status == "red" else (),
-        checked=found.checked,
-        reason=reason,
-        console=str((logs / "console.log").relative_to(store.folder)),
+    return Boot(
+        one.run_id, one.arm.name, booted, guest.job_text, cold=True, console_bytes=FLOOD_BYTES
     )
-    cost = RunCost(run_id=one.run_id, elapsed_s=outcome.elapsed_s, guest_cpu_s=outcome.cpu_s)
-    return result, cost
 
 
-def _tries(
-    booted: Machine, text: str, folder: Path, logs: Path, watch: _watch
-) -> Iterator[Outcome]:
-    for _ in range(ATTEMPTS):
-        shutil.rmtree(folder, ignore_errors=True)
-        began = time.monotonic()
-        try:
-            yield exact.run_cold(booted, text, folder, logs, watch)
-        except FloodedError:
-            said = f"ended when its console had {FLOOD_BYTES >> 10} KiB"
-            yield Outcome(None, Ending("hung", said), 0.0, time.monotonic() - began)
-        finally:
-            shutil.rmtree(folder, ignore_errors=True)
+@dataclass(frozen=True)
+class _Judge:
+    """Puts on record what each guest of the gate found."""
+
+    session: Session
+    store: SessionStore
+    reporter: Reporter
+    checks: Mapping[str, PlannedCheck]
+
+    def first(self, boot: Boot, outcome: Outcome) -> str:
+        """None: each speaks for itself."""
+        return ""
+
+    def tell(self, boot: Boot, outcome: Outcome, *, last: bool) -> bool:
+        """A record, or once more for a guest that said nothing."""
+        one = self.checks[boot.name]
+        asked = _guest(self.session, one).asked
+        log = self.store.raw / one.run_id / CONSOLE
+        said = log.read_text(errors="replace") if log.exists() else ""
+        found = check.judge(said, outcome.files, asked)
+        status, reason = how_it_went(outcome, found)
+        if status == "not run" and not last:
+            return True
+        result = Check(
+            run_id=one.run_id,
+            arm=one.arm.name,
+            of=sum(other.arm == one.arm for other in self.checks.values()),
+            flavour=one.flavour,
+            vcpus=one.vcpus,
+            cases=tuple(case.name for case in one.cases),
+            kernel_key=self.session.checked[one.flavour][one.arm.name].identity.key,
+            status=status,
+            problems=found.problems if status == "red" else (),
+            checked=found.checked,
+            reason=reason,
+            console=str(log.relative_to(self.store.folder)),
+        )
+        self.store.append_check(
+            result,
+            RunCost(run_id=one.run_id, elapsed_s=outcome.elapsed_s, guest_cpu_s=outcome.cpu_s),
+        )
+        first = result.reason or next((p.title for p in result.problems), "")
+        self.reporter.finished(one.run_id, problem=first)
+        return False
+
+    def withdraw(self, names: Collection[str]) -> None:
+        """Off the record."""
+        self.store.withdraw(names)
+        self.reporter.withdrawn(len(names))
 
 
 def how_it_went(outcome: Outcome, found: check.Found) -> tuple[CheckStatus, str]:

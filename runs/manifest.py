@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from experiment.architecture import Architecture
 from experiment.design import AGAIN
 from experiment.spec import ArmSpec, CaseSpec, ShapeSpec
-from guests import virtme_argv
+from guests import foreign, virtme_argv
 from guests.argv import kernel_command_line, machine_argv
 from guests.virtme_argv import vng_argv
 from host import facts, fitness
@@ -105,7 +106,7 @@ def _provenance(session: Session, options: Options) -> Provenance:
         lab_version=facts.lab_version(),
         lab_commit=facts.lab_commit(options.checkout),
         host=facts.host_facts(),
-        tools=facts.tool_versions(),
+        tools=tools_of(session.experiment.kernel.architecture, options),
         initramfs_sha256=session.roots_sha256,
         qemu_argv=tuple(argv),
         kernel_command_line=command_line,
@@ -114,6 +115,12 @@ def _provenance(session: Session, options: Options) -> Provenance:
         accelerator=session.wall.accelerator.accelerator if session.wall else "",
         fitness=fitness.fitness_facts(session.wall.checks) if session.wall else {},
     )
+
+
+def tools_of(architecture: Architecture, options: Options) -> dict[str, str]:
+    """Versions of the tools that make guests of an architecture and run them here."""
+    foreign_ones = foreign.versions(architecture.root.debian, options.cache)
+    return facts.tool_versions(architecture.programs) | foreign_ones
 
 
 def _case_record(session: Session, case: CaseSpec) -> CaseRecord:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+
+from runs.boots import Executor
+from runs.local import LocalExecutor
 
 
 @dataclass(frozen=True)
@@ -12,7 +15,7 @@ class Options:
 
     ``probe`` loads the plugin that counts into every run but those that check that
     it is not felt.  ``fit_only`` refuses to measure real time on a host with anything
-    to mend.
+    to mend.  ``executor`` is where kernels are built and guests run.
     """
 
     checkout: Path
@@ -22,3 +25,4 @@ class Options:
     probe: bool = True
     fit_only: bool = False
     guests_at_once: int | None = None
+    executor: Executor = field(default_factory=LocalExecutor)

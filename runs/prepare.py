@@ -34,7 +34,7 @@ from host.topology import Placement, host_cpus, place
 from kernels import config, series
 from kernels.cache import Kernel
 from kernels.make import Progress
-from runs.arms import arms_of, build_arms, flavours, plan_of, same_code, shapes
+from runs.arms import arms_of, build_arms, expect_arms, flavours, plan_of, same_code, shapes
 from runs.options import Options
 from runs.requirements import require_counted
 from workloads.job import job_text, prepare_text
@@ -148,7 +148,7 @@ class Session:
         bench, workload = self.bench(run), self.workloads[self.case(run.case).workload]
         arm, size, kernel = self.arm(run.arm), bench.sizes[run.arm], bench.kernels[run.arm]
         return Machine(
-            kernel=kernel.bzimage,
+            kernel=kernel.image,
             initramfs=self.overlaid.get(kernel.identity.key, self.initramfs).path,
             preload=self.preload,
             guest=bench.guests[run.arm],
@@ -237,16 +237,17 @@ def wall_host(
     """Find out what runs wall guests on this host, and how fit it is.
 
     Raises:
-        InfraError: no kernel boots at all; with ``options.fit_only`` also a host with
-            anything to mend.
+        InfraError: no kernel boots at all, or the host is unfit and ``options.fit_only``.
     """
+    if (elsewhere := options.executor.wall()) is not None:
+        return elsewhere.host(guests, kernel.image, fit_only=options.fit_only)
     cpus = host_cpus()
     placements = {
         (name, arm): place(cpus, vcpus=guest.vcpus, nodes=guest.numa_nodes)
         for name, of_arms in guests.items()
         for arm, guest in of_arms.items()
     }
-    found = accelerator.provide(options.cache, kernel.bzimage)
+    found = accelerator.provide(options.cache, kernel.image)
     first, guest = next(iter(guests[""].items()))
     checks = fitness.fitness(
         guest_mib=guest.memory_mib,
@@ -269,7 +270,8 @@ def prepare(
         SpecError: sizes that do not fit the guest, or a job that does not fit fw_cfg.
         LabError: whatever building says.
     """
-    image = initramfs.provide(options.cache)
+    architecture = experiment.kernel.architecture
+    image = initramfs.provide(options.cache, architecture)
     workloads = load_catalogue()
     guests = shapes(experiment)
     sizes = {
@@ -284,7 +286,7 @@ def prepare(
             require_set_up(experiment, size, workloads)
     require_job_fits(experiment, sizes.values(), workloads)
     in_wall = experiment.mode == "wall"
-    probe = plugin.provide(options.cache) if options.probe and not in_wall else None
+    probe = plugin.provide(options.cache, architecture) if options.probe and not in_wall else None
     require_counted(experiment, next(iter(guests[""].values())), probe)
     built = build_arms(experiment, options, progress)
     kernels = {experiment.kernel.flavour: built}
@@ -301,6 +303,7 @@ def prepare(
     if same:
         # Nothing to boot, and nothing that the gate could find in one arm alone.
         experiment = experiment.model_copy(update={"check": None})
+    expect_arms(experiment, options, flavours(experiment)[1:])
     for flavour in flavours(experiment)[1:]:
         kernels[flavour] = build_arms(experiment, options, progress, flavour)
 

@@ -12,6 +12,7 @@ from experiment.steps import per_patch
 from host.errors import UsageError
 from kernels.intake import records_of
 from kernels.settle import settle
+from runs.requirements import require_supported
 
 
 @dataclass(frozen=True)
@@ -121,7 +122,10 @@ def experiment_of(
         asked = asked.model_copy(update={"check": gate})
     if question.per_patch:
         asked = per_patch(asked, subjects_of(asked, checkout=checkout, cache=cache))
-    return asked if question.with_twins else asked.model_copy(update={"twins": ()})
+    if not question.with_twins:
+        asked = asked.model_copy(update={"twins": ()})
+    require_supported(asked)
+    return asked
 
 
 def subjects_of(asked: Experiment, *, checkout: Path, cache: Path) -> tuple[str, ...]:

@@ -49,6 +49,7 @@ def record(
         session.mount_options(run),
         bench.sizes[run.arm].file_mib * MIB,
         _memory_left_mib(session, run) * MIB,
+        bench.kernels[run.arm].identity.page_kib << 10,
     )
     problems = validity.problems(result, claim)
     if outcome.ending.kind != "done":

@@ -13,12 +13,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from experiment.architecture import ARCHITECTURES
 from experiment.catalogue import Catalogue
 from experiment.spec import Experiment, SpecError
 from host import facts
 from host.errors import LabError, UsageError
 from kernels.cache import kernels_folder
 from kernels.cleaning import clean
+from kernels.config import of_architecture
 from results.record import KernelIdentity, Manifest, Record
 from results.store import CHECKS, LOCKS, MANIFEST, PROFILES, RUNS, SessionStore, StoreError
 from runs import by_hand
@@ -138,6 +140,11 @@ def inputs(manifest: Manifest, checkout: Path) -> dict[str, bytes]:
     experiment = manifest.experiment
     flavours = {"base", *(kernel.flavour for kernel in kernels_of(manifest))}
     names = [f"configs/kconfig/{flavour}.config" for flavour in flavours]
+    names += [
+        f"configs/kconfig/{name}.config"
+        for kernel in kernels_of(manifest)
+        for name in of_architecture(ARCHITECTURES[kernel.arch], kernel.page_kib)
+    ]
     names.append(f"configs/guests/{experiment.guest}.toml")
     names += [f"workloads/catalogue/{case.workload}.toml" for case in experiment.cases]
     paths = [*(checkout / name for name in names)]

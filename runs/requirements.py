@@ -4,7 +4,42 @@ from __future__ import annotations
 
 from experiment.spec import Experiment, Guest, SpecError
 from guests.probe.plugin import Probe
+from runs.arms import shapes
 from workloads.metrics import SLOWPATH_SHARE
+
+
+def require_supported(experiment: Experiment) -> None:
+    """Refuse what guests of the kernel's architecture were not seen to do.
+
+    Raises:
+        SpecError: one line for each key.
+    """
+    arch = experiment.kernel.arch
+    if arch == "x86_64":
+        return
+    problems = []
+    if experiment.check is not None:
+        problems.append(f"check: the gate was not seen to work on {arch}; --no-check leaves it out")
+    for twin in experiment.twins:
+        if twin.guest.cpu is not None:
+            problems.append(
+                f"twins: {twin.name}: guest.cpu = {twin.guest.cpu!r} is a model of x86_64, and all "
+                f"guests of {arch} have the same; --no-twins leaves twins out"
+            )
+    for arm in experiment.all_arms:
+        if arm.guest.cpu is not None:
+            problems.append(
+                f"arms: {arm.name}: guest.cpu = {arm.guest.cpu!r} is a model of x86_64, and all "
+                f"guests of {arch} have the same; leave it out"
+            )
+    for name, of_arms in shapes(experiment).items():
+        for guest in of_arms.values():
+            where = f"twins: {name}: guest" if name else "guest"
+            for key, value in (("vcpus", guest.vcpus), ("numa_nodes", guest.numa_nodes)):
+                if value > 1:
+                    problems.append(f"{where}: {key} = {value}: not seen to be exact on {arch}")
+    if problems:
+        raise SpecError(list(dict.fromkeys(problems)))
 
 
 def require_counted(experiment: Experiment, guest: Guest, probe: Probe | None) -> None:

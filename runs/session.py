@@ -96,6 +96,7 @@ def options_of(manifest: Manifest, options: Options) -> Options:
         measure_anyway=options.measure_anyway or manifest.runs_planned > 0,
         probe=bool(manifest.provenance.probe),
         guests_at_once=options.guests_at_once,
+        executor=options.executor,
     )
 
 

@@ -9,7 +9,7 @@ import shutil
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from experiment.design import Conditions, look_after, remaining_whole
@@ -27,6 +27,7 @@ from results.profile import Profile
 from results.record import RunCost, RunRecord
 from results.store import SessionStore
 from runs import recording
+from runs.boots import Place, WallBoot, WallElsewhere, WallRun
 from runs.options import Options
 from runs.prepare import Session
 from runs.progress import Reporter, duration
@@ -76,23 +77,25 @@ def measure_wall(
     with (
         workspace(options.cache, session.guest.memory_mib * MIB) as scratch,
         ExitStack() as held,
-        lab_kept_off(next(iter(session.wall.placements.values())) if session.wall else None),
+        lab_kept_off(_placement(session, options)),
         reporter.runs(total, ready, 1),
     ):
         for bench in session.benches:
             for kernel in bench.kernels.values():
                 held.enter_context(hold(kernel))
         stage = Stage(session, store, reporter, scratch, time.monotonic() - before)
+        elsewhere = options.executor.wall()
+        make = Elsewhere(stage, elsewhere, todo, options).make if elsewhere else _make
         for runs in todo:
             if not runs[0].twin and _may_stop(session, runs[0].block) and decided():
                 reporter.say(f"decided after {runs[0].block} blocks")
                 todo = [later for later in todo if later[0].twin]
                 break
-            _make(stage, runs)
+            make(stage, runs)
         else:
             todo = []
         for runs in todo:
-            _make(stage, runs)
+            make(stage, runs)
         reporter.say(f"measured in {duration(time.monotonic() - stage.began - before)}")
 
 
@@ -106,6 +109,56 @@ def lab_kept_off(placement: Placement | None) -> Iterator[None]:
         yield
     finally:
         os.sched_setaffinity(0, before)
+
+
+def _placement(session: Session, options: Options) -> Placement | None:
+    """Where the lab itself is kept: nowhere in particular where guests run elsewhere."""
+    if session.wall is None or options.executor.wall() is not None:
+        return None
+    return next(iter(session.wall.placements.values()))
+
+
+@dataclass
+class Elsewhere:
+    """Has blocks made on other hosts, as many ahead as there are hosts, up to the next look."""
+
+    stage: Stage
+    at: WallElsewhere
+    todo: Sequence[tuple[PlannedRun, ...]]
+    options: Options
+    begun: dict[tuple[PlannedRun, ...], Callable[[], Sequence[WallRun]]] = field(
+        default_factory=dict
+    )
+
+    def make(self, stage: Stage, runs: tuple[PlannedRun, ...]) -> None:
+        """Put a block on record when it comes back."""
+        session = stage.session
+        place = Place(self.options.cache, stage.store.raw, stage.reporter, 1)
+        first = self.todo.index(runs)
+        for later in self.todo[first : first + self.at.hosts()]:
+            if later != runs and not later[0].twin and _may_stop(session, later[0].block):
+                break
+            if later not in self.begun:
+                boots = [
+                    WallBoot(run.run_id, session.machine(run), session.job(run)) for run in later
+                ]
+                attempts = session.experiment.wall.attempts
+                self.begun[later] = self.at.begin(boots, attempts, place)
+        for run, made in zip(runs, self.begun[runs](), strict=True):
+            outcome = made.outcome
+            record, beside = recording.record(session, run, outcome, lambda files: ())
+            record = record.model_copy(
+                update={
+                    "conditions": made.conditions,
+                    "at_s": round(max(0.0, made.at_s - stage.began), 1),
+                }
+            )
+            cost = RunCost(
+                run_id=run.run_id, elapsed_s=outcome.elapsed_s, guest_cpu_s=outcome.cpu_s
+            )
+            stage.store.append(record, cost, *beside)
+            problem = record.failure.message if record.failure else ""
+            stage.reporter.finished(run.run_id, problem=problem)
 
 
 def _block(run: PlannedRun) -> tuple[str, int]:
@@ -130,24 +183,30 @@ def _run(stage: Stage, run: PlannedRun) -> tuple[RunRecord, RunCost, tuple[Profi
     attempts = stage.session.experiment.wall.attempts
     for attempt in range(1, attempts + 1):
         at_s = time.monotonic() - stage.began
-        before, own = read_counters(), _own_cpu_s()
-        outcome = _boot(stage, run)
-        # What was killed is not among the children that were waited for.
-        used = max(_own_cpu_s() - own, outcome.cpu_s)
-        seen = fitness.meanwhile(before, read_counters(), own_cpu_s=used)
+        outcome, conditions = watched(lambda: _boot(stage, run))
         record, beside = recording.record(stage.session, run, outcome, lambda files: ())
         if record.failure is None or record.failure.blame != "host" or attempt == attempts:
             break
         stage.reporter.say(f"again    {run.run_id}: {record.failure.message}")
+    record = record.model_copy(update={"conditions": conditions, "at_s": round(at_s, 1)})
+    cost = RunCost(run_id=run.run_id, elapsed_s=outcome.elapsed_s, guest_cpu_s=outcome.cpu_s)
+    return record, cost, beside
+
+
+def watched(boot: Callable[[], Outcome]) -> tuple[Outcome, Conditions]:
+    """Boot one guest, and say what else the host did meanwhile."""
+    before, own = read_counters(), _own_cpu_s()
+    outcome = boot()
+    # What was killed is not among the children that were waited for.
+    used = max(_own_cpu_s() - own, outcome.cpu_s)
+    seen = fitness.meanwhile(before, read_counters(), own_cpu_s=used)
     conditions = Conditions(
         stolen=seen.stolen,
         foreign=seen.foreign,
         swapped_pages=seen.swapped_pages,
         throttled=seen.throttled,
     )
-    record = record.model_copy(update={"conditions": conditions, "at_s": round(at_s, 1)})
-    cost = RunCost(run_id=run.run_id, elapsed_s=outcome.elapsed_s, guest_cpu_s=outcome.cpu_s)
-    return record, cost, beside
+    return outcome, conditions
 
 
 def _own_cpu_s() -> float:

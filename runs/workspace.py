@@ -31,7 +31,7 @@ def workspace(cache: Path, needed_bytes: int) -> Iterator[Path]:
     # One at a time: a folder just made is not yet its owner's to a sweep elsewhere.
     with FileLock(top.with_suffix(".lock")):
         _sweep(top)
-        _require_space(top, needed_bytes)
+        require_space(top, needed_bytes)
         folder = Path(tempfile.mkdtemp(prefix="session-", dir=top))
         owner = FileLock(folder / OWNER)
         owner.acquire()
@@ -42,7 +42,12 @@ def workspace(cache: Path, needed_bytes: int) -> Iterator[Path]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _require_space(top: Path, needed_bytes: int) -> None:
+def require_space(top: Path, needed_bytes: int) -> None:
+    """Refuse to begin what would not find room.
+
+    Raises:
+        InfraError: less than ``needed_bytes`` and a reserve are free.
+    """
     free = shutil.disk_usage(top).free
     if free < needed_bytes + RESERVE_BYTES:
         raise InfraError(

@@ -19,9 +19,11 @@ FLOORS: dict[str, set[str]] = {
     "workloads": {"experiment", "results"},
     "guests": {"experiment", "host", "kernels", "workloads", "results"},
     "runs": {"experiment", "host", "results", "kernels", "workloads", "guests"},
+    "fleet": {"experiment", "host", "results", "kernels", "workloads", "guests", "runs"},
     "reports": {"experiment", "results"},
     "history": {"experiment", "results", "reports"},
     "pages": {"experiment", "results", "reports", "history"},
+    "queues": {"experiment", "host", "results", "kernels", "runs", "reports", "pages"},
     "verbs": {
         "experiment",
         "host",
@@ -30,9 +32,11 @@ FLOORS: dict[str, set[str]] = {
         "workloads",
         "guests",
         "runs",
+        "fleet",
         "reports",
         "history",
         "pages",
+        "queues",
     },
 }
 # The one door to subprocesses.

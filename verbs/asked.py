@@ -39,6 +39,19 @@ Anyway = Annotated[
     bool, typer.Option("--measure-anyway", help="boot even where both arms are the same code")
 ]
 Guests = Annotated[int | None, typer.Option("--guests", min=1, help="guests at once")]
+Executor = Annotated[
+    str,
+    typer.Option(
+        metavar="WHERE",
+        envvar="TWINBOOT_EXECUTOR",
+        help="local, dask://HOST:PORT or dask-jobqueue:NAME; see docs/fleet.md",
+    ),
+]
+Store = Annotated[
+    str,
+    typer.Option(metavar="URL", envvar="TWINBOOT_STORE",
+                 help="of --executor: a folder that all hosts see, or an fsspec URL"),
+]  # fmt: skip
 Probe = Annotated[
     bool, typer.Option("--probe/--no-probe", help="count instructions and calls by function")
 ]

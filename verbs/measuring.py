@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from fleet.configured import executor_of
 from host.errors import UsageError
 from kernels.make import Progress
 from reports import forms, write
@@ -28,6 +30,7 @@ from verbs.asked import (
     Auto,
     CheckFirst,
     DryRun,
+    Executor,
     Folder,
     Guests,
     Json,
@@ -42,6 +45,7 @@ from verbs.asked import (
     Set,
     Snapshots,
     Source,
+    Store,
     Strict,
     Twins,
     Workloads,
@@ -151,6 +155,8 @@ def measure_verb(
     mode: Mode = "",
     guests: Guests = None,
     dry_run: DryRun = False,
+    executor: Executor = "local",
+    store: Store = "",
 ) -> None:
     """Boot and measure every run of the plan; print the session's folder."""
     asked = options(snapshot=snapshot, measure_anyway=anyway, probe=probe, guests_at_once=guests)
@@ -161,7 +167,7 @@ def measure_verb(
     if dry_run:
         print("\n".join(by_hand.measure_commands(read(question), asked)))
         return
-    print(do_measure(question, folder, resume, asked))
+    print(do_measure(question, folder, resume, asked, executor, store))
 
 
 @app.command("report")
@@ -200,6 +206,8 @@ def run_verb(
     guests: Guests = None,
     strict: Strict = False,
     dry_run: DryRun = False,
+    executor: Executor = "local",
+    store: Store = "",
 ) -> None:
     """Build, measure and report; the exit code is the verdict's."""
     asked = options(
@@ -215,15 +223,33 @@ def run_verb(
         lines = by_hand.build_commands(experiment, asked)
         print("\n".join(lines + by_hand.measure_commands(experiment, asked)))
         return
-    measured = do_measure(question, folder, resume, asked)
+    measured = do_measure(question, folder, resume, asked, executor, store)
     raise typer.Exit(do_report(measured, "text", strict))
 
 
 def do_measure(
-    question: Question, folder: Path | None, resume: Path | None, asked: Options
+    question: Question,
+    folder: Path | None,
+    resume: Path | None,
+    asked: Options,
+    executor: str = "local",
+    store: str = "",
 ) -> Path:
-    """Measure a new session or finish an old one; return its folder."""
+    """Measure a new session or finish an old one, wherever is asked; return its folder."""
     reporter = Reporter()
+    where = executor_of(executor, store, checkout=CHECKOUT, cache=asked.cache, say=reporter.say)
+    with where as chosen:
+        return measure_on(question, folder, resume, replace(asked, executor=chosen), reporter)
+
+
+def measure_on(
+    question: Question,
+    folder: Path | None,
+    resume: Path | None,
+    asked: Options,
+    reporter: Reporter,
+) -> Path:
+    """As :func:`do_measure`, with the executor among the options."""
     if resume is not None and (folder or not question.is_empty):
         raise UsageError(
             "a session is resumed as it was begun", where="--resume",

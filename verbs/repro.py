@@ -10,10 +10,10 @@ from typing import Annotated
 
 import typer
 
-from host import facts
 from host.errors import UsageError
 from results.store import MANIFEST
 from runs import prepare, repro, session
+from runs.manifest import tools_of
 from runs.measure import measure
 from runs.progress import Reporter
 from runs.repeat import RunAgain, compare_sessions
@@ -86,7 +86,8 @@ def do_check(
         manifest = opened.manifest
         repro.require_known(manifest.experiment, prepare.catalogue(CHECKOUT))
         asked = session.options_of(manifest, options(guests_at_once=guests))
-        differing = list(repro.differs_here(opened, asked, facts.tool_versions()))
+        tools = tools_of(manifest.experiment.kernel.architecture, asked)
+        differing = list(repro.differs_here(opened, asked, tools))
         for line in differing:
             reporter.say(f"differs  {line}")
         experiment = repro.experiment_again(opened, asked, source)

@@ -207,12 +207,14 @@ def job_text(
     if sysctl:
         values["SYSCTL"] = "\n".join(f"{name}={value}" for name, value in sorted(sysctl.items()))
     for number, (name, phase, workload) in enumerate(named, start=1):
+        # What a phase writes must not be what another one wrote.
+        own_seed = seed if writes_of(phase, workload) == "no" else seed + number
         values |= {
             f"NAME_{number}": name,
             f"DROP_{number}": str(int(phase.drop_caches)),
             f"THP_{number}": phase.thp,
             f"READAHEAD_{number}": str(phase.readahead_kib),
-            f"FIO_{number}": shlex.join(_fio(phase, workload, jobs, seed + number, file_mib)),
+            f"FIO_{number}": shlex.join(_fio(phase, workload, jobs, own_seed, file_mib)),
             f"WRITES_{number}": writes_of(phase, workload),
         }
     text = "".join(f"{name}={shlex.quote(value)}\n" for name, value in values.items())

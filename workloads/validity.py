@@ -25,8 +25,9 @@ LEFT_PAGES = 64
 # dropped (828 pages seen, with udev running).  16 MiB, half of the smallest limit.
 LEFT_PAGES_WALL = 4096
 THP_SHARE = 0.5
-HUGE_PAGE = 2 << 20
 PAGE = 4096
+# A table of pages has a page of entries of 8 bytes; one such table's pages are a huge page.
+ENTRY = 8
 # The guest's memory is set so that this much is left; kernels and initramfs vary a little.
 MEMORY_SHARE = 0.1
 # The cache is not all that memory is used for, and the last pages stay.
@@ -56,6 +57,12 @@ class Claim:
     mount_options: str = ""
     file_bytes: int = 0
     memory_bytes: int = 0
+    page_bytes: int = PAGE
+
+    @property
+    def huge_page_bytes(self) -> int:
+        """What one entry of a page table's second level maps."""
+        return self.page_bytes * self.page_bytes // ENTRY
 
 
 def problems(result: GuestResult, claim: Claim) -> tuple[str, ...]:
@@ -192,7 +199,7 @@ def _huge_as_asked(seen: PhaseResult, claim: Claim) -> str:
     found = [word for word in options.split(",") if word.startswith("huge=")] or ["huge=never"]
     if kind != "tmpfs" or found != [wanted]:
         return f"mounted as {seen.mounted or 'nothing'}, tmpfs with {wanted} asked"
-    huge = seen.after.vmstat["nr_shmem_hugepages"] * HUGE_PAGE
+    huge = seen.after.vmstat["nr_shmem_hugepages"] * claim.huge_page_bytes
     if wanted == "huge=never" and huge:
         return f"huge pages in tmpfs: {huge / MIB:.0f} MiB, none asked"
     if wanted == "huge=always" and huge < THP_SHARE * claim.file_bytes:
@@ -201,7 +208,7 @@ def _huge_as_asked(seen: PhaseResult, claim: Claim) -> str:
 
 
 def _memory_as_asked(seen: PhaseResult, claim: Claim) -> str:
-    free = seen.before.vmstat["nr_free_pages"] * PAGE
+    free = seen.before.vmstat["nr_free_pages"] * claim.page_bytes
     if abs(free - claim.memory_bytes) <= MEMORY_SHARE * claim.memory_bytes:
         return ""
     return (
@@ -212,7 +219,8 @@ def _memory_as_asked(seen: PhaseResult, claim: Claim) -> str:
 
 def _reclaimed(seen: PhaseResult, claim: Claim) -> str:
     """What was written and did not fit must have gone again."""
-    gone = (seen.after.memory_stat["pgsteal"] - seen.before.memory_stat["pgsteal"]) * PAGE
+    stolen = seen.after.memory_stat["pgsteal"] - seen.before.memory_stat["pgsteal"]
+    gone = stolen * claim.page_bytes
     wanted = max(0, claim.file_bytes - claim.memory_bytes)
     if gone >= RECLAIMED_SHARE * wanted:
         return ""

@@ -21,6 +21,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from experiment.architecture import ARCHITECTURES
 from guests.probe import counts
 from guests.probe.counts import CountsError, Rows
 from guests.probe.usermap import UserMap, user_map
@@ -34,18 +35,20 @@ from workloads.parse import GuestResult, PhaseResult
 from workloads.spec import Phase, Unit
 
 MODULE = "[module]"
-# x86-64: the kernel lives in the upper half.
+# The kernel lives in the upper half.
 KERNEL_HALF = 1 << 63
 # More kernel instructions than this where System.map has no code, and it is another
 # kernel's: a right one leaves none.
 MAX_UNKNOWN_SHARE = 0.001
 # A vCPU that waits for a spin lock gives up its turn in the slow path, and one without
-# work halts: with CONFIG_PARAVIRT in a function of its own.
+# work halts: with CONFIG_PARAVIRT, and on arm64, in a function of its own.
 WAITING = (
     (SPINNING, "native_queued_spin_lock_slowpath"),
     (SPINNING, "__pv_queued_spin_lock_slowpath"),
+    (SPINNING, "queued_spin_lock_slowpath"),
     (IDLE, "pv_native_safe_halt"),
     (IDLE, "default_idle"),
+    (IDLE, "cpu_do_idle"),
 )
 
 
@@ -81,7 +84,7 @@ def profile(
         places = Places(
             functions_of(kernel, wanted),
             addresses.module_ranges(_text(files, "modules")),
-            user_map(_text(files, "maps")),
+            user_map(_text(files, "maps"), ARCHITECTURES[kernel.identity.arch].root.program_at),
         )
         _require_right_map(places.functions, kernel, files, result)
         kinds = [kind for kind, _ in waiting_places(places.functions.table)]

@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from guests.argv import QEMU
+from experiment.architecture import X86_64, Architecture
 from guests.native import SHARED_LIBRARY, build
 from host.errors import InfraError
 from host.process import run
@@ -38,26 +38,28 @@ class Probe:
     spans: tuple[tuple[int, int], ...] = ()
 
 
-def provide(cache: Path) -> Probe:
+def provide(cache: Path, architecture: Architecture = X86_64) -> Probe:
     """Return the plugin for this host's QEMU, built if it is not cached.
 
     Raises:
         InfraError: a QEMU of unknown or too old version, or one without plugins; or
             there is no compiler.
     """
-    qemu = version_of(run([QEMU, "--version"], timeout_s=TIMEOUT_S).stdout)
-    api = api_of(qemu)
-    if not has_plugins(run([QEMU, "-help"], timeout_s=TIMEOUT_S).stdout):
+    program, package = architecture.board.qemu, architecture.board.package
+    qemu = version_of(run([program, "--version"], timeout_s=TIMEOUT_S).stdout, program)
+    api = api_of(qemu, program)
+    if not has_plugins(run([program, "-help"], timeout_s=TIMEOUT_S).stdout):
         raise InfraError(
             f"QEMU {qemu} was built without plugins, so it cannot count instructions",
-            where=QEMU,
-            next_step="install Debian's qemu-system-x86, or build QEMU with --enable-plugins",
+            where=program,
+            next_step=f"install Debian's {package}, or build QEMU with --enable-plugins",
         )
-    path = build(SOURCE, (*SHARED_LIBRARY, "-fvisibility=hidden", f"-DPROBE_API={api}"), cache)
+    defined = (f"-DPROBE_API={api}", *architecture.board.probe)
+    path = build(SOURCE, (*SHARED_LIBRARY, "-fvisibility=hidden", *defined), cache)
     return Probe(path, hashlib.sha256(path.read_bytes()).hexdigest(), api, qemu)
 
 
-def version_of(said: str) -> str:
+def version_of(said: str, program: str = X86_64.board.qemu) -> str:
     """The dotted version in what ``qemu --version`` says.
 
     Raises:
@@ -67,13 +69,13 @@ def version_of(said: str) -> str:
     if not found:
         raise InfraError(
             f"no version in what it says of itself: {said.strip()[:80]!r}",
-            where=QEMU,
+            where=program,
             next_step="./lab.py doctor",
         )
     return found[1]
 
 
-def api_of(version: str) -> int:
+def api_of(version: str, program: str = X86_64.board.qemu) -> int:
     """The plugin interface's version of a QEMU version.
 
     Raises:
@@ -85,7 +87,7 @@ def api_of(version: str) -> int:
             return api
     raise InfraError(
         f"QEMU {version}: the probe needs {OLDEST} or later",
-        where=QEMU,
+        where=program,
         next_step="./lab.py doctor names the package",
     )
 

@@ -2,8 +2,8 @@
  * A plugin of QEMU's translator (TCG) that counts how often each translation block
  * was entered, by vCPU and by phase of the workload.
  *
- * A phase begins where the guest executes MARK, a NOP whose displacement holds the
- * phase's number (guests/mark.c); phase 0 is outside of any, and is not written.
+ * A phase begins where the guest executes MARK, a NOP whose displacement or constant
+ * holds the phase's number (guests/mark.c); phase 0 is outside of any, and is not written.
  * The guest pays one instruction for a mark, and nothing for being counted.
  *
  * Arguments: out=PATH, and, for whoever looks into a run, window=N, which cuts a
@@ -116,13 +116,20 @@ uint64_t qemu_plugin_u64_get(qemu_plugin_u64 counter, unsigned int vcpu);
 void qemu_plugin_u64_set(qemu_plugin_u64 counter, unsigned int vcpu, uint64_t value);
 #endif
 
+#ifdef PROBE_ARM64
+/* movz xzr, #0x545N, lsl #32; no compiler has a use for it. */
+#define MARK_BYTES 4
+#define MARK 0xd2ca8a1fu
+#define MARK_NUMBER 0x000001e0u
+#else
 /* nopl 0x5457NNNN(%rax): 0f 1f 80, NN NN, 57 54.  Compilers pad with displacement 0. */
 #define MARK_BYTES 7
 static const uint8_t MARK_HEAD[] = { 0x0f, 0x1f, 0x80 };
 static const uint8_t MARK_TAIL[] = { 0x57, 0x54 };
+#endif
 
 #define TRAILER_PHASE 0xffffffffu
-/* No address of x86-64 has these bits and not those above. */
+/* No address of a guest has these bits and not those above. */
 #define SPAN 0x0053504100000000u
 #define MAX_SPANS 4
 /* Counters of a scoreboard: one board for each block would be slow to make. */
@@ -358,9 +365,18 @@ static bool is_mark(const struct qemu_plugin_insn *insn, uint32_t *number)
 	if (qemu_plugin_insn_data(insn, bytes, MARK_BYTES) != MARK_BYTES)
 		return false;
 #endif
+#ifdef PROBE_ARM64
+	uint32_t word;
+
+	memcpy(&word, bytes, sizeof(word));
+	if ((word & ~MARK_NUMBER) != MARK)
+		return false;
+	*number = (word & MARK_NUMBER) >> 5;
+#else
 	if (memcmp(bytes, MARK_HEAD, sizeof(MARK_HEAD)) || memcmp(bytes + 5, MARK_TAIL, 2))
 		return false;
 	*number = bytes[3] | (uint32_t)bytes[4] << 8;
+#endif
 	return true;
 }
 

@@ -13,11 +13,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from experiment.architecture import X86_64
 from results.profile import UNKNOWN
 
-# ELF_ET_DYN_BASE of x86-64: two thirds of the address space, where a
-# position-independent program goes without randomisation.
-PROGRAM_AT = 0x555555554000
+# Where a position-independent program goes without randomisation.
+PROGRAM_AT = X86_64.root.program_at
 PROGRAM = "fio"
 # Static programs: busybox, which is the agent and its spinner, and the lab's own.
 STATIC_AT = 0x400000
@@ -48,9 +48,12 @@ class UserMap:
         return dict(sorted((name, value) for name, value in sums.items() if value))
 
 
-def user_map(loader: str) -> UserMap:
-    """Read what fio's loader said; an empty text knows the programs alone."""
-    files = {STATIC_AT: STATIC, PROGRAM_AT: PROGRAM}
+def user_map(loader: str, program_at: int = PROGRAM_AT) -> UserMap:
+    """Read what fio's loader said; an empty text knows the programs alone.
+
+    ``program_at`` is where the kernel puts fio itself.
+    """
+    files = {STATIC_AT: STATIC, program_at: PROGRAM}
     for name, address in LINE.findall(loader):
         short = name.rpartition("/")[2]
         files[int(address, 16)] = "vdso" if short.startswith(VDSO) else short

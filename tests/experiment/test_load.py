@@ -188,6 +188,9 @@ def test_a_guest_by_path_with_its_mistakes(tmp_path: Path) -> None:
     file = tmp_path / "tiny.toml"
     file.write_text(shipped.replace('"smoke"', '"tiny"'))
     assert load_guest(file).name == "tiny"
+    file.write_text('arch = "arm64"\n' + shipped.replace('"smoke"', '"tiny"'))
+    with pytest.raises(SpecError, match=r"arch: found .arm64.: follows from kernel\.arch"):
+        load_guest(file)
     file.write_text(shipped.replace("vcpus", "vcpu").replace("jobs = 4", "jobs = 4.5"))
     with pytest.raises(SpecError) as caught:
         load_guest(file)
@@ -195,7 +198,7 @@ def test_a_guest_by_path_with_its_mistakes(tmp_path: Path) -> None:
         "jobs: found 4.5: must be a valid integer",
         'name: found "smoke": must be the file\'s name; allowed: tiny',
         "vcpu: unknown key (value 1); allowed: name, title, vcpus, memory_mib, cpu, scale, jobs, "
-        "boot_timeout_s, silence_timeout_s, run_timeout_s, metronome_ns, numa_nodes, wall; "
+        "boot_timeout_s, silence_timeout_s, run_timeout_s, metronome_ns, numa_nodes, wall, arch; "
         "did you mean 'vcpus'?",
         "vcpus: missing: this key is required",
     ]

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from guests.argv import DONE_STATUS, EXIT_PORT, PANIC_PORT, qemu_argv
+from experiment.architecture import ARM64, EXIT_PORT, PANIC_PORT, X86_64
+from guests.argv import qemu_argv
 from guests.channel import MAGIC
 from guests.initramfs import AGENT
 from tests.guests.test_argv import LAPTOP_SIZE, files, guest
@@ -27,11 +28,43 @@ def test_syntax(shell: list[str]) -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
+ARM64_AGENT = AGENT.with_name(ARM64.root.agent)
+
+
+def test_the_agent_of_arm64_is_the_same_but_for_its_machine() -> None:
+    """Ports become devices on the PCI bus; all else it says and does is agent.sh's."""
+    text = ARM64_AGENT.read_text()
+    sent = re.search(r"^send\(\) \{\n.*?^\}", text, re.MULTILINE | re.DOTALL)
+    of_x86 = re.search(r"^send\(\) \{\n.*?^\}", TEXT, re.MULTILINE | re.DOTALL)
+    assert sent is not None
+    assert of_x86 is not None
+    mine = sent[0].splitlines()
+    theirs = [line for line in of_x86[0].splitlines() if "isa-debug-exit" not in line]
+    theirs = [line.replace("ttyS1", "ttyS0") for line in theirs if "/dev/port" not in line]
+    assert mine == theirs
+    steps = re.compile(r"^(?:mounts|never_idle|prepare|stop_point|all_phases|send)$", re.MULTILINE)
+    assert steps.findall(text) == steps.findall(TEXT)
+
+
+def test_the_agent_of_arm64_knows_where_its_devices_are() -> None:
+    text = ARM64_AGENT.read_text()
+    slot = re.search(r"^PVPANIC=/sys/bus/pci/devices/0000:00:(\d\d)\.0$", text, re.MULTILINE)
+    assert slot
+    assert ARM64.board.devices == (f"pvpanic-pci,addr={slot[1]}.0",)
+    assert f"addr={slot[1]}" not in ARM64.board.result[1]
+
+
+@pytest.mark.parametrize("shell", [["sh"], ["busybox", "sh"]], ids=["sh", "busybox"])
+def test_syntax_of_the_agent_of_arm64(shell: list[str]) -> None:
+    done = subprocess.run([*shell, "-n", str(ARM64_AGENT)], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 def test_ports_and_the_status_of_a_run_that_is_done() -> None:
     (status, exit_port), (_, panic_port) = PORT_WRITE.findall(TEXT)
     assert int(exit_port) == EXIT_PORT
     assert int(panic_port) == PANIC_PORT
-    assert (int(status, 8) << 1) | 1 == DONE_STATUS
+    assert (int(status, 8) << 1) | 1 == X86_64.board.done_status
 
 
 def test_files_it_reads_are_those_qemu_offers() -> None:

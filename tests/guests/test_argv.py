@@ -41,6 +41,7 @@ def files(*, memory_shared: bool = True) -> Files:
     )  # fmt: skip
 
 
+ARM64 = guest("laptop").model_copy(update={"arch": "arm64"})
 NODES = guest("laptop").model_copy(update={"vcpus": 8, "numa_nodes": 4})
 ARGVS = {
     "laptop-by-hand": qemu_argv(guest("laptop"), LAPTOP_SIZE, files()),
@@ -59,6 +60,10 @@ ARGVS = {
     "nodes-cold": qemu_argv(NODES, LAPTOP_SIZE, files(), monitor_fd=5),
     "nodes-restored": qemu_argv(
         NODES, LAPTOP_SIZE, files(memory_shared=False), monitor_fd=5, incoming=True
+    ),
+    "arm64-cold": qemu_argv(ARM64, LAPTOP_SIZE, files(), monitor_fd=5),
+    "arm64-restored": qemu_argv(
+        ARM64, LAPTOP_SIZE, files(memory_shared=False), monitor_fd=5, incoming=True
     ),
     "full-by-hand": qemu_argv(guest("full"), FULL_SIZE, files()),
 }
@@ -80,7 +85,7 @@ def test_pasted_line_is_the_same_command(name: str) -> None:
     assert shlex.split(paste(ARGVS[name])) == ARGVS[name]
 
 
-@pytest.mark.parametrize("name", ["laptop", "nodes"])
+@pytest.mark.parametrize("name", ["laptop", "nodes", "arm64"])
 def test_snapshot_and_restored_guest_differ_only_in_how_they_come_up(name: str) -> None:
     cold, restored = ARGVS[f"{name}-cold"], ARGVS[f"{name}-restored"]
     swapped = [argument.replace("share=on", "share=off") for argument in cold]

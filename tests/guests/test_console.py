@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from guests.console import EVIDENCE_LINES, Ending, Kind, classify, progress
+from guests.console import EVIDENCE_LINES, Ending, Kind, agent_done, classify, progress
 
 RECORDED = Path(__file__).parent / "recorded"
 Deadline = Literal["", "boot", "silence", "run"]
@@ -112,3 +112,18 @@ def test_any_console_has_an_ending(text: str, agent_done: bool, deadline: Deadli
     ending = classify(text, agent_done=agent_done, deadline=deadline)
     assert ending.message
     assert set(ending.evidence) <= set(text.splitlines())
+
+
+def test_a_status_of_its_own_says_that_the_agent_is_done() -> None:
+    assert agent_done(33, 33, recorded("done"))
+    assert not agent_done(0, 33, recorded("done"))
+    assert not agent_done(None, 33, recorded("silent"))
+
+
+@pytest.mark.parametrize("name", ["panic", "oops", "lost", "silent"])
+def test_where_switching_off_is_the_status_the_last_word_decides(name: str) -> None:
+    # An agent that failed has said so in what it sent.
+    assert agent_done(0, 0, recorded("done"))
+    assert agent_done(0, 0, recorded("agent-failed"))
+    assert not agent_done(0, 0, recorded(name))
+    assert not agent_done(1, 0, recorded("done"))

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from experiment.architecture import EXIT_PORT, PANIC_PORT, X86_64
 from guests import overlay
-from guests.argv import DONE_STATUS, EXIT_PORT, PANIC_PORT
 from guests.channel import MAGIC
 from guests.initramfs import AGENT, Initramfs
 from kernels.cache import Kernel
@@ -106,7 +106,7 @@ def test_syntax(shell: list[str]) -> None:
 def test_ports_and_the_status_of_a_run_that_is_done() -> None:
     (exit_port, status), (panic_port, _) = re.findall(r"\boutb (\d+) (\d+)$", TEXT, re.MULTILINE)
     assert (int(exit_port), int(panic_port)) == (EXIT_PORT, PANIC_PORT)
-    assert (int(status) << 1) | 1 == DONE_STATUS
+    assert (int(status) << 1) | 1 == X86_64.board.done_status
     assert f'echo "{MAGIC.decode()} $1 $2"; cat /tmp/payload' in TEXT
 
 

@@ -96,6 +96,19 @@ def test_missing_tools_are_not_found(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert facts.lab_commit() == NOT_FOUND
 
 
+def test_tools_of_another_architecture_are_asked_in_their_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("gcc", "aarch64-linux-gnu-gcc"):
+        (tmp_path / name).write_text(f"#!/bin/sh\necho {name} 12.2.0\n")
+        (tmp_path / name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    assert facts.tool_versions()["gcc"] == "gcc 12.2.0"
+    said = facts.tool_versions({"gcc": "aarch64-linux-gnu-gcc"})
+    assert said["gcc"] == "aarch64-linux-gnu-gcc 12.2.0"
+    assert said.keys() == facts.tool_versions().keys()
+
+
 def test_a_tool_that_hangs_is_not_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(facts, "QUERY_TIMEOUT_S", 0.2)
     assert facts.tool_version(Tool("slow", ("sleep", "30"))) == NOT_FOUND

@@ -24,7 +24,7 @@ def machine_of(shape: ShapeSpec, workload: Workload, kernel: Kernel, options: Op
     guest = shape.of(guest_of(asked))
     size = scaled(asked.dataset, guest)
     return Machine(
-        kernel=kernel.bzimage,
+        kernel=kernel.image,
         initramfs=initramfs.provide(options.cache).path,
         preload=native.build(native.PRELOAD, native.SHARED_LIBRARY, options.cache),
         guest=guest,

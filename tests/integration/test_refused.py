@@ -169,7 +169,7 @@ def test_an_agent_that_fails_is_the_workloads_fault(
 
 def break_init(monkeypatch: pytest.MonkeyPatch, *broken: Kernel) -> None:
     """Let these kernels find no init; they panic as a kernel does that is broken."""
-    images = {kernel.bzimage for kernel in broken}
+    images = {kernel.image for kernel in broken}
 
     def argv(*arguments: Any, **rest: Any) -> list[str]:
         made = qemu_argv(*arguments, **rest)

@@ -58,7 +58,7 @@ def machine(kernels: dict[str, Kernel], options: Options) -> WallMachine:
     guest = load_guest(Path("smoke")).model_copy(update={"boot_timeout_s": 100.0})
     size = scaled(DATASET, guest)
     return WallMachine(
-        kernel=kernels["base"].bzimage,
+        kernel=kernels["base"].image,
         initramfs=initramfs.provide(options.cache).path,
         guest=guest,
         size=size,

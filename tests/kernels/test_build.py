@@ -63,7 +63,7 @@ def test_a_built_kernel_is_complete_and_says_what_it_is(lab: Lab) -> None:
     assert kernel.identity.patches == (patches[0].name,)
     assert kernel.identity.source.startswith("dir:")
     assert "gcc" in kernel.identity.compiler
-    assert kernel.bzimage.read_bytes()[:4] == b"\x7fELF"
+    assert kernel.image.read_bytes()[:4] == b"\x7fELF"
     assert " T filemap_add\n" in kernel.system_map.read_text()
     assert "CONFIG_NR_CPUS=64" in kernel.config.read_text()
     assert "filemap_add" in symbols.load(kernel.symbols)
@@ -83,13 +83,13 @@ def test_a_built_kernel_knows_the_files_of_its_functions(lab: Lab) -> None:
 
 def test_second_time_comes_from_the_cache_without_make(lab: Lab) -> None:
     first = provide(lab.spec, [], **lab.where)
-    stamp = first.bzimage.stat().st_mtime_ns
+    stamp = first.image.stat().st_mtime_ns
     tree = next((lab.cache / "trees").iterdir())
     (tree / "src/Makefile").write_text("all:\n\tfalse\n")
     calls: list[Progress] = []
     again = provide(lab.spec, [], **lab.where, progress=calls.append)
     assert again == first
-    assert again.bzimage.stat().st_mtime_ns == stamp
+    assert again.image.stat().st_mtime_ns == stamp
     assert calls == []
 
 
@@ -108,7 +108,7 @@ def test_an_arm_built_after_another_is_the_same_as_one_built_alone(lab: Lab) -> 
     provide(lab.spec, [], **lab.where)
     after = provide(lab.spec, patches, **lab.where)
     alone = provide(lab.spec, patches, checkout=lab.checkout, cache=lab.cache.with_name("other"))
-    assert after.bzimage.read_bytes() == alone.bzimage.read_bytes()
+    assert after.image.read_bytes() == alone.image.read_bytes()
     assert after.symbols.read_bytes() == alone.symbols.read_bytes()
     assert after.identity == alone.identity
 
@@ -163,8 +163,8 @@ def test_nothing_of_the_machine_is_in_the_image(lab: Lab) -> None:
         "mm/slow.c", "int slow(", "const char *here(void) { return __FILE__; }\nint slow("
     )
     kernel = provide(lab.spec, lab.series("named", named), **lab.where)
-    assert b"slow.c" in kernel.bzimage.read_bytes()
-    assert str(lab.cache).encode() not in kernel.bzimage.read_bytes()
+    assert b"slow.c" in kernel.image.read_bytes()
+    assert str(lab.cache).encode() not in kernel.image.read_bytes()
 
 
 def test_progress_counts_up_to_the_count_of_the_build_before(lab: Lab) -> None:
@@ -271,7 +271,7 @@ def test_killed_in_the_middle_of_make_and_built_again(lab: Lab) -> None:
     assert [path.name for path in (lab.cache / "kernels").glob(".*")] == []
     kernel = provide(lab.spec, patches, **lab.where)
     alone = provide(lab.spec, patches, checkout=lab.checkout, cache=lab.cache.with_name("other"))
-    assert kernel.bzimage.read_bytes() == alone.bzimage.read_bytes()
+    assert kernel.image.read_bytes() == alone.image.read_bytes()
 
 
 @pytest.mark.parametrize("moment_s", [0.15, 0.3, 0.45, 0.6, 0.8])
@@ -320,7 +320,7 @@ def test_dry_run_lines_build_the_same_kernel_when_pasted(lab: Lab, tmp_path: Pat
     subprocess.run(["sh", "-e", "-c", script], check=True, env=env, capture_output=True)
     assert not (lab.cache / "trees").exists()
     kernel = provide(lab.spec, patches, **lab.where)
-    assert (tmp_path / "pasted").read_bytes() == kernel.bzimage.read_bytes()
+    assert (tmp_path / "pasted").read_bytes() == kernel.image.read_bytes()
 
 
 def test_the_callers_environment_does_not_reach_the_kernel(
@@ -331,7 +331,7 @@ def test_the_callers_environment_does_not_reach_the_kernel(
     monkeypatch.setenv("MAKEFLAGS", "-n")
     monkeypatch.setenv("KCFLAGS", "-O0")
     other = provide(lab.spec, [], checkout=lab.checkout, cache=lab.cache.with_name("other"))
-    assert other.bzimage.read_bytes() == plain.bzimage.read_bytes()
+    assert other.image.read_bytes() == plain.image.read_bytes()
 
 
 def test_identity_is_plain_json_for_other_tools(lab: Lab) -> None:

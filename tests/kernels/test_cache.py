@@ -94,7 +94,7 @@ def test_a_kernel_in_use_stays(tmp_path: Path) -> None:
     assert kernel is not None
     with hold(kernel), hold(kernel):
         assert clean(tmp_path, 0).removed == ("kernels/idle",)
-        assert kernel.bzimage.exists()
+        assert kernel.image.exists()
     assert clean(tmp_path, 0).removed == ("kernels/busy",)
 
 
@@ -121,7 +121,7 @@ def test_clean_goes_from_kernels_to_objects_to_trees(lab: Lab) -> None:
     provide(lab.spec, [], **lab.where)
     assert clean(lab.cache, 0).left == 0
     assert list((lab.cache / "trees").iterdir()) == []
-    assert provide(lab.spec, [], **lab.where).bzimage.exists()
+    assert provide(lab.spec, [], **lab.where).image.exists()
 
 
 @pytest.mark.skipif(shutil.which("ccache") is None, reason="ccache is not installed")

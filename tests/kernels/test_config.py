@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from experiment.architecture import ARM64
 from host.errors import InfraError, UsageError
 from kernels.config import (
     VIRTME,
@@ -50,6 +51,27 @@ def test_equal_wishes_are_equal_bytes(options: dict[str, str]) -> None:
 def test_order_is_virtme_then_base_then_flavour(lab: Lab) -> None:
     names = [fragment.name for fragment in fragments(lab.checkout, "perf")]
     assert names == [VIRTME, "configs/kconfig/base.config", "configs/kconfig/perf.config"]
+
+
+def test_another_architecture_is_between_base_and_flavour() -> None:
+    names = [fragment.name for fragment in fragments(CHECKOUT, "perf", ARM64, 64)]
+    folder = "configs/kconfig"
+    assert names == [
+        VIRTME,
+        f"{folder}/base.config",
+        f"{folder}/arm64/arch.config",
+        f"{folder}/arm64/pages-64k.config",
+        f"{folder}/perf.config",
+    ]
+
+
+def test_page_sizes_differ_in_their_pages_alone() -> None:
+    small, large = (merge(fragments(CHECKOUT, "perf", ARM64, size)) for size in (4, 64))
+    assert set(small.split()) ^ set(large.split()) == {
+        "CONFIG_ARM64_4K_PAGES=y",
+        "CONFIG_ARM64_64K_PAGES=y",
+    }
+    assert "CONFIG_SERIAL_AMBA_PL011_CONSOLE=y" in small
 
 
 def test_unknown_flavour_names_the_known_ones(lab: Lab) -> None:
@@ -106,7 +128,7 @@ def test_likely_reason_reads_the_entry(tmp_path: Path) -> None:
 
 def test_shipped_fragments_do_not_contradict_themselves() -> None:
     """An option set twice in one file is a slip: the first line would be a lie."""
-    for path in (CHECKOUT / "configs/kconfig").glob("*.config"):
+    for path in (CHECKOUT / "configs/kconfig").rglob("*.config"):
         names = [line.split("=")[0] for line in path.read_text().splitlines() if line[:1] == "C"]
         assert len(names) == len(set(names)), path.name
     assert "perf" in known_flavours(CHECKOUT)

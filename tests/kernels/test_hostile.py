@@ -229,3 +229,9 @@ def test_parts_of_names() -> None:
     assert split_range("v1..") == ("", "v1", "HEAD")
     assert split_range("v1...v2") is None
     assert split_range("-x..y") is None
+
+
+def test_parts_in_parts_a_thousand_deep_are_a_mail_without_text() -> None:
+    parts = (f'Content-Type: multipart/mixed; boundary="{n}"\n\n--{n}\n' for n in range(3000))
+    found = read_mail(f"Subject: [PATCH v2] mm: x\nFrom: a@b\n{''.join(parts)}\ntext\n".encode())
+    assert (found.subject, found.version, found.text, found.is_patch) == ("mm: x", 2, "", False)

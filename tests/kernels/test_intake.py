@@ -372,3 +372,12 @@ def test_what_is_not_there_is_said(lab: Lab) -> None:
         keep(SeriesSpec(path="gone.mbox"), **lab.where)
     with pytest.raises(UsageError, match="no such folder"):
         keep(SeriesSpec(path="gone"), **lab.where)
+
+
+def test_a_version_that_is_written_without_a_space(lab: Lab) -> None:
+    posts = [
+        one.with_header("Subject", one.header("Subject").replace("PATCH v3", "PATCHv3"))
+        for one in post(lab, FASTER, COMMENT, version=3)
+    ]
+    assert "[PATCHv3 1/2]" in posts[0].header("Subject")
+    assert taken(lab, file(lab, posts))[1].version == 3

@@ -134,3 +134,12 @@ def test_damaged_file_is_refused(content: bytes, tmp_path: Path) -> None:
     path.write_bytes(content)
     with pytest.raises(InfraError, match="not an origins file"):
         origins.load(path)
+
+
+def test_marks_in_objects_of_arm64_are_no_functions() -> None:
+    lines = [
+        "mm/core.o:0000000000000000 t $x",
+        "mm/core.o:0000000000000010 t $x.3",
+        "mm/core.o:0000000000000010 t walk",
+    ]
+    assert origins.definitions(lines, "") == ({"walk": ("mm/core.o",)}, {})

@@ -3,9 +3,12 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from host.errors import InfraError
+from kernels.elf import RELOCATION, Section
+from kernels.references import Pointer, _blank_branches
 from kernels.symbols import Change, Code, changed_functions, code_key, functions, load, save
 
 CODE = """
@@ -141,3 +144,31 @@ def test_either_hash_is_enough_and_sizes_must_agree() -> None:
     assert not code.is_same(Code(16, "moved", "taken for a call"))
     assert not code.is_same(Code(17, "exact", "named"))
     assert not code.is_same(None)
+
+
+# arm64, a word each: what branches to 0 ("first") from here, and the same without a distance.
+BRANCHES = (
+    (0x97FFFFFF, 0x94000000),  # bl, one word back
+    (0x17FFFFFE, 0x14000000),  # b, two
+    (0x54FFFFA1, 0x54000001),  # b.ne, three
+    (0xB4FFFF80, 0xB4000000),  # cbz x0, four
+    (0x37FFFF60, 0x37F80000),  # tbnz w0 bit 31, five
+)
+
+
+def test_branches_of_arm64_that_the_assembler_resolved() -> None:
+    nop, other, loop = 0xD503201F, 0x94000002, 0x17FFFFFF
+    words = [nop, *(word for word, _ in BRANCHES), other, loop]
+    data = b"".join(word.to_bytes(4, "little") for word in words) + b"\1\2"
+    section = Section(1, ".text", "SHT_PROGBITS", 6, 0, len(data), data)
+    blanked, calls = _blank_branches(section, {0: "first"}, np.zeros(0, RELOCATION))
+    kept = b"".join(word.to_bytes(4, "little") for _, word in BRANCHES)
+    assert blanked == data[:4] + kept + data[24:]
+    assert calls == [Pointer(4 * at, "call first") for at in range(1, 6)]
+
+
+def test_branches_of_arm64_that_the_linker_resolves_stay() -> None:
+    data = (0x97FFFFFF).to_bytes(4, "little") * 2
+    section = Section(1, ".text", "SHT_PROGBITS", 6, 0, len(data), data)
+    relocated = np.array([(4, 283, 1, 0)], RELOCATION)
+    assert _blank_branches(section, {0: "first"}, relocated) == (data, [])

@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from experiment.architecture import ARM64
 from host.errors import InfraError
 from kernels.build import provide
-from kernels.toolchain import FIXED, LLVM_TOOLS, Toolchain, identify, make_argv
+from kernels.toolchain import FIXED, LLVM_TOOLS, Family, Toolchain, identify, make_argv
 from tests.kernels.fake import Lab
 
 
@@ -42,6 +43,26 @@ def test_missing_clang_names_the_packages(tmp_path: Path, monkeypatch: pytest.Mo
         identify("clang")
     assert caught.value.what.startswith("not installed: clang, ld.lld, llvm-ar")
     assert caught.value.next_step == "apt-get install clang lld llvm"
+
+
+def test_missing_cross_compiler_names_its_package(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(InfraError) as caught:
+        identify("gcc", ARM64)
+    assert caught.value.what == "not installed: aarch64-linux-gnu-gcc"
+    assert caught.value.next_step == "apt-get install gcc-aarch64-linux-gnu"
+
+
+@pytest.mark.parametrize("family", ["gcc", "clang"])
+def test_make_is_told_the_architecture(folder: Path, family: Family) -> None:
+    (folder / "Makefile").write_text("show:\n\t@echo $(ARCH) $(CROSS_COMPILE) $(LLVM) $(CC)\n")
+    compiler = {"gcc": "aarch64-linux-gnu-gcc", "clang": "1 ccache clang"}[family]
+    said = asked(Toolchain("", "", True, family, ARM64), folder, "show")
+    words = ["arm64", "aarch64-linux-gnu-", *compiler.split()]
+    assert said.split() == (words if family == "clang" else [*words[:2], "ccache", words[2]])
+    assert "ARCH=" not in make_argv(Toolchain("", "", True, family), "obj", [], ccache_folder="c")
 
 
 def tools(folder: Path) -> Path:

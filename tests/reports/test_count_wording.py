@@ -21,7 +21,7 @@ def test_differences(value: float, said: str) -> None:
 @pytest.mark.parametrize(
     ("title", "said"),
     [("I/O", "I/Os"), ("folio added", "folios added"), ("page fault", "page faults"),
-     ("virtual ms", "virtual ms"), ("shared", "shareds")],
+     ("virtual ms", "virtual ms"), ("ms", "ms"), ("shared", "shareds")],
 )  # fmt: skip
 def test_plurals(title: str, said: str) -> None:
     assert counts.plural(title) == said

@@ -172,3 +172,19 @@ def test_derived_reclaim_rows() -> None:
         assert re.search(rf"^{re.escape(title)} +{value} +{value}$", said, re.MULTILINE), title
     # Without the samples there are no rows.
     assert "Pages scanned" not in mmtests.render(Many().compared())
+
+
+@pytest.mark.parametrize(
+    ("version", "name"),
+    [
+        ("gcc (Debian 12.2.0-14) 12.2.0; GNU ld 2.40", "gcc"),
+        ("aarch64-linux-gnu-gcc (Debian 12.2.0-14) 12.2.0; GNU ld 2.40", "aarch64-linux-gnu-gcc"),
+        ("Debian clang version 14.0.6; Debian LLD 14.0.6", "clang"),
+        ("gcc-12 (Debian 12.2.0-14) 12.2.0", "gcc"),
+    ],
+    ids=["gcc", "cross", "clang", "numbered"],
+)
+def test_compiler_is_named_by_its_program(version: str, name: str) -> None:
+    found = lkp.COMPILER.search(version)
+    assert found is not None
+    assert found[0] == name

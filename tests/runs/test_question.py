@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from experiment.spec import Experiment
+from experiment.spec import Experiment, SpecError
 from guests import initramfs, native
 from host.errors import UsageError
 from runs import by_hand
@@ -48,8 +48,8 @@ def test_dry_run_boots_each_kernel_with_its_own_root(
     images: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     options = Options(checkout=CHECKOUT, cache=tmp_path / "cache")
-    monkeypatch.setattr(native, "build", lambda *_: Path("/native"))
-    monkeypatch.setattr(initramfs, "_build", lambda files, image, _: image.touch())
+    monkeypatch.setattr(native, "build", lambda *_, **__: Path("/native"))
+    monkeypatch.setattr(initramfs, "_build", lambda files, image, *_: image.touch())
     arms = tuple(f"image:bzImage-{name}" for name in ("one", "two"))
     made = asked(Question(arms=arms, workloads="filemap-4k"), options.cache, here=images)
     lines = [line for line in by_hand.measure_commands(made, options) if "qemu-system" in line]
@@ -79,3 +79,33 @@ def test_dry_run_boots_each_kernel_with_its_own_root(
 def test_what_does_not_go_together(question: Question, said: str, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=said):
         asked(question, tmp_path)
+
+
+ARM64 = ("kernel.arch=arm64", "guest=smoke")
+
+
+def test_arm64_is_refused_what_was_not_seen_to_work(tmp_path: Path) -> None:
+    with pytest.raises(SpecError) as caught:
+        asked(Question("filemap-v4", ARM64), tmp_path)
+    text = str(caught.value)
+    assert "check: the gate was not seen to work on arm64; --no-check leaves it out" in text
+    assert "twins: waited: guest.cpu = 'Nehalem,-hypervisor' is a model of x86_64" in text
+    small = asked(Question("filemap-v4", ARM64, twins=False, check=False), tmp_path)
+    assert (small.kernel.arch, small.twins, small.check) == ("arm64", (), None)
+
+
+def test_an_arm_of_arm64_has_the_model_of_all(tmp_path: Path) -> None:
+    arm = 'arms=[{name="one"}, {name="two", guest={cpu="Nehalem"}}]'
+    with pytest.raises(SpecError, match=r"arms: two: guest\.cpu = 'Nehalem' is a model of x86_64"):
+        asked(Question("noop", (*ARM64, arm)), tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("guest", "said"),
+    [("full", "guest: vcpus = 16: not seen"), ("smoke-numa", "guest: numa_nodes = 4: not seen")],
+)
+def test_arm64_has_one_vcpu_on_one_node(guest: str, said: str, tmp_path: Path) -> None:
+    name = "noop" if guest == "full" else "reclaim-contention"
+    overrides = ("kernel.arch=arm64", f"guest={guest}")
+    with pytest.raises(SpecError, match=said):
+        asked(Question(name, overrides, twins=False, check=False), tmp_path)

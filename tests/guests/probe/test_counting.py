@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from guests.argv import DONE_STATUS, QEMU
+from experiment.architecture import X86_64
 from guests.probe import counts, plugin
 from guests.probe.counts import Counts
 from guests.probe.plugin import Probe
@@ -44,12 +44,12 @@ def run(
 ) -> bytes:
     words = f"file={probe.path},out={out}" + (f",window={window}" if window else "") + spans
     argv = [
-        QEMU, "-accel", "tcg", "-icount", "shift=0,sleep=off", "-smp", str(vcpus),
+        X86_64.board.qemu, "-accel", "tcg", "-icount", "shift=0,sleep=off", "-smp", str(vcpus),
         "-nodefaults", "-display", "none", "-no-reboot", "-device", "isa-debug-exit,iobase=0xf4",
         "-kernel", str(image), "-plugin", words,
     ]  # fmt: skip
     done = subprocess.run(argv, capture_output=True, text=True, timeout=120)
-    assert done.returncode == DONE_STATUS, done.stderr
+    assert done.returncode == X86_64.board.done_status, done.stderr
     return out.read_bytes()
 
 
@@ -121,21 +121,27 @@ def test_time_in_a_span_is_from_entering_it_to_leaving_it(
 @pytest.mark.parametrize("span", ["7", "9-5", "a-b-c", "x-y"])
 def test_span_that_is_none_is_refused(probe: Probe, tmp_path: Path, span: str) -> None:
     words = f"file={probe.path},out={tmp_path}/counts,span={span}"
-    argv = [QEMU, "-display", "none", "-plugin", words]
+    argv = [X86_64.board.qemu, "-display", "none", "-plugin", words]
     done = subprocess.run(argv, capture_output=True, text=True, timeout=60)
     assert done.returncode != 0
     assert f"probe: no span: span={span}" in done.stderr
 
 
 def test_unknown_argument_is_refused(image: Path, probe: Probe, tmp_path: Path) -> None:
-    argv = [QEMU, "-display", "none", "-plugin", f"file={probe.path},colour=red"]
+    argv = [X86_64.board.qemu, "-display", "none", "-plugin", f"file={probe.path},colour=red"]
     done = subprocess.run(argv, capture_output=True, text=True, timeout=60)
     assert done.returncode != 0
     assert "probe: unknown argument colour=red" in done.stderr
 
 
 def test_file_that_cannot_be_written_is_named(probe: Probe, tmp_path: Path) -> None:
-    argv = [QEMU, "-display", "none", "-plugin", f"file={probe.path},out={tmp_path}/no/counts"]
+    argv = [
+        X86_64.board.qemu,
+        "-display",
+        "none",
+        "-plugin",
+        f"file={probe.path},out={tmp_path}/no/counts",
+    ]
     done = subprocess.run(argv, capture_output=True, text=True, timeout=60)
     assert done.returncode != 0
     assert f"{tmp_path}/no/counts: No such file or directory" in done.stderr

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from experiment.architecture import X86_64
 from guests import native
-from guests.argv import QEMU
 from guests.probe import plugin
 from host.errors import InfraError
 
@@ -14,7 +14,7 @@ WARNINGS = ("-Wall", "-Wextra", "-Werror")
 
 
 def fake_qemu(folder: Path, version: str, help_text: str) -> None:
-    program = folder / QEMU
+    program = folder / X86_64.board.qemu
     program.write_text(
         f'#!/bin/sh\ncase $1 in --version) echo "{version}" ;; *) echo "{help_text}" ;; esac\n'
     )

@@ -1,0 +1,1 @@
+"""Many machines for one plan, on dask.distributed; judging stays with the session."""

@@ -1,0 +1,394 @@
+"""Boots on a fleet: send them, hear of them, have them checked, and tell the judge.
+
+One thread, whatever the number of workers: parcels are dask futures, a few more than run at once.
+"""
+
+from __future__ import annotations
+
+import queue
+import statistics
+import time
+import uuid
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from fleet import worker
+from fleet.artefacts import ArtefactStore
+from fleet.cases import Case, Flight, differences, lost_answer, unpack, write_raw
+from fleet.ledger import Ledger, unchecked
+from fleet.link import Died, Link
+from fleet.parcel import Answer, files_of, parcel_of
+from fleet.settings import Settings
+from fleet.trust import Trust
+from guests import channel
+from guests.exact import Outcome
+from host.errors import InfraError
+from runs.boots import ATTEMPTS, Boot, Judge, Place
+
+TICK_S = 0.25
+ENOUGH = 5
+MOST_NAMED = 8
+
+
+@dataclass
+class Batch:
+    """One call of ``Executor.boot``: everything is booted, checked and told, or it raises.
+
+    ``most`` guests run at once where the user says so.
+    """
+
+    link: Link
+    store: ArtefactStore
+    settings: Settings
+    judge: Judge
+    place: Place
+    trust: Trust
+    ledger: Ledger
+    most: int | None = None
+    cases: dict[str, Case] = field(default_factory=dict)
+    open: dict[str, Case] = field(default_factory=dict)
+    flights: dict[str, Flight] = field(default_factory=dict)
+    todo: deque[tuple[Case, frozenset[str]]] = field(default_factory=deque)
+    started: set[str] = field(default_factory=set)
+    durations: list[float] = field(default_factory=list)
+    cpu_s: float = 0.0
+    _queue: queue.SimpleQueue[Any] = field(default_factory=queue.SimpleQueue)
+    _topic: str = field(default_factory=lambda: f"twinboot-{uuid.uuid4().hex}")
+    _serial: int = 0
+
+    def run(self, boots: Sequence[Boot]) -> float:
+        """Boot everything; return the CPU seconds of all guests."""
+        kept = {path: self.store.put(path) for boot in boots for path in files_of(boot)
+                if path.exists()}  # fmt: skip
+        for boot in boots:
+            case = Case(boot, parcel_of(boot, self.store, kept, self._topic))
+            self.cases[boot.name] = self.open[boot.name] = case
+            self.todo.append((case, frozenset()))
+            self.ledger.expect(case)
+        self.link.client.subscribe_topic(self._topic, self._queue.put)
+        try:
+            self.link.members.look(at_once=True)
+            self.trust.proven |= self.link.proven()
+            while self.open:
+                self.link.require_scheduler()
+                self._send()
+                self._hear()
+                self._look()
+                self._settle()
+        finally:
+            self.link.cancel([flight.future for flight in self.flights.values()])
+            self.flights.clear()
+        said = unchecked(self.cases.values()) if self.settings.check_one_in else ""
+        if said:
+            self.place.reporter.say(said)
+        return self.cpu_s
+
+    # What goes out.
+
+    def _send(self) -> None:
+        members = self.link.members
+        if not members.serving:
+            return
+        waiting: deque[tuple[Case, frozenset[str]]] = deque()
+        while self.todo:
+            case, avoid = self.todo[0]
+            if len(self.flights) >= self._window(case.parcel.memory_mib):
+                break
+            self.todo.popleft()
+            others = members.others(set(avoid)) if avoid else []
+            if avoid and not others:
+                # They left, or were set aside.
+                case.checking = False
+                if case.votes:
+                    self._consider(case)
+                else:
+                    waiting.append((case, frozenset()))
+                continue
+            self._submit(case, others)
+        self.todo.extend(waiting)
+
+    def _window(self, memory_mib: int) -> int:
+        members = self.link.members
+        if self.most:
+            return self.most
+        if not members.capacity(memory_mib):
+            most = max(int(one.resources.get("memory", 0)) for one in members.serving.values())
+            raise InfraError(
+                f"no worker has {memory_mib} MiB for a guest; the largest offers {most} MiB",
+                where="fleet",
+                next_step="dask worker --resources memory=MIB, or a smaller guest",
+            )
+        return members.window(memory_mib)
+
+    def _submit(self, case: Case, workers: Sequence[str]) -> None:
+        self._serial += 1
+        key = f"{self._topic}-{case.boot.name}-{self._serial}"
+        # Many names are many bytes in each message, and one of a few is soon free.
+        start = self._serial % len(workers) if workers else 0
+        some = [*workers[start:], *workers[:start]][:MOST_NAMED]
+        future = self.link.submit(
+            worker.perform, case.parcel, key=key, workers=some,
+            resources={"cores": 1, "memory": case.parcel.memory_mib},
+        )  # fmt: skip
+        now = time.monotonic()
+        alone = self.link.members.alone
+        self.flights[key] = Flight(case, case.attempt, future, now, alone, frozenset(some))
+        future.add_done_callback(self._queue.put)
+
+    # What comes back.
+
+    def _hear(self) -> None:
+        try:
+            heard = self._queue.get(timeout=TICK_S)
+        except queue.Empty:
+            return
+        while True:
+            if isinstance(heard, tuple):
+                self._said(heard[1])
+            else:
+                self._landed(heard.key)
+            try:
+                heard = self._queue.get_nowait()
+            except queue.Empty:
+                return
+
+    def _said(self, said: Mapping[str, str]) -> None:
+        flight = self.flights.get(said["key"])
+        if flight is None:
+            return
+        if not said["word"]:
+            # Told again by another worker when the first one was lost.
+            flight.worker, flight.began = said["worker"], time.monotonic()
+            if said["name"] not in self.started:
+                self.started.add(said["name"])
+                self.place.reporter.started(said["name"])
+        self.place.reporter.said(said["name"], said["word"])
+
+    def _landed(self, key: str) -> None:
+        flight = self.flights.pop(key, None)
+        if flight is None:
+            return
+        case = flight.case
+        data = self.link.result(flight.future)
+        current = flight.attempt == case.attempt
+        if isinstance(data, Died):
+            case.lost += data.count
+            if current and case.lost > self.settings.losses and case.votes:
+                case.checking, case.unchecked = False, True
+                self._offer(case)
+            elif current and case.lost > self.settings.losses:
+                said = f"{case.lost} workers died while they made it; last {data.last}"
+                self._tell(case, lost_answer(data.last, said), last=True)
+            elif current:
+                self._again(case)
+            return
+        if data is None:
+            self._again(case)
+            return
+        answer = replace(unpack(data), moved=len(data) + case.size)
+        if not current or answer.worker in self.link.members.aside:
+            self._again(case)
+        elif answer.outcome is None:
+            self._set_aside(answer.worker, answer.trouble)
+            self._again(case)
+        else:
+            self._heard(case, answer, answer.outcome)
+
+    def _again(self, case: Case) -> None:
+        """Ask once more, unless somebody is asked, or there is nothing to ask any more."""
+        if any(flight.case is case for flight in self.flights.values()):
+            return
+        if not case.told or case.checking:
+            self.todo.appendleft((case, frozenset(case.votes)))
+
+    def _heard(self, case: Case, answer: Answer, outcome: Outcome) -> None:
+        self.cpu_s += outcome.cpu_s + answer.snapshot_cpu_s
+        self.durations.append(answer.elapsed_s)
+        self.ledger.snapshot(case, answer)
+        if not answer.digest:
+            # The host's trouble: nothing to compare; the judge may want it again.
+            if not case.told and not case.votes:
+                self._tell(case, answer, last=case.attempt == ATTEMPTS)
+            else:
+                self._again(case)
+            return
+        case.votes[answer.worker] = answer.digest
+        case.answers[answer.worker] = answer
+        self._consider(case)
+
+    # Who is believed.
+
+    def _consider(self, case: Case) -> None:
+        others = self.link.members.others(set(case.votes))
+        match self.trust.decide(case, self.cases, others):
+            case "verified":
+                self._verified(case)
+            case "check":
+                self._check(case)
+            case "tell":
+                case.checking, case.unchecked = False, not others
+                self._offer(case)
+            case "undecided":
+                names = ", ".join(sorted(case.votes))
+                said = f"{names} sent different results for the same run; nobody is left to decide"
+                if case.told:
+                    self.judge.withdraw([case.boot.name])
+                    case.told = ""
+                case.checking = False
+                self._tell(case, lost_answer(next(iter(case.votes)), said), last=True)
+
+    def _verified(self, case: Case) -> None:
+        found = case.standing
+        believed = [w for w, digest in case.votes.items() if digest == found.digest]
+        if not case.verified:
+            self.ledger.note(run=case.boot.name, agreed=believed)
+        case.verified, case.checking = True, False
+        self.link.note_proven(set(believed) - self.trust.proven)
+        self.trust.proven |= set(believed)
+        for liar in found.liars:
+            self._quarantine(liar, case, believed)
+        self._stop_others(case)
+        self._offer(case)
+
+    def _check(self, case: Case) -> None:
+        case.checking = True
+        if not any(flight.case is case for flight in self.flights.values()):
+            self.todo.appendleft((case, frozenset(case.votes)))
+
+    def _quarantine(self, liar: str, case: Case, believed: Sequence[str]) -> None:
+        """Name a worker that is wrong, and make again what nobody else has confirmed of it."""
+        right, wrong = case.best(), case.answers.get(liar)
+        differs = "; ".join(differences(right, wrong)[:1])
+        self._set_aside(
+            liar,
+            f"quarantined: for {case.boot.name} it sent other bytes than "
+            f"{' and '.join(sorted(believed))}{f' ({differs})' if differs else ''}",
+        )
+        doubtful = [c for c in self.cases.values() if liar in c.votes and not c.verified]
+        told = [c.boot.name for c in (*doubtful, case) if c.told == liar]
+        if told:
+            self.judge.withdraw(told)
+            self.ledger.note(withdrawn=told, worker=liar)
+        for one in (*doubtful, case):
+            one.forget(liar)
+            if not one.votes:
+                self._again(one)
+
+    def _set_aside(self, address: str, reason: str) -> None:
+        """No more of a worker; what it was given, or may have been, goes out again."""
+        self.link.members.set_aside(address, reason)
+        self.ledger.note(aside=address, reason=reason)
+        for key, flight in list(self.flights.items()):
+            if flight.worker == address or not flight.began:
+                self._recall(key)
+
+    # What the judge hears.
+
+    def _offer(self, case: Case) -> None:
+        if case.told:
+            return
+        answer = case.best()
+        if answer is None or answer.outcome is None:
+            return
+        first = self.cases.get(self.judge.first(case.boot, answer.outcome))
+        if first is not None and not first.told:
+            return  # It is offered again when that one was told.
+        if first is not None and self._differs_unchecked(case, first, answer.outcome):
+            return
+        self._tell(case, answer, last=case.attempt == ATTEMPTS)
+
+    def _differs_unchecked(self, case: Case, first: Case, outcome: Outcome) -> bool:
+        """Whether a repeat differs from its run, and it is not certain yet who says so."""
+        if outcome.files is None or channel.fingerprint(outcome.files) == first.fingerprint:
+            return False
+        waits = False
+        for one in (case, first):
+            if not one.verified and self.link.members.others(set(one.votes)):
+                self._check(one)
+                waits = True
+        return waits
+
+    def _tell(self, case: Case, answer: Answer, *, last: bool) -> None:
+        outcome = answer.outcome
+        assert outcome is not None
+        write_raw(self.place.raw / case.boot.name, answer.raw)
+        if self.judge.tell(case.boot, outcome, last=last):
+            case.attempt += 1
+            case.again()
+            self.todo.appendleft((case, frozenset()))
+            return
+        case.told = answer.worker
+        case.fingerprint = channel.fingerprint(outcome.files) if outcome.files is not None else ""
+        case.answers.clear()
+        self.ledger.told(case, answer)
+        if not case.checking:
+            self._stop_others(case)
+
+    def _stop_others(self, case: Case) -> None:
+        """Nobody waits for the other flights of a case that is decided."""
+        doomed = [key for key, flight in self.flights.items() if flight.case is case]
+        self.link.cancel([self.flights.pop(key).future for key in doomed])
+
+    def _settle(self) -> None:
+        """Whatever may be told now, is; then nothing is open that was told and checked."""
+        for case in list(self.open.values()):
+            if case.votes and not case.told and not case.checking:
+                self._consider(case)
+        self._catch_up()
+        self.open = {
+            name: case for name, case in self.cases.items() if not case.told or case.checking
+        }
+
+    def _catch_up(self) -> None:
+        """Check workers that served alone at first, now that others are there."""
+        for case in self.cases.values():
+            if case.unchecked and case.told and not case.verified:
+                alone = not self.link.members.others(set(case.votes))
+                if not alone and self.trust.tries(case, self.cases):
+                    case.unchecked = False
+                    self._check(case)
+
+    # What goes wrong without a word.
+
+    def _look(self) -> None:
+        self.link.members.look()
+        for key, flight in list(self.flights.items()):
+            if flight.future.status in ("lost", "cancelled"):
+                # The scheduler was away and has forgotten it.
+                self._recall(key)
+            elif flight.allowed and not flight.allowed & set(self.link.members.serving):
+                self._recall(key)
+        if self.link.returned():
+            self.link.client.subscribe_topic(self._topic, self._queue.put)
+        self._double_stragglers()
+
+    def _recall(self, key: str) -> None:
+        """Take a parcel back, wherever it is, and send it again."""
+        flight = self.flights.pop(key)
+        self.link.cancel([flight.future])
+        self._again(flight.case)
+
+    def _double_stragglers(self) -> None:
+        """Begin elsewhere what takes too long; send again what nobody began."""
+        usual = statistics.median(self.durations) if self.durations else 0.0
+        limit = max(self.settings.straggler_s, self.settings.straggler * usual)
+        now = time.monotonic()
+        for key, flight in list(self.flights.items()):
+            case = flight.case
+            if not flight.began:
+                if now - flight.sent > 2 * limit or flight.alone != self.link.members.alone:
+                    self._recall(key)
+                continue
+            late = now - flight.began > limit and len(self.durations) >= ENOUGH
+            if not late or case.doubled:
+                continue
+            others = self.link.members.others({flight.worker, *case.votes})
+            if others:
+                case.doubled = True
+                self.place.reporter.say(
+                    f"slow     {case.boot.name}: {now - flight.began:.0f} s on {flight.worker}, "
+                    f"{usual:.0f} s are usual; also begun elsewhere"
+                )
+                self._submit(case, others)

@@ -1,0 +1,210 @@
+"""Kernels built on workers: where the objects are, else anywhere; published, then fetched."""
+
+from __future__ import annotations
+
+import pickle
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from experiment.spec import KernelSpec
+from fleet.artefacts import ArtefactStore, KernelFiles
+from fleet.identity import differences, identity
+from fleet.link import Link
+from host import facts
+from host.errors import InfraError, LabError, SeriesError
+from kernels import build, cache
+from kernels.cache import Kernel
+from kernels.make import Progress
+
+CHECKOUT = Path(__file__).resolve().parent.parent
+POLL_S = 0.25
+
+
+@dataclass(frozen=True)
+class BuildParcel:
+    """A kernel to build: its key proves that source, configuration and compiler are ours."""
+
+    key: str
+    spec: KernelSpec
+    patches: tuple[tuple[str, bytes], ...]
+    store: ArtefactStore
+    topic: str
+    checkout: Path | None = None
+
+
+@dataclass(frozen=True)
+class Built:
+    """What came of it: the kernel's files, an error of the series, or the worker's trouble."""
+
+    worker: str
+    files: KernelFiles | None = None
+    error: SeriesError | None = None
+    trouble: str = ""
+
+
+def build_kernel(wanted: Mapping[str, str], payload: bytes) -> bytes:
+    """Build the kernel of a pickled ``BuildParcel`` on a worker; return a pickled ``Built``."""
+    import distributed
+
+    worker = distributed.get_worker()
+    found = differences(wanted, identity())
+    if found:
+        return pickle.dumps(Built(worker.address, trouble=f"another identity: {'; '.join(found)}"))
+    parcel: BuildParcel = pickle.loads(payload)  # noqa: S301
+
+    def tell(progress: Progress) -> None:
+        said = {"key": parcel.key, "done": progress.done, "total": progress.total,
+                "seconds": progress.seconds}  # fmt: skip
+        worker.log_event(parcel.topic, said)
+
+    try:
+        files = build_and_publish(parcel, facts.cache_folder(), tell)
+        built = Built(worker.address, files)
+    except SeriesError as error:
+        built = Built(worker.address, error=error)
+    except (LabError, OSError) as error:
+        # A source that is not here is this worker's trouble: the client has it.
+        built = Built(worker.address, trouble=" ".join(str(error).split()))
+    return pickle.dumps(built)
+
+
+def build_and_publish(
+    parcel: BuildParcel, cache_folder: Path, tell: Callable[[Progress], None]
+) -> KernelFiles:
+    """Build a kernel here and put it into the store.
+
+    Raises:
+        SeriesError: the series does not apply or build.
+        LabError: the source is not here, or is another one.
+    """
+    where = {"checkout": parcel.checkout or CHECKOUT, "cache": cache_folder}
+    with tempfile.TemporaryDirectory(prefix="twinboot-series-") as name:
+        patches = []
+        for file, data in parcel.patches:
+            path = Path(name) / Path(file).name
+            path.write_bytes(data)
+            patches.append(path)
+        key = build.key_of(parcel.spec, patches, **where)
+        if key != parcel.key:
+            raise InfraError(
+                f"another kernel would come of it: key {key} there, {parcel.key} here; "
+                "source, configuration or compiler differ",
+                where=parcel.spec.source,
+            )
+        return parcel.store.put_kernel(build.provide(parcel.spec, patches, **where, progress=tell))
+
+
+@dataclass
+class Builder:
+    """Kernels of one session, asked for ahead and fetched one by one.
+
+    Of one source and flavour the first is built anywhere, and the others follow where its
+    objects are.
+    """
+
+    link: Link
+    store: ArtefactStore
+    say: Callable[[str], None]
+    topic: str
+    wanted: dict[str, tuple[BuildParcel, str]] = field(default_factory=dict)
+    futures: dict[str, Any] = field(default_factory=dict)
+    alone: dict[str, int] = field(default_factory=dict)
+    built: dict[str, Built] = field(default_factory=dict)
+    tried: dict[str, set[str]] = field(default_factory=dict)
+    told: dict[str, Progress] = field(default_factory=dict)
+
+    def expect(self, spec: KernelSpec, patches: Sequence[Path], checkout: Path, here: Path) -> str:
+        """Have a kernel built that neither this host nor the store has; return its key."""
+        where = {"checkout": checkout, "cache": here}
+        key = build.key_of(spec, patches, **where)
+        if key in self.wanted or cache.load(here, key) or self.store.kernel(key):
+            return key
+        texts = tuple((path.name, path.read_bytes()) for path in patches)
+        other = None if checkout.resolve() == CHECKOUT else checkout
+        parcel = BuildParcel(key, spec, texts, self.store, self.topic, other)
+        self.wanted[key] = (parcel, build.objects_of(spec, patches, **where))
+        self._advance()
+        return key
+
+    def provide(
+        self, key: str, here: Path, progress: Callable[[Progress], None] | None
+    ) -> Kernel | None:
+        """The kernel in this host's cache; None where no worker could build it.
+
+        Raises:
+            SeriesError: the series does not apply or build.
+            InfraError: the scheduler is gone, or the store is damaged.
+        """
+        files = self.store.kernel(key)
+        while files is None and key in self.wanted:
+            self.link.require_scheduler()
+            self.link.members.look()
+            self._advance()
+            if progress is not None and key in self.told:
+                progress(self.told[key])
+            built = self.built.get(key)
+            if built is not None and built.error is not None:
+                raise built.error
+            if built is not None:
+                files = built.files
+                break
+            time.sleep(POLL_S)
+        return self.store.fetch_kernel(files, here) if files is not None else None
+
+    def hear(self, event: tuple[float, Mapping[str, Any]]) -> None:
+        """How far a build is, as its worker says."""
+        said = event[1]
+        self.told[said["key"]] = Progress(said["done"], said["total"], said["seconds"])
+
+    def close(self) -> None:
+        """Builds that nobody waits for any more are stopped."""
+        self.link.cancel(list(self.futures.values()))
+
+    def _advance(self) -> None:
+        members = self.link.members
+        for key in list(self.futures):
+            if self.futures[key].done() or self.futures[key].status == "lost":
+                self._landed(key, self.futures.pop(key))
+            elif self.alone[key] != members.alone:
+                # Everybody left meanwhile: it was lost, or waits for somebody it will not see.
+                self.link.cancel([self.futures.pop(key)])
+        if not members.serving:
+            return
+        busy = {self.wanted[key][1] for key in self.futures}
+        for key, (parcel, tree) in self.wanted.items():
+            if key in self.built or key in self.futures:
+                continue
+            holders = members.with_tree(tree)
+            if holders or tree not in busy:
+                busy.add(tree)
+                self._submit(key, parcel, holders)
+
+    def _submit(self, key: str, parcel: BuildParcel, holders: Sequence[str]) -> None:
+        tried = self.tried.setdefault(key, set())
+        members = self.link.members
+        left = members.others(tried)
+        if tried and not left:
+            self.built[key] = Built("", trouble="no worker is left")
+            return
+        workers = [one for one in holders if one not in tried] or (left if tried else [])
+        self.alone[key] = members.alone
+        self.futures[key] = self.link.submit(
+            build_kernel, parcel, key=f"{self.topic}-{key}-{len(tried)}-{time.monotonic_ns()}",
+            workers=workers, loosely=not tried, resources={"build": 1},
+        )  # fmt: skip
+
+    def _landed(self, key: str, future: Any) -> None:
+        data = self.link.result(future)
+        if not isinstance(data, bytes):
+            return  # Its worker, or the scheduler, is gone: it is submitted again.
+        built: Built = pickle.loads(data)  # noqa: S301
+        if built.trouble:
+            self.say(f"worker {built.worker} cannot build kernel {key}: {built.trouble}")
+            self.tried.setdefault(key, set()).add(built.worker)
+            return
+        self.link.members.built(built.worker, self.wanted[key][1])
+        self.built[key] = built

@@ -1,0 +1,131 @@
+"""One boot on its way: the answers that came, and what they say together."""
+
+from __future__ import annotations
+
+import pickle
+import shutil
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from fleet.parcel import Answer, Parcel
+from fleet.votes import Standing, standing
+from guests import channel
+from guests.console import Ending
+from guests.exact import Outcome
+from runs.boots import Boot
+from runs.exactness import diverging
+
+RESULT = "result"
+
+
+@dataclass
+class Case:
+    """A boot, its attempt under way, and who said what.
+
+    ``votes`` are digests by worker; ``answers`` are kept until one was told.  ``told`` is
+    the worker whose answer the judge has, ``verified`` that a second worker said the same.
+    """
+
+    boot: Boot
+    parcel: Parcel
+    attempt: int = 1
+    votes: dict[str, str] = field(default_factory=dict)
+    answers: dict[str, Answer] = field(default_factory=dict)
+    fingerprint: str = ""
+    told: str = ""
+    verified: bool = False
+    checking: bool = False
+    doubled: bool = False
+    unchecked: bool = False
+    lost: int = 0
+
+    @property
+    def size(self) -> int:
+        """Bytes of the parcel as it is sent."""
+        return len(pickle.dumps(self.parcel))
+
+    @property
+    def standing(self) -> Standing:
+        """What the votes say."""
+        return standing(self.votes)
+
+    @property
+    def suspicious(self) -> bool:
+        """Whether a guest ended in a way that may be blamed on a series: ask another host."""
+        return any(
+            answer.outcome is not None and answer.outcome.files is None
+            for answer in self.answers.values()
+        )
+
+    def best(self) -> Answer | None:
+        """An answer that is believed, or the only one."""
+        wanted = self.standing.digest
+        return next(
+            (a for worker, a in self.answers.items() if self.votes.get(worker) == wanted), None
+        )
+
+    def again(self) -> None:
+        """Forget everything that was said: the boot is made once more."""
+        self.votes, self.answers = {}, {}
+        self.told = self.fingerprint = ""
+        self.verified = self.checking = self.doubled = self.unchecked = False
+
+    def forget(self, worker: str) -> None:
+        """What this worker said does not count."""
+        self.votes.pop(worker, None)
+        self.answers.pop(worker, None)
+        if self.told == worker:
+            self.told = ""
+
+
+@dataclass
+class Flight:
+    """A parcel under way; ``worker`` and ``began`` are known when a worker said so."""
+
+    case: Case
+    attempt: int
+    future: Any
+    sent: float
+    alone: int
+    allowed: frozenset[str] = frozenset()
+    worker: str = ""
+    began: float = 0.0
+
+
+def unpack(data: bytes) -> Answer:
+    """An answer as it came, with the guest's files read from its raw result."""
+    answer: Answer = pickle.loads(zlib.decompress(data))  # noqa: S301
+    outcome = answer.outcome
+    if outcome is None or outcome.files is None:
+        return answer
+    try:
+        outcome = replace(outcome, files=channel.decode(answer.raw.get(RESULT, b"")))
+    except channel.ChannelError as error:
+        ending = Ending("lost", f"the result came damaged from {answer.worker}: {error}")
+        outcome = Outcome(None, ending, outcome.cpu_s, outcome.elapsed_s)
+    return replace(answer, outcome=outcome)
+
+
+def write_raw(folder: Path, files: Mapping[str, bytes]) -> None:
+    """The raw files of one boot, instead of those of an earlier attempt."""
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    for name, data in files.items():
+        (folder / Path(name).name).write_bytes(data)
+
+
+def lost_answer(worker_name: str, said: str) -> Answer:
+    """What is told of a boot that no worker could be made to answer."""
+    return Answer(worker_name, "", Outcome(None, Ending("lost", said), 0.0, 0.0))
+
+
+def differences(right: Answer | None, wrong: Answer | None) -> tuple[str, ...]:
+    """Where the files of two answers differ; empty where they cannot be compared."""
+    if right is None or wrong is None or right.outcome is None or wrong.outcome is None:
+        return ()
+    if right.outcome.files is None or wrong.outcome.files is None:
+        return ()
+    return diverging(right.outcome.files, wrong.outcome.files)

@@ -1,0 +1,191 @@
+"""From ``--executor`` to an executor: this host, a scheduler, or a cluster by a file."""
+
+from __future__ import annotations
+
+import logging
+import queue
+import threading
+import tomllib
+from collections.abc import Callable
+from contextlib import AbstractContextManager, ExitStack, nullcontext
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from fleet.artefacts import ArtefactStore
+from fleet.executor import CONNECT_S, DaskExecutor
+from fleet.settings import Settings
+from host.errors import InfraError, UsageError
+from runs.boots import Executor
+from runs.local import LocalExecutor
+
+FOLDER = "configs/executors"
+DASK, JOBQUEUE = "dask://", "dask-jobqueue:"
+FORMS = "local, dask://HOST:PORT or dask-jobqueue:NAME"
+CLUSTERS = {
+    "slurm": "SLURMCluster", "pbs": "PBSCluster", "sge": "SGECluster", "lsf": "LSFCluster",
+    "oar": "OARCluster", "moab": "MoabCluster", "htcondor": "HTCondorCluster",
+    "local": "LocalCluster",
+}  # fmt: skip
+
+
+class ClusterFile(BaseModel):
+    """A cluster's file: what one job asks for, and how many jobs.
+
+    ``memory`` is as dask reads it ("32 GiB"), ``walltime`` as the cluster does.  ``store``
+    is a folder that every node sees, or an fsspec URL.  ``python`` is the nodes' own, with
+    the lab's packages; ``checkout`` where the lab is on them; both default to those here.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    cluster: Literal["slurm", "pbs", "sge", "lsf", "oar", "moab", "htcondor", "local"]
+    cores: int = Field(ge=1)
+    memory: str
+    jobs: int = Field(ge=1)
+    store: str = Field(min_length=1)
+    processes: int = Field(default=1, ge=1)
+    walltime: str = ""
+    queue: str = ""
+    account: str = ""
+    interface: str = ""
+    python: str = ""
+    checkout: str = ""
+    directives: tuple[str, ...] = ()
+    prologue: tuple[str, ...] = ()
+    resources: dict[str, float] = Field(default_factory=dict)
+    settings: Settings = Settings()
+
+
+def executor_of(
+    text: str, store: str, *, checkout: Path, cache: Path, say: Callable[[str], None]
+) -> AbstractContextManager[Executor]:
+    """The executor that the command line names; nothing is connected before it is needed.
+
+    Raises:
+        UsageError: no such form, or a cluster's file that does not hold what it must.
+    """
+    if text == "local":
+        return nullcontext(LocalExecutor())
+    if text.startswith(DASK):
+        address = text.removeprefix(DASK)
+        host, _, port = address.rpartition(":")
+        if not host or not port.isdigit():
+            raise _unknown(text)
+        kept = ArtefactStore(store or str(cache / "store"))
+        return DaskExecutor(text, lambda stack: _client(stack, f"tcp://{address}"), kept,
+                            Settings(), say)  # fmt: skip
+    if text.startswith(JOBQUEUE):
+        asked = read_cluster(text.removeprefix(JOBQUEUE), checkout)
+        return DaskExecutor(text, lambda stack: _cluster(stack, asked, checkout),
+                            ArtefactStore(store or asked.store), asked.settings, say)  # fmt: skip
+    raise _unknown(text)
+
+
+def read_cluster(name: str, checkout: Path) -> ClusterFile:
+    """A file under ``configs/executors/``, by its name.
+
+    Raises:
+        UsageError: a line for each key that is wrong, with what was found.
+    """
+    path = checkout / FOLDER / f"{name}.toml"
+    known = sorted(one.stem for one in (checkout / FOLDER).glob("*.toml"))
+    if name not in known:
+        raise UsageError(
+            f"no such file: {FOLDER}/{name}.toml",
+            where="--executor",
+            next_step=f"one of: {', '.join(known) or 'none is there'}",
+        )
+    try:
+        return ClusterFile.model_validate(tomllib.loads(path.read_text()))
+    except tomllib.TOMLDecodeError as error:
+        raise UsageError(f"no TOML: {error}", where=f"{FOLDER}/{name}.toml") from None
+    except ValidationError as error:
+        lines = [
+            f"{'.'.join(map(str, one['loc']))}: {one['msg']}"
+            + ("" if one["type"] == "missing" else f"; found {one['input']!r}")
+            for one in error.errors()
+        ]
+        raise UsageError(
+            "; ".join(lines), where=f"{FOLDER}/{name}.toml", next_step="see docs/fleet.md"
+        ) from None
+
+
+def cluster_arguments(asked: ClusterFile, checkout: Path) -> dict[str, Any]:
+    """What dask-jobqueue is told: pure."""
+    there = asked.checkout or str(checkout)
+    options = {
+        "queue": asked.queue, "account": asked.account, "walltime": asked.walltime,
+        "interface": asked.interface,
+    }  # fmt: skip
+    resources = " ".join(f"{name}={value:g}" for name, value in asked.resources.items())
+    return {
+        "cores": asked.cores,
+        "memory": asked.memory,
+        "processes": asked.processes,
+        "python": asked.python or f"{there}/.venv/bin/python",
+        # Found by worker processes that the nanny starts, too.
+        "job_script_prologue": [f"cd {there}", f"export PYTHONPATH={there}", *asked.prologue],
+        "job_extra_directives": list(asked.directives),
+        "worker_extra_args": ["--resources", f"'{resources}'"] if resources else [],
+        # Several sessions may be under way on one host.
+        "scheduler_options": {"dashboard_address": ":0"},
+        **{key: value for key, value in options.items() if value},
+    }
+
+
+def _client(stack: ExitStack, address: str) -> Any:
+    """A client of a scheduler that answers.
+
+    Something that listens there and is no scheduler of ours may say nothing for ever: dask's
+    own time-out covers the connection only.
+    """
+    from distributed import Client
+
+    # What breaks is said once, by who notices; not as a trace by each of dask's threads.
+    logging.getLogger("distributed").setLevel(logging.CRITICAL)
+    made: queue.SimpleQueue[Any] = queue.SimpleQueue()
+
+    def connect() -> None:
+        try:
+            made.put(Client(address, timeout=CONNECT_S, set_as_default=False))
+        except Exception as error:
+            made.put(error)
+
+    threading.Thread(target=connect, daemon=True).start()
+    try:
+        found = made.get(timeout=2 * CONNECT_S)
+    except queue.Empty:
+        found = TimeoutError(f"nothing is heard within {2 * CONNECT_S:.0f} s")
+    if isinstance(found, Exception):
+        raise InfraError(
+            f"no scheduler answers: {found}",
+            where=address,
+            next_step="dask scheduler; see docs/fleet.md",
+        )
+    return stack.enter_context(found)
+
+
+def _cluster(stack: ExitStack, asked: ClusterFile, checkout: Path) -> Any:
+    import dask_jobqueue
+    from distributed import Client
+
+    made = (
+        dask_jobqueue.local.LocalCluster
+        if asked.cluster == "local"
+        else getattr(dask_jobqueue, CLUSTERS[asked.cluster])
+    )
+    try:
+        cluster = stack.enter_context(made(**cluster_arguments(asked, checkout)))
+        cluster.scale(jobs=asked.jobs)
+        return stack.enter_context(Client(cluster, timeout=CONNECT_S, set_as_default=False))
+    except (OSError, TimeoutError, RuntimeError, ValueError) as error:
+        raise InfraError(
+            f"{type(error).__name__}: {error}", where=f"cluster {asked.cluster}",
+            next_step="see docs/fleet.md",
+        ) from None  # fmt: skip
+
+
+def _unknown(text: str) -> UsageError:
+    return UsageError(f"unknown executor {text!r}", where="--executor", next_step=FORMS)

@@ -1,0 +1,99 @@
+"""What must be equal on every host, since a guest's bits depend on it."""
+
+from __future__ import annotations
+
+import hashlib
+import platform
+import re
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
+from pathlib import Path
+
+from experiment.architecture import X86_64
+from host.errors import InfraError
+from host.packages import locate
+from host.process import run
+
+CHECKOUT = Path(__file__).resolve().parent.parent
+CODE = (
+    "experiment", "host", "results", "kernels", "workloads", "guests", "runs", "fleet",
+)  # fmt: skip
+SUFFIXES = (".py", ".sh", ".c", ".toml", ".fio")
+# Code that QEMU puts into a guest of its own accord: it runs, so it counts.
+FIRMWARE = ("bios-256k.bin", "kvmvapic.bin", "linuxboot_dma.bin")
+TIMEOUT_S = 30.0
+SHOWN = 16
+
+
+@lru_cache(maxsize=1)
+def identity() -> dict[str, str]:
+    """Lab, QEMU, its firmware and Python of this process, each as text that can be compared.
+
+    Raises:
+        InfraError: there is no QEMU.
+    """
+    qemu = X86_64.board.qemu
+    path = locate(qemu)
+    if path is None:
+        raise InfraError("program not found", where=qemu, next_step="./lab.py doctor")
+    version = run([qemu, "--version"], timeout_s=TIMEOUT_S).stdout
+    folders = run([qemu, "-L", "help"], timeout_s=TIMEOUT_S).stdout.split()
+    found = re.search(r"version (.+)", version)
+    return {
+        "lab code": lab_code(CHECKOUT),
+        "QEMU version": found[1].strip() if found else "not found",
+        "QEMU binary": digest_of([Path(path)]),
+        "QEMU firmware": digest_of(_firmware(map(Path, folders))),
+        # What is sent is pickled.
+        "Python": ".".join(platform.python_version_tuple()[:2]),
+        "machine": platform.machine(),
+    }
+
+
+def lab_code(checkout: Path) -> str:
+    """Digest of everything in a checkout that says what is booted and how it is read."""
+    files = sorted(
+        path.relative_to(checkout)
+        for folder in CODE
+        for path in (checkout / folder).rglob("*")
+        if path.suffix in SUFFIXES and path.is_file()
+    )
+    total = hashlib.sha256()
+    for path in files:
+        total.update(f"{path.as_posix()}\0".encode())
+        total.update(hashlib.sha256((checkout / path).read_bytes()).digest())
+    return total.hexdigest()[:SHOWN]
+
+
+def differences(wanted: Mapping[str, str], found: Mapping[str, str]) -> tuple[str, ...]:
+    """What differs, each with both values; empty when all is equal."""
+    return tuple(
+        f"{key}: {found.get(key, 'unknown')} there, {wanted.get(key, 'unknown')} here"
+        for key in dict.fromkeys([*wanted, *found])
+        if found.get(key) != wanted.get(key)
+    )
+
+
+def digest_of(files: Iterable[Path]) -> str:
+    """16 hex digits of the contents of these files, in order; of those that are there."""
+    total = hashlib.sha256()
+    for path in files:
+        if path.is_file():
+            with path.open("rb") as stream:
+                total.update(hashlib.file_digest(stream, "sha256").digest())
+    return total.hexdigest()[:SHOWN]
+
+
+def token(identity: Mapping[str, str]) -> str:
+    """Name of the dask resource that workers of this identity have."""
+    said = "\n".join(f"{key}={value}" for key, value in sorted(identity.items()))
+    return f"twinboot-{hashlib.sha256(said.encode()).hexdigest()[:12]}"
+
+
+def _firmware(folders: Iterable[Path]) -> list[Path]:
+    """Each firmware file where QEMU looks first."""
+    searched = list(folders)
+    found = []
+    for name in FIRMWARE:
+        found += [folder / name for folder in searched if (folder / name).is_file()][:1]
+    return found

@@ -1,0 +1,246 @@
+"""Wall blocks on hosts of the fleet: one block at a time a host, its guests back to back."""
+
+from __future__ import annotations
+
+import pickle
+import shutil
+import time
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+from experiment.spec import Guest
+from fleet.artefacts import Artefact, ArtefactStore
+from fleet.cases import write_raw
+from fleet.identity import differences, identity
+from fleet.link import Link
+from fleet.parcel import HOST_ENDINGS, MachineParcel, files_of, machine_of, machine_parcel
+from fleet.site import Site
+from guests import virtme
+from guests.console import Ending
+from guests.exact import Outcome
+from guests.virtme import WallMachine
+from host import facts
+from host.accelerator import Accelerator
+from host.errors import InfraError, LabError
+from runs.boots import Boot, Place, WallBoot, WallRun
+from runs.options import Options
+from runs.prepare import WallHost, wall_host
+from runs.wall import lab_kept_off, watched
+
+RESOURCES = {"wall": 1}
+POLL_S = 0.5
+CHECKOUT = Path(__file__).resolve().parent.parent
+
+
+@dataclass(frozen=True)
+class HostParcel:
+    """Asks a wall host what runs guests there; see ``runs.prepare.wall_host``."""
+
+    store: ArtefactStore
+    guests: Mapping[str, Mapping[str, Guest]]
+    image: Artefact
+    fit_only: bool
+
+
+@dataclass(frozen=True)
+class BlockParcel:
+    """A block: its guests by name, in the order they are made."""
+
+    store: ArtefactStore
+    guests: tuple[tuple[str, MachineParcel, str], ...]
+    attempts: int
+    accelerator: Accelerator
+
+
+@dataclass(frozen=True)
+class Found:
+    """What a wall host said: of itself, of a block, or why it could not."""
+
+    worker: str
+    host: WallHost | None = None
+    runs: tuple[WallRun, ...] = ()
+    raw: tuple[dict[str, bytes], ...] = ()
+    trouble: str = ""
+
+
+def look(wanted: Mapping[str, str], payload: bytes) -> bytes:
+    """Find out, on a worker, what runs wall guests there."""
+    return _answered(wanted, payload, _look)
+
+
+def make(wanted: Mapping[str, str], payload: bytes) -> bytes:
+    """Make a block on a worker."""
+    return _answered(wanted, payload, _make)
+
+
+def _answered(wanted: Mapping[str, str], payload: bytes, act: Callable[[Any, str], Found]) -> bytes:
+    import distributed
+
+    address = distributed.get_worker().address
+    different = differences(wanted, identity())
+    if different:
+        return pickle.dumps(Found(address, trouble="; ".join(different)))
+    try:
+        found = act(pickle.loads(payload), address)  # noqa: S301
+    except (LabError, OSError) as error:
+        found = Found(address, trouble=" ".join(str(error).split()))
+    return pickle.dumps(found)
+
+
+def _look(parcel: HostParcel, address: str) -> Found:
+    cache = facts.cache_folder()
+    image = SimpleNamespace(bzimage=parcel.store.fetch(parcel.image, cache))
+    options = Options(CHECKOUT, cache, fit_only=parcel.fit_only)
+    return Found(address, wall_host(parcel.guests, image, options))  # type: ignore[arg-type]
+
+
+def _make(parcel: BlockParcel, address: str) -> Found:
+    cache = facts.cache_folder()
+    machines = {name: machine_of(asked, parcel.store, cache) for name, asked, _ in parcel.guests}
+    first = next(iter(machines.values()))
+    here = wall_host(
+        {"": {name: machine.guest for name, machine in machines.items()}},
+        SimpleNamespace(bzimage=first.kernel),  # type: ignore[arg-type]
+        Options(CHECKOUT, cache),
+    )
+    if here.accelerator.accelerator != parcel.accelerator:
+        raise InfraError(
+            f"guests run by {here.accelerator.accelerator} there, by {parcel.accelerator} in this "
+            "session"
+        )
+    runs, raw = [], []
+    site = Site(cache)
+    try:
+        with lab_kept_off(next(iter(here.placements.values()))):
+            for name, _, text in parcel.guests:
+                machine = machines[name]
+                wall = WallMachine(
+                    machine.kernel, machine.initramfs, machine.guest, machine.size,
+                    machine.prepare_text, here.accelerator.accelerator,
+                    here.placements["", name], machine.cmdline,
+                )  # fmt: skip
+                run, files = _tried(wall, text, site, parcel.attempts)
+                runs.append(run)
+                raw.append(files)
+    finally:
+        site.close()
+    # By the client's clock it ends when it arrives; here only the distances are known.
+    end = time.monotonic()
+    late = tuple(WallRun(run.outcome, run.conditions, run.at_s - end) for run in runs)
+    return Found(address, runs=late, raw=tuple(raw))
+
+
+def _tried(
+    machine: WallMachine, text: str, site: Site, attempts: int
+) -> tuple[WallRun, dict[str, bytes]]:
+    for attempt in range(1, attempts + 1):
+        folder = site.folder(machine.guest.memory_mib)
+        logs = folder.with_name(f"{folder.name}-logs")
+
+        def boot(folder: Path = folder, logs: Path = logs) -> Outcome:
+            try:
+                return virtme.run(machine, text, folder, logs, lambda word: None)
+            except InfraError as error:
+                return Outcome(None, Ending("lost", str(error)), 0.0, 0.0)
+
+        began = time.monotonic()
+        outcome, conditions = watched(boot)
+        shutil.rmtree(folder, ignore_errors=True)
+        lost = outcome.files is None and outcome.ending.kind in HOST_ENDINGS
+        if not lost or attempt == attempts:
+            break
+    files = {path.name: path.read_bytes() for path in logs.glob("*") if path.is_file()}
+    return WallRun(outcome, conditions, began), files
+
+
+@dataclass
+class WallFleet:
+    """Wall hosts of a fleet: workers started with ``--resources wall=1``."""
+
+    link: Link
+    store: ArtefactStore
+    losses: int
+    accelerator: Accelerator = "tcg"
+
+    def host(
+        self, guests: Mapping[str, Mapping[str, Guest]], image: Path, *, fit_only: bool
+    ) -> WallHost:
+        """As ``runs.boots.WallElsewhere.host``: of whichever wall host answers."""
+        parcel = HostParcel(self.store, guests, self.store.put(image), fit_only)
+        found = self._submitted(look, parcel)().host
+        assert found is not None
+        self.accelerator = found.accelerator.accelerator
+        return found
+
+    def hosts(self) -> int:
+        """Members with the resource."""
+        self.link.members.look(at_once=True)
+        serving = self.link.members.serving.values()
+        return max(1, sum(1 for member in serving if member.resources.get("wall")))
+
+    def begin(
+        self, block: Sequence[WallBoot], attempts: int, place: Place
+    ) -> Callable[[], Sequence[WallRun]]:
+        """As ``runs.boots.WallElsewhere.begin``."""
+        boots = [Boot(one.name, "", one.machine, one.job_text, cold=True) for one in block]
+        kept = {path: self.store.put(path) for boot in boots for path in files_of(boot)}
+        parcel = BlockParcel(
+            self.store,
+            tuple((b.name, machine_parcel(b.machine, kept), b.job_text) for b in boots),
+            attempts,
+            self.accelerator,
+        )
+        wait = self._submitted(make, parcel)
+        for one in block:
+            place.reporter.started(one.name)
+
+        def runs() -> Iterator[WallRun]:
+            found = wait()
+            now = time.monotonic()
+            for one, run, files in zip(block, found.runs, found.raw, strict=True):
+                write_raw(place.raw / one.name, files)
+                yield WallRun(run.outcome, run.conditions, now + run.at_s)
+
+        return lambda: tuple(runs())
+
+    def _submitted(self, function: Any, parcel: object) -> Callable[[], Found]:
+        """Send a parcel to a wall host; what is returned waits for it, and sends it again.
+
+        Raises:
+            InfraError: no wall host is there, or none can do it.
+        """
+        if not self.hosts() or not any(
+            member.resources.get("wall") for member in self.link.members.serving.values()
+        ):
+            raise InfraError(
+                "no worker is a wall host", where="fleet",
+                next_step="dask worker --resources 'wall=1 cores=0'; see docs/fleet.md",
+            )  # fmt: skip
+        future = self._send(function, parcel)
+
+        def wait() -> Found:
+            nonlocal future
+            for _ in range(self.losses):
+                while not future.done():
+                    self.link.require_scheduler()
+                    self.link.members.look()
+                    time.sleep(POLL_S)
+                data = self.link.result(future)
+                if isinstance(data, bytes):
+                    found: Found = pickle.loads(data)  # noqa: S301
+                    if not found.trouble:
+                        return found
+                    self.link.members.set_aside(found.worker, found.trouble)
+                self.hosts()
+                future = self._send(function, parcel)
+            raise InfraError("no wall host could make it", where="fleet")
+
+        return wait
+
+    def _send(self, function: Any, parcel: object) -> Any:
+        key = f"twinboot-wall-{uuid.uuid4().hex}"
+        return self.link.submit(function, parcel, key=key, resources=RESOURCES)

@@ -1,0 +1,92 @@
+"""Put series into a queue that a user names, or a table does: checked as far as can be said now."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from experiment.ad_hoc import from_here, from_series
+from experiment.load import Catalogue
+from experiment.series_name import kind_of
+from host.errors import UsageError
+from kernels.cleaning import clean
+from queues.entry import Entry, id_of
+from queues.store import QueueStore, stamp
+from queues.table import Row, flag
+from runs.question import Question
+
+
+def entry_of(
+    question: Question,
+    *,
+    here: Path,
+    checkout: Path,
+    catalogue: Catalogue,
+    priority: int = 0,
+    origin: str = "",
+) -> Entry:
+    """A new entry for a question about one series, whose relative paths start ``here``.
+
+    Raises:
+        UsageError: there is no such file or folder.
+        SpecError: a workload, an override or the source is wrong.
+    """
+    (name,) = question.series
+    place = from_here(name, here=here, checkout=checkout)
+    kind = kind_of(place)
+    path = (checkout / place).expanduser()
+    if kind in ("file", "folder") and not path.exists():
+        raise UsageError(
+            "no such file or folder", where=clean(name), next_step="name a series; see docs"
+        )
+    if kind in ("file", "folder"):
+        # Whoever works the queue may be anywhere.
+        place = str(path.absolute())
+    source = from_here(question.source, here=here, checkout=checkout) if question.source else ""
+    question = replace(question, series=(place,), source=source)
+    named = tuple(each.strip() for each in question.workloads.split(",") if each.strip())
+    from_series(
+        question.series, source=source, workloads=named, reverse=question.reverse,
+        overrides=question.all_overrides, catalogue=catalogue,
+    )  # fmt: skip
+    return Entry(
+        id=id_of(question), question=question, added=stamp(), priority=priority,
+        origin=origin,
+    )  # fmt: skip
+
+
+def of_row(row: Row, question: Question) -> tuple[Question, int | None]:
+    """What a row of a table asks, and its priority if it says one; the rest is as ``question``."""
+    asked = replace(
+        question,
+        series=(row["series"],),
+        source=row["source"] or question.source,
+        workloads=row["workloads"] or question.workloads,
+        automatic=flag(row, "auto") or question.automatic,
+        reverse=flag(row, "reverse") or question.reverse,
+        overrides=(*question.overrides, *row["set"].split()),
+        mode=row["mode"] or question.mode,
+    )
+    return asked, int(row["priority"]) if row["priority"] else None
+
+
+def put(store: QueueStore, entry: Entry) -> str:
+    """Add an entry, or say what is there; a removed one waits again, a waiting one may move up.
+
+    Raises:
+        UsageError: it is being changed by somebody else.
+    """
+    if store.add(entry):
+        return "queued"
+    known = store.find(entry.id)
+    if known.state == "running":
+        return "is being measured"
+    with store.change(entry.id) as known:
+        if known.state in ("removed", "replaced"):
+            update = {"added": entry.added, "priority": entry.priority}
+            store.save(known.again().model_copy(update=update))
+            return "queued again"
+        if known.state == "waiting" and known.priority != entry.priority:
+            store.save(known.model_copy(update={"priority": entry.priority}))
+            return f"waits already, now with priority {entry.priority}"
+    return "waits already" if known.state == "waiting" else f"{known.state} already; see retry"

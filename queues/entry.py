@@ -1,0 +1,99 @@
+"""One series of a queue: what is asked of it, how far it is, and what came out.  Pure."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Annotated, Literal
+
+from pydantic import Field, TypeAdapter
+
+from experiment.ad_hoc import name_of
+from kernels.cleaning import clean
+from results.record import Record
+from runs.question import Question
+
+State = Literal["waiting", "running", "done", "failed", "replaced", "removed"]
+Blame = Literal["", "user", "series", "workload", "host", "lab"]
+# It names files: nothing that leads anywhere else.
+ID = r"^[A-Za-z0-9_][A-Za-z0-9._-]{0,120}$"
+OPEN: tuple[State, ...] = ("waiting", "running")
+
+
+class Said(Record):
+    """What a report says of one primary metric; change and interval are fractions."""
+
+    case: str
+    metric: str
+    verdict: str
+    change: float | None = None
+    low: float | None = None
+    high: float | None = None
+
+
+class Entry(Record):
+    """A series that waits, is measured, or was.
+
+    ``mailbox`` names the mails that the queue itself keeps; they then stand for the
+    question's series.  ``added``, ``began`` and ``ended`` are UTC, ``2026-01-01T00:00:00.000000Z``.
+    ``attempt`` counts sessions, ``tries`` how often the host ended this one.  ``code`` is
+    what ``lab.py run`` would have exited with, ``message`` why there is no verdict.
+    """
+
+    id: Annotated[str, Field(pattern=ID)]
+    question: Question
+    mailbox: Annotated[str, Field(pattern=f"{ID}|^$")] = ""
+    title: str = ""
+    author: str = ""
+    version: int = 0
+    origin: str = ""
+    priority: int = 0
+    added: str
+    state: State = "waiting"
+    attempt: int = 1
+    tries: int = 0
+    worker: str = ""
+    began: str = ""
+    ended: str = ""
+    code: int | None = None
+    blame: Blame = ""
+    message: str = ""
+    said: tuple[Said, ...] = ()
+
+    @property
+    def is_open(self) -> bool:
+        """Whether there is something left to do: it waits, or whoever worked on it may be gone."""
+        return self.state in OPEN
+
+    @property
+    def order(self) -> tuple[int, str, str]:
+        """Sorts entries as they are worked: by priority, the highest first, then by arrival."""
+        return (-self.priority, self.added, self.id)
+
+    @property
+    def name(self) -> str:
+        """What people call it: its title, else what was asked for."""
+        return self.title or clean(", ".join(self.question.series))
+
+    @property
+    def session(self) -> str:
+        """The name of its session's folder."""
+        return self.id if self.attempt == 1 else f"{self.id}-{self.attempt}"
+
+    def again(self, *, anew: bool = False) -> Entry:
+        """The same, waiting once more: a session the host ended goes on, any other is new.
+
+        ``anew`` is a new one in any case.
+        """
+        goes_on = self.blame == "host" and not anew
+        update = {
+            "state": "waiting", "tries": 0, "worker": "", "began": "", "ended": "", "code": None,
+            "blame": "", "message": "", "said": (),
+            "attempt": self.attempt if goes_on or not self.began else self.attempt + 1,
+        }  # fmt: skip
+        return self.model_copy(update=update)
+
+
+def id_of(question: Question) -> str:
+    """The id of an entry that asks this: the same question is the same entry."""
+    text = TypeAdapter(Question).dump_json(question)
+    return f"{name_of(question.series[0])}-{hashlib.sha256(text).hexdigest()[:8]}"

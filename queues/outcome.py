@@ -1,0 +1,109 @@
+"""What became of an entry: from what its session shows, or from what ended it.  Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from experiment.spec import SpecError
+from host.errors import Exit, LabError
+from kernels.cleaning import clean
+from queues.entry import Blame, Entry, Said
+from reports.many import SessionComparison
+from reports.model import MetricComparison, ReportError
+from reports.outcome import outcome
+from reports.verdict import Verdict
+from results.store import StoreError
+
+LONGEST = 600
+BLAMES: dict[str, Blame] = {
+    "user": "user", "series": "series", "workload": "workload", "host": "host", "lab": "lab",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Ending:
+    """How an attempt ended: an exit code as of ``lab.py run``, who is to blame and why."""
+
+    code: int
+    blame: Blame = ""
+    message: str = ""
+    said: tuple[Said, ...] = ()
+    title: str = ""
+
+    @property
+    def is_in_the_way(self) -> bool:
+        """Whether the series had no turn: the host or the lab would stop the next one, too."""
+        return self.blame in ("host", "lab")
+
+    def of(self, entry: Entry, ended: str) -> Entry:
+        """The entry, ended so at this time."""
+        update = {
+            "state": "failed" if self.blame else "done",
+            "code": int(self.code),
+            "blame": self.blame,
+            "message": self.message,
+            "said": self.said,
+            "ended": ended,
+            "title": entry.title or self.title,
+        }
+        return entry.model_copy(update=update)
+
+
+def of_session(comparison: SessionComparison) -> Ending:
+    """The ending of a session that is whole."""
+    code = outcome(comparison)
+    said = tuple(_said(metric) for metric in comparison.primary)
+    series = comparison.manifest.experiment.series
+    title = clean(series.title) if series else ""
+    if code in (Exit.NO_REGRESSION, Exit.REGRESSION):
+        return Ending(code, said=said, title=title)
+    blame, message = _lost(comparison, code)
+    return Ending(code, blame, message, said, title)
+
+
+def of_error(error: Exception) -> Ending:
+    """The ending of an attempt that this error ended."""
+    if isinstance(error, LabError):
+        where = f"{error.where}: " if error.where else ""
+        hint = f" ({error.next_step})" if error.next_step else ""
+        return Ending(error.exit_code, BLAMES[error.blame], _shown(f"{where}{error.what}{hint}"))
+    if isinstance(error, SpecError):
+        return Ending(Exit.USAGE, "user", _shown("; ".join(error.problems)))
+    if isinstance(error, OSError):
+        return Ending(Exit.INFRASTRUCTURE, "host", _shown(str(error)))
+    kind = "" if isinstance(error, StoreError | ReportError) else f"{type(error).__name__}: "
+    return Ending(Exit.INFRASTRUCTURE, "lab", _shown(f"{kind}{error}"))
+
+
+def _lost(comparison: SessionComparison, code: int) -> tuple[Blame, str]:
+    """Who is to blame for a verdict that is missing, and what happened first."""
+    wanted = {Exit.SERIES: "series", Exit.USAGE: "user"}.get(Exit(code))
+    failed = [run for run in comparison.failed_runs if wanted in (None, run.failure.blame)]
+    # What is the host's is made again, so it comes before anybody else's.
+    failed.sort(key=lambda run: run.failure.blame != "host")
+    if failed:
+        first = failed[0]
+        more = f" ({len(failed)} runs)" if len(failed) > 1 else ""
+        message = f"{first.run_id}: {first.failure.kind}: {first.failure.message}{more}"
+        return first.failure.blame, _shown(message)
+    lost = [m.judgement for m in comparison.primary if m.judgement.verdict is Verdict.FAILED]
+    lost = [one for one in lost if wanted in (None, one.blame)] or lost
+    # An exit code other than 0 and 1 is the blame of a run or of a verdict.
+    assert lost
+    return BLAMES[lost[0].blame], _shown(lost[0].reason)
+
+
+def _said(metric: MetricComparison) -> Said:
+    change = metric.judgement.change
+    return Said(
+        case=metric.case,
+        metric=metric.name,
+        verdict=str(metric.judgement.verdict),
+        change=change.estimate if change else None,
+        low=change.low if change else None,
+        high=change.high if change else None,
+    )
+
+
+def _shown(text: str) -> str:
+    return clean(text, LONGEST)

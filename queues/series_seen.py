@@ -1,0 +1,117 @@
+"""What a watch remembers of series that were whole, and how a new one stands to them.  Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from queues.posted import Group, Posted
+from results.record import Record
+
+
+class Seen(Record):
+    """A series that was whole; ``entry`` is its id in the queue, or empty; ids are hashes."""
+
+    key: str
+    entry: str
+    sender: str
+    title: str
+    version: int
+    total: int
+    resent: bool
+    root: str
+    change_id: str
+    ids: tuple[str, ...]
+    at: float
+
+
+def seen_of(group: Group, now: float) -> Seen:
+    """What is remembered of a series that is not queued, or not yet."""
+    sender, root, version, total, resent = group.key
+    return Seen(
+        key=group.id,
+        entry="",
+        sender=sender,
+        title=_plain(group.title),
+        version=version,
+        total=total,
+        resent=resent,
+        root=root,
+        change_id=_change_id(group),
+        ids=tuple(post.id for post in group.ordered),
+        at=now,
+    )
+
+
+def by_id(seen: Iterable[Seen]) -> dict[str, list[Seen]]:
+    """The series that each id is a member or the root of."""
+    found: dict[str, list[Seen]] = {}
+    for one in seen:
+        for each in {one.root, *one.ids}:
+            found.setdefault(each, []).append(one)
+    return found
+
+
+def is_late(post: Posted, known: Mapping[str, Sequence[Seen]]) -> bool:
+    """Whether a mail belongs to a series that was whole without it: a copy, or a cover letter."""
+    near = {post.id, post.stem or post.id, *post.references}
+    here = (post.sender, post.mail.version, post.mail.total, post.resent)
+    return any(
+        post.id in one.ids or (one.sender, one.version, one.total, one.resent) == here
+        for each in near
+        for one in known.get(each, ())
+    )
+
+
+def aside(group: Group, new: Seen, groups: Iterable[Group], seen: Iterable[Seen]) -> str:
+    """Why a series that is whole is not queued, or nothing.
+
+    Either a newer version of it is queued already, or it is a patch by itself that
+    somebody sent into the thread of a series.
+    """
+    seen = tuple(seen)
+    for other in seen:
+        if other.entry and other.version > new.version and _related(new, other):
+            return f"v{other.version} is queued"
+    references = set(group.ordered[0].references)
+    if group.total > 1 or group.version > 1 or not references:
+        return ""
+    known = any(
+        one.total > 1 and (one.root == new.root or references.intersection(one.ids)) for one in seen
+    )
+    waiting = any(
+        other.total > 1
+        and (
+            other.root == new.root
+            or not references.isdisjoint(post.id for post in other.members.values())
+        )
+        for other in groups
+    )
+    return "a patch by itself in the thread of a series" if known or waiting else ""
+
+
+def replaced_by(new: Seen, seen: Iterable[Seen]) -> tuple[Seen, ...]:
+    """The queued series that this one is a newer version of, or was sent again for."""
+    return tuple(
+        old
+        for old in seen
+        if old.entry
+        and old.key != new.key
+        and _related(new, old)
+        and (old.version < new.version or (new.resent and old.version == new.version))
+    )
+
+
+def _related(one: Seen, other: Seen) -> bool:
+    """Whether two are postings of the same series: one sender, and thread, title or change-id."""
+    if one.sender != other.sender:
+        return False
+    same_change = one.change_id == other.change_id != ""
+    return one.root == other.root or one.title == other.title or same_change
+
+
+def _change_id(group: Group) -> str:
+    return next((post.change_id for post in group.ordered if post.change_id), "")
+
+
+def _plain(title: str) -> str:
+    return " ".join(title.lower().split())

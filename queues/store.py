@@ -1,0 +1,223 @@
+"""A queue on disk: one file an entry, so that any number of processes may work it at once.
+
+    QUEUE/
+      queue.json           what this folder is
+      entries/ID.json      an entry, written beside its place and renamed
+      locks/ID.lock        held by whoever works on the entry, or changes it
+      mails/ID.mbox        the mails of a series that came from a mailbox
+      sessions/ID/         its session and report
+      watch/NAME/          where a watch is in its mailbox
+      index.html           what waits, what runs, what came out
+
+A lock goes with its process, however that ends: an entry that runs by its file and whose
+lock is free is taken up again by the next worker.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from filelock import FileLock, Timeout
+from pydantic import ValidationError
+
+from host.errors import InfraError, UsageError
+from kernels.cleaning import clean
+from queues.entry import Entry
+from results.store import write_atomically
+
+HEAD, FORMAT, SCHEMA_VERSION = "queue.json", "twinboot queue", 1
+ENTRIES, LOCKS, MAILS, SESSIONS, WATCH = "entries", "locks", "mails", "sessions", "watch"
+# Whoever changes an entry holds its lock for an instant; a worker for as long as it measures.
+INSTANT_S = 1.0
+
+
+@dataclass(frozen=True)
+class Read:
+    """What is in a queue, in the order it is worked, and the files that cannot be read."""
+
+    entries: tuple[Entry, ...]
+    problems: tuple[str, ...] = ()
+
+
+class QueueStore:
+    """One queue's folder.
+
+    Raises:
+        UsageError: the folder holds something else than a queue.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder.absolute()
+        self._check()
+
+    def create(self) -> None:
+        """Make the folder a queue, if it is none yet."""
+        for name in (ENTRIES, LOCKS, MAILS, SESSIONS, WATCH):
+            (self.folder / name).mkdir(parents=True, exist_ok=True)
+        if not (self.folder / HEAD).exists():
+            head = {"format": FORMAT, "schema_version": SCHEMA_VERSION}
+            write_atomically(self.folder / HEAD, json.dumps(head) + "\n")
+
+    def read(self) -> Read:
+        """Every entry; a file that cannot be read is named and stays where it is."""
+        entries, problems = [], []
+        for path in sorted((self.folder / ENTRIES).glob("*.json")):
+            try:
+                entries.append(self._entry(path))
+            except InfraError as error:
+                problems.append(f"{path.name}: {error.what}")
+        return Read(tuple(sorted(entries, key=lambda entry: entry.order)), tuple(problems))
+
+    def find(self, name: str) -> Entry:
+        """The entry of this id, or the only one whose id begins so.
+
+        Raises:
+            UsageError: there is none, or more than one.
+        """
+        entries = self.read().entries
+        found = [entry for entry in entries if entry.id == name] or [
+            entry for entry in entries if name and entry.id.startswith(name)
+        ]
+        if len(found) != 1:
+            raise UsageError(
+                "more than one entry begins so" if found else "no such entry",
+                where=clean(name),
+                next_step=f"./lab.py queue list --queue {self.folder}",
+            )
+        return found[0]
+
+    def add(self, entry: Entry) -> bool:
+        """Keep a new entry; False where one of its id is there, in whatever state."""
+        self.create()
+        path = self._path(entry.id)
+        if path.exists():
+            return False
+        with self._lock(entry.id):
+            if path.exists():
+                return False
+            self._write(entry)
+        return True
+
+    def save(self, entry: Entry) -> Entry:
+        """Write an entry whose lock is held."""
+        self._write(entry)
+        return entry
+
+    @contextmanager
+    def change(self, entry_id: str) -> Iterator[Entry]:
+        """An entry as it is now, which nobody else changes meanwhile.
+
+        Raises:
+            UsageError: somebody works on it, or it is gone.
+        """
+        try:
+            lock = self._lock(entry_id)
+            lock.acquire(timeout=INSTANT_S)
+        except Timeout:
+            raise UsageError(
+                "is being measured", where=entry_id, next_step="wait until it has ended"
+            ) from None
+        try:
+            yield self._entry(self._path(entry_id))
+        finally:
+            lock.release()
+
+    @contextmanager
+    def take(self) -> Iterator[Entry | None]:
+        """The next entry to work on, its lock held; None where others have all that is left."""
+        for entry in self.read().entries:
+            if not entry.is_open:
+                continue
+            lock = self._lock(entry.id)
+            try:
+                # One that waits is held for an instant only, or about to be marked.
+                lock.acquire(timeout=INSTANT_S if entry.state == "waiting" else 0)
+            except Timeout:
+                continue
+            try:
+                now = self._now(entry)
+                if now is not None:
+                    yield now
+                    return
+            finally:
+                lock.release()
+        yield None
+
+    def session(self, entry: Entry) -> Path:
+        """The folder of an entry's session."""
+        return self.folder / SESSIONS / entry.session
+
+    def mails(self, entry: Entry) -> Path:
+        """The file with an entry's mails."""
+        return self.folder / MAILS / entry.mailbox
+
+    def _now(self, entry: Entry) -> Entry | None:
+        """What has become of an entry since it was listed, if it is still to be worked."""
+        try:
+            now = self._entry(self._path(entry.id))
+        except InfraError:
+            return None
+        return now if now.is_open else None
+
+    def _lock(self, entry_id: str) -> FileLock:
+        return FileLock(self.folder / LOCKS / f"{entry_id}.lock")
+
+    def _path(self, entry_id: str) -> Path:
+        return self.folder / ENTRIES / f"{entry_id}.json"
+
+    def _entry(self, path: Path) -> Entry:
+        try:
+            entry = Entry.model_validate_json(path.read_bytes())
+            if entry.id == path.stem:
+                return entry
+            what = f"is of another name: it holds {entry.id}"
+        except OSError as error:
+            what = f"cannot be read: {error.strerror}"
+        except ValidationError as error:
+            first = error.errors(include_url=False, include_input=False)[0]
+            place = "".join(f"{part}: " for part in first["loc"])
+            what = clean(f"is no entry of this version of the lab: {place}{first['msg']}")
+        raise InfraError(what, where=str(path), next_step="restore it, or move it away")
+
+    def _write(self, entry: Entry) -> None:
+        write_atomically(self._path(entry.id), entry.model_dump_json(indent=1) + "\n")
+        folder = os.open(self.folder / ENTRIES, os.O_RDONLY)
+        try:
+            # The rename itself is on disk only when the folder is.
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+
+    def _check(self) -> None:
+        if not self.folder.exists():
+            return
+        try:
+            known = json.loads((self.folder / HEAD).read_text(encoding="utf-8"))
+            fits = known.get("format") == FORMAT and known.get("schema_version") == SCHEMA_VERSION
+        except FileNotFoundError:
+            own = {ENTRIES, LOCKS, MAILS, SESSIONS, WATCH}
+            # It may have been killed while it was made.
+            fits = all(
+                path.name in own or path.name.startswith(f".{HEAD}.")
+                for path in self.folder.iterdir()
+            )
+        except (OSError, ValueError, AttributeError):
+            fits = False
+        if not fits:
+            raise UsageError(
+                "holds something that is no queue of this lab's",
+                where=str(self.folder),
+                next_step="name another folder",
+            )
+
+
+def stamp(moment: float | None = None) -> str:
+    """A moment (seconds since 1970, now by default) in UTC, so that text order is time order."""
+    when = datetime.now(UTC) if moment is None else datetime.fromtimestamp(moment, UTC)
+    return when.strftime("%Y-%m-%dT%H:%M:%S.%fZ")

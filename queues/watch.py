@@ -1,0 +1,331 @@
+"""Follow a mailbox: queue every new, complete series that touches the given paths.
+
+What a watch knows is in ``QUEUE/watch/NAME/``: where it is in the mailbox, the mails of
+series that are not whole yet, and the series it has seen.  Mails are kept before what is made
+of them, entries before the state that says so, and both have names of what they hold: killed
+at any moment, the next look does the rest, and nothing is queued twice.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Literal
+
+from filelock import FileLock, Timeout
+from pydantic import Field, ValidationError
+
+from host.errors import SeriesError, UsageError
+from kernels.cleaning import clean
+from kernels.diff import read_diff
+from kernels.patch_text import slug
+from queues import page, series_seen
+from queues.arrivals import Arrival, Mailbox
+from queues.entry import Entry
+from queues.mail_files import ENDINGS, Maildir, MboxFiles
+from queues.posted import Group, Posted, UnreadableError, groups_of, read_posted, touches
+from queues.public_inbox import PublicInbox, epochs
+from queues.series_seen import Seen
+from queues.store import MAILS, WATCH, QueueStore, stamp
+from results.record import Record
+from results.store import write_atomically
+from runs.question import Question
+
+STATE = "state.json"
+DAY_S = 86400.0
+# Beyond these the oldest are given up: a mailbox must not fill the disk.
+MOST_PENDING = 20_000
+MOST_PENDING_BYTES = 1 << 30
+POSTMARK = b"From twinboot@z Thu Jan  1 00:00:00 1970\n"
+
+
+class State(Record):
+    """Where a watch is; ``pending`` has the mails kept, by hash, and when each came."""
+
+    schema_version: Literal[1] = 1
+    mailbox: str
+    positions: dict[str, str] = Field(default_factory=dict)
+    pending: dict[str, float] = Field(default_factory=dict)
+    seen: tuple[Seen, ...] = ()
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What is to be queued and how: ``paths`` empty takes every series.
+
+    After ``days`` a series that is not whole is given up; a first look goes as far back.
+    """
+
+    question: Question
+    paths: tuple[str, ...] = ()
+    priority: int = 0
+    days: float = 14.0
+
+
+@dataclass
+class Look:
+    """What one look found, a line each."""
+
+    queued: list[str] = field(default_factory=list)
+    replaced: list[str] = field(default_factory=list)
+    left_out: list[str] = field(default_factory=list)
+    given_up: list[str] = field(default_factory=list)
+    waiting: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    elsewhere: int = 0
+    mails: int = 0
+
+
+def mailbox_of(place: Path) -> Mailbox:
+    """The mailbox at a place: an archive, a maildir, an mbox or a folder of them.
+
+    Raises:
+        UsageError: none of these.
+    """
+    if place.is_file():
+        return MboxFiles(place)
+    if place.is_dir():
+        if epochs(place):
+            return PublicInbox(place)
+        if (place / "cur").is_dir() and (place / "new").is_dir():
+            return Maildir(place)
+        if any(path.suffix in ENDINGS for path in place.iterdir()):
+            return MboxFiles(place)
+    raise UsageError(
+        "no mailbox" if place.exists() else "no such mailbox",
+        where=clean(str(place)),
+        next_step="name a public-inbox archive (N.git, format v2), a maildir, an mbox or a folder "
+        f"of files that end in {', '.join(ENDINGS)}",
+    )
+
+
+class Watch:
+    """One mailbox followed for one queue."""
+
+    def __init__(self, store: QueueStore, place: Path, wanted: Wanted) -> None:
+        self.store = store
+        self.wanted = wanted
+        self.place = place.absolute()
+        name = hashlib.sha256(str(self.place).encode(errors="surrogateescape")).hexdigest()[:8]
+        self.folder = store.folder / WATCH / f"{slug(self.place.name).lower()}-{name}"
+
+    def look(self, mailbox: Mailbox, now: float) -> Look:
+        """Read what is new, queue what is whole, and remember.
+
+        Raises:
+            UsageError: another process looks, or the state is of another version of the lab.
+            InfraError: the mailbox cannot be read; what came before is queued.
+        """
+        self.store.create()
+        self.folder.mkdir(parents=True, exist_ok=True)
+        try:
+            with FileLock(self.folder / ".lock", timeout=0):
+                return _Looking(self, now).look(mailbox)
+        except Timeout:
+            raise UsageError(
+                "another lab process watches it for this queue", where=str(self.place)
+            ) from None
+
+
+class _Looking:
+    """One look, under the watch's lock."""
+
+    def __init__(self, watch: Watch, now: float) -> None:
+        self.watch, self.wanted, self.now = watch, watch.wanted, now
+        self.store, self.folder = watch.store, watch.folder
+        self.found = Look()
+        self.state = self._load()
+        self.posts: dict[str, Posted] = {}
+        self.came: dict[str, float] = {}
+        self.seen = {one.key: one for one in self.state.seen}
+        self.known = series_seen.by_id(self.seen.values())
+        for path in sorted(self.folder.glob("*.eml")):
+            post = _posted(path.read_bytes()) if path.stem in self.state.pending else None
+            if post is None:  # kept, and then killed: it is read again
+                path.unlink()
+            else:
+                self.posts[post.id] = post
+                self.came[post.id] = self.state.pending[path.stem]
+
+    def look(self, mailbox: Mailbox) -> Look:
+        since = self.now - self.wanted.days * DAY_S
+        for batch in mailbox.new(self.state.positions, since=since, now=self.now):
+            self.found.notes += batch.notes
+            for arrival in batch.arrivals:
+                self._take(arrival)
+            self._queue_whole()
+            self._save(dict(batch.positions))
+        self._queue_whole()
+        self._give_up(since)
+        self._save(self.state.positions)
+        for group in self._groups():
+            numbers = ", ".join(f"{number}/{group.total}" for number in group.missing[:5])
+            more = f" and {len(group.missing) - 5} more" if len(group.missing) > 5 else ""
+            self.found.waiting.append(f"{group.words}: {numbers or 'nothing'}{more} missing")
+        if self.found.queued or self.found.replaced:
+            page.write(self.store)
+        return self.found
+
+    def _load(self) -> State:
+        path = self.folder / STATE
+        try:
+            return State.model_validate_json(path.read_bytes())
+        except FileNotFoundError:
+            return State(mailbox=str(self.watch.place))
+        except ValidationError:
+            raise UsageError(
+                "is damaged or of another version of the lab", where=str(path),
+                next_step=f"remove {self.folder}: the newest mails are read again, and no series "
+                "that is in the queue is queued again",
+            ) from None  # fmt: skip
+
+    def _take(self, arrival: Arrival) -> None:
+        self.found.mails += 1
+        try:
+            post = read_posted(arrival.raw)
+        except UnreadableError as error:
+            self.found.left_out.append(str(error))
+            return
+        if post is None:
+            return
+        if arrival.deleted:
+            self._drop(post)
+        elif not series_seen.is_late(post, self.known):
+            _keep(self.folder / f"{post.id}.eml", post.mail.raw)
+            self.came[post.id] = min(arrival.at, self.came.get(post.id, arrival.at))
+            # Last of all, so that of two for one place the later counts.
+            self.posts.pop(post.id, None)
+            self.posts[post.id] = post
+
+    def _drop(self, post: Posted) -> None:
+        self.posts.pop(post.id, None)
+        self.came.pop(post.id, None)
+
+    def _groups(self) -> tuple[Group, ...]:
+        return tuple(groups_of(self.posts.values()).values())
+
+    def _queue_whole(self) -> None:
+        groups = self._groups()
+        for group in groups:
+            if not group.missing:
+                self._whole(group, groups)
+                for post in group.members.values():
+                    self._drop(post)
+
+    def _whole(self, group: Group, groups: tuple[Group, ...]) -> None:
+        """A series that is whole: queue it, or say why not; it is never looked at again."""
+        new = series_seen.seen_of(group, self.now)
+        try:
+            patches = [post for post in group.ordered if post.mail.number]
+            files = {
+                file
+                for post in patches
+                for file in read_diff(post.mail.text, clean(post.mail.place)).files
+            }
+            aside = series_seen.aside(group, new, groups, self.seen.values())
+            if not touches(files, self.wanted.paths):
+                self.found.elsewhere += 1
+            elif aside:
+                self.found.left_out.append(f"{group.words}: {aside}")
+            else:
+                new = new.model_copy(update={"entry": self._queue(group, new)})
+        except SeriesError as error:
+            self.found.left_out.append(f"{group.words}: {clean(error.what)}")
+        self.seen[new.key] = new
+        for each, series in series_seen.by_id([new]).items():
+            self.known.setdefault(each, []).extend(series)
+
+    def _queue(self, group: Group, new: Seen) -> str:
+        entry_id = f"{slug(group.title).lower()[:40].strip('-.') or 'series'}-{group.id}"
+        name = f"{entry_id}.mbox"
+        mails = b"".join(_in_mbox(post.mail.raw) for post in group.ordered)
+        _keep(self.store.folder / MAILS / name, mails)
+        # The mails stand for the series; a name in the question would be a machine's path.
+        question = replace(self.wanted.question, series=(name,))
+        entry = Entry(
+            id=entry_id, question=question, mailbox=name, title=group.title, author=group.author,
+            version=group.version, origin=str(self.watch.place), priority=self.wanted.priority,
+            added=stamp(),
+        )  # fmt: skip
+        if self.store.add(entry):
+            patches = "1 patch" if group.total == 1 else f"{group.total} patches"
+            self.found.queued.append(f"{entry_id}  {group.words}, {patches}")
+        for old in series_seen.replaced_by(new, self.seen.values()):
+            self._replace(old.entry, entry_id)
+        return entry_id
+
+    def _replace(self, old: str, new: str) -> None:
+        if old == new:
+            return
+        try:
+            with self.store.change(old) as entry:
+                if entry.state == "waiting":
+                    message = f"replaced by {new}"
+                    self.store.save(
+                        entry.model_copy(update={"state": "replaced", "message": message})
+                    )
+                    self.found.replaced.append(f"{old} by {new}")
+        except UsageError:
+            # It is being measured: both are.
+            self.found.notes.append(f"{old} is being measured, and {new} waits")
+
+    def _give_up(self, since: float) -> None:
+        """Let go of series that stayed incomplete for too long, and of the oldest of too many."""
+        oldest_first = sorted(self._groups(), key=self._since)
+        mails = len(self.posts)
+        size = sum(len(post.mail.raw) for post in self.posts.values())
+        for group in oldest_first:
+            too_many = mails > MOST_PENDING or size > MOST_PENDING_BYTES
+            if self._since(group) >= since and not too_many:
+                break
+            why = "too many mails wait" if too_many else f"{self.wanted.days:g} days"
+            missing = f"{len(group.missing)} of {group.total} patches missing"
+            self.found.given_up.append(f"{group.words}: {missing} ({why})")
+            for post in group.members.values():
+                mails, size = mails - 1, size - len(post.mail.raw)
+                self._drop(post)
+
+    def _since(self, group: Group) -> float:
+        """When the first of its mails came."""
+        return min(self.came[post.id] for post in group.members.values())
+
+    def _save(self, positions: dict[str, str]) -> None:
+        # Twice as long as a first look reaches back: what is read again is known.
+        kept = [o for o in self.seen.values() if o.at >= self.now - 2 * self.wanted.days * DAY_S]
+        state = self.state.model_copy(
+            update={
+                "positions": positions,
+                "pending": {post_id: self.came[post_id] for post_id in self.posts},
+                "seen": tuple(kept),
+            }
+        )
+        if state != self.state:
+            write_atomically(self.folder / STATE, state.model_dump_json() + "\n")
+            self.state = state
+        for path in self.folder.glob("*.eml"):
+            if path.stem not in state.pending:
+                path.unlink()
+
+
+def _posted(raw: bytes) -> Posted | None:
+    try:
+        return read_posted(raw)
+    except UnreadableError:
+        return None
+
+
+def _keep(path: Path, data: bytes) -> None:
+    beside = path.with_name(f".{path.name}.new")
+    with beside.open("wb") as sink:
+        sink.write(data)
+        sink.flush()
+        os.fsync(sink.fileno())
+    beside.replace(path)
+
+
+def _in_mbox(raw: bytes) -> bytes:
+    body = re.sub(rb"^(>*From )", rb">\1", raw, flags=re.M)
+    return POSTMARK + body + (b"\n" if body.endswith(b"\n") else b"\n\n")

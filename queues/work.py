@@ -1,0 +1,123 @@
+"""Work a queue: one session and one report for each entry, in order, until none is left."""
+
+from __future__ import annotations
+
+import os
+import socket
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from host.errors import InfraError
+from queues import page
+from queues.entry import Entry
+from queues.outcome import Ending, of_error, of_session
+from queues.store import QueueStore, stamp
+from reports.write import write_all
+from results.store import MANIFEST
+from runs.question import Question
+
+# Two entries in a row that no series is to blame for: the third would fare no better.
+MOST_IN_A_ROW = 2
+
+
+@dataclass(frozen=True)
+class Job:
+    """What one attempt is to do: begin a session in ``folder``, or finish the one there."""
+
+    question: Question
+    folder: Path
+    resume: bool
+
+
+Measure = Callable[[Job], None]
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Rules:
+    """``tries`` is how often an entry is begun that the host ends; ``limit`` None is no limit."""
+
+    tries: int = 2
+    limit: int | None = None
+
+
+def work(store: QueueStore, measure: Measure, say: Say, rules: Rules | None = None) -> int:
+    """Work the queue until nothing is left that nobody works on; return how many ended.
+
+    An entry's failure is its outcome, and the next one is taken.  What the host ended is
+    tried again at once, as often as ``rules`` say, and then set aside.
+
+    Raises:
+        InfraError: two entries in a row were ended by the host or the lab itself.
+        KeyboardInterrupt: passed on; the next worker goes on where this one was.
+    """
+    rules = rules or Rules()
+    for problem in store.read().problems:
+        say(f"left out  {problem}")
+    done, in_a_row = 0, 0
+    while rules.limit is None or done < rules.limit:
+        with store.take() as entry:
+            if entry is None:
+                break
+            ended, ending = _attempt(store, entry, measure, say, rules)
+        done += 1
+        page.write(store)
+        say(line_of(ended))
+        in_a_row = in_a_row + 1 if ending.is_in_the_way else 0
+        if in_a_row == MOST_IN_A_ROW:
+            raise InfraError(
+                f"{in_a_row} entries in a row were ended by the host or the lab: {ended.message}",
+                where=ended.id,
+                next_step="mend it, then ./lab.py queue retry ID, and run the queue again",
+            )
+    page.write(store)
+    return done
+
+
+def line_of(entry: Entry) -> str:
+    """What became of an entry, in one line."""
+    said = ", ".join(f"{one.case} {one.metric} {one.verdict}" for one in entry.said)
+    why = f"{entry.blame}: {entry.message}" if entry.blame else said
+    return f"{entry.state}  {entry.id}  {why}"
+
+
+def _attempt(
+    store: QueueStore, entry: Entry, measure: Measure, say: Say, rules: Rules
+) -> tuple[Entry, Ending]:
+    """Try an entry until it has an outcome, or the host has ended it often enough."""
+    while True:
+        folder = store.session(entry)
+        resume = (folder / MANIFEST).exists()
+        began = entry.began if resume and entry.began else stamp()
+        update = {
+            "state": "running",
+            "began": began,
+            "worker": f"{socket.gethostname()}:{os.getpid()}",
+        }
+        entry = store.save(entry.model_copy(update=update))
+        page.write(store)
+        say(f"{'goes on' if resume else 'begins'}  {entry.id}  {entry.name}")
+        question = entry.question
+        if entry.mailbox:
+            question = replace(question, series=(str(store.mails(entry)),))
+        ending = _ending(Job(question, folder, resume), measure, say)
+        if ending.blame == "host":
+            entry = entry.model_copy(update={"tries": entry.tries + 1})
+            if entry.tries < rules.tries:
+                say(f"again  {entry.id}  {ending.message}")
+                continue
+        return store.save(ending.of(entry, stamp())), ending
+
+
+def _ending(job: Job, measure: Measure, say: Say) -> Ending:
+    try:
+        measure(job)
+        return of_session(write_all(job.folder))
+    except Exception as error:
+        ending = of_error(error)
+        if ending.blame == "lab":
+            # People need the traceback of a bug, and no other.
+            say(traceback.format_exc().rstrip())
+        return ending

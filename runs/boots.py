@@ -1,0 +1,149 @@
+"""The seam between judging runs and booting guests: what is asked for, and what comes back.
+
+Everything that judges a run stays with the session (``runs.recording``, ``runs.exactness``);
+an executor only says how each guest ended.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+from experiment.design import Conditions
+from experiment.spec import Guest, KernelSpec
+from guests.exact import Machine, Outcome
+from guests.probe.plugin import Probe
+from kernels.cache import Kernel
+from kernels.make import Progress
+from runs.progress import Reporter
+
+if TYPE_CHECKING:
+    from runs.prepare import WallHost
+
+# Host trouble may pass; anything else is a function of the inputs and would only
+# be the same again.
+ATTEMPTS = 2
+MIB = 1 << 20
+
+
+@dataclass(frozen=True)
+class Boot:
+    """One guest to boot once.
+
+    ``name`` is that of its folder of raw logs, ``group`` names what boots alike for people.
+    A ``cold`` one is booted on its own; others may be restored from a snapshot of their
+    machine.  ``console_bytes`` ends a guest whose console grows beyond it; 0 does not.
+    """
+
+    name: str
+    group: str
+    machine: Machine
+    job_text: str
+    cold: bool
+    probe: Probe | None = None
+    console_bytes: int = 0
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where boots leave what they say: the session's ``raw`` folder, and who is told.
+
+    ``slots`` are guests at once, as :meth:`Executor.slots` said.
+    """
+
+    cache: Path
+    raw: Path
+    reporter: Reporter
+    slots: int
+
+
+class Judge(Protocol):
+    """Who is told how each boot ended.  Both may be called from several threads."""
+
+    def first(self, boot: Boot, outcome: Outcome) -> str:
+        """Name of the boot that must have been told before this one; empty for none."""
+
+    def tell(self, boot: Boot, outcome: Outcome, *, last: bool) -> bool:
+        """How a boot ended, its raw files in place; True asks for another attempt.
+
+        After the ``last`` attempt the answer is False.
+        """
+
+    def withdraw(self, names: Collection[str]) -> None:
+        """What was told of these boots is not to be trusted; they will be told again."""
+
+
+@dataclass(frozen=True)
+class WallBoot:
+    """One wall guest of a block; accelerator and placement are the host's that boots it."""
+
+    name: str
+    machine: Machine
+    job_text: str
+
+
+@dataclass(frozen=True)
+class WallRun:
+    """How a wall guest ended, what its host did meanwhile, and when (host's clock, seconds)."""
+
+    outcome: Outcome
+    conditions: Conditions
+    at_s: float
+
+
+class WallElsewhere(Protocol):
+    """Wall hosts that are not this one."""
+
+    def host(
+        self, guests: Mapping[str, Mapping[str, Guest]], image: Path, *, fit_only: bool
+    ) -> WallHost:
+        """What boots wall guests there; as ``runs.prepare.wall_host``."""
+
+    def hosts(self) -> int:
+        """Blocks that are made at once: one a host."""
+
+    def begin(
+        self, block: Sequence[WallBoot], attempts: int, place: Place
+    ) -> Callable[[], Sequence[WallRun]]:
+        """Have a block made, its guests back to back on one host; call for the runs."""
+
+
+class Executor(Protocol):
+    """Where kernels are built and guests run."""
+
+    @property
+    def name(self) -> str:
+        """As the command line has it, for people."""
+
+    def slots(self, memory_mib: int, asked: int | None) -> int:
+        """Guests of this memory (MiB) that run at once."""
+
+    def boot(self, batches: Sequence[Sequence[Boot]], judge: Judge, place: Place) -> float:
+        """Boot everything and tell the judge; return the CPU seconds the guests used.
+
+        What a batch keeps for itself is gone before the next one begins.
+
+        Raises:
+            InfraError: the disk is too small, or nothing can be booted.
+        """
+
+    def wall(self) -> WallElsewhere | None:
+        """Where wall blocks are made; None is this host."""
+
+    def expect_kernels(
+        self, wanted: Sequence[tuple[KernelSpec, Sequence[Path]]], *, checkout: Path, cache: Path
+    ) -> None:
+        """These kernels, each with its patches, will be asked for, in this order."""
+
+    def provide_kernel(
+        self,
+        spec: KernelSpec,
+        patches: Sequence[Path],
+        *,
+        checkout: Path,
+        cache: Path,
+        progress: Callable[[Progress], None] | None = None,
+    ) -> Kernel:
+        """The kernel, in this host's cache; as ``kernels.build.provide``."""

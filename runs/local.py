@@ -1,0 +1,212 @@
+"""Boot guests on this host: as many at once as fit, restored from snapshots taken first."""
+
+from __future__ import annotations
+
+import shutil
+import threading
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, as_completed
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from experiment.spec import KernelSpec
+from guests import exact
+from guests.console import Ending
+from guests.exact import BootError, Machine, Outcome, Snapshot
+from host import facts
+from kernels import build
+from kernels.cache import Kernel
+from kernels.make import Progress
+from runs.boots import ATTEMPTS, MIB, Boot, Judge, Place
+from runs.workspace import workspace
+
+CONSOLE = "console.log"
+
+
+class InterruptedRunError(Exception):
+    """The lab was asked to stop; runs under way are dropped, records are kept."""
+
+
+class FloodedError(Exception):
+    """A guest whose console says the same for ever."""
+
+
+@dataclass
+class _Stage:
+    """Shared state of one call; ``snapshots`` and ``told`` are of the batch under way."""
+
+    judge: Judge
+    place: Place
+    scratch: Path
+    stop: threading.Event = field(default_factory=threading.Event)
+    snapshots: dict[Machine, Future[Snapshot]] = field(default_factory=dict)
+    snapshots_taken: int = 0
+    told: dict[str, Future[None]] = field(default_factory=dict)
+    cpu_s: list[float] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class LocalExecutor:
+    """The host we stand on: threads, one a guest."""
+
+    name: str = "local"
+
+    def slots(self, memory_mib: int, asked: int | None) -> int:
+        """What the user said, or what cores and memory allow."""
+        return asked or facts.guests_at_once(memory_mib)
+
+    def boot(self, batches: Sequence[Sequence[Boot]], judge: Judge, place: Place) -> float:
+        """As ``runs.boots.Executor.boot``."""
+        needed = max((_memory_mib(batch, place.slots) for batch in batches if batch), default=0)
+        with workspace(place.cache, needed * MIB) as scratch:
+            stage = _Stage(judge, place, scratch)
+            # One batch after the other: each keeps a snapshot a machine in the scratch folder.
+            for batch in batches:
+                _all(stage, batch)
+                _drop_snapshots(stage)
+        return sum(stage.cpu_s)
+
+    def wall(self) -> None:
+        """Wall guests run here."""
+
+    def expect_kernels(
+        self, wanted: Sequence[tuple[KernelSpec, Sequence[Path]]], *, checkout: Path, cache: Path
+    ) -> None:
+        """Nothing is gained by knowing: one build takes the whole host."""
+
+    def provide_kernel(
+        self,
+        spec: KernelSpec,
+        patches: Sequence[Path],
+        *,
+        checkout: Path,
+        cache: Path,
+        progress: Callable[[Progress], None] | None = None,
+    ) -> Kernel:
+        """As ``kernels.build.provide``."""
+        return build.provide(spec, patches, checkout=checkout, cache=cache, progress=progress)
+
+
+def _memory_mib(batch: Sequence[Boot], slots: int) -> int:
+    """What a batch's guests take: a snapshot of each machine, and those that run."""
+    machines = {boot.machine for boot in batch if not boot.cold}
+    largest = max(boot.machine.guest.memory_mib for boot in batch)
+    return sum(machine.guest.memory_mib for machine in machines) + slots * largest
+
+
+def _drop_snapshots(stage: _Stage) -> None:
+    for snapshot in stage.snapshots.values():
+        if snapshot.exception() is None:
+            shutil.rmtree(snapshot.result().memory.parent, ignore_errors=True)
+    stage.snapshots.clear()
+
+
+def _all(stage: _Stage, batch: Sequence[Boot]) -> None:
+    pool = ThreadPoolExecutor(max_workers=stage.place.slots, thread_name_prefix="guest")
+    try:
+        for boot in batch:
+            if boot.machine not in stage.snapshots and not boot.cold:
+                stage.snapshots_taken += 1
+                stage.snapshots[boot.machine] = pool.submit(
+                    _snapshot, stage, boot, stage.snapshots_taken
+                )
+        for boot in batch:
+            stage.told[boot.name] = pool.submit(_run, stage, boot)
+        for finished in as_completed([stage.told[boot.name] for boot in batch]):
+            finished.result()
+    except BaseException:
+        stage.stop.set()
+        raise
+    finally:
+        pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _snapshot(stage: _Stage, boot: Boot, number: int) -> Snapshot:
+    name = f"snapshot {number} ({boot.group})"
+    stage.place.reporter.started(name)
+    problem = "stopped"
+    try:
+        snapshot = exact.take_snapshot(
+            boot.machine,
+            stage.scratch / f"snapshot-{number}",
+            stage.place.raw / f"snapshot-{number}-{boot.group}",
+            _watch(stage, name),
+        )
+        problem = ""
+        stage.cpu_s.append(snapshot.cpu_s)
+        return snapshot
+    except BootError as error:
+        problem = error.ending.message
+        raise
+    finally:
+        stage.place.reporter.finished(name, problem=problem, counts=False)
+
+
+def _watch(stage: _Stage, name: str) -> Callable[[str], None]:
+    def watch(word: str) -> None:
+        if stage.stop.is_set():
+            raise InterruptedRunError
+        stage.place.reporter.said(name, word)
+
+    return watch
+
+
+def _run(stage: _Stage, boot: Boot) -> None:
+    if stage.stop.is_set():
+        raise InterruptedRunError
+    stage.place.reporter.started(boot.name)
+    for attempt in range(1, ATTEMPTS + 1):
+        outcome = _boot(stage, boot)
+        stage.cpu_s.append(outcome.cpu_s)
+        first = stage.judge.first(boot, outcome)
+        if first in stage.told:
+            # Queued before this one, so it ends without it.
+            stage.told[first].result()
+        if not stage.judge.tell(boot, outcome, last=attempt == ATTEMPTS):
+            return
+
+
+def _boot(stage: _Stage, boot: Boot) -> Outcome:
+    folder = stage.scratch / boot.name
+    shutil.rmtree(folder, ignore_errors=True)
+    try:
+        if boot.cold:
+            return boot_one(boot, None, folder, stage.place.raw / boot.name,
+                            _watch(stage, boot.name))  # fmt: skip
+        try:
+            snapshot = stage.snapshots[boot.machine].result()
+        except BootError as error:
+            return Outcome(None, error.ending, 0.0, 0.0)
+        return boot_one(boot, snapshot, folder, stage.place.raw / boot.name,
+                        _watch(stage, boot.name))  # fmt: skip
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def boot_one(
+    boot: Boot, snapshot: Snapshot | None, folder: Path, logs: Path, watch: Callable[[str], None]
+) -> Outcome:
+    """Boot one guest in ``folder``: restored from ``snapshot``, or cold where that is None.
+
+    Raises:
+        InfraError: QEMU does not start; whatever ``watch`` raises.
+    """
+    console = logs / CONSOLE
+
+    def bounded(word: str) -> None:
+        watch(word)
+        # Emptied by each boot before anything is asked.
+        limited = boot.console_bytes and console.exists()
+        if limited and console.stat().st_size > boot.console_bytes:
+            raise FloodedError
+
+    began = time.monotonic()
+    try:
+        more = {"probe": boot.probe} if boot.probe else {}
+        if snapshot is not None:
+            return exact.run_restored(snapshot, boot.job_text, folder, logs, bounded, **more)
+        return exact.run_cold(boot.machine, boot.job_text, folder, logs, bounded, **more)
+    except FloodedError:
+        said = f"ended when its console had {boot.console_bytes >> 10} KiB"
+        return Outcome(None, Ending("hung", said), 0.0, time.monotonic() - began)

@@ -1,0 +1,168 @@
+"""Sessions of stand-in guests, on this host and over a cluster."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from fleet.artefacts import ArtefactStore
+from fleet.configured import _client
+from fleet.executor import DaskExecutor
+from fleet.settings import Settings
+from guests import exact
+from guests.initramfs import Initramfs
+from kernels.cache import Kernel
+from results.record import RunRecord
+from results.store import SessionStore
+from runs import workspace
+from runs.boots import Executor
+from runs.local import LocalExecutor
+from runs.measure import measure
+from runs.options import Options
+from runs.prepare import Session
+from runs.progress import Reporter
+from tests.fleet import stand_in
+from tests.fleet.cluster import Cluster
+from tests.integration.lab_process import written_ids
+from tests.runs.test_measure import CHECKOUT, _session
+from workloads import parse, validity
+
+MEMORY_MIB = 16
+SOON = Settings(straggler_s=600.0, grace_s=3.0, patience_s=60.0)
+
+
+class Said(Reporter):
+    """A reporter that remembers."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lines: list[str] = []
+
+    def say(self, text: str) -> None:
+        self.lines.append(text)
+
+
+@dataclasses.dataclass
+class Bench:
+    """Measures the same plan wherever it is told to, into folders of its own."""
+
+    folder: Path
+
+    def session(self, blocks: int) -> Session:
+        """Blocks of both arms, their files on disk."""
+        made = _session(blocks)
+        small = {"memory_mib": MEMORY_MIB}
+        kernels = {}
+        for arm, kernel in made.measured.kernels.items():
+            place = self.folder / "cache" / "kernels" / arm
+            place.mkdir(parents=True, exist_ok=True)
+            (place / "bzImage").write_bytes(f"kernel of {arm}".encode())
+            kernels[arm] = Kernel(place, kernel.identity)
+        for name in ("initramfs", "preload"):
+            (self.folder / name).write_bytes(name.encode() * 1000)
+        guests = {
+            arm: guest.model_copy(update=small) for arm, guest in made.measured.guests.items()
+        }
+        return dataclasses.replace(
+            made,
+            measured=dataclasses.replace(made.measured, kernels=kernels, guests=guests),
+            initramfs=Initramfs(self.folder / "initramfs", "0"),
+            preload=self.folder / "preload",
+        )
+
+    def store(self, name: str) -> SessionStore:
+        """The record of a session, empty at first."""
+        store = SessionStore(self.folder / name / "session")
+        store.raw.mkdir(parents=True, exist_ok=True)
+        return store
+
+    def measure(self, name: str, blocks: int, executor: Executor | None = None) -> Said:
+        """Measure, or go on measuring, one session."""
+        said = Said()
+        cache = self.folder / "cache"
+        (cache / "locks").mkdir(parents=True, exist_ok=True)
+        if isinstance(executor, DaskExecutor):
+            executor.say = said.say
+        options = Options(checkout=CHECKOUT, cache=cache, guests_at_once=4,
+                          executor=executor or LocalExecutor())  # fmt: skip
+        measure(self.session(blocks), options, self.store(name), said)
+        return said
+
+    def executor(self, cluster: Cluster, settings: Settings = SOON) -> DaskExecutor:
+        """An executor on a cluster, with a store of its own."""
+        return DaskExecutor(
+            cluster.address,
+            lambda stack: self._connect(stack, cluster),
+            ArtefactStore(str(self.folder / "store")),
+            settings,
+            print,
+        )
+
+    @staticmethod
+    def _connect(stack: ExitStack, cluster: Cluster) -> object:
+        return _client(stack, f"tcp://{cluster.host}:{cluster.port}")
+
+    def records(self, name: str) -> dict[str, RunRecord]:
+        """By run id; no run is on record twice."""
+        store = self.store(name)
+        ids = written_ids(store.folder)
+        assert len(ids) == len(set(ids))
+        return {record.run_id: record for record in store.records()}
+
+    def require_same(self, one: str, other: str, *, resumed: bool = False) -> None:
+        """The same records and the same raw files.
+
+        A process that resumes numbers the snapshots that it takes, here as on one host.
+        """
+        assert self.records(one) == self.records(other)
+        assert all(record.failure is None for record in self.records(one).values())
+        assert self.raw(one, not resumed) == self.raw(other, not resumed)
+
+    def raw(self, name: str, snapshots: bool = True) -> dict[str, bytes]:
+        """Content of every raw file, with those of snapshots or without."""
+        top = self.store(name).raw
+        return {
+            path.relative_to(top).as_posix(): path.read_bytes()
+            for path in sorted(top.rglob("*"))
+            if path.is_file() and (snapshots or "snapshot-" not in path.as_posix())
+        }
+
+
+@pytest.fixture
+def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Bench:
+    """Guests stand in here, too; the client judges them as it judges real ones."""
+    for name in ("take_snapshot", "run_restored", "run_cold"):
+        monkeypatch.setattr(exact, name, getattr(stand_in, name))
+    monkeypatch.setattr(workspace, "RESERVE_BYTES", 0)
+    monkeypatch.setattr(
+        parse, "guest_result", lambda files, names: SimpleNamespace(phases=(), build_id="")
+    )
+    monkeypatch.setattr(validity, "problems", lambda result, claim: ())
+    return Bench(tmp_path)
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[Cluster]:
+    """A scheduler without workers."""
+    made = Cluster(tmp_path)
+    try:
+        made.start_scheduler()
+        yield made
+    finally:
+        made.stop()
+
+
+@pytest.fixture
+def three(cluster: Cluster) -> Cluster:
+    """A scheduler with three sound workers."""
+    for name in ("one", "two", "three"):
+        cluster.start_worker(name)
+    return cluster
+
+
+Wait = Callable[[Callable[[], object], str], None]

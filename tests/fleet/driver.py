@@ -1,0 +1,30 @@
+"""A client in a process of its own, so that it can be killed: measures a stand-in session."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+from guests import exact
+from runs import workspace
+from tests.fleet import stand_in
+from tests.fleet.cluster import Cluster
+from tests.fleet.conftest import Bench
+from workloads import parse, validity
+
+
+def main(folder: str, port: str, blocks: str) -> None:
+    """Measure the session ``fleet`` of the bench in ``folder``."""
+    stand_in.dask_setup(None)
+    workspace.RESERVE_BYTES = 0
+    parse.guest_result = lambda files, names: SimpleNamespace(phases=(), build_id="")  # type: ignore[assignment,return-value]
+    validity.problems = lambda result, claim: ()
+    assert exact.run_cold is stand_in.run_cold
+    bench = Bench(Path(folder))
+    with bench.executor(Cluster(Path(folder), port=int(port))) as executor:
+        bench.measure("fleet", int(blocks), executor)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

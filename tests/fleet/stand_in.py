@@ -1,0 +1,108 @@
+"""A dask preload: guests of this worker are small programs with the same bytes every time.
+
+A real program runs for a while, in a process of its own, and what it writes is a function
+of the machine and the job.  The environment of a worker says how it misbehaves.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import signal
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import fleet.wall
+from guests import exact, virtme
+from guests.console import Ending
+from guests.exact import Machine, Outcome, Snapshot
+from guests.virtme import WallMachine
+from host.accelerator import Finding
+from host.process import run
+from runs import workspace
+from runs.prepare import WallHost
+from tests.guests.framing import sent
+
+SECONDS, LIES, FILLS_MIB, DIES, LOG = (
+    "STAND_IN_SECONDS", "STAND_IN_LIES", "STAND_IN_FILLS_MIB", "STAND_IN_DIES_OF", "STAND_IN_LOG",
+)  # fmt: skip
+
+
+def files_of(machine: Machine, job_text: str) -> dict[str, bytes]:
+    """What a sound stand-in sends."""
+    said = f"{machine.kernel.read_bytes()!r}{machine.prepare_text}{job_text}".encode()
+    return {"out": f"{hashlib.sha256(said).hexdigest()}\n".encode() * 40}
+
+
+def take_snapshot(
+    machine: Machine, folder: Path, logs: Path, watch: Callable[[str], None]
+) -> Snapshot:
+    boot = folder / "boot-1"
+    boot.mkdir(parents=True)
+    logs.mkdir(parents=True)
+    (logs / "console.log").write_text("ready\n")
+    fill = int(os.environ.get(FILLS_MIB, "0"))
+    (boot / "memory").write_bytes(b"\1" * (fill << 20))
+    (boot / "state").write_bytes(b"")
+    return Snapshot(machine, boot / "memory", boot / "state", 0.1)
+
+
+def run_restored(snapshot: Snapshot, *arguments: Any, **more: Any) -> Outcome:
+    assert snapshot.memory.exists()
+    return run_cold(snapshot.machine, *arguments, **more)
+
+
+def run_cold(
+    machine: Machine, job_text: str, folder: Path, logs: Path, watch: Callable[[str], None],
+    *, probe: object = None,
+) -> Outcome:  # fmt: skip
+    folder.mkdir(parents=True)
+    logs.mkdir(parents=True, exist_ok=True)
+    (logs / "console.log").write_text("twinboot: told\n")
+    deadly, seen = os.environ.get(DIES, ""), f"{job_text}{machine.kernel.read_bytes()!r}"
+    if deadly and all(word in seen for word in deadly.split(",")):
+        os.kill(os.getpid(), signal.SIGKILL)
+    watch("phase 4k")
+    left = float(os.environ.get(SECONDS, "0.2"))
+    while left > 0:
+        run(["sleep", f"{min(0.2, left)}"], timeout_s=60)
+        watch("phase 4k")
+        left -= 0.2
+    files = files_of(machine, job_text)
+    if os.environ.get(LIES):
+        files["out"] = bytes([files["out"][0] ^ 1]) + files["out"][1:]
+    (logs / "result").write_bytes(sent(files))
+    return Outcome(files, Ending("done", "the agent finished"), 0.1, 0.2)
+
+
+def wall_run(
+    machine: WallMachine, job_text: str, folder: Path, logs: Path, watch: Callable[[str], None]
+) -> Outcome:
+    """A wall guest; where and when it ran is appended to a file."""
+    logs.mkdir(parents=True, exist_ok=True)
+    began = time.time()
+    run(["sleep", "0.1"], timeout_s=60)
+    said = f"{machine.kernel.read_bytes()!r}{job_text}".encode()
+    files = {"out": hashlib.sha256(said).hexdigest().encode()}
+    (logs / "result").write_bytes(sent(files))
+    with Path(os.environ[LOG]).open("a") as log:
+        log.write(f"{os.getpid()} {began} {time.time()} {files['out'].decode()}\n")
+    return Outcome(files, Ending("done", "the agent finished"), 0.1, 0.2)
+
+
+def wall_host(guests: Mapping[str, Mapping[str, Any]], *rest: Any) -> WallHost:
+    """A host that no kernel was booted on."""
+    unpinned = {(name, arm): None for name, arms in guests.items() for arm in arms}
+    return WallHost(Finding("tcg", ()), unpinned, ())
+
+
+def dask_setup(worker: Any) -> None:
+    """Called by dask before the worker serves."""
+    exact.take_snapshot = take_snapshot
+    exact.run_restored = run_restored
+    exact.run_cold = run_cold
+    virtme.run = wall_run
+    fleet.wall.wall_host = wall_host  # type: ignore[assignment,attr-defined]
+    workspace.RESERVE_BYTES = 0

@@ -1,0 +1,142 @@
+"""Files by content: verified when they arrive, fetched again once, then named."""
+
+from __future__ import annotations
+
+import uuid
+from pathlib import Path
+
+import pytest
+
+from fleet import artefacts
+from fleet.artefacts import Artefact, ArtefactStore, held_in
+from host.errors import InfraError, UsageError
+from kernels import cache as kernel_cache
+from kernels.cache import Kernel
+from results.record import KernelIdentity
+
+
+@pytest.fixture(params=["folder", "file", "memory"])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> ArtefactStore:
+    urls = {
+        "folder": str(tmp_path / "store"),
+        "file": f"file://{tmp_path}/store",
+        "memory": f"memory://{uuid.uuid4().hex}",
+    }
+    return ArtefactStore(urls[request.param])
+
+
+def file(tmp_path: Path, content: bytes = b"content" * 999) -> Path:
+    path = tmp_path / "bzImage"
+    path.write_bytes(content)
+    return path
+
+
+def blob(tmp_path: Path, artefact: Artefact) -> Path:
+    return tmp_path / "store" / "blobs" / artefact.sha256
+
+
+def test_what_is_put_is_fetched(store: ArtefactStore, tmp_path: Path) -> None:
+    kept = store.put(file(tmp_path))
+    fetched = store.fetch(kept, tmp_path / "there")
+    assert fetched.read_bytes() == b"content" * 999
+    assert fetched == held_in(tmp_path / "there", kept)
+    assert store.put(file(tmp_path)) == kept
+
+
+def test_a_file_damaged_in_the_store_is_named(tmp_path: Path) -> None:
+    store = ArtefactStore(str(tmp_path / "store"))
+    kept = store.put(file(tmp_path))
+    blob(tmp_path, kept).write_bytes(b"Content" * 999)
+    with pytest.raises(InfraError, match="bzImage is damaged") as error:
+        store.fetch(kept, tmp_path / "there")
+    assert kept.sha256 in error.value.next_step
+    assert not held_in(tmp_path / "there", kept).exists()
+
+
+def test_one_that_arrives_damaged_is_fetched_once_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = ArtefactStore(str(tmp_path / "store"))
+    kept = store.put(file(tmp_path))
+    fetched = []
+    whole = ArtefactStore._read_into
+
+    def damaged_once(self: ArtefactStore, artefact: Artefact, path: Path) -> str:
+        fetched.append(path)
+        found = whole(self, artefact, path)
+        if len(fetched) == 1:
+            return "0" * 64
+        return found
+
+    monkeypatch.setattr(ArtefactStore, "_read_into", damaged_once)
+    assert store.fetch(kept, tmp_path / "there").exists()
+    assert len(fetched) == 2
+
+
+def test_a_file_damaged_on_the_way_to_disk_is_seen_by_the_next_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = ArtefactStore(str(tmp_path / "store"))
+    kept = store.put(file(tmp_path))
+    there = store.fetch(kept, tmp_path / "there")
+    there.write_bytes(b"Content" * 999)
+    monkeypatch.setattr(artefacts, "VERIFIED", {})
+    assert store.fetch(kept, tmp_path / "there").read_bytes() == b"content" * 999
+
+
+def test_what_is_not_there_is_said_with_the_store(tmp_path: Path) -> None:
+    store = ArtefactStore(str(tmp_path / "store"))
+    with pytest.raises(InfraError, match="is not there") as error:
+        store.fetch(Artefact("bzImage", "0" * 64, 1), tmp_path / "there")
+    assert "--store" in error.value.next_step
+
+
+def test_an_unknown_kind_of_store(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="cannot be opened"):
+        ArtefactStore("nonsense://bucket/x").put(file(tmp_path))
+
+
+def test_a_store_that_cannot_be_written(tmp_path: Path) -> None:
+    (tmp_path / "store").write_text("a file, no folder")
+    with pytest.raises(InfraError, match="cannot be written"):
+        ArtefactStore(str(tmp_path / "store")).put(file(tmp_path))
+
+
+def kernel(cache: Path) -> Kernel:
+    identity = KernelIdentity(
+        key="k" * 32, release="6.12", source="s", patches=(), flavour="perf", compiler="gcc",
+        config_sha256="0", code_key="c",
+    )  # fmt: skip
+    with kernel_cache.staged(cache, identity.key) as folder:
+        (folder / "bzImage").write_bytes(b"image")
+        (folder / "System.map").write_bytes(b"map")
+        (folder / kernel_cache.IDENTITY).write_text(identity.model_dump_json())
+    found = kernel_cache.load(cache, identity.key)
+    assert found is not None
+    return found
+
+
+def test_a_kernel_arrives_as_if_it_had_been_built_here(
+    store: ArtefactStore, tmp_path: Path
+) -> None:
+    made = kernel(tmp_path / "one")
+    files = store.put_kernel(made)
+    assert store.kernel(files.key) == files
+    arrived = store.fetch_kernel(files, tmp_path / "two")
+    assert arrived.identity == made.identity
+    assert {path.name: path.read_bytes() for path in arrived.folder.iterdir()} == {
+        path.name: path.read_bytes() for path in made.folder.iterdir()
+    }
+
+
+def test_a_kernel_whose_list_or_file_is_gone_is_not_there(tmp_path: Path) -> None:
+    store = ArtefactStore(str(tmp_path / "store"))
+    files = store.put_kernel(kernel(tmp_path / "one"))
+    assert store.kernel("x" * 32) is None
+    text = tmp_path / "store" / "kernels" / f"{files.key}.json"
+    whole = text.read_text()
+    text.write_text(whole.replace("bzImage", "bzimage"))
+    assert store.kernel(files.key) is None
+    text.write_text(whole)
+    blob(tmp_path, files.file("bzImage")).unlink()
+    assert store.kernel(files.key) is None

@@ -1,0 +1,123 @@
+"""--executor and the files of clusters."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from fleet.configured import (
+    FOLDER,
+    ClusterFile,
+    cluster_arguments,
+    executor_of,
+    read_cluster,
+)
+from fleet.executor import DaskExecutor
+from host.errors import InfraError, UsageError
+from runs.local import LocalExecutor
+
+CHECKOUT = Path(__file__).resolve().parent.parent.parent
+SMALL = 'cluster = "slurm"\ncores = 4\nmemory = "16 GiB"\njobs = 2\nstore = "/shared/store"\n'
+
+
+def written(tmp_path: Path, text: str) -> Path:
+    (tmp_path / FOLDER).mkdir(parents=True, exist_ok=True)
+    (tmp_path / FOLDER / "mine.toml").write_text(text)
+    return tmp_path
+
+
+def chosen(text: str, tmp_path: Path, store: str = "") -> object:
+    with executor_of(text, store, checkout=tmp_path, cache=tmp_path / "cache", say=print) as made:
+        return made
+
+
+def test_this_host_is_the_default(tmp_path: Path) -> None:
+    assert chosen("local", tmp_path) == LocalExecutor()
+
+
+def test_a_scheduler_by_address_and_a_store_for_it(tmp_path: Path) -> None:
+    made = chosen("dask://host:8786", tmp_path)
+    assert isinstance(made, DaskExecutor)
+    assert made.store.url == str(tmp_path / "cache" / "store")
+    other = chosen("dask://host:8786", tmp_path, "s3://bucket/kernels")
+    assert isinstance(other, DaskExecutor)
+    assert other.store.url == "s3://bucket/kernels"
+
+
+@pytest.mark.parametrize("text", ["dask://host", "dask://:8786", "ray://x", "", "dask://h:port"])
+def test_another_form_is_refused_with_those_known(text: str, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="unknown executor") as error:
+        chosen(text, tmp_path)
+    assert "dask-jobqueue:NAME" in error.value.next_step
+
+
+def test_nobody_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fleet.configured.CONNECT_S", 1.0)
+    made = chosen("dask://127.0.0.1:1", tmp_path)
+    assert isinstance(made, DaskExecutor)
+    with pytest.raises(InfraError, match="no scheduler answers") as error:
+        _ = made.link
+    assert error.value.exit_code == 3
+
+
+def test_every_shipped_file_is_valid() -> None:
+    names = sorted(path.stem for path in (CHECKOUT / FOLDER).glob("*.toml"))
+    assert "slurm" in names
+    for name in names:
+        assert read_cluster(name, CHECKOUT).store
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ("jobs = 2", "jobs: Field required"),
+        ('cluster = "slurm"', "cluster: Field required"),
+    ],
+)
+def test_what_is_missing_is_named(change: str, said: str, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=said) as error:
+        read_cluster("mine", written(tmp_path, SMALL.replace(change, "")))
+    assert f"{FOLDER}/mine.toml" in error.value.where
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        ('wall = "1h"', "wall: Extra inputs"),
+        ("processes = 0", "processes: .*found 0"),
+        ("settings.check_one_in = -1", "settings.check_one_in: .*found -1"),
+        ("cores = ", "no TOML"),
+    ],
+)
+def test_what_is_wrong_is_named_with_what_was_found(more: str, said: str, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=said):
+        read_cluster("mine", written(tmp_path, f"{SMALL}{more}\n"))
+
+
+def test_an_unknown_cluster_and_an_unknown_file(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"cluster: .*'pbs'.*found 'cray'"):
+        read_cluster("mine", written(tmp_path, SMALL.replace("slurm", "cray")))
+    with pytest.raises(UsageError, match="no such file") as error:
+        read_cluster("yours", written(tmp_path, SMALL))
+    assert "mine" in error.value.next_step
+
+
+def test_the_job_script_of_a_slurm_cluster(tmp_path: Path) -> None:
+    import dask_jobqueue
+
+    text = (
+        f'{SMALL}queue = "batch"\nwalltime = "02:00:00"\nresources = {{ wall = 1 }}\n'
+        'checkout = "/opt/lab"\ndirectives = ["--exclusive"]\n'
+    )
+    asked = ClusterFile.model_validate(tomllib.loads(text))
+    with dask_jobqueue.SLURMCluster(**cluster_arguments(asked, tmp_path)) as cluster:
+        script = cluster.job_script()
+    for line in (
+        "#SBATCH -p batch", "#SBATCH -t 02:00:00", "#SBATCH --cpus-per-task=4",
+        "#SBATCH --exclusive", "export PYTHONPATH=/opt/lab", "cd /opt/lab",
+    ):  # fmt: skip
+        assert line in script
+    assert "/opt/lab/.venv/bin/python -m distributed.cli.dask_worker" in script
+    assert "--resources 'wall=1'" in script

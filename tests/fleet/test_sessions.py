@@ -1,0 +1,165 @@
+"""The same plan on this host and over workers that are real processes; guests stand in."""
+
+from __future__ import annotations
+
+import json
+import random
+import threading
+from pathlib import Path
+
+from fleet.ledger import LEDGER
+from fleet.settings import Settings
+from tests.fleet.cluster import Cluster
+from tests.fleet.conftest import SOON, Bench
+
+
+def notes(bench: Bench, name: str) -> list[dict[str, object]]:
+    text = (bench.store(name).folder / LEDGER).read_text()
+    return [json.loads(line) for line in text.splitlines()]
+
+
+def test_three_workers_give_what_this_host_gives(bench: Bench, three: Cluster) -> None:
+    bench.measure("local", 4)
+    with bench.executor(three) as executor:
+        said = bench.measure("fleet", 4, executor)
+    bench.require_same("local", "fleet")
+    agreed = [note["agreed"] for note in notes(bench, "fleet") if "agreed" in note]
+    assert agreed
+    assert all(len(set(workers)) >= 2 for workers in agreed)  # type: ignore[call-overload]
+    served = {note["worker"] for note in notes(bench, "fleet") if "worker" in note}
+    confirmed = {worker for workers in agreed for worker in workers}  # type: ignore[attr-defined]
+    assert served <= confirmed
+    assert not [line for line in said.lines if "aside" in line or "refused" in line]
+
+
+def test_workers_are_killed_all_the_time(bench: Bench, three: Cluster) -> None:
+    bench.measure("local", 6)
+    over = threading.Event()
+    chosen = random.Random(1)
+    kills = []
+
+    def killer() -> None:
+        while not over.wait(2.5):
+            name = chosen.choice(["one", "two", "three"])
+            three.again(name)
+            kills.append(name)
+
+    thread = threading.Thread(target=killer)
+    thread.start()
+    try:
+        with bench.executor(three) as executor:
+            bench.measure("fleet", 6, executor)
+    finally:
+        over.set()
+        thread.join()
+    assert len(kills) >= 2
+    bench.require_same("local", "fleet")
+
+
+def test_a_worker_that_lies_is_named_and_what_it_made_is_made_again(
+    bench: Bench, cluster: Cluster
+) -> None:
+    bench.measure("local", 4)
+    cluster.start_worker("liar", STAND_IN_LIES="1")
+    for name in ("one", "two"):
+        cluster.start_worker(name)
+    with bench.executor(cluster) as executor:
+        said = bench.measure("fleet", 4, executor)
+    bench.require_same("local", "fleet")
+    (line,) = [line for line in said.lines if "quarantined" in line]
+    assert "it sent other bytes than" in line
+    assert "out: line 1" in line
+    liar = line.split()[1]
+    made = [note["worker"] for note in notes(bench, "fleet") if "elapsed_s" in note]
+    assert liar not in made[-8:]
+
+
+def test_two_that_differ_and_nobody_to_decide_is_no_data_point(
+    bench: Bench, cluster: Cluster
+) -> None:
+    cluster.start_worker("liar", STAND_IN_LIES="1")
+    cluster.start_worker("one")
+    with bench.executor(cluster) as executor:
+        bench.measure("fleet", 1, executor)
+    failures = [record.failure for record in bench.records("fleet").values() if record.failure]
+    assert failures
+    assert {failure.blame for failure in failures} == {"host"}
+    assert all("nobody is left to decide" in failure.message for failure in failures)
+    # A third one knows; what is on record of the sound ones stays.
+    cluster.start_worker("two")
+    cluster.kill("liar")
+    with bench.executor(cluster) as executor:
+        bench.measure("fleet", 1, executor)
+    bench.measure("local", 1)
+    assert {r.run_id: r.fingerprint for r in bench.store("fleet").records()} == {
+        r.run_id: r.fingerprint for r in bench.store("local").records()
+    }
+
+
+def test_one_worker_is_enough_and_it_is_said_that_nobody_checked_it(
+    bench: Bench, cluster: Cluster
+) -> None:
+    cluster.start_worker("one")
+    bench.measure("local", 1)
+    with bench.executor(cluster) as executor:
+        said = bench.measure("fleet", 1, executor)
+    bench.require_same("local", "fleet")
+    assert "3 of 3 runs came from a worker that no other could check" in said.lines
+
+
+def test_a_worker_with_another_qemu_is_refused(
+    bench: Bench, cluster: Cluster, tmp_path: Path
+) -> None:
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    other = programs / "qemu-system-x86_64"
+    other.write_text('#!/bin/sh\nexec /usr/bin/qemu-system-x86_64 "$@"\n')
+    other.chmod(0o755)
+    cluster.start_worker("other", PATH=f"{programs}:/usr/bin:/bin:/usr/sbin:/sbin")
+    cluster.start_worker("one")
+    with bench.executor(cluster) as executor:
+        executor.link.members.look(at_once=True)
+        said = bench.measure("fleet", 3, executor)
+    assert {record.failure for record in bench.records("fleet").values()} == {None}
+    served = {note["worker"] for note in notes(bench, "fleet") if "worker" in note}
+    assert len(served) == 1
+    lines = [line for line in said.lines if "is refused" in line]
+    refused = executor.link.members.refused
+    assert len(refused) == 1
+    (reason,) = refused.values()
+    assert "QEMU binary" in reason
+    assert "QEMU version" not in reason
+    assert not lines or reason in lines[0]
+
+
+def test_a_straggler_is_overtaken(bench: Bench, cluster: Cluster) -> None:
+    cluster.start_worker("slow", STAND_IN_SECONDS="300")
+    for name in ("one", "two"):
+        cluster.start_worker(name)
+    quick = Settings(**{**SOON.model_dump(), "straggler_s": 3.0})
+    with bench.executor(cluster, quick) as executor:
+        said = bench.measure("fleet", 6, executor)
+    bench.measure("local", 6)
+    bench.require_same("local", "fleet")
+    assert [line for line in said.lines if line.startswith("slow ")]
+
+
+def test_a_parcel_that_kills_its_workers_is_named(bench: Bench, tmp_path: Path) -> None:
+    cluster = Cluster(tmp_path)
+    try:
+        cluster.start_scheduler(DASK_DISTRIBUTED__SCHEDULER__ALLOWED_FAILURES="0")
+        for number in range(4):
+            # Seed 8 is that of block 1.
+            cluster.start_worker(f"w{number}", STAND_IN_DIES_OF="--randseed=8,kernel of patched")
+        some = Settings(**{**SOON.model_dump(), "losses": 1})
+        with bench.executor(cluster, some) as executor:
+            bench.measure("fleet", 2, executor)
+    finally:
+        cluster.stop()
+    records = bench.records("fleet")
+    (run_id,) = [run_id for run_id, record in records.items() if record.failure]
+    assert run_id == "filemap-4k.b01.patched"
+    failure = records[run_id].failure
+    assert failure is not None
+    assert failure.blame == "host"
+    assert failure.message.startswith("2 workers died while they made it; last tcp://")

@@ -1,0 +1,85 @@
+"""Wall blocks on several hosts: each on one, its guests back to back, one block at a time."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from pathlib import Path
+
+import pytest
+
+from experiment.design import AGAIN
+from host.errors import InfraError
+from runs.arms import plan_of
+from runs.options import Options
+from runs.prepare import Session
+from runs.wall import measure_wall
+from tests.fleet import stand_in
+from tests.fleet.cluster import CHECKOUT, Cluster
+from tests.fleet.conftest import Bench, Said
+
+
+def wall_session(bench: Bench, blocks: int) -> Session:
+    session = bench.session(blocks)
+    asked = session.experiment.model_copy(update={"mode": "wall"})
+    measured = session.measured
+    kernels = {**measured.kernels, AGAIN: measured.kernels["base"]}
+    guests = dict.fromkeys(kernels, measured.guest)
+    return dataclasses.replace(
+        session,
+        experiment=asked,
+        plan=plan_of(asked),
+        measured=dataclasses.replace(
+            measured, kernels=kernels, guests=guests, sizes=dict.fromkeys(kernels, measured.size)
+        ),
+        wall=stand_in.wall_host({"": guests}),
+    )
+
+
+def measure(bench: Bench, cluster: Cluster, blocks: int) -> Said:
+    said = Said()
+    (bench.folder / "cache" / "locks").mkdir(parents=True, exist_ok=True)
+    with bench.executor(cluster) as executor:
+        options = Options(CHECKOUT, bench.folder / "cache", executor=executor)
+        session = wall_session(bench, blocks)
+        measure_wall(session, options, bench.store("wall"), said, lambda: False)
+    return said
+
+
+def test_a_block_is_made_on_one_host_in_one_go(
+    bench: Bench, cluster: Cluster, tmp_path: Path
+) -> None:
+    log = tmp_path / "log"
+    for name in ("one", "two"):
+        cluster.start_worker(
+            name, STAND_IN_LOG=str(log), DASK_DISTRIBUTED__WORKER__RESOURCES__WALL="1"
+        )
+    cluster.start_worker("three", STAND_IN_LOG=str(log))
+    measure(bench, cluster, 6)
+    records = bench.records("wall")
+    assert len(records) == 18
+    assert all(record.failure is None for record in records.values())
+    assert all(record.conditions is not None for record in records.values())
+    made = [line.split() for line in log.read_text().splitlines()]
+    assert len(made) == 18
+    by_host = sorted(made, key=lambda line: (line[0], float(line[1])))
+    for host, lines in itertools.groupby(by_host, key=lambda line: line[0]):
+        runs = list(lines)
+        assert len(runs) % 3 == 0, host
+        for before, after in itertools.pairwise(runs):
+            assert float(before[2]) <= float(after[1])
+    # In the order of the plan, by block.
+    times = [records[run.run_id].at_s or 0.0 for run in wall_session(bench, 6).plan.runs]
+    for block in range(6):
+        of_block = times[3 * block : 3 * block + 3]
+        assert of_block == sorted(of_block)
+        assert of_block[-1] - of_block[0] < 30
+
+
+def test_without_a_wall_host_it_is_said_how_to_have_one(
+    bench: Bench, cluster: Cluster, tmp_path: Path
+) -> None:
+    cluster.start_worker("one", STAND_IN_LOG=str(tmp_path / "log"))
+    with pytest.raises(InfraError, match="no worker is a wall host") as error:
+        measure(bench, cluster, 1)
+    assert "--resources" in error.value.next_step

@@ -1,0 +1,97 @@
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from guests import foreign
+from guests.initramfs import BUSYBOX, PROGRAMS
+from host.errors import InfraError
+
+
+def test_applets_are_those_that_busybox_lists() -> None:
+    said = subprocess.run([BUSYBOX, "--list"], capture_output=True, text=True, check=True).stdout
+    assert sorted(foreign.applets(Path(BUSYBOX))) == sorted(said.split())
+
+
+def test_what_is_no_busybox_has_no_applets() -> None:
+    with pytest.raises(InfraError, match="no list of applets"):
+        foreign.applets(Path("/usr/bin/env"))
+
+
+def test_libraries_are_those_that_the_loader_takes() -> None:
+    """The host's own programs, whose loader can be asked."""
+    loaded = set()
+    for program in PROGRAMS:
+        said = subprocess.run(["ldd", program], capture_output=True, text=True, check=True).stdout
+        loaded |= {Path(word).name for word in said.split() if word.startswith("/")}
+    found = foreign.with_libraries(Path("/"), PROGRAMS)
+    assert {Path(path).name for path in found} == loaded | {Path(path).name for path in PROGRAMS}
+    assert all(file.is_file() for file in found.values())
+    assert list(found) == sorted(found)
+
+
+def test_what_is_missing_is_named(tmp_path: Path) -> None:
+    with pytest.raises(InfraError, match="/usr/bin/fio is not there"):
+        foreign.with_libraries(tmp_path, ("/usr/bin/fio",))
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "chrt").write_bytes(Path("/usr/bin/chrt").read_bytes())
+    with pytest.raises(InfraError, match=r"is not there"):
+        foreign.with_libraries(tmp_path, ("/bin/chrt",))
+    (tmp_path / "bin" / "script").write_text("#!/bin/sh\n")
+    with pytest.raises(InfraError, match="cannot be read as ELF"):
+        foreign.with_libraries(tmp_path, ("/bin/script",))
+
+
+def test_a_link_leads_nowhere_outside(tmp_path: Path) -> None:
+    (tmp_path / "root" / "bin").mkdir(parents=True)
+    (tmp_path / "outside").write_bytes(b"")
+    (tmp_path / "root" / "bin" / "fio").symlink_to("../../outside")
+    with pytest.raises(InfraError, match="/bin/fio is not there"):
+        foreign.with_libraries(tmp_path / "root", ("/bin/fio",))
+
+
+def test_apt_works_in_folders_of_its_own(tmp_path: Path) -> None:
+    argv = [*foreign.apt_argv("arm64", tmp_path), "-o", "Debug::NoLocking=1"]
+    shell = ["apt-config", *argv[argv.index("-o") :], "shell"]
+    asked = {"STATE": "Dir::State/d", "STATUS": "Dir::State::status/f", "CACHE": "Dir::Cache/d"}
+    asked |= {"ARCHITECTURE": "APT::Architecture", "LISTS": "Dir::State::lists/d"}
+    words = [word for pair in asked.items() for word in pair]
+    done = subprocess.run([*shell, *words], capture_output=True, text=True, check=True)
+    found = dict(line.split("=", 1) for line in done.stdout.split())
+    assert found.pop("ARCHITECTURE") == "'arm64'"
+    assert {path.strip("'").startswith(f"{tmp_path}/") for path in found.values()} == {True}
+
+
+def test_packages_that_apt_cannot_fetch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fake = tmp_path / "fake"
+    fake.mkdir()
+    (fake / "apt-get").write_text("#!/bin/sh\necho 'E: no network' >&2\nexit 100\n")
+    (fake / "apt-get").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{fake}:/usr/bin:/bin")
+    with pytest.raises(InfraError, match="cannot fetch programs for arm64: E: no network"):
+        foreign.provide("arm64", tmp_path / "cache")
+    assert [path.name for path in (tmp_path / "cache" / "foreign").iterdir()] == ["lock"]
+
+
+def test_what_is_there_is_not_fetched_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "foreign" / "arm64").mkdir(parents=True)
+    monkeypatch.setenv("PATH", "/nowhere")
+    assert foreign.provide("arm64", tmp_path) == tmp_path / "foreign" / "arm64"
+
+
+def test_versions_are_those_of_the_packages(tmp_path: Path) -> None:
+    folder = tmp_path / "foreign" / "arm64"
+    folder.mkdir(parents=True)
+    (folder / foreign.LIST).write_text(
+        "busybox-static_1%3a1.35.0-4+deb12u1+b1_arm64.deb aa\nfio_3.33-3_arm64.deb bb\n"
+        "libaio1_0.3.113-4_arm64.deb cc\n"
+    )
+    assert foreign.versions("arm64", tmp_path) == {
+        "fio": "3.33-3",
+        "busybox": "1:1.35.0-4+deb12u1+b1",
+    }
+    assert foreign.versions("", tmp_path) == {}

@@ -1,0 +1,74 @@
+"""A guest of another architecture is a guest like any: exact, counted and named.
+
+Asked for by TWINBOOT_TEST_ARM64=1, as its two kernels take minutes to build and its
+packages (`special` in host/packages.txt) are not installed by set-up.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from experiment.architecture import ARM64
+from results.store import SessionStore
+from tests.integration.conftest import Measured, measured
+from tests.integration.lab_process import SMALL, records_of
+
+NEEDED = (ARM64.board.qemu, f"{ARM64.build.tools}gcc")
+ASKED = os.environ.get("TWINBOOT_TEST_ARM64") == "1" and all(map(shutil.which, NEEDED))
+pytestmark = [
+    pytest.mark.guest,
+    pytest.mark.skipif(not ASKED, reason=f"wants TWINBOOT_TEST_ARM64=1 and {', '.join(NEEDED)}"),
+]
+
+
+@pytest.fixture(scope="module")
+def session(tmp_path_factory: pytest.TempPathFactory) -> Measured:
+    asked = ("--set", "kernel.arch=arm64")
+    return measured(tmp_path_factory.mktemp("arm64") / "session", SMALL, *asked)
+
+
+def test_every_run_is_valid_and_the_repeat_the_same(session: Measured) -> None:
+    assert session.status == 0, session.err
+    found = records_of(session.folder)
+    assert set(found) == {
+        f"filemap-4k.b00.{name}" for name in ("base", "patched", "patched.repeat")
+    }
+    assert [record.failure for record in found.values()] == [None] * 3
+    restored, cold = (found[f"filemap-4k.b00.patched{end}"] for end in ("", ".repeat"))
+    assert restored.fingerprint == cold.fingerprint
+    assert restored.fingerprint != found["filemap-4k.b00.base"].fingerprint
+
+
+def test_kernels_and_tools_are_named(session: Measured) -> None:
+    manifest = SessionStore(session.folder).manifest()
+    assert [arm.kernel.arch for arm in manifest.arms] == ["arm64"] * 2
+    assert manifest.provenance.qemu_argv[0] == ARM64.board.qemu
+    assert manifest.provenance.tools["gcc"].startswith("aarch64-linux-gnu-gcc")
+    assert manifest.triage is not None
+    changed = {function.name for function in manifest.triage.functions}
+    assert "__filemap_add_folio" in changed
+    assert len(changed) < 20
+
+
+def test_the_probe_counts_every_instruction(session: Measured) -> None:
+    profiles = SessionStore(session.folder).profiles()
+    assert len(profiles) == 2
+    for profile in profiles:
+        (phase,) = profile.phases
+        calls = {function.name: function.calls for function in phase.kernel}
+        assert calls["__filemap_add_folio"] > 1000
+        assert calls["xas_load"] > calls["__filemap_add_folio"]
+        spent = {function.name: function.instructions for function in phase.kernel}
+        assert spent.get("[unknown]", 0) < 0.001 * sum(spent.values())
+        assert set(phase.user) <= {"[unknown]", "fio", "busybox", "vdso"} | {
+            name for name in phase.user if ".so" in name
+        }
+        assert phase.user["fio"] > phase.user.get("[unknown]", 0)
+
+
+def test_the_report_says_what_it_is_of(session: Measured) -> None:
+    assert "arm64 with pages of 4 KiB" in Path(session.folder / "report.html").read_text()

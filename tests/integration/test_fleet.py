@@ -1,0 +1,86 @@
+"""Real guests over workers on this machine: the report is that of a local session."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.fleet.cluster import Cluster
+from tests.integration.conftest import Measured
+from tests.integration.lab_process import SMALL, bytes_of, records_of, run_lab, written_ids
+
+pytestmark = pytest.mark.guest
+KILL_EVERY_S = 20.0
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[Cluster]:
+    """A scheduler and three workers, each with an empty cache of its own."""
+    made = Cluster(tmp_path, preload="")
+    try:
+        made.start_scheduler()
+        for name in ("one", "two", "three"):
+            made.start_worker(name)
+        yield made
+    finally:
+        made.stop()
+
+
+def require_same(folder: Path, small: Measured) -> None:
+    """No run twice, the same records, and the same reports byte for byte."""
+    assert sorted(written_ids(folder)) == sorted(records_of(small.folder))
+    assert records_of(folder) == records_of(small.folder)
+    assert bytes_of(folder) == bytes_of(small.folder)
+
+
+def run_on(cluster: Cluster, folder: Path, tmp_path: Path) -> str:
+    """Measure the small experiment over the fleet; return what was said."""
+    done = run_lab(
+        "run", SMALL, "--set", "blocks=3", "--session", str(folder),
+        "--executor", cluster.address, "--store", str(tmp_path / "store"),
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return done.stderr
+
+
+def test_three_workers_give_the_report_of_this_host(
+    small: Measured, cluster: Cluster, tmp_path: Path
+) -> None:
+    folder = tmp_path / "fleet" / "session"
+    said = run_on(cluster, folder, tmp_path)
+    require_same(folder, small)
+    assert "set aside" not in said
+    assert "refused" not in said
+    names = {path.relative_to(folder) for path in folder.rglob("*") if path.is_file()}
+    local = {path.relative_to(small.folder) for path in small.folder.rglob("*") if path.is_file()}
+    assert names - local == {Path("fleet.jsonl")}
+    assert local <= names
+
+
+def test_a_worker_is_killed_every_twenty_seconds(
+    small: Measured, cluster: Cluster, tmp_path: Path
+) -> None:
+    folder = tmp_path / "fleet" / "session"
+    # On a busy host a guest may take longer than three workers live in turn.
+    every_s = max(KILL_EVERY_S, small.elapsed_s / 3)
+    over = threading.Event()
+    kills: list[str] = []
+
+    def killer() -> None:
+        while not over.wait(every_s):
+            name = ("one", "two", "three")[len(kills) % 3]
+            cluster.again(name)
+            kills.append(name)
+
+    thread = threading.Thread(target=killer)
+    thread.start()
+    try:
+        run_on(cluster, folder, tmp_path)
+    finally:
+        over.set()
+        thread.join()
+    assert kills
+    require_same(folder, small)

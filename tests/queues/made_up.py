@@ -1,0 +1,87 @@
+"""Sessions that cost nothing: real folders, records and reports, no kernel and no guest."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from kernels.patch_text import slug
+from queues.adding import entry_of
+from queues.entry import Entry
+from queues.store import QueueStore, stamp
+from queues.work import Job
+from reports.many import SessionComparison, compare_session
+from reports.write import HTML
+from results.store import SessionStore
+from runs import prepare
+from runs.question import Question
+from tests.reports.factory import Session
+
+CHECKOUT = Path(__file__).resolve().parents[2]
+SMALL = Session(seeds=(1001, 1002))
+SLOWER = Session(effect={"4k": -0.013, "thp": 0.0, "switch": 0.0})
+
+
+def queued(store: QueueStore, name: str, **more: object) -> Entry:
+    """An entry that asks for the series of this name, put into the queue."""
+    question = Question(series=(f"mid:{slug(name)}@example.org",), workloads="filemap-4k")
+    entry = entry_of(
+        question, here=CHECKOUT, checkout=CHECKOUT, catalogue=prepare.catalogue(CHECKOUT)
+    )
+    entry = entry.model_copy(update={"title": name, "added": stamp(), **more})
+    assert store.add(entry)
+    return entry
+
+
+@dataclass
+class Measuring:
+    """Stands in for kernels and guests: writes what a session would have written.
+
+    ``told`` says what is raised for an entry's session, the next one each time.  ``ledger``
+    gets a line a run: whatever is there twice was measured twice.
+    """
+
+    ledger: Path | None = None
+    pause_s: float = 0.0
+    told: dict[str, list[BaseException | None]] = field(default_factory=dict)
+    sessions: dict[str, Session] = field(default_factory=dict)
+    jobs: list[Job] = field(default_factory=list)
+    before: Callable[[Job], None] = lambda job: None
+
+    def __call__(self, job: Job) -> None:
+        self.jobs.append(job)
+        self.before(job)
+        name = job.folder.name
+        errors = self.told.get(name, [])
+        error = errors.pop(0) if errors else None
+        session = self.sessions.get(name, SMALL)
+        store = SessionStore(job.folder)
+        if not job.resume:
+            time.sleep(self.pause_s)  # as long as kernels are built, there is no session
+            store.create(session.manifest())
+        done = {record.run_id for record in store.records()}
+        for record in session.records():
+            if record.run_id in done:
+                continue
+            if error is not None and len(done) == 3:
+                raise error
+            time.sleep(self.pause_s)
+            store.append(record)
+            done.add(record.run_id)
+            self._note(f"{name} {record.run_id}\n")
+
+    def _note(self, line: str) -> None:
+        if self.ledger is not None:
+            handle = os.open(self.ledger, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+            os.write(handle, line.encode())
+            os.close(handle)
+
+
+def plain_report(folder: Path) -> SessionComparison:
+    """Stands in for ``write_all``, which draws for a second: the same comparison, no picture."""
+    store = SessionStore(folder)
+    (folder / HTML).write_text("a report")
+    return compare_session(store.manifest(), store.records())

@@ -1,0 +1,134 @@
+"""The index page: what it says, and in a real browser that it is quiet, fits and has no barrier."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Literal
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Browser, ViewportSize, sync_playwright
+
+from host.errors import InfraError, SeriesError
+from queues import page
+from queues.entry import Said
+from queues.store import QueueStore
+from tests.queues.made_up import queued
+
+CHROMIUM = shutil.which("chromium")
+DESK: ViewportSize = {"width": 1200, "height": 850}
+PHONE: ViewportSize = {"width": 390, "height": 800}
+SHOTS = os.environ.get("TWINBOOT_SHOTS")
+HOSTILE = "<script>window.hurt=1</script>\u202e\x1b[2J" + "x" * 180
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> QueueStore:
+    store = QueueStore(tmp_path_factory.mktemp("page") / "linux-mm")
+    store.create()
+
+    def said(verdict: str, change: float | None) -> dict[str, object]:
+        low, high = (None, None) if change is None else (change - 0.002, change + 0.002)
+        one = Said(
+            case="filemap-4k", metric="4k.bw", verdict=verdict, change=change, low=low, high=high
+        )
+        ended = f"2026-11-21T0{len(store.read().entries)}:00:00.000000Z"
+        return {"state": "done", "code": 0, "said": (one,), "ended": ended}
+
+    queued(store, "mm/filemap: one tree walk for a folio added", **said("improvement", 0.0105),
+           author="Ada L <ada@example.org>", version=4)  # fmt: skip
+    bad = queued(store, "mm: check every folio twice", **said("regression", -0.0231), version=2)
+    queued(store, "mm: fix a comment", **said("no change", 0.0))
+    queued(store, "mm: reclaim a little later", **said("inconclusive", 0.001))
+    for error, blame in ((SeriesError("does not apply to mm/slub.c at line 20"), "series"),
+                         (InfraError("no space left on device"), "host")):  # fmt: skip
+        queued(store, f"mm: {blame}", state="failed", blame=blame, code=int(error.exit_code),
+               message=str(error), ended="2026-11-20T10:00:00.000000Z")  # fmt: skip
+    began = "2026-11-21T09:30:00.000000Z"
+    queued(
+        store,
+        "mm: runs",
+        state="running",
+        worker=f"{os.uname().nodename}:{os.getpid()}",
+        began=began,
+    )
+    queued(store, "mm: was killed", state="running", worker=f"{os.uname().nodename}:0", began=began)
+    queued(store, "fs/xfs: waits", priority=3, version=7, author="Ada L <ada@example.org>")
+    queued(store, HOSTILE, author=HOSTILE)
+    queued(store, "mm: old", state="replaced", message="replaced by mm-new-01234567")
+    queued(store, "mm: gone", state="removed")
+    folder = store.session(bad)
+    folder.mkdir(parents=True)
+    (folder / "report.html").write_text("a report")
+    (store.folder / "entries" / "torn.json").write_text("{")
+    page.write(store)
+    return store
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    assert CHROMIUM, "no chromium: apt-get install chromium"
+    with sync_playwright() as playwright:
+        # Root in a container has no sandbox to put it in; it opens our own files only.
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield browser
+        browser.close()
+
+
+def test_the_counts_say_it_all(store: QueueStore) -> None:
+    text = (store.folder / page.INDEX).read_text()
+    assert (
+        "1 being measured, 2 waiting; 1 regression, 1 improvement, 1 inconclusive, "
+        "1 without change, 1 series broken, 1 host failed."
+    ) in text
+    assert "mm: gone" not in text
+    assert "replaced by mm-new-01234567" in text
+    assert "torn.json: is no entry of this version of the lab" in text
+    assert "<script>" not in text
+    assert page.render(store, store.read()) == text
+
+
+def test_only_reports_that_are_there_are_linked(store: QueueStore) -> None:
+    text = (store.folder / page.INDEX).read_text()
+    assert text.count("<a href=") == 1
+    assert ">mm: check every folio twice</a>" in text
+
+
+def test_an_empty_queue_says_how_to_fill_it(tmp_path: Path) -> None:
+    empty = QueueStore(tmp_path / "empty")
+    empty.create()
+    assert "./lab.py queue add SERIES" in page.write(empty).read_text()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("viewport", [DESK, PHONE], ids=["desk", "phone"])
+def test_in_a_browser(
+    browser: Browser,
+    store: QueueStore,
+    tmp_path: Path,
+    scheme: Literal["light", "dark"],
+    viewport: ViewportSize,
+) -> None:
+    context = browser.new_context(viewport=viewport, color_scheme=scheme)
+    opened = context.new_page()
+    said: list[str] = []
+    opened.on("console", lambda message: said.append(message.text))
+    opened.on("pageerror", lambda error: said.append(str(error)))
+    opened.goto((store.folder / page.INDEX).as_uri())
+    opened.locator("details").evaluate("each => { each.open = true }")
+    shots = Path(SHOTS) if SHOTS else tmp_path
+    shots.mkdir(parents=True, exist_ok=True)
+    opened.screenshot(path=shots / f"queue-{viewport['width']}-{scheme}.png", full_page=True)
+    assert said == []
+    assert opened.evaluate("window.hurt") is None
+    assert opened.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0
+    # A stylesheet that the policy refuses would leave the page in the browser's own font.
+    assert "serif" not in opened.locator("h2").first.evaluate(
+        "e => getComputedStyle(e.ownerDocument.querySelector('.bottom')).fontFamily"
+    ).replace("sans-serif", "")
+    found = Axe().run(opened).response["violations"]
+    assert [f"{one['id']}: {one['nodes'][0]['html'][:200]}" for one in found] == []
+    context.close()

@@ -1,0 +1,171 @@
+"""The queue on disk: what is written whole, who holds what, and what is not ours."""
+
+from __future__ import annotations
+
+import json
+import threading
+from pathlib import Path
+
+import pytest
+from pydantic import ValidationError
+
+from host.errors import InfraError, UsageError
+from queues.adding import put
+from queues.entry import Entry, id_of
+from queues.store import QueueStore, stamp
+from runs.question import Question
+from tests.queues.made_up import queued
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> QueueStore:
+    return QueueStore(tmp_path / "queue")
+
+
+def test_an_entry_comes_back_as_it_was_put(store: QueueStore) -> None:
+    entry = queued(store, "a", priority=-2, author="A <a@example.org>", version=3)
+    assert store.find(entry.id) == entry
+    assert QueueStore(store.folder).read().entries == (entry,)
+    assert json.loads((store.folder / "queue.json").read_text())["format"] == "twinboot queue"
+
+
+def test_the_same_question_is_the_same_entry(store: QueueStore) -> None:
+    entry = queued(store, "a")
+    assert not store.add(entry.model_copy(update={"priority": 9}))
+    assert store.find(entry.id).priority == 0
+    other = Question(series=("mid:a@example.org",), workloads="filemap-thp")
+    assert id_of(other) != entry.id
+    assert id_of(entry.question) == entry.id
+
+
+def test_put_moves_up_queues_again_and_leaves_what_is_done(store: QueueStore) -> None:
+    entry = queued(store, "a")
+    assert put(store, entry) == "waits already"
+    assert put(store, entry.model_copy(update={"priority": 4})) == (
+        "waits already, now with priority 4"
+    )
+    for state, said in (("removed", "queued again"), ("replaced", "queued again")):
+        store.save(entry.model_copy(update={"state": state}))
+        assert put(store, entry) == said
+        assert store.find(entry.id).state == "waiting"
+    store.save(entry.model_copy(update={"state": "done", "code": 0}))
+    assert put(store, entry) == "done already; see retry"
+    with store.take() as nothing:
+        assert nothing is None
+
+
+def test_who_takes_an_entry_has_it_alone(store: QueueStore) -> None:
+    first, second = queued(store, "a"), queued(store, "b")
+    with store.take() as one:
+        assert one == first
+        # By its file it waits still, and its lock is held.
+        with QueueStore(store.folder).take() as two:
+            assert two == second
+            with store.take() as three:
+                assert three is None
+            with pytest.raises(UsageError, match="is being measured"), store.change(first.id):
+                pass
+    with store.take() as again:
+        assert again == first
+
+
+def test_an_entry_that_ended_meanwhile_is_not_taken(store: QueueStore) -> None:
+    first = queued(store, "a")
+    read = store.read()
+    store.save(first.model_copy(update={"state": "done", "code": 0}))
+    store.read = lambda: read  # type: ignore[method-assign]
+    with store.take() as entry:
+        assert entry is None
+
+
+def test_a_lock_held_for_an_instant_hides_nothing(store: QueueStore) -> None:
+    entry = queued(store, "a")
+    held, over = threading.Event(), threading.Event()
+
+    def change() -> None:
+        with store.change(entry.id):
+            held.set()
+            over.wait(0.3)
+
+    thread = threading.Thread(target=change)
+    thread.start()
+    held.wait()
+    with store.take() as taken:
+        assert taken == entry
+    over.set()
+    thread.join()
+
+
+def test_a_torn_entry_is_named_and_stays(store: QueueStore) -> None:
+    good = queued(store, "a")
+    torn = store.folder / "entries" / "torn-01234567.json"
+    torn.write_text(good.model_dump_json()[:100])
+    newer = store.folder / "entries" / "newer-01234567.json"
+    newer.write_text(good.model_dump_json()[:-1] + ',"colour":"red"}')
+    read = store.read()
+    assert read.entries == (good,)
+    assert [problem.partition(":")[0] for problem in read.problems] == [newer.name, torn.name]
+    assert "colour: Extra inputs" in read.problems[0]
+    assert torn.exists()
+    with pytest.raises(InfraError, match="no entry of this version"), store.change(torn.stem):
+        pass
+
+
+def test_an_entry_is_found_by_how_it_begins(store: QueueStore) -> None:
+    one, two = queued(store, "abc"), queued(store, "abd")
+    assert store.find(one.id[:3]) == one
+    for name in ("ab", "x", "", "../queue"):
+        with pytest.raises(UsageError, match=r"no such entry|more than one"):
+            store.find(name)
+    assert store.find(two.id) == two
+
+
+@pytest.mark.parametrize("head", [None, "{", '{"format": "twinboot history"}', '"text"',
+                                  '{"format": "twinboot queue", "schema_version": 2}'])  # fmt: skip
+def test_a_folder_that_is_no_queue_is_left_alone(tmp_path: Path, head: str | None) -> None:
+    folder = tmp_path / "other"
+    folder.mkdir()
+    (folder / "thesis.txt").write_text("mine")
+    if head is not None:
+        (folder / "queue.json").write_text(head)
+    with pytest.raises(UsageError, match="no queue of this lab's"):
+        QueueStore(folder)
+    assert (folder / "thesis.txt").read_text() == "mine"
+
+
+def test_a_queue_that_was_half_made_is_made(tmp_path: Path) -> None:
+    folder = tmp_path / "queue"
+    (folder / "entries").mkdir(parents=True)
+    (folder / ".queue.json.123.new").write_text("{")
+    store = QueueStore(folder)
+    queued(store, "a")
+    assert len(QueueStore(folder).read().entries) == 1
+
+
+def test_again_is_a_new_session_unless_the_host_ended_it() -> None:
+    entry = Entry(id="a-1", question=Question(series=("x",)), added=stamp(), began=stamp())
+    failed = entry.model_copy(update={"state": "failed", "blame": "host", "tries": 2})
+    assert (failed.again().session, failed.again().tries) == ("a-1", 0)
+    assert failed.again(anew=True).session == "a-1-2"
+    broken = entry.model_copy(update={"state": "failed", "blame": "series"})
+    assert broken.again().session == "a-1-2"
+    assert broken.again().model_copy(update={"state": "done"}).again().session == "a-1-2"
+    unbegun = entry.model_copy(update={"state": "removed", "began": ""})
+    assert unbegun.again().session == "a-1"
+
+
+def test_time_order_is_text_order() -> None:
+    moments = (0.0, 0.000001, 999_999_999.9, 1_000_000_000.0, 1_795_000_000.5)
+    assert sorted(stamp(moment) for moment in moments) == [stamp(moment) for moment in moments]
+    assert stamp(0.0) == "1970-01-01T00:00:00.000000Z"
+
+
+def test_an_id_names_no_file_but_its_own(store: QueueStore) -> None:
+    good = queued(store, "a")
+    for bad in ("../evil", "", ".hidden", "a/b", "x" * 200):
+        with pytest.raises(ValidationError):
+            Entry.model_validate({**good.model_dump(), "id": bad})
+    with pytest.raises(ValidationError):
+        Entry.model_validate({**good.model_dump(), "mailbox": "../evil.mbox"})
+    (store.folder / "entries" / "copy.json").write_text(good.model_dump_json())
+    assert store.read().problems == (f"copy.json: is of another name: it holds {good.id}",)

@@ -1,0 +1,521 @@
+"""A mailbox followed: which series are whole, which are wanted, and what is remembered."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from experiment.spec import SeriesSpec
+from host.errors import InfraError, UsageError
+from kernels.intake import keep, records_of
+from queues import watch as watching
+from queues.entry import Entry
+from queues.store import QueueStore
+from queues.watch import Look, Wanted, Watch, mailbox_of
+from runs.question import Question
+from tests.kernels.posting import Post, mbox, reply
+from tests.queues.archive import DAY, NOW, Archive, diff, git, patch, series
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> QueueStore:
+    return QueueStore(tmp_path / "queue")
+
+
+@pytest.fixture
+def archive(tmp_path: Path) -> Archive:
+    return Archive(tmp_path / "linux-mm")
+
+
+def look(store: QueueStore, place: Path, *paths: str, now: float = NOW, days: float = 14.0) -> Look:
+    wanted = Wanted(Question(automatic=True), paths, days=days)
+    return Watch(store, place, wanted).look(mailbox_of(place), now)
+
+
+def waiting(store: QueueStore) -> list[Entry]:
+    return [entry for entry in store.read().entries if entry.state == "waiting"]
+
+
+def titles(store: QueueStore) -> list[str]:
+    return [f"v{entry.version} {entry.title}" for entry in waiting(store)]
+
+
+def test_a_whole_series_is_queued_with_its_mails(
+    store: QueueStore, archive: Archive, tmp_path: Path
+) -> None:
+    posts = series("a", 2)
+    archive.add([posts[2], posts[0], reply(posts[1], "Nice"), posts[1]])
+    found = look(store, archive.folder, "mm/")
+    assert len(found.queued) == 1
+    (entry,) = waiting(store)
+    assert (entry.title, entry.version) == ("mm: make it fast", 1)
+    assert entry.author == "Ada L <ada@example.org>"
+    # What intake makes of it is the series, in its order.
+    spec = keep(SeriesSpec(path=str(store.mails(entry))), checkout=tmp_path, cache=tmp_path)
+    (record,) = records_of(spec, checkout=tmp_path, cache=tmp_path)
+    assert [each.subject for each in record.patches] == ["mm: step 1 of a", "mm: step 2 of a"]
+    assert record.title == "mm: make it fast"
+    assert (found.waiting, found.left_out, found.mails) == ([], [], 4)
+
+
+def test_what_was_read_is_not_read_again(store: QueueStore, archive: Archive) -> None:
+    archive.add(series("a", 1))
+    assert len(look(store, archive.folder).queued) == 1
+    again = look(store, archive.folder)
+    assert (again.mails, again.queued) == (0, [])
+    archive.add(series("b", 1, title="mm: another"))
+    later = look(store, archive.folder)
+    assert later.mails == 2
+    assert titles(store) == ["v1 mm: make it fast", "v1 mm: another"]
+
+
+def test_an_incomplete_series_waits_until_it_is_whole(store: QueueStore, archive: Archive) -> None:
+    posts = series("a", 4)
+    archive.add([*posts[:3], posts[4]])
+    found = look(store, archive.folder)
+    assert found.queued == []
+    assert found.waiting == ['v1 of "mm: make it fast" (Ada L <ada@example.org>): 3/4 missing']
+    assert look(store, archive.folder, now=NOW + DAY).waiting == found.waiting
+    archive.add([posts[3]], at=NOW + DAY)
+    assert len(look(store, archive.folder, now=NOW + 2 * DAY).queued) == 1
+    (entry,) = waiting(store)
+    assert store.mails(entry).read_bytes().count(b"\nSubject: [PATCH ") == 5
+
+
+def test_one_that_stays_incomplete_is_given_up(store: QueueStore, archive: Archive) -> None:
+    posts = series("a", 2)
+    archive.add(posts[:2])
+    look(store, archive.folder, days=3)
+    found = look(store, archive.folder, now=NOW + 4 * DAY, days=3)
+    assert found.given_up == [
+        'v1 of "mm: make it fast" (Ada L <ada@example.org>): 1 of 2 patches missing (3 days)'
+    ]
+    assert found.waiting == []
+    assert not list((store.folder / "watch").glob("*/*.eml"))
+
+
+def test_several_epochs_and_a_new_one(store: QueueStore, archive: Archive) -> None:
+    posts = series("a", 2)
+    archive.add(posts[:2], epoch=0)
+    archive.add([posts[2]], epoch=1)
+    archive.epoch(2)  # made, and empty
+    assert len(look(store, archive.folder).queued) == 1
+    archive.add(series("b", 1, title="mm: in a new epoch"), epoch=10)
+    archive.add(series("c", 1, title="mm: in an old one"), epoch=1)
+    assert len(look(store, archive.folder).queued) == 2
+    assert len(waiting(store)) == 3
+
+
+@pytest.mark.parametrize("below", ["", "git", "git/0.git"])
+def test_an_archive_may_be_named_in_three_ways(
+    store: QueueStore, archive: Archive, below: str
+) -> None:
+    archive.add(series("a", 1))
+    assert len(look(store, archive.folder / below).queued) == 1
+
+
+def test_a_first_look_goes_back_so_many_days(store: QueueStore, archive: Archive) -> None:
+    archive.add(series("old", 1, title="mm: old"), at=NOW - 20 * DAY)
+    archive.add(series("new", 1, title="mm: new"), at=NOW - 5 * DAY)
+    look(store, archive.folder)
+    assert titles(store) == ["v1 mm: new"]
+    # Later looks take whatever is new, however long nobody looked.
+    archive.add(series("late", 1, title="mm: late"), at=NOW + DAY)
+    look(store, archive.folder, now=NOW + 40 * DAY)
+    assert titles(store) == ["v1 mm: new", "v1 mm: late"]
+
+
+def test_only_what_touches_the_paths(store: QueueStore, archive: Archive) -> None:
+    for number, file in enumerate(("mm/slub.c", "mm2/x.c", "fs/xfs/xfs_file.c", "net/tcp.c")):
+        archive.add(series(f"s{number}", 1, title=file, file=file))
+    found = look(store, archive.folder, "mm", "fs/*/xfs_f*.c")
+    assert titles(store) == ["v1 mm/slub.c", "v1 fs/xfs/xfs_file.c"]
+    assert found.elsewhere == 2
+    assert look(store, archive.folder).elsewhere == 0
+
+
+@pytest.mark.parametrize(
+    ("tag", "version"),
+    [("PATCH", 1), ("RFC PATCH", 3), ("PATCH mm-unstable", 1), ("PATCH RFC net-next", 10),
+     ("RFC", 2), ("PATCH 6.12.y", 1)],
+)  # fmt: skip
+def test_prefixes_as_people_write_them(
+    store: QueueStore, archive: Archive, tag: str, version: int
+) -> None:
+    archive.add(series("a", 2, version=version, tag=tag))
+    look(store, archive.folder)
+    assert titles(store) == [f"v{version} mm: make it fast"]
+
+
+def test_a_version_without_a_space_is_one(
+    store: QueueStore, archive: Archive, tmp_path: Path
+) -> None:
+    archive.add(series("a", 2, tag="PATCHv3"))
+    look(store, archive.folder)
+    (entry,) = waiting(store)
+    assert entry.version == 3
+    spec = keep(SeriesSpec(path=str(store.mails(entry))), checkout=tmp_path, cache=tmp_path)
+    assert records_of(spec, checkout=tmp_path, cache=tmp_path)[0].version == 3
+
+
+def test_without_a_cover_letter_and_without_any_thread(store: QueueStore, archive: Archive) -> None:
+    archive.add(series("a", 3, cover=False))
+    loose = [patch(f"[PATCH {n}/2] fs: loose {n}", f"20261118100000.4711-{n}-ada") for n in (1, 2)]
+    archive.add(loose)
+    look(store, archive.folder)
+    assert titles(store) == ["v1 mm: step 1 of a", "v1 fs: loose 1"]
+
+
+def test_a_deep_thread_whose_mails_say_only_what_they_answer(
+    store: QueueStore, archive: Archive
+) -> None:
+    posts = [
+        patch(f"[PATCH {n}/3] mm: deep {n}", f"d{n}", answers=[f"d{n - 1}"] if n > 1 else [])
+        for n in (1, 2, 3)
+    ]
+    plain = [Post(tuple(h for h in p.headers if h[0] != "References"), p.body) for p in posts]
+    archive.add([plain[2], plain[0]])
+    assert look(store, archive.folder).queued == []
+    archive.add([plain[1]])
+    look(store, archive.folder)
+    assert titles(store) == ["v1 mm: deep 1"]
+
+
+def test_replies_and_other_mails_are_no_series(store: QueueStore, archive: Archive) -> None:
+    (one,) = series("a", 1, cover=False)
+    quoting = patch(f"Re: {one.header('Subject')}", "r1", answers=["a-1"])
+    robot = patch("[linux-next:master] [mm] 0123456789: regression", "r2")
+    pull = patch("[GIT PULL] MM updates", "r3", body="The following changes\n")
+    bare = patch("mm: a diff and no tag", "r4")
+    archive.add([quoting, robot, pull, bare])
+    found = look(store, archive.folder)
+    assert (found.queued, found.waiting, found.left_out) == ([], [], [])
+
+
+def test_a_new_version_takes_the_place_of_one_that_waits(
+    store: QueueStore, archive: Archive
+) -> None:
+    archive.add(series("a", 2))
+    look(store, archive.folder)
+    archive.add(series("a2", 2, version=2, under=["a-0"], title="mm: make it faster"))
+    found = look(store, archive.folder)
+    assert titles(store) == ["v2 mm: make it faster"]
+    assert len(found.replaced) == 1
+    old = next(entry for entry in store.read().entries if entry.version == 1)
+    assert old.state == "replaced"
+    assert old.message == f"replaced by {waiting(store)[0].id}"
+    # By title alone, in a thread of its own; and both at once.
+    archive.add(series("a3", 3, version=3, title="MM: make it  faster"))
+    archive.add(series("a4", 3, version=4, title="mm: make it faster"))
+    look(store, archive.folder)
+    assert titles(store) == ["v4 mm: make it faster"]
+
+
+def test_a_new_version_of_what_was_measured_or_is_someone_elses_waits_beside_it(
+    store: QueueStore, archive: Archive
+) -> None:
+    archive.add(series("a", 1))
+    look(store, archive.folder)
+    (entry,) = waiting(store)
+    with store.change(entry.id) as entry:
+        store.save(entry.model_copy(update={"state": "done", "code": 0}))
+    archive.add(series("a2", 1, version=2))
+    archive.add(series("b2", 1, version=2, sender="Eve <eve@example.org>"))
+    found = look(store, archive.folder)
+    assert found.replaced == []
+    assert titles(store) == ["v2 mm: make it fast"] * 2
+
+
+def test_an_old_version_that_comes_late_is_left_out(store: QueueStore, archive: Archive) -> None:
+    archive.add(series("a2", 1, version=2))
+    look(store, archive.folder)
+    archive.add(series("a", 1))
+    found = look(store, archive.folder)
+    assert found.left_out == ['v1 of "mm: make it fast" (Ada L <ada@example.org>): v2 is queued']
+    assert titles(store) == ["v2 mm: make it fast"]
+
+
+def test_a_series_sent_again_takes_the_place_of_the_first(
+    store: QueueStore, archive: Archive
+) -> None:
+    archive.add(series("a", 2))
+    archive.add(series("again", 2, tag="PATCH RESEND"))
+    found = look(store, archive.folder)
+    assert len(found.replaced) == 1
+    assert len(waiting(store)) == 1
+    # In the thread of the first, too.
+    archive.add(series("third", 2, tag="PATCH RESEND", under=["a-0"], title="mm: b"))
+    assert len(look(store, archive.folder).queued) == 1
+    # The same title twice without a word of it is two series.
+    archive.add(series("other", 2))
+    assert look(store, archive.folder).replaced == []
+
+
+def test_copies_late_covers_and_patches_of_reviewers(store: QueueStore, archive: Archive) -> None:
+    posts = series("a", 2)
+    archive.add([posts[1], posts[2]])
+    assert len(look(store, archive.folder).queued) == 1
+    fix = patch("[PATCH] mm: like this?", "fix", answers=["a-0", "a-2"], sender="R <r@example.org>")
+    archive.add([posts[0], posts[1], fix])
+    found = look(store, archive.folder)
+    assert (found.queued, found.waiting) == ([], [])
+    assert found.left_out == [
+        'v1 of "mm: like this?" (R <r@example.org>): a patch by itself in the thread of a series'
+    ]
+
+
+def test_a_mail_that_is_taken_out_of_the_archive(store: QueueStore, archive: Archive) -> None:
+    posts = series("a", 2)
+    archive.add(posts[:2])
+    look(store, archive.folder)
+    archive.add([posts[1]], name="d")
+    archive.add([posts[2]])
+    found = look(store, archive.folder)
+    assert found.queued == []
+    assert "1/2 missing" in found.waiting[0]
+
+
+def test_rewritten_history_is_told_and_read_from_where_it_forks(
+    store: QueueStore, archive: Archive
+) -> None:
+    base = archive.add(series("a", 1))
+    archive.add([patch("[PATCH] mm: purged", "purged")])
+    archive.add(series("b", 1, title="mm: kept"))
+    look(store, archive.folder)
+    assert len(waiting(store)) == 3
+    archive.add(series("b", 1, title="mm: kept"), parent=base)
+    archive.add(series("c", 1, title="mm: new"))
+    found = look(store, archive.folder)
+    assert len(found.notes) == 1
+    assert f"mails since commit {base[:12]} are read again" in found.notes[0]
+    assert [line.split()[0][:6] for line in found.queued] == ["mm-new"]
+    assert look(store, archive.folder).notes == []
+
+
+def test_history_without_a_common_commit(store: QueueStore, archive: Archive) -> None:
+    archive.add(series("a", 1))
+    look(store, archive.folder)
+    repository = archive.epoch(0)
+    archive.add(series("z", 1, title="mm: very old"), parent="", at=NOW - 30 * DAY)
+    archive.add([*series("a", 1), *series("b", 1, title="mm: other")])
+    git(repository, "reflog", "expire", "--expire=now", "--all")
+    git(repository, "gc", "-q", "--prune=now")
+    found = look(store, archive.folder)
+    assert "nor anything before it; its newest mails are read again" in found.notes[0]
+    assert titles(store) == ["v1 mm: make it fast", "v1 mm: other"]
+
+
+def test_a_damaged_archive_is_named(store: QueueStore, archive: Archive) -> None:
+    archive.add(series("a", 1))
+    shutil.rmtree(archive.epoch(0) / "objects")
+    (archive.epoch(0) / "objects").mkdir()
+    with pytest.raises(InfraError, match=r"0\.git: cannot be read"):
+        look(store, archive.folder)
+
+
+def test_what_the_user_removed_stays_removed(store: QueueStore, archive: Archive) -> None:
+    archive.add(series("a", 1))
+    look(store, archive.folder)
+    (entry,) = waiting(store)
+    with store.change(entry.id) as entry:
+        store.save(entry.model_copy(update={"state": "removed"}))
+    shutil.rmtree(store.folder / "watch")
+    assert look(store, archive.folder).queued == []
+    assert waiting(store) == []
+
+
+def test_killed_between_queueing_and_remembering(
+    store: QueueStore, archive: Archive, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    archive.add(series("a", 1))
+    look(store, archive.folder)
+    archive.add([*series("a2", 1, version=2), *series("b", 3, title="mm: half")[:2]])
+
+    def killed(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(watching, "write_atomically", killed)
+        with pytest.raises(KeyboardInterrupt):
+            look(store, archive.folder)
+    assert titles(store) == ["v2 mm: make it fast"]
+    found = look(store, archive.folder)
+    assert found.mails == 4
+    assert titles(store) == ["v2 mm: make it fast"]
+    assert "2/3, 3/3 missing" in found.waiting[0]
+
+
+def test_one_watch_at_a_time_and_a_state_of_another_version(
+    store: QueueStore, archive: Archive
+) -> None:
+    archive.add(series("a", 1))
+    watch = Watch(store, archive.folder, Wanted(Question()))
+
+    class Reentered:
+        def new(self, positions: object, *, since: float, now: float) -> list[object]:
+            with pytest.raises(UsageError, match="another lab process watches it"):
+                look(store, archive.folder)
+            return []
+
+    watch.look(Reentered(), NOW)  # type: ignore[arg-type]
+    (watch.folder / "state.json").write_text('{"schema_version": 2, "mailbox": "x"}')
+    with pytest.raises(UsageError, match="another version of the lab"):
+        look(store, archive.folder)
+
+
+def old(path: Path, age_s: float = 60) -> Path:
+    """Make a file one that nobody writes to any more."""
+    moment = path.stat().st_mtime - age_s
+    os.utime(path, (moment, moment))
+    return path
+
+
+def test_a_folder_of_mboxes(store: QueueStore, tmp_path: Path) -> None:
+    folder = tmp_path / "mails"
+    folder.mkdir()
+    posts = series("a", 2)
+    old(folder / "one.mbox") if (folder / "one.mbox").write_bytes(mbox(posts[:2])) else None
+    assert "2/2 missing" in look(store, folder).waiting[0]
+    (folder / "two.eml").write_bytes(posts[2].encoded())
+    (folder / "notes.txt").write_bytes(mbox(series("c", 1)))
+    old(folder / "two.eml")
+    assert len(look(store, folder).queued) == 1
+    assert look(store, folder).mails == 0
+
+
+def test_an_mbox_that_grows_is_read_from_where_it_was(store: QueueStore, tmp_path: Path) -> None:
+    file = tmp_path / "mm.mbox"
+    file.write_bytes(mbox(series("a", 1)))
+    old(file)
+    assert len(look(store, file).queued) == 1
+    with file.open("ab") as sink:
+        sink.write(mbox(series("b", 1, title="mm: b")))
+    old(file)
+    found = look(store, file)
+    assert (found.mails, len(found.queued)) == (2, 1)
+    # Sorted anew, or cut: all of it is read, and nothing queued twice.
+    file.write_bytes(mbox([*series("c", 1, title="mm: c"), *series("a", 1)]))
+    old(file)
+    found = look(store, file)
+    assert (found.mails, len(found.queued)) == (4, 1)
+
+
+def test_an_mbox_in_the_middle_of_a_delivery(
+    store: QueueStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "mm.mbox"
+    whole = mbox(series("a", 1))
+    file.write_bytes(whole[:-40])
+
+    def delivered(_: float) -> None:
+        file.write_bytes(whole[:-30])
+
+    monkeypatch.setattr("queues.mail_files.time.sleep", delivered)
+    found = look(store, file)
+    assert found.queued == []
+    assert "is being written; its last mail waits" in found.notes[0]
+    file.write_bytes(whole)
+    old(file)
+    assert len(look(store, file).queued) == 1
+
+
+def test_a_maildir(store: QueueStore, tmp_path: Path) -> None:
+    folder = tmp_path / "Maildir"
+    for name in ("cur", "new", "tmp"):
+        (folder / name).mkdir(parents=True)
+    posts = series("a", 2)
+    (folder / "new" / "1.x").write_bytes(posts[1].encoded())
+    (folder / "cur" / "2.x:2,S").write_bytes(posts[0].encoded())
+    assert "2/2 missing" in look(store, folder).waiting[0]
+    (folder / "new" / "1.x").rename(folder / "cur" / "1.x:2,S")
+    (folder / "new" / "3.x").write_bytes(posts[2].encoded())
+    found = look(store, folder)
+    assert (found.mails, len(found.queued)) == (1, 1)
+
+
+def test_old_mails_of_files_are_counted_and_left(store: QueueStore, tmp_path: Path) -> None:
+    file = tmp_path / "mm.mbox"
+    posts = series("a", 1)
+    ancient = [post.with_header("Date", "Mon, 1 Jan 2024 00:00:00 +0000") for post in posts]
+    file.write_bytes(mbox(ancient))
+    old(file)
+    found = look(store, file)
+    assert found.notes == ["mm.mbox: 2 mails are older (--days)"]
+    assert found.queued == []
+
+
+@pytest.mark.parametrize("make", ["nothing", "empty", "text"])
+def test_what_is_no_mailbox(tmp_path: Path, make: str) -> None:
+    place = tmp_path / "place"
+    if make != "nothing":
+        place.mkdir()
+    if make == "text":
+        (place / "notes.txt").write_text("x")
+    with pytest.raises(UsageError, match=r"no mailbox|no such mailbox"):
+        mailbox_of(place)
+
+
+HOSTILE_DIFF = diff("../../etc/passwd")
+
+
+def test_hostile_mails_queue_nothing_and_stop_nobody(store: QueueStore, archive: Archive) -> None:
+    one = series("x", 1, cover=False)[0]
+    raw = one.encoded()
+    nested = b"".join(
+        b'Content-Type: multipart/mixed; boundary="b%d"\n\n--b%d\n' % (n, n) for n in range(3000)
+    )
+    mails: list[Post | bytes] = [
+        patch("[PATCH] mm: \x1b[2J\u202eevil ../../x", "../../../tmp/evil", body=HOSTILE_DIFF),
+        patch("[PATCH 1/9999] mm: bomb", "bomb"),
+        patch("[PATCH 7/3] mm: beyond", "beyond"),
+        patch("[PATCH 0/0] mm: none", "none", body="nothing"),
+        b"Subject: [PATCH] mm: heads\n" + b"".join(b"X-%d: y\n" % n for n in range(60000)) + raw,
+        b"Subject: [PATCH] mm: parts\n" + nested + b"\n" + raw,
+        b"Subject: [PATCH] mm: refs\nReferences: " + b"<a@b> " * 30000 + b"\n" + raw,
+        b"Subject: [PATCH] mm: loop\nMessage-ID: <l@x>\nReferences: <l@x> <m@x>\n\n" + raw,
+        b"Subject: [PATCH] mm: no id, no sender\n\n" + diff("mm/x.c").encode(),
+        b"\xff\xfe\x00\x00",
+        b"",
+        b"Subject: [PATCH] mm: charset\nContent-Type: text/plain; charset=\xff\n\n" + raw,
+        patch("[PATCH 1/2] mm: place", "p1"),
+        patch("[PATCH 1/2] mm: same place", "p2", answers=["p1"]),
+        *series("good", 2, title="mm: good"),
+    ]
+    archive.add(mails)
+    found = look(store, archive.folder, "mm/")
+    said = "\n".join([*found.left_out, *found.waiting, *found.queued])
+    assert "\x1b" not in said
+    assert "\u202e" not in said
+    assert "names a path outside the kernel tree" in said
+    assert "1/9999: mm: bomb: no such place" in said
+    assert "7/3: mm: beyond: no such place" in said
+    assert "header has more than 256 KiB" in said
+    assert "v1 mm: good" in titles(store)
+    assert not any("evil" in entry.id or "bomb" in entry.id for entry in waiting(store))
+    # Nothing was written but below the queue, by names of the lab's own making.
+    assert {path.name for path in store.folder.parent.iterdir()} == {"queue", "linux-mm"}
+    for path in store.folder.rglob("*"):
+        assert ".." not in path.name
+        assert path.resolve().is_relative_to(store.folder.resolve())
+    assert look(store, archive.folder).mails == 0
+
+
+def test_a_huge_mail_is_left_out(store: QueueStore, archive: Archive) -> None:
+    archive.add([b"Subject: [PATCH] mm: huge\n\n" + b"x" * (33 << 20), *series("a", 1)])
+    found = look(store, archive.folder)
+    assert found.left_out == ["a mail of more than 32 MiB"]
+    assert len(found.queued) == 1
+
+
+def test_a_mailbox_cannot_fill_the_disk(
+    store: QueueStore, archive: Archive, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watching, "MOST_PENDING", 5)
+    archive.add([patch(f"[PATCH 1/2] mm: half {n}", f"h{n}") for n in range(9)])
+    found = look(store, archive.folder)
+    assert len(found.given_up) == 4
+    assert "too many mails wait" in found.given_up[0]
+    assert len(list((store.folder / "watch").glob("*/*.eml"))) == 5

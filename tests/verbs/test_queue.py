@@ -1,0 +1,244 @@
+"""The queue from the command line: what is asked, what is told, and what is refused."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import lab
+from host.errors import SeriesError
+from queues.store import QueueStore
+from tests.queues.archive import DAY, Archive, patch, series
+
+LAB = Path(lab.__file__).resolve()
+WALKS = LAB.parent / "configs/series/filemap-walks"
+Main = Callable[..., int]
+
+
+@pytest.fixture
+def main(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Main]:
+    """``lab.main`` from an empty folder, with a cache of its own."""
+    monkeypatch.setenv("TWINBOOT_CACHE", str(tmp_path / "cache"))
+    # It would bind to the stream that pytest captures in this test only.
+    monkeypatch.setattr(logging, "basicConfig", lambda **_: None)
+    here = tmp_path / "here"
+    here.mkdir()
+    monkeypatch.chdir(here)
+    before = signal.getsignal(signal.SIGTERM)
+    yield lambda *arguments: lab.main(list(arguments))
+    signal.signal(signal.SIGTERM, before)
+
+
+@pytest.fixture
+def archive(tmp_path: Path) -> Archive:
+    return Archive(tmp_path / "linux-mm")
+
+
+def recently() -> float:
+    return time.time() - DAY
+
+
+def evil() -> None:
+    """A patch that is refused before anything is built."""
+    Path("evil.patch").write_text(
+        "From: a <a@b>\nSubject: [PATCH] mm: x\n\n--- /dev/null\n+++ b/../x\n@@ -0,0 +1 @@\n+x\n"
+    )
+    Path("tcp.patch").write_text("--- a/net/tcp.c\n+++ b/net/tcp.c\n@@ -1 +1 @@\n-x\n+y\n")
+
+
+def test_from_adding_to_the_page(main: Main, capsys: pytest.CaptureFixture[str]) -> None:
+    evil()
+    assert main("queue", "add", "evil.patch", "tcp.patch", "--auto", "--queue", "q") == 0
+    ids = [line.split()[0] for line in capsys.readouterr().out.splitlines()]
+    assert [each.rpartition("-")[0] for each in ids] == ["evil", "tcp"]
+    assert main("queue", "add", "tcp.patch", "--auto", "--priority", "1", "--queue", "q") == 0
+    assert "waits already, now with priority 1" in capsys.readouterr().out
+    assert main("queue", "list", "--queue", "q", "--json") == 0
+    assert [one["id"] for one in json.loads(capsys.readouterr().out)] == ids[::-1]
+    assert main("queue", "run", "--queue", "q") == 0
+    shown = capsys.readouterr()
+    assert shown.out == f"{Path.cwd() / 'q' / 'index.html'}\n"
+    assert shown.err.index("tcp") < shown.err.index("evil")
+    assert main("queue", "list", "--queue", "q") == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert "no workload is known for net/tcp.c" in lines[0]
+    assert lines[1].startswith("series broken")
+    assert "names a path outside the kernel tree" in lines[1]
+    page = Path("q/index.html").read_text()
+    assert "1 series broken, 1 asked wrongly" in page
+
+
+def test_remove_and_retry(main: Main, capsys: pytest.CaptureFixture[str]) -> None:
+    evil()
+    main("queue", "add", "evil.patch", "--queue", "q")
+    assert main("queue", "remove", "evil", "--queue", "q") == 0
+    assert main("queue", "run", "--queue", "q") == 0
+    assert main("queue", "list", "--queue", "q") == 0
+    shown = capsys.readouterr()
+    assert "begins" not in shown.err
+    assert shown.err.endswith("nothing is queued\n")
+    assert main("queue", "list", "--all", "--queue", "q") == 0
+    assert capsys.readouterr().out.startswith("removed ")
+    assert main("queue", "retry", "evil", "--queue", "q") == 0
+    assert main("queue", "run", "--queue", "q", "--limit", "1") == 0
+    assert "goes on" not in capsys.readouterr().err
+    assert main("queue", "retry", "evil", "--queue", "q") == 0
+    assert "session evil-" in capsys.readouterr().out
+
+
+def test_a_table_whose_paths_start_where_it_is(
+    main: Main, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    evil()
+    folder = tmp_path / "tables"
+    folder.mkdir()
+    Path("evil.patch").rename(folder / "evil.patch")
+    (folder / "waiting.csv").write_text(
+        f"series,priority,workloads\nevil.patch,2,filemap-4k\n{WALKS},,filemap-thp\n"
+    )
+    assert main("queue", "add", "--table", str(folder / "waiting.csv"), "--queue", "q") == 0
+    entries = QueueStore(Path("q")).read().entries
+    assert [(entry.priority, entry.question.series) for entry in entries] == [
+        (2, (str(folder / "evil.patch"),)),
+        (0, (str(WALKS),)),
+    ]
+    assert entries[0].origin == str(folder / "waiting.csv")
+    # Whatever is wrong in it, nothing of it is queued.
+    (folder / "wrong.csv").write_text("series,workloads\nevil.patch,\nevil.patch,4k\n")
+    assert main("queue", "add", "--table", str(folder / "wrong.csv"), "--queue", "r") == 2
+    assert "--workloads: unknown: 4k" in capsys.readouterr().err
+    assert not Path("r").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ("queue add --queue q", "no series named"),
+        ("queue add x.mbox --queue q", "x.mbox: no such file or folder"),
+        ("queue add configs/series/nop --queue q", "no such file or folder"),
+        ("queue add mid:a@b --workloads 4k --queue q", "--workloads: unknown: 4k; allowed:"),
+        ("queue add mid:a@b --set blokcs=2 --queue q", "did you mean 'blocks'?"),
+        ("queue add mid:a@b --source linux --queue q", 'kernel.source: found "linux"'),
+        ("queue remove x --queue q", "x: no such entry"),
+        ("queue retry x --queue q", "x: no such entry"),
+        ("queue list --queue .", "holds something that is no queue"),
+        ("queue run --tries 0 --queue q", "'--tries'"),
+        ("queue run --executor dask --queue q", "dask://HOST:PORT"),
+        ("watch nowhere --queue q", "nowhere: no such mailbox"),
+        ("watch . --once --workloads 4k --queue q", "--workloads: unknown: 4k"),
+        ("watch . --once --queue q", "no mailbox"),
+    ],
+)
+def test_mistakes_of_the_user(
+    main: Main, capsys: pytest.CaptureFixture[str], arguments: str, said: str
+) -> None:
+    Path("thesis.txt").write_text("mine")
+    assert main(*arguments.split()) == 2
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert said in shown.err
+    assert "Traceback" not in shown.err
+    assert {path.name for path in Path.cwd().iterdir()} <= {"thesis.txt", "q"}
+
+
+def test_watch_says_what_it_found_and_takes_paths_in_two_ways(
+    main: Main, archive: Archive, capsys: pytest.CaptureFixture[str]
+) -> None:
+    archive.add(
+        [
+            *series("a", 2), *series("b", 1, title="fs: b", file="fs/b.c"),
+            *series("c", 1, title="net: c", file="net/c.c"), *series("d", 2, title="mm: d")[:2],
+        ],
+        at=recently(),
+    )  # fmt: skip
+    at = ("watch", str(archive.folder), "--queue", "q", "--once", "--priority", "2")
+    assert main(*at, "--set", "guest=smoke", "--paths", "mm/", "fs/") == 0
+    shown = capsys.readouterr()
+    assert [line.split()[0] for line in shown.out.splitlines()] == [
+        "queued", "queued", "waits", "elsewhere",
+    ]  # fmt: skip
+    assert "2/2 missing" in shown.out
+    assert shown.err == "9 new mails; 2 series queued, 1 incomplete\n"
+    entries = QueueStore(Path("q")).read().entries
+    assert [entry.title for entry in entries] == ["mm: make it fast", "fs: b"]
+    for entry in entries:
+        assert entry.priority == 2
+        assert entry.question.automatic
+        assert entry.question.overrides == ("guest=smoke",)
+        assert entry.origin == str(archive.folder)
+    # What no workload is known for is told by the entry's outcome.
+    assert main("queue", "remove", entries[0].id, "--queue", "q") == 0
+    assert main("queue", "run", "--queue", "q") == 0
+    assert "no workload is known for fs/b.c" in capsys.readouterr().err
+
+
+def test_a_watch_killed_again_and_again_loses_nothing_and_queues_nothing_twice(
+    archive: Archive, tmp_path: Path
+) -> None:
+    queue = tmp_path / "q"
+    argv = [sys.executable, str(LAB), "watch", str(archive.folder), "--queue", str(queue)]
+    env = {**os.environ, "TWINBOOT_CACHE": str(tmp_path / "cache")}
+    number = 0
+    for _ in range(2):
+        worker = subprocess.Popen([*argv, "--every", "1"], stdout=subprocess.PIPE, env=env)
+        assert worker.stdout is not None
+        for _ in range(4):
+            posts = series(f"s{number}", 2, title=f"mm: series {number}")
+            archive.add(posts[:2], at=recently())
+            archive.add(posts[2:], at=recently())
+            number += 1
+        # As soon as it says something, wherever it is then.
+        worker.stdout.readline()
+        worker.send_signal(signal.SIGKILL)
+        worker.communicate()
+        assert worker.returncode == -signal.SIGKILL
+    archive.add([patch("[PATCH] mm: last", "last")], at=recently())
+    done = subprocess.run([*argv, "--once"], capture_output=True, text=True, env=env, check=False)
+    assert done.returncode == 0, done.stderr
+    titles = [entry.title for entry in QueueStore(queue).read().entries]
+    assert sorted(titles) == sorted([*(f"mm: series {n}" for n in range(number)), "mm: last"])
+    again = subprocess.run([*argv, "--once"], capture_output=True, text=True, env=env, check=False)
+    assert again.stdout == ""
+    assert again.stderr == "0 new mails; 0 series queued, 0 incomplete\n"
+
+
+def test_a_session_is_asked_for_as_by_run(
+    main: Main, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    asked: list[tuple[Any, ...]] = []
+
+    def measured(*arguments: Any) -> None:
+        asked.append(arguments)
+        raise SeriesError("does not apply")
+
+    monkeypatch.setattr("verbs.queue.do_measure", measured)
+    added = ("queue", "add", str(WALKS), "--reverse", "--set", "blocks=2", "--check")
+    assert main(*added, "--queue", "q") == 0
+    where = ("--executor", "dask://127.0.0.1:8786", "--store", str(tmp_path / "store"))
+    assert main("queue", "run", "--queue", "q", "--guests", "3", *where) == 0
+    ((question, folder, resume, options, executor, store),) = asked
+    assert (question.series, question.reverse, question.check) == ((str(WALKS),), True, True)
+    assert question.overrides == ("blocks=2",)
+    assert resume is None
+    assert folder.parent == Path.cwd() / "q" / "sessions"
+    assert options.guests_at_once == 3
+    assert (executor, store) == where[1::2]
+    # Where a manifest is, the session is finished and nothing else is asked.
+    queue = QueueStore(Path("q"))
+    (entry,) = queue.read().entries
+    queue.save(entry.model_copy(update={"state": "running"}))
+    folder.mkdir(parents=True)
+    (folder / "manifest.json").write_text("{}")
+    assert main("queue", "run", "--queue", "q") == 0
+    question, begins, resume, *_ = asked[1]
+    assert (question.is_empty, begins, resume) == (True, None, folder)
