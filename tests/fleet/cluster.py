@@ -16,6 +16,7 @@ from pathlib import Path
 
 CHECKOUT = Path(__file__).resolve().parent.parent.parent
 PATIENCE_S = 120.0
+MOST_KILLS = 6
 # A lost process is noticed by its connection that breaks, a network that is cut by these;
 # distributed takes no less.
 QUICK = {
@@ -88,8 +89,9 @@ class Cluster:
     def losing(self, names: Sequence[str], every_s: float, lines_of: Path) -> Iterator[list[str]]:
         """Kill one of these workers again and again; yield the names of those that were.
 
-        Nobody is killed until ``lines_of`` has grown since the last time: on a host so busy
-        that a worker lives too shortly for a single answer nothing would ever end.
+        Nobody is killed until ``lines_of`` has grown since the last time, and at most
+        ``MOST_KILLS`` are: on a host so busy that a worker lives too shortly for a single
+        answer nothing would ever end.
         """
         over = threading.Event()
         kills: list[str] = []
@@ -99,7 +101,7 @@ class Cluster:
 
         def killer() -> None:
             seen = 0
-            while not over.wait(every_s):
+            while len(kills) < MOST_KILLS and not over.wait(every_s):
                 if lines() > seen:
                     seen = lines()
                     name = names[len(kills) % len(names)]

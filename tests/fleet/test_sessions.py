@@ -34,11 +34,11 @@ def test_workers_are_killed_all_the_time(bench: Bench, three: Cluster) -> None:
     bench.measure("local", 6)
     ledger = bench.store("fleet").folder / LEDGER
     with (
-        three.losing(["two", "one", "three"], 2.5, ledger) as kills,
+        three.losing(["two", "one", "three"], 1.0, ledger) as kills,
         bench.executor(three) as executor,
     ):
         bench.measure("fleet", 6, executor)
-    assert len(kills) >= 2
+    assert kills
     bench.require_same("local", "fleet")
 
 
