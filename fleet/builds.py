@@ -12,7 +12,7 @@ from typing import Any
 
 from experiment.spec import KernelSpec
 from fleet.artefacts import ArtefactStore, KernelFiles
-from fleet.identity import differences, identity
+from fleet.identity import CHECKOUT, refusal
 from fleet.link import Link
 from host import facts
 from host.errors import InfraError, LabError, SeriesError
@@ -20,7 +20,6 @@ from kernels import build, cache
 from kernels.cache import Kernel
 from kernels.make import Progress
 
-CHECKOUT = Path(__file__).resolve().parent.parent
 POLL_S = 0.25
 
 
@@ -51,9 +50,9 @@ def build_kernel(wanted: Mapping[str, str], payload: bytes) -> bytes:
     import distributed
 
     worker = distributed.get_worker()
-    found = differences(wanted, identity())
-    if found:
-        return pickle.dumps(Built(worker.address, trouble=f"another identity: {'; '.join(found)}"))
+    refused = refusal(wanted)
+    if refused:
+        return pickle.dumps(Built(worker.address, trouble=refused))
     parcel: BuildParcel = pickle.loads(payload)  # noqa: S301
 
     def tell(progress: Progress) -> None:

@@ -117,6 +117,13 @@ def write_raw(folder: Path, files: Mapping[str, bytes]) -> None:
         (folder / Path(name).name).write_bytes(data)
 
 
+def read_raw(folder: Path) -> dict[str, bytes]:
+    """The raw files of one boot by name; none where it made no folder."""
+    if not folder.is_dir():
+        return {}
+    return {path.name: path.read_bytes() for path in sorted(folder.iterdir()) if path.is_file()}
+
+
 def lost_answer(worker_name: str, said: str) -> Answer:
     """What is told of a boot that no worker could be made to answer."""
     return Answer(worker_name, "", Outcome(None, Ending("lost", said), 0.0, 0.0))

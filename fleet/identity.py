@@ -74,6 +74,12 @@ def differences(wanted: Mapping[str, str], found: Mapping[str, str]) -> tuple[st
     )
 
 
+def refusal(wanted: Mapping[str, str]) -> str:
+    """Why this process may not serve a session of that identity; empty where it may."""
+    found = differences(wanted, identity())
+    return f"another identity: {'; '.join(found)}" if found else ""
+
+
 def digest_of(files: Iterable[Path]) -> str:
     """16 hex digits of the contents of these files, in order; of those that are there."""
     total = hashlib.sha256()

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from fleet import worker
@@ -105,9 +105,8 @@ class Members:
     def built(self, address: str, tree: str) -> None:
         """A member has objects now that it did not have."""
         if address in self.serving:
-            old = self.serving[address]
-            trees = (*old.trees, tree)
-            self.serving[address] = Member(address, old.host, old.resources, trees)
+            member = self.serving[address]
+            self.serving[address] = replace(member, trees=(*member.trees, tree))
 
     def set_aside(self, address: str, reason: str) -> None:
         """No more work for a worker; its answers are not taken."""

@@ -11,6 +11,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from fleet.parcel import HOST_ENDINGS
 from guests import exact
 from guests.exact import BootError, Machine, Snapshot
 from runs.boots import MIB
@@ -19,7 +20,6 @@ from runs.workspace import require_space, workspace
 
 # A session's arms and their twins; each takes its guest's memory of the disk.
 MOST_SNAPSHOTS = 6
-PASSING = ("lost", "silent")
 Watch = Callable[[str], None]
 
 
@@ -122,7 +122,7 @@ class Site:
             logs = place.with_name(f"{place.name}-logs")
             kept.made.set_result(exact.take_snapshot(machine, place, logs, watch))
         except BaseException as error:
-            if not isinstance(error, BootError) or error.ending.kind in PASSING:
+            if not isinstance(error, BootError) or error.ending.kind in HOST_ENDINGS:
                 with self._lock:
                     self._kept.pop(key, None)
             if place is not None:

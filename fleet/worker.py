@@ -17,7 +17,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from fleet.identity import differences, identity, token
+from fleet.cases import read_raw
+from fleet.identity import differences, identity, refusal, token
 from fleet.parcel import Answer, Parcel, boot_of, missing_bytes
 from fleet.site import Site
 from guests.exact import BootError, Outcome
@@ -93,12 +94,12 @@ def perform(wanted: Mapping[str, str], payload: bytes) -> bytes:
 
     A host's trouble is an answer too: another worker may do better.
     """
-    found = differences(wanted, identity())
+    refused = refusal(wanted)
     began = time.monotonic()
     worker, key, tell = _around()
     answer = Answer(worker, platform.node(), None)
-    if found:
-        return pack(replace(answer, trouble=f"another identity: {'; '.join(found)}"))
+    if refused:
+        return pack(replace(answer, trouble=refused))
     parcel: Parcel = pickle.loads(payload)  # noqa: S301
     try:
         answer = _boot(parcel, answer, _watch(parcel, key, tell))
@@ -124,7 +125,7 @@ def _boot(parcel: Parcel, answer: Answer, watch: Callable[[str], None]) -> Answe
         boot = boot_of(parcel, here.cache)
         if parcel.cold:
             outcome = boot_one(boot, None, folder, logs, watch)
-            return replace(answer, outcome=outcome, raw=_read(logs))
+            return replace(answer, outcome=outcome, raw=read_raw(logs))
         return _restored(parcel, boot, folder, logs, answer, watch)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
@@ -142,20 +143,14 @@ def _restored(
     try:
         with site().snapshot(parcel.machine.key, boot.machine, watch) as taken:
             outcome = boot_one(boot, taken.snapshot, folder, logs, watch)
-            answer = replace(answer, outcome=outcome, raw=_read(logs))
+            answer = replace(answer, outcome=outcome, raw=read_raw(logs))
             if taken.logs is not None:
-                answer = replace(answer, snapshot_raw=_read(taken.logs),
+                answer = replace(answer, snapshot_raw=read_raw(taken.logs),
                                  snapshot_cpu_s=taken.snapshot.cpu_s)  # fmt: skip
                 shutil.rmtree(taken.logs, ignore_errors=True)
             return answer
     except BootError as error:
         return replace(answer, outcome=Outcome(None, error.ending, 0.0, 0.0))
-
-
-def _read(folder: Path) -> dict[str, bytes]:
-    if not folder.is_dir():
-        return {}
-    return {path.name: path.read_bytes() for path in sorted(folder.iterdir()) if path.is_file()}
 
 
 def _watch(parcel: Parcel, key: str, tell: Tell) -> Callable[[str], None]:
