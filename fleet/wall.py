@@ -9,13 +9,12 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 from experiment.spec import Guest
 from fleet.artefacts import Artefact, ArtefactStore
-from fleet.cases import write_raw
-from fleet.identity import differences, identity
+from fleet.cases import read_raw, write_raw
+from fleet.identity import CHECKOUT, refusal
 from fleet.link import Link
 from fleet.parcel import HOST_ENDINGS, MachineParcel, files_of, machine_of, machine_parcel
 from fleet.site import Site
@@ -33,7 +32,6 @@ from runs.wall import lab_kept_off, watched
 
 RESOURCES = {"wall": 1}
 POLL_S = 0.5
-CHECKOUT = Path(__file__).resolve().parent.parent
 
 
 @dataclass(frozen=True)
@@ -81,9 +79,9 @@ def _answered(wanted: Mapping[str, str], payload: bytes, act: Callable[[Any, str
     import distributed
 
     address = distributed.get_worker().address
-    different = differences(wanted, identity())
-    if different:
-        return pickle.dumps(Found(address, trouble="; ".join(different)))
+    refused = refusal(wanted)
+    if refused:
+        return pickle.dumps(Found(address, trouble=refused))
     try:
         found = act(pickle.loads(payload), address)  # noqa: S301
     except (LabError, OSError) as error:
@@ -93,9 +91,9 @@ def _answered(wanted: Mapping[str, str], payload: bytes, act: Callable[[Any, str
 
 def _look(parcel: HostParcel, address: str) -> Found:
     cache = facts.cache_folder()
-    image = SimpleNamespace(bzimage=parcel.store.fetch(parcel.image, cache))
+    image = parcel.store.fetch(parcel.image, cache)
     options = Options(CHECKOUT, cache, fit_only=parcel.fit_only)
-    return Found(address, wall_host(parcel.guests, image, options))  # type: ignore[arg-type]
+    return Found(address, wall_host(parcel.guests, image, options))
 
 
 def _make(parcel: BlockParcel, address: str) -> Found:
@@ -104,7 +102,7 @@ def _make(parcel: BlockParcel, address: str) -> Found:
     first = next(iter(machines.values()))
     here = wall_host(
         {"": {name: machine.guest for name, machine in machines.items()}},
-        SimpleNamespace(bzimage=first.kernel),  # type: ignore[arg-type]
+        first.kernel,
         Options(CHECKOUT, cache),
     )
     if here.accelerator.accelerator != parcel.accelerator:
@@ -153,8 +151,7 @@ def _tried(
         lost = outcome.files is None and outcome.ending.kind in HOST_ENDINGS
         if not lost or attempt == attempts:
             break
-    files = {path.name: path.read_bytes() for path in logs.glob("*") if path.is_file()}
-    return WallRun(outcome, conditions, began), files
+    return WallRun(outcome, conditions, began), read_raw(logs)
 
 
 @dataclass
@@ -177,10 +174,13 @@ class WallFleet:
         return found
 
     def hosts(self) -> int:
-        """Members with the resource."""
+        """Blocks under way at once: one a member with the resource, and at least one."""
+        return max(1, self._there())
+
+    def _there(self) -> int:
         self.link.members.look(at_once=True)
         serving = self.link.members.serving.values()
-        return max(1, sum(1 for member in serving if member.resources.get("wall")))
+        return sum(1 for member in serving if member.resources.get("wall"))
 
     def begin(
         self, block: Sequence[WallBoot], attempts: int, place: Place
@@ -213,9 +213,7 @@ class WallFleet:
         Raises:
             InfraError: no wall host is there, or none can do it.
         """
-        if not self.hosts() or not any(
-            member.resources.get("wall") for member in self.link.members.serving.values()
-        ):
+        if not self._there():
             raise InfraError(
                 "no worker is a wall host", where="fleet",
                 next_step="dask worker --resources 'wall=1 cores=0'; see docs/fleet.md",
@@ -235,7 +233,7 @@ class WallFleet:
                     if not found.trouble:
                         return found
                     self.link.members.set_aside(found.worker, found.trouble)
-                self.hosts()
+                self.link.members.look(at_once=True)
                 future = self._send(function, parcel)
             raise InfraError("no wall host could make it", where="fleet")
 

@@ -231,23 +231,21 @@ def catalogue(checkout: Path) -> Catalogue:
     )
 
 
-def wall_host(
-    guests: Mapping[str, Mapping[str, Guest]], kernel: Kernel, options: Options
-) -> WallHost:
+def wall_host(guests: Mapping[str, Mapping[str, Guest]], image: Path, options: Options) -> WallHost:
     """Find out what runs wall guests on this host, and how fit it is.
 
     Raises:
         InfraError: no kernel boots at all, or the host is unfit and ``options.fit_only``.
     """
     if (elsewhere := options.executor.wall()) is not None:
-        return elsewhere.host(guests, kernel.image, fit_only=options.fit_only)
+        return elsewhere.host(guests, image, fit_only=options.fit_only)
     cpus = host_cpus()
     placements = {
         (name, arm): place(cpus, vcpus=guest.vcpus, nodes=guest.numa_nodes)
         for name, of_arms in guests.items()
         for arm, guest in of_arms.items()
     }
-    found = accelerator.provide(options.cache, kernel.image)
+    found = accelerator.provide(options.cache, image)
     first, guest = next(iter(guests[""].items()))
     checks = fitness.fitness(
         guest_mib=guest.memory_mib,
@@ -293,7 +291,7 @@ def prepare(
     same = same_code(experiment, built) and not options.measure_anyway
     wall = None
     if in_wall and not same:
-        wall = wall_host(guests, next(iter(built.values())), options)
+        wall = wall_host(guests, next(iter(built.values())).image, options)
     twins = (
         ()
         if same

@@ -12,14 +12,14 @@ from experiment.design import AGAIN
 from host.errors import InfraError
 from runs.arms import plan_of
 from runs.options import Options
-from runs.prepare import Session
+from runs.prepare import Session, wall_host
 from runs.wall import measure_wall
-from tests.fleet import stand_in
 from tests.fleet.cluster import CHECKOUT, Cluster
 from tests.fleet.conftest import Bench, Said
 
 
-def wall_session(bench: Bench, blocks: int) -> Session:
+def wall_session(bench: Bench, blocks: int, options: Options | None = None) -> Session:
+    """As ``runs.prepare`` lays it out; with options the host is asked, wherever it is."""
     session = bench.session(blocks)
     asked = session.experiment.model_copy(update={"mode": "wall"})
     measured = session.measured
@@ -32,7 +32,7 @@ def wall_session(bench: Bench, blocks: int) -> Session:
         measured=dataclasses.replace(
             measured, kernels=kernels, guests=guests, sizes=dict.fromkeys(kernels, measured.size)
         ),
-        wall=stand_in.wall_host({"": guests}),
+        wall=wall_host({"": guests}, kernels["base"].image, options) if options else None,
     )
 
 
@@ -41,7 +41,7 @@ def measure(bench: Bench, cluster: Cluster, blocks: int) -> Said:
     (bench.folder / "cache" / "locks").mkdir(parents=True, exist_ok=True)
     with bench.executor(cluster) as executor:
         options = Options(CHECKOUT, bench.folder / "cache", executor=executor)
-        session = wall_session(bench, blocks)
+        session = wall_session(bench, blocks, options)
         measure_wall(session, options, bench.store("wall"), said, lambda: False)
     return said
 
