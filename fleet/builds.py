@@ -16,7 +16,7 @@ from fleet.identity import CHECKOUT, refusal
 from fleet.link import Link
 from host import facts
 from host.errors import InfraError, LabError, SeriesError
-from kernels import build, cache
+from kernels import build
 from kernels.cache import Kernel
 from kernels.make import Progress
 
@@ -116,18 +116,18 @@ class Builder:
     tried: dict[str, set[str]] = field(default_factory=dict)
     told: dict[str, Progress] = field(default_factory=dict)
 
-    def expect(self, spec: KernelSpec, patches: Sequence[Path], checkout: Path, here: Path) -> str:
-        """Have a kernel built that neither this host nor the store has; return its key."""
-        where = {"checkout": checkout, "cache": here}
-        key = build.key_of(spec, patches, **where)
-        if key in self.wanted or cache.load(here, key) or self.store.kernel(key):
-            return key
+    def expect(
+        self, key: str, spec: KernelSpec, patches: Sequence[Path], checkout: Path, here: Path
+    ) -> None:
+        """Have a kernel built that this host has not, unless it is under way or in the store."""
+        if key in self.wanted or self.store.kernel(key):
+            return
         texts = tuple((path.name, path.read_bytes()) for path in patches)
         other = None if checkout.resolve() == CHECKOUT else checkout
         parcel = BuildParcel(key, spec, texts, self.store, self.topic, other)
-        self.wanted[key] = (parcel, build.objects_of(spec, patches, **where))
+        tree = build.objects_of(spec, patches, checkout=checkout, cache=here)
+        self.wanted[key] = (parcel, tree)
         self._advance()
-        return key
 
     def provide(
         self, key: str, here: Path, progress: Callable[[Progress], None] | None

@@ -101,13 +101,6 @@ class DaskExecutor:
 
     def boot(self, batches: Sequence[Sequence[Boot]], judge: Judge, place: Place) -> float:
         """As ``runs.boots.Executor.boot``; batches are one, since each worker keeps its own."""
-        foreign = {b.machine.guest.arch for each in batches for b in each} - {X86_64.name}
-        if foreign:
-            raise UsageError(
-                f"workers boot guests of {X86_64.name} only, and these are of {foreign.pop()}",
-                where=self.name,
-                next_step="--executor local",
-            )
         link = self.link
         link.resume = f"./lab.py run --resume {place.raw.parent}"
         trust = self._trust = self._trust or Trust(self.settings.check_one_in)
@@ -136,8 +129,9 @@ class DaskExecutor:
     ) -> None:
         """As ``runs.boots.Executor.expect_kernels``: builds of several flavours go on at once."""
         for spec, patches in wanted:
-            if not spec.is_prebuilt and self._missing(spec, patches, checkout, cache):
-                self.builder.expect(spec, patches, checkout, cache)
+            self._require_bootable(spec)
+            if key := self._missing(spec, patches, checkout, cache):
+                self.builder.expect(key, spec, patches, checkout, cache)
 
     def provide_kernel(
         self,
@@ -149,16 +143,29 @@ class DaskExecutor:
         progress: Callable[[Progress], None] | None = None,
     ) -> Kernel:
         """As ``kernels.build.provide``; built here only where no worker can."""
-        if not spec.is_prebuilt and self._missing(spec, patches, checkout, cache):
+        self._require_bootable(spec)
+        if key := self._missing(spec, patches, checkout, cache):
             self.link.members.look(at_once=True)
-            key = self.builder.expect(spec, patches, checkout, cache)
+            self.builder.expect(key, spec, patches, checkout, cache)
             kernel = self.builder.provide(key, cache, progress)
             if kernel is not None:
                 return kernel
             self.say(f"no worker can build kernel {key}: it is built here")
         return build.provide(spec, patches, checkout=checkout, cache=cache, progress=progress)
 
-    def _missing(
-        self, spec: KernelSpec, patches: Sequence[Path], checkout: Path, here: Path
-    ) -> bool:
-        return cache.load(here, build.key_of(spec, patches, checkout=checkout, cache=here)) is None
+    def _require_bootable(self, spec: KernelSpec) -> None:
+        """Refuse a kernel that no worker boots before anybody builds it."""
+        if spec.arch != X86_64.name:
+            raise UsageError(
+                f"workers boot guests of {X86_64.name} only, and this kernel is for {spec.arch}",
+                where=self.name,
+                next_step="--executor local",
+            )
+
+    @staticmethod
+    def _missing(spec: KernelSpec, patches: Sequence[Path], checkout: Path, here: Path) -> str:
+        """The key of a kernel that has to be built and is not in this host's cache."""
+        if spec.is_prebuilt:
+            return ""
+        key = build.key_of(spec, patches, checkout=checkout, cache=here)
+        return "" if cache.load(here, key) else key

@@ -10,14 +10,15 @@ from pathlib import Path
 
 import pytest
 
+from experiment.spec import KernelSpec
 from fleet.artefacts import ArtefactStore
 from fleet.configured import _client
 from fleet.executor import DaskExecutor
 from fleet.settings import Settings
-from host.errors import SeriesError
+from host.errors import SeriesError, UsageError
 from kernels import build, cache
 from kernels.cache import Kernel
-from tests.fleet.cluster import Cluster
+from tests.fleet.cluster import CHECKOUT, Cluster
 from tests.integration.lab_process import wait_until
 from tests.kernels.conftest import lab as lab
 from tests.kernels.fake import BROKEN, GROWN, Lab, Where
@@ -157,3 +158,18 @@ def test_what_no_worker_can_build_is_built_here(
     assert kernel.image.stat().st_size
     assert any("cannot build kernel" in line and "compiler differ" in line for line in said)
     assert any("it is built here" in line for line in said)
+
+
+def test_a_kernel_that_no_worker_boots_is_refused_before_it_is_built(tmp_path: Path) -> None:
+    def nobody(stack: ExitStack) -> object:
+        raise AssertionError("nothing is to be built, and nobody to be asked")
+
+    made = DaskExecutor("dask", nobody, ArtefactStore(str(tmp_path / "store")), SOON, print)
+    spec = KernelSpec(source="deb:linux-source-6.12", arch="arm64")
+    where = Where(checkout=CHECKOUT, cache=tmp_path / "cache")
+    with made as executor:
+        with pytest.raises(UsageError, match="x86_64 only, and this kernel is for arm64"):
+            executor.expect_kernels([(spec, [])], **where)
+        with pytest.raises(UsageError, match="x86_64 only") as error:
+            executor.provide_kernel(spec, [], **where)
+    assert error.value.next_step == "--executor local"
