@@ -44,10 +44,9 @@ def entry_of(
         place = str(path.absolute())
     source = from_here(question.source, here=here, checkout=checkout) if question.source else ""
     question = replace(question, series=(place,), source=source)
-    named = tuple(each.strip() for each in question.workloads.split(",") if each.strip())
     from_series(
-        question.series, source=source, workloads=named, reverse=question.reverse,
-        overrides=question.all_overrides, catalogue=catalogue,
+        question.series, source=source, workloads=question.named_workloads,
+        reverse=question.reverse, overrides=question.all_overrides, catalogue=catalogue,
     )  # fmt: skip
     return Entry(
         id=id_of(question), question=question, added=stamp(), priority=priority,

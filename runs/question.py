@@ -39,6 +39,11 @@ class Question:
     arms: tuple[str, ...] = ()
 
     @property
+    def named_workloads(self) -> tuple[str, ...]:
+        """The names in ``workloads``."""
+        return tuple(name.strip() for name in self.workloads.split(",") if name.strip())
+
+    @property
     def is_empty(self) -> bool:
         """Whether nothing at all is asked."""
         return not (self.name or self.all_overrides or self.by_series or self.per_patch)
@@ -104,7 +109,7 @@ def experiment_of(
     elif question.arms:
         asked = from_kernels(
             [from_here(name, here=here, checkout=checkout) for name in question.arms],
-            workloads=_named(question.workloads),
+            workloads=question.named_workloads,
             overrides=question.all_overrides,
             catalogue=catalogue,
         )
@@ -150,7 +155,7 @@ def _of_series(
             catalogue=catalogue,
         )
 
-    named = _named(question.workloads)
+    named = question.named_workloads
     if named or not question.automatic:
         return made(named)
     series = settle(made(()), checkout=checkout, cache=cache).series
@@ -159,7 +164,3 @@ def _of_series(
     return made(
         choose(file for record in records for patch in record.patches for file in patch.files)
     )
-
-
-def _named(workloads: str) -> tuple[str, ...]:
-    return tuple(name.strip() for name in workloads.split(",") if name.strip())

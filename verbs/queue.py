@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -82,8 +83,7 @@ def add_verb(
         )  # fmt: skip
 
     entries = [
-        made(Question(**{**vars(asked), "series": (name,)}), Path.cwd(), "", priority)
-        for name in series or ()
+        made(replace(asked, series=(name,)), Path.cwd(), "", priority) for name in series or ()
     ]
     for file in tables:
         for row in table.read_table(file):

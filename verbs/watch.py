@@ -65,7 +65,7 @@ def watch_verb(
     )  # fmt: skip
     # What is wrong with it is said now, and not by every entry.
     from_series(
-        ("x.mbox",), source=source, workloads=[w for w in workloads.split(",") if w.strip()],
+        ("x.mbox",), source=source, workloads=question.named_workloads,
         reverse=reverse, overrides=question.all_overrides, catalogue=prepare.catalogue(CHECKOUT),
     )  # fmt: skip
     wanted = Wanted(question, (*paths, *(more_paths or ())), priority, days=days)
