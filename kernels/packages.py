@@ -114,7 +114,7 @@ def fetch(package: Package, cache: Path) -> Path:
     place.mkdir(parents=True)
     try:
         done = run(
-            fetch_argv(package), cwd=place, timeout_s=FETCH_TIMEOUT_S, check=False,
+            fetch_argv(package.asked), cwd=place, timeout_s=FETCH_TIMEOUT_S, check=False,
             env={"LC_ALL": "C"},
         )  # fmt: skip
         came = list(place.glob("*.deb"))
@@ -136,9 +136,9 @@ def fetch(package: Package, cache: Path) -> Path:
         shutil.rmtree(place, ignore_errors=True)
 
 
-def fetch_argv(package: Package) -> list[str]:
-    """The command that fetches the package into the folder it runs in."""
-    return ["apt-get", "-q", "download", package.asked]
+def fetch_argv(asked: str) -> list[str]:
+    """The command that fetches ``PACKAGE[=VERSION]`` into the folder it runs in."""
+    return ["apt-get", "-q", "download", asked]
 
 
 def unpack_argv(file: Path | str, into: Path | str) -> list[str]:

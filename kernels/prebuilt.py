@@ -106,7 +106,7 @@ def commands(spec: KernelSpec, *, checkout: Path, cache: Path) -> list[str]:
         found = _given(spec, checkout)
         return [f"# {name} is there already, with {len(found.modules)} modules to load"]
     lines = ["work=$(mktemp -d)", 'cd "$work"', "mkdir root"]
-    lines.append(paste(["apt-get", "-q", "download", name]))
+    lines.append(paste(packages.fetch_argv(name)))
     return [*lines, "dpkg-deb -x ./*.deb root", "ls root/boot root/lib/modules"]
 
 

@@ -9,14 +9,13 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import shlex
 import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from host.errors import InfraError, UsageError
-from host.process import run
+from host.process import paste, run
 from kernels import packages
 
 DEBIAN_SOURCES = Path("/usr/src")
@@ -81,6 +80,8 @@ def unpack(source: Source, into: Path) -> None:
             identified.
         UsageError: what was unpacked is no Linux tree.
     """
+    if source.kind != "dir":
+        into.mkdir(parents=True)
     if source.kind == "dir":
         shutil.copytree(source.origin, into, symlinks=True, ignore=_ignore_git(source.origin))
         if f"dir:{_hash_folder(into)}" != source.identity:
@@ -90,11 +91,9 @@ def unpack(source: Source, into: Path) -> None:
                 next_step="run again when nothing writes there",
             )
     elif source.package:
-        into.mkdir(parents=True)
         with packages.unpacked(packages.find(source.package), source.origin) as root:
             run(_untar(root / _shipped(source.package), into), timeout_s=UNPACK_TIMEOUT_S)
     else:
-        into.mkdir(parents=True)
         for argv in unpack_argvs(source, into):
             run(argv, timeout_s=UNPACK_TIMEOUT_S)
         (into / ARCHIVE).unlink(missing_ok=True)
@@ -117,7 +116,7 @@ def unpack_argvs(source: Source, into: Path | str) -> list[list[str]]:
         ]
     if source.package:
         name = source.package.partition("=")[0]
-        beside = shlex.join(["apt-get", "-q", "download", source.package])
+        beside = paste(packages.fetch_argv(source.package))
         beside = f"cd .. && {beside} && dpkg-deb -x {name}_*.deb ."
         return [["sh", "-c", beside], _untar(Path("..") / _shipped(source.package), into)]
     return [_untar(source.origin, into)]
