@@ -191,20 +191,14 @@ def describe(
     Their estimate is that of the primary ones: one boot that the host stood still for would
     move a mean by as much as it likes.
     """
-    described = [
-        said.model_copy(update={"differs": False, "reason": why}) if why else said
-        for said, why in zip(judge_secondary(metrics, thresholds), withheld, strict=True)
-    ]
-    return [
-        said
-        if said.change is None
-        else said.model_copy(
-            update={
-                "change": said.change.model_copy(update={"estimate": said.change.hodges_lehmann})
-            }
-        )
-        for said in described
-    ]
+    described = []
+    for said, why in zip(judge_secondary(metrics, thresholds), withheld, strict=True):
+        other: dict[str, object] = {"differs": False, "reason": why} if why else {}
+        if said.change is not None:
+            estimate = {"estimate": said.change.hodges_lehmann}
+            other["change"] = said.change.model_copy(update=estimate)
+        described.append(said.model_copy(update=other))
+    return described
 
 
 def withheld(standing: Standing, noise: Again, of_case: Sequence[Again]) -> str:

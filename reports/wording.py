@@ -50,15 +50,16 @@ def series_title(experiment: Experiment) -> str:
 def sources(experiment: Experiment) -> str:
     """Where the arms' kernels come from, each once, with the flavour of those built here."""
     kernels = [arm.kernel or experiment.kernel for arm in experiment.all_arms]
-    said = [", ".join(_built_as(kernel)) for kernel in kernels]
+    said = [built_as(kernel) for kernel in kernels]
     return "; ".join(dict.fromkeys(said))
 
 
-def _built_as(kernel: KernelSpec) -> list[str]:
+def built_as(kernel: KernelSpec) -> str:
+    """Where a kernel comes from; its flavour, and what it is built for, where it was built here."""
     if kernel.is_prebuilt:
-        return [kernel.source]
+        return kernel.source
     built_for = [kernel.built_for] if kernel.built_for else []
-    return [kernel.source, f"flavour {kernel.flavour}", *built_for]
+    return ", ".join([kernel.source, f"flavour {kernel.flavour}", *built_for])
 
 
 def subject(experiment: Experiment) -> str:
