@@ -5,14 +5,15 @@ from __future__ import annotations
 import logging
 import queue
 import threading
-import tomllib
 from collections.abc import Callable
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import Field
 
+from experiment.frozen import Frozen, SpecError
+from experiment.load import read_toml, validated
 from fleet.artefacts import ArtefactStore
 from fleet.executor import CONNECT_S, DaskExecutor
 from fleet.settings import Settings
@@ -30,15 +31,13 @@ CLUSTERS = {
 }  # fmt: skip
 
 
-class ClusterFile(BaseModel):
+class ClusterFile(Frozen):
     """A cluster's file: what one job asks for, and how many jobs.
 
     ``memory`` is as dask reads it ("32 GiB"), ``walltime`` as the cluster does.  ``store``
     is a folder that every node sees, or an fsspec URL.  ``python`` is the nodes' own, with
     the lab's packages; ``checkout`` where the lab is on them; both default to those here.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     cluster: Literal["slurm", "pbs", "sge", "lsf", "oar", "moab", "htcondor", "local"]
     cores: int = Field(ge=1)
@@ -64,7 +63,8 @@ def executor_of(
     """The executor that the command line names; nothing is connected before it is needed.
 
     Raises:
-        UsageError: no such form, or a cluster's file that does not hold what it must.
+        UsageError: no such form, or no such file of a cluster.
+        SpecError: the file does not hold what it must.
     """
     if text == "local":
         return nullcontext(LocalExecutor())
@@ -87,29 +87,21 @@ def read_cluster(name: str, checkout: Path) -> ClusterFile:
     """A file under ``configs/executors/``, by its name.
 
     Raises:
-        UsageError: a line for each key that is wrong, with what was found.
+        UsageError: there is no such file.
+        SpecError: a line for each key that is wrong, with what was found and what is allowed.
     """
-    path = checkout / FOLDER / f"{name}.toml"
+    file = f"{FOLDER}/{name}.toml"
     known = sorted(one.stem for one in (checkout / FOLDER).glob("*.toml"))
     if name not in known:
         raise UsageError(
-            f"no such file: {FOLDER}/{name}.toml",
+            f"no such file: {file}",
             where="--executor",
             next_step=f"one of: {', '.join(known) or 'none is there'}",
         )
-    try:
-        return ClusterFile.model_validate(tomllib.loads(path.read_text()))
-    except tomllib.TOMLDecodeError as error:
-        raise UsageError(f"no TOML: {error}", where=f"{FOLDER}/{name}.toml") from None
-    except ValidationError as error:
-        lines = [
-            f"{'.'.join(map(str, one['loc']))}: {one['msg']}"
-            + ("" if one["type"] == "missing" else f"; found {one['input']!r}")
-            for one in error.errors()
-        ]
-        raise UsageError(
-            "; ".join(lines), where=f"{FOLDER}/{name}.toml", next_step="see docs/fleet.md"
-        ) from None
+    asked, problems = validated(read_toml(checkout / file), ClusterFile)
+    if asked is None:
+        raise SpecError([problem.line(file) for problem in problems])
+    return asked
 
 
 def cluster_arguments(asked: ClusterFile, checkout: Path) -> dict[str, Any]:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
+
+from experiment.frozen import Frozen
 
 
-class Settings(BaseModel):
+class Settings(Frozen):
     """Shares and patiences of a session on a fleet.
 
     ``check_one_in``: of so many runs one is made on two workers (0: none), beside the first
@@ -14,8 +16,6 @@ class Settings(BaseModel):
     ``losses`` are the workers that may die under one parcel.  ``grace_s`` is how long a
     scheduler may be away, ``patience_s`` how long a session waits for a first worker.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     check_one_in: int = Field(default=16, ge=0)
     straggler: float = Field(default=3.0, gt=1)
