@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import os
-import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Browser, Page, ViewportSize, sync_playwright
+from playwright.sync_api import Browser, ViewportSize
 
 from pages import site
+from tests.browser import DESK, PHONE, opened
+from tests.browser import browser as browser
+from tests.browser import shots as shots
 from tests.pages.made_up import fill
 
-CHROMIUM = shutil.which("chromium")
-DESK: ViewportSize = {"width": 1200, "height": 850}
-PHONE: ViewportSize = {"width": 390, "height": 800}
 TRACK, NIGHT = "track/tonight.laptop.exact.html", "night"
 PAGES = (
     "index.html",
@@ -27,52 +24,12 @@ PAGES = (
     "compare/tonight.laptop.exact.html",
     "compare/hostile.laptop.exact.html",
 )
-# Where to leave the pictures to be looked at; a folder of the test's own by default.
-SHOTS = os.environ.get("TWINBOOT_SHOTS")
 
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("site")
     return site.build(fill(folder / "history"), folder / "site").folder
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    assert CHROMIUM, "no chromium: apt-get install chromium"
-    with sync_playwright() as playwright:
-        # Root in a container has no sandbox to put it in; it opens our own files only.
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        yield browser
-        browser.close()
-
-
-@pytest.fixture
-def shots(tmp_path: Path) -> Path:
-    folder = Path(SHOTS) if SHOTS else tmp_path
-    folder.mkdir(parents=True, exist_ok=True)
-    return folder
-
-
-def opened(
-    browser: Browser,
-    built: Path,
-    name: str,
-    viewport: ViewportSize = DESK,
-    scheme: Literal["light", "dark"] = "light",
-) -> tuple[Page, list[str]]:
-    """A page, and all that it says, asks the network for, or throws."""
-    context = browser.new_context(viewport=viewport, color_scheme=scheme)
-    page = context.new_page()
-    said: list[str] = []
-    page.on("console", lambda message: said.append(f"{message.type}: {message.text}"))
-    page.on("pageerror", lambda error: said.append(f"error: {error}"))
-    page.on(
-        "request",
-        lambda asked: said.extend([] if asked.url.startswith("file:") else [f"asks {asked.url}"]),
-    )
-    page.goto((built / name).as_uri())
-    return page, said
 
 
 def nights_of(built: Path) -> list[str]:
@@ -93,7 +50,7 @@ def test_every_page_is_quiet_fits_and_has_no_barrier(
     viewport: ViewportSize,
 ) -> None:
     for name in [*PAGES, *nights_of(built)]:
-        page, said = opened(browser, built, name, viewport, scheme)
+        page, said = opened(browser, built / name, viewport, scheme)
         for more in page.locator("details").all():
             more.evaluate("each => { each.open = true }")
         page.wait_for_timeout(100)
@@ -115,7 +72,7 @@ def test_every_page_is_quiet_fits_and_has_no_barrier(
 def test_axe_and_the_console_can_fail(browser: Browser, tmp_path: Path) -> None:
     bad = "<html><body><img src='gone.png'><p style='color:#999'>pale</p><script>x()</script>"
     (tmp_path / "bad.html").write_text(bad)
-    page, said = opened(browser, tmp_path, "bad.html")
+    page, said = opened(browser, tmp_path / "bad.html")
     assert any("x is not defined" in line for line in said)
     assert {"image-alt", "color-contrast"} <= {
         one["id"] for one in Axe().run(page).response["violations"]
@@ -124,7 +81,7 @@ def test_axe_and_the_console_can_fail(browser: Browser, tmp_path: Path) -> None:
 
 
 def test_a_chart_is_drawn_and_follows_the_keyboard(browser: Browser, built: Path) -> None:
-    page, said = opened(browser, built, TRACK)
+    page, said = opened(browser, built / TRACK)
     chart = page.locator(".chart").first
     assert chart.locator("canvas").count() == 1
     painted = chart.locator("canvas").evaluate(
@@ -151,7 +108,7 @@ def test_a_chart_is_drawn_and_follows_the_keyboard(browser: Browser, built: Path
 
 
 def test_hovering_names_the_night_its_value_and_the_change(browser: Browser, built: Path) -> None:
-    page, _ = opened(browser, built, TRACK)
+    page, _ = opened(browser, built / TRACK)
     box = page.locator(".chart .u-over").first.bounding_box()
     assert box
     said = set()
@@ -167,7 +124,7 @@ def test_hovering_names_the_night_its_value_and_the_change(browser: Browser, bui
 def test_buttons_and_links_are_reached_by_tab_and_lead_somewhere(
     browser: Browser, built: Path
 ) -> None:
-    page, said = opened(browser, built, "index.html")
+    page, said = opened(browser, built / "index.html")
     page.keyboard.press("Tab")
     assert page.evaluate("document.activeElement.className") == "skip"
     addresses = set()
@@ -186,7 +143,7 @@ def test_buttons_and_links_are_reached_by_tab_and_lead_somewhere(
 
 def test_every_link_of_the_site_leads_to_a_page(browser: Browser, built: Path) -> None:
     for name in [*PAGES, *nights_of(built)]:
-        page, _ = opened(browser, built, name)
+        page, _ = opened(browser, built / name)
         for link in page.eval_on_selector_all("a[href]", "all => all.map(a => a.href)"):
             if link.startswith("file://"):
                 assert Path(link.removeprefix("file://").partition("#")[0]).is_file(), link
@@ -196,7 +153,7 @@ def test_every_link_of_the_site_leads_to_a_page(browser: Browser, built: Path) -
 
 
 def test_any_two_nights_are_compared(browser: Browser, built: Path) -> None:
-    page, said = opened(browser, built, "compare/tonight.laptop.exact.html")
+    page, said = opened(browser, built / "compare/tonight.laptop.exact.html")
     page.select_option("#first", index=85)
     page.select_option("#second", index=95)
     row = page.locator("#compared tr.primary", has_text="filemap-4k 4k.bw").filter(

@@ -3,25 +3,22 @@
 from __future__ import annotations
 
 import os
-import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Browser, ViewportSize, sync_playwright
+from playwright.sync_api import Browser, ViewportSize
 
 from host.errors import InfraError, SeriesError
 from queues import page
 from queues.entry import Said
 from queues.store import QueueStore
+from tests.browser import DESK, PHONE, opened
+from tests.browser import browser as browser
+from tests.browser import shots as shots
 from tests.queues.made_up import queued
 
-CHROMIUM = shutil.which("chromium")
-DESK: ViewportSize = {"width": 1200, "height": 850}
-PHONE: ViewportSize = {"width": 390, "height": 800}
-SHOTS = os.environ.get("TWINBOOT_SHOTS")
 HOSTILE = "<script>window.hurt=1</script>\u202e\x1b[2J" + "x" * 180
 
 
@@ -68,16 +65,6 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> QueueStore:
     return store
 
 
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    assert CHROMIUM, "no chromium: apt-get install chromium"
-    with sync_playwright() as playwright:
-        # Root in a container has no sandbox to put it in; it opens our own files only.
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        yield browser
-        browser.close()
-
-
 def test_the_counts_say_it_all(store: QueueStore) -> None:
     text = (store.folder / page.INDEX).read_text()
     assert (
@@ -108,27 +95,20 @@ def test_an_empty_queue_says_how_to_fill_it(tmp_path: Path) -> None:
 def test_in_a_browser(
     browser: Browser,
     store: QueueStore,
-    tmp_path: Path,
+    shots: Path,
     scheme: Literal["light", "dark"],
     viewport: ViewportSize,
 ) -> None:
-    context = browser.new_context(viewport=viewport, color_scheme=scheme)
-    opened = context.new_page()
-    said: list[str] = []
-    opened.on("console", lambda message: said.append(message.text))
-    opened.on("pageerror", lambda error: said.append(str(error)))
-    opened.goto((store.folder / page.INDEX).as_uri())
-    opened.locator("details").evaluate("each => { each.open = true }")
-    shots = Path(SHOTS) if SHOTS else tmp_path
-    shots.mkdir(parents=True, exist_ok=True)
-    opened.screenshot(path=shots / f"queue-{viewport['width']}-{scheme}.png", full_page=True)
+    drawn, said = opened(browser, store.folder / page.INDEX, viewport, scheme)
+    drawn.locator("details").evaluate("each => { each.open = true }")
+    drawn.screenshot(path=shots / f"queue-{viewport['width']}-{scheme}.png", full_page=True)
     assert said == []
-    assert opened.evaluate("window.hurt") is None
-    assert opened.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0
+    assert drawn.evaluate("window.hurt") is None
+    assert drawn.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0
     # A stylesheet that the policy refuses would leave the page in the browser's own font.
-    assert "serif" not in opened.locator("h2").first.evaluate(
+    assert "serif" not in drawn.locator("h2").first.evaluate(
         "e => getComputedStyle(e.ownerDocument.querySelector('.bottom')).fontFamily"
     ).replace("sans-serif", "")
-    found = Axe().run(opened).response["violations"]
+    found = Axe().run(drawn).response["violations"]
     assert [f"{one['id']}: {one['nodes'][0]['html'][:200]}" for one in found] == []
-    context.close()
+    drawn.context.close()

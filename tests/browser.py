@@ -1,0 +1,55 @@
+"""A real browser for tests of pages, and all that a page says in it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Literal
+
+import pytest
+from playwright.sync_api import Browser, Page, ViewportSize, sync_playwright
+
+DESK: ViewportSize = {"width": 1200, "height": 850}
+PHONE: ViewportSize = {"width": 390, "height": 800}
+CHROMIUM = shutil.which("chromium")
+# Where to leave the pictures to be looked at; a folder of the test's own by default.
+SHOTS = os.environ.get("TWINBOOT_SHOTS")
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    assert CHROMIUM, "no chromium: apt-get install chromium"
+    with sync_playwright() as playwright:
+        # Root in a container has no sandbox to put it in; it opens our own files only.
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def shots(tmp_path: Path) -> Path:
+    folder = Path(SHOTS) if SHOTS else tmp_path
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+def opened(
+    browser: Browser,
+    file: Path,
+    viewport: ViewportSize = DESK,
+    scheme: Literal["light", "dark"] = "light",
+) -> tuple[Page, list[str]]:
+    """A page, and all that it says, asks the network for, or throws."""
+    context = browser.new_context(viewport=viewport, color_scheme=scheme)
+    page = context.new_page()
+    said: list[str] = []
+    page.on("console", lambda message: said.append(f"{message.type}: {message.text}"))
+    page.on("pageerror", lambda error: said.append(f"error: {error}"))
+    page.on(
+        "request",
+        lambda asked: said.extend([] if asked.url.startswith("file:") else [f"asks {asked.url}"]),
+    )
+    page.goto(file.as_uri())
+    return page, said
