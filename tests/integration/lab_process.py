@@ -80,6 +80,16 @@ def kill(lab: Lab, number: signal.Signals) -> subprocess.CompletedProcess[str]:
     return finish(lab)
 
 
+def kill_at_once(lab: Lab, folder: Path) -> bool:
+    """Kill the lab; fail the test where guests of the session outlive it.
+
+    Returns whether it was killed, and had not ended before.
+    """
+    killed = kill(lab, signal.SIGKILL).returncode == -signal.SIGKILL
+    wait_until(lambda: not guests_of(folder), "end of the killed lab's guests", 5)
+    return killed
+
+
 @contextmanager
 def busy_host(folder: Path, loops: int = 2) -> Iterator[None]:
     """Load the host, and let the main threads of the session's QEMUs run last.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 from pathlib import Path
 
 import pytest
@@ -11,8 +10,7 @@ from kernels.cache import Kernel
 from queues.store import QueueStore
 from tests.integration.lab_process import (
     CHECKOUT,
-    guests_of,
-    kill,
+    kill_at_once,
     records_of,
     run_lab,
     start,
@@ -38,8 +36,7 @@ def test_two_series_are_measured_though_the_lab_is_killed(
     lab = start("queue", "run", *at, "--guests", "1")
     folder = queue / "sessions" / walks.id
     wait_until(lambda: (folder / "runs.jsonl").exists() or lab.poll() is not None, "run", 900)
-    assert kill(lab, signal.SIGKILL).returncode == -signal.SIGKILL
-    wait_until(lambda: not guests_of(folder), "end of the killed lab's guests", 5)
+    assert kill_at_once(lab, folder)
     done = run_lab("queue", "run", *at, "--guests", "1")
     assert done.returncode == 0, done.stderr
     assert f"goes on  {walks.id}" in done.stderr
