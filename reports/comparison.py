@@ -28,6 +28,7 @@ from reports.model import (
 from reports.timelines import timelines
 from reports.verdict import Evidence, Judgement, Verdict, judge_primary, judge_secondary
 from reports.wall_model import Again, WallFacts
+from reports.wall_verdict import decides
 from reports.wall_wording import host_findings
 from results.locks import Locks
 from results.profile import Profile
@@ -348,8 +349,9 @@ def _course(
     """The facts of a wall session, now that its verdicts are known."""
     if standing is None:
         return None
-    verdicts = [m.judgement.verdict for case in compared.values() for m in case if m.primary]
-    open_ = any(said in (Verdict.INCONCLUSIVE, Verdict.FAILED) for said in verdicts)
+    open_ = not decides(
+        metric.judgement.verdict for case in compared.values() for metric in case if metric.primary
+    )
     # At a look that decides nothing the session goes on.
     early = standing.facts.early and not open_
     return standing.facts.model_copy(

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from reports.many import SessionComparison, compare_session
 from reports.model import Comparison
 from reports.verdict import Judgement, Verdict
+from reports.wall_verdict import decides
 from results.record import Failure
 from results.store import SessionStore
 
@@ -51,7 +52,4 @@ def decided(store: SessionStore) -> bool:
     between looks every primary metric is inconclusive.
     """
     comparison = compare_session(store.manifest(), store.records(), checks=store.checks())
-    return all(
-        metric.judgement.verdict not in (Verdict.INCONCLUSIVE, Verdict.FAILED)
-        for metric in comparison.primary
-    )
+    return decides(metric.judgement.verdict for metric in comparison.primary)

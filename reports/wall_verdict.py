@@ -8,7 +8,7 @@ and nothing where the A/A arm, the same kernel under another name, differs as we
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from experiment.spec import Thresholds
@@ -72,10 +72,9 @@ def judge_wall(family: Sequence[WallEvidence], thresholds: Thresholds) -> list[W
     ]
 
 
-def decides(judgements: Sequence[WallJudgement]) -> bool:
+def decides(verdicts: Iterable[Verdict | None]) -> bool:
     """Whether a session may stop early: no primary metric is left inconclusive."""
-    undecided = (Verdict.INCONCLUSIVE, Verdict.FAILED)
-    return all(each.judgement.verdict not in undecided for each in judgements)
+    return not {Verdict.INCONCLUSIVE, Verdict.FAILED} & set(verdicts)
 
 
 def _measure(evidence: WallEvidence, thresholds: Thresholds) -> _Measured | None:

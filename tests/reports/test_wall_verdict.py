@@ -170,10 +170,14 @@ def test_family_makes_it_harder() -> None:
     assert "does not hold over 3 primary metrics (Holm)" in alone.judgement.reason
 
 
+def verdicts(family: list[WallEvidence]) -> list[Verdict | None]:
+    return [each.judgement.verdict for each in judge_wall(family, ASKED)]
+
+
 def test_session_stops_early_only_when_every_metric_is_decided() -> None:
     clear = evidence(0.05, spread=0.002)
     equal = evidence(0.0, spread=0.002, seed=3)
     unclear = evidence(0.01, n=12, spread=0.05, seed=2)
-    assert decides(judge_wall([clear, equal], ASKED))
-    assert not decides(judge_wall([clear, unclear], ASKED))
-    assert not decides(judge_wall([evidence(0.05, real_time=False)], ASKED))
+    assert decides(verdicts([clear, equal]))
+    assert not decides(verdicts([clear, unclear]))
+    assert not decides(verdicts([evidence(0.05, real_time=False)]))
