@@ -27,7 +27,6 @@ FORMS = "local, dask://HOST:PORT or dask-jobqueue:NAME"
 CLUSTERS = {
     "slurm": "SLURMCluster", "pbs": "PBSCluster", "sge": "SGECluster", "lsf": "LSFCluster",
     "oar": "OARCluster", "moab": "MoabCluster", "htcondor": "HTCondorCluster",
-    "local": "LocalCluster",
 }  # fmt: skip
 
 
@@ -35,11 +34,12 @@ class ClusterFile(Frozen):
     """A cluster's file: what one job asks for, and how many jobs.
 
     ``memory`` is as dask reads it ("32 GiB"), ``walltime`` as the cluster does.  ``store``
-    is a folder that every node sees, or an fsspec URL.  ``python`` is the nodes' own, with
+    is a folder that every node sees, or an fsspec URL.  ``logs`` is where the jobs' own output
+    goes, where the cluster puts it if it is not said.  ``python`` is the nodes' own, with
     the lab's packages; ``checkout`` where the lab is on them; both default to those here.
     """
 
-    cluster: Literal["slurm", "pbs", "sge", "lsf", "oar", "moab", "htcondor", "local"]
+    cluster: Literal["slurm", "pbs", "sge", "lsf", "oar", "moab", "htcondor"]
     cores: int = Field(ge=1)
     memory: str
     jobs: int = Field(ge=1)
@@ -51,6 +51,7 @@ class ClusterFile(Frozen):
     interface: str = ""
     python: str = ""
     checkout: str = ""
+    logs: str = ""
     directives: tuple[str, ...] = ()
     prologue: tuple[str, ...] = ()
     resources: dict[str, float] = Field(default_factory=dict)
@@ -109,7 +110,7 @@ def cluster_arguments(asked: ClusterFile, checkout: Path) -> dict[str, Any]:
     there = asked.checkout or str(checkout)
     options = {
         "queue": asked.queue, "account": asked.account, "walltime": asked.walltime,
-        "interface": asked.interface,
+        "interface": asked.interface, "log_directory": asked.logs,
     }  # fmt: skip
     resources = " ".join(f"{name}={value:g}" for name, value in asked.resources.items())
     return {
@@ -135,8 +136,7 @@ def _client(stack: ExitStack, address: str) -> Any:
     """
     from distributed import Client
 
-    # What breaks is said once, by who notices; not as a trace by each of dask's threads.
-    logging.getLogger("distributed").setLevel(logging.CRITICAL)
+    _quiet()
     made: queue.SimpleQueue[Any] = queue.SimpleQueue()
 
     def connect() -> None:
@@ -163,11 +163,8 @@ def _cluster(stack: ExitStack, asked: ClusterFile, checkout: Path) -> Any:
     import dask_jobqueue
     from distributed import Client
 
-    made = (
-        dask_jobqueue.local.LocalCluster
-        if asked.cluster == "local"
-        else getattr(dask_jobqueue, CLUSTERS[asked.cluster])
-    )
+    _quiet()
+    made = getattr(dask_jobqueue, CLUSTERS[asked.cluster])
     try:
         cluster = stack.enter_context(made(**cluster_arguments(asked, checkout)))
         cluster.scale(jobs=asked.jobs)
@@ -177,6 +174,14 @@ def _cluster(stack: ExitStack, asked: ClusterFile, checkout: Path) -> Any:
             f"{type(error).__name__}: {error}", where=f"cluster {asked.cluster}",
             next_step="see docs/fleet.md",
         ) from None  # fmt: skip
+
+
+def _quiet() -> None:
+    """What breaks is said once, by who notices; not as a trace by each of dask's threads.
+
+    Importing dask sets its loggers up, so this comes after it.
+    """
+    logging.getLogger("distributed").setLevel(logging.CRITICAL)
 
 
 def _unknown(text: str) -> UsageError:

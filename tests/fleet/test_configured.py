@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -108,7 +111,7 @@ def test_the_job_script_of_a_slurm_cluster(tmp_path: Path) -> None:
 
     text = (
         f'{SMALL}queue = "batch"\nwalltime = "02:00:00"\nresources = {{ wall = 1 }}\n'
-        'checkout = "/opt/lab"\ndirectives = ["--exclusive"]\n'
+        f'checkout = "/opt/lab"\nlogs = "{tmp_path}/logs"\ndirectives = ["--exclusive"]\n'
     )
     asked = read_cluster("mine", written(tmp_path, text))
     with dask_jobqueue.SLURMCluster(**cluster_arguments(asked, tmp_path)) as cluster:
@@ -116,7 +119,49 @@ def test_the_job_script_of_a_slurm_cluster(tmp_path: Path) -> None:
     for line in (
         "#SBATCH -p batch", "#SBATCH -t 02:00:00", "#SBATCH --cpus-per-task=4",
         "#SBATCH --exclusive", "export PYTHONPATH=/opt/lab", "cd /opt/lab",
+        f"#SBATCH -o {tmp_path}/logs/",
     ):  # fmt: skip
         assert line in script
     assert "/opt/lab/.venv/bin/python -m distributed.cli.dask_worker" in script
     assert "--resources 'wall=1'" in script
+
+
+SERVED = """
+import logging
+import sys
+from pathlib import Path
+from fleet.configured import executor_of
+logging.basicConfig(level=logging.INFO)
+where = Path(sys.argv[1])
+with executor_of("dask-jobqueue:mine", "", checkout=where, cache=where, say=print) as made:
+    print("slots", made.slots(64, None))
+"""
+# Slurm's own commands, as far as they are used: a job is a process, its number the process's.
+SBATCH = """#!/bin/sh
+script=$(cat "$1")
+setsid sh -c "$script" >"$0.out" 2>&1 &
+echo "Submitted batch job $!"
+"""
+SCANCEL = """#!/bin/sh
+kill -TERM -- "-$1"
+"""
+
+
+def test_a_cluster_serves_and_dask_says_nothing_of_its_own(tmp_path: Path) -> None:
+    written(
+        tmp_path,
+        'cluster = "slurm"\ncores = 1\nmemory = "1 GiB"\njobs = 1\n'
+        f'store = "{tmp_path}/store"\ncheckout = "{CHECKOUT}"\npython = "{sys.executable}"\n',
+    )
+    for name, text in (("sbatch", SBATCH), ("scancel", SCANCEL)):
+        (tmp_path / name).write_text(text)
+        (tmp_path / name).chmod(0o755)
+    argv = [sys.executable, "-c", SERVED, str(tmp_path)]
+    done = subprocess.run(
+        argv, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False,
+        env={**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}", "PYTHONPATH": str(CHECKOUT)},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert "slots 1" in done.stdout
+    assert done.stderr == ""
+    assert "Start worker" in (tmp_path / "sbatch.out").read_text()
