@@ -11,6 +11,8 @@ import json
 import os
 import shutil
 import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -23,8 +25,7 @@ from kernels.cache import Kernel
 
 FETCHES = 2
 VERIFIED: dict[Path, tuple[int, int]] = {}
-# fsspec's own errors have no base class but this; drivers of clouds raise their own.
-STORE_ERRORS = (OSError, ValueError, RuntimeError)
+MISSING = (FileNotFoundError, NotADirectoryError)
 
 
 @dataclass(frozen=True)
@@ -108,13 +109,20 @@ class ArtefactStore:
         return files
 
     def kernel(self, key: str) -> KernelFiles | None:
-        """The files of a kernel, if the store has all of them."""
+        """The files of a kernel, if the store has all of them.
+
+        Raises:
+            InfraError: the store cannot be read.
+        """
+        text = self._read(f"kernels/{key}.json")
+        if text is None:
+            return None
         try:
-            found = json.loads(self._read(f"kernels/{key}.json"))
+            found = json.loads(text)
             if _digest(found["files"]) != found["sha256"]:
                 return None
             files = KernelFiles(key, tuple(Artefact(**one) for one in json.loads(found["files"])))
-        except (*STORE_ERRORS, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError):
             return None
         return files if all(self._has(one) for one in files.files) else None
 
@@ -143,35 +151,39 @@ class ArtefactStore:
 
     def _has(self, artefact: Artefact) -> bool:
         files, top = self._open()
-        try:
-            return bool(files.size(f"{top}/{self._blob(artefact)}") == artefact.size)
-        except STORE_ERRORS:
-            return False
+        with self._asked("read"):
+            try:
+                return bool(files.size(f"{top}/{self._blob(artefact)}") == artefact.size)
+            except MISSING:
+                return False
 
-    def _read(self, place: str) -> bytes:
+    def _read(self, place: str) -> bytes | None:
         files, top = self._open()
-        return bytes(files.cat_file(f"{top}/{place}"))
+        with self._asked("read"):
+            try:
+                return bytes(files.cat_file(f"{top}/{place}"))
+            except MISSING:
+                return None
 
     def _read_into(self, artefact: Artefact, path: Path) -> str:
         """Fetch a file's bytes; return their SHA-256."""
         files, top = self._open()
-        try:
-            files.get_file(f"{top}/{self._blob(artefact)}", str(path))
-        except FileNotFoundError:
-            raise InfraError(
-                f"{artefact.name} (SHA-256 {artefact.sha256[:16]}) is not there",
-                where=f"store {self.url}",
-                next_step="name a store that every host sees: --store",
-            ) from None
-        except STORE_ERRORS as error:
-            raise InfraError(f"{artefact.name}: {error}", where=f"store {self.url}") from None
+        with self._asked("read"):
+            try:
+                files.get_file(f"{top}/{self._blob(artefact)}", str(path))
+            except MISSING:
+                raise InfraError(
+                    f"{artefact.name} (SHA-256 {artefact.sha256[:16]}) is not there",
+                    where=f"store {self.url}",
+                    next_step="name a store that every host sees: --store",
+                ) from None
         with path.open("rb") as stream:
             return hashlib.file_digest(stream, "sha256").hexdigest()
 
     def _write(self, place: str, data: bytes) -> None:
         files, top = self._open()
         target = f"{top}/{place}"
-        try:
+        with self._asked("written"):
             files.makedirs(target.rpartition("/")[0], exist_ok=True)
             if "file" in files.protocol:
                 # In a folder a reader could see half of it; object stores show all or nothing.
@@ -180,11 +192,19 @@ class ArtefactStore:
                 Path(beside).replace(target)
             else:
                 files.pipe_file(target, data)
-        except STORE_ERRORS as error:
+
+    @contextmanager
+    def _asked(self, to_be: str) -> Iterator[None]:
+        """Whatever a driver raises is the store's trouble: clouds' have no error in common."""
+        try:
+            yield
+        except InfraError:
+            raise
+        except Exception as error:
             raise InfraError(
-                f"cannot be written: {error}",
+                f"cannot be {to_be}: {' '.join(str(error).split()) or type(error).__name__}",
                 where=f"store {self.url}",
-                next_step="name another one: --store",
+                next_step="see that it can be reached from here, or name another one: --store",
             ) from None
 
     def _open(self) -> tuple[Any, str]:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import uuid
 from pathlib import Path
 
+import fsspec
 import pytest
+from fsspec import AbstractFileSystem
 
 from fleet import artefacts
 from fleet.artefacts import Artefact, ArtefactStore, held_in
@@ -100,6 +102,34 @@ def test_a_store_that_cannot_be_written(tmp_path: Path) -> None:
     (tmp_path / "store").write_text("a file, no folder")
     with pytest.raises(InfraError, match="cannot be written"):
         ArtefactStore(str(tmp_path / "store")).put(file(tmp_path))
+
+
+class Unreachable(AbstractFileSystem):  # type: ignore[misc]
+    """A store behind a network that is down; its driver has errors of its own."""
+
+    protocol = "unreachable"
+
+    class EndpointError(Exception):
+        pass
+
+    def _fail(self, *path: object, **more: object) -> None:
+        raise self.EndpointError("could not connect to\nthe endpoint")
+
+    size = cat_file = get_file = pipe_file = makedirs = _fail
+
+
+def test_a_store_that_cannot_be_reached_is_the_hosts_trouble(tmp_path: Path) -> None:
+    fsspec.register_implementation("unreachable", Unreachable, clobber=True)
+    store = ArtefactStore("unreachable://bucket/x")
+    found = Artefact("bzImage", "0" * 64, 1)
+    asked = (
+        lambda: store.kernel("k" * 32),
+        lambda: store.put(file(tmp_path)),
+        lambda: store.fetch(found, tmp_path / "there"),
+    )
+    for ask in asked:
+        with pytest.raises(InfraError, match="cannot be read: could not connect to the endpoint"):
+            ask()
 
 
 def kernel(cache: Path) -> Kernel:
