@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from experiment.spec import Experiment
+from fleet.configured import executor_of
 from host import facts
 from runs import prepare
 from runs.options import Options
+from runs.progress import Reporter
 from runs.question import Question, experiment_of
 
 CHECKOUT = Path(__file__).resolve().parent.parent
@@ -96,6 +101,19 @@ def read(question: Question) -> Experiment:
 def options(**asked: Any) -> Options:
     """The options of this invocation."""
     return Options(checkout=CHECKOUT, cache=facts.cache_folder(), **asked)
+
+
+@contextmanager
+def placed(asked: Options, executor: str, store: str, reporter: Reporter) -> Iterator[Options]:
+    """The options with what ``--executor`` names; nothing is connected before it is needed.
+
+    Raises:
+        UsageError: no such form of an executor.
+        SpecError: the file of a cluster does not hold what it must.
+    """
+    where = executor_of(executor, store, checkout=CHECKOUT, cache=asked.cache, say=reporter.say)
+    with where as chosen:
+        yield replace(asked, executor=chosen)
 
 
 def emit(value: object) -> None:

@@ -27,6 +27,7 @@ from runs.progress import Reporter
 from runs.question import Question, subjects_of
 from verbs.asked import (
     CHECKOUT,
+    Executor,
     Folder,
     Guests,
     Named,
@@ -34,9 +35,11 @@ from verbs.asked import (
     Series,
     Set,
     Source,
+    Store,
     Workloads,
     log,
     options,
+    placed,
     read,
 )
 from verbs.measuring import building
@@ -77,6 +80,8 @@ def bisect_verb(
         Path | None, typer.Option(help="go on with the search in this folder")
     ] = None,
     guests: Guests = None,
+    executor: Executor = "local",
+    store: Store = "",
 ) -> None:
     """Find the patch of a series, or the commit of a range, that moved a metric.
 
@@ -90,11 +95,14 @@ def bisect_verb(
         if folder or between or metric or not question.is_empty:
             raise UsageError(
                 "a search is resumed as it was begun", where="--resume",
-                next_step="leave out everything but --guests",
+                next_step="leave out everything but --guests and --executor",
             )  # fmt: skip
         target = resume
-        with session.SessionLock(target, must_exist=True, head=bisect.STATE):
-            result = bisect.run(target, asked, reporter, building(reporter))
+        with (
+            session.SessionLock(target, must_exist=True, head=bisect.STATE),
+            placed(asked, executor, store, reporter) as on,
+        ):
+            result = bisect.run(target, on, reporter, building(reporter))
     else:
         with ExitStack() as stack:
             experiment, commits = _experiment(question, between, stack)
@@ -106,7 +114,8 @@ def bisect_verb(
             bisect.begin(search, target, asked)
             reporter.say(f"session {target}")
             reporter.say(_plan_text(search, chosen=seeds is None))
-            result = bisect.run(target, asked, reporter, building(reporter))
+            on = stack.enter_context(placed(asked, executor, store, reporter))
+            result = bisect.run(target, on, reporter, building(reporter))
     print(as_text(result, _shown(result, target)))
     if (target / "manifest.json").exists():
         write_all(target)

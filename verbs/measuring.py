@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from fleet.configured import executor_of
 from host.errors import UsageError
 from kernels.make import Progress
 from reports import forms, write
@@ -16,7 +14,7 @@ from reports.outcome import decided, outcome
 from reports.text import verdict_lines
 from results.store import SessionStore
 from runs import by_hand, prepare, session
-from runs.arms import build_arms, cache_key, flavours, kernel_keys
+from runs.arms import build_arms, cache_key, expect_arms, flavours, kernel_keys
 from runs.check import run_gate
 from runs.measure import measure as measure_session
 from runs.options import Options
@@ -52,6 +50,7 @@ from verbs.asked import (
     emit,
     log,
     options,
+    placed,
     read,
 )
 
@@ -71,6 +70,8 @@ def build_verb(
     twins: Twins = None,
     per_patch: PerPatch = False,
     check: CheckFirst = None,
+    executor: Executor = "local",
+    store: Store = "",
     dry_run: DryRun = False,
     as_json: Json = False,
 ) -> None:
@@ -84,10 +85,12 @@ def build_verb(
         print("\n".join(by_hand.build_commands(asked, options())))
         return
     reporter = Reporter()
-    built = {
-        flavour: build_arms(asked, options(), building(reporter), flavour)
-        for flavour in flavours(asked)
-    }
+    with placed(options(), executor, store, reporter) as on:
+        expect_arms(asked, on, flavours(asked))
+        built = {
+            flavour: build_arms(asked, on, building(reporter), flavour)
+            for flavour in flavours(asked)
+        }
     rows = [
         {"arm": name, "flavour": flavour, "key": kernel.identity.key, "folder": str(kernel.folder)}
         for flavour, kernels in built.items()
@@ -237,9 +240,8 @@ def do_measure(
 ) -> Path:
     """Measure a new session or finish an old one, wherever is asked; return its folder."""
     reporter = Reporter()
-    where = executor_of(executor, store, checkout=CHECKOUT, cache=asked.cache, say=reporter.say)
-    with where as chosen:
-        return measure_on(question, folder, resume, replace(asked, executor=chosen), reporter)
+    with placed(asked, executor, store, reporter) as on:
+        return measure_on(question, folder, resume, on, reporter)
 
 
 def measure_on(

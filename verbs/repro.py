@@ -15,9 +15,21 @@ from results.store import MANIFEST
 from runs import prepare, repro, session
 from runs.manifest import tools_of
 from runs.measure import measure
+from runs.options import Options
 from runs.progress import Reporter
 from runs.repeat import RunAgain, compare_sessions
-from verbs.asked import CHECKOUT, Folder, Guests, Json, emit, log, options
+from verbs.asked import (
+    CHECKOUT,
+    Executor,
+    Folder,
+    Guests,
+    Json,
+    Store,
+    emit,
+    log,
+    options,
+    placed,
+)
 from verbs.measuring import building
 
 app = typer.Typer()
@@ -49,6 +61,8 @@ def repro_verb(
     ] = "",
     folder: Folder = None,
     guests: Guests = None,
+    executor: Executor = "local",
+    store: Store = "",
     as_json: Json = False,
 ) -> None:
     """Pack a session into one archive, or repeat one and compare every number.
@@ -73,19 +87,19 @@ def repro_verb(
         print(archive)
         return
     assert check is not None
-    raise typer.Exit(do_check(check, source, folder, guests, as_json))
+    with placed(options(guests_at_once=guests), executor, store, Reporter()) as on:
+        code = do_check(check, source, folder, on, as_json)
+    raise typer.Exit(code)
 
 
-def do_check(
-    archive: Path, source: str, folder: Path | None, guests: int | None, as_json: bool
-) -> int:
+def do_check(archive: Path, source: str, folder: Path | None, here: Options, as_json: bool) -> int:
     """Repeat an archive's session; say what differs, and return the exit code."""
     reporter = Reporter()
     with tempfile.TemporaryDirectory(prefix="twinboot-repro-") as scratch:
         opened = repro.read_archive(archive, Path(scratch))
         manifest = opened.manifest
         repro.require_known(manifest.experiment, prepare.catalogue(CHECKOUT))
-        asked = session.options_of(manifest, options(guests_at_once=guests))
+        asked = session.options_of(manifest, here)
         tools = tools_of(manifest.experiment.kernel.architecture, asked)
         differing = list(repro.differs_here(opened, asked, tools))
         for line in differing:
