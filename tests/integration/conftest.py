@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import time
 from collections.abc import Callable, Iterator
@@ -12,12 +13,17 @@ import pytest
 
 import lab
 from experiment.load import load_experiment
+from experiment.spec import KernelSpec
 from host import facts
+from kernels import build, cache
 from kernels.cache import Kernel
 from runs import prepare
 from runs.arms import build_arms
 from runs.options import Options
 from tests.integration.lab_process import CHECKOUT, SMALL, run_lab
+
+SOURCE = "deb:linux-source-6.12"
+ASKED = "TWINBOOT_TEST_KERNELS"
 
 
 @dataclass(frozen=True)
@@ -64,6 +70,29 @@ def small(kernels: dict[str, Kernel], tmp_path_factory: pytest.TempPathFactory) 
     """The small experiment, three blocks, uninterrupted."""
     folder = tmp_path_factory.mktemp("small") / "session"
     return measured(folder, SMALL, "--set", "blocks=3")
+
+
+def _want(flavour: str, options: Options) -> None:
+    """Skip where a kernel that few tests need would first have to be built from nothing."""
+    where = {"checkout": options.checkout, "cache": options.cache}
+    key = build.key_of(KernelSpec(source=SOURCE, flavour=flavour), [], **where)
+    if os.environ.get(ASKED) != "all" and cache.load(options.cache, key) is None:
+        pytest.skip(
+            f"no {flavour} kernel is in the cache, and it takes ten minutes to build: "
+            f"{ASKED}=all builds it"
+        )
+
+
+@pytest.fixture(scope="session")
+def lockstat(options: Options) -> None:
+    """The kernel that times locks."""
+    _want("lockstat", options)
+
+
+@pytest.fixture(scope="session")
+def selftest(options: Options) -> None:
+    """The kernel with its own tests."""
+    _want("selftest", options)
 
 
 @pytest.fixture

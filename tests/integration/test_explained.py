@@ -16,16 +16,19 @@ from tests.integration.lab_process import CHECKOUT, records_of
 
 pytestmark = pytest.mark.guest
 EXPLAINED = str(CHECKOUT / "tests/integration/explained.toml")
-HELD = (
-    'twins=[{name="held", observe="lock_stat", flavour="lockstat", cases=["filemap-4k"], '
-    "blocks=1, guest={more_memory_mib=128}}]"
-)
+TWIN = 'observe="lock_stat", flavour="lockstat", cases=["filemap-4k"], blocks=1'
+HELD = f'{{name="held", {TWIN}, guest={{more_memory_mib=128}}}}'
+SEVERAL = 'vcpus=8, jobs=8, cpu="Nehalem,-hypervisor", metronome_ns=20000, more_memory_mib=192'
+WAITED = f'{{name="waited", {TWIN}, guest={{{SEVERAL}}}}}'
+SLOW = (
+    "--set", "series.path=configs/series/slow-add-locked-256", "--set", "series.reverse=false",
+)  # fmt: skip
 XA_LOCK = "i_pages.xa_lock"
 
 
 @pytest.fixture(scope="module")
 def explained(kernels: dict[str, Kernel], tmp_path_factory: pytest.TempPathFactory) -> Measured:
-    """The series of filemap-v4 with all its twins; lockstat kernels take ten minutes once."""
+    """The series of filemap-v4 with the twin that needs no other kernel."""
     return measured(tmp_path_factory.mktemp("explained") / "session", EXPLAINED)
 
 
@@ -33,6 +36,17 @@ def explained(kernels: dict[str, Kernel], tmp_path_factory: pytest.TempPathFacto
 def comparison(explained: Measured) -> Comparison:
     assert explained.status == 0, explained.err
     return read_comparison(explained.folder).comparisons[0]
+
+
+@pytest.fixture(scope="module")
+def locks(
+    lockstat: None, kernels: dict[str, Kernel], tmp_path_factory: pytest.TempPathFactory
+) -> Measured:
+    """The same with twins that time every lock."""
+    asked = ("--set", f"twins=[{HELD}, {WAITED}]")
+    done = measured(tmp_path_factory.mktemp("locks") / "session", EXPLAINED, *asked)
+    assert done.status == 0, done.err
+    return done
 
 
 def headline(comparison: Comparison, unit: str) -> Attribution:
@@ -49,7 +63,7 @@ def lock(of: LockComparison, label: str) -> LockRow:
 
 def test_every_run_is_valid_and_the_probe_is_not_felt(explained: Measured) -> None:
     found = records_of(explained.folder)
-    assert len(found) == 3 + 3 * 2
+    assert len(found) == 3 + 2
     assert {record.failure for record in found.values()} == {None}
     assert {record.findings for record in found.values()} == {()}
     # One ran with the probe and restored, one without and from cold.
@@ -77,25 +91,7 @@ def test_nothing_hides(comparison: Comparison) -> None:
         assert each.movement > 0.7
 
 
-def test_the_lock_is_held_for_less_time(comparison: Comparison) -> None:
-    held = twin(comparison, "held")
-    assert held.serial
-    assert held.other_kernel
-    row = lock(held, XA_LOCK)
-    assert row.hold is not None
-    assert row.saturation is not None
-    assert row.hold.difference < 0
-    assert row.saturation.difference > 0
-    assert row.contentions is None
-
-
 def test_several_vcpus_wait_and_say_where(comparison: Comparison) -> None:
-    waited = twin(comparison, "waited")
-    row = lock(waited, XA_LOCK)
-    assert row.contentions is not None
-    assert row.contentions.base > 10
-    assert {site.function for site in row.waiters} & {"__remove_mapping", "__filemap_add_folio"}
-    assert row.hold is None
     contended = twin(comparison, "contended")
     assert not contended.other_kernel
     assert contended.dropped == (0, 0)
@@ -107,25 +103,52 @@ def test_several_vcpus_wait_and_say_where(comparison: Comparison) -> None:
 def test_the_reports_say_so(explained: Measured) -> None:
     assert "Where it came from" in explained.out
     assert "Tree walks per folio added: " in explained.out
-    assert XA_LOCK in explained.out
     page = (explained.folder / "report.html").read_text()
     assert "Where it came from" in page
-    assert XA_LOCK in page
+    assert "__remove_mapping" in page
 
 
-def test_a_known_cause_is_named_with_its_function_and_lock(
+def test_the_lock_is_held_for_less_time(locks: Measured) -> None:
+    held = twin(read_comparison(locks.folder).comparisons[0], "held")
+    assert held.serial
+    assert held.other_kernel
+    row = lock(held, XA_LOCK)
+    assert row.hold is not None
+    assert row.saturation is not None
+    assert row.hold.difference < 0
+    assert row.saturation.difference > 0
+    assert row.contentions is None
+
+
+def test_the_lock_is_waited_for_and_named_with_who_waits(locks: Measured) -> None:
+    waited = twin(read_comparison(locks.folder).comparisons[0], "waited")
+    row = lock(waited, XA_LOCK)
+    assert row.contentions is not None
+    assert row.contentions.base > 10
+    assert {site.function for site in row.waiters} & {"__remove_mapping", "__filemap_add_folio"}
+    assert row.hold is None
+    assert XA_LOCK in locks.out
+    assert XA_LOCK in (locks.folder / "report.html").read_text()
+
+
+def test_a_known_cause_is_named_with_its_function(
     kernels: dict[str, Kernel], tmp_path: Path
 ) -> None:
-    slow = measured(
-        tmp_path / "session", EXPLAINED, "--set", HELD,
-        "--set", "series.path=configs/series/slow-add-locked-256", "--set", "series.reverse=false",
-    )  # fmt: skip
+    slow = measured(tmp_path / "session", EXPLAINED, *SLOW, "--no-twins")
     assert slow.status == 0, slow.err
     found = read_comparison(tmp_path / "session").comparisons[0]
     first = next(row for row in headline(found, "folio").functions if not row.user)
     assert (first.name, first.file) == ("__filemap_add_folio", "mm/filemap.c")
     # 256 no-ops, once a folder but where an old entry is split.
     assert first.instructions.difference == pytest.approx(256, rel=0.05)
+
+
+def test_a_known_cause_is_named_with_its_lock(
+    lockstat: None, kernels: dict[str, Kernel], tmp_path: Path
+) -> None:
+    slow = measured(tmp_path / "session", EXPLAINED, *SLOW, "--set", f"twins=[{HELD}]")
+    assert slow.status == 0, slow.err
+    found = read_comparison(tmp_path / "session").comparisons[0]
     row = lock(twin(found, "held"), XA_LOCK)
     assert row.hold is not None
     assert row.hold.difference == pytest.approx(256, rel=0.3)

@@ -91,6 +91,7 @@ def test_files_of_their_own_that_are_written_to_without_a_device(tmp_path: Path)
     assert "always: green in 1 guest" in session.out
 
 
+@pytest.mark.usefixtures("selftest")
 def test_the_kernel_s_own_tests_find_a_wrong_order(tmp_path: Path) -> None:
     session = measured(
         tmp_path / "session", "noop", "--check", "--no-twins",
