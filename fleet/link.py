@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pickle
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import CancelledError
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -26,6 +26,23 @@ class Died:
 
     count: int
     last: str
+
+
+def _by_name() -> Callable[[str, Mapping[str, str], bytes], bytes]:
+    """A function that travels as its own code, and finds the lab's where it is run.
+
+    A scheduler unpickles what it is sent, and need not have the lab: one that stands in a
+    module, and not in a function as this does, would be sent by the module's name.
+    """
+
+    def call(name: str, wanted: Mapping[str, str], payload: bytes) -> bytes:
+        import importlib
+
+        module, _, function = name.partition(":")
+        answer: bytes = getattr(importlib.import_module(module), function)(wanted, payload)
+        return answer
+
+    return call
 
 
 @dataclass
@@ -54,7 +71,8 @@ class Link:
         With ``loosely`` others than ``workers`` may do it where none of these is there.
         """
         return self.client.submit(
-            function,
+            _by_name(),
+            f"{function.__module__}:{function.__name__}",
             dict(self.members.identity),
             pickle.dumps(parcel),
             key=key,

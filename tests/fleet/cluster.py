@@ -45,14 +45,18 @@ class Cluster:
         return f"dask://{self.host}:{self.port}"
 
     def start_scheduler(self, **environment: str) -> None:
-        """Start it, on the same port if there was one before, and wait until it answers."""
+        """Start it where the lab's code is not found, and wait until it answers.
+
+        It has the port that it had if there was one before.
+        """
         file = self.folder / "scheduler.json"
         file.unlink(missing_ok=True)
         self._start(
             "scheduler",
             ["scheduler", "--host", self.host, "--port", str(self.port), "--no-dashboard",
              "--scheduler-file", str(file)],
-            environment,
+            {"PYTHONPATH": "", **environment},
+            where=self.folder,
         )  # fmt: skip
         limit = time.monotonic() + PATIENCE_S
         while not file.exists():
@@ -125,10 +129,12 @@ class Cluster:
         """What a process said."""
         return (self.folder / f"{name}.log").read_text(errors="replace")
 
-    def _start(self, name: str, words: Sequence[str], environment: dict[str, str]) -> None:
+    def _start(
+        self, name: str, words: Sequence[str], environment: dict[str, str], where: Path = CHECKOUT
+    ) -> None:
         argv = [*self.prefixes.get(name, ()), sys.executable, "-m", "dask", *words]
         with (self.folder / f"{name}.log").open("ab") as log:
             self.processes[name] = subprocess.Popen(
-                argv, cwd=CHECKOUT, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+                argv, cwd=where, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
                 env={**os.environ, "PYTHONPATH": str(CHECKOUT), **QUICK, **environment},
             )  # fmt: skip
