@@ -28,7 +28,7 @@ from runs.prepare import Session
 from runs.progress import Reporter
 from tests.fleet import stand_in
 from tests.fleet.cluster import Cluster
-from tests.integration.lab_process import written_ids
+from tests.integration.lab_process import wait_until, written_ids
 from tests.runs.test_measure import CHECKOUT, _session
 from workloads import parse, validity
 
@@ -81,13 +81,20 @@ class Bench:
         store.raw.mkdir(parents=True, exist_ok=True)
         return store
 
-    def measure(self, name: str, blocks: int, executor: Executor | None = None) -> Said:
-        """Measure, or go on measuring, one session."""
+    def measure(
+        self, name: str, blocks: int, executor: Executor | None = None, *, workers: int = 0
+    ) -> Said:
+        """Measure, or go on measuring, one session, once so many workers serve.
+
+        On a busy host one may start so late that it shows nothing of what it was started for.
+        """
         said = Said()
         cache = self.folder / "cache"
         (cache / "locks").mkdir(parents=True, exist_ok=True)
         if isinstance(executor, DaskExecutor):
             executor.say = said.say
+            if workers:
+                wait_until(lambda: _serving(executor) >= workers, "workers")
         options = Options(checkout=CHECKOUT, cache=cache, guests_at_once=4,
                           executor=executor or LocalExecutor())  # fmt: skip
         measure(self.session(blocks), options, self.store(name), said)
@@ -131,6 +138,11 @@ class Bench:
             for path in sorted(top.rglob("*"))
             if path.is_file() and (snapshots or "snapshot-" not in path.as_posix())
         }
+
+
+def _serving(executor: DaskExecutor) -> int:
+    executor.link.members.look()
+    return len(executor.link.members.serving)
 
 
 @pytest.fixture

@@ -97,7 +97,7 @@ def test_a_worker_whose_disk_is_full_is_set_aside(
     for name in ("one", "two"):
         cluster.start_worker(name)
     with bench.executor(cluster) as executor:
-        said = bench.measure("fleet", 4, executor)
+        said = bench.measure("fleet", 4, executor, workers=3)
     bench.require_same("local", "fleet")
     (line,) = [line for line in said.lines if "is set aside" in line]
     assert "No space left on device" in line

@@ -50,7 +50,7 @@ def test_a_worker_that_lies_is_named_and_what_it_made_is_made_again(
     for name in ("one", "two"):
         cluster.start_worker(name)
     with bench.executor(cluster) as executor:
-        said = bench.measure("fleet", 4, executor)
+        said = bench.measure("fleet", 4, executor, workers=3)
     bench.require_same("local", "fleet")
     (line,) = [line for line in said.lines if "quarantined" in line]
     assert "it sent other bytes than" in line
@@ -66,7 +66,7 @@ def test_two_that_differ_and_nobody_to_decide_is_no_data_point(
     cluster.start_worker("liar", STAND_IN_LIES="1")
     cluster.start_worker("one")
     with bench.executor(cluster) as executor:
-        bench.measure("fleet", 1, executor)
+        bench.measure("fleet", 1, executor, workers=2)
     failures = [record.failure for record in bench.records("fleet").values() if record.failure]
     assert failures
     assert {failure.blame for failure in failures} == {"host"}
@@ -124,7 +124,7 @@ def test_a_straggler_is_overtaken(bench: Bench, cluster: Cluster) -> None:
         cluster.start_worker(name)
     quick = Settings(**{**SOON.model_dump(), "straggler_s": 3.0})
     with bench.executor(cluster, quick) as executor:
-        said = bench.measure("fleet", 6, executor)
+        said = bench.measure("fleet", 6, executor, workers=3)
     bench.measure("local", 6)
     bench.require_same("local", "fleet")
     assert [line for line in said.lines if line.startswith("slow ")]
