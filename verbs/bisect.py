@@ -17,8 +17,7 @@ from experiment.steps import step_arms
 from host.errors import UsageError
 from kernels.first_parents import write_line
 from reports.attribution_model import Attribution
-from reports.comparison import compare
-from reports.model import Comparison
+from reports.comparison import compare_views
 from reports.write import write_all
 from results.store import SessionStore
 from runs import bisect, prepare, session
@@ -240,7 +239,7 @@ def _shown(result: Result, folder: Path) -> Attribution | None:
     manifest = store.manifest()
     arms = tuple(arm for name in (old, new) for arm in manifest.arms if arm.name == name)
     view = manifest.model_copy(update={"arms": arms, "triage": None})
-    compared: Comparison = compare(view, store.records(), store.profiles())
+    (compared,) = compare_views([view], store.records(), store.profiles())
     phase = search.metric.partition(".")[0]
     return next((one for one in compared.attributions if one.phase == phase and one.headline), None)
 

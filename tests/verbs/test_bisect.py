@@ -14,14 +14,16 @@ import pytest
 from experiment.spec import SpecError
 from host.errors import UsageError
 from lab import main
+from results.store import SessionStore
 from runs.bisect import Result, Search, Step
 from runs.question import Question
 from tests.kernels.conftest import lab as a_lab
 from tests.kernels.fake import Lab
 from tests.kernels.posting import git
 from tests.kernels.test_first_parents import merged
+from tests.reports import counts_factory, factory
 from verbs.asked import read
-from verbs.bisect import _experiment, _search, as_text
+from verbs.bisect import _experiment, _search, _shown, as_text
 
 # The small kernel tree of the tests beside these.
 lab = a_lab
@@ -150,3 +152,43 @@ def test_a_plan_patch_by_patch(capsys: pytest.CaptureFixture[str]) -> None:
     assert "held" not in said
     assert main(["plan", "filemap-v4", "--set", "blocks=1"]) == 0
     assert "filemap-4k.b00.patched.held" in capsys.readouterr().out
+
+
+def test_where_it_came_from_is_said_of_two_arms_among_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = ("base", "patch-1", "patch-2")
+    plain = factory.Session()
+    (arm, *_) = plain.manifest().arms
+    arms = tuple(arm.model_copy(update={"name": name, "label": name}) for name in names)
+    manifest = counts_factory.counted(plain.manifest()).model_copy(update={"arms": arms})
+    base, patched = (
+        [record for record in plain.records() if record.arm == name] for name in ("base", "patched")
+    )
+    as_arm = {"base": base, "patch-1": patched, "patch-2": patched}
+    records = [
+        record.model_copy(update={"arm": name, "run_id": f"{name}-{record.run_id}"})
+        for name, of_arm in as_arm.items()
+        for record in of_arm
+    ]
+    counts = {
+        "base": [one for one in counts_factory.profiles(plain) if one.run_id.endswith("-base")],
+        "patch-1": [
+            one for one in counts_factory.profiles(plain) if one.run_id.endswith("-patched")
+        ],
+    }
+    profiles = [
+        one.model_copy(update={"run_id": f"{name}-{one.run_id}"})
+        for name, of_arm in counts.items()
+        for one in of_arm
+    ]
+    store = SessionStore(tmp_path / "search")
+    store.create(manifest)
+    for record in records:
+        store.append(record)
+    monkeypatch.setattr(SessionStore, "profiles", lambda self: profiles)
+    search = searched(Question("filemap-v4"))
+    result = Result("found", search, -0.017, 0, 1, ())
+    attribution = _shown(result, store.folder)
+    assert attribution is not None
+    assert attribution.rows
