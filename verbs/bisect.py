@@ -104,6 +104,7 @@ def bisect_verb(
             result = bisect.run(target, on, reporter, building(reporter))
     else:
         with ExitStack() as stack:
+            on = stack.enter_context(placed(asked, executor, store, reporter))
             experiment, commits = _experiment(question, between, stack)
             search = _search(
                 experiment, commits, metric, case, threshold_of(threshold), seeds, question
@@ -113,7 +114,6 @@ def bisect_verb(
             bisect.begin(search, target, asked)
             reporter.say(f"session {target}")
             reporter.say(_plan_text(search, chosen=seeds is None))
-            on = stack.enter_context(placed(asked, executor, store, reporter))
             result = bisect.run(target, on, reporter, building(reporter))
     print(as_text(result, _shown(result, target)))
     if (target / "manifest.json").exists():

@@ -87,14 +87,21 @@ def repro_verb(
         print(archive)
         return
     assert check is not None
-    with placed(options(guests_at_once=guests), executor, store, Reporter()) as on:
-        code = do_check(check, source, folder, on, as_json)
+    reporter = Reporter()
+    with placed(options(guests_at_once=guests), executor, store, reporter) as on:
+        code = do_check(check, source, folder, on, reporter, as_json)
     raise typer.Exit(code)
 
 
-def do_check(archive: Path, source: str, folder: Path | None, here: Options, as_json: bool) -> int:
+def do_check(
+    archive: Path,
+    source: str,
+    folder: Path | None,
+    here: Options,
+    reporter: Reporter,
+    as_json: bool,
+) -> int:
     """Repeat an archive's session; say what differs, and return the exit code."""
-    reporter = Reporter()
     with tempfile.TemporaryDirectory(prefix="twinboot-repro-") as scratch:
         opened = repro.read_archive(archive, Path(scratch))
         manifest = opened.manifest
