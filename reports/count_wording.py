@@ -79,6 +79,12 @@ def change(pair: Paired | None) -> str:
     return "from 0" if pair.change is None else wording.percent(pair.change)
 
 
+def moved(pair: Paired | None) -> str:
+    """:func:`change`, in parentheses where the seeds scatter so much that it may be zero."""
+    said = change(pair)
+    return f"({said})" if pair is not None and pair.within_scatter else said
+
+
 def plural(title: str) -> str:
     """``I/Os``, ``folios added``, ``page faults``: a unit's title in the plural."""
     if title.split(" ")[-1] == "ms":

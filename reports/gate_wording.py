@@ -21,9 +21,8 @@ def told(problem: Problem) -> str:
 
 def line(gate: ArmGate) -> str:
     """The arm, and how it stands."""
-    guests = f"{len(gate.checks)} guest{'' if len(gate.checks) == 1 else 's'}"
     if gate.standing == "green":
-        return f"{gate.arm}: green in {guests}"
+        return f"{gate.arm}: green ({guests(gate.checks)})"
     if gate.standing == "not run":
         return f"{gate.arm}: not checked: {gate.reason}"
     if gate.standing == "red before the series":
@@ -51,10 +50,7 @@ def sentence(gates: Sequence[ArmGate]) -> str:
     """
     alike: dict[str, list[str]] = {}
     for gate in gates:
-        said = line(gate).partition(": ")[2]
-        if gate.standing == "green":
-            said = f"green ({guests(gate.checks)})"
-        alike.setdefault(said, []).append(gate.arm)
+        alike.setdefault(line(gate).partition(": ")[2], []).append(gate.arm)
     if not alike:
         return ""
     return (

@@ -35,6 +35,13 @@ SATURATION = (
     "all the time. It assumes one instance of the lock, CPUs that share nothing else, and the "
     "times of this kernel."
 )
+SCATTER = (
+    "A change in parentheses is within the scatter of these runs: it may as well be none "
+    "(Student's interval at 95 %)."
+)
+# Callers of a wait that are named: the nearest say what was being done, the last how the
+# kernel was entered.  The JSON form has them all.
+NEAREST = 4
 # What an identity rests on, where that has to be said.
 BY: dict[By, str] = {
     "name": "",
@@ -67,9 +74,10 @@ def banner(found: LockComparison) -> str:
 
 def limits(found: LockComparison) -> str:
     """What this twin can say of locks, and what it cannot."""
+    said = ON_ONE if found.serial else ON_SEVERAL
     if found.in_wall:
-        return f"{REAL} {REAL_ON_ONE if found.serial else REAL_ON_SEVERAL}"
-    return ON_ONE if found.serial else ON_SEVERAL
+        said = f"{REAL} {REAL_ON_ONE if found.serial else REAL_ON_SEVERAL}"
+    return f"{said} {SCATTER}" if len(found.seeds) > 1 else said
 
 
 def saturation(found: LockComparison) -> str:
@@ -112,8 +120,11 @@ def waiters(row: LockRow) -> str:
 
 
 def chain(row: WaitRow) -> str:
-    """The callers from the inside out."""
-    return " < ".join(row.chain[1:])
+    """The nearest callers from the inside out, and the outermost: ``a < b < c < d < ... < e``."""
+    callers = row.chain[1:]
+    if len(callers) > NEAREST + 2:
+        callers = (*callers[:NEAREST], "...", callers[-1])
+    return " < ".join(callers)
 
 
 def identity(row: LockRow) -> str:

@@ -128,16 +128,16 @@ def _twin(found: LockComparison, base: str, patched: str) -> list[str]:
     heads: tuple[str, ...]
     if found.serial:
         heads = (f"held ns per {found.unit_title}", "change", "ns each time", "saturates at, CPUs")
-        rows = [(r.label, counts.few(r.hold), counts.change(r.hold), counts.few(r.hold_each),
+        rows = [(r.label, counts.few(r.hold), counts.moved(r.hold), counts.few(r.hold_each),
                  lock_wording.cpus(r.saturation)) for r in found.shown]  # fmt: skip
     else:
         heads = (f"contentions per {many}", "change", f"waited ns per {found.unit_title}",
                  f"waited in, per {many}")  # fmt: skip
-        rows = [(r.label, counts.few(r.contentions), counts.change(r.contentions),
+        rows = [(r.label, counts.few(r.contentions), counts.moved(r.contentions),
                  counts.few(r.wait), lock_wording.waiters(r)) for r in found.shown]  # fmt: skip
     lines += table([escape(head) for head in (f"lock, {base} -> {patched}", *heads)], rows)
     waits = [
-        (row.caller, row.flags, counts.few(row.count), counts.change(row.count),
+        (row.caller, row.flags, counts.few(row.count), counts.moved(row.count),
          counts.few(row.wait), lock_wording.chain(row))
         for row in found.waits[:MOST_WAITS]
     ]  # fmt: skip

@@ -154,7 +154,9 @@ def gate(gates: Sequence[ArmGate]) -> list[str]:
     for each in gates:
         bad = each.standing != "green"
         lines += wrapped(wording.clean(f"{'!' if bad else '-'} {gate_wording.line(each)}"))
-        for text in gate_wording.details(each):
+        # What a green guest looked at is on the page and in the record: half a screen of it
+        # stood before the numbers.
+        for text in gate_wording.details(each) if bad else ():
             lines += wrapped(wording.clean(text), "      ")
         for quoted in gate_wording.quoted(each):
             lines += [f"      | {wording.clean(line)}"[:WIDTH].rstrip() for line in quoted]

@@ -64,7 +64,7 @@ def _locks(found: LockComparison, base: str, patched: str) -> list[str]:
         if pair is not None:
             rows.append((
                 name(row.label), counts.short(pair.base), counts.short(pair.patched),
-                counts.change(pair), lock_wording.cpus(row.saturation),
+                counts.moved(pair), lock_wording.cpus(row.saturation),
             ))  # fmt: skip
     what = "held ns" if found.serial else "contended"
     head = ("lock", f"{what} {base}", patched, "change", "saturates, CPUs" if found.serial else "")
@@ -74,7 +74,7 @@ def _locks(found: LockComparison, base: str, patched: str) -> list[str]:
 def _waits(found: LockComparison, base: str, patched: str) -> list[str]:
     rows = [
         (name(row.caller), name(row.flags), counts.short(row.count.base),
-         counts.short(row.count.patched), counts.change(row.count))
+         counts.short(row.count.patched), counts.moved(row.count))
         for row in found.waits[:MOST_LOCKS]
     ]  # fmt: skip
     return columns([("waiting", "kind", base, patched, "change"), *rows], (0, 1)) if rows else []

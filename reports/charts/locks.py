@@ -53,7 +53,7 @@ def kind(found: LockComparison) -> str:
 
 def _row(axes: Axes, position: int, label: str, pair: Paired) -> None:
     across = axes.get_yaxis_transform()
-    said = wording.typeset(f"{count_wording.few(pair)}  {count_wording.change(pair)}")
+    said = wording.typeset(f"{count_wording.few(pair)}  {count_wording.moved(pair)}")
     axes.text(0, position - 0.38, label, transform=across, va="center", fontsize=9.5)
     axes.text(1, position - 0.38, said, transform=across, va="center", ha="right", fontsize=9.5,
               color=MUTED)  # fmt: skip

@@ -34,6 +34,16 @@ def test_changes() -> None:
     assert counts.change(None) == "–"
 
 
+def test_a_change_within_the_scatter_is_in_parentheses() -> None:
+    assert counts.moved(pair([100.0, 101.0, 99.0], [90.0, 91.0, 89.5])) == "-9.83 %"
+    assert counts.moved(pair([100.0, 101.0, 99.0], [90.0, 121.0, 90.0])) == "(+0.33 %)"
+    assert counts.moved(pair([0.0, 0.0, 0.0], [0.0, 1.0, 0.0])) == "(from 0)"
+    # Nothing is known of the scatter of one seed, and nothing scatters here.
+    assert counts.moved(pair([100.0], [90.0])) == "-10.00 %"
+    assert counts.moved(pair([100.0, 100.0], [100.0, 100.0])) == "0 %"
+    assert counts.moved(None) == "–"
+
+
 def test_sentences(counted: Comparison) -> None:
     found = counted.headlines[0]
     assert counts.total(found).startswith("12870.4 -> 12716.6 instructions per I/O: -153.8 (")
@@ -80,5 +90,17 @@ def test_twins_say_what_they_cannot(counted: Comparison) -> None:
     assert lock_wording.guest(contention) == (
         "flavour lockstat, 4 vCPUs, 4 jobs, a timer every 20 µs, 2 seeds"
     )
+    assert "in parentheses" in lock_wording.limits(hold)
+    alone = hold.model_copy(update={"seeds": hold.seeds[:1]})
+    assert "in parentheses" not in lock_wording.limits(alone)
     assert lock_wording.slow_path(hold) == ""
     assert "times per 1,000 folios added" in lock_wording.slow_path(contention)
+
+
+def test_a_long_chain_of_callers_keeps_its_ends(counted: Comparison) -> None:
+    row = counted.locks[2].waits[0]
+    long = row.model_copy(update={"chain": ("waits", *"abcdefgh")})
+    assert lock_wording.chain(long) == "a < b < c < d < ... < h"
+    # Nothing is gained by three dots in place of one name.
+    short = row.model_copy(update={"chain": ("waits", *"abcdef")})
+    assert lock_wording.chain(short) == "a < b < c < d < e < f"

@@ -49,8 +49,19 @@ def test_green_arms_are_judged_and_say_what_was_checked() -> None:
     assert outcome(session) != 4
     for form in ("text", "markdown", "html"):
         said = forms.render(session, form)
-        assert "patched: green in 1 guest" in said
-        assert "36602 blocks of 4 KiB read back" in said
+        assert "patched: green (lockdep on 1 vCPU)" in said
+        # On a terminal the numbers come first.
+        assert ("36602 blocks of 4 KiB read back" in said) == (form != "text")
+
+
+def test_a_page_folds_what_is_green_and_shows_what_is_not() -> None:
+    said = forms.render(compared(checked("base"), checked("patched", SLEEPS)), "html")
+    section = said.split("Correctness, before speed", 1)[1].split("<h2>", 1)[0]
+    shown, _, folded = section.partition("<details>")
+    assert "patched: broken: sleeps where it must not" in shown
+    assert "Call Trace:" in shown
+    assert "<summary>base: green (lockdep on 1 vCPU)</summary>" in folded
+    assert "36602 blocks of 4 KiB read back" in folded
 
 
 @pytest.mark.parametrize("form", ["letter", "lkp", "mmtests", "matrix", "summary"])
