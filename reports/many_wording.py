@@ -85,14 +85,17 @@ def samples(row: Row) -> str:
     return wording.seeds(counts[0]) if len(counts) == 1 else f"{counts[0]} to {counts[-1]} seeds"
 
 
-def published(row: Row, cell: Cell) -> list[str]:
-    """What documents print of this arm: ``published 470.00 MB/s``, one text a figure."""
+def published(row: Row, cell: Cell) -> list[tuple[str, str]]:
+    """What documents print of this arm and its change, a pair a figure.
+
+    ``("published 295.00 MB/s", "-37.23 %")``; the base has no change.
+    """
     if cell is row.base:
         first = [reference for other in row.others for reference in other.published]
         values = dict.fromkeys((reference.base, reference.unit) for reference in first)
-        return [f"published {value:.2f} {unit}" for value, unit in values]
+        return [(f"published {value:.2f} {unit}", "") for value, unit in values]
     return [
-        f"published {reference.patched:.2f} {reference.unit}, {wording.percent(reference.change)}"
+        (f"published {reference.patched:.2f} {reference.unit}", wording.percent(reference.change))
         for reference in cell.published
     ]
 

@@ -16,7 +16,9 @@ from reports.many import SessionComparison
 from reports.verdict import Verdict
 
 ROW_IN, HEAD_IN = 0.27, 0.75
-LABELS_IN, COLUMN_IN = 1.75, 0.72
+COLUMN_IN = 0.72
+# A letter of a row's name is hardly ever wider; between name and squares is a gap.
+LETTER_IN, GAP_IN = 0.085, 0.15
 # Colour is for the eye, the number for reading: never so deep that ink is lost on it.
 DEEPEST = 0.62
 # From here on the second decimal is no news.
@@ -90,6 +92,8 @@ def _grid(
 
 def _row_names(judged: list[Row]) -> list[str]:
     cases = [row.case for row in judged]
+    if len(set(cases)) == 1:
+        return [row.name for row in judged]
     return _without_common(
         [row.case if cases.count(row.case) == 1 else f"{row.case} {row.name}" for row in judged]
     )
@@ -123,16 +127,18 @@ def draw(session: SessionComparison) -> list[Chart]:
         for name, line in zip(names, shown, strict=False)
     )  # fmt: skip
     # Room at the right for the last head, which leans over.
-    width, height = LABELS_IN + COLUMN_IN * (len(heads) + 1), HEAD_IN + ROW_IN * len(shown)
+    labels = [_cut(name, LONGEST_LABEL) for name in names[: len(shown)]]
+    left = GAP_IN + LETTER_IN * max(map(len, labels))
+    width, height = left + COLUMN_IN * (len(heads) + 1), HEAD_IN + ROW_IN * len(shown)
     with canvas.figure(height, width) as drawn:
         drawn.set_layout_engine("none")
         axes = drawn.add_axes((
-            LABELS_IN / width, 0.01, COLUMN_IN * len(heads) / width,
+            left / width, 0.01, COLUMN_IN * len(heads) / width,
             ROW_IN * len(shown) / height - 0.01,
         ))  # fmt: skip
         axes.patch.set_alpha(0)
         for y, line in enumerate(shown):
-            axes.text(-0.12, y + 0.5, _cut(names[y], LONGEST_LABEL), ha="right", va="center",
+            axes.text(-0.12, y + 0.5, labels[y], ha="right", va="center",
                       fontsize=9.5, color=INK)  # fmt: skip
             for x, cell in enumerate(line):
                 _draw_square(axes, x, y, cell)

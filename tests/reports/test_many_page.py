@@ -10,6 +10,8 @@ from xml.etree import ElementTree as ET
 
 import jsonschema
 import pytest
+from matplotlib.font_manager import FontProperties
+from matplotlib.textpath import TextPath
 
 from reports import forms, json_form
 from reports.charts import arms, canvas, course, heat
@@ -99,6 +101,26 @@ def test_the_heat_map_prints_its_values(five: SessionComparison, matrix: Compari
     texts = re.findall(r"<text[^>]*>([^<]*)</text>", chart.svg)
     assert "+255.6▲" in texts
     assert "libaio-read4 4k" in texts
+
+
+def test_names_of_the_heat_maps_rows_are_whole(
+    five: SessionComparison, matrix: Comparison
+) -> None:
+    for session in (five, forms.as_session(matrix)):
+        (chart,) = heat.draw(session)
+        ends = re.findall(r'text-anchor: end[^>]* x="([\d.]+)"[^>]*>([^<]+)</text>', chart.svg)
+        assert ends
+        for x, name in ends:
+            wide = TextPath((0, 0), name, size=9.5, prop=FontProperties(family="DejaVu Sans"))
+            assert wide.get_extents().width <= float(x), name
+            assert "…" not in name
+
+
+def test_one_case_is_named_once(five: SessionComparison) -> None:
+    cases = {comparison.cases[0].name for comparison in five.comparisons}
+    assert len(cases) == 1
+    (chart,) = heat.draw(five)
+    assert not cases & set(re.findall(r">([^<\s]+) [^<]*</text>", chart.svg))
 
 
 def test_two_arms_and_few_cases_need_no_heat_map(normal: Comparison) -> None:
