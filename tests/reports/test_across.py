@@ -33,9 +33,7 @@ def test_each_arm_has_its_values_and_its_change_from_base(five: SessionCompariso
 
 def test_published_figures_are_those_of_the_arm(five: SessionComparison) -> None:
     bw = row(five, "4k.bw")
-    assert many_wording.published(bw, bw.cell("sleepy")) == [
-        ("published 295.00 MB/s", "-37.23 %")
-    ]
+    assert many_wording.published(bw, bw.cell("sleepy")) == [("published 295.00 MB/s", "-37.23 %")]
     assert many_wording.published(bw, bw.base) == [("published 470.00 MB/s", "")]
     assert [arm for arm, _ in many_wording.references(five)] == list(ARMS)[1:]
 

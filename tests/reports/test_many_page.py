@@ -103,9 +103,7 @@ def test_the_heat_map_prints_its_values(five: SessionComparison, matrix: Compari
     assert "libaio-read4 4k" in texts
 
 
-def test_names_of_the_heat_maps_rows_are_whole(
-    five: SessionComparison, matrix: Comparison
-) -> None:
+def test_names_of_the_heat_maps_rows_are_whole(five: SessionComparison, matrix: Comparison) -> None:
     for session in (five, forms.as_session(matrix)):
         (chart,) = heat.draw(session)
         ends = re.findall(r'text-anchor: end[^>]* x="([\d.]+)"[^>]*>([^<]+)</text>', chart.svg)
