@@ -124,7 +124,7 @@ def guest_of(
             sysctl=one.arm.sysctl,
         ),
         cmdline=(*command_line(one.selftests), *one.arm.cmdline),
-        asked=asked_of(cases, one.selftests, lockdep=not one.selftests),
+        asked=asked_of(cases, one.selftests, lockdep=not one.selftests, vcpus=one.vcpus),
     )  # fmt: skip
 
 

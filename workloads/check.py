@@ -20,10 +20,13 @@ BLOCK = 4096
 EVIDENCE_LINES = 12
 # What fio says of a block that is not what was written.
 DIFFERS = re.compile(r"verify: |\w+: verify failed at ")
-# What may be left when file and file system are gone: the guest's own work leaves a few
-# pages of its results and per-CPU caches, never one for each folio.
+# What may be left when file and file system are gone: slabs of the CPUs and of the guest's
+# own work, never a node or page for each folio.
 SLACK_NODES = 150
-SLACK_KIB = 1024
+SLACK_KIB = 512
+# What a CPU charges ahead for a cgroup and gives back when another one comes
+# (MEMCG_CHARGE_BATCH of mm/memcontrol.c, 64 pages).
+CHARGED_AHEAD_KIB = 256
 SLACK_FILE_PAGES = 256
 # Flags set when something is wrong: Documentation/admin-guide/tainted-kernels.rst.
 TAINTS = {4: "machine check", 5: "bad page", 7: "died", 9: "warned", 14: "soft lockup"}
@@ -52,7 +55,7 @@ def judge(console: str, files: Mapping[str, bytes] | None, asked: Asked) -> Foun
     _selftests(console, asked, problems, checked)
     if files is not None:
         _steps(files, asked, problems, checked)
-        _left(files, problems, checked)
+        _left(files, asked, problems, checked)
         _taint(files, problems)
         _lockdep(files.get("lockdep_stats", b"").decode(errors="replace"), asked, problems, checked)
     return Found(tuple(problems), tuple(checked))
@@ -139,7 +142,9 @@ def _compared_bytes(job: Mapping[str, Mapping[str, int]]) -> int:
     return min(read, written) if written else read
 
 
-def _left(files: Mapping[str, bytes], problems: list[Problem], checked: list[str]) -> None:
+def _left(
+    files: Mapping[str, bytes], asked: Asked, problems: list[Problem], checked: list[str]
+) -> None:
     counts = {when: _counts(files, when) for when in ("before", "after")}
     before, after = counts["before"], counts["after"]
     if not before or not after:
@@ -148,13 +153,17 @@ def _left(files: Mapping[str, bytes], problems: list[Problem], checked: list[str
     grown = {name: after[name] - before[name] for name in before}
     kinds = (
         ("nodes", "nodes of trees (radix_tree_node)", SLACK_NODES),
-        ("charged_kib", "KiB charged to the cgroup", SLACK_KIB),
+        ("charged_kib", "KiB charged to the cgroup", SLACK_KIB + asked.vcpus * CHARGED_AHEAD_KIB),
         ("file_pages", "pages of files", SLACK_FILE_PAGES),
     )
     lost = [(grown[name], what, slack) for name, what, slack in kinds if grown[name] > slack]
     for number, what, slack in lost:
         title = f"{number} {what} more in use than before, at most {slack} are expected"
-        problems.append(_problem("leak", title, [f"before {before}", f"after {after}"]))
+        evidence = [
+            f"{when}: " + ", ".join(f"{found[name]} {what}" for name, what, _ in kinds)
+            for when, found in counts.items()
+        ]
+        problems.append(_problem("leak", title, evidence))
     if not lost:
         checked.append(f"nothing left: {grown['nodes']:+d} nodes of trees with the file gone")
 
@@ -167,7 +176,9 @@ def _counts(files: Mapping[str, bytes], when: str) -> dict[str, int]:
     if nodes is None or not current.isdigit() or not vmstat:
         return {}
     pages = _value(vmstat, "nr_file_pages") - _value(vmstat, "nr_shmem")
-    return {"nodes": int(nodes[1]), "charged_kib": int(current) >> 10, "file_pages": pages}
+    # What the guest keeps of its steps lies in memory, charged to the same cgroup.
+    charged = int(current) - _value(files.get(f"{when}/memory.stat", b""), "shmem")
+    return {"nodes": int(nodes[1]), "charged_kib": charged >> 10, "file_pages": pages}
 
 
 def _value(text: bytes, name: str) -> int:

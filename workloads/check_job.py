@@ -65,7 +65,8 @@ class Asked:
     """What one guest of the gate was asked to do.
 
     ``steps`` are all that it makes, ``compared`` those that read something back, and
-    ``found_again`` those of them that look for what a phase wrote.
+    ``found_again`` those of them that look for what a phase wrote.  Each of its ``vcpus``
+    may hold back some of what is counted as used.
     """
 
     selftests: tuple[str, ...]
@@ -73,6 +74,7 @@ class Asked:
     lockdep: bool
     compared: tuple[str, ...] = ()
     found_again: tuple[str, ...] = ()
+    vcpus: int = 1
 
 
 @dataclass(frozen=True)
@@ -154,7 +156,9 @@ def _named(cases: Sequence[Case]) -> list[tuple[str, Phase, Workload]]:
     ]
 
 
-def asked_of(cases: Sequence[Case], selftests: tuple[str, ...], *, lockdep: bool) -> Asked:
+def asked_of(
+    cases: Sequence[Case], selftests: tuple[str, ...], *, lockdep: bool, vcpus: int
+) -> Asked:
     """Every step of a guest, in order."""
     steps: list[str] = []
     compared: list[str] = []
@@ -176,6 +180,7 @@ def asked_of(cases: Sequence[Case], selftests: tuple[str, ...], *, lockdep: bool
         lockdep,
         compared=(*compared, *OWN_STEPS),
         found_again=tuple(found_again),
+        vcpus=vcpus,
     )
 
 

@@ -153,8 +153,26 @@ def test_nodes_that_a_real_kernel_lost_are_told() -> None:
     for path in RECORDED.rglob("*"):
         if path.is_file():
             files[path.relative_to(RECORDED).as_posix()] = path.read_bytes()
-    titles = [problem.title for problem in judge("", files, ASKED).problems]
-    assert titles == [
+    problems = judge("", files, ASKED).problems
+    assert [problem.title for problem in problems] == [
         "17535 nodes of trees (radix_tree_node) more in use than before, at most 150 are expected",
-        "10900 KiB charged to the cgroup more in use than before, at most 1024 are expected",
+        "10900 KiB charged to the cgroup more in use than before, at most 768 are expected",
     ]
+    assert problems[0].evidence[0].startswith("before: ")
+    assert "nodes of trees (radix_tree_node), 10900 KiB" in problems[0].evidence[1]
+
+
+def test_what_four_vcpus_hold_back_is_no_leak() -> None:
+    """Counted in a guest of ``iomap-dirty`` whose kernel lost nothing: 1096 KiB charged.
+
+    228 of them are the guest's own results, 304 are the kernel's, and the rest is what four
+    CPUs charged ahead.
+    """
+    files = sound()
+    folder = RECORDED.parent / "four-vcpus"
+    for path in folder.rglob("*"):
+        if path.is_file():
+            files[path.relative_to(folder).as_posix()] = path.read_bytes()
+    assert judge("", files, dataclasses.replace(ASKED, vcpus=4)).problems == ()
+    (problem,) = judge("", files, ASKED).problems
+    assert "868 KiB charged" in problem.title

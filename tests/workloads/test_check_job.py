@@ -87,7 +87,7 @@ def test_what_a_phase_writes_is_known_by_its_job(name: str, variant: str, writes
 
 def test_a_phase_that_reads_is_one_step_and_one_that_writes_is_found_again() -> None:
     cases = [case("filemap-4k"), case("iomap-dirty"), case("reclaim-overwrite")]
-    asked = asked_of(cases, (), lockdep=True)
+    asked = asked_of(cases, (), lockdep=True, vcpus=1)
     again = ("2-overwrite-back", "2-overwrite-again", "2-overwrite-whole")
     assert asked.steps == (
         "1-4k", "2-overwrite", *again, "3-overwrite", "3-overwrite-back", *OWN_STEPS,
