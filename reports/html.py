@@ -73,10 +73,16 @@ def environment_of(folder: Path, printed: Callable[[str], str] = _cleaned) -> En
     return environment
 
 
+def _parts(name: str) -> list[str]:
+    """A name in pieces, each up to a point or an underscore: a line may end behind them."""
+    return re.findall(r"[^._]*[._]|[^._]+", name)
+
+
 def environment() -> Environment:
     """Templates with their filters and the words they use."""
     environment = environment_of(TEMPLATES)
     environment.filters["typeset"] = wording.typeset
+    environment.filters["parts"] = _parts
     environment.globals.update(
         wording=wording, counts=count_wording, of_locks=lock_wording, of_wall=wall_wording,
         of_many=many_wording, of_matrix=matrix, marks=MARKS,

@@ -75,6 +75,11 @@ def typeset(text: str) -> str:
     return re.sub(r"(?<![\w-])-(?=\d)", "−", text.replace(" -> ", " → "))
 
 
+def after(unit: str) -> str:
+    """A unit as it follows a number, with its space; nothing for a plain ratio, whose unit is 1."""
+    return "" if unit == "1" else f" {unit}"
+
+
 def wrap_command(command: str, width: int) -> list[str]:
     """A command line broken at words with backslashes, each line within ``width`` if words are."""
     lines, line = [], ""
@@ -193,7 +198,7 @@ def values(metric: MetricComparison) -> str:
     if metric.base is None or metric.patched is None:
         return ""
     both = f"{figure(metric.base.mean)} -> {figure(metric.patched.mean)}"
-    return f"{both} {metric.unit}, {samples(metric)}"
+    return f"{both}{after(metric.unit)}, {samples(metric)}"
 
 
 def samples(metric: MetricComparison) -> str:

@@ -16,6 +16,9 @@ from reports.verdict import Change
 from reports.wall_model import Again
 
 ROW_IN = 0.62
+# Where a name and what is said of it do not fit beside each other, they stand in two lines.
+TALL_ROW_IN = 0.85
+LETTERS = 50
 EDGES_IN = 1.0
 # A published change further out than this many times our own range would flatten ours.
 FURTHEST = 2.5
@@ -42,15 +45,25 @@ def limits_of(
     return low - left * span, high + right * span
 
 
+def _said(metric: MetricComparison) -> tuple[str, str]:
+    """The name of a row, and its change and verdict."""
+    return (
+        f"{metric.case}  {metric.name}",
+        wording.typeset(f"{wording.change(metric)}  {wording.verdict(metric)}"),
+    )
+
+
 def _row(
-    axes: Axes, position: float, metric: MetricComparison, limits: tuple[float, float]
-) -> None:
+    axes: Axes, position: float, metric: MetricComparison, limits: tuple[float, float], *,
+    tall: bool,
+) -> None:  # fmt: skip
     across = blended_transform_factory(axes.transAxes, axes.transData)
     change = metric.judgement.change
     assert change is not None
-    axes.text(0, position - 0.38, f"{metric.case}  {metric.name}", transform=across, va="center")
-    said = wording.typeset(f"{wording.change(metric)}  {wording.verdict(metric)}")
-    axes.text(1, position - 0.38, said, transform=across, va="center", ha="right", color=MUTED)
+    name, said = _said(metric)
+    axes.text(0, position - (0.54 if tall else 0.38), name, transform=across, va="center")
+    axes.text(0 if tall else 1, position - (0.3 if tall else 0.38), said, transform=across,
+              va="center", ha="left" if tall else "right", color=MUTED)  # fmt: skip
     if change.low is not None and change.high is not None:
         axes.hlines(position, 100 * change.low, 100 * change.high, color=PATCHED, linewidth=2.2)
     axes.plot(100 * change.estimate, position, "o", color=PATCHED, markersize=6.5)
@@ -104,7 +117,8 @@ def draw(comparison: Comparison) -> list[Chart]:
         + (f", A/A: {wall_wording.noise(metric.again)}" if metric.again else "")
         for metric in metrics
     )
-    with canvas.figure(EDGES_IN + ROW_IN * len(metrics)) as drawn:
+    tall = any(sum(map(len, _said(metric))) > LETTERS for metric in metrics)
+    with canvas.figure(EDGES_IN + (TALL_ROW_IN if tall else ROW_IN) * len(metrics)) as drawn:
         axes = drawn.subplots()
         axes.patch.set_alpha(0)
         for position, metric in enumerate(metrics):
@@ -114,9 +128,9 @@ def draw(comparison: Comparison) -> list[Chart]:
                           linewidth=0, zorder=0.5)
             )  # fmt: skip
             axes.vlines(0, position - 0.17, position + 0.19, color=INK, linewidth=0.9)
-            _row(axes, position, metric, limits)
+            _row(axes, position, metric, limits, tall=tall)
         axes.set_xlim(*limits)
-        axes.set_ylim(len(metrics) - 0.55, -0.65)
+        axes.set_ylim(len(metrics) - 0.55, -0.8 if tall else -0.65)
         axes.set_yticks([])
         axes.spines["left"].set_visible(False)
         axes.set_xlabel("change, % of base")

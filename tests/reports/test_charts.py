@@ -113,3 +113,26 @@ def test_a_single_block_can_be_drawn() -> None:
 def test_identifiers_are_safe() -> None:
     assert canvas.identifier('a"><x', "4K") == "a-x-4k"
     assert canvas.identifier("∞") == "chart"
+
+
+def test_a_long_name_does_not_run_into_what_is_said_of_it(normal: Comparison) -> None:
+    def places(comparison: Comparison) -> dict[str, tuple[float, float]]:
+        (chart,) = forest.draw(comparison)
+        found = re.findall(r'<text[^>]* x="([\d.-]+)" y="([\d.-]+)"[^>]*>([^<]*)</text>', chart.svg)
+        return {text: (float(x), float(y)) for x, y, text in found}
+
+    def renamed(name: str) -> Comparison:
+        first = normal.cases[0]
+        metrics = tuple(
+            metric.model_copy(update={"name": name}) if metric.primary else metric
+            for metric in first.metrics
+        )
+        cases = (first.model_copy(update={"metrics": metrics}), *normal.cases[1:])
+        return normal.model_copy(update={"cases": cases})
+
+    short, long = places(normal), places(renamed("overwrite.device_bytes_per_written_byte"))
+    said = next(text for text in short if "improvement" in text)
+    assert short["filemap-4k  4k.bw"][1] == pytest.approx(short[said][1])
+    named = long["filemap-4k  overwrite.device_bytes_per_written_byte"]
+    assert long[said][1] > named[1] + 10
+    assert long[said][0] == pytest.approx(named[0])

@@ -57,6 +57,7 @@ def test_green_arms_are_judged_and_say_what_was_checked() -> None:
 def test_a_page_folds_what_is_green_and_shows_what_is_not() -> None:
     said = forms.render(compared(checked("base"), checked("patched", SLEEPS)), "html")
     section = said.split("Correctness, before speed", 1)[1].split("<h2>", 1)[0]
+    assert "&lt;ul" not in section
     shown, _, folded = section.partition("<details>")
     assert "patched: broken: sleeps where it must not" in shown
     assert "Call Trace:" in shown

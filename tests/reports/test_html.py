@@ -12,7 +12,7 @@ from reports.comparison import compare
 from reports.model import Comparison
 from tests.reports.factory import FIO, Session, fails
 
-VOID = {"meta", "br", "link", "img", "path", "use"}
+VOID = {"meta", "br", "link", "img", "path", "use", "wbr"}
 
 
 class Page(HTMLParser):

@@ -143,3 +143,8 @@ def test_what_is_compared_is_a_series_or_kernels() -> None:
     changed = asked.model_copy(update={"series": None, "arms": arms, "kernel": kernels[0]})
     assert wording.subject(changed) == "deb:linux-image-a=1 against deb:linux-image-b=1"
     assert wording.sources(changed) == "deb:linux-image-a=1; deb:linux-image-b=1"
+
+
+def test_a_ratio_has_no_unit() -> None:
+    assert wording.after("virtual MiB/s") == " virtual MiB/s"
+    assert wording.after("1") == ""
