@@ -175,6 +175,7 @@ def context(
         "experiment": manifest.experiment,
         "exact": manifest.experiment.mode == "exact",
         "wall": comparison.wall,
+        "many_cases": len(comparison.cases) >= across.MANY_CASES,
         "gate_wording": gate_wording,
         "gates": comparison.gates,
         "bottom_line": wording.bottom_line(comparison),
@@ -215,7 +216,6 @@ def render(comparison: Comparison) -> str:
         .get_template("report.html.j2")
         .render(
             **context(comparison, kinds=kinds),
-            many_cases=many,
             differences=differences.differences(session.arms),
             names=[arm.name for arm in session.arms],
             matrix=matrix.matrix(found) if many else (),
