@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 from reports import wording
 from reports.attribution import TOLERANCE
 from reports.attribution_model import Arm, Attribution, FunctionRow, Hint, RatioRow
-from reports.model import Comparison
+from reports.model import Comparison, MetricComparison
 from reports.paired import Paired
 from reports.subsystems import programs
+from reports.verdict import Verdict
 
 IDENTICAL = "Identical: every function executed the same number of instructions."
 EXPLAINS = (
@@ -25,6 +27,10 @@ LETTER_FUNCTIONS = 2
 # In the text and Markdown forms; the page and functions.csv have more.
 MOST_FUNCTIONS = 20
 NAMED = 4
+CALLED = (Verdict.IMPROVEMENT, Verdict.REGRESSION)
+# How far a change in instructions may be from the change of a rate that it explains: a part
+# of the rate's change goes with evictions that fall differently.
+AGREES = 0.5
 
 
 class Sums(NamedTuple):
@@ -240,6 +246,42 @@ def hint(found: Hint, base: str, patched: str) -> str:
     return f"{said}; together {signed(found.together)}"
 
 
+def moved_most(found: Attribution, many: int) -> str:
+    """``163.7 fewer instructions per I/O: xas_load -77.1, xas_start -20.6``."""
+    clear = [row for row in found.rows if not row.instructions.within_scatter]
+    moved = ", ".join(
+        f"{function(row)} {signed(row.instructions.difference)}" for row in clear[:many]
+    )
+    apart = found.total.difference
+    more = "fewer" if apart < 0 else "more"
+    whole = f"{amount(abs(apart))} {more} instructions per {found.unit_title}"
+    scatter = " (within scatter)" if found.total.within_scatter else ""
+    return f"{whole}{scatter}" + (f": {moved}" if moved else "")
+
+
+def explained(comparison: Comparison, metric: MetricComparison) -> str:
+    """The functions behind an improvement or a regression; empty where they are not behind it.
+
+    A rate is the reciprocal of the instructions for one piece of work, where nothing sleeps
+    and one CPU does it all.  Functions are named beside a verdict only where the two changes
+    agree that far; of several metrics of one phase the first has them.
+    """
+    first = next(
+        (m for m in comparison.primary if (m.case, m.phase) == (metric.case, metric.phase)), metric
+    )
+    judged, change = metric.judgement.verdict, metric.judgement.change
+    if first != metric or judged not in CALLED or change is None or metric.direction != "higher":
+        return ""
+    for found in comparison.headlines:
+        counted = found.total.change or 0.0
+        here = (found.case, found.phase) == (metric.case, metric.phase)
+        if here and min(counted, change.estimate) > -1 and change.estimate:
+            share = -math.log1p(counted) / math.log1p(change.estimate)
+            if abs(share - 1) <= AGREES and not found.total.within_scatter:
+                return moved_most(found, NAMED)
+    return ""
+
+
 def letter(comparison: Comparison) -> list[str]:
     """Sentences for three lines, the most important first.
 
@@ -255,17 +297,9 @@ def letter(comparison: Comparison) -> list[str]:
         f"{ratio(row).partition(', ')[0]}{' (within scatter)' * row.calls.within_scatter}."
         for row in found.ratios[:1]
     ]
-    clear = [row for row in found.rows if not row.instructions.within_scatter]
-    moved = ", ".join(
-        f"{function(row)} {signed(row.instructions.difference)}" for row in clear[:LETTER_FUNCTIONS]
-    )
     several = len(comparison.headlines) > 1
     where = f"{found.case}, {found.phase} phase. " if several else ""
-    apart = found.total.difference
-    more = "fewer" if apart < 0 else "more"
-    whole = f"{amount(abs(apart))} {more} instructions per {found.unit_title}"
-    scatter = " (within scatter)" if found.total.within_scatter else ""
-    said.append(f"{whole}{scatter}" + (f": {moved}." if moved else "."))
+    said.append(f"{moved_most(found, LETTER_FUNCTIONS)}.")
     held = [(row, twin) for twin in comparison.locks for row in twin.rows[:1] if row.hold]
     said += [
         f"{row.label} held {few(row.hold)} ns per {twin.unit_title} (flavour {twin.flavour})."

@@ -5,7 +5,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Sequence
 
-from reports import differences, gate_wording, text_counts, wall_wording, wording
+from reports import count_wording, differences, gate_wording, text_counts, wall_wording, wording
 from reports.gate_model import ArmGate
 from reports.many import SessionComparison
 from reports.model import CaseComparison, Comparison, FailedRun, MetricComparison
@@ -52,7 +52,7 @@ def _table(case: CaseComparison, heads: tuple[str, ...]) -> list[str]:
 
 
 def verdict_lines(comparison: Comparison | SessionComparison) -> list[str]:
-    """The verdicts, two lines a primary metric; also the summary of a session."""
+    """The verdicts, two lines a primary metric or three; also the summary of a session."""
     if isinstance(comparison, SessionComparison):
         if comparison.single:
             return verdict_lines(comparison.single)
@@ -66,6 +66,8 @@ def verdict_lines(comparison: Comparison | SessionComparison) -> list[str]:
         lines += wrapped(wording.clean(wording.head(metric)), "")
         tail = wording.tail(metric)
         lines += wrapped(wording.clean(tail), "    ") if tail else []
+        why = count_wording.explained(comparison, metric)
+        lines += wrapped(wording.clean(why), "    ") if why else []
     return lines
 
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 from reports import count_wording as counts
-from reports import lock_wording
+from reports import html, lock_wording, text, wording
 from reports.model import Comparison
 from reports.paired import pair
+from reports.verdict import Verdict
 
 
 @pytest.mark.parametrize(
@@ -104,3 +105,30 @@ def test_a_long_chain_of_callers_keeps_its_ends(counted: Comparison) -> None:
     # Nothing is gained by three dots in place of one name.
     short = row.model_copy(update={"chain": ("waits", *"abcdef")})
     assert lock_wording.chain(short) == "a < b < c < d < e < f"
+
+
+def test_a_verdict_names_the_functions_behind_it(counted: Comparison) -> None:
+    bw, thp = counted.primary[:2]
+    said = counts.explained(counted, bw)
+    assert said.startswith("153.8 fewer instructions per I/O: xas_load -85.3, ")
+    for form in (text.render(counted), wording.typeset(text.render(counted))):
+        assert "153.8 fewer instructions per I/O" in " ".join(form.split())
+    assert wording.typeset(said) in " ".join(html.render(counted).split())
+    # Nothing is explained where nothing is called.
+    assert thp.judgement.verdict is not Verdict.IMPROVEMENT
+    assert counts.explained(counted, thp) == ""
+
+
+def test_instructions_that_do_not_account_for_a_rate_are_not_named(counted: Comparison) -> None:
+    """As where work takes longer because it sleeps, and costs a few instructions besides."""
+    bw = counted.primary[0]
+    assert bw.judgement.change is not None
+    for estimate in (-0.26, 0.1, -1.0):
+        change = bw.judgement.change.model_copy(update={"estimate": estimate})
+        other = bw.model_copy(
+            update={"judgement": bw.judgement.model_copy(update={"change": change})}
+        )
+        case = counted.cases[0]
+        metrics = tuple(other if metric == bw else metric for metric in case.metrics)
+        cases = (case.model_copy(update={"metrics": metrics}), *counted.cases[1:])
+        assert counts.explained(counted.model_copy(update={"cases": cases}), other) == ""
