@@ -62,7 +62,7 @@ def test_only_sound_arms_are_measured_and_the_others_have_no_verdict(gated: Meas
     assert gated.status == 4, gated.err
     assert {record.arm for record in SessionStore(gated.folder).records()} == {"base", "sound"}
     assert gated.out.count("not measured: broken: ") >= 3
-    assert "sound: green in 1 guest" in gated.out
+    assert "sound: green (lockdep on 1 vCPU)" in gated.out
 
 
 def test_a_resumed_session_checks_nothing_again(gated: Measured) -> None:
@@ -88,7 +88,7 @@ def test_files_of_their_own_that_are_written_to_without_a_device(tmp_path: Path)
     for check in found.values():
         assert any("written by the cases' own phases, none lost" in said for said in check.checked)
         assert any("reclaimed meanwhile" in said for said in check.checked)
-    assert "always: green in 1 guest" in session.out
+    assert "always: green (lockdep on 1 vCPU)" in session.out
 
 
 @pytest.mark.usefixtures("selftest")
