@@ -47,6 +47,7 @@ def test_consoles_without_a_splat(name: str) -> None:
         ("sound", []),
         ("allocates-under-the-lock", [("sleeping", "xas_split_alloc")]),
         ("fails-its-xarray-tests", [("selftest", "check_get_order.constprop.0")]),
+        ("reads-freed-memory", [("memory", "ifs_free")]),
         ("stores-over-a-larger-shadow", [("memory", ""), ("crash", "filemap_fault")]),
     ],
 )
