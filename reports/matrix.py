@@ -88,6 +88,38 @@ def by_case(session: SessionComparison, found: Sequence[Row]) -> list[str]:
     return [*said, "", f"Means and standard deviations over the seeds, {', '.join(units)}.", ""]
 
 
+def side_by_side(arms: Sequence[str], shown: Sequence[Row]) -> list[str]:
+    """Two columns a metric, in as many tables below each other as the width asks for."""
+    names = ("arm", "", *arms)
+    phases = {row.phase for row in shown}
+    groups = []
+    for row in shown:
+        said = [(row.short if len(phases) == 1 else row.name, ""), (row.unit, "change")]
+        for arm in arms:
+            cell = row.cell(arm)
+            moved = f"{change(row, cell)} {many_wording.verdict(cell)}".strip()
+            said.append((values(cell)[0], "" if cell is row.base else moved))
+        groups.append([tuple(map(wording.clean, pair)) for pair in said])
+    lines: list[str] = []
+    table: list[str] = []
+    taken: list[list[tuple[str, ...]]] = []
+    for group in groups:
+        wider = _table(names, [*taken, group])
+        if taken and max(map(len, wider)) > text.WIDTH:
+            lines += [*table, ""]
+            taken, wider = [], _table(names, [group])
+        taken, table = [*taken, group], wider
+    return [*lines, *table, ""]
+
+
+def _table(names: Sequence[str], groups: Sequence[Sequence[tuple[str, ...]]]) -> list[str]:
+    rows = [
+        (wording.clean(name), *(cell for group in groups for cell in group[at]))
+        for at, name in enumerate(names)
+    ]
+    return text_counts.columns(rows, left=(0,))
+
+
 def by_arm(session: SessionComparison, found: Sequence[Row]) -> list[str]:
     """One table a case: a row an arm, a column a metric, published figures below."""
     lines: list[str] = []
@@ -96,20 +128,8 @@ def by_arm(session: SessionComparison, found: Sequence[Row]) -> list[str]:
                  if row.measured]  # fmt: skip
         if not shown:
             continue
-        heads: tuple[str, ...] = ("arm",)
-        for row in shown:
-            heads += (wording.clean(f"{row.name}, {row.unit}"), "change")
-        table: list[tuple[str, ...]] = [heads]
-        for arm in session.arms:
-            cells = [arm.name]
-            for row in shown:
-                cell = row.cell(arm.name)
-                first = cell is row.base
-                said = "" if first else f"{change(row, cell)} {many_wording.verdict(cell)}".strip()
-                cells += [values(cell)[0], said]
-            table.append(tuple(map(wording.clean, cells)))
         lines += [wording.clean(f"{case.name}: {case.title}")]
-        lines += [*text_counts.columns(table, left=(0,)), ""]
+        lines += side_by_side([arm.name for arm in session.arms], shown)
     published = [
         f"  {arm}  {r.metric}: {wording.reference_values(r)}, {wording.percent(r.change)} "
         f"({r.document})"

@@ -51,7 +51,7 @@ def _table(case: CaseComparison, heads: tuple[str, ...]) -> list[str]:
     return [*text_counts.columns(rows, left=(0, len(heads) - 1)), ""]
 
 
-def verdict_lines(comparison: Comparison | SessionComparison) -> list[str]:
+def verdict_lines(comparison: Comparison | SessionComparison, indent: str = "") -> list[str]:
     """The verdicts, two lines a primary metric or three; also the summary of a session."""
     if isinstance(comparison, SessionComparison):
         if comparison.single:
@@ -59,15 +59,15 @@ def verdict_lines(comparison: Comparison | SessionComparison) -> list[str]:
         lines = []
         for one in comparison.comparisons:
             lines += [wording.clean(f"{one.manifest.base} -> {one.manifest.patched}:")]
-            lines += [f"  {line}" for line in verdict_lines(one)]
+            lines += verdict_lines(one, "  ")
         return lines
     lines = []
     for metric in comparison.primary:
-        lines += wrapped(wording.clean(wording.head(metric)), "")
+        lines += wrapped(wording.clean(wording.head(metric)), indent)
         tail = wording.tail(metric)
-        lines += wrapped(wording.clean(tail), "    ") if tail else []
+        lines += wrapped(wording.clean(tail), f"{indent}    ") if tail else []
         why = count_wording.explained(comparison, metric)
-        lines += wrapped(wording.clean(why), "    ") if why else []
+        lines += wrapped(wording.clean(why), f"{indent}    ") if why else []
     return lines
 
 

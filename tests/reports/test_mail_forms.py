@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from reports import forms, lkp, mmtests
+from reports import across, forms, lkp, matrix, mmtests
 from reports.comparison import compare
 from reports.many import SessionComparison
 from reports.model import Comparison
@@ -188,3 +188,26 @@ def test_compiler_is_named_by_its_program(version: str, name: str) -> None:
     found = lkp.COMPILER.search(version)
     assert found is not None
     assert found[0] == name
+
+
+@pytest.mark.parametrize("form", ["text", "matrix"])
+@pytest.mark.parametrize("name", ["five", "failed", "steps", "two"])
+def test_a_terminal_of_100_columns_holds_it(
+    form: str, name: str, sessions: dict[str, Either]
+) -> None:
+    assert max(map(len, forms.render(sessions[name], form).splitlines())) <= 100
+
+
+def test_more_metrics_than_fit_continue_below(five: SessionComparison) -> None:
+    """Nothing is cut off: each arm's values of each metric stand in some table."""
+    rows = [row for row in across.rows(five) if row.case == "filemap-4k" and row.measured]
+    assert len(rows) > 3
+    names = [arm.name for arm in five.arms]
+    lines = matrix.side_by_side(names, rows)
+    assert max(map(len, lines)) <= 100
+    tables = "\n".join(lines).strip().split("\n\n")
+    assert len(tables) > 1
+    assert all([line.split()[0] for line in table.splitlines()[2:]] == names for table in tables)
+    for row in rows:
+        for name in names:
+            assert matrix.values(row.cell(name))[0] in "\n".join(lines)
