@@ -90,6 +90,9 @@ def check_experiment(
             places.pop(outcome, None)
             places[outcome] = override.place
     _tidy_series_path(data)
+    if ("series", "path") in places and ("series", "title") not in places:
+        # What the file calls its own series would be a wrong name for another one.
+        data["series"].pop("title", None)
     experiment, found = validated(data, Experiment)
     found += _across_cases_and_arms(data) if experiment is None else []
     unknown = unknown_names(data, catalogue)

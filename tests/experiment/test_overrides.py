@@ -49,6 +49,21 @@ def test_values_are_toml_or_plain_text(file: Path, catalogue: Catalogue) -> None
     assert load(*both).guest == "smoke"
 
 
+def test_another_series_is_not_called_by_the_name_of_the_file_s(
+    file: Path, catalogue: Catalogue
+) -> None:
+    file.write_text(GOOD.replace('path = "configs/series/noop"',
+                                 'path = "configs/series/noop"\ntitle = "comments"'))  # fmt: skip
+
+    def titled(*overrides: str) -> str:
+        return series_of(load_experiment(file, overrides=overrides, catalogue=catalogue)).title
+
+    assert titled() == titled("series.reverse=true") == "comments"
+    other = "series.path=configs/series/slow-add-80"
+    assert titled(other) == ""
+    assert titled(other, "series.title=slower") == titled("series.title=slower", other) == "slower"
+
+
 @pytest.mark.parametrize("key", ["cases.0.times", "cases[0].times"])
 def test_dots_and_brackets_are_the_same(file: Path, catalogue: Catalogue, key: str) -> None:
     override = f"{key}.laptop.4k.runtime_s=1.5"
