@@ -128,9 +128,10 @@ def sized(fraction: float | None) -> str:
     said = percent(fraction)
     if fraction is None or -FEWER < fraction < MORE or fraction <= -1:
         return said
-    return (
-        f"{said} ({1 + fraction:.3g}x)" if fraction > 0 else f"{said} (1/{1 / (1 + fraction):.3g})"
-    )
+    factor = 1 + fraction if fraction > 0 else 1 / (1 + fraction)
+    # Three digits, and all of them before the point: 1053 and not 1.05e+03.
+    size = f"{factor:.3g}" if factor < 999.5 else f"{factor:.0f}"
+    return f"{said} ({size}x)" if fraction > 0 else f"{said} (1/{size})"
 
 
 def spread(fraction: float | None) -> str:
