@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 from typing import NamedTuple
 
 from reports import across, wording
@@ -28,8 +29,8 @@ class Step(NamedTuple):
 
     @property
     def title(self) -> str:
-        """The patch, as the arm is labelled."""
-        return self.arm.label or self.arm.name
+        """The patch, as the arm is labelled, without the number that stands before it anyway."""
+        return re.sub(r"^\d+: ", "", self.arm.label) or self.arm.name
 
 
 def is_by_steps(session: SessionComparison) -> bool:

@@ -112,5 +112,14 @@ def test_nothing_is_blamed_that_the_intervals_do_not_show(
     assert "gives it" not in said
 
 
+def test_a_step_is_numbered_once(stepwise: SessionComparison) -> None:
+    """``--per-patch`` labels its arms with the number that every form puts before a step."""
+    row = across.rows(stepwise)[0]
+    first = steps.course(stepwise, row)[0]
+    arm = first.arm.model_copy(update={"label": "1: mm: drop a walk"})
+    assert first._replace(arm=arm).title == "mm: drop a walk"
+    assert first._replace(arm=arm.model_copy(update={"label": ""})).title == arm.name
+
+
 def test_other_sessions_have_no_steps(five: SessionComparison) -> None:
     assert steps.answers(five) == []
