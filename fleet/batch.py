@@ -174,15 +174,7 @@ class Batch:
         data = self.link.result(flight.future)
         current = flight.attempt == case.attempt
         if isinstance(data, Died):
-            case.lost += data.count
-            if current and case.lost > self.settings.losses and case.votes:
-                case.checking, case.unchecked = False, True
-                self._offer(case)
-            elif current and case.lost > self.settings.losses:
-                said = f"{case.lost} workers died while they made it; last {data.last}"
-                self._tell(case, lost_answer(data.last, said), last=True)
-            elif current:
-                self._again(case)
+            self._died(flight, data)
             return
         if data is None:
             self._again(case)
@@ -195,6 +187,20 @@ class Batch:
             self._again(case)
         else:
             self._heard(case, answer, answer.outcome)
+
+    def _died(self, flight: Flight, died: Died) -> None:
+        """Workers were lost with a parcel: ask again, or say that it kills them."""
+        case = flight.case
+        current = flight.attempt == case.attempt
+        case.lost += died.count
+        if current and case.lost > self.settings.losses and case.votes:
+            case.checking, case.unchecked = False, True
+            self._offer(case)
+        elif current and case.lost > self.settings.losses:
+            said = f"{case.lost} workers died while they made it; last {died.last}"
+            self._tell(case, lost_answer(died.last, said), last=True)
+        elif current:
+            self._again(case)
 
     def _again(self, case: Case) -> None:
         """Ask once more, unless somebody is asked, or there is nothing to ask any more."""
@@ -360,6 +366,11 @@ class Batch:
                 self._recall(key)
             elif flight.allowed and not flight.allowed & set(self.link.members.serving):
                 self._recall(key)
+            elif flight.stranded(self.link.members.serving, self.link.members.alone):
+                # It waits for a worker to join, and dask does not look again when one that has
+                # joined offers its resources.
+                self.link.cancel([self.flights.pop(key).future])
+                self._died(flight, Died(1, flight.worker))
         if self.link.returned():
             self.link.client.subscribe_topic(self._topic, self._queue.put)
         self._double_stragglers()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pickle
 import shutil
 import zlib
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -93,6 +93,13 @@ class Flight:
     allowed: frozenset[str] = frozenset()
     worker: str = ""
     began: float = 0.0
+
+    def stranded(self, serving: Container[str], alone: int) -> bool:
+        """Whether the worker that began it is gone, and nobody served for a while since.
+
+        ``alone`` counts the looks that found nobody, as it does in the flight.
+        """
+        return bool(self.worker) and self.worker not in serving and self.alone != alone
 
 
 def unpack(data: bytes) -> Answer:

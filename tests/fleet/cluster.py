@@ -59,10 +59,14 @@ class Cluster:
             where=self.folder,
         )  # fmt: skip
         limit = time.monotonic() + PATIENCE_S
-        while not file.exists():
+        said: dict[str, str] = {}
+        while not said:
             assert time.monotonic() < limit, self.log("scheduler")
             time.sleep(0.05)
-        self.port = int(json.loads(file.read_text())["address"].rpartition(":")[2])
+            # It is there before all of it is written.
+            with suppress(OSError, ValueError):
+                said = json.loads(file.read_text())
+        self.port = int(said["address"].rpartition(":")[2])
 
     def start_worker(
         self, name: str, *, prefix: Sequence[str] = (), host: str = "", **environment: str

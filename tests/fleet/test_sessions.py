@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 import time
 from pathlib import Path
 
@@ -10,8 +11,10 @@ from fleet.ledger import LEDGER
 from fleet.settings import Settings
 from tests.fleet.cluster import Cluster
 from tests.fleet.conftest import SOON, Bench
+from tests.integration.lab_process import wait_until
 
 ENLISTED_WITHIN_S = 60.0
+BEGUN_WITHIN_S = 4.0
 
 
 def notes(bench: Bench, name: str) -> list[dict[str, object]]:
@@ -125,6 +128,25 @@ def test_a_worker_with_another_qemu_is_refused(
     assert "QEMU binary" in reason
     assert "QEMU version" not in reason
     assert not lines or reason in lines[0]
+
+
+def test_what_was_begun_by_the_only_worker_is_made_by_the_next(
+    bench: Bench, cluster: Cluster
+) -> None:
+    """Dask lets a task wait for a worker to join, and one that joins has no resources yet."""
+    cluster.start_worker("one", STAND_IN_SECONDS="300")
+    with bench.executor(cluster) as executor:
+        executor.link.members.look(at_once=True)
+        measuring = threading.Thread(target=bench.measure, args=("fleet", 1, executor))
+        measuring.start()
+        log = cluster.folder / "two.log"
+        time.sleep(BEGUN_WITHIN_S)
+        cluster.kill("one")
+        wait_until(lambda: executor.link.members.alone > 0, "a look that found nobody")
+        cluster.start_worker("two")
+        measuring.join(ENLISTED_WITHIN_S)
+        assert not measuring.is_alive(), log.read_text()
+    assert {record.failure for record in bench.records("fleet").values()} == {None}
 
 
 def test_a_straggler_is_overtaken(bench: Bench, cluster: Cluster) -> None:
