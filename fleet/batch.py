@@ -53,6 +53,8 @@ class Batch:
     todo: deque[tuple[Case, frozenset[str]]] = field(default_factory=deque)
     started: set[str] = field(default_factory=set)
     durations: list[float] = field(default_factory=list)
+    # Workers with a straggler: dask takes one for free when that is cancelled, and it is not.
+    overdue: set[str] = field(default_factory=set)
     cpu_s: float = 0.0
     _queue: queue.SimpleQueue[Any] = field(default_factory=queue.SimpleQueue)
     _topic: str = field(default_factory=lambda: f"twinboot-{uuid.uuid4().hex}")
@@ -106,7 +108,8 @@ class Batch:
                 else:
                     waiting.append((case, frozenset()))
                 continue
-            self._submit(case, others)
+            quick = members.others(set(avoid) | self.overdue) if self.overdue else []
+            self._submit(case, quick or others)
         self.todo.extend(waiting)
 
     def _window(self, memory_mib: int) -> int:
@@ -161,6 +164,7 @@ class Batch:
         if not said["word"]:
             # Told again by another worker when the first one was lost.
             flight.worker, flight.began = said["worker"], time.monotonic()
+            self.overdue.discard(flight.worker)
             if said["name"] not in self.started:
                 self.started.add(said["name"])
                 self.place.reporter.started(said["name"])
@@ -398,6 +402,7 @@ class Batch:
             others = self.link.members.others({flight.worker, *case.votes})
             if others:
                 case.doubled = True
+                self.overdue.add(flight.worker)
                 self.place.reporter.say(
                     f"slow     {case.boot.name}: {now - flight.began:.0f} s on {flight.worker}, "
                     f"{usual:.0f} s are usual; also begun elsewhere"

@@ -150,7 +150,7 @@ def test_what_was_begun_by_the_only_worker_is_made_by_the_next(
 
 
 def test_a_straggler_is_overtaken(bench: Bench, cluster: Cluster) -> None:
-    cluster.start_worker("slow", STAND_IN_SECONDS="300")
+    cluster.start_worker("slow", STAND_IN_SECONDS="100")
     for name in ("one", "two"):
         cluster.start_worker(name)
     quick = Settings(**{**SOON.model_dump(), "straggler_s": 3.0})
