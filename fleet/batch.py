@@ -24,7 +24,6 @@ from fleet.settings import Settings
 from fleet.trust import Trust
 from guests import channel
 from guests.exact import Outcome
-from host.errors import InfraError
 from runs.boots import ATTEMPTS, Boot, Judge, Place
 
 TICK_S = 0.25
@@ -113,17 +112,7 @@ class Batch:
         self.todo.extend(waiting)
 
     def _window(self, memory_mib: int) -> int:
-        members = self.link.members
-        if self.most:
-            return self.most
-        if not members.capacity(memory_mib):
-            most = max(int(one.resources.get("memory", 0)) for one in members.serving.values())
-            raise InfraError(
-                f"no worker has {memory_mib} MiB for a guest; the largest offers {most} MiB",
-                where="fleet",
-                next_step="dask worker --resources memory=MIB, or a smaller guest",
-            )
-        return members.window(memory_mib)
+        return self.most or self.link.members.window(memory_mib)
 
     def _submit(self, case: Case, workers: Sequence[str]) -> None:
         self._serial += 1

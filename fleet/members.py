@@ -91,7 +91,17 @@ class Members:
         """Units under way at most: with more, a lost worker would take others' parcels along.
 
         Dask counts the loss of a worker against every task it was given, run or not.
+
+        Raises:
+            InfraError: no worker that serves has so much memory.
         """
+        if not self.capacity(memory_mib):
+            most = max(int(one.resources.get("memory", 0)) for one in self.serving.values())
+            raise InfraError(
+                f"no worker has {memory_mib} MiB for a guest; the largest offers {most} MiB",
+                where="fleet",
+                next_step="dask worker --resources memory=MIB, or a smaller guest",
+            )
         return int(self.capacity(memory_mib) * AHEAD) + 1
 
     def others(self, than: set[str]) -> list[str]:
