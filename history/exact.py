@@ -21,8 +21,8 @@ from history.change import Kind
 from history.entry import PINNED, Entry
 from history.values import Followed, courses_of, followed, moved_settings, same_code
 from reports.statistics import Floats
+from reports.verdict import CALLED, Evidence, Judgement, Verdict, judge_primary
 from reports.verdict import Change as Estimate
-from reports.verdict import Evidence, Judgement, Verdict, judge_primary
 
 # Nights of different code that a baseline is the mean of.
 BASELINE = 8
@@ -122,7 +122,7 @@ def _arm(
                 if lab:
                     fresh.append(segment)
         for key, judgement in _judge(asked, directions, entry.thresholds, share).items():
-            if judgement.verdict in (Verdict.IMPROVEMENT, Verdict.REGRESSION):
+            if judgement.verdict in CALLED:
                 segment = segments[key]
                 where, kind = _locate(_rows(courses[key], segment.nights))
                 at = segment.nights[where]
@@ -173,7 +173,7 @@ def _apart(
 ) -> list[Found]:  # fmt: skip
     """The lab moved and no pinned arm tells by how much."""
     judgement = judged(values.logs[last], values.logs[now], entries[now], direction)
-    if judgement.verdict not in (Verdict.IMPROVEMENT, Verdict.REGRESSION):
+    if judgement.verdict not in CALLED:
         return []
     repinned = all(line.startswith(f"{PINNED}: ") for line in lab)
     kind: Kind = "lab" if kept else "step" if repinned else "mixed"

@@ -11,7 +11,7 @@ from reports.attribution_model import Arm, Attribution, FunctionRow, Hint, Ratio
 from reports.model import Comparison, MetricComparison
 from reports.paired import Paired
 from reports.subsystems import programs
-from reports.verdict import Verdict
+from reports.verdict import CALLED
 
 IDENTICAL = "Identical: every function executed the same number of instructions."
 EXPLAINS = (
@@ -27,7 +27,6 @@ LETTER_FUNCTIONS = 2
 # In the text and Markdown forms; the page and functions.csv have more.
 MOST_FUNCTIONS = 20
 NAMED = 4
-CALLED = (Verdict.IMPROVEMENT, Verdict.REGRESSION)
 # How far a change in instructions may be from the change of a rate that it explains: a part
 # of the rate's change goes with evictions that fall differently.
 AGREES = 0.5

@@ -11,7 +11,7 @@ import textwrap
 
 from reports import count_wording, differences, gate_wording, wall_wording, wording
 from reports.model import CaseComparison, Comparison, MetricComparison, Summary
-from reports.verdict import Verdict
+from reports.verdict import CALLED
 from results.record import Manifest, PhaseRecord
 
 WIDTH = 75
@@ -133,7 +133,7 @@ def _closing(comparison: Comparison, case: CaseComparison) -> list[str]:
             continue
         bounds = wording.interval(metric).replace(" %", "%")
         claim = f"{metric.name} {percentage(metric)} {bounds}".rstrip()
-        because = "" if word in {Verdict.IMPROVEMENT, Verdict.REGRESSION} else (
+        because = "" if word in CALLED else (
             f" ({metric.judgement.reason})"
         )  # fmt: skip
         said.append(f"{claim}: {word}{because}")

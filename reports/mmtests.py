@@ -19,14 +19,13 @@ from reports.across import Cell, Row
 from reports.derived import Derived
 from reports.mail import WIDTH, fit
 from reports.many import SessionComparison
-from reports.verdict import Verdict
+from reports.verdict import CALLED
 from results.record import ArmRecord
 
 CELL = 22
 STATISTIC = 10
 # Half, nearly all, all but the worst: means of the best values only.
 BEST = (50, 95, 99)
-CALLED = (Verdict.IMPROVEMENT, Verdict.REGRESSION)
 
 
 class Statistic(NamedTuple):

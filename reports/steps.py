@@ -10,10 +10,8 @@ from reports import across, wording
 from reports.across import Cell, Row
 from reports.many import SessionComparison
 from reports.model import MetricComparison
-from reports.verdict import Verdict
+from reports.verdict import CALLED
 from results.record import ArmRecord
-
-CALLED = (Verdict.IMPROVEMENT, Verdict.REGRESSION)
 
 
 class Step(NamedTuple):

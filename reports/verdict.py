@@ -35,6 +35,10 @@ class Verdict(StrEnum):
     FAILED = "failed"
 
 
+# The verdicts that say that something changed.
+CALLED = (Verdict.IMPROVEMENT, Verdict.REGRESSION)
+
+
 class Change(Record):
     """A change with its interval; fractions of the base value, not percent.
 

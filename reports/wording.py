@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from experiment.spec import Experiment, KernelSpec
 from reports.model import Comparison, MetricComparison, Reference
-from reports.verdict import Verdict
+from reports.verdict import CALLED, Verdict
 
 if TYPE_CHECKING:
     from reports.many import SessionComparison
@@ -213,7 +213,7 @@ def samples(metric: MetricComparison) -> str:
 def reason(metric: MetricComparison) -> str:
     """Why, where the numbers do not say it themselves: not for improvement and regression."""
     judgement = metric.judgement
-    if judgement.verdict in {Verdict.IMPROVEMENT, Verdict.REGRESSION}:
+    if judgement.verdict in CALLED:
         return ""
     return judgement.reason
 

@@ -13,7 +13,7 @@ from reports.across import Cell, Row
 from reports.charts import canvas
 from reports.charts.canvas import BASE, INK, MUTED, PATCHED, RULE, Chart
 from reports.many import SessionComparison
-from reports.verdict import Verdict
+from reports.verdict import CALLED
 
 ROW_IN, HEAD_IN = 0.27, 0.75
 COLUMN_IN = 0.72
@@ -27,7 +27,6 @@ TENTH = 0.1
 FULL = 9.0
 MOST_COLUMNS, MOST_ROWS = 9, 60
 LONGEST_LABEL, LONGEST_HEAD = 26, 12
-CALLED = (Verdict.IMPROVEMENT, Verdict.REGRESSION)
 
 
 class Square(NamedTuple):
