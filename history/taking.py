@@ -26,12 +26,12 @@ from history.entry import (
 )
 from reports import wall
 from reports.attribution import USER
-from reports.comparison import summarize
+from reports.comparison import summarize, unfinished
 from reports.many import compare_session
 from reports.model import Comparison, MetricComparison
 from results.profile import PhaseProfile, Profile
 from results.record import CaseRecord, Manifest, PhaseRecord, RunRecord
-from results.store import SessionStore
+from results.session import MeasuredSession, open_session
 
 COMMIT = re.compile(r"@([0-9a-f]{12,40})$")
 DIGITS = 7
@@ -51,27 +51,22 @@ def take(folder: Path, *, night: str = "", link: str = "") -> tuple[Entry, Funct
     Raises:
         StoreError: the folder is no session, or cannot be read.
         ReportError: its records cannot be compared.
-        SessionError: nothing was measured in it.
+        SessionError: planned runs are missing in it.
     """
-    store = SessionStore(folder)
-    manifest, records = store.manifest(), store.records()
-    return entry_of(manifest, records, store.profiles(), night=night, link=link)
+    return entry_of(open_session(folder), night=night, link=link)
 
 
 def entry_of(
-    manifest: Manifest,
-    records: Sequence[RunRecord],
-    profiles: Sequence[Profile] = (),
-    *,
-    night: str = "",
-    link: str = "",
+    session: MeasuredSession, *, night: str = "", link: str = ""
 ) -> tuple[Entry, Functions | None]:
     """:func:`take` from what is in a session folder."""
-    measured = [record for record in records if not record.twin and not record.repeat]
-    if not measured and not manifest.same_code:
-        raise SessionError(f"{manifest.session}: no run is on record; finish it with --resume")
-    compared = compare_session(manifest, records)
-    functions = _functions(manifest, measured, profiles)
+    manifest = session.manifest
+    measured = [record for record in session.records if not record.twin and not record.repeat]
+    compared = compare_session(session)
+    open_runs = unfinished(session)
+    if open_runs:
+        raise SessionError(f"{manifest.session}: {open_runs}; finish it with --resume")
+    functions = _functions(manifest, measured, session.profiles)
     experiment, provenance = manifest.experiment, manifest.provenance
     entry = Entry(
         night=night or manifest.created[:10],

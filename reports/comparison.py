@@ -14,6 +14,7 @@ from reports import findings as facts
 from reports import statistics, wall
 from reports.attribution import attribute
 from reports.blocks import complete_blocks, failed_runs, failure_count, pairs_of
+from reports.gate import gate_of
 from reports.locks import compare_locks
 from reports.model import (
     CaseComparison,
@@ -33,6 +34,7 @@ from reports.wall_wording import host_findings
 from results.locks import Locks
 from results.profile import Profile
 from results.record import CaseRecord, Manifest, Metric, RunRecord
+from results.session import MeasuredSession
 
 # Units that are a rate over time: in exact mode that time is virtual.
 RATES = ("/s",)
@@ -220,60 +222,73 @@ class _View(NamedTuple):
         return [record for record in self.records if not record.twin]
 
 
-def compare(
-    manifest: Manifest,
-    records: Sequence[RunRecord],
-    profiles: Sequence[Profile] = (),
-    locks: Sequence[Locks] = (),
-) -> Comparison:
-    """Return what a session of two arms shows; see :func:`compare_views`.
-
-    Raises:
-        ReportError: as there, or a record names an arm that the manifest does not know.
-    """
-    known = {arm.name for arm in manifest.arms}
-    for record in records:
-        if record.arm not in known:
-            raise ReportError(f"{record.run_id}: arm {record.arm!r}: not in the manifest")
-    return compare_views([manifest], records, profiles, locks)[0]
-
-
-def compare_views(
-    manifests: Sequence[Manifest],
-    records: Sequence[RunRecord],
-    profiles: Sequence[Profile] = (),
-    locks: Sequence[Locks] = (),
-) -> list[Comparison]:
+def compare_views(manifests: Sequence[Manifest], session: MeasuredSession) -> list[Comparison]:
     """Return what a session shows, a comparison a view: two of its arms (and the A/A arm).
 
     Every view's primary metrics are one family for Holm, and every view's secondary ones
-    one for Benjamini and Hochberg: more arms are more chances to be wrong.  ``profiles``
-    and ``locks`` explain; they reach no judgement.
+    one for Benjamini and Hochberg: more arms are more chances to be wrong.  What was counted
+    and what was seen of locks explain; they reach no judgement.
 
     Raises:
         ReportError: a view has not exactly two arms (in wall mode those and the A/A
             arm), a primary metric is not among its case's metrics, or a record names a
             case that the manifest does not know.
     """
-    points = [record for record in records if not record.twin]
+    points = [record for record in session.records if not record.twin]
     in_wall = manifests[0].experiment.mode == "wall"
     # A repeat checks the whole session, whatever arm it was made on.
     exactness = facts.NOT_ASKED if in_wall else facts.check_exactness(points)
-    views = [_view(each, records, profiles, locks, exactness) for each in manifests]
+    views = [_view(each, session, exactness) for each in manifests]
     family = [metric for view in views for metric in view.measured]
-    judged = iter(_judged(manifests[0], family, views[0].standing))
-    return [_comparison(view, [next(judged) for _ in view.measured]) for view in views]
+    judged = _judged(manifests[0], family, views[0].standing)
+    open_runs = unfinished(session)
+    if open_runs:
+        judged = [(_not_yet(judgement, open_runs), again) for judgement, again in judged]
+    each = iter(judged)
+    return [_comparison(view, [next(each) for _ in view.measured]) for view in views]
 
 
-def _view(
-    manifest: Manifest,
-    records: Sequence[RunRecord],
-    profiles: Sequence[Profile],
-    locks: Sequence[Locks],
-    exactness: Exactness,
-) -> _View:
+def unfinished(session: MeasuredSession) -> str:
+    """``not finished: N of M runs recorded`` where planned exact runs are missing; else empty.
+
+    Runs that will never be made are not waited for: those of arms whose machine code is the
+    same, and of pairs of which the correctness checks withhold an arm.  To judge the runs that
+    happen to be there would be a look at the data that the error rates do not allow for.  Wall
+    sessions have a rule of their own, because they may stop early (``reports.wall``).
+    """
+    manifest = session.manifest
+    if not manifest.runs_planned or manifest.experiment.mode == "wall":
+        return ""
+    sound = {arm.name for arm in manifest.arms}
+    if manifest.experiment.check is not None:
+        sound = {
+            name for name in sound if not gate_of(name, manifest.base, session.checks).withholds
+        }
+    pairs = [pair for pair in manifest.experiment.compared if set(pair) <= sound]
+    waited = {
+        (case.name, arm, block)
+        for case in manifest.cases
+        for arm in {name for pair in pairs for name in pair}
+        for block in range(len(manifest.seeds))
+    }
+    recorded = {(r.case, r.arm, r.block) for r in session.records if not r.repeat and not r.twin}
+    if waited <= recorded:
+        return ""
+    return f"not finished: {len(waited & recorded)} of {len(waited)} runs recorded"
+
+
+def _not_yet(judgement: Judgement, open_runs: str) -> Judgement:
+    if judgement.verdict is None:
+        return judgement
+    return Judgement(
+        verdict=Verdict.FAILED, reason=open_runs, blame="lab", pairs=judgement.pairs
+    )  # fmt: skip
+
+
+def _view(manifest: Manifest, session: MeasuredSession, exactness: Exactness) -> _View:
     arms = {arm.name for arm in manifest.arms}
-    records = [record for record in records if record.arm in arms]
+    records = [record for record in session.records if record.arm in arms]
+    profiles, locks = session.profiles, session.locks
     _check(manifest, records)
     points = [record for record in records if not record.twin]
     in_wall = manifest.experiment.mode == "wall"

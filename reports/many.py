@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from experiment.design import AGAIN
 from reports.comparison import compare_views
 from reports.gate import gated
@@ -17,10 +15,8 @@ from reports.model import (
     ReportError,
 )
 from reports.verdict import Verdict
-from results.checks import Check
-from results.locks import Locks
-from results.profile import Profile
-from results.record import ArmRecord, Manifest, Record, RunRecord
+from results.record import ArmRecord, Manifest, Record
+from results.session import MeasuredSession
 
 
 class SessionComparison(Record):
@@ -109,28 +105,23 @@ def _view(manifest: Manifest, base: ArmRecord, patched: ArmRecord) -> Manifest:
     )
 
 
-def compare_session(
-    manifest: Manifest,
-    records: Sequence[RunRecord],
-    profiles: Sequence[Profile] = (),
-    locks: Sequence[Locks] = (),
-    checks: Sequence[Check] = (),
-) -> SessionComparison:
+def compare_session(session: MeasuredSession) -> SessionComparison:
     """Return what the session shows, with all verdicts judged as one family.
 
-    ``checks`` withhold the verdicts of arms that are broken, or were not checked though
-    the experiment asks for it.
+    Its correctness checks withhold the verdicts of arms that are broken, or were not
+    checked though the experiment asks for it.
 
     Raises:
         ReportError: as :func:`reports.comparison.compare_views`, or a record names an arm
             that the manifest does not know.
     """
+    manifest = session.manifest
     known = {arm.name for arm in manifest.arms}
-    for record in records:
+    for record in session.records:
         if record.arm not in known:
             raise ReportError(f"{record.run_id}: arm {record.arm!r}: not in the manifest")
-    compared = compare_views(views(manifest), records, profiles, locks)
+    compared = compare_views(views(manifest), session)
     return SessionComparison(
         manifest=manifest,
-        comparisons=tuple(gated(one, manifest.base, checks) for one in compared),
+        comparisons=tuple(gated(one, manifest.base, session.checks) for one in compared),
     )

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from reports.many import SessionComparison, compare_session
+from reports.many import SessionComparison
 from reports.model import Comparison
 from reports.verdict import Judgement, Verdict
 from reports.wall_verdict import decides
 from results.record import Failure
-from results.store import SessionStore
 
 
 def exit_code(
@@ -45,11 +44,10 @@ def outcome(comparison: Comparison | SessionComparison, *, strict: bool = False)
     )
 
 
-def decided(store: SessionStore) -> bool:
+def decided(comparison: SessionComparison) -> bool:
     """Whether a wall session on its way may stop: no primary metric is left open.
 
     True at a pre-set look only, judged at the look's own share of the error rates:
     between looks every primary metric is inconclusive.
     """
-    comparison = compare_session(store.manifest(), store.records(), checks=store.checks())
     return decides(metric.judgement.verdict for metric in comparison.primary)

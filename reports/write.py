@@ -7,7 +7,8 @@ from pathlib import Path
 from reports import forms, functions_table
 from reports.many import SessionComparison, compare_session
 from results import table
-from results.store import SessionStore, write_atomically
+from results.session import open_session
+from results.store import write_atomically
 
 HTML = "report.html"
 MARKDOWN = "report.md"
@@ -21,10 +22,7 @@ def read_comparison(folder: Path) -> SessionComparison:
         StoreError: the folder is no session, or cannot be read.
         ReportError: its records cannot be compared.
     """
-    store = SessionStore(folder)
-    return compare_session(
-        store.manifest(), store.records(), store.profiles(), store.locks(), store.checks()
-    )
+    return compare_session(open_session(folder))
 
 
 def _named(name: str, apart: str) -> str:
@@ -43,10 +41,9 @@ def write_all(folder: Path) -> SessionComparison:
         ReportError: its records cannot be compared.
         OSError: the folder cannot be written.
     """
-    store = SessionStore(folder)
-    manifest, records = store.manifest(), store.records()
-    comparison = compare_session(manifest, records, store.profiles(), store.locks(), store.checks())
-    table.export(table.tidy(manifest, records), folder)
+    session = open_session(folder)
+    comparison = compare_session(session)
+    table.export(table.tidy(session.manifest, session.records), folder)
     for one in comparison.comparisons:
         # The first pair has the plain names, the others are named for their arms.
         first = one is comparison.comparisons[0]

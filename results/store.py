@@ -2,7 +2,7 @@
 
 The manifest is written beside and renamed; records are appended and fsynced, one
 JSON line each.  Killing the lab at any moment loses at most the runs under way: a
-torn last line is dropped when the folder is opened again.
+torn last line is passed over by whoever reads, and cut off by whoever appends next.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ class SessionStore:
             self._append_line(RUNS, record)
 
     def records(self) -> list[RunRecord]:
-        """All run records, in the order of their run ids; a repaired folder if torn.
+        """All run records, in the order of their run ids; a torn last line is passed over.
 
         Of several records with one run id (a failure retried) the last one counts.
         """
@@ -140,7 +140,9 @@ class SessionStore:
 
     def _append_line(self, name: str, record: Record) -> None:
         line = (record.model_dump_json() + "\n").encode()
-        with (self.folder / name).open("ab") as sink:
+        path = self.folder / name
+        _cut_torn_line(path)
+        with path.open("ab") as sink:
             sink.write(line)
             sink.flush()
             os.fsync(sink.fileno())
@@ -149,12 +151,9 @@ class SessionStore:
         path = self.folder / name
         if not path.exists():
             return []
-        data = path.read_bytes()
-        whole, newline, torn = data.rpartition(b"\n")
-        if torn:
-            # Killed in the middle of an append: the run is made again.
-            with path.open("r+b") as file:
-                file.truncate(len(whole) + len(newline))
+        # A torn last line is a run that another process is recording at this moment, or one
+        # whose process was killed: not a record, and not the reader's to cut off.
+        whole = path.read_bytes().rpartition(b"\n")[0]
         records = []
         for number, line in enumerate(whole.splitlines(), start=1):
             try:
@@ -162,6 +161,21 @@ class SessionStore:
             except ValidationError as error:
                 raise StoreError(f"{path}:{number}: not a {kind.__name__}: {error}") from None
         return records
+
+
+def _cut_torn_line(path: Path) -> None:
+    """Cut off what a killed process left of its last record; that run is made again."""
+    if not path.exists():
+        return
+    with path.open("r+b") as file:
+        length = file.seek(0, os.SEEK_END)
+        if length == 0:
+            return
+        file.seek(length - 1)
+        if file.read(1) == b"\n":
+            return
+        file.seek(0)
+        file.truncate(file.read().rfind(b"\n") + 1)
 
 
 def _latest(found: list[OfRun]) -> list[OfRun]:

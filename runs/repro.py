@@ -93,11 +93,9 @@ def write_archive(
         StoreError: no session in ``folder``.
         LabError: its patches cannot be had any more, or the archive cannot be written.
     """
-    store = SessionStore(folder)
-    manifest = store.manifest()
-    store.records()  # a torn last line goes first
+    manifest = SessionStore(folder).manifest()
     files = {
-        f"{SESSION}/{name}": (folder / name).read_bytes()
+        f"{SESSION}/{name}": _whole_records(folder / name)
         for name in RECORDS
         if (folder / name).is_file()
     }
@@ -119,6 +117,12 @@ def write_archive(
     files[HEAD] = json.dumps(head.model_dump(), indent=1).encode()
     pack(files, archive)
     return tuple(sorted(files))
+
+
+def _whole_records(path: Path) -> bytes:
+    """The file without what a killed process left of its last record."""
+    content = path.read_bytes()
+    return content if path.name == MANIFEST else content[: content.rfind(b"\n") + 1]
 
 
 def _series(experiment: Experiment, folder: Path, options: Options) -> dict[str, bytes]:

@@ -19,7 +19,7 @@ from kernels.first_parents import write_line
 from reports.attribution_model import Attribution
 from reports.comparison import compare_views
 from reports.write import write_all
-from results.store import SessionStore
+from results.session import open_session
 from runs import bisect, prepare, session
 from runs.bisect import Result, Search
 from runs.progress import Reporter
@@ -235,11 +235,11 @@ def _shown(result: Result, folder: Path) -> Attribution | None:
     old, new = (search.points[search.stands_for(each)].name for each in (result.old, result.new))
     if result.kind == "nothing" or old == new:
         return None
-    store = SessionStore(folder)
-    manifest = store.manifest()
+    session = open_session(folder)
+    manifest = session.manifest
     arms = tuple(arm for name in (old, new) for arm in manifest.arms if arm.name == name)
     view = manifest.model_copy(update={"arms": arms, "triage": None})
-    (compared,) = compare_views([view], store.records(), store.profiles())
+    (compared,) = compare_views([view], session)
     phase = search.metric.partition(".")[0]
     return next((one for one in compared.attributions if one.phase == phase and one.headline), None)
 

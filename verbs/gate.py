@@ -14,10 +14,11 @@ from history.gate import Gate, of_history, of_session
 from history.known import load_known
 from history.policy import load_policy
 from history.store import HistoryStore
-from host.errors import UsageError
-from reports.many import compare_session
+from host.errors import InfraError, UsageError
+from reports.comparison import unfinished
+from reports.many import SessionComparison, compare_session
 from reports.wording import clean
-from results.store import SessionStore
+from results.session import open_session
 from verbs.asked import CHECKOUT, Json, emit
 from verbs.history import KNOWN, KnownFile
 
@@ -52,8 +53,7 @@ def gate_verb(
         )  # fmt: skip
     policy = load_policy(policy_file)
     if session is not None:
-        store = SessionStore(session)
-        gate = of_session(compare_session(store.manifest(), store.records()), policy)
+        gate = of_session(_finished(session), policy)
     elif history is not None:
         gate = _of_history(history, policy_file, known_file)
     if as_json:
@@ -66,6 +66,16 @@ def gate_verb(
     if wanted:
         print(workflow_commands(gate.messages), end="")
     raise typer.Exit(gate.exit_code)
+
+
+def _finished(folder: Path) -> SessionComparison:
+    session = open_session(folder)
+    open_runs = unfinished(session)
+    if open_runs:
+        raise InfraError(
+            open_runs, where=str(folder), next_step=f"./lab.py run --resume {folder}"
+        )  # fmt: skip
+    return compare_session(session)
 
 
 def _of_history(folder: Path, policy_file: Path, known_file: Path) -> Gate:

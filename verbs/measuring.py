@@ -12,6 +12,7 @@ from kernels.make import Progress
 from reports import forms, write
 from reports.outcome import decided, outcome
 from reports.text import verdict_lines
+from results.session import open_session
 from results.store import SessionStore
 from runs import by_hand, prepare, session
 from runs.arms import build_arms, cache_key, expect_arms, flavours, kernel_keys
@@ -281,7 +282,10 @@ def take(opened: prepare.Session, asked: Options, store: SessionStore, reporter:
         reporter.say("nothing is measured: what is broken has no speed")
         return
     if opened.experiment.mode == "wall":
-        measure_wall(opened, asked, store, reporter, lambda: decided(store))
+        measure_wall(
+            opened, asked, store, reporter,
+            lambda: decided(write.read_comparison(store.folder)),
+        )  # fmt: skip
     else:
         measure_session(opened, asked, store, reporter)
 
@@ -294,7 +298,7 @@ def do_report(folder: Path, form: str, strict: bool) -> int:
         )
     comparison = write.write_all(folder)
     print(forms.render(comparison, form))
-    costs = SessionStore(folder).costs()
+    costs = open_session(folder).costs
     if costs:
         spent = sum(cost.guest_cpu_s for cost in costs)
         log(f"{len(costs)} guests used {duration(spent)} of CPU time")

@@ -19,6 +19,7 @@ from history.taking import entry_of
 from reports.many import compare_session
 from tests.history.factory import Nights
 from tests.reports.factory import Session, fails
+from tests.reports.measured import measured
 
 CONFIGS = Path(__file__).resolve().parent.parent.parent / "configs"
 FAILING = Policy(rules=(Rule(inconclusive="fail"),))
@@ -26,7 +27,7 @@ FAILING = Policy(rules=(Rule(inconclusive="fail"),))
 
 def session_gate(policy: Policy, **made: object) -> Gate:
     session = Session(**made)  # type: ignore[arg-type]
-    return of_session(compare_session(session.manifest(), session.records()), policy)
+    return of_session(compare_session(measured(session.manifest(), session.records())), policy)
 
 
 def track(*parts: tuple[float, int], **more: object) -> list[Entry]:
@@ -67,10 +68,12 @@ def test_a_lost_verdict_is_not_a_slow_kernel(blame: str, code: int) -> None:
     session = Session()
     lost = [r.run_id for r in session.records() if r.case == "filemap-4k" and not r.repeat]
     records = fails(session.records(), *lost, kind="panic", blame=blame)
-    gate = of_session(compare_session(session.manifest(), records), Policy())
+    gate = of_session(compare_session(measured(session.manifest(), records)), Policy())
     assert gate.exit_code == code
     forgiving = Policy(rules=(Rule(failed="pass", broken="warn"),))
-    assert of_session(compare_session(session.manifest(), records), forgiving).exit_code == 0
+    assert (
+        of_session(compare_session(measured(session.manifest(), records)), forgiving).exit_code == 0
+    )
 
 
 def test_a_history_fails_on_the_night_and_not_after() -> None:
@@ -219,7 +222,7 @@ def test_a_broken_kernel_of_the_newest_night_fails_the_history() -> None:
     session = Session()
     lost = [r.run_id for r in session.records() if r.case == "filemap-4k" and not r.repeat]
     records = fails(session.records(), *lost, kind="panic", blame="series")
-    entry, _ = entry_of(session.manifest(), records)
+    entry, _ = entry_of(measured(session.manifest(), records))
     assert of_history([entry], (), Policy()).exit_code == 4
 
 

@@ -10,18 +10,18 @@ import pytest
 from experiment.arms import ArmSpec
 from history.entry import PINNED
 from history.taking import SessionError, commit_of, entry_of, take
-from reports.comparison import compare
 from reports.verdict import Verdict
 from results.record import Manifest, RunRecord
 from results.store import SessionStore
 from tests.reports import counts_factory
 from tests.reports.factory import Session, fails
+from tests.reports.measured import compare, measured
 from tests.reports.wall_factory import WallSession
 
 
 def test_an_entry_has_what_the_session_measured_and_said() -> None:
     session = Session()
-    entry, functions = entry_of(session.manifest(), session.records())
+    entry, functions = entry_of(measured(session.manifest(), session.records()))
     assert functions is None
     assert entry.night == "2026-01-01"
     assert entry.track == ("filemap-v4", "laptop", "exact")
@@ -45,15 +45,15 @@ def test_repeats_and_twins_are_no_values() -> None:
     session = Session()
     manifest = counts_factory.with_twins(counts_factory.counted(session.manifest()))
     twins, profiles, _ = counts_factory.twin_runs(manifest)
-    entry, _ = entry_of(manifest, session.records() + twins, profiles)
-    plain, _ = entry_of(manifest, session.records())
+    entry, _ = entry_of(measured(manifest, session.records() + twins, profiles))
+    plain, _ = entry_of(measured(manifest, session.records()))
     assert entry.cases == plain.cases
 
 
 def test_a_failed_run_leaves_a_hole_at_its_seed() -> None:
     session = Session()
     found = fails(session.records(), "filemap-4k-002-base", message="one\nline")
-    entry, _ = entry_of(session.manifest(), found)
+    entry, _ = entry_of(measured(session.manifest(), found))
     arm = entry.cases[0].arm("base")
     assert arm is not None
     assert arm.metrics["4k.bw"].values[2] is None
@@ -65,7 +65,9 @@ def test_a_failed_run_leaves_a_hole_at_its_seed() -> None:
 def test_functions_add_up_to_the_whole() -> None:
     session = Session()
     manifest = counts_factory.counted(session.manifest())
-    entry, functions = entry_of(manifest, session.records(), counts_factory.profiles(session))
+    entry, functions = entry_of(
+        measured(manifest, session.records(), counts_factory.profiles(session))
+    )
     assert entry.counted
     assert functions is not None
     phase = functions.phase("filemap-4k", "4k", "patched")
@@ -84,38 +86,38 @@ def test_functions_add_up_to_the_whole() -> None:
 def test_the_pinned_arm_gives_the_lab_its_compiler_and_configuration() -> None:
     manifest = _named(Session(), PINNED, "tonight")
     records = _renamed(Session().records(), {"base": PINNED, "patched": "tonight"})
-    entry, _ = entry_of(manifest, records)
+    entry, _ = entry_of(measured(manifest, records))
     assert [arm.role for arm in entry.arms] == ["pinned", "followed"]
     assert entry.subject.name == "tonight"
     assert "config" in entry.setting
     assert PINNED in entry.setting
-    assert "config" not in entry_of(Session().manifest(), Session().records())[0].setting
+    assert "config" not in entry_of(measured(Session().manifest(), Session().records()))[0].setting
 
 
 def test_a_wall_session_keeps_its_noise_and_drops_its_blocks() -> None:
     quiet = WallSession(effect=-0.03)
-    entry, _ = entry_of(quiet.manifest(), quiet.records())
+    entry, _ = entry_of(measured(quiet.manifest(), quiet.records()))
     assert [arm.role for arm in entry.arms] == ["followed", "followed", "again"]
     said = entry.cases[0].said[0]
     assert said.noise is not None
     assert said.verdict is Verdict.REGRESSION
     busy = WallSession(effect=-0.03, busy=(("filemap-4k", 3, "patched"),))
-    dropped, _ = entry_of(busy.manifest(), busy.records())
+    dropped, _ = entry_of(measured(busy.manifest(), busy.records()))
     for arm in dropped.cases[0].arms:
         assert arm.metrics["4k.bw"].values[3] is None
 
 
 def test_the_id_is_of_what_was_measured_not_of_the_numbers() -> None:
-    entry, _ = entry_of(Session().manifest(), Session().records())
-    other, _ = entry_of(Session().manifest(), Session(spread=0.01).records())
+    entry, _ = entry_of(measured(Session().manifest(), Session().records()))
+    other, _ = entry_of(measured(Session().manifest(), Session(spread=0.01).records()))
     assert entry.id == other.id
-    later, _ = entry_of(Session().manifest(), Session().records(), night="2026-01-02")
+    later, _ = entry_of(measured(Session().manifest(), Session().records()), night="2026-01-02")
     assert later.id != entry.id
 
 
 def test_a_session_without_runs_is_no_night() -> None:
     with pytest.raises(SessionError, match="--resume"):
-        entry_of(Session().manifest(), [])
+        entry_of(measured(Session().manifest(), []))
 
 
 def test_from_a_folder(tmp_path: Path) -> None:
@@ -126,7 +128,7 @@ def test_from_a_folder(tmp_path: Path) -> None:
         store.append(record)
     entry, _ = take(store.folder, link="https://example.org/report")
     assert entry.link == "https://example.org/report"
-    assert entry == entry_of(session.manifest(), session.records(), link=entry.link)[0]
+    assert entry == entry_of(measured(session.manifest(), session.records()), link=entry.link)[0]
 
 
 @pytest.mark.parametrize(

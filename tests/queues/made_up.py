@@ -15,6 +15,7 @@ from queues.store import QueueStore, stamp
 from queues.work import Job
 from reports.many import SessionComparison, compare_session
 from reports.write import HTML
+from results.session import open_session
 from results.store import SessionStore
 from runs import prepare
 from runs.question import Question
@@ -84,4 +85,4 @@ def plain_report(folder: Path) -> SessionComparison:
     """Stands in for ``write_all``, which draws for a second: the same comparison, no picture."""
     store = SessionStore(folder)
     (folder / HTML).write_text("a report")
-    return compare_session(store.manifest(), store.records())
+    return compare_session(open_session(store.folder))

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from reports.comparison import compare
 from reports.many import SessionComparison, compare_session
 from reports.model import Comparison
 from tests.reports import counts_factory
 from tests.reports.factory import Session, fails
 from tests.reports.many_factory import Many, steps, workloads
+from tests.reports.measured import compare, measured
 
 HOSTILE = "<script>alert(1)</script>\x1b[31m\u202e`|$x$"
 
@@ -113,4 +113,4 @@ def hostile_five() -> SessionComparison:
     )  # fmt: skip
     manifest = manifest.model_copy(update={"arms": arms, "cases": cases})
     found = fails(many.records(), "filemap-thp-002-sleepy", kind=HOSTILE, message=HOSTILE)
-    return compare_session(manifest, found)
+    return compare_session(measured(manifest, found))

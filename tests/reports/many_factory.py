@@ -10,6 +10,7 @@ from experiment.spec import ArmSpec, Compare, Published, SeriesSpec
 from reports.many import SessionComparison, compare_session
 from results.record import ArmRecord, Manifest, Metric, RunRecord
 from tests.reports import factory
+from tests.reports.measured import measured
 
 DOCUMENT = "tree_lock thread (2016)"
 # Log ratio of bandwidth from the base, and of the share in the slow path.
@@ -130,7 +131,9 @@ class Many:
         )  # fmt: skip
 
     def compared(self, records: Sequence[RunRecord] | None = None) -> SessionComparison:
-        return compare_session(self.manifest(), self.records() if records is None else records)
+        return compare_session(
+            measured(self.manifest(), self.records() if records is None else records)
+        )
 
 
 def steps() -> Many:

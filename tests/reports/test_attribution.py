@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 
 from reports.attribution import MOST_LISTED, MOVEMENT, TOLERANCE, attribute, listed
 from reports.attribution_model import Attribution
-from reports.comparison import compare
 from reports.model import Comparison
 from results.profile import FunctionCount, PhaseProfile, Profile
 from results.record import Manifest, RunRecord
 from tests.reports import counts_factory as counts
 from tests.reports.factory import Session, all_equal, fails
+from tests.reports.measured import compare
 
 
 def find(found: Sequence[Attribution], unit: str, phase: str = "4k") -> Attribution:

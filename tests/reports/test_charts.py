@@ -9,10 +9,10 @@ import pytest
 
 from reports import charts
 from reports.charts import Chart, canvas, forest
-from reports.comparison import compare
 from reports.model import Comparison
 from reports.verdict import Change
 from tests.reports.factory import Session
+from tests.reports.measured import compare
 
 
 @pytest.fixture(scope="module")

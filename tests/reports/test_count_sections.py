@@ -24,13 +24,13 @@ from reports import (
     wording,
 )
 from reports.charts import waterfall
-from reports.comparison import compare
 from reports.model import Comparison
 from reports.paired import pair
 from results.profile import FunctionCount, Profile
 from tests.reports import counts_factory as counts
 from tests.reports.conftest import HOSTILE
 from tests.reports.factory import Session, all_equal
+from tests.reports.measured import compare
 from tests.reports.test_html import Page
 
 GOLDEN = Path(__file__).parent / "golden"

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from reports import findings
-from reports.comparison import compare
 from results.record import RunRecord
 from tests.reports.factory import Session, fails, repeat_of
+from tests.reports.measured import compare
 
 
 def texts(session: Session, found: list[RunRecord]) -> list[tuple[str, str]]:

@@ -14,6 +14,7 @@ from reports.outcome import outcome
 from reports.verdict import Verdict
 from results.checks import Check, CheckStatus, Problem
 from tests.reports.factory import Session
+from tests.reports.measured import measured as on_record
 
 SLEEPS = Problem(
     kind="sleeping",
@@ -40,7 +41,9 @@ def compared(*checks: Check, measured: bool = True, asked: bool = True) -> Sessi
     manifest = session.manifest()
     experiment = manifest.experiment.model_copy(update={"check": CheckSpec() if asked else None})
     manifest = manifest.model_copy(update={"experiment": experiment})
-    return compare_session(manifest, session.records() if measured else [], checks=checks)
+    return compare_session(
+        on_record(manifest, session.records() if measured else [], checks=checks)
+    )
 
 
 def test_green_arms_are_judged_and_say_what_was_checked() -> None:

@@ -8,9 +8,9 @@ from html.parser import HTMLParser
 import pytest
 
 from reports import html, wording
-from reports.comparison import compare
 from reports.model import Comparison
 from tests.reports.factory import FIO, Session, fails
+from tests.reports.measured import compare
 
 VOID = {"meta", "br", "link", "img", "path", "use", "wbr"}
 

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from reports import letter
-from reports.comparison import compare
 from reports.model import Comparison
 from tests.reports.factory import FIO, Session
+from tests.reports.measured import compare
 
 GOLDEN = Path(__file__).parent / "golden" / "letter.txt"
 

@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reports.comparison import compare
 from reports.lock_model import LockComparison, LockRow
 from reports.lock_rows import saturation
 from reports.locks import compare_locks
@@ -17,6 +16,7 @@ from reports.outcome import outcome
 from results.record import Manifest
 from tests.reports import counts_factory as counts
 from tests.reports.factory import Session, fails
+from tests.reports.measured import compare
 
 
 @pytest.fixture

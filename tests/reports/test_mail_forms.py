@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from reports import across, forms, lkp, matrix, mmtests
-from reports.comparison import compare
 from reports.many import SessionComparison
 from reports.model import Comparison
 from tests.reports import factory
 from tests.reports.factory import Session
 from tests.reports.many_factory import Many
+from tests.reports.measured import compare
 
 GOLDEN = Path(__file__).parent / "golden"
 MAIL = ("letter", "lkp", "mmtests")

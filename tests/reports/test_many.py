@@ -8,12 +8,13 @@ from reports.many import compare_session, views
 from reports.model import ReportError
 from tests.reports import factory, many_factory
 from tests.reports.many_factory import Many
+from tests.reports.measured import measured
 
 
 def test_each_pair_holds_its_two_arms_and_their_runs() -> None:
     many = Many()
     manifest = many.manifest()
-    found = compare_session(manifest, many.records())
+    found = compare_session(measured(manifest, many.records()))
     arms = [arm.name for arm in manifest.arms]
     assert [(one.manifest.base, one.manifest.patched) for one in found.comparisons] == [
         (arms[0], name) for name in arms[1:]
@@ -26,16 +27,15 @@ def test_each_pair_holds_its_two_arms_and_their_runs() -> None:
 
 def test_more_arms_make_every_verdict_harder_to_give() -> None:
     many = Many()
-    whole = compare_session(many.manifest(), many.records())
+    whole = compare_session(measured(many.manifest(), many.records()))
+    view = views(many.manifest())[0]
+    two = view.experiment.model_copy(update={"arms": view.experiment.all_arms[:2]})
+    names = [arm.name for arm in view.arms]
     alone = compare_session(
-        views(many.manifest())[0].model_copy(
-            update={
-                "experiment": many.manifest().experiment.model_copy(
-                    update={"arms": many.manifest().experiment.all_arms[:2]}
-                )
-            }
-        ),
-        [r for r in many.records() if r.arm in [a.name for a in many.manifest().arms[:2]]],
+        measured(
+            view.model_copy(update={"experiment": two}),
+            [r for r in many.records() if r.arm in names],
+        )
     )
     first, same = whole.comparisons[0].primary[0], alone.comparisons[0].primary[0]
     assert first.pairs == same.pairs
@@ -57,7 +57,8 @@ def test_published_figures_are_of_the_base_and_no_step() -> None:
     published = factory.Session().manifest().experiment.cases[0].published
     cases = tuple(c.model_copy(update={"published": published}) for c in manifest.experiment.cases)
     asked = manifest.experiment.model_copy(update={"cases": cases})
-    found = compare_session(manifest.model_copy(update={"experiment": asked}), steps.records())
+    manifest = manifest.model_copy(update={"experiment": asked})
+    found = compare_session(measured(manifest, steps.records()))
     first = asked.all_arms[0].name
     said = {one.manifest.base: bool(one.published) for one in found.comparisons}
     assert said == {base: base == first for base in said}
@@ -68,11 +69,11 @@ def test_records_of_an_arm_that_is_not_there_are_refused() -> None:
     many = Many()
     stranger = many.records()[0].model_copy(update={"arm": "stranger"})
     with pytest.raises(ReportError, match="stranger"):
-        compare_session(many.manifest(), [*many.records(), stranger])
+        compare_session(measured(many.manifest(), [*many.records(), stranger]))
 
 
 def test_two_arms_are_one_comparison() -> None:
     session = factory.Session()
-    found = compare_session(session.manifest(), session.records())
+    found = compare_session(measured(session.manifest(), session.records()))
     assert found.single == found.comparisons[0]
     assert found.single.manifest == session.manifest()

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
-from reports.comparison import compare
+from reports.many import compare_session
 from reports.outcome import decided, exit_code, outcome
 from reports.verdict import Judgement, Verdict
 from results.record import Failure
-from results.store import SessionStore
 from tests.reports.factory import Session, fails
+from tests.reports.measured import compare, measured
 from tests.reports.wall_factory import WallSession
 
 
@@ -79,11 +77,6 @@ def test_outcome_of_a_session() -> None:
         (WallSession(blocks=48, recorded=12, effect=0.05, early_looks=True), False),
     ],
 )  # fmt: skip
-def test_session_may_stop_only_where_a_look_decides(
-    tmp_path: Path, session: WallSession, said: bool
-) -> None:
-    store = SessionStore(tmp_path)
-    store.create(session.manifest())
-    for record in session.records():
-        store.append(record)
-    assert decided(store) is said
+def test_session_may_stop_only_where_a_look_decides(session: WallSession, said: bool) -> None:
+    compared = compare_session(measured(session.manifest(), session.records()))
+    assert decided(compared) is said

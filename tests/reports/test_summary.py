@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reports import summary
-from reports.comparison import compare
 from reports.model import Comparison
 from tests.reports.factory import Session
+from tests.reports.measured import compare
 
 
 def made(session: Session) -> Comparison:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from reports import forms
-from reports.comparison import compare
 from reports.model import Comparison
 from results.record import FunctionRecord, PatchRecord, SeriesRecord, TriageRecord
 from tests.reports.factory import Session
+from tests.reports.measured import compare
 
 SERIES = SeriesRecord(
     kind="thread",

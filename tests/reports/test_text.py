@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from reports import text
-from reports.comparison import compare
 from reports.model import Comparison
 from tests.reports.factory import Session, fails
+from tests.reports.measured import compare
 
 
 def test_within_a_hundred_columns_and_complete(normal: Comparison) -> None:

@@ -7,7 +7,6 @@ import pytest
 
 from experiment.design import AGAIN
 from reports import wall, wall_statistics
-from reports.comparison import compare
 from reports.model import Comparison, ReportError
 from reports.outcome import outcome
 from reports.statistics import as_change, log_ratios
@@ -16,6 +15,7 @@ from reports.wall_verdict import WITHHELD
 from results.record import RunRecord
 from tests.reports import factory
 from tests.reports.factory import fails
+from tests.reports.measured import compare
 from tests.reports.wall_factory import WallSession
 
 EVERY_BUSY = tuple(

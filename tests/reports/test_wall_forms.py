@@ -10,9 +10,9 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from reports import charts, forms, html, letter, text
-from reports.comparison import compare
 from reports.model import Comparison
 from tests.reports import counts_factory
+from tests.reports.measured import compare
 from tests.reports.test_html import Page
 from tests.reports.wall_factory import WallSession
 

@@ -8,9 +8,9 @@ import pytest
 
 from experiment.spec import ArmSpec, KernelSpec
 from reports import wording
-from reports.comparison import compare
 from reports.model import Comparison
 from tests.reports.factory import FIO, Session
+from tests.reports.measured import compare
 
 
 @pytest.mark.parametrize(

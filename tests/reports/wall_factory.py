@@ -9,11 +9,11 @@ import numpy as np
 
 from experiment.design import AGAIN, Conditions
 from experiment.spec import Thresholds, WallSpec
-from reports.comparison import compare
 from reports.model import Comparison
 from results.record import Manifest, RunRecord
 from tests.reports import factory
 from tests.reports.factory import PHASES
+from tests.reports.measured import compare
 
 QUIET = Conditions(stolen=0.0, foreign=0.01, swapped_pages=0, throttled=0)
 BUSY = Conditions(stolen=0.0, foreign=0.4, swapped_pages=0, throttled=0)

@@ -10,6 +10,7 @@ import pytest
 from results.locks import Locks, PhaseLocks
 from results.profile import FunctionCount, PhaseProfile, Profile
 from results.record import RunCost
+from results.session import open_session
 from results.store import COSTS, MANIFEST, RUNS, SessionStore, StoreError, write_atomically
 from tests.reports.factory import Session, fails
 
@@ -69,6 +70,20 @@ def test_killed_at_every_byte_of_an_append_loses_at_most_that_run(tmp_path: Path
         assert len(found) == (2 if cut == len(whole) else 1)
         store.append(third)
         assert third in SessionStore(tmp_path).records()
+
+
+def test_reading_changes_no_byte_of_what_another_process_is_writing(tmp_path: Path) -> None:
+    session = Session()
+    store = SessionStore(tmp_path)
+    store.create(session.manifest())
+    for record in session.records()[:3]:
+        store.append(record)
+    with (tmp_path / RUNS).open("ab") as half:
+        half.write(b'{"run_id": "half a reco')
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    read = open_session(tmp_path)
+    assert len(read.records) == 3
+    assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
 
 
 def test_a_retried_failure_is_replaced(tmp_path: Path) -> None:

@@ -1,0 +1,60 @@
+"""Open a measured session for reading: the only way to its records for whoever judges or shows.
+
+Everything on record is read together, so that nobody can judge a session and leave out its
+correctness checks, or show it without what was counted.  Reading writes nothing: the session
+may be under measurement by another process.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from results.checks import Check
+from results.locks import Locks
+from results.profile import Profile
+from results.record import Manifest, RunCost, RunRecord
+from results.store import SessionStore
+
+
+@dataclass(frozen=True)
+class MeasuredSession:
+    """All that is on record of one session, each kind in the order of its run ids.
+
+    No field has a default: a session without checks is not one whose checks were not read.
+    """
+
+    manifest: Manifest
+    records: tuple[RunRecord, ...]
+    checks: tuple[Check, ...]
+    profiles: tuple[Profile, ...]
+    locks: tuple[Locks, ...]
+    costs: tuple[RunCost, ...]
+
+    @property
+    def runs_planned(self) -> int:
+        """How many runs the plan has, without repeats and those of diagnostic runs."""
+        return self.manifest.runs_planned
+
+    @property
+    def runs_recorded(self) -> int:
+        """How many of the planned runs are on record, with samples or with a failure."""
+        return len({(r.case, r.arm, r.block) for r in self.records if not r.repeat and not r.twin})
+
+
+def open_session(folder: Path) -> MeasuredSession:
+    """Read the session in ``folder``, whole; nothing in it is changed.
+
+    Raises:
+        StoreError: the folder is no session, or cannot be read.
+    """
+    store = SessionStore(folder)
+    manifest = store.manifest()
+    return MeasuredSession(
+        manifest=manifest,
+        records=tuple(store.records()),
+        checks=tuple(store.checks()),
+        profiles=tuple(store.profiles()),
+        locks=tuple(store.locks()),
+        costs=tuple(store.costs()),
+    )

@@ -1,0 +1,36 @@
+"""Sessions on record for tests, made of records instead of a folder."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from reports.comparison import compare_views
+from reports.model import Comparison
+from results.checks import Check
+from results.locks import Locks
+from results.profile import Profile
+from results.record import Manifest, RunRecord
+from results.session import MeasuredSession
+
+
+def measured(
+    manifest: Manifest,
+    records: Iterable[RunRecord],
+    profiles: Iterable[Profile] = (),
+    locks: Iterable[Locks] = (),
+    checks: Iterable[Check] = (),
+) -> MeasuredSession:
+    """What ``open_session`` gives for a folder that holds these."""
+    return MeasuredSession(
+        manifest, tuple(records), tuple(checks), tuple(profiles), tuple(locks), ()
+    )
+
+
+def compare(
+    manifest: Manifest,
+    records: Iterable[RunRecord],
+    profiles: Iterable[Profile] = (),
+    locks: Iterable[Locks] = (),
+) -> Comparison:
+    """The comparison of a session of two arms, without correctness checks."""
+    return compare_views([manifest], measured(manifest, records, profiles, locks))[0]

@@ -1,0 +1,74 @@
+"""One door to a measured session: everything on record, and nobody passes by it."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+from results.locks import Locks, PhaseLocks
+from results.profile import Profile
+from results.record import RunCost
+from results.session import open_session
+from results.store import SessionStore, StoreError
+from tests.reports.factory import Session
+from tests.reports.test_gate import checked
+
+CHECKOUT = Path(__file__).resolve().parents[2]
+# Those that judge or show; who measures appends to a store.
+READERS = ("reports", "history", "pages", "queues", "verbs")
+RECORDS = {"records", "checks", "profiles", "locks", "costs"}
+
+
+def test_everything_on_record_is_read(tmp_path: Path) -> None:
+    session = Session()
+    first = session.records()[0]
+    store = SessionStore(tmp_path)
+    store.create(session.manifest())
+    profile = Profile(run_id=first.run_id, phases=())
+    locks = Locks(run_id=first.run_id, twin="held", phases=(PhaseLocks(phase="4k", virtual_ns=9),))
+    cost = RunCost(run_id=first.run_id, elapsed_s=2.0, guest_cpu_s=1.0)
+    store.append(first, profile, locks, cost)
+    check = checked("base")
+    store.append_check(check, cost.model_copy(update={"run_id": check.run_id}))
+    read = open_session(tmp_path)
+    assert read.manifest == session.manifest()
+    assert read.records == (first,)
+    assert read.checks == (check,)
+    assert read.profiles == (profile,)
+    assert read.locks == (locks,)
+    assert [each.run_id for each in read.costs] == [first.run_id, check.run_id]
+    assert (read.runs_recorded, read.runs_planned) == (1, 32)
+
+
+def test_no_session_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match=r"manifest\.json: no such file"):
+        open_session(tmp_path)
+
+
+def calls(source: str) -> list[str]:
+    """Methods by which a store's records are read, as called in a file."""
+    return [
+        node.func.attr
+        for node in ast.walk(ast.parse(source))
+        if isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and node.func.attr in RECORDS
+        and not node.args
+    ]
+
+
+def test_the_checker_can_fail() -> None:
+    assert calls("compare(store.manifest(), store.records(), ())") == ["records"]
+    assert calls("session.records; print(records())") == []
+
+
+def test_nobody_that_judges_or_shows_reads_records_past_the_door() -> None:
+    found = {
+        path.relative_to(CHECKOUT).as_posix(): names
+        for folder in READERS
+        for path in sorted((CHECKOUT / folder).rglob("*.py"))
+        if (names := calls(path.read_text()))
+    }
+    assert found == {}

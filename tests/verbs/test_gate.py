@@ -1,0 +1,102 @@
+"""`report`, `gate` and `history add` of one session folder say the same."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+import lab
+from experiment.spec import CheckSpec
+from history.store import HistoryStore
+from host.errors import Exit
+from results.checks import Check
+from results.record import RunCost
+from results.store import SessionStore
+from tests.reports.factory import Session
+from tests.reports.test_gate import SLEEPS, checked
+
+
+def session_folder(folder: Path, *checks: Check, asked: bool = True, recorded: int = 99) -> Path:
+    """A session on disk whose experiment asks for correctness checks."""
+    session = Session()
+    manifest = session.manifest()
+    experiment = manifest.experiment.model_copy(update={"check": CheckSpec() if asked else None})
+    store = SessionStore(folder)
+    store.create(manifest.model_copy(update={"experiment": experiment}))
+    for check in checks:
+        store.append_check(check, RunCost(run_id=check.run_id, elapsed_s=1.0, guest_cpu_s=1.0))
+    for record in session.records()[:recorded]:
+        store.append(record)
+    return folder
+
+
+def exit_codes(folder: Path, history: Path) -> tuple[int, int]:
+    """Those of ``report`` and ``gate``; the session is added to the history, too."""
+    reported = lab.main(["report", str(folder)])
+    gated = lab.main(["gate", str(folder)])
+    assert lab.main(["history", "add", str(folder), "--history", str(history)]) == 0
+    return reported, gated
+
+
+def verdicts(folder: Path, history: Path) -> tuple[dict[str, str], dict[str, str]]:
+    """What the report and the history say of each primary metric."""
+    report = json.loads((folder / "report.json").read_text())
+    shown = {
+        f"{case['name']} {metric['name']}": metric["judgement"]["verdict"]
+        for case in report["cases"]
+        for metric in case["metrics"]
+        if metric["primary"]
+    }
+    (entry,) = HistoryStore(history).read().entries
+    kept = {f"{case.name} {s.metric}": str(s.verdict) for case in entry.cases for s in case.said}
+    return shown, kept
+
+
+def report_json(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    capsys.readouterr()
+    lab.main(["report", str(folder), "--form", "json"])
+    (folder / "report.json").write_text(capsys.readouterr().out)
+
+
+def test_checks_that_passed_are_known_to_all(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = session_folder(tmp_path / "s", checked("base"), checked("patched"))
+    assert exit_codes(folder, tmp_path / "h") == (0, 0)
+    report_json(folder, capsys)
+    shown, kept = verdicts(folder, tmp_path / "h")
+    assert shown == kept
+    assert "improvement" in shown.values()
+    assert "failed" not in shown.values()
+
+
+def test_a_broken_arm_is_broken_for_all(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = session_folder(tmp_path / "s", checked("base"), checked("patched", SLEEPS), recorded=0)
+    assert exit_codes(folder, tmp_path / "h") == (Exit.SERIES, Exit.SERIES)
+    report_json(folder, capsys)
+    shown, kept = verdicts(folder, tmp_path / "h")
+    assert shown == kept == dict.fromkeys(shown, "failed")
+    (entry,) = HistoryStore(tmp_path / "h").read().entries
+    assert {said.blame for case in entry.cases for said in case.said} == {"series"}
+
+
+def test_checks_that_were_not_made_withhold_every_verdict(tmp_path: Path) -> None:
+    folder = session_folder(tmp_path / "s")
+    assert exit_codes(folder, tmp_path / "h") == (Exit.INFRASTRUCTURE, Exit.INFRASTRUCTURE)
+
+
+def test_an_unfinished_session_is_not_judged(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    # Half of the blocks are there, and enough of them for an interval.
+    folder = session_folder(tmp_path / "s", asked=False, recorded=29)
+    assert lab.main(["report", str(folder)]) == Exit.INFRASTRUCTURE
+    capsys.readouterr()
+    assert lab.main(["gate", str(folder)]) == Exit.INFRASTRUCTURE
+    said = capsys.readouterr().err
+    assert "29 of 32 runs" in said
+    assert f"./lab.py run --resume {folder}" in said
+    assert lab.main(["history", "add", str(folder), "--history", str(tmp_path / "h")]) == Exit.USAGE
+    assert not HistoryStore(tmp_path / "h").read().entries
