@@ -94,13 +94,17 @@ class HistoryStore:
         return True
 
     def read(self) -> Read:
-        """Every entry that can be read; none where there is no history yet.
+        """Every entry that can be read.
 
         Raises:
-            StoreError: the folder holds something else than a history.
+            StoreError: there is no such folder, or it holds something else than a history.
         """
         if not self.folder.exists():
-            return Read(())
+            # A mistyped name must not look like a history in which nothing happened.
+            raise StoreError(
+                f"{self.folder}: no history here\n"
+                "next: check the name, or begin one with ./lab.py history add SESSION"
+            )
         self._check()
         entries: dict[str, Entry] = {}
         problems = []

@@ -58,11 +58,17 @@ def build(
 
     Raises:
         StoreError: the folder of the history holds something else.
-        SiteError: ``folder`` holds something that is no site.
+        SiteError: ``folder`` holds something that is no site, or a site with nights while the
+            history has none.
         OSError: the folder cannot be written.
     """
     _check(folder)
     read = store.read()
+    if not read.entries and any((folder / "night").glob("*.html")):
+        raise SiteError(
+            f"{folder}: a site with nights is not replaced by one without any; "
+            f"{store.folder} has no entry that can be read"
+        )
     tracks = tracks_of(read, changes_of(read.entries, store.functions, known))
     reports = _reports(sessions) if sessions else {}
     beside = folder.with_name(f".{folder.name}-{os.getpid()}")

@@ -12,7 +12,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from history.changes import changes_of
-from history.store import HistoryStore, Read
+from history.entry import SCHEMA_VERSION
+from history.store import FORMAT, HEAD, HistoryStore, Read
 from history.taking import take
 from pages import embed, site, status
 from pages.tracks import tracks_of
@@ -97,9 +98,28 @@ def test_a_history_that_is_none_leaves_no_site(tmp_path: Path) -> None:
     assert not (tmp_path / "site").exists()
 
 
+def empty_history(folder: Path) -> HistoryStore:
+    folder.mkdir()
+    head = {"format": FORMAT, "schema_version": SCHEMA_VERSION}
+    (folder / HEAD).write_text(json.dumps(head))
+    return HistoryStore(folder)
+
+
 def test_no_night_yet_is_a_page_too(tmp_path: Path) -> None:
-    made = site.build(HistoryStore(tmp_path / "history"), tmp_path / "site")
+    made = site.build(empty_history(tmp_path / "history"), tmp_path / "site")
     assert "The history is empty" in (made.folder / "index.html").read_text()
+
+
+def test_a_site_with_nights_is_not_replaced_by_one_without(
+    store: HistoryStore, tmp_path: Path
+) -> None:
+    made = site.build(store, tmp_path / "site")
+    before = {path: path.read_bytes() for path in made.folder.rglob("*") if path.is_file()}
+    with pytest.raises(StoreError, match="no history here"):
+        site.build(HistoryStore(tmp_path / "mistyped"), made.folder)
+    with pytest.raises(site.SiteError, match="not replaced by one without any"):
+        site.build(empty_history(tmp_path / "empty"), made.folder)
+    assert {path: path.read_bytes() for path in made.folder.rglob("*") if path.is_file()} == before
 
 
 def test_a_torn_file_is_named_on_the_front_page(store: HistoryStore, tmp_path: Path) -> None:

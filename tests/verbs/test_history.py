@@ -10,9 +10,11 @@ import pytest
 import lab
 from experiment.arms import ArmSpec
 from history.entry import PINNED
+from history.store import HistoryStore
 from results.profile import Profile
 from results.record import Manifest, RunRecord
 from results.store import SessionStore
+from tests.history.factory import Nights
 from tests.reports import counts_factory
 from tests.reports.factory import Session, fails
 
@@ -196,7 +198,12 @@ def test_annotations_are_lines_of_their_own_and_nothing_else(
     ("arguments", "said"),
     [
         (["gate"], "one thing is judged at a time"),
-        (["gate", "--history", "TMP/none"], "a history without entries"),
+        (["gate", "--history", "TMP/none"], "none: no history here"),
+        (["gate", "--history", "TMP/h"], "a history without entries"),
+        (["pages", "TMP/none", "-o", "TMP/site"], "none: no history here"),
+        (["history", "show", "--history", "TMP/none"], "none: no history here"),
+        (["history", "export", "TMP/x.jsonl", "--history", "TMP/none"], "none: no history here"),
+        (["history", "prune", "--history", "TMP/none"], "none: no history here"),
         (["gate", "TMP"], "manifest.json: no such file"),
         (["gate", "TMP", "--policy", "TMP/none.toml"], "none.toml: cannot be read"),
         (["history", "add", "TMP", "--history", "TMP/h"], "manifest.json: no such file"),
@@ -209,6 +216,9 @@ def test_annotations_are_lines_of_their_own_and_nothing_else(
 def test_mistakes_of_the_user_end_with_2(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], said: str
 ) -> None:
+    HistoryStore(tmp_path / "h").add(Nights((0.0,)).entries()[0])
+    for path in (tmp_path / "h").glob("nights/*/*"):
+        path.unlink()
     given = [argument.replace("TMP", str(tmp_path)) for argument in arguments]
     assert run(*given) == 2
     assert said in capsys.readouterr().err
