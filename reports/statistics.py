@@ -132,6 +132,16 @@ def pairs_needed(level: float) -> int:
     return math.ceil(math.log2(2 / (1 - level)) - 1e-9)
 
 
+@functools.lru_cache(maxsize=1024)
+def signed_rank_order(n: int, level: float) -> int:
+    """Which Walsh averages bound the interval: the kth smallest and the kth largest, k >= 1.
+
+    The largest k with P(W+ < k) <= (1 - level) / 2.  Exact; n at least ``pairs_needed``.
+    """
+    cumulated = np.cumsum(signed_rank_probabilities(n))
+    return int(np.searchsorted(cumulated, (1 - level) / 2 * (1 + 1e-12), side="right"))
+
+
 def signed_rank_interval(differences: Sequence[float] | Floats, level: float) -> Interval | None:
     """Exact interval of the median difference from the Walsh averages (Tukey 1949).
 
@@ -146,9 +156,7 @@ def signed_rank_interval(differences: Sequence[float] | Floats, level: float) ->
     n = _checked(differences).size
     if n < pairs_needed(level):
         return None
-    cumulated = np.cumsum(signed_rank_probabilities(n))
-    # The largest k with P(W+ < k) <= alpha / 2 gives the kth smallest and kth largest.
-    k = int(np.searchsorted(cumulated, (1 - level) / 2 * (1 + 1e-12), side="right"))
+    k = signed_rank_order(n, level)
     return Interval(float(averages[k - 1]), float(averages[-k]), level)
 
 

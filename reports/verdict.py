@@ -177,17 +177,19 @@ def percent(fraction: float) -> str:
 def _undecided(measured: _Measured, thresholds: Thresholds, family: int) -> Judgement:
     """Inconclusive: what these blocks could have seen, and how many would decide."""
     level = 1 - thresholds.alpha
-    alpha = thresholds.alpha / family
+    rule = power.Rule(
+        thresholds.alpha, t_alpha=thresholds.alpha / family, least=thresholds.change / 2
+    )
     needed = statistics.pairs_needed(level)
     detectable = decide = None
     if measured.sd is not None:
-        effect = power.detectable_effect(measured.sd, measured.n, alpha)
+        effect = power.detectable_effect(measured.sd, measured.n, rule)
         detectable = None if effect is None else as_change(effect)
         decide = power.blocks_to_decide(
             measured.estimate,
             measured.sd,
             change=thresholds.change,
-            alpha=alpha,
+            rule=rule,
             equivalence_alpha=thresholds.equivalence_alpha,
         )
     more = f"more than {power.MOST_BLOCKS}"

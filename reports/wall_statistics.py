@@ -8,7 +8,6 @@ mean follows and ranks do not.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -17,9 +16,6 @@ from scipy import stats
 from reports import power, statistics
 from reports.statistics import Floats, Interval
 
-# Asymptotic efficiency of the signed-rank test to the t test under normal noise, the
-# case in which t is best (Hodges and Lehmann, Ann. Math. Stat. 27, 1956).
-RANK_EFFICIENCY = 3 / math.pi
 # Fewer A/A pairs say nothing about a spread: with 8 its 90 % interval spans 0.7 to 1.8.
 FEWEST_AGAIN = 8
 
@@ -73,19 +69,6 @@ def noise_floor(differences: Sequence[float] | Floats, alpha: float) -> NoiseFlo
     )
 
 
-def rank_blocks(blocks: int | None) -> int | None:
-    """Blocks of a signed-rank test that see what ``blocks`` of a t test see."""
-    return None if blocks is None else math.ceil(blocks / RANK_EFFICIENCY)
-
-
-def rank_detectable(sd: float, n: int, alpha: float) -> float | None:
-    """Smallest log ratio that a signed-rank test of n blocks detects with 95 % power."""
-    if n < statistics.pairs_needed(1 - alpha):
-        return None
-    effect = power.detectable_effect(sd, n, alpha)
-    return None if effect is None else effect / math.sqrt(RANK_EFFICIENCY)
-
-
 def forecast(again: Sequence[float] | Floats, *, change: float, alpha: float, blocks: int) -> (
     Forecast | None
 ):  # fmt: skip
@@ -102,22 +85,9 @@ def forecast(again: Sequence[float] | Floats, *, change: float, alpha: float, bl
     return Forecast(
         sd=sd,
         blocks=blocks,
-        detectable=rank_detectable(sd, blocks, alpha),
-        needed=rank_blocks(power.blocks_to_detect(sd, change, alpha)),
+        detectable=power.detectable_effect(sd, blocks, power.Rule(alpha)),
+        needed=power.blocks_to_detect(sd, change, power.Rule(alpha)),
     )
-
-
-def blocks_to_decide(
-    estimate: float, sd: float, *, change: float, alpha: float, equivalence_alpha: float
-) -> int | None:
-    """:func:`power.blocks_to_decide` for the signed-rank test.
-
-    None for more than :data:`power.MOST_BLOCKS`.
-    """
-    blocks = power.blocks_to_decide(
-        estimate, sd, change=change, alpha=alpha, equivalence_alpha=equivalence_alpha
-    )
-    return rank_blocks(blocks)
 
 
 def rate_interval(calls: int, trials: int, level: float = 0.95) -> Interval:

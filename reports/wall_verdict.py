@@ -180,10 +180,11 @@ def _undecided(measured: _Measured, thresholds: Thresholds, family: int) -> Judg
         level = 100 * (1 - thresholds.alpha)
         reason = f"{blocks}, and {level:g} % needs {needed}"
         return Judgement(verdict=Verdict.INCONCLUSIVE, reason=reason, blocks_to_decide=needed)
-    effect = wall_statistics.rank_detectable(measured.sd, n, alpha)
+    rule = power.Rule(alpha, least=thresholds.change / 2)
+    effect = power.detectable_effect(measured.sd, n, rule)
     detectable = None if effect is None else as_change(effect)
-    decide = wall_statistics.blocks_to_decide(
-        measured.estimate, measured.sd, change=thresholds.change, alpha=alpha,
+    decide = power.blocks_to_decide(
+        measured.estimate, measured.sd, change=thresholds.change, rule=rule,
         equivalence_alpha=thresholds.equivalence_alpha,
     )  # fmt: skip
     if decide is not None:

@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 import pytest
 from scipy import stats
 
-from reports import power, statistics
 from reports.wall_statistics import (
     FEWEST_AGAIN,
-    blocks_to_decide,
     forecast,
     noise_floor,
-    rank_blocks,
-    rank_detectable,
     rate_interval,
 )
 
@@ -59,42 +53,6 @@ def test_forecast_says_when_no_number_of_blocks_will_do() -> None:
     said = forecast([1.0, -1.0] * 4, change=0.001, alpha=0.01, blocks=12)
     assert said is not None
     assert said.needed is None
-
-
-def test_ranks_need_a_twentieth_more_than_t() -> None:
-    """pi / 3 = 1.047 (Hodges and Lehmann 1956)."""
-    assert rank_blocks(100) == 105
-    assert rank_blocks(None) is None
-    detectable = power.detectable_effect(0.01, 22, 0.01)
-    assert detectable is not None
-    assert rank_detectable(0.01, 22, 0.01) == pytest.approx(detectable * math.sqrt(math.pi / 3))
-
-
-def test_no_effect_is_detectable_before_an_interval_exists() -> None:
-    assert rank_detectable(0.01, 7, 0.01) is None
-    assert rank_detectable(0.01, 8, 0.01) is not None
-
-
-@pytest.mark.parametrize(("n", "alpha"), [(12, 0.01), (22, 0.01), (48, 0.004)])
-def test_stated_power_is_the_power_found(n: int, alpha: float) -> None:
-    """4,000 sessions of normal noise at the detectable effect: 95 % found, ± 1.5."""
-    sd = 0.012
-    effect = rank_detectable(sd, n, alpha)
-    assert effect is not None
-    random = np.random.default_rng(n)
-    found = 0
-    for row in random.normal(effect, sd, (4000, n)):
-        found += statistics.signed_rank_p(row) <= alpha
-    assert found / 4000 == pytest.approx(0.95, abs=0.015)
-
-
-def test_blocks_that_would_decide_are_those_of_power_in_ranks() -> None:
-    settled = {"change": 0.01, "alpha": 0.01, "equivalence_alpha": 0.05}
-    plain = power.blocks_to_decide(0.008, 0.01, **settled)
-    assert plain is not None
-    assert blocks_to_decide(0.008, 0.01, **settled) == math.ceil(plain * math.pi / 3)
-    # At half the threshold's distance from either side nothing decides.
-    assert blocks_to_decide(0.0, 10.0, **settled) is None
 
 
 @pytest.mark.parametrize(("calls", "trials"), [(0, 20), (1, 20), (7, 20), (20, 20), (13, 1000)])
