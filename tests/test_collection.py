@@ -5,20 +5,24 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+import pytest
+
 from host.process import run
 
 CHECKOUT = Path(__file__).parents[1]
 
 
-def collected(hash_seed: int) -> list[str]:
+def test_the_same_tests_are_found_at_any_time_and_in_any_order_of_hashing(
+    request: pytest.FixtureRequest,
+) -> None:
+    """What this process collected is what another one collects, later and hashing otherwise."""
     argv = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-p", "no:cacheprovider"]
-    done = run(argv, cwd=CHECKOUT, env={"PYTHONHASHSEED": str(hash_seed)}, timeout_s=300)
-    return [line for line in done.stdout.splitlines() if "::" in line]
-
-
-def test_the_same_tests_are_found_at_any_time_and_in_any_order_of_hashing() -> None:
-    # The two collections are seconds apart, so a name with the time of day in it differs.
-    first, second = collected(1), collected(2)
-    assert any(line.startswith("tests/test_collection.py::") for line in first)
-    assert [line for line in first if line not in set(second)] == []
-    assert first == second
+    argv += [argument for argument in request.config.args if Path(argument.split("::")[0]).exists()]
+    mark = request.config.getoption("markexpr")
+    argv += ["-m", mark] if mark else []
+    done = run(argv, cwd=CHECKOUT, env={"PYTHONHASHSEED": "1"}, timeout_s=300)
+    other = [line for line in done.stdout.splitlines() if "::" in line]
+    mine = [item.nodeid for item in request.session.items]
+    assert request.node.nodeid in other
+    assert [line for line in other if line not in set(mine)] == []
+    assert mine == other

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import pytest
+from filelock import FileLock
 
 import lab
 from experiment.load import load_experiment
@@ -44,6 +46,24 @@ def measured(folder: Path, *arguments: str) -> Measured:
     return Measured(folder, done.returncode, done.stdout, done.stderr, time.monotonic() - began)
 
 
+def once(
+    tmp_path_factory: pytest.TempPathFactory, name: str, make: Callable[[Path], Measured]
+) -> Measured:
+    """A session that all workers of this test run read: the first to ask measures it.
+
+    Nobody may write into its folder.
+    """
+    workers = tmp_path_factory.getbasetemp()
+    place = workers.parent if "PYTEST_XDIST_WORKER" in os.environ else workers
+    kept = place / f"{name}.json"
+    with FileLock(place / f"{name}.lock"):
+        if not kept.exists():
+            made = make(place / name / "session")
+            kept.write_text(json.dumps({**asdict(made), "folder": str(made.folder)}))
+        found = json.loads(kept.read_text())
+    return Measured(**{**found, "folder": Path(found["folder"])})
+
+
 @pytest.fixture(scope="session")
 def options() -> Options:
     return Options(checkout=CHECKOUT, cache=facts.cache_folder(), guests_at_once=2)
@@ -60,16 +80,16 @@ def kernels(options: Options) -> dict[str, Kernel]:
 @pytest.fixture(scope="session")
 def filemap(kernels: dict[str, Kernel], tmp_path_factory: pytest.TempPathFactory) -> Measured:
     """filemap-v4 as shipped, at smoke size, two blocks."""
-    folder = tmp_path_factory.mktemp("filemap") / "session"
     asked = ("--set", "guest=smoke", "--set", "blocks=2", "--no-twins", "--no-check")
-    return measured(folder, "filemap-v4", *asked)
+    return once(tmp_path_factory, "filemap", lambda folder: measured(folder, "filemap-v4", *asked))
 
 
 @pytest.fixture(scope="session")
 def small(kernels: dict[str, Kernel], tmp_path_factory: pytest.TempPathFactory) -> Measured:
     """The small experiment, three blocks, uninterrupted."""
-    folder = tmp_path_factory.mktemp("small") / "session"
-    return measured(folder, SMALL, "--set", "blocks=3")
+    return once(
+        tmp_path_factory, "small", lambda folder: measured(folder, SMALL, "--set", "blocks=3")
+    )
 
 
 def _want(flavour: str, options: Options) -> None:
