@@ -13,7 +13,7 @@ from results.record import Record
 # night on which the lab moved too and no pinned arm tells them apart; ``unexplained``
 # is the same code in the same setting with other numbers, which must not be.
 Kind = Literal["step", "drift", "lab", "mixed", "unexplained"]
-Status = Literal["open", "expected", "acknowledged", "muted"]
+Status = Literal["open", "fixed", "small", "expected", "acknowledged", "muted"]
 
 
 class Course(NamedTuple):

@@ -1,4 +1,4 @@
-"""All changes of a history: found by mode, explained, and marked as known; pure."""
+"""All changes of a history: found by mode, explained, and how each stands; pure."""
 
 from __future__ import annotations
 
@@ -10,29 +10,40 @@ from history.entry import Entry, Functions
 from history.exact import Found
 from history.functions import moved
 from history.known import Known
-from reports.verdict import Verdict
+from history.policy import Policy
+from history.standing import courses, marked
 
 FunctionsOf = Callable[[Entry], Functions | None]
 
 
 def changes_of(
-    entries: Iterable[Entry], functions: FunctionsOf | None = None, known: Known | None = None
+    entries: Iterable[Entry],
+    functions: FunctionsOf | None = None,
+    known: Known | None = None,
+    policy: Policy | None = None,
 ) -> tuple[Change, ...]:
     """Every change that the history shows, in the order it was seen, each once.
 
     ``functions`` reads the functions of an entry (``HistoryStore.functions``); without it
-    no change names any.  ``known`` marks those that are expected, acknowledged or muted.
+    no change names any.  Nights are judged by the thresholds of ``policy``, whatever theirs
+    were.  Each change has how it stands on the newest night: open, fixed by a later one, or
+    as ``known`` says.
     """
+    policy = policy or Policy()
+    nights = sorted(entries, key=lambda each: each.order)
     tracks: dict[tuple[str, str, str], list[Entry]] = {}
-    for entry in sorted(entries, key=lambda each: each.order):
-        tracks.setdefault(entry.track, []).append(entry)
+    for entry in nights:
+        tracks.setdefault(entry.track, []).append(policy.judging(entry))
     found = [
         _told(track, one, functions)
         for track in tracks.values()
         for one in (wall.find(track) if track[0].mode == "wall" else exact.find(track))
     ]
+    if not found:
+        return ()
     found.sort(key=lambda change: (change.seen, change.course))
-    return tuple(known.mark(change) for change in found) if known else tuple(found)
+    narrow = (known or Known()).narrow(courses(nights))
+    return marked(found, narrow, nights[-1].night, policy)
 
 
 def _told(track: Sequence[Entry], one: Found, functions: FunctionsOf | None) -> Change:
@@ -92,8 +103,3 @@ def _explained(
 def newest(changes: Iterable[Change], entry: Entry) -> tuple[Change, ...]:
     """The changes that were first seen in this entry."""
     return tuple(change for change in changes if change.seen_entry == entry.id)
-
-
-def gating(change: Change) -> bool:
-    """Whether a change is a regression that nobody has said is known."""
-    return change.verdict is Verdict.REGRESSION and change.status == "open"

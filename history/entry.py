@@ -9,15 +9,16 @@ from __future__ import annotations
 import hashlib
 from typing import Annotated, Literal, NamedTuple
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from experiment.design import AGAIN
 from experiment.spec import Mode, Thresholds
+from history.limits import calendar_date
 from reports.model import Summary
 from reports.verdict import Verdict
 from results.record import KernelIdentity, Metric, Record
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 # An arm of this name is the same kernel every night: what it moves by is the lab's.
 PINNED = "pinned"
 # Functions below this share of a phase's instructions are kept as one sum: a change of
@@ -26,7 +27,9 @@ SMALLEST = 1e-4
 
 # File names are made of these, so nothing else may be in them.
 FileName = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]{0,63}$")]
-Night = Annotated[str, Field(pattern=r"^[0-9]{4}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])$")]
+Night = Annotated[str, AfterValidator(calendar_date)]
+# Of a night: a word that its jobs share, as the number of a workflow's run.
+NightId = Annotated[str, Field(pattern=r"^([A-Za-z0-9][A-Za-z0-9._-]{0,63})?$")]
 Hex12 = Annotated[str, Field(pattern=r"^[0-9a-f]{12}$")]
 Value = Annotated[float, Field(allow_inf_nan=False)]
 Role = Literal["followed", "pinned", "again"]
@@ -132,14 +135,17 @@ class ArmEntry(Record):
 class Entry(Record):
     """One night's comparison of one experiment.
 
-    ``night`` is a date, by default of the session's begin in UTC; ``setting`` maps all
-    that may move a number besides the kernel to what it was that night, so that two
-    nights with the same setting differ by their kernels only.  ``counted`` tells whether
+    ``night`` is a date, by default of the session's begin in UTC; ``night_id`` is shared by
+    the sessions of one night, whatever the clock was when each began, and empty where the
+    date is all there is.  ``setting`` maps all that may move a number besides the kernel to
+    what it was that night, so that two nights with the same setting differ by their kernels
+    only.  ``counted`` tells whether
     functions are kept beside it, ``thinned`` that values seed by seed no longer are.
     """
 
-    schema_version: Literal[1] = 1
+    schema_version: Literal[1, 2] = 2
     night: Night
+    night_id: NightId = ""
     created: str
     session: str
     link: str = ""
@@ -185,6 +191,11 @@ class Entry(Record):
         kernels = [f"{arm.name}={arm.kernel.key}" for arm in self.arms]
         key = [*self.track, self.night, self.created, self.session, self.lab_version, *kernels]
         return hashlib.sha256("\0".join(key).encode("utf-8", "replace")).hexdigest()[:12]
+
+    @property
+    def night_key(self) -> str:
+        """What entries of one night have in common: its id, or else its date."""
+        return self.night_id or self.night
 
     @property
     def track(self) -> tuple[str, str, str]:

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Literal, NamedTuple
 
+from experiment.spec import Thresholds
 from history.change import Change
 from history.entry import Entry
+from history.gaps import Gap, gaps_of
 from history.known import Known
-from history.policy import Action, Finding, Place, Policy
+from history.policy import Action, Finding, Place, Policy, laxer
+from history.standing import courses, is_loss, is_open, newest_entry
 from history.store import Problem
 from history.wording import change_line
 from reports.many import SessionComparison
+from reports.statistics import pairs_needed
 from reports.verdict import Judgement, Verdict
 from reports.wording import percent
 
@@ -23,12 +27,16 @@ BLAME_CODES = {"series": 4, "user": 2}
 
 
 class Message(NamedTuple):
-    """One line for people; ``code`` is the exit code it asks for, 0 where it fails nothing."""
+    """One line for people; ``code`` is the exit code it asks for, 0 where it fails nothing.
+
+    ``change`` is the id by which what it says can be acknowledged; empty where it cannot.
+    """
 
     level: Level
     title: str
     text: str
     code: int = 0
+    change: str = ""
 
 
 class Gate(NamedTuple):
@@ -47,7 +55,7 @@ def of_session(compared: SessionComparison, policy: Policy) -> Gate:
     """The gate of one session: each of its verdicts by the rule that fits."""
     manifest = compared.manifest
     track = (manifest.experiment.name, manifest.guest.name, manifest.experiment.mode)
-    messages = []
+    messages = _lax(track, manifest.experiment.thresholds, policy)
     for one in compared.comparisons:
         for metric in one.primary:
             place = Place(*track, metric.case, metric.name)
@@ -82,7 +90,15 @@ def _of_verdict(place: Place, judged: Judgement, arms: str, policy: Policy) -> M
     code = {"regression": 1, "improvement": 1, "inconclusive": 5}.get(
         finding, BLAME_CODES.get(judged.blame, 3)
     )
-    return _message(action, finding, str(place), f"{arms}:{change} ({judged.reason})", code)
+    text = f"{arms}:{change} ({judged.reason}{_smaller(policy, place, size, finding)})"
+    return _message(action, finding, str(place), text, code)
+
+
+def _smaller(policy: Policy, place: Place, size: float | None, finding: Finding) -> str:
+    rule = policy.rule(place)
+    if getattr(rule, finding) != "fail" or not rule.is_small(size):
+        return ""
+    return f"; does not fail: below at_least = {100 * rule.at_least:g} %"
 
 
 def of_history(
@@ -93,65 +109,119 @@ def of_history(
     problems: Iterable[Problem] = (),
     known: Known | None = None,
 ) -> Gate:
-    """The gate of the newest entry of every track: what was first seen in it, and no more."""
-    newest: dict[tuple[str, str, str], Entry] = {}
-    for entry in sorted(entries, key=lambda each: each.order):
-        newest[entry.track] = entry
-    told = list(changes)
+    """The gate of the newest night of a history.
+
+    It says what that night changed, what earlier nights left open, which verdicts it lost,
+    and what it no longer measures.  ``changes`` are those of ``history.changes.changes_of``
+    by the same policy and known changes.
+    """
+    told, known = list(changes), known or Known()
     messages = [
         Message("warning", "history", f"{problem.path.name}: {problem.words}")
         for problem in problems
     ]
-    tonight = max((entry.night for entry in newest.values()), default="")
-    for track, entry in sorted(newest.items()):
-        place = Place(*track)
-        if entry.night < tonight:
-            action = policy.rule(place).action("stale")
-            text = f"last entry of {entry.night}, others have {tonight}"
-            messages.append(_message(action, "stale", str(place), text, 3))
-            continue
-        messages += [_of_change(c, policy) for c in told if c.seen_entry == entry.id]
-        messages += _lost(entry, policy)
-    for one in known.expired(tonight) if known and tonight else ():
-        messages.append(
-            Message("notice", "known changes", f"until {one.until}: can be taken out: {one.reason}")
-        )
+    newest = newest_entry(entries)
+    if newest is None:
+        return Gate(_sorted(messages))
+    tracks: dict[tuple[str, str, str], list[Entry]] = {}
+    for entry in sorted(entries, key=lambda each: each.order):
+        tracks.setdefault(entry.track, []).append(entry)
+    for track, mine in sorted(tracks.items()):
+        last = [entry for entry in mine if entry.night_key == mine[-1].night_key]
+        new = {entry.id for entry in last if entry.night_key == newest.night_key}
+        for change in told:
+            if change.course[:3] == track and (change.seen_entry in new or _lasts(change)):
+                messages.append(_of_change(change, policy, new=change.seen_entry in new))
+        # Of a track that was not measured tonight its last night still stands.
+        messages += _lost(last, policy)
+        messages += _lax(track, mine[-1].thresholds, policy)
+        messages += _too_few(mine[-1], policy)
+    gaps, all_courses = gaps_of(entries, known), courses(entries)
+    messages += [_of_gap(gap, policy) for gap in gaps]
+    ids = [*(change.id for change in told), *(gap.id for gap in gaps)]
+    for one, words in known.notes(all_courses, ids, newest.night):
+        level: Level = "notice" if one.expired(newest.night) else "warning"
+        text = f"{one.title()}: {words}: {one.reason}"
+        messages.append(Message(level, "known changes", text))
     return Gate(_sorted(messages))
 
 
-def _of_change(change: Change, policy: Policy) -> Message:
+def _lasts(change: Change) -> bool:
+    """Whether a change of an earlier night is said again: open, or silenced for a while."""
+    return is_open(change) or (is_loss(change) and change.status in ("muted", "expected"))
+
+
+def _of_change(change: Change, policy: Policy, *, new: bool) -> Message:
     place = Place(*change.course[:5])
     finding: Finding = (
         "regression" if change.verdict is Verdict.REGRESSION else "improvement"
     )  # fmt: skip
     if change.kind in ("mixed", "lab", "unexplained"):
         finding = change.kind
-    rule = policy.rule(place)
-    action = rule.action(finding, change.estimate)
-    if change.status != "open":
+    action = policy.rule(place).action(finding, change.estimate)
+    if change.status not in ("open", "small"):
         action = "pass"
     code = 3 if finding in ("lab", "unexplained") else 1
-    return _message(action, finding, str(place), change_line(change), code)
+    since = "" if new else f"since {change.night}: "
+    text = f"{since}{change_line(change)}{_smaller(policy, place, change.estimate, finding)}"
+    return _message(action, finding, str(place), text, code, change.id)
 
 
-def _lost(entry: Entry, policy: Policy) -> list[Message]:
-    """Verdicts that the newest night lost, and a kernel that did not run."""
+def _of_gap(gap: Gap, policy: Policy) -> Message:
+    place = Place(*gap.track, gap.case, gap.metric)
+    action = policy.rule(place).action(gap.kind) if gap.status == "open" else "pass"
+    return _message(action, gap.kind, str(place), gap.line, 3, gap.id)
+
+
+def _lax(track: tuple[str, str, str], own: Thresholds, policy: Policy) -> list[Message]:
+    """Thresholds by which less is found than the policy asks for."""
+    lax = laxer(own, policy.thresholds(track, own))
+    if not lax:
+        return []
+    place = Place(*track)
+    text = f"{lax}; leave out --set thresholds, or write change and alpha into a rule of the policy"
+    action = policy.rule(place).action("thresholds")
+    return [_message(action, "thresholds", str(place), text, 2)]
+
+
+def _too_few(entry: Entry, policy: Policy) -> Iterator[Message]:
+    """Cases of an exact night with so few seeds that no verdict can ever come of them."""
+    least = pairs_needed(1 - policy.thresholds(entry.track).alpha)
+    for case in entry.cases if entry.mode == "exact" else ():
+        if len(case.seeds) < least:
+            place = Place(*entry.track, case.name)
+            text = f"{len(case.seeds)} seeds; fewer than {least} show no change at all"
+            action = policy.rule(place).action("inconclusive")
+            yield _message(action, "inconclusive", str(place), text, 5)
+
+
+def _lost(measured: Sequence[Entry], policy: Policy) -> list[Message]:
+    """Verdicts that one night of one track lost, and a kernel that did not run.
+
+    ``measured`` are all measurements of that night, the first one first.  What the host
+    lost is made good by measuring again; a kernel that did not run once is broken.
+    """
     messages = []
-    for case in entry.cases:
-        for said in case.said:
-            if said.verdict is not Verdict.FAILED:
-                continue
-            place = Place(*entry.track, case.name, said.metric)
-            finding: Finding = "broken" if said.blame == "series" else "failed"
-            code = BLAME_CODES.get(said.blame, 3)
-            action = policy.rule(place).action(finding)
-            messages.append(_message(action, finding, str(place), said.reason, code))
+    for at, entry in enumerate(measured):
+        again = at < len(measured) - 1
+        for case in entry.cases:
+            for said in case.said:
+                finding: Finding = "broken" if said.blame == "series" else "failed"
+                if said.verdict is not Verdict.FAILED or (again and finding == "failed"):
+                    continue
+                place = Place(*entry.track, case.name, said.metric)
+                code = BLAME_CODES.get(said.blame, 3)
+                action = policy.rule(place).action(finding)
+                of = f"{entry.session}, measured again since: " if again else ""
+                messages.append(_message(action, finding, str(place), f"{of}{said.reason}", code))
     return messages
 
 
-def _message(action: Action, finding: str, place: str, text: str, code: int) -> Message:
+def _message(
+    action: Action, finding: str, place: str, text: str, code: int, change: str = ""
+) -> Message:
     title = f"{finding}: {place}"
-    return Message(LEVELS[action], title, text, code if action == "fail" else 0)
+    return Message(LEVELS[action], title, text, code if action == "fail" else 0, change)
 
 
 def _sorted(messages: Iterable[Message]) -> tuple[Message, ...]:

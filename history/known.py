@@ -1,32 +1,71 @@
 """Changes that people know of: expected, acknowledged or muted, each with reason and expiry.
 
     [[known]]
-    kind = "acknowledged"            # or "expected", "muted"
-    change = "0123456789ab"          # the id that `history show` prints; or patterns:
-    experiment = "filemap-v4"        # experiment, guest, case, metric, arm: "*" by default
+    kind = "muted"                   # or "expected", "acknowledged"
+    experiment = "filemap-v4"        # experiment, guest, case, metric, arm: patterns
     metric = "4k.*"
     from = "2026-11-20"              # nights on which the change may begin
-    until = "2026-12-20"             # required: from this night on the entry says nothing
-    at_most = 0.03                   # a larger change is told all the same
-    reason = "accounting of folios; accepted in the mail of 2026-11-19"
+    until = "2026-12-20"             # from this night on the entry says nothing any more
+    at_most = 0.03                   # a larger change is open all the same; 0.05 by default
+    reason = "accounting of folios, under discussion"
+
+    [[known]]
+    kind = "acknowledged"
+    change = "0123456789ab"          # the id that `gate` and `history show` print
+    reason = "accepted in the mail of 2026-11-19"
 
 ``expected`` is written before the change comes, ``acknowledged`` after; ``muted`` silences
 what a course says whatever it is.  The difference is in the words: none of them fails a
-gate, and all are shown.
+gate, and all are shown.  What an entry says is asked on the night that is judged: when its
+``until`` has come, what it was about is open again.  Only what is acknowledged by its id is
+so for good, for nothing else can hide behind it.
+
+Entries that name a change by its id come first; of the others the first that is about a
+change decides, so that no later entry takes back the limit of an earlier one.
 """
 
 from __future__ import annotations
 
-from fnmatch import fnmatchcase
+from collections.abc import Iterable, Sequence
+from datetime import UTC, date, datetime
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, NamedTuple
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from experiment.load import read_toml, validated
+from experiment.problems import closest
 from experiment.spec import Frozen, SpecError
-from history.change import Change
+from history.change import Change, Status
 from history.entry import Hex12, Night
+from history.limits import fit, fits_everything, fraction, has_wildcard, too_late
+
+FIELDS = ("experiment", "guest", "case", "metric", "arm")
+# Of what no entry may silence more by a pattern, and of what it does where it says nothing.
+MOST, USUAL = 0.25, 0.05
+
+
+class Subject(NamedTuple):
+    """What an entry may be about: a change, or a gap (``history.gaps``).
+
+    ``names`` are those of :data:`FIELDS`, empty where it is of all; ``size`` is a fraction,
+    and 0 where nothing was judged.
+    """
+
+    id: str
+    names: tuple[str, ...]
+    night: str
+    verdict: str = ""
+    size: float = 0.0
+
+
+def subject_of(change: Change) -> Subject:
+    """A change as entries are asked for it."""
+    course = change.course
+    names = (course.experiment, course.guest, course.case, course.metric, course.arm)
+    return Subject(
+        change.id, names, change.night, str(change.verdict or ""), abs(change.estimate or 0.0)
+    )
 
 
 class KnownChange(Frozen):
@@ -34,7 +73,7 @@ class KnownChange(Frozen):
 
     kind: Literal["expected", "acknowledged", "muted"]
     reason: Annotated[str, Field(min_length=1)]
-    until: Night
+    until: Night | None = None
     from_: Annotated[Night | None, Field(alias="from")] = None
     change: Hex12 | None = None
     experiment: str = "*"
@@ -45,29 +84,61 @@ class KnownChange(Frozen):
     direction: Literal["regression", "improvement", "any"] = "any"
     at_most: Annotated[float, Field(gt=0)] | None = None
 
+    @field_validator("at_most")
+    @classmethod
+    def _is_a_fraction(cls, value: float | None) -> float | None:
+        return value if value is None else fraction(value, MOST)
+
     @model_validator(mode="after")
     def _says_what(self) -> KnownChange:
-        patterns = (self.experiment, self.guest, self.case, self.metric, self.arm)
-        if self.change is None and all(pattern == "*" for pattern in patterns):
-            raise ValueError("change: missing: name a change, or a pattern other than '*'")
-        if self.from_ and self.from_ >= self.until:
+        if self.change is None and all(map(fits_everything, self.patterns)):
+            spelled = [pattern for pattern in self.patterns if pattern != "*"]
+            why = f"; {spelled[0]!r} fits everything" if spelled else ""
+            raise ValueError(f"change: missing: name a change, or a pattern other than '*'{why}")
+        for_good = self.kind == "acknowledged" and self.change is not None
+        if self.until is None and not for_good:
+            raise ValueError(
+                "until: missing: a night, YYYY-MM-DD; what is acknowledged by its id needs none"
+            )
+        if self.from_ and self.until and self.from_ >= self.until:
             raise ValueError(f"until: {self.until} is not after from = {self.from_}")
         return self
 
-    def meets(self, change: Change) -> bool:
-        """Whether this entry speaks of a change."""
-        if self.change is not None and self.change != change.id:
+    @property
+    def patterns(self) -> tuple[str, ...]:
+        """In the order of :data:`FIELDS`."""
+        return (self.experiment, self.guest, self.case, self.metric, self.arm)
+
+    @property
+    def limit(self) -> float | None:
+        """The largest change this is about, as a fraction; None for any."""
+        return USUAL if self.at_most is None and self.change is None else self.at_most
+
+    def is_about(self, subject: Subject) -> bool:
+        """Whether this entry is about a change, whatever its size and on whatever night."""
+        if self.change is not None and self.change != subject.id:
             return False
-        if change.night >= self.until or (self.from_ and change.night < self.from_):
+        if self.from_ and subject.night < self.from_:
             return False
-        if self.direction != "any" and self.direction != (change.verdict or ""):
+        if self.direction not in ("any", subject.verdict or "any"):
             return False
-        if self.at_most is not None and abs(change.estimate or 0.0) > self.at_most:
+        return fit(subject.names, self.patterns)
+
+    def expired(self, tonight: str) -> bool:
+        """Whether it says nothing any more on this night."""
+        return self.until is not None and self.until <= tonight
+
+    def too_wide(self, courses: Sequence[tuple[str, ...]]) -> bool:
+        """Whether it names nothing and fits each of the courses (names by :data:`FIELDS`)."""
+        if self.change is not None or not courses:
             return False
-        course = change.course
-        names = (course.experiment, course.guest, course.case, course.metric, course.arm)
-        patterns = (self.experiment, self.guest, self.case, self.metric, self.arm)
-        return all(map(fnmatchcase, names, patterns))
+        named = any(not has_wildcard(pattern) for pattern in self.patterns)
+        return not named and all(fit(course, self.patterns) for course in courses)
+
+    def title(self) -> str:
+        """``muted 4k.* until 2026-12-20``: the entry in a message."""
+        of = self.change or " ".join(pattern for pattern in self.patterns if pattern != "*")
+        return f"{self.kind} {of}{f' until {self.until}' if self.until else ''}"
 
 
 class Known(Frozen):
@@ -75,20 +146,68 @@ class Known(Frozen):
 
     known: tuple[KnownChange, ...] = ()
 
-    def mark(self, change: Change) -> Change:
-        """The change with what the first entry that meets it says."""
-        for one in self.known:
-            if one.meets(change):
-                return change.model_copy(update={"status": one.kind, "why": one.reason})
-        return change
+    def standing(self, subject: Subject, tonight: str) -> tuple[Status, str]:
+        """How a change or gap stands on the night ``tonight``, and why.
 
-    def expired(self, night: str) -> tuple[KnownChange, ...]:
-        """Entries that say nothing any more on this night: they can be taken out."""
-        return tuple(one for one in self.known if one.until <= night)
+        ``open`` where no entry is about it, the entry has expired, or its limit is passed.
+        """
+        why = ""
+        for entry in sorted(self.known, key=lambda one: one.change is None):
+            if not entry.is_about(subject):
+                continue
+            if entry.expired(tonight):
+                why = why or f"{entry.kind} until {entry.until}, which has come: {entry.reason}"
+                continue
+            if entry.limit is not None and subject.size > entry.limit:
+                limit = f"{100 * entry.limit:g} %"
+                return "open", f"larger than the {limit} that are {entry.kind}: {entry.reason}"
+            return entry.kind, entry.reason
+        return "open", why
+
+    def narrow(self, courses: Sequence[tuple[str, ...]]) -> Known:
+        """Without the entries that would silence every course there is."""
+        kept = tuple(entry for entry in self.known if not entry.too_wide(courses))
+        return self if len(kept) == len(self.known) else Known(known=kept)
+
+    def notes(
+        self, courses: Sequence[tuple[str, ...]], ids: Iterable[str], tonight: str
+    ) -> list[tuple[KnownChange, str]]:
+        """Entries that say nothing, or must not, each with the reason.
+
+        ``courses`` are all that the history has or had, ``ids`` all of changes and gaps.
+        """
+        known_ids = set(ids)
+        found = []
+        for entry in self.known:
+            if entry.too_wide(courses):
+                words = "is not applied: it fits everything that is measured; write out a name"
+            elif entry.expired(tonight):
+                words = "has expired, and can be taken out"
+            elif entry.change is not None and entry.change not in known_ids:
+                words = "is about nothing: no such change; `history show` has their ids"
+            elif entry.change is None and not any(fit(c, entry.patterns) for c in courses):
+                words = f"is about nothing that was ever measured{_meant(entry, courses)}"
+            else:
+                continue
+            found.append((entry, words))
+        return found
 
 
-def load_known(file: Path) -> Known:
+def _meant(entry: KnownChange, courses: Sequence[tuple[str, ...]]) -> str:
+    for at, pattern in enumerate(entry.patterns):
+        names = sorted({course[at] for course in courses})
+        if not any(fit((name,), (pattern,)) for name in names):
+            meant = closest(pattern, names) if not has_wildcard(pattern) else None
+            meant = meant or next((n for n in names if n.lower() == pattern.lower()), None)
+            hint = f"; did you mean {meant!r}?" if meant else f"; there are: {', '.join(names)}"
+            return f": no {FIELDS[at]} is {pattern!r}{hint}"
+    return ""
+
+
+def load_known(file: Path, today: date | None = None) -> Known:
     """Read the file; nothing is known where there is none.
+
+    ``today`` is that of the host's clock in UTC where it is not given.
 
     Raises:
         SpecError: a line for each mistake, with file, key, value found and values allowed.
@@ -98,4 +217,13 @@ def load_known(file: Path) -> Known:
     known, problems = validated(read_toml(file), Known)
     if known is None:
         raise SpecError([problem.line(str(file)) for problem in problems])
+    today = today or datetime.now(UTC).date()
+    late = [
+        f"{file}: known[{at}].{key}: {words}; write a nearer one and renew it"
+        for at, entry in enumerate(known.known)
+        for key, night in (("from", entry.from_), ("until", entry.until))
+        if night and (words := too_late(night, today))
+    ]
+    if late:
+        raise SpecError(late)
     return known

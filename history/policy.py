@@ -2,9 +2,11 @@
 
     [[rules]]
     experiment = "filemap-*"    # also guest, mode, case, metric: patterns, "*" by default
-    regression = "fail"         # fail, warn or pass; also improvement, inconclusive,
-    at_least = 0.005            # failed, broken, mixed, lab, unexplained, stale
-    inconclusive = "pass"
+    regression = "fail"         # fail, warn or pass; also improvement, inconclusive, failed,
+    at_least = 0.005            # broken, mixed, lab, unexplained, stale, ended, seeds,
+    inconclusive = "pass"       # thresholds
+    change = 0.0025             # thresholds by which nights are judged, whatever they had
+    alpha = 0.01
 
 The first rule whose patterns fit decides; what fits none is judged by the defaults.
 """
@@ -15,16 +17,20 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Annotated, Literal, NamedTuple
 
-from pydantic import Field
+from pydantic import Field, field_validator, model_validator
 
 from experiment.load import read_toml, validated
-from experiment.spec import Frozen, SpecError
+from experiment.spec import WALL_CHANGE, Frozen, SpecError, Thresholds
+from history.entry import Entry
+from history.limits import fits_everything, fraction
 
 Action = Literal["fail", "warn", "pass"]
 Finding = Literal[
     "regression", "improvement", "inconclusive", "failed", "broken", "mixed", "lab",
-    "unexplained", "stale",
+    "unexplained", "stale", "ended", "seeds", "thresholds",
 ]  # fmt: skip
+# A regression of a tenth that must not fail anything is a unit that was mistaken.
+MOST = 0.1
 
 
 class Place(NamedTuple):
@@ -46,8 +52,14 @@ class Rule(Frozen):
     ``regression`` and ``improvement`` are of a judged metric, smaller ones than
     ``at_least`` (a fraction) never fail; ``failed`` is a verdict that was lost, ``broken``
     a kernel that does not run, ``mixed`` a change on a night on which the lab moved too,
-    ``lab`` a move of the lab, ``unexplained`` the same code with other numbers, and
-    ``stale`` a track that has no entry of the newest night.
+    ``lab`` a move of the lab, and ``unexplained`` the same code with other numbers.  Of what
+    is no longer measured as it was: ``stale`` is a track that has no entry of the newest
+    night, ``ended`` a case, metric or arm that the newest night has not, ``seeds`` a case
+    measured on other or fewer seeds, and ``thresholds`` a night or session judged by laxer
+    ones than the policy's.
+
+    ``change`` (a fraction) and ``alpha`` are the thresholds by which the history is judged;
+    None stands for 0.25 % (1 % in wall mode) and 0.01.
     """
 
     experiment: str = "*"
@@ -55,7 +67,9 @@ class Rule(Frozen):
     mode: str = "*"
     case: str = "*"
     metric: str = "*"
-    at_least: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    at_least: Annotated[float, Field(ge=0)] = 0.0
+    change: Annotated[float, Field(gt=0)] | None = None
+    alpha: Annotated[float, Field(ge=0.001, le=0.1)] | None = None
     regression: Action = "fail"
     improvement: Action = "pass"
     inconclusive: Action = "warn"
@@ -64,21 +78,51 @@ class Rule(Frozen):
     mixed: Action = "warn"
     lab: Action = "pass"
     unexplained: Action = "fail"
-    stale: Action = "warn"
+    stale: Action = "fail"
+    ended: Action = "fail"
+    seeds: Action = "fail"
+    thresholds: Action = "fail"
+
+    @field_validator("at_least", "change")
+    @classmethod
+    def _are_fractions(cls, value: float | None) -> float | None:
+        return value if value is None else fraction(value, MOST)
+
+    @model_validator(mode="after")
+    def _judge_whole_nights(self) -> Rule:
+        own = [name for name in ("change", "alpha") if getattr(self, name) is not None]
+        if own and not (fits_everything(self.case) and fits_everything(self.metric)):
+            raise ValueError(
+                f"{own[0]}: is of a whole night, and this rule of some of its metrics; write it "
+                "into a rule without case and metric"
+            )
+        return self
+
+    @property
+    def patterns(self) -> tuple[str, ...]:
+        """In the order of a :class:`Place`."""
+        return (self.experiment, self.guest, self.mode, self.case, self.metric)
 
     def fits(self, place: Place) -> bool:
         """Whether all patterns fit; a finding of a whole night fits any case and metric."""
-        patterns = (self.experiment, self.guest, self.mode, self.case, self.metric)
         return all(
             not name or fnmatchcase(name, pattern)
-            for name, pattern in zip(place, patterns, strict=True)
+            for name, pattern in zip(place, self.patterns, strict=True)
         )
 
     def action(self, finding: Finding, size: float | None = None) -> Action:
         """What is made of a finding; ``size`` is the change as a fraction."""
         action: Action = getattr(self, finding)
-        small = size is not None and abs(size) < self.at_least
-        return "warn" if action == "fail" and small else action
+        return "warn" if action == "fail" and self.is_small(size) else action
+
+    def is_small(self, size: float | None) -> bool:
+        """Whether a change is smaller than ``at_least``."""
+        return size is not None and abs(size) < self.at_least
+
+    def hides(self, other: Rule) -> bool:
+        """Whether whatever fits ``other`` fits this one, too."""
+        pairs = zip(self.patterns, other.patterns, strict=True)
+        return all(fits_everything(mine) or mine == theirs for mine, theirs in pairs)
 
 
 class Policy(Frozen):
@@ -86,9 +130,54 @@ class Policy(Frozen):
 
     rules: tuple[Rule, ...] = ()
 
+    @model_validator(mode="after")
+    def _all_rules_are_reached(self) -> Policy:
+        for at, rule in enumerate(self.rules):
+            first = next((n for n, one in enumerate(self.rules[:at]) if one.hides(rule)), None)
+            if first is not None:
+                raise ValueError(
+                    f"rules: rules[{at}] is never reached: whatever it is of is decided by "
+                    f"rules[{first}]; write the narrower rule first"
+                )
+        return self
+
     def rule(self, place: Place) -> Rule:
         """The rule that decides for a place."""
         return next((rule for rule in self.rules if rule.fits(place)), Rule())
+
+    def thresholds(self, track: tuple[str, str, str], own: Thresholds | None = None) -> Thresholds:
+        """The thresholds by which a track is judged: those of the rules, not the night's own.
+
+        What no rule is about (the error rate of "no change") stays as in ``own``.
+        """
+        place = Place(*track)
+        fitting = [rule for rule in self.rules if rule.fits(place)]
+        changes = [rule.change for rule in fitting if rule.change is not None]
+        alphas = [rule.alpha for rule in fitting if rule.alpha is not None]
+        default = Thresholds()
+        return (own or default).model_copy(
+            update={
+                "change": [*changes, WALL_CHANGE if track[2] == "wall" else default.change][0],
+                "alpha": [*alphas, default.alpha][0],
+            }
+        )
+
+    def judging(self, entry: Entry) -> Entry:
+        """The entry with the thresholds by which it is judged."""
+        thresholds = self.thresholds(entry.track, entry.thresholds)
+        if thresholds == entry.thresholds:
+            return entry
+        return entry.model_copy(update={"thresholds": thresholds})
+
+
+def laxer(own: Thresholds, policy: Thresholds) -> str:
+    """In what ``own`` are laxer than the policy's; empty where they are not."""
+    lines = []
+    if own.change > policy.change:
+        lines.append(f"change {100 * own.change:g} % and not {100 * policy.change:g} %")
+    if own.alpha < policy.alpha:
+        lines.append(f"alpha {own.alpha:g} and not {policy.alpha:g}")
+    return ", ".join(lines)
 
 
 def load_policy(file: Path) -> Policy:

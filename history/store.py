@@ -22,6 +22,7 @@ import uuid
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import date
 from pathlib import Path
 
 from pydantic import ValidationError
@@ -80,8 +81,11 @@ class HistoryStore:
         place.
 
         Raises:
-            StoreError: the folder holds something else than a history.
+            StoreError: the folder holds something else than a history, or the entry is of a
+                night long after its session.
         """
+        if late := _after_its_session(entry):
+            raise StoreError(f"entry {entry.id}: {late}; name the night it was measured in")
         self._claim()
         path = self.path(entry)
         if path.exists():
@@ -222,11 +226,26 @@ def parse_entry(data: bytes) -> Entry:
 
 def _parsed(path: Path) -> Entry | Problem:
     try:
-        return parse_entry(path.read_bytes())
+        entry = parse_entry(path.read_bytes())
+        late = _after_its_session(entry)
+        return Problem(path, f"{late}; take the file out, add its session again") if late else entry
     except OSError as error:
         return Problem(path, f"cannot be read: {error.strerror}")
     except ValueError as error:
         return Problem(path, str(error))
+
+
+def _after_its_session(entry: Entry) -> str:
+    """Why a night cannot be that of its session; empty where it can.
+
+    All nights to come would be before it, and so would never be the newest.
+    """
+    try:
+        created = date.fromisoformat(entry.created[:10])
+    except ValueError:
+        return ""
+    days = (date.fromisoformat(entry.night) - created).days
+    return f"night {entry.night} is {days} days after its session of {created}" if days > 1 else ""
 
 
 def _why(data: bytes, error: ValidationError) -> str:

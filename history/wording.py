@@ -35,10 +35,17 @@ def change_line(change: Change) -> str:
           if change.functions else []),
         *change.lab,
         *([f"seen {change.seen}"] if change.seen != change.night else []),
-        *([f"{change.status}: {change.why}"] if change.status != "open" else []),
+        *standing_words(change),
         f"change {change.id}",
     ]  # fmt: skip
     return clean("; ".join(words))
+
+
+def standing_words(change: Change) -> list[str]:
+    """``fixed: by the change of 2026-03-01``; why it is open only where there is a reason."""
+    if change.status == "open":
+        return [f"open: {change.why}"] if change.why else []
+    return [f"{change.status}: {change.why}"]
 
 
 def moved_words(moved: Moved) -> str:

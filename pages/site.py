@@ -14,7 +14,9 @@ from scipy import stats
 
 from history.changes import changes_of
 from history.entry import Entry
+from history.gaps import gaps_of
 from history.known import Known
+from history.policy import Policy
 from history.store import HistoryStore, Read
 from history.table import setting_key
 from pages import embed, payload, spark, status
@@ -49,8 +51,9 @@ class Site:
 
 
 def build(
-    store: HistoryStore, folder: Path, *, known: Known | None = None, sessions: Path | None = None
-) -> Site:
+    store: HistoryStore, folder: Path, *, known: Known | None = None,
+    policy: Policy | None = None, sessions: Path | None = None,
+) -> Site:  # fmt: skip
     """Write the site of a history; reports of ``sessions`` are copied beside their nights.
 
     ``sessions`` is a folder of session folders, or of folders of these.  The site of
@@ -69,7 +72,8 @@ def build(
             f"{folder}: a site with nights is not replaced by one without any; "
             f"{store.folder} has no entry that can be read"
         )
-    tracks = tracks_of(read, changes_of(read.entries, store.functions, known))
+    changes = changes_of(read.entries, store.functions, known, policy)
+    tracks = tracks_of(read, changes, gaps_of(read.entries, known))
     reports = _reports(sessions) if sessions else {}
     beside = folder.with_name(f".{folder.name}-{os.getpid()}")
     shutil.rmtree(beside, ignore_errors=True)

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from history.change import Change
-from history.changes import gating
 from history.entry import Entry
+from history.standing import is_open
 from history.values import fit
-from history.wording import KINDS, moved_words
+from history.wording import KINDS, moved_words, standing_words
 from reports.html import MARKS
 from reports.verdict import Verdict
 from reports.wording import between, percent
@@ -37,7 +37,7 @@ def status(word: str, words: str = "") -> Status:
 
 def of_change(change: Change) -> Status:
     """The word of a change: its verdict, or whose it is."""
-    if change.status != "open":
+    if change.status not in ("open", "fixed", "small"):
         return status("known", change.status)
     if change.kind in ("lab", "mixed", "unexplained"):
         return status({"lab": "lab moved"}.get(change.kind, change.kind))
@@ -49,12 +49,16 @@ ORDER = ("failed", "inexact", "regression", "unexplained", "mixed", "improvement
          "known")  # fmt: skip
 
 
-def of_night(entry: Entry, changes: Sequence[Change], *, first: bool = False) -> Status:
+def of_night(
+    entry: Entry, changes: Sequence[Change], *, first: bool = False, earlier: Sequence[Entry] = ()
+) -> Status:
     """The word of a night: what was first seen in it, against the nights before.
 
-    The ``first`` night of a track has none before it.
+    The ``first`` night of a track has none before it; ``earlier`` are its measurements
+    before this one.
     """
-    found = [of_change(change) for change in changes if change.seen_entry == entry.id]
+    ids = {one.id for one in (*earlier, entry)}
+    found = [of_change(change) for change in changes if change.seen_entry in ids]
     lost = [said for case in entry.cases for said in case.said if said.verdict is Verdict.FAILED]
     found += [status("failed", lost[0].reason)] if lost else []
     found += [] if fit(entry) else [status("inexact", "a repeated run gave other bits")]
@@ -67,12 +71,8 @@ def of_night(entry: Entry, changes: Sequence[Change], *, first: bool = False) ->
 
 
 def standing(changes: Sequence[Change]) -> tuple[Change, ...]:
-    """Regressions that nobody has said are known, and that nothing later on the course undid."""
-    last: dict[tuple[str, ...], Change] = {}
-    for change in changes:
-        if change.verdict is not None:
-            last[tuple(change.course)] = change
-    return tuple(change for change in last.values() if gating(change))
+    """What stands open on the newest night, as the gate has it."""
+    return tuple(change for change in changes if is_open(change))
 
 
 def size(change: Change) -> str:
@@ -93,8 +93,7 @@ def reasons(change: Change) -> tuple[str, ...]:
     lines += change.lab
     if change.seen != change.night:
         lines.append(f"seen on {change.seen}")
-    if change.status != "open":
-        lines.append(f"{change.status}: {change.why}")
+    lines += standing_words(change)
     return tuple(lines)
 
 

@@ -8,6 +8,7 @@ from functools import cached_property
 
 from history.change import Change
 from history.entry import Entry
+from history.gaps import Gap
 from history.store import Read
 from history.trend import Trend, trends
 from pages import status
@@ -46,6 +47,7 @@ class Track:
 
     entries: tuple[Entry, ...]
     changes: tuple[Change, ...]
+    gaps: tuple[Gap, ...] = ()
 
     @property
     def last(self) -> Entry:
@@ -91,7 +93,9 @@ class Track:
     @property
     def status(self) -> Status:
         """The word of the newest night."""
-        return status.of_night(self.last, self.changes, first=len(self.entries) == 1)
+        same = [one for one in self.entries[:-1] if one.night_key == self.last.night_key]
+        first = len(self.entries) == 1
+        return status.of_night(self.last, self.changes, first=first, earlier=same)
 
     @property
     def rank(self) -> int:
@@ -99,21 +103,30 @@ class Track:
         word = self.status.word
         if word in ("failed", "inexact", "regression", "unexplained"):
             return 0
-        return 1 if self.standing else 2
+        return 1 if self.standing or self.blind else 2
 
     @property
     def standing(self) -> tuple[Change, ...]:
-        """Regressions that stand open."""
+        """What stands open, as the gate has it."""
         return status.standing(self.changes)
+
+    @property
+    def blind(self) -> tuple[Gap, ...]:
+        """What is no longer measured as it was, and nobody acknowledged."""
+        return tuple(gap for gap in self.gaps if gap.status == "open")
 
     def of_night(self, entry: Entry) -> tuple[Change, ...]:
         """Changes that begin in an entry, or were first seen in it."""
         return tuple(c for c in self.changes if entry.id in (c.entry, c.seen_entry))
 
 
-def tracks_of(read: Read, changes: Sequence[Change]) -> tuple[Track, ...]:
+def tracks_of(read: Read, changes: Sequence[Change], gaps: Sequence[Gap] = ()) -> tuple[Track, ...]:
     """The tracks of a history, in the order of their names."""
     return tuple(
-        Track(entries, tuple(c for c in changes if c.course[:3] == name))
+        Track(
+            entries,
+            tuple(c for c in changes if c.course[:3] == name),
+            tuple(gap for gap in gaps if gap.track == name),
+        )
         for name, entries in read.tracks().items()
     )

@@ -12,17 +12,15 @@ from history.annotations import workflow_commands
 from history.changes import changes_of
 from history.gate import Gate, of_history, of_session
 from history.known import load_known
-from history.policy import load_policy
+from history.policy import Policy, load_policy
 from history.store import HistoryStore
 from host.errors import InfraError, UsageError
 from reports.comparison import unfinished
 from reports.many import SessionComparison, compare_session
 from reports.wording import clean
 from results.session import open_session
-from verbs.asked import CHECKOUT, Json, emit
-from verbs.history import KNOWN, KnownFile
-
-POLICY = CHECKOUT / "configs" / "gate.toml"
+from verbs.asked import Json, emit
+from verbs.history import KNOWN, POLICY, KnownFile, PolicyFile
 
 app = typer.Typer()
 
@@ -35,7 +33,7 @@ def gate_verb(
     history: Annotated[
         Path | None, typer.Option("--history", help="judge the newest nights of this history")
     ] = None,
-    policy_file: Annotated[Path, typer.Option("--policy", help="what fails, as TOML")] = POLICY,
+    policy_file: PolicyFile = POLICY,
     known_file: KnownFile = KNOWN,
     annotate: Annotated[
         bool | None,
@@ -55,7 +53,7 @@ def gate_verb(
     if session is not None:
         gate = of_session(_finished(session), policy)
     elif history is not None:
-        gate = _of_history(history, policy_file, known_file)
+        gate = _of_history(history, policy, known_file)
     if as_json:
         emit({"exit_code": gate.exit_code, "messages": [m._asdict() for m in gate.messages]})
     else:
@@ -78,7 +76,7 @@ def _finished(folder: Path) -> SessionComparison:
     return compare_session(session)
 
 
-def _of_history(folder: Path, policy_file: Path, known_file: Path) -> Gate:
+def _of_history(folder: Path, policy: Policy, known_file: Path) -> Gate:
     store, known = HistoryStore(folder), load_known(known_file)
     read = store.read()
     if not read.entries:
@@ -87,7 +85,5 @@ def _of_history(folder: Path, policy_file: Path, known_file: Path) -> Gate:
             "a history without entries", where=str(folder),
             next_step="./lab.py history add SESSION",
         )  # fmt: skip
-    changes = changes_of(read.entries, store.functions, known)
-    return of_history(
-        read.entries, changes, load_policy(policy_file), problems=read.problems, known=known
-    )
+    changes = changes_of(read.entries, store.functions, known, policy)
+    return of_history(read.entries, changes, policy, problems=read.problems, known=known)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from datetime import date
+import re
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Annotated
 
@@ -11,7 +12,9 @@ import typer
 from history import exchange, pruning, wording
 from history.changes import changes_of
 from history.known import Known, load_known
-from history.store import HistoryStore, Read
+from history.limits import calendar_date, too_late
+from history.policy import load_policy
+from history.store import HistoryStore, Problem, Read
 from history.taking import SessionError, take
 from history.trend import trends
 from host.errors import UsageError
@@ -21,28 +24,48 @@ from verbs.asked import CHECKOUT, Json, emit, log
 
 HISTORY = CHECKOUT / "history-data"
 KNOWN = CHECKOUT / "configs" / "known-changes.toml"
+POLICY = CHECKOUT / "configs" / "gate.toml"
+# Clocks and time zones differ by less.
+AHEAD = timedelta(days=1)
 
 app = typer.Typer(no_args_is_help=True)
 
 Folder = Annotated[Path, typer.Option("--history", help="folder of the history")]
 KnownFile = Annotated[Path, typer.Option("--known", help="changes that people know of")]
+PolicyFile = Annotated[
+    Path, typer.Option("--policy", help="what fails, and by which thresholds, as TOML")
+]
+NIGHT_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
 @app.command("add")
 def add_verb(
     sessions: Annotated[list[Path], typer.Argument(metavar="SESSION...")],
     folder: Folder = HISTORY,
-    night: Annotated[str, typer.Option(help="YYYY-MM-DD in place of the session's own")] = "",
+    night: Annotated[
+        str,
+        typer.Option(
+            metavar="ID",
+            help="the night these sessions are of: a word that all its jobs share, or a date "
+            "YYYY-MM-DD in place of the session's own",
+        ),
+    ] = "",
     link: Annotated[str, typer.Option(help="where the session's reports are")] = "",
 ) -> None:
     """Keep what the sessions measured, as one entry each."""
-    _date(night, "--night")
+    day, name = _night(night)
     store = HistoryStore(folder)
     for session in sessions:
         try:
-            entry, functions = take(session, night=night, link=link)
+            entry, functions = take(session, night=day, link=link)
         except SessionError as error:
             raise UsageError(str(error), where=str(session)) from None
+        if ahead := too_late(entry.night, _today(), AHEAD):
+            raise UsageError(
+                f"night: {ahead}", where=str(session),
+                next_step="write --night YYYY-MM-DD, or set this host's clock",
+            )  # fmt: skip
+        entry = entry.model_copy(update={"night_id": name})
         added = store.add(entry, functions)
         print(f"{entry.id}  {'added' if added else 'there already'}  {store.path(entry)}")
 
@@ -52,6 +75,7 @@ def show_verb(
     entry: Annotated[str, typer.Argument(help="an entry's id or session", metavar="[ENTRY]")] = "",
     folder: Folder = HISTORY,
     known_file: KnownFile = KNOWN,
+    policy_file: PolicyFile = POLICY,
     experiment: Annotated[str, typer.Option(help="also the nights of this experiment")] = "",
     nights: Annotated[int, typer.Option(min=1, help="how many nights of it")] = 10,
     as_json: Json = False,
@@ -68,7 +92,7 @@ def show_verb(
             "\n".join(wording.entry_lines(found))
         )
         return
-    changes = changes_of(read.entries, store.functions, known)
+    changes = changes_of(read.entries, store.functions, known, load_policy(policy_file))
     if as_json:
         emit([{"id": change.id, **as_json_values(change)} for change in changes])
         return
@@ -101,7 +125,13 @@ def import_verb(
     """Add the entries of exported files; exit 2 where any could not be read."""
     store, bad = HistoryStore(folder), False
     for file in files:
-        found, problems = exchange.read(file)
+        read, problems = exchange.read(file)
+        found = []
+        for entry, functions in read:
+            if ahead := too_late(entry.night, _today(), AHEAD):
+                problems.append(Problem(file, f"entry {entry.id}: night: {ahead}"))
+            else:
+                found.append((entry, functions))
         added = sum(store.add(entry, functions) for entry, functions in found)
         print(f"{file}: {added} added, {len(found) - added} there already")
         for problem in problems:
@@ -122,15 +152,15 @@ def prune_verb(
     ] = 60,
     before: Annotated[str, typer.Option(help="YYYY-MM-DD: older entries are taken out")] = "",
     dry_run: Annotated[bool, typer.Option("--dry-run", help="only say what would go")] = False,
+    policy_file: PolicyFile = POLICY,
 ) -> None:
     """Thin old nights: values of secondary metrics and functions go, charts stay as they are."""
     _date(before, "--before")
     store = HistoryStore(folder)
     read = store.read()
     _left_out(read)
-    decided = pruning.decide(
-        read.entries, changes_of(read.entries), keep_nights=keep_nights, before=before
-    )
+    changes = changes_of(read.entries, policy=load_policy(policy_file))
+    decided = pruning.decide(read.entries, changes, keep_nights=keep_nights, before=before)
     if not dry_run:
         pruning.apply(store, decided)
     would = "would be " if dry_run else ""
@@ -147,10 +177,26 @@ def _left_out(read: Read) -> None:
         log(clean(f"left out: {problem}"))
 
 
+def _night(text: str) -> tuple[str, str]:
+    """The date and the id that ``--night`` gives; either is empty where it gives none."""
+    if re.fullmatch(r"[0-9]+-[0-9]+-[0-9]+", text):
+        _date(text, "--night")
+        return text, ""
+    if text and not NIGHT_ID.fullmatch(text):
+        raise UsageError(
+            f"{text!r} is neither a date nor an id", where="--night",
+            next_step="write YYYY-MM-DD, or up to 64 letters, digits, dots, dashes",
+        )  # fmt: skip
+    return "", text
+
+
+def _today() -> date:
+    return datetime.now(UTC).date()
+
+
 def _date(text: str, option: str) -> None:
     try:
-        good = not text or date.fromisoformat(text).isoformat() == text
-    except ValueError:
-        good = False
-    if not good:
-        raise UsageError(f"{text!r} is no date", where=option, next_step="write YYYY-MM-DD")
+        if text:
+            calendar_date(text)
+    except ValueError as error:
+        raise UsageError(str(error), where=option, next_step="write YYYY-MM-DD") from None

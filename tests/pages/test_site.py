@@ -12,13 +12,18 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from history.changes import changes_of
-from history.entry import SCHEMA_VERSION
+from history.entry import SCHEMA_VERSION, Entry
+from history.gaps import gaps_of
+from history.gate import of_history
+from history.known import Known, KnownChange
+from history.policy import Policy
 from history.store import FORMAT, HEAD, HistoryStore, Read
 from history.taking import take
 from pages import embed, site, status
 from pages.tracks import tracks_of
 from reports import write
 from results.store import SessionStore, StoreError
+from tests.history.altered import measured_again, without_case
 from tests.history.factory import Nights
 from tests.pages.made_up import HOSTILE, Session, hostile, wall_nights
 
@@ -239,3 +244,60 @@ def test_a_regression_that_was_undone_does_not_stand() -> None:
 )
 def test_only_addresses_become_links(link: str, kept: str) -> None:
     assert str(site.address(link)) == kept
+
+
+def story(entries: list[Entry], known: Known) -> tuple[set[str], set[str]]:
+    """Ids that fail the gate, and ids that the pages show as open."""
+    policy = Policy()
+    changes = changes_of(entries, None, known, policy)
+    gate = of_history(entries, changes, policy, known=known)
+    failing = {message.change for message in gate.messages if message.level == "error"}
+    tracks = tracks_of(Read(tuple(entries)), changes, gaps_of(entries, known))
+    shown = {change.id for track in tracks for change in track.standing}
+    shown |= {gap.id for track in tracks for gap in track.blind}
+    return failing, shown
+
+
+def test_pages_and_gate_tell_the_same_story() -> None:
+    slow = Nights((0.0,) * 12 + (-0.02,) * 8, experiment="slow").entries()
+    undone = Nights((0.0,) * 8 + (-0.02,) * 6 + (0.0,) * 6, experiment="undone").entries()
+    stale = Nights((0.0,) * 10, experiment="stale").entries()
+    cases = ("filemap-4k", "filemap-thp")
+    ended = Nights((0.0,) * 20, experiment="ended", cases=cases).entries()
+    ended[-1] = without_case(ended[-1], "filemap-thp")
+    entries = [*slow, *undone, *stale, *ended]
+    failing, shown = story(entries, Known())
+    assert failing == shown
+    assert len(shown) == 3
+    for until, left in (("2026-01-21", 2), ("2026-01-20", 3)):
+        mute = KnownChange(kind="muted", experiment="slow", until=until, reason="x")
+        failing, shown = story(entries, Known(known=(mute,)))
+        assert failing == shown
+        assert len(shown) == left
+    changes = changes_of(entries)
+    assert [change.status for change in changes if change.course.experiment == "undone"] == [
+        "fixed", "open",
+    ]  # fmt: skip
+    every = [
+        KnownChange(kind="acknowledged", change=name, reason="x")
+        for name in story(entries, Known())[1]
+    ]
+    assert story(entries, Known(known=tuple(every))) == (set(), set())
+
+
+def test_gaps_are_on_the_front_page_until_they_are_acknowledged(tmp_path: Path) -> None:
+    store = HistoryStore(tmp_path / "history")
+    for entry in [*CLEAR.entries(), *Nights((0.0,), experiment="stale").entries()]:
+        store.add(entry)
+    (gap,) = gaps_of(store.read().entries)
+    known = Known(known=(KnownChange(kind="acknowledged", change=gap.id, reason="moved"),))
+    for marks, count in ((None, 1), (known, 0)):
+        made = site.build(store, tmp_path / "site", known=marks)
+        assert (made.folder / "index.html").read_text().count(gap.id) == count
+
+
+def test_a_night_that_was_measured_again_keeps_its_word() -> None:
+    entries = CLEAR.entries()[:3]
+    entries.append(measured_again(entries[-1]))
+    (track,) = tracks_of(Read(tuple(entries)), changes_of(entries))
+    assert track.status.word == "regression"

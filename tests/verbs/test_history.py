@@ -95,7 +95,7 @@ def test_the_night_and_the_function_are_named(
     for session in sessions:
         assert run("history", "add", session, "--history", history) == 0
         codes.append(run("gate", "--history", history))
-    assert codes == [0, 0, 0, 1, 0]
+    assert codes == [0, 0, 0, 1, 1]
     capsys.readouterr()
     assert run("history", "show", "--history", history, "--experiment", "nightly") == 0
     shown = capsys.readouterr().out
@@ -145,7 +145,7 @@ def test_export_and_import(tmp_path: Path, sessions: list[Path], form: str) -> N
     file = tmp_path / f"all{form}"
     assert run("history", "export", file, "--history", history) == 0
     assert run("history", "import", file, "--history", copy) == 0
-    assert run("gate", "--history", copy) == 0
+    assert run("gate", "--history", copy) == 1
     assert len(list((copy / "nights").rglob("*.json"))) == 5
 
 
@@ -236,3 +236,69 @@ def test_a_torn_import_adds_what_it_can_and_ends_with_2(
     shown = capsys.readouterr()
     assert "2 added" in shown.out
     assert "torn last line" in shown.err
+
+
+def test_sessions_of_one_night_share_its_id(
+    tmp_path: Path, sessions: list[Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    history = tmp_path / "history"
+    assert run("history", "add", *sessions[:2], "--history", history, "--night", "run-17") == 0
+    read = HistoryStore(history).read()
+    assert [entry.night_key for entry in read.entries] == ["run-17"] * 2
+    assert [entry.night for entry in read.entries] == ["2026-01-01", "2026-01-02"]
+    assert run("history", "add", sessions[2], "--history", history, "--night", "2025-12-31") == 0
+    assert HistoryStore(history).read().entries[0].night_key == "2025-12-31"
+
+
+@pytest.mark.parametrize(
+    ("night", "words"),
+    [
+        ("2072-03-21", "is 1"),
+        ("2026-02-30", "is no date"),
+        ("2026-1-5", "is no date"),
+        ("the third", "neither a date nor an id"),
+        ("2026-01-03", "is 2 days after its session of 2026-01-01"),
+    ],
+)
+def test_a_night_that_cannot_be_is_refused(
+    tmp_path: Path,
+    sessions: list[Path],
+    capsys: pytest.CaptureFixture[str],
+    night: str,
+    words: str,
+) -> None:
+    history = tmp_path / "history"
+    assert run("history", "add", sessions[0], "--history", history, "--night", night) == 2
+    assert words in capsys.readouterr().err
+    assert HistoryStore(history).read().entries == ()
+
+
+def test_an_import_of_a_night_of_the_future_is_left_out(
+    tmp_path: Path, sessions: list[Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    history, copy, file = tmp_path / "history", tmp_path / "copy", tmp_path / "all.jsonl"
+    run("history", "add", *sessions[:2], "--history", history)
+    run("history", "export", file, "--history", history)
+    file.write_text(file.read_text().replace("2026-01-02", "2072-03-21"))
+    capsys.readouterr()
+    assert run("history", "import", file, "--history", copy) == 2
+    assert "night: found '2072-03-21'" in capsys.readouterr().err
+    assert len(HistoryStore(copy).read().entries) == 1
+
+
+def test_a_session_judged_by_laxer_thresholds_than_the_policys_is_no_pass(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    session = Session(effect={"4k": -0.02, "thp": 0.0, "switch": 0.0})
+    manifest = session.manifest()
+    wide = manifest.experiment.thresholds.model_copy(update={"change": 0.1})
+    experiment = manifest.experiment.model_copy(update={"thresholds": wide})
+    store = SessionStore(tmp_path / "session")
+    store.create(manifest.model_copy(update={"experiment": experiment}))
+    for record in session.records():
+        store.append(record)
+    assert run("gate", store.folder) == 2
+    assert "change 10 % and not 0.25 %" in capsys.readouterr().out
+    policy = tmp_path / "gate.toml"
+    policy.write_text("[[rules]]\nchange = 0.1\n")
+    assert run("gate", store.folder, "--policy", policy) == 0

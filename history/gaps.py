@@ -1,0 +1,161 @@
+"""What the newest night no longer measures as it was measured before; pure.
+
+What is not measured cannot become worse, so a gate would pass.  Each gap stays until the
+measurement is back or somebody acknowledges it: a regression may have come with it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from history.change import Status
+from history.entry import CaseEntry, Entry
+from history.known import Known, Subject
+from history.standing import courses
+
+Kind = Literal["stale", "ended", "seeds"]
+
+
+@dataclass(frozen=True)
+class Gap:
+    """One gap of a track.
+
+    ``case``, ``metric`` and ``arm`` are empty where it is of all; ``night`` is the first
+    with the gap, ``last`` the entry before it.  ``status`` and ``why`` are how it stands on
+    the newest night, as those of a change.
+    """
+
+    kind: Kind
+    track: tuple[str, str, str]
+    night: str
+    last: str
+    words: str
+    case: str = ""
+    metric: str = ""
+    arm: str = ""
+    status: Status = "open"
+    why: str = ""
+
+    @property
+    def id(self) -> str:
+        """12 hex digits by which the gap is acknowledged; the same every night after."""
+        text = "\0".join((self.kind, *self.track, self.case, self.metric, self.arm, self.last))
+        return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:12]
+
+    @property
+    def line(self) -> str:
+        """The gap in one line, without its track."""
+        of = " ".join(part for part in (self.case, self.metric, self.arm) if part)
+        stands = f"; {self.status}: {self.why}" if self.why else ""
+        return f"{f'{of}: ' if of else ''}{self.words}{stands}; change {self.id}"
+
+    @property
+    def subject(self) -> Subject:
+        """The gap as known changes are asked for it."""
+        names = (*self.track[:2], self.case, self.metric, self.arm)
+        return Subject(self.id, names, self.night)
+
+
+def gaps_of(entries: Iterable[Entry], known: Known | None = None) -> tuple[Gap, ...]:
+    """Every gap of a history on its newest night, by track, each with how it stands."""
+    nights = sorted(entries, key=lambda each: each.order)
+    tracks: dict[tuple[str, str, str], list[Entry]] = {}
+    for entry in nights:
+        tracks.setdefault(entry.track, []).append(entry)
+    found: list[Gap] = []
+    for _, track in sorted(tracks.items()):
+        if track[-1].night_key != nights[-1].night_key:
+            found.append(_stale(track[-1], nights[-1]))
+        found += _ended(track)
+        found += _seeds(track)
+    narrow = (known or Known()).narrow(courses(nights)) if found else Known()
+    return tuple(_standing(gap, narrow, nights[-1].night) for gap in found)
+
+
+def _standing(gap: Gap, known: Known, tonight: str) -> Gap:
+    status, why = known.standing(gap.subject, tonight)
+    return replace(gap, status=status, why=why)
+
+
+def _stale(last: Entry, tonight: Entry) -> Gap:
+    words = f"last entry of {last.night}, others have {tonight.night}"
+    return Gap("stale", last.track, tonight.night, last.id, words)
+
+
+def _ended(track: Sequence[Entry]) -> Iterator[Gap]:
+    """Cases, metrics and arms that entries of the track's newest night no longer have."""
+    last = [entry for entry in track if entry.night_key == track[-1].night_key]
+    cases = {case.name for entry in last for case in entry.cases}
+    arms = {arm.name for entry in last for arm in entry.followed}
+    metrics = {(case.name, name) for entry in last for case in entry.cases for name in case.primary}
+    had: dict[tuple[str, str, str], Entry] = {}
+    for entry in track:
+        for case in entry.cases:
+            had[case.name, "", ""] = entry
+            had.update({(case.name, name, ""): entry for name in case.primary})
+        had.update({("", "", arm.name): entry for arm in entry.followed})
+    for (case_name, metric, arm), entry in had.items():
+        if arm:
+            ended, new = arm not in arms, ""
+        elif not metric:
+            ended, new = case_name not in cases, ""
+        else:
+            # Of a case that is gone its metrics need no word of their own.
+            ended = case_name in cases and (case_name, metric) not in metrics
+            new = ", ".join(_new_since(track[: track.index(entry) + 1], last, case_name))
+        if ended:
+            since = track[track.index(entry) + 1].night
+            words = f"last measured on {entry.night}{f'; new since: {new}' if new else ''}"
+            yield Gap("ended", entry.track, since, entry.id, words, case_name, metric, arm)
+
+
+def _new_since(before: Sequence[Entry], now: Sequence[Entry], case: str) -> list[str]:
+    """Primary metrics of a case that entries have now and had not before."""
+    old, new = (
+        {name for entry in of if (found := entry.case(case)) for name in found.primary}
+        for of in (before, now)
+    )
+    return sorted(new - old)
+
+
+@dataclass(frozen=True)
+class _Reduced:
+    reference: frozenset[int]
+    gap: Gap
+
+
+def _seeds(track: Sequence[Entry]) -> Iterator[Gap]:
+    """Nights on which a case lost seeds by which the nights before were compared."""
+    for name in dict.fromkeys(case.name for entry in track for case in entry.cases):
+        standing: list[_Reduced] = []
+        before: Entry | None = None
+        reference: frozenset[int] = frozenset()
+        for entry in track:
+            case = entry.case(name)
+            if case is None:
+                continue
+            seeds = _compared_by(entry, case)
+            back = any(each.reference <= seeds for each in standing)
+            standing = [each for each in standing if not each.reference <= seeds]
+            if before is not None and not back and not reference <= seeds:
+                words = _lost_seeds(entry, before, len(reference & seeds), len(reference))
+                gap = Gap("seeds", entry.track, entry.night, before.id, words, name)
+                standing.append(_Reduced(reference, gap))
+            before, reference = entry, seeds
+        yield from (each.gap for each in standing)
+
+
+def _compared_by(entry: Entry, case: CaseEntry) -> frozenset[int]:
+    """The seeds of an exact night; of a wall night, whose blocks are alike, their numbers."""
+    return frozenset(range(len(case.seeds)) if entry.mode == "wall" else case.seeds)
+
+
+def _lost_seeds(entry: Entry, before: Entry, kept: int, of: int) -> str:
+    what = "blocks" if entry.mode == "wall" else "seeds"
+    return (
+        f"{kept} of the {of} {what} of {before.night} are measured since {entry.night}: what "
+        "changed in between may not be seen"
+    )

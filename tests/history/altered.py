@@ -1,0 +1,96 @@
+"""Made-up entries changed as people change what is measured: seeds, names, cases, nights."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from datetime import date, timedelta
+
+from experiment.spec import Thresholds
+from history.entry import ArmCase, CaseEntry, Ensemble, Entry, Said
+from reports.comparison import summarize
+from reports.verdict import Verdict
+
+
+def on_seeds(entry: Entry, seeds: Sequence[int]) -> Entry:
+    """The entry as if only these of its seeds had been measured."""
+
+    def cut(case: CaseEntry) -> CaseEntry:
+        at = [case.seeds.index(seed) for seed in seeds]
+        return case.model_copy(
+            update={"seeds": tuple(seeds), "arms": tuple(_cut(arm, at) for arm in case.arms)}
+        )
+
+    return each_case(entry, cut)
+
+
+def _cut(arm: ArmCase, at: Sequence[int]) -> ArmCase:
+    metrics = {}
+    for name, ensemble in arm.metrics.items():
+        values = tuple(ensemble.values[place] for place in at)
+        summary = summarize([value for value in values if value is not None])
+        metrics[name] = Ensemble(values=values, summary=summary)
+    return arm.model_copy(update={"metrics": metrics, "runs": len(at)})
+
+
+def renamed(entry: Entry, old: str, new: str) -> Entry:
+    """The entry with another name of a metric."""
+
+    def named(case: CaseEntry) -> CaseEntry:
+        arms = [
+            arm.model_copy(
+                update={"metrics": {new if n == old else n: of for n, of in arm.metrics.items()}}
+            )
+            for arm in case.arms
+        ]
+        return case.model_copy(
+            update={
+                "metrics": tuple(
+                    m.model_copy(update={"name": new}) if m.name == old else m for m in case.metrics
+                ),
+                "primary": tuple(new if name == old else name for name in case.primary),
+                "arms": tuple(arms),
+            }
+        )
+
+    return each_case(entry, named)
+
+
+def each_case(entry: Entry, change: Callable[[CaseEntry], CaseEntry]) -> Entry:
+    return entry.model_copy(update={"cases": tuple(map(change, entry.cases))})
+
+
+def without_case(entry: Entry, name: str) -> Entry:
+    return entry.model_copy(update={"cases": tuple(c for c in entry.cases if c.name != name)})
+
+
+def judged_by(entry: Entry, **thresholds: float) -> Entry:
+    """The entry with its own thresholds, as ``--set thresholds.change=0.1`` makes it."""
+    changed = Thresholds(**{**entry.thresholds.model_dump(), **thresholds})
+    return entry.model_copy(update={"thresholds": changed})
+
+
+def measured_again(entry: Entry) -> Entry:
+    """Another session of the same kernel on the same night."""
+    later = entry.created.replace("T02", "T05")
+    return entry.model_copy(update={"created": later, "session": f"{entry.session}-again"})
+
+
+def lost(entry: Entry, blame: str, reason: str = "no run is left") -> Entry:
+    """The entry with its verdicts lost: a broken kernel, or a broken host."""
+
+    def without(case: CaseEntry) -> CaseEntry:
+        said = Said(arm="tonight", against="pinned", metric=case.primary[0],
+                    verdict=Verdict.FAILED, reason=reason, blame=blame)  # fmt: skip
+        return case.model_copy(update={"said": (said,)})
+
+    return each_case(entry, without)
+
+
+def in_year(entries: Iterable[Entry], first: date) -> list[Entry]:
+    """The entries from another first night on, so that a year of them is in the past."""
+    found = []
+    for number, entry in enumerate(entries):
+        night = (first + timedelta(days=number)).isoformat()
+        update = {"night": night, "created": f"{night}T02:00:00Z"}
+        found.append(entry.model_copy(update={**update, "session": f"{entry.experiment}-{night}"}))
+    return found

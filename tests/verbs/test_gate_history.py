@@ -1,0 +1,380 @@
+"""What `lab.py gate --history` says of made-up histories, and with which exit code."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import lab
+from history.entry import Entry
+from history.store import HistoryStore
+from tests.history.altered import (
+    judged_by,
+    lost,
+    measured_again,
+    on_seeds,
+    renamed,
+    without_case,
+)
+from tests.history.factory import Nights
+
+STEP = 20
+SLOW = -0.02
+
+
+@dataclass
+class Said:
+    """An exit code and messages; ``first`` are the titles up to the first colon."""
+
+    code: int
+    messages: list[dict[str, Any]] = field(default_factory=list)
+
+    @property
+    def first(self) -> list[str]:
+        return [m["title"].partition(":")[0] for m in self.messages]
+
+    def of(self, finding: str) -> list[dict[str, Any]]:
+        return [m for m in self.messages if m["title"].partition(":")[0] == finding]
+
+
+Gated = Callable[..., Said]
+
+
+@pytest.fixture
+def gated(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Gated:
+    """Judge entries by the shipped policy, or by files of these texts."""
+
+    def gate(entries: Iterable[Entry], known: str = "", policy: str = "") -> Said:
+        folder = tmp_path / f"history-{len(list(tmp_path.iterdir()))}"
+        store = HistoryStore(folder)
+        for entry in entries:
+            store.add(entry)
+        given = ["--known", str(tmp_path / "known.toml")]
+        (tmp_path / "known.toml").write_text(known)
+        if policy:
+            (tmp_path / "policy.toml").write_text(policy)
+            given += ["--policy", str(tmp_path / "policy.toml")]
+        capsys.readouterr()
+        code = lab.main(["gate", "--history", str(folder), "--json", "--no-annotations", *given])
+        shown = capsys.readouterr()
+        if not shown.out:
+            return Said(code, [{"title": "refused", "text": shown.err}])
+        return Said(code, json.loads(shown.out)["messages"])
+
+    return gate
+
+
+def track(after: int = 1, size: float = SLOW, **more: Any) -> list[Entry]:
+    """Twenty quiet nights and ``after`` slower ones."""
+    return Nights((0.0,) * STEP + (size,) * after, **more).entries()
+
+
+def night(number: int) -> str:
+    """The date of a night by its number, the first being 1."""
+    return Nights((0.0,) * number).entries()[-1].night
+
+
+def muted(**keys: object) -> str:
+    given = {"kind": "muted", "reason": "under discussion", "until": "2026-06-01", **keys}
+    lines = "".join(f"{name} = {json.dumps(value)}\n" for name, value in given.items() if value)
+    return f"[[known]]\n{lines}"
+
+
+def test_a_regression_stays_open_on_every_later_night(gated: Gated) -> None:
+    entries = track(after=40)
+    for count in (STEP + 1, STEP + 2, STEP + 15, STEP + 40):
+        said = gated(entries[:count])
+        assert (said.code, said.first) == (1, ["regression"]), count
+        assert ("since 2026-01-21" in said.messages[0]["text"]) is (count > STEP + 1)
+
+
+def test_a_regression_ends_when_it_is_fixed_and_not_by_half(gated: Gated) -> None:
+    half = Nights((0.0,) * 20 + (-0.05,) * 5 + (-0.03,) * 5).entries()
+    assert gated(half).code == 1
+    whole = Nights((0.0,) * 20 + (-0.05,) * 5 + (-0.03,) * 5 + (0.0,) * 5).entries()
+    assert gated(whole).code == 0
+    back = Nights((0.0,) * 20 + (-0.05,) * 5 + (0.0,) * 5 + (-0.05,) * 5).entries()
+    assert gated(back).first == ["regression"]
+
+
+def test_what_is_fixed_is_the_regression_whose_level_is_reached(gated: Gated) -> None:
+    entries = Nights((0.0,) * 10 + (-0.05,) * 10 + (-0.08,) * 10 + (-0.05,) * 10).entries()
+    (message,) = gated(entries).of("regression")
+    assert "since 2026-01-11" in message["text"]
+
+
+def test_a_regression_measured_again_stays(gated: Gated) -> None:
+    entries = track()
+    said = gated([*entries, measured_again(entries[-1])])
+    assert (said.code, said.first) == (1, ["regression"])
+
+
+def test_jobs_of_a_night_share_its_id_and_not_a_clock(gated: Gated) -> None:
+    slow = track(experiment="before-midnight")
+    calm = Nights((0.0,) * (STEP + 2), experiment="after-midnight").entries()[1:]
+    said = gated([*slow, *calm])
+    assert (said.code, sorted(said.first)) == (1, ["regression", "stale"])
+    shared = [
+        entry.model_copy(update={"night_id": f"run-{number}"})
+        for each in (slow, calm)
+        for number, entry in enumerate(each)
+    ]
+    assert (gated(shared).code, gated(shared).first) == (1, ["regression"])
+
+
+def test_an_experiment_that_was_not_measured_is_no_pass_and_keeps_its_regression(
+    gated: Gated,
+) -> None:
+    slow = track(experiment="left-out")
+    others = Nights((0.0,) * (STEP + 10), experiment="measured").entries()
+    assert gated([*slow, *others]).code == 1
+    calm = gated([*slow[:STEP], *others])
+    assert (calm.code, calm.first) == (3, ["stale"])
+    known = muted(kind="acknowledged", change=calm.messages[0]["change"], until="")
+    assert gated([*slow[:STEP], *others], known).code == 0
+
+
+@pytest.mark.parametrize(("count", "code"), [(16, 0), (19, 0), (20, 1), (21, 1), (22, 1), (41, 1)])
+def test_a_mute_that_ends_brings_its_regression_back(gated: Gated, count: int, code: int) -> None:
+    entries = Nights((0.0,) * 14 + (SLOW,) * 40).entries()[:count]
+    said = gated(entries, muted(metric="4k.bw", experiment="nightly", until=night(20)))
+    assert said.code == code
+    (message,) = said.of("regression")
+    assert ("muted: under discussion" in message["text"]) is (code == 0)
+    assert (f"muted until {night(20)}, which has come" in message["text"]) is (code == 1)
+
+
+def test_what_is_acknowledged_by_its_id_is_so_for_good(gated: Gated) -> None:
+    entries = track(after=60)
+    name = gated(entries).messages[0]["change"]
+    known = muted(kind="acknowledged", change=name, until="")
+    assert gated(entries, known).code == 0
+    assert gated([*entries[:-1], *track(after=61, size=-0.05)[-2:]], known).code == 1
+
+
+def test_a_mute_without_a_limit_is_for_changes_of_usual_size(gated: Gated) -> None:
+    known = muted(metric="4k.bw")
+    assert gated(track(), known).code == 0
+    said = gated(track(size=-0.3), known)
+    assert said.code == 1
+    assert "larger than the 5 % that are muted" in said.messages[0]["text"]
+
+
+@pytest.mark.parametrize(
+    ("keys", "words"),
+    [
+        ({"metric": "4k.bw", "at_most": 3},
+         "known[0].at_most: found 3: is a fraction, so 300 %; allowed: at most 0.25 (25 %); "
+         "did you mean 0.03 (3 %)?"),
+        ({"metric": "4k.bw", "at_most": 3.0}, "did you mean 0.03 (3 %)?"),
+        ({"metric": "4k.bw", "at_most": 0.5}, "did you mean 0.005 (0.5 %)?"),
+        ({"metric": "**"}, "'**' fits everything"),
+        ({"metric": "?*", "case": "*?"}, "'*?' fits everything"),
+        ({"experiment": "[a-z0-9]*"}, "fits everything"),
+        ({"metric": "4k.bw", "from": "2026-02-31"}, "'2026-02-31': is no date"),
+        ({"metric": "4k.bw", "until": "2027-02-31"}, "'2027-02-31': is no date"),
+        ({"metric": "4k.bw", "until": "2099-01-01"}, "known[0].until: found '2099-01-01': is "),
+        ({"metric": "4k.bw", "from": "2098-01-01", "until": "2098-02-01"}, "known[0].from"),
+        ({"metric": "4k.bw", "until": ""}, "until: missing"),
+    ],
+)  # fmt: skip
+def test_a_mistake_that_would_silence_everything_is_refused(
+    gated: Gated, keys: dict[str, object], words: str
+) -> None:
+    said = gated(track(), muted(**keys))
+    assert said.code == 2
+    assert words in said.messages[0]["text"]
+
+
+def test_patterns_that_fit_all_that_is_measured_are_not_applied(gated: Gated) -> None:
+    said = gated(track(), muted(case="f?*"))
+    assert said.code == 1
+    (note,) = said.of("known changes")
+    assert "fits everything that is measured; write out a name" in note["text"]
+    assert gated(track(), muted(case="f?*", experiment="nightly")).code == 0
+
+
+@pytest.mark.parametrize(
+    ("keys", "words"),
+    [
+        ({"metric": "4k.BW"}, "no metric is '4k.BW'; did you mean '4k.bw'?"),
+        ({"experiment": "nigthly"}, "did you mean 'nightly'?"),
+        ({"change": "0" * 12}, "no such change"),
+    ],
+)
+def test_entries_about_nothing_are_named(gated: Gated, keys: dict[str, object], words: str) -> None:
+    said = gated(track(), muted(**keys))
+    assert said.code == 1
+    assert words in said.of("known changes")[0]["text"]
+
+
+def test_a_later_entry_does_not_take_back_the_limit_of_an_earlier_one(gated: Gated) -> None:
+    both = muted(kind="expected", metric="4k.bw", at_most=0.01) + muted(metric="4k.bw")
+    said = gated(track(), both)
+    assert said.code == 1
+    assert "larger than the 1 % that are expected" in said.messages[0]["text"]
+    name = said.messages[0]["change"]
+    assert gated(track(), both + muted(kind="acknowledged", change=name, until="")).code == 0
+
+
+@pytest.mark.parametrize(
+    ("rule", "words"),
+    [
+        ("at_least = 0.5", "rules[0].at_least: found 0.5: is a fraction, so 50 %; allowed: at most "
+         "0.1 (10 %); did you mean 0.005 (0.5 %)?"),
+        ("change = 1", "did you mean 0.01 (1 %)?"),
+        ("alpha = 0.000001", "rules[0].alpha: found 1e-06"),
+        ('metric = "4k.*"\nchange = 0.01', "change: is of a whole night"),
+        ('regression = "warn"\n[[rules]]\nmode = "wall"', "rules[1] is never reached"),
+        ('mode = "**"\n[[rules]]\nmode = "wall"', "rules[1] is never reached"),
+    ],
+)  # fmt: skip
+def test_a_policy_that_fails_nothing_by_mistake_is_refused(
+    gated: Gated, rule: str, words: str
+) -> None:
+    said = gated(track(), policy=f"[[rules]]\n{rule}\n")
+    assert said.code == 2
+    assert words in said.messages[0]["text"]
+
+
+def test_a_regression_that_is_too_small_to_fail_says_by_which_rule(gated: Gated) -> None:
+    said = gated(track(after=3), policy="[[rules]]\nat_least = 0.05\n")
+    assert (said.code, said.first) == (0, ["regression"])
+    assert "below at_least = 5 %" in said.messages[0]["text"]
+
+
+def test_a_metric_that_was_renamed_is_named(gated: Gated) -> None:
+    entries = track(size=-0.05, after=3)
+    for count in (1, 3):
+        new = [renamed(entry, "4k.bw", "4k.rate") for entry in entries[STEP : STEP + count]]
+        said = gated([*entries[:STEP], *new])
+        assert (said.code, said.first) == (3, ["ended"])
+        assert said.messages[0]["title"].endswith("filemap-4k 4k.bw")
+        assert "last measured on 2026-01-20; new since: 4k.rate" in said.messages[0]["text"]
+    known = muted(kind="acknowledged", change=said.messages[0]["change"], until="")
+    assert gated([*entries[:STEP], *new], known).code == 0
+
+
+def test_a_case_that_was_left_out_is_named_until_it_is_back(gated: Gated) -> None:
+    entries = track(after=3, size=0.0, cases=("filemap-4k", "filemap-thp"))
+    cut = [*entries[:STEP], *(without_case(entry, "filemap-thp") for entry in entries[STEP:-1])]
+    said = gated(cut)
+    assert (said.code, said.first) == (3, ["ended"])
+    assert said.messages[0]["title"].endswith("exact filemap-thp")
+    assert gated([*cut, entries[-1]]).code == 0
+
+
+def test_a_night_that_was_measured_in_parts_is_whole(gated: Gated) -> None:
+    entries = track(after=1, size=0.0, cases=("filemap-4k", "filemap-thp"))
+    parts = [without_case(entries[-1], "filemap-thp"),
+             without_case(measured_again(entries[-1]), "filemap-4k")]  # fmt: skip
+    assert gated([*entries[:-1], *parts]).code == 0
+
+
+@pytest.mark.parametrize("own", [{"change": 0.1}, {"alpha": 1e-6}])
+def test_the_thresholds_that_judge_are_the_policys(gated: Gated, own: dict[str, float]) -> None:
+    entries = track(size=-0.05)
+    said = gated([*entries[:-1], judged_by(entries[-1], **own)])
+    assert (said.code, sorted(said.first)) == (1, ["regression", "thresholds"])
+    calm = track(size=0.0)
+    said = gated([*calm[:-1], judged_by(calm[-1], **own)])
+    assert (said.code, said.first) == (2, ["thresholds"])
+    assert gated(track(size=-0.05), policy="[[rules]]\nchange = 0.1\n").code == 0
+
+
+def seeds_change(before: range, after: range, *, size: float = 0.0) -> list[Entry]:
+    """Twelve seeds there are; other ones are measured from night 21 on."""
+    entries = track(after=3, size=size, seeds=12)
+    old = [on_seeds(entry, before) for entry in entries[:STEP]]
+    return [*old, *(on_seeds(entry, after) for entry in entries[STEP:])]
+
+
+@pytest.mark.parametrize(
+    ("after", "kept"),
+    [(range(5, 13), 4), (range(1, 7), 6), (range(9, 13), 0), (range(3, 11), 6)],
+)
+def test_other_or_fewer_seeds_are_named_on_every_night(
+    gated: Gated, after: range, kept: int
+) -> None:
+    entries = seeds_change(range(1, 9), after)
+    for count in (1, 3):
+        said = gated(entries[: STEP + count])
+        assert said.code == 3
+        (gap,) = said.of("seeds")
+        assert f"{kept} of the 8 seeds of 2026-01-20 are measured since 2026-01-21" in gap["text"]
+    known = muted(kind="acknowledged", change=gap["change"], until="")
+    assert gated(entries, known).code == 0
+
+
+def test_more_seeds_are_no_gap_and_the_old_ones_again_close_it(gated: Gated) -> None:
+    assert gated(seeds_change(range(1, 9), range(1, 13))).code == 0
+    entries = track(after=6, size=0.0, seeds=12)
+    nights = [
+        on_seeds(e, range(1, 7) if at == STEP else range(1, 9)) for at, e in enumerate(entries)
+    ]
+    assert gated(nights[: STEP + 1]).code == 3
+    assert gated(nights).code == 0
+    slow = track(after=6, seeds=12, size=SLOW)
+    back = [on_seeds(slow[-1], range(1, 9)), *nights[STEP:]]
+    assert gated([*nights[: STEP + 1], *back[:1]]).code == 1
+
+
+def test_seeds_too_few_for_any_verdict_are_named(gated: Gated) -> None:
+    said = gated(track(seeds=4))
+    assert (said.code, said.first) == (0, ["inconclusive"])
+    assert "4 seeds; fewer than 8 show no change at all" in said.messages[0]["text"]
+
+
+def test_kernel_and_lab_together_without_a_pinned_arm_is_said_until_it_is_back(
+    gated: Gated,
+) -> None:
+    entries = track(after=5, size=-0.1, lab={STEP: 0.0}, pinned=False)
+    for count in (1, 5):
+        said = gated(entries[: STEP + count])
+        assert said.code == 0
+        assert {m["level"] for m in said.of("mixed")} == {"warning"}
+        assert len(said.of("mixed")) == 2
+
+
+def test_a_night_of_the_future_is_left_out_and_named(gated: Gated, tmp_path: Path) -> None:
+    entries = track()
+    folder = tmp_path / "history"
+    store = HistoryStore(folder)
+    for entry in entries[:STEP]:
+        store.add(entry)
+    # As an older lab wrote it.
+    wrong = entries[STEP - 1].model_copy(update={"night": "2072-03-21"})
+    path = store.path(wrong)
+    path.parent.mkdir(parents=True)
+    path.write_text(wrong.model_dump_json())
+    read = store.read()
+    assert len(read.entries) == STEP
+    assert "night 2072-03-21 is 1" in read.problems[0].words
+    assert gated(entries).code == 1
+
+
+@pytest.mark.parametrize(
+    ("blame", "finding", "code"), [("series", "broken", 4), ("host", "failed", 3)]
+)
+def test_what_a_night_lost_stands_until_it_is_measured(
+    gated: Gated, blame: str, finding: str, code: int
+) -> None:
+    entries = track(size=0.0)
+    nights = [*entries[:-1], lost(entries[-1], blame)]
+    assert (gated(nights).code, gated(nights).first) == (code, [finding])
+    others = Nights((0.0,) * (STEP + 5), experiment="others").entries()
+    assert gated([*nights, *others]).code == code
+    again = [*nights, measured_again(entries[-1])]
+    # What the host lost is made good; a kernel that did not run once is broken.
+    assert gated(again).code == (4 if blame == "series" else 0)
+    assert gated([*nights, track(after=2, size=0.0)[-1]]).code == 0
+
+
+def test_up_and_down_are_both_judged(gated: Gated) -> None:
+    entries = Nights((0.0,) * 10 + (0.05,) * 19 + (0.01,)).entries()
+    assert gated(entries).first == ["regression"]
