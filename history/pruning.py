@@ -13,6 +13,8 @@ from dataclasses import dataclass
 
 from history.change import Change
 from history.entry import Entry
+from history.exact import BASELINE
+from history.standing import is_open
 from history.store import HistoryStore
 
 
@@ -30,23 +32,37 @@ def decide(
     """Thin all but each track's newest ``keep_nights`` and the nights of changes.
 
     Entries of nights before the date ``before`` are taken out as a whole, but for those
-    that a change names.
+    that a change names, and those by which a change that stands open was found: the gate
+    finds it anew each night.
     """
+    changes = tuple(changes)
     named = {name for c in changes for name in (c.entry, c.before, c.seen_entry)}
+    found_by = [(c.before, c.seen_entry) for c in changes if is_open(c)]
     tracks: dict[tuple[str, str, str], list[Entry]] = {}
     for entry in sorted(entries, key=lambda each: each.order):
         tracks.setdefault(entry.track, []).append(entry)
     thinned, removed = [], []
     for track in tracks.values():
         newest = {entry.id for entry in track[max(0, len(track) - keep_nights) :]}
+        needed = _evidence([entry.id for entry in track], found_by)
         for entry in track:
             if entry.id in named:
                 continue
-            if entry.night < before:
+            if entry.night < before and entry.id not in needed:
                 removed.append(entry)
             elif entry.id not in newest and not entry.thinned:
                 thinned.append(entry)
     return Pruning(tuple(thinned), tuple(removed))
+
+
+def _evidence(track: Sequence[str], found_by: Iterable[tuple[str, str]]) -> set[str]:
+    """From the nights that a change is measured against to the one that showed it."""
+    needed: set[str] = set()
+    for before, seen in found_by:
+        if before in track and seen in track:
+            first = max(0, track.index(before) + 1 - BASELINE)
+            needed.update(track[first : track.index(seen) + 1])
+    return needed
 
 
 def thin(entry: Entry) -> Entry:

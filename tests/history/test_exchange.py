@@ -149,17 +149,31 @@ def test_thinning_keeps_changes_and_charts(tmp_path: Path) -> None:
     assert not store.add(entries[0])
 
 
+def test_taking_out_forgets_no_open_regression(tmp_path: Path) -> None:
+    store = HistoryStore(tmp_path / "history")
+    entries = Nights((0.0,) * 30 + (-0.003,) * 90).entries()
+    for entry in entries:
+        store.add(entry)
+    (before,) = changes_of(entries)
+    pruning.apply(store, pruning.decide(entries, [before], keep_nights=5, before="2026-04-20"))
+    kept = store.read().entries
+    assert len(kept) < 40
+    (after,) = changes_of(kept)
+    assert (after.id, after.status) == (before.id, "open")
+
+
 def test_taking_out_spares_the_nights_of_changes(tmp_path: Path) -> None:
     entries = Nights((0.0,) * 20 + (-0.01,) * 30).entries()
     found = changes_of(entries)
     decided = pruning.decide(entries, found, keep_nights=5, before="2026-02-01")
     assert {found[0].entry, found[0].before}.isdisjoint({e.id for e in decided.removed})
-    assert len(decided.removed) == 31 - 2
+    # It is open: the eight nights by which it was found stay, too.
+    assert len(decided.removed) == 31 - 9
     store = HistoryStore(tmp_path / "history")
     for entry in entries:
         store.add(entry)
     pruning.apply(store, decided)
-    assert len(store.read().entries) == 21
+    assert len(store.read().entries) == 28
 
 
 def test_a_trend_has_its_level_band_and_marks() -> None:
