@@ -52,6 +52,7 @@ def test_the_steps_of_a_night_in_order(kernels: dict[str, Kernel], tmp_path: Pat
     assert "●" in summary
     (entry,) = HistoryStore(work / "history-data").read().entries
     assert (entry.experiment, entry.guest) == (experiment, "smoke")
+    assert entry.night_key == "run-1"
     assert entry.link == "https://github.com/octo/lab/actions/runs/1"
     night = (work / "site" / "night" / f"{entry.id}.html").read_text()
     assert f'href="{entry.id}.report.html"' in night
