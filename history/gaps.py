@@ -85,40 +85,54 @@ def _stale(last: Entry, tonight: Entry) -> Gap:
     return Gap("stale", last.track, tonight.night, last.id, words)
 
 
+# (case, metric, arm); empty where it is of all.
+Part = tuple[str, str, str]
+
+
+def _parts(entry: Entry) -> set[Part]:
+    """What an entry judges: its cases, their primary metrics, and its followed arms."""
+    cases = {(case.name, "", "") for case in entry.cases}
+    metrics = {(case.name, name, "") for case in entry.cases for name in case.primary}
+    return cases | metrics | {("", "", arm.name) for arm in entry.followed}
+
+
 def _ended(track: Sequence[Entry]) -> Iterator[Gap]:
-    """Cases, metrics and arms that entries of the track's newest night no longer have."""
-    last = [entry for entry in track if entry.night_key == track[-1].night_key]
-    cases = {case.name for entry in last for case in entry.cases}
-    arms = {arm.name for entry in last for arm in entry.followed}
-    metrics = {(case.name, name) for entry in last for case in entry.cases for name in case.primary}
-    had: dict[tuple[str, str, str], Entry] = {}
-    for entry in track:
-        for case in entry.cases:
-            had[case.name, "", ""] = entry
-            had.update({(case.name, name, ""): entry for name in case.primary})
-        had.update({("", "", arm.name): entry for arm in entry.followed})
-    for (case_name, metric, arm), entry in had.items():
-        if arm:
-            ended, new = arm not in arms, ""
-        elif not metric:
-            ended, new = case_name not in cases, ""
-        else:
+    """Parts that the entries of the track's newest night no longer have."""
+    parts = [_parts(entry) for entry in track]
+    now = set[Part]().union(
+        *(of for entry, of in zip(track, parts, strict=True)
+          if entry.night_key == track[-1].night_key)
+    )  # fmt: skip
+    for part in sorted(set[Part]().union(*parts) - now):
+        case, metric, arm = part
+        if metric and (case, "", "") not in now:
             # Of a case that is gone its metrics need no word of their own.
-            ended = case_name in cases and (case_name, metric) not in metrics
-            new = ", ".join(_new_since(track[: track.index(entry) + 1], last, case_name))
-        if ended:
-            since = track[track.index(entry) + 1].night
-            words = f"last measured on {entry.night}{f'; new since: {new}' if new else ''}"
-            yield Gap("ended", entry.track, since, entry.id, words, case_name, metric, arm)
+            continue
+        first = next(at for at, of in enumerate(parts) if part in of)
+        last = max(at for at, of in enumerate(parts) if part in of)
+        if _replaced(part, parts, first, now):
+            continue
+        new = sorted(other for other in now - set[Part]().union(*parts[: last + 1])
+                     if _alike(part, other))  # fmt: skip
+        names = ", ".join("".join(other[1:]) or other[0] for other in new)
+        words = f"last measured on {track[last].night}{f'; new since: {names}' if names else ''}"
+        since = track[last + 1].night
+        yield Gap("ended", track[last].track, since, track[last].id, words, case, metric, arm)
 
 
-def _new_since(before: Sequence[Entry], now: Sequence[Entry], case: str) -> list[str]:
-    """Primary metrics of a case that entries have now and had not before."""
-    old, new = (
-        {name for entry in of if (found := entry.case(case)) for name in found.primary}
-        for of in (before, now)
-    )
-    return sorted(new - old)
+def _replaced(part: Part, parts: Sequence[set[Part]], first: int, now: set[Part]) -> bool:
+    """Whether a part stood in for another for a while, which is back."""
+    if first == 0:
+        return False
+    instead = {other for other in parts[first - 1] - parts[first] if _alike(part, other)}
+    return bool(instead) and instead <= now
+
+
+def _alike(part: Part, other: Part) -> bool:
+    """Whether both are metrics of one case, both cases, or both arms."""
+    return (part[0] == other[0] or not part[1]) and [bool(name) for name in part] == [
+        bool(name) for name in other
+    ]
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ import lab
 from history.entry import Entry
 from history.store import HistoryStore
 from tests.history.altered import (
+    each_case,
     judged_by,
     lost,
     measured_again,
@@ -258,6 +259,20 @@ def test_a_metric_that_was_renamed_is_named(gated: Gated) -> None:
         assert "last measured on 2026-01-20; new since: 4k.rate" in said.messages[0]["text"]
     known = muted(kind="acknowledged", change=said.messages[0]["change"], until="")
     assert gated([*entries[:STEP], *new], known).code == 0
+    # The name it had before is back: what was behind the other is compared again.
+    assert gated([*entries[:STEP], new[0], *track(size=0.0, after=2)[-1:]]).code == 0
+    assert gated([*entries[:STEP], new[0], entries[-1]]).first == ["regression"]
+
+
+def test_a_metric_that_was_added_and_taken_away_is_named(gated: Gated) -> None:
+    entries = track(after=3, size=0.0)
+    more = [
+        each_case(entry, lambda case: case.model_copy(update={"primary": ("4k.bw", "4k.iops")}))
+        for entry in entries[5:STEP]
+    ]
+    said = gated([*entries[:5], *more, *entries[STEP:]])
+    assert (said.code, said.first) == (3, ["ended"])
+    assert said.messages[0]["title"].endswith("filemap-4k 4k.iops")
 
 
 def test_a_case_that_was_left_out_is_named_until_it_is_back(gated: Gated) -> None:

@@ -1,0 +1,194 @@
+"""A year of nights judged by `lab.py gate --history` each night: what it says, and forgets.
+
+Each simulated year has regressions (0.6 to 5 %) that are fixed after 5 to 30 nights, fixed by
+half, muted for ten nights or acknowledged by their id, and nights on which somebody
+measured other seeds, fewer blocks, one case less, another name of a metric or with laxer
+thresholds, measured again, or added two nights at once.  The truth of each night is known;
+counted are nights on which the gate's exit code is another.
+
+    .venv/bin/python benchmarks/gate_year.py --years 2    # a quarter of an hour
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import io
+import json
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import date
+from pathlib import Path
+
+import numpy as np
+
+CHECKOUT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(CHECKOUT))
+
+import lab
+from history.entry import Entry
+from history.store import HistoryStore
+from tests.history import altered
+from tests.history.factory import Nights
+
+NIGHTS = 365
+# In the past: the lab refuses nights of the future.
+FIRST = date(2025, 1, 1)
+CASES = ("filemap-4k", "filemap-thp")
+SEEDS = range(1, 9)
+# Every two weeks something happens; what a year has room for, in random order.
+EVENTS = (
+    "fixed", "fixed", "fixed", "fixed", "half fixed", "half fixed", "muted", "muted", "muted",
+    "acknowledged", "acknowledged", "acknowledged", "other seeds", "other seeds", "fewer blocks",
+    "case left out", "metric renamed", "laxer thresholds", "measured again", "measured again",
+    "catch-up", "catch-up",
+)  # fmt: skip
+EVERY, BEGIN = 15, 25
+
+
+@dataclass
+class Year:
+    """Levels and measurements by night, and by night what the gate has to exit with."""
+
+    levels: list[float] = field(default_factory=lambda: [0.0] * NIGHTS)
+    measured: dict[int, str] = field(default_factory=dict)
+    expected: list[set[int]] = field(default_factory=lambda: [{0} for _ in range(NIGHTS)])
+    event: list[str] = field(default_factory=lambda: ["quiet"] * NIGHTS)
+    muted: list[tuple[int, int]] = field(default_factory=list)
+    acknowledged: list[int] = field(default_factory=list)
+
+
+def drawn(random: np.random.Generator) -> Year:
+    """A year of events; those of one measurement are on one night, with a step or without."""
+    year = Year()
+    for number, event in enumerate(random.permutation(np.array(EVENTS))):
+        night = BEGIN + EVERY * number
+        size = float(random.uniform(0.006, 0.05))
+        back = night + int(random.integers(5, 12))
+        year.event[night:back] = [str(event)] * (back - night)
+        if event in ("other seeds", "fewer blocks", "case left out", "metric renamed"):
+            year.measured[night] = str(event)
+            year.expected[night] = {3}
+        elif event == "laxer thresholds":
+            year.measured[night] = str(event)
+            year.expected[night] = {2}
+            if random.random() < 0.5:
+                _lower(year, night, back, size)
+        else:
+            year.measured[night] = str(event)
+            _lower(year, night, back, size)
+            if event == "half fixed":
+                year.levels[back : back + 3] = [-size / 2] * 3
+                year.expected[back : back + 3] = [{1}] * 3
+            elif event == "muted":
+                year.muted.append((night, night + 4))
+                year.expected[night : night + 4] = [{0}] * 4
+            elif event == "acknowledged":
+                year.acknowledged.append(night)
+                year.expected[night + 1 : back] = [{0}] * (back - night - 1)
+    return year
+
+
+def _lower(year: Year, night: int, back: int, size: float) -> None:
+    year.levels[night:back] = [-size] * (back - night)
+    year.expected[night:back] = [{1}] * (back - night)
+
+
+def nights_of(year: Year, seed: int) -> Iterator[list[Entry]]:
+    """The entries that each night adds."""
+    nights = Nights(tuple(year.levels), cases=CASES, seeds=12, random_seed=seed)
+    for night, entry in enumerate(altered.in_year(nights.entries(), FIRST)):
+        what = year.measured.get(night, "")
+        seeds = {"other seeds": range(5, 13), "fewer blocks": range(1, 7)}.get(what, SEEDS)
+        made = altered.on_seeds(entry, seeds)
+        if what == "case left out":
+            made = altered.without_case(made, CASES[1])
+        elif what == "metric renamed":
+            made = altered.renamed(made, "4k.bw", "4k.rate")
+        elif what == "laxer thresholds":
+            made = altered.judged_by(made, change=0.1)
+        yield [made, altered.measured_again(made)] if what == "measured again" else [made]
+
+
+def known_of(year: Year, night: int, ids: dict[int, list[str]]) -> str:
+    """The file of known changes as somebody keeps it: mutes that expire, ids once seen."""
+    entries = [
+        f'[[known]]\nkind = "muted"\nexperiment = "nightly"\nreason = "looked into"\n'
+        f'at_most = 0.1\nfrom = "{_date(begin)}"\nuntil = "{_date(end)}"\n'
+        for begin, end in year.muted
+        if night >= begin
+    ]
+    for begin in year.acknowledged:
+        entries += [
+            f'[[known]]\nkind = "acknowledged"\nchange = "{name}"\nreason = "accepted"\n'
+            for name in ids.get(begin, [])
+        ]
+    return "\n".join(entries)
+
+
+def _date(night: int) -> str:
+    return date.fromordinal(FIRST.toordinal() + night).isoformat()
+
+
+def gate(folder: Path, known: Path) -> tuple[int, list[dict[str, str]]]:
+    """Exit code and messages of the verb."""
+    out = io.StringIO()
+    with contextlib.redirect_stdout(out):
+        code = lab.main(
+            ["gate", "--history", str(folder), "--known", str(known), "--json", "--no-annotations"]
+        )
+    return code, json.loads(out.getvalue())["messages"]
+
+
+def live(seed: int, counts: dict[str, Counter[str]]) -> None:
+    """One year, night by night."""
+    random = np.random.default_rng([20261122, seed])
+    year = drawn(random)
+    with tempfile.TemporaryDirectory() as place:
+        folder, known = Path(place) / "history", Path(place) / "known.toml"
+        store = HistoryStore(folder)
+        ids: dict[int, list[str]] = {}
+        waiting: list[Entry] = []
+        for night, entries in enumerate(nights_of(year, seed)):
+            waiting += entries
+            if year.measured.get(night) == "catch-up":
+                # The gate's step crashed; tonight is judged with the next night.
+                continue
+            for entry in waiting:
+                store.add(entry)
+            waiting = []
+            known.write_text(known_of(year, night, ids))
+            code, messages = gate(folder, known)
+            if night in year.acknowledged:
+                ids[night] = [m["change"] for m in messages if m["level"] == "error"]
+            right = code in year.expected[night]
+            want = "pass" if 0 in year.expected[night] else "fail"
+            name = "right" if right else "passed wrongly" if code == 0 else "failed wrongly"
+            counts[year.event[night]][f"{want}: {name}"] += 1
+            if not right:
+                first = messages[0]["text"][:90] if messages else ""
+                print(f"year {seed} night {night} {year.event[night]}: exit {code}, expected "
+                      f"{sorted(year.expected[night])}: {first}", file=sys.stderr)  # fmt: skip
+
+
+def main() -> None:
+    """Print the table."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--years", type=int, default=2)
+    parser.add_argument("--first", type=int, default=1, help="number of the first year")
+    asked = parser.parse_args()
+    counts: dict[str, Counter[str]] = {name: Counter() for name in ("quiet", *sorted({*EVENTS}))}
+    for seed in range(asked.first, asked.first + asked.years):
+        live(seed, counts)
+    heads = ("fail: right", "fail: passed wrongly", "fail: failed wrongly", "pass: right",
+             "pass: failed wrongly")  # fmt: skip
+    print(f"| event | {' | '.join(heads)} |\n|---|{'---|' * len(heads)}")
+    for name, found in counts.items():
+        print(f"| {name} | {' | '.join(str(found[head]) for head in heads)} |")
+
+
+if __name__ == "__main__":
+    main()
