@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -72,3 +73,11 @@ def test_a_night_measures_known_experiments_each_in_one_job() -> None:
     matrix = job["strategy"]["matrix"]
     assert set(matrix) == {"experiment"}
     assert set(matrix["experiment"]) <= set(known_experiments())
+
+
+def test_jobs_of_a_night_share_the_id_of_their_run() -> None:
+    job = parsed(WORKFLOWS / "nightly.yml")["jobs"]["record"]
+    # The number of the attempt is another when jobs are run again: it is the same night.
+    assert job["env"]["NIGHT"] == "run-${{ github.run_id }}"
+    named = [step["run"] for step in job["steps"] if '--night "$NIGHT"' in step.get("run", "")]
+    assert [re.findall(r"lab\.py ([a-z]+)", run)[0] for run in named] == ["history", "gate"]

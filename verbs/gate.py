@@ -35,6 +35,10 @@ def gate_verb(
     ] = None,
     policy_file: PolicyFile = POLICY,
     known_file: KnownFile = KNOWN,
+    night: Annotated[
+        str,
+        typer.Option(metavar="ID", help="of --history: the night that has to be in it, by its id"),
+    ] = "",
     annotate: Annotated[
         bool | None,
         typer.Option(
@@ -53,7 +57,7 @@ def gate_verb(
     if session is not None:
         gate = of_session(_finished(session), policy)
     elif history is not None:
-        gate = _of_history(history, policy, known_file)
+        gate = _of_history(history, policy, known_file, night)
     if as_json:
         emit({"exit_code": gate.exit_code, "messages": [m._asdict() for m in gate.messages]})
     else:
@@ -76,7 +80,7 @@ def _finished(folder: Path) -> SessionComparison:
     return compare_session(session)
 
 
-def _of_history(folder: Path, policy: Policy, known_file: Path) -> Gate:
+def _of_history(folder: Path, policy: Policy, known_file: Path, night: str) -> Gate:
     store, known = HistoryStore(folder), load_known(known_file)
     read = store.read()
     if not read.entries:
@@ -84,6 +88,12 @@ def _of_history(folder: Path, policy: Policy, known_file: Path) -> Gate:
         raise UsageError(
             "a history without entries", where=str(folder),
             next_step="./lab.py history add SESSION",
+        )  # fmt: skip
+    if night and night not in {entry.night_key for entry in read.entries}:
+        # The night before would be judged in its place, and pass once more.
+        raise InfraError(
+            f"no entry of night {night!r}: none of its sessions was added", where=str(folder),
+            next_step=f"./lab.py history add SESSION --night {night}",
         )  # fmt: skip
     changes = changes_of(read.entries, store.functions, known, policy)
     return of_history(read.entries, changes, policy, problems=read.problems, known=known)

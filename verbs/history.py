@@ -18,8 +18,10 @@ from history.store import HistoryStore, Problem, Read
 from history.taking import SessionError, take
 from history.trend import trends
 from host.errors import UsageError
+from reports.model import ReportError
 from reports.wording import clean
 from results.record import as_json as as_json_values
+from results.store import StoreError
 from verbs.asked import CHECKOUT, Json, emit, log
 
 HISTORY = CHECKOUT / "history-data"
@@ -52,22 +54,27 @@ def add_verb(
     ] = "",
     link: Annotated[str, typer.Option(help="where the session's reports are")] = "",
 ) -> None:
-    """Keep what the sessions measured, as one entry each."""
+    """Keep what the sessions measured, as one entry each; exit 2 where one could not be."""
     day, name = _night(night)
-    store = HistoryStore(folder)
+    store, bad = HistoryStore(folder), []
     for session in sessions:
         try:
             entry, functions = take(session, night=day, link=link)
-        except SessionError as error:
-            raise UsageError(str(error), where=str(session)) from None
-        if ahead := too_late(entry.night, _today(), AHEAD):
-            raise UsageError(
-                f"night: {ahead}", where=str(session),
-                next_step="write --night YYYY-MM-DD, or set this host's clock",
-            )  # fmt: skip
-        entry = entry.model_copy(update={"night_id": name})
-        added = store.add(entry, functions)
+            if ahead := too_late(entry.night, _today(), AHEAD):
+                raise SessionError(f"night: {ahead}; write --night, or set this host's clock")
+            entry = entry.model_copy(update={"night_id": name})
+            added = store.add(entry, functions)
+        except (SessionError, StoreError, ReportError) as error:
+            # A night that lost one experiment still has the others.
+            log(clean(f"left out: {session}: {error}"))
+            bad.append(session)
+            continue
         print(f"{entry.id}  {'added' if added else 'there already'}  {store.path(entry)}")
+    if bad:
+        raise UsageError(
+            "not added", where=", ".join(map(str, bad)),
+            next_step="see above; what could be added was",
+        )  # fmt: skip
 
 
 @app.command("show")

@@ -41,7 +41,7 @@ def test_the_steps_of_a_night_in_order(kernels: dict[str, Kernel], tmp_path: Pat
     steps = [step for job in ("measure", "record") for step in steps_of(job, jobs[job], values)]
     verbs = [found for step in steps for found in re.findall(r"lab\.py ([a-z-]+)", step.run)]
     assert verbs == [
-        "doctor", "cache-key", "build", "measure", "report", "clean", "history", "pages", "gate",
+        "doctor", "cache-key", "build", "measure", "report", "clean", "history", "gate", "pages",
     ]  # fmt: skip
     for step in steps:
         done = perform(step, work, env)

@@ -273,6 +273,27 @@ def test_a_night_that_cannot_be_is_refused(
     assert HistoryStore(history).read().entries == ()
 
 
+def test_a_session_that_cannot_be_added_takes_no_other_with_it(
+    tmp_path: Path, sessions: list[Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    history, torn = tmp_path / "history", sessions[0]
+    (torn / "manifest.json").write_text("{")
+    given = (torn, sessions[1], "--history", history, "--night", "run-17")
+    assert run("history", "add", *given) == 2
+    assert f"left out: {torn}" in capsys.readouterr().err
+    assert len(HistoryStore(history).read().entries) == 1
+
+
+def test_a_night_of_which_nothing_was_added_is_no_pass(
+    tmp_path: Path, sessions: list[Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    history = tmp_path / "history"
+    run("history", "add", sessions[0], "--history", history, "--night", "run-16")
+    assert run("gate", "--history", history, "--night", "run-16") == 0
+    assert run("gate", "--history", history, "--night", "run-17") == 3
+    assert "no entry of night 'run-17'" in capsys.readouterr().err
+
+
 def test_an_import_of_a_night_of_the_future_is_left_out(
     tmp_path: Path, sessions: list[Path], capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -1,0 +1,85 @@
+"""How changes stand on a night: fixed by level, open without one, and known while it lasts."""
+
+from __future__ import annotations
+
+import pytest
+
+from history.change import Change, Course, Kind
+from history.known import Known, KnownChange
+from history.policy import Policy
+from history.standing import fixed_by, is_open, marked
+from reports.verdict import Verdict
+
+COURSE = Course("nightly", "laptop", "exact", "filemap-4k", "4k.bw", "tonight")
+TONIGHT = "2026-03-01"
+
+
+def change(day: int, size: float | None, kind: Kind = "step", direction: str = "higher") -> Change:
+    verdict = None
+    if kind in ("step", "drift", "mixed") and size is not None:
+        better = (size > 0) == (direction == "higher")
+        verdict = Verdict.IMPROVEMENT if better else Verdict.REGRESSION
+    night = f"2026-01-{day:02}"
+    return Change(
+        kind=kind, course=COURSE, unit="MiB/s", direction=direction, night=night,
+        entry=f"{day:012}", before_night=f"2026-01-{day - 1:02}", before=f"{day - 1:012}",
+        seen=night, seen_entry=f"{day:012}", verdict=verdict, estimate=size,
+    )  # fmt: skip
+
+
+def stand(*changes: Change, known: Known | None = None) -> list[str]:
+    return [one.status for one in marked(changes, known or Known(), TONIGHT, Policy())]
+
+
+@pytest.mark.parametrize(
+    ("sizes", "status"),
+    [
+        ((-0.02,), ["open"]),
+        ((-0.02, 0.021), ["fixed", "open"]),
+        ((-0.02, 0.0185), ["fixed", "open"]),
+        ((-0.02, 0.01), ["open", "open"]),
+        ((-0.02, 0.01, 0.011), ["fixed", "open", "open"]),
+        ((-0.05, -0.03, 0.031), ["open", "fixed", "open"]),
+        ((-0.05, -0.03, 0.09), ["fixed", "fixed", "open"]),
+        ((-0.02, 0.021, -0.02), ["fixed", "open", "open"]),
+        ((0.05, -0.02), ["open", "open"]),
+    ],
+)
+def test_a_regression_is_fixed_when_its_former_level_is_back(
+    sizes: tuple[float, ...], status: list[str]
+) -> None:
+    assert stand(*(change(at + 2, size) for at, size in enumerate(sizes))) == status
+
+
+def test_of_times_less_is_better() -> None:
+    slower, faster = change(2, 0.02, direction="lower"), change(3, -0.02, direction="lower")
+    assert stand(slower) == ["open"]
+    assert stand(slower, faster) == ["fixed", "open"]
+
+
+def test_a_better_environment_fixes_no_kernel() -> None:
+    mixed = change(3, 0.05, "mixed")
+    assert stand(change(2, -0.02), mixed) == ["open", "open"]
+    assert stand(change(2, -0.02, "mixed"), mixed) == ["fixed", "open"]
+    assert stand(change(2, -0.02), change(3, 0.05, "lab")) == ["open", "open"]
+
+
+def test_numbers_without_a_reason_are_open_until_they_are_back() -> None:
+    off, back = change(2, 0.02, "unexplained"), change(3, -0.0197, "unexplained")
+    assert [is_open(one) for one in marked((off,), Known(), TONIGHT, Policy())] == [True]
+    assert stand(off, back) == ["fixed", "open"]
+    assert stand(change(2, 0.001, "unexplained")) == ["small"]
+    assert stand(change(2, None, "unexplained")) == ["small"]
+
+
+def test_a_change_without_a_size_fixes_nothing() -> None:
+    assert fixed_by(change(2, -0.001), [change(3, None, "unexplained")], 0.0025) is None
+
+
+def test_what_is_fixed_needs_no_entry_and_an_expired_one_says_why() -> None:
+    mute = KnownChange(kind="muted", metric="4k.bw", until=TONIGHT, reason="x")
+    (one,) = marked((change(2, -0.02),), Known(known=(mute,)), TONIGHT, Policy())
+    assert (one.status, one.why) == ("open", f"muted until {TONIGHT}, which has come: x")
+    (one,) = marked((change(2, -0.02),), Known(known=(mute,)), "2026-02-28", Policy())
+    assert one.status == "muted"
+    assert stand(change(2, -0.02), change(3, 0.03), known=Known(known=(mute,)))[0] == "fixed"
