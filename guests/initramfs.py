@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -23,11 +24,15 @@ from host.errors import InfraError
 from host.process import run
 
 AGENT = Path(__file__).parent.parent / "workloads" / "agent.sh"
+XFS_OPTIONS = AGENT.with_name("xfs.conf")
+MKFS_XFS = "/sbin/mkfs.xfs"
 BUSYBOX = "/bin/busybox"
-PROGRAMS = ("/usr/bin/fio", "/sbin/mkfs.xfs", "/sbin/mkfs.ext4", "/usr/bin/chrt")
+PROGRAMS = ("/usr/bin/fio", MKFS_XFS, "/sbin/mkfs.ext4", "/usr/bin/chrt")
 FOLDERS = ("bin", "sbin", "usr/bin", "usr/sbin", "etc", "proc", "sys", "dev", "tmp", "run", "mnt")
 NATIVE = (ADD_ENTROPY, MARK)
-RECIPE = 2
+# A line of a configuration of mkfs.xfs, as far as its usage text has the same.
+OPTION = re.compile(r"^[a-z0-9]+=")
+RECIPE = 3
 SHA256_DIGITS = 64
 TIMEOUT_S = 120.0
 
@@ -102,7 +107,7 @@ def _init(architecture: Architecture) -> dict[str, Path]:
 
 def _inputs_key(files: Mapping[str, Path], architecture: Architecture) -> str:
     total = hashlib.sha256(f"recipe {RECIPE}\n".encode())
-    for path in (AGENT, *NATIVE):
+    for path in (AGENT, XFS_OPTIONS, *NATIVE):
         total.update(path.read_bytes())
     if architecture.root.agent:
         total.update(f"{architecture.name}\n".encode())
@@ -123,6 +128,8 @@ def _build(files: Mapping[str, Path], image: Path, cache: Path, architecture: Ar
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(file.resolve(), target)
         target.chmod(0o755)
+    options = known_options(XFS_OPTIONS.read_text(), files[MKFS_XFS].read_bytes())
+    (root / "etc" / XFS_OPTIONS.name).write_text(options)
     for applet in _applets(files[BUSYBOX], architecture):
         link = root / "bin" / applet
         if not link.exists():
@@ -139,6 +146,20 @@ def _build(files: Mapping[str, Path], image: Path, cache: Path, architecture: Ar
     pack(root, beside)
     beside.replace(image)
     shutil.rmtree(root)
+
+
+def known_options(text: str, program: bytes) -> str:
+    """Those options of a configuration of mkfs.xfs that ``program`` knows, by its usage text.
+
+    What is left out has to be what such a program never does: it refuses an option that is
+    newer than itself, and a newer one has it on by default.
+    """
+    lines = text.splitlines(keepends=True)
+    return "".join(
+        line
+        for line in lines
+        if not (option := OPTION.match(line)) or option[0].encode() in program
+    )
 
 
 def _applets(busybox: Path, architecture: Architecture) -> tuple[str, ...]:

@@ -100,13 +100,18 @@ layout_over_nodes() {
     done
 }
 
+# format COMMAND: make a file system on the brd.
+format() {
+    $1 /dev/ram0 >"$OUT/mkfs.log" 2>&1 ||
+        fail "mkfs: $(grep -vE "^(mke2fs|Parameters parsed) " "$OUT/mkfs.log" | head -n 1)"
+}
+
 prepare() {
     add_entropy || fail "random: no seed taken"
     fetch prepare
     if [ -n "$MKFS" ]; then
         say "prepare: $MKFS"
-        $MKFS /dev/ram0 >"$OUT/mkfs.log" 2>&1 ||
-            fail "mkfs: $(grep -v "^mke2fs " "$OUT/mkfs.log" | head -n 1)"
+        format "$MKFS"
         set -- /dev/ram0
     else
         say "prepare: tmpfs"

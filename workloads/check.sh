@@ -126,8 +126,8 @@ own_file() {
     rm $FILES
     if [ -z "$MKFS" ]; then
         umount /mnt || fail "umount: $(cat /proc/mounts)"
-        $OWN_MKFS /dev/ram0 >"$OUT/mkfs.log" 2>&1 && mount -o noatime /dev/ram0 /mnt ||
-            fail "mkfs: $(head -n 1 "$OUT/mkfs.log")"
+        format "$OWN_MKFS"
+        mount -o noatime /dev/ram0 /mnt || fail "mount: $(cat /proc/mounts)"
         DIRECT=1
     fi
     FILES=$IMAGE

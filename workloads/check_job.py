@@ -32,12 +32,8 @@ OWN_STEPS = ("huge", "small", "huge-again", "small-again", "write", "whole", "de
 IMAGE_MIB, LIMIT_MIB = 52, 32
 # Of a limit that the experiment does not have: fio's own memory in each job.
 JOB_MIB = 8
-# The gate's own file system where the experiment has none on a device; with a random UUID
-# no two boots would be the same.
-MKFS = (
-    "mkfs.xfs -q -f --unsupported "
-    "-m reflink=0,rmapbt=0,uuid=5477696e-626f-6f74-0000-000000000001 -l size=7m"
-)
+# The gate's own file system where the experiment has none on a device: that of the workloads.
+MKFS = "mkfs.xfs -q -f --unsupported -c options=/etc/xfs.conf"
 
 SYNCHRONOUS = ("sync", "psync", "pvsync", "pvsync2", "vsync", "mmap")
 

@@ -138,10 +138,15 @@ taskset() {{
     ]
 
 
-def test_reason_of_a_failed_mkfs_is_its_first_line(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "before",
+    ["", "mke2fs 1.47.0 (5-Feb-2023)", "Parameters parsed from config file /x successfully"],
+)
+def test_reason_of_a_failed_mkfs_is_its_first_line(before: str, tmp_path: Path) -> None:
     (tmp_path / "fw_cfg" / "prepare").mkdir(parents=True)
     program = tmp_path / "mkfs"
-    program.write_text("#!/bin/sh\necho the reason; echo usage; echo more usage; exit 1\n")
+    said = "\n".join(line for line in (before, "the reason", "usage", "more usage") if line)
+    program.write_text(f"#!/bin/sh\ncat <<EOF\n{said}\nEOF\nexit 1\n")
     program.chmod(0o755)
     (tmp_path / "fw_cfg" / "prepare" / "raw").write_text(
         f"MKFS={program}\nMOUNT_OPTIONS=\nFILES=x\nFILE_MIB=1\n"

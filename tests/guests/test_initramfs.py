@@ -60,6 +60,31 @@ def test_agent_is_init(root: dict[str, Member]) -> None:
     assert root["init"].mode == stat.S_IFREG | 0o755
 
 
+def test_options_of_mkfs_are_those_that_it_knows(root: dict[str, Member]) -> None:
+    said = subprocess.run([initramfs.MKFS_XFS], capture_output=True, text=True).stderr
+    shipped = initramfs.XFS_OPTIONS.read_text().splitlines()
+    options = [line for line in shipped if initramfs.OPTION.match(line)]
+    known = [line for line in options if line.partition("=")[0] + "=" in said]
+    given = root["etc/xfs.conf"].content.decode().splitlines()
+    assert [line for line in given if initramfs.OPTION.match(line)] == known
+    assert "nrext64=0" in known
+    assert [line for line in given if line[:1] == "["] == [
+        line for line in shipped if line[:1] == "["
+    ]
+
+
+@pytest.mark.parametrize(
+    ("usage", "left"),
+    [
+        (b"crc=0|1,uuid=xxx\0nrext64=0|1]", "nrext64=0\n"),
+        (b"nrext64=0|1,\n\t\texchange=0|1]", "nrext64=0\nexchange=0\n"),
+    ],
+)
+def test_option_that_is_newer_than_mkfs_is_left_out(usage: bytes, left: str) -> None:
+    text = "# parent=1\n[inode]\nnrext64=0\nexchange=0\n[naming]\nparent=0\n"
+    assert initramfs.known_options(text, usage) == f"# parent=1\n[inode]\n{left}[naming]\n"
+
+
 def test_nothing_of_the_host_but_contents(root: dict[str, Member]) -> None:
     assert {(member.uid, member.gid, member.mtime) for member in root.values()} == {(0, 0, 0)}
 
@@ -129,6 +154,16 @@ def test_changed_agent_is_another_image(
     agent.write_text(agent.read_text() + "# changed\n")
     assert initramfs.provide(cache).path != first.path
     assert len(fake_build) == 2
+
+
+def test_other_options_of_mkfs_are_another_image(
+    fake_build: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = initramfs.provide(tmp_path)
+    options = tmp_path / "xfs.conf"
+    options.write_text("[log]\nsize=8m\n")
+    monkeypatch.setattr(initramfs, "XFS_OPTIONS", options)
+    assert initramfs.provide(tmp_path).path != first.path
 
 
 def test_image_that_was_removed_is_built_again(fake_build: list[Path], tmp_path: Path) -> None:
