@@ -22,7 +22,8 @@ NEEDS: tuple[Need, ...] = get_args(Need)
 class Package:
     """One line of the list: what a package provides, and what for.
 
-    ``provides`` holds names of programs and absolute paths of files.
+    ``provides`` holds names of programs and absolute paths of files, in which ``*`` stands
+    for what differs between releases.
     """
 
     name: str
@@ -78,9 +79,9 @@ def search_path() -> str:
 
 
 def locate(provided: str) -> Path | None:
-    """Where a program or a file is; None when it is not there."""
+    """Where a program or a file is; None when it is not there.  Of several files the last."""
     if provided.startswith("/"):
-        return Path(provided) if Path(provided).exists() else None
+        return max(Path("/").glob(provided[1:]), default=None)
     found = shutil.which(provided, path=search_path())
     return Path(found) if found else None
 

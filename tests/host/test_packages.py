@@ -1,3 +1,4 @@
+import re
 from pathlib import Path
 
 import pytest
@@ -59,6 +60,18 @@ def test_programs_are_located_on_the_path_then_in_system_folders(
     assert locate("plain") is None
     assert locate(str(tmp_path / "bin/plain")) == tmp_path / "bin/plain"
     assert locate(str(tmp_path / "none")) is None
+
+
+def test_a_file_is_located_whatever_the_release_calls_its_folder(tmp_path: Path) -> None:
+    for name in ("python3.11", "python3.13"):
+        (tmp_path / name / "ensurepip").mkdir(parents=True)
+    assert locate(f"{tmp_path}/python3*/ensurepip") == tmp_path / "python3.13/ensurepip"
+    assert locate(f"{tmp_path}/python4*/ensurepip") is None
+
+
+def test_no_package_is_looked_for_in_a_folder_of_one_release() -> None:
+    provided = [each for package in packages() for each in package.provides]
+    assert not [path for path in provided if re.search(r"/python3\.\d", path)]
 
 
 def test_a_programs_package_is_known() -> None:
