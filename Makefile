@@ -1,4 +1,4 @@
-# Every target may be run on a fresh Debian 12 machine: set-up comes first.
+# Every target may be run on a fresh machine with Debian 12 or 13: set-up comes first.
 EXPERIMENT ?= configs/experiments/filemap-v4.toml
 PYTEST_FLAGS ?=
 WORKERS ?= 2

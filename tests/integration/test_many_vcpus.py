@@ -20,9 +20,12 @@ from workloads.spec import load_catalogue
 
 pytestmark = pytest.mark.guest
 
-SHAPE = ShapeSpec(
-    vcpus=4, jobs=4, cpu="Nehalem,-hypervisor", metronome_ns=20_000, more_memory_mib=256
-)
+SHAPES = {
+    vcpus: ShapeSpec(
+        vcpus=vcpus, jobs=vcpus, cpu="Nehalem,-hypervisor", metronome_ns=20_000, more_memory_mib=256
+    )
+    for vcpus in (4, 8)
+}
 WORKLOAD = load_catalogue()["filemap-4k"]
 PHASES = WORKLOAD.phases_of("default")
 
@@ -31,9 +34,11 @@ def silent(word: str) -> None:
     """Nobody watches."""
 
 
-@pytest.fixture(scope="module")
-def machine(kernels: dict[str, Kernel], options: Options) -> Machine:
-    return machine_of(SHAPE, WORKLOAD, kernels["patched"], options)
+@pytest.fixture(scope="module", params=SHAPES)
+def machine(
+    request: pytest.FixtureRequest, kernels: dict[str, Kernel], options: Options
+) -> Machine:
+    return machine_of(SHAPES[request.param], WORKLOAD, kernels["patched"], options)
 
 
 def test_cold_and_restored_runs_are_equal_and_locks_are_waited_for(
