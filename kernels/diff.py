@@ -13,7 +13,9 @@ from pathlib import PurePosixPath
 from host.errors import SeriesError
 from kernels.cleaning import clean, is_unfit
 
-HUNK = re.compile(r"@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@")
+HUNK = re.compile(r"@@ -([0-9]+)(?:,([0-9]+))? \+([0-9]+)(?:,([0-9]+))? @@")
+# Digits of a line's number, which no file of a kernel needs.
+LONGEST_NUMBER = 9
 LONGEST_PATH = 4096
 LONGEST_NAME = 255
 MODE = re.compile(r"(?:new file mode|deleted file mode|old mode|new mode|index \S+) (\d{6})$")
@@ -53,10 +55,28 @@ def read_diff(text: str, where: str) -> Diff:
 
     Raises:
         SeriesError: a path outside the tree or that cannot be shown, a symbolic link,
-            a submodule, a binary change, or a hunk that was damaged on its way;
+            a submodule, a binary change, or a hunk that was damaged on its way or has
+            impossible numbers;
             ``where`` names the patch.
     """
     return _Reader(where).read(text)
+
+
+def hunk_numbers(match: re.Match[str], where: str) -> tuple[int, int, int, int]:
+    """First line and count of lines in the old file, then in the new one, of a ``HUNK``.
+
+    Raises:
+        SeriesError: a number that no file can have; ``where`` names the patch.
+    """
+    longest = max(len(digits or "") for digits in match.groups())
+    if longest > LONGEST_NUMBER:
+        raise SeriesError(
+            f"has a hunk header with a number of {longest} digits: {clean(match[0], 60)}",
+            where=where,
+            next_step="make it anew with git format-patch",
+        )
+    first_old, old, first_new, new = (int(digits or 1) for digits in match.groups())
+    return first_old, old, first_new, new
 
 
 class _Reader:
@@ -78,10 +98,9 @@ class _Reader:
             if old > 0 or new > 0:  # inside a hunk, where "--- a/x" may be a removed line
                 old, new = self._inside(number, line, old, new, last=number == len(lines))
             elif self._current and (match := HUNK.match(line)):
-                old, new = (int(match[i] or 1) for i in (2, 4))
-                self._at = int(match[3])
+                first, old, self._at, new = hunk_numbers(match, self._where)
                 self._of_current += 1
-                self._hunks.append(Hunk(self._current, self._of_current, int(match[1]), line))
+                self._hunks.append(Hunk(self._current, self._of_current, first, line))
                 self._in_header = False
             else:
                 following = lines[number] if number < len(lines) else ""

@@ -24,13 +24,16 @@ from experiment.spec import SeriesSpec
 from host.errors import InfraError, SeriesError, UsageError
 from kernels import b4, git_range
 from kernels.cleaning import clean
+from kernels.diff import read_diff
 from kernels.mail import (
     BASE_COMMIT,
     LARGEST_MBOX,
     MOST_PATCHES,
     Mail,
+    Thread,
     read_mail,
     read_mails,
+    reading,
     select,
     too_large,
 )
@@ -132,9 +135,11 @@ def _no_file(name: str) -> _Part:
 def _from_folder(name: str, checkout: Path) -> _Part:
     files = series_patches(checkout, name)
     contents = [path.read_bytes() for path in files]
-    mails = [read_mail(content) for content in contents]
+    mails = [
+        read_mail(content, clean(path.name)) for path, content in zip(files, contents, strict=True)
+    ]
     covers = sorted((checkout / Path(name).expanduser()).glob("*cover-letter*.patch"))
-    cover = read_mail(covers[0].read_bytes()) if covers else None
+    cover = read_mail(covers[0].read_bytes(), clean(covers[0].name)) if covers else None
     decoded = [plain(content, mail) for content, mail in zip(contents, mails, strict=True)]
     findings = _changed_on_its_way(files, contents, decoded)
     named = tuple(zip((path.name for path in files), decoded, strict=True))
@@ -159,7 +164,7 @@ def _from_mails(name: str, kind: Kind, data: bytes) -> _Part:
         only = (f"0001-{slug(Path(name).stem)}.patch", line_ends(data))
         return _vetted(kind, name, (only,), mails, None)
     thread = select(mails, where)
-    made = [read_mail(raw) for raw in b4.patches_of(thread.mails, thread.version, where)]
+    made = [read_mail(raw, where) for raw in _made_by_b4(thread, where)]
     asked = [(mail.subject, mail.message_id) for mail in thread.patches]
     if [mail.subject for mail in made] != [subject for subject, _ in asked]:
         raise SeriesError(
@@ -182,12 +187,23 @@ def _from_mails(name: str, kind: Kind, data: bytes) -> _Part:
     return replace(part, record=part.record.model_copy(update=update))
 
 
+def _made_by_b4(thread: Thread, where: str) -> list[bytes]:
+    try:
+        return b4.patches_of(thread.mails, thread.version, where)
+    except SeriesError:
+        # What a patch has that b4 fails on is said better by the reader of diffs.
+        for mail in thread.patches:
+            with reading(mail.raw, where):
+                read_diff(mail.text, f"{where}: {mail.place} ({mail.subject})")
+        raise
+
+
 def _from_range(name: str, checkout: Path, repository: str) -> _Part:
     with _scratch() as folder:
         base = git_range.write_patches(name, folder, checkout=checkout, repository=repository)
         files = sorted(folder.glob("*.patch"))
         contents = [path.read_bytes() for path in files]
-        mails = [read_mail(content) for content in contents]
+        mails = [read_mail(content, clean(name)) for content in contents]
         named = tuple(zip((path.name for path in files), contents, strict=True))
         part = _vetted("range", name, named, mails, None)
         return replace(part, record=part.record.model_copy(update={"base_commit": base}))

@@ -2,20 +2,24 @@
 
 Everything here comes from outside.  A header that breaks the rules is taken as it is
 written, a charset nobody knows as Latin-1; nothing is executed and nothing followed.
+What still cannot be read is a ``SeriesError`` that names the mail, whatever went wrong:
+``reading`` is the one place for that.
 """
 
 from __future__ import annotations
 
+import codecs
 import hashlib
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from email import message_from_bytes
 from email.message import Message
 from email.parser import BytesHeaderParser
 from email.utils import getaddresses
 
-from host.errors import SeriesError
+from host.errors import LabError, SeriesError
 from kernels.cleaning import clean
 from kernels.series import LONGEST_HEADER, decoded_header
 
@@ -35,6 +39,15 @@ DIFF = re.compile(r"^(?:diff --git |--- \S.*\n\+\+\+ \S.*\n@@ )", re.M)
 BASE_COMMIT = re.compile(r"^base-commit: ([0-9a-f]{12,64})\s*$", re.M)
 PREREQUISITE = re.compile(r"^prerequisite-patch-id: [0-9a-f]{12,64}\s*$", re.M)
 MESSAGE_ID = re.compile(r"<([^<>\s]+)>")
+HEAD = 1 << 16
+RAW_ID = re.compile(rb"^message-id:\s{0,80}<([^<>\s]{1,200})>", re.M | re.I)
+RAW_SUBJECT = re.compile(rb"^subject:[ \t]{0,80}([^\r\n]{1,200})", re.M | re.I)
+# "Python Specific Encodings" of the library's manual: no mailer's, and punycode takes a
+# minute for 100 kB.
+PYTHONS_OWN = frozenset(
+    {"idna", "mbcs", "oem", "palmos", "punycode", "raw-unicode-escape", "undefined",
+     "unicode-escape"}
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -104,7 +117,7 @@ def read_mails(data: bytes, where: str) -> tuple[Mail, ...]:
     """Read an mbox file's mails in its order.
 
     Raises:
-        SeriesError: too large, or more mails than a thread has.
+        SeriesError: too large, more mails than a thread has, or one that cannot be read.
     """
     if len(data) > LARGEST_MBOX:
         raise too_large(len(data), where)
@@ -115,7 +128,7 @@ def read_mails(data: bytes, where: str) -> tuple[Mail, ...]:
             where=where,
             next_step="cut the thread out of the mailbox",
         )
-    return tuple(read_mail(mail) for mail in raw)
+    return tuple(read_mail(mail, where) for mail in raw)
 
 
 def too_large(size: int, where: str) -> SeriesError:
@@ -127,8 +140,48 @@ def too_large(size: int, where: str) -> SeriesError:
     )
 
 
-def read_mail(raw: bytes) -> Mail:
-    """Read one mail, whatever is wrong with it."""
+@contextmanager
+def reading(raw: bytes, where: str = "") -> Iterator[None]:
+    """Any failure inside is one of this mail, which came from ``where``.
+
+    Python's email package promises no set of exceptions: brackets in an address are a
+    RecursionError, a charset that is no ASCII a CharsetError, and there are more.
+
+    Raises:
+        SeriesError: the mail cannot be read; names it and the exception.
+    """
+    try:
+        yield
+    except (LabError, MemoryError):
+        raise
+    except Exception as error:
+        raise SeriesError(
+            f"cannot be read as a mail: {type(error).__name__}: {clean(str(error), 80)}",
+            where=": ".join(filter(None, [where, name_of(raw)])),
+            next_step="leave this mail out, or have it sent again",
+        ) from error
+
+
+def name_of(raw: bytes) -> str:
+    """What to call a mail that may not be readable: its id, else its subject, else its hash."""
+    head = raw[:HEAD]
+    for pattern, shape in ((RAW_ID, "<{}>"), (RAW_SUBJECT, '"{}"')):
+        if match := pattern.search(head):
+            return shape.format(clean(match[1].decode(errors="replace")))
+    return f"a mail without a name, SHA-256 {hashlib.sha256(raw).hexdigest()[:12]}"
+
+
+def read_mail(raw: bytes, where: str = "") -> Mail:
+    """Read one mail, which came from ``where``.
+
+    Raises:
+        SeriesError: it cannot be read.
+    """
+    with reading(raw, where):
+        return _read(raw)
+
+
+def _read(raw: bytes) -> Mail:
     message = _parsed(raw)
     full = header_of(message, "Subject")
     brackets = BRACKETS.match(full)
@@ -269,7 +322,12 @@ def _author(value: str) -> str:
 def _as_text(content: bytes, charset: str) -> str:
     for name in (charset, "utf-8"):
         try:
-            return content.decode(name)
+            if codecs.lookup(name).name in PYTHONS_OWN:
+                continue
+            text = content.decode(name)
+            # UTF-7 can spell half of a surrogate pair, which nothing can write down again.
+            text.encode()
         except (LookupError, ValueError):
             continue
+        return text
     return content.decode("latin-1")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from host.errors import SeriesError
-from kernels.diff import HUNK
+from kernels.diff import HUNK, hunk_numbers
 
 SIGNS = str.maketrans("+-", "-+")
 SWAPPED = {
@@ -27,7 +27,7 @@ def reverted(text: str, where: str) -> str:
     The words around them stay.  ``where`` names the patch.
 
     Raises:
-        SeriesError: it copies a file, which nothing takes back.
+        SeriesError: it copies a file, which nothing takes back, or counts lines that no file has.
     """
     lines = text.split("\n")
     made: list[str] = []
@@ -44,7 +44,7 @@ def reverted(text: str, where: str) -> str:
             made += [_side(lines[at], "---"), _side(line, "+++")]
             at += 1
         elif match := HUNK.match(line):
-            old, new = (int(match[i] or 1) for i in (2, 4))
+            _, old, _, new = hunk_numbers(match, where)
             before, after = line[4 : match.end() - 3].split(" +")
             made.append(f"@@ -{after} +{before} @@{line[match.end() :]}")
         elif line.startswith(("copy from ", "copy to ")):

@@ -7,7 +7,7 @@ import os
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from email.errors import HeaderParseError
+from email.errors import MessageError
 from email.header import decode_header, make_header
 from pathlib import Path
 
@@ -187,5 +187,5 @@ def decoded_header(value: str) -> str:
     """A mail header's value with its encoded words decoded, as far as they can be."""
     try:
         return str(make_header(decode_header(value)))
-    except (LookupError, ValueError, HeaderParseError):
+    except (LookupError, ValueError, MessageError):
         return value

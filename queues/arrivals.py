@@ -11,13 +11,14 @@ Positions = Mapping[str, str]
 
 @dataclass(frozen=True)
 class Arrival:
-    """A mail as it came; ``at`` is when, in seconds since 1970.
+    """A mail as it came; ``at`` is when, in seconds since 1970, ``place`` where in the mailbox.
 
     ``deleted`` is a mail that was taken out of the mailbox.
     """
 
     raw: bytes
     at: float
+    place: str
     deleted: bool = False
 
 

@@ -15,15 +15,14 @@ from email.parser import BytesHeaderParser
 from email.utils import parsedate_to_datetime
 from pathlib import Path
 
-from host.errors import InfraError
+from host.errors import InfraError, SeriesError
 from kernels.cleaning import clean
-from kernels.mail import LARGEST_MBOX, POSTMARK, header_of, split_mbox
+from kernels.mail import HEAD, LARGEST_MBOX, POSTMARK, header_of, reading, split_mbox
 from kernels.series import LARGEST
 from queues.arrivals import Arrival, Batch, Positions
 
 ENDINGS = (".mbox", ".mbx", ".eml")
 TAIL = 4096
-HEAD = 1 << 16
 # A file younger than this may be in the middle of a delivery.
 QUIET_S = 2.0
 
@@ -49,7 +48,8 @@ class MboxFiles:
             if position == at.get(name):
                 continue
             at[name] = position
-            arrivals, older = _arrivals(split_mbox(grown), 0.0 if positions else since, now)
+            mails = [(raw, clean(name)) for raw in split_mbox(grown)]
+            arrivals, older = _arrivals(mails, 0.0 if positions else since, now)
             yield Batch(arrivals, dict(at), (*notes, *_older(name, older)))
 
     def _files(self) -> list[Path]:
@@ -66,6 +66,15 @@ class Maildir:
 
     def new(self, positions: Positions, *, since: float, now: float) -> Iterator[Batch]:
         """As of ``Mailbox``: everything new is one batch."""
+        try:
+            yield from self._new(positions, since, now)
+        except OSError as error:
+            raise InfraError(
+                f"cannot be read: {error.strerror}", where=str(error.filename or self.folder),
+                next_step="see its rights",
+            ) from None  # fmt: skip
+
+    def _new(self, positions: Positions, since: float, now: float) -> Iterator[Batch]:
         files = {
             path.name.partition(":")[0]: path
             for place in ("new", "cur")
@@ -78,7 +87,7 @@ class Maildir:
         raw = []
         for name in new:
             try:
-                raw.append(_cut(files[name]))
+                raw.append((_cut(files[name]), clean(files[name].name)))
             except FileNotFoundError:  # moved to cur/ meanwhile: the next look has it
                 del files[name]
         arrivals, older = _arrivals(raw, 0.0 if positions else since, now)
@@ -138,17 +147,21 @@ def _cut(path: Path) -> bytes:
         return file.read(LARGEST + 1)
 
 
-def _arrivals(mails: list[bytes], since: float, now: float) -> tuple[tuple[Arrival, ...], int]:
-    """Mails from ``since`` on, by the date they say, and how many are older."""
-    kept = [raw for raw in mails if not since or _date(raw, now) >= since]
-    return tuple(Arrival(raw, now) for raw in kept), len(mails) - len(kept)
+def _arrivals(
+    mails: list[tuple[bytes, str]], since: float, now: float
+) -> tuple[tuple[Arrival, ...], int]:
+    """Mails, each with its place, from ``since`` on by their dates; how many are older."""
+    kept = [(raw, place) for raw, place in mails if not since or _date(raw, now) >= since]
+    return tuple(Arrival(raw, now, place) for raw, place in kept), len(mails) - len(kept)
 
 
 def _date(raw: bytes, now: float) -> float:
-    said = header_of(BytesHeaderParser().parsebytes(raw[:HEAD]), "Date")
+    """The date a mail says, or ``now``: one that says none is a mail all the same."""
     try:
-        return parsedate_to_datetime(said).timestamp()
-    except (ValueError, TypeError, OverflowError):
+        with reading(raw):
+            header = header_of(BytesHeaderParser().parsebytes(raw[:HEAD]), "Date")
+            return parsedate_to_datetime(header).timestamp()
+    except SeriesError:
         return now
 
 

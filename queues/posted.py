@@ -15,8 +15,19 @@ from email.parser import BytesHeaderParser
 from email.utils import getaddresses
 from fnmatch import fnmatchcase
 
+from host.errors import SeriesError
 from kernels.cleaning import clean
-from kernels.mail import BRACKETS, MESSAGE_ID, MOST_PATCHES, REPLY, Mail, header_of, read_mail
+from kernels.mail import (
+    BRACKETS,
+    MESSAGE_ID,
+    MOST_PATCHES,
+    REPLY,
+    Mail,
+    header_of,
+    name_of,
+    read_mail,
+    reading,
+)
 from kernels.series import LARGEST
 
 LARGEST_HEAD = 1 << 18
@@ -29,10 +40,6 @@ CHANGE_ID = re.compile(r"^change-id: (\S{1,200})\s*$", re.M)
 NUMBERED_ID = re.compile(r"^(\d{14}\.\d{1,10})-\d{1,4}-(.{1,200})$")
 # Sender, root, version, total, and whether it was sent again.
 Key = tuple[str, str, int, int, bool]
-
-
-class UnreadableError(ValueError):
-    """A mail that is left out, and why."""
 
 
 @dataclass(frozen=True)
@@ -113,13 +120,20 @@ def read_posted(raw: bytes) -> Posted | None:
     """The member of a series that a mail is; None for anything else, such as a reply.
 
     Raises:
-        UnreadableError: too large, with a header too large, or of too many patches.
+        SeriesError: too large, with a header too large, of too many patches, or it cannot
+            be read.
     """
+    with reading(raw):
+        return _read(raw)
+
+
+def _read(raw: bytes) -> Posted | None:
     if len(raw) > LARGEST:
-        raise UnreadableError(f"a mail of more than {LARGEST >> 20} MiB")
+        raise SeriesError(f"has more than {LARGEST >> 20} MiB", where=name_of(raw))
     head = re.split(rb"\r?\n\r?\n", raw[: LARGEST_HEAD + 4], maxsplit=1)[0]
     if len(head) > LARGEST_HEAD:
-        raise UnreadableError(f"a mail whose header has more than {LARGEST_HEAD >> 10} KiB")
+        what = f"has a header of more than {LARGEST_HEAD >> 10} KiB"
+        raise SeriesError(what, where=name_of(raw))
     header = BytesHeaderParser().parsebytes(head)
     subject = header_of(header, "Subject")
     tags = BRACKETS.match(subject)
@@ -129,7 +143,8 @@ def read_posted(raw: bytes) -> Posted | None:
     if not mail.is_patch:
         return None
     if mail.total > MOST_PATCHES or mail.number > mail.total or mail.total == 0:
-        raise UnreadableError(f"{mail.place}: {mail.subject}: no such place in a series")
+        what = f"{mail.place}: {mail.subject}: no such place in a series"
+        raise SeriesError(what, where=name_of(raw))
     numbered = NUMBERED_ID.match(mail.message_id)
     own = digest(mail.message_id)
     return Posted(

@@ -74,7 +74,7 @@ def _epoch(path: Path, last: str, since: float, now: float, *, first: bool) -> I
     commits = [commit.id for commit in newest_first][::-1]
     for begin in range(0, max(1, len(commits)), BATCH):
         some = commits[begin : begin + BATCH]
-        arrivals = [_arrival(repository, commit, now) for commit in some]
+        arrivals = [_arrival(repository, commit, now, path.name) for commit in some]
         reached = str(some[-1]) if begin + BATCH < len(commits) else str(head)
         yield Batch(tuple(one for one in arrivals if one), {"": reached}, notes)
         notes = ()
@@ -96,7 +96,9 @@ def _rewritten(path: Path, last: str, met: str) -> str:
     return f"{what}, nor anything before it; its newest mails are read again (--days)"
 
 
-def _arrival(repository: pygit2.Repository, commit_id: pygit2.Oid, now: float) -> Arrival | None:
+def _arrival(
+    repository: pygit2.Repository, commit_id: pygit2.Oid, now: float, epoch: str
+) -> Arrival | None:
     commit = repository[commit_id]
     assert isinstance(commit, pygit2.Commit)
     at = min(float(commit.commit_time), now)
@@ -108,5 +110,5 @@ def _arrival(repository: pygit2.Repository, commit_id: pygit2.Oid, now: float) -
                 return None
             # One byte more than may be read, so that whoever reads it sees that.
             raw = entry.data if size <= LARGEST else b"\0" * (LARGEST + 1)
-            return Arrival(raw, at, deleted=name == "d")
+            return Arrival(raw, at, f"{epoch} {str(commit_id)[:SHORT]}", deleted=name == "d")
     return None

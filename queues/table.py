@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -70,7 +71,7 @@ def _row(file: Path, line: int, found: dict[str, str]) -> Row:
 
 
 def _is_number(text: str) -> bool:
-    return not text or text.removeprefix("-").isdecimal()
+    return re.fullmatch(r"(-?[0-9]{1,9})?", text) is not None
 
 
 def _wrong(file: Path, line: int, what: str, next_step: str) -> UsageError:

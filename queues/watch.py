@@ -21,12 +21,13 @@ from pydantic import Field, ValidationError
 from host.errors import SeriesError, UsageError
 from kernels.cleaning import clean
 from kernels.diff import read_diff
+from kernels.mail import reading
 from kernels.patch_text import slug
 from queues import page, series_seen
 from queues.arrivals import Arrival, Mailbox
 from queues.entry import Entry
 from queues.mail_files import ENDINGS, Maildir, MboxFiles
-from queues.posted import Group, Posted, UnreadableError, groups_of, read_posted, touches
+from queues.posted import Group, Posted, groups_of, read_posted, touches
 from queues.public_inbox import PublicInbox, epochs
 from queues.series_seen import Seen
 from queues.store import MAILS, WATCH, QueueStore, stamp
@@ -39,17 +40,29 @@ DAY_S = 86400.0
 # Beyond these the oldest are given up: a mailbox must not fill the disk.
 MOST_PENDING = 20_000
 MOST_PENDING_BYTES = 1 << 30
+MOST_LEFT_OUT = 1000
 POSTMARK = b"From twinboot@z Thu Jan  1 00:00:00 1970\n"
 
 
+class LeftOut(Record):
+    """What a watch left out and why, in the words of its output; ``at`` in seconds since 1970."""
+
+    at: float
+    what: str
+
+
 class State(Record):
-    """Where a watch is; ``pending`` has the mails kept, by hash, and when each came."""
+    """Where a watch is; ``pending`` has the mails kept, by hash, and when each came.
+
+    ``left_out`` has the newest ``MOST_LEFT_OUT``, the newest last.
+    """
 
     schema_version: Literal[1] = 1
     mailbox: str
     positions: dict[str, str] = Field(default_factory=dict)
     pending: dict[str, float] = Field(default_factory=dict)
     seen: tuple[Seen, ...] = ()
+    left_out: tuple[LeftOut, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -137,6 +150,7 @@ class _Looking:
         self.watch, self.wanted, self.now = watch, watch.wanted, now
         self.store, self.folder = watch.store, watch.folder
         self.found = Look()
+        self.recorded = 0  # of what was left out
         self.state = self._load()
         self.posts: dict[str, Posted] = {}
         self.came: dict[str, float] = {}
@@ -186,8 +200,8 @@ class _Looking:
         self.found.mails += 1
         try:
             post = read_posted(arrival.raw)
-        except UnreadableError as error:
-            self.found.left_out.append(str(error))
+        except SeriesError as error:
+            self.found.left_out.append(f"{arrival.place}: {error.where}: {error.what}")
             return
         if post is None:
             return
@@ -220,11 +234,7 @@ class _Looking:
         new = series_seen.seen_of(group, self.now)
         try:
             patches = [post for post in group.ordered if post.mail.number]
-            files = {
-                file
-                for post in patches
-                for file in read_diff(post.mail.text, clean(post.mail.place)).files
-            }
+            files = {file for post in patches for file in _files(post)}
             aside = series_seen.aside(group, new, groups, self.seen.values())
             if not touches(files, self.wanted.paths):
                 self.found.elsewhere += 1
@@ -233,7 +243,7 @@ class _Looking:
             else:
                 new = new.model_copy(update={"entry": self._queue(group, new)})
         except SeriesError as error:
-            self.found.left_out.append(f"{group.words}: {clean(error.what)}")
+            self.found.left_out.append(f"{group.words}: {error.where}: {clean(error.what)}")
         self.seen[new.key] = new
         for each, series in series_seen.by_id([new]).items():
             self.known.setdefault(each, []).extend(series)
@@ -295,8 +305,12 @@ class _Looking:
     def _save(self, positions: dict[str, str]) -> None:
         # Twice as long as a first look reaches back: what is read again is known.
         kept = [o for o in self.seen.values() if o.at >= self.now - 2 * self.wanted.days * DAY_S]
+        new = self.found.left_out[self.recorded :]
+        self.recorded += len(new)
+        left_out = (*self.state.left_out, *(LeftOut(at=self.now, what=line) for line in new))
         state = self.state.model_copy(
             update={
+                "left_out": left_out[-MOST_LEFT_OUT:],
                 "positions": positions,
                 "pending": {post_id: self.came[post_id] for post_id in self.posts},
                 "seen": tuple(kept),
@@ -313,8 +327,15 @@ class _Looking:
 def _posted(raw: bytes) -> Posted | None:
     try:
         return read_posted(raw)
-    except UnreadableError:
+    except SeriesError:
         return None
+
+
+def _files(post: Posted) -> tuple[str, ...]:
+    """The files that a patch names; raises SeriesError where it cannot be read."""
+    where = clean(post.mail.place)
+    with reading(post.mail.raw, where):
+        return read_diff(post.mail.text, where).files
 
 
 def _keep(path: Path, data: bytes) -> None:

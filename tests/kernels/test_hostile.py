@@ -18,8 +18,11 @@ from kernels.cleaning import clean, is_unfit
 from kernels.diff import read_diff
 from kernels.intake import keep, patches_of, records_of
 from kernels.mail import read_mail, read_mails
+from kernels.patch_text import as_patch
+from kernels.revert import reverted
 from kernels.series import apply, read_patch
 from tests.kernels.fake import FASTER, Lab
+from tests.kernels.poison import DIFF, LONG, ODD, UNREADABLE
 from tests.kernels.posting import Post, mbox, post
 
 NEW = "new file mode 100644\n--- /dev/null\n+++ b/{0}\n@@ -0,0 +1 @@\n+x\n"
@@ -181,6 +184,66 @@ def test_any_bytes_are_a_mail_or_an_error_of_the_lab(data: bytes) -> None:
     for mail in read_mails(b"From a 00:00:00 2026\nSubject: x\n" + data, "x"):
         assert clean(mail.subject) == mail.subject
         assert clean(mail.author) == mail.author
+
+
+@pytest.mark.parametrize("name", UNREADABLE)
+def test_a_mail_that_cannot_be_read_is_an_error_of_the_series(lab: Lab, name: str) -> None:
+    (lab.checkout / "thread.mbox").write_bytes(b"From a 00:00:00 2026\n" + UNREADABLE[name])
+    with pytest.raises(SeriesError) as caught:
+        keep(SeriesSpec(path="thread.mbox"), **lab.where)
+    assert "cannot be read as a mail" in caught.value.what or "5000 digits" in caught.value.what
+    assert name in caught.value.where
+    assert len(str(caught.value)) < 500
+
+
+@pytest.mark.parametrize("name", ODD)
+def test_a_mail_that_breaks_a_rule_is_read_all_the_same(name: str) -> None:
+    started = time.process_time()
+    mail = read_mail(ODD[name])
+    assert mail.has_diff
+    assert read_diff(mail.text, "x").files == ("mm/x.c",)
+    assert read_diff(as_patch(mail, 1, 1).decode(), "x").files == ("mm/x.c",)
+    assert time.process_time() - started < 5
+
+
+def test_a_number_that_no_file_has_is_refused_turned_around_too() -> None:
+    # Before the first file it is prose to the reader.
+    with pytest.raises(SeriesError, match="5000 digits"):
+        reverted(f"@@ -{LONG} +1 @@\n{DIFF}", "x")
+    assert "@@ -1 +1 @@" in reverted(f"@@ -999999999 +1 @@\n-x\n+y\n{DIFF}", "x")
+
+
+HEADERS = st.sampled_from(
+    ["From", "Subject", "Date", "Message-ID", "References", "Content-Type",
+     "Content-Transfer-Encoding", "X"]
+)  # fmt: skip
+VALUES = st.lists(
+    st.text(max_size=4)
+    | st.sampled_from(
+        ["(" * 1500, '"', "<", ">", "@", ";", "*0*=", "%FF", "''", "=?", "?=", "?q?", "?b?", "\0",
+         "utf-7", "punycode", "idna", "hex", "\u0663", "text/plain; charset=", "+2AA-", "base64",
+         "multipart/mixed; boundary=b", "message/rfc822", "x-uuencode", LONG, "Re:", "v2 1/2"]
+    ),
+    max_size=6,
+).map("".join)  # fmt: skip
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    st.lists(st.tuples(HEADERS, VALUES), max_size=6),
+    st.lists(VALUES | st.sampled_from([DIFF, f"@@ -{LONG} +1 @@", "--b", "begin 666 x"])),
+)
+def test_any_headers_are_a_patch_file_or_an_error_of_the_lab(
+    headers: list[tuple[str, str]], lines: list[str]
+) -> None:
+    head = "".join(f"{key}: {value}\n" for key, value in headers)
+    raw = f"{head}\n{chr(10).join(lines)}".encode(errors="surrogateescape")
+    try:
+        mail = read_mail(raw)
+        reverted(as_patch(mail, 1, 1).decode(errors="surrogateescape"), "x")
+        read_diff(mail.text, "x")
+    except SeriesError as error:
+        assert not any(map(is_unfit, str(error).replace("\n", "")))  # noqa: PT017
 
 
 LINES = st.sampled_from(

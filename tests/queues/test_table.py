@@ -53,6 +53,7 @@ def test_every_column_and_none_but_the_series(tmp_path: Path) -> None:
         ("series,colour\nx,red\n", "names these columns: series, colour"),
         ("series,series\nx,y\n", "names these columns"),
         ("series,priority\nx,1\ny,high\n", "waiting.csv:3: priority: found 'high'"),
+        (f"series,priority\nx,{'9' * 5000}\n", "waiting.csv:2: priority: found '999"),
         ("series,auto\nx,perhaps\n", "waiting.csv:2: auto: found 'perhaps'"),
         ("series,priority\n,1\n", "waiting.csv:2: series: found ''"),
         ("series\nx,y\n", "waiting.csv:2: has more fields than columns"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 from pathlib import Path
@@ -16,6 +17,7 @@ from queues.entry import Entry
 from queues.store import QueueStore
 from queues.watch import Look, Wanted, Watch, mailbox_of
 from runs.question import Question
+from tests.kernels.poison import ODD, UNREADABLE
 from tests.kernels.posting import Post, mbox, reply
 from tests.queues.archive import DAY, NOW, Archive, diff, git, patch, series
 
@@ -492,7 +494,7 @@ def test_hostile_mails_queue_nothing_and_stop_nobody(store: QueueStore, archive:
     assert "names a path outside the kernel tree" in said
     assert "1/9999: mm: bomb: no such place" in said
     assert "7/3: mm: beyond: no such place" in said
-    assert "header has more than 256 KiB" in said
+    assert '"[PATCH] mm: heads": has a header of more than 256 KiB' in said
     assert "v1 mm: good" in titles(store)
     assert not any("evil" in entry.id or "bomb" in entry.id for entry in waiting(store))
     # Nothing was written but below the queue, by names of the lab's own making.
@@ -506,8 +508,74 @@ def test_hostile_mails_queue_nothing_and_stop_nobody(store: QueueStore, archive:
 def test_a_huge_mail_is_left_out(store: QueueStore, archive: Archive) -> None:
     archive.add([b"Subject: [PATCH] mm: huge\n\n" + b"x" * (33 << 20), *series("a", 1)])
     found = look(store, archive.folder)
-    assert found.left_out == ["a mail of more than 32 MiB"]
+    commit = git(archive.epoch(0), "rev-list", "--max-parents=0", "master")[:12]
+    assert len(found.left_out) == 1
+    assert found.left_out[0].startswith(f"0.git {commit}: ")
+    assert found.left_out[0].endswith(": has more than 32 MiB")
     assert len(found.queued) == 1
+
+
+def put(kind: str, folder: Path, mails: list[bytes]) -> Path:
+    """A mailbox of this kind, new or with these mails after what it has."""
+    if kind == "archive":
+        archive = Archive(folder)
+        archive.add(mails)
+    elif kind == "maildir":
+        for name in ("cur", "new", "tmp"):
+            (folder / name).mkdir(parents=True, exist_ok=True)
+        for mail in mails:
+            count = len(list((folder / "new").iterdir()))
+            (folder / "new" / f"{count}.x").write_bytes(mail)
+    else:
+        with folder.open("ab") as sink:
+            sink.writelines(b"From a@b Thu Jan  1 00:00:00 1970\n" + one + b"\n" for one in mails)
+        old(folder)
+    return folder
+
+
+@pytest.mark.parametrize("kind", ["archive", "maildir", "mbox"])
+def test_a_mail_that_cannot_be_read_is_named_and_the_ones_after_it_are_read(
+    store: QueueStore, tmp_path: Path, kind: str
+) -> None:
+    (before,) = series("before", 1, cover=False, title="mm: before")
+    posts = series("after", 2, title="mm: after")
+    mails = [before.encoded(), *UNREADABLE.values(), *(post.encoded() for post in posts)]
+    place = put(kind, tmp_path / "box", mails)
+    found = look(store, place, "mm/")
+    assert titles(store) == ["v1 mm: step 1 of before", "v1 mm: after"]
+    assert len(found.left_out) == len(UNREADABLE)
+    for name in UNREADABLE:
+        assert sum(f"<{name}@example.org>" in line or f"mm: {name}" in line
+                   for line in found.left_out) == 1  # fmt: skip
+    # It is on record, and the mailbox is past it.
+    watch = Watch(store, place, Wanted(Question()))
+    state = watching.State.model_validate_json((watch.folder / "state.json").read_bytes())
+    assert [each.what for each in state.left_out] == found.left_out
+    assert {each.at for each in state.left_out} == {NOW}
+    again = look(store, place, "mm/")
+    assert (again.mails, again.left_out) == (0, [])
+    put(kind, place, [post.encoded() for post in series("new", 1, cover=False, title="mm: new")])
+    assert len(look(store, place, "mm/").queued) == 1
+
+
+@pytest.mark.parametrize("name", ODD)
+def test_a_mail_that_breaks_a_rule_is_queued(store: QueueStore, tmp_path: Path, name: str) -> None:
+    found = look(store, put("mbox", tmp_path / "mm.mbox", [ODD[name]]), "mm/")
+    assert (len(found.queued), found.left_out) == (1, [])
+
+
+def test_so_much_is_remembered_of_what_was_left_out(
+    store: QueueStore, archive: Archive, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watching, "MOST_LEFT_OUT", 2)
+    archive.add([patch(f"[PATCH 2/1] mm: {n}", f"m{n}") for n in range(3)])
+    look(store, archive.folder)
+    archive.add([patch("[PATCH 2/1] mm: last", "m4")])
+    look(store, archive.folder)
+    state = json.loads(next((store.folder / "watch").glob("*/state.json")).read_text())
+    assert [each["what"].split()[-8:-6] for each in state["left_out"]] == [
+        ["mm:", "2:"], ["mm:", "last:"],
+    ]  # fmt: skip
 
 
 def test_a_mailbox_cannot_fill_the_disk(
