@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 from pydantic import Field, TypeAdapter
 
 from experiment.ad_hoc import name_of
+from experiment.series_name import kind_of
 from kernels.cleaning import clean
 from results.record import Record
 from runs.question import Question
@@ -63,6 +64,15 @@ class Entry(Record):
     def is_open(self) -> bool:
         """Whether there is something left to do: it waits, or whoever worked on it may be gone."""
         return self.state in OPEN
+
+    @property
+    def is_from_mail(self) -> bool:
+        """Whether its patches are those of whoever mailed them.
+
+        A watch queued it, or a message-id or link names it.  A file, folder or range was
+        chosen by whoever added it.
+        """
+        return bool(self.mailbox) or any(kind_of(one) == "thread" for one in self.question.series)
 
     @property
     def order(self) -> tuple[int, str, str]:

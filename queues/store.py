@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -129,10 +129,13 @@ class QueueStore:
             lock.release()
 
     @contextmanager
-    def take(self) -> Iterator[Entry | None]:
-        """The next entry to work on, its lock held; None where others have all that is left."""
+    def take(self, may: Callable[[Entry], bool] = lambda entry: True) -> Iterator[Entry | None]:
+        """The next entry to work on, its lock held; None where others have all that is left.
+
+        One that ``may`` not be worked on is passed over.
+        """
         for entry in self.read().entries:
-            if not entry.is_open:
+            if not entry.is_open or not may(entry):
                 continue
             lock = self._lock(entry.id)
             try:

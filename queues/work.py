@@ -37,10 +37,19 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Rules:
-    """``tries`` is how often an entry is begun that the host ends; ``limit`` None is no limit."""
+    """``tries`` is how often an entry is begun that the host ends; ``limit`` None is no limit.
+
+    Without ``trust_authors`` no patch is built that somebody mailed: what it adds to the
+    kernel's makefiles would run with the rights of this process.
+    """
 
     tries: int = 2
     limit: int | None = None
+    trust_authors: bool = False
+
+    def allow(self, entry: Entry) -> bool:
+        """Whether an entry may be built at all."""
+        return self.trust_authors or not entry.is_from_mail
 
 
 def work(store: QueueStore, measure: Measure, say: Say, rules: Rules | None = None) -> int:
@@ -58,7 +67,7 @@ def work(store: QueueStore, measure: Measure, say: Say, rules: Rules | None = No
         say(f"left out  {problem}")
     done, in_a_row = 0, 0
     while rules.limit is None or done < rules.limit:
-        with store.take() as entry:
+        with store.take(rules.allow) as entry:
             if entry is None:
                 break
             ended, ending = _attempt(store, entry, measure, say, rules)
@@ -74,6 +83,11 @@ def work(store: QueueStore, measure: Measure, say: Say, rules: Rules | None = No
             )
     page.write(store)
     return done
+
+
+def refused(store: QueueStore, rules: Rules) -> tuple[Entry, ...]:
+    """What waits and is not worked, since nobody trusted who mailed it."""
+    return tuple(e for e in store.read().entries if e.is_open and not rules.allow(e))
 
 
 def line_of(entry: Entry) -> str:

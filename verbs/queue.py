@@ -10,11 +10,12 @@ from typing import Annotated
 import typer
 
 from fleet.configured import executor_of
+from host.errors import UsageError
 from queues import page, table
 from queues.adding import entry_of, of_row, put
 from queues.entry import Entry, State
 from queues.store import QueueStore
-from queues.work import Job, Rules, work
+from queues.work import Job, Rules, refused, work
 from results.record import as_json as as_json_values
 from runs import prepare
 from runs.question import Question
@@ -135,13 +136,20 @@ def run_verb(
     guests: Guests = None,
     executor: Executor = "local",
     store: Store = "",
+    trust_authors: Annotated[
+        bool,
+        typer.Option(
+            "--trust-authors", help="also build what came by mail: its makefiles run as you"
+        ),
+    ] = False,
 ) -> None:
     """Measure what waits, one session and one report an entry, until nothing is left.
 
     An entry that does not apply, build or boot is its own outcome, and the next one is
-    measured.  Exit codes: 0 all were worked, whatever the verdicts; 3 two in a row were
-    ended by the host or the lab, or the queue's folder cannot be written.  Killed at any
-    moment, the next run goes on where this one was.
+    measured.  What a watch queued, or a message-id names, is built with --trust-authors only.
+    Exit codes: 0 all were worked, whatever the verdicts; 2 some wait for --trust-authors; 3
+    two in a row were ended by the host or the lab, or the queue's folder cannot be written.
+    Killed at any moment, the next run goes on where this one was.
     """
     waiting, asked = QueueStore(folder), options(guests_at_once=guests)
     waiting.create()
@@ -154,17 +162,34 @@ def run_verb(
         # Connected anew each time: a scheduler may have been lost, and be back.
         do_measure(question, begins, goes_on, asked, executor, store)
 
+    named: set[str] = set()
     while True:
+        rules = Rules(tries, limit, trust_authors)
         try:
-            done = work(waiting, measure, log, Rules(tries, limit))
+            done = work(waiting, measure, log, rules)
         except KeyboardInterrupt:
             log(f"./lab.py queue run --queue {folder} goes on where this one was")
             raise
+        left = refused(waiting, rules)
+        for entry in left:
+            if entry.id not in named:
+                log(
+                    f"not built  {entry.id}  {entry.name}: by {entry.author or 'whoever mailed it'}"
+                )
+        named |= {entry.id for entry in left}
         limit = None if limit is None else limit - done
         if wait is None or limit == 0:
             break
         time.sleep(wait)
     print(waiting.folder / page.INDEX)
+    if left:
+        raise UsageError(
+            f"{len(left)} of what waits came by mail, and was not built: a patch may change "
+            "makefiles and scripts, which run with all your rights",
+            where=str(waiting.folder),
+            next_step="read the patches, or run in a container or as a user that owns nothing "
+            "else, and add --trust-authors",
+        )
 
 
 @app.command("remove")

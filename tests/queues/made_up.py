@@ -28,7 +28,7 @@ SLOWER = Session(effect={"4k": -0.013, "thp": 0.0, "switch": 0.0})
 
 def queued(store: QueueStore, name: str, **more: object) -> Entry:
     """An entry that asks for the series of this name, put into the queue."""
-    question = Question(series=(f"mid:{slug(name)}@example.org",), workloads="filemap-4k")
+    question = Question(series=(f"git:/src/linux@base..{slug(name)}",), workloads="filemap-4k")
     entry = entry_of(
         question, here=CHECKOUT, checkout=CHECKOUT, catalogue=prepare.catalogue(CHECKOUT)
     )

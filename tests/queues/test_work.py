@@ -60,7 +60,7 @@ def test_by_priority_and_then_by_arrival(store: QueueStore) -> None:
     measuring = Measuring()
     assert work(store, measuring, quiet) == 5
     order = [job.question.series[0] for job in measuring.jobs]
-    assert order == [f"mid:{name}@example.org" for name in "ceabd"]
+    assert order == [f"git:/src/linux@base..{name}" for name in "ceabd"]
     assert set(states(store).values()) == {"done"}
 
 

@@ -18,6 +18,7 @@ import pytest
 import lab
 from host.errors import SeriesError
 from queues.store import QueueStore
+from tests.kernels.poison import UNREADABLE
 from tests.queues.archive import DAY, Archive, patch, series
 
 LAB = Path(lab.__file__).resolve()
@@ -178,8 +179,62 @@ def test_watch_says_what_it_found_and_takes_paths_in_two_ways(
         assert entry.origin == str(archive.folder)
     # What no workload is known for is told by the entry's outcome.
     assert main("queue", "remove", entries[0].id, "--queue", "q") == 0
-    assert main("queue", "run", "--queue", "q") == 0
+    assert main("queue", "run", "--queue", "q", "--trust-authors") == 0
     assert "no workload is known for fs/b.c" in capsys.readouterr().err
+
+
+def test_what_came_by_mail_is_built_only_where_its_authors_are_trusted(
+    main: Main, archive: Archive, capsys: pytest.CaptureFixture[str]
+) -> None:
+    evil()
+    archive.add(series("b", 1, title="fs: b", file="fs/b.c"), at=recently())
+    assert main("watch", str(archive.folder), "--queue", "q", "--once") == 0
+    # A file is the decision of whoever adds it; a message-id or a link is whatever was mailed.
+    names = ("tcp.patch", "mid:a@example.org", "https://lore.kernel.org/all/b@example.org/")
+    assert main("queue", "add", *names, "--auto", "--queue", "q") == 0
+    queue = QueueStore(Path("q"))
+    mailed = [entry.id for entry in queue.read().entries if entry.is_from_mail]
+    assert len(mailed) == 3
+    capsys.readouterr()
+    assert main("queue", "run", "--queue", "q") == 2
+    shown = capsys.readouterr().err
+    assert "3 of what waits came by mail" in shown
+    assert "add --trust-authors" in shown
+    for entry in queue.read().entries:
+        assert f"not built  {entry.id}  " in shown or entry.id not in mailed
+        assert (entry.state, entry.tries, entry.began) == ("waiting", 0, "") or (
+            entry.id not in mailed and entry.state == "failed"
+        )
+    # One that was begun where they were trusted is no exception.
+    begun = queue.find(mailed[0])
+    queue.save(begun.model_copy(update={"state": "running"}))
+    assert main("queue", "run", "--queue", "q") == 2
+    assert queue.find(mailed[0]).state == "running"
+    for name in mailed[1:]:
+        assert main("queue", "remove", name, "--queue", "q") == 0
+    assert main("queue", "run", "--queue", "q", "--trust-authors") == 0
+    assert "no workload is known for fs/b.c" in queue.find(mailed[0]).message
+
+
+@pytest.mark.parametrize("name", UNREADABLE)
+def test_a_mail_that_cannot_be_read_stops_no_watch_and_is_a_broken_series(
+    main: Main, archive: Archive, capsys: pytest.CaptureFixture[str], name: str
+) -> None:
+    after = patch("[PATCH] fs: after", "after", file="fs/b.c")
+    archive.add([UNREADABLE[name], after], at=recently())
+    assert main("watch", str(archive.folder), "--queue", "q", "--once") == 0
+    shown = capsys.readouterr()
+    assert [line.split()[0] for line in shown.out.splitlines()] == ["queued", "left"]
+    assert name in shown.out.splitlines()[1]
+    assert shown.err == "2 new mails; 1 series queued, 0 incomplete\n"
+    Path("thread.mbox").write_bytes(b"From a@b Thu Jan  1 00:00:00 1970\n" + UNREADABLE[name])
+    named = ("--series", "thread.mbox", "--workloads", "filemap-4k")
+    assert main("plan", *named) == 4
+    shown = capsys.readouterr()
+    assert "Traceback" not in shown.err
+    assert shown.err.startswith("error: ")
+    assert name in shown.err.splitlines()[0]
+    assert "next: " in shown.err
 
 
 def test_a_watch_killed_again_and_again_loses_nothing_and_queues_nothing_twice(
