@@ -3,6 +3,7 @@ EXPERIMENT ?= configs/experiments/filemap-v4.toml
 PYTEST_FLAGS ?=
 WORKERS ?= 2
 LOCK_FLAGS ?=
+BIN ?= $(HOME)/.local/bin
 
 MAKEFLAGS += --no-print-directory
 # virtme-ng's programs live in the virtual environment.
@@ -11,19 +12,24 @@ PYTHON := .venv/bin/python
 ACTIONLINT := .make/actionlint
 ACTIONLINT_VERSION := v1.7.12
 
-.PHONY: help setup run lint browser check test lock schema clean
+.PHONY: help setup link run lint browser check test lock schema clean
 
 help:
 	@echo "make run     set up, then measure $(EXPERIMENT) and name the report"
 	@echo "make test    set up, then every check and test, guests included"
 	@echo "make check   set up, then the checks and the tests that boot no guest"
 	@echo "make setup   install Debian packages and .venv, as far as missing"
+	@echo "make link    put a launcher named twinboot into BIN ($(BIN))"
 	@echo "make lock    pin the Python packages anew (LOCK_FLAGS=--upgrade for newer ones)"
 	@echo "make schema  write docs/schema/report.schema.json anew, from what reports render"
 	@echo "make clean   remove .venv and what checks leave; sessions and the cache stay"
 
 setup:
 	@sh setup/prepare.sh
+
+# It needs no set-up: what is missing is said when it is called.
+link:
+	@sh setup/link.sh "$(BIN)"
 
 run: setup
 	@$(PYTHON) lab.py run $(EXPERIMENT)
