@@ -15,12 +15,28 @@ import typer
 from experiment.spec import Experiment
 from fleet.configured import executor_of
 from host import facts
+from host.errors import UsageError
+from results.sessions import named_session
 from runs import prepare
 from runs.options import Options
 from runs.progress import Reporter
 from runs.question import Question, experiment_of
 
 CHECKOUT = Path(__file__).resolve().parent.parent
+SESSIONS = CHECKOUT / "sessions"
+
+
+def session_folder(name: Path) -> Path:
+    """The folder of a session by path, by name among this lab's, or ``latest``.
+
+    Raises:
+        UsageError: there is no session that could be the newest.
+    """
+    folder = named_session(name, SESSIONS)
+    if folder is None:
+        raise UsageError("there is no session yet", where=str(SESSIONS), next_step="./lab.py run")
+    return folder
+
 
 Named = Annotated[
     str, typer.Argument(help="an experiment file, or its name", metavar="[EXPERIMENT]")
@@ -87,7 +103,12 @@ Workloads = Annotated[
 Auto = Annotated[bool, typer.Option("--auto", help="of --series: what its files call for")]
 Reverse = Annotated[bool, typer.Option("--reverse", help="the source holds --series already")]
 Strict = Annotated[bool, typer.Option("--strict", help="exit 5 where a verdict is inconclusive")]
-Session = Annotated[Path, typer.Argument(help="a session folder", metavar="SESSION")]
+Session = Annotated[
+    Path,
+    typer.Argument(
+        help="a session's folder, its name, or latest", metavar="SESSION", callback=session_folder
+    ),
+]
 
 
 def read(question: Question) -> Experiment:

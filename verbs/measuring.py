@@ -23,7 +23,7 @@ from runs.progress import Reporter, duration
 from runs.question import Question
 from runs.wall import measure_wall
 from verbs.asked import (
-    CHECKOUT,
+    SESSIONS,
     Anyway,
     Arm,
     Auto,
@@ -264,7 +264,7 @@ def measure_on(
             take(opened, asked, store, reporter)
         return resume
     experiment = read(question)
-    target = folder or session.new_folder(CHECKOUT / "sessions", experiment)
+    target = folder or session.new_folder(SESSIONS, experiment)
     with session.SessionLock(target):
         opened, store = session.start(
             experiment, asked, target, question.all_overrides, building(reporter)

@@ -1,0 +1,106 @@
+"""Sessions in a list: each with what its report says, in a few lines."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from reports import wording
+from reports.many import SessionComparison, compare_session
+from reports.model import MetricComparison, ReportError
+from reports.outcome import outcome
+from results.record import Record
+from results.session import open_session
+from results.sessions import Head
+from results.store import StoreError
+
+
+class ListedMetric(Record):
+    """A primary metric of two arms; change and interval are fractions."""
+
+    base: str
+    patched: str
+    case: str
+    metric: str
+    verdict: str
+    change: float | None
+    low: float | None
+    high: float | None
+    line: str
+
+
+class ListedSession(Record):
+    """A session as its report judges it; ``problem`` says why there is no report.
+
+    ``created`` is UTC, ``exit_code`` that of ``lab.py report``, None without a report.
+    """
+
+    folder: str
+    created: str = ""
+    experiment: str = ""
+    mode: str = ""
+    subject: str = ""
+    exit_code: int | None = None
+    verdict: str = ""
+    primary: tuple[ListedMetric, ...] = ()
+    problem: str = ""
+
+
+def listed(head: Head) -> ListedSession:
+    """What the report of a session says."""
+    if head.manifest is None:
+        return ListedSession(folder=str(head.folder), problem=head.problem)
+    asked = head.manifest.experiment
+    line = ListedSession(
+        folder=str(head.folder), created=head.manifest.created, experiment=asked.name,
+        mode=asked.mode, subject=wording.subject(asked),
+    )  # fmt: skip
+    try:
+        comparison = compare_session(open_session(head.folder))
+    except (StoreError, ReportError, OSError) as error:
+        return line.model_copy(update={"problem": str(error).splitlines()[0]})
+    update: dict[str, Any] = {
+        "exit_code": outcome(comparison),
+        "verdict": wording.bottom_line(comparison.single or comparison),
+        "primary": tuple(_primary(comparison)),
+    }
+    return line.model_copy(update=update)
+
+
+def text_lines(sessions: Sequence[ListedSession]) -> list[str]:
+    """The list for a terminal: when, exit code, name, verdict; then each primary metric."""
+    lines = []
+    for one in sessions:
+        name = one.folder.rstrip("/").rpartition("/")[2]
+        when = one.created[:16].replace("T", " ")
+        code = "exit -" if one.exit_code is None else f"exit {one.exit_code}"
+        end = f"cannot be reported: {one.problem}" if one.problem else one.verdict
+        lines.append(wording.clean(f"{when:<16}  {code}  {name}  {end}"))
+        lines += [wording.clean(f"    {metric.line}") for metric in one.primary]
+    return lines
+
+
+def _primary(comparison: SessionComparison) -> list[ListedMetric]:
+    return [
+        _metric(
+            metric, one.manifest.base, one.manifest.patched, alone=comparison.single is not None
+        )
+        for one in comparison.comparisons
+        for metric in one.primary
+    ]
+
+
+def _metric(metric: MetricComparison, base: str, patched: str, *, alone: bool) -> ListedMetric:
+    change = metric.judgement.change
+    said = wording.head(metric)
+    return ListedMetric(
+        base=base,
+        patched=patched,
+        case=metric.case,
+        metric=metric.name,
+        verdict=str(metric.judgement.verdict),
+        change=change.estimate if change else None,
+        low=change.low if change else None,
+        high=change.high if change else None,
+        line=said if alone else f"{base} -> {patched}: {said}",
+    )

@@ -1,0 +1,49 @@
+"""The sessions in a folder, newest first: which are there, and which is the last one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import NamedTuple
+
+from results.record import Manifest
+from results.store import MANIFEST, SessionStore, StoreError
+
+LATEST = "latest"
+
+
+class Head(NamedTuple):
+    """A session's folder with its manifest, or why that cannot be read."""
+
+    folder: Path
+    manifest: Manifest | None
+    problem: str = ""
+
+    @property
+    def created(self) -> str:
+        """When it was begun, in UTC; empty where that cannot be read."""
+        return self.manifest.created if self.manifest else ""
+
+
+def heads_in(folder: Path) -> tuple[Head, ...]:
+    """Every session below ``folder``, newest first; those that cannot be read come last."""
+    found = [_head(path.parent) for path in folder.glob(f"*/{MANIFEST}")]
+    return tuple(sorted(found, key=lambda head: (head.created, head.folder.name), reverse=True))
+
+
+def named_session(name: Path, sessions: Path) -> Path | None:
+    """The folder of a session: a path, a name in ``sessions``, or ``latest``, the newest there.
+
+    None where ``latest`` is asked for and there is none.  A path that is there comes first.
+    """
+    if name.exists() or len(name.parts) != 1:
+        return name
+    if str(name) == LATEST:
+        return next((head.folder for head in heads_in(sessions) if head.manifest), None)
+    return sessions / name if (sessions / name).is_dir() else name
+
+
+def _head(folder: Path) -> Head:
+    try:
+        return Head(folder, SessionStore(folder).manifest())
+    except (StoreError, OSError, UnicodeDecodeError) as error:
+        return Head(folder, None, str(error).splitlines()[0])

@@ -1,0 +1,99 @@
+"""The list of sessions tells what each one's report tells."""
+
+from __future__ import annotations
+
+import json
+import logging
+import signal
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+import lab
+from results.store import SessionStore
+from tests.reports.factory import Session, fails
+from tests.reports.many_factory import Many
+from tests.reports.test_gate import SLEEPS, checked
+from tests.verbs.test_gate import session_folder
+
+Main = Callable[..., int]
+SLOWER = Session(effect={"4k": -0.013, "thp": 0.0, "switch": 0.0})
+
+
+@pytest.fixture
+def main(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Main]:
+    monkeypatch.setattr(logging, "basicConfig", lambda **_: None)
+    monkeypatch.setattr("verbs.asked.SESSIONS", tmp_path)
+    before = signal.getsignal(signal.SIGTERM)
+    yield lambda *arguments: lab.main(list(arguments))
+    signal.signal(signal.SIGTERM, before)
+
+
+def stored(folder: Path, day: int, session: Session | Many, *, runs: int | None = None,
+           broken: str = "") -> Path:  # fmt: skip
+    store = SessionStore(folder)
+    created = f"2026-01-{day:02d}T08:00:00Z"
+    store.create(session.manifest().model_copy(update={"created": created}))
+    records = session.records()
+    for record in (fails(records, broken, blame="series") if broken else records)[:runs]:
+        store.append(record)
+    return folder
+
+
+def test_each_line_is_what_its_report_exits_with_and_says(
+    main: Main, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    stored(tmp_path / "good", 1, Session())
+    stored(tmp_path / "slower", 4, SLOWER)
+    stored(tmp_path / "panics", 3, Session(), broken="filemap-4k-000-patched")
+    stored(tmp_path / "half", 2, Session(), runs=7)
+    stored(tmp_path / "many", 5, Many())
+    session_folder(tmp_path / "broken", checked("base"), checked("patched", SLEEPS), recorded=0)
+    (tmp_path / "torn").mkdir()
+    (tmp_path / "torn" / "manifest.json").write_text("{")
+    assert main("sessions", str(tmp_path), "--json") == 0
+    shown = json.loads(capsys.readouterr().out)
+    names = [Path(one["folder"]).name for one in shown]
+    assert names == ["many", "slower", "panics", "half", "good", "broken", "torn"]
+    for one in shown[:-1]:
+        code = main("report", one["folder"], "--form", "json")
+        report = json.loads(capsys.readouterr().out)
+        assert one["exit_code"] == code
+        if "cases" in report:
+            judged = [
+                (m["case"], m["name"], m["judgement"]["verdict"])
+                for case in report["cases"] for m in case["metrics"] if m["primary"]
+            ]  # fmt: skip
+            assert [(m["case"], m["metric"], m["verdict"]) for m in one["primary"]] == judged
+    assert {Path(one["folder"]).name: one["exit_code"] for one in shown} == {
+        "many": shown[0]["exit_code"], "slower": 1, "panics": 4, "half": 3, "good": 0,
+        "broken": 4, "torn": None,
+    }  # fmt: skip
+    assert shown[-1]["problem"]
+    assert shown[0]["primary"][0]["line"].startswith("vanilla -> sleepy: filemap-4k")
+
+
+def test_the_newest_few_and_the_rest(
+    main: Main, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main("sessions", str(tmp_path)) == 0
+    assert capsys.readouterr() == ("", f"no session in {tmp_path}\n")
+    stored(tmp_path / "slower", 2, SLOWER)
+    stored(tmp_path / "good", 1, Session())
+    assert main("sessions", str(tmp_path), "--limit", "1") == 0
+    shown = capsys.readouterr()
+    lines = shown.out.splitlines()
+    assert lines[0].startswith("2026-01-02 08:00  exit 1  slower  1 regression, ")
+    assert [line.split()[:2] for line in lines[1:]] == [
+        ["filemap-4k", "4k.bw"], ["filemap-thp", "thp.bw"], ["filemap-thp", "switch.bw"],
+    ]  # fmt: skip
+    assert shown.err == "1 older ones: --all\n"
+    assert main("report", "latest", "--form", "summary") == 1
+    assert main("report", "good", "--form", "summary") == 0
+    assert (tmp_path / "good" / "report.html").exists()
+
+
+def test_latest_of_none(main: Main, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main("report", "latest") == 2
+    assert "there is no session yet" in capsys.readouterr().err

@@ -1,0 +1,41 @@
+"""The verb that lists sessions with their verdicts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from reports.session_list import listed, text_lines
+from results.record import as_json as as_json_values
+from results.sessions import heads_in
+from verbs.asked import SESSIONS, Json, emit, log
+
+app = typer.Typer()
+
+
+@app.command("sessions")
+def sessions_verb(
+    folder: Annotated[
+        Path, typer.Argument(help="folder of sessions", metavar="[FOLDER]")
+    ] = SESSIONS,
+    limit: Annotated[int, typer.Option(min=1, metavar="N", help="no more than the newest N")] = 10,
+    everything: Annotated[bool, typer.Option("--all", help="every session")] = False,
+    as_json: Json = False,
+) -> None:
+    """List sessions, newest first, with the verdicts that `report` gives.
+
+    `report latest` and `report NAME` show one of them; the exit code in each line is that
+    of its report.
+    """
+    heads = heads_in(folder)
+    shown = [listed(head) for head in (heads if everything else heads[:limit])]
+    if as_json:
+        emit([as_json_values(one) for one in shown])
+        return
+    print("\n".join(text_lines(shown)), end="\n" if shown else "")
+    if not heads:
+        log(f"no session in {folder}")
+    elif len(shown) < len(heads):
+        log(f"{len(heads) - len(shown)} older ones: --all")
