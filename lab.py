@@ -33,14 +33,26 @@ from experiment.spec import SpecError
 from host.errors import Exit, LabError
 from reports.model import ReportError
 from results.store import StoreError
-from verbs import bisect, gate, history, look, measuring, pages, queue, repro, sessions, watch
+from verbs import (
+    bisect,
+    compare,
+    gate,
+    history,
+    look,
+    measuring,
+    pages,
+    queue,
+    repro,
+    sessions,
+    watch,
+)
 from verbs.asked import log
 
 app = typer.Typer(
     help=__doc__, no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False
 )
 # A group without a name: its verbs are the lab's own.
-for group in (look, measuring, sessions, gate, bisect, repro, pages, watch):
+for group in (look, measuring, sessions, compare, gate, bisect, repro, pages, watch):
     app.add_typer(group.app)
 app.add_typer(history.app, name="history", help="Keep nights, and see what changed.")
 app.add_typer(queue.app, name="queue", help="Series that wait, measured one after the other.")

@@ -1,0 +1,83 @@
+"""Two sessions side by side for a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from reports import wording
+from reports.text import wrapped
+from reports.text_counts import columns
+from reports.two_sessions import PairedMetric, SessionPair
+from reports.verdict import CALLED
+from results.record import Manifest
+
+HEADS = ("metric", "mean 1", "median 1", "mean 2", "median 2", "change", "verdict")
+
+
+def render(pair: SessionPair) -> str:
+    """The whole comparison as text."""
+    lines = [*_head("1", pair.first), *_head("2", pair.second), ""]
+    if pair.obstacles:
+        lines += ["Not comparable, so nothing is judged"]
+        for text in pair.obstacles:
+            lines += wrapped(wording.clean(text))
+        lines += [""]
+    lines += ["Different between them" if pair.differences else "Nothing differs between them"]
+    for each in pair.differences:
+        lines += wrapped(wording.clean(f"{each.name}: {each.first} -> {each.second}"))
+    for note in pair.notes:
+        lines += wrapped(wording.clean(note))
+    for arm in dict.fromkeys(metric.arm for metric in pair.metrics):
+        same = ", the same machine code and settings" if arm in pair.same_code else ""
+        lines += ["", wording.clean(f"Arm {arm}{same}")]
+        of_arm = [metric for metric in pair.metrics if metric.arm == arm]
+        for case in dict.fromkeys(metric.case for metric in of_arm):
+            lines += [wording.clean(f"  {case}")]
+            lines += _table([m for m in of_arm if m.case == case], judged=not pair.obstacles)
+    return "\n".join(lines) + "\n"
+
+
+def _head(number: str, manifest: Manifest) -> list[str]:
+    subject = wording.subject(manifest.experiment)
+    return [
+        wording.clean(f"{number}  {manifest.session}, begun {manifest.created}"),
+        *wrapped(wording.clean(subject), "   "),
+    ]
+
+
+def _table(metrics: Sequence[PairedMetric], *, judged: bool) -> list[str]:
+    """The primary metrics of an arm; ``--json`` has the others."""
+    shown = [metric for metric in metrics if metric.primary]
+    if not shown:
+        return ["  no primary metric is in both"]
+    heads = HEADS if judged else HEADS[:-1]
+    lines = columns([heads, *(_row(metric)[: len(heads)] for metric in shown)], left=(0, 6))
+    for metric in shown:
+        lines += wrapped(wording.clean(f"{metric.name}: {_evidence(metric)}"), "    ")
+    return lines
+
+
+def _row(metric: PairedMetric) -> tuple[str, ...]:
+    before = metric.first.mean if metric.first else None
+    after = metric.second.mean if metric.second else None
+    change = metric.judgement.change if metric.judgement else None
+    estimate = after / before - 1 if before and after is not None else None
+    return (
+        f"{metric.name}, {metric.unit}",
+        *(wording.figure(v) for v in (before, metric.first_median, after, metric.second_median)),
+        wording.percent(change.estimate if change else estimate),
+        str(metric.judgement.verdict) if metric.judgement else "",
+    )
+
+
+def _evidence(metric: PairedMetric) -> str:
+    """Seeds, interval, and the reason of a verdict that says no change."""
+    parts = [wording.seeds(metric.seeds)]
+    judgement = metric.judgement
+    change = judgement.change if judgement else None
+    if change and change.low is not None and change.high is not None:
+        within = wording.between(change.low, change.high)
+        parts.append(f"{within} at {100 * change.level:g} %")
+    if judgement and judgement.verdict not in CALLED:
+        parts.append(judgement.reason)
+    return ", ".join(parts)

@@ -1,0 +1,47 @@
+"""The verb that sets two sessions side by side."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from host.errors import UsageError
+from reports.outcome import exit_code
+from reports.two_sessions import compare_two
+from reports.two_sessions_text import render
+from results.record import as_json as as_json_values
+from results.session import open_session
+from verbs.asked import Json, Strict, emit, session_folder
+
+app = typer.Typer()
+
+SessionName = Annotated[
+    Path, typer.Argument(help="a session's folder, its name, or latest", callback=session_folder)
+]
+
+
+@app.command("compare")
+def compare_verb(
+    first: SessionName, second: SessionName, strict: Strict = False, as_json: Json = False
+) -> None:
+    """Set two sessions of the same cases side by side, and judge the second against the first.
+
+    Arms of one name are paired seed by seed. All that differs is named: kernels, guest,
+    userland, lab. Where more than kernels and their settings differs nothing is judged, and
+    the exit code is 2; else it is the verdict's, as that of report.
+    """
+    pair = compare_two(open_session(first), open_session(second))
+    if as_json:
+        emit(as_json_values(pair))
+    else:
+        print(render(pair), end="")
+    if pair.obstacles:
+        raise UsageError(
+            "the two sessions are not comparable",
+            where=f"{first}, {second}",
+            next_step="measure both with the same guest, userland and lab; "
+            "or see history, which carries a baseline across such changes",
+        )
+    raise typer.Exit(exit_code(pair.primary, (), strict=strict))
