@@ -12,6 +12,7 @@ from history.functions import moved
 from history.known import Known
 from history.policy import Policy
 from history.standing import courses, marked
+from results.units import shown_unit
 
 FunctionsOf = Callable[[Entry], Functions | None]
 
@@ -56,7 +57,7 @@ def _told(track: Sequence[Entry], one: Found, functions: FunctionsOf | None) -> 
     change = Change(
         kind=one.kind,
         course=Course(*after.track[:2], after.mode, one.case, one.metric, one.arm),
-        unit=metric.unit if metric else "",
+        unit=shown_unit(metric.unit, after.mode) if metric else "",
         direction=metric.direction if metric else "higher",
         night=after.night,
         entry=after.id,

@@ -9,6 +9,7 @@ import pandas as pd
 
 from history.entry import Entry
 from history.store import collecting_nothing
+from results.units import shown_unit
 
 COLUMNS = (
     "night", "created", "entry", "session", "link", "experiment", "guest", "mode",
@@ -56,8 +57,8 @@ def _rows(entry: Entry) -> Iterable[tuple[object, ...]]:
             for name, ensemble in found.metrics.items():
                 one, summary = said.get((arm.name, name)), ensemble.summary
                 yield (
-                    *night, case.name, name, metrics[name].unit, metrics[name].direction,
-                    name in case.primary, *kernel,
+                    *night, case.name, name, shown_unit(metrics[name].unit, entry.mode),
+                    metrics[name].direction, name in case.primary, *kernel,
                     *((summary.n, summary.mean, summary.stddev, summary.minimum, summary.maximum)
                       if summary else (0, None, None, None, None)),
                     found.runs, found.failed, seeds, list(ensemble.values),

@@ -13,9 +13,9 @@ from history.change import Change, Course
 from history.entry import PINNED, Entry, Role
 from history.exact import BASELINE, direction_of
 from history.values import fit, followed, moved_settings
-from reports.comparison import shown_unit
 from reports.verdict import Verdict
 from results.record import Record
+from results.units import shown_unit
 
 # Two-sided normal quantile of the 99 % that verdicts are given at.
 SIGMAS = 2.576

@@ -22,8 +22,8 @@ from history.table import setting_key
 from pages import embed, payload, spark, status
 from pages.tracks import Track, tracks_of
 from reports import html, wording
-from reports.comparison import shown_unit
 from results.store import SessionStore
+from results.units import shown_unit
 
 HERE = Path(__file__).parent
 TEMPLATES, STATIC = HERE / "templates", HERE / "static"

@@ -35,16 +35,7 @@ from results.locks import Locks
 from results.profile import Profile
 from results.record import CaseRecord, Manifest, Metric, RunRecord
 from results.session import MeasuredSession
-
-# Units that are a rate over time: in exact mode that time is virtual.
-RATES = ("/s",)
-
-
-def shown_unit(unit: str, mode: str) -> str:
-    """The unit as printed: exact mode counts virtual seconds and says so."""
-    if mode == "exact" and unit.endswith(RATES) and not unit.startswith("virtual"):
-        return f"virtual {unit}"
-    return unit
+from results.units import shown_unit
 
 
 def summarize(values: Sequence[float]) -> Summary | None:

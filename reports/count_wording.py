@@ -301,7 +301,7 @@ def letter(comparison: Comparison) -> list[str]:
     said.append(f"{moved_most(found, LETTER_FUNCTIONS)}.")
     held = [(row, twin) for twin in comparison.locks for row in twin.rows[:1] if row.hold]
     said += [
-        f"{row.label} held {few(row.hold)} ns per {twin.unit_title} (flavour {twin.flavour})."
+        f"{row.label} held {few(row.hold)} {twin.ns} per {twin.unit_title} ({twin.flavour})."
         for row, twin in held[:1]
     ]
     return [f"{where}{said[0]}", *said[1:]]

@@ -17,6 +17,7 @@ from reports.lock_model import LockComparison
 from reports.many import SessionComparison
 from reports.model import CaseComparison, Comparison, FailureCount, MetricComparison, Pair
 from results.record import Manifest, Record, as_json
+from results.units import with_shown_units
 
 # Of this form, apart from that of session folders: raised where a reader would break.
 VERSION = 1
@@ -66,7 +67,9 @@ def _without_wall(found: Any) -> None:
 
 
 def _values(comparison: Comparison) -> dict[str, Any]:
-    whole = as_json(comparison)
+    whole = as_json(
+        comparison.model_copy(update={"manifest": with_shown_units(comparison.manifest)})
+    )
     for found in whole["attributions"]:
         found["functions"] = found["functions"][: found["listed"]]
     for case in whole["cases"]:
@@ -98,7 +101,7 @@ def render_many(session: SessionComparison) -> str:
     return _text(
         {
             "schema_version": VERSION,
-            "manifest": as_json(session.manifest),
+            "manifest": as_json(with_shown_units(session.manifest)),
             "arms": [arm.name for arm in session.arms],
             "comparisons": pairs,
         }

@@ -127,11 +127,16 @@ def _twin(found: LockComparison, base: str, patched: str) -> list[str]:
     many = f"1,000 {counts.plural(found.unit_title)}"
     heads: tuple[str, ...]
     if found.serial:
-        heads = (f"held ns per {found.unit_title}", "change", "ns each time", "saturates at, CPUs")
+        heads = (
+            f"held {found.ns} per {found.unit_title}",
+            "change",
+            f"{found.ns} each time",
+            "saturates at, CPUs",
+        )
         rows = [(r.label, counts.few(r.hold), counts.moved(r.hold), counts.few(r.hold_each),
                  lock_wording.cpus(r.saturation)) for r in found.shown]  # fmt: skip
     else:
-        heads = (f"contentions per {many}", "change", f"waited ns per {found.unit_title}",
+        heads = (f"contentions per {many}", "change", f"waited {found.ns} per {found.unit_title}",
                  f"waited in, per {many}")  # fmt: skip
         rows = [(r.label, counts.few(r.contentions), counts.moved(r.contentions),
                  counts.few(r.wait), lock_wording.waiters(r)) for r in found.shown]  # fmt: skip
@@ -142,7 +147,8 @@ def _twin(found: LockComparison, base: str, patched: str) -> list[str]:
         for row in found.waits[:MOST_WAITS]
     ]  # fmt: skip
     of_waits = (
-        "waiting", "kind", f"waits per {many}", "change", f"ns per {found.unit_title}", "called by",
+        "waiting", "kind", f"waits per {many}", "change", f"{found.ns} per {found.unit_title}",
+        "called by",
     )  # fmt: skip
     return lines + table([escape(head) for head in of_waits], waits)
 

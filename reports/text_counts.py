@@ -66,7 +66,7 @@ def _locks(found: LockComparison, base: str, patched: str) -> list[str]:
                 name(row.label), counts.short(pair.base), counts.short(pair.patched),
                 counts.moved(pair), lock_wording.cpus(row.saturation),
             ))  # fmt: skip
-    what = "held ns" if found.serial else "contended"
+    what = "held" if found.serial else "contended"
     head = ("lock", f"{what} {base}", patched, "change", "saturates, CPUs" if found.serial else "")
     return columns([head, *rows], left=(0,)) if rows else []
 
@@ -111,9 +111,10 @@ def locks(comparison: Comparison) -> list[tuple[str, list[str]]]:
     for found in comparison.locks:
         parts += [("", [])] if parts else []
         where = f"{found.case}, phase {found.phase}, twin {found.twin}"
-        per = found.unit_title if found.serial else f"1,000 {counts.plural(found.unit_title)}"
+        held, many = f"{found.ns} per {found.unit_title}", counts.plural(found.unit_title)
+        per = held if found.serial else f"per 1,000 {many}"
         parts.append(
-            (f"{where} ({lock_wording.guest(found)}). {lock_wording.banner(found)}; per {per}.", [])
+            (f"{where} ({lock_wording.guest(found)}). {lock_wording.banner(found)}; {per}.", [])
         )
         tables = (_locks(found, base, patched), _waits(found, base, patched))
         parts += [("", table) for table in tables if table]

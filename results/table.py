@@ -8,6 +8,7 @@ from pathlib import Path
 import pandas as pd
 
 from results.record import Manifest, RunRecord
+from results.units import shown_unit
 
 COLUMNS = (
     "session", "experiment", "guest", "case", "metric", "unit", "direction", "primary",
@@ -18,9 +19,12 @@ COLUMNS = (
 def tidy(manifest: Manifest, records: Iterable[RunRecord]) -> pd.DataFrame:
     """Return the samples of all valid runs as a frame with :data:`COLUMNS`.
 
+    Units are as shown: what is counted in virtual time says so.
+
     Repeats (they check exactness), twins and failed runs are not in it.  Rows are sorted
     by case, metric, block and arm order, so that equal sessions give equal tables.
     """
+    mode = manifest.experiment.mode
     arm_order = {arm.name: position for position, arm in enumerate(manifest.arms)}
     rows: list[tuple[object, ...]] = []
     for record in records:
@@ -30,7 +34,8 @@ def tidy(manifest: Manifest, records: Iterable[RunRecord]) -> pd.DataFrame:
         rows += [
             (
                 manifest.session, manifest.experiment.name, manifest.guest.name, case.name,
-                metric.name, metric.unit, metric.direction, metric.name in case.primary,
+                metric.name, shown_unit(metric.unit, mode), metric.direction,
+                metric.name in case.primary,
                 record.arm, record.block, record.seed, record.samples[metric.name],
             )
             for metric in case.metrics

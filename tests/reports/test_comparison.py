@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from reports.comparison import shown_unit, summarize
+from reports.comparison import summarize
 from reports.model import MetricComparison, ReportError
 from reports.verdict import Verdict
 from results.record import Manifest, RunRecord
@@ -163,12 +163,6 @@ def test_what_does_not_belong_together_is_refused() -> None:
     case = manifest.cases[0].model_copy(update={"primary": ("4k.latency",)})
     with pytest.raises(ReportError, match=r"4k\.latency"):
         compare(manifest.model_copy(update={"cases": (case,)}), [])
-
-
-def test_units_say_virtual_only_where_time_is_counted() -> None:
-    assert shown_unit("MiB/s", "exact") == "virtual MiB/s"
-    assert shown_unit("MiB", "exact") == "MiB"
-    assert shown_unit("MiB/s", "wall") == "MiB/s"
 
 
 def test_summary_of_zeros_and_single_values() -> None:

@@ -32,3 +32,22 @@ def test_json_is_the_record(normal: Comparison) -> None:
     assert bw["judgement"]["verdict"] == "improvement"
     assert bw["judgement"]["change"]["estimate"] == pytest.approx(0.01163, abs=1e-5)
     assert whole["exactness"]["status"] == "bit-exact"
+
+
+@pytest.mark.parametrize("name", ["normal", "five"])
+def test_no_unit_of_time_in_json_is_without_virtual(
+    name: str, request: pytest.FixtureRequest
+) -> None:
+    found = units_in(json.loads(forms.render(request.getfixturevalue(name), "json")))
+    assert {"virtual MiB/s", "virtual 1/s", "count"} <= found
+    assert not found & {"MiB/s", "1/s", "ns", "s"}
+
+
+def units_in(value: object) -> set[str]:
+    """Every unit of a metric in a document; what documents published was real time."""
+    if isinstance(value, list):
+        return set().union(*map(units_in, value))
+    if not isinstance(value, dict):
+        return set()
+    own = {str(value["unit"])} if "unit" in value and "direction" in value else set()
+    return own.union(*map(units_in, value.values()))

@@ -22,6 +22,15 @@ def test_one_row_a_sample_and_none_for_repeats_or_failures() -> None:
     assert set(frame[frame.primary].metric) == {"4k.bw", "thp.bw", "switch.bw"}
 
 
+def test_units_are_those_that_are_shown(tmp_path: Path) -> None:
+    session = Session()
+    read = pd.read_csv(export(tidy(session.manifest(), session.records()), tmp_path)[1])
+    units = dict(zip(read.metric, read.unit, strict=True))
+    assert units["4k.bw"] == "virtual MiB/s"
+    assert units["4k.iops"] == "virtual 1/s"
+    assert units["4k.ios"] == "count"
+
+
 def test_no_sample_of_a_twin_stands_beside_those_measured() -> None:
     session = Session()
     twins = [r.model_copy(update={"twin": "held"}) for r in session.records() if not r.repeat]

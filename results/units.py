@@ -1,0 +1,39 @@
+"""Units as they are shown: what exact mode counts in virtual time says so."""
+
+from __future__ import annotations
+
+from experiment.spec import Mode
+from results.record import Manifest
+
+# Durations, and what is per second: in exact mode their time is virtual.
+DURATIONS = ("s", "ms", "us", "ns")
+RATES = ("/s",)
+VIRTUAL = "virtual"
+
+
+def shown_unit(unit: str, mode: Mode) -> str:
+    """The unit as printed: ``virtual MiB/s`` and ``virtual ns`` in exact mode, else as it is.
+
+    Exact mode counts instructions, and calls one of them a nanosecond: no host has such time.
+    A unit that says so already is kept.
+    """
+    in_time = unit in DURATIONS or unit.endswith(RATES)
+    return f"{VIRTUAL} {unit}" if mode == "exact" and in_time and not is_virtual(unit) else unit
+
+
+def is_virtual(unit: str) -> bool:
+    """Whether a unit, as it is shown, is one of virtual time."""
+    return unit.startswith(f"{VIRTUAL} ")
+
+
+def with_shown_units(manifest: Manifest) -> Manifest:
+    """The head of a session with the units of its metrics as they are shown."""
+    mode = manifest.experiment.mode
+    cases = tuple(
+        case.model_copy(update={"metrics": tuple(
+            metric.model_copy(update={"unit": shown_unit(metric.unit, mode)})
+            for metric in case.metrics
+        )})
+        for case in manifest.cases
+    )  # fmt: skip
+    return manifest.model_copy(update={"cases": cases})
