@@ -9,13 +9,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from experiment.design import AGAIN
 from experiment.spec import Direction, Thresholds
-from reports import statistics
+from reports import statistics, wall_wording
 from reports.comparison import summarize
 from reports.many import SessionComparison
 from reports.model import CaseComparison, MetricComparison, Reference, Summary
 from reports.statistics import as_change
 from reports.verdict import Change
+from results.units import shown_name
 
 # Columns that a reader of such a table asks for beside what is judged, where they are there.
 CHOSEN = ("runtime", "slowpath_share")
@@ -29,7 +31,8 @@ class Cell:
 
     ``values`` are the arm's, by block.  ``against`` is its comparison with the session's
     base; None for the base itself, and where only steps are compared.  ``change`` is
-    that of ``against``, or else computed in the same way without any verdict.
+    that of ``against``, or else computed in the same way without any verdict.  It is
+    ``withheld`` where a wall session claims nothing of it, not even a size.
     """
 
     arm: str
@@ -38,6 +41,7 @@ class Cell:
     against: MetricComparison | None
     change: Change | None
     published: tuple[Reference, ...] = ()
+    withheld: bool = False
 
     @property
     def numbers(self) -> tuple[float, ...]:
@@ -61,6 +65,11 @@ class Row:
     def short(self) -> str:
         """The metric without its phase."""
         return self.name.rpartition(".")[2]
+
+    @property
+    def shown_name(self) -> str:
+        """The name where no unit stands beside it: ``4k.virtual_bw`` in virtual time."""
+        return shown_name(self.name, self.unit)
 
     @property
     def phase(self) -> str:
@@ -154,12 +163,14 @@ def columns(found: tuple[Row, ...]) -> tuple[Row, ...]:
 
 
 def failures(session: SessionComparison) -> dict[tuple[str, str], tuple[int, int]]:
-    """Failed and recorded runs, by case and arm."""
+    """Failed and recorded runs, by case and arm; in wall mode those of the A/A arm, too."""
     found = {}
     for one in session.comparisons:
         for count in one.failure_counts:
             found[count.case, one.manifest.base] = (count.base_failed, count.base_runs)
             found[count.case, one.manifest.patched] = (count.patched_failed, count.patched_runs)
+            if count.again is not None:
+                found[count.case, AGAIN] = count.again
     return found
 
 
@@ -185,6 +196,8 @@ def _row(session: SessionComparison, case: CaseComparison, metric: MetricCompari
                 against=against,
                 change=change,
                 published=against.published if against else (),
+                withheld=against is not None
+                and wall_wording.withheld(session.comparisons[0], against),
             )
         )
     return Row(

@@ -12,6 +12,7 @@ from typing import NamedTuple
 from reports import across
 from reports.across import Row
 from reports.many import SessionComparison
+from results.units import shown_unit
 
 
 class Derived(NamedTuple):
@@ -33,9 +34,9 @@ def _rate(per_io: str) -> Callable[[Means], float]:
 
 # Title, unit, the samples it needs, and how it comes from their means.
 ROWS: tuple[tuple[str, str, tuple[str, ...], Callable[[Means], float]], ...] = (
-    ("Pages scanned per second", "1/s", ("scanned_per_io", "iops"), _rate("scanned_per_io")),
+    ("Pages scanned", "1/s", ("scanned_per_io", "iops"), _rate("scanned_per_io")),
     (
-        "Pages reclaimed per second", "1/s", ("scanned_per_io", "iops", "reclaim_efficiency"),
+        "Pages reclaimed", "1/s", ("scanned_per_io", "iops", "reclaim_efficiency"),
         lambda means: means["scanned_per_io"] * means["iops"] * means["reclaim_efficiency"],
     ),
     (
@@ -46,8 +47,8 @@ ROWS: tuple[tuple[str, str, tuple[str, ...], Callable[[Means], float]], ...] = (
         "Scanned by direct reclaim", "%", ("direct_scan_share",),
         lambda means: 100 * means["direct_scan_share"],
     ),
-    ("Refaults per second", "1/s", ("refaults_per_io", "iops"), _rate("refaults_per_io")),
-    ("Major faults per second", "1/s", ("major_faults_per_io", "iops"),
+    ("Refaults", "1/s", ("refaults_per_io", "iops"), _rate("refaults_per_io")),
+    ("Major faults", "1/s", ("major_faults_per_io", "iops"),
      _rate("major_faults_per_io")),
     (
         "Stalled on memory (PSI some)", "%", ("memory_stall_ns_per_io", "iops"),
@@ -61,7 +62,7 @@ ROWS: tuple[tuple[str, str, tuple[str, ...], Callable[[Means], float]], ...] = (
 def reclaim(session: SessionComparison) -> tuple[Derived, ...]:
     """The derived rows of every phase, in order; means of an arm's runs.
 
-    Velocity is pages scanned per second of the guest's clock.
+    Rates are per second of the guest's clock: in exact mode their unit says virtual.
     """
     found = []
     every = across.rows(session)
@@ -73,8 +74,9 @@ def reclaim(session: SessionComparison) -> tuple[Derived, ...]:
                 if not rows.keys() >= set(needed):
                     continue
                 values = tuple(_one(rows, arm.name, needed, value) for arm in session.arms)
+                shown = shown_unit(unit, session.manifest.experiment.mode)
                 if any(v is not None for v in values):
-                    found.append(Derived(case.name, phase.name, title, unit, values))
+                    found.append(Derived(case.name, phase.name, title, shown, values))
     return tuple(found)
 
 

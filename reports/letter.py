@@ -9,25 +9,20 @@ from __future__ import annotations
 
 import textwrap
 
-from reports import count_wording, differences, gate_wording, wall_wording, wording
+from reports import count_wording, differences, gate_wording, mail, wall_wording, wording
+from reports.mail import WIDTH, ascii_only
+from reports.many import SessionComparison
 from reports.model import CaseComparison, Comparison, MetricComparison, Summary
 from reports.verdict import CALLED
 from results.record import Manifest, PhaseRecord
+from results.units import is_virtual, shown_name
 
-WIDTH = 75
 SHOWN = ("bw", "iops")
 # Lines on where the change came from, in the whole letter.
 MOST_LINES = 3
 DROP_CACHES = "echo 3 > /proc/sys/vm/drop_caches"
 # (decimals of min and max, decimals of avg and stdev): the first that fits, fio's own last but one.
 PRECISIONS = ((2, 2), (0, 2), (0, 1), (0, 0))
-
-
-def ascii_only(text: str) -> str:
-    """One line of plain ASCII; what has no ASCII form becomes a question mark."""
-    replaced = text.replace("±", "+-").replace("–", "-").replace("→", "->")
-    plain = wording.clean(replaced).encode("ascii", "replace").decode()
-    return " ".join(plain.split())
 
 
 def _size(mib: float) -> str:
@@ -48,14 +43,14 @@ def setup(comparison: Comparison, manifest: Manifest, case: CaseComparison) -> l
         f"{guest.vcpus} vCPU{'s' if guest.vcpus > 1 else ''}"
     )
     if manifest.experiment.mode == "exact":
-        sentence += " under QEMU TCG -icount (1 instruction = 1 virtual ns, times are virtual)"
+        sentence += " under QEMU TCG -icount, times are virtual"
     if comparison.wall is not None:
         on = (
             "KVM on this host, real time"
             if comparison.wall.real_time
             else "TCG, a translator's time"
         )
-        sentence += f" under {on}; one boot is one sample, changes are of whole blocks"
+        sentence += f" under {on}"
     most = max((metric for metric in case.metrics if metric.base), default=None,
                key=lambda metric: metric.base.n if metric.base else 0)  # fmt: skip
     sentence += f"; samples are {wording.samples(most)}:" if most else ":"
@@ -90,7 +85,7 @@ def _label(metric: MetricComparison) -> str:
     short = metric.name.rpartition(".")[2]
     if short == "bw":
         return f"bw ({metric.unit})"
-    return f"{short} (virtual)" if metric.unit.startswith("virtual") else short
+    return f"{short} (virtual)" if is_virtual(metric.unit) else short
 
 
 def _shown(case: CaseComparison, phase: PhaseRecord) -> list[MetricComparison]:
@@ -127,12 +122,12 @@ def _closing(comparison: Comparison, case: CaseComparison) -> list[str]:
     """One sentence from the same judgements: what may be claimed, and what may not."""
     said = []
     for metric in case.primary:
-        word = metric.judgement.verdict
+        word, name = metric.judgement.verdict, shown_name(metric.name, metric.unit)
         if metric.judgement.change is None or wall_wording.withheld(comparison, metric):
-            said.append(f"{metric.name}: {word} ({metric.judgement.reason})")
+            said.append(f"{name}: {word} ({metric.judgement.reason})")
             continue
         bounds = wording.interval(metric).replace(" %", "%")
-        claim = f"{metric.name} {percentage(metric)} {bounds}".rstrip()
+        claim = f"{name} {percentage(metric)} {bounds}".rstrip()
         because = "" if word in CALLED else (
             f" ({metric.judgement.reason})"
         )  # fmt: skip
@@ -181,6 +176,14 @@ def _apart(comparison: Comparison) -> list[str]:
     return [*textwrap.wrap(text, WIDTH, break_on_hyphens=False), ""] if said else []
 
 
+def _family(comparison: Comparison) -> list[str]:
+    """That all verdicts are one family; nothing where there is one, or none."""
+    if not any(metric.judgement.change for metric in comparison.primary):
+        return []
+    session = SessionComparison(manifest=comparison.manifest, comparisons=(comparison,))
+    return mail.family(session)
+
+
 def _checked(comparison: Comparison) -> list[str]:
     """How the arms stand after their checks; nothing without a gate."""
     text = ascii_only(gate_wording.sentence(comparison.gates))
@@ -189,7 +192,9 @@ def _checked(comparison: Comparison) -> list[str]:
 
 def render(comparison: Comparison) -> str:
     """Return the block of every case and where the change came from, ending in a newline."""
-    lines = _apart(comparison)
+    lines = [*mail.wrapped(mail.measured_under(comparison.manifest), hang=""), ""]
+    lines += _apart(comparison)
     lines += [line for case in comparison.cases for line in _case(comparison, case)]
+    lines += _family(comparison)
     lines += [*_checked(comparison), *_origin(comparison)]
     return "\n".join(lines).rstrip() + "\n"

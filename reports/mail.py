@@ -5,14 +5,40 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterator, Sequence
 
-from reports import differences, gate_wording, many_wording, wording
+from reports import differences, gate_wording, many_wording, wall_wording, wording
 from reports.across import Row
-from reports.letter import WIDTH, ascii_only
 from reports.many import SessionComparison
 from reports.model import MetricComparison
-from results.record import ArmRecord
+from results.record import ArmRecord, Manifest
 
-__all__ = ["WIDTH", "ascii_only"]
+WIDTH = 75
+# Stands above the first table of every mail: on a list numbers read as those of hardware.
+COUNTED = (
+    "All numbers are counted under QEMU TCG -icount: 1 instruction = 1 virtual ns. They are "
+    "not a prediction of hardware."
+)
+REAL_TIME = (
+    "All times are real ones of KVM guests on one host. One boot is one sample, and a change "
+    "is one of whole blocks."
+)
+TRANSLATED = (
+    "All times are those of a translator (TCG without -icount): they say nothing of any "
+    "machine, and no verdict is given."
+)
+
+
+def ascii_only(text: str) -> str:
+    """One line of plain ASCII; what has no ASCII form becomes a question mark."""
+    replaced = text.replace("±", "+-").replace("–", "-").replace("→", "->")
+    plain = wording.clean(replaced).encode("ascii", "replace").decode()
+    return " ".join(plain.split())
+
+
+def measured_under(manifest: Manifest) -> str:
+    """What all numbers are: counted in virtual time, measured in real time, or a translator's."""
+    if manifest.experiment.mode == "exact":
+        return COUNTED
+    return REAL_TIME if manifest.provenance.real_time else TRANSLATED
 
 
 def wrapped(text: str, indent: str = "", hang: str = "  ") -> list[str]:
@@ -54,7 +80,8 @@ def banner(session: SessionComparison) -> list[str]:
 
 def warnings(session: SessionComparison) -> list[str]:
     """What the gate found broken, and the findings that weaken trust."""
-    found = [f for f in session.findings if f.level == "warning"]
+    of_host = [f for one in session.comparisons for f in one.host_findings]
+    found = [f for f in [*of_host, *session.findings] if f.level == "warning"]
     said = [gate_wording.line(gate) for gate in session.gates if gate.standing != "green"]
     said += [f"{f.scope}: {f.text}" for f in found]
     lines = [line for text in said for line in wrapped(f"WARNING: {text}")]
@@ -73,10 +100,19 @@ def below(session: SessionComparison, rows: Sequence[Row]) -> list[str]:
     for row in rows:
         if not row.primary:
             continue
-        lines += wrapped(f"{row.case} {row.name}, {row.unit}, {many_wording.samples(row)}:")
+        lines += wrapped(f"{row.case} {row.shown_name}, {row.unit}, {many_wording.samples(row)}:")
         for cell in row.others:
             if cell.against is not None:
-                lines += wrapped(judged(cell.arm, cell.against), "  ")
+                lines += wrapped(judged(cell.arm, cell.against, withheld=cell.withheld), "  ")
+            if cell.against is not None and cell.against.again is not None:
+                lines += wrapped(f"A/A: {wall_wording.noise(cell.against.again)}", "  ")
+    return [*lines, ""] if lines else []
+
+
+def unmeasured(session: SessionComparison) -> list[str]:
+    """Why nothing was measured, each reason once: in place of tables that hold nothing."""
+    found = (metric.judgement.reason for metric in session.primary)
+    lines = [line for reason in dict.fromkeys(found) if reason for line in wrapped(f"{reason}.")]
     return [*lines, ""] if lines else []
 
 
@@ -87,8 +123,13 @@ def family(session: SessionComparison) -> list[str]:
     return [*wrapped(f"{many_wording.family(session)}."), ""]
 
 
-def judged(arm: str, metric: MetricComparison) -> str:
-    """``sorted: -1.06% [-1.20, -0.95] at 99%: regression``, with the reason where it needs one."""
+def judged(arm: str, metric: MetricComparison, *, withheld: bool = False) -> str:
+    """``sorted: -1.06% [-1.20, -0.95] at 99%: regression``, with the reason where it needs one.
+
+    Of a change that is ``withheld`` not even the size is said.
+    """
+    if withheld:
+        return f"{arm}: {wording.verdict(metric)} ({metric.judgement.reason})"
     within = wording.interval(metric)
     change = wording.change(metric) if metric.judgement.change else "not measured"
     reason = wording.reason(metric)

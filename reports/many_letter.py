@@ -8,12 +8,13 @@ from reports.letter import SHOWN, commands, percentage, setup, summary_line
 from reports.mail import ascii_only
 from reports.many import SessionComparison
 from reports.model import CaseComparison
+from results.units import is_virtual
 
 
 def _label(row: Row) -> str:
     if row.short == "bw":
         return f"bw ({row.unit})"
-    return f"{row.short} (virtual)" if row.unit.startswith("virtual") else row.short
+    return f"{row.short} (virtual)" if is_virtual(row.unit) else row.short
 
 
 def _claim(row: Row, cell: Cell) -> str:
@@ -54,7 +55,8 @@ def _case(session: SessionComparison, case: CaseComparison, rows: list[Row]) -> 
 def render(session: SessionComparison) -> str:
     """Return the block of every case, ending in a newline; ASCII, at most 75 columns."""
     rows = across.rows(session)
-    lines = mail.banner(session)
+    lines = [*mail.wrapped(mail.measured_under(session.manifest), hang=""), ""]
+    lines += mail.banner(session)
     for case in session.comparisons[0].cases:
         lines += _case(session, case, list(across.of_case(rows, case.name)))
     said = gate_wording.sentence(session.gates)

@@ -78,11 +78,15 @@ def verdict(cell: Cell) -> str:
 
 
 def samples(row: Row) -> str:
-    """``8 seeds`` or, where arms have not as many, ``6 to 8 seeds``."""
+    """``8 seeds``, in wall mode ``24 blocks``; where arms have not as many, ``6 to 8 seeds``."""
     counts = sorted({len(cell.values) for cell in row.cells})
     if not counts or counts == [0]:
         return "nothing measured"
-    return wording.seeds(counts[0]) if len(counts) == 1 else f"{counts[0]} to {counts[-1]} seeds"
+    in_wall = any(cell.against and cell.against.again for cell in row.others)
+    what = "block" if in_wall else "seed"
+    if len(counts) > 1:
+        return f"{counts[0]} to {counts[-1]} {what}s"
+    return f"{counts[0]} {what}{'' if counts[0] == 1 else 's'}"
 
 
 def published(row: Row, cell: Cell) -> list[tuple[str, str]]:

@@ -5,7 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import groupby
 
-from reports import across, differences, gate_wording, many_wording, text, text_counts, wording
+from reports import (
+    across,
+    differences,
+    gate_wording,
+    mail,
+    many_wording,
+    text,
+    text_counts,
+    wall_wording,
+    wording,
+)
 from reports.across import Cell, Row
 from reports.many import SessionComparison
 
@@ -50,6 +60,8 @@ def values(cell: Cell) -> tuple[str, str]:
 
 def change(row: Row, cell: Cell) -> str:
     """The change with two decimals; in points where the metric is a percentage."""
+    if cell.withheld:
+        return wording.NOTHING
     if row.is_share:
         return many_wording.change(row, cell)
     return f"{100 * cell.change.estimate:+.2f}%" if cell.change else wording.NOTHING
@@ -85,7 +97,8 @@ def by_case(session: SessionComparison, found: Sequence[Row]) -> list[str]:
         said += [wording.clean(titles[at])] if at in titles else []
         said.append(line)
     units = dict.fromkeys(row.unit for row in shown)
-    return [*said, "", f"Means and standard deviations over the seeds, {', '.join(units)}.", ""]
+    over = "blocks" if session.manifest.experiment.mode == "wall" else "seeds"
+    return [*said, "", f"Means and standard deviations over the {over}, {', '.join(units)}.", ""]
 
 
 def side_by_side(arms: Sequence[str], shown: Sequence[Row]) -> list[str]:
@@ -148,13 +161,16 @@ def below(session: SessionComparison, found: Sequence[Row]) -> list[str]:
             metric = cell.against
             if metric is None:
                 continue
-            parts = [f"n={metric.judgement.pairs}", wording.interval(metric)]
-            said = ", ".join(part for part in parts if part)
+            size = (wording.change(metric), wording.interval(metric))
+            parts = (size[0], f"n={metric.judgement.pairs}", size[1])
+            shown = [part for part in parts if part and not (cell.withheld and part in size)]
+            said = ", ".join(shown)
             why = wording.reason(metric)
             lines.append(
-                f"{row.case} {row.name} {cell.arm}: {wording.change(metric)}, {said}: "
-                f"{wording.verdict(metric)}" + (f" ({why})" if why else "")
+                f"{row.case} {row.shown_name} {cell.arm}: {said}: {wording.verdict(metric)}"
+                + (f" ({why})" if why else "")
             )
+    lines += [line for one in session.comparisons for line in wall_wording.noise_lines(one)]
     if len(session.primary) > 1:
         lines.append(f"{many_wording.family(session)}.")
     lines += [said] if (said := gate_wording.sentence(session.gates)) else []
@@ -169,7 +185,7 @@ def failures(session: SessionComparison) -> list[str]:
         wording.clean(
             f"fail:runs {case}: "
             + ", ".join(f"{arm.name} {counts[case, arm.name][0]}:{counts[case, arm.name][1]}"
-                        for arm in session.arms if (case, arm.name) in counts)
+                        for arm in session.manifest.arms if (case, arm.name) in counts)
         )
         for case in failed
     ]  # fmt: skip
@@ -181,6 +197,7 @@ def render(session: SessionComparison) -> str:
     cases = session.comparisons[0].cases
     manifest = session.manifest
     lines = [wording.clean(manifest.experiment.title), f"{wording.bottom_line(session)}.", ""]
+    lines += [*text.wrapped(mail.measured_under(manifest), ""), ""]
     said = differences.sentences(session.arms)
     if said:
         lines += [f"{differences.LEAD}:", *(f"  {wording.clean(text)}" for text in said), ""]

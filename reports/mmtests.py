@@ -21,6 +21,7 @@ from reports.mail import WIDTH, fit
 from reports.many import SessionComparison
 from reports.verdict import CALLED
 from results.record import ArmRecord
+from results.units import shown_name
 
 CELL = 22
 STATISTIC = 10
@@ -95,6 +96,9 @@ def _cell(row: Row, cell: Cell, statistic: Statistic, *, first: bool) -> str:
     value, before = statistic.value(cell.numbers), statistic.value(base)
     better = 0.0 if first else gain(before, value, more_is_better=statistic.more_is_better)
     size = f"{_figure(value):>11}"
+    if cell.withheld:
+        # A percentage in this place is a claim.
+        return f"{size} {'-':>10}".rjust(CELL)
     change = f"{better:7.2f}%" if abs(better) < 1e4 else f"{better:7.0e}%"
     stars = statistic.is_mean and not first and _significant(cell)
     left, right = ("*", "*") if stars else ("(", ")")
@@ -134,8 +138,9 @@ def _metric(session: SessionComparison, rows: Sequence[Row]) -> list[str]:
     arms = session.arms
     first = rows[0]
     better = "more" if first.direction == "higher" else "less"
-    lines = mail.wrapped(f"{first.title.partition(': ')[2] or first.title} "
-                         f"({first.unit}, {better} is better)")  # fmt: skip
+    title = first.title.partition(": ")[2] or first.title
+    name = shown_name(first.short, first.unit)
+    lines = mail.wrapped(f"{name}: {title} ({first.unit}, {better} is better)")
     names = _operations(rows)
     room = WIDTH - 2 * CELL - STATISTIC - 1
     longest = min(room, max(len(mail.ascii_only(name)) for name in names))
@@ -186,8 +191,8 @@ def _failures(session: SessionComparison) -> list[str]:
     failed = sorted({case for (case, _), (bad, _) in counts.items() if bad})
     lines = ["fail:runs"] if failed else []
     for case in failed:
-        said = ", ".join(f"{arm.name} {counts[case, arm.name][0]}:{counts[case, arm.name][1]}"
-                         for arm in session.arms if (case, arm.name) in counts)  # fmt: skip
+        arms = [arm.name for arm in session.manifest.arms if (case, arm.name) in counts]
+        said = ", ".join(f"{arm} {counts[case, arm][0]}:{counts[case, arm][1]}" for arm in arms)
         lines += mail.wrapped(f"{case}: {said}", "  ")
     return [*lines, ""] if lines else []
 
@@ -197,18 +202,21 @@ def render(session: SessionComparison) -> str:
     manifest = session.manifest
     lines = mail.wrapped(f"{manifest.experiment.name}: {manifest.experiment.title}")
     lines += [*mail.wrapped(f"{wording.bottom_line(session)}."), ""]
-    lines += [*mail.banner(session), *mail.warnings(session), *_failures(session)]
     rows = across.rows(session)
     shown = [row for row in across.columns(rows) if row.measured]
+    lines += mail.wrapped(mail.measured_under(manifest), hang="")
+    lines += ["", *mail.banner(session), *mail.warnings(session), *_failures(session)]
+    if not shown:
+        lines += [*mail.unmeasured(session), *mail.checked(session)]
+        return "\n".join(lines).rstrip() + "\n"
     # One table a metric, its operations are cases and phases.
     for short in dict.fromkeys(row.short for row in shown):
         lines += _metric(session, [row for row in shown if row.short == short])
-    if shown:
-        lines += mail.wrapped(
-            "Percentages are against the first arm, positive is better; stars mark what is more "
-            "than chance."
-        )
-        lines.append("")
+    lines += mail.wrapped(
+        "Percentages are against the first arm, positive is better; stars mark what is more "
+        "than chance."
+    )
+    lines.append("")
     lines += [*mail.below(session, rows), *mail.checked(session), *mail.family(session)]
     lines += _derived(session)
     return "\n".join(lines).rstrip() + "\n"

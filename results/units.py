@@ -37,3 +37,12 @@ def with_shown_units(manifest: Manifest) -> Manifest:
         for case in manifest.cases
     )  # fmt: skip
     return manifest.model_copy(update={"cases": cases})
+
+
+def shown_name(name: str, unit: str) -> str:
+    """A metric's name where no unit stands beside it: ``4k.virtual_bw`` for ``4k.bw``.
+
+    ``unit`` is as shown: only what is in virtual time has another name.
+    """
+    phase, dot, short = name.rpartition(".")
+    return f"{phase}{dot}{VIRTUAL}_{short}" if is_virtual(unit) else name

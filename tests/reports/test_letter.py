@@ -42,7 +42,7 @@ def test_printed_percentages_are_those_of_the_printed_figures(effect: float) -> 
 def test_closing_says_the_same_percentage(normal: Comparison) -> None:
     said = letter.render(normal)
     assert "After (+1.16%):" in said
-    assert "4k.bw +1.16% [+0.94, +1.30] at 99%: improvement." in said
+    assert "4k.virtual_bw +1.16% [+0.94, +1.30] at 99%: improvement." in said
 
 
 def test_plain_ascii_within_75_columns(normal: Comparison, hostile: Comparison) -> None:
@@ -78,4 +78,4 @@ def test_nothing_measured_claims_nothing() -> None:
     session = Session(same_code=True)
     said = letter.render(compare(session.manifest(), []))
     assert "Before" not in said
-    assert "4k.bw: no change (same code)." in said
+    assert "4k.virtual_bw: no change (same code)." in said
