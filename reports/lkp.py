@@ -1,80 +1,109 @@
-"""The form of the 0-day robot: a subject line and a table that kernel people know by sight.
+"""The form of the 0-day robot: the mail that kernel people know by sight, byte for byte.
 
-Lines are at most 75 columns where the robot has 89, for mail; arms that do not fit go into
-a further table.  Below each table stands what the robot leaves out: units, n, interval
-and verdict.
+Columns, heads and precisions are those of the robot's mails of 2025 and 2026: 16 columns
+for the first arm, 28 for each further one, and the name behind, however long it is.  The
+rows are what is judged and what differs; the rest is left out.  Below each table stands
+what the robot does not say: units, n, interval and verdict.
 """
 
 from __future__ import annotations
 
 import re
+import shlex
+from collections.abc import Sequence
 
-from reports import across, mail, many_wording, wording
+from reports import across, kernel_names, mail, many_wording, wording
 from reports.across import Cell, Row
+from reports.kernel_names import KernelName
 from reports.letter import percentage
-from reports.mail import WIDTH, ascii_only, fit
+from reports.mail import ascii_only
 from reports.many import SessionComparison
 from reports.model import MetricComparison
-from reports.verdict import Verdict
+from reports.verdict import CALLED, Verdict
 from results.record import ArmRecord, Manifest
+from results.units import VIRTUAL, shown_name
 
 COMPILER = re.compile(r"\S*\b(?:gcc|clang)\b")
+MAJOR = re.compile(r"\b(\d+)\.\d+\.\d+")
+AD_HOC = ("series ", "kernels ")
 
-HEX = 10
-SLANT = "\\"
+RULE = 89
 FIRST, OTHER = 16, 27
+# More columns than the widest mail of the robot that came through whole.
+MOST_OTHERS = 3
 # Below it a spread is not worth the room: the robot's own rule.
 SPREAD_SHOWN = 0.02
+# The column has three digits.
+WIDEST_SPREAD = 999
+# Below it two decimals say less than the change beside them.
+SMALL = 0.1
 
 
 def subject(session: SessionComparison) -> str:
-    """``[tree:branch] [subsys] 10-hex: WORKLOAD.METRIC -4.7% regression``, unwrapped.
+    """``[tree:branch] [subsys]  10-hex: WORKLOAD.METRIC 4.7% regression``, unwrapped.
 
-    It names the largest regression, else the largest improvement, else how all ended.
+    It names the largest regression, else the largest improvement, else how all ended.  What
+    was not measured in real time says so here, too.
     """
-    manifest = session.manifest
-    called = _called(session, Verdict.REGRESSION) or _called(session, Verdict.IMPROVEMENT)
-    tree, branch = _tree(manifest)
+    manifest, names = session.manifest, kernel_names.kernel_names(session)
+    found = _called(session)
+    arm = found[0] if found else session.arms[-1].name
+    lead = f"[{_tree(manifest, arm)}:{_branch(manifest)}]"
     subsystem = _subsystem(manifest)
-    lead = f"[{tree}:{branch}]" + (f" [{subsystem}]" if subsystem else "")
-    ids = _ids(session)
-    if called is None:
-        last = ids[session.arms[-1].name]
-        return ascii_only(f"{lead} {last}: {wording.bottom_line(session).lower()}")
-    name, metric = called
-    size = _short_change(metric)
-    said = f"{ids[name]}: {metric.case}.{metric.name} {size} {metric.judgement.verdict}"
-    return ascii_only(f"{lead} {said}")
+    lead += f" [{subsystem}]" if subsystem else ""
+    said = _size_of(found[1]) if found else wording.bottom_line(session).lower()
+    if manifest.experiment.mode == "exact" and VIRTUAL not in said:
+        said = f"{said} (virtual time)"
+    # Two blanks, as the robot has them.
+    return f"{ascii_only(lead)}  {ascii_only(f'{names[arm].text}: {said}')}"
 
 
-def _short_change(metric: MetricComparison) -> str:
-    """One decimal, as the robot prints it; two where one would say nothing."""
-    assert metric.judgement.change is not None
-    estimate = metric.judgement.change.estimate
-    return f"{100 * estimate:+.1f}%" if abs(estimate) >= 0.001 else percentage(metric)
+def _called(session: SessionComparison) -> tuple[str, MetricComparison] | None:
+    """The arm and metric that the subject is about; None where nothing is called."""
+    for verdict in (Verdict.REGRESSION, Verdict.IMPROVEMENT):
+        found = [
+            (one.manifest.patched, metric)
+            for one in session.comparisons
+            for metric in one.primary
+            if metric.judgement.verdict is verdict and metric.judgement.change is not None
+        ]
+        if found:
+            return max(found, key=lambda each: abs(_estimate(each[1])))
+    return None
 
 
-def _called(session: SessionComparison, verdict: Verdict) -> tuple[str, MetricComparison] | None:
-    found = [
-        (one.manifest.patched, metric)
-        for one in session.comparisons
-        for metric in one.primary
-        if metric.judgement.verdict is verdict and metric.judgement.change is not None
-    ]
-    return max(found, key=lambda seen: abs(_size(seen[1])), default=None)
-
-
-def _size(metric: MetricComparison) -> float:
+def _estimate(metric: MetricComparison) -> float:
     return metric.judgement.change.estimate if metric.judgement.change else 0.0
 
 
-def _tree(manifest: Manifest) -> tuple[str, str]:
-    """Where the source and the series come from, as the robot names tree and branch."""
+def _size_of(metric: MetricComparison) -> str:
+    """``filemap-4k.4k.virtual_bw 4.7% regression``: the word has the sign, as the robot's has.
+
+    One decimal; two where one would say nothing.
+    """
+    size = abs(_estimate(metric))
+    said = f"{100 * size:.1f}%" if size >= 0.001 else percentage(metric).lstrip("+-")
+    return f"{_full_name(metric.case, metric.name, metric.unit)} {said} {metric.judgement.verdict}"
+
+
+def _full_name(case: str, name: str, unit: str) -> str:
+    """``filemap-4k.4k.virtual_bw``; a percentage ends in ``%``, and changes by its difference."""
+    share = "%" if across.is_share(unit) and not name.endswith("%") else ""
+    return f"{case}.{shown_name(name, unit)}{share}"
+
+
+def _tree(manifest: Manifest, arm: str) -> str:
+    """Where an arm's source comes from, as the robot names the tree."""
+    source = kernel_names.source_of(manifest, arm)
+    git = kernel_names.COMMIT.match(source)
+    place = git["place"] if git else source.partition(":")[2].partition("=")[0]
+    return place.rstrip("/").rpartition("/")[2] or "tree"
+
+
+def _branch(manifest: Manifest) -> str:
     experiment = manifest.experiment
-    tree = re.split(r"[:/@]", experiment.kernel.source.rstrip("/"))
     series = experiment.series
-    branch = re.split(r"[/:]", series.path.rstrip("/"))[-1] if series else experiment.name
-    return tree[-1] if experiment.kernel.source.startswith("deb:") else tree[-1] or "tree", branch
+    return re.split(r"[/:]", series.path.rstrip("/"))[-1] if series else experiment.name
 
 
 def _subsystem(manifest: Manifest) -> str:
@@ -87,147 +116,269 @@ def _subsystem(manifest: Manifest) -> str:
     return ""
 
 
-def _ids(session: SessionComparison) -> dict[str, str]:
-    """Ten hexadecimal digits an arm, with its name behind where an arm before has the same."""
-    found: dict[str, str] = {}
-    for arm in session.arms:
-        key = arm.kernel.key[:HEX]
-        found[arm.name] = f"{key}+{arm.name}" if key in found.values() else key
-    return found
+def _opening(session: SessionComparison) -> list[str]:
+    """What was measured on what: the paragraph that maintainers read."""
+    manifest, names = session.manifest, kernel_names.kernel_names(session)
+    found = _called(session)
+    arm = next((a for a in session.arms if found and a.name == found[0]), session.arms[-1])
+    what = f'{manifest.experiment.name}, "{manifest.experiment.title}",'
+    if found:
+        name, size, word = _size_of(found[1]).rsplit(" ", 2)
+        what = f"{'an' if word[0] == 'i' else 'a'} {word} of {size} in {name}"
+    base = session.arms[0]
+    done = "measured" if any(m.base or m.patched for m in session.primary) else "did not measure"
+    lines = [*mail.wrapped(f"Twinboot {done} {what} on:", hang=""), ""]
+    lines += [_kernel_line(names[arm.name], arm), *_series_lines(manifest)]
+    lines += [f"against: {_named(names[base.name], base)}", f"source: {_source(manifest, arm)}"]
+    cases = ", ".join(case.name for case in manifest.cases)
+    lines += ["", f"testcase: {cases}", f"config: {_config(arm)}", f"compiler: {_compiler(arm)}"]
+    lines += [f"test machine: {_machine(manifest)}", "parameters:", ""]
+    lines += [f"\t{name}: {value}" for name, value in _parameters(manifest).items()]
+    return [_plain(line) for line in lines]
 
 
-def _value(row: Row, cell: Cell) -> str:
+def _plain(line: str) -> str:
+    """A line of ASCII with its tab at the front, and however long it is."""
+    tab = "\t" if line.startswith("\t") else ""
+    return f"{tab}{ascii_only(line)}"
+
+
+def _named(name: KernelName, arm: ArmRecord) -> str:
+    return f'{name.commit or name.text} ("{arm.label or arm.name}")'
+
+
+def _kernel_line(name: KernelName, arm: ArmRecord) -> str:
+    return f"{'commit' if name.commit else 'kernel'}: {_named(name, arm)}"
+
+
+def _source(manifest: Manifest, arm: ArmRecord) -> str:
+    """The arm's source; of a repository on the measuring host its last folder only."""
+    source = kernel_names.source_of(manifest, arm.name)
+    found = kernel_names.COMMIT.match(source)
+    if found:
+        return f"git {_tree(manifest, arm.name)} at {found['commit']}"
+    return source if source.startswith("deb:") else _tree(manifest, arm.name)
+
+
+def _series_lines(manifest: Manifest) -> list[str]:
+    """The series with the link that finds it, where a list has it."""
+    series = manifest.experiment.series
+    if series is None:
+        return []
+    patches = sum(len(record.patches) for record in manifest.series)
+    known = [record.title for record in manifest.series if record.title]
+    many = f" ({patches} patch{'' if patches == 1 else 'es'})" if patches else ""
+    title = series.title or ", ".join(known) or _branch(manifest)
+    lines = [f"series: {title}{many}"]
+    links = (record.message_id.strip("<>") for record in manifest.series)
+    return [*lines, *(f"https://lore.kernel.org/r/{link}" for link in links if link)]
+
+
+def _config(arm: ArmRecord) -> str:
+    return f"{arm.kernel.arch}-{arm.kernel.flavour}, SHA-256 {arm.kernel.config_sha256[:12]}"
+
+
+def _machine(manifest: Manifest) -> str:
+    """The guest and what ran it; that of exact mode is no machine anywhere."""
+    guest = manifest.guest
+    cpus = f"{guest.vcpus} vCPU{'' if guest.vcpus == 1 else 's'}"
+    memory = f"{guest.memory_mib} MiB of memory"
+    if manifest.experiment.mode == "exact":
+        return f"{cpus} ({guest.cpu}) with {memory}, simulated by QEMU TCG -icount: no hardware"
+    ran, host = manifest.provenance.accelerator, manifest.provenance.host
+    found = f"{host.get('cpu', 'unknown CPU')}, cores: {host.get('cores', 'unknown')}"
+    return f"{cpus} with {memory}, {ran or 'unknown accelerator'} on {found}"
+
+
+def _parameters(manifest: Manifest) -> dict[str, str]:
+    """What the case ran with, as the guest scales it; what is not there is not said."""
+    guest, data = manifest.guest, manifest.experiment.dataset
+    found = {
+        "nr_task": str(guest.jobs),
+        "cgroup": f"{data.cgroup_limit_mib / guest.scale:g}M" if data.cgroup_limit_mib else "",
+        "file": f"{data.file_mib / guest.scale:g}M" if data.file_mib else "",
+    }
+    return {name: value for name, value in found.items() if value}
+
+
+def _repeating(session: SessionComparison) -> list[str]:
+    """How to measure it again, and what must come out."""
+    manifest = session.manifest
+    experiment, lab = manifest.experiment, manifest.provenance
+    commands = [f"git checkout {lab.lab_commit}"] if lab.lab_commit else []
+    if not experiment.title.startswith(AD_HOC):
+        words = ["./lab.py", "run", experiment.name]
+        words += [word for override in manifest.overrides for word in ("--set", override)]
+        commands.append(shlex.join(words))
+    notes = []
+    if experiment.mode == "exact":
+        archive = f"{manifest.session}.tar.gz"
+        commands.append(shlex.join(["./lab.py", "repro", "--check", archive]))
+        notes = [f"{archive} is what ./lab.py repro packs of the session.", *_expected(session)]
+    lines = [f"To repeat it, in a checkout of Twinboot {lab.lab_version}:", ""]
+    lines += [*(_plain(f"\t{command}") for command in commands), ""]
+    return [*lines, *mail.wrapped(" ".join(notes), hang=""), *([""] if notes else [])]
+
+
+def _expected(session: SessionComparison) -> list[str]:
+    """The number that comes out wherever an exact session is repeated."""
+    found = _called(session)
+    metric = found[1] if found else next((m for m in session.primary if m.patched), None)
+    if metric is None or metric.base is None or metric.patched is None:
+        return []
+    name = _full_name(metric.case, metric.name, metric.unit)
+    both = f"{wording.figure(metric.base.mean)} -> {wording.figure(metric.patched.mean)}"
+    return [f"On any host {name} is {both} to the last digit."]
+
+
+def _value(cell: Cell) -> str:
     """The average in the robot's three precisions, and its spread where that is large."""
     if cell.summary is None:
-        return " " * 10 + " " * 6
+        return " " * FIRST
     mean, spread = cell.summary.mean, cell.summary.stddev
     size = abs(mean)
-    text = f"{mean:10.2f}" if size < 1000 else f"{mean:10.0f}" if size < 1e8 else f"{mean:10.4g}"
-    around = f" \xb1{100 * spread:2.0f}%" if spread is not None and spread > SPREAD_SHOWN else ""
-    return f"{text}{around.replace(chr(0xB1), '+-'):<6}"[:16]
+    if 0 < size < SMALL or size > 1e8:
+        text = f"{mean:10.4g}"
+    else:
+        text = f"{mean:10.2f}" if size < 1000 else f"{mean:10.0f}"
+    if spread is None or spread <= SPREAD_SHOWN:
+        return f"{text}      "
+    return f"{text} \xb1{min(WIDEST_SPREAD, 100 * spread):3.0f}%"
 
 
 def _change(row: Row, cell: Cell) -> str:
     """The change in percent; of a percentage the difference, without the sign."""
+    if cell.withheld:
+        return " " * 12
     if row.is_share:
         difference = many_wording.difference(row, cell)
-        return " " * 11 if difference is None else f"{difference:+10.1f} "
+        return " " * 12 if difference is None else f"{difference:+10.1f}  "
     if cell.change is None:
-        return " " * 11
+        return " " * 12
     size = 100 * cell.change.estimate
-    return f"{size:+10.1f}%" if abs(size) < 1e6 else f"{size:+10.2g}%"
+    return f"{size:+10.1f}% " if abs(size) < 1e5 else f"{size:+10.2g}% "
 
 
-def _failure_table(session: SessionComparison, others: tuple[ArmRecord, ...]) -> list[str]:
-    """``fail:runs`` of every case in which a run failed, by kind of failure."""
-    base = session.arms[0].name
-    kinds = sorted({(run.case, run.failure.kind) for run in session.failed_runs if not run.repeat})
-    if not kinds:
-        return []
+def _failures(session: SessionComparison, case: str, others: Sequence[ArmRecord]) -> list[str]:
+    """``fail:runs`` of every kind of failure of a case, with the robot's heads."""
+    runs = [run for run in session.failed_runs if run.case == case and not run.repeat]
     counts = across.failures(session)
-
-    def failed(case: str, kind: str, arm: str) -> int:
-        return sum(
-            (r.case, r.failure.kind, r.arm, r.repeat) == (case, kind, arm, False)
-            for r in session.failed_runs
-        )
-
-    head, rule = f"{'fail:runs':>{FIRST}}", f"{'|':>{FIRST - 4}}    "
-    for _ in others:
-        head += f"{'%reproduction':>15}{'fail:runs':>13}"
-        rule += f"{'|':>9}{'|':>15}    "
-    lines = [head, rule.rstrip()]
-    for case, kind in kinds:
-        first = (failed(case, kind, base), counts.get((case, base), (0, 0))[1])
-        line = f"{first[0]:>{FIRST - 4}}:{first[1]:<3}"
-        for arm in others:
-            bad, runs = failed(case, kind, arm.name), counts.get((case, arm.name), (0, 0))[1]
-            was = 100 * first[0] / first[1] if first[1] else 0.0
-            rate = (100 * bad / runs if runs else 0.0) - was
-            line += f"{rate:>12.0f}%  {bad:>9}:{runs:<3}"
-        lines += _named(line, f"{case}.{kind}")
-    return [*lines, ""]
-
-
-def _named(line: str, name: str) -> list[str]:
-    """A row with its name behind it, or below it where 75 columns do not hold both."""
-    name = fit(name, WIDTH)
-    if len(line) + 2 + len(name) <= WIDTH:
-        return [f"{line}  {name}"]
-    return [line.rstrip(), f"{name:>{WIDTH}}"]
+    lines = []
+    for kind in sorted({run.failure.kind for run in runs}):
+        bad = {
+            arm.name: sum(run.arm == arm.name and run.failure.kind == kind for run in runs)
+            for arm in (session.arms[0], *others)
+        }
+        total = {name: counts.get((case, name), (0, 0))[1] for name in bad}
+        line = ""
+        rates = [100 * bad[name] / total[name] if total[name] else 0.0 for name in bad]
+        for name, rate in zip(bad, rates, strict=True):
+            line += f"{rate - rates[0]:10.0f}% " if line else ""
+            line += f"{bad[name] or ' ':>11}:{total[name]:<4}"
+        lines.append(f"{line}  {ascii_only(f'{case}.{kind}')}")
+    if not lines:
+        return []
+    many = len(others)
+    return [
+        "       fail:runs" + "  %reproduction    fail:runs" * many,
+        "           |    " + "         |             |    " * many,
+        *lines,
+    ]
 
 
-def _table(session: SessionComparison, case: str, rows: list[Row]) -> list[str]:
-    arms, ids = session.arms, _ids(session)
-    longest = min(31, max((len(row.name) for row in rows), default=0))
-    lines: list[str] = []
-    for others in mail.chunks(arms, WIDTH - FIRST - longest - 2, OTHER):
-        prefix = f"{case}."
-        width = FIRST + OTHER * len(others) + 2
-        full = all(len(prefix) + len(row.name) + width <= WIDTH for row in rows)
-        lines += [f"{fit(ids[arms[0].name], FIRST):<{FIRST}}"
-                  + "".join(f" {fit(ids[arm.name], OTHER - 1):<{OTHER - 1}}" for arm in others),
-                  "-" * FIRST + (" " + "-" * (OTHER - 1)) * len(others)]  # fmt: skip
-        lines += _failure_table(_only(session, case), tuple(others))
-        lines.append(f"{'%stddev':>{FIRST}}" + f"{'%change':>12}{'%stddev':>15}" * len(others))
-        lines.append(f"{SLANT:>{FIRST - 2}}  " + f"{'|':>10}{SLANT:>15}  " * len(others))
+def _moved(session: SessionComparison, row: Row) -> bool:
+    """Whether a row is one to show: it is judged, or differs on some arm."""
+    found = (case.metric(row.name) for one in session.comparisons for case in one.cases
+             if case.name == row.case)  # fmt: skip
+    said = [metric.judgement for metric in found if metric is not None]
+    return row.primary or any(each.verdict in CALLED or each.differs for each in said)
+
+
+def _groups(others: Sequence[ArmRecord]) -> list[Sequence[ArmRecord]]:
+    """The arms but the base, as evenly as may be, as many at a time as a table has."""
+    tables = -(-len(others) // MOST_OTHERS)
+    each = -(-len(others) // tables)
+    return [others[at : at + each] for at in range(0, len(others), each)]
+
+
+def _tables(session: SessionComparison, case: str, rows: Sequence[Row]) -> list[str]:
+    names = kernel_names.kernel_names(session)
+    base, lines = session.arms[0], []
+    for others in _groups(session.arms[1:]):
+        failed = _failures(session, case, others)
+        if not rows and not failed:
+            continue
+        ids = [f"{ascii_only(names[base.name].cut(FIRST)):>{FIRST}} "]
+        ids += [f"{ascii_only(names[arm.name].cut(OTHER)):>{OTHER}} " for arm in others]
+        lines += ["".join(ids), f"{'-' * FIRST} " + f"{'-' * OTHER} " * len(others), *failed]
+        if rows:
+            lines.append("         %stddev" + "     %change         %stddev" * len(others))
+            lines.append("             \\  " + "        |                \\  " * len(others))
         for row in rows:
-            line = _value(row, row.base)
-            for arm in others:
-                cell = row.cell(arm.name)
-                line += _change(row, cell) + _value(row, cell)
-            lines += _named(line, f"{prefix}{row.name}" if full else row.name)
+            line = _value(row.base)
+            for cell in map(row.cell, (arm.name for arm in others)):
+                line += _change(row, cell) + _value(cell)
+            lines.append(f"{line}  {ascii_only(_full_name(row.case, row.name, row.unit))}")
         lines.append("")
-    return [line.rstrip() for line in lines]
-
-
-def _only(session: SessionComparison, case: str) -> SessionComparison:
-    """The session with the failures of one case only."""
-    cut = tuple(
-        one.model_copy(update={"failed_runs": tuple(r for r in one.failed_runs if r.case == case)})
-        for one in session.comparisons
-    )
-    return session.model_copy(update={"comparisons": cut})
+    return lines
 
 
 def _compiler(arm: ArmRecord) -> str:
-    """Its program's name: Debian's clang begins with "Debian clang version"."""
+    """``gcc-12``: its program's name, as Debian's clang begins with "Debian clang version"."""
     named = COMPILER.search(arm.kernel.compiler)
-    return named[0] if named else arm.kernel.compiler.partition(" ")[0]
+    if named is None:
+        return arm.kernel.compiler.partition(" ")[0]
+    major = MAJOR.search(arm.kernel.compiler[named.end() :])
+    return f"{named[0]}-{major[1]}" if major else named[0]
 
 
 def _axes(session: SessionComparison, case: str) -> list[str]:
     """What all arms share: names joined by ``/``, then their values."""
-    manifest = session.manifest
-    guest, data = manifest.guest, manifest.experiment.dataset
-    axes = {
-        "compiler": _compiler(manifest.arms[0]),
-        "flavour": manifest.arms[0].kernel.flavour,
-        "nr_task": str(guest.jobs),
-        "cgroup": f"{data.cgroup_limit_mib / guest.scale:g}M",
-        "file": f"{data.file_mib / guest.scale:g}M",
-        "guest": guest.name,
-        "mode": manifest.experiment.mode,
+    manifest, arms = session.manifest, session.arms
+    exact = manifest.experiment.mode == "exact"
+    ran = "tcg-icount" if exact else manifest.provenance.accelerator
+    axes = _parameters(manifest) | {
+        "compiler": _compiler(arms[0]),
+        "kconfig": f"{arms[0].kernel.arch}-{arms[0].kernel.flavour}",
+        "tbox_group": f"{ran or 'unknown'}-{manifest.guest.name}",
         "testcase": case,
     }
-    alike = {name: value for name, value in axes.items() if value}
-    if len({arm.kernel.flavour for arm in session.arms}) > 1:
-        del alike["flavour"]
-    return [fit("/".join(alike) + ":", WIDTH), *mail.wrapped("/".join(alike.values()), "  ")]
+    if len({arm.kernel.flavour for arm in arms}) > 1:
+        del axes["kconfig"]
+    alike = sorted(axes.items())
+    return [
+        f"{'/'.join(name for name, _ in alike)}:",
+        f"  {ascii_only('/'.join(value for _, value in alike))}",
+    ]
+
+
+def _kernels(session: SessionComparison) -> list[str]:
+    """One line an arm; ``commit`` only where a repository knows the names below."""
+    names = kernel_names.kernel_names(session)
+    lines = [f"{'commit' if kernel_names.all_of_git(session) else 'kernels'}: "]
+    for arm in session.arms:
+        name = names[arm.name]
+        short = name.commit[: kernel_names.DIGITS] or name.text
+        lines.append(f'  {ascii_only(short)} ("{ascii_only(arm.label or arm.name)}")')
+    return lines
 
 
 def render(session: SessionComparison) -> str:
-    """Return subject, tables and what stands below them, ending in a newline."""
-    lines = [*mail.wrapped(f"Subject: {subject(session)}", hang=" "), ""]
-    lines += mail.wrapped(f"{wording.bottom_line(session)}.")
-    lines += ["", *mail.banner(session), *mail.warnings(session)]
-    every, ids = across.rows(session), _ids(session)
+    """Return subject, opening, tables and what stands below them, ending in a newline."""
+    every = across.rows(session)
+    measured = [row for row in every if row.measured]
+    lines = [f"Subject: {subject(session)}", "", *_opening(session), ""]
+    lines += [*mail.wrapped(mail.measured_under(session.manifest), hang=""), ""]
+    lines += [*mail.wrapped(f"{wording.bottom_line(session)}."), ""]
+    lines += [*mail.banner(session), *mail.warnings(session)]
+    lines += _repeating(session) if measured else mail.unmeasured(session)
     for case in session.comparisons[0].cases:
-        rows = [row for row in across.of_case(every, case.name) if row.measured]
-        lines += ["=" * WIDTH, *_axes(session, case.name), "", "commit:"]
-        for arm in session.arms:
-            lines.append("  " + fit(f'{ids[arm.name]} ("{arm.label or arm.name}")', WIDTH - 2))
-        lines += ["", *_table(session, ascii_only(case.name), rows)]
-        lines += mail.below(session, across.of_case(every, case.name))
-    lines += [*mail.checked(session), *mail.family(session)]
+        rows = [row for row in across.of_case(tuple(measured), case.name)
+                if _moved(session, row)]  # fmt: skip
+        tables = _tables(session, case.name, rows)
+        if tables:
+            lines += ["=" * RULE, *_axes(session, case.name), "", *_kernels(session), "", *tables]
+        if measured:
+            lines += mail.below(session, across.of_case(every, case.name))
+    lines += [*mail.checked(session), *(mail.family(session) if measured else [])]
     return "\n".join(lines).rstrip() + "\n"

@@ -1,0 +1,83 @@
+"""What the kernel of each arm is called in a mail: its commit, or its version and series; pure."""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from reports.many import SessionComparison
+from results.record import ArmRecord, Manifest
+
+# A repository is settled to a commit's full name before anything is built.
+COMMIT = re.compile(r"^git:(?P<place>.*)@(?P<commit>[0-9a-f]{40}(?:[0-9a-f]{24})?)$")
+VERSION = re.compile(r"^\d+\.\d+(?:\.\d+)?(?:-rc\d+)?")
+# Of a commit, where it stands in a line.
+DIGITS = 10
+
+
+class KernelName(NamedTuple):
+    """``text`` is short; ``commit`` is empty where the kernel is not that of a commit as it is."""
+
+    text: str
+    commit: str
+
+    def cut(self, width: int) -> str:
+        """So many digits of the commit, or of the text as many characters."""
+        return (self.commit or self.text)[:width].rstrip("(")
+
+
+def source_of(manifest: Manifest, arm: str) -> str:
+    """``KernelSpec.source`` of an arm, by its name."""
+    specs = {spec.name: spec for spec in manifest.experiment.all_arms}
+    kernel = specs[arm].kernel if arm in specs else None
+    return (kernel or manifest.experiment.kernel).source
+
+
+def commit_of(manifest: Manifest, arm: str) -> str:
+    """The full name of the commit that an arm's source is; empty for other sources."""
+    found = COMMIT.match(source_of(manifest, arm))
+    return found["commit"] if found else ""
+
+
+def all_of_git(session: SessionComparison) -> bool:
+    """Whether every arm's source is a commit, with or without patches on top."""
+    return all(commit_of(session.manifest, arm.name) for arm in session.arms)
+
+
+def kernel_names(session: SessionComparison) -> dict[str, KernelName]:
+    """The name of every arm's kernel, by arm; no two are the same.
+
+    ``v6.12.38``; ``v6.12.38+series(3)`` with three patches on top, ``-series(3)`` where
+    patches take out what the source holds; ``0123456789`` and ``0123456789+series(3)`` of a
+    commit.  Arms that share a kernel have their own name behind a slash, as the robot
+    joins what it compares by.
+    """
+    names: dict[str, KernelName] = {}
+    for arm in session.arms:
+        name = _name(session.manifest, arm)
+        if any(name.text == other.text for other in names.values()):
+            name = KernelName(f"{name.text}/{arm.name}", "")
+        names[arm.name] = name
+    return names
+
+
+def _name(manifest: Manifest, arm: ArmRecord) -> KernelName:
+    commit = commit_of(manifest, arm.name)
+    patches = len(arm.kernel.patches)
+    text = f"{commit[:DIGITS] or _version(arm)}{_series(manifest, arm) if patches else ''}"
+    return KernelName(text, "" if patches else commit)
+
+
+def _version(arm: ArmRecord) -> str:
+    """``v6.12.38`` of a kernel built here; all of the release of one that a package ships."""
+    found = VERSION.match(arm.kernel.release)
+    shipped = arm.kernel.source.startswith(("deb:linux-image", "image:"))
+    return f"v{found[0]}" if found and not shipped else arm.kernel.release
+
+
+def _series(manifest: Manifest, arm: ArmRecord) -> str:
+    experiment = manifest.experiment
+    spec = next((spec for spec in experiment.all_arms if spec.name == arm.name), None)
+    held = experiment.series is not None and experiment.series.reverse
+    sign = "-" if held and spec is not None and spec.patches and spec.series is None else "+"
+    return f"{sign}series({len(arm.kernel.patches)})"
