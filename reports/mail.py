@@ -112,7 +112,8 @@ def below(session: SessionComparison, rows: Sequence[Row]) -> list[str]:
 def unmeasured(session: SessionComparison) -> list[str]:
     """Why nothing was measured, each reason once: in place of tables that hold nothing."""
     found = (metric.judgement.reason for metric in session.primary)
-    lines = [line for reason in dict.fromkeys(found) if reason for line in wrapped(f"{reason}.")]
+    said = [f"{text[0].upper()}{text[1:]}." for text in dict.fromkeys(found) if text]
+    lines = [line for text in said for line in wrapped(text)]
     return [*lines, ""] if lines else []
 
 
