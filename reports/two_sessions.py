@@ -14,8 +14,8 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from experiment.design import AGAIN
-from experiment.spec import Direction
-from reports.comparison import shown_unit, summarize, unfinished
+from experiment.spec import Direction, Mode
+from reports.comparison import summarize, unfinished
 from reports.findings import check_exactness, too_few_ios
 from reports.gate import first_words, gate_of
 from reports.model import Summary
@@ -31,6 +31,7 @@ from results.record import (
     RunRecord,
 )
 from results.session import MeasuredSession
+from results.units import shown_unit
 
 DIGEST = 12
 # Programs that build kernels are in each kernel's own row, and others move no number of a guest.
@@ -310,7 +311,7 @@ def _judged(
     return found
 
 
-def _paired(row: _Row, judgement: Judgement | None, mode: str) -> PairedMetric:
+def _paired(row: _Row, judgement: Judgement | None, mode: Mode) -> PairedMetric:
     values = (row.evidence.base, row.evidence.patched)
     first, second = (summarize(each) for each in values)
     medians = [statistics.median(each) if each else None for each in values]
