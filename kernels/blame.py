@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from kernels.cleaning import clean
@@ -31,15 +30,14 @@ LINKER = re.compile(
     r"(?P<text>.*(?:undefined reference to|multiple definition of).*)$",
     re.M,
 )
-SYMBOL = re.compile(
-    r"(?:undefined reference to |multiple definition of |^(?:ERROR: modpost: )?)[`'\"](\w+)['\"]"
-)
 MODPOST = re.compile(r"^ERROR: modpost: (?P<text>.*?\[(?P<object>[^\]]+)\.ko\].*)$", re.M)
 OTHER = re.compile(
     r"^(?P<text>.*(?:undefined reference to|multiple definition of|\berror: |\bError: "
     r"|\bERROR: modpost: ).*)$",
     re.M,
 )
+# "make[3]: *** [../scripts/Makefile.build:229: mm/filemap.o] Error 1"
+FAILED = re.compile(r"^make.*: \*\*\* \[(?:[^\]]*: )?(?P<target>[^\]\s]+\.[os])\] Error \d+$", re.M)
 MAKE = re.compile(r"^(?P<text>make.*: \*\*\* .*)$", re.M)
 WARNING = re.compile(r"^(?P<file>[^\s:]+):(?P<line>\d+):(?:\d+:)? [Ww]arning: (?P<text>.*)$", re.M)
 OBJTOOL = re.compile(r"^(?P<file>\S+\.o): warning: (?P<text>objtool: .*)$", re.M)
@@ -94,31 +92,15 @@ def mistakes(log: str) -> tuple[Mistake, ...]:
     return tuple(dict.fromkeys(found))[:ERRORS_SHOWN]
 
 
-def culprits(mistake: Mistake, files: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
-    """The patches that touch where a mistake is, from ``files`` by patch.
+def failed_object(log: str, mistake: Mistake) -> str:
+    """The object that make could not build, as ``mm/filemap.o``; empty where it was none.
 
-    That is its file, else the files that led to it: a header may be right and the
-    one that includes it changed.
+    Of several that failed at once it is that of the mistake, else the first.
     """
-    for place in (mistake.file, *mistake.through):
-        bare = "/" not in place
-        touching = tuple(
-            patch
-            for patch, names in files.items()
-            if any(place == (name.rpartition("/")[2] if bare else name) for name in names)
-        )
-        if place and touching:
-            return touching
-    return ()
-
-
-def mentioning(mistake: Mistake, texts: Mapping[str, str]) -> tuple[str, ...]:
-    """The patches with an added line that names the symbol a linker complains about."""
-    symbol = SYMBOL.search(mistake.text)
-    if symbol is None:
-        return ()
-    added = re.compile(rf"^\+.*\b{re.escape(symbol[1])}\b", re.M)
-    return tuple(patch for patch, text in texts.items() if added.search(text))
+    objects = [match["target"] for match in FAILED.finditer(log)]
+    unit = (mistake.file, *mistake.through)[-1]
+    own = [name for name in objects if name.rpartition(".")[0] == unit.rpartition(".")[0]]
+    return clean((own or objects or [""])[0])
 
 
 def new_warnings(base_log: str, patched_log: str) -> tuple[str, ...]:

@@ -11,7 +11,7 @@ import shlex
 import shutil
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from experiment.spec import KernelSpec
@@ -20,6 +20,7 @@ from host.process import paste
 from kernels import blame, compiled, config, elf, origins, prebuilt, symbols
 from kernels import cache as store
 from kernels.cache import Kernel
+from kernels.culprit import Goal, culprit, source_of
 from kernels.make import Progress, run_make, wait_until_idle
 from kernels.series import Patch, apply_argv, read_patch
 from kernels.source import Source, unpack_argvs
@@ -36,7 +37,6 @@ RECIPE = 3
 ASKED = "asked.config"
 BUSY = "busy"
 BUILD_TIMEOUT_S = 4 * 3600.0
-CONFIG_TIMEOUT_S = 600.0
 # make's commands for a first and a second arm of the lean 6.12 configuration;
 # each build replaces the guess by its own count.
 GUESS = {"first": 1750, "next": 30}
@@ -186,11 +186,15 @@ def _build(plan: _Plan, cache: Path, progress: Callable[[Progress], None] | None
     expected = _counts(counts)
     kind = "first" if first else "next"
     configure, make = _make_argvs(plan, objects.name, cache)
-    _run(plan, tree, configure, build_log, CONFIG_TIMEOUT_S)
+    status, _ = _run(plan, tree, configure, build_log)
+    if status:
+        raise _failure(plan, tree, cache, build_log, configure)
     final = (objects / ".config").read_text()
     wishes = config.verify(plan.fragments, final, tree.src)
     log.debug("virtme-ng's wishes not granted: %s", ", ".join(wish.option for wish in wishes))
-    steps = _run(plan, tree, make, build_log, BUILD_TIMEOUT_S, expected[kind], progress)
+    status, steps = _run(plan, tree, make, build_log, expected[kind], progress)
+    if status:
+        raise _failure(plan, tree, cache, build_log, configure, make)
     _write(counts, json.dumps({**expected, kind: steps}))
     kernel = _keep(plan, tree.src, objects, final, build_log, cache)
     build_log.unlink()
@@ -202,10 +206,14 @@ def _run(
     tree: WorkTree,
     argv: Sequence[str],
     build_log: Path,
-    timeout_s: float,
     expected: int = 0,
     progress: Callable[[Progress], None] | None = None,
-) -> int:
+) -> tuple[int, int]:
+    """Run one make; return its status and number of steps.
+
+    Raises:
+        InfraError: the deadline passed, or it failed for want of memory, disk or a tool.
+    """
     unfinished = _unfinished(plan, tree)
     unfinished.touch()
     status, steps = run_make(
@@ -213,38 +221,70 @@ def _run(
         cwd=tree.src,
         log=build_log,
         busy=tree.folder / BUSY,
-        timeout_s=timeout_s,
+        timeout_s=BUILD_TIMEOUT_S,
         expected=expected,
         progress=progress,
     )
     unfinished.unlink()  # a make that ends by itself removes its half-written targets
-    if status == 0:
-        return steps
-    said = build_log.read_text(errors="replace")
-    next_step = f"see {build_log}"
-    trouble = blame.host_trouble(said)
+    trouble = blame.host_trouble(_text(build_log)) if status else ""
     if trouble:
-        raise InfraError(f"the host failed while make ran: {trouble}", next_step=next_step)
-    errors = blame.mistakes(said) or (blame.Mistake(f"make ended with status {status}"),)
-    text = "; ".join(map(str, errors))
-    if plan.patches:
-        touched = {patch.name: patch.files for patch in plan.patches}
-        names = blame.culprits(errors[0], touched) or blame.mentioning(errors[0], _texts(plan))
-        where = ", ".join(
-            f"{patch.name} ({patch.subject})"
-            for patch in plan.patches
-            if patch.name in names or not names
-        )
-        raise SeriesError(f"does not build: {text}", where=where, next_step=next_step)
-    raise InfraError(
-        f"the source without patches does not build: {text}",
-        where=plan.spec.source,
-        next_step=next_step,
+        raise InfraError(f"the host failed while make ran: {trouble}", next_step=f"see {build_log}")
+    return status, steps
+
+
+def _failure(
+    plan: _Plan, tree: WorkTree, cache: Path, build_log: Path, *makes: list[str]
+) -> SeriesError | InfraError:
+    """Who is to blame for the build whose log this is, the last of ``makes``: a patch, or none."""
+    errors = _errors(build_log)
+    if not plan.patches:
+        return _source_fails(plan, build_log)
+    trial_log = tree.folder / f"{plan.key}.trial.log"
+
+    def make(argv: Sequence[str]) -> bool:
+        trial_log.write_text("")
+        return _run(plan, tree, argv, trial_log)[0] == 0
+
+    goals = [Goal("the kernel", makes)]
+    target = blame.failed_object(_text(build_log), errors[0])
+    source = source_of(tree, target)
+    if source:
+        *configure, whole = makes
+        goals.insert(0, Goal(target, (*configure, [*whole[:-1], target]), source))
+    base_key = replace(plan, patches=()).key
+    found = culprit(
+        tree, plan.patches, goals, make, source_builds=store.load(cache, base_key) is not None
+    )
+    if not found.number:
+        return _source_fails(plan, trial_log)
+    trial_log.unlink()
+    patch = plan.patches[found.number - 1]
+    return SeriesError(
+        f"does not build: {'; '.join(map(str, errors))} "
+        f"({found.goal.title} builds {_before(found.number)})",
+        where=f"{patch.name} ({patch.subject})",
+        next_step=f"see {build_log}",
     )
 
 
-def _texts(plan: _Plan) -> dict[str, str]:
-    return {patch.name: patch.path.read_text(errors="replace") for patch in plan.patches}
+def _source_fails(plan: _Plan, build_log: Path) -> InfraError:
+    return InfraError(
+        f"the source without patches does not build: {'; '.join(map(str, _errors(build_log)))}",
+        where=plan.spec.source,
+        next_step=f"see {build_log}",
+    )
+
+
+def _errors(build_log: Path) -> tuple[blame.Mistake, ...]:
+    return blame.mistakes(_text(build_log)) or (blame.Mistake("make ended with an error"),)
+
+
+def _before(number: int) -> str:
+    return f"with the {number - 1} before it" if number > 1 else "without the series"
+
+
+def _text(path: Path) -> str:
+    return path.read_text(errors="replace")
 
 
 def _keep(

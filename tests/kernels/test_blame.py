@@ -4,9 +4,8 @@ import pytest
 
 from kernels.blame import (
     Mistake,
-    culprits,
+    failed_object,
     host_trouble,
-    mentioning,
     mistakes,
     new_warnings,
     warnings,
@@ -96,28 +95,28 @@ def test_words_in_the_source_are_not_trouble_of_the_host(line: str) -> None:
     assert host_trouble(line + "\n") == ""
 
 
-FILES = {"0001-a": ("mm/filemap.c", "include/linux/xarray.h"), "0002-b": ("mm/filemap.c",)}
+def test_the_object_that_failed_is_that_of_the_first_mistake() -> None:
+    """With several jobs make names objects in another order than the compilers do."""
+    log = COMPILER.replace("make[3]", "make[3]: *** [../s:2: lib/xarray.o] Error 1\nmake[3]")
+    assert failed_object(log, mistakes(log)[0]) == "mm/filemap.o"
+    assert failed_object(log, Mistake("x")) == "lib/xarray.o"
 
 
-def test_the_patches_that_touch_the_place_are_the_culprits() -> None:
-    assert culprits(Mistake("x", "mm/filemap.c", 3), FILES) == ("0001-a", "0002-b")
-    assert culprits(Mistake("x", "include/linux/xarray.h", 3), FILES) == ("0001-a",)
-    assert culprits(Mistake("x", "mm/other.c", 3), FILES) == ()
-    assert culprits(Mistake("x"), {"p": ("",)}) == ()
-
-
-def test_a_symbol_that_is_missing_in_the_whole_kernel() -> None:
-    log = (
-        "ld: vmlinux.o: in function `slow':\n"
-        "slow.c:(.text+0x14): undefined reference to `nowhere'\n"
-    )
-    (mistake,) = mistakes(log)
-    assert culprits(mistake, {"p": ("mm/slow.c",), "q": ("mm/slower.c",)}) == ("p",)
-    texts = {"p": "+ nowhere();\n", "q": " nowhere();\n", "r": "+ nowhere2();\n"}
-    assert mentioning(mistake, texts) == ("p",)
-    assert mentioning(Mistake("x"), texts) == ()
-    (module,) = mistakes('ERROR: modpost: "nowhere" [drivers/block/brd.ko] undefined!\n')
-    assert mentioning(module, texts) == ("p",)
+@pytest.mark.parametrize(
+    ("line", "target"),
+    [
+        ("make[1]: *** [../Makefile:21: mm/filemap.o] Error 1", "mm/filemap.o"),
+        ("make[3]: *** [mm/filemap.o] Error 2", "mm/filemap.o"),
+        ("make[2]: *** [../scripts/Makefile.build:113: arch/x86/kernel/asm-offsets.s] Error 1",
+         "arch/x86/kernel/asm-offsets.s"),
+        ("make[1]: *** [../scripts/Makefile.vmlinux:34: vmlinux] Error 1", ""),
+        ("make[2]: *** No rule to make target 'mm/gone.o', needed by 'mm/built-in.a'.  Stop.", ""),
+        ("make[2]: *** Deleting file 'mm/filemap.o'", ""),
+        ("make[3]: *** Waiting for unfinished jobs....", ""),
+    ],
+)  # fmt: skip
+def test_only_what_one_compiler_made_is_an_object(line: str, target: str) -> None:
+    assert failed_object(f"  CC      a.o\n{line}\n", Mistake("x")) == target
 
 
 def test_a_mistake_in_code_that_includes_a_patched_header() -> None:
@@ -130,7 +129,10 @@ In file included from ../include/linux/xarray.h:19,
     (mistake,) = mistakes(log)
     assert mistake.file == "include/linux/gfp.h"
     assert mistake.through == ("include/linux/xarray.h", "lib/xarray.c")
-    assert culprits(mistake, FILES) == ("0001-a",)
+    failed = (
+        "make[3]: *** [../s:2: mm/slow.o] Error 1\nmake[3]: *** [../s:2: lib/xarray.o] Error 1\n"
+    )
+    assert failed_object(f"{log}{failed}", mistake) == "lib/xarray.o"
 
 
 OLD = """\

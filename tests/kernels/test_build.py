@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -190,33 +191,108 @@ def test_a_series_that_does_not_build_is_blamed_with_file_and_line(lab: Lab) -> 
     assert provide(lab.spec, [], **lab.where).identity.patches == ()
 
 
-def test_only_the_patch_that_touches_the_place_is_blamed(lab: Lab) -> None:
-    patches = lab.series("broken", replace("mm/slow.c", "* 3", "* 5"), BROKEN)
+def blamed(lab: Lab, name: str, *edits: Callable[[Path], None]) -> tuple[int, SeriesError]:
+    """The number of the patch that is named for a series that does not build."""
+    patches = lab.series(name, *edits)
     with pytest.raises(SeriesError) as caught:
         provide(lab.spec, patches, **lab.where)
-    assert caught.value.where == f"{patches[1].name} (mm: broken, step 2)"
+    (number,) = [n for n, patch in enumerate(patches, 1) if patch.name in caught.value.where]
+    return number, caught.value
 
 
-def test_a_link_error_is_blamed_on_the_patches_that_name_the_symbol(lab: Lab) -> None:
-    patches = lab.series(
+# Edits that break one object each, or nothing.
+GONE = replace("include/folio.h", "#define TABLE_SIZE 16\n", "")
+STEEPER = replace("mm/slow.c", "* 3", "* 5")
+LATER = replace("mm/filemap.c", "/* Remember", "/* Later: remember")
+FOLDED = replace("mm/slow.c", "* 5", "+ 5")
+MENDED = replace("mm/filemap.c", "int order = nothing >> 4;", "int order = index >> 4;")
+
+
+def test_the_patch_that_takes_a_helper_away_is_blamed_and_not_the_one_in_the_file(
+    lab: Lab,
+) -> None:
+    number, error = blamed(lab, "helper", FASTER, GONE, LATER)
+    assert number == 2
+    assert re.search(r"mm/filemap\.c:\d+: .TABLE_SIZE. undeclared", error.what)
+    assert "mm/filemap.o builds with the 1 before it" in error.what
+
+
+@pytest.mark.parametrize("broken_at", [1, 2, 5, 11, 12])
+def test_the_object_alone_is_built_to_find_the_patch(lab: Lab, broken_at: int) -> None:
+    edits = [
+        replace("mm/slow.c", f"* {3 if n == 1 else n + 2}", f"* {n + 3}") for n in range(1, 13)
+    ]
+    edits[broken_at - 1] = BROKEN
+    if broken_at < 12:
+        edits[broken_at] = replace("mm/slow.c", f"* {max(3, broken_at + 2)}", f"* {broken_at + 4}")
+    number, error = blamed(lab, "long", *edits)
+    assert number == broken_at
+    log = next((lab.cache / "trees").glob("*/*.log"))
+    assert str(log) in error.next_step
+    # The build that failed is on record as it was, and nothing but the object was made since.
+    assert len(re.findall(r"^  UPD ", log.read_text(), re.M)) == 1
+    objects = next((lab.cache / "trees").glob("*/src/obj-*"))
+    assert not (objects / "vmlinux").exists()
+
+
+def test_what_a_later_patch_mended_is_not_blamed(lab: Lab) -> None:
+    again = replace("mm/filemap.c", "int order = index >> 4;", "int order = nothing >> 5;")
+    number, _ = blamed(lab, "mended", STEEPER, BROKEN, MENDED, LATER, again)
+    assert number == 5
+
+
+def test_an_object_that_comes_with_the_series(lab: Lab) -> None:
+    def added(tree: Path) -> None:
+        (tree / "mm/new.c").write_text("int new(void) { return nothing; }\n")
+        replace("Makefile", "mm/slow.o", "mm/slow.o mm/new.o")(tree)
+
+    number, error = blamed(lab, "added", STEEPER, LATER, added, FASTER)
+    assert number == 3
+    assert "mm/new.c:1: " in error.what
+
+
+def test_a_link_error_is_blamed_on_the_patch_that_brought_it(lab: Lab) -> None:
+    number, error = blamed(
+        lab,
         "unlinked",
+        COMMENT,
         replace("mm/slow.c", "* 3", "* nowhere()"),
         replace("include/folio.h", "int slow", "int nowhere(void);\nint slow"),
-        COMMENT,
     )
-    with pytest.raises(SeriesError, match=r"undefined reference to .nowhere'") as caught:
-        provide(lab.spec, patches, **lab.where)
-    assert [name in caught.value.where for name in ("step 1", "step 2", "step 3")] == [
-        True,
-        True,
-        False,
-    ]
+    assert number == 2
+    assert "undefined reference to `nowhere'" in error.what
+
+
+@pytest.mark.parametrize("base_is_cached", [True, False])
+def test_a_mistake_in_a_makefile_is_found_by_configuring(lab: Lab, base_is_cached: bool) -> None:
+    if base_is_cached:
+        provide(lab.spec, [], **lab.where)
+    number, _ = blamed(
+        lab,
+        "makefile",
+        replace("Makefile", "-O2", "-O2 -g"),
+        replace("Makefile", "else\n", "else\nno separator\n"),
+        replace("Makefile", "-O2 -g", "-O2"),
+    )
+    assert number == 2
 
 
 def test_a_source_that_does_not_build_is_not_the_series_fault(lab: Lab) -> None:
     BROKEN(lab.source)
     with pytest.raises(InfraError, match=r"without patches does not build: mm/filemap\.c:"):
         provide(lab.spec, [], **lab.where)
+    for name, edits in {"one": (LATER,), "more": (STEEPER, LATER, FOLDED)}.items():
+        with pytest.raises(InfraError, match=r"without patches does not build: mm/filemap\.c:"):
+            provide(lab.spec, lab.series(name, *edits), **lab.where)
+
+
+def test_a_host_that_fails_while_the_patch_is_looked_for_is_not_the_series_fault(
+    lab: Lab,
+) -> None:
+    full = replace("mm/slow.c", "#include", '#error "No space left on device"\n#include')
+    other = replace("mm/slow.c", '#error "No space left on device"', '#error "other"')
+    with pytest.raises(InfraError, match="the host failed"):
+        provide(lab.spec, lab.series("full", full, other), **lab.where)
 
 
 def test_a_full_disk_is_never_the_series_fault(lab: Lab) -> None:

@@ -57,7 +57,7 @@ def test_a_comment_is_the_same_code(lab: Lab) -> None:
 
 
 def test_data_that_no_function_shows(lab: Lab) -> None:
-    record = built(lab, replace("mm/filemap.c", "table[16]", "table[17]"))
+    record = built(lab, replace("mm/filemap.c", "table[TABLE_SIZE]", "table[TABLE_SIZE + 1]"))
     assert record.verdict == "data or layout"
     assert "no function changed" in summary(record)
 

@@ -1,6 +1,6 @@
 #include "folio.h"
 
-static int table[16];
+static int table[TABLE_SIZE];
 
 /* Remember an index. */
 __attribute__((noipa)) static int remember(int index)
