@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import json
 import logging
 import os
 import shlex
@@ -21,6 +20,7 @@ from kernels import blame, compiled, config, elf, origins, prebuilt, symbols
 from kernels import cache as store
 from kernels.cache import Kernel
 from kernels.culprit import Goal, culprit, source_of
+from kernels.expected import Expected, Kind, expected, remember
 from kernels.make import Progress, run_make, wait_until_idle
 from kernels.series import Patch, apply_argv, read_patch
 from kernels.source import Source, unpack_argvs
@@ -37,9 +37,6 @@ RECIPE = 3
 ASKED = "asked.config"
 BUSY = "busy"
 BUILD_TIMEOUT_S = 4 * 3600.0
-# make's commands for a first and a second arm of the lean 6.12 configuration;
-# each build replaces the guess by its own count.
-GUESS = {"first": 1750, "next": 30}
 
 
 @dataclass(frozen=True)
@@ -86,6 +83,23 @@ def objects_of(spec: KernelSpec, patches: Sequence[Path], *, checkout: Path, cac
     plan = _plan(spec, patches, checkout, cache)
     tree = WorkTree(store.tree_folder(Path(), plan.source.key))
     return tree.objects(plan.objects_key).as_posix()
+
+
+def seconds_to_build(
+    spec: KernelSpec, patches: Sequence[Path], others: int, *, checkout: Path, cache: Path
+) -> float:
+    """About how long a kernel takes that the cache lacks; 0 for one that somebody else built.
+
+    ``others`` of the same source and flavour are built before it, whose objects it starts from.
+
+    Raises:
+        UsageError, InfraError: as :func:`key_of`.
+    """
+    if spec.is_prebuilt:
+        return 0.0
+    where = cache / objects_of(spec, patches, checkout=checkout, cache=cache)
+    first = not others and not (where / "vmlinux").exists()
+    return expected(cache, spec.flavour, "first" if first else "next").seconds
 
 
 def provide(
@@ -182,9 +196,9 @@ def _build(plan: _Plan, cache: Path, progress: Callable[[Progress], None] | None
         wait_until_idle(tree.folder / BUSY)
         _distrust(objects, since_ns=_unfinished(plan, tree).stat().st_mtime_ns)
     (objects / ASKED).write_text(plan.asked)
-    counts = cache / f"steps-{plan.spec.flavour}.json"
-    expected = _counts(counts)
-    kind = "first" if first else "next"
+    kind: Kind = "first" if first else "next"
+    wanted = expected(cache, plan.spec.flavour, kind).steps
+    started = time.monotonic()
     configure, make = _make_argvs(plan, objects.name, cache)
     status, _ = _run(plan, tree, configure, build_log)
     if status:
@@ -192,10 +206,10 @@ def _build(plan: _Plan, cache: Path, progress: Callable[[Progress], None] | None
     final = (objects / ".config").read_text()
     wishes = config.verify(plan.fragments, final, tree.src)
     log.debug("virtme-ng's wishes not granted: %s", ", ".join(wish.option for wish in wishes))
-    status, steps = _run(plan, tree, make, build_log, expected[kind], progress)
+    status, steps = _run(plan, tree, make, build_log, wanted, progress)
     if status:
         raise _failure(plan, tree, cache, build_log, configure, make)
-    _write(counts, json.dumps({**expected, kind: steps}))
+    remember(cache, plan.spec.flavour, kind, Expected(steps, time.monotonic() - started))
     kernel = _keep(plan, tree.src, objects, final, build_log, cache)
     build_log.unlink()
     return kernel
@@ -206,7 +220,7 @@ def _run(
     tree: WorkTree,
     argv: Sequence[str],
     build_log: Path,
-    expected: int = 0,
+    wanted: int = 0,
     progress: Callable[[Progress], None] | None = None,
 ) -> tuple[int, int]:
     """Run one make; return its status and number of steps.
@@ -222,7 +236,7 @@ def _run(
         log=build_log,
         busy=tree.folder / BUSY,
         timeout_s=BUILD_TIMEOUT_S,
-        expected=expected,
+        expected=wanted,
         progress=progress,
     )
     unfinished.unlink()  # a make that ends by itself removes its half-written targets
@@ -336,19 +350,6 @@ def _distrust(objects: Path, since_ns: int) -> None:
             with contextlib.suppress(FileNotFoundError):
                 if path.lstat().st_mtime_ns >= since_ns:
                     path.unlink()
-
-
-def _counts(path: Path) -> dict[str, int]:
-    try:
-        return {**GUESS, **json.loads(path.read_text())}
-    except (OSError, ValueError):
-        return dict(GUESS)
-
-
-def _write(path: Path, text: str) -> None:
-    beside = path.with_suffix(f".{os.getpid()}-{time.monotonic_ns()}")
-    beside.write_text(text)
-    beside.replace(path)
 
 
 def _digest(parts: Sequence[str]) -> str:

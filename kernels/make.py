@@ -26,7 +26,10 @@ INNER = 'trap "kill -KILL 0" TERM; test "$PPID" = "$1" || exit 1; shift; "$@" & 
 
 @dataclass(frozen=True)
 class Progress:
-    """How far a build is: commands run, commands expected (an estimate), seconds so far."""
+    """How far a build is: commands run, those of the last one like it, seconds so far.
+
+    ``total`` is 0 where no such build is known, and may be less than ``done``.
+    """
 
     done: int
     total: int
@@ -75,7 +78,7 @@ def run_make(
             steps += len(STEP.findall(lines + newline))
             seconds = time.monotonic() - started
             if progress is not None:
-                progress(Progress(steps, max(steps, expected), seconds))
+                progress(Progress(steps, expected, seconds))
             if seconds > timeout_s:
                 raise InfraError(
                     f"no end after {timeout_s:.0f} s", where=paste(argv), next_step=f"see {log}"

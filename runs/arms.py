@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from experiment.design import AGAIN, wall_arms, wall_plan
@@ -66,6 +67,29 @@ def flavours(experiment: Experiment) -> tuple[str, ...]:
     return tuple(dict.fromkeys([first, *of_twins, *of_gate]))
 
 
+@dataclass(frozen=True)
+class PlannedKernel:
+    """A kernel of a session: the first arm that boots it, and what it is made of."""
+
+    arm: str
+    spec: KernelSpec
+    patches: tuple[Path, ...]
+
+
+def planned_kernels(experiment: Experiment, options: Options) -> tuple[PlannedKernel, ...]:
+    """Every kernel that a session needs, each once, in the order they are built."""
+    patches = {arm.name: patches_of(experiment, arm, options) for arm in experiment.all_arms}
+    planned: list[PlannedKernel] = []
+    for flavour in flavours(experiment):
+        for arm in sorted(experiment.all_arms, key=lambda arm: len(patches[arm.name])):
+            kernel = PlannedKernel(
+                arm.name, kernel_spec(experiment, arm, flavour), patches[arm.name]
+            )
+            if all((one.spec, one.patches) != (kernel.spec, kernel.patches) for one in planned):
+                planned.append(kernel)
+    return tuple(planned)
+
+
 def build_arms(
     experiment: Experiment,
     options: Options,
@@ -77,13 +101,17 @@ def build_arms(
     The unpatched source is built first: the other arms then start from its objects.
     """
     kernels = {}
+    every = [(kernel.spec, kernel.patches) for kernel in planned_kernels(experiment, options)]
     patches = {arm.name: patches_of(experiment, arm, options) for arm in experiment.all_arms}
     expect_arms(experiment, options, (flavour,))
     for arm in sorted(experiment.all_arms, key=lambda arm: len(patches[arm.name])):
         spec = kernel_spec(experiment, arm, flavour)
 
         def shown(so_far: Progress, name: str = arm.name, spec: KernelSpec = spec) -> None:
-            progress(name if spec == experiment.kernel else f"{name} ({spec.flavour})", so_far)
+            number = every.index((spec, patches[name])) + 1
+            place = f"kernel {number} of {len(every)}, " if len(every) > 1 else ""
+            which = name if spec == experiment.kernel else f"{name} ({spec.flavour})"
+            progress(f"{place}{which}", so_far)
 
         try:
             kernels[arm.name] = options.executor.provide_kernel(

@@ -46,14 +46,17 @@ class Reporter:
             self.console.print(Text(text), soft_wrap=not self.console.is_terminal)
 
     def building(self, name: str, done: int, total: int, elapsed_s: float) -> None:
-        """A kernel build: objects built of those expected."""
-        share = f"{done} of about {total} objects" if total else f"{done} objects"
-        left = (
-            f", about {duration(elapsed_s * (total - done) / done)} left"
-            if 0 < done < total
-            else ""
+        """A kernel build: commands run, of those of the last build like it, 0 if none is known."""
+        if not total:
+            share = f"{done} objects"
+        elif done < total:
+            share = f"{done} of about {total} objects"
+        else:
+            share = f"{done} objects, where the last build had {total}"
+        left = f", about {duration(elapsed_s * (total - done) / done)} left" if done else ""
+        self._transient(
+            f"building {name}: {share}, {duration(elapsed_s)}{left if done < total else ''}"
         )
-        self._transient(f"building {name}: {share}, {duration(elapsed_s)}{left}")
 
     @contextmanager
     def runs(self, total: int, done: int, slots: int) -> Iterator[None]:

@@ -15,8 +15,9 @@ import pytest
 from experiment.spec import KernelSpec
 from host.errors import InfraError, SeriesError, UsageError
 from kernels import origins, symbols
-from kernels.build import commands, key_of, provide
+from kernels.build import commands, key_of, provide, seconds_to_build
 from kernels.cache import cached_kernels
+from kernels.expected import Expected, expected, remember
 from kernels.make import Progress
 from tests.kernels.fake import BROKEN, COMMENT, FASTER, GROWN, Lab, replace
 
@@ -174,11 +175,16 @@ def test_progress_counts_up_to_the_count_of_the_build_before(lab: Lab) -> None:
     assert [step.done for step in first] == sorted(step.done for step in first)
     done = first[-1].done
     assert done == 8
-    assert all(step.total >= step.done for step in first)
+    assert {step.total for step in first} == {0}, "nothing is known before the first build"
     second: list[Progress] = []
     replace("init.c", "4096", "8192")(lab.source)
     provide(lab.spec, [], **lab.where, progress=second.append)
     assert second[0].total == done
+    (lab.checkout / "configs/kconfig/other.config").write_text("CONFIG_PERF_EVENTS=y\n")
+    other: list[Progress] = []
+    spec = lab.spec.model_copy(update={"flavour": "other"})
+    provide(spec, [], **lab.where, progress=other.append)
+    assert other[0].total == done, "a flavour never built is like another one"
 
 
 def test_a_series_that_does_not_build_is_blamed_with_file_and_line(lab: Lab) -> None:
@@ -189,6 +195,25 @@ def test_a_series_that_does_not_build_is_blamed_with_file_and_line(lab: Lab) -> 
     assert caught.value.where == f"{patches[0].name} (mm: broken, step 1)"
     assert cached_kernels(lab.cache) == []
     assert provide(lab.spec, [], **lab.where).identity.patches == ()
+
+
+def test_the_time_of_a_build_is_that_of_the_last_one_like_it(lab: Lab) -> None:
+    patches = lab.series("faster", FASTER)
+
+    def seconds(others: int) -> float:
+        return seconds_to_build(lab.spec, patches, others, **lab.where)
+
+    assert seconds(others=0) > seconds(others=1) > 0
+    provide(lab.spec, [], **lab.where)
+    known = expected(lab.cache, "perf", "first")
+    assert known.steps == 8
+    assert 0 < known.seconds < 60
+    assert seconds(others=0) == seconds(others=1) == expected(lab.cache, "perf", "next").seconds
+    remember(lab.cache, "perf", "next", Expected(3, 7.0))
+    assert seconds(others=0) == 7.0
+    assert expected(lab.cache, "perf", "first") == known
+    (lab.cache / "builds-perf.json").write_text('{"first": 1943}')
+    assert expected(lab.cache, "perf", "first").steps == 0
 
 
 def blamed(lab: Lab, name: str, *edits: Callable[[Path], None]) -> tuple[int, SeriesError]:

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from experiment.spec import Experiment, KernelSpec, SeriesSpec
+from experiment.spec import Experiment, KernelSpec, SeriesSpec, TwinSpec
 from experiment.steps import per_patch
 from host.errors import SeriesError
 from kernels import build
 from kernels.make import Progress
-from runs.arms import build_arms, kernel_spec, same_as_before
+from runs.arms import build_arms, kernel_spec, planned_kernels, same_as_before
 from runs.manifest import _label
 from runs.options import Options
 from tests.experiment.test_plan import make_experiment
@@ -59,6 +59,33 @@ def test_kernels_are_built_from_few_patches_to_many(
     # The base of a source that holds the series has all that takes it out.
     assert [len(kernel.patches) for kernel in made.values()] == [3, 2, 1, 0]
     assert made["patch-2"].patches == ["0001-p.patch"]
+
+
+def test_progress_says_which_kernel_of_all_flavours_is_built(
+    options: Options, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def provide(spec: KernelSpec, patches: Sequence[Path], *, progress: Any, **_: Any) -> Any:
+        progress(Progress(1, 2, 3.0))
+
+    twin = TwinSpec(name="held", observe="lock_stat", flavour="lockstat", cases=("w",), blocks=1)
+    asked = make_experiment([("w", "default")], series=SeriesSpec(path="configs/series/mine"))
+    asked = asked.model_copy(update={"twins": (twin,)})
+    monkeypatch.setattr(build, "provide", provide)
+    names: list[str] = []
+    for flavour in ("", "lockstat"):
+        build_arms(asked, options, lambda name, _: names.append(name), flavour)
+    assert names == [
+        "kernel 1 of 4, base", "kernel 2 of 4, patched",
+        "kernel 3 of 4, base (lockstat)", "kernel 4 of 4, patched (lockstat)",
+    ]  # fmt: skip
+
+
+def test_arms_that_differ_in_a_setting_share_a_kernel(options: Options) -> None:
+    asked = make_experiment([("w", "default")])
+    base = asked.all_arms[0]
+    other = base.model_copy(update={"name": "other", "sysctl": {"vm.x": "1"}})
+    asked = asked.model_copy(update={"arms": (base, other)})
+    assert [kernel.arm for kernel in planned_kernels(asked, options)] == [base.name]
 
 
 @pytest.mark.parametrize("blamed", ["0002-p.patch (mm: two)", "0001-p.patch (mm: one)"])
