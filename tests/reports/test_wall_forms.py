@@ -46,7 +46,7 @@ def test_host_and_noise_stand_before_the_numbers(quiet: Comparison, form: str) -
     said = " ".join(said.replace("\\", "").replace("−", "-").split())
     where = said.index("This host")
     for part in (
-        "base against itself differs by +0.03 % [-0.19, +0.24] at 99 % (23 blocks), so 11 blocks "
+        "base against itself differs by +0.03 % [-0.19, +0.24] at 99 % (23 blocks), so 10 blocks "
         "would be needed to see 1 %",
         "other guests: qemu-system-x86 (4711) (fail)",
         "1 of 24 blocks dropped whole (block 3: 40.0% of CPU time foreign, 5.0% allowed)",
@@ -123,7 +123,7 @@ def test_forms_of_hardly_anything(recorded: int) -> None:
 def test_json_has_the_noise_in_wall_mode_only(quiet: Comparison, normal: Comparison) -> None:
     wall = json.loads(forms.render(quiet, "json"))
     metric = wall["cases"][0]["metrics"][0]
-    assert metric["again"]["needed"] == 11
+    assert metric["again"]["needed"] == 10
     assert metric["pairs"][0]["again"] > 0
     assert wall["wall"]["real_time"] is True
     exact = forms.render(normal, "json")
