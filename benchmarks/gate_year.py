@@ -1,7 +1,7 @@
 """A year of nights judged by `lab.py gate --history` each night: what it says, and forgets.
 
-Each simulated year has regressions (0.6 to 5 %) that are fixed after 5 to 30 nights, fixed by
-half, muted for ten nights or acknowledged by their id, and nights on which somebody
+Each simulated year has regressions (0.6 to 5 %) that are fixed after 5 to 11 nights, fixed by
+half, muted for four nights or acknowledged by their id, and nights on which somebody
 measured other seeds, fewer blocks, one case less, another name of a metric or with laxer
 thresholds, measured again, or added two nights at once.  The truth of each night is known;
 counted are nights on which the gate's exit code is another.
