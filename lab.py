@@ -44,15 +44,17 @@ from verbs import (
     queue,
     repro,
     sessions,
+    tree,
     watch,
 )
 from verbs.asked import log
+from verbs.shorthand import expanded
 
 app = typer.Typer(
     help=__doc__, no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False
 )
 # A group without a name: its verbs are the lab's own.
-for group in (look, measuring, sessions, compare, gate, bisect, repro, pages, watch):
+for group in (look, measuring, tree, sessions, compare, gate, bisect, repro, pages, watch):
     app.add_typer(group.app)
 app.add_typer(history.app, name="history", help="Keep nights, and see what changed.")
 app.add_typer(queue.app, name="queue", help="Series that wait, measured one after the other.")
@@ -63,7 +65,8 @@ def main(arguments: list[str] | None = None) -> int:
     logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
-        status = app(args=arguments, standalone_mode=False)
+        words = expanded(sys.argv[1:] if arguments is None else arguments)
+        status = app(args=words, standalone_mode=False)
         sys.stdout.flush()
     except SpecError as error:
         log("\n".join(f"error: {problem}" for problem in error.problems))

@@ -14,13 +14,16 @@ from kernels.cleaning import clean
 TIMEOUT_S = 300.0
 # In place of a ref: the files as they are, with what is not committed.
 WORK_TREE = "WORKTREE"
-# Settings of the repository that would change what a patch looks like.
+# Settings of the repository that would change what a diff, or a patch, looks like.
+DIFF = (
+    "--src-prefix=a/", "--dst-prefix=b/", "--no-renames", "--no-ext-diff", "--no-textconv",
+    "--no-color", "--full-index", "--unified=3", "--diff-algorithm=myers",
+    "--inter-hunk-context=0",
+)  # fmt: skip
 FORMAT = (
     "--no-signature", "--zero-commit", "--no-attach", "--no-thread", "--no-cover-letter",
     "--no-notes", "--no-base", "--no-signoff", "--no-numbered", "--subject-prefix=PATCH",
-    "--suffix=.patch", "--src-prefix=a/", "--dst-prefix=b/", "--no-renames", "--no-ext-diff",
-    "--no-textconv", "--no-color", "--full-index", "--unified=3", "--diff-algorithm=myers",
-    "--inter-hunk-context=0", "--encode-email-headers",
+    "--suffix=.patch", "--encode-email-headers", *DIFF,
 )  # fmt: skip
 
 

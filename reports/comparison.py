@@ -26,6 +26,7 @@ from reports.model import (
     ReportError,
     Summary,
 )
+from reports.taken_in import executed
 from reports.timelines import timelines
 from reports.verdict import Evidence, Judgement, Verdict, judge_primary, judge_secondary
 from reports.wall_model import Again, WallFacts
@@ -324,6 +325,7 @@ def _comparison(view: _View, judged: Sequence[tuple[Judgement, Again | None]]) -
     counts = tuple(failure_count(manifest, records, case.name) for case in manifest.cases)
     failed = failed_runs(records)
     course = _course(manifest, records, standing, compared)
+    attributions = attribute(manifest, view.records, view.profiles)
     return Comparison(
         manifest=manifest,
         cases=tuple(
@@ -334,12 +336,12 @@ def _comparison(view: _View, judged: Sequence[tuple[Judgement, Again | None]]) -
             manifest, records, exactness=view.exactness, counts=counts, failed=failed,
             references=[r for case in manifest.cases for r in _references(manifest, case.name)],
             course=course,
-        ) + facts.of_twins(view.records, of_locks),
+        ) + facts.of_twins(view.records, of_locks) + executed(manifest, attributions),
         failed_runs=failed,
         failure_counts=counts,
         exactness=view.exactness,
         runs_recorded=sum(not record.repeat for record in records),
-        attributions=attribute(manifest, view.records, view.profiles),
+        attributions=attributions,
         locks=of_locks,
         wall=course,
         host_findings=host_findings(course) if course else (),

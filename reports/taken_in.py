@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from reports.attribution_model import Attribution
 from reports.model import Finding
 from results.record import FunctionRecord, Manifest, SeriesRecord, TriageRecord
 
@@ -34,6 +37,45 @@ def taken_in(manifest: Manifest) -> tuple[Finding, ...]:
     if triage is not None and not manifest.same_code:
         found.append(Finding(level="note", scope=build, text=summary(triage)))
     return tuple(found)
+
+
+def executed(manifest: Manifest, attributions: Sequence[Attribution]) -> tuple[Finding, ...]:
+    """Which of the changed functions the measured phases executed, and which none of them did.
+
+    Nothing where functions were not compared or not counted.  A function that the compiler
+    inlined everywhere is executed under its caller's name, which has then changed, too.
+    """
+    triage = manifest.triage
+    if triage is None or triage.verdict != "functions" or not attributions:
+        return ()
+    phases: dict[str, list[str]] = {}
+    for attribution in attributions:
+        for row in attribution.functions:
+            if not row.user and (row.instructions.base or row.instructions.patched):
+                phases.setdefault(_bare(row.name), []).append(attribution.phase)
+    names = list(dict.fromkeys(function.name for function in triage.functions))
+    ran = [name for name in names if _bare(name) in phases]
+    idle = [name for name in names if _bare(name) not in phases]
+    many = len(manifest.experiment.all_arms) > 2
+    scope = f"build of {manifest.patched}" if many else "build"
+    if not ran:
+        text = f"no phase executed a function that changed ({_listed(idle)}): nothing that was "
+        text += "measured can show what the series does; choose other workloads"
+        return (Finding(level="warning", scope=scope, text=text),)
+    each = [f"{name} in {', '.join(dict.fromkeys(phases[_bare(name)]))}" for name in ran]
+    text = f"executed: {len(ran)} of {len(names)} changed functions: {_listed(each, '; ')}"
+    text += f"; not executed: {_listed(idle)}" if idle else ""
+    return (Finding(level="note", scope=scope, text=text),)
+
+
+def _bare(name: str) -> str:
+    """A function without a suffix of the compiler's, as ``.isra.0``."""
+    return name.partition(".")[0]
+
+
+def _listed(names: Sequence[str], between: str = ", ") -> str:
+    more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
+    return f"{between.join(names[:NAMED])}{more}"
 
 
 def origin(series: SeriesRecord) -> str:

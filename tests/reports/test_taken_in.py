@@ -7,6 +7,7 @@ import pytest
 from reports import forms
 from reports.model import Comparison
 from results.record import FunctionRecord, PatchRecord, SeriesRecord, TriageRecord
+from tests.reports.counts_factory import counted, profiles
 from tests.reports.factory import Session
 from tests.reports.measured import compare
 
@@ -56,3 +57,32 @@ def test_every_form_says_them(told: Comparison, form: str) -> None:
     said = " ".join(forms.render(told, form).split())
     assert "only 2 functions changed" in said
     assert "<b>one</b>" not in said or form == "text"
+
+
+@pytest.mark.parametrize(
+    ("names", "level", "text"),
+    [
+        (("xas_load", "xa_get_order.constprop.0", "vmscan_only"), "note",
+         "executed: 2 of 3 changed functions: xas_load in 4k, thp, switch; "
+         "xa_get_order.constprop.0 in 4k, thp, switch; not executed: vmscan_only"),
+        (("xas_load",), "note",
+         "executed: 1 of 1 changed functions: xas_load in 4k, thp, switch"),
+        (("f1", "f2", "f3", "f4", "f5", "f6"), "warning",
+         "no phase executed a function that changed (f1, f2, f3, f4, f5 and 1 more): nothing "
+         "that was measured can show what the series does; choose other workloads"),
+    ],
+)  # fmt: skip
+def test_which_changed_functions_were_executed(
+    names: tuple[str, ...], level: str, text: str
+) -> None:
+    session = Session()
+    triage = TriageRecord(
+        verdict="functions",
+        functions=tuple(FunctionRecord(name=name, before=1, after=2) for name in names),
+    )
+    manifest = counted(session.manifest()).model_copy(update={"triage": triage})
+    found = compare(manifest, session.records(), profiles(session)).findings
+    assert [(f.level, f.text) for f in found if "xecuted" in f.text] == [(level, text)]
+    # Where nothing was counted nothing is known of it.
+    without = compare(manifest, session.records()).findings
+    assert not [f.text for f in without if "xecuted" in f.text]

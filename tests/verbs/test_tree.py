@@ -1,0 +1,111 @@
+"""``twinboot HEAD~1..`` in a kernel tree, and its other short forms."""
+
+from __future__ import annotations
+
+import json
+import logging
+import shutil
+import signal
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+import lab
+from tests.kernels.fake import FAKE_LINUX, FASTER, GROWN
+from tests.kernels.posting import git
+from verbs.shorthand import expanded
+
+Main = Callable[..., int]
+
+
+@pytest.fixture
+def main(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Main]:
+    """``lab.main`` from a folder of a kernel tree with a branch, with a cache of its own."""
+    monkeypatch.setenv("TWINBOOT_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(logging, "basicConfig", lambda **_: None)
+    tree = tmp_path / "linux"
+    shutil.copytree(FAKE_LINUX, tree)
+    git(tree, "init", "-q", "-b", "mainline")
+    for subject, edit in (("Linux 6.12", None), ("mm: faster", FASTER)):
+        if edit:
+            git(tree, "checkout", "-q", "-b", "topic")
+            edit(tree)
+        git(tree, "add", "-A")
+        git(tree, "commit", "-qm", subject)
+    monkeypatch.chdir(tree / "mm")
+    before = signal.getsignal(signal.SIGTERM)
+    yield lambda *arguments: lab.main(list(arguments))
+    signal.signal(signal.SIGTERM, before)
+
+
+@pytest.mark.parametrize(
+    ("words", "meant"),
+    [
+        (["HEAD~3.."], ["tree", "HEAD~3.."]),
+        (["v6.12..topic/x", "--set", "blocks=2"], ["tree", "v6.12..topic/x", "--set", "blocks=2"]),
+        (["--dirty", "--quick"], ["tree", "--dirty", "--quick"]),
+        (["run", "topic", "--base", "mainline"], ["tree", "topic", "--base", "mainline"]),
+        (["run", "--base=mainline"], ["tree", "--base=mainline"]),
+        (["run", "filemap-v4"], ["run", "filemap-v4"]),
+        (["run", "--series", "git:/x@a..b"], ["run", "--series", "git:/x@a..b"]),
+        (["report", "../session"], ["report", "../session"]),
+        (["../x"], ["../x"]),
+        (["--help"], ["--help"]),
+        ([], []),
+    ],
+)
+def test_short_forms(words: list[str], meant: list[str]) -> None:
+    assert expanded(words) == meant
+
+
+@pytest.mark.parametrize(
+    "words", [["HEAD~1.."], ["run", "topic", "--base", "mainline"], ["tree", "--base", "mainline"]]
+)
+def test_a_range_becomes_source_series_and_workloads(
+    main: Main, capsys: pytest.CaptureFixture[str], words: list[str]
+) -> None:
+    assert main(*words, "--set", "guest=smoke", "--no-check", "--dry-run") == 0
+    shown = capsys.readouterr()
+    lines = shown.err.splitlines()
+    assert lines[0].startswith("source: ")
+    assert lines[0].endswith('("Linux 6.12")')
+    assert lines[1].endswith('("mm: faster")')
+    assert lines[2] == ("workloads: filemap-4k, filemap-thp, by the files that the series changes")
+    tree = Path.cwd().parent
+    assert f"git -C {tree} archive" in shown.out
+    assert "mm-faster.patch" in shown.out
+
+
+def test_what_is_not_committed_is_the_patched_arm(
+    main: Main, capsys: pytest.CaptureFixture[str]
+) -> None:
+    GROWN(Path.cwd().parent)
+    words = ("--set", "guest=smoke", "--no-check", "--workloads", "filemap-4k", "--dry-run")
+    assert main("--dirty", *words) == 0
+    shown = capsys.readouterr()
+    assert "uncommitted: mm/filemap.c" in shown.err
+    assert shown.err.splitlines()[-1] == "workloads: filemap-4k"
+    assert "topic-uncommitted" in shown.out
+    series = Path.cwd().parents[1] / "cache" / "series"
+    (record,) = series.glob("*/series.json")
+    (entry,) = json.loads(record.read_text())
+    assert entry["patches"][0]["files"] == ["mm/filemap.c"]
+
+
+def test_files_that_no_workload_is_known_for_are_named(
+    main: Main, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (Path.cwd().parent / "init.c").write_text("int changed;\n")
+    assert main("--dirty") == 2
+    assert "no workload is known for init.c" in capsys.readouterr().err
+
+
+def test_outside_of_a_kernel_tree(
+    main: Main, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main("HEAD~1..") == 2
+    shown = capsys.readouterr().err
+    assert "no kernel tree that git knows" in shown
+    assert "next: " in shown
