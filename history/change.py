@@ -12,7 +12,9 @@ from results.record import Record
 # ``step`` and ``drift`` are the kernel's, ``lab`` the lab's; ``mixed`` is a step on a
 # night on which the lab moved too and no pinned arm tells them apart; ``unexplained``
 # is the same code in the same setting with other numbers, which must not be.
-Kind = Literal["step", "drift", "lab", "mixed", "unexplained"]
+# ``suspected`` is a change of a wall course whose interval still contains zero;
+# ``incomparable`` is a stretch of nights that have too few seeds in common with those before.
+Kind = Literal["step", "drift", "lab", "mixed", "unexplained", "suspected", "incomparable"]
 Status = Literal["open", "fixed", "small", "expected", "acknowledged", "muted"]
 
 
@@ -50,7 +52,10 @@ class Change(Record):
     """One change of one metric, told once.
 
     ``night`` and ``entry`` are the first that show it, ``before_night`` and ``before``
-    the last without it, ``seen`` and ``seen_entry`` those by which it was known.
+    the last without it, ``seen`` and ``seen_entry`` those by which it was known.  ``night``
+    is the likeliest date and may move as nights are added: ``earliest`` to ``latest`` has it
+    with 95 % confidence where noise leaves a doubt, and ``noticed_entry`` is the entry that
+    first made it suspected; both are empty in exact mode.
     ``estimate``, ``low`` and ``high`` are fractions, None where nothing was judged.
     ``kernels`` names both nights' kernels, ``commits`` the range between where both are
     known by commit.
@@ -67,6 +72,9 @@ class Change(Record):
     before: str
     seen: str
     seen_entry: str
+    earliest: str = ""
+    latest: str = ""
+    noticed_entry: str = ""
     verdict: Verdict | None = None
     estimate: float | None = None
     low: float | None = None
@@ -81,7 +89,10 @@ class Change(Record):
 
     @property
     def id(self) -> str:
-        """12 hex digits by which the change is acknowledged; the same every night after."""
+        """12 hex digits by which the change is acknowledged; the same every night after.
+
+        Of the entry that noticed it, for the date of a change in noise may move.
+        """
         whose = "lab" if self.kind == "lab" else "kernel"
-        text = "\0".join((whose, *self.course, self.entry))
+        text = "\0".join((whose, *self.course, self.noticed_entry or self.entry))
         return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:12]

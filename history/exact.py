@@ -34,7 +34,11 @@ DRIFT_NIGHTS = 4
 
 @dataclass(frozen=True)
 class Found:
-    """A change by the numbers of its nights in the track; ``at`` is the first that shows it."""
+    """A change by the numbers of its nights in the track; ``at`` is the first that shows it.
+
+    ``dates`` are the earliest and the latest night that ``at`` may be; ``nominated`` is the
+    night that first made it suspected, where that was before it was seen.
+    """
 
     kind: Kind
     case: str
@@ -46,6 +50,8 @@ class Found:
     verdict: Verdict | None = None
     estimate: Estimate | None = None
     lab: tuple[str, ...] = ()
+    dates: tuple[int, int] | None = None
+    nominated: int | None = None
 
 
 @dataclass

@@ -36,7 +36,7 @@ def decide(
     finds it anew each night.
     """
     changes = tuple(changes)
-    named = {name for c in changes for name in (c.entry, c.before, c.seen_entry)}
+    named = {name for c in changes for name in (c.entry, c.before, c.seen_entry, c.noticed_entry)}
     found_by = [(c.before, c.seen_entry) for c in changes if is_open(c)]
     tracks: dict[tuple[str, str, str], list[Entry]] = {}
     for entry in sorted(entries, key=lambda each: each.order):

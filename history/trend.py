@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterable, Sequence
 
@@ -11,7 +12,7 @@ from experiment.spec import Direction, Mode
 from history import wall
 from history.change import Change, Course
 from history.entry import PINNED, Entry, Role
-from history.exact import BASELINE, direction_of
+from history.exact import direction_of
 from history.values import fit, followed, moved_settings
 from reports.verdict import Verdict
 from results.record import Record
@@ -24,9 +25,9 @@ SIGMAS = 2.576
 class Point(Record):
     """One night.  ``value`` is None where there was nothing fit to be shown.
 
-    ``level`` is that of the nights since the last change, ``low`` and ``high`` the band in
-    which a night is no change; ``lab`` has a line for each thing of the setting that moved,
-    ``changes`` the ids of the changes that begin here.
+    ``level`` is the mean of all nights from the last change to the next, ``low`` and
+    ``high`` the band in which a night is no change; ``lab`` has a line for each thing of the
+    setting that moved, ``changes`` the ids of the changes that begin here.
     """
 
     night: str
@@ -95,7 +96,8 @@ def _trend(entries: Sequence[Entry], key: tuple[str, str, str], changes: list[Ch
     mine = [c for c in changes if c.course == course]
     against = wall.reference(entries, arm) if mode == "wall" and arm != PINNED else ""
     values = _values(entries, key, against)
-    breaks = {c.entry for c in mine} | (
+    # A change that is only suspected has not shown that there are two levels.
+    breaks = {c.entry for c in mine if c.kind != "suspected"} | (
         {c.entry for c in changes if c.kind in ("lab", "mixed")} if mode == "exact" else set()
     )
     levels = _levels(entries, values, breaks)
@@ -141,17 +143,12 @@ def _values(
 def _levels(
     entries: Sequence[Entry], values: Sequence[float | None], breaks: set[str]
 ) -> list[float | None]:
+    """The mean of all nights between two breaks, for each of them."""
+    starts = [at for at, entry in enumerate(entries) if at == 0 or entry.id in breaks]
     levels: list[float | None] = []
-    since: list[float] = []
-    start = 0
-    for at, (entry, value) in enumerate(zip(entries, values, strict=True)):
-        if entry.id in breaks:
-            since, start = [], at
-        levels.append(float(np.mean(since)) if since else None)
-        if value is not None and len(since) < BASELINE:
-            since.append(value)
-            # The level of a stretch is that of its first nights, for all of its nights.
-            levels[start:] = [float(np.mean(since))] * (at + 1 - start)
+    for start, end in itertools.pairwise([*starts, len(entries)]):
+        known = [value for value in values[start:end] if value is not None]
+        levels += [float(np.mean(known)) if known else None] * (end - start)
     return levels
 
 

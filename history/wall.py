@@ -9,14 +9,25 @@ first seen and never again.  Change points nominate; an A/B of the two nights de
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 import ruptures
-from scipy import stats
 
 from history.change import Kind
+from history.dating import (
+    LEVEL,
+    Dates,
+    Nights,
+    date_probabilities,
+    dates,
+    difference,
+    without_outliers,
+)
 from history.entry import PINNED, Entry
 from history.exact import Found, direction_of
 from history.values import courses_of, followed, moved_settings, same_code
@@ -35,11 +46,13 @@ LONGEST = 120
 PENALTY = 6.0
 # Share of the threshold that the two levels must differ by.
 SHARE = 0.75
-# A single night further off than this many deviations from the median of its neighbours is
-# an outlier; the deviation of a normal sample is 1.4826 times its median one.
-OUTLYING = 3.5
+# The deviation of a normal sample is 1.4826 times its median one.
 MAD = 1.4826
-LEVEL = 0.99
+# Dates on nights without new code are believed only where the others are less likely than this:
+# the same code in the same environment gives the same numbers but for a fault of the lab.
+UNLIKELY = 1e-4
+# In place of no noise at all, which made-up nights have.
+TINY = 1e-12
 
 
 def find(entries: Sequence[Entry], *, penalty: float = PENALTY, least: int = LEAST) -> list[Found]:
@@ -94,23 +107,122 @@ def _course(
     entries: Sequence[Entry], key: tuple[str, str, str], logs: Floats, penalty: float, least: int
 ) -> list[Found]:
     nights, estimates, errors = nightly(logs)
-    told = []
-    for start, at, seen in change_points(
+    nominated = change_points(
         estimates, errors, change=entries[-1].thresholds.change, penalty=penalty, least=least
-    ):
-        before, now = nights[at - 1], nights[at]
-        estimate = _estimate(estimates[start:at], estimates[at : seen + 1])
-        better = (estimate.estimate > 0) == (direction_of(entries, key[0], key[1]) == "higher")
-        verdict = Verdict.IMPROVEMENT if better else Verdict.REGRESSION
-        lab = moved_settings(entries[before], entries[now])
-        kind: Kind = "step"
-        if key[2] == PINNED or same_code(entries[before], entries[now], key[2]):
-            kind = "lab" if lab or key[2] == PINNED else "unexplained"
-        told.append(
-            Found(kind, *key, before, now, nights[seen],
-                  verdict if kind == "step" else None, estimate, lab)
+    )
+    if not nominated:
+        return []
+    course = _Course.of(entries, key, nights, estimates, errors)
+    ends = [*(at for _, at, _ in nominated[1:]), len(nights)]
+    changes, begin = [], 0
+    for (start, at, seen), end in zip(nominated, ends, strict=True):
+        change = course.change(_Nomination(max(start, begin), at, seen, end))
+        if change is None:
+            begin = min(begin or start, start)
+            continue
+        changes.append(change)
+        begin = nights.index(change.at)
+    return changes
+
+
+class _Nomination(NamedTuple):
+    """The nights from ``start`` to before ``end`` have two levels, the second from about ``at``.
+
+    ``seen`` is the night that nominated it.  All are positions among the nights with values.
+    """
+
+    start: int
+    at: int
+    seen: int
+    end: int
+
+
+@dataclass(frozen=True)
+class _Course:
+    """One metric of one arm; by position among the nights that have values.
+
+    ``new`` are the nights on which the arm had other code than on the night before,
+    ``moved`` those on which the environment was another.
+    """
+
+    entries: Sequence[Entry]
+    key: tuple[str, str, str]
+    nights: Sequence[int]
+    estimates: Floats
+    errors: Floats
+    new: Nights
+    moved: Nights
+
+    @classmethod
+    def of(
+        cls, entries: Sequence[Entry], key: tuple[str, str, str], nights: Sequence[int],
+        estimates: Floats, errors: Floats,
+    ) -> _Course:  # fmt: skip
+        pairs = [(entries[a], entries[b]) for a, b in itertools.pairwise(nights)]
+        new = [key[2] != PINNED and not same_code(*pair, key[2]) for pair in pairs]
+        moved = [bool(moved_settings(*pair)) for pair in pairs]
+        return cls(
+            entries, key, nights, estimates, errors,
+            np.array([False, *new]), np.array([False, *moved]),
         )  # fmt: skip
-    return told
+
+    def change(self, nomination: _Nomination) -> Found | None:
+        """What all nights say of a nomination; None where they say that it was none.
+
+        A change is suspected until its interval excludes zero, and seen on the night on
+        which it first does.
+        """
+        found, last = self._known_by(nomination, nomination.seen + 1), nomination.seen + 1
+        while found.kind == "suspected" and last < nomination.end:
+            last += 1
+            found = self._known_by(nomination, last)
+        seen = found.seen
+        found = self._known_by(nomination, nomination.end)
+        if found.kind == "suspected":
+            withdrawn = nomination.end - nomination.seen > FEWEST
+            return None if withdrawn else replace(found, seen=self.nights[nomination.seen])
+        return replace(found, seen=seen)
+
+    def _known_by(self, nomination: _Nomination, end: int) -> Found:
+        """The change as the nights before position ``end`` show it."""
+        start = nomination.start
+        recent = slice(max(0, end - LONGEST), end)
+        noise = night_noise(self.estimates[recent], self.errors[recent]) or TINY
+        values = self.estimates[start:end]
+        probabilities = date_probabilities(values, nomination.at - start, noise)
+        kind, date = self._whose(probabilities, start, end)
+        at = date.at
+        interval = difference(values[:at], values[at:], noise)
+        apart = (interval.low + interval.high) / 2
+        if kind != "lab" and not interval.excludes(0):
+            kind = "suspected"
+        better = (apart > 0) == (direction_of(self.entries, *self.key[:2]) == "higher")
+        verdict = Verdict.IMPROVEMENT if better else Verdict.REGRESSION
+        estimate = Estimate(
+            estimate=as_change(apart), hodges_lehmann=as_change(apart), level=LEVEL,
+            low=as_change(interval.low), high=as_change(interval.high),
+        )  # fmt: skip
+        night = [self.nights[start + position] for position in (at - 1, *date)]
+        return Found(
+            kind, *self.key, night[0], night[1], self.nights[end - 1],
+            verdict if kind == "step" else None, estimate,
+            moved_settings(self.entries[night[0]], self.entries[night[1]]),
+            dates=(night[2], night[3]), nominated=self.nights[nomination.seen],
+        )  # fmt: skip
+
+    def _whose(self, probabilities: Floats, start: int, end: int) -> tuple[Kind, Dates]:
+        """Whose a change is, and its dates among the nights that can be so."""
+        if self.key[2] == PINNED:
+            return "lab", dates(probabilities)
+        kinds: tuple[tuple[Kind, Nights], ...] = (("step", self.new), ("lab", self.moved))
+        for kind, nights in kinds:
+            possible = np.where(nights[start:end], probabilities, 0.0)
+            if possible.sum() > UNLIKELY:
+                return kind, dates(possible)
+        date = dates(probabilities)
+        # The night after may still show another date.
+        early = end - start - date.at < LEAST
+        return "suspected" if early else "unexplained", date
 
 
 def nightly(logs: Floats) -> tuple[list[int], Floats, Floats]:
@@ -143,9 +255,11 @@ def change_points(
     for now in range(FEWEST - 1, len(estimates)):
         first = max(0, now + 1 - LONGEST)
         noise = night_noise(estimates[first : now + 1], errors[first : now + 1])
+        # Not of the nights since the last change: they are few at first, and a year has as many
+        # chances after a change as without.
+        price = penalty * math.log(now + 1 - first)
         first = max(start, first)
         window = without_outliers(estimates[first : now + 1], noise)
-        price = penalty * math.log(max(len(window), 2))
         # A pass of PELT takes milliseconds, and on nearly all nights there is nothing.
         if noise <= 0 or len(window) < 2 * least or best_split(window / noise, least) <= price:
             continue
@@ -155,6 +269,10 @@ def change_points(
             continue
         at, old = ends[-2], ends[-3] if len(ends) > 2 else 0
         if abs(window[at:].mean() - window[old:at].mean()) >= SHARE * math.log1p(change):
+            # The search for it put the nights beside a step to its level: date it by the
+            # nights as they were measured.
+            raw = estimates[first + old : now + 1]
+            at = old + dates(date_probabilities(raw, at - old, noise)).at
             found.append((first + old, first + at, now))
             start = first + at
     return found
@@ -171,19 +289,6 @@ def night_noise(estimates: Floats, errors: Floats) -> float:
     return max(between, float(np.median(known)) if known.size else 0.0)
 
 
-def without_outliers(values: Floats, noise: float) -> Floats:
-    """Values with single nights that stand out alone put to their neighbours' median.
-
-    The filter is Hampel's with three nights (J. Am. Stat. Assoc. 69, 1974); at an end the
-    three are the last ones, so that a new level counts from its second night.
-    """
-    if len(values) < 3:
-        return values
-    medians = np.median(np.lib.stride_tricks.sliding_window_view(values, 3), axis=1)
-    medians = np.concatenate([medians[:1], medians, medians[-1:]])
-    return np.where(np.abs(values - medians) > OUTLYING * noise, medians, values)
-
-
 def best_split(values: Floats, least: int) -> float:
     """What the best single change point takes off the sum of squares."""
     n = len(values)
@@ -191,18 +296,3 @@ def best_split(values: Floats, least: int) -> float:
     total = np.cumsum(values)
     apart = (total[-1] - total[k - 1]) / (n - k) - total[k - 1] / k
     return float((apart**2 * k * (n - k) / n).max())
-
-
-def _estimate(before: Floats, after: Floats) -> Estimate:
-    """Difference of two levels of nights with Welch's interval (Biometrika 34, 1947)."""
-    apart = float(np.median(after) - np.median(before))
-    sizes = np.array([len(before), len(after)])
-    squares = np.array([before.var(ddof=1), after.var(ddof=1)]) / sizes if sizes.min() > 1 else None
-    low = high = None
-    if squares is not None and squares.sum() > 0:
-        freedom = float(squares.sum() ** 2 / (squares**2 / (sizes - 1)).sum())
-        half = float(stats.t.ppf((1 + LEVEL) / 2, freedom) * math.sqrt(squares.sum()))
-        low, high = as_change(apart - half), as_change(apart + half)
-    return Estimate(
-        estimate=as_change(apart), hodges_lehmann=as_change(apart), low=low, high=high, level=LEVEL
-    )

@@ -16,6 +16,8 @@ KINDS = {
     "lab": "the lab moved",
     "mixed": "kernel and lab moved together, and no pinned arm tells them apart",
     "unexplained": "the same code gave other numbers",
+    "suspected": "suspected: the interval still contains zero, confirm by an A/B of the two nights",
+    "incomparable": "not compared: too few seeds in common with the nights before",
 }
 SHOWN_NIGHTS = 10
 
@@ -30,10 +32,12 @@ def change_line(change: Change) -> str:
         f"{change.night} {course.case} {course.metric} ({course.arm}){size}"
         f"{f' {change.verdict}' if change.verdict else ''}: {KINDS[change.kind]}",
         *([f"kernel {change.commits or ' -> '.join(change.kernels)}"] if all(change.kernels)
-          and change.kind in ("step", "drift", "mixed") else []),
+          and change.kind in ("step", "drift", "mixed", "suspected") else []),
         *([f"functions {', '.join(map(moved_words, change.functions[:3]))}"]
           if change.functions else []),
         *change.lab,
+        *([f"begun between {change.earliest} and {change.latest} (95 %)"]
+          if change.earliest != change.latest else []),
         *([f"seen {change.seen}"] if change.seen != change.night else []),
         *standing_words(change),
         f"change {change.id}",

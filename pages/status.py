@@ -16,7 +16,7 @@ from reports.wording import between, percent
 
 # Words besides those of verdicts, which have theirs in reports.html.
 OTHER_MARKS = {"lab moved": "◆", "known": "○", "unexplained": "!", "mixed": "◇", "inexact": "✕",
-               "first night": "·"}  # fmt: skip
+               "suspected": "?", "incomparable": "∅", "first night": "·"}  # fmt: skip
 
 
 class Status(NamedTuple):
@@ -39,14 +39,14 @@ def of_change(change: Change) -> Status:
     """The word of a change: its verdict, or whose it is."""
     if change.status not in ("open", "fixed", "small"):
         return status("known", change.status)
-    if change.kind in ("lab", "mixed", "unexplained"):
+    if change.kind in ("lab", "mixed", "unexplained", "suspected", "incomparable"):
         return status({"lab": "lab moved"}.get(change.kind, change.kind))
     return status(str(change.verdict) if change.verdict else "no change")
 
 
 # In the order a reader wants to hear of them.
-ORDER = ("failed", "inexact", "regression", "unexplained", "mixed", "improvement", "lab moved",
-         "known")  # fmt: skip
+ORDER = ("failed", "inexact", "regression", "unexplained", "incomparable", "mixed", "suspected",
+         "improvement", "lab moved", "known")  # fmt: skip
 
 
 def of_night(
@@ -88,9 +88,11 @@ def size(change: Change) -> str:
 def reasons(change: Change) -> tuple[str, ...]:
     """Whose a change is, a line each: kind, kernels, what moved of the lab, who knows of it."""
     lines = [KINDS[change.kind]]
-    if change.kind in ("step", "drift", "mixed") and all(change.kernels):
+    if change.kind in ("step", "drift", "mixed", "suspected") and all(change.kernels):
         lines.append(f"kernel {change.commits or ' -> '.join(change.kernels)}")
     lines += change.lab
+    if change.earliest != change.latest:
+        lines.append(f"begun between {change.earliest} and {change.latest} (95 %)")
     if change.seen != change.night:
         lines.append(f"seen on {change.seen}")
     lines += standing_words(change)

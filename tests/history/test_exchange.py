@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -191,6 +192,9 @@ def test_a_trend_has_its_level_band_and_marks() -> None:
     assert levels[20] is not None
     assert levels[20] / levels[19] == pytest.approx(0.99, abs=0.003)
     assert len(set(levels)) == 3
+    # Of all nights until the next change, not of the first of them.
+    values = [point.value or 0.0 for point in trend.points]
+    assert levels[20] == pytest.approx(sum(values[20:]) / 10)
     assert all(p.low < p.value < p.high for p in trend.points if p.low and p.value and p.high)
 
 
@@ -202,6 +206,8 @@ def test_a_wall_trend_is_a_ratio_to_the_pinned_kernel() -> None:
     values = [point.value for point in trend.points]
     assert values[-1] == pytest.approx(0.98, abs=0.01)
     assert values[0] == pytest.approx(1.0, abs=0.01)
+    assert trend.points[-1].level == pytest.approx(np.mean([v for v in values[30:] if v]))
+    assert sum(p.low < p.value < p.high for p in trend.points if p.low and p.value and p.high) >= 47
     thinned = [pruning.thin(entry) for entry in entries]
     secondary = next(
         t for t in trends(thinned) if t.course.arm == "tonight" and not t.primary
