@@ -154,6 +154,19 @@ def lab_moves(pinned: bool) -> Callable[[np.random.Generator], Year]:
     return make
 
 
+def every_week(
+    make: Callable[[np.random.Generator], Year],
+) -> Callable[[np.random.Generator], Year]:
+    """The same year with an environment that changes every seven nights, by 1 % each time."""
+
+    def made(random: np.random.Generator) -> Year:
+        year = make(random)
+        year.lab = {n: 0.01 * float(random.choice([-1, 1])) for n in range(7, NIGHTS, 7)}
+        return year
+
+    return made
+
+
 def at_once(size: float) -> Callable[[np.random.Generator], Year]:
     """The kernel's steps on the very nights on which the lab moves."""
 
@@ -176,10 +189,22 @@ SCENARIOS = (
     Scenario("lab moves of 3 %", "exact", lab_moves(True)),
     Scenario("lab moves of 3 %, no pinned arm", "exact", lab_moves(False)),
     Scenario("steps of 1 % on nights of lab moves", "exact", at_once(0.01)),
+    Scenario("nothing, the environment changes every week", "exact", every_week(nothing)),
+    Scenario(
+        "drifts, 0.02 % a night for 40 nights, the environment changes every week",
+        "exact",
+        every_week(drifts(0.0002, 40)),
+    ),
+    Scenario(
+        "drifts, 0.05 % a night for 40 nights, the environment changes every week",
+        "exact",
+        every_week(drifts(0.0005, 40)),
+    ),
     Scenario("nothing", "wall", nothing),
     Scenario("single nights 3 % off", "wall", outliers),
     Scenario("steps of 1 %", "wall", steps(0.01)),
     Scenario("steps of 2 %", "wall", steps(0.02)),
+    Scenario("steps of 4 %", "wall", steps(0.04)),
     Scenario("drifts, 0.05 % a night for 40 nights", "wall", drifts(0.0005, 40)),
     Scenario("lab moves of 3 %", "wall", lab_moves(True)),
     Scenario("steps of 2 % on nights of lab moves", "wall", at_once(0.02)),

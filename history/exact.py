@@ -11,7 +11,7 @@ because a year has 365 chances (docs/history.md has the figures of both).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy import stats
@@ -20,7 +20,7 @@ from experiment.spec import Direction, Thresholds
 from history.change import Kind
 from history.entry import PINNED, Entry
 from history.values import Followed, courses_of, followed, moved_settings, same_code
-from reports.statistics import Floats
+from reports.statistics import Floats, pairs_needed
 from reports.verdict import CALLED, Evidence, Judgement, Verdict, judge_primary
 from reports.verdict import Change as Estimate
 
@@ -54,12 +54,8 @@ class Found:
     nominated: int | None = None
 
 
-@dataclass
-class _Segment:
-    """The nights of one course since its last change; ``nights`` are those with new code."""
-
-    nights: list[int] = field(default_factory=list)
-    last: int | None = None
+Key = tuple[str, str, str]
+Pair = tuple[Floats, Floats]
 
 
 def find(
@@ -70,79 +66,214 @@ def find(
     ``entries`` are those of one track, the oldest first; a change counts from ``share`` of
     the threshold.
     """
-    courses = {key: followed(entries, *key) for key in courses_of(entries)}
-    arms = list(dict.fromkeys(arm for _, _, arm in courses))
-    found: list[Found] = []
-    for arm in arms:
-        mine = {key: values for key, values in courses.items() if key[2] == arm}
-        found += _arm(entries, arm, mine, baseline, share)
+    epochs = _epochs(entries)
+    courses = [
+        _Course(entries, key, followed(entries, *key), epochs, baseline)
+        for key in courses_of(entries)
+    ]
+    for arm in dict.fromkeys(course.key[2] for course in courses):
+        mine = {course.key: course for course in courses if course.key[2] == arm}
+        directions = {key: course.direction for key, course in mine.items()}
+        for now, entry in enumerate(entries):
+            for course in mine.values():
+                course.add(now)
+            pairs = {key: course.pair for key, course in mine.items() if course.pair}
+            for key, judgement in _called(pairs, directions, entry.thresholds, share).items():
+                mine[key].change(now, judgement)
+            across = {key: course.across for key, course in mine.items() if course.across}
+            for key, judgement in _called(across, directions, entry.thresholds, share).items():
+                mine[key].change_across(now, judgement)
+    found = [change for course in courses for change in course.found]
     found += _pinned(entries)
     return sorted(found, key=lambda f: (f.seen, f.arm, f.case, f.metric))
 
 
-def _arm(
-    entries: Sequence[Entry], arm: str, courses: dict[tuple[str, str, str], Followed],
-    baseline: int, share: float,
-) -> list[Found]:  # fmt: skip
-    segments = {key: _Segment() for key in courses}
-    directions = {key: direction_of(entries, key[0], key[1]) for key in courses}
-    found: list[Found] = []
-    for now, entry in enumerate(entries):
-        asked: dict[tuple[str, str, str], tuple[Floats, Floats]] = {}
-        fresh: list[_Segment] = []
-        for key, values in courses.items():
-            segment, last = segments[key], segments[key].last
-            if not np.isfinite(values.logs[now]).any():
-                continue
-            segment.last = now
-            if last is None:
-                segment.nights = [now]
-                continue
-            lab = moved_settings(entries[last], entry)
-            kept = same_code(entries[last], entry, arm)
-            if lab and not controlled(entries, values, last, now):
-                found += _apart(entries, key, values, last, now, lab, kept, directions[key])
-                segment.nights = [now]
-            elif kept and lab:
-                # The kernel is the one of last night; from here on the dice are others.
-                segment.nights = [now]
-            elif kept:
-                if _differ(values.logs[last], values.logs[now]):
-                    change = judged(values.logs[last], values.logs[now], entry, directions[key])
-                    found.append(
-                        Found("unexplained", *key, last, now, now, None, change.change)
-                    )  # fmt: skip
-                    segment.nights = [now]
-            else:
-                if lab:
-                    segment.nights = [
-                        night for night in segment.nights if controlled(entries, values, night, now)
-                    ]
-                rows = _rows(values, [*segment.nights[:baseline], now])
-                if not (np.isfinite(rows[:-1]).any(axis=0) & np.isfinite(rows[-1])).any():
-                    # Not one seed in common: nothing to be compared with.
-                    segment.nights = [now]
-                    continue
-                asked[key] = _mean(rows[:-1]), rows[-1]
-                segment.nights.append(now)
-                if lab:
-                    fresh.append(segment)
-        for key, judgement in _judge(asked, directions, entry.thresholds, share).items():
-            if judgement.verdict in CALLED:
-                segment = segments[key]
-                where, kind = _locate(_rows(courses[key], segment.nights))
-                at = segment.nights[where]
-                before = int(np.flatnonzero(np.isfinite(courses[key].logs[:at]).any(axis=1))[-1])
-                found.append(
-                    Found(kind, *key, before, at, now, judgement.verdict, judgement.change,
-                          moved_settings(entries[before], entries[at]))
-                )  # fmt: skip
-                segment.nights = segment.nights[where:] if kind == "step" else [now]
-        for segment in fresh:
-            # The pinned arm's own dice were rolled anew: against an older baseline they
-            # would be in every night to come.
-            segment.nights = [now]
-    return found
+class _Course:
+    """One metric of one arm: its nights with new code since the last change.
+
+    ``nights`` are those of the present environment.  ``carried`` are those of former ones
+    besides, as far back as the control arm is the same and has values: it was built from the
+    same source each night, so what it moved by was the environment's.  ``pair`` and
+    ``across`` are the baseline and what tonight is compared with it, one logarithm a seed;
+    None where there is nothing to be compared.
+    """
+
+    def __init__(
+        self, entries: Sequence[Entry], key: Key, values: Followed, epochs: Sequence[int],
+        baseline: int,
+    ) -> None:  # fmt: skip
+        self.entries, self.key, self.values = entries, key, values
+        self.epochs, self.baseline = epochs, baseline
+        self.direction = direction_of(entries, key[0], key[1])
+        self.found: list[Found] = []
+        self.nights: list[int] = []
+        self.carried: list[int] = []
+        self.last: int | None = None
+        self.pair: Pair | None = None
+        self.across: Pair | None = None
+        self.compared: list[int] = []
+        self.gap: Found | None = None
+
+    def begin(self, *nights: int) -> None:
+        """Forget all nights but these."""
+        self.nights = list(nights)
+        self.carried = [night for night in nights if self._has_control(night)]
+
+    def add(self, now: int) -> None:
+        """Add a night: what it is compared with is in ``pair`` and ``across`` then."""
+        self.pair = self.across = None
+        if not np.isfinite(self.values.logs[now]).any():
+            return
+        last, self.last = self.last, now
+        if last is None:
+            self.begin(now)
+            return
+        environment = moved_settings(self.entries[last], self.entries[now])
+        same = same_code(self.entries[last], self.entries[now], self.key[2])
+        if environment and not controlled(self.entries, self.values, last, now):
+            self._uncontrolled(last, now, environment, same=same)
+        elif same and environment:
+            # The kernel is the one of last night; from here on the dice are others.
+            self.nights = [now]
+            self.carried.append(now)
+        elif same:
+            self._must_be_equal(last, now)
+        else:
+            self._compare(last, now, bool(environment))
+
+    def _compare(self, last: int, now: int, moved: bool) -> None:
+        before = self.nights
+        if moved:
+            before = [n for n in before if controlled(self.entries, self.values, n, now)] or [last]
+        rows = _rows(self.values, [*before[: self.baseline], now])
+        pair = _mean(rows[:-1]), rows[-1]
+        if not self._comparable(pair, last, now):
+            return
+        self.pair, self.compared = pair, [*before, now]
+        # The control arm's own dice were rolled anew with the environment: against a baseline
+        # of the former one they would be in every night to come as if they were the kernel's.
+        self.nights = [now] if moved else self.compared
+        if not self._has_control(now):
+            return
+        self.carried = [*self.carried, now]
+        if self.epochs[self.carried[0]] == self.epochs[now] or not self._recent():
+            return
+        # Here those dice are a part of the scatter that the change is held against.
+        relative = self.values.relative()
+        across = (
+            _mean(relative[self.carried[: self.baseline]]),
+            _mean(relative[self._recent()]),
+        )
+        if _count(across[1] - across[0]) >= _needed(self.entries[now]):
+            self.across = across
+
+    def _has_control(self, night: int) -> bool:
+        return bool(np.isfinite(self.values.control[night]).any())
+
+    def _recent(self) -> list[int]:
+        """The newest nights that are not of the carried baseline, as many as that has."""
+        return self.carried[self.baseline :][-self.baseline :]
+
+    def _comparable(self, pair: Pair, last: int, now: int) -> bool:
+        """Whether baseline and tonight have seeds enough in common; where not, it is recorded.
+
+        A night with seeds enough of its own is the first of a new baseline.
+        """
+        needed = _needed(self.entries[now])
+        common = _count(pair[1] - pair[0])
+        if common >= needed:
+            self.gap = None
+            return True
+        before, after = (self.values.names(row) for row in pair)
+        change = judged(*pair, self.entries[now], self.direction).change if common else None
+        gap = Found(
+            "incomparable", *self.key, last, now, now, None, change,
+            (f"seeds: {before} -> {after}, {common} in common, {needed} needed",),
+        )  # fmt: skip
+        if self.gap is not None:
+            self.found.remove(self.gap)
+            gap = replace(self.gap, seen=now)
+        self.found.append(gap)
+        self.gap = gap
+        if _count(self.values.logs[now]) >= needed:
+            self.gap = None
+            self.begin(now)
+        return False
+
+    def _must_be_equal(self, last: int, now: int) -> None:
+        logs = self.values.logs
+        if _differ(logs[last], logs[now]):
+            change = judged(logs[last], logs[now], self.entries[now], self.direction).change
+            self.found.append(Found("unexplained", *self.key, last, now, now, None, change))
+            self.begin(now)
+
+    def _uncontrolled(
+        self, last: int, now: int, environment: tuple[str, ...], *, same: bool
+    ) -> None:
+        """The environment changed and no control arm tells by how much."""
+        pins = {self.entries[night].setting.get(PINNED) for night in (last, now)}
+        pair = self.values.logs[last], self.values.logs[now]
+        comparable = self._comparable(pair, last, now)
+        judgement = judged(*pair, self.entries[now], self.direction)
+        if comparable and judgement.verdict not in CALLED and len(pins) == 1:
+            # The control arm may only have failed tonight: what was carried is good still.
+            self.nights = [now]
+            self.carried += [now] if self._has_control(now) else []
+            return
+        if comparable and judgement.verdict in CALLED:
+            repinned = all(line.startswith(f"{PINNED}: ") for line in environment)
+            kind: Kind = "lab" if same else "step" if repinned else "mixed"
+            verdict = None if same else judgement.verdict
+            self.found.append(
+                Found(kind, *self.key, last, now, now, verdict, judgement.change, environment)
+            )
+        self.begin(now)
+
+    def change(self, now: int, judgement: Judgement) -> None:
+        """Tonight is another than the baseline of its own environment."""
+        where, kind = self._locate(_rows(self.values, self.compared), self.compared)
+        self._record(kind, self.compared[where], now, judgement)
+        self.begin(*(self.compared[where:] if kind == "step" else [now]))
+        self.nights = [night for night in self.nights if self.epochs[night] == self.epochs[now]]
+        self.across = None
+
+    def change_across(self, now: int, judgement: Judgement) -> None:
+        """The newest nights are others than the baseline of a former environment."""
+        where, kind = self._locate(self.values.relative()[self.carried], self.carried)
+        self._record(kind, self.carried[where], now, judgement)
+        # Of a drift the baseline to come is what was judged: nights after it would hide what
+        # it went by until then.
+        self.carried = self.carried[where:] if kind == "step" else self._recent()
+        self.nights = [now]
+
+    def _locate(self, rows: Floats, nights: Sequence[int]) -> tuple[int, Kind]:
+        return locate(rows, [self.epochs[night] for night in nights])
+
+    def _record(self, kind: Kind, at: int, now: int, judgement: Judgement) -> None:
+        known = np.isfinite(self.values.logs[:at]).any(axis=1)
+        before = int(np.flatnonzero(known)[-1])
+        environment = moved_settings(self.entries[before], self.entries[at])
+        self.found.append(
+            Found(kind, *self.key, before, at, now, judgement.verdict, judgement.change,
+                  environment)
+        )  # fmt: skip
+
+
+def _epochs(entries: Sequence[Entry]) -> list[int]:
+    """The number of each night's environment: another from each change of it on."""
+    numbers = [0] * len(entries)
+    for now in range(1, len(entries)):
+        numbers[now] = numbers[now - 1] + bool(moved_settings(entries[now - 1], entries[now]))
+    return numbers
+
+
+def _needed(entry: Entry) -> int:
+    """The fewest seeds in common that can have a verdict at the night's level."""
+    return pairs_needed(1 - entry.thresholds.alpha)
+
+
+def _count(row: Floats) -> int:
+    return int(np.isfinite(row).sum())
 
 
 def controlled(entries: Sequence[Entry], values: Followed, before: int, now: int) -> bool:
@@ -173,20 +304,6 @@ def _mean(rows: Floats) -> Floats:
     return np.asarray(np.where(counts, total / np.maximum(counts, 1), np.nan))
 
 
-def _apart(
-    entries: Sequence[Entry], key: tuple[str, str, str], values: Followed, last: int, now: int,
-    lab: tuple[str, ...], kept: bool, direction: Direction,
-) -> list[Found]:  # fmt: skip
-    """The lab moved and no pinned arm tells by how much."""
-    judgement = judged(values.logs[last], values.logs[now], entries[now], direction)
-    if judgement.verdict not in CALLED:
-        return []
-    repinned = all(line.startswith(f"{PINNED}: ") for line in lab)
-    kind: Kind = "lab" if kept else "step" if repinned else "mixed"
-    verdict = None if kept else judgement.verdict
-    return [Found(kind, *key, last, now, now, verdict, judgement.change, lab)]
-
-
 def _pinned(entries: Sequence[Entry]) -> list[Found]:
     """What the pinned arm moved by on nights on which the lab moved."""
     found = []
@@ -209,19 +326,23 @@ def _pinned(entries: Sequence[Entry]) -> list[Found]:
     return found
 
 
-def _judge(
-    asked: dict[tuple[str, str, str], tuple[Floats, Floats]],
-    directions: dict[tuple[str, str, str], Direction], thresholds: Thresholds, share: float,
-) -> dict[tuple[str, str, str], Judgement]:  # fmt: skip
-    """Judge a night's metrics as one family; changes below a share of the threshold are none."""
-    if not any(_may_differ(*pair, thresholds, share) for pair in asked.values()):
+def _called(
+    pairs: dict[Key, Pair], directions: dict[Key, Direction], thresholds: Thresholds, share: float
+) -> dict[Key, Judgement]:
+    """The improvements and regressions of a night's metrics, judged as one family.
+
+    Changes below a share of the threshold are none.
+    """
+    if not any(_may_differ(*pair, thresholds, share) for pair in pairs.values()):
         return {}
-    family = [_evidence(*pair, directions[key]) for key, pair in asked.items()]
-    judgements = dict(zip(asked, judge_primary(family, thresholds), strict=True))
+    family = [_evidence(*pair, directions[key]) for key, pair in pairs.items()]
+    judgements = dict(zip(pairs, judge_primary(family, thresholds), strict=True))
     return {
         key: judgement
         for key, judgement in judgements.items()
-        if judgement.change and abs(judgement.change.estimate) >= share * thresholds.change
+        if judgement.verdict in CALLED
+        and judgement.change
+        and abs(judgement.change.estimate) >= share * thresholds.change
     }
 
 
@@ -269,37 +390,39 @@ def direction_of(entries: Sequence[Entry], case: str, metric: str) -> Direction:
     return "higher"
 
 
-def _locate(rows: Floats) -> tuple[int, Kind]:
-    """Where a segment that ends in a change changed, and whether at once or by and by.
+def locate(rows: Floats, epochs: Sequence[int]) -> tuple[int, Kind]:
+    """Where nights that end in a change changed, and whether at once or by and by.
 
-    Least squares over the nights' means of the seeds that all have: two levels against a
-    level and a slope, with the same number of parameters.  The answer is the position of
-    the first night that shows it.
+    ``rows`` are logarithms of shape (nights, seeds), relative to the control arm where the
+    nights are of several ``epochs``.  Generalized least squares (Aitken 1935) over the means
+    of the seeds that all nights have: two levels against a level and a slope, with the same
+    number of parameters.  The control arm's dice are those of a kernel like any other, and
+    the same in all nights of an epoch.  The answer is the position of the first night that
+    shows the change.
     """
     n = len(rows)
     shared = np.isfinite(rows).all(axis=0)
     if not shared.any():
         return n - 1, "step"
     level = rows[:, shared].mean(axis=1)
-    steps = [_squares(level[:k]) + _squares(level[k:]) for k in range(1, n)]
-    at = int(np.argmin(steps)) + 1
-    slopes = {
-        k: _slope_squares(level, k) for k in range(1, n - DRIFT_NIGHTS + 1)
-    }  # fmt: skip
-    if slopes:
-        hinge = min(slopes, key=lambda k: slopes[k])
-        if slopes[hinge] < min(steps):
-            return hinge, "drift"
-    return at, "step"
+    covariance = np.eye(n) + np.equal.outer(np.asarray(epochs), np.asarray(epochs))
+    nights = np.arange(n)
+    first = np.arange(1, n)[:, np.newaxis]
+    steps = _squares(level, (nights >= first).astype(float), covariance)
+    slopes = _squares(level, np.maximum(nights - first + 1.0, 0.0), covariance)
+    # A slope of fewer nights is a step that came in parts.
+    slopes = slopes[: max(0, n - DRIFT_NIGHTS)]
+    if slopes.size and slopes.min() < steps.min():
+        return int(slopes.argmin()) + 1, "drift"
+    return int(steps.argmin()) + 1, "step"
 
 
-def _squares(values: Floats) -> float:
-    return float(((values - values.mean()) ** 2).sum())
-
-
-def _slope_squares(level: Floats, k: int) -> float:
-    """Residual of a level up to night k - 1 and a straight line from there."""
-    time = np.maximum(np.arange(len(level)) - (k - 1), 0.0)
-    design = np.column_stack([np.ones(len(level)), time])
-    fitted = design @ np.linalg.lstsq(design, level, rcond=None)[0]
-    return float(((level - fitted) ** 2).sum())
+def _squares(level: Floats, shapes: Floats, covariance: Floats) -> Floats:
+    """The residual sum of squares of a level and each of the shapes, of shape (shapes, nights)."""
+    whitening = np.linalg.inv(np.linalg.cholesky(covariance))
+    ones = whitening.sum(axis=1)
+    ones /= np.linalg.norm(ones)
+    values, lines = whitening @ level, shapes @ whitening.T
+    values = values - (values @ ones) * ones
+    lines = lines - np.outer(lines @ ones, ones)
+    return np.asarray(values @ values - (lines @ values) ** 2 / (lines**2).sum(axis=1))

@@ -17,17 +17,26 @@ class Followed(NamedTuple):
     """One metric of one arm over the nights of a track.
 
     ``logs`` are natural logarithms of shape (nights, seeds), NaN where there is no valid
-    run; ``control`` those of the pinned arm, NaN where the night had none.
+    run; ``control`` those of the pinned arm, NaN where the night had none.  ``seeds`` are
+    those of the columns, in ascending order.
     """
 
     case: str
     metric: str
     logs: Floats
     control: Floats
+    seeds: tuple[int, ...] = ()
 
     def relative(self) -> Floats:
         """Logarithms relative to the pinned arm."""
         return np.asarray(self.logs - self.control)
+
+    def names(self, row: Floats) -> str:
+        """The seeds that a row has values of: ``1..8``, or ``1, 3, 5`` where some are left out."""
+        seeds = [seed for seed, value in zip(self.seeds, row, strict=True) if np.isfinite(value)]
+        if len(seeds) > 2 and seeds[-1] - seeds[0] == len(seeds) - 1:
+            return f"{seeds[0]}..{seeds[-1]}"
+        return ", ".join(map(str, seeds)) or "none"
 
 
 def fit(entry: Entry) -> bool:
@@ -58,7 +67,7 @@ def followed(entries: Sequence[Entry], case: str, metric: str, arm: str) -> Foll
         _fill(logs[row], entry, case, metric, arm, column)
         if entry.pinned:
             _fill(control[row], entry, case, metric, entry.pinned.name, column)
-    return Followed(case, metric, logs, control)
+    return Followed(case, metric, logs, control, tuple(seeds))
 
 
 def _fill(

@@ -15,6 +15,7 @@ from history.change import Change
 from history.changes import changes_of, newest
 from history.entry import PINNED, ArmCase, Entry, Functions
 from history.functions import moved
+from reports.comparison import summarize
 from reports.verdict import Verdict
 from tests.history.factory import Nights, costs, identity
 
@@ -118,12 +119,108 @@ def test_an_inexact_night_is_no_evidence() -> None:
     assert changes_of(entries) == ()
 
 
-def test_nights_without_a_common_seed_are_not_compared() -> None:
-    entries = Nights(levels((0.0, 20), (-0.02, 5))).entries()
-    for at in range(20, 25):
-        case = entries[at].cases[0].model_copy(update={"seeds": tuple(range(101, 109))})
-        entries[at] = entries[at].model_copy(update={"cases": (case,)})
-    assert changes_of(entries) == ()
+def _with_seeds(entry: Entry, first: int, last: int) -> Entry:
+    """The entry measured on these seeds; of those it has not, the values are made up."""
+    case = entry.cases[0]
+    arms = []
+    for arm in case.arms:
+        metrics = {}
+        for name, ensemble in arm.metrics.items():
+            known = dict(zip(case.seeds, ensemble.values, strict=True))
+            mean = ensemble.summary.mean if ensemble.summary else 0.0
+            values = tuple(
+                known.get(seed, mean * (1 + 0.001 * math.sin(seed)))
+                for seed in range(first, last + 1)
+            )
+            metrics[name] = ensemble.model_copy(
+                update={"values": values, "summary": summarize([v for v in values if v])}
+            )
+        arms.append(arm.model_copy(update={"metrics": metrics}))
+    case = case.model_copy(
+        update={"seeds": tuple(range(first, last + 1)), "arms": tuple(arms)}
+    )  # fmt: skip
+    return entry.model_copy(update={"cases": (case,)})
+
+
+@pytest.mark.parametrize(("first", "last", "common"), [(101, 108, 0), (5, 12, 4)])
+def test_other_seeds_begin_a_new_baseline_and_are_named(first: int, last: int, common: int) -> None:
+    entries = Nights(levels((0.0, 29), (-0.02, 11))).entries()
+    entries[20:] = [_with_seeds(entry, first, last) for entry in entries[20:]]
+    gap, step = changes_of(entries)
+    assert (gap.kind, gap.verdict, gap.night, gap.seen) == (
+        "incomparable", None, "2026-01-21", "2026-01-21",
+    )  # fmt: skip
+    assert gap.lab == (f"seeds: 1..8 -> {first}..{last}, {common} in common, 8 needed",)
+    assert (gap.estimate is None) == (common == 0)
+    assert (step.kind, step.night, step.verdict) == ("step", "2026-01-30", Verdict.REGRESSION)
+    assert step.id != gap.id
+
+
+def test_too_few_seeds_are_one_record_until_there_are_enough() -> None:
+    entries = Nights(levels((0.0, 20), (-0.5, 20))).entries()
+    entries[15:30] = [_with_seeds(entry, 1, 6) for entry in entries[15:30]]
+    (gap,) = changes_of(entries[:30])
+    assert (gap.kind, gap.night, gap.seen) == ("incomparable", "2026-01-16", "2026-01-30")
+    assert gap.lab == ("seeds: 1..8 -> 1..6, 6 in common, 8 needed",)
+    again, step = changes_of(entries)
+    assert (again, again.id) == (gap, gap.id)
+    # The baseline is the one of before, and the nights between were not judged.
+    assert (step.kind, step.seen, step.verdict) == ("step", "2026-01-31", Verdict.REGRESSION)
+
+
+def test_fewer_seeds_are_compared_where_enough_are_left() -> None:
+    entries = Nights(levels((0.0, 20), (-0.01, 5)), seeds=16).entries()
+    entries[15:] = [_with_seeds(entry, 1, 8) for entry in entries[15:]]
+    (step,) = changes_of(entries)
+    assert (step.kind, step.night) == ("step", "2026-01-21")
+
+
+@pytest.mark.parametrize("rate", [0.0002, 0.0005])
+def test_a_drift_is_seen_across_changes_of_the_environment(rate: float) -> None:
+    environment = {night: 0.01 * (-1) ** night for night in range(7, 60, 7)}
+    for seed in range(3):
+        slope = tuple(-rate * night for night in range(60))
+        found = told(Nights(slope, lab=environment, random_seed=seed))
+        mine = [change for change in found if change.course.arm == "tonight"]
+        assert (mine[0].kind, mine[0].verdict) == ("drift", Verdict.REGRESSION)
+        assert _number(mine[0].seen) <= 30
+        # What is told adds up to most of what was lost.
+        assert sum(change.estimate or 0 for change in mine) < -0.5 * 60 * rate
+
+
+def test_nothing_is_told_of_nothing_whose_environment_changes_every_week() -> None:
+    environment = {night: 0.01 * (-1) ** night for night in range(7, 120, 7)}
+    found = [
+        change
+        for seed in range(5)
+        for change in told(Nights(levels((0.0, 120)), lab=environment, random_seed=seed))
+        if change.course.arm == "tonight"
+    ]
+    assert len(found) <= 1
+
+
+def test_a_control_arm_that_failed_for_a_night_costs_no_baseline() -> None:
+    """It fails on the very nights on which the environment changes."""
+    slope = tuple(-0.0002 * night for night in range(40))
+    entries = Nights(slope, lab=dict.fromkeys((7, 14, 21, 28), 0.0)).entries()
+    for at in (14, 28):
+        for seed in range(8):
+            entries[at] = _with_value(entries[at], PINNED, seed, None)
+    mine = [change for change in changes_of(entries) if change.course.arm == "tonight"]
+    assert [(change.kind, change.verdict) for change in mine[:1]] == [("drift", Verdict.REGRESSION)]
+
+
+def test_a_slope_across_environments_is_a_drift_although_the_control_jumps() -> None:
+    random = np.random.default_rng(4)
+    epochs = [night // 7 for night in range(42)]
+    jumps = 0.001 * random.standard_normal((6, 8))
+    dice = 0.001 * random.standard_normal((42, 8))
+    slope = -0.0005 * np.maximum(np.arange(42) - 10.0, 0.0)[:, np.newaxis]
+    at, kind = exact.locate(slope + dice - jumps[epochs], epochs)
+    assert kind == "drift"
+    assert abs(at - 10) <= 4
+    step = np.where(np.arange(42) < 25, 0.0, -0.006)[:, np.newaxis]
+    assert exact.locate(step + dice - jumps[epochs], epochs) == (25, "step")
 
 
 def test_kernels_and_commits_between_are_named() -> None:
