@@ -156,14 +156,16 @@ def _of_change(change: Change, policy: Policy, *, new: bool) -> Message:
     finding: Finding = (
         "regression" if change.verdict is Verdict.REGRESSION else "improvement"
     )  # fmt: skip
-    if change.kind in ("mixed", "lab", "unexplained"):
+    if change.kind in ("mixed", "lab", "unexplained", "suspected", "incomparable"):
         finding = change.kind
-    action = policy.rule(place).action(finding, change.estimate)
+    # How large a difference is says nothing where it is not judged.
+    size = None if finding == "incomparable" else change.estimate
+    action = policy.rule(place).action(finding, size)
     if change.status not in ("open", "small"):
         action = "pass"
-    code = 3 if finding in ("lab", "unexplained") else 1
+    code = 3 if finding in ("lab", "unexplained", "incomparable") else 1
     since = "" if new else f"since {change.night}: "
-    text = f"{since}{change_line(change)}{_smaller(policy, place, change.estimate, finding)}"
+    text = f"{since}{change_line(change)}{_smaller(policy, place, size, finding)}"
     return _message(action, finding, str(place), text, code, change.id)
 
 

@@ -3,8 +3,8 @@
     [[rules]]
     experiment = "filemap-*"    # also guest, mode, case, metric: patterns, "*" by default
     regression = "fail"         # fail, warn or pass; also improvement, inconclusive, failed,
-    at_least = 0.005            # broken, mixed, lab, unexplained, stale, ended, seeds,
-    inconclusive = "pass"       # thresholds
+    at_least = 0.005            # broken, mixed, lab, unexplained, suspected, incomparable,
+    inconclusive = "pass"       # stale, ended, seeds, thresholds
     change = 0.0025             # thresholds by which nights are judged, whatever they had
     alpha = 0.01
 
@@ -27,7 +27,7 @@ from history.limits import fits_everything, fraction
 Action = Literal["fail", "warn", "pass"]
 Finding = Literal[
     "regression", "improvement", "inconclusive", "failed", "broken", "mixed", "lab",
-    "unexplained", "stale", "ended", "seeds", "thresholds",
+    "unexplained", "suspected", "incomparable", "stale", "ended", "seeds", "thresholds",
 ]  # fmt: skip
 # A regression of a tenth that must not fail anything is a unit that was mistaken.
 MOST = 0.1
@@ -52,7 +52,9 @@ class Rule(Frozen):
     ``regression`` and ``improvement`` are of a judged metric, smaller ones than
     ``at_least`` (a fraction) never fail; ``failed`` is a verdict that was lost, ``broken``
     a kernel that does not run, ``mixed`` a change on a night on which the lab moved too,
-    ``lab`` a move of the lab, and ``unexplained`` the same code with other numbers.  Of what
+    ``lab`` a move of the lab, ``unexplained`` the same code with other numbers, ``suspected``
+    a change of a wall course whose interval contains zero, and ``incomparable`` a night that
+    has too few seeds in common with those before for any verdict.  Of what
     is no longer measured as it was: ``stale`` is a track that has no entry of the newest
     night, ``ended`` a case, metric or arm that the newest night has not, ``seeds`` a case
     measured on other or fewer seeds, and ``thresholds`` a night or session judged by laxer
@@ -78,6 +80,8 @@ class Rule(Frozen):
     mixed: Action = "warn"
     lab: Action = "pass"
     unexplained: Action = "fail"
+    suspected: Action = "warn"
+    incomparable: Action = "warn"
     stale: Action = "fail"
     ended: Action = "fail"
     seeds: Action = "fail"
