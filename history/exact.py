@@ -67,35 +67,35 @@ def find(
     the threshold.
     """
     epochs = _epochs(entries)
-    courses = [
-        _Course(entries, key, followed(entries, *key), epochs, baseline)
+    segments = [
+        _Segment(entries, key, followed(entries, *key), epochs, baseline)
         for key in courses_of(entries)
     ]
-    for arm in dict.fromkeys(course.key[2] for course in courses):
-        mine = {course.key: course for course in courses if course.key[2] == arm}
-        directions = {key: course.direction for key, course in mine.items()}
+    for arm in dict.fromkeys(segment.key[2] for segment in segments):
+        mine = {each.key: each for each in segments if each.key[2] == arm}
+        directions = {key: segment.direction for key, segment in mine.items()}
         for now, entry in enumerate(entries):
-            for course in mine.values():
-                course.add(now)
-            pairs = {key: course.pair for key, course in mine.items() if course.pair}
+            for segment in mine.values():
+                segment.add(now)
+            pairs = {key: segment.pair for key, segment in mine.items() if segment.pair}
             for key, judgement in _called(pairs, directions, entry.thresholds, share).items():
                 mine[key].change(now, judgement)
-            across = {key: course.across for key, course in mine.items() if course.across}
+            across = {key: segment.across for key, segment in mine.items() if segment.across}
             for key, judgement in _called(across, directions, entry.thresholds, share).items():
                 mine[key].change_across(now, judgement)
-    found = [change for course in courses for change in course.found]
+    found = [change for segment in segments for change in segment.found]
     found += _pinned(entries)
     return sorted(found, key=lambda f: (f.seen, f.arm, f.case, f.metric))
 
 
-class _Course:
+class _Segment:
     """One metric of one arm: its nights with new code since the last change.
 
     ``nights`` are those of the present environment.  ``carried`` are those of former ones
-    besides, as far back as the control arm is the same and has values: it was built from the
-    same source each night, so what it moved by was the environment's.  ``pair`` and
-    ``across`` are the baseline and what tonight is compared with it, one logarithm a seed;
-    None where there is nothing to be compared.
+    besides, as far back as the control arm is the same and has values: what that moved by was
+    the environment's.  ``pair`` and ``across`` are a baseline and what is compared with it,
+    one logarithm a seed; None where there is nothing to be compared.  ``former`` are the nights
+    and what they carried before the seeds were others.
     """
 
     def __init__(
@@ -113,9 +113,11 @@ class _Course:
         self.across: Pair | None = None
         self.compared: list[int] = []
         self.gap: Found | None = None
+        self.former: tuple[list[int], list[int]] | None = None
 
     def begin(self, *nights: int) -> None:
         """Forget all nights but these."""
+        self.former = None
         self.nights = list(nights)
         self.carried = [night for night in nights if self._has_control(night)]
 
@@ -139,16 +141,20 @@ class _Course:
         elif same:
             self._must_be_equal(last, now)
         else:
-            self._compare(last, now, bool(environment))
+            self._compare(last, now)
 
-    def _compare(self, last: int, now: int, moved: bool) -> None:
-        before = self.nights
-        if moved:
-            before = [n for n in before if controlled(self.entries, self.values, n, now)] or [last]
-        rows = _rows(self.values, [*before[: self.baseline], now])
-        pair = _mean(rows[:-1]), rows[-1]
+    def _compare(self, last: int, now: int) -> None:
+        before, pair = self._against(self.nights, last, now)
+        if _count(pair[1] - pair[0]) < _needed(self.entries[now]) and self.former:
+            # A night or two had other seeds: back on the old ones the old baseline is good.
+            nights, carried = self.former
+            back, other = self._against(nights, nights[-1], now)
+            if _count(other[1] - other[0]) >= _needed(self.entries[now]):
+                self.former, self.carried = None, carried
+                before, pair = back, other
         if not self._comparable(pair, last, now):
             return
+        moved = self.epochs[before[-1]] != self.epochs[now]
         self.pair, self.compared = pair, [*before, now]
         # The control arm's own dice were rolled anew with the environment: against a baseline
         # of the former one they would be in every night to come as if they were the kernel's.
@@ -166,6 +172,14 @@ class _Course:
         )
         if _count(across[1] - across[0]) >= _needed(self.entries[now]):
             self.across = across
+
+    def _against(self, nights: Sequence[int], last: int, now: int) -> tuple[list[int], Pair]:
+        """The nights that tonight can be held against, and their mean and tonight's values."""
+        before = list(nights)
+        if self.epochs[before[-1]] != self.epochs[now]:
+            before = [n for n in before if controlled(self.entries, self.values, n, now)] or [last]
+        rows = _rows(self.values, [*before[: self.baseline], now])
+        return before, (_mean(rows[:-1]), rows[-1])
 
     def _has_control(self, night: int) -> bool:
         return bool(np.isfinite(self.values.control[night]).any())
@@ -197,7 +211,9 @@ class _Course:
         self.gap = gap
         if _count(self.values.logs[now]) >= needed:
             self.gap = None
+            former = self.nights, self.carried
             self.begin(now)
+            self.former = former
         return False
 
     def _must_be_equal(self, last: int, now: int) -> None:

@@ -112,7 +112,7 @@ def _course(
     )
     if not nominated:
         return []
-    course = _Course.of(entries, key, nights, estimates, errors)
+    course = _Levels.of(entries, key, nights, estimates, errors)
     ends = [*(at for _, at, _ in nominated[1:]), len(nights)]
     changes, begin = [], 0
     for (start, at, seen), end in zip(nominated, ends, strict=True):
@@ -138,7 +138,7 @@ class _Nomination(NamedTuple):
 
 
 @dataclass(frozen=True)
-class _Course:
+class _Levels:
     """One metric of one arm; by position among the nights that have values.
 
     ``new`` are the nights on which the arm had other code than on the night before,
@@ -157,7 +157,7 @@ class _Course:
     def of(
         cls, entries: Sequence[Entry], key: tuple[str, str, str], nights: Sequence[int],
         estimates: Floats, errors: Floats,
-    ) -> _Course:  # fmt: skip
+    ) -> _Levels:  # fmt: skip
         pairs = [(entries[a], entries[b]) for a, b in itertools.pairwise(nights)]
         new = [key[2] != PINNED and not same_code(*pair, key[2]) for pair in pairs]
         moved = [bool(moved_settings(*pair)) for pair in pairs]

@@ -156,6 +156,15 @@ def test_other_seeds_begin_a_new_baseline_and_are_named(first: int, last: int, c
     assert step.id != gap.id
 
 
+def test_back_on_the_old_seeds_the_old_baseline_is_good() -> None:
+    entries = Nights(levels((0.0, 20), (-0.004, 20))).entries()
+    entries[20] = _with_seeds(entries[20], 5, 12)
+    gap, step = changes_of(entries)
+    assert (gap.kind, gap.night, gap.seen) == ("incomparable", "2026-01-21", "2026-01-21")
+    assert (step.kind, step.seen, step.verdict) == ("step", "2026-01-22", Verdict.REGRESSION)
+    assert step.estimate == pytest.approx(-0.004, abs=0.002)
+
+
 def test_too_few_seeds_are_one_record_until_there_are_enough() -> None:
     entries = Nights(levels((0.0, 20), (-0.5, 20))).entries()
     entries[15:30] = [_with_seeds(entry, 1, 6) for entry in entries[15:30]]

@@ -231,6 +231,15 @@ def test_one_word_a_night() -> None:
     assert tracks_of(Read(tuple(entries[:1])), ())[0].status.word == "first night"
 
 
+@pytest.mark.parametrize("kind", ["suspected", "incomparable"])
+def test_what_is_not_judged_has_a_word_and_a_mark(kind: str) -> None:
+    (change,) = changes_of(CLEAR.entries())
+    word = status.of_change(change.model_copy(update={"kind": kind, "verdict": None}))
+    assert (word.word, word.style) == (kind, kind)
+    assert word.mark
+    assert kind in status.ORDER
+
+
 def test_a_regression_that_was_undone_does_not_stand() -> None:
     entries = Nights((0.0, 0.0, -0.02, -0.02, 0.0, 0.0)).entries()
     (track,) = tracks_of(Read(tuple(entries)), changes_of(entries))
