@@ -4,60 +4,87 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
+
+# Nothing is begun before a verb is imported: until then an interrupt just ends the process
+# (verbs/table.py), where Python would print a traceback.
+if __name__ == "__main__" and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+from importlib.util import find_spec
 from pathlib import Path
 
 CHECKOUT = Path(__file__).resolve().parent
 VENV = CHECKOUT / ".venv"
 INTERRUPTED = 130
 
-# ./lab.py is started by whatever python3 comes first; its packages, and
-# virtme-ng's programs, are in the environment that `make setup` made.
-if __name__ == "__main__" and (VENV / "bin" / "python").exists():
-    os.environ["PATH"] = f"{VENV / 'bin'}{os.pathsep}{os.environ.get('PATH', '')}"
-    if Path(sys.prefix).resolve() != VENV.resolve():
-        os.execv(VENV / "bin" / "python", [str(VENV / "bin" / "python"), *sys.argv])  # noqa: S606
+if __name__ == "__main__":
+    # ./lab.py is started by whatever python3 comes first; its packages, and
+    # virtme-ng's programs, are in the environment that `make setup` made.
+    if (VENV / "bin" / "python").exists():
+        os.environ["PATH"] = f"{VENV / 'bin'}{os.pathsep}{os.environ.get('PATH', '')}"
+        if Path(sys.prefix).resolve() != VENV.resolve():
+            # The next interpreter has its own handler until it is here: it gets one later.
+            signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+            python = str(VENV / "bin" / "python")
+            os.execv(python, [python, *sys.argv])  # noqa: S606
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
 
-try:
-    import pydantic  # noqa: F401
-    import typer
-except ImportError:
+if not all(map(find_spec, ("pydantic", "typer"))):
     print("lab.py: its Python packages are not installed\nnext: make setup", file=sys.stderr)
-    raise SystemExit(3) from None
+    raise SystemExit(3)
 
+import errno
 import logging
-import signal
 import traceback
+from collections.abc import Sequence
+from typing import Annotated
 
-from experiment.spec import SpecError
+import typer
+from typer.core import TyperGroup
+from typer.main import get_command
+
+from host import facts
 from host.errors import Exit, LabError
-from reports.model import ReportError
-from results.store import StoreError
-from verbs import (
-    bisect,
-    compare,
-    gate,
-    history,
-    look,
-    measuring,
-    pages,
-    queue,
-    repro,
-    sessions,
-    tree,
-    watch,
-)
 from verbs.asked import log
 from verbs.shorthand import expanded
+from verbs.table import add_verbs
 
-app = typer.Typer(
-    help=__doc__, no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False
-)
-# A group without a name: its verbs are the lab's own.
-for group in (look, measuring, tree, sessions, compare, gate, bisect, repro, pages, watch):
-    app.add_typer(group.app)
-app.add_typer(history.app, name="history", help="Keep nights, and see what changed.")
-app.add_typer(queue.app, name="queue", help="Series that wait, measured one after the other.")
+# What the system says of a path that was named, and not of the host.
+OF_PATH = {
+    errno.EACCES, errno.EEXIST, errno.EISDIR, errno.ELOOP, errno.ENAMETOOLONG, errno.ENOENT,
+    errno.ENOTDIR, errno.EPERM, errno.EROFS,
+}  # fmt: skip
+HELP = {"help_option_names": ["-h", "--help"]}
+
+
+def show_version(wanted: bool) -> None:
+    """Print the lab's version and its checkout's commit, and end."""
+    if wanted:
+        print(f"twinboot {facts.lab_version()} ({facts.lab_commit()})")
+        raise typer.Exit()
+
+
+def before_any_verb(
+    version: Annotated[
+        bool,
+        typer.Option("--version", help="Show the version.", is_eager=True, callback=show_version),
+    ] = False,
+) -> None:
+    """Options of the lab as a whole."""
+
+
+def command_line() -> TyperGroup:
+    """The lab with its verbs."""
+    app = typer.Typer(
+        name="lab.py", help=__doc__, no_args_is_help=True, add_completion=False,
+        context_settings=HELP, callback=before_any_verb,
+    )  # fmt: skip
+    group = get_command(app)
+    assert isinstance(group, TyperGroup)
+    add_verbs(group)
+    return group
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -66,14 +93,8 @@ def main(arguments: list[str] | None = None) -> int:
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         words = expanded(sys.argv[1:] if arguments is None else arguments)
-        status = app(args=words, standalone_mode=False)
+        status = command_line().main(args=words, standalone_mode=False)
         sys.stdout.flush()
-    except SpecError as error:
-        log("\n".join(f"error: {problem}" for problem in error.problems))
-        return Exit.USAGE
-    except (StoreError, ReportError) as error:
-        log(f"error: {error}")
-        return Exit.USAGE
     except LabError as error:
         log(f"error: {error}")
         return error.exit_code
@@ -85,19 +106,58 @@ def main(arguments: list[str] | None = None) -> int:
         # What is still buffered needs somewhere to go when the interpreter ends.
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         return 128 + signal.SIGPIPE
-    except OSError as error:
-        log(f"error: {error}\nnext: ./lab.py doctor")
-        return Exit.INFRASTRUCTURE
     except (KeyboardInterrupt, typer.Abort):
         status = INTERRUPTED
-    except Exception:
-        # A status of 1 would be read as a regression.
-        log(f"{traceback.format_exc()}error: a bug in the lab; what was measured is on record")
-        return Exit.INFRASTRUCTURE
+    except Exception as error:
+        return failed(error, sys.argv[1:] if arguments is None else arguments)
     if status == INTERRUPTED:
-        # typer turns the signal into this status without a word.
-        log("interrupted; every finished run is on record: ./lab.py run --resume SESSION")
+        # typer turns the signal into this status without a word; how to go on is for the verb.
+        log("interrupted")
     return int(status or 0)
+
+
+def failed(error: Exception, arguments: Sequence[str]) -> int:
+    """Say what went wrong that is no :class:`LabError`, and return the exit code."""
+    # Imported here: what can raise them is, by now, and nothing else should wait for them.
+    from experiment.spec import SpecError
+    from reports.errors import ReportError
+    from results.store import StoreError
+
+    if isinstance(error, SpecError):
+        log("\n".join(f"error: {problem}" for problem in error.problems))
+        return Exit.USAGE
+    if isinstance(error, StoreError | ReportError):
+        log(f"error: {error}")
+        return Exit.USAGE
+    if isinstance(error, OSError):
+        if option := option_of(error, arguments):
+            log(f"error: {option}: {error.strerror}\nnext: name a place that can be used")
+            return Exit.USAGE
+        log(f"error: {error}\nnext: ./lab.py doctor")
+        return Exit.INFRASTRUCTURE
+    # A status of 1 would be read as a regression.
+    log(f"{traceback.format_exc()}error: a bug in the lab; what was measured is on record")
+    return Exit.INFRASTRUCTURE
+
+
+def option_of(error: OSError, arguments: Sequence[str]) -> str:
+    """The option and the path given with it that the system refused; empty where it is neither.
+
+    The path in the error may be that of a file to be made in it, or of a folder above it.
+    """
+    if error.errno not in OF_PATH or not isinstance(error.filename, str):
+        return ""
+    refused = Path(error.filename).absolute()
+    option = ""
+    for word in arguments:
+        name, equals, value = word.partition("=")
+        if word.startswith("-"):
+            option = name
+        given = value if word.startswith("-") and equals else word
+        path = Path(given).absolute()
+        if path == refused or path in refused.parents or refused in path.parents:
+            return f"{option} {given}".strip()
+    return ""
 
 
 if __name__ == "__main__":

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,10 +9,10 @@ from pathlib import Path
 from markupsafe import Markup
 
 from pages import embed
-from queues.entry import Entry, Said
+from queues.entry import Entry
 from queues.store import QueueStore, Read
+from queues.wording import BLAMES, WORST_FIRST, is_worked_on, said_in_words, word_of
 from reports import html, wording
-from reports.verdict import Verdict
 from reports.write import HTML
 from results.store import write_atomically
 
@@ -22,14 +21,6 @@ HERE = Path(__file__).parent / "templates"
 # The newest; the rest are a number, and on disk.
 MOST_ENDED = 500
 MOST_WAITING = 500
-WORST_FIRST = (
-    Verdict.FAILED, Verdict.REGRESSION, Verdict.IMPROVEMENT, Verdict.INCONCLUSIVE,
-    Verdict.NO_CHANGE,
-)  # fmt: skip
-BLAMES = {
-    "series": "series broken", "user": "asked wrongly", "workload": "not measured",
-    "host": "host failed", "lab": "lab failed",
-}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -81,7 +72,7 @@ def render(store: QueueStore, read: Read) -> str:
 
 def counts(ended: Sequence[Entry], running: int, waiting: int) -> str:
     """``2 being measured, 5 waiting; 1 regression, 3 without change, 1 series broken``."""
-    words = [word_of(entry)[0] for entry in ended]
+    words = [word_of(entry) for entry in ended]
     plain = {"regression": "regressions", "improvement": "improvements"}
     found = []
     for word in [*map(str, WORST_FIRST), *BLAMES.values()]:
@@ -92,36 +83,18 @@ def counts(ended: Sequence[Entry], running: int, waiting: int) -> str:
     return f"{now}; {', '.join(found)}" if found else now
 
 
-def word_of(entry: Entry) -> tuple[str, str, str]:
-    """What became of an ended entry in a few words, the class that colours them, and a mark."""
-    if entry.blame:
-        return BLAMES[entry.blame], "failed", html.MARKS["failed"]
-    verdicts = {one.verdict for one in entry.said}
-    word = next((str(one) for one in WORST_FIRST if one in verdicts), str(Verdict.NO_CHANGE))
-    return word, word.replace(" ", "-"), html.MARKS[word]
-
-
-def said_in_words(one: Said) -> str:
-    """``filemap-4k 4k.bw: -1.31 % [-1.60, -1.02], regression``."""
-    change = f"{wording.percent(one.change)} " if one.change is not None else ""
-    within = (
-        f"{wording.between(one.low, one.high)}"
-        if one.low is not None and one.high is not None
-        else ""
-    )
-    shown = f"{change}{within}".strip()
-    return f"{one.case} {one.metric}: {shown + ', ' if shown else ''}{one.verdict}"
-
-
 def _newest(entry: Entry) -> tuple[str, str]:
     return entry.ended, entry.id
 
 
 def _ended(store: QueueStore, entry: Entry) -> Row:
-    word, style, mark = word_of(entry)
+    word = word_of(entry)
+    kind = "failed" if entry.blame else word
     details = [entry.message] if entry.message else []
     details += [said_in_words(one) for one in entry.said]
-    return Row(entry, word, style, mark, _report(store, entry), tuple(details))
+    return Row(
+        entry, word, kind.replace(" ", "-"), html.MARKS[kind], _report(store, entry), tuple(details)
+    )
 
 
 def _running(store: QueueStore, entry: Entry) -> Row:
@@ -134,9 +107,3 @@ def _running(store: QueueStore, entry: Entry) -> Row:
 def _report(store: QueueStore, entry: Entry) -> str:
     path = store.session(entry) / HTML
     return path.relative_to(store.folder).as_posix() if path.exists() else ""
-
-
-def is_worked_on(entry: Entry) -> bool:
-    """Whether an entry's worker (``HOST:PID``) may be there; of another host nothing is known."""
-    host, _, pid = entry.worker.rpartition(":")
-    return host != socket.gethostname() or Path(f"/proc/{pid}").exists()

@@ -10,15 +10,12 @@ from typing import Literal
 
 from experiment.spec import Direction
 from reports.attribution_model import Attribution
+from reports.errors import ReportError as ReportError
 from reports.gate_model import ArmGate
 from reports.lock_model import LockComparison
 from reports.verdict import Judgement, Verdict
 from reports.wall_model import Again, WallFacts
 from results.record import Failure, Manifest, PhaseRecord, Record
-
-
-class ReportError(ValueError):
-    """A session that cannot be compared: says what is missing."""
 
 
 class Summary(Record):

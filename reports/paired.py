@@ -8,7 +8,6 @@ from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
-from scipy import stats
 
 from results.record import Record
 
@@ -58,6 +57,8 @@ class Paired(Record):
 
 @functools.lru_cache(maxsize=64)
 def _quantile(n: int) -> float:
+    from scipy import stats  # as in statistics.py
+
     return float(stats.t.ppf((1 + LEVEL) / 2, n - 1))
 
 

@@ -7,6 +7,9 @@ detects 2.0.  It is computed on normal differences.  Up to :data:`MOST_SIMULATED
 rule itself is applied to samples of a fixed seed; beyond that the non-central t
 distribution is used (Owen, Biometrika 52, 1965) with the rank test's asymptotic efficiency,
 3/pi (Hodges and Lehmann, Ann. Math. Stat. 27, 1956).
+
+scipy takes a second to import and is imported where it is called: verdicts are also named by
+what only lists them.
 """
 
 from __future__ import annotations
@@ -17,7 +20,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import optimize, stats
 
 from reports.statistics import Floats, pairs_needed, signed_rank_order
 
@@ -63,6 +65,8 @@ def _sampled(n: int, level: float, with_t: bool) -> tuple[Floats, Floats, Floats
 
     The interval is that of the rule; shifting a sample shifts its mean and bounds alike.
     """
+    from scipy import stats
+
     rows = SAMPLES if n <= FEW else SAMPLES_OF_MANY
     values = np.random.default_rng(SEED + n).standard_normal((rows, n))
     means = values.mean(axis=1)
@@ -83,12 +87,16 @@ def _sampled(n: int, level: float, with_t: bool) -> tuple[Floats, Floats, Floats
 
 def _t_missed(shift: float, n: int, alpha: float) -> float:
     """Chance that a two-sided t test misses a mean of ``shift`` standard errors."""
+    from scipy import stats
+
     critical = float(stats.t.ppf(1 - alpha / 2, n - 1))
     return float(stats.nct.cdf(critical, n - 1, shift))
 
 
 def _t_effect(n: int, alpha: float, power: float) -> float:
     """Smallest mean, in standard deviations, that a two-sided t test detects."""
+    from scipy import optimize, stats
+
     guess = float(stats.t.ppf(1 - alpha / 2, n - 1) + stats.t.ppf(power, n - 1))
     shift = optimize.brentq(lambda x: _t_missed(x, n, alpha) - (1 - power), 0.0, 4 * guess)
     return float(shift) / math.sqrt(n)
@@ -103,6 +111,8 @@ def detectable_effect(sd: float, n: int, rule: Rule, power: float = POWER) -> fl
     Raises:
         ValueError: ``sd`` negative or not finite.
     """
+    from scipy import stats
+
     _check(sd)
     if n < max(2, pairs_needed(1 - rule.alpha)):
         return None
@@ -162,6 +172,8 @@ def blocks_to_exclude(
     one.  ``with_t`` as in :class:`Rule`: the wider interval, or the signed-rank one alone.
     None for more than :data:`MOST_BLOCKS`.
     """
+    from scipy import stats
+
     _check(sd)
     if room <= 0:
         return None

@@ -4,6 +4,9 @@ A pair is one block: the same seed on both arms.  Everything is done on
 ``ln(patched / base)``; estimates and intervals are log ratios until someone prints
 them (:func:`as_change`).  A statistic that needs more pairs than there are is
 ``None``, never a number that looks like an answer.
+
+scipy takes a second to import and is imported where it is called: verdicts are also named by
+what only lists them.
 """
 
 from __future__ import annotations
@@ -15,7 +18,6 @@ from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from scipy import stats
 
 Floats = npt.NDArray[np.float64]
 
@@ -166,6 +168,8 @@ def signed_rank_p(differences: Sequence[float] | Floats) -> float:
     Zeros are left out as Wilcoxon did; ties get mid-ranks and their own exact
     conditional distribution.  All differences zero: 1.
     """
+    from scipy import stats
+
     values = _checked(differences)
     values = values[values != 0]
     if values.size == 0:
@@ -180,6 +184,8 @@ def signed_rank_p(differences: Sequence[float] | Floats) -> float:
 
 def t_interval(differences: Sequence[float] | Floats, level: float) -> Interval | None:
     """Student's interval of the mean difference (Biometrika 6, 1908); None for n = 1."""
+    from scipy import stats
+
     values = _checked(differences)
     _check_level(level)
     spread = standard_deviation(values)
@@ -195,6 +201,8 @@ def t_p(differences: Sequence[float] | Floats) -> float | None:
 
     Differences that are all equal leave no doubt: 1 when they are zero, else 0.
     """
+    from scipy import stats
+
     values = _checked(differences)
     spread = standard_deviation(values)
     if spread is None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import logging
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -19,6 +21,7 @@ from host import doctor
 from host.errors import Exit, InfraError, SeriesError, UsageError, WorkloadError
 from reports.model import ReportError
 from results.store import SessionStore, StoreError
+from runs import session
 from tests.kernels import shipped
 from tests.reports.factory import Session, fails
 from verbs import measuring
@@ -160,6 +163,10 @@ def test_plan_as_json_is_the_plan(main: Main, capsys: pytest.CaptureFixture[str]
     assert len([run for run in plan["runs"] if not run["twin"]]) == 10
     assert {run["twin"] for run in plan["runs"]} == {"", "held", "waited", "contended"}
     assert len(plan["checks"]) == 6
+    kernels = [(kernel["arm"], kernel["flavour"]) for kernel in plan["kernels"]]
+    assert kernels[:2] == [("patched", "perf"), ("base", "perf")]
+    assert len({kernel["key"] for kernel in plan["kernels"]}) == len(kernels) == 8
+    assert not any(kernel["cached"] for kernel in plan["kernels"])
     assert plan["checks"][2] == {
         "run_id": "check.base.selftest.v1", "arm": "base", "flavour": "selftest", "vcpus": 1,
         "cases": ["filemap-4k", "filemap-thp"], "selftests": ["xarray"],
@@ -182,11 +189,12 @@ def test_plan_for_people_has_a_line_a_run(main: Main, capsys: pytest.CaptureFixt
     assert [line for line in lines if "repeat" in line] == [
         line for line in lines if "checks exactness" in line
     ]
-    assert shown.err == (
-        "30 runs; cgroup limit 32 MiB, file 52 MiB, brd 64 MiB, 4 jobs\n"
-        "the gate before them: 6 guests; its kernels: base (lockdep), base (selftest), "
-        "patched (lockdep), patched (selftest)\n"
-    )
+    kernels, guests, runs, sizes = shown.err.splitlines()
+    assert kernels.startswith("8 kernels: 0 in the cache, 8 to be built, about ")
+    assert "(an estimate): patched (perf), base (perf), patched (lockstat), " in kernels
+    assert guests == "6 guests check the kernels before anything is measured"
+    assert re.match(r"30 runs, \d+ at once, about \d+m\d\ds: an estimate, of ", runs)
+    assert sizes == "cgroup limit 32 MiB, file 52 MiB, brd 64 MiB, 4 jobs"
     assert main("plan", "filemap-v4", "--no-check") == 0
     assert "check." not in capsys.readouterr().out
 
@@ -259,7 +267,7 @@ def test_dry_run_of_wall_mode_is_virtme_ngs_command_line(
         (StoreError("torn"), 2, "error: torn\n"),
         (ReportError("mixed"), 2, "error: mixed\n"),
         (OSError(28, "No space left on device"), 3, "next: ./lab.py doctor\n"),
-        (KeyboardInterrupt(), 130, "--resume"),
+        (KeyboardInterrupt(), 130, "start the same command again\ninterrupted\n"),
         (ZeroDivisionError("oops"), 3, "a bug in the lab"),
         (AssertionError(), 3, "a bug in the lab"),
     ],
@@ -282,6 +290,69 @@ def test_whose_fault_it_was_is_the_exit_code(
     assert shown.err.endswith(said) or said in shown.err.splitlines()[-1]
     # People need the traceback of a bug, and no other.
     assert ("Traceback" in shown.err) == ("a bug in the lab" in said)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "option"),
+    [
+        ("run noop --session FILE/x/y", "--session"),
+        ("run noop --session=FILE/x", "--session"),
+        ("queue add configs/series/noop --queue FILE/q", "--queue"),
+        ("history add STORE --history FILE/h", "--history"),
+        ("pages HISTORY -o FILE/site", "-o"),
+    ],
+)
+def test_a_folder_that_cannot_be_written_is_named_with_its_option(
+    main: Main, capsys: pytest.CaptureFixture[str], tmp_path: Path, arguments: str, option: str
+) -> None:
+    file = tmp_path / "file"
+    file.touch()
+    store(tmp_path / "store")
+    assert main("history", "add", str(tmp_path / "store"), "--history", str(tmp_path / "h")) == 0
+    capsys.readouterr()
+    places = {"FILE": str(file), "STORE": str(tmp_path / "store"), "HISTORY": str(tmp_path / "h")}
+    for word, place in places.items():
+        arguments = arguments.replace(word, place)
+    assert main(*arguments.split()) == Exit.USAGE
+    shown = capsys.readouterr().err
+    assert shown.startswith(f"error: {option} {file}/")
+    assert "Errno" not in shown
+    assert "doctor" not in shown
+
+
+def test_a_place_that_nobody_named_is_the_hosts() -> None:
+    refused = OSError(errno.ENOTDIR, "Not a directory", "/etc/passwd/cache/x")
+    named = ["run", "--session", "/etc/passwd/cache"]
+    assert lab.option_of(refused, named) == "--session /etc/passwd/cache"
+    assert lab.option_of(refused, ["run", "--session", "elsewhere"]) == ""
+    full = OSError(errno.ENOSPC, "No space left on device", "/etc/passwd/cache/x")
+    assert lab.option_of(full, named) == ""
+
+
+@pytest.mark.parametrize("begun", [True, False])
+@pytest.mark.parametrize("verb", ["run", "measure"])
+def test_an_interrupt_names_what_can_be_resumed(
+    main: Main,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    verb: str,
+    begun: bool,
+) -> None:
+    folder = tmp_path / "my session"
+
+    def start(*_: object) -> None:
+        if begun:
+            store(folder)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(session, "start", start)
+    assert main(verb, "noop", "--session", str(folder)) == lab.INTERRUPTED
+    said = capsys.readouterr().err.splitlines()
+    assert said[-1] == "interrupted"
+    resumed = f"./lab.py {verb} --resume '{folder}'"
+    assert (resumed in said[-2]) == begun
+    assert ("start the same command again" in said[-2]) != begun
 
 
 def test_nothing_unforeseen_ends_with_the_status_of_a_regression() -> None:

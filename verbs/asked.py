@@ -3,24 +3,26 @@
 from __future__ import annotations
 
 import json
+import shlex
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from experiment.spec import Experiment
-from fleet.configured import executor_of
 from host import facts
 from host.errors import UsageError
-from results.sessions import named_session
-from runs import prepare
-from runs.options import Options
-from runs.progress import Reporter
-from runs.question import Question, experiment_of
+
+# What makes experiments and boots is imported where it is called: a verb that only lists
+# would wait for it.
+if TYPE_CHECKING:
+    from experiment.spec import Experiment
+    from runs.options import Options
+    from runs.progress import Reporter
+    from runs.question import Question
 
 CHECKOUT = Path(__file__).resolve().parent.parent
 SESSIONS = CHECKOUT / "sessions"
@@ -32,6 +34,8 @@ def session_folder(name: Path) -> Path:
     Raises:
         UsageError: there is no session that could be the newest.
     """
+    from results.sessions import named_session
+
     folder = named_session(name, SESSIONS)
     if folder is None:
         raise UsageError("there is no session yet", where=str(SESSIONS), next_step="./lab.py run")
@@ -113,6 +117,9 @@ Session = Annotated[
 
 def read(question: Question) -> Experiment:
     """The experiment that the command line asks for, checked, its series taken in."""
+    from runs import prepare
+    from runs.question import experiment_of
+
     known = prepare.catalogue(CHECKOUT)
     return experiment_of(
         question, checkout=CHECKOUT, cache=facts.cache_folder(), here=Path.cwd(), catalogue=known
@@ -121,6 +128,8 @@ def read(question: Question) -> Experiment:
 
 def options(**asked: Any) -> Options:
     """The options of this invocation."""
+    from runs.options import Options
+
     return Options(checkout=CHECKOUT, cache=facts.cache_folder(), **asked)
 
 
@@ -132,9 +141,28 @@ def placed(asked: Options, executor: str, store: str, reporter: Reporter) -> Ite
         UsageError: no such form of an executor.
         SpecError: the file of a cluster does not hold what it must.
     """
+    from fleet.configured import executor_of
+
     where = executor_of(executor, store, checkout=CHECKOUT, cache=asked.cache, say=reporter.say)
     with where as chosen:
         yield replace(asked, executor=chosen)
+
+
+@contextmanager
+def resumable(again: Sequence[str] = (), begun: Path | None = None) -> Iterator[None]:
+    """Where the user ends the block, say what is kept, and how to go on.
+
+    ``begun`` is the file that is there once something can be resumed, by ``./lab.py again``;
+    before that kernels are built, and those that are finished stay in the cache.
+    """
+    try:
+        yield
+    except KeyboardInterrupt:
+        if begun is not None and begun.exists():
+            log(f"every finished run is on record; to go on: ./lab.py {shlex.join(again)}")
+        else:
+            log("finished kernels stay in the cache; to go on: start the same command again")
+        raise
 
 
 def emit(value: object) -> None:

@@ -40,6 +40,7 @@ from verbs.asked import (
     options,
     placed,
     read,
+    resumable,
 )
 from verbs.measuring import building
 
@@ -100,6 +101,7 @@ def bisect_verb(
         with (
             session.SessionLock(target, must_exist=True, head=bisect.STATE),
             placed(asked, executor, store, reporter) as on,
+            resumable(("bisect", "--resume", str(target)), target / bisect.STATE),
         ):
             result = bisect.run(target, on, reporter, building(reporter))
     else:
@@ -111,6 +113,9 @@ def bisect_verb(
             )
             target = folder or session.new_folder(CHECKOUT / "sessions", experiment)
             stack.enter_context(session.SessionLock(target))
+            stack.enter_context(
+                resumable(("bisect", "--resume", str(target)), target / bisect.STATE)
+            )
             bisect.begin(search, target, asked)
             reporter.say(f"session {target}")
             reporter.say(_plan_text(search, chosen=seeds is None))

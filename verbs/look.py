@@ -1,4 +1,4 @@
-"""Verbs that measure nothing: doctor, list, plan, clean."""
+"""Verbs that measure nothing: doctor, list, clean."""
 
 from __future__ import annotations
 
@@ -8,32 +8,11 @@ from typing import Annotated
 import typer
 
 import experiment.load as load
-from experiment.plan import scaled
 from host import doctor, facts, fitness
 from host.errors import Exit
 from kernels import cache as kernel_cache
 from kernels.series import known_series
-from runs.arms import guest_of, plan_of
-from runs.check_plan import PlannedCheck, planned
-from runs.question import Question
-from verbs.asked import (
-    CHECKOUT,
-    Arm,
-    Auto,
-    CheckFirst,
-    Json,
-    Mode,
-    Named,
-    PerPatch,
-    Reverse,
-    Series,
-    Set,
-    Source,
-    Workloads,
-    emit,
-    log,
-    read,
-)
+from verbs.asked import CHECKOUT, Json, emit, log
 from workloads.spec import load_catalogue
 
 app = typer.Typer()
@@ -86,60 +65,6 @@ def list_verb(as_json: Json = False) -> None:
     for title, entries in known.items():
         print(f"{title}:")
         print("\n".join(f"  {entry}" for entry in entries) or "  none")
-
-
-@app.command("plan")
-def plan_verb(
-    name: Named = "",
-    overrides: Set = [],  # noqa: B006
-    series: Series = [],  # noqa: B006
-    source: Source = "",
-    workloads: Workloads = "",
-    auto: Auto = False,
-    reverse: Reverse = False,
-    arm: Arm = [],  # noqa: B006
-    mode: Mode = "",
-    per_patch: PerPatch = False,
-    as_json: Json = False,
-    check: CheckFirst = None,
-) -> None:
-    """Show every guest of the gate and every run that would be made, in order."""
-    series_asked = (tuple(series), source, workloads, auto, reverse)
-    question = Question(
-        name, tuple(overrides), mode, None, *series_asked, per_patch, check, tuple(arm)
-    )
-    asked = read(question)
-    plan, checks = plan_of(asked), planned(asked, load_catalogue())
-    if as_json:
-        emit({**plan.model_dump(mode="json"), "checks": [_row(one) for one in checks]})
-        return
-    for one in checks:
-        print(f"{one.run_id:<40} {one.does}")
-    for run in plan.runs:
-        print(f"{run.run_id:<40} seed {run.seed}{'  checks exactness' if run.repeat else ''}")
-    size = scaled(asked.dataset, guest_of(asked))
-    log(
-        f"{len(plan.runs)} runs; cgroup limit {_mib(size.cgroup_limit_mib)}, "
-        f"file {size.file_mib} MiB, brd {_mib(size.brd_mib)}, {size.jobs} jobs"
-    )
-    if checks:
-        kernels = dict.fromkeys(f"{one.arm.name} ({one.flavour})" for one in checks)
-        log(f"the gate before them: {len(checks)} guests; its kernels: {', '.join(kernels)}")
-
-
-def _row(one: PlannedCheck) -> dict[str, object]:
-    return {
-        "run_id": one.run_id,
-        "arm": one.arm.name,
-        "flavour": one.flavour,
-        "vcpus": one.vcpus,
-        "cases": [case.name for case in one.cases],
-        "selftests": list(one.selftests),
-    }
-
-
-def _mib(size: int) -> str:
-    return f"{size} MiB" if size else "none"
 
 
 @app.command("clean")

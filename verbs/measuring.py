@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Annotated
 
@@ -13,7 +14,7 @@ from reports import forms, write
 from reports.outcome import decided, outcome
 from reports.text import verdict_lines
 from results.session import open_session
-from results.store import SessionStore
+from results.store import MANIFEST, SessionStore
 from runs import by_hand, prepare, session
 from runs.arms import build_arms, cache_key, expect_arms, flavours, kernel_keys
 from runs.check import run_gate
@@ -53,6 +54,7 @@ from verbs.asked import (
     options,
     placed,
     read,
+    resumable,
 )
 
 app = typer.Typer()
@@ -86,7 +88,7 @@ def build_verb(
         print("\n".join(by_hand.build_commands(asked, options())))
         return
     reporter = Reporter()
-    with placed(options(), executor, store, reporter) as on:
+    with resumable(), placed(options(), executor, store, reporter) as on:
         expect_arms(asked, on, flavours(asked))
         built = {
             flavour: build_arms(asked, on, building(reporter), flavour)
@@ -171,7 +173,7 @@ def measure_verb(
     if dry_run:
         print("\n".join(by_hand.measure_commands(read(question), asked)))
         return
-    print(do_measure(question, folder, resume, asked, executor, store))
+    print(do_measure(question, folder, resume, asked, executor, store, "measure"))
 
 
 @app.command("report")
@@ -227,7 +229,7 @@ def run_verb(
         lines = by_hand.build_commands(experiment, asked)
         print("\n".join(lines + by_hand.measure_commands(experiment, asked)))
         return
-    measured = do_measure(question, folder, resume, asked, executor, store)
+    measured = do_measure(question, folder, resume, asked, executor, store, "run")
     raise typer.Exit(do_report(measured, "text", strict))
 
 
@@ -238,11 +240,15 @@ def do_measure(
     asked: Options,
     executor: str = "local",
     store: str = "",
+    verb: str = "",
 ) -> Path:
-    """Measure a new session or finish an old one, wherever is asked; return its folder."""
+    """Measure a new session or finish an old one, wherever is asked; return its folder.
+
+    ``verb`` is what goes on with a session that the user ends; empty where the caller says it.
+    """
     reporter = Reporter()
     with placed(asked, executor, store, reporter) as on:
-        return measure_on(question, folder, resume, on, reporter)
+        return measure_on(question, folder, resume, on, reporter, verb)
 
 
 def measure_on(
@@ -251,21 +257,27 @@ def measure_on(
     resume: Path | None,
     asked: Options,
     reporter: Reporter,
+    verb: str,
 ) -> Path:
     """As :func:`do_measure`, with the executor among the options."""
+
+    def ended(target: Path) -> AbstractContextManager[None]:
+        again = (verb, "--resume", str(target))
+        return resumable(again, target / MANIFEST) if verb else nullcontext()
+
     if resume is not None and (folder or not question.is_empty):
         raise UsageError(
             "a session is resumed as it was begun", where="--resume",
             next_step="leave out EXPERIMENT, --series, --set and --session",
         )  # fmt: skip
     if resume is not None:
-        with session.SessionLock(resume, must_exist=True):
+        with session.SessionLock(resume, must_exist=True), ended(resume):
             opened, store, asked = session.reopen(resume, asked, building(reporter))
             take(opened, asked, store, reporter)
         return resume
     experiment = read(question)
     target = folder or session.new_folder(SESSIONS, experiment)
-    with session.SessionLock(target):
+    with session.SessionLock(target), ended(target):
         opened, store = session.start(
             experiment, asked, target, question.all_overrides, building(reporter)
         )

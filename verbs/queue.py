@@ -1,4 +1,4 @@
-"""Verbs of a queue of series: add, list, run, remove, retry."""
+"""Verbs that change a queue of series: add, run, remove, retry."""
 
 from __future__ import annotations
 
@@ -13,10 +13,9 @@ from fleet.configured import executor_of
 from host.errors import UsageError
 from queues import page, table
 from queues.adding import entry_of, of_row, put
-from queues.entry import Entry, State
+from queues.entry import Entry
 from queues.store import QueueStore
 from queues.work import Job, Rules, refused, work
-from results.record import as_json as as_json_values
 from runs import prepare
 from runs.question import Question
 from verbs.asked import (
@@ -25,7 +24,6 @@ from verbs.asked import (
     CheckFirst,
     Executor,
     Guests,
-    Json,
     Mode,
     PerPatch,
     Reverse,
@@ -33,17 +31,14 @@ from verbs.asked import (
     Source,
     Store,
     Workloads,
-    emit,
     log,
     options,
 )
 from verbs.measuring import do_measure
-
-QUEUE = CHECKOUT / "queue-data"
+from verbs.queue_list import QUEUE, Folder
 
 app = typer.Typer(no_args_is_help=True)
 
-Folder = Annotated[Path, typer.Option("--queue", help="folder of the queue")]
 Priority = Annotated[int, typer.Option(help="higher ones are measured first")]
 Entries = Annotated[list[str], typer.Argument(metavar="ID...", help="or how it begins")]
 
@@ -96,30 +91,6 @@ def add_verb(
     for entry in entries:
         print(f"{entry.id}  {put(store, entry)}")
     page.write(store)
-
-
-@app.command("list")
-def list_verb(
-    folder: Folder = QUEUE,
-    everything: Annotated[
-        bool, typer.Option("--all", help="also what was removed or replaced")
-    ] = False,
-    as_json: Json = False,
-) -> None:
-    """Show the queue in the order it is worked, then what came out."""
-    read = QueueStore(folder).read()
-    hidden: tuple[State, ...] = () if everything else ("removed", "replaced")
-    shown = [entry for entry in read.entries if entry.state not in hidden]
-    shown.sort(key=lambda entry: (not entry.is_open, entry.ended, entry.order))
-    for problem in read.problems:
-        log(f"left out: {problem}")
-    if as_json:
-        emit([as_json_values(entry) for entry in shown])
-        return
-    for entry in shown:
-        print(_line(entry))
-    if not shown:
-        log("nothing is queued")
 
 
 @app.command("run")
@@ -221,15 +192,3 @@ def retry_verb(
             again = store.save(entry.again(anew=anew))
         print(f"{entry.id}  waits, session {again.session}")
     page.write(store)
-
-
-def _line(entry: Entry) -> str:
-    """An entry in one line: state, id, priority, name, what came out."""
-    word: str = entry.state
-    if entry.state in ("done", "failed"):
-        word = page.word_of(entry)[0]
-    elif entry.state == "running" and not page.is_worked_on(entry):
-        word = "interrupted"
-    priority = f"  priority {entry.priority}" if entry.priority and entry.is_open else ""
-    said = entry.message or "; ".join(page.said_in_words(one) for one in entry.said)
-    return f"{word:<13}  {entry.id}{priority}  {entry.name}{f'  ({said})' if said else ''}"

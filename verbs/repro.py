@@ -29,6 +29,7 @@ from verbs.asked import (
     log,
     options,
     placed,
+    resumable,
 )
 from verbs.measuring import building
 
@@ -113,7 +114,8 @@ def do_check(
             reporter.say(f"differs  {line}")
         experiment = repro.experiment_again(opened, asked, source)
         target = folder or session.new_folder(CHECKOUT / "sessions", experiment)
-        with session.SessionLock(target):
+        again = ("repro", "--check", str(archive), "--session", str(target))
+        with session.SessionLock(target), resumable(again, target / MANIFEST):
             if (target / MANIFEST).exists():
                 prepared, store, asked = session.reopen(target, asked, building(reporter))
             else:

@@ -15,7 +15,8 @@ from queues.watch import Look, Wanted, Watch, mailbox_of
 from runs import prepare
 from runs.question import Question
 from verbs.asked import CHECKOUT, CheckFirst, Mode, Reverse, Set, Source, log
-from verbs.queue import QUEUE, Folder, Priority
+from verbs.queue import Priority
+from verbs.queue_list import QUEUE, Folder
 
 app = typer.Typer()
 

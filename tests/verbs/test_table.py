@@ -1,0 +1,141 @@
+"""The command line before a verb is imported: help, start-up cost, interrupts."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from typer.core import TyperGroup
+
+import lab
+from verbs.table import LazyVerb
+
+CHECKOUT = Path(lab.__file__).resolve().parent
+HEAVY = ("scipy", "pandas", "matplotlib", "ruptures", "pygit2", "distributed", "jinja2")
+LOADED = """
+import json, sys
+import lab
+status = lab.main(sys.argv[1:])
+loaded = [name for name in sys.modules if "." not in name]
+print(json.dumps([status, loaded]), file=sys.stderr)
+"""
+
+
+def verbs() -> list[LazyVerb]:
+    group = lab.command_line()
+    queue = group.commands["queue"]
+    assert isinstance(queue, TyperGroup)
+    both = [*group.commands.values(), *queue.commands.values()]
+    return [verb for verb in both if isinstance(verb, LazyVerb)]
+
+
+@pytest.mark.parametrize("verb", verbs(), ids=lambda verb: f"{verb.module}.{verb.name}")
+def test_the_help_line_is_what_the_verb_itself_says(verb: LazyVerb) -> None:
+    command = verb.load()
+    assert command.name in (verb.name, "", None)
+    first = re.split(r"\n\n|(?<=\.)\s", str(command.help), maxsplit=1)[0]
+    assert verb.help == " ".join(first.split())
+
+
+def test_no_verb_of_a_module_is_left_out() -> None:
+    known = {(verb.module.removeprefix("verbs."), verb.name) for verb in verbs()}
+    written = {
+        (path.stem, name)
+        for path in (CHECKOUT / "verbs").glob("*.py")
+        if path.stem != "history"
+        for name in re.findall(r'@app\.command\("([^"]+)"\)', path.read_text())
+    }
+    assert known == written | {("history", "history")}
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("--help",), ("-h",), ("--version",), ("list",), ("queue", "list"), ("queue", "--help"),
+        ("doctor",), ("plan", "filemap-v4"), ("plan", "-h"), ("measur",),
+    ],
+    ids=" ".join,
+)  # fmt: skip
+def test_what_neither_measures_nor_reports_does_not_wait_for_statistics(
+    arguments: tuple[str, ...], tmp_path: Path
+) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", LOADED, *arguments],
+        env={**os.environ, "TWINBOOT_CACHE": str(tmp_path)},
+        cwd=CHECKOUT, capture_output=True, text=True, timeout=120, check=True,
+    )  # fmt: skip
+    status, loaded = json.loads(done.stderr.splitlines()[-1])
+    assert status in (0, 2, 3)
+    assert {"typer", "verbs"} <= set(loaded)
+    assert not set(HEAVY) & set(loaded)
+
+
+def test_help_lists_every_verb_and_h_is_help() -> None:
+    def shown(*arguments: str) -> str:
+        return subprocess.run(
+            [sys.executable, str(CHECKOUT / "lab.py"), *arguments],
+            capture_output=True, text=True, timeout=120, check=True,
+        ).stdout  # fmt: skip
+
+    assert shown("--help") == shown("-h")
+    assert shown("queue", "--help") == shown("queue", "-h")
+    assert shown("run", "--help") == shown("run", "-h")
+    words = shown("--help").split()
+    assert [verb.name for verb in verbs() if verb.name not in words] == ["add", "remove", "retry"]
+    version = shown("--version")
+    assert re.fullmatch(r"twinboot \d+\.\d+\.\d+\S* \(\S+\)\n", version)
+
+
+@pytest.mark.parametrize("moment", ["typer", "pydantic", "numpy"])
+def test_an_interrupt_while_imports_run_is_no_traceback(moment: str, tmp_path: Path) -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-X", "importtime", str(CHECKOUT / "lab.py"), "build", "noop",
+         "--executor", "dask://127.0.0.1:1"],
+        env={**os.environ, "TWINBOOT_CACHE": str(tmp_path)},
+        stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    assert process.stderr is not None
+    for line in process.stderr:
+        if re.search(rf"\| +{moment}\b", line):
+            process.send_signal(signal.SIGINT)
+            break
+    else:
+        pytest.fail(f"{moment} was not imported")
+    rest = process.stderr.read()
+    assert process.wait(timeout=60) in (-signal.SIGINT, lab.INTERRUPTED)
+    assert "Traceback" not in rest
+    assert "KeyboardInterrupt" not in rest
+
+
+def test_an_interrupt_while_a_kernel_is_built_says_what_is_kept(tmp_path: Path) -> None:
+    """A make that never ends stands for a long build."""
+    programs, begun = tmp_path / "bin", tmp_path / "begun"
+    programs.mkdir()
+    (programs / "make").write_text(f"#!/bin/sh\ntouch {begun}\nsleep 600\n")
+    (programs / "make").chmod(0o755)
+    fake = CHECKOUT / "tests/kernels/fakelinux"
+    process = subprocess.Popen(
+        [sys.executable, str(CHECKOUT / "lab.py"), "run", "noop", "--set",
+         f"kernel.source=dir:{fake}", "--session", str(tmp_path / "session")],
+        env={**os.environ, "TWINBOOT_CACHE": str(tmp_path / "cache"),
+             "PATH": f"{programs}:{os.environ['PATH']}"},
+        stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    deadline = time.monotonic() + 300
+    while not begun.exists() and process.poll() is None and time.monotonic() < deadline:
+        time.sleep(0.1)
+    process.send_signal(signal.SIGINT)
+    _, shown = process.communicate(timeout=60)
+    assert process.returncode == lab.INTERRUPTED
+    assert shown.splitlines()[-2:] == [
+        "finished kernels stay in the cache; to go on: start the same command again",
+        "interrupted",
+    ], shown
+    assert not (tmp_path / "session" / "manifest.json").exists()

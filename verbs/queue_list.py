@@ -1,0 +1,56 @@
+"""The verb that shows a queue."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from queues.entry import Entry, State
+from queues.store import QueueStore
+from queues.wording import is_worked_on, said_in_words, word_of
+from results.record import as_json as as_json_values
+from verbs.asked import CHECKOUT, Json, emit, log
+
+QUEUE = CHECKOUT / "queue-data"
+
+app = typer.Typer()
+
+Folder = Annotated[Path, typer.Option("--queue", help="folder of the queue")]
+
+
+@app.command("list")
+def list_verb(
+    folder: Folder = QUEUE,
+    everything: Annotated[
+        bool, typer.Option("--all", help="also what was removed or replaced")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Show the queue in the order it is worked, then what came out."""
+    read = QueueStore(folder).read()
+    hidden: tuple[State, ...] = () if everything else ("removed", "replaced")
+    shown = [entry for entry in read.entries if entry.state not in hidden]
+    shown.sort(key=lambda entry: (not entry.is_open, entry.ended, entry.order))
+    for problem in read.problems:
+        log(f"left out: {problem}")
+    if as_json:
+        emit([as_json_values(entry) for entry in shown])
+        return
+    for entry in shown:
+        print(_line(entry))
+    if not shown:
+        log("nothing is queued")
+
+
+def _line(entry: Entry) -> str:
+    """An entry in one line: state, id, priority, name, what came out."""
+    word: str = entry.state
+    if entry.state in ("done", "failed"):
+        word = word_of(entry)
+    elif entry.state == "running" and not is_worked_on(entry):
+        word = "interrupted"
+    priority = f"  priority {entry.priority}" if entry.priority and entry.is_open else ""
+    said = entry.message or "; ".join(said_in_words(one) for one in entry.said)
+    return f"{word:<13}  {entry.id}{priority}  {entry.name}{f'  ({said})' if said else ''}"

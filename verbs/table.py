@@ -1,0 +1,97 @@
+"""Every verb by name: where it is, and its help line; its module is imported when it is called.
+
+What measures or reports needs scipy, pandas and matplotlib: seconds of CPU time that ``--help``,
+``list`` and a mistyped verb must not cost.
+"""
+
+from __future__ import annotations
+
+import importlib
+import signal
+from collections.abc import Mapping
+from typing import Any
+
+from typer.core import TyperCommand, TyperGroup
+from typer.main import get_command
+
+# Module in verbs/ by name of the verb, then the first sentence of the verb's own help.
+VERBS = {
+    "doctor": ("look", "Say what this host can do, and the command that mends what it cannot."),
+    "list": ("look", "List experiments, workloads, guests, series, and kernels in the cache."),
+    "clean": ("look", "Bound the cache: what was not used for longest goes first, fetched "
+              "packages before all."),
+    "plan": ("plan", "Show the kernels, checks and runs that a session would make, and about how "
+             "long."),
+    "build": ("measuring", "Build the kernels of an experiment, as far as the cache lacks them."),
+    "cache-key": ("measuring", "Name the kernels that an experiment needs in one key, without "
+                  "building any."),
+    "measure": ("measuring", "Boot and measure every run of the plan; print the session's folder."),
+    "report": ("measuring", "Write a session's reports, and print it in one form; the exit code "
+               "is the verdict's."),
+    "run": ("measuring", "Build, measure and report; the exit code is the verdict's."),
+    "tree": ("tree", "Measure commits of the kernel tree that you stand in, with and without "
+             "them."),
+    "sessions": ("sessions", "List sessions, newest first, with the verdicts that `report` gives."),
+    "compare": ("compare", "Set two sessions of the same cases side by side, and judge the second "
+                "against the first."),
+    "gate": ("gate", "Exit 0, 1, 2, 3, 4 or 5 by a policy, and say why."),
+    "bisect": ("bisect", "Find the patch of a series, or the commit of a range, that moved a "
+               "metric."),
+    "repro": ("repro", "Pack a session into one archive, or repeat one and compare every number."),
+    "pages": ("pages", "Make a static site of the history: trends, nights, and any two nights "
+              "compared."),
+    "watch": ("watch", "Follow a mailbox: queue every new, complete series that touches the "
+              "given paths."),
+    "history": ("history", "Keep nights, and see what changed."),
+}  # fmt: skip
+QUEUE = {
+    "add": ("queue", "Queue series, each as an entry of its own; what is there already stays as "
+            "it is."),
+    "list": ("queue_list", "Show the queue in the order it is worked, then what came out."),
+    "run": ("queue", "Measure what waits, one session and one report an entry, until nothing is "
+            "left."),
+    "remove": ("queue", "Take entries out of the queue; sessions stay, and no watch queues the "
+               "same again."),
+    "retry": ("queue", "Measure entries again; a session that the host ended goes on, any other "
+              "is a new one."),
+}  # fmt: skip
+
+
+class LazyVerb(TyperCommand):
+    """A verb that is not imported yet: ``app`` of its module holds it, or is it as a group."""
+
+    def __init__(self, name: str, module: str, line: str) -> None:
+        super().__init__(name, help=line)
+        self.module = f"verbs.{module}"
+
+    def make_context(self, info_name: Any, args: Any, parent: Any = None, **extra: Any) -> Any:
+        """The context of the verb itself, which is what is then invoked."""
+        return self.load().make_context(info_name, args, parent=parent, **extra)
+
+    def load(self) -> Any:
+        """The verb itself."""
+        command: Any = get_command(importlib.import_module(self.module).app)
+        command = getattr(command, "commands", {}).get(self.name, command)
+        command.help = command.help or self.help
+        # An interrupt ended the imports, see lab.py; now there may be something to put away.
+        if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+        return command
+
+
+def add_verbs(group: TyperGroup) -> None:
+    """Give the command line its verbs."""
+    for verb in _lazy(VERBS):
+        group.add_command(verb)
+    group.add_command(
+        TyperGroup(
+            name="queue",
+            help="Series that wait, measured one after the other.",
+            no_args_is_help=True,
+            commands=_lazy(QUEUE),
+        )
+    )
+
+
+def _lazy(verbs: Mapping[str, tuple[str, str]]) -> list[LazyVerb]:
+    return [LazyVerb(name, module, line) for name, (module, line) in verbs.items()]
