@@ -180,7 +180,7 @@ def test_progress_counts_up_to_the_count_of_the_build_before(lab: Lab) -> None:
     replace("init.c", "4096", "8192")(lab.source)
     provide(lab.spec, [], **lab.where, progress=second.append)
     assert second[0].total == done
-    (lab.checkout / "configs/kconfig/other.config").write_text("CONFIG_PERF_EVENTS=y\n")
+    (lab.checkout / "configs/kconfig/other.config").write_text("CONFIG_NR_CPUS=32\n")
     other: list[Progress] = []
     spec = lab.spec.model_copy(update={"flavour": "other"})
     provide(spec, [], **lab.where, progress=other.append)
