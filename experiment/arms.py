@@ -14,6 +14,8 @@ from experiment.shape import ShapeSpec
 WORD = r"^[A-Za-z0-9_.,:=/+-]+$"
 
 
+# Whose time a guest has: that of its instructions, or the host's.
+Mode = Literal["exact", "wall"]
 # The flavour of a kernel that the lab did not configure.
 PREBUILT = "prebuilt"
 PREBUILT_SOURCES = ("deb:linux-image-", "image:")
@@ -26,7 +28,9 @@ class KernelSpec(Frozen):
     ``git:PATH@REF``; ``flavour`` names ``configs/kconfig/<flavour>.config``.  A kernel
     that is built already is ``deb:linux-image-RELEASE[=VERSION]`` or
     ``image:PATH[@MODULES_FOLDER]``: it has no flavour of ours, and no patches.
-    ``page_kib`` is the size of its pages, where an architecture has several.
+    ``page_kib`` is the size of its pages, where an architecture has several.  ``mode`` is
+    written by the lab, from the experiment's: a wall guest shares the host's root, and its
+    kernel has what that takes.
     """
 
     source: Annotated[str, Field(pattern=r"^(deb|tarball|dir|git|image):.+$")]
@@ -34,6 +38,7 @@ class KernelSpec(Frozen):
     compiler: Literal["gcc", "clang"] = "gcc"
     arch: Arch = "x86_64"
     page_kib: Annotated[int, Field(ge=1)] = 4
+    mode: Mode = "exact"
 
     @model_validator(mode="after")
     def _architecture_has_it(self) -> KernelSpec:

@@ -15,6 +15,7 @@ from pydantic import Field, field_validator, model_validator
 from experiment.arms import PREBUILT as PREBUILT
 from experiment.arms import ArmSpec as ArmSpec
 from experiment.arms import KernelSpec as KernelSpec
+from experiment.arms import Mode as Mode
 from experiment.arms import SeriesSpec as SeriesSpec
 from experiment.check import CheckSpec as CheckSpec
 from experiment.frozen import Direction as Direction
@@ -126,7 +127,6 @@ class TwinSpec(Frozen):
     guest: ShapeSpec = ShapeSpec()
 
 
-Mode = Literal["exact", "wall"]
 Compare = Literal["base", "pairs", "steps"]
 # Beyond that nobody reads the table, and Holm leaves nothing to see.
 MOST_ARMS = 32

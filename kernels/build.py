@@ -145,21 +145,25 @@ def commands(
     if spec.is_prebuilt:
         return prebuilt.commands(spec, checkout=checkout, cache=cache)
     plan = _plan(spec, patches, checkout, cache)
-    files = [str(checkout.resolve() / fragment.name) for fragment in plan.fragments[1:]]
+    names = [fragment.name for fragment in plan.fragments]
+    files = [str(checkout.resolve() / name) for name in names if name != config.VIRTME]
     lines = ["work=$(mktemp -d)", 'mkdir "$work/src" "$work/src/obj"', 'cd "$work/src"']
     lines += [paste(argv) for argv in unpack_argvs(plan.source, ".")]
     lines += [
         f'GIT_CEILING_DIRECTORIES="$work" {paste(apply_argv(patch.path.resolve()))}'
         for patch in plan.patches
     ]
-    virtme = paste(config.virtme_argv(spec.architecture))
-    lines += [f"{{ HOME=/dev/null {virtme}; cat {shlex.join(files)}; }} > obj/{ASKED}"]
+    virtme = f"HOME=/dev/null {paste(config.virtme_argv(spec.architecture))}; "
+    first = virtme if config.VIRTME in names else ""
+    lines += [f"{{ {first}cat {shlex.join(files)}; }} > obj/{ASKED}"]
     lines += [paste(argv) for argv in _make_argvs(plan, "obj", cache)]
     return lines
 
 
 def _plan(spec: KernelSpec, patches: Sequence[Path], checkout: Path, cache: Path) -> _Plan:
-    fragments = config.fragments(checkout, spec.flavour, spec.architecture, spec.page_kib)
+    fragments = config.fragments(
+        checkout, spec.flavour, spec.architecture, spec.page_kib, spec.mode
+    )
     return _Plan(
         spec,
         identify_source(spec.source, checkout=checkout, cache=cache),

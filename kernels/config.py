@@ -11,15 +11,19 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from experiment.architecture import X86_64, Architecture
+from experiment.arms import Mode
 from host.errors import InfraError, UsageError
 from host.process import run
 
 CONFIG_FOLDER = Path("configs/kconfig")
 BASE = "base"
+WALL = "wall"
 VIRTME = "virtme-ng"
 QUERY_TIMEOUT_S = 60.0
 # Left out of "depends on" lines: operators and constants are no options.
 WORD = re.compile(r"!?\b[A-Z0-9][A-Z0-9_]*\b")
+# The first line of a flavour that is another one and a few options.
+ON_TOP_OF = re.compile(r"# on top of (\w+)\.config\n")
 
 
 @dataclass(frozen=True)
@@ -41,9 +45,9 @@ class Lost:
 
 
 def known_flavours(checkout: Path) -> tuple[str, ...]:
-    """Names of the kernel configurations: the fragments other than base."""
+    """Names of the kernel configurations: the fragments other than those under every one."""
     found = (path.stem for path in (checkout / CONFIG_FOLDER).glob("*.config"))
-    return tuple(sorted(name for name in found if name != BASE))
+    return tuple(sorted(name for name in found if name not in (BASE, WALL)))
 
 
 def parse(text: str) -> dict[str, str]:
@@ -58,15 +62,20 @@ def parse(text: str) -> dict[str, str]:
 
 
 def fragments(
-    checkout: Path, flavour: str, architecture: Architecture = X86_64, page_kib: int = 4
+    checkout: Path,
+    flavour: str,
+    architecture: Architecture = X86_64,
+    page_kib: int = 4,
+    mode: Mode = "exact",
 ) -> tuple[Fragment, ...]:
-    """What is asked, in the order of the merge: virtme-ng's own, base, the flavour.
+    """What is asked, in the order of the merge: base, the flavour.
 
-    Another architecture's own, and the size of its pages, are between the last two.
+    Another architecture's own, and the size of its pages, are between the two, as is what
+    wall guests need; virtme-ng's own, which only they need, comes first.
 
     Raises:
         UsageError: no such flavour; the known ones are named.
-        InfraError: virtme-ng is not installed.
+        InfraError: virtme-ng is wanted and not installed.
     """
     known = known_flavours(checkout)
     if flavour not in known:
@@ -77,14 +86,22 @@ def fragments(
             where=str(CONFIG_FOLDER / f"{flavour}.config"),
             next_step=f"{hint}known flavours: {', '.join(known) or 'none'}",
         )
+    in_wall = mode == "wall"
+    names = [BASE, *of_architecture(architecture, page_kib), *([WALL] if in_wall else [])]
+    texts = {name: (checkout / CONFIG_FOLDER / f"{name}.config").read_text() for name in names}
     ours = [
-        Fragment(
-            str(CONFIG_FOLDER / f"{name}.config"),
-            parse((checkout / CONFIG_FOLDER / f"{name}.config").read_text()),
-        )
-        for name in (BASE, *of_architecture(architecture, page_kib), flavour)
+        Fragment(str(CONFIG_FOLDER / f"{name}.config"), parse(text))
+        for name, text in {**texts, **_stack(checkout, flavour)}.items()
     ]
-    return (Fragment(VIRTME, parse(virtme_fragment(architecture))), *ours)
+    virtme = [Fragment(VIRTME, parse(virtme_fragment(architecture)))] if in_wall else []
+    return (*virtme, *ours)
+
+
+def _stack(checkout: Path, flavour: str) -> dict[str, str]:
+    """Texts of a flavour and those it is on top of by name, the lowest first."""
+    text = (checkout / CONFIG_FOLDER / f"{flavour}.config").read_text()
+    below = ON_TOP_OF.match(text)
+    return {**(_stack(checkout, below[1]) if below else {}), flavour: text}
 
 
 def of_architecture(architecture: Architecture, page_kib: int) -> tuple[str, ...]:

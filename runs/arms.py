@@ -51,9 +51,10 @@ def kernel_spec(experiment: Experiment, arm: ArmSpec, flavour: str = "") -> Kern
     The experiment's own flavour is what an arm has that names none: one that does keeps it.
     """
     spec = arm.kernel or experiment.kernel
-    if flavour in ("", experiment.kernel.flavour):
-        return spec
-    return spec.model_copy(update={"flavour": flavour})
+    own = flavour in ("", experiment.kernel.flavour)
+    return spec.model_copy(
+        update={"flavour": spec.flavour if own else flavour, "mode": experiment.mode}
+    )
 
 
 def flavours(experiment: Experiment) -> tuple[str, ...]:
@@ -110,7 +111,8 @@ def build_arms(
         def shown(so_far: Progress, name: str = arm.name, spec: KernelSpec = spec) -> None:
             number = every.index((spec, patches[name])) + 1
             place = f"kernel {number} of {len(every)}, " if len(every) > 1 else ""
-            which = name if spec == experiment.kernel else f"{name} ({spec.flavour})"
+            own = spec.flavour == experiment.kernel.flavour
+            which = name if own else f"{name} ({spec.flavour})"
             progress(f"{place}{which}", so_far)
 
         try:

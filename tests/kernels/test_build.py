@@ -12,11 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from experiment.spec import KernelSpec
+from experiment.spec import KernelSpec, Mode
 from host.errors import InfraError, SeriesError, UsageError
 from kernels import origins, symbols
 from kernels.build import commands, key_of, provide, seconds_to_build
 from kernels.cache import cached_kernels
+from kernels.config import parse
 from kernels.expected import Expected, expected, remember
 from kernels.make import Progress
 from tests.kernels.fake import BROKEN, COMMENT, FASTER, GROWN, Lab, replace
@@ -411,16 +412,22 @@ def test_two_processes_build_two_arms_of_one_tree(lab: Lab) -> None:
         assert out.strip() == alone.identity.code_key
 
 
-def test_dry_run_lines_build_the_same_kernel_when_pasted(lab: Lab, tmp_path: Path) -> None:
+@pytest.mark.parametrize("mode", ["exact", "wall"])
+def test_dry_run_lines_build_the_same_kernel_when_pasted(
+    lab: Lab, tmp_path: Path, mode: Mode
+) -> None:
     patches = lab.series("grown", GROWN, COMMENT)
-    lines = commands(lab.spec, patches, **lab.where)
+    (lab.checkout / "configs/kconfig/wall.config").write_text("CONFIG_NR_CPUS=32\n")
+    spec = lab.spec.model_copy(update={"mode": mode})
+    lines = commands(spec, patches, **lab.where)
     script = "\n".join(
         [*lines, 'cp arch/x86/boot/bzImage "$out" || cp obj/arch/x86/boot/bzImage "$out"']
     )
     env = {**os.environ, "out": str(tmp_path / "pasted"), "TMPDIR": str(tmp_path)}
     subprocess.run(["sh", "-e", "-c", script], check=True, env=env, capture_output=True)
     assert not (lab.cache / "trees").exists()
-    kernel = provide(lab.spec, patches, **lab.where)
+    kernel = provide(spec, patches, **lab.where)
+    assert parse(kernel.config.read_text())["NR_CPUS"] == {"exact": "64", "wall": "32"}[mode]
     assert (tmp_path / "pasted").read_bytes() == kernel.image.read_bytes()
 
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -23,6 +24,7 @@ from kernels.config import (
 from tests.kernels.fake import FAKE_LINUX, Lab
 
 CHECKOUT = Path(__file__).parents[2]
+FOLDER = "configs/kconfig"
 OPTIONS = st.dictionaries(
     st.from_regex(r"[A-Z][A-Z0-9_]{0,8}", fullmatch=True),
     st.sampled_from(["y", "n", "64", '"twinboot"', '""', "0x10"]),
@@ -48,21 +50,65 @@ def test_equal_wishes_are_equal_bytes(options: dict[str, str]) -> None:
     assert merge([Fragment("a", options)]) == merge([Fragment("b", backwards)])
 
 
-def test_order_is_virtme_then_base_then_flavour(lab: Lab) -> None:
-    names = [fragment.name for fragment in fragments(lab.checkout, "perf")]
-    assert names == [VIRTME, "configs/kconfig/base.config", "configs/kconfig/perf.config"]
+def names_of(parts: Sequence[Fragment]) -> list[str]:
+    return [part.name for part in parts]
+
+
+def test_order_is_base_then_flavour(lab: Lab) -> None:
+    assert names_of(fragments(lab.checkout, "perf")) == [
+        f"{FOLDER}/base.config",
+        f"{FOLDER}/perf.config",
+    ]
+
+
+def test_wall_guests_have_virtmes_fragment_below_base_and_their_own_above() -> None:
+    assert names_of(fragments(CHECKOUT, "perf", mode="wall")) == [
+        VIRTME,
+        f"{FOLDER}/base.config",
+        f"{FOLDER}/wall.config",
+        f"{FOLDER}/perf.config",
+    ]
 
 
 def test_another_architecture_is_between_base_and_flavour() -> None:
-    names = [fragment.name for fragment in fragments(CHECKOUT, "perf", ARM64, 64)]
-    folder = "configs/kconfig"
-    assert names == [
-        VIRTME,
-        f"{folder}/base.config",
-        f"{folder}/arm64/arch.config",
-        f"{folder}/arm64/pages-64k.config",
-        f"{folder}/perf.config",
+    assert names_of(fragments(CHECKOUT, "perf", ARM64, 64)) == [
+        f"{FOLDER}/base.config",
+        f"{FOLDER}/arm64/arch.config",
+        f"{FOLDER}/arm64/pages-64k.config",
+        f"{FOLDER}/perf.config",
     ]
+
+
+def test_a_flavour_on_top_of_another_has_all_of_it(lab: Lab) -> None:
+    more = "# on top of perf.config\nCONFIG_SLOW=y\nCONFIG_NR_CPUS=8\n"
+    (lab.checkout / FOLDER / "more.config").write_text(more)
+    (lab.checkout / FOLDER / "most.config").write_text("# on top of more.config\n")
+    parts = fragments(lab.checkout, "most")
+    assert [Path(part.name).stem for part in parts] == ["base", "perf", "more", "most"]
+    merged = parse(merge(parts))
+    assert (merged["PERF_EVENTS"], merged["SLOW"], merged["NR_CPUS"]) == ("y", "y", "8")
+
+
+def test_the_self_test_kernel_is_the_measured_one_and_its_tests() -> None:
+    """No other file depends on these options: all other objects are the measured kernel's."""
+    measured, tested = (
+        set(merge(fragments(CHECKOUT, flavour)).split()) for flavour in ("perf", "selftest")
+    )
+    assert tested - measured == {
+        "CONFIG_RUNTIME_TESTING_MENU=y",
+        "CONFIG_TEST_XARRAY=y",
+        "CONFIG_TEST_IDA=y",
+    }
+    assert measured < tested
+
+
+def test_exact_guests_have_none_of_what_wall_guests_need() -> None:
+    exact = parse(merge(fragments(CHECKOUT, "perf")))
+    wall = parse(merge(fragments(CHECKOUT, "perf", mode="wall")))
+    only_wall = {name for name, value in wall.items() if value == "y"} - exact.keys()
+    assert {"NET", "VIRTIO_PCI", "9P_FS", "FUSE_FS", "OVERLAY_FS"} <= only_wall
+    # What is measured is the same in both.
+    assert exact.items() <= wall.items()
 
 
 def test_page_sizes_differ_in_their_pages_alone() -> None:
@@ -78,8 +124,10 @@ def test_unknown_flavour_names_the_known_ones(lab: Lab) -> None:
     with pytest.raises(UsageError) as caught:
         fragments(lab.checkout, "prf")
     assert caught.value.next_step == "did you mean perf? known flavours: perf"
-    with pytest.raises(UsageError):
-        fragments(lab.checkout, "base")
+    (lab.checkout / FOLDER / "wall.config").write_text("CONFIG_NET=y\n")
+    for name in ("base", "wall"):
+        with pytest.raises(UsageError):
+            fragments(lab.checkout, name)
 
 
 def test_virtme_fragment_is_free_of_the_users_own_file(

@@ -136,3 +136,12 @@ def test_an_arm_keeps_its_flavour_under_the_name_of_the_experiments_own() -> Non
     arm = asked.all_arms[0].model_copy(update={"kernel": own})
     assert kernel_spec(asked, arm) == kernel_spec(asked, arm, asked.kernel.flavour) == own
     assert kernel_spec(asked, arm, "lockstat").flavour == "lockstat"
+
+
+def test_kernels_of_wall_guests_are_asked_for_as_such() -> None:
+    asked = make_experiment([("w", "default")])
+    wall = asked.model_copy(update={"mode": "wall"})
+    arm = asked.all_arms[0]
+    for flavour in ("", "lockdep"):
+        assert kernel_spec(asked, arm, flavour).mode == "exact"
+        assert kernel_spec(wall, arm, flavour).mode == "wall"
