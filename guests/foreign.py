@@ -32,8 +32,9 @@ LIST = "packages"
 TOOLS = {"fio": "fio", "busybox": "busybox-static", "mkfs.xfs": "xfsprogs"}
 FETCH_TIMEOUT_S = 900.0
 UNPACK_TIMEOUT_S = 300.0
-# A static busybox holds the names of its applets, sorted, each ended by a zero byte.
-FIRST_APPLETS = b"\0[\0[[\0"
+# A static busybox holds the names of its applets, sorted, each ended by a zero byte.  What
+# stands before the first one need not end so.
+FIRST_APPLETS = b"[\0[[\0a"
 
 
 def provide(debian: str, cache: Path) -> Path:
@@ -154,7 +155,7 @@ def applets(busybox: Path) -> tuple[str, ...]:
     at = data.find(FIRST_APPLETS)
     if at < 0:
         raise InfraError("no list of applets in it", where=str(busybox))
-    names = data[at + 1 :].partition(b"\0\0")[0].split(b"\0")
+    names = data[at:].partition(b"\0\0")[0].split(b"\0")
     return tuple(name.decode() for name in names)
 
 
@@ -186,8 +187,9 @@ def _needs(file: Path) -> tuple[str, tuple[str, ...], tuple[str, ...]]:
             loader = interpreter.data().rstrip(b"\0").decode() if interpreter else ""
             for section in elf.iter_sections():
                 for tag in section.iter_tags() if isinstance(section, DynamicSection) else ():
-                    # Each kind of tag has its text in an attribute named after it.
-                    kind = tag.entry.d_tag.removeprefix("DT_").lower()
+                    # Each kind of tag has its text in an attribute named after it; one that
+                    # pyelftools does not know is a number.
+                    kind = str(tag.entry.d_tag).removeprefix("DT_").lower()
                     if kind == "needed":
                         names.append(str(getattr(tag, kind)))
                     elif kind in ("runpath", "rpath"):

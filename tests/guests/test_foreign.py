@@ -15,6 +15,13 @@ def test_applets_are_those_that_busybox_lists() -> None:
     assert sorted(foreign.applets(Path(BUSYBOX))) == sorted(said.split())
 
 
+@pytest.mark.parametrize("before", [b"\0", b"bytes without a zero at their end"])
+def test_applets_begin_wherever_the_linker_put_them(before: bytes, tmp_path: Path) -> None:
+    busybox = tmp_path / "busybox"
+    busybox.write_bytes(b"\x7fELF" + before + b"[\0[[\0acpid\0ar\0\0more\0")
+    assert foreign.applets(busybox) == ("[", "[[", "acpid", "ar")
+
+
 def test_what_is_no_busybox_has_no_applets() -> None:
     with pytest.raises(InfraError, match="no list of applets"):
         foreign.applets(Path("/usr/bin/env"))
