@@ -290,6 +290,9 @@ def _trim_ccache(folder: Path, size: int) -> None:
     limit = max(int(size * 0.9) // 1024, 1)
     env = {"CCACHE_DIR": str(folder), "CCACHE_MAXSIZE": f"{limit}Ki"}
     run(["ccache", "--cleanup"], timeout_s=CCACHE_TIMEOUT_S, env=env)
+    # Its memory of source files is no part of what it bounds; since 4.10 it is kept here.
+    for path in folder.glob("tmp/inode-cache-*"):
+        path.unlink(missing_ok=True)
 
 
 def _used(path: Path) -> float:

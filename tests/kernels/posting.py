@@ -24,10 +24,11 @@ class Post:
     charset: str = "utf-8"
 
     def header(self, name: str) -> str:
-        return next((value for key, value in self.headers if key == name), "")
+        same = name.lower()
+        return next((value for key, value in self.headers if key.lower() == same), "")
 
     def with_header(self, name: str, value: str) -> Post:
-        others = tuple(pair for pair in self.headers if pair[0] != name)
+        others = tuple(pair for pair in self.headers if pair[0].lower() != name.lower())
         return replace(self, headers=(*others, (name, value)))
 
     def encoded(self) -> bytes:
