@@ -88,13 +88,13 @@ def fixed_by(change: Change, later: Iterable[Change], threshold: float) -> Chang
             continue
         level += _gain(one)
         back = abs(level) if change.kind == "unexplained" else -level
-        if one.estimate is not None and back < math.log1p(threshold):
+        if _gain(one) and back < math.log1p(threshold):
             return one
     return None
 
 
 def _gain(change: Change) -> float:
     """A logarithm, above zero for the better."""
-    if change.estimate is None or change.kind == "lab":
+    if change.estimate is None or change.kind in ("lab", "suspected", "incomparable"):
         return 0.0
     return math.log1p(change.estimate) * (1 if change.direction == "higher" else -1)

@@ -64,6 +64,14 @@ def test_a_better_environment_fixes_no_kernel() -> None:
     assert stand(change(2, -0.02), change(3, 0.05, "lab")) == ["open", "open"]
 
 
+@pytest.mark.parametrize("kind", ["suspected", "incomparable"])
+def test_what_is_not_judged_fixes_nothing(kind: Kind) -> None:
+    assert stand(change(2, -0.02), change(3, 0.05, kind)) == ["open", "open"]
+    # A wall regression counts from three quarters of the threshold.
+    assert fixed_by(change(2, -0.008), [change(3, 0.0001, kind)], 0.01) is None
+    assert stand(change(2, -0.02), change(3, 0.001, kind), change(4, 0.021))[0] == "fixed"
+
+
 def test_numbers_without_a_reason_are_open_until_they_are_back() -> None:
     off, back = change(2, 0.02, "unexplained"), change(3, -0.0197, "unexplained")
     assert [is_open(one) for one in marked((off,), Known(), TONIGHT, Policy())] == [True]
