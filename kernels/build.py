@@ -27,7 +27,7 @@ from kernels.source import Source, unpack_argvs
 from kernels.source import identify as identify_source
 from kernels.toolchain import Toolchain, make_argv
 from kernels.toolchain import identify as identify_toolchain
-from kernels.worktree import WorkTree, prepare, switch
+from kernels.worktree import WorkTree, copy_objects, prepare, switch
 from results.record import KernelIdentity
 
 log = logging.getLogger(__name__)
@@ -35,8 +35,10 @@ log = logging.getLogger(__name__)
 # Part of every key: raise it when the same inputs would give another kernel.
 RECIPE = 3
 ASKED = "asked.config"
+VMLINUX = "vmlinux"
 BUSY = "busy"
 BUILD_TIMEOUT_S = 4 * 3600.0
+TOOLCHAIN = "toolchain"
 
 
 @dataclass(frozen=True)
@@ -98,8 +100,12 @@ def seconds_to_build(
     if spec.is_prebuilt:
         return 0.0
     where = cache / objects_of(spec, patches, checkout=checkout, cache=cache)
-    first = not others and not (where / "vmlinux").exists()
-    return expected(cache, spec.flavour, "first" if first else "next").seconds
+    if others or (where / VMLINUX).exists():
+        return expected(cache, spec.flavour, "next").seconds
+    plan = _plan(spec, patches, checkout, cache)
+    tree = WorkTree(store.tree_folder(cache, plan.source.key))
+    kind: Kind = "copied" if not where.exists() and _nearest(plan, tree) else "first"
+    return expected(cache, spec.flavour, kind).seconds
 
 
 def provide(
@@ -191,8 +197,13 @@ def _build(plan: _Plan, cache: Path, progress: Callable[[Progress], None] | None
     changed = switch(tree, plan.patches)
     log.info("tree switched, files changed: %s", ", ".join(changed) or "none")
     objects = tree.objects(plan.objects_key)
-    first = not (objects / "vmlinux").exists()
+    kind: Kind = "next" if (objects / VMLINUX).exists() else "first"
+    if not objects.exists() and (nearest := _nearest(plan, tree)):
+        log.info("starting from the objects of %s", nearest.name)
+        copy_objects(tree, nearest, objects)
+        kind = "copied"
     objects.mkdir(exist_ok=True)
+    (objects / TOOLCHAIN).write_text(_tools(plan))
     build_log = folder / f"{plan.key}.log"
     build_log.write_text("")
     if _unfinished(plan, tree).exists():
@@ -200,7 +211,6 @@ def _build(plan: _Plan, cache: Path, progress: Callable[[Progress], None] | None
         wait_until_idle(tree.folder / BUSY)
         _distrust(objects, since_ns=_unfinished(plan, tree).stat().st_mtime_ns)
     (objects / ASKED).write_text(plan.asked)
-    kind: Kind = "first" if first else "next"
     wanted = expected(cache, plan.spec.flavour, kind).steps
     started = time.monotonic()
     configure, make = _make_argvs(plan, objects.name, cache)
@@ -214,9 +224,35 @@ def _build(plan: _Plan, cache: Path, progress: Callable[[Progress], None] | None
     if status:
         raise _failure(plan, tree, cache, build_log, configure, make)
     remember(cache, plan.spec.flavour, kind, Expected(steps, time.monotonic() - started))
+    if kind == "copied":
+        left = compiled.forget_left_out(tree.src, objects, final)
+        log.info("objects of the other configuration that are not in this one: %d", len(left))
     kernel = _keep(plan, tree.src, objects, final, build_log, cache)
     build_log.unlink()
     return kernel
+
+
+def _nearest(plan: _Plan, tree: WorkTree) -> Path | None:
+    """The finished objects whose configuration is nearest to the one asked for; None without.
+
+    kbuild compiles again what depends on an option that differs, and all of what was
+    compiled by another command; so only objects of the same compiler are worth a copy.
+    """
+    asked = set(plan.asked.splitlines())
+    found = [
+        (len(asked ^ set((folder / ASKED).read_text().splitlines())), folder.name, folder)
+        for folder in tree.src.glob("obj-*")
+        if (folder / VMLINUX).exists()
+        and (folder / origins.ARCHIVE).exists()
+        and not (tree.folder / f"unfinished-{folder.name.removeprefix('obj-')}").exists()
+        and (folder / TOOLCHAIN).exists()
+        and (folder / TOOLCHAIN).read_text() == _tools(plan)
+    ]
+    return min(found)[2] if found else None
+
+
+def _tools(plan: _Plan) -> str:
+    return f"{RECIPE} {plan.spec.arch} {plan.toolchain.identity}\n"
 
 
 def _run(

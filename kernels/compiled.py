@@ -6,17 +6,23 @@ with the kernel; what is decided from it is in ``kernels.triage``.
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 
 from pydantic import TypeAdapter, ValidationError
 
+from host.process import run
 from kernels import symbols
 from kernels.config import likely_reason, parse
+from kernels.origins import ARCHIVE
 from kernels.series import Patch
 from results.record import Record
 
+TIMEOUT_S = 120.0
+# Folders of programs that run while a kernel is built.
+HOST_PROGRAMS = ("scripts", "tools", "usr")
 COMPILED = (".c", ".S", ".rs")
 ASSIGNED = re.compile(
     r"^\s*(?P<name>[\w./-]+?)-(?P<when>y|m|objs|\$\(CONFIG_\w+\))\s*[:+]?=(?P<parts>.*)$", re.M
@@ -64,6 +70,30 @@ def look(patches: Sequence[Patch], src: Path, objects: Path, config: str) -> tup
             options = _explained(unset, src, values)
             found.append(Touched(file=file, built=False, options=options))
     return tuple(found)
+
+
+def forget_left_out(src: Path, objects: Path, config: str) -> tuple[str, ...]:
+    """Remove the objects that an option keeps out of the kernel just built; return their names.
+
+    They are there where the folder began as a copy of another configuration's.
+    """
+    values = parse(config)
+    argv = ["ar", "t", ARCHIVE]
+    linked = set(run(argv, cwd=objects, timeout_s=TIMEOUT_S).stdout.split())
+    gone = []
+    for at, folders, names in os.walk(objects):
+        inside = Path(at).relative_to(objects)
+        if inside == Path():
+            folders[:] = [folder for folder in folders if folder not in HOST_PROGRAMS]
+        for name in names:
+            file = str(inside / name)
+            if not name.endswith(".o") or file in linked:
+                continue
+            if any(values.get(option, "n") == "n" for option in governing(file, src)):
+                (objects / file).unlink()
+                (objects / inside / f".{name}.cmd").unlink(missing_ok=True)
+                gone.append(file)
+    return tuple(sorted(gone))
 
 
 def save(touched: Sequence[Touched], path: Path) -> None:

@@ -28,6 +28,7 @@ from kernels.source import Source, unpack
 log = logging.getLogger(__name__)
 
 SYNC_TIMEOUT_S = 600.0
+COPY_TIMEOUT_S = 600.0
 
 
 @dataclass(frozen=True)
@@ -85,6 +86,23 @@ def prepare(source: Source, folder: Path) -> WorkTree:
     run(["sync", "-f", str(new)], timeout_s=SYNC_TIMEOUT_S)
     new.rename(tree.src)
     return tree
+
+
+def copy_objects(tree: WorkTree, source: Path, target: Path) -> None:
+    """Begin an object folder as a copy of another one, with its times; ``target`` is new.
+
+    The caller holds the tree's lock.  Times tell make what is older than its source, and
+    the options each object was made with are beside it (kbuild's ``.cmd`` files): what is
+    built in the copy is what would be built from nothing.
+
+    Raises:
+        InfraError: the disk is full.
+    """
+    beside = tree.spare
+    shutil.rmtree(beside, ignore_errors=True)
+    argv = ["cp", "-a", "--reflink=auto", str(source), str(beside)]
+    run(argv, timeout_s=COPY_TIMEOUT_S)
+    beside.rename(target)
 
 
 def switch(tree: WorkTree, patches: Sequence[Patch]) -> tuple[str, ...]:

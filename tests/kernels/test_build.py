@@ -17,10 +17,11 @@ from host.errors import InfraError, SeriesError, UsageError
 from kernels import origins, symbols
 from kernels.build import commands, key_of, provide, seconds_to_build
 from kernels.cache import cached_kernels
+from kernels.compiled import load as touched
 from kernels.config import parse
 from kernels.expected import Expected, expected, remember
 from kernels.make import Progress
-from tests.kernels.fake import BROKEN, COMMENT, FASTER, GROWN, Lab, replace
+from tests.kernels.fake import BROKEN, COMMENT, FASTER, GROWN, Lab, Where, replace
 
 REPOSITORY = Path(__file__).parents[2]
 PROVIDE = """
@@ -114,6 +115,62 @@ def test_an_arm_built_after_another_is_the_same_as_one_built_alone(lab: Lab) -> 
     assert after.image.read_bytes() == alone.image.read_bytes()
     assert after.symbols.read_bytes() == alone.symbols.read_bytes()
     assert after.identity == alone.identity
+
+
+OTHER = {
+    "twice": "CONFIG_PERF_EVENTS=y\nCONFIG_SLOW_TWICE=y\n",
+    "asserting": "CONFIG_PERF_EVENTS=y\nCONFIG_SLOW_TWICE=y\nCONFIG_DEBUG_MM=y\n",
+}
+
+
+def flavoured(lab: Lab, flavour: str) -> KernelSpec:
+    (lab.checkout / f"configs/kconfig/{flavour}.config").write_text(OTHER[flavour])
+    return lab.spec.model_copy(update={"flavour": flavour})
+
+
+def test_another_flavour_compiles_what_its_options_are_in(lab: Lab) -> None:
+    provide(lab.spec, [], **lab.where)
+    twice = provide(flavoured(lab, "twice"), [], **lab.where)
+    asserting = provide(flavoured(lab, "asserting"), [], **lab.where)
+    assert compiled(twice.folder / "build.log") == ["mm/slow.o"]
+    assert compiled(asserting.folder / "build.log") == ["mm/debug.o"]
+    patched = provide(flavoured(lab, "asserting"), lab.series("faster", FASTER), **lab.where)
+    assert compiled(patched.folder / "build.log") == ["mm/filemap.o"]
+
+
+@pytest.mark.parametrize("first", ["perf", "asserting"])
+def test_a_flavour_built_after_another_is_the_same_as_one_built_alone(lab: Lab, first: str) -> None:
+    """Whatever the first has more or less, and whatever arm its objects are of."""
+    edits = [GROWN, replace("mm/debug.c", "+ 1", "+ 2")]
+    patches = lab.series("grown", *edits)
+    begin = lab.spec if first == "perf" else flavoured(lab, first)
+    provide(begin, patches, **lab.where)
+    provide(begin, [], **lab.where)
+    spec = flavoured(lab, "twice")
+    other: Where = {"checkout": lab.checkout, "cache": lab.cache.with_name("other")}
+    for arm in (patches, []):
+        after, alone = provide(spec, arm, **lab.where), provide(spec, arm, **other)
+        assert after.image.read_bytes() == alone.image.read_bytes()
+        assert after.identity == alone.identity
+        for name in ("symbols.json.gz", "touched.json", "origins.json.gz", "config"):
+            assert (after.folder / name).read_bytes() == (alone.folder / name).read_bytes(), name
+    # The first has an object more: it is not taken for one of this kernel.
+    found = touched(provide(spec, patches, **lab.where).touched)
+    assert {one.file: one.built for one in found} == {"mm/filemap.c": True, "mm/debug.c": False}
+
+
+def test_objects_of_another_compiler_or_of_a_killed_build_are_no_beginning(lab: Lab) -> None:
+    provide(lab.spec, [], **lab.where)
+    objects = next(lab.cache.glob("trees/*/src/obj-*"))
+    key = objects.name.removeprefix("obj-")
+    (objects.parents[1] / f"unfinished-{key}").touch()
+    spec = flavoured(lab, "twice")
+    everything = ["init.o", "mm/filemap.o", "mm/slow.o"]
+    assert compiled(provide(spec, [], **lab.where).folder / "build.log") == everything
+    for folder in lab.cache.glob("trees/*/src/obj-*"):
+        (folder / "toolchain").write_text("another\n")
+    asserting = provide(flavoured(lab, "asserting"), [], **lab.where)
+    assert len(compiled(asserting.folder / "build.log")) == 4
 
 
 def test_comments_only_is_the_same_code_and_another_kernel(lab: Lab) -> None:

@@ -1,0 +1,6 @@
+#include "folio.h"
+
+int debug(int index)
+{
+	return slow(index) + 1;
+}
