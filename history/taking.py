@@ -29,6 +29,7 @@ from reports.attribution import USER
 from reports.comparison import summarize, unfinished
 from reports.many import compare_session
 from reports.model import Comparison, MetricComparison
+from reports.outcome import pending
 from results.profile import PhaseProfile, Profile
 from results.record import CaseRecord, Manifest, PhaseRecord, RunRecord
 from results.session import MeasuredSession, open_session
@@ -51,7 +52,7 @@ def take(folder: Path, *, night: str = "", link: str = "") -> tuple[Entry, Funct
     Raises:
         StoreError: the folder is no session, or cannot be read.
         ReportError: its records cannot be compared.
-        SessionError: planned runs are missing in it.
+        SessionError: planned runs or correctness checks are missing in it.
     """
     return entry_of(open_session(folder), night=night, link=link)
 
@@ -66,6 +67,8 @@ def entry_of(
     open_runs = unfinished(session)
     if open_runs:
         raise SessionError(f"{manifest.session}: {open_runs}; finish it with --resume")
+    if pending(compared):
+        raise SessionError(f"{manifest.session}: checks pending; finish it with --resume")
     functions = _functions(manifest, measured, session.profiles)
     experiment, provenance = manifest.experiment, manifest.provenance
     entry = Entry(

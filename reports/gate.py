@@ -5,9 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from reports.gate_model import ArmGate
-from reports.model import Comparison, MetricComparison
+from reports.model import Comparison, Finding, MetricComparison
 from reports.verdict import Judgement, Verdict
 from results.checks import Check, standing
+
+PENDING = "checks pending"
+NOT_FINAL = (
+    "correctness checks are pending, and one that fails takes the verdict back: "
+    "./lab.py run --resume SESSION makes them"
+)
 
 
 def gate_of(arm: str, base: str, checks: Sequence[Check]) -> ArmGate:
@@ -28,8 +34,17 @@ def first_words(gate: ArmGate) -> str:
     if gate.standing == "red":
         problem = gate.problems[0][1]
         where = f" in {problem.where}()" if problem.where else ""
-        return f"not measured: broken: {problem.title}{where}"
-    return f"not measured: its correctness was not checked: {gate.reason}"
+        return f"not judged: broken: {problem.title}{where}"
+    return f"not judged: its correctness was not checked: {gate.reason}"
+
+
+def awaited(metric: MetricComparison) -> MetricComparison:
+    """The metric with a verdict that correctness may yet take back."""
+    judgement = metric.judgement
+    if judgement.verdict is None:
+        return metric
+    reason = f"{judgement.reason}; {PENDING}" if judgement.reason else PENDING
+    return metric.model_copy(update={"judgement": judgement.model_copy(update={"reason": reason})})
 
 
 def withheld(metric: MetricComparison, gate: ArmGate) -> MetricComparison:
@@ -56,14 +71,23 @@ def gated(comparison: Comparison, base: str, checks: Sequence[Check]) -> Compari
     changed = comparison.model_copy(update={"gates": gates})
     # The patched arm first: it is the one that is asked about.
     withholding = next((gate for gate in reversed(gates) if gate.withholds), None)
-    if withholding is None:
+    if withholding is None and not any(gate.standing == "pending" for gate in gates):
         return changed
     cases = tuple(
         case.model_copy(
-            update={"metrics": tuple(withheld(metric, withholding) for metric in case.metrics)}
+            update={
+                "metrics": tuple(
+                    withheld(metric, withholding) if withholding else awaited(metric)
+                    for metric in case.metrics
+                )
+            }
         )
         for case in comparison.cases
     )
+    if withholding is None:
+        awaiting = Finding(level="warning", scope="session", text=NOT_FINAL)
+        findings = (awaiting, *comparison.findings)
+        return changed.model_copy(update={"cases": cases, "findings": findings})
     # That no run was made is what the gate decided, not something to be finished.
     findings = tuple(
         found

@@ -7,7 +7,7 @@ from results.record import Record
 
 
 class ArmGate(Record):
-    """One arm before it was measured.
+    """One arm's correctness.
 
     ``problems`` are those of this arm alone, ``inherited`` those that the base arm of the
     session has, too; each with the run id of its check.  ``checks`` are all its guests.

@@ -23,6 +23,8 @@ def line(gate: ArmGate) -> str:
     """The arm, and how it stands."""
     if gate.standing == "green":
         return f"{gate.arm}: green ({guests(gate.checks)})"
+    if gate.standing == "pending":
+        return f"{gate.arm}: checks pending: {gate.reason}"
     if gate.standing == "not run":
         return f"{gate.arm}: not checked: {gate.reason}"
     if gate.standing == "red before the series":
@@ -46,7 +48,7 @@ def guests(checks: Sequence[Check]) -> str:
 def sentence(gates: Sequence[ArmGate]) -> str:
     """How every arm stands, in one sentence for a mail; empty without gates.
 
-    ``Checked before measuring: base, patched: green (lockdep on 1 and 4 vCPUs).``
+    ``Correctness checks: base, patched: green (lockdep on 1 and 4 vCPUs).``
     """
     alike: dict[str, list[str]] = {}
     for gate in gates:
@@ -54,7 +56,7 @@ def sentence(gates: Sequence[ArmGate]) -> str:
     if not alike:
         return ""
     return (
-        "Checked before measuring: "
+        "Correctness checks: "
         + "; ".join(f"{', '.join(arms)}: {said}" for said, arms in alike.items())
         + "."
     )

@@ -177,7 +177,7 @@ def host(comparison: Comparison) -> list[str]:
 
 
 def gate(gates: Sequence[ArmGate]) -> list[str]:
-    """What was checked before anything was measured, and what was found, quoted."""
+    """What was checked, and what was found, quoted."""
     if not gates:
         return []
     lines = ["## Correctness", ""]

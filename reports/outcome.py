@@ -12,7 +12,11 @@ from results.record import Failure
 
 
 def exit_code(
-    primary: Iterable[Judgement], failures: Iterable[Failure], *, strict: bool = False
+    primary: Iterable[Judgement],
+    failures: Iterable[Failure],
+    *,
+    strict: bool = False,
+    pending: bool = False,
 ) -> int:
     """Return 0, 1, 2, 3, 4 or (only with ``strict``) 5; the table is in design terms:
 
@@ -21,7 +25,8 @@ def exit_code(
 
     A run that failed by the series' fault counts even where enough others were
     left to judge: a kernel that panics once is not merely slow.  Failures of host,
-    lab or workload count only where they cost a verdict.
+    lab or workload count only where they cost a verdict.  While correctness checks are
+    ``pending`` nothing passes: what would be 0 or 5 is 3.
     """
     judgements = list(primary)
     verdicts = {judgement.verdict for judgement in judgements}
@@ -32,6 +37,8 @@ def exit_code(
         return 1
     if blames:
         return 2 if blames == {"user"} else 3
+    if pending:
+        return 3
     return 5 if strict and Verdict.INCONCLUSIVE in verdicts else 0
 
 
@@ -41,7 +48,13 @@ def outcome(comparison: Comparison | SessionComparison, *, strict: bool = False)
         (metric.judgement for metric in comparison.primary),
         (run.failure for run in comparison.failed_runs),
         strict=strict,
+        pending=pending(comparison),
     )
+
+
+def pending(comparison: Comparison | SessionComparison) -> bool:
+    """Whether correctness checks that the experiment asks for are still to be made."""
+    return any(gate.standing == "pending" for gate in comparison.gates)
 
 
 def decided(comparison: SessionComparison) -> bool:

@@ -149,7 +149,7 @@ def meaning(comparison: Comparison) -> list[str]:
 
 
 def gate(gates: Sequence[ArmGate]) -> list[str]:
-    """What was checked before anything was measured, and what was found, quoted."""
+    """What was checked, and what was found, quoted."""
     if not gates:
         return []
     lines = ["Correctness"]

@@ -10,7 +10,7 @@ from typing import Literal
 from results.record import Record
 
 CheckStatus = Literal["green", "red", "not run"]
-ArmStanding = Literal["green", "red", "red before the series", "not run"]
+ArmStanding = Literal["green", "red", "red before the series", "not run", "pending"]
 
 
 class Problem(Record):
@@ -61,7 +61,8 @@ class Standing:
     """How one arm stands after its checks.
 
     ``problems`` are its own, ``inherited`` those that the base arm has, too, each with the
-    run id of its check; ``reason`` says why it was not checked, and is empty else.
+    run id of its check; ``reason`` says why it was not checked, or what of it is not made
+    yet, and is empty else.
     """
 
     arm: ArmStanding
@@ -70,7 +71,7 @@ class Standing:
     reason: str = ""
 
     @property
-    def may_be_measured(self) -> bool:
+    def is_sound(self) -> bool:
         """Whether its speed is worth anything: green, or red as the base arm is."""
         return self.arm in ("green", "red before the series")
 
@@ -78,8 +79,8 @@ class Standing:
 def standing(own: Sequence[Check], of_base: Sequence[Check]) -> Standing:
     """What the checks of one arm say beside those of the session's first arm.
 
-    What is red there is red before the series.  An arm some of whose guests were not
-    made, or were lost, was not checked.
+    What is red there is red before the series.  An arm some of whose guests were lost was
+    not checked; one some of whose guests were not made yet waits for them.
     """
     known = {problem.cause for check in of_base for problem in check.problems}
     found = [(check.run_id, problem) for check in own for problem in check.problems]
@@ -88,7 +89,9 @@ def standing(own: Sequence[Check], of_base: Sequence[Check]) -> Standing:
     if new:
         return Standing("red", new, old)
     lost = [check for check in own if check.status == "not run"]
-    if not own or lost or len(own) < own[0].of:
-        done = f"{len(own) - len(lost)} of {own[0].of if own else 'its'} checks made"
-        return Standing("not run", (), old, lost[0].reason if lost else done)
+    if not own or len(own) < own[0].of:
+        done = f"{len(own)} of {own[0].of} checks made" if own else "no check made yet"
+        return Standing("pending", (), old, done)
+    if lost:
+        return Standing("not run", (), old, lost[0].reason)
     return Standing("red before the series" if old else "green", (), old)

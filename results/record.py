@@ -161,7 +161,11 @@ class CaseRecord(Record):
 
 
 class TwinRecord(Record):
-    """A twin as it was run: what was read, in which guest, on which kernel of each arm."""
+    """A twin as it is run: what is read, in which guest, on which kernel of each arm.
+
+    ``kernels`` is empty until they are built: those of its own are built after all that is
+    judged is on record.
+    """
 
     name: str
     observe: Observed
@@ -273,7 +277,9 @@ class Provenance(Record):
 
 
 class Manifest(Record):
-    """The head of a session folder, written once before the first run.
+    """The head of a session folder, written before the first run.
+
+    It is written again when the twins' own kernels are built, with these in it.
 
     ``same_code`` is true where the arms' built machine code is equal, so that
     nothing was booted; ``runs_planned`` counts the runs without repeats.

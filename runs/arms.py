@@ -58,14 +58,14 @@ def kernel_spec(experiment: Experiment, arm: ArmSpec, flavour: str = "") -> Kern
 
 
 def flavours(experiment: Experiment) -> tuple[str, ...]:
-    """The kernel flavours to build: the measured one, those of the twins and of the gate.
+    """The kernel flavours in the order they are built: the measured one, the gate's, the twins'.
 
     An arm that names a flavour of its own has it whatever the first of these is.
     """
     first = experiment.kernel.flavour
     of_twins = [twin.flavour or first for twin in experiment.twins]
     of_gate = experiment.check.flavours if experiment.check else ()
-    return tuple(dict.fromkeys([first, *of_twins, *of_gate]))
+    return tuple(dict.fromkeys([first, *of_gate, *of_twins]))
 
 
 @dataclass(frozen=True)

@@ -35,16 +35,17 @@ def build_commands(asked: Experiment, options: Options) -> list[str]:
 
 
 def measure_commands(asked: Experiment, options: Options) -> list[str]:
-    """Lines that boot the guests of the gate and the runs of the first block, each from cold."""
+    """Lines that boot the runs of the first block and the checks' guests, each from cold.
+
+    They are in the order in which a session makes them: judged runs, checks, twins.
+    """
     boot = _wall_boot if asked.mode == "wall" else _run_boot
-    lines = []
+    runs = [run for run in plan_of(asked).runs if not run.block and not run.repeat]
+    lines = [line for run in runs if not run.twin for line in boot(asked, options, run)]
     for check in planned(asked, load_catalogue()):
         lines += [f"# of the gate: {check.does}"]
         lines += _boot(check.run_id, _check_inputs(asked, options, check), options)
-    for run in plan_of(asked).runs:
-        if not run.block and not run.repeat:
-            lines += boot(asked, options, run)
-    return lines
+    return lines + [line for run in runs if run.twin for line in boot(asked, options, run)]
 
 
 @dataclass(frozen=True)

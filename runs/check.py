@@ -1,4 +1,4 @@
-"""The gate before measuring: every arm is checked first, and one found broken is not measured."""
+"""Correctness checks of every arm: one found broken has no speed, whatever was measured of it."""
 
 from __future__ import annotations
 
@@ -32,9 +32,7 @@ def run_gate(
 ) -> Session:
     """Make every check that is not on record, and return the session without broken arms.
 
-    An arm is not measured when a check of it is red or was not run, unless the base arm is
-    red in the same way: then it is not this arm's doing.  With nothing left to compare the
-    plan is empty.
+    The session has the kernels of the checks (``runs.prepare.with_kernels``).
 
     Raises:
         InfraError: the disk is too small or QEMU does not start.
@@ -50,20 +48,38 @@ def run_gate(
     return without_broken(session, store.checks(), reporter)
 
 
-def without_broken(
-    session: Session, checks: list[Check], reporter: Reporter | None = None
-) -> Session:
-    """The session with only the runs of arms that may be measured, all or none of a pair."""
+def unmade(
+    session: Session, checks: Collection[Check], keys: Mapping[tuple[str, str], str]
+) -> tuple[PlannedCheck, ...]:
+    """The checks that have no answer on record for the kernels of ``keys``, by flavour and arm.
+
+    The kernels themselves need not be built.
+    """
+    kept = {check.run_id: check.kernel_key for check in checks if check.status != "not run"}
+    todo = planned(session.experiment, session.workloads)
+    return tuple(one for one in todo if kept.get(one.run_id) != keys[one.flavour, one.arm.name])
+
+
+def without_broken(session: Session, checks: list[Check], reporter: Reporter) -> Session:
+    """The session without the runs of arms that were found broken, all or none of a pair.
+
+    An arm is broken when a check of it is red or was lost, unless the base arm is red in the
+    same way: then it is not this arm's doing.  An arm whose checks are still to be made is
+    not.  With nothing left to compare the plan is empty.
+    """
+    if session.experiment.check is None:
+        return session
     arms = [arm.name for arm in session.experiment.all_arms]
     found = {arm: [check for check in checks if check.arm == arm] for arm in arms}
-    sound = {arm for arm in arms if standing(found[arm], found[arms[0]]).may_be_measured}
+    stands = {arm: standing(found[arm], found[arms[0]]) for arm in arms}
+    sound = {arm for arm in arms if stands[arm].is_sound or stands[arm].arm == "pending"}
     sound |= {run.arm for run in session.plan.runs} - set(arms)
     for arm in arms:
-        if arm not in sound and reporter:
+        if arm not in sound:
             first = next(
                 (p.title for c in found[arm] for p in c.problems), "its checks did not run"
             )
-            reporter.say(f"not measured: {arm}: {first}")
+            reporter.say(f"not judged: {arm}: {first}")
     paired = {arm for pair in session.experiment.compared if set(pair) <= sound for arm in pair} | (
         sound - set(arms)
     )

@@ -55,7 +55,7 @@ def manifest_of(
         seeds=session.plan.seeds,
         runs_planned=0 if session.same_code else len(data_points),
         same_code=session.same_code,
-        twins=tuple(_twin_record(session, bench) for bench in session.twins.values()),
+        twins=twin_records(session),
         series=series_records(session.experiment, **where),
         triage=arms[1].triage,
         provenance=_provenance(session, options),
@@ -161,6 +161,17 @@ def _case_record(session: Session, case: CaseSpec) -> CaseRecord:
         metrics=metrics_of(phases, waits=session.counts_waits),
         primary=case.primary,
     )
+
+
+def twin_records(session: Session, known: Manifest | None = None) -> tuple[TwinRecord, ...]:
+    """The twins with the kernels that are built, or that ``known`` has them on record with."""
+    before = {twin.name: twin.kernels for twin in known.twins} if known else {}
+    found = []
+    for bench in session.twins.values():
+        record = _twin_record(session, bench)
+        kernels = record.kernels or before.get(bench.name, {})
+        found.append(record.model_copy(update={"kernels": kernels}))
+    return tuple(found)
 
 
 def _twin_record(session: Session, bench: Bench) -> TwinRecord:

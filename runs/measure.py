@@ -90,8 +90,9 @@ def measure(session: Session, options: Options, store: SessionStore, reporter: R
         reporter.say("the arms' machine code is the same: nothing to boot (--measure-anyway does)")
         return
     # A run that failed for the host's sake is made again.
-    kept = [record for record in store.records() if not _host_failed(record)]
-    done = {record.run_id for record in kept}
+    kept = [record for record in store.records() if not host_failed(record)]
+    planned = {run.run_id for run in session.plan.runs}
+    done = planned & {record.run_id for record in kept}
     todo = remaining(session.plan, done)
     if not todo:
         reporter.say("every planned run is on record")
@@ -156,5 +157,6 @@ def _difference(
     return diverging(channel.decode(first.read_bytes()), files)
 
 
-def _host_failed(record: RunRecord) -> bool:
+def host_failed(record: RunRecord) -> bool:
+    """Whether a run is to be made again: what ended it was not the kernel's doing."""
     return record.failure is not None and record.failure.blame == "host"

@@ -50,7 +50,7 @@ class Bench:
     """What a set of runs is made on: the measured guests, or those of one twin.
 
     ``name`` and ``observe`` are empty for the measured ones; guests, sizes and kernels
-    are by arm.
+    are by arm.  A twin's kernels are empty until they are built.
     """
 
     name: str
@@ -92,7 +92,7 @@ class Session:
     """A session ready to be measured.
 
     ``twins`` are by name, ``probe`` is None where none counts, ``wall`` in exact mode;
-    ``checked`` are the kernels of the gate by flavour and arm, none where it is not asked.
+    ``checked`` are the kernels of the gate by flavour and arm, as far as they are built.
     ``overlaid`` are the initramfs of prebuilt kernels, by the kernel's key.
     """
 
@@ -262,7 +262,10 @@ def wall_host(guests: Mapping[str, Mapping[str, Guest]], image: Path, options: O
 def prepare(
     experiment: Experiment, options: Options, progress: Callable[[str, Progress], None]
 ) -> Session:
-    """Build kernels and initramfs and lay out the plan.
+    """Build the measured kernels and the initramfs, and lay out the plan.
+
+    Kernels of the gate, and of twins that have another flavour, are built when they are
+    wanted: :func:`with_kernels`.
 
     Raises:
         SpecError: sizes that do not fit the guest, or a job that does not fit fw_cfg.
@@ -287,7 +290,6 @@ def prepare(
     probe = plugin.provide(options.cache, architecture) if options.probe and not in_wall else None
     require_counted(experiment, next(iter(guests[""].values())), probe)
     built = build_arms(experiment, options, progress)
-    kernels = {experiment.kernel.flavour: built}
     same = same_code(experiment, built) and not options.measure_anyway
     wall = None
     if in_wall and not same:
@@ -301,12 +303,10 @@ def prepare(
     if same:
         # Nothing to boot, and nothing that the gate could find in one arm alone.
         experiment = experiment.model_copy(update={"check": None})
-    expect_arms(experiment, options, flavours(experiment)[1:])
-    for flavour in flavours(experiment)[1:]:
-        kernels[flavour] = build_arms(experiment, options, progress, flavour)
 
     def bench(name: str, observe: Observed | Literal[""], flavour: str) -> Bench:
-        return Bench(name, observe, flavour, guests[name], sizes[name], kernels[flavour])
+        kernels = built if flavour == experiment.kernel.flavour else {}
+        return Bench(name, observe, flavour, guests[name], sizes[name], kernels)
 
     return Session(
         experiment=experiment,
@@ -323,9 +323,36 @@ def prepare(
         same_code=same,
         wall=wall,
         overlaid=overlay.provide_all(image, built.values(), options.cache),
+    )
+
+
+def with_kernels(
+    session: Session,
+    options: Options,
+    progress: Callable[[str, Progress], None],
+    wanted: Collection[str],
+) -> Session:
+    """The session with the kernels of these flavours, for the gate and the twins that have them.
+
+    Raises:
+        LabError: whatever building says.
+    """
+    experiment = session.experiment
+    missing = [flavour for flavour in flavours(experiment)[1:] if flavour in wanted]
+    expect_arms(experiment, options, missing)
+    built = {experiment.kernel.flavour: session.measured.kernels}
+    for flavour in missing:
+        built[flavour] = build_arms(experiment, options, progress, flavour)
+    of_checks = experiment.check.flavours if experiment.check else ()
+    return replace(
+        session,
+        twins={
+            name: replace(bench, kernels=built.get(bench.flavour, bench.kernels))
+            for name, bench in session.twins.items()
+        },
         checked={
-            flavour: kernels[flavour]
-            for flavour in (experiment.check.flavours if experiment.check else ())
+            **session.checked,
+            **{flavour: built[flavour] for flavour in of_checks if flavour in built},
         },
     )
 

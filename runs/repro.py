@@ -319,7 +319,7 @@ def differs_built(manifest: Manifest, session: Session) -> tuple[str, ...]:
     kernels += [
         (f"{arm} in twin {twin.name}", kernel, session.twins[twin.name].kernels[arm].identity)
         for twin in manifest.twins
-        if twin.name in session.twins
+        if twin.name in session.twins and session.twins[twin.name].kernels
         for arm, kernel in twin.kernels.items()
     ]
     for name, old, new in kernels:

@@ -103,6 +103,8 @@ def options_of(manifest: Manifest, options: Options) -> Options:
 def require_same(manifest: Manifest, session: Session, folder: Path) -> None:
     """Refuse to go on with other kernels, programs or guests than a session began with.
 
+    Kernels that are not built yet are compared when they are.
+
     Raises:
         InfraError: names the first that differs.
     """
@@ -123,6 +125,7 @@ def require_same(manifest: Manifest, session: Session, folder: Path) -> None:
         )
         for twin in manifest.twins
         for arm, kernel in twin.kernels.items()
+        if session.twins[twin.name].kernels
     ]
     pairs.append(("guest", manifest.guest.model_dump_json(), session.guest.model_dump_json()))
     for what, then, today in pairs:

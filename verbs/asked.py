@@ -89,7 +89,7 @@ PerPatch = Annotated[
 ]
 CheckFirst = Annotated[
     bool | None,
-    typer.Option("--check/--no-check", help="check every arm before it is measured, or do not"),
+    typer.Option("--check/--no-check", help="check the correctness of every arm, or do not"),
 ]
 Mode = Annotated[str, typer.Option(help="exact, or wall: real time under virtme-ng and KVM")]
 Series = Annotated[

@@ -17,6 +17,7 @@ from history.store import HistoryStore
 from host.errors import InfraError, UsageError
 from reports.comparison import unfinished
 from reports.many import SessionComparison, compare_session
+from reports.outcome import pending
 from reports.wording import clean
 from results.session import open_session
 from verbs.asked import Json, emit
@@ -77,7 +78,13 @@ def _finished(folder: Path) -> SessionComparison:
         raise InfraError(
             open_runs, where=str(folder), next_step=f"./lab.py run --resume {folder}"
         )  # fmt: skip
-    return compare_session(session)
+    compared = compare_session(session)
+    if pending(compared):
+        raise InfraError(
+            "its correctness checks are pending", where=str(folder),
+            next_step=f"./lab.py run --resume {folder}",
+        )  # fmt: skip
+    return compared
 
 
 def _of_history(folder: Path, policy: Policy, known_file: Path, night: str) -> Gate:

@@ -15,9 +15,8 @@ from reports.outcome import decided, outcome
 from reports.text import verdict_lines
 from results.session import open_session
 from results.store import MANIFEST, SessionStore
-from runs import by_hand, prepare, session
+from runs import by_hand, prepare, session, stages
 from runs.arms import build_arms, cache_key, expect_arms, flavours, kernel_keys
-from runs.check import run_gate
 from runs.measure import measure as measure_session
 from runs.options import Options
 from runs.progress import Reporter, duration
@@ -273,7 +272,7 @@ def measure_on(
     if resume is not None:
         with session.SessionLock(resume, must_exist=True), ended(resume):
             opened, store, asked = session.reopen(resume, asked, building(reporter))
-            take(opened, asked, store, reporter)
+            make(opened, asked, store, reporter)
         return resume
     experiment = read(question)
     target = folder or session.new_folder(SESSIONS, experiment)
@@ -282,24 +281,32 @@ def measure_on(
             experiment, asked, target, question.all_overrides, building(reporter)
         )
         reporter.say(f"session {target}")
-        take(opened, asked, store, reporter)
+        make(opened, asked, store, reporter)
     return target
 
 
-def take(opened: prepare.Session, asked: Options, store: SessionStore, reporter: Reporter) -> None:
-    """Check the arms of a prepared session where that is asked, and make its runs."""
-    planned = len(opened.plan.runs)
-    opened = run_gate(opened, asked, store, reporter)
-    if planned and not opened.plan.runs:
-        reporter.say("nothing is measured: what is broken has no speed")
-        return
-    if opened.experiment.mode == "wall":
-        measure_wall(
-            opened, asked, store, reporter,
-            lambda: decided(write.read_comparison(store.folder)),
-        )  # fmt: skip
-    else:
-        measure_session(opened, asked, store, reporter)
+def make(opened: prepare.Session, asked: Options, store: SessionStore, reporter: Reporter) -> None:
+    """Make all that a prepared session plans, with a verdict as soon as there is one."""
+
+    def measure(part: prepare.Session) -> None:
+        if part.experiment.mode == "wall":
+            measure_wall(
+                part, asked, store, reporter,
+                lambda: decided(write.read_comparison(store.folder)),
+            )  # fmt: skip
+        else:
+            measure_session(part, asked, store, reporter)
+
+    def verdict(pending: tuple[stages.Pending, ...]) -> None:
+        comparison = write.write_all(store.folder)
+        for line in [*verdict_lines(comparison), *map(str, pending)]:
+            reporter.say(line)
+        reporter.say(f"report so far: {store.folder / 'report.html'}")
+
+    stages.make(
+        opened, asked, store, reporter,
+        building=building(reporter), measure=measure, verdict=verdict,
+    )  # fmt: skip
 
 
 def do_report(folder: Path, form: str, strict: bool) -> int:

@@ -55,7 +55,7 @@ def plan_verb(
     as_json: Json = False,
     check: CheckFirst = None,
 ) -> None:
-    """Show the kernels, checks and runs that a session would make, and about how long."""
+    """Show the kernels, runs and checks of a session in their order, and about how long."""
     series_asked = (tuple(series), source, workloads, auto, reverse)
     question = Question(
         name, tuple(overrides), mode, None, *series_asked, per_patch, check, tuple(arm)
@@ -72,7 +72,7 @@ def plan_verb(
         return
     log(problem or _kernel_line(kernels))
     if checks:
-        log(f"{len(checks)} guests check the kernels before anything is measured")
+        log(f"{len(checks)} guests check the kernels after the runs that are judged")
     run = forecast_run(asked, SESSIONS)
     guest = guest_of(asked)
     slots = 1 if asked.mode == "wall" else guests_at_once(guest.memory_mib)
@@ -87,10 +87,13 @@ def plan_verb(
         f"cgroup limit {_mib(size.cgroup_limit_mib)}, file {size.file_mib} MiB, "
         f"brd {_mib(size.brd_mib)}, {size.jobs} jobs"
     )
+    judged = [each for each in plan.runs if not each.twin]
+    for each in judged:
+        print(f"{each.run_id:<40} seed {each.seed}{'  checks exactness' if each.repeat else ''}")
     for one in checks:
         print(f"{one.run_id:<40} {one.does}")
-    for each in plan.runs:
-        print(f"{each.run_id:<40} seed {each.seed}{'  checks exactness' if each.repeat else ''}")
+    for each in plan.runs[len(judged) :]:
+        print(f"{each.run_id:<40} seed {each.seed}")
 
 
 def _kernels(asked: Experiment, given: Options) -> tuple[tuple[KernelForecast, ...], str]:

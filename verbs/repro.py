@@ -12,7 +12,7 @@ import typer
 
 from host.errors import UsageError
 from results.store import MANIFEST
-from runs import prepare, repro, session
+from runs import prepare, repro, session, stages
 from runs.manifest import tools_of
 from runs.measure import measure
 from runs.options import Options
@@ -123,6 +123,8 @@ def do_check(
                     experiment, asked, target, manifest.overrides, building(reporter)
                 )
             reporter.say(f"session {target}")
+            wanted = [bench.flavour for bench in prepared.twins.values()]
+            prepared = stages.with_flavours(prepared, asked, store, building(reporter), wanted)
             built = repro.differs_built(manifest, prepared)
             for line in built:
                 reporter.say(f"differs  {line}")

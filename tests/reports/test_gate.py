@@ -10,7 +10,7 @@ from experiment.spec import CheckSpec
 from reports import forms
 from reports.gate import gate_of
 from reports.many import SessionComparison, compare_session
-from reports.outcome import outcome
+from reports.outcome import outcome, pending
 from reports.verdict import Verdict
 from results.checks import Check, CheckStatus, Problem
 from tests.reports.factory import Session
@@ -59,7 +59,7 @@ def test_green_arms_are_judged_and_say_what_was_checked() -> None:
 
 def test_a_page_folds_what_is_green_and_shows_what_is_not() -> None:
     said = forms.render(compared(checked("base"), checked("patched", SLEEPS)), "html")
-    section = said.split("Correctness, before speed", 1)[1].split("<h2>", 1)[0]
+    section = said.split("<h2>Correctness</h2>", 1)[1].split("<h2>", 1)[0]
     assert "&lt;ul" not in section
     shown, _, folded = section.partition("<details>")
     assert "patched: broken: sleeps where it must not" in shown
@@ -73,12 +73,12 @@ def test_a_mail_has_one_sentence_on_the_gate(form: str) -> None:
     four = checked("patched").model_copy(update={"vcpus": 4, "run_id": "check.patched.4", "of": 2})
     said = forms.render(compared(checked("base"), checked("patched", of=2), four), form)
     assert (
-        "Checked before measuring: base: green (lockdep on 1 vCPU); patched: green "
+        "Correctness checks: base: green (lockdep on 1 vCPU); patched: green "
         "(lockdep on 1 and 4 vCPUs)."
     ) in " ".join(said.split()).replace("\\", "")
     if form in ("letter", "mmtests"):
         assert max(map(len, said.splitlines())) <= 75
-    assert "Checked" not in forms.render(compared(asked=False), form)
+    assert "Correctness checks" not in forms.render(compared(asked=False), form)
 
 
 @pytest.mark.parametrize("form", ["letter", "matrix", "summary"])
@@ -93,7 +93,7 @@ def test_a_broken_series_has_no_verdict_and_exits_4() -> None:
     session = compared(checked("base"), checked("patched", SLEEPS), measured=False)
     assert {m.judgement.verdict for m in session.primary} == {Verdict.FAILED}
     reasons = {m.judgement.reason for m in session.primary}
-    assert reasons == {f"not measured: broken: {SLEEPS.title} in xas_split_alloc()"}
+    assert reasons == {f"not judged: broken: {SLEEPS.title} in xas_split_alloc()"}
     assert outcome(session) == 4
     assert "--resume finishes the session" not in forms.render(session, "text")
 
@@ -133,9 +133,6 @@ def test_what_the_base_has_not_is_the_series() -> None:
 @pytest.mark.parametrize(
     "checks",
     [
-        (),
-        (checked("base"),),
-        (checked("base"), checked("patched", of=3)),
         (checked("base"), checked("patched", status="not run")),
         (checked("base", status="not run"), checked("patched")),
     ],
@@ -145,6 +142,30 @@ def test_a_gate_that_was_not_run_is_not_green(checks: tuple[Check, ...]) -> None
     assert {m.judgement.verdict for m in session.primary} == {Verdict.FAILED}
     assert outcome(session) == 3
     assert "not checked" in forms.render(session, "text")
+
+
+@pytest.mark.parametrize(
+    "checks", [(), (checked("base"),), (checked("base"), checked("patched", of=3))]
+)
+def test_a_verdict_whose_checks_are_to_be_made_is_there_and_does_not_pass(
+    checks: tuple[Check, ...],
+) -> None:
+    session, alone = compared(*checks), compared(asked=False)
+    assert pending(session)
+    assert not pending(alone)
+    assert [m.judgement.verdict for m in session.primary] == [
+        m.judgement.verdict for m in alone.primary
+    ]
+    assert all(m.judgement.reason.endswith("checks pending") for m in session.primary)
+    assert (outcome(alone), outcome(session)) == (0, 3)
+    assert session.findings[0].level == "warning"
+    for form in ("text", "markdown", "html", "summary", "letter"):
+        assert "checks pending" in " ".join(forms.render(session, form).split()), form
+
+
+def test_a_red_check_is_told_while_others_are_to_be_made() -> None:
+    session = compared(checked("base", of=3), checked("patched", SLEEPS, of=3))
+    assert outcome(session) == 4
 
 
 def test_without_a_gate_nothing_changes() -> None:

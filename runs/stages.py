@@ -1,0 +1,174 @@
+"""What a session does after its judged runs: what may take the verdict back, then what explains it.
+
+The order is that of what a reader waits for.  The judged runs come first, on kernels that
+are built for them alone; then correctness, whose kernels are several times as long to build
+as all judged runs are to make; then diagnostic runs on the judged kernels; last those on
+kernels of their own.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from experiment.plan import Plan, remaining
+from kernels.make import Progress
+from results.store import SessionStore
+from runs.arms import kernel_keys
+from runs.check import run_gate, unmade, without_broken
+from runs.forecast import forecast_kernels
+from runs.manifest import twin_records
+from runs.measure import host_failed
+from runs.options import Options
+from runs.prepare import Session, with_kernels
+from runs.progress import Reporter, duration
+from runs.session import require_same
+
+# CPU seconds of the host that a guest of the checks takes, about (docs/correctness.md).
+CHECK_S = 60.0
+# Host seconds of a run before any of a session is on record.
+RUN_S = 10.0
+
+Building = Callable[[str, Progress], None]
+Measure = Callable[[Session], None]
+
+
+@dataclass(frozen=True)
+class Stage:
+    """Guests that are booted together: those of the checks, or the runs of ``twins``.
+
+    ``flavours`` are those of the kernels that have to be built for them.
+    """
+
+    title: str
+    twins: tuple[str, ...]
+    flavours: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Pending:
+    """A stage that is not made: kernels to build, guests to boot, and seconds (an estimate)."""
+
+    title: str
+    kernels: tuple[str, ...]
+    guests: int
+    seconds: float
+
+    def __str__(self) -> str:
+        kernels = f"{len(self.kernels)} kernel{'s' * (len(self.kernels) != 1)} to build "
+        parts = [f"{kernels}({', '.join(self.kernels)})"] if self.kernels else []
+        parts += [f"{self.guests} guest{'s' * (self.guests != 1)}"]
+        return f"{self.title} pending: {', '.join(parts)}, about {duration(self.seconds)}"
+
+
+def stages_of(session: Session) -> tuple[Stage, ...]:
+    """What follows the judged runs, in order; nothing where the arms are the same code."""
+    if session.same_code:
+        return ()
+    asked = session.experiment
+    found = []
+    if asked.check is not None:
+        own = tuple(one for one in asked.check.flavours if one != asked.kernel.flavour)
+        found.append(Stage("correctness checks", (), own))
+    judged = session.measured.flavour
+    alike = tuple(name for name, bench in session.twins.items() if bench.flavour == judged)
+    if alike:
+        found.append(Stage("diagnostic runs", alike, ()))
+    for flavour in dict.fromkeys(bench.flavour for bench in session.twins.values()):
+        if flavour != judged:
+            twins = tuple(name for name, one in session.twins.items() if one.flavour == flavour)
+            found.append(Stage(f"diagnostic runs with {flavour}", twins, (flavour,)))
+    return tuple(found)
+
+
+def of_twins(session: Session, twins: Sequence[str]) -> Session:
+    """The session with the runs of these twins alone; those that are judged for ``""``."""
+    runs = tuple(run for run in session.plan.runs if run.twin in twins)
+    return dataclasses.replace(session, plan=Plan(runs=runs, seeds=session.plan.seeds))
+
+
+def make(
+    session: Session,
+    options: Options,
+    store: SessionStore,
+    reporter: Reporter,
+    *,
+    building: Building,
+    measure: Measure,
+    verdict: Callable[[tuple[Pending, ...]], None],
+) -> None:
+    """Make the judged runs of a session, then every stage; what is on record stays.
+
+    ``measure`` makes the runs of a session's plan.  ``verdict`` is called before each stage
+    with what is pending from there on: what is judged is on record by then.
+
+    Raises:
+        LabError: whatever building and booting say.
+        KeyboardInterrupt: passed on; a later call goes on where this one was.
+    """
+    # A check that was lost is made again: what it was of is not broken yet.
+    answered = [check for check in store.checks() if check.status != "not run"]
+    sound = without_broken(session, answered, reporter)
+    judged = of_twins(sound, ("",))
+    if judged.plan.runs:
+        measure(judged)
+    elif session.plan.runs:
+        reporter.say("nothing is measured: what is broken has no speed")
+    stages = stages_of(session)
+    for number, stage in enumerate(stages):
+        if not _guests(stage, sound, options, store):
+            continue
+        waiting = [each for each in stages[number:] if _guests(each, sound, options, store)]
+        verdict(tuple(_pending(each, sound, options, store) for each in waiting))
+        sound = with_flavours(sound, options, store, building, stage.flavours)
+        if not stage.twins:
+            sound = run_gate(sound, options, store, reporter)
+            continue
+        measure(of_twins(sound, stage.twins))
+
+
+def with_flavours(
+    session: Session,
+    options: Options,
+    store: SessionStore,
+    building: Building,
+    wanted: Sequence[str],
+) -> Session:
+    """The session with kernels of these flavours, and its manifest with those of its twins.
+
+    Raises:
+        LabError: whatever building says.
+        InfraError: a kernel is not the one that was on record.
+    """
+    session = with_kernels(session, options, building, wanted)
+    manifest = store.manifest()
+    require_same(manifest, session, store.folder)
+    twins = twin_records(session, manifest)
+    if twins != manifest.twins:
+        store.create(manifest.model_copy(update={"twins": twins}))
+    return session
+
+
+def _guests(stage: Stage, session: Session, options: Options, store: SessionStore) -> int:
+    """How many guests of a stage are still to be booted."""
+    if not stage.twins:
+        return len(unmade(session, store.checks(), kernel_keys(session.experiment, options)))
+    in_wall = session.wall is not None
+    done = {each.run_id for each in store.records() if in_wall or not host_failed(each)}
+    return len(remaining(of_twins(session, stage.twins).plan, done))
+
+
+def _pending(stage: Stage, session: Session, options: Options, store: SessionStore) -> Pending:
+    missing = [
+        kernel
+        for kernel in forecast_kernels(session.experiment, options)
+        if kernel.flavour in stage.flavours and not kernel.cached
+    ]
+    kernels = tuple(f"{kernel.flavour} of {kernel.arm}" for kernel in missing)
+    seconds = sum(kernel.seconds for kernel in missing)
+    guests = _guests(stage, session, options, store)
+    costs = [cost.elapsed_s for cost in store.costs()]
+    each_s = CHECK_S if not stage.twins else sum(costs) / len(costs) if costs else RUN_S
+    slots = options.executor.slots(session.guest.memory_mib, options.guests_at_once)
+    return Pending(stage.title, kernels, guests, seconds + guests * each_s / max(1, slots))

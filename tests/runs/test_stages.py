@@ -1,0 +1,217 @@
+"""What a session does in which order, and what a reader is told on the way."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Collection
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from experiment.plan import Plan
+from experiment.spec import CheckSpec, TwinSpec
+from kernels.cache import Kernel
+from results.checks import Check, CheckStatus
+from results.record import Failure, RunCost, RunRecord
+from results.store import SessionStore
+from runs import stages
+from runs.check import without_broken
+from runs.check_plan import planned
+from runs.forecast import KernelForecast
+from runs.options import Options
+from runs.prepare import Session
+from runs.progress import Reporter
+from tests.reports import factory
+from tests.runs.test_check import identity
+from tests.runs.test_measure import CHECKOUT, _session
+
+
+class Lab:
+    """A session of two arms, checks and two twins; what is built and made is noted in order."""
+
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.made: list[str] = []
+        self.red: tuple[str, ...] = ()
+        self.stop_before = ""
+        self.store = SessionStore(folder / "session")
+        self.store.create(factory.Session().manifest())
+        self.options = Options(checkout=CHECKOUT, cache=folder / "cache", guests_at_once=2)
+        monkeypatch.setattr(stages, "with_kernels", self.with_kernels)
+        monkeypatch.setattr(stages, "run_gate", self.run_gate)
+        monkeypatch.setattr(stages, "kernel_keys", self.keys)
+        monkeypatch.setattr(stages, "forecast_kernels", self.forecast)
+
+    def session(self) -> Session:
+        session = _session(1)
+        case = session.experiment.cases[0].name
+        twins = tuple(
+            TwinSpec(name=name, observe="lock_stat", flavour=flavour, cases=(case,))
+            for name, flavour in (("held", "lockstat"), ("waits", None))
+        )
+        asked = session.experiment.model_copy(update={"check": CheckSpec(), "twins": twins})
+        bench = next(iter(session.twins.values()), session.measured)
+        benches = {
+            "held": dataclasses.replace(bench, name="held", flavour="lockstat", kernels={}),
+            "waits": dataclasses.replace(bench, name="waits"),
+        }
+        plan = Plan(
+            runs=tuple(
+                run.model_copy(update={"twin": twin, "run_id": f"{run.run_id}.{twin}".rstrip(".")})
+                for twin in ("", "held", "waits")
+                for run in session.plan.runs
+                if not run.twin and not run.repeat
+            ),
+            seeds=session.plan.seeds,
+        )
+        return dataclasses.replace(session, experiment=asked, twins=benches, plan=plan)
+
+    def keys(self, *_: object) -> dict[tuple[str, str], str]:
+        flavours = ("lockdep", "selftest")
+        return {(flavour, arm): "k" for flavour in flavours for arm in ("base", "patched")}
+
+    def forecast(self, *_: object) -> tuple[KernelForecast, ...]:
+        return tuple(
+            KernelForecast(arm, flavour, "k", cached=flavour == "perf", seconds=60.0)
+            for flavour in ("perf", "lockdep", "selftest", "lockstat")
+            for arm in ("base", "patched")
+        )
+
+    def with_kernels(
+        self, session: Session, options: Options, progress: object, wanted: Collection[str]
+    ) -> Session:
+        self.made += [f"kernels {' '.join(wanted)}"] if wanted else []
+        kernels = {
+            arm: Kernel(Path("/nowhere") / arm, identity(arm)) for arm in ("base", "patched")
+        }
+        twins = {
+            name: dataclasses.replace(one, kernels=one.kernels or kernels)
+            if one.flavour in wanted
+            else one
+            for name, one in session.twins.items()
+        }
+        return dataclasses.replace(session, twins=twins)
+
+    def measure(self, session: Session) -> None:
+        twins = {run.twin for run in session.plan.runs}
+        self.note(f"runs {' '.join(sorted(twins))}".strip())
+        for run in session.plan.runs:
+            assert session.bench(run).kernels, "booted before its kernel was built"
+            record = RunRecord(
+                run_id=run.run_id, case=run.case, arm=run.arm, block=run.block, seed=run.seed,
+                twin=run.twin, kernel_key="k", samples={"4k.bw": 1.0},
+            )  # fmt: skip
+            self.store.append(record, RunCost(run_id=run.run_id, elapsed_s=4.0, guest_cpu_s=4.0))
+
+    def run_gate(
+        self, session: Session, options: Options, store: SessionStore, reporter: Reporter
+    ) -> Session:
+        self.note("checks")
+        todo = planned(session.experiment, session.workloads)
+        for one in todo:
+            status: CheckStatus = "red" if one.arm.name in self.red else "green"
+            problem = {"kind": "crash", "title": "BUG: x", "says": "crashes"}
+            check = Check.model_validate({
+                "run_id": one.run_id, "arm": one.arm.name, "of": len(todo) // 2,
+                "flavour": one.flavour, "vcpus": one.vcpus, "cases": (), "kernel_key": "k",
+                "status": status, "problems": [problem] if status == "red" else [],
+            })  # fmt: skip
+            store.append_check(check, RunCost(run_id=one.run_id, elapsed_s=9.0, guest_cpu_s=9.0))
+        return without_broken(session, store.checks(), reporter)
+
+    def note(self, what: str) -> None:
+        if what == self.stop_before:
+            raise KeyboardInterrupt
+        self.made.append(what)
+
+    def verdict(self, pending: tuple[stages.Pending, ...]) -> None:
+        self.made.append(f"verdict, left: {'; '.join(each.title for each in pending)}")
+        self.pending = pending
+
+    def make(self) -> None:
+        stages.make(
+            self.session(), self.options, self.store, Reporter(),
+            building=lambda *_: None, measure=self.measure, verdict=self.verdict,
+        )  # fmt: skip
+
+
+@pytest.fixture
+def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Lab:
+    monkeypatch.setattr(stages, "twin_records", lambda session, manifest: manifest.twins)
+    monkeypatch.setattr(stages, "require_same", lambda *_: None)
+    return Lab(tmp_path, monkeypatch)
+
+
+EVERYTHING = "correctness checks; diagnostic runs; diagnostic runs with lockstat"
+
+
+def test_what_is_judged_is_on_record_before_any_other_kernel_is_built(lab: Lab) -> None:
+    lab.make()
+    assert lab.made == [
+        "runs",
+        f"verdict, left: {EVERYTHING}",
+        "kernels lockdep selftest",
+        "checks",
+        "verdict, left: diagnostic runs; diagnostic runs with lockstat",
+        "runs waits",
+        "verdict, left: diagnostic runs with lockstat",
+        "kernels lockstat",
+        "runs held",
+    ]
+
+
+def test_what_is_pending_has_its_kernels_guests_and_time(lab: Lab) -> None:
+    lab.stop_before = "checks"
+    with pytest.raises(KeyboardInterrupt):
+        lab.make()
+    checks, waits, held = lab.pending
+    assert checks.kernels == (
+        "lockdep of base", "lockdep of patched", "selftest of base", "selftest of patched",
+    )  # fmt: skip
+    assert (checks.guests, checks.seconds) == (6, 4 * 60 + 6 * stages.CHECK_S / 2)
+    assert (waits.kernels, waits.guests, waits.seconds) == ((), 2, 4.0)
+    assert held.kernels == ("lockstat of base", "lockstat of patched")
+    assert str(waits) == "diagnostic runs pending: 2 guests, about 4s"
+
+
+@pytest.mark.parametrize("at", ["checks", "runs waits", "runs held"])
+def test_a_session_that_was_interrupted_goes_on_where_it_was(lab: Lab, at: str) -> None:
+    lab.stop_before = at
+    with pytest.raises(KeyboardInterrupt):
+        lab.make()
+    done = [what for what in lab.made if what.startswith(("runs", "checks"))]
+    lab.stop_before, lab.made = "", []
+    lab.make()
+    again = [what for what in lab.made if what.startswith(("runs", "checks"))]
+    # Of the judged runs there is nothing left to make, which is said by who makes runs.
+    assert again[0] == "runs"
+    assert again[1] == at
+    assert [*done, *again[1:]] == ["runs", "checks", "runs waits", "runs held"]
+    assert len(lab.store.records()) == 6
+
+
+def test_an_arm_that_is_found_broken_stays_on_record_and_is_not_explained(lab: Lab) -> None:
+    lab.red = ("patched",)
+    lab.make()
+    assert lab.made[-1] == "checks"
+    assert {record.arm for record in lab.store.records()} == {"base", "patched"}
+    lab.made = []
+    lab.make()
+    assert lab.made == []
+
+
+def test_a_host_that_lost_a_diagnostic_run_makes_it_again(lab: Lab) -> None:
+    lab.make()
+    lost = next(record for record in lab.store.records() if record.twin == "held")
+    failure = Failure(kind="lost", blame="host", message="gone")
+    lab.store.append(lost.model_copy(update={"samples": None, "failure": failure}))
+    lab.made = []
+    lab.make()
+    assert lab.made[1:] == [
+        "verdict, left: diagnostic runs with lockstat", "kernels lockstat", "runs held",
+    ]  # fmt: skip
+
+
+def test_the_same_code_has_no_stages(lab: Lab) -> None:
+    session: Any = dataclasses.replace(lab.session(), same_code=True)
+    assert stages.stages_of(session) == ()
