@@ -10,12 +10,16 @@ from reports.lock_model import LockComparison
 from reports.model import Exactness, FailedRun, FailureCount, Finding, Reference
 from reports.taken_in import taken_in
 from reports.wall_model import WallFacts
-from results.record import Manifest, RunRecord
+from results.record import QUICK, Manifest, RunRecord
 
 # A phase with fewer I/Os shows the luck of the draw: 002 compared two arms by 16 reads each.
 FEWEST_IOS = 1000
 DISAGREEMENT_NAMED = 5
 NOT_ASKED = Exactness(status="not asked", text="bit-exactness is not asked of wall mode")
+
+OF_QUICK = (
+    "made with --quick: the experiment's first case alone, no correctness check, no diagnostic run"
+)
 
 
 def data_points(records: Iterable[RunRecord]) -> list[RunRecord]:
@@ -122,6 +126,8 @@ def gather(
     Those of a wall session's host are apart (``reports.wall.host_findings``).
     """
     found = []
+    if QUICK in manifest.overrides:
+        found.append(Finding(level="warning", scope="session", text=OF_QUICK))
     if exactness.status == "not asked":
         found.append(Finding(level="note", scope="session", text=exactness.text))
     elif exactness.status == "inexact":

@@ -14,6 +14,8 @@ from experiment.design import Conditions
 from experiment.spec import Direction, Experiment, Guest, Observed
 
 SCHEMA_VERSION = 1
+# Among the overrides of a session that made its first case alone.
+QUICK = "--quick"
 
 
 class Record(BaseModel):

@@ -12,6 +12,7 @@ from experiment.steps import per_patch
 from host.errors import UsageError
 from kernels.intake import records_of
 from kernels.settle import settle
+from results.record import QUICK
 from runs.requirements import require_supported
 
 
@@ -22,7 +23,8 @@ class Question:
     ``workloads`` are names, separated by commas; ``automatic`` chooses them by the
     files of the series.  ``per_patch`` makes an arm of each prefix of the series; twins
     are then left out unless asked for.  ``check`` asks for the gate or leaves it out, None
-    keeps what the experiment says.
+    keeps what the experiment says.  ``quick`` leaves the first case alone, without gate and
+    twins.
     """
 
     name: str = ""
@@ -37,6 +39,7 @@ class Question:
     per_patch: bool = False
     check: bool | None = None
     arms: tuple[str, ...] = ()
+    quick: bool = False
 
     @property
     def named_workloads(self) -> tuple[str, ...]:
@@ -46,7 +49,7 @@ class Question:
     @property
     def is_empty(self) -> bool:
         """Whether nothing at all is asked."""
-        return not (self.name or self.all_overrides or self.by_series or self.per_patch)
+        return not (self.name or self.recorded or self.by_series or self.per_patch)
 
     @property
     def with_twins(self) -> bool:
@@ -61,6 +64,11 @@ class Question:
         """
         guest = ("guest=wall",) if self.mode == "wall" else ()
         return (*guest, *self.overrides, f"mode={self.mode}") if self.mode else self.overrides
+
+    @property
+    def recorded(self) -> tuple[str, ...]:
+        """What a session keeps of what was changed in its experiment."""
+        return (*self.all_overrides, *([QUICK] if self.quick else []))
 
     @property
     def by_series(self) -> bool:
@@ -127,7 +135,13 @@ def experiment_of(
         asked = asked.model_copy(update={"check": gate})
     if question.per_patch:
         asked = per_patch(asked, subjects_of(asked, checkout=checkout, cache=cache))
-    if not question.with_twins:
+    if question.quick and question.check:
+        raise UsageError(
+            "checks nothing but speed", where=QUICK, next_step="leave out --quick or --check"
+        )
+    if question.quick:
+        asked = asked.model_copy(update={"cases": asked.cases[:1], "check": None})
+    if question.quick or not question.with_twins:
         asked = asked.model_copy(update={"twins": ()})
     require_supported(asked)
     return asked

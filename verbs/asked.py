@@ -91,6 +91,9 @@ CheckFirst = Annotated[
     bool | None,
     typer.Option("--check/--no-check", help="check the correctness of every arm, or do not"),
 ]
+Quick = Annotated[
+    bool, typer.Option("--quick", help="the first case alone, no checks and no diagnostic runs")
+]
 Mode = Annotated[str, typer.Option(help="exact, or wall: real time under virtme-ng and KVM")]
 Series = Annotated[
     list[str], typer.Option(metavar="SERIES", help="FOLDER, FILE, MESSAGE-ID or A..B; see docs")

@@ -37,6 +37,7 @@ from verbs.asked import (
     Named,
     PerPatch,
     Probe,
+    Quick,
     Resume,
     Reverse,
     Series,
@@ -157,6 +158,7 @@ def measure_verb(
     twins: Twins = None,
     per_patch: PerPatch = False,
     check: CheckFirst = None,
+    quick: Quick = False,
     mode: Mode = "",
     guests: Guests = None,
     dry_run: DryRun = False,
@@ -167,8 +169,9 @@ def measure_verb(
     asked = options(snapshot=snapshot, measure_anyway=anyway, probe=probe, guests_at_once=guests)
     series_asked = (tuple(series), source, workloads, auto, reverse)
     question = Question(
-        name, tuple(overrides), mode, twins, *series_asked, per_patch, check, tuple(arm)
-    )
+        name, tuple(overrides), mode, twins, *series_asked, per_patch, check, tuple(arm),
+        quick,
+    )  # fmt: skip
     if dry_run:
         print("\n".join(by_hand.measure_commands(read(question), asked)))
         return
@@ -207,6 +210,7 @@ def run_verb(
     twins: Twins = None,
     per_patch: PerPatch = False,
     check: CheckFirst = None,
+    quick: Quick = False,
     mode: Mode = "",
     guests: Guests = None,
     strict: Strict = False,
@@ -221,8 +225,9 @@ def run_verb(
     )  # fmt: skip
     series_asked = (tuple(series), source, workloads, auto, reverse)
     question = Question(
-        name, tuple(overrides), mode, twins, *series_asked, per_patch, check, tuple(arm)
-    )
+        name, tuple(overrides), mode, twins, *series_asked, per_patch, check, tuple(arm),
+        quick,
+    )  # fmt: skip
     if dry_run:
         experiment = read(question)
         lines = by_hand.build_commands(experiment, asked)
@@ -278,7 +283,7 @@ def measure_on(
     target = folder or session.new_folder(SESSIONS, experiment)
     with session.SessionLock(target), ended(target):
         opened, store = session.start(
-            experiment, asked, target, question.all_overrides, building(reporter)
+            experiment, asked, target, question.recorded, building(reporter)
         )
         reporter.say(f"session {target}")
         make(opened, asked, store, reporter)

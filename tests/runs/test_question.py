@@ -109,3 +109,19 @@ def test_arm64_has_one_vcpu_on_one_node(guest: str, said: str, tmp_path: Path) -
     overrides = ("kernel.arch=arm64", f"guest={guest}")
     with pytest.raises(SpecError, match=said):
         asked(Question(name, overrides, twins=False, check=False), tmp_path)
+
+
+def test_quick_is_the_first_case_without_gate_and_twins(tmp_path: Path) -> None:
+    whole = asked(Question(name="filemap-v4"), tmp_path / "cache")
+    quick = Question(name="filemap-v4", overrides=("guest=smoke",), quick=True)
+    made = asked(quick, tmp_path / "cache")
+    assert len(whole.cases) > 1
+    assert whole.twins
+    assert (made.cases, made.twins, made.check) == (whole.cases[:1], (), None)
+    assert made.blocks == whole.blocks
+    # What the session keeps says so; what the experiment is read with does not know it.
+    assert quick.recorded == ("guest=smoke", "--quick")
+    assert quick.all_overrides == ("guest=smoke",)
+    assert not Question(quick=True).is_empty
+    with pytest.raises(UsageError, match="checks nothing but speed"):
+        asked(Question(name="filemap-v4", quick=True, check=True), tmp_path / "cache")
