@@ -91,6 +91,10 @@ def environment(ccache_folder: Path | str) -> dict[str, str]:
         **FIXED,
         "PATH": os.environ.get("PATH", os.defpath),
         "CCACHE_DIR": str(ccache_folder),
+        # A miss is one run of the compiler, which writes the list of headers that the next look
+        # is made by.  Otherwise each file is preprocessed once more, for hits between
+        # configurations, which a copy of their objects gives without compiling anything.
+        "CCACHE_DEPEND": "1",
     }
 
 
