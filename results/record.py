@@ -283,6 +283,8 @@ class Manifest(Record):
 
     It is written again when the twins' own kernels are built, with these in it.
 
+    ``arguments`` are those with which ``./lab.py run`` begins such a session; empty where
+    another verb began it.
     ``same_code`` is true where the arms' built machine code is equal, so that
     nothing was booted; ``runs_planned`` counts the runs without repeats.
     """
@@ -292,6 +294,7 @@ class Manifest(Record):
     created: str
     experiment: Experiment
     guest: Guest
+    arguments: tuple[str, ...] = ()
     overrides: tuple[str, ...] = ()
     arms: tuple[ArmRecord, ...]
     cases: tuple[CaseRecord, ...]

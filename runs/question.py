@@ -81,6 +81,41 @@ class Question:
         return bool(self.series or self.source or self.automatic or self.reverse)
 
 
+def arguments(question: Question, *, here: Path, checkout: Path) -> tuple[str, ...]:
+    """The arguments with which ``./lab.py run`` asks the same in the checkout.
+
+    ``here`` is where the user is: what is there is named by its whole path.
+    """
+
+    def placed(name: str) -> str:
+        return from_here(name, here=here, checkout=checkout)
+
+    by_file = question.name.endswith(".toml")
+    values = [
+        *(("--series", placed(name)) for name in question.series),
+        ("--source", placed(question.source) if question.source else ""),
+        *(("--arm", placed(name)) for name in question.arms),
+        ("--workloads", question.workloads),
+        *(("--set", override) for override in question.overrides),
+        ("--mode", question.mode),
+    ]
+    flags = {
+        "--auto": question.automatic,
+        "--reverse": question.reverse,
+        "--per-patch": question.per_patch,
+        "--twins": question.twins is True,
+        "--no-twins": question.twins is False,
+        "--check": question.check is True,
+        "--no-check": question.check is False,
+    }
+    name = placed(question.name) if by_file else question.name
+    return (
+        *([name] if name else []),
+        *(word for option, value in values if value for word in (option, value)),
+        *(flag for flag, given in flags.items() if given),
+    )
+
+
 def experiment_of(
     question: Question, *, checkout: Path, cache: Path, here: Path, catalogue: Catalogue
 ) -> Experiment:

@@ -49,8 +49,11 @@ def start(
     folder: Path,
     overrides: tuple[str, ...],
     progress: BuildProgress,
+    arguments: tuple[str, ...] = (),
 ) -> tuple[Session, SessionStore]:
     """Prepare a new session and write its manifest.
+
+    ``arguments`` are those of ``./lab.py run`` that begin the same session.
 
     Raises:
         UsageError: the folder holds a session already.
@@ -63,9 +66,8 @@ def start(
         )
     session = prepare(experiment, options, progress)
     copy_series(experiment, folder, options)
-    store.create(
-        manifest_of(session, options, name=folder.name, created=now(), overrides=overrides)
-    )
+    manifest = manifest_of(session, options, name=folder.name, created=now(), overrides=overrides)
+    store.create(manifest.model_copy(update={"arguments": arguments}))
     return session, store
 
 

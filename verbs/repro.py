@@ -120,7 +120,12 @@ def do_check(
                 prepared, store, asked = session.reopen(target, asked, building(reporter))
             else:
                 prepared, store = session.start(
-                    experiment, asked, target, manifest.overrides, building(reporter)
+                    experiment,
+                    asked,
+                    target,
+                    manifest.overrides,
+                    building(reporter),
+                    manifest.arguments,
                 )
             reporter.say(f"session {target}")
             wanted = [bench.flavour for bench in prepared.twins.values()]

@@ -12,7 +12,7 @@ from host.errors import UsageError
 from runs import by_hand
 from runs.options import Options
 from runs.prepare import catalogue
-from runs.question import Question, experiment_of
+from runs.question import Question, arguments, experiment_of
 from tests.kernels import shipped
 
 CHECKOUT = Path(__file__).resolve().parents[2]
@@ -125,3 +125,29 @@ def test_quick_is_the_first_case_without_gate_and_twins(tmp_path: Path) -> None:
     assert not Question(quick=True).is_empty
     with pytest.raises(UsageError, match="checks nothing but speed"):
         asked(Question(name="filemap-v4", quick=True, check=True), tmp_path / "cache")
+
+
+def test_a_question_is_asked_again_with_the_same_arguments(tmp_path: Path) -> None:
+    (tmp_path / "x.mbox").write_text("")
+    (tmp_path / "mine.toml").write_text("")
+
+    def again(question: Question) -> tuple[str, ...]:
+        return arguments(question, here=tmp_path, checkout=CHECKOUT)
+
+    named = Question("filemap-v4", ("blocks=2", "seed=3"), twins=False, check=True)
+    assert again(named) == (
+        "filemap-v4", "--set", "blocks=2", "--set", "seed=3", "--no-twins", "--check",
+    )  # fmt: skip
+    posted = Question(
+        series=("x.mbox", "mid@example.org"), source="deb:linux-source-6.12", workloads="a,b",
+        mode="wall", automatic=True, reverse=True, per_patch=True, twins=True, check=False,
+    )  # fmt: skip
+    # What lies beside the user is named by its whole path: the command is for the checkout.
+    assert again(posted) == (
+        "--series", str(tmp_path / "x.mbox"), "--series", "mid@example.org",
+        "--source", "deb:linux-source-6.12", "--workloads", "a,b", "--mode", "wall",
+        "--auto", "--reverse", "--per-patch", "--twins", "--no-check",
+    )  # fmt: skip
+    assert again(Question("mine.toml")) == (str(tmp_path / "mine.toml"),)
+    assert again(Question(arms=("deb:a=1", "deb:b=2"))) == ("--arm", "deb:a=1", "--arm", "deb:b=2")
+    assert again(Question()) == ()

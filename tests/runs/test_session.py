@@ -122,8 +122,10 @@ def test_a_new_session_has_its_manifest_before_its_first_run(
     series = tmp_path / manifest.experiment.series.path
     series.mkdir(parents=True)
     (series / "0001-x.patch").write_text(PATCH)
-    _, store = start(manifest.experiment, options, folder, ("blocks=2",), progress)
+    given = ("filemap-v4", "--set", "blocks=2")
+    _, store = start(manifest.experiment, options, folder, ("blocks=2",), progress, given)
     written = store.manifest()
+    assert written.arguments == given
     assert written.session == "mine"
     assert written.created == "2026-01-01T00:00:00Z"
     assert written.overrides == ("blocks=2",)
