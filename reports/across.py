@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from experiment.design import AGAIN
 from experiment.spec import Direction, Thresholds
-from reports import statistics, wall_wording
+from reports import statistics, wall_wording, wording
 from reports.comparison import summarize
 from reports.many import SessionComparison
 from reports.model import CaseComparison, MetricComparison, Reference, Summary
@@ -94,16 +94,11 @@ class Row:
     @property
     def is_share(self) -> bool:
         """Whether the values are percentages, whose change is said as a difference."""
-        return is_share(self.unit)
+        return wording.is_share(self.unit)
 
     def cell(self, arm: str) -> Cell:
         """The cell of this arm."""
         return next(cell for cell in self.cells if cell.arm == arm)
-
-
-def is_share(unit: str) -> bool:
-    """Whether a metric of this unit is a percentage itself."""
-    return unit in ("%", "percent")
 
 
 def pair_change(

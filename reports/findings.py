@@ -10,6 +10,7 @@ from reports.lock_model import LockComparison
 from reports.model import Exactness, FailedRun, FailureCount, Finding, Reference
 from reports.taken_in import taken_in
 from reports.wall_model import WallFacts
+from reports.wording import repeated
 from results.record import QUICK, Manifest, RunRecord
 
 # A phase with fewer I/Os shows the luck of the draw: 002 compared two arms by 16 reads each.
@@ -145,10 +146,10 @@ def gather(
         Finding(
             level="warning",
             scope=count.case,
-            text=f"fail:runs {count.base_failed}:{count.base_runs} in base, "
-            f"{count.patched_failed}:{count.patched_runs} in patched"
+            text=f"fail:runs {count.base_failed}:{count.base_runs} in {manifest.base}, "
+            f"{count.patched_failed}:{count.patched_runs} in {manifest.patched}"
             + (f", {count.again[0]}:{count.again[1]} in {AGAIN}" if count.again else "")
-            + f"{_kinds(count, failed)}; their blocks are left out whole",
+            + f"{_kinds(count, failed)}; their {repeated(manifest.experiment)} are left out whole",
         )
         for count in counts
         if count.any_failed
@@ -158,8 +159,7 @@ def gather(
     if recorded < manifest.runs_planned and not ended and not (
         manifest.same_code and not recorded
     ):  # fmt: skip
-        text = f"{recorded} of {manifest.runs_planned} runs recorded; --resume finishes the session"
-        found.append(Finding(level="warning", scope="session", text=text))
+        found.append(not_finished(recorded, manifest.runs_planned))
     if manifest.same_code:
         text = "the built machine code of both arms is equal"
         found.append(Finding(level="note", scope="session", text=text))
@@ -172,6 +172,12 @@ def gather(
         if reference.note
     ]
     return tuple(sorted(found, key=lambda finding: finding.level != "warning"))
+
+
+def not_finished(recorded: int, planned: int) -> Finding:
+    """That runs are missing which a resumed session would make."""
+    text = f"{recorded} of {planned} runs recorded; --resume finishes the session"
+    return Finding(level="warning", scope="session", text=text)
 
 
 def _kinds(count: FailureCount, failed: Sequence[FailedRun]) -> str:
@@ -227,7 +233,8 @@ def _contradiction(manifest: Manifest, records: Sequence[RunRecord]) -> list[Fin
     differ = sum(base != patched for base, patched in blocks)
     if not differ:
         return []
-    text = f"the code is the same and {differ} of {len(blocks)} blocks differ"
+    many = f"{differ} of {len(blocks)} {repeated(manifest.experiment)}"
+    text = f"the code is the same and {many} differ"
     return [Finding(level="warning", scope="session", text=text)]
 
 

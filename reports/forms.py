@@ -13,8 +13,6 @@ from reports import (
     lkp,
     many_html,
     many_letter,
-    many_markdown,
-    many_text,
     markdown,
     matrix,
     mmtests,
@@ -26,14 +24,21 @@ from reports.model import Comparison, ReportError
 
 
 class Form(NamedTuple):
-    """How a session is written: one of two arms, and one of more."""
+    """How a session is written: one of two arms, and one of more.
+
+    ``fitted`` writes it for a terminal of so many columns, for a session in this folder;
+    None where that changes nothing.
+    """
 
     two: Callable[[Comparison], str]
     many: Callable[[SessionComparison], str]
+    fitted: Callable[[SessionComparison, int, str], str] | None = None
 
 
-def as_session(comparison: Comparison) -> SessionComparison:
+def as_session(comparison: Comparison | SessionComparison) -> SessionComparison:
     """A comparison as a session of its two arms."""
+    if isinstance(comparison, SessionComparison):
+        return comparison
     return SessionComparison(manifest=comparison.manifest, comparisons=(comparison,))
 
 
@@ -44,29 +49,36 @@ def _alike(render: Callable[[SessionComparison], str]) -> Form:
 
 FORMS: Mapping[str, Form] = MappingProxyType(
     {
-        "text": Form(text.render, many_text.render),
-        "markdown": Form(markdown.render, many_markdown.render),
+        "text": _alike(text.render)._replace(fitted=text.render),
+        "markdown": _alike(markdown.render),
         "letter": Form(letter.render, many_letter.render),
         "lkp": _alike(lkp.render),
         "mmtests": _alike(mmtests.render),
         "matrix": _alike(matrix.render),
         "html": Form(html.render, many_html.render),
         "json": Form(json_form.render_two, json_form.render_many),
-        "summary": Form(summary.render, summary.render_many),
+        "summary": _alike(summary.render),
     }
 )
 
 
-def render(comparison: Comparison | SessionComparison, form: str) -> str:
+def render(
+    comparison: Comparison | SessionComparison,
+    form: str,
+    width: int | None = None,
+    folder: str = "",
+) -> str:
     """Return the comparison, or all of a session's, in the named form.
+
+    ``width`` is that of the terminal, in columns, and ``folder`` where the session lies;
+    None for a file, which is the same wherever it is written.
 
     Raises:
         ReportError: no such form; the message names the known ones.
     """
     if form not in FORMS:
         raise ReportError(f"form {form!r}: known are {', '.join(FORMS)}")
-    if isinstance(comparison, SessionComparison):
-        if comparison.single is None:
-            return FORMS[form].many(comparison)
-        return FORMS[form].two(comparison.single)
-    return FORMS[form].two(comparison)
+    session, chosen = as_session(comparison), FORMS[form]
+    if width is not None and chosen.fitted is not None:
+        return chosen.fitted(session, width, folder)
+    return chosen.many(session) if session.single is None else chosen.two(session.single)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from reports.findings import not_finished
 from reports.gate_model import ArmGate
 from reports.model import Comparison, Finding, MetricComparison
 from reports.verdict import Judgement, Verdict
@@ -89,9 +90,10 @@ def gated(comparison: Comparison, base: str, checks: Sequence[Check]) -> Compari
         findings = (awaiting, *comparison.findings)
         return changed.model_copy(update={"cases": cases, "findings": findings})
     # That no run was made is what the gate decided, not something to be finished.
+    missing = not_finished(comparison.runs_recorded, comparison.manifest.runs_planned)
     findings = tuple(
         found
         for found in comparison.findings
-        if comparison.runs_recorded or found.scope != "session"
+        if (comparison.runs_recorded or found.scope != "session") and found != missing
     )
     return changed.model_copy(update={"cases": cases, "findings": findings})

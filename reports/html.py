@@ -20,6 +20,7 @@ from reports import (
     lock_wording,
     many_wording,
     matrix,
+    repeat,
     wall_wording,
     wording,
 )
@@ -27,9 +28,10 @@ from reports.across import Cell
 from reports.charts import Chart, heat, waterfall
 from reports.charts import locks as lock_charts
 from reports.charts.canvas import within
+from reports.headline import headline
 from reports.many import SessionComparison
 from reports.model import CaseComparison, Comparison, MetricComparison, Pair
-from results.record import Manifest
+from results.record import ArmRecord, Manifest
 
 # Beyond these the page would grow by megabytes; functions.csv has them all.
 MOST_FUNCTIONS = 150
@@ -83,9 +85,10 @@ def environment() -> Environment:
     environment = environment_of(TEMPLATES)
     environment.filters["typeset"] = wording.typeset
     environment.filters["parts"] = _parts
+    environment.filters["reference_change"] = wording.reference_change
     environment.globals.update(
         wording=wording, counts=count_wording, of_locks=lock_wording, of_wall=wall_wording,
-        of_many=many_wording, of_matrix=matrix, marks=MARKS,
+        of_many=many_wording, of_matrix=matrix, gate_wording=gate_wording, marks=MARKS,
     )  # fmt: skip
     return environment
 
@@ -176,9 +179,7 @@ def context(
         "exact": manifest.experiment.mode == "exact",
         "wall": comparison.wall,
         "many_cases": len(comparison.cases) >= across.MANY_CASES,
-        "gate_wording": gate_wording,
-        "gates": comparison.gates,
-        "bottom_line": wording.bottom_line(comparison),
+        "measured": many_wording.measured(comparison),
         "chart_groups": [
             ("Bandwidth", _of_kind(drawn, "bandwidth")),
             ("Every run, A/A beside A/B", _of_kind(drawn, "strip")),
@@ -199,9 +200,38 @@ def context(
         "cell_class": cell_class,
         "rem": rem,
         "seed_rows": _seed_rows,
+        "failures": [count for count in comparison.failure_counts if count.any_failed],
+    }
+
+
+class ArmRow(NamedTuple):
+    """One arm in the facts above: what it is made of."""
+
+    arm: ArmRecord
+    settings: str
+
+
+def _arms(session: SessionComparison) -> list[ArmRow]:
+    return [
+        ArmRow(arm, "; ".join(f"{name} = {value}" for name, value in sorted(arm.settings.items())))
+        for arm in session.arms
+    ]
+
+
+def head_of(session: SessionComparison) -> dict[str, Any]:
+    """What the templates read of the whole session: its head, what happened, how to repeat it."""
+    manifest = session.manifest
+    return {
+        "session": session,
+        "manifest": manifest,
+        "headline": headline(session),
+        "arms": _arms(session),
+        "names": [arm.name for arm in session.arms],
+        "gates": session.gates,
+        "differences": differences.differences(session.arms),
+        "repeat": repeat.repeat(session),
         "provenance": provenance_of(manifest),
         "qemu": wrapped_command(manifest.provenance.qemu_argv),
-        "failures": [count for count in comparison.failure_counts if count.any_failed],
     }
 
 
@@ -215,10 +245,8 @@ def render(comparison: Comparison) -> str:
         environment()
         .get_template("report.html.j2")
         .render(
-            **context(comparison, kinds=kinds),
-            differences=differences.differences(session.arms),
-            names=[arm.name for arm in session.arms],
-            matrix=matrix.matrix(found) if many else (),
+            **context(comparison, kinds=kinds) | head_of(session),
+            matrix=matrix.measured(found) if many else (),
             found=found,
             heat=heat.draw(session),
         )

@@ -12,7 +12,7 @@ import re
 import shlex
 from collections.abc import Sequence
 
-from reports import across, kernel_names, mail, many_wording, wording
+from reports import across, headline, kernel_names, mail, many_wording, wording
 from reports.across import Cell, Row
 from reports.kernel_names import KernelName
 from reports.letter import percentage
@@ -51,7 +51,7 @@ def subject(session: SessionComparison) -> str:
     lead = f"[{_tree(manifest, arm)}:{_branch(manifest)}]"
     subsystem = _subsystem(manifest)
     lead += f" [{subsystem}]" if subsystem else ""
-    said = _size_of(found[1]) if found else wording.bottom_line(session).lower()
+    said = _size_of(found[1]) if found else headline.text(session).lower()
     if manifest.experiment.mode == "exact" and VIRTUAL not in said:
         said = f"{said} (virtual time)"
     # Two blanks, as the robot has them.
@@ -88,7 +88,7 @@ def _size_of(metric: MetricComparison) -> str:
 
 def _full_name(case: str, name: str, unit: str) -> str:
     """``filemap-4k.4k.virtual_bw``; a percentage ends in ``%``, and changes by its difference."""
-    share = "%" if across.is_share(unit) and not name.endswith("%") else ""
+    share = "%" if wording.is_share(unit) and not name.endswith("%") else ""
     return f"{case}.{shown_name(name, unit)}{share}"
 
 
@@ -369,7 +369,7 @@ def render(session: SessionComparison) -> str:
     measured = [row for row in every if row.measured]
     lines = [f"Subject: {subject(session)}", "", *_opening(session), ""]
     lines += [*mail.wrapped(mail.measured_under(session.manifest), hang=""), ""]
-    lines += [*mail.wrapped(f"{wording.bottom_line(session)}."), ""]
+    lines += [*mail.wrapped(headline.sentence(session)), ""]
     lines += [*mail.banner(session), *mail.warnings(session)]
     lines += _repeating(session) if measured else mail.unmeasured(session)
     for case in session.comparisons[0].cases:

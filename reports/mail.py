@@ -105,7 +105,7 @@ def below(session: SessionComparison, rows: Sequence[Row]) -> list[str]:
             if cell.against is not None:
                 lines += wrapped(judged(cell.arm, cell.against, withheld=cell.withheld), "  ")
             if cell.against is not None and cell.against.again is not None:
-                lines += wrapped(f"A/A: {wall_wording.noise(cell.against.again)}", "  ")
+                lines += wrapped(f"A/A: {wall_wording.noise(cell.against)}", "  ")
     return [*lines, ""] if lines else []
 
 

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from reports import across, charts, differences, html, many_wording, matrix, steps, wording
+from reports import across, charts, html, many_wording, matrix, steps
 from reports.across import Row
 from reports.charts import arms as arm_charts
 from reports.charts import course, heat
 from reports.many import SessionComparison
-from results.record import ArmRecord
 
 # As many columns of verdicts as a table of arms may have before it is turned around.
 MOST_COLUMNS = 4
@@ -18,27 +17,23 @@ MOST_COLUMNS = 4
 MOST_PAIRS = 15
 
 
-class ArmRow(NamedTuple):
-    """One arm in the facts above: what it is made of."""
+class CaseTable(NamedTuple):
+    """One case with a row an arm that was measured, and a column a metric."""
 
-    arm: ArmRecord
-    settings: str
-
-
-def _arms(session: SessionComparison) -> list[ArmRow]:
-    return [
-        ArmRow(arm, "; ".join(f"{name} = {value}" for name, value in sorted(arm.settings.items())))
-        for arm in session.arms
-    ]
+    title: str
+    columns: list[Row]
+    arms: list[str]
 
 
-def _by_case(found: tuple[Row, ...], session: SessionComparison) -> list[tuple[str, list[Row]]]:
-    """For each case the columns of its table with a row an arm."""
+def _by_case(found: tuple[Row, ...], session: SessionComparison) -> list[CaseTable]:
     shown = []
     for case in session.comparisons[0].cases:
-        columns = across.columns(across.of_case(found, case.name))
-        shown.append((f"{case.name}: {case.title}", [row for row in columns if row.measured]))
-    return [(title, columns) for title, columns in shown if columns]
+        columns = [row for row in across.columns(across.of_case(found, case.name)) if row.measured]
+        arms = [arm.name for arm in session.arms
+                if any(row.cell(arm.name).values for row in columns)]  # fmt: skip
+        if columns:
+            shown.append(CaseTable(f"{case.name}: {case.title}", columns, arms))
+    return shown
 
 
 def _failed(session: SessionComparison) -> Mapping[tuple[str, str], tuple[int, int]]:
@@ -55,23 +50,12 @@ def render(session: SessionComparison) -> str:
     failed = _failed(session)
     environment = html.environment()
     page = environment.get_template("session.html.j2").render(
-        **{
-            **html.context(first, "whole", kinds=()),
-            "bottom_line": wording.bottom_line(session),
-            "manifest": session.manifest,
-            "gates": session.gates,
-            "provenance": html.provenance_of(session.manifest),
-            "qemu": html.wrapped_command(session.manifest.provenance.qemu_argv),
-        },
-        session=session,
-        arms=_arms(session),
-        names=[arm.name for arm in session.arms],
+        **{**html.context(first, "whole", kinds=()), **html.head_of(session)},
         found=found,
         judged=judged,
         turned=len(judged) > MOST_COLUMNS,
         by_case=_by_case(found, session),
-        matrix=matrix.matrix(found) if len(first.cases) >= across.MANY_CASES else (),
-        differences=differences.differences(session.arms),
+        matrix=matrix.measured(found) if len(first.cases) >= across.MANY_CASES else (),
         answers=steps.answers(session),
         courses_of=[(row, steps.course(session, row)) for row in judged],
         courses=course.draw(session),

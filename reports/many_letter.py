@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from reports import across, gate_wording, mail, wording
+from reports import across, gate_wording, headline, mail
 from reports.across import Cell, Row
 from reports.letter import SHOWN, commands, percentage, setup, summary_line
 from reports.mail import ascii_only
@@ -62,5 +62,5 @@ def render(session: SessionComparison) -> str:
     said = gate_wording.sentence(session.gates)
     lines += [*mail.wrapped(said), ""] if said else []
     lines += mail.family(session)
-    lines += mail.wrapped(f"{wording.bottom_line(session)}.")
+    lines += mail.wrapped(headline.sentence(session))
     return "\n".join(lines).rstrip() + "\n"

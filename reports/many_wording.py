@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from reports import wording
+from reports import headline, wording
 from reports.across import Cell, Row
 from reports.many import SessionComparison
 from reports.model import Comparison, Reference
@@ -13,6 +13,8 @@ def against(session: SessionComparison) -> str:
     """What is compared with what."""
     compare, base = session.manifest.experiment.compare, session.manifest.base
     many = len(session.comparisons)
+    if many == 1:
+        return f"{session.arms[1].name} against {base}"
     if compare == "pairs":
         return f"all {many} pairs of {len(session.arms)} arms"
     if compare == "steps":
@@ -20,10 +22,13 @@ def against(session: SessionComparison) -> str:
     return f"{len(session.arms) - 1} arms against {base}"
 
 
-def family(session: SessionComparison) -> str:
+def family(session: Comparison | SessionComparison) -> str:
     """That all verdicts are one family, and how large it is."""
+    many = len(session.primary)
+    if many == 1:
+        return "1 verdict in its family: Holm's correction leaves it as it is"
     return (
-        f"{len(session.primary)} verdicts in one family: Holm's correction is over all of them, "
+        f"{many} verdicts in one family: Holm's correction is over all of them, "
         "as each is one more chance to be wrong"
     )
 
@@ -50,25 +55,21 @@ def difference(row: Row, cell: Cell) -> float | None:
     return cell.summary.mean - row.base.summary.mean
 
 
-def points(value: float | None) -> str:
-    """``+1.30 points``; a dash for None."""
-    if value is None:
-        return wording.NOTHING
-    return "0 points" if value == 0 else f"{value:+.2f} points"
-
-
 def change(row: Row, cell: Cell) -> str:
     """The arm's change from base in percent; in points where the metric is a percentage."""
     if row.is_share:
-        return points(difference(row, cell))
+        return wording.points(difference(row, cell))
     return wording.percent(cell.change.estimate if cell.change else None)
 
 
 def bounds(row: Row, cell: Cell) -> str:
-    """The interval of the change in percent; none in points."""
+    """The interval of the change, in the unit of :func:`change`; empty where there is none."""
     found = cell.change
-    if row.is_share or found is None or found.low is None or found.high is None:
+    if found is None or found.low is None or found.high is None:
         return ""
+    if row.is_share:
+        base = row.base.summary.mean if row.base.summary else None
+        return wording.points_between(base, found.low, found.high)
     return wording.between(found.low, found.high)
 
 
@@ -83,10 +84,8 @@ def samples(row: Row) -> str:
     if not counts or counts == [0]:
         return "nothing measured"
     in_wall = any(cell.against and cell.against.again for cell in row.others)
-    what = "block" if in_wall else "seed"
-    if len(counts) > 1:
-        return f"{counts[0]} to {counts[-1]} {what}s"
-    return f"{counts[0]} {what}{'' if counts[0] == 1 else 's'}"
+    most = wording.blocks(counts[-1]) if in_wall else wording.seeds(counts[-1])
+    return most if len(counts) == 1 else f"{counts[0]} to {most}"
 
 
 def published(row: Row, cell: Cell) -> list[tuple[str, str]]:
@@ -99,7 +98,7 @@ def published(row: Row, cell: Cell) -> list[tuple[str, str]]:
         values = dict.fromkeys((reference.base, reference.unit) for reference in first)
         return [(f"published {value:.2f} {unit}", "") for value, unit in values]
     return [
-        (f"published {reference.patched:.2f} {reference.unit}", wording.percent(reference.change))
+        (f"published {reference.patched:.2f} {reference.unit}", wording.reference_change(reference))
         for reference in cell.published
     ]
 
@@ -117,10 +116,13 @@ def references(session: SessionComparison) -> tuple[tuple[str, Reference], ...]:
 
 def counts(one: Comparison) -> str:
     """``1 regression, 2 without change``: one pair's verdicts in few words."""
-    said = []
-    for verdict, plural in wording.PLURALS.items():
-        number = one.count(verdict)
-        if number:
-            many = number > 1 or verdict is Verdict.NO_CHANGE
-            said.append(f"{number} {plural if many else verdict}")
-    return ", ".join(said) or "nothing judged"
+    if not measured(one) and one.count(Verdict.FAILED) == len(one.primary):
+        return "not measured"
+    verdicts = (metric.judgement.verdict for metric in one.primary)
+    return headline.counted(verdicts) or "nothing judged"
+
+
+def measured(one: Comparison) -> bool:
+    """Whether any number of the pair may be shown, or its code is the same."""
+    values = any(metric.base for case in one.cases for metric in case.metrics)
+    return values or one.manifest.same_code

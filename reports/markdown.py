@@ -5,11 +5,25 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
+from reports import (
+    across,
+    differences,
+    gate_wording,
+    lock_wording,
+    many_wording,
+    matrix,
+    repeat,
+    steps,
+    wall_wording,
+    wording,
+)
 from reports import count_wording as counts
-from reports import differences, gate_wording, lock_wording, wall_wording, wording
+from reports.across import Row
 from reports.attribution_model import Attribution
 from reports.gate_model import ArmGate
+from reports.headline import headline
 from reports.lock_model import LockComparison
+from reports.many import SessionComparison
 from reports.model import CaseComparison, Comparison, FailedRun, MetricComparison
 from reports.paired import Paired
 from results.record import Manifest
@@ -50,19 +64,21 @@ def _row(metric: MetricComparison) -> tuple[str, ...]:
         wording.spread(patched.stddev if patched else None),
         wording.change(metric),
         wording.interval(metric),
-        *([] if metric.again is None else [wording.percent(metric.again.estimate)]),
+        *([] if metric.again is None else [wall_wording.size(metric)]),
         wording.verdict(metric),
     )
 
 
-def metrics(case: CaseComparison) -> list[str]:
-    """The table of all metrics of a case."""
+def metrics(case: CaseComparison, manifest: Manifest) -> list[str]:
+    """The table of all metrics of a case, its columns headed by the names of the arms."""
     noise = ("A/A",) if any(metric.again is not None for metric in case.metrics) else ()
     heads = (
-        "metric", "unit", "base", "stddev", "patched", "stddev", "change", "interval", *noise,
-        "verdict",
+        "metric", "unit", manifest.base, "stddev", manifest.patched, "stddev", "change", "interval",
+        *noise, "verdict",
     )  # fmt: skip
-    return table(heads, [_row(metric) for metric in case.metrics if metric.base])
+    return table(
+        [escape(head) for head in heads], [_row(metric) for metric in case.metrics if metric.base]
+    )
 
 
 def commands(case: CaseComparison) -> list[str]:
@@ -196,38 +212,121 @@ def finding(level: str, text: str) -> str:
     return f"- {'**warning** ' if level == 'warning' else ''}{escape(text)}"
 
 
-def render(comparison: Comparison) -> str:
+def _verdict_table(session: SessionComparison, found: tuple[Row, ...]) -> list[str]:
+    """One row an arm, one column a metric that is judged: change and verdict."""
+    judged = [row for row in found if row.primary]
+    heads = ("arm", *(f"{row.case} {row.name}" for row in judged))
+    rows = [
+        (arm.name, *(
+            f"{many_wording.change(row, cell)} {many_wording.bounds(row, cell)} "
+            f"{many_wording.verdict(cell)}"
+            for row in judged for cell in [row.cell(arm.name)]
+        ))
+        for arm in session.arms[1:]
+    ]  # fmt: skip
+    return table([escape(head) for head in heads], rows)
+
+
+def _by_arm(session: SessionComparison, found: tuple[Row, ...]) -> list[str]:
+    """Each case's table with a row an arm, as documents have it."""
+    lines: list[str] = []
+    for case in session.comparisons[0].cases:
+        shown = [row for row in across.columns(across.of_case(found, case.name)) if row.measured]
+        heads = ["arm", *(part for row in shown for part in (f"{row.name}, {row.unit}", "change"))]
+        rows = []
+        for arm in session.arms:
+            if not any(row.cell(arm.name).values for row in shown):
+                continue
+            cells = [arm.name]
+            for row in shown:
+                cell = row.cell(arm.name)
+                said = "" if cell is row.base else matrix.change(row, cell)
+                cells += [matrix.values(cell)[0], said]
+            rows.append(cells)
+        lines += [f"### {escape(case.name)}: {escape(case.title)}", ""]
+        lines += table([escape(head) for head in heads], rows)
+    return lines
+
+
+def bullets(title: str, said: Sequence[str]) -> list[str]:
+    """A section that is a list; nothing where it is empty."""
+    return [f"## {title}", "", *(f"- {escape(text)}" for text in said), ""] if said else []
+
+
+def lead(session: SessionComparison, aside: str) -> list[str]:
+    """What happened, with its causes; ``aside`` stands behind the first sentence."""
+    happened = headline(session)
+    command = f"; go on: `{happened.command}`" if happened.command else "."
+    lines = [f"**{escape(happened.text)}**{command} {escape(aside)}.", ""]
+    lines += [*(f"- {escape(cause)}" for cause in happened.causes), ""] if happened.causes else []
+    return lines
+
+
+def verdict_list(comparison: Comparison) -> list[str]:
+    """One entry a metric that is judged."""
+    return [*(f"- {escape(wording.sentence(metric))}" for metric in comparison.primary), ""]
+
+
+def render(session: SessionComparison) -> str:
     """Return the report as Markdown, ending in a newline."""
-    manifest = comparison.manifest
-    experiment = manifest.experiment
+    experiment, first = session.manifest.experiment, session.comparisons[0]
+    found = across.rows(session)
     lines = [f"# {escape(experiment.title)}", ""]
     lines += [escape(experiment.question), ""] if experiment.question else []
-    lines += [f"**{wording.bottom_line(comparison)}.**", ""]
-    lines += [f"- {escape(wording.sentence(metric))}" for metric in comparison.primary]
-    lines += ["", *host(comparison), *gate(comparison.gates)]
-    apart = differences.sentences(manifest.arms)
-    lines += [f"## {differences.LEAD}", ""] if apart else []
-    lines += [*(f"- {escape(text)}" for text in apart), ""] if apart else []
-    for case in comparison.cases:
-        lines += [f"## {escape(case.name)}: {escape(case.title)}", ""]
-        lines += [*metrics(case), *commands(case)]
-    published = [
-        (f"{r.case} {r.metric}", r.unit, f"{r.base:.2f}", f"{r.patched:.2f}",
-         wording.sized(r.change), r.document)
-        for r in comparison.published
-    ]  # fmt: skip
-    if published:
-        lines += ["## Published", ""]
-        lines += table(("metric", "unit", "base", "patched", "change", "document"), published)
-    lines += counted(comparison)
-    if comparison.findings:
+    lines += lead(session, many_wording.against(session))
+    if headline(session).has_verdicts:
+        lines += verdict_list(first) if session.single else _verdict_table(session, found)
+        lines += [f"{escape(many_wording.family(session))}.", ""]
+    lines += [*host(first), *gate(session.gates)]
+    lines += bullets("Patch by patch", steps.answers(session))
+    lines += bullets(differences.LEAD, differences.sentences(session.arms))
+    if session.single:
+        for case in first.cases:
+            lines += [f"## {escape(case.name)}: {escape(case.title)}", ""]
+            lines += [*metrics(case, first.manifest), *commands(case)]
+        lines += [*_published(session), *counted(first)]
+    else:
+        lines += [*_arm_by_arm(session, found), *_published(session), *_pairs(session)]
+    if session.findings:
         lines += ["## Findings", ""]
-        lines += [finding(f.level, f"{f.scope}: {f.text}") for f in comparison.findings]
+        lines += [finding(f.level, f"{f.scope}: {f.text}") for f in session.findings]
         lines += [""]
-    lines += failed(comparison.failed_runs)
-    lines += repeat(manifest)
-    lines += meaning(comparison)
+    lines += failed(session.failed_runs)
+    lines += [*_repeat(session), *meaning(first)]
     return "\n".join(lines).rstrip() + "\n"
+
+
+def _arm_by_arm(session: SessionComparison, found: tuple[Row, ...]) -> list[str]:
+    lines = _by_arm(session, found)
+    return ["## Arm by arm", "", *lines] if lines else []
+
+
+def _pairs(session: SessionComparison) -> list[str]:
+    """Each pair of arms, what was run, and what failed."""
+    lines: list[str] = []
+    for one in session.comparisons:
+        lines += [f"## {escape(many_wording.name(one))}", ""]
+        if not many_wording.measured(one):
+            lines += ["Not measured.", ""]
+            continue
+        lines += verdict_list(one)
+        lines += [line for case in one.cases for line in metrics(case, one.manifest)]
+        lines += counted(one)
+    lines += ["## What was run", ""]
+    for case in session.comparisons[0].cases:
+        lines += [f"### {escape(case.name)}", "", *commands(case)]
+    return lines + bullets("Failures", matrix.failures(session))
+
+
+def _published(session: SessionComparison) -> list[str]:
+    rows = [
+        (arm, f"{r.case} {r.metric}", r.unit, f"{r.base:.2f}", f"{r.patched:.2f}",
+         wording.reference_change(r), r.document)
+        for arm, r in many_wording.references(session)
+    ]  # fmt: skip
+    heads = ("arm", "metric", "unit", session.manifest.base, "this arm", "change", "document")
+    shown = table([escape(head) for head in heads], rows)
+    return ["## Published", "", *shown] if rows else []
 
 
 def failed(runs: Sequence[FailedRun]) -> list[str]:
@@ -236,14 +335,19 @@ def failed(runs: Sequence[FailedRun]) -> list[str]:
     return ["## Failed runs", "", *table(("run", "kind", "blame", "message"), rows)] if rows else []
 
 
-def repeat(manifest: Manifest) -> list[str]:
-    """All it takes to do it again."""
+def _repeat(session: SessionComparison) -> list[str]:
+    """The commands that make it again, what must come out, and all that it was made with."""
+    again, manifest = repeat.repeat(session), session.manifest
     experiment, provenance = manifest.experiment, manifest.provenance
-    return ["## How to repeat this", "", *table(("what", "value"), [
+    lines = ["## How to repeat this", "", f"{escape(again.lab)}.", ""]
+    lines += code_block("\n".join(again.commands), "sh")
+    lines += [f"{escape(' '.join(again.notes))}", ""] if again.notes else []
+    lines += [f"{escape(again.expected)}:", ""] if again.expected else []
+    lines += [*(f"- {escape(result)}" for result in again.results), ""] if again.results else []
+    return [*lines, *table(("what", "value"), [
         ("experiment", experiment.name),
         ("guest", f"{manifest.guest.name}: {manifest.guest.title}"),
         ("seeds", ", ".join(map(str, manifest.seeds))),
-        ("lab", f"{provenance.lab_version} {provenance.lab_commit}"),
         *((f"kernel {arm.name}", f"{arm.kernel.release}, key {arm.kernel.key[:12]}, "
            f"{len(arm.kernel.patches)} patches on {arm.kernel.source}") for arm in manifest.arms),
         *((f"tool {name}", version) for name, version in sorted(provenance.tools.items())),
@@ -256,12 +360,4 @@ def repeat(manifest: Manifest) -> list[str]:
 
 def meaning(comparison: Comparison) -> list[str]:
     """What the numbers mean, and what they do not."""
-    lines = []
-    if comparison.manifest.experiment.mode == "exact":
-        lines += [
-            "Exact mode: one guest instruction is one virtual nanosecond, so bandwidth is path "
-            "length. Cache misses, NUMA and true parallelism are not seen.",
-        ]
-    if comparison.wall is not None:
-        lines += [wall_wording.meaning(comparison.wall)]
-    return lines
+    return [wall_wording.meaning(comparison.wall) if comparison.wall else wording.EXACT]

@@ -9,16 +9,18 @@ from reports import (
     across,
     differences,
     gate_wording,
+    headline,
     mail,
     many_wording,
-    text,
     text_counts,
     wall_wording,
     wording,
 )
 from reports.across import Cell, Row
 from reports.many import SessionComparison
+from reports.text_lines import wrapped
 
+WIDTH = 100
 DIRECTIONS = {"read_bw": "read", "write_bw": "write"}
 
 
@@ -72,14 +74,42 @@ def matrix(found: Sequence[Row]) -> tuple[Row, ...]:
     return tuple(row for row in found if row.primary)
 
 
-def by_case(session: SessionComparison, found: Sequence[Row]) -> list[str]:
-    """Workload; read or write; baseline; stddev; each other arm; stddev; change; verdict."""
-    shown = matrix(found)
+def measured(found: Sequence[Row]) -> tuple[Row, ...]:
+    """The rows of the matrix that have a value."""
+    return tuple(row for row in matrix(found) if row.measured)
+
+
+def by_case(
+    session: SessionComparison, found: Sequence[Row], width: int | None = None
+) -> list[str]:
+    """Workload; read or write; baseline; stddev; each other arm; stddev; change; verdict.
+
+    Arms that do not fit into ``width`` get a further table.
+    """
+    shown = measured(found)
     if not shown:
         return []
-    names = [arm.name for arm in session.arms]
-    heads: tuple[str, ...] = ("read/write", names[0], "stddev")
-    for name in names[1:]:
+    others = [arm.name for arm in session.arms[1:]]
+    said: list[str] = []
+    while others:
+        many = len(others)
+        table = _workloads(shown, found, session.arms[0].name, others)
+        while width and many > 1 and max(map(len, table)) > width:
+            many -= 1
+            table = _workloads(shown, found, session.arms[0].name, others[:many])
+        said += [*(line[:width].rstrip() for line in table), ""]
+        others = others[many:]
+    units = dict.fromkeys(row.unit for row in shown)
+    over = wording.repeated(session.manifest.experiment)
+    note = f"Means and standard deviations over the {over}, {', '.join(units)}."
+    return [*said, *wrapped(note, width or WIDTH, ""), ""]
+
+
+def _workloads(
+    shown: Sequence[Row], found: Sequence[Row], base: str, others: Sequence[str]
+) -> list[str]:
+    heads: tuple[str, ...] = ("read/write", base, "stddev")
+    for name in others:
         heads += (name, "stddev", "change", "verdict")
     lines: list[tuple[str, ...]] = [heads]
     titles: dict[int, str] = {}
@@ -87,21 +117,19 @@ def by_case(session: SessionComparison, found: Sequence[Row]) -> list[str]:
         titles[len(lines)] = case
         for row in grouped:
             cells = [direction(row, found), *values(row.base)]
-            for cell in row.others:
+            for cell in map(row.cell, others):
                 cells += [*values(cell), change(row, cell), many_wording.verdict(cell)]
             lines.append(tuple(map(wording.clean, cells)))
-    left = (0, *(6 + 4 * at for at in range(len(names) - 1)))
+    left = (0, *(6 + 4 * at for at in range(len(others))))
     table = text_counts.columns(lines, left=left)
     said = ["Workload", table[0], "-" * max(map(len, table))]
     for at, line in enumerate(table[1:], 1):
         said += [wording.clean(titles[at])] if at in titles else []
         said.append(line)
-    units = dict.fromkeys(row.unit for row in shown)
-    over = "blocks" if session.manifest.experiment.mode == "wall" else "seeds"
-    return [*said, "", f"Means and standard deviations over the {over}, {', '.join(units)}.", ""]
+    return said
 
 
-def side_by_side(arms: Sequence[str], shown: Sequence[Row]) -> list[str]:
+def side_by_side(arms: Sequence[str], shown: Sequence[Row], width: int = WIDTH) -> list[str]:
     """Two columns a metric, in as many tables below each other as the width asks for."""
     names = ("arm", "", *arms)
     phases = {row.phase for row in shown}
@@ -118,11 +146,11 @@ def side_by_side(arms: Sequence[str], shown: Sequence[Row]) -> list[str]:
     taken: list[list[tuple[str, ...]]] = []
     for group in groups:
         wider = _table(names, [*taken, group])
-        if taken and max(map(len, wider)) > text.WIDTH:
+        if taken and max(map(len, wider)) > width:
             lines += [*table, ""]
             taken, wider = [], _table(names, [group])
         taken, table = [*taken, group], wider
-    return [*lines, *table, ""]
+    return [*(line[:width].rstrip() for line in [*lines, *table]), ""]
 
 
 def _table(names: Sequence[str], groups: Sequence[Sequence[tuple[str, ...]]]) -> list[str]:
@@ -133,22 +161,27 @@ def _table(names: Sequence[str], groups: Sequence[Sequence[tuple[str, ...]]]) ->
     return text_counts.columns(rows, left=(0,))
 
 
-def by_arm(session: SessionComparison, found: Sequence[Row]) -> list[str]:
-    """One table a case: a row an arm, a column a metric, published figures below."""
+def by_arm(session: SessionComparison, found: Sequence[Row], width: int = WIDTH) -> list[str]:
+    """One table a case: a row an arm that was measured, a column a metric, published figures."""
     lines: list[str] = []
     for case in session.comparisons[0].cases:
         shown = [row for row in across.columns(across.of_case(tuple(found), case.name))
                  if row.measured]  # fmt: skip
         if not shown:
             continue
-        lines += [wording.clean(f"{case.name}: {case.title}")]
-        lines += side_by_side([arm.name for arm in session.arms], shown)
+        lines += wrapped(f"{case.name}: {case.title}", width, "")
+        arms = [arm.name for arm in session.arms
+                if any(row.cell(arm.name).values for row in shown)]  # fmt: skip
+        lines += side_by_side(arms, shown, width)
     published = [
-        f"  {arm}  {r.metric}: {wording.reference_values(r)}, {wording.percent(r.change)} "
-        f"({r.document})"
+        line
         for arm, r in many_wording.references(session)
-    ]
-    return lines + (["Published:", *map(wording.clean, published), ""] if published else [])
+        for line in wrapped(
+            f"{arm}  {r.metric}: {wording.reference_values(r)}, {wording.reference_change(r)} "
+            f"({r.document})", width,
+        )
+    ]  # fmt: skip
+    return lines + (["Published:", *published, ""] if published else [])
 
 
 def below(session: SessionComparison, found: Sequence[Row]) -> list[str]:
@@ -174,7 +207,7 @@ def below(session: SessionComparison, found: Sequence[Row]) -> list[str]:
     if len(session.primary) > 1:
         lines.append(f"{many_wording.family(session)}.")
     lines += [said] if (said := gate_wording.sentence(session.gates)) else []
-    return [part for line in lines for part in text.wrapped(wording.clean(line), "")]
+    return [part for line in lines for part in wrapped(line, WIDTH, "")]
 
 
 def failures(session: SessionComparison) -> list[str]:
@@ -196,8 +229,8 @@ def render(session: SessionComparison) -> str:
     found = across.rows(session)
     cases = session.comparisons[0].cases
     manifest = session.manifest
-    lines = [wording.clean(manifest.experiment.title), f"{wording.bottom_line(session)}.", ""]
-    lines += [*text.wrapped(mail.measured_under(manifest), ""), ""]
+    lines = [wording.clean(manifest.experiment.title), headline.sentence(session), ""]
+    lines += [*wrapped(mail.measured_under(manifest), WIDTH, ""), ""]
     said = differences.sentences(session.arms)
     if said:
         lines += [f"{differences.LEAD}:", *(f"  {wording.clean(text)}" for text in said), ""]

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from reports import across, derived, mail, wording
+from reports import across, derived, headline, mail
 from reports.across import Cell, Row
 from reports.derived import Derived
 from reports.mail import WIDTH, fit
@@ -201,7 +201,7 @@ def render(session: SessionComparison) -> str:
     """Return the tables and what stands above and below them, ending in a newline."""
     manifest = session.manifest
     lines = mail.wrapped(f"{manifest.experiment.name}: {manifest.experiment.title}")
-    lines += [*mail.wrapped(f"{wording.bottom_line(session)}."), ""]
+    lines += [*mail.wrapped(headline.sentence(session)), ""]
     rows = across.rows(session)
     shown = [row for row in across.columns(rows) if row.measured]
     lines += mail.wrapped(mail.measured_under(manifest), hang="")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from reports import wording
+from reports import headline, wording
 from reports.many import SessionComparison, compare_session
 from reports.model import MetricComparison, ReportError
 from reports.outcome import outcome
@@ -61,7 +61,7 @@ def listed(head: Head) -> ListedSession:
         return line.model_copy(update={"problem": str(error).splitlines()[0]})
     update: dict[str, Any] = {
         "exit_code": outcome(comparison),
-        "verdict": wording.bottom_line(comparison.single or comparison),
+        "verdict": headline.text(comparison),
         "primary": tuple(_primary(comparison)),
     }
     return line.model_copy(update=update)

@@ -14,9 +14,10 @@ import re
 from collections.abc import Sequence
 
 from reports import count_wording as counts
-from reports import gate_wording, many_markdown, many_wording, markdown, wording
+from reports import gate_wording, many_wording, markdown, wording
+from reports.headline import headline
 from reports.many import SessionComparison
-from reports.model import Comparison, MetricComparison
+from reports.model import MetricComparison
 
 MARKS = {"improvement": "▲", "regression": "▼", "no change": "=", "inconclusive": "?",
          "failed": "✕"}  # fmt: skip
@@ -76,53 +77,31 @@ def _column(fraction: float, reach: float) -> int:
     return HALF + round(HALF * min(max(fraction / reach, -1.0), 1.0))
 
 
-def render(comparison: Comparison) -> str:
-    """Return the summary, ending in a newline: the verdict, a picture, then the report."""
-    manifest = comparison.manifest
+def render(session: SessionComparison) -> str:
+    """Return the summary, ending in a newline: the verdicts, a picture, then the report."""
+    manifest = session.manifest
     experiment = manifest.experiment
-    names = f"{experiment.name}, {manifest.patched} against {manifest.base}"
-    lines = [f"## {markdown.escape(experiment.title)}", ""]
     guest = f"{experiment.mode} mode, guest {manifest.guest.name}"
-    lines += [
-        f"**{wording.bottom_line(comparison)}** ({markdown.escape(f'{names}, {guest}')}).",
-        "",
-    ]
-    drawn = picture(comparison.primary, experiment.thresholds.change)
-    lines += markdown.code_block("\n".join(drawn), "text") if drawn else []
-    lines += [f"- {markdown.escape(wording.sentence(metric))}" for metric in comparison.primary]
-    said = gate_wording.sentence(comparison.gates)
+    about = f"({experiment.name}, {many_wording.against(session)}, {guest})"
+    lines = [f"## {markdown.escape(experiment.title)}", "", *markdown.lead(session, about)]
+    has_verdicts = headline(session).has_verdicts
+    for one in session.comparisons if has_verdicts else ():
+        lines += [] if session.single else [f"{markdown.escape(many_wording.name(one))}:", ""]
+        drawn = picture(one.primary, experiment.thresholds.change)
+        lines += markdown.code_block("\n".join(drawn), "text") if drawn else []
+        lines += markdown.verdict_list(one)
+    lines += [f"- {markdown.escape(many_wording.family(session))}."] if has_verdicts else []
+    said = gate_wording.sentence(session.gates)
     lines += [f"- {markdown.escape(said)}"] if said else []
-    warnings = [f for f in comparison.findings if f.level == "warning"]
+    warnings = [f for f in session.findings if f.level == "warning"]
     lines += [f"- **warning** {markdown.escape(f'{f.scope}: {f.text}')}" for f in warnings]
-    for found in comparison.headlines:
+    for found in session.single.headlines if session.single else ():
         moved = [f"{counts.function(row)} {counts.signed(row.instructions.difference)}"
                  for row in counts.shown(found)[:MOST_FUNCTIONS]]  # fmt: skip
         total = f"{found.case} {found.phase}: {counts.total(found)}"
         said = f"{total}; {', '.join(moved)}" if moved else total
         lines += [f"- {markdown.escape(said)}"]
-    return _folded(lines, markdown.render(comparison))
-
-
-def render_many(session: SessionComparison) -> str:
-    """Return the summary of a session of many arms: verdicts by arm, then the report."""
-    experiment = session.manifest.experiment
-    lines = [
-        f"## {markdown.escape(experiment.title)}",
-        "",
-        f"**{wording.bottom_line(session)}**.",
-        "",
-    ]
-    for one in session.comparisons:
-        lines += [f"{markdown.escape(many_wording.name(one))}:", ""]
-        drawn = picture(one.primary, experiment.thresholds.change)
-        lines += markdown.code_block("\n".join(drawn), "text") if drawn else []
-        lines += [f"- {markdown.escape(wording.sentence(metric))}" for metric in one.primary]
-        lines += [""]
-    said = gate_wording.sentence(session.gates)
-    lines += [f"- {markdown.escape(said)}"] if said else []
-    warnings = [f for f in session.findings if f.level == "warning"]
-    lines += [f"- **warning** {markdown.escape(f'{f.scope}: {f.text}')}" for f in warnings]
-    return _folded(lines, many_markdown.render(session))
+    return _folded(lines, markdown.render(session))
 
 
 def _folded(lines: list[str], whole: str) -> str:

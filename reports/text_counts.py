@@ -13,6 +13,9 @@ from reports.paired import Paired
 
 MOST_LOCKS = 6
 LONGEST_NAME = 40
+# The first column is not cut below this: what is left would name nothing.
+SHORTEST_NAME = 20
+GAP = 2
 
 
 def columns(rows: Sequence[Sequence[str]], left: Sequence[int] = (0,)) -> list[str]:
@@ -28,10 +31,39 @@ def columns(rows: Sequence[Sequence[str]], left: Sequence[int] = (0,)) -> list[s
     ]
 
 
+def fitted(
+    rows: Sequence[Sequence[str]],
+    width: int,
+    left: Sequence[int] = (0,),
+    drop: Sequence[Sequence[int]] = (),
+    before_names: int = 0,
+) -> list[str]:
+    """As :func:`columns`, no line wider than ``width``.
+
+    Groups of columns in ``drop`` go one after the other until the rest fits; when the first
+    ``before_names`` of them are gone, names in the first column are cut where that helps.
+    """
+    for gone in range(len(drop) + 1):
+        dropped = {i for group in drop[:gone] for i in group}
+        kept = [i for i in range(len(rows[0])) if i not in dropped]
+        shown = [[row[i] for i in kept] for row in rows]
+        room = width - sum(max(len(row[i]) for row in rows) + GAP for i in kept[1:]) - GAP
+        if gone >= before_names and room >= SHORTEST_NAME:
+            shown = [[cut(row[0], room), *row[1:]] for row in shown]
+        lines = columns(shown, [at for at, i in enumerate(kept) if i in left])
+        if max(map(len, lines)) <= width:
+            return lines
+    return [line[:width].rstrip() for line in lines]
+
+
+def cut(text: str, most: int) -> str:
+    """The text, or as much of it as fits with dots behind it."""
+    return text if len(text) <= most else f"{text[: most - 3]}..."
+
+
 def name(text: str) -> str:
     """A guest's name on one line and no longer than a column may be."""
-    plain = " ".join(wording.clean(text).split())
-    return plain if len(plain) <= LONGEST_NAME else f"{plain[: LONGEST_NAME - 3]}..."
+    return cut(" ".join(wording.clean(text).split()), LONGEST_NAME)
 
 
 def _cells(pair: Paired | counts.Sums) -> tuple[str, str, str]:
@@ -42,7 +74,7 @@ def _cells(pair: Paired | counts.Sums) -> tuple[str, str, str]:
     )
 
 
-def functions(found: Attribution, base: str, patched: str) -> list[str]:
+def functions(found: Attribution, base: str, patched: str, width: int) -> list[str]:
     """The table of functions that moved most, with everything else in one row."""
     rows = [
         (name(counts.function(row)), *_cells(row.instructions), counts.note(row, base, patched))
@@ -54,10 +86,11 @@ def functions(found: Attribution, base: str, patched: str) -> list[str]:
     if found.others is not None:
         rows.append((counts.others(found), *_cells(found.others), ""))
     rows.append(("all", *_cells(found.total), ""))
-    return columns([("function", base, patched, "difference", ""), *rows], left=(0, 4))
+    head = ("function", base, patched, "difference", "")
+    return fitted([head, *rows], width, left=(0, 4), drop=((1,), (2,), (4,)))
 
 
-def _locks(found: LockComparison, base: str, patched: str) -> list[str]:
+def _locks(found: LockComparison, base: str, patched: str, width: int) -> list[str]:
     rows = []
     for row in found.shown[:MOST_LOCKS]:
         pair = row.hold or row.contentions
@@ -68,19 +101,20 @@ def _locks(found: LockComparison, base: str, patched: str) -> list[str]:
             ))  # fmt: skip
     what = "held" if found.serial else "contended"
     head = ("lock", f"{what} {base}", patched, "change", "saturates, CPUs" if found.serial else "")
-    return columns([head, *rows], left=(0,)) if rows else []
+    return fitted([head, *rows], width, drop=((4,), (1,), (2,))) if rows else []
 
 
-def _waits(found: LockComparison, base: str, patched: str) -> list[str]:
+def _waits(found: LockComparison, base: str, patched: str, width: int) -> list[str]:
     rows = [
         (name(row.caller), name(row.flags), counts.short(row.count.base),
          counts.short(row.count.patched), counts.moved(row.count))
         for row in found.waits[:MOST_LOCKS]
     ]  # fmt: skip
-    return columns([("waiting", "kind", base, patched, "change"), *rows], (0, 1)) if rows else []
+    head = ("waiting", "kind", base, patched, "change")
+    return fitted([head, *rows], width, left=(0, 1), drop=((2,), (3,), (1,))) if rows else []
 
 
-def origin(comparison: Comparison) -> list[tuple[str, list[str]]]:
+def origin(comparison: Comparison, width: int) -> list[tuple[str, list[str]]]:
     """One (sentence, table) after the other: sentences are to be wrapped, tables are not."""
     base, patched = comparison.manifest.base, comparison.manifest.patched
     parts: list[tuple[str, list[str]]] = []
@@ -96,7 +130,7 @@ def origin(comparison: Comparison) -> list[tuple[str, list[str]]]:
         parts += [(f"{counts.ratio(row)}.", []) for row in found.ratios]
         parts += [(f"! {counts.absent(row)}.", []) for row in found.ratios if row.absent]
         if found.listed:
-            parts.append(("", functions(found, base, patched)))
+            parts.append(("", functions(found, base, patched, width)))
             more = counts.elsewhere(found)
             parts += [(f"{more}.", [])] if more else []
             parts.append((f"{counts.share(found)}.", []))
@@ -104,7 +138,7 @@ def origin(comparison: Comparison) -> list[tuple[str, list[str]]]:
     return parts
 
 
-def locks(comparison: Comparison) -> list[tuple[str, list[str]]]:
+def locks(comparison: Comparison, width: int) -> list[tuple[str, list[str]]]:
     """As :func:`origin`, for the twins."""
     base, patched = comparison.manifest.base, comparison.manifest.patched
     parts: list[tuple[str, list[str]]] = []
@@ -116,7 +150,7 @@ def locks(comparison: Comparison) -> list[tuple[str, list[str]]]:
         parts.append(
             (f"{where} ({lock_wording.guest(found)}). {lock_wording.banner(found)}; {per}.", [])
         )
-        tables = (_locks(found, base, patched), _waits(found, base, patched))
+        tables = (_locks(found, base, patched, width), _waits(found, base, patched, width))
         parts += [("", table) for table in tables if table]
         parts += [(f"{lock_wording.slow_path(found)}.", [])] if found.slow_share else []
         parts.append((lock_wording.limits(found), []))

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from reports import wording
-from reports.text import wrapped
 from reports.text_counts import columns
+from reports.text_lines import wrapped
 from reports.two_sessions import PairedMetric, SessionPair
 from reports.verdict import CALLED
 from results.record import Manifest
@@ -20,13 +20,13 @@ def render(pair: SessionPair) -> str:
     if pair.obstacles:
         lines += ["Not comparable, so nothing is judged"]
         for text in pair.obstacles:
-            lines += wrapped(wording.clean(text))
+            lines += wrapped(text)
         lines += [""]
     lines += ["Different between them" if pair.differences else "Nothing differs between them"]
     for each in pair.differences:
-        lines += wrapped(wording.clean(f"{each.name}: {each.first} -> {each.second}"))
+        lines += wrapped(f"{each.name}: {each.first} -> {each.second}")
     for note in pair.notes:
-        lines += wrapped(wording.clean(note))
+        lines += wrapped(note)
     for arm in dict.fromkeys(metric.arm for metric in pair.metrics):
         same = ", the same machine code and settings" if arm in pair.same_code else ""
         lines += ["", wording.clean(f"Arm {arm}{same}")]
@@ -41,7 +41,7 @@ def _head(number: str, manifest: Manifest) -> list[str]:
     subject = wording.subject(manifest.experiment)
     return [
         wording.clean(f"{number}  {manifest.session}, begun {manifest.created}"),
-        *wrapped(wording.clean(subject), "   "),
+        *wrapped(subject, indent="   "),
     ]
 
 
@@ -53,7 +53,7 @@ def _table(metrics: Sequence[PairedMetric], *, judged: bool) -> list[str]:
     heads = HEADS if judged else HEADS[:-1]
     lines = columns([heads, *(_row(metric)[: len(heads)] for metric in shown)], left=(0, 6))
     for metric in shown:
-        lines += wrapped(wording.clean(f"{metric.name}: {_evidence(metric)}"), "    ")
+        lines += wrapped(f"{metric.name}: {_evidence(metric)}", indent="    ")
     return lines
 
 

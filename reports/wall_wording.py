@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from reports import power, wording
 from reports.model import Comparison, Finding, MetricComparison
-from reports.wall_model import Again, WallFacts
+from reports.wall_model import WallFacts
 from reports.wall_statistics import FEWEST_AGAIN
 
 NAMED_BLOCKS = 6
@@ -69,21 +69,22 @@ def _dropped_texts(facts: WallFacts) -> list[str]:
 
 def again(metric: MetricComparison) -> str:
     """What A/A says of this host, and how many blocks would see the threshold on it."""
-    return "" if metric.again is None else f"A/A on this host: {noise(metric.again)}"
+    return "" if metric.again is None else f"A/A on this host: {noise(metric)}"
 
 
-def noise(seen: Again) -> str:
+def noise(metric: MetricComparison) -> str:
     """``base against itself differs by +0.12 % [-0.30, +0.41] at 99 % (24 blocks), so ...``."""
-    if not seen.pairs:
+    seen = metric.again
+    if seen is None or not seen.pairs:
         return "no block in which every arm ran"
     if seen.estimate is None:
         return "a value is zero or no number, so there is no ratio"
-    said = f"base against itself differs by {wording.percent(seen.estimate)}"
-    blocks = f"{seen.pairs} block" if seen.pairs == 1 else f"{seen.pairs} blocks"
+    said = f"base against itself differs by {size(metric)}"
+    blocks = wording.blocks(seen.pairs)
     if seen.low is None or seen.high is None:
         said = f"{said} in {blocks}, too few for an interval"
     else:
-        between = wording.between(seen.low, seen.high)
+        between = wording.within(metric, seen.low, seen.high)
         said = f"{said} {between} at {100 * seen.level:.4g} % ({blocks})"
     smallest = f"{100 * seen.change:g} %"
     if seen.differs:
@@ -104,8 +105,11 @@ def meaning(facts: WallFacts) -> str:
 
 
 def size(metric: MetricComparison) -> str:
-    """What base differs by from itself, in percent; a dash where that is not known."""
-    return wording.percent(metric.again.estimate if metric.again else None)
+    """What base differs by from itself, as changes are said; a dash where that is not known."""
+    estimate = metric.again.estimate if metric.again else None
+    if wording.is_share(metric.unit) and metric.base and estimate is not None:
+        return wording.points(metric.base.mean * estimate)
+    return wording.percent(estimate)
 
 
 def level(comparison: Comparison) -> float:
@@ -117,7 +121,7 @@ def level(comparison: Comparison) -> float:
 def noise_lines(comparison: Comparison) -> list[str]:
     """One line a primary metric; none in exact mode."""
     return [
-        f"A/A on this host, {metric.case} {metric.name}: {noise(metric.again)}"
+        f"A/A on this host, {metric.case} {metric.name}: {noise(metric)}"
         for metric in comparison.primary
         if metric.again is not None
     ]

@@ -4,26 +4,17 @@ from __future__ import annotations
 
 import math
 import re
-from typing import TYPE_CHECKING
 
 from experiment.spec import Experiment, KernelSpec
-from reports.model import Comparison, MetricComparison, Reference
+from reports.model import MetricComparison, Reference
 from reports.verdict import CALLED, Verdict
 
-if TYPE_CHECKING:
-    from reports.many import SessionComparison
-
+EXACT = (
+    "Exact mode: one guest instruction is one virtual nanosecond, so bandwidth is path length. "
+    "Cache misses, NUMA and true parallelism are not seen."
+)
 SIGNIFICANT = 6
 NOTHING = "–"
-# In the order a reader wants to hear of them.
-PLURALS = {
-    Verdict.REGRESSION: "regressions",
-    Verdict.FAILED: "failed",
-    Verdict.IMPROVEMENT: "improvements",
-    Verdict.NO_CHANGE: "without change",
-    Verdict.INCONCLUSIVE: "inconclusive",
-}
-
 # Tenfold: bounds beyond are not told apart.
 WIDEST = 9.0
 # Bounds that are closer than this factor say something, however large they are.
@@ -140,11 +131,22 @@ def spread(fraction: float | None) -> str:
 
 
 def bounds(metric: MetricComparison) -> str:
-    """``[+1.02, +1.60]`` in percent; empty where there is no interval."""
+    """``[+1.02, +1.60]`` in the unit of :func:`change`; empty where there is no interval."""
     change = metric.judgement.change
     if change is None or change.low is None or change.high is None:
         return ""
-    return between(change.low, change.high)
+    return within(metric, change.low, change.high)
+
+
+def within(metric: MetricComparison, low: float, high: float) -> str:
+    """:func:`between` of two changes of a metric, of a share in points."""
+    base = metric.base.mean if metric.base else None
+    return points_between(base, low, high) if is_share(metric.unit) else between(low, high)
+
+
+def points_between(base: float | None, low: float, high: float) -> str:
+    """``[+1.02, +1.60]`` in points, of two changes of a share whose mean is ``base``."""
+    return "" if base is None else f"[{base * low:+.2f}, {base * high:+.2f}]"
 
 
 def between(low: float, high: float) -> str:
@@ -155,8 +157,8 @@ def between(low: float, high: float) -> str:
 
 def interval(metric: MetricComparison) -> str:
     """``[+1.02, +1.60] at 99 %``; empty where there is no interval."""
-    within, change = bounds(metric), metric.judgement.change
-    return f"{within} at {100 * change.level:g} %" if within and change else ""
+    shown, change = bounds(metric), metric.judgement.change
+    return f"{shown} at {100 * change.level:g} %" if shown and change else ""
 
 
 def _bound(fraction: float, *, known: bool = False) -> str:
@@ -167,14 +169,48 @@ def _bound(fraction: float, *, known: bool = False) -> str:
     return "0" if fraction == 0 else "0.00" if rounded == 0 else f"{rounded:+.2f}"
 
 
+def is_share(unit: str) -> bool:
+    """Whether a metric of this unit is a percentage itself, whose change is said in points."""
+    return unit in ("%", "percent")
+
+
+def points(value: float | None) -> str:
+    """``+1.30 points``; a dash for None."""
+    if value is None:
+        return NOTHING
+    return "0 points" if value == 0 else f"{value:+.2f} points"
+
+
 def change(metric: MetricComparison) -> str:
-    """The change of a metric in percent; a dash where there is none."""
+    """The change of a metric in percent, of a share in points; a dash where there is none."""
+    if is_share(metric.unit):
+        withheld = metric.judgement.verdict is Verdict.FAILED and metric.judgement.change is None
+        if metric.base is None or metric.patched is None or withheld:
+            return NOTHING
+        return points(metric.patched.mean - metric.base.mean)
     return sized(metric.judgement.change.estimate if metric.judgement.change else None)
+
+
+def pair_change(metric: MetricComparison, base: float, other: float | None) -> str:
+    """How one value of a metric differs from that of base, as :func:`change` says it."""
+    if other is None or not (base or is_share(metric.unit)):
+        return NOTHING
+    return points(other - base) if is_share(metric.unit) else percent(other / base - 1)
 
 
 def seeds(count: int) -> str:
     """``1 seed``, ``8 seeds``."""
     return f"{count} seed" if count == 1 else f"{count} seeds"
+
+
+def blocks(count: int) -> str:
+    """``1 block``, ``24 blocks``: what wall sessions repeat."""
+    return f"{count} block" if count == 1 else f"{count} blocks"
+
+
+def repeated(experiment: Experiment) -> str:
+    """What a session repeats, in the plural: ``seeds``, or in wall mode ``blocks``."""
+    return "blocks" if experiment.mode == "wall" else "seeds"
 
 
 def verdict(metric: MetricComparison) -> str:
@@ -190,7 +226,7 @@ def verdict(metric: MetricComparison) -> str:
 
 def published(metric: MetricComparison) -> str:
     """``published +7.38 %`` for each published figure of the metric, joined by commas."""
-    changes = ", ".join(sized(reference.change) for reference in metric.published)
+    changes = ", ".join(map(reference_change, metric.published))
     return f"published {changes}" if changes else ""
 
 
@@ -205,9 +241,7 @@ def values(metric: MetricComparison) -> str:
 def samples(metric: MetricComparison) -> str:
     """``8 seeds``; in wall mode, where a seed is not what runs differ by, ``24 blocks``."""
     count = metric.base.n if metric.base else 0
-    if metric.again is None:
-        return seeds(count)
-    return f"{count} block" if count == 1 else f"{count} blocks"
+    return seeds(count) if metric.again is None else blocks(count)
 
 
 def reason(metric: MetricComparison) -> str:
@@ -241,24 +275,11 @@ def sentence(metric: MetricComparison) -> str:
     return f"{head(metric)}   {rest}" if rest else head(metric)
 
 
-def bottom_line(comparison: Comparison | SessionComparison) -> str:
-    """The whole comparison, or all of a session's, in one short sentence."""
-    total = len(comparison.primary)
-    if comparison.exactness.status == "inexact":
-        return "The session failed: a repeated run gave other bits"
-    if not total:
-        return "No primary metric: nothing is judged"
-    said = [(verdict, comparison.count(verdict)) for verdict in PLURALS]
-    words = [
-        f"{'all' if count == total and total > 1 else count} "
-        f"{PLURALS[verdict] if count > 1 or verdict is Verdict.NO_CHANGE else verdict}"
-        for verdict, count in said
-        if count
-    ]
-    if total == 1:
-        words = [str(next(verdict for verdict, count in said if count))]
-    line = ", ".join(words)
-    return f"{line[0].upper()}{line[1:]}"
+def reference_change(reference: Reference) -> str:
+    """The change of a published figure, as :func:`change` says it."""
+    if is_share(reference.unit):
+        return points(reference.patched - reference.base)
+    return sized(reference.change)
 
 
 def reference_values(reference: Reference) -> str:

@@ -12,6 +12,7 @@ from results.store import write_atomically
 
 HTML = "report.html"
 MARKDOWN = "report.md"
+TEXT = "report.txt"
 FUNCTIONS = "functions.csv"
 
 
@@ -31,7 +32,7 @@ def _named(name: str, apart: str) -> str:
 
 
 def write_all(folder: Path) -> SessionComparison:
-    """Write the HTML and Markdown reports and the tidy tables; return the comparison.
+    """Write the HTML, Markdown and text reports and the tidy tables; return the comparison.
 
     ``functions.csv`` is written only where functions were counted; with more than two arms
     each further pair has a table of its own, named for its arms.
@@ -52,4 +53,5 @@ def write_all(folder: Path) -> SessionComparison:
             write_atomically(folder / _named(FUNCTIONS, apart), functions_table.render(one))
     write_atomically(folder / HTML, forms.render(comparison, "html"))
     write_atomically(folder / MARKDOWN, forms.render(comparison, "markdown"))
+    write_atomically(folder / TEXT, forms.render(comparison, "text"))
     return comparison

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shlex
 import sys
 from collections.abc import Iterator, Sequence
@@ -171,6 +172,16 @@ def resumable(again: Sequence[str] = (), begun: Path | None = None) -> Iterator[
 def emit(value: object) -> None:
     """JSON on standard output."""
     print(json.dumps(value, indent=2, default=str))
+
+
+def terminal_width() -> int:
+    """Columns of the terminal on standard output; 80 where it is none."""
+    from reports.text_lines import WIDTH
+
+    try:
+        return os.get_terminal_size(sys.stdout.fileno()).columns or WIDTH
+    except (OSError, ValueError):
+        return WIDTH
 
 
 def log(text: str) -> None:

@@ -11,8 +11,9 @@ import typer
 from host.errors import UsageError
 from kernels.make import Progress
 from reports import forms, write
+from reports.headline import headline
 from reports.outcome import decided, outcome
-from reports.text import verdict_lines
+from reports.text import headline_lines, verdict_lines
 from results.session import open_session
 from results.store import MANIFEST, SessionStore
 from runs import by_hand, prepare, session, stages
@@ -20,9 +21,10 @@ from runs.arms import build_arms, cache_key, expect_arms, flavours, kernel_keys
 from runs.measure import measure as measure_session
 from runs.options import Options
 from runs.progress import Reporter, duration
-from runs.question import Question
+from runs.question import Question, arguments
 from runs.wall import measure_wall
 from verbs.asked import (
+    CHECKOUT,
     SESSIONS,
     Anyway,
     Arm,
@@ -55,6 +57,7 @@ from verbs.asked import (
     placed,
     read,
     resumable,
+    terminal_width,
 )
 
 app = typer.Typer()
@@ -283,7 +286,12 @@ def measure_on(
     target = folder or session.new_folder(SESSIONS, experiment)
     with session.SessionLock(target), ended(target):
         opened, store = session.start(
-            experiment, asked, target, question.recorded, building(reporter)
+            experiment,
+            asked,
+            target,
+            question.recorded,
+            building(reporter),
+            arguments(question, here=Path.cwd(), checkout=CHECKOUT),
         )
         reporter.say(f"session {target}")
         make(opened, asked, store, reporter)
@@ -321,12 +329,15 @@ def do_report(folder: Path, form: str, strict: bool) -> int:
             f"unknown form {form!r}", where="--form", next_step=f"one of: {', '.join(forms.FORMS)}"
         )
     comparison = write.write_all(folder)
-    print(forms.render(comparison, form))
+    print(forms.render(comparison, form, terminal_width(), str(folder)))
     costs = open_session(folder).costs
     if costs:
         spent = sum(cost.guest_cpu_s for cost in costs)
         log(f"{len(costs)} guests used {duration(spent)} of CPU time")
-    for line in verdict_lines(comparison):
+    happened = headline(comparison, str(folder))
+    for line in headline_lines(happened, terminal_width()):
+        log(line)
+    for line in verdict_lines(comparison) if happened.has_verdicts else ():
         log(line)
     log(f"report: {folder / 'report.html'}")
     return outcome(comparison, strict=strict)

@@ -65,7 +65,7 @@ def _draw_one(comparison: Comparison, metric: MetricComparison) -> Chart:
         f"Bandwidth of {metric.case}, phase {metric.phase}: {arms[0]} "
         f"{wording.figure(metric.base.mean)}, {arms[1]} {wording.figure(metric.patched.mean)} "
         f"{metric.unit}, change {wording.change(metric)} {wording.interval(metric)}, "
-        f"{wording.seeds(metric.base.n)}."
+        f"{wording.samples(metric)}."
     )
     with canvas.figure(HEIGHT_IN) as drawn:
         left, right = drawn.subplots(1, 2, width_ratios=(1, 1.7))

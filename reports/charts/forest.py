@@ -114,7 +114,7 @@ def draw(comparison: Comparison) -> list[Chart]:
         f"{metric.case} {metric.name} {wording.change(metric)} {wording.interval(metric)}, "
         f"{wording.verdict(metric)}"
         + (f", {wording.published(metric)}" if metric.published else "")
-        + (f", A/A: {wall_wording.noise(metric.again)}" if metric.again else "")
+        + (f", A/A: {wall_wording.noise(metric)}" if metric.again else "")
         for metric in metrics
     )
     tall = any(sum(map(len, _said(metric))) > LETTERS for metric in metrics)

@@ -57,7 +57,10 @@ def square(row: Row, cell: Cell, threshold: float) -> Square | None:
     said = cell.against.judgement if cell.against else None
     sure = said is not None and (said.verdict in CALLED or said.differs)
     decimals = 2 if abs(estimate) < TENTH else 1
-    text = wording.typeset(wording.percent(estimate, decimals=decimals)).replace(" %", "")
+    text = wording.percent(estimate, decimals=decimals).replace(" %", "")
+    if row.is_share:
+        text = f"{many_wording.difference(row, cell) or 0.0:+.1f} pt"
+    text = wording.typeset(text)
     mark = ("▲" if better else "▼") if sure else ""
     return Square(f"{text}{mark}", depth(estimate, threshold), better, sure)
 
@@ -173,8 +176,10 @@ def _caption(session: SessionComparison) -> str:
     rest = ""
     if len(session.arms) == 2:
         rest = " Columns are metrics; what is judged comes first."
+    found = across.rows(session)
+    points = ", pt: points" if any(row.is_share for row in found) else ""
     return (
-        f"Change from {session.manifest.base} in percent. Blue is better, orange is worse, the "
-        "deeper the larger, on a logarithmic scale from half the threshold; ▲ and ▼ mark what is "
-        f"told from zero.{rest} {many_wording.samples(across.rows(session)[0]).capitalize()}."
+        f"Change from {session.manifest.base} in percent{points}. Blue is better, orange is worse, "
+        "the deeper the larger, on a logarithmic scale from half the threshold; ▲ and ▼ mark what "
+        f"is told from zero.{rest} {many_wording.samples(found[0]).capitalize()}."
     )

@@ -19,8 +19,6 @@ from reports import (
     html,
     letter,
     lock_wording,
-    markdown,
-    text,
     wording,
 )
 from reports.charts import waterfall
@@ -95,7 +93,7 @@ def hostile_counts() -> Comparison:
 
 
 def test_golden_text(counted: Comparison) -> None:
-    said = section(text.render(counted), "Where it came from", "Findings")
+    said = section(forms.render(counted, "text"), "Where it came from", "Findings")
     assert golden(said, "counts.txt")
 
 
@@ -112,8 +110,8 @@ def test_golden_letter(counted: Comparison, normal: Comparison) -> None:
 def test_every_form_has_the_same_sentences(counted: Comparison, page: Page) -> None:
     flat = {
         "html": " ".join(page.text.split()),
-        "text": " ".join(text.render(counted).split()),
-        "markdown": " ".join(re.sub(r"\\(.)", r"\1", markdown.render(counted)).split()),
+        "text": " ".join(forms.render(counted, "text").split()),
+        "markdown": " ".join(re.sub(r"\\(.)", r"\1", forms.render(counted, "markdown")).split()),
     }
     for found in counted.headlines:
         for said in (count_wording.total(found), count_wording.share(found),
@@ -151,8 +149,8 @@ def test_an_a_a_is_called_identical() -> None:
         manifest, all_equal(session.records()), counts.profiles(session, same=True)
     )
     assert count_wording.IDENTICAL in Page(html.render(comparison)).text
-    assert "identical: every function executed the same number" in text.render(comparison)
-    assert count_wording.IDENTICAL in markdown.render(comparison)
+    assert "identical: every function executed the same number" in forms.render(comparison, "text")
+    assert count_wording.IDENTICAL in forms.render(comparison, "markdown")
     assert letter.render(comparison).endswith(f"\n\n{count_wording.IDENTICAL}\n")
     assert not [c for c in charts.draw_all(comparison) if c.kind == "waterfall"]
 
@@ -168,7 +166,7 @@ def test_one_seed_claims_no_interval() -> None:
     session = Session(seeds=(5,))
     manifest = counts.counted(session.manifest())
     comparison = compare(manifest, session.records(), counts.profiles(session))
-    said = text.render(comparison)
+    said = forms.render(comparison, "text")
     assert "1 seed, each -" in said
     assert "within scatter" not in section(said, "Where it came from", "Findings")
     assert Page(html.render(comparison)).open == []
@@ -218,7 +216,7 @@ def test_hostile_names_stay_text(hostile_counts: Comparison) -> None:
     parsed = Page(html.render(hostile_counts))
     assert parsed.open == []
     assert "script" not in {tag for tag, _ in parsed.tags}
-    assert max(map(len, text.render(hostile_counts).splitlines())) <= 100
+    assert max(map(len, forms.render(hostile_counts, "text").splitlines())) <= 100
     assert max(map(len, letter.render(hostile_counts).splitlines())) <= 75
     for chart in charts.draw_all(hostile_counts):
         assert not [e for e in ET.fromstring(chart.svg).iter() if e.tag.endswith("script")]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from reports import count_wording as counts
-from reports import html, lock_wording, text, wording
+from reports import forms, html, lock_wording, wording
 from reports.model import Comparison
 from reports.paired import pair
 from reports.verdict import Verdict
@@ -111,7 +111,7 @@ def test_a_verdict_names_the_functions_behind_it(counted: Comparison) -> None:
     bw, thp = counted.primary[:2]
     said = counts.explained(counted, bw)
     assert said.startswith("153.8 fewer instructions per I/O: xas_load -85.3, ")
-    for form in (text.render(counted), wording.typeset(text.render(counted))):
+    for form in (forms.render(counted, "text"), wording.typeset(forms.render(counted, "text"))):
         assert "153.8 fewer instructions per I/O" in " ".join(form.split())
     assert wording.typeset(said) in " ".join(html.render(counted).split())
     # Nothing is explained where nothing is called.

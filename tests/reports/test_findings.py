@@ -29,7 +29,7 @@ def test_seeds_that_change_nothing_are_named() -> None:
 def test_failed_runs_are_counted_by_arm() -> None:
     session = Session()
     found = fails(session.records(), "filemap-4k-002-patched", "filemap-4k-003-patched")
-    expected = "fail:runs 0:8 in base, 2:8 in patched; their blocks are left out whole"
+    expected = "fail:runs 0:8 in base, 2:8 in patched; their seeds are left out whole"
     assert ("filemap-4k", expected) in texts(session, found)
 
 
@@ -91,4 +91,4 @@ def test_warnings_come_first() -> None:
 def test_same_code_with_different_numbers_is_a_contradiction() -> None:
     session = Session(same_code=True)
     said = [text for _, text in texts(session, session.records())]
-    assert any("the code is the same and 16 of 16 blocks differ" in text for text in said)
+    assert any("the code is the same and 16 of 16 seeds differ" in text for text in said)

@@ -13,15 +13,19 @@ import pytest
 from matplotlib.font_manager import FontProperties
 from matplotlib.textpath import TextPath
 
+from experiment.design import AGAIN
+from experiment.spec import KernelSpec
 from reports import forms, json_form
 from reports.charts import arms, canvas, course, heat
 from reports.charts.canvas import Chart
-from reports.many import SessionComparison
+from reports.many import SessionComparison, compare_session
 from reports.model import Comparison
 from reports.write import write_all
 from results.store import SessionStore
-from tests.reports.many_factory import ARMS, Many
+from tests.reports.many_factory import ARMS, Many, workloads
+from tests.reports.measured import measured
 from tests.reports.test_html import Page
+from tests.reports.wall_factory import WallSession
 
 SCHEMA = Path(__file__).resolve().parents[2] / "docs" / "schema" / "report.schema.json"
 
@@ -83,6 +87,53 @@ def test_one_report_for_any_number_of_arms(tmp_path: Path) -> None:
     assert len(list(tmp_path.glob("report*.html"))) == 1
     write_all(tmp_path)
     assert (tmp_path / "report.html").read_bytes() == before
+
+
+def test_three_kernels_are_all_named() -> None:
+    many = Many()
+    manifest = many.manifest()
+    kernels = [KernelSpec(source=f"deb:linux-image-6.1.{number}") for number in range(5)]
+    specs = tuple(
+        arm.model_copy(update={"kernel": kernel})
+        for arm, kernel in zip(manifest.experiment.arms, kernels, strict=True)
+    )
+    experiment = manifest.experiment.model_copy(
+        update={"arms": specs, "series": None, "kernel": kernels[0]}
+    )
+    session = compare_session(
+        measured(manifest.model_copy(update={"experiment": experiment}), many.records())
+    )
+    head = Page(forms.render(session, "html").split("</header>")[0]).text
+    for kernel in kernels:
+        assert kernel.source in head
+
+
+def test_a_wall_session_of_many_cases_says_blocks() -> None:
+    manifest, records = workloads()
+    wall = WallSession(blocks=8).manifest()
+    again = [
+        record.model_copy(update={"arm": AGAIN, "run_id": f"{record.run_id}-again"})
+        for record in records
+        if record.arm == "base"
+    ]
+    experiment = manifest.experiment.model_copy(
+        update={"mode": "wall", "wall": wall.experiment.wall}
+    )
+    session = compare_session(measured(
+        manifest.model_copy(
+            update={"experiment": experiment, "arms": wall.arms, "provenance": wall.provenance,
+                    "runs_planned": 3 * manifest.runs_planned // 2}
+        ),
+        [*records, *again],
+    ))  # fmt: skip
+    page = " ".join(Page(forms.render(session, "html")).text.split())
+    assert "Means and standard deviations over the blocks" in page
+    for form in ("text", "markdown", "html"):
+        said = forms.render(session, form)
+        said = Page(said).text if form == "html" else said
+        # The seeds of fio are listed to repeat it.
+        said = said.replace("seeds 1001", "").replace("seeds | 1001", "").replace("seeds1001", "")
+        assert "seeds" not in " ".join(said.split()).replace("seeds 1001", ""), form
 
 
 def drawn(chart: Chart) -> ET.Element:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from reports import markdown
+from reports import forms, markdown
 from reports.model import Comparison
 
 
 def test_the_table_has_every_measured_metric(normal: Comparison) -> None:
-    said = markdown.render(normal)
+    said = forms.render(normal, "markdown")
     rows = [line for line in said.splitlines() if line.startswith("| 4k.")]
     assert len(rows) == 7
     assert rows[0] == (
@@ -18,7 +18,7 @@ def test_the_table_has_every_measured_metric(normal: Comparison) -> None:
 
 
 def test_hostile_strings_stay_text(hostile: Comparison) -> None:
-    said = markdown.render(hostile)
+    said = forms.render(hostile, "markdown")
     outside_code = "".join(said.split("```")[::2])
     assert "<script" not in outside_code.replace(r"\<script", "")
     assert "\x1b" not in said
@@ -30,6 +30,6 @@ def test_a_fence_is_longer_than_what_it_holds() -> None:
 
 
 def test_how_to_repeat_it(normal: Comparison) -> None:
-    said = markdown.render(normal)
+    said = forms.render(normal, "markdown")
     for part in ("1001, 1002", "fio-3.33", "blocks=8", "AMD EPYC"):
         assert part in said

@@ -9,7 +9,7 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from reports import charts, forms, html, letter, text
+from reports import charts, forms, html, letter
 from reports.model import Comparison
 from tests.reports import counts_factory
 from tests.reports.measured import compare
@@ -35,7 +35,7 @@ def unsteady() -> Comparison:
 
 
 def test_text_is_golden(quiet: Comparison) -> None:
-    assert text.render(quiet) == GOLDEN.read_text(encoding="utf-8")
+    assert forms.render(quiet, "text") == GOLDEN.read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("form", ["text", "markdown", "html"])
@@ -83,7 +83,9 @@ def test_letter_gives_no_percentage_where_withheld(
         claims = [line for line in said.splitlines() if not line.startswith("A/A noise")]
         assert not re.search(r"[-+]\d+\.\d+%", "\n".join(claims))
     assert "real time" not in letter.render(translated)
-    assert "Wall mode under TCG: times are those of a translator" in text.render(translated)
+    assert "Wall mode under TCG: times are those of a translator" in forms.render(
+        translated, "text"
+    )
 
 
 def test_every_chart_has_a_a_and_all_kinds_are_there(quiet: Comparison) -> None:

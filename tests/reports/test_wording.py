@@ -7,10 +7,12 @@ import shlex
 import pytest
 
 from experiment.spec import ArmSpec, KernelSpec
-from reports import wording
+from reports import forms, wording
+from reports.many import compare_session
 from reports.model import Comparison
 from tests.reports.factory import FIO, Session
-from tests.reports.measured import compare
+from tests.reports.many_factory import Many
+from tests.reports.measured import compare, measured
 
 
 @pytest.mark.parametrize(
@@ -93,17 +95,30 @@ def test_secondary_words_apply_the_direction(normal: Comparison) -> None:
     assert (wording.verdict(faults), wording.verdict(ios)) == ("better", "better")
 
 
-def test_bottom_line(normal: Comparison) -> None:
-    assert wording.bottom_line(normal) == "2 improvements, 1 without change"
-    slow = Session(effect={"4k": -0.02, "thp": -0.02, "switch": -0.02})
-    worst = compare(slow.manifest(), slow.records())
-    assert wording.bottom_line(worst) == "All regressions"
-    manifest = slow.manifest()
-    only = compare(
-        manifest.model_copy(update={"cases": manifest.cases[:1]}),
-        [r for r in slow.records() if r.case == "filemap-4k"],
-    )
-    assert wording.bottom_line(only) == "Regression"
+def test_a_share_changes_by_points_in_every_table_of_every_form() -> None:
+    """Two arms and many: 27 % becoming 1.35 % is -25.75 points, and never -95 %."""
+    many = Many()
+    names = list(many.arms)[:2]
+    manifest = many.manifest()
+    two = compare_session(measured(
+        manifest.model_copy(update={
+            "arms": manifest.arms[:2],
+            "experiment": manifest.experiment.model_copy(
+                update={"arms": manifest.experiment.arms[:2]}
+            ),
+            "runs_planned": 2 * 2 * len(many.seeds),
+        }),
+        [record for record in many.records() if record.arm in names],
+    ))  # fmt: skip
+    share = two.comparisons[0].cases[0].metric("4k.slowpath_share")
+    assert share is not None
+    assert wording.change(share) == "-25.75 points"
+    assert wording.bounds(share) == "[-25.75, -25.75]"
+    for session in (two, many.compared()):
+        for form in ("text", "markdown", "html"):
+            said = wording.typeset(forms.render(session, form))
+            assert "−25.75 points" in said, form
+            assert "−95.02" not in said, form
 
 
 def test_a_wrapped_command_is_the_same_command() -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+from reports import forms
 from reports.write import read_comparison, write_all
 from results.locks import Locks
 from results.profile import Profile
@@ -16,7 +17,7 @@ from results.store import SessionStore, StoreError
 from tests.reports import counts_factory
 from tests.reports.factory import Session
 
-WRITTEN = ("report.html", "report.md", "samples.csv", "samples.parquet")
+WRITTEN = ("report.html", "report.md", "report.txt", "samples.csv", "samples.parquet")
 
 
 def store(folder: Path, *, backwards: bool = False) -> None:
@@ -69,6 +70,12 @@ def test_counts_come_from_the_folder_and_stay_byte_for_byte(tmp_path: Path) -> N
     for name in (*WRITTEN, "functions.csv"):
         both = [(tmp_path / folder / name).read_bytes() for folder in ("a", "b")]
         assert both[0] == both[1], name
+
+
+def test_the_text_in_the_folder_is_that_of_a_terminal_of_eighty_columns(tmp_path: Path) -> None:
+    store(tmp_path)
+    said = forms.render(write_all(tmp_path), "text", width=80)
+    assert (tmp_path / "report.txt").read_text(encoding="utf-8") == said
 
 
 def test_reading_writes_nothing(tmp_path: Path) -> None:

@@ -1,12 +1,20 @@
-"""Where what is asked is done: every verb that builds or boots takes an executor."""
+"""What verbs share: an executor for what builds or boots, and the width of the terminal."""
 
 from __future__ import annotations
 
+import contextlib
+import os
+import subprocess
+import sys
+import termios
 from pathlib import Path
 
 import pytest
 
 import lab
+from results.store import SessionStore
+from tests.reports.factory import Session
+from verbs.asked import CHECKOUT
 
 SERIES = "configs/series/slow-add-16"
 
@@ -50,3 +58,33 @@ def test_an_unknown_executor_is_refused_with_the_known_ones(
     said = capsys.readouterr().err
     assert "unknown executor 'ray://x'" in said
     assert "dask-jobqueue:NAME" in said
+
+
+@pytest.mark.parametrize(("columns", "longest"), [(132, 132), (60, 60), (None, 80)])
+def test_the_text_follows_the_terminal(tmp_path: Path, columns: int | None, longest: int) -> None:
+    store = SessionStore(tmp_path)
+    session = Session()
+    store.create(session.manifest())
+    for record in session.records()[:-20]:
+        store.append(record)
+    reading, writing = os.openpty() if columns else os.pipe()
+    if columns:
+        termios.tcsetwinsize(writing, (24, columns))
+    done = subprocess.Popen(
+        [sys.executable, CHECKOUT / "lab.py", "report", tmp_path], stdout=writing,
+        stderr=subprocess.PIPE, cwd=CHECKOUT,
+    )  # fmt: skip
+    os.close(writing)
+    text = b""
+    with contextlib.suppress(OSError):  # how a terminal says that nobody writes any more
+        while part := os.read(reading, 65536):
+            text += part
+    os.close(reading)
+    _, said = done.communicate()
+    lines = [line for line in text.decode().splitlines() if str(tmp_path) not in line]
+    widest = max(map(len, lines))
+    assert longest - 12 < widest <= longest
+    # The folder that was reported, and not where such a session would lie.
+    happened = f"Not finished: 13 of 32 runs; go on: ./lab.py run --resume {tmp_path}"
+    for printed in (text, said):
+        assert happened in " ".join(printed.decode().replace("\\", "").split())

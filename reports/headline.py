@@ -1,0 +1,221 @@
+"""What happened in a session, in a few words: what every form begins with.
+
+A session without a verdict says why there is none, in place of a list of verdicts that
+failed.  The same words stand in text, Markdown, HTML, mails, the summary of a CI job, the
+page of a queue and at the end of a run.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from experiment.design import AGAIN
+from reports.gate_model import ArmGate
+from reports.many import SessionComparison
+from reports.model import Comparison, FailedRun
+from reports.verdict import Verdict
+from results.record import Manifest
+
+Session = Comparison | SessionComparison
+
+# In the order a reader wants to hear of them.
+PLURALS = {
+    Verdict.REGRESSION: "regressions",
+    Verdict.FAILED: "failed",
+    Verdict.IMPROVEMENT: "improvements",
+    Verdict.NO_CHANGE: "without change",
+    Verdict.INCONCLUSIVE: "inconclusive",
+}
+# Causes that are named; the findings and the failed runs have all.
+MOST_CAUSES = 3
+
+
+class Headline(NamedTuple):
+    """``text`` has no full stop; ``causes`` say why, a line each.
+
+    ``has_verdicts`` is false where a list of verdicts would only say the same once a
+    metric.  ``command`` goes on with a session that is not finished, and is empty else.
+    """
+
+    text: str
+    causes: tuple[str, ...] = ()
+    has_verdicts: bool = True
+    command: str = ""
+
+    @property
+    def sentence(self) -> str:
+        """The text as a sentence; with the command, behind which no full stop gets in the way."""
+        return f"{self.text}; go on: {self.command}" if self.command else f"{self.text}."
+
+
+class Runs(NamedTuple):
+    """Data points of a session: how many are on record, and how many there will be."""
+
+    recorded: int
+    planned: int
+
+
+def headline(session: Session, folder: str = "") -> Headline:
+    """What happened.
+
+    ``folder`` is where the session lies, for the command that goes on with it; the folder
+    that ``run`` would have made where it is not known.
+    """
+    place = folder or default_folder(session.manifest)
+    resume = f"./lab.py run --resume {shlex.quote(place)}"
+    if not session.primary:
+        return Headline("No primary metric: nothing is judged")
+    if session.exactness.status == "inexact":
+        why = session.exactness.text
+        return Headline("The session failed: a repeated run gave other bits", (why,), False)
+    wall = _comparisons(session)[0].wall
+    if wall is not None and not wall.real_time:
+        under = "TCG" if wall.accelerator == "tcg" else wall.accelerator or "what is not known"
+        why = f'guests ran under {under}; mode = "exact" answers the question without KVM'
+        return Headline("No verdict: no KVM", (why,), False)
+    broken = _broken(session.gates)
+    left = runs(session)
+    if left.recorded < left.planned and not (wall and wall.early):
+        text = f"Not finished: {left.recorded} of {left.planned} runs"
+        return Headline(text, (*broken, *_failures(session)), False, resume)
+    judged = [m.judgement for m in session.primary if m.judgement.verdict is not Verdict.FAILED]
+    if broken and not judged:
+        lead = "No verdict" if left.recorded else "NOT MEASURED"
+        # Checks that were not made are made by the session when it goes on.
+        unchecked = any(gate.standing == "not run" for gate in session.gates)
+        return Headline(f"{lead}: {broken[0]}", broken[1:], False, resume if unchecked else "")
+    if not judged:
+        first, *others = _lost(session)
+        has_numbers = any(metric.judgement.change for metric in session.primary)
+        return Headline(f"No verdict: {first}", tuple(others), has_numbers)
+    if broken:
+        judged_words = counted(judgement.verdict for judgement in judged)
+        return Headline(_sentence(f"{judged_words}; NOT MEASURED: {broken[0]}"), broken[1:])
+    causes = _lost(session) if session.count(Verdict.FAILED) else ()
+    return Headline(_sentence(_all(session)), tuple(causes))
+
+
+def text(session: Session) -> str:
+    """The shortest form: no full stop, no command."""
+    return headline(session).text
+
+
+def sentence(session: Session) -> str:
+    """The headline in one line."""
+    return headline(session).sentence
+
+
+def counted(verdicts: Iterable[Verdict | None]) -> str:
+    """``1 regression, 2 without change``; empty for no verdict."""
+    given = list(verdicts)
+    numbers = {verdict: given.count(verdict) for verdict in PLURALS}
+    return ", ".join(
+        f"{number} {PLURALS[verdict] if number > 1 or verdict is Verdict.NO_CHANGE else verdict}"
+        for verdict, number in numbers.items()
+        if number
+    )
+
+
+def runs(session: Session) -> Runs:
+    """How many data points are on record, and how many are to be made.
+
+    An arm that is broken, or was not checked, is not measured, nor is one that is left
+    without another to be compared with.
+    """
+    comparisons = _comparisons(session)
+    manifest = session.manifest
+    recorded: dict[tuple[str, str], int] = {}
+    for one in comparisons:
+        for count in one.failure_counts:
+            recorded[count.case, one.manifest.base] = count.base_runs
+            recorded[count.case, one.manifest.patched] = count.patched_runs
+            if count.again is not None:
+                recorded[count.case, AGAIN] = count.again[1]
+    withheld = {gate.arm for gate in session.gates if gate.withholds}
+    pairs = [{one.manifest.base, one.manifest.patched} for one in comparisons]
+    measured = set().union(*(pair for pair in pairs if not pair & withheld))
+    arms = [arm.name for arm in manifest.arms]
+    if measured and AGAIN in arms:
+        measured.add(AGAIN)
+    return Runs(sum(recorded.values()), manifest.runs_planned * len(measured) // len(arms))
+
+
+def default_folder(manifest: Manifest) -> str:
+    """Where ``./lab.py run`` keeps a session of this name."""
+    return f"sessions/{manifest.session}"
+
+
+def _comparisons(session: Session) -> tuple[Comparison, ...]:
+    return session.comparisons if isinstance(session, SessionComparison) else (session,)
+
+
+def _sentence(words: str) -> str:
+    return f"{words[:1].upper()}{words[1:]}"
+
+
+def _all(session: Session) -> str:
+    """The verdicts counted; ``all regressions`` and ``regression`` where they are alike."""
+    verdicts = [metric.judgement.verdict for metric in session.primary]
+    first = verdicts[0]
+    if first is None or len(set(verdicts)) > 1:
+        return counted(verdicts)
+    return f"all {PLURALS[first]}" if len(verdicts) > 1 else str(first)
+
+
+def _listed(names: Sequence[str]) -> str:
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+
+
+def _broken(gates: Sequence[ArmGate]) -> tuple[str, ...]:
+    """``patched is broken: BUG: sleeping function called ..., xas_split_alloc()``, a cause each."""
+    by_cause: dict[str, list[ArmGate]] = {}
+    for gate in gates:
+        if gate.withholds:
+            by_cause.setdefault(_why(gate), []).append(gate)
+    said = []
+    for why, alike in by_cause.items():
+        names = _listed([gate.arm for gate in alike])
+        if alike[0].standing == "red":
+            said.append(f"{names} {'is' if len(alike) == 1 else 'are'} broken: {why}")
+        else:
+            said.append(f"{names}: not checked for correctness: {why}")
+    # What is broken is the news; what was not checked comes after it.
+    return tuple(sorted(said, key=lambda line: " broken: " not in line))
+
+
+def _why(gate: ArmGate) -> str:
+    if gate.standing != "red":
+        return gate.reason
+    problem = gate.problems[0][1]
+    return f"{problem.title}, {problem.where}()" if problem.where else problem.title
+
+
+def _lost(session: Session) -> tuple[str, ...]:
+    """Why verdicts are missing: failed runs, or else the reasons of the verdicts."""
+    return _failures(session) or tuple(
+        dict.fromkeys(
+            metric.judgement.reason
+            for metric in session.primary
+            if metric.judgement.verdict is Verdict.FAILED
+        )
+    )
+
+
+def _failures(session: Session) -> tuple[str, ...]:
+    """``7 runs of patched failed: invalid, blame workload: THP was on``, a cause each."""
+    by_kind: dict[tuple[str, str, str], list[FailedRun]] = {}
+    for run in session.failed_runs:
+        by_kind.setdefault((run.arm, run.failure.kind, run.failure.blame), []).append(run)
+    said = []
+    for alike in by_kind.values():
+        failure = alike[0].failure
+        many = "1 run" if len(alike) == 1 else f"{len(alike)} runs"
+        said.append(
+            f"{many} of {alike[0].arm} failed: {failure.kind}, blame {failure.blame}: "
+            f"{failure.message}"
+        )
+    left_out = len(said) - MOST_CAUSES
+    more = [f"{left_out} more causes are among the failed runs"] if left_out > 0 else []
+    return (*said[:MOST_CAUSES], *more)

@@ -1,0 +1,100 @@
+"""How a session is made again: commands for a shell, and the numbers that must come out; pure."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import PurePath
+from typing import NamedTuple
+
+from reports import wording
+from reports.headline import Session, default_folder, headline
+from reports.many import SessionComparison
+from reports.model import Comparison, MetricComparison
+from results.record import Manifest
+
+DIRTY = "-dirty"
+UNKNOWN = "not found"
+
+
+class Repeat(NamedTuple):
+    """``commands`` are lines for a shell in a checkout of the lab; ``results`` a line a number.
+
+    ``expected`` says what the results are, ``notes`` what the commands do not say.
+    """
+
+    lab: str
+    commands: tuple[str, ...]
+    notes: tuple[str, ...]
+    expected: str
+    results: tuple[str, ...]
+
+
+def repeat(session: Session, folder: str = "") -> Repeat:
+    """The commands that make the session again; ``folder`` is as for ``headline``."""
+    manifest = session.manifest
+    results = tuple(
+        f"{_pair(one, session)}{_result(metric, exact=one.wall is None)}"
+        for one in (session.comparisons if isinstance(session, SessionComparison) else (session,))
+        for metric in one.primary
+        if metric.base and metric.patched and headline(session).has_verdicts
+    )
+    exact = manifest.experiment.mode == "exact"
+    return Repeat(
+        lab=_lab(manifest),
+        commands=_commands(manifest, folder or default_folder(manifest)),
+        notes=_notes(manifest),
+        expected=("These means must come out, to the last digit, on any host" if exact else
+                  "Real time gives other digits: the verdicts must come out, with intervals that "
+                  "overlap these") if results else "",
+        results=results,
+    )  # fmt: skip
+
+
+def _lab(manifest: Manifest) -> str:
+    provenance = manifest.provenance
+    known = provenance.lab_commit not in ("", UNKNOWN)
+    commit = f"commit {provenance.lab_commit}" if known else "its commit is not known"
+    return f"Twinboot {provenance.lab_version}, {commit}"
+
+
+def _commands(manifest: Manifest, folder: str) -> tuple[str, ...]:
+    commit = manifest.provenance.lab_commit.removesuffix(DIRTY)
+    commands = [f"git checkout {shlex.quote(commit)}"] if commit not in ("", UNKNOWN) else []
+    if manifest.arguments:
+        commands.append(shlex.join(["./lab.py", "run", *manifest.arguments]))
+    if manifest.experiment.mode == "exact":
+        archive = f"{PurePath(folder).name}.tar.gz"
+        commands.append(shlex.join(["./lab.py", "repro", folder]))
+        commands.append(shlex.join(["./lab.py", "repro", "--check", archive]))
+    return tuple(commands)
+
+
+def _notes(manifest: Manifest) -> tuple[str, ...]:
+    notes = []
+    if manifest.provenance.lab_commit.endswith(DIRTY):
+        notes.append("The lab had changes that are not in this commit.")
+    if not manifest.arguments:
+        notes.append("How the session was begun is not on record.")
+    if manifest.experiment.mode == "exact":
+        notes.append(
+            "repro packs the session into an archive; repro --check measures it again, on any "
+            "machine, and compares every number."
+        )
+    return tuple(notes)
+
+
+def _pair(one: Comparison, session: Session) -> str:
+    alone = not isinstance(session, SessionComparison) or session.single is not None
+    return "" if alone else f"{one.manifest.base} -> {one.manifest.patched}: "
+
+
+def _result(metric: MetricComparison, *, exact: bool) -> str:
+    """``filemap-4k 4k.bw: 287.053 -> 289.965 virtual MiB/s``; in wall mode the verdict, too."""
+    assert metric.base is not None
+    assert metric.patched is not None
+    both = f"{wording.figure(metric.base.mean)} -> {wording.figure(metric.patched.mean)}"
+    said = f"{metric.case} {metric.name}: {both}{wording.after(metric.unit)}"
+    if exact:
+        return said
+    parts = (wording.change(metric), wording.interval(metric), wording.verdict(metric))
+    return f"{said}, {', '.join(part for part in parts if part)}"

@@ -1,0 +1,94 @@
+"""How to repeat a session: the commands first, then the numbers that must come out."""
+
+from __future__ import annotations
+
+import pytest
+
+from reports import forms
+from reports.many import SessionComparison
+from reports.model import Comparison
+from reports.repeat import repeat
+from tests.reports.factory import Session
+from tests.reports.many_factory import Many
+from tests.reports.measured import compare
+from tests.reports.test_headline import plain, unfinished
+from tests.reports.wall_factory import WallSession
+
+NAME = "filemap-v4-20260101-000000"
+
+
+def begun(*arguments: str, commit: str = "0123456789ab") -> Comparison:
+    session = Session()
+    manifest = session.manifest()
+    provenance = manifest.provenance.model_copy(update={"lab_commit": commit})
+    manifest = manifest.model_copy(update={"arguments": arguments, "provenance": provenance})
+    return compare(manifest, session.records())
+
+
+def test_the_commands_are_those_of_the_session() -> None:
+    again = repeat(begun("filemap-v4", "--set", "blocks=8", "--set", "title=a b"))
+    assert again.lab == "Twinboot 0.1.0, commit 0123456789ab"
+    assert again.commands == (
+        "git checkout 0123456789ab",
+        "./lab.py run filemap-v4 --set blocks=8 --set 'title=a b'",
+        f"./lab.py repro sessions/{NAME}",
+        f"./lab.py repro --check {NAME}.tar.gz",
+    )
+    assert again.results[0] == "filemap-4k 4k.bw: 259.019 -> 262.032 virtual MiB/s"
+    assert len(again.results) == 3
+
+
+def test_what_is_not_known_is_not_made_up() -> None:
+    unknown = repeat(begun(commit="not found"))
+    assert unknown.commands[0].startswith("./lab.py repro ")
+    assert "not on record" in unknown.notes[0]
+    dirty = repeat(begun("filemap-v4", commit="0123456789ab-dirty"))
+    assert dirty.commands[0] == "git checkout 0123456789ab"
+    assert "changes" in dirty.notes[0]
+    assert repeat(unfinished()).results == ()
+
+
+def test_the_folder_that_is_known_is_packed() -> None:
+    again = repeat(begun(), "/srv/s1")
+    assert again.commands[-2:] == ("./lab.py repro /srv/s1", "./lab.py repro --check s1.tar.gz")
+
+
+def test_real_time_promises_no_digits() -> None:
+    again = repeat(WallSession(effect=0.03).compared())
+    assert not any("repro" in command for command in again.commands)
+    assert "virtual" not in again.results[0]
+    assert again.results[0].endswith("improvement")
+
+
+def test_many_arms_have_a_result_a_pair() -> None:
+    again = repeat(Many().compared())
+    assert len(again.results) == 12
+    assert again.results[0].startswith("vanilla -> sleepy: filemap-4k 4k.bw: 259.019 -> 247.255")
+
+
+@pytest.mark.parametrize("form", ["text", "markdown", "html", "summary"])
+def test_the_section_begins_with_commands_in_every_full_form(
+    form: str, five: SessionComparison
+) -> None:
+    for session in (begun("filemap-v4"), five):
+        section = plain(session, form).split("How to repeat this")[1]
+        places = [
+            section.index(part)
+            for part in (
+                "Twinboot 0.1.0, commit 0123456789ab",
+                "git checkout 0123456789ab",
+                f"./lab.py repro sessions/{NAME}",
+                "to the last digit",
+                "259.019",
+            )
+        ]
+        assert places == sorted(places)
+    assert "./lab.py run filemap-v4" in plain(begun("filemap-v4"), form)
+
+
+def test_a_pasted_block_is_the_commands() -> None:
+    session = begun("--series", "s" * 50, "--set", "t=" + "u" * 60)
+    said = forms.render(session, "text").split("commit 0123456789ab.\n")[1]
+    joined = said.replace("\\\n", "").split("\n")
+    for command, line in zip(repeat(session).commands, joined, strict=False):
+        assert line.split() == command.split()
