@@ -37,7 +37,8 @@ class Entry(Record):
     ``mailbox`` names the mails that the queue itself keeps; they then stand for the
     question's series.  ``added``, ``began`` and ``ended`` are UTC, ``2026-01-01T00:00:00.000000Z``.
     ``attempt`` counts sessions, ``tries`` how often the host ended this one.  ``code`` is
-    what ``lab.py run`` would have exited with, ``message`` why there is no verdict.
+    what ``lab.py run`` would have exited with, ``headline`` what its report begins with,
+    ``message`` why there is no verdict.
     """
 
     id: Annotated[str, Field(pattern=ID)]
@@ -57,6 +58,7 @@ class Entry(Record):
     ended: str = ""
     code: int | None = None
     blame: Blame = ""
+    headline: str = ""
     message: str = ""
     said: tuple[Said, ...] = ()
 
@@ -97,7 +99,7 @@ class Entry(Record):
         goes_on = self.blame == "host" and not anew
         update = {
             "state": "waiting", "tries": 0, "worker": "", "began": "", "ended": "", "code": None,
-            "blame": "", "message": "", "said": (),
+            "blame": "", "headline": "", "message": "", "said": (),
             "attempt": self.attempt if goes_on or not self.began else self.attempt + 1,
         }  # fmt: skip
         return self.model_copy(update=update)

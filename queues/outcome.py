@@ -8,6 +8,7 @@ from experiment.spec import SpecError
 from host.errors import Exit, LabError
 from kernels.cleaning import clean
 from queues.entry import Blame, Entry, Said
+from reports.headline import headline
 from reports.many import SessionComparison
 from reports.model import MetricComparison, ReportError
 from reports.outcome import outcome
@@ -22,13 +23,17 @@ BLAMES: dict[str, Blame] = {
 
 @dataclass(frozen=True)
 class Ending:
-    """How an attempt ended: an exit code as of ``lab.py run``, who is to blame and why."""
+    """How an attempt ended: an exit code as of ``lab.py run``, who is to blame and why.
+
+    ``headline`` is what the report begins with; empty where there is none.
+    """
 
     code: int
     blame: Blame = ""
     message: str = ""
     said: tuple[Said, ...] = ()
     title: str = ""
+    headline: str = ""
 
     @property
     def is_in_the_way(self) -> bool:
@@ -41,6 +46,7 @@ class Ending:
             "state": "failed" if self.blame else "done",
             "code": int(self.code),
             "blame": self.blame,
+            "headline": self.headline,
             "message": self.message,
             "said": self.said,
             "ended": ended,
@@ -52,13 +58,21 @@ class Ending:
 def of_session(comparison: SessionComparison) -> Ending:
     """The ending of a session that is whole."""
     code = outcome(comparison)
+    happened = headline(comparison)
     said = tuple(_said(metric) for metric in comparison.primary)
+    if not happened.has_verdicts:
+        # A number beside which the report gives no verdict is not shown as one.
+        said = tuple(
+            one.model_copy(update={"change": None, "low": None, "high": None}) for one in said
+        )
     series = comparison.manifest.experiment.series
     title = clean(series.title) if series else ""
     if code in (Exit.NO_REGRESSION, Exit.REGRESSION):
-        return Ending(code, said=said, title=title)
+        return Ending(code, said=said, title=title, headline=_shown(happened.text))
     blame, message = _lost(comparison, code)
-    return Ending(code, blame, message, said, title)
+    if not happened.has_verdicts:
+        message = _shown("; ".join([happened.text, *happened.causes]))
+    return Ending(code, blame, message, said, title, _shown(happened.text))
 
 
 def of_error(error: Exception) -> Ending:

@@ -13,6 +13,7 @@ from queues.entry import Entry
 from queues.store import QueueStore, Read
 from queues.wording import BLAMES, WORST_FIRST, is_worked_on, said_in_words, word_of
 from reports import html, wording
+from reports.verdict import Verdict
 from reports.write import HTML
 from results.store import write_atomically
 
@@ -90,11 +91,20 @@ def _newest(entry: Entry) -> tuple[str, str]:
 def _ended(store: QueueStore, entry: Entry) -> Row:
     word = word_of(entry)
     kind = "failed" if entry.blame else word
-    details = [entry.message] if entry.message else []
-    details += [said_in_words(one) for one in entry.said]
+    # Where there is no verdict the message says all that the headline does.
+    details = [entry.message] if entry.message.startswith(entry.headline) else [
+        f"{entry.headline}.", entry.message
+    ]  # fmt: skip
+    lost = (Verdict.FAILED, Verdict.INCONCLUSIVE)
+    details += [
+        said_in_words(one)
+        for one in entry.said
+        if one.change is not None or one.verdict not in lost
+    ]
     return Row(
-        entry, word, kind.replace(" ", "-"), html.MARKS[kind], _report(store, entry), tuple(details)
-    )
+        entry, word, kind.replace(" ", "-"), html.MARKS[kind], _report(store, entry),
+        tuple(filter(None, details)),
+    )  # fmt: skip
 
 
 def _running(store: QueueStore, entry: Entry) -> Row:

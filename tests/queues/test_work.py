@@ -70,6 +70,7 @@ def test_each_entry_has_a_session_a_report_and_its_verdicts(store: QueueStore, d
     found = {entry.title: entry for entry in store.read().entries}
     assert (found["good"].code, found["bad"].code) == (0, 1)
     assert found["bad"].blame == ""
+    assert found["bad"].headline == "1 regression, 1 without change, 1 inconclusive"
     said = {(one.case, one.metric): one for one in found["bad"].said}
     assert said["filemap-4k", "4k.bw"].verdict == "regression"
     assert said["filemap-4k", "4k.bw"].change == pytest.approx(-0.0129, abs=0.002)
@@ -117,6 +118,27 @@ def test_what_the_series_breaks_in_a_guest_is_its_outcome(store: QueueStore) -> 
     assert (found.state, found.code, found.blame) == ("failed", 4, "series")
     assert found.message.startswith("filemap-4k-000-patched: panic: ")
     assert f"sessions/{entry.id}/report.html" in (store.folder / INDEX).read_text()
+
+
+def test_without_a_verdict_the_page_has_the_headline_of_the_report(
+    store: QueueStore, drawn: None
+) -> None:
+    entry = queued(store, "broken")
+
+    class Broken(Session):
+        def records(self) -> list[RunRecord]:
+            found = super().records()
+            failed = [record.run_id for record in found if record.arm == "patched"]
+            return fails(found, *failed, kind="panic", blame="series", message="Oops: 0002")
+
+    work(store, Measuring(sessions={entry.id: Broken()}), quiet)
+    found = store.find(entry.id)
+    said = "No verdict: 16 runs of patched failed: panic, blame series: Oops: 0002"
+    assert (found.blame, found.headline, found.message) == ("series", said, said)
+    assert said in (store.session(entry) / "report.md").read_text()
+    page = (store.folder / INDEX).read_text()
+    assert page.count(said) == 1
+    assert "4k.bw: failed" not in page
 
 
 def test_what_the_host_ended_is_tried_again_and_goes_on(store: QueueStore) -> None:
