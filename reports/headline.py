@@ -12,6 +12,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from experiment.design import AGAIN
+from reports.gate import PENDING
 from reports.gate_model import ArmGate
 from reports.many import SessionComparison
 from reports.model import Comparison, FailedRun
@@ -81,8 +82,9 @@ def headline(session: Session, folder: str = "") -> Headline:
         text = f"Not finished: {left.recorded} of {left.planned} runs"
         return Headline(text, (*broken, *_failures(session)), False, resume)
     judged = [m.judgement for m in session.primary if m.judgement.verdict is not Verdict.FAILED]
+    # Runs of a broken arm that were made before its checks stay on record.
+    lead = "NOT JUDGED" if left.recorded > left.planned else "NOT MEASURED"
     if broken and not judged:
-        lead = "No verdict" if left.recorded else "NOT MEASURED"
         # Checks that were not made are made by the session when it goes on.
         unchecked = any(gate.standing == "not run" for gate in session.gates)
         return Headline(f"{lead}: {broken[0]}", broken[1:], False, resume if unchecked else "")
@@ -92,8 +94,10 @@ def headline(session: Session, folder: str = "") -> Headline:
         return Headline(f"No verdict: {first}", tuple(others), has_numbers)
     if broken:
         judged_words = counted(judgement.verdict for judgement in judged)
-        return Headline(_sentence(f"{judged_words}; NOT MEASURED: {broken[0]}"), broken[1:])
+        return Headline(_sentence(f"{judged_words}; {lead}: {broken[0]}"), broken[1:])
     causes = _lost(session) if session.count(Verdict.FAILED) else ()
+    if any(gate.standing == "pending" for gate in session.gates):
+        return Headline(_sentence(f"{_all(session)}; {PENDING}"), tuple(causes), command=resume)
     return Headline(_sentence(_all(session)), tuple(causes))
 
 

@@ -9,7 +9,6 @@ what the robot does not say: units, n, interval and verdict.
 from __future__ import annotations
 
 import re
-import shlex
 from collections.abc import Sequence
 
 from reports import across, headline, kernel_names, mail, many_wording, wording
@@ -19,13 +18,13 @@ from reports.letter import percentage
 from reports.mail import ascii_only
 from reports.many import SessionComparison
 from reports.model import MetricComparison
+from reports.repeat import repeat
 from reports.verdict import CALLED, Verdict
 from results.record import ArmRecord, Manifest
 from results.units import VIRTUAL, shown_name
 
 COMPILER = re.compile(r"\S*\b(?:gcc|clang)\b")
 MAJOR = re.compile(r"\b(\d+)\.\d+\.\d+")
-AD_HOC = ("series ", "kernels ")
 
 RULE = 89
 FIRST, OTHER = 16, 27
@@ -203,20 +202,11 @@ def _parameters(manifest: Manifest) -> dict[str, str]:
 
 def _repeating(session: SessionComparison) -> list[str]:
     """How to measure it again, and what must come out."""
-    manifest = session.manifest
-    experiment, lab = manifest.experiment, manifest.provenance
-    commands = [f"git checkout {lab.lab_commit}"] if lab.lab_commit else []
-    if not experiment.title.startswith(AD_HOC):
-        words = ["./lab.py", "run", experiment.name]
-        words += [word for override in manifest.overrides for word in ("--set", override)]
-        commands.append(shlex.join(words))
-    notes = []
-    if experiment.mode == "exact":
-        archive = f"{manifest.session}.tar.gz"
-        commands.append(shlex.join(["./lab.py", "repro", "--check", archive]))
-        notes = [f"{archive} is what ./lab.py repro packs of the session.", *_expected(session)]
-    lines = [f"To repeat it, in a checkout of Twinboot {lab.lab_version}:", ""]
-    lines += [*(_plain(f"\t{command}") for command in commands), ""]
+    again = repeat(session)
+    exact = session.manifest.experiment.mode == "exact"
+    notes = [*again.notes, *(_expected(session) if exact else [])]
+    lines = [f"To repeat it, in a checkout of Twinboot {session.manifest.provenance.lab_version}:"]
+    lines += ["", *(_plain(f"\t{command}") for command in again.commands), ""]
     return [*lines, *mail.wrapped(" ".join(notes), hang=""), *([""] if notes else [])]
 
 

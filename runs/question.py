@@ -107,6 +107,7 @@ def arguments(question: Question, *, here: Path, checkout: Path) -> tuple[str, .
         "--no-twins": question.twins is False,
         "--check": question.check is True,
         "--no-check": question.check is False,
+        "--quick": question.quick,
     }
     name = placed(question.name) if by_file else question.name
     return (

@@ -10,6 +10,7 @@ from reports import forms
 from reports.headline import Headline, counted, headline, runs, sentence
 from reports.many import SessionComparison, compare_session
 from reports.model import Comparison
+from reports.outcome import outcome
 from reports.verdict import Verdict
 from results.checks import Check
 from tests.reports.factory import Session, fails, repeat_of
@@ -188,10 +189,21 @@ def test_many_broken_arms_of_one_cause_are_one_sentence() -> None:
 
 
 def test_checks_that_were_not_made_are_made_by_going_on() -> None:
-    session = compared(checked("base"), checked("patched", of=3), measured=False)
+    session = compared(checked("base"), checked("patched", of=3))
     found = headline(session)
-    assert found.text == "NOT MEASURED: patched: not checked for correctness: 1 of 3 checks made"
+    assert found.text.endswith("; checks pending")
+    assert found.has_verdicts
     assert found.command == RESUME
+    assert outcome(session) == 3
+    before = headline(compared(checked("base"), checked("patched", of=3), measured=False))
+    assert (before.text, before.command) == ("Not finished: 0 of 32 runs", RESUME)
+
+
+def test_an_arm_that_was_measured_before_it_was_found_broken_is_not_judged() -> None:
+    session = compared(checked("base"), checked("patched", SLEEPS))
+    found = headline(session)
+    assert found == Headline(f"NOT JUDGED: {BROKEN}", (), False)
+    assert outcome(session) == 4
 
 
 def test_without_a_primary_metric_nothing_is_judged(normal: Comparison) -> None:

@@ -218,7 +218,7 @@ def test_the_opening_says_what_on_what_and_how_to_repeat_it(normal: Comparison) 
     commands = [line.strip() for line in lines[:until] if line.startswith("\t./") or "git " in line]
     assert commands == [
         "git checkout 0123456789ab",
-        "./lab.py run filemap-v4 --set blocks=8",
+        "./lab.py repro sessions/filemap-v4-20260101-000000",
         "./lab.py repro --check filemap-v4-20260101-000000.tar.gz",
     ]
     assert "filemap-4k.4k.virtual_bw is 259.019 -> 262.032" in " ".join(lines)
