@@ -42,7 +42,7 @@ def tree_at(here: Path) -> Path:
     if not top or not all((Path(top) / name).is_file() for name in ("Makefile", "Kconfig")):
         raise UsageError(
             "no kernel tree that git knows",
-            where=clean(str(here)),
+            where=clean(str(here.absolute())),
             next_step="go into one, or name a series: ./lab.py run --series git:PATH@A..B "
             "--source git:PATH@A",
         )

@@ -107,5 +107,5 @@ def test_outside_of_a_kernel_tree(
     monkeypatch.chdir(tmp_path)
     assert main("HEAD~1..") == 2
     shown = capsys.readouterr().err
-    assert "no kernel tree that git knows" in shown
+    assert f"{tmp_path}: no kernel tree that git knows" in shown
     assert "next: " in shown
