@@ -10,6 +10,7 @@ import pytest
 from experiment.spec import PhaseTimes, ShapeSpec
 from guests import channel, exact
 from guests.exact import Machine
+from guests.probe import counts, plugin
 from host.process import spawn
 from kernels.cache import Kernel
 from runs.options import Options
@@ -41,8 +42,8 @@ def machine(
     return machine_of(SHAPES[request.param], WORKLOAD, kernels["patched"], options)
 
 
-def test_cold_and_restored_runs_are_equal_and_locks_are_waited_for(
-    machine: Machine, tmp_path: Path
+def test_cold_restored_and_counted_runs_are_equal_and_locks_are_waited_for(
+    machine: Machine, options: Options, tmp_path: Path
 ) -> None:
     text = job_text(
         PHASES,
@@ -62,7 +63,13 @@ def test_cold_and_restored_runs_are_equal_and_locks_are_waited_for(
         busy = exact.run_restored(snapshot, text, tmp_path / "b", tmp_path / "b-logs", silent)
         cold = exact.run_cold(machine, text, tmp_path / "c", tmp_path / "c-logs", silent)
     assert quiet.files is not None, quiet.ending
-    fingerprints = [channel.fingerprint(run.files or {}) for run in (quiet, busy, cold)]
+    probe = plugin.provide(options.cache)
+    counted = exact.run_restored(
+        snapshot, text, tmp_path / "d", tmp_path / "d-logs", silent, probe=probe
+    )
+    assert counts.parse(counted.counts or b"").rows
+    runs = (quiet, busy, cold, counted)
+    fingerprints = [channel.fingerprint(run.files or {}) for run in runs]
     assert len(set(fingerprints)) == 1, fingerprints
 
     seen = phase_locks(quiet.files, "4k", "contention")
