@@ -12,12 +12,13 @@ PYTHON := .venv/bin/python
 ACTIONLINT := .make/actionlint
 ACTIONLINT_VERSION := v1.7.12
 
-.PHONY: help setup link run lint browser check test lock schema clean
+.PHONY: help setup link run lint lint-types lint-rest browser check test test-all lock schema clean
 
 help:
 	@echo "make run     set up, then measure $(EXPERIMENT) and name the report"
-	@echo "make test    set up, then every check and test, guests included"
+	@echo "make test    set up, then every check and test but the long ones, guests included"
 	@echo "make check   set up, then the checks and the tests that boot no guest"
+	@echo "make test-all  the same with the long tests and every kernel: hours on a new machine"
 	@echo "make setup   install Debian packages and .venv, as far as missing"
 	@echo "make link    put a launcher named twinboot into BIN ($(BIN))"
 	@echo "make lock    pin the Python packages anew (LOCK_FLAGS=--upgrade for newer ones)"
@@ -47,9 +48,14 @@ $(ACTIONLINT): setup/lint.txt Makefile | setup
 	@touch $@
 
 lint: setup $(ACTIONLINT)
+	@$(MAKE) -j2 lint-types lint-rest
+
+lint-types:
+	@$(PYTHON) -m mypy --strict .
+
+lint-rest:
 	@$(PYTHON) -m ruff check .
 	@$(PYTHON) -m ruff format --check .
-	@$(PYTHON) -m mypy --strict .
 	@$(ACTIONLINT)
 	@.venv/bin/zizmor --offline --quiet .github
 
@@ -58,11 +64,17 @@ browser: setup
 	@sh setup/prepare.sh tests
 
 # A file of tests shares what it boots and builds, so it stays with one worker.
+PYTEST = $(PYTHON) -m pytest -n $(WORKERS) --dist loadfile --durations-table .make/durations.csv
+
 check: lint browser
-	@$(PYTHON) -m pytest -n $(WORKERS) --dist loadfile -m "not guest" $(PYTEST_FLAGS)
+	@$(PYTEST) -m "not guest and not long" $(PYTEST_FLAGS)
 
 test: lint browser
-	@$(PYTHON) -m pytest -n $(WORKERS) --dist loadfile $(PYTEST_FLAGS)
+	@$(PYTEST) -m "not long" $(PYTEST_FLAGS)
+
+# Also the long ones, with every kernel that any of them needs.
+test-all: lint browser
+	@TWINBOOT_TEST_KERNELS=all $(PYTEST) $(PYTEST_FLAGS)
 
 # A local wheel folder is nobody else's: neither its address nor its hashes go in.
 lock: setup
