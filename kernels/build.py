@@ -39,6 +39,8 @@ VMLINUX = "vmlinux"
 BUSY = "busy"
 BUILD_TIMEOUT_S = 4 * 3600.0
 TOOLCHAIN = "toolchain"
+# There until what the other configuration has more is removed, by the first build that ends well.
+COPIED = "copied"
 
 
 @dataclass(frozen=True)
@@ -200,7 +202,7 @@ def _build(plan: _Plan, cache: Path, progress: Callable[[Progress], None] | None
     kind: Kind = "next" if (objects / VMLINUX).exists() else "first"
     if not objects.exists() and (nearest := _nearest(plan, tree)):
         log.info("starting from the objects of %s", nearest.name)
-        copy_objects(tree, nearest, objects)
+        copy_objects(tree, nearest, objects, COPIED)
         kind = "copied"
     objects.mkdir(exist_ok=True)
     (objects / TOOLCHAIN).write_text(_tools(plan))
@@ -224,9 +226,10 @@ def _build(plan: _Plan, cache: Path, progress: Callable[[Progress], None] | None
     if status:
         raise _failure(plan, tree, cache, build_log, configure, make)
     remember(cache, plan.spec.flavour, kind, Expected(steps, time.monotonic() - started))
-    if kind == "copied":
+    if (objects / COPIED).exists():
         left = compiled.forget_left_out(tree.src, objects, final)
         log.info("objects of the other configuration that are not in this one: %d", len(left))
+        (objects / COPIED).unlink()
     kernel = _keep(plan, tree.src, objects, final, build_log, cache)
     build_log.unlink()
     return kernel

@@ -88,8 +88,10 @@ def prepare(source: Source, folder: Path) -> WorkTree:
     return tree
 
 
-def copy_objects(tree: WorkTree, source: Path, target: Path) -> None:
+def copy_objects(tree: WorkTree, source: Path, target: Path, mark: str) -> None:
     """Begin an object folder as a copy of another one, with its times; ``target`` is new.
+
+    A file named ``mark`` in it says so.
 
     The caller holds the tree's lock.  Times tell make what is older than its source, and
     the options each object was made with are beside it (kbuild's ``.cmd`` files): what is
@@ -102,6 +104,7 @@ def copy_objects(tree: WorkTree, source: Path, target: Path) -> None:
     shutil.rmtree(beside, ignore_errors=True)
     argv = ["cp", "-a", "--reflink=auto", str(source), str(beside)]
     run(argv, timeout_s=COPY_TIMEOUT_S)
+    (beside / mark).touch()
     beside.rename(target)
 
 

@@ -159,6 +159,17 @@ def test_a_flavour_built_after_another_is_the_same_as_one_built_alone(lab: Lab, 
     assert {one.file: one.built for one in found} == {"mm/filemap.c": True, "mm/debug.c": False}
 
 
+def test_a_copy_that_did_not_build_at_first_is_cleaned_when_it_does(lab: Lab) -> None:
+    patches = lab.series("debug", replace("mm/debug.c", "+ 1", "+ 2"))
+    provide(flavoured(lab, "asserting"), patches, **lab.where)
+    spec = flavoured(lab, "twice")
+    with pytest.raises(SeriesError):
+        provide(spec, lab.series("broken", BROKEN), **lab.where)
+    kernel = provide(spec, patches, **lab.where)
+    assert [(one.file, one.built) for one in touched(kernel.touched)] == [("mm/debug.c", False)]
+    assert not list(lab.cache.glob("trees/*/src/obj-*/copied"))
+
+
 def test_objects_of_another_compiler_or_of_a_killed_build_are_no_beginning(lab: Lab) -> None:
     provide(lab.spec, [], **lab.where)
     objects = next(lab.cache.glob("trees/*/src/obj-*"))
