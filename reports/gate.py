@@ -7,10 +7,9 @@ from collections.abc import Sequence
 from reports.findings import not_finished
 from reports.gate_model import ArmGate
 from reports.model import Comparison, Finding, MetricComparison
-from reports.verdict import Judgement, Verdict
+from reports.verdict import PENDING, Judgement, Verdict
 from results.checks import Check, standing
 
-PENDING = "checks pending"
 NOT_FINAL = (
     "correctness checks are pending, and one that fails takes the verdict back: "
     "./lab.py run --resume SESSION makes them"

@@ -35,6 +35,8 @@ class Verdict(StrEnum):
     FAILED = "failed"
 
 
+# What a verdict's reason ends with while correctness may take it back.
+PENDING = "checks pending"
 # The verdicts that say that something changed.
 CALLED = (Verdict.IMPROVEMENT, Verdict.REGRESSION)
 

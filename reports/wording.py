@@ -7,7 +7,7 @@ import re
 
 from experiment.spec import Experiment, KernelSpec
 from reports.model import MetricComparison, Reference
-from reports.verdict import CALLED, Verdict
+from reports.verdict import CALLED, PENDING, Verdict
 
 EXACT = (
     "Exact mode: one guest instruction is one virtual nanosecond, so bandwidth is path length. "
@@ -245,10 +245,13 @@ def samples(metric: MetricComparison) -> str:
 
 
 def reason(metric: MetricComparison) -> str:
-    """Why, where the numbers do not say it themselves: not for improvement and regression."""
+    """Why, where the numbers do not say it themselves: not for improvement and regression.
+
+    Of these only that correctness may take them back.
+    """
     judgement = metric.judgement
     if judgement.verdict in CALLED:
-        return ""
+        return PENDING if judgement.reason.endswith(PENDING) else ""
     return judgement.reason
 
 

@@ -82,9 +82,16 @@ def test_a_broken_arm_is_broken_for_all(tmp_path: Path, capsys: pytest.CaptureFi
     assert {said.blame for case in entry.cases for said in case.said} == {"series"}
 
 
-def test_checks_that_were_not_made_withhold_every_verdict(tmp_path: Path) -> None:
+def test_a_verdict_whose_checks_are_pending_passes_nowhere(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     folder = session_folder(tmp_path / "s")
-    assert exit_codes(folder, tmp_path / "h") == (Exit.INFRASTRUCTURE, Exit.INFRASTRUCTURE)
+    assert lab.main(["report", str(folder)]) == Exit.INFRASTRUCTURE
+    assert "improvement" in capsys.readouterr().out
+    assert lab.main(["gate", str(folder)]) == Exit.INFRASTRUCTURE
+    assert f"./lab.py run --resume {folder}" in capsys.readouterr().err
+    assert lab.main(["history", "add", str(folder), "--history", str(tmp_path / "h")]) != 0
+    assert not (tmp_path / "h").exists()
 
 
 def test_an_unfinished_session_is_not_judged(
