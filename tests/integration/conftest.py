@@ -78,6 +78,13 @@ def kernels(options: Options) -> dict[str, Kernel]:
 
 
 @pytest.fixture(scope="session")
+def wall_kernel(options: Options) -> Kernel:
+    """The source as it is, with what wall guests need besides: network, virtio, 9p."""
+    spec = KernelSpec(source=SOURCE, flavour="perf", mode="wall")
+    return build.provide(spec, [], checkout=options.checkout, cache=options.cache)
+
+
+@pytest.fixture(scope="session")
 def filemap(kernels: dict[str, Kernel], tmp_path_factory: pytest.TempPathFactory) -> Measured:
     """filemap-v4 as shipped, at smoke size, two blocks."""
     asked = ("--set", "guest=smoke", "--set", "blocks=2", "--no-twins", "--no-check")

@@ -53,12 +53,12 @@ rmdir /sys/fs/cgroup/hog
 
 
 @pytest.fixture(scope="module")
-def machine(kernels: dict[str, Kernel], options: Options) -> WallMachine:
+def machine(wall_kernel: Kernel, options: Options) -> WallMachine:
     # Under TCG on a loaded host a boot takes minutes.
     guest = load_guest(Path("smoke")).model_copy(update={"boot_timeout_s": 100.0})
     size = scaled(DATASET, guest)
     return WallMachine(
-        kernel=kernels["base"].image,
+        kernel=wall_kernel.image,
         initramfs=initramfs.provide(options.cache).path,
         guest=guest,
         size=size,
@@ -78,7 +78,7 @@ def ended(machine: WallMachine, logs: Path, text: str = NO_PHASES, **changes: ob
 
 
 def test_whole_run_is_valid_and_its_vcpu_is_where_it_was_put(
-    machine: WallMachine, kernels: dict[str, Kernel], tmp_path: Path
+    machine: WallMachine, wall_kernel: Kernel, tmp_path: Path
 ) -> None:
     phases = WORKLOAD.phases_of("default")
     times = {phase.name: PhaseTimes(ramp_s=0.3, runtime_s=1.5) for phase in phases}
@@ -89,7 +89,7 @@ def test_whole_run_is_valid_and_its_vcpu_is_where_it_was_put(
     assert outcome.ending.kind == "done"
     assert outcome.files is not None
     result = parse.guest_result(outcome.files, ("4k",))
-    build_id = kernels["base"].identity.build_id
+    build_id = wall_kernel.identity.build_id
     claim = validity.Claim(phases, limit, 7, build_id, validity.LEFT_PAGES_WALL)
     problems = validity.problems(result, claim)
     # A loaded host holds a guest of 1.5 s up; anything else would be the lab's fault.
