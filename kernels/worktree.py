@@ -104,8 +104,24 @@ def copy_objects(tree: WorkTree, source: Path, target: Path, mark: str) -> None:
     shutil.rmtree(beside, ignore_errors=True)
     argv = ["cp", "-a", "--reflink=auto", str(source), str(beside)]
     run(argv, timeout_s=COPY_TIMEOUT_S)
+    for path in (beside / "tools").rglob(".*.cmd"):
+        _rename_in(path, source, target)
     (beside / mark).touch()
     beside.rename(target)
+
+
+def _rename_in(path: Path, old: Path, new: Path) -> None:
+    """Replace a folder's name in a file that keeps its times.
+
+    The build of tools/ names its output by whole paths.  With another one objtool would be
+    built again, and with it every object of the kernel, which kbuild has depend on objtool.
+    """
+    text = path.read_bytes()
+    changed = text.replace(os.fsencode(f"{old}/"), os.fsencode(f"{new}/"))
+    if changed != text:
+        times = path.stat()
+        path.write_bytes(changed)
+        os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
 
 
 def switch(tree: WorkTree, patches: Sequence[Patch]) -> tuple[str, ...]:

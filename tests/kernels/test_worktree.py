@@ -13,7 +13,7 @@ from host.errors import SeriesError
 from kernels import worktree
 from kernels.series import Patch, read_patch
 from kernels.source import identify
-from kernels.worktree import WorkTree, prepare, switch
+from kernels.worktree import WorkTree, copy_objects, prepare, switch
 from tests.kernels.fake import COMMENT, FASTER, GROWN, Lab
 
 
@@ -193,3 +193,24 @@ def test_a_link_made_by_a_patch_is_not_followed_by_the_next(lab: Lab, tmp_path: 
     assert (tree.src / "trap").readlink() == outside
     switch(tree, [])
     assert not os.path.lexists(tree.src / "trap")
+
+
+def test_a_copy_of_objects_is_named_where_the_build_names_its_own_folder(lab: Lab) -> None:
+    """Or objtool is built again, and every object after it."""
+    tree = prepare(identify(f"dir:{lab.source}", **lab.where), lab.cache / "tree")
+    one, two = tree.objects("one"), tree.objects("two")
+    command = one / "tools/objtool/.check.o.cmd"
+    command.parent.mkdir(parents=True)
+    command.write_text(f"cmd := gcc -c -o {one}/tools/objtool/check.o {tree.src}/tools/check.c\n")
+    other = one / "tools/objtool/.other.o.cmd"
+    other.write_text(f"cmd := gcc -c -o {one}-more/x.o\n")
+    for path in (command, other):
+        os.utime(path, ns=(10**18, 10**18 + 7))
+    copy_objects(tree, one, two, "copied")
+    copied = two / "tools/objtool/.check.o.cmd"
+    assert copied.read_text() == command.read_text().replace(f"{one}/", f"{two}/")
+    assert f"-o {two}/tools" in copied.read_text()
+    assert copied.stat().st_mtime_ns == 10**18 + 7
+    assert (two / "tools/objtool/.other.o.cmd").read_bytes() == other.read_bytes()
+    assert (two / "copied").exists()
+    assert not (one / "copied").exists()
