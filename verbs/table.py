@@ -20,8 +20,8 @@ VERBS = {
     "list": ("look", "List experiments, workloads, guests, series, and kernels in the cache."),
     "clean": ("look", "Bound the cache: what was not used for longest goes first, fetched "
               "packages before all."),
-    "plan": ("plan", "Show the kernels, checks and runs that a session would make, and about how "
-             "long."),
+    "plan": ("plan", "Show the kernels, runs and checks of a session in their order, and about "
+             "how long."),
     "build": ("measuring", "Build the kernels of an experiment, as far as the cache lacks them."),
     "cache-key": ("measuring", "Name the kernels that an experiment needs in one key, without "
                   "building any."),

@@ -173,7 +173,7 @@ def test_a_session_that_is_unsound_itself_is_no_yardstick() -> None:
         manifest, FIRST.records(), checks=[checked("base"), checked("patched", SLEEPS)]
     )
     pair = compare_two(session(FIRST), broken)
-    assert any("patched: not measured: broken" in each for each in pair.obstacles)
+    assert any("patched: not judged: broken" in each for each in pair.obstacles)
 
 
 def test_an_arm_that_panics_in_one_of_them_is_a_failure_and_not_left_out() -> None:

@@ -27,6 +27,9 @@ loaded = [name for name in sys.modules if "." not in name]
 print(json.dumps([status, loaded]), file=sys.stderr)
 """
 
+# A shell that starts something in the background lets it and its children ignore SIGINT.
+AT_A_TERMINAL = ("env", "--default-signal=INT")
+
 
 def verbs() -> list[LazyVerb]:
     group = lab.command_line()
@@ -96,8 +99,8 @@ def test_help_lists_every_verb_and_h_is_help() -> None:
 @pytest.mark.parametrize("moment", ["typer", "pydantic", "numpy"])
 def test_an_interrupt_while_imports_run_is_no_traceback(moment: str, tmp_path: Path) -> None:
     process = subprocess.Popen(
-        [sys.executable, "-X", "importtime", str(CHECKOUT / "lab.py"), "build", "noop",
-         "--executor", "dask://127.0.0.1:1"],
+        [*AT_A_TERMINAL, sys.executable, "-X", "importtime", str(CHECKOUT / "lab.py"), "build",
+         "noop", "--executor", "dask://127.0.0.1:1"],
         env={**os.environ, "TWINBOOT_CACHE": str(tmp_path)},
         stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
@@ -122,7 +125,7 @@ def test_an_interrupt_while_a_kernel_is_built_says_what_is_kept(tmp_path: Path) 
     (programs / "make").chmod(0o755)
     fake = CHECKOUT / "tests/kernels/fakelinux"
     process = subprocess.Popen(
-        [sys.executable, str(CHECKOUT / "lab.py"), "run", "noop", "--set",
+        [*AT_A_TERMINAL, sys.executable, str(CHECKOUT / "lab.py"), "run", "noop", "--set",
          f"kernel.source=dir:{fake}", "--session", str(tmp_path / "session")],
         env={**os.environ, "TWINBOOT_CACHE": str(tmp_path / "cache"),
              "PATH": f"{programs}:{os.environ['PATH']}"},
