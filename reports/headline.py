@@ -12,11 +12,10 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from experiment.design import AGAIN
-from reports.gate import PENDING
 from reports.gate_model import ArmGate
 from reports.many import SessionComparison
 from reports.model import Comparison, FailedRun
-from reports.verdict import Verdict
+from reports.verdict import PENDING, Verdict
 from results.record import Manifest
 
 Session = Comparison | SessionComparison
