@@ -253,7 +253,12 @@ def test_progress_counts_up_to_the_count_of_the_build_before(lab: Lab) -> None:
     other: list[Progress] = []
     spec = lab.spec.model_copy(update={"flavour": "other"})
     provide(spec, [], **lab.where, progress=other.append)
-    assert other[0].total == done, "a flavour never built is like another one"
+    assert other[0].total == 0, "a build from the objects of another flavour is not like a first"
+    third: list[Progress] = []
+    (lab.checkout / "configs/kconfig/third.config").write_text("CONFIG_NR_CPUS=16\n")
+    spec = lab.spec.model_copy(update={"flavour": "third"})
+    provide(spec, [], **lab.where, progress=third.append)
+    assert third[0].total == other[-1].done, "a flavour never built is like another one"
 
 
 def test_a_series_that_does_not_build_is_blamed_with_file_and_line(lab: Lab) -> None:
@@ -338,7 +343,7 @@ def test_what_a_later_patch_mended_is_not_blamed(lab: Lab) -> None:
 def test_an_object_that_comes_with_the_series(lab: Lab) -> None:
     def added(tree: Path) -> None:
         (tree / "mm/new.c").write_text("int new(void) { return nothing; }\n")
-        replace("Makefile", "mm/slow.o", "mm/slow.o mm/new.o")(tree)
+        replace("mm/Makefile", "slow.o", "slow.o new.o")(tree)
 
     number, error = blamed(lab, "added", STEEPER, LATER, added, FASTER)
     assert number == 3

@@ -92,7 +92,7 @@ def test_a_file_that_is_not_built_is_said_with_its_option(lab: Lab) -> None:
     assert record.verdict == "same code"
     assert record.findings == (
         "net/9p.c is not built in this configuration: CONFIG_NET_DMA is n "
-        "(Kconfig:17: depends on DMA, and DMA is n)",
+        "(Kconfig:23: depends on DMA, and DMA is n)",
     )
 
 
@@ -100,7 +100,7 @@ def test_warnings_of_the_patched_arm_only(lab: Lab) -> None:
     odd = replace("mm/slow.c", "return filemap", 'if (0)\n#warning "odd"\n\t\t;\n\treturn filemap')
     record = built(lab, odd)
     (warning,) = record.warnings
-    assert warning.startswith("mm/slow.c:6: #warning")
+    assert warning.startswith("mm/slow.c:9: #warning")
 
 
 def test_kernels_of_an_older_lab_have_no_such_file(lab: Lab) -> None:
