@@ -52,7 +52,10 @@ def test_killed_at_random_moments_and_resumed(small: Measured, tmp_path: Path) -
     assert sorted(written_ids(folder)) == sorted(records_of(small.folder))
     assert records_of(folder) == records_of(small.folder)
     assert bytes_of(folder) == bytes_of(small.folder)
-    assert done.stdout == small.out
+    # The text for people names the folder, whose length moves the ends of lines.
+    texts = (done.stdout.replace(str(folder), "S"), small.out.replace(str(small.folder), "S"))
+    first, second = (text.split() for text in texts)
+    assert first == second
 
 
 def small_session(folder: Path, blocks: int) -> tuple[str, ...]:

@@ -109,7 +109,8 @@ def test_a_patched_kernel_that_panics_is_the_series_fault(
         assert (failure.kind, failure.blame) == ("panic", "series")
         assert "Kernel panic - not syncing" in failure.message
         assert failure.evidence
-    assert "filemap-4k.b00.patched: panic, blame series" in capsys.readouterr().out
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "of patched failed: panic, blame series: Kernel panic - not syncing" in shown
     assert guests_of(folder) == []
 
 
@@ -164,7 +165,7 @@ def test_an_agent_that_fails_is_the_workloads_fault(
     found = failures(folder)
     assert {(f.kind, f.blame) for f in found.values()} == {("failed", "workload")}
     assert all("layout: " in f.message for f in found.values())
-    assert "failed, blame workload" in capsys.readouterr().out
+    assert "failed: failed, blame workload" in " ".join(capsys.readouterr().out.split())
 
 
 def break_init(monkeypatch: pytest.MonkeyPatch, *broken: Kernel) -> None:
