@@ -64,7 +64,8 @@ def test_only_sound_arms_have_a_verdict(gated: Measured) -> None:
     """All are measured first, for an early verdict; the checks take back that of broken arms."""
     assert gated.status == 4, gated.err
     records = SessionStore(gated.folder).records()
-    assert {"base", "sound", "lock"} <= {record.arm for record in records if record.samples}
+    assert {record.arm for record in records} == {"base", "sound", "lock", "leak", "order"}
+    assert {"base", "sound"} <= {record.arm for record in records if record.samples}
     judged = {
         one.manifest.patched: (metric.judgement.verdict, metric.judgement.blame)
         for one in read_comparison(gated.folder).comparisons
