@@ -67,7 +67,7 @@ def test_cold_restored_and_counted_runs_are_equal_and_locks_are_waited_for(
     counted = exact.run_restored(
         snapshot, text, tmp_path / "d", tmp_path / "d-logs", silent, probe=probe
     )
-    assert counts.parse(counted.counts or b"").rows
+    assert len(counts.parse(counted.counts or b"").rows) > 10_000
     runs = (quiet, busy, cold, counted)
     fingerprints = [channel.fingerprint(run.files or {}) for run in runs]
     assert len(set(fingerprints)) == 1, fingerprints
