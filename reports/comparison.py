@@ -263,7 +263,7 @@ def unfinished(session: MeasuredSession) -> str:
         for arm in {name for pair in pairs for name in pair}
         for block in range(len(manifest.seeds))
     }
-    recorded = {(r.case, r.arm, r.block) for r in session.records if not r.repeat and not r.twin}
+    recorded = session.recorded
     if waited <= recorded:
         return ""
     return f"not finished: {len(waited & recorded)} of {len(waited)} runs recorded"

@@ -37,9 +37,16 @@ class MeasuredSession:
         return self.manifest.runs_planned
 
     @property
+    def recorded(self) -> frozenset[tuple[str, str, int]]:
+        """Case, arm and block of every planned run on record, with samples or with a failure."""
+        return frozenset(
+            (r.case, r.arm, r.block) for r in self.records if not r.repeat and not r.twin
+        )
+
+    @property
     def runs_recorded(self) -> int:
-        """How many of the planned runs are on record, with samples or with a failure."""
-        return len({(r.case, r.arm, r.block) for r in self.records if not r.repeat and not r.twin})
+        """How many planned runs are on record."""
+        return len(self.recorded)
 
 
 def open_session(folder: Path) -> MeasuredSession:
