@@ -21,7 +21,7 @@ from host.facts import (
     tool_version,
     version_numbers,
 )
-from host.packages import Package, install_line, locate, packages, search_path
+from host.packages import Package, install_line, locate, package_of, packages, search_path
 from host.process import run
 
 Status = Literal["ok", "warn", "fail"]
@@ -109,7 +109,7 @@ def check_exact_mode() -> Check:
             check=False,
         )
     except InfraError as error:
-        return Check("exact mode", "fail", error.what, why, "install qemu-system-x86")
+        return Check("exact mode", "fail", error.what, why, install_line([package_of(argv[0])]))
     if done.returncode != 0:
         found = (done.tail().splitlines() or ["no message"])[-1]
         return Check("exact mode", "fail", found, why, "install a QEMU with TCG for x86_64")
@@ -216,7 +216,7 @@ def as_text(checks: Iterable[Check]) -> str:
         lines.append(f"{check.status:4}  {check.name:{width}}  {check.found}")
         if check.status != "ok":
             lines += [f"{'':{width + 8}}{part}" for part in (check.why, check.mend) if part]
-    prefix = install_line([])
+    prefix = f"{install_line([])} "
     absent = [check.mend.removeprefix(prefix) for check in checks if check.mend.startswith(prefix)]
     if absent:
         lines += ["", f"as root: {install_line(absent)}"]

@@ -1,16 +1,23 @@
-"""The Debian packages the lab needs, as ``host/packages.txt`` lists them."""
+"""The packages the lab needs, as ``host/packages.txt`` lists them for Debian.
+
+``host/systems.txt`` has their names on other distributions, and the command that installs.
+"""
 
 from __future__ import annotations
 
 import os
+import re
 import shutil
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal, get_args
 
 from host.errors import InfraError
 
 LIST = Path(__file__).parent / "packages.txt"
+SYSTEMS = LIST.with_name("systems.txt")
+OS_RELEASE = Path("/etc/os-release")
 # mkfs.xfs lives where the PATH of an ordinary user does not reach.
 SYSTEM_FOLDERS = ("/usr/local/sbin", "/usr/sbin", "/sbin")
 
@@ -22,14 +29,31 @@ NEEDS: tuple[Need, ...] = get_args(Need)
 class Package:
     """One line of the list: what a package provides, and what for.
 
+    ``name`` is what the system at hand calls it, several names where it is several packages.
     ``provides`` holds names of programs and absolute paths of files, in which ``*`` stands
-    for what differs between releases.
+    for what differs between releases; a comma separates places of which one is enough.
     """
 
     name: str
     need: Need
     provides: tuple[str, ...]
     why: str
+
+
+@dataclass(frozen=True)
+class System:
+    """A distribution: its id in os-release, what installs, and names by Debian's name.
+
+    A package that the distribution has not is named by an empty text.
+    """
+
+    id: str
+    install: str
+    names: Mapping[str, str]
+
+
+# A distribution that the list does not have: a person reads what to install.
+UNKNOWN = System("", "install what Debian calls", {})
 
 
 def parse(text: str, *, where: str = LIST.name) -> tuple[Package, ...]:
@@ -57,18 +81,69 @@ def parse(text: str, *, where: str = LIST.name) -> tuple[Package, ...]:
     return tuple(packages)
 
 
-def packages() -> tuple[Package, ...]:
-    """The lab's own list.
+def parse_systems(text: str, *, where: str = SYSTEMS.name) -> tuple[System, ...]:
+    """Read the other list: a line of ids, one of commands, then one for each package.
+
+    Raises:
+        InfraError: lines that are not of this form.
+    """
+    rows: list[list[str]] = []
+    for number, line in enumerate(text.splitlines(), start=1):
+        if line.strip() and not line.startswith("#"):
+            fields = [field.strip() for field in line.split("|")]
+            if not all(fields) or (rows and len(fields) != len(rows[0])):
+                expected = f"{len(rows[0])} fields" if rows else "fields"
+                raise InfraError(f"expected {expected} between bars", where=f"{where}:{number}")
+            rows.append([fields[0] if field == "=" else field for field in fields])
+    if len(rows) < 2:
+        raise InfraError("expected a line of systems and one of commands", where=where)
+    ids, commands, *names = rows
+    return tuple(
+        System(ids[at], commands[at], {row[0]: "" if row[at] == "-" else row[at] for row in names})
+        for at in range(len(ids))
+    )
+
+
+def system_of(os_release: str, systems: Iterable[System]) -> System:
+    """The system that the text of /etc/os-release is of, or is like; else :data:`UNKNOWN`."""
+    said = dict(re.findall(r'^(ID|ID_LIKE)="?([^"\n]*)"?$', os_release, re.M))
+    known = {system.id: system for system in systems}
+    ids = [said.get("ID", ""), *said.get("ID_LIKE", "").split()]
+    return next((known[each] for each in ids if each in known), UNKNOWN)
+
+
+def this_system() -> System:
+    """The distribution of this machine.
 
     Raises:
         InfraError: the list is missing or malformed.
     """
     try:
-        return parse(LIST.read_text())
+        os_release = OS_RELEASE.read_text(errors="replace")
+    except OSError:
+        os_release = ""
+    return system_of(os_release, parse_systems(_shipped(SYSTEMS)))
+
+
+def packages(system: System | None = None) -> tuple[Package, ...]:
+    """The lab's own list in the names of a system, of this machine's if none is given.
+
+    Raises:
+        InfraError: a list is missing or malformed.
+    """
+    names = (system or this_system()).names
+    every = parse(_shipped(LIST))
+    here = (replace(each, name=names.get(each.name, each.name)) for each in every)
+    return tuple(each for each in here if each.name)
+
+
+def _shipped(path: Path) -> str:
+    try:
+        return path.read_text()
     except OSError as error:
         raise InfraError(
             f"cannot be read: {error.strerror}",
-            where=str(LIST),
+            where=str(path),
             next_step="run the lab from a whole checkout",
         ) from error
 
@@ -79,7 +154,12 @@ def search_path() -> str:
 
 
 def locate(provided: str) -> Path | None:
-    """Where a program or a file is; None when it is not there.  Of several files the last."""
+    """Where a program or a file is; None when it is not there.  Of several files the last.
+
+    Of names with commas between them the first that is there.
+    """
+    if "," in provided:
+        return next((at for each in provided.split(",") if (at := locate(each))), None)
     if provided.startswith("/"):
         return max(Path("/").glob(provided[1:]), default=None)
     found = shutil.which(provided, path=search_path())
@@ -87,7 +167,7 @@ def locate(provided: str) -> Path | None:
 
 
 def package_of(program: str) -> str:
-    """The package a program comes from; empty when the list does not say.
+    """The package a program comes from here; empty when the lists do not say.
 
     Raises:
         InfraError: the list is missing or malformed.
@@ -95,6 +175,10 @@ def package_of(program: str) -> str:
     return next((each.name for each in packages() if program in each.provides), "")
 
 
-def install_line(names: tuple[str, ...] | list[str]) -> str:
-    """The command that installs packages, to be pasted by root."""
-    return f"apt-get install --no-install-recommends {' '.join(names)}"
+def install_line(names: Iterable[str]) -> str:
+    """The command that installs packages here, to be pasted by root.
+
+    Raises:
+        InfraError: the list is missing or malformed.
+    """
+    return " ".join([this_system().install, *names])

@@ -6,6 +6,7 @@ elsewhere gives the same kernels.
 
 from __future__ import annotations
 
+import glob
 import hashlib
 import json
 import os
@@ -15,10 +16,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from host.errors import InfraError, UsageError
+from host.packages import install_line, locate
 from host.process import paste, run
 from kernels import packages
 
 DEBIAN_SOURCES = Path("/usr/src")
+# Where a source package keeps its tarball there: Debian's, then Ubuntu's.
+TARBALLS = ("{package}.tar.*", "{package}/{package}.tar.*")
 UNPACK_TIMEOUT_S = 1800.0
 QUERY_TIMEOUT_S = 60.0
 CHUNK = 1 << 20
@@ -92,7 +96,11 @@ def unpack(source: Source, into: Path) -> None:
             )
     elif source.package:
         with packages.unpacked(packages.find(source.package), source.origin) as root:
-            run(_untar(root / _shipped(source.package), into), timeout_s=UNPACK_TIMEOUT_S)
+            name = packages.parts(source.package)[0]
+            tarball = _tarball(root / DEBIAN_SOURCES.relative_to("/"), name)
+            if tarball is None:
+                raise UsageError("no package of a kernel source", where=source.package)
+            run(_untar(tarball, into), timeout_s=UNPACK_TIMEOUT_S)
     else:
         for argv in unpack_argvs(source, into):
             run(argv, timeout_s=UNPACK_TIMEOUT_S)
@@ -118,7 +126,9 @@ def unpack_argvs(source: Source, into: Path | str) -> list[list[str]]:
         name = source.package.partition("=")[0]
         beside = paste(packages.fetch_argv(source.package))
         beside = f"cd .. && {beside} && dpkg-deb -x {name}_*.deb ."
-        return [["sh", "-c", beside], _untar(Path("..") / _shipped(source.package), into)]
+        # xz in Debian's packages, bzip2 in Ubuntu's.
+        there = f"{paste(_untar(Path('..'), into))}/usr/src/{name}.tar.*"
+        return [["sh", "-c", beside], ["sh", "-c", there]]
     return [_untar(source.origin, into)]
 
 
@@ -127,38 +137,46 @@ def _untar(tarball: Path, into: Path | str) -> list[str]:
     return ["tar", "-C", str(into), *options, "-xf", str(tarball)]
 
 
-def _shipped(package: str) -> Path:
-    """Where a source package's tarball is, below the root."""
-    return Path(f"usr/src/{package.partition('=')[0]}.tar.xz")
+def _tarball(sources: Path, package: str) -> Path | None:
+    """The tarball of an unpacked source package; None where there is none."""
+    forms = (form.format(package=glob.escape(package)) for form in TARBALLS)
+    return next((path for form in forms for path in sources.glob(form)), None)
 
 
 def _debian(asked: str, cache: Path) -> Source:
     package, _, version = asked.partition("=")
     installed, tarball = _installed(package)
-    if installed and version in ("", installed):
+    if tarball and version in ("", installed):
         return Source("deb", f"deb:{package}={installed}", tarball)
     if version:
         packages.parts(asked)
         return Source("deb", f"deb:{asked}", cache, package=asked)
+    own = "name a tree of your own: kernel.source = git:PATH@REF, dir:PATH or tarball:PATH"
+    if locate("dpkg-query") is None:
+        raise InfraError(
+            "this system has no packages of Debian's", where=f"deb:{package}", next_step=own
+        )
     raise InfraError(
         "the source package is not installed",
         where=package,
-        next_step=f"apt-get install {package}, or name a version that the archive has: "
-        f"{package}=VERSION",
+        next_step=f"{install_line([package])}, or name a version that the archive has: "
+        f"{package}=VERSION; or {own}",
     )
 
 
-def _installed(package: str) -> tuple[str, Path]:
-    """Version of an installed source package (empty where it is not), and its tarball."""
+def _installed(package: str) -> tuple[str, Path | None]:
+    """Version and tarball of an installed source package; nothing where it is not."""
+    tarball = None if "/" in package else _tarball(DEBIAN_SOURCES, package)
+    if tarball is None or locate("dpkg-query") is None:
+        return "", None
     asked = run(
         ["dpkg-query", "-W", "-f", "${db:Status-Status} ${Version}", "--", package],
         timeout_s=QUERY_TIMEOUT_S,
         check=False,
     )
     status, _, version = asked.stdout.partition(" ")
-    tarball = DEBIAN_SOURCES / f"{package}.tar.xz"
-    there = asked.returncode == 0 and status == "installed" and tarball.is_file()
-    return version if there else "", tarball
+    there = asked.returncode == 0 and status == "installed"
+    return (version, tarball) if there else ("", None)
 
 
 def _git(spec: str, name: str, checkout: Path) -> Source:

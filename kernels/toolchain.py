@@ -11,7 +11,7 @@ from typing import Literal
 
 from experiment.architecture import X86_64, Architecture
 from host.errors import InfraError
-from host.packages import package_of
+from host.packages import install_line, package_of
 from host.process import run
 
 QUERY_TIMEOUT_S = 60.0
@@ -67,13 +67,13 @@ def identify(family: Family = "gcc", architecture: Architecture = X86_64) -> Too
             raise InfraError(
                 f"not installed: {', '.join(missing)}",
                 where='kernel.compiler = "clang"',
-                next_step=f"apt-get install {LLVM_PACKAGES}",
+                next_step=install_line([LLVM_PACKAGES]),
             )
     if family == "gcc" and architecture.build.tools and shutil.which(compiler) is None:
         raise InfraError(
             f"not installed: {compiler}",
             where=f'kernel.arch = "{architecture.name}"',
-            next_step=f"apt-get install {package_of(compiler)}",
+            next_step=install_line([package_of(compiler)]),
         )
     versions = [
         run([tool, "--version"], timeout_s=QUERY_TIMEOUT_S, env={"LC_ALL": "C"})

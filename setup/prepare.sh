@@ -1,9 +1,13 @@
 #!/bin/sh
 # Bring this machine and checkout to where lab.py and the tests can run.
 #
-# Debian packages from host/packages.txt, then a virtual environment in .venv with
-# the packages of requirements.lock.  What is there is left alone.  Says on standard
-# error what it does.  Exit status: 0 ready, 3 this host cannot be made ready.
+# Packages from host/packages.txt, by the names that host/systems.txt has for this
+# distribution, then a virtual environment in .venv with the packages of requirements.lock.
+# What is there is left alone, and needs no root.  Says on standard error what it does.
+# Exit status: 0 ready, 3 this host cannot be made ready.
+#
+# Root on Debian and Ubuntu has packages installed that are missing; anybody else, and
+# everybody on another system, is shown the line that installs them.
 #
 # With the argument "tests" also the packages that only the lab's own tests need.
 #
@@ -12,6 +16,9 @@ set -eu
 
 cd "$(dirname "$0")/.."
 LIST=host/packages.txt
+SYSTEMS=host/systems.txt
+OS_RELEASE=/etc/os-release
+SBIN=/usr/local/sbin:/usr/sbin:/sbin
 LOCK=requirements.lock
 # Packages of the lock that are published as source only.
 SDISTS=dkimpy
@@ -36,16 +43,96 @@ packages_of() {
     sed -En "s/^([a-z0-9][a-z0-9.+-]*) *\| *($1) *\|.*/\1/p" "$LIST"
 }
 
-# missing NAME...: those that dpkg does not call installed.
-missing() {
-    have=" $(dpkg-query -W -f='${db:Status-Abbrev}${Package}\n' "$@" 2>/dev/null |
-        sed -n 's/^[ih]i *//p' | tr '\n' ' ')"
-    for name in "$@"; do
-        case $have in
-        *" $name "*) ;;
-        *) printf ' %s' "$name" ;;
+# A list without comments and the space around its bars.
+table() {
+    sed '/^#/d; /^ *$/d; s/ *| */|/g; s/ *$//' "$1"
+}
+
+# The number of this distribution's column in the list of systems; nothing if it has none.
+column() {
+    ids=$(sed -En 's/^ID="?([^"]*)"?$/\1/p' "$OS_RELEASE" 2>/dev/null || :)
+    ids="$ids $(sed -En 's/^ID_LIKE="?([^"]*)"?$/\1/p' "$OS_RELEASE" 2>/dev/null || :)"
+    heads=$(table "$SYSTEMS" | sed 's/|/ /g; q')
+    for id in $ids; do
+        number=0
+        for head in $heads; do
+            number=$((number + 1))
+            if [ "$head" = "$id" ]; then
+                echo "$number"
+                return
+            fi
+        done
+    done
+}
+
+# here: standard input's rows of the list of systems, as Debian's name and this system's.
+here() {
+    cut -d '|' -f "1,$column" | while IFS='|' read -r debian name; do
+        case $name in
+        '' | =) echo "$debian|$debian" ;;
+        -) echo "$debian|" ;;
+        *) echo "$debian|$name" ;;
         esac
     done
+}
+
+# names_here NAME...: what this system calls Debian's packages.
+names_here() {
+    table "$SYSTEMS" | here | while IFS='|' read -r debian name; do
+        case " $* " in
+        *" $debian "*) printf ' %s' "$name" ;;
+        esac
+    done
+}
+
+# provided NAME: whether all that a package of Debian's provides is there.
+provided() {
+    table "$LIST" | sed -n "s/^$1|[^|]*|\([^|]*\)|.*/\1/p" | {
+        read -r all
+        for places in $all; do
+            found=
+            # shellcheck disable=SC2046,SC2086 # places are words, and * in them is the shell's
+            for place in $(IFS=,; echo $places); do
+                case $place in
+                /*) [ ! -e "$place" ] || found=yes ;;
+                *) ! (PATH=$PATH:$SBIN; command -v "$place") >/dev/null || found=yes ;;
+                esac
+            done
+            [ -n "$found" ] || return 1
+        done
+    }
+}
+
+# missing NAME...: those that are not installed.
+missing() {
+    case $install in
+    apt-get*)
+        have=" $(dpkg-query -W -f='${db:Status-Abbrev}${Package}\n' "$@" 2>/dev/null |
+            sed -n 's/^[ih]i *//p' | tr '\n' ' ')"
+        for name in "$@"; do
+            case $have in
+            *" $name "*) ;;
+            *) printf ' %s' "$name" ;;
+            esac
+        done
+        ;;
+    dnf*)
+        for name in "$@"; do
+            rpm -q --quiet --whatprovides "$name" >/dev/null 2>&1 || printf ' %s' "$name"
+        done
+        ;;
+    pacman*)
+        # It prints those that nothing installed provides, and ends with 127 if there are any.
+        for name in $(pacman -T "$@" || :); do
+            printf ' %s' "$name"
+        done
+        ;;
+    *)
+        for name in "$@"; do
+            provided "$name" || printf ' %s' "$name"
+        done
+        ;;
+    esac
 }
 
 # Print the interpreter to use; the lock is made for 3.11, newer ones are a second choice.
@@ -59,13 +146,18 @@ find_python() {
 }
 
 install_packages() {
-    apt_options="--yes --no-install-recommends"
-    if [ "$(id -u)" != 0 ]; then
+    apt_options="--yes${install#apt-get install}"
+    case $install in
+    '') give_up "this system is none of those in $SYSTEMS; install by hand what Debian calls$*" ;;
+    apt-get*) line="apt-get update && apt-get install $apt_options$*" ;;
+    *) line=$install$* ;;
+    esac
+    if [ "$(id -u)" != 0 ] || [ "$line" = "$install$*" ]; then
         say "these packages are missing; as root, run:"
-        echo "apt-get update && apt-get install $apt_options$*" >&2
+        echo "$line" >&2
         exit 3
     fi
-    say "installing Debian packages:$*"
+    say "installing packages:$*"
     log=$WORK/apt.log
     DEBIAN_FRONTEND=noninteractive
     export DEBIAN_FRONTEND
@@ -109,8 +201,10 @@ mkdir -p "$WORK"
 exec 9>"$WORK/setup.lock"
 flock 9
 
-command -v dpkg-query >/dev/null ||
-    give_up "this is not Debian; install by hand what $LIST names"
+column=$(column)
+# The second row of the list of systems; empty on a system that it does not have.
+install=
+[ -z "$column" ] || install=$(table "$SYSTEMS" | here | sed -n '2s/.*|//p')
 sum=$(sha256sum <"$LOCK")
 python=.venv/bin/python
 need='required|useful'
@@ -119,8 +213,12 @@ if ! venv_ready; then
     python=$(find_python)
     [ -n "$python$PYTHON" ] || need="$need|python"
 fi
-# shellcheck disable=SC2046 # package names are words
-absent=$(missing $(packages_of "$need"))
+# shellcheck disable=SC2046,SC2086 # package names are words
+{
+    wanted=$(packages_of "$need" | tr '\n' ' ')
+    [ -z "$column" ] || wanted=$(names_here $wanted)
+    absent=$(missing $wanted)
+}
 [ -z "$absent" ] || install_packages "$absent"
 
 if ! venv_ready; then

@@ -1,4 +1,4 @@
-"""The set-up script, the lock and the Makefile, with fake Debian programs on PATH."""
+"""The set-up script, the lock and the Makefile, with fake package tools on PATH."""
 
 import os
 import re
@@ -10,11 +10,24 @@ from pathlib import Path
 
 import pytest
 
-from host.packages import packages
+from host.packages import SYSTEMS, packages, parse_systems
 
 CHECKOUT = Path(__file__).resolve().parent.parent
-REAL = ("sh", "sed", "tr", "cat", "grep", "tail", "mkdir", "dirname", "sha256sum", "flock", "chmod")
+REAL = (
+    "sh", "sed", "tr", "cut", "cat", "grep", "tail", "mkdir", "dirname", "sha256sum", "flock",
+    "chmod",
+)  # fmt: skip
 DEBIAN_PYTHON = "/usr/bin/python3"
+OS_RELEASE = "OS_RELEASE=/etc/os-release"
+# As the distributions write it, as far as it matters.
+DEBIAN = 'PRETTY_NAME="Debian GNU/Linux 13 (trixie)"\nVERSION_ID="13"\nID=debian\n'
+UBUNTU = 'NAME="Ubuntu"\nVERSION_ID="24.04"\nID=ubuntu\nID_LIKE=debian\n'
+MINT = 'ID=linuxmint\nID_LIKE="ubuntu debian"\n'
+FEDORA = 'NAME="Fedora Linux"\nID=fedora\nVARIANT_ID=workstation\n'
+CENTOS = 'ID="centos"\nID_LIKE="rhel fedora"\n'
+ARCH = 'NAME="Arch Linux"\nID=arch\nBUILD_ID=rolling\n'
+MANJARO = "ID=manjaro\nID_LIKE=arch\n"
+OTHER = 'ID=nixos\nNAME="NixOS"\n'
 
 DPKG_QUERY = """#!/bin/sh
 shift 2
@@ -30,6 +43,19 @@ esac
 [ -z "${INSTALL_STATUS:-}" ] || { echo "E: no such package"; exit "$INSTALL_STATUS"; }
 : >"$FAKE/absent"
 : >"$FAKE/python-works"
+"""
+RPM = """#!/bin/sh
+[ "$1 $2 $3" = "-q --quiet --whatprovides" ] || exit 9
+if grep -qx "$4" "$FAKE/absent"; then exit 1; fi
+"""
+PACMAN = """#!/bin/sh
+[ "$1" = -T ] || exit 9
+shift
+status=0
+for name in "$@"; do
+    if grep -qx "$name" "$FAKE/absent"; then echo "$name"; status=127; fi
+done
+exit $status
 """
 # Makes an environment whose python is itself.
 PYTHON = """#!/bin/sh
@@ -61,6 +87,15 @@ class Machine:
     def absent(self, *names: str) -> None:
         (self.fake / "absent").write_text("".join(f"{name}\n" for name in names))
 
+    def system(self, os_release: str) -> None:
+        """Another distribution, with its package tools alone."""
+        (self.fake / "os-release").write_text(os_release)
+        if "debian" not in os_release:
+            for name in ("dpkg-query", "apt-get"):
+                (self.fake / "bin" / name).unlink()
+            self.program("rpm", RPM)
+            self.program("pacman", PACMAN)
+
     def setup(self, *arguments: str, **env: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
             ["sh", "setup/prepare.sh", *arguments],
@@ -81,16 +116,21 @@ class Machine:
 @pytest.fixture
 def machine(tmp_path: Path) -> Machine:
     machine = Machine(tmp_path / "checkout", tmp_path / "fake")
-    for name in ("setup/prepare.sh", "host/packages.txt", "requirements.lock"):
+    for name in (
+        "setup/prepare.sh", "host/packages.txt", "host/systems.txt", "requirements.lock",
+    ):  # fmt: skip
         place = machine.checkout / name
         place.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(CHECKOUT / name, place)
-    # Debian's own Python is named by its path, so the fake one goes into the script.
+    # What the script names by path is replaced in it.
     script = machine.checkout / "setup/prepare.sh"
     text = script.read_text()
     assert text.count(DEBIAN_PYTHON) == 1
+    assert text.count(OS_RELEASE) == 1
+    text = text.replace(OS_RELEASE, f"OS_RELEASE={machine.fake / 'os-release'}")
     script.write_text(text.replace(DEBIAN_PYTHON, str(machine.fake / "bin/debian-python")))
     (machine.fake / "bin").mkdir(parents=True)
+    machine.system(DEBIAN)
     for name in REAL:
         found = shutil.which(name)
         assert found
@@ -109,7 +149,7 @@ def test_only_what_is_missing_is_installed_and_said(machine: Machine) -> None:
     done = machine.setup()
     assert done.returncode == 0, done.stderr
     assert done.stdout == ""
-    assert "installing Debian packages: linux-source-6.12 fio\n" in done.stderr
+    assert "installing packages: linux-source-6.12 fio\n" in done.stderr
     assert re.search(r"installing \d+ Python packages from requirements.lock", done.stderr)
     update, install, venv, *pips = machine.calls()
     assert update.startswith("noninteractive apt-get ")
@@ -221,18 +261,82 @@ def test_a_failed_install_shows_its_last_lines(machine: Machine) -> None:
     assert "apt-get install failed" in done.stderr
 
 
-def test_another_distribution_is_told_what_to_install(machine: Machine) -> None:
-    (machine.fake / "bin" / "dpkg-query").unlink()
+@pytest.mark.parametrize(
+    ("os_release", "absent", "line"),
+    [
+        (DEBIAN, ("fio", "libelf-dev"),
+         "apt-get update && apt-get install --yes --no-install-recommends fio libelf-dev"),
+        (UBUNTU, ("fio", "linux-tools-generic"),
+         "apt-get update && apt-get install --yes --no-install-recommends fio linux-tools-generic"),
+        (MINT, ("fio", "linux-tools-generic"),
+         "apt-get update && apt-get install --yes --no-install-recommends fio linux-tools-generic"),
+        (FEDORA, ("qemu-system-x86-core", "perl-interpreter", "elfutils-libelf-devel"),
+         "dnf install --setopt=install_weak_deps=False qemu-system-x86-core perl-interpreter "
+         "elfutils-libelf-devel"),
+        (CENTOS, ("glibc-static",), "dnf install --setopt=install_weak_deps=False glibc-static"),
+        (ARCH, ("qemu-system-x86", "libelf"), "pacman -S --needed qemu-system-x86 libelf"),
+        (MANJARO, ("busybox",), "pacman -S --needed busybox"),
+    ],
+)  # fmt: skip
+def test_each_distribution_has_its_own_line(
+    machine: Machine, os_release: str, absent: tuple[str, ...], line: str
+) -> None:
+    machine.system(os_release)
+    # Root of a Debian has it done; no other package manager was ever run by the script.
+    for user in (1000,) if "apt-get" in line else (1000, 0):
+        machine.program("id", f"#!/bin/sh\necho {user}\n")
+        machine.absent(*absent)
+        done = machine.setup()
+        assert done.returncode == 3
+        assert done.stderr.splitlines()[-1] == line
+        assert machine.calls() == []
+        assert not (machine.checkout / ".venv").exists()
+
+
+@pytest.mark.parametrize("os_release", [DEBIAN, UBUNTU, FEDORA, ARCH])
+def test_no_distribution_needs_root_where_nothing_is_missing(
+    machine: Machine, os_release: str
+) -> None:
+    machine.system(os_release)
+    machine.program("id", "#!/bin/sh\necho 1000\n")
+    # Debian's alone: no other has to have it.
+    machine.absent(*([] if os_release == DEBIAN else ["linux-source-6.12"]))
+    done = machine.setup()
+    assert done.returncode == 0, done.stderr
+    assert [call.split()[0] for call in machine.calls()] == ["python"] * 3
+
+
+def test_a_system_that_no_list_knows_is_ready_when_all_programs_are_there(
+    machine: Machine,
+) -> None:
+    machine.system(OTHER)
+    required = machine.fake / "header.h"
+    (machine.checkout / "host/packages.txt").write_text(
+        f"fio | required | fio | why\nlibelf-dev | required | /none/x.h,{required} | why\n"
+        f"libc6-dev | required | {machine.fake}/lib*/libc.a | why\n"
+    )
     done = machine.setup()
     assert done.returncode == 3
-    assert "not Debian" in done.stderr
+    assert "install by hand what Debian calls fio libelf-dev libc6-dev" in done.stderr
+    machine.program("fio", "#!/bin/sh\n")
+    required.touch()
+    (machine.fake / "lib64").mkdir()
+    (machine.fake / "lib64/libc.a").touch()
+    done = machine.setup()
+    assert done.returncode == 0, done.stderr
+    assert [call.split()[0] for call in machine.calls()] == ["python"] * 3
 
 
 def test_script_and_lab_read_the_same_list(machine: Machine) -> None:
-    names = [package.name for package in packages() if package.need in ("required", "useful")]
-    machine.absent(*names)
-    machine.setup()
-    assert machine.calls()[1].split("--no-install-recommends ")[1].split() == names
+    systems = {system.id: system for system in parse_systems(SYSTEMS.read_text())}
+    for os_release, name in ((DEBIAN, "debian"), (UBUNTU, "ubuntu"), (FEDORA, "fedora")):
+        machine.system(os_release)
+        machine.program("id", "#!/bin/sh\necho 1000\n")
+        wanted = packages(systems[name])
+        names = [p.name for p in wanted if p.need in ("required", "useful")]
+        machine.absent(*" ".join(names).split())
+        line = machine.setup().stderr.splitlines()[-1].replace(" --yes", "")
+        assert line.removeprefix("apt-get update && ") == " ".join([systems[name].install, *names])
 
 
 def test_what_only_tests_need_is_installed_for_them_alone(machine: Machine) -> None:

@@ -5,7 +5,30 @@ import pytest
 
 from host import packages as module
 from host.errors import InfraError
-from host.packages import install_line, locate, package_of, packages, parse
+from host.packages import (
+    SYSTEMS,
+    UNKNOWN,
+    install_line,
+    locate,
+    package_of,
+    packages,
+    parse,
+    parse_systems,
+    system_of,
+)
+
+EVERY = parse_systems(SYSTEMS.read_text())
+BY_ID = {system.id: system for system in EVERY}
+DEBIAN = BY_ID["debian"]
+
+
+@pytest.fixture
+def debian(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The machine's os-release, which a test may write anew."""
+    path = tmp_path / "os-release"
+    path.write_text("ID=debian\n")
+    monkeypatch.setattr(module, "OS_RELEASE", path)
+    return path
 
 
 def test_a_line_becomes_a_package() -> None:
@@ -32,11 +55,11 @@ def test_a_bad_line_is_named(line: str, said: str) -> None:
 
 
 def test_the_shipped_list_names_each_package_and_program_once() -> None:
-    names = [package.name for package in packages()]
-    provided = [each for package in packages() for each in package.provides]
+    names = [package.name for package in packages(DEBIAN)]
+    provided = [each for package in packages(DEBIAN) for each in package.provides]
     assert len(set(names)) == len(names)
     assert len(set(provided)) == len(provided)
-    assert all(package.why for package in packages())
+    assert all(package.why for package in packages(DEBIAN))
 
 
 def test_a_missing_list_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -70,15 +93,85 @@ def test_a_file_is_located_whatever_the_release_calls_its_folder(tmp_path: Path)
 
 
 def test_no_package_is_looked_for_in_a_folder_of_one_release() -> None:
-    provided = [each for package in packages() for each in package.provides]
+    provided = [each for package in packages(DEBIAN) for each in package.provides]
     assert not [path for path in provided if re.search(r"/python3\.\d", path)]
 
 
-def test_a_programs_package_is_known() -> None:
+def test_of_several_places_one_is_enough(tmp_path: Path) -> None:
+    (tmp_path / "two").touch()
+    assert locate(f"{tmp_path}/one,{tmp_path}/two") == tmp_path / "two"
+    assert locate(f"{tmp_path}/one,{tmp_path}/three") is None
+
+
+def test_a_programs_package_is_known(debian: Path) -> None:
     assert package_of("mkfs.xfs") == "xfsprogs"
     assert package_of("setpriv") == "util-linux"
     assert package_of("emacs") == ""
+    debian.write_text("ID=fedora\n")
+    assert package_of("qemu-system-x86_64") == "qemu-system-x86-core"
 
 
-def test_the_install_line_can_be_pasted() -> None:
-    assert install_line(["fio", "bc"]) == "apt-get install --no-install-recommends fio bc"
+@pytest.mark.parametrize(
+    ("os_release", "line"),
+    [
+        ("ID=debian\n", "apt-get install --no-install-recommends fio bc"),
+        ("ID=ubuntu\nID_LIKE=debian\n", "apt-get install --no-install-recommends fio bc"),
+        ("ID=fedora\n", "dnf install --setopt=install_weak_deps=False fio bc"),
+        ("ID=arch\n", "pacman -S --needed fio bc"),
+        ("ID=nixos\n", "install what Debian calls fio bc"),
+    ],
+)
+def test_the_install_line_is_the_systems(debian: Path, os_release: str, line: str) -> None:
+    debian.write_text(os_release)
+    assert install_line(["fio", "bc"]) == line
+
+
+def test_a_machine_without_an_os_release_is_unknown(debian: Path) -> None:
+    debian.unlink()
+    assert install_line(["fio"]) == "install what Debian calls fio"
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("ID=debian\n", "debian"),
+        ('ID="ubuntu"\nID_LIKE=debian\n', "ubuntu"),
+        ('ID=linuxmint\nID_LIKE="ubuntu debian"\n', "ubuntu"),
+        ('ID="rocky"\nID_LIKE="rhel centos fedora"\n', "fedora"),
+        ("ID=endeavouros\nID_LIKE=arch\n", "arch"),
+        ("VERSION_ID=debian\nID=gentoo\n", ""),
+        ("", ""),
+    ],
+)
+def test_a_system_is_known_by_its_id_then_by_what_it_is_like(text: str, name: str) -> None:
+    assert system_of(text, EVERY) == BY_ID.get(name, UNKNOWN)
+
+
+def test_both_lists_have_the_same_packages() -> None:
+    debians = [package.name for package in parse(module.LIST.read_text())]
+    for system in EVERY:
+        assert list(system.names) == debians
+    assert [system.id for system in EVERY] == ["debian", "ubuntu", "fedora", "arch"]
+    # Only Debian has the kernel source of the shipped experiments.
+    assert {s.id for s in EVERY if s.names["linux-source-6.12"]} == {"debian"}
+
+
+def test_what_a_system_has_not_is_not_asked_for() -> None:
+    arch = [package.name for package in packages(BY_ID["arch"])]
+    assert "qemu-system-x86" in arch
+    assert "libelf" in arch
+    assert not {"apt", "dpkg", "linux-source-6.12", "", "-", "="} & set(arch)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "a line of systems"),
+        ("debian | arch\n", "a line of systems"),
+        ("debian | arch\napt | pacman\nfio\n", r"systems.txt:3: expected 2 fields"),
+        ("debian | arch\napt | pacman\nfio | \n", r"systems.txt:3: expected 2 fields"),
+    ],
+)
+def test_a_bad_list_of_systems_is_named(text: str, message: str) -> None:
+    with pytest.raises(InfraError, match=message):
+        parse_systems(text)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from host import packages
 from host.errors import InfraError, UsageError
 from kernels import source
 from kernels.source import identify, unpack, unpack_argvs
@@ -73,7 +74,42 @@ def test_debian_source_is_named_by_its_version(
 def test_debian_source_not_installed_names_the_command(lab: Lab) -> None:
     with pytest.raises(InfraError) as caught:
         identify("deb:linux-source-0.1", **lab.where)
-    assert caught.value.next_step.startswith("apt-get install linux-source-0.1, or name a version")
+    command = "apt-get install --no-install-recommends linux-source-0.1"
+    assert caught.value.next_step.startswith(f"{command}, or name a version")
+
+
+def test_a_system_without_dpkg_wants_a_tree_of_the_users(
+    lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(packages, "SYSTEM_FOLDERS", ())
+    with pytest.raises(InfraError, match="no packages of Debian's") as caught:
+        identify("deb:linux-source-0.1", **lab.where)
+    assert "git:PATH@REF" in caught.value.next_step
+
+
+@pytest.mark.parametrize("name", ["dpkg.tar.bz2", "dpkg/dpkg.tar.bz2"])
+def test_an_installed_source_may_be_packed_as_ubuntus_are(
+    lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.setattr(source, "DEBIAN_SOURCES", tmp_path / "src")
+    path = tmp_path / "src" / name
+    path.parent.mkdir(parents=True)
+    subprocess.run(["tar", "-C", lab.source.parent, "-cjf", path, lab.source.name], check=True)
+    found = identify("deb:dpkg", **lab.where)
+    assert found.origin == path
+    unpack(found, tmp_path / "tree")
+    assert listing(tmp_path / "tree") == listing(FAKE_LINUX)
+
+
+def test_a_package_by_a_name_with_a_slash_is_looked_up_nowhere(
+    lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(source, "DEBIAN_SOURCES", tmp_path / "src")
+    (tmp_path / "src").mkdir()
+    tarball(lab, tmp_path / "dpkg.tar.xz")
+    with pytest.raises(InfraError, match="not installed"):
+        identify("deb:../dpkg", **lab.where)
 
 
 def test_debian_source_of_a_named_version_is_fetched(

@@ -42,7 +42,7 @@ def test_missing_clang_names_the_packages(tmp_path: Path, monkeypatch: pytest.Mo
     with pytest.raises(InfraError) as caught:
         identify("clang")
     assert caught.value.what.startswith("not installed: clang, ld.lld, llvm-ar")
-    assert caught.value.next_step == "apt-get install clang lld llvm"
+    assert caught.value.next_step == "apt-get install --no-install-recommends clang lld llvm"
 
 
 def test_missing_cross_compiler_names_its_package(
@@ -52,7 +52,9 @@ def test_missing_cross_compiler_names_its_package(
     with pytest.raises(InfraError) as caught:
         identify("gcc", ARM64)
     assert caught.value.what == "not installed: aarch64-linux-gnu-gcc"
-    assert caught.value.next_step == "apt-get install gcc-aarch64-linux-gnu"
+    assert caught.value.next_step == (
+        "apt-get install --no-install-recommends gcc-aarch64-linux-gnu"
+    )
 
 
 @pytest.mark.parametrize("family", ["gcc", "clang"])
