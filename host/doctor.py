@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from host import exactness
 from host.errors import InfraError
 from host.facts import (
     NOT_FOUND,
@@ -49,17 +50,21 @@ class Check:
 
 @dataclass(frozen=True)
 class Known:
-    """Versions of a tool that the lab was run with: from ``least`` up to, not with, ``below``."""
+    """Versions of a tool that the lab was run with: from ``least`` up to, not with, ``below``.
+
+    Without a ``below`` something else decides of newer ones.
+    """
 
     tool: str
     least: tuple[int, ...]
-    below: tuple[int, ...]
+    below: tuple[int, ...] | None
     too_old: Status
     why: str
 
 
 KNOWN = (
-    Known("qemu", (7, 2), (11,), "fail", "bit-exact guests need QEMU's -icount and -action"),
+    # Which newer one is exact: check_exactness.
+    Known("qemu", (7, 2), None, "fail", "bit-exact guests need QEMU's -icount and -action"),
     Known("fio", (3, 33), (4,), "warn", "the lab reads fio's json+ output"),
 )
 
@@ -84,12 +89,14 @@ def check_version(known: Known, version: str) -> Check:
     """Whether a tool's version is one that the lab was run with."""
     name = f"{known.tool} version"
     numbers = version_numbers(version)
-    span = f"{_dotted(known.least)} or newer, older than {_dotted(known.below)}"
+    span = f"{_dotted(known.least)} or newer"
+    if known.below is not None:
+        span += f", older than {_dotted(known.below)}"
     if not numbers:
         return Check(name, "warn", version, known.why, f"use {known.tool} {span}")
     if numbers < known.least:
         return Check(name, known.too_old, version, known.why, f"use {known.tool} {span}")
-    if numbers >= known.below:
+    if known.below is not None and numbers >= known.below:
         why = f"newer than any the lab was run with; {known.why}"
         return Check(name, "warn", version, why, "run make test before trusting its numbers")
     return Check(name, "ok", version, "")
@@ -114,6 +121,21 @@ def check_exact_mode() -> Check:
         found = (done.tail().splitlines() or ["no message"])[-1]
         return Check("exact mode", "fail", found, why, "install a QEMU with TCG for x86_64")
     return Check("exact mode", "ok", "QEMU accepts tcg with -icount shift=0,sleep=off", "")
+
+
+def check_exactness(cache: Path) -> Check:
+    """Whether this QEMU's guests are known to be exact: by its release, or as tried here."""
+    why = "a QEMU may give guests that differ from boot to boot"
+    name = "exactness"
+    try:
+        found = exactness.standing(cache)
+    except InfraError as error:
+        return Check(name, "fail", error.what, why, install_line([package_of(exactness.QEMU)]))
+    if found.status == "inexact":
+        return Check(name, "fail", found.text, why, "use another QEMU, see docs/systems.md")
+    if found.status == "untried":
+        return Check(name, "warn", found.text, why, "./lab.py doctor --exact")
+    return Check(name, "ok", found.text, "")
 
 
 def check_kvm(device: Path = Path("/dev/kvm")) -> Check:
@@ -185,6 +207,7 @@ def run_checks(*, cache: Path | None = None, proc: Path = Path("/proc")) -> tupl
     versions = {tool.name: tool for tool in TOOLS}
     later: tuple[Callable[[], Check], ...] = (
         check_exact_mode,
+        lambda: check_exactness(folder),
         check_kvm,
         lambda: check_memory(meminfo_mib(text_of(proc / "meminfo"), "MemTotal")),
         lambda: check_cores(cores_available()),

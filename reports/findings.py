@@ -138,6 +138,9 @@ def gather(
         found.append(Finding.model_validate(
             {"level": level, "scope": "session", "text": f"{exactness.status}: {exactness.text}"}
         ))  # fmt: skip
+    if manifest.provenance.qemu_untried:
+        text = f"{manifest.provenance.qemu_untried}; ./lab.py doctor --exact tries it"
+        found.append(Finding(level="warning", scope="session", text=text))
     for (case, phase), ios in sorted(too_few_ios(manifest, records).items()):
         text = f"phase {phase}: {ios} I/Os in a run, too few I/Os to be evidence"
         found.append(Finding(level="warning", scope=case, text=text))

@@ -191,6 +191,8 @@ def _differences(first: Manifest, second: Manifest) -> tuple[Difference, ...]:
     for name in sorted({*was.tools, *now.tools}):
         row(name, was.tools.get(name, ""), now.tools.get(name, ""),
             prevents=name.startswith(OF_GUESTS))  # fmt: skip
+    if was.qemu_sha256 and now.qemu_sha256:
+        row("QEMU's binary, SHA-256", was.qemu_sha256[:DIGEST], now.qemu_sha256[:DIGEST])
     row("QEMU's arguments", " ".join(was.qemu_argv), " ".join(now.qemu_argv), prevents=True)
     row("kernel command line", was.kernel_command_line, now.kernel_command_line, prevents=True)
     real_time = "wall" in (first.experiment.mode, second.experiment.mode)

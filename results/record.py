@@ -257,7 +257,9 @@ class Provenance(Record):
 
     ``probe`` is the SHA-256 of the TCG plugin that counted; empty where none did.
     In wall mode ``accelerator`` is what ran the guests, ``fitness`` maps each check of
-    the host to ``status: what was found``.
+    the host to ``status: what was found``.  ``qemu_sha256`` is the binary's, ``qemu_untried``
+    what was known of its exactness where that was nothing; empty in wall mode and in records
+    of older versions.
     """
 
     lab_version: str
@@ -269,6 +271,8 @@ class Provenance(Record):
     kernel_command_line: str
     snapshot: bool
     probe: str = ""
+    qemu_sha256: str = ""
+    qemu_untried: str = ""
     accelerator: str = ""
     fitness: dict[str, str] = Field(default_factory=dict)
 

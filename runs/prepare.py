@@ -26,9 +26,10 @@ from guests.initramfs import Initramfs
 from guests.probe import fold, plugin
 from guests.probe.plugin import Probe
 from guests.virtme import FIXED_ADDRESSES, WallMachine
-from host import accelerator, fitness
+from host import accelerator, exactness, fitness
 from host.accelerator import Finding
 from host.doctor import Check
+from host.exactness import Standing
 from host.packages import locate
 from host.topology import Placement, host_cpus, place
 from kernels import config, series
@@ -93,7 +94,8 @@ class Session:
 
     ``twins`` are by name, ``probe`` is None where none counts, ``wall`` in exact mode;
     ``checked`` are the kernels of the gate by flavour and arm, as far as they are built.
-    ``overlaid`` are the initramfs of prebuilt kernels, by the kernel's key.
+    ``overlaid`` are the initramfs of prebuilt kernels, by the kernel's key; ``qemu`` is None
+    in wall mode.
     """
 
     experiment: Experiment
@@ -105,6 +107,7 @@ class Session:
     preload: Path
     probe: Probe | None
     same_code: bool
+    qemu: Standing | None = None
     wall: WallHost | None = None
     overlaid: Mapping[str, Initramfs] = field(default_factory=dict)
     checked: Mapping[str, Mapping[str, Kernel]] = field(default_factory=dict)
@@ -269,6 +272,7 @@ def prepare(
 
     Raises:
         SpecError: sizes that do not fit the guest, or a job that does not fit fw_cfg.
+        InfraError: the QEMU at hand was found not to be exact.
         LabError: whatever building says.
     """
     architecture = experiment.kernel.architecture
@@ -287,6 +291,9 @@ def prepare(
             require_set_up(experiment, size, workloads)
     require_job_fits(experiment, sizes.values(), workloads)
     in_wall = experiment.mode == "wall"
+    qemu = None if in_wall else exactness.standing(options.cache, architecture.board.qemu)
+    if qemu is not None:
+        exactness.require_exact(qemu)
     probe = plugin.provide(options.cache, architecture) if options.probe and not in_wall else None
     require_counted(experiment, next(iter(guests[""].values())), probe)
     built = build_arms(experiment, options, progress)
@@ -321,6 +328,7 @@ def prepare(
         preload=native.build(native.PRELOAD, native.SHARED_LIBRARY, options.cache),
         probe=probe,
         same_code=same,
+        qemu=qemu,
         wall=wall,
         overlaid=overlay.provide_all(image, built.values(), options.cache),
     )

@@ -129,6 +129,8 @@ def require_same(manifest: Manifest, session: Session, folder: Path) -> None:
         for arm, kernel in twin.kernels.items()
         if session.twins[twin.name].kernels
     ]
+    if manifest.provenance.qemu_sha256 and session.qemu is not None:
+        pairs.append(("QEMU", manifest.provenance.qemu_sha256, session.qemu.binary_sha256))
     pairs.append(("guest", manifest.guest.model_dump_json(), session.guest.model_dump_json()))
     for what, then, today in pairs:
         if then != today:

@@ -23,12 +23,21 @@ def doctor_verb(
     wall: Annotated[
         bool, typer.Option("--wall", help="also whether real time can be measured here")
     ] = False,
+    exact: Annotated[
+        bool, typer.Option("--exact", help="also whether this QEMU is exact, by two boots a shape")
+    ] = False,
     strict: Annotated[
         bool, typer.Option("--strict", help="exit 3 where anything could be better")
     ] = False,
     as_json: Json = False,
 ) -> None:
     """Say what this host can do, and the command that mends what it cannot."""
+    if exact:
+        # What boots guests takes seconds to import, which no other check needs.
+        from runs.trial import try_exactness
+
+        for difference in try_exactness(facts.cache_folder(), CHECKOUT, log).differences:
+            log(f"differs: {difference}")
     checks = doctor.run_checks()
     if wall:
         guest = load.load_guest(Path("laptop"))

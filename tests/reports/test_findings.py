@@ -92,3 +92,15 @@ def test_same_code_with_different_numbers_is_a_contradiction() -> None:
     session = Session(same_code=True)
     said = [text for _, text in texts(session, session.records())]
     assert any("the code is the same and 16 of 16 seeds differ" in text for text in said)
+
+
+def test_a_qemu_of_which_nothing_is_known_is_a_finding() -> None:
+    session = Session()
+    manifest = session.manifest()
+    assert not [f for f in compare(manifest, session.records()).findings if "QEMU" in f.text]
+    said = "QEMU 8.2.2, binary abababababab: no release that was run, and not tried here"
+    provenance = manifest.provenance.model_copy(update={"qemu_untried": said})
+    untried = manifest.model_copy(update={"provenance": provenance})
+    found = [f for f in compare(untried, session.records()).findings if "QEMU" in f.text]
+    assert [(f.level, f.scope) for f in found] == [("warning", "session")]
+    assert found[0].text == f"{said}; ./lab.py doctor --exact tries it"

@@ -50,6 +50,7 @@ class Prepared:
                 kernels={arm.name: SimpleNamespace(identity=arm.kernel) for arm in manifest.arms}
             ),
             "guest": manifest.guest,
+            "qemu": None,
         }
         self.asked: tuple[Experiment, Options] | None = None
 
@@ -190,6 +191,18 @@ def test_other_bits_are_refused(
     with pytest.raises(InfraError, match=f"{what} is not the one .*: other, then") as caught:
         reopen(tmp_path, options, progress)
     assert "new session" in caught.value.next_step
+
+
+def test_another_qemu_is_refused(
+    tmp_path: Path, manifest: Manifest, prepared: Prepared, options: Options
+) -> None:
+    of_first = manifest.provenance.model_copy(update={"qemu_sha256": "ab" * 32})
+    SessionStore(tmp_path).create(manifest.model_copy(update={"provenance": of_first}))
+    prepared.today["qemu"] = SimpleNamespace(binary_sha256="ab" * 32)
+    reopen(tmp_path, options, progress)
+    prepared.today["qemu"] = SimpleNamespace(binary_sha256="cd" * 32)
+    with pytest.raises(InfraError, match="QEMU is not the one this session began with"):
+        reopen(tmp_path, options, progress)
 
 
 def test_another_shape_of_guest_is_refused(

@@ -1,0 +1,187 @@
+"""Whether a QEMU's guests are exact: releases that were run, and trials of binaries on this host.
+
+The table that ships (``host/qemu.txt``) is by release; a trial (``runs.trial``) is of one
+binary under one ``guests/preload.c``, and counts for more.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Literal, get_args
+
+from filelock import FileLock
+
+from host.errors import InfraError
+from host.facts import CHECKOUT, TOOLS, tool_version, version_numbers
+from host.packages import locate
+
+QEMU = "qemu-system-x86_64"
+TABLE = Path(__file__).with_name("qemu.txt")
+# What takes the host's clock and its scheduling out of a guest: another one, another answer.
+PRELOAD = CHECKOUT / "guests" / "preload.c"
+TRIALS = "exactness.json"
+RELEASE_NUMBERS = 2
+SHOWN = 12
+
+Status = Literal["known", "exact", "inexact", "untried"]
+STATUSES: tuple[Status, ...] = get_args(Status)
+
+
+@dataclass(frozen=True)
+class Known:
+    """A release that was run: its program, its number, the numbers of vCPUs, and what."""
+
+    program: str
+    release: str
+    vcpus: str
+    what: str
+
+
+@dataclass(frozen=True)
+class Trial:
+    """What came out of two boots under load: when (UTC date), of which binary, what differed.
+
+    ``differences`` are empty where both gave the same bits.
+    """
+
+    version: str
+    binary_sha256: str
+    preload_sha256: str
+    date: str
+    vcpus: tuple[int, ...]
+    differences: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Standing:
+    """How far a QEMU can be trusted: ``text`` is one line for people."""
+
+    status: Status
+    version: str
+    binary_sha256: str
+    text: str
+
+
+def parse(text: str, *, where: str = TABLE.name) -> tuple[Known, ...]:
+    """Read the table: ``program | release | vCPUs | what``, comments after ``#``.
+
+    Raises:
+        InfraError: a line that is not of this form.
+    """
+    known = []
+    for number, line in enumerate(text.splitlines(), start=1):
+        if not line.strip() or line.startswith("#"):
+            continue
+        fields = [field.strip() for field in line.split("|")]
+        if len(fields) != 4 or not all(fields):
+            raise InfraError("expected four fields between bars", where=f"{where}:{number}")
+        known.append(Known(*fields))
+    return tuple(known)
+
+
+def shipped() -> tuple[Known, ...]:
+    """The table that ships.
+
+    Raises:
+        InfraError: it is malformed.
+    """
+    return parse(TABLE.read_text())
+
+
+def identity(program: str = QEMU) -> tuple[str, str, str]:
+    """Version of a QEMU, SHA-256 of its binary, and SHA-256 of what is loaded into it.
+
+    Raises:
+        InfraError: the program is not there.
+    """
+    path = locate(program)
+    if path is None:
+        raise InfraError("program not found", where=program, next_step="./lab.py doctor")
+    qemu = next(tool for tool in TOOLS if tool.name == "qemu")
+    version = tool_version(replace(qemu, argv=(program, *qemu.argv[1:])))
+    with path.open("rb") as stream:
+        binary = hashlib.file_digest(stream, "sha256").hexdigest()
+    return version, binary, hashlib.sha256(PRELOAD.read_bytes()).hexdigest()
+
+
+def standing(cache: Path, program: str = QEMU) -> Standing:
+    """What is known of the QEMU at hand; nothing is booted.
+
+    Raises:
+        InfraError: the program is not there, or the table is malformed.
+    """
+    version, binary, preload = identity(program)
+    return judged(program, version, binary, shipped(), trials(cache).get(_key(binary, preload)))
+
+
+def judged(
+    program: str, version: str, binary: str, known: tuple[Known, ...], trial: Trial | None
+) -> Standing:
+    """The standing of a binary by its trial, else by the release it is of."""
+    name = f"QEMU {version}"
+    own = f"{name}, binary {binary[:SHOWN]}"
+    if trial is not None and trial.differences:
+        first, more = trial.differences[0], len(trial.differences) - 1
+        also = f" (and {more} more)" if more else ""
+        text = f"{own}: two boots differed on {trial.date}: {first}{also}"
+        return Standing("inexact", version, binary, text)
+    if trial is not None:
+        shapes = ", ".join(map(str, trial.vcpus))
+        text = f"{own}: tried here on {trial.date}, exact with {shapes} vCPUs"
+        return Standing("exact", version, binary, text)
+    release = version_numbers(version)[:RELEASE_NUMBERS]
+    for each in known:
+        if each.program == program and release == version_numbers(each.release):
+            text = f"{name}: this release was run with {each.vcpus} vCPUs"
+            return Standing("known", version, binary, text)
+    text = f"{own}: no release that was run, and not tried here"
+    return Standing("untried", version, binary, text)
+
+
+def trials(cache: Path) -> Mapping[str, Trial]:
+    """Every trial that is remembered, by what it is of; none where the file cannot be read."""
+    try:
+        kept = json.loads((cache / TRIALS).read_text())
+        return {
+            key: Trial(**{**one, "vcpus": tuple(one["vcpus"]),
+                          "differences": tuple(one["differences"])})
+            for key, one in kept.items()
+        }  # fmt: skip
+    except (OSError, ValueError, TypeError, KeyError, AttributeError):
+        return {}
+
+
+def remember(cache: Path, trial: Trial) -> None:
+    """Keep a trial, in place of an older one of the same binary."""
+    cache.mkdir(parents=True, exist_ok=True)
+    path = cache / TRIALS
+    with FileLock(path.with_suffix(".lock")):
+        every = dict(trials(cache)) | {_key(trial.binary_sha256, trial.preload_sha256): trial}
+        beside = path.with_suffix(".new")
+        beside.write_text(json.dumps({key: asdict(one) for key, one in every.items()}, indent=1))
+        beside.replace(path)
+
+
+def require_exact(found: Standing) -> None:
+    """Refuse a QEMU whose guests are known to differ.
+
+    A session's own repeat is one run of a case: it may be equal by luck where others are not.
+
+    Raises:
+        InfraError: it was tried here and two boots differed.
+    """
+    if found.status == "inexact":
+        raise InfraError(
+            found.text,
+            where="exact mode",
+            next_step="use another QEMU (docs/systems.md), or try it again: "
+            "./lab.py doctor --exact",
+        )
+
+
+def _key(binary: str, preload: str) -> str:
+    return f"{binary}-{preload[:SHOWN]}"

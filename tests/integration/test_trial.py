@@ -1,0 +1,58 @@
+"""A QEMU is tried by real guests on a busy host, and a lab that does not tame it is caught."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from guests import native
+from host import exactness
+from host.errors import InfraError
+from kernels.cache import Kernel
+from runs import trial
+from runs.options import Options
+
+pytestmark = pytest.mark.guest
+
+
+@pytest.fixture
+def cache(kernels: dict[str, Kernel], options: Options, tmp_path: Path) -> Path:
+    """A cache with one kernel in it, that remembers nothing."""
+    kernel = kernels["patched"].folder
+    (tmp_path / "cache/kernels").mkdir(parents=True)
+    (tmp_path / "cache/locks").mkdir()
+    (tmp_path / "cache/kernels" / kernel.name).symlink_to(kernel)
+    return tmp_path / "cache"
+
+
+def test_this_qemu_is_exact_and_that_is_remembered(cache: Path, options: Options) -> None:
+    said: list[str] = []
+    tried = trial.try_exactness(cache, options.checkout, said.append)
+    assert tried.differences == ()
+    assert tried.vcpus == (1, 4)
+    assert len(said) == 2
+    found = exactness.standing(cache)
+    assert (found.status, found.binary_sha256) == ("exact", tried.binary_sha256)
+
+
+def test_guests_that_the_host_has_a_say_in_are_told_from_exact_ones(
+    cache: Path, options: Options, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    nothing = tmp_path / "preload.c"
+    nothing.write_text("int nothing;\n")
+    monkeypatch.setattr(native, "PRELOAD", nothing)
+    # Of four vCPUs, whose turns end when the host pleases; QEMU 7.2 hardly runs two of them.
+    monkeypatch.setattr(trial, "SHAPES", trial.SHAPES[1:])
+    lost = ""
+    try:
+        trial.try_exactness(cache, options.checkout, lambda text: None)
+    except InfraError as error:
+        lost = error.what
+    assert exactness.standing(cache).status == "inexact" or "did not come to its end" in lost
+
+
+def test_without_a_kernel_the_next_step_is_to_build_one(tmp_path: Path, options: Options) -> None:
+    with pytest.raises(InfraError, match="no kernel to boot") as caught:
+        trial.try_exactness(tmp_path, options.checkout, lambda text: None)
+    assert caught.value.next_step.startswith("./lab.py build")
