@@ -1,8 +1,8 @@
 """The root of an exact guest: reproducible, the same bytes every time.
 
-busybox, fio, mkfs and their libraries as the host has them, or as Debian ships them for
-another architecture, and the agent as ``/init``.  Uncompressed: inflating it would cost a
-guest more than copying.
+busybox, fio, mkfs and their libraries as the host or another one has them
+(``guests.userland``), or as Debian ships them for another architecture, and the agent as
+``/init``.  Uncompressed: inflating it would cost a guest more than copying.
 """
 
 from __future__ import annotations
@@ -18,16 +18,13 @@ from pathlib import Path
 from filelock import FileLock
 
 from experiment.architecture import X86_64, Architecture
-from guests import foreign
+from guests import foreign, userland
 from guests.native import ADD_ENTROPY, MARK, STATIC_PROGRAM, build
-from host.errors import InfraError
+from guests.userland import BUSYBOX, MKFS_XFS, PROGRAMS
 from host.process import run
 
 AGENT = Path(__file__).parent.parent / "workloads" / "agent.sh"
 XFS_OPTIONS = AGENT.with_name("xfs.conf")
-MKFS_XFS = "/sbin/mkfs.xfs"
-BUSYBOX = "/bin/busybox"
-PROGRAMS = ("/usr/bin/fio", MKFS_XFS, "/sbin/mkfs.ext4", "/usr/bin/chrt")
 FOLDERS = ("bin", "sbin", "usr/bin", "usr/sbin", "etc", "proc", "sys", "dev", "tmp", "run", "mnt")
 NATIVE = (ADD_ENTROPY, MARK)
 # A line of a configuration of mkfs.xfs, as far as its usage text has the same.
@@ -56,14 +53,20 @@ def provide(cache: Path, architecture: Architecture = X86_64) -> Initramfs:
     Raises:
         InfraError: a program is missing or cannot be fetched, or cpio or the compiler failed.
     """
-    files = _foreign_files(architecture, cache) if architecture.root.debian else _host_files()
+    ours = not architecture.root.debian
+    files = userland.files_of(cache) if ours else _foreign_files(architecture, cache)
+    helpers = {
+        source: userland.helper(source, cache) if ours
+        else build(source, STATIC_PROGRAM, cache, tools=architecture.build.tools)
+        for source in NATIVE
+    }  # fmt: skip
     folder = cache / "initramfs"
     folder.mkdir(parents=True, exist_ok=True)
-    image = folder / f"{_inputs_key(files, architecture)}.cpio"
+    image = folder / f"{_inputs_key(files, helpers, architecture)}.cpio"
     digest = image.with_suffix(".sha256")
     with FileLock(folder / "lock"):
         if not _whole(image, digest):
-            _build(files, image, cache, architecture)
+            _build(files, helpers, image, cache, architecture)
             with image.open("rb") as stream:
                 digest.write_text(hashlib.file_digest(stream, "sha256").hexdigest())
         # The newest is kept in use; others are removed when the cache is cleaned.
@@ -74,22 +77,6 @@ def provide(cache: Path, architecture: Architecture = X86_64) -> Initramfs:
 def _whole(image: Path, digest: Path) -> bool:
     """Whether both are there; a lab may have been killed while it wrote the digest."""
     return image.exists() and digest.exists() and len(digest.read_text()) == SHA256_DIGITS
-
-
-def _host_files() -> dict[str, Path]:
-    """Path in the guest → file of the host."""
-    missing = [path for path in (BUSYBOX, *PROGRAMS) if not Path(path).exists()]
-    if missing:
-        raise InfraError(
-            f"not installed: {', '.join(missing)}",
-            where="initramfs",
-            next_step="./lab.py doctor names the packages",
-        )
-    libraries: set[str] = set()
-    for program in PROGRAMS:
-        said = run(["ldd", program], timeout_s=TIMEOUT_S).stdout
-        libraries |= {word for word in said.split() if word.startswith("/")}
-    return {path: Path(path) for path in (BUSYBOX, *PROGRAMS, *sorted(libraries))}
 
 
 def _foreign_files(architecture: Architecture, cache: Path) -> dict[str, Path]:
@@ -105,9 +92,11 @@ def _init(architecture: Architecture) -> dict[str, Path]:
     return {"init": AGENT.with_name(architecture.root.agent), "agent.sh": AGENT}
 
 
-def _inputs_key(files: Mapping[str, Path], architecture: Architecture) -> str:
+def _inputs_key(
+    files: Mapping[str, Path], helpers: Mapping[Path, Path], architecture: Architecture
+) -> str:
     total = hashlib.sha256(f"recipe {RECIPE}\n".encode())
-    for path in (AGENT, XFS_OPTIONS, *NATIVE):
+    for path in (AGENT, XFS_OPTIONS, *helpers.values()):
         total.update(path.read_bytes())
     if architecture.root.agent:
         total.update(f"{architecture.name}\n".encode())
@@ -118,7 +107,13 @@ def _inputs_key(files: Mapping[str, Path], architecture: Architecture) -> str:
     return total.hexdigest()[:32]
 
 
-def _build(files: Mapping[str, Path], image: Path, cache: Path, architecture: Architecture) -> None:
+def _build(
+    files: Mapping[str, Path],
+    helpers: Mapping[Path, Path],
+    image: Path,
+    cache: Path,
+    architecture: Architecture,
+) -> None:
     root = image.with_suffix(".root")
     shutil.rmtree(root, ignore_errors=True)
     for name in FOLDERS:
@@ -130,16 +125,15 @@ def _build(files: Mapping[str, Path], image: Path, cache: Path, architecture: Ar
         target.chmod(0o755)
     options = known_options(XFS_OPTIONS.read_text(), files[MKFS_XFS].read_bytes())
     (root / "etc" / XFS_OPTIONS.name).write_text(options)
-    for applet in _applets(files[BUSYBOX], architecture):
+    for applet in _applets(files[BUSYBOX], cache, architecture):
         link = root / "bin" / applet
         if not link.exists():
             link.symlink_to("busybox")
     for name, script in _init(architecture).items():
         shutil.copyfile(script, root / name)
         (root / name).chmod(0o755)
-    for source in NATIVE:
+    for source, built in helpers.items():
         target = root / "bin" / source.stem
-        built = build(source, STATIC_PROGRAM, cache, tools=architecture.build.tools)
         shutil.copyfile(built, target)
         target.chmod(0o755)
     beside = image.with_suffix(".new")
@@ -162,8 +156,9 @@ def known_options(text: str, program: bytes) -> str:
     )
 
 
-def _applets(busybox: Path, architecture: Architecture) -> tuple[str, ...]:
-    if architecture.root.debian:
+def _applets(busybox: Path, cache: Path, architecture: Architecture) -> tuple[str, ...]:
+    # A stranger's program is run in guests alone.
+    if architecture.root.debian or userland.in_use(cache):
         return foreign.applets(busybox)
     return tuple(run([str(busybox), "--list"], timeout_s=TIMEOUT_S).stdout.split())
 

@@ -15,6 +15,7 @@ HERE = Path(__file__).parent
 ADD_ENTROPY = HERE / "add_entropy.c"
 PRELOAD = HERE / "preload.c"
 MARK = HERE / "mark.c"
+OUTB = HERE / "outb.c"
 STATIC_PROGRAM = ("-Os", "-static", "-s", "-Wl,--build-id=none")
 SHARED_LIBRARY = ("-O2", "-shared", "-fPIC", "-s")
 TIMEOUT_S = 120.0

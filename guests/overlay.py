@@ -15,12 +15,12 @@ from pathlib import Path
 from filelock import FileLock
 
 from experiment.spec import PREBUILT
-from guests import native
+from guests import userland
 from guests.initramfs import AGENT, Initramfs, pack
+from guests.native import OUTB
 from kernels.cache import Kernel
 
 PREBUILT_AGENT = AGENT.with_name("prebuilt.sh")
-OUTB = Path(__file__).parent / "outb.c"
 RECIPE = 1
 
 
@@ -74,7 +74,7 @@ def _build(base: Initramfs, kernel: Kernel, image: Path, cache: Path) -> None:
     files = {
         "init": PREBUILT_AGENT,
         "agent.sh": AGENT,
-        "bin/outb": native.build(OUTB, native.STATIC_PROGRAM, cache),
+        "bin/outb": userland.helper(OUTB, cache),
     }
     for name, source in files.items():
         shutil.copyfile(source, root / name)

@@ -134,6 +134,7 @@ def setting_of(manifest: Manifest) -> dict[str, str]:
         "lab": provenance.lab_version,
         "qemu": provenance.tools.get("qemu", ""),
         "fio": provenance.tools.get("fio", ""),
+        "libc": provenance.tools.get("libc", ""),
         "initramfs": provenance.initramfs_sha256[:12],
         "guest": _digest(manifest.guest),
         "dataset": _digest(experiment.dataset),

@@ -43,9 +43,9 @@ class Known:
 
 @dataclass(frozen=True)
 class Trial:
-    """What came out of two boots under load: when (UTC date), of which binary, what differed.
+    """What came out of boots under load: when (UTC date), of which binary, what differed.
 
-    ``differences`` are empty where both gave the same bits.
+    ``differences`` are empty where all gave the same bits.
     """
 
     version: str
@@ -127,7 +127,7 @@ def judged(
     if trial is not None and trial.differences:
         first, more = trial.differences[0], len(trial.differences) - 1
         also = f" (and {more} more)" if more else ""
-        text = f"{own}: two boots differed on {trial.date}: {first}{also}"
+        text = f"{own}: boots differed on {trial.date}: {first}{also}"
         return Standing("inexact", version, binary, text)
     if trial is not None:
         shapes = ", ".join(map(str, trial.vcpus))
@@ -172,7 +172,7 @@ def require_exact(found: Standing) -> None:
     A session's own repeat is one run of a case: it may be equal by luck where others are not.
 
     Raises:
-        InfraError: it was tried here and two boots differed.
+        InfraError: it was tried here and its boots differed.
     """
     if found.status == "inexact":
         raise InfraError(

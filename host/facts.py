@@ -46,6 +46,8 @@ TOOLS = (
     Tool("ld", ("ld", "--version")),
     Tool("busybox", ("busybox",), r"BusyBox v(.+?\))"),
     Tool("mkfs.xfs", ("mkfs.xfs", "-V"), r"version (\S+)"),
+    # That of the host, which guests' programs are linked with.
+    Tool("libc", ("ldd", "--version"), r"^ldd (.+)"),
 )
 
 

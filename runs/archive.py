@@ -70,9 +70,12 @@ def pack(files: Mapping[str, bytes], archive: Path) -> None:
         beside.unlink(missing_ok=True)
 
 
-def unpack(archive: Path, into: Path, *, most_bytes: int = MOST_BYTES) -> tuple[str, ...]:
+def unpack(
+    archive: Path, into: Path, *, most_bytes: int = MOST_BYTES, made_by: str = "./lab.py repro"
+) -> tuple[str, ...]:
     """Lay an archive's files out in the existing folder ``into``; return their names.
 
+    ``made_by`` is the command that writes such archives, for the message.
     Only plain files below ``into`` are made, whatever the archive asks for.
 
     Raises:
@@ -102,13 +105,13 @@ def unpack(archive: Path, into: Path, *, most_bytes: int = MOST_BYTES) -> tuple[
                 names.append(name)
     except _HostileError as error:
         raise UsageError(
-            str(error), where=where, next_step="ask for an archive made by ./lab.py repro"
+            str(error), where=where, next_step=f"ask for an archive made by {made_by}"
         ) from None
     except (OSError, EOFError, zlib.error, tarfile.TarError, ValueError) as error:
         raise UsageError(
             f"is no archive that can be read: {clean(str(error))}",
             where=where,
-            next_step="name a file made by ./lab.py repro",
+            next_step=f"name a file made by {made_by}",
         ) from None
     return tuple(names)
 

@@ -20,7 +20,7 @@ from experiment.spec import (
     SpecError,
     TwinSpec,
 )
-from guests import initramfs, native, overlay
+from guests import initramfs, native, overlay, userland
 from guests.exact import Machine
 from guests.initramfs import Initramfs
 from guests.probe import fold, plugin
@@ -95,7 +95,7 @@ class Session:
     ``twins`` are by name, ``probe`` is None where none counts, ``wall`` in exact mode;
     ``checked`` are the kernels of the gate by flavour and arm, as far as they are built.
     ``overlaid`` are the initramfs of prebuilt kernels, by the kernel's key; ``qemu`` is None
-    in wall mode.
+    in wall mode; ``userland`` names an imported one.
     """
 
     experiment: Experiment
@@ -108,6 +108,7 @@ class Session:
     probe: Probe | None
     same_code: bool
     qemu: Standing | None = None
+    userland: str = ""
     wall: WallHost | None = None
     overlaid: Mapping[str, Initramfs] = field(default_factory=dict)
     checked: Mapping[str, Mapping[str, Kernel]] = field(default_factory=dict)
@@ -277,6 +278,7 @@ def prepare(
     """
     architecture = experiment.kernel.architecture
     image = initramfs.provide(options.cache, architecture)
+    imported = None if architecture.root.debian else userland.in_use(options.cache)
     workloads = load_catalogue()
     guests = shapes(experiment)
     sizes = {
@@ -329,6 +331,7 @@ def prepare(
         probe=probe,
         same_code=same,
         qemu=qemu,
+        userland=userland.words(imported.record) if imported else "",
         wall=wall,
         overlaid=overlay.provide_all(image, built.values(), options.cache),
     )

@@ -38,7 +38,7 @@ INPUTS = "inputs"
 KERNELS = "kernels"
 RECORDS = (MANIFEST, RUNS, PROFILES, LOCKS, CHECKS)
 # Those that have a say in a number of exact mode.
-DECISIVE = ("qemu", "fio", "gcc", "ld", "busybox", "mkfs.xfs")
+DECISIVE = ("qemu", "fio", "gcc", "ld", "busybox", "mkfs.xfs", "libc")
 ALWAYS = ("workloads/*.sh", "guests/*.c", "guests/*.sh", "guests/probe/*.c")
 
 
@@ -285,9 +285,10 @@ def differs_here(repro: Repro, options: Options, tools: Mapping[str, str]) -> tu
     """What is not as it was where the archive was made, before anything is built."""
     then = repro.manifest.provenance
     found = [
-        _line(name, then.tools.get(name, facts.NOT_FOUND), tools.get(name, facts.NOT_FOUND))
+        _line(name, then.tools[name], tools.get(name, facts.NOT_FOUND))
         for name in DECISIVE
-        if then.tools.get(name) != tools.get(name)
+        # Archives of older labs do not name them all.
+        if name in then.tools and then.tools[name] != tools.get(name)
     ]
     here = inputs(repro.manifest, options.checkout)
     top = repro.folder / INPUTS

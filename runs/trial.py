@@ -1,9 +1,14 @@
-"""Try whether this host's QEMU is exact: two boots under load, compared file by file."""
+"""Try whether this host's QEMU is exact: boots under load, compared byte by byte.
+
+What differs only now and then may not differ here: a session repeats a run of its own, too.
+"""
 
 from __future__ import annotations
 
 import datetime
+import hashlib
 import os
+import shutil
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from pathlib import Path
@@ -33,6 +38,8 @@ RUNTIME_S = 0.3
 SEED = 3
 MEASURED = "perf"
 MIB = 1 << 20
+# Beside each core's guest: enough that the host takes QEMU's threads off the CPU at odd moments.
+LOOPS_PER_CORE = 2
 # One vCPU, and several that take turns, which is where the host comes in most easily.
 SHAPES = (
     ShapeSpec(),
@@ -43,10 +50,10 @@ BUSY = ["sh", "-c", "while :; do :; done"]
 
 
 def try_exactness(cache: Path, checkout: Path, say: Callable[[str], None]) -> Trial:
-    """Boot guests of each shape twice on a busy host, compare what they sent, and remember it.
+    """Boot guests of each shape on a busy host, compare what they sent, and remember it.
 
-    One boot is kept at its stop point and restored, the other goes on from there. Both run
-    beside a busy loop for each core.
+    Two boots are kept at their stop points, their memories compared, and each is restored and
+    run; a third one goes on from there.
 
     Raises:
         InfraError: no QEMU, no kernel in the cache, no disk, or a guest that the host lost.
@@ -57,8 +64,8 @@ def try_exactness(cache: Path, checkout: Path, say: Callable[[str], None]) -> Tr
     with hold(kernel), workspace(cache, 4 * 1024 * MIB) as scratch:
         for shape in SHAPES:
             machine = _machine(shape, kernel, cache, checkout)
-            say(f"{machine.guest.vcpus} vCPU{'s' * (machine.guest.vcpus > 1)}: two boots beside "
-                f"{cores_available()} busy loops, kernel {kernel.identity.release}")  # fmt: skip
+            say(f"{machine.guest.vcpus} vCPU{'s' * (machine.guest.vcpus > 1)}: three boots beside "
+                f"{_loops()} busy loops, kernel {kernel.identity.release}")  # fmt: skip
             place = scratch / str(machine.guest.vcpus)
             found += [f"{machine.guest.vcpus} vCPUs: {each}" for each in _compare(machine, place)]
     today = datetime.datetime.now(datetime.UTC).date().isoformat()
@@ -109,23 +116,46 @@ def _job(size: Size) -> str:
 
 
 def _compare(machine: Machine, place: Path) -> tuple[str, ...]:
-    """What differs between two boots of one machine; empty when every byte is the same."""
-
-    def silent(word: str) -> None:
-        """Nobody watches."""
-
+    """What differs between boots of one machine; empty when every byte is the same."""
     job = _job(machine.size)
     with ExitStack() as busy:
-        for number in range(cores_available()):
+        for number in range(_loops()):
             log = place.parent / f"busy-{number}"
             busy.enter_context(spawn(BUSY, log=log, env=dict(os.environ)))
-        try:
-            kept = exact.take_snapshot(machine, place / "kept", place / "kept-logs", silent)
-        except BootError as error:
-            raise _lost(error.ending.message) from error
-        restored = exact.run_restored(kept, job, place / "a", place / "a-logs", silent)
-        cold = exact.run_cold(machine, job, place / "b", place / "b-logs", silent)
-    return diverging(_files(restored), _files(cold))
+        runs = []
+        memories = []
+        for name in ("first", "second"):
+            kept = _kept(machine, place / name)
+            memories.append(_digest(kept.memory))
+            runs.append(
+                exact.run_restored(kept, job, place / f"{name}-run", place / "logs", _quiet)
+            )
+            shutil.rmtree(kept.memory.parent)
+        runs.append(exact.run_cold(machine, job, place / "cold", place / "logs", _quiet))
+    first, *others = [_files(run) for run in runs]
+    if memories[0] != memories[1]:
+        return ("memory of the guest at its stop point", *diverging(first, others[0]))
+    return next((found for each in others if (found := diverging(first, each))), ())
+
+
+def _kept(machine: Machine, folder: Path) -> exact.Snapshot:
+    try:
+        return exact.take_snapshot(machine, folder, folder.with_suffix(".logs"), _quiet)
+    except BootError as error:
+        raise _lost(error.ending.message) from error
+
+
+def _loops() -> int:
+    return LOOPS_PER_CORE * cores_available()
+
+
+def _quiet(word: str) -> None:
+    """Nobody watches the guests of a trial."""
+
+
+def _digest(memory: Path) -> str:
+    with memory.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 def _files(outcome: Outcome) -> Mapping[str, bytes]:

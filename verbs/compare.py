@@ -41,7 +41,8 @@ def compare_verb(
         raise UsageError(
             "the two sessions are not comparable",
             where=f"{first}, {second}",
-            next_step="measure both with the same guest, userland and lab; "
-            "or see history, which carries a baseline across such changes",
+            next_step="measure both with the same guest, userland and lab (./lab.py userland "
+            "export and import make those of two hosts alike); or see history, which carries a "
+            "baseline across such changes",
         )
     raise typer.Exit(exit_code(pair.primary, (), strict=strict))

@@ -24,7 +24,7 @@ def doctor_verb(
         bool, typer.Option("--wall", help="also whether real time can be measured here")
     ] = False,
     exact: Annotated[
-        bool, typer.Option("--exact", help="also whether this QEMU is exact, by two boots a shape")
+        bool, typer.Option("--exact", help="also whether this QEMU is exact, by booting guests")
     ] = False,
     strict: Annotated[
         bool, typer.Option("--strict", help="exit 3 where anything could be better")

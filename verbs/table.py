@@ -55,6 +55,13 @@ QUEUE = {
     "retry": ("queue", "Measure entries again; a session that the host ended goes on, any other "
               "is a new one."),
 }  # fmt: skip
+USERLAND = {
+    "show": ("userland", "Name the programs that guests of this host get, by version and content."),
+    "export": ("userland", "Write the programs that guests of this host get into one file; print "
+               "their key."),
+    "import": ("userland", "Give guests of this host the programs of another one, from now on."),
+    "forget": ("userland", "Give guests this host's own programs again."),
+}  # fmt: skip
 
 
 class LazyVerb(TyperCommand):
@@ -83,14 +90,13 @@ def add_verbs(group: TyperGroup) -> None:
     """Give the command line its verbs."""
     for verb in _lazy(VERBS):
         group.add_command(verb)
-    group.add_command(
-        TyperGroup(
-            name="queue",
-            help="Series that wait, measured one after the other.",
-            no_args_is_help=True,
-            commands=_lazy(QUEUE),
+    for name, line, verbs in (
+        ("queue", "Series that wait, measured one after the other.", QUEUE),
+        ("userland", "The programs of guests, and how two hosts get the same ones.", USERLAND),
+    ):
+        group.add_command(
+            TyperGroup(name=name, help=line, no_args_is_help=True, commands=_lazy(verbs))
         )
-    )
 
 
 def _lazy(verbs: Mapping[str, tuple[str, str]]) -> list[LazyVerb]:

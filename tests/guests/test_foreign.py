@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from guests import foreign
-from guests.initramfs import BUSYBOX, PROGRAMS
+from guests.userland import BUSYBOX, PROGRAMS
 from host.errors import InfraError
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from guests import initramfs
+from guests import initramfs, userland
 from host.errors import InfraError
 
 
@@ -61,7 +61,7 @@ def test_agent_is_init(root: dict[str, Member]) -> None:
 
 
 def test_options_of_mkfs_are_those_that_it_knows(root: dict[str, Member]) -> None:
-    said = subprocess.run([initramfs.MKFS_XFS], capture_output=True, text=True).stderr
+    said = subprocess.run([userland.MKFS_XFS], capture_output=True, text=True).stderr
     shipped = initramfs.XFS_OPTIONS.read_text().splitlines()
     options = [line for line in shipped if initramfs.OPTION.match(line)]
     known = [line for line in options if line.partition("=")[0] + "=" in said]
@@ -90,7 +90,7 @@ def test_nothing_of_the_host_but_contents(root: dict[str, Member]) -> None:
 
 
 def test_programs_that_the_agent_calls_are_there(root: dict[str, Member]) -> None:
-    for program in (*initramfs.PROGRAMS, initramfs.BUSYBOX, "/bin/add_entropy"):
+    for program in (*userland.PROGRAMS, userland.BUSYBOX, "/bin/add_entropy"):
         assert root[program.lstrip("/")].mode == stat.S_IFREG | 0o755, program
     applets = (
         "adjtimex",
@@ -111,7 +111,7 @@ def test_programs_that_the_agent_calls_are_there(root: dict[str, Member]) -> Non
 
 
 def test_libraries_of_every_program_are_there(root: dict[str, Member]) -> None:
-    for program in initramfs.PROGRAMS:
+    for program in userland.PROGRAMS:
         said = subprocess.run(["ldd", program], capture_output=True, text=True, check=True).stdout
         for library in (word for word in said.split() if word.startswith("/")):
             assert library.lstrip("/") in root, f"{program} needs {library}"
@@ -134,7 +134,7 @@ def fake_build(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
     """Building without its cost; the list has what was built."""
     made: list[Path] = []
 
-    def build(files: tuple[Path, ...], image: Path, *_: Path) -> None:
+    def build(files: object, helpers: object, image: Path, *_: object) -> None:
         image.write_bytes(b"image")
         made.append(image)
 
@@ -179,6 +179,6 @@ def test_digest_cut_short_by_a_kill_is_not_believed(fake_build: list[Path], tmp_
 
 
 def test_missing_program_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(initramfs, "PROGRAMS", ("/usr/bin/fio", "/sbin/mkfs.nonesuch"))
+    monkeypatch.setattr(userland, "PROGRAMS", ("/usr/bin/fio", "/sbin/mkfs.nonesuch"))
     with pytest.raises(InfraError, match=r"not installed: /sbin/mkfs\.nonesuch"):
         initramfs.provide(tmp_path)

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from guests.initramfs import MKFS_XFS, XFS_OPTIONS, known_options
+from guests.initramfs import XFS_OPTIONS, known_options
+from guests.userland import MKFS_XFS
 from host.packages import locate
 from workloads.check_job import MKFS
 from workloads.spec import load_catalogue

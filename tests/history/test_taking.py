@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 from experiment.arms import ArmSpec
-from history.entry import PINNED
+from history.entry import PINNED, Entry
 from history.taking import SessionError, commit_of, entry_of, take
+from history.values import moved_settings
 from reports.verdict import Verdict
 from results.record import Manifest, RunRecord
 from results.store import SessionStore
@@ -153,3 +154,18 @@ def _named(session: Session, *names: str) -> Manifest:
 
 def _renamed(records: list[RunRecord], names: dict[str, str]) -> list[RunRecord]:
     return [record.model_copy(update={"arm": names[record.arm]}) for record in records]
+
+
+def of_libc(libc: str) -> Entry:
+    manifest = Session().manifest()
+    tools = manifest.provenance.tools | ({"libc": libc} if libc else {})
+    provenance = manifest.provenance.model_copy(update={"tools": tools})
+    manifest = manifest.model_copy(update={"provenance": provenance})
+    return entry_of(measured(manifest, Session().records()))[0]
+
+
+def test_another_libc_is_another_environment_where_both_nights_know_theirs() -> None:
+    assert moved_settings(of_libc("2.36"), of_libc("2.41")) == ("libc: 2.36 -> 2.41",)
+    assert moved_settings(of_libc("2.36"), of_libc("2.36")) == ()
+    # A night of an older lab had the same initramfs, libc and all.
+    assert moved_settings(of_libc(""), of_libc("2.41")) == ()

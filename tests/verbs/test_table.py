@@ -33,10 +33,11 @@ AT_A_TERMINAL = ("env", "--default-signal=INT")
 
 def verbs() -> list[LazyVerb]:
     group = lab.command_line()
-    queue = group.commands["queue"]
-    assert isinstance(queue, TyperGroup)
-    both = [*group.commands.values(), *queue.commands.values()]
-    return [verb for verb in both if isinstance(verb, LazyVerb)]
+    every = list(group.commands.values())
+    for command in group.commands.values():
+        if isinstance(command, TyperGroup):
+            every += command.commands.values()
+    return [verb for verb in every if isinstance(verb, LazyVerb)]
 
 
 @pytest.mark.parametrize("verb", verbs(), ids=lambda verb: f"{verb.module}.{verb.name}")
@@ -91,7 +92,7 @@ def test_help_lists_every_verb_and_h_is_help() -> None:
     assert shown("queue", "--help") == shown("queue", "-h")
     assert shown("run", "--help") == shown("run", "-h")
     words = shown("--help").split()
-    assert [verb.name for verb in verbs() if verb.name not in words] == ["add", "remove", "retry"]
+    assert [name for name in lab.command_line().commands if name not in words] == []
     version = shown("--version")
     assert re.fullmatch(r"twinboot \d+\.\d+\.\d+\S* \(\S+\)\n", version)
 

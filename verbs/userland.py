@@ -1,0 +1,57 @@
+"""Verbs for the programs of guests: which they are, and those of another host."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from guests import userland
+from host import facts
+from host.errors import UsageError
+from results.record import as_json as as_json_values
+from runs.userland import export, import_
+from verbs.asked import Json, emit, log
+
+app = typer.Typer()
+
+
+@app.command("show")
+def show_verb(as_json: Json = False) -> None:
+    """Name the programs that guests of this host get, by version and content."""
+    cache = facts.cache_folder()
+    record = userland.current(cache)
+    imported = userland.in_use(cache) is not None
+    if as_json:
+        emit({"key": record.key, "imported": imported, **as_json_values(record)})
+        return
+    print(f"{'imported' if imported else 'this host'}: {userland.words(record)}")
+
+
+@app.command("export")
+def export_verb(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="the archive to write")],
+) -> None:
+    """Write the programs that guests of this host get into one file; print their key."""
+    record = export(facts.cache_folder(), file)
+    log(userland.words(record))
+    print(record.key)
+
+
+@app.command("import")
+def import_verb(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="what export wrote elsewhere")],
+    key: Annotated[str, typer.Option(help="refuse any other than this, as export printed it")] = "",
+) -> None:
+    """Give guests of this host the programs of another one, from now on."""
+    if not file.is_file():
+        raise UsageError("no such file", where=str(file), next_step="name an exported userland")
+    log(userland.words(import_(file, facts.cache_folder(), key=key)))
+    log("guests get these from now on; ./lab.py userland forget gives them this host's again")
+
+
+@app.command("forget")
+def forget_verb() -> None:
+    """Give guests this host's own programs again."""
+    userland.use(facts.cache_folder(), "")
