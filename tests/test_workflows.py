@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+import subprocess
 from collections.abc import Iterator
+from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
@@ -73,6 +75,76 @@ def test_a_night_measures_known_experiments_each_in_one_job() -> None:
     matrix = job["strategy"]["matrix"]
     assert set(matrix) == {"experiment"}
     assert set(matrix["experiment"]) <= set(known_experiments())
+
+
+CONTAINERFILE = (CHECKOUT / "Containerfile").read_text()
+
+
+def test_workflows_run_in_the_system_that_the_image_is_made_of() -> None:
+    (base,) = re.findall(r"^FROM docker\.io/library/(\S+)$", CONTAINERFILE, re.M)
+    images = []
+    for name in ("nightly.yml", "compare.yml"):
+        for job in parsed(WORKFLOWS / name)["jobs"].values():
+            container = job.get("container", {})
+            images += [container if isinstance(container, str) else container.get("image")]
+    assert set(images) - {None} == {base}
+    assert f'"container: {base}"' in ACTION.read_text()
+
+
+def test_the_image_is_built_and_doctor_runs_in_it_without_root() -> None:
+    runs = [step["run"] for _, step in steps(WORKFLOWS / "container.yml") if "run" in step]
+    assert runs[:2] == [
+        "docker build --file Containerfile --tag twinboot .", "docker run --rm twinboot doctor",
+    ]  # fmt: skip
+    users = re.findall(r"^(USER|ENTRYPOINT) (.*)$", CONTAINERFILE, re.M)
+    assert users == [("USER", "lab"), ("ENTRYPOINT", '["./lab.py"]')]
+
+
+def test_what_git_ignores_stays_out_of_the_image() -> None:
+    lines = (CHECKOUT / ".dockerignore").read_text().splitlines()
+    left_out = [line.removeprefix("**/") for line in lines if not line.startswith("#")]
+    for line in (CHECKOUT / ".gitignore").read_text().split():
+        name = line.strip("/")
+        # Compiled files are in folders that are left out.
+        assert name == "*.pyc" or any(fnmatch(name, each) for each in left_out), name
+    # Sessions record the checkout's commit.
+    assert ".git" not in left_out
+
+
+LINE = "apt-get update && apt-get install --yes fio"
+
+
+@pytest.mark.parametrize(
+    ("user", "missing", "expected"),
+    [
+        (1000, True, [f"sudo DEBIAN_FRONTEND=noninteractive sh -ec {LINE}", "make setup"]),
+        (1000, False, ["make setup"]),
+        (0, True, ["make setup"]),
+    ],
+)
+def test_the_action_has_root_install_packages_and_nothing_else(
+    tmp_path: Path, user: int, missing: bool, expected: list[str]
+) -> None:
+    step = next(step for _, step in steps(ACTION) if step["name"] == "Set up")
+    calls = tmp_path / "calls"
+    (tmp_path / "setup").mkdir()
+    said = f"echo 'setup: as root, run:' >&2; echo '{LINE}' >&2; exit 3" if missing else "exit 0"
+    (tmp_path / "setup/prepare.sh").write_text(f"{said}\n")
+    (tmp_path / ".github/actions/twinboot").mkdir(parents=True)
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    for name, text in (("id", f"echo {user}"), ("sudo", f'echo "sudo $*" >>{calls}'),
+                       ("make", f'echo "make $*" >>{calls}')):  # fmt: skip
+        (programs / name).write_text(f"#!/bin/sh\n{text}\n")
+        (programs / name).chmod(0o755)
+    done = subprocess.run(
+        ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", step["run"]],
+        cwd=tmp_path, capture_output=True, text=True, timeout=60,
+        env={"PATH": f"{programs}:/usr/bin:/bin",
+             "GITHUB_ACTION_PATH": str(tmp_path / ".github/actions/twinboot")},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert calls.read_text().splitlines() == expected
 
 
 def test_jobs_of_a_night_share_the_id_of_their_run() -> None:
