@@ -45,8 +45,8 @@ import typer
 from typer.core import TyperGroup
 from typer.main import get_command
 
+from errors import Exit, LabError
 from host import facts
-from host.errors import Exit, LabError
 from verbs.asked import log
 from verbs.shorthand import expanded
 from verbs.table import add_verbs
@@ -96,7 +96,7 @@ def main(arguments: list[str] | None = None) -> int:
         status = command_line().main(args=words, standalone_mode=False)
         sys.stdout.flush()
     except LabError as error:
-        log(f"error: {error}")
+        log(error.for_terminal)
         return error.exit_code
     except typer.TyperException as error:
         log(f"error: {error.format_message() or 'no verb named'}\nnext: ./lab.py --help")
@@ -118,17 +118,6 @@ def main(arguments: list[str] | None = None) -> int:
 
 def failed(error: Exception, arguments: Sequence[str]) -> int:
     """Say what went wrong that is no :class:`LabError`, and return the exit code."""
-    # Imported here: what can raise them is, by now, and nothing else should wait for them.
-    from experiment.spec import SpecError
-    from reports.errors import ReportError
-    from results.store import StoreError
-
-    if isinstance(error, SpecError):
-        log("\n".join(f"error: {problem}" for problem in error.problems))
-        return Exit.USAGE
-    if isinstance(error, StoreError | ReportError):
-        log(f"error: {error}")
-        return Exit.USAGE
     if isinstance(error, OSError):
         if option := option_of(error, arguments):
             log(f"error: {option}: {error.strerror}\nnext: name a place that can be used")

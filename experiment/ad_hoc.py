@@ -10,9 +10,10 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
+from errors import SpecError
 from experiment.load import CONFIGS, Catalogue, check_experiment, read_toml, validated
 from experiment.series_name import kind_of, message_id, split_range
-from experiment.spec import Experiment, Frozen, Name, SpecError
+from experiment.spec import Experiment, Frozen, Name
 
 AUTO = CONFIGS / "auto.toml"
 LONGEST_NAME = 40

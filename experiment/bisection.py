@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from experiment.frozen import SpecError
+from errors import SpecError
 
 State = Literal["old", "new", "skip"]
 

@@ -12,8 +12,9 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from errors import SpecError
 from experiment.plan import Plan, PlannedRun, planned_run, twin_runs
-from experiment.spec import ArmSpec, Experiment, SpecError, Thresholds
+from experiment.spec import ArmSpec, Experiment, Thresholds
 
 # The base again, under another name: whatever it differs by is noise.
 AGAIN = "base-again"

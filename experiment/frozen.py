@@ -1,4 +1,4 @@
-"""What every specification is made of: frozen values, names, and the error of wrong ones."""
+"""What every specification is made of: frozen values and names."""
 
 from __future__ import annotations
 
@@ -8,14 +8,6 @@ from pydantic import BaseModel, ConfigDict, Field
 
 Direction = Literal["higher", "lower"]
 Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]{0,63}$")]
-
-
-class SpecError(ValueError):
-    """What is asked makes no sense; ``problems`` has one line for each mistake."""
-
-    def __init__(self, problems: list[str]) -> None:
-        super().__init__("\n".join(problems))
-        self.problems = problems
 
 
 class Frozen(BaseModel):

@@ -13,12 +13,13 @@ from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
+from errors import SpecError
 from experiment import problems
 from experiment.catalogue import Catalogue, unknown_names
 from experiment.overrides import apply_override, parse_override
 from experiment.problems import Problem, from_validation
 from experiment.series_name import kind_of
-from experiment.spec import Experiment, Frozen, Guest, SpecError
+from experiment.spec import Experiment, Frozen, Guest
 
 __all__ = [
     "EXPERIMENTS",

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from experiment.spec import REPEAT, CaseSpec, Dataset, Experiment, Frozen, Guest, SpecError
+from errors import SpecError
+from experiment.spec import REPEAT, CaseSpec, Dataset, Experiment, Frozen, Guest
 
 # brd starts at 64 MiB: an XFS log of 7 MiB, its reserve and a file of 13/16 of
 # the device no longer fit below that.

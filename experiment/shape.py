@@ -6,8 +6,9 @@ from typing import Annotated, Any
 
 from pydantic import Field, model_validator
 
+from errors import SpecError
 from experiment.architecture import Arch
-from experiment.frozen import Frozen, Name, SpecError
+from experiment.frozen import Frozen, Name
 
 
 class WallShape(Frozen):

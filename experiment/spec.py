@@ -21,7 +21,6 @@ from experiment.check import CheckSpec as CheckSpec
 from experiment.frozen import Direction as Direction
 from experiment.frozen import Frozen as Frozen
 from experiment.frozen import Name as Name
-from experiment.frozen import SpecError as SpecError
 from experiment.shape import Guest as Guest
 from experiment.shape import ShapeSpec as ShapeSpec
 from experiment.shape import WallShape as WallShape

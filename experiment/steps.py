@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from errors import SpecError
 from experiment.arms import ArmSpec, SeriesSpec
-from experiment.spec import MOST_ARMS, CaseSpec, Experiment, SpecError
+from experiment.spec import MOST_ARMS, CaseSpec, Experiment
 
 BASE = "base"
 REVERTED = "revert: "

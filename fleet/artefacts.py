@@ -19,7 +19,7 @@ from typing import Any
 
 from filelock import FileLock
 
-from host.errors import InfraError, UsageError
+from errors import InfraError, UsageError
 from kernels import cache as kernel_cache
 from kernels.cache import Kernel
 

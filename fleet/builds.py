@@ -10,12 +10,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from errors import InfraError, LabError, SeriesError
 from experiment.spec import KernelSpec
 from fleet.artefacts import ArtefactStore, KernelFiles
 from fleet.identity import CHECKOUT, refusal
 from fleet.link import Link
 from host import facts
-from host.errors import InfraError, LabError, SeriesError
 from kernels import build
 from kernels.cache import Kernel
 from kernels.make import Progress

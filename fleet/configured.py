@@ -12,12 +12,12 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from experiment.frozen import Frozen, SpecError
+from errors import InfraError, SpecError, UsageError
+from experiment.frozen import Frozen
 from experiment.load import read_toml, validated
 from fleet.artefacts import ArtefactStore
 from fleet.executor import CONNECT_S, DaskExecutor
 from fleet.settings import Settings
-from host.errors import InfraError, UsageError
 from runs.boots import Executor
 from runs.local import LocalExecutor
 

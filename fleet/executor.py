@@ -10,6 +10,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from errors import InfraError, UsageError
 from experiment.architecture import X86_64
 from experiment.spec import KernelSpec
 from fleet.artefacts import ArtefactStore
@@ -22,7 +23,6 @@ from fleet.members import Members
 from fleet.settings import Settings
 from fleet.trust import Trust
 from fleet.wall import WallFleet
-from host.errors import InfraError, UsageError
 from host.facts import QEMU_OVERHEAD_MIB
 from kernels import build, cache
 from kernels.cache import Kernel

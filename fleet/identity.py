@@ -9,14 +9,14 @@ from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from pathlib import Path
 
+from errors import InfraError
 from experiment.architecture import X86_64
-from host.errors import InfraError
 from host.packages import locate
 from host.process import run
 
 CHECKOUT = Path(__file__).resolve().parent.parent
 CODE = (
-    "experiment", "host", "results", "kernels", "workloads", "guests", "runs", "fleet",
+    "errors", "experiment", "host", "results", "kernels", "workloads", "guests", "runs", "fleet",
 )  # fmt: skip
 SUFFIXES = (".py", ".sh", ".c", ".toml", ".fio")
 # Code that QEMU puts into a guest of its own accord: it runs, so it counts.
@@ -55,7 +55,7 @@ def lab_code(checkout: Path) -> str:
     files = sorted(
         path.relative_to(checkout)
         for folder in CODE
-        for path in (checkout / folder).rglob("*")
+        for path in [checkout / f"{folder}.py", *(checkout / folder).rglob("*")]
         if path.suffix in SUFFIXES and path.is_file()
     )
     total = hashlib.sha256()

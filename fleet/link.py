@@ -10,8 +10,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
+from errors import InfraError
 from fleet.members import Members
-from host.errors import InfraError
 
 # A busy host takes its time over a result that is there.
 RESULT_S = 30.0

@@ -10,9 +10,9 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from errors import InfraError
 from fleet import worker
 from fleet.identity import token
-from host.errors import InfraError
 
 LOOK_EVERY_S = 2.0
 WAIT_S = 0.2

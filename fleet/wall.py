@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from errors import InfraError, LabError
 from experiment.spec import Guest
 from fleet.artefacts import Artefact, ArtefactStore
 from fleet.cases import read_raw, write_raw
@@ -24,7 +25,6 @@ from guests.exact import Outcome
 from guests.virtme import WallMachine
 from host import facts
 from host.accelerator import Accelerator
-from host.errors import InfraError, LabError
 from runs.boots import Boot, Place, WallBoot, WallRun
 from runs.options import Options
 from runs.prepare import WallHost, wall_host

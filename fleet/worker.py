@@ -17,13 +17,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from errors import LabError
 from fleet.cases import read_raw
 from fleet.identity import differences, identity, refusal, token
 from fleet.parcel import Answer, Parcel, boot_of, missing_bytes
 from fleet.site import Site
 from guests.exact import BootError, Outcome
 from host import facts
-from host.errors import LabError
 from runs.boots import Boot
 from runs.local import InterruptedRunError, boot_one
 

@@ -11,12 +11,14 @@ import io
 import tarfile
 import zlib
 
+from errors import InfraError
+
 MAGIC = b"TWINBOOT1"
 MAX_BYTES = 64 << 20
 MAX_DIGITS = 12
 
 
-class ChannelError(ValueError):
+class ChannelError(InfraError):
     """Nothing, not all, or something else came through."""
 
 

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from errors import InfraError
 from experiment.architecture import ARCHITECTURES
 from experiment.plan import Size
 from experiment.spec import Guest
@@ -26,7 +27,6 @@ from guests import channel, console, stream
 from guests.argv import Files, Plugin, environment, memory_files, qemu_argv
 from guests.monitor import Monitor
 from guests.probe.plugin import Probe
-from host.errors import InfraError
 from host.process import Process, cpu_s, ended, kill_group, spawn
 
 POLL_S = 0.1

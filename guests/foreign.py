@@ -20,7 +20,7 @@ from elftools.elf.dynamic import DynamicSection
 from elftools.elf.elffile import ELFFile
 from filelock import FileLock
 
-from host.errors import InfraError
+from errors import InfraError
 from host.process import run
 from kernels.packages import unpack_argv
 

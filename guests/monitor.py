@@ -16,7 +16,7 @@ from typing import Any
 from qemu.qmp import QMPError
 from qemu.qmp.legacy import QEMUMonitorProtocol
 
-from host.errors import InfraError
+from errors import InfraError
 
 logging.getLogger("qemu.qmp").setLevel(logging.CRITICAL)
 EVENT_WAIT_S = 0.5

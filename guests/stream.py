@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from errors import InfraError
+
 # A subsection: type byte 5, length of its name, the name, a version of 4 bytes,
 # then the fields.  Those of timer/icount are two signed 64-bit big-endian numbers
 # (vmstate_icount in QEMU's softmmu/cpu-timers.c, from 2.4 on the same).
@@ -11,7 +13,7 @@ HEADER = b"\x05\x0ctimer/icount"
 VERSION_BYTES = 4
 
 
-class StreamError(ValueError):
+class StreamError(InfraError):
     """The stream has no icount state: QEMU ran without -icount, or its format changed."""
 
 

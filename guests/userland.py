@@ -17,9 +17,9 @@ from typing import Annotated, Literal
 from filelock import FileLock
 from pydantic import Field, ValidationError, model_validator
 
+from errors import InfraError
 from guests.native import ADD_ENTROPY, MARK, OUTB, STATIC_PROGRAM, build
 from host import facts
-from host.errors import InfraError
 from host.packages import locate
 from host.process import run
 from results.record import Record

@@ -20,6 +20,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from errors import InfraError
 from experiment.plan import Size
 from experiment.spec import Guest
 from guests import channel, console
@@ -28,7 +29,6 @@ from guests.initramfs import AGENT
 from guests.monitor import Monitor
 from guests.virtme_argv import ENTER_NAME, Files, environment, vng_argv, wrapped
 from host.accelerator import Accelerator
-from host.errors import InfraError
 from host.facts import text_of
 from host.process import Process, cpu_s_of, ended, spawn
 from host.topology import Placement

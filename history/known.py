@@ -33,9 +33,10 @@ from typing import Annotated, Literal, NamedTuple
 
 from pydantic import Field, field_validator, model_validator
 
+from errors import SpecError
 from experiment.load import read_toml, validated
 from experiment.problems import closest
-from experiment.spec import Frozen, SpecError
+from experiment.spec import Frozen
 from history.change import Change, Status
 from history.entry import Hex12, Night
 from history.limits import fit, fits_everything, fraction, has_wildcard, too_late

@@ -19,8 +19,9 @@ from typing import Annotated, Literal, NamedTuple
 
 from pydantic import Field, field_validator, model_validator
 
+from errors import SpecError
 from experiment.load import read_toml, validated
-from experiment.spec import WALL_CHANGE, Frozen, SpecError, Thresholds
+from experiment.spec import WALL_CHANGE, Frozen, Thresholds
 from history.entry import Entry
 from history.limits import fits_everything, fraction
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 from pydantic import BaseModel
 
+from errors import RecordError
 from history.entry import (
     PINNED,
     SMALLEST,
@@ -39,7 +40,7 @@ DIGITS = 7
 MOST_TEXTS = 20
 
 
-class SessionError(ValueError):
+class SessionError(RecordError):
     """A session that is no night's comparison: says what is missing."""
 
 

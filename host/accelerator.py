@@ -17,7 +17,7 @@ from typing import Literal, get_args
 
 from filelock import FileLock
 
-from host.errors import InfraError
+from errors import InfraError
 from host.facts import TOOLS, text_of, tool_version
 from host.packages import locate
 from host.process import run

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from errors import InfraError
 from host import exactness
-from host.errors import InfraError
 from host.facts import (
     NOT_FOUND,
     QUERY_TIMEOUT_S,

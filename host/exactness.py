@@ -15,7 +15,7 @@ from typing import Literal, get_args
 
 from filelock import FileLock
 
-from host.errors import InfraError
+from errors import InfraError
 from host.facts import CHECKOUT, TOOLS, tool_version, version_numbers
 from host.packages import locate
 

@@ -16,7 +16,7 @@ from importlib import metadata
 from pathlib import Path
 from types import MappingProxyType
 
-from host.errors import LabError
+from errors import LabError
 from host.packages import search_path
 from host.process import run
 

@@ -12,10 +12,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from errors import InfraError
 from host import accelerator as accelerators
 from host.accelerator import Finding
 from host.doctor import Check
-from host.errors import InfraError
 from host.facts import HOST_RESERVE_MIB, QEMU_OVERHEAD_MIB, meminfo_mib, text_of
 from host.topology import Placement, host_cpus, place
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal, get_args
 
-from host.errors import InfraError
+from errors import InfraError
 
 LIST = Path(__file__).parent / "packages.txt"
 SYSTEMS = LIST.with_name("systems.txt")

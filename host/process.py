@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TypeAlias
 
-from host.errors import InfraError
+from errors import InfraError
 
 Process: TypeAlias = subprocess.Popen[bytes]
 # setpriv (util-linux) arms PR_SET_PDEATHSIG between fork and exec; a Python

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from errors import InfraError
+
 # Global before weak before local, as nm prints their types.
 BINDINGS = "TWtw"
 # Words of the linker script, which mark places and are no functions.
@@ -23,7 +25,7 @@ RANGES = (("_text", "_etext"), ("_stext", "_etext"), ("_sinittext", "_einittext"
 Addresses = NDArray[np.uint64]
 
 
-class AddressesError(ValueError):
+class AddressesError(InfraError):
     """Not a list of a kernel's symbols, or one of another kernel."""
 
 

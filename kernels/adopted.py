@@ -6,8 +6,8 @@ import shutil
 import tempfile
 from pathlib import Path
 
+from errors import SeriesError
 from experiment.spec import SeriesSpec
-from host.errors import SeriesError
 from kernels.cleaning import clean
 from kernels.intake import RECORDS, kept_folder, key_of, patches_of
 from kernels.series import read_patch

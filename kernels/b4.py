@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from host.errors import InfraError, SeriesError
+from errors import InfraError, SeriesError
 from host.process import Finished, run
 from kernels.cleaning import clean
 from kernels.mail import Mail

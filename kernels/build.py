@@ -13,8 +13,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from errors import InfraError, SeriesError
 from experiment.spec import KernelSpec
-from host.errors import InfraError, SeriesError
 from host.process import paste
 from kernels import blame, compiled, config, elf, origins, prebuilt, symbols
 from kernels import cache as store

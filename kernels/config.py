@@ -10,9 +10,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from errors import InfraError, UsageError
 from experiment.architecture import X86_64, Architecture
 from experiment.arms import Mode
-from host.errors import InfraError, UsageError
 from host.process import run
 
 CONFIG_FOLDER = Path("configs/kconfig")

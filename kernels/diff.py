@@ -10,7 +10,7 @@ import re
 from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
 
-from host.errors import SeriesError
+from errors import SeriesError
 from kernels.cleaning import clean, is_unfit
 
 HUNK = re.compile(r"@@ -([0-9]+)(?:,([0-9]+))? \+([0-9]+)(?:,([0-9]+))? @@")

@@ -11,7 +11,7 @@ from elftools.elf.elffile import ELFFile
 from elftools.elf.sections import NoteSection
 from numpy.typing import NDArray
 
-from host.errors import InfraError
+from errors import InfraError
 
 SHF_ALLOC = 0x2
 SHF_EXECINSTR = 0x4

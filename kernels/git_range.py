@@ -6,8 +6,8 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
+from errors import UsageError
 from experiment.series_name import split_range
-from host.errors import UsageError
 from host.process import Finished, run
 from kernels.cleaning import clean
 

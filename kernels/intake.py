@@ -19,9 +19,9 @@ from pathlib import Path
 
 from pydantic import TypeAdapter, ValidationError
 
+from errors import InfraError, SeriesError, UsageError
 from experiment.series_name import Kind, kind_of, message_id
 from experiment.spec import SeriesSpec
-from host.errors import InfraError, SeriesError, UsageError
 from kernels import b4, git_range
 from kernels.cleaning import clean
 from kernels.diff import read_diff

@@ -14,6 +14,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from errors import InfraError
+
 TOKENS = 256
 DIGITS = b"".join(b"%d\0" % digit for digit in range(10))
 FIRST_DIGIT = ord("0")
@@ -27,7 +29,7 @@ WINDOW = 4 << 20
 KERNEL_LOW, KERNEL_END = 0xFFFFFFFF80000000, 0xFFFFFFFFC0000000
 
 
-class KallsymsError(ValueError):
+class KallsymsError(InfraError):
     """There are no such tables, or they are laid out in a way that is not known."""
 
 

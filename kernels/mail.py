@@ -19,7 +19,7 @@ from email.message import Message
 from email.parser import BytesHeaderParser
 from email.utils import getaddresses
 
-from host.errors import LabError, SeriesError
+from errors import LabError, SeriesError
 from kernels.cleaning import clean
 from kernels.series import LONGEST_HEADER, decoded_header
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from host.errors import InfraError
+from errors import InfraError
 from host.process import paste, run, spawn
 
 POLL_S = 0.2

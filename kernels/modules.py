@@ -12,7 +12,7 @@ from pathlib import Path
 from elftools.common.exceptions import ELFError
 from elftools.elf.elffile import ELFFile
 
-from host.errors import InfraError, UsageError
+from errors import InfraError, UsageError
 from host.process import run
 
 TIMEOUT_S = 60.0

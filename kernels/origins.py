@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-from host.errors import InfraError
+from errors import InfraError
 from host.process import run
 from kernels.elf import STT_FILE, STT_FUNC, Elf, read
 

@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from host.errors import InfraError, UsageError
+from errors import InfraError, UsageError
 from host.process import run
 from kernels import cache as store
 from kernels.cleaning import clean

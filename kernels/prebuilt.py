@@ -15,8 +15,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from errors import InfraError, UsageError
 from experiment.spec import PREBUILT, KernelSpec
-from host.errors import InfraError, UsageError
 from host.process import paste
 from kernels import cache as store
 from kernels import elf, kallsyms, modules, packages, symbols, vmlinux

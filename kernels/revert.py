@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from host.errors import SeriesError
+from errors import SeriesError
 from kernels.diff import HUNK, hunk_numbers
 
 SIGNS = str.maketrans("+-", "-+")

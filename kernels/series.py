@@ -11,7 +11,7 @@ from email.errors import MessageError
 from email.header import decode_header, make_header
 from pathlib import Path
 
-from host.errors import SeriesError, UsageError
+from errors import SeriesError, UsageError
 from host.process import Finished, run
 from kernels.cleaning import clean
 from kernels.diff import Hunk, read_diff

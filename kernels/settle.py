@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from errors import UsageError
 from experiment.spec import Experiment, KernelSpec
-from host.errors import UsageError
 from kernels import prebuilt
 from kernels.cleaning import clean
 from kernels.git_range import WORK_TREE, commit_of, find_commit, head_of, work_tree_of

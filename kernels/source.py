@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from host.errors import InfraError, UsageError
+from errors import InfraError, UsageError
 from host.packages import install_line, locate
 from host.process import paste, run
 from kernels import packages

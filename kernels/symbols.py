@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from host.errors import InfraError
+from errors import InfraError
 from kernels.elf import SHF_ALLOC, STT_FILE, STT_FUNC, Elf, read
 from kernels.references import Pointer, References
 

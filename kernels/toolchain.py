@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from errors import InfraError
 from experiment.architecture import X86_64, Architecture
-from host.errors import InfraError
 from host.packages import install_line, package_of
 from host.process import run
 

@@ -10,8 +10,8 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
+from errors import UsageError
 from experiment.series_name import split_range
-from host.errors import UsageError
 from kernels.cleaning import clean
 from kernels.git_range import DIFF, commit_of, run_git
 from kernels.patch_text import slug

@@ -14,7 +14,7 @@ import zlib
 from dataclasses import dataclass
 from pathlib import Path
 
-from host.errors import UsageError
+from errors import UsageError
 from host.process import run
 
 SECTOR = 512

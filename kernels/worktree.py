@@ -20,7 +20,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from host.errors import SeriesError
+from errors import SeriesError
 from host.process import run
 from kernels.series import Patch, apply
 from kernels.source import Source, unpack

@@ -12,6 +12,7 @@ from jinja2 import Environment
 from markupsafe import Markup, escape
 from scipy import stats
 
+from errors import UsageError
 from history.changes import changes_of
 from history.entry import Entry
 from history.gaps import gaps_of
@@ -36,7 +37,7 @@ MOST_PAIRS = 400
 NEWEST = 30
 
 
-class SiteError(ValueError):
+class SiteError(UsageError):
     """The folder for the site holds something else."""
 
 
@@ -69,9 +70,10 @@ def build(
     read = store.read()
     if not read.entries and any((folder / "night").glob("*.html")):
         raise SiteError(
-            f"{folder}: a site with nights is not replaced by one without any; "
-            f"{store.folder} has no entry that can be read"
-        )
+            "a site with nights is not replaced by one without any; "
+            f"{store.folder} has no entry that can be read",
+            where=str(folder), next_step="name the history that it was made of, or a new folder",
+        )  # fmt: skip
     changes = changes_of(read.entries, store.functions, known, policy)
     tracks = tracks_of(read, changes, gaps_of(read.entries, known))
     reports = _reports(sessions) if sessions else {}
@@ -91,7 +93,10 @@ def _check(folder: Path) -> None:
         folder.parent.mkdir(parents=True, exist_ok=True)
         return
     if not folder.is_dir() or (any(folder.iterdir()) and not (folder / MARK).exists()):
-        raise SiteError(f"{folder}: holds something that is no site of the lab's; name another")
+        raise SiteError(
+            "holds something that is no site of the lab's",
+            where=str(folder), next_step="name a new folder",
+        )  # fmt: skip
 
 
 def _reports(sessions: Path) -> dict[str, tuple[Path, ...]]:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+from errors import UsageError
 from experiment.ad_hoc import from_here, from_series
 from experiment.load import Catalogue
 from experiment.series_name import kind_of
-from host.errors import UsageError
 from kernels.cleaning import clean
 from queues.entry import Entry, id_of
 from queues.store import QueueStore, stamp

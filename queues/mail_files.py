@@ -15,7 +15,7 @@ from email.parser import BytesHeaderParser
 from email.utils import parsedate_to_datetime
 from pathlib import Path
 
-from host.errors import InfraError, SeriesError
+from errors import InfraError, SeriesError
 from kernels.cleaning import clean
 from kernels.mail import HEAD, LARGEST_MBOX, POSTMARK, header_of, reading, split_mbox
 from kernels.series import LARGEST

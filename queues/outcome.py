@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from experiment.spec import SpecError
-from host.errors import Exit, LabError
+from errors import Exit, LabError
 from kernels.cleaning import clean
 from queues.entry import Blame, Entry, Said
 from reports.headline import headline
 from reports.many import SessionComparison
-from reports.model import MetricComparison, ReportError
+from reports.model import MetricComparison
 from reports.outcome import outcome
 from reports.verdict import Verdict
-from results.store import StoreError
 
 LONGEST = 600
 BLAMES: dict[str, Blame] = {
@@ -78,15 +76,13 @@ def of_session(comparison: SessionComparison) -> Ending:
 def of_error(error: Exception) -> Ending:
     """The ending of an attempt that this error ended."""
     if isinstance(error, LabError):
-        where = f"{error.where}: " if error.where else ""
-        hint = f" ({error.next_step})" if error.next_step else ""
-        return Ending(error.exit_code, BLAMES[error.blame], _shown(f"{where}{error.what}{hint}"))
-    if isinstance(error, SpecError):
-        return Ending(Exit.USAGE, "user", _shown("; ".join(error.problems)))
+        blame = BLAMES[error.blame]
+        # What the lab itself wrote, or chose, is no mistake of whoever queued the series.
+        code = Exit.INFRASTRUCTURE if blame == "lab" else error.exit_code
+        return Ending(code, blame, _shown(error.in_one_line))
     if isinstance(error, OSError):
         return Ending(Exit.INFRASTRUCTURE, "host", _shown(str(error)))
-    kind = "" if isinstance(error, StoreError | ReportError) else f"{type(error).__name__}: "
-    return Ending(Exit.INFRASTRUCTURE, "lab", _shown(f"{kind}{error}"))
+    return Ending(Exit.INFRASTRUCTURE, "lab", _shown(f"{type(error).__name__}: {error}"))
 
 
 def _lost(comparison: SessionComparison, code: int) -> tuple[Blame, str]:

@@ -15,7 +15,7 @@ from email.parser import BytesHeaderParser
 from email.utils import getaddresses
 from fnmatch import fnmatchcase
 
-from host.errors import SeriesError
+from errors import SeriesError
 from kernels.cleaning import clean
 from kernels.mail import (
     BRACKETS,

@@ -15,7 +15,7 @@ from pathlib import Path
 import pygit2
 from pygit2.enums import SortMode
 
-from host.errors import InfraError
+from errors import InfraError
 from kernels.series import LARGEST
 from queues.arrivals import Arrival, Batch, Positions
 

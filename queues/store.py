@@ -26,7 +26,7 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 from pydantic import ValidationError
 
-from host.errors import InfraError, UsageError
+from errors import InfraError, UsageError
 from kernels.cleaning import clean
 from queues.entry import Entry
 from results.store import write_atomically

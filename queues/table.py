@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
-from host.errors import UsageError
+from errors import UsageError
 from kernels.cleaning import clean
 
 # What `queue add` has options for; everything but the series may be left out.

@@ -18,7 +18,7 @@ from typing import Literal
 from filelock import FileLock, Timeout
 from pydantic import Field, ValidationError
 
-from host.errors import SeriesError, UsageError
+from errors import SeriesError, UsageError
 from kernels.cleaning import clean
 from kernels.diff import read_diff
 from kernels.mail import reading

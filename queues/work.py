@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from host.errors import InfraError
+from errors import InfraError
 from queues import page
 from queues.entry import Entry
 from queues.outcome import Ending, of_error, of_session

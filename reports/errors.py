@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from errors import RecordError
 
-class ReportError(ValueError):
+
+class ReportError(RecordError):
     """A session that cannot be compared: says what is missing."""

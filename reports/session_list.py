@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from errors import RecordError
 from reports import headline, wording
 from reports.many import SessionComparison, compare_session
-from reports.model import MetricComparison, ReportError
+from reports.model import MetricComparison
 from reports.outcome import outcome
 from results.record import Record
 from results.session import open_session
 from results.sessions import Head
-from results.store import StoreError
 
 
 class ListedMetric(Record):
@@ -57,7 +57,7 @@ def listed(head: Head) -> ListedSession:
     )  # fmt: skip
     try:
         comparison = compare_session(open_session(head.folder))
-    except (StoreError, ReportError, OSError) as error:
+    except (RecordError, OSError) as error:
         return line.model_copy(update={"problem": str(error).splitlines()[0]})
     update: dict[str, Any] = {
         "exit_code": outcome(comparison),

@@ -16,6 +16,7 @@ from typing import TypeVar
 
 from pydantic import ValidationError
 
+from errors import RecordError
 from results.checks import Check
 from results.locks import Locks
 from results.profile import Profile
@@ -36,7 +37,7 @@ R = TypeVar("R", bound=Record)
 OfRun = TypeVar("OfRun", RunRecord, Profile, Locks, Check)
 
 
-class StoreError(ValueError):
+class StoreError(RecordError):
     """A session folder that cannot be read: says which file and what to do."""
 
 

@@ -12,7 +12,7 @@ import zlib
 from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
 
-from host.errors import InfraError, UsageError
+from errors import InfraError, UsageError
 from kernels.cleaning import clean
 
 MODE = 0o644

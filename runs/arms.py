@@ -8,11 +8,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from errors import SeriesError
 from experiment.design import AGAIN, wall_arms, wall_plan
 from experiment.load import load_guest
 from experiment.plan import Plan, make_plan
 from experiment.spec import ArmSpec, Experiment, Guest, KernelSpec
-from host.errors import SeriesError
 from kernels import build, intake
 from kernels.cache import Kernel
 from kernels.make import Progress

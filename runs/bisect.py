@@ -16,9 +16,9 @@ from typing import Literal
 
 from pydantic import Field, ValidationError
 
+from errors import InfraError, LabError, SeriesError, UsageError, WorkloadError
 from experiment.bisection import Ask, Found, State, can_tell, next_step, percent, state_of
 from experiment.spec import ArmSpec, Experiment
-from host.errors import InfraError, LabError, SeriesError, UsageError, WorkloadError
 from results.record import Record, RunRecord
 from results.store import MANIFEST, SessionStore, write_atomically
 from runs.manifest import manifest_of

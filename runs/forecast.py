@@ -9,11 +9,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from errors import LabError
 from experiment.spec import Experiment
-from host.errors import LabError
 from kernels import build
 from kernels.cache import load
-from results.store import MANIFEST, SessionStore, StoreError
+from results.store import MANIFEST, SessionStore
 from runs.arms import planned_kernels
 from runs.options import Options
 
@@ -75,7 +75,7 @@ def forecast_run(experiment: Experiment, sessions: Path) -> RunForecast:
             # Guests of the checks are on record with the runs' costs, and take longer.
             runs = {record.run_id for record in store.records()}
             costs = [cost for cost in store.costs() if cost.run_id in runs]
-        except (StoreError, LabError):
+        except LabError:
             continue
         then = manifest.experiment
         same = (then.name, then.mode, then.guest) == (

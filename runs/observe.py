@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from errors import LabError
 from experiment.plan import PlannedRun
 from guests.exact import Outcome
 from guests.probe import fold
-from host.errors import LabError
 from results.locks import Locks
 from results.profile import Profile
 from runs.prepare import Session
 from workloads import locks
-from workloads.parse import GuestResult, ParseError
+from workloads.parse import GuestResult
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ def observe(session: Session, run: PlannedRun, outcome: Outcome, result: GuestRe
     for read, what in readers:
         try:
             seen = read(session, run, outcome, result)
-        except (LabError, ParseError) as error:
+        except LabError as error:
             findings.append(f"{what}: {error}")
         else:
             found += [seen] if seen is not None else []

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
+from errors import SpecError
 from experiment.load import Catalogue, known_guests
 from experiment.plan import Plan, PlannedRun, Size, require_memory, scaled
 from experiment.spec import (
@@ -17,7 +18,6 @@ from experiment.spec import (
     Experiment,
     Guest,
     Observed,
-    SpecError,
     TwinSpec,
 )
 from guests import initramfs, native, overlay, userland

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from errors import UsageError
 from experiment.ad_hoc import choose, from_here, from_kernels, from_series
 from experiment.load import Catalogue, known_experiments, load_experiment
 from experiment.spec import CheckSpec, Experiment
 from experiment.steps import per_patch
-from host.errors import UsageError
 from kernels.intake import records_of
 from kernels.settle import settle
 from results.record import QUICK

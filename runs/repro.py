@@ -13,11 +13,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from errors import LabError, UsageError
 from experiment.architecture import ARCHITECTURES
 from experiment.catalogue import Catalogue
-from experiment.spec import Experiment, SpecError
+from experiment.spec import Experiment
 from host import facts
-from host.errors import LabError, UsageError
 from kernels.cache import kernels_folder
 from kernels.cleaning import clean
 from kernels.config import of_architecture
@@ -178,7 +178,7 @@ def by_hand_lines(folder: Path, options: Options) -> list[str]:
         experiment = with_series_of(manifest.experiment, folder, options)
         lines = by_hand.build_commands(experiment, options)
         return lines + by_hand.measure_commands(experiment, options)
-    except (LabError, SpecError) as error:
+    except LabError as error:
         return [f"# not to be had any more: {clean(str(error))}"]
 
 

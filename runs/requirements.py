@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from experiment.spec import Experiment, Guest, SpecError
+from errors import SpecError
+from experiment.spec import Experiment, Guest
 from guests.probe.plugin import Probe
 from runs.arms import shapes
 from workloads.metrics import SLOWPATH_SHARE

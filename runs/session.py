@@ -9,8 +9,8 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
+from errors import InfraError, UsageError
 from experiment.spec import Experiment
-from host.errors import InfraError, UsageError
 from kernels.make import Progress
 from results.record import Manifest
 from results.store import MANIFEST, SessionStore

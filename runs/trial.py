@@ -13,13 +13,13 @@ from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 
+from errors import InfraError
 from experiment.load import load_experiment
 from experiment.plan import Size, scaled
 from experiment.spec import PhaseTimes, ShapeSpec
 from guests import exact, initramfs, native
 from guests.exact import BootError, Machine, Outcome
 from host import exactness
-from host.errors import InfraError
 from host.exactness import Trial
 from host.facts import cores_available
 from host.process import spawn

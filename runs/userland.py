@@ -8,9 +8,9 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
+from errors import UsageError
 from guests import userland
 from guests.userland import FILES, HEAD, HELPERS, NATIVE, UserlandRecord, digest_of
-from host.errors import UsageError
 from kernels.cleaning import clean
 from runs.archive import pack, unpack
 

@@ -12,13 +12,13 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from errors import InfraError
 from experiment.design import Conditions, look_after, remaining_whole
 from experiment.plan import PlannedRun
 from guests import virtme
 from guests.console import Ending
 from guests.exact import Outcome
 from host import fitness
-from host.errors import InfraError
 from host.fitness import read_counters
 from host.topology import Placement
 from kernels.cache import hold

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from host.errors import InfraError
+from errors import InfraError
 
 OWNER = "owner.lock"
 RESERVE_BYTES = 1 << 30

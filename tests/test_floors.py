@@ -38,6 +38,8 @@ FLOORS: dict[str, set[str]] = {
         "queues",
     },
 }
+# The ground: a module that every floor may import, and that imports none.
+GROUND = ("errors.py",)
 # The one door to subprocesses.
 DOOR = "host/process.py"
 DOOR_ONLY = {"subprocess", "multiprocessing", "pty", "popen2"}
@@ -90,7 +92,14 @@ def os_calls(source: str) -> Iterator[tuple[int, str]]:
 def problems(top: Path) -> list[str]:
     """Everything in a checkout that breaks the rules, a line each, sorted."""
     found = []
-    upper = {path.stem for path in top.glob("*.py")} | {"tests", "setup", "benchmarks"}
+    upper = {path.stem for path in top.glob("*.py") if path.name not in GROUND}
+    upper |= {"tests", "setup", "benchmarks"}
+    for name in GROUND:
+        found += [
+            f"{name}:{line}: the ground may not import {module}"
+            for line, module in imported((top / name).read_text())
+            if module in FLOORS or module in upper
+        ]
     for folder, allowed in FLOORS.items():
         for path in sorted((top / folder).rglob("*.py")):
             name = path.relative_to(top).as_posix()
@@ -115,6 +124,7 @@ def problems(top: Path) -> list[str]:
 def tree(tmp_path: Path) -> Tree:
     tree = Tree(tmp_path)
     tree.write("lab.py", "import runs.session\n")
+    tree.write("errors.py", "import enum\n")
     tree.write("host/process.py", "import subprocess\nimport os\nos.execv\n")
     tree.write(
         "runs/session.py", "import os\nfrom kernels import build\nfrom host import process\n"
@@ -165,6 +175,8 @@ def test_a_sound_tree_has_no_problems(tree: Tree) -> None:
         ("results/x.py", "from ..runs import a", "results may not import .."),
         ("results/x.py", "import_module('guests.exact')", "results may not import guests"),
         ("guests/x.py", "import subprocess", "only host/process.py may import subprocess"),
+        ("errors.py", "from host import process", "the ground may not import host"),
+        ("experiment/x.py", "from errors import LabError", ""),
         ("lab.py", "", ""),
         ("runs/x.py", "import os\nos.system('true')", "only host/process.py may call os.system"),
         ("runs/x.py", "from os import execv", "only host/process.py may call os.execv"),

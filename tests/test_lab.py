@@ -16,9 +16,8 @@ from pathlib import Path
 import pytest
 
 import lab
-from experiment.spec import SpecError
+from errors import Exit, InfraError, SeriesError, SpecError, UsageError, WorkloadError
 from host import doctor
-from host.errors import Exit, InfraError, SeriesError, UsageError, WorkloadError
 from reports.model import ReportError
 from results.store import SessionStore, StoreError
 from runs import session

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from errors import UsageError
 from host import facts
-from host.errors import UsageError
 
 # What makes experiments and boots is imported where it is called: a verb that only lists
 # would wait for it.

@@ -10,11 +10,11 @@ from typing import Annotated
 
 import typer
 
+from errors import SpecError, UsageError
 from experiment.bisection import percent, seeds_for, threshold_of
 from experiment.load import Catalogue
-from experiment.spec import ArmSpec, CaseSpec, Experiment, SpecError
+from experiment.spec import ArmSpec, CaseSpec, Experiment
 from experiment.steps import step_arms
-from host.errors import UsageError
 from kernels.first_parents import write_line
 from reports.attribution_model import Attribution
 from reports.comparison import compare_views

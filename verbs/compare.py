@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from host.errors import UsageError
+from errors import UsageError
 from reports.outcome import exit_code
 from reports.two_sessions import compare_two
 from reports.two_sessions_text import render

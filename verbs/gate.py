@@ -8,13 +8,13 @@ from typing import Annotated
 
 import typer
 
+from errors import InfraError, UsageError
 from history.annotations import workflow_commands
 from history.changes import changes_of
 from history.gate import Gate, of_history, of_session
 from history.known import load_known
 from history.policy import Policy, load_policy
 from history.store import HistoryStore
-from host.errors import InfraError, UsageError
 from reports.comparison import unfinished
 from reports.many import SessionComparison, compare_session
 from reports.outcome import pending

@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from errors import RecordError, UsageError
 from history import exchange, pruning, wording
 from history.changes import changes_of
 from history.known import Known, load_known
@@ -17,11 +18,8 @@ from history.policy import load_policy
 from history.store import HistoryStore, Problem, Read
 from history.taking import SessionError, take
 from history.trend import trends
-from host.errors import UsageError
-from reports.model import ReportError
 from reports.wording import clean
 from results.record import as_json as as_json_values
-from results.store import StoreError
 from verbs.asked import CHECKOUT, Json, emit, log
 
 HISTORY = CHECKOUT / "history-data"
@@ -64,7 +62,7 @@ def add_verb(
                 raise SessionError(f"night: {ahead}; write --night, or set this host's clock")
             entry = entry.model_copy(update={"night_id": name})
             added = store.add(entry, functions)
-        except (SessionError, StoreError, ReportError) as error:
+        except RecordError as error:
             # A night that lost one experiment still has the others.
             log(clean(f"left out: {session}: {error}"))
             bad.append(session)

@@ -8,8 +8,8 @@ from typing import Annotated
 import typer
 
 import experiment.load as load
+from errors import Exit
 from host import doctor, facts, fitness
-from host.errors import Exit
 from kernels import cache as kernel_cache
 from kernels.series import known_series
 from verbs.asked import CHECKOUT, Json, emit, log

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from host.errors import UsageError
+from errors import UsageError
 from kernels.make import Progress
 from reports import forms, write
 from reports.headline import headline

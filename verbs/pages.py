@@ -7,10 +7,10 @@ from typing import Annotated
 
 import typer
 
+from errors import UsageError
 from history.known import load_known
 from history.policy import load_policy
 from history.store import HistoryStore
-from host.errors import UsageError
 from pages import site
 from verbs.asked import log
 from verbs.history import HISTORY, KNOWN, POLICY, KnownFile, PolicyFile
@@ -35,12 +35,9 @@ def pages_verb(
     """Make a static site of the history: trends, nights, and any two nights compared."""
     if sessions is not None and not sessions.is_dir():
         raise UsageError("no such folder", where=str(sessions), next_step="leave out --sessions")
-    try:
-        made = site.build(
-            HistoryStore(history), output, known=load_known(known_file),
-            policy=load_policy(policy_file), sessions=sessions,
-        )  # fmt: skip
-    except site.SiteError as error:
-        raise UsageError(str(error), where="--output", next_step="name a new folder") from None
+    made = site.build(
+        HistoryStore(history), output, known=load_known(known_file),
+        policy=load_policy(policy_file), sessions=sessions,
+    )  # fmt: skip
     log(f"{made.tracks} tracks, {made.nights} nights, {made.reports} reports copied")
     print(made.folder / site.FRONT)

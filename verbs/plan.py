@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 import typer
 
+from errors import LabError
 from experiment.plan import scaled
 from experiment.spec import Experiment
-from host.errors import LabError
 from host.facts import guests_at_once
 from runs.arms import guest_of, plan_of
 from runs.check_plan import PlannedCheck, planned

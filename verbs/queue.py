@@ -9,8 +9,8 @@ from typing import Annotated
 
 import typer
 
+from errors import UsageError
 from fleet.configured import executor_of
-from host.errors import UsageError
 from queues import page, table
 from queues.adding import entry_of, of_row, put
 from queues.entry import Entry

@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from host.errors import UsageError
+from errors import UsageError
 from results.store import MANIFEST
 from runs import prepare, repro, session, stages
 from runs.manifest import tools_of

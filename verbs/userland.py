@@ -7,9 +7,9 @@ from typing import Annotated
 
 import typer
 
+from errors import UsageError
 from guests import userland
 from host import facts
-from host.errors import UsageError
 from results.record import as_json as as_json_values
 from runs.userland import export, import_
 from verbs.asked import Json, emit, log

@@ -8,8 +8,8 @@ from typing import Annotated
 
 import typer
 
+from errors import InfraError
 from experiment.ad_hoc import from_here, from_series
-from host.errors import InfraError
 from queues.store import QueueStore
 from queues.watch import Look, Wanted, Watch, mailbox_of
 from runs import prepare

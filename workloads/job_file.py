@@ -5,7 +5,7 @@ from __future__ import annotations
 from configparser import ConfigParser, Error
 from pathlib import Path
 
-from experiment.spec import SpecError
+from errors import SpecError
 
 JOBS = Path(__file__).parent / "jobs"
 GLOBAL = "global"

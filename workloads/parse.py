@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
+from errors import WorkloadError
 from results.record import Timeline
 from workloads.job import LOG_INTERVAL_MS
 from workloads.spec import MOUNT
@@ -31,7 +32,7 @@ MAX_INTERVALS = 1_000_000
 Value = TypeVar("Value")
 
 
-class ParseError(ValueError):
+class ParseError(WorkloadError):
     """A result that is not what the agent writes; names the file and what is wrong."""
 
 
@@ -349,7 +350,7 @@ def _parsed(files: Mapping[str, bytes], name: str, parser: Callable[[str], Value
     text = _text(files, name)
     try:
         return parser(text)
-    except ValueError as error:
+    except (ParseError, ValueError) as error:
         raise ParseError(f"{name}: {error}") from None
 
 

@@ -13,7 +13,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, TypeAdapter, ValidationError, model_validator
 
-from experiment.spec import Frozen, Name, SpecError
+from errors import SpecError
+from experiment.spec import Frozen, Name
 from workloads.job_file import JOBS, read_job_file
 
 CATALOGUE = Path(__file__).parent / "catalogue"

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from errors import InfraError
+
 MAGIC = b"TWINPROB"
 VERSION = 2
 HEADER = np.dtype(
@@ -29,7 +31,7 @@ MAX_SPANS = 4
 Rows = NDArray[np.void]
 
 
-class CountsError(ValueError):
+class CountsError(InfraError):
     """Not a file of this probe, or not all of it."""
 
 

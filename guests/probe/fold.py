@@ -21,11 +21,11 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from errors import InfraError
 from experiment.architecture import ARCHITECTURES
 from guests.probe import counts
 from guests.probe.counts import CountsError, Rows
 from guests.probe.usermap import UserMap, user_map
-from host.errors import InfraError
 from kernels import addresses, origins
 from kernels.addresses import AddressesError, Functions, Table
 from kernels.cache import Kernel

@@ -7,9 +7,9 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
+from errors import InfraError
 from experiment.architecture import X86_64, Architecture
 from guests.native import SHARED_LIBRARY, build
-from host.errors import InfraError
 from host.process import run
 
 SOURCE = Path(__file__).parent / "probe.c"

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from errors import SpecError
 from experiment.load import Catalogue, load_experiment
-from experiment.spec import SpecError
 
 METRICS = (
     "bw", "iops", "ios", "refaults_per_io", "major_faults_per_io",

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from errors import SpecError
 from experiment import ad_hoc
 from experiment.ad_hoc import (
     Auto,
@@ -19,7 +20,7 @@ from experiment.ad_hoc import (
 )
 from experiment.load import load_experiment
 from experiment.plan import make_plan
-from experiment.spec import Experiment, SeriesSpec, SpecError
+from experiment.spec import Experiment, SeriesSpec
 from runs.prepare import catalogue as shipped_catalogue
 
 CHECKOUT = Path(__file__).resolve().parents[2]

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from errors import SpecError
 from experiment.bisection import (
     CHAOS,
     Ask,
@@ -20,7 +21,6 @@ from experiment.bisection import (
     state_of,
     threshold_of,
 )
-from experiment.spec import SpecError
 
 
 def search(states: list[State]) -> tuple[Found, list[int], list[dict[int, State]]]:

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from errors import SpecError
 from experiment import design
 from experiment.design import (
     AGAIN,
@@ -34,7 +35,6 @@ from experiment.spec import (
     KernelSpec,
     PhaseTimes,
     SeriesSpec,
-    SpecError,
     Thresholds,
 )
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from errors import SpecError
 from experiment.load import (
     Catalogue,
     known_experiments,
@@ -13,7 +14,7 @@ from experiment.load import (
     load_experiment,
     load_guest,
 )
-from experiment.spec import PhaseTimes, SpecError
+from experiment.spec import PhaseTimes
 from tests.experiment.conftest import GOOD, Problems, swap
 
 

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from errors import SpecError
 from experiment.plan import (
     KERNEL_MIB,
     Size,
@@ -27,7 +28,6 @@ from experiment.spec import (
     PhaseTimes,
     SeriesSpec,
     ShapeSpec,
-    SpecError,
     TwinSpec,
 )
 

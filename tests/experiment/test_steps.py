@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from experiment.spec import MOST_ARMS, ArmSpec, Experiment, Published, SeriesSpec, SpecError
+from errors import SpecError
+from experiment.spec import MOST_ARMS, ArmSpec, Experiment, Published, SeriesSpec
 from experiment.steps import per_patch, step_arms
 from tests.experiment.test_plan import make_experiment
 

@@ -9,9 +9,9 @@ import fsspec
 import pytest
 from fsspec import AbstractFileSystem
 
+from errors import InfraError, UsageError
 from fleet import artefacts
 from fleet.artefacts import Artefact, ArtefactStore, held_in
-from host.errors import InfraError, UsageError
 from kernels import cache as kernel_cache
 from kernels.cache import Kernel
 from results.record import KernelIdentity

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
+from errors import SeriesError, UsageError
 from experiment.spec import KernelSpec
 from fleet.artefacts import ArtefactStore
 from fleet.configured import _client
 from fleet.executor import DaskExecutor
 from fleet.settings import Settings
-from host.errors import SeriesError, UsageError
 from kernels import build, cache
 from kernels.cache import Kernel
 from tests.fleet.cluster import CHECKOUT, Cluster

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from experiment.frozen import SpecError
+from errors import InfraError, SpecError, UsageError
 from fleet.configured import (
     FOLDER,
     cluster_arguments,
@@ -17,7 +17,6 @@ from fleet.configured import (
     read_cluster,
 )
 from fleet.executor import DaskExecutor
-from host.errors import InfraError, UsageError
 from runs.local import LocalExecutor
 
 CHECKOUT = Path(__file__).resolve().parent.parent.parent

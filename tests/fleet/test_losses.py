@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from host.errors import InfraError
+from errors import InfraError
 from tests.fleet.cluster import CHECKOUT, Cluster
 from tests.fleet.conftest import Bench
 from tests.integration.lab_process import wait_until

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from errors import InfraError
 from experiment.design import AGAIN
-from host.errors import InfraError
 from runs.arms import plan_of
 from runs.options import Options
 from runs.prepare import Session, wall_host

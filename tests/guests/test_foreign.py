@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from errors import InfraError
 from guests import foreign
 from guests.userland import BUSYBOX, PROGRAMS
-from host.errors import InfraError
 
 
 def test_applets_are_those_that_busybox_lists() -> None:

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from errors import InfraError
 from guests import initramfs, userland
-from host.errors import InfraError
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from experiment.spec import SpecError
+from errors import SpecError
 from history.annotations import annotation, workflow_commands
 from history.change import Change
 from history.changes import changes_of

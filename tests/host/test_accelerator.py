@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from errors import InfraError
 from host import accelerator
 from host.accelerator import (
     ACCELERATORS,
@@ -22,7 +23,6 @@ from host.accelerator import (
     reason_in,
     some_kernel,
 )
-from host.errors import InfraError
 from host.facts import cache_folder
 
 

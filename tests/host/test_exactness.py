@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from errors import InfraError
 from host import doctor, exactness, facts, packages
-from host.errors import InfraError
 from host.exactness import Known, Trial, judged, parse, remember, shipped, standing, trials
 
 QEMU = "qemu-system-x86_64"

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from errors import InfraError
 from host.accelerator import Attempt, Finding
 from host.doctor import Check
-from host.errors import InfraError
 from host.fitness import (
     Counters,
     Meanwhile,

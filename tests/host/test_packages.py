@@ -3,8 +3,8 @@ from pathlib import Path
 
 import pytest
 
+from errors import InfraError
 from host import packages as module
-from host.errors import InfraError
 from host.packages import (
     SYSTEMS,
     UNKNOWN,

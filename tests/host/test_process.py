@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from host.errors import Exit, InfraError
+from errors import Exit, InfraError
 from host.process import cpu_s, ended, paste, run, spawn
 
 REPOSITORY = Path(__file__).parents[2]

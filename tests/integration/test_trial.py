@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from errors import InfraError
 from experiment.spec import ShapeSpec
 from host import exactness
-from host.errors import InfraError
 from kernels.cache import Kernel
 from runs import trial
 from runs.options import Options

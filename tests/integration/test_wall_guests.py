@@ -18,6 +18,7 @@ from pathlib import Path
 
 import pytest
 
+from errors import InfraError
 from experiment.load import load_guest
 from experiment.plan import scaled
 from experiment.spec import Dataset, PhaseTimes, WallShape
@@ -25,7 +26,6 @@ from guests import initramfs, virtme
 from guests.exact import Outcome
 from guests.virtme import WallMachine
 from host import accelerator, topology
-from host.errors import InfraError
 from kernels.cache import Kernel
 from runs.options import Options
 from tests.integration.lab_process import CHECKOUT

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from errors import SeriesError
 from experiment.spec import SeriesSpec
-from host.errors import SeriesError
 from kernels.adopted import adopt, copy_out
 from kernels.intake import RECORDS, keep, patches_of, records_of
 from tests.kernels.fake import Lab

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from errors import InfraError, SeriesError, UsageError
 from experiment.spec import KernelSpec, Mode
-from host.errors import InfraError, SeriesError, UsageError
 from kernels import origins, symbols
 from kernels.build import commands, key_of, provide, seconds_to_build
 from kernels.cache import cached_kernels

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from errors import InfraError, UsageError
 from experiment.architecture import ARM64
-from host.errors import InfraError, UsageError
 from kernels.config import (
     VIRTME,
     Fragment,

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from errors import UsageError
 from experiment.spec import SeriesSpec
-from host.errors import UsageError
 from kernels.first_parents import write_line
 from kernels.intake import patches_of
 from kernels.series import apply, read_patch

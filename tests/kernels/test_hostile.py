@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from errors import LabError, SeriesError
 from experiment.series_name import kind_of, message_id, split_range
 from experiment.spec import SeriesSpec
-from host.errors import LabError, SeriesError
 from kernels import mail as mails
 from kernels import series
 from kernels.cleaning import clean, is_unfit

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from errors import InfraError, SeriesError, UsageError
 from experiment.spec import SeriesSpec
-from host.errors import InfraError, SeriesError, UsageError
 from kernels.build import provide
 from kernels.intake import keep, patches_of, records_of
 from kernels.series import apply, read_patch

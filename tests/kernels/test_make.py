@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from host.errors import InfraError
+from errors import InfraError
 from kernels.make import Progress, run_make, wait_until_idle
 
 REPOSITORY = Path(__file__).parents[2]

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from host.errors import InfraError, UsageError
+from errors import InfraError, UsageError
 from kernels import modules
 from tests.kernels import shipped
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from host.errors import InfraError
+from errors import InfraError
 from kernels import elf, origins
 
 # Two files of one name in two folders, each with a static function of one name.

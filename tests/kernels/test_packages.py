@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from host.errors import InfraError, UsageError
+from errors import InfraError, UsageError
 from kernels import packages
 from tests.kernels.shipped import Archive
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from errors import InfraError, UsageError
 from experiment.spec import Experiment, KernelSpec
-from host.errors import InfraError, UsageError
 from kernels import build, packages, prebuilt, symbols
 from kernels.cache import Kernel
 from kernels.compare import SIZES_ONLY, compare

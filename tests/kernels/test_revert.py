@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from host.errors import SeriesError
+from errors import SeriesError
 from kernels.revert import reverted
 from kernels.series import apply, read_patch
 from tests.kernels.fake import Lab, replace

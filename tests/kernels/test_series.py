@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from host.errors import SeriesError, UsageError
+from errors import SeriesError, UsageError
 from kernels.series import apply, known_series, read_patch, series_patches
 from tests.kernels.fake import COMMENT, FASTER, GROWN, Lab
 

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from errors import UsageError
 from experiment.spec import Experiment, KernelSpec, SeriesSpec
-from host.errors import UsageError
 from kernels.build import provide
 from kernels.intake import patches_of
 from kernels.settle import series_records, settle

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from errors import InfraError, UsageError
 from host import packages
-from host.errors import InfraError, UsageError
 from kernels import source
 from kernels.source import identify, unpack, unpack_argvs
 from tests.kernels.fake import FAKE_LINUX, Lab

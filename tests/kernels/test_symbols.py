@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from host.errors import InfraError
+from errors import InfraError
 from kernels.elf import RELOCATION, Section
 from kernels.references import Pointer, _blank_branches
 from kernels.symbols import Change, Code, changed_functions, code_key, functions, load, save

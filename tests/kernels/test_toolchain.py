@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from errors import InfraError
 from experiment.architecture import ARM64
-from host.errors import InfraError
 from kernels.build import provide
 from kernels.toolchain import FIXED, LLVM_TOOLS, Family, Toolchain, identify, make_argv
 from tests.kernels.fake import Lab

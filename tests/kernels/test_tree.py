@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from errors import UsageError
 from experiment.spec import SeriesSpec
-from host.errors import UsageError
 from kernels.intake import keep, patches_of
 from kernels.series import apply, read_patch
 from kernels.tree import series_of, tree_at

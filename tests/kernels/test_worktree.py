@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from host.errors import SeriesError
+from errors import SeriesError
 from kernels import worktree
 from kernels.series import Patch, read_patch
 from kernels.source import identify

@@ -10,7 +10,7 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, ViewportSize
 
-from host.errors import InfraError, SeriesError
+from errors import InfraError, SeriesError
 from queues import page
 from queues.entry import Said
 from queues.store import QueueStore

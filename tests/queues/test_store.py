@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from host.errors import InfraError, UsageError
+from errors import InfraError, UsageError
 from queues.adding import put
 from queues.entry import Entry, id_of
 from queues.store import QueueStore, stamp

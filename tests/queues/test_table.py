@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from host.errors import UsageError
+from errors import UsageError
 from queues.adding import of_row
 from queues.table import COLUMNS, flag, read_table
 from runs.question import Question

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from errors import InfraError, UsageError
 from experiment.spec import SeriesSpec
-from host.errors import InfraError, UsageError
 from kernels.intake import keep, records_of
 from queues import watch as watching
 from queues.entry import Entry

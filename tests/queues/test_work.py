@@ -14,8 +14,7 @@ from pathlib import Path
 import pytest
 
 import queues.work
-from experiment.spec import SpecError
-from host.errors import InfraError, SeriesError, UsageError, WorkloadError
+from errors import InfraError, SeriesError, SpecError, UsageError, WorkloadError
 from queues.page import INDEX
 from queues.store import QueueStore
 from queues.work import Rules, line_of, work

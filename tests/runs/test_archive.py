@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from host.errors import InfraError, UsageError
+from errors import InfraError, UsageError
 from runs.archive import pack, unpack
 
 FILES = {"b/two.txt": b"2" * 5000, "a.json": b"{}", "b/one": b""}

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
+from errors import SeriesError
 from experiment.spec import Experiment, KernelSpec, SeriesSpec, TwinSpec
 from experiment.steps import per_patch
-from host.errors import SeriesError
 from kernels import build
 from kernels.make import Progress
 from runs.arms import build_arms, kernel_spec, planned_kernels, same_as_before

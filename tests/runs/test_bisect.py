@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 import runs.bisect
+from errors import InfraError, SeriesError, UsageError, WorkloadError
 from experiment.spec import Experiment, SeriesSpec
 from experiment.steps import step_arms
-from host.errors import InfraError, SeriesError, UsageError, WorkloadError
 from kernels.make import Progress
 from results.record import ArmRecord, Failure, Manifest, RunRecord
 from results.store import SessionStore

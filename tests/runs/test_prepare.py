@@ -4,9 +4,10 @@ from pathlib import Path
 
 import pytest
 
+from errors import SpecError
 from experiment.load import known_experiments, load_experiment
 from experiment.plan import Size, scaled
-from experiment.spec import Experiment, SpecError
+from experiment.spec import Experiment
 from runs.arms import shapes
 from runs.prepare import catalogue, require_job_fits, require_set_up
 from workloads.spec import Workload, load_catalogue

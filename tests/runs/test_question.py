@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from experiment.spec import Experiment, SpecError
+from errors import SpecError, UsageError
+from experiment.spec import Experiment
 from guests import initramfs, native
-from host.errors import UsageError
 from runs import by_hand
 from runs.options import Options
 from runs.prepare import catalogue

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
+from errors import SeriesError, UsageError
 from experiment.spec import CaseSpec, KernelSpec
-from host.errors import SeriesError, UsageError
 from results.record import Manifest
 from results.store import SessionStore, StoreError
 from runs.archive import pack, unpack

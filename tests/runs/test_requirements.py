@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from errors import SpecError
 from experiment.load import load_experiment
-from experiment.spec import SpecError
 from guests.probe.plugin import Probe
 from runs.arms import guest_of
 from runs.prepare import catalogue

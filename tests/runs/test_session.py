@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 import runs.session
+from errors import InfraError, UsageError
 from experiment.spec import Experiment
-from host.errors import InfraError, UsageError
 from results.record import Manifest
 from results.store import SessionStore, StoreError
 from runs.options import Options

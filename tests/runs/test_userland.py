@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
+from errors import InfraError, UsageError
 from guests import initramfs, userland
-from host.errors import InfraError, UsageError
 from runs.archive import pack
 from runs.userland import export, import_
 

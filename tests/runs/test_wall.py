@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from errors import InfraError
 from experiment.design import AGAIN
 from experiment.plan import PlannedRun
 from guests import virtme
@@ -18,7 +19,6 @@ from guests.console import Ending, Kind
 from guests.exact import Outcome
 from guests.virtme import WallMachine
 from host.accelerator import Finding
-from host.errors import InfraError
 from host.topology import Placement
 from kernels.cache import Kernel
 from results.record import RunRecord

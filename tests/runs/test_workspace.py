@@ -12,7 +12,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from host.errors import Exit, InfraError
+from errors import Exit, InfraError
 from runs.workspace import RESERVE_BYTES, workspace
 
 CHECKOUT = Path(__file__).parents[2]

@@ -11,8 +11,7 @@ from typing import Any
 
 import pytest
 
-from experiment.spec import SpecError
-from host.errors import UsageError
+from errors import SpecError, UsageError
 from lab import main
 from results.store import SessionStore
 from runs.bisect import Result, Search, Step

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 import lab
+from errors import Exit
 from experiment.spec import CheckSpec
 from history.store import HistoryStore
-from host.errors import Exit
 from results.checks import Check
 from results.record import RunCost
 from results.store import SessionStore

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 import lab
-from host.errors import SeriesError
+from errors import SeriesError
 from queues.store import QueueStore
 from tests.kernels.poison import UNREADABLE
 from tests.queues.archive import DAY, Archive, patch, series

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from experiment.spec import SpecError
+from errors import SpecError
 from workloads.job_file import JOBS, LAB_GIVES, read_job_file
 from workloads.spec import load_catalogue
 

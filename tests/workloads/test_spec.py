@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from experiment.spec import SpecError
+from errors import SpecError
 from workloads.spec import CATALOGUE, Phase, load_catalogue, load_workload, phase_names
 
 GOOD = """\

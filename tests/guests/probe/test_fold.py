@@ -8,8 +8,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from errors import InfraError
 from guests.probe import counts, fold
-from host.errors import InfraError
 from kernels import origins
 from kernels.cache import Kernel
 from results.profile import FunctionCount, PhaseProfile

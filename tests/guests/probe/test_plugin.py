@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from errors import InfraError
 from experiment.architecture import X86_64
 from guests import native
 from guests.probe import plugin
-from host.errors import InfraError
 
 WARNINGS = ("-Wall", "-Wextra", "-Werror")
 

@@ -1,4 +1,9 @@
-"""Failures have someone to blame: each class of error is one exit code."""
+"""Failures have someone to blame: each class of error is one exit code.
+
+Every error that the lab raises for a reader is a kind of :class:`LabError`, whichever folder it
+is raised in; so nobody who answers for the lab as a whole (``lab.py``, the queue, a worker)
+needs a list of them.
+"""
 
 from __future__ import annotations
 
@@ -38,12 +43,49 @@ class LabError(Exception):
             lines.append(f"next: {self.next_step}")
         return "\n".join(lines)
 
+    @property
+    def for_terminal(self) -> str:
+        """What is printed of it; each mistake begins with ``error: ``."""
+        return f"error: {self}"
+
+    @property
+    def in_one_line(self) -> str:
+        """The same for a list or a page: the next step in parentheses."""
+        return str(self).replace("\nnext: ", " (") + (")" if self.next_step else "")
+
 
 class UsageError(LabError):
     """The user's mistake: arguments, experiment files, unknown names."""
 
     exit_code = Exit.USAGE
     blame = "user"
+
+
+class SpecError(UsageError):
+    """What is asked makes no sense; ``problems`` has one line for each mistake."""
+
+    def __init__(self, problems: list[str]) -> None:
+        super().__init__("\n".join(problems))
+        self.problems = problems
+
+    @property
+    def for_terminal(self) -> str:
+        """As of every error, with a line for each mistake."""
+        return "\n".join(f"error: {problem}" for problem in self.problems)
+
+    @property
+    def in_one_line(self) -> str:
+        """All mistakes in one line."""
+        return "; ".join(self.problems)
+
+
+class RecordError(LabError):
+    """What is on record cannot be read or compared; the folder is named by the user.
+
+    Where the lab itself chose the folder, as for a queue, nobody but the lab is to blame.
+    """
+
+    exit_code = Exit.USAGE
 
 
 class SeriesError(LabError):
