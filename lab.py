@@ -47,7 +47,7 @@ from typer.main import get_command
 
 from errors import Exit, LabError
 from host import facts
-from verbs.asked import log
+from verbs.output import log
 from verbs.shorthand import expanded
 from verbs.table import add_verbs
 

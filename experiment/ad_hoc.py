@@ -194,27 +194,3 @@ def name_of(series: str) -> str:
 def _plain(telling: str) -> str:
     """The text as a name: small letters, digits and dashes."""
     return re.sub(r"[^a-z0-9]+", "-", telling.lower()).strip("-")[:LONGEST_NAME].strip("-")
-
-
-def from_here(name: str, *, here: Path, checkout: Path) -> str:
-    """A series or source named on the command line, whose relative paths start ``here``.
-
-    Those of experiment files start at the checkout, which is where what is not found
-    here is left to be looked for.
-    """
-    kind, colon, rest = name.partition(":")
-    if colon and kind in ("git", "dir", "tarball", "image"):
-        place, at, more = rest.partition("@") if kind in ("git", "image") else (rest, "", "")
-        if kind == "image" and at:
-            more = _absolute(more, here, checkout)
-        return f"{kind}:{_absolute(place, here, checkout)}{at}{more}"
-    if kind_of(name) in ("thread", "range") or colon:
-        return name
-    return _absolute(name, here, checkout)
-
-
-def _absolute(place: str, here: Path, checkout: Path) -> str:
-    path = here / Path(place).expanduser()
-    if not path.exists() or (here == checkout and not place.startswith("~")):
-        return place
-    return str(path)

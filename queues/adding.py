@@ -6,18 +6,19 @@ from dataclasses import replace
 from pathlib import Path
 
 from errors import UsageError
-from experiment.ad_hoc import from_here, from_series
+from experiment.ad_hoc import from_series
 from experiment.load import Catalogue
+from experiment.places import from_here
 from experiment.series_name import kind_of
 from kernels.cleaning import clean
 from queues.entry import Entry, id_of
 from queues.store import QueueStore, stamp
 from queues.table import Row, flag
-from runs.question import Question
+from runs.request import Request
 
 
 def entry_of(
-    question: Question,
+    request: Request,
     *,
     here: Path,
     checkout: Path,
@@ -25,13 +26,13 @@ def entry_of(
     priority: int = 0,
     origin: str = "",
 ) -> Entry:
-    """A new entry for a question about one series, whose relative paths start ``here``.
+    """A new entry for a request of one series, whose relative paths start ``here``.
 
     Raises:
         UsageError: there is no such file or folder.
         SpecError: a workload, an override or the source is wrong.
     """
-    (name,) = question.series
+    (name,) = request.series
     place = from_here(name, here=here, checkout=checkout)
     kind = kind_of(place)
     path = (checkout / place).expanduser()
@@ -42,29 +43,29 @@ def entry_of(
     if kind in ("file", "folder"):
         # Whoever works the queue may be anywhere.
         place = str(path.absolute())
-    source = from_here(question.source, here=here, checkout=checkout) if question.source else ""
-    question = replace(question, series=(place,), source=source)
+    source = from_here(request.source, here=here, checkout=checkout) if request.source else ""
+    request = replace(request, series=(place,), source=source)
     from_series(
-        question.series, source=source, workloads=question.named_workloads,
-        reverse=question.reverse, overrides=question.all_overrides, catalogue=catalogue,
+        request.series, source=source, workloads=request.named_workloads,
+        reverse=request.reverse, overrides=request.all_overrides, catalogue=catalogue,
     )  # fmt: skip
     return Entry(
-        id=id_of(question), question=question, added=stamp(), priority=priority,
+        id=id_of(request), question=request, added=stamp(), priority=priority,
         origin=origin,
     )  # fmt: skip
 
 
-def of_row(row: Row, question: Question) -> tuple[Question, int | None]:
-    """What a row of a table asks, and its priority if it says one; the rest is as ``question``."""
+def of_row(row: Row, request: Request) -> tuple[Request, int | None]:
+    """What a row of a table asks, and its priority if it says one; the rest is as ``request``."""
     asked = replace(
-        question,
+        request,
         series=(row["series"],),
-        source=row["source"] or question.source,
-        workloads=row["workloads"] or question.workloads,
-        automatic=flag(row, "auto") or question.automatic,
-        reverse=flag(row, "reverse") or question.reverse,
-        overrides=(*question.overrides, *row["set"].split()),
-        mode=row["mode"] or question.mode,
+        source=row["source"] or request.source,
+        workloads=row["workloads"] or request.workloads,
+        automatic=flag(row, "auto") or request.automatic,
+        reverse=flag(row, "reverse") or request.reverse,
+        overrides=(*request.overrides, *row["set"].split()),
+        mode=row["mode"] or request.mode,
     )
     return asked, int(row["priority"]) if row["priority"] else None
 

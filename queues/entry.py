@@ -11,7 +11,7 @@ from experiment.ad_hoc import name_of
 from experiment.series_name import kind_of
 from kernels.cleaning import clean
 from results.record import Record
-from runs.question import Question
+from runs.request import Request
 
 State = Literal["waiting", "running", "done", "failed", "replaced", "removed"]
 Blame = Literal["", "user", "series", "workload", "host", "lab"]
@@ -42,7 +42,7 @@ class Entry(Record):
     """
 
     id: Annotated[str, Field(pattern=ID)]
-    question: Question
+    question: Request
     mailbox: Annotated[str, Field(pattern=f"{ID}|^$")] = ""
     title: str = ""
     author: str = ""
@@ -105,7 +105,7 @@ class Entry(Record):
         return self.model_copy(update=update)
 
 
-def id_of(question: Question) -> str:
-    """The id of an entry that asks this: the same question is the same entry."""
-    text = TypeAdapter(Question).dump_json(question)
-    return f"{name_of(question.series[0])}-{hashlib.sha256(text).hexdigest()[:8]}"
+def id_of(request: Request) -> str:
+    """The id of an entry that asks this: the same request is the same entry."""
+    text = TypeAdapter(Request).dump_json(request)
+    return f"{name_of(request.series[0])}-{hashlib.sha256(text).hexdigest()[:8]}"

@@ -33,7 +33,7 @@ from queues.series_seen import Seen
 from queues.store import MAILS, WATCH, QueueStore, stamp
 from results.record import Record
 from results.store import write_atomically
-from runs.question import Question
+from runs.request import Request
 
 STATE = "state.json"
 DAY_S = 86400.0
@@ -72,7 +72,7 @@ class Wanted:
     After ``days`` a series that is not whole is given up; a first look goes as far back.
     """
 
-    question: Question
+    request: Request
     paths: tuple[str, ...] = ()
     priority: int = 0
     days: float = 14.0
@@ -253,10 +253,10 @@ class _Looking:
         name = f"{entry_id}.mbox"
         mails = b"".join(_in_mbox(post.mail.raw) for post in group.ordered)
         _keep(self.store.folder / MAILS / name, mails)
-        # The mails stand for the series; a name in the question would be a machine's path.
-        question = replace(self.wanted.question, series=(name,))
+        # The mails stand for the series; a name in the request would be a machine's path.
+        request = replace(self.wanted.request, series=(name,))
         entry = Entry(
-            id=entry_id, question=question, mailbox=name, title=group.title, author=group.author,
+            id=entry_id, question=request, mailbox=name, title=group.title, author=group.author,
             version=group.version, origin=str(self.watch.place), priority=self.wanted.priority,
             added=stamp(),
         )  # fmt: skip

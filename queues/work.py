@@ -16,7 +16,7 @@ from queues.outcome import Ending, of_error, of_session
 from queues.store import QueueStore, stamp
 from reports.write import write_all
 from results.store import MANIFEST
-from runs.question import Question
+from runs.request import Request
 
 # Two entries in a row that no series is to blame for: the third would fare no better.
 MOST_IN_A_ROW = 2
@@ -26,7 +26,7 @@ MOST_IN_A_ROW = 2
 class Job:
     """What one attempt is to do: begin a session in ``folder``, or finish the one there."""
 
-    question: Question
+    request: Request
     folder: Path
     resume: bool
 
@@ -113,10 +113,10 @@ def _attempt(
         entry = store.save(entry.model_copy(update=update))
         page.write(store)
         say(f"{'goes on' if resume else 'begins'}  {entry.id}  {entry.name}")
-        question = entry.question
+        request = entry.question
         if entry.mailbox:
-            question = replace(question, series=(str(store.mails(entry)),))
-        ending = _ending(Job(question, folder, resume), measure, say)
+            request = replace(request, series=(str(store.mails(entry)),))
+        ending = _ending(Job(request, folder, resume), measure, say)
         if ending.blame == "host":
             entry = entry.model_copy(update={"tries": entry.tries + 1})
             if entry.tries < rules.tries:

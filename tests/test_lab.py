@@ -23,7 +23,7 @@ from results.store import SessionStore, StoreError
 from runs import session
 from tests.kernels import shipped
 from tests.reports.factory import Session, fails
-from verbs import measuring
+from verbs.actions import kernels
 
 CHECKOUT = Path(lab.__file__).resolve().parent
 FORMS = ("text", "markdown", "letter", "html", "json", "summary")
@@ -287,7 +287,7 @@ def test_whose_fault_it_was_is_the_exit_code(
     def fail(*_: object) -> None:
         raise error
 
-    monkeypatch.setattr(measuring, "build_arms", fail)
+    monkeypatch.setattr(kernels, "build_arms", fail)
     assert main("build", "filemap-v4") == code
     shown = capsys.readouterr()
     assert shown.out == ""

@@ -2,303 +2,85 @@
 
 from __future__ import annotations
 
-import enum
-import tempfile
-from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from errors import SpecError, UsageError
-from experiment.bisection import percent, seeds_for, threshold_of
-from experiment.load import Catalogue
-from experiment.spec import ArmSpec, CaseSpec, Experiment
-from experiment.steps import step_arms
-from kernels.first_parents import write_line
-from reports.attribution_model import Attribution
-from reports.comparison import compare_views
-from reports.write import write_all
-from results.session import open_session
-from runs import bisect, prepare, session
-from runs.bisect import Result, Search
-from runs.progress import Reporter
-from runs.question import Question, subjects_of
-from verbs.asked import (
-    CHECKOUT,
-    Executor,
-    Folder,
-    Guests,
-    Named,
-    Reverse,
-    Series,
-    Set,
-    Source,
-    Store,
-    Workloads,
-    log,
-    options,
-    placed,
-    read,
-    resumable,
-)
-from verbs.measuring import building
+from runs.request import SUBJECT, Request
+from verbs.fields import Without, flattened
+from verbs.options import SESSION, Booting, Folder
 
 app = typer.Typer()
-MOST_SHOWN = 10
-SHORT_COMMIT = 12
 
-
-class BisectExit(enum.IntEnum):
-    """Exit codes of ``bisect``; 2, 3 and 4 are those of every verb."""
-
-    FOUND = 0
-    NOTHING = 1
-    RANGE = 5
+SEARCH = "What is searched for"
+# A search is of one series in exact mode, and decides itself what it boots of it.
+OF_SEARCH = Without("mode", "twins", "per_patch", "check", "arms", "quick")
 
 
 @app.command("bisect")
+@flattened
 def bisect_verb(
-    name: Named = "",
-    metric: Annotated[str, typer.Option(help="what moved, as 4k.bw")] = "",
-    threshold: Annotated[str, typer.Option(help="from where on it has moved")] = "0.5%",
-    between: Annotated[
-        str, typer.Option("--range", metavar="A..B", help="commits of --source git:PATH")
+    request: Annotated[Request, OF_SEARCH],
+    given: Booting,
+    metric: Annotated[
+        str,
+        typer.Option(
+            "--metric", metavar="PHASE.METRIC", rich_help_panel=SEARCH, help="what moved, as 4k.bw"
+        ),
     ] = "",
-    case: Annotated[str, typer.Option(help="where several cases have the metric")] = "",
+    threshold: Annotated[
+        str,
+        typer.Option(
+            "--threshold",
+            metavar="PERCENT",
+            rich_help_panel=SEARCH,
+            help="from where on it has moved",
+        ),
+    ] = "0.5%",
+    between: Annotated[
+        str,
+        typer.Option(
+            "--range", metavar="A..B", rich_help_panel=SUBJECT, help="commits of --source git:PATH"
+        ),
+    ] = "",
+    case: Annotated[
+        str,
+        typer.Option(
+            "--case",
+            metavar="CASE",
+            rich_help_panel=SEARCH,
+            help="where several cases have the metric",
+        ),
+    ] = "",
     seeds: Annotated[
         int | None,
-        typer.Option(min=1, max=1000, help="a point; by default what the threshold asks"),
+        typer.Option(
+            "--seeds",
+            min=1,
+            max=1000,
+            rich_help_panel=SEARCH,
+            help="a point; by default what the threshold asks",
+        ),
     ] = None,
-    overrides: Set = [],  # noqa: B006
-    series: Series = [],  # noqa: B006
-    source: Source = "",
-    workloads: Workloads = "",
-    reverse: Reverse = False,
     folder: Folder = None,
     resume: Annotated[
-        Path | None, typer.Option(help="go on with the search in this folder")
+        Path | None,
+        typer.Option(
+            "--resume", rich_help_panel=SESSION, help="go on with the search in this folder"
+        ),
     ] = None,
-    guests: Guests = None,
-    executor: Executor = "local",
-    store: Store = "",
 ) -> None:
     """Find the patch of a series, or the commit of a range, that moved a metric.
 
     Exit codes: 0 found, 1 nothing to find, 5 narrowed down to some that cannot be tested.
     """
-    asked, reporter = options(guests_at_once=guests), Reporter()
-    question = Question(
-        name, tuple(overrides), "", False, tuple(series), source, workloads, False, reverse
-    )
-    if resume is not None:
-        if folder or between or metric or not question.is_empty:
-            raise UsageError(
-                "a search is resumed as it was begun", where="--resume",
-                next_step="leave out everything but --guests and --executor",
-            )  # fmt: skip
-        target = resume
-        with (
-            session.SessionLock(target, must_exist=True, head=bisect.STATE),
-            placed(asked, executor, store, reporter) as on,
-            resumable(("bisect", "--resume", str(target)), target / bisect.STATE),
-        ):
-            result = bisect.run(target, on, reporter, building(reporter))
-    else:
-        with ExitStack() as stack:
-            on = stack.enter_context(placed(asked, executor, store, reporter))
-            experiment, commits = _experiment(question, between, stack)
-            search = _search(
-                experiment, commits, metric, case, threshold_of(threshold), seeds, question
-            )
-            target = folder or session.new_folder(CHECKOUT / "sessions", experiment)
-            stack.enter_context(session.SessionLock(target))
-            stack.enter_context(
-                resumable(("bisect", "--resume", str(target)), target / bisect.STATE)
-            )
-            bisect.begin(search, target, asked)
-            reporter.say(f"session {target}")
-            reporter.say(_plan_text(search, chosen=seeds is None))
-            result = bisect.run(target, on, reporter, building(reporter))
-    print(as_text(result, _shown(result, target)))
-    if (target / "manifest.json").exists():
-        write_all(target)
-        log(f"report: {target / 'report.html'}")
-    code = {"found": BisectExit.FOUND, "range": BisectExit.RANGE, "nothing": BisectExit.NOTHING}
-    raise typer.Exit(code[result.kind])
+    from verbs.actions import bisect
 
-
-def _experiment(
-    question: Question, between: str, stack: ExitStack
-) -> tuple[Experiment, tuple[str, ...]]:
-    """What is searched, its series taken in, and the commits of its patches, if it has any."""
-    if not between:
-        return read(question), ()
-    place, at, _ = question.source.removeprefix("git:").partition("@")
-    if not question.source.startswith("git:") or not place or at or question.series:
-        raise UsageError(
-            "a range is one of a repository, without a ref", where="--range",
-            next_step="--range A..B --source git:PATH, without --series",
-        )  # fmt: skip
-    place = place if (CHECKOUT / Path(place).expanduser()).is_dir() else str(Path(place).resolve())
-    patches = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="twinboot-range-")))
-    line = write_line(place, between, patches, checkout=CHECKOUT)
-    source = f"git:{place}@{line.base}"
-    if not question.name:
-        return read(
-            Question("", question.overrides, "", False, (str(patches),), source, question.workloads)
-        ), line.commits
-    changed = (
-        f"kernel.source={source}", f"series.path={patches}", "series.stack=[]",
-        "series.reverse=false", "series.revert=false", *question.overrides,
+    code = bisect.search(
+        # What explains is of no use to a search.
+        replace(request, twins=False), given, metric=metric, threshold=threshold, between=between,
+        case=case, seeds=seeds, folder=folder, resume=resume,
     )  # fmt: skip
-    return read(Question(question.name, changed, "", False)), line.commits
-
-
-def _search(
-    experiment: Experiment,
-    commits: tuple[str, ...],
-    metric: str,
-    case: str,
-    threshold: float,
-    seeds: int | None,
-    question: Question,
-) -> Search:
-    """The search as it is written down.
-
-    Raises:
-        SpecError: wall mode, arms of the experiment's own, or a metric that no case has.
-    """
-    where = f"bisect: {experiment.name}"
-    if experiment.mode == "wall":
-        raise SpecError([f"{where}: real time takes blocks for every point; exact mode finds it"])
-    if experiment.series is None or experiment.arms:
-        raise SpecError([f"{where}: a series is searched, and no arms beside it"])
-    chosen = _case_of(experiment, metric, case, prepare.catalogue(CHECKOUT))
-    subjects = subjects_of(experiment, checkout=CHECKOUT, cache=options().cache)
-    points = step_arms(experiment.series, subjects)
-    if commits:
-        points = (points[0], *map(_with_commit, points[1:], commits))
-    thresholds = experiment.thresholds.model_copy(update={"change": threshold})
-    update = {
-        "cases": (chosen.model_copy(update={"primary": (metric,), "published": ()}),),
-        "blocks": seeds or seeds_for(threshold),
-        "compare": "steps",
-        "twins": (),
-        # A point that is broken is found by the search itself, and left out.
-        "check": None,
-        "thresholds": thresholds,
-    }
-    return Search(
-        experiment=experiment.model_copy(update=update),
-        overrides=question.all_overrides,
-        points=points,
-        metric=metric,
-        threshold=threshold,
-    )
-
-
-def _with_commit(arm: ArmSpec, commit: str) -> ArmSpec:
-    number, _, subject = arm.label.partition(": ")
-    return arm.model_copy(update={"label": f"{number}: {commit[:SHORT_COMMIT]} {subject}"})
-
-
-def _case_of(experiment: Experiment, metric: str, case: str, known: Catalogue) -> CaseSpec:
-    measured = {
-        one.name: {
-            f"{phase}.{each}"
-            for phase in known.workloads[one.workload][one.variant]
-            for each in known.metrics_of(one.workload, one.variant, phase)
-        }
-        for one in experiment.cases
-    }
-    names = sorted(set().union(*measured.values()))
-    if metric not in names:
-        raise SpecError([f"--metric: found {metric!r}; allowed: {', '.join(names)}"])
-    having = [
-        one for one in experiment.cases if metric in measured[one.name] and case in ("", one.name)
-    ]
-    if len(having) != 1:
-        allowed = ", ".join(one.name for one in experiment.cases)
-        raise SpecError([f"--case: found {case!r}; one that has {metric} is wanted: {allowed}"])
-    return having[0]
-
-
-def _plan_text(search: Search, *, chosen: bool) -> str:
-    why = (
-        f"so that what means nothing stays within {percent(search.threshold)}"
-        if chosen
-        else "as asked"
-    )
-    most = max(1, (len(search.points) - 2).bit_length())
-    return f"{search.last} patches, about {most} steps; {_seeds(search)} a point, {why}"
-
-
-def _shown(result: Result, folder: Path) -> Attribution | None:
-    """Where the change between the two points came from, if the probe counted."""
-    search = result.search
-    old, new = (search.points[search.stands_for(each)].name for each in (result.old, result.new))
-    if result.kind == "nothing" or old == new:
-        return None
-    session = open_session(folder)
-    manifest = session.manifest
-    arms = tuple(arm for name in (old, new) for arm in manifest.arms if arm.name == name)
-    view = manifest.model_copy(update={"arms": arms, "triage": None})
-    (compared,) = compare_views([view], session)
-    phase = search.metric.partition(".")[0]
-    return next((one for one in compared.attributions if one.phase == phase and one.headline), None)
-
-
-def as_text(result: Result, attribution: Attribution | None) -> str:
-    """The steps that were tried, what they show, and the functions that moved."""
-    search = result.search
-    lines = [
-        f"{search.experiment.title}: {search.metric}, beyond {percent(search.threshold)}, "
-        f"{_seeds(search)}",
-        "",
-    ]
-    for step in result.steps:
-        change = "" if step.change is None else f"{100 * step.change:+.2f} %"
-        lines.append(f"{step.state:>5} {change:>10}  {step.label} ({step.how})")
-    lines += ["", _said(result)]
-    if result.finding:
-        lines.append(f"note: {result.finding}")
-    if attribution and attribution.rows:
-        lines += ["", f"instructions per {attribution.unit_title}:"]
-        for row in (*attribution.rows[:MOST_SHOWN],):
-            counts = row.instructions
-            lines.append(
-                f"{counts.difference:+10.1f}  {counts.base:10.1f} -> {counts.patched:10.1f}  "
-                f"{row.name}{' (user)' if row.user else ''}"
-            )
-        total = attribution.total
-        lines.append(f"{total.difference:+10.1f}  {total.base:10.1f} -> {total.patched:10.1f}  all")
-    return "\n".join(lines)
-
-
-def _seeds(search: Search) -> str:
-    count = search.experiment.blocks
-    return "1 seed" if count == 1 else f"{count} seeds"
-
-
-def _said(result: Result) -> str:
-    search, points = result.search, result.search.points
-    if result.kind == "nothing":
-        return (
-            f"nothing to find: all {search.last} patches together move {search.metric} by "
-            f"{100 * result.whole:+.2f} %, not beyond {percent(search.threshold)}"
-        )
-    if result.kind == "found":
-        return f"{search.metric} moves with patch {points[result.new].label}"
-    first, last = points[result.old + 1].label, points[result.new].label
-    skipped = [f"  {step.label}: {step.how}" for step in result.steps if step.state == "skip"]
-    return "\n".join(
-        [
-            f"{search.metric} moves with one of {result.new - result.old} patches, which cannot be "
-            "told apart:",
-            f"  from {first}",
-            f"  to   {last}",
-            "cannot be tested:",
-            *skipped,
-        ]
-    )
+    raise typer.Exit(code)

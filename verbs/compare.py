@@ -8,12 +8,9 @@ from typing import Annotated
 import typer
 
 from errors import UsageError
-from reports.outcome import exit_code
-from reports.two_sessions import compare_two
-from reports.two_sessions_text import render
-from results.record import as_json as as_json_values
-from results.session import open_session
-from verbs.asked import Json, Strict, emit, session_folder
+from verbs.invocation import session_folder
+from verbs.options import Json, Strict
+from verbs.output import emit
 
 app = typer.Typer()
 
@@ -32,6 +29,12 @@ def compare_verb(
     userland, lab. Where more than kernels and their settings differs nothing is judged, and
     the exit code is 2; else it is the verdict's, as that of report.
     """
+    from reports.outcome import exit_code
+    from reports.two_sessions import compare_two
+    from reports.two_sessions_text import render
+    from results.record import as_json as as_json_values
+    from results.session import open_session
+
     pair = compare_two(open_session(first), open_session(second))
     if as_json:
         emit(as_json_values(pair))

@@ -2,40 +2,23 @@
 
 from __future__ import annotations
 
-import re
-from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from errors import RecordError, UsageError
-from history import exchange, pruning, wording
-from history.changes import changes_of
-from history.known import Known, load_known
-from history.limits import calendar_date, too_late
-from history.policy import load_policy
-from history.store import HistoryStore, Problem, Read
-from history.taking import SessionError, take
-from history.trend import trends
-from reports.wording import clean
-from results.record import as_json as as_json_values
-from verbs.asked import CHECKOUT, Json, emit, log
-
-HISTORY = CHECKOUT / "history-data"
-KNOWN = CHECKOUT / "configs" / "known-changes.toml"
-POLICY = CHECKOUT / "configs" / "gate.toml"
-# Clocks and time zones differ by less.
-AHEAD = timedelta(days=1)
+from verbs.history_files import (
+    FILES,
+    HISTORY,
+    KNOWN,
+    POLICY,
+    Folder,
+    KnownFile,
+    PolicyFile,
+)
+from verbs.options import OUTPUT, Json
 
 app = typer.Typer(no_args_is_help=True)
-
-Folder = Annotated[Path, typer.Option("--history", help="folder of the history")]
-KnownFile = Annotated[Path, typer.Option("--known", help="changes that people know of")]
-PolicyFile = Annotated[
-    Path, typer.Option("--policy", help="what fails, and by which thresholds, as TOML")
-]
-NIGHT_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
 @app.command("add")
@@ -45,81 +28,69 @@ def add_verb(
     night: Annotated[
         str,
         typer.Option(
+            "--night",
             metavar="ID",
+            rich_help_panel=FILES,
             help="the night these sessions are of: a word that all its jobs share, or a date "
             "YYYY-MM-DD in place of the session's own",
         ),
     ] = "",
-    link: Annotated[str, typer.Option(help="where the session's reports are")] = "",
+    link: Annotated[
+        str,
+        typer.Option(
+            "--link", metavar="URL", rich_help_panel=FILES, help="where the session's reports are"
+        ),
+    ] = "",
 ) -> None:
     """Keep what the sessions measured, as one entry each; exit 2 where one could not be."""
-    day, name = _night(night)
-    store, bad = HistoryStore(folder), []
-    for session in sessions:
-        try:
-            entry, functions = take(session, night=day, link=link)
-            if ahead := too_late(entry.night, _today(), AHEAD):
-                raise SessionError(f"night: {ahead}; write --night, or set this host's clock")
-            entry = entry.model_copy(update={"night_id": name})
-            added = store.add(entry, functions)
-        except RecordError as error:
-            # A night that lost one experiment still has the others.
-            log(clean(f"left out: {session}: {error}"))
-            bad.append(session)
-            continue
-        print(f"{entry.id}  {'added' if added else 'there already'}  {store.path(entry)}")
-    if bad:
-        raise UsageError(
-            "not added", where=", ".join(map(str, bad)),
-            next_step="see above; what could be added was",
-        )  # fmt: skip
+    from verbs.actions import history
+
+    history.add(sessions, folder, night, link)
 
 
 @app.command("show")
 def show_verb(
-    entry: Annotated[str, typer.Argument(help="an entry's id or session", metavar="[ENTRY]")] = "",
+    entry: Annotated[str, typer.Argument(help="an entry's id or session", metavar="ENTRY")] = "",
     folder: Folder = HISTORY,
     known_file: KnownFile = KNOWN,
     policy_file: PolicyFile = POLICY,
-    experiment: Annotated[str, typer.Option(help="also the nights of this experiment")] = "",
-    nights: Annotated[int, typer.Option(min=1, help="how many nights of it")] = 10,
+    experiment: Annotated[
+        str,
+        typer.Option(
+            "--experiment",
+            metavar="NAME",
+            rich_help_panel=OUTPUT,
+            help="also the nights of this experiment",
+        ),
+    ] = "",
+    nights: Annotated[
+        int, typer.Option("--nights", min=1, rich_help_panel=OUTPUT, help="how many nights of it")
+    ] = 10,
     as_json: Json = False,
 ) -> None:
     """Show the tracks and every change, or one entry."""
-    store, read, known = _open(folder, known_file)
-    if entry:
-        found = read.entry(entry)
-        if found is None:
-            raise UsageError(
-                "no such entry", where=entry, next_step=f"./lab.py history show --history {folder}"
-            )
-        emit(found.model_dump(mode="json")) if as_json else print(
-            "\n".join(wording.entry_lines(found))
-        )
-        return
-    changes = changes_of(read.entries, store.functions, known, load_policy(policy_file))
-    if as_json:
-        emit([{"id": change.id, **as_json_values(change)} for change in changes])
-        return
-    print("\n".join(wording.overview(read)))
-    print("\n".join(wording.change_lines(changes)) or "no change seen")
-    for track, entries in read.tracks().items():
-        if track[0] == experiment:
-            print(
-                "\n".join(wording.trend_lines(trends(entries, changes, primary_only=True), nights))
-            )
+    from verbs.actions import history
+
+    history.show(
+        entry,
+        folder,
+        known_file,
+        policy_file,
+        experiment=experiment,
+        nights=nights,
+        as_json=as_json,
+    )
 
 
 @app.command("export")
 def export_verb(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help=", ".join(exchange.FORMS))],
+    file: Annotated[Path, typer.Argument(metavar="FILE", help=".jsonl, .parquet or .csv")],
     folder: Folder = HISTORY,
 ) -> None:
     """Write the whole history to one file, in the form its name ends in."""
-    store = HistoryStore(folder)
-    read = store.read()
-    _left_out(read)
-    print(f"{exchange.export(read.entries, store.functions, file)} entries in {file}")
+    from verbs.actions import history
+
+    history.export(file, folder)
 
 
 @app.command("import")
@@ -128,80 +99,38 @@ def import_verb(
     folder: Folder = HISTORY,
 ) -> None:
     """Add the entries of exported files; exit 2 where any could not be read."""
-    store, bad = HistoryStore(folder), False
-    for file in files:
-        read, problems = exchange.read(file)
-        found = []
-        for entry, functions in read:
-            if ahead := too_late(entry.night, _today(), AHEAD):
-                problems.append(Problem(file, f"entry {entry.id}: night: {ahead}"))
-            else:
-                found.append((entry, functions))
-        added = sum(store.add(entry, functions) for entry, functions in found)
-        print(f"{file}: {added} added, {len(found) - added} there already")
-        for problem in problems:
-            log(clean(f"left out: {problem}"))
-        bad = bad or bool(problems)
-    if bad:
-        raise UsageError(
-            "entries could not be read", where=", ".join(map(str, files)),
-            next_step="export them again; what could be read was added",
-        )  # fmt: skip
+    from verbs.actions import history
+
+    history.read_in(files, folder)
 
 
 @app.command("prune")
 def prune_verb(
     folder: Folder = HISTORY,
     keep_nights: Annotated[
-        int, typer.Option(min=1, help="newest nights of each track that stay whole")
+        int,
+        typer.Option(
+            "--keep-nights",
+            min=1,
+            rich_help_panel=FILES,
+            help="newest nights of each track that stay whole",
+        ),
     ] = 60,
-    before: Annotated[str, typer.Option(help="YYYY-MM-DD: older entries are taken out")] = "",
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="only say what would go")] = False,
+    before: Annotated[
+        str,
+        typer.Option(
+            "--before",
+            metavar="DATE",
+            rich_help_panel=FILES,
+            help="YYYY-MM-DD: older entries are taken out",
+        ),
+    ] = "",
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", rich_help_panel=OUTPUT, help="only say what would go")
+    ] = False,
     policy_file: PolicyFile = POLICY,
 ) -> None:
     """Thin old nights: values of secondary metrics and functions go, charts stay as they are."""
-    _date(before, "--before")
-    store = HistoryStore(folder)
-    read = store.read()
-    _left_out(read)
-    changes = changes_of(read.entries, policy=load_policy(policy_file))
-    decided = pruning.decide(read.entries, changes, keep_nights=keep_nights, before=before)
-    if not dry_run:
-        pruning.apply(store, decided)
-    would = "would be " if dry_run else ""
-    print(f"{len(decided.thinned)} {would}thinned, {len(decided.removed)} {would}taken out")
+    from verbs.actions import history
 
-
-def _open(folder: Path, known_file: Path) -> tuple[HistoryStore, Read, Known]:
-    store = HistoryStore(folder)
-    return store, store.read(), load_known(known_file)
-
-
-def _left_out(read: Read) -> None:
-    for problem in read.problems:
-        log(clean(f"left out: {problem}"))
-
-
-def _night(text: str) -> tuple[str, str]:
-    """The date and the id that ``--night`` gives; either is empty where it gives none."""
-    if re.fullmatch(r"[0-9]+-[0-9]+-[0-9]+", text):
-        _date(text, "--night")
-        return text, ""
-    if text and not NIGHT_ID.fullmatch(text):
-        raise UsageError(
-            f"{text!r} is neither a date nor an id", where="--night",
-            next_step="write YYYY-MM-DD, or up to 64 letters, digits, dots, dashes",
-        )  # fmt: skip
-    return "", text
-
-
-def _today() -> date:
-    return datetime.now(UTC).date()
-
-
-def _date(text: str, option: str) -> None:
-    try:
-        if text:
-            calendar_date(text)
-    except ValueError as error:
-        raise UsageError(str(error), where=option, next_step="write YYYY-MM-DD") from None
+    history.prune(folder, policy_file, keep_nights=keep_nights, before=before, dry_run=dry_run)

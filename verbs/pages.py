@@ -8,12 +8,8 @@ from typing import Annotated
 import typer
 
 from errors import UsageError
-from history.known import load_known
-from history.policy import load_policy
-from history.store import HistoryStore
-from pages import site
-from verbs.asked import log
-from verbs.history import HISTORY, KNOWN, POLICY, KnownFile, PolicyFile
+from verbs.history_files import HISTORY, KNOWN, POLICY, KnownFile, PolicyFile
+from verbs.output import log
 
 app = typer.Typer()
 
@@ -21,7 +17,7 @@ app = typer.Typer()
 @app.command("pages")
 def pages_verb(
     history: Annotated[
-        Path, typer.Argument(help="folder of the history", metavar="[HISTORY]")
+        Path, typer.Argument(help="folder of the history", metavar="HISTORY")
     ] = HISTORY,
     output: Annotated[
         Path, typer.Option("--output", "-o", help="folder of the site; an older site is replaced")
@@ -33,6 +29,11 @@ def pages_verb(
     policy_file: PolicyFile = POLICY,
 ) -> None:
     """Make a static site of the history: trends, nights, and any two nights compared."""
+    from history.known import load_known
+    from history.policy import load_policy
+    from history.store import HistoryStore
+    from pages import site
+
     if sessions is not None and not sessions.is_dir():
         raise UsageError("no such folder", where=str(sessions), next_step="leave out --sessions")
     made = site.build(

@@ -3,32 +3,42 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from queues.entry import Entry, State
-from queues.store import QueueStore
-from queues.wording import is_worked_on, said_in_words, word_of
-from results.record import as_json as as_json_values
-from verbs.asked import CHECKOUT, Json, emit, log
+from verbs.invocation import CHECKOUT
+from verbs.options import Json
+from verbs.output import emit, log
+
+if TYPE_CHECKING:
+    from queues.entry import Entry, State
 
 QUEUE = CHECKOUT / "queue-data"
 
 app = typer.Typer()
 
-Folder = Annotated[Path, typer.Option("--queue", help="folder of the queue")]
+QUEUE_PANEL = "The queue"
+Folder = Annotated[
+    Path, typer.Option("--queue", rich_help_panel=QUEUE_PANEL, help="folder of the queue")
+]
 
 
 @app.command("list")
 def list_verb(
     folder: Folder = QUEUE,
     everything: Annotated[
-        bool, typer.Option("--all", help="also what was removed or replaced")
+        bool,
+        typer.Option(
+            "--all", rich_help_panel=QUEUE_PANEL, help="also what was removed or replaced"
+        ),
     ] = False,
     as_json: Json = False,
 ) -> None:
     """Show the queue in the order it is worked, then what came out."""
+    from queues.store import QueueStore
+    from results.record import as_json as as_json_values
+
     read = QueueStore(folder).read()
     hidden: tuple[State, ...] = () if everything else ("removed", "replaced")
     shown = [entry for entry in read.entries if entry.state not in hidden]
@@ -46,6 +56,8 @@ def list_verb(
 
 def _line(entry: Entry) -> str:
     """An entry in one line: state, id, priority, name, what came out."""
+    from queues.wording import is_worked_on, said_in_words, word_of
+
     word: str = entry.state
     if entry.state in ("done", "failed"):
         word = word_of(entry)

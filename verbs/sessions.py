@@ -7,19 +7,16 @@ from typing import Annotated
 
 import typer
 
-from reports.session_list import listed, text_lines
-from results.record import as_json as as_json_values
-from results.sessions import heads_in
-from verbs.asked import SESSIONS, Json, emit, log
+from verbs.invocation import SESSIONS
+from verbs.options import Json
+from verbs.output import emit, log
 
 app = typer.Typer()
 
 
 @app.command("sessions")
 def sessions_verb(
-    folder: Annotated[
-        Path, typer.Argument(help="folder of sessions", metavar="[FOLDER]")
-    ] = SESSIONS,
+    folder: Annotated[Path, typer.Argument(help="folder of sessions", metavar="FOLDER")] = SESSIONS,
     limit: Annotated[int, typer.Option(min=1, metavar="N", help="no more than the newest N")] = 10,
     everything: Annotated[bool, typer.Option("--all", help="every session")] = False,
     as_json: Json = False,
@@ -29,6 +26,10 @@ def sessions_verb(
     `report latest` and `report NAME` show one of them; the exit code in each line is that
     of its report.
     """
+    from reports.session_list import listed, text_lines
+    from results.record import as_json as as_json_values
+    from results.sessions import heads_in
+
     heads = heads_in(folder)
     shown = [listed(head) for head in (heads if everything else heads[:limit])]
     if as_json:

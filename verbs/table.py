@@ -16,9 +16,9 @@ from typer.main import get_command
 
 # Module in verbs/ by name of the verb, then the first sentence of the verb's own help.
 VERBS = {
-    "doctor": ("look", "Say what this host can do, and the command that mends what it cannot."),
-    "list": ("look", "List experiments, workloads, guests, series, and kernels in the cache."),
-    "clean": ("look", "Bound the cache: what was not used for longest goes first, fetched "
+    "doctor": ("host", "Say what this host can do, and the command that mends what it cannot."),
+    "list": ("host", "List experiments, workloads, guests, series, and kernels in the cache."),
+    "clean": ("host", "Bound the cache: what was not used for longest goes first, fetched "
               "packages before all."),
     "plan": ("plan", "Show the kernels, runs and checks of a session in their order, and about "
              "how long."),

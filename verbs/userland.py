@@ -8,11 +8,8 @@ from typing import Annotated
 import typer
 
 from errors import UsageError
-from guests import userland
-from host import facts
-from results.record import as_json as as_json_values
-from runs.userland import export, import_
-from verbs.asked import Json, emit, log
+from verbs.options import Json
+from verbs.output import emit, log
 
 app = typer.Typer()
 
@@ -20,6 +17,10 @@ app = typer.Typer()
 @app.command("show")
 def show_verb(as_json: Json = False) -> None:
     """Name the programs that guests of this host get, by version and content."""
+    from guests import userland
+    from host import facts
+    from results.record import as_json as as_json_values
+
     cache = facts.cache_folder()
     record = userland.current(cache)
     imported = userland.in_use(cache) is not None
@@ -34,6 +35,10 @@ def export_verb(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="the archive to write")],
 ) -> None:
     """Write the programs that guests of this host get into one file; print their key."""
+    from guests import userland
+    from host import facts
+    from runs.userland import export
+
     record = export(facts.cache_folder(), file)
     log(userland.words(record))
     print(record.key)
@@ -45,6 +50,10 @@ def import_verb(
     key: Annotated[str, typer.Option(help="refuse any other than this, as export printed it")] = "",
 ) -> None:
     """Give guests of this host the programs of another one, from now on."""
+    from guests import userland
+    from host import facts
+    from runs.userland import import_
+
     if not file.is_file():
         raise UsageError("no such file", where=str(file), next_step="name an exported userland")
     log(userland.words(import_(file, facts.cache_folder(), key=key)))
@@ -54,4 +63,7 @@ def import_verb(
 @app.command("forget")
 def forget_verb() -> None:
     """Give guests this host's own programs again."""
+    from guests import userland
+    from host import facts
+
     userland.use(facts.cache_folder(), "")

@@ -12,13 +12,13 @@ from experiment.ad_hoc import (
     Auto,
     arm_names,
     choose,
-    from_here,
     from_kernels,
     from_series,
     load_auto,
     name_of,
 )
 from experiment.load import load_experiment
+from experiment.places import from_here
 from experiment.plan import make_plan
 from experiment.spec import Experiment, SeriesSpec
 from runs.prepare import catalogue as shipped_catalogue

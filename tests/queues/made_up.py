@@ -18,7 +18,7 @@ from reports.write import HTML
 from results.session import open_session
 from results.store import SessionStore
 from runs import prepare
-from runs.question import Question
+from runs.request import Request
 from tests.reports.factory import Session
 
 CHECKOUT = Path(__file__).resolve().parents[2]
@@ -28,7 +28,7 @@ SLOWER = Session(effect={"4k": -0.013, "thp": 0.0, "switch": 0.0})
 
 def queued(store: QueueStore, name: str, **more: object) -> Entry:
     """An entry that asks for the series of this name, put into the queue."""
-    question = Question(series=(f"git:/src/linux@base..{slug(name)}",), workloads="filemap-4k")
+    question = Request(series=(f"git:/src/linux@base..{slug(name)}",), workloads="filemap-4k")
     entry = entry_of(
         question, here=CHECKOUT, checkout=CHECKOUT, catalogue=prepare.catalogue(CHECKOUT)
     )

@@ -13,7 +13,7 @@ from errors import InfraError, UsageError
 from queues.adding import put
 from queues.entry import Entry, id_of
 from queues.store import QueueStore, stamp
-from runs.question import Question
+from runs.request import Request
 from tests.queues.made_up import queued
 
 
@@ -29,11 +29,11 @@ def test_an_entry_comes_back_as_it_was_put(store: QueueStore) -> None:
     assert json.loads((store.folder / "queue.json").read_text())["format"] == "twinboot queue"
 
 
-def test_the_same_question_is_the_same_entry(store: QueueStore) -> None:
+def test_the_same_request_is_the_same_entry(store: QueueStore) -> None:
     entry = queued(store, "a")
     assert not store.add(entry.model_copy(update={"priority": 9}))
     assert store.find(entry.id).priority == 0
-    other = Question(series=("mid:a@example.org",), workloads="filemap-thp")
+    other = Request(series=("mid:a@example.org",), workloads="filemap-thp")
     assert id_of(other) != entry.id
     assert id_of(entry.question) == entry.id
 
@@ -143,7 +143,7 @@ def test_a_queue_that_was_half_made_is_made(tmp_path: Path) -> None:
 
 
 def test_again_is_a_new_session_unless_the_host_ended_it() -> None:
-    entry = Entry(id="a-1", question=Question(series=("x",)), added=stamp(), began=stamp())
+    entry = Entry(id="a-1", question=Request(series=("x",)), added=stamp(), began=stamp())
     failed = entry.model_copy(update={"state": "failed", "blame": "host", "tries": 2})
     assert (failed.again().session, failed.again().tries) == ("a-1", 0)
     assert failed.again(anew=True).session == "a-1-2"

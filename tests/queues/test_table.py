@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from errors import UsageError
 from queues.adding import of_row
 from queues.table import COLUMNS, flag, read_table
-from runs.question import Question
+from runs.request import Request
 
 
 def table(tmp_path: Path, text: str) -> Path:
@@ -28,14 +28,14 @@ def test_every_column_and_none_but_the_series(tmp_path: Path) -> None:
             "git:/srv/linux@a..b,,,,yes,,,\n",
         )
     )
-    question, priority = of_row(rows[0], Question(overrides=("guest=smoke",)))
-    assert question == Question(
+    question, priority = of_row(rows[0], Request(overrides=("guest=smoke",)))
+    assert question == Request(
         overrides=("guest=smoke", "blocks=2", "seed=3"), mode="wall", series=("a.mbox",),
         source="deb:linux-source-6.12", workloads="filemap-4k,filemap-thp", reverse=True,
     )  # fmt: skip
     assert priority == -3
     # What a row does not say is as the command line says.
-    question, priority = of_row(rows[1], Question(source="dir:x", workloads="filemap-4k"))
+    question, priority = of_row(rows[1], Request(source="dir:x", workloads="filemap-4k"))
     assert (question.source, question.workloads, question.automatic) == (
         "dir:x", "filemap-4k", True,
     )  # fmt: skip
@@ -83,5 +83,5 @@ def test_any_text_is_a_table_or_a_mistake(
     path.write_text("series,priority\n" + text, encoding="utf-8", errors="replace")
     with contextlib.suppress(UsageError):
         for row in read_table(path):
-            question, _ = of_row(row, Question())
+            question, _ = of_row(row, Request())
             assert question.series[0]

@@ -16,7 +16,7 @@ from queues import watch as watching
 from queues.entry import Entry
 from queues.store import QueueStore
 from queues.watch import Look, Wanted, Watch, mailbox_of
-from runs.question import Question
+from runs.request import Request
 from tests.kernels.poison import ODD, UNREADABLE
 from tests.kernels.posting import Post, mbox, reply
 from tests.queues.archive import DAY, NOW, Archive, diff, git, patch, series
@@ -33,7 +33,7 @@ def archive(tmp_path: Path) -> Archive:
 
 
 def look(store: QueueStore, place: Path, *paths: str, now: float = NOW, days: float = 14.0) -> Look:
-    wanted = Wanted(Question(automatic=True), paths, days=days)
+    wanted = Wanted(Request(automatic=True), paths, days=days)
     return Watch(store, place, wanted).look(mailbox_of(place), now)
 
 
@@ -354,7 +354,7 @@ def test_one_watch_at_a_time_and_a_state_of_another_version(
     store: QueueStore, archive: Archive
 ) -> None:
     archive.add(series("a", 1))
-    watch = Watch(store, archive.folder, Wanted(Question()))
+    watch = Watch(store, archive.folder, Wanted(Request()))
 
     class Reentered:
         def new(self, positions: object, *, since: float, now: float) -> list[object]:
@@ -548,7 +548,7 @@ def test_a_mail_that_cannot_be_read_is_named_and_the_ones_after_it_are_read(
         assert sum(f"<{name}@example.org>" in line or f"mm: {name}" in line
                    for line in found.left_out) == 1  # fmt: skip
     # It is on record, and the mailbox is past it.
-    watch = Watch(store, place, Wanted(Question()))
+    watch = Watch(store, place, Wanted(Request()))
     state = watching.State.model_validate_json((watch.folder / "state.json").read_bytes())
     assert [each.what for each in state.left_out] == found.left_out
     assert {each.at for each in state.left_out} == {NOW}

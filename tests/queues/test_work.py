@@ -58,7 +58,7 @@ def test_by_priority_and_then_by_arrival(store: QueueStore) -> None:
         queued(store, name, priority=priority)
     measuring = Measuring()
     assert work(store, measuring, quiet) == 5
-    order = [job.question.series[0] for job in measuring.jobs]
+    order = [job.request.series[0] for job in measuring.jobs]
     assert order == [f"git:/src/linux@base..{name}" for name in "ceabd"]
     assert set(states(store).values()) == {"done"}
 

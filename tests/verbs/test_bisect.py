@@ -15,14 +15,14 @@ from errors import SpecError, UsageError
 from lab import main
 from results.store import SessionStore
 from runs.bisect import Result, Search, Step
-from runs.question import Question
+from runs.request import Request
 from tests.kernels.conftest import lab as a_lab
 from tests.kernels.fake import Lab
 from tests.kernels.posting import git
 from tests.kernels.test_first_parents import merged
 from tests.reports import counts_factory, factory
-from verbs.asked import read
-from verbs.bisect import _experiment, _search, _shown, as_text
+from verbs.actions.bisect import _experiment, _search, _shown, as_text
+from verbs.invocation import experiment_of
 
 # The small kernel tree of the tests beside these.
 lab = a_lab
@@ -38,13 +38,13 @@ def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]
     signal.signal(signal.SIGTERM, before)
 
 
-def searched(question: Question, metric: str = "4k.bw", case: str = "", **more: Any) -> Search:
-    experiment = read(question)
-    return _search(experiment, (), metric, case, more.pop("threshold", 0.005), None, question)
+def searched(request: Request, metric: str = "4k.bw", case: str = "", **more: Any) -> Search:
+    experiment = experiment_of(request)
+    return _search(experiment, (), metric, case, more.pop("threshold", 0.005), None, request)
 
 
 def test_a_shipped_series_is_searched_by_the_one_metric() -> None:
-    search = searched(Question("filemap-v4", ("guest=smoke",)))
+    search = searched(Request(name="filemap-v4", overrides=("guest=smoke",)))
     assert search.case == "filemap-4k"
     assert search.experiment.cases[0].primary == ("4k.bw",)
     assert search.experiment.twins == ()
@@ -52,7 +52,7 @@ def test_a_shipped_series_is_searched_by_the_one_metric() -> None:
     assert search.experiment.blocks == 4
     assert search.experiment.thresholds.change == 0.005
     assert [point.name for point in search.points] == ["base", "patch-1", "patch-2", "patch-3"]
-    assert searched(Question("filemap-v4"), threshold=0.01).experiment.blocks == 1
+    assert searched(Request(name="filemap-v4"), threshold=0.01).experiment.blocks == 1
 
 
 @pytest.mark.parametrize(
@@ -72,17 +72,19 @@ def test_what_cannot_be_searched_is_refused(
     overrides: tuple[str, ...], metric: str, case: str, said: str
 ) -> None:
     with pytest.raises(SpecError) as caught:
-        searched(Question("filemap-v4", overrides), metric, case)
+        searched(Request(name="filemap-v4", overrides=overrides), metric, case)
     assert said in str(caught.value)
 
 
 @pytest.mark.parametrize("name", ["", "filemap-v4"])
 def test_a_range_with_a_merge_has_a_point_for_each_commit(lab: Lab, name: str) -> None:
     folder = merged(lab)
-    question = Question(name, (), "", False, (), f"git:{folder}", "" if name else "filemap-4k")
+    request = Request(
+        name=name, twins=False, source=f"git:{folder}", workloads="" if name else "filemap-4k"
+    )
     with ExitStack() as stack:
-        experiment, commits = _experiment(question, "base..topic", stack)
-        search = _search(experiment, commits, "4k.bw", "", 0.005, None, question)
+        experiment, commits = _experiment(request, "base..topic", stack)
+        search = _search(experiment, commits, "4k.bw", "", 0.005, None, request)
     assert experiment.kernel.source == f"git:{folder}@{git(folder, 'rev-parse', 'base')}"
     assert experiment.series
     assert not experiment.series.reverse
@@ -97,13 +99,13 @@ def test_a_range_with_a_merge_has_a_point_for_each_commit(lab: Lab, name: str) -
     ("source", "series"), [("", ()), ("deb:x", ()), ("git:x@HEAD", ()), ("git:x", ("y",))]
 )
 def test_a_range_is_one_of_a_repository(source: str, series: tuple[str, ...]) -> None:
-    question = Question("", (), "", False, series, source)
+    request = Request(series=series, source=source)
     with ExitStack() as stack, pytest.raises(UsageError, match="a range is one of a repository"):
-        _experiment(question, "a..b", stack)
+        _experiment(request, "a..b", stack)
 
 
 def shown(kind: Any, *steps: Step, old: int = 0, new: int = 3, finding: str = "") -> str:
-    search = searched(Question("filemap-v4"))
+    search = searched(Request(name="filemap-v4"))
     return as_text(Result(kind, search, -0.017, old, new, steps, finding), None)
 
 
@@ -186,7 +188,7 @@ def test_where_it_came_from_is_said_of_two_arms_among_others(
     for record in records:
         store.append(record)
     monkeypatch.setattr(SessionStore, "profiles", lambda self: profiles)
-    search = searched(Question("filemap-v4"))
+    search = searched(Request(name="filemap-v4"))
     result = Result("found", search, -0.017, 0, 1, ())
     attribution = _shown(result, store.folder)
     assert attribution is not None

@@ -18,8 +18,11 @@ import pytest
 import lab
 from errors import SeriesError
 from queues.store import QueueStore
+from runs.options import Options
+from runs.request import Request
 from tests.kernels.poison import UNREADABLE
 from tests.queues.archive import DAY, Archive, patch, series
+from verbs.options import Booting
 
 LAB = Path(lab.__file__).resolve()
 WALKS = LAB.parent / "configs/series/filemap-walks"
@@ -270,24 +273,25 @@ def test_a_watch_killed_again_and_again_loses_nothing_and_queues_nothing_twice(
 def test_a_session_is_asked_for_as_by_run(
     main: Main, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    asked: list[tuple[Any, ...]] = []
+    asked: list[dict[str, Any]] = []
 
-    def measured(*arguments: Any) -> None:
-        asked.append(arguments)
+    def measured(request: Request, options: Options, where: Booting, **more: Any) -> None:
+        asked.append({"request": request, "options": options, "where": where, **more})
         raise SeriesError("does not apply")
 
-    monkeypatch.setattr("verbs.queue.do_measure", measured)
+    monkeypatch.setattr("verbs.actions.session.measure", measured)
     added = ("queue", "add", str(WALKS), "--reverse", "--set", "blocks=2", "--check")
     assert main(*added, "--queue", "q") == 0
     where = ("--executor", "dask://127.0.0.1:8786", "--store", str(tmp_path / "store"))
     assert main("queue", "run", "--queue", "q", "--guests", "3", *where) == 0
-    ((question, folder, resume, options, executor, store),) = asked
-    assert (question.series, question.reverse, question.check) == ((str(WALKS),), True, True)
-    assert question.overrides == ("blocks=2",)
-    assert resume is None
+    (call,) = asked
+    request, folder = call["request"], call["folder"]
+    assert (request.series, request.reverse, request.check) == ((str(WALKS),), True, True)
+    assert request.overrides == ("blocks=2",)
+    assert "resume" not in call
     assert folder.parent == Path.cwd() / "q" / "sessions"
-    assert options.guests_at_once == 3
-    assert (executor, store) == where[1::2]
+    assert call["options"].guests_at_once == 3
+    assert (call["where"].executor, call["where"].store) == where[1::2]
     # Where a manifest is, the session is finished and nothing else is asked.
     queue = QueueStore(Path("q"))
     (entry,) = queue.read().entries
@@ -295,5 +299,6 @@ def test_a_session_is_asked_for_as_by_run(
     folder.mkdir(parents=True)
     (folder / "manifest.json").write_text("{}")
     assert main("queue", "run", "--queue", "q") == 0
-    question, begins, resume, *_ = asked[1]
-    assert (question.is_empty, begins, resume) == (True, None, folder)
+    again = asked[1]
+    assert (again["request"].is_empty, again["resume"]) == (True, folder)
+    assert "folder" not in again

@@ -81,6 +81,21 @@ def test_what_neither_measures_nor_reports_does_not_wait_for_statistics(
     assert not set(HEAVY) & set(loaded)
 
 
+def test_no_verbs_help_waits_for_what_the_verb_needs() -> None:
+    asked = [["queue"] * (verb.module == "verbs.queue") + [str(verb.name)] for verb in verbs()]
+    code = (
+        "import sys, lab\n"
+        f"for words in {asked!r}: lab.main([*words, '--help'])\n"
+        f"print([name for name in {(*HEAVY, 'numpy', 'experiment.spec', 'runs.options')!r} if name in sys.modules])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=CHECKOUT, capture_output=True, text=True, timeout=120,
+        check=True,
+    )  # fmt: skip
+    assert done.stdout.splitlines()[-1] == "[]"
+    assert done.stdout.count("Usage:") == len(asked)
+
+
 def test_help_lists_every_verb_and_h_is_help() -> None:
     def shown(*arguments: str) -> str:
         return subprocess.run(

@@ -1,4 +1,4 @@
-"""Verbs that measure nothing: doctor, list, clean."""
+"""Verbs about this host and its cache: doctor, list, clean."""
 
 from __future__ import annotations
 
@@ -7,13 +7,10 @@ from typing import Annotated
 
 import typer
 
-import experiment.load as load
 from errors import Exit
-from host import doctor, facts, fitness
-from kernels import cache as kernel_cache
-from kernels.series import known_series
-from verbs.asked import CHECKOUT, Json, emit, log
-from workloads.spec import load_catalogue
+from verbs.invocation import CHECKOUT
+from verbs.options import Json
+from verbs.output import emit, log
 
 app = typer.Typer()
 
@@ -32,6 +29,9 @@ def doctor_verb(
     as_json: Json = False,
 ) -> None:
     """Say what this host can do, and the command that mends what it cannot."""
+    from experiment import load
+    from host import doctor, facts, fitness
+
     if exact:
         # What boots guests takes seconds to import, which no other check needs.
         from runs.trial import try_exactness
@@ -57,6 +57,12 @@ def doctor_verb(
 @app.command("list")
 def list_verb(as_json: Json = False) -> None:
     """List experiments, workloads, guests, series, and kernels in the cache."""
+    from experiment import load
+    from host import facts
+    from kernels import cache as kernel_cache
+    from kernels.series import known_series
+    from workloads.spec import load_catalogue
+
     known: dict[str, list[str]] = {
         "experiments": list(load.known_experiments()),
         "workloads": [f"{w.name}: {w.title}" for w in load_catalogue().values()],
@@ -81,6 +87,9 @@ def clean_verb(
     max_gib: Annotated[float, typer.Option(min=0, help="bound of the cache in GiB")] = 20.0,
 ) -> None:
     """Bound the cache: what was not used for longest goes first, fetched packages before all."""
+    from host import facts
+    from kernels import cache as kernel_cache
+
     cleaned = kernel_cache.clean(facts.cache_folder(), max_gib)
     for entry in cleaned.removed:
         print(entry)

@@ -12,15 +12,16 @@ from guests import initramfs, native
 from runs import by_hand
 from runs.options import Options
 from runs.prepare import catalogue
-from runs.question import Question, arguments, experiment_of
+from runs.request import Request, arguments
+from runs.resolve import experiment_of
 from tests.kernels import shipped
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 
 
-def asked(question: Question, cache: Path, here: Path = CHECKOUT) -> Experiment:
+def asked(request: Request, cache: Path, here: Path = CHECKOUT) -> Experiment:
     return experiment_of(
-        question, checkout=CHECKOUT, cache=cache, here=here, catalogue=catalogue(CHECKOUT)
+        request, checkout=CHECKOUT, cache=cache, here=here, catalogue=catalogue(CHECKOUT)
     )
 
 
@@ -34,8 +35,8 @@ def images(tmp_path: Path) -> Path:
 
 def test_kernels_are_settled_from_where_the_user_is(images: Path, tmp_path: Path) -> None:
     arms = ("image:bzImage-one@one/lib/modules/6.1.2-test", "image:bzImage-two")
-    question = Question(arms=arms, workloads="filemap-4k", overrides=("guest=smoke",))
-    made = asked(question, tmp_path / "cache", here=images)
+    request = Request(arms=arms, workloads="filemap-4k", overrides=("guest=smoke",))
+    made = asked(request, tmp_path / "cache", here=images)
     assert [arm.kernel.source for arm in made.all_arms if arm.kernel] == [
         f"image:{images}/bzImage-one@{images}/one/lib/modules/6.1.2-test",
         f"image:{images}/bzImage-two",
@@ -51,7 +52,7 @@ def test_dry_run_boots_each_kernel_with_its_own_root(
     monkeypatch.setattr(native, "build", lambda *_, **__: Path("/native"))
     monkeypatch.setattr(initramfs, "_build", lambda files, image, *_: image.touch())
     arms = tuple(f"image:bzImage-{name}" for name in ("one", "two"))
-    made = asked(Question(arms=arms, workloads="filemap-4k"), options.cache, here=images)
+    made = asked(Request(arms=arms, workloads="filemap-4k"), options.cache, here=images)
     lines = [line for line in by_hand.measure_commands(made, options) if "qemu-system" in line]
     words = [line.split() for line in lines]
     kernels, roots = (
@@ -63,22 +64,22 @@ def test_dry_run_boots_each_kernel_with_its_own_root(
 
 
 @pytest.mark.parametrize(
-    ("question", "said"),
+    ("wanted", "said"),
     [
-        (Question(), "no experiment named"),
-        (Question(workloads="filemap-4k"), "no experiment named"),
-        (Question(arms=("deb:linux-image-a",)), "at least two"),
-        (Question(arms=("image:a", "image:b"), series=("x.mbox",)), "compared as they are"),
-        (Question(arms=("image:a", "image:b"), source="deb:a"), "compared as they are"),
-        (Question(arms=("image:a", "image:b"), automatic=True), "compared as they are"),
-        (Question(arms=("image:a", "image:b"), per_patch=True), "compared as they are"),
-        (Question(name="noop", arms=("image:a", "image:b")), "both an experiment and"),
-        (Question(arms=("image:nowhere/a", "image:nowhere/b")), "no such file: .*nowhere/a"),
+        (Request(), "no experiment named"),
+        (Request(workloads="filemap-4k"), "no experiment named"),
+        (Request(arms=("deb:linux-image-a",)), "at least two"),
+        (Request(arms=("image:a", "image:b"), series=("x.mbox",)), "compared as they are"),
+        (Request(arms=("image:a", "image:b"), source="deb:a"), "compared as they are"),
+        (Request(arms=("image:a", "image:b"), automatic=True), "compared as they are"),
+        (Request(arms=("image:a", "image:b"), per_patch=True), "compared as they are"),
+        (Request(name="noop", arms=("image:a", "image:b")), "both an experiment and"),
+        (Request(arms=("image:nowhere/a", "image:nowhere/b")), "no such file: .*nowhere/a"),
     ],
 )
-def test_what_does_not_go_together(question: Question, said: str, tmp_path: Path) -> None:
+def test_what_does_not_go_together(wanted: Request, said: str, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=said):
-        asked(question, tmp_path)
+        asked(wanted, tmp_path)
 
 
 ARM64 = ("kernel.arch=arm64", "guest=smoke")
@@ -86,18 +87,18 @@ ARM64 = ("kernel.arch=arm64", "guest=smoke")
 
 def test_arm64_is_refused_what_was_not_seen_to_work(tmp_path: Path) -> None:
     with pytest.raises(SpecError) as caught:
-        asked(Question("filemap-v4", ARM64), tmp_path)
+        asked(Request(name="filemap-v4", overrides=ARM64), tmp_path)
     text = str(caught.value)
     assert "check: the gate was not seen to work on arm64; --no-check leaves it out" in text
     assert "twins: waited: guest.cpu = 'Nehalem,-hypervisor' is a model of x86_64" in text
-    small = asked(Question("filemap-v4", ARM64, twins=False, check=False), tmp_path)
+    small = asked(Request(name="filemap-v4", overrides=ARM64, twins=False, check=False), tmp_path)
     assert (small.kernel.arch, small.twins, small.check) == ("arm64", (), None)
 
 
 def test_an_arm_of_arm64_has_the_model_of_all(tmp_path: Path) -> None:
     arm = 'arms=[{name="one"}, {name="two", guest={cpu="Nehalem"}}]'
     with pytest.raises(SpecError, match=r"arms: two: guest\.cpu = 'Nehalem' is a model of x86_64"):
-        asked(Question("noop", (*ARM64, arm)), tmp_path)
+        asked(Request(name="noop", overrides=(*ARM64, arm)), tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -108,12 +109,12 @@ def test_arm64_has_one_vcpu_on_one_node(guest: str, said: str, tmp_path: Path) -
     name = "noop" if guest == "full" else "reclaim-contention"
     overrides = ("kernel.arch=arm64", f"guest={guest}")
     with pytest.raises(SpecError, match=said):
-        asked(Question(name, overrides, twins=False, check=False), tmp_path)
+        asked(Request(name=name, overrides=overrides, twins=False, check=False), tmp_path)
 
 
 def test_quick_is_the_first_case_without_gate_and_twins(tmp_path: Path) -> None:
-    whole = asked(Question(name="filemap-v4"), tmp_path / "cache")
-    quick = Question(name="filemap-v4", overrides=("guest=smoke",), quick=True)
+    whole = asked(Request(name="filemap-v4"), tmp_path / "cache")
+    quick = Request(name="filemap-v4", overrides=("guest=smoke",), quick=True)
     made = asked(quick, tmp_path / "cache")
     assert len(whole.cases) > 1
     assert whole.twins
@@ -122,32 +123,32 @@ def test_quick_is_the_first_case_without_gate_and_twins(tmp_path: Path) -> None:
     # What the session keeps says so; what the experiment is read with does not know it.
     assert quick.recorded == ("guest=smoke", "--quick")
     assert quick.all_overrides == ("guest=smoke",)
-    assert not Question(quick=True).is_empty
+    assert not Request(quick=True).is_empty
     with pytest.raises(UsageError, match="checks nothing but speed"):
-        asked(Question(name="filemap-v4", quick=True, check=True), tmp_path / "cache")
+        asked(Request(name="filemap-v4", quick=True, check=True), tmp_path / "cache")
 
 
-def test_a_question_is_asked_again_with_the_same_arguments(tmp_path: Path) -> None:
+def test_a_request_is_asked_again_with_the_same_arguments(tmp_path: Path) -> None:
     (tmp_path / "x.mbox").write_text("")
     (tmp_path / "mine.toml").write_text("")
 
-    def again(question: Question) -> tuple[str, ...]:
-        return arguments(question, here=tmp_path, checkout=CHECKOUT)
+    def again(request: Request) -> tuple[str, ...]:
+        return arguments(request, here=tmp_path, checkout=CHECKOUT)
 
-    named = Question("filemap-v4", ("blocks=2", "seed=3"), twins=False, check=True)
+    named = Request(name="filemap-v4", overrides=("blocks=2", "seed=3"), twins=False, check=True)
     assert again(named) == (
         "filemap-v4", "--set", "blocks=2", "--set", "seed=3", "--no-twins", "--check",
     )  # fmt: skip
-    posted = Question(
+    posted = Request(
         series=("x.mbox", "mid@example.org"), source="deb:linux-source-6.12", workloads="a,b",
         mode="wall", automatic=True, reverse=True, per_patch=True, twins=True, check=False,
     )  # fmt: skip
     # What lies beside the user is named by its whole path: the command is for the checkout.
     assert again(posted) == (
-        "--series", str(tmp_path / "x.mbox"), "--series", "mid@example.org",
-        "--source", "deb:linux-source-6.12", "--workloads", "a,b", "--mode", "wall",
-        "--auto", "--reverse", "--per-patch", "--twins", "--no-check",
+        "--mode", "wall", "--twins", "--series", str(tmp_path / "x.mbox"),
+        "--series", "mid@example.org", "--source", "deb:linux-source-6.12", "--workloads", "a,b",
+        "--auto", "--reverse", "--per-patch", "--no-check",
     )  # fmt: skip
-    assert again(Question("mine.toml")) == (str(tmp_path / "mine.toml"),)
-    assert again(Question(arms=("deb:a=1", "deb:b=2"))) == ("--arm", "deb:a=1", "--arm", "deb:b=2")
-    assert again(Question()) == ()
+    assert again(Request(name="mine.toml")) == (str(tmp_path / "mine.toml"),)
+    assert again(Request(arms=("deb:a=1", "deb:b=2"))) == ("--arm", "deb:a=1", "--arm", "deb:b=2")
+    assert again(Request()) == ()

@@ -1,0 +1,222 @@
+"""What is to be measured, as one request: its fields are the options of the command line.
+
+Every verb that takes an experiment has these options, from here (``verbs.fields``), and a
+session's manifest has the arguments that a request stands for, from here, too.  Nothing that is
+slow to import is imported: ``--help`` and completion read this file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Annotated, Any, get_type_hints
+
+import typer
+from typer.models import ArgumentInfo, OptionInfo
+
+from experiment.places import from_here
+
+SUBJECT = "What is compared"
+METHOD = "How it is measured"
+# Their values name places, of which relative ones start where the user is.
+PLACES = ("series", "source", "arms")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Request:
+    """An experiment by name, or a series or kernels with how to measure them, or nothing.
+
+    ``workloads`` are names, separated by commas; ``automatic`` chooses them by the
+    files of the series.  ``per_patch`` makes an arm of each prefix of the series; diagnostic
+    runs (``twins``) are then left out unless asked for.  ``check`` asks for the correctness
+    checks or leaves them out, None keeps what the experiment says.  ``quick`` leaves the first
+    case alone, without checks and diagnostic runs.
+
+    Names and order of the fields are those of a queue's entries, whose ids are made of them.
+    """
+
+    name: Annotated[
+        str, typer.Argument(help="an experiment file, or its name", metavar="EXPERIMENT")
+    ] = ""
+    overrides: Annotated[
+        tuple[str, ...],
+        typer.Option(
+            "--set",
+            metavar="KEY=VALUE",
+            envvar="TWINBOOT_SET",
+            rich_help_panel=METHOD,
+            help="override a key of the experiment",
+        ),
+    ] = ()
+    mode: Annotated[
+        str,
+        typer.Option(
+            "--mode",
+            metavar="MODE",
+            rich_help_panel=METHOD,
+            help="exact, or wall: real time under virtme-ng and KVM",
+        ),
+    ] = ""
+    twins: Annotated[
+        bool | None,
+        typer.Option(
+            "--twins/--no-twins",
+            rich_help_panel=METHOD,
+            help="also make the diagnostic runs, as those for lock statistics",
+        ),
+    ] = None
+    series: Annotated[
+        tuple[str, ...],
+        typer.Option(
+            "--series",
+            metavar="SERIES",
+            rich_help_panel=SUBJECT,
+            help="FOLDER, FILE, MESSAGE-ID or A..B; see docs/series.md",
+        ),
+    ] = ()
+    source: Annotated[
+        str,
+        typer.Option(
+            "--source",
+            metavar="SOURCE",
+            rich_help_panel=SUBJECT,
+            help="of --series: deb:, tarball:, dir: or git:PATH\\[@REF]",
+        ),
+    ] = ""
+    workloads: Annotated[
+        str,
+        typer.Option(
+            "--workloads",
+            metavar="NAME,NAME",
+            rich_help_panel=METHOD,
+            help="of --series and --arm: what to run",
+        ),
+    ] = ""
+    automatic: Annotated[
+        bool,
+        typer.Option(
+            "--auto",
+            rich_help_panel=METHOD,
+            help="of --series: choose the workloads by the files that it changes",
+        ),
+    ] = False
+    reverse: Annotated[
+        bool,
+        typer.Option(
+            "--reverse", rich_help_panel=SUBJECT, help="the source holds --series already"
+        ),
+    ] = False
+    per_patch: Annotated[
+        bool,
+        typer.Option(
+            "--per-patch",
+            rich_help_panel=SUBJECT,
+            help="an arm for each patch of the series, without diagnostic runs",
+        ),
+    ] = False
+    check: Annotated[
+        bool | None,
+        typer.Option(
+            "--check/--no-check",
+            rich_help_panel=METHOD,
+            help="check the correctness of every arm, or do not",
+        ),
+    ] = None
+    arms: Annotated[
+        tuple[str, ...],
+        typer.Option(
+            "--arm",
+            metavar="KERNEL",
+            rich_help_panel=SUBJECT,
+            help="a kernel to compare, the first is the base: deb:linux-image-RELEASE, "
+            "image:PATH@MODULES, or as --source",
+        ),
+    ] = ()
+    quick: Annotated[
+        bool,
+        typer.Option(
+            "--quick",
+            rich_help_panel=METHOD,
+            help="the first case alone, no checks and no diagnostic runs",
+        ),
+    ] = False
+
+    @property
+    def named_workloads(self) -> tuple[str, ...]:
+        """The names in ``workloads``."""
+        return tuple(name.strip() for name in self.workloads.split(",") if name.strip())
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing at all is asked."""
+        return not (self.name or self.recorded or self.by_series or self.per_patch)
+
+    @property
+    def with_twins(self) -> bool:
+        """Whether the experiment's diagnostic runs are made, too."""
+        return not self.per_patch if self.twins is None else self.twins
+
+    @property
+    def all_overrides(self) -> tuple[str, ...]:
+        """The overrides, with those that ``mode`` stands for.
+
+        A wall guest counts real seconds, so it has a profile of its own.
+        """
+        guest = ("guest=wall",) if self.mode == "wall" else ()
+        return (*guest, *self.overrides, f"mode={self.mode}") if self.mode else self.overrides
+
+    @property
+    def recorded(self) -> tuple[str, ...]:
+        """What a session keeps of what was changed in its experiment."""
+        from results.record import QUICK
+
+        return (*self.all_overrides, *([QUICK] if self.quick else []))
+
+    @property
+    def by_series(self) -> bool:
+        """Whether anything is said that needs no experiment file."""
+        return bool(self.arms or self.workloads or self.of_series)
+
+    @property
+    def of_series(self) -> bool:
+        """Whether anything is said that is about a series only."""
+        return bool(self.series or self.source or self.automatic or self.reverse)
+
+
+def arguments(request: Request, *, here: Path, checkout: Path) -> tuple[str, ...]:
+    """The arguments with which ``./lab.py run`` asks the same in the checkout.
+
+    ``here`` is where the user is: what is there is named by its whole path.
+    """
+    hints = get_type_hints(Request, include_extras=True)
+    words: list[str] = []
+    for field in fields(Request):
+        value = getattr(request, field.name)
+        if value == field.default:
+            continue
+        if field.name in PLACES or (field.name == "name" and value.endswith(".toml")):
+            value = _placed(value, here, checkout)
+        (declared,) = hints[field.name].__metadata__
+        words += _words(declared, value)
+    return tuple(words)
+
+
+def _placed(value: Any, here: Path, checkout: Path) -> Any:
+    if isinstance(value, tuple):
+        return tuple(from_here(name, here=here, checkout=checkout) for name in value)
+    return from_here(value, here=here, checkout=checkout)
+
+
+def _words(declared: ArgumentInfo | OptionInfo, value: Any) -> Iterator[str]:
+    """The words of a command line that give a parameter this value."""
+    if isinstance(declared, ArgumentInfo):
+        yield value
+        return
+    # typer keeps the first name of an annotated option as its default.
+    option, _, negated = str(declared.default).partition("/")
+    if isinstance(value, bool):
+        yield option if value else negated
+        return
+    for one in (value,) if isinstance(value, str) else value:
+        yield from (option, one)

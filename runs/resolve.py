@@ -1,0 +1,116 @@
+"""A request, made an experiment that says everything."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from errors import UsageError
+from experiment.ad_hoc import choose, from_kernels, from_series
+from experiment.load import Catalogue, known_experiments, load_experiment
+from experiment.places import from_here
+from experiment.spec import CheckSpec, Experiment
+from experiment.steps import per_patch
+from kernels.intake import records_of
+from kernels.settle import settle
+from results.record import QUICK
+from runs.request import Request
+from runs.requirements import require_supported
+
+
+def experiment_of(
+    request: Request, *, checkout: Path, cache: Path, here: Path, catalogue: Catalogue
+) -> Experiment:
+    """The experiment, checked, with its series taken in; ``here`` is where the user is.
+
+    Raises:
+        UsageError: neither an experiment nor a series is named, or both are.
+        SpecError: something in the experiment or the overrides is wrong.
+        SeriesError, InfraError: as ``kernels.intake.keep``.
+    """
+    if not request.name and not request.series and not request.arms:
+        raise UsageError(
+            "no experiment named",
+            where="lab.py",
+            next_step=f"name a file, or one of: {', '.join(known_experiments())}; "
+            "or --series FILE|MESSAGE-ID|A..B, or --arm KERNEL --arm KERNEL",
+        )
+    if request.arms and (request.of_series or request.per_patch or len(request.arms) == 1):
+        raise UsageError(
+            "kernels are compared as they are, and at least two of them",
+            where="--arm",
+            next_step="name two or more, and nothing that is about a series",
+        )
+    if request.name and request.by_series:
+        raise UsageError(
+            "both an experiment and a series, or kernels, are named",
+            where=request.name,
+            next_step="leave one out, or change the experiment: --set series.path=PATH",
+        )
+    if request.name:
+        asked = load_experiment(
+            Path(request.name), overrides=request.all_overrides, catalogue=catalogue
+        )
+    elif request.arms:
+        asked = from_kernels(
+            [from_here(name, here=here, checkout=checkout) for name in request.arms],
+            workloads=request.named_workloads,
+            overrides=request.all_overrides,
+            catalogue=catalogue,
+        )
+    else:
+        asked = _of_series(request, checkout, cache, here, catalogue)
+    asked = settle(asked, checkout=checkout, cache=cache)
+    if request.check and asked.prebuilt:
+        raise UsageError(
+            f"the gate builds kernels of its own, and that of {asked.prebuilt[0]} is prebuilt",
+            where="--check",
+            next_step="leave it out",
+        )
+    if request.check is not None:
+        gate = (asked.check or CheckSpec()) if request.check else None
+        asked = asked.model_copy(update={"check": gate})
+    if request.per_patch:
+        asked = per_patch(asked, subjects_of(asked, checkout=checkout, cache=cache))
+    if request.quick and request.check:
+        raise UsageError(
+            "checks nothing but speed", where=QUICK, next_step="leave out --quick or --check"
+        )
+    if request.quick:
+        asked = asked.model_copy(update={"cases": asked.cases[:1], "check": None})
+    if request.quick or not request.with_twins:
+        asked = asked.model_copy(update={"twins": ()})
+    require_supported(asked)
+    return asked
+
+
+def subjects_of(asked: Experiment, *, checkout: Path, cache: Path) -> tuple[str, ...]:
+    """The subjects of a settled experiment's patches, in the order they apply."""
+    if asked.series is None:
+        return ()
+    records = records_of(asked.series, checkout=checkout, cache=cache)
+    return tuple(patch.subject for record in records for patch in record.patches)
+
+
+def _of_series(
+    request: Request, checkout: Path, cache: Path, here: Path, catalogue: Catalogue
+) -> Experiment:
+    def made(workloads: tuple[str, ...]) -> Experiment:
+        source = request.source
+        return from_series(
+            [from_here(name, here=here, checkout=checkout) for name in request.series],
+            source=from_here(source, here=here, checkout=checkout) if source else "",
+            workloads=workloads,
+            reverse=request.reverse,
+            overrides=request.all_overrides,
+            catalogue=catalogue,
+        )
+
+    named = request.named_workloads
+    if named or not request.automatic:
+        return made(named)
+    series = settle(made(()), checkout=checkout, cache=cache).series
+    assert series is not None
+    records = records_of(series, checkout=checkout, cache=cache)
+    return made(
+        choose(file for record in records for patch in record.patches for file in patch.files)
+    )

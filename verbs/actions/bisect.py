@@ -1,0 +1,266 @@
+"""Search a series, or a range of commits, for the patch that moved a metric."""
+
+from __future__ import annotations
+
+import enum
+import tempfile
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+
+from errors import SpecError, UsageError
+from experiment.bisection import percent, seeds_for, threshold_of
+from experiment.load import Catalogue
+from experiment.spec import ArmSpec, CaseSpec, Experiment
+from experiment.steps import step_arms
+from kernels.first_parents import write_line
+from reports.attribution_model import Attribution
+from reports.comparison import compare_views
+from reports.write import write_all
+from results.session import open_session
+from runs import bisect, prepare, session
+from runs.bisect import Result, Search
+from runs.progress import Reporter
+from runs.request import Request
+from runs.resolve import subjects_of
+from verbs.actions.session import building
+from verbs.invocation import CHECKOUT, SESSIONS, experiment_of, options, placed, resumable
+from verbs.options import Booting
+from verbs.output import log
+
+MOST_SHOWN = 10
+SHORT_COMMIT = 12
+
+
+class BisectExit(enum.IntEnum):
+    """Exit codes of ``bisect``; 2, 3 and 4 are those of every verb."""
+
+    FOUND = 0
+    NOTHING = 1
+    RANGE = 5
+
+
+def search(
+    request: Request,
+    given: Booting,
+    *,
+    metric: str,
+    threshold: str,
+    between: str,
+    case: str,
+    seeds: int | None,
+    folder: Path | None,
+    resume: Path | None,
+) -> BisectExit:
+    """Do a new search or finish an old one, print what it shows, and return the exit code."""
+    asked, reporter = options(given), Reporter()
+    if resume is not None:
+        if folder or between or metric or not request.is_empty:
+            raise UsageError(
+                "a search is resumed as it was begun", where="--resume",
+                next_step="leave out everything but --guests and --executor",
+            )  # fmt: skip
+        target = resume
+        with (
+            session.SessionLock(target, must_exist=True, head=bisect.STATE),
+            placed(asked, given, reporter) as on,
+            resumable(("bisect", "--resume", str(target)), target / bisect.STATE),
+        ):
+            result = bisect.run(target, on, reporter, building(reporter))
+    else:
+        with ExitStack() as stack:
+            on = stack.enter_context(placed(asked, given, reporter))
+            experiment, commits = _experiment(request, between, stack)
+            search = _search(
+                experiment, commits, metric, case, threshold_of(threshold), seeds, request
+            )
+            target = folder or session.new_folder(SESSIONS, experiment)
+            stack.enter_context(session.SessionLock(target))
+            stack.enter_context(
+                resumable(("bisect", "--resume", str(target)), target / bisect.STATE)
+            )
+            bisect.begin(search, target, asked)
+            reporter.say(f"session {target}")
+            reporter.say(_plan_text(search, chosen=seeds is None))
+            result = bisect.run(target, on, reporter, building(reporter))
+    print(as_text(result, _shown(result, target)))
+    if (target / "manifest.json").exists():
+        write_all(target)
+        log(f"report: {target / 'report.html'}")
+    code = {"found": BisectExit.FOUND, "range": BisectExit.RANGE, "nothing": BisectExit.NOTHING}
+    return code[result.kind]
+
+
+def _experiment(
+    request: Request, between: str, stack: ExitStack
+) -> tuple[Experiment, tuple[str, ...]]:
+    """What is searched, its series taken in, and the commits of its patches, if it has any."""
+    if not between:
+        return experiment_of(request), ()
+    place, at, _ = request.source.removeprefix("git:").partition("@")
+    if not request.source.startswith("git:") or not place or at or request.series:
+        raise UsageError(
+            "a range is one of a repository, without a ref", where="--range",
+            next_step="--range A..B --source git:PATH, without --series",
+        )  # fmt: skip
+    place = place if (CHECKOUT / Path(place).expanduser()).is_dir() else str(Path(place).resolve())
+    patches = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="twinboot-range-")))
+    line = write_line(place, between, patches, checkout=CHECKOUT)
+    source = f"git:{place}@{line.base}"
+    if not request.name:
+        of_range = replace(request, series=(str(patches),), source=source)
+        return experiment_of(of_range), line.commits
+    changed = (
+        f"kernel.source={source}", f"series.path={patches}", "series.stack=[]",
+        "series.reverse=false", "series.revert=false", *request.overrides,
+    )  # fmt: skip
+    return experiment_of(Request(name=request.name, overrides=changed, twins=False)), line.commits
+
+
+def _search(
+    experiment: Experiment,
+    commits: tuple[str, ...],
+    metric: str,
+    case: str,
+    threshold: float,
+    seeds: int | None,
+    request: Request,
+) -> Search:
+    """The search as it is written down.
+
+    Raises:
+        SpecError: wall mode, arms of the experiment's own, or a metric that no case has.
+    """
+    where = f"bisect: {experiment.name}"
+    if experiment.mode == "wall":
+        raise SpecError([f"{where}: real time takes blocks for every point; exact mode finds it"])
+    if experiment.series is None or experiment.arms:
+        raise SpecError([f"{where}: a series is searched, and no arms beside it"])
+    chosen = _case_of(experiment, metric, case, prepare.catalogue(CHECKOUT))
+    subjects = subjects_of(experiment, checkout=CHECKOUT, cache=options().cache)
+    points = step_arms(experiment.series, subjects)
+    if commits:
+        points = (points[0], *map(_with_commit, points[1:], commits))
+    thresholds = experiment.thresholds.model_copy(update={"change": threshold})
+    update = {
+        "cases": (chosen.model_copy(update={"primary": (metric,), "published": ()}),),
+        "blocks": seeds or seeds_for(threshold),
+        "compare": "steps",
+        "twins": (),
+        # A point that is broken is found by the search itself, and left out.
+        "check": None,
+        "thresholds": thresholds,
+    }
+    return Search(
+        experiment=experiment.model_copy(update=update),
+        overrides=request.all_overrides,
+        points=points,
+        metric=metric,
+        threshold=threshold,
+    )
+
+
+def _with_commit(arm: ArmSpec, commit: str) -> ArmSpec:
+    number, _, subject = arm.label.partition(": ")
+    return arm.model_copy(update={"label": f"{number}: {commit[:SHORT_COMMIT]} {subject}"})
+
+
+def _case_of(experiment: Experiment, metric: str, case: str, known: Catalogue) -> CaseSpec:
+    measured = {
+        one.name: {
+            f"{phase}.{each}"
+            for phase in known.workloads[one.workload][one.variant]
+            for each in known.metrics_of(one.workload, one.variant, phase)
+        }
+        for one in experiment.cases
+    }
+    names = sorted(set().union(*measured.values()))
+    if metric not in names:
+        raise SpecError([f"--metric: found {metric!r}; allowed: {', '.join(names)}"])
+    having = [
+        one for one in experiment.cases if metric in measured[one.name] and case in ("", one.name)
+    ]
+    if len(having) != 1:
+        allowed = ", ".join(one.name for one in experiment.cases)
+        raise SpecError([f"--case: found {case!r}; one that has {metric} is wanted: {allowed}"])
+    return having[0]
+
+
+def _plan_text(search: Search, *, chosen: bool) -> str:
+    why = (
+        f"so that what means nothing stays within {percent(search.threshold)}"
+        if chosen
+        else "as asked"
+    )
+    most = max(1, (len(search.points) - 2).bit_length())
+    return f"{search.last} patches, about {most} steps; {_seeds(search)} a point, {why}"
+
+
+def _shown(result: Result, folder: Path) -> Attribution | None:
+    """Where the change between the two points came from, if the probe counted."""
+    search = result.search
+    old, new = (search.points[search.stands_for(each)].name for each in (result.old, result.new))
+    if result.kind == "nothing" or old == new:
+        return None
+    session = open_session(folder)
+    manifest = session.manifest
+    arms = tuple(arm for name in (old, new) for arm in manifest.arms if arm.name == name)
+    view = manifest.model_copy(update={"arms": arms, "triage": None})
+    (compared,) = compare_views([view], session)
+    phase = search.metric.partition(".")[0]
+    return next((one for one in compared.attributions if one.phase == phase and one.headline), None)
+
+
+def as_text(result: Result, attribution: Attribution | None) -> str:
+    """The steps that were tried, what they show, and the functions that moved."""
+    search = result.search
+    lines = [
+        f"{search.experiment.title}: {search.metric}, beyond {percent(search.threshold)}, "
+        f"{_seeds(search)}",
+        "",
+    ]
+    for step in result.steps:
+        change = "" if step.change is None else f"{100 * step.change:+.2f} %"
+        lines.append(f"{step.state:>5} {change:>10}  {step.label} ({step.how})")
+    lines += ["", _said(result)]
+    if result.finding:
+        lines.append(f"note: {result.finding}")
+    if attribution and attribution.rows:
+        lines += ["", f"instructions per {attribution.unit_title}:"]
+        for row in (*attribution.rows[:MOST_SHOWN],):
+            counts = row.instructions
+            lines.append(
+                f"{counts.difference:+10.1f}  {counts.base:10.1f} -> {counts.patched:10.1f}  "
+                f"{row.name}{' (user)' if row.user else ''}"
+            )
+        total = attribution.total
+        lines.append(f"{total.difference:+10.1f}  {total.base:10.1f} -> {total.patched:10.1f}  all")
+    return "\n".join(lines)
+
+
+def _seeds(search: Search) -> str:
+    count = search.experiment.blocks
+    return "1 seed" if count == 1 else f"{count} seeds"
+
+
+def _said(result: Result) -> str:
+    search, points = result.search, result.search.points
+    if result.kind == "nothing":
+        return (
+            f"nothing to find: all {search.last} patches together move {search.metric} by "
+            f"{100 * result.whole:+.2f} %, not beyond {percent(search.threshold)}"
+        )
+    if result.kind == "found":
+        return f"{search.metric} moves with patch {points[result.new].label}"
+    first, last = points[result.old + 1].label, points[result.new].label
+    skipped = [f"  {step.label}: {step.how}" for step in result.steps if step.state == "skip"]
+    return "\n".join(
+        [
+            f"{search.metric} moves with one of {result.new - result.old} patches, which cannot be "
+            "told apart:",
+            f"  from {first}",
+            f"  to   {last}",
+            "cannot be tested:",
+            *skipped,
+        ]
+    )

@@ -1,0 +1,48 @@
+"""Kernels of an experiment, without a session: built, or named in one key."""
+
+from __future__ import annotations
+
+from runs import by_hand
+from runs.arms import build_arms, cache_key, expect_arms, flavours, kernel_keys
+from runs.progress import Reporter
+from runs.request import Request
+from verbs.actions.session import building
+from verbs.invocation import experiment_of, options, placed, resumable
+from verbs.options import Executor
+from verbs.output import emit
+
+
+def build(request: Request, where: Executor, *, dry_run: bool, as_json: bool) -> None:
+    """Build every kernel that is not in the cache, and print where each is."""
+    asked = experiment_of(request)
+    if dry_run:
+        print("\n".join(by_hand.build_commands(asked, options())))
+        return
+    reporter = Reporter()
+    with resumable(), placed(options(), where, reporter) as on:
+        expect_arms(asked, on, flavours(asked))
+        built = {
+            flavour: build_arms(asked, on, building(reporter), flavour)
+            for flavour in flavours(asked)
+        }
+    rows = [
+        {"arm": name, "flavour": flavour, "key": kernel.identity.key, "folder": str(kernel.folder)}
+        for flavour, kernels in built.items()
+        for name, kernel in kernels.items()
+    ]
+    if as_json:
+        emit(rows)
+        return
+    for row in rows:
+        print(f"{row['arm']:<10} {row['flavour']:<10} {row['key']}  {row['folder']}")
+
+
+def show_key(request: Request, *, as_json: bool) -> None:
+    """Print one key for all kernels of an experiment."""
+    keys = kernel_keys(experiment_of(request), options())
+    key = f"kernels-{cache_key(keys)}"
+    if as_json:
+        emit({"key": key, "kernels": [{"arm": a, "flavour": f, "key": k}
+                                      for (f, a), k in keys.items()]})  # fmt: skip
+        return
+    print(key)

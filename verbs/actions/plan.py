@@ -1,0 +1,91 @@
+"""What a session would make, and about how long: the plan, shown."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from errors import LabError
+from experiment.plan import scaled
+from experiment.spec import Experiment
+from host.facts import guests_at_once
+from runs.arms import guest_of, plan_of
+from runs.check_plan import PlannedCheck, planned
+from runs.forecast import KernelForecast, forecast_kernels, forecast_run
+from runs.options import Options
+from runs.progress import duration
+from runs.request import Request
+from verbs.invocation import SESSIONS, experiment_of, options
+from verbs.output import emit, log
+from workloads.spec import load_catalogue
+
+
+def show(request: Request, *, as_json: bool) -> None:
+    """Print the runs and checks of a session in their order; sizes and times go to the log."""
+    asked = experiment_of(request)
+    plan, checks, given = plan_of(asked), planned(asked, load_catalogue()), options()
+    kernels, problem = _kernels(asked, given)
+    if as_json:
+        emit({
+            **plan.model_dump(mode="json"),
+            "checks": [_row(one) for one in checks],
+            "kernels": [vars(kernel) for kernel in kernels],
+        })  # fmt: skip
+        return
+    log(problem or _kernel_line(kernels))
+    if checks:
+        log(f"{len(checks)} guests check the kernels after the runs that are judged")
+    run = forecast_run(asked, SESSIONS)
+    guest = guest_of(asked)
+    slots = 1 if asked.mode == "wall" else guests_at_once(guest.memory_mib)
+    log(
+        f"{len(plan.runs)} runs, {slots} at once, about "
+        f"{duration(run.seconds * len(plan.runs) / slots)}: an estimate, of "
+        f"{duration(run.seconds)} a run "
+        + (f"as in {run.session}" if run.session else "while no session of it is here")
+    )
+    size = scaled(asked.dataset, guest)
+    log(
+        f"cgroup limit {_mib(size.cgroup_limit_mib)}, file {size.file_mib} MiB, "
+        f"brd {_mib(size.brd_mib)}, {size.jobs} jobs"
+    )
+    judged = [each for each in plan.runs if not each.twin]
+    for each in judged:
+        print(f"{each.run_id:<40} seed {each.seed}{'  checks exactness' if each.repeat else ''}")
+    for one in checks:
+        print(f"{one.run_id:<40} {one.does}")
+    for each in plan.runs[len(judged) :]:
+        print(f"{each.run_id:<40} seed {each.seed}")
+
+
+def _kernels(asked: Experiment, given: Options) -> tuple[tuple[KernelForecast, ...], str]:
+    """The kernels of a session, or why they cannot be known here."""
+    try:
+        return forecast_kernels(asked, given), ""
+    except LabError as error:
+        # A plan is also made where nothing can be built.
+        return (), f"which kernels are to be built is not known: {error}"
+
+
+def _kernel_line(kernels: Sequence[KernelForecast]) -> str:
+    missing = [kernel for kernel in kernels if not kernel.cached]
+    line = f"{len(kernels)} kernels: {len(kernels) - len(missing)} in the cache"
+    if not missing:
+        return line
+    names = ", ".join(f"{kernel.arm} ({kernel.flavour})" for kernel in missing)
+    seconds = sum(kernel.seconds for kernel in missing)
+    return f"{line}, {len(missing)} to be built, about {duration(seconds)} (an estimate): {names}"
+
+
+def _row(one: PlannedCheck) -> dict[str, object]:
+    return {
+        "run_id": one.run_id,
+        "arm": one.arm.name,
+        "flavour": one.flavour,
+        "vcpus": one.vcpus,
+        "cases": [case.name for case in one.cases],
+        "selftests": list(one.selftests),
+    }
+
+
+def _mib(size: int) -> str:
+    return f"{size} MiB" if size else "none"

@@ -1,0 +1,143 @@
+"""Change a queue of series, and measure what waits in it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from errors import UsageError
+from fleet.configured import executor_of
+from queues import page, table
+from queues.adding import entry_of, of_row, put
+from queues.entry import Entry
+from queues.store import QueueStore
+from queues.work import Job, Rules, refused, work
+from runs import prepare
+from runs.request import Request
+from verbs.actions import session
+from verbs.invocation import CHECKOUT, options
+from verbs.options import Booting
+from verbs.output import log
+
+
+def add(
+    request: Request,
+    series: Sequence[str],
+    tables: Sequence[Path],
+    folder: Path,
+    priority: int,
+) -> None:
+    """Queue each series, and each row of the tables, with the request's options.
+
+    Raises:
+        UsageError, SpecError: one of them cannot be measured; then none is queued.
+    """
+    catalogue = prepare.catalogue(CHECKOUT)
+
+    def made(asked: Request, here: Path, origin: str, wanted: int) -> Entry:
+        return entry_of(
+            asked, here=here, checkout=CHECKOUT, catalogue=catalogue, priority=wanted,
+            origin=origin,
+        )  # fmt: skip
+
+    entries = [made(replace(request, series=(name,)), Path.cwd(), "", priority) for name in series]
+    for file in tables:
+        for row in table.read_table(file):
+            asked, own = of_row(row, request)
+            wanted = priority if own is None else own
+            entries.append(made(asked, file.absolute().parent, str(file.absolute()), wanted))
+    # All of them are sound, or none is queued.
+    store = QueueStore(folder)
+    for entry in entries:
+        print(f"{entry.id}  {put(store, entry)}")
+    page.write(store)
+
+
+def work_all(
+    where: Booting,
+    folder: Path,
+    *,
+    limit: int | None,
+    tries: int,
+    wait: float | None,
+    trust_authors: bool,
+) -> None:
+    """Measure what waits until nothing is left, or for ever with ``wait`` (seconds).
+
+    Raises:
+        UsageError: something waits that nobody trusted who mailed it.
+        InfraError: two entries in a row were ended by the host or the lab.
+    """
+    waiting, asked = QueueStore(folder), options(where)
+    waiting.create()
+    # A word that is wrong ends this, and not every entry; nothing is connected yet.
+    executor_of(where.executor, where.store, checkout=CHECKOUT, cache=asked.cache, say=log)
+
+    def measure(job: Job) -> None:
+        # Connected anew each time: a scheduler may have been lost, and be back.
+        if job.resume:
+            session.measure(Request(), asked, where, resume=job.folder)
+        else:
+            session.measure(job.request, asked, where, folder=job.folder)
+
+    named: set[str] = set()
+    while True:
+        rules = Rules(tries, limit, trust_authors)
+        try:
+            done = work(waiting, measure, log, rules)
+        except KeyboardInterrupt:
+            log(f"./lab.py queue run --queue {folder} goes on where this one was")
+            raise
+        left = refused(waiting, rules)
+        for entry in left:
+            if entry.id not in named:
+                log(
+                    f"not built  {entry.id}  {entry.name}: by {entry.author or 'whoever mailed it'}"
+                )
+        named |= {entry.id for entry in left}
+        limit = None if limit is None else limit - done
+        if wait is None or limit == 0:
+            break
+        time.sleep(wait)
+    print(waiting.folder / page.INDEX)
+    if left:
+        raise UsageError(
+            f"{len(left)} of what waits came by mail, and was not built: a patch may change "
+            "makefiles and scripts, which run with all your rights",
+            where=str(waiting.folder),
+            next_step="read the patches, or run in a container or as a user that owns nothing "
+            "else, and add --trust-authors",
+        )
+
+
+def remove(names: Sequence[str], folder: Path) -> None:
+    """Take entries out of the queue.
+
+    Raises:
+        UsageError: no such entry, or somebody changes it.
+    """
+    store = QueueStore(folder)
+    for name in names:
+        with store.change(store.find(name).id) as entry:
+            store.save(entry.model_copy(update={"state": "removed"}))
+        print(f"{entry.id}  removed")
+    page.write(store)
+
+
+def retry(names: Sequence[str], folder: Path, *, anew: bool) -> None:
+    """Have entries measured again, in a new session if ``anew``.
+
+    Raises:
+        UsageError: no such entry, or somebody changes it.
+    """
+    store = QueueStore(folder)
+    for name in names:
+        with store.change(store.find(name).id) as entry:
+            if entry.is_open:
+                print(f"{entry.id}  waits already")
+                continue
+            again = store.save(entry.again(anew=anew))
+        print(f"{entry.id}  waits, session {again.session}")
+    page.write(store)

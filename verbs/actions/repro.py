@@ -1,0 +1,154 @@
+"""Pack a session, or repeat a packed one and compare."""
+
+from __future__ import annotations
+
+import enum
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from results.store import MANIFEST
+from runs import prepare, repro, session, stages
+from runs.manifest import tools_of
+from runs.measure import measure
+from runs.options import Options
+from runs.progress import Reporter
+from runs.repeat import RunAgain, compare_sessions
+from verbs.actions.session import building
+from verbs.invocation import CHECKOUT, SESSIONS, options, placed, resumable
+from verbs.options import Booting
+from verbs.output import emit, log
+
+MOST_SHOWN = 12
+
+
+class ReproExit(enum.IntEnum):
+    """Exit codes of ``repro --check``; 2, 3 and 4 are those of every verb."""
+
+    SAME = 0
+    DIFFERENT = 1
+
+
+def pack(folder: Path, output: Path | None) -> None:
+    """Write a session's archive, and print where.
+
+    Raises:
+        StoreError: no session in ``folder``.
+    """
+    archive = output or Path(f"{folder.resolve().name}.tar.gz")
+    lines = repro.by_hand_lines(folder, options())
+    names = repro.write_archive(folder, archive, options(), lines)
+    log(f"{len(names)} files, {archive.stat().st_size >> 10} KiB")
+    print(archive)
+
+
+def check(archive: Path, source: str, folder: Path | None, given: Booting, *, as_json: bool) -> int:
+    """Repeat an archive's session wherever is asked; return the exit code."""
+    reporter = Reporter()
+    with placed(options(given), given, reporter) as on:
+        return do_check(archive, source, folder, on, reporter, as_json)
+
+
+def do_check(
+    archive: Path,
+    source: str,
+    folder: Path | None,
+    here: Options,
+    reporter: Reporter,
+    as_json: bool,
+) -> int:
+    """Repeat an archive's session; say what differs, and return the exit code."""
+    with tempfile.TemporaryDirectory(prefix="twinboot-repro-") as scratch:
+        opened = repro.read_archive(archive, Path(scratch))
+        manifest = opened.manifest
+        repro.require_known(manifest.experiment, prepare.catalogue(CHECKOUT))
+        asked = session.options_of(manifest, here)
+        tools = tools_of(manifest.experiment.kernel.architecture, asked)
+        differing = list(repro.differs_here(opened, asked, tools))
+        for line in differing:
+            reporter.say(f"differs  {line}")
+        experiment = repro.experiment_again(opened, asked, source)
+        target = folder or session.new_folder(SESSIONS, experiment)
+        again = ("repro", "--check", str(archive), "--session", str(target))
+        with session.SessionLock(target), resumable(again, target / MANIFEST):
+            if (target / MANIFEST).exists():
+                prepared, store, asked = session.reopen(target, asked, building(reporter))
+            else:
+                prepared, store = session.start(
+                    experiment,
+                    asked,
+                    target,
+                    manifest.overrides,
+                    building(reporter),
+                    manifest.arguments,
+                )
+            reporter.say(f"session {target}")
+            wanted = [bench.flavour for bench in prepared.twins.values()]
+            prepared = stages.with_flavours(prepared, asked, store, building(reporter), wanted)
+            built = repro.differs_built(manifest, prepared)
+            for line in built:
+                reporter.say(f"differs  {line}")
+            measure(prepared, asked, store, reporter)
+        compared = compare_sessions(opened.kept(), repro.kept_in(target))
+        differing += built
+    if as_json:
+        emit(_as_data(differing, compared))
+    else:
+        print(as_text(differing, compared, manifest.session))
+    same = all(run.same for run in compared) and not any("code_key" in line for line in built)
+    return ReproExit.SAME if same else ReproExit.DIFFERENT
+
+
+def as_text(differing: Sequence[str], compared: Sequence[RunAgain], name: str) -> str:
+    """What differs, then each run with how many of its numbers are the same."""
+    lines = [f"{name}, repeated", ""]
+    lines += [f"differs: {line}" for line in differing] or [
+        "tools, inputs, kernels and guest are those of the archive"
+    ]
+    lines.append("")
+    for run in compared:
+        equal = [sum(each.same for each in group) for group in (run.numbers, run.counts)]
+        result = "the same bytes" if run.result.same else "other bytes"
+        lines.append(
+            f"{run.run_id:<40} {result}; {equal[0]} of {len(run.numbers)} numbers and "
+            f"{equal[1]} of {len(run.counts)} counts the same"
+        )
+        if not run.result.same:
+            lines.append(f"    result: then {run.result.then}, now {run.result.now or 'none'}")
+        wrong = [each for each in (*run.numbers, *run.counts) if not each.same]
+        lines += [
+            f"    {each.name}: then {each.then}, now {each.now}" for each in wrong[:MOST_SHOWN]
+        ]
+        if len(wrong) > MOST_SHOWN:
+            lines.append(f"    and {len(wrong) - MOST_SHOWN} more: --json has all")
+    numbers, counts = (
+        sum(len(group) for group in groups)
+        for groups in ([run.numbers for run in compared], [run.counts for run in compared])
+    )
+    different = sum(not run.same for run in compared)
+    total = f"{numbers} numbers and {counts} counts of {len(compared)} runs"
+    lines.append("")
+    if not compared:
+        lines.append("nothing was measured: the arms were the same code")
+    elif different:
+        lines.append(f"not the same: {different} of {len(compared)} runs differ")
+    else:
+        lines.append(f"every number is the same: {total}")
+    return "\n".join(lines)
+
+
+def _as_data(differing: Sequence[str], compared: Sequence[RunAgain]) -> dict[str, object]:
+    return {
+        "same": all(run.same for run in compared),
+        "differs": list(differing),
+        "runs": [
+            {
+                "run_id": run.run_id,
+                "same": run.same,
+                "result": vars(run.result),
+                "numbers": [vars(each) | {"same": each.same} for each in run.numbers],
+                "counts": [vars(each) | {"same": each.same} for each in run.counts],
+            }
+            for run in compared
+        ],
+    }

@@ -1,0 +1,157 @@
+"""Make a session and report it: what `measure`, `report`, `run`, `tree` and a queue do."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+
+from errors import UsageError
+from kernels.make import Progress
+from reports import forms, write
+from reports.headline import headline
+from reports.outcome import decided, outcome
+from reports.text import headline_lines, verdict_lines
+from results.session import open_session
+from results.store import MANIFEST, SessionStore
+from runs import by_hand, prepare, stages
+from runs import session as sessions
+from runs.measure import measure as measure_runs
+from runs.options import Options
+from runs.progress import Reporter, duration
+from runs.request import Request, arguments
+from runs.wall import measure_wall
+from verbs.invocation import (
+    CHECKOUT,
+    SESSIONS,
+    experiment_of,
+    options,
+    placed,
+    resumable,
+)
+from verbs.options import Executor, Measuring
+from verbs.output import log, terminal_width
+
+
+def run(
+    request: Request,
+    given: Measuring,
+    *,
+    folder: Path | None = None,
+    resume: Path | None = None,
+    strict: bool = False,
+    dry_run: bool = False,
+) -> int:
+    """Build, measure and report; return the verdict's exit code."""
+    asked = options(given, fit_only=strict)
+    if dry_run:
+        show_commands(request, asked, build=True)
+        return 0
+    measured = measure(request, asked, given, folder=folder, resume=resume, verb="run")
+    return report(measured, "text", strict=strict)
+
+
+def show_commands(request: Request, asked: Options, *, build: bool) -> None:
+    """Print the lines for a shell that do what a session does; with or without its builds."""
+    experiment = experiment_of(request)
+    lines = by_hand.build_commands(experiment, asked) if build else []
+    print("\n".join(lines + by_hand.measure_commands(experiment, asked)))
+
+
+def measure(
+    request: Request,
+    asked: Options,
+    where: Executor,
+    *,
+    folder: Path | None = None,
+    resume: Path | None = None,
+    verb: str = "",
+) -> Path:
+    """Measure a new session or finish an old one, wherever is asked; return its folder.
+
+    ``verb`` is what goes on with a session that the user ends; empty where the caller says it.
+    """
+    reporter = Reporter()
+
+    def ended(target: Path) -> AbstractContextManager[None]:
+        again = (verb, "--resume", str(target))
+        return resumable(again, target / MANIFEST) if verb else nullcontext()
+
+    with placed(asked, where, reporter) as on:
+        if resume is not None and (folder or not request.is_empty):
+            raise UsageError(
+                "a session is resumed as it was begun", where="--resume",
+                next_step="leave out EXPERIMENT, --series, --set and --session",
+            )  # fmt: skip
+        if resume is not None:
+            with sessions.SessionLock(resume, must_exist=True), ended(resume):
+                opened, store, on = sessions.reopen(resume, on, building(reporter))
+                make(opened, on, store, reporter)
+            return resume
+        experiment = experiment_of(request)
+        target = folder or sessions.new_folder(SESSIONS, experiment)
+        with sessions.SessionLock(target), ended(target):
+            opened, store = sessions.start(
+                experiment,
+                on,
+                target,
+                request.recorded,
+                building(reporter),
+                arguments(request, here=Path.cwd(), checkout=CHECKOUT),
+            )
+            reporter.say(f"session {target}")
+            make(opened, on, store, reporter)
+    return target
+
+
+def make(opened: prepare.Session, asked: Options, store: SessionStore, reporter: Reporter) -> None:
+    """Make all that a prepared session plans, with a verdict as soon as there is one."""
+
+    def measure(part: prepare.Session) -> None:
+        if part.experiment.mode == "wall":
+            measure_wall(
+                part, asked, store, reporter,
+                lambda: decided(write.read_comparison(store.folder)),
+            )  # fmt: skip
+        else:
+            measure_runs(part, asked, store, reporter)
+
+    def verdict(pending: tuple[stages.Pending, ...]) -> None:
+        comparison = write.write_all(store.folder)
+        for line in [*verdict_lines(comparison), *map(str, pending)]:
+            reporter.say(line)
+        reporter.say(f"report so far: {store.folder / 'report.html'}")
+
+    stages.make(
+        opened, asked, store, reporter,
+        building=building(reporter), measure=measure, verdict=verdict,
+    )  # fmt: skip
+
+
+def report(folder: Path, form: str, *, strict: bool) -> int:
+    """Write every report of a session and print one form; return the exit code."""
+    if form not in forms.FORMS:
+        raise UsageError(
+            f"unknown form {form!r}", where="--form", next_step=f"one of: {', '.join(forms.FORMS)}"
+        )
+    comparison = write.write_all(folder)
+    print(forms.render(comparison, form, terminal_width(), str(folder)))
+    costs = open_session(folder).costs
+    if costs:
+        spent = sum(cost.guest_cpu_s for cost in costs)
+        log(f"{len(costs)} guests used {duration(spent)} of CPU time")
+    happened = headline(comparison, str(folder))
+    for line in headline_lines(happened, terminal_width()):
+        log(line)
+    for line in verdict_lines(comparison) if happened.has_verdicts else ():
+        log(line)
+    log(f"report: {folder / 'report.html'}")
+    return outcome(comparison, strict=strict)
+
+
+def building(reporter: Reporter) -> sessions.BuildProgress:
+    """Progress of kernel builds, for people."""
+
+    def show(arm: str, progress: Progress) -> None:
+        reporter.building(arm, progress.done, progress.total, progress.seconds)
+
+    return show

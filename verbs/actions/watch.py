@@ -1,0 +1,80 @@
+"""Follow a mailbox into a queue, look by look."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from errors import InfraError
+from experiment.ad_hoc import from_series
+from experiment.places import from_here
+from queues.store import QueueStore
+from queues.watch import Look, Wanted, Watch, mailbox_of
+from runs import prepare
+from runs.request import Request
+from verbs.invocation import CHECKOUT
+from verbs.output import log
+
+
+def follow(
+    request: Request,
+    mailbox: Path,
+    paths: Sequence[str],
+    folder: Path,
+    *,
+    once: bool,
+    every: float,
+    days: float,
+    priority: int,
+) -> None:
+    """Queue what a mailbox brings, for ever or for one look, a line for each thing that happens.
+
+    ``every`` is in seconds; ``days`` bounds the first look and how long a series may be
+    incomplete.
+
+    Raises:
+        UsageError, SpecError: no such mailbox, or a request that no series could fulfil.
+        InfraError: the mailbox cannot be read in the one look.
+    """
+    source = request.source
+    source = from_here(source, here=Path.cwd(), checkout=CHECKOUT) if source else ""
+    request = replace(request, source=source, automatic=not request.workloads)
+    # What is wrong with it is said now, and not by every entry.
+    from_series(
+        ("x.mbox",), source=source, workloads=request.named_workloads,
+        reverse=request.reverse, overrides=request.all_overrides,
+        catalogue=prepare.catalogue(CHECKOUT),
+    )  # fmt: skip
+    wanted = Wanted(request, tuple(paths), priority, days=days)
+    watch = Watch(QueueStore(folder), mailbox, wanted)
+    before: list[str] = []
+    while True:
+        try:
+            look = watch.look(mailbox_of(mailbox), time.time())
+            for line in lines_of(look, before):
+                print(line, flush=True)
+            before = look.waiting
+        except InfraError as error:
+            # A mirror may be packed anew while it is read: the next look finds it whole.
+            if once:
+                raise
+            log(error.for_terminal)
+        if once:
+            break
+        time.sleep(every)
+    log(f"{look.mails} new mails; {len(look.queued)} series queued, {len(look.waiting)} incomplete")
+
+
+def lines_of(look: Look, waited: list[str]) -> list[str]:
+    """What a look found, a line each; series that ``waited`` before are not told again."""
+    kinds = {
+        "note": look.notes, "queued": look.queued, "replaced": look.replaced,
+        "left out": look.left_out, "given up": look.given_up,
+        "waits": [line for line in look.waiting if line not in waited],
+    }  # fmt: skip
+    lines = [f"{kind:<9} {line}" for kind, found in kinds.items() for line in found]
+    if look.elsewhere:
+        lines.append(f"elsewhere {look.elsewhere} series touch none of the paths")
+    return lines

@@ -1,0 +1,28 @@
+"""Where the history is, and the files it is judged by: options of three verbs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from verbs.invocation import CHECKOUT
+
+HISTORY = CHECKOUT / "history-data"
+KNOWN = CHECKOUT / "configs" / "known-changes.toml"
+POLICY = CHECKOUT / "configs" / "gate.toml"
+FILES = "Files"
+
+Folder = Annotated[
+    Path, typer.Option("--history", rich_help_panel=FILES, help="folder of the history")
+]
+KnownFile = Annotated[
+    Path, typer.Option("--known", rich_help_panel=FILES, help="changes that people know of")
+]
+PolicyFile = Annotated[
+    Path,
+    typer.Option(
+        "--policy", rich_help_panel=FILES, help="what fails, and by which thresholds, as TOML"
+    ),
+]

@@ -1,0 +1,100 @@
+"""What one call of the lab works with: its folders, options, experiment and executor."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from errors import UsageError
+from host import facts
+from runs.request import Request
+from verbs.output import log
+
+# What makes experiments and boots is imported where it is called: ``--help`` would wait for it.
+if TYPE_CHECKING:
+    from experiment.spec import Experiment
+    from runs.options import Options
+    from runs.progress import Reporter
+    from verbs.options import Executor
+
+CHECKOUT = Path(__file__).resolve().parent.parent
+SESSIONS = CHECKOUT / "sessions"
+
+
+def session_folder(name: Path) -> Path:
+    """The folder of a session by path, by name among this lab's, or ``latest``.
+
+    Raises:
+        UsageError: there is no session that could be the newest.
+    """
+    from results.sessions import named_session
+
+    folder = named_session(name, SESSIONS)
+    if folder is None:
+        raise UsageError("there is no session yet", where=str(SESSIONS), next_step="./lab.py run")
+    return folder
+
+
+def experiment_of(request: Request) -> Experiment:
+    """The experiment that the command line asks for, checked, its series unpacked.
+
+    Raises:
+        LabError: as ``runs.resolve.experiment_of``.
+    """
+    from runs import prepare, resolve
+
+    return resolve.experiment_of(
+        request, checkout=CHECKOUT, cache=facts.cache_folder(), here=Path.cwd(),
+        catalogue=prepare.catalogue(CHECKOUT),
+    )  # fmt: skip
+
+
+def options(given: Executor | None = None, *, fit_only: bool = False) -> Options:
+    """The options of this call; the executor is still the local one, see :func:`placed`."""
+    from runs.options import Options
+
+    values = asdict(given) if given else {}
+    # Words, which are made an executor when it is needed.
+    for name in ("executor", "store"):
+        values.pop(name, None)
+    if "guests" in values:
+        values["guests_at_once"] = values.pop("guests")
+    return Options(checkout=CHECKOUT, cache=facts.cache_folder(), fit_only=fit_only, **values)
+
+
+@contextmanager
+def placed(asked: Options, given: Executor, reporter: Reporter) -> Iterator[Options]:
+    """The options with what ``--executor`` names; nothing is connected before it is needed.
+
+    Raises:
+        UsageError: no such form of an executor.
+        SpecError: the file of a cluster does not hold what it must.
+    """
+    from fleet.configured import executor_of
+
+    where = executor_of(
+        given.executor, given.store, checkout=CHECKOUT, cache=asked.cache, say=reporter.say
+    )
+    with where as chosen:
+        yield replace(asked, executor=chosen)
+
+
+@contextmanager
+def resumable(again: Sequence[str] = (), begun: Path | None = None) -> Iterator[None]:
+    """Where the user ends the block, say what is kept, and how to go on.
+
+    ``begun`` is the file that is there once something can be resumed, by ``./lab.py again``;
+    before that kernels are built, and those that are finished stay in the cache.
+    """
+    try:
+        yield
+    except KeyboardInterrupt:
+        if begun is not None and begun.exists():
+            log(f"every finished run is on record; to go on: ./lab.py {shlex.join(again)}")
+        else:
+            log("finished kernels stay in the cache; to go on: start the same command again")
+        raise

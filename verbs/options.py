@@ -1,0 +1,107 @@
+"""The options that verbs share, each declared once; those of a request are its fields."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from verbs.invocation import session_folder
+
+WHERE = "Where it runs"
+SESSION = "The session"
+OUTPUT = "What is printed"
+
+Json = Annotated[bool, typer.Option("--json", rich_help_panel=OUTPUT, help="for scripts")]
+DryRun = Annotated[
+    bool,
+    typer.Option(
+        "--dry-run", rich_help_panel=OUTPUT, help="print commands that can be pasted, run none"
+    ),
+]
+Strict = Annotated[
+    bool,
+    typer.Option("--strict", rich_help_panel=OUTPUT, help="exit 5 where a verdict is inconclusive"),
+]
+Folder = Annotated[
+    Path | None,
+    typer.Option("--session", rich_help_panel=SESSION, help="folder of a new session"),
+]
+Resume = Annotated[
+    Path | None,
+    typer.Option("--resume", rich_help_panel=SESSION, help="finish the session in this folder"),
+]
+Session = Annotated[
+    Path,
+    typer.Argument(
+        help="a session's folder, its name, or latest", metavar="SESSION", callback=session_folder
+    ),
+]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Executor:
+    """Where kernels are built and guests run; ``store`` is where other hosts find files."""
+
+    executor: Annotated[
+        str,
+        typer.Option(
+            "--executor",
+            metavar="WHERE",
+            envvar="TWINBOOT_EXECUTOR",
+            rich_help_panel=WHERE,
+            help="local, dask://HOST:PORT or dask-jobqueue:NAME; see docs/fleet.md",
+        ),
+    ] = "local"
+    store: Annotated[
+        str,
+        typer.Option(
+            "--store",
+            metavar="URL",
+            envvar="TWINBOOT_STORE",
+            rich_help_panel=WHERE,
+            help="of --executor: a folder that all hosts see, or an fsspec URL",
+        ),
+    ] = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Booting(Executor):
+    """As :class:`Executor`, for what boots guests; None lets the lab choose how many."""
+
+    guests: Annotated[
+        int | None,
+        typer.Option("--guests", min=1, rich_help_panel=WHERE, help="guests at once"),
+    ] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Measuring(Booting):
+    """As :class:`Booting`, for what begins a session."""
+
+    snapshot: Annotated[
+        bool,
+        typer.Option(
+            "--snapshot/--no-snapshot",
+            rich_help_panel=WHERE,
+            help="restore runs, or boot each from cold",
+        ),
+    ] = True
+    measure_anyway: Annotated[
+        bool,
+        typer.Option(
+            "--measure-anyway",
+            rich_help_panel=WHERE,
+            help="boot even where both arms are the same code",
+        ),
+    ] = False
+    probe: Annotated[
+        bool,
+        typer.Option(
+            "--probe/--no-probe",
+            rich_help_panel=WHERE,
+            help="count instructions and calls by function",
+        ),
+    ] = True
