@@ -19,6 +19,7 @@ from verbs.table import LazyVerb
 
 CHECKOUT = Path(lab.__file__).resolve().parent
 HEAVY = ("scipy", "pandas", "matplotlib", "ruptures", "pygit2", "distributed", "jinja2")
+SLOW = (*HEAVY, "numpy", "experiment.spec", "runs.options")
 LOADED = """
 import json, sys
 import lab
@@ -86,7 +87,7 @@ def test_no_verbs_help_waits_for_what_the_verb_needs() -> None:
     code = (
         "import sys, lab\n"
         f"for words in {asked!r}: lab.main([*words, '--help'])\n"
-        f"print([name for name in {(*HEAVY, 'numpy', 'experiment.spec', 'runs.options')!r} if name in sys.modules])"
+        f"print([name for name in {SLOW!r} if name in sys.modules])"
     )
     done = subprocess.run(
         [sys.executable, "-c", code], cwd=CHECKOUT, capture_output=True, text=True, timeout=120,
