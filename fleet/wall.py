@@ -116,11 +116,9 @@ def _make(parcel: BlockParcel, address: str) -> Found:
         with lab_kept_off(next(iter(here.placements.values()))):
             for name, _, text in parcel.guests:
                 machine = machines[name]
-                wall = WallMachine(
-                    machine.kernel, machine.initramfs, machine.guest, machine.size,
-                    machine.prepare_text, here.accelerator.accelerator,
-                    here.placements["", name], machine.cmdline,
-                )  # fmt: skip
+                wall = virtme.on_host(
+                    machine, here.accelerator.accelerator, here.placements["", name]
+                )
                 run, files = _tried(wall, text, site, parcel.attempts)
                 runs.append(run)
                 raw.append(files)

@@ -261,6 +261,21 @@ def _require_fresh(memory: Path, guest: Guest) -> None:
             raise InfraError("memory file is there already", where=str(path))
 
 
+def files_of(machine: Machine, folder: Path, logs: Path, snapshot: Snapshot | None = None) -> Files:
+    """Where the files of one boot are: what only it needs in ``folder``, the rest in ``logs``."""
+    return Files(
+        kernel=machine.kernel, initramfs=machine.initramfs,
+        memory=snapshot.memory if snapshot else folder / "memory", memory_shared=snapshot is None,
+        console=logs / "console.log", result=logs / "result",
+        prepare=folder / "prepare", job=folder / "job",
+    )  # fmt: skip
+
+
+def plugin_of(probe: Probe | None, folder: Path) -> Plugin | None:
+    """The probe as QEMU loads it for one boot; None where nothing is counted."""
+    return Plugin(probe.path, folder / "counts", probe.window, probe.spans) if probe else None
+
+
 @contextmanager
 def _booted(
     machine: Machine,
@@ -277,22 +292,17 @@ def _booted(
     # leak into the guest.
     if snapshot is None:
         _require_fresh(memory, machine.guest)
-    files = Files(
-        kernel=machine.kernel, initramfs=machine.initramfs,
-        memory=memory, memory_shared=snapshot is None,
-        console=logs / "console.log", result=logs / "result",
-        prepare=folder / "prepare", job=folder / "job",
-    )  # fmt: skip
+    files = files_of(machine, folder, logs, snapshot)
     files.prepare.write_text(machine.prepare_text)
     files.job.write_text(job_text or "\n" * len(machine.prepare_text))
     for path in (files.console, files.result):
         path.write_bytes(b"")
     ours, theirs = socket.socketpair()
-    counts = folder / "counts" if probe else None
+    plugin = plugin_of(probe, folder)
     argv = qemu_argv(
         machine.guest, machine.size, files,
         monitor_fd=theirs.fileno(), incoming=snapshot is not None,
-        plugin=Plugin(probe.path, counts, probe.window, probe.spans) if probe and counts else None,
+        plugin=plugin,
         cmdline=machine.cmdline,
     )  # fmt: skip
     started = time.monotonic()
@@ -317,6 +327,7 @@ def _booted(
                     where=str(qemu_log),
                     next_step="./lab.py doctor",
                 ) from None
+            counts = plugin.counts if plugin else None
             yield _Boot(machine, files, process, monitor, started, counts)
         finally:
             kill_group(process)

@@ -27,11 +27,15 @@ RECIPE = 1
 def provide_all(base: Initramfs, kernels: Iterable[Kernel], cache: Path) -> dict[str, Initramfs]:
     """The initramfs of each prebuilt one of ``kernels``, by the kernel's key.
 
+    Of a kernel that is only planned nothing is made, and the file's place is named.
+
     Raises:
         InfraError: as ``provide``.
     """
     return {
         kernel.identity.key: provide(base, kernel, cache)
+        if kernel.is_built
+        else Initramfs(path_of(base, kernel.identity.key, cache), "")
         for kernel in kernels
         if kernel.identity.flavour == PREBUILT
     }

@@ -24,7 +24,7 @@ from errors import InfraError
 from experiment.plan import Size
 from experiment.spec import Guest
 from guests import channel, console
-from guests.exact import Clock, Outcome
+from guests.exact import Clock, Machine, Outcome
 from guests.initramfs import AGENT
 from guests.monitor import Monitor
 from guests.virtme_argv import ENTER_NAME, Files, environment, vng_argv, wrapped
@@ -64,6 +64,20 @@ class WallMachine:
     accelerator: Accelerator
     placement: Placement | None = None
     cmdline: tuple[str, ...] = ()
+
+
+def on_host(machine: Machine, accelerator: Accelerator, placement: Placement | None) -> WallMachine:
+    """A machine as a host boots it in real time, where that host has room for it."""
+    return WallMachine(
+        kernel=machine.kernel,
+        initramfs=machine.initramfs,
+        guest=machine.guest,
+        size=machine.size,
+        prepare_text=machine.prepare_text,
+        accelerator=accelerator,
+        placement=placement,
+        cmdline=machine.cmdline,
+    )
 
 
 def run(

@@ -45,7 +45,13 @@ class Kernel:
         """The image to boot, by its architecture's name for one."""
         names = (known.build.target for known in ARCHITECTURES.values())
         places = [self.folder / name for name in names]
-        return next((place for place in places if place.exists()), places[0])
+        planned = self.folder / ARCHITECTURES[self.identity.arch].build.target
+        return next((place for place in places if place.exists()), planned)
+
+    @property
+    def is_built(self) -> bool:
+        """Whether it is there; one that is only planned has a key and a place."""
+        return (self.folder / IDENTITY).exists()
 
     @property
     def system_map(self) -> Path:

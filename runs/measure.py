@@ -113,8 +113,8 @@ def measure(session: Session, options: Options, store: SessionStore, reporter: R
         place = Place(options.cache, store.raw, reporter, slots)
         ideal = executor.boot(batches, judge, place) / slots
         elapsed = time.monotonic() - began
-    cost = f": {elapsed / ideal:.2f} x the guests' CPU time over {slots} at once"
-    reporter.say(f"measured in {duration(elapsed)}{cost if ideal else ''}")
+    cost = f": {elapsed / ideal:.2f} x the guests' CPU time over {slots} at once" if ideal else ""
+    reporter.say(f"measured in {duration(elapsed)}{cost}")
 
 
 def _boot(session: Session, run: PlannedRun, options: Options) -> Boot:

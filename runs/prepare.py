@@ -25,7 +25,7 @@ from guests.exact import Machine
 from guests.initramfs import Initramfs
 from guests.probe import fold, plugin
 from guests.probe.plugin import Probe
-from guests.virtme import FIXED_ADDRESSES, WallMachine
+from guests.virtme import FIXED_ADDRESSES, WallMachine, on_host
 from host import accelerator, exactness, fitness
 from host.accelerator import Finding
 from host.doctor import Check
@@ -163,8 +163,12 @@ class Session:
                 jobs=size.jobs,
                 mount_options=arm.mount_options,
             ),
-            cmdline=arm.cmdline,
+            cmdline=(*arm.cmdline, *self._words(bench)),
         )
+
+    def _words(self, bench: Bench) -> tuple[str, ...]:
+        """What a bench adds to the kernel's command line; exact guests have all of it anyway."""
+        return FIXED_ADDRESSES if self.wall and bench.observe == "lock_stat" else ()
 
     def mount_options(self, run: PlannedRun) -> str:
         """What the file system of a run is mounted with."""
@@ -181,24 +185,16 @@ class Session:
         if self.probe is None or run.repeat:
             return None
         bench = self.bench(run)
-        spans = fold.spans_of(bench.kernels[run.arm]) if bench.guests[run.arm].vcpus > 1 else ()
-        return replace(self.probe, spans=spans)
+        kernel = bench.kernels[run.arm]
+        # Where vCPUs wait is in System.map: a kernel that --dry-run did not build has none.
+        wanted = bench.guests[run.arm].vcpus > 1 and kernel.is_built
+        return replace(self.probe, spans=fold.spans_of(kernel) if wanted else ())
 
     def wall_machine(self, run: PlannedRun) -> WallMachine:
         """The machine of a run in wall mode."""
         assert self.wall is not None
-        exact = self.machine(run)
-        words = FIXED_ADDRESSES if self.bench(run).observe == "lock_stat" else ()
-        return WallMachine(
-            kernel=exact.kernel,
-            initramfs=exact.initramfs,
-            guest=exact.guest,
-            size=exact.size,
-            prepare_text=exact.prepare_text,
-            cmdline=(*exact.cmdline, *words),
-            accelerator=self.wall.accelerator.accelerator,
-            placement=self.wall.placements[run.twin, run.arm],
-        )
+        placement = self.wall.placements[run.twin, run.arm]
+        return on_host(self.machine(run), self.wall.accelerator.accelerator, placement)
 
     def job(self, run: PlannedRun) -> str:
         """What is sent into the guest for a run."""
@@ -235,6 +231,18 @@ def catalogue(checkout: Path) -> Catalogue:
     )
 
 
+def placements_of(
+    guests: Mapping[str, Mapping[str, Guest]],
+) -> dict[tuple[str, str], Placement | None]:
+    """Where each guest goes on this host, by the names of bench and arm."""
+    cpus = host_cpus()
+    return {
+        (name, arm): place(cpus, vcpus=guest.vcpus, nodes=guest.numa_nodes)
+        for name, of_arms in guests.items()
+        for arm, guest in of_arms.items()
+    }
+
+
 def wall_host(guests: Mapping[str, Mapping[str, Guest]], image: Path, options: Options) -> WallHost:
     """Find out what runs wall guests on this host, and how fit it is.
 
@@ -243,12 +251,7 @@ def wall_host(guests: Mapping[str, Mapping[str, Guest]], image: Path, options: O
     """
     if (elsewhere := options.executor.wall()) is not None:
         return elsewhere.host(guests, image, fit_only=options.fit_only)
-    cpus = host_cpus()
-    placements = {
-        (name, arm): place(cpus, vcpus=guest.vcpus, nodes=guest.numa_nodes)
-        for name, of_arms in guests.items()
-        for arm, guest in of_arms.items()
-    }
+    placements = placements_of(guests)
     found = accelerator.provide(options.cache, image)
     first, guest = next(iter(guests[""].items()))
     checks = fitness.fitness(

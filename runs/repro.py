@@ -23,7 +23,7 @@ from kernels.cleaning import clean
 from kernels.config import of_architecture
 from results.record import KernelIdentity, Manifest, Record
 from results.store import CHECKS, LOCKS, MANIFEST, PROFILES, RUNS, SessionStore, StoreError
-from runs import by_hand
+from runs import dry_run
 from runs.archive import pack, unpack
 from runs.options import Options
 from runs.prepare import Session
@@ -176,8 +176,7 @@ def by_hand_lines(folder: Path, options: Options) -> list[str]:
     manifest = SessionStore(folder).manifest()
     try:
         experiment = with_series_of(manifest.experiment, folder, options)
-        lines = by_hand.build_commands(experiment, options)
-        return lines + by_hand.measure_commands(experiment, options)
+        return dry_run.session_lines(experiment, options).all
     except LabError as error:
         return [f"# not to be had any more: {clean(str(error))}"]
 

@@ -139,11 +139,8 @@ class Elsewhere:
             if later != runs and not later[0].twin and _may_stop(session, later[0].block):
                 break
             if later not in self.begun:
-                boots = [
-                    WallBoot(run.run_id, session.machine(run), session.job(run)) for run in later
-                ]
                 attempts = session.experiment.wall.attempts
-                self.begun[later] = self.at.begin(boots, attempts, place)
+                self.begun[later] = self.at.begin(boots_of(session, later), attempts, place)
         for run, made in zip(runs, self.begun[runs](), strict=True):
             outcome = made.outcome
             record, beside = recording.record(session, run, outcome, lambda files: ())
@@ -159,6 +156,11 @@ class Elsewhere:
             stage.store.append(record, cost, *beside)
             problem = record.failure.message if record.failure else ""
             stage.reporter.finished(run.run_id, problem=problem)
+
+
+def boots_of(session: Session, runs: Sequence[PlannedRun]) -> list[WallBoot]:
+    """The guests of these runs, for a host that is yet to be chosen."""
+    return [WallBoot(run.run_id, session.machine(run), session.job(run)) for run in runs]
 
 
 def _block(run: PlannedRun) -> tuple[str, int]:

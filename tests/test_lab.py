@@ -239,6 +239,33 @@ def test_dry_runs_can_be_pasted(
     boots = sum("qemu-system-x86_64 -accel tcg" in line for line in lines)
     # Six guests of the gate, and ten runs of the first block.
     assert (builds, boots) == {"build": (8, 0), "measure": (0, 16), "run": (8, 16)}[verb]
+    if verb == "run":
+        # In a session's order: judged runs, checks, diagnostic runs; each kernel before its guests.
+        titles = [line.split()[1] for line in lines if line.startswith("# ")]
+        first = titles.index("filemap-4k.b00.base")
+        assert titles[:first] == ["kernel"] * 2
+        order = [title.rpartition(".")[2] for title in titles if title != "kernel"]
+        assert order == [
+            "base",
+            "patched",
+            "base",
+            "patched",
+            "v1",
+            "v4",
+            "v1",
+            "v1",
+            "v4",
+            "v1",
+            "contended",
+            "contended",
+            "held",
+            "held",
+            "waited",
+            "waited",
+        ]
+        # The judged runs are counted by the probe, and the line says so.
+        judged = lines[lines.index("# filemap-4k.b00.base") :]
+        assert "-plugin" in next(line for line in judged if "qemu-system" in line)
     # Said, not done.
     assert not list((tmp_path / "cache").glob("kernels/*"))
     assert not list((tmp_path / "cache").glob("trees/*"))

@@ -9,7 +9,7 @@ import pytest
 from errors import SpecError, UsageError
 from experiment.spec import Experiment
 from guests import initramfs, native
-from runs import by_hand
+from runs import dry_run
 from runs.options import Options
 from runs.prepare import catalogue
 from runs.request import Request, arguments
@@ -53,14 +53,14 @@ def test_dry_run_boots_each_kernel_with_its_own_root(
     monkeypatch.setattr(initramfs, "_build", lambda files, image, *_: image.touch())
     arms = tuple(f"image:bzImage-{name}" for name in ("one", "two"))
     made = asked(Request(arms=arms, workloads="filemap-4k"), options.cache, here=images)
-    lines = [line for line in by_hand.measure_commands(made, options) if "qemu-system" in line]
+    lines = [line for line in dry_run.session_lines(made, options).boots if "qemu-system" in line]
     words = [line.split() for line in lines]
     kernels, roots = (
         {line[line.index(option) + 1] for line in words} for option in ("-kernel", "-initrd")
     )
     assert (len(lines), len(kernels), len(roots)) == (2, 2, 2)
     assert all(root.startswith(f"{options.cache}/initramfs/") for root in roots)
-    assert len(by_hand.build_commands(made, options)) == 4
+    assert len(dry_run.kernel_lines(made, options)) == 4
 
 
 @pytest.mark.parametrize(

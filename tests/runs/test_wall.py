@@ -27,7 +27,7 @@ from runs.arms import plan_of
 from runs.options import Options
 from runs.prepare import Session, WallHost
 from runs.progress import Reporter
-from runs.wall import lab_kept_off, measure_wall
+from runs.wall import boots_of, lab_kept_off, measure_wall
 from tests.runs.test_measure import CHECKOUT
 from tests.runs.test_measure import _session as session_of
 from workloads import parse, validity
@@ -225,8 +225,11 @@ def test_lock_classes_have_the_same_addresses_in_each_boot(tmp_path: Path) -> No
         twins={"held": held},
         wall=dataclasses.replace(session.wall, placements=placements),
     )
-    machine = session.wall_machine(measured.model_copy(update={"twin": "held"}))
-    assert machine.cmdline == ("nokaslr", "no_hash_pointers")
+    run = measured.model_copy(update={"twin": "held"})
+    assert session.wall_machine(run).cmdline == ("nokaslr", "no_hash_pointers")
+    # On another host, too.
+    (boot,) = boots_of(session, (run,))
+    assert boot.machine.cmdline == ("nokaslr", "no_hash_pointers")
 
 
 def test_the_base_again_breaking_is_not_the_series_fault(

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from runs import by_hand
 from runs.arms import build_arms, cache_key, expect_arms, flavours, kernel_keys
+from runs.dry_run import kernel_lines
 from runs.progress import Reporter
 from runs.request import Request
 from verbs.actions.session import building
@@ -16,7 +16,7 @@ def build(request: Request, where: Executor, *, dry_run: bool, as_json: bool) ->
     """Build every kernel that is not in the cache, and print where each is."""
     asked = experiment_of(request)
     if dry_run:
-        print("\n".join(by_hand.build_commands(asked, options())))
+        print("\n".join(kernel_lines(asked, options())))
         return
     reporter = Reporter()
     with resumable(), placed(options(), where, reporter) as on:

@@ -13,7 +13,7 @@ from reports.outcome import decided, outcome
 from reports.text import headline_lines, verdict_lines
 from results.session import open_session
 from results.store import MANIFEST, SessionStore
-from runs import by_hand, prepare, stages
+from runs import dry_run, prepare, stages
 from runs import session as sessions
 from runs.measure import measure as measure_runs
 from runs.options import Options
@@ -53,8 +53,8 @@ def run(
 def show_commands(request: Request, asked: Options, *, build: bool) -> None:
     """Print the lines for a shell that do what a session does; with or without its builds."""
     experiment = experiment_of(request)
-    lines = by_hand.build_commands(experiment, asked) if build else []
-    print("\n".join(lines + by_hand.measure_commands(experiment, asked)))
+    lines = dry_run.session_lines(experiment, asked)
+    print("\n".join(lines.all if build else lines.boots))
 
 
 def measure(

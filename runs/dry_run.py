@@ -1,0 +1,247 @@
+"""What a session would do, as lines for a shell: an executor that prints instead of doing.
+
+Everything up to the executor is the session's own: the same preparation, the same stages in the
+same order, the same machines and jobs.
+"""
+
+from __future__ import annotations
+
+import io
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Literal
+
+from rich.console import Console
+
+from experiment.arms import PREBUILT
+from experiment.plan import Plan
+from experiment.spec import Experiment, Guest, KernelSpec
+from guests import exact, virtme, virtme_argv
+from guests.argv import environment, qemu_argv
+from guests.exact import Machine
+from guests.probe.plugin import Probe
+from host import accelerator
+from host.process import paste
+from kernels import build
+from kernels.cache import Kernel, kernels_folder, load
+from kernels.make import Progress
+from results.record import KernelIdentity
+from results.store import SessionStore
+from runs import stages
+from runs.arms import build_arms, flavours
+from runs.boots import Boot, Judge, Place, WallBoot, WallRun
+from runs.check import run_gate
+from runs.measure import measure
+from runs.options import Options
+from runs.prepare import Session, WallHost, placements_of, prepare, with_kernels
+from runs.progress import Reporter
+from runs.wall import boots_of
+
+WORK = Path("/tmp/twinboot-by-hand")  # noqa: S108
+NOTHING = "# the arms' machine code is the same: nothing is booted (--measure-anyway does)"
+
+
+@dataclass(frozen=True)
+class Lines:
+    """Lines for a shell, in the order of a session: those that build, and those that boot."""
+
+    builds: list[str] = field(default_factory=list)
+    boots: list[str] = field(default_factory=list)
+    all: list[str] = field(default_factory=list)
+
+    def add(self, kind: Literal["builds", "boots"], lines: Sequence[str]) -> None:
+        """Put lines behind those that are there."""
+        getattr(self, kind).extend(lines)
+        self.all.extend(lines)
+
+
+@dataclass(frozen=True)
+class PrintingExecutor:
+    """As ``runs.boots.Executor``: it builds and boots nothing, and writes down what would be.
+
+    A kernel that is in no cache is one with its key and its place, and code of its own.
+    """
+
+    cache: Path
+    lines: Lines = field(default_factory=Lines)
+    known: dict[str, Kernel] = field(default_factory=dict)
+    name: str = "printing"
+
+    def slots(self, memory_mib: int, asked: int | None) -> int:
+        """One line after the other."""
+        return 1
+
+    def boot(self, batches: Sequence[Sequence[Boot]], judge: Judge, place: Place) -> float:
+        """Write down each guest, booted from cold; the judge hears of none."""
+        for boot in (boot for batch in batches for boot in batch):
+            self.lines.add("boots", exact_lines(boot.name, boot.machine, boot.job_text, boot.probe))
+        return 0.0
+
+    def wall(self) -> PrintingWall:
+        """Wall guests are written down, too."""
+        return PrintingWall(self.cache, self.lines)
+
+    def expect_kernels(
+        self, wanted: Sequence[tuple[KernelSpec, Sequence[Path]]], *, checkout: Path, cache: Path
+    ) -> None:
+        """Nothing is gained by knowing."""
+
+    def provide_kernel(
+        self,
+        spec: KernelSpec,
+        patches: Sequence[Path],
+        *,
+        checkout: Path,
+        cache: Path,
+        progress: Callable[[Progress], None] | None = None,
+    ) -> Kernel:
+        """The kernel as it is in the cache, or will be; lines that build it on its own."""
+        key = build.key_of(spec, patches, checkout=checkout, cache=cache)
+        if key not in self.known:
+            title = f"# kernel {key}, flavour {spec.flavour}, {len(patches)} patches"
+            lines = build.commands(spec, patches, checkout=checkout, cache=cache)
+            self.lines.add("builds", [title, *lines])
+            self.known[key] = load(cache, key) or _planned(spec, key, cache)
+        return self.known[key]
+
+
+@dataclass(frozen=True)
+class PrintingWall:
+    """As ``runs.boots.WallElsewhere``, for the host we stand on."""
+
+    cache: Path
+    lines: Lines
+
+    def host(
+        self, guests: Mapping[str, Mapping[str, Guest]], image: Path, *, fit_only: bool
+    ) -> WallHost:
+        """What this host has; KVM where nobody has found that out yet, which takes a boot."""
+        found = accelerator.kept(self.cache) or accelerator.Finding("kvm", ())
+        return WallHost(found, placements_of(guests), ())
+
+    def hosts(self) -> int:
+        """The one that we stand on."""
+        return 1
+
+    def begin(
+        self, block: Sequence[WallBoot], attempts: int, place: Place
+    ) -> Callable[[], Sequence[WallRun]]:
+        """Write down the guests of a block; there will be no runs."""
+        found = accelerator.kept(self.cache) or accelerator.Finding("kvm", ())
+        for boot in block:
+            self.lines.add("boots", wall_lines(boot, found.accelerator))
+        return lambda: ()
+
+
+def kernel_lines(asked: Experiment, options: Options) -> list[str]:
+    """Lines that build every kernel of the experiment, in folders of their own.
+
+    Raises:
+        LabError: as for building, as far as nothing is built.
+    """
+    executor = PrintingExecutor(options.cache)
+    for flavour in flavours(asked):
+        build_arms(asked, replace(options, executor=executor), _quiet, flavour)
+    return executor.lines.builds
+
+
+def session_lines(asked: Experiment, options: Options) -> Lines:
+    """Lines that build a session's kernels, and boot the runs of its first seed and its checks.
+
+    Each guest boots from cold, which gives the bytes that a restored one gives.
+
+    Raises:
+        LabError: whatever preparing a session says.
+    """
+    executor = PrintingExecutor(options.cache)
+    options = replace(options, executor=executor)
+    reporter = Reporter(Console(file=io.StringIO()))
+    session = prepare(asked, options, _quiet)
+    if session.same_code:
+        executor.lines.add("boots", [NOTHING])
+        return executor.lines
+    with tempfile.TemporaryDirectory(prefix="twinboot-dry-run-") as folder:
+        store = SessionStore(Path(folder))
+
+        def boot(part: Session) -> None:
+            part = _first_seed(part)
+            if part.wall is None:
+                measure(part, options, store, reporter)
+            else:
+                place = Place(options.cache, store.raw, reporter, 1)
+                executor.wall().begin(boots_of(part, part.plan.runs), 1, place)
+
+        boot(stages.of_twins(session, ("",)))
+        for stage in stages.stages_of(session):
+            session = with_kernels(session, options, _quiet, stage.flavours)
+            if stage.twins:
+                boot(stages.of_twins(session, stage.twins))
+            else:
+                run_gate(session, options, store, reporter)
+    return executor.lines
+
+
+def exact_lines(name: str, machine: Machine, job_text: str, probe: Probe | None) -> list[str]:
+    """Lines that boot an exact guest to its end, without snapshot and monitor."""
+    work = WORK / name
+    files = exact.files_of(machine, work, work)
+    texts = {files.prepare: machine.prepare_text, files.job: job_text}
+    argv = qemu_argv(
+        machine.guest, machine.size, files,
+        plugin=exact.plugin_of(probe, work), cmdline=machine.cmdline,
+    )  # fmt: skip
+    return [
+        f"# {name}",
+        # QEMU does not clear a memory file that is there already.
+        f"rm -rf {work} && mkdir -p {work}",
+        *(_text(text, path) for path, text in texts.items()),
+        paste(argv, environment(machine.preload, machine.guest)),
+    ]
+
+
+def wall_lines(boot: WallBoot, found: accelerator.Accelerator) -> list[str]:
+    """As ``guests.virtme`` lays it out; the machine waits for `cont` on its monitor."""
+    work = WORK / boot.name
+    files = virtme_argv.Files(work)
+    machine = virtme.on_host(boot.machine, found, None)
+    argv = virtme_argv.vng_argv(machine.guest, machine.size, files, found, cmdline=machine.cmdline)
+    texts = {"prepare": machine.prepare_text, "job": boot.job_text}
+    folders = [files.home, files.temporary, *(files.share / name for name in texts)]
+    return [
+        f"# {boot.name}",
+        f"rm -rf {work} && {paste(['mkdir', '-p', *map(str, folders)])}",
+        paste(["ln", "-s", str(machine.kernel), str(files.kernel)]),
+        paste(["cp", str(virtme.ENTER), str(virtme.WALL_AGENT), str(files.share)]),
+        paste(["cp", str(machine.initramfs), str(files.share / virtme.ROOT_NAME)]),
+        *(_text(text, files.share / name / "raw") for name, text in texts.items()),
+        paste(virtme_argv.wrapped(argv), virtme_argv.environment(files)),
+    ]
+
+
+def _first_seed(session: Session) -> Session:
+    runs = tuple(run for run in session.plan.runs if not run.block and not run.repeat)
+    return replace(session, plan=Plan(runs=runs, seeds=session.plan.seeds))
+
+
+def _planned(spec: KernelSpec, key: str, cache: Path) -> Kernel:
+    # Nothing says yet that two kernels are the same code.
+    identity = KernelIdentity(
+        key=key, arch=spec.arch, page_kib=spec.page_kib, release="", source=spec.source,
+        patches=(), flavour=PREBUILT if spec.is_prebuilt else spec.flavour, compiler="",
+        config_sha256="", code_key=key,
+    )  # fmt: skip
+    return Kernel(kernels_folder(cache) / key, identity)
+
+
+def _text(text: str, path: Path) -> str:
+    # Texts of runs have one fixed length, padded with newlines.
+    body = paste(["printf", "%s\\n", *text.rstrip("\n").splitlines()])
+    length = len(text.encode())
+    pad = f"head -c {length} /dev/zero | tr '\\0' '\\n'"
+    return f"{{ {body}; {pad}; }} | head -c {length} > {path}"
+
+
+def _quiet(arm: str, progress: Progress) -> None:
+    """Nothing is built."""
