@@ -47,6 +47,7 @@ from typer.main import get_command
 
 from errors import Exit, LabError
 from host import facts
+from verbs import completion
 from verbs.output import log
 from verbs.shorthand import expanded
 from verbs.table import add_verbs
@@ -91,6 +92,8 @@ def main(arguments: list[str] | None = None) -> int:
     """Run one verb and return its exit code."""
     logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
     signal.signal(signal.SIGTERM, signal.default_int_handler)
+    if completion.is_asked():
+        completion.complete(command_line())
     try:
         words = expanded(sys.argv[1:] if arguments is None else arguments)
         status = command_line().main(args=words, standalone_mode=False)

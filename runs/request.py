@@ -16,6 +16,7 @@ import typer
 from typer.models import ArgumentInfo, OptionInfo
 
 from experiment.places import from_here
+from runs import completion
 
 SUBJECT = "What is compared"
 METHOD = "How it is measured"
@@ -37,7 +38,12 @@ class Request:
     """
 
     name: Annotated[
-        str, typer.Argument(help="an experiment file, or its name", metavar="EXPERIMENT")
+        str,
+        typer.Argument(
+            help="an experiment file, or its name",
+            metavar="EXPERIMENT",
+            autocompletion=completion.experiments,
+        ),
     ] = ""
     overrides: Annotated[
         tuple[str, ...],
@@ -54,6 +60,7 @@ class Request:
         typer.Option(
             "--mode",
             metavar="MODE",
+            autocompletion=completion.modes,
             rich_help_panel=METHOD,
             help="exact, or wall: real time under virtme-ng and KVM",
         ),
@@ -89,6 +96,7 @@ class Request:
         typer.Option(
             "--workloads",
             metavar="NAME,NAME",
+            autocompletion=completion.workloads,
             rich_help_panel=METHOD,
             help="of --series and --arm: what to run",
         ),

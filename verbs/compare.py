@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from errors import UsageError
+from runs import completion
 from verbs.invocation import session_folder
 from verbs.options import Json, Strict
 from verbs.output import emit
@@ -15,7 +16,12 @@ from verbs.output import emit
 app = typer.Typer()
 
 SessionName = Annotated[
-    Path, typer.Argument(help="a session's folder, its name, or latest", callback=session_folder)
+    Path,
+    typer.Argument(
+        help="a session's folder, its name, or latest",
+        callback=session_folder,
+        autocompletion=completion.sessions,
+    ),
 ]
 
 

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from runs import completion
 from verbs.invocation import session_folder
 
 WHERE = "Where it runs"
@@ -36,7 +37,10 @@ Resume = Annotated[
 Session = Annotated[
     Path,
     typer.Argument(
-        help="a session's folder, its name, or latest", metavar="SESSION", callback=session_folder
+        help="a session's folder, its name, or latest",
+        metavar="SESSION",
+        callback=session_folder,
+        autocompletion=completion.sessions,
     ),
 ]
 

@@ -14,6 +14,8 @@ from typing import Any
 from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
+from verbs import examples
+
 # Module in verbs/ by name of the verb, then the first sentence of the verb's own help.
 VERBS = {
     "doctor": ("host", "Say what this host can do, and the command that mends what it cannot."),
@@ -43,6 +45,8 @@ VERBS = {
     "watch": ("watch", "Follow a mailbox: queue every new, complete series that touches the "
               "given paths."),
     "history": ("history", "Keep nights, and see what changed."),
+    "completion": ("completion", "Print the completion of verbs, options and their values for a "
+                   "shell to read."),
 }  # fmt: skip
 QUEUE = {
     "add": ("queue", "Queue series, each as an entry of its own; what is there already stays as "
@@ -67,9 +71,10 @@ USERLAND = {
 class LazyVerb(TyperCommand):
     """A verb that is not imported yet: ``app`` of its module holds it, or is it as a group."""
 
-    def __init__(self, name: str, module: str, line: str) -> None:
+    def __init__(self, name: str, module: str, line: str, group: str = "") -> None:
         super().__init__(name, help=line)
         self.module = f"verbs.{module}"
+        self.path = f"{group} {name}".strip()
 
     def make_context(self, info_name: Any, args: Any, parent: Any = None, **extra: Any) -> Any:
         """The context of the verb itself, which is what is then invoked."""
@@ -80,6 +85,7 @@ class LazyVerb(TyperCommand):
         command: Any = get_command(importlib.import_module(self.module).app)
         command = getattr(command, "commands", {}).get(self.name, command)
         command.help = command.help or self.help
+        _add_examples(command, self.path)
         # An interrupt ended the imports, see lab.py; now there may be something to put away.
         if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:
             signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -88,6 +94,7 @@ class LazyVerb(TyperCommand):
 
 def add_verbs(group: TyperGroup) -> None:
     """Give the command line its verbs."""
+    group.epilog = examples.text_of("")
     for verb in _lazy(VERBS):
         group.add_command(verb)
     for name, line, verbs in (
@@ -95,9 +102,21 @@ def add_verbs(group: TyperGroup) -> None:
         ("userland", "The programs of guests, and how two hosts get the same ones.", USERLAND),
     ):
         group.add_command(
-            TyperGroup(name=name, help=line, no_args_is_help=True, commands=_lazy(verbs))
+            TyperGroup(
+                name=name,
+                help=line,
+                no_args_is_help=True,
+                epilog=examples.text_of(name),
+                commands=_lazy(verbs, name),
+            )
         )
 
 
-def _lazy(verbs: Mapping[str, tuple[str, str]]) -> list[LazyVerb]:
-    return [LazyVerb(name, module, line) for name, (module, line) in verbs.items()]
+def _add_examples(command: Any, path: str) -> None:
+    command.epilog = examples.text_of(path)
+    for name, below in getattr(command, "commands", {}).items():
+        _add_examples(below, f"{path} {name}")
+
+
+def _lazy(verbs: Mapping[str, tuple[str, str]], group: str = "") -> list[LazyVerb]:
+    return [LazyVerb(name, module, line, group) for name, (module, line) in verbs.items()]

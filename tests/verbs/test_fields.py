@@ -31,9 +31,7 @@ WHERE: dict[str, type[Executor]] = {
 
 
 def parameters(name: str) -> dict[str, Any]:
-    (verb,) = [each for each in verbs() if each.name == name and each.module != "verbs.queue"] or [
-        each for each in verbs() if each.name == name
-    ]
+    (verb,) = [each for each in verbs() if each.path in (name, f"queue {name}")][:1]
     return {each.name: each for each in verb.load().params}
 
 

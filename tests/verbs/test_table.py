@@ -83,7 +83,7 @@ def test_what_neither_measures_nor_reports_does_not_wait_for_statistics(
 
 
 def test_no_verbs_help_waits_for_what_the_verb_needs() -> None:
-    asked = [["queue"] * (verb.module == "verbs.queue") + [str(verb.name)] for verb in verbs()]
+    asked = [verb.path.split() for verb in verbs()]
     code = (
         "import sys, lab\n"
         f"for words in {asked!r}: lab.main([*words, '--help'])\n"

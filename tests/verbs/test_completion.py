@@ -1,0 +1,112 @@
+"""Completion as a shell asks for it: the real program, and the real bash."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+CHECKOUT = Path(__file__).resolve().parents[2]
+ASK = """
+source "$1"
+shift
+COMP_WORDS=("$@")
+COMP_CWORD=$((${#COMP_WORDS[@]} - 1))
+_twinboot_completion twinboot
+printf '%s\\n' "${COMPREPLY[@]}"
+"""
+
+
+@pytest.fixture(scope="module")
+def environment(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """A PATH on which the program is ``twinboot``, as ``make link`` puts it there."""
+    folder = tmp_path_factory.mktemp("bin")
+    (folder / "twinboot").symlink_to(CHECKOUT / "lab.py")
+    return {**os.environ, "PATH": f"{folder}:{os.environ['PATH']}"}
+
+
+def output(*argv: str, env: dict[str, str], **more: str) -> str:
+    done = subprocess.run(
+        argv, env={**env, **more}, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.stderr == ""
+    return done.stdout
+
+
+WORDS = [
+    (("rep",), {"report", "repro"}, set()),
+    (("queue", "r"), {"run", "remove", "retry"}, set()),
+    (("plan", "filemap-v"), {"filemap-v1", "filemap-v4"}, set()),
+    (("run", "--s"), {"--set", "--series", "--source", "--session", "--strict"}, {"--mode"}),
+    (("run", "noop", "--mode", ""), {"exact", "wall"}, {"noop"}),
+    (("tree", "--workloads", "filemap-4k,th"), {"filemap-4k,thp-matrix"}, set()),
+    (("report", "lat"), {"latest"}, set()),
+    (("completion", ""), {"bash", "zsh", "fish"}, set()),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("words", "offered", "not_offered"), WORDS)
+def test_bash_completes(
+    environment: dict[str, str], tmp_path: Path, words: tuple[str, ...], offered: set[str],
+    not_offered: set[str],
+) -> None:  # fmt: skip
+    script = tmp_path / "twinboot.bash"
+    script.write_text(output("twinboot", "completion", "bash", env=environment))
+    found = set(
+        output(
+            "bash", "--norc", "-c", ASK, "bash", str(script), "twinboot", *words, env=environment
+        ).split()
+    )
+    assert offered <= found
+    assert not not_offered & found
+    assert all(word.startswith(words[-1]) for word in found)
+
+
+def asked(environment: dict[str, str], line: str, **more: str) -> subprocess.CompletedProcess[str]:
+    """What a shell starts; zsh and fish ask the same way."""
+    return subprocess.run(
+        ["twinboot"], env={**environment, "_TYPER_COMPLETE_ARGS": line, **more},
+        capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+
+
+def test_zsh_and_fish_are_answered_in_their_form(environment: dict[str, str]) -> None:
+    zsh = asked(environment, "twinboot que", _TWINBOOT_COMPLETE="complete_zsh")
+    assert re.fullmatch(r"_arguments '\*: :\(\(\"queue\":\"[^\"]+\"\)\)'", zsh.stdout.strip())
+    none = asked(environment, "twinboot report ./x", _TWINBOOT_COMPLETE="complete_zsh")
+    assert none.stdout.strip() == "_files"
+    fish = {"_TWINBOOT_COMPLETE": "complete_fish", "_TYPER_COMPLETE_FISH_ACTION": "get-args"}
+    lines = asked(environment, "twinboot run --mode ", **fish).stdout.split()
+    assert lines == ["exact", "wall"]
+    fish["_TYPER_COMPLETE_FISH_ACTION"] = "is-args"
+    # Whether fish offers these, or files.
+    assert asked(environment, "twinboot run --mode ", **fish).returncode == 0
+    assert asked(environment, "twinboot report ./x", **fish).returncode == 1
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_each_shell_reads_its_script(
+    environment: dict[str, str], tmp_path: Path, shell: str
+) -> None:
+    script = tmp_path / "script"
+    script.write_text(output("twinboot", "completion", shell, env=environment))
+    assert "_TWINBOOT_COMPLETE" in script.read_text()
+    if shutil.which(shell) is None:
+        pytest.skip(f"{shell} is not installed")
+    done = subprocess.run(
+        [shell, "-n", str(script)], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_press_of_the_tabulator_is_quick(environment: dict[str, str]) -> None:
+    before = os.times()
+    asked(environment, "twinboot run --s", _TWINBOOT_COMPLETE="complete_zsh")
+    after = os.times()
+    used = sum(after[2:4]) - sum(before[2:4])
+    # With statistics and charts imported it took four seconds of CPU time.
+    assert used < 2.0

@@ -1,0 +1,73 @@
+"""Every help ends with two examples or more, and each of them is a command line of the lab."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.core import TyperGroup
+
+import lab
+from experiment.load import known_experiments
+from results.store import SessionStore
+from tests.reports.factory import Session
+from tests.verbs.test_table import verbs
+from verbs import invocation
+from verbs.examples import EXAMPLES, text_of
+
+
+def paths(group: Any, path: str = "") -> Iterator[str]:
+    """Every word or words behind which --help may stand."""
+    yield path
+    for name, command in group.commands.items():
+        below = f"{path} {name}".strip()
+        loaded = command.load() if hasattr(command, "load") else command
+        if hasattr(loaded, "commands"):
+            yield from paths(loaded, below)
+        else:
+            yield below
+
+
+def test_every_help_has_two_examples() -> None:
+    assert set(paths(lab.command_line())) == set(EXAMPLES)
+    assert {path: len(found) for path, found in EXAMPLES.items() if len(found) < 2} == {}
+
+
+@pytest.mark.parametrize("path", sorted(EXAMPLES))
+def test_the_help_shows_them(path: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert lab.main([*path.split(), "--help"]) == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    for line in text_of(path).split("\n\n"):
+        assert " ".join(line.split()) in shown
+
+
+@pytest.mark.parametrize(
+    "words",
+    [shlex.split(one.line.partition("lab.py")[2]) for found in EXAMPLES.values() for one in found],
+    ids=" ".join,
+)
+def test_each_example_is_parsed(
+    words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    SessionStore(tmp_path / "one").create(Session().manifest())
+    monkeypatch.setattr(invocation, "SESSIONS", tmp_path)
+    command: Any = lab.command_line()
+    while True:
+        name, *words = words
+        command = command.commands[name]
+        command = command.load() if hasattr(command, "load") else command
+        if not isinstance(command, TyperGroup):
+            break
+    context = command.make_context(name, words)
+    assert not context.args
+    experiment = context.params.get("name")
+    assert not experiment or experiment in known_experiments()
+
+
+def test_a_broken_example_is_seen() -> None:
+    (plan,) = [verb for verb in verbs() if verb.name == "plan"]
+    with pytest.raises(Exception, match="No such option"):
+        plan.load().make_context("plan", ["noop", "--bogus"])

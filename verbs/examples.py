@@ -1,0 +1,178 @@
+"""Two examples for every ``--help``, as they can be typed in the checkout."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Example(NamedTuple):
+    """A command line, and what it is for."""
+
+    line: str
+    purpose: str
+
+
+# By the words of the verb; the lab itself has none.
+EXAMPLES: dict[str, tuple[Example, ...]] = {
+    "": (
+        Example("./lab.py doctor", "what is missing on this host"),
+        Example("./lab.py run filemap-v4 --quick", "a first verdict"),
+    ),
+    "doctor": (
+        Example("./lab.py doctor", "what is missing, and the command that installs it"),
+        Example("./lab.py doctor --wall --strict", "whether real time can be measured here"),
+    ),
+    "list": (
+        Example("./lab.py list", "names that other commands take"),
+        Example("./lab.py list --json", "the same for a script"),
+    ),
+    "clean": (
+        Example("./lab.py clean", "bound the cache to 20 GiB"),
+        Example("./lab.py clean --max-gib 5", "keep less"),
+    ),
+    "plan": (
+        Example("./lab.py plan filemap-v4", "what a session would build and boot, and how long"),
+        Example("./lab.py plan --series v3.mbox --auto --no-check", "the same for a posting"),
+    ),
+    "build": (
+        Example("./lab.py build filemap-v4 --quick", "only the kernels of a first verdict"),
+        Example("./lab.py build --series v3.mbox --dry-run", "the commands, to be pasted"),
+    ),
+    "cache-key": (
+        Example("./lab.py cache-key filemap-v4 --no-twins --no-check", "a key for a CI cache"),
+        Example("./lab.py cache-key nightly --json", "the key of each kernel, too"),
+    ),
+    "measure": (
+        Example("./lab.py measure noop --session /tmp/s", "records without a report"),
+        Example("./lab.py measure --resume sessions/NAME", "finish an interrupted session"),
+    ),
+    "report": (
+        Example("./lab.py report latest", "the newest session, as text"),
+        Example("./lab.py report latest --form letter", "a mail for the list"),
+    ),
+    "run": (
+        Example("./lab.py run filemap-v4 --set guest=smoke", "small guests, in minutes"),
+        Example(
+            "./lab.py run --series MESSAGE-ID@example.org --auto",
+            "a posting, with the workloads that its files call for",
+        ),
+        Example(
+            "./lab.py run --arm deb:linux-image-6.1.0-9-amd64 --arm deb:linux-image-6.1.0-10-amd64",
+            "two kernels as distributed",
+        ),
+    ),
+    "tree": (
+        Example("./lab.py tree HEAD~3.. --quick", "your last three commits"),
+        Example("./lab.py tree topic --base mainline --per-patch", "each patch of a branch"),
+    ),
+    "sessions": (
+        Example("./lab.py sessions", "the newest ten, with verdicts"),
+        Example("./lab.py sessions --all --json", "all of them, for a script"),
+    ),
+    "compare": (
+        Example("./lab.py compare filemap-v4-20260101-120000 latest", "two runs of one case"),
+        Example("./lab.py compare A B --strict", "exit 5 where it cannot be decided"),
+    ),
+    "gate": (
+        Example("./lab.py gate sessions/NAME", "an exit code for CI"),
+        Example("./lab.py gate --history history-data --night 2026-01-02", "of a nightly job"),
+    ),
+    "bisect": (
+        Example("./lab.py bisect filemap-v4 --metric 4k.bw", "which patch of a series"),
+        Example(
+            "./lab.py bisect --range v6.11..v6.12 --source git:/src/linux --metric 4k.bw "
+            "--workloads filemap-4k --threshold 1%",
+            "which commit",
+        ),
+    ),
+    "repro": (
+        Example("./lab.py repro sessions/NAME -o s.tar.gz", "pack a session"),
+        Example("./lab.py repro --check s.tar.gz", "repeat it and compare every number"),
+    ),
+    "pages": (
+        Example("./lab.py pages", "a site of the history in ./site"),
+        Example("./lab.py pages history-data -o /srv/www/perf --sessions sessions", "with reports"),
+    ),
+    "watch": (
+        Example("./lab.py watch ~/lore/linux-mm mm/ fs/*.c --once", "one look at a mailbox"),
+        Example("./lab.py watch ~/mail/linux-mm.mbox --every 300 --set guest=smoke", "for ever"),
+    ),
+    "completion": (
+        Example("./lab.py completion bash", "what ~/.bashrc evaluates"),
+        Example("./lab.py completion fish --program lab.py", "for another name of the program"),
+    ),
+    "queue": (
+        Example("./lab.py queue add v3.mbox --auto", "queue a posting"),
+        Example("./lab.py queue run", "measure what waits"),
+    ),
+    "queue add": (
+        Example("./lab.py queue add v3.mbox --auto --priority 2", "before what has none"),
+        Example("./lab.py queue add --table series.csv --set guest=smoke", "a row each"),
+    ),
+    "queue list": (
+        Example("./lab.py queue list", "what waits, then what came out"),
+        Example("./lab.py queue list --all --json", "also what was removed"),
+    ),
+    "queue run": (
+        Example("./lab.py queue run --limit 1", "the first that waits"),
+        Example("./lab.py queue run --wait 60 --guests 2", "for ever, two guests at once"),
+    ),
+    "queue remove": (
+        Example("./lab.py queue remove v3-1a2b3c4d", "by its id"),
+        Example("./lab.py queue remove v3- v4-", "by how ids begin"),
+    ),
+    "queue retry": (
+        Example("./lab.py queue retry v3-1a2b3c4d", "go on with its session"),
+        Example("./lab.py queue retry v3-1a2b3c4d --new-session", "or begin another"),
+    ),
+    "userland": (
+        Example("./lab.py userland show", "versions of what guests run"),
+        Example("./lab.py userland export programs.tar.gz", "for another host"),
+    ),
+    "userland show": (
+        Example("./lab.py userland show", "versions of what guests run"),
+        Example("./lab.py userland show --json", "with the content of each"),
+    ),
+    "userland export": (
+        Example("./lab.py userland export programs.tar.gz", "for another host"),
+        Example("./lab.py userland export /srv/lab/programs.tar.gz", "where all hosts see it"),
+    ),
+    "userland import": (
+        Example("./lab.py userland import programs.tar.gz", "the programs of another host"),
+        Example("./lab.py userland import programs.tar.gz --key KEY", "and no others"),
+    ),
+    "userland forget": (
+        Example("./lab.py userland forget", "this host's own programs again"),
+        Example("env TWINBOOT_CACHE=/srv/cache ./lab.py userland forget", "those of a cache"),
+    ),
+    "history": (
+        Example("./lab.py history add sessions/NAME", "keep a session as a night"),
+        Example("./lab.py history show", "what changed"),
+    ),
+    "history add": (
+        Example("./lab.py history add sessions/NAME", "with the session's date"),
+        Example("./lab.py history add sessions/A sessions/B --night 2026-01-02", "as one night"),
+    ),
+    "history show": (
+        Example("./lab.py history show", "every track and every change"),
+        Example("./lab.py history show --experiment nightly --nights 30", "a month of one"),
+    ),
+    "history export": (
+        Example("./lab.py history export all.parquet", "for pandas"),
+        Example("./lab.py history export all.jsonl --history /srv/history", "to be imported"),
+    ),
+    "history import": (
+        Example("./lab.py history import all.jsonl", "from another lab"),
+        Example("./lab.py history import a.csv b.csv --history /srv/history", "elsewhere"),
+    ),
+    "history prune": (
+        Example("./lab.py history prune --dry-run", "what would be thinned"),
+        Example("./lab.py history prune --before 2025-01-01", "older entries go"),
+    ),
+}
+
+
+def text_of(path: str) -> str:
+    """The examples of a verb as the end of its help: a line each, for typer's markup."""
+    lines = [f"{example.line}   {example.purpose}" for example in EXAMPLES[path]]
+    return "\n\n".join(["Examples:", *lines])
