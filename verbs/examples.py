@@ -65,6 +65,10 @@ EXAMPLES: dict[str, tuple[Example, ...]] = {
         Example("./lab.py tree HEAD~3.. --quick", "your last three commits"),
         Example("./lab.py tree topic --base mainline --per-patch", "each patch of a branch"),
     ),
+    "patch": (
+        Example("./lab.py patch 0001-mm-faster.patch --always", "a patch in a file"),
+        Example("./lab.py patch --sessions /srv/sessions -", "a mail, as b4 hands it over"),
+    ),
     "sessions": (
         Example("./lab.py sessions", "the newest ten, with verdicts"),
         Example("./lab.py sessions --all --json", "all of them, for a script"),

@@ -33,6 +33,8 @@ VERBS = {
     "run": ("measuring", "Build, measure and report; the exit code is the verdict's."),
     "tree": ("tree", "Measure commits of the kernel tree that you stand in, with and without "
              "them."),
+    "patch": ("patch", "Say in one line what is known of one patch; nothing where it was measured "
+              "and all is well."),
     "sessions": ("sessions", "List sessions, newest first, with the verdicts that `report` gives."),
     "compare": ("compare", "Set two sessions of the same cases side by side, and judge the second "
                 "against the first."),

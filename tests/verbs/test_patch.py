@@ -1,0 +1,205 @@
+"""One line a patch: from sessions that are there, and through the real b4."""
+
+from __future__ import annotations
+
+import logging
+import os
+import shutil
+import signal
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+import lab
+from results.record import PatchRecord, SeriesRecord
+from results.store import SessionStore
+from tests.kernels.posting import git
+from tests.reports import counts_factory
+from tests.reports.factory import Session
+
+CHECKOUT = Path(__file__).resolve().parents[2]
+B4 = CHECKOUT / ".venv" / "bin" / "b4"
+SOURCE = """#include <linux/fs.h>
+
+int __filemap_add_folio(int folio)
+{
+\tint error = 0;
+\tint walks = 3;
+
+\treturn error + walks;
+}
+"""
+SLOWER = Session(effect={"4k": -0.013, "thp": 0.0, "switch": 0.0})
+Main = Callable[..., int]
+
+
+@pytest.fixture
+def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A tree whose branch changes a function, a text and a file that no workload is known for."""
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "home" / "cache"))
+    (tmp_path / "home").mkdir()
+    tree = tmp_path / "linux"
+    for file, text in (("mm/filemap.c", SOURCE), ("net/tcp.c", "int tcp;\n")):
+        (tree / file).parent.mkdir(parents=True, exist_ok=True)
+        (tree / file).write_text(text)
+    git(tree, "init", "-q", "-b", "mainline")
+    git(tree, "config", "user.name", "A Developer")
+    git(tree, "config", "user.email", "a@example.org")
+    git(tree, "add", "-A")
+    git(tree, "commit", "-qm", "Linux 6.12")
+    return tree
+
+
+def commit(tree: Path, file: str, text: str, subject: str) -> None:
+    (tree / file).parent.mkdir(parents=True, exist_ok=True)
+    (tree / file).write_text(text)
+    git(tree, "add", "-A")
+    git(tree, "commit", "-qm", f"{subject}\n\nWhy.\n\nSigned-off-by: A <a@example.org>")
+
+
+def faster(tree: Path) -> None:
+    commit(tree, "mm/filemap.c", SOURCE.replace("walks = 3", "walks = 1"), "mm: faster")
+
+
+def mailed(tree: Path, commit: str = "HEAD") -> str:
+    return git(tree, "format-patch", "-1", "--stdout", commit)
+
+
+def measured(
+    folder: Path, patches: list[str], session: Session, *, runs: int | None = None
+) -> None:
+    """A session whose series has these patches, each with its file."""
+    records = []
+    for number, text in enumerate(patches, start=1):
+        name = f"{number:04d}-x.patch"
+        place = folder / "series" / "common" / name
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_text(text)
+        records.append(PatchRecord(name=name, subject="x", sha256="0", files=("mm/filemap.c",)))
+    series = SeriesRecord(kind="folder", origin="x", title="x", patches=tuple(records))
+    store = SessionStore(folder)
+    store.create(session.manifest().model_copy(update={"series": (series,)}))
+    for record in session.records()[:runs]:
+        store.append(record)
+
+
+@pytest.fixture
+def ask(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> Iterator[Callable[..., tuple[int, str]]]:
+    """The verb's exit code and its line for a mail."""
+    monkeypatch.setattr(logging, "basicConfig", lambda **_: None)
+    before = signal.getsignal(signal.SIGTERM)
+
+    def call(text: str, *options: str) -> tuple[int, str]:
+        mail = tmp_path / "mail"
+        mail.write_text(text)
+        code = lab.main(["patch", str(mail), "--sessions", str(tmp_path / "s"), *options])
+        shown = capsys.readouterr()
+        assert shown.err == ""
+        assert len(shown.out.splitlines()) <= 1
+        return code, shown.out
+
+    yield call
+    signal.signal(signal.SIGTERM, before)
+
+
+Ask = Callable[..., tuple[int, str]]
+
+
+def test_a_patch_that_nobody_measured(tree: Path, ask: Ask) -> None:
+    faster(tree)
+    code, line = ask(mailed(tree))
+    assert code == 0
+    assert line.startswith(
+        "not measured: changes __filemap_add_folio(); workloads for these files: "
+    )
+    assert "filemap-4k, filemap-thp (by name, not by counts)" in line
+    commit(tree, "net/tcp.c", "int tcp = 1;\n", "net: x")
+    assert ask(mailed(tree))[1].startswith(
+        "not measured: no workload is known to execute net/tcp.c"
+    )
+    commit(tree, "Documentation/mm.rst", "x\n", "doc: x")
+    assert ask(mailed(tree)) == (0, "")
+    assert "nothing that a kernel is built from" in ask(mailed(tree), "--always")[1]
+
+
+def test_counts_say_which_functions_a_workload_executes(
+    tree: Path, tmp_path: Path, ask: Ask
+) -> None:
+    session, store = Session(), SessionStore(tmp_path / "s" / "counted")
+    store.create(counts_factory.counted(session.manifest()))
+    profiles = {one.run_id: one for one in counts_factory.profiles(session)}
+    for record in session.records():
+        store.append(record, *(profiles[name] for name in [record.run_id] if name in profiles))
+    two = SOURCE.replace("walks = 3", "walks = 1") + "\nint never_called(void)\n{\n}\n"
+    commit(tree, "mm/filemap.c", two, "mm: x")
+    _, line = ask(mailed(tree))
+    assert "changes __filemap_add_folio(), never_called(); 1 of 2 executed by " in line
+    assert "(counts of session counted)" in line
+
+
+def test_the_verdict_is_that_of_the_session_that_has_the_patch(
+    tree: Path, tmp_path: Path, ask: Ask
+) -> None:
+    faster(tree)
+    text = mailed(tree)
+    # Elsewhere in the file, and mailed by somebody else: the same change.
+    measured(tmp_path / "s" / "slow", [text.replace("@@ -3,", "@@ -903,")], SLOWER)
+    code, line = ask(text)
+    assert code == 1
+    assert line.startswith("ERROR: regression of filemap-4k 4k.bw -1.")
+    assert "(this patch alone, session slow)" in line
+    shutil.rmtree(tmp_path / "s")
+    other = text.replace("walks = 1", "walks = 2")
+    measured(tmp_path / "s" / "other", [other], SLOWER)
+    assert ask(text)[1].startswith("not measured")
+    measured(tmp_path / "s" / "good", [other, text], Session())
+    assert ask(text) == (0, "")
+    assert "(all 2 patches, session good)" in ask(text, "--always")[1]
+    shutil.rmtree(tmp_path / "s" / "good")
+    measured(tmp_path / "s" / "half", [text], Session(), runs=7)
+    code, line = ask(text)
+    assert code == 0
+    assert line.startswith("no verdict: ")
+
+
+def test_a_patch_that_leaves_the_tree_is_an_error(ask: Ask) -> None:
+    code, line = ask("Subject: [PATCH] x\n\n--- /dev/null\n+++ b/../x\n@@ -0,0 +1 @@\n+x\n")
+    assert code == 4
+    assert line.startswith("ERROR: the patch: names a path outside the kernel tree: ../x")
+
+
+def test_b4_prep_check_shows_the_line(tree: Path, tmp_path: Path) -> None:
+    """As docs/command-line.md has it: the real b4, its configuration, and the real program."""
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    (folder / "twinboot").symlink_to(CHECKOUT / "lab.py")
+    path = f"{folder}:{B4.parent}:{os.environ['PATH']}"
+
+    def b4(*words: str) -> str:
+        done = subprocess.run(
+            [str(B4), *words], cwd=tree, capture_output=True, text=True, timeout=120, check=False,
+            env={**os.environ, "PATH": path, "GIT_EDITOR": "true"},
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+        return done.stdout + done.stderr
+
+    command = f"twinboot patch --sessions {tmp_path / 's'}"
+    git(tree, "config", "--add", "b4.prep-perpatch-check-cmd", command)
+    b4("prep", "-n", "topic", "-f", "mainline")
+    faster(tree)
+    commit(tree, "Documentation/mm.rst", "x\n", "doc: x")
+    lines = b4("prep", "--check").splitlines()
+    assert "Success: 1, Warning: 1, Error: 0" in lines
+    (line,) = [line for line in lines if "twinboot: " in line]
+    assert "not measured: changes __filemap_add_folio()" in line
+    measured(tmp_path / "s" / "slow", [mailed(tree, "HEAD~1")], SLOWER)
+    # b4 remembers what a command said of a commit.
+    lines = b4("prep", "--check", "--no-cache").splitlines()
+    assert "Success: 1, Warning: 0, Error: 1" in lines
+    (line,) = [line for line in lines if "twinboot: " in line]
+    assert "ERROR: regression of filemap-4k 4k.bw -1." in line

@@ -1,0 +1,188 @@
+"""What the lab knows of one patch without building or booting anything."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+from errors import Exit, RecordError, SeriesError, SpecError, UsageError
+from experiment.ad_hoc import choose
+from host.process import run
+from kernels.cleaning import clean
+from kernels.diff import Diff, read_diff
+from kernels.hunk_functions import changed_functions
+from kernels.mail import read_mail
+from reports.session_list import ListedMetric, ListedSession, listed
+from reports.verdict import Verdict
+from results.record import Manifest
+from results.session import open_session
+from results.sessions import Head, heads_in
+from runs.session_series import SERIES
+
+TIMEOUT_S = 20.0
+LONGEST = 300
+MOST_NAMES = 4
+# Files of a kernel tree that no kernel is built from.
+TEXTS = ("Documentation/*", "MAINTAINERS", "CREDITS", ".mailmap", "*.rst")
+
+
+@dataclass(frozen=True)
+class Answer:
+    """The one line, whether it is shown unasked, and the exit code."""
+
+    line: str
+    is_shown: bool
+    code: Exit = Exit.NO_REGRESSION
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A session that has the patch: the patch's number in its series, and of how many."""
+
+    head: Head
+    manifest: Manifest
+    number: int
+    count: int
+
+
+def answer(mail: Path, sessions: Path) -> Answer:
+    """What is known of the patch in ``mail``, or on standard input for ``-``.
+
+    Raises:
+        UsageError: the mail cannot be read.
+    """
+    try:
+        raw = sys.stdin.buffer.read() if str(mail) == "-" else mail.read_bytes()
+    except OSError as error:
+        raise UsageError(
+            f"cannot be read: {error.strerror}", where=str(mail), next_step="name a mail, or -"
+        ) from None
+    try:
+        text = read_mail(raw).text
+        diff = read_diff(text, "the patch")
+    except SeriesError as error:
+        return Answer(_line(f"ERROR: {error.in_one_line}"), True, Exit.SERIES)
+    if not diff.files:
+        return Answer("changes no file", False)
+    found = next(sessions_with(text, diff, sessions), None)
+    return of_session(found) if found else unmeasured(text, diff, sessions)
+
+
+def sessions_with(text: str, diff: Diff, sessions: Path) -> Iterator[Measured]:
+    """Sessions that have this very change, newest first; lines that moved make no difference."""
+    wanted = ""
+    for head in heads_in(sessions):
+        if head.manifest is None:
+            continue
+        for record in head.manifest.series:
+            for number, patch in enumerate(record.patches, start=1):
+                if set(patch.files) != set(diff.files):
+                    continue
+                wanted = wanted or _patch_id(text)
+                copies = (head.folder / SERIES).glob(f"*/{patch.name}")
+                if any(_patch_id(copy.read_text(errors="replace")) == wanted for copy in copies):
+                    yield Measured(head, head.manifest, number, len(record.patches))
+
+
+def of_session(found: Measured) -> Answer:
+    """What the report of a session says of the patch."""
+    said, name = listed(found.head), found.head.folder.name
+    alone = found.manifest.experiment.compare == "steps"
+    metrics = _of_patch(found, said) if alone else said.primary
+    scope = "this patch alone" if alone or found.count == 1 else f"all {found.count} patches"
+    where = f"{scope}, session {name}"
+    lost = [metric for metric in metrics if metric.verdict == Verdict.REGRESSION]
+    if lost:
+        text = f"ERROR: regression of {'; '.join(map(_change, lost))} ({where})"
+        return Answer(_line(text), True, Exit.REGRESSION)
+    decided = {Verdict.IMPROVEMENT, Verdict.NO_CHANGE}
+    is_good = bool(metrics) and all(metric.verdict in decided for metric in metrics)
+    # The code of a session with steps is that of all its patches.
+    is_good = is_good and (alone or said.exit_code == Exit.NO_REGRESSION)
+    if is_good:
+        shown = "; ".join(f"{_change(metric)}, {metric.verdict}" for metric in metrics)
+        return Answer(_line(f"{shown} ({where})"), False)
+    why = said.problem or "; ".join(
+        f"{metric.case} {metric.metric}: {metric.verdict}" for metric in metrics
+    )
+    return Answer(_line(f"no verdict: {why or said.verdict} ({where})"), True)
+
+
+def unmeasured(text: str, diff: Diff, sessions: Path) -> Answer:
+    """What could be measured of a patch that no session has."""
+    files = [file for file in diff.files if not any(fnmatchcase(file, one) for one in TEXTS)]
+    if not files:
+        return Answer("changes nothing that a kernel is built from", False)
+    try:
+        workloads = choose(files)
+    except SpecError:
+        names = _names(files)
+        return Answer(_line(f"not measured: no workload is known to execute {names}"), True)
+    functions = changed_functions(text, "the patch")
+    counted, by = executed(functions, workloads, sessions)
+    line = f"not measured: changes {_names([f'{one}()' for one in functions] or files)}"
+    if by and functions:
+        count = f"{len(counted)} of {len(functions)}"
+        line += f"; {count} executed by {', '.join(workloads)} (counts of session {by})"
+    else:
+        line += f"; workloads for these files: {', '.join(workloads)} (by name, not by counts)"
+    return Answer(_line(f"{line}; measure: twinboot tree --base UPSTREAM --per-patch"), True)
+
+
+def executed(
+    functions: Sequence[str], workloads: Sequence[str], sessions: Path
+) -> tuple[tuple[str, ...], str]:
+    """Which functions the newest session with counts of these workloads saw, and its name.
+
+    A function that was inlined has no counts of its own.
+    """
+    for head in heads_in(sessions):
+        cases = head.manifest.experiment.cases if head.manifest else ()
+        names = {case.name for case in cases if case.workload in workloads}
+        if not names:
+            continue
+        try:
+            session = open_session(head.folder)
+        except (RecordError, OSError):
+            continue
+        runs = {record.run_id for record in session.records if record.case in names}
+        counted = {
+            function.name
+            for profile in session.profiles
+            if profile.run_id in runs
+            for phase in profile.phases
+            for function in phase.kernel
+        }
+        if counted:
+            return tuple(one for one in functions if one in counted), head.folder.name
+    return (), ""
+
+
+def _of_patch(found: Measured, said: ListedSession) -> tuple[ListedMetric, ...]:
+    """The metrics of the step that adds the patch: arm 0 is the base."""
+    arms = [arm.name for arm in found.manifest.arms]
+    name = arms[found.number] if found.number < len(arms) else ""
+    return tuple(metric for metric in said.primary if metric.patched == name)
+
+
+def _change(metric: ListedMetric) -> str:
+    change = "" if metric.change is None else f" {100 * metric.change:+.2f} %"
+    return f"{metric.case} {metric.metric}{change}"
+
+
+def _patch_id(text: str) -> str:
+    """Git's id of a change: the same whatever lines it is at, and whoever mailed it."""
+    done = run(["git", "patch-id", "--stable"], timeout_s=TIMEOUT_S, stdin_text=text)
+    return done.stdout.partition(" ")[0]
+
+
+def _names(names: Sequence[str]) -> str:
+    more = f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
+    return ", ".join(names[:MOST_NAMES]) + more
+
+
+def _line(text: str) -> str:
+    return clean(text, LONGEST)
