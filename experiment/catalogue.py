@@ -13,6 +13,9 @@ from experiment.problems import Path, Problem, not_allowed
 from experiment.series_name import kind_of
 from experiment.spec import CaseSpec, Experiment, KernelSpec
 
+# The keys of a case that name what is judged.
+PRIMARY = ("primary", "wall_primary")
+
 
 @dataclass(frozen=True)
 class Catalogue:
@@ -86,7 +89,10 @@ def _case_problems(
             known = {phase: catalogue.metrics_of(workload, variant, phase) for phase in phases}
         return _metric_problems(path, name, known, catalogue.metrics)
 
-    yield from _primary_problems((*at, "primary"), case.get("primary"), metric_problems)
+    for key in PRIMARY:
+        yield from _primary_problems((*at, key), case.get(key), metric_problems)
+    for name in _table(case.get("thresholds")):
+        yield from metric_problems((*at, "thresholds", name), name)
     published = case.get("published")
     for position, figure in enumerate(published if isinstance(published, list) else ()):
         path = (*at, "published", position)

@@ -73,22 +73,42 @@ class Published(Frozen):
 
 
 class PhaseTimes(Frozen):
-    """Ramp and measured time of one phase, in seconds."""
+    """How much a phase does: a ramp and a measured time in seconds, or a number of I/Os.
 
-    ramp_s: Annotated[float, Field(ge=0)]
-    runtime_s: Annotated[float, Field(gt=0)]
+    ``ios`` is of all jobs together.  Both arms then do the same I/Os from the first to the
+    last, and none is cut off by the end; there is no ramp, what is cold is cold on both.
+    """
+
+    ramp_s: Annotated[float, Field(ge=0)] = 0.0
+    runtime_s: Annotated[float, Field(gt=0)] | None = None
+    ios: Annotated[int, Field(ge=1)] | None = None
+
+    @model_validator(mode="after")
+    def _one_amount(self) -> PhaseTimes:
+        if (self.runtime_s is None) == (self.ios is None):
+            raise ValueError("exactly one of runtime_s and ios is wanted")
+        if self.ios is not None and self.ramp_s:
+            raise ValueError("ramp_s goes with runtime_s: with ios there is no ramp")
+        return self
+
+
+Change = Annotated[float, Field(gt=0, lt=1)]
 
 
 class CaseSpec(Frozen):
     """A workload, one of its variants, and what is judged.
 
-    ``primary`` holds ``phase.metric`` names; ``times`` gives ramp and run time by
-    guest profile, then by phase (``times.laptop.4k``).
+    ``primary`` holds ``phase.metric`` names, ``wall_primary`` those of wall mode where they are
+    others: what path length is to an exact guest, bandwidth is to a real one.  ``times`` says
+    how much each phase does, by guest profile, then by phase (``times.laptop.4k``);
+    ``thresholds`` the smallest change of metrics for which it is not the experiment's.
     """
 
     workload: Name
     variant: Name = "default"
     primary: tuple[str, ...] = ()
+    wall_primary: tuple[str, ...] = ()
+    thresholds: dict[str, Change] = Field(default_factory=dict)
     times: dict[str, dict[str, PhaseTimes]]
     published: tuple[Published, ...] = ()
 
@@ -97,13 +117,25 @@ class CaseSpec(Frozen):
         """The case's name in records and reports."""
         return self.workload if self.variant == "default" else f"{self.workload}:{self.variant}"
 
+    def judged(self, mode: Mode) -> tuple[str, ...]:
+        """The metrics that are judged in a mode."""
+        return self.wall_primary or self.primary if mode == "wall" else self.primary
+
 
 class Thresholds(Frozen):
-    """Smallest change someone cares about, and error rates (fractions, not %)."""
+    """Smallest change someone cares about, and error rates (fractions, not %).
 
-    change: Annotated[float, Field(gt=0, lt=1)] = 0.0025
+    ``metrics`` holds the smallest change of single metrics, by their names (``thp.work``).
+    """
+
+    change: Change = 0.0025
     alpha: Annotated[float, Field(gt=0, lt=0.5)] = 0.01
     equivalence_alpha: Annotated[float, Field(gt=0, lt=0.5)] = 0.05
+    metrics: dict[str, Change] = Field(default_factory=dict)
+
+    def of(self, metric: str) -> Thresholds:
+        """The thresholds by which one metric is judged."""
+        return self.model_copy(update={"change": self.metrics.get(metric, self.change)})
 
 
 Observed = Literal["lock_stat", "contention", "perf"]
@@ -192,6 +224,16 @@ class Experiment(Frozen):
         if self.mode == "wall" and "change" not in self.thresholds.model_fields_set:
             changed = self.thresholds.model_copy(update={"change": WALL_CHANGE})
             object.__setattr__(self, "thresholds", changed)
+        return self
+
+    @model_validator(mode="after")
+    def _thresholds_of_cases(self) -> Experiment:
+        own = {name: at for case in self.cases for name, at in case.thresholds.items()}
+        if own:
+            merged = self.thresholds.model_copy(
+                update={"metrics": {**self.thresholds.metrics, **own}}
+            )
+            object.__setattr__(self, "thresholds", merged)
         return self
 
     @model_validator(mode="after")

@@ -199,7 +199,9 @@ class _Segment:
             self.gap = None
             return True
         before, after = (self.values.names(row) for row in pair)
-        change = judged(*pair, self.entries[now], self.direction).change if common else None
+        change = (
+            judged(*pair, self.entries[now], self.direction, self.key[1]).change if common else None
+        )
         gap = Found(
             "incomparable", *self.key, last, now, now, None, change,
             (f"seeds: {before} -> {after}, {common} in common, {needed} needed",),
@@ -216,10 +218,15 @@ class _Segment:
             self.former = former
         return False
 
+    def _judged(self, before: Floats, after: Floats, now: int) -> Judgement:
+        return judged(before, after, self.entries[now], self.direction, self.key[1])
+
     def _must_be_equal(self, last: int, now: int) -> None:
         logs = self.values.logs
         if _differ(logs[last], logs[now]):
-            change = judged(logs[last], logs[now], self.entries[now], self.direction).change
+            change = judged(
+                logs[last], logs[now], self.entries[now], self.direction, self.key[1]
+            ).change
             self.found.append(Found("unexplained", *self.key, last, now, now, None, change))
             self.begin(now)
 
@@ -230,7 +237,7 @@ class _Segment:
         pins = {self.entries[night].setting.get(PINNED) for night in (last, now)}
         pair = self.values.logs[last], self.values.logs[now]
         comparable = self._comparable(pair, last, now)
-        judgement = judged(*pair, self.entries[now], self.direction)
+        judgement = self._judged(*pair, now)
         if comparable and judgement.verdict not in CALLED and len(pins) == 1:
             # The control arm may only have failed tonight: what was carried is good still.
             self.nights = [now]
@@ -332,7 +339,7 @@ def _pinned(entries: Sequence[Entry]) -> list[Found]:
             if not np.isfinite(row).any():
                 continue
             if last is not None and _differ(values.logs[last], row):
-                judgement = judged(values.logs[last], row, entries[now], direction)
+                judgement = judged(values.logs[last], row, entries[now], direction, metric)
                 lab = moved_settings(entries[last], entries[now])
                 kind: Kind = "lab" if lab else "unexplained"
                 found.append(
@@ -349,16 +356,17 @@ def _called(
 
     Changes below a share of the threshold are none.
     """
-    if not any(_may_differ(*pair, thresholds, share) for pair in pairs.values()):
+    own = {key: thresholds.of(key[1]) for key in pairs}
+    if not any(_may_differ(*pair, own[key], share) for key, pair in pairs.items()):
         return {}
-    family = [_evidence(*pair, directions[key]) for key, pair in pairs.items()]
+    family = [_evidence(*pair, directions[key], key[1]) for key, pair in pairs.items()]
     judgements = dict(zip(pairs, judge_primary(family, thresholds), strict=True))
     return {
         key: judgement
         for key, judgement in judgements.items()
         if judgement.verdict in CALLED
         and judgement.change
-        and abs(judgement.change.estimate) >= share * thresholds.change
+        and abs(judgement.change.estimate) >= share * own[key].change
     }
 
 
@@ -381,18 +389,21 @@ def _quantile(alpha: float, n: int) -> float:
 _QUANTILES: dict[tuple[float, int], float] = {}
 
 
-def judged(before: Floats, after: Floats, entry: Entry, direction: Direction) -> Judgement:
+def judged(
+    before: Floats, after: Floats, entry: Entry, direction: Direction, metric: str
+) -> Judgement:
     """The verdict of one metric between two nights' logarithms, in pairs."""
-    return judge_primary([_evidence(before, after, direction)], entry.thresholds)[0]
+    return judge_primary([_evidence(before, after, direction, metric)], entry.thresholds)[0]
 
 
-def _evidence(before: Floats, after: Floats, direction: Direction) -> Evidence:
+def _evidence(before: Floats, after: Floats, direction: Direction, metric: str) -> Evidence:
     both = np.isfinite(before) & np.isfinite(after)
     return Evidence(
         direction=direction,
         base=tuple(np.exp(before[both]).tolist()),
         patched=tuple(np.exp(after[both]).tolist()),
         blocks_planned=len(before),
+        metric=metric,
     )
 
 

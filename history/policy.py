@@ -13,6 +13,7 @@ The first rule whose patterns fit decides; what fits none is judged by the defau
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Annotated, Literal, NamedTuple
@@ -95,11 +96,16 @@ class Rule(Frozen):
 
     @model_validator(mode="after")
     def _judge_whole_nights(self) -> Rule:
-        own = [name for name in ("change", "alpha") if getattr(self, name) is not None]
-        if own and not (fits_everything(self.case) and fits_everything(self.metric)):
+        whole = fits_everything(self.case) and fits_everything(self.metric)
+        if self.alpha is not None and not whole:
             raise ValueError(
-                f"{own[0]}: is of a whole night, and this rule of some of its metrics; write it "
+                "alpha: is of a whole night, and this rule of some of its metrics; write it "
                 "into a rule without case and metric"
+            )
+        if self.change is not None and not fits_everything(self.case):
+            raise ValueError(
+                "change: is of a metric or of a whole night, and this rule of one case; write "
+                "it into a rule without case"
             )
         return self
 
@@ -150,26 +156,47 @@ class Policy(Frozen):
         """The rule that decides for a place."""
         return next((rule for rule in self.rules if rule.fits(place)), Rule())
 
-    def thresholds(self, track: tuple[str, str, str], own: Thresholds | None = None) -> Thresholds:
+    def thresholds(
+        self,
+        track: tuple[str, str, str],
+        own: Thresholds | None = None,
+        metrics: Iterable[str] = (),
+    ) -> Thresholds:
         """The thresholds by which a track is judged: those of the rules, not the night's own.
 
-        What no rule is about (the error rate of "no change") stays as in ``own``.
+        What no rule is about (the error rate of "no change") stays as in ``own``; ``metrics``
+        are the names of those that are judged.
         """
-        place = Place(*track)
-        fitting = [rule for rule in self.rules if rule.fits(place)]
-        changes = [rule.change for rule in fitting if rule.change is not None]
+        fitting = [rule for rule in self.rules if rule.fits(Place(*track))]
         alphas = [rule.alpha for rule in fitting if rule.alpha is not None]
         default = Thresholds()
+        general = self.change(Place(*track))
+        names = {*metrics, *(own.metrics if own else ())}
         return (own or default).model_copy(
             update={
-                "change": [*changes, WALL_CHANGE if track[2] == "wall" else default.change][0],
+                "change": general,
                 "alpha": [*alphas, default.alpha][0],
+                "metrics": {
+                    name: change
+                    for name in sorted(names)
+                    if (change := self.change(Place(*track, metric=name))) != general
+                },
             }
         )
 
+    def change(self, place: Place) -> float:
+        """The smallest change that matters there, a fraction."""
+        default = WALL_CHANGE if place.mode == "wall" else Thresholds().change
+        fitting = (
+            rule for rule in self.rules
+            if rule.fits(place) and (place.metric or fits_everything(rule.metric))
+        )  # fmt: skip
+        return next((rule.change for rule in fitting if rule.change is not None), default)
+
     def judging(self, entry: Entry) -> Entry:
         """The entry with the thresholds by which it is judged."""
-        thresholds = self.thresholds(entry.track, entry.thresholds)
+        metrics = (metric.name for case in entry.cases for metric in case.metrics)
+        thresholds = self.thresholds(entry.track, entry.thresholds, metrics)
         if thresholds == entry.thresholds:
             return entry
         return entry.model_copy(update={"thresholds": thresholds})
@@ -180,6 +207,10 @@ def laxer(own: Thresholds, policy: Thresholds) -> str:
     lines = []
     if own.change > policy.change:
         lines.append(f"change {100 * own.change:g} % and not {100 * policy.change:g} %")
+    for name, change in own.metrics.items():
+        asked = policy.of(name).change
+        if change > asked:
+            lines.append(f"change of {name} {100 * change:g} % and not {100 * asked:g} %")
     if own.alpha < policy.alpha:
         lines.append(f"alpha {own.alpha:g} and not {policy.alpha:g}")
     return ", ".join(lines)

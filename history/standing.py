@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from history.change import Change, Course, Status
 from history.entry import Entry
 from history.known import Known, subject_of
-from history.policy import Policy
+from history.policy import Place, Policy
 from history.values import courses_of
 from reports.verdict import Verdict
 
@@ -45,7 +45,7 @@ def marked(
 def _standing(
     change: Change, later: Sequence[Change], known: Known, tonight: str, policy: Policy
 ) -> Change:
-    threshold = policy.thresholds(change.course[:3]).change
+    threshold = policy.change(Place(*change.course[:5]))
     by = fixed_by(change, later, threshold) if is_loss(change) else None
     status: Status
     if by is not None:

@@ -108,7 +108,11 @@ def _course(
 ) -> list[Found]:
     nights, estimates, errors = nightly(logs)
     nominated = change_points(
-        estimates, errors, change=entries[-1].thresholds.change, penalty=penalty, least=least
+        estimates,
+        errors,
+        change=entries[-1].thresholds.of(key[1]).change,
+        penalty=penalty,
+        least=least,
     )
     if not nominated:
         return []

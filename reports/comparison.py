@@ -116,6 +116,7 @@ def _metrics(
                 same_code=manifest.same_code,
                 unusable=unusable or (standing.unusable if standing else ""),
                 dropped=standing.dropped(case.name) if standing else (),
+                metric=metric.name,
             ), f"{manifest.base} {manifest.patched}"))  # fmt: skip
     return found
 
@@ -144,7 +145,8 @@ def _judged(
         return [(by_name[_key(m)], None) for m in measured]
     noise = {
         _key(m): wall.again(
-            m.pairs, thresholds, asked=manifest.experiment.thresholds, family=len(first),
+            m.pairs, thresholds.of(m.metric.name),
+            asked=manifest.experiment.thresholds.of(m.metric.name), family=len(first),
             planned=len(manifest.seeds),
         )
         for m in measured

@@ -13,6 +13,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from experiment.spec import Thresholds
 from reports import count_wording as counts
 from reports import gate_wording, many_wording, markdown, wording
 from reports.headline import headline
@@ -37,22 +38,23 @@ def inert(text: str) -> str:
     return ACTIVE.sub(BREAK, text)
 
 
-def picture(primary: Sequence[MetricComparison], threshold: float) -> list[str]:
+def picture(primary: Sequence[MetricComparison], thresholds: Thresholds) -> list[str]:
     """Lines of text: each change with its interval on one axis in percent.
 
-    ``threshold`` is a fraction; the range within it is dotted.  A bound beyond the axis
+    The range within a metric's threshold is dotted.  A bound beyond the axis
     ends in an arrow.
     """
     changes = [metric.judgement.change for metric in primary]
     known = [change for change in changes if change is not None]
     if not known:
         return []
-    reach = 1.2 * max(2 * threshold, *(abs(change.estimate) for change in known))
+    reach = 1.2 * max(2 * thresholds.change, *(abs(change.estimate) for change in known))
     width = max(len(metric.name) for metric in primary)
     lines = []
     for metric, change in zip(primary, changes, strict=True):
         cells = [" "] * (2 * HALF + 1)
-        for at in range(_column(-threshold, reach), _column(threshold, reach) + 1):
+        own = thresholds.of(metric.name).change
+        for at in range(_column(-own, reach), _column(own, reach) + 1):
             cells[at] = "·"
         cells[HALF] = "│"
         if change is not None:
@@ -87,7 +89,7 @@ def render(session: SessionComparison) -> str:
     has_verdicts = headline(session).has_verdicts
     for one in session.comparisons if has_verdicts else ():
         lines += [] if session.single else [f"{markdown.escape(many_wording.name(one))}:", ""]
-        drawn = picture(one.primary, experiment.thresholds.change)
+        drawn = picture(one.primary, experiment.thresholds)
         lines += markdown.code_block("\n".join(drawn), "text") if drawn else []
         lines += markdown.verdict_list(one)
     lines += [f"- {markdown.escape(many_wording.family(session))}."] if has_verdicts else []

@@ -294,6 +294,7 @@ def _rows(
                     failures=tuple(f for f in failures if f is not None),
                     same_code=same_code,
                     unusable="too few I/Os to be evidence" if few else "",
+                    metric=metric.name,
                 ),
             )  # fmt: skip
 

@@ -81,7 +81,8 @@ class Evidence:
 
     ``base`` and ``patched`` have one value a complete block, in the same order.
     ``unusable`` says why the numbers are no evidence although they exist; ``dropped``
-    are the reasons for which blocks were left out for the host's sake.
+    are the reasons for which blocks were left out for the host's sake.  ``metric`` is the
+    name by which the thresholds may hold a change of its own.
     """
 
     direction: Direction
@@ -92,6 +93,7 @@ class Evidence:
     same_code: bool = False
     unusable: str = ""
     dropped: tuple[str, ...] = ()
+    metric: str = ""
 
 
 @dataclass(frozen=True)
@@ -288,7 +290,7 @@ def judge_primary(family: Sequence[Evidence], thresholds: Thresholds) -> list[Ju
     values = iter(statistics.holm([*known, *([1.0] * missing)]))
     adjusted = [next(values) if m is not None and m.p_value is not None else None for m in measured]
     return [
-        _judge_one(evidence, one, p, thresholds, len(family))
+        _judge_one(evidence, one, p, thresholds.of(evidence.metric), len(family))
         for evidence, one, p in zip(family, measured, adjusted, strict=True)
     ]
 

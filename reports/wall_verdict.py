@@ -65,7 +65,7 @@ def judge_wall(family: Sequence[WallEvidence], thresholds: Thresholds) -> list[W
     p_values = [1.0 if one is None else one.p_value for one in measured]
     return [
         WallJudgement(
-            _judge_one(evidence, one, adjusted, thresholds, len(family)),
+            _judge_one(evidence, one, adjusted, thresholds.of(evidence.arms.metric), len(family)),
             one.noise if one else None,
         )
         for evidence, one, adjusted in zip(family, measured, statistics.holm(p_values), strict=True)

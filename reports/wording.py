@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 
-from experiment.spec import Experiment, KernelSpec
+from experiment.spec import Experiment, KernelSpec, Thresholds
 from reports.model import MetricComparison, Reference
 from reports.verdict import CALLED, PENDING, Verdict
 
@@ -167,6 +167,12 @@ def _bound(fraction: float, *, known: bool = False) -> str:
         return f"> {100 * WIDEST:+.0f}"
     rounded = round(100 * fraction, 2)
     return "0" if fraction == 0 else "0.00" if rounded == 0 else f"{rounded:+.2f}"
+
+
+def threshold(thresholds: Thresholds) -> str:
+    """The smallest change that matters, as a band around zero: ``±0.25 % (thp.work: ±5 %)``."""
+    own = [f"{name}: ±{100 * change:g} %" for name, change in sorted(thresholds.metrics.items())]
+    return f"±{100 * thresholds.change:g} %" + (f" ({', '.join(own)})" if own else "")
 
 
 def is_share(unit: str) -> bool:

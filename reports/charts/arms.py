@@ -8,6 +8,7 @@ from matplotlib.axes import Axes
 from matplotlib.patches import Rectangle
 from matplotlib.transforms import blended_transform_factory
 
+from experiment.spec import Thresholds
 from reports import across, many_wording, wording
 from reports.across import Cell, Row
 from reports.charts import canvas
@@ -34,7 +35,9 @@ def forest(session: SessionComparison) -> list[Chart]:
     total = sum(len(row.others) for row in judged)
     if not judged or total > MOST_ROWS:
         return []
-    delta = session.manifest.experiment.thresholds.change
+    thresholds = session.manifest.experiment.thresholds
+    delta = thresholds.change
+    band = "threshold" if thresholds.metrics else wording.threshold(thresholds)
     cells = [cell for row in judged for cell in row.others]
     changes = [cell.change for cell in cells if cell.change]
     published = [reference.change for cell in cells for reference in cell.published]
@@ -47,7 +50,7 @@ def forest(session: SessionComparison) -> list[Chart]:
     with canvas.figure(EDGES_IN + ROW_IN * total + GROUP_IN * len(judged)) as drawn:
         axes = drawn.subplots()
         axes.patch.set_alpha(0)
-        position = _forest_rows(axes, judged, limits, delta)
+        position = _forest_rows(axes, judged, limits, thresholds)
         axes.set_xlim(*limits)
         axes.set_ylim(position - 0.4, -0.4)
         axes.set_yticks([])
@@ -56,7 +59,7 @@ def forest(session: SessionComparison) -> list[Chart]:
         extra: list[tuple[str, dict[str, object]]] = [
             (f"change, {100 * changes[0].level:g} % interval",
              {"marker": "o", "color": PATCHED, "markersize": 6}),
-            (f"±{100 * delta:g} %", {"marker": "s", "color": BAND, "markersize": 8}),
+            (band, {"marker": "s", "color": BAND, "markersize": 8}),
         ]  # fmt: skip
         if published:
             extra.append(("published", {
@@ -66,14 +69,14 @@ def forest(session: SessionComparison) -> list[Chart]:
         svg = canvas.to_svg(drawn, "arms", alt)
     return [Chart(
         name="arms", kind="arms", title="The change, arm by arm",
-        caption=f"The band is the threshold of ±{100 * delta:g} %. Published changes were measured "
-        "on other machines, in real time; an arrow means further out.",
+        caption=f"The band is the threshold of {wording.threshold(thresholds)}. Published changes "
+        "were measured on other machines, in real time; an arrow means further out.",
         alt=alt, svg=svg,
     )]  # fmt: skip
 
 
 def _forest_rows(
-    axes: Axes, judged: Sequence[Row], limits: tuple[float, float], delta: float
+    axes: Axes, judged: Sequence[Row], limits: tuple[float, float], thresholds: Thresholds
 ) -> float:
     """Draw every row; return the position below the last."""
     across_page = blended_transform_factory(axes.transAxes, axes.transData)
@@ -86,7 +89,8 @@ def _forest_rows(
         for cell in row.others:
             _forest_row(axes, position, row, cell, limits)
             position += 1
-        axes.add_patch(Rectangle((-100 * delta, top), 200 * delta, position - 0.5 - top,
+        own = thresholds.of(row.name).change
+        axes.add_patch(Rectangle((-100 * own, top), 200 * own, position - 0.5 - top,
                                  color=BAND, linewidth=0, zorder=0.5))  # fmt: skip
         axes.vlines(0, top, position - 0.5, color=INK, linewidth=0.9)
         position += gap * 0.4

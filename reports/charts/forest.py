@@ -104,7 +104,9 @@ def draw(comparison: Comparison) -> list[Chart]:
     metrics = [metric for metric in comparison.primary if metric.judgement.change is not None]
     if not metrics:
         return []
-    delta = comparison.manifest.experiment.thresholds.change
+    thresholds = comparison.manifest.experiment.thresholds
+    delta = thresholds.change
+    band = "threshold" if thresholds.metrics else wording.threshold(thresholds)
     changes = [metric.judgement.change for metric in metrics if metric.judgement.change]
     published = [reference.change for metric in metrics for reference in metric.published]
     noise = [metric.again for metric in metrics if metric.again is not None]
@@ -123,8 +125,9 @@ def draw(comparison: Comparison) -> list[Chart]:
         axes.patch.set_alpha(0)
         for position, metric in enumerate(metrics):
             # In pieces: one band over the whole height would run through the names.
+            own = thresholds.of(metric.name).change
             axes.add_patch(
-                Rectangle((-100 * delta, position - 0.17), 200 * delta, 0.36, color=BAND,
+                Rectangle((-100 * own, position - 0.17), 200 * own, 0.36, color=BAND,
                           linewidth=0, zorder=0.5)
             )  # fmt: skip
             axes.vlines(0, position - 0.17, position + 0.19, color=INK, linewidth=0.9)
@@ -136,7 +139,7 @@ def draw(comparison: Comparison) -> list[Chart]:
         axes.set_xlabel("change, % of base")
         extra: list[tuple[str, dict[str, object]]] = [
             (f"change, {level} interval", {"marker": "o", "color": PATCHED, "markersize": 6}),
-            (f"±{100 * delta:g} %", {"marker": "s", "color": BAND, "markersize": 8}),
+            (band, {"marker": "s", "color": BAND, "markersize": 8}),
         ]
         if noise:
             extra.append(("A/A", {"marker": "s", "color": AGAIN, "markersize": 5}))
@@ -151,19 +154,19 @@ def draw(comparison: Comparison) -> list[Chart]:
             name="forest",
             kind="forest",
             title="The change, case by case",
-            caption=_caption(delta, bool(noise)),
+            caption=_caption(wording.threshold(thresholds), bool(noise)),
             alt=alt,
             svg=svg,
         )
     ]
 
 
-def _caption(delta: float, noise: bool) -> str:
+def _caption(band: str, noise: bool) -> str:
     published = (
         "Published changes were measured on other machines, in real time; an arrow means further "
         "out."
     )
-    threshold = f"The band is the threshold of ±{100 * delta:g} %."
+    threshold = f"The band is the threshold of {band}."
     if not noise:
         return f"{threshold} {published}"
     return (

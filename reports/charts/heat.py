@@ -69,12 +69,15 @@ def _grid(
     session: SessionComparison, found: tuple[Row, ...]
 ) -> tuple[list[str], list[str], list[list[Square | None]]]:
     """Names of rows and columns, and the squares; cases that lack a metric have None."""
-    threshold = session.manifest.experiment.thresholds.change
+    thresholds = session.manifest.experiment.thresholds
     if len(session.arms) > 2:
         judged = [row for row in found if row.primary]
         names = _row_names(judged)
         heads = [arm.name for arm in session.arms[1:]]
-        squares = [[square(row, cell, threshold) for cell in row.others] for row in judged]
+        squares = [
+            [square(row, cell, thresholds.of(row.name).change) for cell in row.others]
+            for row in judged
+        ]
         return names, heads, squares
     by_case: dict[str, dict[str, Row]] = {}
     for row in found:
@@ -85,7 +88,8 @@ def _grid(
     shorts += [row.short for row in found if (seen := row.others[0].change) and seen.estimate]
     heads = list(dict.fromkeys(shorts))[:MOST_COLUMNS]
     squares = [
-        [square(rows[short], rows[short].others[0], threshold) if short in rows else None
+        [square(rows[short], rows[short].others[0], thresholds.of(rows[short].name).change)
+         if short in rows else None
          for short in heads]
         for rows in by_case.values()
     ]  # fmt: skip

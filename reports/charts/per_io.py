@@ -1,4 +1,4 @@
-"""What an I/O cost below the page cache: refaults, and bytes read from the device."""
+"""What an I/O cost below the page cache: refaults, and pages read from the device."""
 
 from __future__ import annotations
 
@@ -14,6 +14,8 @@ from reports.model import Comparison, MetricComparison
 
 SHOWN = (
     ("refaults_per_io", "Refaults per I/O", "refaults per I/O"),
+    ("work", "Pages read per I/O", "pages read from the device per I/O"),
+    # Sessions of before had this in its place.
     (
         "device_bytes_per_fio_byte",
         "Device bytes per fio byte",
@@ -97,7 +99,7 @@ def _draw_one(
 
 
 def draw(comparison: Comparison) -> list[Chart]:
-    """One chart for each of the two metrics that any phase has."""
+    """One chart for each of these metrics that any phase has."""
     charts = []
     for short, title, label in SHOWN:
         metrics = [

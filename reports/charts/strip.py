@@ -75,7 +75,7 @@ def _draw_one(comparison: Comparison, metric: MetricComparison) -> Chart:
     assert metric.base is not None
     assert metric.patched is not None
     base, patched, again = (arm.name for arm in comparison.manifest.arms)
-    delta = comparison.manifest.experiment.thresholds.change
+    delta = comparison.manifest.experiment.thresholds.of(metric.name).change
     title = f"{metric.case}, {metric.name}"
     name = canvas.identifier("strip", metric.case, metric.name)
     alt = (

@@ -12,7 +12,7 @@ from experiment.load import Catalogue, load_experiment
 
 METRICS = (
     "bw", "iops", "ios", "refaults_per_io", "major_faults_per_io",
-    "device_bytes_per_fio_byte", "guest_ns_per_io", "file_thp_mib",
+    "path", "work", "guest_ns_per_io", "file_thp_mib",
 )  # fmt: skip
 CHECKOUT = Path(__file__).resolve().parents[2]
 SERIES = ("configs/series/filemap-walks", "configs/series/noop", "configs/series/slow-add-80")

@@ -52,6 +52,21 @@ EVERY_METRIC = ", ".join(METRICS)
             id="unknown series in a stack",
         ),
         pytest.param(
+            swap('primary = ["thp.bw"]', 'primary = ["thp.bw"]\nwall_primary = ["thp.bww"]'),
+            'small.toml: cases[1].wall_primary[0]: found "thp.bww": no metric is named '
+            f"'bww'; allowed: {EVERY_METRIC}; did you mean 'thp.bw'?",
+            id="primary of wall mode names an unknown metric",
+        ),
+        pytest.param(
+            swap(
+                'primary = ["thp.bw"]',
+                'primary = ["thp.bw"]\nthresholds = { "thp.runtime" = 0.05 }',
+            ),
+            'small.toml: cases[1].thresholds."thp.runtime": found "thp.runtime": no metric is '
+            f"named 'runtime'; allowed: {EVERY_METRIC}",
+            id="threshold of an unknown metric",
+        ),
+        pytest.param(
             swap('"4k.iops"', '"4k.iopps"'),
             'small.toml: cases[0].primary[1]: found "4k.iopps": no metric is named '
             f"'iopps'; allowed: {EVERY_METRIC}; did you mean '4k.iops'?",
@@ -81,9 +96,9 @@ EVERY_METRIC = ", ".join(METRICS)
             id="primary twice",
         ),
         pytest.param(
-            swap('metric = "4k.bw"', 'metric = "4k.bandwidth"'),
-            'small.toml: cases[0].published[0].metric: found "4k.bandwidth": no metric is '
-            f"named 'bandwidth'; allowed: {EVERY_METRIC}",
+            swap('metric = "4k.bw"', 'metric = "4k.bandwith"'),
+            'small.toml: cases[0].published[0].metric: found "4k.bandwith": no metric is '
+            f"named 'bandwith'; allowed: {EVERY_METRIC}; did you mean '4k.path'?",
             id="published metric that does not exist",
         ),
         pytest.param(

@@ -40,7 +40,7 @@ def test_a_good_file_is_an_experiment(tmp_path: Path, catalogue: Catalogue) -> N
         pytest.param(
             swap("runtime_s = 2", "runtime = 2, runtime_s = 2"),
             "small.toml: cases[0].times.laptop.4k.runtime: unknown key (value 2); "
-            "allowed: ramp_s, runtime_s; did you mean 'runtime_s'?",
+            "allowed: ramp_s, runtime_s, ios; did you mean 'runtime_s'?",
             id="unknown key of a table deep inside",
         ),
         pytest.param(

@@ -12,11 +12,12 @@ from experiment.load import (
     load_guest,
 )
 from experiment.plan import make_plan, require_memory, scaled
-from experiment.spec import Experiment, PhaseTimes
+from experiment.spec import Experiment, Mode, PhaseTimes
 from tests.experiment.conftest import CHECKOUT, SERIES
 
 # More than the initramfs of the lab has ever been.
 INITRAMFS_MIB = 100
+MODES: tuple[Mode, ...] = ("exact", "wall")
 
 
 def load(name: str, catalogue: Catalogue, *overrides: str) -> Experiment:
@@ -116,14 +117,16 @@ def test_where_a_document_contradicts_itself_a_note_says_so(catalogue: Catalogue
     assert "16 reads" in notes["switch.bw"]
 
 
-def test_only_bandwidth_of_the_first_phases_gates(catalogue: Catalogue) -> None:
+def test_path_and_work_of_the_first_phases_are_judged(catalogue: Catalogue) -> None:
     for name, cases in {
         "filemap-v4": ["filemap-4k", "filemap-thp"],
         "filemap-v1": ["filemap-4k:v1", "filemap-thp:v1"],
     }.items():
         experiment = load(name, catalogue)
         assert [case.name for case in experiment.cases] == cases
-        assert [case.primary for case in experiment.cases] == [("4k.bw",), ("thp.bw",)]
+        exact, wall = ([case.judged(mode) for case in experiment.cases] for mode in MODES)
+        assert exact == [("4k.path", "4k.work"), ("thp.path", "thp.work")]
+        assert wall == [("4k.bw",), ("thp.bw",)]
         # The source holds the series: the base arm is the one with patches.
         assert [arm.patches for arm in experiment.all_arms] == [True, False]
     for name in ("noop", "slow-add"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -66,6 +67,16 @@ def test_improvement_needs_the_direction_only_for_the_word() -> None:
     assert down.change == up.change
     slower = judge(evidence([-p for p in FASTER]))
     assert slower.verdict is Verdict.REGRESSION
+
+
+def test_a_metric_may_have_a_smallest_change_of_its_own() -> None:
+    """What scatters by 2 % is no change within 5 %, and inconclusive within 0.25 %."""
+    thresholds = DEFAULTS.model_copy(update={"metrics": {"thp.work": 0.05}})
+    scattered = evidence([2.1, -1.7, 1.2, -2.4, 0.3, -0.6, 1.9, -1.1])
+    judged = judge_primary([replace(scattered, metric="thp.work"), scattered], thresholds)
+    assert [one.verdict for one in judged] == [Verdict.NO_CHANGE, Verdict.INCONCLUSIVE]
+    below_half = replace(evidence(FASTER), metric="thp.work")
+    assert judge_primary([below_half], thresholds)[0].verdict is Verdict.NO_CHANGE
 
 
 def test_a_real_change_below_half_the_threshold_is_no_change() -> None:

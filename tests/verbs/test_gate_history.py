@@ -230,7 +230,8 @@ def test_a_later_entry_does_not_take_back_the_limit_of_an_earlier_one(gated: Gat
          "0.1 (10 %); did you mean 0.005 (0.5 %)?"),
         ("change = 1", "did you mean 0.01 (1 %)?"),
         ("alpha = 0.000001", "rules[0].alpha: found 1e-06"),
-        ('metric = "4k.*"\nchange = 0.01', "change: is of a whole night"),
+        ('metric = "4k.*"\nalpha = 0.01', "alpha: is of a whole night"),
+        ('case = "filemap-4k"\nchange = 0.01', "change: is of a metric or of a whole night"),
         ('regression = "warn"\n[[rules]]\nmode = "wall"', "rules[1] is never reached"),
         ('mode = "**"\n[[rules]]\nmode = "wall"', "rules[1] is never reached"),
     ],
@@ -241,6 +242,16 @@ def test_a_policy_that_fails_nothing_by_mistake_is_refused(
     said = gated(track(), policy=f"[[rules]]\n{rule}\n")
     assert said.code == 2
     assert words in said.messages[0]["text"]
+
+
+def test_a_metric_may_have_a_smallest_change_of_its_own(gated: Gated) -> None:
+    """A step of 2 %: one for the rule of all, none where 5 % are the least that matter."""
+    step = track(size=-0.02, after=3)
+    assert gated(step, policy="[[rules]]\nchange = 0.0025\n").code == 1
+    own = '[[rules]]\nmetric = "4k.bw"\nchange = 0.05\n'
+    assert gated(step, policy=own).code == 0
+    of_another = '[[rules]]\nmetric = "thp.*"\nchange = 0.05\n'
+    assert gated(step, policy=of_another).code == 1
 
 
 def test_a_regression_that_is_too_small_to_fail_says_by_which_rule(gated: Gated) -> None:
