@@ -34,7 +34,8 @@ class PhaseProfile(Record):
 
     ``kernel`` is in the order of names, ``user`` maps files of the guest to
     instructions.  Their sum, and the sum of ``by_vcpu``, is ``instructions``.
-    ``units`` maps units of work to how many were done.
+    ``units`` maps units of work to how many were done, ``work`` those that the work of the
+    phase is added up from.
 
     ``waits`` maps a kind of waiting (``SPINNING``, ``IDLE``) to what each vCPU spent in
     it, in instructions that all vCPUs executed meanwhile; empty where nobody looked.
@@ -47,6 +48,7 @@ class PhaseProfile(Record):
     by_vcpu: tuple[int, ...]
     units: dict[str, float]
     waits: dict[str, tuple[int, ...]] = Field(default_factory=dict)
+    work: dict[str, float] = Field(default_factory=dict)
 
     @property
     def spinning_share(self) -> float | None:

@@ -163,8 +163,8 @@ def _case_record(session: Session, case: CaseSpec) -> CaseRecord:
             )
             for phase in phases
         ),
-        metrics=metrics_of(phases, waits=session.counts_waits),
-        primary=case.primary,
+        metrics=metrics_of(phases, counted=session.probe is not None, waits=session.counts_waits),
+        primary=case.judged(session.experiment.mode),
     )
 
 

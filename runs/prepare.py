@@ -39,7 +39,7 @@ from runs.arms import arms_of, build_arms, expect_arms, flavours, plan_of, same_
 from runs.options import Options
 from runs.requirements import require_counted
 from workloads.job import job_text, prepare_text
-from workloads.metrics import METRIC_NAMES, SLOWPATH_SHARE, definitions_of
+from workloads.metrics import METRIC_NAMES, PATH, SLOWPATH_SHARE, WORK, definitions_of
 from workloads.spec import Phase, Workload, load_catalogue, phase_names
 
 MIB = 1 << 20
@@ -219,6 +219,7 @@ def catalogue(checkout: Path) -> Catalogue:
         measured={
             (name, variant, phase.name): (
                 *(one.name for one in definitions_of(phase)),
+                *((PATH, WORK) if phase.costs else ()),
                 SLOWPATH_SHARE,
             )
             for name, workload in workloads.items()

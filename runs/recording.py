@@ -63,13 +63,16 @@ def record(
             return failed(session, run, Ending("failed", message, difference), kind="inexact"), ()
     observed = observe(session, run, outcome, result)
     samples = metrics.samples(result.phases, phases, real_time=session.wall is not None)
+    findings = [*validity.few_ios(result, phases), *observed.findings]
     for beside in observed.beside:
-        samples |= metrics.counted(beside) if isinstance(beside, Profile) else {}
+        if isinstance(beside, Profile):
+            samples |= metrics.of_profile(beside, phases)
+            findings += metrics.uncounted(beside, phases)
     valid = _identity(session, run).model_copy(
         update={
             "failure": None,
             "samples": samples,
-            "findings": (*validity.few_ios(result, phases), *observed.findings),
+            "findings": tuple(findings),
             "timelines": tuple(phase.timeline for phase in result.phases),
             "fingerprint": channel.fingerprint(outcome.files),
         }

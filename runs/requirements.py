@@ -6,7 +6,7 @@ from errors import SpecError
 from experiment.spec import Experiment, Guest
 from guests.probe.plugin import Probe
 from runs.arms import shapes
-from workloads.metrics import SLOWPATH_SHARE
+from workloads.metrics import PATH, SLOWPATH_SHARE, WORK
 
 
 def require_supported(experiment: Experiment) -> None:
@@ -49,14 +49,19 @@ def require_counted(experiment: Experiment, guest: Guest, probe: Probe | None) -
     Raises:
         SpecError: one line for each case and metric.
     """
-    if probe is not None and guest.vcpus > 1:
-        return
-    why = f"{guest.name} has one vCPU" if probe else "nothing is counted without the probe"
+    missing = {}
+    if probe is None:
+        missing = dict.fromkeys(
+            (PATH, WORK, SLOWPATH_SHARE), "nothing is counted without the probe"
+        )
+    elif guest.vcpus == 1:
+        missing = {SLOWPATH_SHARE: f"{guest.name} has one vCPU, which waits for nobody"}
     problems = [
-        f"case {case.name}: primary: {name} is of guests of several vCPUs with the probe; {why}"
+        f"case {case.name}: primary: {name} is counted by the probe; {missing[short]}; judge "
+        f"{name.partition('.')[0]}.bw in its place"
         for case in experiment.cases
-        for name in case.primary
-        if name.endswith(f".{SLOWPATH_SHARE}")
+        for name in case.judged(experiment.mode)
+        if (short := name.partition(".")[2]) in missing
     ]
     if problems:
         raise SpecError(problems)

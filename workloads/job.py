@@ -16,17 +16,25 @@ TEXT_BYTES = 4096
 LOG_INTERVAL_MS = 50
 # At most 256 KiB, far below what any guest has to spare.
 HELD_PAGES = 64
+# fio ends at the size of its file, whatever number of I/Os it was given, unless told otherwise.
+ENDLESS = "1t"
 
 
 def fio_arguments(phase: Phase, times: PhaseTimes, *, jobs: int, seed: int) -> tuple[str, ...]:
     """The whole argument list of one fio invocation, without the program's name."""
     arguments = [*phase.fio, f"--numjobs={jobs}"]
-    if phase.time_based:
-        arguments.append("--time_based")
-    if times.ramp_s > 0:
-        arguments.append(f"--ramp_time={_milliseconds(times.ramp_s)}")
+    if times.ios is not None:
+        arguments += [f"--number_ios={times.ios // jobs}", f"--io_size={ENDLESS}"]
+        if phase.drop_caches:
+            # A job that has read all of its file would drop it from the cache and begin anew.
+            arguments.append("--invalidate=0")
+    elif times.runtime_s is not None:
+        if phase.time_based:
+            arguments.append("--time_based")
+        if times.ramp_s > 0:
+            arguments.append(f"--ramp_time={_milliseconds(times.ramp_s)}")
+        arguments.append(f"--runtime={_milliseconds(times.runtime_s)}")
     arguments += [
-        f"--runtime={_milliseconds(times.runtime_s)}",
         "--group_reporting",
         # Without randrepeat=0, fio before 3.34 reads the same offsets whatever the
         # seed (https://github.com/axboe/fio/issues/1502).

@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from experiment.spec import Direction
-from results.profile import Profile
+from results.profile import PhaseProfile, Profile
 from results.record import Metric
 from workloads.parse import FioResult, PhaseResult, Side
-from workloads.spec import Phase
+from workloads.spec import Cost, Phase
 
 MIB = 1 << 20
 
@@ -96,6 +96,8 @@ def _syncs(phase: Phase) -> bool:
 
 def ios_with_ramp(fio: FioResult) -> float:
     """I/Os of the whole phase: fio counts none during the ramp, the kernel's events do."""
+    if fio.asked_ios:
+        return float(fio.ios)
     return _iops(fio) * (fio.ramp_ms + fio.asked_ms) / 1000
 
 
@@ -160,12 +162,6 @@ DEFINITIONS: tuple[Definition, ...] = (
         lambda phase, fio: _moved(phase, "pgmajfault") / ios_with_ramp(fio), _fills,
     ),
     Definition(
-        "device_bytes_per_fio_byte", "device bytes per fio byte, ramp included", "1", "lower",
-        lambda phase, fio: (phase.after.device_read_bytes - phase.before.device_read_bytes)
-        / (ios_with_ramp(fio) * fio.io_bytes / fio.ios),
-        _fills,
-    ),
-    Definition(
         "scanned_per_io", "pages scanned by reclaim per I/O, ramp included", "1", "lower",
         lambda phase, fio: _reclaim(phase, "pgscan") / ios_with_ramp(fio), _fills,
     ),
@@ -194,10 +190,17 @@ DEFINITIONS: tuple[Definition, ...] = (
 # What the document of reclaim-contention reads from a profile of a machine: the time in
 # the slow path of spin locks, of all the time that CPUs were not idle.
 SLOWPATH_SHARE = "slowpath_share"
+# What an I/O takes is path times work: instructions for a standard amount of work, and the
+# work that an I/O needed.  An index of prices, and one of quantities at fixed prices (Laspeyres).
+PATH, WORK = "path", "work"
 METRIC_NAMES: tuple[str, ...] = (
     *(definition.name for definition in DEFINITIONS),
+    PATH,
+    WORK,
     SLOWPATH_SHARE,
 )
+# With one vCPU the agent keeps it from being idle by this program, at the lowest priority.
+IDLE_PROGRAM = "busybox"
 
 
 def definitions_of(phase: Phase) -> tuple[Definition, ...]:
@@ -205,14 +208,32 @@ def definitions_of(phase: Phase) -> tuple[Definition, ...]:
     return tuple(definition for definition in DEFINITIONS if definition.when(phase))
 
 
-def metrics_of(phases: Sequence[Phase], *, waits: bool = False) -> tuple[Metric, ...]:
+def metrics_of(
+    phases: Sequence[Phase], *, counted: bool = False, waits: bool = False
+) -> tuple[Metric, ...]:
     """The metrics of a case with these phases, named ``phase.metric``.
 
-    With ``waits`` the probe looks at how long vCPUs wait (:func:`counted`).
+    With ``counted`` there is a probe, with ``waits`` it looks at how long vCPUs wait
+    (:func:`of_profile`).
     """
     found = []
     for phase in phases:
         found += [_metric(phase, definition) for definition in definitions_of(phase)]
+        if counted and phase.costs:
+            found += [
+                Metric(
+                    name=f"{phase.name}.{PATH}",
+                    title=f"{phase.name}: instructions at equal work, relative to the catalogue's",
+                    unit="1",
+                    direction="lower",
+                ),
+                Metric(
+                    name=f"{phase.name}.{WORK}",
+                    title=f"{phase.name}: work per I/O, ramp included, at the catalogue's costs",
+                    unit="ns",
+                    direction="lower",
+                ),
+            ]
         if waits:
             found.append(
                 Metric(
@@ -234,13 +255,36 @@ def _metric(phase: Phase, definition: Definition) -> Metric:
     )
 
 
-def counted(profile: Profile) -> dict[str, float]:
-    """Samples that only the probe has: ``phase.metric`` → value."""
-    return {
-        f"{phase.phase}.{SLOWPATH_SHARE}": 100 * share
-        for phase in profile.phases
-        if (share := phase.spinning_share) is not None
-    }
+def of_profile(profile: Profile, phases: Sequence[Phase]) -> dict[str, float]:
+    """Samples that only the probe has: ``phase.metric`` → value.
+
+    A phase of which not everything that its work is made of was counted has no path.
+    """
+    found = {}
+    for phase, spec in zip(profile.phases, phases, strict=True):
+        if phase.spinning_share is not None:
+            found[f"{phase.phase}.{SLOWPATH_SHARE}"] = 100 * phase.spinning_share
+        if spec.costs and not _uncounted(phase, spec):
+            work = spec.start_ns + sum(cost.ns * phase.work[cost.name] for cost in spec.costs)
+            ios = next(phase.work[cost.name] for cost in spec.costs if cost.ios)
+            busy = phase.instructions - phase.user.get(IDLE_PROGRAM, 0)
+            found[f"{phase.phase}.{PATH}"] = busy / work
+            found[f"{phase.phase}.{WORK}"] = work / ios
+    return found
+
+
+def uncounted(profile: Profile, phases: Sequence[Phase]) -> tuple[str, ...]:
+    """Findings: what a phase's work is made of and this kernel has no function for."""
+    return tuple(
+        f"{spec.name}: no {PATH} and no {WORK}: nothing in this kernel counts {cost.title}: "
+        f"it has no function {' or '.join(cost.calls)}"
+        for phase, spec in zip(profile.phases, phases, strict=True)
+        for cost in _uncounted(phase, spec)
+    )
+
+
+def _uncounted(phase: PhaseProfile, spec: Phase) -> list[Cost]:
+    return [cost for cost in spec.costs if cost.name not in phase.work]
 
 
 def samples(
@@ -254,7 +298,7 @@ def samples(
     """
 
     def rated(fio: FioResult, spec: Phase) -> FioResult:
-        over_its_own_time = real_time or not spec.time_based
+        over_its_own_time = real_time or not spec.time_based or fio.asked_ios > 0
         return replace(fio, asked_ms=fio.runtime_ms) if over_its_own_time else fio
 
     return {

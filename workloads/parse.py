@@ -71,7 +71,8 @@ class Side:
 class FioResult:
     """fio's own figures for one phase, all jobs together; the ramp is not in them.
 
-    ``runtime_ms`` is the longest of the jobs, ``asked_ms`` what they were told;
+    ``runtime_ms`` is the longest of the jobs, ``asked_ms`` what they were told, 0 for jobs
+    that were told a number of I/Os, ``asked_ios`` of all together;
     ``iops`` is fio's, over ``runtime_ms``.  ``sync_ns`` holds the percentiles of
     :data:`PERCENTILES` of how long fsync or fdatasync took, by fio's histogram, whose
     steps are 1.6 % wide; it is empty where fio never called them.
@@ -89,6 +90,7 @@ class FioResult:
     ramp_ms: int
     error: int
     options: Mapping[str, str]
+    asked_ios: int = 0
 
 
 @dataclass(frozen=True)
@@ -294,10 +296,11 @@ def fio_result(text: str) -> FioResult | None:
             io_bytes=read.io_bytes + write.io_bytes,
             iops=sum(float(side["iops"]) for side in sides),
             runtime_ms=max(int(side["runtime"]) for side in sides),
-            asked_ms=int(str(options["runtime"]).removesuffix("ms")),
+            asked_ms=int(str(options.get("runtime", "0ms")).removesuffix("ms")),
             ramp_ms=int(str(options.get("ramp_time", "0ms")).removesuffix("ms")),
             error=int(job["error"]),
             options=options,
+            asked_ios=int(options.get("number_ios", 0)) * int(options.get("numjobs", 1)),
         )
     except (
         AttributeError, LookupError, OverflowError, RecursionError, TypeError, ValueError

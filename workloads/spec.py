@@ -34,20 +34,36 @@ class Unit(Frozen):
     """A unit of work that counts are given per.
 
     Counted by exactly one of: ``calls`` of kernel functions together, a ``counter``
-    of ``/proc/vmstat``, or fio's I/Os, ramp included.
+    of ``/proc/vmstat``, a ``cgroup_counter`` of its ``memory.stat``, pages of 4 KiB that the
+    cgroup read from the device (``pages_read``), or fio's I/Os, ramp included.
     """
 
     name: Name
     title: str
     calls: tuple[str, ...] = ()
     counter: str = ""
+    cgroup_counter: str = ""
+    pages_read: bool = False
     ios: bool = False
 
     @model_validator(mode="after")
     def _counted_one_way(self) -> Unit:
-        if sum(map(bool, (self.calls, self.counter, self.ios))) != 1:
-            raise ValueError("exactly one of calls, counter and ios is wanted")
+        ways = (self.calls, self.counter, self.cgroup_counter, self.pages_read, self.ios)
+        if sum(map(bool, ways)) != 1:
+            raise ValueError(
+                "exactly one of calls, counter, cgroup_counter, pages_read and ios is wanted"
+            )
         return self
+
+
+class Cost(Unit):
+    """A unit that the work of a phase is added up from, and what one costs, about.
+
+    ``ns`` is in instructions of an exact guest.  It is a weight that stays as it is, whatever
+    kernel is measured: benchmarks/costs.py fits it.
+    """
+
+    ns: Annotated[float, Field(gt=0)]
 
 
 class Ratio(Frozen):
@@ -78,6 +94,8 @@ class Phase(Frozen):
     than ``min_ios`` I/Os are no evidence of anything.  The first of ``units`` is
     the one that attribution is given per.  ``readahead_kib`` is written to the device's
     queue, 0 keeps what is there: XFS makes no folio larger than what is read ahead.
+    ``costs`` and ``start_ns``, which fio's own start takes, are what the work of a run is
+    added up from; a phase without them has no path and no work.
     ``on_device`` follows from the workload's file system.  Without ``time_based`` fio
     does its work once, and the run time of the case is the most that it may take.
     """
@@ -91,6 +109,8 @@ class Phase(Frozen):
     units: Annotated[tuple[Unit, ...], Field(min_length=1)] = (IO,)
     ratios: tuple[Ratio, ...] = ()
     readahead_kib: Annotated[int, Field(ge=0)] = 0
+    costs: tuple[Cost, ...] = ()
+    start_ns: Annotated[float, Field(ge=0)] = 0.0
     on_device: bool = True
     time_based: bool = True
 
@@ -131,6 +151,15 @@ class Phase(Frozen):
                 raise ValueError(
                     f"ratios: {ratio.name}: no such unit: {ratio.unit}; known: {', '.join(units)}"
                 )
+        return self
+
+    @model_validator(mode="after")
+    def _costs_have_ios(self) -> Phase:
+        names = [cost.name for cost in self.costs]
+        if len(set(names)) != len(names):
+            raise ValueError(f"costs: a name is given twice in {', '.join(names)}")
+        if self.costs and not any(cost.ios for cost in self.costs):
+            raise ValueError("costs: one of them has ios = true: work is given per I/O")
         return self
 
 

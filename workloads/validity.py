@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from workloads.job import limit_text
-from workloads.parse import GuestResult, PhaseResult
+from workloads.parse import FioResult, GuestResult, PhaseResult
 from workloads.spec import Check, Phase
 
 MIB = 1 << 20
@@ -119,12 +119,9 @@ def _phase_problems(asked: Phase, seen: PhaseResult, claim: Claim) -> list[str]:
         found.append(f"seed {seen.fio.options.get('randseed')}, {claim.seed} asked")
     if seen.fio.options.get("randrepeat") != "0" or seen.fio.options.get("allrandrepeat") == "1":
         found.append("seed without effect: fio ran with randrepeat or allrandrepeat")
-    late_ms = seen.fio.runtime_ms - seen.fio.asked_ms
-    if not asked.time_based:
-        if late_ms >= 0:
-            found.append(f"work not finished in the {seen.fio.asked_ms} ms that it may take")
-    elif not 0 <= late_ms <= LATE_MS + LATE * seen.fio.asked_ms:
-        found.append(f"fio ran for {seen.fio.runtime_ms} ms, {seen.fio.asked_ms} ms asked")
+    amount = _amount(asked, seen.fio)
+    if amount:
+        found.append(amount)
     if seen.fio.ios == 0:
         found.append("no I/O at all")
     for check in asked.checks:
@@ -132,6 +129,19 @@ def _phase_problems(asked: Phase, seen: PhaseResult, claim: Claim) -> list[str]:
         if problem:
             found.append(problem)
     return found
+
+
+def _amount(asked: Phase, fio: FioResult) -> str:
+    """In what fio did more or less than it was told; empty where it did not."""
+    late_ms = fio.runtime_ms - fio.asked_ms
+    if fio.asked_ios:
+        return "" if fio.ios == fio.asked_ios else f"{fio.ios} I/Os done, {fio.asked_ios} asked"
+    if not asked.time_based:
+        end = f"work not finished in the {fio.asked_ms} ms that it may take"
+        return end if late_ms >= 0 else ""
+    if 0 <= late_ms <= LATE_MS + LATE * fio.asked_ms:
+        return ""
+    return f"fio ran for {fio.runtime_ms} ms, {fio.asked_ms} ms asked"
 
 
 def _limit_hit(seen: PhaseResult, claim: Claim) -> str:

@@ -35,6 +35,8 @@ from workloads.parse import GuestResult, PhaseResult
 from workloads.spec import Phase, Unit
 
 MODULE = "[module]"
+# What device bytes are counted in, whatever the guest's own pages are.
+PAGE = 4096
 # The kernel lives in the upper half.
 KERNEL_HALF = 1 << 63
 # More kernel instructions than this where System.map has no code, and it is another
@@ -76,7 +78,7 @@ def profile(
         InfraError: the counts are cut short, a phase was not counted, or System.map is
             not that of the kernel that ran.
     """
-    counted = [said.calls for phase in phases for said in phase.units]
+    counted = [said.calls for phase in phases for said in (*phase.units, *phase.costs)]
     counted += [said.calls + said.less for phase in phases for said in phase.ratios]
     wanted = frozenset(name for names in counted for name in names)
     try:
@@ -118,11 +120,14 @@ def fold_phase(
     inside = rows["address"] >= KERNEL_HALF
     kernel = _fold_kernel(rows[inside], spent[inside], places)
     user = places.user.fold(rows["address"][~inside], spent[~inside])
-    units = {
-        unit.name: value
-        for unit in phase.units
-        if (value := _unit(unit, places.functions, kernel, seen)) is not None
-    }
+    units, work = (
+        {
+            unit.name: value
+            for unit in those
+            if (value := _unit(unit, places.functions, kernel, seen)) is not None
+        }
+        for those in (phase.units, phase.costs)
+    )
     return PhaseProfile(
         phase=phase.name,
         instructions=int(spent.sum()),
@@ -130,6 +135,7 @@ def fold_phase(
         user=user,
         by_vcpu=_sums(rows["vcpu"], spent, vcpus),
         units=units,
+        work=work,
     )
 
 
@@ -255,11 +261,14 @@ def _unit(
     """How many of a unit were done; None when nothing of this run counts it."""
     if unit.ios:
         return ios_with_ramp(seen.fio) if seen.fio is not None else None
-    if unit.counter:
-        after, before = seen.after.vmstat, seen.before.vmstat
-        if unit.counter not in after or unit.counter not in before:
-            return None
-        return float(after[unit.counter] - before[unit.counter])
+    if unit.pages_read:
+        return (seen.after.device_read_bytes - seen.before.device_read_bytes) / PAGE
+    for name, after, before in (
+        (unit.counter, seen.after.vmstat, seen.before.vmstat),
+        (unit.cgroup_counter, seen.after.memory_stat, seen.before.memory_stat),
+    ):
+        if name:
+            return float(after[name] - before[name]) if name in after and name in before else None
     counted = {functions.named[at] for name in unit.calls for at in functions.called(name)}
     if not counted:
         return None

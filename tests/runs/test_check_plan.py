@@ -62,8 +62,8 @@ def test_arms_of_reclaim_contention_are_on_four_nodes_with_their_settings() -> N
 
 def test_cases_with_files_of_their_own_have_a_guest_of_their_own() -> None:
     cases = (
-        'cases=[{workload="filemap-4k", primary=[], times={smoke={"4k"={ramp_s=0, runtime_s=1}}}},'
-        '{workload="iomap-dirty", primary=[], times={smoke={overwrite={ramp_s=0, runtime_s=1}}}}]'
+        'cases=[{workload="filemap-4k", primary=[], times={smoke={"4k"={runtime_s=1}}}},'
+        '{workload="iomap-dirty", primary=[], times={smoke={overwrite={runtime_s=1}}}}]'
     )
     asked = load("filemap-v4", "guest=smoke", cases, "twins=[]", "check={vcpus=[1], selftests=[]}")
     ones = {one.run_id: one for one in planned(asked, WORKLOADS)}

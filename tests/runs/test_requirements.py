@@ -26,6 +26,14 @@ def test_what_is_judged_must_be_counted() -> None:
         require_counted(asked, one, PROBE)
 
 
-def test_other_metrics_need_no_probe() -> None:
+def test_bandwidth_needs_no_probe() -> None:
     asked = load_experiment(Path("filemap-v4"), catalogue=catalogue(CHECKOUT))
-    require_counted(asked, guest_of(asked), None)
+    require_counted(asked, guest_of(asked), PROBE)
+    with pytest.raises(SpecError, match=r"4k.path .* judge 4k.bw in its place"):
+        require_counted(asked, guest_of(asked), None)
+    by_bandwidth = load_experiment(
+        Path("filemap-v4"),
+        overrides=['cases.0.primary=["4k.bw"]', 'cases.1.primary=["thp.bw"]'],
+        catalogue=catalogue(CHECKOUT),
+    )
+    require_counted(by_bandwidth, guest_of(asked), None)

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pydantic import ValidationError
 
 from experiment.spec import PhaseTimes
 from workloads.job import (
@@ -18,6 +19,7 @@ from workloads.job import (
     output_arguments,
     prepare_text,
 )
+from workloads.parse import fio_result
 from workloads.spec import Phase, Workload, load_catalogue
 
 CATALOGUE = load_catalogue()
@@ -98,6 +100,42 @@ def test_arguments_of_one_phase_in_order() -> None:
         "--name=cached", "--rw=randread", "--numjobs=4", "--time_based", "--ramp_time=600ms",
         "--runtime=2000ms", "--group_reporting", "--randrepeat=0", "--randseed=7",
     )  # fmt: skip
+
+
+def test_a_number_of_ios_is_shared_among_the_jobs_and_has_no_time() -> None:
+    arguments = fio_arguments(phase(), PhaseTimes(ios=6000), jobs=4, seed=1)
+    assert "--number_ios=1500" in arguments
+    # Without it fio ends when each block of the file was read once.
+    assert "--io_size=1t" in arguments
+    assert not [one for one in arguments if "time" in one or "ramp" in one]
+
+
+def test_a_pass_that_ends_drops_no_cache_unless_caches_are_kept() -> None:
+    """What is kept for a phase is dropped by fio where the original drops it."""
+    kept = phase().model_copy(update={"drop_caches": False})
+    amount = PhaseTimes(ios=6000)
+    assert "--invalidate=0" in fio_arguments(phase(), amount, jobs=4, seed=1)
+    assert "--invalidate=0" not in fio_arguments(kept, amount, jobs=4, seed=1)
+
+
+@pytest.mark.parametrize("amount", [{}, {"runtime_s": 1, "ios": 5}, {"ramp_s": 1, "ios": 5}])
+def test_an_amount_is_a_time_or_a_number(amount: dict[str, float]) -> None:
+    with pytest.raises(ValidationError, match="runtime_s"):
+        PhaseTimes.model_validate(amount)
+
+
+def test_fio_does_the_number_of_ios_that_it_is_told(tmp_path: Path) -> None:
+    """More than the file has blocks, so that jobs begin again; fio says the number back."""
+    (tmp_path / "data").write_bytes(bytes(1 << 20))
+    asked = phase(f"--filename={tmp_path}/data", "--name=x", "--ioengine=psync", "--rw=randread")
+    arguments = fio_arguments(asked, PhaseTimes(ios=2000), jobs=4, seed=3)
+    done = subprocess.run(
+        ["fio", *arguments, "--output-format=json+"],
+        check=True, capture_output=True, text=True, timeout=60, cwd=tmp_path,
+    )  # fmt: skip
+    result = fio_result(done.stdout)
+    assert result is not None
+    assert (result.ios, result.asked_ios, result.asked_ms) == (2000, 2000, 0)
 
 
 def test_no_ramp_is_no_argument() -> None:

@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
+
 import pytest
 
 from results.profile import PhaseProfile, Profile
@@ -7,12 +10,16 @@ from tests.workloads.conftest import CATALOGUE, Run, counter, swap
 from workloads.metrics import (
     DEFINITIONS,
     METRIC_NAMES,
+    PATH,
     SLOWPATH_SHARE,
-    counted,
+    WORK,
     definitions_of,
     metrics_of,
+    of_profile,
     samples,
+    uncounted,
 )
+from workloads.spec import Cost, Phase
 
 # Written down from the two recorded runs; exact, as the guests are.
 SAMPLES_4K = {
@@ -22,7 +29,6 @@ SAMPLES_4K = {
     "4k.guest_ns_per_io": 14262.693868566666,
     "4k.refaults_per_io": 0.38163506603244257,
     "4k.major_faults_per_io": 0.5877013386490492,
-    "4k.device_bytes_per_fio_byte": 0.5876756240797398,
     "4k.scanned_per_io": 0.5176651376783755,
     "4k.reclaim_efficiency": 0.9999900651724686,
     "4k.direct_scan_share": 1.0,
@@ -46,7 +52,6 @@ SAMPLES_THP = {
     "thp.guest_ns_per_io": 233734.46285883398,
     "thp.refaults_per_io": 241.61795896221764,
     "thp.major_faults_per_io": 0.47881523133076853,
-    "thp.device_bytes_per_fio_byte": 245.09087994475684,
     "thp.scanned_per_io": 243.19633520765515,
     "thp.reclaim_efficiency": 1.0,
     "thp.direct_scan_share": 1.0,
@@ -58,7 +63,6 @@ SAMPLES_THP = {
     "switch.guest_ns_per_io": 16511.527342516336,
     "switch.refaults_per_io": 0.09707747248742803,
     "switch.major_faults_per_io": 0.6505113815805457,
-    "switch.device_bytes_per_fio_byte": 0.6504627942569784,
     "switch.scanned_per_io": 0.32067633554405656,
     "switch.reclaim_efficiency": 1.0,
     "switch.direct_scan_share": 1.0,
@@ -93,8 +97,68 @@ def samples_of(run: Run) -> dict[str, float]:
 
 
 def test_samples_of_recorded_runs(run_4k: Run, run_thp: Run) -> None:
-    assert samples_of(run_4k) == SAMPLES_4K
-    assert samples_of(run_thp) == SAMPLES_THP
+    assert samples_of(run_4k) == pytest.approx(SAMPLES_4K, rel=1e-12)
+    assert samples_of(run_thp) == pytest.approx(SAMPLES_THP, rel=1e-12)
+
+
+COSTED = Phase(
+    name="4k", drop_caches=True, thp="never", fio=("--name=x",), start_ns=1000,
+    costs=(
+        Cost(name="io", title="I/O", ios=True, ns=10),
+        Cost(name="folio", title="folio added", calls=("add",), ns=200),
+    ),
+)  # fmt: skip
+
+
+def counted(**work: float) -> Profile:
+    """30000 instructions, of which 2000 are the program that keeps the vCPU from being idle."""
+    phase = PhaseProfile(
+        phase="4k", instructions=30000, kernel=(), user={"busybox": 2000, "fio": 500},
+        by_vcpu=(30000,), units={}, work=work,
+    )  # fmt: skip
+    return Profile(run_id="r", phases=(phase,))
+
+
+def test_what_an_io_takes_is_path_times_work() -> None:
+    """100 I/Os and 60 folios are 1000 + 1000 + 12000 of work; 28000 were executed for it."""
+    got = of_profile(counted(io=100, folio=60), (COSTED,))
+    assert got == {"4k.path": 2.0, "4k.work": 140.0}
+    # Twice as many folios: more work for an I/O, and of the same cost a shorter path.
+    assert of_profile(counted(io=100, folio=120), (COSTED,)) == {
+        "4k.path": 28000 / 26000,
+        "4k.work": 260.0,
+    }
+
+
+def test_a_kernel_that_lacks_a_function_has_no_path_and_says_so() -> None:
+    assert of_profile(counted(io=100), (COSTED,)) == {}
+    (said,) = uncounted(counted(io=100), (COSTED,))
+    assert "folio added" in said
+    assert "add" in said
+    assert uncounted(counted(io=100, folio=0), (COSTED,)) == ()
+
+
+def test_path_and_work_are_metrics_where_somebody_counts_and_costs_are_known(
+    run_matrix: Run,
+) -> None:
+    def names(phases: Sequence[Phase], counted: bool) -> set[str]:
+        return {metric.name for metric in metrics_of(phases, counted=counted)}
+
+    assert names((COSTED,), True) - names((COSTED,), False) == {"4k.path", "4k.work"}
+    assert names(run_matrix.phases, True) == names(run_matrix.phases, False)
+
+
+def test_rates_of_a_number_of_ios_are_over_the_time_they_took(run_4k: Run) -> None:
+    """1000 I/Os of each of 4 jobs in 50 ms; fio was told no time, and there was no ramp."""
+    (seen,) = run_4k.result.phases
+    assert seen.fio is not None
+    by_number = replace(
+        seen.fio, ios=4000, io_bytes=4000 * 4096, asked_ios=4000, asked_ms=0, ramp_ms=0,
+        runtime_ms=50,
+    )  # fmt: skip
+    got = samples((replace(seen, fio=by_number),), run_4k.phases)
+    assert got["4k.iops"] == pytest.approx(80_000)
+    assert got["4k.guest_ns_per_io"] == (seen.after.cpu_ns - seen.before.cpu_ns) / 4000
 
 
 def test_samples_of_runs_that_write(run_dirty: Run, run_matrix: Run) -> None:
@@ -115,11 +179,12 @@ def test_share_of_the_slow_path_is_of_busy_time() -> None:
         phase="w", instructions=1000, kernel=(), user={}, by_vcpu=(600, 400), units={},
         waits={"spinning": (150, 50), "idle": (0, 400)},
     )  # fmt: skip
-    assert counted(Profile(run_id="r", phases=(phase,))) == {"w.slowpath_share": 12.5}
+    asked = (COSTED.model_copy(update={"name": "w", "costs": ()}),)
+    assert of_profile(Profile(run_id="r", phases=(phase,)), asked) == {"w.slowpath_share": 12.5}
     nobody_looked = phase.model_copy(update={"waits": {}})
-    assert counted(Profile(run_id="r", phases=(nobody_looked,))) == {}
+    assert of_profile(Profile(run_id="r", phases=(nobody_looked,)), asked) == {}
     never_busy = phase.model_copy(update={"waits": {"spinning": (0, 0), "idle": (1000, 1000)}})
-    assert counted(Profile(run_id="r", phases=(never_busy,))) == {}
+    assert of_profile(Profile(run_id="r", phases=(never_busy,)), asked) == {}
 
 
 def test_share_of_the_slow_path_is_a_metric_where_somebody_looks(run_4k: Run) -> None:
@@ -180,7 +245,6 @@ def test_per_io_metrics_count_the_ramp(run_4k: Run) -> None:
     assert got["4k.refaults_per_io"] == pytest.approx(74206 / ios)
     assert got["4k.major_faults_per_io"] == pytest.approx(114274 / ios)
     assert got["4k.guest_ns_per_io"] == pytest.approx(2773271000 / ios)
-    assert got["4k.device_bytes_per_fio_byte"] == pytest.approx(468045824 / (ios * 4096))
 
 
 def test_counters_are_differences_over_the_phase(run_thp: Run) -> None:
@@ -189,7 +253,7 @@ def test_counters_are_differences_over_the_phase(run_thp: Run) -> None:
     moved = run_thp.but(before, counter("pgmajfault", 3883 + 7)).but(
         after, counter("pgmajfault", 30660 + 7)
     )
-    assert samples_of(moved) == SAMPLES_THP
+    assert samples_of(moved) == samples_of(run_thp)
 
 
 def test_a_phase_without_fio_has_no_samples(run_thp: Run) -> None:
@@ -207,7 +271,7 @@ def test_metrics_of_a_case_are_those_of_its_samples(
 
 def test_directions() -> None:
     """Less work and less traffic for an I/O is better."""
-    assert (*dict.fromkeys(one.name for one in DEFINITIONS), SLOWPATH_SHARE) == METRIC_NAMES
+    assert (*(one.name for one in DEFINITIONS), PATH, WORK, SLOWPATH_SHARE) == METRIC_NAMES
     lower = {definition.name for definition in DEFINITIONS if definition.direction == "lower"}
     # A time, or work and traffic for something, or a share of what should not be.
     assert lower - {"runtime", "direct_scan_share"} == {
