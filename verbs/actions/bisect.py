@@ -141,7 +141,7 @@ def _search(
     points = step_arms(experiment.series, subjects)
     if commits:
         points = (points[0], *map(_with_commit, points[1:], commits))
-    thresholds = experiment.thresholds.model_copy(update={"change": threshold})
+    thresholds = experiment.thresholds.model_copy(update={"change": threshold, "metrics": {}})
     update = {
         "cases": (chosen.model_copy(update={"primary": (metric,), "published": ()}),),
         "blocks": seeds or seeds_for(threshold),
