@@ -37,7 +37,8 @@ def test_a_restored_run_is_a_cold_one(filemap: Measured) -> None:
         restored, cold = found[f"{case}.b00.patched"], found[f"{case}.b00.patched.repeat"]
         assert cold.repeat
         assert restored.fingerprint == cold.fingerprint != ""
-        assert restored.samples is not None and cold.samples is not None
+        assert restored.samples is not None
+        assert cold.samples is not None
         # Path and work are counted, and nobody counts in a repeat.
         counted = {name for name in restored.samples if name.endswith((".path", ".work"))}
         assert counted
