@@ -193,6 +193,8 @@ SLOWPATH_SHARE = "slowpath_share"
 # What an I/O takes is path times work: instructions for a standard amount of work, and the
 # work that an I/O needed.  An index of prices, and one of quantities at fixed prices (Laspeyres).
 PATH, WORK = "path", "work"
+# A path is given for so many ns of work, so that tools that print two decimals show it.
+PER_WORK = 1000
 METRIC_NAMES: tuple[str, ...] = (
     *(definition.name for definition in DEFINITIONS),
     PATH,
@@ -223,8 +225,8 @@ def metrics_of(
             found += [
                 Metric(
                     name=f"{phase.name}.{PATH}",
-                    title=f"{phase.name}: instructions at equal work, relative to the catalogue's",
-                    unit="1",
+                    title=f"{phase.name}: instructions for 1,000 ns of work at the catalogue's costs",
+                    unit="ns",
                     direction="lower",
                 ),
                 Metric(
@@ -268,7 +270,7 @@ def of_profile(profile: Profile, phases: Sequence[Phase]) -> dict[str, float]:
             work = spec.start_ns + sum(cost.ns * phase.work[cost.name] for cost in spec.costs)
             ios = next(phase.work[cost.name] for cost in spec.costs if cost.ios)
             busy = phase.instructions - phase.user.get(IDLE_PROGRAM, 0)
-            found[f"{phase.phase}.{PATH}"] = busy / work
+            found[f"{phase.phase}.{PATH}"] = PER_WORK * busy / work
             found[f"{phase.phase}.{WORK}"] = work / ios
     return found
 

@@ -122,10 +122,10 @@ def counted(**work: float) -> Profile:
 def test_what_an_io_takes_is_path_times_work() -> None:
     """100 I/Os and 60 folios are 1000 + 1000 + 12000 of work; 28000 were executed for it."""
     got = of_profile(counted(io=100, folio=60), (COSTED,))
-    assert got == {"4k.path": 2.0, "4k.work": 140.0}
+    assert got == {"4k.path": 2000.0, "4k.work": 140.0}
     # Twice as many folios: more work for an I/O, and of the same cost a shorter path.
     assert of_profile(counted(io=100, folio=120), (COSTED,)) == {
-        "4k.path": 28000 / 26000,
+        "4k.path": 1000 * 28000 / 26000,
         "4k.work": 260.0,
     }
 
