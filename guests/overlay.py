@@ -21,7 +21,7 @@ from guests.native import OUTB
 from kernels.cache import Kernel
 
 PREBUILT_AGENT = AGENT.with_name("prebuilt.sh")
-RECIPE = 1
+RECIPE = 2
 
 
 def provide_all(base: Initramfs, kernels: Iterable[Kernel], cache: Path) -> dict[str, Initramfs]:
@@ -45,7 +45,7 @@ def provide(base: Initramfs, kernel: Kernel, cache: Path) -> Initramfs:
     """The initramfs of a prebuilt kernel, built if it is not cached.
 
     Raises:
-        InfraError: cpio or the compiler failed.
+        InfraError: the compiler failed.
     """
     image = path_of(base, kernel.identity.key, cache)
     digest = image.with_suffix(".sha256")

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import stat
 import subprocess
 from dataclasses import dataclass
@@ -83,6 +84,34 @@ def test_options_of_mkfs_are_those_that_it_knows(root: dict[str, Member]) -> Non
 def test_option_that_is_newer_than_mkfs_is_left_out(usage: bytes, left: str) -> None:
     text = "# parent=1\n[inode]\nnrext64=0\nexchange=0\n[naming]\nparent=0\n"
     assert initramfs.known_options(text, usage) == f"# parent=1\n[inode]\n{left}[naming]\n"
+
+
+def test_an_archive_is_what_cpio_makes_but_for_what_it_counts(tmp_path: Path) -> None:
+    folder = tmp_path / "root"
+    for name in ("b/c", "b/d", "a"):
+        (folder / name).mkdir(parents=True)
+    (folder / "b/c/file").write_bytes(b"content")
+    (folder / "b/empty").touch(mode=0o755)
+    (folder / "a/to-a-folder").symlink_to("../b")
+    initramfs.pack(folder, tmp_path / "ours")
+    names = sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*"))
+    for name in names:
+        os.utime(folder / name, (0, 0), follow_symlinks=False)
+    subprocess.run(
+        ["cpio", "--create", "--format=newc", "--reproducible", "--owner=+0:+0", "--quiet",
+         f"--file={tmp_path / 'theirs'}"],
+        cwd=folder, input="\n".join(names), text=True, check=True,
+    )  # fmt: skip
+    ours, theirs = ((tmp_path / each).read_bytes() for each in ("ours", "theirs"))
+    assert members(ours) == members(theirs)
+    assert len(ours) == len(theirs)
+    listed = subprocess.run(
+        ["cpio", "--list", "--quiet"], input=ours, capture_output=True, check=True
+    )
+    assert listed.stdout.decode().split() == names
+    links = {name: int(ours[at + 38 : at + 46], 16) for name in ("b", "b/c", "a")
+             for at in [ours.index(name.encode() + b"\0") - 110]}  # fmt: skip
+    assert links == {"b": 4, "b/c": 2, "a": 2}
 
 
 def test_nothing_of_the_host_but_contents(root: dict[str, Member]) -> None:
