@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from errors import InfraError
 from experiment.spec import ShapeSpec
+from guests import exact
+from guests.argv import qemu_argv
 from host import exactness
 from kernels.cache import Kernel
 from runs import trial
@@ -39,8 +42,13 @@ def test_this_qemu_is_exact_and_that_is_remembered(cache: Path, options: Options
 def test_guests_that_are_not_exact_are_told_from_those_that_are(
     cache: Path, options: Options, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # The kernel seeds itself from it, and QEMU asks the host for what it gives.
-    monkeypatch.setattr(trial, "SHAPES", (ShapeSpec(cpu="Nehalem,+rdrand"),))
+    def by_the_hosts_clock(*arguments: Any, **more: Any) -> list[str]:
+        found = qemu_argv(*arguments, **more)
+        found[found.index("-rtc") + 1] = "clock=host,base=utc"
+        return found
+
+    monkeypatch.setattr(exact, "qemu_argv", by_the_hosts_clock)
+    monkeypatch.setattr(trial, "SHAPES", (ShapeSpec(),))
     tried = trial.try_exactness(cache, options.checkout, lambda text: None)
     assert tried.differences
     assert exactness.standing(cache).status == "inexact"

@@ -1,0 +1,134 @@
+"""A session needs no root: made by a user without rights, whose home holds kernels alone."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from kernels.cache import Kernel
+from tests.integration.conftest import Measured
+from tests.integration.lab_process import CHECKOUT, FORMS, SMALL, TIMEOUT_S, records_of
+
+pytestmark = pytest.mark.guest
+
+# Nobody's: it is in no file of users, and owns nothing.
+UID = 54321
+# In mounts of its own: root's home, which others may not enter, is an empty one that holds
+# only the folders given, then the command as another user without groups and capabilities.
+AS_USER = """
+work=$1 home=$2 uid=$3 count=$4
+shift 4
+number=0
+kept=
+while [ "$number" != "$count" ]; do
+    mkdir "$work/$number"
+    mount --bind "$1" "$work/$number"
+    kept="$kept $1"
+    number=$((number + 1))
+    shift
+done
+[ -z "$kept" ] || mount -t tmpfs -o mode=755 none "$home"
+number=0
+for each in $kept; do
+    mkdir -p "$each"
+    mount --bind "$work/$number" "$each"
+    number=$((number + 1))
+done
+exec setpriv --reuid "$uid" --regid "$uid" --clear-groups --inh-caps=-all --bounding-set=-all \\
+    --no-new-privs "$@"
+"""
+
+
+@dataclass(frozen=True)
+class User:
+    """An ordinary user with a home of its own."""
+
+    home: Path
+    work: Path
+
+    def run(self, *argv: str) -> subprocess.CompletedProcess[str]:
+        root = Path.home().resolve()
+        needed = [Path(each).resolve() for each in (sys.base_prefix, sys.prefix, CHECKOUT)]
+        kept = [str(each) for each in dict.fromkeys(needed) if root in each.parents]
+        shutil.rmtree(self.work, ignore_errors=True)
+        self.work.mkdir()
+        return subprocess.run(
+            ["unshare", "--mount", "sh", "-euc", AS_USER, "sh", str(self.work), str(root),
+             str(UID), str(len(kept)), *kept, *argv],
+            cwd=self.home, capture_output=True, text=True, timeout=TIMEOUT_S,
+            stdin=subprocess.DEVNULL,
+            env={"HOME": str(self.home), "PATH": "/usr/bin:/bin", "LANG": "C.UTF-8"},
+        )  # fmt: skip
+
+
+@pytest.fixture
+def user(kernels: dict[str, Kernel]) -> Iterator[User]:
+    if os.geteuid() != 0:
+        pytest.skip("every session of these tests is an ordinary user's: they are not run by root")
+    # Folders of pytest's are for their owner alone.
+    top = Path(tempfile.mkdtemp(prefix="twinboot-user-"))
+    top.chmod(0o755)
+    user = User(top / "home", top / "mounts")
+    try:
+        for kernel in kernels.values():
+            kept = user.home / ".cache/twinboot/kernels" / kernel.folder.name
+            shutil.copytree(kernel.folder, kept)
+        for path in (user.home, *user.home.rglob("*")):
+            os.chown(path, UID, UID, follow_symlinks=False)
+        if user.run("true").returncode != 0:
+            pytest.skip(f"no mounts of one's own here: {user.run('true').stderr.strip()}")
+        yield user
+    finally:
+        shutil.rmtree(top)
+
+
+def test_a_session_is_an_ordinary_users_and_gives_the_same_bits(
+    user: User, small: Measured
+) -> None:
+    who = user.run("sh", "-c", "id -u; id -G; grep CapEff /proc/self/status; ls -A ~ | head -3")
+    assert who.stdout.split() == [str(UID), str(UID), "CapEff:", "0" * 16, ".cache"]
+    assert user.run("touch", "/etc/twinboot-was-here").returncode != 0
+
+    session = user.home / "session"
+    done = user.run(
+        sys.executable, str(CHECKOUT / "lab.py"), "run", SMALL, "--session", str(session)
+    )
+    assert done.returncode == 0, done.stderr
+    assert "building" not in done.stderr
+    own, roots = records_of(session), records_of(small.folder)
+    assert set(own) == {name for name in roots if ".b00." in name}
+    for name, record in own.items():
+        assert record.failure is None
+        assert record.fingerprint == roots[name].fingerprint != ""
+        assert record.samples == roots[name].samples
+    assert all((session / name).stat().st_size for name in FORMS)
+    assert {path.lstat().st_uid for path in user.home.rglob("*")} == {UID}
+
+
+def test_doctor_of_an_ordinary_user_finds_nothing_that_wants_root(user: User) -> None:
+    done = user.run(sys.executable, str(CHECKOUT / "lab.py"), "doctor")
+    assert done.returncode == 0, done.stdout
+    assert f"{user.home}/.cache/twinboot" in done.stdout
+
+
+def test_set_up_of_an_ordinary_user_wants_no_root_where_nothing_is_missing(user: User) -> None:
+    own = user.home / "checkout"
+    for name in ("setup/prepare.sh", "host/packages.txt", "host/systems.txt", "requirements.lock"):
+        (own / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(CHECKOUT / name, own / name)
+    # The environment is there: building one is tests/systems/debian.sh's.
+    (own / ".venv").mkdir()
+    (own / ".venv/bin").symlink_to(Path(sys.prefix).resolve() / "bin")
+    for path in (own, *own.rglob("*")):
+        os.chown(path, UID, UID, follow_symlinks=False)
+    stamp = "sha256sum <requirements.lock >.venv/.made-from"
+    done = user.run("sh", "-c", f"cd {own} && {stamp} && sh setup/prepare.sh")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
