@@ -50,7 +50,7 @@ def test_dry_run_boots_each_kernel_with_its_own_root(
 ) -> None:
     options = Options(checkout=CHECKOUT, cache=tmp_path / "cache")
     monkeypatch.setattr(native, "build", lambda *_, **__: Path("/native"))
-    monkeypatch.setattr(initramfs, "_build", lambda files, image, *_: image.touch())
+    monkeypatch.setattr(initramfs, "_build", lambda files, helpers, image, *_: image.touch())
     arms = tuple(f"image:bzImage-{name}" for name in ("one", "two"))
     made = asked(Request(arms=arms, workloads="filemap-4k"), options.cache, here=images)
     lines = [line for line in dry_run.session_lines(made, options).boots if "qemu-system" in line]
