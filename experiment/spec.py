@@ -324,6 +324,11 @@ class Experiment(Frozen):
         return self
 
     @property
+    def repeated(self) -> str:
+        """What a session repeats, in the plural: ``seeds``, or in wall mode ``blocks``."""
+        return "blocks" if self.mode == "wall" else "seeds"
+
+    @property
     def all_arms(self) -> tuple[ArmSpec, ...]:
         """The arms in order, base first; derived from the series unless given."""
         if self.arms or self.series is None:

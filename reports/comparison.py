@@ -31,7 +31,6 @@ from reports.timelines import timelines
 from reports.verdict import Evidence, Judgement, Verdict, judge_primary, judge_secondary
 from reports.wall_model import Again, WallFacts
 from reports.wall_verdict import decides
-from reports.wall_wording import host_findings
 from results.locks import Locks
 from results.profile import Profile
 from results.record import CaseRecord, Manifest, Metric, RunRecord
@@ -346,7 +345,7 @@ def _comparison(view: _View, judged: Sequence[tuple[Judgement, Again | None]]) -
         attributions=attributions,
         locks=of_locks,
         wall=course,
-        host_findings=host_findings(course) if course else (),
+        host_findings=facts.of_host(course) if course else (),
     )  # fmt: skip
 
 

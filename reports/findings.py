@@ -10,17 +10,11 @@ from reports.lock_model import LockComparison
 from reports.model import Exactness, FailedRun, FailureCount, Finding, Reference
 from reports.taken_in import taken_in
 from reports.wall_model import WallFacts
-from reports.wording import repeated
 from results.record import QUICK, Manifest, RunRecord
 
 # A phase with fewer I/Os shows the luck of the draw: 002 compared two arms by 16 reads each.
 FEWEST_IOS = 1000
-DISAGREEMENT_NAMED = 5
 NOT_ASKED = Exactness(status="not asked", text="bit-exactness is not asked of wall mode")
-
-OF_QUICK = (
-    "made with --quick: the experiment's first case alone, no correctness check, no diagnostic run"
-)
 
 
 def data_points(records: Iterable[RunRecord]) -> list[RunRecord]:
@@ -96,13 +90,12 @@ def seeds_without_effect(manifest: Manifest, records: Sequence[RunRecord]) -> li
             ]
             if same:
                 seeds = sorted({seed for pair in same for seed in pair})
-                named = ", ".join(map(str, seeds[:DISAGREEMENT_NAMED]))
-                rest = ", ..." if len(seeds) > DISAGREEMENT_NAMED else ""
-                text = (
-                    f"arm {arm.name}: different seeds gave bit-identical values ({named}{rest}); "
-                    "they count as one sample, not as several"
-                )
-                found.append(Finding(level="warning", scope=case.name, text=text))
+                found.append(
+                    Finding(
+                        level="warning", scope=case.name, kind="seeds-without-effect",
+                        values={"arm": arm.name, "seeds": seeds},
+                    )
+                )  # fmt: skip
     return found
 
 
@@ -124,35 +117,44 @@ def gather(
 ) -> tuple[Finding, ...]:
     """All findings of a session: warnings first, then notes, each in a fixed order.
 
-    Those of a wall session's host are apart (``reports.wall.host_findings``).
+    Those of a wall session's host are apart (:func:`of_host`).
     """
     found = []
     if QUICK in manifest.overrides:
-        found.append(Finding(level="warning", scope="session", text=OF_QUICK))
-    if exactness.status == "not asked":
-        found.append(Finding(level="note", scope="session", text=exactness.text))
-    elif exactness.status == "inexact":
-        found.append(Finding(level="warning", scope="session", text=exactness.text))
-    elif not manifest.same_code or data_points(records):
-        level = "note" if exactness.status == "bit-exact" else "warning"
-        found.append(Finding.model_validate(
-            {"level": level, "scope": "session", "text": f"{exactness.status}: {exactness.text}"}
-        ))  # fmt: skip
+        found.append(Finding(level="warning", scope="session", kind="quick"))
+    if (
+        exactness.status in ("not asked", "inexact")
+        or not manifest.same_code
+        or data_points(records)
+    ):
+        known = exactness.status in ("not asked", "bit-exact")
+        found.append(
+            Finding(
+                level="note" if known else "warning", scope="session", kind="exactness",
+                values={"status": exactness.status, "detail": exactness.text},
+            )
+        )  # fmt: skip
     if manifest.provenance.qemu_untried:
-        text = f"{manifest.provenance.qemu_untried}; ./lab.py doctor --exact tries it"
-        found.append(Finding(level="warning", scope="session", text=text))
+        values = {"why": manifest.provenance.qemu_untried}
+        found.append(Finding(level="warning", scope="session", kind="qemu-untried", values=values))
     for (case, phase), ios in sorted(too_few_ios(manifest, records).items()):
-        text = f"phase {phase}: {ios} I/Os in a run, too few I/Os to be evidence"
-        found.append(Finding(level="warning", scope=case, text=text))
+        values = {"phase": phase, "ios": ios}
+        found.append(Finding(level="warning", scope=case, kind="few-ios", values=values))
     found += seeds_without_effect(manifest, records)
     found += [
         Finding(
             level="warning",
             scope=count.case,
-            text=f"fail:runs {count.base_failed}:{count.base_runs} in {manifest.base}, "
-            f"{count.patched_failed}:{count.patched_runs} in {manifest.patched}"
-            + (f", {count.again[0]}:{count.again[1]} in {AGAIN}" if count.again else "")
-            + f"{_kinds(count, failed)}; their {repeated(manifest.experiment)} are left out whole",
+            kind="failed-runs",
+            values={
+                "arms": [
+                    [manifest.base, count.base_failed, count.base_runs],
+                    [manifest.patched, count.patched_failed, count.patched_runs],
+                    *([[AGAIN, *count.again]] if count.again else []),
+                ],
+                "kinds": _kinds(count, failed),
+                "repeated": manifest.experiment.repeated,
+            },
         )
         for count in counts
         if count.any_failed
@@ -164,35 +166,37 @@ def gather(
     ):  # fmt: skip
         found.append(not_finished(recorded, manifest.runs_planned))
     if manifest.same_code:
-        text = "the built machine code of both arms is equal"
-        found.append(Finding(level="note", scope="session", text=text))
+        found.append(Finding(level="note", scope="session", kind="same-code"))
         found += _contradiction(manifest, records)
     found += taken_in(manifest)
     found += _of_the_runs(records)
     found += [
-        Finding(level="note", scope=reference.case, text=f"{reference.metric}: {reference.note}")
+        Finding(
+            level="note", scope=reference.case, kind="published",
+            values={"metric": reference.metric, "note": reference.note},
+        )
         for reference in references
         if reference.note
-    ]
+    ]  # fmt: skip
     return tuple(sorted(found, key=lambda finding: finding.level != "warning"))
 
 
 def not_finished(recorded: int, planned: int) -> Finding:
     """That runs are missing which a resumed session would make."""
-    text = f"{recorded} of {planned} runs recorded; --resume finishes the session"
-    return Finding(level="warning", scope="session", text=text)
+    values = {"recorded": recorded, "planned": planned}
+    return Finding(level="warning", scope="session", kind="not-finished", values=values)
 
 
-def _kinds(count: FailureCount, failed: Sequence[FailedRun]) -> str:
-    """`` (hung 1, panic 2)`` in wall mode, where guests end in more ways; else nothing."""
+def _kinds(count: FailureCount, failed: Sequence[FailedRun]) -> dict[str, int]:
+    """How many runs ended in which way, in wall mode, where guests end in more ways; else none."""
     if count.again is None:
-        return ""
+        return {}
     kinds: dict[str, int] = {}
     for run in failed:
         if run.case == count.case and not run.repeat:
             said = f"{run.failure.kind}, blame {run.failure.blame}"
             kinds[said] = kinds.get(said, 0) + 1
-    return f" ({'; '.join(f'{number} {kind}' for kind, number in sorted(kinds.items()))})"
+    return dict(sorted(kinds.items()))
 
 
 def of_twins(records: Sequence[RunRecord], locks: Sequence[LockComparison]) -> tuple[Finding, ...]:
@@ -207,8 +211,8 @@ def of_twins(records: Sequence[RunRecord], locks: Sequence[LockComparison]) -> t
         Finding(
             level="note",
             scope=f"twin {twin}",
-            text=f"{', '.join(sorted(run_ids))} failed and explain{'s' * (len(run_ids) == 1)} "
-            f"nothing: {why}",
+            kind="diagnostic-failed",
+            values={"runs": sorted(run_ids), "why": why},
         )
         for (twin, why), run_ids in sorted(failed.items())
     ]
@@ -216,8 +220,8 @@ def of_twins(records: Sequence[RunRecord], locks: Sequence[LockComparison]) -> t
         Finding(
             level="note",
             scope=f"twin {seen.twin}",
-            text=f"{seen.case}, phase {seen.phase}: {sum(seen.dropped)} events were dropped, "
-            "waits are not complete",
+            kind="events-dropped",
+            values={"case": seen.case, "phase": seen.phase, "events": sum(seen.dropped)},
         )
         for seen in locks
         if any(seen.dropped)
@@ -236,9 +240,8 @@ def _contradiction(manifest: Manifest, records: Sequence[RunRecord]) -> list[Fin
     differ = sum(base != patched for base, patched in blocks)
     if not differ:
         return []
-    many = f"{differ} of {len(blocks)} {repeated(manifest.experiment)}"
-    text = f"the code is the same and {many} differ"
-    return [Finding(level="warning", scope="session", text=text)]
+    values = {"differ": differ, "of": len(blocks), "repeated": manifest.experiment.repeated}
+    return [Finding(level="warning", scope="session", kind="same-code-differs", values=values)]
 
 
 def _of_the_runs(records: Sequence[RunRecord]) -> list[Finding]:
@@ -248,10 +251,39 @@ def _of_the_runs(records: Sequence[RunRecord]) -> list[Finding]:
         for text in record.findings:
             seen[record.case, text] = seen.get((record.case, text), 0) + 1
     return [
-        Finding(
-            level="warning",
-            scope=case,
-            text=f"{text} ({count} {'run' if count == 1 else 'runs'})",
-        )
+        Finding(level="warning", scope=case, kind="of-runs", values={"text": text, "runs": count})
         for (case, text), count in sorted(seen.items())
     ]
+
+
+def of_host(facts: WallFacts) -> tuple[Finding, ...]:
+    """What to know of the host and the session's course before its verdicts: warnings first."""
+    found = [
+        Finding(
+            level="note" if facts.real_time else "warning", scope="host", kind="accelerator",
+            values={"accelerator": facts.accelerator, "real_time": facts.real_time},
+        )
+    ]  # fmt: skip
+    found += [
+        Finding(
+            level="warning" if check.status == "fail" else "note", scope="host", kind="host-check",
+            values={"name": check.name, "found": check.found, "status": check.status},
+        )
+        for check in facts.checks
+    ]  # fmt: skip
+    for kept in (False, True):
+        spoilt = [block for block in facts.dropped if block.kept == kept and not block.failed]
+        for case in dict.fromkeys(block.case for block in spoilt):
+            blocks = [[block.block, block.reason] for block in spoilt if block.case == case]
+            values = {"case": case, "blocks": blocks, "of": facts.blocks, "kept": kept}
+            found.append(
+                Finding(level="warning", scope="host", kind="dropped-blocks", values=values)
+            )
+    if facts.early:
+        values = {
+            "blocks": facts.blocks,
+            "planned": facts.planned,
+            "share": facts.look_share or 0.0,
+        }
+        found.append(Finding(level="note", scope="host", kind="early", values=values))
+    return tuple(sorted(found, key=lambda finding: finding.level != "warning"))

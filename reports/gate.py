@@ -10,11 +10,6 @@ from reports.model import Comparison, Finding, MetricComparison
 from reports.verdict import PENDING, Judgement, Verdict
 from results.checks import Check, standing
 
-NOT_FINAL = (
-    "correctness checks are pending, and one that fails takes the verdict back: "
-    "./lab.py run --resume SESSION makes them"
-)
-
 
 def gate_of(arm: str, base: str, checks: Sequence[Check]) -> ArmGate:
     """What the checks of a session say of one arm; ``base`` is the session's first arm.
@@ -85,7 +80,7 @@ def gated(comparison: Comparison, base: str, checks: Sequence[Check]) -> Compari
         for case in comparison.cases
     )
     if withholding is None:
-        awaiting = Finding(level="warning", scope="session", text=NOT_FINAL)
+        awaiting = Finding(level="warning", scope="session", kind="checks-pending")
         findings = (awaiting, *comparison.findings)
         return changed.model_copy(update={"cases": cases, "findings": findings})
     # That no run was made is what the gate decided, not something to be finished.

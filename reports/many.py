@@ -58,7 +58,10 @@ class SessionComparison(Record):
     @property
     def findings(self) -> tuple[Finding, ...]:
         """Every finding of any comparison, once."""
-        return tuple(dict.fromkeys(found for one in self.comparisons for found in one.findings))
+        found: list[Finding] = []
+        for each in (finding for one in self.comparisons for finding in one.findings):
+            found += [] if each in found else [each]
+        return tuple(found)
 
     @property
     def gates(self) -> tuple[ArmGate, ...]:

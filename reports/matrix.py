@@ -100,7 +100,7 @@ def by_case(
         said += [*(line[:width].rstrip() for line in table), ""]
         others = others[many:]
     units = dict.fromkeys(row.unit for row in shown)
-    over = wording.repeated(session.manifest.experiment)
+    over = session.manifest.experiment.repeated
     note = f"Means and standard deviations over the {over}, {', '.join(units)}."
     return [*said, *wrapped(note, width or WIDTH, ""), ""]
 

@@ -6,9 +6,12 @@ are in the unit of their metric.  ``None`` means "not known", never zero.
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
+
+from pydantic import Field, computed_field
 
 from experiment.spec import Direction
+from reports import sentences
 from reports.attribution_model import Attribution
 from reports.errors import ReportError as ReportError
 from reports.gate_model import ArmGate
@@ -126,11 +129,22 @@ class CaseComparison(Record):
 
 
 class Finding(Record):
-    """A fact that weakens trust (``warning``) or that a reader should know (``note``)."""
+    """A fact that weakens trust (``warning``) or that a reader should know (``note``).
+
+    ``kind`` and ``values`` are the fact, ``scope`` what it is of; ``text`` is the sentence of
+    :mod:`reports.sentences`.
+    """
 
     level: Literal["warning", "note"]
     scope: str
-    text: str
+    kind: str
+    values: dict[str, Any] = Field(default_factory=dict)
+
+    @computed_field  # type: ignore[prop-decorator]
+    @property
+    def text(self) -> str:
+        """The fact as one line without a full stop."""
+        return sentences.of_finding(self.kind, self.values)
 
 
 class FailedRun(Record):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Literal
 
 from reports.attribution_model import Attribution
 from reports.model import Finding
@@ -18,7 +19,7 @@ def taken_in(manifest: Manifest) -> tuple[Finding, ...]:
     and come from mails and compilers: forms escape them.
     """
     found = [
-        Finding(level="warning", scope="series", text=text)
+        Finding(level="warning", scope="series", kind="series", values={"text": text})
         for series in manifest.series
         for text in series.findings
     ]
@@ -27,15 +28,19 @@ def taken_in(manifest: Manifest) -> tuple[Finding, ...]:
     build = f"build of {manifest.patched}" if many else "build"
     if triage is not None:
         said = (*triage.findings, *(f"new in the patched arm: {each}" for each in triage.warnings))
-        found += [Finding(level="warning", scope=build, text=text) for text in said]
+        found += [
+            Finding(level="warning", scope=build, kind="build", values={"text": text})
+            for text in said
+        ]
     # A folder of the lab's own has nothing to tell that the heading does not.
     found += [
-        Finding(level="note", scope="series", text=origin(series))
+        Finding(level="note", scope="series", kind="origin", values={"text": origin(series)})
         for series in manifest.series
         if series.kind != "folder"
     ]
     if triage is not None and not manifest.same_code:
-        found.append(Finding(level="note", scope=build, text=summary(triage)))
+        values = {"text": summary(triage)}
+        found.append(Finding(level="note", scope=build, kind="triage", values=values))
     return tuple(found)
 
 
@@ -58,24 +63,15 @@ def executed(manifest: Manifest, attributions: Sequence[Attribution]) -> tuple[F
     idle = [name for name in names if _bare(name) not in phases]
     many = len(manifest.experiment.all_arms) > 2
     scope = f"build of {manifest.patched}" if many else "build"
-    if not ran:
-        text = f"no phase executed a function that changed ({_listed(idle)}): nothing that was "
-        text += "measured can show what the series does; choose other workloads"
-        return (Finding(level="warning", scope=scope, text=text),)
     each = [f"{name} in {', '.join(dict.fromkeys(phases[_bare(name)]))}" for name in ran]
-    text = f"executed: {len(ran)} of {len(names)} changed functions: {_listed(each, '; ')}"
-    text += f"; not executed: {_listed(idle)}" if idle else ""
-    return (Finding(level="note", scope=scope, text=text),)
+    values = {"executed": each, "not_executed": idle, "changed": len(names)}
+    level: Literal["note", "warning"] = "note" if ran else "warning"
+    return (Finding(level=level, scope=scope, kind="executed", values=values),)
 
 
 def _bare(name: str) -> str:
     """A function without a suffix of the compiler's, as ``.isra.0``."""
     return name.partition(".")[0]
-
-
-def _listed(names: Sequence[str], between: str = ", ") -> str:
-    more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
-    return f"{between.join(names[:NAMED])}{more}"
 
 
 def origin(series: SeriesRecord) -> str:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from reports import power, wording
-from reports.model import Comparison, Finding, MetricComparison
+from reports.model import Comparison, MetricComparison
 from reports.wall_model import WallFacts
 from reports.wall_statistics import FEWEST_AGAIN
 
-NAMED_BLOCKS = 6
 VALUES = (
     "Values are geometric means over the blocks, with the spread between boots as ± standard "
     "deviation. A/A is base-again against base: what chance shows on this host."
@@ -18,53 +17,6 @@ DESIGN = (
     "Each boot is one sample; the change is the Hodges-Lehmann estimate over whole blocks. "
     "base-again is the base once more; what it differs by is noise."
 )
-
-
-def host_findings(facts: WallFacts) -> tuple[Finding, ...]:
-    """What to know of the host and the session's course before its verdicts: warnings first."""
-    said = [_on(facts)]
-    said += [
-        ("warning" if check.status == "fail" else "note",
-         f"{check.name}: {check.found} ({check.status})")
-        for check in facts.checks
-    ]  # fmt: skip
-    said += [("warning", text) for text in _dropped_texts(facts)]
-    if facts.early:
-        share = f"{100 * (facts.look_share or 0.0):g} % of the error rates"
-        said.append((
-            "note",
-            f"judged early, at the look after {facts.blocks} of {facts.planned} blocks, which "
-            f"has {share}",
-        ))  # fmt: skip
-    found = [Finding.model_validate({"level": level, "scope": "host", "text": text})
-             for level, text in said]  # fmt: skip
-    return tuple(sorted(found, key=lambda finding: finding.level != "warning"))
-
-
-def _on(facts: WallFacts) -> tuple[str, str]:
-    if facts.real_time:
-        return "note", f"guests ran on this host's CPUs ({facts.accelerator})"
-    ran = "TCG" if facts.accelerator == "tcg" else facts.accelerator or "an unknown accelerator"
-    return "warning", (
-        f"guests ran under {ran}: the time is that of a translator and no verdict is given; "
-        'mode = "exact" answers the question here'
-    )
-
-
-def _dropped_texts(facts: WallFacts) -> list[str]:
-    texts = []
-    for kept in (False, True):
-        spoilt = [block for block in facts.dropped if block.kept == kept and not block.failed]
-        for case in dict.fromkeys(block.case for block in spoilt):
-            found = [block for block in spoilt if block.case == case]
-            named = "; ".join(f"block {d.block}: {d.reason}" for d in found[:NAMED_BLOCKS])
-            rest = "; ..." if len(found) > NAMED_BLOCKS else ""
-            many = f"{len(found)} of {facts.blocks} blocks"
-            what = "would be dropped, and are shown because no verdict hangs on them" if kept else (
-                "dropped whole"
-            )  # fmt: skip
-            texts.append(f"{case}: {many} {what} ({named}{rest})")
-    return texts
 
 
 def again(metric: MetricComparison) -> str:

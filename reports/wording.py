@@ -214,11 +214,6 @@ def blocks(count: int) -> str:
     return f"{count} block" if count == 1 else f"{count} blocks"
 
 
-def repeated(experiment: Experiment) -> str:
-    """What a session repeats, in the plural: ``seeds``, or in wall mode ``blocks``."""
-    return "blocks" if experiment.mode == "wall" else "seeds"
-
-
 def verdict(metric: MetricComparison) -> str:
     """The verdict's word; for a secondary metric what stands out, or nothing."""
     judgement = metric.judgement

@@ -1,0 +1,38 @@
+"""Findings are data, and each has its sentence."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+from reports import sentences
+from reports.model import Comparison
+
+REPORTS = Path(__file__).resolve().parents[2] / "reports"
+
+
+def test_every_kind_that_is_found_has_a_sentence() -> None:
+    used = {
+        keyword.value.value
+        for path in REPORTS.glob("*.py")
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "Finding"
+        for keyword in node.keywords
+        if keyword.arg == "kind" and isinstance(keyword.value, ast.Constant)
+    }
+    assert used == set(sentences.KINDS)
+
+
+def test_a_finding_is_its_values(normal: Comparison) -> None:
+    [exact] = [f for f in normal.findings if f.kind == "exactness"]
+    assert exact.values["status"] == "bit-exact"
+    assert exact.text == f"bit-exact: {exact.values['detail']}"
+
+
+@pytest.mark.parametrize(("many", "more"), [(5, ""), (7, " and 2 more")])
+def test_long_lists_end_in_a_number(many: int, more: str) -> None:
+    names = [f"f{number}" for number in range(many)]
+    values = {"executed": [], "not_executed": names, "changed": many}
+    assert f"f4{more})" in sentences.of_finding("executed", values)
