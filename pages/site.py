@@ -21,8 +21,10 @@ from history.policy import Policy
 from history.store import HistoryStore, Read
 from history.table import setting_key
 from pages import embed, payload, spark, status
+from pages.environment import environment_of
 from pages.tracks import Track, tracks_of
-from reports import html, wording
+from reports import wording
+from reports.render import html
 from results.store import SessionStore
 from results.units import shown_unit
 
@@ -170,7 +172,7 @@ def address(link: str) -> Markup:
 
 
 def _environment() -> Environment:
-    environment = html.environment_of(TEMPLATES, _printed)
+    environment = environment_of(TEMPLATES, _printed)
     environment.filters["figure"] = wording.figure
     environment.globals.update(status=status, wording=wording, shown_unit=shown_unit)
     return environment
@@ -201,5 +203,5 @@ def _static(name: str) -> str:
 
 def _style(*, charts: bool) -> str:
     """The look of reports, and what pages have besides."""
-    own = [(html.TEMPLATES / "report.css").read_text(encoding="utf-8"), _static("site.css")]
+    own = [html.STYLE.read_text(encoding="utf-8"), _static("site.css")]
     return "\n".join([*([_static("uPlot.min.css")] if charts else []), *own])

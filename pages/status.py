@@ -10,11 +10,10 @@ from history.entry import Entry
 from history.standing import is_open
 from history.values import fit
 from history.wording import KINDS, moved_words, standing_words
-from reports.html import MARKS
 from reports.verdict import Verdict
-from reports.wording import between, percent
+from reports.wording import MARKS, between, percent
 
-# Words besides those of verdicts, which have theirs in reports.html.
+# Words besides those of verdicts, which have theirs in reports.wording.
 OTHER_MARKS = {"lab moved": "◆", "known": "○", "unexplained": "!", "mixed": "◇", "inexact": "✕",
                "suspected": "?", "incomparable": "∅", "first night": "·"}  # fmt: skip
 

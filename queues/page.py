@@ -9,10 +9,12 @@ from pathlib import Path
 from markupsafe import Markup
 
 from pages import embed
+from pages.environment import environment_of
 from queues.entry import Entry
 from queues.store import QueueStore, Read
 from queues.wording import BLAMES, WORST_FIRST, is_worked_on, said_in_words, word_of
-from reports import html, wording
+from reports import wording
+from reports.render import html
 from reports.verdict import Verdict
 from reports.write import HTML
 from results.store import write_atomically
@@ -49,10 +51,8 @@ def render(store: QueueStore, read: Read) -> str:
     waiting = [entry for entry in read.entries if entry.state == "waiting"]
     closed = [entry for entry in read.entries if not entry.is_open]
     ended = sorted((e for e in closed if e.state in ("done", "failed")), key=_newest, reverse=True)
-    style = "\n".join(
-        [(html.TEMPLATES / "report.css").read_text(), (HERE / "queue.css").read_text()]
-    )
-    environment = html.environment_of(HERE, lambda text: wording.typeset(wording.clean(text)))
+    style = "\n".join([html.STYLE.read_text(encoding="utf-8"), (HERE / "queue.css").read_text()])
+    environment = environment_of(HERE, lambda text: wording.typeset(wording.clean(text)))
     page = environment.get_template(
         "queue.html.j2"
     ).render(
@@ -102,7 +102,7 @@ def _ended(store: QueueStore, entry: Entry) -> Row:
         if one.change is not None or one.verdict not in lost
     ]
     return Row(
-        entry, word, kind.replace(" ", "-"), html.MARKS[kind], _report(store, entry),
+        entry, word, kind.replace(" ", "-"), wording.MARKS[kind], _report(store, entry),
         tuple(filter(None, details)),
     )  # fmt: skip
 

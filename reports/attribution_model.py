@@ -25,6 +25,11 @@ class FunctionRow(Record):
     user: bool = False
     only_in: Arm = ""
 
+    @property
+    def shown_name(self) -> str:
+        """The name; a file of user code says so."""
+        return f"{self.name} (user)" if self.user else self.name
+
 
 class GroupRow(Record):
     """All functions of a subsystem together."""

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
-from reports import across
-from reports.across import Row
+from reports import by_arm
+from reports.by_arm import Row
 from reports.many import SessionComparison
 from results.units import shown_unit
 
@@ -65,10 +65,9 @@ def reclaim(session: SessionComparison) -> tuple[Derived, ...]:
     Rates are per second of the guest's clock: in exact mode their unit says virtual.
     """
     found = []
-    every = across.rows(session)
     for case in session.comparisons[0].cases:
         for phase in case.phases:
-            rows = {row.short: row for row in across.of_case(every, case.name)
+            rows = {row.short: row for row in by_arm.of_case(session.rows, case.name)
                     if row.phase == phase.name}  # fmt: skip
             for title, unit, needed, value in ROWS:
                 if not rows.keys() >= set(needed):

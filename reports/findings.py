@@ -135,8 +135,8 @@ def gather(
             )
         )  # fmt: skip
     if manifest.provenance.qemu_untried:
-        values = {"why": manifest.provenance.qemu_untried}
-        found.append(Finding(level="warning", scope="session", kind="qemu-untried", values=values))
+        untried = {"why": manifest.provenance.qemu_untried}
+        found.append(Finding(level="warning", scope="session", kind="qemu-untried", values=untried))
     for (case, phase), ios in sorted(too_few_ios(manifest, records).items()):
         values = {"phase": phase, "ios": ios}
         found.append(Finding(level="warning", scope=case, kind="few-ios", values=values))

@@ -1,63 +1,118 @@
-"""The forms a comparison can take: an explicit mapping from name to renderers."""
+"""The forms of a report: which sections each has, and what writes its blocks."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
-from typing import NamedTuple
 
-from reports import (
-    html,
-    json_form,
-    letter,
-    lkp,
-    many_html,
-    many_letter,
-    markdown,
-    matrix,
-    mmtests,
-    summary,
-    text,
-)
-from reports.many import SessionComparison
+from reports import json_form, letter, lkp, matrix, mmtests, summary
+from reports.document import Block, Paragraph
+from reports.headline import headline
+from reports.many import SessionComparison, of_comparisons
 from reports.model import Comparison, ReportError
+from reports.render import html, markdown, text
+from reports.sections import (
+    arms,
+    checks,
+    functions,
+    host,
+    locks,
+    meaning,
+    metrics,
+    published,
+    repeat,
+    subject,
+    trust,
+    verdicts,
+)
+from reports.sections.view import View, of_each_pair
+
+Section = Callable[[View], list[Block]]
 
 
-class Form(NamedTuple):
-    """How a session is written: one of two arms, and one of more.
+def pairs(view: View) -> list[Block]:
+    """What is of two arms: all of a session that has no more, else each pair in its fold."""
+    sections = (metrics.blocks, metrics.runs, functions.blocks, locks.blocks)
+    found = of_each_pair(view, sections)
+    return found if view.session.single else [*found, Paragraph(metrics.note(view.first), "note")]
 
-    ``fitted`` writes it for a terminal of so many columns, for a session in this folder;
-    None where that changes nothing.
-    """
 
-    two: Callable[[Comparison], str]
-    many: Callable[[SessionComparison], str]
-    fitted: Callable[[SessionComparison, int, str], str] | None = None
+# In the order of reading: what came out, whether to believe it, where it came from, the rest.
+PAGE: tuple[Section, ...] = (
+    verdicts.blocks, trust.differences, host.blocks, checks.blocks, arms.patches, arms.workloads,
+    arms.blocks, arms.runs, pairs, published.blocks, trust.findings, trust.failures, subject.full,
+    repeat.again, repeat.made_with, meaning.blocks,
+)  # fmt: skip
+MARKDOWN: tuple[Section, ...] = (subject.title, subject.brief, *PAGE)
+TEXT: tuple[Section, ...] = (
+    subject.title, subject.brief, verdicts.blocks, trust.differences, host.blocks, checks.blocks,
+    arms.patches, arms.workloads, arms.blocks, pairs, published.blocks, trust.findings,
+    trust.failures, repeat.again, meaning.blocks,
+)  # fmt: skip
+
+
+def _blocks(sections: Sequence[Section], view: View) -> list[Block]:
+    return [block for section in sections for block in section(view)]
+
+
+def as_text(session: SessionComparison, width: int = text.WIDTH, folder: str = "") -> str:
+    """The report for a terminal of so many columns, of a session in this folder."""
+    return text.text(_blocks(TEXT, View(session, folder=folder)), width)
+
+
+def happened_lines(
+    session: SessionComparison, width: int = text.WIDTH, folder: str = ""
+) -> list[str]:
+    """What happened and why, for a terminal at the end of a session."""
+    return text.render(verdicts.happened(View(session, folder=folder)), width)
+
+
+def verdict_lines(session: SessionComparison, width: int = text.WIDTH) -> list[str]:
+    """The verdicts, two lines a primary metric or three, for a terminal."""
+    return text.render(verdicts.every(View(session)), width)
+
+
+def as_markdown(session: SessionComparison) -> str:
+    """The report as Markdown."""
+    return markdown.text(_blocks(MARKDOWN, View(session)))
+
+
+def as_html(session: SessionComparison) -> str:
+    """The report as one page."""
+    view = View(session, drawn=True)
+    experiment = session.manifest.experiment
+    over = f"Twinboot · {experiment.name} · {experiment.mode} mode · {subject.origin(view)}"
+    files = ["report.md", "samples.csv", *(["functions.csv"] if view.first.attributions else [])]
+    beside = Paragraph(f"Beside this page in the session's folder: {', '.join(files)}.", "note")
+    return html.page(
+        f"{headline(session).text}: {experiment.title}", subject.title(view),
+        [*_blocks(PAGE, view), beside], over,
+    )  # fmt: skip
+
+
+def as_summary(session: SessionComparison) -> str:
+    """One screen of Markdown, with the whole report in a fold."""
+    return summary.render(View(session), as_markdown(session))
 
 
 def as_session(comparison: Comparison | SessionComparison) -> SessionComparison:
     """A comparison as a session of its two arms."""
     if isinstance(comparison, SessionComparison):
         return comparison
-    return SessionComparison(manifest=comparison.manifest, comparisons=(comparison,))
+    return of_comparisons(comparison.manifest, (comparison,))
 
 
-def _alike(render: Callable[[SessionComparison], str]) -> Form:
-    """A form that is the same for any number of arms."""
-    return Form(lambda comparison: render(as_session(comparison)), render)
-
-
-FORMS: Mapping[str, Form] = MappingProxyType(
+FORMS: Mapping[str, Callable[[SessionComparison], str]] = MappingProxyType(
     {
-        "text": _alike(text.render)._replace(fitted=text.render),
-        "markdown": _alike(markdown.render),
-        "letter": Form(letter.render, many_letter.render),
-        "lkp": _alike(lkp.render),
-        "mmtests": _alike(mmtests.render),
-        "matrix": _alike(matrix.render),
-        "html": Form(html.render, many_html.render),
-        "json": Form(json_form.render_two, json_form.render_many),
-        "summary": _alike(summary.render),
+        "text": as_text,
+        "markdown": as_markdown,
+        "letter": letter.render,
+        "lkp": lkp.render,
+        "mmtests": mmtests.render,
+        "matrix": matrix.render,
+        "html": as_html,
+        "json": json_form.render,
+        "summary": as_summary,
     }
 )
 
@@ -68,7 +123,7 @@ def render(
     width: int | None = None,
     folder: str = "",
 ) -> str:
-    """Return the comparison, or all of a session's, in the named form.
+    """Return all of a session in the named form.
 
     ``width`` is that of the terminal, in columns, and ``folder`` where the session lies;
     None for a file, which is the same wherever it is written.
@@ -78,7 +133,7 @@ def render(
     """
     if form not in FORMS:
         raise ReportError(f"form {form!r}: known are {', '.join(FORMS)}")
-    session, chosen = as_session(comparison), FORMS[form]
-    if width is not None and chosen.fitted is not None:
-        return chosen.fitted(session, width, folder)
-    return chosen.many(session) if session.single is None else chosen.two(session.single)
+    session = as_session(comparison)
+    if form == "text" and width is not None:
+        return as_text(session, width, folder)
+    return FORMS[form](session)

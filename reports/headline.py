@@ -8,7 +8,7 @@ page of a queue and at the end of a run.
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from experiment.design import AGAIN
@@ -16,18 +16,11 @@ from reports.gate_model import ArmGate
 from reports.many import SessionComparison
 from reports.model import Comparison, FailedRun
 from reports.verdict import PENDING, Verdict
+from reports.wording import PLURALS, counted
 from results.record import Manifest
 
 Session = Comparison | SessionComparison
 
-# In the order a reader wants to hear of them.
-PLURALS = {
-    Verdict.REGRESSION: "regressions",
-    Verdict.FAILED: "failed",
-    Verdict.IMPROVEMENT: "improvements",
-    Verdict.NO_CHANGE: "without change",
-    Verdict.INCONCLUSIVE: "inconclusive",
-}
 # Causes that are named; the findings and the failed runs have all.
 MOST_CAUSES = 3
 
@@ -108,17 +101,6 @@ def text(session: Session) -> str:
 def sentence(session: Session) -> str:
     """The headline in one line."""
     return headline(session).sentence
-
-
-def counted(verdicts: Iterable[Verdict | None]) -> str:
-    """``1 regression, 2 without change``; empty for no verdict."""
-    given = list(verdicts)
-    numbers = {verdict: given.count(verdict) for verdict in PLURALS}
-    return ", ".join(
-        f"{number} {PLURALS[verdict] if number > 1 or verdict is Verdict.NO_CHANGE else verdict}"
-        for verdict, number in numbers.items()
-        if number
-    )
 
 
 def runs(session: Session) -> Runs:

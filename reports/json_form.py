@@ -1,8 +1,8 @@
-"""The comparison as JSON: two shapes of one schema, docs/schema/report.schema.json.
+"""The session as JSON: one shape for any number of arms, docs/schema/report.schema.json.
 
-A session of two arms is its comparison.  One of more arms is its head, and for each pair
-that is compared the same without the head.  Changes, thresholds and bounds are fractions;
-timelines are in the raw results, and functions beyond the listed ones in functions.csv.
+It is the session's head, and a comparison for each pair of arms that is compared: of two arms
+there is one.  Changes, thresholds and bounds are fractions; timelines are in the raw results,
+and functions beyond the listed ones in functions.csv.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import json
 import sys
 from typing import Any, Literal
 
-from pydantic import BaseModel, TypeAdapter
+from pydantic import BaseModel
 
 from reports.lock_model import LockComparison
 from reports.many import SessionComparison
@@ -20,7 +20,7 @@ from results.record import Manifest, Record, as_json
 from results.units import with_shown_units
 
 # Of this form, apart from that of session folders: raised where a reader would break.
-VERSION = 1
+VERSION = 2
 TITLE = "Twinboot report"
 # What has a value in wall mode only, and is no key of an exact session's document.
 OF_WALL = frozenset({"again", "again_values", "wall", "host_findings", "in_wall"})
@@ -31,23 +31,17 @@ WITH_WALL: tuple[type[BaseModel], ...] = (
 )  # fmt: skip
 
 
-class TwoArms(Comparison):
-    """A session of two arms: its comparison."""
-
-    schema_version: Literal[1]
-
-
 class PairOfArms(Comparison):
-    """One pair of arms of a session of more: ``base`` and ``patched`` name them."""
+    """One pair of arms: ``base`` and ``patched`` name them."""
 
     base: str
     patched: str
 
 
-class ManyArms(Record):
-    """A session of more than two arms; ``comparisons`` are in the order that was asked for."""
+class Report(Record):
+    """A session; ``comparisons`` are its pairs of arms, in the order that was asked for."""
 
-    schema_version: Literal[1]
+    schema_version: Literal[2]
     manifest: Manifest
     arms: tuple[str, ...]
     comparisons: tuple[PairOfArms, ...]
@@ -86,13 +80,8 @@ def _text(document: dict[str, Any]) -> str:
     return json.dumps(document, indent=2, ensure_ascii=True, allow_nan=False) + "\n"
 
 
-def render_two(comparison: Comparison) -> str:
-    """The document of a session of two arms, ending in a newline."""
-    return _text({"schema_version": VERSION, **_values(comparison)})
-
-
-def render_many(session: SessionComparison) -> str:
-    """The one document of a session of many arms, ending in a newline."""
+def render(session: SessionComparison) -> str:
+    """The document of a session, ending in a newline."""
     pairs = []
     for one in session.comparisons:
         found = _values(one)
@@ -109,14 +98,13 @@ def render_many(session: SessionComparison) -> str:
 
 
 def schema() -> dict[str, Any]:
-    """The JSON schema of both shapes, from the models that are rendered."""
-    adapter: TypeAdapter[Any] = TypeAdapter(TwoArms | ManyArms)
-    found = adapter.json_schema(mode="serialization")
+    """The JSON schema, from the models that are rendered."""
+    found = Report.model_json_schema(mode="serialization")
     definitions = found["$defs"]
     _drop(definitions[CaseComparison.__name__], "timelines")
     _drop(definitions[PairOfArms.__name__], "manifest")
     definitions.pop("TimelineComparison", None)
-    for name in [model.__name__ for model in WITH_WALL] + ["TwoArms", "PairOfArms"]:
+    for name in [*(model.__name__ for model in WITH_WALL), PairOfArms.__name__]:
         known = definitions.get(name, {})
         if "required" in known:
             known["required"] = [key for key in known["required"] if key not in OPTIONAL]
@@ -124,7 +112,7 @@ def schema() -> dict[str, Any]:
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": TITLE,
         "description": " ".join((__doc__ or "").split()),
-        **found,
+        **{key: value for key, value in found.items() if key not in ("title", "description")},
     }
 
 

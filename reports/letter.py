@@ -8,14 +8,17 @@ say +10.4 % over numbers that give +12.5 %.
 from __future__ import annotations
 
 import textwrap
+from collections.abc import Sequence
 
-from reports import count_wording, differences, gate_wording, mail, wall_wording, wording
+from reports import by_arm, headline, mail, wording
+from reports.by_arm import Cell, Row
 from reports.mail import WIDTH, ascii_only
 from reports.many import SessionComparison
 from reports.model import CaseComparison, Comparison, MetricComparison, Summary
+from reports.sections import checks, functions
 from reports.verdict import CALLED
-from results.record import Manifest, PhaseRecord
-from results.units import is_virtual, shown_name
+from results.record import PhaseRecord
+from results.units import is_virtual
 
 SHOWN = ("bw", "iops")
 # Lines on where the change came from, in the whole letter.
@@ -29,8 +32,9 @@ def _size(mib: float) -> str:
     return f"{mib / 1024:g}G" if mib >= 1024 else f"{mib:g}M"
 
 
-def setup(comparison: Comparison, manifest: Manifest, case: CaseComparison) -> list[str]:
+def setup(comparison: Comparison, case: CaseComparison) -> list[str]:
     """The setup in one sentence."""
+    manifest = comparison.manifest
     data, guest = manifest.experiment.dataset, manifest.guest
     limit, file, brd = (
         _size(mib / guest.scale) for mib in (data.cgroup_limit_mib, data.file_mib, data.brd_mib)
@@ -81,87 +85,99 @@ def summary_line(label: str, summary: Summary) -> list[str]:
     return textwrap.wrap(text, WIDTH, subsequent_indent="  ")
 
 
-def _label(metric: MetricComparison) -> str:
-    short = metric.name.rpartition(".")[2]
-    if short == "bw":
-        return f"bw ({metric.unit})"
-    return f"{short} (virtual)" if is_virtual(metric.unit) else short
-
-
-def _shown(case: CaseComparison, phase: PhaseRecord) -> list[MetricComparison]:
-    found = (case.metric(f"{phase.name}.{short}") for short in SHOWN)
-    return [metric for metric in found if metric is not None and metric.base and metric.patched]
-
-
 def percentage(metric: MetricComparison) -> str:
     """The change as cover letters print it: ``+1.31%``."""
     found = metric.judgement.change
     return ascii_only(wording.percent(found.estimate if found else None)).replace(" ", "")
 
 
-def _block(comparison: Comparison, case: CaseComparison, *, after: bool) -> list[str]:
-    several = len(case.phases) > 1
+def _label(row: Row) -> str:
+    if row.short == "bw":
+        return f"bw ({row.unit})"
+    return f"{row.short} (virtual)" if is_virtual(row.unit) else row.short
+
+
+def _claim(cell: Cell) -> str:
+    """The percentage over an arm's figures: in this place it is a claim, whatever stands below."""
+    metric = cell.against
+    if metric is None or metric.judgement.change is None or cell.withheld:
+        return ""
+    return f" ({percentage(metric)})"
+
+
+def _arm(
+    session: SessionComparison, case: CaseComparison, rows: Sequence[Row], at: int
+) -> list[str]:
+    """One arm's figures: those of two arms are Before and After, as in every cover letter."""
+    name = session.arms[at].name
+    title = name if len(session.arms) > 2 else "After" if at else "Before"
     lines = []
     for phase in case.phases:
-        shown = _shown(case, phase)
+        shown = [row for short in SHOWN for row in rows
+                 if (row.phase, row.short) == (phase.name, short) and row.measured
+                 and row.cell(name).summary]  # fmt: skip
         if not shown:
             continue
-        prefix = ascii_only(f", {phase.name} phase") if several else ""
-        bw = shown[0]
-        # A percentage in this place is a claim, whatever the words below it say.
-        claim = "" if wall_wording.withheld(comparison, bw) else f" ({percentage(bw)})"
-        lines.append(f"After{prefix}{claim}:" if after else f"Before{prefix}:")
-        for metric in shown:
-            summary = metric.patched if after else metric.base
+        where = f", {phase.name} phase" if len(case.phases) > 1 else ""
+        lines += mail.wrapped(f"{title}{where}{_claim(shown[0].cell(name)) if at else ''}:")
+        for row in shown:
+            summary = row.cell(name).summary
             assert summary is not None
-            lines += summary_line(ascii_only(_label(metric)), summary)
+            lines += summary_line(ascii_only(_label(row)), summary)
     return lines
 
 
-def _closing(comparison: Comparison, case: CaseComparison) -> list[str]:
-    """One sentence from the same judgements: what may be claimed, and what may not."""
-    said = []
-    for metric in case.primary:
-        word, name = metric.judgement.verdict, shown_name(metric.name, metric.unit)
-        if metric.judgement.change is None or wall_wording.withheld(comparison, metric):
-            said.append(f"{name}: {word} ({metric.judgement.reason})")
-            continue
-        bounds = wording.interval(metric).replace(" %", "%")
-        claim = f"{name} {percentage(metric)} {bounds}".rstrip()
-        because = "" if word in CALLED else (
-            f" ({metric.judgement.reason})"
-        )  # fmt: skip
-        said.append(f"{claim}: {word}{because}")
-    text = ascii_only("; ".join(said)).replace(" %", "%")
-    return textwrap.wrap(f"{text}.", WIDTH, break_on_hyphens=False) if said else []
+def _judged(row: Row, cell: Cell) -> str:
+    """What may be claimed of one metric, and what may not."""
+    metric = cell.against
+    assert metric is not None
+    word = metric.judgement.verdict
+    reason = (
+        f" ({metric.judgement.reason})" if word not in CALLED and metric.judgement.reason else ""
+    )
+    if metric.judgement.change is None or cell.withheld:
+        return f"{row.shown_name}: {word}{reason}"
+    bounds = wording.interval(metric)
+    size = percentage(metric) if not row.is_share else wording.change(metric)
+    return f"{row.shown_name} {size} {bounds}".rstrip() + f": {word}{reason}"
 
 
-def _noise(case: CaseComparison) -> list[str]:
-    """What base differs by from itself, in one line a primary metric; wall mode only."""
+def _closing(session: SessionComparison, rows: Sequence[Row]) -> list[str]:
+    """One sentence an arm from the same judgements, and in wall mode what chance shows."""
+    judged = [row for row in rows if row.primary]
     lines = []
-    for metric in case.primary:
-        if metric.again is not None and metric.again.estimate is not None:
-            seen = metric.again
-            within = ""
-            if seen.low is not None and seen.high is not None:
-                within = f" {wording.between(seen.low, seen.high)} at {100 * seen.level:g}%"
-            size = wording.percent(seen.estimate).replace(" ", "")
-            lines.append(ascii_only(f"A/A noise of {metric.name}: {size}{within}."))
+    for at, arm in enumerate(session.arms[1:], 1):
+        cells = [(row, row.cells[at]) for row in judged if row.cells[at].against]
+        name = f"{arm.name}: " if len(session.arms) > 2 else ""
+        text = "; ".join(_judged(row, cell) for row, cell in cells).replace(" %", "%")
+        lines += mail.wrapped(f"{name}{text}.", hang="") if text else []
+        lines += [line for _, cell in cells for line in _noise(cell.against)]
     return lines
 
 
-def _case(comparison: Comparison, case: CaseComparison) -> list[str]:
-    before, after = _block(comparison, case, after=False), _block(comparison, case, after=True)
-    parts = [
-        setup(comparison, comparison.manifest, case), commands(case.phases), before, after,
-        [*_closing(comparison, case), *_noise(case)],
-    ]  # fmt: skip
+def _noise(metric: MetricComparison | None) -> list[str]:
+    """What base differs by from itself, in one line; wall mode only."""
+    seen = metric.again if metric else None
+    if metric is None or seen is None or seen.estimate is None:
+        return []
+    within = ""
+    if seen.low is not None and seen.high is not None:
+        within = f" {wording.between(seen.low, seen.high)} at {100 * seen.level:g}%"
+    size = wording.percent(seen.estimate).replace(" ", "")
+    return [ascii_only(f"A/A noise of {metric.name}: {size}{within}.")]
+
+
+def _case(session: SessionComparison, case: CaseComparison) -> list[str]:
+    rows = by_arm.of_case(session.rows, case.name)
+    parts = [setup(session.comparisons[0], case), commands(case.phases)]
+    parts += [_arm(session, case, rows, at) for at in range(len(session.arms))]
+    parts.append(_closing(session, rows))
     return [line for part in parts if part for line in (*part, "")]
 
 
 def _origin(comparison: Comparison) -> list[str]:
     """Where the change came from, by fewer words until it fits into three lines."""
-    said = [ascii_only(text).replace(" %", "%") for text in count_wording.letter(comparison)]
+    said = [ascii_only(text).replace(" %", "%") for text in functions.letter(comparison)]
     for count in range(len(said), 0, -1):
         lines = textwrap.wrap(" ".join(said[:count]), WIDTH, break_on_hyphens=False)
         if len(lines) <= MOST_LINES:
@@ -169,32 +185,16 @@ def _origin(comparison: Comparison) -> list[str]:
     return []
 
 
-def _apart(comparison: Comparison) -> list[str]:
-    """What the arms differ by beyond the series, as no Before and After says it."""
-    said = differences.sentences(comparison.manifest.arms)
-    text = ascii_only(f"{differences.LEAD}: {'; '.join(said)}.")
-    return [*textwrap.wrap(text, WIDTH, break_on_hyphens=False), ""] if said else []
-
-
-def _family(comparison: Comparison) -> list[str]:
-    """That all verdicts are one family; nothing where there is one, or none."""
-    if not any(metric.judgement.change for metric in comparison.primary):
-        return []
-    session = SessionComparison(manifest=comparison.manifest, comparisons=(comparison,))
-    return mail.family(session)
-
-
-def _checked(comparison: Comparison) -> list[str]:
-    """How the arms stand after their checks; nothing without a gate."""
-    text = ascii_only(gate_wording.sentence(comparison.gates))
-    return [*textwrap.wrap(text, WIDTH, break_on_hyphens=False), ""] if text else []
-
-
-def render(comparison: Comparison) -> str:
+def render(session: SessionComparison) -> str:
     """Return the block of every case and where the change came from, ending in a newline."""
-    lines = [*mail.wrapped(mail.measured_under(comparison.manifest), hang=""), ""]
-    lines += _apart(comparison)
-    lines += [line for case in comparison.cases for line in _case(comparison, case)]
-    lines += _family(comparison)
-    lines += [*_checked(comparison), *_origin(comparison)]
+    lines = [*mail.wrapped(mail.measured_under(session.manifest), hang=""), ""]
+    lines += mail.banner(session)
+    lines += [line for case in session.comparisons[0].cases for line in _case(session, case)]
+    lines += mail.family(session) if any(m.judgement.change for m in session.primary) else []
+    said = checks.sentence(session.gates)
+    lines += [*mail.wrapped(said, hang=""), ""] if said else []
+    if session.single:
+        lines += _origin(session.single)
+    else:
+        lines += mail.wrapped(headline.sentence(session))
     return "\n".join(lines).rstrip() + "\n"

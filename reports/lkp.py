@@ -11,13 +11,13 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from reports import across, headline, kernel_names, mail, many_wording, wording
-from reports.across import Cell, Row
+from reports import by_arm, headline, kernel_names, mail, wording
+from reports.by_arm import Cell, Row
 from reports.kernel_names import KernelName
 from reports.letter import percentage
 from reports.mail import ascii_only
 from reports.many import SessionComparison
-from reports.model import MetricComparison
+from reports.model import MetricComparison, is_share
 from reports.repeat import repeat
 from reports.verdict import CALLED, Verdict
 from results.record import ArmRecord, Manifest
@@ -87,7 +87,7 @@ def _size_of(metric: MetricComparison) -> str:
 
 def _full_name(case: str, name: str, unit: str) -> str:
     """``filemap-4k.4k.virtual_bw``; a percentage ends in ``%``, and changes by its difference."""
-    share = "%" if wording.is_share(unit) and not name.endswith("%") else ""
+    share = "%" if is_share(unit) and not name.endswith("%") else ""
     return f"{case}.{shown_name(name, unit)}{share}"
 
 
@@ -241,7 +241,7 @@ def _change(row: Row, cell: Cell) -> str:
     if cell.withheld:
         return " " * 12
     if row.is_share:
-        difference = many_wording.difference(row, cell)
+        difference = wording.cell_difference(row, cell)
         return " " * 12 if difference is None else f"{difference:+10.1f}  "
     if cell.change is None:
         return " " * 12
@@ -252,7 +252,7 @@ def _change(row: Row, cell: Cell) -> str:
 def _failures(session: SessionComparison, case: str, others: Sequence[ArmRecord]) -> list[str]:
     """``fail:runs`` of every kind of failure of a case, with the robot's heads."""
     runs = [run for run in session.failed_runs if run.case == case and not run.repeat]
-    counts = across.failures(session)
+    counts = session.failures
     lines = []
     for kind in sorted({run.failure.kind for run in runs}):
         bad = {
@@ -355,7 +355,7 @@ def _kernels(session: SessionComparison) -> list[str]:
 
 def render(session: SessionComparison) -> str:
     """Return subject, opening, tables and what stands below them, ending in a newline."""
-    every = across.rows(session)
+    every = session.rows
     measured = [row for row in every if row.measured]
     lines = [f"Subject: {subject(session)}", "", *_opening(session), ""]
     lines += [*mail.wrapped(mail.measured_under(session.manifest), hang=""), ""]
@@ -363,12 +363,12 @@ def render(session: SessionComparison) -> str:
     lines += [*mail.banner(session), *mail.warnings(session)]
     lines += _repeating(session) if measured else mail.unmeasured(session)
     for case in session.comparisons[0].cases:
-        rows = [row for row in across.of_case(tuple(measured), case.name)
+        rows = [row for row in by_arm.of_case(tuple(measured), case.name)
                 if _moved(session, row)]  # fmt: skip
         tables = _tables(session, case.name, rows)
         if tables:
             lines += ["=" * RULE, *_axes(session, case.name), "", *_kernels(session), "", *tables]
         if measured:
-            lines += mail.below(session, across.of_case(every, case.name))
+            lines += mail.below(session, by_arm.of_case(every, case.name))
     lines += [*mail.checked(session), *(mail.family(session) if measured else [])]
     return "\n".join(lines).rstrip() + "\n"

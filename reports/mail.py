@@ -5,10 +5,11 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterator, Sequence
 
-from reports import differences, gate_wording, many_wording, wall_wording, wording
-from reports.across import Row
+from reports import differences, wording
+from reports.by_arm import Row
 from reports.many import SessionComparison
 from reports.model import MetricComparison
+from reports.sections import checks
 from results.record import ArmRecord, Manifest
 
 WIDTH = 75
@@ -82,7 +83,7 @@ def warnings(session: SessionComparison) -> list[str]:
     """What the gate found broken, and the findings that weaken trust."""
     of_host = [f for one in session.comparisons for f in one.host_findings]
     found = [f for f in [*of_host, *session.findings] if f.level == "warning"]
-    said = [gate_wording.line(gate) for gate in session.gates if gate.standing != "green"]
+    said = [checks.line(gate) for gate in session.gates if gate.standing != "green"]
     said += [f"{f.scope}: {f.text}" for f in found]
     lines = [line for text in said for line in wrapped(f"WARNING: {text}")]
     return [*lines, ""] if lines else []
@@ -90,7 +91,7 @@ def warnings(session: SessionComparison) -> list[str]:
 
 def checked(session: SessionComparison) -> list[str]:
     """What the gate looked at of the arms whose verdicts stand; nothing without a gate."""
-    said = gate_wording.sentence([gate for gate in session.gates if not gate.withholds])
+    said = checks.sentence([gate for gate in session.gates if not gate.withholds])
     return [*wrapped(said), ""] if said else []
 
 
@@ -100,12 +101,12 @@ def below(session: SessionComparison, rows: Sequence[Row]) -> list[str]:
     for row in rows:
         if not row.primary:
             continue
-        lines += wrapped(f"{row.case} {row.shown_name}, {row.unit}, {many_wording.samples(row)}:")
+        lines += wrapped(f"{row.case} {row.shown_name}, {row.unit}, {wording.row_samples(row)}:")
         for cell in row.others:
             if cell.against is not None:
                 lines += wrapped(judged(cell.arm, cell.against, withheld=cell.withheld), "  ")
             if cell.against is not None and cell.against.again is not None:
-                lines += wrapped(f"A/A: {wall_wording.noise(cell.against)}", "  ")
+                lines += wrapped(f"A/A: {wording.noise(cell.against)}", "  ")
     return [*lines, ""] if lines else []
 
 
@@ -121,7 +122,7 @@ def family(session: SessionComparison) -> list[str]:
     """That all verdicts are one family; nothing where there is one."""
     if len(session.primary) < 2:
         return []
-    return [*wrapped(f"{many_wording.family(session)}."), ""]
+    return [*wrapped(f"{wording.family(session)}."), ""]
 
 
 def judged(arm: str, metric: MetricComparison, *, withheld: bool = False) -> str:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from experiment.design import AGAIN
+from reports.by_arm import Row, failures, lay_out
 from reports.comparison import compare_views
 from reports.gate import gated
 from reports.gate_model import ArmGate
@@ -23,11 +26,13 @@ class SessionComparison(Record):
     """Everything a form may say about a session; one comparison where it has two arms.
 
     ``comparisons`` are in the order the experiment asks for them; each holds the
-    session's head cut to its two arms.
+    session's head cut to its two arms.  ``rows`` has the same numbers by arm: each metric of
+    each case on every arm.
     """
 
     manifest: Manifest
     comparisons: tuple[Comparison, ...]
+    rows: tuple[Row, ...]
 
     @property
     def single(self) -> Comparison | None:
@@ -54,6 +59,11 @@ class SessionComparison(Record):
         """Every run that is no data point, once."""
         found = {run.run_id: run for one in self.comparisons for run in one.failed_runs}
         return tuple(found.values())
+
+    @property
+    def failures(self) -> dict[tuple[str, str], tuple[int, int]]:
+        """Failed and recorded runs, by case and arm; in wall mode those of the A/A arm, too."""
+        return failures(self.comparisons)
 
     @property
     def findings(self) -> tuple[Finding, ...]:
@@ -124,7 +134,12 @@ def compare_session(session: MeasuredSession) -> SessionComparison:
         if record.arm not in known:
             raise ReportError(f"{record.run_id}: arm {record.arm!r}: not in the manifest")
     compared = compare_views(views(manifest), session)
+    return of_comparisons(manifest, [gated(one, manifest.base, session.checks) for one in compared])
+
+
+def of_comparisons(manifest: Manifest, comparisons: Sequence[Comparison]) -> SessionComparison:
+    """The session of these comparisons, with its numbers by arm."""
+    arms = [arm.name for arm in manifest.arms if arm.name != AGAIN]
     return SessionComparison(
-        manifest=manifest,
-        comparisons=tuple(gated(one, manifest.base, session.checks) for one in compared),
+        manifest=manifest, comparisons=tuple(comparisons), rows=lay_out(arms, comparisons)
     )

@@ -5,68 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import groupby
 
-from reports import (
-    across,
-    differences,
-    gate_wording,
-    headline,
-    mail,
-    many_wording,
-    text_counts,
-    wall_wording,
-    wording,
-)
-from reports.across import Cell, Row
+from reports import by_arm as laid_out
+from reports import differences, headline, mail, wording
+from reports.by_arm import Row
 from reports.many import SessionComparison
-from reports.text_lines import wrapped
+from reports.render.text import columns, wrapped
+from reports.sections import checks
+from reports.sections.arms import change, direction, values
 
 WIDTH = 100
-DIRECTIONS = {"read_bw": "read", "write_bw": "write"}
-
-
-def direction(row: Row, found: Sequence[Row]) -> str:
-    """``read`` or ``write`` for bandwidth in one direction, else the metric's name."""
-    shorts = {other.short for other in found if (other.case, other.phase) == (row.case, row.phase)}
-    if row.short in DIRECTIONS:
-        return DIRECTIONS[row.short]
-    if row.short == "bw":
-        # A phase that writes has a bandwidth of writing; one that only reads has no other.
-        both = {"read_bw", "write_bw"} <= shorts
-        return "read/write" if both else "write" if "write_bw" in shorts else "read"
-    return row.name
-
-
-def number(value: float | None, like: float) -> str:
-    """Two decimals as documents have them; more where ``like`` is so small that they say less."""
-    if value is None:
-        return wording.NOTHING
-    decimals = 2 if abs(like) >= 1 or not like else 4
-    return f"{value:.{decimals}f}"
-
-
-def deviation(cell: Cell) -> float | None:
-    """The arm's standard deviation in the metric's own unit."""
-    summary = cell.summary
-    if summary is None or summary.stddev is None:
-        return None
-    return summary.stddev * abs(summary.mean)
-
-
-def values(cell: Cell) -> tuple[str, str]:
-    """Mean and standard deviation of one arm."""
-    if cell.summary is None:
-        return wording.NOTHING, wording.NOTHING
-    mean = cell.summary.mean
-    return number(mean, mean), number(deviation(cell), mean)
-
-
-def change(row: Row, cell: Cell) -> str:
-    """The change with two decimals; in points where the metric is a percentage."""
-    if cell.withheld:
-        return wording.NOTHING
-    if row.is_share:
-        return many_wording.change(row, cell)
-    return f"{100 * cell.change.estimate:+.2f}%" if cell.change else wording.NOTHING
 
 
 def matrix(found: Sequence[Row]) -> tuple[Row, ...]:
@@ -118,10 +65,10 @@ def _workloads(
         for row in grouped:
             cells = [direction(row, found), *values(row.base)]
             for cell in map(row.cell, others):
-                cells += [*values(cell), change(row, cell), many_wording.verdict(cell)]
+                cells += [*values(cell), change(row, cell), wording.cell_verdict(cell)]
             lines.append(tuple(map(wording.clean, cells)))
     left = (0, *(6 + 4 * at for at in range(len(others))))
-    table = text_counts.columns(lines, left=left)
+    table = columns(lines, left=left)
     said = ["Workload", table[0], "-" * max(map(len, table))]
     for at, line in enumerate(table[1:], 1):
         said += [wording.clean(titles[at])] if at in titles else []
@@ -138,7 +85,7 @@ def side_by_side(arms: Sequence[str], shown: Sequence[Row], width: int = WIDTH) 
         said = [(row.short if len(phases) == 1 else row.name, ""), (row.unit, "change")]
         for arm in arms:
             cell = row.cell(arm)
-            moved = f"{change(row, cell)} {many_wording.verdict(cell)}".strip()
+            moved = f"{change(row, cell)} {wording.cell_verdict(cell)}".strip()
             said.append((values(cell)[0], "" if cell is row.base else moved))
         groups.append([tuple(map(wording.clean, pair)) for pair in said])
     lines: list[str] = []
@@ -158,14 +105,14 @@ def _table(names: Sequence[str], groups: Sequence[Sequence[tuple[str, ...]]]) ->
         (wording.clean(name), *(cell for group in groups for cell in group[at]))
         for at, name in enumerate(names)
     ]
-    return text_counts.columns(rows, left=(0,))
+    return columns(rows, left=(0,))
 
 
 def by_arm(session: SessionComparison, found: Sequence[Row], width: int = WIDTH) -> list[str]:
     """One table a case: a row an arm that was measured, a column a metric, published figures."""
     lines: list[str] = []
     for case in session.comparisons[0].cases:
-        shown = [row for row in across.columns(across.of_case(tuple(found), case.name))
+        shown = [row for row in laid_out.columns(laid_out.of_case(tuple(found), case.name))
                  if row.measured]  # fmt: skip
         if not shown:
             continue
@@ -175,7 +122,7 @@ def by_arm(session: SessionComparison, found: Sequence[Row], width: int = WIDTH)
         lines += side_by_side(arms, shown, width)
     published = [
         line
-        for arm, r in many_wording.references(session)
+        for arm, r in wording.references(session)
         for line in wrapped(
             f"{arm}  {r.metric}: {wording.reference_values(r)}, {wording.reference_change(r)} "
             f"({r.document})", width,
@@ -203,16 +150,16 @@ def below(session: SessionComparison, found: Sequence[Row]) -> list[str]:
                 f"{row.case} {row.shown_name} {cell.arm}: {said}: {wording.verdict(metric)}"
                 + (f" ({why})" if why else "")
             )
-    lines += [line for one in session.comparisons for line in wall_wording.noise_lines(one)]
+    lines += [line for one in session.comparisons for line in wording.noise_lines(one)]
     if len(session.primary) > 1:
-        lines.append(f"{many_wording.family(session)}.")
-    lines += [said] if (said := gate_wording.sentence(session.gates)) else []
+        lines.append(f"{wording.family(session)}.")
+    lines += [said] if (said := checks.sentence(session.gates)) else []
     return [part for line in lines for part in wrapped(line, WIDTH, "")]
 
 
 def failures(session: SessionComparison) -> list[str]:
     """``fail:runs`` of each arm, for every case in which a run failed."""
-    counts = across.failures(session)
+    counts = session.failures
     failed = sorted({case for (case, _), (bad, _) in counts.items() if bad})
     return [
         wording.clean(
@@ -226,7 +173,7 @@ def failures(session: SessionComparison) -> list[str]:
 
 def render(session: SessionComparison) -> str:
     """Return the tables, ending in a newline."""
-    found = across.rows(session)
+    found = session.rows
     cases = session.comparisons[0].cases
     manifest = session.manifest
     lines = [wording.clean(manifest.experiment.title), headline.sentence(session), ""]
@@ -236,7 +183,7 @@ def render(session: SessionComparison) -> str:
         lines += [f"{differences.LEAD}:", *(f"  {wording.clean(text)}" for text in said), ""]
     if len(session.arms) > 2:
         lines += by_arm(session, found)
-    if len(session.arms) == 2 or len(cases) >= across.MANY_CASES:
+    if len(session.arms) == 2 or len(cases) >= laid_out.MANY_CASES:
         lines += by_case(session, found)
     counted = failures(session)
     lines += [*counted, ""] if counted else []

@@ -14,8 +14,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from reports import across, derived, headline, mail
-from reports.across import Cell, Row
+from reports import by_arm, derived, headline, mail
+from reports.by_arm import Cell, Row
 from reports.derived import Derived
 from reports.mail import WIDTH, fit
 from reports.many import SessionComparison
@@ -187,7 +187,7 @@ def _derived_row(
 
 def _failures(session: SessionComparison) -> list[str]:
     """``fail:runs`` an arm, for every case in which a run failed."""
-    counts = across.failures(session)
+    counts = session.failures
     failed = sorted({case for (case, _), (bad, _) in counts.items() if bad})
     lines = ["fail:runs"] if failed else []
     for case in failed:
@@ -202,8 +202,8 @@ def render(session: SessionComparison) -> str:
     manifest = session.manifest
     lines = mail.wrapped(f"{manifest.experiment.name}: {manifest.experiment.title}")
     lines += [*mail.wrapped(headline.sentence(session)), ""]
-    rows = across.rows(session)
-    shown = [row for row in across.columns(rows) if row.measured]
+    rows = session.rows
+    shown = [row for row in by_arm.columns(rows) if row.measured]
     lines += mail.wrapped(mail.measured_under(manifest), hang="")
     lines += ["", *mail.banner(session), *mail.warnings(session), *_failures(session)]
     if not shown:

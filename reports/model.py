@@ -21,6 +21,11 @@ from reports.wall_model import Again, WallFacts
 from results.record import Failure, Manifest, PhaseRecord, Record
 
 
+def is_share(unit: str) -> bool:
+    """Whether a metric of this unit is a percentage itself, whose change is one in points."""
+    return unit in ("%", "percent")
+
+
 class Summary(Record):
     """One arm's values over the complete blocks.
 
@@ -210,6 +215,19 @@ class Comparison(Record):
     def headlines(self) -> tuple[Attribution, ...]:
         """The attribution of each phase that is shown in full: per its first unit."""
         return tuple(found for found in self.attributions if found.headline)
+
+    def withholds(self, metric: MetricComparison) -> bool:
+        """Whether nothing at all is claimed of a metric, not even a size; never in exact mode."""
+        if self.wall is None:
+            return False
+        differs = metric.again is not None and metric.again.differs
+        return differs or self.wall.unfinished or not self.wall.real_time
+
+    @property
+    def measured(self) -> bool:
+        """Whether any number may be shown, or the code is the same."""
+        values = any(metric.base for case in self.cases for metric in case.metrics)
+        return values or self.manifest.same_code
 
     @property
     def primary(self) -> tuple[MetricComparison, ...]:

@@ -6,8 +6,8 @@ import itertools
 import re
 from typing import NamedTuple
 
-from reports import across, wording
-from reports.across import Cell, Row
+from reports import wording
+from reports.by_arm import Cell, Row
 from reports.many import SessionComparison
 from reports.model import MetricComparison
 from reports.verdict import CALLED
@@ -111,4 +111,4 @@ def answers(session: SessionComparison) -> list[str]:
     """One sentence for each metric that is judged; none where steps are not compared."""
     if not is_by_steps(session):
         return []
-    return [answer(session, row) for row in across.rows(session) if row.primary]
+    return [answer(session, row) for row in session.rows if row.primary]

@@ -14,14 +14,14 @@ import re
 from collections.abc import Sequence
 
 from experiment.spec import Thresholds
-from reports import count_wording as counts
-from reports import gate_wording, many_wording, markdown, wording
+from reports import wording
+from reports.document import Block, Code, Heading, Item, Listing, Paragraph
 from reports.headline import headline
-from reports.many import SessionComparison
 from reports.model import MetricComparison
+from reports.render import markdown
+from reports.sections import checks, functions, subject, verdicts
+from reports.sections.view import View
 
-MARKS = {"improvement": "▲", "regression": "▼", "no change": "=", "inconclusive": "?",
-         "failed": "✕"}  # fmt: skip
 # Columns of the picture on either side of zero.
 HALF = 24
 MOST_FUNCTIONS = 4
@@ -67,7 +67,7 @@ def picture(primary: Sequence[MetricComparison], thresholds: Thresholds) -> list
             cells[_column(change.estimate, reach)] = "●"
         word = wording.verdict(metric)
         lines.append(
-            f"{metric.name:<{width}}  {''.join(cells)}  {MARKS.get(word, ' ')} "
+            f"{metric.name:<{width}}  {''.join(cells)}  {wording.MARKS.get(word, ' ')} "
             f"{wording.change(metric)} {word}".rstrip()
         )
     ends = f"{-100 * reach:.2f} %", f"{100 * reach:+.2f} %"
@@ -79,31 +79,31 @@ def _column(fraction: float, reach: float) -> int:
     return HALF + round(HALF * min(max(fraction / reach, -1.0), 1.0))
 
 
-def render(session: SessionComparison) -> str:
-    """Return the summary, ending in a newline: the verdicts, a picture, then the report."""
-    manifest = session.manifest
-    experiment = manifest.experiment
-    guest = f"{experiment.mode} mode, guest {manifest.guest.name}"
-    about = f"({experiment.name}, {many_wording.against(session)}, {guest})"
-    lines = [f"## {markdown.escape(experiment.title)}", "", *markdown.lead(session, about)]
-    has_verdicts = headline(session).has_verdicts
-    for one in session.comparisons if has_verdicts else ():
-        lines += [] if session.single else [f"{markdown.escape(many_wording.name(one))}:", ""]
-        drawn = picture(one.primary, experiment.thresholds)
-        lines += markdown.code_block("\n".join(drawn), "text") if drawn else []
-        lines += markdown.verdict_list(one)
-    lines += [f"- {markdown.escape(many_wording.family(session))}."] if has_verdicts else []
-    said = gate_wording.sentence(session.gates)
-    lines += [f"- {markdown.escape(said)}"] if said else []
-    warnings = [f for f in session.findings if f.level == "warning"]
-    lines += [f"- **warning** {markdown.escape(f'{f.scope}: {f.text}')}" for f in warnings]
-    for found in session.single.headlines if session.single else ():
-        moved = [f"{counts.function(row)} {counts.signed(row.instructions.difference)}"
-                 for row in counts.shown(found)[:MOST_FUNCTIONS]]  # fmt: skip
-        total = f"{found.case} {found.phase}: {counts.total(found)}"
-        said = f"{total}; {', '.join(moved)}" if moved else total
-        lines += [f"- {markdown.escape(said)}"]
-    return _folded(lines, markdown.render(session))
+def render(view: View, whole: str) -> str:
+    """Return the summary, ending in a newline: verdicts, a picture, then the ``whole`` report."""
+    session = view.session
+    experiment = session.manifest.experiment
+    blocks: list[Block] = [Heading(experiment.title, 2), *verdicts.happened(view)]
+    blocks += subject.brief(view)
+    if headline(session).has_verdicts:
+        for one in session.comparisons:
+            blocks += [] if session.single else [Paragraph(f"{wording.pair(one)}:")]
+            drawn = picture(one.primary, experiment.thresholds)
+            blocks += [Code("\n".join(drawn), "text")] if drawn else []
+            blocks.append(verdicts.of_pair(one))
+    items = [Item(f"{wording.family(session)}.")] if headline(session).has_verdicts else []
+    said = checks.sentence(session.gates)
+    items += [Item(said)] if said else []
+    items += [Item(f.text, f.level, f.scope) for f in session.findings if f.level == "warning"]
+    for one in session.comparisons:
+        pair = "" if session.single else f"{wording.pair(one)}, "
+        items += [
+            Item(f"{pair}{found.case} {found.phase}: {functions.moved_most(found, MOST_FUNCTIONS)}")
+            for found in one.headlines
+            if not found.identical
+        ]
+    blocks += [Listing(tuple(items))] if items else []
+    return _folded(markdown.render(blocks), whole)
 
 
 def _folded(lines: list[str], whole: str) -> str:

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from reports import wording
-from reports.text_counts import columns
-from reports.text_lines import wrapped
+from reports.render.text import columns, wrapped
 from reports.two_sessions import PairedMetric, SessionPair
 from reports.verdict import CALLED
 from results.record import Manifest

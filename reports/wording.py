@@ -1,18 +1,20 @@
-"""How numbers and verdicts are said: the one place, so that forms use the same words."""
+"""Numbers, changes and verdicts as text: the one place, so that forms and charts agree."""
 
 from __future__ import annotations
 
 import math
 import re
+from collections.abc import Iterable
 
 from experiment.spec import Experiment, KernelSpec, Thresholds
-from reports.model import MetricComparison, Reference
+from reports import power
+from reports.by_arm import Cell, Row
+from reports.many import SessionComparison
+from reports.model import Comparison, MetricComparison, Reference, is_share
+from reports.paired import Paired
 from reports.verdict import CALLED, PENDING, Verdict
+from reports.wall_statistics import FEWEST_AGAIN
 
-EXACT = (
-    "Exact mode: one guest instruction is one virtual nanosecond, so bandwidth is path length. "
-    "Cache misses, NUMA and true parallelism are not seen."
-)
 SIGNIFICANT = 6
 NOTHING = "–"
 # Tenfold: bounds beyond are not told apart.
@@ -21,6 +23,22 @@ WIDEST = 9.0
 APART = 3.0
 # From twice as much, or a fifth, on, a factor says more than a percentage.
 MORE, FEWER = 1.0, 0.8
+# Beside every verdict, for the eye; the word stands beside it.
+MARKS = {
+    "improvement": "▲",
+    "regression": "▼",
+    "no change": "=",
+    "inconclusive": "?",
+    "failed": "✕",
+}
+# In the order a reader wants to hear of them.
+PLURALS = {
+    Verdict.REGRESSION: "regressions",
+    Verdict.FAILED: "failed",
+    Verdict.IMPROVEMENT: "improvements",
+    Verdict.NO_CHANGE: "without change",
+    Verdict.INCONCLUSIVE: "inconclusive",
+}
 
 
 def clean(text: str, *, lines: bool = False) -> str:
@@ -175,11 +193,6 @@ def threshold(thresholds: Thresholds) -> str:
     return f"±{100 * thresholds.change:g} %" + (f" ({', '.join(own)})" if own else "")
 
 
-def is_share(unit: str) -> bool:
-    """Whether a metric of this unit is a percentage itself, whose change is said in points."""
-    return unit in ("%", "percent")
-
-
 def points(value: float | None) -> str:
     """``+1.30 points``; a dash for None."""
     if value is None:
@@ -289,3 +302,219 @@ def reference_change(reference: Reference) -> str:
 def reference_values(reference: Reference) -> str:
     """``2445.02 -> 2625.56 MiB/s``."""
     return f"{reference.base:.2f} -> {reference.patched:.2f} {reference.unit}"
+
+
+def counted(verdicts: Iterable[Verdict | None]) -> str:
+    """``1 regression, 2 without change``; empty for no verdict."""
+    given = list(verdicts)
+    numbers = {verdict: given.count(verdict) for verdict in PLURALS}
+    return ", ".join(
+        f"{number} {PLURALS[verdict] if number > 1 or verdict is Verdict.NO_CHANGE else verdict}"
+        for verdict, number in numbers.items()
+        if number
+    )
+
+
+# Arms beside each other: what is compared, and one cell of a row.
+
+
+def against(session: SessionComparison) -> str:
+    """What is compared with what."""
+    compare, base = session.manifest.experiment.compare, session.manifest.base
+    many = len(session.comparisons)
+    if many == 1:
+        return f"{session.arms[1].name} against {base}"
+    if compare == "pairs":
+        return f"all {many} pairs of {len(session.arms)} arms"
+    if compare == "steps":
+        return f"each of {len(session.arms)} arms against the one before, and the last against base"
+    return f"{len(session.arms) - 1} arms against {base}"
+
+
+def family(session: Comparison | SessionComparison) -> str:
+    """That all verdicts are one family, and how large it is."""
+    many = len(session.primary)
+    if many == 1:
+        return "1 verdict in its family: Holm's correction leaves it as it is"
+    return (
+        f"{many} verdicts in one family: Holm's correction is over all of them, "
+        "as each is one more chance to be wrong"
+    )
+
+
+def pair(one: Comparison) -> str:
+    """``base -> sorted``."""
+    return f"{one.manifest.base} -> {one.manifest.patched}"
+
+
+def pair_counts(one: Comparison) -> str:
+    """``1 regression, 2 without change``: one pair's verdicts in few words."""
+    if not one.measured and one.count(Verdict.FAILED) == len(one.primary):
+        return "not measured"
+    return counted(metric.judgement.verdict for metric in one.primary) or "nothing judged"
+
+
+def cell_figure(cell: Cell) -> str:
+    """The arm's mean; a dash where nothing was measured."""
+    return figure(cell.summary.mean if cell.summary else None)
+
+
+def cell_difference(row: Row, cell: Cell) -> float | None:
+    """Of a metric that is a percentage: the arm's mean less that of base, in points."""
+    if cell.summary is None or row.base.summary is None:
+        return None
+    return cell.summary.mean - row.base.summary.mean
+
+
+def cell_change(row: Row, cell: Cell) -> str:
+    """The arm's change from base in percent; in points where the metric is a percentage."""
+    if row.is_share:
+        return points(cell_difference(row, cell))
+    return percent(cell.change.estimate if cell.change else None)
+
+
+def cell_bounds(row: Row, cell: Cell) -> str:
+    """The interval of the change, in its unit; empty where there is none."""
+    found = cell.change
+    if found is None or found.low is None or found.high is None:
+        return ""
+    if row.is_share:
+        base = row.base.summary.mean if row.base.summary else None
+        return points_between(base, found.low, found.high)
+    return between(found.low, found.high)
+
+
+def cell_verdict(cell: Cell) -> str:
+    """The verdict's word, or what stands out; empty for the base and where none was asked."""
+    return verdict(cell.against) if cell.against else ""
+
+
+def row_samples(row: Row) -> str:
+    """``8 seeds``, in wall mode ``24 blocks``; where arms have not as many, ``6 to 8 seeds``."""
+    counts = sorted({len(cell.values) for cell in row.cells})
+    if not counts or counts == [0]:
+        return "nothing measured"
+    in_wall = any(cell.against and cell.against.again for cell in row.others)
+    most = blocks(counts[-1]) if in_wall else seeds(counts[-1])
+    return most if len(counts) == 1 else f"{counts[0]} to {most}"
+
+
+def references(session: SessionComparison) -> tuple[tuple[str, Reference], ...]:
+    """Every published figure with the arm it is of, once."""
+    found = [
+        (one.manifest.patched, reference)
+        for one in session.comparisons
+        if one.manifest.base == session.manifest.base
+        for reference in one.published
+    ]
+    return tuple(dict.fromkeys(found))
+
+
+# A/A: what base differs by from itself, in wall mode.
+
+
+def again_size(metric: MetricComparison) -> str:
+    """What base differs by from itself, as changes are given; a dash where it is not known."""
+    estimate = metric.again.estimate if metric.again else None
+    if is_share(metric.unit) and metric.base and estimate is not None:
+        return points(metric.base.mean * estimate)
+    return percent(estimate)
+
+
+def noise(metric: MetricComparison) -> str:
+    """``base against itself differs by +0.12 % [-0.30, +0.41] at 99 % (24 blocks), so ...``."""
+    seen = metric.again
+    if seen is None or not seen.pairs:
+        return "no block in which every arm ran"
+    if seen.estimate is None:
+        return "a value is zero or no number, so there is no ratio"
+    said = f"base against itself differs by {again_size(metric)}"
+    many = blocks(seen.pairs)
+    if seen.low is None or seen.high is None:
+        said = f"{said} in {many}, too few for an interval"
+    else:
+        bounds = within(metric, seen.low, seen.high)
+        said = f"{said} {bounds} at {100 * seen.level:.4g} % ({many})"
+    smallest = f"{100 * seen.change:g} %"
+    if seen.differs:
+        # How many blocks a steady host would need is no advice for one that is not.
+        return f"{said}. The host is not steady: nothing can be said"
+    if seen.beyond:
+        return f"{said}, so more than {power.MOST_BLOCKS} blocks would be needed to see {smallest}"
+    if seen.needed is not None:
+        return f"{said}, so {seen.needed} blocks would be needed to see {smallest}"
+    if seen.pairs < FEWEST_AGAIN:
+        return f"{said}; from {FEWEST_AGAIN} blocks on it tells how many would see {smallest}"
+    return said
+
+
+def noise_lines(comparison: Comparison) -> list[str]:
+    """One line a primary metric; none in exact mode."""
+    return [
+        f"A/A on this host, {metric.case} {metric.name}: {noise(metric)}"
+        for metric in comparison.primary
+        if metric.again is not None
+    ]
+
+
+# Means of counts on both arms of a pair, per unit of work.
+
+
+def amount(value: float | None, decimals: int = 1) -> str:
+    """A count per unit with fixed decimals; exactly zero is ``0``, a dash for None."""
+    if value is None:
+        return NOTHING
+    return "0" if value == 0 else f"{value:.{decimals}f}"
+
+
+def signed(value: float, decimals: int = 1) -> str:
+    """A difference: ``-85.3``; what rounds to nothing and is not zero shows as ``±0.0``."""
+    if value == 0:
+        return "0"
+    rounded = round(value, decimals)
+    return f"±{abs(rounded):.{decimals}f}" if rounded == 0 else f"{rounded:+.{decimals}f}"
+
+
+def paired_bounds(pair: Paired, decimals: int = 1) -> str:
+    """``[-88.0, -82.5]``, the 95 % interval of the difference; empty for one seed."""
+    if pair.low is None or pair.high is None:
+        return ""
+    return f"[{signed(pair.low, decimals)}, {signed(pair.high, decimals)}]"
+
+
+def both(pair: Paired, decimals: int = 1) -> str:
+    """``9.09 -> 7.34``."""
+    return f"{amount(pair.base, decimals)} -> {amount(pair.patched, decimals)}"
+
+
+def short(value: float | None) -> str:
+    """A value with four significant digits."""
+    return figure(value, 4)
+
+
+def few(pair: Paired | None) -> str:
+    """Both values with four significant digits; empty for None."""
+    return "" if pair is None else f"{short(pair.base)} -> {short(pair.patched)}"
+
+
+def paired_change(pair: Paired | None) -> str:
+    """The change in percent; where base is zero, that there was nothing."""
+    if pair is None or (pair.change is None and not pair.patched):
+        return NOTHING
+    return "from 0" if pair.change is None else percent(pair.change)
+
+
+def moved(pair: Paired | None) -> str:
+    """:func:`paired_change`, in parentheses where it is not significant."""
+    found = paired_change(pair)
+    return f"({found})" if pair is not None and pair.within_scatter else found
+
+
+def plural(title: str) -> str:
+    """``I/Os``, ``folios added``, ``page faults``: a unit's title in the plural."""
+    if title.split(" ")[-1] == "ms":
+        return title
+    words = title.split(" ")
+    at = -2 if len(words) > 1 and words[-1].endswith("ed") else -1
+    words[at] += "s"
+    return " ".join(words)

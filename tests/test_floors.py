@@ -120,6 +120,49 @@ def problems(top: Path) -> list[str]:
     return sorted(found)
 
 
+# Circles within these folders are known and to be opened.
+OPEN = ("runs",)
+
+
+def modules(top: Path) -> dict[str, set[str]]:
+    """Every module of a checkout's folders, with the modules of these that it imports.
+
+    What is imported for types alone counts: a circle is one, whether or not Python runs into it.
+    """
+    files = {
+        path.relative_to(top).with_suffix("").as_posix().replace("/", ".").removesuffix(
+            ".__init__"
+        ): path
+        for folder in FLOORS
+        for path in (top / folder).rglob("*.py")
+    }  # fmt: skip
+    found: dict[str, set[str]] = {}
+    for name, path in files.items():
+        wanted: set[str] = set()
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Import):
+                wanted |= {alias.name for alias in node.names}
+            elif isinstance(node, ast.ImportFrom) and not node.level:
+                parts = [f"{node.module}.{alias.name}" for alias in node.names]
+                wanted |= {part if part in files else str(node.module) for part in parts}
+        found[name] = {each for each in wanted if each in files and each != name}
+    return found
+
+
+def circles(imports: dict[str, set[str]]) -> list[str]:
+    """Modules that import each other in a circle: what is left when all others are taken away."""
+    left = {name: set(below) for name, below in imports.items()}
+    while True:
+        used = set().union(*left.values()) if left else set()
+        ends = [name for name, below in left.items() if not below or name not in used]
+        if not ends:
+            return sorted(left)
+        for name in ends:
+            del left[name]
+        for below in left.values():
+            below.difference_update(ends)
+
+
 @pytest.fixture
 def tree(tmp_path: Path) -> Tree:
     tree = Tree(tmp_path)
@@ -136,6 +179,17 @@ def tree(tmp_path: Path) -> Tree:
 
 def test_this_checkout_keeps_to_its_floors() -> None:
     assert problems(CHECKOUT) == []
+
+
+def test_no_module_imports_itself_by_way_of_others() -> None:
+    found = [name for name in circles(modules(CHECKOUT)) if not name.startswith(OPEN)]
+    assert found == []
+
+
+def test_a_circle_is_found_wherever_the_import_stands(tree: Tree) -> None:
+    assert circles(modules(tree.top)) == []
+    tree.write("kernels/make.py", "def f():\n    from kernels import build\n")
+    assert circles(modules(tree.top)) == ["kernels.build", "kernels.make"]
 
 
 def test_every_folder_with_code_has_a_floor() -> None:

@@ -6,7 +6,7 @@ import json
 import os
 import sys
 
-# Columns where standard output is no terminal; ``reports.text_lines`` has the same.
+# Columns where standard output is no terminal; ``reports.render.text`` has the same.
 WIDTH = 80
 
 

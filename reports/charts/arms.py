@@ -9,8 +9,8 @@ from matplotlib.patches import Rectangle
 from matplotlib.transforms import blended_transform_factory
 
 from experiment.spec import Thresholds
-from reports import across, many_wording, wording
-from reports.across import Cell, Row
+from reports import wording
+from reports.by_arm import Cell, Row
 from reports.charts import canvas
 from reports.charts.canvas import BAND, BASE, INK, MUTED, PATCHED, Chart
 from reports.charts.forest import limits_of
@@ -29,7 +29,7 @@ def _cut(text: str) -> str:
 def forest(session: SessionComparison) -> list[Chart]:
     """The change of every arm in each metric that is judged, with its interval."""
     judged = [
-        row for row in across.rows(session)
+        row for row in session.rows
         if row.primary and any(cell.change for cell in row.others)
     ]  # fmt: skip
     total = sum(len(row.others) for row in judged)
@@ -43,8 +43,8 @@ def forest(session: SessionComparison) -> list[Chart]:
     published = [reference.change for cell in cells for reference in cell.published]
     limits = limits_of(changes, published, delta)
     alt = "Change of each arm from base with its interval: " + "; ".join(
-        f"{row.case} {row.name} {cell.arm} {many_wording.change(row, cell)} "
-        f"{many_wording.bounds(row, cell)} {many_wording.verdict(cell)}".strip()
+        f"{row.case} {row.name} {cell.arm} {wording.cell_change(row, cell)} "
+        f"{wording.cell_bounds(row, cell)} {wording.cell_verdict(cell)}".strip()
         for row in judged for cell in row.others
     )  # fmt: skip
     with canvas.figure(EDGES_IN + ROW_IN * total + GROUP_IN * len(judged)) as drawn:
@@ -103,7 +103,7 @@ def _forest_row(
     across_page = blended_transform_factory(axes.transAxes, axes.transData)
     axes.text(-0.05, position, _cut(cell.arm), transform=across_page, va="center", ha="right",
               fontsize=9.5)  # fmt: skip
-    said = wording.typeset(f"{many_wording.change(row, cell)}  {many_wording.verdict(cell)}")
+    said = wording.typeset(f"{wording.cell_change(row, cell)}  {wording.cell_verdict(cell)}")
     axes.text(1.01, position, said.strip(), transform=across_page, va="center", ha="left",
               color=MUTED, fontsize=9.5)  # fmt: skip
     change = cell.change
@@ -126,7 +126,7 @@ def _forest_row(
 
 def runs(session: SessionComparison) -> list[Chart]:
     """Every run of every arm in each metric that is judged: a row an arm, a dot a seed."""
-    judged = [row for row in across.rows(session) if row.primary and row.base.summary]
+    judged = [row for row in session.rows if row.primary and row.base.summary]
     if len(session.arms) < 3 or len(judged) > MOST_CHARTS:
         return []
     return [_runs(row) for row in judged]
@@ -134,8 +134,8 @@ def runs(session: SessionComparison) -> list[Chart]:
 
 def _runs(row: Row) -> Chart:
     name = canvas.identifier("runs", row.case, row.name)
-    said = ", ".join(f"{cell.arm} {many_wording.figure(cell)}" for cell in row.cells)
-    alt = f"{row.case}, {row.name} in {row.unit}, means: {said}; {many_wording.samples(row)}"
+    said = ", ".join(f"{cell.arm} {wording.cell_figure(cell)}" for cell in row.cells)
+    alt = f"{row.case}, {row.name} in {row.unit}, means: {said}; {wording.row_samples(row)}"
     with canvas.figure(EDGES_IN - 0.2 + ROW_IN * len(row.cells)) as drawn:
         axes = drawn.subplots()
         canvas.clear(axes, "x")

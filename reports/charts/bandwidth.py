@@ -1,4 +1,4 @@
-"""Bandwidth of both arms: bars from zero, and beside them every seed, enlarged."""
+"""Bandwidth of both arms: every seed, with the means and the interval of the change."""
 
 from __future__ import annotations
 
@@ -14,19 +14,6 @@ from reports.model import Comparison, MetricComparison
 HEIGHT_IN = 2.9
 COLUMNS = (0.0, 1.0)
 WAY_OUT = 0.30
-
-
-def _bars(axes: Axes, metric: MetricComparison, arms: Sequence[str]) -> None:
-    assert metric.base is not None
-    assert metric.patched is not None
-    means = [metric.base.mean, metric.patched.mean]
-    axes.bar(COLUMNS, means, width=0.62, color=[BASE, PATCHED], alpha=0.85)
-    axes.set_xticks(COLUMNS, arms)
-    axes.tick_params(axis="x", length=0)
-    axes.set_xlim(-0.6, 1.6)
-    axes.set_ylim(0, 1.08 * max(means))
-    axes.set_ylabel(metric.unit)
-    canvas.clear(axes)
 
 
 def _seeds(axes: Axes, metric: MetricComparison, arms: Sequence[str]) -> None:
@@ -56,10 +43,15 @@ def _seeds(axes: Axes, metric: MetricComparison, arms: Sequence[str]) -> None:
     canvas.clear(axes)
 
 
+def name_of(metric: MetricComparison) -> str:
+    """Name of the chart of a metric's phase."""
+    return canvas.identifier("bandwidth", metric.case, metric.phase)
+
+
 def _draw_one(comparison: Comparison, metric: MetricComparison) -> Chart:
     assert metric.base is not None
     assert metric.patched is not None
-    name = canvas.identifier("bandwidth", metric.case, metric.phase)
+    name = name_of(metric)
     arms = (comparison.manifest.base, comparison.manifest.patched)
     alt = (
         f"Bandwidth of {metric.case}, phase {metric.phase}: {arms[0]} "
@@ -68,18 +60,17 @@ def _draw_one(comparison: Comparison, metric: MetricComparison) -> Chart:
         f"{wording.samples(metric)}."
     )
     with canvas.figure(HEIGHT_IN) as drawn:
-        left, right = drawn.subplots(1, 2, width_ratios=(1, 1.7))
-        _bars(left, metric, arms)
-        _seeds(right, metric, arms)
-        right.set_title("every seed, enlarged", fontsize=10, color=MUTED, loc="left")
-        left.set_title("from zero", fontsize=10, color=MUTED, loc="left")
+        axes = drawn.subplots()
+        _seeds(axes, metric, arms)
+        axes.set_ylabel(metric.unit)
         svg = canvas.to_svg(drawn, name, alt)
     return Chart(
         name=name,
         kind="bandwidth",
         title=f"{metric.case}, phase {metric.phase}",
         caption="A line joins the two runs of one seed. Diamonds are means; the bar on the patched "
-        "one is the interval of the change, from the dashed base mean.",
+        "one is the interval of the change, from the dashed base mean. The axis does not begin at "
+        "zero.",
         alt=alt,
         svg=svg,
     )

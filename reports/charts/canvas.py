@@ -44,6 +44,7 @@ COLOURS = (
     (AGAIN, "--again", "#96507a"),
 )
 WIDTH_IN = 5.0
+REM_AN_INCH = 6.8
 STYLE: dict[Any, Any] = {
     "svg.fonttype": "none",
     # Titles and labels come from experiment files and guests; "$" must stay a dollar sign.
@@ -162,3 +163,9 @@ def within(chart: Chart, prefix: str) -> Chart:
     name = f"{prefix}-{chart.name}"
     pattern = re.compile(rf'(\bid="|href="#|url\(#|aria-labelledby="){re.escape(chart.name)}-')
     return replace(chart, name=name, svg=pattern.sub(rf"\g<1>{name}-", chart.svg))
+
+
+def rem(chart: Chart) -> float:
+    """The drawing's own width on a page: that of a chart of 5 inches is 34 rem."""
+    box = re.search(r'viewBox="0 0 ([0-9.]+) ', chart.svg)
+    return REM_AN_INCH * float(box.group(1)) / 72 if box else REM_AN_INCH * WIDTH_IN

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from reports import across, many_wording, steps, wording
-from reports.across import Row
+from reports import steps, wording
+from reports.by_arm import Row
 from reports.charts import canvas
 from reports.charts.canvas import BASE, INK, PATCHED, Chart
 from reports.many import SessionComparison
@@ -24,7 +24,7 @@ def _draw_one(session: SessionComparison, row: Row) -> Chart:
     name = canvas.identifier("course", row.case, row.name)
     alt = f"{row.case}, {row.name}, change by step: " + "; ".join(
         f"{step.title}: {wording.change(step.own)} {wording.bounds(step.own)}, in all "
-        f"{many_wording.change(row, step.cell)}"
+        f"{wording.cell_change(row, step.cell)}"
         for step in found
     )
     at = list(range(1, len(found) + 1))
@@ -71,5 +71,5 @@ def draw(session: SessionComparison) -> list[Chart]:
     """One chart a metric that is judged, where the session goes step by step."""
     if not steps.is_by_steps(session):
         return []
-    judged = [row for row in across.rows(session) if row.primary and row.measured]
+    judged = [row for row in session.rows if row.primary and row.measured]
     return [_draw_one(session, row) for row in judged[:MOST_CHARTS]]

@@ -8,7 +8,7 @@ from matplotlib.axes import Axes
 from matplotlib.patches import Rectangle
 from matplotlib.transforms import blended_transform_factory
 
-from reports import wall_wording, wording
+from reports import wording
 from reports.charts import canvas
 from reports.charts.canvas import AGAIN, BAND, INK, MUTED, PATCHED, Chart
 from reports.model import Comparison, MetricComparison
@@ -116,7 +116,7 @@ def draw(comparison: Comparison) -> list[Chart]:
         f"{metric.case} {metric.name} {wording.change(metric)} {wording.interval(metric)}, "
         f"{wording.verdict(metric)}"
         + (f", {wording.published(metric)}" if metric.published else "")
-        + (f", A/A: {wall_wording.noise(metric)}" if metric.again else "")
+        + (f", A/A: {wording.noise(metric)}" if metric.again else "")
         for metric in metrics
     )
     tall = any(sum(map(len, _said(metric))) > LETTERS for metric in metrics)

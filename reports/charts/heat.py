@@ -8,8 +8,8 @@ from typing import NamedTuple
 from matplotlib.axes import Axes
 from matplotlib.patches import Rectangle
 
-from reports import across, many_wording, wording
-from reports.across import Cell, Row
+from reports import by_arm, wording
+from reports.by_arm import Cell, Row
 from reports.charts import canvas
 from reports.charts.canvas import BASE, INK, MUTED, PATCHED, RULE, Chart
 from reports.many import SessionComparison
@@ -59,7 +59,7 @@ def square(row: Row, cell: Cell, threshold: float) -> Square | None:
     decimals = 2 if abs(estimate) < TENTH else 1
     text = wording.percent(estimate, decimals=decimals).replace(" %", "")
     if row.is_share:
-        text = f"{many_wording.difference(row, cell) or 0.0:+.1f} pt"
+        text = f"{wording.cell_difference(row, cell) or 0.0:+.1f} pt"
     text = wording.typeset(text)
     mark = ("▲" if better else "▼") if sure else ""
     return Square(f"{text}{mark}", depth(estimate, threshold), better, sure)
@@ -119,11 +119,11 @@ def _cut(text: str, most: int) -> str:
 
 def draw(session: SessionComparison) -> list[Chart]:
     """One map; none where there are too few cells to need one, or none has a change."""
-    found = across.rows(session)
+    found = session.rows
     names, heads, squares = _grid(session, found)
-    many = len(session.arms) > 2 or len(session.comparisons[0].cases) >= across.MANY_CASES
+    many = len(session.arms) > 2 or len(session.comparisons[0].cases) >= by_arm.MANY_CASES
     filled = [cell for line in squares for cell in line if cell is not None]
-    if not many or len(filled) < across.MANY_CASES:
+    if not many or len(filled) < by_arm.MANY_CASES:
         return []
     shown = squares[:MOST_ROWS]
     alt = "Change from base in percent: " + "; ".join(
@@ -180,10 +180,10 @@ def _caption(session: SessionComparison) -> str:
     rest = ""
     if len(session.arms) == 2:
         rest = " Columns are metrics; what is judged comes first."
-    found = across.rows(session)
+    found = session.rows
     points = ", pt: points" if any(row.is_share for row in found) else ""
     return (
         f"Change from {session.manifest.base} in percent{points}. Blue is better, orange is worse, "
         "the deeper the larger, on a logarithmic scale from half the threshold; ▲ and ▼ mark what "
-        f"is told from zero.{rest} {many_wording.samples(found[0]).capitalize()}."
+        f"is told from zero.{rest} {wording.row_samples(found[0]).capitalize()}."
     )

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from matplotlib.axes import Axes
 
-from reports import count_wording, wording
+from reports import wording
 from reports.charts import canvas
 from reports.charts.canvas import BASE, INK, MUTED, PATCHED, RULE, Chart
 from reports.lock_model import LockComparison
@@ -30,7 +30,7 @@ class Drawing(NamedTuple):
 def drawings(found: LockComparison) -> list[Drawing]:
     """The charts that a twin's numbers allow; quantities that are zero throughout are left out."""
     per = f"per {found.unit_title}"
-    per_many = f"per 1,000 {count_wording.plural(found.unit_title)}"
+    per_many = f"per 1,000 {wording.plural(found.unit_title)}"
     hold = [(row.label, row.hold) for row in found.rows if row.hold and row.instances != "none"]
     contended = [(row.label, row.contentions) for row in found.rows if row.contentions]
     waits = [(f"{row.caller} ({row.flags})", row.count) for row in found.waits]
@@ -53,7 +53,7 @@ def kind(found: LockComparison) -> str:
 
 def _row(axes: Axes, position: int, label: str, pair: Paired) -> None:
     across = axes.get_yaxis_transform()
-    said = wording.typeset(f"{count_wording.few(pair)}  {count_wording.moved(pair)}")
+    said = wording.typeset(f"{wording.few(pair)}  {wording.moved(pair)}")
     axes.text(0, position - 0.38, label, transform=across, va="center", fontsize=9.5)
     axes.text(1, position - 0.38, said, transform=across, va="center", ha="right", fontsize=9.5,
               color=MUTED)  # fmt: skip
@@ -72,7 +72,7 @@ def _draw_one(comparison: Comparison, found: LockComparison, drawing: Drawing) -
     many = "blocks" if found.in_wall else "seeds"
     arms = (comparison.manifest.base, comparison.manifest.patched)
     alt = f"{drawing.title}, {drawing.label}, {arms[0]} then {arms[1]}: " + "; ".join(
-        f"{label} {count_wording.short(pair.base)} then {count_wording.short(pair.patched)}"
+        f"{label} {wording.short(pair.base)} then {wording.short(pair.patched)}"
         for label, pair in drawing.rows
     )
     with canvas.figure(EDGES_IN + ROW_IN * len(drawing.rows)) as drawn:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from matplotlib.axes import Axes
 from matplotlib.patches import Rectangle
 
-from reports import wall_wording, wording
+from reports import wording
 from reports.charts import canvas
 from reports.charts.canvas import AGAIN, BAND, BASE, INK, MUTED, PATCHED, Chart
 from reports.model import CaseComparison, Comparison, MetricComparison
@@ -81,7 +81,8 @@ def _draw_one(comparison: Comparison, metric: MetricComparison) -> Chart:
     alt = (
         f"{title}: {base} {wording.figure(metric.base.mean)}, {patched} "
         f"{wording.figure(metric.patched.mean)} {metric.unit}, {wording.samples(metric)}; change "
-        f"{wording.change(metric)} {wording.interval(metric)}; {wall_wording.again(metric)}"
+        f"{wording.change(metric)} {wording.interval(metric)}; "
+        f"A/A on this host: {wording.noise(metric)}"
     )
     with canvas.figure(HEIGHT_IN) as drawn:
         left, right = drawn.subplots(1, 2, width_ratios=(1.5, 1))

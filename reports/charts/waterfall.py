@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from matplotlib.axes import Axes
 
-from reports import count_wording, wording
+from reports import wording
 from reports.attribution_model import Attribution
 from reports.charts import canvas
 from reports.charts.canvas import BAD, GOOD, INK, MUTED, Chart
@@ -14,7 +14,7 @@ from reports.model import Comparison
 
 ROW_IN = 0.43
 EDGES_IN = 0.80
-MOST_BARS = 12
+MOST_BARS = 8
 FAINT = 0.35
 
 
@@ -28,20 +28,22 @@ class Bar(NamedTuple):
 
 
 def bars(found: Attribution) -> list[Bar]:
-    """The steps in order: listed functions, everything else, and the whole change."""
-    shown = found.rows[:MOST_BARS]
+    """The steps in order: listed functions, everything else, and the whole change.
+
+    Those that are not significant are drawn only where hardly anything is.
+    """
+    clear = [row for row in found.rows if not row.instructions.within_scatter]
+    shown = (clear or list(found.rows))[:MOST_BARS]
     steps, reached = [], 0.0
     for row in shown:
         end = reached + row.instructions.difference
-        steps.append(
-            Bar(count_wording.function(row), reached, end, row.instructions.within_scatter)
-        )
+        steps.append(Bar(row.shown_name, reached, end, row.instructions.within_scatter))
         reached = end
     rest = len(found.functions) - len(shown)
     whole = found.total.difference
     if rest:
         faint = found.others is not None and found.others.within_scatter
-        faint = faint and len(shown) == found.listed
+        faint = faint or len(shown) == len(clear) < found.listed
         steps.append(Bar(f"{rest} other functions", reached, whole, faint))
     return [*steps, Bar("all", 0.0, whole, faint=False)]
 
@@ -62,7 +64,7 @@ def _draw_bar(axes: Axes, position: int, bar: Bar, last: bool) -> None:
     weight = "bold" if last else "normal"
     axes.text(0, position - 0.36, bar.label, transform=across, va="center", fontsize=9.5,
               fontweight=weight)  # fmt: skip
-    said = wording.typeset(count_wording.signed(change))
+    said = wording.typeset(wording.signed(change))
     axes.text(1, position - 0.36, said, transform=across, va="center", ha="right", fontsize=9.5,
               fontweight=weight)  # fmt: skip
 
@@ -77,9 +79,9 @@ def _draw_one(comparison: Comparison, found: Attribution) -> Chart:
     arms = (comparison.manifest.base, comparison.manifest.patched)
     alt = (
         f"Instructions per {found.unit_title} in {found.case}, phase {found.phase}, from "
-        f"{arms[0]} {count_wording.amount(found.total.base)} to {arms[1]} "
-        f"{count_wording.amount(found.total.patched)}: "
-        + "; ".join(f"{bar.label} {count_wording.signed(bar.end - bar.start)}" for bar in steps)
+        f"{arms[0]} {wording.amount(found.total.base)} to {arms[1]} "
+        f"{wording.amount(found.total.patched)}: "
+        + "; ".join(f"{bar.label} {wording.signed(bar.end - bar.start)}" for bar in steps)
     )
     with canvas.figure(EDGES_IN + ROW_IN * len(steps)) as drawn:
         axes = drawn.subplots()
@@ -99,8 +101,8 @@ def _draw_one(comparison: Comparison, found: Attribution) -> Chart:
         kind="waterfall",
         title=f"{found.case}, phase {found.phase}: per {found.unit_title}",
         caption="Each step begins where the one above it ended; the last is the whole change. "
-        "Faint steps are within the scatter of the seeds. The axis shows the change alone: "
-        f"{arms[0]} is {count_wording.amount(found.total.base)} instructions.",
+        "Faint steps are not significant. The axis shows the change alone: "
+        f"{arms[0]} is {wording.amount(found.total.base)} instructions.",
         alt=alt,
         svg=svg,
     )

@@ -4,12 +4,20 @@ from __future__ import annotations
 
 import pytest
 
+from reports import charts
+from reports.charts import Chart
 from reports.many import SessionComparison, compare_session
 from reports.model import Comparison
 from tests.reports import counts_factory
 from tests.reports.factory import Session, fails
 from tests.reports.many_factory import Many, steps, workloads
 from tests.reports.measured import compare, measured
+
+
+def draw_all(comparison: Comparison) -> tuple[Chart, ...]:
+    """Every chart that the numbers allow."""
+    return tuple(chart for draw in charts.KINDS for chart in draw(comparison))
+
 
 HOSTILE = "<script>alert(1)</script>\x1b[31m\u202e`|$x$"
 

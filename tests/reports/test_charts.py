@@ -7,28 +7,28 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from reports import charts
 from reports.charts import Chart, canvas, forest
 from reports.model import Comparison
 from reports.verdict import Change
+from tests.reports.conftest import draw_all
 from tests.reports.factory import Session
 from tests.reports.measured import compare
 
 
 @pytest.fixture(scope="module")
 def drawn(normal: Comparison) -> tuple[Chart, ...]:
-    return charts.draw_all(normal)
+    return draw_all(normal)
 
 
 def test_all_kinds_are_there(drawn: tuple[Chart, ...]) -> None:
     kinds = [chart.kind for chart in drawn]
     assert {kind: kinds.count(kind) for kind in kinds} == {
-        "forest": 1, "bandwidth": 3, "timeline": 3, "per-io": 2,
+        "forest": 1, "bandwidth": 3, "timeline": 3,
     }  # fmt: skip
 
 
 def test_the_same_bytes_every_time(normal: Comparison, drawn: tuple[Chart, ...]) -> None:
-    assert charts.draw_all(normal) == drawn
+    assert draw_all(normal) == drawn
 
 
 def test_each_is_well_formed_and_says_in_words_what_it_shows(drawn: tuple[Chart, ...]) -> None:
@@ -64,7 +64,6 @@ def test_axes_have_units(drawn: tuple[Chart, ...]) -> None:
             "forest": "change, % of base",
             "bandwidth": "virtual MiB/s",
             "timeline": "virtual s since the phase began",
-            "per-io": "per",
         }[chart.kind]
         texts = re.findall(r"<text[^>]*>([^<]*)</text>", chart.svg)
         assert any(expected in text for text in texts), chart.name
@@ -85,29 +84,27 @@ def test_a_published_change_far_away_does_not_flatten_ours() -> None:
 
 
 def test_hostile_strings_are_text(hostile: Comparison) -> None:
-    for chart in charts.draw_all(hostile):
+    for chart in draw_all(hostile):
         root = ET.fromstring(chart.svg)
         assert not [e for e in root.iter() if e.tag.endswith("script")]
 
 
 def test_absent_metrics_draw_nothing() -> None:
     session = Session(same_code=True)
-    assert charts.draw_all(compare(session.manifest(), [])) == ()
+    assert draw_all(compare(session.manifest(), [])) == ()
     session = Session()
     bare = [
         r.model_copy(update={"timelines": (), "samples": {"4k.ios": 5000.0}})
         for r in session.records()
         if r.case == "filemap-4k"
     ]
-    assert charts.draw_all(compare(session.manifest(), bare)) == ()
+    assert draw_all(compare(session.manifest(), bare)) == ()
 
 
 def test_a_single_block_can_be_drawn() -> None:
     session = Session(seeds=(7,))
-    kinds = {
-        chart.kind for chart in charts.draw_all(compare(session.manifest(), session.records()))
-    }
-    assert kinds == {"forest", "bandwidth", "timeline", "per-io"}
+    kinds = {chart.kind for chart in draw_all(compare(session.manifest(), session.records()))}
+    assert kinds == {"forest", "bandwidth", "timeline"}
 
 
 def test_identifiers_are_safe() -> None:

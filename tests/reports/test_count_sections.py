@@ -11,25 +11,17 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from reports import (
-    charts,
-    count_wording,
-    forms,
-    functions_table,
-    html,
-    letter,
-    lock_wording,
-    wording,
-)
+from reports import forms, functions_table, wording
 from reports.charts import waterfall
 from reports.model import Comparison
 from reports.paired import pair
+from reports.sections import functions, locks
 from results.profile import FunctionCount, Profile
 from tests.reports import counts_factory as counts
-from tests.reports.conftest import HOSTILE
+from tests.reports.conftest import HOSTILE, draw_all
 from tests.reports.factory import Session, all_equal
 from tests.reports.measured import compare
-from tests.reports.test_html import Page
+from tests.reports.render.test_page import Page
 
 GOLDEN = Path(__file__).parent / "golden"
 
@@ -44,7 +36,7 @@ def section(said: str, start: str, end: str) -> str:
 
 @pytest.fixture(scope="module")
 def page(counted: Comparison) -> Page:
-    return Page(html.render(counted))
+    return Page(forms.render(counted, "html"))
 
 
 @pytest.fixture(scope="module")
@@ -93,13 +85,13 @@ def hostile_counts() -> Comparison:
 
 
 def test_golden_text(counted: Comparison) -> None:
-    said = section(forms.render(counted, "text"), "Where it came from", "Findings")
+    said = section(forms.render(counted, "text"), "Where it came from", "Published figures")
     assert golden(said, "counts.txt")
 
 
 def test_golden_letter(counted: Comparison, normal: Comparison) -> None:
-    said = letter.render(counted)
-    before = letter.render(normal)
+    said = forms.render(counted, "letter")
+    before = forms.render(normal, "letter")
     assert said.startswith(before)
     added = said.removeprefix(before).strip("\n").splitlines()
     assert 1 <= len(added) <= 3
@@ -114,14 +106,14 @@ def test_every_form_has_the_same_sentences(counted: Comparison, page: Page) -> N
         "markdown": " ".join(re.sub(r"\\(.)", r"\1", forms.render(counted, "markdown")).split()),
     }
     for found in counted.headlines:
-        for said in (count_wording.total(found), count_wording.share(found),
-                     *map(count_wording.ratio, found.ratios)):  # fmt: skip
+        for said in (functions.total(found), functions.share(found),
+                     *map(functions.ratio, found.ratios)):  # fmt: skip
             assert wording.typeset(said) in flat["html"]
             assert said in flat["text"]
             assert said in flat["markdown"]
     for seen in counted.locks:
-        for said in (lock_wording.banner(seen), lock_wording.limits(seen),
-                     lock_wording.guest(seen), lock_wording.slow_path(seen)):  # fmt: skip
+        for said in (locks.banner(seen), locks.limits(seen),
+                     locks.guest(seen), locks.slow_path(seen)):  # fmt: skip
             assert wording.typeset(said) in flat["html"]
             assert said in flat["text"]
             assert said in flat["markdown"]
@@ -131,9 +123,9 @@ def test_the_page_hides_nothing(counted: Comparison, page: Page) -> None:
     assert page.open == []
     said = " ".join(page.text.split())
     for part in ("Where it came from", "Locks", "never make one", "the other 62 functions",
-                 "page-cache tree (xarray)", "user: fio", "within scatter", "only in base",
+                 "page-cache tree (xarray)", "user: fio", "only in base",
                  "i_pages.xa_lock", "saturates at, CPUs", "__filemap_add_folio",
-                 "Waits by caller", "69 of 69 functions"):  # fmt: skip
+                 "waiting function", "69 of 69 functions"):  # fmt: skip
         assert part in said, part
     every = {row.name for row in counted.headlines[0].functions}
     assert all(name in said for name in every)
@@ -148,11 +140,11 @@ def test_an_a_a_is_called_identical() -> None:
     comparison = compare(
         manifest, all_equal(session.records()), counts.profiles(session, same=True)
     )
-    assert count_wording.IDENTICAL in Page(html.render(comparison)).text
-    assert "identical: every function executed the same number" in forms.render(comparison, "text")
-    assert count_wording.IDENTICAL in forms.render(comparison, "markdown")
-    assert letter.render(comparison).endswith(f"\n\n{count_wording.IDENTICAL}\n")
-    assert not [c for c in charts.draw_all(comparison) if c.kind == "waterfall"]
+    assert functions.IDENTICAL in Page(forms.render(comparison, "html")).text
+    assert functions.IDENTICAL in forms.render(comparison, "text")
+    assert functions.IDENTICAL in forms.render(comparison, "markdown")
+    assert forms.render(comparison, "letter").endswith(f"\n\n{functions.IDENTICAL}\n")
+    assert not [c for c in draw_all(comparison) if c.kind == "waterfall"]
 
 
 def test_sessions_without_counts_are_as_before(normal: Comparison) -> None:
@@ -168,13 +160,13 @@ def test_one_seed_claims_no_interval() -> None:
     comparison = compare(manifest, session.records(), counts.profiles(session))
     said = forms.render(comparison, "text")
     assert "1 seed, each -" in said
-    assert "within scatter" not in section(said, "Where it came from", "Findings")
-    assert Page(html.render(comparison)).open == []
+    assert "not significant" not in section(said, "Where it came from", "Published figures")
+    assert Page(forms.render(comparison, "html")).open == []
 
 
 def test_charts(counted: Comparison) -> None:
-    drawn = charts.draw_all(counted)
-    assert charts.draw_all(counted) == drawn
+    drawn = draw_all(counted)
+    assert draw_all(counted) == drawn
     kinds = [chart.kind for chart in drawn]
     assert kinds.count("waterfall") == 3
     assert sum(kind.startswith("locks-") for kind in kinds) == 3
@@ -213,21 +205,21 @@ def test_hostile_names_stay_text(hostile_counts: Comparison) -> None:
         if form in {"html", "markdown"}:
             outside_code = "".join(said.split("```")[::2]) if form == "markdown" else said
             assert "<script" not in outside_code.replace(r"\<script", ""), form
-    parsed = Page(html.render(hostile_counts))
+    parsed = Page(forms.render(hostile_counts, "html"))
     assert parsed.open == []
     assert "script" not in {tag for tag, _ in parsed.tags}
     assert max(map(len, forms.render(hostile_counts, "text").splitlines())) <= 100
-    assert max(map(len, letter.render(hostile_counts).splitlines())) <= 75
-    for chart in charts.draw_all(hostile_counts):
+    assert max(map(len, forms.render(hostile_counts, "letter").splitlines())) <= 75
+    for chart in draw_all(hostile_counts):
         assert not [e for e in ET.fromstring(chart.svg).iter() if e.tag.endswith("script")]
 
 
 def test_json_has_what_is_listed(counted: Comparison) -> None:
     whole = json.loads(forms.render(counted, "json"))
-    found = whole["attributions"][0]
+    found = whole["comparisons"][0]["attributions"][0]
     assert found["headline"]
     assert len(found["functions"]) == found["listed"] == 7
-    assert whole["locks"][0]["rows"][0]["label"] == "i_pages.xa_lock"
+    assert whole["comparisons"][0]["locks"][0]["rows"][0]["label"] == "i_pages.xa_lock"
 
 
 def test_the_table_of_functions_adds_up(counted: Comparison) -> None:
@@ -239,25 +231,7 @@ def test_the_table_of_functions_adds_up(counted: Comparison) -> None:
     assert {r["only_in"] for r in first} == {"", "base", "patched"}
 
 
-@pytest.mark.parametrize("most", [1, 3, 100])
-def test_a_terminal_gets_the_first_functions_and_the_sum_of_the_others(
-    counted: Comparison, monkeypatch: pytest.MonkeyPatch, most: int
-) -> None:
-    monkeypatch.setattr(count_wording, "MOST_FUNCTIONS", most)
-    found = counted.headlines[0]
-    hidden = max(0, found.listed - most)
-    assert len(count_wording.shown(found)) == found.listed - hidden
-    more = count_wording.further(found)
-    shown = sum(row.instructions.difference for row in count_wording.shown(found))
-    rest = more[1].difference if more else 0.0
-    assert shown + rest == pytest.approx(found.listed_difference)
-    for form in ("text", "markdown"):
-        said = " ".join(forms.render(counted, form).split())
-        assert (f"functions.csv have {hidden} more." in said) == bool(hidden)
-        assert (f"{hidden} more function" in said) == bool(hidden)
-
-
 def test_rows_that_print_as_zeros_are_not_visible() -> None:
-    assert not count_wording.visible(pair([0.04], [0.01]))
-    assert count_wording.visible(pair([0.04], [0.06]))
-    assert count_wording.visible(pair([12.0], [12.0]))
+    assert not functions.visible(pair([0.04], [0.01]))
+    assert functions.visible(pair([0.04], [0.06]))
+    assert functions.visible(pair([12.0], [12.0]))

@@ -3,11 +3,29 @@
 from __future__ import annotations
 
 import json
+import re
+from collections.abc import Iterator, Sequence
 
 import pytest
 
 from reports import forms, wording
+from reports.document import (
+    Block,
+    Callout,
+    Facts,
+    Fold,
+    Heading,
+    Listing,
+    Paragraph,
+    Table,
+    Verdicts,
+    Words,
+    plain,
+)
 from reports.model import Comparison, ReportError
+from reports.sections import subject
+from reports.sections.view import View
+from tests.reports.render.test_page import Page
 
 
 def test_an_unknown_form_names_the_known(normal: Comparison) -> None:
@@ -28,10 +46,10 @@ def test_every_form_says_the_same_change(normal: Comparison) -> None:
 
 def test_json_is_the_record(normal: Comparison) -> None:
     whole = json.loads(forms.render(normal, "json"))
-    bw = whole["cases"][0]["metrics"][0]
+    bw = whole["comparisons"][0]["cases"][0]["metrics"][0]
     assert bw["judgement"]["verdict"] == "improvement"
     assert bw["judgement"]["change"]["estimate"] == pytest.approx(0.01163, abs=1e-5)
-    assert whole["exactness"]["status"] == "bit-exact"
+    assert whole["comparisons"][0]["exactness"]["status"] == "bit-exact"
 
 
 @pytest.mark.parametrize("name", ["normal", "five"])
@@ -51,3 +69,57 @@ def units_in(value: object) -> set[str]:
         return set()
     own = {str(value["unit"])} if "unit" in value and "direction" in value else set()
     return own.union(*map(units_in, value.values()))
+
+
+def parts_of(words: Words) -> list[str]:
+    """A text in the pieces that forms mark each in its own way."""
+    return [words] if isinstance(words, str) else [plain((part,)) for part in words]
+
+
+def words_of(blocks: Sequence[Block]) -> Iterator[str]:
+    """Every text of the blocks but those that a page alone has."""
+    for block in blocks:
+        match block:
+            case Heading(text=text):
+                yield text
+            case Paragraph(words=words):
+                yield from parts_of(words)
+            case Listing(items=items):
+                for item in items:
+                    yield from parts_of(item.words)
+                    yield from words_of(item.blocks)
+            case Table(rows=rows, columns=columns):
+                yield from (column.head for column in columns)
+                yield from (cell.text for row in rows for cell in row.cells)
+            case Facts(facts=facts):
+                yield from (part for fact in facts for part in parts_of(fact.words))
+            case Verdicts(rows=rows):
+                yield from (text for row in rows for text in (row.change, row.word, *row.lines))
+            case Callout(blocks=inner):
+                yield from words_of(inner)
+            case Fold(summary=summary, blocks=inner, page_only=False):
+                yield from parts_of(summary)
+                yield from words_of(inner)
+            case _:
+                pass
+
+
+@pytest.mark.parametrize("name", ["counted", "failed_five", "stepwise", "matrix"])
+def test_every_sentence_of_the_text_is_on_the_page_and_in_markdown(
+    name: str, request: pytest.FixtureRequest
+) -> None:
+    session = forms.as_session(request.getfixturevalue(name))
+    # A page has the subject as a list of facts.
+    sections = [section for section in forms.TEXT if section is not subject.brief]
+    blocks = [block for section in sections for block in section(View(session))]
+    said = {text for text in words_of(blocks) if text.strip()}
+    assert len(said) > 60
+    page = " ".join(Page(forms.render(session, "html")).text.split())
+    report = " ".join(re.sub(r"\\(.)", r"\1", forms.render(session, "markdown")).split())
+    for text in said:
+        shown = " ".join(wording.clean(text).split())
+        assert shown in report, text
+        # A command is printed as it is.
+        assert wording.typeset(shown) in page or shown in page, text
+    lines = forms.render(session, "text", width=10_000)
+    assert not [text for text in said if " ".join(wording.clean(text).split()) not in lines]

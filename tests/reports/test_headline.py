@@ -7,17 +7,18 @@ import pytest
 from experiment.design import LOOKS
 from experiment.spec import CheckSpec
 from reports import forms
-from reports.headline import Headline, counted, headline, runs, sentence
+from reports.headline import Headline, headline, runs, sentence
 from reports.many import SessionComparison, compare_session
 from reports.model import Comparison
 from reports.outcome import outcome
 from reports.verdict import Verdict
+from reports.wording import counted
 from results.checks import Check
 from tests.reports.factory import Session, fails, repeat_of
 from tests.reports.many_factory import Many
 from tests.reports.measured import compare, measured
+from tests.reports.render.test_page import Page
 from tests.reports.test_gate import SLEEPS, checked, compared
-from tests.reports.test_html import Page
 from tests.reports.wall_factory import WallSession
 
 BROKEN = f"patched is broken: {SLEEPS.title}, xas_split_alloc()"

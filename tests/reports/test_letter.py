@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from reports import letter
+from reports import forms
 from reports.model import Comparison
 from tests.reports.factory import FIO, Session
 from tests.reports.measured import compare
@@ -17,7 +17,7 @@ GOLDEN = Path(__file__).parent / "golden" / "letter.txt"
 
 
 def test_golden(normal: Comparison) -> None:
-    assert letter.render(normal) == GOLDEN.read_text(encoding="ascii")
+    assert forms.render(normal, "letter") == GOLDEN.read_text(encoding="ascii")
 
 
 def blocks(said: str) -> list[tuple[float, float, float]]:
@@ -32,7 +32,7 @@ def blocks(said: str) -> list[tuple[float, float, float]]:
 @pytest.mark.parametrize("effect", [0.1250, 0.073, -0.02, 0.5])
 def test_printed_percentages_are_those_of_the_printed_figures(effect: float) -> None:
     session = Session(effect={"4k": effect, "thp": effect, "switch": effect}, spread=0.1)
-    found = blocks(letter.render(compare(session.manifest(), session.records())))
+    found = blocks(forms.render(compare(session.manifest(), session.records()), "letter"))
     assert len(found) == 3
     for before, after, printed in found:
         rounding = 0.005 + 100 * 0.005 * (1 / before + after / before**2)
@@ -40,14 +40,14 @@ def test_printed_percentages_are_those_of_the_printed_figures(effect: float) -> 
 
 
 def test_closing_says_the_same_percentage(normal: Comparison) -> None:
-    said = letter.render(normal)
+    said = forms.render(normal, "letter")
     assert "After (+1.16%):" in said
     assert "4k.virtual_bw +1.16% [+0.94, +1.30] at 99%: improvement." in said
 
 
 def test_plain_ascii_within_75_columns(normal: Comparison, hostile: Comparison) -> None:
     for comparison in (normal, hostile):
-        said = letter.render(comparison)
+        said = forms.render(comparison, "letter")
         assert said.isascii()
         assert all(c.isprintable() or c == "\n" for c in said)
         assert max(map(len, said.splitlines())) <= 75
@@ -62,12 +62,12 @@ def test_lines_fit_at_every_size() -> None:
             else r
             for r in session.records()
         ]
-        said = letter.render(compare(session.manifest(), found))
+        said = forms.render(compare(session.manifest(), found), "letter")
         assert max(map(len, said.splitlines())) <= 75, scale
 
 
 def test_commands_can_be_pasted(normal: Comparison) -> None:
-    said = letter.render(normal)
+    said = forms.render(normal, "letter")
     start = said.index("fio -name")
     command = said[start : said.index("\n\n", start)]
     assert shlex.split(command.replace("\\\n", "")) == shlex.split(FIO)
@@ -76,6 +76,6 @@ def test_commands_can_be_pasted(normal: Comparison) -> None:
 
 def test_nothing_measured_claims_nothing() -> None:
     session = Session(same_code=True)
-    said = letter.render(compare(session.manifest(), []))
+    said = forms.render(compare(session.manifest(), []), "letter")
     assert "Before" not in said
     assert "4k.virtual_bw: no change (same code)." in said

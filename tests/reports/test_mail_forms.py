@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 from experiment.design import AGAIN
-from reports import across, forms, lkp, mail, matrix, mmtests
+from reports import forms, lkp, mail, matrix, mmtests
 from reports.many import SessionComparison
 from reports.model import Comparison
+from reports.sections.arms import values
 from tests.reports import factory
 from tests.reports.factory import Session, fails
 from tests.reports.many_factory import Many
@@ -163,10 +164,13 @@ def test_failures_come_first_as_fail_runs(failed_five: SessionComparison) -> Non
 
 
 def test_below_each_table_stand_n_interval_and_verdict(five: SessionComparison) -> None:
-    for form in ("lkp", "mmtests", "letter"):
+    for form in ("lkp", "mmtests"):
         said = " ".join(forms.render(five, form).split())
         assert "sleepy: -4.54% [-4.61, -4.50] at 99%, n=8: regression" in said, form
         assert "12 verdicts in one family" in said, form
+    said = " ".join(forms.render(five, "letter").split())
+    assert "sleepy: 4k.virtual_bw -4.54% [-4.61, -4.50] at 99%: regression." in said
+    assert "12 verdicts in one family" in said
 
 
 def test_positive_is_better_in_mmtests() -> None:
@@ -187,9 +191,7 @@ def test_statistics_of_a_rate_by_hand(five: SessionComparison) -> None:
 
 
 def _bw(session: SessionComparison):  # type: ignore[no-untyped-def]
-    from reports import across
-
-    return across.rows(session)[0]
+    return session.rows[0]
 
 
 def test_stars_only_where_it_is_more_than_chance(five: SessionComparison) -> None:
@@ -257,7 +259,7 @@ def test_a_terminal_of_100_columns_holds_it(
 
 def test_more_metrics_than_fit_continue_below(five: SessionComparison) -> None:
     """Nothing is cut off: each arm's values of each metric stand in some table."""
-    rows = [row for row in across.rows(five) if row.case == "filemap-4k" and row.measured]
+    rows = [row for row in five.rows if row.case == "filemap-4k" and row.measured]
     assert len(rows) > 3
     names = [arm.name for arm in five.arms]
     lines = matrix.side_by_side(names, rows)
@@ -267,4 +269,4 @@ def test_more_metrics_than_fit_continue_below(five: SessionComparison) -> None:
     assert all([line.split()[0] for line in table.splitlines()[2:]] == names for table in tables)
     for row in rows:
         for name in names:
-            assert matrix.values(row.cell(name))[0] in "\n".join(lines)
+            assert values(row.cell(name))[0] in "\n".join(lines)

@@ -9,11 +9,12 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from reports import charts, forms, html, letter
+from reports import forms
 from reports.model import Comparison
 from tests.reports import counts_factory
+from tests.reports.conftest import draw_all
 from tests.reports.measured import compare
-from tests.reports.test_html import Page
+from tests.reports.render.test_page import Page
 from tests.reports.wall_factory import WallSession
 
 GOLDEN = Path(__file__).parent / "golden" / "wall.txt"
@@ -74,41 +75,41 @@ def test_within_the_width_and_no_claim_where_withheld(
 def test_letter_gives_no_percentage_where_withheld(
     quiet: Comparison, translated: Comparison, unsteady: Comparison
 ) -> None:
-    assert "After, thp phase (+3.11%):" in letter.render(quiet)
-    assert "real time" in letter.render(quiet)
-    assert "A/A noise of 4k.bw: +0.03% [-0.19, +0.24] at 99%." in letter.render(quiet)
+    assert "After, thp phase (+3.11%):" in forms.render(quiet, "letter")
+    assert "real time" in forms.render(quiet, "letter")
+    assert "A/A noise of 4k.bw: +0.03% [-0.19, +0.24] at 99%." in forms.render(quiet, "letter")
     for found in (translated, unsteady):
-        said = letter.render(found)
+        said = forms.render(found, "letter")
         assert "After, thp phase:" in said
         claims = [line for line in said.splitlines() if not line.startswith("A/A noise")]
         assert not re.search(r"[-+]\d+\.\d+%", "\n".join(claims))
-    assert "real time" not in letter.render(translated)
+    assert "real time" not in forms.render(translated, "letter")
     assert "Wall mode under TCG: times are those of a translator" in forms.render(
         translated, "text"
     )
 
 
 def test_every_chart_has_a_a_and_all_kinds_are_there(quiet: Comparison) -> None:
-    drawn = charts.draw_all(quiet)
+    drawn = draw_all(quiet)
     kinds = [chart.kind for chart in drawn]
     assert {kind: kinds.count(kind) for kind in kinds} == {
-        "forest": 1, "strip": 3, "drift": 3, "timeline": 3, "per-io": 2,
+        "forest": 1, "strip": 3, "drift": 3, "timeline": 3,
     }  # fmt: skip
     for chart in drawn:
         assert ET.fromstring(chart.svg).get("role") == "img"
         assert "var(--again, " in chart.svg, chart.name
         assert "A/A" in chart.alt or "base-again" in chart.alt or " then " in chart.alt
-    assert charts.draw_all(quiet) == drawn
+    assert draw_all(quiet) == drawn
 
 
 def test_left_out_blocks_are_crossed_out_in_the_drift(quiet: Comparison) -> None:
-    drawn = {c.name: c for c in charts.draw_all(quiet) if c.kind == "drift"}
+    drawn = {c.name: c for c in draw_all(quiet) if c.kind == "drift"}
     assert "Crosses" in drawn["drift-filemap-4k-4k-bw"].caption
     assert "Crosses" not in drawn["drift-filemap-thp-thp-bw"].caption
 
 
 def test_page_nests_and_defines_its_colour(quiet: Comparison) -> None:
-    page = html.render(quiet)
+    page = forms.render(quiet, "html")
     assert Page(page).open == []
     assert "--again:" in page
     assert "Every block" in page
@@ -123,14 +124,15 @@ def test_forms_of_hardly_anything(recorded: int) -> None:
 
 
 def test_json_has_the_noise_in_wall_mode_only(quiet: Comparison, normal: Comparison) -> None:
-    wall = json.loads(forms.render(quiet, "json"))
+    [wall] = json.loads(forms.render(quiet, "json"))["comparisons"]
     metric = wall["cases"][0]["metrics"][0]
     assert metric["again"]["needed"] == 10
     assert metric["pairs"][0]["again"] > 0
     assert wall["wall"]["real_time"] is True
     exact = forms.render(normal, "json")
     assert '"again' not in exact
-    assert json.loads(exact).keys() == wall.keys() - {"wall", "host_findings"}
+    [found] = json.loads(exact)["comparisons"]
+    assert found.keys() == wall.keys() - {"wall", "host_findings"}
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,6 @@ from kernels.make import Progress
 from reports import forms, write
 from reports.headline import headline
 from reports.outcome import decided, outcome
-from reports.text import headline_lines, verdict_lines
 from results.session import open_session
 from results.store import MANIFEST, SessionStore
 from runs import dry_run, prepare, stages
@@ -117,7 +116,7 @@ def make(opened: prepare.Session, asked: Options, store: SessionStore, reporter:
 
     def verdict(pending: tuple[stages.Pending, ...]) -> None:
         comparison = write.write_all(store.folder)
-        for line in [*verdict_lines(comparison), *map(str, pending)]:
+        for line in [*forms.verdict_lines(comparison), *map(str, pending)]:
             reporter.say(line)
         reporter.say(f"report so far: {store.folder / 'report.html'}")
 
@@ -140,9 +139,9 @@ def report(folder: Path, form: str, *, strict: bool) -> int:
         spent = sum(cost.guest_cpu_s for cost in costs)
         log(f"{len(costs)} guests used {duration(spent)} of CPU time")
     happened = headline(comparison, str(folder))
-    for line in headline_lines(happened, terminal_width()):
+    for line in forms.happened_lines(comparison, terminal_width(), str(folder)):
         log(line)
-    for line in verdict_lines(comparison) if happened.has_verdicts else ():
+    for line in forms.verdict_lines(comparison) if happened.has_verdicts else ():
         log(line)
     log(f"report: {folder / 'report.html'}")
     return outcome(comparison, strict=strict)

@@ -1,0 +1,232 @@
+"""A session's numbers by arm: arms, cases and metrics; computed once, when it is compared.
+
+The comparisons of a session are pairs, each a view of two arms.  Here they are laid beside each
+other: for each metric of each case one cell an arm, with the arm's own values and its change
+from the session's base.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from experiment.design import AGAIN
+from experiment.spec import Direction, Thresholds
+from reports import statistics
+from reports.comparison import summarize
+from reports.model import (
+    CaseComparison,
+    Comparison,
+    MetricComparison,
+    Reference,
+    Summary,
+    is_share,
+)
+from reports.statistics import as_change
+from reports.verdict import Change
+from results.units import shown_name
+
+# Columns that a reader of such a table asks for beside what is judged, where they are there.
+CHOSEN = ("runtime", "slowpath_share")
+# From here on cases are read in a matrix, and drawn as a heat map.
+MANY_CASES = 4
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One metric of one case on one arm.
+
+    ``values`` are the arm's, by block.  ``against`` is its comparison with the session's
+    base; None for the base itself, and where only steps are compared.  ``change`` is
+    that of ``against``, or else computed in the same way without any verdict.  It is
+    ``withheld`` where a wall session claims nothing of it, not even a size.
+    """
+
+    arm: str
+    values: dict[int, float]
+    summary: Summary | None
+    against: MetricComparison | None
+    change: Change | None
+    published: tuple[Reference, ...] = ()
+    withheld: bool = False
+
+    @property
+    def numbers(self) -> tuple[float, ...]:
+        """The values in the order of their blocks."""
+        return tuple(self.values[block] for block in sorted(self.values))
+
+
+@dataclass(frozen=True)
+class Row:
+    """One metric of one case on every arm, the base first."""
+
+    case: str
+    name: str
+    title: str
+    unit: str
+    direction: Direction
+    primary: bool
+    cells: tuple[Cell, ...]
+
+    @property
+    def short(self) -> str:
+        """The metric without its phase."""
+        return self.name.rpartition(".")[2]
+
+    @property
+    def shown_name(self) -> str:
+        """The name where no unit stands beside it: ``4k.virtual_bw`` in virtual time."""
+        return shown_name(self.name, self.unit)
+
+    @property
+    def phase(self) -> str:
+        """The phase that it was measured in."""
+        return self.name.partition(".")[0]
+
+    @property
+    def base(self) -> Cell:
+        """The base arm's cell."""
+        return self.cells[0]
+
+    @property
+    def others(self) -> tuple[Cell, ...]:
+        """The cells of all arms but the base."""
+        return self.cells[1:]
+
+    @property
+    def measured(self) -> bool:
+        """Whether any arm has a value."""
+        return any(cell.values for cell in self.cells)
+
+    @property
+    def is_share(self) -> bool:
+        """Whether the values are percentages, whose change is said as a difference."""
+        return is_share(self.unit)
+
+    def cell(self, arm: str) -> Cell:
+        """The cell of this arm."""
+        return next(cell for cell in self.cells if cell.arm == arm)
+
+
+def pair_change(
+    base: dict[int, float], other: dict[int, float], thresholds: Thresholds
+) -> Change | None:
+    """The change over the blocks that both have, as verdicts compute it; None without a ratio.
+
+    It has an interval and no verdict: it is no member of the family that is judged.
+    """
+    blocks = sorted(base.keys() & other.keys())
+    if not blocks:
+        return None
+    try:
+        logs = statistics.log_ratios([base[b] for b in blocks], [other[b] for b in blocks])
+    except ValueError:
+        return None
+    level = 1 - thresholds.alpha
+    rank = statistics.signed_rank_interval(logs, level)
+    within = statistics.wider(rank, statistics.t_interval(logs, level))
+    return Change(
+        estimate=as_change(statistics.mean(logs)),
+        hodges_lehmann=as_change(statistics.hodges_lehmann(logs)),
+        low=as_change(within.low) if within else None,
+        high=as_change(within.high) if within else None,
+        level=level,
+    )
+
+
+def values_of(
+    arms: Sequence[str], comparisons: Sequence[Comparison], case: str, name: str
+) -> dict[str, dict[int, float]]:
+    """Every arm's values of one metric, by arm and block."""
+    found: dict[str, dict[int, float]] = {arm: {} for arm in arms}
+    for one in comparisons:
+        metric = _metric(_case(one.cases, case), name)
+        for pair in metric.pairs if metric else ():
+            found[one.manifest.base][pair.block] = pair.base
+            found[one.manifest.patched][pair.block] = pair.patched
+    return found
+
+
+def lay_out(arms: Sequence[str], comparisons: Sequence[Comparison]) -> tuple[Row, ...]:
+    """Every metric of every case on every arm, the base first.
+
+    Primary metrics come first in each case; also those without values are there.
+    """
+    first = comparisons[0]
+    return tuple(
+        _row(arms, comparisons, case, metric) for case in first.cases for metric in case.metrics
+    )
+
+
+def of_case(found: Sequence[Row], case: str) -> tuple[Row, ...]:
+    """The rows of one case."""
+    return tuple(row for row in found if row.case == case)
+
+
+def columns(found: Sequence[Row]) -> tuple[Row, ...]:
+    """What a table with a row an arm has columns for: what is judged, and what is chosen."""
+    primary = [row for row in found if row.primary]
+    published = [row for row in found if any(cell.published for cell in row.cells)]
+    chosen = [row for short in CHOSEN for row in found if row.short == short and row.measured]
+    return tuple({(row.case, row.name): row for row in (*primary, *chosen, *published)}.values())
+
+
+def failures(comparisons: Sequence[Comparison]) -> dict[tuple[str, str], tuple[int, int]]:
+    """Failed and recorded runs, by case and arm; in wall mode those of the A/A arm, too."""
+    found = {}
+    for one in comparisons:
+        for count in one.failure_counts:
+            found[count.case, one.manifest.base] = (count.base_failed, count.base_runs)
+            found[count.case, one.manifest.patched] = (count.patched_failed, count.patched_runs)
+            if count.again is not None:
+                found[count.case, AGAIN] = count.again
+    return found
+
+
+def _row(
+    arms: Sequence[str],
+    comparisons: Sequence[Comparison],
+    case: CaseComparison,
+    metric: MetricComparison,
+) -> Row:
+    base, first = arms[0], comparisons[0]
+    values = values_of(arms, comparisons, case.name, metric.name)
+    asked = {
+        one.manifest.patched: _metric(_case(one.cases, case.name), metric.name)
+        for one in comparisons
+        if one.manifest.base == base
+    }
+    cells = []
+    for arm, own in values.items():
+        against = asked.get(arm)
+        change = against.judgement.change if against else None
+        if against is None and arm != base:
+            change = pair_change(values[base], own, first.manifest.experiment.thresholds)
+        cells.append(
+            Cell(
+                arm=arm,
+                values=own,
+                summary=summarize(list(own.values())),
+                against=against,
+                change=change,
+                published=against.published if against else (),
+                withheld=against is not None and first.withholds(against),
+            )
+        )
+    return Row(
+        case=case.name,
+        name=metric.name,
+        title=metric.title,
+        unit=metric.unit,
+        direction=metric.direction,
+        primary=metric.primary,
+        cells=tuple(cells),
+    )
+
+
+def _case(cases: tuple[CaseComparison, ...], name: str) -> CaseComparison:
+    return next(case for case in cases if case.name == name)
+
+
+def _metric(case: CaseComparison, name: str) -> MetricComparison | None:
+    return case.metric(name)

@@ -1,0 +1,283 @@
+"""Blocks as one self-contained page: no network, no script, the same bytes every time.
+
+Every text passes :func:`escaped`, every attribute :func:`attribute`; drawings are made here
+with their texts escaped and stay as they are.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from html import escape
+from itertools import groupby
+from pathlib import Path
+
+from reports.document import (
+    Block,
+    Callout,
+    Cell,
+    Code,
+    Column,
+    Facts,
+    Figure,
+    Fold,
+    Gallery,
+    Heading,
+    Inline,
+    Item,
+    Listing,
+    Mono,
+    Paragraph,
+    Row,
+    Strong,
+    Table,
+    VerdictRow,
+    Verdicts,
+    Words,
+    plain,
+)
+from reports.wording import clean, typeset
+
+STYLE = Path(__file__).parent / "page.css"
+POLICY = "default-src 'none'; style-src 'unsafe-inline'"
+FOOTER = "Made from the session folder alone; the same folder gives the same bytes."
+# Where a long name may end a line: behind these.
+BREAKS = re.compile(r"(?<=[._])(?=[^._])")
+
+
+def escaped(text: str) -> str:
+    """A text of ours or of anybody's as text of a page, with true minus signs and arrows."""
+    return escape(typeset(clean(text, lines=True)))
+
+
+def verbatim(text: str) -> str:
+    """Code as text of a page: escaped, and otherwise as it is."""
+    return escape(clean(text, lines=True))
+
+
+def attribute(text: str) -> str:
+    """A text as the value of an attribute, quotes included."""
+    return f'"{escape(clean(text), quote=True)}"'
+
+
+def slug(text: str) -> str:
+    """An anchor of letters, digits and dashes, whatever a guest put into the text."""
+    return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-") or "section"
+
+
+def words(given: Words) -> str:
+    """Words with what stands out in them."""
+    return "".join(map(_inline, (given,) if isinstance(given, str) else given))
+
+
+def _inline(part: Inline) -> str:
+    if isinstance(part, Mono):
+        return f"<code>{verbatim(part.text)}</code>"
+    if isinstance(part, Strong):
+        return f"<b{_classes(_tone(part.tone))}>{escaped(part.text)}</b>"
+    return escaped(part)
+
+
+def _tone(word: str) -> str:
+    return slug(word) if word else ""
+
+
+def _classes(*names: str) -> str:
+    given = " ".join(name for name in names if name)
+    return f' class="{given}"' if given else ""
+
+
+class Page:
+    """One page on its way: it keeps the anchors unique and knows the sections."""
+
+    def __init__(self) -> None:
+        self.anchors: set[str] = set()
+
+    def anchor(self, heading: Heading) -> str:
+        """The heading's anchor, or one made of its text; numbered where it is taken."""
+        wanted = heading.anchor or slug(heading.text)
+        found, number = wanted, 2
+        while found in self.anchors:
+            found, number = f"{wanted}-{number}", number + 1
+        self.anchors.add(found)
+        return found
+
+    def blocks(self, given: Sequence[Block]) -> str:
+        """All blocks, one below the other."""
+        return "\n".join(map(self.block, given))
+
+    def block(self, block: Block) -> str:
+        """One block."""
+        match block:
+            case Heading():
+                level = block.level
+                at = f" id={attribute(self.anchor(block))}" if level > 1 else ""
+                return f"<h{level}{at}>{escaped(block.text)}</h{level}>"
+            case Paragraph():
+                return f"<p{_classes(block.role)}>{words(block.words)}</p>"
+            case Listing():
+                found = any(item.level for item in block.items)
+                items = "\n".join(map(self._item, block.items))
+                return f"<ul{_classes('findings' if found else '')}>\n{items}\n</ul>"
+            case Table():
+                return _table(block)
+            case Figure():
+                return _figure(block)
+            case Gallery():
+                return (
+                    '<div class="charts">\n' + "\n".join(map(_figure, block.figures)) + "\n</div>"
+                )
+            case Code():
+                return f"<pre>{verbatim(block.text)}</pre>"
+            case Facts():
+                rows = (
+                    f"<dt>{escaped(f.name)}</dt><dd>{_breakable(f.words)}</dd>" for f in block.facts
+                )
+                return '<dl class="facts">\n' + "\n".join(rows) + "\n</dl>"
+            case Verdicts():
+                return '<ol class="verdicts">\n' + "\n".join(map(_verdict, block.rows)) + "\n</ol>"
+            case Callout():
+                label = attribute(block.label)
+                return (
+                    f'<section class="apart" aria-label={label}>\n{self.blocks(block.blocks)}\n'
+                    "</section>"
+                )
+            case Fold():
+                summary = f"<summary>{words(block.summary)}</summary>"
+                return f"<details>\n{summary}\n{self.blocks(block.blocks)}\n</details>"
+
+    def _item(self, item: Item) -> str:
+        mark = f"<b{_classes(item.level)}>{'!' if item.level == 'warning' else '·'}</b>"
+        scope = f'<span class="scope">{escaped(item.scope)}</span> ' if item.scope else ""
+        inner = f"\n{self.blocks(item.blocks)}\n" if item.blocks else ""
+        return f"<li>{mark if item.level else ''}{scope}{words(item.words)}{inner}</li>"
+
+
+def _breakable(given: Words) -> str:
+    return words(given).replace("\n", "<br>")
+
+
+def _figure(figure: Figure) -> str:
+    head = f"<h{figure.level}>{escaped(figure.title)}</h{figure.level}>" if figure.title else ""
+    caption = f"<figcaption>{escaped(figure.caption)}</figcaption>"
+    if not figure.wide_rem:
+        return f"<figure>\n{head}\n{figure.svg}\n{caption}\n</figure>"
+    box = _box(figure.title, figure.svg)
+    wide = f'style="--wide: {figure.wide_rem:.1f}rem"'
+    return f'<figure class="heat" {wide}>\n{head}\n{box}\n{caption}\n</figure>'
+
+
+def _box(label: str, inner: str) -> str:
+    """A box that scrolls by itself, with the keyboard too: a page is never wider than a phone."""
+    region = f'<div class="scroll" tabindex="0" role="region" aria-label={attribute(label)}>'
+    return f"{region}\n{inner}\n</div>"
+
+
+def _verdict(verdict: VerdictRow) -> str:
+    tone = _tone(verdict.word) or "plain"
+    lines = "".join(f"<small>{escaped(line)}</small>" for line in verdict.lines)
+    weak = "failed" if verdict.word == "failed" else ""
+    return (
+        f'<li>\n<span class="word {tone}"><i aria-hidden="true">{escaped(verdict.mark)}</i>'
+        f"{escaped(verdict.word)}</span>\n"
+        f'<span class="what"><b>{escaped(verdict.case)}</b> {escaped(verdict.metric)}{lines}'
+        "</span>\n"
+        f"<span{_classes('change', weak)}>{escaped(verdict.change)}"
+        f"<small>{escaped(verdict.interval)}</small></span>\n</li>"
+    )
+
+
+def _table(table: Table) -> str:
+    body = "\n".join(_row(row, table.columns) for row in table.rows)
+    inner = f"<table>\n<thead>{_heads(table.columns)}</thead>\n<tbody>\n{body}\n</tbody>\n</table>"
+    return _box(table.label, inner)
+
+
+def _heads(columns: Sequence[Column]) -> str:
+    """One row of heads, or two where columns stand in groups."""
+    if not any(column.group for column in columns):
+        return f"<tr>{''.join(_head(column) for column in columns)}</tr>"
+    upper, lower = [], []
+    for group, members in groupby(columns, key=lambda column: column.group):
+        found = list(members)
+        if group:
+            span = f'scope="colgroup" colspan="{len(found)}" class="span"'
+            upper.append(f"<th {span}>{escaped(group)}</th>")
+            lower += [_head(column) for column in found]
+        else:
+            upper += [_head(column, ' rowspan="2"') for column in found]
+    return f"<tr>{''.join(upper)}</tr>\n<tr>{''.join(lower)}</tr>"
+
+
+def _head(column: Column, extra: str = "") -> str:
+    under = f'<small class="under">{escaped(column.under)}</small>' if column.under else ""
+    # A head without text is no head to anybody.
+    tag, scope = ("th", ' scope="col"') if column.head or column.under else ("td", "")
+    names = _classes("left" * column.left)
+    return f"<{tag}{scope}{names}{extra}>{escaped(column.head)}{under}</{tag}>"
+
+
+def _row(row: Row, columns: Sequence[Column]) -> str:
+    cells = [
+        _cell(cell, column, head=at == 0)
+        for at, (cell, column) in enumerate(zip(row.cells, columns, strict=True))
+    ]
+    return f"<tr{_classes('primary' * row.strong, 'faint' * row.faint)}>{''.join(cells)}</tr>"
+
+
+def _cell(cell: Cell, column: Column, *, head: bool) -> str:
+    text = verbatim(cell.text) if cell.mono else escaped(cell.text)
+    if head:
+        text = BREAKS.sub("<wbr>", text) if not re.search("[<>&;]", text) else text
+    if cell.mono:
+        text = f"<code>{text}</code>"
+    mark = f'<i aria-hidden="true">{escaped(cell.mark)}</i> ' if cell.mark else ""
+    small = f"<small>{escaped(cell.small)}</small>" if cell.small else ""
+    under = f'<small class="under">{escaped(cell.under)}</small>' if cell.under else ""
+    names = _classes(
+        "left" * column.left, "wide" * column.wide, "name" * head, _tone(cell.tone)
+    )  # fmt: skip
+    tag, scope = ("th", ' scope="row"') if head else ("td", "")
+    return f"<{tag}{scope}{names}>{mark}{text}{small}{under}</{tag}>"
+
+
+def _sections(blocks: Sequence[Block]) -> Iterator[Heading]:
+    """The headings that the line of contents leads to."""
+    for block in blocks:
+        if isinstance(block, Heading) and block.level == 2 and block.anchor:
+            yield block
+
+
+def contents(blocks: Sequence[Block]) -> str:
+    """A line of links to the sections; nothing where there are hardly any."""
+    found = list(_sections(blocks))
+    links = [f"<a href={attribute(f'#{h.anchor}')}>{escaped(h.text)}</a>" for h in found]
+    if len(links) < 3:
+        return ""
+    return '<nav class="contents" aria-label="Contents">\n' + "\n".join(links) + "\n</nav>\n"
+
+
+def page(title: str, head: Sequence[Block], blocks: Sequence[Block], over: Words = "") -> str:
+    """The whole page, ending in a newline.
+
+    ``title`` is the window's, ``head`` stands above the line of contents, ``over`` above all.
+    """
+    made = Page()
+    above = f'<p class="over">{words(over)}</p>\n' if over else ""
+    return (
+        "<!DOCTYPE html>\n"
+        '<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        '<meta name="color-scheme" content="light dark">\n'
+        f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">\n'
+        f"<title>{verbatim(title)}</title>\n"
+        f"<style>\n{STYLE.read_text(encoding='utf-8')}</style>\n</head>\n<body>\n<main>\n"
+        f"<header>\n{above}{made.blocks(head)}\n</header>\n"
+        f"{contents(blocks)}{made.blocks(blocks)}\n"
+        f"<footer>{escaped(FOOTER)}</footer>\n</main>\n</body>\n</html>\n"
+    )
+
+
+def text_of(given: Words) -> str:
+    """Words as they stand on a page, without marks: for tests and titles."""
+    return typeset(clean(plain(given)))

@@ -1,0 +1,159 @@
+"""Blocks as Markdown, for a comment, a wiki or a commit.
+
+Every text passes :func:`escape`, so that what guests, hosts and mails say is text; code is in
+fences longer than any within it.  Folds are written out, drawings are left out.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from reports.document import (
+    Block,
+    Callout,
+    Cell,
+    Code,
+    Facts,
+    Figure,
+    Fold,
+    Gallery,
+    Heading,
+    Item,
+    Listing,
+    Mono,
+    Paragraph,
+    Strong,
+    Table,
+    VerdictRow,
+    Verdicts,
+    Words,
+)
+from reports.wording import clean
+
+# All that Markdown, and HTML within it, take for something else than text.
+ACTIVE = re.compile(r"([\\`*_{}\[\]<>#|!~&])")
+
+
+def escape(text: str) -> str:
+    """Text that Markdown and HTML within it take as text, on one line."""
+    return ACTIVE.sub(r"\\\1", " ".join(clean(text).split()))
+
+
+def words(given: Words) -> str:
+    """Words with what stands out in them."""
+    if isinstance(given, str):
+        return escape(given)
+    parts = []
+    for part in given:
+        if isinstance(part, Mono):
+            parts.append(_mono(part.text))
+        elif isinstance(part, Strong):
+            parts.append(f"**{escape(part.text)}**")
+        else:
+            # A blank at an end belongs to what stands beside it.
+            lead, tail = " " * part.startswith(" "), " " * part.endswith(" ")
+            parts.append(f"{lead}{escape(part)}{tail}")
+    return "".join(parts)
+
+
+def _mono(text: str) -> str:
+    """A span of code whose ticks are more than any run within it."""
+    text = " ".join(clean(text).split())
+    longest = max((len(run) for run in re.findall(r"`+", text)), default=0)
+    ticks = "`" * (longest + 1)
+    pad = " " if longest else ""
+    return f"{ticks}{pad}{text}{pad}{ticks}"
+
+
+def code_block(text: str, language: str = "") -> list[str]:
+    """A fenced block whose fence is longer than any in ``text``."""
+    text = clean(text, lines=True)
+    longest = max((len(run) for run in re.findall(r"`+", text)), default=0)
+    fence = "`" * max(3, longest + 1)
+    return [f"{fence}{language}", text, fence, ""]
+
+
+def render(blocks: Sequence[Block], level: int = 0) -> list[str]:
+    """The lines of the blocks; headings are ``level`` deeper than they say."""
+    return [line for block in blocks for line in _block(block, level)]
+
+
+def text(blocks: Sequence[Block], level: int = 0) -> str:
+    """The blocks as a file, ending in a newline."""
+    return "\n".join(render(blocks, level)).rstrip() + "\n"
+
+
+def _block(block: Block, level: int) -> list[str]:
+    match block:
+        case Heading():
+            return [f"{'#' * min(6, block.level + level)} {escape(block.text)}", ""]
+        case Paragraph(role="bottom"):
+            return [f"**{words(block.words)}**", ""]
+        case Paragraph():
+            return [words(block.words), ""]
+        case Listing():
+            return [*(line for item in block.items for line in _item(item)), ""]
+        case Table():
+            return _table(block)
+        case Code():
+            return code_block(block.text, block.language)
+        case Facts():
+            rows = [f"| {escape(f.name)} | {words(f.words)} |" for f in block.facts]
+            return ["| what | value |", "|:--|:--|", *rows, ""]
+        case Verdicts():
+            return [*map(_verdict, block.rows), ""]
+        case Callout():
+            return render(block.blocks, level)
+        case Fold():
+            if block.page_only:
+                return []
+            return [f"{words(block.summary)}:", "", *render(block.blocks, level + 1)]
+        case Figure() | Gallery():
+            return []
+
+
+def _item(item: Item) -> list[str]:
+    mark = "**warning** " if item.level == "warning" else ""
+    scope = f"{escape(item.scope)}: " if item.scope else ""
+    lines = [f"- {mark}{scope}{words(item.words)}"]
+    for block in item.blocks:
+        if isinstance(block, Listing):
+            lines += [f"  - {words(inner.words)}" for inner in block.items]
+        elif isinstance(block, Code):
+            # Indented by more than the list: no line of a console can end the block.
+            quoted = clean(block.text, lines=True).split("\n")
+            lines += ["", *(f"        {line}".rstrip() for line in quoted)]
+        else:
+            lines += [f"  {line}".rstrip() for line in _block(block, 0)]
+    return lines
+
+
+def _verdict(row: VerdictRow) -> str:
+    """One entry: ``- **improvement** filemap-4k 4k.bw +1.01 % [+0.77, +1.25] at 99 %; ...``."""
+    size = " ".join(part for part in (row.change, row.interval) if part)
+    first = " ".join(part for part in (row.case, row.metric, size) if part)
+    said = [escape(first), *map(escape, row.lines)]
+    return f"- **{escape(row.word)}** {'; '.join(said)}"
+
+
+def cell_text(cell: Cell) -> str:
+    """All that a cell has, in one line."""
+    return " ".join(part for part in (cell.text, cell.small, cell.under) if part)
+
+
+def _table(table: Table) -> list[str]:
+    heads = []
+    for column in table.columns:
+        named = ": ".join(part for part in (column.group, column.head) if part)
+        heads.append(", ".join(part for part in (named, column.under) if part))
+    rule = [":--" if column.left else "--:" for column in table.columns]
+    rows = []
+    for row in table.rows:
+        shown = [escape(cell_text(cell)) for cell in row.cells]
+        if row.strong and shown[0]:
+            shown[0] = f"**{shown[0]}**"
+        rows.append(f"| {' | '.join(shown)} |")
+    if not rows:
+        return []
+    return [f"| {' | '.join(map(escape, heads))} |", f"|{'|'.join(rule)}|", *rows, ""]

@@ -1,0 +1,310 @@
+"""Blocks as plain text: for a terminal of any width, and 80 columns in a file.
+
+Every text passes :func:`wrapped` or :func:`fitted`, which print nothing that moves a cursor
+and no line wider than the width; a command with a longer word is the one exception, because it
+would be another command in two pieces.
+"""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import replace
+from itertools import groupby
+
+from reports.document import (
+    Block,
+    Callout,
+    Cell,
+    Code,
+    Column,
+    Facts,
+    Figure,
+    Fold,
+    Gallery,
+    Heading,
+    Item,
+    Listing,
+    Mono,
+    Paragraph,
+    Row,
+    Table,
+    VerdictRow,
+    Verdicts,
+    plain,
+)
+from reports.wording import clean, wrap_command
+
+# Of a file, of a pipe, and of a terminal that does not say.
+WIDTH = 80
+# Below this no table says anything.
+NARROWEST = 40
+UNBROKEN = "\N{NO-BREAK SPACE}"
+# The first column is not cut below this: what is left would name nothing.
+SHORTEST_NAME = 20
+GAP = 2
+INDENT = "  "
+SHELL = "sh"
+
+
+def wrapped(text: str, width: int = WIDTH, indent: str = INDENT, hang: str = "") -> list[str]:
+    """The text, fit to be printed, in lines of at most ``width`` columns; none for no text."""
+    # A number stays on the line of its unit.
+    lines = textwrap.wrap(
+        clean(text).replace(" %", f"{UNBROKEN}%"), width,
+        initial_indent=indent, subsequent_indent=indent + hang, break_on_hyphens=False,
+    )  # fmt: skip
+    return [line.replace(UNBROKEN, " ") for line in lines]
+
+
+def cut(text: str, most: int) -> str:
+    """The text, or as much of it as fits with dots behind it."""
+    return text if len(text) <= most else f"{text[: most - 3]}..."
+
+
+def text(blocks: Sequence[Block], width: int = WIDTH) -> str:
+    """The blocks as a file, ending in a newline."""
+    lines = render(blocks, max(width, NARROWEST))
+    return "\n".join(line.rstrip() for line in lines).rstrip() + "\n"
+
+
+def render(blocks: Sequence[Block], width: int = WIDTH) -> list[str]:
+    """The lines of the blocks, ending in an empty one; none for nothing."""
+    lines = list(_spaced(blocks, width))
+    return [*lines, ""] if lines else []
+
+
+def _spaced(blocks: Sequence[Block], width: int, outside: str = "") -> Iterator[str]:
+    """Blocks with empty lines between them; what stands below a section's heading is indented."""
+    indent, before = outside, None
+    for block in blocks:
+        made = list(_block(block, width, outside if _is_section(block) else indent))
+        if _is_section(block):
+            indent = f"{outside}{INDENT}"
+        if not made:
+            continue
+        if before is not None and not _close(before, block):
+            yield ""
+        yield from made
+        before = block
+
+
+def _is_section(block: Block) -> bool:
+    return isinstance(block, Heading) and block.level == 2
+
+
+def _close(before: Block, block: Block) -> bool:
+    """Whether no empty line stands between two blocks."""
+    if isinstance(before, Heading):
+        return True
+    if not isinstance(before, Paragraph) or not isinstance(block, Paragraph):
+        return False
+    return before.role == block.role != ""
+
+
+def _block(block: Block, width: int, indent: str) -> Iterator[str]:
+    match block:
+        case Heading():
+            yield from wrapped(block.text, width, indent)
+        case Paragraph():
+            yield from _paragraph(block, width, indent)
+        case Listing():
+            for item in block.items:
+                yield from _item(item, width, indent)
+        case Table():
+            yield from _table(block, width, indent or INDENT)
+        case Code():
+            yield from _code(block, width, f"{indent}{INDENT}")
+        case Facts():
+            yield from _facts(block, width, indent)
+        case Verdicts():
+            for row in block.rows:
+                yield from _verdict(row, width, indent)
+        case Callout():
+            for inner in block.blocks:
+                yield from _block(inner, width, indent)
+        case Fold(page_only=False):
+            yield from wrapped(f"{plain(block.summary)}:", width, indent)
+            yield from _spaced(block.blocks, width, f"{indent}{INDENT}")
+        case Fold() | Figure() | Gallery():
+            return
+
+
+def _paragraph(block: Paragraph, width: int, indent: str) -> Iterator[str]:
+    """The words; a command at their end that does not fit beside them has lines of its own."""
+    lines = wrapped(plain(block.words), width, indent)
+    last = block.words[-1] if isinstance(block.words, tuple) else ""
+    if isinstance(last, Mono) and len(lines) > 1:
+        yield from wrapped(plain(block.words[:-1]), width, indent)
+        yield from _code(Code(last.text, SHELL), width, f"{indent}{INDENT}")
+    else:
+        yield from lines
+
+
+def _code(block: Code, width: int, indent: str) -> Iterator[str]:
+    """Commands, broken so that they can be pasted; other lines as they are, cut to the width."""
+    for line in block.text.splitlines():
+        if block.language == SHELL:
+            for part in wrap_command(clean(line), width - len(indent)):
+                yield f"{indent}{part}"
+        else:
+            yield f"{indent}| {clean(line)}"[:width].rstrip()
+
+
+def _item(item: Item, width: int, indent: str) -> Iterator[str]:
+    mark = {"warning": "! ", "note": "- "}.get(item.level, "")
+    scope = f"{item.scope}: " if item.scope else ""
+    yield from wrapped(f"{mark}{scope}{plain(item.words)}", width, indent)
+    for block in item.blocks:
+        yield from _block(block, width, f"{indent}    ")
+
+
+def _facts(block: Facts, width: int, indent: str) -> Iterator[str]:
+    """Names to the left, values beside them; below a name that is too long for that."""
+    names = [clean(fact.name) for fact in block.facts]
+    column = min(max(map(len, names)), SHORTEST_NAME)
+    for fact, name in zip(block.facts, names, strict=True):
+        lines = wrapped(plain(fact.words), width, f"{indent}{' ' * column}{INDENT}")
+        if len(name) > column or not lines:
+            yield from wrapped(name, width, indent)
+            yield from lines
+            continue
+        yield f"{indent}{name.ljust(column)}{INDENT}{lines[0].strip()}"
+        yield from lines[1:]
+
+
+def _verdict(row: VerdictRow, width: int, indent: str) -> Iterator[str]:
+    head = (row.case, row.metric, row.change or "not measured", row.interval, row.word)
+    yield from wrapped("  ".join(part for part in head if part), width, indent)
+    for line in row.lines:
+        yield from wrapped(line, width, f"{indent}    ")
+
+
+def _table(table: Table, width: int, indent: str) -> list[str]:
+    if not table.rows:
+        return []
+    room = width - len(indent)
+    for found in _narrower(table, room):
+        lines = aligned(found)
+        if max(map(len, lines)) <= room:
+            return [f"{indent}{line}" for line in lines]
+    if table.together:
+        return [f"{indent}{line}"[:width].rstrip() for line in _continued(table, room)]
+    return [f"{indent}{line}"[:width].rstrip() for line in lines]
+
+
+def _narrower(table: Table, room: int) -> Iterator[Table]:
+    """The table with less and less in it: small print first, then columns by their number."""
+    yield table
+    bare = replace(table, rows=tuple(
+        replace(row, cells=tuple(replace(cell, under="") for cell in row.cells))
+        for row in table.rows
+    ))  # fmt: skip
+    yield bare
+    if any(column.drop for column in table.columns) or not table.together:
+        bare = replace(bare, rows=tuple(
+            replace(row, cells=tuple(replace(cell, small="") for cell in row.cells))
+            for row in bare.rows
+        ))  # fmt: skip
+        yield bare
+        yield _with_short_names(bare, room)
+    for gone in sorted({column.drop for column in table.columns} - {0}):
+        kept = [at for at, column in enumerate(table.columns) if not 0 < column.drop <= gone]
+        less = _columns(bare, kept)
+        yield less
+        yield _with_short_names(less, room)
+
+
+def _columns(table: Table, kept: Sequence[int]) -> Table:
+    """The table with these of its columns."""
+    rows = tuple(replace(row, cells=tuple(row.cells[at] for at in kept)) for row in table.rows)
+    return replace(table, columns=tuple(table.columns[at] for at in kept), rows=rows)
+
+
+def _with_short_names(table: Table, room: int) -> Table:
+    """Names of the first column cut to what the others leave, where that is enough to name one."""
+    first = max(len(_shown(row.cells[0])) for row in table.rows)
+    over = max(map(len, aligned(table))) - room
+    if over <= 0 or first - over < SHORTEST_NAME:
+        return table
+    rows = tuple(
+        Row((Cell(cut(_shown(row.cells[0]), first - over)), *row.cells[1:])) for row in table.rows
+    )
+    return replace(table, rows=rows)
+
+
+def _continued(table: Table, room: int) -> Iterator[str]:
+    """As many groups of columns at a time as fit, one table below the other."""
+    groups = [
+        list(range(at, min(at + table.together, len(table.columns))))
+        for at in range(1, len(table.columns), table.together)
+    ]
+    taken: list[int] = []
+    shown: list[str] = []
+    for group in groups:
+        both = _columns(table, [0, *taken, *group])
+        wider = aligned(both if taken else _with_short_names(both, room))
+        if taken and max(map(len, wider)) > room:
+            yield from shown
+            yield ""
+            taken, wider = [], aligned(_with_short_names(_columns(table, [0, *group]), room))
+        taken, shown = [*taken, *group], wider
+    yield from shown
+
+
+def _shown(cell: Cell) -> str:
+    parts = (cell.text, cell.small, cell.under)
+    return " ".join(" ".join(map(clean, filter(None, parts))).split())
+
+
+def aligned(table: Table) -> list[str]:
+    """Heads and rows as lines of one alignment, however wide."""
+    rows = [[_shown(cell) for cell in row.cells] for row in table.rows]
+    heads = [[clean(column.head) for column in table.columns]]
+    if any(column.under for column in table.columns):
+        heads.append([clean(column.under) for column in table.columns])
+    everything = [*heads, *rows]
+    widths = _widths(everything)
+    left = [at for at, column in enumerate(table.columns) if column.left]
+    lines = [_line(line, widths, left) for line in everything]
+    if any(column.group for column in table.columns):
+        lines = [*_groups(table.columns, widths), *lines]
+    return lines
+
+
+def _widths(rows: Sequence[Sequence[str]]) -> list[int]:
+    return [max(len(row[at]) for row in rows) for at in range(len(rows[0]))]
+
+
+def columns(rows: Sequence[Sequence[str]], left: Collection[int] = (0,)) -> list[str]:
+    """Rows as aligned lines, indented; the columns of ``left`` to the left."""
+    widths = _widths(rows)
+    return [f"{INDENT}{_line(row, widths, left)}" for row in rows]
+
+
+def _line(cells: Sequence[str], widths: Sequence[int], left: Collection[int]) -> str:
+    return (
+        (" " * GAP)
+        .join(
+            cell.ljust(width) if at in left else cell.rjust(width)
+            for at, (cell, width) in enumerate(zip(cells, widths, strict=True))
+        )
+        .rstrip()
+    )
+
+
+def _groups(columns: Sequence[Column], widths: Sequence[int]) -> list[str]:
+    """The titles of groups above their columns, broken where they are wider than these."""
+    at, titles = 0, []
+    for group, members in groupby(columns, key=lambda column: column.group):
+        many = len(list(members))
+        wide = sum(widths[at : at + many]) + GAP * (many - 1)
+        titles.append((textwrap.wrap(clean(group), max(wide, 1)), wide))
+        at += many
+    deep = max(len(lines) for lines, _ in titles)
+    return [
+        (" " * GAP)
+        .join(([""] * (deep - len(lines)) + lines)[number].rjust(wide) for lines, wide in titles)
+        .rstrip()
+        for number in range(deep)
+    ]

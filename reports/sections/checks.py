@@ -1,0 +1,101 @@
+"""The correctness checks: one line an arm, what was checked, and what the kernel printed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from reports.document import Block, Code, Fold, Item, Listing, Strong
+from reports.gate_model import ArmGate
+from reports.sections.view import View, titled
+from results.checks import Check, Problem
+
+# Lines of a splat that are quoted; the whole is in the console's log.
+QUOTED_LINES = 30
+# Splats of one arm that are quoted: what follows the first is mostly its consequence.
+QUOTED = 2
+
+
+def problem_text(problem: Problem) -> str:
+    """``sleeps where it must not: BUG: sleeping function ... (in xas_split_alloc)``."""
+    where = f" (in {problem.where})" if problem.where else ""
+    return f"{problem.says}: {problem.title}{where}"
+
+
+def line(gate: ArmGate) -> str:
+    """The arm, and how it stands."""
+    if gate.standing == "green":
+        return f"{gate.arm}: green ({guests(gate.checks)})"
+    if gate.standing == "pending":
+        return f"{gate.arm}: checks pending: {gate.reason}"
+    if gate.standing == "not run":
+        return f"{gate.arm}: not checked: {gate.reason}"
+    if gate.standing == "red before the series":
+        return f"{gate.arm}: red before the series: {problem_text(gate.inherited[0][1])}"
+    return f"{gate.arm}: broken: {problem_text(gate.problems[0][1])}"
+
+
+def guests(checks: Sequence[Check]) -> str:
+    """Kernels and vCPUs of the guests: ``lockdep on 1 and 4 vCPUs, selftest on 1 vCPU``."""
+    flavours: dict[str, list[int]] = {}
+    for check in checks:
+        flavours.setdefault(check.flavour, []).append(check.vcpus)
+    said = []
+    for flavour, vcpus in flavours.items():
+        counts = [str(count) for count in sorted(set(vcpus))]
+        several = len(counts) > 1 or counts != ["1"]
+        said.append(f"{flavour} on {' and '.join(counts)} vCPU{'s' if several else ''}")
+    return ", ".join(said)
+
+
+def sentence(gates: Sequence[ArmGate]) -> str:
+    """How every arm stands, in one sentence for a mail; empty without checks.
+
+    ``Correctness checks: base, patched: green (lockdep on 1 and 4 vCPUs).``
+    """
+    alike: dict[str, list[str]] = {}
+    for gate in gates:
+        alike.setdefault(line(gate).partition(": ")[2], []).append(gate.arm)
+    if not alike:
+        return ""
+    return (
+        "Correctness checks: "
+        + "; ".join(f"{', '.join(arms)}: {said}" for said, arms in alike.items())
+        + "."
+    )
+
+
+def details(gate: ArmGate) -> tuple[str, ...]:
+    """One line a guest with what it checked, or what it found."""
+    lines = []
+    for check in gate.checks:
+        cpus = f"{check.vcpus} vCPU{'' if check.vcpus == 1 else 's'}"
+        head = f"{check.flavour}, {cpus}: {check.status}"
+        said = [problem_text(problem) for problem in check.problems]
+        said += [check.reason] if check.reason else []
+        said += [f"log {check.console}"] if check.status != "green" and check.console else []
+        lines.append(f"{head}: {'; '.join(said or check.checked)}")
+    return tuple(lines)
+
+
+def quoted(gate: ArmGate) -> tuple[tuple[str, ...], ...]:
+    """The first lines of the first splats of this arm, those of one cause once."""
+    found: dict[str, tuple[str, ...]] = {}
+    for _, problem in gate.problems or gate.inherited:
+        if problem.evidence:
+            found.setdefault(problem.cause, problem.evidence[:QUOTED_LINES])
+    return tuple(found.values())[:QUOTED]
+
+
+def blocks(view: View) -> list[Block]:
+    """What was checked; of an arm that is not green what was found, quoted."""
+    items, folds = [], []
+    for gate in view.session.gates:
+        inner = tuple(Item(text) for text in details(gate))
+        if gate.standing == "green":
+            items.append(Item(line(gate)))
+            folds.append(Fold(f"What was checked of {gate.arm}", (Listing(inner),), page_only=True))
+            continue
+        found: list[Block] = [Listing(inner)] if inner else []
+        found += [Code("\n".join(lines)) for lines in quoted(gate)]
+        items.append(Item((Strong(line(gate)),), blocks=tuple(found)))
+    return titled("Correctness", "checks", [Listing(tuple(items)), *folds] if items else [])

@@ -1,0 +1,258 @@
+"""Locks, as diagnostic runs measured them, and what these runs can and cannot tell."""
+
+from __future__ import annotations
+
+from reports import wording
+from reports.charts import locks as lock_charts
+from reports.document import (
+    Block,
+    Cell,
+    Column,
+    Fact,
+    Facts,
+    Fold,
+    Heading,
+    Mono,
+    Paragraph,
+    Row,
+    Strong,
+    Table,
+    row,
+)
+from reports.lock_identity import By
+from reports.lock_model import LockComparison, LockRow, WaitRow
+from reports.model import Comparison
+from reports.paired import Paired
+from reports.sections.functions import only
+from reports.sections.view import View, gallery, titled
+
+ON_ONE = (
+    "One vCPU: hold times and acquisitions are counted exactly, and nothing contends. Lock "
+    "debugging is part of these times: they compare the arms and are not those of a kernel without "
+    "it. A lock whose holder may sleep counts the sleep, and other tasks that ran meanwhile."
+)
+ON_SEVERAL = (
+    "vCPUs take turns, so contention is a result of hold times and turns alone: exact and "
+    "repeatable under the interleaving named above, and no prediction for a machine with as many "
+    "CPUs. Hold times are not shown here, because they include the turns of other vCPUs."
+)
+REAL = (
+    "Times are real nanoseconds of the guest's clock on this host, with its noise in them; "
+    "diagnostic runs have no A/A arm and few blocks, so small differences mean nothing."
+)
+REAL_ON_ONE = (
+    "One vCPU: nothing contends. Lock debugging is part of these times, and so is whatever else "
+    "the host did while a lock was held: they compare the arms, roughly."
+)
+REAL_ON_SEVERAL = (
+    "Contention of vCPUs on this host, under lock debugging or tracing: it depends on where they "
+    "ran and on what else ran there, and repeats only roughly. Hold times are not shown here."
+)
+SATURATION = (
+    "“Saturates at” is virtual time over hold time: the number of CPUs that keep the lock held "
+    "all the time. It assumes one instance of the lock, CPUs that share nothing else, and the "
+    "times of this kernel."
+)
+PARENTHESES = (
+    "A change in parentheses is not significant: it may as well be none (Student's interval at "
+    "95 %)."
+)
+# Callers of a wait that are named: the nearest say what was being done, the last how the
+# kernel was entered.  The JSON form has them all.
+NEAREST = 4
+MOST_WAITS = 20
+# What an identity rests on, where that has to be said.
+BY: dict[By, str] = {
+    "name": "",
+    "sites": "; known by where it was waited for",
+    "use": "; taken to be it, because no other of this name is taken nearly as often",
+    "number": "; paired by this number alone",
+}
+SHORT_BY: dict[By, str] = {"name": "", "sites": "", "use": "by use", "number": "by number alone"}
+
+
+def guest(found: LockComparison) -> str:
+    """``flavour lockstat, 4 vCPUs, 4 jobs, a timer every 20 µs, 2 seeds``."""
+    parts = [
+        f"flavour {found.flavour}",
+        "1 vCPU" if found.serial else f"{found.vcpus} vCPUs",
+        f"{found.jobs} jobs",
+    ]
+    if found.metronome_ns and not found.in_wall:
+        parts.append(f"a timer every {found.metronome_ns / 1000:g} µs")
+    many = len(found.seeds)
+    return ", ".join([*parts, wording.blocks(many) if found.in_wall else wording.seeds(many)])
+
+
+def banner(found: LockComparison) -> str:
+    """Why none of a diagnostic run's numbers stand beside the measured ones."""
+    return f"Diagnosis: another {'kernel' if found.other_kernel else 'guest'}, no bandwidth"
+
+
+def limits(found: LockComparison) -> str:
+    """What this diagnostic run can tell of locks, and what it cannot."""
+    said = ON_ONE if found.serial else ON_SEVERAL
+    if found.in_wall:
+        said = f"{REAL} {REAL_ON_ONE if found.serial else REAL_ON_SEVERAL}"
+    return f"{said} {PARENTHESES}" if len(found.seeds) > 1 else said
+
+
+def slow_path(found: LockComparison) -> str:
+    """How much ran in the slow path of locks; empty where that was not counted."""
+    if found.slow_share is None:
+        return ""
+    before, after = (100 * x for x in (found.slow_share.base, found.slow_share.patched))
+    if found.slow_entries is None:
+        return (
+            f"Slow paths of locks: {before:.2f} % -> {after:.2f} % of all samples of busy CPUs "
+            "(perf, by the CPUs' clock)"
+        )
+    return (
+        f"Spin-lock slow path: {before:.3f} % -> {after:.3f} % of all instructions; entered "
+        f"{wording.few(found.slow_entries)} times per 1,000 {wording.plural(found.unit_title)}"
+    )
+
+
+def cpus(value: float) -> str:
+    """A number of CPUs at which a lock saturates; beyond a thousand nobody counts."""
+    return f"{value:.1f}" if value < 1000 else "> 1000"
+
+
+def waiters(row: LockRow) -> str:
+    """``__filemap_add_folio 62.28 -> 46.61, ...``: where it was waited for."""
+    return ", ".join(
+        f"{site.function} {wording.short(site.base)} -> {wording.short(site.patched)}"
+        for site in row.waiters
+    )
+
+
+def chain(row: WaitRow) -> str:
+    """The nearest callers from the inside out, and the outermost: ``a < b < c < d < ... < e``."""
+    callers = row.chain[1:]
+    if len(callers) > NEAREST + 2:
+        callers = (*callers[:NEAREST], "...", callers[-1])
+    return " < ".join(callers)
+
+
+def identity(row: LockRow) -> str:
+    """How the kernels print the lock, and a warning where nothing else identifies it."""
+    return f"{', '.join(row.printed)}{BY[row.by]}"
+
+
+def blocks(view: View, one: Comparison) -> list[Block]:
+    """The section: what contends or is held, by lock and by caller."""
+    found: list[Block] = []
+    for each in one.locks:
+        found += _one(view, one, each)
+    if found:
+        found.insert(0, Paragraph(
+            "From diagnostic runs: more runs of both arms that explain and are never judged."
+        ))  # fmt: skip
+    return titled("Locks", "locks", found)
+
+
+def _one(view: View, one: Comparison, found: LockComparison) -> list[Block]:
+    where = f"{found.case} {found.phase}"
+    label = f"diagnostic run {found.twin}, {where}"
+    blocks: list[Block] = [
+        Heading(f"{found.case}, phase {found.phase}: diagnostic run {found.twin}", 3),
+        Paragraph((Strong(f"{banner(found)}."), f" {guest(found)}."), "banner"),
+    ]
+    if found.slow_share:
+        blocks.append(Paragraph(f"{slow_path(found)}.", "lead"))
+    if any(found.dropped):
+        base, patched = one.manifest.base, one.manifest.patched
+        blocks.append(Paragraph(
+            f"{found.dropped[0]} events in {base} and {found.dropped[1]} in {patched} were "
+            "dropped: the waits are not complete."
+        ))  # fmt: skip
+    kind = lock_charts.kind(found)
+    blocks += gallery((c for c in view.charts(lock_charts.draw, one=one) if c.kind == kind), 4)
+    if found.rows:
+        rows = tuple(_lock(one, found, each) for each in found.shown)
+        blocks.append(Table(f"Locks, {label}", _heads(one, found), rows))
+        if found.serial:
+            said = SATURATION.replace("virtual time", "time") if found.in_wall else SATURATION
+            blocks.append(Paragraph(said, "note"))
+    elif not found.waits:
+        blocks.append(Paragraph("No lock was waited for."))
+    if found.waits:
+        blocks.append(Table(f"Waits by caller, {label}", _wait_heads(one, found),
+                            tuple(map(_wait, found.waits[:MOST_WAITS]))))  # fmt: skip
+    if len(found.waits) > MOST_WAITS:
+        note = f"The longest {MOST_WAITS} of {len(found.waits)}."
+        blocks.append(Paragraph(note, "note"))
+    blocks.append(Paragraph(limits(found), "note"))
+    return [*blocks, *_all(one, found, label)]
+
+
+def _all(one: Comparison, found: LockComparison, label: str) -> list[Block]:
+    """The other locks, and how the kernels print all of them."""
+    if not found.rows:
+        return []
+    others = tuple(_lock(one, found, each) for each in found.rows[found.listed :])
+    inner: list[Block] = []
+    inner += [Table(f"All locks, {label}", _heads(one, found), others)] if others else []
+    inner.append(Facts(tuple(Fact(r.label, (Mono(identity(r)),)) for r in found.rows)))
+    summary = f"All {len(found.rows)} locks, and how the kernels print them"
+    return [Fold(summary, tuple(inner), page_only=True)]
+
+
+def _three(one: Comparison, group: str, *, drop: int = 0) -> tuple[Column, ...]:
+    return (
+        Column(one.manifest.base, group=group, drop=drop),
+        Column(one.manifest.patched, group=group, drop=drop),
+        Column("change", group=group, drop=drop),
+    )
+
+
+def _heads(one: Comparison, found: LockComparison) -> tuple[Column, ...]:
+    lock = Column("lock", left=True)
+    many = f"1,000 {wording.plural(found.unit_title)}"
+    if not found.serial:
+        return (
+            lock, *_three(one, f"contentions per {many}"),
+            *_three(one, f"waited, {found.ns} per {found.unit_title}", drop=2),
+            Column(f"waited in, per {many}", left=True, wide=True, drop=1),
+        )  # fmt: skip
+    each = f"held, {found.ns} each time"
+    taken, full = f"taken per {found.unit_title}", "saturates at, CPUs"
+    return (
+        lock, *_three(one, f"held, {found.ns} per {found.unit_title}"),
+        *_three(one, each, drop=2), *_three(one, taken, drop=1)[:2], *_three(one, full, drop=3)[:2],
+    )  # fmt: skip
+
+
+def _numbers(pair: Paired | None) -> tuple[str, str, str]:
+    if pair is None:
+        return "", "", ""
+    return wording.short(pair.base), wording.short(pair.patched), wording.moved(pair)
+
+
+def _lock(one: Comparison, found: LockComparison, each: LockRow) -> Row:
+    note = ", ".join(text for text in (SHORT_BY[each.by], only(each.only_in, one)) if text)
+    label = Cell(each.label, small=note)
+    if not found.serial:
+        return row(label, *_numbers(each.contentions), *_numbers(each.wait), waiters(each))
+    full = each.saturation
+    return row(
+        label, *_numbers(each.hold), *_numbers(each.hold_each), *_numbers(each.acquisitions)[:2],
+        cpus(full.base) if full else "", cpus(full.patched) if full else "",
+    )  # fmt: skip
+
+
+def _wait_heads(one: Comparison, found: LockComparison) -> tuple[Column, ...]:
+    return (
+        Column("waiting function", left=True),
+        Column("kind", left=True),
+        *_three(one, f"waits per 1,000 {wording.plural(found.unit_title)}"),
+        *_three(one, f"{found.ns} per {found.unit_title}", drop=2),
+        Column("mostly called by", left=True, wide=True, drop=1),
+    )
+
+
+def _wait(each: WaitRow) -> Row:
+    return row(
+        Cell(each.caller, mono=True), each.flags, *_numbers(each.count), *_numbers(each.wait),
+        chain(each),
+    )  # fmt: skip

@@ -1,0 +1,26 @@
+"""What the numbers mean, and what they do not."""
+
+from __future__ import annotations
+
+from reports.document import Block, Paragraph
+from reports.sections.view import View, titled
+
+EXACT = (
+    "Exact mode: one guest instruction is one virtual nanosecond, so bandwidth is path length, and "
+    "every rate says “virtual”. The same kernel, guest and seed give the same bits on any host "
+    "under any load: the seeds show how much a result depends on the access pattern. Cache misses, "
+    "NUMA latency and true parallelism are not seen, and no real machine's bandwidth is predicted."
+)
+REAL_TIME = "Wall mode: times are real and of this host, noise and all."
+TRANSLATED = "Wall mode under TCG: times are those of a translator, and say nothing of any machine."
+DESIGN = (
+    "Each boot is one sample; the change is the Hodges-Lehmann estimate over whole blocks. "
+    "base-again is the base once more; what it differs by is noise."
+)
+
+
+def blocks(view: View) -> list[Block]:
+    """One paragraph for each of the ways to measure."""
+    wall = view.first.wall
+    text = EXACT if wall is None else f"{REAL_TIME if wall.real_time else TRANSLATED} {DESIGN}"
+    return titled("What these numbers mean", "meaning", [Paragraph(text)])

@@ -1,0 +1,54 @@
+"""Every seed, or in wall mode every block, of a pair of arms: all that verdicts are made of."""
+
+from __future__ import annotations
+
+from reports import wording
+from reports.document import Block, Cell, Column, Fold, Table, row
+from reports.model import CaseComparison, Comparison, MetricComparison, Pair
+from reports.sections.view import View
+
+
+def tables(view: View, one: Comparison) -> list[Block]:
+    """One table a case, folded; only a page has them."""
+    wall = one.wall is not None
+    if not view.drawn:
+        return []
+    return [
+        Fold(f"Every {'block' if wall else 'seed'} of {case.name}", (_table(one, case),),
+             page_only=True)
+        for case in one.cases
+        if case.blocks and case.primary
+    ]  # fmt: skip
+
+
+def _table(one: Comparison, case: CaseComparison) -> Table:
+    wall, manifest = one.wall is not None, one.manifest
+    heads = [Column("block" if wall else "seed", left=True)]
+    for metric in case.primary:
+        names = [manifest.base, manifest.patched, "change"]
+        names += [manifest.arms[2].name, "A/A"] if wall else []
+        heads += [Column(name, group=metric.name) for name in names]
+    by_block = [{pair.block: pair for pair in metric.pairs} for metric in case.primary]
+    rows = []
+    for block in sorted({block for pairs in by_block for block in pairs}):
+        pairs = [found.get(block) for found in by_block]
+        number = block if wall else next(pair.seed for pair in pairs if pair)
+        cells = [Cell(str(number))]
+        for metric, pair in zip(case.primary, pairs, strict=True):
+            cells += map(Cell, _values(metric, pair, again=wall))
+        rows.append(row(*cells))
+    label = f"Every {'block' if wall else 'seed'} of {case.name}"
+    return Table(label, tuple(heads), tuple(rows))
+
+
+def _values(metric: MetricComparison, pair: Pair | None, *, again: bool) -> list[str]:
+    if pair is None:
+        return [wording.NOTHING] * (5 if again else 3)
+    found = [
+        wording.figure(pair.base),
+        wording.figure(pair.patched),
+        wording.pair_change(metric, pair.base, pair.patched),
+    ]
+    if again:
+        found += [wording.figure(pair.again), wording.pair_change(metric, pair.base, pair.again)]
+    return found

@@ -1,0 +1,74 @@
+"""What is compared, on what, and in which session: the head of every report."""
+
+from __future__ import annotations
+
+from reports import wording
+from reports.document import Block, Heading, Paragraph, facts
+from reports.headline import headline
+from reports.sections.view import View
+from results.record import ArmRecord
+
+
+def title(view: View) -> list[Block]:
+    """The experiment's title and question."""
+    experiment = view.session.manifest.experiment
+    asked: list[Block] = [Paragraph(experiment.question, "question")] if experiment.question else []
+    return [Heading(experiment.title, 1), *asked]
+
+
+def origin(view: View) -> str:
+    """``session filemap-v4-..., 2026-11-22 09:39 UTC, Twinboot 0.9``: which report this is."""
+    manifest = view.session.manifest
+    when = manifest.created[:16].replace("T", " ")
+    lab = f"Twinboot {manifest.provenance.lab_version}"
+    return f"session {manifest.session}, {when} UTC, {lab}"
+
+
+def brief(view: View) -> list[Block]:
+    """The subject in a sentence, and which session this is."""
+    manifest = view.session.manifest
+    experiment = manifest.experiment
+    return [
+        Paragraph(
+            f"{experiment.name}: {wording.subject(experiment)}, guest {manifest.guest.name}, "
+            f"{experiment.mode} mode; {wording.against(view.session)}",
+            "cause",
+        ),
+        Paragraph(f"{origin(view)[0].upper()}{origin(view)[1:]}", "cause"),
+    ]
+
+
+def full(view: View) -> list[Block]:
+    """Source, series, arms, guest and how often each was run."""
+    session, wall = view.session, view.first.wall
+    manifest, many = session.manifest, len(session.arms)
+    experiment = manifest.experiment
+    compared = wording.against(session)
+    if headline(session).has_verdicts:
+        compared = f"{compared}; {wording.family(session)}"
+    if wall:
+        how = f"{wall.blocks} of {wall.planned}, every arm once in each, in random order"
+    else:
+        on = "both" if many == 2 else f"all {many}"
+        how = f"{wording.seeds(len(manifest.seeds))}, each on {on} arms"
+    return [
+        Heading("What was compared", 2, "subject"),
+        *facts([
+            ("Source", wording.sources(experiment)),
+            ("Series", wording.series_title(experiment)),
+            *((arm.name, _arm(arm)) for arm in session.arms),
+            ("Guest", f"{manifest.guest.name}: {manifest.guest.title}"),
+            ("Mode", experiment.mode),
+            ("Compared", compared),
+            ("Blocks" if wall else "Seeds", f"{how}; {session.exactness.text}"),
+        ]),
+    ]  # fmt: skip
+
+
+def _arm(arm: ArmRecord) -> str:
+    """What an arm is made of."""
+    patches = len(arm.kernel.patches)
+    settings = "; ".join(f"{name} = {value}" for name, value in sorted(arm.settings.items()))
+    said = f"{arm.label or arm.name}: {arm.kernel.release}, {patches or 'no'} patch"
+    said += "" if patches == 1 else "es"
+    return f"{said}; {settings}" if settings else said

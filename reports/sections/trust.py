@@ -1,0 +1,72 @@
+"""What weakens trust: differences between the arms, findings, and runs that failed."""
+
+from __future__ import annotations
+
+from reports import differences as apart
+from reports.document import (
+    Block,
+    Callout,
+    Column,
+    Item,
+    Listing,
+    Paragraph,
+    Strong,
+    Table,
+    row,
+)
+from reports.model import FailedRun
+from reports.sections.view import View, titled
+
+
+def differences(view: View) -> list[Block]:
+    """What the arms differ by beyond the series: as a banner, so that nobody overlooks it."""
+    found = apart.sentences(view.session.arms)
+    if not found:
+        return []
+    items = Listing(tuple(map(Item, found)))
+    return [Callout(apart.LEAD, (Paragraph((Strong(f"{apart.LEAD}:"),)), items))]
+
+
+def findings(view: View) -> list[Block]:
+    """Warnings first; then, of an inexact session, what differs."""
+    items = [Item(f.text, f.level, f.scope) for f in view.session.findings]
+    items += [Item(text, "note", "differs") for text in view.session.exactness.fields]
+    return titled("Findings", "findings", [Listing(tuple(items))] if items else [])
+
+
+def failures(view: View) -> list[Block]:
+    """``fail:runs`` by arm, and every cause once with the runs that failed so."""
+    session = view.session
+    counts = session.failures
+    failed = sorted({case for (case, _), (bad, _) in counts.items() if bad})
+    arms = [arm.name for arm in session.manifest.arms]
+    found: list[Block] = []
+    if failed:
+        heads = (Column("fail:runs", left=True), *map(Column, arms))
+        rows = tuple(
+            row(case, *(":".join(map(str, counts.get((case, arm), ("", "")))) for arm in arms))
+            for case in failed
+        )
+        found += [
+            Table("Failed runs by arm", heads, rows, together=1),
+            Paragraph(
+                "A failed run is never a data point, and its "
+                f"{session.manifest.experiment.repeated.removesuffix('s')} is left out whole.",
+                "note",
+            ),
+        ]
+    items = tuple(
+        Item(f"{why}: {', '.join(run.run_id for run in alike)}", "note")
+        for why, alike in _by_cause(session.failed_runs).items()
+    )
+    return titled("Failed runs", "failures", [*found, Listing(items)] if items else found)
+
+
+def _by_cause(runs: tuple[FailedRun, ...]) -> dict[str, list[FailedRun]]:
+    alike: dict[str, list[FailedRun]] = {}
+    for run in runs:
+        evidence = "; ".join(run.failure.evidence)
+        why = f"{run.failure.kind}, blame {run.failure.blame}: {run.failure.message}"
+        why = f"{why} ({evidence})" if evidence else why
+        alike.setdefault(why, []).append(run)
+    return alike

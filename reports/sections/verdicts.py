@@ -1,0 +1,109 @@
+"""What happened, and every verdict."""
+
+from __future__ import annotations
+
+from reports import wording
+from reports.by_arm import Cell as ArmCell
+from reports.by_arm import Row as ArmRow
+from reports.document import (
+    Block,
+    Cell,
+    Column,
+    Fold,
+    Heading,
+    Mono,
+    Paragraph,
+    Row,
+    Table,
+    VerdictRow,
+    Verdicts,
+    Words,
+    row,
+)
+from reports.headline import headline
+from reports.model import Comparison, MetricComparison
+from reports.sections.functions import explained
+from reports.sections.view import View
+
+# As many columns of verdicts as a table of arms may have before it is turned around.
+MOST_COLUMNS = 4
+
+
+def happened(view: View) -> list[Block]:
+    """What happened in a few words, how to go on, and why."""
+    found = headline(view.session, view.folder)
+    words: Words = f"{found.text}."
+    if found.command:
+        words = (f"{found.text}; go on: ", Mono(found.command))
+    return [Paragraph(words, "bottom"), *(Paragraph(cause, "cause") for cause in found.causes)]
+
+
+def verdict(one: Comparison, metric: MetricComparison) -> VerdictRow:
+    """One verdict, with its reason and values, and the functions behind it."""
+    word = wording.verdict(metric)
+    lines = (wording.tail(metric), explained(one, metric))
+    return VerdictRow(
+        word=word, mark=wording.MARKS[word], case=metric.case, metric=metric.name,
+        change=wording.change(metric) if metric.judgement.change else "",
+        interval=wording.interval(metric), lines=tuple(line for line in lines if line),
+    )  # fmt: skip
+
+
+def of_pair(one: Comparison) -> Verdicts:
+    """All verdicts of two arms."""
+    return Verdicts(tuple(verdict(one, metric) for metric in one.primary))
+
+
+def every(view: View) -> list[Block]:
+    """Every verdict with its reason, pair by pair."""
+    blocks: list[Block] = []
+    for one in view.session.comparisons:
+        if not view.session.single:
+            measured = "" if one.measured else ": not measured"
+            blocks.append(Heading(f"{wording.pair(one)}{measured}", 3))
+        blocks += [of_pair(one)] if one.measured or view.session.single else []
+    return blocks
+
+
+def _said(metric_row: ArmRow, cell: ArmCell) -> Cell:
+    """A verdict in a cell; of an arm that is not judged against the base its change alone."""
+    change, word = wording.cell_change(metric_row, cell), wording.cell_verdict(cell)
+    if cell.against is None:
+        return Cell(change, under="not judged", tone="faint")
+    return Cell(
+        f"{change} {word}", under=wording.cell_bounds(metric_row, cell), tone=word,
+        mark=wording.MARKS.get(word, ""),
+    )  # fmt: skip
+
+
+def table(view: View) -> list[Block]:
+    """The verdicts of many arms beside each other; turned around where metrics are many."""
+    judged = [found for found in view.session.rows if found.primary]
+    names = [arm.name for arm in view.session.arms[1:]]
+    if not judged or view.session.single:
+        return []
+    label = "Verdicts by arm and case"
+    rows: tuple[Row, ...]
+    if len(judged) > MOST_COLUMNS:
+        heads = [Column("case and metric", left=True), *map(Column, names)]
+        rows = tuple(
+            row(Cell(found.case, under=f"{found.name}, {found.unit}"),
+                *(_said(found, cell) for cell in found.others))
+            for found in judged
+        )  # fmt: skip
+    else:
+        heads = [Column("arm", left=True), *(Column(f.name, under=f.case) for f in judged)]
+        rows = tuple(row(name, *(_said(f, f.cell(name)) for f in judged)) for name in names)
+    return [Table(label, tuple(heads), rows, together=1)]
+
+
+def blocks(view: View) -> list[Block]:
+    """The section: what happened, and the verdicts as the number of arms and cases asks for."""
+    found: list[Block] = [Heading("Verdict", 2, "verdict"), *happened(view)]
+    if not headline(view.session).has_verdicts:
+        return found
+    if view.session.single and not view.many_cases:
+        found += every(view)
+    else:
+        found += [*table(view), Fold("Every verdict with its reason", tuple(every(view)))]
+    return [*found, Paragraph(f"{wording.family(view.session)}.", "note")]

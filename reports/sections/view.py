@@ -1,0 +1,84 @@
+"""What a section is made from: the session, and how much of it a form can show."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from reports.by_arm import MANY_CASES
+from reports.charts.canvas import Chart, rem, within
+from reports.document import Block, Figure, Fold, Gallery, Heading, nested
+from reports.many import SessionComparison
+from reports.model import Comparison
+from reports.wording import pair, pair_counts
+
+# Beyond these pairs a page would grow by tens of megabytes.
+MOST_PAIRS = 15
+
+
+@dataclass(frozen=True)
+class View:
+    """A session as a form shows it.
+
+    ``drawn`` is false for forms of characters alone: drawings take seconds to make.
+    ``folder`` is where the session lies, empty where that is not known.
+    """
+
+    session: SessionComparison
+    drawn: bool = False
+    folder: str = ""
+
+    @property
+    def first(self) -> Comparison:
+        """The first pair of arms; its cases are those of all."""
+        return self.session.comparisons[0]
+
+    @property
+    def many_cases(self) -> bool:
+        """Whether there are so many cases that they are read in one table."""
+        return len(self.first.cases) >= MANY_CASES
+
+    def prefix(self, one: Comparison) -> str:
+        """What keeps the anchors of a pair apart; empty where it is the only one."""
+        if self.session.single:
+            return ""
+        return f"pair{self.session.comparisons.index(one) + 1}"
+
+    def charts(self, *draws: Callable[[Comparison], list[Chart]], one: Comparison) -> list[Chart]:
+        """Drawings of a pair of arms; none in a form of characters."""
+        prefix = self.prefix(one)
+        found = [chart for draw in draws for chart in draw(one)] if self.drawn else []
+        return [within(chart, prefix) for chart in found] if prefix else found
+
+
+def figure(chart: Chart, level: int = 3, *, wide: bool = False) -> Figure:
+    """A drawing as a block; a ``wide`` one keeps its own width and scrolls."""
+    return Figure(
+        title=chart.title, caption=chart.caption, alt=chart.alt, svg=chart.svg,
+        wide_rem=rem(chart) if wide else 0.0, level=level,
+    )  # fmt: skip
+
+
+def gallery(charts: Iterable[Chart], level: int = 3) -> list[Block]:
+    """Drawings beside each other; nothing for none."""
+    found = tuple(figure(chart, level) for chart in charts)
+    return [Gallery(found)] if found else []
+
+
+def titled(title: str, anchor: str, blocks: Sequence[Block]) -> list[Block]:
+    """A section under its heading; nothing for none."""
+    return [Heading(title, 2, anchor), *blocks] if blocks else []
+
+
+def of_each_pair(
+    view: View, sections: Sequence[Callable[[View, Comparison], list[Block]]]
+) -> list[Block]:
+    """The sections of a pair: as they are where there is one, else each pair in its fold."""
+    if view.session.single:
+        return [block for section in sections for block in section(view, view.first)]
+    found: list[Block] = []
+    for one in view.session.comparisons[:MOST_PAIRS]:
+        blocks = [block for section in sections for block in section(view, one)]
+        summary = f"{pair(one)}, {pair_counts(one)}"
+        found.append(Fold(summary, nested(blocks, view.prefix(one))))
+    return titled("Pair by pair", "pairs", found)

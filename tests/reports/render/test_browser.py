@@ -1,0 +1,87 @@
+"""The page in a real browser: quiet, no wider than the window, and without barriers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Browser, ViewportSize
+
+from reports import forms
+from reports.many import SessionComparison
+from reports.model import Comparison
+from tests.browser import DESK, PHONE, opened
+from tests.browser import browser as browser
+from tests.browser import shots as shots
+
+
+@pytest.fixture(scope="module")
+def pages(
+    tmp_path_factory: pytest.TempPathFactory, counted: Comparison, five: SessionComparison,
+    hostile: Comparison,
+) -> list[Path]:  # fmt: skip
+    folder = tmp_path_factory.mktemp("pages")
+    found = []
+    for name, session in (("counted", counted), ("five", five), ("hostile", hostile)):
+        found.append(folder / f"{name}.html")
+        found[-1].write_text(forms.render(session, "html"), encoding="utf-8")
+    return found
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("viewport", [DESK, PHONE], ids=["desk", "phone"])
+def test_every_page_is_quiet_fits_and_has_no_barrier(
+    browser: Browser,
+    pages: list[Path],
+    shots: Path,
+    scheme: Literal["light", "dark"],
+    viewport: ViewportSize,
+) -> None:
+    for file in pages:
+        page, said = opened(browser, file, viewport, scheme)
+        page.screenshot(path=shots / f"{file.stem}-{viewport['width']}-{scheme}.png")
+        page.evaluate("document.querySelectorAll('details').forEach(each => each.open = true)")
+        assert said == [], file.name
+        wider = page.evaluate("document.documentElement.scrollWidth - innerWidth")
+        assert wider <= 0, f"{file.name} is {wider} px too wide"
+        # Contrast is of the scheme and order of the width: two of the four have both.
+        both = (viewport is DESK) == (scheme == "light")
+        found = Axe().run(page).response["violations"] if both else []
+        serious = [f"{one['id']}: {one['nodes'][0]['html'][:200]}" for one in found
+                   if one["impact"] in ("serious", "critical")]  # fmt: skip
+        assert serious == [], file.name
+        page.context.close()
+
+
+def test_the_line_of_contents_leads_to_sections_by_keyboard(
+    browser: Browser, pages: list[Path]
+) -> None:
+    page, _ = opened(browser, pages[0])
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.hash") == "#verdict"
+    page.get_by_role("link", name="Locks").focus()
+    page.keyboard.press("Enter")
+    top = page.evaluate("document.getElementById('locks').getBoundingClientRect().top")
+    bar = page.evaluate("document.querySelector('.contents').getBoundingClientRect().bottom")
+    # The heading stands below the line, which stays at the top of the window.
+    assert 0 < bar <= top < 200
+    page.context.close()
+
+
+def test_on_a_phone_the_change_is_seen_first(browser: Browser, pages: list[Path]) -> None:
+    page, _ = opened(browser, pages[0], PHONE)
+    box = page.get_by_role("region", name="Metrics of filemap-4k", exact=True)
+    right = box.get_by_role("cell", name="+1.16 %").first.bounding_box()
+    assert right
+    assert right["x"] + right["width"] <= PHONE["width"]
+    page.context.close()
+
+
+def test_paper_has_no_line_of_contents(browser: Browser, pages: list[Path]) -> None:
+    page, _ = opened(browser, pages[0])
+    page.emulate_media(media="print")
+    assert not page.locator(".contents").is_visible()
+    assert page.locator("h1").is_visible()
+    page.context.close()

@@ -1,0 +1,133 @@
+"""The page: self-contained, escaped, complete."""
+
+from __future__ import annotations
+
+import re
+from html.parser import HTMLParser
+
+import pytest
+
+from reports import forms, wording
+from reports.model import Comparison
+from reports.sections.repeat import wrapped_command
+from tests.reports.factory import FIO, Session, fails
+from tests.reports.measured import compare
+
+VOID = {"meta", "br", "link", "img", "path", "use", "wbr"}
+
+
+class Page(HTMLParser):
+    """Collects tags, attributes and text; notices tags that do not nest."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.text = ""
+        self.feed(text)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag not in VOID:
+            assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+
+@pytest.fixture(scope="module")
+def page(normal: Comparison) -> str:
+    return forms.render(normal, "html")
+
+
+def test_nests_and_loads_nothing(page: str) -> None:
+    parsed = Page(page)
+    assert parsed.open == []
+    names = {tag for tag, _ in parsed.tags}
+    assert not names & {"script", "link", "img", "iframe", "object"}
+    outside = [
+        (name, value)
+        for _, attributes in parsed.tags
+        for name, value in attributes.items()
+        if name in {"src", "href", "xlink:href"} and not str(value).startswith("#")
+    ]
+    assert outside == []
+    assert "@import" not in page
+    assert not re.search(r"url\((?!#)", page)
+
+
+def test_everything_the_issue_asks_for_is_on_it(page: str, normal: Comparison) -> None:
+    text = " ".join(Page(page).text.split())
+    for metric in normal.primary:
+        assert wording.typeset(wording.tail(metric)) in text
+    for part in (
+        "Fewer tree walks when a folio is added",
+        "Is one walk of the page-cache tree",
+        "2 improvements, 1 without change.",
+        "2625.56", "+12.52 %",
+        "the document prints +10.4 % over these figures",
+        "virtual MiB/s",
+        "How to repeat this", "1001, 1002, 1003", "gcc (Debian 12.2.0-14) 12.2.0",
+        "qemu-system-x86_64", "shift=0,sleep=off", "blocks=8", "AMD EPYC 7B13",
+        "true parallelism are not seen", "0001-mm-filemap-look-up-the-order",
+    ):  # fmt: skip
+        assert part in text, part
+    assert FIO in text.replace(" \\", "")
+
+
+def test_no_measured_cost_or_date_of_the_run(page: str, normal: Comparison) -> None:
+    dates = re.findall(r"20\d\d-\d\d-\d\dT[\d:]+Z?", page)
+    assert set(dates) <= {normal.manifest.created, "2026-01-01T00:00:00"}
+
+
+def test_hostile_strings_stay_text(hostile: Comparison) -> None:
+    page = forms.render(hostile, "html")
+    parsed = Page(page)
+    assert parsed.open == []
+    assert "script" not in {tag for tag, _ in parsed.tags}
+    assert "<script>alert(1)</script>" in parsed.text
+    assert "\x1b" not in page
+    assert "\u202e" not in page
+    page.encode("utf-8")
+
+
+def test_failed_runs_have_their_reason() -> None:
+    session = Session()
+    found = fails(session.records(), "filemap-4k-002-patched", message="THP was on")
+    parsed = Page(forms.render(compare(session.manifest(), found), "html"))
+    text = " ".join(parsed.text.split())
+    assert re.search(r"filemap-4k\s*0:8\s*1:8", text)
+    assert "THP was on" in text
+    assert "file_thp 54.5 MiB" in text
+
+
+def test_same_code_without_a_run_is_a_whole_page() -> None:
+    session = Session(same_code=True)
+    parsed = Page(forms.render(compare(session.manifest(), []), "html"))
+    assert parsed.open == []
+    assert "All without change." in " ".join(parsed.text.split())
+    assert "svg" not in {tag for tag, _ in parsed.tags}
+
+
+def test_no_rule_is_wider_than_a_phone(page: str) -> None:
+    # Tables, and nothing else, are wider than 375 px; each sits in a box of its own that scrolls.
+    parsed = Page(page)
+    tables = [tag for tag, _ in parsed.tags if tag == "table"]
+    boxes = [a for tag, a in parsed.tags if tag == "div" and "scroll" in str(a.get("class"))]
+    assert len(tables) == len(boxes) > 3
+    assert all(box["tabindex"] == "0" and box["aria-label"] for box in boxes)
+    assert ".scroll { overflow-x: auto;" in page
+
+
+def test_qemu_command_is_quoted_for_a_shell() -> None:
+    assert wrapped_command(("qemu", "-m", "2G", "-append", "a b")) == (
+        "qemu \\\n  -m 2G \\\n  -append 'a b'"
+    )

@@ -1,0 +1,89 @@
+"""The report on a terminal."""
+
+from __future__ import annotations
+
+import pytest
+
+from reports import forms
+from reports.many import SessionComparison
+from reports.model import Comparison
+from tests.reports.factory import Session, fails
+from tests.reports.measured import compare
+
+
+def test_within_eighty_columns_and_complete(normal: Comparison) -> None:
+    said = forms.render(normal, "text")
+    assert max(map(len, said.splitlines())) <= 80
+    whole = " ".join(said.split())
+    for part in (
+        "2 improvements, 1 without change.",
+        "filemap-4k 4k.bw +1.16 % [+0.94, +1.30] at 99 % improvement",
+        "virtual MiB/s",
+        "2445.02 2625.56 MiB/s +7.38 % +1.16 %",
+        "bit-exact",
+        "Cache misses",
+    ):
+        assert part in whole, part
+
+
+def test_columns_are_aligned(normal: Comparison) -> None:
+    lines = forms.render(normal, "text").splitlines()
+    head = next(line for line in lines if line.split()[:2] == ["metric", "change"])
+    row = next(line for line in lines if line.startswith("  4k.bw"))
+    assert head.index("patched") + len("patched") == row.index("262.032") + len("262.032")
+
+
+def test_failed_runs_are_named() -> None:
+    session = Session()
+    found = fails(session.records(), "filemap-4k-002-patched")
+    said = forms.render(compare(session.manifest(), found), "text")
+    whole = " ".join(said.split())
+    assert "invalid, blame workload: phase 4k: THP was on (file_thp 54.5 MiB" in whole
+    assert ": filemap-4k-002-patched" in whole
+    assert "! filemap-4k: fail:runs 0:8 in base, 1:8 in patched" in said
+
+
+def test_a_cause_of_many_runs_is_printed_once() -> None:
+    session = Session()
+    failed = [r.run_id for r in session.records() if r.arm == "patched"]
+    said = forms.render(compare(session.manifest(), fails(session.records(), *failed)), "text")
+    assert said.split("Failed runs")[1].count("THP was on") == 1
+    assert "filemap-thp-007-patched" in said
+
+
+@pytest.mark.parametrize("width", [40, 60, 79, 80, 100, 132, 250])
+def test_no_line_is_longer_than_the_terminal(
+    width: int, counted: Comparison, five: SessionComparison, stepwise: SessionComparison,
+    matrix: Comparison, hostile: Comparison,
+) -> None:  # fmt: skip
+    for session in (counted, five, stepwise, matrix, hostile):
+        said = forms.render(session, "text", width=width)
+        # A command is not broken within a word: it would be another command.
+        lines = [
+            line for line in said.splitlines() if "sessions/" not in line and ".tar" not in line
+        ]
+        assert max(map(len, lines)) <= width
+
+
+def test_pairs_of_many_arms_are_headed_by_their_names(five: SessionComparison) -> None:
+    for form in ("text", "markdown"):
+        heads = [
+            line.replace("|", " ").split()
+            for line in forms.render(five, form).splitlines()
+            if line.replace("|", " ").split()[:1] == ["metric"] and "verdict" in line
+        ]
+        assert heads
+        for head in heads:
+            assert {"vanilla", "change"} & set(head), form
+            assert not {"base", "patched"} & set(head), form
+
+
+def test_a_file_is_the_same_wherever_it_is_printed(normal: Comparison) -> None:
+    assert forms.render(normal, "text") == forms.render(normal, "text", width=80)
+    assert "--resume" not in forms.render(normal, "text")
+
+
+def test_hostile_strings_cannot_move_the_cursor(hostile: Comparison) -> None:
+    said = forms.render(hostile, "text")
+    assert max(map(len, said.splitlines())) <= 80
+    assert all(c.isprintable() or c == "\n" for c in said)

@@ -1,0 +1,155 @@
+"""Functions and locks in sentences: what counts explain, and what they do not."""
+
+from __future__ import annotations
+
+import pytest
+
+from reports import forms, wording
+from reports.document import Table
+from reports.model import Comparison
+from reports.paired import pair
+from reports.sections import functions, locks
+from reports.verdict import Verdict
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [(-85.31, "-85.3"), (17.46, "+17.5"), (0.0, "0"), (0.04, "±0.0"), (-0.04, "±0.0")],
+)
+def test_differences(value: float, said: str) -> None:
+    assert wording.signed(value) == said
+
+
+@pytest.mark.parametrize(
+    ("title", "said"),
+    [("I/O", "I/Os"), ("folio added", "folios added"), ("page fault", "page faults"),
+     ("virtual ms", "virtual ms"), ("ms", "ms"), ("shared", "shareds")],
+)  # fmt: skip
+def test_plurals(title: str, said: str) -> None:
+    assert wording.plural(title) == said
+
+
+def test_changes() -> None:
+    assert wording.paired_change(pair([100.0], [90.0])) == "-10.00 %"
+    assert wording.paired_change(pair([0.0], [90.0])) == "from 0"
+    assert wording.paired_change(pair([0.0], [0.0])) == "–"
+    assert wording.paired_change(None) == "–"
+
+
+def test_a_change_within_the_scatter_is_in_parentheses() -> None:
+    assert wording.moved(pair([100.0, 101.0, 99.0], [90.0, 91.0, 89.5])) == "-9.83 %"
+    assert wording.moved(pair([100.0, 101.0, 99.0], [90.0, 121.0, 90.0])) == "(+0.33 %)"
+    assert wording.moved(pair([0.0, 0.0, 0.0], [0.0, 1.0, 0.0])) == "(from 0)"
+    # Nothing is known of the scatter of one seed, and nothing scatters here.
+    assert wording.moved(pair([100.0], [90.0])) == "-10.00 %"
+    assert wording.moved(pair([100.0, 100.0], [100.0, 100.0])) == "0 %"
+    assert wording.moved(None) == "–"
+
+
+def test_sentences(counted: Comparison) -> None:
+    found = counted.headlines[0]
+    assert functions.total(found).startswith("12870.4 -> 12716.6 instructions per I/O: -153.8 (")
+    assert functions.ratio(found.ratios[0]).startswith(
+        "Tree walks per folio added: 9.09 -> 7.34, -1.75 (-19.2"
+    )
+    assert "105 % of the change" in functions.share(found)
+    assert "spread over" not in functions.share(found)
+    said = [functions.hint(hint, "base", "patched") for hint in found.hints]
+    assert any("filemap_range_has_entry ran only in base" in hint for hint in said)
+
+
+def test_what_few_functions_do_not_explain_is_said(counted: Comparison) -> None:
+    found = counted.headlines[0].model_copy(update={"listed": 1})
+    assert functions.share(found).endswith("; the change is spread over many functions")
+
+
+def test_significant_functions_come_first_and_all_rows_add_up(counted: Comparison) -> None:
+    found = counted.headlines[0]
+    noise = tuple(row for row in found.functions if row.instructions.within_scatter)
+    assert noise
+    mixed = found.model_copy(update={"functions": noise[:2] + found.rows[:1] + noise[2:],
+                                     "listed": 3, "others": None})  # fmt: skip
+    assert [row.name for row in functions.significant(mixed)] == [found.rows[0].name]
+    [_, table, _] = functions._significant(counted, mixed)
+    assert isinstance(table, Table)
+    heads = [row.cells[0].text for row in table.rows]
+    assert heads == [found.rows[0].name, "2 listed functions, not significant", "all"]
+    lost = found.model_copy(update={"functions": noise, "listed": 3})
+    [_, table, _] = functions._significant(counted, lost)
+    assert isinstance(table, Table)
+    assert "not significant" in table.rows[0].cells[0].text
+
+
+@pytest.mark.parametrize("most", [1, 3, 100])
+def test_more_functions_than_a_table_holds_are_a_row_of_their_sum(
+    counted: Comparison, monkeypatch: pytest.MonkeyPatch, most: int
+) -> None:
+    monkeypatch.setattr(functions, "MOST_FUNCTIONS", most)
+    found = counted.headlines[0]
+    clear = functions.significant(found)
+    [_, table, _] = functions._significant(counted, found)
+    assert isinstance(table, Table)
+    numbers = [float(row.cells[1].text) for row in table.rows]
+    assert sum(numbers[:-1]) == pytest.approx(numbers[-1], abs=0.5)
+    more = [row for row in table.rows if "more significant" in row.cells[0].text]
+    assert bool(more) == (len(clear) > most)
+
+
+def test_absent_functions_are_named(counted: Comparison) -> None:
+    ratio = counted.headlines[0].ratios[0]
+    assert functions.absent(ratio) == ""
+    assert "xas_load never entered" in functions.absent(
+        ratio.model_copy(update={"absent": ("xas_load",)})
+    )
+
+
+def test_twins_say_what_they_cannot(counted: Comparison) -> None:
+    hold, contention, callers = counted.locks
+    assert locks.banner(hold) == "Diagnosis: another kernel, no bandwidth"
+    assert locks.banner(callers) == "Diagnosis: another guest, no bandwidth"
+    assert "nothing contends" in locks.limits(hold)
+    assert "no prediction" in locks.limits(contention)
+    assert locks.guest(contention) == (
+        "flavour lockstat, 4 vCPUs, 4 jobs, a timer every 20 µs, 2 seeds"
+    )
+    assert "in parentheses" in locks.limits(hold)
+    alone = hold.model_copy(update={"seeds": hold.seeds[:1]})
+    assert "in parentheses" not in locks.limits(alone)
+    assert locks.slow_path(hold) == ""
+    assert "times per 1,000 folios added" in locks.slow_path(contention)
+
+
+def test_a_long_chain_of_callers_keeps_its_ends(counted: Comparison) -> None:
+    row = counted.locks[2].waits[0]
+    long = row.model_copy(update={"chain": ("waits", *"abcdefgh")})
+    assert locks.chain(long) == "a < b < c < d < ... < h"
+    # Nothing is gained by three dots in place of one name.
+    short = row.model_copy(update={"chain": ("waits", *"abcdef")})
+    assert locks.chain(short) == "a < b < c < d < e < f"
+
+
+def test_a_verdict_names_the_functions_behind_it(counted: Comparison) -> None:
+    bw, thp = counted.primary[:2]
+    said = functions.explained(counted, bw)
+    assert said.startswith("153.8 fewer instructions per I/O: xas_load -85.3, ")
+    for form in (forms.render(counted, "text"), wording.typeset(forms.render(counted, "text"))):
+        assert "153.8 fewer instructions per I/O" in " ".join(form.split())
+    assert wording.typeset(said) in " ".join(forms.render(counted, "html").split())
+    # Nothing is explained where nothing is called.
+    assert thp.judgement.verdict is not Verdict.IMPROVEMENT
+    assert functions.explained(counted, thp) == ""
+
+
+def test_instructions_that_do_not_account_for_a_rate_are_not_named(counted: Comparison) -> None:
+    """As where work takes longer because it sleeps, and costs a few instructions besides."""
+    bw = counted.primary[0]
+    assert bw.judgement.change is not None
+    for estimate in (-0.26, 0.1, -1.0):
+        change = bw.judgement.change.model_copy(update={"estimate": estimate})
+        other = bw.model_copy(
+            update={"judgement": bw.judgement.model_copy(update={"change": change})}
+        )
+        case = counted.cases[0]
+        metrics = tuple(other if metric == bw else metric for metric in case.metrics)
+        cases = (case.model_copy(update={"metrics": metrics}), *counted.cases[1:])
+        assert functions.explained(counted.model_copy(update={"cases": cases}), other) == ""

@@ -1,0 +1,130 @@
+"""Arms beside each other: values, changes, what columns are shown, and steps."""
+
+from __future__ import annotations
+
+import pytest
+
+from reports import by_arm, differences, steps, wording
+from reports.many import SessionComparison
+from reports.verdict import Verdict
+from results.record import RunRecord
+from tests.reports.factory import fails
+from tests.reports.many_factory import ARMS, Many
+
+
+def row(session: SessionComparison, name: str) -> by_arm.Row:
+    return next(row for row in session.rows if row.name == name)
+
+
+def test_each_arm_has_its_values_and_its_change_from_base(five: SessionComparison) -> None:
+    bw = row(five, "4k.bw")
+    assert [cell.arm for cell in bw.cells] == list(ARMS)
+    assert bw.base.against is None
+    for cell in bw.others:
+        assert cell.against is not None
+        assert cell.change == cell.against.judgement.change
+        assert cell.summary is not None
+        assert bw.base.summary is not None
+        assert cell.change is not None
+        ratio = cell.summary.mean / bw.base.summary.mean - 1
+        assert cell.change.estimate == pytest.approx(ratio, abs=1e-12)
+        assert len(cell.numbers) == 8
+
+
+def test_published_figures_are_those_of_the_arm(five: SessionComparison) -> None:
+    bw = row(five, "4k.bw")
+    assert [r.patched for r in bw.cell("sleepy").published] == [295.0]
+    assert bw.base.published == ()
+    assert [arm for arm, _ in wording.references(five)] == list(ARMS)[1:]
+
+
+def test_numbers_are_laid_out_once(five: SessionComparison) -> None:
+    assert five.rows is five.rows
+    assert five.rows == by_arm.lay_out([arm.name for arm in five.arms], five.comparisons)
+
+
+def test_columns_are_what_is_judged_and_what_is_chosen(five: SessionComparison) -> None:
+    found = by_arm.of_case(five.rows, "filemap-4k")
+    assert [row.name for row in by_arm.columns(found)] == ["4k.bw", "4k.slowpath_share"]
+
+
+def test_percentages_change_by_points(five: SessionComparison) -> None:
+    share = row(five, "4k.slowpath_share")
+    said = wording.cell_change(share, share.cell("sleepy"))
+    assert said == "-25.75 points"
+    assert wording.cell_bounds(share, share.cell("sleepy")) == "[-25.75, -25.75]"
+
+
+def test_fail_runs_by_arm() -> None:
+    many = Many()
+    failed: list[RunRecord] = fails(many.records(), "filemap-4k-002-bourney")
+    counts = many.compared(failed).failures
+    assert counts["filemap-4k", "bourney"] == (1, 8)
+    assert counts["filemap-4k", "vanilla"] == (0, 8)
+
+
+def test_a_block_that_one_arm_lacks_is_left_out_of_its_comparison_only() -> None:
+    many = Many()
+    session = many.compared(fails(many.records(), "filemap-4k-002-bourney"))
+    bw = row(session, "4k.bw")
+    assert [len(cell.values) for cell in bw.cells] == [8, 8, 7, 8, 8]
+    assert wording.row_samples(bw) == "7 to 8 seeds"
+
+
+def test_differences_beyond_the_series(five: SessionComparison) -> None:
+    found = differences.differences(five.arms)
+    assert [difference.name for difference in found] == ["sysctl vm.zone_reclaim_mode"]
+    assert found[0].values == ("not set", "not set", "not set", "not set", "1")
+    other = five.arms[1]
+    flavour = other.kernel.model_copy(update={"flavour": "lockdep", "config_sha256": "f" * 64})
+    arms = (five.arms[0], other.model_copy(update={"kernel": flavour}))
+    assert differences.sentences(arms) == [
+        "flavour: perf in vanilla; lockdep in sleepy",
+        "configuration, SHA-256: c0ffeec0ffee in vanilla; ffffffffffff in sleepy",
+    ]
+    assert differences.differences(five.arms[:3]) == ()
+
+
+def test_the_step_that_gives_it_is_named(stepwise: SessionComparison) -> None:
+    bw = row(stepwise, "4k.bw")
+    course = steps.course(stepwise, bw)
+    assert [step.own.judgement.verdict for step in course] == [
+        Verdict.NO_CHANGE, Verdict.IMPROVEMENT, Verdict.NO_CHANGE,
+    ]  # fmt: skip
+    # What is not asked for has a change and no verdict.
+    assert course[1].cell.against is None
+    assert course[1].cell.change is not None
+    said = steps.answer(stepwise, bw)
+    assert "step 2 (lib/xarray: introduce a new helper xas_get_order)" in said
+    assert "gives it" in said
+
+
+@pytest.mark.parametrize(
+    ("effects", "part"),
+    [
+        ((0.0, 0.0062, 0.0124, 0.0124), "steps that change it: step 1"),
+        ((0.0, 0.0001, 0.0001, 0.0001), "no step changes it beyond doubt"),
+        ((0.0, 0.0200, 0.0001, 0.0001), "steps that change it: step 1"),
+    ],
+)
+def test_nothing_is_blamed_that_the_intervals_do_not_show(
+    effects: tuple[float, ...], part: str
+) -> None:
+    many = Many(arms={str(at): (effect, 0.0) for at, effect in enumerate(effects)}, compare="steps")
+    session = many.compared()
+    said = steps.answer(session, row(session, "4k.bw"))
+    assert part in said
+    assert "gives it" not in said
+
+
+def test_a_step_is_numbered_once(stepwise: SessionComparison) -> None:
+    """``--per-patch`` labels its arms with the number that every form puts before a step."""
+    row = stepwise.rows[0]
+    first = steps.course(stepwise, row)[0]
+    arm = first.arm.model_copy(update={"label": "1: mm: drop a walk"})
+    assert first._replace(arm=arm).title == "mm: drop a walk"
+    assert first._replace(arm=arm.model_copy(update={"label": ""})).title == arm.name
+
+
+def test_other_sessions_have_no_steps(five: SessionComparison) -> None:
+    assert steps.answers(five) == []
