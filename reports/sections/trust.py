@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from itertools import starmap
+
 from reports import differences as apart
 from reports.document import (
     Block,
     Callout,
+    Code,
     Column,
+    Fold,
     Item,
     Listing,
     Paragraph,
@@ -16,6 +20,9 @@ from reports.document import (
 )
 from reports.model import FailedRun
 from reports.sections.view import View, titled
+
+# So many lines stand beside the cause; a console's are folded.
+SHORT_EVIDENCE = 2
 
 
 def differences(view: View) -> list[Block]:
@@ -55,18 +62,24 @@ def failures(view: View) -> list[Block]:
                 "note",
             ),
         ]
-    items = tuple(
-        Item(f"{why}: {', '.join(run.run_id for run in alike)}", "note")
-        for why, alike in _by_cause(session.failed_runs).items()
-    )
+    items = tuple(starmap(_failure, _by_cause(session.failed_runs).items()))
     return titled("Failed runs", "failures", [*found, Listing(items)] if items else found)
+
+
+def _failure(why: str, alike: list[FailedRun]) -> Item:
+    """A cause with the runs that failed so, and the evidence of the first of them."""
+    evidence = alike[0].failure.evidence
+    runs = ", ".join(run.run_id for run in alike)
+    if len(evidence) <= SHORT_EVIDENCE:
+        said = f" ({'; '.join(evidence)})" if evidence else ""
+        return Item(f"{why}{said}: {runs}", "note")
+    fold = Fold(f"{len(evidence)} lines", (Code("\n".join(evidence)),), page_only=True)
+    return Item(f"{why}: {runs}", "note", blocks=(fold,))
 
 
 def _by_cause(runs: tuple[FailedRun, ...]) -> dict[str, list[FailedRun]]:
     alike: dict[str, list[FailedRun]] = {}
     for run in runs:
-        evidence = "; ".join(run.failure.evidence)
         why = f"{run.failure.kind}, blame {run.failure.blame}: {run.failure.message}"
-        why = f"{why} ({evidence})" if evidence else why
         alike.setdefault(why, []).append(run)
     return alike

@@ -117,7 +117,7 @@ def test_the_same_code_measured_anyway_changes_by_exactly_nothing(
     shown = json.loads(run_lab("report", str(folder), "--form", "json").stdout)
     changes = [
         metric["judgement"]["change"]["estimate"]
-        for case in shown["cases"]
+        for case in shown["comparisons"][0]["cases"]
         for metric in case["metrics"]
         if metric["judgement"]["change"]
     ]

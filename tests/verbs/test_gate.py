@@ -45,7 +45,8 @@ def verdicts(folder: Path, history: Path) -> tuple[dict[str, str], dict[str, str
     report = json.loads((folder / "report.json").read_text())
     shown = {
         f"{case['name']} {metric['name']}": metric["judgement"]["verdict"]
-        for case in report["cases"]
+        for one in report["comparisons"]
+        for case in one["cases"]
         for metric in case["metrics"]
         if metric["primary"]
     }

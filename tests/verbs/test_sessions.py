@@ -60,12 +60,12 @@ def test_each_line_is_what_its_report_exits_with_and_says(
         code = main("report", one["folder"], "--form", "json")
         report = json.loads(capsys.readouterr().out)
         assert one["exit_code"] == code
-        if "cases" in report:
-            judged = [
-                (m["case"], m["name"], m["judgement"]["verdict"])
-                for case in report["cases"] for m in case["metrics"] if m["primary"]
-            ]  # fmt: skip
-            assert [(m["case"], m["metric"], m["verdict"]) for m in one["primary"]] == judged
+        judged = [
+            (m["case"], m["name"], m["judgement"]["verdict"])
+            for pair in report["comparisons"]
+            for case in pair["cases"] for m in case["metrics"] if m["primary"]
+        ]  # fmt: skip
+        assert [(m["case"], m["metric"], m["verdict"]) for m in one["primary"]] == judged
     assert {Path(one["folder"]).name: one["exit_code"] for one in shown} == {
         "many": shown[0]["exit_code"], "slower": 1, "panics": 4, "half": 3, "good": 0,
         "broken": 4, "torn": None,
