@@ -225,13 +225,13 @@ def metrics_of(
             found += [
                 Metric(
                     name=f"{phase.name}.{PATH}",
-                    title=f"{phase.name}: instructions for 1,000 ns of work at the catalogue's costs",
+                    title=f"{phase.name}: instructions for 1,000 ns of work, at fixed costs",
                     unit="ns",
                     direction="lower",
                 ),
                 Metric(
                     name=f"{phase.name}.{WORK}",
-                    title=f"{phase.name}: work per I/O, ramp included, at the catalogue's costs",
+                    title=f"{phase.name}: work per I/O, ramp included, at fixed costs",
                     unit="ns",
                     direction="lower",
                 ),
