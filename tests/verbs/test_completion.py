@@ -103,6 +103,39 @@ def test_each_shell_reads_its_script(
     assert (done.returncode, done.stderr) == (0, "")
 
 
+@pytest.mark.skipif(shutil.which("fish") is None, reason="fish is not installed")
+def test_fish_completes(environment: dict[str, str], tmp_path: Path) -> None:
+    script = tmp_path / "twinboot.fish"
+    script.write_text(output("twinboot", "completion", "fish", env=environment))
+    asked = f"source {script}; complete -C 'twinboot plan filemap-v'; complete -C 'twinboot rep'"
+    lines = output("fish", "--no-config", "-c", asked, env=environment).splitlines()
+    words = [line.split("\t")[0] for line in lines if line]
+    assert words == ["filemap-v1", "filemap-v4", "report", "repro"]
+
+
+# zsh completes in its line editor alone: what the function says to it is looked at instead.
+ZSH = """
+compdef() { : }
+_arguments() { print -r -- "$@" }
+source "$1"
+shift
+words=("$@")
+CURRENT=$#words
+_twinboot_completion
+"""
+
+
+@pytest.mark.skipif(shutil.which("zsh") is None, reason="zsh is not installed")
+def test_zsh_completes(environment: dict[str, str], tmp_path: Path) -> None:
+    script = tmp_path / "twinboot.zsh"
+    script.write_text(output("twinboot", "completion", "zsh", env=environment))
+    shown = output(
+        "zsh", "-f", "-c", ZSH, "zsh", str(script), "twinboot", "run", "noop", "--mo",
+        env=environment,
+    )  # fmt: skip
+    assert shown.startswith('*: :(("--mode":"exact, or wall')
+
+
 def test_a_press_of_the_tabulator_is_quick(environment: dict[str, str]) -> None:
     before = os.times()
     asked(environment, "twinboot run --s", _TWINBOOT_COMPLETE="complete_zsh")
