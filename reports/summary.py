@@ -90,7 +90,7 @@ def render(view: View, whole: str) -> str:
             blocks += [] if session.single else [Paragraph(f"{wording.pair(one)}:")]
             drawn = picture(one.primary, experiment.thresholds)
             blocks += [Code("\n".join(drawn), "text")] if drawn else []
-            blocks.append(verdicts.of_pair(one))
+            blocks += [verdicts.of_pair(one), *verdicts.beside(one)]
     items = [Item(f"{wording.family(session)}.")] if headline(session).has_verdicts else []
     said = checks.sentence(session.gates)
     items += [Item(said)] if said else []

@@ -54,6 +54,22 @@ def of_pair(one: Comparison) -> Verdicts:
     return Verdicts(tuple(verdict(one, metric) for metric in one.primary))
 
 
+def beside(one: Comparison) -> list[Block]:
+    """What a user would see of the phases that are judged by something else: bandwidth."""
+    judged = {(metric.case, metric.phase) for metric in one.primary}
+    shown = []
+    for case in one.cases:
+        for phase in case.phases:
+            metric = case.metric(f"{phase.name}.bw")
+            wanted = metric is not None and (case.name, phase.name) in judged
+            if metric is None or not wanted or metric.primary or metric.judgement.change is None:
+                continue
+            text = f"{metric.name} {wording.change(metric)}, {wording.values(metric)}"
+            reference = wording.published(metric)
+            shown.append(f"{text} ({reference})" if reference else text)
+    return [Paragraph(f"Beside them, not judged: {'; '.join(shown)}.", "note")] if shown else []
+
+
 def every(view: View) -> list[Block]:
     """Every verdict with its reason, pair by pair."""
     blocks: list[Block] = []
@@ -61,7 +77,8 @@ def every(view: View) -> list[Block]:
         if not view.session.single:
             measured = "" if one.measured else ": not measured"
             blocks.append(Heading(f"{wording.pair(one)}{measured}", 3))
-        blocks += [of_pair(one)] if one.measured or view.session.single else []
+        if one.measured or view.session.single:
+            blocks += [of_pair(one), *beside(one)]
     return blocks
 
 

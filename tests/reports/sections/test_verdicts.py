@@ -1,0 +1,43 @@
+from __future__ import annotations
+
+import pytest
+
+from reports.document import Paragraph
+from reports.sections.verdicts import beside
+from tests.reports.factory import Session
+from tests.reports.measured import compare
+
+
+@pytest.mark.parametrize(
+    ("primary", "shown"),
+    [
+        (("4k.refaults_per_io", "thp.bw"), ["4k.bw"]),
+        (("4k.refaults_per_io", "switch.refaults_per_io"), ["4k.bw", "switch.bw"]),
+        (("4k.bw", "thp.bw"), []),
+    ],
+)
+def test_bandwidth_stands_beside_phases_that_are_judged_by_something_else(
+    primary: tuple[str, ...], shown: list[str]
+) -> None:
+    session = Session()
+    manifest = session.manifest()
+    cases = tuple(
+        case.model_copy(
+            update={
+                "primary": tuple(
+                    name for name in primary if name in {metric.name for metric in case.metrics}
+                )
+            }
+        )
+        for case in manifest.cases
+    )
+    one = compare(manifest.model_copy(update={"cases": cases}), session.records())
+    found = beside(one)
+    assert len(found) == bool(shown)
+    for block in found:
+        assert isinstance(block, Paragraph)
+        said = str(block.words)
+        assert all(name in said for name in shown)
+        assert not any(f"{phase}.bw" in said for phase in ("4k", "thp", "switch")
+                       if f"{phase}.bw" not in shown)  # fmt: skip
+        assert "published" in said
