@@ -9,7 +9,7 @@ import typer
 
 from errors import UsageError
 from runs import completion
-from verbs.invocation import session_folder
+from verbs.folders import session_folder
 from verbs.options import Json, Strict
 from verbs.output import emit
 

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from verbs.invocation import CHECKOUT
+from verbs.folders import CHECKOUT
 
 HISTORY = CHECKOUT / "history-data"
 KNOWN = CHECKOUT / "configs" / "known-changes.toml"

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from errors import Exit
-from verbs.invocation import CHECKOUT
+from verbs.folders import CHECKOUT
 from verbs.options import Json
 from verbs.output import emit, log
 

@@ -1,4 +1,4 @@
-"""What one call of the lab works with: its folders, options, experiment and executor."""
+"""What one call of the lab works with: its options, experiment and executor."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from errors import UsageError
 from host import facts
 from runs.request import Request
+from verbs.folders import CHECKOUT
+from verbs.options import Executor
 from verbs.output import log
 
 # What makes experiments and boots is imported where it is called: ``--help`` would wait for it.
@@ -19,24 +20,6 @@ if TYPE_CHECKING:
     from experiment.spec import Experiment
     from runs.options import Options
     from runs.progress import Reporter
-    from verbs.options import Executor
-
-CHECKOUT = Path(__file__).resolve().parent.parent
-SESSIONS = CHECKOUT / "sessions"
-
-
-def session_folder(name: Path) -> Path:
-    """The folder of a session by path, by name among this lab's, or ``latest``.
-
-    Raises:
-        UsageError: there is no session that could be the newest.
-    """
-    from results.sessions import named_session
-
-    folder = named_session(name, SESSIONS)
-    if folder is None:
-        raise UsageError("there is no session yet", where=str(SESSIONS), next_step="./lab.py run")
-    return folder
 
 
 def experiment_of(request: Request) -> Experiment:

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from runs import completion
-from verbs.invocation import session_folder
+from verbs.folders import session_folder
 
 WHERE = "Where it runs"
 SESSION = "The session"

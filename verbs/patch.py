@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from verbs.invocation import SESSIONS
+from verbs.folders import SESSIONS
 from verbs.options import OUTPUT
 
 app = typer.Typer()

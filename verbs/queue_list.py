@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from verbs.invocation import CHECKOUT
+from verbs.folders import CHECKOUT
 from verbs.options import Json
 from verbs.output import emit, log
 

@@ -15,7 +15,7 @@ from experiment.load import known_experiments
 from results.store import SessionStore
 from tests.reports.factory import Session
 from tests.verbs.test_table import verbs
-from verbs import invocation
+from verbs import folders
 from verbs.examples import EXAMPLES, text_of
 
 
@@ -53,7 +53,7 @@ def test_each_example_is_parsed(
     words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     SessionStore(tmp_path / "one").create(Session().manifest())
-    monkeypatch.setattr(invocation, "SESSIONS", tmp_path)
+    monkeypatch.setattr(folders, "SESSIONS", tmp_path)
     command: Any = lab.command_line()
     while True:
         name, *words = words

@@ -14,7 +14,7 @@ import pytest
 import lab
 from results.store import SessionStore
 from tests.reports.factory import Session
-from verbs.invocation import CHECKOUT
+from verbs.folders import CHECKOUT
 
 SERIES = "configs/series/slow-add-16"
 

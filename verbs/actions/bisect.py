@@ -24,7 +24,8 @@ from runs.progress import Reporter
 from runs.request import Request
 from runs.resolve import subjects_of
 from verbs.actions.session import building
-from verbs.invocation import CHECKOUT, SESSIONS, experiment_of, options, placed, resumable
+from verbs.folders import CHECKOUT, SESSIONS
+from verbs.invocation import experiment_of, options, placed, resumable
 from verbs.options import Booting
 from verbs.output import log
 

@@ -14,7 +14,8 @@ from runs.forecast import KernelForecast, forecast_kernels, forecast_run
 from runs.options import Options
 from runs.progress import duration
 from runs.request import Request
-from verbs.invocation import SESSIONS, experiment_of, options
+from verbs.folders import SESSIONS
+from verbs.invocation import experiment_of, options
 from verbs.output import emit, log
 from workloads.spec import load_catalogue
 

@@ -17,7 +17,8 @@ from queues.work import Job, Rules, refused, work
 from runs import prepare
 from runs.request import Request
 from verbs.actions import session
-from verbs.invocation import CHECKOUT, options
+from verbs.folders import CHECKOUT
+from verbs.invocation import options
 from verbs.options import Booting
 from verbs.output import log
 

@@ -15,7 +15,8 @@ from runs.options import Options
 from runs.progress import Reporter
 from runs.repeat import RunAgain, compare_sessions
 from verbs.actions.session import building
-from verbs.invocation import CHECKOUT, SESSIONS, options, placed, resumable
+from verbs.folders import CHECKOUT, SESSIONS
+from verbs.invocation import options, placed, resumable
 from verbs.options import Booting
 from verbs.output import emit, log
 

@@ -19,14 +19,8 @@ from runs.options import Options
 from runs.progress import Reporter, duration
 from runs.request import Request, arguments
 from runs.wall import measure_wall
-from verbs.invocation import (
-    CHECKOUT,
-    SESSIONS,
-    experiment_of,
-    options,
-    placed,
-    resumable,
-)
+from verbs.folders import CHECKOUT, SESSIONS
+from verbs.invocation import experiment_of, options, placed, resumable
 from verbs.options import Executor, Measuring
 from verbs.output import log, terminal_width
 

@@ -14,7 +14,7 @@ from queues.store import QueueStore
 from queues.watch import Look, Wanted, Watch, mailbox_of
 from runs import prepare
 from runs.request import Request
-from verbs.invocation import CHECKOUT
+from verbs.folders import CHECKOUT
 from verbs.output import log
 
 
