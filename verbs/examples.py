@@ -21,6 +21,7 @@ EXAMPLES: dict[str, tuple[Example, ...]] = {
     "doctor": (
         Example("./lab.py doctor", "what is missing, and the command that installs it"),
         Example("./lab.py doctor --wall --strict", "whether real time can be measured here"),
+        Example("./lab.py doctor --exact", "whether a QEMU that was never run is exact"),
     ),
     "list": (
         Example("./lab.py list", "names that other commands take"),
