@@ -7,7 +7,8 @@
 # Exit status: 0 ready, 3 this host cannot be made ready.
 #
 # Root on Debian and Ubuntu has packages installed that are missing; anybody else, and
-# everybody on another system, is shown the line that installs them.
+# everybody on another system, is shown the line that installs them, and goes on where only
+# useful ones are.
 #
 # With the argument "tests" also the packages that only the lab's own tests need.
 #
@@ -145,18 +146,17 @@ find_python() {
     done
 }
 
+# The line that installs packages, for a person to paste.
+install_line() {
+    case $install in
+    '') echo "install what Debian calls$*, by hand: this system is none of those in $SYSTEMS" ;;
+    apt-get*) echo "apt-get update && apt-get install --yes${install#apt-get install}$*" ;;
+    *) echo "$install$*" ;;
+    esac
+}
+
 install_packages() {
     apt_options="--yes${install#apt-get install}"
-    case $install in
-    '') give_up "this system is none of those in $SYSTEMS; install by hand what Debian calls$*" ;;
-    apt-get*) line="apt-get update && apt-get install $apt_options$*" ;;
-    *) line=$install$* ;;
-    esac
-    if [ "$(id -u)" != 0 ] || [ "$line" = "$install$*" ]; then
-        say "these packages are missing; as root, run:"
-        echo "$line" >&2
-        exit 3
-    fi
     say "installing packages:$*"
     log=$WORK/apt.log
     DEBIAN_FRONTEND=noninteractive
@@ -207,19 +207,36 @@ install=
 [ -z "$column" ] || install=$(table "$SYSTEMS" | here | sed -n '2s/.*|//p')
 sum=$(sha256sum <"$LOCK")
 python=.venv/bin/python
-need='required|useful'
+need=required
 [ "${1:-}" != tests ] || need="$need|tests"
 if ! venv_ready; then
     python=$(find_python)
     [ -n "$python$PYTHON" ] || need="$need|python"
 fi
-# shellcheck disable=SC2046,SC2086 # package names are words
-{
-    wanted=$(packages_of "$need" | tr '\n' ' ')
-    [ -z "$column" ] || wanted=$(names_here $wanted)
-    absent=$(missing $wanted)
+# absent_of REGEX: what of these needs is not installed, by the names of this system.
+absent_of() {
+    # shellcheck disable=SC2046 # package names are words
+    set -- $(packages_of "$1")
+    # shellcheck disable=SC2046
+    [ -z "$column" ] || set -- $(names_here "$@")
+    missing "$@"
 }
-[ -z "$absent" ] || install_packages "$absent"
+
+absent=$(absent_of "$need|useful")
+may_install=
+case $(id -u):$install in
+0:apt-get*) may_install=yes ;;
+esac
+if [ -n "$absent" ] && [ -n "$may_install" ]; then
+    install_packages "$absent"
+elif [ -n "$absent" ] && [ -n "$(absent_of "$need")" ]; then
+    say "these packages are missing; as root, run:"
+    install_line "$absent" >&2
+    exit 3
+elif [ -n "$absent" ] && ! venv_ready; then
+    say "these packages are useful and not needed; as root, run:"
+    install_line "$absent" >&2
+fi
 
 if ! venv_ready; then
     [ -n "$python" ] || python=$(find_python)

@@ -306,6 +306,26 @@ def test_no_distribution_needs_root_where_nothing_is_missing(
     assert [call.split()[0] for call in machine.calls()] == ["python"] * 3
 
 
+@pytest.mark.parametrize(
+    ("os_release", "line"),
+    [
+        (UBUNTU, "apt-get update && apt-get install --yes --no-install-recommends ccache"),
+        (FEDORA, "dnf install --setopt=install_weak_deps=False ccache"),
+    ],
+)
+def test_what_is_only_useful_is_named_once_and_waited_for_by_nobody(
+    machine: Machine, os_release: str, line: str
+) -> None:
+    machine.system(os_release)
+    machine.program("id", "#!/bin/sh\necho 1000\n")
+    machine.absent("ccache")
+    done = machine.setup()
+    assert done.returncode == 0, done.stderr
+    assert line in done.stderr.splitlines()
+    assert (machine.checkout / ".venv/bin/python").exists()
+    assert machine.setup().stderr == ""
+
+
 def test_a_system_that_no_list_knows_is_ready_when_all_programs_are_there(
     machine: Machine,
 ) -> None:
@@ -317,7 +337,7 @@ def test_a_system_that_no_list_knows_is_ready_when_all_programs_are_there(
     )
     done = machine.setup()
     assert done.returncode == 3
-    assert "install by hand what Debian calls fio libelf-dev libc6-dev" in done.stderr
+    assert "install what Debian calls fio libelf-dev libc6-dev, by hand" in done.stderr
     machine.program("fio", "#!/bin/sh\n")
     required.touch()
     (machine.fake / "lib64").mkdir()
