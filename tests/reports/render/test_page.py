@@ -131,3 +131,17 @@ def test_qemu_command_is_quoted_for_a_shell() -> None:
     assert wrapped_command(("qemu", "-m", "2G", "-append", "a b")) == (
         "qemu \\\n  -m 2G \\\n  -append 'a b'"
     )
+
+
+def test_what_guests_ran_is_named_where_it_is_not_the_hosts_own() -> None:
+    manifest = Session().manifest()
+    more = {"userland": "7aa83cb57e70 of Debian 13: fio 3.39", "qemu_sha256": "ab" * 32}
+    of_another = manifest.model_copy(
+        update={"provenance": manifest.provenance.model_copy(update=more)}
+    )
+    plain, named = (
+        forms.render(compare(each, Session().records()), "html") for each in (manifest, of_another)
+    )
+    for value in more.values():
+        assert value in named
+        assert value not in plain
