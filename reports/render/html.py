@@ -147,7 +147,7 @@ class Page:
                 return f"<details>\n{summary}\n{self.blocks(block.blocks)}\n</details>"
 
     def _item(self, item: Item) -> str:
-        mark = f"<b{_classes(item.level)}>{'!' if item.level == 'warning' else '·'}</b>"
+        mark = '<b class="warning">!</b>' if item.level == "warning" else "<b>·</b>"
         scope = f'<span class="scope">{escaped(item.scope)}</span> ' if item.scope else ""
         inner = f"\n{self.blocks(item.blocks)}\n" if item.blocks else ""
         return f"<li>{mark if item.level else ''}{scope}{words(item.words)}{inner}</li>"

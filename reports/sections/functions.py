@@ -250,7 +250,7 @@ def _function(one: Comparison, row_: FunctionRow) -> Row:
     note = only(row_.only_in, one) or (NOT_SIGNIFICANT if pair.within_scatter else "")
     calls = wording.both(row_.calls, 2) if row_.calls else ""
     return row(
-        Cell(row_.shown_name, under=place(row_), mono=True), *_numbers(pair), calls, note,
+        Cell(row_.shown_name, small=place(row_), mono=True), *_numbers(pair), calls, note,
         faint=pair.within_scatter,
     )  # fmt: skip
 
