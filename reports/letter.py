@@ -15,7 +15,7 @@ from reports.by_arm import Cell, Row
 from reports.mail import WIDTH, ascii_only
 from reports.many import SessionComparison
 from reports.model import CaseComparison, Comparison, MetricComparison, Summary
-from reports.sections import checks, functions
+from reports.sections import checks, functions, meaning
 from reports.verdict import CALLED
 from results.record import PhaseRecord
 from results.units import is_virtual
@@ -98,9 +98,14 @@ def _label(row: Row) -> str:
 
 
 def _claim(cell: Cell) -> str:
-    """The percentage over an arm's figures: in this place it is a claim, whatever stands below."""
+    """The percentage over an arm's figures: in this place it is a claim, whatever stands below.
+
+    So there is none of what is not judged and does not stand out either.
+    """
     metric = cell.against
     if metric is None or metric.judgement.change is None or cell.withheld:
+        return ""
+    if not metric.primary and not metric.judgement.differs:
         return ""
     return f" ({percentage(metric)})"
 
@@ -191,6 +196,8 @@ def render(session: SessionComparison) -> str:
     lines += mail.banner(session)
     lines += [line for case in session.comparisons[0].cases for line in _case(session, case)]
     lines += mail.family(session) if any(m.judgement.change for m in session.primary) else []
+    about = meaning.of_judged(metric.name for metric in session.primary)
+    lines += [*mail.wrapped(about, hang=""), ""] if about else []
     said = checks.sentence(session.gates)
     lines += [*mail.wrapped(said, hang=""), ""] if said else []
     if session.single:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from reports.document import Block, Paragraph
 from reports.sections.view import View, titled
 
@@ -19,8 +21,23 @@ DESIGN = (
 )
 
 
+# Of metrics that are called so (workloads.metrics).
+PATH_AND_WORK = (
+    "Bandwidth is path and work together. Work is what an I/O needed: I/Os, pages read, folios "
+    "added and pages scanned, added up at costs that are the same for all kernels. Path is the "
+    "instructions executed for 1,000 ns of that work."
+)
+
+
+def of_judged(names: Iterable[str]) -> str:
+    """What path and work are, where a metric of these names is one; else empty."""
+    return PATH_AND_WORK if {n.partition(".")[2] for n in names} & {"path", "work"} else ""
+
+
 def blocks(view: View) -> list[Block]:
-    """One paragraph for each of the ways to measure."""
+    """One paragraph for each of the ways to measure, and one for path and work."""
     wall = view.first.wall
     text = EXACT if wall is None else f"{REAL_TIME if wall.real_time else TRANSLATED} {DESIGN}"
-    return titled("What these numbers mean", "meaning", [Paragraph(text)])
+    more = of_judged(metric.name for metric in view.session.primary)
+    found: list[Block] = [Paragraph(part) for part in (text, more) if part]
+    return titled("What these numbers mean", "meaning", found)

@@ -1,0 +1,20 @@
+from __future__ import annotations
+
+import pytest
+
+from reports.sections.meaning import PATH_AND_WORK, of_judged
+
+
+@pytest.mark.parametrize(
+    ("names", "said"),
+    [
+        (("4k.path", "4k.work"), PATH_AND_WORK),
+        (("thp.bw", "thp.work"), PATH_AND_WORK),
+        (("4k.bw", "path.bw"), ""),
+        ((), ""),
+    ],
+)
+def test_path_and_work_are_explained_where_they_are_judged(
+    names: tuple[str, ...], said: str
+) -> None:
+    assert of_judged(names) == said
