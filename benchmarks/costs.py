@@ -27,7 +27,6 @@ CHECKOUT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(CHECKOUT))
 
 from results.store import SessionStore
-from workloads.metrics import IDLE_PROGRAM
 from workloads.spec import Phase, load_catalogue
 
 Floats = npt.NDArray[np.float64]
@@ -67,7 +66,7 @@ def runs_of(folder: Path) -> dict[tuple[str, str, str], list[Run]]:
                     Run(
                         (str(folder), record.arm),
                         record.block,
-                        seen.instructions - seen.user.get(IDLE_PROGRAM, 0),
+                        seen.busy,
                         tuple(seen.work[cost.name] for cost in spec.costs),
                         dict(record.samples),
                     )

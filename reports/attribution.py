@@ -15,7 +15,7 @@ from reports.attribution_hints import find_hints
 from reports.attribution_model import Arm, Attribution, FunctionRow, GroupRow, RatioRow
 from reports.paired import Floats, Paired
 from reports.subsystems import subsystem
-from results.profile import PhaseProfile, Profile
+from results.profile import IDLE_PROGRAM, PhaseProfile, Profile
 from results.record import CaseRecord, Manifest, PhaseRecord, RunRecord, UnitRecord
 
 # The listed functions sum to the whole difference within this fraction of it ...
@@ -86,7 +86,7 @@ def _table(blocks: Sequence[Block]) -> _Table:
             key = _Key(False, function.name)
             counts.setdefault(key, 0)
             files[key] = files.get(key) or function.file
-        for name in phase.user:
+        for name, _ in _programs(phase):
             counts.setdefault(_Key(True, name), 0)
     remainder = _Key(False, NOT_ATTRIBUTED)
     keys = [*sorted(counts), remainder]
@@ -97,13 +97,18 @@ def _table(blocks: Sequence[Block]) -> _Table:
             where = column[_Key(False, function.name)]
             found[arm, 0, row, where] += function.instructions
             found[arm, 1, row, where] += function.calls
-        for name, instructions in phase.user.items():
+        for name, instructions in _programs(phase):
             found[arm, 0, row, column[_Key(True, name)]] += instructions
-        found[arm, 0, row, -1] = phase.instructions - found[arm, 0, row, :-1].sum()
+        found[arm, 0, row, -1] = phase.busy - found[arm, 0, row, :-1].sum()
     used = np.asarray(found.any(axis=(0, 1, 2)), dtype=np.bool_)
     kept = [key for key, is_used in zip(keys, used, strict=True) if is_used]
     found = found[:, :, :, used]
     return _Table(kept, files, (found[0, 0], found[0, 1]), (found[1, 0], found[1, 1]))
+
+
+def _programs(phase: PhaseProfile) -> list[tuple[str, int]]:
+    """User code, but what only keeps the vCPU from being idle."""
+    return [(name, count) for name, count in phase.user.items() if name != IDLE_PROGRAM]
 
 
 def _per(blocks: Sequence[Block], unit: str) -> tuple[Floats, Floats] | None:

@@ -13,6 +13,8 @@ from results.record import Record
 # Kernel code that no symbol covers, in a profile's ``kernel``.
 UNKNOWN = "[unknown]"
 SPINNING, IDLE = "spinning", "idle"
+# With one vCPU the agent keeps it from being idle by this program, at the lowest priority.
+IDLE_PROGRAM = "busybox"
 
 
 class FunctionCount(Record):
@@ -49,6 +51,11 @@ class PhaseProfile(Record):
     units: dict[str, float]
     waits: dict[str, tuple[int, ...]] = Field(default_factory=dict)
     work: dict[str, float] = Field(default_factory=dict)
+
+    @property
+    def busy(self) -> int:
+        """Instructions that were executed for something."""
+        return self.instructions - self.user.get(IDLE_PROGRAM, 0)
 
     @property
     def spinning_share(self) -> float | None:

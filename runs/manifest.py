@@ -29,7 +29,8 @@ from runs.arms import arms_of, same_as_before
 from runs.options import Options
 from runs.prepare import Bench, Session
 from workloads.job import fio_arguments
-from workloads.metrics import metrics_of
+from workloads.metrics import WORK, WORK_TITLE, metrics_of
+from workloads.spec import Phase
 
 # Each run has a folder of its own.
 FILES = virtme_argv.Files(Path("RUN"))
@@ -149,7 +150,7 @@ def _case_record(session: Session, case: CaseSpec) -> CaseRecord:
                     ]
                 ),
                 caches="dropped" if phase.drop_caches else "kept",
-                units=tuple(UnitRecord(name=unit.name, title=unit.title) for unit in phase.units),
+                units=_units(phase, counted=session.probe is not None),
                 ratios=tuple(
                     RatioRecord(
                         name=ratio.name,
@@ -166,6 +167,12 @@ def _case_record(session: Session, case: CaseSpec) -> CaseRecord:
         metrics=metrics_of(phases, counted=session.probe is not None, waits=session.counts_waits),
         primary=case.judged(session.experiment.mode),
     )
+
+
+def _units(phase: Phase, *, counted: bool) -> tuple[UnitRecord, ...]:
+    """What counts are given per; the first is the one of the path, where there is one."""
+    work = (UnitRecord(name=WORK, title=WORK_TITLE),) if counted and phase.costs else ()
+    return (*work, *(UnitRecord(name=unit.name, title=unit.title) for unit in phase.units))
 
 
 def twin_records(session: Session, known: Manifest | None = None) -> tuple[TwinRecord, ...]:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from experiment.spec import Direction
-from results.profile import PhaseProfile, Profile
+from results.profile import Profile
 from results.record import Metric
 from workloads.parse import FioResult, PhaseResult, Side
-from workloads.spec import Cost, Phase
+from workloads.spec import Phase
 
 MIB = 1 << 20
 
@@ -195,14 +195,14 @@ SLOWPATH_SHARE = "slowpath_share"
 PATH, WORK = "path", "work"
 # A path is given for so many ns of work, so that tools that print two decimals show it.
 PER_WORK = 1000
+# That is also the unit that counts of functions are given per first.
+WORK_TITLE = "1,000 ns of work"
 METRIC_NAMES: tuple[str, ...] = (
     *(definition.name for definition in DEFINITIONS),
     PATH,
     WORK,
     SLOWPATH_SHARE,
 )
-# With one vCPU the agent keeps it from being idle by this program, at the lowest priority.
-IDLE_PROGRAM = "busybox"
 
 
 def definitions_of(phase: Phase) -> tuple[Definition, ...]:
@@ -266,13 +266,19 @@ def of_profile(profile: Profile, phases: Sequence[Phase]) -> dict[str, float]:
     for phase, spec in zip(profile.phases, phases, strict=True):
         if phase.spinning_share is not None:
             found[f"{phase.phase}.{SLOWPATH_SHARE}"] = 100 * phase.spinning_share
-        if spec.costs and not _uncounted(phase, spec):
-            work = spec.start_ns + sum(cost.ns * phase.work[cost.name] for cost in spec.costs)
+        work = work_ns(spec, phase.work)
+        if work:
             ios = next(phase.work[cost.name] for cost in spec.costs if cost.ios)
-            busy = phase.instructions - phase.user.get(IDLE_PROGRAM, 0)
-            found[f"{phase.phase}.{PATH}"] = PER_WORK * busy / work
+            found[f"{phase.phase}.{PATH}"] = PER_WORK * phase.busy / work
             found[f"{phase.phase}.{WORK}"] = work / ios
     return found
+
+
+def work_ns(spec: Phase, counts: Mapping[str, float]) -> float | None:
+    """The work of a phase that did so many of each of its units; None where one is not counted."""
+    if not spec.costs or any(cost.name not in counts for cost in spec.costs):
+        return None
+    return spec.start_ns + sum(cost.ns * counts[cost.name] for cost in spec.costs)
 
 
 def uncounted(profile: Profile, phases: Sequence[Phase]) -> tuple[str, ...]:
@@ -281,12 +287,9 @@ def uncounted(profile: Profile, phases: Sequence[Phase]) -> tuple[str, ...]:
         f"{spec.name}: no {PATH} and no {WORK}: nothing in this kernel counts {cost.title}: "
         f"it has no function {' or '.join(cost.calls)}"
         for phase, spec in zip(profile.phases, phases, strict=True)
-        for cost in _uncounted(phase, spec)
+        for cost in spec.costs
+        if cost.name not in phase.work
     )
-
-
-def _uncounted(phase: PhaseProfile, spec: Phase) -> list[Cost]:
-    return [cost for cost in spec.costs if cost.name not in phase.work]
 
 
 def samples(

@@ -30,7 +30,7 @@ from kernels import addresses, origins
 from kernels.addresses import AddressesError, Functions, Table
 from kernels.cache import Kernel
 from results.profile import IDLE, SPINNING, UNKNOWN, FunctionCount, PhaseProfile
-from workloads.metrics import ios_with_ramp
+from workloads.metrics import PER_WORK, WORK, ios_with_ramp, work_ns
 from workloads.parse import GuestResult, PhaseResult
 from workloads.spec import Phase, Unit
 
@@ -128,6 +128,9 @@ def fold_phase(
         }
         for those in (phase.units, phase.costs)
     )
+    done = work_ns(phase, work)
+    if done:
+        units = {WORK: done / PER_WORK, **units}
     return PhaseProfile(
         phase=phase.name,
         instructions=int(spent.sum()),

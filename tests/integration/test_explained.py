@@ -73,7 +73,7 @@ def test_every_run_is_valid_and_the_probe_is_not_felt(explained: Measured) -> No
 
 def test_the_walks_that_the_series_saves_are_counted(comparison: Comparison) -> None:
     folios = headline(comparison, "folio")
-    (walks,) = headline(comparison, "io").ratios
+    (walks,) = headline(comparison, "work").ratios
     assert walks.title == "tree walks per folio added"
     # Two are saved where the folio was there before, none on its first time.
     assert -2 < walks.calls.difference < -1

@@ -109,7 +109,7 @@ STEADY: dict[str, tuple[str, float, float, float]] = {
     "clear_page_erms": ("", 22.0, 0.02, 0.004),
     "[unknown]": ("", 4.0, 0.0, 0.004),
 }
-USER = {"fio": 5400.0, "libc.so.6": 260.0, "busybox": 3.0}
+USER = {"fio": 5400.0, "libc.so.6": 260.0, "ld-linux.so.2": 3.0}
 FOLIOS_PER_IO = 0.612
 KEYS = {("base", "perf"): "9f8b", ("patched", "perf"): "41d7",
         ("base", "lockstat"): "aa01", ("patched", "lockstat"): "bb02"}  # fmt: skip

@@ -16,7 +16,7 @@ from results.profile import FunctionCount, PhaseProfile
 from results.record import KernelIdentity, Timeline
 from tests.guests.probe.test_counts import Row, written
 from workloads.parse import FioResult, GuestResult, Observation, PhaseResult, Side
-from workloads.spec import IO, Phase, Ratio, Unit
+from workloads.spec import IO, Cost, Phase, Ratio, Unit
 
 START = 0xFFFFFFFF81000000
 SYSTEM_MAP = """\
@@ -122,6 +122,46 @@ def test_units_are_counted_each_in_its_way(kernel: Kernel) -> None:
     found = folded(kernel, row(0x100, 7), row(0x180, 4), row(0x200, 50))
     # 200 I/Os in 2 s, and a ramp of half a second before them.
     assert found.units == {"io": 250.0, "folio": 11.0, "fault": 300.0}
+
+
+def test_work_is_added_up_from_what_was_counted(kernel: Kernel) -> None:
+    """250 I/Os and 11 folios, of 100 and 2000 ns, and a start of 3000: 50 times 1,000 ns."""
+    io, folio = (
+        Cost(**unit.model_dump(), ns=ns) for unit, ns in ((UNITS[0], 100), (UNITS[1], 2000))
+    )
+    costed = PHASE.model_copy(update={"costs": (io, folio), "start_ns": 3000.0})
+    data = written([row(0x100, 7), row(0x180, 4)])
+    (found,) = fold.profile(data, kernel, FILES, [costed], result())
+    assert found.work == {"io": 250.0, "folio": 11.0}
+    assert list(found.units) == ["work", "io", "folio", "fault"]
+    assert found.units["work"] == 50.0
+    gone = folio.model_copy(update={"calls": ("inlined_away",)})
+    lacking = PHASE.model_copy(update={"costs": (io, gone)})
+    (found,) = fold.profile(data, kernel, FILES, [lacking], result())
+    assert found.work == {"io": 250.0}
+    assert "work" not in found.units
+
+
+@pytest.mark.parametrize(
+    ("unit", "done"),
+    [
+        (Unit(name="page", title="page", pages_read=True), 3.0),
+        (Unit(name="scan", title="scan", cgroup_counter="pgscan"), 7.0),
+        (Unit(name="lost", title="lost", cgroup_counter="no_such_counter"), None),
+    ],
+)
+def test_units_of_the_cgroup(kernel: Kernel, unit: Unit, done: float | None) -> None:
+    phase = PHASE.model_copy(update={"units": (unit,)})
+    seen = phase_result()
+    after = replace(
+        seen.after, device_read_bytes=seen.before.device_read_bytes + 3 * 4096,
+        memory_stat={"pgscan": 9},
+    )  # fmt: skip
+    before = replace(seen.before, memory_stat={"pgscan": 2})
+    data = written([row(0x100, 7)])
+    whole = result(replace(seen, before=before, after=after))
+    (found,) = fold.profile(data, kernel, FILES, [phase], whole)
+    assert found.units == ({} if done is None else {unit.name: done})
 
 
 def test_unit_that_nothing_counts_is_left_out(kernel: Kernel) -> None:
