@@ -141,21 +141,23 @@ def moved_most(found: Attribution, many: int) -> str:
 def explained(comparison: Comparison, metric: MetricComparison) -> str:
     """The functions behind an improvement or a regression; empty where they are not behind it.
 
-    A rate is the reciprocal of the instructions for one piece of work, where nothing sleeps
-    and one CPU does it all.  Functions are named beside a verdict only where the two changes
+    A path is the instructions for one piece of work, and a rate their reciprocal, where nothing
+    sleeps and one CPU does it all.  Functions are named beside a verdict only where the two changes
     agree that far; of several metrics of one phase the first has them.
     """
     first = next(
         (m for m in comparison.primary if (m.case, m.phase) == (metric.case, metric.phase)), metric
     )
     judged, change = metric.judgement.verdict, metric.judgement.change
-    if first != metric or judged not in CALLED or change is None or metric.direction != "higher":
+    is_path = metric.name.endswith(".path")
+    comparable = is_path or metric.direction == "higher"
+    if first != metric or judged not in CALLED or change is None or not comparable:
         return ""
     for found in comparison.headlines:
         counted = found.total.change or 0.0
         here = (found.case, found.phase) == (metric.case, metric.phase)
         if here and min(counted, change.estimate) > -1 and change.estimate:
-            agreement = -math.log1p(counted) / math.log1p(change.estimate)
+            agreement = math.log1p(counted) / math.log1p(change.estimate) * (1 if is_path else -1)
             if abs(agreement - 1) <= AGREES and not found.total.within_scatter:
                 return moved_most(found, NAMED)
     return ""

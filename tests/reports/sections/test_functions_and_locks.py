@@ -140,6 +140,25 @@ def test_a_verdict_names_the_functions_behind_it(counted: Comparison) -> None:
     assert functions.explained(counted, thp) == ""
 
 
+def test_a_path_is_explained_by_the_functions_that_make_it_up(counted: Comparison) -> None:
+    """A path moves as instructions do, a rate as their reciprocal."""
+    bw = counted.primary[0]
+    moved = counted.headlines[0].total.change
+    assert bw.judgement.change is not None
+    assert moved is not None
+    for estimate, name, explained in (
+        (moved, "4k.path", True), (-moved, "4k.path", False), (moved, "4k.work", False),
+    ):  # fmt: skip
+        change = bw.judgement.change.model_copy(update={"estimate": estimate})
+        judgement = bw.judgement.model_copy(update={"change": change})
+        path = bw.model_copy(update={"name": name, "direction": "lower", "judgement": judgement})
+        case = counted.cases[0]
+        metrics = tuple(path if metric == bw else metric for metric in case.metrics)
+        cases = (case.model_copy(update={"metrics": metrics}), *counted.cases[1:])
+        said = functions.explained(counted.model_copy(update={"cases": cases}), path)
+        assert said.startswith("153.8 fewer") == explained
+
+
 def test_instructions_that_do_not_account_for_a_rate_are_not_named(counted: Comparison) -> None:
     """As where work takes longer because it sleeps, and costs a few instructions besides."""
     bw = counted.primary[0]
