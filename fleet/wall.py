@@ -211,11 +211,15 @@ class WallFleet:
         Raises:
             InfraError: no wall host is there, or none can do it.
         """
-        if not self._there():
-            raise InfraError(
-                "no worker is a wall host", where="fleet",
-                next_step="dask worker --resources 'wall=1 cores=0'; see docs/fleet.md",
-            )  # fmt: skip
+        # Somebody who serves is waited for already; the first to come may be no wall host.
+        asked_at = time.monotonic()
+        while not self._there():
+            if time.monotonic() - asked_at > self.link.members.patience_s / 4:
+                raise InfraError(
+                    "no worker is a wall host", where="fleet",
+                    next_step="dask worker --resources 'wall=1 cores=0'; see docs/fleet.md",
+                )  # fmt: skip
+            time.sleep(POLL_S)
         future = self._send(function, parcel)
 
         def wait() -> Found:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import threading
 from pathlib import Path
 
 import pytest
@@ -74,6 +75,23 @@ def test_a_block_is_made_on_one_host_in_one_go(
         of_block = times[3 * block : 3 * block + 3]
         assert of_block == sorted(of_block)
         assert of_block[-1] - of_block[0] < 30
+
+
+def test_a_wall_host_that_comes_after_the_others_is_waited_for(
+    bench: Bench, cluster: Cluster, tmp_path: Path
+) -> None:
+    log = tmp_path / "log"
+    cluster.start_worker("one", STAND_IN_LOG=str(log))
+    late = threading.Timer(
+        4.0,
+        cluster.start_worker,
+        ("two",),
+        {"STAND_IN_LOG": str(log), "DASK_DISTRIBUTED__WORKER__RESOURCES__WALL": "1"},
+    )
+    late.start()
+    measure(bench, cluster, 1)
+    late.join()
+    assert len(bench.records("wall")) == 3
 
 
 def test_without_a_wall_host_it_is_said_how_to_have_one(
