@@ -59,6 +59,7 @@ def test_three_workers_give_the_report_of_this_host(
     assert local <= names
 
 
+@pytest.mark.long
 def test_a_worker_is_killed_every_twenty_seconds(
     small: Measured, cluster: Cluster, tmp_path: Path
 ) -> None:

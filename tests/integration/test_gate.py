@@ -84,6 +84,7 @@ def test_a_resumed_session_checks_nothing_again(gated: Measured) -> None:
     assert len([json.loads(line) for line in before.splitlines()]) == 5
 
 
+@pytest.mark.long
 def test_files_of_their_own_that_are_written_to_without_a_device(tmp_path: Path) -> None:
     """A cell of thp-matrix in tmpfs, and the gate's own steps on its own device after it."""
     session = measured(

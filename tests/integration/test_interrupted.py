@@ -79,6 +79,7 @@ def test_interrupted_by_the_keyboard(small: Measured, tmp_path: Path) -> None:
     assert found == {run: whole[run] for run in found}
 
 
+@pytest.mark.long
 def test_two_labs_share_the_cache_and_not_a_session(
     kernels: dict[str, Kernel], tmp_path: Path
 ) -> None:

@@ -29,6 +29,7 @@ def cache(kernels: dict[str, Kernel], options: Options, tmp_path: Path) -> Path:
     return tmp_path / "cache"
 
 
+@pytest.mark.long
 def test_this_qemu_is_exact_and_that_is_remembered(cache: Path, options: Options) -> None:
     said: list[str] = []
     tried = trial.try_exactness(cache, options.checkout, said.append)

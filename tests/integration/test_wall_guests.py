@@ -102,6 +102,7 @@ def test_whole_run_is_valid_and_its_vcpu_is_where_it_was_put(
         assert (tmp_path / "pinning").read_text() == f"vcpu 0: host CPUs {cpu}\n"
 
 
+@pytest.mark.long
 def test_guest_of_two_numa_nodes(machine: WallMachine, tmp_path: Path) -> None:
     guest = machine.guest.model_copy(update={"vcpus": 2, "numa_nodes": 2})
     look = "cat /sys/devices/system/node/node*/cpulist >$OUT/nodes\n"
@@ -149,6 +150,7 @@ def test_panic(machine: WallMachine, tmp_path: Path) -> None:
     assert "Attempted to kill init!" in outcome.ending.message
 
 
+@pytest.mark.long
 def test_process_killed_for_memory(machine: WallMachine, tmp_path: Path) -> None:
     eats = replace(machine, prepare_text=EAT_MEMORY + machine.prepare_text)
     outcome = ended(eats, tmp_path)
@@ -157,12 +159,14 @@ def test_process_killed_for_memory(machine: WallMachine, tmp_path: Path) -> None
     assert outcome.files is not None
 
 
+@pytest.mark.long
 def test_guest_that_says_nothing_more(machine: WallMachine, tmp_path: Path) -> None:
     hangs = "while :; do sleep 1; done\n"
     outcome = ended(machine, tmp_path, hangs, silence_timeout_s=1.0)
     assert (outcome.files, outcome.ending.kind) == (None, "silent")
 
 
+@pytest.mark.long
 def test_guest_that_talks_and_never_ends(machine: WallMachine, tmp_path: Path) -> None:
     talks = "while :; do say still here; sleep 1; done\n"
     outcome = ended(machine, tmp_path, talks, silence_timeout_s=10.0, run_timeout_s=1.0)
@@ -205,6 +209,7 @@ def test_qemu_killed(machine: WallMachine, tmp_path: Path) -> None:
     assert "vng ended with status 255" in outcome.ending.evidence[-1]
 
 
+@pytest.mark.long
 def test_preparation_that_never_ends(machine: WallMachine, tmp_path: Path) -> None:
     silent_boot = replace(machine, prepare_text="while :; do sleep 1; done\n")
     outcome = ended(silent_boot, tmp_path, boot_timeout_s=5.0)
