@@ -16,7 +16,7 @@ from runs.options import Options
 from runs.prepare import Session, wall_host
 from runs.wall import measure_wall
 from tests.fleet.cluster import CHECKOUT, Cluster
-from tests.fleet.conftest import Bench, Said
+from tests.fleet.conftest import SOON, Bench, Said
 
 
 def wall_session(bench: Bench, blocks: int, options: Options | None = None) -> Session:
@@ -37,10 +37,11 @@ def wall_session(bench: Bench, blocks: int, options: Options | None = None) -> S
     )
 
 
-def measure(bench: Bench, cluster: Cluster, blocks: int) -> Said:
+def measure(bench: Bench, cluster: Cluster, blocks: int, patience_s: float = 60.0) -> Said:
     said = Said()
     (bench.folder / "cache" / "locks").mkdir(parents=True, exist_ok=True)
-    with bench.executor(cluster) as executor:
+    settings = SOON.model_copy(update={"patience_s": patience_s})
+    with bench.executor(cluster, settings) as executor:
         options = Options(CHECKOUT, bench.folder / "cache", executor=executor)
         session = wall_session(bench, blocks, options)
         measure_wall(session, options, bench.store("wall"), said, lambda: False)
@@ -99,5 +100,5 @@ def test_without_a_wall_host_it_is_said_how_to_have_one(
 ) -> None:
     cluster.start_worker("one", STAND_IN_LOG=str(tmp_path / "log"))
     with pytest.raises(InfraError, match="no worker is a wall host") as error:
-        measure(bench, cluster, 1)
+        measure(bench, cluster, 1, patience_s=12.0)
     assert "--resources" in error.value.next_step
