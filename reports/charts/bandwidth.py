@@ -1,4 +1,4 @@
-"""Bandwidth of both arms: every seed, with the means and the interval of the change."""
+"""What is judged of each phase, else its bandwidth: every seed, and the interval of the change."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from reports import wording
 from reports.charts import canvas
 from reports.charts.canvas import BASE, INK, MUTED, PATCHED, Chart
-from reports.model import Comparison, MetricComparison
+from reports.model import CaseComparison, Comparison, MetricComparison
 
 HEIGHT_IN = 2.9
 COLUMNS = (0.0, 1.0)
@@ -54,7 +54,7 @@ def _draw_one(comparison: Comparison, metric: MetricComparison) -> Chart:
     name = name_of(metric)
     arms = (comparison.manifest.base, comparison.manifest.patched)
     alt = (
-        f"Bandwidth of {metric.case}, phase {metric.phase}: {arms[0]} "
+        f"{metric.case}, {metric.title}: {arms[0]} "
         f"{wording.figure(metric.base.mean)}, {arms[1]} {wording.figure(metric.patched.mean)} "
         f"{metric.unit}, change {wording.change(metric)} {wording.interval(metric)}, "
         f"{wording.samples(metric)}."
@@ -67,7 +67,7 @@ def _draw_one(comparison: Comparison, metric: MetricComparison) -> Chart:
     return Chart(
         name=name,
         kind="bandwidth",
-        title=f"{metric.case}, phase {metric.phase}",
+        title=f"{metric.case}, {metric.name}",
         caption="A line joins the two runs of one seed. Diamonds are means; the bar on the patched "
         "one is the interval of the change, from the dashed base mean. The axis does not begin at "
         "zero.",
@@ -76,8 +76,14 @@ def _draw_one(comparison: Comparison, metric: MetricComparison) -> Chart:
     )
 
 
+def shown(case: CaseComparison, phase: str) -> MetricComparison | None:
+    """The metric by which a phase is shown: the first that is judged, else bandwidth."""
+    judged = (metric for metric in case.primary if metric.phase == phase)
+    return next(judged, case.metric(f"{phase}.bw"))
+
+
 def draw(comparison: Comparison) -> list[Chart]:
-    """One chart a phase that has a ``bw`` metric with values; none otherwise.
+    """One chart a phase that has values of its first primary metric, else of ``bw``.
 
     Wall mode has a chart with its A/A arm instead (``strip``).
     """
@@ -87,6 +93,6 @@ def draw(comparison: Comparison) -> list[Chart]:
         _draw_one(comparison, metric)
         for case in comparison.cases
         for phase in case.phases
-        for metric in [case.metric(f"{phase.name}.bw")]
+        for metric in [shown(case, phase.name)]
         if metric is not None and metric.base and metric.patched and metric.pairs
     ]

@@ -7,7 +7,7 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from reports.charts import Chart, canvas, forest
+from reports.charts import Chart, bandwidth, canvas, forest
 from reports.model import Comparison
 from reports.verdict import Change
 from tests.reports.conftest import draw_all
@@ -133,3 +133,19 @@ def test_a_long_name_does_not_run_into_what_is_said_of_it(normal: Comparison) ->
     named = long["filemap-4k  overwrite.device_bytes_per_written_byte"]
     assert long[said][1] > named[1] + 10
     assert long[said][0] == pytest.approx(named[0])
+
+
+def test_seeds_are_shown_of_what_is_judged() -> None:
+    session = Session()
+    manifest = session.manifest()
+    case, *others = manifest.cases
+    judged = case.model_copy(update={"primary": ("4k.refaults_per_io", "4k.bw")})
+    changed = manifest.model_copy(update={"cases": (judged, *others)})
+    comparison = compare(changed, session.records())
+    names = [
+        metric.name
+        for of in comparison.cases
+        for phase in of.phases
+        if (metric := bandwidth.shown(of, phase.name))
+    ]
+    assert names == ["4k.refaults_per_io", "thp.bw", "switch.bw"]
