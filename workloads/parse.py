@@ -287,6 +287,7 @@ def fio_result(text: str) -> FioResult | None:
         sync = job["sync"]["lat_ns"]
         percentiles = sync.get("percentile", {}) if sync["N"] else {}
         options = {**document.get("global options", {}), **job.get("job options", {})}
+        asked_ios = int(options.get("number_ios", 0)) * int(options.get("numjobs", 1))
         return FioResult(
             read=read,
             write=write,
@@ -296,11 +297,11 @@ def fio_result(text: str) -> FioResult | None:
             io_bytes=read.io_bytes + write.io_bytes,
             iops=sum(float(side["iops"]) for side in sides),
             runtime_ms=max(int(side["runtime"]) for side in sides),
-            asked_ms=int(str(options.get("runtime", "0ms")).removesuffix("ms")),
+            asked_ms=0 if asked_ios else int(str(options["runtime"]).removesuffix("ms")),
             ramp_ms=int(str(options.get("ramp_time", "0ms")).removesuffix("ms")),
             error=int(job["error"]),
             options=options,
-            asked_ios=int(options.get("number_ios", 0)) * int(options.get("numjobs", 1)),
+            asked_ios=asked_ios,
         )
     except (
         AttributeError, LookupError, OverflowError, RecursionError, TypeError, ValueError

@@ -37,6 +37,12 @@ def test_fio_of_a_phase(run_4k: Run) -> None:
     assert phase.fio.options["rw"] == "randread"
 
 
+def test_fio_that_was_told_neither_a_time_nor_a_number_is_not_read(run_4k: Run) -> None:
+    """Rates would be over no time at all."""
+    with pytest.raises(ParseError, match="runtime"):
+        _ = run_4k.but("4k/fio.json", swap('"runtime" : "2000ms"', '"other" : "2000ms"')).result
+
+
 def test_observations_around_a_phase(run_4k: Run) -> None:
     phase = run_4k.result.phases[0]
     before, after = phase.before, phase.after
