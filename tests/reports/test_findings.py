@@ -67,6 +67,20 @@ def test_two_empty_fingerprints_prove_nothing() -> None:
     assert findings.check_exactness([first, repeat_of(first)]).status == "inexact"
 
 
+def test_what_a_repeat_does_not_count_does_not_differ() -> None:
+    """Path and work are the probe's, and repeats have none."""
+    (first, *_) = Session().records()
+    assert first.samples is not None
+    counted = first.model_copy(update={"samples": {**first.samples, "4k.path": 1000.0}})
+    other = repeat_of(first).model_copy(update={"fingerprint": "b" * 64})
+    exactness = findings.check_exactness([counted, other])
+    assert (exactness.status, exactness.fields) == ("inexact", ())
+    assert "the raw bytes differ" in exactness.text
+    moved = {**first.samples, "4k.bw": first.samples["4k.bw"] + 1}
+    exactness = findings.check_exactness([counted, other.model_copy(update={"samples": moved})])
+    assert [field.partition(":")[0] for field in exactness.fields] == ["4k.bw"]
+
+
 def test_a_repeat_recorded_as_inexact_keeps_its_fields() -> None:
     found = Session().records()
     broken = fails([repeat_of(found[0])], "filemap-4k-000-base-repeat", kind="inexact", blame="lab")
