@@ -20,6 +20,7 @@ from typing import Any
 from filelock import FileLock
 
 from errors import InfraError, UsageError
+from host.digest import sha256_of
 from kernels import cache as kernel_cache
 from kernels.cache import Kernel
 
@@ -61,8 +62,7 @@ class ArtefactStore:
         Raises:
             InfraError: the store cannot be written.
         """
-        with path.open("rb") as stream:
-            digest = hashlib.file_digest(stream, "sha256").hexdigest()
+        digest = sha256_of(path)
         artefact = Artefact(name or path.name, digest, path.stat().st_size)
         if not self._has(artefact):
             self._write(self._blob(artefact), path.read_bytes())
@@ -177,8 +177,7 @@ class ArtefactStore:
                     where=f"store {self.url}",
                     next_step="name a store that every host sees: --store",
                 ) from None
-        with path.open("rb") as stream:
-            return hashlib.file_digest(stream, "sha256").hexdigest()
+        return sha256_of(path)
 
     def _write(self, place: str, data: bytes) -> None:
         files, top = self._open()
@@ -233,8 +232,7 @@ def _is(path: Path, artefact: Artefact) -> bool:
         return False
     if VERIFIED.get(path) == _stamp(path):
         return True
-    with path.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest() == artefact.sha256
+    return sha256_of(path) == artefact.sha256
 
 
 def _stamp(path: Path) -> tuple[int, int]:

@@ -22,6 +22,7 @@ from experiment.architecture import X86_64, Architecture
 from guests import foreign, userland
 from guests.native import ADD_ENTROPY, MARK, STATIC_PROGRAM, build
 from guests.userland import BUSYBOX, MKFS_XFS, PROGRAMS
+from host.digest import sha256_of
 from host.process import run
 
 AGENT = Path(__file__).parent.parent / "workloads" / "agent.sh"
@@ -70,8 +71,7 @@ def provide(cache: Path, architecture: Architecture = X86_64) -> Initramfs:
     with FileLock(folder / "lock"):
         if not _whole(image, digest):
             _build(files, helpers, image, cache, architecture)
-            with image.open("rb") as stream:
-                digest.write_text(hashlib.file_digest(stream, "sha256").hexdigest())
+            digest.write_text(sha256_of(image))
         # The newest is kept in use; others are removed when the cache is cleaned.
         os.utime(image)
     return Initramfs(image, digest.read_text())

@@ -18,6 +18,7 @@ from experiment.spec import PREBUILT
 from guests import userland
 from guests.initramfs import AGENT, Initramfs, pack
 from guests.native import OUTB
+from host.digest import sha256_of
 from kernels.cache import Kernel
 
 PREBUILT_AGENT = AGENT.with_name("prebuilt.sh")
@@ -52,9 +53,8 @@ def provide(base: Initramfs, kernel: Kernel, cache: Path) -> Initramfs:
     with FileLock(image.parent / "lock"):
         if not (image.exists() and digest.exists()):
             _build(base, kernel, image, cache)
-            with image.open("rb") as stream:
-                beside = digest.with_suffix(".new")
-                beside.write_text(hashlib.file_digest(stream, "sha256").hexdigest())
+            beside = digest.with_suffix(".new")
+            beside.write_text(sha256_of(image))
             beside.replace(digest)
         os.utime(image)
     return Initramfs(image, digest.read_text())

@@ -20,6 +20,7 @@ from pydantic import Field, ValidationError, model_validator
 from errors import InfraError
 from guests.native import ADD_ENTROPY, MARK, OUTB, STATIC_PROGRAM, build
 from host import facts
+from host.digest import sha256_of
 from host.packages import locate
 from host.process import run
 from results.record import Record
@@ -113,7 +114,7 @@ class Imported:
             InfraError: it was built from another version of the source.
         """
         known = self.record.helpers[source.stem]
-        if known.source_sha256 != digest_of(source):
+        if known.source_sha256 != sha256_of(source):
             raise InfraError(
                 f"the imported userland has {source.name} of another version of the lab",
                 where=self.record.key[:SHOWN],
@@ -210,9 +211,9 @@ def record_of(files: Mapping[str, Path], helpers: Mapping[Path, Path]) -> Userla
     return UserlandRecord(
         distribution=facts.host_facts()["distribution"],
         tools={name: tools[name] for name in TOOLS},
-        files={path: digest_of(file) for path, file in files.items()},
+        files={path: sha256_of(file) for path, file in files.items()},
         helpers={
-            source.stem: Helper(source_sha256=digest_of(source), sha256=digest_of(built))
+            source.stem: Helper(source_sha256=sha256_of(source), sha256=sha256_of(built))
             for source, built in helpers.items()
         },
     )
@@ -244,12 +245,6 @@ def words(record: UserlandRecord) -> str:
     """One line for people."""
     tools = ", ".join(f"{name} {version}" for name, version in record.tools.items())
     return f"{record.key[:SHOWN]} of {record.distribution}: {tools}"
-
-
-def digest_of(file: Path) -> str:
-    """SHA-256 of a file."""
-    with file.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 def head_text(record: UserlandRecord) -> str:

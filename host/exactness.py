@@ -6,7 +6,6 @@ binary under one ``guests/preload.c``, and counts for more.
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
@@ -16,6 +15,7 @@ from typing import Literal, get_args
 from filelock import FileLock
 
 from errors import InfraError
+from host.digest import sha256_of
 from host.facts import CHECKOUT, TOOLS, tool_version, version_numbers
 from host.packages import locate
 
@@ -103,9 +103,7 @@ def identity(program: str = QEMU) -> tuple[str, str, str]:
         raise InfraError("program not found", where=program, next_step="./lab.py doctor")
     qemu = next(tool for tool in TOOLS if tool.name == "qemu")
     version = tool_version(replace(qemu, argv=(program, *qemu.argv[1:])))
-    with path.open("rb") as stream:
-        binary = hashlib.file_digest(stream, "sha256").hexdigest()
-    return version, binary, hashlib.sha256(PRELOAD.read_bytes()).hexdigest()
+    return version, sha256_of(path), sha256_of(PRELOAD)
 
 
 def standing(cache: Path, program: str = QEMU) -> Standing:

@@ -6,7 +6,6 @@ fetched before is checked against the same digest.
 
 from __future__ import annotations
 
-import hashlib
 import logging
 import os
 import re
@@ -18,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from errors import InfraError, UsageError
+from host.digest import sha256_of
 from host.process import run
 from kernels import cache as store
 from kernels.cleaning import clean
@@ -105,7 +105,7 @@ def fetch(package: Package, cache: Path) -> Path:
         InfraError: apt could not fetch it, or what came is not what its lists say.
     """
     kept = folder(cache) / f"{package.sha256}.deb"
-    if kept.exists() and _digest(kept) == package.sha256:
+    if kept.exists() and sha256_of(kept) == package.sha256:
         os.utime(kept)
         return kept
     log.info("fetching %s, %d MiB", package.asked, -(-package.size // MIB))
@@ -124,7 +124,7 @@ def fetch(package: Package, cache: Path) -> Path:
                 where=package.asked,
                 next_step="apt-get update, and see whether the archive can be reached",
             )
-        if _digest(came[0]) != package.sha256:
+        if sha256_of(came[0]) != package.sha256:
             raise InfraError(
                 "what was fetched has another digest than apt's lists say",
                 where=package.asked,
@@ -171,8 +171,3 @@ def unpacked(package: Package, cache: Path) -> Iterator[Path]:
             yield place / "root"
         finally:
             shutil.rmtree(place, ignore_errors=True)
-
-
-def _digest(path: Path) -> str:
-    with path.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()

@@ -6,7 +6,6 @@ What differs only now and then may not differ here: a session repeats a run of i
 from __future__ import annotations
 
 import datetime
-import hashlib
 import os
 import shutil
 from collections.abc import Callable, Mapping
@@ -20,6 +19,7 @@ from experiment.spec import PhaseTimes, ShapeSpec
 from guests import exact, initramfs, native
 from guests.exact import BootError, Machine, Outcome
 from host import exactness
+from host.digest import sha256_of
 from host.exactness import Trial
 from host.facts import cores_available
 from host.process import spawn
@@ -126,7 +126,7 @@ def _compare(machine: Machine, place: Path) -> tuple[str, ...]:
         memories = []
         for name in ("first", "second"):
             kept = _kept(machine, place / name)
-            memories.append(_digest(kept.memory))
+            memories.append(sha256_of(kept.memory))
             runs.append(
                 exact.run_restored(kept, job, place / f"{name}-run", place / "logs", _quiet)
             )
@@ -151,11 +151,6 @@ def _loops() -> int:
 
 def _quiet(word: str) -> None:
     """Nobody watches the guests of a trial."""
-
-
-def _digest(memory: Path) -> str:
-    with memory.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 def _files(outcome: Outcome) -> Mapping[str, bytes]:

@@ -10,7 +10,8 @@ from pydantic import ValidationError
 
 from errors import UsageError
 from guests import userland
-from guests.userland import FILES, HEAD, HELPERS, NATIVE, UserlandRecord, digest_of
+from guests.userland import FILES, HEAD, HELPERS, NATIVE, UserlandRecord
+from host.digest import sha256_of
 from kernels.cleaning import clean
 from runs.archive import pack, unpack
 
@@ -82,7 +83,7 @@ def _verified(archive: Path, folder: Path, names: tuple[str, ...]) -> UserlandRe
         raise _refused(archive, f"{clean(name)}: is only in {'it' if name in names else HEAD}")
     for name, digest in wanted.items():
         file = folder / name
-        found = digest_of(file)
+        found = sha256_of(file)
         if found != digest:
             raise _refused(archive, f"{clean(name)}: SHA-256 is {found}, and {HEAD} has {digest}")
         file.chmod(0o755)
