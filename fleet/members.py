@@ -83,6 +83,29 @@ class Members:
             self._hear()
             self._require_somebody()
 
+    def await_member(self, wanted: Callable[[Member], bool]) -> bool:
+        """Wait until a member of this kind serves; whether one does.
+
+        Once anybody serves others are waited for as long as for whoever is left to answer:
+        on a busy host the first to come may be of another kind.
+
+        Raises:
+            InfraError: nobody at all serves.
+        """
+        since = time.monotonic()
+        self.look(at_once=True)
+        while not any(map(wanted, self.serving.values())):
+            if time.monotonic() - since > self.lateness_s:
+                return False
+            time.sleep(WAIT_S)
+            self.look()
+        return True
+
+    @property
+    def lateness_s(self) -> float:
+        """How long those that have not answered are waited for when others have."""
+        return self.patience_s / 4
+
     def capacity(self, memory_mib: int) -> int:
         """Guests of this memory that the whole fleet runs at once."""
         return sum(member.fits(memory_mib) for member in self.serving.values())
@@ -197,7 +220,7 @@ class Members:
         self._alone_since = self._alone_since or now
         known = self.refused | self.aside
         # Those that were asked have not all answered; more may be on their way.
-        if now - self._alone_since < (self.patience_s if not known else self.patience_s / 4):
+        if now - self._alone_since < (self.lateness_s if known else self.patience_s):
             return
         reasons = "; ".join(f"{address}: {reason}" for address, reason in known.items())
         raise InfraError(

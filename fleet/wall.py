@@ -17,6 +17,7 @@ from fleet.artefacts import Artefact, ArtefactStore
 from fleet.cases import read_raw, write_raw
 from fleet.identity import CHECKOUT, refusal
 from fleet.link import Link
+from fleet.members import Member
 from fleet.parcel import HOST_ENDINGS, MachineParcel, files_of, machine_of, machine_parcel
 from fleet.site import Site
 from guests import virtme
@@ -130,6 +131,10 @@ def _make(parcel: BlockParcel, address: str) -> Found:
     return Found(address, runs=late, raw=tuple(raw))
 
 
+def _is_wall_host(member: Member) -> bool:
+    return bool(member.resources.get("wall"))
+
+
 def _tried(
     machine: WallMachine, text: str, site: Site, attempts: int
 ) -> tuple[WallRun, dict[str, bytes]]:
@@ -173,12 +178,8 @@ class WallFleet:
 
     def hosts(self) -> int:
         """Blocks under way at once: one a member with the resource, and at least one."""
-        return max(1, self._there())
-
-    def _there(self) -> int:
         self.link.members.look(at_once=True)
-        serving = self.link.members.serving.values()
-        return sum(1 for member in serving if member.resources.get("wall"))
+        return max(1, sum(map(_is_wall_host, self.link.members.serving.values())))
 
     def begin(
         self, block: Sequence[WallBoot], attempts: int, place: Place
@@ -211,15 +212,11 @@ class WallFleet:
         Raises:
             InfraError: no wall host is there, or none can do it.
         """
-        # Somebody who serves is waited for already; the first to come may be no wall host.
-        asked_at = time.monotonic()
-        while not self._there():
-            if time.monotonic() - asked_at > self.link.members.patience_s / 4:
-                raise InfraError(
-                    "no worker is a wall host", where="fleet",
-                    next_step="dask worker --resources 'wall=1 cores=0'; see docs/fleet.md",
-                )  # fmt: skip
-            time.sleep(POLL_S)
+        if not self.link.members.await_member(_is_wall_host):
+            raise InfraError(
+                "no worker is a wall host", where="fleet",
+                next_step="dask worker --resources 'wall=1 cores=0'; see docs/fleet.md",
+            )  # fmt: skip
         future = self._send(function, parcel)
 
         def wait() -> Found:
