@@ -27,6 +27,7 @@ CHECKOUT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(CHECKOUT))
 
 from results.store import SessionStore
+from workloads.metrics import work_ns
 from workloads.spec import Phase, load_catalogue
 
 Floats = npt.NDArray[np.float64]
@@ -61,7 +62,7 @@ def runs_of(folder: Path) -> dict[tuple[str, str, str], list[Run]]:
         case = cases[record.case]
         phases = catalogue[case.workload].phases_of(case.variant)
         for spec, seen in zip(phases, profiles[record.run_id].phases, strict=True):
-            if spec.costs and all(cost.name in seen.work for cost in spec.costs):
+            if work_ns(spec, seen.work) is not None:
                 found[case.workload, case.variant, spec.name].append(
                     Run(
                         (str(folder), record.arm),

@@ -199,9 +199,7 @@ class _Segment:
             self.gap = None
             return True
         before, after = (self.values.names(row) for row in pair)
-        change = (
-            judged(*pair, self.entries[now], self.direction, self.key[1]).change if common else None
-        )
+        change = self._judged(*pair, now).change if common else None
         gap = Found(
             "incomparable", *self.key, last, now, now, None, change,
             (f"seeds: {before} -> {after}, {common} in common, {needed} needed",),
@@ -224,9 +222,7 @@ class _Segment:
     def _must_be_equal(self, last: int, now: int) -> None:
         logs = self.values.logs
         if _differ(logs[last], logs[now]):
-            change = judged(
-                logs[last], logs[now], self.entries[now], self.direction, self.key[1]
-            ).change
+            change = self._judged(logs[last], logs[now], now).change
             self.found.append(Found("unexplained", *self.key, last, now, now, None, change))
             self.begin(now)
 

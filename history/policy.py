@@ -195,7 +195,7 @@ class Policy(Frozen):
 
     def judging(self, entry: Entry) -> Entry:
         """The entry with the thresholds by which it is judged."""
-        metrics = (metric.name for case in entry.cases for metric in case.metrics)
+        metrics = (name for case in entry.cases for name in case.primary)
         thresholds = self.thresholds(entry.track, entry.thresholds, metrics)
         if thresholds == entry.thresholds:
             return entry

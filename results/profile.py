@@ -15,6 +15,8 @@ UNKNOWN = "[unknown]"
 SPINNING, IDLE = "spinning", "idle"
 # With one vCPU the agent keeps it from being idle by this program, at the lowest priority.
 IDLE_PROGRAM = "busybox"
+# The names of what is measured by counting: what an I/O takes is path times work.
+PATH, WORK = "path", "work"
 
 
 class FunctionCount(Record):

@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from experiment.spec import Direction
+from results.profile import PATH as PATH
+from results.profile import WORK as WORK
 from results.profile import Profile
 from results.record import Metric
 from workloads.parse import FioResult, PhaseResult, Side
@@ -190,10 +192,9 @@ DEFINITIONS: tuple[Definition, ...] = (
 # What the document of reclaim-contention reads from a profile of a machine: the time in
 # the slow path of spin locks, of all the time that CPUs were not idle.
 SLOWPATH_SHARE = "slowpath_share"
-# What an I/O takes is path times work: instructions for a standard amount of work, and the
-# work that an I/O needed.  An index of prices, and one of quantities at fixed prices (Laspeyres).
-PATH, WORK = "path", "work"
-# A path is given for so many ns of work, so that tools that print two decimals show it.
+# Path is instructions for a standard amount of work, and work what an I/O needed: an index of
+# prices, and one of quantities at fixed prices (Laspeyres).  A path is given for so many ns of
+# work, so that tools that print two decimals show it.
 PER_WORK = 1000
 # That is also the unit that counts of functions are given per first.
 WORK_TITLE = "1,000 ns of work"

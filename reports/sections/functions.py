@@ -28,6 +28,7 @@ from reports.paired import Paired
 from reports.sections.view import View, figure, titled
 from reports.subsystems import programs
 from reports.verdict import CALLED
+from results.profile import PATH
 
 IDENTICAL = "Identical: every function executed the same number of instructions."
 EXPLAINS = (
@@ -149,7 +150,7 @@ def explained(comparison: Comparison, metric: MetricComparison) -> str:
         (m for m in comparison.primary if (m.case, m.phase) == (metric.case, metric.phase)), metric
     )
     judged, change = metric.judgement.verdict, metric.judgement.change
-    is_path = metric.name.endswith(".path")
+    is_path = metric.name.partition(".")[2] == PATH
     comparable = is_path or metric.direction == "higher"
     if first != metric or judged not in CALLED or change is None or not comparable:
         return ""

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from reports.document import Block, Paragraph
 from reports.sections.view import View, titled
+from results.profile import PATH, WORK
 
 EXACT = (
     "Exact mode: one guest instruction is one virtual nanosecond, so bandwidth is path length, and "
@@ -21,7 +22,6 @@ DESIGN = (
 )
 
 
-# Of metrics that are called so (workloads.metrics).
 PATH_AND_WORK = (
     "Bandwidth is path and work together. Work is what an I/O needed: I/Os, pages read, folios "
     "added and pages scanned, added up at costs that are the same for all kernels. Path is the "
@@ -31,7 +31,7 @@ PATH_AND_WORK = (
 
 def of_judged(names: Iterable[str]) -> str:
     """What path and work are, where a metric of these names is one; else empty."""
-    return PATH_AND_WORK if {n.partition(".")[2] for n in names} & {"path", "work"} else ""
+    return PATH_AND_WORK if {n.partition(".")[2] for n in names} & {PATH, WORK} else ""
 
 
 def blocks(view: View) -> list[Block]:
