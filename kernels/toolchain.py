@@ -91,10 +91,11 @@ def environment(ccache_folder: Path | str) -> dict[str, str]:
         **FIXED,
         "PATH": os.environ.get("PATH", os.defpath),
         "CCACHE_DIR": str(ccache_folder),
-        # A miss is one run of the compiler, which writes the list of headers that the next look
-        # is made by.  Otherwise each file is preprocessed once more, for hits between
-        # configurations, which a copy of their objects gives without compiling anything.
-        "CCACHE_DEPEND": "1",
+        # A miss preprocesses the file: only so does ccache see an .incbin, whose content it does
+        # not know, and leaves the file to the compiler.  In depend mode it gave a kernel's image
+        # another one's code: piggy.S includes the compressed kernel, and names only its size.
+        # What was kept in that mode is out of reach in a namespace of its own.
+        "CCACHE_NAMESPACE": "preprocessed",
     }
 
 

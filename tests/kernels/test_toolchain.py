@@ -9,7 +9,15 @@ import pytest
 from errors import InfraError
 from experiment.architecture import ARM64
 from kernels.build import provide
-from kernels.toolchain import FIXED, LLVM_TOOLS, Family, Toolchain, identify, make_argv
+from kernels.toolchain import (
+    FIXED,
+    LLVM_TOOLS,
+    Family,
+    Toolchain,
+    environment,
+    identify,
+    make_argv,
+)
 from tests.kernels.fake import Lab
 
 
@@ -110,3 +118,14 @@ def test_make_sees_nothing_of_the_callers_environment(
 
 def test_without_ccache_the_compiler_is_the_trees_own(folder: Path) -> None:
     assert "ccache" not in asked(Toolchain("gcc", "ld", ccache=False), folder, "show").split()[1]
+
+
+def test_a_file_that_an_object_includes_whole_is_read_each_time(tmp_path: Path) -> None:
+    """As piggy.S includes the compressed kernel: of one size, with another content."""
+    (tmp_path / "piggy.S").write_text('.globl data\ndata:\n.incbin "kernel.lz4"\n')
+    argv = ["ccache", "gcc", "-Wp,-MMD,.piggy.o.d", "-D__ASSEMBLY__", "-c", "piggy.S", "-o"]
+    env = environment(tmp_path / "ccache")
+    for content in (b"first kernel", b"other kernel", b"other kernel"):
+        (tmp_path / "kernel.lz4").write_bytes(content)
+        subprocess.run([*argv, "piggy.o"], cwd=tmp_path, env=env, check=True, timeout=60)
+        assert content in (tmp_path / "piggy.o").read_bytes()
