@@ -64,8 +64,9 @@ lint-rest:
 browser: setup
 	@sh setup/prepare.sh tests
 
-# A file of tests shares what it boots and builds, so it stays with one worker.
-PYTEST = $(PYTHON) -m pytest -n $(WORKERS) --dist loadfile --durations-table .make/durations.csv
+# A file of tests shares what it boots and builds, so it stays with one worker.  The order is
+# that of tests/conftest.py: xdist's own begins with the files of most tests, which are quick.
+PYTEST = $(PYTHON) -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder --durations-table .make/durations.csv
 
 check: lint browser
 	@$(PYTEST) -m "not guest and not long" $(PYTEST_FLAGS)

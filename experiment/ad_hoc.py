@@ -21,14 +21,17 @@ VERSION = re.compile(r"\d+(\.\d+)+(-rc\d+)?")
 
 
 class Touches(Frozen):
-    """Workloads for a series that changes a file of one of these patterns."""
+    """Workloads for a series of whose functions none is known, by patterns of its files."""
 
     patterns: Annotated[tuple[str, ...], Field(min_length=1)]
     workloads: Annotated[tuple[Name, ...], Field(min_length=1)]
 
 
 class Auto(Frozen):
-    """The file: ``experiment`` and ``case`` are as in an experiment file."""
+    """The file: ``experiment`` and ``case`` are as in an experiment file.
+
+    A case may have a ``dataset`` of its own: it is then measured with others of the same.
+    """
 
     experiment: dict[str, Any]
     case: Annotated[tuple[dict[str, Any], ...], Field(min_length=1)]
@@ -38,6 +41,11 @@ class Auto(Frozen):
     def workloads(self) -> tuple[str, ...]:
         """What can be measured, in the file's order."""
         return tuple(str(case.get("workload")) for case in self.case)
+
+    def dataset_of(self, workload: str) -> dict[str, Any]:
+        """The files and limits that a workload is measured with."""
+        case = self.case[self.workloads.index(workload)]
+        return dict(case.get("dataset", self.experiment.get("dataset", {})))
 
 
 def load_auto(file: Path = AUTO) -> Auto:
@@ -76,11 +84,11 @@ def from_series(
     path, *stack = series
     data = {
         **auto.experiment,
+        **_cases(workloads, auto),
         "kernel": {**auto.experiment.get("kernel", {}), **({"source": source} if source else {})},
         "name": name_of(path),
         "title": f"series {path}",
         "series": {"path": path, "stack": stack, "reverse": reverse, "revert": reverse},
-        "cases": _cases(workloads, auto),
     }
     return check_experiment(data, AUTO, overrides=overrides, catalogue=catalogue)
 
@@ -105,6 +113,7 @@ def from_kernels(
     kernel = auto.experiment.get("kernel", {})
     data = {
         **auto.experiment,
+        **_cases(workloads, auto),
         "kernel": {**kernel, "source": sources[0]},
         "name": _plain("-to-".join([names[0], names[-1]])),
         "title": f"kernels {', '.join(labels)}",
@@ -112,7 +121,6 @@ def from_kernels(
             {"name": name, "label": label, "kernel": {**kernel, "source": source}}
             for name, label, source in zip(names, labels, sources, strict=True)
         ],
-        "cases": _cases(workloads, auto),
     }
     return check_experiment(data, AUTO, overrides=overrides, catalogue=catalogue)
 
@@ -144,18 +152,37 @@ def arm_names(sources: Sequence[str]) -> tuple[str, ...]:
     )
 
 
-def _cases(workloads: Sequence[str], auto: Auto) -> list[dict[str, Any]]:
-    """The cases of these workloads, or all."""
+def _cases(workloads: Sequence[str], auto: Auto) -> dict[str, Any]:
+    """The cases of these workloads with their dataset; of all with the file's own, for none."""
     unknown = [name for name in workloads if name not in auto.workloads]
     if unknown:
         known = ", ".join(auto.workloads)
         raise SpecError([f"--workloads: unknown: {', '.join(unknown)}; allowed: {known}"])
-    by_name = dict(zip(auto.workloads, auto.case, strict=True))
-    return [by_name[name] for name in tuple(dict.fromkeys(workloads)) or auto.workloads]
+    names = tuple(dict.fromkeys(workloads)) or alike(auto.workloads, auto)
+    apart = [name for name in names if name not in alike(names, auto)]
+    if apart:
+        raise SpecError(
+            [
+                f"--workloads: {', '.join(apart)} has files of another size than {names[0]}; "
+                "measure them one after the other"
+            ]
+        )
+    chosen = [auto.case[auto.workloads.index(name)] for name in names]
+    cases = [{key: case[key] for key in case if key != "dataset"} for case in chosen]
+    return {"cases": cases, "dataset": auto.dataset_of(names[0])}
+
+
+def alike(workloads: Sequence[str], auto: Auto) -> tuple[str, ...]:
+    """Those that can be measured in one session with the first."""
+    return tuple(
+        name for name in workloads if auto.dataset_of(name) == auto.dataset_of(workloads[0])
+    )
 
 
 def choose(files: Iterable[str], auto: Auto | None = None) -> tuple[str, ...]:
-    """The workloads for a series that changes ``files``, in the order of the data.
+    """The workloads for a series that changes ``files``, by their names alone.
+
+    For what has no functions, such as headers; ``runs.suggestion`` chooses by what is executed.
 
     Raises:
         SpecError: no rule knows any of the files; the files are named.

@@ -28,11 +28,11 @@ PLACES = ("series", "source", "arms")
 class Request:
     """An experiment by name, or a series or kernels with how to measure them, or nothing.
 
-    ``workloads`` are names, separated by commas; ``automatic`` chooses them by the
-    files of the series.  ``per_patch`` makes an arm of each prefix of the series; diagnostic
-    runs (``twins``) are then left out unless asked for.  ``check`` asks for the correctness
-    checks or leaves them out, None keeps what the experiment says.  ``quick`` leaves the first
-    case alone, without checks and diagnostic runs.
+    ``workloads`` are names, separated by commas; ``automatic`` chooses them by
+    what they execute of the series.  ``per_patch`` makes an arm of each prefix of the series;
+    diagnostic runs (``twins``) are then left out unless asked for.  ``check`` asks for the
+    correctness checks or leaves them out, None keeps what the experiment says.  ``quick`` leaves
+    the first case alone, without checks and diagnostic runs.
 
     Names and order of the fields are those of a queue's entries, whose ids are made of them.
     """
@@ -106,7 +106,7 @@ class Request:
         typer.Option(
             "--auto",
             rich_help_panel=METHOD,
-            help="of --series: choose the workloads by the files that it changes",
+            help="of --series: choose the workloads that execute what it changes",
         ),
     ] = False
     reverse: Annotated[

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from errors import UsageError
-from experiment.ad_hoc import choose, from_kernels, from_series
+from experiment.ad_hoc import from_kernels, from_series
 from experiment.load import Catalogue, known_experiments, load_experiment
 from experiment.places import from_here
 from experiment.spec import CheckSpec, Experiment
@@ -15,6 +15,7 @@ from kernels.settle import settle
 from results.record import QUICK
 from runs.request import Request
 from runs.requirements import require_supported
+from runs.suggestion import automatic, texts_of
 
 
 def experiment_of(
@@ -111,6 +112,5 @@ def _of_series(
     series = settle(made(()), checkout=checkout, cache=cache).series
     assert series is not None
     records = records_of(series, checkout=checkout, cache=cache)
-    return made(
-        choose(file for record in records for patch in record.patches for file in patch.files)
-    )
+    files = [file for record in records for patch in record.patches for file in patch.files]
+    return made(automatic(texts_of(series, checkout=checkout, cache=cache), files))

@@ -55,7 +55,7 @@ EXAMPLES: dict[str, tuple[Example, ...]] = {
         Example("./lab.py run filemap-v4 --set guest=smoke", "small guests, in minutes"),
         Example(
             "./lab.py run --series MESSAGE-ID@example.org --auto",
-            "a posting, with the workloads that its files call for",
+            "a posting, with the workloads that execute what it changes",
         ),
         Example(
             "./lab.py run --arm deb:linux-image-6.1.0-9-amd64 --arm deb:linux-image-6.1.0-10-amd64",
@@ -129,6 +129,23 @@ EXAMPLES: dict[str, tuple[Example, ...]] = {
     "queue retry": (
         Example("./lab.py queue retry v3-1a2b3c4d", "go on with its session"),
         Example("./lab.py queue retry v3-1a2b3c4d --new-session", "or begin another"),
+    ),
+    "suggest": (
+        Example("./lab.py suggest configs/series/filemap-walks", "what shows a series of the lab"),
+        Example("./lab.py suggest v3.mbox --json", "of a posting, for a script"),
+        Example("./lab.py suggest HEAD~3.. --source git:~/linux", "commits of a tree"),
+    ),
+    "coverage": (
+        Example("./lab.py coverage show mm fs/iomap", "how much of two folders is executed"),
+        Example("./lab.py coverage add sessions/NAME", "after a workload was changed"),
+    ),
+    "coverage show": (
+        Example("./lab.py coverage show", "the folders of docs/coverage.md"),
+        Example("./lab.py coverage show mm/vmscan.c --unreached", "what no workload executes"),
+    ),
+    "coverage add": (
+        Example("./lab.py coverage add latest", "the newest session"),
+        Example("./lab.py coverage add sessions/a sessions/b", "of several experiments"),
     ),
     "userland": (
         Example("./lab.py userland show", "versions of what guests run"),

@@ -33,6 +33,7 @@ VERBS = {
     "run": ("measuring", "Build, measure and report; the exit code is the verdict's."),
     "tree": ("tree", "Measure commits of the kernel tree that you stand in, with and without "
              "them."),
+    "suggest": ("suggest", "Rank the workloads by how much they execute of what a series changes."),
     "patch": ("patch", "Say in one line what is known of one patch; nothing where it was measured "
               "and all is well."),
     "sessions": ("sessions", "List sessions, newest first, with the verdicts that `report` gives."),
@@ -60,6 +61,11 @@ QUEUE = {
                "same again."),
     "retry": ("queue", "Measure entries again; a session that the host ended goes on, any other "
               "is a new one."),
+}  # fmt: skip
+COVERAGE = {
+    "show": ("coverage", "Show how many of a folder's functions each workload executes."),
+    "add": ("coverage", "Record what the unpatched kernel of these sessions executed, for "
+            "`suggest` and `--auto`."),
 }  # fmt: skip
 USERLAND = {
     "show": ("userland", "Name the programs that guests of this host get, by version and content."),
@@ -101,6 +107,7 @@ def add_verbs(group: TyperGroup) -> None:
         group.add_command(verb)
     for name, line, verbs in (
         ("queue", "Series that wait, measured one after the other.", QUEUE),
+        ("coverage", "Which kernel functions the workloads execute.", COVERAGE),
         ("userland", "The programs of guests, and how two hosts get the same ones.", USERLAND),
     ):
         group.add_command(

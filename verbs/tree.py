@@ -59,8 +59,8 @@ def tree_verb(
     `twinboot HEAD~3..` is short for `twinboot tree HEAD~3..`, `twinboot --dirty` for `twinboot
     tree --dirty`, and `twinboot run topic --base mainline` for `twinboot tree topic --base
     mainline`. The base arm is the commit that the range starts from. Nothing in the tree is
-    changed. The workloads are those that the changed files call for, where --workloads names
-    none. The exit code is the verdict's.
+    changed. The workloads are those that execute what the commits change, as `suggest` says,
+    where --workloads names none. The exit code is the verdict's.
     """
     from kernels.tree import series_of, tree_at
     from verbs.actions import session
@@ -74,6 +74,6 @@ def tree_verb(
         request, series=found.series, source=found.source, automatic=not request.workloads
     )
     cases = ", ".join(case.name for case in experiment_of(request).cases)
-    chosen = "" if request.workloads else ", by the files that the series changes"
+    chosen = "" if request.workloads else ", which execute what the series changes"
     log(f"workloads: {cases}{chosen}")
     raise typer.Exit(session.run(request, given, folder=folder, strict=strict, dry_run=dry_run))

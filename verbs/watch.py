@@ -63,7 +63,7 @@ def watch_verb(
 
     A series with a patch missing waits until it is whole, or too old.  A newer version takes
     the place of one that is not measured yet.  What was read is remembered with the queue.
-    The workloads are those that the changed files call for, where --workloads names none.
+    The workloads are those that execute what a series changes, where --workloads names none.
     """
     from verbs.actions import watch
 

@@ -87,10 +87,9 @@ def test_mistakes_are_named(arguments: dict[str, list[str]], said: str) -> None:
 @pytest.mark.parametrize(
     ("files", "workloads"),
     [
-        (["mm/filemap.c"], ("filemap-4k", "filemap-thp")),
-        (["Documentation/x", "mm/huge_memory.c"], ("filemap-thp",)),
-        (["fs/xfs/libxfs/xfs_bmap.c"], ("filemap-4k", "filemap-thp")),
-        (["mm/khugepaged.c", "mm/vmscan.c"], ("filemap-4k", "filemap-thp")),
+        (["include/linux/pagemap.h"], ("filemap-4k", "filemap-thp")),
+        (["Documentation/x", "include/linux/huge_mm.h"], ("filemap-thp",)),
+        (["include/linux/iomap.h"], ("iomap-dirty",)),
     ],
 )
 def test_workloads_by_touched_files(files: list[str], workloads: tuple[str, ...]) -> None:
@@ -117,6 +116,17 @@ def test_rules_name_only_what_can_be_measured(tmp_path: Path) -> None:
     with pytest.raises(SpecError) as caught:
         load_auto(file)
     assert len(caught.value.problems) == 3
+
+
+def test_workloads_with_files_of_different_sizes_are_not_measured_together() -> None:
+    made = from_series(["a.mbox"], workloads=["iomap-dirty"], catalogue=CATALOGUE)
+    shipped = load_experiment(Path("iomap-dirty"), catalogue=CATALOGUE)
+    assert made.dataset == shipped.dataset
+    assert (made.cases[0].times, made.cases[0].primary) == (
+        shipped.cases[0].times, shipped.cases[0].primary
+    )  # fmt: skip
+    with pytest.raises(SpecError, match="iomap-dirty has files of another size than filemap-4k"):
+        from_series(["a.mbox"], workloads=["filemap-4k", "iomap-dirty"], catalogue=CATALOGUE)
 
 
 def test_rules_can_be_replaced() -> None:

@@ -66,6 +66,8 @@ def test_reports_tables_and_costs_are_left(filemap: Measured) -> None:
     assert guests_of(filemap.folder) == []
 
 
+# Both cases; the next one restores a run and boots another from cold, on as busy a host.
+@pytest.mark.long
 def test_without_snapshots_and_on_a_busy_host_every_number_is_the_same(
     filemap: Measured, tmp_path: Path
 ) -> None:
@@ -82,7 +84,9 @@ def test_without_snapshots_and_on_a_busy_host_every_number_is_the_same(
     assert booted == {run: restored[run] for run in booted}
 
 
-def test_a_snapshot_taken_on_a_busy_host_is_the_same(small: Measured, tmp_path: Path) -> None:
+def test_restored_and_cold_runs_on_a_busy_host_are_the_same(
+    small: Measured, tmp_path: Path
+) -> None:
     folder = tmp_path / "session"
     with busy_host(folder):
         busy = measured(folder, SMALL)

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from errors import Exit, RecordError, SeriesError, SpecError, UsageError
-from experiment.ad_hoc import choose
+from errors import Exit, SeriesError, SpecError, UsageError
 from host.process import run
 from kernels.cleaning import clean
 from kernels.diff import Diff, read_diff
@@ -17,10 +16,12 @@ from kernels.hunk_functions import changed_functions
 from kernels.mail import read_mail
 from reports.session_list import ListedMetric, ListedSession, listed
 from reports.verdict import Verdict
+from results.coverage import suggest
 from results.record import Manifest
-from results.session import open_session
 from results.sessions import Head, heads_in
+from runs.coverage import shipped
 from runs.session_series import SERIES
+from runs.suggestion import workloads_for
 
 TIMEOUT_S = 20.0
 LONGEST = 300
@@ -68,7 +69,7 @@ def answer(mail: Path, sessions: Path) -> Answer:
     if not diff.files:
         return Answer("changes no file", False)
     found = next(sessions_with(text, diff, sessions), None)
-    return of_session(found) if found else unmeasured(text, diff, sessions)
+    return of_session(found) if found else unmeasured(text, diff)
 
 
 def sessions_with(text: str, diff: Diff, sessions: Path) -> Iterator[Measured]:
@@ -111,54 +112,28 @@ def of_session(found: Measured) -> Answer:
     return Answer(_line(f"no verdict: {why or said.verdict} ({where})"), True)
 
 
-def unmeasured(text: str, diff: Diff, sessions: Path) -> Answer:
+def unmeasured(text: str, diff: Diff) -> Answer:
     """What could be measured of a patch that no session has."""
     files = [file for file in diff.files if not any(fnmatchcase(file, one) for one in TEXTS)]
     if not files:
         return Answer("changes nothing that a kernel is built from", False)
-    try:
-        workloads = choose(files)
-    except SpecError:
-        names = _names(files)
-        return Answer(_line(f"not measured: no workload is known to execute {names}"), True)
     functions = changed_functions(text, "the patch")
-    counted, by = executed(functions, workloads, sessions)
-    line = f"not measured: changes {_names([f'{one}()' for one in functions] or files)}"
-    if by and functions:
-        count = f"{len(counted)} of {len(functions)}"
-        line += f"; {count} executed by {', '.join(workloads)} (counts of session {by})"
+    try:
+        coverage = shipped()
+        found = suggest(coverage, functions, files)
+        workloads = workloads_for(found, files)
+    except SpecError:
+        names = _names([f"{name}()" for name in functions] or files)
+        return Answer(_line(f"not measured: no workload is known to execute {names}"), True)
+    line = f"not measured: changes {_names([f'{name}()' for name in functions] or files)}"
+    if found.candidates and not found.by_files:
+        count = len({name for one in found.candidates if one.case.workload in workloads
+                     for name in one.functions})  # fmt: skip
+        line += f"; {count} of {len(functions)} executed by {', '.join(workloads)}"
+        line += f" (counts of {coverage.release})"
     else:
         line += f"; workloads for these files: {', '.join(workloads)} (by name, not by counts)"
     return Answer(_line(f"{line}; measure: twinboot tree --base UPSTREAM --per-patch"), True)
-
-
-def executed(
-    functions: Sequence[str], workloads: Sequence[str], sessions: Path
-) -> tuple[tuple[str, ...], str]:
-    """Which functions the newest session with counts of these workloads saw, and its name.
-
-    A function that was inlined has no counts of its own.
-    """
-    for head in heads_in(sessions):
-        cases = head.manifest.experiment.cases if head.manifest else ()
-        names = {case.name for case in cases if case.workload in workloads}
-        if not names:
-            continue
-        try:
-            session = open_session(head.folder)
-        except (RecordError, OSError):
-            continue
-        runs = {record.run_id for record in session.records if record.case in names}
-        counted = {
-            function.name
-            for profile in session.profiles
-            if profile.run_id in runs
-            for phase in profile.phases
-            for function in phase.kernel
-        }
-        if counted:
-            return tuple(one for one in functions if one in counted), head.folder.name
-    return (), ""
 
 
 def _of_patch(found: Measured, said: ListedSession) -> tuple[ListedMetric, ...]:

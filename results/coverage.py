@@ -1,0 +1,266 @@
+"""Which kernel functions each workload executes, how often, and which workload shows a change.
+
+Pure but for two files: the data of one kernel source is ``configs/coverage/NAME.csv``, a row for
+each function that is built into the kernel, and ``NAME.json``, which says of each column where it
+was measured.  Counts are those of the probe (docs/probe.md): a function that the compiler inlined
+has none of its own and is not in the table.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path, PurePosixPath
+
+from pydantic import ValidationError
+
+from results.record import Record
+from results.store import write_atomically
+
+HEAD = ".json"
+# What a compiler adds to a function's name: clones and split-off parts.
+CLONE = "."
+# What the lab adds where several files have a function of one name.
+SAME_NAME = "@"
+
+
+class CoverageError(ValueError):
+    """Coverage files that cannot be read; the message names the file."""
+
+
+class CoveredCase(Record):
+    """One column: a case, the shipped experiment that has it, and how it was counted.
+
+    ``ios`` are the I/Os of one run, ``run_cpu_s`` its host CPU seconds in that guest (an
+    estimate for others of the same size).
+    """
+
+    case: str
+    workload: str
+    experiment: str
+    guest: str
+    ios: float
+    run_cpu_s: float
+
+
+class CoverageHead(Record):
+    """The file beside the table: whose functions these are, and its columns in their order."""
+
+    source: str
+    release: str
+    cases: tuple[CoveredCase, ...]
+
+
+Function = tuple[str, str]
+
+
+@dataclass(frozen=True)
+class Coverage:
+    """Functions of one kernel source and what executes them.
+
+    ``calls`` maps every function, as file and name, to calls for an I/O by case; a case that
+    never executes it is not in the mapping.
+    """
+
+    source: str
+    release: str
+    cases: tuple[CoveredCase, ...]
+    calls: Mapping[Function, Mapping[str, float]]
+    # Plain names of functions, without what the compiler added, to the rows that have them.
+    by_name: Mapping[str, tuple[Function, ...]] = field(init=False)
+
+    def __post_init__(self) -> None:
+        rows: dict[str, list[Function]] = {}
+        for function in self.calls:
+            rows.setdefault(plain(function[1]), []).append(function)
+        object.__setattr__(self, "by_name", {name: tuple(found) for name, found in rows.items()})
+
+    def with_session(self, other: Coverage) -> Coverage:
+        """These cases with those of ``other``, which replace cases of the same name.
+
+        Raises:
+            ValueError: of another kernel source or release.
+        """
+        if (self.source, self.release) != (other.source, other.release):
+            raise ValueError(
+                f"{other.source} ({other.release}) is not {self.source} ({self.release})"
+            )
+        names = {case.case for case in other.cases}
+        kept = tuple(case for case in self.cases if case.case not in names)
+        old = {case.case for case in kept}
+        calls = {
+            function: {
+                **{name: n for name, n in self.calls.get(function, {}).items() if name in old},
+                **other.calls.get(function, {}),
+            }
+            for function in {*self.calls, *other.calls}
+        }
+        return Coverage(
+            self.source,
+            self.release,
+            tuple(sorted((*kept, *other.cases), key=lambda case: case.case)),
+            calls,
+        )
+
+    def rows_of(
+        self, names: Iterable[str], files: Collection[str] = ()
+    ) -> dict[str, list[Function]]:
+        """The rows of each plain name; of several files' functions those in ``files``, if any."""
+        found = {}
+        for name in names:
+            rows = self.by_name.get(plain(name), ())
+            here = [row for row in rows if row[0] in files]
+            found[name] = here or list(rows)
+        return found
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A workload, by its case that executes most: which changed functions, how often for an I/O."""
+
+    case: CoveredCase
+    functions: tuple[str, ...]
+    calls_per_io: float
+
+
+@dataclass(frozen=True)
+class Suggestion:
+    """What would show a change, best first.
+
+    ``functions`` are those that change.  ``never`` of them are built in and executed by no
+    workload; ``absent`` are no functions of this kernel: inlined, not built, or of another
+    version.  ``by_files`` says that no changed function is known, and that the candidates
+    execute other functions of the same files.
+    """
+
+    functions: tuple[str, ...]
+    candidates: tuple[Candidate, ...]
+    never: tuple[str, ...]
+    absent: tuple[str, ...]
+    by_files: bool = False
+
+
+def plain(name: str) -> str:
+    """A function's name in its source: without ``.constprop.0``, ``.isra.0``, ``@file``."""
+    return name.partition(CLONE)[0].partition(SAME_NAME)[0] or name
+
+
+def suggest(coverage: Coverage, functions: Sequence[str], files: Sequence[str]) -> Suggestion:
+    """Rank workloads by how many of the changed ``functions`` they execute, then by how often.
+
+    ``files`` are those that the series changes, relative to the kernel's source.  Where no
+    changed function is in the kernel's table, other functions of the same files stand for them.
+    """
+    names = tuple(dict.fromkeys(functions))
+    rows = coverage.rows_of(names, files)
+    absent = tuple(name for name in names if not rows[name])
+    never = tuple(
+        name for name in names if rows[name] and not any(coverage.calls[row] for row in rows[name])
+    )
+    by_files = len(absent) == len(names)
+    if by_files:
+        rows = {}
+        for row in coverage.calls:
+            if row[0] in files:
+                rows.setdefault(row[1], []).append(row)
+    candidates = []
+    for case in coverage.cases:
+        counts = {
+            name: sum(coverage.calls[row].get(case.case, 0.0) for row in found)
+            for name, found in rows.items()
+            if any(case.case in coverage.calls[row] for row in found)
+        }
+        if counts:
+            candidates.append(Candidate(case, tuple(counts), sum(counts.values())))
+    candidates.sort(key=lambda one: (-len(one.functions), -one.calls_per_io, one.case.case))
+    best: dict[str, Candidate] = {}
+    for candidate in candidates:
+        best.setdefault(candidate.case.workload, candidate)
+    return Suggestion(names, tuple(best.values()), never, absent, by_files)
+
+
+@dataclass(frozen=True)
+class FolderCoverage:
+    """Of one folder: functions built in, and executed, by each workload and by any."""
+
+    folder: str
+    functions: int
+    by_workload: Mapping[str, int]
+    executed: int
+
+
+def by_folder(coverage: Coverage, folders: Sequence[str]) -> tuple[FolderCoverage, ...]:
+    """Count functions below each of ``folders`` (``mm``, ``fs/iomap``, ``lib/xarray.c``)."""
+    workload_of = {case.case: case.workload for case in coverage.cases}
+    found = []
+    for folder in folders:
+        rows = [row for row in coverage.calls if PurePosixPath(row[0]).is_relative_to(folder)]
+        counts: Counter[str] = Counter()
+        for row in rows:
+            counts.update({workload_of[case] for case in coverage.calls[row]})
+        executed = sum(bool(coverage.calls[row]) for row in rows)
+        found.append(FolderCoverage(folder, len(rows), dict(sorted(counts.items())), executed))
+    return tuple(found)
+
+
+def unreached_in(coverage: Coverage, folders: Sequence[str]) -> tuple[Function, ...]:
+    """Functions below ``folders`` that no workload executes, in the order of files and names."""
+    return tuple(
+        row
+        for row in sorted(coverage.calls)
+        if not coverage.calls[row]
+        and any(PurePosixPath(row[0]).is_relative_to(folder) for folder in folders)
+    )
+
+
+def write(coverage: Coverage, table: Path) -> None:
+    """Write ``table`` (.csv) and its .json; equal coverage is equal bytes."""
+    names = [case.case for case in coverage.cases]
+    text = io.StringIO()
+    rows = csv.writer(text, lineterminator="\n")
+    rows.writerow(("file", "function", *names))
+    for function in sorted(coverage.calls):
+        calls = coverage.calls[function]
+        rows.writerow((*function, *(f"{calls[n]:.3g}" if n in calls else "" for n in names)))
+    head = CoverageHead(source=coverage.source, release=coverage.release, cases=coverage.cases)
+    table.parent.mkdir(parents=True, exist_ok=True)
+    write_atomically(table, text.getvalue())
+    write_atomically(table.with_suffix(HEAD), head.model_dump_json(indent=1) + "\n")
+
+
+def read(table: Path) -> Coverage:
+    """Read what :func:`write` wrote.
+
+    Raises:
+        CoverageError: a file is missing or damaged; it is named.
+    """
+    head_file = table.with_suffix(HEAD)
+    try:
+        head = CoverageHead.model_validate_json(head_file.read_bytes())
+    except (OSError, ValidationError) as error:
+        raise CoverageError(f"{head_file}: {str(error).splitlines()[0]}") from None
+    cases = head.cases
+    calls: dict[Function, dict[str, float]] = {}
+    try:
+        with table.open(encoding="utf-8", newline="") as lines:
+            rows = csv.reader(lines)
+            first = next(rows, [])
+            if first != ["file", "function", *(case.case for case in cases)]:
+                raise CoverageError(f"{table}: line 1: not the cases of {head_file.name}")
+            for row in rows:
+                if len(row) != len(first):
+                    raise CoverageError(
+                        f"{table}: line {rows.line_num}: {len(row)} fields, {len(first)} wanted"
+                    )
+                numbers = zip(first[2:], row[2:], strict=True)
+                calls[row[0], row[1]] = {name: float(n) for name, n in numbers if n}
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise CoverageError(f"{table}: {error}") from None
+    except ValueError as error:
+        if isinstance(error, CoverageError):
+            raise
+        raise CoverageError(f"{table}: line {rows.line_num}: {error}") from None
+    return Coverage(head.source, head.release, cases, calls)

@@ -1,0 +1,126 @@
+"""Workloads for a series, by what they execute of it: for ``suggest``, ``--auto`` and the queue."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from errors import SpecError
+from experiment.ad_hoc import Auto, alike, choose, load_auto
+from experiment.spec import Experiment, SeriesSpec
+from kernels.hunk_functions import changed_functions
+from kernels.intake import patches_of, records_of
+from results.coverage import Candidate, Coverage, Suggestion, suggest
+from runs.coverage import changed_by, shipped
+from runs.options import Options
+
+# Of the changed functions that the best workload executes, what another one must to be taken.
+SHARE = 0.5
+# Seeds and arms of a first session, and guests at once: for an estimate of its time.
+RUNS, AT_ONCE = 16, 2
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A suggestion with its ground: the series' files, and whether kernels or hunks were read.
+
+    ``chosen`` are the workloads that ``--auto`` measures, empty where there are none.
+    """
+
+    coverage: Coverage
+    suggestion: Suggestion
+    files: tuple[str, ...]
+    by_kernels: bool
+    chosen: tuple[str, ...]
+
+    def seconds(self, candidate: Candidate) -> float:
+        """About how long a session of the workload takes on two cores, kernels cached."""
+        return candidate.case.run_cpu_s * RUNS / AT_ONCE
+
+
+def answer(experiment: Experiment, options: Options) -> Answer:
+    """What to measure the settled series of ``experiment`` with.
+
+    Raises:
+        LabError: the series cannot be read, or the coverage that comes with the lab.
+    """
+    assert experiment.series is not None
+    where = {"checkout": options.checkout, "cache": options.cache}
+    records = records_of(experiment.series, **where)
+    files = tuple(
+        dict.fromkeys(file for one in records for patch in one.patches for file in patch.files)
+    )
+    texts = texts_of(experiment.series, **where)
+    functions, by_kernels = changed_by(experiment, texts, options)
+    coverage = shipped()
+    found = suggest(coverage, functions, files)
+    try:
+        chosen = workloads_for(found, files)
+    except SpecError:
+        chosen = ()
+    return Answer(coverage, found, files, by_kernels, chosen)
+
+
+def texts_of(series: SeriesSpec, *, checkout: Path, cache: Path) -> dict[str, str]:
+    """The patches of a series by the names of their files; raises as ``intake.keep``."""
+    return {
+        path.name: path.read_text(encoding="utf-8", errors="replace")
+        for path in patches_of(series, checkout=checkout, cache=cache)
+    }
+
+
+def workloads_for(
+    suggestion: Suggestion, files: Sequence[str], auto: Auto | None = None
+) -> tuple[str, ...]:
+    """The workloads that a series is measured with where nobody names any, in the file's order.
+
+    Of those that can be measured in one session, and that together execute most of its functions:
+    all that execute at least half as many as the best one does.  Where no function of the series
+    or of its files is known, by the names of its files.
+
+    Raises:
+        SpecError: there are none; names the shipped experiment that would do, if any.
+    """
+    auto = auto or load_auto()
+    able = [one for one in suggestion.candidates if one.case.workload in auto.workloads]
+    if able:
+        groups = [alike([first, *auto.workloads], auto) for first in auto.workloads]
+        if suggestion.by_files:
+            # That a file's other functions are executed says little: the usual workloads do.
+            together = next(names for names in groups if _weight(able, names) > (0, 0))
+        else:
+            together = max(groups, key=lambda names: _weight(able, names))
+        able = [one for one in able if one.case.workload in together]
+        least = SHARE * len(able[0].functions)
+        chosen = {one.case.workload for one in able if len(one.functions) >= least}
+        return tuple(name for name in auto.workloads if name in chosen)
+    if suggestion.candidates:
+        best = suggestion.candidates[0].case
+        raise SpecError(
+            [
+                f"--auto: only {best.workload} executes what the series changes; measure it in "
+                f"its experiment: ./lab.py run {best.experiment} --set series.path=SERIES"
+            ]
+        )
+    if suggestion.never:
+        raise SpecError(
+            [
+                f"--auto: no workload executes {', '.join(suggestion.never[:5])}; "
+                f"name some all the same: --workloads {','.join(auto.workloads)}"
+            ]
+        )
+    return choose(files, auto)
+
+
+def _weight(candidates: Sequence[Candidate], workloads: Sequence[str]) -> tuple[int, float]:
+    """How many functions these workloads execute together, and how often the best of them does."""
+    these = [one for one in candidates if one.case.workload in workloads]
+    functions = {function for one in these for function in one.functions}
+    return len(functions), max((one.calls_per_io for one in these), default=0.0)
+
+
+def automatic(patches: Mapping[str, str], files: Sequence[str]) -> tuple[str, ...]:
+    """As :func:`workloads_for`, from the texts of ``patches`` alone."""
+    functions = [name for text in patches.items() for name in changed_functions(text[1], text[0])]
+    return workloads_for(suggest(shipped(), functions, files), files)

@@ -1,0 +1,141 @@
+"""What workloads execute: ranked for a change, counted by folder, and kept in two files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from results.coverage import (
+    Coverage,
+    CoverageError,
+    CoveredCase,
+    by_folder,
+    plain,
+    read,
+    suggest,
+    unreached_in,
+    write,
+)
+
+
+def case(name: str) -> CoveredCase:
+    workload = name.partition(":")[0]
+    return CoveredCase(
+        case=name, workload=workload, experiment=f"{workload}-test", guest="smoke", ios=1000.0,
+        run_cpu_s=2.5,
+    )  # fmt: skip
+
+
+COVERAGE = Coverage(
+    "deb:linux-source-6.12",
+    "6.12.1",
+    tuple(map(case, ("faults", "reads", "writes:big", "writes:small"))),
+    {
+        ("mm/a.c", "add"): {"reads": 2.0, "writes:big": 0.5},
+        ("mm/a.c", "drop"): {"reads": 0.25},
+        ("mm/a.c", "never"): {},
+        ("mm/b.c", "split.constprop.0"): {"writes:big": 3.0, "writes:small": 1.0},
+        ("mm/b.c", "copy"): {"faults": 1.0},
+        ("fs/b.c", "copy"): {"writes:small": 7.0},
+    },
+)
+
+
+def ranked(functions: list[str], files: list[str]) -> list[tuple[str, int, float]]:
+    found = suggest(COVERAGE, functions, files)
+    return [(one.case.case, len(one.functions), one.calls_per_io) for one in found.candidates]
+
+
+def test_who_executes_more_of_it_comes_first_then_who_does_it_more_often() -> None:
+    assert ranked(["add", "drop"], ["mm/a.c"]) == [("reads", 2, 2.25), ("writes:big", 1, 0.5)]
+    assert ranked(["add", "split"], ["mm/a.c", "mm/b.c"]) == [
+        ("writes:big", 2, 3.5), ("reads", 1, 2.0)
+    ]  # fmt: skip
+
+
+def test_a_workload_is_there_once_by_its_best_case() -> None:
+    assert ranked(["split"], ["mm/b.c"]) == [("writes:big", 1, 3.0)]
+
+
+def test_of_two_functions_of_one_name_that_in_the_changed_file_counts() -> None:
+    assert ranked(["copy"], ["mm/b.c"]) == [("faults", 1, 1.0)]
+    assert ranked(["copy"], ["fs/b.c"]) == [("writes:small", 1, 7.0)]
+
+
+def test_what_nobody_executes_is_not_what_the_kernel_does_not_have() -> None:
+    found = suggest(COVERAGE, ["add", "never", "gone"], ["mm/a.c"])
+    assert (found.never, found.absent, found.by_files) == (("never",), ("gone",), False)
+    found = suggest(COVERAGE, ["never"], ["mm/a.c"])
+    assert (found.candidates, found.never, found.by_files) == ((), ("never",), False)
+
+
+def test_where_no_function_is_known_others_of_the_same_files_stand_for_it() -> None:
+    found = suggest(COVERAGE, ["inlined"], ["mm/a.c"])
+    assert found.by_files
+    assert found.absent == ("inlined",)
+    assert [one.case.case for one in found.candidates] == ["reads", "writes:big"]
+    assert suggest(COVERAGE, [], ["include/a.h"]).candidates == ()
+
+
+@pytest.mark.parametrize(
+    ("name", "source"),
+    [("f.constprop.0", "f"), ("f.isra.0.part.1", "f"), ("f@mm/a.c", "f"), ("f", "f"), (".L", ".L")],
+)
+def test_what_the_compiler_adds_to_a_name_is_left_out(name: str, source: str) -> None:
+    assert plain(name) == source
+
+
+def test_folders_are_counted_by_whole_names() -> None:
+    mm, fs, file = by_folder(COVERAGE, ("mm", "fs", "mm/a.c"))
+    assert (mm.functions, mm.executed) == (5, 4)
+    assert mm.by_workload == {"faults": 1, "reads": 2, "writes": 2}
+    assert (fs.functions, fs.executed) == (1, 1)
+    assert (file.functions, file.executed) == (3, 2)
+    assert unreached_in(COVERAGE, ("mm", "fs")) == (("mm/a.c", "never"),)
+    assert by_folder(COVERAGE, ("m",))[0].functions == 0
+
+
+def test_a_later_session_replaces_its_own_cases_alone() -> None:
+    later = Coverage(
+        COVERAGE.source, COVERAGE.release, (case("reads"),), {("mm/a.c", "never"): {"reads": 1.0}}
+    )
+    merged = COVERAGE.with_session(later)
+    assert [one.case for one in merged.cases] == ["faults", "reads", "writes:big", "writes:small"]
+    assert merged.calls["mm/a.c", "add"] == {"writes:big": 0.5}
+    assert merged.calls["mm/a.c", "drop"] == {}
+    assert merged.calls["mm/a.c", "never"] == {"reads": 1.0}
+    with pytest.raises(ValueError, match=r"6\.12\.2"):
+        COVERAGE.with_session(Coverage(COVERAGE.source, "6.12.2", (), {}))
+
+
+def test_files_hold_all_of_it_and_are_the_same_bytes_each_time(tmp_path: Path) -> None:
+    table = tmp_path / "kernel.csv"
+    write(COVERAGE, table)
+    again = read(table)
+    assert (again.source, again.release, again.cases) == (
+        COVERAGE.source, COVERAGE.release, COVERAGE.cases
+    )  # fmt: skip
+    assert again.calls == COVERAGE.calls
+    before = table.read_bytes(), table.with_suffix(".json").read_bytes()
+    write(again, table)
+    assert (table.read_bytes(), table.with_suffix(".json").read_bytes()) == before
+
+
+@pytest.mark.parametrize(
+    ("spoil", "named"),
+    [
+        (lambda table: table.unlink(), "kernel.csv"),
+        (lambda table: table.with_suffix(".json").write_text("{"), "kernel.json"),
+        (lambda table: table.write_text("file,function\n"), "kernel.csv: line 1"),
+        (lambda table: table.write_text(table.read_text() + "mm/a.c,x\n"), "kernel.csv: line 8"),
+        (lambda table: table.write_text(table.read_text() + "a,x,q,,,\n"), "kernel.csv: line 8"),
+    ],
+)
+def test_damage_is_named_with_its_file(tmp_path: Path, spoil: object, named: str) -> None:
+    table = tmp_path / "kernel.csv"
+    write(COVERAGE, table)
+    assert callable(spoil)
+    spoil(table)
+    with pytest.raises(CoverageError, match=named.replace(".", r"\.")):
+        read(table)

@@ -1,0 +1,72 @@
+"""Workloads for a series: the shipped counts, the series that the lab ships, and ``--auto``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from errors import SpecError
+from experiment.ad_hoc import load_auto
+from kernels.hunk_functions import changed_functions
+from kernels.series import read_patch
+from results.coverage import Coverage, CoveredCase, suggest
+from runs.coverage import shipped
+from runs.suggestion import automatic, workloads_for
+
+SERIES = Path(__file__).resolve().parents[2] / "configs/series"
+
+
+def texts(name: str) -> tuple[dict[str, str], tuple[str, ...]]:
+    patches = sorted((SERIES / name).glob("*.patch"))
+    files = tuple(file for path in patches for file in read_patch(path).files)
+    return {path.name: path.read_text() for path in patches}, files
+
+
+@pytest.mark.parametrize(
+    ("series", "best", "changed"),
+    [
+        ("filemap-walks", "reclaim-overwrite", "__filemap_add_folio"),
+        ("iomap-whole-folio", "iomap-dirty", "iomap_dirty_folio"),
+        ("reclaim-backoff", "filemap-thp", "shrink_folio_list"),
+        ("reclaim-sorted", "filemap-thp", "shrink_folio_list"),
+        ("slow-add-locked-256", "reclaim-overwrite", "__filemap_add_folio"),
+        ("broken-lookup", "filemap-4k", "xas_get_order"),
+    ],
+)
+def test_the_workload_of_each_shipped_series_is_found(series: str, best: str, changed: str) -> None:
+    patches, files = texts(series)
+    names = [name for text in patches.items() for name in changed_functions(text[1], text[0])]
+    assert changed in names
+    found = suggest(shipped(), names, files)
+    assert found.candidates[0].case.workload == best
+
+
+def test_automatic_takes_what_can_be_measured_together() -> None:
+    assert automatic(*texts("filemap-walks")) == ("filemap-4k", "filemap-thp")
+    assert automatic(*texts("iomap-whole-folio")) == ("iomap-dirty",)
+
+
+def test_headers_are_chosen_for_by_name() -> None:
+    assert automatic({}, ["include/linux/huge_mm.h"]) == ("filemap-thp",)
+    with pytest.raises(SpecError, match=r"net/core/dev\.c"):
+        automatic({}, ["net/core/dev.c"])
+
+
+def test_where_only_an_experiment_executes_it_that_is_named() -> None:
+    rows = {("mm/a.c", "f"): {"matrix:x": 1.0}, ("mm/a.c", "g"): {}}
+    only = CoveredCase(
+        case="matrix:x", workload="matrix", experiment="thp-matrix", guest="smoke", ios=1.0,
+        run_cpu_s=1.0,
+    )  # fmt: skip
+    coverage = Coverage("deb:linux", "6.12", (only,), rows)
+    with pytest.raises(SpecError, match="run thp-matrix"):
+        workloads_for(suggest(coverage, ["f"], ["mm/a.c"]), ["mm/a.c"])
+    with pytest.raises(SpecError, match="no workload executes g"):
+        workloads_for(suggest(coverage, ["g"], ["mm/a.c"]), ["mm/a.c"])
+
+
+def test_shipped_counts_are_of_workloads_that_are_there() -> None:
+    known = {*load_auto().workloads}
+    counted = {case.workload for case in shipped().cases}
+    assert known <= counted

@@ -1,0 +1,69 @@
+"""Verbs for what workloads execute: shown by folder, and recorded from sessions."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from verbs.folders import session_folder
+from verbs.options import Json
+from verbs.output import emit, log
+
+app = typer.Typer()
+
+
+@app.command("show")
+def show_verb(
+    folders: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="FOLDER", help="folders or files of the kernel source, as mm"),
+    ] = None,
+    unreached: Annotated[
+        bool, typer.Option("--unreached", help="list the functions that no workload executes")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Show how many of a folder's functions each workload executes."""
+    from dataclasses import asdict
+
+    from results.coverage import by_folder, unreached_in
+    from runs.coverage import FOLDERS, shipped
+
+    coverage = shipped()
+    wanted = tuple(folder.rstrip("/") for folder in folders or ()) or FOLDERS
+    rows = by_folder(coverage, wanted)
+    if as_json:
+        emit({"release": coverage.release, "folders": [asdict(row) for row in rows]})
+        return
+    log(
+        f"functions of {coverage.release} that are built in (without init code), and executed by "
+        "a workload"
+    )
+    workloads = sorted({case.workload for case in coverage.cases})
+    width = max(len(row.folder) for row in rows)
+    print(f"{'':{width}}  {'built in':>8}  {'executed':>12}  " + "  ".join(workloads))
+    for row in rows:
+        share = f"{100 * row.executed / row.functions:.0f} %" if row.functions else "-"
+        counts = "  ".join(f"{row.by_workload.get(name, 0):>{len(name)}}" for name in workloads)
+        print(f"{row.folder:{width}}  {row.functions:>8}  {row.executed:>5} {share:>6}  {counts}")
+    if unreached:
+        for file, function in unreached_in(coverage, wanted):
+            print(f"{file}: {function}")
+
+
+@app.command("add")
+def add_verb(
+    sessions: Annotated[
+        list[Path], typer.Argument(metavar="SESSION", help="finished sessions of exact mode")
+    ],
+) -> None:
+    """Record what the unpatched kernel of these sessions executed, for `suggest` and `--auto`."""
+    from host import facts
+    from runs import coverage
+
+    table, found = coverage.add([session_folder(name) for name in sessions], facts.cache_folder())
+    cases = ", ".join(case.case for case in found.cases)
+    log(f"{len(found.calls)} functions of {found.release}; executed by {cases}")
+    print(table)
