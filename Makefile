@@ -22,7 +22,7 @@ help:
 	@echo "make setup   install Debian packages and .venv, as far as missing"
 	@echo "make link    put a launcher named twinboot into BIN ($(BIN))"
 	@echo "make lock    pin the Python packages anew (LOCK_FLAGS=--upgrade for newer ones)"
-	@echo "make schema  write docs/schema/report.schema.json anew, from what reports render"
+	@echo "make schema  write docs/schema/ and docs/experiment-file.md anew, from the models"
 	@echo "make clean   remove .venv and what checks leave; sessions and the cache stay"
 
 setup:
@@ -85,7 +85,7 @@ lock: setup
 		$(LOCK_FLAGS) --output-file requirements.lock pyproject.toml
 
 schema: setup
-	@$(PYTHON) -m reports.json_form > docs/schema/report.schema.json
+	@$(PYTHON) -m verbs.actions.reference
 
 clean:
 	rm -rf .venv .make .mypy_cache .ruff_cache .pytest_cache .hypothesis
