@@ -53,7 +53,8 @@ def broken_links(page: Path, text: str) -> list[str]:
         if ":" in place:
             continue
         target = (page.parent / place).resolve() if place else page
-        known = anchors(target.read_text(encoding="utf-8")) if target.suffix == ".md" else set()
+        readable = target.suffix == ".md" and target.exists()
+        known = anchors(target.read_text(encoding="utf-8")) if readable else set()
         if not target.exists() or (heading and heading not in known):
             broken.append(link)
     return broken
