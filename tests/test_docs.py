@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import re
 import shlex
+import tomllib
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
 import lab
+from experiment.load import load_experiment
+from runs.prepare import catalogue
 from verbs.shorthand import expanded
+from workloads.spec import Check, load_workload, phase_names
 
 CHECKOUT = Path(lab.__file__).resolve().parent
 DOCS = CHECKOUT / "docs"
@@ -116,6 +121,24 @@ def test_targets_of_make_exist(page: Path) -> None:
 def test_the_index_has_every_document() -> None:
     linked = set(LINK.findall((DOCS / "README.md").read_text(encoding="utf-8")))
     assert {page.name for page in DOCS.glob("*.md")} - {"README.md"} <= linked
+
+
+def test_the_workload_that_is_shown_can_be_used_as_it_stands(tmp_path: Path) -> None:
+    text = (DOCS / "adding-a-workload.md").read_text(encoding="utf-8")
+    workload, experiment = re.findall(r"^```toml\n(.*?)^```", text, re.M | re.S)
+    name = tomllib.loads(workload)["name"]
+    (tmp_path / f"{name}.toml").write_text(workload)
+    (tmp_path / "mine.toml").write_text(experiment)
+    phases = phase_names({name: load_workload(tmp_path / f"{name}.toml")})
+    known = replace(catalogue(CHECKOUT), workloads=phases)
+    (case,) = load_experiment(tmp_path / "mine.toml", catalogue=known).cases
+    assert case.workload == name
+
+
+def test_every_check_of_a_workload_is_explained() -> None:
+    text = (DOCS / "adding-a-workload.md").read_text(encoding="utf-8")
+    explained = re.findall(r"^\| `(\w+)` \|", text.partition("## Checks")[2], re.M)
+    assert sorted(explained) == sorted(get_args(Check))
 
 
 def test_what_is_wrong_is_found(tmp_path: Path) -> None:
