@@ -21,8 +21,9 @@ EXPERIMENT_PAGE = """\
 
 An experiment is a TOML file under `configs/experiments/`, or anywhere: `./lab.py run FILE`.
 [`noop.toml`](../configs/experiments/noop.toml) is a short one,
-[`filemap-v4.toml`](../configs/experiments/filemap-v4.toml) has every kind of table but `[[arms]]`,
-and [`reclaim-contention.toml`](../configs/experiments/reclaim-contention.toml) has those.
+[`filemap-v4.toml`](../configs/experiments/filemap-v4.toml) has correctness checks, diagnostic
+runs and published figures,
+[`reclaim-contention.toml`](../configs/experiments/reclaim-contention.toml) has arms.
 
     ./lab.py plan FILE                  # reads it, and names every mistake at once
     ./lab.py run FILE --set blocks=16   # any key; tables by dots: kernel.compiler=clang
