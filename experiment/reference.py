@@ -160,8 +160,8 @@ def markdown(schema: Schema) -> str:
     """The tables of a file, each as a heading, a line, and a table of its keys."""
     parts: list[str] = []
     for table, places in tables_of(schema):
-        if places:
-            parts.append("## " + ", ".join(f"`{place}`" for place in places))
+        titles = ", ".join(f"`{place}`" for place in places)
+        parts.append(f"## {titles or 'At the top of the file'}")
         parts.append(table["description"].replace("``", "`"))
         rows = ["| key | value | default | meaning |", "|---|---|---|---|"]
         required = table.get("required", ())

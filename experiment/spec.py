@@ -196,7 +196,7 @@ class Experiment(Frozen):
     """One experiment file, complete and checked against the catalogues."""
 
     name: Name
-    """Name of the experiment, and of its file."""
+    """Of the experiment, in records, folders and the history."""
     title: str
     """One line for the head of the report."""
     question: str = ""
