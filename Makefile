@@ -4,6 +4,9 @@ PYTEST_FLAGS ?=
 WORKERS ?= 2
 LOCK_FLAGS ?=
 BIN ?= $(HOME)/.local/bin
+# What `make gallery` measures, and options of `lab.py run` for each.
+GALLERY ?= filemap-v4 iomap-dirty reclaim-contention slow-add thp-matrix
+GALLERY_FLAGS ?=
 
 MAKEFLAGS += --no-print-directory
 # virtme-ng's programs live in the virtual environment.
@@ -12,7 +15,8 @@ PYTHON := .venv/bin/python
 ACTIONLINT := .make/actionlint
 ACTIONLINT_VERSION := v1.7.12
 
-.PHONY: help setup link run lint lint-types lint-rest browser check test test-all lock schema clean
+.PHONY: help setup link run lint lint-types lint-rest browser check test test-all lock schema gallery \
+	gallery-site clean
 
 help:
 	@echo "make run     set up, then measure $(EXPERIMENT) and name the report"
@@ -22,7 +26,9 @@ help:
 	@echo "make setup   install Debian packages and .venv, as far as missing"
 	@echo "make link    put a launcher named twinboot into BIN ($(BIN))"
 	@echo "make lock    pin the Python packages anew (LOCK_FLAGS=--upgrade for newer ones)"
-	@echo "make schema  write docs/schema/report.schema.json anew, from what reports render"
+	@echo "make schema  write docs/schema/ and docs/experiment-file.md anew, from the models"
+	@echo "make gallery measure shipped experiments ($(GALLERY)) and make a"
+	@echo "             site of their reports, gallery/site; an hour or two with nothing cached"
 	@echo "make clean   remove .venv and what checks leave; sessions and the cache stay"
 
 setup:
@@ -86,7 +92,21 @@ lock: setup
 		$(LOCK_FLAGS) --output-file requirements.lock pyproject.toml
 
 schema: setup
-	@$(PYTHON) -m reports.json_form > docs/schema/report.schema.json
+	@$(PYTHON) -m verbs.actions.reference
+
+# A session that is there already is finished and not begun again.
+gallery: setup
+	@set -e; for name in $(GALLERY); do \
+		session=gallery/sessions/$$name; \
+		if [ -e $$session ]; then set -- --resume $$session; \
+		else set -- $$name --session $$session $(GALLERY_FLAGS); fi; \
+		$(PYTHON) lab.py run "$$@" || [ $$? -eq 1 ]; \
+	done
+	@$(MAKE) gallery-site
+
+# Of whatever is in gallery/sessions.
+gallery-site: setup
+	@$(PYTHON) lab.py sessions gallery/sessions --all --page gallery/site
 
 clean:
 	rm -rf .venv .make .mypy_cache .ruff_cache .pytest_cache .hypothesis

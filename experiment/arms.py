@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field, field_validator, model_validator
 
 from experiment.architecture import ARCHITECTURES, Arch, Architecture
-from experiment.frozen import Frozen, Name
+from experiment.frozen import WRITTEN_BY_LAB, Frozen, Name
 from experiment.shape import ShapeSpec
 
 # A command line word must stay one word, a mount option one option.
@@ -24,21 +24,25 @@ PREBUILT_SOURCES = ("deb:linux-image-", "image:")
 class KernelSpec(Frozen):
     """Where the source comes from, how it is configured, and what compiles it.
 
-    ``source`` is ``deb:PACKAGE``, ``tarball:PATH``, ``dir:PATH`` or
-    ``git:PATH@REF``; ``flavour`` names ``configs/kconfig/<flavour>.config``.  A kernel
-    that is built already is ``deb:linux-image-RELEASE[=VERSION]`` or
-    ``image:PATH[@MODULES_FOLDER]``: it has no flavour of ours, and no patches.
-    ``page_kib`` is the size of its pages, where an architecture has several.  ``mode`` is
-    written by the lab, from the experiment's: a wall guest shares the host's root, and its
-    kernel has what that takes.
+    A kernel that is built already has no flavour of ours, and no patches.
     """
 
     source: Annotated[str, Field(pattern=r"^(deb|tarball|dir|git|image):.+$")]
+    """``deb:PACKAGE[=VERSION]``, ``tarball:PATH``, ``dir:PATH``, ``git:PATH@REF``; built already:
+    ``deb:linux-image-RELEASE[=VERSION]``, ``image:PATH[@MODULES]``.
+    """
     flavour: Name = "perf"
+    """A file ``configs/kconfig/FLAVOUR.config``."""
     compiler: Literal["gcc", "clang"] = "gcc"
+    """What compiles it."""
     arch: Arch = "x86_64"
+    """What it is built for."""
     page_kib: Annotated[int, Field(ge=1)] = 4
-    mode: Mode = "exact"
+    """Size of its pages, KiB: 4; for arm64 4, 16 or 64."""
+    mode: Annotated[Mode, WRITTEN_BY_LAB] = "exact"
+    """From the experiment's: a wall guest shares the host's root, and its
+    kernel has what that takes.
+    """
 
     @model_validator(mode="after")
     def _architecture_has_it(self) -> KernelSpec:
@@ -69,24 +73,24 @@ class KernelSpec(Frozen):
 
 
 class SeriesSpec(Frozen):
-    """Ordered patches under test.
-
-    ``path`` is a folder of ``*.patch`` files, an mbox or patch file (relative ones
-    start at the checkout), ``mid:MESSAGE-ID`` or a link to one, or
-    ``git:REPOSITORY@A..B``; each of ``stack`` is applied on top of the one before.
-    With ``reverse`` the source already holds the series and the patches take it out:
-    the base arm is built with them, the patched arm is the source as it is.  With
-    ``revert`` besides, the patches are the series as it was posted, and are turned
-    around, last first, to take it out.
-    ``kept`` is written by the lab: the key of the patches as they were taken in.
-    """
+    """Ordered patches under test."""
 
     path: str
+    """A folder of ``*.patch`` files, an mbox or patch file (relative ones start at the checkout),
+    ``mid:MESSAGE-ID``, a link to one, or ``git:REPOSITORY@A..B``.
+    """
     stack: tuple[str, ...] = ()
+    """More series, each applied on top of the one before."""
     title: str = ""
+    """What reports call it; without it the series' own title."""
     reverse: bool = False
+    """The source holds the series already, and the patches take it out: ``base`` is built with
+    them.
+    """
     revert: bool = False
-    kept: Annotated[str, Field(pattern=r"^([0-9a-f]{32})?$")] = ""
+    """With ``reverse``: the patches are the series as posted, and are turned around, last first."""
+    kept: Annotated[str, Field(pattern=r"^([0-9a-f]{32})?$"), WRITTEN_BY_LAB] = ""
+    """Key of the patches as they were taken in."""
 
     @model_validator(mode="after")
     def _reverts_what_is_held(self) -> SeriesSpec:
@@ -101,27 +105,30 @@ class SeriesSpec(Frozen):
 
 
 class ArmSpec(Frozen):
-    """One side compared: a kernel, and the settings it is booted with.
-
-    The kernel is the experiment's with its series where ``patches`` says so, of that the
-    first ``upto`` patches only, and with the arm's own ``series`` on top; ``kernel`` is
-    another source or flavour.  ``sysctl`` values are written before the first phase and
-    read back, ``mount_options`` take the place of the workload's, ``cmdline`` words are
-    added to the kernel's command line, and ``guest`` changes the shape.
-    """
+    """One side compared: a kernel, and the settings it is booted with."""
 
     name: Name
+    """Of the arm, in records and reports; the first arm is the base."""
     label: str = ""
+    """What it is, in a few words."""
     patches: bool = False
+    """Whether its kernel has the experiment's series."""
     upto: Annotated[int, Field(ge=0, le=1000)] | None = None
+    """With ``patches``: the first so many patches only."""
     series: SeriesSpec | None = None
+    """A series of this arm alone, on top."""
     kernel: KernelSpec | None = None
+    """Another kernel than the experiment's."""
     sysctl: dict[Annotated[str, Field(pattern=r"^[a-z0-9_]+([./][A-Za-z0-9_-]+)+$")], str] = Field(
         default_factory=dict
     )
+    """Written before the first phase and read back: ``{ "vm.swappiness" = "10" }``."""
     mount_options: Annotated[str, Field(pattern=r"^[A-Za-z0-9_.,:=/+-]*$")] = ""
+    """In place of the workload's."""
     cmdline: tuple[Annotated[str, Field(pattern=WORD)], ...] = ()
+    """Words added to the kernel's command line."""
     guest: ShapeSpec = ShapeSpec()
+    """Changes of the guest's shape."""
 
     @field_validator("sysctl")
     @classmethod

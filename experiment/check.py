@@ -13,19 +13,20 @@ Selftest = Literal["xarray", "ida"]
 
 
 class CheckSpec(Frozen):
-    """Checks that run on every arm before anything is measured.
-
-    The kernel of ``flavour`` watches itself while it runs a short form of ``cases``
-    (all where none is named) and reads everything back, once for each number of
-    ``vcpus``.  The kernel of ``selftest_flavour`` runs ``selftests`` as it boots and
-    then does the same on one vCPU; no such kernel is built where none is named.
-    """
+    """Correctness checks, made on every arm."""
 
     flavour: Name = "lockdep"
+    """The kernel that watches itself while it does a short form of the cases and reads everything
+    back.
+    """
     vcpus: tuple[Annotated[int, Field(ge=1, le=64)], ...] = (1, 4)
+    """One guest of that kernel for each number of vCPUs; empty: no such kernel is built."""
     selftest_flavour: Name = "selftest"
+    """The kernel that runs self-tests as it boots."""
     selftests: tuple[Selftest, ...] = ("xarray",)
+    """The kernel's own self-tests; empty: no such kernel is built."""
     cases: tuple[str, ...] = ()
+    """Cases whose short form is run; empty: all."""
 
     @model_validator(mode="after")
     def _checks_something(self) -> CheckSpec:

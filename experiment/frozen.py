@@ -8,6 +8,8 @@ from pydantic import BaseModel, ConfigDict, Field
 
 Direction = Literal["higher", "lower"]
 Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]{0,63}$")]
+# Of a key that the lab writes into a record, and nobody into a file.
+WRITTEN_BY_LAB = Field(json_schema_extra={"readOnly": True})
 
 
 class Frozen(BaseModel):

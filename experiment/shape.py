@@ -8,43 +8,51 @@ from pydantic import Field, model_validator
 
 from errors import SpecError
 from experiment.architecture import Arch
-from experiment.frozen import Frozen, Name
+from experiment.frozen import WRITTEN_BY_LAB, Frozen, Name
 
 
 class WallShape(Frozen):
-    """What only a guest of wall mode has.
-
-    ``huge_pages`` takes the guest's memory from the host's reserved 2 MiB pages;
-    ``cpu`` is QEMU's model, empty for the host's own.
-    """
+    """What only a guest of wall mode has."""
 
     huge_pages: bool = False
+    """Memory is taken from the host's reserved 2 MiB pages."""
     cpu: str = ""
+    """QEMU's CPU model; empty: the host's own."""
 
 
 class Guest(Frozen):
-    """The shape of the VM: one file under ``configs/guests/``.
-
-    vCPUs and memory are split evenly over ``numa_nodes``; in wall mode each is bound
-    to a host node where the host has as many.  ``cpu`` and ``metronome_ns`` are of
-    exact mode, ``wall`` of wall mode.  ``arch`` is the kernel's, which the lab fills in; one
-    that has a CPU model for all its guests does not look at ``cpu``.
-    """
+    """The shape of the VM: one file under ``configs/guests/``."""
 
     name: Name
+    """Name of the guest, and of its file."""
     title: str
+    """What it is, in one line."""
     vcpus: Annotated[int, Field(ge=1, le=64)]
+    """Virtual CPUs, split evenly over ``numa_nodes``."""
     memory_mib: Annotated[int, Field(ge=128)]
+    """Memory, MiB, split evenly over ``numa_nodes``."""
     cpu: str
+    """QEMU's CPU model in exact mode; arm64 has one for all guests and ignores it."""
     scale: Annotated[int, Field(ge=1)]
+    """Every size of an experiment's ``dataset`` is divided by this."""
     jobs: Annotated[int, Field(ge=1)]
+    """Number of fio jobs."""
     boot_timeout_s: Annotated[float, Field(gt=0)]
+    """Most seconds of the host for boot, mkfs and file layout."""
     silence_timeout_s: Annotated[float, Field(gt=0)]
+    """Most seconds of the host without a word on the console."""
     run_timeout_s: Annotated[float, Field(gt=0)]
+    """Most seconds of the host for all phases and their results."""
     metronome_ns: Annotated[int, Field(ge=0)] = 0
+    """Exact mode with several vCPUs: period of a virtual timer that ends the turn of a vCPU; 0:
+    none.
+    """
     numa_nodes: Annotated[int, Field(ge=1, le=16)] = 1
+    """NUMA nodes; in wall mode each is bound to a host node where the host has as many."""
     wall: WallShape = WallShape()
-    arch: Arch = "x86_64"
+    """What only a guest of wall mode has."""
+    arch: Annotated[Arch, WRITTEN_BY_LAB] = "x86_64"
+    """From the kernel's."""
 
     @model_validator(mode="before")
     @classmethod
@@ -75,18 +83,20 @@ class Guest(Frozen):
 
 
 class ShapeSpec(Frozen):
-    """What an arm or a twin changes of a guest; None keeps what is there.
-
-    ``metronome_ns`` is the period of a virtual timer that ends the turn of a vCPU:
-    only a guest of several vCPUs has turns.  ``more_memory_mib`` comes on top.
-    """
+    """What an arm or a diagnostic run changes of a guest; what is not given stays."""
 
     vcpus: Annotated[int, Field(ge=1, le=64)] | None = None
+    """Virtual CPUs."""
     jobs: Annotated[int, Field(ge=1)] | None = None
+    """Number of fio jobs."""
     cpu: str | None = None
+    """QEMU's CPU model."""
     metronome_ns: Annotated[int, Field(ge=0)] | None = None
+    """Period of a virtual timer that ends the turn of a vCPU, where there are several."""
     numa_nodes: Annotated[int, Field(ge=1, le=16)] | None = None
+    """NUMA nodes."""
     more_memory_mib: Annotated[int, Field(ge=0)] = 0
+    """Memory on top of the guest's, MiB."""
 
     def of(self, guest: Guest) -> Guest:
         """The guest with these changes.

@@ -30,18 +30,18 @@ REPEAT = "repeat"
 
 
 class Dataset(Frozen):
-    """Sizes of the original set-up, in MiB, before a guest scales them down.
-
-    ``file_mib`` is that of all files together.  Without ``cgroup_limit_mib`` there is no
-    limit, and the page cache has ``memory_mib``, or else room for all files; without
-    ``brd_mib`` there is no device, for tmpfs.
-    """
+    """Sizes of the original set-up, before a guest divides them by its ``scale``."""
 
     cgroup_limit_mib: Annotated[int, Field(ge=0)] = 0
+    """Limit of the measured memory cgroup, MiB; 0: no limit."""
     memory_mib: Annotated[int, Field(ge=0)] = 0
+    """Without a cgroup limit: memory left for the page cache, MiB; 0: room for all files."""
     brd_mib: Annotated[int, Field(ge=0)] = 0
+    """Size of the ramdisk, MiB; 0: no device, for tmpfs."""
     file_mib: Annotated[int, Field(gt=0)]
+    """Size of all files together, MiB; smaller than ``brd_mib``."""
     jobs: Annotated[int, Field(gt=0)]
+    """Number of fio jobs of the original; the guest's ``jobs`` is what runs."""
 
     @model_validator(mode="after")
     def _file_fits(self) -> Dataset:
@@ -53,18 +53,22 @@ class Dataset(Frozen):
 
 
 class Published(Frozen):
-    """A figure printed in the original document, shown beside ours as reference.
-
-    ``patched`` is that of ``arm``; empty where only two arms are compared.
-    """
+    """A figure printed in the original document, shown beside ours as reference."""
 
     metric: str
+    """As in ``primary``: ``phase.metric``."""
     unit: str
+    """Unit of both figures, as printed."""
     base: float
+    """The figure without the series."""
     patched: float
+    """The figure with it, or of ``arm``."""
     document: str
+    """Where it is printed, and when."""
     note: str = ""
+    """What a reader should know of it."""
     arm: str = ""
+    """Name of the arm it is of; empty where there are two arms."""
 
     @property
     def change(self) -> float:
@@ -73,15 +77,18 @@ class Published(Frozen):
 
 
 class PhaseTimes(Frozen):
-    """How much a phase does: a ramp and a measured time in seconds, or a number of I/Os.
+    """How much a phase does: a number of I/Os, or a ramp and a measured time.
 
-    ``ios`` is of all jobs together.  Both arms then do the same I/Os from the first to the
-    last, and none is cut off by the end; there is no ramp, what is cold is cold on both.
+    With ``ios`` both arms do the same I/Os from the first to the last, and none is cut off by
+    the end; there is no ramp, what is cold is cold on both.
     """
 
     ramp_s: Annotated[float, Field(ge=0)] = 0.0
+    """Seconds before the measured time; goes with ``runtime_s``."""
     runtime_s: Annotated[float, Field(gt=0)] | None = None
+    """Measured seconds (virtual ones in exact mode); this or ``ios``."""
     ios: Annotated[int, Field(ge=1)] | None = None
+    """I/Os of all jobs together; this or ``runtime_s``."""
 
     @model_validator(mode="after")
     def _one_amount(self) -> PhaseTimes:
@@ -96,21 +103,22 @@ Change = Annotated[float, Field(gt=0, lt=1)]
 
 
 class CaseSpec(Frozen):
-    """A workload, one of its variants, and what is judged.
-
-    ``primary`` holds ``phase.metric`` names, ``wall_primary`` those of wall mode where they are
-    others: what path length is to an exact guest, bandwidth is to a real one.  ``times`` says
-    how much each phase does, by guest profile, then by phase (``times.laptop.4k``);
-    ``thresholds`` the smallest change of metrics for which it is not the experiment's.
-    """
+    """A workload, one of its variants, and what is judged."""
 
     workload: Name
+    """A file of ``workloads/catalogue/``."""
     variant: Name = "default"
+    """One of the workload's variants."""
     primary: tuple[str, ...] = ()
+    """Metrics that get a verdict, as ``phase.metric``; all others are shown beside them."""
     wall_primary: tuple[str, ...] = ()
+    """The same in wall mode, where other metrics are judged; empty: as ``primary``."""
     thresholds: dict[str, Change] = Field(default_factory=dict)
+    """Smallest change that matters, by metric, where it is not the experiment's."""
     times: dict[str, dict[str, PhaseTimes]]
+    """How much each phase does, by guest, then by phase: ``times.laptop.4k``."""
     published: tuple[Published, ...] = ()
+    """Figures of the original document."""
 
     @property
     def name(self) -> str:
@@ -123,15 +131,16 @@ class CaseSpec(Frozen):
 
 
 class Thresholds(Frozen):
-    """Smallest change someone cares about, and error rates (fractions, not %).
-
-    ``metrics`` holds the smallest change of single metrics, by their names (``thp.work``).
-    """
+    """The smallest change that matters, and error rates: fractions, not percent."""
 
     change: Change = 0.0025
+    """Smallest change that matters; without it 0.01 in wall mode."""
     alpha: Annotated[float, Field(gt=0, lt=0.5)] = 0.01
+    """Error rate of improvement and regression."""
     equivalence_alpha: Annotated[float, Field(gt=0, lt=0.5)] = 0.05
+    """Error rate of each of the two one-sided tests of "no change"."""
     metrics: dict[str, Change] = Field(default_factory=dict)
+    """Smallest change of single metrics, by name (``"thp.work"``)."""
 
     def of(self, metric: str) -> Thresholds:
         """The thresholds by which one metric is judged."""
@@ -142,20 +151,26 @@ Observed = Literal["lock_stat", "contention", "perf"]
 
 
 class TwinSpec(Frozen):
-    """More runs of the same arms that explain and never gate.
+    """Diagnostic runs: more runs of the same arms, which explain and are never judged.
 
-    A twin has a kernel flavour or a guest shape of its own, so that none of its
-    numbers may stand beside those of the measured guests.  ``observe`` says what
-    the agent reads: ``/proc/lock_stat``, histograms of the contention events, or (in wall
-    mode only, exact guests have no use for samples) what ``perf`` sampled of lock slow paths.
+    They have a kernel flavour or a guest shape of their own, so that none of their numbers may
+    stand beside those of the judged runs.
     """
 
     name: Name
+    """Of these diagnostic runs, in reports."""
     observe: Observed
+    """What is read: ``/proc/lock_stat``, the contention events, or, in wall mode only, samples of
+    perf.
+    """
     flavour: Name | None = None
+    """Kernel flavour of these runs; without it the measured kernel."""
     cases: Annotated[tuple[str, ...], Field(min_length=1)]
+    """Cases that are run, as ``workload`` or ``workload:variant``."""
     blocks: Annotated[int, Field(ge=1, le=1000)] = 2
+    """Seeds of these runs (in wall mode: blocks)."""
     guest: ShapeSpec = ShapeSpec()
+    """Changes of the guest's shape."""
 
 
 Compare = Literal["base", "pairs", "steps"]
@@ -167,37 +182,56 @@ WALL_CHANGE = 0.01
 
 
 class WallSpec(Frozen):
-    """How a wall session is made.
-
-    A run whose guest was lost to the host is made again until it was tried
-    ``attempts`` times.  With ``early_looks`` the session ends at the first of the
-    pre-set looks that decides, for a share of the error rates at each.
-    """
+    """How a wall session is made."""
 
     attempts: Annotated[int, Field(ge=1, le=10)] = 2
+    """Times that a run is tried whose guest was lost to the host."""
     early_looks: bool = False
+    """Whether the session ends at the first interim analysis that decides, each with its share of
+    the error rates.
+    """
 
 
 class Experiment(Frozen):
     """One experiment file, complete and checked against the catalogues."""
 
     name: Name
+    """Of the experiment, in records, folders and the history."""
     title: str
+    """One line for the head of the report."""
     question: str = ""
+    """What the experiment asks, in one sentence."""
     mode: Mode = "exact"
+    """``exact``: virtual time, an instruction is a nanosecond; ``wall``: the host's time."""
     wall: WallSpec = WallSpec()
+    """How a wall session is made."""
     kernel: KernelSpec
+    """The kernel of all arms that have none of their own."""
     series: SeriesSpec | None = None
+    """The patches under test; makes two arms, ``base`` and ``patched``, where ``arms`` is empty."""
     arms: tuple[ArmSpec, ...] = ()
+    """What is compared, the base first: 2 to 32."""
     compare: Compare = "base"
+    """Pairs that are judged: each arm against the base, all pairs, or each against the one before.
+    """
     guest: Name = "laptop"
+    """A file of ``configs/guests/``."""
     dataset: Dataset
+    """Sizes at the scale of the original."""
     cases: Annotated[tuple[CaseSpec, ...], Field(min_length=1)]
+    """Workloads, and which of their metrics are judged."""
     blocks: Annotated[int, Field(ge=1, le=1000)] = 8
+    """Seeds that every arm runs of every case; in wall mode blocks, each of which has every arm
+    once.
+    """
     seed: Annotated[int, Field(ge=1, le=2**31 - 1)] = 1
+    """The first seed; the others are the numbers behind it."""
     thresholds: Thresholds = Thresholds()
+    """The smallest change that matters, and error rates."""
     twins: tuple[TwinSpec, ...] = ()
+    """Diagnostic runs, which explain and are never judged."""
     check: CheckSpec | None = None
+    """Correctness checks of every arm; without this table none are made."""
 
     @field_validator("cases")
     @classmethod

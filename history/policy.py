@@ -49,45 +49,54 @@ class Place(NamedTuple):
 
 
 class Rule(Frozen):
-    """What is made of each finding where the patterns fit.
-
-    ``regression`` and ``improvement`` are of a judged metric, smaller ones than
-    ``at_least`` (a fraction) never fail; ``failed`` is a verdict that was lost, ``broken``
-    a kernel that does not run, ``mixed`` a change on a night on which the lab moved too,
-    ``lab`` a move of the lab, ``unexplained`` the same code with other numbers, ``suspected``
-    a change of a wall course whose interval contains zero, and ``incomparable`` a night that
-    has too few seeds in common with those before for any verdict.  Of what
-    is no longer measured as it was: ``stale`` is a track that has no entry of the newest
-    night, ``ended`` a case, metric or arm that the newest night has not, ``seeds`` a case
-    measured on other or fewer seeds, and ``thresholds`` a night or session judged by laxer
-    ones than the policy's.
-
-    ``change`` (a fraction) and ``alpha`` are the thresholds by which the history is judged;
-    None stands for 0.25 % (1 % in wall mode) and 0.01.
-    """
+    """What is made of each finding where the patterns fit."""
 
     experiment: str = "*"
+    """Pattern of names, as in a shell."""
     guest: str = "*"
+    """Pattern of guests."""
     mode: str = "*"
+    """Pattern: ``exact``, ``wall`` or ``*``."""
     case: str = "*"
+    """Pattern of cases."""
     metric: str = "*"
+    """Pattern of metrics (``4k.path``)."""
     at_least: Annotated[float, Field(ge=0)] = 0.0
+    """Smaller changes (a fraction) never fail."""
     change: Annotated[float, Field(gt=0)] | None = None
+    """Smallest change that matters, a fraction, by which the history is judged; without it 0.0025,
+    in wall mode 0.01.
+    """
     alpha: Annotated[float, Field(ge=0.001, le=0.1)] | None = None
+    """Error rate by which the history is judged; without it 0.01."""
     regression: Action = "fail"
+    """A judged metric became worse."""
     improvement: Action = "pass"
+    """A judged metric became better."""
     inconclusive: Action = "warn"
+    """A judged metric has no verdict, and more seeds would give one."""
     failed: Action = "fail"
+    """A verdict was lost."""
     broken: Action = "fail"
+    """A kernel does not build, boot or pass its checks."""
     mixed: Action = "warn"
+    """A change on a night on which the environment changed too, without a control arm."""
     lab: Action = "pass"
+    """The environment changed a number."""
     unexplained: Action = "fail"
+    """The same code in the same environment has other numbers."""
     suspected: Action = "warn"
+    """A change of a wall course whose interval contains zero."""
     incomparable: Action = "warn"
+    """A night with too few seeds in common with those before for any verdict."""
     stale: Action = "fail"
+    """A track has no entry of the newest night."""
     ended: Action = "fail"
+    """A case, metric or arm that the newest night has not."""
     seeds: Action = "fail"
+    """A case measured on other or fewer seeds than before."""
     thresholds: Action = "fail"
+    """A night or session judged by laxer thresholds than the policy's."""
 
     @field_validator("at_least", "change")
     @classmethod
@@ -140,6 +149,7 @@ class Policy(Frozen):
     """The whole file."""
 
     rules: tuple[Rule, ...] = ()
+    """In order: the first whose patterns fit decides; what fits none is judged by the defaults."""
 
     @model_validator(mode="after")
     def _all_rules_are_reached(self) -> Policy:

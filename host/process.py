@@ -7,6 +7,7 @@ anything running.
 
 from __future__ import annotations
 
+import errno
 import os
 import shlex
 import shutil
@@ -160,9 +161,15 @@ def run(
         raise InfraError(
             f"exit status {done.returncode}\n{done.tail()}",
             where=paste(argv),
-            next_step=f"see {log}" if log else "run it by hand",
+            next_step=_after(done, log),
         )
     return done
+
+
+def _after(failed: Finished, log: Path | None) -> str:
+    if os.strerror(errno.ENOSPC) in failed.stderr:
+        return "./lab.py clean, or set TWINBOOT_CACHE to a larger disk"
+    return f"see {log}" if log else "run it by hand"
 
 
 def _start(

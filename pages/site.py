@@ -68,7 +68,7 @@ def build(
             history has none.
         OSError: the folder cannot be written.
     """
-    _check(folder)
+    check(folder)
     read = store.read()
     if not read.entries and any((folder / "night").glob("*.html")):
         raise SiteError(
@@ -90,7 +90,8 @@ def build(
     return Site(folder, len(tracks), len(read.entries), copied)
 
 
-def _check(folder: Path) -> None:
+def check(folder: Path) -> None:
+    """Refuse to replace what is no site of the lab's, by raising ``SiteError``."""
     if not folder.exists():
         folder.parent.mkdir(parents=True, exist_ok=True)
         return
@@ -123,22 +124,22 @@ def _write(
     for name in ("track", "compare", "night"):
         (folder / name).mkdir(parents=True)
     (folder / MARK).write_text("pages of a history; written anew as a whole\n")
-    environment = _environment()
+    templates = environment()
     newest = max((entry.night for entry in read.entries), default="")
     common = {"newest": newest, "marks": status.status, "spark": spark.draw}
     worst_first = sorted(tracks, key=lambda track: (track.rank, track.name))
     front = {"tracks": worst_first, "problems": read.problems, "root": "", **common}
-    _page(environment, "front.html.j2", folder / FRONT, front)
+    page(templates, "front.html.j2", folder / FRONT, front)
     copied = 0
     quantiles = [0.0, 0.0, *(float(stats.t.ppf(0.995, n - 1)) for n in range(2, MOST_PAIRS))]
     for track in tracks:
         shown = {"track": track, "root": "../", "rows": NEWEST, **common}
         name = f"{track.name}.html"
         payloads = payload.of_track(track)
-        _page(environment, "track.html.j2", folder / "track" / name,
+        page(templates, "track.html.j2", folder / "track" / name,
               {**shown, "data": embed.data(payloads)}, CHARTS)  # fmt: skip
         compared = payload.of_comparison(track, store.functions, quantiles)
-        _page(environment, "compare.html.j2", folder / "compare" / name,
+        page(templates, "compare.html.j2", folder / "compare" / name,
               {**shown, "data": embed.data(compared)}, COMPARING)  # fmt: skip
         for number, entry in enumerate(track.entries):
             links = _copy(folder, entry, reports.get(entry.session, ()))
@@ -152,7 +153,7 @@ def _write(
                 "link": address(entry.link),
                 **shown,
             }
-            _page(environment, "night.html.j2", folder / "night" / f"{entry.id}.html", around)
+            page(templates, "night.html.j2", folder / "night" / f"{entry.id}.html", around)
     return copied
 
 
@@ -171,30 +172,32 @@ def address(link: str) -> Markup:
     return escape(link) if link.startswith(("https://", "http://")) else Markup("")
 
 
-def _environment() -> Environment:
-    environment = environment_of(TEMPLATES, _printed)
-    environment.filters["figure"] = wording.figure
-    environment.globals.update(status=status, wording=wording, shown_unit=shown_unit)
-    return environment
+def environment() -> Environment:
+    """The templates of a site's pages."""
+    templates = environment_of(TEMPLATES, _printed)
+    templates.filters["figure"] = wording.figure
+    templates.globals.update(status=status, wording=wording, shown_unit=shown_unit)
+    return templates
 
 
 def _printed(text: str) -> str:
     return wording.typeset(wording.clean(text, lines=True))
 
 
-def _page(
-    environment: Environment, template: str, path: Path, values: Mapping[str, object],
+def page(
+    templates: Environment, template: str, path: Path, values: Mapping[str, object],
     scripts: tuple[str, ...] = (),
 ) -> None:  # fmt: skip
+    """Write a page by its template; ``scripts`` are files of ``static/``."""
     texts = [_static(name) for name in scripts]
     styles = [_style(charts="uPlot.iife.min.js" in scripts)]
-    page = environment.get_template(template).render(
+    text = templates.get_template(template).render(
         policy=Markup(embed.policy(texts, styles)),  # noqa: S704  (made of hashes)
         styles=[Markup(text) for text in styles],  # noqa: S704  (the lab's own files)
         scripts=[Markup(text) for text in texts],  # noqa: S704
         **values,
     )
-    path.write_text(page.rstrip() + "\n", encoding="utf-8", errors="replace")
+    path.write_text(text.rstrip() + "\n", encoding="utf-8", errors="replace")
 
 
 def _static(name: str) -> str:

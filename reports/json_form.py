@@ -8,7 +8,6 @@ and functions beyond the listed ones in functions.csv.
 from __future__ import annotations
 
 import json
-import sys
 from typing import Any, Literal
 
 from pydantic import BaseModel
@@ -125,7 +124,3 @@ def _drop(definition: dict[str, Any], key: str) -> None:
 def schema_text() -> str:
     """The schema as it is kept in docs/schema/, ending in a newline."""
     return json.dumps(schema(), indent=1, ensure_ascii=False) + "\n"
-
-
-if __name__ == "__main__":
-    sys.stdout.write(schema_text())

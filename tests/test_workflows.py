@@ -21,6 +21,7 @@ MAY = {
     ("nightly.yml", "keep"): {"contents": "write"},
     ("nightly.yml", "publish"): {"pages": "write", "id-token": "write"},
     ("nightly.yml", "tell"): {"issues": "write"},
+    ("gallery.yml", "publish"): {"pages": "write", "id-token": "write"},
     ("compare.yml", "comment"): {"pull-requests": "write"},
 }
 
@@ -70,11 +71,18 @@ def test_what_guests_and_patches_print_is_no_command() -> None:
                 assert step["run"].startswith('echo "::stop-commands::$(od -An -N16 -tx1 ')
 
 
-def test_a_night_measures_known_experiments_each_in_one_job() -> None:
-    job = parsed(WORKFLOWS / "nightly.yml")["jobs"]["measure"]
+@pytest.mark.parametrize("name", ["nightly.yml", "gallery.yml"])
+def test_known_experiments_are_measured_each_in_one_job(name: str) -> None:
+    job = parsed(WORKFLOWS / name)["jobs"]["measure"]
     matrix = job["strategy"]["matrix"]
     assert set(matrix) == {"experiment"}
     assert set(matrix["experiment"]) <= set(known_experiments())
+
+
+def test_the_gallery_is_what_make_gallery_makes() -> None:
+    (local,) = re.findall(r"^GALLERY \?= (.*)$", (CHECKOUT / "Makefile").read_text(), re.M)
+    matrix = parsed(WORKFLOWS / "gallery.yml")["jobs"]["measure"]["strategy"]["matrix"]
+    assert matrix == {"experiment": local.split()}
 
 
 CONTAINERFILE = (CHECKOUT / "Containerfile").read_text()
@@ -83,7 +91,7 @@ CONTAINERFILE = (CHECKOUT / "Containerfile").read_text()
 def test_workflows_run_in_the_system_that_the_image_is_made_of() -> None:
     (base,) = re.findall(r"^FROM docker\.io/library/(\S+)$", CONTAINERFILE, re.M)
     images = []
-    for name in ("nightly.yml", "compare.yml"):
+    for name in ("nightly.yml", "compare.yml", "gallery.yml"):
         for job in parsed(WORKFLOWS / name)["jobs"].values():
             container = job.get("container", {})
             images += [container if isinstance(container, str) else container.get("image")]

@@ -12,7 +12,7 @@ from runs.request import SUBJECT, Request
 from verbs.fields import Without, flattened
 from verbs.options import SESSION, Booting, Folder
 
-app = typer.Typer()
+app = typer.Typer(add_completion=False)
 
 SEARCH = "What is searched for"
 # A search is of one series in exact mode, and decides itself what it boots of it.

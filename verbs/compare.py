@@ -13,7 +13,7 @@ from verbs.folders import session_folder
 from verbs.options import Json, Strict
 from verbs.output import emit
 
-app = typer.Typer()
+app = typer.Typer(add_completion=False)
 
 SessionName = Annotated[
     Path,

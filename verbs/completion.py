@@ -15,7 +15,7 @@ from typer.core import TyperGroup
 VARIABLE = "_TWINBOOT_COMPLETE"
 PROGRAM = "twinboot"
 
-app = typer.Typer()
+app = typer.Typer(add_completion=False)
 
 
 class Shell(enum.StrEnum):

@@ -11,7 +11,7 @@ from errors import UsageError
 from verbs.history_files import KNOWN, POLICY, KnownFile, PolicyFile
 from verbs.options import Json
 
-app = typer.Typer()
+app = typer.Typer(add_completion=False)
 
 
 @app.command("gate")

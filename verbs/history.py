@@ -18,7 +18,7 @@ from verbs.history_files import (
 )
 from verbs.options import OUTPUT, Json
 
-app = typer.Typer(no_args_is_help=True)
+app = typer.Typer(no_args_is_help=True, add_completion=False)
 
 
 @app.command("add")

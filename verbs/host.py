@@ -12,7 +12,7 @@ from verbs.folders import CHECKOUT
 from verbs.options import Json
 from verbs.output import emit, log
 
-app = typer.Typer()
+app = typer.Typer(add_completion=False)
 
 
 @app.command("doctor")

@@ -21,7 +21,7 @@ from verbs.options import (
     Strict,
 )
 
-app = typer.Typer()
+app = typer.Typer(add_completion=False)
 
 
 @app.command("build")

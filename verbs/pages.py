@@ -11,7 +11,7 @@ from errors import UsageError
 from verbs.history_files import HISTORY, KNOWN, POLICY, KnownFile, PolicyFile
 from verbs.output import log
 
-app = typer.Typer()
+app = typer.Typer(add_completion=False)
 
 
 @app.command("pages")

@@ -10,7 +10,7 @@ import typer
 from verbs.folders import SESSIONS
 from verbs.options import OUTPUT
 
-app = typer.Typer()
+app = typer.Typer(add_completion=False)
 
 
 @app.command("patch")

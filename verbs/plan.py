@@ -8,7 +8,7 @@ from runs.request import Request
 from verbs.fields import flattened
 from verbs.options import Json
 
-app = typer.Typer()
+app = typer.Typer(add_completion=False)
 
 
 @app.command("plan")

@@ -12,7 +12,7 @@ from verbs.fields import Without, flattened
 from verbs.options import Booting
 from verbs.queue_list import QUEUE, QUEUE_PANEL, Folder
 
-app = typer.Typer(no_args_is_help=True)
+app = typer.Typer(no_args_is_help=True, add_completion=False)
 
 Priority = Annotated[
     int,

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 QUEUE = CHECKOUT / "queue-data"
 
-app = typer.Typer()
+app = typer.Typer(add_completion=False)
 
 QUEUE_PANEL = "The queue"
 Folder = Annotated[

@@ -11,7 +11,7 @@ from errors import UsageError
 from verbs.fields import flattened
 from verbs.options import SESSION, Booting, Folder, Json
 
-app = typer.Typer()
+app = typer.Typer(add_completion=False)
 
 
 @app.command("repro")

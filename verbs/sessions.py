@@ -11,7 +11,7 @@ from verbs.folders import SESSIONS
 from verbs.options import Json
 from verbs.output import emit, log
 
-app = typer.Typer()
+app = typer.Typer(add_completion=False)
 
 
 @app.command("sessions")
@@ -19,19 +19,29 @@ def sessions_verb(
     folder: Annotated[Path, typer.Argument(help="folder of sessions", metavar="FOLDER")] = SESSIONS,
     limit: Annotated[int, typer.Option(min=1, metavar="N", help="no more than the newest N")] = 10,
     everything: Annotated[bool, typer.Option("--all", help="every session")] = False,
+    page: Annotated[
+        Path | None,
+        typer.Option(metavar="SITE", help="write a page of them, with their reports, here"),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """List sessions, newest first, with the verdicts that `report` gives.
 
     `report latest` and `report NAME` show one of them; the exit code in each line is that
-    of its report.
+    of its report. With --page an older page in that folder is replaced.
     """
     from reports.session_list import listed, text_lines
     from results.record import as_json as as_json_values
     from results.sessions import heads_in
 
     heads = heads_in(folder)
-    shown = [listed(head) for head in (heads if everything else heads[:limit])]
+    chosen = heads if everything else heads[:limit]
+    if page is not None:
+        from pages import gallery
+
+        log(f"{gallery.build(chosen, page)} reports: {page / 'index.html'}")
+        return
+    shown = [listed(head) for head in chosen]
     if as_json:
         emit([as_json_values(one) for one in shown])
         return

@@ -15,7 +15,7 @@ from verbs.invocation import experiment_of
 from verbs.options import DryRun, Folder, Measuring, Strict
 from verbs.output import log
 
-app = typer.Typer()
+app = typer.Typer(add_completion=False)
 
 # The range names these, or the tree is them.
 OF_TREE = Without("name", "series", "source", "automatic", "reverse", "arms")

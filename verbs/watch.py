@@ -12,7 +12,7 @@ from verbs.fields import Without, flattened
 from verbs.queue import Priority
 from verbs.queue_list import QUEUE, Folder
 
-app = typer.Typer()
+app = typer.Typer(add_completion=False)
 
 MAILBOX = "The mailbox"
 # The mails are the series, and their files name the workloads where nothing else does.

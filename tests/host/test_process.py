@@ -101,6 +101,13 @@ def test_failure_with_a_log_quotes_and_names_it(tmp_path: Path) -> None:
     assert caught.value.next_step == f"see {tmp_path / 'log'}"
 
 
+def test_a_full_disk_is_no_mystery_to_be_run_by_hand(tmp_path: Path) -> None:
+    with pytest.raises(InfraError) as caught:
+        run(["dd", "if=/dev/zero", "of=/dev/full", "count=1"], timeout_s=10)
+    assert "No space left on device" in caught.value.what
+    assert "./lab.py clean" in caught.value.next_step
+
+
 def test_standard_input_is_what_was_given_or_empty() -> None:
     assert run(["cat"], timeout_s=10, stdin_text="given").stdout == "given"
     assert run(["cat"], timeout_s=10).stdout == ""

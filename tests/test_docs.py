@@ -1,0 +1,155 @@
+"""Documents: their links lead somewhere, their commands exist, and the index has all of them."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import tomllib
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, get_args
+
+import pytest
+
+import lab
+from experiment.load import load_experiment
+from runs.prepare import catalogue
+from verbs.shorthand import expanded
+from workloads.spec import Check, load_workload, phase_names
+
+CHECKOUT = Path(lab.__file__).resolve().parent
+DOCS = CHECKOUT / "docs"
+PAGES = [*sorted(CHECKOUT.glob("*.md")), *sorted(DOCS.glob("*.md"))]
+BLOCK = re.compile(r"^(```.*?^```|(?:^(?: {4}|\t)[^\n]*\n?)+)", re.M | re.S)
+CODE = re.compile(r"`([^`]+)`")
+LINK = re.compile(r"\]\(([^)\s]+)\)")
+PROGRAM = re.compile(r"^\s*(?:\$ )?(?:cd \S+ && )?(?:\./lab\.py|twinboot) (\S.*)$")
+MAKE = re.compile(r"^\s*(?:\$ )?make ([a-z-]+)(?!\S)")
+
+
+def without_code(text: str) -> str:
+    """A page's prose: code has brackets that are no links."""
+    return CODE.sub("", BLOCK.sub("", text))
+
+
+def anchor(heading: str) -> str:
+    """The id that GitHub gives a heading."""
+    plain = re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", heading).replace("`", "").lower()
+    return re.sub(r"[^\w\- ]", "", plain).strip().replace(" ", "-")
+
+
+def anchors(text: str) -> set[str]:
+    """The ids of a page's headings, those of equal ones with numbers behind them."""
+    seen: dict[str, int] = {}
+    found = set()
+    for heading in re.findall(r"^#{1,6} (.*)$", BLOCK.sub("", text), re.M):
+        name = anchor(heading)
+        count = seen[name] = seen.get(name, -1) + 1
+        found.add(f"{name}-{count}" if count else name)
+    return found
+
+
+def broken_links(page: Path, text: str) -> list[str]:
+    """The links of a page that lead to no file, or to no heading of one."""
+    broken = []
+    for link in LINK.findall(without_code(text)):
+        place, _, heading = link.partition("#")
+        if ":" in place:
+            continue
+        target = (page.parent / place).resolve() if place else page
+        readable = target.suffix == ".md" and target.exists()
+        known = anchors(target.read_text(encoding="utf-8")) if readable else set()
+        if not target.exists() or (heading and heading not in known):
+            broken.append(link)
+    return broken
+
+
+def commands(text: str) -> Iterator[str]:
+    """Command lines of the lab that a page shows, each without the name of the program."""
+    for block in BLOCK.findall(text):
+        for line in block.replace("\\\n", " ").splitlines():
+            if match := PROGRAM.match(line):
+                # A remark stands three blanks away, or behind a hash.
+                yield re.split(r"\s{3,}|\s#", match[1])[0]
+    for code in CODE.findall(BLOCK.sub("", text)):
+        if match := PROGRAM.match(" ".join(code.split())):
+            yield match[1]
+
+
+def unknown_in(line: str) -> str:
+    """The verb or the options of a command line that the lab does not know; empty if none."""
+    words = re.split(r" [|>;]|>>", line.translate(str.maketrans("", "", "[]…")))[0]
+    verb, *rest = expanded(shlex.split(words.replace("...", "")))
+    if verb.isupper() or verb == "--help":
+        return ""
+    command: Any = lab.command_line().commands.get(verb)
+    while command is not None:
+        command = command.load() if hasattr(command, "load") else command
+        if not hasattr(command, "commands") or not rest or rest[0].startswith("-"):
+            break
+        verb, *rest = rest
+        command = command.commands.get(verb)
+    if command is None:
+        return verb
+    known = {name for option in command.params for name in option.opts + option.secondary_opts}
+    given = [word.partition("=")[0] for word in rest if word.startswith("-") and word != "-"]
+    return " ".join(word for word in given if word not in known | {"--help", "-h"})
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_lead_to_files_and_headings(page: Path) -> None:
+    assert broken_links(page, page.read_text(encoding="utf-8")) == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_commands_are_those_of_the_lab(page: Path) -> None:
+    found = {line: unknown_in(line) for line in commands(page.read_text(encoding="utf-8"))}
+    assert {line: words for line, words in found.items() if words} == {}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_targets_of_make_exist(page: Path) -> None:
+    targets = re.findall(r"^([a-z-]+):", (CHECKOUT / "Makefile").read_text(), re.M)
+    text = page.read_text(encoding="utf-8")
+    shown = [line for block in BLOCK.findall(text) for line in block.splitlines()]
+    shown += CODE.findall(BLOCK.sub("", text))
+    named = {match[1] for line in shown if (match := MAKE.match(line))}
+    assert named - set(targets) == set()
+
+
+def test_the_index_has_every_document() -> None:
+    linked = set(LINK.findall((DOCS / "README.md").read_text(encoding="utf-8")))
+    assert {page.name for page in DOCS.glob("*.md")} - {"README.md"} <= linked
+
+
+def test_the_workload_that_is_shown_can_be_used_as_it_stands(tmp_path: Path) -> None:
+    text = (DOCS / "adding-a-workload.md").read_text(encoding="utf-8")
+    workload, experiment = re.findall(r"^```toml\n(.*?)^```", text, re.M | re.S)
+    name = tomllib.loads(workload)["name"]
+    (tmp_path / f"{name}.toml").write_text(workload)
+    (tmp_path / "mine.toml").write_text(experiment)
+    phases = phase_names({name: load_workload(tmp_path / f"{name}.toml")})
+    known = replace(catalogue(CHECKOUT), workloads=phases)
+    (case,) = load_experiment(tmp_path / "mine.toml", catalogue=known).cases
+    assert case.workload == name
+
+
+def test_every_check_of_a_workload_is_explained() -> None:
+    text = (DOCS / "adding-a-workload.md").read_text(encoding="utf-8")
+    explained = re.findall(r"^\| `(\w+)` \|", text.partition("## Checks")[2], re.M)
+    assert sorted(explained) == sorted(get_args(Check))
+
+
+def test_what_is_wrong_is_found(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text("# One `word`, two\n\n## Two\n")
+    assert broken_links(page, "[a](#two) [b](page.md#one-word-two) [c](https://d/#e)") == []
+    assert broken_links(page, "[a](#three) [b](no.md)\n\n    [c](in-code.md)\n") == [
+        "#three",
+        "no.md",
+    ]
+    shown = "`./lab.py bogus x`\n\n"
+    shown += "    ./lab.py run NAME --quick   of --bogus\n"
+    shown += "    twinboot A.. --bogus\n"
+    assert [unknown_in(line) for line in commands(shown)] == ["", "--bogus", "bogus"]
