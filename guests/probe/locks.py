@@ -13,7 +13,6 @@ from kernels.addresses import Table
 
 # Bits of a kind's number in the probe's rows, which is its place below.
 SHARED, SLEEPS = 1, 2
-FREE = "free"
 # Those of kernel/locking/ that change the lock's word by themselves, and the slow path of spin
 # locks, in which a waiter does.  What a task that slept does with a lock is not watched.
 FUNCTIONS = {
@@ -36,7 +35,9 @@ FUNCTIONS = {
     "sleep_shared": (
         "down_read", "down_read_interruptible", "down_read_killable", "down_read_trylock",
     ),
-    FREE: ("mutex_unlock",),
+    "free": ("mutex_unlock",),
+    # A task may sleep between the call of a function above and its taking the lock.
+    "switch": ("__switch_to_asm",),
 }  # fmt: skip
 
 

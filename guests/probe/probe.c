@@ -16,7 +16,8 @@
  *
  * Each spin=, spin_shared=, sleep= and sleep_shared=START-END is a function that takes a lock
  * which is waited for by spinning or by sleeping, for itself or beside others; free=START-END
- * is one that lets go of a lock (x86-64 alone; guests/probe/locks.py chooses them).
+ * is one that lets go of a lock, and switch=START-END goes from one task's stack to another's
+ * (x86-64 alone; guests/probe/locks.py chooses them).
  * The instruction in it that exchanges, or adds and returns, writes the lock, so that its
  * address tells locks apart.  Where a lock is let go of is anywhere in the kernel, for that is
  * inlined: a store of the byte 0 to a lock that is held, or an addition that returns, for
@@ -72,7 +73,7 @@ struct qemu_plugin_tb;
 struct qemu_plugin_insn;
 enum qemu_plugin_cb_flags { QEMU_PLUGIN_CB_NO_REGS };
 enum qemu_plugin_op { QEMU_PLUGIN_INLINE_ADD_U64 };
-enum qemu_plugin_mem_rw { QEMU_PLUGIN_MEM_R = 1, QEMU_PLUGIN_MEM_W };
+enum qemu_plugin_mem_rw { QEMU_PLUGIN_MEM_R = 1, QEMU_PLUGIN_MEM_W, QEMU_PLUGIN_MEM_RW };
 typedef uint32_t qemu_plugin_meminfo_t;
 
 typedef struct {
@@ -167,6 +168,8 @@ static const uint8_t MARK_TAIL[] = { 0x57, 0x54 };
 #define MAX_HOLDS 256
 #define MAX_CALLS 16
 #define MAX_BYTES 16
+/* Stacks of the kernel have this size at least, and begin at a multiple of it. */
+#define STACK_BITS 14
 /* Counters of a scoreboard: one board for each block would be slow to make. */
 #define BOARD_COUNTERS 4096
 
@@ -219,10 +222,10 @@ static struct stay *stays;
 static uint64_t executed;
 
 /* Functions that take locks or let go of them. */
-enum place_kind { SPIN, SPIN_SHARED, SLEEP, SLEEP_SHARED, FREE, KINDS };
+enum place_kind { SPIN, SPIN_SHARED, SLEEP, SLEEP_SHARED, FREE, SWITCH, KINDS };
 #define SHARED 1u /* a bit of the kinds before FREE */
 static const char *const PLACE_WORDS[KINDS] = { "spin=", "spin_shared=", "sleep=",
-						"sleep_shared=", "free=" };
+						"sleep_shared=", "free=", "switch=" };
 static struct place {
 	uint64_t start, end;
 	enum place_kind kind;
@@ -236,15 +239,17 @@ static struct hold {
 static unsigned int hold_count, lost;
 /*
  * Of each vCPU: its instructions so far; the calls of lock functions that have taken nothing yet,
- * an interrupt's behind those of what it interrupted; and the lock that it waits for.
+ * an interrupt's behind those of what it interrupted; the task that it runs, by the place of its
+ * stack; and the lock that it waits for.
  */
 static struct lane {
 	uint64_t clock;
-	struct {
-		uint64_t site;
+	struct call {
+		uint64_t site, task;
 		unsigned int place;
 	} calls[MAX_CALLS];
 	unsigned int call_count;
+	uint64_t task;
 	uint64_t lock, site, since;
 } *lanes;
 #if PROBE_API > 1
@@ -426,21 +431,32 @@ static void on_call(unsigned int vcpu, void *data)
 	if (lane->call_count == MAX_CALLS)
 		memmove(lane->calls, lane->calls + 1, --lane->call_count * sizeof(*lane->calls));
 	/* Arithmetic shifts bring the upper bits back. */
-	lane->calls[lane->call_count].site =
-		(uint64_t)((int64_t)(word << (64 - SITE_BITS)) >> (64 - SITE_BITS));
-	lane->calls[lane->call_count++].place = word >> SITE_BITS;
+	lane->calls[lane->call_count++] = (struct call){
+		(uint64_t)((int64_t)(word << (64 - SITE_BITS)) >> (64 - SITE_BITS)),
+		lane->task, word >> SITE_BITS
+	};
 }
 
-/*
- * The latest call of a function.  Later ones of others took nothing (a trylock that failed), or
- * are those of a task that sleeps in one.
- */
+/* Before the switch this writes the old task's stack, behind it it reads the new one's. */
+static void on_switch(unsigned int vcpu, qemu_plugin_meminfo_t info, uint64_t stack, void *data)
+{
+	struct lane *lane = &lanes[vcpu];
+
+	(void)info;
+	(void)data;
+	/* Who ran first is known from the first switch on. */
+	for (unsigned int at = 0; lane->task == 0 && at < lane->call_count; at++)
+		lane->calls[at].task = stack >> STACK_BITS;
+	lane->task = stack >> STACK_BITS;
+}
+
+/* The task's latest call of a function.  Later ones of others took nothing (a trylock failed). */
 static uint64_t caller(struct lane *lane, unsigned int place)
 {
 	for (unsigned int at = lane->call_count; at-- > 0;) {
 		uint64_t site = lane->calls[at].site;
 
-		if (lane->calls[at].place != place)
+		if (lane->calls[at].place != place || lane->calls[at].task != lane->task)
 			continue;
 		lane->call_count--;
 		memmove(lane->calls + at, lane->calls + at + 1,
@@ -708,7 +724,14 @@ static void watch_locks(struct qemu_plugin_insn *insn, const uint8_t *bytes, siz
 	enum writes what = writes(bytes, size);
 	bool takes, frees;
 
-	if (called >= 0 && places[called].kind != FREE)
+	if (here >= 0 && places[here].kind == SWITCH) {
+		/* Of PUSH and POP alone: QEMU 7.2 has calls left for an exception's own stores. */
+		if ((bytes[size - 1] & 0xf0) == 0x50 && size <= 2)
+			qemu_plugin_register_vcpu_mem_cb(insn, on_switch, QEMU_PLUGIN_CB_NO_REGS,
+							 QEMU_PLUGIN_MEM_RW, NULL);
+		return;
+	}
+	if (called >= 0 && places[called].kind < FREE)
 		qemu_plugin_register_vcpu_insn_exec_cb(
 			insn, on_call, QEMU_PLUGIN_CB_NO_REGS,
 			(void *)(uintptr_t)((address & ((1ull << SITE_BITS) - 1)) |

@@ -53,6 +53,10 @@ slept:	call	sleep
 	.globl	woken
 woken:	call	sleep
 	call	unlock
+	movl	$first, %edi
+	.globl	earlier
+earlier: call	nap
+	movb	$0, (%edi)
 # Held from one phase to the next.
 	movl	$second, %edi
 	.globl	across
@@ -66,7 +70,7 @@ across:	call	take
 	movb	$16, %al
 	outb	%al, $0xf4
 2:	jmp	2b
-	.globl	take, share, sleep, unlock, ends
+	.globl	take, nap, share, sleep, unlock, switch, ends
 take:	xorl	%eax, %eax
 	movl	$1, %edx
 	lock cmpxchgl %edx, (%edi)
@@ -83,12 +87,30 @@ unlock:	movl	$1, %eax
 	xorl	%edx, %edx
 	lock cmpxchgl %edx, (%edi)
 	ret
+nap:	call	switch
+	xorl	%eax, %eax
+	movl	$1, %edx
+	lock cmpxchgl %edx, (%edi)
+	ret
+switch:	pushl	%edi
+	xchgl	%esp, sleeper
+	popl	%edi
+	ret
 ends:
+# The other task begins here, with the other stack.
+task:	movl	$second, %edi
+	.globl	later
+later:	call	nap
 	.section .data
+sleeper: .long	born
+
 	.globl	first, second, shared, mutex
 first:	.long	0
 second:	.long	0
 shared:	.long	0
 mutex:	.long	0
-	.fill	4096
+	.balign	0x4000
+	.fill	0x4000 - 8
+born:	.long	0, task
+	.fill	0x4000 - 8
 stack:

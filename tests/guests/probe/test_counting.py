@@ -140,9 +140,9 @@ def test_locks_are_held_from_taking_them_to_letting_go(
 ) -> None:
     image = images / "locks"
     asked = functions(
-        image, spin=("take", "try"), sleep=("sleep", "unlock"), free=("unlock", "ends"),
-        spin_shared=("share", "sleep"),
-    )  # fmt: skip
+        image, spin=("take", "try"), sleep=("sleep", "unlock"), free=("unlock", "nap"),
+        spin_shared=("share", "sleep"), switch=("switch", "ends"),
+    ) + functions(image, sleep=("nap", "switch"))  # fmt: skip
     plain = counts.parse(run(image, probe, tmp_path / "a"))
     found = counts.parse(run(image, probe, tmp_path / "b", vcpus=vcpus, more=asked))
     assert np.array_equal(plain.rows, found.rows)
@@ -150,7 +150,7 @@ def test_locks_are_held_from_taking_them_to_letting_go(
     assert found.lost_locks == 0
     at = {address(image, name): name for name in (
         "first", "second", "shared", "mutex",
-        "loop", "outer", "inner", "tried", "one", "two", "slept", "woken", "across",
+        "loop", "outer", "inner", "tried", "one", "two", "slept", "woken", "across", "earlier",
     )}  # fmt: skip
     rows = {
         (int(row["phase"]), at[int(row["lock"])], at[int(row["site"])]):
@@ -165,6 +165,7 @@ def test_locks_are_held_from_taking_them_to_letting_go(
         (1, "first", "tried"): (0, 1, 6, 0),
         (1, "shared", "one"): (1, 1, 9, 0),
         (1, "shared", "two"): (1, 1, 3, 0),
+        (1, "first", "earlier"): (2, 1, 2, 0),
         (1, "mutex", "slept"): (2, 1, 9, 0),
         (1, "mutex", "woken"): (2, 0, 0, 1),
     }
