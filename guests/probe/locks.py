@@ -1,7 +1,7 @@
 """The functions of a kernel that take locks and let go of them, as the probe watches them.
 
 x86-64 alone: the probe knows a lock by the opcodes that write it.  Of a kernel for
-another architecture nothing is watched, and its runs have no locks.
+another architecture, or with lock debugging, nothing is watched, and its runs have no locks.
 """
 
 from __future__ import annotations
@@ -41,6 +41,10 @@ FUNCTIONS = {
 }  # fmt: skip
 
 
+# With lock debugging locks are taken in here, and what is measured is the debugging.
+DEBUGGED = "do_raw_spin_lock"
+
+
 class Place(NamedTuple):
     """A function of a kind (a word of the probe's), [start, end)."""
 
@@ -50,8 +54,8 @@ class Place(NamedTuple):
 
 
 def places(table: Table, arch: str) -> tuple[Place, ...]:
-    """The functions of one kernel; none on an architecture whose locks are not watched."""
-    if arch != X86_64.name:
+    """The functions of one kernel; none of one whose locks are not watched."""
+    if arch != X86_64.name or DEBUGGED in table.at:
         return ()
     return tuple(
         Place(kind, start, end)

@@ -9,8 +9,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from errors import InfraError
-from guests.probe import counts, fold
-from kernels import origins
+from guests.probe import counts, fold, locks
+from kernels import addresses, origins
 from kernels.cache import Kernel
 from results.profile import FunctionCount, LockSite, LockUse, PhaseProfile
 from results.record import KernelIdentity, Timeline
@@ -323,9 +323,9 @@ def locking_kernel(tmp_path_factory: pytest.TempPathFactory) -> Kernel:
     return kernel_in(folder)
 
 
-def locks_folded(kernel: Kernel, *locks: LockRow, lost: int = 0) -> PhaseProfile:
+def locks_folded(kernel: Kernel, *uses: LockRow, lost: int = 0) -> PhaseProfile:
     files = {**FILES, "kallsyms": b"ffffffff81000100 T add_folio\n"}
-    data = written([row(0x100, 1)], locks=locks, lost=lost)
+    data = written([row(0x100, 1)], locks=uses, lost=lost)
     (only,) = fold.profile(data, kernel, files, [PHASE], result())
     return only
 
@@ -382,6 +382,9 @@ def test_locks_of_a_kernel_whose_locks_are_not_watched_are_not_said_to_be_none(
     )
     assert fold.locks_of(arm64) == ()
     assert locks_folded(arm64).locks is None
+    debugged = LOCKS_MAP.replace("T last", "T do_raw_spin_lock")
+    assert locks.places(addresses.parse(debugged), "x86_64") == ()
+    assert locks.places(addresses.parse(LOCKS_MAP), "x86_64") == fold.locks_of(locking_kernel)
     assert locks_folded(locking_kernel).locks == ()
     assert folded(kernel, row(0x100, 1)).locks is None
 
