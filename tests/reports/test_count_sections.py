@@ -133,7 +133,7 @@ def test_the_page_hides_nothing(counted: Comparison, page: Page) -> None:
     for part in ("Where it came from", "Locks", "never make one", "the other 62 functions",
                  "page-cache tree (xarray)", "user: fio", "only in base",
                  "i_pages.xa_lock", "saturates at, CPUs", "__filemap_add_folio",
-                 "Locks by who takes them", "taken in try_to_wake_up",
+                 "All 7 locks, and who takes them", "taken in try_to_wake_up",
                  "waiting function", "69 of 69 functions"):  # fmt: skip
         assert part in said, part
     every = {row.name for row in counted.headlines[0].functions}
