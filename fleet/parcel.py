@@ -52,6 +52,7 @@ class ProbeParcel:
     qemu: str
     window: int
     spans: tuple[tuple[int, int], ...]
+    locks: tuple[tuple[str, int, int], ...]
 
 
 @dataclass(frozen=True)
@@ -120,7 +121,9 @@ def parcel_of(boot: Boot, store: ArtefactStore, kept: dict[Path, Artefact], topi
         machine_parcel(boot.machine, kept),
         boot.job_text,
         boot.cold,
-        ProbeParcel(kept[probe.path], probe.api, probe.qemu, probe.window, probe.spans)
+        ProbeParcel(
+            kept[probe.path], probe.api, probe.qemu, probe.window, probe.spans, probe.locks
+        )
         if probe
         else None,
         boot.console_bytes,
@@ -174,7 +177,9 @@ def boot_of(parcel: Parcel, cache: Path) -> Boot:
     if parcel.probe is not None:
         said = parcel.probe
         path = parcel.store.fetch(said.plugin, cache)
-        probe = Probe(path, said.plugin.sha256, said.api, said.qemu, said.window, said.spans)
+        probe = Probe(
+            path, said.plugin.sha256, said.api, said.qemu, said.window, said.spans, said.locks
+        )
     return Boot(
         parcel.name, "", machine, parcel.job_text, parcel.cold, probe, parcel.console_bytes
     )  # fmt: skip

@@ -41,13 +41,15 @@ class Plugin:
     """The probe as QEMU loads it: its file, where it writes, and its window.
 
     ``window`` cuts phases into so many instructions each; 0 does not cut.  ``spans`` are
-    [start, end) of code in which vCPUs wait.
+    [start, end) of code in which vCPUs wait, ``locks`` the functions that take locks or let
+    go of them, each with its kind (``guests.probe.locks``).
     """
 
     path: Path
     counts: Path
     window: int = 0
     spans: tuple[tuple[int, int], ...] = ()
+    locks: tuple[tuple[str, int, int], ...] = ()
 
 
 def environment(preload: Path, guest: Guest) -> dict[str, str]:
@@ -171,4 +173,5 @@ def _plugin_argument(plugin: Plugin) -> str:
     if plugin.window:
         words.append(f"window={plugin.window}")
     words += [f"span={start:x}-{end:x}" for start, end in plugin.spans]
+    words += [f"{kind}={start:x}-{end:x}" for kind, start, end in plugin.locks]
     return ",".join(word.replace(",", ",,") for word in words)

@@ -273,7 +273,9 @@ def files_of(machine: Machine, folder: Path, logs: Path, snapshot: Snapshot | No
 
 def plugin_of(probe: Probe | None, folder: Path) -> Plugin | None:
     """The probe as QEMU loads it for one boot; None where nothing is counted."""
-    return Plugin(probe.path, folder / "counts", probe.window, probe.spans) if probe else None
+    if probe is None:
+        return None
+    return Plugin(probe.path, folder / "counts", probe.window, probe.spans, probe.locks)
 
 
 @contextmanager

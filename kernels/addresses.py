@@ -14,6 +14,11 @@ from errors import InfraError
 
 # Global before weak before local, as nm prints their types.
 BINDINGS = "TWtw"
+VARIABLES = "DBRdbr"
+# Keys of lock classes have no size without lockdep: what follows is at their address.
+CLASS_KEY = "__key."
+# The kernel lives in the upper half.
+KERNEL_HALF = 1 << 63
 # Words of the linker script, which mark places and are no functions.
 MARKERS = re.compile(
     r"_(s|e)?text|_(s|e)init(text)?|_(s|e)exittext|__.*_(text|code)_(start|end)|startup_64_.*|__end_.*"
@@ -35,12 +40,29 @@ class Table:
 
     ``names`` are all the names of one address, the one it goes by first; ``at`` maps
     every name to its addresses.  ``ranges`` are [start, end) of the kernel's code.
+    ``data`` are the kernel's variables, by their sorted addresses.
     """
 
     starts: Addresses
     names: tuple[tuple[str, ...], ...]
     at: Mapping[str, tuple[int, ...]]
     ranges: tuple[tuple[int, int], ...]
+    data: tuple[Addresses, tuple[str, ...]]
+
+    def variable(self, address: int) -> str:
+        """The kernel's variable that an address is in; empty outside of its image."""
+        starts, names = self.data
+        at = int(np.searchsorted(starts, np.uint64(address), side="right")) - 1
+        return names[at] if 0 <= at < len(names) - 1 else ""
+
+    def spans(self, name: str) -> tuple[tuple[int, int], ...]:
+        """[start, end) of the code of each symbol of a name, up to the next symbol."""
+        found = []
+        for start in self.at.get(name, ()):
+            after = int(np.searchsorted(self.starts, np.uint64(start), side="right"))
+            if after < len(self.starts):
+                found.append((start, int(self.starts[after])))
+        return tuple(found)
 
 
 @dataclass(frozen=True)
@@ -77,6 +99,7 @@ def parse(text: str) -> Table:
     """
     bounds: dict[str, int] = {}
     found: dict[int, list[tuple[str, str]]] = defaultdict(list)
+    data: dict[int, str] = {}
     for number, line in enumerate(text.splitlines(), start=1):
         fields = line.split()
         if len(fields) == 4 and fields[3].startswith("["):
@@ -92,6 +115,13 @@ def parse(text: str) -> Table:
             bounds[name] = address
         if kind in BINDINGS and not name.startswith(PADDING):
             found[address].append((kind, name))
+        # Variables of each CPU are numbered from 0.
+        elif (
+            kind in VARIABLES
+            and address >= KERNEL_HALF
+            and data.get(address, CLASS_KEY).startswith(CLASS_KEY)
+        ):
+            data[address] = name
     ranges = _ranges(bounds)
     starts = sorted(
         start
@@ -111,6 +141,7 @@ def parse(text: str) -> Table:
         names,
         {name: tuple(where) for name, where in at.items()},
         ranges,
+        (np.array(sorted(data), np.uint64), tuple(data[start] for start in sorted(data))),
     )
 
 

@@ -16,6 +16,7 @@ from reports.attribution import attribute
 from reports.blocks import complete_blocks, failed_runs, failure_count, pairs_of
 from reports.gate import gate_of
 from reports.locks import compare_locks
+from reports.measured_locks import measured_locks
 from reports.model import (
     CaseComparison,
     Comparison,
@@ -344,6 +345,7 @@ def _comparison(view: _View, judged: Sequence[tuple[Judgement, Again | None]]) -
         runs_recorded=sum(not record.repeat for record in records),
         attributions=attributions,
         locks=of_locks,
+        measured_locks=measured_locks(manifest, view.records, view.profiles),
         wall=course,
         host_findings=facts.of_host(course) if course else (),
     )  # fmt: skip

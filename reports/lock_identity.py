@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from results.locks import LockClass
+from results.profile import UNKNOWN, LockUse
 from results.record import Record
 
 FILE = Path(__file__).parent / "lock_names.toml"
@@ -23,16 +24,21 @@ MODES = {"-R": " (read)", "-W": " (write)"}
 PRINTED = re.compile(r"^(?P<name>.*?)(?:#\d+)?(?:/\d+)?(?P<mode>-[RW])?$")
 Instances = Literal["one", "many", "cpu", "none", "unknown"]
 By = Literal["name", "sites", "use", "number"]
+TakerBy = Literal["variable", "takers", "taker"]
 # How many times as often as every other class of its name a class is taken to be the known one.
 FAR_MORE = 10
 
 
 class KnownLock(Record):
-    """One entry of the data file."""
+    """One entry of the data file; ``taken_in`` are functions that take no other spin lock,
+    or no other lock that is slept for.
+    """
 
     label: str
     name: str
     sites: tuple[str, ...] = ()
+    taken_in: tuple[str, ...] = ()
+    sleeps: bool = False
     instances: Instances
 
 
@@ -65,6 +71,72 @@ def catalogue() -> tuple[KnownLock, ...]:
     with FILE.open("rb") as source:
         rows = tomllib.load(source)["locks"]
     return tuple(KnownLock.model_validate(row) for row in rows)
+
+
+class Taker(NamedTuple):
+    """What a function took; ``by`` says what the label rests on.
+
+    ``variable``: the lock is in a variable of the kernel.  ``takers``: a function that
+    takes it is known to take this lock.  ``taker``: nothing is known but who takes it most.
+    """
+
+    label: str
+    by: TakerBy
+    instances: Instances
+    sleeps: bool
+
+
+@functools.cache
+def _known_takers() -> dict[tuple[str, bool], KnownLock]:
+    return {(function, known.sleeps): known
+            for known in catalogue() for function in known.taken_in}  # fmt: skip
+
+
+def _plain(function: str) -> str:
+    """A function without its file and what the compiler put behind its name."""
+    return function.partition("@")[0].partition(".")[0]
+
+
+class TakerNames:
+    """Names of locks that are known by who takes them, the same in all runs they are made of.
+
+    A type's members cannot be told from an address, so a known function names the lock that it
+    takes, and with it whatever else took the same one.  Memory is used again: where two
+    known functions disagree, each has its own, and the others are counted for the one
+    that took it most.
+    """
+
+    def __init__(self, uses: Iterable[LockUse]) -> None:
+        self.taken: dict[tuple[str, bool], int] = {}
+        for use in uses:
+            for site in use.sites:
+                key = (_plain(site.function), use.sleeps)
+                self.taken[key] = self.taken.get(key, 0) + site.taken
+
+    def of(self, use: LockUse) -> tuple[Taker, ...]:
+        """What each site of a lock took, in their order."""
+        known = [_known_takers().get((_plain(s.function), use.sleeps)) for s in use.sites]
+        by_label: dict[str, int] = {}
+        for site, one in zip(use.sites, known, strict=True):
+            if one:
+                by_label[one.label] = by_label.get(one.label, 0) + site.taken
+        most = max(by_label, key=lambda label: (by_label[label], label), default="")
+        common = next((one for one in known if one and one.label == most), None)
+        found = []
+        for site, one in zip(use.sites, known, strict=True):
+            named = one or common
+            if use.symbol:
+                taker = Taker(use.symbol, "variable", "one", use.sleeps)
+            elif named:
+                taker = Taker(named.label, "takers", named.instances, use.sleeps)
+            else:
+                taker = Taker(f"taken in {self._first(use)}", "taker", "unknown", use.sleeps)
+            found.append(taker._replace(label=taker.label + MODES["-R"] * site.shared))
+        return tuple(found)
+
+    def _first(self, use: LockUse) -> str:
+        functions = {_plain(site.function) for site in use.sites} - {UNKNOWN} or {UNKNOWN}
+        return min(functions, key=lambda name: (-self.taken.get((name, use.sleeps), 0), name))
 
 
 def printed(name: str) -> tuple[str, str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from experiment.spec import Observed
 from reports.attribution_model import Arm
-from reports.lock_identity import By, Instances
+from reports.lock_identity import By, Instances, TakerBy
 from reports.paired import Paired
 from results.record import Record
 
@@ -46,6 +46,73 @@ class LockRow(Record):
         """Whether anybody waited for it on either arm."""
         seen = self.contentions
         return seen is not None and bool(seen.base_range[1] or seen.patched_range[1])
+
+
+class TakenIn(Record):
+    """A lock as one function takes it: per unit of work, and held each time; see MeasuredLock."""
+
+    function: str
+    taken: Paired
+    held: Paired
+    held_each: Paired | None
+
+
+class MeasuredLock(Record):
+    """One lock, or all locks of one label, in the judged runs.
+
+    ``held`` is instructions from taking to letting go, of the vCPU that held it: per unit of
+    work, and for each time.  Of a lock that ``sleeps`` they hold the sleep and whoever ran
+    meanwhile.  ``waits`` are the times that it was held by another, ``waited`` the instructions of
+    all vCPUs meanwhile, per unit; None where nobody waited.  ``saturation`` is the number of CPUs
+    that keep the longest held instance held all the time.
+    """
+
+    label: str
+    by: TakerBy
+    instances: Instances
+    sleeps: bool
+    taken: Paired
+    held: Paired
+    held_each: Paired | None
+    waits: Paired | None
+    waited: Paired | None
+    saturation: Paired | None
+    sites: tuple[TakenIn, ...]
+    only_in: Arm = ""
+
+
+class MeasuredLocks(Record):
+    """Locks of one phase of one case, in the judged runs.
+
+    ``busy`` is all instructions per unit, without idling.  The first ``listed`` rows are
+    those to show; locks that are slept for come last.  ``moved_most`` is the label of
+    the spinning lock whose time held moved most, empty where none did beyond the
+    scatter.  ``lost`` counts locks on base and patched whose end was not seen.
+    """
+
+    case: str
+    phase: str
+    unit_title: str
+    seeds: tuple[int, ...]
+    vcpus: int
+    busy: Paired
+    rows: tuple[MeasuredLock, ...]
+    listed: int
+    moved_most: str
+    lost: tuple[int, int]
+
+    @property
+    def shown(self) -> tuple[MeasuredLock, ...]:
+        """The rows that are listed."""
+        return self.rows[: self.listed]
+
+    @property
+    def foremost(self) -> MeasuredLock | None:
+        """The lock that moved most, else the one that stands first among those that spin."""
+        rows = [row for row in self.rows if not row.sleeps]
+        return next(
+            (row for row in rows if row.label == self.moved_most), rows[0] if rows else None
+        )
 
 
 class WaitRow(Record):

@@ -11,7 +11,9 @@ from reports.lock_model import LockRow, SiteRow
 from reports.paired import Paired, Table, per, ratio
 from results.locks import PhaseLocks
 from results.profile import PhaseProfile
+from results.record import PhaseRecord
 
+FAVOURITE_UNIT = "folio"
 # Counts that are small for one folio are given for a thousand.
 MANY = 1000.0
 # Shown first: what the series of the page cache are about.
@@ -57,6 +59,17 @@ class _Sum(NamedTuple):
 
 NOTHING = _Sum(0.0, 0.0, 0.0, 0.0, {})
 Identities = Mapping[ClassId, Identity]
+
+
+def unit_of(phase: PhaseRecord, profiles: Sequence[PhaseProfile | None]) -> tuple[str, str] | None:
+    """Name and title of the unit that counts are given per: folios, else the phase's first.
+
+    None where some run counted none of them.
+    """
+    for unit in sorted(phase.units, key=lambda unit: unit.name != FAVOURITE_UNIT):
+        if all(profile and profile.units.get(unit.name, 0.0) > 0 for profile in profiles):
+            return unit.name, unit.title
+    return None
 
 
 def units_done(run: Run, unit: str) -> float:

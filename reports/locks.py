@@ -11,13 +11,21 @@ from collections.abc import Mapping, Sequence
 
 from reports.lock_identity import agreed, identify
 from reports.lock_model import LockComparison, WaitRow
-from reports.lock_rows import MANY, Block, Identities, Run, by_arm, lock_rows, units_done
+from reports.lock_rows import (
+    MANY,
+    Block,
+    Identities,
+    Run,
+    by_arm,
+    lock_rows,
+    unit_of,
+    units_done,
+)
 from reports.paired import Paired, per, ratio
 from results.locks import LockClass, Locks, Wait
 from results.profile import Profile
 from results.record import CaseRecord, Manifest, PhaseRecord, RunRecord, TwinRecord
 
-FAVOURITE_UNIT = "folio"
 # Without a profile counts are given per time of the guest's clock.
 WITHOUT_PROFILE = {"exact": "virtual ms", "wall": "ms"}
 SLOW_PATHS = (
@@ -66,16 +74,6 @@ def _blocks(
         for _, arms in sorted(found.items())
         if manifest.base in arms and manifest.patched in arms
     ]
-
-
-def _unit(phase: PhaseRecord, blocks: Sequence[Block], mode: str) -> tuple[str, str]:
-    """Name and title of what counts are given per: folios, the phase's first unit, or time."""
-    runs = [run for block in blocks for run in block.arms]
-    units = sorted(phase.units, key=lambda unit: unit.name != FAVOURITE_UNIT)
-    for unit in units:
-        if all(run.profile and run.profile.units.get(unit.name, 0.0) > 0 for run in runs):
-            return unit.name, unit.title
-    return "", WITHOUT_PROFILE[mode]
 
 
 def _waits(blocks: Sequence[Block], unit: str) -> tuple[WaitRow, ...]:
@@ -140,7 +138,8 @@ def _phase(
     blocks: Sequence[Block], identities: tuple[Identities, Identities],
 ) -> LockComparison:  # fmt: skip
     mode = manifest.experiment.mode
-    unit, title = _unit(phase, blocks, mode)
+    profiles = [run.profile for block in blocks for run in block.arms]
+    unit, title = unit_of(phase, profiles) or ("", WITHOUT_PROFILE[mode])
     serial = twin.guest.vcpus == 1
     rows = lock_rows(blocks, unit, identities, serial=serial)
     arms = by_arm(blocks)

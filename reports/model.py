@@ -15,7 +15,7 @@ from reports import sentences
 from reports.attribution_model import Attribution
 from reports.errors import ReportError as ReportError
 from reports.gate_model import ArmGate
-from reports.lock_model import LockComparison
+from reports.lock_model import LockComparison, MeasuredLocks
 from reports.verdict import Judgement, Verdict
 from reports.wall_model import Again, WallFacts
 from results.record import Failure, Manifest, PhaseRecord, Record
@@ -207,6 +207,7 @@ class Comparison(Record):
     runs_recorded: int
     attributions: tuple[Attribution, ...] = ()
     locks: tuple[LockComparison, ...] = ()
+    measured_locks: tuple[MeasuredLocks, ...] = ()
     wall: WallFacts | None = None
     host_findings: tuple[Finding, ...] = ()
     gates: tuple[ArmGate, ...] = ()

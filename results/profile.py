@@ -33,6 +33,38 @@ class FunctionCount(Record):
     calls: int
 
 
+class LockSite(Record):
+    """A function that took a lock: how often, and for how many instructions it was held.
+
+    ``function`` and ``file`` are as in :class:`FunctionCount`; ``shared`` tells a reader from who
+    has the lock for itself.  Held are instructions of the vCPU that took it, what ran in between
+    included.  ``waits`` counts the times that it was held by another, ``waited`` what all vCPUs
+    executed meanwhile, where the waiter span.
+    """
+
+    function: str
+    file: str
+    shared: bool
+    taken: int
+    held: int
+    waits: int = 0
+    waited: int = 0
+
+
+class LockUse(Record):
+    """Locks of one phase that the same functions took, told apart by their addresses.
+
+    ``instances`` is how many they are, ``sleeps`` whether who finds one held sleeps, and
+    ``symbol`` the name of the kernel's variable that a single one is in; empty for others.
+    Two locks of one type that other functions took are two entries.
+    """
+
+    instances: int
+    sleeps: bool
+    symbol: str
+    sites: tuple[LockSite, ...]
+
+
 class PhaseProfile(Record):
     """One phase: all instructions, by kernel function, by user file, and by vCPU.
 
@@ -43,6 +75,9 @@ class PhaseProfile(Record):
 
     ``waits`` maps a kind of waiting (``SPINNING``, ``IDLE``) to what each vCPU spent in
     it, in instructions that all vCPUs executed meanwhile; empty where nobody looked.
+
+    ``locks`` are those that were taken, None where that was not watched; ``lost_locks``
+    counts those that were never seen to be let go of, whose times are not in ``locks``.
     """
 
     phase: str
@@ -53,6 +88,8 @@ class PhaseProfile(Record):
     units: dict[str, float]
     waits: dict[str, tuple[int, ...]] = Field(default_factory=dict)
     work: dict[str, float] = Field(default_factory=dict)
+    locks: tuple[LockUse, ...] | None = None
+    lost_locks: int = 0
 
     @property
     def busy(self) -> int:

@@ -186,9 +186,12 @@ class Session:
             return None
         bench = self.bench(run)
         kernel = bench.kernels[run.arm]
-        # Where vCPUs wait is in System.map: a kernel that --dry-run did not build has none.
-        wanted = bench.guests[run.arm].vcpus > 1 and kernel.is_built
-        return replace(self.probe, spans=fold.spans_of(kernel) if wanted else ())
+        # Where vCPUs wait, and what takes locks, is in System.map, which a kernel that
+        # --dry-run did not build has not.
+        if not kernel.is_built:
+            return self.probe
+        waits = fold.spans_of(kernel) if bench.guests[run.arm].vcpus > 1 else ()
+        return replace(self.probe, spans=waits, locks=fold.locks_of(kernel))
 
     def wall_machine(self, run: PlannedRun) -> WallMachine:
         """The machine of a run in wall mode."""

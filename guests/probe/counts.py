@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from errors import InfraError
 
 MAGIC = b"TWINPROB"
-VERSION = 2
+VERSION = 3
 HEADER = np.dtype(
     [("magic", "S8"), ("version", "<u4"), ("vcpus", "<u4"), ("window", "<u8"), ("spans", "<u8")]
 )
@@ -22,6 +22,18 @@ ROW = np.dtype(
         ("instructions", "<u4"),
         ("address", "<u8"),
         ("entries", "<u8"),
+    ]
+)
+LOCK = np.dtype(
+    [
+        ("phase", "<u4"),
+        ("kind", "<u4"),
+        ("lock", "<u8"),
+        ("site", "<u8"),
+        ("taken", "<u8"),
+        ("held", "<u8"),
+        ("waits", "<u8"),
+        ("waited", "<u8"),
     ]
 )
 TRAILER_PHASE = 0xFFFFFFFF
@@ -43,6 +55,10 @@ class Counts:
     begins at ``address``, in a window of a phase.  Phases are numbered from 1.  In a row
     of ``spans`` the entries are the instructions that all vCPUs executed while this one
     was in span number ``address`` - :data:`SPAN`; ``span_count`` is how many were looked at.
+
+    A row of ``locks`` (``LOCK``) is one lock in one phase, as taken by one call: ``held``
+    in instructions of the holder's vCPU, ``waited`` in those of all vCPUs.
+    ``lost_locks`` counts those that were taken again without having been let go of.
     """
 
     vcpus: int
@@ -50,6 +66,8 @@ class Counts:
     rows: Rows
     spans: Rows
     span_count: int
+    locks: Rows
+    lost_locks: int
 
 
 def parse(data: bytes) -> Counts:
@@ -64,14 +82,18 @@ def parse(data: bytes) -> Counts:
     if header["version"] != VERSION:
         raise CountsError(f"version {header['version']} of the probe's file, not {VERSION}")
     body = data[HEADER.itemsize :]
-    if not body or len(body) % ROW.itemsize:
+    if len(body) < ROW.itemsize:
         raise CountsError(f"cut short after {len(data)} bytes")
-    rows = np.frombuffer(body, ROW)
-    last, rows = rows[-1], rows[:-1]
-    if last["phase"] != TRAILER_PHASE or last["entries"] != len(rows):
-        raise CountsError(f"cut short after {len(rows) + 1} rows")
+    body, last = body[: -ROW.itemsize], np.frombuffer(body[-ROW.itemsize :], ROW)[0]
+    blocks = int(last["entries"]) * ROW.itemsize
+    if last["phase"] != TRAILER_PHASE or blocks + int(last["address"]) * LOCK.itemsize != len(body):
+        raise CountsError(f"cut short after {len(data)} bytes")
+    rows, locks = np.frombuffer(body[:blocks], ROW), np.frombuffer(body[blocks:], LOCK)
     vcpus = int(header["vcpus"])
     if np.any(rows["vcpu"] >= vcpus) or np.any(rows["phase"] == TRAILER_PHASE):
         raise CountsError(f"rows of a vCPU or phase that is none, with {vcpus} vCPUs")
     is_span = (rows["address"] >= SPAN) & (rows["address"] < SPAN + MAX_SPANS)
-    return Counts(vcpus, int(header["window"]), rows[~is_span], rows[is_span], int(header["spans"]))
+    return Counts(
+        vcpus, int(header["window"]), rows[~is_span], rows[is_span], int(header["spans"]),
+        locks, int(last["instructions"]),
+    )  # fmt: skip

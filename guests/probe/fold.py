@@ -23,22 +23,30 @@ from numpy.typing import NDArray
 
 from errors import InfraError
 from experiment.architecture import ARCHITECTURES
-from guests.probe import counts
+from guests.probe import counts, locks
 from guests.probe.counts import CountsError, Rows
 from guests.probe.usermap import UserMap, user_map
 from kernels import addresses, origins
-from kernels.addresses import AddressesError, Functions, Table
+from kernels.addresses import KERNEL_HALF, AddressesError, Functions, Table
 from kernels.cache import Kernel
-from results.profile import IDLE, SPINNING, UNKNOWN, FunctionCount, PhaseProfile
+from results.profile import (
+    IDLE,
+    SPINNING,
+    UNKNOWN,
+    FunctionCount,
+    LockSite,
+    LockUse,
+    PhaseProfile,
+)
 from workloads.metrics import PER_WORK, WORK, ios_with_ramp, work_ns
 from workloads.parse import GuestResult, PhaseResult
 from workloads.spec import Phase, Unit
 
 MODULE = "[module]"
+# Numbers of a row of locks that are added up, as fields of ``LockSite``.
+SPENT = ("taken", "held", "waits", "waited")
 # What device bytes are counted in, whatever the guest's own pages are.
 PAGE = 4096
-# The kernel lives in the upper half.
-KERNEL_HALF = 1 << 63
 # More kernel instructions than this where System.map has no code, and it is another
 # kernel's: a right one leaves none.
 MAX_UNKNOWN_SHARE = 0.001
@@ -89,6 +97,7 @@ def profile(
             user_map(_text(files, "maps"), ARCHITECTURES[kernel.identity.arch].root.program_at),
         )
         _require_right_map(places.functions, kernel, files, result)
+        watched = bool(locks.places(places.functions.table, kernel.identity.arch))
         kinds = [kind for kind, _ in waiting_places(places.functions.table)]
         folded = []
         for number, (phase, seen) in enumerate(zip(phases, result.phases, strict=True), start=1):
@@ -98,7 +107,11 @@ def profile(
             here = fold_phase(rows, parsed.vcpus, places, phase, seen)
             spans = parsed.spans[parsed.spans["phase"] == number]
             found = waits(spans, parsed.vcpus, kinds[: parsed.span_count])
-            folded.append(here.model_copy(update={"waits": found}))
+            more: dict[str, object] = {"waits": found}
+            if watched:
+                uses = parsed.locks[parsed.locks["phase"] == number]
+                more |= {"locks": fold_locks(uses, places), "lost_locks": parsed.lost_locks}
+            folded.append(here.model_copy(update=more))
         return tuple(folded)
     except (CountsError, AddressesError) as error:
         raise InfraError(
@@ -142,21 +155,81 @@ def fold_phase(
     )
 
 
+def fold_locks(rows: Rows, places: Places) -> tuple[LockUse, ...]:
+    """One phase's rows of locks, put together where the same functions took them.
+
+    In the order of the time that they were held, the longest first.
+    """
+    names = dict(zip(rows["site"].tolist(), _names(rows["site"], places), strict=True))
+    by_lock: dict[int, dict[tuple[str, str, int], NDArray[np.uint64]]] = {}
+    for row in rows:
+        taker = (*names[int(row["site"])], int(row["kind"]))
+        spent = np.array([row[field] for field in SPENT], np.uint64)
+        sites = by_lock.setdefault(int(row["lock"]), {})
+        sites[taker] = sites.get(taker, np.zeros(len(SPENT), np.uint64)) + spent
+    same: dict[tuple[str, tuple[tuple[str, str, int], ...]], list[int]] = {}
+    for lock, sites in by_lock.items():
+        same.setdefault((places.functions.table.variable(lock), tuple(sorted(sites))), []).append(
+            lock
+        )
+    uses = []
+    for (symbol, takers), members in same.items():
+        sums = {taker: np.sum([by_lock[lock][taker] for lock in members], 0) for taker in takers}
+        uses.append(
+            LockUse(
+                instances=len(members),
+                sleeps=any(kind & locks.SLEEPS for _, _, kind in takers),
+                symbol=symbol,
+                sites=tuple(
+                    LockSite(
+                        function=function, file=file, shared=bool(kind & locks.SHARED),
+                        **dict(zip(SPENT, sums[function, file, kind].tolist(), strict=True)),
+                    )
+                    for function, file, kind in takers
+                ),
+            )
+        )  # fmt: skip
+    uses.sort(
+        key=lambda use: (-sum(site.held for site in use.sites), use.symbol, use.sites[0].function)
+    )
+    return tuple(uses)
+
+
+def _names(where: NDArray[np.uint64], places: Places) -> list[tuple[str, str]]:
+    """The function and file that each address of code is in."""
+    functions, table = places.functions, places.functions.table
+    known, modules = _within(where, table.ranges), _within(where, places.modules)
+    owner = functions.owner[np.searchsorted(table.starts, where, side="right") - 1]
+    return [
+        functions.named[at] if inside else (MODULE if module else UNKNOWN, "")
+        for at, inside, module in zip(owner.tolist(), known, modules, strict=True)
+    ]
+
+
 def waiting_places(table: Table) -> tuple[tuple[str, tuple[int, int]], ...]:
     """Where a kernel's vCPUs wait: the kind of waiting, and the function's [start, end)."""
-    found = []
-    for kind, name in WAITING:
-        for start in table.at.get(name, ()):
-            after = int(np.searchsorted(table.starts, np.uint64(start), side="right"))
-            if after < len(table.starts):
-                found.append((kind, (start, int(table.starts[after]))))
+    found = [(kind, span) for kind, name in WAITING for span in table.spans(name)]
     return tuple(found[: counts.MAX_SPANS])
 
 
 def spans_of(kernel: Kernel) -> tuple[tuple[int, int], ...]:
-    """What the probe is to look at in guests of this kernel (``Probe.spans``)."""
+    """Where vCPUs of this kernel wait (``Probe.spans``)."""
+    return tuple(span for _, span in waiting_places(_table_of(kernel)))
+
+
+def locks_of(kernel: Kernel) -> tuple[locks.Place, ...]:
+    """The functions of this kernel that take locks and let go of them (``Probe.locks``)."""
+    return locks.places(_table_of(kernel), kernel.identity.arch)
+
+
+def _table_of(kernel: Kernel) -> Table:
+    """A kernel's code.
+
+    Raises:
+        InfraError: System.map or the origins cannot be read.
+    """
     try:
-        return tuple(span for _, span in waiting_places(functions_of(kernel).table))
+        return functions_of(kernel).table
     except AddressesError as error:
         raise InfraError(
             str(error),

@@ -26,8 +26,8 @@ OLDEST = ".".join(map(str, FORMS[-1][0]))
 class Probe:
     """A built plugin: its file and digest, the interface's version, QEMU's version.
 
-    ``window`` is the instructions of a window, ``spans`` is code to wait in, see
-    ``guests.argv.Plugin``.
+    ``window`` is the instructions of a window, ``spans`` is code to wait in, ``locks`` are
+    the functions of locks, see ``guests.argv.Plugin``.
     """
 
     path: Path
@@ -36,6 +36,7 @@ class Probe:
     qemu: str
     window: int = 0
     spans: tuple[tuple[int, int], ...] = ()
+    locks: tuple[tuple[str, int, int], ...] = ()
 
 
 def provide(cache: Path, architecture: Architecture = X86_64) -> Probe:

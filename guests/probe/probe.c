@@ -14,6 +14,19 @@
  * enters until the next block of its own elsewhere; what all vCPUs execute meanwhile
  * is the time that it waited.
  *
+ * Each spin=, spin_shared=, sleep= and sleep_shared=START-END is a function that takes a lock
+ * which is waited for by spinning or by sleeping, for itself or beside others; free=START-END
+ * is one that lets go of a lock, and switch=START-END goes from one task's stack to another's
+ * (x86-64 alone; guests/probe/locks.py chooses them).
+ * The instruction in it that exchanges, or adds and returns, writes the lock, so that its
+ * address tells locks apart.  Where a lock is let go of is anywhere in the kernel, for that is
+ * inlined: a store of the byte 0 to a lock that is held, or an addition that returns, for
+ * one that is shared.  Who took it is the direct call of the function.  With one vCPU the
+ * kernel patches its LOCK prefixes away, so instructions are known by their opcodes.
+ * A spin lock that was found held is waited for until a later store in a spin= function (the
+ * slow path) writes it while it is free.  Who sleeps for a lock is not followed: that is counted
+ * as a wait, and what it does with the lock then is not.
+ *
  * The file (numbers in the host's order, little-endian on every host of the lab):
  *
  *   header   char magic[8]; u32 version; u32 vcpus; u64 window; u64 spans;
@@ -21,8 +34,15 @@
  *            u64 entries;   only blocks that were entered
  *            A row whose address is SPAN + N is no block: its entries are the
  *            instructions that all vCPUs executed while this one was in span N.
- *   trailer  a row with phase 0xffffffff whose entries are the number of rows, written
- *            when QEMU ends by itself: a file without one was cut short.
+ *   locks    u32 phase; u32 kind; u64 lock, site, taken, held, waits, waited;
+ *            A lock by its address, and the call that took it (0: not seen); the kinds are
+ *            those above from 0 on.  Held are the
+ *            instructions of the holder's vCPU from taking it to letting go, waits the times
+ *            that it was held by another, waited what all vCPUs executed meanwhile.
+ *   trailer  a row with phase 0xffffffff whose entries are the number of rows, whose
+ *            address is that of locks, and whose instructions are the times that a lock was
+ *            taken whose last holder was never seen to let go; written when QEMU ends by
+ *            itself: a file without one was cut short.
  *
  * Declared by hand from the documented API, since Debian ships no header.
  * PROBE_API is its version (guests/probe/plugin.py chooses):
@@ -53,6 +73,8 @@ struct qemu_plugin_tb;
 struct qemu_plugin_insn;
 enum qemu_plugin_cb_flags { QEMU_PLUGIN_CB_NO_REGS };
 enum qemu_plugin_op { QEMU_PLUGIN_INLINE_ADD_U64 };
+enum qemu_plugin_mem_rw { QEMU_PLUGIN_MEM_R = 1, QEMU_PLUGIN_MEM_W, QEMU_PLUGIN_MEM_RW };
+typedef uint32_t qemu_plugin_meminfo_t;
 
 typedef struct {
 	const char *target_name;
@@ -75,10 +97,17 @@ void qemu_plugin_register_vcpu_tb_exec_cb(struct qemu_plugin_tb *tb,
 void qemu_plugin_register_vcpu_insn_exec_cb(struct qemu_plugin_insn *insn,
 					    void (*cb)(unsigned int, void *),
 					    enum qemu_plugin_cb_flags flags, void *data);
+void qemu_plugin_register_vcpu_mem_cb(struct qemu_plugin_insn *insn,
+				      void (*cb)(unsigned int, qemu_plugin_meminfo_t, uint64_t,
+						 void *),
+				      enum qemu_plugin_cb_flags flags,
+				      enum qemu_plugin_mem_rw which, void *data);
+bool qemu_plugin_mem_is_store(qemu_plugin_meminfo_t info);
 size_t qemu_plugin_tb_n_insns(const struct qemu_plugin_tb *tb);
 uint64_t qemu_plugin_tb_vaddr(const struct qemu_plugin_tb *tb);
 struct qemu_plugin_insn *qemu_plugin_tb_get_insn(const struct qemu_plugin_tb *tb, size_t at);
 size_t qemu_plugin_insn_size(const struct qemu_plugin_insn *insn);
+uint64_t qemu_plugin_insn_vaddr(const struct qemu_plugin_insn *insn);
 
 #if PROBE_API < 7
 void qemu_plugin_register_vcpu_tb_trans_cb(qemu_plugin_id_t id,
@@ -134,6 +163,13 @@ static const uint8_t MARK_TAIL[] = { 0x57, 0x54 };
 /* No address of a guest has these bits and not those above. */
 #define SPAN 0x0053504100000000u
 #define MAX_SPANS 4
+#define MAX_PLACES 64
+/* Spin locks nest a few deep; tasks that sleep hold a few each. */
+#define MAX_HOLDS 256
+#define MAX_CALLS 16
+#define MAX_BYTES 16
+/* Stacks of the kernel have this size at least, and begin at a multiple of it. */
+#define STACK_BITS 14
 /* Counters of a scoreboard: one board for each block would be slow to make. */
 #define BOARD_COUNTERS 4096
 
@@ -146,6 +182,11 @@ struct header {
 struct row {
 	uint32_t phase, window, vcpu, instructions;
 	uint64_t address, entries;
+};
+
+struct use {
+	uint32_t phase, kind;
+	uint64_t lock, site, taken, held, waits, waited;
 };
 
 struct block {
@@ -179,6 +220,47 @@ struct stay {
 };
 static struct stay *stays;
 static uint64_t executed;
+
+/* Functions that take locks or let go of them. */
+enum place_kind { SPIN, SPIN_SHARED, SLEEP, SLEEP_SHARED, FREE, SWITCH, KINDS };
+#define SHARED 1u /* a bit of the kinds before FREE */
+static const char *const PLACE_WORDS[KINDS] = { "spin=", "spin_shared=", "sleep=",
+						"sleep_shared=", "free=", "switch=" };
+static struct place {
+	uint64_t start, end;
+	enum place_kind kind;
+} places[MAX_PLACES];
+static unsigned int place_count;
+static struct hold {
+	uint64_t lock, site, since;
+	unsigned int vcpu;
+	enum place_kind kind;
+} holds[MAX_HOLDS];
+static unsigned int hold_count, lost;
+/*
+ * Of each vCPU: its instructions so far; the calls of lock functions that have taken nothing yet,
+ * an interrupt's behind those of what it interrupted; the task that it runs, by the place of its
+ * stack; and the lock that it waits for.
+ */
+static struct lane {
+	uint64_t clock;
+	struct call {
+		uint64_t site, task;
+		unsigned int place;
+	} calls[MAX_CALLS];
+	unsigned int call_count;
+	uint64_t task;
+	uint64_t lock, site, since;
+} *lanes;
+#if PROBE_API > 1
+static qemu_plugin_u64 board_clock;
+#endif
+/* Uses of the phase so far: open addressing by lock, site and kind. */
+static struct use *uses;
+static size_t use_count, use_room;
+/* Those of the phases before. */
+static struct use *written;
+static size_t written_count;
 
 static void *more(void *old, size_t count, size_t size)
 {
@@ -257,19 +339,221 @@ static void take_spans(void)
 	}
 }
 
+/* Instructions of a vCPU up to one that has LEFT in its block, itself included. */
+static uint64_t now(unsigned int vcpu, unsigned int left)
+{
+#if PROBE_API > 1
+	if (inlined)
+		return qemu_plugin_u64_get(board_clock, vcpu) - left;
+#endif
+	return lanes[vcpu].clock - left;
+}
+
+static size_t use_slot(uint64_t lock, uint64_t site, uint32_t kind)
+{
+	uint64_t key = (lock ^ site << 20 ^ kind) * 0x9e3779b97f4a7c15u;
+	size_t slot = (key ^ key >> 32) & (use_room - 1);
+
+	while (uses[slot].lock && (uses[slot].lock != lock || uses[slot].site != site ||
+				   uses[slot].kind != kind))
+		slot = (slot + 1) & (use_room - 1);
+	return slot;
+}
+
+static struct use *use_of(uint64_t lock, uint64_t site, uint32_t kind)
+{
+	struct use *use;
+
+	if (use_count * 2 >= use_room) {
+		struct use *old = uses;
+		size_t old_room = use_room;
+
+		use_room = old_room ? old_room * 2 : 1 << 12;
+		uses = more(NULL, use_room, sizeof(*uses));
+		memset(uses, 0, use_room * sizeof(*uses));
+		for (size_t i = 0; i < old_room; i++)
+			if (old[i].lock)
+				uses[use_slot(old[i].lock, old[i].site, old[i].kind)] = old[i];
+		free(old);
+	}
+	use = &uses[use_slot(lock, site, kind)];
+	if (use->lock == 0) {
+		use->lock = lock;
+		use->site = site;
+		use->kind = kind;
+		use_count++;
+	}
+	return use;
+}
+
+static void end_hold(unsigned int at, uint64_t when)
+{
+	struct hold *hold = &holds[at];
+
+	if (when > hold->since)
+		use_of(hold->lock, hold->site, hold->kind)->held += when - hold->since;
+	hold_count--;
+	memmove(hold, hold + 1, (hold_count - at) * sizeof(*hold));
+}
+
+/* A lock that is held at the end of a phase is held on in the next one. */
+static void take_locks(void)
+{
+	for (unsigned int i = 0; i < hold_count; i++) {
+		struct hold *hold = &holds[i];
+		uint64_t when = now(hold->vcpu, 0);
+
+		if (when > hold->since)
+			use_of(hold->lock, hold->site, hold->kind)->held += when - hold->since;
+		hold->since = when;
+	}
+	if (phase && use_count) {
+		written = more(written, written_count + use_count, sizeof(*written));
+		for (size_t i = 0; i < use_room; i++)
+			if (uses[i].lock) {
+				uses[i].phase = phase;
+				written[written_count++] = uses[i];
+			}
+	}
+	if (use_count)
+		memset(uses, 0, use_room * sizeof(*uses));
+	use_count = 0;
+}
+
+/* The call of a lock function: its address without the bits that all kernel code has. */
+#define SITE_BITS 48
+
+static void on_call(unsigned int vcpu, void *data)
+{
+	struct lane *lane = &lanes[vcpu];
+	uint64_t word = (uintptr_t)data;
+
+	if (lane->call_count == MAX_CALLS)
+		memmove(lane->calls, lane->calls + 1, --lane->call_count * sizeof(*lane->calls));
+	/* Arithmetic shifts bring the upper bits back. */
+	lane->calls[lane->call_count++] = (struct call){
+		(uint64_t)((int64_t)(word << (64 - SITE_BITS)) >> (64 - SITE_BITS)),
+		lane->task, word >> SITE_BITS
+	};
+}
+
+/* Before the switch this writes the old task's stack, behind it it reads the new one's. */
+static void on_switch(unsigned int vcpu, qemu_plugin_meminfo_t info, uint64_t stack, void *data)
+{
+	struct lane *lane = &lanes[vcpu];
+
+	(void)info;
+	(void)data;
+	/* Who ran first is known from the first switch on. */
+	for (unsigned int at = 0; lane->task == 0 && at < lane->call_count; at++)
+		lane->calls[at].task = stack >> STACK_BITS;
+	lane->task = stack >> STACK_BITS;
+}
+
+/* The task's latest call of a function.  Later ones of others took nothing (a trylock failed). */
+static uint64_t caller(struct lane *lane, unsigned int place)
+{
+	for (unsigned int at = lane->call_count; at-- > 0;) {
+		uint64_t site = lane->calls[at].site;
+
+		if (lane->calls[at].place != place || lane->calls[at].task != lane->task)
+			continue;
+		lane->call_count--;
+		memmove(lane->calls + at, lane->calls + at + 1,
+			(lane->call_count - at) * sizeof(*lane->calls));
+		return site;
+	}
+	return 0;
+}
+
+/* Whether somebody holds a lock in a way that keeps a taker of this kind out. */
+static struct hold *in_the_way(uint64_t lock, enum place_kind kind)
+{
+	for (unsigned int at = hold_count; at-- > 0;)
+		if (holds[at].lock == lock && !(kind & SHARED && holds[at].kind & SHARED))
+			return &holds[at];
+	return NULL;
+}
+
+/* DATA: the number of the function, then the instructions left in the block. */
+static void on_take(unsigned int vcpu, qemu_plugin_meminfo_t info, uint64_t lock, void *data)
+{
+	struct lane *lane = &lanes[vcpu];
+	unsigned int left = (uintptr_t)data & 0xffff, place = (uintptr_t)data >> 16;
+	enum place_kind kind = places[place].kind;
+	bool waited = lane->lock == lock;
+	struct hold *other;
+	struct use *use;
+	uint64_t site;
+
+	/* QEMU 7.2 calls for what the instruction loads, too, though told to do it for stores. */
+	if (!qemu_plugin_mem_is_store(info))
+		return;
+	site = waited ? lane->site : caller(lane, place);
+	other = in_the_way(lock, kind);
+	if (other && kind == SPIN && vcpus == 1) {
+		/* It would spin for ever: the holder let go of it unseen. */
+		lost++;
+		end_hold(other - holds, other->since);
+	} else if (other) {
+		if (waited)
+			return;
+		use_of(lock, site, kind)->waits++;
+		if (kind == SPIN) {
+			lane->lock = lock;
+			lane->site = site;
+			lane->since = executed - left;
+		}
+		return;
+	}
+	use = use_of(lock, site, kind);
+	use->taken++;
+	if (waited) {
+		use->waited += executed - left - lane->since;
+		lane->lock = 0;
+	}
+	if (hold_count == MAX_HOLDS) {
+		lost++;
+		end_hold(0, holds[0].since);
+	}
+	holds[hold_count++] = (struct hold){ lock, site, now(vcpu, left), vcpu, kind };
+}
+
+/* DATA: the instructions left in the block. */
+static void on_free(unsigned int vcpu, qemu_plugin_meminfo_t info, uint64_t lock, void *data)
+{
+	if (!qemu_plugin_mem_is_store(info))
+		return;
+	for (unsigned int at = hold_count; at-- > 0;)
+		if (holds[at].lock == lock) {
+			/* By another vCPU: a task that held it has moved. */
+			end_hold(at, holds[at].vcpu == vcpu ? now(vcpu, (uintptr_t)data) :
+							      now(holds[at].vcpu, 0));
+			return;
+		}
+}
+
 static void on_mark(unsigned int vcpu, void *next)
 {
 	(void)vcpu;
 	take_all();
 	take_spans();
+	take_locks();
 	phase = (uint32_t)(uintptr_t)next;
 	window = 0;
 	window_left = window_size;
 }
 
+static void count_block(struct block *block, unsigned int vcpu)
+{
+	lanes[vcpu].clock += block->instructions;
+	executed += block->instructions;
+	block->entries[vcpu]++;
+}
+
 static void on_block(unsigned int vcpu, void *data)
 {
-	((struct block *)data)->entries[vcpu]++;
+	count_block(data, vcpu);
 }
 
 static void on_block_in_window(unsigned int vcpu, void *data)
@@ -282,7 +566,7 @@ static void on_block_in_window(unsigned int vcpu, void *data)
 		window_left += window_size;
 	}
 	window_left -= block->instructions;
-	block->entries[vcpu]++;
+	count_block(block, vcpu);
 }
 
 static void on_block_with_spans(unsigned int vcpu, void *data)
@@ -294,8 +578,7 @@ static void on_block_with_spans(unsigned int vcpu, void *data)
 		leave(stay);
 		stay->span = block->span;
 	}
-	executed += block->instructions;
-	block->entries[vcpu]++;
+	count_block(block, vcpu);
 }
 
 static size_t slot_of(uint64_t address, uint32_t instructions)
@@ -355,18 +638,24 @@ static struct block *block_of(uint64_t address, uint32_t instructions)
 	return table[slot];
 }
 
-static bool is_mark(const struct qemu_plugin_insn *insn, uint32_t *number)
+static size_t bytes_of(const struct qemu_plugin_insn *insn, uint8_t bytes[MAX_BYTES])
 {
-	uint8_t bytes[MARK_BYTES];
+	size_t size = qemu_plugin_insn_size(insn);
 
-	if (qemu_plugin_insn_size(insn) != MARK_BYTES)
-		return false;
+	if (size > MAX_BYTES)
+		return 0;
 #if PROBE_API < 3
-	memcpy(bytes, qemu_plugin_insn_data(insn), MARK_BYTES);
+	memcpy(bytes, qemu_plugin_insn_data(insn), size);
+	return size;
 #else
-	if (qemu_plugin_insn_data(insn, bytes, MARK_BYTES) != MARK_BYTES)
-		return false;
+	return qemu_plugin_insn_data(insn, bytes, size);
 #endif
+}
+
+static bool is_mark(const uint8_t *bytes, size_t size, uint32_t *number)
+{
+	if (size != MARK_BYTES)
+		return false;
 #ifdef PROBE_ARM64
 	uint32_t word;
 
@@ -382,10 +671,94 @@ static bool is_mark(const struct qemu_plugin_insn *insn, uint32_t *number)
 	return true;
 }
 
+/* What an instruction writes to memory, as far as locks are concerned. */
+enum writes { NOTHING, EXCHANGES, ADDS, STORES, CLEARS_BYTE };
+
+static enum writes writes(const uint8_t *bytes, size_t size)
+{
+	const uint8_t *end = bytes + size;
+
+	/* LOCK, the DS prefix in its place, operand size, segments; then REX. */
+	while (bytes < end && (*bytes == 0xf0 || *bytes == 0x3e || *bytes == 0x66 ||
+			       *bytes == 0x65 || *bytes == 0x2e))
+		bytes++;
+	if (bytes < end && (*bytes & 0xf0) == 0x40)
+		bytes++;
+	/* A second operand in a register is no memory. */
+	if (end - bytes >= 3 && bytes[0] == 0x0f && bytes[2] < 0xc0)
+		return bytes[1] == 0xb1 ? EXCHANGES : bytes[1] == 0xc1 ? ADDS : NOTHING;
+	if (end - bytes < 2 || bytes[1] >= 0xc0)
+		return NOTHING;
+	if (bytes[0] == 0xc6 && (bytes[1] & 0x38) == 0)
+		return end[-1] == 0 ? CLEARS_BYTE : STORES;
+	return bytes[0] == 0x88 || bytes[0] == 0x89 || bytes[0] == 0xc7 ? STORES : NOTHING;
+}
+
+/* The direct target of a CALL or JMP with 32 bits of distance, 0 for anything else. */
+static uint64_t target(uint64_t address, const uint8_t *bytes, size_t size)
+{
+	int32_t distance;
+
+	if (size != 5 || (bytes[0] != 0xe8 && bytes[0] != 0xe9))
+		return 0;
+	memcpy(&distance, bytes + 1, sizeof(distance));
+	return address + size + distance;
+}
+
+/* The place that an address is in, or, with ENTRY, begins; -1 for none. */
+static int place_of(uint64_t address, bool entry)
+{
+	for (unsigned int i = 0; i < place_count; i++)
+		if (entry ? address == places[i].start :
+			    address >= places[i].start && address < places[i].end)
+			return i;
+	return -1;
+}
+
+static void watch_locks(struct qemu_plugin_insn *insn, const uint8_t *bytes, size_t size,
+			unsigned int left)
+{
+	uint64_t address = qemu_plugin_insn_vaddr(insn);
+	int here = place_of(address, false);
+	int called = here < 0 ? place_of(target(address, bytes, size), true) : -1;
+	enum writes what = writes(bytes, size);
+	bool takes, frees;
+
+	if (here >= 0 && places[here].kind == SWITCH) {
+		/* Of PUSH and POP alone: QEMU 7.2 has calls left for an exception's own stores. */
+		if ((bytes[size - 1] & 0xf0) == 0x50 && size <= 2)
+			qemu_plugin_register_vcpu_mem_cb(insn, on_switch, QEMU_PLUGIN_CB_NO_REGS,
+							 QEMU_PLUGIN_MEM_RW, NULL);
+		return;
+	}
+	if (called >= 0 && places[called].kind < FREE)
+		qemu_plugin_register_vcpu_insn_exec_cb(
+			insn, on_call, QEMU_PLUGIN_CB_NO_REGS,
+			(void *)(uintptr_t)((address & ((1ull << SITE_BITS) - 1)) |
+					    (uint64_t)called << SITE_BITS));
+	if (here >= 0 && places[here].kind != FREE) {
+		takes = what == EXCHANGES || (places[here].kind & SHARED && what == ADDS) ||
+			(places[here].kind == SPIN && what == STORES);
+		if (takes)
+			qemu_plugin_register_vcpu_mem_cb(
+				insn, on_take, QEMU_PLUGIN_CB_NO_REGS, QEMU_PLUGIN_MEM_W,
+				(void *)(uintptr_t)((unsigned int)here << 16 | left));
+		return;
+	}
+	frees = what == CLEARS_BYTE || what == ADDS || (here >= 0 && what == EXCHANGES);
+	if (frees)
+		qemu_plugin_register_vcpu_mem_cb(insn, on_free, QEMU_PLUGIN_CB_NO_REGS,
+						 QEMU_PLUGIN_MEM_W, (void *)(uintptr_t)left);
+}
+
 static void instrument(struct qemu_plugin_tb *tb)
 {
 	size_t count = qemu_plugin_tb_n_insns(tb);
-	struct block *block = block_of(qemu_plugin_tb_vaddr(tb), count);
+	uint64_t address = qemu_plugin_tb_vaddr(tb);
+	struct block *block = block_of(address, count);
+	/* Locks are the kernel's, whose half of the addresses begins with the same bit. */
+	bool may_lock = place_count && (address ^ places[0].start) >> 63 == 0;
+	uint8_t bytes[MAX_BYTES];
 	uint32_t number;
 
 	if (!inlined)
@@ -399,17 +772,26 @@ static void instrument(struct qemu_plugin_tb *tb)
 	else
 		qemu_plugin_register_vcpu_tb_exec_inline(tb, QEMU_PLUGIN_INLINE_ADD_U64,
 							 &block->entries[0], 1);
+	if (inlined && place_count)
+		qemu_plugin_register_vcpu_tb_exec_inline(tb, QEMU_PLUGIN_INLINE_ADD_U64,
+							 &lanes[0].clock, count);
 #else
 	else
 		qemu_plugin_register_vcpu_tb_exec_inline_per_vcpu(
 			tb, QEMU_PLUGIN_INLINE_ADD_U64, block->counter, 1);
+	if (inlined && place_count)
+		qemu_plugin_register_vcpu_tb_exec_inline_per_vcpu(
+			tb, QEMU_PLUGIN_INLINE_ADD_U64, board_clock, count);
 #endif
 	for (size_t i = 0; i < count; i++) {
 		struct qemu_plugin_insn *insn = qemu_plugin_tb_get_insn(tb, i);
+		size_t size = bytes_of(insn, bytes);
 
-		if (is_mark(insn, &number))
+		if (is_mark(bytes, size, &number))
 			qemu_plugin_register_vcpu_insn_exec_cb(
 				insn, on_mark, QEMU_PLUGIN_CB_NO_REGS, (void *)(uintptr_t)number);
+		else if (may_lock)
+			watch_locks(insn, bytes, size, count - i);
 	}
 }
 
@@ -417,7 +799,10 @@ static void finish(void)
 {
 	take_all();
 	take_spans();
-	write_row(TRAILER_PHASE, 0, 0, 0, rows);
+	take_locks();
+	if (!failed && fwrite(written, sizeof(*written), written_count, out) != written_count)
+		failed = true;
+	write_row(TRAILER_PHASE, 0, lost, written_count, rows);
 	if (fclose(out) != 0)
 		perror("probe: the counts could not be written");
 }
@@ -449,9 +834,28 @@ static void on_end(void *data)
 }
 #endif
 
+/* WORD=START-END, hexadecimal. */
+static bool range(const char *argument, uint64_t *start, uint64_t *end)
+{
+	char *at;
+
+	*start = strtoull(strchr(argument, '=') + 1, &at, 16);
+	*end = *at == '-' ? strtoull(at + 1, &at, 16) : 0;
+	return *at == 0 && *end > *start;
+}
+
+static enum place_kind place_kind(const char *argument)
+{
+	enum place_kind kind = 0;
+
+	while (kind < KINDS && strncmp(argument, PLACE_WORDS[kind], strlen(PLACE_WORDS[kind])))
+		kind++;
+	return kind;
+}
+
 int qemu_plugin_install(qemu_plugin_id_t id, const qemu_info_t *info, int argc, char **argv)
 {
-	struct header header = { "TWINPROB", 2, 0, 0, 0 };
+	struct header header = { "TWINPROB", 3, 0, 0, 0 };
 	const char *path = NULL;
 
 	for (int i = 0; i < argc; i++) {
@@ -460,15 +864,19 @@ int qemu_plugin_install(qemu_plugin_id_t id, const qemu_info_t *info, int argc, 
 		} else if (strncmp(argv[i], "window=", 7) == 0) {
 			window_size = strtoull(argv[i] + 7, NULL, 10);
 		} else if (strncmp(argv[i], "span=", 5) == 0 && span_count < MAX_SPANS) {
-			char *end;
-
-			spans[span_count].start = strtoull(argv[i] + 5, &end, 16);
-			spans[span_count].end = *end == '-' ? strtoull(end + 1, &end, 16) : 0;
-			if (*end || spans[span_count].end <= spans[span_count].start) {
+			if (!range(argv[i], &spans[span_count].start, &spans[span_count].end)) {
 				fprintf(stderr, "probe: no span: %s\n", argv[i]);
 				return -1;
 			}
 			span_count++;
+		} else if (place_kind(argv[i]) != KINDS && place_count < MAX_PLACES) {
+			struct place *place = &places[place_count++];
+
+			place->kind = place_kind(argv[i]);
+			if (!range(argv[i], &place->start, &place->end)) {
+				fprintf(stderr, "probe: no function: %s\n", argv[i]);
+				return -1;
+			}
 		} else {
 			fprintf(stderr, "probe: unknown argument %s\n", argv[i]);
 			return -1;
@@ -491,6 +899,11 @@ int qemu_plugin_install(qemu_plugin_id_t id, const qemu_info_t *info, int argc, 
 	inlined = window_size == 0 && span_count == 0 && vcpus == 1;
 	stays = more(NULL, vcpus, sizeof(*stays));
 	memset(stays, 0, vcpus * sizeof(*stays));
+	lanes = more(NULL, vcpus, sizeof(*lanes));
+	memset(lanes, 0, vcpus * sizeof(*lanes));
+#if PROBE_API > 1
+	board_clock.score = qemu_plugin_scoreboard_new(sizeof(uint64_t));
+#endif
 	header.vcpus = vcpus;
 	header.window = window_size;
 	header.spans = span_count;

@@ -25,6 +25,7 @@ from reports.document import (
 )
 from reports.model import Comparison, MetricComparison
 from reports.paired import Paired
+from reports.sections import measured_locks
 from reports.sections.view import View, figure, titled
 from reports.subsystems import programs
 from reports.verdict import CALLED
@@ -167,8 +168,8 @@ def explained(comparison: Comparison, metric: MetricComparison) -> str:
 def letter(comparison: Comparison) -> list[str]:
     """Sentences for three lines of a mail, the most important first.
 
-    Of the first phase that was counted: its ratio, and what moved most; then the first
-    lock whose hold time a diagnostic run measured.
+    Of the first phase that was counted: its ratio, and what moved most; then the lock whose
+    hold time moved most.
     """
     if not comparison.headlines:
         return []
@@ -182,12 +183,8 @@ def letter(comparison: Comparison) -> list[str]:
     several = len(comparison.headlines) > 1
     where = f"{found.case}, {found.phase} phase. " if several else ""
     said.append(f"{moved_most(found, LETTER_FUNCTIONS)}.")
-    held = [(row, twin) for twin in comparison.locks for row in twin.rows[:1] if row.hold]
-    said += [
-        f"{row.label} held {wording.few(row.hold)} {twin.ns} per {twin.unit_title} "
-        f"({twin.flavour})."
-        for row, twin in held[:1]
-    ]
+    held = map(measured_locks.brief, comparison.measured_locks[:1])
+    said += [f"{line}." for line in held if line]
     return [f"{where}{said[0]}", *said[1:]]
 
 

@@ -23,7 +23,9 @@ from reports.lock_identity import By
 from reports.lock_model import LockComparison, LockRow, WaitRow
 from reports.model import Comparison
 from reports.paired import Paired
+from reports.sections import measured_locks
 from reports.sections.functions import only
+from reports.sections.measured_locks import PARENTHESES, cpus
 from reports.sections.view import View, gallery, titled
 
 ON_ONE = (
@@ -52,10 +54,6 @@ SATURATION = (
     "“Saturates at” is virtual time over hold time: the number of CPUs that keep the lock held "
     "all the time. It assumes one instance of the lock, CPUs that share nothing else, and the "
     "times of this kernel."
-)
-PARENTHESES = (
-    "A change in parentheses is not significant: it may as well be none (Student's interval at "
-    "95 %)."
 )
 # Callers of a wait that are named: the nearest say what was being done, the last how the
 # kernel was entered.  The JSON form has them all.
@@ -113,11 +111,6 @@ def slow_path(found: LockComparison) -> str:
     )
 
 
-def cpus(value: float) -> str:
-    """A number of CPUs at which a lock saturates; beyond a thousand nobody counts."""
-    return f"{value:.1f}" if value < 1000 else "> 1000"
-
-
 def waiters(row: LockRow) -> str:
     """``__filemap_add_folio 62.28 -> 46.61, ...``: where it was waited for."""
     return ", ".join(
@@ -148,7 +141,7 @@ def blocks(view: View, one: Comparison) -> list[Block]:
         found.insert(0, Paragraph(
             "From diagnostic runs: more runs of both arms that explain and are never judged."
         ))  # fmt: skip
-    return titled("Locks", "locks", found)
+    return titled("Locks", "locks", [*measured_locks.blocks(one), *found])
 
 
 def _one(view: View, one: Comparison, found: LockComparison) -> list[Block]:

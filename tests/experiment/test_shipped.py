@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tomllib
+
 import pytest
 
 from experiment.load import (
@@ -17,6 +19,7 @@ from tests.experiment.conftest import CHECKOUT, SERIES
 
 # More than the initramfs of the lab has ever been.
 INITRAMFS_MIB = 100
+SHIPPED = ("filemap-v1", "filemap-v4", "lock-debugging", "noop", "slow-add")
 MODES: tuple[Mode, ...] = ("exact", "wall")
 
 
@@ -26,12 +29,12 @@ def load(name: str, catalogue: Catalogue, *overrides: str) -> Experiment:
 
 
 def test_all_are_known_by_name() -> None:
-    assert {"filemap-v1", "filemap-v4", "noop", "slow-add"} <= set(known_experiments())
+    assert {*SHIPPED, "thp-matrix"} <= set(known_experiments())
     assert {"full", "laptop", "smoke", "wall"} <= set(known_guests())
 
 
 @pytest.mark.parametrize("guest", ["full", "laptop", "smoke", "wall"])
-@pytest.mark.parametrize("name", ["filemap-v1", "filemap-v4", "noop", "slow-add"])
+@pytest.mark.parametrize("name", SHIPPED)
 def test_each_runs_on_each_guest(name: str, guest: str, catalogue: Catalogue) -> None:
     experiment = load(name, catalogue, f"guest={guest}")
     blocks = 24 if name == "slow-add" else 8
@@ -42,7 +45,7 @@ def test_each_runs_on_each_guest(name: str, guest: str, catalogue: Catalogue) ->
     assert size.file_mib / size.brd_mib == 13 / 16
     require_memory(size, shape, INITRAMFS_MIB)
     twins = sum(2 * len(twin.cases) * twin.blocks for twin in experiment.twins)
-    assert twins == (20 if name in ("filemap-v4", "slow-add") else 0)
+    assert twins == {"filemap-v4": 8, "slow-add": 8, "lock-debugging": 12}.get(name, 0)
     assert len(make_plan(experiment).runs) == (blocks * 2 + 1) * len(experiment.cases) + twins
 
 
@@ -131,3 +134,13 @@ def test_path_and_work_of_the_first_phases_are_judged(catalogue: Catalogue) -> N
         assert [arm.patches for arm in experiment.all_arms] == [True, False]
     for name in ("noop", "slow-add"):
         assert [arm.patches for arm in load(name, catalogue).all_arms] == [False, True]
+
+
+def test_only_the_cross_check_builds_kernels_with_lock_statistics() -> None:
+    found = {
+        path.stem
+        for path in (CHECKOUT / "configs/experiments").glob("*.toml")
+        for twin in tomllib.loads(path.read_text()).get("twins", [])
+        if twin.get("flavour") == "lockstat"
+    }
+    assert found == {"lock-debugging"}

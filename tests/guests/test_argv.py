@@ -133,6 +133,14 @@ def test_spans_are_what_the_probe_reads() -> None:
     assert found == "file=/p,out=/c,span=ffffffff81000000-ffffffff81000010,span=1-2"
 
 
+def test_functions_of_locks_are_what_the_probe_reads() -> None:
+    plugin = Plugin(Path("/p"), Path("/c"), locks=(("spin", 0xFFFFFFFF81000000, 0xFFFFFFFF81000010),
+                                                   ("free", 1, 2)))  # fmt: skip
+    argv = qemu_argv(NODES, LAPTOP_SIZE, files(), plugin=plugin)
+    found = argv[argv.index("-plugin") + 1]
+    assert found == "file=/p,out=/c,spin=ffffffff81000000-ffffffff81000010,free=1-2"
+
+
 def test_line_to_paste_starts_by_itself() -> None:
     assert not {"-S", "-incoming", "-mon"} & set(ARGVS["laptop-by-hand"])
 

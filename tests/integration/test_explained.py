@@ -120,6 +120,19 @@ def test_the_lock_is_held_for_less_time(locks: Measured) -> None:
     assert row.contentions is None
 
 
+def test_lock_statistics_see_the_lock_of_the_judged_runs_taken_as_often_and_held_longer(
+    locks: Measured,
+) -> None:
+    found = read_comparison(locks.folder).comparisons[0]
+    statistics = lock(twin(found, "held"), XA_LOCK)
+    (counted,) = [row for row in found.measured_locks[0].rows if row.label == XA_LOCK]
+    assert statistics.hold is not None
+    assert counted.taken.base == pytest.approx(statistics.acquisitions.base, rel=0.1)
+    # Lock debugging is part of these times.
+    assert statistics.hold.base > 1.5 * counted.held.base
+    assert statistics.hold.patched > 1.5 * counted.held.patched
+
+
 def test_the_lock_is_waited_for_and_named_with_who_waits(locks: Measured) -> None:
     waited = twin(read_comparison(locks.folder).comparisons[0], "waited")
     row = lock(waited, XA_LOCK)
@@ -141,6 +154,13 @@ def test_a_known_cause_is_named_with_its_function(
     assert (first.name, first.file) == ("__filemap_add_folio", "mm/filemap.c")
     # 256 no-ops, once a folder but where an old entry is split.
     assert first.instructions.difference == pytest.approx(256, rel=0.05)
+    # They are executed with the tree's lock held, and that is the lock that moved.
+    locks = found.measured_locks[0]
+    assert locks.moved_most == XA_LOCK
+    (row,) = [row for row in locks.rows if row.label == XA_LOCK]
+    (adds,) = [site for site in row.sites if site.function == "__filemap_add_folio"]
+    assert adds.taken.base == adds.taken.patched == 1.0
+    assert adds.held.difference == pytest.approx(256, rel=0.05)
 
 
 def test_a_known_cause_is_named_with_its_lock(

@@ -11,7 +11,8 @@ import pytest
 from experiment.load import load_experiment
 from guests import channel, exact, initramfs
 from guests.exact import Outcome
-from guests.probe import counts, fold, plugin
+from guests.probe import counts, fold
+from guests.probe.locks import FUNCTIONS
 from guests.probe.usermap import PROGRAM, STATIC_AT, VDSO, user_map
 from kernels.cache import Kernel
 from results.profile import PhaseProfile
@@ -60,7 +61,9 @@ def outcomes(
     top = tmp_path_factory.mktemp("probe")
     first = session.plan.runs[0]
     machine, job = session.machine(first), session.job(first)
-    probe = plugin.provide(options.cache)
+    probe = session.probe_of(first)
+    assert probe is not None
+    assert probe.locks
     snapshot = exact.take_snapshot(machine, top / "snapshot", top / "logs", quiet)
     found = {
         name: exact.run_restored(snapshot, job, top / name, top / name / "logs", quiet, probe=used)
@@ -117,6 +120,30 @@ def test_profile_adds_up_and_names_what_ran(
     assert found.units["fault"] > found.units["folio"] > found.units["io"] / 2
     assert found.user["fio"] > 0.05 * found.instructions
     assert "[unknown]" not in found.user
+
+
+def test_locks_are_told_apart_and_add_up(session: Session, outcomes: Mapping[str, Outcome]) -> None:
+    found = profile(session, outcomes["probed"])
+    assert found.locks is not None
+    assert found.lost_locks == 0
+    calls = {function.name: function.calls for function in found.kernel}
+    sites = [site for use in found.locks for site in use.sites]
+    # Whoever adds a folio takes the lock of the tree once, nobody else waits, and all is seen.
+    adds = [site for site in sites if site.function == "__filemap_add_folio"]
+    assert sum(site.taken for site in adds) == calls["__filemap_add_folio"]
+    assert "[unknown]" not in {site.function for site in sites}
+    spins = [use for use in found.locks if not use.sleeps]
+    assert not any(site.waits or site.waited for use in spins for site in use.sites)
+    taken = sum(site.taken for use in spins for site in use.sites if not site.shared)
+    entered = sum(calls.get(name, 0) for name in FUNCTIONS["spin"] if "try" not in name)
+    tried = sum(calls.get(name, 0) for name in FUNCTIONS["spin"] if "try" in name)
+    assert entered <= taken <= entered + tried
+    # The tree's lock and the inode's are both taken in __remove_mapping, and are two.
+    (tree,) = [use for use in spins if any(site in adds for site in use.sites)
+               and any(site.function == "__remove_mapping" for site in use.sites)]  # fmt: skip
+    assert tree.instances == 1
+    assert sum(site.held for site in tree.sites) < found.instructions / 10
+    assert "tasklist_lock" in {use.symbol for use in found.locks}
 
 
 def test_counts_and_the_guests_clock_agree(outcomes: Mapping[str, Outcome]) -> None:

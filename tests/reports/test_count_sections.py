@@ -15,8 +15,8 @@ from reports import forms, functions_table, wording
 from reports.charts import waterfall
 from reports.model import Comparison
 from reports.paired import pair
-from reports.sections import functions, locks
-from results.profile import FunctionCount, Profile
+from reports.sections import functions, locks, measured_locks
+from results.profile import FunctionCount, LockSite, LockUse, Profile
 from tests.reports import counts_factory as counts
 from tests.reports.conftest import HOSTILE, draw_all
 from tests.reports.factory import Session, all_equal
@@ -54,6 +54,9 @@ def hostile_counts() -> Comparison:
                     name=HOSTILE, file=HOSTILE, calls=1,
                     instructions=10**7 if "base" in profile.run_id else 5,
                 )),
+                "locks": (LockUse(instances=1, sleeps=False, symbol=HOSTILE, sites=(
+                    LockSite(function=HOSTILE, file=HOSTILE, shared=False, taken=9, held=10**7),
+                )),),
                 "user": {**phase.user, f"{HOSTILE}.so": 10**8 if "base" in profile.run_id else 1},
                 "instructions": phase.instructions + 10**9,
             })
@@ -111,6 +114,11 @@ def test_every_form_has_the_same_sentences(counted: Comparison, page: Page) -> N
             assert wording.typeset(said) in flat["html"]
             assert said in flat["text"]
             assert said in flat["markdown"]
+    for measured in counted.measured_locks:
+        said = measured_locks.sentence(measured)
+        assert wording.typeset(said) in flat["html"]
+        assert said in flat["text"]
+        assert said in flat["markdown"]
     for seen in counted.locks:
         for said in (locks.banner(seen), locks.limits(seen),
                      locks.guest(seen), locks.slow_path(seen)):  # fmt: skip
@@ -125,6 +133,7 @@ def test_the_page_hides_nothing(counted: Comparison, page: Page) -> None:
     for part in ("Where it came from", "Locks", "never make one", "the other 62 functions",
                  "page-cache tree (xarray)", "user: fio", "only in base",
                  "i_pages.xa_lock", "saturates at, CPUs", "__filemap_add_folio",
+                 "All 7 locks, and who takes them", "taken in try_to_wake_up",
                  "waiting function", "69 of 69 functions"):  # fmt: skip
         assert part in said, part
     every = {row.name for row in counted.headlines[0].functions}

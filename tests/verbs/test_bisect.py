@@ -150,9 +150,9 @@ def test_a_plan_patch_by_patch(capsys: pytest.CaptureFixture[str]) -> None:
     said = capsys.readouterr().out
     assert "filemap-4k.b00.patch-2 " in said
     # Twins are left out.
-    assert "held" not in said
+    assert "contended" not in said
     assert main(["plan", "filemap-v4", "--set", "blocks=1"]) == 0
-    assert "filemap-4k.b00.patched.held" in capsys.readouterr().out
+    assert "filemap-4k.b00.patched.contended" in capsys.readouterr().out
 
 
 def test_where_it_came_from_is_said_of_two_arms_among_others(

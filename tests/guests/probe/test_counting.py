@@ -13,7 +13,7 @@ from guests.probe import counts, plugin
 from guests.probe.counts import Counts
 from guests.probe.plugin import Probe
 
-SOURCE = Path(__file__).with_name("machine.S")
+HERE = Path(__file__).parent
 # movl; decl, jnz: what follows a mark up to the loop's first jump back is one block.
 FIRST, SECOND = 1000, 300
 PHASE_1 = 1 + 2 * FIRST + 1
@@ -26,11 +26,19 @@ def probe(tmp_path_factory: pytest.TempPathFactory) -> Probe:
 
 
 @pytest.fixture(scope="module")
-def image(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("image") / "machine"
+def images(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the machines, each by its name."""
+    folder = tmp_path_factory.mktemp("images")
     flags = ["-m32", "-nostdlib", "-static", "-Wl,-Ttext=0x100000", "-Wl,--build-id=none"]
-    subprocess.run(["gcc", *flags, "-o", str(path), str(SOURCE)], check=True, timeout=60)
-    return path
+    for source in HERE.glob("*.S"):
+        out = ["-o", str(folder / source.stem)]
+        subprocess.run(["gcc", *flags, *out, str(source)], check=True, timeout=60)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def image(images: Path) -> Path:
+    return images / "machine"
 
 
 def address(image: Path, name: str) -> int:
@@ -40,9 +48,9 @@ def address(image: Path, name: str) -> int:
 
 
 def run(
-    image: Path, probe: Probe, out: Path, *, vcpus: int = 1, window: int = 0, spans: str = ""
+    image: Path, probe: Probe, out: Path, *, vcpus: int = 1, window: int = 0, more: str = ""
 ) -> bytes:
-    words = f"file={probe.path},out={out}" + (f",window={window}" if window else "") + spans
+    words = f"file={probe.path},out={out}" + (f",window={window}" if window else "") + more
     argv = [
         X86_64.board.qemu, "-accel", "tcg", "-icount", "shift=0,sleep=off", "-smp", str(vcpus),
         "-nodefaults", "-display", "none", "-no-reboot", "-device", "isa-debug-exit,iobase=0xf4",
@@ -107,7 +115,7 @@ def test_time_in_a_span_is_from_entering_it_to_leaving_it(
     first, second = address(image, "first"), address(image, "second")
     asked = f",span={first:x}-{first + 1:x},span={second:x}-{second + 1:x},span=1-2"
     plain = counts.parse(run(image, probe, tmp_path / "a"))
-    found = counts.parse(run(image, probe, tmp_path / "b", vcpus=2, spans=asked))
+    found = counts.parse(run(image, probe, tmp_path / "b", vcpus=2, more=asked))
     assert found.span_count == 3
     assert np.array_equal(plain.rows, found.rows)
     assert not len(plain.spans)
@@ -118,6 +126,83 @@ def test_time_in_a_span_is_from_entering_it_to_leaving_it(
     assert int(rows[2, 1]["entries"]) == 3 * (SECOND - 1)
 
 
+def functions(image: Path, **kinds: tuple[str, str]) -> str:
+    """The probe's words for functions of each kind, from one symbol to another."""
+    return "".join(
+        f",{kind}={address(image, start):x}-{address(image, end):x}"
+        for kind, (start, end) in kinds.items()
+    )
+
+
+@pytest.mark.parametrize("vcpus", [1, 2])
+def test_locks_are_held_from_taking_them_to_letting_go(
+    images: Path, probe: Probe, tmp_path: Path, vcpus: int
+) -> None:
+    image = images / "locks"
+    asked = functions(
+        image, spin=("take", "try"), sleep=("sleep", "unlock"), free=("unlock", "nap"),
+        spin_shared=("share", "sleep"), switch=("switch", "ends"),
+    ) + functions(image, sleep=("nap", "switch"))  # fmt: skip
+    plain = counts.parse(run(image, probe, tmp_path / "a"))
+    found = counts.parse(run(image, probe, tmp_path / "b", vcpus=vcpus, more=asked))
+    assert np.array_equal(plain.rows, found.rows)
+    assert not len(plain.locks)
+    assert found.lost_locks == 0
+    at = {address(image, name): name for name in (
+        "first", "second", "shared", "mutex",
+        "loop", "outer", "inner", "tried", "one", "two", "slept", "woken", "across", "earlier",
+    )}  # fmt: skip
+    rows = {
+        (int(row["phase"]), at[int(row["lock"])], at[int(row["site"])]):
+        tuple(int(row[field]) for field in ("kind", "taken", "held", "waits"))
+        for row in found.locks
+    }  # fmt: skip
+    held = rows.pop((1, "second", "across")), rows.pop((2, "second", "across"))
+    assert rows == {
+        (1, "first", "loop"): (0, 50, 50 * 7, 0),
+        (1, "first", "outer"): (0, 1, 8, 0),
+        (1, "second", "inner"): (0, 1, 4, 0),
+        (1, "first", "tried"): (0, 1, 6, 0),
+        (1, "shared", "one"): (1, 1, 9, 0),
+        (1, "shared", "two"): (1, 1, 3, 0),
+        (1, "first", "earlier"): (2, 1, 2, 0),
+        (1, "mutex", "slept"): (2, 1, 9, 0),
+        (1, "mutex", "woken"): (2, 0, 0, 1),
+    }
+    # The block of a mark is part of the phase before.
+    assert [taken for _, taken, _, _ in held] == [1, 0]
+    assert held[0][2] + held[1][2] == 2 + 1 + 1 + 2 * 300
+    assert held[1][2] == 2 * 299
+
+
+def test_a_lock_found_held_is_waited_for_until_the_slow_path_gets_it(
+    images: Path, probe: Probe, tmp_path: Path
+) -> None:
+    image = images / "contended"
+    asked = functions(image, spin=("take", "slow")) + functions(image, spin=("slow", "ends"))
+    found = counts.parse(run(image, probe, tmp_path / "counts", vcpus=2, more=asked))
+    owner, waiter = (
+        next(row for row in found.locks if row["site"] == address(image, name))
+        for name in ("owner", "waiter")
+    )
+    assert [int(owner[field]) for field in ("taken", "held", "waits", "waited")] == [1, 7, 0, 0]
+    assert [int(waiter[field]) for field in ("taken", "held", "waits")] == [1, 3, 1]
+    assert int(waiter["waited"]) == 7
+
+
+def test_a_lock_that_is_never_let_go_of_is_lost_once_it_is_taken_again(
+    images: Path, probe: Probe, tmp_path: Path
+) -> None:
+    image = images / "contended"
+    asked = functions(image, spin=("take", "slow"))
+    found = counts.parse(run(image, probe, tmp_path / "counts", more=asked))
+    assert found.lost_locks == 1
+    rows = {int(row["site"]): row for row in found.locks}
+    lost, second = (rows[address(image, name)] for name in ("owner", "waiter"))
+    assert (int(lost["taken"]), int(lost["held"])) == (1, 0)
+    assert (int(second["taken"]), int(second["held"])) == (1, 2)
+
+
 @pytest.mark.parametrize("span", ["7", "9-5", "a-b-c", "x-y"])
 def test_span_that_is_none_is_refused(probe: Probe, tmp_path: Path, span: str) -> None:
     words = f"file={probe.path},out={tmp_path}/counts,span={span}"
@@ -125,6 +210,15 @@ def test_span_that_is_none_is_refused(probe: Probe, tmp_path: Path, span: str) -
     done = subprocess.run(argv, capture_output=True, text=True, timeout=60)
     assert done.returncode != 0
     assert f"probe: no span: span={span}" in done.stderr
+
+
+@pytest.mark.parametrize("word", ["spin=7", "free=9-5", "sleep_shared=x-y"])
+def test_function_that_is_none_is_refused(probe: Probe, tmp_path: Path, word: str) -> None:
+    words = f"file={probe.path},out={tmp_path}/counts,{word}"
+    argv = [X86_64.board.qemu, "-display", "none", "-plugin", words]
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=60)
+    assert done.returncode != 0
+    assert f"probe: no function: {word}" in done.stderr
 
 
 def test_unknown_argument_is_refused(image: Path, probe: Probe, tmp_path: Path) -> None:

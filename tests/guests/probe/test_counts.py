@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 
 import pytest
 from hypothesis import given
@@ -10,16 +11,29 @@ from guests.probe import counts
 from guests.probe.counts import CountsError
 
 Row = tuple[int, int, int, int, int, int]
+LockRow = tuple[int, int, int, int, int, int, int, int]
+LOCKS: list[LockRow] = [
+    (1, 0, 0xFFFF888000001000, 0xFFFFFFFF81000120, 5, 500, 0, 0),
+    (2, 3, 0xFFFF888000002000, 0, 1, 70, 1, 9),
+]
 ROWS: list[Row] = [(1, 0, 0, 5, 0xFFFFFFFF81000000, 3), (2, 0, 1, 1, 0x400000, 1 << 40)]
 
 
 def written(
-    rows: list[Row], *, vcpus: int = 2, window: int = 0, version: int = 2, spans: int = 0
+    rows: list[Row],
+    *,
+    vcpus: int = 2,
+    window: int = 0,
+    version: int = 3,
+    spans: int = 0,
+    locks: Sequence[LockRow] = (),
+    lost: int = 0,
 ) -> bytes:
     """A file as probe.c documents it."""
     header = struct.pack("<8sIIQQ", b"TWINPROB", version, vcpus, window, spans)
-    trailer = (0xFFFFFFFF, 0, 0, 0, 0, len(rows))
-    return header + b"".join(struct.pack("<IIIIQQ", *row) for row in [*rows, trailer])
+    trailer = struct.pack("<IIIIQQ", 0xFFFFFFFF, 0, 0, lost, len(locks), len(rows))
+    blocks = b"".join(struct.pack("<IIIIQQ", *row) for row in rows)
+    return header + blocks + b"".join(struct.pack("<IIQQQQQQ", *row) for row in locks) + trailer
 
 
 def test_rows_as_they_were_written() -> None:
@@ -36,12 +50,19 @@ def test_spans_are_no_blocks() -> None:
     assert found.span_count == 2
 
 
+def test_locks_stand_behind_the_rows() -> None:
+    found = counts.parse(written(ROWS, locks=LOCKS, lost=3))
+    assert [tuple(row) for row in found.rows.tolist()] == ROWS
+    assert [tuple(row) for row in found.locks.tolist()] == LOCKS
+    assert found.lost_locks == 3
+
+
 def test_a_run_without_phases_has_no_rows() -> None:
     assert len(counts.parse(written([])).rows) == 0
 
 
 def test_cut_anywhere_it_is_refused() -> None:
-    whole = written(ROWS)
+    whole = written(ROWS, locks=LOCKS)
     for length in range(len(whole)):
         with pytest.raises(CountsError):
             counts.parse(whole[:length])
@@ -49,14 +70,17 @@ def test_cut_anywhere_it_is_refused() -> None:
 
 def test_lost_row_is_missed() -> None:
     whole = written(ROWS)
-    with pytest.raises(CountsError, match="cut short after 2 rows"):
+    with pytest.raises(CountsError, match="cut short after 96 bytes"):
         counts.parse(whole[:32] + whole[64:])
+    whole = written(ROWS, locks=LOCKS)
+    with pytest.raises(CountsError, match="cut short after"):
+        counts.parse(whole[:96] + whole[152:])
 
 
 def test_another_programs_file_and_another_version_are_named() -> None:
     with pytest.raises(CountsError, match="not written by the probe: b'\\\\x7fELF"):
         counts.parse(b"\x7fELF" + bytes(100))
-    with pytest.raises(CountsError, match="version 1 of the probe's file, not 2"):
+    with pytest.raises(CountsError, match="version 1 of the probe's file, not 3"):
         counts.parse(written(ROWS, version=1))
 
 
@@ -67,7 +91,7 @@ def test_row_of_a_vcpu_that_is_none() -> None:
 
 @given(st.binary(max_size=300))
 def test_any_bytes_are_read_or_refused(tail: bytes) -> None:
-    for data in (tail, b"TWINPROB" + tail, written(ROWS)[:32] + tail):
+    for data in (tail, b"TWINPROB" + tail, written(ROWS, locks=LOCKS)[:32] + tail):
         try:
             found = counts.parse(data)
         except CountsError:

@@ -9,12 +9,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from errors import InfraError
-from guests.probe import counts, fold
-from kernels import origins
+from guests.probe import counts, fold, locks
+from kernels import addresses, origins
 from kernels.cache import Kernel
-from results.profile import FunctionCount, PhaseProfile
+from results.profile import FunctionCount, LockSite, LockUse, PhaseProfile
 from results.record import KernelIdentity, Timeline
-from tests.guests.probe.test_counts import Row, written
+from tests.guests.probe.test_counts import LockRow, Row, written
 from workloads.parse import FioResult, GuestResult, Observation, PhaseResult, Side
 from workloads.spec import IO, Cost, Phase, Ratio, Unit
 
@@ -295,6 +295,98 @@ def test_build_id_of_another_kernel_does_not_matter_where_kallsyms_agrees(kernel
     data = written([row(0x100, 1)])
     seen = replace(result(), build_id="ef01")
     assert fold.profile(data, kernel, FILES, [PHASE], seen)
+
+
+LOCKS_MAP = """\
+0000000000000100 D a_lock_of_each_cpu
+ffffffff81000000 T _stext
+ffffffff81000100 T add_folio
+ffffffff81000200 T remove_folio
+ffffffff81000300 T _raw_spin_lock
+ffffffff81000340 T _raw_read_lock
+ffffffff81000380 T mutex_lock
+ffffffff810003c0 T mutex_unlock
+ffffffff81000400 T last
+ffffffff81001000 T _etext
+ffffffff82000000 b __key.0
+ffffffff82000000 B pool_lock
+ffffffff82000040 B pool_end
+"""
+FIRST, SECOND, THIRD, FOURTH = (0xFFFF888000001000 + 64 * n for n in range(4))
+
+
+@pytest.fixture(scope="module")
+def locking_kernel(tmp_path_factory: pytest.TempPathFactory) -> Kernel:
+    folder = tmp_path_factory.mktemp("locking")
+    (folder / "System.map").write_text(LOCKS_MAP)
+    origins.save({START + 0x100: "mm/filemap.c"}, folder / "origins.json.gz")
+    return kernel_in(folder)
+
+
+def locks_folded(kernel: Kernel, *uses: LockRow, lost: int = 0) -> PhaseProfile:
+    files = {**FILES, "kallsyms": b"ffffffff81000100 T add_folio\n"}
+    data = written([row(0x100, 1)], locks=uses, lost=lost)
+    (only,) = fold.profile(data, kernel, files, [PHASE], result())
+    return only
+
+
+def test_functions_of_locks_by_kind(locking_kernel: Kernel) -> None:
+    assert fold.locks_of(locking_kernel) == (
+        ("spin", START + 0x300, START + 0x340),
+        ("spin_shared", START + 0x340, START + 0x380),
+        ("sleep", START + 0x380, START + 0x3C0),
+        ("free", START + 0x3C0, START + 0x400),
+    )
+
+
+def test_locks_that_the_same_functions_took_are_one_entry(locking_kernel: Kernel) -> None:
+    """Two calls of a function are one site, and so are two locks with the same sites."""
+    adds, again, removes = START + 0x120, START + 0x140, START + 0x210
+    found = locks_folded(
+        locking_kernel,
+        (1, 0, FIRST, adds, 5, 500, 0, 0), (1, 0, FIRST, again, 1, 7, 2, 90),
+        (1, 0, SECOND, adds, 2, 20, 0, 0),
+        (1, 0, THIRD, removes, 1, 4000, 0, 0), (1, 0, THIRD, adds, 1, 1, 0, 0),
+        (1, 2, FOURTH, 0, 1, 3, 1, 0), (1, 3, FOURTH, adds, 1, 2, 0, 0),
+        (1, 0, 0xFFFFFFFF82000010, adds, 1, 1, 0, 0),
+        (2, 0, FIRST, adds, 99, 99, 0, 0),
+        lost=4,
+    )  # fmt: skip
+
+    def add(shared: bool, *numbers: int) -> LockSite:
+        return site("add_folio", shared, *numbers, file="mm/filemap.c")
+
+    assert found.lost_locks == 4
+    assert found.locks == (
+        use(1, add(False, 1, 1), site("remove_folio", False, 1, 4000)),
+        use(2, add(False, 8, 527, 2, 90)),
+        use(1, site("[unknown]", False, 1, 3, 1), add(True, 1, 2), sleeps=True),
+        use(1, add(False, 1, 1), symbol="pool_lock"),
+    )
+
+
+def site(function: str, shared: bool, *numbers: int, file: str = "") -> LockSite:
+    fields = dict(zip(("taken", "held", "waits", "waited"), numbers, strict=False))
+    return LockSite(function=function, file=file, shared=shared, **fields)
+
+
+def use(instances: int, *sites: LockSite, sleeps: bool = False, symbol: str = "") -> LockUse:
+    return LockUse(instances=instances, sleeps=sleeps, symbol=symbol, sites=sites)
+
+
+def test_locks_of_a_kernel_whose_locks_are_not_watched_are_not_said_to_be_none(
+    kernel: Kernel, locking_kernel: Kernel
+) -> None:
+    arm64 = replace(
+        locking_kernel, identity=locking_kernel.identity.model_copy(update={"arch": "arm64"})
+    )
+    assert fold.locks_of(arm64) == ()
+    assert locks_folded(arm64).locks is None
+    debugged = LOCKS_MAP.replace("T last", "T do_raw_spin_lock")
+    assert locks.places(addresses.parse(debugged), "x86_64") == ()
+    assert locks.places(addresses.parse(LOCKS_MAP), "x86_64") == fold.locks_of(locking_kernel)
+    assert locks_folded(locking_kernel).locks == ()
+    assert folded(kernel, row(0x100, 1)).locks is None
 
 
 WAITING_MAP = """\

@@ -1,0 +1,180 @@
+"""Locks of the measured kernel, in the judged runs, per unit of work and paired by seed: pure.
+
+The probe knows a lock by its address, and a profile has locks by the functions that took them.
+Counts explain, they do not gate.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple
+
+from reports import paired
+from reports.attribution import Block, blocks_of
+from reports.lock_identity import Taker, TakerNames
+from reports.lock_model import MeasuredLock, MeasuredLocks, TakenIn
+from reports.lock_rows import FIRST, MOVED, RARE, saturation, unit_of
+from reports.paired import Paired, Table, per, ratio
+from results.profile import LockUse, PhaseProfile, Profile
+from results.record import CaseRecord, Manifest, PhaseRecord, RunRecord
+
+MOST_LISTED = 10
+
+
+class _Spent(NamedTuple):
+    taken: int = 0
+    held: int = 0
+    waits: int = 0
+    waited: int = 0
+
+
+class _Run:
+    """The locks of one run by their labels: sums, sums by site, and the longest held instance."""
+
+    def __init__(self, phase: PhaseProfile, names: TakerNames) -> None:
+        self.sums: dict[str, _Spent] = {}
+        self.sites: dict[str, dict[str, _Spent]] = {}
+        self.single: Counter[str] = Counter()
+        self.known: dict[str, Taker] = {}
+        for use in phase.locks or ():
+            alone: Counter[str] = Counter()
+            for site, taker in zip(use.sites, names.of(use), strict=True):
+                spent = _Spent(site.taken, site.held, site.waits, site.waited)
+                by_site = self.sites.setdefault(taker.label, {})
+                self.sums[taker.label] = _sum(self.sums.get(taker.label, _Spent()), spent)
+                by_site[site.function] = _sum(by_site.get(site.function, _Spent()), spent)
+                self.known.setdefault(taker.label, taker)
+                alone[taker.label] += 0 if site.shared else site.held
+            for label, held in alone.items() if use.instances == 1 else ():
+                self.single[label] = max(self.single[label], held)
+
+
+def _sum(one: _Spent, other: _Spent) -> _Spent:
+    return _Spent(*(a + b for a, b in zip(one, other, strict=True)))
+
+
+class _Phase:
+    """Both arms' runs of one phase, base first, seeds in the same order."""
+
+    def __init__(self, blocks: Sequence[Block], unit: str, names: TakerNames) -> None:
+        arms = [[b.base for b in blocks], [b.patched for b in blocks]]
+        self.units = [[phase.units[unit] for phase in arm] for arm in arms]
+        self.busy = [[float(phase.busy) for phase in arm] for arm in arms]
+        self.runs = [[_Run(phase, names) for phase in arm] for arm in arms]
+        self.labels = sorted({label for arm in self.runs for run in arm for label in run.sums})
+
+    def table(self, value: Callable[[_Run], float]) -> Table:
+        return [[float(value(run)) for run in arm] for arm in self.runs]
+
+    def row(self, label: str) -> MeasuredLock:
+        def spent(run: _Run) -> _Spent:
+            return run.sums.get(label, _Spent())
+
+        taken, held = self.table(lambda run: spent(run).taken), self.table(lambda r: spent(r).held)
+        waits = self.table(lambda run: spent(run).waits)
+        present = [any(label in run.sums for run in arm) for arm in self.runs]
+        known = next(run.known[label] for arm in self.runs for run in arm if label in run.known)
+        waited = self.table(lambda run: spent(run).waited)
+        return MeasuredLock(
+            label=label,
+            by=known.by,
+            instances=known.instances,
+            sleeps=known.sleeps,
+            taken=per(taken, self.units),
+            held=per(held, self.units),
+            held_each=ratio(held, taken),
+            waits=per(waits, self.units) if any(map(any, waits)) else None,
+            waited=per(waited, self.units) if any(map(any, waited)) else None,
+            saturation=self._saturation(label, known),
+            sites=self._sites(label),
+            only_in="" if all(present) else "base" if present[0] else "patched",
+        )
+
+    def _saturation(self, label: str, known: Taker) -> Paired | None:
+        """Of the instance that is held longest; None of locks of which there are many."""
+        held = self.table(lambda run: run.single[label])
+        if known.instances not in ("one", "unknown") or known.sleeps or not all(map(all, held)):
+            return None
+        cpus = [
+            [saturation(time, ns) for time, ns in zip(times, arm, strict=True)]
+            for times, arm in zip(self.busy, held, strict=True)
+        ]
+        return paired.pair(cpus[0], cpus[1])
+
+    def _sites(self, label: str) -> tuple[TakenIn, ...]:
+        functions = {f for arm in self.runs for run in arm for f in run.sites.get(label, ())}
+        found = []
+        for function in functions:
+
+            def spent(run: _Run, at: str = function) -> _Spent:
+                return run.sites.get(label, {}).get(at, _Spent())
+
+            taken, held = (
+                self.table(lambda run: spent(run).taken), self.table(lambda run: spent(run).held)
+            )  # fmt: skip
+            found.append(TakenIn(
+                function=function, taken=per(taken, self.units), held=per(held, self.units),
+                held_each=ratio(held, taken),
+            ))  # fmt: skip
+        found.sort(key=lambda site: (-(site.held.base + site.held.patched), site.function))
+        return tuple(found)
+
+
+def _moved(row: MeasuredLock) -> bool:
+    change = row.held.change
+    often = max(row.taken.base, row.taken.patched) >= RARE
+    return often and not row.held.within_scatter and (change is None or abs(change) >= MOVED)
+
+
+def _order(row: MeasuredLock) -> tuple[bool, int, float, str]:
+    first = FIRST.index(row.label) if row.label in FIRST else len(FIRST)
+    return row.sleeps, first, -(row.held.base + row.held.patched), row.label
+
+
+def _uses(blocks: Iterable[Block]) -> list[LockUse]:
+    return [use for block in blocks for phase in (block.base, block.patched)
+            for use in phase.locks or ()]  # fmt: skip
+
+
+def _phase(
+    case: CaseRecord, phase: PhaseRecord, blocks: Sequence[Block], vcpus: int
+) -> MeasuredLocks | None:
+    both = [one for block in blocks for one in (block.base, block.patched)]
+    unit = unit_of(phase, both)
+    if unit is None or not both or any(one.locks is None for one in both):
+        return None
+    table = _Phase(blocks, unit[0], TakerNames(_uses(blocks)))
+    rows = sorted(map(table.row, table.labels), key=_order)
+    spinning = [row for row in rows if not row.sleeps]
+    moved = max(filter(_moved, spinning), key=lambda row: abs(row.held.difference), default=None)
+    # What moved most stands among the listed, wherever its hold time would put it.
+    listed = spinning[:MOST_LISTED]
+    if moved is not None and moved not in listed:
+        rows.remove(moved)
+        rows.insert(len(FIRST), moved)
+    return MeasuredLocks(
+        case=case.name,
+        phase=phase.name,
+        unit_title=unit[1],
+        seeds=tuple(block.seed for block in blocks),
+        vcpus=vcpus,
+        busy=per(table.busy, table.units),
+        rows=tuple(rows),
+        listed=min(len(spinning), MOST_LISTED),
+        moved_most=moved.label if moved else "",
+        lost=(sum(b.base.lost_locks for b in blocks), sum(b.patched.lost_locks for b in blocks)),
+    )
+
+
+def measured_locks(
+    manifest: Manifest, records: Sequence[RunRecord], profiles: Sequence[Profile]
+) -> tuple[MeasuredLocks, ...]:
+    """One comparison a case and phase whose runs' locks were watched on both arms."""
+    found = []
+    for case in manifest.cases:
+        for phase in case.phases:
+            blocks = blocks_of(manifest, records, profiles, case.name, phase.name)
+            one = _phase(case, phase, blocks, manifest.guest.vcpus) if blocks else None
+            found += [one] if one else []
+    return tuple(found)

@@ -1,0 +1,157 @@
+"""Locks of the measured kernel, counted in the judged runs: a line, and a table behind it."""
+
+from __future__ import annotations
+
+from reports import wording
+from reports.document import Block, Cell, Column, Fold, Paragraph, Row, Strong, Table, row
+from reports.lock_identity import TakerBy
+from reports.lock_model import MeasuredLock, MeasuredLocks, TakenIn
+from reports.model import Comparison
+from reports.paired import Paired
+
+COUNTED = (
+    "Counted by a QEMU plugin in the measured runs, which it does not perturb: instructions "
+    "(virtual ns) of the CPU that holds the lock, from taking it to letting go, interrupts "
+    "included. They explain a verdict and never make one."
+)
+NAMED = (
+    "A lock is known by its address and named by who takes it; “taken in” names the function that "
+    "takes an unknown one most. Locks in bits of other words (page lock, RCU, reference counts "
+    "with a lock) are not counted."
+)
+SATURATION = (
+    "“Saturates at” is all instructions over those with the lock held: the number of CPUs that "
+    "keep the instance that is held longest held all the time, if they share nothing else. It is "
+    "an estimate: nothing here has a cache, or lines that move between CPUs."
+)
+SLEPT = (
+    "A lock that is slept for is held while its holder sleeps and others run. Those that were "
+    "found held are counted as waits, and not followed further."
+)
+PARENTHESES = (
+    "A change in parentheses is not significant: it may as well be none (Student's interval at "
+    "95 %)."
+)
+# Named beside a lock: who takes it, the longest holder first.
+MOST_TAKERS = 3
+# The lock's name, and what is known of each of its takers.
+SITE_COLUMNS = 8
+UNKNOWN_BY: dict[TakerBy, str] = {"variable": "", "takers": "", "taker": "name not known"}
+
+
+def sentence(found: MeasuredLocks) -> str:
+    """``i_pages.xa_lock held 1072 -> 1038 virtual ns per folio added: -33.7 [...] (-3.1 %)``."""
+    lock = found.foremost
+    if lock is None:
+        return "No lock was taken"
+    held = lock.held
+    said = f"{lock.label} held {wording.both(held)} virtual ns per {found.unit_title}"
+    if held.equal:
+        return f"{said}, equal in {wording.seeds(held.n)}"
+    moved = " ".join(filter(None, (
+        wording.signed(held.difference), wording.paired_bounds(held),
+        f"({wording.paired_change(held)})",
+    )))  # fmt: skip
+    mark = "" if found.moved_most else "; no lock moved significantly"
+    return f"{said}: {moved}, {wording.seeds(held.n)}{mark}"
+
+
+def brief(found: MeasuredLocks) -> str:
+    """``i_pages.xa_lock held 1072 -> 1038 virtual ns per folio added: -3.14 %``; may be empty."""
+    lock = found.foremost
+    if lock is None:
+        return ""
+    values = f"{wording.few(lock.held)} virtual ns per {found.unit_title}"
+    return f"{lock.label} held {values}: {wording.moved(lock.held)}"
+
+
+def blocks(one: Comparison) -> list[Block]:
+    """A line for each phase, and its locks in a fold."""
+    found: list[Block] = []
+    for each in one.measured_locks:
+        where = f"{each.case}, phase {each.phase}"
+        found.append(Paragraph((Strong(f"{where}: "), f"{sentence(each)}."), "lead"))
+        found.append(Fold(f"Locks of {where}", tuple(_tables(one, each, where))))
+    if found:
+        many = any(len(each.seeds) > 1 for each in one.measured_locks)
+        said = f"{COUNTED} {NAMED} {SATURATION}"
+        found.append(Paragraph(f"{said} {PARENTHESES}" if many else said, "note"))
+    return found
+
+
+def _tables(one: Comparison, found: MeasuredLocks, where: str) -> list[Block]:
+    heads = _heads(one, found)
+    blocks: list[Block] = [Table(
+        f"Locks, measured runs, {where}", heads, tuple(_lock(one, each) for each in found.shown),
+    )]  # fmt: skip
+    if any(found.lost):
+        base, patched = found.lost
+        blocks.append(Paragraph(
+            f"Of {base} locks in {one.manifest.base} and {patched} in {one.manifest.patched} the "
+            "end was not seen: their time is missing."
+        ))  # fmt: skip
+    others = tuple(_lock(one, each) for each in found.rows[found.listed :])
+    sites = Table(
+        f"Locks by who takes them, {where}",
+        (heads[0], Column("function", left=True), *heads[1:SITE_COLUMNS]),
+        tuple(_site(each.label, site) for each in found.shown for site in each.sites),
+    )  # fmt: skip
+    inner: list[Block] = [sites]
+    if others:
+        more = f"Other locks, measured runs, {where}"
+        inner = [Table(more, heads, others), Paragraph(SLEPT, "note"), sites]
+    blocks.append(Fold(f"All {len(found.rows)} locks, and who takes them", tuple(inner), True))
+    return blocks
+
+
+def _heads(one: Comparison, found: MeasuredLocks) -> tuple[Column, ...]:
+    base, patched = one.manifest.base, one.manifest.patched
+    held = f"held, virtual ns per {found.unit_title}"
+    each, taken = "held, virtual ns each time", f"taken per {found.unit_title}"
+    columns = [
+        Column("lock", left=True),
+        Column(base, group=held), Column(patched, group=held), Column("change", group=held),
+        Column(base, group=each, drop=2), Column(patched, group=each, drop=2),
+        Column(base, group=taken, drop=1), Column(patched, group=taken, drop=1),
+    ]  # fmt: skip
+    if found.vcpus > 1:
+        waits = f"waits per 1,000 {wording.plural(found.unit_title)}"
+        columns += [Column(base, group=waits), Column(patched, group=waits)]
+    full = "saturates at, CPUs (estimate)"
+    columns += [Column(base, group=full, drop=3), Column(patched, group=full, drop=3)]
+    return tuple(columns)
+
+
+def _two(pair: Paired | None, scale: float = 1.0) -> tuple[str, str]:
+    if pair is None:
+        return "", ""
+    return wording.short(scale * pair.base), wording.short(scale * pair.patched)
+
+
+def cpus(value: float) -> str:
+    """A number of CPUs at which a lock saturates; beyond a thousand nobody counts."""
+    return f"{value:.1f}" if value < 1000 else "> 1000"
+
+
+def _numbers(held: Paired, each: Paired | None, taken: Paired) -> tuple[str, ...]:
+    return (*_two(held), wording.moved(held), *_two(each), *_two(taken))
+
+
+def _lock(one: Comparison, each: MeasuredLock) -> Row:
+    arm = {"base": one.manifest.base, "patched": one.manifest.patched}.get(each.only_in)
+    takers = ", ".join(site.function for site in each.sites[:MOST_TAKERS])
+    notes = (UNKNOWN_BY[each.by], f"only in {arm}" if arm else "", f"in {takers}")
+    waits: tuple[str, ...] = ()
+    if one.manifest.guest.vcpus > 1:
+        waits = _two(each.waits, 1000.0)
+    full = each.saturation
+    return row(
+        Cell(each.label, small="; ".join(filter(None, notes))),
+        *_numbers(each.held, each.held_each, each.taken), *waits,
+        *((cpus(full.base), cpus(full.patched)) if full else ("", "")),
+    )  # fmt: skip
+
+
+def _site(label: str, site: TakenIn) -> Row:
+    numbers = _numbers(site.held, site.held_each, site.taken)
+    return row(label, Cell(site.function, mono=True), *numbers)

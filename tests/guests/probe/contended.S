@@ -1,0 +1,37 @@
+# A lock that is found held and got in the slow path: as locks.S, for a guest of two vCPUs.
+	.set	MAGIC, 0x1badb002
+	.section .text
+	.globl	_start
+	.long	MAGIC, 0, -MAGIC
+_start:
+	movl	$stack, %esp
+	movl	$lock, %edi
+	nopl	0x54570001(%eax)
+	.globl	owner
+owner:	call	take
+	.globl	waiter
+waiter:	call	take
+	movb	$0, (%edi)
+	nop
+	nop
+	call	slow
+	nop
+	movb	$0, (%edi)
+	nopl	0x54570000(%eax)
+	movb	$16, %al
+	outb	%al, $0xf4
+2:	jmp	2b
+	.globl	take, slow, ends
+take:	xorl	%eax, %eax
+	movl	$1, %edx
+	lock cmpxchgl %edx, (%edi)
+	ret
+slow:	movl	$1, %eax
+	movw	%ax, (%edi)
+	ret
+ends:
+	.section .data
+	.globl	lock
+lock:	.long	0
+	.fill	4096
+stack:

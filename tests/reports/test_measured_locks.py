@@ -1,0 +1,155 @@
+"""Locks of the judged runs: named by who takes them, per unit, in pairs."""
+
+from __future__ import annotations
+
+import pytest
+
+from reports.lock_identity import TakerNames, catalogue
+from reports.lock_model import MeasuredLock, MeasuredLocks
+from reports.measured_locks import measured_locks
+from reports.model import Comparison
+from reports.sections import measured_locks as section
+from results.profile import LockSite, LockUse, Profile
+from results.record import Manifest
+from tests.reports import counts_factory as counts
+from tests.reports.factory import Session
+
+XA_LOCK, I_LOCK = "i_pages.xa_lock", "inode i_lock"
+
+
+def use(*functions: str, sleeps: bool = False, symbol: str = "", shared: bool = False) -> LockUse:
+    sites = tuple(LockSite(function=name, file="", shared=shared, taken=5 - at, held=100)
+                  for at, name in enumerate(functions))  # fmt: skip
+    return LockUse(instances=1, sleeps=sleeps, symbol=symbol, sites=sites)
+
+
+def labels(one: LockUse, *others: LockUse) -> list[tuple[str, str]]:
+    return [(taker.label, taker.by) for taker in TakerNames([one, *others]).of(one)]
+
+
+def test_a_known_taker_names_the_lock_for_all_who_take_it() -> None:
+    tree = use("__remove_mapping", "__filemap_add_folio")
+    inode = use("__remove_mapping", "unlock_new_inode")
+    assert labels(tree, inode) == [(XA_LOCK, "takers")] * 2
+    assert labels(inode, tree) == [(I_LOCK, "takers")] * 2
+
+
+def test_memory_that_held_two_locks_is_told_apart_where_both_are_known() -> None:
+    again = use("igrab", "shmem_add_to_page_cache", "who_knows")
+    assert [label for label, _ in labels(again)] == [I_LOCK, XA_LOCK, I_LOCK]
+
+
+def test_an_unknown_lock_goes_by_who_takes_it_most_in_all_runs() -> None:
+    """The runs of both arms name it, so a row is not torn apart by a seed."""
+    one, other = use("b.isra.0", "a"), use("a", "c", "b@mm/x.c")
+    assert labels(one, other) == [("taken in a", "taker")] * 2
+    assert labels(use("[unknown]")) == [("taken in [unknown]", "taker")]
+
+
+def test_a_variable_names_its_lock_and_readers_stand_apart() -> None:
+    assert labels(use("__filemap_add_folio", symbol="tasklist_lock", shared=True)) == [
+        ("tasklist_lock (read)", "variable")
+    ]
+    # A function may take one lock that spins and one that is slept for.
+    assert labels(use("filemap_fault", sleeps=True)) == [("mapping.invalidate_lock", "takers")]
+    assert labels(use("filemap_fault")) == [("taken in filemap_fault", "taker")]
+
+
+def test_no_function_is_known_for_two_locks() -> None:
+    known = [(name, lock.sleeps) for lock in catalogue() for name in lock.taken_in]
+    assert len(known) > 20
+    assert len(known) == len(set(known))
+
+
+@pytest.fixture(scope="module")
+def session() -> Session:
+    return Session()
+
+
+@pytest.fixture(scope="module")
+def manifest(session: Session) -> Manifest:
+    return counts.counted(session.manifest())
+
+
+@pytest.fixture(scope="module")
+def found(session: Session, manifest: Manifest) -> MeasuredLocks:
+    return measured_locks(manifest, session.records(), counts.profiles(session))[0]
+
+
+def row(found: MeasuredLocks, label: str) -> MeasuredLock:
+    return next(row for row in found.rows if row.label == label)
+
+
+def test_held_per_unit_and_each_time_and_by_who_takes_it(found: MeasuredLocks) -> None:
+    assert (found.case, found.phase, found.unit_title) == ("filemap-4k", "4k", "folio added")
+    lock = found.rows[0]
+    assert (lock.label, lock.by, lock.only_in) == (XA_LOCK, "takers", "")
+    assert lock.held.base == pytest.approx(574 + 0.8 * 743, rel=2e-3)
+    assert lock.held.patched == pytest.approx(511 + 0.8 * 742, rel=2e-3)
+    assert lock.taken.base == pytest.approx(1.8, rel=2e-3)
+    assert lock.held_each is not None
+    assert lock.held_each.base == pytest.approx((574 + 0.8 * 743) / 1.8, rel=2e-3)
+    assert lock.waits is lock.waited is None
+    adds, removes = lock.sites
+    assert (adds.function, removes.function) == ("__remove_mapping", "__filemap_add_folio")
+    assert (removes.taken.base, removes.held_each) == (1.0, removes.held)
+    assert sum(site.held.difference for site in lock.sites) == pytest.approx(lock.held.difference)
+
+
+def test_what_moved_most_is_a_lock_that_spins_and_moved_beyond_the_scatter(
+    session: Session, manifest: Manifest, found: MeasuredLocks
+) -> None:
+    assert found.moved_most == XA_LOCK
+    assert not row(found, XA_LOCK).held.within_scatter
+    # Of those that are slept for one moved by more, and stands at the end.
+    assert found.rows[-1].label == "mapping.invalidate_lock (read)"
+    assert found.rows[-1].held.difference > 1000
+    assert found.listed == len(found.rows) - 1
+    equal = measured_locks(manifest, session.records(), counts.profiles(session, same=True))[0]
+    lock = row(equal, XA_LOCK)
+    assert abs(lock.held.difference) < 0.01 * lock.held.base
+
+
+def test_the_same_counts_on_both_arms_differ_by_zero(session: Session, manifest: Manifest) -> None:
+    by_run = {profile.run_id: profile for profile in counts.profiles(session)}
+    same = [
+        Profile(run_id=run_id, phases=by_run[run_id.replace("-patched", "-base")].phases)
+        for run_id in by_run
+    ]
+    for found in measured_locks(manifest, session.records(), same):
+        assert found.moved_most == ""
+        assert all(one.held.equal and one.taken.equal for one in found.rows)
+        assert all(site.held.equal for one in found.rows for site in one.sites)
+        assert ", equal in " in section.sentence(found)
+
+
+def test_saturation_is_of_one_instance(found: MeasuredLocks) -> None:
+    lock = row(found, XA_LOCK)
+    assert lock.saturation is not None
+    assert lock.saturation.base == pytest.approx(found.busy.base / lock.held.base, rel=1e-2)
+    assert lock.saturation.patched > lock.saturation.base
+    # Three locks, each page table's, one of each task, and one that is slept for.
+    for label in ("lruvec->lru_lock", "page-table locks", "taken in try_to_wake_up",
+                  "mapping.invalidate_lock (read)"):  # fmt: skip
+        assert row(found, label).saturation is None, label
+    assert row(found, "cgroup_rstat_lock").saturation is not None
+
+
+def test_runs_whose_locks_nobody_watched_have_none(session: Session, manifest: Manifest) -> None:
+    profiles = counts.profiles(session, locks=False)
+    assert measured_locks(manifest, session.records(), profiles) == ()
+    # Of one arm alone there is no pair.
+    half = [p for p in counts.profiles(session) if "-base" in p.run_id]
+    assert measured_locks(manifest, session.records(), half) == ()
+
+
+def test_the_line_gives_both_values_the_difference_and_its_interval(counted: Comparison) -> None:
+    said = section.sentence(counted.measured_locks[0])
+    assert said.startswith("i_pages.xa_lock held 116")
+    assert " virtual ns per folio added: -6" in said
+    assert "] (-5." in said
+    assert said.endswith(" %), 8 seeds")
+    still = counted.measured_locks[0].model_copy(update={"moved_most": ""})
+    assert section.sentence(still).endswith("8 seeds; no lock moved significantly")
+    none = counted.measured_locks[0].model_copy(update={"rows": (), "listed": 0})
+    assert section.sentence(none) == "No lock was taken"
