@@ -94,6 +94,9 @@ def check_experiment(
     if ("series", "path") in places and ("series", "title") not in places:
         # What the file calls its own series would be a wrong name for another one.
         data["series"].pop("title", None)
+    if ("blocks",) in places and ("max_seeds",) not in places:
+        # A number that was asked for is that number.
+        data.pop("max_seeds", None)
     experiment, found = validated(data, Experiment)
     found += _across_cases_and_arms(data) if experiment is None else []
     unknown = unknown_names(data, catalogue)

@@ -60,16 +60,18 @@ class Plan(Frozen):
     seeds: tuple[int, ...]
 
 
-def make_plan(experiment: Experiment) -> Plan:
-    """Return every run the experiment asks for.
+def make_plan(experiment: Experiment, blocks: int | None = None) -> Plan:
+    """Return every run the experiment asks for; with ``blocks`` those of that many seeds.
 
     Block ``b`` has the seed ``experiment.seed + b`` on all arms and cases, so that
     arms differ by their kernel only.  The repeats, one a case (block 0, last arm),
     follow the first block: a session that is not exact fails early.  Twins come
     last: what is judged is on record before what explains it.
     """
-    seeds = tuple(experiment.seed + block for block in range(experiment.blocks))
-    digits = max(2, len(str(experiment.blocks - 1)))
+    wanted = experiment.blocks if blocks is None else blocks
+    seeds = tuple(experiment.seed + block for block in range(wanted))
+    # Ids stay as they are while seeds are added.
+    digits = max(2, len(str(max(experiment.max_seeds or 0, wanted) - 1)))
     runs: list[PlannedRun] = []
     for block, seed in enumerate(seeds):
         runs += [

@@ -21,6 +21,7 @@ from experiment.check import CheckSpec as CheckSpec
 from experiment.frozen import Direction as Direction
 from experiment.frozen import Frozen as Frozen
 from experiment.frozen import Name as Name
+from experiment.looks import Looks, budgets, looks_of
 from experiment.shape import Guest as Guest
 from experiment.shape import ShapeSpec as ShapeSpec
 from experiment.shape import WallShape as WallShape
@@ -193,7 +194,11 @@ class WallSpec(Frozen):
 
 
 class Experiment(Frozen):
-    """One experiment file, complete and checked against the catalogues."""
+    """One experiment file, complete and checked against the catalogues.
+
+    ``blocks`` is the number of seeds (of blocks in wall mode).  With ``max_seeds`` an exact
+    session adds seeds, up to that many, until every primary metric is decided.
+    """
 
     name: Name
     """Of the experiment, in records, folders and the history."""
@@ -224,6 +229,10 @@ class Experiment(Frozen):
     """Seeds that every arm runs of every case; in wall mode blocks, each of which has every arm
     once.
     """
+    max_seeds: int | None = None
+    """The most seeds of an exact session that adds seeds until every primary metric is decided;
+    without it their number is fixed.
+    """
     seed: Annotated[int, Field(ge=1, le=2**31 - 1)] = 1
     """The first seed; the others are the numbers behind it."""
     thresholds: Thresholds = Thresholds()
@@ -250,6 +259,17 @@ class Experiment(Frozen):
         if taken:
             raise ValueError(f"twin named twice, or {REPEAT!r}: {', '.join(taken)}")
         return twins
+
+    @model_validator(mode="after")
+    def _most_is_a_look(self) -> Experiment:
+        allowed = budgets(self.blocks)
+        if self.max_seeds is not None and self.max_seeds not in allowed:
+            raise ValueError(
+                f"max_seeds: found {self.max_seeds}; with blocks = {self.blocks} a session is "
+                f"judged after {', '.join(map(str, allowed))} seeds; write one of these, or leave "
+                "max_seeds out for a fixed number"
+            )
+        return self
 
     @model_validator(mode="after")
     def _wall_has_its_threshold(self) -> Experiment:
@@ -361,6 +381,12 @@ class Experiment(Frozen):
     def repeated(self) -> str:
         """What a session repeats, in the plural: ``seeds``, or in wall mode ``blocks``."""
         return "blocks" if self.mode == "wall" else "seeds"
+
+    def looks(self, until: int | None = None) -> Looks:
+        """After how many seeds an exact session is judged; ``until`` as in ``looks_of``."""
+        if self.max_seeds is None or self.mode == "wall":
+            return looks_of(until or self.blocks, None)
+        return looks_of(self.blocks, self.max_seeds, until)
 
     @property
     def all_arms(self) -> tuple[ArmSpec, ...]:

@@ -139,8 +139,9 @@ class Entry(Record):
     the sessions of one night, whatever the clock was when each began, and empty where the
     date is all there is.  ``setting`` maps all that may move a number besides the kernel to
     what it was that night, so that two nights with the same setting differ by their kernels
-    only.  ``counted`` tells whether
-    functions are kept beside it, ``thinned`` that values seed by seed no longer are.
+    only.  ``looks`` are the numbers of seeds after which its session was judged, the last one is
+    what it has; empty where the number was fixed, as in entries of older versions.  ``counted``
+    tells whether functions are kept beside it, ``thinned`` that values seed by seed no longer are.
     """
 
     schema_version: Literal[1, 2] = 2
@@ -163,6 +164,7 @@ class Entry(Record):
     cases: tuple[CaseEntry, ...]
     exactness: str
     same_code: bool = False
+    looks: tuple[int, ...] = ()
     findings: tuple[str, ...] = ()
     counted: bool = False
     thinned: bool = False
@@ -191,6 +193,13 @@ class Entry(Record):
         kernels = [f"{arm.name}={arm.kernel.key}" for arm in self.arms]
         key = [*self.track, self.night, self.created, self.session, self.lab_version, *kernels]
         return hashlib.sha256("\0".join(key).encode("utf-8", "replace")).hexdigest()[:12]
+
+    @property
+    def method(self) -> str:
+        """By which rule an exact night's session was judged, in words; empty in wall mode."""
+        if self.mode == "wall":
+            return ""
+        return "seeds added until decided" if self.looks else "a fixed number of seeds"
 
     @property
     def night_key(self) -> str:

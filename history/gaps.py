@@ -163,7 +163,13 @@ def _seeds(track: Sequence[Entry]) -> Iterator[Gap]:
 
 
 def _compared_by(entry: Entry, case: CaseEntry) -> frozenset[int]:
-    """The seeds of an exact night; of a wall night, whose blocks are alike, their numbers."""
+    """The seeds of an exact night; of a wall night, whose blocks are alike, their numbers.
+
+    Of a night that added seeds until it was decided those of its first look: that another night
+    needs fewer is no loss.
+    """
+    if entry.looks:
+        return frozenset(case.seeds[: entry.looks[0]])
     return frozenset(range(len(case.seeds)) if entry.mode == "wall" else case.seeds)
 
 

@@ -72,6 +72,7 @@ def entry_of(
         raise SessionError(f"{manifest.session}: checks pending; finish it with --resume")
     functions = _functions(manifest, measured, session.profiles)
     experiment, provenance = manifest.experiment, manifest.provenance
+    looks = experiment.looks(len(manifest.seeds))
     entry = Entry(
         night=night or manifest.created[:10],
         created=manifest.created,
@@ -102,6 +103,7 @@ def entry_of(
             _case(manifest, measured, case, compared.comparisons) for case in manifest.cases
         ),
         exactness=compared.comparisons[0].exactness.status,
+        looks=looks.seeds if looks.sequential else (),
         same_code=manifest.same_code,
         findings=tuple(f.text for f in compared.findings if f.level == "warning")[:MOST_TEXTS],
         counted=functions is not None,

@@ -29,7 +29,7 @@ from reports.model import (
 )
 from reports.taken_in import executed
 from reports.timelines import timelines
-from reports.verdict import Evidence, Judgement, Verdict, judge_primary, judge_secondary
+from reports.verdict import Cause, Evidence, Judgement, Verdict, judge_primary, judge_secondary
 from reports.wall_model import Again, WallFacts
 from reports.wall_verdict import decides
 from results.locks import Locks
@@ -137,9 +137,10 @@ def _judged(
     others = [m for m in measured if not m.primary]
     evidence = [m.evidence for m in first]
     if standing is None:
+        looks = manifest.experiment.looks(len(manifest.seeds))
         said = [
-            *judge_primary(evidence, thresholds),
-            *judge_secondary([m.evidence for m in others], thresholds),
+            *judge_primary(evidence, thresholds, looks),
+            *judge_secondary([m.evidence for m in others], thresholds, looks),
         ]
         by_name = dict(zip(map(_key, [*first, *others]), said, strict=True))
         return [(by_name[_key(m)], None) for m in measured]
@@ -178,7 +179,7 @@ def _distrusted(judgement: Judgement, exactness: Exactness) -> Judgement:
         return judgement
     reason = "the session is not bit-exact: a repeated run differs"
     return judgement.model_copy(
-        update={"verdict": Verdict.FAILED, "reason": reason, "blame": "lab"}
+        update={"verdict": Verdict.FAILED, "reason": reason, "cause": Cause.INEXACT, "blame": "lab"}
     )
 
 
@@ -275,7 +276,8 @@ def _not_yet(judgement: Judgement, open_runs: str) -> Judgement:
     if judgement.verdict is None:
         return judgement
     return Judgement(
-        verdict=Verdict.FAILED, reason=open_runs, blame="lab", pairs=judgement.pairs
+        verdict=Verdict.FAILED, reason=open_runs, cause=Cause.UNFINISHED, blame="lab",
+        pairs=judgement.pairs,
     )  # fmt: skip
 
 

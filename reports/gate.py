@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from reports.findings import not_finished
 from reports.gate_model import ArmGate
 from reports.model import Comparison, Finding, MetricComparison
-from reports.verdict import PENDING, Judgement, Verdict
+from reports.verdict import PENDING, Cause, Judgement, Verdict
 from results.checks import Check, standing
 
 
@@ -48,7 +48,7 @@ def withheld(metric: MetricComparison, gate: ArmGate) -> MetricComparison:
         return metric
     blame = "series" if gate.standing == "red" else "host"
     judgement = Judgement(
-        verdict=Verdict.FAILED, reason=first_words(gate), blame=blame,
+        verdict=Verdict.FAILED, reason=first_words(gate), cause=Cause.UNCHECKED, blame=blame,
         pairs=metric.judgement.pairs,
     )  # fmt: skip
     return metric.model_copy(update={"judgement": judgement})

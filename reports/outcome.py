@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from reports.many import SessionComparison
 from reports.model import Comparison
-from reports.verdict import Judgement, Verdict
+from reports.verdict import OPEN, Judgement, Verdict
 from reports.wall_verdict import decides
 from results.record import Failure
 
@@ -55,6 +55,21 @@ def outcome(comparison: Comparison | SessionComparison, *, strict: bool = False)
 def pending(comparison: Comparison | SessionComparison) -> bool:
     """Whether correctness checks that the experiment asks for are still to be made."""
     return any(gate.standing == "pending" for gate in comparison.gates)
+
+
+def standing_verdicts(comparison: SessionComparison) -> dict[str, str]:
+    """The verdict of every primary metric of an exact session by its name; empty while open.
+
+    A verdict is open while more seeds may decide it.  With more than two arms the names are
+    those of arms and metric: ``patched 4k.path``.
+    """
+    return {
+        metric.name if comparison.single else f"{one.manifest.patched} {metric.name}": (
+            "" if metric.judgement.cause in OPEN else str(metric.judgement.verdict)
+        )
+        for one in comparison.comparisons
+        for metric in one.primary
+    }
 
 
 def decided(comparison: SessionComparison) -> bool:

@@ -1,206 +1,196 @@
-"""What a number of pairs can and cannot detect: pure functions of spread, n and the rule.
+"""What a number of seeds can and cannot decide: pure functions of spread, looks and the rule.
 
-The power that is stated is that of the rule by which verdicts are given (``reports.verdict``,
-``reports.wall_verdict``), not that of the t test: with eight pairs the rule calls a change
-only where all eight have one sign, and detects 2.5 standard deviations where the t test
-detects 2.0.  It is computed on normal differences.  Up to :data:`MOST_SIMULATED` pairs the
-rule itself is applied to samples of a fixed seed; beyond that the non-central t
-distribution is used (Owen, Biometrika 52, 1965) with the rank test's asymptotic efficiency,
-3/pi (Hodges and Lehmann, Ann. Math. Stat. 27, 1956).
-
-scipy takes a second to import and is imported where it is called: verdicts are also named by
-what only lists them.
+The power that is stated is that of the rule by which verdicts of exact mode are given
+(``reports.verdict``), over all looks of a session: the rule itself is applied to normal
+differences of a fixed seed, and a session ends where it would.  What numbers of blocks are worth
+in wall mode is in ``reports.wall_power``.
 """
 
 from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
-from reports.statistics import Floats, pairs_needed, signed_rank_order
+from experiment.looks import SEED_LOOKS, Looks, looks_of
+from reports import looks as rates
+from reports.statistics import (
+    Floats,
+    mean_bounds,
+    pairs_needed,
+    signed_rank_bounds,
+    skewness,
+)
 
 POWER = 0.95
-MOST_BLOCKS = 1000
-MOST_SIMULATED = 32
-RANK_EFFICIENCY = 3 / math.pi
-# Samples for few and for many pairs: the 95 % point is then good to 1 % of itself.
-SAMPLES, SAMPLES_OF_MANY, FEW = 20_000, 5_000, 16
+MOST_SEEDS = SEED_LOOKS[-1]
+# The 95 % point is then good to 1 % of itself.
+SAMPLES = 4_000
 SEED = 20_260_101
-ROWS_AT_ONCE = 1_000
+# With more pairs than that the rank interval never is the wider one under normal noise.
+MOST_RANKED = 32
+ROWS_AT_ONCE = 500
+# In standard deviations: more than any session detects that detects something.
+LARGEST = 64.0
 
 
 @dataclass(frozen=True)
-class Rule:
-    """What has to hold before a change is called.
+class Question:
+    """What is asked of one metric: log ratios, and error rates over all looks.
 
-    ``alpha``: the interval of level ``1 - alpha`` excludes zero.  ``t_alpha``: the t test's
-    p value is at most this (alpha divided by the family, for Holm's first step); None where
-    the rule has no t test, and then the interval is the signed-rank interval alone, else the
-    wider one of that and the t interval.  ``least``: the estimate (a log ratio) is at least
-    this far from zero.
+    ``change`` is the threshold, of which half is the least estimate that is called a change;
+    ``alpha`` the error rate of a change, ``family`` the number of metrics that share it,
+    ``equivalence_alpha`` that of "no change".
     """
 
+    change: float
     alpha: float
-    t_alpha: float | None = None
-    least: float = 0.0
+    equivalence_alpha: float
+    family: int = 1
 
     def __post_init__(self) -> None:
-        for alpha in (self.alpha, self.t_alpha):
-            if alpha is not None and not 0 < alpha < 1:
-                raise ValueError(f"alpha {alpha} is not between 0 and 1")
+        for alpha in (self.alpha, self.equivalence_alpha):
+            if not 0 < alpha < 0.5:
+                raise ValueError(f"alpha {alpha} is not between 0 and 0.5")
 
 
-def _check(sd: float) -> None:
-    if not math.isfinite(sd) or sd < 0:
-        raise ValueError(f"a standard deviation of {sd} makes no sense")
+class Chances(NamedTuple):
+    """How often a session ends called a change, called no change, and with how many seeds."""
+
+    called: float
+    same: float
+    seeds: float
 
 
-@functools.lru_cache(maxsize=64)
-def _sampled(n: int, level: float, with_t: bool) -> tuple[Floats, Floats, Floats]:
-    """Means, standard errors and lower interval bounds of samples of n standard normals.
+class _Sampled(NamedTuple):
+    """Samples of n standard normals: means, and the bounds of the three intervals."""
 
-    The interval is that of the rule; shifting a sample shifts its mean and bounds alike.
+    means: Floats
+    low: Floats
+    equal_low: Floats
+    equal_high: Floats
+
+
+def chances(effect: float, sd: float, looks: Looks, question: Question) -> Chances:
+    """What a session with these looks ends with, for a true mean log ratio of ``effect``.
+
+    ``sd`` is the standard deviation of the paired log ratio, above zero.  A change counts as
+    called only in the direction of the effect.
+
+    Raises:
+        ValueError: ``sd`` not above zero or not finite.
     """
-    from scipy import stats
-
-    rows = SAMPLES if n <= FEW else SAMPLES_OF_MANY
-    values = np.random.default_rng(SEED + n).standard_normal((rows, n))
-    means = values.mean(axis=1)
-    errors = values.std(axis=1, ddof=1) / math.sqrt(n)
-    first, second = np.triu_indices(n)
-    k = signed_rank_order(n, level)
-    low, high = np.empty(rows), np.empty(rows)
-    for start in range(0, rows, ROWS_AT_ONCE):
-        part = slice(start, start + ROWS_AT_ONCE)
-        averages = (values[part][:, first] + values[part][:, second]) / 2
-        kept = np.partition(averages, (k - 1, averages.shape[1] - k), axis=1)
-        low[part], high[part] = kept[:, k - 1], kept[:, -k]
-    if with_t:
-        half = float(stats.t.ppf((1 + level) / 2, n - 1)) * errors
-        low = np.where(high - low >= 2 * half, low, means - half)
-    return means, errors, low
+    if not math.isfinite(sd) or sd <= 0:
+        raise ValueError(f"a standard deviation of {sd} makes no sense")
+    shift, room = abs(effect) / sd, question.change / sd
+    going = np.ones(SAMPLES, dtype=bool)
+    called = same = spent = 0.0
+    for so_far in rates.so_far(looks):
+        here = _sampled(so_far, question)
+        change = (here.low + shift > 0) & (here.means + shift >= room / 2)
+        equal = (here.equal_low + shift > -room) & (here.equal_high + shift < room)
+        called += float((going & change).mean())
+        same += float((going & ~change & equal).mean())
+        ended = going & (change | equal)
+        going &= ~ended
+        spent += so_far.seeds[-1] * float(ended.mean())
+    return Chances(called, same, spent + looks.seeds[-1] * float(going.mean()))
 
 
-def _t_missed(shift: float, n: int, alpha: float) -> float:
-    """Chance that a two-sided t test misses a mean of ``shift`` standard errors."""
-    from scipy import stats
+def detectable_effect(
+    sd: float, looks: Looks, question: Question, power: float = POWER
+) -> float | None:
+    """Smallest true mean log ratio that a session with these looks calls with ``power``.
 
-    critical = float(stats.t.ppf(1 - alpha / 2, n - 1))
-    return float(stats.nct.cdf(critical, n - 1, shift))
-
-
-def _t_effect(n: int, alpha: float, power: float) -> float:
-    """Smallest mean, in standard deviations, that a two-sided t test detects."""
-    from scipy import optimize, stats
-
-    guess = float(stats.t.ppf(1 - alpha / 2, n - 1) + stats.t.ppf(power, n - 1))
-    shift = optimize.brentq(lambda x: _t_missed(x, n, alpha) - (1 - power), 0.0, 4 * guess)
-    return float(shift) / math.sqrt(n)
-
-
-def detectable_effect(sd: float, n: int, rule: Rule, power: float = POWER) -> float | None:
-    """Smallest true mean log ratio that the rule calls with ``power``, in the right direction.
-
-    ``sd`` is the standard deviation of the paired log ratio.  None where n pairs are too few
-    for the rule's interval.
+    None where its last look has too few pairs for a verdict at that level.
 
     Raises:
         ValueError: ``sd`` negative or not finite.
     """
-    from scipy import stats
-
-    _check(sd)
-    if n < max(2, pairs_needed(1 - rule.alpha)):
+    if not math.isfinite(sd) or sd < 0:
+        raise ValueError(f"a standard deviation of {sd} makes no sense")
+    if looks.seeds[-1] < pairs_needed(1 - question.alpha):
         return None
     if sd == 0:
-        return rule.least
-    if n > MOST_SIMULATED:
-        alpha = rule.alpha if rule.t_alpha is None else min(rule.alpha, rule.t_alpha)
-        effect = sd * _t_effect(n, alpha, power) / math.sqrt(RANK_EFFICIENCY)
-        reached = rule.least + sd * float(stats.norm.ppf(power)) / math.sqrt(n)
-        return max(effect, reached if rule.least else 0.0)
-    means, errors, low = _sampled(n, 1 - rule.alpha, rule.t_alpha is not None)
-    # The smallest shift with which each sample is called; the effect is their 95 % point.
-    needed = np.maximum(-low, rule.least / sd - means)
-    if rule.t_alpha is not None:
-        critical = float(stats.t.ppf(1 - rule.t_alpha / 2, n - 1))
-        needed = np.maximum(needed, critical * errors - means)
-    return sd * float(np.quantile(needed, power))
+        return question.change / 2
+    low, high = 0.0, max(LARGEST, 2 * question.change / sd)
+    while high - low > 1e-3 * high:
+        middle = (low + high) / 2
+        enough = chances(middle * sd, sd, looks, question).called >= power
+        low, high = (low, middle) if enough else (middle, high)
+    return high * sd
 
 
-def _smallest(enough: Callable[[int], bool], least: int) -> int | None:
-    """Smallest n in [least, MOST_BLOCKS] for which ``enough`` (monotone) holds."""
-    low, high = max(2, least), MOST_BLOCKS
-    if not enough(high):
-        return None
-    while low < high:
-        middle = (low + high) // 2
-        low, high = (low, middle) if enough(middle) else (middle + 1, high)
-    return low
+def seeds_to_decide(
+    estimate: float, sd: float, looks: Looks, question: Question, power: float = POWER
+) -> int | None:
+    """Seeds with which a session decides with ``power`` if the truth is what it looks like.
 
-
-def blocks_to_detect(sd: float, effect: float, rule: Rule, power: float = POWER) -> int | None:
-    """Pairs with which the rule calls a mean log ratio of ``effect``; None for too many.
-
-    Too many are more than :data:`MOST_BLOCKS`.
+    Of a session that adds seeds, those that it has reached by then; None for more than
+    :data:`MOST_SEEDS`.
 
     Raises:
-        ValueError: as :func:`detectable_effect`.
+        ValueError: ``sd`` negative or not finite.
     """
-    _check(sd)
-    if effect <= 0:
-        return None
-
-    def enough(n: int) -> bool:
-        reached = detectable_effect(sd, n, rule, power)
-        return reached is not None and reached <= effect
-
-    return _smallest(enough, pairs_needed(1 - rule.alpha))
-
-
-def blocks_to_exclude(
-    sd: float, room: float, alpha: float, *, with_t: bool, power: float = POWER
-) -> int | None:
-    """Pairs after which an interval of level ``1 - 2 alpha`` fits into ``room`` on its near side.
-
-    ``room`` is the distance from the estimate to the threshold.  The approximation of
-    Schuirmann's two one-sided tests (J. Pharmacokinet. Biopharm. 15, 1987) by the nearer
-    one.  ``with_t`` as in :class:`Rule`: the wider interval, or the signed-rank one alone.
-    None for more than :data:`MOST_BLOCKS`.
-    """
-    from scipy import stats
-
-    _check(sd)
-    if room <= 0:
-        return None
-    level = 1 - 2 * alpha
-
-    def enough(n: int) -> bool:
-        if n > MOST_SIMULATED:
-            quantiles = float(stats.t.ppf(1 - alpha, n - 1) + stats.t.ppf(power, n - 1))
-            return quantiles * sd / math.sqrt(n * RANK_EFFICIENCY) <= room
-        # Normal samples are symmetric: the upper bound lies as far off as the lower one.
-        return sd * float(np.quantile(-_sampled(n, level, with_t)[2], power)) <= room
-
-    return _smallest(enough, pairs_needed(level))
+    first = looks.seeds[0]
+    if sd == 0:
+        return max(first, pairs_needed(1 - question.alpha))
+    for seeds in dict.fromkeys((first, *(n for n in SEED_LOOKS if n > first))):
+        with_them = looks_of(first, seeds) if looks.sequential else Looks((seeds,), False)
+        found = chances(estimate, sd, with_them, question)
+        if found.called + found.same >= power:
+            return seeds
+    return None
 
 
-def blocks_to_decide(
-    estimate: float, sd: float, *, change: float, rule: Rule, equivalence_alpha: float
-) -> int | None:
-    """Pairs that would decide if the truth is what it looks like.
+@functools.lru_cache(maxsize=1)
+def _normals() -> Floats:
+    return np.random.default_rng(SEED).standard_normal((SAMPLES, MOST_SEEDS))
 
-    An estimate of at least half the threshold has to be told from zero; a smaller
-    one has to be shown to stay inside the threshold.  None for more than MOST_BLOCKS.
-    """
-    seen = abs(estimate)
-    if seen >= change / 2:
-        # Whether the estimate stays beyond half the threshold is not asked: a smaller one
-        # is decided the other way.
-        return blocks_to_detect(sd, seen, Rule(rule.alpha, rule.t_alpha))
-    with_t = rule.t_alpha is not None
-    return blocks_to_exclude(sd, change - seen, equivalence_alpha, with_t=with_t)
+
+@functools.lru_cache(maxsize=256)
+def _sampled(looks: Looks, question: Question) -> _Sampled:
+    """Samples at the last of these looks, judged by the rule there."""
+    n = looks.seeds[-1]
+    samples = _normals()[:, :n] if n <= MOST_SEEDS else _more(n)
+    means = samples.mean(axis=1)
+    errors = samples.std(axis=1, ddof=1) / math.sqrt(n) if n > 1 else np.full(SAMPLES, np.inf)
+    skew = skewness(samples) if looks.sequential else np.zeros(SAMPLES)
+    alpha = rates.change_level(looks, question.alpha / question.family)
+    level = 1 - 2 * rates.equivalence_level(looks, question.equivalence_alpha)
+    change = mean_bounds(means, errors, skew, n, 1 - alpha)
+    equal = mean_bounds(means, errors, skew, n, level)
+    low, _ = _wider(change, _ranked(n, 1 - question.alpha))
+    # The p value has to be small as well, which is to say that the first bound is above zero.
+    return _Sampled(
+        means,
+        np.minimum(low, change[0]),
+        *_wider(equal, _ranked(n, 1 - 2 * question.equivalence_alpha)),
+    )
+
+
+def _wider(mean: tuple[Floats, Floats], ranked: tuple[Floats, Floats]) -> tuple[Floats, Floats]:
+    """The wider interval of each sample, as ``statistics.wider``."""
+    first = mean[1] - mean[0] >= ranked[1] - ranked[0]
+    return np.where(first, mean[0], ranked[0]), np.where(first, mean[1], ranked[1])
+
+
+def _more(n: int) -> Floats:
+    return np.random.default_rng(SEED + n).standard_normal((SAMPLES, n))
+
+
+@functools.lru_cache(maxsize=32)
+def _ranked(n: int, level: float) -> tuple[Floats, Floats]:
+    """Bounds of the signed-rank intervals; without bounds where there are too few pairs."""
+    if n < pairs_needed(level):
+        return np.full(SAMPLES, -np.inf), np.full(SAMPLES, np.inf)
+    if n > MOST_RANKED:
+        return np.zeros(SAMPLES), np.zeros(SAMPLES)
+    samples = _normals()[:, :n]
+    rows = range(0, SAMPLES, ROWS_AT_ONCE)
+    parts = [signed_rank_bounds(samples[at : at + ROWS_AT_ONCE], level) for at in rows]
+    low, high = (np.concatenate(bounds) for bounds in zip(*parts, strict=True))
+    return low, high

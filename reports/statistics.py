@@ -162,6 +162,16 @@ def signed_rank_interval(differences: Sequence[float] | Floats, level: float) ->
     return Interval(float(averages[k - 1]), float(averages[-k]), level)
 
 
+def signed_rank_bounds(samples: Floats, level: float) -> tuple[Floats, Floats]:
+    """Bounds of :func:`signed_rank_interval` for each row of ``samples``, shape (rows, n)."""
+    n = samples.shape[1]
+    first, second = np.triu_indices(n)
+    k = signed_rank_order(n, level)
+    averages = (samples[:, first] + samples[:, second]) / 2
+    kept = np.partition(averages, (k - 1, averages.shape[1] - k), axis=1)
+    return kept[:, k - 1], kept[:, -k]
+
+
 def signed_rank_p(differences: Sequence[float] | Floats) -> float:
     """Two-sided exact p value of Wilcoxon's signed-rank test (Biometrics Bull. 1, 1945).
 
@@ -212,6 +222,99 @@ def t_p(differences: Sequence[float] | Floats) -> float | None:
         return 1.0 if centre == 0 else 0.0
     statistic = abs(centre) / (spread / math.sqrt(values.size))
     return float(2 * stats.t.sf(statistic, values.size - 1))
+
+
+# The skewness of a sample is nearer to zero than that of what it is drawn from: eight draws of a
+# lognormal distribution with a skewness of 3.3 have 0.9 on average.
+SKEWNESS = 2.0
+# A bound is at most that many times as far off as Student's: the transformation has a plateau, on
+# which those of small samples would go any distance.
+FARTHEST = 2.0
+
+
+def skewness(differences: Floats) -> Floats:
+    """Skewness that is guarded against along the last axis: twice that of the sample, 0 for none.
+
+    The sample's is its third central moment over the 3/2 power of its second.
+    """
+    apart = differences - differences.mean(axis=-1, keepdims=True)
+    second = (apart**2).mean(axis=-1)
+    third = (apart**3).mean(axis=-1)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        found = np.where(second > 0, third / second**1.5, 0.0)
+    return np.asarray(SKEWNESS * found)
+
+
+def unskewed(t: Floats, skew: Floats, n: int) -> Floats:
+    """Hall's transformation of t statistics of skewed samples (J. R. Stat. Soc. B 54, 1992).
+
+    Monotone, and nearer to Student's distribution than ``t`` where the mean of skewed numbers is
+    tested; ``t`` itself without skew.
+    """
+    b = skew / (3 * math.sqrt(n))
+    return np.asarray(t + b * t**2 + b**2 * t**3 / 3 + b / 2)
+
+
+def skewed(t: Floats, skew: Floats, n: int) -> Floats:
+    """The inverse of :func:`unskewed`."""
+    b = skew / (3 * math.sqrt(n))
+    # Below that the cube root has no digits left, and the transformation does nothing.
+    some = np.where(np.abs(b) < 1e-9, 1.0, b)
+    found = (np.cbrt(1 + 3 * some * (t - some / 2)) - 1) / some
+    return np.asarray(np.where(np.abs(b) < 1e-9, t, found))
+
+
+def mean_bounds(
+    means: Floats, errors: Floats, skew: Floats, n: int, level: float
+) -> tuple[Floats, Floats]:
+    """Lowest and highest bound of Student's interval and of the one corrected for skewness.
+
+    One a sample of ``n`` differences: its mean, the standard error of that, and its skewness
+    (:func:`skewness`).
+    """
+    from scipy import stats
+
+    _check_level(level)
+    t = np.full(np.shape(means), float(stats.t.ppf((1 + level) / 2, n - 1)))
+    below, above = (
+        np.clip(each, t, FARTHEST * t) for each in (skewed(t, skew, n), -skewed(-t, skew, n))
+    )
+    return np.asarray(means - errors * below), np.asarray(means + errors * above)
+
+
+def mean_interval(differences: Sequence[float] | Floats, level: float) -> Interval | None:
+    """Interval of the mean that holds Student's and the one corrected for skewness.
+
+    Student's interval of a skewed distribution misses its mean on the side of the long tail, of
+    which a small sample has nothing (Johnson, J. Am. Stat. Assoc. 73, 1978).  None for n = 1.
+    """
+    values = _checked(differences)
+    spread = standard_deviation(values)
+    if spread is None:
+        return None
+    error = np.asarray(spread / math.sqrt(values.size))
+    centre = np.asarray(values.mean())
+    low, high = mean_bounds(centre, error, skewness(values), values.size, level)
+    return Interval(float(low), float(high), level)
+
+
+def mean_p(differences: Sequence[float] | Floats) -> float | None:
+    """P value of the t test and of the one corrected for skewness, both; None for n = 1.
+
+    At most ``1 - level`` just where :func:`mean_interval` excludes zero.
+    """
+    from scipy import stats
+
+    values = _checked(differences)
+    plain, spread = t_p(values), standard_deviation(values)
+    if plain is None or not spread:
+        return plain
+    t = np.asarray(values.mean() / (spread / math.sqrt(values.size)))
+    corrected = float(unskewed(t, skewness(values), values.size))
+    # A correction may carry a small t over zero, never a large one.
+    tail = abs(corrected) if corrected * float(t) > 0 else 0.0
+    both = max(plain, float(2 * stats.t.sf(tail, values.size - 1)))
+    return min(both, float(2 * stats.t.sf(abs(float(t)) / FARTHEST, values.size - 1)))
 
 
 def wider(first: Interval | None, second: Interval | None) -> Interval | None:

@@ -7,6 +7,10 @@ correction over all primary metrics.  Holm runs on the t test because the
 signed-rank p value of eight pairs cannot go below 0.0078: corrected for two
 metrics it could never say anything.  The rank test keeps its veto through the
 interval.
+
+A session that adds seeds until it is decided is judged at each of its looks by that look's
+share of the error rates (``reports.looks``); its t test and interval are guarded against skewed
+differences, which few seeds do not show.
 """
 
 from __future__ import annotations
@@ -15,7 +19,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
+from experiment.looks import Looks
 from experiment.spec import Direction, Thresholds
+from reports import looks as rates
 from reports import power, statistics
 from reports.statistics import Interval, as_change
 from results.record import Failure, Record
@@ -35,10 +41,35 @@ class Verdict(StrEnum):
     FAILED = "failed"
 
 
+class Cause(StrEnum):
+    """What a verdict follows from: one word for a program, as ``reason`` is for people."""
+
+    EXCLUDES_ZERO = "interval excludes zero"
+    WITHIN_THRESHOLD = "within threshold"
+    SAME_CODE = "same code"
+    EXACTLY_ZERO = "exactly zero"
+    # More seeds or blocks may decide these.
+    UNDECIDED = "undecided"
+    FAMILY = "not significant in family"
+    TOO_FEW = "too few"
+    # And not these.
+    NO_RATIO = "no ratio"
+    UNUSABLE = "unusable"
+    UNSTEADY = "unsteady host"
+    LOST = "runs lost"
+    UNFINISHED = "unfinished"
+    INEXACT = "not exact"
+    UNCHECKED = "correctness"
+
+
+# What exact mode repeats.
+SEED = "seed"
 # What a verdict's reason ends with while correctness may take it back.
 PENDING = "checks pending"
 # The verdicts that say that something changed.
 CALLED = (Verdict.IMPROVEMENT, Verdict.REGRESSION)
+# The causes that more pairs may do away with.
+OPEN = (Cause.UNDECIDED, Cause.FAMILY, Cause.TOO_FEW)
 
 
 class Change(Record):
@@ -60,11 +91,13 @@ class Judgement(Record):
 
     ``verdict`` is None for a secondary metric: it is shown and never gates;
     ``differs`` is true where it survives Benjamini-Hochberg at 10 %.
-    ``detectable`` is a fraction; ``blocks_to_decide`` counts blocks in all.
+    ``cause`` and the numbers are what ``reason`` puts into a sentence.  ``detectable`` is a
+    fraction; ``blocks_to_decide`` counts seeds or blocks in all.
     """
 
     verdict: Verdict | None
     reason: str
+    cause: Cause | None = None
     blame: str = ""
     change: Change | None = None
     pairs: int = 0
@@ -111,7 +144,22 @@ class _Measured:
     exactly_zero: bool
 
 
-def _measure(evidence: Evidence, thresholds: Thresholds) -> _Measured | None:
+@dataclass(frozen=True)
+class _Rule:
+    """By what a metric is judged: thresholds, the looks there were, and how many share alpha."""
+
+    thresholds: Thresholds
+    looks: Looks
+    family: int = 1
+
+    @property
+    def question(self) -> power.Question:
+        """The same as what power is computed for."""
+        asked = self.thresholds
+        return power.Question(asked.change, asked.alpha, asked.equivalence_alpha, self.family)
+
+
+def _measure(evidence: Evidence, rule: _Rule) -> _Measured | None:
     if evidence.base and evidence.base == evidence.patched:
         differences = statistics.log_ratios([1.0] * len(evidence.base), [1.0] * len(evidence.base))
     else:
@@ -119,22 +167,24 @@ def _measure(evidence: Evidence, thresholds: Thresholds) -> _Measured | None:
             differences = statistics.log_ratios(evidence.base, evidence.patched)
         except ValueError:
             return None
-    level, equivalence = 1 - thresholds.alpha, 1 - 2 * thresholds.equivalence_alpha
-    rank = statistics.signed_rank_interval(differences, level)
-    inner = statistics.signed_rank_interval(differences, equivalence)
+    asked, looks = rule.thresholds, rule.looks
+    outer, inner = 1 - asked.alpha, 1 - 2 * asked.equivalence_alpha
+    of_mean = statistics.mean_interval if looks.sequential else statistics.t_interval
+    p_of_mean = statistics.mean_p if looks.sequential else statistics.t_p
+    rank = statistics.signed_rank_interval(differences, outer)
+    equal = statistics.signed_rank_interval(differences, inner)
+    interval = of_mean(differences, 1 - rates.change_level(looks, asked.alpha))
+    level = 1 - 2 * rates.equivalence_level(looks, asked.equivalence_alpha)
+    p_value = p_of_mean(differences)
     return _Measured(
         n=len(differences),
         estimate=statistics.mean(differences),
         hodges_lehmann=statistics.hodges_lehmann(differences),
         sd=statistics.standard_deviation(differences),
-        interval=statistics.wider(rank, statistics.t_interval(differences, level)),
+        interval=statistics.wider(interval, rank),
         rank_interval=rank,
-        equivalence=(
-            statistics.wider(inner, statistics.t_interval(differences, equivalence))
-            if inner
-            else None
-        ),
-        p_value=statistics.t_p(differences),
+        equivalence=statistics.wider(of_mean(differences, level), equal) if equal else None,
+        p_value=None if p_value is None else rates.repeated_p(looks, p_value),
         exactly_zero=evidence.base == evidence.patched,
     )
 
@@ -156,9 +206,19 @@ def blamed(failures: Iterable[Failure]) -> str:
     return next((blame for blame in BLAME_ORDER if blame in blames), "")
 
 
-def lost(evidence: Evidence, n: int) -> tuple[str, str]:
-    """Blame and reason when too few of the planned blocks are left."""
-    left = f"{n} of {evidence.blocks_planned} blocks left"
+def counted(n: int, what: str) -> str:
+    """``1 seed``, ``8 seeds``."""
+    return f"{n} {what}" if n == 1 else f"{n} {what}s"
+
+
+def lost(evidence: Evidence, n: int, what: str) -> Judgement:
+    """Failed: too few of the planned seeds or blocks are left; says whose fault."""
+    blame, reason = _lost(evidence, n, what)
+    return Judgement(verdict=Verdict.FAILED, reason=reason, cause=Cause.LOST, blame=blame)
+
+
+def _lost(evidence: Evidence, n: int, what: str) -> tuple[str, str]:
+    left = f"{n} of {evidence.blocks_planned} {what}s left"
     if evidence.dropped:
         many = f"{len(evidence.dropped)} dropped ({evidence.dropped[0]})"
         left = f"{left}, {many}"
@@ -178,42 +238,78 @@ def percent(fraction: float) -> str:
     return f"{100 * fraction:.2f} %"
 
 
-def _undecided(measured: _Measured, thresholds: Thresholds, family: int) -> Judgement:
-    """Inconclusive: what these blocks could have seen, and how many would decide."""
-    level = 1 - thresholds.alpha
-    rule = power.Rule(
-        thresholds.alpha, t_alpha=thresholds.alpha / family, least=thresholds.change / 2
+def undecided(
+    n: int, needed: int, level: float, detectable: float | None, decide: int | None, *,
+    what: str, most: int,
+) -> Judgement:  # fmt: skip
+    """Inconclusive: what ``n`` seeds or blocks detect, and how many are needed.
+
+    ``needed`` are the fewest of a verdict at this level; ``detectable`` is a log ratio.
+    """
+    if n < needed:
+        reason = f"{counted(n, what)}; {100 * level:g} % needs {needed}"
+        cause = Cause.TOO_FEW
+    else:
+        with_these = f"minimum detectable effect with {counted(n, what)}"
+        effect = "none" if detectable is None else percent(as_change(detectable))
+        more = f"more than {most}" if decide is None else f"about {decide}"
+        reason = f"{with_these}: {effect}; {more} {what}s needed"
+        cause = Cause.UNDECIDED
+    return Judgement(
+        verdict=Verdict.INCONCLUSIVE,
+        reason=reason,
+        cause=cause,
+        detectable=None if detectable is None else as_change(detectable),
+        blocks_to_decide=decide,
     )
+
+
+def not_in_family(judgement: Judgement, family: int) -> Judgement:
+    """An inconclusive judgement that would be a change if it were the only metric."""
+    return judgement.model_copy(
+        update={
+            "cause": Cause.FAMILY,
+            "reason": f"not significant among {family} primary metrics (Holm); {judgement.reason}",
+        }
+    )
+
+
+def within(change: float, level: float) -> Judgement:
+    """No change: an interval of this level lies within the threshold."""
+    reason = f"with {100 * level:.4g} % confidence the change is within ±{percent(change)}"
+    return Judgement(verdict=Verdict.NO_CHANGE, reason=reason, cause=Cause.WITHIN_THRESHOLD)
+
+
+def excludes_zero(estimate: float, direction: Direction) -> Judgement:
+    """Improvement or regression, by the metric's direction."""
+    better = (estimate > 0) == (direction == "higher")
+    verdict = Verdict.IMPROVEMENT if better else Verdict.REGRESSION
+    return Judgement(
+        verdict=verdict, reason="the interval excludes zero", cause=Cause.EXCLUDES_ZERO
+    )
+
+
+def _undecided(measured: _Measured, rule: _Rule) -> Judgement:
+    level = 1 - rule.thresholds.alpha
     needed = statistics.pairs_needed(level)
     detectable = decide = None
     if measured.sd is not None:
-        effect = power.detectable_effect(measured.sd, measured.n, rule)
-        detectable = None if effect is None else as_change(effect)
-        decide = power.blocks_to_decide(
-            measured.estimate,
-            measured.sd,
-            change=thresholds.change,
-            rule=rule,
-            equivalence_alpha=thresholds.equivalence_alpha,
-        )
-    more = f"more than {power.MOST_BLOCKS}"
+        # Of a session that lost seeds and has one look: what is left of it.
+        looks = rule.looks if rule.looks.sequential else Looks((measured.n,), sequential=False)
+        if measured.n >= needed:
+            detectable = power.detectable_effect(measured.sd, looks, rule.question)
+        decide = power.seeds_to_decide(measured.estimate, measured.sd, looks, rule.question)
     if decide is not None:
         decide = max(decide, needed, measured.n + 1)
-        more = f"about {decide}"
-    blocks = f"{measured.n} block" if measured.n == 1 else f"{measured.n} blocks"
-    if measured.n < needed:
-        reason = f"{blocks}, and {100 * level:g} % needs {needed}"
-    else:
-        reason = f"{blocks} can see {percent(detectable or 0.0)}; {more} blocks would decide"
-    return Judgement(
-        verdict=Verdict.INCONCLUSIVE, reason=reason, detectable=detectable, blocks_to_decide=decide
+    return undecided(
+        measured.n, needed, level, detectable, decide, what=SEED, most=power.MOST_SEEDS
     )
 
 
 def _decide(
-    evidence: Evidence, measured: _Measured, adjusted: float | None, thresholds: Thresholds,
-    family: int,
-) -> Judgement:  # fmt: skip
+    evidence: Evidence, measured: _Measured, adjusted: float | None, rule: _Rule
+) -> Judgement:
+    thresholds = rule.thresholds
     delta = thresholds.change
     estimate = as_change(measured.estimate)
     significant = (
@@ -223,54 +319,46 @@ def _decide(
         and abs(estimate) >= delta / 2
     )
     if significant and adjusted is not None and adjusted <= thresholds.alpha:
-        better = (estimate > 0) == (evidence.direction == "higher")
-        verdict = Verdict.IMPROVEMENT if better else Verdict.REGRESSION
-        return Judgement(verdict=verdict, reason="the interval excludes zero")
+        return excludes_zero(estimate, evidence.direction)
     inner = measured.equivalence
     if inner and -delta < as_change(inner.low) and as_change(inner.high) < delta:
-        level = f"{100 * inner.level:g} %"
-        reason = f"with {level} confidence the change is within ±{percent(delta)}"
-        return Judgement(verdict=Verdict.NO_CHANGE, reason=reason)
-    incomplete = measured.n < min(
-        evidence.blocks_planned, statistics.pairs_needed(1 - thresholds.alpha)
-    )
-    if incomplete:
-        blame, reason = lost(evidence, measured.n)
-        return Judgement(verdict=Verdict.FAILED, reason=reason, blame=blame)
-    undecided = _undecided(measured, thresholds, family)
-    if significant:
-        reason = f"does not hold over {family} primary metrics (Holm); {undecided.reason}"
-        return undecided.model_copy(update={"reason": reason})
-    return undecided
+        return within(delta, 1 - 2 * thresholds.equivalence_alpha)
+    needed = statistics.pairs_needed(1 - thresholds.alpha)
+    if measured.n < min(evidence.blocks_planned, needed):
+        return lost(evidence, measured.n, SEED)
+    left = _undecided(measured, rule)
+    return not_in_family(left, rule.family) if significant else left
 
 
 def _judge_one(
-    evidence: Evidence, measured: _Measured | None, adjusted: float | None,
-    thresholds: Thresholds, family: int,
-) -> Judgement:  # fmt: skip
+    evidence: Evidence, measured: _Measured | None, adjusted: float | None, rule: _Rule
+) -> Judgement:
     n = len(evidence.base)
-    enough = statistics.pairs_needed(1 - 2 * thresholds.equivalence_alpha)
+    enough = statistics.pairs_needed(1 - 2 * rule.thresholds.equivalence_alpha)
     if measured is None and n == 0 and evidence.same_code:
-        return Judgement(verdict=Verdict.NO_CHANGE, reason="same code")
+        return Judgement(verdict=Verdict.NO_CHANGE, reason="same code", cause=Cause.SAME_CODE)
     if measured is None and n == 0:
-        blame, reason = lost(evidence, 0)
-        return Judgement(verdict=Verdict.FAILED, reason=reason, blame=blame)
+        return lost(evidence, 0, SEED)
     if measured is None:
-        return Judgement(
-            verdict=Verdict.INCONCLUSIVE, pairs=n, reason="a value is zero or no number: no ratio"
-        )
+        return no_ratio(n)
     if evidence.unusable:
-        said = Judgement(verdict=Verdict.INCONCLUSIVE, reason=evidence.unusable)
+        judgement = Judgement(
+            verdict=Verdict.INCONCLUSIVE, reason=evidence.unusable, cause=Cause.UNUSABLE
+        )
     elif evidence.same_code:
         exactly = ", change exactly 0" if measured.exactly_zero else ""
-        said = Judgement(verdict=Verdict.NO_CHANGE, reason=f"same code{exactly}")
+        judgement = Judgement(
+            verdict=Verdict.NO_CHANGE, reason=f"same code{exactly}", cause=Cause.SAME_CODE
+        )
     elif measured.exactly_zero and n >= min(evidence.blocks_planned, enough):
-        said = Judgement(verdict=Verdict.NO_CHANGE, reason="change exactly 0")
+        judgement = Judgement(
+            verdict=Verdict.NO_CHANGE, reason="change exactly 0", cause=Cause.EXACTLY_ZERO
+        )
     else:
-        said = _decide(evidence, measured, adjusted, thresholds, family)
-    return said.model_copy(
+        judgement = _decide(evidence, measured, adjusted, rule)
+    return judgement.model_copy(
         update={
-            "change": _change(measured, thresholds),
+            "change": _change(measured, rule.thresholds),
             "pairs": n,
             "p_value": measured.p_value,
             "p_adjusted": adjusted,
@@ -278,26 +366,50 @@ def _judge_one(
     )
 
 
-def judge_primary(family: Sequence[Evidence], thresholds: Thresholds) -> list[Judgement]:
+def no_ratio(n: int) -> Judgement:
+    """Inconclusive: of some of the ``n`` pairs there is no ratio."""
+    return Judgement(
+        verdict=Verdict.INCONCLUSIVE,
+        pairs=n,
+        reason="a value is zero or no number: no ratio",
+        cause=Cause.NO_RATIO,
+    )
+
+
+def judge_primary(
+    family: Sequence[Evidence], thresholds: Thresholds, looks: Looks | None = None
+) -> list[Judgement]:
     """Judge all primary metrics of an experiment together; same order as given.
 
+    ``looks`` are those of the session so far, the last one now; None for a single one.
     Holm's family is every metric asked for, also one whose runs failed: losing
     runs must not make the others easier to call.
     """
-    measured = [_measure(evidence, thresholds) for evidence in family]
+    rules = [
+        _Rule(
+            thresholds.of(evidence.metric),
+            looks or Looks((max(1, len(evidence.base)),), sequential=False),
+            len(family),
+        )
+        for evidence in family
+    ]
+    measured = [_measure(evidence, rule) for evidence, rule in zip(family, rules, strict=True)]
     missing = sum(m is None or m.p_value is None for m in measured)
     known = [m.p_value for m in measured if m is not None and m.p_value is not None]
     values = iter(statistics.holm([*known, *([1.0] * missing)]))
     adjusted = [next(values) if m is not None and m.p_value is not None else None for m in measured]
     return [
-        _judge_one(evidence, one, p, thresholds.of(evidence.metric), len(family))
-        for evidence, one, p in zip(family, measured, adjusted, strict=True)
+        _judge_one(evidence, one, p, rule)
+        for evidence, one, p, rule in zip(family, measured, adjusted, rules, strict=True)
     ]
 
 
-def judge_secondary(metrics: Sequence[Evidence], thresholds: Thresholds) -> list[Judgement]:
+def judge_secondary(
+    metrics: Sequence[Evidence], thresholds: Thresholds, looks: Looks | None = None
+) -> list[Judgement]:
     """Describe the secondary metrics: numbers and what differs, no verdict."""
-    measured = [_measure(evidence, thresholds) for evidence in metrics]
+    rule = _Rule(thresholds, looks or Looks((1,), sequential=False))
+    measured = [_measure(evidence, rule) for evidence in metrics]
     known = [m.p_value for m in measured if m is not None and m.p_value is not None]
     values = iter(statistics.benjamini_hochberg(known))
     judgements = []

@@ -1,7 +1,7 @@
 """What an A/A arm says about a host: its noise, and what can be asked of it.
 
 Pure functions over log ratios, beside those of ``reports.statistics`` and
-``reports.power``.  In wall mode the estimate is the Hodges-Lehmann one and the interval
+``reports.wall_power``.  In wall mode the estimate is the Hodges-Lehmann one and the interval
 the exact signed-rank one alone: noise of real time has tails and outliers, which the
 mean follows and ranks do not.
 """
@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from scipy import stats
 
-from reports import power, statistics
+from reports import statistics, wall_power
 from reports.statistics import Floats, Interval
 
 # Fewer A/A pairs say nothing about a spread: with 8 its 90 % interval spans 0.7 to 1.8.
@@ -46,7 +46,7 @@ class NoiseFloor(NamedTuple):
 class Forecast(NamedTuple):
     """What ``blocks`` blocks will see on this host, and how many see the threshold.
 
-    ``detectable`` is a log ratio; ``needed`` is None beyond :data:`power.MOST_BLOCKS`.
+    ``detectable`` is a log ratio; ``needed`` is None beyond :data:`wall_power.MOST_BLOCKS`.
     """
 
     sd: float
@@ -85,8 +85,8 @@ def forecast(again: Sequence[float] | Floats, *, change: float, alpha: float, bl
     return Forecast(
         sd=sd,
         blocks=blocks,
-        detectable=power.detectable_effect(sd, blocks, power.Rule(alpha)),
-        needed=power.blocks_to_detect(sd, change, power.Rule(alpha)),
+        detectable=wall_power.detectable_effect(sd, blocks, wall_power.Rule(alpha)),
+        needed=wall_power.blocks_to_detect(sd, change, wall_power.Rule(alpha)),
     )
 
 

@@ -12,11 +12,26 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from experiment.spec import Thresholds
-from reports import power, statistics, wall_statistics
+from reports import statistics, wall_power, wall_statistics
 from reports.statistics import Floats, Interval, as_change
-from reports.verdict import Change, Evidence, Judgement, Verdict, lost, percent
+from reports.verdict import (
+    Cause,
+    Change,
+    Evidence,
+    Judgement,
+    Verdict,
+    excludes_zero,
+    lost,
+    no_ratio,
+    not_in_family,
+    percent,
+    undecided,
+    within,
+)
 from reports.wall_statistics import NoiseFloor
 
+# What wall mode repeats.
+BLOCK = "block"
 WITHHELD = (
     "withheld: the guests ran under TCG, whose time is that of a translator and not of this "
     "host; measure with mode = \"exact\", or on a host with KVM"
@@ -102,24 +117,22 @@ def _judge_one(
 ) -> Judgement:  # fmt: skip
     arms, n = evidence.arms, len(evidence.arms.base)
     if n == 0 and arms.same_code:
-        return Judgement(verdict=Verdict.NO_CHANGE, reason="same code")
+        return Judgement(verdict=Verdict.NO_CHANGE, reason="same code", cause=Cause.SAME_CODE)
     if n == 0:
-        blame, reason = lost(arms, 0)
-        return Judgement(verdict=Verdict.FAILED, reason=reason, blame=blame)
+        return lost(arms, 0, BLOCK)
     if measured is None:
-        reason = "a value is zero or no number: no ratio"
-        return Judgement(verdict=Verdict.INCONCLUSIVE, pairs=n, reason=reason)
+        return no_ratio(n)
     withheld = arms.unusable or ("" if evidence.real_time else WITHHELD)
     if withheld:
-        said = Judgement(verdict=Verdict.INCONCLUSIVE, reason=withheld)
+        judgement = Judgement(verdict=Verdict.INCONCLUSIVE, reason=withheld, cause=Cause.UNUSABLE)
     elif arms.same_code:
-        said = Judgement(verdict=Verdict.NO_CHANGE, reason="same code")
+        judgement = Judgement(verdict=Verdict.NO_CHANGE, reason="same code", cause=Cause.SAME_CODE)
     else:
-        said = _decide(evidence, measured, adjusted, thresholds, family)
+        judgement = _decide(evidence, measured, adjusted, thresholds, family)
     low, high = (
         (measured.interval.low, measured.interval.high) if measured.interval else (None,) * 2
     )
-    return said.model_copy(
+    return judgement.model_copy(
         update={
             "change": Change(
                 estimate=as_change(measured.estimate),
@@ -151,49 +164,31 @@ def _decide(
         # worth anything from this session.
         seen = percent(as_change(noise.estimate))
         reason = f"A/A differs by {seen}: the host is not steady, nothing can be said"
-        return Judgement(verdict=Verdict.INCONCLUSIVE, reason=reason)
+        return Judgement(verdict=Verdict.INCONCLUSIVE, reason=reason, cause=Cause.UNSTEADY)
     if significant and adjusted <= thresholds.alpha:
-        better = (estimate > 0) == (arms.direction == "higher")
-        verdict = Verdict.IMPROVEMENT if better else Verdict.REGRESSION
-        return Judgement(verdict=verdict, reason="the interval excludes zero")
+        return excludes_zero(estimate, arms.direction)
     if equal and inner is not None:
-        reason = f"with {100 * inner.level:.4g} % confidence the change is within ±{percent(delta)}"
-        return Judgement(verdict=Verdict.NO_CHANGE, reason=reason)
+        return within(delta, inner.level)
     needed = statistics.pairs_needed(1 - thresholds.alpha)
     if len(measured.differences) < min(arms.blocks_planned, needed):
-        blame, reason = lost(arms, len(measured.differences))
-        return Judgement(verdict=Verdict.FAILED, reason=reason, blame=blame)
-    said = _undecided(measured, thresholds, family)
-    if significant:
-        reason = f"does not hold over {family} primary metrics (Holm); {said.reason}"
-        return said.model_copy(update={"reason": reason})
-    return said
+        return lost(arms, len(measured.differences), BLOCK)
+    left = _undecided(measured, thresholds, family)
+    return not_in_family(left, family) if significant else left
 
 
 def _undecided(measured: _Measured, thresholds: Thresholds, family: int) -> Judgement:
     """Inconclusive: what these blocks could have seen, and how many would decide."""
-    n = len(measured.differences)
-    needed = statistics.pairs_needed(1 - thresholds.alpha)
-    alpha = thresholds.alpha / family
-    blocks = f"{n} block" if n == 1 else f"{n} blocks"
+    n, level = len(measured.differences), 1 - thresholds.alpha
+    needed = statistics.pairs_needed(level)
+    detectable, decide = None, None
     if n < needed or measured.sd is None:
-        level = 100 * (1 - thresholds.alpha)
-        reason = f"{blocks}, and {level:g} % needs {needed}"
-        return Judgement(verdict=Verdict.INCONCLUSIVE, reason=reason, blocks_to_decide=needed)
-    rule = power.Rule(alpha, least=thresholds.change / 2)
-    effect = power.detectable_effect(measured.sd, n, rule)
-    detectable = None if effect is None else as_change(effect)
-    decide = power.blocks_to_decide(
-        measured.estimate, measured.sd, change=thresholds.change, rule=rule,
-        equivalence_alpha=thresholds.equivalence_alpha,
-    )  # fmt: skip
-    if decide is not None:
-        decide = max(decide, needed, n + 1)
-    seen = "cannot see any change" if detectable is None else f"can see {percent(detectable)}"
-    more = f"more than {power.MOST_BLOCKS}" if decide is None else f"about {decide}"
-    return Judgement(
-        verdict=Verdict.INCONCLUSIVE,
-        reason=f"{blocks} {seen}; {more} blocks would decide",
-        detectable=detectable,
-        blocks_to_decide=decide,
-    )
+        decide = needed
+    else:
+        rule = wall_power.Rule(thresholds.alpha / family, least=thresholds.change / 2)
+        detectable = wall_power.detectable_effect(measured.sd, n, rule)
+        decide = wall_power.blocks_to_decide(
+            measured.estimate, measured.sd, change=thresholds.change, rule=rule,
+            equivalence_alpha=thresholds.equivalence_alpha,
+        )  # fmt: skip
+        decide = None if decide is None else max(decide, needed, n + 1)
+    return undecided(n, needed, level, detectable, decide, what=BLOCK, most=wall_power.MOST_BLOCKS)

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable
 
 from experiment.spec import Experiment, KernelSpec, Thresholds
-from reports import power
+from reports import wall_power
 from reports.by_arm import Cell, Row
 from reports.many import SessionComparison
 from reports.model import Comparison, MetricComparison, Reference, is_share
@@ -440,7 +440,8 @@ def noise(metric: MetricComparison) -> str:
         # How many blocks a steady host would need is no advice for one that is not.
         return f"{said}. The host is not steady: nothing can be said"
     if seen.beyond:
-        return f"{said}, so more than {power.MOST_BLOCKS} blocks would be needed to see {smallest}"
+        most = wall_power.MOST_BLOCKS
+        return f"{said}, so more than {most} blocks would be needed to see {smallest}"
     if seen.needed is not None:
         return f"{said}, so {seen.needed} blocks would be needed to see {smallest}"
     if seen.pairs < FEWEST_AGAIN:

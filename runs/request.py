@@ -32,7 +32,8 @@ class Request:
     what they execute of the series.  ``per_patch`` makes an arm of each prefix of the series;
     diagnostic runs (``twins``) are then left out unless asked for.  ``check`` asks for the
     correctness checks or leaves them out, None keeps what the experiment says.  ``quick`` leaves
-    the first case alone, without checks and diagnostic runs.
+    the first case alone, without checks and diagnostic runs.  ``seeds`` is a fixed number of seeds,
+    ``max_seeds`` the most of a session that adds seeds until it is decided.
 
     Names and order of the fields are those of a queue's entries, whose ids are made of them.
     """
@@ -150,6 +151,29 @@ class Request:
         ),
     ] = False
 
+    seeds: Annotated[
+        int | None,
+        typer.Option(
+            "--seeds",
+            metavar="N",
+            min=1,
+            max=1000,
+            rich_help_panel=METHOD,
+            help="as many seeds, and no more (with --max-seeds: at first)",
+        ),
+    ] = None
+    max_seeds: Annotated[
+        int | None,
+        typer.Option(
+            "--max-seeds",
+            metavar="N",
+            min=1,
+            max=1000,
+            rich_help_panel=METHOD,
+            help="add seeds, up to as many, until every verdict is decided",
+        ),
+    ] = None
+
     @property
     def named_workloads(self) -> tuple[str, ...]:
         """The names in ``workloads``."""
@@ -167,12 +191,18 @@ class Request:
 
     @property
     def all_overrides(self) -> tuple[str, ...]:
-        """The overrides, with those that ``mode`` stands for.
+        """The overrides, with those that ``mode``, ``seeds`` and ``max_seeds`` stand for.
 
         A wall guest counts real seconds, so it has a profile of its own.
         """
         guest = ("guest=wall",) if self.mode == "wall" else ()
-        return (*guest, *self.overrides, f"mode={self.mode}") if self.mode else self.overrides
+        mode = (f"mode={self.mode}",) if self.mode else ()
+        return (*guest, *self.overrides, *self._of_seeds, *mode)
+
+    @property
+    def _of_seeds(self) -> tuple[str, ...]:
+        asked = {"blocks": self.seeds, "max_seeds": self.max_seeds}
+        return tuple(f"{key}={value}" for key, value in asked.items() if value is not None)
 
     @property
     def recorded(self) -> tuple[str, ...]:
@@ -226,5 +256,5 @@ def _words(declared: ArgumentInfo | OptionInfo, value: Any) -> Iterator[str]:
     if isinstance(value, bool):
         yield option if value else negated
         return
-    for one in (value,) if isinstance(value, str) else value:
-        yield from (option, one)
+    for one in value if isinstance(value, tuple) else (value,):
+        yield from (option, str(one))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import datetime
 import os
 from collections.abc import Callable
@@ -10,6 +11,8 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 
 from errors import InfraError, UsageError
+from experiment.looks import budgets
+from experiment.plan import Plan, make_plan
 from experiment.spec import Experiment
 from kernels.make import Progress
 from results.record import Manifest
@@ -72,21 +75,65 @@ def start(
 
 
 def reopen(
-    folder: Path, options: Options, progress: BuildProgress
+    folder: Path, options: Options, progress: BuildProgress, max_seeds: int | None = None
 ) -> tuple[Session, SessionStore, Options]:
     """Prepare a session again from its own manifest, to finish it.
 
+    ``max_seeds`` is another budget of a session that adds seeds.
+
     Raises:
         StoreError: no session in ``folder``.
+        UsageError: no such budget can be had.
         InfraError: kernels or initramfs would not be those of the first runs.
     """
     store = SessionStore(folder)
     manifest = store.manifest()
     options = options_of(manifest, options)
     asked = with_series_of(manifest.experiment, folder, options)
+    if max_seeds is not None:
+        asked = with_budget(asked, len(manifest.seeds), max_seeds, folder)
     session = prepare(asked, options, progress)
     require_same(manifest, session, folder)
-    return session, store, options
+    if max_seeds is not None:
+        recorded = with_budget(manifest.experiment, len(manifest.seeds), max_seeds, folder)
+        store.create(manifest.model_copy(update={"experiment": recorded}))
+    return with_seeds(session, len(manifest.seeds)), store, options
+
+
+def with_budget(experiment: Experiment, measured: int, max_seeds: int, folder: Path) -> Experiment:
+    """The experiment with another budget of seeds; ``measured`` are planned already.
+
+    Its rule knows no budget, so that a larger one may be asked for at any time
+    (``reports.looks``).  A fixed number of seeds has had the whole error rate.
+
+    Raises:
+        UsageError: the session has a fixed number, or there is no look after that many.
+    """
+    if experiment.max_seeds is None or experiment.mode == "wall":
+        raise UsageError(
+            f"the session was begun with a fixed number of {measured} {experiment.repeated}, whose "
+            "verdict has had the whole error rate: more would be another look at the same data",
+            where=f"--max-seeds {max_seeds}",
+            next_step="begin a session with --max-seeds, and take its verdict instead",
+        )
+    allowed = [seeds for seeds in budgets(experiment.blocks) if seeds >= measured]
+    if max_seeds not in allowed:
+        raise UsageError(
+            f"the session has {measured} seeds, and is judged after {', '.join(map(str, allowed))}",
+            where=f"--max-seeds {max_seeds}",
+            next_step="name one of these",
+        )
+    return experiment.model_copy(update={"max_seeds": max_seeds})
+
+
+def with_seeds(session: Session, seeds: int) -> Session:
+    """The session with the runs of that many seeds, of the arms that it plans already."""
+    if session.experiment.mode == "wall" or len(session.plan.seeds) == seeds:
+        return session
+    plan = make_plan(session.experiment, seeds)
+    arms = {run.arm for run in session.plan.runs}
+    runs = tuple(run for run in plan.runs if run.arm in arms)
+    return dataclasses.replace(session, plan=Plan(runs=runs, seeds=plan.seeds))
 
 
 def options_of(manifest: Manifest, options: Options) -> Options:

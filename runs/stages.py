@@ -9,7 +9,7 @@ kernels of their own.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from experiment.plan import Plan, remaining
@@ -23,7 +23,7 @@ from runs.measure import host_failed
 from runs.options import Options
 from runs.prepare import Session, with_kernels
 from runs.progress import Reporter, duration
-from runs.session import require_same
+from runs.session import require_same, with_seeds
 
 # CPU seconds of the host that a guest of the checks takes, about (docs/correctness.md).
 CHECK_S = 60.0
@@ -32,6 +32,8 @@ RUN_S = 10.0
 
 Building = Callable[[str, Progress], None]
 Measure = Callable[[Session], None]
+# Every primary metric's verdict by its name, empty while more seeds may decide it.
+Verdicts = Callable[[], Mapping[str, str]]
 
 
 @dataclass(frozen=True)
@@ -97,11 +99,13 @@ def make(
     building: Building,
     measure: Measure,
     verdict: Callable[[tuple[Pending, ...]], None],
+    verdicts: Verdicts,
 ) -> None:
     """Make the judged runs of a session, then every stage; what is on record stays.
 
     ``measure`` makes the runs of a session's plan.  ``verdict`` is called before each stage
-    with what is pending from there on: what is judged is on record by then.
+    with what is pending from there on: what is judged is on record by then.  ``verdicts`` judges
+    what is on record, where seeds are added until all is decided.
 
     Raises:
         LabError: whatever building and booting say.
@@ -113,6 +117,7 @@ def make(
     judged = of_twins(sound, ("",))
     if judged.plan.runs:
         measure(judged)
+        sound = _decided(sound, store, reporter, measure, verdicts)
     elif session.plan.runs:
         reporter.say("nothing is measured: what is broken has no speed")
     stages = stages_of(session)
@@ -126,6 +131,56 @@ def make(
             sound = run_gate(sound, options, store, reporter)
             continue
         measure(of_twins(sound, stage.twins))
+
+
+def _decided(
+    session: Session, store: SessionStore, reporter: Reporter, measure: Measure, verdicts: Verdicts
+) -> Session:
+    """Add seeds until every verdict is decided or the budget is spent: with all of them.
+
+    All cases get them, so that all are judged by the same looks.
+    """
+    looks = session.experiment.looks()
+    if not looks.sequential or session.same_code:
+        return session
+    while True:
+        seeds = len(session.plan.seeds)
+        found = verdicts()
+        following = next((look for look in looks.seeds if look > seeds), None)
+        reporter.say(look_text(seeds, found, following))
+        if following is None or all(found.values()):
+            return session
+        session = with_seeds(session, following)
+        manifest = store.manifest()
+        # On record before the first of these runs: a session that is stopped is not finished.
+        store.create(
+            manifest.model_copy(
+                update={
+                    "seeds": session.plan.seeds,
+                    "runs_planned": manifest.runs_planned // seeds * following,
+                }
+            )
+        )
+        measure(of_twins(session, ("",)))
+
+
+def look_text(seeds: int, verdicts: Mapping[str, str], following: int | None) -> str:
+    """``after 8 seeds: 4k.path decided (improvement), thp.work undecided; measuring 2 more``.
+
+    ``following`` is the number of seeds at the next look; None where the budget is spent.
+    """
+    parts = [
+        f"{name} failed" if word == "failed" else f"{name} decided ({word})"
+        for name, word in verdicts.items()
+        if word
+    ]
+    parts += [f"{name} undecided" for name, word in verdicts.items() if not word]
+    after = f"after {seeds} seed{'s' * (seeds != 1)}: {', '.join(parts)}"
+    if all(verdicts.values()):
+        return after
+    if following is None:
+        return f"{after}; the budget is spent, --resume with a larger --max-seeds goes on"
+    return f"{after}; measuring {following - seeds} more"
 
 
 def with_flavours(

@@ -16,7 +16,7 @@ app = typer.Typer(add_completion=False)
 
 SEARCH = "What is searched for"
 # A search is of one series in exact mode, and decides itself what it boots of it.
-OF_SEARCH = Without("mode", "twins", "per_patch", "check", "arms", "quick")
+OF_SEARCH = Without("mode", "twins", "per_patch", "check", "arms", "quick", "seeds", "max_seeds")
 
 
 @app.command("bisect")

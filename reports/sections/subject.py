@@ -51,6 +51,10 @@ def full(view: View) -> list[Block]:
     else:
         on = "both" if many == 2 else f"all {many}"
         how = f"{wording.seeds(len(manifest.seeds))}, each on {on} arms"
+        looks = experiment.looks(len(manifest.seeds))
+        if looks.sequential:
+            after = ", ".join(map(str, looks.seeds))
+            how = f"{how}, judged after {after}, of at most {experiment.max_seeds}"
     return [
         Heading("What was compared", 2, "subject"),
         *facts([

@@ -33,8 +33,8 @@ def test_a_good_file_is_an_experiment(tmp_path: Path, catalogue: Catalogue) -> N
         pytest.param(
             f"blokcs = 3\n{GOOD}",
             "small.toml: blokcs: unknown key (value 3); allowed: name, title, question, mode, "
-            "wall, kernel, series, arms, compare, guest, dataset, cases, blocks, seed, thresholds, "
-            "twins, check; did you mean 'blocks'?",
+            "wall, kernel, series, arms, compare, guest, dataset, cases, blocks, max_seeds, seed, "
+            "thresholds, twins, check; did you mean 'blocks'?",
             id="unknown key",
         ),
         pytest.param(

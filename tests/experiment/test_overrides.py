@@ -8,7 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from errors import SpecError
 from experiment.load import Catalogue, load_experiment
+from experiment.looks import Looks
 from experiment.overrides import Override, apply_override, parse_override
 from experiment.problems import Problem
 from experiment.spec import Experiment, SeriesSpec
@@ -72,6 +74,21 @@ def test_dots_and_brackets_are_the_same(file: Path, catalogue: Catalogue, key: s
     assert experiment.cases[1].times["laptop"]["thp"].runtime_s == 1.5
 
 
+def test_a_number_of_seeds_that_is_asked_for_is_fixed(file: Path, catalogue: Catalogue) -> None:
+    """The file's budget goes with the file's number."""
+    file.write_text(f"max_seeds = 16\n{GOOD}")
+
+    def looks(*overrides: str) -> Looks:
+        return load_experiment(file, overrides=overrides, catalogue=catalogue).looks()
+
+    assert looks().seeds == (8, 10, 12, 16)
+    assert looks("blocks=4") == Looks((4,), sequential=False)
+    assert looks("blocks=4", "max_seeds=12").seeds == (4, 8, 10, 12)
+    assert looks("mode=wall") == Looks((8,), sequential=False)
+    with pytest.raises(SpecError, match=r"max_seeds: found 20; .* 8, 10, 12, 16, 24"):
+        looks("max_seeds=20")
+
+
 EXAMPLE = "is not KEY=VALUE; for example blocks=4 or cases.0.times.laptop.4k.runtime_s=1.5"
 
 
@@ -88,13 +105,13 @@ EXAMPLE = "is not KEY=VALUE; for example blocks=4 or cases.0.times.laptop.4k.run
         (
             "sed=4",
             "sed: unknown key (value 4); allowed: name, title, question, mode, wall, kernel, "
-            "series, arms, compare, guest, dataset, cases, blocks, seed, thresholds, twins, check; "
-            "did you mean 'seed'?",
+            "series, arms, compare, guest, dataset, cases, blocks, max_seeds, seed, thresholds, "
+            "twins, check; did you mean 'seed'?",
         ),
         (
             "threshold.change=0.1",
             "threshold: unknown key (value a table with change); allowed: name, title, question, "
-            "mode, wall, kernel, series, arms, compare, guest, dataset, cases, blocks, "
+            "mode, wall, kernel, series, arms, compare, guest, dataset, cases, blocks, max_seeds, "
             "seed, thresholds, twins, check; did you mean 'thresholds'?",
         ),
         ("blocks=four", 'blocks: found "four": must be a valid integer'),

@@ -9,11 +9,13 @@ import pytest
 
 from experiment.arms import ArmSpec
 from history.entry import PINNED, Entry
+from history.gaps import gaps_of
 from history.taking import SessionError, commit_of, entry_of, take
 from history.values import moved_settings
 from reports.verdict import Verdict
 from results.record import Manifest, RunRecord
 from results.store import SessionStore
+from tests.history.factory import Nights
 from tests.reports import counts_factory
 from tests.reports.factory import Session, fails
 from tests.reports.measured import compare, measured
@@ -40,6 +42,34 @@ def test_an_entry_has_what_the_session_measured_and_said() -> None:
             name: one.verdict for name, one in said.items()
         }
     assert entry.cases[0].said[0].verdict is Verdict.IMPROVEMENT
+
+
+def test_an_entry_says_by_how_many_seeds_and_which_rule_it_was_judged() -> None:
+    session = Session(seeds=tuple(range(1, 13)))
+    manifest = session.manifest()
+    adding = manifest.experiment.model_copy(update={"blocks": 8, "max_seeds": 32})
+    added, _ = entry_of(
+        measured(manifest.model_copy(update={"experiment": adding}), session.records())
+    )
+    assert added.looks == (8, 10, 12)
+    assert len(added.cases[0].seeds) == 12
+    fixed, _ = entry_of(measured(manifest, session.records()))
+    assert fixed.looks == ()
+    assert added.method != fixed.method
+    # Entries of older versions have no such key.
+    old = fixed.model_dump(exclude={"looks"})
+    assert Entry.model_validate(old).looks == ()
+
+
+def test_a_night_that_needed_fewer_seeds_lost_none() -> None:
+    """Nights are compared on the seeds of the first look, whatever a night added to them."""
+    (many,), (few,) = (Nights((0.0,), seeds=seeds).entries() for seeds in (12, 8))
+    few = few.model_copy(update={"night": "2026-03-01", "created": "2026-03-01T02:00:00Z"})
+    assert [gap.kind for gap in gaps_of([many, few])] == ["seeds"]
+    added = [
+        many.model_copy(update={"looks": (8, 10, 12)}), few.model_copy(update={"looks": (8,)}),
+    ]  # fmt: skip
+    assert gaps_of(added) == ()
 
 
 def test_repeats_and_twins_are_no_values() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import threading
 from pathlib import Path
@@ -36,6 +37,8 @@ def test_the_same_request_is_the_same_entry(store: QueueStore) -> None:
     other = Request(series=("mid:a@example.org",), workloads="filemap-thp")
     assert id_of(other) != entry.id
     assert id_of(entry.question) == entry.id
+    # Younger options are part of an id where they are given, and ids that exist stay.
+    assert id_of(dataclasses.replace(other, max_seeds=16)) != id_of(other)
 
 
 def test_put_moves_up_queues_again_and_leaves_what_is_done(store: QueueStore) -> None:

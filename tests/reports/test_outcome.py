@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from reports.many import compare_session
-from reports.outcome import decided, exit_code, outcome
+from reports.outcome import decided, exit_code, outcome, standing_verdicts
 from reports.verdict import Judgement, Verdict
 from results.record import Failure
 from tests.reports.factory import Session, fails
@@ -80,3 +80,16 @@ def test_outcome_of_a_session() -> None:
 def test_session_may_stop_only_where_a_look_decides(session: WallSession, said: bool) -> None:
     compared = compare_session(measured(session.manifest(), session.records()))
     assert decided(compared) is said
+
+
+def test_verdicts_that_more_seeds_may_decide_are_open() -> None:
+    session = Session(effect={"4k": 0.03, "thp": 0.0, "switch": 0.0})
+    adding = session.manifest().experiment.model_copy(update={"max_seeds": 32})
+    manifest = session.manifest().model_copy(update={"experiment": adding})
+    found = standing_verdicts(compare_session(measured(manifest, session.records())))
+    assert found["4k.bw"] == "improvement"
+    assert found["switch.bw"] == ""
+    # What was lost stays lost, however many seeds are added.
+    found_runs = session.records()
+    lost = fails(found_runs, *(record.run_id for record in found_runs))
+    assert set(standing_verdicts(compare_session(measured(manifest, lost))).values()) == {"failed"}

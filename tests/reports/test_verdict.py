@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
+from experiment.looks import looks_of
 from experiment.spec import Direction, Thresholds
+from reports.looks import so_far
+from reports.statistics import Floats
 from reports.verdict import (
+    CALLED,
+    OPEN,
+    Cause,
     Evidence,
     Judgement,
     Verdict,
@@ -96,21 +103,22 @@ def test_a_spread_around_zero_is_inconclusive_and_says_what_would_decide() -> No
     assert said.detectable > 0.0025
     assert said.blocks_to_decide is not None
     assert said.blocks_to_decide > 8
-    assert f"about {said.blocks_to_decide} blocks would decide" in said.reason
-    assert f"{100 * said.detectable:.2f} %" in said.reason
+    assert said.cause is Cause.UNDECIDED
+    assert f"about {said.blocks_to_decide} seeds needed" in said.reason
+    assert f"with 8 seeds: {100 * said.detectable:.2f} %" in said.reason
 
 
 def test_seven_pairs_cannot_say_99_percent_however_clear_they_look() -> None:
     said = judge(evidence(FASTER[:7]))
     assert said.verdict is Verdict.INCONCLUSIVE
-    assert said.reason == "7 blocks, and 99 % needs 8"
+    assert said.reason == "7 seeds; 99 % needs 8"
     assert judge(evidence(FASTER[:7]), Thresholds(alpha=0.05)).verdict is Verdict.IMPROVEMENT
 
 
 def test_one_pair_is_inconclusive_and_has_no_interval() -> None:
     said = judge(evidence([1.3]))
     assert said.verdict is Verdict.INCONCLUSIVE
-    assert said.reason == "1 block, and 99 % needs 8"
+    assert said.reason == "1 seed; 99 % needs 8"
     assert said.change is not None
     assert said.change.estimate == pytest.approx(0.013)
     assert said.change.low is said.change.high is None
@@ -148,7 +156,7 @@ def test_a_value_without_a_ratio_never_becomes_a_verdict(bad: float) -> None:
 def test_lost_blocks_are_a_failure_with_its_blame() -> None:
     said = judge(evidence(FASTER[:7], planned=8, failures=(failure("host", "lost"),)))
     assert (said.verdict, said.blame) == (Verdict.FAILED, "host")
-    assert said.reason == "7 of 8 blocks left, 1 run failed (lost; blame: host)"
+    assert said.reason == "7 of 8 seeds left, 1 run failed (lost; blame: host)"
 
 
 def test_blocks_that_can_be_spared_do_not_fail_a_verdict() -> None:
@@ -189,7 +197,8 @@ def test_holm_covers_all_primary_metrics_also_failed_ones() -> None:
     assert alone.verdict is Verdict.IMPROVEMENT
     among = judge_primary([marginal, *[evidence([], planned=8)] * 20], DEFAULTS)[0]
     assert among.verdict is Verdict.INCONCLUSIVE
-    assert "does not hold over 21 primary metrics (Holm)" in among.reason
+    assert among.cause is Cause.FAMILY
+    assert "among 21 primary metrics" in among.reason
     assert among.p_adjusted is not None
     assert alone.p_value is not None
     assert among.p_adjusted == pytest.approx(21 * alone.p_value)
@@ -219,3 +228,62 @@ def test_a_change_of_the_detectable_size_is_seen() -> None:
         for _ in range(150)
     )
     assert seen >= 135
+
+
+def test_a_look_is_stricter_than_a_fixed_number_and_seeds_make_up_for_it() -> None:
+    """What eight seeds call in a fixed session is open at the first look, and decided later."""
+    clear = [0.2, 0.9, 0.3, 1.1, 0.15, 0.8, 0.35, 1.0]
+    assert judge(evidence(clear)).verdict is Verdict.IMPROVEMENT
+    first = judge_primary([evidence(clear)], DEFAULTS, looks_of(8, 32, until=8))[0]
+    assert (first.verdict, first.cause) == (Verdict.INCONCLUSIVE, Cause.UNDECIDED)
+    assert first.change is not None
+    assert first.change.low is not None
+    assert first.change.low < 0
+    later = judge_primary([evidence(clear * 3)], DEFAULTS, looks_of(8, 32, until=24))[0]
+    assert later.verdict is Verdict.IMPROVEMENT
+
+
+def test_p_values_are_those_over_all_looks() -> None:
+    looks = looks_of(8, 32, until=16)
+    values = evidence(FASTER * 2)
+    alone, now = judge(values), judge_primary([values], DEFAULTS, looks)[0]
+    assert alone.p_value is not None
+    assert now.p_value is not None
+    assert now.p_value > alone.p_value
+    among = judge_primary([values] * 4, DEFAULTS, looks)[0]
+    assert among.p_adjusted == pytest.approx(4 * now.p_value)
+
+
+def sessions_that_add_seeds(
+    draw: Callable[[np.random.Generator], Floats], threshold: float, trials: int
+) -> list[Judgement]:
+    """How sessions of one metric end, with looks up to 16 seeds; ``draw`` gives 16 percentages."""
+    rng, ends = np.random.default_rng(21), []
+    for _ in range(trials):
+        values = draw(rng)
+        for looks in so_far(looks_of(8, 16)):
+            drawn = evidence(values[: looks.seeds[-1]].tolist())
+            judged = judge_primary([drawn], Thresholds(change=threshold), looks)[0]
+            if judged.cause not in OPEN:
+                break
+        ends.append(judged)
+    return ends
+
+
+def test_over_all_looks_skewed_differences_are_called_in_two_percent_at_most() -> None:
+    """Lognormal percentages with a mean of zero and a skewness of 2.3: 5 % with a t test."""
+
+    def draw(rng: np.random.Generator) -> Floats:
+        return np.asarray(0.4 * (np.exp(0.6 * rng.standard_normal(16)) - math.exp(0.18)))
+
+    ends = sessions_that_add_seeds(draw, 0.0005, 300)
+    assert sum(each.verdict in CALLED for each in ends) <= 10
+
+
+def test_over_all_looks_a_change_of_the_threshold_is_rarely_no_change() -> None:
+    def draw(rng: np.random.Generator) -> Floats:
+        return np.asarray(0.25 + 0.1 * rng.standard_normal(16))
+
+    ends = sessions_that_add_seeds(draw, 0.0025, 200)
+    assert sum(each.verdict is Verdict.NO_CHANGE for each in ends) <= 14
+    assert sum(each.verdict is Verdict.IMPROVEMENT for each in ends) >= 180

@@ -95,8 +95,8 @@ def test_inconclusive_says_what_would_decide() -> None:
     assert said.detectable > 0.01
     assert said.blocks_to_decide is not None
     assert said.blocks_to_decide > 12
-    assert said.reason.startswith("12 blocks can see ")
-    assert said.reason.endswith(f"about {said.blocks_to_decide} blocks would decide")
+    assert said.reason.startswith("minimum detectable effect with 12 blocks: ")
+    assert said.reason.endswith(f"about {said.blocks_to_decide} blocks needed")
 
 
 @pytest.mark.parametrize("effect", [0.0, 0.05, -0.5])
@@ -133,7 +133,7 @@ def test_too_few_blocks_left_is_a_failure_with_blame() -> None:
 def test_short_session_cannot_say_99_percent() -> None:
     said = judge_wall([evidence(0.03, n=6)], ASKED)[0].judgement
     assert said.verdict == Verdict.INCONCLUSIVE
-    assert said.reason == "6 blocks, and 99 % needs 8"
+    assert said.reason == "6 blocks; 99 % needs 8"
 
 
 def test_no_runs_at_all() -> None:
@@ -167,7 +167,7 @@ def test_family_makes_it_harder() -> None:
     dull = evidence(0.0, n=12, spread=0.05, seed=2)
     alone, *_ = judge_wall([clear, dull, dull], first)
     assert alone.judgement.verdict == Verdict.INCONCLUSIVE
-    assert "does not hold over 3 primary metrics (Holm)" in alone.judgement.reason
+    assert "among 3 primary metrics" in alone.judgement.reason
 
 
 def verdicts(family: list[WallEvidence]) -> list[Verdict | None]:

@@ -51,6 +51,8 @@ class Prepared:
             ),
             "guest": manifest.guest,
             "qemu": None,
+            "experiment": manifest.experiment,
+            "plan": SimpleNamespace(seeds=manifest.seeds),
         }
         self.asked: tuple[Experiment, Options] | None = None
 
@@ -243,3 +245,28 @@ def test_nothing_is_made_where_there_is_no_session_to_resume(tmp_path: Path) -> 
     with pytest.raises(UsageError, match="no session here"):
         SessionLock(folder, must_exist=True)
     assert not folder.exists()
+
+
+def test_a_larger_budget_is_asked_for_when_a_session_is_resumed(
+    tmp_path: Path, manifest: Manifest, prepared: Prepared, options: Options
+) -> None:
+    adding = manifest.experiment.model_copy(update={"max_seeds": 16})
+    SessionStore(tmp_path).create(manifest.model_copy(update={"experiment": adding}))
+    _, store, _ = reopen(tmp_path, options, progress, 48)
+    assert store.manifest().experiment.max_seeds == 48
+    assert prepared.asked
+    assert prepared.asked[0].max_seeds == 48
+    for refused in (20, 4):
+        with pytest.raises(UsageError, match="judged after 8, 10, 12") as caught:
+            reopen(tmp_path, options, progress, refused)
+        assert caught.value.where == f"--max-seeds {refused}"
+
+
+def test_a_fixed_number_of_seeds_stays_what_it_is(
+    tmp_path: Path, manifest: Manifest, prepared: Prepared, options: Options
+) -> None:
+    fixed = manifest.experiment.model_copy(update={"max_seeds": None})
+    SessionStore(tmp_path).create(manifest.model_copy(update={"experiment": fixed}))
+    with pytest.raises(UsageError, match="fixed number of 8 seeds"):
+        reopen(tmp_path, options, progress, 32)
+    assert prepared.asked is None

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from experiment.plan import Plan
+from experiment.plan import Plan, make_plan
 from experiment.spec import CheckSpec, TwinSpec
 from kernels.cache import Kernel
 from results.checks import Check, CheckStatus
@@ -22,6 +22,7 @@ from runs.forecast import KernelForecast
 from runs.options import Options
 from runs.prepare import Session
 from runs.progress import Reporter
+from runs.session import with_seeds
 from tests.reports import factory
 from tests.runs.test_check import identity
 from tests.runs.test_measure import CHECKOUT, _session
@@ -34,6 +35,8 @@ class Lab:
         self.made: list[str] = []
         self.red: tuple[str, ...] = ()
         self.stop_before = ""
+        self.enough = 0
+        self.adds: int | None = None
         self.store = SessionStore(folder / "session")
         self.store.create(factory.Session().manifest())
         self.options = Options(checkout=CHECKOUT, cache=folder / "cache", guests_at_once=2)
@@ -43,6 +46,8 @@ class Lab:
         monkeypatch.setattr(stages, "forecast_kernels", self.forecast)
 
     def session(self) -> Session:
+        if self.adds is not None:
+            return self.adding(self.adds)
         session = _session(1)
         case = session.experiment.cases[0].name
         twins = tuple(
@@ -65,6 +70,13 @@ class Lab:
             seeds=session.plan.seeds,
         )
         return dataclasses.replace(session, experiment=asked, twins=benches, plan=plan)
+
+    def adding(self, most: int) -> Session:
+        """A session of eight seeds, or as many as its manifest has, and no stages after it."""
+        session = _session(8)
+        asked = session.experiment.model_copy(update={"max_seeds": most, "twins": ()})
+        session = dataclasses.replace(session, experiment=asked, twins={}, plan=make_plan(asked))
+        return with_seeds(session, len(self.store.manifest().seeds))
 
     def keys(self, *_: object) -> dict[tuple[str, str], str]:
         flavours = ("lockdep", "selftest")
@@ -95,7 +107,10 @@ class Lab:
     def measure(self, session: Session) -> None:
         twins = {run.twin for run in session.plan.runs}
         self.note(f"runs {' '.join(sorted(twins))}".strip())
+        on_record = {record.run_id for record in self.store.records()}
         for run in session.plan.runs:
+            if self.adds is not None and run.run_id in on_record:
+                continue
             assert session.bench(run).kernels, "booted before its kernel was built"
             record = RunRecord(
                 run_id=run.run_id, case=run.case, arm=run.arm, block=run.block, seed=run.seed,
@@ -132,7 +147,14 @@ class Lab:
         stages.make(
             self.session(), self.options, self.store, Reporter(),
             building=lambda *_: None, measure=self.measure, verdict=self.verdict,
+            verdicts=self.verdicts,
         )  # fmt: skip
+
+    def verdicts(self) -> dict[str, str]:
+        """Decided with as many seeds on record as ``enough``."""
+        seeds = {record.seed for record in self.store.records() if not record.twin}
+        self.note(f"judged after {len(seeds)}")
+        return {"4k.bw": "improvement" if len(seeds) >= self.enough else ""}
 
 
 @pytest.fixture
@@ -215,3 +237,60 @@ def test_a_host_that_lost_a_diagnostic_run_makes_it_again(lab: Lab) -> None:
 def test_the_same_code_has_no_stages(lab: Lab) -> None:
     session: Any = dataclasses.replace(lab.session(), same_code=True)
     assert stages.stages_of(session) == ()
+
+
+def test_seeds_are_added_until_all_is_decided(lab: Lab) -> None:
+    lab.adds, lab.enough = 32, 12
+    lab.make()
+    assert lab.made == [
+        "runs", "judged after 8", "runs", "judged after 10", "runs", "judged after 12",
+    ]  # fmt: skip
+    manifest = lab.store.manifest()
+    assert len(manifest.seeds) == 12
+    assert lab.session().plan.seeds == manifest.seeds
+    assert manifest.runs_planned == factory.Session().manifest().runs_planned // 8 * 12
+    # Two arms of each seed, and the repeat of the first one, which stays the only one.
+    made = [record.run_id for record in lab.store.records()]
+    assert len(made) == len({*made}) == 2 * 12 + 1
+    assert [run_id for run_id in made if run_id.endswith("repeat")] == [
+        "filemap-4k.b00.patched.repeat"
+    ]
+
+
+def test_a_session_decided_at_its_first_look_has_its_first_seeds(lab: Lab) -> None:
+    lab.adds, lab.enough = 32, 8
+    lab.make()
+    assert lab.made == ["runs", "judged after 8"]
+    assert len(lab.store.manifest().seeds) == 8
+
+
+def test_a_budget_ends_a_session_and_a_larger_one_goes_on(lab: Lab) -> None:
+    lab.adds, lab.enough = 10, 16
+    lab.make()
+    assert lab.made[-1] == "judged after 10"
+    assert len(lab.store.manifest().seeds) == 10
+    lab.adds, lab.made = 24, []
+    lab.make()
+    assert [what for what in lab.made if what != "runs"] == [
+        "judged after 10", "judged after 12", "judged after 16",
+    ]  # fmt: skip
+    assert len(lab.store.manifest().seeds) == 16
+
+
+def test_a_session_that_was_stopped_while_seeds_were_added_makes_the_rest(lab: Lab) -> None:
+    lab.adds, lab.enough, lab.stop_before = 32, 12, "judged after 12"
+    with pytest.raises(KeyboardInterrupt):
+        lab.make()
+    lab.stop_before, lab.made = "", []
+    lab.make()
+    assert lab.made == ["runs", "judged after 12"]
+    assert len(lab.store.manifest().seeds) == 12
+
+
+def test_a_look_is_told_in_a_line() -> None:
+    text = stages.look_text(8, {"4k.path": "improvement", "4k.work": ""}, 10)
+    assert (
+        text == "after 8 seeds: 4k.path decided (improvement), 4k.work undecided; measuring 2 more"
+    )
+    assert "budget is spent" in stages.look_text(10, {"4k.work": ""}, None)
+    assert stages.look_text(8, {"4k.work": "failed"}, 10) == "after 8 seeds: 4k.work failed"

@@ -145,7 +145,9 @@ def _search(
     thresholds = experiment.thresholds.model_copy(update={"change": threshold, "metrics": {}})
     update = {
         "cases": (chosen.model_copy(update={"primary": (metric,), "published": ()}),),
+        # A fixed number: points are compared with each other, on the same seeds.
         "blocks": seeds or seeds_for(threshold),
+        "max_seeds": None,
         "compare": "steps",
         "twins": (),
         # A point that is broken is found by the search itself, and left out.

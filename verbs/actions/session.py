@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 from pathlib import Path
 
 from errors import UsageError
 from kernels.make import Progress
 from reports import forms, write
 from reports.headline import headline
-from reports.outcome import decided, outcome
+from reports.outcome import decided, outcome, standing_verdicts
 from results.session import open_session
 from results.store import MANIFEST, SessionStore
 from runs import dry_run, prepare, stages
@@ -70,14 +71,16 @@ def measure(
         return resumable(again, target / MANIFEST) if verb else nullcontext()
 
     with placed(asked, where, reporter) as on:
-        if resume is not None and (folder or not request.is_empty):
+        if resume is not None and (folder or not replace(request, max_seeds=None).is_empty):
             raise UsageError(
-                "a session is resumed as it was begun", where="--resume",
-                next_step="leave out EXPERIMENT, --series, --set and --session",
+                "a session is resumed as it was begun, but for --max-seeds", where="--resume",
+                next_step="leave out EXPERIMENT, --series, --set, --seeds and --session",
             )  # fmt: skip
         if resume is not None:
             with sessions.SessionLock(resume, must_exist=True), ended(resume):
-                opened, store, on = sessions.reopen(resume, on, building(reporter))
+                opened, store, on = sessions.reopen(
+                    resume, on, building(reporter), request.max_seeds
+                )
                 make(opened, on, store, reporter)
             return resume
         experiment = experiment_of(request)
@@ -117,6 +120,7 @@ def make(opened: prepare.Session, asked: Options, store: SessionStore, reporter:
     stages.make(
         opened, asked, store, reporter,
         building=building(reporter), measure=measure, verdict=verdict,
+        verdicts=lambda: standing_verdicts(write.read_comparison(store.folder)),
     )  # fmt: skip
 
 

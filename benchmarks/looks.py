@@ -1,0 +1,213 @@
+"""How often exact verdicts are wrong, and how often they find what is there: simulated sessions.
+
+    PYTHONPATH=. .venv/bin/python benchmarks/looks.py [--trials 10000]
+
+One primary metric, six kinds of paired differences with a standard deviation of 0.25 %, true
+changes from 0 to 0.5 %, a threshold of 0.25 %.  A session of eight seeds, and one that adds seeds
+up to 32 until it is decided.  The differences are drawn here and by nothing else, with a generator
+of another kind than that of ``reports.power``; the bounds come from ``reports.statistics`` and the
+levels from ``reports.looks``, and a share of all sessions is judged by ``reports.verdict`` itself,
+which has to say the same.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from experiment.looks import Looks, looks_of
+from experiment.spec import Thresholds
+from reports import looks as rates
+from reports import statistics
+from reports.statistics import Floats
+from reports.verdict import CALLED, OPEN, Evidence, Verdict, judge_primary
+
+SD, CHANGE, ALPHA, EQUIVALENCE = 0.0025, 0.0025, 0.01, 0.05
+EFFECTS = (0.0, 0.001, 0.0015, 0.0025, 0.005)
+# Spreads for which a false call is looked for, beside SD: what the least estimate guards against
+# differs.
+SPREADS = (0.001, 0.0025, 0.005)
+FIXED = Looks((8,), sequential=False)
+ADDING = looks_of(8, 32)
+SEED = 7
+COMPARED_ONE_IN = 500
+
+Draw = Callable[[np.random.Generator, tuple[int, int]], Floats]
+
+
+def lognormal(random: np.random.Generator, shape: tuple[int, int]) -> Floats:
+    """Skewness 3.3, as where a few seeds do much more work."""
+    s = 0.75
+    values = np.exp(s * random.standard_normal(shape)) - np.exp(s * s / 2)
+    return np.asarray(values / np.sqrt((np.exp(s * s) - 1) * np.exp(s * s)))
+
+
+def mixture(random: np.random.Generator, shape: tuple[int, int]) -> Floats:
+    """15 % of the seeds are in another regime, four spreads away."""
+    share, far = 0.15, 4.0
+    values = random.standard_normal(shape) + far * (random.random(shape) < share) - far * share
+    return np.asarray(values / np.sqrt(1 + far * far * share * (1 - share)))
+
+
+def two_point(random: np.random.Generator, shape: tuple[int, int]) -> Floats:
+    """Two values alone, as where one decision of reclaim makes the difference."""
+    return np.asarray(np.where(random.random(shape) < 0.5, -1.0, 1.0))
+
+
+FAMILIES: dict[str, Draw] = {
+    "normal": lambda random, shape: np.asarray(random.standard_normal(shape)),
+    "heavy tails (t, 3 d.f.)": lambda random, shape: np.asarray(
+        random.standard_t(3, shape) / np.sqrt(3)
+    ),
+    "skewed (lognormal)": lognormal,
+    "mixture (15 %, 4 sd away)": mixture,
+    "uniform": lambda random, shape: np.asarray(random.uniform(-1, 1, shape) * np.sqrt(3)),
+    "two values": two_point,
+}
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """What a look shows of each session, in standard deviations, without a true change."""
+
+    seeds: int
+    means: Floats
+    change: tuple[Floats, Floats]
+    equal: tuple[Floats, Floats]
+
+
+class Rates(NamedTuple):
+    """Shares of sessions, and the mean of their seeds."""
+
+    called: float
+    wrong_way: float
+    same: float
+    seeds: float
+
+
+def bounds(values: Floats, looks: Looks) -> list[Bounds]:
+    """Each look's bounds of all sessions, shape (sessions, seeds)."""
+    found = []
+    for so_far in rates.so_far(looks):
+        n = so_far.seeds[-1]
+        drawn = values[:, :n]
+        spread = drawn.std(axis=1, ddof=1)
+        skew = statistics.skewness(drawn) if looks.sequential else np.zeros(len(drawn))
+        sides: list[tuple[Floats, Floats]] = []
+        tested: tuple[Floats, ...] = ()
+        for level, rank_level in (
+            (1 - rates.change_level(so_far, ALPHA), 1 - ALPHA),
+            (1 - 2 * rates.equivalence_level(so_far, EQUIVALENCE), 1 - 2 * EQUIVALENCE),
+        ):
+            mean = statistics.mean_bounds(drawn.mean(axis=1), spread / np.sqrt(n), skew, n, level)
+            parts = np.array_split(drawn, max(1, len(drawn) * n // 20_000))
+            ranks = [
+                np.concatenate(side)
+                for side in zip(
+                    *(statistics.signed_rank_bounds(part, rank_level) for part in parts),
+                    strict=True,
+                )
+            ]
+            wide = mean[1] - mean[0] >= ranks[1] - ranks[0]
+            sides.append((np.where(wide, mean[0], ranks[0]), np.where(wide, mean[1], ranks[1])))
+            if not tested:
+                # The p value has to be small, too: the interval of the mean excludes zero.
+                tested = mean
+        change = (np.minimum(sides[0][0], tested[0]), np.maximum(sides[0][1], tested[1]))
+        found.append(Bounds(n, drawn.mean(axis=1), change, sides[1]))
+    return found
+
+
+def ended(shown: list[Bounds], effect: float, sd: float) -> tuple[Floats, Floats]:
+    """How each session ends: 1 called up, -1 called down, 2 no change, 0 open; and its seeds."""
+    shift, room = effect / sd, CHANGE / sd
+    ends = np.zeros(len(shown[0].means))
+    spent = np.full(len(ends), float(shown[-1].seeds))
+    going = np.ones(len(ends), dtype=bool)
+    for look in shown:
+        large = np.abs(look.means + shift) >= room / 2
+        up = (look.change[0] + shift > 0) & large
+        down = (look.change[1] + shift < 0) & large
+        same = (look.equal[0] + shift > -room) & (look.equal[1] + shift < room)
+        now = np.select([up, down, same], [1.0, -1.0, 2.0], 0.0)
+        ends[going] = now[going]
+        spent[going & (now != 0)] = look.seeds
+        going &= now == 0
+    return ends, spent
+
+
+def simulated(shown: list[Bounds], effect: float, sd: float = SD) -> Rates:
+    """The rates of one kind of differences and one true change."""
+    ends, spent = ended(shown, effect, sd)
+    up, down, same = (float((ends == end).mean()) for end in (1.0, -1.0, 2.0))
+    return Rates(up, down, same, float(spent.mean()))
+
+
+def judged(values: Floats, looks: Looks) -> tuple[float, int]:
+    """How one session ends by the verdicts themselves, as :func:`ended` says it."""
+    for so_far in rates.so_far(looks):
+        n = so_far.seeds[-1]
+        evidence = Evidence(
+            direction="higher", base=(1.0,) * n, patched=tuple(np.exp(values[:n]).tolist()),
+            blocks_planned=n,
+        )  # fmt: skip
+        found = judge_primary([evidence], Thresholds(change=CHANGE, alpha=ALPHA), so_far)[0]
+        if found.cause not in OPEN:
+            break
+    if found.verdict in CALLED:
+        return (1.0 if found.verdict is Verdict.IMPROVEMENT else -1.0), n
+    return (2.0 if found.verdict is Verdict.NO_CHANGE else 0.0), n
+
+
+def compared(values: Floats, shown: list[Bounds], looks: Looks, effect: float) -> int:
+    """Sessions of which the verdicts say something else than the vectorised rule.
+
+    Changes and log ratios differ by half the square of either, 0.0003 % here: one that lies
+    between both thresholds may be told apart.
+    """
+    ends, spent = ended(shown, effect, SD)
+    rows = range(0, len(values), COMPARED_ONE_IN)
+    return sum(judged(values[row] * SD + effect, looks) != (ends[row], spent[row]) for row in rows)
+
+
+def main() -> None:
+    """Print the tables of docs/method.md."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--trials", type=int, default=10_000)
+    trials = parser.parse_args().trials
+    random = np.random.Generator(np.random.SFC64(SEED))
+    head = "".join(f" {100 * effect:g} % |" for effect in EFFECTS)
+    rows: dict[str, list[str]] = {"8 seeds": [], "8 to 32 seeds": []}
+    differ = 0
+    for name, draw in FAMILIES.items():
+        values = draw(random, (trials, ADDING.seeds[-1]))
+        for title, looks in (("8 seeds", FIXED), ("8 to 32 seeds", ADDING)):
+            shown = bounds(values, looks)
+            worst = max(
+                found.called + found.wrong_way
+                for found in (simulated(shown, 0.0, sd) for sd in SPREADS)
+            )
+            missed = max(simulated(shown, side * CHANGE).same for side in (1, -1))
+            cells = [f" {100 * worst:.1f} | {100 * missed:.1f} |"]
+            for effect in EFFECTS:
+                found = simulated(shown, effect)
+                cells.append(
+                    f" {100 * found.called:.0f} / {100 * found.same:.0f}, {found.seeds:.0f} |"
+                )
+            rows[title].append(f"| {name} |{''.join(cells)}")
+            differ += compared(values, shown, looks, EFFECTS[1])
+    for title, lines in rows.items():
+        print(
+            f"{title}:\n\n| differences | false calls | false no change |{head}\n"
+            f"|---|---|---|{'---|' * len(EFFECTS)}"
+        )
+        print("\n".join(lines), "\n")
+    print(f"{differ} sessions were judged otherwise by reports.verdict")
+
+
+if __name__ == "__main__":
+    main()
