@@ -90,7 +90,7 @@ def test_remove_and_retry(main: Main, capsys: pytest.CaptureFixture[str]) -> Non
     assert main("queue", "list", "--queue", "q") == 0
     shown = capsys.readouterr()
     assert "begins" not in shown.err
-    assert shown.err.endswith("nothing is queued\n")
+    assert shown.err.endswith("the queue is empty\n")
     assert main("queue", "list", "--all", "--queue", "q") == 0
     assert capsys.readouterr().out.startswith("removed ")
     assert main("queue", "retry", "evil", "--queue", "q") == 0
@@ -169,7 +169,7 @@ def test_watch_says_what_it_found_and_takes_paths_in_two_ways(
     assert main(*at, "--set", "guest=smoke", "--paths", "mm/", "fs/") == 0
     shown = capsys.readouterr()
     assert [line.split()[0] for line in shown.out.splitlines()] == [
-        "queued", "queued", "waits", "elsewhere",
+        "queued", "queued", "waits", "ignored",
     ]  # fmt: skip
     assert "2/2 missing" in shown.out
     assert shown.err == "9 new mails; 2 series queued, 1 incomplete\n"
@@ -201,7 +201,7 @@ def test_what_came_by_mail_is_built_only_where_its_authors_are_trusted(
     capsys.readouterr()
     assert main("queue", "run", "--queue", "q") == 2
     shown = capsys.readouterr().err
-    assert "3 of what waits came by mail" in shown
+    assert "3 entries came by mail" in shown
     assert "add --trust-authors" in shown
     for entry in queue.read().entries:
         assert f"not built  {entry.id}  " in shown or entry.id not in mailed

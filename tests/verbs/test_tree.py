@@ -71,7 +71,9 @@ def test_a_range_becomes_source_series_and_workloads(
     assert lines[0].startswith("source: ")
     assert lines[0].endswith('("Linux 6.12")')
     assert lines[1].endswith('("mm: faster")')
-    assert lines[2] == ("workloads: filemap-4k, filemap-thp, by the files that the series changes")
+    assert lines[2] == (
+        "workloads: filemap-4k, filemap-thp (chosen by the files that the series changes)"
+    )
     tree = Path.cwd().parent
     assert f"git -C {tree} archive" in shown.out
     assert "mm-faster.patch" in shown.out

@@ -72,7 +72,7 @@ def measure(
     with placed(asked, where, reporter) as on:
         if resume is not None and (folder or not request.is_empty):
             raise UsageError(
-                "a session is resumed as it was begun", where="--resume",
+                "a session is resumed with the options it was started with", where="--resume",
                 next_step="leave out EXPERIMENT, --series, --set and --session",
             )  # fmt: skip
         if resume is not None:
