@@ -66,7 +66,7 @@ def test_from_adding_to_the_page(main: Main, capsys: pytest.CaptureFixture[str])
     ids = [line.split()[0] for line in capsys.readouterr().out.splitlines()]
     assert [each.rpartition("-")[0] for each in ids] == ["evil", "tcp"]
     assert main("queue", "add", "tcp.patch", "--auto", "--priority", "1", "--queue", "q") == 0
-    assert "waits already, now with priority 1" in capsys.readouterr().out
+    assert "is queued already, now with priority 1" in capsys.readouterr().out
     assert main("queue", "list", "--queue", "q", "--json") == 0
     assert [one["id"] for one in json.loads(capsys.readouterr().out)] == ids[::-1]
     assert main("queue", "run", "--queue", "q") == 0
@@ -76,10 +76,10 @@ def test_from_adding_to_the_page(main: Main, capsys: pytest.CaptureFixture[str])
     assert main("queue", "list", "--queue", "q") == 0
     lines = capsys.readouterr().out.splitlines()
     assert "no workload is known for net/tcp.c" in lines[0]
-    assert lines[1].startswith("series broken")
+    assert lines[1].startswith("series failed")
     assert "names a path outside the kernel tree" in lines[1]
     page = Path("q/index.html").read_text()
-    assert "1 series broken, 1 asked wrongly" in page
+    assert "1 series failed, 1 usage error" in page
 
 
 def test_remove_and_retry(main: Main, capsys: pytest.CaptureFixture[str]) -> None:

@@ -109,5 +109,5 @@ def test_outside_of_a_kernel_tree(
     monkeypatch.chdir(tmp_path)
     assert main("HEAD~1..") == 2
     shown = capsys.readouterr().err
-    assert f"{tmp_path}: no kernel tree that git knows" in shown
+    assert f"{tmp_path}: not a git work tree of a kernel" in shown
     assert "next: " in shown

@@ -219,7 +219,7 @@ def as_text(result: Result, attribution: Attribution | None) -> str:
     for step in result.steps:
         change = "" if step.change is None else f"{100 * step.change:+.2f} %"
         lines.append(f"{step.state:>5} {change:>10}  {step.label} ({step.how})")
-    lines += ["", _said(result)]
+    lines += ["", _outcome(result)]
     if result.finding:
         lines.append(f"note: {result.finding}")
     if attribution and attribution.rows:
@@ -240,7 +240,7 @@ def _seeds(search: Search) -> str:
     return "1 seed" if count == 1 else f"{count} seeds"
 
 
-def _said(result: Result) -> str:
+def _outcome(result: Result) -> str:
     search, points = result.search, result.search.points
     if result.kind == "nothing":
         return (
