@@ -63,6 +63,7 @@ lint-types:
 lint-rest:
 	@$(PYTHON) -m ruff check .
 	@$(PYTHON) -m ruff format --check .
+	@.venv/bin/lint-imports --no-logo --no-cache
 	@$(ACTIONLINT)
 	@.venv/bin/zizmor --offline --quiet .github
 

@@ -151,7 +151,7 @@ class ArtefactStore:
 
     def _has(self, artefact: Artefact) -> bool:
         files, top = self._open()
-        with self._asked("read"):
+        with self._request("read"):
             try:
                 return bool(files.size(f"{top}/{self._blob(artefact)}") == artefact.size)
             except MISSING:
@@ -159,7 +159,7 @@ class ArtefactStore:
 
     def _read(self, place: str) -> bytes | None:
         files, top = self._open()
-        with self._asked("read"):
+        with self._request("read"):
             try:
                 return bytes(files.cat_file(f"{top}/{place}"))
             except MISSING:
@@ -168,7 +168,7 @@ class ArtefactStore:
     def _read_into(self, artefact: Artefact, path: Path) -> str:
         """Fetch a file's bytes; return their SHA-256."""
         files, top = self._open()
-        with self._asked("read"):
+        with self._request("read"):
             try:
                 files.get_file(f"{top}/{self._blob(artefact)}", str(path))
             except MISSING:
@@ -182,7 +182,7 @@ class ArtefactStore:
     def _write(self, place: str, data: bytes) -> None:
         files, top = self._open()
         target = f"{top}/{place}"
-        with self._asked("written"):
+        with self._request("written"):
             files.makedirs(target.rpartition("/")[0], exist_ok=True)
             if "file" in files.protocol:
                 # In a folder a reader could see half of it; object stores show all or nothing.
@@ -193,7 +193,7 @@ class ArtefactStore:
                 files.pipe_file(target, data)
 
     @contextmanager
-    def _asked(self, to_be: str) -> Iterator[None]:
+    def _request(self, to_be: str) -> Iterator[None]:
         """Whatever a driver raises is the store's trouble: clouds' have no error in common."""
         try:
             yield

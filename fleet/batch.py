@@ -138,7 +138,7 @@ class Batch:
             return
         while True:
             if isinstance(heard, tuple):
-                self._said(heard[1])
+                self._progress(heard[1])
             else:
                 self._landed(heard.key)
             try:
@@ -146,7 +146,7 @@ class Batch:
             except queue.Empty:
                 return
 
-    def _said(self, said: Mapping[str, str]) -> None:
+    def _progress(self, said: Mapping[str, str]) -> None:
         flight = self.flights.get(said["key"])
         if flight is None:
             return
@@ -157,7 +157,7 @@ class Batch:
             if said["name"] not in self.started:
                 self.started.add(said["name"])
                 self.place.reporter.started(said["name"])
-        self.place.reporter.said(said["name"], said["word"])
+        self.place.reporter.reached(said["name"], said["word"])
 
     def _landed(self, key: str) -> None:
         flight = self.flights.pop(key, None)
@@ -321,7 +321,7 @@ class Batch:
         case.told = answer.worker
         case.fingerprint = channel.fingerprint(outcome.files) if outcome.files is not None else ""
         case.answers.clear()
-        self.ledger.told(case, answer)
+        self.ledger.accept(case, answer)
         if not case.checking:
             self._stop_others(case)
 
@@ -394,6 +394,6 @@ class Batch:
                 self.overdue.add(flight.worker)
                 self.place.reporter.say(
                     f"slow     {case.boot.name}: {now - flight.began:.0f} s on {flight.worker}, "
-                    f"{usual:.0f} s are usual; also begun elsewhere"
+                    f"median {usual:.0f} s; sent to another worker too"
                 )
                 self._submit(case, others)

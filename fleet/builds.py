@@ -90,7 +90,7 @@ def build_and_publish(
         key = build.key_of(parcel.spec, patches, **where)
         if key != parcel.key:
             raise InfraError(
-                f"another kernel would come of it: key {key} there, {parcel.key} here; "
+                f"kernel key mismatch: {key} on the worker, {parcel.key} here; "
                 "source, configuration or compiler differ",
                 where=parcel.spec.source,
             )

@@ -149,7 +149,7 @@ def _client(stack: ExitStack, address: str) -> Any:
     try:
         found = made.get(timeout=2 * CONNECT_S)
     except queue.Empty:
-        found = TimeoutError(f"nothing is heard within {2 * CONNECT_S:.0f} s")
+        found = TimeoutError(f"no answer within {2 * CONNECT_S:.0f} s")
     if isinstance(found, Exception):
         raise InfraError(
             f"no scheduler answers: {found}",

@@ -31,7 +31,7 @@ class Ledger:
         with (self.raw.parent / LEDGER).open("a") as sink:
             sink.write(f"{json.dumps(said)}\n")
 
-    def told(self, case: Case, answer: Answer) -> None:
+    def accept(self, case: Case, answer: Answer) -> None:
         """Whose answer the judge has."""
         self.note(run=case.boot.name, worker=answer.worker, host=answer.host,
                   elapsed_s=round(answer.elapsed_s, 2), received=answer.received,

@@ -26,9 +26,9 @@ from guests.exact import Outcome
 from guests.virtme import WallMachine
 from host import facts
 from host.accelerator import Accelerator
-from runs.boots import Boot, Place, WallBoot, WallRun
+from runs.boots import Boot, Place, WallBoot, WallHost, WallRun
 from runs.options import Options
-from runs.prepare import WallHost, wall_host
+from runs.prepare import wall_host
 from runs.wall import lab_kept_off, watched
 
 RESOURCES = {"wall": 1}

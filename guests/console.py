@@ -71,14 +71,12 @@ def classify(
             by_clock=True,
         )
     if deadline == "boot":
-        return Ending("boot", "not ready when the boot clock ran out", last, by_clock=True)
+        return Ending("boot", "timed out: the guest was not ready in time", last, by_clock=True)
     if deadline == "silence":
-        return Ending(
-            "silent", "no sign of life when the silence clock ran out", last, by_clock=True
-        )
+        return Ending("silent", "timed out: no output for too long", last, by_clock=True)
     if deadline == "run":
-        return Ending("hung", "not finished when the run clock ran out", last, by_clock=True)
-    return Ending("lost", "QEMU ended without a word from the agent", last)
+        return Ending("hung", "timed out: the run did not finish in time", last, by_clock=True)
+    return Ending("lost", "QEMU ended before the agent reported anything", last)
 
 
 def agent_done(status: int | None, wanted: int, console: str) -> bool:

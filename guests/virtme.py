@@ -159,7 +159,7 @@ class _Boot:
             ending = console.Ending("lost", broken, ending.evidence)
         if ending.kind == "boot":
             # What else the classifier says about a silent boot is true of -icount only.
-            said = "not ready when the boot clock ran out"
+            said = "timed out: the guest was not ready in time"
             ending = console.Ending("boot", said, ending.evidence, by_clock=True)
         return Outcome(files, ending, self.cpu_s, time.monotonic() - self.started)
 

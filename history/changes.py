@@ -36,7 +36,7 @@ def changes_of(
     for entry in nights:
         tracks.setdefault(entry.track, []).append(policy.judging(entry))
     found = [
-        _told(track, one, functions)
+        _change(track, one, functions)
         for track in tracks.values()
         for one in (wall.find(track) if track[0].mode == "wall" else exact.find(track))
     ]
@@ -47,7 +47,7 @@ def changes_of(
     return marked(found, narrow, nights[-1].night, policy)
 
 
-def _told(track: Sequence[Entry], one: Found, functions: FunctionsOf | None) -> Change:
+def _change(track: Sequence[Entry], one: Found, functions: FunctionsOf | None) -> Change:
     before, after = track[one.before], track[one.at]
     case = after.case(one.case)
     metric = case.metric(one.metric) if case else None

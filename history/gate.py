@@ -192,7 +192,7 @@ def _too_few(entry: Entry, policy: Policy) -> Iterator[Message]:
     for case in entry.cases if entry.mode == "exact" else ():
         if len(case.seeds) < least:
             place = Place(*entry.track, case.name)
-            text = f"{len(case.seeds)} seeds; fewer than {least} show no change at all"
+            text = f"{len(case.seeds)} seeds; any verdict needs at least {least}"
             action = policy.rule(place).action("inconclusive")
             yield _message(action, "inconclusive", str(place), text, 5)
 

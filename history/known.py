@@ -181,13 +181,13 @@ class Known(Frozen):
         found = []
         for entry in self.known:
             if entry.too_wide(courses):
-                words = "is not applied: it fits everything that is measured; write out a name"
+                words = "is not applied: it matches everything that is measured; write out a name"
             elif entry.expired(tonight):
-                words = "has expired, and can be taken out"
+                words = "has expired; remove it"
             elif entry.change is not None and entry.change not in known_ids:
-                words = "is about nothing: no such change; `history show` has their ids"
+                words = "names no change; `history show` lists their ids"
             elif entry.change is None and not any(fit(c, entry.patterns) for c in courses):
-                words = f"is about nothing that was ever measured{_meant(entry, courses)}"
+                words = f"matches nothing that was ever measured{_meant(entry, courses)}"
             else:
                 continue
             found.append((entry, words))

@@ -11,13 +11,13 @@ from history.trend import Trend
 from reports.wording import between, clean, figure, percent
 
 KINDS = {
-    "step": "the kernel changed it",
-    "drift": "the kernel changed it by and by",
-    "lab": "the lab moved",
-    "mixed": "kernel and lab moved together, and no pinned arm tells them apart",
-    "unexplained": "the same code gave other numbers",
+    "step": "caused by the kernel",
+    "drift": "gradual drift, caused by the kernel",
+    "lab": "environment changed",
+    "mixed": "kernel and environment changed together, and no control arm separates them",
+    "unexplained": "same code in the same environment, different numbers",
     "suspected": "suspected: the interval still contains zero, confirm by an A/B of the two nights",
-    "incomparable": "not compared: too few seeds in common with the nights before",
+    "incomparable": "not comparable: too few seeds in common with the nights before",
 }
 SHOWN_NIGHTS = 10
 
@@ -36,7 +36,7 @@ def change_line(change: Change) -> str:
         *([f"functions {', '.join(map(moved_words, change.functions[:3]))}"]
           if change.functions else []),
         *change.lab,
-        *([f"begun between {change.earliest} and {change.latest} (95 %)"]
+        *([f"began between {change.earliest} and {change.latest} (95 %)"]
           if change.earliest != change.latest else []),
         *([f"seen {change.seen}"] if change.seen != change.night else []),
         *standing_words(change),

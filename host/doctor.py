@@ -143,7 +143,7 @@ def check_kvm(device: Path = Path("/dev/kvm")) -> Check:
     offered = os.access(device, os.R_OK | os.W_OK)
     found = f"{device} opens" if offered else f"no access to {device}"
     return Check(
-        "kvm", "ok", f"{found}; not needed in exact mode", "wall mode tells by booting a guest"
+        "kvm", "ok", f"{found}; not needed in exact mode", "wall mode finds out by booting a guest"
     )
 
 

@@ -136,7 +136,7 @@ def judged(
         if each.program == program and release == version_numbers(each.release):
             text = f"{name}: this release was run with {each.vcpus} vCPUs"
             return Standing("known", version, binary, text)
-    text = f"{own}: no release that was run, and not tried here"
+    text = f"{own}: this release was never tried, here or elsewhere"
     return Standing("untried", version, binary, text)
 
 

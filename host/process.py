@@ -146,7 +146,7 @@ def run(
         stderr_text = (err or b"").decode(errors="replace")
     except subprocess.TimeoutExpired:
         raise InfraError(
-            f"no end after {timeout_s:.0f} s",
+            f"timed out after {timeout_s:.0f} s",
             where=paste(argv),
             next_step=f"see {log}" if log else "run it by hand to see where it hangs",
         ) from None

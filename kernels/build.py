@@ -221,7 +221,10 @@ def _build(plan: _Plan, cache: Path, progress: Callable[[Progress], None] | None
         raise _failure(plan, tree, cache, build_log, configure)
     final = (objects / ".config").read_text()
     wishes = config.verify(plan.fragments, final, tree.src)
-    log.debug("virtme-ng's wishes not granted: %s", ", ".join(wish.option for wish in wishes))
+    log.debug(
+        "options that virtme-ng wants and this kernel lacks: %s",
+        ", ".join(wish.option for wish in wishes),
+    )
     status, steps = _run(plan, tree, make, build_log, wanted, progress)
     if status:
         raise _failure(plan, tree, cache, build_log, configure, make)

@@ -158,12 +158,12 @@ def verify(parts: Sequence[Fragment], config: str, src: Path) -> tuple[Lost, ...
     if ours:
         found = parse(config)
         lines = [
-            f"CONFIG_{option.option}: asked {option.asked} by {option.fragment}, "
-            f"found {option.found}; {likely_reason(src, option.option, found)}"
+            f"CONFIG_{option.option}: {option.fragment} sets {option.asked}, "
+            f"the result is {option.found}; {likely_reason(src, option.option, found)}"
             for option in ours
         ]
         raise InfraError(
-            "the configuration is not what was asked\n" + "\n".join(lines),
+            "the configuration lacks requested options\n" + "\n".join(lines),
             where=ours[0].fragment,
             next_step="set what the option depends on, or drop it from the fragment",
         )

@@ -42,7 +42,9 @@ def write_line(repository: str, between: str, into: Path, *, checkout: Path) -> 
     """
     parts = split_range(between)
     if parts is None or parts[0]:
-        raise UsageError("is no range", where=clean(between), next_step="--range A..B")
+        raise UsageError(
+            "is not a range of commits", where=clean(between), next_step="--range A..B"
+        )
     folder = checkout / Path(repository).expanduser()
     if not folder.is_dir():
         raise UsageError(

@@ -37,7 +37,9 @@ def write_patches(name: str, into: Path, *, checkout: Path, repository: str = ""
     place = (parts[0] or repository) if parts else ""
     if parts is None or not place:
         raise UsageError(
-            "is no range of a repository", where=clean(name), next_step="write git:REPOSITORY@A..B"
+            "is not a range of commits in a repository",
+            where=clean(name),
+            next_step="write git:REPOSITORY@A..B",
         )
     folder = checkout / Path(place).expanduser()
     if not folder.is_dir():

@@ -81,7 +81,7 @@ def keep(spec: SeriesSpec, *, checkout: Path, cache: Path, repository: str = "")
     key = _write(parts, cache)
     if spec.kept and spec.kept != key:
         raise InfraError(
-            "the series is not the one this session began with",
+            "the series differs from the one this session started with",
             where=clean(spec.path),
             next_step="begin a new session; the runs on record stay readable",
         )

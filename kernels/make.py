@@ -81,7 +81,7 @@ def run_make(
                 progress(Progress(steps, expected, seconds))
             if seconds > timeout_s:
                 raise InfraError(
-                    f"no end after {timeout_s:.0f} s", where=paste(argv), next_step=f"see {log}"
+                    f"timed out after {timeout_s:.0f} s", where=paste(argv), next_step=f"see {log}"
                 )
             if not ended:
                 time.sleep(POLL_S)

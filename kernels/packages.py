@@ -44,7 +44,7 @@ class Package:
     size: int
 
     @property
-    def asked(self) -> str:
+    def name_and_version(self) -> str:
         """What apt calls it."""
         return f"{self.name}={self.version}"
 
@@ -58,9 +58,9 @@ def parts(asked: str) -> tuple[str, str]:
     name, equals, version = asked.partition("=")
     if not NAME.fullmatch(name) or (equals and not VERSION.fullmatch(version)):
         raise UsageError(
-            "no name of a kernel package",
+            "not the name of a kernel package",
             where=clean(asked),
-            next_step="write linux-image-RELEASE or linux-source-RELEASE, =VERSION behind it",
+            next_step="write linux-image-RELEASE or linux-source-RELEASE; =VERSION may follow",
         )
     return name, version
 
@@ -108,26 +108,26 @@ def fetch(package: Package, cache: Path) -> Path:
     if kept.exists() and sha256_of(kept) == package.sha256:
         os.utime(kept)
         return kept
-    log.info("fetching %s, %d MiB", package.asked, -(-package.size // MIB))
+    log.info("fetching %s, %d MiB", package.name_and_version, -(-package.size // MIB))
     place = folder(cache) / f".new-{package.sha256}"
     shutil.rmtree(place, ignore_errors=True)
     place.mkdir(parents=True)
     try:
         done = run(
-            fetch_argv(package.asked), cwd=place, timeout_s=FETCH_TIMEOUT_S, check=False,
+            fetch_argv(package.name_and_version), cwd=place, timeout_s=FETCH_TIMEOUT_S, check=False,
             env={"LC_ALL": "C"},
         )  # fmt: skip
         came = list(place.glob("*.deb"))
         if done.returncode or len(came) != 1:
             raise InfraError(
                 f"apt-get cannot fetch it: {clean(done.tail())}",
-                where=package.asked,
+                where=package.name_and_version,
                 next_step="apt-get update, and see whether the archive can be reached",
             )
         if sha256_of(came[0]) != package.sha256:
             raise InfraError(
                 "what was fetched has another digest than apt's lists say",
-                where=package.asked,
+                where=package.name_and_version,
                 next_step="apt-get update",
             )
         came[0].replace(kept)

@@ -79,7 +79,7 @@ def provide(spec: KernelSpec, *, checkout: Path, cache: Path) -> Kernel:
         if ready:
             return ready
         with packages.unpacked(package, cache) as root:
-            return _keep(key, f"deb:{package.asked}", _shipped(package, root), cache)
+            return _keep(key, f"deb:{package.name_and_version}", _shipped(package, root), cache)
 
 
 def settled(spec: KernelSpec, *, checkout: Path, cache: Path) -> KernelSpec:
@@ -95,7 +95,7 @@ def settled(spec: KernelSpec, *, checkout: Path, cache: Path) -> KernelSpec:
     elif packages.parts(name)[1]:
         source = spec.source
     else:
-        source = f"deb:{packages.find(name).asked}"
+        source = f"deb:{packages.find(name).name_and_version}"
     return spec.model_copy(update={"source": source})
 
 
@@ -159,7 +159,7 @@ def _shipped(package: packages.Package, root: Path) -> _Found:
     if len(images) != 1:
         raise UsageError(
             f"holds {len(images)} kernels, one is wanted",
-            where=f"deb:{package.asked}",
+            where=f"deb:{package.name_and_version}",
             next_step="apt-cache search --names-only '^linux-image-.*cloud-amd64$'",
         )
     release = images[0].name.removeprefix("vmlinuz-")

@@ -101,7 +101,7 @@ def _about_base(experiment: Experiment, base: str, checkout: Path) -> str:
     source = experiment.kernel.source
     place, ref = _repository(source)
     if not place:
-        return f"is based on commit {base[:12]}; whether {source} is that cannot be told"
+        return f"is based on commit {base[:12]}; cannot tell whether {source} is that commit"
     folder = _existing(source, checkout, place)
     if not find_commit(folder, base):
         return f"is based on commit {base[:12]}, not in the repository; built on {ref[:12]}"

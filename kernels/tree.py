@@ -41,7 +41,7 @@ def tree_at(here: Path) -> Path:
     top = run_git(here, "rev-parse", "--show-toplevel", check=False).stdout.strip()
     if not top or not all((Path(top) / name).is_file() for name in ("Makefile", "Kconfig")):
         raise UsageError(
-            "no kernel tree that git knows",
+            "not a git work tree of a kernel",
             where=clean(str(here.absolute())),
             next_step="go into one, or name a series: ./lab.py run --series git:PATH@A..B "
             "--source git:PATH@A",
@@ -82,12 +82,12 @@ def series_of(tree: Path, wanted: str, *, base: str, uncommitted: bool, cache: P
     if uncommitted:
         if tip != head:
             raise UsageError(
-                f"changes that are not committed are on top of HEAD, and not of {clean(last)}",
+                f"uncommitted changes are on top of HEAD, not of {clean(last)}",
                 where=where, next_step="leave out --dirty, or name a range that ends at HEAD",
             )  # fmt: skip
         if not changed:
             raise UsageError(
-                "nothing is changed and not committed", where=where,
+                "there are no uncommitted changes", where=where,
                 next_step="git add files that git does not know, or leave out --dirty",
             )  # fmt: skip
         series.append(str(_keep_diff(tree, cache)))
@@ -117,7 +117,7 @@ def _ends(wanted: str, base: str, uncommitted: bool) -> tuple[str, str]:
     if uncommitted and not wanted:
         return "", HEAD
     raise UsageError(
-        f"{clean(wanted)!r} is no range" if wanted else "no range is named",
+        f"{clean(wanted)!r} is not a range of commits" if wanted else "no range is named",
         where="tree",
         next_step="write A..B (HEAD~3..), or BRANCH --base MAINLINE, or --dirty",
     )

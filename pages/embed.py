@@ -1,17 +1,9 @@
-"""Data, scripts and styles inside a page, and the policy that lets these run and no others.
-
-A page is one file: from disk, a browser counts every file as another origin, so that what
-is allowed is named by its hash and not by where it comes from (Content Security Policy
-Level 3).  A block of JSON is never executed, and needs no permission.
-"""
+"""Data inside a page: a block of JSON is never executed, and needs no permission."""
 
 from __future__ import annotations
 
-import base64
-import hashlib
 import json
 import math
-from collections.abc import Iterable
 
 from markupsafe import Markup
 
@@ -42,18 +34,3 @@ def _plain(value: object) -> object:
     if isinstance(value, list | tuple):
         return [_plain(one) for one in value]
     return value
-
-
-def source_hash(text: str) -> str:
-    """``'sha256-...'`` of what is between the tags of a script or style element."""
-    digest = hashlib.sha256(text.encode()).digest()
-    return f"'sha256-{base64.b64encode(digest).decode()}'"
-
-
-def policy(scripts: Iterable[str], styles: Iterable[str]) -> str:
-    """A policy by which the page loads nothing, and runs these scripts and styles alone."""
-    allowed = {"script-src": scripts, "style-src": styles}
-    parts = ["default-src 'none'"]
-    for name, texts in allowed.items():
-        parts.append(f"{name} {' '.join(map(source_hash, texts)) or chr(39) + 'none' + chr(39)}")
-    return "; ".join([*parts, "base-uri 'none'", "form-action 'none'"])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,14 +19,15 @@ from history.gaps import gaps_of
 from history.known import Known
 from history.policy import Policy
 from history.store import HistoryStore, Read
-from history.table import setting_key
-from pages import embed, payload, spark, status
+from pages import blocks, embed, feed, payload, spark, status
 from pages.environment import environment_of
 from pages.tracks import Track, tracks_of
 from reports import wording
+from reports.document import Block
+from reports.forms import LINKED
 from reports.render import html
+from reports.render.policy import policy
 from results.store import SessionStore
-from results.units import shown_unit
 
 HERE = Path(__file__).parent
 TEMPLATES, STATIC = HERE / "templates", HERE / "static"
@@ -130,27 +131,38 @@ def _write(
     worst_first = sorted(tracks, key=lambda track: (track.rank, track.name))
     front = {"tracks": worst_first, "problems": read.problems, "root": "", **common}
     page(templates, "front.html.j2", folder / FRONT, front)
+    (folder / feed.NAME).write_text(feed.render(tracks), encoding="utf-8", errors="replace")
     copied = 0
     quantiles = [0.0, 0.0, *(float(stats.t.ppf(0.995, n - 1)) for n in range(2, MOST_PAIRS))]
     for track in tracks:
-        shown = {"track": track, "root": "../", "rows": NEWEST, **common}
+        shown = {"track": track, "root": "../", **common}
+        entries = {entry.id: entry for entry in track.entries}
+        of_charts = {
+            "changes": [
+                _rendered(blocks.changes(chart.changes[::-1], "../", entries))
+                for chart in track.charts
+            ],
+            "newest": [_rendered([blocks.newest(chart, NEWEST)]) for chart in track.charts],
+        }
         name = f"{track.name}.html"
         payloads = payload.of_track(track)
         page(templates, "track.html.j2", folder / "track" / name,
-              {**shown, "data": embed.data(payloads)}, CHARTS)  # fmt: skip
+              {**shown, **of_charts, "data": embed.data(payloads)}, CHARTS)  # fmt: skip
         compared = payload.of_comparison(track, store.functions, quantiles)
         page(templates, "compare.html.j2", folder / "compare" / name,
               {**shown, "data": embed.data(compared)}, COMPARING)  # fmt: skip
         for number, entry in enumerate(track.entries):
             links = _copy(folder, entry, reports.get(entry.session, ()))
             copied += len(links)
+            link = address(entry.link)
+            before = track.entries[number - 1] if number else None
             around = {
                 "entry": entry,
-                "before": track.entries[number - 1] if number else None,
+                "before": before,
                 "after": track.entries[number + 1] if number + 1 < len(track.entries) else None,
                 "reports": links,
-                "setting": setting_key(entry),
-                "link": address(entry.link),
+                "link": link,
+                "body": _rendered(blocks.night(entry, track.of_night(entry), link, before)),
                 **shown,
             }
             page(templates, "night.html.j2", folder / "night" / f"{entry.id}.html", around)
@@ -158,13 +170,26 @@ def _write(
 
 
 def _copy(folder: Path, entry: Entry, reports: tuple[Path, ...]) -> tuple[str, ...]:
-    """Copy a session's reports; their names are counted, for a session names its arms freely."""
+    """Copy a session's reports and the files that they link to, into a folder of the night.
+
+    Names of reports are counted, for a session names its arms freely.
+    """
     names = []
     for number, report in enumerate(reports, start=1):
-        name = f"{entry.id}.report{f'-{number}' if number > 1 else ''}.html"
-        shutil.copyfile(report, folder / "night" / name)
+        name = f"{entry.id}/report{f'-{number}' if number > 1 else ''}.html"
+        target = folder / "night" / name
+        target.parent.mkdir(exist_ok=True)
+        shutil.copyfile(report, target)
+        for beside in (report.with_name(name) for name in LINKED):
+            if beside.is_file():
+                shutil.copyfile(beside, target.with_name(beside.name))
         names.append(name)
     return tuple(names)
+
+
+def _rendered(given: Sequence[Block]) -> Markup:
+    """Blocks as a part of a page; their renderer escapes every text."""
+    return Markup(html.Page().blocks(given))  # noqa: S704
 
 
 def address(link: str) -> Markup:
@@ -173,10 +198,10 @@ def address(link: str) -> Markup:
 
 
 def environment() -> Environment:
-    """The templates of a site's pages."""
+    """The templates of the site."""
     templates = environment_of(TEMPLATES, _printed)
     templates.filters["figure"] = wording.figure
-    templates.globals.update(status=status, wording=wording, shown_unit=shown_unit)
+    templates.globals.update(status=status)
     return templates
 
 
@@ -192,7 +217,7 @@ def page(
     texts = [_static(name) for name in scripts]
     styles = [_style(charts="uPlot.iife.min.js" in scripts)]
     text = templates.get_template(template).render(
-        policy=Markup(embed.policy(texts, styles)),  # noqa: S704  (made of hashes)
+        policy=Markup(policy(texts, styles)),  # noqa: S704  (made of hashes)
         styles=[Markup(text) for text in styles],  # noqa: S704  (the lab's own files)
         scripts=[Markup(text) for text in texts],  # noqa: S704
         **values,

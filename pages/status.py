@@ -14,7 +14,8 @@ from reports.verdict import Verdict
 from reports.wording import MARKS, between, percent
 
 # Words besides those of verdicts, which have theirs in reports.wording.
-OTHER_MARKS = {"lab moved": "◆", "known": "○", "unexplained": "!", "mixed": "◇", "inexact": "✕",
+OTHER_MARKS = {"environment changed": "◆",
+               "known": "○", "unexplained": "!", "mixed": "◇", "inexact": "✕",
                "suspected": "?", "incomparable": "∅", "first night": "·"}  # fmt: skip
 
 
@@ -39,13 +40,13 @@ def of_change(change: Change) -> Status:
     if change.status not in ("open", "fixed", "small"):
         return status("known", change.status)
     if change.kind in ("lab", "mixed", "unexplained", "suspected", "incomparable"):
-        return status({"lab": "lab moved"}.get(change.kind, change.kind))
+        return status({"lab": "environment changed"}.get(change.kind, change.kind))
     return status(str(change.verdict) if change.verdict else "no change")
 
 
 # In the order a reader wants to hear of them.
 ORDER = ("failed", "inexact", "regression", "unexplained", "incomparable", "mixed", "suspected",
-         "improvement", "lab moved", "known")  # fmt: skip
+         "improvement", "environment changed", "known")  # fmt: skip
 
 
 def of_night(
@@ -60,7 +61,7 @@ def of_night(
     found = [of_change(change) for change in changes if change.seen_entry in ids]
     lost = [said for case in entry.cases for said in case.said if said.verdict is Verdict.FAILED]
     found += [status("failed", lost[0].reason)] if lost else []
-    found += [] if fit(entry) else [status("inexact", "a repeated run gave other bits")]
+    found += [] if fit(entry) else [status("inexact", "a repeated run was not bit-identical")]
     if not found:
         return status("first night" if first else "no change")
     word = min((one.word for one in found), key=lambda w: ORDER.index(w) if w in ORDER else 99)
@@ -91,7 +92,7 @@ def reasons(change: Change) -> tuple[str, ...]:
         lines.append(f"kernel {change.commits or ' -> '.join(change.kernels)}")
     lines += change.lab
     if change.earliest != change.latest:
-        lines.append(f"begun between {change.earliest} and {change.latest} (95 %)")
+        lines.append(f"began between {change.earliest} and {change.latest} (95 %)")
     if change.seen != change.night:
         lines.append(f"seen on {change.seen}")
     lines += standing_words(change)

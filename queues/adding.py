@@ -88,5 +88,5 @@ def put(store: QueueStore, entry: Entry) -> str:
             return "queued again"
         if known.state == "waiting" and known.priority != entry.priority:
             store.save(known.model_copy(update={"priority": entry.priority}))
-            return f"waits already, now with priority {entry.priority}"
-    return "waits already" if known.state == "waiting" else f"{known.state} already; see retry"
+            return f"is queued already, now with priority {entry.priority}"
+    return "is queued already" if known.state == "waiting" else f"{known.state} already; see retry"

@@ -57,7 +57,7 @@ def of_session(comparison: SessionComparison) -> Ending:
     """The ending of a session that is whole."""
     code = outcome(comparison)
     happened = headline(comparison)
-    said = tuple(_said(metric) for metric in comparison.primary)
+    said = tuple(_result(metric) for metric in comparison.primary)
     if not happened.has_verdicts:
         # A number beside which the report gives no verdict is not shown as one.
         said = tuple(
@@ -103,7 +103,7 @@ def _lost(comparison: SessionComparison, code: int) -> tuple[Blame, str]:
     return BLAMES[lost[0].blame], _shown(lost[0].reason)
 
 
-def _said(metric: MetricComparison) -> Said:
+def _result(metric: MetricComparison) -> Said:
     change = metric.judgement.change
     return Said(
         case=metric.case,

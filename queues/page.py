@@ -1,41 +1,42 @@
-"""The index page of a queue: what runs, what waits, what came out; one file, no script."""
+"""The index page of a queue: what runs, what waits, what came out; made of a report's blocks."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
-from markupsafe import Markup
-
-from pages import embed
-from pages.environment import environment_of
+from experiment.series_name import message_id
 from queues.entry import Entry
 from queues.store import QueueStore, Read
 from queues.wording import BLAMES, WORST_FIRST, is_worked_on, said_in_words, word_of
 from reports import wording
+from reports.document import (
+    Block,
+    Fold,
+    Heading,
+    Item,
+    Link,
+    Listing,
+    Mono,
+    Paragraph,
+    VerdictRow,
+    Verdicts,
+    Words,
+    listing,
+)  # fmt: skip
 from reports.render import html
 from reports.verdict import Verdict
 from reports.write import HTML
 from results.store import write_atomically
 
 INDEX = "index.html"
-HERE = Path(__file__).parent / "templates"
 # The newest; the rest are a number, and on disk.
 MOST_ENDED = 500
 MOST_WAITING = 500
-
-
-@dataclass(frozen=True)
-class Row:
-    """An entry as the page shows it; ``report`` is a path from the page, or empty."""
-
-    entry: Entry
-    word: str
-    style: str
-    mark: str
-    report: str
-    details: tuple[str, ...]
+FOOTER = (
+    "Times are UTC. ▲ improvement, ▼ regression, = no change, ? inconclusive, ✕ no verdict. "
+    "The name of a series links to its report."
+)
 
 
 def write(store: QueueStore) -> Path:
@@ -51,34 +52,44 @@ def render(store: QueueStore, read: Read) -> str:
     waiting = [entry for entry in read.entries if entry.state == "waiting"]
     closed = [entry for entry in read.entries if not entry.is_open]
     ended = sorted((e for e in closed if e.state in ("done", "failed")), key=_newest, reverse=True)
-    style = "\n".join([html.STYLE.read_text(encoding="utf-8"), (HERE / "queue.css").read_text()])
-    environment = environment_of(HERE, lambda text: wording.typeset(wording.clean(text)))
-    page = environment.get_template(
-        "queue.html.j2"
-    ).render(
-        policy=Markup(embed.policy((), (style,))),  # noqa: S704  (made of hashes)
-        style=Markup(style),  # noqa: S704  (the lab's own files)
-        name=store.folder.name,
-        counts=counts(ended, sum(map(is_worked_on, running)), len(waiting)),
-        running=[_running(store, entry) for entry in running],
-        waiting=waiting[:MOST_WAITING],
-        more_waiting=len(waiting[MOST_WAITING:]),
-        ended=[_ended(store, entry) for entry in ended[:MOST_ENDED]],
-        more_ended=len(ended[MOST_ENDED:]),
-        aside=[entry for entry in closed if entry.state == "replaced"][-MOST_ENDED:],
-        problems=read.problems,
-    )
-    return page.rstrip() + "\n"
+    aside = [entry for entry in closed if entry.state == "replaced"][-MOST_ENDED:]
+    shown = counts(ended, sum(map(is_worked_on, running)), len(waiting))
+    blocks: list[Block] = [
+        *_section("Being measured", "running", [_running(store, entry) for entry in running]),
+        *_section("Waiting", "waiting", list(map(_waiting, waiting[:MOST_WAITING])),
+                  len(waiting[MOST_WAITING:])),
+        *_section("Results", "results", [_ended(store, entry) for entry in ended[:MOST_ENDED]],
+                  len(ended[MOST_ENDED:])),
+    ]  # fmt: skip
+    if not blocks:
+        add = Mono("./lab.py queue add SERIES")
+        blocks.append(Paragraph(("The queue is empty. ", add, " adds a series.")))
+    if aside:
+        summary = f"Replaced by a newer version before they were measured: {len(aside)}"
+        lines = tuple(listing(f"{entry.name}: {entry.message}" for entry in aside))
+        blocks.append(Fold(summary, lines))
+    if read.problems:
+        items = tuple(Item(line, "warning") for line in read.problems)
+        blocks += [Heading("Entries that cannot be read", 2, "problems"), Listing(items)]
+    head: list[Block] = [Heading(store.folder.name, 1), Paragraph(f"{shown}.", "bottom")]
+    return html.page(f"{store.folder.name}: {shown}", head, blocks, "Twinboot queue", FOOTER)
+
+
+def _section(title: str, anchor: str, rows: Sequence[VerdictRow], more: int = 0) -> list[Block]:
+    if not rows:
+        return []
+    rest = [Paragraph(f"{more} more are not shown.", "note")] if more else []
+    return [Heading(title, 2, anchor), Verdicts(tuple(rows)), *rest]
 
 
 def counts(ended: Sequence[Entry], running: int, waiting: int) -> str:
-    """``2 being measured, 5 waiting; 1 regression, 3 without change, 1 series broken``."""
+    """``2 being measured, 5 waiting; 1 regression, 3 unchanged, 1 series failed``."""
     words = [word_of(entry) for entry in ended]
     plain = {"regression": "regressions", "improvement": "improvements"}
     found = []
     for word in [*map(str, WORST_FIRST), *BLAMES.values()]:
         count = words.count(word)
-        shown = {"no change": "without change"}.get(word, word)
+        shown = {"no change": "unchanged"}.get(word, word)
         found += [f"{count} {plain.get(word, shown) if count != 1 else shown}"] if count else []
     now = f"{running} being measured, {waiting} waiting"
     return f"{now}; {', '.join(found)}" if found else now
@@ -88,7 +99,24 @@ def _newest(entry: Entry) -> tuple[str, str]:
     return entry.ended, entry.id
 
 
-def _ended(store: QueueStore, entry: Entry) -> Row:
+def _of(entry: Entry) -> Words:
+    """Version, author, id and posting of an entry in a line."""
+    facts = [
+        *([f"v{entry.version}"] if entry.version > 1 else []), *filter(None, [entry.author]),
+        entry.id, *([f"priority {entry.priority}"] if entry.priority and entry.is_open else []),
+    ]  # fmt: skip
+    postings = (wording.posting(message_id(name)) for name in entry.question.series)
+    address = next(filter(None, postings), "")
+    if not address:
+        return ", ".join(facts)
+    return (f"{', '.join(facts)}, ", Link("posting", address))
+
+
+def _waiting(entry: Entry) -> VerdictRow:
+    return VerdictRow("waiting", "…", entry.name, lines=(_of(entry),), style="plain")
+
+
+def _ended(store: QueueStore, entry: Entry) -> VerdictRow:
     word = word_of(entry)
     kind = "failed" if entry.blame else word
     # Where there is no verdict the message says all that the headline does.
@@ -101,17 +129,23 @@ def _ended(store: QueueStore, entry: Entry) -> Row:
         for one in entry.said
         if one.change is not None or one.verdict not in lost
     ]
-    return Row(
-        entry, word, kind.replace(" ", "-"), wording.MARKS[kind], _report(store, entry),
-        tuple(filter(None, details)),
+    return VerdictRow(
+        word, wording.MARKS[kind], entry.name, interval=_minute(entry.ended), style=kind,
+        lines=(_of(entry), *filter(None, details)), to=_report(store, entry),
     )  # fmt: skip
 
 
-def _running(store: QueueStore, entry: Entry) -> Row:
-    gone = "" if is_worked_on(entry) else "its worker is gone; the next one goes on with it"
-    word = "interrupted" if gone else "being measured"
-    details = (gone,) if gone else ()
-    return Row(entry, word, "inconclusive", "…", _report(store, entry), details)
+def _running(store: QueueStore, entry: Entry) -> VerdictRow:
+    gone = "" if is_worked_on(entry) else "its worker ended; the next worker resumes it"
+    word = "interrupted" if gone else "running"
+    return VerdictRow(
+        word, "…", entry.name, interval=f"since {_minute(entry.began)}", style="inconclusive",
+        lines=(_of(entry), *filter(None, [gone])), to=_report(store, entry),
+    )  # fmt: skip
+
+
+def _minute(time: str) -> str:
+    return time[:16].replace("T", " ")
 
 
 def _report(store: QueueStore, entry: Entry) -> str:

@@ -14,7 +14,7 @@ WORST_FIRST = (
     Verdict.NO_CHANGE,
 )  # fmt: skip
 BLAMES = {
-    "series": "series broken", "user": "asked wrongly", "workload": "not measured",
+    "series": "series failed", "user": "usage error", "workload": "not measured",
     "host": "host failed", "lab": "lab failed",
 }  # fmt: skip
 

@@ -79,7 +79,7 @@ def work(store: QueueStore, measure: Measure, say: Say, rules: Rules | None = No
             raise InfraError(
                 f"{in_a_row} entries in a row were ended by the host or the lab: {ended.message}",
                 where=ended.id,
-                next_step="mend it, then ./lab.py queue retry ID, and run the queue again",
+                next_step="fix that, then ./lab.py queue retry ID, and run the queue again",
             )
     page.write(store)
     return done

@@ -27,7 +27,7 @@ from reports.model import (
     ReportError,
     Summary,
 )
-from reports.taken_in import executed
+from reports.series_findings import executed
 from reports.timelines import timelines
 from reports.verdict import Cause, Evidence, Judgement, Verdict, judge_primary, judge_secondary
 from reports.wall_model import Again, WallFacts
@@ -106,7 +106,7 @@ def _metrics(
             pairs = pairs_of(blocks, metric.name)
             phase = metric.name.partition(".")[0]
             too_few = (case.name, phase) in scarce
-            unusable = "too few I/Os to be evidence" if too_few else ""
+            unusable = "too few I/Os for a verdict" if too_few else ""
             found.append(_Measured(case, metric, pairs, Evidence(
                 direction=metric.direction,
                 base=tuple(pair.base for pair in pairs),

@@ -26,7 +26,15 @@ class Strong:
     tone: str = ""
 
 
-Inline = str | Mono | Strong
+@dataclass(frozen=True)
+class Link:
+    """Text that leads somewhere; ``to`` is an https address, a file beside, or an anchor here."""
+
+    text: str
+    to: str
+
+
+Inline = str | Mono | Strong | Link
 Words = str | tuple[Inline, ...]
 # ``lead`` says the most important thing of a section, ``note`` how to read what is above it.
 Role = Literal["", "lead", "note", "banner", "cause", "bottom", "question"]
@@ -73,7 +81,7 @@ class Cell:
 
     ``small`` stands beside the text (a spread, a unit) and ``under`` below it; both are the
     first to go where there is no room.  ``tone`` is a verdict's word or ``faint``, ``mark`` a
-    sign before the text that repeats the verdict to the eye.
+    sign before the text that repeats the verdict to the eye.  ``to`` is where the text leads.
     """
 
     text: str = ""
@@ -82,6 +90,7 @@ class Cell:
     tone: str = ""
     mark: str = ""
     mono: bool = False
+    to: str = ""
 
 
 @dataclass(frozen=True)
@@ -102,11 +111,15 @@ class Column:
 
 @dataclass(frozen=True)
 class Row:
-    """A row; its first cell is its head.  ``strong`` is what is judged, ``faint`` what is not."""
+    """A row; its first cell is its head.  ``strong`` is what is judged, ``faint`` what is not.
+
+    A ``sum`` of others stays at the end where a reader sorts the rows or looks for some.
+    """
 
     cells: tuple[Cell, ...]
     strong: bool = False
     faint: bool = False
+    sum: bool = False
 
 
 @dataclass(frozen=True)
@@ -171,15 +184,22 @@ class Facts:
 
 @dataclass(frozen=True)
 class VerdictRow:
-    """A verdict: its word and mark, of what, how much, and the lines below that say more."""
+    """A verdict: its word and mark, of what, how much, and the lines below that say more.
+
+    ``case`` leads to the address ``to`` where there is one; ``anchor`` is the row's own.  ``style``
+    colours the word as another would be.
+    """
 
     word: str
     mark: str
     case: str
-    metric: str
-    change: str
-    interval: str
-    lines: tuple[str, ...]
+    metric: str = ""
+    change: str = ""
+    interval: str = ""
+    lines: tuple[Words, ...] = ()
+    to: str = ""
+    anchor: str = ""
+    style: str = ""
 
 
 @dataclass(frozen=True)
@@ -221,9 +241,9 @@ def listing(texts: Iterable[Words]) -> list[Block]:
     return [Listing(items)] if items else []
 
 
-def row(*cells: str | Cell, strong: bool = False, faint: bool = False) -> Row:
-    """A row of cells, plain ones given as text."""
-    return Row(tuple(Cell(c) if isinstance(c, str) else c for c in cells), strong, faint)
+def row(*cells: str | Cell, strong: bool = False, faint: bool = False, total: bool = False) -> Row:
+    """A row of cells, plain ones given as text; a ``total`` is a sum of others."""
+    return Row(tuple(Cell(c) if isinstance(c, str) else c for c in cells), strong, faint, total)
 
 
 def facts(pairs: Iterable[tuple[str, Words]]) -> list[Block]:

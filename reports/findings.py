@@ -8,13 +8,15 @@ from itertools import combinations
 from experiment.design import AGAIN
 from reports.lock_model import LockComparison
 from reports.model import Exactness, FailedRun, FailureCount, Finding, Reference
-from reports.taken_in import taken_in
+from reports.series_findings import series_findings
 from reports.wall_model import WallFacts
 from results.record import QUICK, Manifest, RunRecord
 
 # A phase with fewer I/Os shows the luck of the draw: 002 compared two arms by 16 reads each.
 FEWEST_IOS = 1000
-NOT_ASKED = Exactness(status="not asked", text="bit-exactness is not asked of wall mode")
+NOT_ASKED = Exactness(
+    status="not asked", text="wall mode measures real time, which is not bit-exact"
+)
 
 
 def data_points(records: Iterable[RunRecord]) -> list[RunRecord]:
@@ -58,11 +60,17 @@ def check_exactness(records: Sequence[RunRecord]) -> Exactness:
             return _inexact(original, repeat)
         equal += 1
     if unusable:
-        return Exactness(status="not checked", text=f"the repeat says nothing: {unusable}")
+        return Exactness(
+            status="not checked", text=f"the repeated run cannot be compared: {unusable}"
+        )
     if not equal:
         return Exactness(status="not checked", text="no run was repeated")
-    runs = "one run was" if equal == 1 else f"{equal} runs were"
-    return Exactness(status="bit-exact", text=f"{runs} repeated and gave the same bits")
+    runs = (
+        "one run was repeated, bit-identical"
+        if equal == 1
+        else f"{equal} runs were repeated, all bit-identical"
+    )
+    return Exactness(status="bit-exact", text=runs)
 
 
 def _inexact(original: RunRecord, repeat: RunRecord) -> Exactness:
@@ -74,7 +82,7 @@ def _inexact(original: RunRecord, repeat: RunRecord) -> Exactness:
         if before[name] != after[name]
     )
     what = f"{len(fields)} metrics differ" if fields else "the metrics agree, the raw bytes differ"
-    text = f"{repeat.run_id} repeats {original.run_id} and is not the same: {what}"
+    text = f"{repeat.run_id} is not bit-identical to {original.run_id}, which it repeats: {what}"
     return Exactness(status="inexact", text=text, fields=fields)
 
 
@@ -169,7 +177,7 @@ def gather(
     if manifest.same_code:
         found.append(Finding(level="note", scope="session", kind="same-code"))
         found += _contradiction(manifest, records)
-    found += taken_in(manifest)
+    found += series_findings(manifest)
     found += _of_the_runs(records)
     found += [
         Finding(

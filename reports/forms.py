@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 
 from reports import json_form, letter, lkp, matrix, mmtests, summary
-from reports.document import Block, Paragraph
+from reports.document import Block, Link, Paragraph
 from reports.headline import headline
 from reports.many import SessionComparison, of_comparisons
 from reports.model import Comparison, ReportError
@@ -27,6 +27,9 @@ from reports.sections import (
 )
 from reports.sections.view import View, of_each_pair
 
+# What a page links to beside itself; the functions only where they were counted.
+MARKDOWN_FILE, SAMPLES_FILE, FUNCTIONS_FILE = "report.md", "samples.csv", "functions.csv"
+LINKED = (MARKDOWN_FILE, SAMPLES_FILE, FUNCTIONS_FILE)
 Section = Callable[[View], list[Block]]
 
 
@@ -82,8 +85,9 @@ def as_html(session: SessionComparison) -> str:
     view = View(session, drawn=True)
     experiment = session.manifest.experiment
     over = f"Twinboot · {experiment.name} · {experiment.mode} mode · {subject.origin(view)}"
-    files = ["report.md", "samples.csv", *(["functions.csv"] if view.first.attributions else [])]
-    beside = Paragraph(f"Beside this page in the session's folder: {', '.join(files)}.", "note")
+    files = [name for name in LINKED if name != FUNCTIONS_FILE or view.first.attributions]
+    links = [part for name in files for part in (", ", Link(name, name))][1:]
+    beside = Paragraph(("Other files in the session's folder: ", *links), "note")
     return html.page(
         f"{headline(session).text}: {experiment.title}", subject.title(view),
         [*_blocks(PAGE, view), beside], over,
@@ -132,7 +136,7 @@ def render(
         ReportError: no such form; the message names the known ones.
     """
     if form not in FORMS:
-        raise ReportError(f"form {form!r}: known are {', '.join(FORMS)}")
+        raise ReportError(f"unknown form {form!r}; known: {', '.join(FORMS)}")
     session = as_session(comparison)
     if form == "text" and width is not None:
         return as_text(session, width, folder)

@@ -29,8 +29,8 @@ def first_words(gate: ArmGate) -> str:
     if gate.standing == "red":
         problem = gate.problems[0][1]
         where = f" in {problem.where}()" if problem.where else ""
-        return f"not judged: broken: {problem.title}{where}"
-    return f"not judged: its correctness was not checked: {gate.reason}"
+        return f"not judged: a correctness check failed: {problem.title}{where}"
+    return f"not judged: correctness was not checked: {gate.reason}"
 
 
 def awaited(metric: MetricComparison) -> MetricComparison:

@@ -40,7 +40,7 @@ class Headline(NamedTuple):
     @property
     def sentence(self) -> str:
         """The text as a sentence; with the command, behind which no full stop gets in the way."""
-        return f"{self.text}; go on: {self.command}" if self.command else f"{self.text}."
+        return f"{self.text}; to finish: {self.command}" if self.command else f"{self.text}."
 
 
 class Runs(NamedTuple):
@@ -59,14 +59,14 @@ def headline(session: Session, folder: str = "") -> Headline:
     place = folder or default_folder(session.manifest)
     resume = f"./lab.py run --resume {shlex.quote(place)}"
     if not session.primary:
-        return Headline("No primary metric: nothing is judged")
+        return Headline("No verdict: the experiment has no primary metric")
     if session.exactness.status == "inexact":
         why = session.exactness.text
-        return Headline("The session failed: a repeated run gave other bits", (why,), False)
+        return Headline("Session invalid: a repeated run was not bit-identical", (why,), False)
     wall = _comparisons(session)[0].wall
     if wall is not None and not wall.real_time:
-        under = "TCG" if wall.accelerator == "tcg" else wall.accelerator or "what is not known"
-        why = f'guests ran under {under}; mode = "exact" answers the question without KVM'
+        under = "TCG" if wall.accelerator == "tcg" else wall.accelerator or "an unknown accelerator"
+        why = f'guests ran under {under}; mode = "exact" needs no KVM'
         return Headline("No verdict: no KVM", (why,), False)
     broken = _broken(session.gates)
     left = runs(session)
@@ -202,5 +202,5 @@ def _failures(session: Session) -> tuple[str, ...]:
             f"{failure.message}"
         )
     left_out = len(said) - MOST_CAUSES
-    more = [f"{left_out} more causes are among the failed runs"] if left_out > 0 else []
+    more = [f"{left_out} more causes are listed with the failed runs"] if left_out > 0 else []
     return (*said[:MOST_CAUSES], *more)

@@ -49,11 +49,7 @@ def setup(comparison: Comparison, case: CaseComparison) -> list[str]:
     if manifest.experiment.mode == "exact":
         sentence += " under QEMU TCG -icount, times are virtual"
     if comparison.wall is not None:
-        on = (
-            "KVM on this host, real time"
-            if comparison.wall.real_time
-            else "TCG, a translator's time"
-        )
+        on = "KVM on this host, real time" if comparison.wall.real_time else "TCG, emulated time"
         sentence += f" under {on}"
     most = max((metric for metric in case.metrics if metric.base), default=None,
                key=lambda metric: metric.base.n if metric.base else 0)  # fmt: skip

@@ -1,7 +1,7 @@
 """The form of mmtests: statistics of each operation in blocks, derived reclaim rows below.
 
 A percentage in parentheses is against the first arm, and positive always means better;
-stars take the place of the parentheses where the difference is more than chance.
+stars take the place of the parentheses where the difference is significant.
 Lines are at most 75 columns: arms that do not fit go into a further table.
 """
 

@@ -43,7 +43,7 @@ def repeat(session: Session, folder: str = "") -> Repeat:
         lab=_lab(manifest),
         commands=_commands(manifest, folder or default_folder(manifest)),
         notes=_notes(manifest),
-        expected=("These means must come out, to the last digit, on any host" if exact else
+        expected=("Expected means, equal to the last digit on any host" if exact else
                   "Real time gives other digits: the verdicts must come out, with intervals that "
                   "overlap these") if results else "",
         results=results,
@@ -74,7 +74,7 @@ def _notes(manifest: Manifest) -> tuple[str, ...]:
     if manifest.provenance.lab_commit.endswith(DIRTY):
         notes.append("The lab had changes that are not in this commit.")
     if not manifest.arguments:
-        notes.append("How the session was begun is not on record.")
+        notes.append("The command that started the session is not on record.")
     if manifest.experiment.mode == "exact":
         notes.append(
             "repro packs the session into an archive; repro --check measures it again, on any "

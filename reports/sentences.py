@@ -38,15 +38,15 @@ def _seeds(values: Values) -> str:
     named, rest = ", ".join(map(str, seeds[:NAMED])), ", ..." if len(seeds) > NAMED else ""
     return (
         f"arm {values['arm']}: different seeds gave bit-identical values ({named}{rest}); "
-        "they count as one sample, not as several"
+        "they count as one sample"
     )
 
 
 def _failed_runs(values: Values) -> str:
-    arms = ", ".join(f"{failed}:{runs} in {arm}" for arm, failed, runs in values["arms"])
+    arms = ", ".join(f"{arm} {failed} of {runs}" for arm, failed, runs in values["arms"])
     kinds = values["kinds"]
     each = f" ({'; '.join(f'{number} {kind}' for kind, number in kinds.items())})" if kinds else ""
-    return f"fail:runs {arms}{each}; their {values['repeated']} are left out whole"
+    return f"failed runs: {arms}{each}; their {values['repeated']} are excluded on all arms"
 
 
 def _of_runs(values: Values) -> str:
@@ -56,15 +56,15 @@ def _of_runs(values: Values) -> str:
 
 def _diagnostic(values: Values) -> str:
     runs = values["runs"]
-    return f"{', '.join(runs)} failed and explain{'s' * (len(runs) == 1)} nothing: {values['why']}"
+    return f"diagnostic run{'s' * (len(runs) > 1)} failed: {', '.join(runs)}: {values['why']}"
 
 
 def _executed(values: Values) -> str:
     ran, idle, many = values["executed"], values["not_executed"], values["changed"]
     if not ran:
         return (
-            f"no phase executed a function that changed ({listed(idle)}): nothing that was "
-            "measured can show what the series does; choose other workloads"
+            f"none of the changed functions was executed ({listed(idle)}): these workloads cannot "
+            "show an effect of the series; choose others"
         )
     said = f"executed: {len(ran)} of {many} changed functions: {listed(ran, '; ')}"
     return f"{said}; not executed: {listed(idle)}" if idle else said
@@ -76,8 +76,8 @@ def _accelerator(values: Values) -> str:
         return f"guests ran on this host's CPUs ({name})"
     ran = "TCG" if name == "tcg" else name or "an unknown accelerator"
     return (
-        f"guests ran under {ran}: the time is that of a translator and no verdict is given; "
-        'mode = "exact" answers the question here'
+        f"guests ran under {ran}, an emulator: its time says nothing about hardware, so no verdict "
+        'is given; measure with mode = "exact"'
     )
 
 
@@ -85,16 +85,16 @@ def _dropped(values: Values) -> str:
     blocks = values["blocks"]
     named = "; ".join(f"block {number}: {why}" for number, why in blocks[:NAMED_BLOCKS])
     rest = "; ..." if len(blocks) > NAMED_BLOCKS else ""
-    what = "dropped whole"
+    what = "excluded"
     if values["kept"]:
-        what = "would be dropped, and are shown because no verdict hangs on them"
+        what = "would be excluded, but are shown because no verdict depends on them"
     return f"{values['case']}: {len(blocks)} of {values['of']} blocks {what} ({named}{rest})"
 
 
 def _early(values: Values) -> str:
     return (
-        f"judged early, at the look after {values['blocks']} of {values['planned']} blocks, which "
-        f"has {100 * values['share']:g} % of the error rates"
+        f"stopped early: the interim analysis after {values['blocks']} of {values['planned']} "
+        f"blocks was conclusive, at {100 * values['share']:g} % of the error rates"
     )
 
 
@@ -106,13 +106,13 @@ def _text(values: Values) -> str:
 KINDS: Mapping[str, Callable[[Values], str]] = MappingProxyType(
     {
         "quick": lambda _: (
-            "made with --quick: the experiment's first case alone, no correctness check, no "
-            "diagnostic run"
+            "made with --quick: only the experiment's first case, without correctness checks and "
+            "diagnostic runs"
         ),
         "exactness": _exactness,
-        "qemu-untried": lambda v: f"{v['why']}; ./lab.py doctor --exact tries it",
+        "qemu-untried": lambda v: f"{v['why']}; to check it: ./lab.py doctor --exact",
         "few-ios": lambda v: (
-            f"phase {v['phase']}: {v['ios']} I/Os in a run, too few I/Os to be evidence"
+            f"phase {v['phase']}: only {v['ios']} I/Os in a run, too few for a verdict"
         ),
         "seeds-without-effect": _seeds,
         "failed-runs": _failed_runs,
@@ -120,19 +120,19 @@ KINDS: Mapping[str, Callable[[Values], str]] = MappingProxyType(
             f"{v['recorded']} of {v['planned']} runs recorded; --resume finishes the session"
         ),
         "checks-pending": lambda _: (
-            "correctness checks are pending, and one that fails takes the verdict back: "
-            "./lab.py run --resume SESSION makes them"
+            "correctness checks are pending, and the verdict is withdrawn if one fails; to run "
+            "them: ./lab.py run --resume SESSION"
         ),
-        "same-code": lambda _: "the built machine code of both arms is equal",
+        "same-code": lambda _: "the machine code of both arms is identical",
         "same-code-differs": lambda v: (
-            f"the code is the same and {v['differ']} of {v['of']} {v['repeated']} differ"
+            f"the machine code is identical, but {v['differ']} of {v['of']} {v['repeated']} differ"
         ),
         "of-runs": _of_runs,
         "published": lambda v: f"{v['metric']}: {v['note']}",
         "diagnostic-failed": _diagnostic,
         "events-dropped": lambda v: (
-            f"{v['case']}, phase {v['phase']}: {v['events']} events were dropped, waits are not "
-            "complete"
+            f"{v['case']}, phase {v['phase']}: {v['events']} trace events were lost, so waits are "
+            "incomplete"
         ),
         "series": _text,
         "origin": _text,

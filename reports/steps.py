@@ -68,8 +68,8 @@ def answer(session: SessionComparison, row: Row) -> str:
     called = [step for step in steps if step.own.judgement.verdict in CALLED]
     if not called:
         if all_of_them.judgement.verdict in CALLED:
-            return f"{said}; no single step is told from zero: which gives it cannot be said"
-        return f"{said}; no step changes it beyond doubt"
+            return f"{said}; no single step is significant, so the change cannot be attributed"
+        return f"{said}; no step changes it significantly"
     named = "; ".join(f"{_named(session, step)} {wording.change(step.own)} "
                       f"{wording.bounds(step.own)}" for step in called)  # fmt: skip
     if all_of_them.judgement.verdict not in CALLED:
@@ -77,11 +77,14 @@ def answer(session: SessionComparison, row: Row) -> str:
     verdict = all_of_them.judgement.verdict
     along = [step for step in called if step.own.judgement.verdict is verdict]
     if len(called) == 1 == len(along) and _stands_apart(along[0], steps):
-        return f"{said}; {named} gives it: every other step's interval lies below"
+        return (
+            f"{said}; {named} accounts for it: the intervals of all other steps end below its own"
+        )
     if not along:
         return f"{said}; the only steps that change it go the other way: {named}"
     if len(called) == 1:
-        return f"{said}; {named} gives some of it, and others may as much: intervals overlap"
+        more = "others perhaps for as much: intervals overlap"
+        return f"{said}; {named} accounts for part of it, {more}"
     return f"{said}; steps that change it: {named}"
 
 

@@ -114,11 +114,11 @@ def compare_two(first: MeasuredSession, second: MeasuredSession) -> SessionPair:
         *_unsound(first), *_unsound(second),
     ]  # fmt: skip
     if "wall" in (both[0].experiment.mode, both[1].experiment.mode):
-        obstacles.append("real time of two moments: the host may have changed between them")
+        obstacles.append("real time: the host may have changed between the two sessions")
     same = tuple(name for name in arms if _same_code(_arm(both[0], name), _arm(both[1], name)))
     rows = [row for name in arms for row in _rows(name, first, second, name in same)]
     if not any(row.evidence.base for row in rows):
-        obstacles.append("no arm, case and seed is in both of them")
+        obstacles.append("the sessions have no arm, case and seed in common")
     judged = {} if obstacles else _judged(rows, same, both[1])
     mode = both[1].experiment.mode
     metrics = tuple(_paired(row, judged.get((row.arm, row.case.name, row.metric.name)), mode)
@@ -293,7 +293,7 @@ def _rows(
                     blocks_planned=len(planned),
                     failures=tuple(f for f in failures if f is not None),
                     same_code=same_code,
-                    unusable="too few I/Os to be evidence" if few else "",
+                    unusable="too few I/Os for a verdict" if few else "",
                     metric=metric.name,
                 ),
             )  # fmt: skip

@@ -18,7 +18,7 @@ from results.record import Manifest, RunRecord
 
 # A run on record without conditions broke no rule that anybody knows of.
 QUIET = Conditions(stolen=0.0, foreign=0.0, swapped_pages=0, throttled=0)
-UNSTEADY = "withheld: A/A of this case differs"
+UNSTEADY = "withheld: the A/A difference of this case is significant"
 
 
 @dataclass(frozen=True)

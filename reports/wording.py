@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable
+from urllib.parse import quote
 
 from experiment.spec import Experiment, KernelSpec, Thresholds
 from reports import wall_power
@@ -16,6 +17,7 @@ from reports.verdict import CALLED, PENDING, Verdict
 from reports.wall_statistics import FEWEST_AGAIN
 
 SIGNIFICANT = 6
+LORE = "https://lore.kernel.org/r/"
 NOTHING = "–"
 # Tenfold: bounds beyond are not told apart.
 WIDEST = 9.0
@@ -36,7 +38,7 @@ PLURALS = {
     Verdict.REGRESSION: "regressions",
     Verdict.FAILED: "failed",
     Verdict.IMPROVEMENT: "improvements",
-    Verdict.NO_CHANGE: "without change",
+    Verdict.NO_CHANGE: "unchanged",
     Verdict.INCONCLUSIVE: "inconclusive",
 }
 
@@ -54,6 +56,12 @@ def series_title(experiment: Experiment) -> str:
     """What is under test in few words: the series, or that there is none."""
     series = experiment.series
     return series.title or series.path if series else "no series"
+
+
+def posting(message_id: str) -> str:
+    """The address of a mail at lore.kernel.org by its message-id; empty for none."""
+    plain = message_id.strip().strip("<>")
+    return f"{LORE}{quote(plain, safe='@+=')}/" if "@" in plain else ""
 
 
 def sources(experiment: Experiment) -> str:
@@ -305,7 +313,7 @@ def reference_values(reference: Reference) -> str:
 
 
 def counted(verdicts: Iterable[Verdict | None]) -> str:
-    """``1 regression, 2 without change``; empty for no verdict."""
+    """``1 regression, 2 unchanged``; empty for no verdict."""
     given = list(verdicts)
     numbers = {verdict: given.count(verdict) for verdict in PLURALS}
     return ", ".join(
@@ -332,14 +340,11 @@ def against(session: SessionComparison) -> str:
 
 
 def family(session: Comparison | SessionComparison) -> str:
-    """That all verdicts are one family, and how large it is."""
+    """How many comparisons the p values are corrected for: all of the session are one family."""
     many = len(session.primary)
     if many == 1:
-        return "1 verdict in its family: Holm's correction leaves it as it is"
-    return (
-        f"{many} verdicts in one family: Holm's correction is over all of them, "
-        "as each is one more chance to be wrong"
-    )
+        return "1 comparison, so p values need no correction"
+    return f"{many} comparisons; their p values are Holm-corrected"
 
 
 def pair(one: Comparison) -> str:
@@ -348,7 +353,7 @@ def pair(one: Comparison) -> str:
 
 
 def pair_counts(one: Comparison) -> str:
-    """``1 regression, 2 without change``: one pair's verdicts in few words."""
+    """``1 regression, 2 unchanged``: one pair's verdicts in few words."""
     if not one.measured and one.count(Verdict.FAILED) == len(one.primary):
         return "not measured"
     return counted(metric.judgement.verdict for metric in one.primary) or "nothing judged"
@@ -425,9 +430,9 @@ def noise(metric: MetricComparison) -> str:
     """``base against itself differs by +0.12 % [-0.30, +0.41] at 99 % (24 blocks), so ...``."""
     seen = metric.again
     if seen is None or not seen.pairs:
-        return "no block in which every arm ran"
+        return "no block has results of every arm"
     if seen.estimate is None:
-        return "a value is zero or no number, so there is no ratio"
+        return "no ratio: a value is zero or not a number"
     said = f"base against itself differs by {again_size(metric)}"
     many = blocks(seen.pairs)
     if seen.low is None or seen.high is None:
@@ -438,14 +443,13 @@ def noise(metric: MetricComparison) -> str:
     smallest = f"{100 * seen.change:g} %"
     if seen.differs:
         # How many blocks a steady host would need is no advice for one that is not.
-        return f"{said}. The host is not steady: nothing can be said"
+        return f"{said}. That is significant: the host is too unstable for a verdict"
     if seen.beyond:
-        most = wall_power.MOST_BLOCKS
-        return f"{said}, so more than {most} blocks would be needed to see {smallest}"
+        return f"{said}; more than {wall_power.MOST_BLOCKS} blocks needed to detect {smallest}"
     if seen.needed is not None:
-        return f"{said}, so {seen.needed} blocks would be needed to see {smallest}"
+        return f"{said}; {seen.needed} blocks needed to detect {smallest}"
     if seen.pairs < FEWEST_AGAIN:
-        return f"{said}; from {FEWEST_AGAIN} blocks on it tells how many would see {smallest}"
+        return f"{said}; too few blocks to estimate how many would detect {smallest}"
     return said
 
 

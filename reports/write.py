@@ -5,15 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 
 from reports import forms, functions_table
+from reports.forms import FUNCTIONS_FILE, MARKDOWN_FILE
 from reports.many import SessionComparison, compare_session
 from results import table
 from results.session import open_session
 from results.store import write_atomically
 
 HTML = "report.html"
-MARKDOWN = "report.md"
 TEXT = "report.txt"
-FUNCTIONS = "functions.csv"
 
 
 def read_comparison(folder: Path) -> SessionComparison:
@@ -50,8 +49,8 @@ def write_all(folder: Path) -> SessionComparison:
         first = one is comparison.comparisons[0]
         apart = "" if first else f"-{one.manifest.base}-{one.manifest.patched}"
         if one.attributions:
-            write_atomically(folder / _named(FUNCTIONS, apart), functions_table.render(one))
+            write_atomically(folder / _named(FUNCTIONS_FILE, apart), functions_table.render(one))
     write_atomically(folder / HTML, forms.render(comparison, "html"))
-    write_atomically(folder / MARKDOWN, forms.render(comparison, "markdown"))
+    write_atomically(folder / MARKDOWN_FILE, forms.render(comparison, "markdown"))
     write_atomically(folder / TEXT, forms.render(comparison, "text"))
     return comparison

@@ -63,7 +63,7 @@ class Search(Record):
         """The tested point whose machine code this one has."""
         return self.same.get(point, point)
 
-    def asked(self, tested: Sequence[int]) -> Experiment:
+    def experiment_on(self, tested: Sequence[int]) -> Experiment:
         """The experiment whose arms are these points."""
         arms = tuple(self.points[point] for point in sorted({*tested}))
         return Experiment.model_validate(dict(self.experiment) | {"arms": arms})
@@ -202,7 +202,7 @@ def _look_at(
 def _prepared(
     search: Search, tested: Sequence[int], options: Options, building: BuildProgress
 ) -> Session:
-    return prepare(search.asked(tested), options, building)
+    return prepare(search.experiment_on(tested), options, building)
 
 
 def _grown(

@@ -9,18 +9,18 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from experiment.design import Conditions
 from experiment.spec import Guest, KernelSpec
 from guests.exact import Machine, Outcome
 from guests.probe.plugin import Probe
+from host.accelerator import Finding
+from host.doctor import Check
+from host.topology import Placement
 from kernels.cache import Kernel
 from kernels.make import Progress
 from runs.progress import Reporter
-
-if TYPE_CHECKING:
-    from runs.prepare import WallHost
 
 # Host trouble may pass; anything else is a function of the inputs and would only
 # be the same again.
@@ -91,6 +91,18 @@ class WallRun:
     outcome: Outcome
     conditions: Conditions
     at_s: float
+
+
+@dataclass(frozen=True)
+class WallHost:
+    """What runs wall guests here, where each shape goes, and how fit the host is.
+
+    ``placements`` are by the names of bench and arm; None where a guest is not pinned.
+    """
+
+    accelerator: Finding
+    placements: Mapping[tuple[str, str], Placement | None]
+    checks: tuple[Check, ...]
 
 
 class WallElsewhere(Protocol):

@@ -31,11 +31,11 @@ from results.record import KernelIdentity
 from results.store import SessionStore
 from runs import stages
 from runs.arms import build_arms, flavours
-from runs.boots import Boot, Judge, Place, WallBoot, WallRun
+from runs.boots import Boot, Judge, Place, WallBoot, WallHost, WallRun
 from runs.check import run_gate
 from runs.measure import measure
 from runs.options import Options
-from runs.prepare import Session, WallHost, placements_of, prepare, with_kernels
+from runs.prepare import Session, placements_of, prepare, with_kernels
 from runs.progress import Reporter
 from runs.wall import boots_of
 

@@ -147,7 +147,7 @@ def _watch(stage: _Stage, name: str) -> Callable[[str], None]:
     def watch(word: str) -> None:
         if stage.stop.is_set():
             raise InterruptedRunError
-        stage.place.reporter.said(name, word)
+        stage.place.reporter.reached(name, word)
 
     return watch
 

@@ -27,8 +27,6 @@ from guests.probe import fold, plugin
 from guests.probe.plugin import Probe
 from guests.virtme import FIXED_ADDRESSES, WallMachine, on_host
 from host import accelerator, exactness, fitness
-from host.accelerator import Finding
-from host.doctor import Check
 from host.exactness import Standing
 from host.packages import locate
 from host.topology import Placement, host_cpus, place
@@ -36,6 +34,7 @@ from kernels import config, series
 from kernels.cache import Kernel
 from kernels.make import Progress
 from runs.arms import arms_of, build_arms, expect_arms, flavours, plan_of, same_code, shapes
+from runs.boots import WallHost
 from runs.options import Options
 from runs.requirements import require_counted
 from workloads.job import job_text, prepare_text
@@ -74,18 +73,6 @@ class Bench:
     def limit_bytes(self, arm: str) -> int:
         """The cgroup's ``memory.max`` on one arm."""
         return self.sizes[arm].cgroup_limit_mib * MIB
-
-
-@dataclass(frozen=True)
-class WallHost:
-    """What runs wall guests here, where each shape goes, and how fit the host is.
-
-    ``placements`` are by the names of bench and arm; None where a guest is not pinned.
-    """
-
-    accelerator: Finding
-    placements: Mapping[tuple[str, str], Placement | None]
-    checks: tuple[Check, ...]
 
 
 @dataclass(frozen=True)

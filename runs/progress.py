@@ -89,7 +89,7 @@ class Reporter:
         if not self.console.is_terminal:
             self.say(f"started  {run_id}")
 
-    def said(self, run_id: str, word: str) -> None:
+    def reached(self, run_id: str, word: str) -> None:
         """The agent's last word for ``run_id``."""
         with self._lock:
             if word and run_id in self._running:

@@ -71,7 +71,7 @@ class Request:
         typer.Option(
             "--twins/--no-twins",
             rich_help_panel=METHOD,
-            help="also make the diagnostic runs, as those for lock statistics",
+            help="also make the diagnostic runs (lock statistics, contention)",
         ),
     ] = None
     series: Annotated[
@@ -89,7 +89,7 @@ class Request:
             "--source",
             metavar="SOURCE",
             rich_help_panel=SUBJECT,
-            help="of --series: deb:, tarball:, dir: or git:PATH\\[@REF]",
+            help="kernel source for --series: deb:, tarball:, dir: or git:PATH\\[@REF]",
         ),
     ] = ""
     workloads: Annotated[
@@ -99,7 +99,7 @@ class Request:
             metavar="NAME,NAME",
             autocompletion=completion.workloads,
             rich_help_panel=METHOD,
-            help="of --series and --arm: what to run",
+            help="with --series or --arm: workloads to run",
         ),
     ] = ""
     automatic: Annotated[
@@ -107,13 +107,15 @@ class Request:
         typer.Option(
             "--auto",
             rich_help_panel=METHOD,
-            help="of --series: choose the workloads that execute what it changes",
+            help="with --series: choose the workloads that execute what it changes",
         ),
     ] = False
     reverse: Annotated[
         bool,
         typer.Option(
-            "--reverse", rich_help_panel=SUBJECT, help="the source holds --series already"
+            "--reverse",
+            rich_help_panel=SUBJECT,
+            help="the source contains --series already: remove it for the base",
         ),
     ] = False
     per_patch: Annotated[
@@ -121,7 +123,7 @@ class Request:
         typer.Option(
             "--per-patch",
             rich_help_panel=SUBJECT,
-            help="an arm for each patch of the series, without diagnostic runs",
+            help="measure after each patch of the series, without diagnostic runs",
         ),
     ] = False
     check: Annotated[
@@ -129,7 +131,7 @@ class Request:
         typer.Option(
             "--check/--no-check",
             rich_help_panel=METHOD,
-            help="check the correctness of every arm, or do not",
+            help="run the correctness checks on every arm, or skip them",
         ),
     ] = None
     arms: Annotated[
@@ -138,8 +140,8 @@ class Request:
             "--arm",
             metavar="KERNEL",
             rich_help_panel=SUBJECT,
-            help="a kernel to compare, the first is the base: deb:linux-image-RELEASE, "
-            "image:PATH@MODULES, or as --source",
+            help="a kernel to compare; the first one is the base: deb:linux-image-RELEASE, "
+            "image:PATH@MODULES, or a source as for --source",
         ),
     ] = ()
     quick: Annotated[
@@ -147,7 +149,7 @@ class Request:
         typer.Option(
             "--quick",
             rich_help_panel=METHOD,
-            help="the first case alone, no checks and no diagnostic runs",
+            help="only the first case, without correctness checks and diagnostic runs",
         ),
     ] = False
 

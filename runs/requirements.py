@@ -20,7 +20,9 @@ def require_supported(experiment: Experiment) -> None:
         return
     problems = []
     if experiment.check is not None:
-        problems.append(f"check: the gate was not seen to work on {arch}; --no-check leaves it out")
+        problems.append(
+            f"check: correctness checks are untested on {arch}; --no-check leaves them out"
+        )
     for twin in experiment.twins:
         if twin.guest.cpu is not None:
             problems.append(
@@ -38,7 +40,7 @@ def require_supported(experiment: Experiment) -> None:
             where = f"twins: {name}: guest" if name else "guest"
             for key, value in (("vcpus", guest.vcpus), ("numa_nodes", guest.numa_nodes)):
                 if value > 1:
-                    problems.append(f"{where}: {key} = {value}: not seen to be exact on {arch}")
+                    problems.append(f"{where}: {key} = {value}: exactness is untested on {arch}")
     if problems:
         raise SpecError(list(dict.fromkeys(problems)))
 
@@ -55,7 +57,7 @@ def require_counted(experiment: Experiment, guest: Guest, probe: Probe | None) -
             (PATH, WORK, SLOWPATH_SHARE), "nothing is counted without the probe"
         )
     elif guest.vcpus == 1:
-        missing = {SLOWPATH_SHARE: f"{guest.name} has one vCPU, which waits for nobody"}
+        missing = {SLOWPATH_SHARE: f"{guest.name} has one vCPU, so no vCPU ever waits"}
     problems = [
         f"case {case.name}: primary: {name} is counted by the probe; {missing[short]}; judge "
         f"{name.partition('.')[0]}.bw in its place"

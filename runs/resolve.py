@@ -37,13 +37,13 @@ def experiment_of(
         )
     if request.arms and (request.of_series or request.per_patch or len(request.arms) == 1):
         raise UsageError(
-            "kernels are compared as they are, and at least two of them",
+            "at least two kernels are needed, and no option about a series",
             where="--arm",
-            next_step="name two or more, and nothing that is about a series",
+            next_step="name two kernels; leave out --series, --source, --reverse, --per-patch",
         )
     if request.name and request.by_series:
         raise UsageError(
-            "both an experiment and a series, or kernels, are named",
+            "an experiment cannot be combined with --series or --arm",
             where=request.name,
             next_step="leave one out, or change the experiment: --set series.path=PATH",
         )
@@ -63,7 +63,7 @@ def experiment_of(
     asked = settle(asked, checkout=checkout, cache=cache)
     if request.check and asked.prebuilt:
         raise UsageError(
-            f"the gate builds kernels of its own, and that of {asked.prebuilt[0]} is prebuilt",
+            f"the kernel of {asked.prebuilt[0]} is prebuilt; checks need kernels of their own",
             where="--check",
             next_step="leave it out",
         )
@@ -74,7 +74,7 @@ def experiment_of(
         asked = per_patch(asked, subjects_of(asked, checkout=checkout, cache=cache))
     if request.quick and request.check:
         raise UsageError(
-            "checks nothing but speed", where=QUICK, next_step="leave out --quick or --check"
+            "has no correctness checks", where=QUICK, next_step="leave out --quick or --check"
         )
     if request.quick:
         asked = asked.model_copy(update={"cases": asked.cases[:1], "check": None})

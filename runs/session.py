@@ -182,7 +182,7 @@ def require_same(manifest: Manifest, session: Session, folder: Path) -> None:
     for what, then, today in pairs:
         if then != today:
             raise InfraError(
-                f"{what} is not the one this session began with: {today}, then {then}",
+                f"{what} differs from the one this session started with: now {today}, then {then}",
                 where=str(folder),
                 next_step="begin a new session; the runs on record stay readable",
             )

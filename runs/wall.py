@@ -222,7 +222,7 @@ def _boot(stage: Stage, run: PlannedRun) -> Outcome:
     shutil.rmtree(folder, ignore_errors=True)
 
     def watch(word: str) -> None:
-        stage.reporter.said(run.run_id, word)
+        stage.reporter.reached(run.run_id, word)
 
     try:
         return virtme.run(

@@ -14,7 +14,7 @@ from verbs.options import SESSION, Booting, Folder
 
 app = typer.Typer(add_completion=False)
 
-SEARCH = "What is searched for"
+SEARCH = "The search"
 # A search is of one series in exact mode, and decides itself what it boots of it.
 OF_SEARCH = Without("mode", "twins", "per_patch", "check", "arms", "quick", "seeds", "max_seeds")
 
@@ -27,7 +27,10 @@ def bisect_verb(
     metric: Annotated[
         str,
         typer.Option(
-            "--metric", metavar="PHASE.METRIC", rich_help_panel=SEARCH, help="what moved, as 4k.bw"
+            "--metric",
+            metavar="PHASE.METRIC",
+            rich_help_panel=SEARCH,
+            help="the metric that changed, for example 4k.bw",
         ),
     ] = "",
     threshold: Annotated[
@@ -36,13 +39,13 @@ def bisect_verb(
             "--threshold",
             metavar="PERCENT",
             rich_help_panel=SEARCH,
-            help="from where on it has moved",
+            help="smallest change to look for",
         ),
     ] = "0.5%",
     between: Annotated[
         str,
         typer.Option(
-            "--range", metavar="A..B", rich_help_panel=SUBJECT, help="commits of --source git:PATH"
+            "--range", metavar="A..B", rich_help_panel=SUBJECT, help="commits in --source git:PATH"
         ),
     ] = "",
     case: Annotated[
@@ -51,7 +54,7 @@ def bisect_verb(
             "--case",
             metavar="CASE",
             rich_help_panel=SEARCH,
-            help="where several cases have the metric",
+            help="the case, if several have the metric",
         ),
     ] = "",
     seeds: Annotated[
@@ -61,20 +64,21 @@ def bisect_verb(
             min=1,
             max=1000,
             rich_help_panel=SEARCH,
-            help="a point; by default what the threshold asks",
+            help="seeds per step; by default as many as the threshold needs",
         ),
     ] = None,
     folder: Folder = None,
     resume: Annotated[
         Path | None,
         typer.Option(
-            "--resume", rich_help_panel=SESSION, help="go on with the search in this folder"
+            "--resume", rich_help_panel=SESSION, help="continue the search in this folder"
         ),
     ] = None,
 ) -> None:
-    """Find the patch of a series, or the commit of a range, that moved a metric.
+    """Find the patch of a series, or the commit of a range, that changed a metric.
 
-    Exit codes: 0 found, 1 nothing to find, 5 narrowed down to some that cannot be tested.
+    Exit codes: 0 found, 1 no change to find, 5 narrowed down to patches that cannot be built or
+    measured.
     """
     from verbs.actions import bisect
 

@@ -29,7 +29,7 @@ SessionName = Annotated[
 def compare_verb(
     first: SessionName, second: SessionName, strict: Strict = False, as_json: Json = False
 ) -> None:
-    """Set two sessions of the same cases side by side, and judge the second against the first.
+    """Compare two sessions of the same cases: the second against the first.
 
     Arms of one name are paired seed by seed. All that differs is named: kernels, guest,
     userland, lab. Where more than kernels and their settings differs nothing is judged, and
@@ -51,7 +51,7 @@ def compare_verb(
             "the two sessions are not comparable",
             where=f"{first}, {second}",
             next_step="measure both with the same guest, userland and lab (./lab.py userland "
-            "export and import make those of two hosts alike); or see history, which carries a "
+            "export and import make those of two hosts alike); or use history, which keeps a "
             "baseline across such changes",
         )
     raise typer.Exit(exit_code(pair.primary, (), strict=strict))

@@ -30,10 +30,11 @@ class Shell(enum.StrEnum):
 def completion_verb(
     shell: Annotated[Shell, typer.Argument(metavar="SHELL", help="bash, zsh or fish")],
     program: Annotated[
-        str, typer.Option("--program", metavar="NAME", help="the name that you call the lab by")
+        str,
+        typer.Option("--program", metavar="NAME", help="the command name that you use for the lab"),
     ] = PROGRAM,
 ) -> None:
-    """Print the completion of verbs, options and their values for a shell to read.
+    """Print the completion script for bash, zsh or fish.
 
     In ~/.bashrc: eval "$(twinboot completion bash)". In ~/.zshrc, behind compinit:
     eval "$(twinboot completion zsh)". In ~/.config/fish/config.fish:

@@ -20,15 +20,15 @@ EXAMPLES: dict[str, tuple[Example, ...]] = {
     ),
     "doctor": (
         Example("./lab.py doctor", "what is missing, and the command that installs it"),
-        Example("./lab.py doctor --wall --strict", "whether real time can be measured here"),
-        Example("./lab.py doctor --exact", "whether a QEMU that was never run is exact"),
+        Example("./lab.py doctor --wall --strict", "whether this host is fit for wall mode"),
+        Example("./lab.py doctor --exact", "whether a new QEMU release is bit-exact"),
     ),
     "list": (
-        Example("./lab.py list", "names that other commands take"),
+        Example("./lab.py list", "names that other commands accept"),
         Example("./lab.py list --json", "the same for a script"),
     ),
     "clean": (
-        Example("./lab.py clean", "bound the cache to 20 GiB"),
+        Example("./lab.py clean", "shrink the cache to 20 GiB"),
         Example("./lab.py clean --max-gib 5", "keep less"),
     ),
     "plan": (
@@ -37,7 +37,7 @@ EXAMPLES: dict[str, tuple[Example, ...]] = {
     ),
     "build": (
         Example("./lab.py build filemap-v4 --quick", "only the kernels of a first verdict"),
-        Example("./lab.py build --series v3.mbox --dry-run", "the commands, to be pasted"),
+        Example("./lab.py build --series v3.mbox --dry-run", "the shell commands instead"),
     ),
     "cache-key": (
         Example("./lab.py cache-key filemap-v4 --no-twins --no-check", "a key for a CI cache"),
@@ -55,7 +55,7 @@ EXAMPLES: dict[str, tuple[Example, ...]] = {
         Example("./lab.py run filemap-v4 --set guest=smoke", "small guests, in minutes"),
         Example(
             "./lab.py run --series MESSAGE-ID@example.org --auto",
-            "a posting, with the workloads that execute what it changes",
+            "a posted series, with the workloads that execute what it changes",
         ),
         Example(
             "./lab.py run --arm deb:linux-image-6.1.0-9-amd64 --arm deb:linux-image-6.1.0-10-amd64",
@@ -77,11 +77,11 @@ EXAMPLES: dict[str, tuple[Example, ...]] = {
     ),
     "compare": (
         Example("./lab.py compare filemap-v4-20260101-120000 latest", "two runs of one case"),
-        Example("./lab.py compare A B --strict", "exit 5 where it cannot be decided"),
+        Example("./lab.py compare A B --strict", "exit 5 if inconclusive"),
     ),
     "gate": (
         Example("./lab.py gate sessions/NAME", "an exit code for CI"),
-        Example("./lab.py gate --history history-data --night 2026-01-02", "of a nightly job"),
+        Example("./lab.py gate --history history-data --night 2026-01-02", "of the nightly job"),
     ),
     "bisect": (
         Example("./lab.py bisect filemap-v4 --metric 4k.bw", "which patch of a series"),
@@ -100,7 +100,7 @@ EXAMPLES: dict[str, tuple[Example, ...]] = {
         Example("./lab.py pages history-data -o /srv/www/perf --sessions sessions", "with reports"),
     ),
     "watch": (
-        Example("./lab.py watch ~/lore/linux-mm mm/ fs/*.c --once", "one look at a mailbox"),
+        Example("./lab.py watch ~/lore/linux-mm mm/ fs/*.c --once", "check a mailbox once"),
         Example("./lab.py watch ~/mail/linux-mm.mbox --every 300 --set guest=smoke", "for ever"),
     ),
     "completion": (
@@ -109,14 +109,14 @@ EXAMPLES: dict[str, tuple[Example, ...]] = {
     ),
     "queue": (
         Example("./lab.py queue add v3.mbox --auto", "queue a posting"),
-        Example("./lab.py queue run", "measure what waits"),
+        Example("./lab.py queue run", "measure all waiting entries"),
     ),
     "queue add": (
-        Example("./lab.py queue add v3.mbox --auto --priority 2", "before what has none"),
+        Example("./lab.py queue add v3.mbox --auto --priority 2", "ahead of the others"),
         Example("./lab.py queue add --table series.csv --set guest=smoke", "a row each"),
     ),
     "queue list": (
-        Example("./lab.py queue list", "what waits, then what came out"),
+        Example("./lab.py queue list", "waiting entries, then results"),
         Example("./lab.py queue list --all --json", "also what was removed"),
     ),
     "queue run": (
@@ -125,11 +125,11 @@ EXAMPLES: dict[str, tuple[Example, ...]] = {
     ),
     "queue remove": (
         Example("./lab.py queue remove v3-1a2b3c4d", "by its id"),
-        Example("./lab.py queue remove v3- v4-", "by how ids begin"),
+        Example("./lab.py queue remove v3- v4-", "by the beginnings of ids"),
     ),
     "queue retry": (
-        Example("./lab.py queue retry v3-1a2b3c4d", "go on with its session"),
-        Example("./lab.py queue retry v3-1a2b3c4d --new-session", "or begin another"),
+        Example("./lab.py queue retry v3-1a2b3c4d", "resume its session"),
+        Example("./lab.py queue retry v3-1a2b3c4d --new-session", "or start a new one"),
     ),
     "suggest": (
         Example("./lab.py suggest configs/series/filemap-walks", "what shows a series of the lab"),
@@ -154,7 +154,7 @@ EXAMPLES: dict[str, tuple[Example, ...]] = {
     ),
     "userland show": (
         Example("./lab.py userland show", "versions of what guests run"),
-        Example("./lab.py userland show --json", "with the content of each"),
+        Example("./lab.py userland show --json", "with the checksum of each"),
     ),
     "userland export": (
         Example("./lab.py userland export programs.tar.gz", "for another host"),
@@ -177,8 +177,10 @@ EXAMPLES: dict[str, tuple[Example, ...]] = {
         Example("./lab.py history add sessions/A sessions/B --night 2026-01-02", "as one night"),
     ),
     "history show": (
-        Example("./lab.py history show", "every track and every change"),
-        Example("./lab.py history show --experiment nightly --nights 30", "a month of one"),
+        Example("./lab.py history show", "every benchmark and every change"),
+        Example(
+            "./lab.py history show --experiment nightly --nights 30", "a month of one experiment"
+        ),
     ),
     "history export": (
         Example("./lab.py history export all.parquet", "for pandas"),
@@ -189,8 +191,8 @@ EXAMPLES: dict[str, tuple[Example, ...]] = {
         Example("./lab.py history import a.csv b.csv --history /srv/history", "elsewhere"),
     ),
     "history prune": (
-        Example("./lab.py history prune --dry-run", "what would be thinned"),
-        Example("./lab.py history prune --before 2025-01-01", "older entries go"),
+        Example("./lab.py history prune --dry-run", "what would be deleted"),
+        Example("./lab.py history prune --before 2025-01-01", "delete older entries"),
     ),
 }
 

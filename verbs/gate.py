@@ -20,26 +20,27 @@ def gate_verb(
         Path | None, typer.Argument(help="a session folder", metavar="SESSION")
     ] = None,
     history: Annotated[
-        Path | None, typer.Option("--history", help="judge the newest nights of this history")
+        Path | None, typer.Option("--history", help="judge the newest night of this history")
     ] = None,
     policy_file: PolicyFile = POLICY,
     known_file: KnownFile = KNOWN,
     night: Annotated[
         str,
-        typer.Option(metavar="ID", help="of --history: the night that has to be in it, by its id"),
+        typer.Option(metavar="ID", help="with --history: fail if this night is not in it"),
     ] = "",
     annotate: Annotated[
         bool | None,
         typer.Option(
-            "--annotations/--no-annotations", help="for GitHub; where it runs us, by itself"
+            "--annotations/--no-annotations",
+            help="print GitHub annotations; default: on in GitHub Actions",
         ),
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Exit 0, 1, 2, 3, 4 or 5 by a policy, and say why."""
+    """Turn a session or the newest night of a history into an exit code by a CI policy."""
     if (session is None) == (history is None):
         raise UsageError(
-            "one thing is judged at a time", where="gate",
+            "give either SESSION or --history FOLDER", where="gate",
             next_step="./lab.py gate SESSION, or ./lab.py gate --history FOLDER",
         )  # fmt: skip
     from verbs.actions import gate

@@ -31,18 +31,18 @@ def add_verb(
             "--night",
             metavar="ID",
             rich_help_panel=FILES,
-            help="the night these sessions are of: a word that all its jobs share, or a date "
-            "YYYY-MM-DD in place of the session's own",
+            help="the night of these sessions: an id that all its jobs share, or a date "
+            "YYYY-MM-DD if not the session's own",
         ),
     ] = "",
     link: Annotated[
         str,
         typer.Option(
-            "--link", metavar="URL", rich_help_panel=FILES, help="where the session's reports are"
+            "--link", metavar="URL", rich_help_panel=FILES, help="URL of the session's reports"
         ),
     ] = "",
 ) -> None:
-    """Keep what the sessions measured, as one entry each; exit 2 where one could not be."""
+    """Add the results of sessions to the history, one entry each; exit 2 if one cannot be added."""
     from verbs.actions import history
 
     history.add(sessions, folder, night, link)
@@ -60,15 +60,15 @@ def show_verb(
             "--experiment",
             metavar="NAME",
             rich_help_panel=OUTPUT,
-            help="also the nights of this experiment",
+            help="also list the nights of this experiment",
         ),
     ] = "",
     nights: Annotated[
-        int, typer.Option("--nights", min=1, rich_help_panel=OUTPUT, help="how many nights of it")
+        int, typer.Option("--nights", min=1, rich_help_panel=OUTPUT, help="how many nights to list")
     ] = 10,
     as_json: Json = False,
 ) -> None:
-    """Show the tracks and every change, or one entry."""
+    """Show every benchmark of the history and what changed, or one entry."""
     from verbs.actions import history
 
     history.show(
@@ -87,7 +87,7 @@ def export_verb(
     file: Annotated[Path, typer.Argument(metavar="FILE", help=".jsonl, .parquet or .csv")],
     folder: Folder = HISTORY,
 ) -> None:
-    """Write the whole history to one file, in the form its name ends in."""
+    """Write the whole history to one file; the name's ending chooses the format."""
     from verbs.actions import history
 
     history.export(file, folder)
@@ -98,7 +98,7 @@ def import_verb(
     files: Annotated[list[Path], typer.Argument(metavar="FILE...")],
     folder: Folder = HISTORY,
 ) -> None:
-    """Add the entries of exported files; exit 2 where any could not be read."""
+    """Add the entries of exported files; exit 2 if any cannot be read."""
     from verbs.actions import history
 
     history.read_in(files, folder)
@@ -113,7 +113,7 @@ def prune_verb(
             "--keep-nights",
             min=1,
             rich_help_panel=FILES,
-            help="newest nights of each track that stay whole",
+            help="keep the newest N nights of each benchmark complete",
         ),
     ] = 60,
     before: Annotated[
@@ -122,15 +122,18 @@ def prune_verb(
             "--before",
             metavar="DATE",
             rich_help_panel=FILES,
-            help="YYYY-MM-DD: older entries are taken out",
+            help="delete entries older than this (YYYY-MM-DD)",
         ),
     ] = "",
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", rich_help_panel=OUTPUT, help="only say what would go")
+        bool,
+        typer.Option(
+            "--dry-run", rich_help_panel=OUTPUT, help="print what would be deleted, delete nothing"
+        ),
     ] = False,
     policy_file: PolicyFile = POLICY,
 ) -> None:
-    """Thin old nights: values of secondary metrics and functions go, charts stay as they are."""
+    """Shrink old nights: delete values of secondary metrics and functions; charts stay complete."""
     from verbs.actions import history
 
     history.prune(folder, policy_file, keep_nights=keep_nights, before=before, dry_run=dry_run)

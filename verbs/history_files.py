@@ -18,11 +18,11 @@ Folder = Annotated[
     Path, typer.Option("--history", rich_help_panel=FILES, help="folder of the history")
 ]
 KnownFile = Annotated[
-    Path, typer.Option("--known", rich_help_panel=FILES, help="changes that people know of")
+    Path, typer.Option("--known", rich_help_panel=FILES, help="list of known changes, as TOML")
 ]
 PolicyFile = Annotated[
     Path,
     typer.Option(
-        "--policy", rich_help_panel=FILES, help="what fails, and by which thresholds, as TOML"
+        "--policy", rich_help_panel=FILES, help="CI policy: what fails, and thresholds, as TOML"
     ),
 ]

@@ -18,17 +18,18 @@ app = typer.Typer(add_completion=False)
 @app.command("doctor")
 def doctor_verb(
     wall: Annotated[
-        bool, typer.Option("--wall", help="also whether real time can be measured here")
+        bool, typer.Option("--wall", help="also check whether this host is fit for wall mode")
     ] = False,
     exact: Annotated[
-        bool, typer.Option("--exact", help="also whether this QEMU is exact, by booting guests")
+        bool,
+        typer.Option("--exact", help="also check by booting guests whether this QEMU is bit-exact"),
     ] = False,
     strict: Annotated[
-        bool, typer.Option("--strict", help="exit 3 where anything could be better")
+        bool, typer.Option("--strict", help="exit 3 if there is any warning")
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Say what this host can do, and the command that mends what it cannot."""
+    """Check this host for what the lab needs, and print the command that fixes each problem."""
     from experiment import load
     from host import doctor, facts, fitness
 
@@ -84,9 +85,11 @@ def list_verb(as_json: Json = False) -> None:
 
 @app.command("clean")
 def clean_verb(
-    max_gib: Annotated[float, typer.Option(min=0, help="bound of the cache in GiB")] = 20.0,
+    max_gib: Annotated[
+        float, typer.Option(min=0, help="size that the cache may keep, in GiB")
+    ] = 20.0,
 ) -> None:
-    """Bound the cache: what was not used for longest goes first, fetched packages before all."""
+    """Shrink the cache: downloaded packages go first, then what was not used for longest."""
     from host import facts
     from kernels import cache as kernel_cache
 

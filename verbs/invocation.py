@@ -77,7 +77,7 @@ def resumable(again: Sequence[str] = (), begun: Path | None = None) -> Iterator[
         yield
     except KeyboardInterrupt:
         if begun is not None and begun.exists():
-            log(f"every finished run is on record; to go on: ./lab.py {shlex.join(again)}")
+            log(f"finished runs are saved; to continue: ./lab.py {shlex.join(again)}")
         else:
-            log("finished kernels stay in the cache; to go on: start the same command again")
+            log("finished kernels are kept in the cache; to continue, run the same command again")
         raise

@@ -29,7 +29,7 @@ app = typer.Typer(add_completion=False)
 def build_verb(
     request: Request, where: Executor, dry_run: DryRun = False, as_json: Json = False
 ) -> None:
-    """Build the kernels of an experiment, as far as the cache lacks them."""
+    """Build the kernels of an experiment that are not in the cache."""
     from verbs.actions import kernels
 
     kernels.build(request, where, dry_run=dry_run, as_json=as_json)
@@ -38,10 +38,9 @@ def build_verb(
 @app.command("cache-key")
 @flattened
 def cache_key_verb(request: Request, as_json: Json = False) -> None:
-    """Name the kernels that an experiment needs in one key, without building any.
+    """Print one key for all kernels that an experiment needs, for a CI cache; builds none.
 
-    The key is another where any kernel would be: of another source, series,
-    configuration or compiler.
+    The key changes with the source, series, configuration or compiler of any of them.
     """
     from verbs.actions import kernels
 
@@ -88,11 +87,11 @@ def report_verb(
         typer.Option(
             "--judge/--no-judge",
             rich_help_panel=OUTPUT,
-            help="exit with the verdict, or 0 whatever it is",
+            help="exit with the code of the verdict, or always with 0",
         ),
     ] = True,
 ) -> None:
-    """Write a session's reports, and print it in one form; the exit code is the verdict's."""
+    """Write the reports of a session and print one of them; the exit code is the verdict's."""
     from verbs.actions import session
 
     verdict = session.report(folder, form, strict=strict)
@@ -109,7 +108,7 @@ def run_verb(
     strict: Strict = False,
     dry_run: DryRun = False,
 ) -> None:
-    """Build, measure and report; the exit code is the verdict's."""
+    """Build kernels, measure, and print the report; the exit code is the verdict's."""
     from verbs.actions import session
 
     raise typer.Exit(

@@ -15,20 +15,20 @@ WHERE = "Where it runs"
 SESSION = "The session"
 OUTPUT = "What is printed"
 
-Json = Annotated[bool, typer.Option("--json", rich_help_panel=OUTPUT, help="for scripts")]
+Json = Annotated[bool, typer.Option("--json", rich_help_panel=OUTPUT, help="print JSON")]
 DryRun = Annotated[
     bool,
     typer.Option(
-        "--dry-run", rich_help_panel=OUTPUT, help="print commands that can be pasted, run none"
+        "--dry-run", rich_help_panel=OUTPUT, help="print the shell commands instead of running them"
     ),
 ]
 Strict = Annotated[
     bool,
-    typer.Option("--strict", rich_help_panel=OUTPUT, help="exit 5 where a verdict is inconclusive"),
+    typer.Option("--strict", rich_help_panel=OUTPUT, help="exit 5 if a verdict is inconclusive"),
 ]
 Folder = Annotated[
     Path | None,
-    typer.Option("--session", rich_help_panel=SESSION, help="folder of a new session"),
+    typer.Option("--session", rich_help_panel=SESSION, help="folder for the new session"),
 ]
 Resume = Annotated[
     Path | None,
@@ -66,7 +66,7 @@ class Executor:
             metavar="URL",
             envvar="TWINBOOT_STORE",
             rich_help_panel=WHERE,
-            help="of --executor: a folder that all hosts see, or an fsspec URL",
+            help="with --executor: a folder that all hosts share, or an fsspec URL",
         ),
     ] = ""
 
@@ -77,7 +77,12 @@ class Booting(Executor):
 
     guests: Annotated[
         int | None,
-        typer.Option("--guests", min=1, rich_help_panel=WHERE, help="guests at once"),
+        typer.Option(
+            "--guests",
+            min=1,
+            rich_help_panel=WHERE,
+            help="number of guests that run at the same time",
+        ),
     ] = None
 
 
@@ -90,7 +95,7 @@ class Measuring(Booting):
         typer.Option(
             "--snapshot/--no-snapshot",
             rich_help_panel=WHERE,
-            help="restore runs, or boot each from cold",
+            help="restore each run from a snapshot of the booted guest, or boot it",
         ),
     ] = True
     measure_anyway: Annotated[
@@ -98,7 +103,7 @@ class Measuring(Booting):
         typer.Option(
             "--measure-anyway",
             rich_help_panel=WHERE,
-            help="boot even where both arms are the same code",
+            help="measure even if the machine code of the arms is equal",
         ),
     ] = False
     probe: Annotated[

@@ -20,15 +20,16 @@ def pages_verb(
         Path, typer.Argument(help="folder of the history", metavar="HISTORY")
     ] = HISTORY,
     output: Annotated[
-        Path, typer.Option("--output", "-o", help="folder of the site; an older site is replaced")
+        Path, typer.Option("--output", "-o", help="folder of the site; a site in it is replaced")
     ] = Path("site"),
     sessions: Annotated[
-        Path | None, typer.Option(help="a folder of sessions, whose reports are copied")
+        Path | None,
+        typer.Option(help="a folder of sessions; their reports are copied into the site"),
     ] = None,
     known_file: KnownFile = KNOWN,
     policy_file: PolicyFile = POLICY,
 ) -> None:
-    """Make a static site of the history: trends, nights, and any two nights compared."""
+    """Write a static web site of the history: trends, nights, and comparisons of any two nights."""
     from history.known import load_known
     from history.policy import load_policy
     from history.store import HistoryStore

@@ -16,23 +16,25 @@ app = typer.Typer(add_completion=False)
 @app.command("patch")
 def patch_verb(
     mail: Annotated[
-        Path, typer.Argument(metavar="MAIL", help="a patch as a mail; - is standard input")
+        Path, typer.Argument(metavar="MAIL", help="a patch as a mail; - reads standard input")
     ] = Path("-"),
     sessions: Annotated[
-        Path, typer.Option("--sessions", help="folder of the sessions that are searched")
+        Path, typer.Option("--sessions", help="folder with the sessions to search")
     ] = SESSIONS,
     always: Annotated[
         bool,
-        typer.Option("--always", rich_help_panel=OUTPUT, help="a line also where all is well"),
+        typer.Option(
+            "--always", rich_help_panel=OUTPUT, help="print a line even if there is no regression"
+        ),
     ] = False,
 ) -> None:
-    """Say in one line what is known of one patch; nothing where it was measured and all is well.
+    """Print what past sessions say of one patch, in one line.
 
-    Nothing is built or booted: the verdict is that of the newest session that has the patch,
-    alone (--per-patch) or with its series. Where there is none, the line says so, and which
-    workloads execute the functions that the patch changes. The line has ERROR: in it for a
-    regression (exit 1) and for a patch that cannot be read (exit 4), as b4 prep --check wants
-    it; see docs/command-line.md.
+    Prints nothing if the patch was measured without a regression. Nothing is built or booted: the
+    verdict is from the newest session that measured the patch, alone (--per-patch) or with its
+    series. Without such a session the line names the workloads that execute the functions the
+    patch changes. The line begins with ERROR: for a regression (exit 1) and for a patch that
+    cannot be read (exit 4), as b4 prep --check expects; see docs/command-line.md.
     """
     from verbs.actions import patch
 

@@ -14,7 +14,9 @@ app = typer.Typer(add_completion=False)
 @app.command("plan")
 @flattened
 def plan_verb(request: Request, as_json: Json = False) -> None:
-    """Show the kernels, runs and checks of a session in their order, and about how long."""
+    """Show the kernels, runs and checks that a session would make, in order, with an estimate of
+    the time.
+    """
     from verbs.actions import plan
 
     plan.show(request, as_json=as_json)

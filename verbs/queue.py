@@ -16,9 +16,13 @@ app = typer.Typer(no_args_is_help=True, add_completion=False)
 
 Priority = Annotated[
     int,
-    typer.Option("--priority", rich_help_panel=QUEUE_PANEL, help="higher ones are measured first"),
+    typer.Option(
+        "--priority", rich_help_panel=QUEUE_PANEL, help="higher numbers are measured first"
+    ),
 ]
-Entries = Annotated[list[str], typer.Argument(metavar="ID...", help="or how it begins")]
+Entries = Annotated[
+    list[str], typer.Argument(metavar="ID...", help="an entry's id, or its beginning")
+]
 # An entry is one series, which has an argument of its own.
 OF_ENTRY = Without("name", "series", "arms")
 
@@ -37,13 +41,13 @@ def add_verb(
             "--table",
             metavar="FILE.csv",
             rich_help_panel=QUEUE_PANEL,
-            help="series as rows; columns as in docs/queue.md",
+            help="a table with one series a row; see docs/queue.md for the columns",
         ),
     ] = [],  # noqa: B006
     folder: Folder = QUEUE,
     priority: Priority = 0,
 ) -> None:
-    """Queue series, each as an entry of its own; what is there already stays as it is."""
+    """Add series to the queue, one entry each; entries that exist are not changed."""
     if not (series or tables):
         raise typer.BadParameter("no series named", param_hint="SERIES")
     from verbs.actions import queue
@@ -59,7 +63,7 @@ def run_verb(
     limit: Annotated[
         int | None,
         typer.Option(
-            "--limit", min=1, rich_help_panel=QUEUE_PANEL, help="end after so many entries"
+            "--limit", min=1, rich_help_panel=QUEUE_PANEL, help="stop after this many entries"
         ),
     ] = None,
     tries: Annotated[
@@ -78,7 +82,7 @@ def run_verb(
             min=1,
             metavar="S",
             rich_help_panel=QUEUE_PANEL,
-            help="look again every S seconds, and do not end",
+            help="keep running, and check the queue every S seconds",
         ),
     ] = None,
     trust_authors: Annotated[
@@ -86,17 +90,17 @@ def run_verb(
         typer.Option(
             "--trust-authors",
             rich_help_panel=QUEUE_PANEL,
-            help="also build what came by mail: its makefiles run as you",
+            help="also build series that came by mail; their makefiles run as you",
         ),
     ] = False,
 ) -> None:
-    """Measure what waits, one session and one report an entry, until nothing is left.
+    """Measure all waiting entries, one session and one report each.
 
-    An entry that does not apply, build or boot is its own outcome, and the next one is
-    measured.  What a watch queued, or a message-id names, is built with --trust-authors only.
-    Exit codes: 0 all were worked, whatever the verdicts; 2 some wait for --trust-authors; 3
-    two in a row were ended by the host or the lab, or the queue's folder cannot be written.
-    Killed at any moment, the next run goes on where this one was.
+    A series that does not apply, build or boot fails its own entry only.  Series from mail (queued
+    by watch, or named by message-id) are built with --trust-authors only.  Exit codes: 0 all
+    entries were processed, whatever their verdicts; 2 some need --trust-authors; 3 two in a row
+    failed because of this host or the lab, or the queue's folder cannot be written.  After an
+    interruption the next run continues where this one stopped.
     """
     from verbs.actions import queue
 
@@ -105,7 +109,9 @@ def run_verb(
 
 @app.command("remove")
 def remove_verb(names: Entries, folder: Folder = QUEUE) -> None:
-    """Take entries out of the queue; sessions stay, and no watch queues the same again."""
+    """Remove entries from the queue; their sessions are kept, and watch does not queue them
+    again.
+    """
     from verbs.actions import queue
 
     queue.remove(names, folder)
@@ -118,11 +124,13 @@ def retry_verb(
     anew: Annotated[
         bool,
         typer.Option(
-            "--new-session", rich_help_panel=QUEUE_PANEL, help="also where the host ended a session"
+            "--new-session",
+            rich_help_panel=QUEUE_PANEL,
+            help="start a new session even if the old can be resumed",
         ),
     ] = False,
 ) -> None:
-    """Measure entries again; a session that the host ended goes on, any other is a new one."""
+    """Measure entries again; a session that the host interrupted is resumed, others start anew."""
     from verbs.actions import queue
 
     queue.retry(names, folder, anew=anew)

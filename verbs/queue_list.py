@@ -30,12 +30,12 @@ def list_verb(
     everything: Annotated[
         bool,
         typer.Option(
-            "--all", rich_help_panel=QUEUE_PANEL, help="also what was removed or replaced"
+            "--all", rich_help_panel=QUEUE_PANEL, help="also entries that were removed or replaced"
         ),
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Show the queue in the order it is worked, then what came out."""
+    """Show waiting entries in order, then finished ones with their results."""
     from queues.store import QueueStore
     from results.record import as_json as as_json_values
 
@@ -51,7 +51,7 @@ def list_verb(
     for entry in shown:
         print(_line(entry))
     if not shown:
-        log("nothing is queued")
+        log("the queue is empty")
 
 
 def _line(entry: Entry) -> str:

@@ -28,7 +28,7 @@ def repro_verb(
             "--output",
             metavar="ARCHIVE",
             rich_help_panel=SESSION,
-            help="by default SESSION.tar.gz",
+            help="archive to write; default: SESSION.tar.gz",
         ),
     ] = None,
     check: Annotated[
@@ -37,7 +37,7 @@ def repro_verb(
             "--check",
             metavar="ARCHIVE",
             rich_help_panel=SESSION,
-            help="repeat this archive's session",
+            help="repeat the session of this archive",
         ),
     ] = None,
     source: Annotated[
@@ -46,19 +46,19 @@ def repro_verb(
             "--source",
             metavar="SOURCE",
             rich_help_panel=SESSION,
-            help="of --check: where the kernel source lies here, if elsewhere",
+            help="with --check: the kernel source on this host, if elsewhere than in the archive",
         ),
     ] = "",
     folder: Folder = None,
     as_json: Json = False,
 ) -> None:
-    """Pack a session into one archive, or repeat one and compare every number.
+    """Pack a session into an archive, or repeat an archived session and compare every number.
 
-    Exit codes of --check: 0 every number is the same, 1 some are not.
+    Exit codes of --check: 0 every number is equal, 1 some are not.
     """
     if (given is None) == (check is None):
         raise UsageError(
-            "a session to pack, or an archive to check, is wanted", where="repro",
+            "give either SESSION to pack or --check ARCHIVE", where="repro",
             next_step="./lab.py repro SESSION, or ./lab.py repro --check ARCHIVE",
         )  # fmt: skip
     from verbs.actions import repro
@@ -67,8 +67,8 @@ def repro_verb(
         raise typer.Exit(repro.check(check, source, folder, where, as_json=as_json))
     if source or folder or as_json:
         raise UsageError(
-            "--source, --session and --json belong to --check", where="repro",
-            next_step="leave them out",
+            "--source, --session and --json are options of --check", where="repro",
+            next_step="leave them out, or add --check ARCHIVE",
         )  # fmt: skip
     assert given is not None
     repro.pack(given, output)

@@ -17,7 +17,7 @@ app = typer.Typer(add_completion=False)
 @app.command("sessions")
 def sessions_verb(
     folder: Annotated[Path, typer.Argument(help="folder of sessions", metavar="FOLDER")] = SESSIONS,
-    limit: Annotated[int, typer.Option(min=1, metavar="N", help="no more than the newest N")] = 10,
+    limit: Annotated[int, typer.Option(min=1, metavar="N", help="list the newest N")] = 10,
     everything: Annotated[bool, typer.Option("--all", help="every session")] = False,
     page: Annotated[
         Path | None,
@@ -25,7 +25,7 @@ def sessions_verb(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """List sessions, newest first, with the verdicts that `report` gives.
+    """List sessions with their verdicts, newest first.
 
     `report latest` and `report NAME` show one of them; the exit code in each line is that
     of its report. With --page an older page in that folder is replaced.
@@ -49,4 +49,4 @@ def sessions_verb(
     if not heads:
         log(f"no session in {folder}")
     elif len(shown) < len(heads):
-        log(f"{len(heads) - len(shown)} older ones: --all")
+        log(f"{len(heads) - len(shown)} older sessions not shown; --all lists them")

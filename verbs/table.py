@@ -18,49 +18,49 @@ from verbs import examples
 
 # Module in verbs/ by name of the verb, then the first sentence of the verb's own help.
 VERBS = {
-    "doctor": ("host", "Say what this host can do, and the command that mends what it cannot."),
+    "doctor": ("host", "Check this host for what the lab needs, and print the command that fixes "
+               "each problem."),
     "list": ("host", "List experiments, workloads, guests, series, and kernels in the cache."),
-    "clean": ("host", "Bound the cache: what was not used for longest goes first, fetched "
-              "packages before all."),
-    "plan": ("plan", "Show the kernels, runs and checks of a session in their order, and about "
-             "how long."),
-    "build": ("measuring", "Build the kernels of an experiment, as far as the cache lacks them."),
-    "cache-key": ("measuring", "Name the kernels that an experiment needs in one key, without "
-                  "building any."),
+    "clean": ("host", "Shrink the cache: downloaded packages go first, then what was not used for "
+              "longest."),
+    "plan": ("plan", "Show the kernels, runs and checks that a session would make, in order, with "
+             "an estimate of the time."),
+    "build": ("measuring", "Build the kernels of an experiment that are not in the cache."),
+    "cache-key": ("measuring", "Print one key for all kernels that an experiment needs, for a CI "
+                  "cache; builds none."),
     "measure": ("measuring", "Boot and measure every run of the plan; print the session's folder."),
-    "report": ("measuring", "Write a session's reports, and print it in one form; the exit code "
+    "report": ("measuring", "Write the reports of a session and print one of them; the exit code "
                "is the verdict's."),
-    "run": ("measuring", "Build, measure and report; the exit code is the verdict's."),
-    "tree": ("tree", "Measure commits of the kernel tree that you stand in, with and without "
-             "them."),
+    "run": ("measuring", "Build kernels, measure, and print the report; the exit code is the "
+            "verdict's."),
+    "tree": ("tree", "Measure commits of the kernel tree in the current folder against the "
+             "commit before them."),
     "suggest": ("suggest", "Rank the workloads by how much they execute of what a series changes."),
-    "patch": ("patch", "Say in one line what is known of one patch; nothing where it was measured "
-              "and all is well."),
-    "sessions": ("sessions", "List sessions, newest first, with the verdicts that `report` gives."),
-    "compare": ("compare", "Set two sessions of the same cases side by side, and judge the second "
-                "against the first."),
-    "gate": ("gate", "Exit 0, 1, 2, 3, 4 or 5 by a policy, and say why."),
-    "bisect": ("bisect", "Find the patch of a series, or the commit of a range, that moved a "
+    "patch": ("patch", "Print what past sessions say of one patch, in one line."),
+    "sessions": ("sessions", "List sessions with their verdicts, newest first."),
+    "compare": ("compare", "Compare two sessions of the same cases: the second against the first."),
+    "gate": ("gate", "Turn a session or the newest night of a history into an exit code by a CI "
+             "policy."),
+    "bisect": ("bisect", "Find the patch of a series, or the commit of a range, that changed a "
                "metric."),
-    "repro": ("repro", "Pack a session into one archive, or repeat one and compare every number."),
-    "pages": ("pages", "Make a static site of the history: trends, nights, and any two nights "
-              "compared."),
-    "watch": ("watch", "Follow a mailbox: queue every new, complete series that touches the "
-              "given paths."),
-    "history": ("history", "Keep nights, and see what changed."),
-    "completion": ("completion", "Print the completion of verbs, options and their values for a "
-                   "shell to read."),
+    "repro": ("repro", "Pack a session into an archive, or repeat an archived session and compare "
+              "every number."),
+    "pages": ("pages", "Write a static web site of the history: trends, nights, and comparisons of "
+              "any two nights."),
+    "watch": ("watch", "Watch a mailbox, and queue every new, complete series that changes files "
+              "under the paths."),
+    "history": ("history", "Keep the results of nightly runs, and show what changed between them."),
+    "completion": ("completion", "Print the completion script for bash, zsh or fish."),
 }  # fmt: skip
 QUEUE = {
-    "add": ("queue", "Queue series, each as an entry of its own; what is there already stays as "
-            "it is."),
-    "list": ("queue_list", "Show the queue in the order it is worked, then what came out."),
-    "run": ("queue", "Measure what waits, one session and one report an entry, until nothing is "
-            "left."),
-    "remove": ("queue", "Take entries out of the queue; sessions stay, and no watch queues the "
-               "same again."),
-    "retry": ("queue", "Measure entries again; a session that the host ended goes on, any other "
-              "is a new one."),
+    "add": ("queue", "Add series to the queue, one entry each; entries that exist are not "
+            "changed."),
+    "list": ("queue_list", "Show waiting entries in order, then finished ones with their results."),
+    "run": ("queue", "Measure all waiting entries, one session and one report each."),
+    "remove": ("queue", "Remove entries from the queue; their sessions are kept, and watch does "
+               "not queue them again."),
+    "retry": ("queue", "Measure entries again; a session that the host interrupted is resumed, "
+              "others start anew."),
 }  # fmt: skip
 COVERAGE = {
     "show": ("coverage", "Show how many of a folder's functions each workload executes."),
@@ -68,11 +68,11 @@ COVERAGE = {
             "`suggest` and `--auto`."),
 }  # fmt: skip
 USERLAND = {
-    "show": ("userland", "Name the programs that guests of this host get, by version and content."),
-    "export": ("userland", "Write the programs that guests of this host get into one file; print "
-               "their key."),
-    "import": ("userland", "Give guests of this host the programs of another one, from now on."),
-    "forget": ("userland", "Give guests this host's own programs again."),
+    "show": ("userland", "Show the programs that guests run, with versions and checksums."),
+    "export": ("userland", "Write the programs that guests run into one archive, and print its "
+               "key."),
+    "import": ("userland", "Use the guest programs of another host, from an exported archive."),
+    "forget": ("userland", "Stop using imported guest programs, and use this host's own again."),
 }  # fmt: skip
 
 
@@ -106,9 +106,9 @@ def add_verbs(group: TyperGroup) -> None:
     for verb in _lazy(VERBS):
         group.add_command(verb)
     for name, line, verbs in (
-        ("queue", "Series that wait, measured one after the other.", QUEUE),
+        ("queue", "A queue of series, measured one after the other.", QUEUE),
         ("coverage", "Which kernel functions the workloads execute.", COVERAGE),
-        ("userland", "The programs of guests, and how two hosts get the same ones.", USERLAND),
+        ("userland", "The programs that guests run; two hosts can use the same ones.", USERLAND),
     ):
         group.add_command(
             TyperGroup(

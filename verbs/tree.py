@@ -26,41 +26,41 @@ OF_TREE = Without("name", "series", "source", "automatic", "reverse", "arms")
 def tree_verb(
     request: Annotated[Request, OF_TREE],
     given: Measuring,
-    wanted: Annotated[str, typer.Argument(metavar="A..B|BRANCH", help="commits of the tree")] = "",
+    wanted: Annotated[
+        str, typer.Argument(metavar="A..B|BRANCH", help="a range of commits, or a branch")
+    ] = "",
     base: Annotated[
         str,
         typer.Option(
             "--base",
             metavar="REF",
             rich_help_panel=SUBJECT,
-            help="of BRANCH, or HEAD: what it is on top of",
+            help="the branch or commit that BRANCH (or HEAD) started from",
         ),
     ] = "",
     uncommitted: Annotated[
         bool,
-        typer.Option(
-            "--dirty", rich_help_panel=SUBJECT, help="also what is changed and not committed"
-        ),
+        typer.Option("--dirty", rich_help_panel=SUBJECT, help="include uncommitted changes"),
     ] = False,
     tree: Annotated[
         Path,
         typer.Option(
             "--tree",
             rich_help_panel=SUBJECT,
-            help="the kernel tree, or a folder in it; by default here",
+            help="the kernel tree, or a folder in it; default: the current folder",
         ),
     ] = Path(),
     folder: Folder = None,
     strict: Strict = False,
     dry_run: DryRun = False,
 ) -> None:
-    """Measure commits of the kernel tree that you stand in, with and without them.
+    """Measure commits of the kernel tree in the current folder against the commit before them.
 
     `twinboot HEAD~3..` is short for `twinboot tree HEAD~3..`, `twinboot --dirty` for `twinboot
     tree --dirty`, and `twinboot run topic --base mainline` for `twinboot tree topic --base
-    mainline`. The base arm is the commit that the range starts from. Nothing in the tree is
-    changed. The workloads are those that execute what the commits change, as `suggest` says,
-    where --workloads names none. The exit code is the verdict's.
+    mainline`. The base arm is the commit that the range starts from. The tree is not
+    changed. Without --workloads, those are measured that execute what the range changes (see
+    `suggest`). The exit code is the verdict's.
     """
     from kernels.tree import series_of, tree_at
     from verbs.actions import session
@@ -74,6 +74,6 @@ def tree_verb(
         request, series=found.series, source=found.source, automatic=not request.workloads
     )
     cases = ", ".join(case.name for case in experiment_of(request).cases)
-    chosen = "" if request.workloads else ", which execute what the series changes"
+    chosen = "" if request.workloads else " (they execute what the series changes)"
     log(f"workloads: {cases}{chosen}")
     raise typer.Exit(session.run(request, given, folder=folder, strict=strict, dry_run=dry_run))

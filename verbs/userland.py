@@ -16,7 +16,7 @@ app = typer.Typer(add_completion=False)
 
 @app.command("show")
 def show_verb(as_json: Json = False) -> None:
-    """Name the programs that guests of this host get, by version and content."""
+    """Show the programs that guests run, with versions and checksums."""
     from guests import userland
     from host import facts
     from results.record import as_json as as_json_values
@@ -34,7 +34,7 @@ def show_verb(as_json: Json = False) -> None:
 def export_verb(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="the archive to write")],
 ) -> None:
-    """Write the programs that guests of this host get into one file; print their key."""
+    """Write the programs that guests run into one archive, and print its key."""
     from guests import userland
     from host import facts
     from runs.userland import export
@@ -46,10 +46,14 @@ def export_verb(
 
 @app.command("import")
 def import_verb(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="what export wrote elsewhere")],
-    key: Annotated[str, typer.Option(help="refuse any other than this, as export printed it")] = "",
+    file: Annotated[
+        Path, typer.Argument(metavar="FILE", help="the archive that export wrote on the other host")
+    ],
+    key: Annotated[
+        str, typer.Option(help="accept only the archive with this key, as export printed it")
+    ] = "",
 ) -> None:
-    """Give guests of this host the programs of another one, from now on."""
+    """Use the guest programs of another host, from an exported archive."""
     from guests import userland
     from host import facts
     from runs.userland import import_
@@ -62,7 +66,7 @@ def import_verb(
 
 @app.command("forget")
 def forget_verb() -> None:
-    """Give guests this host's own programs again."""
+    """Stop using imported guest programs, and use this host's own again."""
     from guests import userland
     from host import facts
 

@@ -27,7 +27,7 @@ def watch_verb(
         Path, typer.Argument(help="a public-inbox archive (v2), maildir, mbox or folder of mboxes")
     ],
     more_paths: Annotated[
-        list[str] | None, typer.Argument(metavar="PATH", help="as --paths")
+        list[str] | None, typer.Argument(metavar="PATH", help="the same as --paths")
     ] = None,
     paths: Annotated[
         list[str],
@@ -35,16 +35,21 @@ def watch_verb(
             "--paths",
             metavar="PATH",
             rich_help_panel=MAILBOX,
-            help="queue what touches one of these, as mm/ fs/*.c; or all",
+            help="queue only series that change files under these, for example mm/ 'fs/*.c'",
         ),
     ] = [],  # noqa: B006
     once: Annotated[
-        bool, typer.Option("--once", rich_help_panel=MAILBOX, help="look once, and end")
+        bool,
+        typer.Option("--once", rich_help_panel=MAILBOX, help="check the mailbox once, then exit"),
     ] = False,
     every: Annotated[
         float,
         typer.Option(
-            "--every", min=1, metavar="S", rich_help_panel=MAILBOX, help="look every S seconds"
+            "--every",
+            min=1,
+            metavar="S",
+            rich_help_panel=MAILBOX,
+            help="check the mailbox every S seconds",
         ),
     ] = 60.0,
     days: Annotated[
@@ -53,17 +58,18 @@ def watch_verb(
             "--days",
             min=0.01,
             rich_help_panel=MAILBOX,
-            help="how far back the first look goes, and how long a series may stay incomplete",
+            help="age of the oldest mail read at the first check, and how long an incomplete "
+            "series is waited for",
         ),
     ] = 14.0,
     folder: Folder = QUEUE,
     priority: Priority = 0,
 ) -> None:
-    """Follow a mailbox: queue every new, complete series that touches the given paths.
+    """Watch a mailbox, and queue every new, complete series that changes files under the paths.
 
-    A series with a patch missing waits until it is whole, or too old.  A newer version takes
-    the place of one that is not measured yet.  What was read is remembered with the queue.
-    The workloads are those that execute what a series changes, where --workloads names none.
+    A series with a missing patch waits until it is complete or --days old.  A newer version
+    replaces an older one that is not measured yet.  The queue remembers which mails were read.
+    Without --workloads, those are measured that execute what a series changes (see suggest).
     """
     from verbs.actions import watch
 

@@ -92,7 +92,7 @@ def problems(result: GuestResult, claim: Claim) -> tuple[str, ...]:
 def few_ios(result: GuestResult, phases: Sequence[Phase]) -> tuple[str, ...]:
     """Findings: phases with too few I/Os to be evidence of anything."""
     return tuple(
-        f"{asked.name}: {seen.fio.ios} I/Os, fewer than {asked.min_ios}: no evidence of anything"
+        f"{asked.name}: {seen.fio.ios} I/Os, fewer than {asked.min_ios}: too few for a verdict"
         for asked, seen in zip(phases, result.phases, strict=False)
         if seen.fio is not None and seen.fio.ios < asked.min_ios
     )
@@ -109,14 +109,14 @@ def _phase_problems(asked: Phase, seen: PhaseResult, claim: Claim) -> list[str]:
             found.append(f"memory.events {counter} rose by {events}")
     limit = limit_text(claim.limit_bytes)
     if seen.before.memory_max != limit:
-        found.append(f"cgroup limit {seen.before.memory_max}, {limit} asked")
+        found.append(f"cgroup limit {seen.before.memory_max}, expected {limit}")
     if seen.before.thp_enabled != asked.thp:
-        found.append(f"THP state {seen.before.thp_enabled!r}, {asked.thp!r} asked")
+        found.append(f"THP state {seen.before.thp_enabled!r}, expected {asked.thp!r}")
     left = seen.before.vmstat["nr_active_file"] + seen.before.vmstat["nr_inactive_file"]
     if asked.drop_caches and left > claim.left_pages:
         found.append(f"caches not dropped: {left} file pages before the phase")
     if seen.fio.options.get("randseed") != str(claim.seed):
-        found.append(f"seed {seen.fio.options.get('randseed')}, {claim.seed} asked")
+        found.append(f"seed {seen.fio.options.get('randseed')}, expected {claim.seed}")
     if seen.fio.options.get("randrepeat") != "0" or seen.fio.options.get("allrandrepeat") == "1":
         found.append("seed without effect: fio ran with randrepeat or allrandrepeat")
     amount = _amount(asked, seen.fio)
@@ -135,13 +135,13 @@ def _amount(asked: Phase, fio: FioResult) -> str:
     """In what fio did more or less than it was told; empty where it did not."""
     late_ms = fio.runtime_ms - fio.asked_ms
     if fio.asked_ios:
-        return "" if fio.ios == fio.asked_ios else f"{fio.ios} I/Os done, {fio.asked_ios} asked"
+        return "" if fio.ios == fio.asked_ios else f"{fio.ios} I/Os done, expected {fio.asked_ios}"
     if not asked.time_based:
         end = f"work not finished in the {fio.asked_ms} ms that it may take"
         return end if late_ms >= 0 else ""
     if 0 <= late_ms <= LATE_MS + LATE * fio.asked_ms:
         return ""
-    return f"fio ran for {fio.runtime_ms} ms, {fio.asked_ms} ms asked"
+    return f"fio ran for {fio.runtime_ms} ms, expected {fio.asked_ms} ms"
 
 
 def _limit_hit(seen: PhaseResult, claim: Claim) -> str:
@@ -208,10 +208,10 @@ def _huge_as_asked(seen: PhaseResult, claim: Claim) -> str:
     kind, _, options = seen.mounted.partition(" ")
     found = [word for word in options.split(",") if word.startswith("huge=")] or ["huge=never"]
     if kind != "tmpfs" or found != [wanted]:
-        return f"mounted as {seen.mounted or 'nothing'}, tmpfs with {wanted} asked"
+        return f"mounted as {seen.mounted or 'nothing'}, expected tmpfs with {wanted}"
     huge = seen.after.vmstat["nr_shmem_hugepages"] * claim.huge_page_bytes
     if wanted == "huge=never" and huge:
-        return f"huge pages in tmpfs: {huge / MIB:.0f} MiB, none asked"
+        return f"huge pages in tmpfs: {huge / MIB:.0f} MiB, expected none"
     if wanted == "huge=always" and huge < THP_SHARE * claim.file_bytes:
         return f"no huge pages: {huge / MIB:.0f} MiB of {claim.file_bytes / MIB:.0f} MiB in tmpfs"
     return ""
@@ -223,7 +223,7 @@ def _memory_as_asked(seen: PhaseResult, claim: Claim) -> str:
         return ""
     return (
         f"{free / MIB:.0f} MiB of memory free before the phase, "
-        f"{claim.memory_bytes / MIB:.0f} MiB asked"
+        f"expected {claim.memory_bytes / MIB:.0f} MiB"
     )
 
 

@@ -45,7 +45,7 @@ def limits_of(
     return low - left * span, high + right * span
 
 
-def _said(metric: MetricComparison) -> tuple[str, str]:
+def _shown_change(metric: MetricComparison) -> tuple[str, str]:
     """The name of a row, and its change and verdict."""
     return (
         f"{metric.case}  {metric.name}",
@@ -60,7 +60,7 @@ def _row(
     across = blended_transform_factory(axes.transAxes, axes.transData)
     change = metric.judgement.change
     assert change is not None
-    name, said = _said(metric)
+    name, said = _shown_change(metric)
     axes.text(0, position - (0.54 if tall else 0.38), name, transform=across, va="center")
     axes.text(0 if tall else 1, position - (0.3 if tall else 0.38), said, transform=across,
               va="center", ha="left" if tall else "right", color=MUTED)  # fmt: skip
@@ -119,7 +119,7 @@ def draw(comparison: Comparison) -> list[Chart]:
         + (f", A/A: {wording.noise(metric)}" if metric.again else "")
         for metric in metrics
     )
-    tall = any(sum(map(len, _said(metric))) > LETTERS for metric in metrics)
+    tall = any(sum(map(len, _shown_change(metric))) > LETTERS for metric in metrics)
     with canvas.figure(EDGES_IN + (TALL_ROW_IN if tall else ROW_IN) * len(metrics)) as drawn:
         axes = drawn.subplots()
         axes.patch.set_alpha(0)

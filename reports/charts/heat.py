@@ -185,5 +185,5 @@ def _caption(session: SessionComparison) -> str:
     return (
         f"Change from {session.manifest.base} in percent{points}. Blue is better, orange is worse, "
         "the deeper the larger, on a logarithmic scale from half the threshold; ▲ and ▼ mark what "
-        f"is told from zero.{rest} {wording.row_samples(found[0]).capitalize()}."
+        f"is significant.{rest} {wording.row_samples(found[0]).capitalize()}."
     )

@@ -1,4 +1,4 @@
-"""Blocks as one self-contained page: no network, no script, the same bytes every time.
+"""Blocks as one self-contained page: no network, the same bytes every time, whole without script.
 
 Every text passes :func:`escaped`, every attribute :func:`attribute`; drawings are made here
 with their texts escaped and stay as they are.
@@ -25,6 +25,7 @@ from reports.document import (
     Heading,
     Inline,
     Item,
+    Link,
     Listing,
     Mono,
     Paragraph,
@@ -36,10 +37,12 @@ from reports.document import (
     Words,
     plain,
 )
+from reports.render.policy import policy, safe
 from reports.wording import clean, typeset
 
 STYLE = Path(__file__).parent / "page.css"
-POLICY = "default-src 'none'; style-src 'unsafe-inline'"
+# Sorts and filters tables; a page is whole without it.
+SCRIPT = Path(__file__).parent / "tables.js"
 FOOTER = "Made from the session folder alone; the same folder gives the same bytes."
 # Where a long name may end a line: behind these.
 BREAKS = re.compile(r"(?<=[._])(?=[^._])")
@@ -75,7 +78,17 @@ def _inline(part: Inline) -> str:
         return f"<code>{verbatim(part.text)}</code>"
     if isinstance(part, Strong):
         return f"<b{_classes(_tone(part.tone))}>{escaped(part.text)}</b>"
+    if isinstance(part, Link):
+        return linked(escaped(part.text), part.to)
     return escaped(part)
+
+
+def linked(inner: str, to: str) -> str:
+    """What is escaped already, as a link; as it is where the address is not safe to follow."""
+    if not safe(to):
+        return inner
+    away = ' rel="noopener noreferrer nofollow"' if to.startswith("https:") else ""
+    return f"<a href={attribute(to)}{away}>{inner}</a>"
 
 
 def _tone(word: str) -> str:
@@ -174,13 +187,15 @@ def _box(label: str, inner: str) -> str:
 
 
 def _verdict(verdict: VerdictRow) -> str:
-    tone = _tone(verdict.word) or "plain"
-    lines = "".join(f"<small>{escaped(line)}</small>" for line in verdict.lines)
+    tone = _tone(verdict.style or verdict.word) or "plain"
+    lines = "".join(f"<small>{words(line)}</small>" for line in verdict.lines)
     weak = "failed" if verdict.word == "failed" else ""
+    at = f" id={attribute(verdict.anchor)}" if verdict.anchor else ""
+    case = linked(escaped(verdict.case), verdict.to)
     return (
-        f'<li>\n<span class="word {tone}"><i aria-hidden="true">{escaped(verdict.mark)}</i>'
+        f'<li{at}>\n<span class="word {tone}"><i aria-hidden="true">{escaped(verdict.mark)}</i>'
         f"{escaped(verdict.word)}</span>\n"
-        f'<span class="what"><b>{escaped(verdict.case)}</b> {escaped(verdict.metric)}{lines}'
+        f'<span class="what"><b>{case}</b> {escaped(verdict.metric)}{lines}'
         "</span>\n"
         f"<span{_classes('change', weak)}>{escaped(verdict.change)}"
         f"<small>{escaped(verdict.interval)}</small></span>\n</li>"
@@ -222,7 +237,8 @@ def _row(row: Row, columns: Sequence[Column]) -> str:
         _cell(cell, column, head=at == 0)
         for at, (cell, column) in enumerate(zip(row.cells, columns, strict=True))
     ]
-    return f"<tr{_classes('primary' * row.strong, 'faint' * row.faint)}>{''.join(cells)}</tr>"
+    names = _classes("primary" * row.strong, "faint" * row.faint, "sum" * row.sum)
+    return f"<tr{names}>{''.join(cells)}</tr>"
 
 
 def _cell(cell: Cell, column: Column, *, head: bool) -> str:
@@ -231,6 +247,7 @@ def _cell(cell: Cell, column: Column, *, head: bool) -> str:
         text = BREAKS.sub("<wbr>", text) if not re.search("[<>&;]", text) else text
     if cell.mono:
         text = f"<code>{text}</code>"
+    text = linked(text, cell.to)
     mark = f'<i aria-hidden="true">{escaped(cell.mark)}</i> ' if cell.mark else ""
     small = f"<small>{escaped(cell.small)}</small>" if cell.small else ""
     under = f'<small class="under">{escaped(cell.under)}</small>' if cell.under else ""
@@ -257,24 +274,31 @@ def contents(blocks: Sequence[Block]) -> str:
     return '<nav class="contents" aria-label="Contents">\n' + "\n".join(links) + "\n</nav>\n"
 
 
-def page(title: str, head: Sequence[Block], blocks: Sequence[Block], over: Words = "") -> str:
+def page(
+    title: str, head: Sequence[Block], blocks: Sequence[Block], over: Words = "",
+    footer: str = FOOTER,
+) -> str:  # fmt: skip
     """The whole page, ending in a newline.
 
     ``title`` is the window's, ``head`` stands above the line of contents, ``over`` above all.
     """
     made = Page()
     above = f'<p class="over">{words(over)}</p>\n' if over else ""
+    style, script = STYLE.read_text(encoding="utf-8"), SCRIPT.read_text(encoding="utf-8")
+    body = (
+        f"<main>\n<header>\n{above}{made.blocks(head)}\n</header>\n"
+        f"{contents(blocks)}{made.blocks(blocks)}\n"
+        f"<footer>{escaped(footer)}</footer>\n</main>\n"
+    )
     return (
         "<!DOCTYPE html>\n"
         '<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        '<meta name="referrer" content="no-referrer">\n'
         '<meta name="color-scheme" content="light dark">\n'
-        f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">\n'
-        f"<title>{verbatim(title)}</title>\n"
-        f"<style>\n{STYLE.read_text(encoding='utf-8')}</style>\n</head>\n<body>\n<main>\n"
-        f"<header>\n{above}{made.blocks(head)}\n</header>\n"
-        f"{contents(blocks)}{made.blocks(blocks)}\n"
-        f"<footer>{escaped(FOOTER)}</footer>\n</main>\n</body>\n</html>\n"
+        f'<meta http-equiv="Content-Security-Policy" content="{policy([script], None)}">\n'
+        f"<title>{verbatim(title)}</title>\n<style>\n{style}</style>\n</head>\n"
+        f"<body>\n{body}<script>{script}</script>\n</body>\n</html>\n"
     )
 
 

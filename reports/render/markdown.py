@@ -20,6 +20,7 @@ from reports.document import (
     Gallery,
     Heading,
     Item,
+    Link,
     Listing,
     Mono,
     Paragraph,
@@ -29,6 +30,7 @@ from reports.document import (
     Verdicts,
     Words,
 )
+from reports.render.policy import safe
 from reports.wording import clean
 
 # All that Markdown, and HTML within it, take for something else than text.
@@ -50,6 +52,10 @@ def words(given: Words) -> str:
             parts.append(_mono(part.text))
         elif isinstance(part, Strong):
             parts.append(f"**{escape(part.text)}**")
+        elif isinstance(part, Link):
+            # An address that is its own text is a link to every reader of Markdown.
+            is_address = part.text == part.to and safe(part.to)
+            parts.append(f"<{part.to}>" if is_address else escape(part.text))
         else:
             # A blank at an end belongs to what stands beside it.
             lead, tail = " " * part.startswith(" "), " " * part.endswith(" ")
@@ -133,7 +139,7 @@ def _verdict(row: VerdictRow) -> str:
     """One entry: ``- **improvement** filemap-4k 4k.bw +1.01 % [+0.77, +1.25] at 99 %; ...``."""
     size = " ".join(part for part in (row.change, row.interval) if part)
     first = " ".join(part for part in (row.case, row.metric, size) if part)
-    said = [escape(first), *map(escape, row.lines)]
+    said = [escape(first), *map(words, row.lines)]
     return f"- **{escape(row.word)}** {'; '.join(said)}"
 
 

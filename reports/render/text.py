@@ -176,7 +176,7 @@ def _facts(block: Facts, width: int, indent: str) -> Iterator[str]:
 def _verdict(row: VerdictRow, width: int, indent: str) -> Iterator[str]:
     head = (row.case, row.metric, row.change or "not measured", row.interval, row.word)
     yield from wrapped("  ".join(part for part in head if part), width, indent)
-    for line in row.lines:
+    for line in map(plain, row.lines):
         yield from wrapped(line, width, f"{indent}    ")
 
 

@@ -13,6 +13,8 @@ from results.checks import Check, Problem
 QUOTED_LINES = 30
 # Splats of one arm that are quoted: what follows the first is mostly its consequence.
 QUOTED = 2
+# Words of the record for people.
+STATUS = {"green": "passed", "red": "failed"}
 
 
 def problem_text(problem: Problem) -> str:
@@ -24,14 +26,14 @@ def problem_text(problem: Problem) -> str:
 def line(gate: ArmGate) -> str:
     """The arm, and how it stands."""
     if gate.standing == "green":
-        return f"{gate.arm}: green ({guests(gate.checks)})"
+        return f"{gate.arm}: passed ({guests(gate.checks)})"
     if gate.standing == "pending":
-        return f"{gate.arm}: checks pending: {gate.reason}"
+        return f"{gate.arm}: pending: {gate.reason}"
     if gate.standing == "not run":
-        return f"{gate.arm}: not checked: {gate.reason}"
+        return f"{gate.arm}: not run: {gate.reason}"
     if gate.standing == "red before the series":
-        return f"{gate.arm}: red before the series: {problem_text(gate.inherited[0][1])}"
-    return f"{gate.arm}: broken: {problem_text(gate.problems[0][1])}"
+        return f"{gate.arm}: fails without the series too: {problem_text(gate.inherited[0][1])}"
+    return f"{gate.arm}: failed: {problem_text(gate.problems[0][1])}"
 
 
 def guests(checks: Sequence[Check]) -> str:
@@ -50,7 +52,7 @@ def guests(checks: Sequence[Check]) -> str:
 def sentence(gates: Sequence[ArmGate]) -> str:
     """How every arm stands, in one sentence for a mail; empty without checks.
 
-    ``Correctness checks: base, patched: green (lockdep on 1 and 4 vCPUs).``
+    ``Correctness checks: base, patched: passed (lockdep on 1 and 4 vCPUs).``
     """
     alike: dict[str, list[str]] = {}
     for gate in gates:
@@ -69,7 +71,7 @@ def details(gate: ArmGate) -> tuple[str, ...]:
     lines = []
     for check in gate.checks:
         cpus = f"{check.vcpus} vCPU{'' if check.vcpus == 1 else 's'}"
-        head = f"{check.flavour}, {cpus}: {check.status}"
+        head = f"{check.flavour}, {cpus}: {STATUS.get(check.status, check.status)}"
         said = [problem_text(problem) for problem in check.problems]
         said += [check.reason] if check.reason else []
         said += [f"log {check.console}"] if check.status != "green" and check.console else []
@@ -98,4 +100,4 @@ def blocks(view: View) -> list[Block]:
         found: list[Block] = [Listing(inner)] if inner else []
         found += [Code("\n".join(lines)) for lines in quoted(gate)]
         items.append(Item((Strong(line(gate)),), blocks=tuple(found)))
-    return titled("Correctness", "checks", [Listing(tuple(items)), *folds] if items else [])
+    return titled("Correctness checks", "checks", [Listing(tuple(items)), *folds] if items else [])

@@ -260,7 +260,7 @@ def _sum(label: str, rows: Sequence[FunctionRow], note: str = "") -> Row:
     return row(
         label, wording.signed(sum(pair.difference for pair in pairs)), "",
         wording.amount(sum(pair.base for pair in pairs)),
-        wording.amount(sum(pair.patched for pair in pairs)), "", note, faint=True,
+        wording.amount(sum(pair.patched for pair in pairs)), "", note, faint=True, total=True,
     )  # fmt: skip
 
 
@@ -284,9 +284,9 @@ def _significant(one: Comparison, found: Attribution) -> list[Block]:
     if found.others:
         label = f"the other {_many(len(found.functions) - found.listed, 'function')}"
         note = NOT_SIGNIFICANT if found.others.within_scatter else ""
-        rows.append(row(label, *_numbers(found.others), "", note, faint=True))
+        rows.append(row(label, *_numbers(found.others), "", note, faint=True, total=True))
     note = NOT_SIGNIFICANT if found.total.within_scatter else ""
-    rows.append(row("all", *_numbers(found.total), "", note, strong=True))
+    rows.append(row("all", *_numbers(found.total), "", note, strong=True, total=True))
     label = f"Functions that moved most, {found.case} {found.phase}"
     return [
         Heading(f"Functions that moved most, per {found.unit_title}", 4),

@@ -9,7 +9,7 @@ from reports.sections.view import View, titled
 
 VALUES = (
     "Values are geometric means over the blocks, with the spread between boots as ± standard "
-    "deviation. A/A is base-again against base: what chance shows on this host."
+    "deviation. A/A is base-again against base: the size of chance differences on this host."
 )
 
 

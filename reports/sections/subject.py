@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from reports import wording
-from reports.document import Block, Heading, Paragraph, facts
+from reports.document import Block, Heading, Link, Paragraph, Words, facts
 from reports.headline import headline
 from reports.sections.view import View
 from results.record import ArmRecord
@@ -60,6 +60,7 @@ def full(view: View) -> list[Block]:
         *facts([
             ("Source", wording.sources(experiment)),
             ("Series", wording.series_title(experiment)),
+            *(("Posting", words) for words in _postings(view)),
             *((arm.name, _arm(arm)) for arm in session.arms),
             ("Guest", f"{manifest.guest.name}: {manifest.guest.title}"),
             ("Mode", experiment.mode),
@@ -67,6 +68,13 @@ def full(view: View) -> list[Block]:
             ("Blocks" if wall else "Seeds", f"{how}; {session.exactness.text}"),
         ]),
     ]  # fmt: skip
+
+
+def _postings(view: View) -> list[Words]:
+    """Where the mails of the series are, each once."""
+    series = view.session.manifest.series
+    found = dict.fromkeys(wording.posting(each.message_id) for each in series)
+    return [(Link(address, address),) for address in found if address]
 
 
 def _arm(arm: ArmRecord) -> str:

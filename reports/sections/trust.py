@@ -57,8 +57,8 @@ def failures(view: View) -> list[Block]:
         found += [
             Table("Failed runs by arm", heads, rows, together=1),
             Paragraph(
-                "A failed run is never a data point, and its "
-                f"{session.manifest.experiment.repeated.removesuffix('s')} is left out whole.",
+                "Failed runs are not data points; their "
+                f"{session.manifest.experiment.repeated} are excluded on all arms.",
                 "note",
             ),
         ]

@@ -34,7 +34,7 @@ def happened(view: View) -> list[Block]:
     found = headline(view.session, view.folder)
     words: Words = f"{found.text}."
     if found.command:
-        words = (f"{found.text}; go on: ", Mono(found.command))
+        words = (f"{found.text}; to finish: ", Mono(found.command))
     return [Paragraph(words, "bottom"), *(Paragraph(cause, "cause") for cause in found.causes)]
 
 
@@ -82,7 +82,7 @@ def every(view: View) -> list[Block]:
     return blocks
 
 
-def _said(metric_row: ArmRow, cell: ArmCell) -> Cell:
+def _verdict_cell(metric_row: ArmRow, cell: ArmCell) -> Cell:
     """A verdict in a cell; of an arm that is not judged against the base its change alone."""
     change, word = wording.cell_change(metric_row, cell), wording.cell_verdict(cell)
     if cell.against is None:
@@ -105,12 +105,12 @@ def table(view: View) -> list[Block]:
         heads = [Column("case and metric", left=True), *map(Column, names)]
         rows = tuple(
             row(Cell(found.case, under=f"{found.name}, {found.unit}"),
-                *(_said(found, cell) for cell in found.others))
+                *(_verdict_cell(found, cell) for cell in found.others))
             for found in judged
         )  # fmt: skip
     else:
         heads = [Column("arm", left=True), *(Column(f.name, under=f.case) for f in judged)]
-        rows = tuple(row(name, *(_said(f, f.cell(name)) for f in judged)) for name in names)
+        rows = tuple(row(name, *(_verdict_cell(f, f.cell(name)) for f in judged)) for name in names)
     return [Table(label, tuple(heads), rows, together=1)]
 
 

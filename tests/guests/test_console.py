@@ -41,9 +41,9 @@ ENDINGS: tuple[tuple[str, bool, Deadline, Kind, str], ...] = (
     ("rcu-stall", False, "run", "hung", "rcu: INFO: rcu_preempt self-detected stall on CPU"),
     ("smp-bring-up-hang", False, "boot", "boot", "hung while bringing up vCPUs"),
     ("silent-from-the-start", False, "boot", "boot", "use 1 vCPU"),
-    ("silent", False, "silence", "silent", "no sign of life when the silence clock ran out"),
-    ("silent", False, "run", "hung", "not finished when the run clock ran out"),
-    ("lost", False, "", "lost", "QEMU ended without a word from the agent"),
+    ("silent", False, "silence", "silent", "timed out: no output for too long"),
+    ("silent", False, "run", "hung", "timed out: the run did not finish in time"),
+    ("lost", False, "", "lost", "QEMU ended before the agent reported anything"),
     # A program of the guest that crashes is no oops; what it broke shows elsewhere.
     ("user-segfault", True, "", "done", "the agent finished"),
 )  # fmt: skip
@@ -89,7 +89,10 @@ def test_slow_preparation_is_not_put_down_to_the_vcpus() -> None:
     said = "twinboot: prepare: mkfs.xfs\ntwinboot: layout: 13312 MiB\n"
     ending = classify(said, agent_done=False, deadline="boot")
     assert ending == Ending(
-        "boot", "not ready when the boot clock ran out", tuple(said.splitlines()), by_clock=True
+        "boot",
+        "timed out: the guest was not ready in time",
+        tuple(said.splitlines()),
+        by_clock=True,
     )
 
 

@@ -12,10 +12,10 @@ from history.change import Change
 from history.changes import changes_of
 from history.entry import Entry
 from history.gate import Gate, Message, of_history, of_session
+from history.ingest import entry_of
 from history.known import Known, KnownChange, load_known, subject_of
 from history.policy import Place, Policy, Rule, load_policy
 from history.store import Problem
-from history.taking import entry_of
 from reports.many import compare_session
 from tests.history.factory import Nights
 from tests.reports.factory import Session, fails
@@ -124,7 +124,7 @@ def test_expired_entries_are_named() -> None:
     entries = track((0.0, 3))
     one = KnownChange(kind="muted", metric="x", until="2026-01-02", reason="old")
     gate = of_history(entries, [], Policy(), known=Known(known=(one,)))
-    assert "can be taken out: old" in gate.messages[0].text
+    assert "remove it: old" in gate.messages[0].text
 
 
 def test_a_stale_track_is_no_pass_and_its_regressions_stand() -> None:

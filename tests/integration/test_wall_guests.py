@@ -171,7 +171,7 @@ def test_guest_that_talks_and_never_ends(machine: WallMachine, tmp_path: Path) -
     talks = "while :; do say still here; sleep 1; done\n"
     outcome = ended(machine, tmp_path, talks, silence_timeout_s=10.0, run_timeout_s=1.0)
     assert (outcome.files, outcome.ending.kind) == (None, "hung")
-    assert outcome.ending.message == "not finished when the run clock ran out"
+    assert outcome.ending.message == "timed out: the run did not finish in time"
 
 
 def processes(session_of: int) -> dict[int, str]:
@@ -214,7 +214,7 @@ def test_preparation_that_never_ends(machine: WallMachine, tmp_path: Path) -> No
     silent_boot = replace(machine, prepare_text="while :; do sleep 1; done\n")
     outcome = ended(silent_boot, tmp_path, boot_timeout_s=5.0)
     assert outcome.ending.kind == "boot"
-    assert outcome.ending.message == "not ready when the boot clock ran out"
+    assert outcome.ending.message == "timed out: the guest was not ready in time"
 
 
 def test_lab_that_is_killed_leaves_nothing_running(machine: WallMachine, tmp_path: Path) -> None:

@@ -417,7 +417,7 @@ def test_an_option_that_did_not_survive_stops_the_build(lab: Lab) -> None:
     with pytest.raises(InfraError) as caught:
         provide(lab.spec, [], **lab.where)
     said = str(caught.value)
-    assert "CONFIG_NET_9P: asked y by configs/kconfig/base.config, found n" in said
+    assert "CONFIG_NET_9P: configs/kconfig/base.config sets y, the result is n" in said
     assert "Kconfig:7: depends on NET, and NET is n" in said
     assert cached_kernels(lab.cache) == []
 

@@ -158,7 +158,7 @@ def test_virtme_wishes_are_returned_and_ours_stop(tmp_path: Path) -> None:
     assert [option.option for option in verify([wish], "", tmp_path)] == ["SOUND"]
     with pytest.raises(InfraError) as caught:
         verify([wish, Fragment("ours.config", {"NR_CPUS": "64"})], "CONFIG_NR_CPUS=8\n", tmp_path)
-    assert "CONFIG_NR_CPUS: asked 64 by ours.config, found 8" in caught.value.what
+    assert "CONFIG_NR_CPUS: ours.config sets 64, the result is 8" in caught.value.what
     assert caught.value.where == "ours.config"
 
 

@@ -76,8 +76,8 @@ def test_settings_of_the_repository_change_nothing(lab: Lab, tmp_path: Path) -> 
         ("", "base..nowhere", "git does not know nowhere"),
         ("", "topic..base", "no commit in the range"),
         ("", "topic~1..topic~1", "no commit in the range"),
-        ("", "topic", "is no range"),
-        ("", "git:x@base..topic", "is no range"),
+        ("", "topic", "is not a range"),
+        ("", "git:x@base..topic", "is not a range"),
         ("nowhere", "base..topic", "no such repository"),
     ],
 )

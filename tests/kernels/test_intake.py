@@ -80,7 +80,7 @@ def test_a_session_does_not_go_on_with_another_series(lab: Lab) -> None:
     kept = keep(file(lab, post(lab, FASTER)), **lab.where)
     file(lab, post(lab, GROWN))
     empty = lab.cache.with_name("emptied")
-    with pytest.raises(InfraError, match="not the one this session began with"):
+    with pytest.raises(InfraError, match="differs from the one this session started with"):
         keep(kept, checkout=lab.checkout, cache=empty)
 
 
@@ -313,10 +313,10 @@ def test_a_range_of_a_repository(lab: Lab) -> None:
     [
         ("git:{}@base..nowhere", "git does not know nowhere"),
         ("git:{}@topic..base", "there is no commit in the range"),
-        ("git:{}@base...topic", "is no range of a repository"),
+        ("git:{}@base...topic", "is not a range of commits in a repository"),
         ("git:nowhere@a..b", "no such repository: nowhere"),
-        ("base..topic", "is no range of a repository"),
-        ("git:{}@--output=x..topic", "is no range of a repository"),
+        ("base..topic", "is not a range of commits in a repository"),
+        ("git:{}@--output=x..topic", "is not a range of commits in a repository"),
     ],
 )
 def test_a_range_that_is_none(lab: Lab, name: str, said: str) -> None:

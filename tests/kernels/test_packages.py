@@ -23,13 +23,13 @@ def archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Archive:
 
 def test_newest_version_or_the_one_that_is_named(archive: Archive) -> None:
     archive.add(NAME, "6.1.2-3")
-    assert packages.find(NAME).asked == f"{NAME}=6.1.2-3"
+    assert packages.find(NAME).name_and_version == f"{NAME}=6.1.2-3"
     assert packages.find(f"{NAME}=6.1.2-1~deb12u1").version == "6.1.2-1~deb12u1"
 
 
 def test_package_that_stands_for_another(archive: Archive) -> None:
     archive.add("linux-image-test", "6.1+9", depends=f"{NAME} (= 6.1.2-1~deb12u1)")
-    assert packages.find("linux-image-test").asked == f"{NAME}=6.1.2-1~deb12u1"
+    assert packages.find("linux-image-test").name_and_version == f"{NAME}=6.1.2-1~deb12u1"
 
 
 def test_package_that_apt_does_not_know(archive: Archive) -> None:
@@ -43,7 +43,7 @@ def test_package_that_apt_does_not_know(archive: Archive) -> None:
     ["bash", "-o=x", "linux-image-a b", "linux-image-a=", "linux-image-a=1 -y", "linux-image-../a"],
 )
 def test_names_that_are_none(asked: str) -> None:
-    with pytest.raises(UsageError, match="no name of a kernel package"):
+    with pytest.raises(UsageError, match="not the name of a kernel package"):
         packages.find(asked)
 
 

@@ -76,7 +76,7 @@ def test_of_another_source_nothing_can_be_told(lab: Lab) -> None:
     settled = settle(experiment(lab.spec.source, based_on(lab, "a" * 40)), **lab.where)
     assert settled.kernel.source == lab.spec.source
     assert findings(lab, settled) == (
-        f"is based on commit {'a' * 12}; whether {lab.spec.source} is that cannot be told",
+        f"is based on commit {'a' * 12}; cannot tell whether {lab.spec.source} is that commit",
     )
 
 

@@ -121,12 +121,12 @@ def test_changes_on_top_of_a_range(lab: Lab, tree: Path) -> None:
     ("wanted", "base", "uncommitted", "message"),
     [
         ("", "", False, "no range is named"),
-        ("topic/fast", "", False, "'topic/fast' is no range"),
+        ("topic/fast", "", False, "'topic/fast' is not a range"),
         ("HEAD~1..", "mainline", False, "needs no --base"),
         ("nothing..", "", False, "git does not know nothing"),
         ("HEAD..HEAD~1", "", False, "no commit in the range"),
-        ("", "", True, "nothing is changed and not committed"),
-        ("HEAD~2..HEAD~1", "", True, "on top of HEAD, and not of HEAD~1"),
+        ("", "", True, "there are no uncommitted changes"),
+        ("HEAD~2..HEAD~1", "", True, "on top of HEAD, not of HEAD~1"),
         ("orphan", "mainline", False, "no commit in common"),
     ],
 )
@@ -158,8 +158,8 @@ def test_a_tree_is_found_from_any_folder_in_it_and_in_a_worktree(lab: Lab, tree:
 
 
 def test_what_is_no_kernel_tree(tmp_path: Path, lab: Lab) -> None:
-    with pytest.raises(UsageError, match="no kernel tree that git knows"):
+    with pytest.raises(UsageError, match="not a git work tree of a kernel"):
         tree_at(lab.source)  # a tarball's tree
     git(lab.checkout, "init", "-q")
-    with pytest.raises(UsageError, match="no kernel tree that git knows"):
+    with pytest.raises(UsageError, match="not a git work tree of a kernel"):
         tree_at(lab.checkout)

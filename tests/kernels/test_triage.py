@@ -13,7 +13,7 @@ from kernels.compiled import Touched, governing, load, unmet
 from kernels.intake import records_of
 from kernels.symbols import Code
 from kernels.triage import triage
-from reports.taken_in import summary
+from reports.series_findings import summary
 from results.record import PatchRecord, TriageRecord
 from tests.kernels.fake import COMMENT, GROWN, Lab, replace
 

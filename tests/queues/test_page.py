@@ -69,18 +69,19 @@ def test_the_counts_say_it_all(store: QueueStore) -> None:
     text = (store.folder / page.INDEX).read_text()
     assert (
         "1 being measured, 2 waiting; 1 regression, 1 improvement, 1 inconclusive, "
-        "1 without change, 1 series broken, 1 host failed."
+        "1 unchanged, 1 series failed, 1 host failed."
     ) in text
     assert "mm: gone" not in text
     assert "replaced by mm-new-01234567" in text
     assert "torn.json: is no entry of this version of the lab" in text
-    assert "<script>" not in text
+    assert "<script>window" not in text
     assert page.render(store, store.read()) == text
 
 
 def test_only_reports_that_are_there_are_linked(store: QueueStore) -> None:
     text = (store.folder / page.INDEX).read_text()
-    assert text.count("<a href=") == 1
+    links = [a for a in text.split("<a href=")[1:] if not a.startswith(chr(34) + "#")]
+    assert len(links) == 1
     assert ">mm: check every folio twice</a>" in text
 
 
@@ -106,7 +107,7 @@ def test_in_a_browser(
     assert drawn.evaluate("window.hurt") is None
     assert drawn.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0
     # A stylesheet that the policy refuses would leave the page in the browser's own font.
-    assert "serif" not in drawn.locator("h2").first.evaluate(
+    assert "Charter" in drawn.locator("h2").first.evaluate(
         "e => getComputedStyle(e.ownerDocument.querySelector('.bottom')).fontFamily"
     ).replace("sans-serif", "")
     found = Axe().run(drawn).response["violations"]

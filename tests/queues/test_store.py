@@ -43,9 +43,9 @@ def test_the_same_request_is_the_same_entry(store: QueueStore) -> None:
 
 def test_put_moves_up_queues_again_and_leaves_what_is_done(store: QueueStore) -> None:
     entry = queued(store, "a")
-    assert put(store, entry) == "waits already"
+    assert put(store, entry) == "is queued already"
     assert put(store, entry.model_copy(update={"priority": 4})) == (
-        "waits already, now with priority 4"
+        "is queued already, now with priority 4"
     )
     for state, said in (("removed", "queued again"), ("replaced", "queued again")):
         store.save(entry.model_copy(update={"state": state}))

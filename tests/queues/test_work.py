@@ -69,7 +69,7 @@ def test_each_entry_has_a_session_a_report_and_its_verdicts(store: QueueStore, d
     found = {entry.title: entry for entry in store.read().entries}
     assert (found["good"].code, found["bad"].code) == (0, 1)
     assert found["bad"].blame == ""
-    assert found["bad"].headline == "1 regression, 1 without change, 1 inconclusive"
+    assert found["bad"].headline == "1 regression, 1 unchanged, 1 inconclusive"
     said = {(one.case, one.metric): one for one in found["bad"].said}
     assert said["filemap-4k", "4k.bw"].verdict == "regression"
     assert said["filemap-4k", "4k.bw"].change == pytest.approx(-0.0129, abs=0.002)

@@ -117,7 +117,7 @@ def test_too_few_ios_are_no_evidence() -> None:
     assert "too few I/Os" in switch.judgement.reason
     assert metric(session, found, "thp.bw").judgement.verdict is Verdict.IMPROVEMENT
     findings = compare(session.manifest(), found).findings
-    assert any("16 I/Os in a run, too few I/Os" in f.text for f in findings)
+    assert any((f.kind, f.values["ios"]) == ("few-ios", 16) for f in findings)
 
 
 def test_published_changes_are_computed_from_the_figures() -> None:

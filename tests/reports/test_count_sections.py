@@ -15,6 +15,7 @@ from reports import forms, functions_table, wording
 from reports.charts import waterfall
 from reports.model import Comparison
 from reports.paired import pair
+from reports.render.html import SCRIPT
 from reports.sections import functions, locks, measured_locks
 from results.profile import FunctionCount, LockSite, LockUse, Profile
 from tests.reports import counts_factory as counts
@@ -213,10 +214,11 @@ def test_hostile_names_stay_text(hostile_counts: Comparison) -> None:
         assert "\u202e" not in said, form
         if form in {"html", "markdown"}:
             outside_code = "".join(said.split("```")[::2]) if form == "markdown" else said
-            assert "<script" not in outside_code.replace(r"\<script", ""), form
+            own = f"<script>{SCRIPT.read_text()}</script>"
+            assert "<script" not in outside_code.replace(r"\<script", "").replace(own, ""), form
     parsed = Page(forms.render(hostile_counts, "html"))
     assert parsed.open == []
-    assert "script" not in {tag for tag, _ in parsed.tags}
+    assert [tag for tag, _ in parsed.tags].count("script") == 1
     assert max(map(len, forms.render(hostile_counts, "text").splitlines())) <= 100
     assert max(map(len, forms.render(hostile_counts, "letter").splitlines())) <= 75
     for chart in draw_all(hostile_counts):

@@ -94,7 +94,9 @@ def words_of(blocks: Sequence[Block]) -> Iterator[str]:
             case Facts(facts=facts):
                 yield from (part for fact in facts for part in parts_of(fact.words))
             case Verdicts(rows=rows):
-                yield from (text for row in rows for text in (row.change, row.word, *row.lines))
+                yield from (
+                    text for row in rows for text in (row.change, row.word, *map(plain, row.lines))
+                )
             case Callout(blocks=inner):
                 yield from words_of(inner)
             case Fold(summary=summary, blocks=inner, page_only=False):

@@ -31,7 +31,7 @@ def checked(arm: str, *problems: Problem, status: CheckStatus | None = None, of:
         run_id=f"check.{arm}.lockdep.v1", arm=arm, of=of, flavour="lockdep", vcpus=1,
         cases=("filemap-4k",), kernel_key="k", status=status or ("red" if problems else "green"),
         problems=problems, checked=() if problems else ("36602 blocks of 4 KiB read back",),
-        reason="QEMU ended without a word from the agent" if status == "not run" else "",
+        reason="QEMU ended before the agent reported anything" if status == "not run" else "",
         console=f"raw/check.{arm}.lockdep.v1/console.log",
     )  # fmt: skip
 
@@ -52,17 +52,17 @@ def test_green_arms_are_judged_and_say_what_was_checked() -> None:
     assert outcome(session) != 4
     for form in ("text", "markdown", "html"):
         said = forms.render(session, form)
-        assert "patched: green (lockdep on 1 vCPU)" in said
+        assert "patched: passed (lockdep on 1 vCPU)" in said
         # Where nothing can be folded the numbers come first.
         assert ("36602 blocks of 4 KiB read back" in said) == (form == "html")
 
 
 def test_a_page_folds_what_is_green_and_shows_what_is_not() -> None:
     said = forms.render(compared(checked("base"), checked("patched", SLEEPS)), "html")
-    section = said.split(">Correctness</h2>", 1)[1].split("<h2", 1)[0]
+    section = said.split(">Correctness checks</h2>", 1)[1].split("<h2", 1)[0]
     assert "&lt;ul" not in section
     shown, _, folded = section.partition("<details>")
-    assert "patched: broken: sleeps where it must not" in shown
+    assert "patched: failed: sleeps where it must not" in shown
     assert "Call Trace:" in shown
     assert "<summary>What was checked of base</summary>" in folded
     assert "36602 blocks of 4 KiB read back" in folded
@@ -73,7 +73,7 @@ def test_a_mail_has_one_sentence_on_the_gate(form: str) -> None:
     four = checked("patched").model_copy(update={"vcpus": 4, "run_id": "check.patched.4", "of": 2})
     said = forms.render(compared(checked("base"), checked("patched", of=2), four), form)
     assert (
-        "Correctness checks: base: green (lockdep on 1 vCPU); patched: green "
+        "Correctness checks: base: passed (lockdep on 1 vCPU); patched: passed "
         "(lockdep on 1 and 4 vCPUs)."
     ) in " ".join(said.split()).replace("\\", "")
     if form in ("letter", "mmtests"):
@@ -84,7 +84,7 @@ def test_a_mail_has_one_sentence_on_the_gate(form: str) -> None:
 @pytest.mark.parametrize("form", ["letter", "matrix", "summary"])
 def test_a_mail_tells_a_broken_arm_in_the_same_sentence(form: str) -> None:
     said = forms.render(compared(checked("base"), checked("patched", SLEEPS)), form)
-    assert "patched: broken: sleeps where it must not: BUG: sleeping" in " ".join(
+    assert "patched: failed: sleeps where it must not: BUG: sleeping" in " ".join(
         said.split()
     ).replace("\\", "")
 
@@ -93,7 +93,9 @@ def test_a_broken_series_has_no_verdict_and_exits_4() -> None:
     session = compared(checked("base"), checked("patched", SLEEPS), measured=False)
     assert {m.judgement.verdict for m in session.primary} == {Verdict.FAILED}
     reasons = {m.judgement.reason for m in session.primary}
-    assert reasons == {f"not judged: broken: {SLEEPS.title} in xas_split_alloc()"}
+    assert reasons == {
+        f"not judged: a correctness check failed: {SLEEPS.title} in xas_split_alloc()"
+    }
     assert outcome(session) == 4
     assert "--resume finishes the session" not in forms.render(session, "text")
 
@@ -123,7 +125,7 @@ def test_what_the_base_has_too_is_red_before_the_series() -> None:
     again = WARNS.model_copy(update={"title": "WARNING: CPU: 1 PID: 92 at mm/page.c:9"})
     session = compared(checked("base", WARNS), checked("patched", again))
     assert all(m.judgement.verdict is not Verdict.FAILED for m in session.primary)
-    assert "patched: red before the series: warns" in forms.render(session, "text")
+    assert "patched: fails without the series too: warns" in forms.render(session, "text")
 
 
 def test_what_the_base_has_not_is_the_series() -> None:

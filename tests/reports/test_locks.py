@@ -148,7 +148,9 @@ def test_a_failed_twin_is_a_note_and_nothing_more(manifest: Manifest) -> None:
     assert comparison.failed_runs == ()
     (said,) = [f for f in comparison.findings if f not in healthy.findings]
     assert (said.level, said.scope) == ("note", "twin hold")
-    assert "filemap-4k-000-patched-hold failed and explains nothing: panic" in said.text
+    assert said.kind == "diagnostic-failed"
+    assert said.values["runs"] == ["filemap-4k-000-patched-hold"]
+    assert "panic" in said.values["why"]
     assert len(twin(comparison, "hold").seeds) == 1
 
 
@@ -159,7 +161,10 @@ def test_dropped_events_are_said(manifest: Manifest) -> None:
     )}) if seen.twin == "callers" else seen for seen in locks]  # fmt: skip
     comparison = compare(manifest, Session().records() + records, profiles, locks)
     assert twin(comparison, "callers").dropped == (6, 6)
-    assert any("12 events were dropped" in finding.text for finding in comparison.findings)
+    assert any(
+        finding.kind == "events-dropped" and finding.values["events"] == 12
+        for finding in comparison.findings
+    )
 
 
 def test_no_twins_no_locks() -> None:

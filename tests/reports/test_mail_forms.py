@@ -138,7 +138,7 @@ def test_failures_of_the_a_arm_are_counted(form: str) -> None:
 
 
 def test_every_verdict_of_a_letter_is_said_to_be_of_one_family(normal: Comparison) -> None:
-    assert "3 verdicts in one family" in forms.render(normal, "letter")
+    assert "3 comparisons; their p values" in forms.render(normal, "letter")
 
 
 def test_a_subject_without_news_says_so() -> None:
@@ -146,7 +146,7 @@ def test_a_subject_without_news_says_so() -> None:
     said = lkp.subject(forms.as_session(compare(still.manifest(), still.records())))
     assert "regression" not in said
     assert "improvement" not in said
-    assert "without change" in said
+    assert "unchanged" in said
 
 
 def test_a_percentage_changes_by_its_difference(five: SessionComparison) -> None:
@@ -167,10 +167,10 @@ def test_below_each_table_stand_n_interval_and_verdict(five: SessionComparison) 
     for form in ("lkp", "mmtests"):
         said = " ".join(forms.render(five, form).split())
         assert "sleepy: -4.54% [-4.61, -4.50] at 99%, n=8: regression" in said, form
-        assert "12 verdicts in one family" in said, form
+        assert "12 comparisons; their p values" in said, form
     said = " ".join(forms.render(five, "letter").split())
     assert "sleepy: 4k.virtual_bw -4.54% [-4.61, -4.50] at 99%: regression." in said
-    assert "12 verdicts in one family" in said
+    assert "12 comparisons; their p values" in said
 
 
 def test_positive_is_better_in_mmtests() -> None:

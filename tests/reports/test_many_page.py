@@ -40,9 +40,9 @@ def test_one_page_names_every_arm_with_its_verdicts(page: str) -> None:
     assert parsed.open == []
     text = " ".join(parsed.text.split())
     for part in (
-        *ARMS, "6 regressions, 5 without change, 1 inconclusive.", "−4.54 %", "regression",
+        *ARMS, "6 regressions, 5 unchanged, 1 inconclusive.", "−4.54 %", "regression",
         "Beyond the series the arms differ", "vm.zone_reclaim_mode", "295.00 MB/s",
-        "−25.75 points", "12 verdicts in one family", "vanilla → zr-1",
+        "−25.75 points", "12 comparisons; their p values", "vanilla → zr-1",
     ):  # fmt: skip
         assert part in text, part
     folded = [a for tag, a in parsed.tags if tag == "details"]
@@ -57,7 +57,7 @@ def test_ids_are_unique_although_pairs_share_their_charts(page: str) -> None:
 
 def test_loads_nothing_and_tables_scroll(page: str) -> None:
     parsed = Page(page)
-    assert not {tag for tag, _ in parsed.tags} & {"script", "link", "img", "iframe"}
+    assert not {tag for tag, _ in parsed.tags} & {"link", "img", "iframe"}
     tables = [tag for tag, _ in parsed.tags if tag == "table"]
     boxes = [a for tag, a in parsed.tags if tag == "div" and "scroll" in str(a.get("class"))]
     assert len(boxes) >= len(tables) > 8
@@ -67,7 +67,7 @@ def test_hostile_texts_stay_text(hostile_five: SessionComparison) -> None:
     page = forms.render(hostile_five, "html")
     parsed = Page(page)
     assert parsed.open == []
-    assert "script" not in {tag for tag, _ in parsed.tags}
+    assert [tag for tag, _ in parsed.tags].count("script") == 1
     assert "\u202e" not in page
     assert "\x1b" not in page
     for form in ("text", "markdown", "matrix"):

@@ -173,7 +173,7 @@ def test_only_seeds_that_both_have_are_paired() -> None:
     assert [each.name for each in pair.differences] == ["seeds"]
     assert {m.seeds for m in pair.metrics} == {4}
     none = compare_two(session(FIRST), session(Session(seeds=(7, 8))))
-    assert none.obstacles == ("no arm, case and seed is in both of them",)
+    assert none.obstacles == ("the sessions have no arm, case and seed in common",)
 
 
 def test_a_session_that_is_unsound_itself_is_no_yardstick() -> None:
@@ -186,7 +186,7 @@ def test_a_session_that_is_unsound_itself_is_no_yardstick() -> None:
         manifest, FIRST.records(), checks=[checked("base"), checked("patched", SLEEPS)]
     )
     pair = compare_two(session(FIRST), broken)
-    assert any("patched: not judged: broken" in each for each in pair.obstacles)
+    assert any("patched: not judged: a correctness check failed" in each for each in pair.obstacles)
 
 
 def test_an_arm_that_panics_in_one_of_them_is_a_failure_and_not_left_out() -> None:

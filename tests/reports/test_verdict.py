@@ -182,8 +182,8 @@ def test_nothing_recorded_asks_for_resume() -> None:
 
 
 def test_too_few_ios_never_become_a_verdict() -> None:
-    said = judge(evidence(FASTER, unusable="too few I/Os to be evidence"))
-    assert (said.verdict, said.reason) == (Verdict.INCONCLUSIVE, "too few I/Os to be evidence")
+    said = judge(evidence(FASTER, unusable="too few I/Os for a verdict"))
+    assert (said.verdict, said.reason) == (Verdict.INCONCLUSIVE, "too few I/Os for a verdict")
 
 
 def test_the_gravest_blame_is_named() -> None:

@@ -108,7 +108,7 @@ def test_blocks_are_dropped_whole_with_their_reason() -> None:
     assert (of_4k.blocks, of_thp.blocks) == (22, 24)
     assert {pair.block for pair in of_4k.metrics[0].pairs}.isdisjoint({3, 5})
     assert (
-        "filemap-4k: 2 of 24 blocks dropped whole "
+        "filemap-4k: 2 of 24 blocks excluded "
         "(block 3: 40.0% of CPU time foreign, 5.0% allowed; block 5" in host(found)
     )
     assert found.wall is not None
@@ -136,7 +136,7 @@ def test_under_tcg_a_busy_host_costs_no_numbers() -> None:
     found = WallSession(blocks=12, accelerator="tcg", busy=EVERY_BUSY).compared()
     assert verdicts(found) == {Verdict.INCONCLUSIVE}
     assert found.primary[0].judgement.pairs == 12
-    assert "12 of 12 blocks would be dropped, and are shown because" in host(found)
+    assert "12 of 12 blocks would be excluded, but are shown because" in host(found)
 
 
 @pytest.mark.parametrize(
@@ -154,10 +154,10 @@ def test_failed_runs_are_told_apart_and_never_data_points(kind: str, blame: str,
     assert [pair.block for pair in metric.pairs] == [b for b in range(24) if b != 2]
     assert [(run.run_id, run.failure.kind) for run in found.failed_runs] == [(run_id, kind)]
     said = "\n".join(finding.text for finding in found.findings)
-    assert f"(1 {kind}, blame {blame}); their blocks are left out whole" in said
-    assert f"{int(arm == AGAIN)}:24 in base-again" in said
+    assert f"(1 {kind}, blame {blame}); their blocks are excluded on all arms" in said
+    assert f"base-again {int(arm == AGAIN)} of 24" in said
     assert outcome(found) == (4 if blame == "series" else 0)
-    assert "dropped whole" not in host(found)
+    assert "blocks excluded" not in host(found)
 
 
 def test_looks_share_all_of_the_error_rates() -> None:
@@ -176,7 +176,7 @@ def test_early_look_is_judged_at_its_share_and_says_so() -> None:
     change = found.primary[0].judgement.change
     assert change is not None
     assert change.level == pytest.approx(0.998)
-    assert "judged early, at the look after 20 of 48 blocks, which has 20 %" in host(found)
+    assert "interim analysis after 20 of 48 blocks was conclusive, at 20 %" in host(found)
     assert not any("--resume" in finding.text for finding in found.findings)
 
 

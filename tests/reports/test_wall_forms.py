@@ -47,10 +47,10 @@ def test_host_and_noise_stand_before_the_numbers(quiet: Comparison, form: str) -
     said = " ".join(said.replace("\\", "").replace("−", "-").split())
     where = said.index("This host")
     for part in (
-        "base against itself differs by +0.03 % [-0.19, +0.24] at 99 % (23 blocks), so 10 blocks "
-        "would be needed to see 1 %",
+        "base against itself differs by +0.03 % [-0.19, +0.24] at 99 % (23 blocks); 10 blocks "
+        "needed to detect 1 %",
         "other guests: qemu-system-x86 (4711) (fail)",
-        "1 of 24 blocks dropped whole (block 3: 40.0% of CPU time foreign, 5.0% allowed)",
+        "1 of 24 blocks excluded (block 3: 40.0% of CPU time foreign, 5.0% allowed)",
         "guests ran on this host's CPUs (kvm)",
     ):
         assert where < said.index(part) < said.index("refaults_per_io"), part
@@ -113,7 +113,7 @@ def test_page_nests_and_defines_its_colour(quiet: Comparison) -> None:
     assert Page(page).open == []
     assert "--again:" in page
     assert "Every block" in page
-    assert "not asked of wall mode" in page
+    assert "is not bit-exact" in page
 
 
 @pytest.mark.parametrize("recorded", [0, 1, 2])

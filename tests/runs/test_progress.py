@@ -50,7 +50,7 @@ def test_plain_lines_say_done_total_and_left(plain: Plain, clock: Clock) -> None
     reporter, stream = plain
     with reporter.runs(total=4, done=1, slots=1):
         reporter.started("filemap-4k.b00.base")
-        reporter.said("filemap-4k.b00.base", "phase 4k")
+        reporter.reached("filemap-4k.b00.base", "phase 4k")
         clock.now += 30
         reporter.finished("filemap-4k.b00.base")
         reporter.started("filemap-4k.b00.patched")
@@ -141,7 +141,7 @@ def test_threads_do_not_tear_lines_or_lose_runs(plain: Plain) -> None:
             for _ in range(50):
                 name = f"run-{next(numbers)}"
                 reporter.started(name)
-                reporter.said(name, "phase 4k")
+                reporter.reached(name, "phase 4k")
                 reporter.finished(name)
 
         threads = [threading.Thread(target=work) for _ in range(4)]
@@ -162,7 +162,7 @@ def test_terminal_shows_what_runs_and_keeps_failures() -> None:
     reporter = Reporter(Console(file=stream, force_terminal=True, width=100, highlight=False))
     with reporter.runs(total=3, done=1, slots=2):
         reporter.started("filemap-4k.b00.base")
-        reporter.said("filemap-4k.b00.base", "phase 4k")
+        reporter.reached("filemap-4k.b00.base", "phase 4k")
         reporter.started("filemap-4k.b00.patched")
         reporter.finished("filemap-4k.b00.patched", problem="no refaults")
     text = stream.getvalue()

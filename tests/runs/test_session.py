@@ -190,7 +190,7 @@ def test_other_bits_are_refused(
         arm = what.rpartition(" ")[2]
         other = manifest.arms[0].kernel.model_copy(update={"key": "other"})
         prepared.today["measured"].kernels[arm] = SimpleNamespace(identity=other)
-    with pytest.raises(InfraError, match=f"{what} is not the one .*: other, then") as caught:
+    with pytest.raises(InfraError, match=f"{what} differs from .*: now other, then") as caught:
         reopen(tmp_path, options, progress)
     assert "new session" in caught.value.next_step
 
@@ -203,7 +203,7 @@ def test_another_qemu_is_refused(
     prepared.today["qemu"] = SimpleNamespace(binary_sha256="ab" * 32)
     reopen(tmp_path, options, progress)
     prepared.today["qemu"] = SimpleNamespace(binary_sha256="cd" * 32)
-    with pytest.raises(InfraError, match="QEMU is not the one this session began with"):
+    with pytest.raises(InfraError, match="QEMU differs from the one this session started with"):
         reopen(tmp_path, options, progress)
 
 
@@ -212,7 +212,7 @@ def test_another_shape_of_guest_is_refused(
 ) -> None:
     SessionStore(tmp_path).create(manifest)
     prepared.today["guest"] = manifest.guest.model_copy(update={"memory_mib": 4096})
-    with pytest.raises(InfraError, match="guest is not the one"):
+    with pytest.raises(InfraError, match="guest differs from"):
         reopen(tmp_path, options, progress)
 
 

@@ -24,8 +24,9 @@ from kernels.cache import Kernel
 from results.record import RunRecord
 from results.store import SessionStore
 from runs.arms import plan_of
+from runs.boots import WallHost
 from runs.options import Options
-from runs.prepare import Session, WallHost
+from runs.prepare import Session
 from runs.progress import Reporter
 from runs.wall import boots_of, lab_kept_off, measure_wall
 from tests.runs.test_measure import CHECKOUT

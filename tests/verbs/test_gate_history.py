@@ -196,7 +196,7 @@ def test_patterns_that_fit_all_that_is_measured_are_not_applied(gated: Gated) ->
     said = gated(track(), muted(case="f?*"))
     assert said.code == 1
     (note,) = said.of("known changes")
-    assert "fits everything that is measured; write out a name" in note["text"]
+    assert "matches everything that is measured; write out a name" in note["text"]
     assert gated(track(), muted(case="f?*", experiment="nightly")).code == 0
 
 
@@ -205,7 +205,7 @@ def test_patterns_that_fit_all_that_is_measured_are_not_applied(gated: Gated) ->
     [
         ({"metric": "4k.BW"}, "no metric is '4k.BW'; did you mean '4k.bw'?"),
         ({"experiment": "nigthly"}, "did you mean 'nightly'?"),
-        ({"change": "0" * 12}, "no such change"),
+        ({"change": "0" * 12}, "names no change"),
     ],
 )
 def test_entries_about_nothing_are_named(gated: Gated, keys: dict[str, object], words: str) -> None:
@@ -354,7 +354,7 @@ def test_seeds_too_few_for_any_verdict_are_named(gated: Gated) -> None:
     said = gated(track(seeds=4))
     assert (said.code, said.first) == (0, ["incomparable", "inconclusive"])
     (inconclusive,) = said.of("inconclusive")
-    assert "4 seeds; fewer than 8 show no change at all" in inconclusive["text"]
+    assert "4 seeds; any verdict needs at least 8" in inconclusive["text"]
 
 
 def test_kernel_and_lab_together_without_a_pinned_arm_is_said_until_it_is_back(

@@ -197,7 +197,7 @@ def test_annotations_are_lines_of_their_own_and_nothing_else(
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["gate"], "one thing is judged at a time"),
+        (["gate"], "either SESSION or --history"),
         (["gate", "--history", "TMP/none"], "none: no history here"),
         (["gate", "--history", "TMP/h"], "a history without entries"),
         (["pages", "TMP/none", "-o", "TMP/site"], "none: no history here"),

@@ -66,7 +66,7 @@ def test_from_adding_to_the_page(main: Main, capsys: pytest.CaptureFixture[str])
     ids = [line.split()[0] for line in capsys.readouterr().out.splitlines()]
     assert [each.rpartition("-")[0] for each in ids] == ["evil", "tcp"]
     assert main("queue", "add", "tcp.patch", "--auto", "--priority", "1", "--queue", "q") == 0
-    assert "waits already, now with priority 1" in capsys.readouterr().out
+    assert "is queued already, now with priority 1" in capsys.readouterr().out
     assert main("queue", "list", "--queue", "q", "--json") == 0
     assert [one["id"] for one in json.loads(capsys.readouterr().out)] == ids[::-1]
     assert main("queue", "run", "--queue", "q") == 0
@@ -76,10 +76,10 @@ def test_from_adding_to_the_page(main: Main, capsys: pytest.CaptureFixture[str])
     assert main("queue", "list", "--queue", "q") == 0
     lines = capsys.readouterr().out.splitlines()
     assert "no workload is known for net/tcp.c" in lines[0]
-    assert lines[1].startswith("series broken")
+    assert lines[1].startswith("series failed")
     assert "names a path outside the kernel tree" in lines[1]
     page = Path("q/index.html").read_text()
-    assert "1 series broken, 1 asked wrongly" in page
+    assert "1 series failed, 1 usage error" in page
 
 
 def test_remove_and_retry(main: Main, capsys: pytest.CaptureFixture[str]) -> None:
@@ -90,7 +90,7 @@ def test_remove_and_retry(main: Main, capsys: pytest.CaptureFixture[str]) -> Non
     assert main("queue", "list", "--queue", "q") == 0
     shown = capsys.readouterr()
     assert "begins" not in shown.err
-    assert shown.err.endswith("nothing is queued\n")
+    assert shown.err.endswith("the queue is empty\n")
     assert main("queue", "list", "--all", "--queue", "q") == 0
     assert capsys.readouterr().out.startswith("removed ")
     assert main("queue", "retry", "evil", "--queue", "q") == 0
@@ -169,7 +169,7 @@ def test_watch_says_what_it_found_and_takes_paths_in_two_ways(
     assert main(*at, "--set", "guest=smoke", "--paths", "mm/", "fs/") == 0
     shown = capsys.readouterr()
     assert [line.split()[0] for line in shown.out.splitlines()] == [
-        "queued", "queued", "waits", "elsewhere",
+        "queued", "queued", "waits", "ignored",
     ]  # fmt: skip
     assert "2/2 missing" in shown.out
     assert shown.err == "9 new mails; 2 series queued, 1 incomplete\n"
@@ -201,7 +201,7 @@ def test_what_came_by_mail_is_built_only_where_its_authors_are_trusted(
     capsys.readouterr()
     assert main("queue", "run", "--queue", "q") == 2
     shown = capsys.readouterr().err
-    assert "3 of what waits came by mail" in shown
+    assert "3 entries came by mail" in shown
     assert "add --trust-authors" in shown
     for entry in queue.read().entries:
         assert f"not built  {entry.id}  " in shown or entry.id not in mailed

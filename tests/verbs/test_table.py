@@ -155,7 +155,7 @@ def test_an_interrupt_while_a_kernel_is_built_says_what_is_kept(tmp_path: Path) 
     _, shown = process.communicate(timeout=60)
     assert process.returncode == lab.INTERRUPTED
     assert shown.splitlines()[-2:] == [
-        "finished kernels stay in the cache; to go on: start the same command again",
+        "finished kernels are kept in the cache; to continue, run the same command again",
         "interrupted",
     ], shown
     assert not (tmp_path / "session" / "manifest.json").exists()

@@ -71,7 +71,7 @@ def test_a_range_becomes_source_series_and_workloads(
     assert lines[0].startswith("source: ")
     assert lines[0].endswith('("Linux 6.12")')
     assert lines[1].endswith('("mm: faster")')
-    assert lines[2] == "workloads: filemap-4k, filemap-thp, which execute what the series changes"
+    assert lines[2] == ("workloads: filemap-4k, filemap-thp (they execute what the series changes)")
     tree = Path.cwd().parent
     assert f"git -C {tree} archive" in shown.out
     assert "mm-faster.patch" in shown.out
@@ -107,5 +107,5 @@ def test_outside_of_a_kernel_tree(
     monkeypatch.chdir(tmp_path)
     assert main("HEAD~1..") == 2
     shown = capsys.readouterr().err
-    assert f"{tmp_path}: no kernel tree that git knows" in shown
+    assert f"{tmp_path}: not a git work tree of a kernel" in shown
     assert "next: " in shown

@@ -27,9 +27,9 @@ MISTAKES: tuple[tuple[str, str, str, Change, str], ...] = (
     ("limit never reached", "filemap-4k", "4k/after/cgroup/memory.events", counter("max", 0),
      "4k: limit not hit: peak 64.0 MiB of 64 MiB, memory.events max rose by 0"),
     ("another limit", "filemap-4k", "4k/before/cgroup/memory.max", swap("67108864", "134217728"),
-     "4k: cgroup limit 134217728, 67108864 asked"),
+     "4k: cgroup limit 134217728, expected 67108864"),
     ("no limit", "filemap-4k", "4k/before/cgroup/memory.max", swap("67108864", "max"),
-     "4k: cgroup limit max, 67108864 asked"),
+     "4k: cgroup limit max, expected 67108864"),
     ("uncharged", "filemap-4k", "4k/after/cgroup/memory.stat", counter("file", 1 << 20),
      "4k: file not charged to the cgroup: 1.0 MiB of 64 MiB"),
     ("OOM kill", "filemap-4k", "4k/after/cgroup/memory.events", counter("oom_kill", 1),
@@ -38,7 +38,7 @@ MISTAKES: tuple[tuple[str, str, str, Change, str], ...] = (
      "switch: memory.events oom rose by 2"),
     ("THP left on in the 4k phase", "filemap-4k", "4k/before/proc/enabled",
      swap("always madvise [never]", "[always] madvise never"),
-     "4k: THP state 'always', 'never' asked"),
+     "4k: THP state 'always', expected 'never'"),
     ("huge pages in the 4k phase", "filemap-4k", "4k/after/cgroup/memory.stat",
      counter("file_thp", 2 << 20), "4k: huge pages present: file_thp 2.0 MiB"),
     ("huge pages before the 4k phase", "filemap-4k", "4k/before/cgroup/memory.stat",
@@ -57,15 +57,15 @@ MISTAKES: tuple[tuple[str, str, str, Change, str], ...] = (
     ("no refaults", "filemap-4k", "4k/after/proc/vmstat", counter("workingset_refault_file", 0),
      "4k: no refaults"),
     ("wrong seed", "filemap-4k", "4k/fio.json", swap('"randseed" : "1"', '"randseed" : "2"'),
-     "4k: seed 2, 1 asked"),
+     "4k: seed 2, expected 1"),
     ("no seed", "filemap-4k", "4k/fio.json", swap('"randseed" : "1"', '"other" : "1"'),
-     "4k: seed None, 1 asked"),
+     "4k: seed None, expected 1"),
     ("seed undone", "filemap-4k", "4k/fio.json", swap('"randrepeat" : "0"', '"randrepeat" : "1"'),
      "4k: seed without effect: fio ran with randrepeat or allrandrepeat"),
     ("ended early", "filemap-4k", "4k/fio.json", swap('"runtime" : 2007', '"runtime" : 1200'),
-     "4k: fio ran for 1200 ms, 2000 ms asked"),
+     "4k: fio ran for 1200 ms, expected 2000 ms"),
     ("ended late", "filemap-4k", "4k/fio.json", swap('"runtime" : 2007', '"runtime" : 2151'),
-     "4k: fio ran for 2151 ms, 2000 ms asked"),
+     "4k: fio ran for 2151 ms, expected 2000 ms"),
     ("seed undone by its default", "filemap-4k", "4k/fio.json",
      swap('"randrepeat" : "0",', ""),
      "4k: seed without effect: fio ran with randrepeat or allrandrepeat"),
@@ -74,7 +74,7 @@ MISTAKES: tuple[tuple[str, str, str, Change, str], ...] = (
      "switch: seed without effect: fio ran with randrepeat or allrandrepeat"),
     ("fewer I/Os than asked", "filemap-4k", "4k/fio.json",
      swap('"runtime" : "2000ms"', '"number_ios" : "40000"'),
-     "4k: 149571 I/Os done, 160000 asked"),
+     "4k: 149571 I/Os done, expected 160000"),
     ("no I/O", "filemap-4k", "4k/fio.json", swap(f"{FIO}149571", f"{FIO}0"), "4k: no I/O at all"),
     ("fio failed", "filemap-4k", "4k/status", swap("0", "1"),
      "4k: fio failed (status 1): no output"),
@@ -85,10 +85,10 @@ MISTAKES: tuple[tuple[str, str, str, Change, str], ...] = (
      "overwrite: work not finished in the 60000 ms that it may take"),
     ("more memory left than asked", "reclaim-overwrite", "overwrite/before/proc/vmstat",
      counter("nr_free_pages", 40000),
-     "overwrite: 156 MiB of memory free before the phase, 128 MiB asked"),
+     "overwrite: 156 MiB of memory free before the phase, expected 128 MiB"),
     ("less memory left than asked", "reclaim-overwrite", "overwrite/before/proc/vmstat",
      counter("nr_free_pages", 25000),
-     "overwrite: 98 MiB of memory free before the phase, 128 MiB asked"),
+     "overwrite: 98 MiB of memory free before the phase, expected 128 MiB"),
     ("all of it fitted", "reclaim-overwrite", "overwrite/after/cgroup/memory.stat",
      counter("pgsteal", 40000),
      "overwrite: 156 MiB reclaimed, 248 MiB do not fit into memory"),
@@ -98,18 +98,18 @@ MISTAKES: tuple[tuple[str, str, str, Change, str], ...] = (
      "kernel identity: booted build id 4dc6a059b44191bb76567f8b167d704456ec6021, "
      "built 4dc6a058b44191bb76567f8b167d704456ec6021"),
     ("limit where none is asked", "iomap-dirty", "overwrite/before/cgroup/memory.max",
-     swap("max", "67108864"), "overwrite: cgroup limit 67108864, max asked"),
+     swap("max", "67108864"), "overwrite: cgroup limit 67108864, expected max"),
     ("not written back", "iomap-dirty", "overwrite/after/cgroup/io.stat",
      swap("wbytes=4364910592", "wbytes=136814592"),
      "overwrite: not written back: 136814592 bytes reached the device, fio wrote 273629184"),
     ("mounted otherwise", "thp-matrix", "mounts", swap("huge=always", "huge=within_size"),
-     "io: mounted as tmpfs rw,relatime,huge=within_size, tmpfs with huge=always asked"),
+     "io: mounted as tmpfs rw,relatime,huge=within_size, expected tmpfs with huge=always"),
     ("mounted with the default", "thp-matrix", "mounts", swap(",huge=always", ""),
-     "io: mounted as tmpfs rw,relatime, tmpfs with huge=always asked"),
+     "io: mounted as tmpfs rw,relatime, expected tmpfs with huge=always"),
     ("another file system", "thp-matrix", "mounts", swap("tmpfs /mnt tmpfs", "none /mnt ramfs"),
-     "io: mounted as ramfs rw,relatime,huge=always, tmpfs with huge=always asked"),
+     "io: mounted as ramfs rw,relatime,huge=always, expected tmpfs with huge=always"),
     ("nothing mounted", "thp-matrix", "mounts", swap(" /mnt ", " /other "),
-     "io: mounted as nothing, tmpfs with huge=always asked"),
+     "io: mounted as nothing, expected tmpfs with huge=always"),
     ("no huge pages to be had", "thp-matrix", "io/after/proc/vmstat",
      counter("nr_shmem_hugepages", 7), "io: no huge pages: 14 MiB of 32 MiB in tmpfs"),
     ("no build id", "filemap-4k", "notes", lambda notes: b"",
@@ -136,7 +136,7 @@ def test_first_postings_mistake() -> None:
     run = run.but("4k/before/proc/enabled", swap("always", "[always]"))
     found = "\n".join(run.problems)
     assert "4k: caches not dropped: 13824 file pages before the phase" in found
-    assert "4k: THP state 'always', 'never' asked" in found
+    assert "4k: THP state 'always', expected 'never'" in found
     assert "4k: huge pages present: file_thp 54.0 MiB" in found
 
 
@@ -185,7 +185,7 @@ def test_few_ios_are_a_finding_and_no_problem(run_4k: Run) -> None:
     few = run_4k.but("4k/fio.json", swap(f"{FIO}149571", f"{FIO}9999"))
     assert few.problems == ()
     assert few_ios(few.result, few.phases) == (
-        "4k: 9999 I/Os, fewer than 10000: no evidence of anything",
+        "4k: 9999 I/Os, fewer than 10000: too few for a verdict",
     )
     enough = run_4k.but("4k/fio.json", swap(f"{FIO}149571", f"{FIO}10000"))
     assert few_ios(enough.result, enough.phases) == ()
@@ -205,7 +205,7 @@ def test_check_is_asked_by_a_shipped_phase(check: str) -> None:
 def test_huge_pages_where_none_are_asked(run_matrix: Run) -> None:
     small = replace(run_matrix.claim, mount_options="noatime,huge=never")
     plain = run_matrix.but("mounts", swap(",huge=always", ""))
-    assert problems(plain.result, small) == ("io: huge pages in tmpfs: 32 MiB, none asked",)
+    assert problems(plain.result, small) == ("io: huge pages in tmpfs: 32 MiB, expected none",)
     none = plain.but("io/after/proc/vmstat", counter("nr_shmem_hugepages", 0))
     assert problems(none.result, small) == ()
     # What tmpfs has when nothing is said.

@@ -58,8 +58,8 @@ def search(
     if resume is not None:
         if folder or between or metric or not request.is_empty:
             raise UsageError(
-                "a search is resumed as it was begun", where="--resume",
-                next_step="leave out everything but --guests and --executor",
+                "a search is resumed with the options it was started with", where="--resume",
+                next_step="give no other option than --guests and --executor",
             )  # fmt: skip
         target = resume
         with (
@@ -101,8 +101,8 @@ def _experiment(
     place, at, _ = request.source.removeprefix("git:").partition("@")
     if not request.source.startswith("git:") or not place or at or request.series:
         raise UsageError(
-            "a range is one of a repository, without a ref", where="--range",
-            next_step="--range A..B --source git:PATH, without --series",
+            "--range needs --source git:PATH without @REF, and no --series", where="--range",
+            next_step="write --range A..B --source git:PATH",
         )  # fmt: skip
     place = place if (CHECKOUT / Path(place).expanduser()).is_dir() else str(Path(place).resolve())
     patches = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="twinboot-range-")))
@@ -134,9 +134,9 @@ def _search(
     """
     where = f"bisect: {experiment.name}"
     if experiment.mode == "wall":
-        raise SpecError([f"{where}: real time takes blocks for every point; exact mode finds it"])
+        raise SpecError([f'{where}: bisect works in exact mode only: leave out mode = "wall"'])
     if experiment.series is None or experiment.arms:
-        raise SpecError([f"{where}: a series is searched, and no arms beside it"])
+        raise SpecError([f"{where}: bisect needs a series, and an experiment without [[arms]]"])
     chosen = _case_of(experiment, metric, case, prepare.catalogue(CHECKOUT))
     subjects = subjects_of(experiment, checkout=CHECKOUT, cache=options().cache)
     points = step_arms(experiment.series, subjects)
@@ -185,18 +185,14 @@ def _case_of(experiment: Experiment, metric: str, case: str, known: Catalogue) -
     ]
     if len(having) != 1:
         allowed = ", ".join(one.name for one in experiment.cases)
-        raise SpecError([f"--case: found {case!r}; one that has {metric} is wanted: {allowed}"])
+        raise SpecError([f"--case: found {case!r}; name a case that has {metric}: {allowed}"])
     return having[0]
 
 
 def _plan_text(search: Search, *, chosen: bool) -> str:
-    why = (
-        f"so that what means nothing stays within {percent(search.threshold)}"
-        if chosen
-        else "as asked"
-    )
+    why = f"enough to detect a change of {percent(search.threshold)}" if chosen else "from --seeds"
     most = max(1, (len(search.points) - 2).bit_length())
-    return f"{search.last} patches, about {most} steps; {_seeds(search)} a point, {why}"
+    return f"{search.last} patches, about {most} steps; {_seeds(search)} a step, {why}"
 
 
 def _shown(result: Result, folder: Path) -> Attribution | None:
@@ -218,14 +214,14 @@ def as_text(result: Result, attribution: Attribution | None) -> str:
     """The steps that were tried, what they show, and the functions that moved."""
     search = result.search
     lines = [
-        f"{search.experiment.title}: {search.metric}, beyond {percent(search.threshold)}, "
-        f"{_seeds(search)}",
+        f"{search.experiment.title}: {search.metric}, changes of {percent(search.threshold)} or "
+        f"more, {_seeds(search)}",
         "",
     ]
     for step in result.steps:
         change = "" if step.change is None else f"{100 * step.change:+.2f} %"
         lines.append(f"{step.state:>5} {change:>10}  {step.label} ({step.how})")
-    lines += ["", _said(result)]
+    lines += ["", _outcome(result)]
     if result.finding:
         lines.append(f"note: {result.finding}")
     if attribution and attribution.rows:
@@ -246,24 +242,24 @@ def _seeds(search: Search) -> str:
     return "1 seed" if count == 1 else f"{count} seeds"
 
 
-def _said(result: Result) -> str:
+def _outcome(result: Result) -> str:
     search, points = result.search, result.search.points
     if result.kind == "nothing":
         return (
-            f"nothing to find: all {search.last} patches together move {search.metric} by "
-            f"{100 * result.whole:+.2f} %, not beyond {percent(search.threshold)}"
+            f"nothing to bisect: all {search.last} patches together change {search.metric} by "
+            f"{100 * result.whole:+.2f} %, less than {percent(search.threshold)}"
         )
     if result.kind == "found":
-        return f"{search.metric} moves with patch {points[result.new].label}"
+        return f"the change of {search.metric} comes with patch {points[result.new].label}"
     first, last = points[result.old + 1].label, points[result.new].label
     skipped = [f"  {step.label}: {step.how}" for step in result.steps if step.state == "skip"]
     return "\n".join(
         [
-            f"{search.metric} moves with one of {result.new - result.old} patches, which cannot be "
-            "told apart:",
+            f"the change of {search.metric} comes with one of these "
+            f"{result.new - result.old} patches:",
             f"  from {first}",
             f"  to   {last}",
-            "cannot be tested:",
+            "the points between them cannot be built or measured:",
             *skipped,
         ]
     )

@@ -10,11 +10,11 @@ from pathlib import Path
 from errors import RecordError, UsageError
 from history import exchange, pruning, wording
 from history.changes import changes_of
+from history.ingest import SessionError, take
 from history.known import Known, load_known
 from history.limits import calendar_date, too_late
 from history.policy import load_policy
 from history.store import HistoryStore, Problem, Read
-from history.taking import SessionError, take
 from history.trend import trends
 from reports.wording import clean
 from results.record import as_json as as_json_values

@@ -116,7 +116,7 @@ def unmeasured(text: str, diff: Diff) -> Answer:
     """What could be measured of a patch that no session has."""
     files = [file for file in diff.files if not any(fnmatchcase(file, one) for one in TEXTS)]
     if not files:
-        return Answer("changes nothing that a kernel is built from", False)
+        return Answer("changes documentation or tools only: no kernel is affected", False)
     functions = changed_functions(text, "the patch")
     try:
         coverage = shipped()

@@ -34,15 +34,15 @@ def show(request: Request, *, as_json: bool) -> None:
         return
     log(problem or _kernel_line(kernels))
     if checks:
-        log(f"{len(checks)} guests check the kernels after the runs that are judged")
+        log(f"{len(checks)} guests for correctness checks, after the measured runs")
     run = forecast_run(asked, SESSIONS)
     guest = guest_of(asked)
     slots = 1 if asked.mode == "wall" else guests_at_once(guest.memory_mib)
     log(
-        f"{len(plan.runs)} runs, {slots} at once, about "
-        f"{duration(run.seconds * len(plan.runs) / slots)}: an estimate, of "
-        f"{duration(run.seconds)} a run "
-        + (f"as in {run.session}" if run.session else "while no session of it is here")
+        f"{len(plan.runs)} runs, {slots} at once: about "
+        f"{duration(run.seconds * len(plan.runs) / slots)} (an estimate from "
+        f"{duration(run.seconds)} a run, "
+        + (f"as in {run.session})" if run.session else "without an earlier session to go by)")
     )
     size = scaled(asked.dataset, guest)
     log(
@@ -64,7 +64,7 @@ def _kernels(asked: Experiment, given: Options) -> tuple[tuple[KernelForecast, .
         return forecast_kernels(asked, given), ""
     except LabError as error:
         # A plan is also made where nothing can be built.
-        return (), f"which kernels are to be built is not known: {error}"
+        return (), f"cannot tell which kernels have to be built: {error}"
 
 
 def _kernel_line(kernels: Sequence[KernelForecast]) -> str:

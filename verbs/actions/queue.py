@@ -95,7 +95,7 @@ def work_all(
         for entry in left:
             if entry.id not in named:
                 log(
-                    f"not built  {entry.id}  {entry.name}: by {entry.author or 'whoever mailed it'}"
+                    f"not built  {entry.id}  {entry.name}: by {entry.author or 'an unknown author'}"
                 )
         named |= {entry.id for entry in left}
         limit = None if limit is None else limit - done
@@ -105,8 +105,8 @@ def work_all(
     print(waiting.folder / page.INDEX)
     if left:
         raise UsageError(
-            f"{len(left)} of what waits came by mail, and was not built: a patch may change "
-            "makefiles and scripts, which run with all your rights",
+            f"{len(left)} entries came by mail and were not built: a patch may change makefiles "
+            "and scripts, which run with all your rights",
             where=str(waiting.folder),
             next_step="read the patches, or run in a container or as a user that owns nothing "
             "else, and add --trust-authors",
@@ -137,8 +137,8 @@ def retry(names: Sequence[str], folder: Path, *, anew: bool) -> None:
     for name in names:
         with store.change(store.find(name).id) as entry:
             if entry.is_open:
-                print(f"{entry.id}  waits already")
+                print(f"{entry.id}  is queued already")
                 continue
             again = store.save(entry.again(anew=anew))
-        print(f"{entry.id}  waits, session {again.session}")
+        print(f"{entry.id}  queued again, session {again.session}")
     page.write(store)

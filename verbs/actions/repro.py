@@ -104,24 +104,24 @@ def as_text(differing: Sequence[str], compared: Sequence[RunAgain], name: str) -
     """What differs, then each run with how many of its numbers are the same."""
     lines = [f"{name}, repeated", ""]
     lines += [f"differs: {line}" for line in differing] or [
-        "tools, inputs, kernels and guest are those of the archive"
+        "tools, inputs, kernels and guest are identical to the archive's"
     ]
     lines.append("")
     for run in compared:
         equal = [sum(each.same for each in group) for group in (run.numbers, run.counts)]
-        result = "the same bytes" if run.result.same else "other bytes"
+        result = "identical bytes" if run.result.same else "different bytes"
         lines.append(
             f"{run.run_id:<40} {result}; {equal[0]} of {len(run.numbers)} numbers and "
-            f"{equal[1]} of {len(run.counts)} counts the same"
+            f"{equal[1]} of {len(run.counts)} counts equal"
         )
         if not run.result.same:
-            lines.append(f"    result: then {run.result.then}, now {run.result.now or 'none'}")
+            lines.append(f"    result: archive {run.result.then}, now {run.result.now or 'none'}")
         wrong = [each for each in (*run.numbers, *run.counts) if not each.same]
         lines += [
-            f"    {each.name}: then {each.then}, now {each.now}" for each in wrong[:MOST_SHOWN]
+            f"    {each.name}: archive {each.then}, now {each.now}" for each in wrong[:MOST_SHOWN]
         ]
         if len(wrong) > MOST_SHOWN:
-            lines.append(f"    and {len(wrong) - MOST_SHOWN} more: --json has all")
+            lines.append(f"    and {len(wrong) - MOST_SHOWN} more (--json lists all)")
     numbers, counts = (
         sum(len(group) for group in groups)
         for groups in ([run.numbers for run in compared], [run.counts for run in compared])
@@ -130,11 +130,13 @@ def as_text(differing: Sequence[str], compared: Sequence[RunAgain], name: str) -
     total = f"{numbers} numbers and {counts} counts of {len(compared)} runs"
     lines.append("")
     if not compared:
-        lines.append("nothing was measured: the arms were the same code")
+        lines.append(
+            "nothing to compare: the machine code of both arms was equal, so no run was made"
+        )
     elif different:
-        lines.append(f"not the same: {different} of {len(compared)} runs differ")
+        lines.append(f"not reproduced: {different} of {len(compared)} runs differ")
     else:
-        lines.append(f"every number is the same: {total}")
+        lines.append(f"reproduced: all {total} are equal")
     return "\n".join(lines)
 
 

@@ -76,5 +76,5 @@ def lines_of(look: Look, waited: list[str]) -> list[str]:
     }  # fmt: skip
     lines = [f"{kind:<9} {line}" for kind, found in kinds.items() for line in found]
     if look.elsewhere:
-        lines.append(f"elsewhere {look.elsewhere} series touch none of the paths")
+        lines.append(f"ignored   {look.elsewhere} series change no file under --paths")
     return lines

@@ -192,7 +192,7 @@ def _case(
             for arm in manifest.arms
         ),
         said=tuple(
-            _said(comparison.manifest, metric)
+            _judged(comparison.manifest, metric)
             for comparison in comparisons
             for metric in comparison.primary
             if metric.case == case.name
@@ -225,7 +225,7 @@ def _arm(
     )
 
 
-def _said(manifest: Manifest, metric: MetricComparison) -> Said:
+def _judged(manifest: Manifest, metric: MetricComparison) -> Said:
     judged, change = metric.judgement, metric.judgement.change
     assert judged.verdict is not None
     return Said(

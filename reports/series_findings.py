@@ -12,7 +12,7 @@ from results.record import FunctionRecord, Manifest, SeriesRecord, TriageRecord
 NAMED = 5
 
 
-def taken_in(manifest: Manifest) -> tuple[Finding, ...]:
+def series_findings(manifest: Manifest) -> tuple[Finding, ...]:
     """Findings about the series and the two builds; warnings first.
 
     With more than two arms those of a build name its arm.  All texts are one line each,
@@ -88,7 +88,7 @@ def origin(series: SeriesRecord) -> str:
 def summary(record: TriageRecord) -> str:
     """One sentence for people."""
     if record.verdict == "same code":
-        return "same code: both kernels are equal in all that is loaded"
+        return "same code: all that is loaded is identical in both kernels"
     if record.verdict == "data or layout":
         return "no function changed; data or layout did (strings, tables, line numbers, alignment)"
     ordered = sorted(

@@ -10,7 +10,7 @@ import pytest
 from experiment.arms import ArmSpec
 from history.entry import PINNED, Entry
 from history.gaps import gaps_of
-from history.taking import SessionError, commit_of, entry_of, take
+from history.ingest import SessionError, commit_of, entry_of, take
 from history.values import moved_settings
 from reports.verdict import Verdict
 from results.record import Manifest, RunRecord

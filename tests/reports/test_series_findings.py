@@ -68,8 +68,8 @@ def test_every_form_says_them(told: Comparison, form: str) -> None:
         (("xas_load",), "note",
          "executed: 1 of 1 changed functions: xas_load in 4k, thp, switch"),
         (("f1", "f2", "f3", "f4", "f5", "f6"), "warning",
-         "no phase executed a function that changed (f1, f2, f3, f4, f5 and 1 more): nothing "
-         "that was measured can show what the series does; choose other workloads"),
+         "none of the changed functions was executed (f1, f2, f3, f4, f5 and 1 more): these "
+         "workloads cannot show an effect of the series; choose others"),
     ],
 )  # fmt: skip
 def test_which_changed_functions_were_executed(

@@ -1,0 +1,191 @@
+"""What the site says of nights and changes, in the blocks that reports are made of; pure."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping, Sequence
+
+from history.change import Change
+from history.entry import ArmEntry, CaseEntry, Entry, Said
+from history.table import setting_key
+from pages import status
+from pages.tracks import Chart
+from reports import wording
+from reports.document import (
+    Block,
+    Cell,
+    Column,
+    Heading,
+    Item,
+    Link,
+    Listing,
+    Mono,
+    Paragraph,
+    Row,
+    Strong,
+    Table,
+    VerdictRow,
+    Verdicts,
+    Words,
+    facts,
+    listing,
+    row,
+)  # fmt: skip
+from results.units import shown_unit
+
+
+def changes(found: Sequence[Change], root: str, entries: Mapping[str, Entry]) -> list[Block]:
+    """Changes as verdicts: what, how much, whose, and how to look for its cause.
+
+    ``root`` leads from the page to the site's top; ``entries`` are the nights by their ids.
+    """
+    return [Verdicts(tuple(_change(one, root, entries) for one in found))] if found else []
+
+
+def _change(one: Change, root: str, entries: Mapping[str, Entry]) -> VerdictRow:
+    word = status.of_change(one)
+    lines: list[Words] = [*status.reasons(one)]
+    moved = status.functions(one)
+    if moved:
+        unit = one.unit_of_work or "unit of work"
+        lines.append((f"functions, instructions per {unit}: ", Mono("; ".join(moved))))
+    lines += [(f"{what}: ", Mono(command)) for what, command in search(one, entries)]
+    interval = ""
+    if one.low is not None and one.high is not None:
+        interval = wording.between(one.low, one.high)
+    return VerdictRow(
+        word.word, word.mark, f"{one.course.case} {one.course.metric}",
+        metric=f"({one.course.arm}), night of {one.night}, change {one.id}",
+        change=wording.percent(one.estimate) if one.estimate is not None else "not judged",
+        interval=interval, lines=tuple(lines), to=f"{root}night/{one.entry}.html",
+        anchor=f"change-{one.id}", style=word.style,
+    )  # fmt: skip
+
+
+def search(change: Change, entries: Mapping[str, Entry]) -> list[tuple[str, str]]:
+    """What to call each command, and the command: the commits of a change, and their bisection.
+
+    Only where the kernel changed from one commit of a repository to another.
+    """
+    after = entries.get(change.entry)
+    if not change.commits or after is None or change.kind not in ("step", "drift", "mixed"):
+        return []
+    arm = next((each for each in after.arms if each.name == change.course.arm), None)
+    found = [("commits", f"git log --oneline {change.commits}")]
+    place = _repository(arm) if arm else ""
+    if place and after.mode == "exact":
+        case = next(each for each in after.cases if each.name == change.course.case)
+        found.append(("bisect", shlex.join([
+            "./lab.py", "bisect", "--range", change.commits, "--source", f"git:{place}",
+            "--metric", change.course.metric, "--workloads", case.name,
+        ])))  # fmt: skip
+    return found
+
+
+def _repository(arm: ArmEntry) -> str:
+    kind, _, rest = arm.kernel.source.partition(":")
+    return rest.partition("@")[0] if kind == "git" else ""
+
+
+def night(
+    entry: Entry, found: Sequence[Change], link: str, before: Entry | None = None
+) -> list[Block]:
+    """One night: what changed, what was judged, every metric, the kernels and the environment.
+
+    ``link`` is where it was measured, empty if it was not told or is no address; ``before`` is the
+    night before, which may have been judged by another rule.
+    """
+    blocks = changes(found, "../", {entry.id: entry})
+    if blocks:
+        blocks.insert(0, Heading("What changed", 2, "changes"))
+    if entry.findings:
+        blocks += [Heading("Findings", 2, "findings"), *listing(entry.findings)]
+    for case in entry.cases:
+        title = f": {case.title}" if case.title != case.name else ""
+        blocks.append(Heading(f"{case.name}{title}", 2))
+        if case.said:
+            blocks.append(Verdicts(tuple(_verdict(each) for each in case.said)))
+        failed = tuple(
+            Item((Strong(f"{arm.arm}: {arm.failed} of {arm.runs} runs failed", "failed"),
+                  f": {arm.failures[0]}" if arm.failures else ""))
+            for arm in case.arms if arm.failed
+        )  # fmt: skip
+        blocks += [Listing(failed)] if failed else []
+        blocks.append(_metrics(entry, case))
+    return [*blocks, *_kernels(entry), *_environment(entry, link, before)]
+
+
+def _verdict(said: Said) -> VerdictRow:
+    interval = ""
+    if said.low is not None and said.high is not None:
+        interval = wording.between(said.low, said.high)
+    return VerdictRow(
+        said.verdict.value, wording.MARKS[said.verdict.value], said.metric,
+        metric=f"{said.arm} against {said.against}", change=wording.percent(said.estimate),
+        interval=interval, lines=(said.reason,),
+    )  # fmt: skip
+
+
+def _metrics(entry: Entry, case: CaseEntry) -> Table:
+    heads = (Column("metric", left=True), *(Column(arm.arm) for arm in case.arms))
+    rows = []
+    for metric in case.metrics:
+        cells = [Cell(metric.name, small=shown_unit(metric.unit, entry.mode))]
+        for arm in case.arms:
+            kept = arm.metrics.get(metric.name)
+            summary = kept.summary if kept else None
+            spread = wording.spread(summary.stddev) if summary else ""
+            cells.append(Cell(wording.figure(summary.mean if summary else None), small=spread))
+        rows.append(Row(tuple(cells), strong=metric.name in case.primary))
+    return Table(f"Metrics of {case.name}", heads, tuple(rows))
+
+
+def _kernels(entry: Entry) -> list[Block]:
+    heads = (Column("arm", left=True), Column("kernel", left=True), Column("patches"),
+             Column("key", left=True))  # fmt: skip
+    rows = tuple(
+        row(arm.name, arm.version, str(len(arm.kernel.patches)),
+            Cell(arm.kernel.key[:12], mono=True))
+        for arm in entry.arms
+    )  # fmt: skip
+    return [Heading("Kernels", 2, "kernels"), Table("Kernels", heads, rows)]
+
+
+def _environment(entry: Entry, link: str, before: Entry | None) -> list[Block]:
+    """All that may move a number besides the kernel."""
+    where: list[tuple[str, Words]] = []
+    if entry.link:
+        where = [("link", (Link(entry.link, entry.link),) if link else entry.link)]
+    judged = []
+    if entry.method:
+        looks = f": after {', '.join(map(str, entry.looks))}" if entry.looks else ""
+        moved = before is not None and before.method != entry.method
+        until = f" (until {before.night}: {before.method or 'unknown'})" if before and moved else ""
+        judged = [("judged", f"{entry.method}{looks}{until}")]
+    return [
+        Heading("Environment", 2, "environment"),
+        Paragraph(
+            f"All that may change a number besides the kernel ({setting_key(entry)}).", "note"
+        ),
+        *facts([
+            ("session", entry.session), ("measured", entry.created),
+            ("entry", (Mono(entry.id),)), *where, ("exactness", entry.exactness), *judged,
+            *sorted(entry.setting.items()),
+        ]),
+    ]  # fmt: skip
+
+
+def newest(chart: Chart, most: int) -> Table:
+    """The newest nights of a chart, the last one first."""
+    head = chart.head
+    heads = (
+        Column("night", left=True), Column(f"{head.course.arm}, {head.unit}"), Column("stddev"),
+        Column("level"), Column("kernel", left=True),
+    )  # fmt: skip
+    rows = tuple(
+        row(Cell(point.night, to=f"../night/{point.entry}.html"),
+            wording.figure(point.value) if point.value is not None else point.why_not,
+            wording.spread(point.stddev), wording.figure(point.level), point.kernel)
+        for point in list(head.points)[-most:][::-1]
+    )  # fmt: skip
+    return Table(f"The newest nights of {chart.metric}", heads, rows)
