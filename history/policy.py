@@ -4,7 +4,7 @@
     experiment = "filemap-*"    # also guest, mode, case, metric: patterns, "*" by default
     regression = "fail"         # fail, warn or pass; also improvement, inconclusive, failed,
     at_least = 0.005            # broken, mixed, lab, unexplained, suspected, incomparable,
-    inconclusive = "pass"       # stale, ended, seeds, thresholds
+    inconclusive = "pass"       # stale, ended, seeds, thresholds, functions
     change = 0.0025             # thresholds by which nights are judged, whatever they had
     alpha = 0.01
 
@@ -30,6 +30,7 @@ Action = Literal["fail", "warn", "pass"]
 Finding = Literal[
     "regression", "improvement", "inconclusive", "failed", "broken", "mixed", "lab",
     "unexplained", "suspected", "incomparable", "stale", "ended", "seeds", "thresholds",
+    "functions",
 ]  # fmt: skip
 # A regression of a tenth that must not fail anything is a unit that was mistaken.
 MOST = 0.1
@@ -60,7 +61,8 @@ class Rule(Frozen):
     is no longer measured as it was: ``stale`` is a track that has no entry of the newest
     night, ``ended`` a case, metric or arm that the newest night has not, ``seeds`` a case
     measured on other or fewer seeds, and ``thresholds`` a night or session judged by laxer
-    ones than the policy's.
+    ones than the policy's.  ``functions`` are those of a session that changed, of the metric
+    ``phase.functions``, whatever the verdict on the whole phase is.
 
     ``change`` (a fraction) and ``alpha`` are the thresholds by which the history is judged;
     None stands for 0.25 % (1 % in wall mode) and 0.01.
@@ -88,6 +90,7 @@ class Rule(Frozen):
     ended: Action = "fail"
     seeds: Action = "fail"
     thresholds: Action = "fail"
+    functions: Action = "pass"
 
     @field_validator("at_least", "change")
     @classmethod
