@@ -15,6 +15,8 @@ from history.standing import courses, is_loss, is_open, newest_entry
 from history.store import Problem
 from history.wording import change_line
 from reports.many import SessionComparison
+from reports.model import Comparison
+from reports.sections.functions import changed
 from reports.statistics import pairs_needed
 from reports.verdict import Judgement, Verdict
 from reports.wording import percent
@@ -63,6 +65,7 @@ def of_session(compared: SessionComparison, policy: Policy) -> Gate:
             arms = f"{one.manifest.patched} against {one.manifest.base}"
             message = _of_verdict(place, judged, arms, policy)
             messages += [message] if message else []
+        messages += _of_functions(one, track, policy)
     broken = [run for run in compared.failed_runs if run.failure.blame == "series"]
     if broken:
         first = broken[0]
@@ -70,6 +73,21 @@ def of_session(compared: SessionComparison, policy: Policy) -> Gate:
         action = policy.rule(Place(*track)).action("broken")
         messages.append(_message(action, "broken", str(Place(*track)), text, 4))
     return Gate(_sorted(messages))
+
+
+def _of_functions(one: Comparison, track: tuple[str, str, str], policy: Policy) -> list[Message]:
+    """A message for each phase in which a function changed; its largest change is the size."""
+    messages = []
+    for found in one.headlines:
+        if found.changed:
+            place = Place(*track, found.case, f"{found.phase}.functions")
+            size = found.changed[0].size / found.total.base
+            action = policy.rule(place).action("functions", size)
+            arms = f"{one.manifest.patched} against {one.manifest.base}"
+            small = _smaller(policy, place, size, "functions")
+            text = f"{arms}: {changed(found)} instructions per {found.unit_title}{small}"
+            messages.append(_message(action, "functions", str(place), text, 1))
+    return messages
 
 
 def _of_verdict(place: Place, judged: Judgement, arms: str, policy: Policy) -> Message | None:

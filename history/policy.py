@@ -4,7 +4,7 @@
     experiment = "filemap-*"    # also guest, mode, case, metric: patterns, "*" by default
     regression = "fail"         # fail, warn or pass; also improvement, inconclusive, failed,
     at_least = 0.005            # broken, mixed, lab, unexplained, suspected, incomparable,
-    inconclusive = "pass"       # stale, ended, seeds, thresholds
+    inconclusive = "pass"       # stale, ended, seeds, thresholds, functions
     change = 0.0025             # thresholds by which nights are judged, whatever they had
     alpha = 0.01
 
@@ -30,6 +30,7 @@ Action = Literal["fail", "warn", "pass"]
 Finding = Literal[
     "regression", "improvement", "inconclusive", "failed", "broken", "mixed", "lab",
     "unexplained", "suspected", "incomparable", "stale", "ended", "seeds", "thresholds",
+    "functions",
 ]  # fmt: skip
 # A regression of a tenth that must not fail anything is a unit that was mistaken.
 MOST = 0.1
@@ -97,6 +98,10 @@ class Rule(Frozen):
     """A case measured on other or fewer seeds than before."""
     thresholds: Action = "fail"
     """A night or session judged by laxer thresholds than the policy's."""
+    functions: Action = "pass"
+    """Functions of a session that changed, of the metric ``PHASE.functions``, whatever the verdict
+    on the whole phase is.
+    """
 
     @field_validator("at_least", "change")
     @classmethod

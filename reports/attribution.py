@@ -1,6 +1,7 @@
 """Where a change came from: instructions and calls by function, per unit of work, in pairs.
 
-Pure.  Counts explain and never gate: nothing here reaches a verdict.
+Pure.  Counts explain: nothing here reaches a verdict.  What fails a gate by choice is that a
+function changed at all (``reports.changed_functions``).
 """
 
 from __future__ import annotations
@@ -10,12 +11,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from reports import paired
+from reports import changed_functions, paired
 from reports.attribution_hints import find_hints
 from reports.attribution_model import Arm, Attribution, FunctionRow, GroupRow, RatioRow
 from reports.paired import Floats, Paired
 from reports.subsystems import subsystem
-from results.profile import IDLE_PROGRAM, PhaseProfile, Profile
+from results.profile import IDLE_PROGRAM, UNKNOWN, PhaseProfile, Profile
 from results.record import CaseRecord, Manifest, PhaseRecord, RunRecord, UnitRecord
 
 # The listed functions sum to the whole difference within this fraction of it ...
@@ -265,17 +266,53 @@ def _phase(case: CaseRecord, phase: PhaseRecord, blocks: Sequence[Block]) -> lis
 
 
 def attribute(
-    manifest: Manifest, records: Sequence[RunRecord], profiles: Sequence[Profile]
+    manifest: Manifest,
+    records: Sequence[RunRecord],
+    profiles: Sequence[Profile],
+    *,
+    believed: bool = True,
 ) -> tuple[Attribution, ...]:
     """One attribution a case, phase and unit of work, in the order of the manifest.
 
     Only seeds for which both arms' measured runs have a profile count; repeats, twins
-    and failed runs do not.  A unit of which some run did none is left out.
+    and failed runs do not.  A unit of which some run did none is left out.  Where the session
+    is not ``believed``, because it is not finished or not exact, no function is called changed.
     """
     found: list[Attribution] = []
+    counted: dict[int, changed_functions.Counts] = {}
     for case in manifest.cases:
         for phase in case.phases:
             blocks = blocks_of(manifest, records, profiles, case.name, phase.name)
-            if blocks:
-                found += _phase(case, phase, blocks)
+            here = _phase(case, phase, blocks) if blocks else []
+            if here:
+                counted[len(found)] = _counts(blocks, here[0])
+            found += here
+    tests = changed_functions.changed(
+        list(counted.values()) if believed else [], manifest.experiment.thresholds.alpha
+    )
+    for at, tested in zip(counted, tests, strict=False):
+        found[at] = found[at].model_copy(
+            update={"tested": tested.functions, "changed": tested.changed}
+        )
     return tuple(found)
+
+
+def _counts(blocks: Sequence[Block], of: Attribution) -> changed_functions.Counts:
+    """The kernel's functions per the unit of an attribution."""
+    table, per = _table(blocks), _per(blocks, of.unit)
+    assert per is not None
+    kernel = [
+        at for at, key in enumerate(table.keys)
+        if not key.user and key.name not in (NOT_ATTRIBUTED, UNKNOWN)
+    ]  # fmt: skip
+    instructions, calls = (
+        (table.base[kind][:, kernel] / per[0], table.patched[kind][:, kernel] / per[1])
+        for kind in (0, 1)
+    )
+    return changed_functions.Counts(
+        names=[table.keys[at].name for at in kernel],
+        files=[table.files.get(table.keys[at], "") for at in kernel],
+        instructions=instructions,
+        calls=calls,
+        total=of.total.base,
+    )

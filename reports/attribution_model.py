@@ -8,6 +8,7 @@ from reports.paired import Paired
 from results.record import Record
 
 Arm = Literal["", "base", "patched"]
+Moved = Literal["instructions", "calls"]
 
 
 class FunctionRow(Record):
@@ -67,6 +68,31 @@ class Hint(Record):
     together: float
 
 
+class FunctionChange(Record):
+    """A kernel function that changed, per unit of work (``reports.changed_functions``).
+
+    ``moved`` says in what; ``size`` is the larger difference in instructions per unit, that of
+    calls at the function's mean length; ``p_value`` is Holm's, the smaller one.
+    """
+
+    name: str
+    file: str
+    instructions: Paired
+    calls: Paired
+    moved: tuple[Moved, ...]
+    size: float
+    p_value: float
+
+    @property
+    def per_call(self) -> tuple[float | None, float | None]:
+        """Instructions per call on both arms; None where it was never called."""
+        spent, calls = self.instructions, self.calls
+        return (
+            spent.base / calls.base if calls.base else None,
+            spent.patched / calls.patched if calls.patched else None,
+        )
+
+
 class Attribution(Record):
     """Instructions per unit of work in one phase of one case, base against patched.
 
@@ -75,6 +101,10 @@ class Attribution(Record):
     rest, None where there is no rest.  ``headline`` marks the phase's first unit.
     ``identical`` means that every function executed the same number of instructions
     and was called as often on both arms with every seed.
+
+    ``tested`` is how many functions were tested for a change and ``changed`` those that
+    have one, the largest first; only a headline has them, and 0 were tested where there
+    are too few seeds or the session's numbers cannot be believed.
     """
 
     case: str
@@ -91,6 +121,8 @@ class Attribution(Record):
     ratios: tuple[RatioRow, ...] = ()
     hints: tuple[Hint, ...] = ()
     identical: bool = False
+    tested: int = 0
+    changed: tuple[FunctionChange, ...] = ()
 
     @property
     def rows(self) -> tuple[FunctionRow, ...]:

@@ -240,7 +240,10 @@ def compare_views(manifests: Sequence[Manifest], session: MeasuredSession) -> li
     if open_runs:
         judged = [(_not_yet(judgement, open_runs), again) for judgement, again in judged]
     each = iter(judged)
-    return [_comparison(view, [next(each) for _ in view.measured]) for view in views]
+    return [
+        _comparison(view, [next(each) for _ in view.measured], finished=not open_runs)
+        for view in views
+    ]
 
 
 def unfinished(session: MeasuredSession) -> str:
@@ -301,7 +304,9 @@ def _view(manifest: Manifest, session: MeasuredSession, exactness: Exactness) ->
     )
 
 
-def _comparison(view: _View, judged: Sequence[tuple[Judgement, Again | None]]) -> Comparison:
+def _comparison(
+    view: _View, judged: Sequence[tuple[Judgement, Again | None]], *, finished: bool
+) -> Comparison:
     manifest, standing, records = view.manifest, view.standing, view.points
     of_locks = compare_locks(manifest, view.records, view.profiles, view.locks)
     compared: dict[str, list[MetricComparison]] = {case.name: [] for case in manifest.cases}
@@ -329,7 +334,10 @@ def _comparison(view: _View, judged: Sequence[tuple[Judgement, Again | None]]) -
     counts = tuple(failure_count(manifest, records, case.name) for case in manifest.cases)
     failed = failed_runs(records)
     course = _course(manifest, records, standing, compared)
-    attributions = attribute(manifest, view.records, view.profiles)
+    attributions = attribute(
+        manifest, view.records, view.profiles,
+        believed=finished and view.exactness.status != "inexact",
+    )  # fmt: skip
     return Comparison(
         manifest=manifest,
         cases=tuple(

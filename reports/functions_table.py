@@ -10,19 +10,21 @@ from reports.model import Comparison
 
 COLUMNS = (
     "case", "phase", "unit", "function", "file", "part_of", "user", "only_in", "base", "patched",
-    "difference", "low_95", "high_95", "seeds", "calls_base", "calls_patched",
+    "difference", "low_95", "high_95", "seeds", "calls_base", "calls_patched", "changed",
 )  # fmt: skip
 
 
 def render(comparison: Comparison) -> str:
     """One row a function, instructions and calls per unit of work, means over the seeds.
 
-    ``only_in`` is ``base`` or ``patched`` whatever the arms are called.
+    ``only_in`` is ``base`` or ``patched`` whatever the arms are called; ``changed`` is 1 for the
+    functions that are called changed, which are tested per a phase's first unit.
     """
     sink = io.StringIO()
     writer = csv.writer(sink, lineterminator="\n")
     writer.writerow(COLUMNS)
     for found in comparison.attributions:
+        changed = {each.name for each in found.changed}
         for row in found.functions:
             pair, calls = row.instructions, row.calls
             writer.writerow([
@@ -33,5 +35,6 @@ def render(comparison: Comparison) -> str:
                 "" if pair.high is None else repr(pair.high), pair.n,
                 "" if calls is None else repr(calls.base),
                 "" if calls is None else repr(calls.patched),
+                int(not row.user and row.name in changed),
             ])  # fmt: skip
     return sink.getvalue()

@@ -9,8 +9,8 @@
 #
 # Inputs, through fw_cfg, shell assignments padded with newlines:
 #   opt/twinboot/prepare  MKFS MOUNT_OPTIONS FILES FILE_MIB
-#   opt/twinboot/job      OBSERVE PHASES [SYSCTL], and per phase N:
-#                         NAME_N DROP_N THP_N LIMIT_N READAHEAD_N HELD_N FIO_N
+#   opt/twinboot/job      OBSERVE DELAY PAGES ENTRIES PHASES [SYSCTL], and per phase N:
+#                         NAME_N DROP_N THP_N LIMIT_N READAHEAD_N FIO_N
 set -u
 PATH=/bin:/sbin:/usr/bin:/usr/sbin
 export PATH
@@ -239,7 +239,7 @@ locks_stop() {
     esac
 }
 
-# phase NAME DROP THP LIMIT_BYTES READAHEAD_KIB HELD_PAGES FIO_ARGUMENTS, of number $n
+# phase NAME DROP THP LIMIT_BYTES READAHEAD_KIB FIO_ARGUMENTS, of number $n
 #
 # `mark` is felt by the probe alone; what comes before and after is outside the phase.
 phase() {
@@ -252,13 +252,12 @@ phase() {
     echo "$3" >/sys/kernel/mm/transparent_hugepage/enabled || fail "$1: THP state $3"
     echo "$4" >"$CGROUP/memory.max" || fail "$1: memory.max $4"
     [ "$5" = 0 ] || echo "$5" >/sys/block/ram0/queue/read_ahead_kb || fail "$1: readahead $5 KiB"
-    [ "$6" = 0 ] || dd if=/dev/zero of=/tmp/held bs=4k count="$6" 2>/dev/null || fail "$1: held $6"
     observe "$OUT/$1/before"
     locks_start "$OUT/$1/locks"
     (
         echo 0 >"$CGROUP/cgroup.procs" || exit 97
         cd "$OUT/$1" || exit 98
-        eval "exec mark $n clock fio $7"
+        eval "exec mark $n clock fio $6"
     ) >"$OUT/$1/fio.out" 2>&1
     status=$?
     mark 0 "$OUT/$1/clock"
@@ -279,14 +278,25 @@ $SYSCTL
 EOF
 }
 
+# What a kernel's size and layout decide, all seeds of an arm have in common: when slower
+# timers expire, which memory is free, how full slabs are.  So each seed draws its own.
+perturb() {
+    turns=0
+    while [ "$turns" -lt "$DELAY" ]; do turns=$((turns + 1)); done
+    dd if=/dev/zero of=/tmp/perturb bs=4k count="$PAGES" 2>/dev/null || fail "perturb: $PAGES pages"
+    mkdir /tmp/entries && (cd /tmp/entries && seq "$ENTRIES" | xargs -r touch) ||
+        fail "perturb: $ENTRIES entries"
+}
+
 # Every phase of the job, in order.
 all_phases() {
     fetch job
     settings
+    perturb
     n=1
     while [ "$n" -le "$PHASES" ]; do
         eval "phase \"\$NAME_$n\" \"\$DROP_$n\" \"\$THP_$n\" \"\$LIMIT_$n\" \"\$READAHEAD_$n\" \
-            \"\$HELD_$n\" \"\$FIO_$n\""
+            \"\$FIO_$n\""
         n=$((n + 1))
     done
 }

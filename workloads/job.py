@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import shlex
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from experiment.spec import Observed, PhaseTimes
 from workloads.spec import Phase, Workload
@@ -14,8 +15,6 @@ from workloads.spec import Phase, Workload
 # whose fw_cfg files are as long as they were.
 TEXT_BYTES = 4096
 LOG_INTERVAL_MS = 50
-# At most 256 KiB, far below what any guest has to spare.
-HELD_PAGES = 64
 # fio ends at the size of its file, whatever number of I/Os it was given, unless told otherwise.
 ENDLESS = "1t"
 
@@ -89,7 +88,7 @@ def job_text(
     each phase; nothing by default.  ``sysctl`` is written before the first phase, a line
     each: the agent reads it back.
     """
-    values = {"OBSERVE": observe, "PHASES": str(len(phases))}
+    values = {"OBSERVE": observe, **perturbation(seed).assignments(), "PHASES": str(len(phases))}
     if sysctl:
         values["SYSCTL"] = "\n".join(f"{name}={value}" for name, value in sorted(sysctl.items()))
     for number, phase in enumerate(phases, start=1):
@@ -103,19 +102,43 @@ def job_text(
             f"THP_{number}": phase.thp,
             f"LIMIT_{number}": limit_text(limit_bytes),
             f"READAHEAD_{number}": str(phase.readahead_kib),
-            f"HELD_{number}": str(held_pages(phase, seed)),
             f"FIO_{number}": shlex.join(arguments),
         }
     return _padded(values)
 
 
-def held_pages(phase: Phase, seed: int) -> int:
-    """Pages of memory that are taken before a phase, so that its seed has an effect.
+class Perturbation(NamedTuple):
+    """What the agent does before the first phase, for no purpose but to differ by seed.
 
-    A sequential phase draws nothing from fio's seed: without this all its runs would be
-    the same, and say nothing of how much a result owes to the moment it was taken in.
+    A loop of ``delay`` turns of the shell, about 14,000 instructions each; ``pages`` of memory,
+    and ``entries`` of a folder, that stay until the end.
     """
-    return 0 if phase.pattern.startswith("rand") else 1 + seed % HELD_PAGES
+
+    delay: int
+    pages: int
+    entries: int
+
+    def assignments(self) -> dict[str, str]:
+        """As the agent reads them."""
+        return {name.upper(): str(value) for name, value in self._asdict().items()}
+
+
+# The most of each: 60 virtual ms, 2 MiB, and some pages of inodes and names.
+PERTURBED_MOST = Perturbation(delay=4096, pages=512, entries=256)
+
+
+def perturbation(seed: int) -> Perturbation:
+    """Drawn from the seed, evenly, and for seeds beside each other as for any two.
+
+    What a kernel's size and layout decide is one draw for all runs of an arm; with this each seed
+    has its own, equal on both arms.  It is also all that a sequential phase has of its seed: fio
+    draws nothing there, and all its runs would be the same.
+    """
+    drawn = hashlib.sha256(f"perturbation {seed}".encode()).digest()
+    parts = (int.from_bytes(drawn[at : at + 4], "big") for at in (0, 4, 8))
+    return Perturbation(
+        *(part % (most + 1) for part, most in zip(parts, PERTURBED_MOST, strict=True))
+    )
 
 
 def limit_text(limit_bytes: int) -> str:

@@ -7,7 +7,7 @@ Calls of a function are entries of blocks that begin at its first instruction.
 
 A block that is left in its middle (by a page fault) is counted whole, and its rest once
 more when the fault was served.  The kernel's own functions hardly fault, so this falls
-on the user's code: a phase of the laptop guest is counted 0.04 % too long against the
+on the user's code: a phase of the laptop guest is counted 0.01 % too long against the
 guest's own clock (``overcount``).
 """
 

@@ -7,7 +7,14 @@ from collections.abc import Sequence
 
 from reports import wording
 from reports.attribution import TOLERANCE
-from reports.attribution_model import Arm, Attribution, FunctionRow, Hint, RatioRow
+from reports.attribution_model import (
+    Arm,
+    Attribution,
+    FunctionChange,
+    FunctionRow,
+    Hint,
+    RatioRow,
+)
 from reports.charts import waterfall
 from reports.document import (
     Block,
@@ -34,12 +41,20 @@ from results.profile import PATH
 IDENTICAL = "Identical: every function executed the same number of instructions."
 EXPLAINS = (
     "Counted by a QEMU plugin in the measured runs, which it does not perturb. Counts explain a "
-    "verdict and never make one. Means over the seeds; the interval is Student's at 95 %, of the "
+    "verdict and never make one; that a function changed is a finding of its own, which a CI "
+    "policy may fail. Means over the seeds; the interval is Student's at 95 %, of the "
     "paired differences. “Not significant” means that it holds zero: other pages were evicted. "
     "About one row in twenty that did not move escapes that mark."
 )
+CHANGED = (
+    "A function changed where its instructions or calls moved in one direction on every seed, by "
+    "at least 0.025 % of the phase, and Holm's correction over all functions tested leaves the "
+    "t test significant at the level of the verdicts."
+)
 NOT_SIGNIFICANT = "not significant"
 LETTER_FUNCTIONS = 2
+# Changed functions in a table and in a sentence; functions.csv marks them all.
+MOST_CHANGED, CHANGED_NAMED = 12, 4
 # Of the significant ones; a page has more in a fold, and functions.csv has all.
 MOST_FUNCTIONS = 10
 MOST_FOLDED = 150
@@ -140,6 +155,24 @@ def moved_most(found: Attribution, many: int) -> str:
     return f"{whole}{mark}" + (f": {moved}" if moved else "")
 
 
+def changed(found: Attribution) -> str:
+    """``3 of 512 functions changed: xas_load -3.9, xas_start -1.2``; or that none did.
+
+    Empty where none was tested.
+    """
+    if not found.tested:
+        return ""
+    if not found.changed:
+        return f"no function changed, of {found.tested} tested"
+    named = [
+        f"{each.name} {wording.signed(each.instructions.difference, 2)}"
+        for each in found.changed[:CHANGED_NAMED]
+    ]
+    more = len(found.changed) - len(named)
+    rest = f" and {more} more" if more else ""
+    return f"{len(found.changed)} of {found.tested} functions changed: {', '.join(named)}{rest}"
+
+
 def explained(comparison: Comparison, metric: MetricComparison) -> str:
     """The functions behind an improvement or a regression; empty where they are not behind it.
 
@@ -147,9 +180,7 @@ def explained(comparison: Comparison, metric: MetricComparison) -> str:
     sleeps and one CPU does it all.  Functions are named beside a verdict only where the two changes
     agree that far; of several metrics of one phase the first has them.
     """
-    first = next(
-        (m for m in comparison.primary if (m.case, m.phase) == (metric.case, metric.phase)), metric
-    )
+    first = _first(comparison, metric)
     judged, change = metric.judgement.verdict, metric.judgement.change
     is_path = metric.name.partition(".")[2] == PATH
     comparable = is_path or metric.direction == "higher"
@@ -163,6 +194,25 @@ def explained(comparison: Comparison, metric: MetricComparison) -> str:
             if abs(agreement - 1) <= AGREES and not found.total.within_scatter:
                 return moved_most(found, NAMED)
     return ""
+
+
+def _first(comparison: Comparison, metric: MetricComparison) -> MetricComparison:
+    """The first of the judged metrics of a metric's phase."""
+    return next(
+        (m for m in comparison.primary if (m.case, m.phase) == (metric.case, metric.phase)), metric
+    )
+
+
+def beside(comparison: Comparison, metric: MetricComparison) -> str:
+    """Which functions changed, for the first verdict of a phase that nothing else explains."""
+    return next(
+        (
+            changed(found) for found in comparison.headlines
+            if (found.case, found.phase) == (metric.case, metric.phase)
+            and _first(comparison, metric) == metric and not found.identical
+        ),
+        "",
+    )  # fmt: skip
 
 
 def letter(comparison: Comparison) -> list[str]:
@@ -201,7 +251,7 @@ def blocks(view: View, one: Comparison) -> list[Block]:
             found += [Heading(title, 3), Paragraph((Strong(IDENTICAL),))]
             continue
         drawn = waterfalls.get("-".join(filter(None, (view.prefix(one), waterfall.name(each)))))
-        inner: list[Block] = [*_ratios(each)]
+        inner: list[Block] = [*_ratios(each), *_changed(one, each)]
         # The first drawing is seen; where more phases changed, theirs stand with all functions.
         beside = [figure(drawn, 4)] if drawn else []
         shown = (each.case, each.phase) in called
@@ -213,6 +263,8 @@ def blocks(view: View, one: Comparison) -> list[Block]:
             found += [Heading(title, 3), Paragraph(f"{total(each)}.", "lead"), *inner]
         else:
             found.append(Fold(f"{title}: {total(each)}", tuple(inner)))
+    if any(each.changed for each in one.headlines):
+        found.append(Paragraph(CHANGED, "note"))
     if found:
         found.append(Paragraph(EXPLAINS, "note"))
     return titled("Where it came from", "functions", found)
@@ -222,6 +274,35 @@ def _ratios(found: Attribution) -> list[Block]:
     blocks: list[Block] = [Paragraph(f"{ratio(each)}.", "lead") for each in found.ratios]
     warnings = tuple(Item(f"{absent(each)}.", "warning") for each in found.ratios if each.absent)
     return [*blocks, Listing(warnings)] if warnings else blocks
+
+
+def _changed(one: Comparison, found: Attribution) -> list[Block]:
+    """The functions that changed, each with what it takes and how often; or that none did."""
+    words = changed(found)
+    if not words:
+        return []
+    blocks: list[Block] = [Paragraph(f"{words[:1].upper()}{words[1:]}.", "lead")]
+    if not found.changed:
+        return blocks
+    heads = (
+        Column("function", left=True), Column("instructions"), Column("calls"),
+        Column("instructions per call", drop=1), Column("changed", left=True, drop=2),
+    )  # fmt: skip
+    rows = tuple(
+        row(Cell(each.name, small=each.file, mono=True), wording.both(each.instructions, 2),
+            wording.both(each.calls, 3), _per_call(each), " and ".join(each.moved))
+        for each in found.changed[:MOST_CHANGED]
+    )  # fmt: skip
+    label = f"Functions that changed, {found.case} {found.phase}"
+    return [
+        *blocks,
+        Heading(f"Functions that changed, per {found.unit_title}", 4),
+        Table(label, heads, rows),
+    ]
+
+
+def _per_call(each: FunctionChange) -> str:
+    return " -> ".join(wording.amount(value, 2) for value in each.per_call)
 
 
 def _heads(one: Comparison) -> tuple[Column, ...]:

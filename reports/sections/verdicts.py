@@ -22,7 +22,7 @@ from reports.document import (
 )
 from reports.headline import headline
 from reports.model import Comparison, MetricComparison
-from reports.sections.functions import explained
+from reports.sections import functions
 from reports.sections.view import View
 
 # As many columns of verdicts as a table of arms may have before it is turned around.
@@ -39,9 +39,10 @@ def happened(view: View) -> list[Block]:
 
 
 def verdict(one: Comparison, metric: MetricComparison) -> VerdictRow:
-    """One verdict, with its reason and values, and the functions behind it."""
+    """One verdict, with its reason and values, and the functions behind it or beside it."""
     word = wording.verdict(metric)
-    lines = (wording.tail(metric), explained(one, metric))
+    behind = functions.explained(one, metric) or functions.beside(one, metric)
+    lines = (wording.tail(metric), behind)
     return VerdictRow(
         word=word, mark=wording.MARKS[word], case=metric.case, metric=metric.name,
         change=wording.change(metric) if metric.judgement.change else "",

@@ -175,3 +175,17 @@ def test_files_are_laid_out_one_by_one(mkfs: str, mounted: str, tmp_path: Path) 
         "dd if=/dev/zero of=a bs=1M count=8",
         "dd if=/dev/zero of=b bs=1M count=8",
     ]
+
+
+@pytest.mark.parametrize("entries", [0, 12])
+def test_a_perturbation_is_made_as_it_was_asked_and_stays(entries: int, tmp_path: Path) -> None:
+    """Of nothing it makes nothing, and still goes on."""
+    place = tmp_path / "entries"
+    stand_ins = 'dd() { echo "$*"; }\n' + "".join(
+        f'{name}() {{ command {name} "{place}"; }}\n' for name in ("mkdir", "cd")
+    )
+    done = agent(f"{stand_ins}DELAY=3 PAGES=7 ENTRIES={entries}\nperturb\necho $turns", tmp_path)
+    assert done.stdout.splitlines() == [
+        "if=/dev/zero of=/tmp/perturb bs=4k count=7", "3", "went on",
+    ]  # fmt: skip
+    assert len(list(place.iterdir())) == entries

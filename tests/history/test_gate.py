@@ -18,6 +18,7 @@ from history.policy import Place, Policy, Rule, load_policy
 from history.store import Problem
 from reports.many import compare_session
 from tests.history.factory import Nights
+from tests.reports import counts_factory
 from tests.reports.factory import Session, fails
 from tests.reports.measured import measured
 
@@ -55,6 +56,31 @@ def test_a_policy_makes_of_it_what_it_says() -> None:
     small = Policy(rules=(Rule(at_least=0.05),))
     assert session_gate(small, **SLOWER).exit_code == 0
     assert session_gate(Policy()).exit_code == 0
+
+
+def counted_gate(policy: Policy, *, same: bool = False) -> Gate:
+    session = Session()
+    manifest = counts_factory.counted(session.manifest())
+    profiles = counts_factory.profiles(session, same=same)
+    return of_session(compare_session(measured(manifest, session.records(), profiles)), policy)
+
+
+def test_functions_that_changed_are_shown_and_fail_by_choice() -> None:
+    shown = [m for m in counted_gate(Policy()).messages if m.title.startswith("functions: ")]
+    assert [m.title.rpartition(" ")[2] for m in shown] == [
+        "4k.functions", "thp.functions", "switch.functions",
+    ]  # fmt: skip
+    assert {(m.level, m.code) for m in shown} == {("notice", 0)}
+    assert "patched against base: 7 of 64 functions changed: xas_load -85.27" in shown[0].text
+    assert counted_gate(Policy()).exit_code == 0
+    failing = Policy(rules=(Rule(metric="thp.functions", functions="fail"),))
+    assert counted_gate(failing).exit_code == 1
+    assert counted_gate(failing).messages[0].title.endswith(" filemap-thp thp.functions")
+    # The largest change of the phase is 0.7 % of it.
+    assert counted_gate(Policy(rules=(Rule(functions="fail", at_least=0.005),))).exit_code == 1
+    assert counted_gate(Policy(rules=(Rule(functions="fail", at_least=0.01),))).exit_code == 0
+    every = Policy(rules=(Rule(functions="fail"),))
+    assert counted_gate(every, same=True).exit_code == 0
 
 
 def test_inconclusive_fails_only_where_asked() -> None:

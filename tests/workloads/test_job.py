@@ -12,11 +12,12 @@ from pydantic import ValidationError
 
 from experiment.spec import PhaseTimes
 from workloads.job import (
+    PERTURBED_MOST,
     TEXT_BYTES,
     fio_arguments,
-    held_pages,
     job_text,
     output_arguments,
+    perturbation,
     prepare_text,
 )
 from workloads.parse import fio_result
@@ -152,14 +153,24 @@ def test_a_given_work_has_a_time_that_it_may_take_and_none_that_it_must() -> Non
     assert "--runtime=60000ms" in arguments
 
 
-def test_the_seed_of_a_sequential_phase_takes_pages() -> None:
-    """fio draws nothing from it; two seeds that follow each other never take as many."""
-    sequential, random = phase("--rw=write"), phase("--rw=randwrite")
-    held = [held_pages(sequential, seed) for seed in range(200)]
-    assert min(held) == 1
-    assert max(held) <= 64
-    assert all(one != two for one, two in pairwise(held))
-    assert {held_pages(random, seed) for seed in range(200)} == {0}
+def test_each_seed_has_a_perturbation_of_its_own() -> None:
+    """A sequential phase has nothing else of its seed; the same seed is the same on both arms."""
+    drawn = [perturbation(seed) for seed in range(1, 2001)]
+    assert len(set(drawn)) == len(drawn)
+    assert drawn == [perturbation(seed) for seed in range(1, 2001)]
+    for name, most in PERTURBED_MOST._asdict().items():
+        values = [getattr(one, name) for one in drawn]
+        assert (min(values), max(values)) == (pytest.approx(0, abs=9), pytest.approx(most, abs=9))
+        # Even, and of neighbours independent: bounds of one in a thousand for 2,000 draws.
+        assert abs(sum(values) / len(values) - most / 2) < 0.025 * most
+        ordered = sum(one < two for one, two in pairwise(values))
+        assert abs(ordered / len(values) - 0.5) < 0.03
+
+
+def test_a_job_says_how_it_is_perturbed() -> None:
+    one = job_text((phase(),), {"4k": TIMES}, jobs=1, seed=5, limit_bytes=1).splitlines()
+    asked = perturbation(5)
+    assert {f"DELAY={asked.delay}", f"PAGES={asked.pages}", f"ENTRIES={asked.entries}"} <= set(one)
 
 
 def test_only_a_twin_observes_locks() -> None:

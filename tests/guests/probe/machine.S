@@ -24,6 +24,18 @@ second:	addl	$1, %eax
 	decl	%ecx
 	jnz	second
 	nopl	0x54570000(%eax)
+	nopl	0x54570003(%eax)
+	movl	$200, %ecx
+	jmp	third
+	# The second instruction of the loop is in two pages.
+	.balign	4096
+	.skip	4094
+	.globl	third
+third:	incl	%eax
+	addl	$1, %ebx
+	decl	%ecx
+	jnz	third
+	nopl	0x54570000(%eax)
 	movb	$16, %al
 	outb	%al, $0xf4
 2:	jmp	2b

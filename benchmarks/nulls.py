@@ -1,0 +1,212 @@
+"""What belongs to a build: changes that change nothing, measured and judged like any other.
+
+Twelve arms differ from the base in nothing that a workload executes: words on the kernel's
+command line, memory, and kernels that are a little larger (``configs/series/null-*``).  All arms
+run all seeds of a shipped experiment, in one session.  Printed for each metric that is judged,
+with the metric of its phase that users know beside it:
+
+- the change of each arm against the base, with the standard error of its mean over the seeds,
+- the standard deviation of an arm's own shift, over and above what the seeds scatter by, from
+  the analysis of variance of arms and seeds, and its F test (a small p: a build has a shift of
+  its own, which more seeds do not average out),
+- how many of all pairs of arms the rule calls a change, and how many it calls "no change",
+- how many pairs have a function that is called changed, and which functions those are.
+
+A session that is there already is printed as it is, or finished.
+
+    .venv/bin/python benchmarks/nulls.py sessions/nulls
+    .venv/bin/python benchmarks/nulls.py sessions/nulls-iomap --experiment iomap-dirty
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import sys
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+from scipy import stats
+
+CHECKOUT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(CHECKOUT))
+
+from experiment.load import load_experiment
+from experiment.spec import ArmSpec, Experiment, SeriesSpec, ShapeSpec
+from host.facts import cache_folder
+from reports.comparison import compare_views
+from reports.many import views
+from reports.model import Comparison
+from reports.verdict import CALLED, Verdict
+from results.session import MeasuredSession, open_session
+from results.store import MANIFEST, SessionStore
+from runs import session as sessions
+from runs.measure import measure
+from runs.options import Options
+from runs.prepare import catalogue
+from runs.progress import Reporter
+from verbs.actions.session import building
+
+Floats = npt.NDArray[np.float64]
+BASE = "base"
+WORDS = {
+    "word-13": f"null={'x' * 8}",
+    "word-61": f"null={'x' * 56}",
+    "word-131": f"null={'x' * 126}",
+    "log-1m": "log_buf_len=1M",
+    "dentries": "dhash_entries=65536",
+    "inodes": "ihash_entries=32768",
+}
+MEMORY_MIB = (1, 4)
+SERIES = ("null-function-64", "null-function-4096", "null-xarray-1024", "null-data-65536")
+NULLS = (
+    ArmSpec(name=BASE),
+    *(ArmSpec(name=name, cmdline=(word,)) for name, word in WORDS.items()),
+    *(
+        ArmSpec(name=f"memory-{mib}m", guest=ShapeSpec(more_memory_mib=mib))
+        for mib in MEMORY_MIB
+    ),
+    *(ArmSpec(name=name, series=SeriesSpec(path=f"configs/series/{name}")) for name in SERIES),
+)  # fmt: skip
+
+
+class Shift(NamedTuple):
+    """What arms that should be equal have of their own, in % of the value.
+
+    ``pair`` is the standard deviation of the difference of two arms on one seed, ``own`` that of
+    an arm's shift beyond it, ``p_value`` of the F test that there is none.
+    """
+
+    pair: float
+    own: float
+    p_value: float
+
+
+def shift(values: Floats) -> Shift:
+    """From logarithms, shape (arms, seeds): two-way analysis of variance, one value a cell.
+
+    Source: Scheffe, The Analysis of Variance, 1959, 4.2 and 7.4.
+    """
+    arms, seeds = values.shape
+    centred = values - values.mean(axis=0)
+    of_arms = centred.mean(axis=1)
+    rest = centred - of_arms[:, None]
+    within = float((rest**2).sum() / ((arms - 1) * (seeds - 1)))
+    between = float(seeds * of_arms.var(ddof=1))
+    own = max(0.0, (between - within) / seeds)
+    degrees = (arms - 1, (arms - 1) * (seeds - 1))
+    ratio = between / within if within else float("inf") if between else 1.0
+    return Shift(
+        100 * float(np.sqrt(2 * within)), 100 * float(np.sqrt(own)),
+        float(stats.f.sf(ratio, *degrees)),
+    )  # fmt: skip
+
+
+def nulls_of(experiment: Experiment, case: str = "") -> Experiment:
+    """The experiment with arms of :data:`NULLS` in place of its own, every pair compared."""
+    kept = tuple(one for one in experiment.cases if case in ("", one.name))
+    return experiment.model_copy(
+        update={
+            "arms": NULLS, "compare": "pairs", "series": None, "twins": (), "check": None,
+            "cases": kept, "title": f"changes that change nothing: {experiment.title}",
+        }
+    )  # fmt: skip
+
+
+def measured(folder: Path, asked: argparse.Namespace) -> MeasuredSession:
+    """The session in ``folder``: begun, finished, or as it is."""
+    options, reporter = Options(CHECKOUT, cache_folder()), Reporter()
+    if (folder / MANIFEST).exists():
+        with sessions.SessionLock(folder, must_exist=True):
+            store = SessionStore(folder)
+            if store.manifest().runs_planned > len(store.records()):
+                opened, store, options = sessions.reopen(folder, options, building(reporter))
+                measure(opened, options, store, reporter)
+        return open_session(folder)
+    overrides = tuple(f"guest={asked.guest}" for _ in range(bool(asked.guest)))
+    loaded = load_experiment(
+        Path(asked.experiment), overrides=overrides, catalogue=catalogue(CHECKOUT)
+    )
+    with sessions.SessionLock(folder):
+        opened, store = sessions.start(
+            nulls_of(loaded, asked.case), options, folder, overrides, building(reporter)
+        )
+        measure(opened, options, store, reporter)
+    return open_session(folder)
+
+
+def pairs_of(session: MeasuredSession) -> list[Comparison]:
+    """Every pair of arms, each judged as a session of its own would be."""
+    return [compare_views([view], session)[0] for view in views(session.manifest)]
+
+
+def values_of(session: MeasuredSession, case: str, metric: str) -> dict[str, list[float]]:
+    """Values by arm, in the order of the seeds that all arms have."""
+    found: dict[str, dict[int, float]] = {arm.name: {} for arm in session.manifest.arms}
+    for record in session.records:
+        value = (record.samples or {}).get(metric)
+        if record.case == case and not record.repeat and not record.twin and value:
+            found[record.arm][record.block] = value
+    blocks = sorted(set.intersection(*(set(by_block) for by_block in found.values())))
+    return {arm: [by_block[block] for block in blocks] for arm, by_block in found.items()}
+
+
+def changes(values: Mapping[str, Sequence[float]]) -> str:
+    """The change of each arm against the base: mean and its standard error, in %."""
+    base = np.log(values[BASE])
+    parts = []
+    for arm, of_arm in values.items():
+        if arm != BASE:
+            apart = 100 * (np.log(of_arm) - base)
+            error = apart.std(ddof=1) / np.sqrt(len(apart))
+            parts.append(f"{arm} {apart.mean():+.3f} ± {error:.3f}")
+    return ", ".join(parts)
+
+
+def main() -> None:
+    """Measure what is not measured yet, and print the table."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("session", type=Path)
+    parser.add_argument("--experiment", default="filemap-v4")
+    parser.add_argument("--case", default="", help="this case alone")
+    parser.add_argument("--guest", default="", help="another guest than the experiment's")
+    asked = parser.parse_args()
+    session = measured(asked.session, asked)
+    pairs = pairs_of(session)
+    print("| case | metric | seeds scatter | a build's own | p | called | no change |")
+    print("|---|---|---|---|---|---|---|")
+    for case in session.manifest.cases:
+        shown = dict.fromkeys((*case.primary, *(f"{phase.name}.bw" for phase in case.phases)))
+        for metric in shown:
+            values = values_of(session, case.name, metric)
+            found = shift(np.log(np.array(list(values.values()))))
+            said = [
+                one.judgement.verdict for pair in pairs for one in pair.primary
+                if (one.case, one.name) == (case.name, metric)
+            ]  # fmt: skip
+            called, same = sum(v in CALLED for v in said), said.count(Verdict.NO_CHANGE)
+            judged = f"{called} of {len(said)} | {same}" if said else "not judged |"
+            print(f"| {case.name} | {metric} | {found.pair:.3f} | {found.own:.3f} "
+                  f"| {found.p_value:.3f} | {judged} |")  # fmt: skip
+            print(f"  {changes(values)}", file=sys.stderr)
+    counts = Counter(
+        f"{each.case} {each.phase} {change.name}"
+        for pair in pairs for each in pair.headlines for change in each.changed
+    )  # fmt: skip
+    wrong = sum(any(each.changed for each in pair.headlines) for pair in pairs)
+    tested = [each.tested for pair in pairs for each in pair.headlines]
+    print(f"\n{wrong} of {len(pairs)} pairs have a function that is called changed, of "
+          f"{min(tested)} to {max(tested)} tested in a phase")  # fmt: skip
+    for name, count in counts.most_common():
+        print(f"  {name}: {count}")
+    kernels = len({arm.kernel.code_key for arm in session.manifest.arms})
+    print(f"{len(session.manifest.arms)} arms, {kernels} kernels, "
+          f"{len(list(itertools.combinations(session.manifest.arms, 2)))} pairs")  # fmt: skip
+
+
+if __name__ == "__main__":
+    main()
