@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 
 from experiment.design import AGAIN
 from reports.by_arm import Row, failures, lay_out
-from reports.comparison import compare_views
+from reports.comparison import compare_views, unfinished
 from reports.gate import gated
 from reports.gate_model import ArmGate
 from reports.model import (
@@ -133,8 +134,47 @@ def compare_session(session: MeasuredSession) -> SessionComparison:
     for record in session.records:
         if record.arm not in known:
             raise ReportError(f"{record.run_id}: arm {record.arm!r}: not in the manifest")
-    compared = compare_views(views(manifest), session)
-    return of_comparisons(manifest, [gated(one, manifest.base, session.checks) for one in compared])
+    judged = at_last_look(session)
+    compared = [
+        gated(one, manifest.base, session.checks)
+        for one in compare_views(views(judged.manifest), judged)
+    ]
+    if judged is not session:
+        values = {"judged": len(judged.manifest.seeds), "planned": len(manifest.seeds)}
+        stopped = Finding(level="warning", scope="session", kind="between-looks", values=values)
+        compared = [
+            one.model_copy(update={"findings": (stopped, *one.findings)}) for one in compared
+        ]
+    return of_comparisons(judged.manifest, compared)
+
+
+def at_last_look(session: MeasuredSession) -> MeasuredSession:
+    """The session as it was at the last look whose runs are all on record.
+
+    A session that was stopped while it added seeds keeps the verdicts of the look before: to
+    judge the runs that happen to be there would be a look that the error rates do not allow for.
+    Where not even the first look is complete it is the session itself, unfinished.
+    """
+    manifest = session.manifest
+    looks = manifest.experiment.looks(len(manifest.seeds))
+    if not looks.sequential or not unfinished(session):
+        return session
+    for seeds in sorted(looks.seeds, reverse=True):
+        records = tuple(record for record in session.records if record.block < seeds)
+        kept = {record.run_id for record in records}
+        planned = manifest.runs_planned // len(manifest.seeds) * seeds
+        until = dataclasses.replace(
+            session,
+            manifest=manifest.model_copy(
+                update={"seeds": manifest.seeds[:seeds], "runs_planned": planned}
+            ),
+            records=records,
+            profiles=tuple(each for each in session.profiles if each.run_id in kept),
+            locks=tuple(each for each in session.locks if each.run_id in kept),
+        )
+        if not unfinished(until):
+            return until
+    return session
 
 
 def of_comparisons(manifest: Manifest, comparisons: Sequence[Comparison]) -> SessionComparison:

@@ -119,6 +119,10 @@ KINDS: Mapping[str, Callable[[Values], str]] = MappingProxyType(
         "not-finished": lambda v: (
             f"{v['recorded']} of {v['planned']} runs recorded; --resume finishes the session"
         ),
+        "between-looks": lambda v: (
+            f"stopped while seeds were added: judged after {v['judged']} seeds, "
+            f"{v['planned']} were planned; --resume goes on"
+        ),
         "checks-pending": lambda _: (
             "correctness checks are pending, and the verdict is withdrawn if one fails; to run "
             "them: ./lab.py run --resume SESSION"

@@ -66,7 +66,7 @@ def test_everything_can_be_chosen() -> None:
 
 def test_thresholds_of_what_is_not_measured_are_left_out() -> None:
     made = from_series(["a.mbox"], workloads=["filemap-4k"], catalogue=CATALOGUE)
-    assert made.thresholds.metrics == {}
+    assert made.thresholds.metrics == {"4k.work": 0.005}
 
 
 @pytest.mark.parametrize(

@@ -93,3 +93,23 @@ def test_verdicts_that_more_seeds_may_decide_are_open() -> None:
     found_runs = session.records()
     lost = fails(found_runs, *(record.run_id for record in found_runs))
     assert set(standing_verdicts(compare_session(measured(manifest, lost))).values()) == {"failed"}
+
+
+@pytest.mark.parametrize(("recorded", "judged"), [(12, 12), (11, 10), (9, 8), (7, 0)])
+def test_a_session_stopped_while_it_adds_seeds_is_judged_at_its_last_look(
+    recorded: int, judged: int
+) -> None:
+    session = Session(seeds=tuple(range(1, 13)), effect={"4k": 0.03, "thp": 0.0, "switch": 0.0})
+    adding = session.manifest().experiment.model_copy(update={"max_seeds": 32, "blocks": 8})
+    manifest = session.manifest().model_copy(update={"experiment": adding})
+    records = [record for record in session.records() if record.block < recorded]
+    found = compare_session(measured(manifest, records))
+    stopped = [one.values for one in found.findings if one.kind == "between-looks"]
+    if not judged:
+        assert stopped == []
+        assert set(standing_verdicts(found).values()) == {"failed"}
+        return
+    assert len(found.manifest.seeds) == judged
+    assert {metric.judgement.pairs for metric in found.primary} == {judged}
+    assert standing_verdicts(found)["4k.bw"] == "improvement"
+    assert stopped == ([] if judged == 12 else [{"judged": judged, "planned": 12}])
