@@ -17,6 +17,7 @@ from pathlib import Path, PurePosixPath
 
 from pydantic import ValidationError
 
+from errors import RecordError
 from results.record import Record
 from results.store import write_atomically
 
@@ -27,8 +28,14 @@ CLONE = "."
 SAME_NAME = "@"
 
 
-class CoverageError(ValueError):
-    """Coverage files that cannot be read; the message names the file."""
+class CoverageError(RecordError):
+    """Coverage files that cannot be read: names the file, and how to have it again."""
+
+    def __init__(self, what: str, file: Path) -> None:
+        super().__init__(
+            what, where=str(file),
+            next_step=f"restore it (git checkout {file}), or count anew: docs/coverage.md",
+        )  # fmt: skip
 
 
 class CoveredCase(Record):
@@ -241,7 +248,7 @@ def read(table: Path) -> Coverage:
     try:
         head = CoverageHead.model_validate_json(head_file.read_bytes())
     except (OSError, ValidationError) as error:
-        raise CoverageError(f"{head_file}: {str(error).splitlines()[0]}") from None
+        raise CoverageError(str(error).splitlines()[0], head_file) from None
     cases = head.cases
     calls: dict[Function, dict[str, float]] = {}
     try:
@@ -249,18 +256,16 @@ def read(table: Path) -> Coverage:
             rows = csv.reader(lines)
             first = next(rows, [])
             if first != ["file", "function", *(case.case for case in cases)]:
-                raise CoverageError(f"{table}: line 1: not the cases of {head_file.name}")
+                raise CoverageError(f"line 1: not the cases of {head_file.name}", table)
             for row in rows:
                 if len(row) != len(first):
                     raise CoverageError(
-                        f"{table}: line {rows.line_num}: {len(row)} fields, {len(first)} wanted"
+                        f"line {rows.line_num}: {len(row)} fields, {len(first)} wanted", table
                     )
                 numbers = zip(first[2:], row[2:], strict=True)
                 calls[row[0], row[1]] = {name: float(n) for name, n in numbers if n}
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise CoverageError(f"{table}: {error}") from None
     except ValueError as error:
-        if isinstance(error, CoverageError):
-            raise
-        raise CoverageError(f"{table}: line {rows.line_num}: {error}") from None
+        raise CoverageError(f"line {rows.line_num}: {error}", table) from None
+    except (OSError, csv.Error) as error:
+        raise CoverageError(str(error), table) from None
     return Coverage(head.source, head.release, cases, calls)

@@ -17,7 +17,7 @@ from kernels import addresses, build, cache, origins, symbols
 from kernels.cache import Kernel
 from kernels.hunk_functions import changed_functions
 from results import coverage
-from results.coverage import Coverage, CoverageError, CoveredCase, Function
+from results.coverage import Coverage, CoveredCase, Function
 from results.session import MeasuredSession, open_session
 from runs.arms import planned_kernels
 from runs.options import Options
@@ -36,7 +36,8 @@ def shipped(folder: Path = FOLDER) -> Coverage:
     """The coverage that comes with the lab.
 
     Raises:
-        InfraError: it is missing or damaged.
+        InfraError: there is none.
+        CoverageError: it is damaged.
     """
     tables = sorted(folder.glob("*.csv"))
     if not tables:
@@ -45,12 +46,7 @@ def shipped(folder: Path = FOLDER) -> Coverage:
             where=str(folder),
             next_step="measure some: ./lab.py coverage add SESSION",
         )
-    try:
-        return coverage.read(tables[-1])
-    except CoverageError as error:
-        raise InfraError(
-            "coverage cannot be read", where=str(error), next_step="git checkout configs/coverage"
-        ) from None
+    return coverage.read(tables[-1])
 
 
 def of_session(folder: Path, kernels: Path) -> Coverage:
@@ -147,10 +143,6 @@ def add(sessions: Sequence[Path], kernels: Path, folder: Path = FOLDER) -> tuple
         if table.exists():
             try:
                 found = coverage.read(table).with_session(found)
-            except CoverageError as error:
-                raise InfraError(
-                    "coverage cannot be read", where=str(error), next_step="remove both files"
-                ) from None
             except ValueError as error:
                 raise UsageError(
                     f"another kernel than the table's: {error}",

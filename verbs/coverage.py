@@ -11,7 +11,7 @@ from verbs.folders import session_folder
 from verbs.options import Json
 from verbs.output import emit, log
 
-app = typer.Typer()
+app = typer.Typer(add_completion=False)
 
 
 @app.command("show")

@@ -9,7 +9,7 @@ import typer
 from runs.request import SUBJECT
 from verbs.options import Json
 
-app = typer.Typer()
+app = typer.Typer(add_completion=False)
 
 
 @app.command("suggest")

@@ -137,5 +137,6 @@ def test_damage_is_named_with_its_file(tmp_path: Path, spoil: object, named: str
     write(COVERAGE, table)
     assert callable(spoil)
     spoil(table)
-    with pytest.raises(CoverageError, match=named.replace(".", r"\.")):
+    with pytest.raises(CoverageError) as caught:
         read(table)
+    assert named in caught.value.in_one_line

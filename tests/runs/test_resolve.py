@@ -90,7 +90,7 @@ def test_arm64_is_refused_what_was_not_seen_to_work(tmp_path: Path) -> None:
         asked(Request(name="filemap-v4", overrides=ARM64), tmp_path)
     text = str(caught.value)
     assert "check: correctness checks are untested on arm64; --no-check leaves them out" in text
-    assert "twins: waited: guest.cpu = 'Nehalem,-hypervisor' is a model of x86_64" in text
+    assert "twins: contended: guest.cpu = 'Nehalem,-hypervisor' is a model of x86_64" in text
     small = asked(Request(name="filemap-v4", overrides=ARM64, twins=False, check=False), tmp_path)
     assert (small.kernel.arch, small.twins, small.check) == ("arm64", (), None)
 

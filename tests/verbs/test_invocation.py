@@ -85,6 +85,6 @@ def test_the_text_follows_the_terminal(tmp_path: Path, columns: int | None, long
     widest = max(map(len, lines))
     assert longest - 12 < widest <= longest
     # The folder that was reported, and not where such a session would lie.
-    happened = f"Not finished: 13 of 32 runs; go on: ./lab.py run --resume {tmp_path}"
+    happened = f"Not finished: 13 of 32 runs; to finish: ./lab.py run --resume {tmp_path}"
     for printed in (text, said):
         assert happened in " ".join(printed.decode().replace("\\", "").split())
