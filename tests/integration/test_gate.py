@@ -73,7 +73,7 @@ def test_only_sound_arms_have_a_verdict(gated: Measured) -> None:
     }
     assert judged.pop("sound")[0] is not Verdict.FAILED
     assert judged == dict.fromkeys(("lock", "leak", "order"), (Verdict.FAILED, "series"))
-    assert "sound: green (lockdep on 1 vCPU)" in gated.out
+    assert "sound: passed (lockdep on 1 vCPU)" in gated.out
 
 
 def test_a_resumed_session_checks_nothing_again(gated: Measured) -> None:
@@ -100,7 +100,7 @@ def test_files_of_their_own_that_are_written_to_without_a_device(tmp_path: Path)
     for check in found.values():
         assert any("written by the cases' own phases, none lost" in said for said in check.checked)
         assert any("reclaimed meanwhile" in said for said in check.checked)
-    assert "always: green (lockdep on 1 vCPU)" in session.out
+    assert "always: passed (lockdep on 1 vCPU)" in session.out
 
 
 @pytest.mark.usefixtures("selftest")

@@ -55,8 +55,8 @@ def test_the_steps_of_a_night_in_order(kernels: dict[str, Kernel], tmp_path: Pat
     assert entry.night_key == "run-1"
     assert entry.link == "https://github.com/octo/lab/actions/runs/1"
     night = (work / "site" / "night" / f"{entry.id}.html").read_text()
-    assert f'href="{entry.id}.report.html"' in night
-    assert (work / "site" / "night" / f"{entry.id}.report.html").stat().st_size > 10_000
+    assert f'href="{entry.id}/report.html"' in night
+    assert (work / "site" / "night" / entry.id / "report.html").stat().st_size > 10_000
     front = (work / "site" / "index.html").read_text()
     assert f"track/{experiment}.smoke.exact.html" in front
     assert "gate: exit 0" in (work / "gate.txt").read_text()

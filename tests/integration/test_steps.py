@@ -79,5 +79,5 @@ def test_an_archive_repeats_to_the_last_digit(kernels: dict[str, Kernel], tmp_pa
     # The session that repeats it is finished already, and is only compared.
     told = run_lab("repro", "--check", str(archive), "--session", str(again))
     assert told.returncode == 1, told.stdout + told.stderr
-    assert "not the same: 1 of 3 runs differ" in told.stdout
-    assert "4k.bw: then " in told.stdout
+    assert "not reproduced: 1 of 3 runs differ" in told.stdout
+    assert "4k.bw: archive " in told.stdout

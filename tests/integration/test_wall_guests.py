@@ -93,7 +93,7 @@ def test_whole_run_is_valid_and_its_vcpu_is_where_it_was_put(
     claim = validity.Claim(phases, limit, 7, build_id, validity.LEFT_PAGES_WALL)
     problems = validity.problems(result, claim)
     # A loaded host holds a guest of 1.5 s up; anything else would be the lab's fault.
-    assert [problem for problem in problems if "1500 ms asked" not in problem] == []
+    assert [problem for problem in problems if "expected 1500 ms" not in problem] == []
     assert metrics.samples(result.phases, phases, real_time=True)["4k.bw"] > 0
     assert "phase 4k" in words
     assert outcome.cpu_s > 0
