@@ -159,7 +159,8 @@ def _cases(workloads: Sequence[str], auto: Auto) -> dict[str, Any]:
         known = ", ".join(auto.workloads)
         raise SpecError([f"--workloads: unknown: {', '.join(unknown)}; allowed: {known}"])
     names = tuple(dict.fromkeys(workloads)) or alike(auto.workloads, auto)
-    apart = [name for name in names if name not in alike(names, auto)]
+    together = alike(names, auto)
+    apart = [name for name in names if name not in together]
     if apart:
         raise SpecError(
             [

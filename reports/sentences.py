@@ -21,10 +21,10 @@ def of_finding(kind: str, values: Values) -> str:
     return KINDS[kind](values)
 
 
-def listed(names: Sequence[str], between: str = ", ") -> str:
-    """The first names, and how many more there are."""
-    more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
-    return f"{between.join(names[:NAMED])}{more}"
+def listed(names: Sequence[str], between: str = ", ", most: int = NAMED) -> str:
+    """The first names, ``most`` of them, and how many more there are."""
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return f"{between.join(names[:most])}{more}"
 
 
 def _exactness(values: Values) -> str:

@@ -15,7 +15,7 @@ from kernels.settle import settle
 from results.record import QUICK
 from runs.request import Request
 from runs.requirements import require_supported
-from runs.suggestion import automatic, texts_of
+from runs.suggestion import automatic, texts_and_files
 
 
 def experiment_of(
@@ -111,6 +111,4 @@ def _of_series(
         return made(named)
     series = settle(made(()), checkout=checkout, cache=cache).series
     assert series is not None
-    records = records_of(series, checkout=checkout, cache=cache)
-    files = [file for record in records for patch in record.patches for file in patch.files]
-    return made(automatic(texts_of(series, checkout=checkout, cache=cache), files))
+    return made(automatic(*texts_and_files(series, checkout=checkout, cache=cache)))

@@ -46,12 +46,8 @@ def answer(experiment: Experiment, options: Options) -> Answer:
         LabError: the series cannot be read, or the coverage that comes with the lab.
     """
     assert experiment.series is not None
-    where = {"checkout": options.checkout, "cache": options.cache}
-    records = records_of(experiment.series, **where)
-    files = tuple(
-        dict.fromkeys(file for one in records for patch in one.patches for file in patch.files)
-    )
-    texts = texts_of(experiment.series, **where)
+    series, where = experiment.series, {"checkout": options.checkout, "cache": options.cache}
+    texts, files = texts_and_files(series, **where)
     functions, by_kernels = changed_by(experiment, texts, options)
     coverage = shipped()
     found = suggest(coverage, functions, files)
@@ -62,12 +58,22 @@ def answer(experiment: Experiment, options: Options) -> Answer:
     return Answer(coverage, found, files, by_kernels, chosen)
 
 
-def texts_of(series: SeriesSpec, *, checkout: Path, cache: Path) -> dict[str, str]:
-    """The patches of a series by the names of their files; raises as ``intake.keep``."""
-    return {
+def texts_and_files(
+    series: SeriesSpec, *, checkout: Path, cache: Path
+) -> tuple[dict[str, str], tuple[str, ...]]:
+    """The patches of a series by the names of their files, and the files that they change.
+
+    Raises as ``kernels.intake.keep``.
+    """
+    records = records_of(series, checkout=checkout, cache=cache)
+    files = dict.fromkeys(
+        file for record in records for patch in record.patches for file in patch.files
+    )
+    texts = {
         path.name: path.read_text(encoding="utf-8", errors="replace")
         for path in patches_of(series, checkout=checkout, cache=cache)
     }
+    return texts, tuple(files)
 
 
 def workloads_for(

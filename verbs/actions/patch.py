@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -14,6 +14,7 @@ from kernels.cleaning import clean
 from kernels.diff import Diff, read_diff
 from kernels.hunk_functions import changed_functions
 from kernels.mail import read_mail
+from reports import sentences
 from reports.session_list import ListedMetric, ListedSession, listed
 from reports.verdict import Verdict
 from results.coverage import suggest
@@ -118,14 +119,14 @@ def unmeasured(text: str, diff: Diff) -> Answer:
     if not files:
         return Answer("changes documentation or tools only: no kernel is affected", False)
     functions = changed_functions(text, "the patch")
+    names = sentences.listed([f"{name}()" for name in functions] or files, most=MOST_NAMES)
     try:
         coverage = shipped()
         found = suggest(coverage, functions, files)
         workloads = workloads_for(found, files)
     except SpecError:
-        names = _names([f"{name}()" for name in functions] or files)
         return Answer(_line(f"not measured: no workload is known to execute {names}"), True)
-    line = f"not measured: changes {_names([f'{name}()' for name in functions] or files)}"
+    line = f"not measured: changes {names}"
     if found.candidates and not found.by_files:
         count = len({name for one in found.candidates if one.case.workload in workloads
                      for name in one.functions})  # fmt: skip
@@ -152,11 +153,6 @@ def _patch_id(text: str) -> str:
     """Git's id of a change: the same whatever lines it is at, and whoever mailed it."""
     done = run(["git", "patch-id", "--stable"], timeout_s=TIMEOUT_S, stdin_text=text)
     return done.stdout.partition(" ")[0]
-
-
-def _names(names: Sequence[str]) -> str:
-    more = f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
-    return ", ".join(names[:MOST_NAMES]) + more
 
 
 def _line(text: str) -> str:

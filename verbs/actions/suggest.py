@@ -11,6 +11,7 @@ from experiment.ad_hoc import from_series, load_auto
 from experiment.places import from_here
 from experiment.series_name import kind_of
 from kernels.settle import settle
+from reports.sentences import listed
 from results.coverage import Candidate
 from runs import prepare
 from runs.progress import duration
@@ -58,12 +59,12 @@ def show(series: tuple[str, ...], source: str, *, as_json: bool) -> None:
 def lines(found: Answer) -> list[str]:
     """The answer for people, without the command."""
     suggestion, release = found.suggestion, found.coverage.release
-    total = len(suggestion.functions)
+    total, files = len(suggestion.functions), listed(found.files, most=MOST_NAMES)
     how = "their machine code differs" if found.by_kernels else "by the lines of the patches"
     text = _wrapped(
-        f"Changes {total} function{'s' * (total != 1)} ({how}) in {_names(found.files)}."
+        f"Changes {total} function{'s' * (total != 1)} ({how}) in {files}."
         if total
-        else f"Changes no function, in {_names(found.files)}."
+        else f"Changes no function, in {files}."
     )
     if suggestion.by_files and suggestion.candidates:
         text += _wrapped(
@@ -75,11 +76,14 @@ def lines(found: Answer) -> list[str]:
     else:
         text += _wrapped("No workload of the lab executes it.")
     if suggestion.never:
-        text += ["", *_wrapped(f"Executed by no workload: {_names(suggestion.never)}.")]
+        text += [
+            "",
+            *_wrapped(f"Executed by no workload: {listed(suggestion.never, most=MOST_NAMES)}."),
+        ]
     if suggestion.absent and not suggestion.by_files:
         text += _wrapped(
             f"Not a function of its own in {release} (inlined, not built, or new): "
-            f"{_names(suggestion.absent)}."
+            f"{listed(suggestion.absent, most=MOST_NAMES)}."
         )
     return text
 
@@ -127,8 +131,3 @@ def _command(found: Answer, series: Sequence[str], source: str) -> str:
 
 def _wrapped(text: str) -> list[str]:
     return wrap(text, WIDTH, break_long_words=False, break_on_hyphens=False)
-
-
-def _names(names: Sequence[str]) -> str:
-    more = f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
-    return ", ".join(names[:MOST_NAMES]) + more
