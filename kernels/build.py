@@ -106,7 +106,8 @@ def seconds_to_build(
         return expected(cache, spec.flavour, "next").seconds
     plan = _plan(spec, patches, checkout, cache)
     tree = WorkTree(store.tree_folder(cache, plan.source.key))
-    kind: Kind = "copied" if not where.exists() and _nearest(plan, tree) else "first"
+    nearest = None if where.exists() else _nearest(plan, tree)
+    kind: Kind = _kind_of_copy(plan, nearest) if nearest else "first"
     return expected(cache, spec.flavour, kind).seconds
 
 
@@ -203,7 +204,7 @@ def _build(plan: _Plan, cache: Path, progress: Callable[[Progress], None] | None
     if not objects.exists() and (nearest := _nearest(plan, tree)):
         log.info("starting from the objects of %s", nearest.name)
         copy_objects(tree, nearest, objects, COPIED)
-        kind = "copied"
+        kind = _kind_of_copy(plan, nearest)
     objects.mkdir(exist_ok=True)
     (objects / TOOLCHAIN).write_text(_tools(plan))
     build_log = folder / f"{plan.key}.log"
@@ -255,6 +256,12 @@ def _nearest(plan: _Plan, tree: WorkTree) -> Path | None:
         and (folder / TOOLCHAIN).read_text() == _tools(plan)
     ]
     return min(found)[2] if found else None
+
+
+def _kind_of_copy(plan: _Plan, nearest: Path) -> Kind:
+    """Whether options are only added to those of the objects that are copied."""
+    added_to = set((nearest / ASKED).read_text().splitlines()) <= set(plan.asked.splitlines())
+    return "extended" if added_to else "copied"
 
 
 def _tools(plan: _Plan) -> str:

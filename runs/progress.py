@@ -63,6 +63,8 @@ class Reporter:
         """The measuring stage: ``total`` runs of which ``done`` were there already."""
         with self._lock:
             self._total, self._done, self._slots = total, done, max(1, slots)
+            # A guest of the checks takes ten times as long as a measured one.
+            self._elapsed = []
         if self.console.is_terminal:
             self._bar = Progress(
                 TextColumn("{task.completed:.0f} of {task.total:.0f} runs"),

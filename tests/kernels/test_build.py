@@ -259,6 +259,13 @@ def test_progress_counts_up_to_the_count_of_the_build_before(lab: Lab) -> None:
     spec = lab.spec.model_copy(update={"flavour": "third"})
     provide(spec, [], **lab.where, progress=third.append)
     assert third[0].total == other[-1].done, "a flavour never built is like another one"
+    added: list[Progress] = []
+    (lab.checkout / "configs/kconfig/added.config").write_text(
+        f"# on top of perf.config\n{OTHER['twice']}"
+    )
+    spec = lab.spec.model_copy(update={"flavour": "added"})
+    provide(spec, [], **lab.where, progress=added.append)
+    assert added[0].total == 0, "options added to the objects' own are not other options"
 
 
 def test_a_series_that_does_not_build_is_blamed_with_file_and_line(lab: Lab) -> None:

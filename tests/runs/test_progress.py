@@ -74,6 +74,20 @@ def test_guests_side_by_side_share_the_time_left(plain: Plain, clock: Clock) -> 
         assert reporter.left() == "about 20s"
 
 
+def test_the_time_left_of_a_stage_is_of_its_own_runs(plain: Plain, clock: Clock) -> None:
+    reporter, _ = plain
+    with reporter.runs(total=1, done=0, slots=1):
+        reporter.started("measured")
+        clock.now += 5
+        reporter.finished("measured")
+    with reporter.runs(total=3, done=0, slots=2):
+        assert reporter.left() == "unknown time"
+        reporter.started("check")
+        clock.now += 100
+        reporter.finished("check")
+        assert reporter.left() == "about 1m40s"
+
+
 def test_snapshots_are_no_runs(plain: Plain, clock: Clock) -> None:
     reporter, stream = plain
     with reporter.runs(total=2, done=0, slots=1):
