@@ -27,8 +27,9 @@ Accelerator = Literal["kvm", "kvm,arch-capabilities=off", "tcg"]
 ACCELERATORS: tuple[Accelerator, ...] = get_args(Accelerator)
 QEMU = "qemu-system-x86_64"
 WORD = "twinboot: a kernel runs here"
-# Seconds: a working KVM needs two or three, TCG on a busy host up to a minute.
-DEADLINE_S = {"kvm": 20.0, "kvm,arch-capabilities=off": 20.0, "tcg": 180.0}
+# Seconds: a working KVM needs two or three, one that is itself emulated on a busy host thirty;
+# TCG up to a minute.
+DEADLINE_S = {"kvm": 60.0, "kvm,arch-capabilities=off": 60.0, "tcg": 180.0}
 INIT = f'#!/bin/busybox sh\necho "{WORD}"\n/bin/busybox poweroff -f\n'
 PACK_TIMEOUT_S = 30.0
 REASON_CHARACTERS = 200
@@ -143,7 +144,7 @@ def provide(
     with FileLock(cache / "accelerator.lock"):
         found = _read(kept_file, key)
         if found is None:
-            initrd = _initrd(cache)
+            initrd = small_root(cache)
             found = decide(lambda accelerator: attempt(accelerator, kernel, initrd))
             beside = kept_file.with_suffix(".new")
             beside.write_text(json.dumps({"key": key, **asdict(found)}, indent=1))
@@ -178,7 +179,7 @@ def _read(path: Path, key: list[str]) -> Finding | None:
         return None
 
 
-def _initrd(cache: Path) -> Path:
+def small_root(cache: Path) -> Path:
     """A root of busybox and one script, packed beside its place."""
     busybox = locate("busybox")
     if busybox is None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 from collections.abc import Callable
 from pathlib import Path
 
@@ -24,6 +25,7 @@ from host.accelerator import (
     some_kernel,
 )
 from host.facts import cache_folder
+from tests.host import emulated_kvm
 
 
 def told(*working: Accelerator) -> Callable[[Accelerator], Attempt]:
@@ -171,6 +173,23 @@ def test_a_real_decision_boots_a_real_kernel(tmp_path: Path) -> None:
     assert isinstance(found, Finding)
     assert found.attempts[-1].works
     assert all(attempt.reason for attempt in found.attempts[:-1])
+
+
+@pytest.mark.guest
+def test_kvm_boots_a_kernel_where_it_works(tmp_path: Path) -> None:
+    """With the command line that decides, on a host of which the translator emulates all."""
+    kernel = some_kernel(cache_folder())
+    if kernel is None:
+        pytest.skip("no kernel built yet")
+    argv = boot_argv("kvm", Path("/vmlinuz"), Path("/initrd"))
+    console = emulated_kvm.run_in(
+        tmp_path,
+        "linux-image-6.12-cloud-amd64",
+        cache_folder(),
+        {"/vmlinuz": kernel, "/initrd": accelerator.small_root(tmp_path)},
+        f"{shlex.join(argv)} </dev/null\n",
+    )
+    assert WORD in console
 
 
 @pytest.mark.guest

@@ -11,7 +11,8 @@
 # as an image in FOLDER.img until the checkout, its environment or its packages change.
 # COMMAND runs in the checkout as the user "lab".  It finds the folder OUT as /out: what is in
 # OUT before is there, and what it writes there is in OUT afterwards.  Kernels of the lab's cache
-# (TWINBOOT_CACHE) come along, so that none has to be built there; its console is OUT.log.
+# (TWINBOOT_CACHE) come along, so that none has to be built there; its console is OUT.log,
+# what QEMU says OUT.qemu.
 #
 # Exit status: COMMAND's; 2 usage, 3 the machine could not be made or did not come to its end.
 #
@@ -52,7 +53,7 @@ guest_program() {
 #!/bin/sh
 PATH=/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin
 mount -t proc proc /proc
-mount -t sysfs sysfs /sys
+mountpoint -q /sys || mount -t sysfs sysfs /sys
 mount -t cgroup2 cgroup2 /sys/fs/cgroup
 mountpoint -q /dev || mount -t devtmpfs devtmpfs /dev
 mkdir -p /dev/pts /dev/shm
@@ -120,8 +121,8 @@ if [ "$key" != "$(cat "$folder.img.key" 2>/dev/null)" ]; then
         rm -rf "${theirs:?}/$part"
         [ ! -d "$cache/$part" ] || cp -a "$cache/$part" "$theirs/$part"
     done
-    # Room for sessions, in KiB.
-    size=$(($(du -sk --exclude=var/cache/apt "$folder" | cut -f 1) * 5 / 4 + 2 * 1024 * 1024))
+    # Room for what a session may want, in KiB: only what is written takes any.
+    size=$(($(du -sk "$folder" | cut -f 1) + 24 * 1024 * 1024))
     mke2fs -q -F -t ext4 -E root_owner=0:0 -d "$folder" "$folder.img" "${size}k" >>"$folder.log" 2>&1 ||
         give_up "no image can be made; see $folder.log"
     echo "$key" >"$folder.img.key"
@@ -147,8 +148,11 @@ timeout --foreground "$timeout" qemu-system-x86_64 -machine q35 -accel tcg,threa
     -drive "file=$disk,if=virtio,format=raw,cache=unsafe" \
     -kernel "$kernel" -initrd "$initrd" \
     -append "root=/dev/vda rw console=ttyS0 quiet panic=-1 init=/usr/local/sbin/kvm-host ${KVM_CMDLINE:-}" \
-    </dev/null || status=$?
-[ $status -eq 0 ] || say "QEMU ended with status $status (124: not done after $timeout s)"
+    </dev/null 2>"$out.qemu" || status=$?
+[ $status -eq 0 ] || {
+    tail -n 3 "$out.qemu" >&2
+    say "QEMU ended with status $status (124: not done after $timeout s)"
+}
 debugfs -R "rdump / $out" "$disk" >>"$folder.log" 2>&1 || give_up "nothing can be read from $disk"
 rm -rf "$out/lost+found" "$out/.command"
 [ -r "$out/status" ] || give_up "the machine did not come to its end; its console is $out.log"
