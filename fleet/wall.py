@@ -117,9 +117,7 @@ def _make(parcel: BlockParcel, address: str) -> Found:
         with lab_kept_off(next(iter(here.placements.values()))):
             for name, _, text in parcel.guests:
                 machine = machines[name]
-                wall = virtme.on_host(
-                    machine, here.accelerator.accelerator, here.placements["", name]
-                )
+                wall = virtme.on_host(machine, here.accelerator, here.placements["", name])
                 run, files = _tried(wall, text, site, parcel.attempts)
                 runs.append(run)
                 raw.append(files)

@@ -28,7 +28,7 @@ from guests.exact import Clock, Machine, Outcome
 from guests.initramfs import AGENT
 from guests.monitor import Monitor
 from guests.virtme_argv import ENTER_NAME, Files, environment, vng_argv, wrapped
-from host.accelerator import Accelerator
+from host.accelerator import Accelerator, Finding
 from host.facts import text_of
 from host.process import Process, cpu_s_of, ended, spawn
 from host.topology import Placement
@@ -42,7 +42,7 @@ ENTER = Path(__file__).with_name(ENTER_NAME)
 ROOT_NAME = "root.cpio"
 TAIL = 500
 # Translated code runs ten times slower than the host's own, on any host.
-TCG_PATIENCE = 5
+TRANSLATED_PATIENCE = 5
 
 
 # lock_stat tells classes of one name apart by address: the same in each boot, and not hashed.
@@ -64,9 +64,10 @@ class WallMachine:
     accelerator: Accelerator
     placement: Placement | None = None
     cmdline: tuple[str, ...] = ()
+    patience: int = 1
 
 
-def on_host(machine: Machine, accelerator: Accelerator, placement: Placement | None) -> WallMachine:
+def on_host(machine: Machine, found: Finding, placement: Placement | None) -> WallMachine:
     """A machine as a host boots it in real time, where that host has room for it."""
     return WallMachine(
         kernel=machine.kernel,
@@ -74,9 +75,10 @@ def on_host(machine: Machine, accelerator: Accelerator, placement: Placement | N
         guest=machine.guest,
         size=machine.size,
         prepare_text=machine.prepare_text,
-        accelerator=accelerator,
+        accelerator=found.accelerator,
         placement=placement,
         cmdline=machine.cmdline,
+        patience=1 if found.real_time else TRANSLATED_PATIENCE,
     )
 
 
@@ -165,7 +167,7 @@ class _Boot:
 
     def _wait(self, watch: Callable[[str], None]) -> Clock:
         guest = self.machine.guest
-        patience = TCG_PATIENCE if self.machine.accelerator == "tcg" else 1
+        patience = self.machine.patience
         seen, seen_at = -1, time.monotonic()
         ready_at: float | None = None
         while not ended(self.process):

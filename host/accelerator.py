@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Literal, get_args
 
@@ -47,20 +48,30 @@ class Attempt:
 
 @dataclass(frozen=True)
 class Finding:
-    """What this host can do: the best accelerator, and every attempt on the way."""
+    """What this host can do: the best accelerator, and every attempt on the way.
+
+    ``emulated`` is true where the host itself is a machine of QEMU's translator: KVM works as
+    anywhere there, and its time says nothing.
+    """
 
     accelerator: Accelerator
     attempts: tuple[Attempt, ...]
+    emulated: bool = False
+
+    @property
+    def name(self) -> str:
+        """What ran the guests, as sessions record it."""
+        return f"emulated {self.accelerator}" if self.emulated else self.accelerator
 
     @property
     def real_time(self) -> bool:
-        """Whether guests run on the host's own CPUs, so that their time means something."""
-        return self.accelerator != "tcg"
+        """Whether guests run on real CPUs, so that their time means something."""
+        return self.accelerator != "tcg" and not self.emulated
 
     def text(self) -> str:
         """One line: what was chosen, and what was refused with its reason."""
         refused = [f"{a.accelerator}: {a.reason}" for a in self.attempts if not a.works]
-        return "; ".join([f"{self.accelerator} boots a kernel", *refused])
+        return "; ".join([f"{self.name} boots a kernel", *refused])
 
 
 def boot_argv(accelerator: Accelerator, kernel: Path, initrd: Path) -> list[str]:
@@ -128,6 +139,21 @@ def some_kernel(cache: Path, *, boot: Path = Path("/boot")) -> Path | None:
     return own if os.access(own, os.R_OK) else None
 
 
+def cpu_is_emulated(*, proc: Path = Path("/proc"), sys: Path = Path("/sys")) -> bool:
+    """Whether this is a machine of QEMU's that no hypervisor runs, so its translator does.
+
+    KVM offers its guests a clock, which the translator does not have.
+    """
+    flags = re.search(r"^flags\s*:(.*)$", text_of(proc / "cpuinfo"), re.M)
+    clocks = text_of(sys / "devices/system/clocksource/clocksource0/available_clocksource")
+    return (
+        text_of(sys / "class/dmi/id/sys_vendor").strip() == "QEMU"
+        and flags is not None
+        and "hypervisor" in flags[1].split()
+        and "kvm-clock" not in clocks.split()
+    )
+
+
 def provide(
     cache: Path, kernel: Path, *, proc: Path = Path("/proc"), device: Path = Path("/dev/kvm")
 ) -> Finding:
@@ -146,6 +172,7 @@ def provide(
         if found is None:
             initrd = small_root(cache)
             found = decide(lambda accelerator: attempt(accelerator, kernel, initrd))
+            found = replace(found, emulated=cpu_is_emulated())
             beside = kept_file.with_suffix(".new")
             beside.write_text(json.dumps({"key": key, **asdict(found)}, indent=1))
             beside.replace(kept_file)
@@ -174,7 +201,8 @@ def _read(path: Path, key: list[str]) -> Finding | None:
         kept = json.loads(path.read_text())
         if kept["key"] != key or kept["accelerator"] not in ACCELERATORS:
             return None
-        return Finding(kept["accelerator"], tuple(Attempt(**one) for one in kept["attempts"]))
+        attempts = tuple(Attempt(**one) for one in kept["attempts"])
+        return Finding(kept["accelerator"], attempts, bool(kept["emulated"]))
     except (OSError, ValueError, TypeError, KeyError):
         return None
 

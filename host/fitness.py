@@ -78,13 +78,13 @@ def meanwhile(before: Counters, after: Counters, *, own_cpu_s: float = 0.0) -> M
 
 
 def check_accelerator(found: Finding | None) -> Check:
-    """Whether guests run on the host's own CPUs; None where no kernel is there to boot."""
+    """Whether guests run on real CPUs; None where no kernel is there to boot."""
     if found is None:
         why = "only booting a kernel tells whether KVM runs one"
         return Check("accelerator", "warn", "not tried: no kernel", why, "./lab.py build")
     if found.real_time:
         return Check("accelerator", "ok", found.text(), "")
-    why = "under TCG time is that of a translator: wall mode gives no verdict"
+    why = "the time of QEMU's translator (TCG) says nothing: wall mode gives no verdict"
     mend = 'use mode = "exact", or a host where KVM boots a kernel'
     return Check("accelerator", "fail", found.text(), why, mend)
 

@@ -67,7 +67,8 @@ def headline(session: Session, folder: str = "") -> Headline:
     if wall is not None and not wall.real_time:
         under = "TCG" if wall.accelerator == "tcg" else wall.accelerator or "an unknown accelerator"
         why = f'guests ran under {under}; mode = "exact" needs no KVM'
-        return Headline("No verdict: no KVM", (why,), False)
+        missing = "no KVM" if wall.accelerator == "tcg" else "no real CPUs"
+        return Headline(f"No verdict: {missing}", (why,), False)
     broken = _broken(session.gates)
     left = runs(session)
     if left.recorded < left.planned and not (wall and wall.early):

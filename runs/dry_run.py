@@ -131,7 +131,7 @@ class PrintingWall:
         """Write down the guests of a block; there will be no runs."""
         found = accelerator.kept(self.cache) or accelerator.Finding("kvm", ())
         for boot in block:
-            self.lines.add("boots", wall_lines(boot, found.accelerator))
+            self.lines.add("boots", wall_lines(boot, found))
         return lambda: ()
 
 
@@ -201,12 +201,14 @@ def exact_lines(name: str, machine: Machine, job_text: str, probe: Probe | None)
     ]
 
 
-def wall_lines(boot: WallBoot, found: accelerator.Accelerator) -> list[str]:
+def wall_lines(boot: WallBoot, found: accelerator.Finding) -> list[str]:
     """As ``guests.virtme`` lays it out; the machine waits for `cont` on its monitor."""
     work = WORK / boot.name
     files = virtme_argv.Files(work)
     machine = virtme.on_host(boot.machine, found, None)
-    argv = virtme_argv.vng_argv(machine.guest, machine.size, files, found, cmdline=machine.cmdline)
+    argv = virtme_argv.vng_argv(
+        machine.guest, machine.size, files, found.accelerator, cmdline=machine.cmdline
+    )
     texts = {"prepare": machine.prepare_text, "job": boot.job_text}
     folders = [files.home, files.temporary, *(files.share / name for name in texts)]
     return [

@@ -116,7 +116,7 @@ def _provenance(session: Session, options: Options) -> Provenance:
         probe=session.probe.sha256 if session.probe else "",
         qemu_sha256=session.qemu.binary_sha256 if session.qemu else "",
         qemu_untried=session.qemu.text if session.qemu and session.qemu.status == "untried" else "",
-        accelerator=session.wall.accelerator.accelerator if session.wall else "",
+        accelerator=session.wall.accelerator.name if session.wall else "",
         fitness=fitness.fitness_facts(session.wall.checks) if session.wall else {},
     )
 

@@ -184,7 +184,7 @@ class Session:
         """The machine of a run in wall mode."""
         assert self.wall is not None
         placement = self.wall.placements[run.twin, run.arm]
-        return on_host(self.machine(run), self.wall.accelerator.accelerator, placement)
+        return on_host(self.machine(run), self.wall.accelerator, placement)
 
     def job(self, run: PlannedRun) -> str:
         """What is sent into the guest for a run."""

@@ -6,6 +6,7 @@ import json
 import os
 import shlex
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,7 @@ from host.accelerator import (
     Attempt,
     Finding,
     boot_argv,
+    cpu_is_emulated,
     decide,
     provide,
     reason_in,
@@ -162,6 +164,38 @@ def test_access_to_the_device_is_part_of_the_key(boots: list[str], tmp_path: Pat
     provide(tmp_path, Path("k"), device=device)
     assert len(boots) == 6
     assert json.loads((tmp_path / "accelerator.json").read_text())["accelerator"] == "tcg"
+
+
+@pytest.mark.parametrize(
+    ("vendor", "flags", "clocks", "emulated"),
+    [
+        ("QEMU", "fpu svm hypervisor npt", "hpet acpi_pm", True),
+        ("QEMU", "fpu svm hypervisor npt", "kvm-clock tsc hpet acpi_pm", False),
+        ("QEMU", "fpu svm npt", "tsc hpet acpi_pm", False),
+        ("Dell Inc.", "fpu vmx", "tsc hpet acpi_pm", False),
+        ("", "", "", False),
+    ],
+)
+def test_a_host_that_is_emulated_itself(
+    vendor: str, flags: str, clocks: str, emulated: bool, tmp_path: Path
+) -> None:
+    """What an emulated host, a guest of KVM's and a machine of metal show of themselves."""
+    files = {
+        "proc/cpuinfo": f"processor\t: 0\nflags\t\t: {flags}\n" if flags else "",
+        "sys/devices/system/clocksource/clocksource0/available_clocksource": f"{clocks} \n",
+        "sys/class/dmi/id/sys_vendor": f"{vendor}\n",
+    }
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    assert cpu_is_emulated(proc=tmp_path / "proc", sys=tmp_path / "sys") is emulated
+
+
+def test_kvm_of_an_emulated_host_is_no_real_time() -> None:
+    found = replace(decide(told("kvm")), emulated=True)
+    assert not found.real_time
+    assert found.name == "emulated kvm"
+    assert found.text() == "emulated kvm boots a kernel"
 
 
 @pytest.mark.guest

@@ -24,7 +24,7 @@ from experiment.plan import scaled
 from experiment.spec import Dataset, PhaseTimes, WallShape
 from guests import initramfs, virtme
 from guests.exact import Outcome
-from guests.virtme import WallMachine
+from guests.virtme import TRANSLATED_PATIENCE, WallMachine
 from host import accelerator, topology
 from kernels.cache import Kernel
 from runs.options import Options
@@ -64,6 +64,7 @@ def machine(wall_kernel: Kernel, options: Options) -> WallMachine:
         size=size,
         prepare_text=prepare_text(WORKLOAD, file_mib=size.file_mib),
         accelerator="tcg",
+        patience=TRANSLATED_PATIENCE,
         placement=topology.place(topology.host_cpus(), vcpus=guest.vcpus),
     )
 
