@@ -21,6 +21,7 @@ EXAMPLES: dict[str, tuple[Example, ...]] = {
     "doctor": (
         Example("./lab.py doctor", "what is missing, and the command that installs it"),
         Example("./lab.py doctor --wall --strict", "whether this host is fit for wall mode"),
+        Example("./lab.py doctor --wall --fix", "commands that make it fit, and undo that"),
         Example("./lab.py doctor --exact", "whether a new QEMU release is bit-exact"),
     ),
     "list": (

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from errors import Exit
+from errors import Exit, UsageError
 from verbs.folders import CHECKOUT
 from verbs.options import Json
 from verbs.output import emit, log
@@ -24,6 +24,12 @@ def doctor_verb(
         bool,
         typer.Option("--exact", help="also check by booting guests whether this QEMU is bit-exact"),
     ] = False,
+    fix: Annotated[
+        bool,
+        typer.Option(
+            "--fix", help="with --wall: print commands that make this host fit, and undo it"
+        ),
+    ] = False,
     strict: Annotated[
         bool, typer.Option("--strict", help="exit 3 if there is any warning")
     ] = False,
@@ -31,8 +37,17 @@ def doctor_verb(
 ) -> None:
     """Check this host for what the lab needs, and print the command that fixes each problem."""
     from experiment import load
-    from host import doctor, facts, fitness
+    from host import doctor, facts, fitness, settings
 
+    if fix:
+        if not wall or exact or strict or as_json:
+            raise UsageError(
+                "--fix prints commands and checks nothing",
+                where="--fix",
+                next_step="./lab.py doctor --wall --fix",
+            )
+        print(settings.as_shell(settings.to_change()))
+        return
     if exact:
         # What boots guests takes seconds to import, which no other check needs.
         from runs.trial import try_exactness
