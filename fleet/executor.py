@@ -26,8 +26,8 @@ from fleet.wall import WallFleet
 from host.facts import QEMU_OVERHEAD_MIB
 from kernels import build, cache
 from kernels.cache import Kernel
-from kernels.make import Progress
-from runs.boots import Boot, Judge, Place
+from kernels.make import MakeProgress
+from runs.boots import Boot, BootPlace, Judge
 
 CONNECT_S = 15.0
 
@@ -99,7 +99,7 @@ class DaskExecutor:
         most = max(1, members.capacity(memory_mib + QEMU_OVERHEAD_MIB))
         return min(asked, most) if asked else most
 
-    def boot(self, batches: Sequence[Sequence[Boot]], judge: Judge, place: Place) -> float:
+    def boot(self, batches: Sequence[Sequence[Boot]], judge: Judge, place: BootPlace) -> float:
         """As ``runs.boots.Executor.boot``; batches are one, since each worker keeps its own."""
         link = self.link
         link.resume = f"./lab.py run --resume {place.raw.parent}"
@@ -140,7 +140,7 @@ class DaskExecutor:
         *,
         checkout: Path,
         cache: Path,
-        progress: Callable[[Progress], None] | None = None,
+        progress: Callable[[MakeProgress], None] | None = None,
     ) -> Kernel:
         """As ``kernels.build.provide``; built here only where no worker can."""
         self._require_bootable(spec)

@@ -45,7 +45,7 @@ class Attempt:
 
 
 @dataclass(frozen=True)
-class Finding:
+class AcceleratorTest:
     """What this host can do: the best accelerator, and every attempt on the way."""
 
     accelerator: Accelerator
@@ -100,7 +100,7 @@ def attempt(accelerator: Accelerator, kernel: Path, initrd: Path) -> Attempt:
     return Attempt(accelerator, works, "" if works else reason_in(done.stdout, done.stderr))
 
 
-def decide(attempt_one: Callable[[Accelerator], Attempt]) -> Finding:
+def decide(attempt_one: Callable[[Accelerator], Attempt]) -> AcceleratorTest:
     """Try the accelerators in the order of preference up to the first that works.
 
     Raises:
@@ -110,7 +110,7 @@ def decide(attempt_one: Callable[[Accelerator], Attempt]) -> Finding:
     for accelerator in ACCELERATORS:
         attempts.append(attempt_one(accelerator))
         if attempts[-1].works:
-            return Finding(accelerator, tuple(attempts))
+            return AcceleratorTest(accelerator, tuple(attempts))
     raise InfraError(
         f"QEMU boots no kernel: {attempts[-1].reason}",
         where=QEMU,
@@ -129,7 +129,7 @@ def some_kernel(cache: Path, *, boot: Path = Path("/boot")) -> Path | None:
 
 def provide(
     cache: Path, kernel: Path, *, proc: Path = Path("/proc"), device: Path = Path("/dev/kvm")
-) -> Finding:
+) -> AcceleratorTest:
     """What this host can do, from the cache if it was found out since the host booted.
 
     The finding is kept by the host's boot id, QEMU's version and our access to the device.
@@ -153,7 +153,7 @@ def provide(
 
 def kept(
     cache: Path, *, proc: Path = Path("/proc"), device: Path = Path("/dev/kvm")
-) -> Finding | None:
+) -> AcceleratorTest | None:
     """What was found out since the host booted, without finding it out; None if nothing was."""
     return _read(cache / KEPT, _key(proc, device))
 
@@ -167,13 +167,15 @@ def _key(proc: Path, device: Path) -> list[str]:
     ]
 
 
-def _read(path: Path, key: list[str]) -> Finding | None:
+def _read(path: Path, key: list[str]) -> AcceleratorTest | None:
     """The finding kept for ``key``; None when there is none, or it cannot be read."""
     try:
         kept = json.loads(path.read_text())
         if kept["key"] != key or kept["accelerator"] not in ACCELERATORS:
             return None
-        return Finding(kept["accelerator"], tuple(Attempt(**one) for one in kept["attempts"]))
+        return AcceleratorTest(
+            kept["accelerator"], tuple(Attempt(**one) for one in kept["attempts"])
+        )
     except (OSError, ValueError, TypeError, KeyError):
         return None
 

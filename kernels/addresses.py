@@ -35,7 +35,7 @@ class AddressesError(InfraError):
 
 
 @dataclass(frozen=True)
-class Table:
+class AddressTable:
     """A kernel's code: sorted ``starts``, the names at each, and where code is at all.
 
     ``names`` are all the names of one address, the one it goes by first; ``at`` maps
@@ -66,7 +66,7 @@ class Table:
 
 
 @dataclass(frozen=True)
-class Functions:
+class FunctionMap:
     """Functions of a kernel: what each start belongs to.
 
     ``named`` are pairs of name and source file (empty where unknown), ``owner`` has an
@@ -74,7 +74,7 @@ class Functions:
     where the function begins; the others are parts that were split off.
     """
 
-    table: Table
+    table: AddressTable
     named: tuple[tuple[str, str], ...]
     owner: NDArray[np.int64]
     is_entry: NDArray[np.bool_]
@@ -87,7 +87,7 @@ class Functions:
         return tuple(sorted({int(self.owner[start]) for start in starts}))
 
 
-def parse(text: str) -> Table:
+def parse(text: str) -> AddressTable:
     """Read System.map, or a whole /proc/kallsyms (symbols of modules are left out).
 
     Of several names at one address the first is the one of a global symbol rather than
@@ -136,7 +136,7 @@ def parse(text: str) -> Table:
     for start, here in zip(starts, names, strict=True):
         for name in here:
             at[name].append(start)
-    return Table(
+    return AddressTable(
         np.array(starts, np.uint64),
         names,
         {name: tuple(where) for name, where in at.items()},
@@ -146,8 +146,8 @@ def parse(text: str) -> Table:
 
 
 def functions(
-    table: Table, files: Mapping[int, str] | None = None, wanted: Collection[str] = ()
-) -> Functions:
+    table: AddressTable, files: Mapping[int, str] | None = None, wanted: Collection[str] = ()
+) -> FunctionMap:
     """Say which function each start belongs to.
 
     ``files`` maps addresses to source files (``kernels.origins``).  Functions of one
@@ -171,7 +171,7 @@ def functions(
     full = [labels[name][file] for name, file in keys]
     named = tuple(sorted(set(full)))
     index = {key: number for number, key in enumerate(named)}
-    return Functions(
+    return FunctionMap(
         table,
         named,
         np.array([index[key] for key in full], np.int64),
@@ -179,7 +179,7 @@ def functions(
     )
 
 
-def require_same(table: Table, seen: str) -> int:
+def require_same(table: AddressTable, seen: str) -> int:
     """Compare lines of a running kernel's /proc/kallsyms; return how many there were.
 
     Lines without an address (kptr_restrict) do not count.

@@ -21,7 +21,7 @@ from kernels import cache as store
 from kernels.cache import Kernel
 from kernels.culprit import Goal, culprit, source_of
 from kernels.expected import Expected, Kind, expected, remember
-from kernels.make import Progress, run_make, wait_until_idle
+from kernels.make import MakeProgress, run_make, wait_until_idle
 from kernels.series import Patch, apply_argv, read_patch
 from kernels.source import Source, unpack_argvs
 from kernels.source import identify as identify_source
@@ -116,7 +116,7 @@ def provide(
     *,
     checkout: Path,
     cache: Path,
-    progress: Callable[[Progress], None] | None = None,
+    progress: Callable[[MakeProgress], None] | None = None,
 ) -> Kernel:
     """Return the kernel of ``spec`` plus ``patches``, building it if the cache has none.
 
@@ -192,7 +192,7 @@ def _make_argvs(plan: _Plan, objects: str, cache: Path) -> list[list[str]]:
     ]
 
 
-def _build(plan: _Plan, cache: Path, progress: Callable[[Progress], None] | None) -> Kernel:
+def _build(plan: _Plan, cache: Path, progress: Callable[[MakeProgress], None] | None) -> Kernel:
     folder = store.tree_folder(cache, plan.source.key)
     tree = prepare(plan.source, folder)
     (folder / "used").touch()
@@ -267,7 +267,7 @@ def _run(
     argv: Sequence[str],
     build_log: Path,
     wanted: int = 0,
-    progress: Callable[[Progress], None] | None = None,
+    progress: Callable[[MakeProgress], None] | None = None,
 ) -> tuple[int, int]:
     """Run one make; return its status and number of steps.
 

@@ -25,7 +25,7 @@ INNER = 'trap "kill -KILL 0" TERM; test "$PPID" = "$1" || exit 1; shift; "$@" & 
 
 
 @dataclass(frozen=True)
-class Progress:
+class MakeProgress:
     """How far a build is: commands run, those of the last one like it, seconds so far.
 
     ``total`` is 0 where no such build is known, and may be less than ``done``.
@@ -53,7 +53,7 @@ def run_make(
     busy: Path,
     timeout_s: float,
     expected: int = 0,
-    progress: Callable[[Progress], None] | None = None,
+    progress: Callable[[MakeProgress], None] | None = None,
 ) -> tuple[int, int]:
     """Run one make, its output appended to ``log``; return its status and number of steps.
 
@@ -78,7 +78,7 @@ def run_make(
             steps += len(STEP.findall(lines + newline))
             seconds = time.monotonic() - started
             if progress is not None:
-                progress(Progress(steps, expected, seconds))
+                progress(MakeProgress(steps, expected, seconds))
             if seconds > timeout_s:
                 raise InfraError(
                     f"timed out after {timeout_s:.0f} s", where=paste(argv), next_step=f"see {log}"

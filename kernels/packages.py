@@ -35,7 +35,7 @@ MIB = 1 << 20
 
 
 @dataclass(frozen=True)
-class Package:
+class DebianPackage:
     """A package of the archive: SHA-256 and size in bytes as apt's lists have them."""
 
     name: str
@@ -65,7 +65,7 @@ def parts(asked: str) -> tuple[str, str]:
     return name, version
 
 
-def find(asked: str) -> Package:
+def find(asked: str) -> DebianPackage:
     """Look a package up in apt's lists; the newest version if none is named.
 
     A package that only depends on a kernel's stands for that one, as
@@ -84,7 +84,9 @@ def find(asked: str) -> Package:
     if stands_for:
         return find(f"{stands_for['name']}={stands_for['version']}")
     try:
-        return Package(fields["Package"], fields["Version"], fields["SHA256"], int(fields["Size"]))
+        return DebianPackage(
+            fields["Package"], fields["Version"], fields["SHA256"], int(fields["Size"])
+        )
     except (KeyError, ValueError):
         raise InfraError(
             "apt knows no such package that can be fetched",
@@ -98,7 +100,7 @@ def folder(cache: Path) -> Path:
     return cache / "packages"
 
 
-def fetch(package: Package, cache: Path) -> Path:
+def fetch(package: DebianPackage, cache: Path) -> Path:
     """The package's file, from the cache or fetched by apt.
 
     Raises:
@@ -157,7 +159,7 @@ def unpack(file: Path, into: Path) -> None:
 
 
 @contextmanager
-def unpacked(package: Package, cache: Path) -> Iterator[Path]:
+def unpacked(package: DebianPackage, cache: Path) -> Iterator[Path]:
     """The files of a package, fetched if need be, in a folder that is there meanwhile.
 
     Raises:

@@ -119,7 +119,7 @@ def _kept(spec: KernelSpec, cache: Path) -> Kernel | None:
     return next((one for one in every if one.identity.source == spec.source), None)
 
 
-def _package_key(package: packages.Package) -> str:
+def _package_key(package: packages.DebianPackage) -> str:
     return _digest(f"prebuilt {RECIPE} deb {package.sha256}".encode())[:32]
 
 
@@ -153,7 +153,7 @@ def _given(spec: KernelSpec, checkout: Path) -> _Found:
     return _Found(image, config, modules.chosen(folder) if folder else ())
 
 
-def _shipped(package: packages.Package, root: Path) -> _Found:
+def _shipped(package: packages.DebianPackage, root: Path) -> _Found:
     """What an unpacked package holds."""
     images = sorted(root.glob("boot/vmlinuz-*"))
     if len(images) != 1:
@@ -215,7 +215,7 @@ def _name_code(data: bytes, folder: Path, source: str) -> None:
     symbols.save(_sizes(found), folder / "symbols.json.gz")
 
 
-def _sizes(found: Sequence[Symbol]) -> dict[str, symbols.Code]:
+def _sizes(found: Sequence[Symbol]) -> dict[str, symbols.FunctionCode]:
     """Functions by the distance to what follows; their code is not compared.
 
     A linked kernel that was stripped does not say which of its bytes are addresses.
@@ -223,14 +223,14 @@ def _sizes(found: Sequence[Symbol]) -> dict[str, symbols.Code]:
     code = sorted({(each.address, each.name) for each in found if TEXT.fullmatch(each.kind)})
     starts = sorted({address for address, _ in code})
     following = dict(itertools.pairwise(starts))
-    table: dict[str, symbols.Code] = {}
+    table: dict[str, symbols.FunctionCode] = {}
     uses: dict[str, int] = {}
     for address, name in code:
         if address not in following or name.startswith("__pfx_"):
             continue
         uses[name] = uses.get(name, 0) + 1
         shown = name if uses[name] == 1 else f"{name}#{uses[name]}"
-        table[shown] = symbols.Code(following[address] - address, "", "")
+        table[shown] = symbols.FunctionCode(following[address] - address, "", "")
     return table
 
 

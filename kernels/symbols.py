@@ -26,7 +26,7 @@ BANNERS = ("linux_banner", "linux_proc_banner", "init_uts_ns")
 _offset = attrgetter("offset")
 
 
-class Code(NamedTuple):
+class FunctionCode(NamedTuple):
     """A function's size in bytes and two hashes (16 hex digits each).
 
     ``exact`` is over its bytes and relocations; in ``named``, calls that the
@@ -39,7 +39,7 @@ class Code(NamedTuple):
     exact: str
     named: str
 
-    def is_same(self, other: Code | None) -> bool:
+    def is_same(self, other: FunctionCode | None) -> bool:
         """Whether both are the same code, wherever it was put."""
         if other is None or self.size != other.size:
             return False
@@ -47,7 +47,7 @@ class Code(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Change:
+class FunctionChange:
     """A function that differs between two kernels: sizes in bytes, None where absent."""
 
     name: str
@@ -80,7 +80,7 @@ def code_key(vmlinux: Path) -> str:
     return digest.hexdigest()
 
 
-def functions(image: Path) -> dict[str, Code]:
+def functions(image: Path) -> dict[str, FunctionCode]:
     """The code of every function, by name.
 
     ``image`` is best a relocatable file (vmlinux.o): there a function's bytes do
@@ -94,7 +94,7 @@ def functions(image: Path) -> dict[str, Code]:
     names = _function_names(elf)
     references = References(elf)
     values, sizes = elf.symbols["value"].tolist(), elf.symbols["size"].tolist()
-    table: dict[str, Code] = {}
+    table: dict[str, FunctionCode] = {}
     for section in elf.sections:
         if not section.is_code:
             continue
@@ -112,17 +112,17 @@ def functions(image: Path) -> dict[str, Code]:
                 named.update(label)
             for call in _within(calls, start, size):
                 named.update(f"\n{call.offset - start} {call.label}".encode())
-            table[names[index]] = Code(size, exact.hexdigest()[:16], named.hexdigest()[:16])
+            table[names[index]] = FunctionCode(size, exact.hexdigest()[:16], named.hexdigest()[:16])
     return table
 
 
-def save(table: dict[str, Code], path: Path) -> None:
+def save(table: dict[str, FunctionCode], path: Path) -> None:
     """Write a table of functions; equal tables are equal bytes."""
     text = json.dumps({"format": FORMAT, "functions": table}, sort_keys=True, indent=0)
     path.write_bytes(gzip.compress(text.encode(), mtime=0))
 
 
-def load(path: Path) -> dict[str, Code]:
+def load(path: Path) -> dict[str, FunctionCode]:
     """Read a table written by ``save``.
 
     Raises:
@@ -131,7 +131,7 @@ def load(path: Path) -> dict[str, Code]:
     try:
         content = json.loads(gzip.decompress(path.read_bytes()))
         if content["format"] == FORMAT:
-            return {name: Code(*code) for name, code in content["functions"].items()}
+            return {name: FunctionCode(*code) for name, code in content["functions"].items()}
     except (OSError, EOFError, ValueError, KeyError, TypeError):
         pass
     raise InfraError(
@@ -141,7 +141,7 @@ def load(path: Path) -> dict[str, Code]:
     )
 
 
-def changed_functions(before: Path, after: Path) -> tuple[Change, ...]:
+def changed_functions(before: Path, after: Path) -> tuple[FunctionChange, ...]:
     """Functions that differ between two symbols files, by name.
 
     Raises:
@@ -150,16 +150,18 @@ def changed_functions(before: Path, after: Path) -> tuple[Change, ...]:
     return differing(load(before), load(after))
 
 
-def differing(one: Mapping[str, Code], other: Mapping[str, Code]) -> tuple[Change, ...]:
+def differing(
+    one: Mapping[str, FunctionCode], other: Mapping[str, FunctionCode]
+) -> tuple[FunctionChange, ...]:
     """Functions that differ between two tables, by name."""
     return tuple(
-        Change(name, _size(one.get(name)), _size(other.get(name)))
+        FunctionChange(name, _size(one.get(name)), _size(other.get(name)))
         for name in sorted({*one, *other})
         if name not in one or not one[name].is_same(other.get(name))
     )
 
 
-def _size(code: Code | None) -> int | None:
+def _size(code: FunctionCode | None) -> int | None:
     return None if code is None else code.size
 
 

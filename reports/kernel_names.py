@@ -35,8 +35,8 @@ def source_of(manifest: Manifest, arm: str) -> str:
 
 def commit_of(manifest: Manifest, arm: str) -> str:
     """The full name of the commit that an arm's source is; empty for other sources."""
-    found = COMMIT.match(source_of(manifest, arm))
-    return found["commit"] if found else ""
+    match = COMMIT.match(source_of(manifest, arm))
+    return match["commit"] if match else ""
 
 
 def all_of_git(session: SessionComparison) -> bool:
@@ -70,14 +70,14 @@ def _name(manifest: Manifest, arm: ArmRecord) -> KernelName:
 
 def _version(arm: ArmRecord) -> str:
     """``v6.12.38`` of a kernel built here; all of the release of one that a package ships."""
-    found = VERSION.match(arm.kernel.release)
+    match = VERSION.match(arm.kernel.release)
     shipped = arm.kernel.source.startswith(("deb:linux-image", "image:"))
-    return f"v{found[0]}" if found and not shipped else arm.kernel.release
+    return f"v{match[0]}" if match and not shipped else arm.kernel.release
 
 
 def _series(manifest: Manifest, arm: ArmRecord) -> str:
     experiment = manifest.experiment
     spec = next((spec for spec in experiment.all_arms if spec.name == arm.name), None)
-    held = experiment.series is not None and experiment.series.reverse
-    sign = "-" if held and spec is not None and spec.patches and spec.series is None else "+"
+    reverted = experiment.series is not None and experiment.series.reverse
+    sign = "-" if reverted and spec is not None and spec.patches and spec.series is None else "+"
     return f"{sign}series({len(arm.kernel.patches)})"

@@ -15,11 +15,11 @@ from experiment.design import Conditions
 from experiment.spec import Guest, KernelSpec
 from guests.exact import Machine, Outcome
 from guests.probe.plugin import Probe
-from host.accelerator import Finding
-from host.doctor import Check
+from host.accelerator import AcceleratorTest
+from host.doctor import DoctorCheck
 from host.topology import Placement
 from kernels.cache import Kernel
-from kernels.make import Progress
+from kernels.make import MakeProgress
 from runs.progress import Reporter
 
 # Host trouble may pass; anything else is a function of the inputs and would only
@@ -47,7 +47,7 @@ class Boot:
 
 
 @dataclass(frozen=True)
-class Place:
+class BootPlace:
     """Where boots leave what they say: the session's ``raw`` folder, and who is told.
 
     ``slots`` are guests at once, as :meth:`Executor.slots` said.
@@ -100,9 +100,9 @@ class WallHost:
     ``placements`` are by the names of bench and arm; None where a guest is not pinned.
     """
 
-    accelerator: Finding
+    accelerator: AcceleratorTest
     placements: Mapping[tuple[str, str], Placement | None]
-    checks: tuple[Check, ...]
+    checks: tuple[DoctorCheck, ...]
 
 
 class WallElsewhere(Protocol):
@@ -117,7 +117,7 @@ class WallElsewhere(Protocol):
         """Blocks that are made at once: one a host."""
 
     def begin(
-        self, block: Sequence[WallBoot], attempts: int, place: Place
+        self, block: Sequence[WallBoot], attempts: int, place: BootPlace
     ) -> Callable[[], Sequence[WallRun]]:
         """Have a block made, its guests back to back on one host; call for the runs."""
 
@@ -132,7 +132,7 @@ class Executor(Protocol):
     def slots(self, memory_mib: int, asked: int | None) -> int:
         """Guests of this memory (MiB) that run at once."""
 
-    def boot(self, batches: Sequence[Sequence[Boot]], judge: Judge, place: Place) -> float:
+    def boot(self, batches: Sequence[Sequence[Boot]], judge: Judge, place: BootPlace) -> float:
         """Boot everything and tell the judge; return the CPU seconds the guests used.
 
         What a batch keeps for itself is gone before the next one begins.
@@ -156,6 +156,6 @@ class Executor(Protocol):
         *,
         checkout: Path,
         cache: Path,
-        progress: Callable[[Progress], None] | None = None,
+        progress: Callable[[MakeProgress], None] | None = None,
     ) -> Kernel:
         """The kernel, in this host's cache; as ``kernels.build.provide``."""

@@ -26,12 +26,12 @@ from host import accelerator
 from host.process import paste
 from kernels import build
 from kernels.cache import Kernel, kernels_folder, load
-from kernels.make import Progress
+from kernels.make import MakeProgress
 from results.record import KernelIdentity
 from results.store import SessionStore
 from runs import stages
 from runs.arms import build_arms, flavours
-from runs.boots import Boot, Judge, Place, WallBoot, WallHost, WallRun
+from runs.boots import Boot, BootPlace, Judge, WallBoot, WallHost, WallRun
 from runs.check import run_gate
 from runs.measure import measure
 from runs.options import Options
@@ -73,7 +73,7 @@ class PrintingExecutor:
         """One line after the other."""
         return 1
 
-    def boot(self, batches: Sequence[Sequence[Boot]], judge: Judge, place: Place) -> float:
+    def boot(self, batches: Sequence[Sequence[Boot]], judge: Judge, place: BootPlace) -> float:
         """Write down each guest, booted from cold; the judge hears of none."""
         for boot in (boot for batch in batches for boot in batch):
             self.lines.add("boots", exact_lines(boot.name, boot.machine, boot.job_text, boot.probe))
@@ -95,7 +95,7 @@ class PrintingExecutor:
         *,
         checkout: Path,
         cache: Path,
-        progress: Callable[[Progress], None] | None = None,
+        progress: Callable[[MakeProgress], None] | None = None,
     ) -> Kernel:
         """The kernel as it is in the cache, or will be; lines that build it on its own."""
         key = build.key_of(spec, patches, checkout=checkout, cache=cache)
@@ -118,7 +118,7 @@ class PrintingWall:
         self, guests: Mapping[str, Mapping[str, Guest]], image: Path, *, fit_only: bool
     ) -> WallHost:
         """What this host has; KVM where nobody has found that out yet, which takes a boot."""
-        found = accelerator.kept(self.cache) or accelerator.Finding("kvm", ())
+        found = accelerator.kept(self.cache) or accelerator.AcceleratorTest("kvm", ())
         return WallHost(found, placements_of(guests), ())
 
     def hosts(self) -> int:
@@ -126,10 +126,10 @@ class PrintingWall:
         return 1
 
     def begin(
-        self, block: Sequence[WallBoot], attempts: int, place: Place
+        self, block: Sequence[WallBoot], attempts: int, place: BootPlace
     ) -> Callable[[], Sequence[WallRun]]:
         """Write down the guests of a block; there will be no runs."""
-        found = accelerator.kept(self.cache) or accelerator.Finding("kvm", ())
+        found = accelerator.kept(self.cache) or accelerator.AcceleratorTest("kvm", ())
         for boot in block:
             self.lines.add("boots", wall_lines(boot, found.accelerator))
         return lambda: ()
@@ -170,7 +170,7 @@ def session_lines(asked: Experiment, options: Options) -> Lines:
             if part.wall is None:
                 measure(part, options, store, reporter)
             else:
-                place = Place(options.cache, store.raw, reporter, 1)
+                place = BootPlace(options.cache, store.raw, reporter, 1)
                 executor.wall().begin(boots_of(part, part.plan.runs), 1, place)
 
         boot(stages.of_twins(session, ("",)))
@@ -243,5 +243,5 @@ def _text(text: str, path: Path) -> str:
     return f"{{ {body}; {pad}; }} | head -c {length} > {path}"
 
 
-def _quiet(arm: str, progress: Progress) -> None:
+def _quiet(arm: str, progress: MakeProgress) -> None:
     """Nothing is built."""

@@ -59,11 +59,11 @@ def _draw_one(comparison: Comparison, metric: MetricComparison) -> Chart:
         f"{metric.unit}, change {wording.change(metric)} {wording.interval(metric)}, "
         f"{wording.samples(metric)}."
     )
-    with canvas.figure(HEIGHT_IN) as drawn:
-        axes = drawn.subplots()
+    with canvas.figure(HEIGHT_IN) as fig:
+        axes = fig.subplots()
         _seeds(axes, metric, arms)
         axes.set_ylabel(metric.unit)
-        svg = canvas.to_svg(drawn, name, alt)
+        svg = canvas.to_svg(fig, name, alt)
     return Chart(
         name=name,
         kind="bandwidth",

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kernels import addresses
-from kernels.addresses import AddressesError, Functions
+from kernels.addresses import AddressesError, FunctionMap
 
 SYSTEM_MAP = """\
 0000000000000000 A fixed_percpu_data
@@ -38,7 +38,7 @@ TABLE = addresses.parse(SYSTEM_MAP)
 START = 0xFFFFFFFF81000000
 
 
-def names_at(functions: Functions) -> dict[int, str]:
+def names_at(functions: FunctionMap) -> dict[int, str]:
     starts = functions.table.starts.tolist()
     return {
         start - START: functions.named[owner][0]

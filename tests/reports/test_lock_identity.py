@@ -7,15 +7,23 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reports.lock_identity import agreed, class_id, identify, printed
-from results.locks import LockClass, Site
+from results.locks import CallSite, LockClass
 
 
 def lock(name: str, key: str = "", *sites: str, acquisitions: int = 10) -> LockClass:
     return LockClass(
-        name=name, key=key, contentions=5 if sites else 0, wait_total_ns=0,
-        wait_max_ns=0, acquisitions=acquisitions, hold_total_ns=100, hold_max_ns=10,
-        waiters=tuple(Site(function=site, offset=16, count=9 - i) for i, site in enumerate(sites)),
-    )  # fmt: skip
+        name=name,
+        key=key,
+        contentions=5 if sites else 0,
+        wait_total_ns=0,
+        wait_max_ns=0,
+        acquisitions=acquisitions,
+        hold_total_ns=100,
+        hold_max_ns=10,
+        waiters=tuple(
+            CallSite(function=site, offset=16, count=9 - i) for i, site in enumerate(sites)
+        ),
+    )
 
 
 @pytest.mark.parametrize(
