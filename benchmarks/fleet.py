@@ -38,7 +38,7 @@ from fleet.configured import executor_of
 from fleet.executor import DaskExecutor
 from guests.exact import Machine, Outcome
 from host.process import cpu_s_of
-from runs.boots import Boot, BootPlace
+from runs.boots import Boot, Place
 from runs.progress import Reporter
 from tests.fleet.cluster import Cluster
 
@@ -194,7 +194,7 @@ def _empty(folder: Path, count: int) -> str:
         for number in range(count):
             cluster.start_worker(str(number), STAND_IN_SECONDS="0")
         boots = _boots(folder)
-        place = BootPlace(folder / "cache", folder / "session" / "raw", Silent(), count)
+        place = Place(folder / "cache", folder / "session" / "raw", Silent(), count)
         place.raw.mkdir(parents=True)
         store = str(folder / "store")
         with executor_of(

@@ -24,7 +24,7 @@ from fleet.settings import Settings
 from fleet.trust import Trust
 from guests import channel
 from guests.exact import Outcome
-from runs.boots import ATTEMPTS, Boot, BootPlace, Judge
+from runs.boots import ATTEMPTS, Boot, Judge, Place
 
 TICK_S = 0.25
 ENOUGH = 5
@@ -42,7 +42,7 @@ class Batch:
     store: ArtefactStore
     settings: Settings
     judge: Judge
-    place: BootPlace
+    place: Place
     trust: Trust
     ledger: Ledger
     most: int | None = None

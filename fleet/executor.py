@@ -27,7 +27,7 @@ from host.facts import QEMU_OVERHEAD_MIB
 from kernels import build, cache
 from kernels.cache import Kernel
 from kernels.make import MakeProgress
-from runs.boots import Boot, BootPlace, Judge
+from runs.boots import Boot, Judge, Place
 
 CONNECT_S = 15.0
 
@@ -99,7 +99,7 @@ class DaskExecutor:
         most = max(1, members.capacity(memory_mib + QEMU_OVERHEAD_MIB))
         return min(asked, most) if asked else most
 
-    def boot(self, batches: Sequence[Sequence[Boot]], judge: Judge, place: BootPlace) -> float:
+    def boot(self, batches: Sequence[Sequence[Boot]], judge: Judge, place: Place) -> float:
         """As ``runs.boots.Executor.boot``; batches are one, since each worker keeps its own."""
         link = self.link
         link.resume = f"./lab.py run --resume {place.raw.parent}"

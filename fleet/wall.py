@@ -26,7 +26,7 @@ from guests.exact import Outcome
 from guests.virtme import WallMachine
 from host import facts
 from host.accelerator import Accelerator
-from runs.boots import Boot, BootPlace, WallBoot, WallHost, WallRun
+from runs.boots import Boot, Place, WallBoot, WallHost, WallRun
 from runs.options import Options
 from runs.prepare import wall_host
 from runs.wall import lab_kept_off, watched
@@ -182,7 +182,7 @@ class WallFleet:
         return max(1, sum(map(_is_wall_host, self.link.members.serving.values())))
 
     def begin(
-        self, block: Sequence[WallBoot], attempts: int, place: BootPlace
+        self, block: Sequence[WallBoot], attempts: int, place: Place
     ) -> Callable[[], Sequence[WallRun]]:
         """As ``runs.boots.WallElsewhere.begin``."""
         boots = [Boot(one.name, "", one.machine, one.job_text, cold=True) for one in block]

@@ -68,13 +68,13 @@ def run_make(
     started = time.monotonic()
     steps = 0
     guarded = ["sh", "-c", OUTER, "sh", INNER, "flock", "-F", str(busy), *argv]
-    with log.open("rb") as said, spawn(guarded, log=log, cwd=cwd) as process:
-        said.seek(0, 2)
+    with log.open("rb") as output, spawn(guarded, log=log, cwd=cwd) as process:
+        output.seek(0, 2)
         rest = b""
         ended = False
         while not ended:
             ended = process.poll() is not None
-            lines, newline, rest = (rest + said.read()).rpartition(b"\n")
+            lines, newline, rest = (rest + output.read()).rpartition(b"\n")
             steps += len(STEP.findall(lines + newline))
             seconds = time.monotonic() - started
             if progress is not None:

@@ -105,14 +105,16 @@ def functions(image: Path) -> dict[str, FunctionCode]:
         for index in inside:
             start, size = values[index] - section.address, sizes[index]
             exact = hashlib.sha256(section.data[start : start + size])
-            named = hashlib.sha256(data[start : start + size])
+            digest = hashlib.sha256(data[start : start + size])
             for pointer in _within(pointers, start, size):
                 label = f"\n{pointer.offset - start} {pointer.label}".encode()
                 exact.update(label)
-                named.update(label)
+                digest.update(label)
             for call in _within(calls, start, size):
-                named.update(f"\n{call.offset - start} {call.label}".encode())
-            table[names[index]] = FunctionCode(size, exact.hexdigest()[:16], named.hexdigest()[:16])
+                digest.update(f"\n{call.offset - start} {call.label}".encode())
+            table[names[index]] = FunctionCode(
+                size, exact.hexdigest()[:16], digest.hexdigest()[:16]
+            )
     return table
 
 
@@ -151,13 +153,13 @@ def changed_functions(before: Path, after: Path) -> tuple[FunctionChange, ...]:
 
 
 def differing(
-    one: Mapping[str, FunctionCode], other: Mapping[str, FunctionCode]
+    first: Mapping[str, FunctionCode], second: Mapping[str, FunctionCode]
 ) -> tuple[FunctionChange, ...]:
     """Functions that differ between two tables, by name."""
     return tuple(
-        FunctionChange(name, _size(one.get(name)), _size(other.get(name)))
-        for name in sorted({*one, *other})
-        if name not in one or not one[name].is_same(other.get(name))
+        FunctionChange(name, _size(first.get(name)), _size(second.get(name)))
+        for name in sorted({*first, *second})
+        if name not in first or not first[name].is_same(second.get(name))
     )
 
 
@@ -175,21 +177,21 @@ def _function_names(elf: Elf) -> dict[int, str]:
     """Symbol index → unique name, for all functions with a size."""
     kinds = elf.symbols["info"] & 0xF
     code = np.array([section.index for section in elf.sections if section.is_code], np.uint16)
-    wanted = np.flatnonzero(
+    places = np.flatnonzero(
         np.isin(kinds, (STT_FUNC, STT_NOTYPE))
         & np.isin(elf.symbols["section"], code)
         & (elf.symbols["size"] > 0)
     )
     offsets = elf.symbols["name"].tolist()
-    plain = {index: elf.name(offsets[index]) for index in wanted.tolist()}
+    plain = {index: elf.name(offsets[index]) for index in places.tolist()}
     uses = Counter(plain.values())
     files = np.flatnonzero(kinds == STT_FILE).tolist()
     names: dict[int, str] = {}
-    taken: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     for index, name in plain.items():
         if uses[name] > 1 and files:
             file = elf.name(offsets[files[max(bisect_left(files, index) - 1, 0)]])
             name = f"{name}@{file}"
-        taken[name] += 1
-        names[index] = name if taken[name] == 1 else f"{name}#{taken[name]}"
+        counts[name] += 1
+        names[index] = name if counts[name] == 1 else f"{name}#{counts[name]}"
     return names

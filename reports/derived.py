@@ -72,14 +72,14 @@ def reclaim(session: SessionComparison) -> tuple[Derived, ...]:
             for title, unit, needed, value in ROWS:
                 if not rows.keys() >= set(needed):
                     continue
-                values = tuple(_one(rows, arm.name, needed, value) for arm in session.arms)
+                values = tuple(_of_arm(rows, arm.name, needed, value) for arm in session.arms)
                 unit_text = shown_unit(unit, session.manifest.experiment.mode)
                 if any(v is not None for v in values):
                     derived_rows.append(Derived(case.name, phase.name, title, unit_text, values))
     return tuple(derived_rows)
 
 
-def _one(
+def _of_arm(
     rows: Mapping[str, MetricRow],
     arm: str,
     needed: tuple[str, ...],

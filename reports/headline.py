@@ -16,7 +16,7 @@ from reports.gate_model import ArmGate
 from reports.many import SessionComparison
 from reports.model import Comparison, FailedRun
 from reports.verdict import PENDING, Verdict
-from reports.wording import PLURALS, counted
+from reports.wording import PLURALS, verdict_counts
 from results.record import Manifest
 
 Session = Comparison | SessionComparison
@@ -85,7 +85,7 @@ def headline(session: Session, folder: str = "") -> Headline:
         has_numbers = any(metric.judgement.change for metric in session.primary)
         return Headline(f"No verdict: {first}", tuple(others), has_numbers)
     if broken:
-        judged_words = counted(judgement.verdict for judgement in judged)
+        judged_words = verdict_counts(judgement.verdict for judgement in judged)
         return Headline(_sentence(f"{judged_words}; {lead}: {broken[0]}"), broken[1:])
     causes = _lost(session) if session.count(Verdict.FAILED) else ()
     if any(gate.standing == "pending" for gate in session.gates):
@@ -145,7 +145,7 @@ def _all(session: Session) -> str:
     verdicts = [metric.judgement.verdict for metric in session.primary]
     first = verdicts[0]
     if first is None or len(set(verdicts)) > 1:
-        return counted(verdicts)
+        return verdict_counts(verdicts)
     return f"all {PLURALS[first]}" if len(verdicts) > 1 else str(first)
 
 

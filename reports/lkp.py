@@ -45,7 +45,7 @@ def subject(session: SessionComparison) -> str:
     was not measured in real time says so here, too.
     """
     manifest, names = session.manifest, kernel_names.kernel_names(session)
-    headline_metric = _called(session)
+    headline_metric = _headline_metric(session)
     arm = headline_metric[0] if headline_metric else session.arms[-1].name
     lead = f"[{_tree(manifest, arm)}:{_branch(manifest)}]"
     subsystem = _subsystem(manifest)
@@ -57,7 +57,7 @@ def subject(session: SessionComparison) -> str:
     return f"{ascii_only(lead)}  {ascii_only(f'{names[arm].text}: {text}')}"
 
 
-def _called(session: SessionComparison) -> tuple[str, MetricComparison] | None:
+def _headline_metric(session: SessionComparison) -> tuple[str, MetricComparison] | None:
     """The arm and metric that the subject is about; None where nothing is called."""
     for verdict in (Verdict.REGRESSION, Verdict.IMPROVEMENT):
         candidates = [
@@ -118,7 +118,7 @@ def _subsystem(manifest: Manifest) -> str:
 def _opening(session: SessionComparison) -> list[str]:
     """What was measured on what: the paragraph that maintainers read."""
     manifest, names = session.manifest, kernel_names.kernel_names(session)
-    headline_metric = _called(session)
+    headline_metric = _headline_metric(session)
     arm = next(
         (a for a in session.arms if headline_metric and a.name == headline_metric[0]),
         session.arms[-1],
@@ -131,7 +131,10 @@ def _opening(session: SessionComparison) -> list[str]:
     verb = "measured" if any(m.base or m.patched for m in session.primary) else "did not measure"
     lines = [*mail.wrapped(f"Twinboot {verb} {what} on:", hang=""), ""]
     lines += [_kernel_line(names[arm.name], arm), *_series_lines(manifest)]
-    lines += [f"against: {_named(names[base.name], base)}", f"source: {_source(manifest, arm)}"]
+    lines += [
+        f"against: {_kernel_text(names[base.name], base)}",
+        f"source: {_source(manifest, arm)}",
+    ]
     cases = ", ".join(case.name for case in manifest.cases)
     lines += ["", f"testcase: {cases}", f"config: {_config(arm)}", f"compiler: {_compiler(arm)}"]
     lines += [f"test machine: {_machine(manifest)}", "parameters:", ""]
@@ -145,12 +148,12 @@ def _plain(line: str) -> str:
     return f"{tab}{ascii_only(line)}"
 
 
-def _named(name: KernelName, arm: ArmRecord) -> str:
+def _kernel_text(name: KernelName, arm: ArmRecord) -> str:
     return f'{name.commit or name.text} ("{arm.label or arm.name}")'
 
 
 def _kernel_line(name: KernelName, arm: ArmRecord) -> str:
-    return f"{'commit' if name.commit else 'kernel'}: {_named(name, arm)}"
+    return f"{'commit' if name.commit else 'kernel'}: {_kernel_text(name, arm)}"
 
 
 def _source(manifest: Manifest, arm: ArmRecord) -> str:
@@ -215,7 +218,7 @@ def _repeating(session: SessionComparison) -> list[str]:
 
 def _expected(session: SessionComparison) -> list[str]:
     """The number that comes out wherever an exact session is repeated."""
-    headline_metric = _called(session)
+    headline_metric = _headline_metric(session)
     metric = (
         headline_metric[1]
         if headline_metric

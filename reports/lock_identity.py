@@ -139,7 +139,7 @@ class TakerNames:
         return min(functions, key=lambda name: (-self.taken.get((name, use.sleeps), 0), name))
 
 
-def printed(name: str) -> tuple[str, str]:
+def split_name(name: str) -> tuple[str, str]:
     """A printed class name as (name without number and subclass, mode)."""
     match = PRINTED.match(name)
     return (match["name"], match["mode"] or "") if match else (name, "")
@@ -147,7 +147,7 @@ def printed(name: str) -> tuple[str, str]:
 
 def class_id(lock: LockClass) -> ClassId:
     """The class of a row within one kernel."""
-    return ClassId(lock.key or lock.name, printed(lock.name)[1])
+    return ClassId(lock.key or lock.name, split_name(lock.name)[1])
 
 
 def _sites(classes: Iterable[LockClass]) -> list[str]:
@@ -181,7 +181,7 @@ def identify(classes: Iterable[LockClass]) -> dict[ClassId, Identity]:
     names = {identity: min(row.name for row in rows) for identity, rows in by_id.items()}
     namesakes: dict[str, set[str]] = {}
     for identity, name in names.items():
-        namesakes.setdefault(printed(name)[0], set()).add(identity.key)
+        namesakes.setdefault(split_name(name)[0], set()).add(identity.key)
 
     def most_taken(key: str, same: set[str]) -> bool:
         others = [acquired[other] for other in same if other != key]
@@ -190,7 +190,7 @@ def identify(classes: Iterable[LockClass]) -> dict[ClassId, Identity]:
 
     identities = {}
     for identity, name in names.items():
-        same = namesakes[printed(name)[0]]
+        same = namesakes[split_name(name)[0]]
         identities[identity] = _identity(
             name,
             sites[identity.key],
@@ -230,7 +230,7 @@ def agreed(
 
 
 def _identity(full: str, sites: list[str], *, alone: bool, most_taken: bool) -> Identity:
-    name, mode = printed(full)
+    name, mode = split_name(full)
     suffix = MODES.get(mode, "")
     for entry in catalogue():
         if entry.name == name and (not entry.sites or set(sites) & set(entry.sites)):

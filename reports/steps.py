@@ -73,7 +73,7 @@ def answer(session: SessionComparison, row: MetricRow) -> str:
         if all_of_them.judgement.verdict in CALLED:
             return f"{text}; no single step is significant, so the change cannot be attributed"
         return f"{text}; no step changes it significantly"
-    text = "; ".join(f"{_named(session, step)} {wording.change(step.own)} "
+    text = "; ".join(f"{_step_name(session, step)} {wording.change(step.own)} "
                       f"{wording.bounds(step.own)}" for step in significant)  # fmt: skip
     if all_of_them.judgement.verdict not in CALLED:
         return f"{text}; steps that change it: {text}"
@@ -89,7 +89,7 @@ def answer(session: SessionComparison, row: MetricRow) -> str:
     return f"{text}; steps that change it: {text}"
 
 
-def _named(session: SessionComparison, step: Step) -> str:
+def _step_name(session: SessionComparison, step: Step) -> str:
     number = [arm.name for arm in session.arms].index(step.arm.name)
     return f"step {number} ({step.title})"
 

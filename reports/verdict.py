@@ -208,7 +208,7 @@ def blamed(failures: Iterable[Failure]) -> str:
     return next((blame for blame in BLAME_ORDER if blame in blames), "")
 
 
-def counted(n: int, what: str) -> str:
+def count_text(n: int, what: str) -> str:
     """``1 seed``, ``8 seeds``."""
     return f"{n} {what}" if n == 1 else f"{n} {what}s"
 
@@ -249,10 +249,10 @@ def undecided(
     ``needed`` are the fewest of a verdict at this level; ``detectable`` is a log ratio.
     """
     if n < needed:
-        reason = f"{counted(n, what)}; {100 * level:g} % needs {needed}"
+        reason = f"{count_text(n, what)}; {100 * level:g} % needs {needed}"
         cause = Cause.TOO_FEW
     else:
-        with_these = f"minimum detectable effect with {counted(n, what)}"
+        with_these = f"minimum detectable effect with {count_text(n, what)}"
         effect = "none" if detectable is None else percent(as_change(detectable))
         more = f"more than {most}" if decide is None else f"about {decide}"
         reason = f"{with_these}: {effect}; {more} {what}s needed"

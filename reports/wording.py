@@ -312,7 +312,7 @@ def reference_values(reference: Reference) -> str:
     return f"{reference.base:.2f} -> {reference.patched:.2f} {reference.unit}"
 
 
-def counted(verdicts: Iterable[Verdict | None]) -> str:
+def verdict_counts(verdicts: Iterable[Verdict | None]) -> str:
     """``1 regression, 2 unchanged``; empty for no verdict."""
     listed = list(verdicts)
     numbers = {verdict: listed.count(verdict) for verdict in PLURALS}
@@ -356,7 +356,10 @@ def pair_counts(comparison: Comparison) -> str:
     """``1 regression, 2 unchanged``: one pair's verdicts in few words."""
     if not comparison.measured and comparison.count(Verdict.FAILED) == len(comparison.primary):
         return "not measured"
-    return counted(metric.judgement.verdict for metric in comparison.primary) or "nothing judged"
+    return (
+        verdict_counts(metric.judgement.verdict for metric in comparison.primary)
+        or "nothing judged"
+    )
 
 
 def cell_figure(cell: ArmCell) -> str:

@@ -47,7 +47,7 @@ class Boot:
 
 
 @dataclass(frozen=True)
-class BootPlace:
+class Place:
     """Where boots leave what they say: the session's ``raw`` folder, and who is told.
 
     ``slots`` are guests at once, as :meth:`Executor.slots` said.
@@ -117,7 +117,7 @@ class WallElsewhere(Protocol):
         """Blocks that are made at once: one a host."""
 
     def begin(
-        self, block: Sequence[WallBoot], attempts: int, place: BootPlace
+        self, block: Sequence[WallBoot], attempts: int, place: Place
     ) -> Callable[[], Sequence[WallRun]]:
         """Have a block made, its guests back to back on one host; call for the runs."""
 
@@ -132,7 +132,7 @@ class Executor(Protocol):
     def slots(self, memory_mib: int, asked: int | None) -> int:
         """Guests of this memory (MiB) that run at once."""
 
-    def boot(self, batches: Sequence[Sequence[Boot]], judge: Judge, place: BootPlace) -> float:
+    def boot(self, batches: Sequence[Sequence[Boot]], judge: Judge, place: Place) -> float:
         """Boot everything and tell the judge; return the CPU seconds the guests used.
 
         What a batch keeps for itself is gone before the next one begins.

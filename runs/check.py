@@ -13,7 +13,7 @@ from kernels.cache import hold
 from results.checks import Check, CheckStatus, standing
 from results.record import RunCost
 from results.store import SessionStore
-from runs.boots import Boot, BootPlace
+from runs.boots import Boot, Place
 from runs.check_plan import CheckGuest, PlannedCheck, guest_of, planned
 from runs.local import CONSOLE
 from runs.options import Options
@@ -122,7 +122,7 @@ def _make(
     memory = max(_guest(session, one).guest.memory_mib for one in missing)
     slots = options.executor.slots(memory, options.guests_at_once)
     judge = _Judge(session, store, reporter, {one.run_id: one for one in todo})
-    place = BootPlace(options.cache, store.raw, reporter, slots)
+    place = Place(options.cache, store.raw, reporter, slots)
     with ExitStack() as held, reporter.runs(len(todo), len(todo) - len(missing), slots):
         for kernels in session.checked.values():
             for kernel in kernels.values():

@@ -31,7 +31,7 @@ from results.record import KernelIdentity
 from results.store import SessionStore
 from runs import stages
 from runs.arms import build_arms, flavours
-from runs.boots import Boot, BootPlace, Judge, WallBoot, WallHost, WallRun
+from runs.boots import Boot, Judge, Place, WallBoot, WallHost, WallRun
 from runs.check import run_gate
 from runs.measure import measure
 from runs.options import Options
@@ -73,7 +73,7 @@ class PrintingExecutor:
         """One line after the other."""
         return 1
 
-    def boot(self, batches: Sequence[Sequence[Boot]], judge: Judge, place: BootPlace) -> float:
+    def boot(self, batches: Sequence[Sequence[Boot]], judge: Judge, place: Place) -> float:
         """Write down each guest, booted from cold; the judge hears of none."""
         for boot in (boot for batch in batches for boot in batch):
             self.lines.add("boots", exact_lines(boot.name, boot.machine, boot.job_text, boot.probe))
@@ -126,7 +126,7 @@ class PrintingWall:
         return 1
 
     def begin(
-        self, block: Sequence[WallBoot], attempts: int, place: BootPlace
+        self, block: Sequence[WallBoot], attempts: int, place: Place
     ) -> Callable[[], Sequence[WallRun]]:
         """Write down the guests of a block; there will be no runs."""
         found = accelerator.kept(self.cache) or accelerator.AcceleratorTest("kvm", ())
@@ -170,7 +170,7 @@ def session_lines(asked: Experiment, options: Options) -> Lines:
             if part.wall is None:
                 measure(part, options, store, reporter)
             else:
-                place = BootPlace(options.cache, store.raw, reporter, 1)
+                place = Place(options.cache, store.raw, reporter, 1)
                 executor.wall().begin(boots_of(part, part.plan.runs), 1, place)
 
         boot(stages.of_twins(session, ("",)))

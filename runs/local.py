@@ -18,7 +18,7 @@ from host import facts
 from kernels import build
 from kernels.cache import Kernel
 from kernels.make import MakeProgress
-from runs.boots import ATTEMPTS, MIB, Boot, BootPlace, Judge
+from runs.boots import ATTEMPTS, MIB, Boot, Judge, Place
 from runs.workspace import workspace
 
 CONSOLE = "console.log"
@@ -37,7 +37,7 @@ class _Stage:
     """Shared state of one call; ``snapshots`` and ``told`` are of the batch under way."""
 
     judge: Judge
-    place: BootPlace
+    place: Place
     scratch: Path
     stop: threading.Event = field(default_factory=threading.Event)
     snapshots: dict[Machine, Future[Snapshot]] = field(default_factory=dict)
@@ -56,7 +56,7 @@ class LocalExecutor:
         """What the user said, or what cores and memory allow."""
         return asked or facts.guests_at_once(memory_mib)
 
-    def boot(self, batches: Sequence[Sequence[Boot]], judge: Judge, place: BootPlace) -> float:
+    def boot(self, batches: Sequence[Sequence[Boot]], judge: Judge, place: Place) -> float:
         """As ``runs.boots.Executor.boot``."""
         needed = max((_memory_mib(batch, place.slots) for batch in batches if batch), default=0)
         with workspace(place.cache, needed * MIB) as scratch:

@@ -14,7 +14,7 @@ from kernels.cache import hold
 from results.record import Failure, RunCost, RunRecord
 from results.store import SessionStore
 from runs import recording
-from runs.boots import Boot, BootPlace
+from runs.boots import Boot, Place
 from runs.exactness import diverging
 from runs.options import Options
 from runs.prepare import Session
@@ -110,7 +110,7 @@ def measure(session: Session, options: Options, store: SessionStore, reporter: R
             [_boot(session, run, options) for run in todo if run.twin == bench.name]
             for bench in session.benches
         ]
-        place = BootPlace(options.cache, store.raw, reporter, slots)
+        place = Place(options.cache, store.raw, reporter, slots)
         ideal = executor.boot(batches, judge, place) / slots
         elapsed = time.monotonic() - began
     cost = f": {elapsed / ideal:.2f} x the guests' CPU time over {slots} at once" if ideal else ""

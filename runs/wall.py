@@ -27,7 +27,7 @@ from results.profile import Profile
 from results.record import RunCost, RunRecord
 from results.store import SessionStore
 from runs import recording
-from runs.boots import BootPlace, WallBoot, WallElsewhere, WallRun
+from runs.boots import Place, WallBoot, WallElsewhere, WallRun
 from runs.options import Options
 from runs.prepare import Session
 from runs.progress import Reporter, duration
@@ -133,7 +133,7 @@ class Elsewhere:
     def make(self, stage: WallStage, runs: tuple[PlannedRun, ...]) -> None:
         """Put a block on record when it comes back."""
         session = stage.session
-        place = BootPlace(self.options.cache, stage.store.raw, stage.reporter, 1)
+        place = Place(self.options.cache, stage.store.raw, stage.reporter, 1)
         first = self.todo.index(runs)
         for later in self.todo[first : first + self.at.hosts()]:
             if later != runs and not later[0].twin and _may_stop(session, later[0].block):

@@ -18,7 +18,7 @@ COLUMNS = (0.0, 1.0, 2.0)
 MARKERS = ("s", "o", "o")
 
 
-def shown(case: CaseComparison) -> list[MetricComparison]:
+def charted_metrics(case: CaseComparison) -> list[MetricComparison]:
     """The primary metrics and the bandwidth of every phase, as far as they were measured."""
     names = [metric.name for metric in case.primary]
     names += [f"{phase.name}.bw" for phase in case.phases]
@@ -109,4 +109,8 @@ def draw(comparison: Comparison) -> list[Chart]:
     """One chart for each primary metric and each phase's bandwidth; none in exact mode."""
     if comparison.wall is None:
         return []
-    return [_draw_one(comparison, metric) for case in comparison.cases for metric in shown(case)]
+    return [
+        _draw_one(comparison, metric)
+        for case in comparison.cases
+        for metric in charted_metrics(case)
+    ]

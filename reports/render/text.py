@@ -223,12 +223,13 @@ def _columns(table: Table, places: Sequence[int]) -> Table:
 
 def _with_short_names(table: Table, room: int) -> Table:
     """Names of the first column cut to what the others leave, where that is enough to name one."""
-    first = max(len(_shown(row.cells[0])) for row in table.rows)
+    first = max(len(_cell_text(row.cells[0])) for row in table.rows)
     over = max(map(len, aligned(table))) - room
     if over <= 0 or first - over < SHORTEST_NAME:
         return table
     rows = tuple(
-        Row((Cell(cut(_shown(row.cells[0]), first - over)), *row.cells[1:])) for row in table.rows
+        Row((Cell(cut(_cell_text(row.cells[0]), first - over)), *row.cells[1:]))
+        for row in table.rows
     )
     return replace(table, rows=rows)
 
@@ -252,14 +253,14 @@ def _continued(table: Table, room: int) -> Iterator[str]:
     yield from lines
 
 
-def _shown(cell: Cell) -> str:
+def _cell_text(cell: Cell) -> str:
     parts = (cell.text, cell.small, cell.under)
     return " ".join(" ".join(map(clean, filter(None, parts))).split())
 
 
 def aligned(table: Table) -> list[str]:
     """Heads and rows as lines of one alignment, however wide."""
-    rows = [[_shown(cell) for cell in row.cells] for row in table.rows]
+    rows = [[_cell_text(cell) for cell in row.cells] for row in table.rows]
     heads = [[clean(column.head) for column in table.columns]]
     if any(column.under for column in table.columns):
         heads.append([clean(column.under) for column in table.columns])

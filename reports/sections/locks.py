@@ -136,7 +136,7 @@ def blocks(view: View, comparison: Comparison) -> list[Block]:
     """The section: what contends or is held, by lock and by caller."""
     body: list[Block] = []
     for each in comparison.locks:
-        body += _one(view, comparison, each)
+        body += _of_guest(view, comparison, each)
     if body:
         body.insert(0, Paragraph(
             "From diagnostic runs: more runs of both arms that explain and are never judged."
@@ -144,7 +144,7 @@ def blocks(view: View, comparison: Comparison) -> list[Block]:
     return titled("Locks", "locks", [*measured_locks.blocks(comparison), *body])
 
 
-def _one(view: View, comparison: Comparison, locks: LockComparison) -> list[Block]:
+def _of_guest(view: View, comparison: Comparison, locks: LockComparison) -> list[Block]:
     where = f"{locks.case} {locks.phase}"
     label = f"diagnostic run {locks.twin}, {where}"
     blocks: list[Block] = [

@@ -71,7 +71,7 @@ def test_word_of_the_linker_script_yields_to_a_function() -> None:
 
 
 def test_name_that_is_wanted_is_the_one_used() -> None:
-    functions = addresses.functions(TABLE, wanted={"local_one"})
+    functions = addresses.functions(TABLE, names={"local_one"})
     assert names_at(functions)[0x300] == "local_one"
 
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reports.lock_identity import agreed, class_id, identify, printed
+from reports.lock_identity import agreed, class_id, identify, split_name
 from results.locks import CallSite, LockClass
 
 
@@ -38,7 +38,7 @@ def lock(name: str, key: str = "", *sites: str, acquisitions: int = 10) -> LockC
     ],
 )
 def test_printed_names(name: str, expected: tuple[str, str]) -> None:
-    assert printed(name) == expected
+    assert split_name(name) == expected
 
 
 def test_a_key_joins_guests_and_sites_name_the_class() -> None:
