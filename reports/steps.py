@@ -73,20 +73,22 @@ def answer(session: SessionComparison, row: MetricRow) -> str:
         if all_of_them.judgement.verdict in CALLED:
             return f"{text}; no single step is significant, so the change cannot be attributed"
         return f"{text}; no step changes it significantly"
-    text = "; ".join(f"{_step_name(session, step)} {wording.change(step.own)} "
+    those = "; ".join(f"{_step_name(session, step)} {wording.change(step.own)} "
                       f"{wording.bounds(step.own)}" for step in significant)  # fmt: skip
     if all_of_them.judgement.verdict not in CALLED:
-        return f"{text}; steps that change it: {text}"
+        return f"{text}; steps that change it: {those}"
     verdict = all_of_them.judgement.verdict
     along = [step for step in significant if step.own.judgement.verdict is verdict]
     if len(significant) == 1 == len(along) and _stands_apart(along[0], steps):
-        return f"{text}; {text} accounts for it: the intervals of all other steps end below its own"
+        return (
+            f"{text}; {those} accounts for it: the intervals of all other steps end below its own"
+        )
     if not along:
-        return f"{text}; the only steps that change it go the other way: {text}"
+        return f"{text}; the only steps that change it go the other way: {those}"
     if len(significant) == 1:
         more = "others perhaps for as much: intervals overlap"
-        return f"{text}; {text} accounts for part of it, {more}"
-    return f"{text}; steps that change it: {text}"
+        return f"{text}; {those} accounts for part of it, {more}"
+    return f"{text}; steps that change it: {those}"
 
 
 def _step_name(session: SessionComparison, step: Step) -> str:
