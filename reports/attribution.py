@@ -13,7 +13,7 @@ import numpy as np
 
 from reports import changed_functions, paired
 from reports.attribution_hints import find_hints
-from reports.attribution_model import Arm, Attribution, FunctionRow, GroupRow, RatioRow
+from reports.attribution_model import Arm, Attribution, FileRow, FunctionRow, GroupRow, RatioRow
 from reports.paired import Floats, Paired
 from reports.subsystems import subsystem
 from results.profile import IDLE_PROGRAM, UNKNOWN, PhaseProfile, Profile
@@ -177,14 +177,23 @@ def _groups(
     total: Paired,
 ) -> tuple[GroupRow, ...]:
     least = SMALL_FILE * total.base
-    members: dict[str, list[int]] = {}
+    members: dict[str, dict[str, list[int]]] = {}
     for column, row in rows:
         small = row.user and max(row.instructions.base, row.instructions.patched) < least
-        members.setdefault(SMALL_FILES if small else row.subsystem, []).append(column)
-    groups = [
-        GroupRow(title=title, functions=len(columns), instructions=summed(sorted(columns)))
-        for title, columns in members.items()
-    ]
+        files = members.setdefault(SMALL_FILES if small else row.subsystem, {})
+        files.setdefault(row.name if row.user else row.file, []).append(column)
+    groups = []
+    for title, files in members.items():
+        columns = sorted(column for of_file in files.values() for column in of_file)
+        file_rows = [
+            FileRow(file=file, functions=len(of_file), instructions=summed(sorted(of_file)))
+            for file, of_file in files.items()
+        ]
+        file_rows.sort(key=lambda row: (-abs(row.instructions.difference), row.file))
+        groups.append(GroupRow(
+            title=title, functions=len(columns), instructions=summed(columns),
+            files=tuple(file_rows),
+        ))  # fmt: skip
     return tuple(sorted(groups, key=lambda g: (-abs(g.instructions.difference), g.title)))
 
 

@@ -9,7 +9,7 @@ from matplotlib.patches import Rectangle
 from matplotlib.transforms import blended_transform_factory
 
 from reports import wording
-from reports.charts import canvas
+from reports.charts import canvas, ranked
 from reports.charts.canvas import AGAIN, BAND, INK, MUTED, PATCHED, Chart
 from reports.model import Comparison, MetricComparison
 from reports.verdict import Change
@@ -100,9 +100,9 @@ def _noise(axes: Axes, position: float, again: Again) -> None:
 
 
 def draw(comparison: Comparison) -> list[Chart]:
-    """One chart of all primary metrics that have a change; none where no metric has."""
+    """One chart of all primary metrics that have a change; none where no metric has, or many."""
     metrics = [metric for metric in comparison.primary if metric.judgement.change is not None]
-    if not metrics:
+    if not metrics or len(metrics) >= ranked.MANY:
         return []
     thresholds = comparison.manifest.experiment.thresholds
     delta = thresholds.change

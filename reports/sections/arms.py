@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from reports import by_arm, steps, wording
-from reports.by_arm import ArmCell
-from reports.by_arm import MetricRow as ArmRow
+from reports.by_arm import ArmCell, MetricRow
 from reports.charts import arms as arm_charts
 from reports.charts import course, heat
 from reports.document import Block, Cell, Column, Heading, Paragraph, Row, Table, listing, row
+from reports.overall import geometric_means
 from reports.sections.view import View, figure, gallery, titled
 
 DIRECTIONS = {"read_bw": "read", "write_bw": "write"}
 
 
-def direction(row: ArmRow, rows: Sequence[ArmRow]) -> str:
+def direction(row: MetricRow, rows: Sequence[MetricRow]) -> str:
     """``read`` or ``write`` for bandwidth in one direction, else the metric's name."""
     shorts = {other.short for other in rows if (other.case, other.phase) == (row.case, row.phase)}
     if row.short in DIRECTIONS:
@@ -51,7 +51,7 @@ def values(cell: ArmCell) -> tuple[str, str]:
     return number(mean, mean), number(deviation(cell), mean)
 
 
-def change(row: ArmRow, cell: ArmCell) -> str:
+def change(row: MetricRow, cell: ArmCell) -> str:
     """The change with two decimals; in points where the metric is a percentage."""
     if cell.withheld:
         return wording.NOTHING
@@ -60,7 +60,7 @@ def change(row: ArmRow, cell: ArmCell) -> str:
     return f"{100 * cell.change.estimate:+.2f}%" if cell.change else wording.NOTHING
 
 
-def _moved(row_: ArmRow, cell: ArmCell) -> Cell:
+def _moved(row_: MetricRow, cell: ArmCell) -> Cell:
     word = wording.cell_verdict(cell)
     text = f"{change(row_, cell)} {word}".strip()
     return Cell(text, tone=word or "faint", mark=wording.MARKS.get(word, ""))
@@ -86,6 +86,7 @@ def workloads(view: View) -> list[Block]:
         for cell in each.others:
             cells += [_mean(cell), _moved(each, cell)]
         rows.append(Row(tuple(cells)))
+    rows += _overall(view, judged)
     charts = heat.draw(view.session) if view.drawn else []
     units = ", ".join(dict.fromkeys(row.unit for row in judged))
     note = (
@@ -97,6 +98,28 @@ def workloads(view: View) -> list[Block]:
         Table("Workload by workload", tuple(heads), tuple(rows), together=2),
         Paragraph(note, "note"),
     ])  # fmt: skip
+
+
+def _overall(view: View, judged: Sequence[MetricRow]) -> list[Row]:
+    """A row for each unit: the geometric mean of each arm's changes."""
+    names = [arm.name for arm in view.session.arms[1:]]
+    means = [
+        geometric_means(
+            cell.against
+            for row in judged
+            if (cell := row.cell(name)).against is not None and not cell.withheld
+        )
+        for name in names
+    ]
+    rows = []
+    for unit in dict.fromkeys(mean.unit for of_arm in means for mean in of_arm):
+        cells = []
+        for of_arm in means:
+            mean = next((mean for mean in of_arm if mean.unit == unit), None)
+            text = f"{100 * mean.change:+.2f}%" if mean else wording.NOTHING
+            cells += [Cell(), Cell(text, small=f"of {mean.n}" if mean else "")]
+        rows.append(Row((Cell("geometric mean"), Cell(), Cell(), *cells), strong=True, sum=True))
+    return rows
 
 
 def _mean(cell: ArmCell) -> Cell:

@@ -15,7 +15,7 @@ from reports.attribution_model import (
     Hint,
     RatioRow,
 )
-from reports.charts import waterfall
+from reports.charts import icicle, waterfall
 from reports.document import (
     Block,
     Cell,
@@ -33,7 +33,7 @@ from reports.document import (
 from reports.model import Comparison, MetricComparison
 from reports.paired import Paired
 from reports.sections import measured_locks
-from reports.sections.view import View, figure, titled
+from reports.sections.view import View, gallery, titled
 from reports.subsystems import programs
 from reports.verdict import CALLED
 from results.profile import PATH
@@ -58,6 +58,8 @@ MOST_CHANGED, CHANGED_NAMED = 12, 4
 # Of the significant ones; a page has more in a fold, and functions.csv has all.
 MOST_FUNCTIONS = 10
 MOST_FOLDED = 150
+# With more phases than these each is a line that unfolds, significant or not.
+MOST_OPEN = 6
 NAMED = 4
 # How far a change in instructions may be from the change of a rate that it explains: a part
 # of the rate's change goes with evictions that fall differently.
@@ -247,25 +249,29 @@ def letter(comparison: Comparison) -> list[str]:
 
 
 def blocks(view: View, comparison: Comparison) -> list[Block]:
-    """The section; phases in which nothing was called are folded."""
+    """The section; phases in which nothing was called are folded, as are all of many phases."""
     body: list[Block] = []
-    waterfalls = {chart.name: chart for chart in view.charts(waterfall.draw, comparison=comparison)}
+    many = len(comparison.headlines) > MOST_OPEN
+    kinds = (waterfall,) if many else (waterfall, icicle)
+    draws = (kind.draw for kind in kinds)
+    charts = {chart.name: chart for chart in view.charts(*draws, comparison=comparison)}
     judged = {(m.case, m.phase) for m in comparison.primary}
     judged_phases = {
         (m.case, m.phase) for m in comparison.primary if m.judgement.verdict in CALLED
     } or judged
+    judged_phases = set() if many else judged_phases
     drawn_once = False
     for each in comparison.headlines:
         title = f"{each.case}, phase {each.phase}"
         if each.identical:
             body += [Heading(title, 3), Paragraph((Strong(IDENTICAL),))]
             continue
-        picture = waterfalls.get(
-            "-".join(filter(None, (view.prefix(comparison), waterfall.name(each))))
+        names = (
+            "-".join(filter(None, (view.prefix(comparison), kind.name(each)))) for kind in kinds
         )
         inner: list[Block] = [*_ratios(each), *_changed(comparison, each)]
         # The first drawing is seen; where more phases changed, theirs stand with all functions.
-        beside = [figure(picture, 4)] if picture else []
+        beside = gallery((charts[name] for name in names if name in charts), 4)
         open_at_once = (each.case, each.phase) in judged_phases
         inner += [] if drawn_once or not open_at_once else beside
         inner += [
@@ -411,17 +417,19 @@ def _other_units(comparison: Comparison, attribution: Attribution) -> list[Block
 
 
 def _all(comparison: Comparison, attribution: Attribution, charts: Sequence[Block]) -> list[Block]:
-    """Parts of the kernel and all functions, where a form can fold them."""
-    groups = [
-        row(group.title, wording.signed(group.instructions.difference),
-            wording.amount(group.instructions.base), wording.amount(group.instructions.patched),
-            faint=group.instructions.within_scatter)
-        for group in attribution.groups
-        if visible(group.instructions)
-    ]  # fmt: skip
+    """Parts of the kernel with their files, and all functions, where a form can fold them."""
+    groups = []
+    for group in attribution.groups:
+        if visible(group.instructions):
+            groups.append(_part(Cell(group.title), group.instructions))
+            groups += [
+                _part(Cell(each.file, mono=True), each.instructions)
+                for each in group.files
+                if each.file and visible(each.instructions)
+            ]
     heads = (
-        Column("part", left=True), Column("difference"), Column(comparison.manifest.base),
-        Column(comparison.manifest.patched),
+        Column("part, and its files", left=True), Column("difference"), Column("95 %", drop=1),
+        Column(comparison.manifest.base), Column(comparison.manifest.patched),
     )  # fmt: skip
     functions = attribution.functions[:MOST_FOLDED]
     of = f"{len(functions)} of {len(attribution.functions)} functions"
@@ -438,6 +446,10 @@ def _all(comparison: Comparison, attribution: Attribution, charts: Sequence[Bloc
         Fold(f"By part of the kernel, and {of}, per {attribution.unit_title}", tuple(inner),
              page_only=True)
     ]  # fmt: skip
+
+
+def _part(label: Cell, pair: Paired) -> Row:
+    return row(label, *_numbers(pair), faint=pair.within_scatter)
 
 
 def visible(pair: Paired, decimals: int = 1) -> bool:

@@ -59,6 +59,8 @@ SATURATION = (
 # kernel was entered.  The JSON form has them all.
 NEAREST = 4
 MOST_WAITS = 20
+# Of these a page shows the first and folds the rest.
+OPEN_WAITS = 8
 # What an identity rests on, where that has to be said.
 BY: dict[By, str] = {
     "name": "",
@@ -171,14 +173,25 @@ def _of_guest(view: View, comparison: Comparison, locks: LockComparison) -> list
             blocks.append(Paragraph(text, "note"))
     elif not locks.waits:
         blocks.append(Paragraph("No lock was waited for."))
-    if locks.waits:
-        blocks.append(Table(f"Waits by caller, {label}", _wait_heads(comparison, locks),
-                            tuple(map(_wait, locks.waits[:MOST_WAITS]))))  # fmt: skip
+    blocks += _waits(comparison, locks, label)
+    blocks.append(Paragraph(limits(locks), "note"))
+    return [*blocks, *_all(comparison, locks, label)]
+
+
+def _waits(comparison: Comparison, locks: LockComparison, label: str) -> list[Block]:
+    """The longest waits by caller; those that a form can fold, and where the list was cut."""
+    if not locks.waits:
+        return []
+    heads, rows = _wait_heads(comparison, locks), tuple(map(_wait, locks.waits[:MOST_WAITS]))
+    blocks: list[Block] = [Table(f"Waits by caller, {label}", heads, rows[:OPEN_WAITS])]
+    if further := rows[OPEN_WAITS:]:
+        many = f"{len(further)} more waiting functions"
+        inner = (Table(f"More waits by caller, {label}", heads, further),)
+        blocks.append(Fold(many, inner, page_only=True))
     if len(locks.waits) > MOST_WAITS:
         note = f"The longest {MOST_WAITS} of {len(locks.waits)}."
         blocks.append(Paragraph(note, "note"))
-    blocks.append(Paragraph(limits(locks), "note"))
-    return [*blocks, *_all(comparison, locks, label)]
+    return blocks
 
 
 def _all(comparison: Comparison, locks: LockComparison, label: str) -> list[Block]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from reports import charts, wording
-from reports.charts import bandwidth, forest
+from reports.charts import bandwidth, forest, ranked
 from reports.document import Block, Cell, Column, Fold, Heading, Paragraph, Row, Table
 from reports.model import CaseComparison, Comparison, MetricComparison, Summary
 from reports.sections import seeds
@@ -91,7 +91,8 @@ def note(comparison: Comparison) -> str:
 
 def blocks(view: View, comparison: Comparison) -> list[Block]:
     """The section of a pair; of many cases folded, case by case."""
-    charts = [] if view.session.single is None else view.charts(forest.draw, comparison=comparison)
+    kinds = () if view.session.single is None else (forest.draw, ranked.draw)
+    charts = view.charts(*kinds, comparison=comparison)
     tables = [
         block
         for case in comparison.cases
