@@ -11,6 +11,8 @@ from results.record import ArmRecord, Manifest
 # A repository is settled to a commit's full name before anything is built.
 COMMIT = re.compile(r"^git:(?P<place>.*)@(?P<commit>[0-9a-f]{40}(?:[0-9a-f]{24})?)$")
 VERSION = re.compile(r"^\d+\.\d+(?:\.\d+)?(?:-rc\d+)?")
+FUNCTION = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+INDEX = "https://elixir.bootlin.com/linux"
 # Of a commit, where it stands in a line.
 DIGITS = 10
 
@@ -59,6 +61,20 @@ def kernel_names(session: SessionComparison) -> dict[str, KernelName]:
             name = KernelName(f"{name.text}/{arm.name}", "")
         names[arm.name] = name
     return names
+
+
+def source_address(manifest: Manifest, function: str) -> str:
+    """Where the base kernel's version of a function can be read; empty where that is not known.
+
+    An index of all releases has the file and line of each definition, also of those that the
+    compiler gave a suffix.
+    """
+    base = next(arm for arm in manifest.arms if arm.name == manifest.base)
+    version = VERSION.match(base.kernel.release)
+    name = function.partition(".")[0]
+    if version is None or not FUNCTION.fullmatch(name):
+        return ""
+    return f"{INDEX}/v{version[0].removesuffix('.0')}/A/ident/{name}"
 
 
 def _name(manifest: Manifest, arm: ArmRecord) -> KernelName:

@@ -30,6 +30,7 @@ from reports.document import (
     Table,
     row,
 )
+from reports.kernel_names import source_address
 from reports.model import Comparison, MetricComparison
 from reports.paired import Paired
 from reports.sections import measured_locks
@@ -313,7 +314,9 @@ def _changed(comparison: Comparison, attribution: Attribution) -> list[Block]:
         Column("instructions per call", drop=1), Column("changed", left=True, drop=2),
     )  # fmt: skip
     rows = tuple(
-        row(Cell(each.name, small=each.file, mono=True), wording.both(each.instructions, 2),
+        row(Cell(each.name, small=each.file, mono=True,
+                 to=source_address(comparison.manifest, each.name)),
+            wording.both(each.instructions, 2),
             wording.both(each.calls, 3), _per_call(each), " and ".join(each.moved))
         for each in attribution.changed[:MOST_CHANGED]
     )  # fmt: skip
@@ -354,8 +357,13 @@ def _function(comparison: Comparison, row_: FunctionRow) -> Row:
     pair = row_.instructions
     note = only(row_.only_in, comparison) or (NOT_SIGNIFICANT if pair.within_scatter else "")
     calls = wording.both(row_.calls, 2) if row_.calls else ""
+    to = (
+        ""
+        if row_.user or row_.only_in == "patched"
+        else source_address(comparison.manifest, row_.name)
+    )
     return row(
-        Cell(row_.shown_name, small=place(row_), mono=True), *_numbers(pair), calls, note,
+        Cell(row_.shown_name, small=place(row_), mono=True, to=to), *_numbers(pair), calls, note,
         faint=pair.within_scatter,
     )  # fmt: skip
 

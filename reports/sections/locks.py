@@ -207,10 +207,11 @@ def _all(comparison: Comparison, locks: LockComparison, label: str) -> list[Bloc
 
 
 def _three(comparison: Comparison, group: str, *, drop: int = 0) -> tuple[Column, ...]:
+    """Both arms and their change, which comes first: a phone shows the first columns alone."""
     return (
+        Column("change", group=group, drop=drop),
         Column(comparison.manifest.base, group=group, drop=drop),
         Column(comparison.manifest.patched, group=group, drop=drop),
-        Column("change", group=group, drop=drop),
     )
 
 
@@ -229,15 +230,15 @@ def _heads(comparison: Comparison, locks: LockComparison) -> tuple[Column, ...]:
         lock,
         *_three(comparison, f"held, {locks.ns} per {locks.unit_title}"),
         *_three(comparison, each, drop=2),
-        *_three(comparison, taken, drop=1)[:2],
-        *_three(comparison, full, drop=3)[:2],
+        *_three(comparison, taken, drop=1)[1:],
+        *_three(comparison, full, drop=3)[1:],
     )
 
 
 def _numbers(pair: Paired | None) -> tuple[str, str, str]:
     if pair is None:
         return "", "", ""
-    return wording.short(pair.base), wording.short(pair.patched), wording.moved(pair)
+    return wording.moved(pair), wording.short(pair.base), wording.short(pair.patched)
 
 
 def _lock(comparison: Comparison, locks: LockComparison, each: LockRow) -> Row:
@@ -247,7 +248,7 @@ def _lock(comparison: Comparison, locks: LockComparison, each: LockRow) -> Row:
         return row(label, *_numbers(each.contentions), *_numbers(each.wait), waiters(each))
     full = each.saturation
     return row(
-        label, *_numbers(each.hold), *_numbers(each.hold_each), *_numbers(each.acquisitions)[:2],
+        label, *_numbers(each.hold), *_numbers(each.hold_each), *_numbers(each.acquisitions)[1:],
         cpus(full.base) if full else "", cpus(full.patched) if full else "",
     )  # fmt: skip
 

@@ -116,7 +116,7 @@ def _heads(comparison: Comparison, locks: MeasuredLocks) -> tuple[Column, ...]:
     each, taken = "held, virtual ns each time", f"taken per {locks.unit_title}"
     columns = [
         Column("lock", left=True),
-        Column(base, group=held), Column(patched, group=held), Column("change", group=held),
+        Column("change", group=held), Column(base, group=held), Column(patched, group=held),
         Column(base, group=each, drop=2), Column(patched, group=each, drop=2),
         Column(base, group=taken, drop=1), Column(patched, group=taken, drop=1),
     ]  # fmt: skip
@@ -140,7 +140,7 @@ def cpus(value: float) -> str:
 
 
 def _numbers(held: Paired, each: Paired | None, taken: Paired) -> tuple[str, ...]:
-    return (*_two(held), wording.moved(held), *_two(each), *_two(taken))
+    return (wording.moved(held), *_two(held), *_two(each), *_two(taken))
 
 
 def _lock(comparison: Comparison, each: MeasuredLock) -> Row:

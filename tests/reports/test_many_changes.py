@@ -11,6 +11,7 @@ import pytest
 from reports import forms
 from reports.attribution_model import Attribution
 from reports.charts import forest, icicle, ranked
+from reports.kernel_names import source_address
 from reports.many import SessionComparison, compare_session
 from reports.model import Comparison
 from reports.overall import geometric_means
@@ -129,3 +130,14 @@ def test_small_nodes_are_one_and_keep_what_they_differ_by() -> None:
     assert together.label == "3 small files"
     assert together.difference == 1.5
     assert not together.is_significant
+
+
+def test_a_function_leads_to_its_definition_in_the_base_kernel(counted: Comparison) -> None:
+    arm = counted.manifest.arms[0]
+    assert arm.name == counted.manifest.base
+    version = arm.kernel.release.partition("-")[0]
+    address = source_address(counted.manifest, "xas_load.isra.0")
+    assert address == f"https://elixir.bootlin.com/linux/v{version}/A/ident/xas_load"
+    assert f'href="{address}"' in forms.render(counted, "html")
+    assert source_address(counted.manifest, "[unknown]") == ""
+    assert source_address(counted.manifest, '"><script>') == ""
