@@ -145,10 +145,10 @@ def option_of(error: OSError, arguments: Sequence[str]) -> str:
         name, equals, value = word.partition("=")
         if word.startswith("-"):
             option = name
-        given = value if word.startswith("-") and equals else word
-        path = Path(given).absolute()
+        text = value if word.startswith("-") and equals else word
+        path = Path(text).absolute()
         if path == refused or path in refused.parents or refused in path.parents:
-            return f"{option} {given}".strip()
+            return f"{option} {text}".strip()
     return ""
 
 

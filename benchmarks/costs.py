@@ -35,7 +35,7 @@ Floats = npt.NDArray[np.float64]
 TURNS = 20
 
 
-class Run(NamedTuple):
+class CostRun(NamedTuple):
     """One run of one phase: ``counts`` has one number for each of the phase's costs."""
 
     arm: tuple[str, str]
@@ -45,7 +45,7 @@ class Run(NamedTuple):
     samples: dict[str, float]
 
 
-def runs_of(folder: Path) -> dict[tuple[str, str, str], list[Run]]:
+def runs_of(folder: Path) -> dict[tuple[str, str, str], list[CostRun]]:
     """Judged runs by workload, variant and phase.
 
     Raises:
@@ -64,7 +64,7 @@ def runs_of(folder: Path) -> dict[tuple[str, str, str], list[Run]]:
         for spec, seen in zip(phases, profiles[record.run_id].phases, strict=True):
             if work_ns(spec, seen.work) is not None:
                 found[case.workload, case.variant, spec.name].append(
-                    Run(
+                    CostRun(
                         (str(folder), record.arm),
                         record.block,
                         seen.busy,
@@ -75,7 +75,7 @@ def runs_of(folder: Path) -> dict[tuple[str, str, str], list[Run]]:
     return found
 
 
-def fitted(runs: list[Run]) -> Floats:
+def fitted(runs: list[CostRun]) -> Floats:
     """Start and the cost of each unit, shape (1 + units,), relative to the arms' mean."""
     arms = sorted({run.arm for run in runs})
     which = np.array([arms.index(run.arm) for run in runs])
@@ -91,7 +91,9 @@ def fitted(runs: list[Run]) -> Floats:
     return np.asarray(costs)
 
 
-def scatter(runs: list[Run], value: dict[tuple[tuple[str, str], int], float]) -> dict[str, float]:
+def scatter(
+    runs: list[CostRun], value: dict[tuple[tuple[str, str], int], float]
+) -> dict[str, float]:
     """Standard deviation of paired log ratios in %, by session; of its first two arms."""
     found = {}
     for session in dict.fromkeys(run.arm[0] for run in runs):
@@ -105,7 +107,7 @@ def scatter(runs: list[Run], value: dict[tuple[tuple[str, str], int], float]) ->
     return found
 
 
-def report(name: tuple[str, str, str], spec: Phase, runs: list[Run]) -> None:
+def report(name: tuple[str, str, str], spec: Phase, runs: list[CostRun]) -> None:
     """Print one phase."""
     costs = fitted(runs)
     given = np.array([spec.start_ns, *(cost.ns for cost in spec.costs)])
@@ -134,7 +136,7 @@ def main() -> None:
     """Read the sessions and print every phase that they share."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("sessions", nargs="+", type=Path)
-    found: dict[tuple[str, str, str], list[Run]] = defaultdict(list)
+    found: dict[tuple[str, str, str], list[CostRun]] = defaultdict(list)
     for folder in parser.parse_args().sessions:
         for name, runs in runs_of(folder).items():
             found[name] += runs

@@ -50,7 +50,7 @@ EVERY, BEGIN = 15, 25
 
 
 @dataclass
-class Year:
+class PolicyYear:
     """Levels and measurements by night, and by night what the gate has to exit with."""
 
     levels: list[float] = field(default_factory=lambda: [0.0] * NIGHTS)
@@ -61,9 +61,9 @@ class Year:
     acknowledged: list[int] = field(default_factory=list)
 
 
-def drawn(random: np.random.Generator) -> Year:
+def drawn(random: np.random.Generator) -> PolicyYear:
     """A year of events; those of one measurement are on one night, with a step or without."""
-    year = Year()
+    year = PolicyYear()
     for number, event in enumerate(random.permutation(np.array(EVENTS))):
         night = BEGIN + EVERY * number
         size = float(random.uniform(0.006, 0.05))
@@ -92,12 +92,12 @@ def drawn(random: np.random.Generator) -> Year:
     return year
 
 
-def _lower(year: Year, night: int, back: int, size: float) -> None:
+def _lower(year: PolicyYear, night: int, back: int, size: float) -> None:
     year.levels[night:back] = [-size] * (back - night)
     year.expected[night:back] = [{1}] * (back - night)
 
 
-def nights_of(year: Year, seed: int) -> Iterator[list[Entry]]:
+def nights_of(year: PolicyYear, seed: int) -> Iterator[list[Entry]]:
     """The entries that each night adds."""
     nights = Nights(tuple(year.levels), cases=CASES, seeds=12, random_seed=seed)
     for night, entry in enumerate(altered.in_year(nights.entries(), FIRST)):
@@ -113,7 +113,7 @@ def nights_of(year: Year, seed: int) -> Iterator[list[Entry]]:
         yield [made, altered.measured_again(made)] if what == "measured again" else [made]
 
 
-def known_of(year: Year, night: int, ids: dict[int, list[str]]) -> str:
+def known_of(year: PolicyYear, night: int, ids: dict[int, list[str]]) -> str:
     """The file of known changes as somebody keeps it: mutes that expire, ids once seen."""
     entries = [
         f'[[known]]\nkind = "muted"\nexperiment = "nightly"\nreason = "looked into"\n'

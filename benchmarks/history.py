@@ -30,7 +30,7 @@ from history.entry import (
     Ensemble,
     Entry,
     FunctionCost,
-    Functions,
+    NightFunctions,
     PhaseCost,
 )
 from history.store import HistoryStore
@@ -85,7 +85,7 @@ def wider(entry: Entry) -> Entry:
     return entry.model_copy(update={"cases": cases})
 
 
-def functions_of(entry: Entry, random: np.random.Generator) -> Functions:
+def functions_of(entry: Entry, random: np.random.Generator) -> NightFunctions:
     """Counts of one night: a long tail of functions, as there is in a real one."""
     sizes = 700 * 0.97 ** np.arange(FUNCTIONS)
     phases = []
@@ -101,7 +101,7 @@ def functions_of(entry: Entry, random: np.random.Generator) -> Functions:
                 case=case.name, phase="4k", arm=arm, unit="folio", unit_title="folio added",
                 seeds=8, total=float(counts.sum()) + 10, others=10.0, functions=rows,
             ))  # fmt: skip
-    return Functions(phases=tuple(phases))
+    return NightFunctions(phases=tuple(phases))
 
 
 def size(folder: Path) -> str:

@@ -30,7 +30,7 @@ sys.path.insert(0, str(CHECKOUT))
 
 from experiment.spec import Mode
 from history import exact, wall
-from history.change import Change
+from history.change import NightlyChange
 from history.changes import changes_of
 from history.entry import PINNED, Entry
 from history.values import followed
@@ -225,7 +225,7 @@ def night_number(night: str) -> int:
     return (type(FIRST).fromisoformat(night) - FIRST).days
 
 
-def score(year: Year, told: Sequence[Change], into: Score) -> None:
+def score(year: Year, told: Sequence[NightlyChange], into: Score) -> None:
     """Hold what was told against what happened."""
     into.tracks += 1
     into.changes += len(year.truth)

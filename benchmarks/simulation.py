@@ -124,7 +124,7 @@ NOISES = (
 
 
 @dataclass(frozen=True)
-class Session:
+class SimulatedSession:
     """Log values of our blocks, each of shape (trials, blocks)."""
 
     base: Floats
@@ -134,7 +134,7 @@ class Session:
 
 def blocks(
     noise: Noise, random: Random, trials: int, count: int, effect: float, *, shuffled: bool = True
-) -> Session:
+) -> SimulatedSession:
     """Randomised complete blocks; without ``shuffled`` one arm after the other."""
     drawn = noise.draw(random, trials, ARMS * count)
     if shuffled:
@@ -142,7 +142,7 @@ def blocks(
         slots = random.permuted(slots, axis=2)
     else:
         slots = drawn.reshape(trials, ARMS, count).transpose(0, 2, 1)
-    return Session(base=slots[..., 0], patched=slots[..., 1] + effect, again=slots[..., 2])
+    return SimulatedSession(base=slots[..., 0], patched=slots[..., 1] + effect, again=slots[..., 2])
 
 
 def rank_sums(differences: Floats) -> Floats:
@@ -179,7 +179,7 @@ def estimates(differences: Floats) -> Floats:
     return np.concatenate(parts) if parts else np.empty(0)
 
 
-def judge(session: Session, thresholds: Thresholds) -> tuple[Bools, Bools]:
+def judge(session: SimulatedSession, thresholds: Thresholds) -> tuple[Bools, Bools]:
     """Called a change, and called equal, for each trial: the rule of reports/wall_verdict.py."""
     differences = session.patched - session.base
     again = session.again - session.base
@@ -193,14 +193,14 @@ def judge(session: Session, thresholds: Thresholds) -> tuple[Bools, Bools]:
     return called, equal & steady & ~called
 
 
-def ours(session: Session, looks: Sequence[Look]) -> tuple[Bools, Bools, Floats]:
+def ours(session: SimulatedSession, looks: Sequence[Look]) -> tuple[Bools, Bools, Floats]:
     """Called a change, called equal, and blocks spent, with looks after which it may stop."""
     trials = len(session.base)
     called, equal = np.zeros(trials, dtype=bool), np.zeros(trials, dtype=bool)
     spent = np.full(trials, float(looks[-1].blocks))
     for look in looks:
         left = np.flatnonzero(~(called | equal))
-        seen = Session(
+        seen = SimulatedSession(
             session.base[left, : look.blocks],
             session.patched[left, : look.blocks],
             session.again[left, : look.blocks],

@@ -142,10 +142,10 @@ def arm_names(sources: Sequence[str]) -> tuple[str, ...]:
     Two that are still the same are told apart by their number.
     """
     labels = [label_of(source) for source in sources]
-    found = [VERSION.search(label) for label in labels]
-    versions = [match[0] for match in found if match]
-    telling = versions if len(versions) == len(labels) == len(set(versions)) else labels
-    plain = [_plain(name) or "kernel" for name in telling]
+    versions_of_labels = [VERSION.search(label) for label in labels]
+    versions = [match[0] for match in versions_of_labels if match]
+    parts = versions if len(versions) == len(labels) == len(set(versions)) else labels
+    plain = [_plain(name) or "kernel" for name in parts]
     return tuple(
         name if plain.count(name) == 1 else f"{name}-{plain[: number + 1].count(name)}"
         for number, name in enumerate(plain)
@@ -156,8 +156,8 @@ def _cases(workloads: Sequence[str], auto: Auto) -> dict[str, Any]:
     """The cases of these workloads with their dataset; of all with the file's own, for none."""
     unknown = [name for name in workloads if name not in auto.workloads]
     if unknown:
-        known = ", ".join(auto.workloads)
-        raise SpecError([f"--workloads: unknown: {', '.join(unknown)}; allowed: {known}"])
+        allowed = ", ".join(auto.workloads)
+        raise SpecError([f"--workloads: unknown: {', '.join(unknown)}; allowed: {allowed}"])
     names = tuple(dict.fromkeys(workloads)) or alike(auto.workloads, auto)
     together = alike(names, auto)
     apart = [name for name in names if name not in together]
@@ -168,8 +168,8 @@ def _cases(workloads: Sequence[str], auto: Auto) -> dict[str, Any]:
                 "measure them one after the other"
             ]
         )
-    chosen = [auto.case[auto.workloads.index(name)] for name in names]
-    cases = [{key: case[key] for key in case if key != "dataset"} for case in chosen]
+    own_cases = [auto.case[auto.workloads.index(name)] for name in names]
+    cases = [{key: case[key] for key in case if key != "dataset"} for case in own_cases]
     return {"cases": cases, "dataset": auto.dataset_of(names[0])}
 
 
@@ -190,35 +190,35 @@ def choose(files: Iterable[str], auto: Auto | None = None) -> tuple[str, ...]:
     """
     auto = auto or load_auto()
     changed = tuple(dict.fromkeys(files))
-    chosen = {
+    values = {
         name
         for rule in auto.touches
         if any(fnmatchcase(file, pattern) for file in changed for pattern in rule.patterns)
         for name in rule.workloads
     }
-    if not chosen:
+    if not values:
         raise SpecError(
             [
                 f"--auto: no workload is known for {', '.join(changed[:5]) or 'no file at all'}; "
                 f"name some: --workloads {','.join(auto.workloads)}"
             ]
         )
-    return tuple(name for name in auto.workloads if name in chosen)
+    return tuple(name for name in auto.workloads if name in values)
 
 
 def name_of(series: str) -> str:
     """A name for the session of a series: the telling part of what was asked for."""
     kind = kind_of(series)
     if kind == "thread":
-        telling = message_id(series)
+        stem = message_id(series)
     elif kind == "range":
         parts = split_range(series)
-        telling = parts[2] if parts else series
+        stem = parts[2] if parts else series
     else:
-        telling = Path(series).stem if kind == "file" else Path(series).name
-    return _plain(telling) or "series"
+        stem = Path(series).stem if kind == "file" else Path(series).name
+    return _plain(stem) or "series"
 
 
-def _plain(telling: str) -> str:
+def _plain(stem: str) -> str:
     """The text as a name: small letters, digits and dashes."""
-    return re.sub(r"[^a-z0-9]+", "-", telling.lower()).strip("-")[:LONGEST_NAME].strip("-")
+    return re.sub(r"[^a-z0-9]+", "-", stem.lower()).strip("-")[:LONGEST_NAME].strip("-")

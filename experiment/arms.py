@@ -48,8 +48,8 @@ class KernelSpec(Frozen):
     def _architecture_has_it(self) -> KernelSpec:
         sizes = self.architecture.build.page_kib
         if self.page_kib not in sizes:
-            known = ", ".join(map(str, sizes))
-            raise ValueError(f"page_kib: {self.page_kib} found; {self.arch} has pages of {known}")
+            names = ", ".join(map(str, sizes))
+            raise ValueError(f"page_kib: {self.page_kib} found; {self.arch} has pages of {names}")
         if self.is_prebuilt and self.arch != "x86_64":
             raise ValueError(f"arch: {self.arch} found; a prebuilt kernel is one for x86_64")
         return self

@@ -33,7 +33,7 @@ class Ask:
 
 
 @dataclass(frozen=True)
-class Found:
+class Boundary:
     """The metric moves between points ``old`` and ``new``; those between cannot be tested."""
 
     old: int
@@ -45,7 +45,7 @@ class Found:
         return self.new == self.old + 1
 
 
-def next_step(points: int, known: Mapping[int, State]) -> Ask | Found:
+def next_step(points: int, states: Mapping[int, State]) -> Ask | Boundary:
     """What to do next, from what is known; ``points`` counts them, the first is 0.
 
     The first point must be known to be old, the last to be new.  Only what is known
@@ -55,14 +55,14 @@ def next_step(points: int, known: Mapping[int, State]) -> Ask | Found:
         ValueError: the ends are not known to differ.
     """
     old, new = 0, points - 1
-    if points < 2 or known.get(old) != "old" or known.get(new) != "new":
+    if points < 2 or states.get(old) != "old" or states.get(new) != "new":
         raise ValueError("a search begins with an old and ends with a new point")
     while True:
-        between = [point for point in range(old + 1, new) if known.get(point) != "skip"]
+        between = [point for point in range(old + 1, new) if states.get(point) != "skip"]
         if not between:
-            return Found(old, new)
+            return Boundary(old, new)
         middle = min(between, key=lambda point: (abs(2 * point - old - new), point))
-        state = known.get(middle)
+        state = states.get(middle)
         if state is None:
             return Ask(middle)
         if state == "old":

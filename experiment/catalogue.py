@@ -84,10 +84,10 @@ def _case_problems(
     yield from _times_problems((*at, "times"), case.get("times"), guest, phases, catalogue)
 
     def metric_problems(path: Path, name: object) -> Iterator[Problem]:
-        known = None
+        metrics = None
         if phases is not None:
-            known = {phase: catalogue.metrics_of(workload, variant, phase) for phase in phases}
-        return _metric_problems(path, name, known, catalogue.metrics)
+            metrics = {phase: catalogue.metrics_of(workload, variant, phase) for phase in phases}
+        return _metric_problems(path, name, metrics, catalogue.metrics)
 
     for key in PRIMARY:
         yield from _primary_problems((*at, key), case.get(key), metric_problems)
@@ -130,13 +130,13 @@ def _times_problems(
             allowed_word="given for",
         )
         return
-    given = _table(times[guest])
+    times_of_guest = _table(times[guest])
     for phase in phases or ():
-        if phase not in given:
+        if phase not in times_of_guest:
             yield Problem(
                 (*at, guest, phase),
                 f"missing: no times for phase {phase!r}",
-                allowed=tuple(given),
+                allowed=tuple(times_of_guest),
                 allowed_word="given for",
             )
 
@@ -151,17 +151,17 @@ def _metric_problems(
     if not isinstance(name, str):
         return
     phase, dot, metric = name.partition(".")
-    known = tuple(
+    pairs = tuple(
         f"{phase}.{metric}" for phase, names in (phases or {}).items() for metric in names
     )
     metrics = (phases or {}).get(phase, metrics)
     if not dot:
         # The name to mean is any of the pairs, the ones to read are the parts.
         words = "is not PHASE.METRIC"
-        yield Problem(at, words, found=name, allowed=known or metrics)
+        yield Problem(at, words, found=name, allowed=pairs or metrics)
     elif phases is not None and phase not in phases:
         words = f"the workload has no phase {phase!r}"
-        yield Problem(at, words, found=name, allowed=tuple(phases), candidates=known)
+        yield Problem(at, words, found=name, allowed=tuple(phases), candidates=pairs)
     elif metric not in metrics:
         words = f"no metric is named {metric!r}"
         candidates = tuple(f"{phase}.{metric}" for metric in metrics)

@@ -67,14 +67,14 @@ def order(names: Sequence[str], *, seed: int, block: int, case: str) -> tuple[st
     Drawn by SHA-256 over seed, block and case: more blocks leave the earlier ones as
     they are, on any Python.
     """
-    drawn = hashlib.sha256(f"{seed} {block} {case}".encode()).digest()
-    number = int.from_bytes(drawn, "big")
-    left, chosen = list(names), []
+    digest = hashlib.sha256(f"{seed} {block} {case}".encode()).digest()
+    number = int.from_bytes(digest, "big")
+    left, ordered = list(names), []
     # 256 bits over at most a few dozen orders: the remainder's bias is beyond notice.
     while left:
         number, at = divmod(number, len(left))
-        chosen.append(left.pop(at))
-    return tuple(chosen)
+        ordered.append(left.pop(at))
+    return tuple(ordered)
 
 
 def wall_plan(experiment: Experiment) -> Plan:
@@ -104,8 +104,8 @@ def remaining_whole(plan: Plan, done_run_ids: Collection[str]) -> tuple[PlannedR
     Of a block that was interrupted every run is made again: runs of one block are close
     in time, or it is none.
     """
-    done = frozenset(done_run_ids)
-    broken = {(run.twin, run.case, run.block) for run in plan.runs if run.run_id not in done}
+    done_ids = frozenset(done_run_ids)
+    broken = {(run.twin, run.case, run.block) for run in plan.runs if run.run_id not in done_ids}
     return tuple(run for run in plan.runs if (run.twin, run.case, run.block) in broken)
 
 

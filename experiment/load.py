@@ -97,13 +97,13 @@ def check_experiment(
     if ("blocks",) in places and ("max_seeds",) not in places:
         # A number that was asked for is that number.
         data.pop("max_seeds", None)
-    experiment, found = validated(data, Experiment)
-    found += _across_cases_and_arms(data) if experiment is None else []
+    experiment, mistakes = validated(data, Experiment)
+    mistakes += _across_cases_and_arms(data) if experiment is None else []
     unknown = unknown_names(data, catalogue)
     # A name that is unknown needs no second line about its spelling.
-    told = {problem.path for problem in unknown}
-    found = [*(problem for problem in found if problem.path not in told), *unknown]
-    lines += [problem.line(_place(problem.path, places, file)) for problem in found]
+    paths = {problem.path for problem in unknown}
+    mistakes = [*(problem for problem in mistakes if problem.path not in paths), *unknown]
+    lines += [problem.line(_place(problem.path, places, file)) for problem in mistakes]
     if lines or experiment is None:
         raise SpecError(list(dict.fromkeys(lines)))
     return experiment
@@ -118,14 +118,14 @@ def load_guest(path: Path) -> Guest:
     """
     file = _find(path, GUESTS, "guest")
     data = read_toml(file)
-    guest, found = validated(data, Guest)
+    guest, problems = validated(data, Guest)
     if isinstance(name := data.get("name"), str) and name != file.stem:
-        found.append(Problem(("name",), "must be the file's name", name, (file.stem,)))
+        problems.append(Problem(("name",), "must be the file's name", name, (file.stem,)))
     if "arch" in data:
         words = "follows from kernel.arch, and is not given"
-        found.append(Problem(("arch",), words, data["arch"]))
-    if found or guest is None:
-        raise SpecError([problem.line(str(file)) for problem in found])
+        problems.append(Problem(("arch",), words, data["arch"]))
+    if problems or guest is None:
+        raise SpecError([problem.line(str(file)) for problem in problems])
     return guest
 
 
@@ -135,9 +135,9 @@ def _find(path: Path, folder: Path, kind: str) -> Path:
     if file.is_file():
         return file
     listed = file.parent if _names(file.parent) else folder
-    known = _names(listed)
+    names = _names(listed)
     problem = Problem(
-        (), f"no such {kind}", allowed=known, allowed_word=f"known in {listed}", wanted=file.stem
+        (), f"no such {kind}", allowed=names, allowed_word=f"known in {listed}", wanted=file.stem
     )
     raise SpecError([problem.line(str(path))])
 
@@ -177,17 +177,17 @@ def _syntax_line(file: Path, text: str, message: str) -> str:
 
 def validated(data: dict[str, Any], model: type[S]) -> tuple[S | None, list[Problem]]:
     """The model of raw data, or None, and every mistake in it."""
-    found = list(_unwritable(data))
-    if found:
-        data = _without(data, {problem.path for problem in found})
+    problems = list(_unwritable(data))
+    if problems:
+        data = _without(data, {problem.path for problem in problems})
     try:
         # Through JSON: in Python mode strict validation refuses lists for tuples.
         valid = model.model_validate_json(json.dumps(data))
     except ValidationError as error:
-        told = {problem.path for problem in found}
-        more = [problem for problem in from_validation(error, model) if problem.path not in told]
-        return None, found + more
-    return (None if found else valid), found
+        paths = {problem.path for problem in problems}
+        more = [problem for problem in from_validation(error, model) if problem.path not in paths]
+        return None, problems + more
+    return (None if problems else valid), problems
 
 
 def _unwritable(value: object, path: problems.Path = ()) -> Iterator[Problem]:
@@ -240,12 +240,12 @@ def _across_cases_and_arms(data: Mapping[str, Any]) -> list[Problem]:
         "dataset": {"cgroup_limit_mib": 1, "brd_mib": 2, "file_mib": 1, "jobs": 1},
         "cases": [{"workload": "any", "times": {}}],
     }
-    found = [
+    problems = [
         *(validated({**skeleton, "cases": names}, Experiment)[1] if names else ()),
         *(validated({**skeleton, "arms": arms}, Experiment)[1] if arms else ()),
     ]
     # What is wrong with single values is known already.
-    return [problem for problem in found if problem.path in {("arms",), ("cases",)}]
+    return [problem for problem in problems if problem.path in {("arms",), ("cases",)}]
 
 
 def _tidy_series_path(data: dict[str, Any]) -> None:

@@ -68,10 +68,10 @@ def make_plan(experiment: Experiment, blocks: int | None = None) -> Plan:
     follow the first block: a session that is not exact fails early.  Twins come
     last: what is judged is on record before what explains it.
     """
-    wanted = experiment.blocks if blocks is None else blocks
-    seeds = tuple(experiment.seed + block for block in range(wanted))
+    many = experiment.blocks if blocks is None else blocks
+    seeds = tuple(experiment.seed + block for block in range(many))
     # Ids stay as they are while seeds are added.
-    digits = max(2, len(str(max(experiment.max_seeds or 0, wanted) - 1)))
+    digits = max(2, len(str(max(experiment.max_seeds or 0, many) - 1)))
     runs: list[PlannedRun] = []
     for block, seed in enumerate(seeds):
         runs += [
@@ -101,8 +101,8 @@ def twin_runs(experiment: Experiment, digits: int) -> list[PlannedRun]:
 
 def remaining(plan: Plan, done_run_ids: Collection[str]) -> tuple[PlannedRun, ...]:
     """Return the runs of ``plan`` that are not done yet, in the plan's order."""
-    done = frozenset(done_run_ids)
-    return tuple(run for run in plan.runs if run.run_id not in done)
+    done_ids = frozenset(done_run_ids)
+    return tuple(run for run in plan.runs if run.run_id not in done_ids)
 
 
 def scaled(dataset: Dataset, guest: Guest) -> Size:

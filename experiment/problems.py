@@ -50,10 +50,10 @@ class Problem:
         ]
         if self.allowed:
             parts.append(f"{self.allowed_word}: {', '.join(self.allowed)}")
-        wanted = self.found if isinstance(self.found, str) else self.wanted
-        meant = closest(wanted, self.candidates or self.allowed) if wanted else None
-        if meant:
-            parts.append(f"did you mean {meant!r}?")
+        text = self.found if isinstance(self.found, str) else self.wanted
+        candidate = closest(text, self.candidates or self.allowed) if text else None
+        if candidate:
+            parts.append(f"did you mean {candidate!r}?")
         return one_line(": ".join(filter(None, (place, key_path(self.path), "; ".join(parts)))))
 
 
@@ -111,10 +111,10 @@ def not_allowed(
     path: Path, value: object, allowed: Iterable[str], *, what: str = "unknown"
 ) -> Iterator[Problem]:
     """A problem when ``value`` is text and not one of ``allowed``."""
-    known = tuple(allowed)
-    if isinstance(value, str) and value not in known:
+    names = tuple(allowed)
+    if isinstance(value, str) and value not in names:
         # An empty list of values is worth saying too.
-        yield Problem(path, what, found=value, allowed=known or ("nothing",))
+        yield Problem(path, what, found=value, allowed=names or ("nothing",))
 
 
 def from_validation(error: ValidationError, model: type[BaseModel]) -> list[Problem]:
@@ -129,14 +129,14 @@ def from_validation(error: ValidationError, model: type[BaseModel]) -> list[Prob
 
 def _translated(details: ErrorDetails, model: type[BaseModel]) -> Problem:
     path, kind, context = details["loc"], details["type"], details.get("ctx", {})
-    found = details["input"]
+    value = details["input"]
     if kind == "extra_forbidden":
         # Here the key is wrong, not its value, so the key is what is compared.
         keys = keys_at(model, path[:-1])
-        words = f"unknown key (value {shown(found)})"
+        words = f"unknown key (value {shown(value)})"
         return Problem(path, words, allowed=keys, wanted=str(path[-1]))
     if kind == "too_short":
-        return Problem(path, f"needs at least {context['min_length']}", found=found)
+        return Problem(path, f"needs at least {context['min_length']}", found=value)
     if kind == "missing":
         return Problem(path, "missing: this key is required")
     if kind == "value_error":
@@ -149,11 +149,11 @@ def _translated(details: ErrorDetails, model: type[BaseModel]) -> Problem:
         return Problem((), f"cannot be read: {context['error']}")
     if kind == "literal_error":
         allowed = tuple(re.findall(r"'([^']*)'", str(context["expected"])))
-        return Problem(path, "unknown", found=found, allowed=allowed)
+        return Problem(path, "unknown", found=value, allowed=allowed)
     words = re.sub(r"^(Input|String) should ", "must ", details["msg"])
     words = words.replace("a valid tuple", "an array").replace("a valid dictionary", "a table")
     words = re.sub(r"an object$|a valid dictionary or instance of \w+", "a table", words)
-    return Problem(path, words[0].lower() + words[1:], found=found)
+    return Problem(path, words[0].lower() + words[1:], found=value)
 
 
 def keys_at(model: type[BaseModel], path: Path) -> tuple[str, ...]:
@@ -173,5 +173,5 @@ def keys_at(model: type[BaseModel], path: Path) -> tuple[str, ...]:
 def _without_none(annotation: Any) -> Any:
     """``X`` for ``X | None``; anything else as it is."""
     if get_origin(annotation) in (Union, UnionType):
-        (annotation,) = (one for one in get_args(annotation) if one is not NoneType)
+        (annotation,) = (argument for argument in get_args(annotation) if argument is not NoneType)
     return annotation

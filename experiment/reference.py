@@ -32,32 +32,32 @@ def meanings(model: type[BaseModel]) -> dict[str, str]:
     """
     tree = ast.parse(textwrap.dedent(inspect.getsource(model)))
     (body,) = (node.body for node in tree.body if isinstance(node, ast.ClassDef))
-    found: dict[str, str] = {}
+    texts: dict[str, str] = {}
     for field, below in pairwise(body):
         match field, below:
             case (
                 ast.AnnAssign(target=ast.Name(id=key)),
                 ast.Expr(value=ast.Constant(value=str(text))),
             ):
-                found[key] = " ".join(text.split())
-    missing = sorted(model.model_fields.keys() - found.keys())
+                texts[key] = " ".join(text.split())
+    missing = sorted(model.model_fields.keys() - texts.keys())
     if missing:
         raise ValueError(f"{model.__name__}: no meaning below {', '.join(missing)}")
-    return found
+    return texts
 
 
 def models_of(model: type[BaseModel]) -> dict[str, type[BaseModel]]:
     """The model and those of all tables in it, by name."""
-    found = {model.__name__: model}
+    models = {model.__name__: model}
     waiting: list[Any] = [model]
     while waiting:
         annotation = waiting.pop()
         if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-            found[annotation.__name__] = annotation
+            models[annotation.__name__] = annotation
             waiting += [field.annotation for field in annotation.model_fields.values()]
         else:
             waiting += getattr(annotation, "__args__", ())
-    return found
+    return models
 
 
 def schema_of(model: type[BaseModel], title: str) -> Schema:
@@ -104,12 +104,12 @@ def _plain(value: Any) -> Any:
     if len(options) == 1:
         rest = {key: each for key, each in value.items() if key != "anyOf"}
         return _plain({**rest, **options[0]})
-    found = {key: _plain(each) for key, each in value.items() if key != "title"}
-    if "patternProperties" in found:
-        found["additionalProperties"] = False
-    if "$ref" in found:
-        found["$ref"] = found["$ref"].replace("#/$defs/", "#/definitions/")
-    return found
+    schema = {key: _plain(each) for key, each in value.items() if key != "title"}
+    if "patternProperties" in schema:
+        schema["additionalProperties"] = False
+    if "$ref" in schema:
+        schema["$ref"] = schema["$ref"].replace("#/$defs/", "#/definitions/")
+    return schema
 
 
 def schema_text(schema: Schema) -> str:
@@ -131,9 +131,9 @@ def tables_of(schema: Schema) -> Iterator[tuple[Schema, tuple[str, ...]]]:
             if not name:
                 continue
             place = f"{above}.{key}" if above else key
-            known = name in places
+            is_placed = name in places
             places.setdefault(name, []).append(shape.format(place))
-            if not known:
+            if not is_placed:
                 waiting.append((place, schema["definitions"][name]))
     yield schema, ()
     for name, standing in places.items():

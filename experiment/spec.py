@@ -255,9 +255,9 @@ class Experiment(Frozen):
     @classmethod
     def _twins_differ(cls, twins: tuple[TwinSpec, ...]) -> tuple[TwinSpec, ...]:
         names = [twin.name for twin in twins]
-        taken = sorted({name for name in names if names.count(name) > 1 or name == REPEAT})
-        if taken:
-            raise ValueError(f"twin named twice, or {REPEAT!r}: {', '.join(taken)}")
+        repeated = sorted({name for name in names if names.count(name) > 1 or name == REPEAT})
+        if repeated:
+            raise ValueError(f"twin named twice, or {REPEAT!r}: {', '.join(repeated)}")
         return twins
 
     @model_validator(mode="after")
@@ -292,35 +292,35 @@ class Experiment(Frozen):
 
     @model_validator(mode="after")
     def _twins_know_their_cases(self) -> Experiment:
-        known = [case.name for case in self.cases]
+        names = [case.name for case in self.cases]
         for twin in self.twins:
-            unknown = [name for name in twin.cases if name not in known]
+            unknown = [name for name in twin.cases if name not in names]
             if unknown:
                 raise ValueError(
                     f"twins: {twin.name}: no such case: {', '.join(unknown)}; "
-                    f"known: {', '.join(known)}"
+                    f"known: {', '.join(names)}"
                 )
         return self
 
     @model_validator(mode="after")
     def _check_knows_its_cases(self) -> Experiment:
-        known = [case.name for case in self.cases]
-        unknown = [name for name in (self.check.cases if self.check else ()) if name not in known]
+        names = [case.name for case in self.cases]
+        unknown = [name for name in (self.check.cases if self.check else ()) if name not in names]
         if unknown:
             raise ValueError(
-                f"check: no such case: {', '.join(unknown)}; known: {', '.join(known)}"
+                f"check: no such case: {', '.join(unknown)}; known: {', '.join(names)}"
             )
         return self
 
     @model_validator(mode="after")
     def _published_know_their_arms(self) -> Experiment:
-        known = [arm.name for arm in self.all_arms]
+        names = [arm.name for arm in self.all_arms]
         figures = ((case, figure) for case in self.cases for figure in case.published)
         for case, figure in figures:
-            if figure.arm and figure.arm not in known:
+            if figure.arm and figure.arm not in names:
                 raise ValueError(
                     f"cases: {case.name}: published: no such arm: {figure.arm}; "
-                    f"known: {', '.join(known)}"
+                    f"known: {', '.join(names)}"
                 )
         return self
 

@@ -18,7 +18,7 @@ from fleet.link import Link
 from host import facts
 from kernels import build
 from kernels.cache import Kernel
-from kernels.make import Progress
+from kernels.make import MakeProgress
 
 POLL_S = 0.25
 
@@ -55,7 +55,7 @@ def build_kernel(wanted: Mapping[str, str], payload: bytes) -> bytes:
         return pickle.dumps(Built(worker.address, trouble=refused))
     parcel: BuildParcel = pickle.loads(payload)  # noqa: S301
 
-    def tell(progress: Progress) -> None:
+    def tell(progress: MakeProgress) -> None:
         said = {"key": parcel.key, "done": progress.done, "total": progress.total,
                 "seconds": progress.seconds}  # fmt: skip
         worker.log_event(parcel.topic, said)
@@ -72,7 +72,7 @@ def build_kernel(wanted: Mapping[str, str], payload: bytes) -> bytes:
 
 
 def build_and_publish(
-    parcel: BuildParcel, cache_folder: Path, tell: Callable[[Progress], None]
+    parcel: BuildParcel, cache_folder: Path, tell: Callable[[MakeProgress], None]
 ) -> KernelFiles:
     """Build a kernel here and put it into the store.
 
@@ -114,7 +114,7 @@ class Builder:
     alone: dict[str, int] = field(default_factory=dict)
     built: dict[str, Built] = field(default_factory=dict)
     tried: dict[str, set[str]] = field(default_factory=dict)
-    told: dict[str, Progress] = field(default_factory=dict)
+    told: dict[str, MakeProgress] = field(default_factory=dict)
 
     def expect(
         self, key: str, spec: KernelSpec, patches: Sequence[Path], checkout: Path, here: Path
@@ -130,7 +130,7 @@ class Builder:
         self._advance()
 
     def provide(
-        self, key: str, here: Path, progress: Callable[[Progress], None] | None
+        self, key: str, here: Path, progress: Callable[[MakeProgress], None] | None
     ) -> Kernel | None:
         """The kernel in this host's cache; None where no worker could build it.
 
@@ -157,7 +157,7 @@ class Builder:
     def hear(self, event: tuple[float, Mapping[str, Any]]) -> None:
         """How far a build is, as its worker says."""
         said = event[1]
-        self.told[said["key"]] = Progress(said["done"], said["total"], said["seconds"])
+        self.told[said["key"]] = MakeProgress(said["done"], said["total"], said["seconds"])
 
     def close(self) -> None:
         """Builds that nobody waits for any more are stopped."""

@@ -26,7 +26,7 @@ from fleet.wall import WallFleet
 from host.facts import QEMU_OVERHEAD_MIB
 from kernels import build, cache
 from kernels.cache import Kernel
-from kernels.make import Progress
+from kernels.make import MakeProgress
 from runs.boots import Boot, Judge, Place
 
 CONNECT_S = 15.0
@@ -140,7 +140,7 @@ class DaskExecutor:
         *,
         checkout: Path,
         cache: Path,
-        progress: Callable[[Progress], None] | None = None,
+        progress: Callable[[MakeProgress], None] | None = None,
     ) -> Kernel:
         """As ``kernels.build.provide``; built here only where no worker can."""
         self._require_bootable(spec)

@@ -28,7 +28,7 @@ from guests.exact import Clock, Machine, Outcome
 from guests.initramfs import AGENT
 from guests.monitor import Monitor
 from guests.virtme_argv import ENTER_NAME, Files, environment, vng_argv, wrapped
-from host.accelerator import Accelerator, Finding
+from host.accelerator import Accelerator, AcceleratorTest
 from host.facts import text_of
 from host.process import Process, cpu_s_of, ended, spawn
 from host.topology import Placement
@@ -67,7 +67,7 @@ class WallMachine:
     patience: int = 1
 
 
-def on_host(machine: Machine, found: Finding, placement: Placement | None) -> WallMachine:
+def on_host(machine: Machine, found: AcceleratorTest, placement: Placement | None) -> WallMachine:
     """A machine as a host boots it in real time, where that host has room for it."""
     return WallMachine(
         kernel=machine.kernel,

@@ -48,7 +48,7 @@ class Moved(Record):
     within_scatter: bool = False
 
 
-class Change(Record):
+class NightlyChange(Record):
     """One change of one metric, told once.
 
     ``night`` and ``entry`` are the first that show it, ``before_night`` and ``before``

@@ -5,24 +5,24 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 
 from history import exact, wall
-from history.change import Change, Course
-from history.entry import Entry, Functions
-from history.exact import Found
+from history.change import Course, NightlyChange
+from history.entry import Entry, NightFunctions
+from history.exact import DetectedChange
 from history.functions import moved
-from history.known import Known
+from history.known import KnownChanges
 from history.policy import Policy
 from history.standing import courses, marked
 from results.units import shown_unit
 
-FunctionsOf = Callable[[Entry], Functions | None]
+FunctionsOf = Callable[[Entry], NightFunctions | None]
 
 
 def changes_of(
     entries: Iterable[Entry],
     functions: FunctionsOf | None = None,
-    known: Known | None = None,
+    known: KnownChanges | None = None,
     policy: Policy | None = None,
-) -> tuple[Change, ...]:
+) -> tuple[NightlyChange, ...]:
     """Every change that the history shows, in the order it was seen, each once.
 
     ``functions`` reads the functions of an entry (``HistoryStore.functions``); without it
@@ -35,49 +35,51 @@ def changes_of(
     tracks: dict[tuple[str, str, str], list[Entry]] = {}
     for entry in nights:
         tracks.setdefault(entry.track, []).append(policy.judging(entry))
-    found = [
-        _change(track, one, functions)
+    changes = [
+        _change(track, change, functions)
         for track in tracks.values()
-        for one in (wall.find(track) if track[0].mode == "wall" else exact.find(track))
+        for change in (wall.find(track) if track[0].mode == "wall" else exact.find(track))
     ]
-    if not found:
+    if not changes:
         return ()
-    found.sort(key=lambda change: (change.seen, change.course))
-    narrow = (known or Known()).narrow(courses(nights))
-    return marked(found, narrow, nights[-1].night, policy)
+    changes.sort(key=lambda change: (change.seen, change.course))
+    narrow = (known or KnownChanges()).narrow(courses(nights))
+    return marked(changes, narrow, nights[-1].night, policy)
 
 
-def _change(track: Sequence[Entry], one: Found, functions: FunctionsOf | None) -> Change:
-    before, after = track[one.before], track[one.at]
-    case = after.case(one.case)
-    metric = case.metric(one.metric) if case else None
-    arms = before.arm(one.arm), after.arm(one.arm)
+def _change(
+    track: Sequence[Entry], found: DetectedChange, functions: FunctionsOf | None
+) -> NightlyChange:
+    before, after = track[found.before], track[found.at]
+    case = after.case(found.case)
+    metric = case.metric(found.metric) if case else None
+    arms = before.arm(found.arm), after.arm(found.arm)
     commits = [arm.commit if arm else "" for arm in arms]
     kernels = [_kernel(arm.version, arm.kernel.patches) if arm else "" for arm in arms]
-    change = Change(
-        kind=one.kind,
-        course=Course(*after.track[:2], after.mode, one.case, one.metric, one.arm),
+    change = NightlyChange(
+        kind=found.kind,
+        course=Course(*after.track[:2], after.mode, found.case, found.metric, found.arm),
         unit=shown_unit(metric.unit, after.mode) if metric else "",
         direction=metric.direction if metric else "higher",
         night=after.night,
         entry=after.id,
         before_night=before.night,
         before=before.id,
-        seen=track[one.seen].night,
-        seen_entry=track[one.seen].id,
-        earliest=track[one.dates[0]].night if one.dates else "",
-        latest=track[one.dates[1]].night if one.dates else "",
-        noticed_entry=track[one.nominated].id if one.nominated is not None else "",
-        verdict=one.verdict,
-        estimate=one.estimate.estimate if one.estimate else None,
-        low=one.estimate.low if one.estimate else None,
-        high=one.estimate.high if one.estimate else None,
+        seen=track[found.seen].night,
+        seen_entry=track[found.seen].id,
+        earliest=track[found.dates[0]].night if found.dates else "",
+        latest=track[found.dates[1]].night if found.dates else "",
+        noticed_entry=track[found.nominated].id if found.nominated is not None else "",
+        verdict=found.verdict,
+        estimate=found.estimate.estimate if found.estimate else None,
+        low=found.estimate.low if found.estimate else None,
+        high=found.estimate.high if found.estimate else None,
         kernels=(kernels[0], kernels[1]),
         commits="..".join(commit[:12] for commit in commits) if all(commits) else "",
-        lab=one.lab,
+        lab=found.lab,
     )
     # A drift has no night of its own: its functions are those of the whole way.
-    last = track[one.seen] if one.kind == "drift" else after
+    last = track[found.seen] if found.kind == "drift" else after
     return _explained(change, before, last, functions)
 
 
@@ -88,13 +90,13 @@ def _kernel(version: str, patches: Sequence[str]) -> str:
 
 
 def _explained(
-    change: Change, before: Entry, after: Entry, functions: FunctionsOf | None
-) -> Change:
+    change: NightlyChange, before: Entry, after: Entry, functions: FunctionsOf | None
+) -> NightlyChange:
     if functions is None or not (before.counted and after.counted):
         return change
     course, phase = change.course, change.course.metric.partition(".")[0]
     both = [
-        kept.phase(course.case, phase, course.arm) if (kept := functions(entry)) else None
+        stored.phase(course.case, phase, course.arm) if (stored := functions(entry)) else None
         for entry in (before, after)
     ]
     if both[0] is None or both[1] is None or both[0].unit != both[1].unit:
@@ -104,6 +106,6 @@ def _explained(
     )
 
 
-def newest(changes: Iterable[Change], entry: Entry) -> tuple[Change, ...]:
+def newest(changes: Iterable[NightlyChange], entry: Entry) -> tuple[NightlyChange, ...]:
     """The changes that were first seen in this entry."""
     return tuple(change for change in changes if change.seen_entry == entry.id)

@@ -57,7 +57,7 @@ class ArmCase(Record):
     failures: tuple[str, ...] = ()
 
 
-class Said(Record):
+class Conclusion(Record):
     """What the session's own comparison said of a primary metric: ``arm`` against ``against``.
 
     Changes are fractions; ``noise`` is half the width of the A/A interval, in wall mode.
@@ -86,7 +86,7 @@ class CaseEntry(Record):
     metrics: tuple[Metric, ...]
     primary: tuple[str, ...]
     arms: tuple[ArmCase, ...]
-    said: tuple[Said, ...] = ()
+    said: tuple[Conclusion, ...] = ()
 
     @model_validator(mode="after")
     def _values_fit(self) -> CaseEntry:
@@ -177,8 +177,8 @@ class Entry(Record):
             raise ValueError(f"arm named twice: {sorted(twice)[0]!r}")
         for case in self.cases:
             metrics = {metric.name for metric in case.metrics}
-            named = {m for arm in case.arms for m in arm.metrics} | {s.metric for s in case.said}
-            unknown = {arm.arm for arm in case.arms} - set(arms) or named - metrics
+            names = {m for arm in case.arms for m in arm.metrics} | {s.metric for s in case.said}
+            unknown = {arm.arm for arm in case.arms} - set(arms) or names - metrics
             if unknown:
                 raise ValueError(f"{case.name}: neither arm nor metric: {sorted(unknown)[0]!r}")
         return self
@@ -279,7 +279,7 @@ class PhaseCost(Record):
     functions: tuple[FunctionCost, ...]
 
 
-class Functions(Record):
+class NightFunctions(Record):
     """What is kept of the functions of one night, in a file beside the entry."""
 
     schema_version: Literal[1] = 1
@@ -287,5 +287,5 @@ class Functions(Record):
 
     def phase(self, case: str, phase: str, arm: str) -> PhaseCost | None:
         """The counts of one phase of one arm."""
-        wanted = (case, phase, arm)
-        return next((p for p in self.phases if (p.case, p.phase, p.arm) == wanted), None)
+        key = (case, phase, arm)
+        return next((p for p in self.phases if (p.case, p.phase, p.arm) == key), None)

@@ -33,7 +33,7 @@ DRIFT_NIGHTS = 4
 
 
 @dataclass(frozen=True)
-class Found:
+class DetectedChange:
     """A change by the numbers of its nights in the track; ``at`` is the first that shows it.
 
     ``dates`` are the earliest and the latest night that ``at`` may be; ``nominated`` is the
@@ -60,7 +60,7 @@ Pair = tuple[Floats, Floats]
 
 def find(
     entries: Sequence[Entry], *, baseline: int = BASELINE, share: float = SHARE
-) -> list[Found]:
+) -> list[DetectedChange]:
     """Every change of the followed arms of one exact track, in the order it was seen.
 
     ``entries`` are those of one track, the oldest first; a change counts from ``share`` of
@@ -83,9 +83,9 @@ def find(
             across = {key: segment.across for key, segment in mine.items() if segment.across}
             for key, judgement in _called(across, directions, entry.thresholds, share).items():
                 mine[key].change_across(now, judgement)
-    found = [change for segment in segments for change in segment.found]
-    found += _pinned(entries)
-    return sorted(found, key=lambda f: (f.seen, f.arm, f.case, f.metric))
+    changes = [change for segment in segments for change in segment.found]
+    changes += _pinned(entries)
+    return sorted(changes, key=lambda f: (f.seen, f.arm, f.case, f.metric))
 
 
 class _Segment:
@@ -105,14 +105,14 @@ class _Segment:
         self.entries, self.key, self.values = entries, key, values
         self.epochs, self.baseline = epochs, baseline
         self.direction = direction_of(entries, key[0], key[1])
-        self.found: list[Found] = []
+        self.found: list[DetectedChange] = []
         self.nights: list[int] = []
         self.carried: list[int] = []
         self.last: int | None = None
         self.pair: Pair | None = None
         self.across: Pair | None = None
         self.compared: list[int] = []
-        self.gap: Found | None = None
+        self.gap: DetectedChange | None = None
         self.former: tuple[list[int], list[int]] | None = None
 
     def begin(self, *nights: int) -> None:
@@ -200,7 +200,7 @@ class _Segment:
             return True
         before, after = (self.values.names(row) for row in pair)
         change = self._judged(*pair, now).change if common else None
-        gap = Found(
+        gap = DetectedChange(
             "incomparable", *self.key, last, now, now, None, change,
             (f"seeds: {before} -> {after}, {common} in common, {needed} needed",),
         )  # fmt: skip
@@ -223,7 +223,9 @@ class _Segment:
         logs = self.values.logs
         if _differ(logs[last], logs[now]):
             change = self._judged(logs[last], logs[now], now).change
-            self.found.append(Found("unexplained", *self.key, last, now, now, None, change))
+            self.found.append(
+                DetectedChange("unexplained", *self.key, last, now, now, None, change)
+            )
             self.begin(now)
 
     def _uncontrolled(
@@ -244,7 +246,9 @@ class _Segment:
             kind: Kind = "lab" if same else "step" if repinned else "mixed"
             verdict = None if same else judgement.verdict
             self.found.append(
-                Found(kind, *self.key, last, now, now, verdict, judgement.change, environment)
+                DetectedChange(
+                    kind, *self.key, last, now, now, verdict, judgement.change, environment
+                )
             )
         self.begin(now)
 
@@ -269,11 +273,11 @@ class _Segment:
         return locate(rows, [self.epochs[night] for night in nights])
 
     def _record(self, kind: Kind, at: int, now: int, judgement: Judgement) -> None:
-        known = np.isfinite(self.values.logs[:at]).any(axis=1)
-        before = int(np.flatnonzero(known)[-1])
+        finite = np.isfinite(self.values.logs[:at]).any(axis=1)
+        before = int(np.flatnonzero(finite)[-1])
         environment = moved_settings(self.entries[before], self.entries[at])
         self.found.append(
-            Found(kind, *self.key, before, at, now, judgement.verdict, judgement.change,
+            DetectedChange(kind, *self.key, before, at, now, judgement.verdict, judgement.change,
                   environment)
         )  # fmt: skip
 
@@ -317,15 +321,15 @@ def _differ(before: Floats, after: Floats) -> bool:
 
 def _mean(rows: Floats) -> Floats:
     """Mean of each column's known values; NaN for a column without any."""
-    known = np.isfinite(rows)
-    counts = known.sum(axis=0)
-    total = np.where(known, rows, 0.0).sum(axis=0)
+    finite = np.isfinite(rows)
+    counts = finite.sum(axis=0)
+    total = np.where(finite, rows, 0.0).sum(axis=0)
     return np.asarray(np.where(counts, total / np.maximum(counts, 1), np.nan))
 
 
-def _pinned(entries: Sequence[Entry]) -> list[Found]:
+def _pinned(entries: Sequence[Entry]) -> list[DetectedChange]:
     """What the pinned arm moved by on nights on which the lab moved."""
-    found = []
+    changes = []
     primaries = dict.fromkeys((c, m) for c, m, _ in courses_of(entries))
     for case, metric in primaries:
         values = followed(entries, case, metric, PINNED)
@@ -338,11 +342,13 @@ def _pinned(entries: Sequence[Entry]) -> list[Found]:
                 judgement = judged(values.logs[last], row, entries[now], direction, metric)
                 lab = moved_settings(entries[last], entries[now])
                 kind: Kind = "lab" if lab else "unexplained"
-                found.append(
-                    Found(kind, case, metric, PINNED, last, now, now, None, judgement.change, lab)
-                )  # fmt: skip
+                changes.append(
+                    DetectedChange(
+                        kind, case, metric, PINNED, last, now, now, None, judgement.change, lab
+                    )
+                )
             last = now
-    return found
+    return changes
 
 
 def _called(
@@ -406,10 +412,10 @@ def _evidence(before: Floats, after: Floats, direction: Direction, metric: str) 
 def direction_of(entries: Sequence[Entry], case: str, metric: str) -> Direction:
     """Which way is better, as the newest night that has the metric says."""
     for entry in reversed(entries):
-        found = entry.case(case)
-        known = found.metric(metric) if found else None
-        if known:
-            return known.direction
+        case_entry = entry.case(case)
+        metric_entry = case_entry.metric(metric) if case_entry else None
+        if metric_entry:
+            return metric_entry.direction
     return "higher"
 
 

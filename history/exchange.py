@@ -18,8 +18,8 @@ import pandas as pd
 import pyarrow as pa
 from pydantic import ValidationError
 
-from history.entry import Entry, Functions
-from history.store import Problem, parse_entry
+from history.entry import Entry, NightFunctions
+from history.store import UnreadFile, parse_entry
 from history.table import table
 from results.store import StoreError, write_atomically
 
@@ -29,22 +29,22 @@ HEAD = "head"
 
 
 def export(
-    entries: Iterable[Entry], functions: Callable[[Entry], Functions | None], file: Path
+    entries: Iterable[Entry], functions: Callable[[Entry], NightFunctions | None], file: Path
 ) -> int:
     """Write entries to a file in the form its name ends in; return how many.
 
     Raises:
         StoreError: an unknown form.
     """
-    known = list(entries)
+    listed = list(entries)
     form = _form(file)
     if form == ".jsonl":
         write_atomically(
-            file, "".join(_line(e, functions(e) if e.counted else None) for e in known)
+            file, "".join(_line(e, functions(e) if e.counted else None) for e in listed)
         )
-        return len(known)
-    frame = table(known)
-    heads = {entry.id: _head(entry) for entry in known}
+        return len(listed)
+    frame = table(listed)
+    heads = {entry.id: _head(entry) for entry in listed}
     first = ~frame["entry"].duplicated()
     frame[HEAD] = [
         heads[name] if is_first else ""
@@ -56,10 +56,10 @@ def export(
         for name in LISTS:
             frame[name] = [json.dumps(value) for value in frame[name]]
         write_atomically(file, frame.to_csv(index=False))
-    return len(known)
+    return len(listed)
 
 
-def read(file: Path) -> tuple[list[tuple[Entry, Functions | None]], list[Problem]]:
+def read(file: Path) -> tuple[list[tuple[Entry, NightFunctions | None]], list[UnreadFile]]:
     """The entries of an exported file, and what in it is none.
 
     Raises:
@@ -76,8 +76,8 @@ def read(file: Path) -> tuple[list[tuple[Entry, Functions | None]], list[Problem
         )
     except (OSError, ValueError, pa.ArrowException, pd.errors.ParserError) as error:
         raise StoreError(f"{file}: cannot be read as {form[1:]}: {str(error)[:200]}") from None
-    wanted = {HEAD, "entry", "case", "arm", "metric", *LISTS}
-    if missing := sorted(wanted - set(frame.columns)):
+    columns = {HEAD, "entry", "case", "arm", "metric", *LISTS}
+    if missing := sorted(columns - set(frame.columns)):
         raise StoreError(f"{file}: no column {missing[0]!r}: not a table exported by the lab")
     return _from_table(file, frame)
 
@@ -88,13 +88,13 @@ def _form(file: Path) -> str:
     return file.suffix
 
 
-def _line(entry: Entry, functions: Functions | None) -> str:
+def _line(entry: Entry, functions: NightFunctions | None) -> str:
     beside = functions.model_dump_json() if functions else "null"
     return f'{{"entry":{entry.model_dump_json()},"functions":{beside}}}\n'
 
 
-def _from_lines(file: Path) -> tuple[list[tuple[Entry, Functions | None]], list[Problem]]:
-    found, problems = [], []
+def _from_lines(file: Path) -> tuple[list[tuple[Entry, NightFunctions | None]], list[UnreadFile]]:
+    pairs, problems = [], []
     try:
         lines = file.read_bytes().split(b"\n")
     except OSError as error:
@@ -106,14 +106,14 @@ def _from_lines(file: Path) -> tuple[list[tuple[Entry, Functions | None]], list[
             both = json.loads(line)
             entry = parse_entry(json.dumps(both["entry"]).encode())
             beside = both.get("functions")
-            found.append(
-                (entry, Functions.model_validate_json(json.dumps(beside)) if beside else None)
+            pairs.append(
+                (entry, NightFunctions.model_validate_json(json.dumps(beside)) if beside else None)
             )
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             torn = number == len(lines)
             words = "torn last line" if torn else f"line {number}: {str(error)[:200]!r}"
-            problems.append(Problem(file, f"{words}; left out"))
-    return found, problems
+            problems.append(UnreadFile(file, f"{words}; left out"))
+    return pairs, problems
 
 
 def _head(entry: Entry) -> str:
@@ -127,15 +127,15 @@ def _head(entry: Entry) -> str:
 
 def _from_table(
     file: Path, frame: pd.DataFrame
-) -> tuple[list[tuple[Entry, Functions | None]], list[Problem]]:
-    found: list[tuple[Entry, Functions | None]] = []
-    problems: list[Problem] = []
+) -> tuple[list[tuple[Entry, NightFunctions | None]], list[UnreadFile]]:
+    pairs: list[tuple[Entry, NightFunctions | None]] = []
+    problems: list[UnreadFile] = []
     for name, rows in frame.groupby("entry", sort=False):
         try:
-            found.append((_rebuilt(str(name), rows), None))
+            pairs.append((_rebuilt(str(name), rows), None))
         except (ValueError, KeyError, TypeError, ValidationError, StopIteration) as error:
-            problems.append(Problem(file, f"entry {str(name)[:20]!r}: {str(error)[:200]!r}"))
-    return found, problems
+            problems.append(UnreadFile(file, f"entry {str(name)[:20]!r}: {str(error)[:200]!r}"))
+    return pairs, problems
 
 
 def _rebuilt(name: str, rows: pd.DataFrame) -> Entry:

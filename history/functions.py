@@ -37,20 +37,20 @@ def moved(before: PhaseCost, after: PhaseCost, *, most: int = MOST) -> tuple[Mov
     rows = [row for row in rows if abs(row.difference) >= least and not row.within_scatter]
     rows.sort(key=lambda row: (-abs(row.difference), row.name))
     everything = sum(abs(row.difference) for row in rows)
-    shown, told = [], 0.0
+    lines, total = [], 0.0
     for row in rows[:most]:
-        if told >= SHARE * everything:
+        if total >= SHARE * everything:
             break
-        shown.append(row)
-        told += abs(row.difference)
-    return tuple(shown)
+        lines.append(row)
+        total += abs(row.difference)
+    return tuple(lines)
 
 
 def _row(
     first: FunctionCost | None, second: FunctionCost | None, n_first: int, n_second: int
 ) -> Moved:
-    known = first or second
-    assert known is not None
+    either = first or second
+    assert either is not None
     before, after = first.instructions if first else None, second.instructions if second else None
     difference = (after or 0.0) - (before or 0.0)
     error = math.sqrt(
@@ -58,8 +58,8 @@ def _row(
         + (second.scatter**2 / n_second if second else 0.0)
     )
     return Moved(
-        name=known.name,
-        file=known.file,
+        name=either.name,
+        file=either.file,
         before=before,
         after=after,
         difference=difference,

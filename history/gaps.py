@@ -13,7 +13,7 @@ from typing import Literal
 
 from history.change import Status
 from history.entry import CaseEntry, Entry
-from history.known import Known, Subject
+from history.known import KnownChanges, Subject
 from history.standing import courses
 
 Kind = Literal["stale", "ended", "seeds"]
@@ -59,23 +59,23 @@ class Gap:
         return Subject(self.id, names, self.night)
 
 
-def gaps_of(entries: Iterable[Entry], known: Known | None = None) -> tuple[Gap, ...]:
+def gaps_of(entries: Iterable[Entry], known: KnownChanges | None = None) -> tuple[Gap, ...]:
     """Every gap of a history on its newest night, by track, each with how it stands."""
     nights = sorted(entries, key=lambda each: each.order)
     tracks: dict[tuple[str, str, str], list[Entry]] = {}
     for entry in nights:
         tracks.setdefault(entry.track, []).append(entry)
-    found: list[Gap] = []
+    gaps: list[Gap] = []
     for _, track in sorted(tracks.items()):
         if track[-1].night_key != nights[-1].night_key:
-            found.append(_stale(track[-1], nights[-1]))
-        found += _ended(track)
-        found += _seeds(track)
-    narrow = (known or Known()).narrow(courses(nights)) if found else Known()
-    return tuple(_standing(gap, narrow, nights[-1].night) for gap in found)
+            gaps.append(_stale(track[-1], nights[-1]))
+        gaps += _ended(track)
+        gaps += _seeds(track)
+    narrow = (known or KnownChanges()).narrow(courses(nights)) if gaps else KnownChanges()
+    return tuple(_standing(gap, narrow, nights[-1].night) for gap in gaps)
 
 
-def _standing(gap: Gap, known: Known, tonight: str) -> Gap:
+def _standing(gap: Gap, known: KnownChanges, tonight: str) -> Gap:
     status, why = known.standing(gap.subject, tonight)
     return replace(gap, status=status, why=why)
 
@@ -173,9 +173,9 @@ def _compared_by(entry: Entry, case: CaseEntry) -> frozenset[int]:
     return frozenset(range(len(case.seeds)) if entry.mode == "wall" else case.seeds)
 
 
-def _lost_seeds(entry: Entry, before: Entry, kept: int, of: int) -> str:
+def _lost_seeds(entry: Entry, before: Entry, remaining: int, of: int) -> str:
     what = "blocks" if entry.mode == "wall" else "seeds"
     return (
-        f"{kept} of the {of} {what} of {before.night} are measured since {entry.night}: what "
+        f"{remaining} of the {of} {what} of {before.night} are measured since {entry.night}: what "
         "changed in between may not be seen"
     )

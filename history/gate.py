@@ -6,13 +6,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Literal, NamedTuple
 
 from experiment.spec import Thresholds
-from history.change import Change
+from history.change import NightlyChange
 from history.entry import Entry
 from history.gaps import Gap, gaps_of
-from history.known import Known
-from history.policy import Action, Finding, Place, Policy, laxer
+from history.known import KnownChanges
+from history.policy import Action, Finding, Policy, PolicyTarget, laxer
 from history.standing import courses, is_loss, is_open, newest_entry
-from history.store import Problem
+from history.store import UnreadFile
 from history.wording import change_line
 from reports.many import SessionComparison
 from reports.model import Comparison
@@ -58,39 +58,43 @@ def of_session(compared: SessionComparison, policy: Policy) -> Gate:
     manifest = compared.manifest
     track = (manifest.experiment.name, manifest.guest.name, manifest.experiment.mode)
     messages = _lax(track, manifest.experiment.thresholds, policy)
-    for one in compared.comparisons:
-        for metric in one.primary:
-            place = Place(*track, metric.case, metric.name)
+    for comparison in compared.comparisons:
+        for metric in comparison.primary:
+            place = PolicyTarget(*track, metric.case, metric.name)
             judged = metric.judgement
-            arms = f"{one.manifest.patched} against {one.manifest.base}"
+            arms = f"{comparison.manifest.patched} against {comparison.manifest.base}"
             message = _of_verdict(place, judged, arms, policy)
             messages += [message] if message else []
-        messages += _of_functions(one, track, policy)
+        messages += _of_functions(comparison, track, policy)
     broken = [run for run in compared.failed_runs if run.failure.blame == "series"]
     if broken:
         first = broken[0]
         text = f"{len(broken)} runs, first {first.run_id}: {first.failure.message}"
-        action = policy.rule(Place(*track)).action("broken")
-        messages.append(_message(action, "broken", str(Place(*track)), text, 4))
+        action = policy.rule(PolicyTarget(*track)).action("broken")
+        messages.append(_message(action, "broken", str(PolicyTarget(*track)), text, 4))
     return Gate(_sorted(messages))
 
 
-def _of_functions(one: Comparison, track: tuple[str, str, str], policy: Policy) -> list[Message]:
+def _of_functions(
+    comparison: Comparison, track: tuple[str, str, str], policy: Policy
+) -> list[Message]:
     """A message for each phase in which a function changed; its largest change is the size."""
     messages = []
-    for found in one.headlines:
-        if found.changed:
-            place = Place(*track, found.case, f"{found.phase}.functions")
-            size = found.changed[0].size / found.total.base
+    for headline in comparison.headlines:
+        if headline.changed:
+            place = PolicyTarget(*track, headline.case, f"{headline.phase}.functions")
+            size = headline.changed[0].size / headline.total.base
             action = policy.rule(place).action("functions", size)
-            arms = f"{one.manifest.patched} against {one.manifest.base}"
+            arms = f"{comparison.manifest.patched} against {comparison.manifest.base}"
             small = _smaller(policy, place, size, "functions")
-            text = f"{arms}: {changed(found)} instructions per {found.unit_title}{small}"
+            text = f"{arms}: {changed(headline)} instructions per {headline.unit_title}{small}"
             messages.append(_message(action, "functions", str(place), text, 1))
     return messages
 
 
-def _of_verdict(place: Place, judged: Judgement, arms: str, policy: Policy) -> Message | None:
+def _of_verdict(
+    place: PolicyTarget, judged: Judgement, arms: str, policy: Policy
+) -> Message | None:
     findings: dict[Verdict | None, Finding] = {
         Verdict.REGRESSION: "regression",
         Verdict.IMPROVEMENT: "improvement",
@@ -112,7 +116,7 @@ def _of_verdict(place: Place, judged: Judgement, arms: str, policy: Policy) -> M
     return _message(action, finding, str(place), text, code)
 
 
-def _smaller(policy: Policy, place: Place, size: float | None, finding: Finding) -> str:
+def _smaller(policy: Policy, place: PolicyTarget, size: float | None, finding: Finding) -> str:
     rule = policy.rule(place)
     if getattr(rule, finding) != "fail" or not rule.is_small(size):
         return ""
@@ -121,11 +125,11 @@ def _smaller(policy: Policy, place: Place, size: float | None, finding: Finding)
 
 def of_history(
     entries: Sequence[Entry],
-    changes: Iterable[Change],
+    changes: Iterable[NightlyChange],
     policy: Policy,
     *,
-    problems: Iterable[Problem] = (),
-    known: Known | None = None,
+    problems: Iterable[UnreadFile] = (),
+    known: KnownChanges | None = None,
 ) -> Gate:
     """The gate of the newest night of a history.
 
@@ -133,7 +137,7 @@ def of_history(
     and what it no longer measures.  ``changes`` are those of ``history.changes.changes_of``
     by the same policy and known changes.
     """
-    told, known = list(changes), known or Known()
+    listed, known = list(changes), known or KnownChanges()
     messages = [
         Message("warning", "history", f"{problem.path.name}: {problem.words}")
         for problem in problems
@@ -147,7 +151,7 @@ def of_history(
     for track, mine in sorted(tracks.items()):
         last = [entry for entry in mine if entry.night_key == mine[-1].night_key]
         new = {entry.id for entry in last if entry.night_key == newest.night_key}
-        for change in told:
+        for change in listed:
             if change.course[:3] == track and (change.seen_entry in new or _lasts(change)):
                 messages.append(_of_change(change, policy, new=change.seen_entry in new))
         # Of a track that was not measured tonight its last night still stands.
@@ -156,21 +160,21 @@ def of_history(
         messages += _too_few(mine[-1], policy)
     gaps, all_courses = gaps_of(entries, known), courses(entries)
     messages += [_of_gap(gap, policy) for gap in gaps]
-    ids = [*(change.id for change in told), *(gap.id for gap in gaps)]
-    for one, words in known.notes(all_courses, ids, newest.night):
-        level: Level = "notice" if one.expired(newest.night) else "warning"
-        text = f"{one.title()}: {words}: {one.reason}"
+    ids = [*(change.id for change in listed), *(gap.id for gap in gaps)]
+    for known_change, words in known.notes(all_courses, ids, newest.night):
+        level: Level = "notice" if known_change.expired(newest.night) else "warning"
+        text = f"{known_change.title()}: {words}: {known_change.reason}"
         messages.append(Message(level, "known changes", text))
     return Gate(_sorted(messages))
 
 
-def _lasts(change: Change) -> bool:
+def _lasts(change: NightlyChange) -> bool:
     """Whether a change of an earlier night is said again: open, or silenced for a while."""
     return is_open(change) or (is_loss(change) and change.status in ("muted", "expected"))
 
 
-def _of_change(change: Change, policy: Policy, *, new: bool) -> Message:
-    place = Place(*change.course[:5])
+def _of_change(change: NightlyChange, policy: Policy, *, new: bool) -> Message:
+    place = PolicyTarget(*change.course[:5])
     finding: Finding = (
         "regression" if change.verdict is Verdict.REGRESSION else "improvement"
     )  # fmt: skip
@@ -188,7 +192,7 @@ def _of_change(change: Change, policy: Policy, *, new: bool) -> Message:
 
 
 def _of_gap(gap: Gap, policy: Policy) -> Message:
-    place = Place(*gap.track, gap.case, gap.metric)
+    place = PolicyTarget(*gap.track, gap.case, gap.metric)
     action = policy.rule(place).action(gap.kind) if gap.status == "open" else "pass"
     return _message(action, gap.kind, str(place), gap.line, 3, gap.id)
 
@@ -198,7 +202,7 @@ def _lax(track: tuple[str, str, str], own: Thresholds, policy: Policy) -> list[M
     lax = laxer(own, policy.thresholds(track, own))
     if not lax:
         return []
-    place = Place(*track)
+    place = PolicyTarget(*track)
     text = f"{lax}; leave out --set thresholds, or write change and alpha into a rule of the policy"
     action = policy.rule(place).action("thresholds")
     return [_message(action, "thresholds", str(place), text, 2)]
@@ -209,7 +213,7 @@ def _too_few(entry: Entry, policy: Policy) -> Iterator[Message]:
     least = pairs_needed(1 - policy.thresholds(entry.track).alpha)
     for case in entry.cases if entry.mode == "exact" else ():
         if len(case.seeds) < least:
-            place = Place(*entry.track, case.name)
+            place = PolicyTarget(*entry.track, case.name)
             text = f"{len(case.seeds)} seeds; any verdict needs at least {least}"
             action = policy.rule(place).action("inconclusive")
             yield _message(action, "inconclusive", str(place), text, 5)
@@ -225,15 +229,17 @@ def _lost(measured: Sequence[Entry], policy: Policy) -> list[Message]:
     for at, entry in enumerate(measured):
         again = at < len(measured) - 1
         for case in entry.cases:
-            for said in case.said:
-                finding: Finding = "broken" if said.blame == "series" else "failed"
-                if said.verdict is not Verdict.FAILED or (again and finding == "failed"):
+            for conclusion in case.said:
+                finding: Finding = "broken" if conclusion.blame == "series" else "failed"
+                if conclusion.verdict is not Verdict.FAILED or (again and finding == "failed"):
                     continue
-                place = Place(*entry.track, case.name, said.metric)
-                code = BLAME_CODES.get(said.blame, 3)
+                place = PolicyTarget(*entry.track, case.name, conclusion.metric)
+                code = BLAME_CODES.get(conclusion.blame, 3)
                 action = policy.rule(place).action(finding)
                 of = f"{entry.session}, measured again since: " if again else ""
-                messages.append(_message(action, finding, str(place), f"{of}{said.reason}", code))
+                messages.append(
+                    _message(action, finding, str(place), f"{of}{conclusion.reason}", code)
+                )
     return messages
 
 

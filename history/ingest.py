@@ -17,12 +17,12 @@ from history.entry import (
     ArmCase,
     ArmEntry,
     CaseEntry,
+    Conclusion,
     Ensemble,
     Entry,
     FunctionCost,
-    Functions,
+    NightFunctions,
     PhaseCost,
-    Said,
     role_of,
 )
 from reports import wall
@@ -44,7 +44,7 @@ class SessionError(RecordError):
     """A session that is no night's comparison: says what is missing."""
 
 
-def take(folder: Path, *, night: str = "", link: str = "") -> tuple[Entry, Functions | None]:
+def take(folder: Path, *, night: str = "", link: str = "") -> tuple[Entry, NightFunctions | None]:
     """The entry of the session in ``folder``, and its functions where they were counted.
 
     ``night`` is a date that takes the place of the session's own; ``link`` leads to the
@@ -60,7 +60,7 @@ def take(folder: Path, *, night: str = "", link: str = "") -> tuple[Entry, Funct
 
 def entry_of(
     session: MeasuredSession, *, night: str = "", link: str = ""
-) -> tuple[Entry, Functions | None]:
+) -> tuple[Entry, NightFunctions | None]:
     """:func:`take` from what is in a session folder."""
     manifest = session.manifest
     measured = [record for record in session.records if not record.twin and not record.repeat]
@@ -113,13 +113,15 @@ def entry_of(
 
 def commit_of(source: str) -> str:
     """The commit in ``git:PATH@COMMIT``; empty for a branch, a tag or another kind."""
-    found = COMMIT.search(source) if source.startswith("git:") else None
-    return found[1] if found else ""
+    match = COMMIT.search(source) if source.startswith("git:") else None
+    return match[1] if match else ""
 
 
 def _source(manifest: Manifest, arm: str) -> str:
-    asked = next((one for one in manifest.experiment.all_arms if one.name == arm), None)
-    kernel = asked.kernel if asked else None
+    spec = next(
+        (arm_spec for arm_spec in manifest.experiment.all_arms if arm_spec.name == arm), None
+    )
+    kernel = spec.kernel if spec else None
     return (kernel or manifest.experiment.kernel).source
 
 
@@ -133,7 +135,7 @@ def setting_of(manifest: Manifest) -> dict[str, str]:
     steady = next((arm for arm in manifest.arms if arm.name == PINNED), None)
     kernel = (steady or manifest.arms[0]).kernel
     commands = [phase for case in manifest.cases for phase in case.phases]
-    found = {
+    setting = {
         "lab": provenance.lab_version,
         "qemu": provenance.tools.get("qemu", ""),
         "fio": provenance.tools.get("fio", ""),
@@ -141,26 +143,28 @@ def setting_of(manifest: Manifest) -> dict[str, str]:
         "initramfs": provenance.initramfs_sha256[:12],
         "guest": _digest(manifest.guest),
         "dataset": _digest(experiment.dataset),
-        "cases": _digest(*(f"{one.name} {one.caches} {one.command}" for one in commands)),
+        "cases": _digest(
+            *(f"{command.name} {command.caches} {command.command}" for command in commands)
+        ),
         "command line": provenance.kernel_command_line,
         "compiler": kernel.compiler,
         "flavour": kernel.flavour,
     }
     if kernel.arch != "x86_64":
-        found["architecture"] = f"{kernel.arch}, pages of {kernel.page_kib} KiB"
+        setting["architecture"] = f"{kernel.arch}, pages of {kernel.page_kib} KiB"
     for arm in manifest.arms:
         if arm.settings:
             settings = sorted(arm.settings.items())
-            found[f"arm {arm.name}"] = ", ".join(f"{name} {value}" for name, value in settings)
+            setting[f"arm {arm.name}"] = ", ".join(f"{name} {value}" for name, value in settings)
     if steady:
-        found["config"] = kernel.config_sha256[:12]
-        found[PINNED] = " + ".join((kernel.source, *kernel.patches))
+        setting["config"] = kernel.config_sha256[:12]
+        setting[PINNED] = " + ".join((kernel.source, *kernel.patches))
     if experiment.mode == "wall":
         host = {name: provenance.host.get(name, "") for name in ("cpu", "memory", "kernel")}
-        found |= {f"host {name}": value for name, value in host.items()}
-        found |= {"accelerator": provenance.accelerator}
-        found |= {"virtme-ng": provenance.tools.get("virtme-ng", "")}
-    return found
+        setting |= {f"host {name}": value for name, value in host.items()}
+        setting |= {"accelerator": provenance.accelerator}
+        setting |= {"virtme-ng": provenance.tools.get("virtme-ng", "")}
+    return setting
 
 
 def _digest(*values: BaseModel | str) -> str:
@@ -210,9 +214,9 @@ def _arm(
         values = tuple(
             (by_block.get(block) or {}).get(metric.name) for block in range(len(manifest.seeds))
         )
-        known = [value for value in values if value is not None]
-        if known:
-            metrics[metric.name] = Ensemble(values=values, summary=summarize(known))
+        numbers = [value for value in values if value is not None]
+        if numbers:
+            metrics[metric.name] = Ensemble(values=values, summary=summarize(numbers))
     failures = [record.failure for record in records if record.failure]
     return ArmCase(
         arm=arm,
@@ -225,10 +229,10 @@ def _arm(
     )
 
 
-def _judged(manifest: Manifest, metric: MetricComparison) -> Said:
+def _judged(manifest: Manifest, metric: MetricComparison) -> Conclusion:
     judged, change = metric.judgement, metric.judgement.change
     assert judged.verdict is not None
-    return Said(
+    return Conclusion(
         arm=manifest.patched,
         against=manifest.base,
         metric=metric.name,
@@ -246,44 +250,48 @@ def _judged(manifest: Manifest, metric: MetricComparison) -> Said:
 
 def _functions(
     manifest: Manifest, records: Sequence[RunRecord], profiles: Sequence[Profile]
-) -> Functions | None:
+) -> NightFunctions | None:
     by_run = {profile.run_id: profile for profile in profiles}
-    found = []
+    costs = []
     for case in manifest.cases:
         for phase in case.phases:
             for arm in manifest.arms:
-                counted = [
-                    one
+                of_phase = [
+                    phase_profile
                     for record in records
                     if (record.case, record.arm) == (case.name, arm.name) and record.samples
                     and record.run_id in by_run
-                    for one in by_run[record.run_id].phases
-                    if one.phase == phase.name
+                    for phase_profile in by_run[record.run_id].phases
+                    if phase_profile.phase == phase.name
                 ]  # fmt: skip
-                cost = phase_cost(case.name, phase, arm.name, counted)
-                found += [cost] if cost else []
-    return Functions(phases=tuple(found)) if found else None
+                cost = phase_cost(case.name, phase, arm.name, of_phase)
+                costs += [cost] if cost else []
+    return NightFunctions(phases=tuple(costs)) if costs else None
 
 
 def phase_cost(
-    case: str, phase: PhaseRecord, arm: str, counted: Sequence[PhaseProfile]
+    case: str, phase: PhaseRecord, arm: str, profiles: Sequence[PhaseProfile]
 ) -> PhaseCost | None:
     """Instructions per the phase's first unit by function, mean over the seeds.
 
     None where nothing was counted, or some run did no unit of work.
     """
-    units = [one.units.get(phase.units[0].name, 0.0) for one in counted] if phase.units else []
+    units = (
+        [profile.units.get(phase.units[0].name, 0.0) for profile in profiles] if phase.units else []
+    )
     if not units or min(units) <= 0:
         return None
     rows: dict[str, tuple[str, list[float], list[float]]] = {}
-    for at, one in enumerate(counted):
-        user = [(f"{USER}{name}", "", number, 0) for name, number in one.user.items()]
-        kernel = [(f.name, f.file, f.instructions, f.calls) for f in one.kernel]
+    for at, profile in enumerate(profiles):
+        user = [(f"{USER}{name}", "", number, 0) for name, number in profile.user.items()]
+        kernel = [(f.name, f.file, f.instructions, f.calls) for f in profile.kernel]
         for name, file, instructions, calls in (*kernel, *user):
             row = rows.setdefault(name, (file, [0.0] * len(units), [0.0] * len(units)))
             row[1][at] += instructions / units[at]
             row[2][at] += calls / units[at]
-    total = float(np.mean([one.instructions / u for one, u in zip(counted, units, strict=True)]))
+    total = float(
+        np.mean([profile.instructions / u for profile, u in zip(profiles, units, strict=True)])
+    )
     costs = [
         FunctionCost(
             name=name,
@@ -294,7 +302,7 @@ def phase_cost(
         )
         for name, (file, instructions, calls) in rows.items()
     ]
-    kept = sorted(
+    functions = sorted(
         (cost for cost in costs if cost.instructions >= SMALLEST * total),
         key=lambda cost: (-cost.instructions, cost.name),
     )
@@ -306,8 +314,8 @@ def phase_cost(
         unit_title=phase.units[0].title,
         seeds=len(units),
         total=_short(total),
-        others=_short(total - sum(cost.instructions for cost in kept)),
-        functions=tuple(kept),
+        others=_short(total - sum(cost.instructions for cost in functions)),
+        functions=tuple(functions),
     )
 
 

@@ -37,7 +37,7 @@ from errors import SpecError
 from experiment.load import read_toml, validated
 from experiment.problems import closest
 from experiment.spec import Frozen
-from history.change import Change, Status
+from history.change import NightlyChange, Status
 from history.entry import Hex12, Night
 from history.limits import fit, fits_everything, fraction, has_wildcard, too_late
 
@@ -60,7 +60,7 @@ class Subject(NamedTuple):
     size: float = 0.0
 
 
-def subject_of(change: Change) -> Subject:
+def subject_of(change: NightlyChange) -> Subject:
     """A change as entries are asked for it."""
     course = change.course
     names = (course.experiment, course.guest, course.case, course.metric, course.arm)
@@ -133,8 +133,8 @@ class KnownChange(Frozen):
         """Whether it names nothing and fits each of the courses (names by :data:`FIELDS`)."""
         if self.change is not None or not courses:
             return False
-        named = any(not has_wildcard(pattern) for pattern in self.patterns)
-        return not named and all(fit(course, self.patterns) for course in courses)
+        has_name = any(not has_wildcard(pattern) for pattern in self.patterns)
+        return not has_name and all(fit(course, self.patterns) for course in courses)
 
     def title(self) -> str:
         """``muted 4k.* until 2026-12-20``: the entry in a message."""
@@ -142,7 +142,7 @@ class KnownChange(Frozen):
         return f"{self.kind} {of}{f' until {self.until}' if self.until else ''}"
 
 
-class Known(Frozen):
+class KnownChanges(Frozen):
     """The whole file."""
 
     known: tuple[KnownChange, ...] = ()
@@ -153,7 +153,7 @@ class Known(Frozen):
         ``open`` where no entry is about it, the entry has expired, or its limit is passed.
         """
         why = ""
-        for entry in sorted(self.known, key=lambda one: one.change is None):
+        for entry in sorted(self.known, key=lambda candidate: candidate.change is None):
             if not entry.is_about(subject):
                 continue
             if entry.expired(tonight):
@@ -165,10 +165,10 @@ class Known(Frozen):
             return entry.kind, entry.reason
         return "open", why
 
-    def narrow(self, courses: Sequence[tuple[str, ...]]) -> Known:
+    def narrow(self, courses: Sequence[tuple[str, ...]]) -> KnownChanges:
         """Without the entries that would silence every course there is."""
-        kept = tuple(entry for entry in self.known if not entry.too_wide(courses))
-        return self if len(kept) == len(self.known) else Known(known=kept)
+        entries = tuple(entry for entry in self.known if not entry.too_wide(courses))
+        return self if len(entries) == len(self.known) else KnownChanges(known=entries)
 
     def notes(
         self, courses: Sequence[tuple[str, ...]], ids: Iterable[str], tonight: str
@@ -178,7 +178,7 @@ class Known(Frozen):
         ``courses`` are all that the history has or had, ``ids`` all of changes and gaps.
         """
         known_ids = set(ids)
-        found = []
+        notes = []
         for entry in self.known:
             if entry.too_wide(courses):
                 words = "is not applied: it matches everything that is measured; write out a name"
@@ -190,22 +190,26 @@ class Known(Frozen):
                 words = f"matches nothing that was ever measured{_meant(entry, courses)}"
             else:
                 continue
-            found.append((entry, words))
-        return found
+            notes.append((entry, words))
+        return notes
 
 
 def _meant(entry: KnownChange, courses: Sequence[tuple[str, ...]]) -> str:
     for at, pattern in enumerate(entry.patterns):
         names = sorted({course[at] for course in courses})
         if not any(fit((name,), (pattern,)) for name in names):
-            meant = closest(pattern, names) if not has_wildcard(pattern) else None
-            meant = meant or next((n for n in names if n.lower() == pattern.lower()), None)
-            hint = f"; did you mean {meant!r}?" if meant else f"; there are: {', '.join(names)}"
+            candidate = closest(pattern, names) if not has_wildcard(pattern) else None
+            candidate = candidate or next((n for n in names if n.lower() == pattern.lower()), None)
+            hint = (
+                f"; did you mean {candidate!r}?"
+                if candidate
+                else f"; there are: {', '.join(names)}"
+            )
             return f": no {FIELDS[at]} is {pattern!r}{hint}"
     return ""
 
 
-def load_known(file: Path, today: date | None = None) -> Known:
+def load_known(file: Path, today: date | None = None) -> KnownChanges:
     """Read the file; nothing is known where there is none.
 
     ``today`` is that of the host's clock in UTC where it is not given.
@@ -214,8 +218,8 @@ def load_known(file: Path, today: date | None = None) -> Known:
         SpecError: a line for each mistake, with file, key, value found and values allowed.
     """
     if not file.exists():
-        return Known()
-    known, problems = validated(read_toml(file), Known)
+        return KnownChanges()
+    known, problems = validated(read_toml(file), KnownChanges)
     if known is None:
         raise SpecError([problem.line(str(file)) for problem in problems])
     today = today or datetime.now(UTC).date()

@@ -36,7 +36,7 @@ Finding = Literal[
 MOST = 0.1
 
 
-class Place(NamedTuple):
+class PolicyTarget(NamedTuple):
     """What a finding is of; ``case`` and ``metric`` are empty where it is of a whole night."""
 
     experiment: str
@@ -125,10 +125,10 @@ class Rule(Frozen):
 
     @property
     def patterns(self) -> tuple[str, ...]:
-        """In the order of a :class:`Place`."""
+        """In the order of a :class:`PolicyTarget`."""
         return (self.experiment, self.guest, self.mode, self.case, self.metric)
 
-    def fits(self, place: Place) -> bool:
+    def fits(self, place: PolicyTarget) -> bool:
         """Whether all patterns fit; a finding of a whole night fits any case and metric."""
         return all(
             not name or fnmatchcase(name, pattern)
@@ -159,7 +159,10 @@ class Policy(Frozen):
     @model_validator(mode="after")
     def _all_rules_are_reached(self) -> Policy:
         for at, rule in enumerate(self.rules):
-            first = next((n for n, one in enumerate(self.rules[:at]) if one.hides(rule)), None)
+            first = next(
+                (n for n, rule_before in enumerate(self.rules[:at]) if rule_before.hides(rule)),
+                None,
+            )
             if first is not None:
                 raise ValueError(
                     f"rules: rules[{at}] is never reached: whatever it is of is decided by "
@@ -167,7 +170,7 @@ class Policy(Frozen):
                 )
         return self
 
-    def rule(self, place: Place) -> Rule:
+    def rule(self, place: PolicyTarget) -> Rule:
         """The rule that decides for a place."""
         return next((rule for rule in self.rules if rule.fits(place)), Rule())
 
@@ -182,10 +185,10 @@ class Policy(Frozen):
         What no rule is about (the error rate of "no change") stays as in ``own``; ``metrics``
         are the names of those that are judged.
         """
-        fitting = [rule for rule in self.rules if rule.fits(Place(*track))]
+        fitting = [rule for rule in self.rules if rule.fits(PolicyTarget(*track))]
         alphas = [rule.alpha for rule in fitting if rule.alpha is not None]
         default = Thresholds()
-        general = self.change(Place(*track))
+        general = self.change(PolicyTarget(*track))
         names = {*metrics, *(own.metrics if own else ())}
         return (own or default).model_copy(
             update={
@@ -194,12 +197,12 @@ class Policy(Frozen):
                 "metrics": {
                     name: change
                     for name in sorted(names)
-                    if (change := self.change(Place(*track, metric=name))) != general
+                    if (change := self.change(PolicyTarget(*track, metric=name))) != general
                 },
             }
         )
 
-    def change(self, place: Place) -> float:
+    def change(self, place: PolicyTarget) -> float:
         """The smallest change that matters there, a fraction."""
         default = WALL_CHANGE if place.mode == "wall" else Thresholds().change
         fitting = (
@@ -223,9 +226,9 @@ def laxer(own: Thresholds, policy: Thresholds) -> str:
     if own.change > policy.change:
         lines.append(f"change {100 * own.change:g} % and not {100 * policy.change:g} %")
     for name, change in own.metrics.items():
-        asked = policy.of(name).change
-        if change > asked:
-            lines.append(f"change of {name} {100 * change:g} % and not {100 * asked:g} %")
+        threshold = policy.of(name).change
+        if change > threshold:
+            lines.append(f"change of {name} {100 * change:g} % and not {100 * threshold:g} %")
     if own.alpha < policy.alpha:
         lines.append(f"alpha {own.alpha:g} and not {policy.alpha:g}")
     return ", ".join(lines)

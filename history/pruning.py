@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from history.change import Change
+from history.change import NightlyChange
 from history.entry import Entry
 from history.exact import BASELINE
 from history.standing import is_open
@@ -27,7 +27,11 @@ class Pruning:
 
 
 def decide(
-    entries: Sequence[Entry], changes: Iterable[Change], *, keep_nights: int, before: str = ""
+    entries: Sequence[Entry],
+    changes: Iterable[NightlyChange],
+    *,
+    keep_nights: int,
+    before: str = "",
 ) -> Pruning:
     """Thin all but each track's newest ``keep_nights`` and the nights of changes.
 
@@ -36,7 +40,7 @@ def decide(
     finds it anew each night.
     """
     changes = tuple(changes)
-    named = {name for c in changes for name in (c.entry, c.before, c.seen_entry, c.noticed_entry)}
+    names = {name for c in changes for name in (c.entry, c.before, c.seen_entry, c.noticed_entry)}
     found_by = [(c.before, c.seen_entry) for c in changes if is_open(c)]
     tracks: dict[tuple[str, str, str], list[Entry]] = {}
     for entry in sorted(entries, key=lambda each: each.order):
@@ -46,7 +50,7 @@ def decide(
         newest = {entry.id for entry in track[max(0, len(track) - keep_nights) :]}
         needed = _evidence([entry.id for entry in track], found_by)
         for entry in track:
-            if entry.id in named:
+            if entry.id in names:
                 continue
             if entry.night < before and entry.id not in needed:
                 removed.append(entry)
@@ -58,10 +62,10 @@ def decide(
 def _evidence(track: Sequence[str], found_by: Iterable[tuple[str, str]]) -> set[str]:
     """From the nights that a change is measured against to the one that showed it."""
     needed: set[str] = set()
-    for before, seen in found_by:
-        if before in track and seen in track:
+    for before, noticed in found_by:
+        if before in track and noticed in track:
             first = max(0, track.index(before) + 1 - BASELINE)
-            needed.update(track[first : track.index(seen) + 1])
+            needed.update(track[first : track.index(noticed) + 1])
     return needed
 
 

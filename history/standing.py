@@ -8,10 +8,10 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 
-from history.change import Change, Course, Status
+from history.change import Course, NightlyChange, Status
 from history.entry import Entry
-from history.known import Known, subject_of
-from history.policy import Place, Policy
+from history.known import KnownChanges, subject_of
+from history.policy import Policy, PolicyTarget
 from history.values import courses_of
 from reports.verdict import Verdict
 
@@ -30,22 +30,26 @@ def courses(entries: Sequence[Entry]) -> tuple[tuple[str, ...], ...]:
 
 
 def marked(
-    changes: Sequence[Change], known: Known, tonight: str, policy: Policy
-) -> tuple[Change, ...]:
+    changes: Sequence[NightlyChange], known: KnownChanges, tonight: str, policy: Policy
+) -> tuple[NightlyChange, ...]:
     """The changes, in the order they were seen, each with how it stands on a night."""
-    later: dict[Course, list[Change]] = {}
-    found = []
+    later: dict[Course, list[NightlyChange]] = {}
+    marks = []
     for change in reversed(changes):
         after = later.setdefault(change.course, [])
-        found.append(_standing(change, after, known, tonight, policy))
+        marks.append(_standing(change, after, known, tonight, policy))
         after.insert(0, change)
-    return tuple(reversed(found))
+    return tuple(reversed(marks))
 
 
 def _standing(
-    change: Change, later: Sequence[Change], known: Known, tonight: str, policy: Policy
-) -> Change:
-    threshold = policy.change(Place(*change.course[:5]))
+    change: NightlyChange,
+    later: Sequence[NightlyChange],
+    known: KnownChanges,
+    tonight: str,
+    policy: Policy,
+) -> NightlyChange:
+    threshold = policy.change(PolicyTarget(*change.course[:5]))
     by = fixed_by(change, later, threshold) if is_loss(change) else None
     status: Status
     if by is not None:
@@ -60,7 +64,7 @@ def _standing(
     return change.model_copy(update={"status": status, "why": why})
 
 
-def is_loss(change: Change) -> bool:
+def is_loss(change: NightlyChange) -> bool:
     """Whether a change stays open until something is done about it.
 
     A regression does, and numbers that are others without a reason, for a regression may
@@ -69,12 +73,14 @@ def is_loss(change: Change) -> bool:
     return change.verdict is Verdict.REGRESSION or change.kind == "unexplained"
 
 
-def is_open(change: Change) -> bool:
+def is_open(change: NightlyChange) -> bool:
     """Whether a change fails later nights, too: a loss that nobody has fixed nor knows of."""
     return change.status == "open" and is_loss(change)
 
 
-def fixed_by(change: Change, later: Iterable[Change], threshold: float) -> Change | None:
+def fixed_by(
+    change: NightlyChange, later: Iterable[NightlyChange], threshold: float
+) -> NightlyChange | None:
     """The later change of its course after which a loss is smaller than the threshold.
 
     What counts is the level: a regression of 5 % is not fixed by an improvement of 1 %, and
@@ -83,17 +89,17 @@ def fixed_by(change: Change, later: Iterable[Change], threshold: float) -> Chang
     what came on such a night itself.
     """
     level = _gain(change)
-    for one in later:
-        if _gain(one) > 0 and one.kind == "mixed" and change.kind != "mixed":
+    for candidate in later:
+        if _gain(candidate) > 0 and candidate.kind == "mixed" and change.kind != "mixed":
             continue
-        level += _gain(one)
+        level += _gain(candidate)
         back = abs(level) if change.kind == "unexplained" else -level
-        if _gain(one) and back < math.log1p(threshold):
-            return one
+        if _gain(candidate) and back < math.log1p(threshold):
+            return candidate
     return None
 
 
-def _gain(change: Change) -> float:
+def _gain(change: NightlyChange) -> float:
     """A logarithm, above zero for the better."""
     if change.estimate is None or change.kind in ("lab", "suspected", "incomparable"):
         return 0.0

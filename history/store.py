@@ -27,7 +27,7 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from history.entry import SCHEMA_VERSION, Entry, Functions
+from history.entry import SCHEMA_VERSION, Entry, NightFunctions
 from results.store import StoreError
 
 HEAD = "history.json"
@@ -38,7 +38,7 @@ SHOWN = 200
 
 
 @dataclass(frozen=True)
-class Problem:
+class UnreadFile:
     """A file that was left out, and why."""
 
     path: Path
@@ -49,23 +49,23 @@ class Problem:
 
 
 @dataclass(frozen=True)
-class Read:
+class HistoryContents:
     """What is in a history: entries from the oldest night to the newest, and what is not."""
 
     entries: tuple[Entry, ...]
-    problems: tuple[Problem, ...] = ()
+    problems: tuple[UnreadFile, ...] = ()
 
     def tracks(self) -> dict[tuple[str, str, str], tuple[Entry, ...]]:
         """Entries by experiment, guest and mode; within a track, the oldest first."""
-        found: dict[tuple[str, str, str], list[Entry]] = {}
+        tracks: dict[tuple[str, str, str], list[Entry]] = {}
         for entry in self.entries:
-            found.setdefault(entry.track, []).append(entry)
-        return {track: tuple(found[track]) for track in sorted(found)}
+            tracks.setdefault(entry.track, []).append(entry)
+        return {track: tuple(tracks[track]) for track in sorted(tracks)}
 
     def entry(self, name: str) -> Entry | None:
         """The entry of this id, or of this session's name."""
-        wanted = (entry for entry in self.entries if name in (entry.id, entry.session))
-        return next(wanted, None)
+        matches = (entry for entry in self.entries if name in (entry.id, entry.session))
+        return next(matches, None)
 
 
 class HistoryStore:
@@ -74,7 +74,7 @@ class HistoryStore:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
-    def add(self, entry: Entry, functions: Functions | None = None) -> bool:
+    def add(self, entry: Entry, functions: NightFunctions | None = None) -> bool:
         """Keep an entry; False where it is there already with as many runs.
 
         A session that was added unfinished and again when it was whole takes its own
@@ -89,15 +89,15 @@ class HistoryStore:
         self._claim()
         path = self.path(entry)
         if path.exists():
-            known = _parsed(path)
-            if isinstance(known, Entry) and _runs(known) >= _runs(entry):
+            stored = _parsed(path)
+            if isinstance(stored, Entry) and _runs(stored) >= _runs(entry):
                 return False
         if functions is not None:
             self._write(self.functions_path(entry), functions.model_dump_json())
         self._write(path, entry.model_dump_json())
         return True
 
-    def read(self) -> Read:
+    def read(self) -> HistoryContents:
         """Every entry that can be read.
 
         Raises:
@@ -114,20 +114,22 @@ class HistoryStore:
         problems = []
         with collecting_nothing():
             for path in sorted((self.folder / NIGHTS).glob("*/*.json")):
-                found = _parsed(path)
-                if isinstance(found, Problem):
-                    problems.append(found)
-                elif (name := found.id) in entries:
-                    problems.append(Problem(path, f"a second file of entry {name}; left out"))
+                stored = _parsed(path)
+                if isinstance(stored, UnreadFile):
+                    problems.append(stored)
+                elif (name := stored.id) in entries:
+                    problems.append(UnreadFile(path, f"a second file of entry {name}; left out"))
                 else:
-                    entries[name] = found
-        return Read(tuple(sorted(entries.values(), key=lambda e: e.order)), tuple(problems))
+                    entries[name] = stored
+        return HistoryContents(
+            tuple(sorted(entries.values(), key=lambda e: e.order)), tuple(problems)
+        )
 
-    def functions(self, entry: Entry) -> Functions | None:
+    def functions(self, entry: Entry) -> NightFunctions | None:
         """The functions of an entry; None where none are kept or they cannot be read."""
         try:
             text = self.functions_path(entry).read_bytes()
-            return Functions.model_validate_json(text)
+            return NightFunctions.model_validate_json(text)
         except (OSError, ValidationError):
             return None
 
@@ -166,14 +168,14 @@ class HistoryStore:
     def _check(self) -> None:
         path = self.folder / HEAD
         try:
-            known = json.loads(path.read_text(encoding="utf-8")).get("format") == FORMAT
+            readable = json.loads(path.read_text(encoding="utf-8")).get("format") == FORMAT
         except FileNotFoundError:
             raise StoreError(
                 f"{path}: no such file; this folder is no history (an empty or a new one is fine)"
             ) from None
         except (ValueError, AttributeError):
-            known = False
-        if not known:
+            readable = False
+        if not readable:
             raise StoreError(f"{path}: not the head of a history; restore it or name another")
 
     def _write(self, path: Path, text: str) -> None:
@@ -224,15 +226,17 @@ def parse_entry(data: bytes) -> Entry:
         raise ValueError(_why(data, error)) from None
 
 
-def _parsed(path: Path) -> Entry | Problem:
+def _parsed(path: Path) -> Entry | UnreadFile:
     try:
         entry = parse_entry(path.read_bytes())
         late = _after_its_session(entry)
-        return Problem(path, f"{late}; take the file out, add its session again") if late else entry
+        return (
+            UnreadFile(path, f"{late}; take the file out, add its session again") if late else entry
+        )
     except OSError as error:
-        return Problem(path, f"cannot be read: {error.strerror}")
+        return UnreadFile(path, f"cannot be read: {error.strerror}")
     except ValueError as error:
-        return Problem(path, str(error))
+        return UnreadFile(path, str(error))
 
 
 def _after_its_session(entry: Entry) -> str:

@@ -46,26 +46,47 @@ def _rows(entry: Entry) -> Iterable[tuple[object, ...]]:
     )  # fmt: skip
     arms = {arm.name: arm for arm in entry.arms}
     for case in entry.cases:
-        said = {(one.arm, one.metric): one for one in case.said}
+        conclusions = {(each.arm, each.metric): each for each in case.said}
         metrics = {metric.name: metric for metric in case.metrics}
         seeds = list(case.seeds)
-        for found in case.arms:
-            arm = arms[found.arm]
+        for arm_entry in case.arms:
+            arm = arms[arm_entry.arm]
             kernel = (
                 arm.name, arm.role, arm.version, arm.kernel.key, arm.kernel.code_key, arm.commit,
             )  # fmt: skip
-            for name, ensemble in found.metrics.items():
-                one, summary = said.get((arm.name, name)), ensemble.summary
+            for name, ensemble in arm_entry.metrics.items():
+                conclusion, summary = conclusions.get((arm.name, name)), ensemble.summary
                 yield (
-                    *night, case.name, name, shown_unit(metrics[name].unit, entry.mode),
-                    metrics[name].direction, name in case.primary, *kernel,
-                    *((summary.n, summary.mean, summary.stddev, summary.minimum, summary.maximum)
-                      if summary else (0, None, None, None, None)),
-                    found.runs, found.failed, seeds, list(ensemble.values),
-                    *((one.against, one.verdict.value, one.reason, one.estimate, one.low,
-                       one.high, one.noise)
-                      if one else ("", None, "", None, None, None, None)),
-                )  # fmt: skip
+                    *night,
+                    case.name,
+                    name,
+                    shown_unit(metrics[name].unit, entry.mode),
+                    metrics[name].direction,
+                    name in case.primary,
+                    *kernel,
+                    *(
+                        (summary.n, summary.mean, summary.stddev, summary.minimum, summary.maximum)
+                        if summary
+                        else (0, None, None, None, None)
+                    ),
+                    arm_entry.runs,
+                    arm_entry.failed,
+                    seeds,
+                    list(ensemble.values),
+                    *(
+                        (
+                            conclusion.against,
+                            conclusion.verdict.value,
+                            conclusion.reason,
+                            conclusion.estimate,
+                            conclusion.low,
+                            conclusion.high,
+                            conclusion.noise,
+                        )
+                        if conclusion
+                        else ("", None, "", None, None, None, None)
+                    ),
+                )
 
 
 def setting_key(entry: Entry) -> str:

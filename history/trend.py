@@ -10,7 +10,7 @@ import numpy as np
 
 from experiment.spec import Direction, Mode
 from history import wall
-from history.change import Change, Course
+from history.change import Course, NightlyChange
 from history.entry import PINNED, Entry, Role
 from history.exact import direction_of
 from history.values import fit, followed, moved_settings
@@ -63,14 +63,14 @@ class Trend(Record):
 
 
 def trends(
-    entries: Sequence[Entry], changes: Iterable[Change] = (), *, primary_only: bool = False
+    entries: Sequence[Entry], changes: Iterable[NightlyChange] = (), *, primary_only: bool = False
 ) -> tuple[Trend, ...]:
     """The trends of one track, the oldest night first.
 
     In exact mode a value is the geometric mean over the seeds in the metric's unit, in wall
     mode the ratio to the pinned arm (``history.wall.reference``).
     """
-    told = list(changes)
+    listed = list(changes)
     keys = {
         (case.name, metric.name, arm.arm): None
         for entry in entries
@@ -79,12 +79,14 @@ def trends(
         for metric in case.metrics
         if metric.name in arm.metrics
         and (metric.name in case.primary or not primary_only)
-        and arm.arm in {one.name for one in entry.arms if one.role != "again"}
+        and arm.arm in {each.name for each in entry.arms if each.role != "again"}
     }
-    return tuple(_trend(entries, key, told) for key in keys)
+    return tuple(_trend(entries, key, listed) for key in keys)
 
 
-def _trend(entries: Sequence[Entry], key: tuple[str, str, str], changes: list[Change]) -> Trend:
+def _trend(
+    entries: Sequence[Entry], key: tuple[str, str, str], changes: list[NightlyChange]
+) -> Trend:
     case, name, arm = key
     newest = next(e for e in reversed(entries) if (c := e.case(case)) and c.metric(name))
     head = newest.case(case)
@@ -102,7 +104,7 @@ def _trend(entries: Sequence[Entry], key: tuple[str, str, str], changes: list[Ch
     )
     levels = _levels(entries, values, breaks)
     width = _width(entries, key, against, newest)
-    role = next((one.role for e in entries for one in e.arms if one.name == arm), "followed")
+    role = next((each.role for e in entries for each in e.arms if each.name == arm), "followed")
     points = [
         _point(entries, at, key, values[at], levels[at], width, mine) for at in range(len(entries))
     ]
@@ -119,8 +121,8 @@ def _trend(entries: Sequence[Entry], key: tuple[str, str, str], changes: list[Ch
 
 
 def _mean(entry: Entry, case: str, metric: str, arm: str) -> float | None:
-    found = entry.case(case)
-    measured = found.arm(arm) if found else None
+    case_entry = entry.case(case)
+    measured = case_entry.arm(arm) if case_entry else None
     ensemble = measured.metrics.get(metric) if measured else None
     return ensemble.summary.mean if ensemble and ensemble.summary and fit(entry) else None
 
@@ -147,8 +149,8 @@ def _levels(
     starts = [at for at, entry in enumerate(entries) if at == 0 or entry.id in breaks]
     levels: list[float | None] = []
     for start, end in itertools.pairwise([*starts, len(entries)]):
-        known = [value for value in values[start:end] if value is not None]
-        levels += [float(np.mean(known)) if known else None] * (end - start)
+        numbers = [value for value in values[start:end] if value is not None]
+        levels += [float(np.mean(numbers)) if numbers else None] * (end - start)
     return levels
 
 
@@ -167,16 +169,16 @@ def _width(
 
 def _point(
     entries: Sequence[Entry], at: int, key: tuple[str, str, str], value: float | None,
-    level: float | None, width: float, changes: Sequence[Change],
+    level: float | None, width: float, changes: Sequence[NightlyChange],
 ) -> Point:  # fmt: skip
     entry, (case, metric, name) = entries[at], key
-    arm, found = entry.arm(name), entry.case(case)
-    measured = found.arm(name) if found else None
+    arm, case_entry = entry.arm(name), entry.case(case)
+    measured = case_entry.arm(name) if case_entry else None
     ensemble = measured.metrics.get(metric) if measured else None
     summary = ensemble.summary if ensemble else None
-    said = (
-        next((s for s in found.said if (s.arm, s.metric) == (name, metric)), None)
-        if found
+    conclusion = (
+        next((s for s in case_entry.said if (s.arm, s.metric) == (name, metric)), None)
+        if case_entry
         else None
     )
     why_not = ""
@@ -197,7 +199,7 @@ def _point(
         level=level,
         low=level * (1 - width) if level is not None else None,
         high=level * (1 + width) if level is not None else None,
-        verdict=said.verdict if said else None,
+        verdict=conclusion.verdict if conclusion else None,
         lab=moved_settings(entries[at - 1], entry) if at else (),
         changes=tuple(c.id for c in changes if c.entry == entry.id),
         why_not=why_not,

@@ -46,18 +46,18 @@ def fit(entry: Entry) -> bool:
 
 def courses_of(entries: Sequence[Entry]) -> list[tuple[str, str, str]]:
     """(case, metric, arm) of every primary metric of a followed arm, in order of appearance."""
-    found: dict[tuple[str, str, str], None] = {}
+    courses: dict[tuple[str, str, str], None] = {}
     for entry in entries:
         for case in entry.cases:
             for metric in case.primary:
                 for arm in entry.followed:
-                    found[case.name, metric, arm.name] = None
-    return list(found)
+                    courses[case.name, metric, arm.name] = None
+    return list(courses)
 
 
 def followed(entries: Sequence[Entry], case: str, metric: str, arm: str) -> Followed:
     """The values of one metric of one arm, night by night, and those of the pinned arm."""
-    seeds = sorted({s for e in entries if (found := e.case(case)) for s in found.seeds})
+    seeds = sorted({s for e in entries if (case_entry := e.case(case)) for s in case_entry.seeds})
     column = {seed: at for at, seed in enumerate(seeds)}
     logs = np.full((len(entries), len(seeds)), np.nan)
     control = logs.copy()
@@ -73,12 +73,12 @@ def followed(entries: Sequence[Entry], case: str, metric: str, arm: str) -> Foll
 def _fill(
     row: Floats, entry: Entry, case: str, metric: str, arm: str, column: dict[int, int]
 ) -> None:
-    found = entry.case(case)
-    measured = found.arm(arm) if found else None
-    if found is None or measured is None or metric not in measured.metrics:
+    case_entry = entry.case(case)
+    measured = case_entry.arm(arm) if case_entry else None
+    if case_entry is None or measured is None or metric not in measured.metrics:
         return
     # A value that is not above zero has no ratio to anything.
-    for seed, value in zip(found.seeds, measured.metrics[metric].values, strict=False):
+    for seed, value in zip(case_entry.seeds, measured.metrics[metric].values, strict=False):
         if value is not None and value > 0:
             row[column[seed]] = np.log(value)
 

@@ -29,7 +29,7 @@ from history.dating import (
     without_outliers,
 )
 from history.entry import PINNED, Entry
-from history.exact import Found, direction_of
+from history.exact import DetectedChange, direction_of
 from history.values import courses_of, followed, moved_settings, same_code
 from reports import statistics
 from reports.statistics import Floats, as_change
@@ -55,40 +55,44 @@ UNLIKELY = 1e-4
 TINY = 1e-12
 
 
-def find(entries: Sequence[Entry], *, penalty: float = PENALTY, least: int = LEAST) -> list[Found]:
+def find(
+    entries: Sequence[Entry], *, penalty: float = PENALTY, least: int = LEAST
+) -> list[DetectedChange]:
     """Every change of one wall track, in the order it was seen.
 
     ``entries`` are those of one track, the oldest first.  Arms are watched as ratios to the
     pinned arm; where no night has one, the other arms as ratios to the subject.  What the
     pinned arm itself moves by is told as the lab's.
     """
-    found: list[Found] = []
+    changes: list[DetectedChange] = []
     for case, metric, arm in courses_of(entries):
         values = followed(entries, case, metric, arm)
         against = reference(entries, arm)
         if not against:
             continue
         control = followed(entries, case, metric, against).logs
-        found += _course(entries, (case, metric, arm), values.logs - control, penalty, least)
+        changes += _course(entries, (case, metric, arm), values.logs - control, penalty, least)
     for case, metric in dict.fromkeys((c, m) for c, m, _ in courses_of(entries)):
         logs = followed(entries, case, metric, PINNED).logs
-        found += _course(entries, (case, metric, PINNED), logs, penalty, least)
-    found += _lab_moves(entries, {(f.case, f.metric, f.at) for f in found if f.arm == PINNED})
-    return sorted(found, key=lambda f: (f.seen, f.arm, f.case, f.metric))
+        changes += _course(entries, (case, metric, PINNED), logs, penalty, least)
+    changes += _lab_moves(entries, {(f.case, f.metric, f.at) for f in changes if f.arm == PINNED})
+    return sorted(changes, key=lambda f: (f.seen, f.arm, f.case, f.metric))
 
 
-def _lab_moves(entries: Sequence[Entry], told: set[tuple[str, str, int]]) -> list[Found]:
+def _lab_moves(
+    entries: Sequence[Entry], reported: set[tuple[str, str, int]]
+) -> list[DetectedChange]:
     """Nights on which the setting moved: told as they are, for one night's level says little."""
-    found = []
+    changes = []
     for now in range(1, len(entries)):
         lab = moved_settings(entries[now - 1], entries[now])
         for case in entries[now].cases if lab else ():
             for metric in case.primary:
-                if (case.name, metric, now) not in told:
-                    found.append(
-                        Found("lab", case.name, metric, PINNED, now - 1, now, now, lab=lab)
+                if (case.name, metric, now) not in reported:
+                    changes.append(
+                        DetectedChange("lab", case.name, metric, PINNED, now - 1, now, now, lab=lab)
                     )
-    return found
+    return changes
 
 
 def reference(entries: Sequence[Entry], arm: str) -> str:
@@ -105,7 +109,7 @@ def reference(entries: Sequence[Entry], arm: str) -> str:
 
 def _course(
     entries: Sequence[Entry], key: tuple[str, str, str], logs: Floats, penalty: float, least: int
-) -> list[Found]:
+) -> list[DetectedChange]:
     nights, estimates, errors = nightly(logs)
     nominated = change_points(
         estimates,
@@ -119,8 +123,8 @@ def _course(
     course = _Levels.of(entries, key, nights, estimates, errors)
     ends = [*(at for _, at, _ in nominated[1:]), len(nights)]
     changes, begin = [], 0
-    for (start, at, seen), end in zip(nominated, ends, strict=True):
-        change = course.change(_Nomination(max(start, begin), at, seen, end))
+    for (start, at, noticed), end in zip(nominated, ends, strict=True):
+        change = course.change(_Nomination(max(start, begin), at, noticed, end))
         if change is None:
             begin = min(begin or start, start)
             continue
@@ -170,24 +174,24 @@ class _Levels:
             np.array([False, *new]), np.array([False, *moved]),
         )  # fmt: skip
 
-    def change(self, nomination: _Nomination) -> Found | None:
+    def change(self, nomination: _Nomination) -> DetectedChange | None:
         """What all nights say of a nomination; None where they say that it was none.
 
         A change is suspected until its interval excludes zero, and seen on the night on
         which it first does.
         """
-        found, last = self._known_by(nomination, nomination.seen + 1), nomination.seen + 1
-        while found.kind == "suspected" and last < nomination.end:
+        change, last = self._known_by(nomination, nomination.seen + 1), nomination.seen + 1
+        while change.kind == "suspected" and last < nomination.end:
             last += 1
-            found = self._known_by(nomination, last)
-        seen = found.seen
-        found = self._known_by(nomination, nomination.end)
-        if found.kind == "suspected":
+            change = self._known_by(nomination, last)
+        noticed = change.seen
+        change = self._known_by(nomination, nomination.end)
+        if change.kind == "suspected":
             withdrawn = nomination.end - nomination.seen > FEWEST
-            return None if withdrawn else replace(found, seen=self.nights[nomination.seen])
-        return replace(found, seen=seen)
+            return None if withdrawn else replace(change, seen=self.nights[nomination.seen])
+        return replace(change, seen=noticed)
 
-    def _known_by(self, nomination: _Nomination, end: int) -> Found:
+    def _known_by(self, nomination: _Nomination, end: int) -> DetectedChange:
         """The change as the nights before position ``end`` show it."""
         start = nomination.start
         recent = slice(max(0, end - LONGEST), end)
@@ -207,7 +211,7 @@ class _Levels:
             low=as_change(interval.low), high=as_change(interval.high),
         )  # fmt: skip
         night = [self.nights[start + position] for position in (at - 1, *date)]
-        return Found(
+        return DetectedChange(
             kind, *self.key, night[0], night[1], self.nights[end - 1],
             verdict if kind == "step" else None, estimate,
             moved_settings(self.entries[night[0]], self.entries[night[1]]),
@@ -237,12 +241,12 @@ def nightly(logs: Floats) -> tuple[list[int], Floats, Floats]:
     """
     nights, estimates, errors = [], [], []
     for night, row in enumerate(logs):
-        known = row[np.isfinite(row)]
-        if known.size:
+        finite = row[np.isfinite(row)]
+        if finite.size:
             nights.append(night)
-            estimates.append(statistics.hodges_lehmann(known))
-            spread = statistics.standard_deviation(known)
-            errors.append(math.nan if spread is None else spread / math.sqrt(known.size))
+            estimates.append(statistics.hodges_lehmann(finite))
+            spread = statistics.standard_deviation(finite)
+            errors.append(math.nan if spread is None else spread / math.sqrt(finite.size))
     return nights, np.asarray(estimates), np.asarray(errors)
 
 
@@ -255,7 +259,7 @@ def change_points(
     ``estimates`` and ``errors`` are logarithms, shape (nights,); ``change`` is the
     threshold as a fraction.
     """
-    found, start = [], 0
+    points, start = [], 0
     for now in range(FEWEST - 1, len(estimates)):
         first = max(0, now + 1 - LONGEST)
         noise = night_noise(estimates[first : now + 1], errors[first : now + 1])
@@ -277,9 +281,9 @@ def change_points(
             # nights as they were measured.
             raw = estimates[first + old : now + 1]
             at = old + dates(date_probabilities(raw, at - old, noise)).at
-            found.append((first + old, first + at, now))
+            points.append((first + old, first + at, now))
             start = first + at
-    return found
+    return points
 
 
 def night_noise(estimates: Floats, errors: Floats) -> float:
@@ -289,8 +293,8 @@ def night_noise(estimates: Floats, errors: Floats) -> float:
     """
     apart = np.diff(estimates)
     between = MAD * float(np.median(np.abs(apart - np.median(apart)))) / math.sqrt(2)
-    known = errors[np.isfinite(errors)]
-    return max(between, float(np.median(known)) if known.size else 0.0)
+    finite = errors[np.isfinite(errors)]
+    return max(between, float(np.median(finite)) if finite.size else 0.0)
 
 
 def best_split(values: Floats, least: int) -> float:

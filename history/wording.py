@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from history.change import Change, Moved
+from history.change import Moved, NightlyChange
 from history.entry import Entry
-from history.store import Read
+from history.store import HistoryContents
 from history.trend import Trend
 from reports.wording import between, clean, figure, percent
 
@@ -22,7 +22,7 @@ KINDS = {
 SHOWN_NIGHTS = 10
 
 
-def change_line(change: Change) -> str:
+def change_line(change: NightlyChange) -> str:
     """One change in one line."""
     course = change.course
     size = f" {percent(change.estimate)}" if change.estimate is not None else ""
@@ -45,7 +45,7 @@ def change_line(change: Change) -> str:
     return clean("; ".join(words))
 
 
-def standing_words(change: Change) -> list[str]:
+def standing_words(change: NightlyChange) -> list[str]:
     """``fixed: by the change of 2026-03-01``; why it is open only where there is a reason."""
     if change.status == "open":
         return [f"open: {change.why}"] if change.why else []
@@ -59,22 +59,23 @@ def moved_words(moved: Moved) -> str:
     return f"{moved.name} {before} -> {after}"
 
 
-def change_lines(changes: Iterable[Change]) -> list[str]:
+def change_lines(changes: Iterable[NightlyChange]) -> list[str]:
     """A line a change, and below it a line for each function that moved."""
     lines = []
     for change in changes:
         lines.append(change_line(change))
-        for one in change.functions:
+        for function in change.functions:
             calls = ""
-            if one.calls_before is not None and one.calls_after is not None:
-                calls = f", calls {figure(one.calls_before, 4)} -> {figure(one.calls_after, 4)}"
-            file = f" ({one.file})" if one.file else ""
+            if function.calls_before is not None and function.calls_after is not None:
+                numbers = (figure(function.calls_before, 4), figure(function.calls_after, 4))
+                calls = f", calls {' -> '.join(numbers)}"
+            file = f" ({function.file})" if function.file else ""
             unit = f" instructions per {change.unit_of_work}" if change.unit_of_work else ""
-            lines.append(clean(f"    {moved_words(one)}{unit}{calls}{file}"))
+            lines.append(clean(f"    {moved_words(function)}{unit}{calls}{file}"))
     return lines
 
 
-def overview(read: Read) -> list[str]:
+def overview(read: HistoryContents) -> list[str]:
     """A line a track, and one for each file that was left out."""
     lines = []
     for track, entries in read.tracks().items():
@@ -110,10 +111,10 @@ def entry_lines(entry: Entry) -> list[str]:
     lines += [f"  {arm.name} ({arm.role}): {arm.version}, {arm.kernel.key}" for arm in entry.arms]
     lines += [f"  {name}: {value}" for name, value in sorted(entry.setting.items())]
     for case in entry.cases:
-        for said in case.said:
-            change = percent(said.estimate)
+        for conclusion in case.said:
+            change = percent(conclusion.estimate)
             lines.append(
-                f"  {case.name} {said.metric} {said.arm} against {said.against}: {change} "
-                f"{said.verdict.value} ({said.reason})"
+                f"  {case.name} {conclusion.metric} {conclusion.arm} against {conclusion.against}: "
+                f"{change} {conclusion.verdict.value} ({conclusion.reason})"
             )
     return [clean(line) for line in lines]

@@ -47,7 +47,7 @@ class Attempt:
 
 
 @dataclass(frozen=True)
-class Finding:
+class AcceleratorTest:
     """What this host can do: the best accelerator, and every attempt on the way.
 
     ``emulated`` is true where the host itself is a machine of QEMU's translator: KVM works as
@@ -112,7 +112,7 @@ def attempt(accelerator: Accelerator, kernel: Path, initrd: Path) -> Attempt:
     return Attempt(accelerator, works, "" if works else reason_in(done.stdout, done.stderr))
 
 
-def decide(attempt_one: Callable[[Accelerator], Attempt]) -> Finding:
+def decide(attempt_one: Callable[[Accelerator], Attempt]) -> AcceleratorTest:
     """Try the accelerators in the order of preference up to the first that works.
 
     Raises:
@@ -122,7 +122,7 @@ def decide(attempt_one: Callable[[Accelerator], Attempt]) -> Finding:
     for accelerator in ACCELERATORS:
         attempts.append(attempt_one(accelerator))
         if attempts[-1].works:
-            return Finding(accelerator, tuple(attempts))
+            return AcceleratorTest(accelerator, tuple(attempts))
     raise InfraError(
         f"QEMU boots no kernel: {attempts[-1].reason}",
         where=QEMU,
@@ -156,7 +156,7 @@ def cpu_is_emulated(*, proc: Path = Path("/proc"), sys: Path = Path("/sys")) -> 
 
 def provide(
     cache: Path, kernel: Path, *, proc: Path = Path("/proc"), device: Path = Path("/dev/kvm")
-) -> Finding:
+) -> AcceleratorTest:
     """What this host can do, from the cache if it was found out since the host booted.
 
     The finding is kept by the host's boot id, QEMU's version and our access to the device.
@@ -181,7 +181,7 @@ def provide(
 
 def kept(
     cache: Path, *, proc: Path = Path("/proc"), device: Path = Path("/dev/kvm")
-) -> Finding | None:
+) -> AcceleratorTest | None:
     """What was found out since the host booted, without finding it out; None if nothing was."""
     return _read(cache / KEPT, _key(proc, device))
 
@@ -195,14 +195,14 @@ def _key(proc: Path, device: Path) -> list[str]:
     ]
 
 
-def _read(path: Path, key: list[str]) -> Finding | None:
+def _read(path: Path, key: list[str]) -> AcceleratorTest | None:
     """The finding kept for ``key``; None when there is none, or it cannot be read."""
     try:
         kept = json.loads(path.read_text())
         if kept["key"] != key or kept["accelerator"] not in ACCELERATORS:
             return None
         attempts = tuple(Attempt(**one) for one in kept["attempts"])
-        return Finding(kept["accelerator"], attempts, bool(kept["emulated"]))
+        return AcceleratorTest(kept["accelerator"], attempts, bool(kept["emulated"]))
     except (OSError, ValueError, TypeError, KeyError):
         return None
 

@@ -22,7 +22,7 @@ from host.facts import (
     tool_version,
     version_numbers,
 )
-from host.packages import Package, install_line, locate, package_of, packages, search_path
+from host.packages import SystemPackage, install_line, locate, package_of, packages, search_path
 from host.process import run
 
 Status = Literal["ok", "warn", "fail"]
@@ -38,7 +38,7 @@ GIB = 2**30
 
 
 @dataclass(frozen=True)
-class Check:
+class DoctorCheck:
     """One thing looked at; ``mend`` is an imperative, empty where nothing need be done."""
 
     name: str
@@ -49,7 +49,7 @@ class Check:
 
 
 @dataclass(frozen=True)
-class Known:
+class KnownVersions:
     """Versions of a tool that the lab was run with: from ``least`` up to, not with, ``below``.
 
     Without a ``below`` something else decides of newer ones.
@@ -64,19 +64,21 @@ class Known:
 
 KNOWN = (
     # Which newer one is exact: check_exactness.
-    Known("qemu", (7, 2), None, "fail", "bit-exact guests need QEMU's -icount and -action"),
-    Known("fio", (3, 33), (4,), "warn", "the lab reads fio's json+ output"),
+    KnownVersions("qemu", (7, 2), None, "fail", "bit-exact guests need QEMU's -icount and -action"),
+    KnownVersions("fio", (3, 33), (4,), "warn", "the lab reads fio's json+ output"),
 )
 
 
-def check_package(package: Package) -> Check:
+def check_package(package: SystemPackage) -> DoctorCheck:
     """Whether all that a package provides is there."""
     places = {provided: locate(provided) for provided in package.provides}
     lacking = [provided for provided, place in places.items() if place is None]
     if not lacking:
-        return Check(package.name, "ok", " ".join(str(place) for place in places.values()), "")
+        return DoctorCheck(
+            package.name, "ok", " ".join(str(place) for place in places.values()), ""
+        )
     status: Status = "fail" if package.need == "required" else "warn"
-    return Check(
+    return DoctorCheck(
         package.name,
         status,
         f"{NOT_FOUND}: {' '.join(lacking)}",
@@ -85,7 +87,7 @@ def check_package(package: Package) -> Check:
     )
 
 
-def check_version(known: Known, version: str) -> Check:
+def check_version(known: KnownVersions, version: str) -> DoctorCheck:
     """Whether a tool's version is one that the lab was run with."""
     name = f"{known.tool} version"
     numbers = version_numbers(version)
@@ -93,16 +95,16 @@ def check_version(known: Known, version: str) -> Check:
     if known.below is not None:
         span += f", older than {_dotted(known.below)}"
     if not numbers:
-        return Check(name, "warn", version, known.why, f"use {known.tool} {span}")
+        return DoctorCheck(name, "warn", version, known.why, f"use {known.tool} {span}")
     if numbers < known.least:
-        return Check(name, known.too_old, version, known.why, f"use {known.tool} {span}")
+        return DoctorCheck(name, known.too_old, version, known.why, f"use {known.tool} {span}")
     if known.below is not None and numbers >= known.below:
         why = f"newer than any the lab was run with; {known.why}"
-        return Check(name, "warn", version, why, "run make test before trusting its numbers")
-    return Check(name, "ok", version, "")
+        return DoctorCheck(name, "warn", version, why, "run make test before trusting its numbers")
+    return DoctorCheck(name, "ok", version, "")
 
 
-def check_exact_mode() -> Check:
+def check_exact_mode() -> DoctorCheck:
     """Whether QEMU starts an x86 machine with TCG and -icount as exact guests use it."""
     argv = ["qemu-system-x86_64", "-machine", "none", "-nodefaults", "-display", "none"]
     argv += ["-accel", "tcg", "-icount", "shift=0,sleep=off", "-monitor", "stdio"]
@@ -116,63 +118,67 @@ def check_exact_mode() -> Check:
             check=False,
         )
     except InfraError as error:
-        return Check("exact mode", "fail", error.what, why, install_line([package_of(argv[0])]))
+        return DoctorCheck(
+            "exact mode", "fail", error.what, why, install_line([package_of(argv[0])])
+        )
     if done.returncode != 0:
         found = (done.tail().splitlines() or ["no message"])[-1]
-        return Check("exact mode", "fail", found, why, "install a QEMU with TCG for x86_64")
-    return Check("exact mode", "ok", "QEMU accepts tcg with -icount shift=0,sleep=off", "")
+        return DoctorCheck("exact mode", "fail", found, why, "install a QEMU with TCG for x86_64")
+    return DoctorCheck("exact mode", "ok", "QEMU accepts tcg with -icount shift=0,sleep=off", "")
 
 
-def check_exactness(cache: Path) -> Check:
+def check_exactness(cache: Path) -> DoctorCheck:
     """Whether this QEMU's guests are known to be exact: by its release, or as tried here."""
     why = "a QEMU may give guests that differ from boot to boot"
     name = "exactness"
     try:
         found = exactness.standing(cache)
     except InfraError as error:
-        return Check(name, "fail", error.what, why, install_line([package_of(exactness.QEMU)]))
+        return DoctorCheck(
+            name, "fail", error.what, why, install_line([package_of(exactness.QEMU)])
+        )
     if found.status == "inexact":
-        return Check(name, "fail", found.text, why, "use another QEMU, see docs/systems.md")
+        return DoctorCheck(name, "fail", found.text, why, "use another QEMU, see docs/systems.md")
     if found.status == "untried":
-        return Check(name, "warn", found.text, why, "./lab.py doctor --exact")
-    return Check(name, "ok", found.text, "")
+        return DoctorCheck(name, "warn", found.text, why, "./lab.py doctor --exact")
+    return DoctorCheck(name, "ok", found.text, "")
 
 
-def check_kvm(device: Path = Path("/dev/kvm")) -> Check:
+def check_kvm(device: Path = Path("/dev/kvm")) -> DoctorCheck:
     """Note whether KVM is offered; that it opens does not mean that it runs a kernel."""
     offered = os.access(device, os.R_OK | os.W_OK)
     found = f"{device} opens" if offered else f"no access to {device}"
-    return Check(
+    return DoctorCheck(
         "kvm", "ok", f"{found}; not needed in exact mode", "wall mode finds out by booting a guest"
     )
 
 
-def check_memory(total_mib: int) -> Check:
+def check_memory(total_mib: int) -> DoctorCheck:
     """Whether the machine's memory (MiB) carries guests and a kernel build."""
     found = f"{total_mib} MiB"
     why = "the default guest and a kernel build fit 4 GiB"
     if total_mib >= MEMORY_MIB:
-        return Check("memory", "ok", found, "")
+        return DoctorCheck("memory", "ok", found, "")
     status: Status = "fail" if total_mib < LEAST_MEMORY_MIB else "warn"
-    return Check("memory", status, found, why, "use a machine with 4 GiB, or the smoke guest")
+    return DoctorCheck("memory", status, found, why, "use a machine with 4 GiB, or the smoke guest")
 
 
-def check_cores(cores: int) -> Check:
+def check_cores(cores: int) -> DoctorCheck:
     """How many guests can run side by side."""
     found = f"{cores} to run on"
     if cores >= 2:
-        return Check("cores", "ok", found, "")
+        return DoctorCheck("cores", "ok", found, "")
     why = "guests run one after the other, each on one core"
-    return Check("cores", "warn", found, why, "use two cores or more, or be patient")
+    return DoctorCheck("cores", "warn", found, why, "use two cores or more, or be patient")
 
 
-def check_cache(folder: Path) -> Check:
+def check_cache(folder: Path) -> DoctorCheck:
     """Whether the cache folder can be written, or made where it is not there yet."""
     at = _existing(folder)
     if at.is_dir() and os.access(at, os.W_OK | os.X_OK):
         note = "" if at == folder else ", to be made"
-        return Check("cache folder", "ok", f"{folder}{note}", "")
-    return Check(
+        return DoctorCheck("cache folder", "ok", f"{folder}{note}", "")
+    return DoctorCheck(
         "cache folder",
         "fail",
         f"{at} cannot be written",
@@ -181,13 +187,13 @@ def check_cache(folder: Path) -> Check:
     )
 
 
-def check_disk(folder: Path, free_bytes: int) -> Check:
+def check_disk(folder: Path, free_bytes: int) -> DoctorCheck:
     """Whether ``free_bytes`` at the cache folder suffice to build with nothing cached."""
     found = f"{free_bytes / GIB:.1f} GiB free at {folder}"
     if free_bytes >= COLD_BUILD_GIB * GIB:
-        return Check("disk", "ok", found, "")
+        return DoctorCheck("disk", "ok", found, "")
     status: Status = "fail" if free_bytes < LEAST_GIB * GIB else "warn"
-    return Check(
+    return DoctorCheck(
         "disk",
         status,
         found,
@@ -196,7 +202,7 @@ def check_disk(folder: Path, free_bytes: int) -> Check:
     )
 
 
-def run_checks(*, cache: Path | None = None, proc: Path = Path("/proc")) -> tuple[Check, ...]:
+def run_checks(*, cache: Path | None = None, proc: Path = Path("/proc")) -> tuple[DoctorCheck, ...]:
     """Look at everything, in the order a person would mend it.
 
     Raises:
@@ -205,7 +211,7 @@ def run_checks(*, cache: Path | None = None, proc: Path = Path("/proc")) -> tupl
     folder = cache if cache is not None else cache_folder()
     wanted = [package for package in packages() if package.need in ("required", "useful")]
     versions = {tool.name: tool for tool in TOOLS}
-    later: tuple[Callable[[], Check], ...] = (
+    later: tuple[Callable[[], DoctorCheck], ...] = (
         check_exact_mode,
         lambda: check_exactness(folder),
         check_kvm,
@@ -221,13 +227,13 @@ def run_checks(*, cache: Path | None = None, proc: Path = Path("/proc")) -> tupl
     )
 
 
-def worst(checks: Iterable[Check]) -> Status:
+def worst(checks: Iterable[DoctorCheck]) -> Status:
     """The worst status among checks."""
     said = {check.status for check in checks}
     return "fail" if "fail" in said else "warn" if "warn" in said else "ok"
 
 
-def as_text(checks: Iterable[Check]) -> str:
+def as_text(checks: Iterable[DoctorCheck]) -> str:
     """The checks as aligned lines; what is wrong comes with its reason and its mend.
 
     The last line installs everything that is missing with one command.

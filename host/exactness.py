@@ -32,7 +32,7 @@ STATUSES: tuple[Status, ...] = get_args(Status)
 
 
 @dataclass(frozen=True)
-class Known:
+class KnownRelease:
     """A release that was run: its program, its number, the numbers of vCPUs, and what."""
 
     program: str
@@ -57,7 +57,7 @@ class Trial:
 
 
 @dataclass(frozen=True)
-class Standing:
+class QemuStanding:
     """How far a QEMU can be trusted: ``text`` is one line for people."""
 
     status: Status
@@ -66,7 +66,7 @@ class Standing:
     text: str
 
 
-def parse(text: str, *, where: str = TABLE.name) -> tuple[Known, ...]:
+def parse(text: str, *, where: str = TABLE.name) -> tuple[KnownRelease, ...]:
     """Read the table: ``program | release | vCPUs | what``, comments after ``#``.
 
     Raises:
@@ -79,11 +79,11 @@ def parse(text: str, *, where: str = TABLE.name) -> tuple[Known, ...]:
         fields = [field.strip() for field in line.split("|")]
         if len(fields) != 4 or not all(fields):
             raise InfraError("expected four fields between bars", where=f"{where}:{number}")
-        known.append(Known(*fields))
+        known.append(KnownRelease(*fields))
     return tuple(known)
 
 
-def shipped() -> tuple[Known, ...]:
+def shipped() -> tuple[KnownRelease, ...]:
     """The table that ships.
 
     Raises:
@@ -106,7 +106,7 @@ def identity(program: str = QEMU) -> tuple[str, str, str]:
     return version, sha256_of(path), sha256_of(PRELOAD)
 
 
-def standing(cache: Path, program: str = QEMU) -> Standing:
+def standing(cache: Path, program: str = QEMU) -> QemuStanding:
     """What is known of the QEMU at hand; nothing is booted.
 
     Raises:
@@ -117,8 +117,8 @@ def standing(cache: Path, program: str = QEMU) -> Standing:
 
 
 def judged(
-    program: str, version: str, binary: str, known: tuple[Known, ...], trial: Trial | None
-) -> Standing:
+    program: str, version: str, binary: str, known: tuple[KnownRelease, ...], trial: Trial | None
+) -> QemuStanding:
     """The standing of a binary by its trial, else by the release it is of."""
     name = f"QEMU {version}"
     own = f"{name}, binary {binary[:SHOWN]}"
@@ -126,18 +126,18 @@ def judged(
         first, more = trial.differences[0], len(trial.differences) - 1
         also = f" (and {more} more)" if more else ""
         text = f"{own}: boots differed on {trial.date}: {first}{also}"
-        return Standing("inexact", version, binary, text)
+        return QemuStanding("inexact", version, binary, text)
     if trial is not None:
         shapes = ", ".join(map(str, trial.vcpus))
         text = f"{own}: tried here on {trial.date}, exact with {shapes} vCPUs"
-        return Standing("exact", version, binary, text)
+        return QemuStanding("exact", version, binary, text)
     release = version_numbers(version)[:RELEASE_NUMBERS]
     for each in known:
         if each.program == program and release == version_numbers(each.release):
             text = f"{name}: this release was run with {each.vcpus} vCPUs"
-            return Standing("known", version, binary, text)
+            return QemuStanding("known", version, binary, text)
     text = f"{own}: this release was never tried, here or elsewhere"
-    return Standing("untried", version, binary, text)
+    return QemuStanding("untried", version, binary, text)
 
 
 def trials(cache: Path) -> Mapping[str, Trial]:
@@ -164,7 +164,7 @@ def remember(cache: Path, trial: Trial) -> None:
         beside.replace(path)
 
 
-def require_exact(found: Standing) -> None:
+def require_exact(found: QemuStanding) -> None:
     """Refuse a QEMU whose guests are known to differ.
 
     A session's own repeat is one run of a case: it may be equal by luck where others are not.

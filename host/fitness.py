@@ -14,8 +14,8 @@ from pathlib import Path
 
 from errors import InfraError
 from host import accelerator as accelerators
-from host.accelerator import Finding
-from host.doctor import Check
+from host.accelerator import AcceleratorTest
+from host.doctor import DoctorCheck
 from host.facts import HOST_RESERVE_MIB, QEMU_OVERHEAD_MIB, meminfo_mib, text_of
 from host.topology import Placement, host_cpus, place
 
@@ -77,32 +77,32 @@ def meanwhile(before: Counters, after: Counters, *, own_cpu_s: float = 0.0) -> M
     )
 
 
-def check_accelerator(found: Finding | None) -> Check:
+def check_accelerator(found: AcceleratorTest | None) -> DoctorCheck:
     """Whether guests run on real CPUs; None where no kernel is there to boot."""
     if found is None:
         why = "only booting a kernel tells whether KVM runs one"
-        return Check("accelerator", "warn", "not tried: no kernel", why, "./lab.py build")
+        return DoctorCheck("accelerator", "warn", "not tried: no kernel", why, "./lab.py build")
     if found.real_time:
-        return Check("accelerator", "ok", found.text(), "")
+        return DoctorCheck("accelerator", "ok", found.text(), "")
     why = "the time of QEMU's translator (TCG) says nothing: wall mode gives no verdict"
     mend = 'use mode = "exact", or a host where KVM boots a kernel'
-    return Check("accelerator", "fail", found.text(), why, mend)
+    return DoctorCheck("accelerator", "fail", found.text(), why, mend)
 
 
-def check_governor(governors: Sequence[str]) -> Check:
+def check_governor(governors: Sequence[str]) -> DoctorCheck:
     """Whether every CPU keeps its clock up (texts of cpufreq/scaling_governor)."""
     said = sorted({text.strip() for text in governors if text.strip()})
     why = "the clock follows the load, and a run its clock"
     if not said:
         mend = "measure on bare metal; a guest of another hypervisor does not own its clock"
-        return Check("governor", "warn", UNKNOWN, why, mend)
+        return DoctorCheck("governor", "warn", UNKNOWN, why, mend)
     if said == ["performance"]:
-        return Check("governor", "ok", "performance", "")
+        return DoctorCheck("governor", "ok", "performance", "")
     mend = "echo performance | tee /sys/devices/system/cpu/cpu*/cpufreq/scaling_governor"
-    return Check("governor", "warn", ", ".join(said), why, mend)
+    return DoctorCheck("governor", "warn", ", ".join(said), why, mend)
 
 
-def check_turbo(no_turbo: str, boost: str) -> Check:
+def check_turbo(no_turbo: str, boost: str) -> DoctorCheck:
     """Whether turbo is off (texts of intel_pstate/no_turbo and cpufreq/boost)."""
     why = "turbo depends on heat and on what other cores do"
     if no_turbo.strip():
@@ -110,71 +110,73 @@ def check_turbo(no_turbo: str, boost: str) -> Check:
     elif boost.strip():
         path, on, off = "cpufreq/boost", boost.strip() == "1", "0"
     else:
-        return Check("turbo", "warn", UNKNOWN, why, "turn it off in the firmware if it is there")
+        return DoctorCheck(
+            "turbo", "warn", UNKNOWN, why, "turn it off in the firmware if it is there"
+        )
     if not on:
-        return Check("turbo", "ok", "off", "")
-    return Check("turbo", "warn", "on", why, f"echo {off} > /sys/devices/system/cpu/{path}")
+        return DoctorCheck("turbo", "ok", "off", "")
+    return DoctorCheck("turbo", "warn", "on", why, f"echo {off} > /sys/devices/system/cpu/{path}")
 
 
-def check_smt(active: str) -> Check:
+def check_smt(active: str) -> DoctorCheck:
     """Whether two threads share a core (text of smt/active)."""
     if active.strip() == "1":
         why = "a vCPU shares its core with whatever runs on the other thread"
         mend = "echo off > /sys/devices/system/cpu/smt/control"
-        return Check("smt", "warn", "on", why, mend)
-    return Check("smt", "ok", "off" if active.strip() else "none", "")
+        return DoctorCheck("smt", "warn", "on", why, mend)
+    return DoctorCheck("smt", "ok", "off" if active.strip() else "none", "")
 
 
-def check_numa(nodes: int, balancing: str) -> Check:
+def check_numa(nodes: int, balancing: str) -> DoctorCheck:
     """Whether the kernel moves a guest's memory between nodes (text of numa_balancing)."""
     found = f"{nodes} {'node' if nodes == 1 else 'nodes'}"
     if nodes > 1 and balancing.strip() not in ("", "0"):
         why = "pages of the guest are unmapped and moved while it runs"
-        return Check(
+        return DoctorCheck(
             "numa", "warn", f"{found}, balancing on", why, "sysctl kernel.numa_balancing=0"
         )
-    return Check("numa", "ok", found, "")
+    return DoctorCheck("numa", "ok", found, "")
 
 
-def check_steal(seen: Meanwhile) -> Check:
+def check_steal(seen: Meanwhile) -> DoctorCheck:
     """Whether a hypervisor below takes CPU time."""
     found = f"{seen.stolen:.1%} of CPU time"
     if seen.stolen <= STOLEN:
-        return Check("steal", "ok", found, "")
+        return DoctorCheck("steal", "ok", found, "")
     why = "another tenant runs in our time, and no clock of ours shows where"
-    return Check("steal", "fail", found, why, "use a host of its own")
+    return DoctorCheck("steal", "fail", found, why, "use a host of its own")
 
 
-def check_load(seen: Meanwhile) -> Check:
+def check_load(seen: Meanwhile) -> DoctorCheck:
     """Whether the host is idle before a session."""
     found = f"{seen.busy:.1%} of CPU time in use"
     if seen.busy <= BUSY:
-        return Check("load", "ok", found, "")
+        return DoctorCheck("load", "ok", found, "")
     why = "other work takes cache, memory bandwidth and CPU time"
-    return Check("load", "warn", found, why, "stop it; top -b -n 1 | head -n 20 names it")
+    return DoctorCheck("load", "warn", found, why, "stop it; top -b -n 1 | head -n 20 names it")
 
 
-def check_ksm(run: str) -> Check:
+def check_ksm(run: str) -> DoctorCheck:
     """Whether equal pages are merged (text of ksm/run)."""
     if run.strip() == "1":
         why = "pages of equal guests are merged, and each write to one copies it"
-        return Check("ksm", "warn", "on", why, "echo 2 > /sys/kernel/mm/ksm/run")
-    return Check("ksm", "ok", "off", "")
+        return DoctorCheck("ksm", "warn", "on", why, "echo 2 > /sys/kernel/mm/ksm/run")
+    return DoctorCheck("ksm", "ok", "off", "")
 
 
-def check_thp(enabled: str, defrag: str, *, huge_pages: bool) -> Check:
+def check_thp(enabled: str, defrag: str, *, huge_pages: bool) -> DoctorCheck:
     """Whether guest memory stays as it was backed (texts of enabled and khugepaged/defrag)."""
     chosen = enabled.partition("[")[2].partition("]")[0] or "none"
     if huge_pages:
-        return Check("thp", "ok", f"{chosen}; the guest has pages of its own", "")
+        return DoctorCheck("thp", "ok", f"{chosen}; the guest has pages of its own", "")
     if chosen in ("always", "madvise") and defrag.strip() != "0":
         why = "how much of a guest is in huge pages differs from boot to boot, and changes"
         mend = "huge_pages = true in the guest's [wall], with pages reserved"
-        return Check("thp", "warn", f"{chosen}, khugepaged at work", why, mend)
-    return Check("thp", "ok", chosen, "")
+        return DoctorCheck("thp", "warn", f"{chosen}, khugepaged at work", why, mend)
+    return DoctorCheck("thp", "ok", chosen, "")
 
 
-def check_free_memory(meminfo: str, guest_mib: int, *, huge_pages: bool) -> Check:
+def check_free_memory(meminfo: str, guest_mib: int, *, huge_pages: bool) -> DoctorCheck:
     """Whether a guest of ``guest_mib`` fits without reclaim (text of /proc/meminfo)."""
     available = meminfo_mib(meminfo, "MemAvailable")
     needed = HOST_RESERVE_MIB + QEMU_OVERHEAD_MIB + (0 if huge_pages else guest_mib)
@@ -184,46 +186,46 @@ def check_free_memory(meminfo: str, guest_mib: int, *, huge_pages: bool) -> Chec
         pages, wanted = int(free[1]) if free else 0, -(-guest_mib // HUGE_PAGE_MIB)
         if pages < wanted:
             found = f"{pages} huge pages free, {wanted} needed"
-            return Check("memory", "fail", found, why, f"sysctl vm.nr_hugepages={wanted}")
+            return DoctorCheck("memory", "fail", found, why, f"sysctl vm.nr_hugepages={wanted}")
     found = f"{available} MiB available, {needed} needed"
     if available < needed:
-        return Check("memory", "fail", found, why, "end other work, or use a smaller guest")
-    return Check("memory", "ok", found, "")
+        return DoctorCheck("memory", "fail", found, why, "end other work, or use a smaller guest")
+    return DoctorCheck("memory", "ok", found, "")
 
 
-def check_swap(meminfo: str) -> Check:
+def check_swap(meminfo: str) -> DoctorCheck:
     """Whether anything is swapped out (text of /proc/meminfo)."""
     total, free = meminfo_mib(meminfo, "SwapTotal"), meminfo_mib(meminfo, "SwapFree")
     if total - free > 0:
         why = "what is swapped out comes back while a run is measured"
-        return Check("swap", "warn", f"{total - free} MiB in use", why, "swapoff -a")
-    return Check("swap", "ok", f"{total} MiB, unused" if total else "none", "")
+        return DoctorCheck("swap", "warn", f"{total - free} MiB in use", why, "swapoff -a")
+    return DoctorCheck("swap", "ok", f"{total} MiB, unused" if total else "none", "")
 
 
-def check_other_guests(commands: Mapping[int, str]) -> Check:
+def check_other_guests(commands: Mapping[int, str]) -> DoctorCheck:
     """Whether other virtual machines run; ``commands`` maps process ids to their names."""
     others = sorted(pid for pid, name in commands.items() if OTHER_GUESTS.match(name))
     if not others:
-        return Check("other guests", "ok", "none", "")
+        return DoctorCheck("other guests", "ok", "none", "")
     found = ", ".join(f"{commands[pid]} ({pid})" for pid in others)
     why = "they share cache, memory bandwidth and cores with ours"
     mend = "shut them down, or measure when they are gone"
-    return Check("other guests", "fail", found, why, mend)
+    return DoctorCheck("other guests", "fail", found, why, mend)
 
 
-def check_placement(placement: Placement | None, vcpus: int) -> Check:
+def check_placement(placement: Placement | None, vcpus: int) -> DoctorCheck:
     """Whether every vCPU gets a core that nobody shares."""
     why = "vCPUs that share a core, or move between them, are noise"
     mend = f"use a guest with fewer vCPUs than {vcpus}, or a host with more cores"
     if placement is None:
-        return Check("pinning", "fail", f"no cores left for {vcpus} vCPUs", why, mend)
+        return DoctorCheck("pinning", "fail", f"no cores left for {vcpus} vCPUs", why, mend)
     found = f"vCPUs on {_listed(placement.vcpus)}, the lab on {_listed(placement.lab)}"
     if placement.isolated:
-        return Check("pinning", "ok", found, "")
-    return Check("pinning", "warn", f"{found}; cores are shared", why, mend)
+        return DoctorCheck("pinning", "ok", found, "")
+    return DoctorCheck("pinning", "warn", f"{found}; cores are shared", why, mend)
 
 
-def require_fit(checks: Iterable[Check]) -> None:
+def require_fit(checks: Iterable[DoctorCheck]) -> None:
     """Refuse a host on which any check is not ok (``--strict``).
 
     Raises:
@@ -239,7 +241,7 @@ def require_fit(checks: Iterable[Check]) -> None:
         )
 
 
-def fitness_facts(checks: Iterable[Check]) -> dict[str, str]:
+def fitness_facts(checks: Iterable[DoctorCheck]) -> dict[str, str]:
     """The checks for provenance: what was found, by name."""
     return {f"fitness {check.name}": f"{check.status}: {check.found}" for check in checks}
 
@@ -268,11 +270,11 @@ def fitness(
     vcpus: int,
     huge_pages: bool,
     placement: Placement | None,
-    accelerator: Finding | None,
+    accelerator: AcceleratorTest | None,
     proc: Path = Path("/proc"),
     sys: Path = Path("/sys"),
     sample_s: float = SAMPLE_S,
-) -> tuple[Check, ...]:
+) -> tuple[DoctorCheck, ...]:
     """Look at this host for ``sample_s`` seconds, while no guest of ours runs."""
     cpu = sys / "devices/system/cpu"
     before = read_counters(proc=proc, system=sys / "devices/system")
@@ -305,7 +307,7 @@ def fitness(
 
 def wall_checks(
     cache: Path, *, guest_mib: int, vcpus: int, nodes: int = 1, huge_pages: bool = False
-) -> tuple[Check, ...]:
+) -> tuple[DoctorCheck, ...]:
     """Everything wall mode needs of this host, for a guest of this shape.
 
     The first time since the host booted, a small guest is booted up to three times,

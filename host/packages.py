@@ -26,7 +26,7 @@ NEEDS: tuple[Need, ...] = get_args(Need)
 
 
 @dataclass(frozen=True)
-class Package:
+class SystemPackage:
     """One line of the list: what a package provides, and what for.
 
     ``name`` is what the system at hand calls it, several names where it is several packages.
@@ -56,7 +56,7 @@ class System:
 UNKNOWN = System("", "install what Debian calls", {})
 
 
-def parse(text: str, *, where: str = LIST.name) -> tuple[Package, ...]:
+def parse(text: str, *, where: str = LIST.name) -> tuple[SystemPackage, ...]:
     """Read the list: ``package | need | provides | what for``, comments after ``#``.
 
     Raises:
@@ -77,7 +77,7 @@ def parse(text: str, *, where: str = LIST.name) -> tuple[Package, ...]:
                 where=f"{where}:{number}",
                 next_step=f"write one of {', '.join(NEEDS)}",
             )
-        packages.append(Package(name, need, tuple(provides.split()), why))
+        packages.append(SystemPackage(name, need, tuple(provides.split()), why))
     return tuple(packages)
 
 
@@ -125,7 +125,7 @@ def this_system() -> System:
     return system_of(os_release, parse_systems(_shipped(SYSTEMS)))
 
 
-def packages(system: System | None = None) -> tuple[Package, ...]:
+def packages(system: System | None = None) -> tuple[SystemPackage, ...]:
     """The lab's own list in the names of a system, of this machine's if none is given.
 
     Raises:

@@ -35,7 +35,7 @@ class AddressesError(InfraError):
 
 
 @dataclass(frozen=True)
-class Table:
+class AddressTable:
     """A kernel's code: sorted ``starts``, the names at each, and where code is at all.
 
     ``names`` are all the names of one address, the one it goes by first; ``at`` maps
@@ -57,16 +57,16 @@ class Table:
 
     def spans(self, name: str) -> tuple[tuple[int, int], ...]:
         """[start, end) of the code of each symbol of a name, up to the next symbol."""
-        found = []
+        spans = []
         for start in self.at.get(name, ()):
             after = int(np.searchsorted(self.starts, np.uint64(start), side="right"))
             if after < len(self.starts):
-                found.append((start, int(self.starts[after])))
-        return tuple(found)
+                spans.append((start, int(self.starts[after])))
+        return tuple(spans)
 
 
 @dataclass(frozen=True)
-class Functions:
+class FunctionMap:
     """Functions of a kernel: what each start belongs to.
 
     ``named`` are pairs of name and source file (empty where unknown), ``owner`` has an
@@ -74,7 +74,7 @@ class Functions:
     where the function begins; the others are parts that were split off.
     """
 
-    table: Table
+    table: AddressTable
     named: tuple[tuple[str, str], ...]
     owner: NDArray[np.int64]
     is_entry: NDArray[np.bool_]
@@ -87,7 +87,7 @@ class Functions:
         return tuple(sorted({int(self.owner[start]) for start in starts}))
 
 
-def parse(text: str) -> Table:
+def parse(text: str) -> AddressTable:
     """Read System.map, or a whole /proc/kallsyms (symbols of modules are left out).
 
     Of several names at one address the first is the one of a global symbol rather than
@@ -98,7 +98,7 @@ def parse(text: str) -> Table:
         AddressesError: a line that is none, or no kernel's code.
     """
     bounds: dict[str, int] = {}
-    found: dict[int, list[tuple[str, str]]] = defaultdict(list)
+    names_at: dict[int, list[tuple[str, str]]] = defaultdict(list)
     data: dict[int, str] = {}
     for number, line in enumerate(text.splitlines(), start=1):
         fields = line.split()
@@ -114,7 +114,7 @@ def parse(text: str) -> Table:
         if MARKERS.fullmatch(name):
             bounds[name] = address
         if kind in BINDINGS and not name.startswith(PADDING):
-            found[address].append((kind, name))
+            names_at[address].append((kind, name))
         # Variables of each CPU are numbered from 0.
         elif (
             kind in VARIABLES
@@ -125,18 +125,18 @@ def parse(text: str) -> Table:
     ranges = _ranges(bounds)
     starts = sorted(
         start
-        for start, here in found.items()
+        for start, here in names_at.items()
         if any(low <= start < end for low, end in ranges)
         and not all(MARKERS.fullmatch(name) for _, name in here)
     )
     names = tuple(
-        tuple(name for _, name in sorted(set(found[start]), key=_preference)) for start in starts
+        tuple(name for _, name in sorted(set(names_at[start]), key=_preference)) for start in starts
     )
     at: dict[str, list[int]] = defaultdict(list)
     for start, here in zip(starts, names, strict=True):
         for name in here:
             at[name].append(start)
-    return Table(
+    return AddressTable(
         np.array(starts, np.uint64),
         names,
         {name: tuple(where) for name, where in at.items()},
@@ -146,8 +146,8 @@ def parse(text: str) -> Table:
 
 
 def functions(
-    table: Table, files: Mapping[int, str] | None = None, wanted: Collection[str] = ()
-) -> Functions:
+    table: AddressTable, files: Mapping[int, str] | None = None, names: Collection[str] = ()
+) -> FunctionMap:
     """Say which function each start belongs to.
 
     ``files`` maps addresses to source files (``kernels.origins``).  Functions of one
@@ -157,29 +157,29 @@ def functions(
     ``wanted`` names goes by it.
     """
     files = files or {}
-    chosen = [
-        next((name for name in here if name in wanted), here[0]) if wanted else here[0]
+    starts_of = [
+        next((name for name in here if name in names), here[0]) if names else here[0]
         for here in table.names
     ]
     places: dict[str, set[str]] = defaultdict(set)
     keys: list[tuple[str, str]] = []
-    for start, name in zip(table.starts.tolist(), chosen, strict=True):
+    for start, name in zip(table.starts.tolist(), starts_of, strict=True):
         key = (name.removesuffix(COLD), files.get(start, ""))
         keys.append(key)
         places[key[0]].add(key[1])
     labels = {name: _labels(name, where) for name, where in places.items()}
     full = [labels[name][file] for name, file in keys]
-    named = tuple(sorted(set(full)))
-    index = {key: number for number, key in enumerate(named)}
-    return Functions(
+    pairs = tuple(sorted(set(full)))
+    index = {key: number for number, key in enumerate(pairs)}
+    return FunctionMap(
         table,
-        named,
+        pairs,
         np.array([index[key] for key in full], np.int64),
-        np.array([not name.endswith(COLD) for name in chosen], np.bool_),
+        np.array([not name.endswith(COLD) for name in starts_of], np.bool_),
     )
 
 
-def require_same(table: Table, seen: str) -> int:
+def require_same(table: AddressTable, guest_map: str) -> int:
     """Compare lines of a running kernel's /proc/kallsyms; return how many there were.
 
     Lines without an address (kptr_restrict) do not count.
@@ -188,7 +188,7 @@ def require_same(table: Table, seen: str) -> int:
         AddressesError: a symbol is somewhere else in ``table``, or not in it.
     """
     compared = 0
-    for line in seen.splitlines():
+    for line in guest_map.splitlines():
         address, _, rest = line.partition(" ")
         name = rest.split()[-1] if rest.split() else ""
         try:
@@ -197,11 +197,11 @@ def require_same(table: Table, seen: str) -> int:
             raise AddressesError(f"no line of /proc/kallsyms: {line[:80]!r}") from None
         if at == 0:
             continue
-        known = table.at.get(name, ()) or tuple(
+        addresses = table.at.get(name, ()) or tuple(
             bound for pair in table.ranges for bound in pair if name in ("_stext", "_etext")
         )
-        if at not in known:
-            where = ", ".join(f"{place:x}" for place in known) or "nowhere"
+        if at not in addresses:
+            where = ", ".join(f"{place:x}" for place in addresses) or "nowhere"
             raise AddressesError(f"{name} is at {at:x} in the running kernel, here: {where}")
         compared += 1
     return compared
@@ -234,25 +234,25 @@ def _preference(symbol: tuple[str, str]) -> tuple[bool, int, int, int, str]:
 
 def _ranges(bounds: Mapping[str, int]) -> tuple[tuple[int, int], ...]:
     """The kernel's text, then its init text, where there is one."""
-    known = [
+    ranges = [
         (bounds[start], bounds[end])
         for start, end in RANGES
         if start in bounds and end in bounds and bounds[start] < bounds[end]
     ]
-    if not known:
+    if not ranges:
         raise AddressesError("no _stext and _etext: not a kernel's symbols")
-    ends = {end: min(low for low, high in known if high == end) for _, end in known}
+    ends = {end: min(low for low, high in ranges if high == end) for _, end in ranges}
     return tuple((low, end) for end, low in sorted(ends.items()))
 
 
 def _labels(name: str, files: set[str]) -> dict[str, tuple[str, str]]:
     """File → the pair that a function of this name there goes by."""
-    known = {file for file in files if file}
-    if len(known) < 2:
+    paths = {file for file in files if file}
+    if len(paths) < 2:
         # A start without a file is most likely a part of the one that has one.
-        only = next(iter(known), "")
+        only = next(iter(paths), "")
         return dict.fromkeys(files, (name, only))
-    short = {file: file.rpartition("/")[2] for file in known}
+    short = {file: file.rpartition("/")[2] for file in paths}
     same = list(short.values())
     labels = {
         file: (f"{name}@{base if same.count(base) == 1 else file}", file)

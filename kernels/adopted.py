@@ -44,8 +44,8 @@ def adopt(spec: SeriesSpec, folder: Path, *, cache: Path) -> SeriesSpec:
     place = kept_folder(cache, spec.kept)
     if place.is_dir():
         return spec
-    found = key_of([(file.name, file.read_bytes()) for file in files])
-    if found != spec.kept or not (folder / RECORDS).is_file():
+    key = key_of([(file.name, file.read_bytes()) for file in files])
+    if key != spec.kept or not (folder / RECORDS).is_file():
         raise SeriesError(
             f"holds another series than that of key {spec.kept}",
             where=clean(str(folder)),

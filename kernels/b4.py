@@ -47,15 +47,15 @@ def patches_of(mails: Sequence[Mail], version: int, where: str) -> list[bytes]:
             header = b"" if _has_id(mail) else f"Message-ID: <{mail.message_id}>\n".encode()
             (maildir / "cur" / f"{number:05d}.thread:2,S").write_bytes(header + mail.raw)
         options = ["-m", str(maildir), "-v", str(version), "--no-partial-reroll", "-o", "-"]
-        done = _b4(folder, ["--offline-mode", "am", *options], AM_TIMEOUT_S)
-        first, *made = done.stdout.encode().split(SEPARATOR)
-        if done.returncode != 0 or first or not made:
+        result = _b4(folder, ["--offline-mode", "am", *options], AM_TIMEOUT_S)
+        first, *raw_mails = result.stdout.encode().split(SEPARATOR)
+        if result.returncode != 0 or first or not raw_mails:
             raise SeriesError(
-                f"b4 finds no series in it: {clean(done.tail(), SAID)}",
+                f"b4 finds no series in it: {clean(result.tail(), SAID)}",
                 where=where,
                 next_step="check the thread with b4 am -m FILE, or name a folder of patches",
             )
-        return made
+        return raw_mails
 
 
 def fetch_thread(message_id: str, into: Path) -> None:
@@ -65,17 +65,19 @@ def fetch_thread(message_id: str, into: Path) -> None:
         InfraError: it cannot be fetched.
     """
     with _private() as folder:
-        done = _b4(folder, ["mbox", "-o", str(folder), "-n", "thread", message_id], FETCH_TIMEOUT_S)
-        found = sorted(folder.glob("thread*"))
-        if done.returncode != 0 or not found:
+        result = _b4(
+            folder, ["mbox", "-o", str(folder), "-n", "thread", message_id], FETCH_TIMEOUT_S
+        )
+        files = sorted(folder.glob("thread*"))
+        if result.returncode != 0 or not files:
             raise InfraError(
-                f"the thread cannot be fetched: {clean(done.tail(), SAID)}",
+                f"the thread cannot be fetched: {clean(result.tail(), SAID)}",
                 where=clean(message_id),
                 next_step="save the thread as an mbox file where there is a network, and name it",
             )
         into.parent.mkdir(parents=True, exist_ok=True)
         beside = into.with_suffix(f".{os.getpid()}")
-        shutil.copyfile(found[0], beside)
+        shutil.copyfile(files[0], beside)
         beside.replace(into)
 
 
@@ -101,15 +103,15 @@ def _b4(folder: Path, arguments: Sequence[str], timeout_s: float) -> Finished:
     python = [sys.executable, "-I", "-m", "b4.command"]
     quiet = ["--no-interactive", "--no-stdin", "-c", "b4.attestation-policy=off"]
     assignments = [f"{name}={value}" for name, value in variables.items()]
-    done = run(
+    result = run(
         ["env", "-i", *assignments, *python, *quiet, *arguments],
         timeout_s=timeout_s,
         cwd=folder,
         check=False,
     )
-    if "No module named" in done.stderr:
+    if "No module named" in result.stderr:
         raise InfraError("b4 is not installed", where="b4", next_step="make setup")
-    return done
+    return result
 
 
 def _has_id(mail: Mail) -> bool:

@@ -73,7 +73,7 @@ def mistakes(log: str) -> tuple[Mistake, ...]:
 
     What make says of them is only used where nothing else is said.
     """
-    found = [
+    mistakes = [
         Mistake(
             match["text"] or match["kconfig"] or match["make"] or "",
             _from_top(match["file"]),
@@ -83,13 +83,13 @@ def mistakes(log: str) -> tuple[Mistake, ...]:
         for match in PLACED.finditer(log)
     ]
     for pattern in (LINKER, MODPOST):
-        found = found or [
+        mistakes = mistakes or [
             Mistake(match["text"].strip(), _source_of(match["object"], match["text"]))
             for match in pattern.finditer(log)
         ]
     for pattern in (OTHER, MAKE):
-        found = found or [Mistake(match["text"].strip()) for match in pattern.finditer(log)]
-    return tuple(dict.fromkeys(found))[:ERRORS_SHOWN]
+        mistakes = mistakes or [Mistake(match["text"].strip()) for match in pattern.finditer(log)]
+    return tuple(dict.fromkeys(mistakes))[:ERRORS_SHOWN]
 
 
 def failed_object(log: str, mistake: Mistake) -> str:
@@ -117,15 +117,15 @@ def new_warnings(base_log: str, patched_log: str) -> tuple[str, ...]:
         if (warning.file, warning.text) in before:
             continue
         sources = [name for name in (warning.file, *warning.through) if not name.endswith(".h")]
-        seen = any(re.sub(r"\.[cSo]$", "", name) in compiled for name in sources)
-        doubt = "" if seen else " (the base's own build of it was not seen)"
+        is_compiled = any(re.sub(r"\.[cSo]$", "", name) in compiled for name in sources)
+        doubt = "" if is_compiled else " (the base's own build of it was not seen)"
         lines.setdefault((warning.file, warning.text), f"{warning}{doubt}")
     return tuple(lines.values())
 
 
 def warnings(log: str) -> tuple[Mistake, ...]:
     """All warnings of compiler, assembler and objtool, in their order."""
-    found = [
+    mistakes = [
         (
             match.start(),
             Mistake(
@@ -137,11 +137,11 @@ def warnings(log: str) -> tuple[Mistake, ...]:
         )
         for match in WARNING.finditer(log)
     ]
-    found += [
+    mistakes += [
         (match.start(), Mistake(match["text"], _from_top(match["file"])))
         for match in OBJTOOL.finditer(log)
     ]
-    return tuple(mistake for _, mistake in sorted(found, key=lambda pair: pair[0]))
+    return tuple(mistake for _, mistake in sorted(mistakes, key=lambda pair: pair[0]))
 
 
 def _source_of(linked: str, text: str) -> str:

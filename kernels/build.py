@@ -21,7 +21,7 @@ from kernels import cache as store
 from kernels.cache import Kernel
 from kernels.culprit import Goal, culprit, source_of
 from kernels.expected import Expected, Kind, expected, remember
-from kernels.make import Progress, run_make, wait_until_idle
+from kernels.make import MakeProgress, run_make, wait_until_idle
 from kernels.series import Patch, apply_argv, read_patch
 from kernels.source import Source, unpack_argvs
 from kernels.source import identify as identify_source
@@ -117,7 +117,7 @@ def provide(
     *,
     checkout: Path,
     cache: Path,
-    progress: Callable[[Progress], None] | None = None,
+    progress: Callable[[MakeProgress], None] | None = None,
 ) -> Kernel:
     """Return the kernel of ``spec`` plus ``patches``, building it if the cache has none.
 
@@ -193,7 +193,7 @@ def _make_argvs(plan: _Plan, objects: str, cache: Path) -> list[list[str]]:
     ]
 
 
-def _build(plan: _Plan, cache: Path, progress: Callable[[Progress], None] | None) -> Kernel:
+def _build(plan: _Plan, cache: Path, progress: Callable[[MakeProgress], None] | None) -> Kernel:
     folder = store.tree_folder(cache, plan.source.key)
     tree = prepare(plan.source, folder)
     (folder / "used").touch()
@@ -214,7 +214,7 @@ def _build(plan: _Plan, cache: Path, progress: Callable[[Progress], None] | None
         wait_until_idle(tree.folder / BUSY)
         _distrust(objects, since_ns=_unfinished(plan, tree).stat().st_mtime_ns)
     (objects / ASKED).write_text(plan.asked)
-    wanted = expected(cache, plan.spec.flavour, kind).steps
+    steps_expected = expected(cache, plan.spec.flavour, kind).steps
     started = time.monotonic()
     configure, make = _make_argvs(plan, objects.name, cache)
     status, _ = _run(plan, tree, configure, build_log)
@@ -226,7 +226,7 @@ def _build(plan: _Plan, cache: Path, progress: Callable[[Progress], None] | None
         "options that virtme-ng wants and this kernel lacks: %s",
         ", ".join(wish.option for wish in wishes),
     )
-    status, steps = _run(plan, tree, make, build_log, wanted, progress)
+    status, steps = _run(plan, tree, make, build_log, steps_expected, progress)
     if status:
         raise _failure(plan, tree, cache, build_log, configure, make)
     remember(cache, plan.spec.flavour, kind, Expected(steps, time.monotonic() - started))
@@ -245,9 +245,9 @@ def _nearest(plan: _Plan, tree: WorkTree) -> Path | None:
     kbuild compiles again what depends on an option that differs, and all of what was
     compiled by another command; so only objects of the same compiler are worth a copy.
     """
-    asked = set(plan.asked.splitlines())
-    found = [
-        (len(asked ^ set((folder / ASKED).read_text().splitlines())), folder.name, folder)
+    options = set(plan.asked.splitlines())
+    candidates = [
+        (len(options ^ set((folder / ASKED).read_text().splitlines())), folder.name, folder)
         for folder in tree.src.glob("obj-*")
         if (folder / VMLINUX).exists()
         and (folder / origins.ARCHIVE).exists()
@@ -255,7 +255,7 @@ def _nearest(plan: _Plan, tree: WorkTree) -> Path | None:
         and (folder / TOOLCHAIN).exists()
         and (folder / TOOLCHAIN).read_text() == _tools(plan)
     ]
-    return min(found)[2] if found else None
+    return min(candidates)[2] if candidates else None
 
 
 def _kind_of_copy(plan: _Plan, nearest: Path) -> Kind:
@@ -273,8 +273,8 @@ def _run(
     tree: WorkTree,
     argv: Sequence[str],
     build_log: Path,
-    wanted: int = 0,
-    progress: Callable[[Progress], None] | None = None,
+    steps_expected: int = 0,
+    progress: Callable[[MakeProgress], None] | None = None,
 ) -> tuple[int, int]:
     """Run one make; return its status and number of steps.
 
@@ -289,7 +289,7 @@ def _run(
         log=build_log,
         busy=tree.folder / BUSY,
         timeout_s=BUILD_TIMEOUT_S,
-        expected=wanted,
+        expected=steps_expected,
         progress=progress,
     )
     unfinished.unlink()  # a make that ends by itself removes its half-written targets
@@ -319,16 +319,16 @@ def _failure(
         *configure, whole = makes
         goals.insert(0, Goal(target, (*configure, [*whole[:-1], target]), source))
     base_key = replace(plan, patches=()).key
-    found = culprit(
+    guilty = culprit(
         tree, plan.patches, goals, make, source_builds=store.load(cache, base_key) is not None
     )
-    if not found.number:
+    if not guilty.number:
         return _source_fails(plan, trial_log)
     trial_log.unlink()
-    patch = plan.patches[found.number - 1]
+    patch = plan.patches[guilty.number - 1]
     return SeriesError(
         f"does not build: {'; '.join(map(str, errors))} "
-        f"({found.goal.title} builds {_before(found.number)})",
+        f"({guilty.goal.title} builds {_before(guilty.number)})",
         where=f"{patch.name} ({patch.subject})",
         next_step=f"see {build_log}",
     )
@@ -374,8 +374,8 @@ def _keep(
         build_log="build.log",
     )
     with store.staged(cache, plan.key) as folder:
-        made = plan.spec.architecture.build
-        shutil.copyfile(objects / made.image, folder / made.target)
+        products = plan.spec.architecture.build
+        shutil.copyfile(objects / products.image, folder / products.target)
         shutil.copyfile(objects / "System.map", folder / "System.map")
         shutil.copyfile(build_log, folder / "build.log")
         (folder / "config").write_text(final)

@@ -43,7 +43,7 @@ class Kernel:
     @property
     def image(self) -> Path:
         """The image to boot, by its architecture's name for one."""
-        names = (known.build.target for known in ARCHITECTURES.values())
+        names = (architecture.build.target for architecture in ARCHITECTURES.values())
         places = [self.folder / name for name in names]
         planned = self.folder / ARCHITECTURES[self.identity.arch].build.target
         return next((place for place in places if place.exists()), planned)
@@ -131,8 +131,8 @@ def cached_kernels(cache: Path) -> list[Kernel]:
     """All finished kernels, the most recently used first."""
     folder = kernels_folder(cache)
     names = [path.name for path in folder.iterdir()] if folder.is_dir() else []
-    found = [load(cache, name) for name in sorted(names) if not name.startswith(".")]
-    kernels = [kernel for kernel in found if kernel is not None]
+    entries = [load(cache, name) for name in sorted(names) if not name.startswith(".")]
+    kernels = [kernel for kernel in entries if kernel is not None]
     return sorted(kernels, key=lambda kernel: _used(kernel.folder / IDENTITY), reverse=True)
 
 
@@ -255,8 +255,8 @@ def _pieces(cache: Path) -> dict[Path, str]:
 def _idle(cache: Path, *patterns: str) -> list[Path]:
     """What has no lock of its own and was not used for a day, oldest first."""
     before = time.time() - IDLE_S
-    found = [path for pattern in patterns for path in cache.glob(pattern) if path.name != "lock"]
-    return sorted((path for path in found if _used(path) < before), key=_used)
+    paths = [path for pattern in patterns for path in cache.glob(pattern) if path.name != "lock"]
+    return sorted((path for path in paths if _used(path) < before), key=_used)
 
 
 def _remove(cache: Path, path: Path, lock: str) -> bool:

@@ -45,16 +45,16 @@ def _by_size(base: Kernel, patched: Kernel) -> TriageRecord | None:
     """Two prebuilt kernels: a size that differs is a change, an equal one says nothing."""
     if not (base.symbols.exists() and patched.symbols.exists()):
         return None
-    found = triage(
+    result = triage(
         same_code=base.identity.code_key == patched.identity.code_key,
         before=symbols.load(base.symbols),
         after=symbols.load(patched.symbols),
         touched=(),
         patches=(),
     )
-    if found.verdict == "data or layout":
+    if result.verdict == "data or layout":
         return None
-    return found.model_copy(update={"findings": (SIZES_ONLY,)} if found.functions else {})
+    return result.model_copy(update={"findings": (SIZES_ONLY,)} if result.functions else {})
 
 
 def _log(kernel: Kernel) -> str:

@@ -49,7 +49,7 @@ def look(patches: Sequence[Patch], src: Path, objects: Path, config: str) -> tup
     """Look at every compiled file that ``patches`` touch, in a tree that was just built."""
     values = parse(config)
     files = dict.fromkeys(name for patch in patches for name in patch.files)
-    found = []
+    touched = []
     for file in files:
         if not file.endswith(COMPILED) or not (src / file).is_file():
             continue
@@ -57,7 +57,7 @@ def look(patches: Sequence[Patch], src: Path, objects: Path, config: str) -> tup
         if built.is_file():
             text = (src / file).read_text(errors="replace")
             out = _compiled_out(text, _changed_lines(patches, file), values)
-            found.append(
+            touched.append(
                 Touched(
                     file=file,
                     built=True,
@@ -68,8 +68,8 @@ def look(patches: Sequence[Patch], src: Path, objects: Path, config: str) -> tup
         else:
             unset = [name for name in governing(file, src) if values.get(name, "n") == "n"]
             options = _explained(unset, src, values)
-            found.append(Touched(file=file, built=False, options=options))
-    return tuple(found)
+            touched.append(Touched(file=file, built=False, options=options))
+    return tuple(touched)
 
 
 def forget_left_out(src: Path, objects: Path, config: str) -> tuple[str, ...]:
@@ -80,7 +80,7 @@ def forget_left_out(src: Path, objects: Path, config: str) -> tuple[str, ...]:
     values = parse(config)
     argv = ["ar", "t", ARCHIVE]
     linked = set(run(argv, cwd=objects, timeout_s=TIMEOUT_S).stdout.split())
-    gone = []
+    removed = []
     for at, folders, names in os.walk(objects):
         inside = Path(at).relative_to(objects)
         if inside == Path():
@@ -92,8 +92,8 @@ def forget_left_out(src: Path, objects: Path, config: str) -> tuple[str, ...]:
             if any(values.get(option, "n") == "n" for option in governing(file, src)):
                 (objects / file).unlink()
                 (objects / inside / f".{name}.cmd").unlink(missing_ok=True)
-                gone.append(file)
-    return tuple(sorted(gone))
+                removed.append(file)
+    return tuple(sorted(removed))
 
 
 def save(touched: Sequence[Touched], path: Path) -> None:
@@ -122,17 +122,17 @@ def governing(file: str, src: Path) -> tuple[str, ...]:
 def _options_for(makefile: str, part: str) -> Iterable[str]:
     """Options that a makefile lists a part under, also through objects made of several."""
     text = re.sub(r"#.*", "", makefile.replace("\\\n", " "))
-    waiting, done = [part], set()
+    waiting, visited = [part], set()
     while waiting:
         part = waiting.pop()
-        done.add(part)
+        visited.add(part)
         for match in ASSIGNED.finditer(text):
             if part not in match["parts"].split():
                 continue
             if option := OPTION.search(match["when"]):
                 yield option[1]
             whole = f"{match['name']}.o"
-            if match["name"] != "obj" and whole not in done:
+            if match["name"] != "obj" and whole not in visited:
                 waiting.append(whole)
 
 

@@ -46,8 +46,8 @@ class Lost:
 
 def known_flavours(checkout: Path) -> tuple[str, ...]:
     """Names of the kernel configurations: the fragments other than those under every one."""
-    found = (path.stem for path in (checkout / CONFIG_FOLDER).glob("*.config"))
-    return tuple(sorted(name for name in found if name not in (BASE, WALL)))
+    names = (path.stem for path in (checkout / CONFIG_FOLDER).glob("*.config"))
+    return tuple(sorted(name for name in names if name not in (BASE, WALL)))
 
 
 def parse(text: str) -> dict[str, str]:
@@ -77,14 +77,14 @@ def fragments(
         UsageError: no such flavour; the known ones are named.
         InfraError: virtme-ng is wanted and not installed.
     """
-    known = known_flavours(checkout)
-    if flavour not in known:
-        close = difflib.get_close_matches(flavour, known, 1)
+    flavours = known_flavours(checkout)
+    if flavour not in flavours:
+        close = difflib.get_close_matches(flavour, flavours, 1)
         hint = f"did you mean {close[0]}? " if close else ""
         raise UsageError(
             f"no such kernel flavour: {flavour}",
             where=str(CONFIG_FOLDER / f"{flavour}.config"),
-            next_step=f"{hint}known flavours: {', '.join(known) or 'none'}",
+            next_step=f"{hint}known flavours: {', '.join(flavours) or 'none'}",
         )
     in_wall = mode == "wall"
     names = [BASE, *of_architecture(architecture, page_kib), *([WALL] if in_wall else [])]
@@ -137,12 +137,12 @@ def merge(parts: Iterable[Fragment]) -> str:
 
 def lost_options(parts: Sequence[Fragment], config: str) -> tuple[Lost, ...]:
     """Options whose final value differs from what the last fragment asked."""
-    found = parse(config)
-    asked = {name: (value, part.name) for part in parts for name, value in part.options.items()}
+    options = parse(config)
+    requested = {name: (value, part.name) for part in parts for name, value in part.options.items()}
     return tuple(
-        Lost(name, value, found.get(name, "n"), origin)
-        for name, (value, origin) in sorted(asked.items())
-        if found.get(name, "n") != value
+        Lost(name, value, options.get(name, "n"), origin)
+        for name, (value, origin) in sorted(requested.items())
+        if options.get(name, "n") != value
     )
 
 
@@ -156,10 +156,10 @@ def verify(parts: Sequence[Fragment], config: str, src: Path) -> tuple[Lost, ...
     lost = lost_options(parts, config)
     ours = [option for option in lost if option.fragment != VIRTME]
     if ours:
-        found = parse(config)
+        options = parse(config)
         lines = [
             f"CONFIG_{option.option}: {option.fragment} sets {option.asked}, "
-            f"the result is {option.found}; {likely_reason(src, option.option, found)}"
+            f"the result is {option.found}; {likely_reason(src, option.option, options)}"
             for option in ours
         ]
         raise InfraError(
@@ -170,7 +170,7 @@ def verify(parts: Sequence[Fragment], config: str, src: Path) -> tuple[Lost, ...
     return tuple(option for option in lost if option.fragment == VIRTME)
 
 
-def likely_reason(src: Path, option: str, found: Mapping[str, str]) -> str:
+def likely_reason(src: Path, option: str, options: Mapping[str, str]) -> str:
     """Why an option may not be settable, from its Kconfig entry."""
     entry = _kconfig_entry(src, option)
     if entry is None:
@@ -184,7 +184,7 @@ def likely_reason(src: Path, option: str, found: Mapping[str, str]) -> str:
     reasons = []
     for word in WORD.findall(" ".join(depends)):
         name = word.lstrip("!")
-        value = found.get(name, "n")
+        value = options.get(name, "n")
         if (value == "n") != word.startswith("!"):
             reasons.append(f"{name} is {value}")
     if reasons:

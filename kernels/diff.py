@@ -215,11 +215,13 @@ def _unquoted(name: str) -> str:
     if len(name) < 2 or name[0] != '"' or name[-1] != '"':
         return name
 
-    def meant(match: re.Match[bytes]) -> bytes:
+    def character(match: re.Match[bytes]) -> bytes:
         word = match[1]
         return bytes([int(word, 8) & 0xFF]) if len(word) == 3 else ESCAPES.get(word, word)
 
-    return OCTAL.sub(meant, name[1:-1].encode(errors="surrogateescape")).decode(errors="replace")
+    return OCTAL.sub(character, name[1:-1].encode(errors="surrogateescape")).decode(
+        errors="replace"
+    )
 
 
 def _is_git(part: str) -> bool:

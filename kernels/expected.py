@@ -38,14 +38,14 @@ def expected(cache: Path, flavour: str, kind: Kind) -> Expected:
     if own is not None:
         return own
     others = [_read(path).get(kind) for path in sorted(cache.glob(_file(cache, "*").name))]
-    known = [other for other in others if other is not None]
-    return max(known, key=lambda other: other.steps, default=UNKNOWN[kind])
+    counts = [other for other in others if other is not None]
+    return max(counts, key=lambda other: other.steps, default=UNKNOWN[kind])
 
 
-def remember(cache: Path, flavour: str, kind: Kind, taken: Expected) -> None:
+def remember(cache: Path, flavour: str, kind: Kind, build_steps: Expected) -> None:
     """Keep what a build took."""
     path = _file(cache, flavour)
-    builds = {**_read(path), kind: taken}
+    builds = {**_read(path), kind: build_steps}
     beside = path.with_suffix(f".{os.getpid()}-{time.monotonic_ns()}")
     beside.write_text(json.dumps({kind: asdict(build) for kind, build in builds.items()}))
     beside.replace(path)

@@ -52,11 +52,11 @@ def write_line(repository: str, between: str, into: Path, *, checkout: Path) -> 
             next_step="--source git:REPOSITORY",
         )  # fmt: skip
     first, last = (commit_of(folder, word, clean(between)) for word in parts[1:])
-    said = run_git(
+    output = run_git(
         folder, "log", "--first-parent", "--reverse", f"--format={FORMAT}", f"{first}..{last}"
     ).stdout
     base, commits = "", []
-    for line in said.splitlines():
+    for line in output.splitlines():
         commit, parents, author, subject = line.split("\0", 3)
         parent = parents.split(" ")[0]
         if not parent:

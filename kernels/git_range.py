@@ -69,19 +69,19 @@ def commit_of(folder: Path, ref: str, where: str) -> str:
     Raises:
         UsageError: it names none.
     """
-    found = find_commit(folder, ref)
-    if not found:
+    commit = find_commit(folder, ref)
+    if not commit:
         raise UsageError(
             f"git does not know {clean(ref)}", where=where,
             next_step=f"git -C {folder} fetch, or see git -C {folder} branch -a",
         )  # fmt: skip
-    return found
+    return commit
 
 
 def find_commit(folder: Path, ref: str) -> str:
     """The commit that ``ref`` names in a repository, or nothing."""
-    asked = ["rev-parse", "--verify", "--quiet", "--end-of-options", f"{ref}^{{commit}}"]
-    return run_git(folder, *asked, check=False).stdout.strip()
+    arguments = ["rev-parse", "--verify", "--quiet", "--end-of-options", f"{ref}^{{commit}}"]
+    return run_git(folder, *arguments, check=False).stdout.strip()
 
 
 def head_of(folder: Path, where: str) -> str:
@@ -90,9 +90,9 @@ def head_of(folder: Path, where: str) -> str:
     Raises:
         UsageError: there is none, or files that git knows differ from it.
     """
-    said = run_git(folder, "status", "--porcelain", "--untracked-files=no", check=False)
+    status = run_git(folder, "status", "--porcelain", "--untracked-files=no", check=False)
     # A bare repository has no files, and so no status.
-    changed = said.stdout.splitlines() if said.returncode == 0 else []
+    changed = status.stdout.splitlines() if status.returncode == 0 else []
     if changed:
         raise UsageError(
             f"{len(changed)} files are changed and not committed, as {clean(changed[0][3:])}",
@@ -112,13 +112,13 @@ def work_tree_of(folder: Path, where: str) -> str:
         UsageError: the repository has no work tree.
     """
     who = ("-c", "user.name=twinboot", "-c", "user.email=twinboot@localhost")
-    said = run_git(folder, *who, "stash", "create", check=False)
-    if said.returncode:
+    stash = run_git(folder, *who, "stash", "create", check=False)
+    if stash.returncode:
         raise UsageError(
-            f"git cannot keep its work tree: {clean(said.tail())}", where=where,
+            f"git cannot keep its work tree: {clean(stash.tail())}", where=where,
             next_step="name a commit or a branch",
         )  # fmt: skip
-    return said.stdout.strip() or commit_of(folder, "HEAD", where)
+    return stash.stdout.strip() or commit_of(folder, "HEAD", where)
 
 
 def run_git(folder: Path, *arguments: Sequence[str] | str, check: bool = True) -> Finished:

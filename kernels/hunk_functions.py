@@ -21,7 +21,7 @@ def changed_functions(text: str, where: str) -> tuple[str, ...]:
     Raises:
         SeriesError: a hunk with impossible numbers; ``where`` names the patch.
     """
-    found: dict[str, None] = {}
+    names: dict[str, None] = {}
     old = new = 0
     current = ""
     for line in text.split("\n"):
@@ -35,10 +35,10 @@ def changed_functions(text: str, where: str) -> tuple[str, ...]:
         new -= kind in " +"
         current = _begins(body) or current
         if kind in "+-" and body.strip() and current:
-            found[current] = None
+            names[current] = None
         if body.startswith("}"):
             current = ""
-    return tuple(found)
+    return tuple(names)
 
 
 def _begins(line: str) -> str:

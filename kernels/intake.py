@@ -90,18 +90,18 @@ def keep(spec: SeriesSpec, *, checkout: Path, cache: Path, repository: str = "")
 
 def patches_of(spec: SeriesSpec, *, checkout: Path, cache: Path) -> tuple[Path, ...]:
     """The patch files of a series, in the order they apply; raises as ``keep`` does."""
-    kept = keep(spec, checkout=checkout, cache=cache)
-    if kept.kept:
-        return tuple(sorted(kept_folder(cache, kept.kept).glob("*.patch")))
+    files = keep(spec, checkout=checkout, cache=cache)
+    if files.kept:
+        return tuple(sorted(kept_folder(cache, files.kept).glob("*.patch")))
     return series_patches(checkout, spec.path)
 
 
 def records_of(spec: SeriesSpec, *, checkout: Path, cache: Path) -> tuple[SeriesRecord, ...]:
     """Where each series of the stack came from; raises as ``keep`` does."""
-    kept = keep(spec, checkout=checkout, cache=cache)
-    if not kept.kept:
+    files = keep(spec, checkout=checkout, cache=cache)
+    if not files.kept:
         return (_part(spec.path, checkout, cache, "").record,)
-    path = kept_folder(cache, kept.kept) / RECORDS
+    path = kept_folder(cache, files.kept) / RECORDS
     try:
         return TypeAdapter(tuple[SeriesRecord, ...]).validate_json(path.read_bytes())
     except (OSError, ValidationError):
@@ -142,16 +142,16 @@ def _from_folder(name: str, checkout: Path) -> _Part:
     cover = read_mail(covers[0].read_bytes(), clean(covers[0].name)) if covers else None
     decoded = [plain(content, mail) for content, mail in zip(contents, mails, strict=True)]
     findings = _changed_on_its_way(files, contents, decoded)
-    named = tuple(zip((path.name for path in files), decoded, strict=True))
-    part = _vetted("folder", name, named, mails, cover, findings)
+    pairs = tuple(zip((path.name for path in files), decoded, strict=True))
+    part = _vetted("folder", name, pairs, mails, cover, findings)
     return replace(part, files=files) if decoded == contents else part
 
 
 def _from_thread(name: str, cache: Path) -> _Part:
-    wanted = message_id(name)
-    fetched = cache / "threads" / f"{hashlib.sha256(wanted.encode()).hexdigest()[:32]}.mbox"
+    identifier = message_id(name)
+    fetched = cache / "threads" / f"{hashlib.sha256(identifier.encode()).hexdigest()[:32]}.mbox"
     if not fetched.exists():
-        b4.fetch_thread(wanted, fetched)
+        b4.fetch_thread(identifier, fetched)
     else:
         log.info("the thread is taken as it was fetched before: %s", fetched)
     return _from_mails(name, "thread", fetched.read_bytes())
@@ -164,17 +164,17 @@ def _from_mails(name: str, kind: Kind, data: bytes) -> _Part:
         only = (f"0001-{slug(Path(name).stem)}.patch", line_ends(data))
         return _vetted(kind, name, (only,), mails, None)
     thread = select(mails, where)
-    made = [read_mail(raw, where) for raw in _made_by_b4(thread, where)]
-    asked = [(mail.subject, mail.message_id) for mail in thread.patches]
-    if [mail.subject for mail in made] != [subject for subject, _ in asked]:
+    from_b4 = [read_mail(raw, where) for raw in _made_by_b4(thread, where)]
+    headers = [(mail.subject, mail.message_id) for mail in thread.patches]
+    if [mail.subject for mail in from_b4] != [subject for subject, _ in headers]:
         raise SeriesError(
-            f"b4 makes other patches of it ({len(made)}) than are in it ({len(asked)})",
+            f"b4 makes other patches of it ({len(from_b4)}) than are in it ({len(headers)})",
             where=where,
             next_step="check the thread with b4 am -m FILE, or name a folder of patches",
         )
-    named = tuple(
-        (f"{number:04d}-{slug(mail.subject)}.patch", as_patch(mail, number, len(made)))
-        for number, mail in enumerate(made, 1)
+    pairs = tuple(
+        (f"{number:04d}-{slug(mail.subject)}.patch", as_patch(mail, number, len(from_b4)))
+        for number, mail in enumerate(from_b4, 1)
     )
     findings = list(thread.findings)
     # As they came: b4 mends some kinds without a word.
@@ -182,7 +182,7 @@ def _from_mails(name: str, kind: Kind, data: bytes) -> _Part:
     crlf = sum(line_ends(body) != body for body in bodies)
     if crlf:
         findings.append(f"line ends of a mailer (CRLF) were made plain in {crlf} patches")
-    part = _vetted(kind, name, named, thread.patches, thread.cover, findings)
+    part = _vetted(kind, name, pairs, thread.patches, thread.cover, findings)
     update = {"version": thread.version, "base_commit": thread.base_commit}
     return replace(part, record=part.record.model_copy(update=update))
 
@@ -204,8 +204,8 @@ def _from_range(name: str, checkout: Path, repository: str) -> _Part:
         files = sorted(folder.glob("*.patch"))
         contents = [path.read_bytes() for path in files]
         mails = [read_mail(content, clean(name)) for content in contents]
-        named = tuple(zip((path.name for path in files), contents, strict=True))
-        part = _vetted("range", name, named, mails, None)
+        pairs = tuple(zip((path.name for path in files), contents, strict=True))
+        part = _vetted("range", name, pairs, mails, None)
         return replace(part, record=part.record.model_copy(update={"base_commit": base}))
 
 
@@ -329,12 +329,12 @@ def _write(parts: Sequence[_Part], cache: Path) -> str:
     patches: list[tuple[str, bytes]] = []
     records = []
     for part in parts:
-        taken = []
+        names = []
         for (name, content), record in zip(part.patches, part.record.patches, strict=True):
             numbered = f"{len(patches) + 1:04d}-{re.sub(r'^[0-9]{4}-', '', name)}"
             patches.append((numbered, content))
-            taken.append(record.model_copy(update={"name": numbered}))
-        records.append(part.record.model_copy(update={"patches": tuple(taken)}))
+            names.append(record.model_copy(update={"name": numbered}))
+        records.append(part.record.model_copy(update={"patches": tuple(names)}))
     key = key_of(patches)
     top = cache / "series"
     top.mkdir(parents=True, exist_ok=True)

@@ -60,9 +60,9 @@ def symbols(image: bytes) -> list[Symbol]:
     ]
 
 
-def system_map(found: list[Symbol]) -> str:
+def system_map(symbols: list[Symbol]) -> str:
     """The symbols as the lines of a System.map, by address."""
-    ordered = sorted(found, key=lambda symbol: symbol.address)
+    ordered = sorted(symbols, key=lambda symbol: symbol.address)
     return "".join(f"{each.address:016x} {each.kind} {each.name}\n" for each in ordered)
 
 
@@ -84,8 +84,8 @@ def _tokens(image: bytes) -> tuple[int, list[bytes], int]:
             end = stop + 1
         index = _aligned(end)
         expected = np.cumsum([0, *(len(token) + 1 for token in tokens[:-1])])
-        seen = image[index : index + 2 * TOKENS]
-        if seen == expected.astype("<u2").tobytes():
+        offsets = image[index : index + 2 * TOKENS]
+        if offsets == expected.astype("<u2").tobytes():
             return start, tokens, index + 2 * TOKENS
         at = image.find(DIGITS, at + 1)
     raise KallsymsError("no table of tokens")

@@ -97,8 +97,8 @@ class Thread:
     def base_commit(self) -> str:
         """The commit the series says it is based on, or nothing."""
         members = [self.cover, *self.patches] if self.cover else list(self.patches)
-        found = [match[1] for mail in members if (match := BASE_COMMIT.search(mail.text))]
-        return found[0] if found else ""
+        commits = [match[1] for mail in members if (match := BASE_COMMIT.search(mail.text))]
+        return commits[0] if commits else ""
 
 
 def split_mbox(data: bytes) -> list[bytes]:
@@ -191,10 +191,10 @@ def _read(raw: bytes) -> Mail:
     version = VERSION.search(tags)
     ids = MESSAGE_ID.findall(header_of(message, "Message-ID"))
     # git format-patch --stdout writes none, and threads are made of them.
-    made = f"{hashlib.sha256(raw).hexdigest()[:32]}@no-message-id.invalid"
+    identifier = f"{hashlib.sha256(raw).hexdigest()[:32]}@no-message-id.invalid"
     return Mail(
         raw=raw,
-        message_id=clean(ids[0]) if ids else made,
+        message_id=clean(ids[0]) if ids else identifier,
         subject=clean(subject),
         author=_author(header_of(message, "From")),
         version=int(version[1]) if version else 1,
@@ -278,8 +278,8 @@ def select(mails: Sequence[Mail], where: str) -> Thread:
     needed = sum(len(PREREQUISITE.findall(mail.text)) for mail in at.values())
     if needed:
         findings.append(f"needs {needed} patches that are not part of it (prerequisite-patch-id)")
-    chosen = ([cover] if cover else []) + list(patches)
-    return Thread(version, patches, cover, (*chosen, *replies), tuple(findings))
+    numbered = ([cover] if cover else []) + list(patches)
+    return Thread(version, patches, cover, (*numbered, *replies), tuple(findings))
 
 
 def _places(mails: Sequence[Mail], findings: list[str], where: str) -> dict[int, Mail]:

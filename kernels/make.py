@@ -25,7 +25,7 @@ INNER = 'trap "kill -KILL 0" TERM; test "$PPID" = "$1" || exit 1; shift; "$@" & 
 
 
 @dataclass(frozen=True)
-class Progress:
+class MakeProgress:
     """How far a build is: commands run, those of the last one like it, seconds so far.
 
     ``total`` is 0 where no such build is known, and may be less than ``done``.
@@ -53,7 +53,7 @@ def run_make(
     busy: Path,
     timeout_s: float,
     expected: int = 0,
-    progress: Callable[[Progress], None] | None = None,
+    progress: Callable[[MakeProgress], None] | None = None,
 ) -> tuple[int, int]:
     """Run one make, its output appended to ``log``; return its status and number of steps.
 
@@ -68,17 +68,17 @@ def run_make(
     started = time.monotonic()
     steps = 0
     guarded = ["sh", "-c", OUTER, "sh", INNER, "flock", "-F", str(busy), *argv]
-    with log.open("rb") as said, spawn(guarded, log=log, cwd=cwd) as process:
-        said.seek(0, 2)
+    with log.open("rb") as output, spawn(guarded, log=log, cwd=cwd) as process:
+        output.seek(0, 2)
         rest = b""
         ended = False
         while not ended:
             ended = process.poll() is not None
-            lines, newline, rest = (rest + said.read()).rpartition(b"\n")
+            lines, newline, rest = (rest + output.read()).rpartition(b"\n")
             steps += len(STEP.findall(lines + newline))
             seconds = time.monotonic() - started
             if progress is not None:
-                progress(Progress(steps, expected, seconds))
+                progress(MakeProgress(steps, expected, seconds))
             if seconds > timeout_s:
                 raise InfraError(
                     f"timed out after {timeout_s:.0f} s", where=paste(argv), next_step=f"see {log}"

@@ -96,23 +96,23 @@ def unpacked(file: Path) -> bytes:
 def _add(
     name: str, files: Mapping[str, Path], builtin: frozenset[str], order: dict[str, Path]
 ) -> None:
-    for wanted in _depends(files[name]):
-        other = plain(wanted)
+    for dependency in _depends(files[name]):
+        other = plain(dependency)
         if other in files and other not in order:
             _add(other, files, builtin, order)
         elif other not in files and other not in builtin:
-            raise InfraError(f"depends on {wanted}, which is not there", where=str(files[name]))
+            raise InfraError(f"depends on {dependency}, which is not there", where=str(files[name]))
     order.setdefault(name, files[name])
 
 
 def _depends(file: Path) -> list[str]:
     try:
-        said = ELFFile(BytesIO(unpacked(file))).get_section_by_name(".modinfo")
-        lines = said.data().split(b"\0") if said else []
+        section = ELFFile(BytesIO(unpacked(file))).get_section_by_name(".modinfo")
+        lines = section.data().split(b"\0") if section else []
     except ELFError as error:
         raise UsageError(f"no module: {error}", where=str(file)) from None
-    found = [line.partition(b"=")[2].decode() for line in lines if line.startswith(b"depends=")]
-    return [name.strip() for names in found for name in names.split(",") if name.strip()]
+    modules = [line.partition(b"=")[2].decode() for line in lines if line.startswith(b"depends=")]
+    return [name.strip() for names in modules for name in names.split(",") if name.strip()]
 
 
 def _builtin(folder: Path) -> frozenset[str]:

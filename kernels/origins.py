@@ -42,11 +42,11 @@ def collect(objects: Path, source: Path) -> dict[int, str]:
     if not archives[0].exists():
         return {}
     argv = ["nm", "--defined-only", "--print-file-name", *map(str, archives)]
-    said = run(argv, timeout_s=TIMEOUT_S, env={"LC_ALL": "C"}).stdout
-    local, other = definitions(said.splitlines(), f"{objects}/")
-    found = match(read(objects / "vmlinux"), local, other)
-    sources = {name: _source(name, objects, source) for name in set(found.values())}
-    return {address: sources[name] for address, name in found.items()}
+    output = run(argv, timeout_s=TIMEOUT_S, env={"LC_ALL": "C"}).stdout
+    local, other = definitions(output.splitlines(), f"{objects}/")
+    files = match(read(objects / "vmlinux"), local, other)
+    sources = {name: _source(name, objects, source) for name in set(files.values())}
+    return {address: sources[name] for address, name in files.items()}
 
 
 def definitions(lines: Iterable[str], prefix: str) -> tuple[Defined, Defined]:
@@ -78,13 +78,13 @@ def match(elf: Elf, local: Defined, other: Defined) -> dict[int, str]:
     their order, and left out when there are more or fewer of them than objects.
     """
     kinds, binding = elf.symbols["info"] & 0xF, elf.symbols["info"] >> 4
-    file, found = "", {}
+    file, result = "", {}
     ambiguous: dict[tuple[str, str], list[int]] = defaultdict(list)
     code = [section.index for section in elf.sections if section.is_code]
-    wanted = (np.isin(kinds, (STT_FUNC, STT_NOTYPE)) & np.isin(elf.symbols["section"], code)) | (
+    is_code = (np.isin(kinds, (STT_FUNC, STT_NOTYPE)) & np.isin(elf.symbols["section"], code)) | (
         kinds == STT_FILE
     )
-    for index in np.flatnonzero(wanted).tolist():
+    for index in np.flatnonzero(is_code).tolist():
         name = elf.name(int(elf.symbols["name"][index]))
         if kinds[index] == STT_FILE:
             file = name
@@ -92,7 +92,7 @@ def match(elf: Elf, local: Defined, other: Defined) -> dict[int, str]:
         address = int(elf.symbols["value"][index])
         if binding[index] != STB_LOCAL:
             if name in other:
-                found[address] = other[name][0]
+                result[address] = other[name][0]
         elif name in local:
             ambiguous[name, file].append(address)
     for (name, file), addresses in ambiguous.items():
@@ -100,8 +100,8 @@ def match(elf: Elf, local: Defined, other: Defined) -> dict[int, str]:
         here = [path for path in local[name] if Path(path).stem == stem] or list(local[name])
         if len(here) == len(addresses):
             for address, path in zip(addresses, here, strict=True):
-                found.setdefault(address, path)
-    return found
+                result.setdefault(address, path)
+    return result
 
 
 def save(origins: Mapping[int, str], path: Path) -> None:
@@ -135,8 +135,8 @@ def load(path: Path) -> dict[int, str]:
     )
 
 
-def _frozen(found: Mapping[str, list[str]]) -> Defined:
-    return {name: tuple(where) for name, where in found.items()}
+def _frozen(files: Mapping[str, list[str]]) -> Defined:
+    return {name: tuple(where) for name, where in files.items()}
 
 
 def _source(name: str, objects: Path, source: Path) -> str:

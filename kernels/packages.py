@@ -35,7 +35,7 @@ MIB = 1 << 20
 
 
 @dataclass(frozen=True)
-class Package:
+class DebianPackage:
     """A package of the archive: SHA-256 and size in bytes as apt's lists have them."""
 
     name: str
@@ -49,23 +49,23 @@ class Package:
         return f"{self.name}={self.version}"
 
 
-def parts(asked: str) -> tuple[str, str]:
+def parts(request: str) -> tuple[str, str]:
     """Name and version (empty if not said) of ``PACKAGE[=VERSION]``.
 
     Raises:
         UsageError: it is no kernel package's name.
     """
-    name, equals, version = asked.partition("=")
+    name, equals, version = request.partition("=")
     if not NAME.fullmatch(name) or (equals and not VERSION.fullmatch(version)):
         raise UsageError(
             "not the name of a kernel package",
-            where=clean(asked),
+            where=clean(request),
             next_step="write linux-image-RELEASE or linux-source-RELEASE; =VERSION may follow",
         )
     return name, version
 
 
-def find(asked: str) -> Package:
+def find(request: str) -> DebianPackage:
     """Look a package up in apt's lists; the newest version if none is named.
 
     A package that only depends on a kernel's stands for that one, as
@@ -75,21 +75,23 @@ def find(asked: str) -> Package:
         UsageError: it is no kernel package's name.
         InfraError: apt does not know it.
     """
-    parts(asked)
-    argv = ["apt-cache", "show", "--no-all-versions", asked]
-    said = run(argv, timeout_s=QUERY_TIMEOUT_S, check=False, env={"LC_ALL": "C"})
-    first = said.stdout.partition("\n\n")[0]
+    parts(request)
+    argv = ["apt-cache", "show", "--no-all-versions", request]
+    result = run(argv, timeout_s=QUERY_TIMEOUT_S, check=False, env={"LC_ALL": "C"})
+    first = result.stdout.partition("\n\n")[0]
     fields = dict(line.partition(": ")[::2] for line in first.splitlines())
     stands_for = STANDS_FOR.match(fields.get("Depends", ""))
     if stands_for:
         return find(f"{stands_for['name']}={stands_for['version']}")
     try:
-        return Package(fields["Package"], fields["Version"], fields["SHA256"], int(fields["Size"]))
+        return DebianPackage(
+            fields["Package"], fields["Version"], fields["SHA256"], int(fields["Size"])
+        )
     except (KeyError, ValueError):
         raise InfraError(
             "apt knows no such package that can be fetched",
-            where=asked,
-            next_step=f"apt-get update, then apt-cache policy {parts(asked)[0]}",
+            where=request,
+            next_step=f"apt-get update, then apt-cache policy {parts(request)[0]}",
         ) from None
 
 
@@ -98,47 +100,47 @@ def folder(cache: Path) -> Path:
     return cache / "packages"
 
 
-def fetch(package: Package, cache: Path) -> Path:
+def fetch(package: DebianPackage, cache: Path) -> Path:
     """The package's file, from the cache or fetched by apt.
 
     Raises:
         InfraError: apt could not fetch it, or what came is not what its lists say.
     """
-    kept = folder(cache) / f"{package.sha256}.deb"
-    if kept.exists() and sha256_of(kept) == package.sha256:
-        os.utime(kept)
-        return kept
+    path = folder(cache) / f"{package.sha256}.deb"
+    if path.exists() and sha256_of(path) == package.sha256:
+        os.utime(path)
+        return path
     log.info("fetching %s, %d MiB", package.name_and_version, -(-package.size // MIB))
     place = folder(cache) / f".new-{package.sha256}"
     shutil.rmtree(place, ignore_errors=True)
     place.mkdir(parents=True)
     try:
-        done = run(
+        result = run(
             fetch_argv(package.name_and_version), cwd=place, timeout_s=FETCH_TIMEOUT_S, check=False,
             env={"LC_ALL": "C"},
         )  # fmt: skip
-        came = list(place.glob("*.deb"))
-        if done.returncode or len(came) != 1:
+        files = list(place.glob("*.deb"))
+        if result.returncode or len(files) != 1:
             raise InfraError(
-                f"apt-get cannot fetch it: {clean(done.tail())}",
+                f"apt-get cannot fetch it: {clean(result.tail())}",
                 where=package.name_and_version,
                 next_step="apt-get update, and see whether the archive can be reached",
             )
-        if sha256_of(came[0]) != package.sha256:
+        if sha256_of(files[0]) != package.sha256:
             raise InfraError(
                 "what was fetched has another digest than apt's lists say",
                 where=package.name_and_version,
                 next_step="apt-get update",
             )
-        came[0].replace(kept)
-        return kept
+        files[0].replace(path)
+        return path
     finally:
         shutil.rmtree(place, ignore_errors=True)
 
 
-def fetch_argv(asked: str) -> list[str]:
+def fetch_argv(request: str) -> list[str]:
     """The command that fetches ``PACKAGE[=VERSION]`` into the folder it runs in."""
-    return ["apt-get", "-q", "download", asked]
+    return ["apt-get", "-q", "download", request]
 
 
 def unpack_argv(file: Path | str, into: Path | str) -> list[str]:
@@ -157,7 +159,7 @@ def unpack(file: Path, into: Path) -> None:
 
 
 @contextmanager
-def unpacked(package: Package, cache: Path) -> Iterator[Path]:
+def unpacked(package: DebianPackage, cache: Path) -> Iterator[Path]:
     """The files of a package, fetched if need be, in a folder that is there meanwhile.
 
     Raises:

@@ -50,9 +50,9 @@ def key_of(spec: KernelSpec, *, checkout: Path, cache: Path) -> str:
     """
     kind, _, name = spec.source.partition(":")
     if kind == "deb":
-        kept = _kept(spec, cache)
-        return kept.identity.key if kept else _package_key(packages.find(name))
-    return _image_key(_given(spec, checkout))
+        cached = _cached(spec, cache)
+        return cached.identity.key if cached else _package_key(packages.find(name))
+    return _image_key(_provided(spec, checkout))
 
 
 def provide(spec: KernelSpec, *, checkout: Path, cache: Path) -> Kernel:
@@ -64,14 +64,14 @@ def provide(spec: KernelSpec, *, checkout: Path, cache: Path) -> Kernel:
     """
     kind, _, name = spec.source.partition(":")
     if kind == "image":
-        found = _given(spec, checkout)
-        key = _image_key(found)
-        source = f"image:{_digest(found.image.read_bytes())}"
+        provided = _provided(spec, checkout)
+        key = _image_key(provided)
+        source = f"image:{_digest(provided.image.read_bytes())}"
         with store.locked(cache, f"kernel-{key}"):
-            return store.load(cache, key, used=True) or _keep(key, source, found, cache)
-    kept = _kept(spec, cache)
-    if kept:
-        return store.load(cache, kept.identity.key, used=True) or kept
+            return store.load(cache, key, used=True) or _keep(key, source, provided, cache)
+    cached = _cached(spec, cache)
+    if cached:
+        return store.load(cache, cached.identity.key, used=True) or cached
     package = packages.find(name)
     key = _package_key(package)
     with store.locked(cache, f"kernel-{key}"):
@@ -82,7 +82,7 @@ def provide(spec: KernelSpec, *, checkout: Path, cache: Path) -> Kernel:
             return _keep(key, f"deb:{package.name_and_version}", _shipped(package, root), cache)
 
 
-def settled(spec: KernelSpec, *, checkout: Path, cache: Path) -> KernelSpec:
+def settle(spec: KernelSpec, *, checkout: Path, cache: Path) -> KernelSpec:
     """The same kernel named so that it stays the same: with a version, by a whole path.
 
     Raises:
@@ -103,29 +103,29 @@ def commands(spec: KernelSpec, *, checkout: Path, cache: Path) -> list[str]:
     """Lines for a shell that fetch and unpack the same kernel, for ``--dry-run``."""
     kind, _, name = spec.source.partition(":")
     if kind == "image":
-        found = _given(spec, checkout)
-        return [f"# {name} is there already, with {len(found.modules)} modules to load"]
+        provided = _provided(spec, checkout)
+        return [f"# {name} is there already, with {len(provided.modules)} modules to load"]
     lines = ["work=$(mktemp -d)", 'cd "$work"', "mkdir root"]
     lines.append(paste(packages.fetch_argv(name)))
     return [*lines, "dpkg-deb -x ./*.deb root", "ls root/boot root/lib/modules"]
 
 
-def _kept(spec: KernelSpec, cache: Path) -> Kernel | None:
+def _cached(spec: KernelSpec, cache: Path) -> Kernel | None:
     """A package of a named version that is in the cache: the archive may have dropped it."""
     name = spec.source.partition(":")[2]
     if not packages.parts(name)[1]:
         return None
     every = store.cached_kernels(cache)
-    return next((one for one in every if one.identity.source == spec.source), None)
+    return next((kernel for kernel in every if kernel.identity.source == spec.source), None)
 
 
-def _package_key(package: packages.Package) -> str:
+def _package_key(package: packages.DebianPackage) -> str:
     return _digest(f"prebuilt {RECIPE} deb {package.sha256}".encode())[:32]
 
 
-def _image_key(found: _Found) -> str:
-    each = [_digest(path.read_bytes()) for path in (found.image, *found.modules)]
-    config = _digest(found.config.read_bytes()) if found.config else ""
+def _image_key(provided: _Found) -> str:
+    each = [_digest(path.read_bytes()) for path in (provided.image, *provided.modules)]
+    config = _digest(provided.config.read_bytes()) if provided.config else ""
     return _digest(" ".join([f"prebuilt {RECIPE} image", config, *each]).encode())[:32]
 
 
@@ -144,7 +144,7 @@ def _image_parts(name: str, checkout: Path) -> tuple[Path, Path | None]:
     return where.resolve(), modules_at
 
 
-def _given(spec: KernelSpec, checkout: Path) -> _Found:
+def _provided(spec: KernelSpec, checkout: Path) -> _Found:
     """What ``image:PATH[@MODULES_FOLDER]`` names; the configuration if it lies beside it."""
     image, folder = _image_parts(spec.source.partition(":")[2], checkout)
     release = vmlinux.read(image).release
@@ -153,7 +153,7 @@ def _given(spec: KernelSpec, checkout: Path) -> _Found:
     return _Found(image, config, modules.chosen(folder) if folder else ())
 
 
-def _shipped(package: packages.Package, root: Path) -> _Found:
+def _shipped(package: packages.DebianPackage, root: Path) -> _Found:
     """What an unpacked package holds."""
     images = sorted(root.glob("boot/vmlinuz-*"))
     if len(images) != 1:
@@ -169,19 +169,19 @@ def _shipped(package: packages.Package, root: Path) -> _Found:
     return _Found(images[0], config if config.is_file() else None, modules.chosen(folder))
 
 
-def _keep(key: str, source: str, found: _Found, cache: Path) -> Kernel:
-    image = vmlinux.read(found.image)
-    loaded = [(path, modules.unpacked(path)) for path in found.modules]
-    code = hashlib.sha256(found.image.read_bytes())
+def _keep(key: str, source: str, provided: _Found, cache: Path) -> Kernel:
+    image = vmlinux.read(provided.image)
+    loaded = [(path, modules.unpacked(path)) for path in provided.modules]
+    code = hashlib.sha256(provided.image.read_bytes())
     for _, data in loaded:
         code.update(hashlib.sha256(data).digest())
     with store.staged(cache, key) as folder:
         unpacked = folder / "vmlinux"
         vmlinux.extract(image, unpacked)
         data = unpacked.read_bytes()
-        shutil.copyfile(found.image, folder / "bzImage")
-        if found.config:
-            shutil.copyfile(found.config, folder / "config")
+        shutil.copyfile(provided.image, folder / "bzImage")
+        if provided.config:
+            shutil.copyfile(provided.config, folder / "config")
         for number, (path, content) in enumerate(loaded):
             (folder / f"{number:02}-{modules.plain(path.name)}.ko").write_bytes(content)
         _name_code(data, folder, source)
@@ -192,7 +192,7 @@ def _keep(key: str, source: str, found: _Found, cache: Path) -> Kernel:
             patches=(),
             flavour=PREBUILT,
             compiler=vmlinux.compiler(data),
-            config_sha256=_digest(found.config.read_bytes()) if found.config else "",
+            config_sha256=_digest(provided.config.read_bytes()) if provided.config else "",
             code_key=code.hexdigest(),
             build_id=elf.build_id(unpacked),
         )
@@ -207,30 +207,30 @@ def _keep(key: str, source: str, found: _Found, cache: Path) -> Kernel:
 def _name_code(data: bytes, folder: Path, source: str) -> None:
     """Write System.map and the table of functions, as far as the kernel names its code."""
     try:
-        found = kallsyms.symbols(data)
+        listed = kallsyms.symbols(data)
     except KallsymsError as error:
         log.info("%s: its functions stay without names: %s", source, error)
         return
-    (folder / "System.map").write_text(kallsyms.system_map(found))
-    symbols.save(_sizes(found), folder / "symbols.json.gz")
+    (folder / "System.map").write_text(kallsyms.system_map(listed))
+    symbols.save(_sizes(listed), folder / "symbols.json.gz")
 
 
-def _sizes(found: Sequence[Symbol]) -> dict[str, symbols.Code]:
+def _sizes(listed: Sequence[Symbol]) -> dict[str, symbols.FunctionCode]:
     """Functions by the distance to what follows; their code is not compared.
 
     A linked kernel that was stripped does not say which of its bytes are addresses.
     """
-    code = sorted({(each.address, each.name) for each in found if TEXT.fullmatch(each.kind)})
+    code = sorted({(each.address, each.name) for each in listed if TEXT.fullmatch(each.kind)})
     starts = sorted({address for address, _ in code})
     following = dict(itertools.pairwise(starts))
-    table: dict[str, symbols.Code] = {}
+    table: dict[str, symbols.FunctionCode] = {}
     uses: dict[str, int] = {}
     for address, name in code:
         if address not in following or name.startswith("__pfx_"):
             continue
         uses[name] = uses.get(name, 0) + 1
-        shown = name if uses[name] == 1 else f"{name}#{uses[name]}"
-        table[shown] = symbols.Code(following[address] - address, "", "")
+        label = name if uses[name] == 1 else f"{name}#{uses[name]}"
+        table[label] = symbols.FunctionCode(following[address] - address, "", "")
     return table
 
 

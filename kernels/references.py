@@ -56,10 +56,10 @@ class References:
         ``starts`` maps offsets in the section to the functions that begin there.
         Both lists are in the order of their offsets.
         """
-        found = self._elf.relocations.get(section.index, np.zeros(0, RELOCATION))
+        relocations = self._elf.relocations.get(section.index, np.zeros(0, RELOCATION))
         blank = BLANK.get(self._elf.machine, _blank_nothing)
-        data, calls = blank(section, starts, found)
-        ordered = found[np.argsort(found["offset"], kind="stable")]
+        data, calls = blank(section, starts, relocations)
+        ordered = relocations[np.argsort(relocations["offset"], kind="stable")]
         pointers = [
             Pointer(offset, f"{kind} {self._label(target, kind, addend)}")
             for offset, kind, target, addend in ordered.tolist()
@@ -94,8 +94,8 @@ class References:
     def _objects(self, section: int) -> tuple[list[int], list[int]]:
         if section not in self._starts:
             symbols = self._elf.symbols
-            found = np.flatnonzero((symbols["section"] == section) & (symbols["size"] > 0))
-            ordered = found[np.argsort(symbols["value"][found], kind="stable")]
+            indices = np.flatnonzero((symbols["section"] == section) & (symbols["size"] > 0))
+            ordered = indices[np.argsort(symbols["value"][indices], kind="stable")]
             self._starts[section] = (symbols["value"][ordered].tolist(), ordered.tolist())
         return self._starts[section]
 
@@ -142,13 +142,13 @@ def _blank_branches(
     free = ~np.isin(at, relocations["offset"])
     calls = []
     for mask, bits, shift, width in ARM64_BRANCHES:
-        found = np.flatnonzero(((words & np.uint32(mask)) == bits) & free)
-        field = (words[found].astype(np.int64) >> shift) & ((1 << width) - 1)
+        places = np.flatnonzero(((words & np.uint32(mask)) == bits) & free)
+        field = (words[places].astype(np.int64) >> shift) & ((1 << width) - 1)
         distances = (field - ((field >> (width - 1)) << width)) * ARM64_WORD
-        targets = at[found] + distances
+        targets = at[places] + distances
         hits = np.isin(targets, begins)
-        words[found[hits]] &= np.uint32(~(((1 << width) - 1) << shift) & 0xFFFFFFFF)
-        for offset, target in zip(at[found[hits]].tolist(), targets[hits].tolist(), strict=True):
+        words[places[hits]] &= np.uint32(~(((1 << width) - 1) << shift) & 0xFFFFFFFF)
+        for offset, target in zip(at[places[hits]].tolist(), targets[hits].tolist(), strict=True):
             calls.append(Pointer(offset, f"call {starts[target]}"))
     data = words.tobytes() + section.data[whole:]
     return data, sorted(calls, key=lambda call: call.offset)

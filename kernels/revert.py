@@ -30,7 +30,7 @@ def reverted(text: str, where: str) -> str:
         SeriesError: it copies a file, which nothing takes back, or counts lines that no file has.
     """
     lines = text.split("\n")
-    made: list[str] = []
+    output: list[str] = []
     old = new = at = 0
     while at < len(lines):
         line = lines[at]
@@ -39,22 +39,22 @@ def reverted(text: str, where: str) -> str:
             kind = line[:1] or " "
             old -= kind in " -"
             new -= kind in " +"
-            made.append(line[:1].translate(SIGNS) + line[1:])
+            output.append(line[:1].translate(SIGNS) + line[1:])
         elif line.startswith("--- ") and lines[at : at + 1] and lines[at].startswith("+++ "):
-            made += [_side(lines[at], "---"), _side(line, "+++")]
+            output += [_side(lines[at], "---"), _side(line, "+++")]
             at += 1
         elif match := HUNK.match(line):
             _, old, _, new = hunk_numbers(match, where)
             before, after = line[4 : match.end() - 3].split(" +")
-            made.append(f"@@ -{after} +{before} @@{line[match.end() :]}")
+            output.append(f"@@ -{after} +{before} @@{line[match.end() :]}")
         elif line.startswith(("copy from ", "copy to ")):
             raise SeriesError(
                 "copies a file, which cannot be turned around", where=where,
                 next_step="format the series without copies: git format-patch --no-renames",
             )  # fmt: skip
         else:
-            made.append(_header(line))
-    return "\n".join(made)
+            output.append(_header(line))
+    return "\n".join(output)
 
 
 def _side(line: str, sign: str) -> str:

@@ -44,8 +44,8 @@ class Patch:
 
 def known_series(checkout: Path) -> tuple[str, ...]:
     """Folders with patches that come with the lab, relative to the checkout."""
-    found = {patch.parent for patch in (checkout / SERIES_FOLDER).glob("*/*.patch")}
-    return tuple(sorted(str(folder.relative_to(checkout)) for folder in found))
+    folders = {patch.parent for patch in (checkout / SERIES_FOLDER).glob("*/*.patch")}
+    return tuple(sorted(str(folder.relative_to(checkout)) for folder in folders))
 
 
 def series_patches(checkout: Path, path: str) -> tuple[Path, ...]:
@@ -60,15 +60,15 @@ def series_patches(checkout: Path, path: str) -> tuple[Path, ...]:
     ]
     if patches:
         return tuple(patches)
-    known = known_series(checkout)
-    close = difflib.get_close_matches(path, known, 1) or difflib.get_close_matches(
-        str(SERIES_FOLDER / path), known, 1
+    folders = known_series(checkout)
+    close = difflib.get_close_matches(path, folders, 1) or difflib.get_close_matches(
+        str(SERIES_FOLDER / path), folders, 1
     )
     hint = f"did you mean {close[0]}? " if close else ""
     raise UsageError(
         "no *.patch file in this folder" if folder.is_dir() else "no such folder",
         where=path,
-        next_step=f"{hint}known series: {', '.join(known) or 'none'}",
+        next_step=f"{hint}known series: {', '.join(folders) or 'none'}",
     )
 
 
@@ -117,9 +117,9 @@ def apply(patches: Sequence[Patch], folder: Path) -> None:
             loosely = _git_apply(patch, folder, "--check", "--ignore-whitespace")
             raise _does_not_apply(patch, checked.stderr, only_whitespace=loosely.returncode == 0)
         _refuse_unseen(patch, checked.stdout)
-        done = _git_apply(patch, folder)
-        if done.returncode != 0:
-            raise _does_not_apply(patch, done.stderr)
+        result = _git_apply(patch, folder)
+        if result.returncode != 0:
+            raise _does_not_apply(patch, result.stderr)
 
 
 def _git_apply(patch: Patch, folder: Path, *options: str) -> Finished:
@@ -147,8 +147,8 @@ def _git_apply(patch: Patch, folder: Path, *options: str) -> Finished:
 
 def _refuse_unseen(patch: Patch, numstat: str) -> None:
     """Refuse a patch in which git sees files that ``read_diff`` did not: they were not vetted."""
-    seen = {entry.split("\t", 2)[-1] for entry in numstat.split("\0") if entry}
-    unseen = sorted(seen - set(patch.files))
+    named_files = {entry.split("\t", 2)[-1] for entry in numstat.split("\0") if entry}
+    unseen = sorted(named_files - set(patch.files))
     if unseen:
         raise SeriesError(
             f"git finds changes in it that a reader does not: {clean(', '.join(unseen))}",
@@ -157,10 +157,10 @@ def _refuse_unseen(patch: Patch, numstat: str) -> None:
         )
 
 
-def _does_not_apply(patch: Patch, said: str, *, only_whitespace: bool = False) -> SeriesError:
-    match = FAILED.search(said)
+def _does_not_apply(patch: Patch, message: str, *, only_whitespace: bool = False) -> SeriesError:
+    match = FAILED.search(message)
     if match is None:
-        what = f"does not apply: {clean(said, LONGEST_HEADER) or 'git apply gave no reason'}"
+        what = f"does not apply: {clean(message, LONGEST_HEADER) or 'git apply gave no reason'}"
     else:
         what = f"does not apply to {clean(match['file'])} at line {match['line']}"
         of_file = [hunk for hunk in patch.hunks if hunk.file == match["file"]]

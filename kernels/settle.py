@@ -40,11 +40,11 @@ def settle(experiment: Experiment, *, checkout: Path, cache: Path) -> Experiment
         base = records[0].base_commit if records else ""
         folder = _existing(source, checkout, place)
         # The first series of a stack says where all of it begins.
-        wanted = ref or (base if base and find_commit(folder, base) else "")
-        source = f"git:{place}@{_commit(folder, wanted, clean(source))}"
+        commit = ref or (base if base and find_commit(folder, base) else "")
+        source = f"git:{place}@{_commit(folder, commit, clean(source))}"
         kernel = kernel.model_copy(update={"source": source})
     elif kernel.is_prebuilt:
-        kernel = prebuilt.settled(kernel, **where)
+        kernel = prebuilt.settle(kernel, **where)
     if series and not series.title:
         titles = [each.title for each in records_of(series, **where)]
         series = series.model_copy(update={"title": "; ".join(titles)})
@@ -63,7 +63,7 @@ def settle(experiment: Experiment, *, checkout: Path, cache: Path) -> Experiment
 def _settled(kernel: KernelSpec, checkout: Path, cache: Path) -> KernelSpec:
     """The kernel of one arm, made definite; a repository without a ref is its HEAD."""
     if kernel.is_prebuilt:
-        return prebuilt.settled(kernel, checkout=checkout, cache=cache)
+        return prebuilt.settle(kernel, checkout=checkout, cache=cache)
     place, ref = _repository(kernel.source)
     if not place:
         return kernel
@@ -84,10 +84,10 @@ def series_records(
     if experiment.series is None:
         return ()
     records = records_of(experiment.series, checkout=checkout, cache=cache)
-    said = _about_base(experiment, _base_commit(records), checkout)
-    if not said:
+    texts = _about_base(experiment, _base_commit(records), checkout)
+    if not texts:
         return records
-    first = records[0].model_copy(update={"findings": (*records[0].findings, said)})
+    first = records[0].model_copy(update={"findings": (*records[0].findings, texts)})
     return (first, *records[1:])
 
 

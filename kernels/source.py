@@ -143,14 +143,14 @@ def _tarball(sources: Path, package: str) -> Path | None:
     return next((path for form in forms for path in sources.glob(form)), None)
 
 
-def _debian(asked: str, cache: Path) -> Source:
-    package, _, version = asked.partition("=")
+def _debian(request: str, cache: Path) -> Source:
+    package, _, version = request.partition("=")
     installed, tarball = _installed(package)
     if tarball and version in ("", installed):
         return Source("deb", f"deb:{package}={installed}", tarball)
     if version:
-        packages.parts(asked)
-        return Source("deb", f"deb:{asked}", cache, package=asked)
+        packages.parts(request)
+        return Source("deb", f"deb:{request}", cache, package=request)
     own = "name a tree of your own: kernel.source = git:PATH@REF, dir:PATH or tarball:PATH"
     if locate("dpkg-query") is None:
         raise InfraError(
@@ -169,13 +169,13 @@ def _installed(package: str) -> tuple[str, Path | None]:
     tarball = None if "/" in package else _tarball(DEBIAN_SOURCES, package)
     if tarball is None or locate("dpkg-query") is None:
         return "", None
-    asked = run(
+    result = run(
         ["dpkg-query", "-W", "-f", "${db:Status-Status} ${Version}", "--", package],
         timeout_s=QUERY_TIMEOUT_S,
         check=False,
     )
-    status, _, version = asked.stdout.partition(" ")
-    there = asked.returncode == 0 and status == "installed"
+    status, _, version = result.stdout.partition(" ")
+    there = result.returncode == 0 and status == "installed"
     return (version, tarball) if there else ("", None)
 
 
@@ -184,18 +184,18 @@ def _git(spec: str, name: str, checkout: Path) -> Source:
     if not at or not ref:
         raise UsageError("a git source needs a ref", where=spec, next_step="write git:PATH@REF")
     path = _existing(spec, checkout / Path(place).expanduser(), "folder")
-    asked = run(
+    result = run(
         ["git", "-C", str(path), "rev-parse", "--verify", "--end-of-options", f"{ref}^{{tree}}"],
         timeout_s=QUERY_TIMEOUT_S,
         check=False,
     )
-    if asked.returncode != 0:
+    if result.returncode != 0:
         raise UsageError(
-            f"git does not know this ref: {asked.tail()}",
+            f"git does not know this ref: {result.tail()}",
             where=spec,
             next_step=f"git -C {path} fetch, or see git -C {path} branch -a",
         )
-    tree_id = asked.stdout.strip()
+    tree_id = result.stdout.strip()
     return Source("git", f"git:{tree_id}", path, tree_id)
 
 
@@ -223,8 +223,8 @@ def _entries(top: Path) -> Iterator[tuple[str, os.DirEntry[str]]]:
     pending = [""]
     while pending:
         folder = pending.pop()
-        with os.scandir(top / folder) as found:
-            entries = sorted(found, key=lambda entry: entry.name)
+        with os.scandir(top / folder) as listing:
+            entries = sorted(listing, key=lambda entry: entry.name)
         for entry in entries:
             path = f"{folder}{entry.name}"
             if path == ".git":
@@ -264,9 +264,9 @@ def _folder_digest(top: Path, cache: Path) -> str:
 
 def _file_digest(path: Path, cache: Path) -> str:
     stamp = _stamp(path.stat())
-    known = _remembered(cache, str(path), stamp)
-    if known:
-        return known
+    remembered = _remembered(cache, str(path), stamp)
+    if remembered:
+        return remembered
     digest = hashlib.sha256()
     with path.open("rb") as stream:
         while block := stream.read(CHUNK):
@@ -280,10 +280,10 @@ def _memory(cache: Path, name: str) -> Path:
 
 def _remembered(cache: Path, name: str, stamp: str) -> str:
     try:
-        kept = json.loads(_memory(cache, name).read_text())
+        stored = json.loads(_memory(cache, name).read_text())
     except (OSError, ValueError):
         return ""
-    return str(kept["digest"]) if kept.get("stamp") == stamp else ""
+    return str(stored["digest"]) if stored.get("stamp") == stamp else ""
 
 
 def _remember(cache: Path, name: str, stamp: str, digest: str) -> str:

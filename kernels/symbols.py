@@ -26,7 +26,7 @@ BANNERS = ("linux_banner", "linux_proc_banner", "init_uts_ns")
 _offset = attrgetter("offset")
 
 
-class Code(NamedTuple):
+class FunctionCode(NamedTuple):
     """A function's size in bytes and two hashes (16 hex digits each).
 
     ``exact`` is over its bytes and relocations; in ``named``, calls that the
@@ -39,7 +39,7 @@ class Code(NamedTuple):
     exact: str
     named: str
 
-    def is_same(self, other: Code | None) -> bool:
+    def is_same(self, other: FunctionCode | None) -> bool:
         """Whether both are the same code, wherever it was put."""
         if other is None or self.size != other.size:
             return False
@@ -47,7 +47,7 @@ class Code(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Change:
+class FunctionChange:
     """A function that differs between two kernels: sizes in bytes, None where absent."""
 
     name: str
@@ -80,7 +80,7 @@ def code_key(vmlinux: Path) -> str:
     return digest.hexdigest()
 
 
-def functions(image: Path) -> dict[str, Code]:
+def functions(image: Path) -> dict[str, FunctionCode]:
     """The code of every function, by name.
 
     ``image`` is best a relocatable file (vmlinux.o): there a function's bytes do
@@ -94,7 +94,7 @@ def functions(image: Path) -> dict[str, Code]:
     names = _function_names(elf)
     references = References(elf)
     values, sizes = elf.symbols["value"].tolist(), elf.symbols["size"].tolist()
-    table: dict[str, Code] = {}
+    table: dict[str, FunctionCode] = {}
     for section in elf.sections:
         if not section.is_code:
             continue
@@ -105,24 +105,26 @@ def functions(image: Path) -> dict[str, Code]:
         for index in inside:
             start, size = values[index] - section.address, sizes[index]
             exact = hashlib.sha256(section.data[start : start + size])
-            named = hashlib.sha256(data[start : start + size])
+            digest = hashlib.sha256(data[start : start + size])
             for pointer in _within(pointers, start, size):
                 label = f"\n{pointer.offset - start} {pointer.label}".encode()
                 exact.update(label)
-                named.update(label)
+                digest.update(label)
             for call in _within(calls, start, size):
-                named.update(f"\n{call.offset - start} {call.label}".encode())
-            table[names[index]] = Code(size, exact.hexdigest()[:16], named.hexdigest()[:16])
+                digest.update(f"\n{call.offset - start} {call.label}".encode())
+            table[names[index]] = FunctionCode(
+                size, exact.hexdigest()[:16], digest.hexdigest()[:16]
+            )
     return table
 
 
-def save(table: dict[str, Code], path: Path) -> None:
+def save(table: dict[str, FunctionCode], path: Path) -> None:
     """Write a table of functions; equal tables are equal bytes."""
     text = json.dumps({"format": FORMAT, "functions": table}, sort_keys=True, indent=0)
     path.write_bytes(gzip.compress(text.encode(), mtime=0))
 
 
-def load(path: Path) -> dict[str, Code]:
+def load(path: Path) -> dict[str, FunctionCode]:
     """Read a table written by ``save``.
 
     Raises:
@@ -131,7 +133,7 @@ def load(path: Path) -> dict[str, Code]:
     try:
         content = json.loads(gzip.decompress(path.read_bytes()))
         if content["format"] == FORMAT:
-            return {name: Code(*code) for name, code in content["functions"].items()}
+            return {name: FunctionCode(*code) for name, code in content["functions"].items()}
     except (OSError, EOFError, ValueError, KeyError, TypeError):
         pass
     raise InfraError(
@@ -141,7 +143,7 @@ def load(path: Path) -> dict[str, Code]:
     )
 
 
-def changed_functions(before: Path, after: Path) -> tuple[Change, ...]:
+def changed_functions(before: Path, after: Path) -> tuple[FunctionChange, ...]:
     """Functions that differ between two symbols files, by name.
 
     Raises:
@@ -150,16 +152,18 @@ def changed_functions(before: Path, after: Path) -> tuple[Change, ...]:
     return differing(load(before), load(after))
 
 
-def differing(one: Mapping[str, Code], other: Mapping[str, Code]) -> tuple[Change, ...]:
+def differing(
+    first: Mapping[str, FunctionCode], second: Mapping[str, FunctionCode]
+) -> tuple[FunctionChange, ...]:
     """Functions that differ between two tables, by name."""
     return tuple(
-        Change(name, _size(one.get(name)), _size(other.get(name)))
-        for name in sorted({*one, *other})
-        if name not in one or not one[name].is_same(other.get(name))
+        FunctionChange(name, _size(first.get(name)), _size(second.get(name)))
+        for name in sorted({*first, *second})
+        if name not in first or not first[name].is_same(second.get(name))
     )
 
 
-def _size(code: Code | None) -> int | None:
+def _size(code: FunctionCode | None) -> int | None:
     return None if code is None else code.size
 
 
@@ -173,21 +177,21 @@ def _function_names(elf: Elf) -> dict[int, str]:
     """Symbol index → unique name, for all functions with a size."""
     kinds = elf.symbols["info"] & 0xF
     code = np.array([section.index for section in elf.sections if section.is_code], np.uint16)
-    wanted = np.flatnonzero(
+    places = np.flatnonzero(
         np.isin(kinds, (STT_FUNC, STT_NOTYPE))
         & np.isin(elf.symbols["section"], code)
         & (elf.symbols["size"] > 0)
     )
     offsets = elf.symbols["name"].tolist()
-    plain = {index: elf.name(offsets[index]) for index in wanted.tolist()}
+    plain = {index: elf.name(offsets[index]) for index in places.tolist()}
     uses = Counter(plain.values())
     files = np.flatnonzero(kinds == STT_FILE).tolist()
     names: dict[int, str] = {}
-    taken: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     for index, name in plain.items():
         if uses[name] > 1 and files:
             file = elf.name(offsets[files[max(bisect_left(files, index) - 1, 0)]])
             name = f"{name}@{file}"
-        taken[name] += 1
-        names[index] = name if taken[name] == 1 else f"{name}#{taken[name]}"
+        counts[name] += 1
+        names[index] = name if counts[name] == 1 else f"{name}#{counts[name]}"
     return names

@@ -54,7 +54,7 @@ def tree_at(here: Path) -> Path:
     return Path(top)
 
 
-def series_of(tree: Path, wanted: str, *, base: str, uncommitted: bool, cache: Path) -> TreeSeries:
+def series_of(tree: Path, commits: str, *, base: str, uncommitted: bool, cache: Path) -> TreeSeries:
     """A range ``A..B``, or a branch on top of ``base``; with ``uncommitted`` changes on top of it.
 
     The kernel's source is the commit that the series starts from.  Changes that are not
@@ -63,8 +63,8 @@ def series_of(tree: Path, wanted: str, *, base: str, uncommitted: bool, cache: P
     Raises:
         UsageError: no such commits, nothing that is changed, or words that contradict.
     """
-    first, last = _ends(wanted, base, uncommitted)
-    where = clean(f"{tree}: {wanted or base or '--dirty'}")
+    first, last = _ends(commits, base, uncommitted)
+    where = clean(f"{tree}: {commits or base or '--dirty'}")
     tip, head = commit_of(tree, last, where), commit_of(tree, HEAD, where)
     start = tip
     series: list[str] = []
@@ -102,22 +102,22 @@ def series_of(tree: Path, wanted: str, *, base: str, uncommitted: bool, cache: P
     return TreeSeries(f"git:{tree}@{start}", tuple(series), tuple(notes))
 
 
-def _ends(wanted: str, base: str, uncommitted: bool) -> tuple[str, str]:
+def _ends(commits: str, base: str, uncommitted: bool) -> tuple[str, str]:
     """First and last of the range; no first where only the uncommitted changes are asked for."""
-    parts = split_range(wanted) if wanted else None
+    parts = split_range(commits) if commits else None
     if parts and (base or parts[0]):
         raise UsageError(
-            "a range of this tree needs no --base and no repository", where=clean(wanted),
+            "a range of this tree needs no --base and no repository", where=clean(commits),
             next_step="write A..B, or --base A and the branch",
         )  # fmt: skip
     if parts:
         return parts[1], parts[2]
     if base:
-        return base, wanted or HEAD
-    if uncommitted and not wanted:
+        return base, commits or HEAD
+    if uncommitted and not commits:
         return "", HEAD
     raise UsageError(
-        f"{clean(wanted)!r} is not a range of commits" if wanted else "no range is named",
+        f"{clean(commits)!r} is not a range of commits" if commits else "no range is named",
         where="tree",
         next_step="write A..B (HEAD~3..), or BRANCH --base MAINLINE, or --dirty",
     )
@@ -137,8 +137,8 @@ def _words(tree: Path, commit: str) -> str:
 
 def _status(tree: Path) -> tuple[list[str], list[str]]:
     """Files that differ from HEAD, and files that git neither knows nor ignores."""
-    shown = run_git(tree, *QUIET, "status", "--porcelain", "-z", "--no-renames").stdout
-    names = [(entry[:2], entry[3:]) for entry in shown.split("\0") if entry]
+    output = run_git(tree, *QUIET, "status", "--porcelain", "-z", "--no-renames").stdout
+    names = [(entry[:2], entry[3:]) for entry in output.split("\0") if entry]
     changed = [name for state, name in names if state != "??"]
     return changed, [name for state, name in names if state == "??"]
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from kernels.compiled import Touched
-from kernels.symbols import Change, Code, differing
+from kernels.symbols import FunctionChange, FunctionCode, differing
 from results.record import FunctionRecord, PatchRecord, TriageRecord
 
 HEADERS = (".h", ".lds.S", ".inc")
@@ -19,8 +19,8 @@ HEADERS = (".h", ".lds.S", ".inc")
 def triage(
     *,
     same_code: bool,
-    before: Mapping[str, Code],
-    after: Mapping[str, Code],
+    before: Mapping[str, FunctionCode],
+    after: Mapping[str, FunctionCode],
     touched: Sequence[Touched],
     patches: Sequence[PatchRecord],
     warnings: Sequence[str] = (),
@@ -49,7 +49,7 @@ def triage(
 
 
 def _function(
-    change: Change, touched: Sequence[Touched], patches: Sequence[PatchRecord]
+    change: FunctionChange, touched: Sequence[Touched], patches: Sequence[PatchRecord]
 ) -> FunctionRecord:
     name, _, where = change.name.partition("@")
     # gcc names parts and copies of a function f.cold, f.isra.0, f.constprop.0.

@@ -82,8 +82,8 @@ def extract(image: Image, into: Path) -> None:
 
 def compiler(vmlinux: bytes) -> str:
     """Compiler and linker, as the kernel's own banner names them; empty where it does not."""
-    found = BANNER.search(vmlinux)
-    return found["tools"].decode(errors="replace") if found else ""
+    match = BANNER.search(vmlinux)
+    return match["tools"].decode(errors="replace") if match else ""
 
 
 def _release(data: bytes) -> str:

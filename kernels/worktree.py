@@ -144,9 +144,9 @@ def switch(tree: WorkTree, patches: Sequence[Patch]) -> tuple[str, ...]:
         _save_original(tree, name)
     changed = []
     for name in sorted({*_saved(tree.originals), *_saved(tree.absent)}):
-        wanted = patched / name if name in touched else _original(tree, name)
-        if not _same(wanted, tree.src / name):
-            _replace(tree, wanted, tree.src / name)
+        original = patched / name if name in touched else _original(tree, name)
+        if not _same(original, tree.src / name):
+            _replace(tree, original, tree.src / name)
             changed.append(name)
     shutil.rmtree(tree.spare)
     return tuple(changed)
@@ -170,9 +170,9 @@ def _save_original(tree: WorkTree, name: str) -> None:
     else:
         beside.touch()
     _sync(beside)
-    kept = (tree.originals if exists else tree.absent) / name
-    kept.parent.mkdir(parents=True, exist_ok=True)
-    beside.replace(kept)
+    saved = (tree.originals if exists else tree.absent) / name
+    saved.parent.mkdir(parents=True, exist_ok=True)
+    beside.replace(saved)
 
 
 def _saved(folder: Path) -> list[str]:
@@ -189,14 +189,14 @@ def _copy(source: Path, target: Path) -> None:
         shutil.copy2(source, target, follow_symlinks=False)
 
 
-def _same(one: Path, other: Path) -> bool:
-    if not os.path.lexists(one) or not os.path.lexists(other):
-        return os.path.lexists(one) == os.path.lexists(other)
-    if _kind(one) != _kind(other):
+def _same(first: Path, second: Path) -> bool:
+    if not os.path.lexists(first) or not os.path.lexists(second):
+        return os.path.lexists(first) == os.path.lexists(second)
+    if _kind(first) != _kind(second):
         return False
-    if one.is_symlink():
-        return one.readlink() == other.readlink()
-    return one.read_bytes() == other.read_bytes()
+    if first.is_symlink():
+        return first.readlink() == second.readlink()
+    return first.read_bytes() == second.read_bytes()
 
 
 def _kind(path: Path) -> int:
@@ -205,8 +205,8 @@ def _kind(path: Path) -> int:
     return stat.S_IFMT(mode) | mode & 0o100
 
 
-def _replace(tree: WorkTree, wanted: Path, target: Path) -> None:
-    if not os.path.lexists(wanted):
+def _replace(tree: WorkTree, original: Path, target: Path) -> None:
+    if not os.path.lexists(original):
         target.unlink(missing_ok=True)
         parent = target.parent
         while parent != tree.src and not any(parent.iterdir()):
@@ -214,7 +214,7 @@ def _replace(tree: WorkTree, wanted: Path, target: Path) -> None:
             parent = parent.parent
         return
     beside = tree.spare / "replacing"
-    _copy(wanted, beside)
+    _copy(original, beside)
     if not beside.is_symlink():
         # An original comes with its old time; to make, this is a change of now.
         os.utime(beside)

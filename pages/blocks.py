@@ -5,11 +5,11 @@ from __future__ import annotations
 import shlex
 from collections.abc import Mapping, Sequence
 
-from history.change import Change
-from history.entry import ArmEntry, CaseEntry, Entry, Said
+from history.change import NightlyChange
+from history.entry import ArmEntry, CaseEntry, Conclusion, Entry
 from history.table import setting_key
 from pages import status
-from pages.tracks import Chart
+from pages.tracks import TrendChart
 from reports import wording
 from reports.document import (
     Block,
@@ -34,35 +34,41 @@ from reports.document import (
 from results.units import shown_unit
 
 
-def changes(found: Sequence[Change], root: str, entries: Mapping[str, Entry]) -> list[Block]:
+def changes(
+    seen_changes: Sequence[NightlyChange], root: str, entries: Mapping[str, Entry]
+) -> list[Block]:
     """Changes as verdicts: what, how much, whose, and how to look for its cause.
 
     ``root`` leads from the page to the site's top; ``entries`` are the nights by their ids.
     """
-    return [Verdicts(tuple(_change(one, root, entries) for one in found))] if found else []
+    return (
+        [Verdicts(tuple(_change(change, root, entries) for change in seen_changes))]
+        if seen_changes
+        else []
+    )
 
 
-def _change(one: Change, root: str, entries: Mapping[str, Entry]) -> VerdictRow:
-    word = status.of_change(one)
-    lines: list[Words] = [*status.reasons(one)]
-    moved = status.functions(one)
+def _change(change: NightlyChange, root: str, entries: Mapping[str, Entry]) -> VerdictRow:
+    word = status.of_change(change)
+    lines: list[Words] = [*status.reasons(change)]
+    moved = status.functions(change)
     if moved:
-        unit = one.unit_of_work or "unit of work"
+        unit = change.unit_of_work or "unit of work"
         lines.append((f"functions, instructions per {unit}: ", Mono("; ".join(moved))))
-    lines += [(f"{what}: ", Mono(command)) for what, command in search(one, entries)]
+    lines += [(f"{what}: ", Mono(command)) for what, command in search(change, entries)]
     interval = ""
-    if one.low is not None and one.high is not None:
-        interval = wording.between(one.low, one.high)
+    if change.low is not None and change.high is not None:
+        interval = wording.between(change.low, change.high)
     return VerdictRow(
-        word.word, word.mark, f"{one.course.case} {one.course.metric}",
-        metric=f"({one.course.arm}), night of {one.night}, change {one.id}",
-        change=wording.percent(one.estimate) if one.estimate is not None else "not judged",
-        interval=interval, lines=tuple(lines), to=f"{root}night/{one.entry}.html",
-        anchor=f"change-{one.id}", style=word.style,
+        word.word, word.mark, f"{change.course.case} {change.course.metric}",
+        metric=f"({change.course.arm}), night of {change.night}, change {change.id}",
+        change=wording.percent(change.estimate) if change.estimate is not None else "not judged",
+        interval=interval, lines=tuple(lines), to=f"{root}night/{change.entry}.html",
+        anchor=f"change-{change.id}", style=word.style,
     )  # fmt: skip
 
 
-def search(change: Change, entries: Mapping[str, Entry]) -> list[tuple[str, str]]:
+def search(change: NightlyChange, entries: Mapping[str, Entry]) -> list[tuple[str, str]]:
     """What to call each command, and the command: the commits of a change, and their bisection.
 
     Only where the kernel changed from one commit of a repository to another.
@@ -71,15 +77,15 @@ def search(change: Change, entries: Mapping[str, Entry]) -> list[tuple[str, str]
     if not change.commits or after is None or change.kind not in ("step", "drift", "mixed"):
         return []
     arm = next((each for each in after.arms if each.name == change.course.arm), None)
-    found = [("commits", f"git log --oneline {change.commits}")]
+    facts = [("commits", f"git log --oneline {change.commits}")]
     place = _repository(arm) if arm else ""
     if place and after.mode == "exact":
         case = next(each for each in after.cases if each.name == change.course.case)
-        found.append(("bisect", shlex.join([
+        facts.append(("bisect", shlex.join([
             "./lab.py", "bisect", "--range", change.commits, "--source", f"git:{place}",
             "--metric", change.course.metric, "--workloads", case.name,
         ])))  # fmt: skip
-    return found
+    return facts
 
 
 def _repository(arm: ArmEntry) -> str:
@@ -88,14 +94,14 @@ def _repository(arm: ArmEntry) -> str:
 
 
 def night(
-    entry: Entry, found: Sequence[Change], link: str, before: Entry | None = None
+    entry: Entry, changes_seen: Sequence[NightlyChange], link: str, before: Entry | None = None
 ) -> list[Block]:
     """One night: what changed, what was judged, every metric, the kernels and the environment.
 
     ``link`` is where it was measured, empty if it was not told or is no address; ``before`` is the
     night before, which may have been judged by another rule.
     """
-    blocks = changes(found, "../", {entry.id: entry})
+    blocks = changes(changes_seen, "../", {entry.id: entry})
     if blocks:
         blocks.insert(0, Heading("What changed", 2, "changes"))
     if entry.findings:
@@ -115,15 +121,19 @@ def night(
     return [*blocks, *_kernels(entry), *_environment(entry, link, before)]
 
 
-def _verdict(said: Said) -> VerdictRow:
+def _verdict(conclusion: Conclusion) -> VerdictRow:
     interval = ""
-    if said.low is not None and said.high is not None:
-        interval = wording.between(said.low, said.high)
+    if conclusion.low is not None and conclusion.high is not None:
+        interval = wording.between(conclusion.low, conclusion.high)
     return VerdictRow(
-        said.verdict.value, wording.MARKS[said.verdict.value], said.metric,
-        metric=f"{said.arm} against {said.against}", change=wording.percent(said.estimate),
-        interval=interval, lines=(said.reason,),
-    )  # fmt: skip
+        conclusion.verdict.value,
+        wording.MARKS[conclusion.verdict.value],
+        conclusion.metric,
+        metric=f"{conclusion.arm} against {conclusion.against}",
+        change=wording.percent(conclusion.estimate),
+        interval=interval,
+        lines=(conclusion.reason,),
+    )
 
 
 def _metrics(entry: Entry, case: CaseEntry) -> Table:
@@ -132,8 +142,8 @@ def _metrics(entry: Entry, case: CaseEntry) -> Table:
     for metric in case.metrics:
         cells = [Cell(metric.name, small=shown_unit(metric.unit, entry.mode))]
         for arm in case.arms:
-            kept = arm.metrics.get(metric.name)
-            summary = kept.summary if kept else None
+            stored = arm.metrics.get(metric.name)
+            summary = stored.summary if stored else None
             spread = wording.spread(summary.stddev) if summary else ""
             cells.append(Cell(wording.figure(summary.mean if summary else None), small=spread))
         rows.append(Row(tuple(cells), strong=metric.name in case.primary))
@@ -175,7 +185,7 @@ def _environment(entry: Entry, link: str, before: Entry | None) -> list[Block]:
     ]  # fmt: skip
 
 
-def newest(chart: Chart, most: int) -> Table:
+def newest(chart: TrendChart, most: int) -> Table:
     """The newest nights of a chart, the last one first."""
     head = chart.head
     heads = (

@@ -30,7 +30,7 @@ def _plain(value: object) -> object:
         short = float(f"{value:.{DIGITS}g}")
         return short if math.isfinite(short) else None
     if isinstance(value, dict):
-        return {str(key): _plain(one) for key, one in value.items()}
+        return {str(key): _plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_plain(one) for one in value]
+        return [_plain(item) for item in value]
     return value

@@ -11,7 +11,7 @@ from markupsafe import Markup
 from reports import wording
 
 
-def environment_of(folder: Path, printed: Callable[[str], str]) -> Environment:
+def environment_of(folder: Path, filter_text: Callable[[str], str]) -> Environment:
     """The templates of a folder; every string they print passes ``printed``, and is escaped.
 
     Markup stays as it is.
@@ -19,7 +19,7 @@ def environment_of(folder: Path, printed: Callable[[str], str]) -> Environment:
 
     def finalize(value: object) -> object:
         plain = isinstance(value, str) and not isinstance(value, Markup)
-        return printed(str(value)) if plain else value
+        return filter_text(str(value)) if plain else value
 
     environment = Environment(
         loader=FileSystemLoader(folder),

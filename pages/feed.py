@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from xml.etree import ElementTree
 
-from history.change import Change
+from history.change import NightlyChange
 from history.wording import change_line
 from pages import status
 from pages.tracks import Track
@@ -20,7 +20,7 @@ def render(tracks: Sequence[Track]) -> str:
     """The newest changes that were judged, the last one first; addresses are below the feed's."""
     ElementTree.register_namespace("", ATOM)
     feed = ElementTree.Element(_name("feed"))
-    found = sorted(
+    recent = sorted(
         ((change, track) for track in tracks for change in track.changes),
         key=lambda both: (both[0].seen, both[0].id), reverse=True,
     )[:MOST]  # fmt: skip
@@ -30,14 +30,14 @@ def render(tracks: Sequence[Track]) -> str:
     _text(feed, "updated", _time(newest))
     _text(ElementTree.SubElement(feed, _name("author")), "name", "Twinboot")
     _link(feed, "index.html")
-    for change, track in found:
+    for change, track in recent:
         _entry(feed, change, track)
     ElementTree.indent(feed)
     body = ElementTree.tostring(feed, encoding="unicode")
     return f'<?xml version="1.0" encoding="utf-8"?>\n{body}\n'
 
 
-def _entry(feed: ElementTree.Element, change: Change, track: Track) -> None:
+def _entry(feed: ElementTree.Element, change: NightlyChange, track: Track) -> None:
     entry = ElementTree.SubElement(feed, _name("entry"))
     word = status.of_change(change).word
     size = f" {status.size(change)}" if status.size(change) else ""

@@ -12,7 +12,7 @@ from experiment.spec import Experiment
 from pages import site
 from reports.session_list import ListedSession, listed
 from reports.write import HTML
-from results.sessions import Head
+from results.sessions import SessionHead
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class Shown:
     report: str
 
 
-def build(heads: Sequence[Head], folder: Path) -> int:
+def build(heads: Sequence[SessionHead], folder: Path) -> int:
     """Write the page and copies of the reports to a folder; return how many reports there are.
 
     Sessions are shown in the order given; what cannot be read is left out.
@@ -45,7 +45,7 @@ def build(heads: Sequence[Head], folder: Path) -> int:
     beside.mkdir(parents=True)
     try:
         (beside / site.MARK).write_text("reports of sessions; written anew as a whole\n")
-        shown = []
+        entries = []
         for head in heads:
             if head.manifest is None:
                 continue
@@ -53,11 +53,11 @@ def build(heads: Sequence[Head], folder: Path) -> int:
             if report:
                 shutil.copyfile(head.folder / HTML, beside / report)
             manifest = head.manifest
-            shown.append(Shown(manifest.experiment, manifest.guest.title, listed(head), report))
-        values = {"sessions": shown, "root": ""}
+            entries.append(Shown(manifest.experiment, manifest.guest.title, listed(head), report))
+        values = {"sessions": entries, "root": ""}
         site.page(site.environment(), "gallery.html.j2", beside / site.FRONT, values)
         shutil.rmtree(folder, ignore_errors=True)
         beside.rename(folder)
     finally:
         shutil.rmtree(beside, ignore_errors=True)
-    return sum(bool(one.report) for one in shown)
+    return sum(bool(entry.report) for entry in entries)

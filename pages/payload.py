@@ -9,10 +9,10 @@ import math
 from collections.abc import Callable, Sequence
 from datetime import date
 
-from history.entry import Entry, Functions
+from history.entry import Entry, NightFunctions
 from history.trend import Point, Trend
 from pages import status
-from pages.tracks import Chart, Track
+from pages.tracks import Track, TrendChart
 from reports.wording import figure, percent
 
 DAY_S = 86400
@@ -22,17 +22,17 @@ COUNTED_NIGHTS, COUNTED_FUNCTIONS = 60, 40
 
 def times(entries: Sequence[Entry]) -> list[float]:
     """Seconds since 1970 of each night, in order; entries of one night stand side by side."""
-    found: list[float] = []
-    seen: dict[str, int] = {}
+    instants: list[float] = []
+    numbers: dict[str, int] = {}
     for entry in entries:
-        count = seen.get(entry.night, 0)
-        seen[entry.night] = count + 1
+        count = numbers.get(entry.night, 0)
+        numbers[entry.night] = count + 1
         midnight = (date.fromisoformat(entry.night) - date(1970, 1, 1)).days * DAY_S
-        found.append(midnight + min(count, 15) * DAY_S / 16)
-    return found
+        instants.append(midnight + min(count, 15) * DAY_S / 16)
+    return instants
 
 
-def of_chart(chart: Chart) -> dict[str, object]:
+def of_chart(chart: TrendChart) -> dict[str, object]:
     """One chart: values and kernels by arm, level and band of the first, changes by night."""
     head = chart.head
     at = {point.entry: number for number, point in enumerate(head.points)}
@@ -49,14 +49,14 @@ def of_chart(chart: Chart) -> dict[str, object]:
             {
                 "at": at[change.entry],
                 "arm": change.course.arm,
-                "word": one.word,
-                "mark": one.mark,
-                "style": one.style,
+                "word": state.word,
+                "mark": state.mark,
+                "style": state.style,
                 "text": f"{change.course.arm} {status.size(change)}".strip(),
             }
             for change in chart.changes
             if change.entry in at
-            for one in (status.of_change(change),)
+            for state in (status.of_change(change),)
         ],
     }
 
@@ -103,7 +103,7 @@ def of_track(track: Track) -> dict[str, object]:
 
 
 def of_comparison(
-    track: Track, functions: Callable[[Entry], Functions | None], quantiles: Sequence[float]
+    track: Track, functions: Callable[[Entry], NightFunctions | None], quantiles: Sequence[float]
 ) -> dict[str, object]:
     """The data of the page that compares any two nights.
 
@@ -113,8 +113,8 @@ def of_comparison(
     settings: dict[str, int] = {}
     nights = [_night(entry, settings) for entry in track.entries]
     for entry, night in list(zip(track.entries, nights, strict=True))[-COUNTED_NIGHTS:]:
-        kept = functions(entry) if entry.counted else None
-        night["functions"] = _functions(kept, names) if kept else []
+        stored = functions(entry) if entry.counted else None
+        night["functions"] = _functions(stored, names) if stored else []
     metrics = {
         f"{case.name}\n{metric.name}": {
             "case": case.name, "name": metric.name, "title": metric.title, "unit": metric.unit,
@@ -153,17 +153,20 @@ def _night(entry: Entry, settings: dict[str, int]) -> dict[str, object]:
     }
 
 
-def _functions(kept: Functions, names: dict[str, int]) -> list[dict[str, object]]:
+def _functions(counts: NightFunctions, names: dict[str, int]) -> list[dict[str, object]]:
     return [
         {
             "of": f"{phase.case} {phase.phase} ({phase.arm})",
             "unit": phase.unit_title,
             "total": phase.total,
             "rows": [
-                [names.setdefault(f"{one.name}\n{one.file}", len(names)), one.instructions,
-                 one.scatter / math.sqrt(max(phase.seeds, 1))]
-                for one in phase.functions[:COUNTED_FUNCTIONS]
+                [
+                    names.setdefault(f"{function.name}\n{function.file}", len(names)),
+                    function.instructions,
+                    function.scatter / math.sqrt(max(phase.seeds, 1)),
+                ]
+                for function in phase.functions[:COUNTED_FUNCTIONS]
             ],
         }
-        for phase in kept.phases
-    ]  # fmt: skip
+        for phase in counts.phases
+    ]

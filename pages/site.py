@@ -16,9 +16,9 @@ from errors import UsageError
 from history.changes import changes_of
 from history.entry import Entry
 from history.gaps import gaps_of
-from history.known import Known
+from history.known import KnownChanges
 from history.policy import Policy
-from history.store import HistoryStore, Read
+from history.store import HistoryContents, HistoryStore
 from pages import blocks, embed, feed, payload, spark, status
 from pages.environment import environment_of
 from pages.tracks import Track, tracks_of
@@ -45,7 +45,7 @@ class SiteError(UsageError):
 
 
 @dataclass(frozen=True)
-class Site:
+class SitePages:
     """What was written: pages by kind."""
 
     folder: Path
@@ -55,9 +55,9 @@ class Site:
 
 
 def build(
-    store: HistoryStore, folder: Path, *, known: Known | None = None,
+    store: HistoryStore, folder: Path, *, known: KnownChanges | None = None,
     policy: Policy | None = None, sessions: Path | None = None,
-) -> Site:  # fmt: skip
+) -> SitePages:  # fmt: skip
     """Write the site of a history; reports of ``sessions`` are copied beside their nights.
 
     ``sessions`` is a folder of session folders, or of folders of these.  The site of
@@ -88,7 +88,7 @@ def build(
         beside.rename(folder)
     finally:
         shutil.rmtree(beside, ignore_errors=True)
-    return Site(folder, len(tracks), len(read.entries), copied)
+    return SitePages(folder, len(tracks), len(read.entries), copied)
 
 
 def check(folder: Path) -> None:
@@ -105,20 +105,20 @@ def check(folder: Path) -> None:
 
 def _reports(sessions: Path) -> dict[str, tuple[Path, ...]]:
     """The HTML reports of each session by the session's name, which its manifest has."""
-    found: dict[str, tuple[Path, ...]] = {}
+    folders: dict[str, tuple[Path, ...]] = {}
     depths = ("*", "*/*")
     places = sorted(place for depth in depths for place in sessions.glob(f"{depth}/manifest.json"))
     for manifest in places:
         pages = tuple(sorted(manifest.parent.glob("report*.html")))
         if pages:
-            found[SessionStore(manifest.parent).manifest().session] = pages
-    return found
+            folders[SessionStore(manifest.parent).manifest().session] = pages
+    return folders
 
 
 def _write(
     folder: Path,
     store: HistoryStore,
-    read: Read,
+    read: HistoryContents,
     tracks: tuple[Track, ...],
     reports: Mapping[str, tuple[Path, ...]],
 ) -> int:
@@ -135,7 +135,7 @@ def _write(
     copied = 0
     quantiles = [0.0, 0.0, *(float(stats.t.ppf(0.995, n - 1)) for n in range(2, MOST_PAIRS))]
     for track in tracks:
-        shown = {"track": track, "root": "../", **common}
+        context = {"track": track, "root": "../", **common}
         entries = {entry.id: entry for entry in track.entries}
         of_charts = {
             "changes": [
@@ -147,10 +147,10 @@ def _write(
         name = f"{track.name}.html"
         payloads = payload.of_track(track)
         page(templates, "track.html.j2", folder / "track" / name,
-              {**shown, **of_charts, "data": embed.data(payloads)}, CHARTS)  # fmt: skip
+              {**context, **of_charts, "data": embed.data(payloads)}, CHARTS)  # fmt: skip
         compared = payload.of_comparison(track, store.functions, quantiles)
         page(templates, "compare.html.j2", folder / "compare" / name,
-              {**shown, "data": embed.data(compared)}, COMPARING)  # fmt: skip
+              {**context, "data": embed.data(compared)}, COMPARING)  # fmt: skip
         for number, entry in enumerate(track.entries):
             links = _copy(folder, entry, reports.get(entry.session, ()))
             copied += len(links)
@@ -163,7 +163,7 @@ def _write(
                 "reports": links,
                 "link": link,
                 "body": _rendered(blocks.night(entry, track.of_night(entry), link, before)),
-                **shown,
+                **context,
             }
             page(templates, "night.html.j2", folder / "night" / f"{entry.id}.html", around)
     return copied
@@ -187,9 +187,9 @@ def _copy(folder: Path, entry: Entry, reports: tuple[Path, ...]) -> tuple[str, .
     return tuple(names)
 
 
-def _rendered(given: Sequence[Block]) -> Markup:
+def _rendered(blocks: Sequence[Block]) -> Markup:
     """Blocks as a part of a page; their renderer escapes every text."""
-    return Markup(html.Page().blocks(given))  # noqa: S704
+    return Markup(html.Page().blocks(blocks))  # noqa: S704
 
 
 def address(link: str) -> Markup:

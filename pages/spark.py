@@ -18,10 +18,10 @@ def draw(values: Sequence[float | None], marked: Sequence[object]) -> Markup:
     Numbers alone are drawn, and colours are those of the page.
     """
     values, marked = values[-NIGHTS:], marked[-NIGHTS:]
-    known = [value for value in values if value is not None]
-    if not known:
+    numbers = [value for value in values if value is not None]
+    if not numbers:
         return Markup("")
-    low, high = min(known), max(known)
+    low, high = min(numbers), max(numbers)
     # A course without change is a level line, not one that fills the height.
     span = max(high - low, 0.02 * abs(high) or 1.0)
     middle = (high + low) / 2
@@ -41,10 +41,10 @@ def draw(values: Sequence[float | None], marked: Sequence[object]) -> Markup:
         pen = "L"
     ticks = "".join(
         f'<path class="tick" d="M{EDGE + at * step:.1f} {HEIGHT - 6}v5"/>'
-        for at, one in enumerate(marked) if one
+        for at, mark in enumerate(marked) if mark
     )  # fmt: skip
     last = max(at for at, value in enumerate(values) if value is not None)
-    x, y = place(last, known[-1])
+    x, y = place(last, numbers[-1])
     return Markup(  # noqa: S704  (numbers only)
         f'<svg class="spark" viewBox="0 0 {WIDTH} {HEIGHT}" width="{WIDTH}" height="{HEIGHT}" '
         f'aria-hidden="true" focusable="false"><path class="line" d="{path}"/>{ticks}'

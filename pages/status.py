@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from history.change import Change
+from history.change import NightlyChange
 from history.entry import Entry
 from history.standing import is_open
 from history.values import fit
@@ -35,7 +35,7 @@ def status(word: str, words: str = "") -> Status:
     return Status(word, mark, bad.get(word, word.replace(" ", "-")), words)
 
 
-def of_change(change: Change) -> Status:
+def of_change(change: NightlyChange) -> Status:
     """The word of a change: its verdict, or whose it is."""
     if change.status not in ("open", "fixed", "small"):
         return status("known", change.status)
@@ -50,32 +50,41 @@ ORDER = ("failed", "inexact", "regression", "unexplained", "incomparable", "mixe
 
 
 def of_night(
-    entry: Entry, changes: Sequence[Change], *, first: bool = False, earlier: Sequence[Entry] = ()
+    entry: Entry,
+    changes: Sequence[NightlyChange],
+    *,
+    first: bool = False,
+    earlier: Sequence[Entry] = (),
 ) -> Status:
     """The word of a night: what was first seen in it, against the nights before.
 
     The ``first`` night of a track has none before it; ``earlier`` are its measurements
     before this one.
     """
-    ids = {one.id for one in (*earlier, entry)}
-    found = [of_change(change) for change in changes if change.seen_entry in ids]
-    lost = [said for case in entry.cases for said in case.said if said.verdict is Verdict.FAILED]
-    found += [status("failed", lost[0].reason)] if lost else []
-    found += [] if fit(entry) else [status("inexact", "a repeated run was not bit-identical")]
-    if not found:
+    ids = {each.id for each in (*earlier, entry)}
+    states = [of_change(change) for change in changes if change.seen_entry in ids]
+    lost = [
+        outcome
+        for case in entry.cases
+        for outcome in case.said
+        if outcome.verdict is Verdict.FAILED
+    ]
+    states += [status("failed", lost[0].reason)] if lost else []
+    states += [] if fit(entry) else [status("inexact", "a repeated run was not bit-identical")]
+    if not states:
         return status("first night" if first else "no change")
-    word = min((one.word for one in found), key=lambda w: ORDER.index(w) if w in ORDER else 99)
-    count = sum(one.word == word for one in found)
-    said = next(one for one in found if one.word == word)
-    return said._replace(words=said.words or (f"{count} metrics" if count > 1 else "1 metric"))
+    word = min((state.word for state in states), key=lambda w: ORDER.index(w) if w in ORDER else 99)
+    count = sum(state.word == word for state in states)
+    worst = next(state for state in states if state.word == word)
+    return worst._replace(words=worst.words or (f"{count} metrics" if count > 1 else "1 metric"))
 
 
-def standing(changes: Sequence[Change]) -> tuple[Change, ...]:
+def standing(changes: Sequence[NightlyChange]) -> tuple[NightlyChange, ...]:
     """What stands open on the newest night, as the gate has it."""
     return tuple(change for change in changes if is_open(change))
 
 
-def size(change: Change) -> str:
+def size(change: NightlyChange) -> str:
     """``+1.31 % [+1.02, +1.60]``; empty where nothing was judged."""
     if change.estimate is None:
         return ""
@@ -85,7 +94,7 @@ def size(change: Change) -> str:
     return f"{percent(change.estimate)}{within}"
 
 
-def reasons(change: Change) -> tuple[str, ...]:
+def reasons(change: NightlyChange) -> tuple[str, ...]:
     """Whose a change is, a line each: kind, kernels, what moved of the lab, who knows of it."""
     lines = [KINDS[change.kind]]
     if change.kind in ("step", "drift", "mixed", "suspected") and all(change.kernels):
@@ -99,8 +108,9 @@ def reasons(change: Change) -> tuple[str, ...]:
     return tuple(lines)
 
 
-def functions(change: Change) -> tuple[str, ...]:
+def functions(change: NightlyChange) -> tuple[str, ...]:
     """``xas_load 494.9 -> 634.6 (lib/xarray.c)`` for each function that moved."""
     return tuple(
-        f"{moved_words(one)}{f' ({one.file})' if one.file else ''}" for one in change.functions
+        f"{moved_words(function)}{f' ({function.file})' if function.file else ''}"
+        for function in change.functions
     )

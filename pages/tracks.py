@@ -6,23 +6,23 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from history.change import Change
+from history.change import NightlyChange
 from history.entry import Entry
 from history.gaps import Gap
-from history.store import Read
+from history.store import HistoryContents
 from history.trend import Trend, trends
 from pages import status
 from pages.status import Status
 
 
 @dataclass(frozen=True)
-class Chart:
+class TrendChart:
     """One metric of one case: the courses of its arms in one unit, the subject's first."""
 
     case: str
     metric: str
     trends: tuple[Trend, ...]
-    changes: tuple[Change, ...]
+    changes: tuple[NightlyChange, ...]
 
     @property
     def head(self) -> Trend:
@@ -46,7 +46,7 @@ class Track:
     """One experiment on one guest in one mode, the oldest night first."""
 
     entries: tuple[Entry, ...]
-    changes: tuple[Change, ...]
+    changes: tuple[NightlyChange, ...]
     gaps: tuple[Gap, ...] = ()
 
     @property
@@ -60,40 +60,42 @@ class Track:
         return ".".join(self.last.track)
 
     @cached_property
-    def charts(self) -> tuple[Chart, ...]:
+    def charts(self) -> tuple[TrendChart, ...]:
         """Every metric that any night has, primary ones first.
 
         In wall mode followed arms are ratios to the pinned one, which has a unit of its own.
         """
-        found: dict[tuple[str, str, str], list[Trend]] = {}
-        for one in trends(self.entries, self.changes):
-            found.setdefault((one.course.case, one.course.metric, one.unit), []).append(one)
+        groups: dict[tuple[str, str, str], list[Trend]] = {}
+        for trend in trends(self.entries, self.changes):
+            groups.setdefault((trend.course.case, trend.course.metric, trend.unit), []).append(
+                trend
+            )
         subject = self.last.subject.name
         charts = [
-            Chart(
+            TrendChart(
                 case,
                 metric,
                 tuple(sorted(of, key=lambda t: (t.course.arm != subject, t.role != "followed"))),
-                tuple(c for c in self.changes if c.course in {one.course for one in of}),
+                tuple(c for c in self.changes if c.course in {trend.course for trend in of}),
             )
-            for (case, metric, _), of in found.items()
+            for (case, metric, _), of in groups.items()
         ]
         return tuple(sorted(charts, key=lambda chart: not chart.primary))
 
     @property
-    def primary(self) -> tuple[Chart, ...]:
+    def primary(self) -> tuple[TrendChart, ...]:
         """The metrics that are judged."""
         return tuple(chart for chart in self.charts if chart.primary)
 
     @property
-    def secondary(self) -> tuple[Chart, ...]:
+    def secondary(self) -> tuple[TrendChart, ...]:
         """The others."""
         return tuple(chart for chart in self.charts if not chart.primary)
 
     @property
     def status(self) -> Status:
         """The word of the newest night."""
-        same = [one for one in self.entries[:-1] if one.night_key == self.last.night_key]
+        same = [entry for entry in self.entries[:-1] if entry.night_key == self.last.night_key]
         first = len(self.entries) == 1
         return status.of_night(self.last, self.changes, first=first, earlier=same)
 
@@ -106,7 +108,7 @@ class Track:
         return 1 if self.standing or self.blind else 2
 
     @property
-    def standing(self) -> tuple[Change, ...]:
+    def standing(self) -> tuple[NightlyChange, ...]:
         """What stands open, as the gate has it."""
         return status.standing(self.changes)
 
@@ -115,12 +117,14 @@ class Track:
         """What is no longer measured as it was, and nobody acknowledged."""
         return tuple(gap for gap in self.gaps if gap.status == "open")
 
-    def of_night(self, entry: Entry) -> tuple[Change, ...]:
+    def of_night(self, entry: Entry) -> tuple[NightlyChange, ...]:
         """Changes that begin in an entry, or were first seen in it."""
         return tuple(c for c in self.changes if entry.id in (c.entry, c.seen_entry))
 
 
-def tracks_of(read: Read, changes: Sequence[Change], gaps: Sequence[Gap] = ()) -> tuple[Track, ...]:
+def tracks_of(
+    read: HistoryContents, changes: Sequence[NightlyChange], gaps: Sequence[Gap] = ()
+) -> tuple[Track, ...]:
     """The tracks of a history, in the order of their names."""
     return tuple(
         Track(

@@ -13,7 +13,7 @@ import numpy as np
 
 from reports import changed_functions, paired
 from reports.attribution_hints import find_hints
-from reports.attribution_model import Arm, Attribution, FunctionRow, GroupRow, RatioRow
+from reports.attribution_model import Arm, Attribution, FileRow, FunctionRow, GroupRow, RatioRow
 from reports.paired import Floats, Paired
 from reports.subsystems import subsystem
 from results.profile import IDLE_PROGRAM, UNKNOWN, PhaseProfile, Profile
@@ -34,7 +34,7 @@ SMALL_FILES = "user: other files"
 NOT_ATTRIBUTED = "[not attributed]"
 
 
-class Block(NamedTuple):
+class SeedProfiles(NamedTuple):
     """One seed: the same phase of both arms' runs."""
 
     seed: int
@@ -59,25 +59,25 @@ class _Table(NamedTuple):
 def blocks_of(
     manifest: Manifest, records: Sequence[RunRecord], profiles: Sequence[Profile], case: str,
     phase: str,
-) -> list[Block]:  # fmt: skip
+) -> list[SeedProfiles]:  # fmt: skip
     """The seeds for which both arms' measured runs have a profile of this phase."""
     by_run = {profile.run_id: profile for profile in profiles}
-    found: dict[int, dict[str, tuple[int, PhaseProfile]]] = {}
+    by_block: dict[int, dict[str, tuple[int, PhaseProfile]]] = {}
     for record in records:
         if record.case != case or record.repeat or record.twin or record.samples is None:
             continue
         profile = by_run.get(record.run_id)
-        for one in profile.phases if profile else ():
-            if one.phase == phase:
-                found.setdefault(record.block, {})[record.arm] = (record.seed, one)
+        for phase_profile in profile.phases if profile else ():
+            if phase_profile.phase == phase:
+                by_block.setdefault(record.block, {})[record.arm] = (record.seed, phase_profile)
     return [
-        Block(arms[manifest.base][0], arms[manifest.base][1], arms[manifest.patched][1])
-        for _, arms in sorted(found.items())
+        SeedProfiles(arms[manifest.base][0], arms[manifest.base][1], arms[manifest.patched][1])
+        for _, arms in sorted(by_block.items())
         if manifest.base in arms and manifest.patched in arms
     ]
 
 
-def _table(blocks: Sequence[Block]) -> _Table:
+def _table(blocks: Sequence[SeedProfiles]) -> _Table:
     counts: dict[_Key, int] = {}
     files: dict[_Key, str] = {}
     phases = [(row, arm, phase) for row, block in enumerate(blocks)
@@ -92,19 +92,19 @@ def _table(blocks: Sequence[Block]) -> _Table:
     remainder = _Key(False, NOT_ATTRIBUTED)
     keys = [*sorted(counts), remainder]
     column = {key: number for number, key in enumerate(keys)}
-    found = np.zeros((2, 2, len(blocks), len(keys)))
+    table = np.zeros((2, 2, len(blocks), len(keys)))
     for row, arm, phase in phases:
         for function in phase.kernel:
             where = column[_Key(False, function.name)]
-            found[arm, 0, row, where] += function.instructions
-            found[arm, 1, row, where] += function.calls
+            table[arm, 0, row, where] += function.instructions
+            table[arm, 1, row, where] += function.calls
         for name, instructions in _programs(phase):
-            found[arm, 0, row, column[_Key(True, name)]] += instructions
-        found[arm, 0, row, -1] = phase.busy - found[arm, 0, row, :-1].sum()
-    used = np.asarray(found.any(axis=(0, 1, 2)), dtype=np.bool_)
-    kept = [key for key, is_used in zip(keys, used, strict=True) if is_used]
-    found = found[:, :, :, used]
-    return _Table(kept, files, (found[0, 0], found[0, 1]), (found[1, 0], found[1, 1]))
+            table[arm, 0, row, column[_Key(True, name)]] += instructions
+        table[arm, 0, row, -1] = phase.busy - table[arm, 0, row, :-1].sum()
+    used = np.asarray(table.any(axis=(0, 1, 2)), dtype=np.bool_)
+    used_keys = [key for key, is_used in zip(keys, used, strict=True) if is_used]
+    table = table[:, :, :, used]
+    return _Table(used_keys, files, (table[0, 0], table[0, 1]), (table[1, 0], table[1, 1]))
 
 
 def _programs(phase: PhaseProfile) -> list[tuple[str, int]]:
@@ -112,7 +112,7 @@ def _programs(phase: PhaseProfile) -> list[tuple[str, int]]:
     return [(name, count) for name, count in phase.user.items() if name != IDLE_PROGRAM]
 
 
-def _per(blocks: Sequence[Block], unit: str) -> tuple[Floats, Floats] | None:
+def _per(blocks: Sequence[SeedProfiles], unit: str) -> tuple[Floats, Floats] | None:
     """Units of work by seed and arm, each of shape (seeds, 1); None unless all are above zero."""
     both = [
         np.array([[phase.units.get(unit, 0.0)] for phase in arm], dtype=np.float64)
@@ -177,19 +177,30 @@ def _groups(
     total: Paired,
 ) -> tuple[GroupRow, ...]:
     least = SMALL_FILE * total.base
-    members: dict[str, list[int]] = {}
+    members: dict[str, dict[str, list[int]]] = {}
     for column, row in rows:
         small = row.user and max(row.instructions.base, row.instructions.patched) < least
-        members.setdefault(SMALL_FILES if small else row.subsystem, []).append(column)
-    groups = [
-        GroupRow(title=title, functions=len(columns), instructions=summed(sorted(columns)))
-        for title, columns in members.items()
-    ]
+        files = members.setdefault(SMALL_FILES if small else row.subsystem, {})
+        files.setdefault(row.name if row.user else row.file, []).append(column)
+    groups = []
+    for title, files in members.items():
+        columns = sorted(column for of_file in files.values() for column in of_file)
+        file_rows = [
+            FileRow(file=file, functions=len(of_file), instructions=summed(sorted(of_file)))
+            for file, of_file in files.items()
+        ]
+        file_rows.sort(key=lambda row: (-abs(row.instructions.difference), row.file))
+        groups.append(GroupRow(
+            title=title, functions=len(columns), instructions=summed(columns),
+            files=tuple(file_rows),
+        ))  # fmt: skip
     return tuple(sorted(groups, key=lambda g: (-abs(g.instructions.difference), g.title)))
 
 
-def _ratios(phase: PhaseRecord, blocks: Sequence[Block], table: _Table) -> tuple[RatioRow, ...]:
-    found = []
+def _ratios(
+    phase: PhaseRecord, blocks: Sequence[SeedProfiles], table: _Table
+) -> tuple[RatioRow, ...]:
+    rows = []
     for ratio in phase.ratios:
         per = _per(blocks, ratio.unit)
         if per is None:
@@ -200,7 +211,7 @@ def _ratios(phase: PhaseRecord, blocks: Sequence[Block], table: _Table) -> tuple
             {table.keys[i].name for i in columns if calls[:, i].any()}
             for calls in (table.base[1], table.patched[1])
         ]
-        found.append(RatioRow(
+        rows.append(RatioRow(
             name=ratio.name,
             title=ratio.title,
             functions=ratio.functions,
@@ -213,22 +224,24 @@ def _ratios(phase: PhaseRecord, blocks: Sequence[Block], table: _Table) -> tuple
             absent=tuple(name for name in ratio.functions
                          if name not in entered[0] or name not in entered[1]),
         ))  # fmt: skip
-    return tuple(found)
+    return tuple(rows)
 
 
 def _columns(table: _Table, functions: Sequence[str]) -> list[int]:
-    wanted = set(functions)
-    return [i for i, key in enumerate(table.keys) if not key.user and key.name in wanted]
+    names = set(functions)
+    return [i for i, key in enumerate(table.keys) if not key.user and key.name in names]
 
 
-def _units(phase: PhaseRecord, blocks: Sequence[Block]) -> Sequence[UnitRecord]:
+def _units(phase: PhaseRecord, blocks: Sequence[SeedProfiles]) -> Sequence[UnitRecord]:
     names = sorted(blocks[0].base.units)
     return phase.units or [UnitRecord(name=name, title=name) for name in names]
 
 
-def _phase(case: CaseRecord, phase: PhaseRecord, blocks: Sequence[Block]) -> list[Attribution]:
+def _phase(
+    case: CaseRecord, phase: PhaseRecord, blocks: Sequence[SeedProfiles]
+) -> list[Attribution]:
     table = _table(blocks)
-    found: list[Attribution] = []
+    attributions: list[Attribution] = []
     identical = all(
         np.array_equal(base, patched)
         for base, patched in zip(table.base, table.patched, strict=True)
@@ -246,23 +259,23 @@ def _phase(case: CaseRecord, phase: PhaseRecord, blocks: Sequence[Block]) -> lis
         functions = tuple(row for _, row in rows)
         total = summed(range(len(table.keys)))
         rest = sorted(column for column, _ in rows[number:])
-        found.append(Attribution(
+        attributions.append(Attribution(
             case=case.name,
             phase=phase.name,
             unit=unit.name,
             unit_title=unit.title,
-            headline=not found,
+            headline=not attributions,
             seeds=tuple(block.seed for block in blocks),
             total=total,
             functions=functions,
             listed=number,
             others=summed(rest) if rest else None,
             groups=_groups(rows, summed, total),
-            ratios=() if found else _ratios(phase, blocks, table),
+            ratios=() if attributions else _ratios(phase, blocks, table),
             hints=find_hints(functions),
             identical=identical,
         ))  # fmt: skip
-    return found
+    return attributions
 
 
 def attribute(
@@ -270,7 +283,7 @@ def attribute(
     records: Sequence[RunRecord],
     profiles: Sequence[Profile],
     *,
-    believed: bool = True,
+    trusted: bool = True,
 ) -> tuple[Attribution, ...]:
     """One attribution a case, phase and unit of work, in the order of the manifest.
 
@@ -278,26 +291,26 @@ def attribute(
     and failed runs do not.  A unit of which some run did none is left out.  Where the session
     is not ``believed``, because it is not finished or not exact, no function is called changed.
     """
-    found: list[Attribution] = []
-    counted: dict[int, changed_functions.Counts] = {}
+    attributions: list[Attribution] = []
+    counts_of: dict[int, changed_functions.PhaseCounts] = {}
     for case in manifest.cases:
         for phase in case.phases:
             blocks = blocks_of(manifest, records, profiles, case.name, phase.name)
             here = _phase(case, phase, blocks) if blocks else []
             if here:
-                counted[len(found)] = _counts(blocks, here[0])
-            found += here
+                counts_of[len(attributions)] = _counts(blocks, here[0])
+            attributions += here
     tests = changed_functions.changed(
-        list(counted.values()) if believed else [], manifest.experiment.thresholds.alpha
+        list(counts_of.values()) if trusted else [], manifest.experiment.thresholds.alpha
     )
-    for at, tested in zip(counted, tests, strict=False):
-        found[at] = found[at].model_copy(
+    for at, tested in zip(counts_of, tests, strict=False):
+        attributions[at] = attributions[at].model_copy(
             update={"tested": tested.functions, "changed": tested.changed}
         )
-    return tuple(found)
+    return tuple(attributions)
 
 
-def _counts(blocks: Sequence[Block], of: Attribution) -> changed_functions.Counts:
+def _counts(blocks: Sequence[SeedProfiles], of: Attribution) -> changed_functions.PhaseCounts:
     """The kernel's functions per the unit of an attribution."""
     table, per = _table(blocks), _per(blocks, of.unit)
     assert per is not None
@@ -309,7 +322,7 @@ def _counts(blocks: Sequence[Block], of: Attribution) -> changed_functions.Count
         (table.base[kind][:, kernel] / per[0], table.patched[kind][:, kernel] / per[1])
         for kind in (0, 1)
     )
-    return changed_functions.Counts(
+    return changed_functions.PhaseCounts(
         names=[table.keys[at].name for at in kernel],
         files=[table.files.get(table.keys[at], "") for at in kernel],
         instructions=instructions,

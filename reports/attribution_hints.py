@@ -29,8 +29,8 @@ def stem(name: str) -> str:
     return VARIANT.sub("", name)
 
 
-def _near(one: float, other: float, tolerance: float) -> bool:
-    return abs(one - other) <= tolerance * max(abs(one), abs(other))
+def _near(first: float, second: float, tolerance: float) -> bool:
+    return abs(first - second) <= tolerance * max(abs(first), abs(second))
 
 
 def _size(row: FunctionRow) -> float:
@@ -41,12 +41,12 @@ def _calls(row: FunctionRow) -> float:
     return (row.calls.base or row.calls.patched) if row.calls else 0.0
 
 
-def _together(one: FunctionRow, other: FunctionRow) -> float:
-    return one.instructions.difference + other.instructions.difference
+def _together(first: FunctionRow, second: FunctionRow) -> float:
+    return first.instructions.difference + second.instructions.difference
 
 
-def _same_file(one: FunctionRow, other: FunctionRow) -> bool:
-    return bool(one.file) and one.file == other.file
+def _same_file(first: FunctionRow, second: FunctionRow) -> bool:
+    return bool(first.file) and first.file == second.file
 
 
 def _variant(row: FunctionRow, rows: Sequence[FunctionRow]) -> FunctionRow | None:
@@ -101,10 +101,10 @@ def find_hints(rows: Sequence[FunctionRow]) -> tuple[Hint, ...]:
     """
     least = LEAST * sum(abs(row.instructions.difference) for row in rows)
     hints: list[Hint] = []
-    named: set[str] = set()
+    mentioned: set[str] = set()
     for row in rows:
         moved = abs(row.instructions.difference)
-        if row.user or not row.only_in or row.name in named or not moved or moved < least:
+        if row.user or not row.only_in or row.name in mentioned or not moved or moved < least:
             continue
         other = _variant(row, rows)
         kind = "variant"
@@ -113,7 +113,7 @@ def find_hints(rows: Sequence[FunctionRow]) -> tuple[Hint, ...]:
         if other is None:
             other = _counterpart(row, rows)
             kind = "inlined" if row.only_in == "base" else "split"
-        if other is None or other.name in named:
+        if other is None or other.name in mentioned:
             continue
         first, second = row, other
         if kind in {"variant", "renamed"} and row.only_in == "patched":
@@ -122,5 +122,5 @@ def find_hints(rows: Sequence[FunctionRow]) -> tuple[Hint, ...]:
             {"kind": kind, "name": first.name, "other": second.name,
              "together": _together(row, other)}
         ))  # fmt: skip
-        named |= {row.name, *([other.name] if other.only_in else [])}
+        mentioned |= {row.name, *([other.name] if other.only_in else [])}
     return tuple(hints)

@@ -32,12 +32,21 @@ class FunctionRow(Record):
         return f"{self.name} (user)" if self.user else self.name
 
 
+class FileRow(Record):
+    """All functions of a source file together; ``file`` is empty where it is not known."""
+
+    file: str
+    functions: int
+    instructions: Paired
+
+
 class GroupRow(Record):
-    """All functions of a subsystem together."""
+    """All functions of a subsystem together, and by file: both the largest difference first."""
 
     title: str
     functions: int
     instructions: Paired
+    files: tuple[FileRow, ...] = ()
 
 
 class RatioRow(Record):

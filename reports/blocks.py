@@ -32,19 +32,19 @@ def complete_blocks(
     points = {(r.arm, r.block): r for r in data_points(records) if r.case == case}
     arms = [arm.name for arm in manifest.arms]
     blocks = sorted({block for _, block in points} - set(without))
-    found = [[points.get((arm, block)) for arm in arms] for block in blocks]
-    return [Block(*(run for run in runs if run)) for runs in found if all(runs)]
+    rows = [[points.get((arm, block)) for arm in arms] for block in blocks]
+    return [Block(*(run for run in runs if run)) for runs in rows if all(runs)]
 
 
 def pairs_of(blocks: Sequence[Block], metric: str) -> tuple[Pair, ...]:
     """The metric's value on every arm, block by block; a block that lacks one is left out."""
-    found = []
+    pairs = []
     for block in blocks:
         values = [(run.samples or {}).get(metric) for run in block if run is not None]
         if None in values:
             continue
         before, after, *again = [value for value in values if value is not None]
-        found.append(
+        pairs.append(
             Pair(
                 block=block.base.block,
                 seed=block.base.seed,
@@ -54,7 +54,7 @@ def pairs_of(blocks: Sequence[Block], metric: str) -> tuple[Pair, ...]:
                 again=again[0] if again else None,
             )
         )
-    return tuple(found)
+    return tuple(pairs)
 
 
 def failed_runs(records: Sequence[RunRecord]) -> tuple[FailedRun, ...]:

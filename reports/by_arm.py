@@ -33,7 +33,7 @@ MANY_CASES = 4
 
 
 @dataclass(frozen=True)
-class Cell:
+class ArmCell:
     """One metric of one case on one arm.
 
     ``values`` are the arm's, by block.  ``against`` is its comparison with the session's
@@ -57,7 +57,7 @@ class Cell:
 
 
 @dataclass(frozen=True)
-class Row:
+class MetricRow:
     """One metric of one case on every arm, the base first."""
 
     case: str
@@ -66,7 +66,7 @@ class Row:
     unit: str
     direction: Direction
     primary: bool
-    cells: tuple[Cell, ...]
+    cells: tuple[ArmCell, ...]
 
     @property
     def short(self) -> str:
@@ -84,12 +84,12 @@ class Row:
         return self.name.partition(".")[0]
 
     @property
-    def base(self) -> Cell:
+    def base(self) -> ArmCell:
         """The base arm's cell."""
         return self.cells[0]
 
     @property
-    def others(self) -> tuple[Cell, ...]:
+    def others(self) -> tuple[ArmCell, ...]:
         """The cells of all arms but the base."""
         return self.cells[1:]
 
@@ -103,7 +103,7 @@ class Row:
         """Whether the values are percentages, whose change is said as a difference."""
         return is_share(self.unit)
 
-    def cell(self, arm: str) -> Cell:
+    def cell(self, arm: str) -> ArmCell:
         """The cell of this arm."""
         return next(cell for cell in self.cells if cell.arm == arm)
 
@@ -138,16 +138,16 @@ def values_of(
     arms: Sequence[str], comparisons: Sequence[Comparison], case: str, name: str
 ) -> dict[str, dict[int, float]]:
     """Every arm's values of one metric, by arm and block."""
-    found: dict[str, dict[int, float]] = {arm: {} for arm in arms}
-    for one in comparisons:
-        metric = _metric(_case(one.cases, case), name)
+    by_name: dict[str, dict[int, float]] = {arm: {} for arm in arms}
+    for comparison in comparisons:
+        metric = _metric(_case(comparison.cases, case), name)
         for pair in metric.pairs if metric else ():
-            found[one.manifest.base][pair.block] = pair.base
-            found[one.manifest.patched][pair.block] = pair.patched
-    return found
+            by_name[comparison.manifest.base][pair.block] = pair.base
+            by_name[comparison.manifest.patched][pair.block] = pair.patched
+    return by_name
 
 
-def lay_out(arms: Sequence[str], comparisons: Sequence[Comparison]) -> tuple[Row, ...]:
+def lay_out(arms: Sequence[str], comparisons: Sequence[Comparison]) -> tuple[MetricRow, ...]:
     """Every metric of every case on every arm, the base first.
 
     Primary metrics come first in each case; also those without values are there.
@@ -158,29 +158,32 @@ def lay_out(arms: Sequence[str], comparisons: Sequence[Comparison]) -> tuple[Row
     )
 
 
-def of_case(found: Sequence[Row], case: str) -> tuple[Row, ...]:
+def of_case(rows: Sequence[MetricRow], case: str) -> tuple[MetricRow, ...]:
     """The rows of one case."""
-    return tuple(row for row in found if row.case == case)
+    return tuple(row for row in rows if row.case == case)
 
 
-def columns(found: Sequence[Row]) -> tuple[Row, ...]:
+def columns(rows: Sequence[MetricRow]) -> tuple[MetricRow, ...]:
     """What a table with a row an arm has columns for: what is judged, and what is chosen."""
-    primary = [row for row in found if row.primary]
-    published = [row for row in found if any(cell.published for cell in row.cells)]
-    chosen = [row for short in CHOSEN for row in found if row.short == short and row.measured]
-    return tuple({(row.case, row.name): row for row in (*primary, *chosen, *published)}.values())
+    primary = [row for row in rows if row.primary]
+    published = [row for row in rows if any(cell.published for cell in row.cells)]
+    preferred = [row for short in CHOSEN for row in rows if row.short == short and row.measured]
+    return tuple({(row.case, row.name): row for row in (*primary, *preferred, *published)}.values())
 
 
 def failures(comparisons: Sequence[Comparison]) -> dict[tuple[str, str], tuple[int, int]]:
     """Failed and recorded runs, by case and arm; in wall mode those of the A/A arm, too."""
-    found = {}
-    for one in comparisons:
-        for count in one.failure_counts:
-            found[count.case, one.manifest.base] = (count.base_failed, count.base_runs)
-            found[count.case, one.manifest.patched] = (count.patched_failed, count.patched_runs)
+    counts = {}
+    for comparison in comparisons:
+        for count in comparison.failure_counts:
+            counts[count.case, comparison.manifest.base] = (count.base_failed, count.base_runs)
+            counts[count.case, comparison.manifest.patched] = (
+                count.patched_failed,
+                count.patched_runs,
+            )
             if count.again is not None:
-                found[count.case, AGAIN] = count.again
-    return found
+                counts[count.case, AGAIN] = count.again
+    return counts
 
 
 def _row(
@@ -188,22 +191,22 @@ def _row(
     comparisons: Sequence[Comparison],
     case: CaseComparison,
     metric: MetricComparison,
-) -> Row:
+) -> MetricRow:
     base, first = arms[0], comparisons[0]
     values = values_of(arms, comparisons, case.name, metric.name)
-    asked = {
-        one.manifest.patched: _metric(_case(one.cases, case.name), metric.name)
-        for one in comparisons
-        if one.manifest.base == base
+    thresholds = {
+        comparison.manifest.patched: _metric(_case(comparison.cases, case.name), metric.name)
+        for comparison in comparisons
+        if comparison.manifest.base == base
     }
     cells = []
     for arm, own in values.items():
-        against = asked.get(arm)
+        against = thresholds.get(arm)
         change = against.judgement.change if against else None
         if against is None and arm != base:
             change = pair_change(values[base], own, first.manifest.experiment.thresholds)
         cells.append(
-            Cell(
+            ArmCell(
                 arm=arm,
                 values=own,
                 summary=summarize(list(own.values())),
@@ -213,7 +216,7 @@ def _row(
                 withheld=against is not None and first.withholds(against),
             )
         )
-    return Row(
+    return MetricRow(
         case=case.name,
         name=metric.name,
         title=metric.title,

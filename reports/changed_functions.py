@@ -26,7 +26,7 @@ from reports.statistics import holm, pairs_needed
 SMALLEST = 2.5e-4
 
 
-class Counts(NamedTuple):
+class PhaseCounts(NamedTuple):
     """Kernel functions of one phase per unit of work: each array is (seeds, functions)."""
 
     names: Sequence[str]
@@ -58,24 +58,30 @@ class _Candidate(NamedTuple):
     one_direction: bool
 
 
-def changed(phases: Sequence[Counts], alpha: float) -> list[Tested]:
+def changed(phases: Sequence[PhaseCounts], alpha: float) -> list[Tested]:
     """The functions of each phase that changed; all phases are one family for Holm.
 
     Fewer seeds than a verdict at that level needs test nothing.
     """
-    candidates = [one for at, counts in enumerate(phases) for one in _candidates(at, counts, alpha)]
-    adjusted = holm([one.p_value for one in candidates])
-    called: list[dict[int, list[tuple[_Candidate, float]]]] = [{} for _ in phases]
-    for one, p_value in zip(candidates, adjusted, strict=True):
-        large = abs(one.size) >= SMALLEST * phases[one.phase].total
-        if one.one_direction and large and p_value <= alpha:
-            called[one.phase].setdefault(one.column, []).append((one, p_value))
+    candidates = [
+        candidate
+        for at, counts in enumerate(phases)
+        for candidate in _candidates(at, counts, alpha)
+    ]
+    adjusted = holm([candidate.p_value for candidate in candidates])
+    significant: list[dict[int, list[tuple[_Candidate, float]]]] = [{} for _ in phases]
+    for candidate, p_value in zip(candidates, adjusted, strict=True):
+        large = abs(candidate.size) >= SMALLEST * phases[candidate.phase].total
+        if candidate.one_direction and large and p_value <= alpha:
+            significant[candidate.phase].setdefault(candidate.column, []).append(
+                (candidate, p_value)
+            )
     return [
         Tested(
-            len({one.column for one in candidates if one.phase == at}),
+            len({candidate.column for candidate in candidates if candidate.phase == at}),
             tuple(
                 sorted(
-                    (_change(counts, column, tests) for column, tests in called[at].items()),
+                    (_change(counts, column, tests) for column, tests in significant[at].items()),
                     key=lambda change: (-abs(change.size), change.name),
                 )
             ),
@@ -84,7 +90,7 @@ def changed(phases: Sequence[Counts], alpha: float) -> list[Tested]:
     ]
 
 
-def _candidates(at: int, counts: Counts, alpha: float) -> list[_Candidate]:
+def _candidates(at: int, counts: PhaseCounts, alpha: float) -> list[_Candidate]:
     (base, patched), calls = counts.instructions, counts.calls
     if base.shape[0] < pairs_needed(1 - alpha):
         return []
@@ -97,18 +103,18 @@ def _candidates(at: int, counts: Counts, alpha: float) -> list[_Candidate]:
         ("instructions", patched - base, np.ones_like(length)),
         ("calls", calls[1] - calls[0], length),
     )
-    found = []
+    candidates = []
     for moved, differences, scale in tests:
         apart = differences[:, large]
         sizes, p_values = apart.mean(axis=0) * scale[large], _t_p(apart)
         one_direction = np.abs(np.sign(apart).sum(axis=0)) == len(apart)
-        found += [
+        candidates += [
             _Candidate(
                 at, int(column), moved, float(sizes[n]), float(p_values[n]), bool(one_direction[n])
             )
             for n, column in enumerate(large)
         ]
-    return found
+    return candidates
 
 
 def _t_p(differences: Floats) -> Floats:
@@ -129,9 +135,9 @@ def _t_p(differences: Floats) -> Floats:
 
 
 def _change(
-    counts: Counts, column: int, tests: Sequence[tuple[_Candidate, float]]
+    counts: PhaseCounts, column: int, tests: Sequence[tuple[_Candidate, float]]
 ) -> FunctionChange:
-    moved: tuple[Moved, ...] = tuple(one.moved for one, _ in tests)
+    moved: tuple[Moved, ...] = tuple(candidate.moved for candidate, _ in tests)
     of_one = slice(column, column + 1)
     instructions, calls = (
         paired.columns(both[0][:, of_one], both[1][:, of_one])[0]
@@ -143,6 +149,6 @@ def _change(
         instructions=instructions,
         calls=calls,
         moved=moved,
-        size=max((one.size for one, _ in tests), key=abs),
+        size=max((candidate.size for candidate, _ in tests), key=abs),
         p_value=min(p_value for _, p_value in tests),
     )

@@ -77,7 +77,7 @@ def _references(manifest: Manifest, case: str) -> list[Reference]:
     ]
 
 
-class _Measured(NamedTuple):
+class _MetricBlocks(NamedTuple):
     """One metric of one case: its blocks, and what is judged of it."""
 
     case: CaseRecord
@@ -92,10 +92,10 @@ class _Measured(NamedTuple):
 
 
 def _metrics(
-    manifest: Manifest, records: Sequence[RunRecord], standing: wall.Standing | None
-) -> list[_Measured]:
+    manifest: Manifest, records: Sequence[RunRecord], standing: wall.WallStanding | None
+) -> list[_MetricBlocks]:
     scarce = facts.too_few_ios(manifest, records)
-    found = []
+    metrics = []
     for case in manifest.cases:
         without = standing.without[case.name] if standing else ()
         blocks = complete_blocks(manifest, records, case.name, without)
@@ -107,7 +107,7 @@ def _metrics(
             phase = metric.name.partition(".")[0]
             too_few = (case.name, phase) in scarce
             unusable = "too few I/Os for a verdict" if too_few else ""
-            found.append(_Measured(case, metric, pairs, Evidence(
+            metrics.append(_MetricBlocks(case, metric, pairs, Evidence(
                 direction=metric.direction,
                 base=tuple(pair.base for pair in pairs),
                 patched=tuple(pair.patched for pair in pairs),
@@ -118,7 +118,7 @@ def _metrics(
                 dropped=standing.dropped(case.name) if standing else (),
                 metric=metric.name,
             ), f"{manifest.base} {manifest.patched}"))  # fmt: skip
-    return found
+    return metrics
 
 
 def _order(case: CaseRecord, metric: Metric) -> tuple[int, int]:
@@ -129,7 +129,7 @@ def _order(case: CaseRecord, metric: Metric) -> tuple[int, int]:
 
 
 def _judged(
-    manifest: Manifest, measured: Sequence[_Measured], standing: wall.Standing | None
+    manifest: Manifest, measured: Sequence[_MetricBlocks], standing: wall.WallStanding | None
 ) -> list[tuple[Judgement, Again | None]]:
     """The judgement of each metric, and in wall mode its A/A; same order as given."""
     thresholds = standing.thresholds if standing else manifest.experiment.thresholds
@@ -138,16 +138,16 @@ def _judged(
     evidence = [m.evidence for m in first]
     if standing is None:
         looks = manifest.experiment.looks(len(manifest.seeds))
-        said = [
+        judgements = [
             *judge_primary(evidence, thresholds, looks),
             *judge_secondary([m.evidence for m in others], thresholds, looks),
         ]
-        by_name = dict(zip(map(_key, [*first, *others]), said, strict=True))
+        by_name = dict(zip(map(_key, [*first, *others]), judgements, strict=True))
         return [(by_name[_key(m)], None) for m in measured]
     noise = {
         _key(m): wall.again(
             m.pairs, thresholds.of(m.metric.name),
-            asked=manifest.experiment.thresholds.of(m.metric.name), family=len(first),
+            specified=manifest.experiment.thresholds.of(m.metric.name), family=len(first),
             planned=len(manifest.seeds),
         )
         for m in measured
@@ -160,17 +160,17 @@ def _judged(
         )
         for m in others
     ]
-    said = [
+    judgements = [
         *wall.judge(
             evidence, [m.pairs for m in first], thresholds, real_time=standing.facts.real_time
         ),
         *wall.describe([m.evidence for m in others], withheld, thresholds),
     ]
-    by_name = dict(zip(map(_key, [*first, *others]), said, strict=True))
+    by_name = dict(zip(map(_key, [*first, *others]), judgements, strict=True))
     return [(by_name[_key(m)], noise[_key(m)]) for m in measured]
 
 
-def _key(measured: _Measured) -> tuple[str, str, str]:
+def _key(measured: _MetricBlocks) -> tuple[str, str, str]:
     return measured.view, measured.case.name, measured.metric.name
 
 
@@ -193,9 +193,9 @@ def _check(manifest: Manifest, records: Sequence[RunRecord]) -> None:
         missing = set(case.primary) - {metric.name for metric in case.metrics}
         if missing:
             raise ReportError(f"{case.name}: primary metrics not recorded: {sorted(missing)}")
-    known = {case.name for case in manifest.cases}
+    names = {case.name for case in manifest.cases}
     for record in records:
-        if record.case not in known:
+        if record.case not in names:
             raise ReportError(f"{record.run_id}: case {record.case!r}: not in the manifest")
 
 
@@ -206,9 +206,9 @@ class _View(NamedTuple):
     records: Sequence[RunRecord]
     profiles: Sequence[Profile]
     locks: Sequence[Locks]
-    standing: wall.Standing | None
+    standing: wall.WallStanding | None
     exactness: Exactness
-    measured: Sequence[_Measured]
+    measured: Sequence[_MetricBlocks]
 
     @property
     def points(self) -> Sequence[RunRecord]:
@@ -292,12 +292,12 @@ def _view(manifest: Manifest, session: MeasuredSession, exactness: Exactness) ->
     points = [record for record in records if not record.twin]
     in_wall = manifest.experiment.mode == "wall"
     standing = wall.standing(manifest, points) if in_wall else None
-    known = {record.run_id for record in records}
+    run_ids = {record.run_id for record in records}
     return _View(
         manifest,
         records,
-        [profile for profile in profiles if profile.run_id in known],
-        [each for each in locks if each.run_id in known],
+        [profile for profile in profiles if profile.run_id in run_ids],
+        [each for each in locks if each.run_id in run_ids],
         standing,
         exactness,
         _metrics(manifest, points, standing),
@@ -336,7 +336,7 @@ def _comparison(
     course = _course(manifest, records, standing, compared)
     attributions = attribute(
         manifest, view.records, view.profiles,
-        believed=finished and view.exactness.status != "inexact",
+        trusted=finished and view.exactness.status != "inexact",
     )  # fmt: skip
     return Comparison(
         manifest=manifest,
@@ -364,7 +364,7 @@ def _comparison(
 def _course(
     manifest: Manifest,
     records: Sequence[RunRecord],
-    standing: wall.Standing | None,
+    standing: wall.WallStanding | None,
     compared: Mapping[str, Sequence[MetricComparison]],
 ) -> WallFacts | None:
     """The facts of a wall session, now that its verdicts are known."""
@@ -389,7 +389,7 @@ def _case(
     records: Sequence[RunRecord],
     case: CaseRecord,
     metrics: Sequence[MetricComparison],
-    standing: wall.Standing | None,
+    standing: wall.WallStanding | None,
 ) -> CaseComparison:
     without = standing.without[case.name] if standing else ()
     blocks = complete_blocks(manifest, records, case.name, without)

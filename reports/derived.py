@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from reports import by_arm
-from reports.by_arm import Row
+from reports.by_arm import MetricRow
 from reports.many import SessionComparison
 from results.units import shown_unit
 
@@ -64,7 +64,7 @@ def reclaim(session: SessionComparison) -> tuple[Derived, ...]:
 
     Rates are per second of the guest's clock: in exact mode their unit says virtual.
     """
-    found = []
+    derived_rows = []
     for case in session.comparisons[0].cases:
         for phase in case.phases:
             rows = {row.short: row for row in by_arm.of_case(session.rows, case.name)
@@ -72,15 +72,18 @@ def reclaim(session: SessionComparison) -> tuple[Derived, ...]:
             for title, unit, needed, value in ROWS:
                 if not rows.keys() >= set(needed):
                     continue
-                values = tuple(_one(rows, arm.name, needed, value) for arm in session.arms)
-                shown = shown_unit(unit, session.manifest.experiment.mode)
+                values = tuple(_of_arm(rows, arm.name, needed, value) for arm in session.arms)
+                unit_text = shown_unit(unit, session.manifest.experiment.mode)
                 if any(v is not None for v in values):
-                    found.append(Derived(case.name, phase.name, title, shown, values))
-    return tuple(found)
+                    derived_rows.append(Derived(case.name, phase.name, title, unit_text, values))
+    return tuple(derived_rows)
 
 
-def _one(
-    rows: Mapping[str, Row], arm: str, needed: tuple[str, ...], value: Callable[[Means], float]
+def _of_arm(
+    rows: Mapping[str, MetricRow],
+    arm: str,
+    needed: tuple[str, ...],
+    value: Callable[[Means], float],
 ) -> float | None:
     """The row's value over the arm's means; None where a sample is missing."""
     cells = {short: rows[short].cell(arm) for short in needed}

@@ -13,14 +13,14 @@ UNSET = "not set"
 LEAD = "Beyond the series the arms differ"
 
 
-class Difference(NamedTuple):
+class ArmDifference(NamedTuple):
     """One thing that is not the same on all arms; ``values`` has one text an arm."""
 
     name: str
     values: tuple[str, ...]
 
 
-def differences(arms: Sequence[ArmRecord]) -> tuple[Difference, ...]:
+def differences(arms: Sequence[ArmRecord]) -> tuple[ArmDifference, ...]:
     """Everything but the patches that differs: source, configuration, compiler, settings.
 
     Settings are those of :attr:`experiment.arms.ArmSpec.settings`: sysctls, mount options,
@@ -35,22 +35,24 @@ def differences(arms: Sequence[ArmRecord]) -> tuple[Difference, ...]:
         ("compiler", [arm.kernel.compiler for arm in arms]),
         *((name, [arm.settings.get(name, UNSET) for arm in arms]) for name in sorted(settings)),
     ]
-    return tuple(Difference(name, tuple(values)) for name, values in rows if len(set(values)) > 1)
+    return tuple(
+        ArmDifference(name, tuple(values)) for name, values in rows if len(set(values)) > 1
+    )
 
 
 def sentences(arms: Sequence[ArmRecord]) -> list[str]:
     """One sentence a difference: ``sysctl vm.swappiness: 10 in swappy, not set in base``."""
-    return [_sentence(found, [arm.name for arm in arms]) for found in differences(arms)]
+    return [_sentence(difference, [arm.name for arm in arms]) for difference in differences(arms)]
 
 
-def _sentence(found: Difference, names: Sequence[str]) -> str:
+def _sentence(difference: ArmDifference, names: Sequence[str]) -> str:
     having: dict[str, list[str]] = {}
-    for name, value in zip(names, found.values, strict=True):
+    for name, value in zip(names, difference.values, strict=True):
         having.setdefault(value, []).append(name)
     # What was set comes first; what was left alone is the rest.
     ordered = sorted(having.items(), key=lambda item: item[0] == UNSET)
-    said = "; ".join(f"{value} in {_listed(arms)}" for value, arms in ordered)
-    return f"{found.name}: {said}"
+    sides = "; ".join(f"{value} in {_listed(arms)}" for value, arms in ordered)
+    return f"{difference.name}: {sides}"
 
 
 def _listed(names: Sequence[str]) -> str:

@@ -248,8 +248,8 @@ def row(*cells: str | Cell, strong: bool = False, faint: bool = False, total: bo
 
 def facts(pairs: Iterable[tuple[str, Words]]) -> list[Block]:
     """Facts of these names and values; nothing for none."""
-    found = tuple(Fact(name, words) for name, words in pairs)
-    return [Facts(found)] if found else []
+    entries = tuple(Fact(name, words) for name, words in pairs)
+    return [Facts(entries)] if entries else []
 
 
 def nested(blocks: Sequence[Block], prefix: str) -> tuple[Block, ...]:

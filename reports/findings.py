@@ -88,29 +88,29 @@ def _inexact(original: RunRecord, repeat: RunRecord) -> Exactness:
 
 def seeds_without_effect(manifest: Manifest, records: Sequence[RunRecord]) -> list[Finding]:
     """Different seeds that gave the same bits: fio did not honour the seed."""
-    found = []
+    findings = []
     for case in manifest.cases:
         for arm in manifest.arms:
             runs = [r for r in data_points(records) if (r.case, r.arm) == (case.name, arm.name)]
             same = [
-                (one.seed, other.seed)
-                for one, other in combinations(runs, 2)
-                if one.seed != other.seed and _same_bits(one, other)
+                (first.seed, second.seed)
+                for first, second in combinations(runs, 2)
+                if first.seed != second.seed and _same_bits(first, second)
             ]
             if same:
                 seeds = sorted({seed for pair in same for seed in pair})
-                found.append(
+                findings.append(
                     Finding(
                         level="warning", scope=case.name, kind="seeds-without-effect",
                         values={"arm": arm.name, "seeds": seeds},
                     )
                 )  # fmt: skip
-    return found
+    return findings
 
 
-def _same_bits(one: RunRecord, other: RunRecord) -> bool:
-    return (bool(one.fingerprint) and one.fingerprint == other.fingerprint) or (
-        one.samples == other.samples and len(one.samples or {}) > 1
+def _same_bits(first: RunRecord, second: RunRecord) -> bool:
+    return (bool(first.fingerprint) and first.fingerprint == second.fingerprint) or (
+        first.samples == second.samples and len(first.samples or {}) > 1
     )
 
 
@@ -128,29 +128,31 @@ def gather(
 
     Those of a wall session's host are apart (:func:`of_host`).
     """
-    found = []
+    findings = []
     if QUICK in manifest.overrides:
-        found.append(Finding(level="warning", scope="session", kind="quick"))
+        findings.append(Finding(level="warning", scope="session", kind="quick"))
     if (
         exactness.status in ("not asked", "inexact")
         or not manifest.same_code
         or data_points(records)
     ):
-        known = exactness.status in ("not asked", "bit-exact")
-        found.append(
+        conclusive = exactness.status in ("not asked", "bit-exact")
+        findings.append(
             Finding(
-                level="note" if known else "warning", scope="session", kind="exactness",
+                level="note" if conclusive else "warning", scope="session", kind="exactness",
                 values={"status": exactness.status, "detail": exactness.text},
             )
         )  # fmt: skip
     if manifest.provenance.qemu_untried:
         untried = {"why": manifest.provenance.qemu_untried}
-        found.append(Finding(level="warning", scope="session", kind="qemu-untried", values=untried))
+        findings.append(
+            Finding(level="warning", scope="session", kind="qemu-untried", values=untried)
+        )
     for (case, phase), ios in sorted(too_few_ios(manifest, records).items()):
         values = {"phase": phase, "ios": ios}
-        found.append(Finding(level="warning", scope=case, kind="few-ios", values=values))
-    found += seeds_without_effect(manifest, records)
-    found += [
+        findings.append(Finding(level="warning", scope=case, kind="few-ios", values=values))
+    findings += seeds_without_effect(manifest, records)
+    findings += [
         Finding(
             level="warning",
             scope=count.case,
@@ -173,13 +175,13 @@ def gather(
     if recorded < manifest.runs_planned and not ended and not (
         manifest.same_code and not recorded
     ):  # fmt: skip
-        found.append(not_finished(recorded, manifest.runs_planned))
+        findings.append(not_finished(recorded, manifest.runs_planned))
     if manifest.same_code:
-        found.append(Finding(level="note", scope="session", kind="same-code"))
-        found += _contradiction(manifest, records)
-    found += series_findings(manifest)
-    found += _of_the_runs(records)
-    found += [
+        findings.append(Finding(level="note", scope="session", kind="same-code"))
+        findings += _contradiction(manifest, records)
+    findings += series_findings(manifest)
+    findings += _of_the_runs(records)
+    findings += [
         Finding(
             level="note", scope=reference.case, kind="published",
             values={"metric": reference.metric, "note": reference.note},
@@ -187,7 +189,7 @@ def gather(
         for reference in references
         if reference.note
     ]  # fmt: skip
-    return tuple(sorted(found, key=lambda finding: finding.level != "warning"))
+    return tuple(sorted(findings, key=lambda finding: finding.level != "warning"))
 
 
 def not_finished(recorded: int, planned: int) -> Finding:
@@ -203,8 +205,8 @@ def _kinds(count: FailureCount, failed: Sequence[FailedRun]) -> dict[str, int]:
     kinds: dict[str, int] = {}
     for run in failed:
         if run.case == count.case and not run.repeat:
-            said = f"{run.failure.kind}, blame {run.failure.blame}"
-            kinds[said] = kinds.get(said, 0) + 1
+            text = f"{run.failure.kind}, blame {run.failure.blame}"
+            kinds[text] = kinds.get(text, 0) + 1
     return dict(sorted(kinds.items()))
 
 
@@ -216,7 +218,7 @@ def of_twins(records: Sequence[RunRecord], locks: Sequence[LockComparison]) -> t
             failure = record.failure
             why = f"{failure.kind}, blame {failure.blame}: {failure.message}"
             failed.setdefault((record.twin, why), []).append(record.run_id)
-    found = [
+    findings = [
         Finding(
             level="note",
             scope=f"twin {twin}",
@@ -225,17 +227,21 @@ def of_twins(records: Sequence[RunRecord], locks: Sequence[LockComparison]) -> t
         )
         for (twin, why), run_ids in sorted(failed.items())
     ]
-    found += [
+    findings += [
         Finding(
             level="note",
-            scope=f"twin {seen.twin}",
+            scope=f"twin {locks_of_run.twin}",
             kind="events-dropped",
-            values={"case": seen.case, "phase": seen.phase, "events": sum(seen.dropped)},
+            values={
+                "case": locks_of_run.case,
+                "phase": locks_of_run.phase,
+                "events": sum(locks_of_run.dropped),
+            },
         )
-        for seen in locks
-        if any(seen.dropped)
+        for locks_of_run in locks
+        if any(locks_of_run.dropped)
     ]
-    return tuple(found)
+    return tuple(findings)
 
 
 def _contradiction(manifest: Manifest, records: Sequence[RunRecord]) -> list[Finding]:
@@ -255,37 +261,37 @@ def _contradiction(manifest: Manifest, records: Sequence[RunRecord]) -> list[Fin
 
 def _of_the_runs(records: Sequence[RunRecord]) -> list[Finding]:
     """Findings inside run records, each text once a case with how many runs say it."""
-    seen: dict[tuple[str, str], int] = {}
+    counts: dict[tuple[str, str], int] = {}
     for record in records:
         for text in record.findings:
-            seen[record.case, text] = seen.get((record.case, text), 0) + 1
+            counts[record.case, text] = counts.get((record.case, text), 0) + 1
     return [
         Finding(level="warning", scope=case, kind="of-runs", values={"text": text, "runs": count})
-        for (case, text), count in sorted(seen.items())
+        for (case, text), count in sorted(counts.items())
     ]
 
 
 def of_host(facts: WallFacts) -> tuple[Finding, ...]:
     """What to know of the host and the session's course before its verdicts: warnings first."""
-    found = [
+    findings = [
         Finding(
             level="note" if facts.real_time else "warning", scope="host", kind="accelerator",
             values={"accelerator": facts.accelerator, "real_time": facts.real_time},
         )
     ]  # fmt: skip
-    found += [
+    findings += [
         Finding(
             level="warning" if check.status == "fail" else "note", scope="host", kind="host-check",
             values={"name": check.name, "found": check.found, "status": check.status},
         )
         for check in facts.checks
     ]  # fmt: skip
-    for kept in (False, True):
-        spoilt = [block for block in facts.dropped if block.kept == kept and not block.failed]
+    for in_result in (False, True):
+        spoilt = [block for block in facts.dropped if block.kept == in_result and not block.failed]
         for case in dict.fromkeys(block.case for block in spoilt):
             blocks = [[block.block, block.reason] for block in spoilt if block.case == case]
-            values = {"case": case, "blocks": blocks, "of": facts.blocks, "kept": kept}
-            found.append(
+            values = {"case": case, "blocks": blocks, "of": facts.blocks, "kept": in_result}
+            findings.append(
                 Finding(level="warning", scope="host", kind="dropped-blocks", values=values)
             )
     if facts.early:
@@ -294,5 +300,5 @@ def of_host(facts: WallFacts) -> tuple[Finding, ...]:
             "planned": facts.planned,
             "share": facts.look_share or 0.0,
         }
-        found.append(Finding(level="note", scope="host", kind="early", values=values))
-    return tuple(sorted(found, key=lambda finding: finding.level != "warning"))
+        findings.append(Finding(level="note", scope="host", kind="early", values=values))
+    return tuple(sorted(findings, key=lambda finding: finding.level != "warning"))

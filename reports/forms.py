@@ -36,8 +36,8 @@ Section = Callable[[View], list[Block]]
 def pairs(view: View) -> list[Block]:
     """What is of two arms: all of a session that has no more, else each pair in its fold."""
     sections = (metrics.blocks, metrics.runs, functions.blocks, locks.blocks)
-    found = of_each_pair(view, sections)
-    return found if view.session.single else [*found, Paragraph(metrics.note(view.first), "note")]
+    body = of_each_pair(view, sections)
+    return body if view.session.single else [*body, Paragraph(metrics.note(view.first), "note")]
 
 
 # In the order of reading: what came out, whether to believe it, where it came from, the rest.

@@ -23,12 +23,12 @@ def render(comparison: Comparison) -> str:
     sink = io.StringIO()
     writer = csv.writer(sink, lineterminator="\n")
     writer.writerow(COLUMNS)
-    for found in comparison.attributions:
-        changed = {each.name for each in found.changed}
-        for row in found.functions:
+    for attribution in comparison.attributions:
+        changed = {each.name for each in attribution.changed}
+        for row in attribution.functions:
             pair, calls = row.instructions, row.calls
             writer.writerow([
-                found.case, found.phase, found.unit, wording.clean(row.name),
+                attribution.case, attribution.phase, attribution.unit, wording.clean(row.name),
                 wording.clean(row.file), wording.clean(row.subsystem), int(row.user), row.only_in,
                 repr(pair.base), repr(pair.patched), repr(pair.difference),
                 "" if pair.low is None else repr(pair.low),

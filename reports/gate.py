@@ -17,10 +17,10 @@ def gate_of(arm: str, base: str, checks: Sequence[Check]) -> ArmGate:
     The base arm is never to blame a series for: what is red there is red before it.
     """
     own = tuple(check for check in checks if check.arm == arm)
-    found = standing(own, [check for check in checks if check.arm == base])
+    of_base = standing(own, [check for check in checks if check.arm == base])
     return ArmGate(
-        arm=arm, standing=found.arm, problems=found.problems, inherited=found.inherited,
-        checks=own, reason=found.reason,
+        arm=arm, standing=of_base.arm, problems=of_base.problems, inherited=of_base.inherited,
+        checks=own, reason=of_base.reason,
     )  # fmt: skip
 
 
@@ -86,8 +86,8 @@ def gated(comparison: Comparison, base: str, checks: Sequence[Check]) -> Compari
     # That no run was made is what the gate decided, not something to be finished.
     missing = not_finished(comparison.runs_recorded, comparison.manifest.runs_planned)
     findings = tuple(
-        found
-        for found in comparison.findings
-        if (comparison.runs_recorded or found.scope != "session") and found != missing
+        finding
+        for finding in comparison.findings
+        if (comparison.runs_recorded or finding.scope != "session") and finding != missing
     )
     return changed.model_copy(update={"cases": cases, "findings": findings})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from results.checks import ArmStanding, Check, Problem
+from results.checks import ArmStanding, Check, CheckProblem
 from results.record import Record
 
 
@@ -15,8 +15,8 @@ class ArmGate(Record):
 
     arm: str
     standing: ArmStanding
-    problems: tuple[tuple[str, Problem], ...] = ()
-    inherited: tuple[tuple[str, Problem], ...] = ()
+    problems: tuple[tuple[str, CheckProblem], ...] = ()
+    inherited: tuple[tuple[str, CheckProblem], ...] = ()
     checks: tuple[Check, ...] = ()
     reason: str = ""
 

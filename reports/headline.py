@@ -16,7 +16,7 @@ from reports.gate_model import ArmGate
 from reports.many import SessionComparison
 from reports.model import Comparison, FailedRun
 from reports.verdict import PENDING, Verdict
-from reports.wording import PLURALS, counted
+from reports.wording import PLURALS, verdict_counts
 from results.record import Manifest
 
 Session = Comparison | SessionComparison
@@ -86,7 +86,7 @@ def headline(session: Session, folder: str = "") -> Headline:
         has_numbers = any(metric.judgement.change for metric in session.primary)
         return Headline(f"No verdict: {first}", tuple(others), has_numbers)
     if broken:
-        judged_words = counted(judgement.verdict for judgement in judged)
+        judged_words = verdict_counts(judgement.verdict for judgement in judged)
         return Headline(_sentence(f"{judged_words}; {lead}: {broken[0]}"), broken[1:])
     causes = _lost(session) if session.count(Verdict.FAILED) else ()
     if any(gate.standing == "pending" for gate in session.gates):
@@ -113,14 +113,14 @@ def runs(session: Session) -> Runs:
     comparisons = _comparisons(session)
     manifest = session.manifest
     recorded: dict[tuple[str, str], int] = {}
-    for one in comparisons:
-        for count in one.failure_counts:
-            recorded[count.case, one.manifest.base] = count.base_runs
-            recorded[count.case, one.manifest.patched] = count.patched_runs
+    for comparison in comparisons:
+        for count in comparison.failure_counts:
+            recorded[count.case, comparison.manifest.base] = count.base_runs
+            recorded[count.case, comparison.manifest.patched] = count.patched_runs
             if count.again is not None:
                 recorded[count.case, AGAIN] = count.again[1]
     withheld = {gate.arm for gate in session.gates if gate.withholds}
-    pairs = [{one.manifest.base, one.manifest.patched} for one in comparisons]
+    pairs = [{comparison.manifest.base, comparison.manifest.patched} for comparison in comparisons]
     measured = set().union(*(pair for pair in pairs if not pair & withheld))
     arms = [arm.name for arm in manifest.arms]
     if measured and AGAIN in arms:
@@ -146,7 +146,7 @@ def _all(session: Session) -> str:
     verdicts = [metric.judgement.verdict for metric in session.primary]
     first = verdicts[0]
     if first is None or len(set(verdicts)) > 1:
-        return counted(verdicts)
+        return verdict_counts(verdicts)
     return f"all {PLURALS[first]}" if len(verdicts) > 1 else str(first)
 
 
@@ -160,15 +160,15 @@ def _broken(gates: Sequence[ArmGate]) -> tuple[str, ...]:
     for gate in gates:
         if gate.withholds:
             by_cause.setdefault(_why(gate), []).append(gate)
-    said = []
+    sentences = []
     for why, alike in by_cause.items():
         names = _listed([gate.arm for gate in alike])
         if alike[0].standing == "red":
-            said.append(f"{names} {'is' if len(alike) == 1 else 'are'} broken: {why}")
+            sentences.append(f"{names} {'is' if len(alike) == 1 else 'are'} broken: {why}")
         else:
-            said.append(f"{names}: not checked for correctness: {why}")
+            sentences.append(f"{names}: not checked for correctness: {why}")
     # What is broken is the news; what was not checked comes after it.
-    return tuple(sorted(said, key=lambda line: " broken: " not in line))
+    return tuple(sorted(sentences, key=lambda line: " broken: " not in line))
 
 
 def _why(gate: ArmGate) -> str:
@@ -194,14 +194,14 @@ def _failures(session: Session) -> tuple[str, ...]:
     by_kind: dict[tuple[str, str, str], list[FailedRun]] = {}
     for run in session.failed_runs:
         by_kind.setdefault((run.arm, run.failure.kind, run.failure.blame), []).append(run)
-    said = []
+    sentences = []
     for alike in by_kind.values():
         failure = alike[0].failure
         many = "1 run" if len(alike) == 1 else f"{len(alike)} runs"
-        said.append(
+        sentences.append(
             f"{many} of {alike[0].arm} failed: {failure.kind}, blame {failure.blame}: "
             f"{failure.message}"
         )
-    left_out = len(said) - MOST_CAUSES
+    left_out = len(sentences) - MOST_CAUSES
     more = [f"{left_out} more causes are listed with the failed runs"] if left_out > 0 else []
-    return (*said[:MOST_CAUSES], *more)
+    return (*sentences[:MOST_CAUSES], *more)

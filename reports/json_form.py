@@ -46,16 +46,16 @@ class Report(Record):
     comparisons: tuple[PairOfArms, ...]
 
 
-def _without_wall(found: Any) -> None:
+def _without_wall(schema: Any) -> None:
     """Take the keys of wall mode out of a record that has nothing in them, in place."""
-    if isinstance(found, dict):
-        for key in OF_WALL & found.keys():
-            if not found[key]:
-                del found[key]
-        for value in found.values():
+    if isinstance(schema, dict):
+        for key in OF_WALL & schema.keys():
+            if not schema[key]:
+                del schema[key]
+        for value in schema.values():
             _without_wall(value)
-    elif isinstance(found, list):
-        for value in found:
+    elif isinstance(schema, list):
+        for value in schema:
             _without_wall(value)
 
 
@@ -63,8 +63,8 @@ def _values(comparison: Comparison) -> dict[str, Any]:
     whole = as_json(
         comparison.model_copy(update={"manifest": with_shown_units(comparison.manifest)})
     )
-    for found in whole["attributions"]:
-        found["functions"] = found["functions"][: found["listed"]]
+    for attribution in whole["attributions"]:
+        attribution["functions"] = attribution["functions"][: attribution["listed"]]
     for case in whole["cases"]:
         del case["timelines"]
     if not comparison.gates:
@@ -82,10 +82,12 @@ def _text(document: dict[str, Any]) -> str:
 def render(session: SessionComparison) -> str:
     """The document of a session, ending in a newline."""
     pairs = []
-    for one in session.comparisons:
-        found = _values(one)
-        del found["manifest"]
-        pairs.append({"base": one.manifest.base, "patched": one.manifest.patched, **found})
+    for comparison in session.comparisons:
+        values = _values(comparison)
+        del values["manifest"]
+        pairs.append(
+            {"base": comparison.manifest.base, "patched": comparison.manifest.patched, **values}
+        )
     return _text(
         {
             "schema_version": VERSION,
@@ -98,20 +100,20 @@ def render(session: SessionComparison) -> str:
 
 def schema() -> dict[str, Any]:
     """The JSON schema, from the models that are rendered."""
-    found = Report.model_json_schema(mode="serialization")
-    definitions = found["$defs"]
+    document = Report.model_json_schema(mode="serialization")
+    definitions = document["$defs"]
     _drop(definitions[CaseComparison.__name__], "timelines")
     _drop(definitions[PairOfArms.__name__], "manifest")
     definitions.pop("TimelineComparison", None)
     for name in [*(model.__name__ for model in WITH_WALL), PairOfArms.__name__]:
-        known = definitions.get(name, {})
-        if "required" in known:
-            known["required"] = [key for key in known["required"] if key not in OPTIONAL]
+        definition = definitions.get(name, {})
+        if "required" in definition:
+            definition["required"] = [key for key in definition["required"] if key not in OPTIONAL]
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": TITLE,
         "description": " ".join((__doc__ or "").split()),
-        **{key: value for key, value in found.items() if key not in ("title", "description")},
+        **{key: value for key, value in document.items() if key not in ("title", "description")},
     }
 
 

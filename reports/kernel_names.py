@@ -11,6 +11,8 @@ from results.record import ArmRecord, Manifest
 # A repository is settled to a commit's full name before anything is built.
 COMMIT = re.compile(r"^git:(?P<place>.*)@(?P<commit>[0-9a-f]{40}(?:[0-9a-f]{24})?)$")
 VERSION = re.compile(r"^\d+\.\d+(?:\.\d+)?(?:-rc\d+)?")
+FUNCTION = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+INDEX = "https://elixir.bootlin.com/linux"
 # Of a commit, where it stands in a line.
 DIGITS = 10
 
@@ -35,8 +37,8 @@ def source_of(manifest: Manifest, arm: str) -> str:
 
 def commit_of(manifest: Manifest, arm: str) -> str:
     """The full name of the commit that an arm's source is; empty for other sources."""
-    found = COMMIT.match(source_of(manifest, arm))
-    return found["commit"] if found else ""
+    match = COMMIT.match(source_of(manifest, arm))
+    return match["commit"] if match else ""
 
 
 def all_of_git(session: SessionComparison) -> bool:
@@ -61,6 +63,20 @@ def kernel_names(session: SessionComparison) -> dict[str, KernelName]:
     return names
 
 
+def source_address(manifest: Manifest, function: str) -> str:
+    """Where the base kernel's version of a function can be read; empty where that is not known.
+
+    An index of all releases has the file and line of each definition, also of those that the
+    compiler gave a suffix.
+    """
+    base = next(arm for arm in manifest.arms if arm.name == manifest.base)
+    version = VERSION.match(base.kernel.release)
+    name = function.partition(".")[0]
+    if version is None or not FUNCTION.fullmatch(name):
+        return ""
+    return f"{INDEX}/v{version[0].removesuffix('.0')}/A/ident/{name}"
+
+
 def _name(manifest: Manifest, arm: ArmRecord) -> KernelName:
     commit = commit_of(manifest, arm.name)
     patches = len(arm.kernel.patches)
@@ -70,14 +86,14 @@ def _name(manifest: Manifest, arm: ArmRecord) -> KernelName:
 
 def _version(arm: ArmRecord) -> str:
     """``v6.12.38`` of a kernel built here; all of the release of one that a package ships."""
-    found = VERSION.match(arm.kernel.release)
+    match = VERSION.match(arm.kernel.release)
     shipped = arm.kernel.source.startswith(("deb:linux-image", "image:"))
-    return f"v{found[0]}" if found and not shipped else arm.kernel.release
+    return f"v{match[0]}" if match and not shipped else arm.kernel.release
 
 
 def _series(manifest: Manifest, arm: ArmRecord) -> str:
     experiment = manifest.experiment
     spec = next((spec for spec in experiment.all_arms if spec.name == arm.name), None)
-    held = experiment.series is not None and experiment.series.reverse
-    sign = "-" if held and spec is not None and spec.patches and spec.series is None else "+"
+    reverted = experiment.series is not None and experiment.series.reverse
+    sign = "-" if reverted and spec is not None and spec.patches and spec.series is None else "+"
     return f"{sign}series({len(arm.kernel.patches)})"

@@ -11,7 +11,7 @@ import textwrap
 from collections.abc import Sequence
 
 from reports import by_arm, headline, mail, wording
-from reports.by_arm import Cell, Row
+from reports.by_arm import ArmCell, MetricRow
 from reports.mail import WIDTH, ascii_only
 from reports.many import SessionComparison
 from reports.model import CaseComparison, Comparison, MetricComparison, Summary
@@ -83,17 +83,17 @@ def summary_line(label: str, summary: Summary) -> list[str]:
 
 def percentage(metric: MetricComparison) -> str:
     """The change as cover letters print it: ``+1.31%``."""
-    found = metric.judgement.change
-    return ascii_only(wording.percent(found.estimate if found else None)).replace(" ", "")
+    change = metric.judgement.change
+    return ascii_only(wording.percent(change.estimate if change else None)).replace(" ", "")
 
 
-def _label(row: Row) -> str:
+def _label(row: MetricRow) -> str:
     if row.short == "bw":
         return f"bw ({row.unit})"
     return f"{row.short} (virtual)" if is_virtual(row.unit) else row.short
 
 
-def _claim(cell: Cell) -> str:
+def _claim(cell: ArmCell) -> str:
     """The percentage over an arm's figures: in this place it is a claim, whatever stands below.
 
     So there is none of what is not judged and does not stand out either.
@@ -107,28 +107,28 @@ def _claim(cell: Cell) -> str:
 
 
 def _arm(
-    session: SessionComparison, case: CaseComparison, rows: Sequence[Row], at: int
+    session: SessionComparison, case: CaseComparison, rows: Sequence[MetricRow], at: int
 ) -> list[str]:
     """One arm's figures: those of two arms are Before and After, as in every cover letter."""
     name = session.arms[at].name
     title = name if len(session.arms) > 2 else "After" if at else "Before"
     lines = []
     for phase in case.phases:
-        shown = [row for short in SHOWN for row in rows
+        table = [row for short in SHOWN for row in rows
                  if (row.phase, row.short) == (phase.name, short) and row.measured
                  and row.cell(name).summary]  # fmt: skip
-        if not shown:
+        if not table:
             continue
         where = f", {phase.name} phase" if len(case.phases) > 1 else ""
-        lines += mail.wrapped(f"{title}{where}{_claim(shown[0].cell(name)) if at else ''}:")
-        for row in shown:
+        lines += mail.wrapped(f"{title}{where}{_claim(table[0].cell(name)) if at else ''}:")
+        for row in table:
             summary = row.cell(name).summary
             assert summary is not None
             lines += summary_line(ascii_only(_label(row)), summary)
     return lines
 
 
-def _judged(row: Row, cell: Cell) -> str:
+def _judged(row: MetricRow, cell: ArmCell) -> str:
     """What may be claimed of one metric, and what may not."""
     metric = cell.against
     assert metric is not None
@@ -143,7 +143,7 @@ def _judged(row: Row, cell: Cell) -> str:
     return f"{row.shown_name} {size} {bounds}".rstrip() + f": {word}{reason}"
 
 
-def _closing(session: SessionComparison, rows: Sequence[Row]) -> list[str]:
+def _closing(session: SessionComparison, rows: Sequence[MetricRow]) -> list[str]:
     """One sentence an arm from the same judgements, and in wall mode what chance shows."""
     judged = [row for row in rows if row.primary]
     lines = []
@@ -158,13 +158,13 @@ def _closing(session: SessionComparison, rows: Sequence[Row]) -> list[str]:
 
 def _noise(metric: MetricComparison | None) -> list[str]:
     """What base differs by from itself, in one line; wall mode only."""
-    seen = metric.again if metric else None
-    if metric is None or seen is None or seen.estimate is None:
+    again = metric.again if metric else None
+    if metric is None or again is None or again.estimate is None:
         return []
     within = ""
-    if seen.low is not None and seen.high is not None:
-        within = f" {wording.between(seen.low, seen.high)} at {100 * seen.level:g}%"
-    size = wording.percent(seen.estimate).replace(" ", "")
+    if again.low is not None and again.high is not None:
+        within = f" {wording.between(again.low, again.high)} at {100 * again.level:g}%"
+    size = wording.percent(again.estimate).replace(" ", "")
     return [ascii_only(f"A/A noise of {metric.name}: {size}{within}.")]
 
 
@@ -178,9 +178,9 @@ def _case(session: SessionComparison, case: CaseComparison) -> list[str]:
 
 def _origin(comparison: Comparison) -> list[str]:
     """Where the change came from, by fewer words until it fits into three lines."""
-    said = [ascii_only(text).replace(" %", "%") for text in functions.letter(comparison)]
-    for count in range(len(said), 0, -1):
-        lines = textwrap.wrap(" ".join(said[:count]), WIDTH, break_on_hyphens=False)
+    texts = [ascii_only(text).replace(" %", "%") for text in functions.letter(comparison)]
+    for count in range(len(texts), 0, -1):
+        lines = textwrap.wrap(" ".join(texts[:count]), WIDTH, break_on_hyphens=False)
         if len(lines) <= MOST_LINES:
             return lines
     return []
@@ -194,8 +194,8 @@ def render(session: SessionComparison) -> str:
     lines += mail.family(session) if any(m.judgement.change for m in session.primary) else []
     about = meaning.of_judged(metric.name for metric in session.primary)
     lines += [*mail.wrapped(about, hang=""), ""] if about else []
-    said = checks.sentence(session.gates)
-    lines += [*mail.wrapped(said, hang=""), ""] if said else []
+    sentence = checks.sentence(session.gates)
+    lines += [*mail.wrapped(sentence, hang=""), ""] if sentence else []
     if session.single:
         lines += _origin(session.single)
     else:

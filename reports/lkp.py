@@ -12,7 +12,7 @@ import re
 from collections.abc import Sequence
 
 from reports import by_arm, headline, kernel_names, mail, wording
-from reports.by_arm import Cell, Row
+from reports.by_arm import ArmCell, MetricRow
 from reports.kernel_names import KernelName
 from reports.letter import percentage
 from reports.mail import ascii_only
@@ -45,29 +45,29 @@ def subject(session: SessionComparison) -> str:
     was not measured in real time says so here, too.
     """
     manifest, names = session.manifest, kernel_names.kernel_names(session)
-    found = _called(session)
-    arm = found[0] if found else session.arms[-1].name
+    headline_metric = _headline_metric(session)
+    arm = headline_metric[0] if headline_metric else session.arms[-1].name
     lead = f"[{_tree(manifest, arm)}:{_branch(manifest)}]"
     subsystem = _subsystem(manifest)
     lead += f" [{subsystem}]" if subsystem else ""
-    said = _size_of(found[1]) if found else headline.text(session).lower()
-    if manifest.experiment.mode == "exact" and VIRTUAL not in said:
-        said = f"{said} (virtual time)"
+    text = _size_of(headline_metric[1]) if headline_metric else headline.text(session).lower()
+    if manifest.experiment.mode == "exact" and VIRTUAL not in text:
+        text = f"{text} (virtual time)"
     # Two blanks, as the robot has them.
-    return f"{ascii_only(lead)}  {ascii_only(f'{names[arm].text}: {said}')}"
+    return f"{ascii_only(lead)}  {ascii_only(f'{names[arm].text}: {text}')}"
 
 
-def _called(session: SessionComparison) -> tuple[str, MetricComparison] | None:
+def _headline_metric(session: SessionComparison) -> tuple[str, MetricComparison] | None:
     """The arm and metric that the subject is about; None where nothing is called."""
     for verdict in (Verdict.REGRESSION, Verdict.IMPROVEMENT):
-        found = [
-            (one.manifest.patched, metric)
-            for one in session.comparisons
-            for metric in one.primary
+        candidates = [
+            (comparison.manifest.patched, metric)
+            for comparison in session.comparisons
+            for metric in comparison.primary
             if metric.judgement.verdict is verdict and metric.judgement.change is not None
         ]
-        if found:
-            return max(found, key=lambda each: abs(_estimate(each[1])))
+        if candidates:
+            return max(candidates, key=lambda each: abs(_estimate(each[1])))
     return None
 
 
@@ -81,8 +81,8 @@ def _size_of(metric: MetricComparison) -> str:
     One decimal; two where one would say nothing.
     """
     size = abs(_estimate(metric))
-    said = f"{100 * size:.1f}%" if size >= 0.001 else percentage(metric).lstrip("+-")
-    return f"{_full_name(metric.case, metric.name, metric.unit)} {said} {metric.judgement.verdict}"
+    text = f"{100 * size:.1f}%" if size >= 0.001 else percentage(metric).lstrip("+-")
+    return f"{_full_name(metric.case, metric.name, metric.unit)} {text} {metric.judgement.verdict}"
 
 
 def _full_name(case: str, name: str, unit: str) -> str:
@@ -118,17 +118,23 @@ def _subsystem(manifest: Manifest) -> str:
 def _opening(session: SessionComparison) -> list[str]:
     """What was measured on what: the paragraph that maintainers read."""
     manifest, names = session.manifest, kernel_names.kernel_names(session)
-    found = _called(session)
-    arm = next((a for a in session.arms if found and a.name == found[0]), session.arms[-1])
+    headline_metric = _headline_metric(session)
+    arm = next(
+        (a for a in session.arms if headline_metric and a.name == headline_metric[0]),
+        session.arms[-1],
+    )
     what = f'{manifest.experiment.name}, "{manifest.experiment.title}",'
-    if found:
-        name, size, word = _size_of(found[1]).rsplit(" ", 2)
+    if headline_metric:
+        name, size, word = _size_of(headline_metric[1]).rsplit(" ", 2)
         what = f"{'an' if word[0] == 'i' else 'a'} {word} of {size} in {name}"
     base = session.arms[0]
-    done = "measured" if any(m.base or m.patched for m in session.primary) else "did not measure"
-    lines = [*mail.wrapped(f"Twinboot {done} {what} on:", hang=""), ""]
+    verb = "measured" if any(m.base or m.patched for m in session.primary) else "did not measure"
+    lines = [*mail.wrapped(f"Twinboot {verb} {what} on:", hang=""), ""]
     lines += [_kernel_line(names[arm.name], arm), *_series_lines(manifest)]
-    lines += [f"against: {_named(names[base.name], base)}", f"source: {_source(manifest, arm)}"]
+    lines += [
+        f"against: {_kernel_text(names[base.name], base)}",
+        f"source: {_source(manifest, arm)}",
+    ]
     cases = ", ".join(case.name for case in manifest.cases)
     lines += ["", f"testcase: {cases}", f"config: {_config(arm)}", f"compiler: {_compiler(arm)}"]
     lines += [f"test machine: {_machine(manifest)}", "parameters:", ""]
@@ -142,20 +148,20 @@ def _plain(line: str) -> str:
     return f"{tab}{ascii_only(line)}"
 
 
-def _named(name: KernelName, arm: ArmRecord) -> str:
+def _kernel_text(name: KernelName, arm: ArmRecord) -> str:
     return f'{name.commit or name.text} ("{arm.label or arm.name}")'
 
 
 def _kernel_line(name: KernelName, arm: ArmRecord) -> str:
-    return f"{'commit' if name.commit else 'kernel'}: {_named(name, arm)}"
+    return f"{'commit' if name.commit else 'kernel'}: {_kernel_text(name, arm)}"
 
 
 def _source(manifest: Manifest, arm: ArmRecord) -> str:
     """The arm's source; of a repository on the measuring host its last folder only."""
     source = kernel_names.source_of(manifest, arm.name)
-    found = kernel_names.COMMIT.match(source)
-    if found:
-        return f"git {_tree(manifest, arm.name)} at {found['commit']}"
+    match = kernel_names.COMMIT.match(source)
+    if match:
+        return f"git {_tree(manifest, arm.name)} at {match['commit']}"
     return source if source.startswith("deb:") else _tree(manifest, arm.name)
 
 
@@ -165,9 +171,9 @@ def _series_lines(manifest: Manifest) -> list[str]:
     if series is None:
         return []
     patches = sum(len(record.patches) for record in manifest.series)
-    known = [record.title for record in manifest.series if record.title]
+    titles = [record.title for record in manifest.series if record.title]
     many = f" ({patches} patch{'' if patches == 1 else 'es'})" if patches else ""
-    title = series.title or ", ".join(known) or _branch(manifest)
+    title = series.title or ", ".join(titles) or _branch(manifest)
     lines = [f"series: {title}{many}"]
     links = (record.message_id.strip("<>") for record in manifest.series)
     return [*lines, *(f"https://lore.kernel.org/r/{link}" for link in links if link)]
@@ -184,20 +190,20 @@ def _machine(manifest: Manifest) -> str:
     memory = f"{guest.memory_mib} MiB of memory"
     if manifest.experiment.mode == "exact":
         return f"{cpus} ({guest.cpu}) with {memory}, simulated by QEMU TCG -icount: no hardware"
-    ran, host = manifest.provenance.accelerator, manifest.provenance.host
-    found = f"{host.get('cpu', 'unknown CPU')}, cores: {host.get('cores', 'unknown')}"
-    return f"{cpus} with {memory}, {ran or 'unknown accelerator'} on {found}"
+    accelerator, host = manifest.provenance.accelerator, manifest.provenance.host
+    text = f"{host.get('cpu', 'unknown CPU')}, cores: {host.get('cores', 'unknown')}"
+    return f"{cpus} with {memory}, {accelerator or 'unknown accelerator'} on {text}"
 
 
 def _parameters(manifest: Manifest) -> dict[str, str]:
     """What the case ran with, as the guest scales it; what is not there is not said."""
     guest, data = manifest.guest, manifest.experiment.dataset
-    found = {
+    parameters = {
         "nr_task": str(guest.jobs),
         "cgroup": f"{data.cgroup_limit_mib / guest.scale:g}M" if data.cgroup_limit_mib else "",
         "file": f"{data.file_mib / guest.scale:g}M" if data.file_mib else "",
     }
-    return {name: value for name, value in found.items() if value}
+    return {name: value for name, value in parameters.items() if value}
 
 
 def _repeating(session: SessionComparison) -> list[str]:
@@ -212,8 +218,12 @@ def _repeating(session: SessionComparison) -> list[str]:
 
 def _expected(session: SessionComparison) -> list[str]:
     """The number that comes out wherever an exact session is repeated."""
-    found = _called(session)
-    metric = found[1] if found else next((m for m in session.primary if m.patched), None)
+    headline_metric = _headline_metric(session)
+    metric = (
+        headline_metric[1]
+        if headline_metric
+        else next((m for m in session.primary if m.patched), None)
+    )
     if metric is None or metric.base is None or metric.patched is None:
         return []
     name = _full_name(metric.case, metric.name, metric.unit)
@@ -221,7 +231,7 @@ def _expected(session: SessionComparison) -> list[str]:
     return [f"On any host {name} is {both} to the last digit."]
 
 
-def _value(cell: Cell) -> str:
+def _value(cell: ArmCell) -> str:
     """The average in the robot's three precisions, and its spread where that is large."""
     if cell.summary is None:
         return " " * FIRST
@@ -236,7 +246,7 @@ def _value(cell: Cell) -> str:
     return f"{text} \xb1{min(WIDEST_SPREAD, 100 * spread):3.0f}%"
 
 
-def _change(row: Row, cell: Cell) -> str:
+def _change(row: MetricRow, cell: ArmCell) -> str:
     """The change in percent; of a percentage the difference, without the sign."""
     if cell.withheld:
         return " " * 12
@@ -276,12 +286,16 @@ def _failures(session: SessionComparison, case: str, others: Sequence[ArmRecord]
     ]
 
 
-def _moved(session: SessionComparison, row: Row) -> bool:
+def _moved(session: SessionComparison, row: MetricRow) -> bool:
     """Whether a row is one to show: it is judged, or differs on some arm."""
-    found = (case.metric(row.name) for one in session.comparisons for case in one.cases
-             if case.name == row.case)  # fmt: skip
-    said = [metric.judgement for metric in found if metric is not None]
-    return row.primary or any(each.verdict in CALLED or each.differs for each in said)
+    metrics = (
+        case.metric(row.name)
+        for comparison in session.comparisons
+        for case in comparison.cases
+        if case.name == row.case
+    )
+    judgements = [metric.judgement for metric in metrics if metric is not None]
+    return row.primary or any(each.verdict in CALLED or each.differs for each in judgements)
 
 
 def _groups(others: Sequence[ArmRecord]) -> list[Sequence[ArmRecord]]:
@@ -291,7 +305,7 @@ def _groups(others: Sequence[ArmRecord]) -> list[Sequence[ArmRecord]]:
     return [others[at : at + each] for at in range(0, len(others), each)]
 
 
-def _tables(session: SessionComparison, case: str, rows: Sequence[Row]) -> list[str]:
+def _tables(session: SessionComparison, case: str, rows: Sequence[MetricRow]) -> list[str]:
     names = kernel_names.kernel_names(session)
     base, lines = session.arms[0], []
     for others in _groups(session.arms[1:]):
@@ -315,22 +329,22 @@ def _tables(session: SessionComparison, case: str, rows: Sequence[Row]) -> list[
 
 def _compiler(arm: ArmRecord) -> str:
     """``gcc-12``: its program's name, as Debian's clang begins with "Debian clang version"."""
-    named = COMPILER.search(arm.kernel.compiler)
-    if named is None:
+    match = COMPILER.search(arm.kernel.compiler)
+    if match is None:
         return arm.kernel.compiler.partition(" ")[0]
-    major = MAJOR.search(arm.kernel.compiler[named.end() :])
-    return f"{named[0]}-{major[1]}" if major else named[0]
+    major = MAJOR.search(arm.kernel.compiler[match.end() :])
+    return f"{match[0]}-{major[1]}" if major else match[0]
 
 
 def _axes(session: SessionComparison, case: str) -> list[str]:
     """What all arms share: names joined by ``/``, then their values."""
     manifest, arms = session.manifest, session.arms
     exact = manifest.experiment.mode == "exact"
-    ran = "tcg-icount" if exact else manifest.provenance.accelerator
+    machine = "tcg-icount" if exact else manifest.provenance.accelerator
     axes = _parameters(manifest) | {
         "compiler": _compiler(arms[0]),
         "kconfig": f"{arms[0].kernel.arch}-{arms[0].kernel.flavour}",
-        "tbox_group": f"{ran or 'unknown'}-{manifest.guest.name}",
+        "tbox_group": f"{machine or 'unknown'}-{manifest.guest.name}",
         "testcase": case,
     }
     if len({arm.kernel.flavour for arm in arms}) > 1:

@@ -88,8 +88,8 @@ class Taker(NamedTuple):
 
 @functools.cache
 def _known_takers() -> dict[tuple[str, bool], KnownLock]:
-    return {(function, known.sleeps): known
-            for known in catalogue() for function in known.taken_in}  # fmt: skip
+    return {(function, entry.sleeps): entry
+            for entry in catalogue() for function in entry.taken_in}  # fmt: skip
 
 
 def _plain(function: str) -> str:
@@ -115,39 +115,39 @@ class TakerNames:
 
     def of(self, use: LockUse) -> tuple[Taker, ...]:
         """What each site of a lock took, in their order."""
-        known = [_known_takers().get((_plain(s.function), use.sleeps)) for s in use.sites]
+        entries = [_known_takers().get((_plain(s.function), use.sleeps)) for s in use.sites]
         by_label: dict[str, int] = {}
-        for site, one in zip(use.sites, known, strict=True):
-            if one:
-                by_label[one.label] = by_label.get(one.label, 0) + site.taken
+        for site, entry in zip(use.sites, entries, strict=True):
+            if entry:
+                by_label[entry.label] = by_label.get(entry.label, 0) + site.taken
         most = max(by_label, key=lambda label: (by_label[label], label), default="")
-        common = next((one for one in known if one and one.label == most), None)
-        found = []
-        for site, one in zip(use.sites, known, strict=True):
-            named = one or common
+        common = next((entry for entry in entries if entry and entry.label == most), None)
+        takers = []
+        for site, entry in zip(use.sites, entries, strict=True):
+            named_by = entry or common
             if use.symbol:
                 taker = Taker(use.symbol, "variable", "one", use.sleeps)
-            elif named:
-                taker = Taker(named.label, "takers", named.instances, use.sleeps)
+            elif named_by:
+                taker = Taker(named_by.label, "takers", named_by.instances, use.sleeps)
             else:
                 taker = Taker(f"taken in {self._first(use)}", "taker", "unknown", use.sleeps)
-            found.append(taker._replace(label=taker.label + MODES["-R"] * site.shared))
-        return tuple(found)
+            takers.append(taker._replace(label=taker.label + MODES["-R"] * site.shared))
+        return tuple(takers)
 
     def _first(self, use: LockUse) -> str:
         functions = {_plain(site.function) for site in use.sites} - {UNKNOWN} or {UNKNOWN}
         return min(functions, key=lambda name: (-self.taken.get((name, use.sleeps), 0), name))
 
 
-def printed(name: str) -> tuple[str, str]:
+def split_name(name: str) -> tuple[str, str]:
     """A printed class name as (name without number and subclass, mode)."""
-    found = PRINTED.match(name)
-    return (found["name"], found["mode"] or "") if found else (name, "")
+    match = PRINTED.match(name)
+    return (match["name"], match["mode"] or "") if match else (name, "")
 
 
 def class_id(lock: LockClass) -> ClassId:
     """The class of a row within one kernel."""
-    return ClassId(lock.key or lock.name, printed(lock.name)[1])
+    return ClassId(lock.key or lock.name, split_name(lock.name)[1])
 
 
 def _sites(classes: Iterable[LockClass]) -> list[str]:
@@ -175,29 +175,29 @@ def identify(classes: Iterable[LockClass]) -> dict[ClassId, Identity]:
         by_key.setdefault(identity.key, []).extend(rows)
     acquired: dict[str, int] = {}
     for identity, rows in by_id.items():
-        taken = sum(row.acquisitions for row in rows)
-        acquired[identity.key] = acquired.get(identity.key, 0) + taken
+        acquisitions = sum(row.acquisitions for row in rows)
+        acquired[identity.key] = acquired.get(identity.key, 0) + acquisitions
     sites = {key: _sites(rows) for key, rows in by_key.items()}
     names = {identity: min(row.name for row in rows) for identity, rows in by_id.items()}
     namesakes: dict[str, set[str]] = {}
     for identity, name in names.items():
-        namesakes.setdefault(printed(name)[0], set()).add(identity.key)
+        namesakes.setdefault(split_name(name)[0], set()).add(identity.key)
 
     def most_taken(key: str, same: set[str]) -> bool:
         others = [acquired[other] for other in same if other != key]
         unseen = not any(sites[other] for other in same)
         return unseen and acquired[key] >= FAR_MORE * max(others, default=0)
 
-    found = {}
+    identities = {}
     for identity, name in names.items():
-        same = namesakes[printed(name)[0]]
-        found[identity] = _identity(
+        same = namesakes[split_name(name)[0]]
+        identities[identity] = _identity(
             name,
             sites[identity.key],
             alone=len(same) == 1,
             most_taken=most_taken(identity.key, same),
         )
-    return found
+    return identities
 
 
 def agreed(
@@ -209,8 +209,8 @@ def agreed(
     two rows, each of one arm, would be a difference that is none.
     """
     labels: dict[str, dict[str, set[str]]] = {}
-    for kernel, found in kernels.items():
-        for identity in found.values():
+    for kernel, identities in kernels.items():
+        for identity in identities.values():
             names = labels.setdefault(identity.name, {})
             names.setdefault(kernel, set()).add(identity.label)
     apart = {
@@ -220,24 +220,24 @@ def agreed(
     }
     return {
         kernel: {
-            key: Identity(one.name, "name", "unknown", one.name)
-            if one.name in apart and one.by in ("sites", "number") and one.instances == "unknown"
-            else one
-            for key, one in found.items()
+            key: Identity(each.name, "name", "unknown", each.name)
+            if each.name in apart and each.by in ("sites", "number") and each.instances == "unknown"
+            else each
+            for key, each in identities.items()
         }
-        for kernel, found in kernels.items()
+        for kernel, identities in kernels.items()
     }
 
 
 def _identity(full: str, sites: list[str], *, alone: bool, most_taken: bool) -> Identity:
-    name, mode = printed(full)
+    name, mode = split_name(full)
     suffix = MODES.get(mode, "")
-    for known in catalogue():
-        if known.name == name and (not known.sites or set(sites) & set(known.sites)):
-            by: By = "sites" if known.sites else "name"
-            return Identity(known.label + suffix, by, known.instances, name + suffix)
-        if known.name == name and most_taken:
-            return Identity(known.label + suffix, "use", known.instances, name + suffix)
+    for entry in catalogue():
+        if entry.name == name and (not entry.sites or set(sites) & set(entry.sites)):
+            by: By = "sites" if entry.sites else "name"
+            return Identity(entry.label + suffix, by, entry.instances, name + suffix)
+        if entry.name == name and most_taken:
+            return Identity(entry.label + suffix, "use", entry.instances, name + suffix)
     if alone:
         return Identity(name + suffix, "name", "unknown", name + suffix)
     if sites:

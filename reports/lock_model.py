@@ -44,8 +44,10 @@ class LockRow(Record):
     @property
     def contended(self) -> bool:
         """Whether anybody waited for it on either arm."""
-        seen = self.contentions
-        return seen is not None and bool(seen.base_range[1] or seen.patched_range[1])
+        contentions = self.contentions
+        return contentions is not None and bool(
+            contentions.base_range[1] or contentions.patched_range[1]
+        )
 
 
 class TakenIn(Record):

@@ -27,22 +27,22 @@ MOST_WAITERS = 3
 READERS = " (read)"
 
 
-class Run(NamedTuple):
+class LockRun(NamedTuple):
     """One arm of one block: the phase's locks, and its profile where there is one."""
 
     locks: PhaseLocks
     profile: PhaseProfile | None
 
 
-class Block(NamedTuple):
+class SeedLocks(NamedTuple):
     """One seed on both arms."""
 
     seed: int
-    base: Run
-    patched: Run
+    base: LockRun
+    patched: LockRun
 
     @property
-    def arms(self) -> tuple[Run, Run]:
+    def arms(self) -> tuple[LockRun, LockRun]:
         """Base first."""
         return self.base, self.patched
 
@@ -72,40 +72,40 @@ def unit_of(phase: PhaseRecord, profiles: Sequence[PhaseProfile | None]) -> tupl
     return None
 
 
-def units_done(run: Run, unit: str) -> float:
+def units_done(run: LockRun, unit: str) -> float:
     """Units of work of a run, above zero; without a unit's name, virtual milliseconds."""
     return run.profile.units[unit] if unit and run.profile else run.locks.virtual_ns / 1e6
 
 
-def _sums(run: Run, identities: Identities) -> dict[str, _Sum]:
-    found: dict[str, _Sum] = {}
+def _sums(run: LockRun, identities: Identities) -> dict[str, _Sum]:
+    sums: dict[str, _Sum] = {}
     for lock in run.locks.classes:
         label = identities[class_id(lock)].label
-        so_far = found.get(label, NOTHING)
+        so_far = sums.get(label, NOTHING)
         sites = dict(so_far.sites)
         for site in lock.waiters:
             sites[site.function] = sites.get(site.function, 0) + site.count
-        found[label] = _Sum(
+        sums[label] = _Sum(
             so_far.acquisitions + lock.acquisitions,
             so_far.hold_ns + lock.hold_total_ns,
             so_far.contentions + lock.contentions,
             so_far.wait_ns + lock.wait_total_ns,
             sites,
         )
-    return found
+    return sums
 
 
 class _Rows:
     """The sums of every label by seed and arm, and the units of work to divide them by."""
 
     def __init__(
-        self, blocks: Sequence[Block], unit: str, identities: tuple[Identities, Identities]
+        self, blocks: Sequence[SeedLocks], unit: str, identities: tuple[Identities, Identities]
     ) -> None:
         self.units = [[units_done(run, unit) for run in arm] for arm in by_arm(blocks)]
         self.time = [[float(run.locks.virtual_ns) for run in arm] for arm in by_arm(blocks)]
         self.sums = [
-            [_sums(run, known) for run in arm]
-            for arm, known in zip(by_arm(blocks), identities, strict=True)
+            [_sums(run, identity) for run in arm]
+            for arm, identity in zip(by_arm(blocks), identities, strict=True)
         ]
         self.labels = sorted({label for arm in self.sums for run in arm for label in run})
 
@@ -118,16 +118,16 @@ class _Rows:
     def waiters(self, label: str) -> tuple[SiteRow, ...]:
         means: dict[str, list[float]] = {}
         for arm, (runs, units) in enumerate(zip(self.sums, self.units, strict=True)):
-            for run, done in zip(runs, units, strict=True):
+            for run, amount in zip(runs, units, strict=True):
                 for function, count in run.get(label, NOTHING).sites.items():
                     both = means.setdefault(function, [0.0, 0.0])
-                    both[arm] += MANY * count / done / len(runs)
+                    both[arm] += MANY * count / amount / len(runs)
         rows = [SiteRow(function=f, base=b, patched=p) for f, (b, p) in means.items()]
         rows.sort(key=lambda row: (-(row.base + row.patched), row.function))
         return tuple(rows[:MOST_WAITERS])
 
 
-def by_arm(blocks: Sequence[Block]) -> tuple[list[Run], list[Run]]:
+def by_arm(blocks: Sequence[SeedLocks]) -> tuple[list[LockRun], list[LockRun]]:
     """The runs of base and of patched, seeds in the same order."""
     return [block.base for block in blocks], [block.patched for block in blocks]
 
@@ -148,13 +148,13 @@ def saturation(virtual_ns: float, hold_ns: float) -> float:
 
 
 def _saturation(rows: _Rows, label: str, identity: Identity) -> Paired | None:
-    held = rows.of(label, "hold_ns")
+    holds = rows.of(label, "hold_ns")
     shared = identity.instances in {"one", "unknown"} and not label.endswith(READERS)
-    if not shared or not all(ns > 0 for arm in held for ns in arm):
+    if not shared or not all(ns > 0 for arm in holds for ns in arm):
         return None
     cpus = [
         [saturation(time, ns) for time, ns in zip(times, arm, strict=True)]
-        for times, arm in zip(rows.time, held, strict=True)
+        for times, arm in zip(rows.time, holds, strict=True)
     ]
     return paired.pair(cpus[0], cpus[1])
 
@@ -164,16 +164,16 @@ def _row(
 ) -> LockRow:
     present = [any(label in run for run in arm) for arm in rows.sums]
     acquired, contended = rows.of(label, "acquisitions"), rows.of(label, "contentions")
-    found: dict[str, object] = {}
+    numbers: dict[str, object] = {}
     if serial:
-        found["hold"] = rows.per_unit(label, "hold_ns")
-        found["hold_each"] = ratio(rows.of(label, "hold_ns"), acquired)
-        found["saturation"] = _saturation(rows, label, identity)
+        numbers["hold"] = rows.per_unit(label, "hold_ns")
+        numbers["hold_each"] = ratio(rows.of(label, "hold_ns"), acquired)
+        numbers["saturation"] = _saturation(rows, label, identity)
     else:
-        found["contentions"] = rows.per_unit(label, "contentions", MANY)
-        found["wait"] = rows.per_unit(label, "wait_ns")
-        found["wait_each"] = ratio(rows.of(label, "wait_ns"), contended)
-        found["waiters"] = rows.waiters(label)
+        numbers["contentions"] = rows.per_unit(label, "contentions", MANY)
+        numbers["wait"] = rows.per_unit(label, "wait_ns")
+        numbers["wait_each"] = ratio(rows.of(label, "wait_ns"), contended)
+        numbers["waiters"] = rows.waiters(label)
     return LockRow.model_validate({
         "label": label,
         "printed": tuple(sorted(printed)),
@@ -181,23 +181,27 @@ def _row(
         "instances": identity.instances,
         "acquisitions": rows.per_unit(label, "acquisitions"),
         "only_in": "" if all(present) else "base" if present[0] else "patched",
-        **found,
+        **numbers,
     })  # fmt: skip
 
 
 def _order(row: LockRow) -> tuple[int, float, float, str]:
     first = FIRST.index(row.label) if row.label in FIRST else len(FIRST)
-    taken = row.acquisitions
-    if row.instances == "none" or max(taken.base, taken.patched) < RARE:
+    acquisitions = row.acquisitions
+    if row.instances == "none" or max(acquisitions.base, acquisitions.patched) < RARE:
         first += 1
-    shown = row.hold or row.wait or row.acquisitions
-    moved = not shown.within_scatter and (shown.change is None or abs(shown.change) >= MOVED)
-    size = shown.base + shown.patched
-    return first, -abs(shown.difference) if moved else 0.0, -size, row.label
+    extent = row.hold or row.wait or row.acquisitions
+    moved = not extent.within_scatter and (extent.change is None or abs(extent.change) >= MOVED)
+    size = extent.base + extent.patched
+    return first, -abs(extent.difference) if moved else 0.0, -size, row.label
 
 
 def lock_rows(
-    blocks: Sequence[Block], unit: str, identities: tuple[Identities, Identities], *, serial: bool
+    blocks: Sequence[SeedLocks],
+    unit: str,
+    identities: tuple[Identities, Identities],
+    *,
+    serial: bool,
 ) -> tuple[LockRow, ...]:
     """Every lock seen on either arm; with ``serial`` its hold times, else its contention.
 
@@ -205,16 +209,16 @@ def lock_rows(
     waited for is left out.
     """
     rows = _Rows(blocks, unit, identities)
-    known: dict[str, Identity] = {}
-    printed: dict[str, set[str]] = {}
+    agreed_on: dict[str, Identity] = {}
+    spellings: dict[str, set[str]] = {}
     for arm, of_arm in zip(by_arm(blocks), identities, strict=True):
         for run in arm:
             for lock in run.locks.classes:
                 identity = of_arm[class_id(lock)]
-                known.setdefault(identity.label, identity)
-                printed.setdefault(identity.label, set()).add(lock.name)
-    found = [_row(rows, label, known[label], printed[label], serial=serial)
+                agreed_on.setdefault(identity.label, identity)
+                spellings.setdefault(identity.label, set()).add(lock.name)
+    result = [_row(rows, label, agreed_on[label], spellings[label], serial=serial)
              for label in rows.labels]  # fmt: skip
     if not serial:
-        found = [row for row in found if row.contended]
-    return tuple(sorted(found, key=_order))
+        result = [row for row in result if row.contended]
+    return tuple(sorted(result, key=_order))

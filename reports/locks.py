@@ -13,9 +13,9 @@ from reports.lock_identity import agreed, identify
 from reports.lock_model import LockComparison, WaitRow
 from reports.lock_rows import (
     MANY,
-    Block,
     Identities,
-    Run,
+    LockRun,
+    SeedLocks,
     by_arm,
     lock_rows,
     unit_of,
@@ -46,37 +46,37 @@ def _identities(
     }  # fmt: skip
     of_run = {r.run_id: kernels.get((r.twin, r.arm)) for r in records if r.twin}
     classes: dict[str, list[LockClass]] = {}
-    for seen in locks:
-        kernel = of_run.get(seen.run_id)
+    for run_locks in locks:
+        kernel = of_run.get(run_locks.run_id)
         if kernel is not None:
-            classes.setdefault(kernel, []).extend(c for p in seen.phases for c in p.classes)
-    return agreed({kernel: identify(found) for kernel, found in classes.items()})
+            classes.setdefault(kernel, []).extend(c for p in run_locks.phases for c in p.classes)
+    return agreed({kernel: identify(rows) for kernel, rows in classes.items()})
 
 
 def _blocks(
     manifest: Manifest, records: Sequence[RunRecord], locks: Mapping[str, Locks],
     profiles: Mapping[str, Profile], where: tuple[str, str, str],
-) -> list[Block]:  # fmt: skip
+) -> list[SeedLocks]:  # fmt: skip
     twin, case, phase = where
-    found: dict[int, dict[str, tuple[int, Run]]] = {}
+    by_block: dict[int, dict[str, tuple[int, LockRun]]] = {}
     for record in records:
-        seen = locks.get(record.run_id)
-        if (record.twin, record.case) != (twin, case) or record.samples is None or not seen:
+        run_locks = locks.get(record.run_id)
+        if (record.twin, record.case) != (twin, case) or record.samples is None or not run_locks:
             continue
         profile = profiles.get(record.run_id)
-        counted = {one.phase: one for one in profile.phases} if profile else {}
-        for one in seen.phases:
-            if one.phase == phase and one.virtual_ns > 0:
-                run = Run(one, counted.get(phase))
-                found.setdefault(record.block, {})[record.arm] = (record.seed, run)
+        profiles_of = {each.phase: each for each in profile.phases} if profile else {}
+        for each in run_locks.phases:
+            if each.phase == phase and each.virtual_ns > 0:
+                run = LockRun(each, profiles_of.get(phase))
+                by_block.setdefault(record.block, {})[record.arm] = (record.seed, run)
     return [
-        Block(arms[manifest.base][0], arms[manifest.base][1], arms[manifest.patched][1])
-        for _, arms in sorted(found.items())
+        SeedLocks(arms[manifest.base][0], arms[manifest.base][1], arms[manifest.patched][1])
+        for _, arms in sorted(by_block.items())
         if manifest.base in arms and manifest.patched in arms
     ]
 
 
-def _waits(blocks: Sequence[Block], unit: str) -> tuple[WaitRow, ...]:
+def _waits(blocks: Sequence[SeedLocks], unit: str) -> tuple[WaitRow, ...]:
     """Waits grouped by innermost caller and kind of lock, the longest first."""
     arms = by_arm(blocks)
     units = [[units_done(run, unit) for run in arm] for arm in arms]
@@ -84,8 +84,8 @@ def _waits(blocks: Sequence[Block], unit: str) -> tuple[WaitRow, ...]:
     for arm in arms:
         for run in arm:
             for wait in run.locks.waits:
-                seen = chains.setdefault(_group(wait), {})
-                seen[wait.callers] = seen.get(wait.callers, 0) + wait.count
+                of_group = chains.setdefault(_group(wait), {})
+                of_group[wait.callers] = of_group.get(wait.callers, 0) + wait.count
 
     def total(group: tuple[str, str], field: str, scale: float) -> Paired:
         sums = [[float(sum(getattr(wait, field) for wait in run.locks.waits
@@ -96,11 +96,11 @@ def _waits(blocks: Sequence[Block], unit: str) -> tuple[WaitRow, ...]:
         WaitRow(
             caller=group[0],
             flags=group[1],
-            chain=min(seen, key=lambda chain: (-seen[chain], chain)),
+            chain=min(of_group, key=lambda chain: (-of_group[chain], chain)),
             count=total(group, "count", MANY),
             wait=total(group, "total_ns", 1.0),
         )
-        for group, seen in chains.items()
+        for group, of_group in chains.items()
     ]
     rows.sort(key=lambda r: (-(r.wait.base + r.wait.patched), r.caller, r.flags))
     return tuple(rows)
@@ -110,7 +110,7 @@ def _group(wait: Wait) -> tuple[str, str]:
     return (wait.callers[0] if wait.callers else "[unknown]", wait.flags)
 
 
-def _slow_path(blocks: Sequence[Block], unit: str) -> tuple[Paired | None, Paired | None]:
+def _slow_path(blocks: Sequence[SeedLocks], unit: str) -> tuple[Paired | None, Paired | None]:
     """Share of the slow path in everything, and entries into it per 1,000 units.
 
     Of all instructions where the probe counted, of perf's samples where that sampled;
@@ -135,7 +135,7 @@ def _slow_path(blocks: Sequence[Block], unit: str) -> tuple[Paired | None, Paire
 
 def _phase(
     manifest: Manifest, twin: TwinRecord, case: CaseRecord, phase: PhaseRecord,
-    blocks: Sequence[Block], identities: tuple[Identities, Identities],
+    blocks: Sequence[SeedLocks], identities: tuple[Identities, Identities],
 ) -> LockComparison:  # fmt: skip
     mode = manifest.experiment.mode
     profiles = [run.profile for block in blocks for run in block.arms]
@@ -181,9 +181,9 @@ def compare_locks(
     millisecond of the guest's clock.
     """
     identities = _identities(manifest, records, locks)
-    by_run = {seen.run_id: seen for seen in locks}
-    counted = {profile.run_id: profile for profile in profiles}
-    found = []
+    by_run = {each.run_id: each for each in locks}
+    by_profile = {profile.run_id: profile for profile in profiles}
+    result = []
     for twin in manifest.twins:
         if not {manifest.base, manifest.patched} <= twin.kernels.keys():
             continue
@@ -193,8 +193,8 @@ def compare_locks(
         for case in manifest.cases:
             for phase in case.phases:
                 where = (twin.name, case.name, phase.name)
-                blocks = _blocks(manifest, records, by_run, counted, where)
+                blocks = _blocks(manifest, records, by_run, by_profile, where)
                 if blocks:
                     both = (of_base, of_patched)
-                    found.append(_phase(manifest, twin, case, phase, blocks, both))
-    return tuple(found)
+                    result.append(_phase(manifest, twin, case, phase, blocks, both))
+    return tuple(result)

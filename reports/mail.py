@@ -6,7 +6,7 @@ import textwrap
 from collections.abc import Iterator, Sequence
 
 from reports import differences, wording
-from reports.by_arm import Row
+from reports.by_arm import MetricRow
 from reports.many import SessionComparison
 from reports.model import MetricComparison
 from reports.sections import checks
@@ -69,33 +69,33 @@ def chunks(arms: Sequence[ArmRecord], room: int, width: int) -> Iterator[Sequenc
 
 def banner(session: SessionComparison) -> list[str]:
     """What the arms differ by beyond the series; nothing where they do not."""
-    said = differences.sentences(session.arms)
-    if not said:
+    sentences = differences.sentences(session.arms)
+    if not sentences:
         return []
     return [
         *wrapped(f"{differences.LEAD}:"),
-        *(line for s in said for line in wrapped(s, "  ")),
+        *(line for s in sentences for line in wrapped(s, "  ")),
         "",
     ]
 
 
 def warnings(session: SessionComparison) -> list[str]:
     """What the gate found broken, and the findings that weaken trust."""
-    of_host = [f for one in session.comparisons for f in one.host_findings]
-    found = [f for f in [*of_host, *session.findings] if f.level == "warning"]
-    said = [checks.line(gate) for gate in session.gates if gate.standing != "green"]
-    said += [f"{f.scope}: {f.text}" for f in found]
-    lines = [line for text in said for line in wrapped(f"WARNING: {text}")]
+    of_host = [f for comparison in session.comparisons for f in comparison.host_findings]
+    findings = [f for f in [*of_host, *session.findings] if f.level == "warning"]
+    texts = [checks.line(gate) for gate in session.gates if gate.standing != "green"]
+    texts += [f"{f.scope}: {f.text}" for f in findings]
+    lines = [line for text in texts for line in wrapped(f"WARNING: {text}")]
     return [*lines, ""] if lines else []
 
 
 def checked(session: SessionComparison) -> list[str]:
     """What the gate looked at of the arms whose verdicts stand; nothing without a gate."""
-    said = checks.sentence([gate for gate in session.gates if not gate.withholds])
-    return [*wrapped(said), ""] if said else []
+    sentence = checks.sentence([gate for gate in session.gates if not gate.withholds])
+    return [*wrapped(sentence), ""] if sentence else []
 
 
-def below(session: SessionComparison, rows: Sequence[Row]) -> list[str]:
+def below(session: SessionComparison, rows: Sequence[MetricRow]) -> list[str]:
     """For each metric that is judged its unit, n, interval and verdict, an arm at a time."""
     lines: list[str] = []
     for row in rows:
@@ -112,9 +112,9 @@ def below(session: SessionComparison, rows: Sequence[Row]) -> list[str]:
 
 def unmeasured(session: SessionComparison) -> list[str]:
     """Why nothing was measured, each reason once: in place of tables that hold nothing."""
-    found = (metric.judgement.reason for metric in session.primary)
-    said = [f"{text[0].upper()}{text[1:]}." for text in dict.fromkeys(found) if text]
-    lines = [line for text in said for line in wrapped(text)]
+    reasons = (metric.judgement.reason for metric in session.primary)
+    sentences = [f"{text[0].upper()}{text[1:]}." for text in dict.fromkeys(reasons) if text]
+    lines = [line for text in sentences for line in wrapped(text)]
     return [*lines, ""] if lines else []
 
 
@@ -135,6 +135,6 @@ def judged(arm: str, metric: MetricComparison, *, withheld: bool = False) -> str
     within = wording.interval(metric)
     change = wording.change(metric) if metric.judgement.change else "not measured"
     reason = wording.reason(metric)
-    said = f"{arm}: {' '.join(part for part in (change, within) if part)}"
-    said = f"{said}, n={metric.judgement.pairs}: {wording.verdict(metric)}"
-    return (f"{said} ({reason})" if reason else said).replace(" %", "%")
+    text = f"{arm}: {' '.join(part for part in (change, within) if part)}"
+    text = f"{text}, n={metric.judgement.pairs}: {wording.verdict(metric)}"
+    return (f"{text} ({reason})" if reason else text).replace(" %", "%")

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Sequence
 
 from experiment.design import AGAIN
-from reports.by_arm import Row, failures, lay_out
+from reports.by_arm import MetricRow, failures, lay_out
 from reports.comparison import compare_views, unfinished
 from reports.gate import gated
 from reports.gate_model import ArmGate
@@ -33,7 +33,7 @@ class SessionComparison(Record):
 
     manifest: Manifest
     comparisons: tuple[Comparison, ...]
-    rows: tuple[Row, ...]
+    rows: tuple[MetricRow, ...]
 
     @property
     def single(self) -> Comparison | None:
@@ -53,13 +53,15 @@ class SessionComparison(Record):
     @property
     def primary(self) -> tuple[MetricComparison, ...]:
         """Everything that is judged, comparison by comparison."""
-        return tuple(metric for one in self.comparisons for metric in one.primary)
+        return tuple(metric for comparison in self.comparisons for metric in comparison.primary)
 
     @property
     def failed_runs(self) -> tuple[FailedRun, ...]:
         """Every run that is no data point, once."""
-        found = {run.run_id: run for one in self.comparisons for run in one.failed_runs}
-        return tuple(found.values())
+        by_id = {
+            run.run_id: run for comparison in self.comparisons for run in comparison.failed_runs
+        }
+        return tuple(by_id.values())
 
     @property
     def failures(self) -> dict[tuple[str, str], tuple[int, int]]:
@@ -69,16 +71,16 @@ class SessionComparison(Record):
     @property
     def findings(self) -> tuple[Finding, ...]:
         """Every finding of any comparison, once."""
-        found: list[Finding] = []
-        for each in (finding for one in self.comparisons for finding in one.findings):
-            found += [] if each in found else [each]
-        return tuple(found)
+        findings: list[Finding] = []
+        for each in (finding for comparison in self.comparisons for finding in comparison.findings):
+            findings += [] if each in findings else [each]
+        return tuple(findings)
 
     @property
     def gates(self) -> tuple[ArmGate, ...]:
         """What the gate found of each arm, once; empty where none was asked."""
-        found = {gate.arm: gate for one in self.comparisons for gate in one.gates}
-        return tuple(found[arm.name] for arm in self.manifest.arms if arm.name in found)
+        by_arm = {gate.arm: gate for comparison in self.comparisons for gate in comparison.gates}
+        return tuple(by_arm[arm.name] for arm in self.manifest.arms if arm.name in by_arm)
 
     def count(self, verdict: Verdict) -> int:
         """How many primary metrics have this verdict, over all comparisons."""
@@ -93,15 +95,15 @@ def views(manifest: Manifest) -> list[Manifest]:
             than two.
     """
     arms = {arm.name: arm for arm in manifest.arms}
-    asked = manifest.experiment.compared
+    pairs = manifest.experiment.compared
     if len(arms) < 2:
         raise ReportError(f"{len(arms)} arms: a comparison has at least 2")
-    missing = sorted({name for pair in asked for name in pair} - set(arms))
+    missing = sorted({name for pair in pairs for name in pair} - set(arms))
     if missing:
         raise ReportError(f"arms not on record: {', '.join(missing)}")
     if set(arms) - {AGAIN} != {arm.name for arm in manifest.experiment.all_arms}:
         raise ReportError(f"arms {', '.join(arms)}: not those of the experiment")
-    return [_view(manifest, arms[base], arms[patched]) for base, patched in asked]
+    return [_view(manifest, arms[base], arms[patched]) for base, patched in pairs]
 
 
 def _view(manifest: Manifest, base: ArmRecord, patched: ArmRecord) -> Manifest:
@@ -130,20 +132,21 @@ def compare_session(session: MeasuredSession) -> SessionComparison:
             that the manifest does not know.
     """
     manifest = session.manifest
-    known = {arm.name for arm in manifest.arms}
+    names = {arm.name for arm in manifest.arms}
     for record in session.records:
-        if record.arm not in known:
+        if record.arm not in names:
             raise ReportError(f"{record.run_id}: arm {record.arm!r}: not in the manifest")
     judged = at_last_look(session)
     compared = [
-        gated(one, manifest.base, session.checks)
-        for one in compare_views(views(judged.manifest), judged)
+        gated(compare_view, manifest.base, session.checks)
+        for compare_view in compare_views(views(judged.manifest), judged)
     ]
     if judged is not session:
         values = {"judged": len(judged.manifest.seeds), "planned": len(manifest.seeds)}
         stopped = Finding(level="warning", scope="session", kind="between-looks", values=values)
         compared = [
-            one.model_copy(update={"findings": (stopped, *one.findings)}) for one in compared
+            compare_view.model_copy(update={"findings": (stopped, *compare_view.findings)})
+            for compare_view in compared
         ]
     return of_comparisons(judged.manifest, compared)
 
@@ -161,7 +164,7 @@ def at_last_look(session: MeasuredSession) -> MeasuredSession:
         return session
     for seeds in sorted(looks.seeds, reverse=True):
         records = tuple(record for record in session.records if record.block < seeds)
-        kept = {record.run_id for record in records}
+        run_ids = {record.run_id for record in records}
         planned = manifest.runs_planned // len(manifest.seeds) * seeds
         until = dataclasses.replace(
             session,
@@ -169,8 +172,8 @@ def at_last_look(session: MeasuredSession) -> MeasuredSession:
                 update={"seeds": manifest.seeds[:seeds], "runs_planned": planned}
             ),
             records=records,
-            profiles=tuple(each for each in session.profiles if each.run_id in kept),
-            locks=tuple(each for each in session.locks if each.run_id in kept),
+            profiles=tuple(each for each in session.profiles if each.run_id in run_ids),
+            locks=tuple(each for each in session.locks if each.run_id in run_ids),
         )
         if not unfinished(until):
             return until

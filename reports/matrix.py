@@ -7,7 +7,7 @@ from itertools import groupby
 
 from reports import by_arm as laid_out
 from reports import differences, headline, mail, wording
-from reports.by_arm import Row
+from reports.by_arm import MetricRow
 from reports.many import SessionComparison
 from reports.render.text import columns, wrapped
 from reports.sections import checks
@@ -16,87 +16,87 @@ from reports.sections.arms import change, direction, values
 WIDTH = 100
 
 
-def matrix(found: Sequence[Row]) -> tuple[Row, ...]:
+def matrix(rows: Sequence[MetricRow]) -> tuple[MetricRow, ...]:
     """The rows of the matrix: what is judged, in order, measured or not."""
-    return tuple(row for row in found if row.primary)
+    return tuple(row for row in rows if row.primary)
 
 
-def measured(found: Sequence[Row]) -> tuple[Row, ...]:
+def measured(rows: Sequence[MetricRow]) -> tuple[MetricRow, ...]:
     """The rows of the matrix that have a value."""
-    return tuple(row for row in matrix(found) if row.measured)
+    return tuple(row for row in matrix(rows) if row.measured)
 
 
 def by_case(
-    session: SessionComparison, found: Sequence[Row], width: int | None = None
+    session: SessionComparison, rows: Sequence[MetricRow], width: int | None = None
 ) -> list[str]:
     """Workload; read or write; baseline; stddev; each other arm; stddev; change; verdict.
 
     Arms that do not fit into ``width`` get a further table.
     """
-    shown = measured(found)
-    if not shown:
+    visible = measured(rows)
+    if not visible:
         return []
     others = [arm.name for arm in session.arms[1:]]
-    said: list[str] = []
+    body: list[str] = []
     while others:
         many = len(others)
-        table = _workloads(shown, found, session.arms[0].name, others)
+        table = _workloads(visible, rows, session.arms[0].name, others)
         while width and many > 1 and max(map(len, table)) > width:
             many -= 1
-            table = _workloads(shown, found, session.arms[0].name, others[:many])
-        said += [*(line[:width].rstrip() for line in table), ""]
+            table = _workloads(visible, rows, session.arms[0].name, others[:many])
+        body += [*(line[:width].rstrip() for line in table), ""]
         others = others[many:]
-    units = dict.fromkeys(row.unit for row in shown)
+    units = dict.fromkeys(row.unit for row in visible)
     over = session.manifest.experiment.repeated
     note = f"Means and standard deviations over the {over}, {', '.join(units)}."
-    return [*said, *wrapped(note, width or WIDTH, ""), ""]
+    return [*body, *wrapped(note, width or WIDTH, ""), ""]
 
 
 def _workloads(
-    shown: Sequence[Row], found: Sequence[Row], base: str, others: Sequence[str]
+    visible: Sequence[MetricRow], rows: Sequence[MetricRow], base: str, others: Sequence[str]
 ) -> list[str]:
     heads: tuple[str, ...] = ("read/write", base, "stddev")
     for name in others:
         heads += (name, "stddev", "change", "verdict")
     lines: list[tuple[str, ...]] = [heads]
     titles: dict[int, str] = {}
-    for case, grouped in groupby(shown, key=lambda row: row.case):
+    for case, grouped in groupby(visible, key=lambda row: row.case):
         titles[len(lines)] = case
         for row in grouped:
-            cells = [direction(row, found), *values(row.base)]
+            cells = [direction(row, rows), *values(row.base)]
             for cell in map(row.cell, others):
                 cells += [*values(cell), change(row, cell), wording.cell_verdict(cell)]
             lines.append(tuple(map(wording.clean, cells)))
     left = (0, *(6 + 4 * at for at in range(len(others))))
     table = columns(lines, left=left)
-    said = ["Workload", table[0], "-" * max(map(len, table))]
+    output = ["Workload", table[0], "-" * max(map(len, table))]
     for at, line in enumerate(table[1:], 1):
-        said += [wording.clean(titles[at])] if at in titles else []
-        said.append(line)
-    return said
+        output += [wording.clean(titles[at])] if at in titles else []
+        output.append(line)
+    return output
 
 
-def side_by_side(arms: Sequence[str], shown: Sequence[Row], width: int = WIDTH) -> list[str]:
+def side_by_side(arms: Sequence[str], rows: Sequence[MetricRow], width: int = WIDTH) -> list[str]:
     """Two columns a metric, in as many tables below each other as the width asks for."""
     names = ("arm", "", *arms)
-    phases = {row.phase for row in shown}
+    phases = {row.phase for row in rows}
     groups = []
-    for row in shown:
-        said = [(row.short if len(phases) == 1 else row.name, ""), (row.unit, "change")]
+    for row in rows:
+        heads = [(row.short if len(phases) == 1 else row.name, ""), (row.unit, "change")]
         for arm in arms:
             cell = row.cell(arm)
             moved = f"{change(row, cell)} {wording.cell_verdict(cell)}".strip()
-            said.append((values(cell)[0], "" if cell is row.base else moved))
-        groups.append([tuple(map(wording.clean, pair)) for pair in said])
+            heads.append((values(cell)[0], "" if cell is row.base else moved))
+        groups.append([tuple(map(wording.clean, pair)) for pair in heads])
     lines: list[str] = []
     table: list[str] = []
-    taken: list[list[tuple[str, ...]]] = []
+    columns: list[list[tuple[str, ...]]] = []
     for group in groups:
-        wider = _table(names, [*taken, group])
-        if taken and max(map(len, wider)) > width:
+        wider = _table(names, [*columns, group])
+        if columns and max(map(len, wider)) > width:
             lines += [*table, ""]
-            taken, wider = [], _table(names, [group])
-        taken, table = [*taken, group], wider
+            columns, wider = [], _table(names, [group])
+        columns, table = [*columns, group], wider
     return [*(line[:width].rstrip() for line in [*lines, *table]), ""]
 
 
@@ -108,18 +108,18 @@ def _table(names: Sequence[str], groups: Sequence[Sequence[tuple[str, ...]]]) ->
     return columns(rows, left=(0,))
 
 
-def by_arm(session: SessionComparison, found: Sequence[Row], width: int = WIDTH) -> list[str]:
+def by_arm(session: SessionComparison, rows: Sequence[MetricRow], width: int = WIDTH) -> list[str]:
     """One table a case: a row an arm that was measured, a column a metric, published figures."""
     lines: list[str] = []
     for case in session.comparisons[0].cases:
-        shown = [row for row in laid_out.columns(laid_out.of_case(tuple(found), case.name))
+        visible = [row for row in laid_out.columns(laid_out.of_case(tuple(rows), case.name))
                  if row.measured]  # fmt: skip
-        if not shown:
+        if not visible:
             continue
         lines += wrapped(f"{case.name}: {case.title}", width, "")
         arms = [arm.name for arm in session.arms
-                if any(row.cell(arm.name).values for row in shown)]  # fmt: skip
-        lines += side_by_side(arms, shown, width)
+                if any(row.cell(arm.name).values for row in visible)]  # fmt: skip
+        lines += side_by_side(arms, visible, width)
     published = [
         line
         for arm, r in wording.references(session)
@@ -131,10 +131,10 @@ def by_arm(session: SessionComparison, found: Sequence[Row], width: int = WIDTH)
     return lines + (["Published:", *published, ""] if published else [])
 
 
-def below(session: SessionComparison, found: Sequence[Row]) -> list[str]:
+def below(session: SessionComparison, rows: Sequence[MetricRow]) -> list[str]:
     """n, interval and verdict of everything that is judged, an arm at a time."""
     lines = []
-    for row in found:
+    for row in rows:
         if not row.primary:
             continue
         for cell in row.others:
@@ -143,17 +143,19 @@ def below(session: SessionComparison, found: Sequence[Row]) -> list[str]:
                 continue
             size = (wording.change(metric), wording.interval(metric))
             parts = (size[0], f"n={metric.judgement.pairs}", size[1])
-            shown = [part for part in parts if part and not (cell.withheld and part in size)]
-            said = ", ".join(shown)
+            remarks = [part for part in parts if part and not (cell.withheld and part in size)]
+            text = ", ".join(remarks)
             why = wording.reason(metric)
             lines.append(
-                f"{row.case} {row.shown_name} {cell.arm}: {said}: {wording.verdict(metric)}"
+                f"{row.case} {row.shown_name} {cell.arm}: {text}: {wording.verdict(metric)}"
                 + (f" ({why})" if why else "")
             )
-    lines += [line for one in session.comparisons for line in wording.noise_lines(one)]
+    lines += [
+        line for comparison in session.comparisons for line in wording.noise_lines(comparison)
+    ]
     if len(session.primary) > 1:
         lines.append(f"{wording.family(session)}.")
-    lines += [said] if (said := checks.sentence(session.gates)) else []
+    lines += [text] if (text := checks.sentence(session.gates)) else []
     return [part for line in lines for part in wrapped(line, WIDTH, "")]
 
 
@@ -173,19 +175,19 @@ def failures(session: SessionComparison) -> list[str]:
 
 def render(session: SessionComparison) -> str:
     """Return the tables, ending in a newline."""
-    found = session.rows
+    rows = session.rows
     cases = session.comparisons[0].cases
     manifest = session.manifest
     lines = [wording.clean(manifest.experiment.title), headline.sentence(session), ""]
     lines += [*wrapped(mail.measured_under(manifest), WIDTH, ""), ""]
-    said = differences.sentences(session.arms)
-    if said:
-        lines += [f"{differences.LEAD}:", *(f"  {wording.clean(text)}" for text in said), ""]
+    sentences = differences.sentences(session.arms)
+    if sentences:
+        lines += [f"{differences.LEAD}:", *(f"  {wording.clean(text)}" for text in sentences), ""]
     if len(session.arms) > 2:
-        lines += by_arm(session, found)
+        lines += by_arm(session, rows)
     if len(session.arms) == 2 or len(cases) >= laid_out.MANY_CASES:
-        lines += by_case(session, found)
-    counted = failures(session)
-    lines += [*counted, ""] if counted else []
-    lines += below(session, found)
+        lines += by_case(session, rows)
+    counts = failures(session)
+    lines += [*counts, ""] if counts else []
+    lines += below(session, rows)
     return "\n".join(line.rstrip() for line in lines).rstrip() + "\n"

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 from reports import paired
-from reports.attribution import Block, blocks_of
+from reports.attribution import SeedProfiles, blocks_of
 from reports.lock_identity import Taker, TakerNames
 from reports.lock_model import MeasuredLock, MeasuredLocks, TakenIn
 from reports.lock_rows import FIRST, MOVED, RARE, saturation, unit_of
@@ -46,18 +46,18 @@ class _Run:
                 by_site[site.function] = _sum(by_site.get(site.function, _Spent()), spent)
                 self.known.setdefault(taker.label, taker)
                 alone[taker.label] += 0 if site.shared else site.held
-            for label, held in alone.items() if use.instances == 1 else ():
-                self.single[label] = max(self.single[label], held)
+            for label, hold in alone.items() if use.instances == 1 else ():
+                self.single[label] = max(self.single[label], hold)
 
 
-def _sum(one: _Spent, other: _Spent) -> _Spent:
-    return _Spent(*(a + b for a, b in zip(one, other, strict=True)))
+def _sum(first: _Spent, second: _Spent) -> _Spent:
+    return _Spent(*(a + b for a, b in zip(first, second, strict=True)))
 
 
 class _Phase:
     """Both arms' runs of one phase, base first, seeds in the same order."""
 
-    def __init__(self, blocks: Sequence[Block], unit: str, names: TakerNames) -> None:
+    def __init__(self, blocks: Sequence[SeedProfiles], unit: str, names: TakerNames) -> None:
         arms = [[b.base for b in blocks], [b.patched for b in blocks]]
         self.units = [[phase.units[unit] for phase in arm] for arm in arms]
         self.busy = [[float(phase.busy) for phase in arm] for arm in arms]
@@ -74,27 +74,27 @@ class _Phase:
         taken, held = self.table(lambda run: spent(run).taken), self.table(lambda r: spent(r).held)
         waits = self.table(lambda run: spent(run).waits)
         present = [any(label in run.sums for run in arm) for arm in self.runs]
-        known = next(run.known[label] for arm in self.runs for run in arm if label in run.known)
+        taker = next(run.known[label] for arm in self.runs for run in arm if label in run.known)
         waited = self.table(lambda run: spent(run).waited)
         return MeasuredLock(
             label=label,
-            by=known.by,
-            instances=known.instances,
-            sleeps=known.sleeps,
+            by=taker.by,
+            instances=taker.instances,
+            sleeps=taker.sleeps,
             taken=per(taken, self.units),
             held=per(held, self.units),
             held_each=ratio(held, taken),
             waits=per(waits, self.units) if any(map(any, waits)) else None,
             waited=per(waited, self.units) if any(map(any, waited)) else None,
-            saturation=self._saturation(label, known),
+            saturation=self._saturation(label, taker),
             sites=self._sites(label),
             only_in="" if all(present) else "base" if present[0] else "patched",
         )
 
-    def _saturation(self, label: str, known: Taker) -> Paired | None:
+    def _saturation(self, label: str, taker: Taker) -> Paired | None:
         """Of the instance that is held longest; None of locks of which there are many."""
         held = self.table(lambda run: run.single[label])
-        if known.instances not in ("one", "unknown") or known.sleeps or not all(map(all, held)):
+        if taker.instances not in ("one", "unknown") or taker.sleeps or not all(map(all, held)):
             return None
         cpus = [
             [saturation(time, ns) for time, ns in zip(times, arm, strict=True)]
@@ -104,7 +104,7 @@ class _Phase:
 
     def _sites(self, label: str) -> tuple[TakenIn, ...]:
         functions = {f for arm in self.runs for run in arm for f in run.sites.get(label, ())}
-        found = []
+        sites = []
         for function in functions:
 
             def spent(run: _Run, at: str = function) -> _Spent:
@@ -113,12 +113,12 @@ class _Phase:
             taken, held = (
                 self.table(lambda run: spent(run).taken), self.table(lambda run: spent(run).held)
             )  # fmt: skip
-            found.append(TakenIn(
+            sites.append(TakenIn(
                 function=function, taken=per(taken, self.units), held=per(held, self.units),
                 held_each=ratio(held, taken),
             ))  # fmt: skip
-        found.sort(key=lambda site: (-(site.held.base + site.held.patched), site.function))
-        return tuple(found)
+        sites.sort(key=lambda site: (-(site.held.base + site.held.patched), site.function))
+        return tuple(sites)
 
 
 def _moved(row: MeasuredLock) -> bool:
@@ -132,17 +132,17 @@ def _order(row: MeasuredLock) -> tuple[bool, int, float, str]:
     return row.sleeps, first, -(row.held.base + row.held.patched), row.label
 
 
-def _uses(blocks: Iterable[Block]) -> list[LockUse]:
+def _uses(blocks: Iterable[SeedProfiles]) -> list[LockUse]:
     return [use for block in blocks for phase in (block.base, block.patched)
             for use in phase.locks or ()]  # fmt: skip
 
 
 def _phase(
-    case: CaseRecord, phase: PhaseRecord, blocks: Sequence[Block], vcpus: int
+    case: CaseRecord, phase: PhaseRecord, blocks: Sequence[SeedProfiles], vcpus: int
 ) -> MeasuredLocks | None:
-    both = [one for block in blocks for one in (block.base, block.patched)]
+    both = [run for block in blocks for run in (block.base, block.patched)]
     unit = unit_of(phase, both)
-    if unit is None or not both or any(one.locks is None for one in both):
+    if unit is None or not both or any(run.locks is None for run in both):
         return None
     table = _Phase(blocks, unit[0], TakerNames(_uses(blocks)))
     rows = sorted(map(table.row, table.labels), key=_order)
@@ -171,10 +171,10 @@ def measured_locks(
     manifest: Manifest, records: Sequence[RunRecord], profiles: Sequence[Profile]
 ) -> tuple[MeasuredLocks, ...]:
     """One comparison a case and phase whose runs' locks were watched on both arms."""
-    found = []
+    result = []
     for case in manifest.cases:
         for phase in case.phases:
             blocks = blocks_of(manifest, records, profiles, case.name, phase.name)
-            one = _phase(case, phase, blocks, manifest.guest.vcpus) if blocks else None
-            found += [one] if one else []
-    return tuple(found)
+            measured = _phase(case, phase, blocks, manifest.guest.vcpus) if blocks else None
+            result += [measured] if measured else []
+    return tuple(result)

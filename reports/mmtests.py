@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from reports import by_arm, derived, headline, mail
-from reports.by_arm import Cell, Row
+from reports.by_arm import ArmCell, MetricRow
 from reports.derived import Derived
 from reports.mail import WIDTH, fit
 from reports.many import SessionComparison
@@ -58,7 +58,7 @@ def _variation(values: Sequence[float]) -> float:
     return 100 * _deviation(values) / abs(mean) if mean else 0.0
 
 
-def statistics_of(row: Row) -> tuple[Statistic, ...]:
+def statistics_of(row: MetricRow) -> tuple[Statistic, ...]:
     """The blocks of one metric: harmonic means of rates, arithmetic ones of everything else."""
     up = row.direction == "higher"
     rate = row.unit.endswith("/s")
@@ -89,7 +89,7 @@ def gain(base: float, value: float, *, more_is_better: bool) -> float:
     return change if more_is_better or not change else -change
 
 
-def _cell(row: Row, cell: Cell, statistic: Statistic, *, first: bool) -> str:
+def _cell(row: MetricRow, cell: ArmCell, statistic: Statistic, *, first: bool) -> str:
     base = row.base.numbers
     if not cell.numbers or not base:
         return f"{'-':>{CELL}}"
@@ -110,11 +110,11 @@ def _figure(value: float) -> str:
     return f"{value:.2f}" if abs(value) < 1e8 else f"{value:.4g}"
 
 
-def _significant(cell: Cell) -> bool:
+def _significant(cell: ArmCell) -> bool:
     if cell.against is None:
         return False
-    said = cell.against.judgement
-    return said.verdict in CALLED or said.differs
+    judgement = cell.against.judgement
+    return judgement.verdict in CALLED or judgement.differs
 
 
 def heads(arms: Sequence[ArmRecord], label: int) -> list[str]:
@@ -127,13 +127,13 @@ def heads(arms: Sequence[ArmRecord], label: int) -> list[str]:
     return [line.rstrip() for line in lines if line.strip()]
 
 
-def _operations(rows: Sequence[Row]) -> list[str]:
+def _operations(rows: Sequence[MetricRow]) -> list[str]:
     """What the rows of one metric are told apart by: the case, and the phase where it matters."""
     cases = [row.case for row in rows]
     return [row.case if cases.count(row.case) == 1 else f"{row.case}-{row.phase}" for row in rows]
 
 
-def _metric(session: SessionComparison, rows: Sequence[Row]) -> list[str]:
+def _metric(session: SessionComparison, rows: Sequence[MetricRow]) -> list[str]:
     """All tables of one metric: its blocks of statistics, arms a few at a time."""
     arms = session.arms
     first = rows[0]
@@ -146,13 +146,13 @@ def _metric(session: SessionComparison, rows: Sequence[Row]) -> list[str]:
     longest = min(room, max(len(mail.ascii_only(name)) for name in names))
     label = STATISTIC + longest + 1
     for others in mail.chunks(arms, WIDTH - label - CELL, CELL):
-        shown = (arms[0], *others)
-        lines += heads(shown, label)
+        ordered = (arms[0], *others)
+        lines += heads(ordered, label)
         for at in range(len(statistics_of(first))):
             for row, name in zip(rows, names, strict=True):
                 statistic = statistics_of(row)[at]
                 cells = [_cell(row, row.cell(arm.name), statistic, first=arm is arms[0])
-                         for arm in shown]  # fmt: skip
+                         for arm in ordered]  # fmt: skip
                 lines.append(f"{statistic.name:<{STATISTIC}}{fit(name, longest):<{longest}} "
                              + "".join(cells))  # fmt: skip
         lines.append("")
@@ -161,26 +161,26 @@ def _metric(session: SessionComparison, rows: Sequence[Row]) -> list[str]:
 
 def _derived(session: SessionComparison) -> list[str]:
     """The reclaim rows of every phase."""
-    found = derived.reclaim(session)
+    derived_rows = derived.reclaim(session)
     arms, lines = session.arms, []
     label, width = 37, 19
-    for (case, phase), grouped in groupby(found, key=lambda row: (row.case, row.phase)):
+    for (case, phase), grouped in groupby(derived_rows, key=lambda row: (row.case, row.phase)):
         rows = list(grouped)
         lines += mail.wrapped(f"{case}, phase {phase}, reclaim, means of the runs:")
         for others in mail.chunks(arms, WIDTH - label - width, width):
-            shown = (arms[0], *others)
+            ordered = (arms[0], *others)
             lines.append(" " * label + "".join(f"{fit(arm.name, width - 1):>{width}}"
-                                               for arm in shown))  # fmt: skip
-            lines += [_derived_row(session, row, shown, label, width) for row in rows]
+                                               for arm in ordered))  # fmt: skip
+            lines += [_derived_row(session, row, ordered, label, width) for row in rows]
             lines.append("")
     return lines
 
 
 def _derived_row(
-    session: SessionComparison, row: Derived, shown: Sequence[ArmRecord], label: int, width: int
+    session: SessionComparison, row: Derived, arms: Sequence[ArmRecord], label: int, width: int
 ) -> str:
     names = [arm.name for arm in session.arms]
-    values = [row.values[names.index(arm.name)] for arm in shown]
+    values = [row.values[names.index(arm.name)] for arm in arms]
     cells = "".join(f"{'-' if value is None else _figure(value):>{width}}" for value in values)
     return f"{fit(f'{row.title}, {row.unit}', label):<{label}}{cells}"
 
@@ -192,8 +192,8 @@ def _failures(session: SessionComparison) -> list[str]:
     lines = ["fail:runs"] if failed else []
     for case in failed:
         arms = [arm.name for arm in session.manifest.arms if (case, arm.name) in counts]
-        said = ", ".join(f"{arm} {counts[case, arm][0]}:{counts[case, arm][1]}" for arm in arms)
-        lines += mail.wrapped(f"{case}: {said}", "  ")
+        text = ", ".join(f"{arm} {counts[case, arm][0]}:{counts[case, arm][1]}" for arm in arms)
+        lines += mail.wrapped(f"{case}: {text}", "  ")
     return [*lines, ""] if lines else []
 
 
@@ -203,15 +203,15 @@ def render(session: SessionComparison) -> str:
     lines = mail.wrapped(f"{manifest.experiment.name}: {manifest.experiment.title}")
     lines += [*mail.wrapped(headline.sentence(session)), ""]
     rows = session.rows
-    shown = [row for row in by_arm.columns(rows) if row.measured]
+    visible = [row for row in by_arm.columns(rows) if row.measured]
     lines += mail.wrapped(mail.measured_under(manifest), hang="")
     lines += ["", *mail.banner(session), *mail.warnings(session), *_failures(session)]
-    if not shown:
+    if not visible:
         lines += [*mail.unmeasured(session), *mail.checked(session)]
         return "\n".join(lines).rstrip() + "\n"
     # One table a metric, its operations are cases and phases.
-    for short in dict.fromkeys(row.short for row in shown):
-        lines += _metric(session, [row for row in shown if row.short == short])
+    for short in dict.fromkeys(row.short for row in visible):
+        lines += _metric(session, [row for row in visible if row.short == short])
     lines += mail.wrapped(
         "Percentages are against the first arm, positive is better; stars mark what is more "
         "than chance."

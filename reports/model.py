@@ -215,7 +215,7 @@ class Comparison(Record):
     @property
     def headlines(self) -> tuple[Attribution, ...]:
         """The attribution of each phase that is shown in full: per its first unit."""
-        return tuple(found for found in self.attributions if found.headline)
+        return tuple(attribution for attribution in self.attributions if attribution.headline)
 
     def withholds(self, metric: MetricComparison) -> bool:
         """Whether nothing at all is claimed of a metric, not even a size; never in exact mode."""

@@ -64,11 +64,11 @@ def standing_verdicts(comparison: SessionComparison) -> dict[str, str]:
     those of arms and metric: ``patched 4k.path``.
     """
     return {
-        metric.name if comparison.single else f"{one.manifest.patched} {metric.name}": (
+        metric.name if comparison.single else f"{pair.manifest.patched} {metric.name}": (
             "" if metric.judgement.cause in OPEN else str(metric.judgement.verdict)
         )
-        for one in comparison.comparisons
-        for metric in one.primary
+        for pair in comparison.comparisons
+        for metric in pair.primary
     }
 
 

@@ -124,7 +124,7 @@ def per(above: Table, below: Table, scale: float = 1.0) -> Paired:
     Raises:
         ValueError: one of them is not.
     """
-    found = ratio(above, below, scale)
-    if found is None:
+    value = ratio(above, below, scale)
+    if value is None:
         raise ValueError(f"not above zero: {below}")
-    return found
+    return value

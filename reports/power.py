@@ -87,17 +87,17 @@ def chances(effect: float, sd: float, looks: Looks, question: Question) -> Chanc
         raise ValueError(f"a standard deviation of {sd} makes no sense")
     shift, room = abs(effect) / sd, question.change / sd
     going = np.ones(SAMPLES, dtype=bool)
-    called = same = spent = 0.0
+    significant = same = spent = 0.0
     for so_far in rates.so_far(looks):
         here = _sampled(so_far, question)
         change = (here.low + shift > 0) & (here.means + shift >= room / 2)
         equal = (here.equal_low + shift > -room) & (here.equal_high + shift < room)
-        called += float((going & change).mean())
+        significant += float((going & change).mean())
         same += float((going & ~change & equal).mean())
         ended = going & (change | equal)
         going &= ~ended
         spent += so_far.seeds[-1] * float(ended.mean())
-    return Chances(called, same, spent + looks.seeds[-1] * float(going.mean()))
+    return Chances(significant, same, spent + looks.seeds[-1] * float(going.mean()))
 
 
 def detectable_effect(
@@ -140,8 +140,8 @@ def seeds_to_decide(
         return max(first, pairs_needed(1 - question.alpha))
     for seeds in dict.fromkeys((first, *(n for n in SEED_LOOKS if n > first))):
         with_them = looks_of(first, seeds) if looks.sequential else Looks((seeds,), False)
-        found = chances(estimate, sd, with_them, question)
-        if found.called + found.same >= power:
+        chance = chances(estimate, sd, with_them, question)
+        if chance.called + chance.same >= power:
             return seeds
     return None
 

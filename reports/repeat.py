@@ -33,9 +33,11 @@ def repeat(session: Session, folder: str = "") -> Repeat:
     """The commands that make the session again; ``folder`` is as for ``headline``."""
     manifest = session.manifest
     results = tuple(
-        f"{_pair(one, session)}{_result(metric, exact=one.wall is None)}"
-        for one in (session.comparisons if isinstance(session, SessionComparison) else (session,))
-        for metric in one.primary
+        f"{_pair(comparison, session)}{_result(metric, exact=comparison.wall is None)}"
+        for comparison in (
+            session.comparisons if isinstance(session, SessionComparison) else (session,)
+        )
+        for metric in comparison.primary
         if metric.base and metric.patched and headline(session).has_verdicts
     )
     exact = manifest.experiment.mode == "exact"
@@ -52,8 +54,8 @@ def repeat(session: Session, folder: str = "") -> Repeat:
 
 def _lab(manifest: Manifest) -> str:
     provenance = manifest.provenance
-    known = provenance.lab_commit not in ("", UNKNOWN)
-    commit = f"commit {provenance.lab_commit}" if known else "its commit is not known"
+    is_known = provenance.lab_commit not in ("", UNKNOWN)
+    commit = f"commit {provenance.lab_commit}" if is_known else "its commit is not known"
     return f"Twinboot {provenance.lab_version}, {commit}"
 
 
@@ -83,9 +85,9 @@ def _notes(manifest: Manifest) -> tuple[str, ...]:
     return tuple(notes)
 
 
-def _pair(one: Comparison, session: Session) -> str:
+def _pair(comparison: Comparison, session: Session) -> str:
     alone = not isinstance(session, SessionComparison) or session.single is not None
-    return "" if alone else f"{one.manifest.base} -> {one.manifest.patched}: "
+    return "" if alone else f"{comparison.manifest.base} -> {comparison.manifest.patched}: "
 
 
 def _result(metric: MetricComparison, *, exact: bool) -> str:
@@ -93,8 +95,8 @@ def _result(metric: MetricComparison, *, exact: bool) -> str:
     assert metric.base is not None
     assert metric.patched is not None
     both = f"{wording.figure(metric.base.mean)} -> {wording.figure(metric.patched.mean)}"
-    said = f"{metric.case} {metric.name}: {both}{wording.after(metric.unit)}"
+    text = f"{metric.case} {metric.name}: {both}{wording.after(metric.unit)}"
     if exact:
-        return said
+        return text
     parts = (wording.change(metric), wording.interval(metric), wording.verdict(metric))
-    return f"{said}, {', '.join(part for part in parts if part)}"
+    return f"{text}, {', '.join(part for part in parts if part)}"

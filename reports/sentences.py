@@ -35,9 +35,9 @@ def _exactness(values: Values) -> str:
 
 def _seeds(values: Values) -> str:
     seeds = values["seeds"]
-    named, rest = ", ".join(map(str, seeds[:NAMED])), ", ..." if len(seeds) > NAMED else ""
+    text, rest = ", ".join(map(str, seeds[:NAMED])), ", ..." if len(seeds) > NAMED else ""
     return (
-        f"arm {values['arm']}: different seeds gave bit-identical values ({named}{rest}); "
+        f"arm {values['arm']}: different seeds gave bit-identical values ({text}{rest}); "
         "they count as one sample"
     )
 
@@ -60,35 +60,35 @@ def _diagnostic(values: Values) -> str:
 
 
 def _executed(values: Values) -> str:
-    ran, idle, many = values["executed"], values["not_executed"], values["changed"]
-    if not ran:
+    executed, idle, many = values["executed"], values["not_executed"], values["changed"]
+    if not executed:
         return (
             f"none of the changed functions was executed ({listed(idle)}): these workloads cannot "
             "show an effect of the series; choose others"
         )
-    said = f"executed: {len(ran)} of {many} changed functions: {listed(ran, '; ')}"
-    return f"{said}; not executed: {listed(idle)}" if idle else said
+    text = f"executed: {len(executed)} of {many} changed functions: {listed(executed, '; ')}"
+    return f"{text}; not executed: {listed(idle)}" if idle else text
 
 
 def _accelerator(values: Values) -> str:
     name = values["accelerator"]
     if values["real_time"]:
         return f"guests ran on this host's CPUs ({name})"
-    ran = "TCG" if name == "tcg" else name or "an unknown accelerator"
+    text = "TCG" if name == "tcg" else name or "an unknown accelerator"
     return (
-        f"guests ran under {ran}, an emulator: its time says nothing about hardware, so no verdict "
-        'is given; measure with mode = "exact"'
+        f"guests ran under {text}, an emulator: its time says nothing about hardware, so no "
+        'verdict is given; measure with mode = "exact"'
     )
 
 
 def _dropped(values: Values) -> str:
     blocks = values["blocks"]
-    named = "; ".join(f"block {number}: {why}" for number, why in blocks[:NAMED_BLOCKS])
+    text = "; ".join(f"block {number}: {why}" for number, why in blocks[:NAMED_BLOCKS])
     rest = "; ..." if len(blocks) > NAMED_BLOCKS else ""
     what = "excluded"
     if values["kept"]:
         what = "would be excluded, but are shown because no verdict depends on them"
-    return f"{values['case']}: {len(blocks)} of {values['of']} blocks {what} ({named}{rest})"
+    return f"{values['case']}: {len(blocks)} of {values['of']} blocks {what} ({text}{rest})"
 
 
 def _early(values: Values) -> str:

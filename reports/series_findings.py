@@ -18,7 +18,7 @@ def series_findings(manifest: Manifest) -> tuple[Finding, ...]:
     With more than two arms those of a build name its arm.  All texts are one line each,
     and come from mails and compilers: forms escape them.
     """
-    found = [
+    findings = [
         Finding(level="warning", scope="series", kind="series", values={"text": text})
         for series in manifest.series
         for text in series.findings
@@ -27,21 +27,21 @@ def series_findings(manifest: Manifest) -> tuple[Finding, ...]:
     many = len(manifest.experiment.all_arms) > 2
     build = f"build of {manifest.patched}" if many else "build"
     if triage is not None:
-        said = (*triage.findings, *(f"new in the patched arm: {each}" for each in triage.warnings))
-        found += [
+        texts = (*triage.findings, *(f"new in the patched arm: {each}" for each in triage.warnings))
+        findings += [
             Finding(level="warning", scope=build, kind="build", values={"text": text})
-            for text in said
+            for text in texts
         ]
     # A folder of the lab's own has nothing to tell that the heading does not.
-    found += [
+    findings += [
         Finding(level="note", scope="series", kind="origin", values={"text": origin(series)})
         for series in manifest.series
         if series.kind != "folder"
     ]
     if triage is not None and not manifest.same_code:
         values = {"text": summary(triage)}
-        found.append(Finding(level="note", scope=build, kind="triage", values=values))
-    return tuple(found)
+        findings.append(Finding(level="note", scope=build, kind="triage", values=values))
+    return tuple(findings)
 
 
 def executed(manifest: Manifest, attributions: Sequence[Attribution]) -> tuple[Finding, ...]:
@@ -59,13 +59,13 @@ def executed(manifest: Manifest, attributions: Sequence[Attribution]) -> tuple[F
             if not row.user and (row.instructions.base or row.instructions.patched):
                 phases.setdefault(_bare(row.name), []).append(attribution.phase)
     names = list(dict.fromkeys(function.name for function in triage.functions))
-    ran = [name for name in names if _bare(name) in phases]
+    run_names = [name for name in names if _bare(name) in phases]
     idle = [name for name in names if _bare(name) not in phases]
     many = len(manifest.experiment.all_arms) > 2
     scope = f"build of {manifest.patched}" if many else "build"
-    each = [f"{name} in {', '.join(dict.fromkeys(phases[_bare(name)]))}" for name in ran]
+    each = [f"{name} in {', '.join(dict.fromkeys(phases[_bare(name)]))}" for name in run_names]
     values = {"executed": each, "not_executed": idle, "changed": len(names)}
-    level: Literal["note", "warning"] = "note" if ran else "warning"
+    level: Literal["note", "warning"] = "note" if run_names else "warning"
     return (Finding(level=level, scope=scope, kind="executed", values=values),)
 
 

@@ -12,7 +12,7 @@ from reports.model import MetricComparison
 from reports.outcome import outcome
 from results.record import Record
 from results.session import open_session
-from results.sessions import Head
+from results.sessions import SessionHead
 
 
 class ListedMetric(Record):
@@ -46,14 +46,14 @@ class ListedSession(Record):
     problem: str = ""
 
 
-def listed(head: Head) -> ListedSession:
+def listed(head: SessionHead) -> ListedSession:
     """What the report of a session says."""
     if head.manifest is None:
         return ListedSession(folder=str(head.folder), problem=head.problem)
-    asked = head.manifest.experiment
+    experiment = head.manifest.experiment
     line = ListedSession(
-        folder=str(head.folder), created=head.manifest.created, experiment=asked.name,
-        mode=asked.mode, subject=wording.subject(asked),
+        folder=str(head.folder), created=head.manifest.created, experiment=experiment.name,
+        mode=experiment.mode, subject=wording.subject(experiment),
     )  # fmt: skip
     try:
         comparison = compare_session(open_session(head.folder))
@@ -70,29 +70,29 @@ def listed(head: Head) -> ListedSession:
 def text_lines(sessions: Sequence[ListedSession]) -> list[str]:
     """The list for a terminal: when, exit code, name, verdict; then each primary metric."""
     lines = []
-    for one in sessions:
-        name = one.folder.rstrip("/").rpartition("/")[2]
-        when = one.created[:16].replace("T", " ")
-        code = "exit -" if one.exit_code is None else f"exit {one.exit_code}"
-        end = f"cannot be reported: {one.problem}" if one.problem else one.verdict
+    for session in sessions:
+        name = session.folder.rstrip("/").rpartition("/")[2]
+        when = session.created[:16].replace("T", " ")
+        code = "exit -" if session.exit_code is None else f"exit {session.exit_code}"
+        end = f"cannot be reported: {session.problem}" if session.problem else session.verdict
         lines.append(wording.clean(f"{when:<16}  {code}  {name}  {end}"))
-        lines += [wording.clean(f"    {metric.line}") for metric in one.primary]
+        lines += [wording.clean(f"    {metric.line}") for metric in session.primary]
     return lines
 
 
 def _primary(comparison: SessionComparison) -> list[ListedMetric]:
     return [
         _metric(
-            metric, one.manifest.base, one.manifest.patched, alone=comparison.single is not None
+            metric, pair.manifest.base, pair.manifest.patched, alone=comparison.single is not None
         )
-        for one in comparison.comparisons
-        for metric in one.primary
+        for pair in comparison.comparisons
+        for metric in pair.primary
     ]
 
 
 def _metric(metric: MetricComparison, base: str, patched: str, *, alone: bool) -> ListedMetric:
     change = metric.judgement.change
-    said = wording.head(metric)
+    head = wording.head(metric)
     return ListedMetric(
         base=base,
         patched=patched,
@@ -102,5 +102,5 @@ def _metric(metric: MetricComparison, base: str, patched: str, *, alone: bool) -
         change=change.estimate if change else None,
         low=change.low if change else None,
         high=change.high if change else None,
-        line=said if alone else f"{base} -> {patched}: {said}",
+        line=head if alone else f"{base} -> {patched}: {head}",
     )

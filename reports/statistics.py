@@ -168,8 +168,8 @@ def signed_rank_bounds(samples: Floats, level: float) -> tuple[Floats, Floats]:
     first, second = np.triu_indices(n)
     k = signed_rank_order(n, level)
     averages = (samples[:, first] + samples[:, second]) / 2
-    kept = np.partition(averages, (k - 1, averages.shape[1] - k), axis=1)
-    return kept[:, k - 1], kept[:, -k]
+    ends = np.partition(averages, (k - 1, averages.shape[1] - k), axis=1)
+    return ends[:, k - 1], ends[:, -k]
 
 
 def signed_rank_p(differences: Sequence[float] | Floats) -> float:
@@ -241,8 +241,8 @@ def skewness(differences: Floats) -> Floats:
     second = (apart**2).mean(axis=-1)
     third = (apart**3).mean(axis=-1)
     with np.errstate(divide="ignore", invalid="ignore"):
-        found = np.where(second > 0, third / second**1.5, 0.0)
-    return np.asarray(SKEWNESS * found)
+        ratio = np.where(second > 0, third / second**1.5, 0.0)
+    return np.asarray(SKEWNESS * ratio)
 
 
 def unskewed(t: Floats, skew: Floats, n: int) -> Floats:
@@ -260,8 +260,8 @@ def skewed(t: Floats, skew: Floats, n: int) -> Floats:
     b = skew / (3 * math.sqrt(n))
     # Below that the cube root has no digits left, and the transformation does nothing.
     some = np.where(np.abs(b) < 1e-9, 1.0, b)
-    found = (np.cbrt(1 + 3 * some * (t - some / 2)) - 1) / some
-    return np.asarray(np.where(np.abs(b) < 1e-9, t, found))
+    value = (np.cbrt(1 + 3 * some * (t - some / 2)) - 1) / some
+    return np.asarray(np.where(np.abs(b) < 1e-9, t, value))
 
 
 def mean_bounds(

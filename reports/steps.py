@@ -7,7 +7,7 @@ import re
 from typing import NamedTuple
 
 from reports import wording
-from reports.by_arm import Cell, Row
+from reports.by_arm import ArmCell, MetricRow
 from reports.many import SessionComparison
 from reports.model import MetricComparison
 from reports.verdict import CALLED
@@ -23,7 +23,7 @@ class Step(NamedTuple):
 
     arm: ArmRecord
     own: MetricComparison
-    cell: Cell
+    cell: ArmCell
 
     @property
     def title(self) -> str:
@@ -36,59 +36,62 @@ def is_by_steps(session: SessionComparison) -> bool:
     return session.manifest.experiment.compare == "steps" and len(session.arms) > 2
 
 
-def course(session: SessionComparison, row: Row) -> tuple[Step, ...]:
+def course(session: SessionComparison, row: MetricRow) -> tuple[Step, ...]:
     """The steps of one metric, in order; none where the session is not by steps."""
     if not is_by_steps(session):
         return ()
     arms = session.arms
-    by_pair = {(one.manifest.base, one.manifest.patched): one for one in session.comparisons}
-    found = []
+    by_pair = {
+        (comparison.manifest.base, comparison.manifest.patched): comparison
+        for comparison in session.comparisons
+    }
+    steps = []
     for before, arm in itertools.pairwise(arms):
-        one = by_pair[before.name, arm.name]
-        own = next(m for case in one.cases if case.name == row.case
+        comparison = by_pair[before.name, arm.name]
+        own = next(m for case in comparison.cases if case.name == row.case
                    for m in case.metrics if m.name == row.name)  # fmt: skip
-        found.append(Step(arm, own, row.cell(arm.name)))
-    return tuple(found)
+        steps.append(Step(arm, own, row.cell(arm.name)))
+    return tuple(steps)
 
 
-def whole(session: SessionComparison, row: Row) -> MetricComparison | None:
+def whole(session: SessionComparison, row: MetricRow) -> MetricComparison | None:
     """The last arm against the first, as it was judged; None where there is no such pair."""
     return row.cells[-1].against
 
 
-def answer(session: SessionComparison, row: Row) -> str:
+def answer(session: SessionComparison, row: MetricRow) -> str:
     """Which of the patches gives the change, as far as the intervals allow to say it."""
     steps, all_of_them = course(session, row), whole(session, row)
     where = f"{row.case} {row.name}"
     if not steps or all_of_them is None or all_of_them.judgement.change is None:
         return f"{where}: not measured on every step"
-    said = f"{where}: all {len(steps)} steps together {wording.change(all_of_them)}"
+    text = f"{where}: all {len(steps)} steps together {wording.change(all_of_them)}"
     bounds = wording.interval(all_of_them)
-    said = f"{said} {bounds}, {wording.verdict(all_of_them)}" if bounds else said
-    called = [step for step in steps if step.own.judgement.verdict in CALLED]
-    if not called:
+    text = f"{text} {bounds}, {wording.verdict(all_of_them)}" if bounds else text
+    significant = [step for step in steps if step.own.judgement.verdict in CALLED]
+    if not significant:
         if all_of_them.judgement.verdict in CALLED:
-            return f"{said}; no single step is significant, so the change cannot be attributed"
-        return f"{said}; no step changes it significantly"
-    named = "; ".join(f"{_named(session, step)} {wording.change(step.own)} "
-                      f"{wording.bounds(step.own)}" for step in called)  # fmt: skip
+            return f"{text}; no single step is significant, so the change cannot be attributed"
+        return f"{text}; no step changes it significantly"
+    those = "; ".join(f"{_step_name(session, step)} {wording.change(step.own)} "
+                      f"{wording.bounds(step.own)}" for step in significant)  # fmt: skip
     if all_of_them.judgement.verdict not in CALLED:
-        return f"{said}; steps that change it: {named}"
+        return f"{text}; steps that change it: {those}"
     verdict = all_of_them.judgement.verdict
-    along = [step for step in called if step.own.judgement.verdict is verdict]
-    if len(called) == 1 == len(along) and _stands_apart(along[0], steps):
+    along = [step for step in significant if step.own.judgement.verdict is verdict]
+    if len(significant) == 1 == len(along) and _stands_apart(along[0], steps):
         return (
-            f"{said}; {named} accounts for it: the intervals of all other steps end below its own"
+            f"{text}; {those} accounts for it: the intervals of all other steps end below its own"
         )
     if not along:
-        return f"{said}; the only steps that change it go the other way: {named}"
-    if len(called) == 1:
+        return f"{text}; the only steps that change it go the other way: {those}"
+    if len(significant) == 1:
         more = "others perhaps for as much: intervals overlap"
-        return f"{said}; {named} accounts for part of it, {more}"
-    return f"{said}; steps that change it: {named}"
+        return f"{text}; {those} accounts for part of it, {more}"
+    return f"{text}; steps that change it: {those}"
 
 
-def _named(session: SessionComparison, step: Step) -> str:
+def _step_name(session: SessionComparison, step: Step) -> str:
     number = [arm.name for arm in session.arms].index(step.arm.name)
     return f"step {number} ({step.title})"
 
@@ -100,12 +103,12 @@ def _stands_apart(step: Step, steps: tuple[Step, ...]) -> bool:
         return False
     up = change.estimate > 0
     for other in steps:
-        seen = other.own.judgement.change
+        others_change = other.own.judgement.change
         if other is step:
             continue
-        if seen is None or seen.low is None or seen.high is None:
+        if others_change is None or others_change.low is None or others_change.high is None:
             return False
-        if (seen.high >= change.low) if up else (seen.low <= change.high):
+        if (others_change.high >= change.low) if up else (others_change.low <= change.high):
             return False
     return True
 

@@ -45,10 +45,10 @@ def picture(primary: Sequence[MetricComparison], thresholds: Thresholds) -> list
     ends in an arrow.
     """
     changes = [metric.judgement.change for metric in primary]
-    known = [change for change in changes if change is not None]
-    if not known:
+    numbers = [change for change in changes if change is not None]
+    if not numbers:
         return []
-    reach = 1.2 * max(2 * thresholds.change, *(abs(change.estimate) for change in known))
+    reach = 1.2 * max(2 * thresholds.change, *(abs(change.estimate) for change in numbers))
     width = max(len(metric.name) for metric in primary)
     lines = []
     for metric, change in zip(primary, changes, strict=True):
@@ -86,21 +86,24 @@ def render(view: View, whole: str) -> str:
     blocks: list[Block] = [Heading(experiment.title, 2), *verdicts.happened(view)]
     blocks += subject.brief(view)
     if headline(session).has_verdicts:
-        for one in session.comparisons:
-            blocks += [] if session.single else [Paragraph(f"{wording.pair(one)}:")]
-            drawn = picture(one.primary, experiment.thresholds)
-            blocks += [Code("\n".join(drawn), "text")] if drawn else []
-            blocks += [verdicts.of_pair(one), *verdicts.beside(one)]
+        for comparison in session.comparisons:
+            blocks += [] if session.single else [Paragraph(f"{wording.pair(comparison)}:")]
+            chart = picture(comparison.primary, experiment.thresholds)
+            blocks += [Code("\n".join(chart), "text")] if chart else []
+            blocks += [verdicts.of_pair(comparison), *verdicts.beside(comparison)]
     items = [Item(f"{wording.family(session)}.")] if headline(session).has_verdicts else []
-    said = checks.sentence(session.gates)
-    items += [Item(said)] if said else []
+    sentence = checks.sentence(session.gates)
+    items += [Item(sentence)] if sentence else []
     items += [Item(f.text, f.level, f.scope) for f in session.findings if f.level == "warning"]
-    for one in session.comparisons:
-        pair = "" if session.single else f"{wording.pair(one)}, "
+    for comparison in session.comparisons:
+        pair = "" if session.single else f"{wording.pair(comparison)}, "
         items += [
-            Item(f"{pair}{found.case} {found.phase}: {functions.moved_most(found, MOST_FUNCTIONS)}")
-            for found in one.headlines
-            if not found.identical
+            Item(
+                f"{pair}{attribution.case} {attribution.phase}: "
+                f"{functions.moved_most(attribution, MOST_FUNCTIONS)}"
+            )
+            for attribution in comparison.headlines
+            if not attribution.identical
         ]
     blocks += [Listing(tuple(items))] if items else []
     return _folded(markdown.render(blocks), whole)

@@ -16,15 +16,15 @@ KIB_PER_MIB = 1024.0
 
 def _line(run: RunRecord, phase: str) -> Timeline | None:
     """The run's timeline of a phase, if it has more than one point."""
-    found = (line for line in run.timelines if line.phase == phase and len(line.t_ms) > 1)
-    return next(found, None)
+    lines = (line for line in run.timelines if line.phase == phase and len(line.t_ms) > 1)
+    return next(lines, None)
 
 
 def timelines(
     case: CaseRecord, blocks: Sequence[Block], unit: str
 ) -> tuple[TimelineComparison, ...]:
     """One comparison a phase for which some block has a timeline on every arm."""
-    found = []
+    result = []
     for phase in case.phases:
         every = [[_line(run, phase.name) for run in block if run is not None] for block in blocks]
         whole = [[line for line in lines if line] for lines in every if all(lines)]
@@ -46,7 +46,7 @@ def timelines(
             )
             for arm in zip(*whole, strict=True)
         ]
-        found.append(
+        result.append(
             TimelineComparison(
                 case=case.name,
                 phase=phase.name,
@@ -57,4 +57,4 @@ def timelines(
                 again=arms[2] if len(arms) > 2 else (),
             )
         )
-    return tuple(found)
+    return tuple(result)

@@ -39,7 +39,7 @@ OF_GUESTS = ("qemu", "fio", "mkfs", "busybox", "libc")
 Point = tuple[str, str, int]
 
 
-class Difference(Record):
+class SessionDifference(Record):
     """One thing that is not the same; ``prevents`` a verdict where it moves numbers by itself."""
 
     name: str
@@ -77,7 +77,7 @@ class SessionPair(Record):
 
     first: Manifest
     second: Manifest
-    differences: tuple[Difference, ...]
+    differences: tuple[SessionDifference, ...]
     obstacles: tuple[str, ...]
     same_code: tuple[str, ...]
     metrics: tuple[PairedMetric, ...]
@@ -171,13 +171,20 @@ def _unsound(session: MeasuredSession) -> Iterable[str]:
             yield f"{name}: {arm}: {first_words(gate)}"
 
 
-def _differences(first: Manifest, second: Manifest) -> tuple[Difference, ...]:
-    rows: list[Difference] = []
+def _differences(first: Manifest, second: Manifest) -> tuple[SessionDifference, ...]:
+    rows: list[SessionDifference] = []
 
-    def row(name: str, one: object, other: object, *, prevents: bool = False) -> None:
-        if one != other:
-            texts = [str(value) if value not in ("", None) else "none" for value in (one, other)]
-            rows.append(Difference(name=name, first=texts[0], second=texts[1], prevents=prevents))
+    def row(
+        name: str, first_value: object, second_value: object, *, prevents: bool = False
+    ) -> None:
+        if first_value != second_value:
+            texts = [
+                str(value) if value not in ("", None) else "none"
+                for value in (first_value, second_value)
+            ]
+            rows.append(
+                SessionDifference(name=name, first=texts[0], second=texts[1], prevents=prevents)
+            )
 
     was, now = first.provenance, second.provenance
     row("lab", f"{was.lab_version} {was.lab_commit}", f"{now.lab_version} {now.lab_commit}")
@@ -190,9 +197,9 @@ def _differences(first: Manifest, second: Manifest) -> tuple[Difference, ...]:
         prevents=True)  # fmt: skip
     for name in sorted({*was.tools, *now.tools}):
         # An older lab recorded fewer of them; the userland's digest holds them all.
-        known = name in was.tools and name in now.tools
+        in_both = name in was.tools and name in now.tools
         row(name, was.tools.get(name, ""), now.tools.get(name, ""),
-            prevents=known and name.startswith(OF_GUESTS))  # fmt: skip
+            prevents=in_both and name.startswith(OF_GUESTS))  # fmt: skip
     row("userland imported", was.userland, now.userland)
     if was.qemu_sha256 and now.qemu_sha256:
         row("QEMU's binary, SHA-256", was.qemu_sha256[:DIGEST], now.qemu_sha256[:DIGEST])
@@ -204,8 +211,8 @@ def _differences(first: Manifest, second: Manifest) -> tuple[Difference, ...]:
     row("arms", ", ".join(_names(first)), ", ".join(_names(second)))
     for name in _names(first):
         if name in _names(second):
-            for what, one, other in _of_arm(_arm(first, name), _arm(second, name)):
-                row(f"{name}: {what}", one, other, prevents=what == "guest")
+            for what, first_value, second_value in _of_arm(_arm(first, name), _arm(second, name)):
+                row(f"{name}: {what}", first_value, second_value, prevents=what == "guest")
     row("cases", ", ".join(c.name for c in first.cases), ", ".join(c.name for c in second.cases))
     phases = {case.name: case.phases for case in second.cases}
     for case in first.cases:
@@ -219,20 +226,26 @@ def _differences(first: Manifest, second: Manifest) -> tuple[Difference, ...]:
 
 def _of_arm(first: ArmRecord, second: ArmRecord) -> list[tuple[str, object, object]]:
     """What an arm is, in both sessions."""
-    one, other = first.kernel, second.kernel
+    first_kernel, second_kernel = first.kernel, second.kernel
     settings = sorted({*first.settings, *second.settings})
     return [
         ("guest", first.guest, second.guest),
-        ("kernel", _kernel(one), _kernel(other)),
-        ("source", one.source, other.source),
-        ("patches", ", ".join(one.patches), ", ".join(other.patches)),
-        ("flavour", one.flavour, other.flavour),
-        ("configuration, SHA-256", one.config_sha256[:DIGEST], other.config_sha256[:DIGEST]),
-        ("compiler", one.compiler, other.compiler),
-        ("machine code", one.code_key[:DIGEST], other.code_key[:DIGEST]),
-        *((s, first.settings.get(s, "not set"), second.settings.get(s, "not set"))
-          for s in settings),
-    ]  # fmt: skip
+        ("kernel", _kernel(first_kernel), _kernel(second_kernel)),
+        ("source", first_kernel.source, second_kernel.source),
+        ("patches", ", ".join(first_kernel.patches), ", ".join(second_kernel.patches)),
+        ("flavour", first_kernel.flavour, second_kernel.flavour),
+        (
+            "configuration, SHA-256",
+            first_kernel.config_sha256[:DIGEST],
+            second_kernel.config_sha256[:DIGEST],
+        ),
+        ("compiler", first_kernel.compiler, second_kernel.compiler),
+        ("machine code", first_kernel.code_key[:DIGEST], second_kernel.code_key[:DIGEST]),
+        *(
+            (s, first.settings.get(s, "not set"), second.settings.get(s, "not set"))
+            for s in settings
+        ),
+    ]
 
 
 def _kernel(kernel: KernelIdentity) -> str:
@@ -249,11 +262,11 @@ def _seeds(manifest: Manifest) -> str:
 
 def _points(session: MeasuredSession) -> Mapping[tuple[str, str], dict[int, RunRecord]]:
     """Every planned run by case and arm, then by seed."""
-    found: dict[tuple[str, str], dict[int, RunRecord]] = {}
+    points: dict[tuple[str, str], dict[int, RunRecord]] = {}
     for run in session.records:
         if not run.repeat and not run.twin:
-            found.setdefault((run.case, run.arm), {})[run.seed] = run
-    return found
+            points.setdefault((run.case, run.arm), {})[run.seed] = run
+    return points
 
 
 def _rows(
@@ -303,7 +316,7 @@ def _judged(
     rows: list[_Row], same_code: Iterable[str], rules: Manifest
 ) -> dict[tuple[str, str, str], Judgement]:
     thresholds = rules.experiment.thresholds
-    found = {}
+    judged = {}
     families = [
         [row for row in rows if row.primary and row.arm not in same_code],
         [row for row in rows if row.primary and row.arm in same_code],
@@ -313,8 +326,8 @@ def _judged(
         judge = judge_secondary if number == 2 else judge_primary
         judgements = judge([row.evidence for row in family], thresholds)
         for row, judgement in zip(family, judgements, strict=True):
-            found[row.arm, row.case.name, row.metric.name] = judgement
-    return found
+            judged[row.arm, row.case.name, row.metric.name] = judgement
+    return judged
 
 
 def _paired(row: _Row, judgement: Judgement | None, mode: Mode) -> PairedMetric:

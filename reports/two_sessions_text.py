@@ -46,12 +46,12 @@ def _head(number: str, manifest: Manifest) -> list[str]:
 
 def _table(metrics: Sequence[PairedMetric], *, judged: bool) -> list[str]:
     """The primary metrics of an arm; ``--json`` has the others."""
-    shown = [metric for metric in metrics if metric.primary]
-    if not shown:
+    primary = [metric for metric in metrics if metric.primary]
+    if not primary:
         return ["  no primary metric is in both"]
     heads = HEADS if judged else HEADS[:-1]
-    lines = columns([heads, *(_row(metric)[: len(heads)] for metric in shown)], left=(0, 6))
-    for metric in shown:
+    lines = columns([heads, *(_row(metric)[: len(heads)] for metric in primary)], left=(0, 6))
+    for metric in primary:
         lines += wrapped(f"{metric.name}: {_evidence(metric)}", indent="    ")
     return lines
 

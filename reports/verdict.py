@@ -130,7 +130,7 @@ class Evidence:
 
 
 @dataclass(frozen=True)
-class _Measured:
+class _Estimates:
     """The numbers of one metric; None where there are too few pairs or no ratio."""
 
     n: int
@@ -155,11 +155,13 @@ class _Rule:
     @property
     def question(self) -> power.Question:
         """The same as what power is computed for."""
-        asked = self.thresholds
-        return power.Question(asked.change, asked.alpha, asked.equivalence_alpha, self.family)
+        thresholds = self.thresholds
+        return power.Question(
+            thresholds.change, thresholds.alpha, thresholds.equivalence_alpha, self.family
+        )
 
 
-def _measure(evidence: Evidence, rule: _Rule) -> _Measured | None:
+def _measure(evidence: Evidence, rule: _Rule) -> _Estimates | None:
     if evidence.base and evidence.base == evidence.patched:
         differences = statistics.log_ratios([1.0] * len(evidence.base), [1.0] * len(evidence.base))
     else:
@@ -167,16 +169,16 @@ def _measure(evidence: Evidence, rule: _Rule) -> _Measured | None:
             differences = statistics.log_ratios(evidence.base, evidence.patched)
         except ValueError:
             return None
-    asked, looks = rule.thresholds, rule.looks
-    outer, inner = 1 - asked.alpha, 1 - 2 * asked.equivalence_alpha
+    thresholds, looks = rule.thresholds, rule.looks
+    outer, inner = 1 - thresholds.alpha, 1 - 2 * thresholds.equivalence_alpha
     of_mean = statistics.mean_interval if looks.sequential else statistics.t_interval
     p_of_mean = statistics.mean_p if looks.sequential else statistics.t_p
     rank = statistics.signed_rank_interval(differences, outer)
     equal = statistics.signed_rank_interval(differences, inner)
-    interval = of_mean(differences, 1 - rates.change_level(looks, asked.alpha))
-    level = 1 - 2 * rates.equivalence_level(looks, asked.equivalence_alpha)
+    interval = of_mean(differences, 1 - rates.change_level(looks, thresholds.alpha))
+    level = 1 - 2 * rates.equivalence_level(looks, thresholds.equivalence_alpha)
     p_value = p_of_mean(differences)
-    return _Measured(
+    return _Estimates(
         n=len(differences),
         estimate=statistics.mean(differences),
         hodges_lehmann=statistics.hodges_lehmann(differences),
@@ -189,7 +191,7 @@ def _measure(evidence: Evidence, rule: _Rule) -> _Measured | None:
     )
 
 
-def _change(measured: _Measured, thresholds: Thresholds) -> Change:
+def _change(measured: _Estimates, thresholds: Thresholds) -> Change:
     interval = measured.interval
     return Change(
         estimate=as_change(measured.estimate),
@@ -206,7 +208,7 @@ def blamed(failures: Iterable[Failure]) -> str:
     return next((blame for blame in BLAME_ORDER if blame in blames), "")
 
 
-def counted(n: int, what: str) -> str:
+def count_text(n: int, what: str) -> str:
     """``1 seed``, ``8 seeds``."""
     return f"{n} {what}" if n == 1 else f"{n} {what}s"
 
@@ -247,10 +249,10 @@ def undecided(
     ``needed`` are the fewest of a verdict at this level; ``detectable`` is a log ratio.
     """
     if n < needed:
-        reason = f"{counted(n, what)}; {100 * level:g} % needs {needed}"
+        reason = f"{count_text(n, what)}; {100 * level:g} % needs {needed}"
         cause = Cause.TOO_FEW
     else:
-        with_these = f"minimum detectable effect with {counted(n, what)}"
+        with_these = f"minimum detectable effect with {count_text(n, what)}"
         effect = "none" if detectable is None else percent(as_change(detectable))
         more = f"more than {most}" if decide is None else f"about {decide}"
         reason = f"{with_these}: {effect}; {more} {what}s needed"
@@ -289,7 +291,7 @@ def excludes_zero(estimate: float, direction: Direction) -> Judgement:
     )
 
 
-def _undecided(measured: _Measured, rule: _Rule) -> Judgement:
+def _undecided(measured: _Estimates, rule: _Rule) -> Judgement:
     level = 1 - rule.thresholds.alpha
     needed = statistics.pairs_needed(level)
     detectable = decide = None
@@ -307,7 +309,7 @@ def _undecided(measured: _Measured, rule: _Rule) -> Judgement:
 
 
 def _decide(
-    evidence: Evidence, measured: _Measured, adjusted: float | None, rule: _Rule
+    evidence: Evidence, measured: _Estimates, adjusted: float | None, rule: _Rule
 ) -> Judgement:
     thresholds = rule.thresholds
     delta = thresholds.change
@@ -331,7 +333,7 @@ def _decide(
 
 
 def _judge_one(
-    evidence: Evidence, measured: _Measured | None, adjusted: float | None, rule: _Rule
+    evidence: Evidence, measured: _Estimates | None, adjusted: float | None, rule: _Rule
 ) -> Judgement:
     n = len(evidence.base)
     enough = statistics.pairs_needed(1 - 2 * rule.thresholds.equivalence_alpha)
@@ -395,12 +397,12 @@ def judge_primary(
     ]
     measured = [_measure(evidence, rule) for evidence, rule in zip(family, rules, strict=True)]
     missing = sum(m is None or m.p_value is None for m in measured)
-    known = [m.p_value for m in measured if m is not None and m.p_value is not None]
-    values = iter(statistics.holm([*known, *([1.0] * missing)]))
+    p_values = [m.p_value for m in measured if m is not None and m.p_value is not None]
+    values = iter(statistics.holm([*p_values, *([1.0] * missing)]))
     adjusted = [next(values) if m is not None and m.p_value is not None else None for m in measured]
     return [
-        _judge_one(evidence, one, p, rule)
-        for evidence, one, p, rule in zip(family, measured, adjusted, rules, strict=True)
+        _judge_one(evidence, measurement, p, rule)
+        for evidence, measurement, p, rule in zip(family, measured, adjusted, rules, strict=True)
     ]
 
 
@@ -410,18 +412,18 @@ def judge_secondary(
     """Describe the secondary metrics: numbers and what differs, no verdict."""
     rule = _Rule(thresholds, looks or Looks((1,), sequential=False))
     measured = [_measure(evidence, rule) for evidence in metrics]
-    known = [m.p_value for m in measured if m is not None and m.p_value is not None]
-    values = iter(statistics.benjamini_hochberg(known))
+    p_values = [m.p_value for m in measured if m is not None and m.p_value is not None]
+    values = iter(statistics.benjamini_hochberg(p_values))
     judgements = []
-    for evidence, one in zip(metrics, measured, strict=True):
-        q = next(values) if one is not None and one.p_value is not None else None
+    for evidence, measurement in zip(metrics, measured, strict=True):
+        q = next(values) if measurement is not None and measurement.p_value is not None else None
         judgements.append(
             Judgement(
                 verdict=None,
-                reason=evidence.unusable or ("" if one else "no pairs with a ratio"),
-                change=_change(one, thresholds) if one else None,
+                reason=evidence.unusable or ("" if measurement else "no pairs with a ratio"),
+                change=_change(measurement, thresholds) if measurement else None,
                 pairs=len(evidence.base),
-                p_value=one.p_value if one else None,
+                p_value=measurement.p_value if measurement else None,
                 p_adjusted=q,
                 differs=q is not None and q <= FALSE_DISCOVERY_RATE and not evidence.unusable,
             )

@@ -22,7 +22,7 @@ UNSTEADY = "withheld: the A/A difference of this case is significant"
 
 
 @dataclass(frozen=True)
-class Standing:
+class WallStanding:
     """What of a wall session may be judged, and how strictly.
 
     ``without`` are the blocks left out of each case; ``unusable`` says why no verdict may
@@ -36,8 +36,8 @@ class Standing:
 
     def dropped(self, case: str) -> tuple[str, ...]:
         """Why blocks of a case were left out for the host's sake."""
-        found = (d for d in self.facts.dropped if d.case == case and not (d.kept or d.failed))
-        return tuple(d.reason for d in found)
+        blocks = (d for d in self.facts.dropped if d.case == case and not (d.kept or d.failed))
+        return tuple(d.reason for d in blocks)
 
 
 def looks_of(planned: int) -> tuple[Look, ...]:
@@ -51,11 +51,11 @@ def looks_of(planned: int) -> tuple[Look, ...]:
 
 def whole_blocks(manifest: Manifest, records: Sequence[RunRecord]) -> frozenset[int]:
     """Blocks of which every arm of every case is on record, as samples or as a failure."""
-    wanted = {(case.name, arm.name) for case in manifest.cases for arm in manifest.arms}
-    seen: dict[int, set[tuple[str, str]]] = {}
+    complete = {(case.name, arm.name) for case in manifest.cases for arm in manifest.arms}
+    by_block: dict[int, set[tuple[str, str]]] = {}
     for record in records:
-        seen.setdefault(record.block, set()).add((record.case, record.arm))
-    return frozenset(block for block, found in seen.items() if found >= wanted)
+        by_block.setdefault(record.block, set()).add((record.case, record.arm))
+    return frozenset(block for block, pairs in by_block.items() if pairs >= complete)
 
 
 def dropped(manifest: Manifest, records: Sequence[RunRecord]) -> tuple[DroppedBlock, ...]:
@@ -65,14 +65,14 @@ def dropped(manifest: Manifest, records: Sequence[RunRecord]) -> tuple[DroppedBl
     numbers are shown; a block with a failed run is no block there either.
     """
     real_time = manifest.provenance.real_time
-    found = []
+    result = []
     for case in manifest.cases:
         blocks: dict[int, list[Conditions | None]] = {}
         for record in records:
             if record.case == case.name:
-                seen = None if record.failure is not None else record.conditions or QUIET
-                blocks.setdefault(record.block, []).append(seen)
-        found += [
+                conditions = None if record.failure is not None else record.conditions or QUIET
+                blocks.setdefault(record.block, []).append(conditions)
+        result += [
             DroppedBlock(
                 case=case.name,
                 block=block,
@@ -82,10 +82,10 @@ def dropped(manifest: Manifest, records: Sequence[RunRecord]) -> tuple[DroppedBl
             )
             for block, reason in sorted(dropped_blocks(blocks).items())
         ]
-    return tuple(found)
+    return tuple(result)
 
 
-def standing(manifest: Manifest, records: Sequence[RunRecord]) -> Standing:
+def standing(manifest: Manifest, records: Sequence[RunRecord]) -> WallStanding:
     """What of the session may be judged now, and at which thresholds.
 
     Early looks are judged at their share of the error rates.  Between looks nothing is
@@ -104,11 +104,11 @@ def standing(manifest: Manifest, records: Sequence[RunRecord]) -> Standing:
     left_out = dropped(manifest, records)
     partial = frozenset(record.block for record in records) - whole
     checks = (
-        HostCheck(name=name.removeprefix("fitness "), status=status, found=found)
-        for name, said in provenance.fitness.items()
-        for status, _, found in [said.partition(": ")]
+        HostCheck(name=name.removeprefix("fitness "), status=status, found=detail)
+        for name, text in provenance.fitness.items()
+        for status, _, detail in [text.partition(": ")]
     )
-    return Standing(
+    return WallStanding(
         facts=WallFacts(
             accelerator=provenance.accelerator,
             real_time=provenance.real_time,
@@ -133,14 +133,19 @@ def standing(manifest: Manifest, records: Sequence[RunRecord]) -> Standing:
 
 
 def again(
-    pairs: Sequence[Pair], thresholds: Thresholds, *, asked: Thresholds, family: int, planned: int
+    pairs: Sequence[Pair],
+    thresholds: Thresholds,
+    *,
+    specified: Thresholds,
+    family: int,
+    planned: int,
 ) -> Again:
     """A/A of one metric, and how many blocks would see the threshold on this host.
 
     ``thresholds`` are those of the look, ``asked`` those of the whole session, whose error
     rate ``family`` primary metrics share.
     """
-    said = Again(pairs=len(pairs), level=1 - thresholds.alpha, change=thresholds.change)
+    measured = Again(pairs=len(pairs), level=1 - thresholds.alpha, change=thresholds.change)
     try:
         ratios = log_ratios(
             [pair.base for pair in pairs],
@@ -148,12 +153,12 @@ def again(
         )
         noise = wall_statistics.noise_floor(ratios, thresholds.alpha)
     except ValueError:
-        return said
+        return measured
     ahead = wall_statistics.forecast(
-        ratios, change=asked.change, alpha=asked.alpha / max(1, family), blocks=planned
+        ratios, change=specified.change, alpha=specified.alpha / max(1, family), blocks=planned
     )
     floor, interval = noise.floor, noise.interval
-    return said.model_copy(
+    return measured.model_copy(
         update={
             "estimate": as_change(noise.estimate),
             "low": None if interval is None else as_change(interval.low),
@@ -174,11 +179,11 @@ def judge(
     """Judge all primary metrics with their A/A; same order as given."""
     evidence = [
         WallEvidence(
-            arms=one,
+            arms=measurement,
             again=tuple(pair.again for pair in blocks if pair.again is not None),
             real_time=real_time,
         )
-        for one, blocks in zip(family, pairs, strict=True)
+        for measurement, blocks in zip(family, pairs, strict=True)
     ]
     return [each.judgement for each in judge_wall(evidence, thresholds)]
 
@@ -192,16 +197,16 @@ def describe(
     move a mean by as much as it likes.
     """
     described = []
-    for said, why in zip(judge_secondary(metrics, thresholds), withheld, strict=True):
+    for judgement, why in zip(judge_secondary(metrics, thresholds), withheld, strict=True):
         other: dict[str, object] = {"differs": False, "reason": why} if why else {}
-        if said.change is not None:
-            estimate = {"estimate": said.change.hodges_lehmann}
-            other["change"] = said.change.model_copy(update=estimate)
-        described.append(said.model_copy(update=other))
+        if judgement.change is not None:
+            estimate = {"estimate": judgement.change.hodges_lehmann}
+            other["change"] = judgement.change.model_copy(update=estimate)
+        described.append(judgement.model_copy(update=other))
     return described
 
 
-def withheld(standing: Standing, noise: Again, of_case: Sequence[Again]) -> str:
+def withheld(standing: WallStanding, noise: Again, of_case: Sequence[Again]) -> str:
     """Why nothing is said of a secondary metric; ``of_case`` are its case's primary ones."""
     if not standing.facts.real_time:
         return WITHHELD

@@ -32,7 +32,7 @@ ROWS_AT_ONCE = 1_000
 
 
 @dataclass(frozen=True)
-class Rule:
+class DecisionRule:
     """What has to hold before a change is called.
 
     ``alpha``: the signed-rank interval of level ``1 - alpha`` excludes zero.  ``least``: the
@@ -84,7 +84,7 @@ def _t_effect(n: int, alpha: float, power: float) -> float:
     return float(shift) / math.sqrt(n)
 
 
-def detectable_effect(sd: float, n: int, rule: Rule, power: float = POWER) -> float | None:
+def detectable_effect(sd: float, n: int, rule: DecisionRule, power: float = POWER) -> float | None:
     """Smallest true mean log ratio that the rule calls with ``power``, in the right direction.
 
     ``sd`` is the standard deviation of the paired log ratio.  None where n pairs are too few
@@ -121,7 +121,9 @@ def _smallest(enough: Callable[[int], bool], least: int) -> int | None:
     return low
 
 
-def blocks_to_detect(sd: float, effect: float, rule: Rule, power: float = POWER) -> int | None:
+def blocks_to_detect(
+    sd: float, effect: float, rule: DecisionRule, power: float = POWER
+) -> int | None:
     """Pairs with which the rule calls a mean log ratio of ``effect``; None for too many.
 
     Too many are more than :data:`MOST_BLOCKS`.
@@ -165,16 +167,16 @@ def blocks_to_exclude(sd: float, room: float, alpha: float, power: float = POWER
 
 
 def blocks_to_decide(
-    estimate: float, sd: float, *, change: float, rule: Rule, equivalence_alpha: float
+    estimate: float, sd: float, *, change: float, rule: DecisionRule, equivalence_alpha: float
 ) -> int | None:
     """Pairs that would decide if the truth is what it looks like.
 
     An estimate of at least half the threshold has to be told from zero; a smaller
     one has to be shown to stay inside the threshold.  None for more than MOST_BLOCKS.
     """
-    seen = abs(estimate)
-    if seen >= change / 2:
+    size = abs(estimate)
+    if size >= change / 2:
         # Whether the estimate stays beyond half the threshold is not asked: a smaller one
         # is decided the other way.
-        return blocks_to_detect(sd, seen, Rule(rule.alpha))
-    return blocks_to_exclude(sd, change - seen, equivalence_alpha)
+        return blocks_to_detect(sd, size, DecisionRule(rule.alpha))
+    return blocks_to_exclude(sd, change - size, equivalence_alpha)

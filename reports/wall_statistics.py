@@ -85,8 +85,8 @@ def forecast(again: Sequence[float] | Floats, *, change: float, alpha: float, bl
     return Forecast(
         sd=sd,
         blocks=blocks,
-        detectable=wall_power.detectable_effect(sd, blocks, wall_power.Rule(alpha)),
-        needed=wall_power.blocks_to_detect(sd, change, wall_power.Rule(alpha)),
+        detectable=wall_power.detectable_effect(sd, blocks, wall_power.DecisionRule(alpha)),
+        needed=wall_power.blocks_to_detect(sd, change, wall_power.DecisionRule(alpha)),
     )
 
 

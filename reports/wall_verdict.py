@@ -60,7 +60,7 @@ class WallJudgement:
 
 
 @dataclass(frozen=True)
-class _Measured:
+class _WallEstimates:
     differences: Floats
     estimate: float
     sd: float | None
@@ -77,13 +77,15 @@ def judge_wall(family: Sequence[WallEvidence], thresholds: Thresholds) -> list[W
     Holm's family is every metric asked for, also one whose runs failed.
     """
     measured = [_measure(evidence, thresholds) for evidence in family]
-    p_values = [1.0 if one is None else one.p_value for one in measured]
+    p_values = [1.0 if item is None else item.p_value for item in measured]
     return [
         WallJudgement(
-            _judge_one(evidence, one, adjusted, thresholds.of(evidence.arms.metric), len(family)),
-            one.noise if one else None,
+            _judge_one(evidence, item, adjusted, thresholds.of(evidence.arms.metric), len(family)),
+            item.noise if item else None,
         )
-        for evidence, one, adjusted in zip(family, measured, statistics.holm(p_values), strict=True)
+        for evidence, item, adjusted in zip(
+            family, measured, statistics.holm(p_values), strict=True
+        )
     ]
 
 
@@ -92,7 +94,7 @@ def decides(verdicts: Iterable[Verdict | None]) -> bool:
     return not {Verdict.INCONCLUSIVE, Verdict.FAILED} & set(verdicts)
 
 
-def _measure(evidence: WallEvidence, thresholds: Thresholds) -> _Measured | None:
+def _measure(evidence: WallEvidence, thresholds: Thresholds) -> _WallEstimates | None:
     arms = evidence.arms
     try:
         differences = statistics.log_ratios(arms.base, arms.patched)
@@ -100,7 +102,7 @@ def _measure(evidence: WallEvidence, thresholds: Thresholds) -> _Measured | None
     except ValueError:
         return None
     level = 1 - 2 * thresholds.equivalence_alpha
-    return _Measured(
+    return _WallEstimates(
         differences=differences,
         estimate=statistics.hodges_lehmann(differences),
         sd=statistics.standard_deviation(differences),
@@ -112,7 +114,7 @@ def _measure(evidence: WallEvidence, thresholds: Thresholds) -> _Measured | None
 
 
 def _judge_one(
-    evidence: WallEvidence, measured: _Measured | None, adjusted: float,
+    evidence: WallEvidence, measured: _WallEstimates | None, adjusted: float,
     thresholds: Thresholds, family: int,
 ) -> Judgement:  # fmt: skip
     arms, n = evidence.arms, len(evidence.arms.base)
@@ -149,7 +151,7 @@ def _judge_one(
 
 
 def _decide(
-    evidence: WallEvidence, measured: _Measured, adjusted: float,
+    evidence: WallEvidence, measured: _WallEstimates, adjusted: float,
     thresholds: Thresholds, family: int,
 ) -> Judgement:  # fmt: skip
     arms, delta = evidence.arms, thresholds.change
@@ -162,8 +164,8 @@ def _decide(
     if (significant or equal) and noise is not None and noise.differs:
         # The same kernel differs from itself: neither a change nor its absence is
         # worth anything from this session.
-        seen = percent(as_change(noise.estimate))
-        reason = f"A/A differs by {seen}: the host is not steady, nothing can be said"
+        text = percent(as_change(noise.estimate))
+        reason = f"A/A differs by {text}: the host is not steady, nothing can be said"
         return Judgement(verdict=Verdict.INCONCLUSIVE, reason=reason, cause=Cause.UNSTEADY)
     if significant and adjusted <= thresholds.alpha:
         return excludes_zero(estimate, arms.direction)
@@ -176,7 +178,7 @@ def _decide(
     return not_in_family(left, family) if significant else left
 
 
-def _undecided(measured: _Measured, thresholds: Thresholds, family: int) -> Judgement:
+def _undecided(measured: _WallEstimates, thresholds: Thresholds, family: int) -> Judgement:
     """Inconclusive: what these blocks could have seen, and how many would decide."""
     n, level = len(measured.differences), 1 - thresholds.alpha
     needed = statistics.pairs_needed(level)
@@ -184,7 +186,7 @@ def _undecided(measured: _Measured, thresholds: Thresholds, family: int) -> Judg
     if n < needed or measured.sd is None:
         decide = needed
     else:
-        rule = wall_power.Rule(thresholds.alpha / family, least=thresholds.change / 2)
+        rule = wall_power.DecisionRule(thresholds.alpha / family, least=thresholds.change / 2)
         detectable = wall_power.detectable_effect(measured.sd, n, rule)
         decide = wall_power.blocks_to_decide(
             measured.estimate, measured.sd, change=thresholds.change, rule=rule,

@@ -9,7 +9,7 @@ from urllib.parse import quote
 
 from experiment.spec import Experiment, KernelSpec, Thresholds
 from reports import wall_power
-from reports.by_arm import Cell, Row
+from reports.by_arm import ArmCell, MetricRow
 from reports.many import SessionComparison
 from reports.model import Comparison, MetricComparison, Reference, is_share
 from reports.paired import Paired
@@ -67,8 +67,8 @@ def posting(message_id: str) -> str:
 def sources(experiment: Experiment) -> str:
     """Where the arms' kernels come from, each once, with the flavour of those built here."""
     kernels = [arm.kernel or experiment.kernel for arm in experiment.all_arms]
-    said = [built_as(kernel) for kernel in kernels]
-    return "; ".join(dict.fromkeys(said))
+    names = [built_as(kernel) for kernel in kernels]
+    return "; ".join(dict.fromkeys(names))
 
 
 def built_as(kernel: KernelSpec) -> str:
@@ -142,13 +142,13 @@ def sized(fraction: float | None) -> str:
 
     ``+919 % (10.2x)``; ``-93.73 % (1/16.0)``; ``+81.59 %``.
     """
-    said = percent(fraction)
+    text = percent(fraction)
     if fraction is None or -FEWER < fraction < MORE or fraction <= -1:
-        return said
+        return text
     factor = 1 + fraction if fraction > 0 else 1 / (1 + fraction)
     # Three digits, and all of them before the point: 1053 and not 1.05e+03.
     size = f"{factor:.3g}" if factor < 999.5 else f"{factor:.0f}"
-    return f"{said} ({size}x)" if fraction > 0 else f"{said} (1/{size})"
+    return f"{text} ({size}x)" if fraction > 0 else f"{text} (1/{size})"
 
 
 def spread(fraction: float | None) -> str:
@@ -177,19 +177,19 @@ def points_between(base: float | None, low: float, high: float) -> str:
 
 def between(low: float, high: float) -> str:
     """``[+1.02, +1.60]`` in percent, of two fractions."""
-    known = (1 + high) < APART * (1 + low)
-    return f"[{_bound(low, known=known)}, {_bound(high, known=known)}]"
+    exact = (1 + high) < APART * (1 + low)
+    return f"[{_bound(low, exact=exact)}, {_bound(high, exact=exact)}]"
 
 
 def interval(metric: MetricComparison) -> str:
     """``[+1.02, +1.60] at 99 %``; empty where there is no interval."""
-    shown, change = bounds(metric), metric.judgement.change
-    return f"{shown} at {100 * change.level:g} %" if shown and change else ""
+    text, change = bounds(metric), metric.judgement.change
+    return f"{text} at {100 * change.level:g} %" if text and change else ""
 
 
-def _bound(fraction: float, *, known: bool = False) -> str:
+def _bound(fraction: float, *, exact: bool = False) -> str:
     # An interval of two pairs may reach to any power of ten: it is none to a reader.
-    if fraction > WIDEST and not known:
+    if fraction > WIDEST and not exact:
         return f"> {100 * WIDEST:+.0f}"
     rounded = round(100 * fraction, 2)
     return "0" if fraction == 0 else "0.00" if rounded == 0 else f"{rounded:+.2f}"
@@ -289,9 +289,9 @@ def head(metric: MetricComparison) -> str:
 
 def tail(metric: MetricComparison) -> str:
     """Second half: reason, values, number of seeds, the published change."""
-    shown = "; ".join(part for part in (reason(metric), values(metric)) if part)
+    text = "; ".join(part for part in (reason(metric), values(metric)) if part)
     reference = published(metric)
-    return f"{shown} ({reference})" if shown and reference else shown or reference
+    return f"{text} ({reference})" if text and reference else text or reference
 
 
 def sentence(metric: MetricComparison) -> str:
@@ -312,10 +312,10 @@ def reference_values(reference: Reference) -> str:
     return f"{reference.base:.2f} -> {reference.patched:.2f} {reference.unit}"
 
 
-def counted(verdicts: Iterable[Verdict | None]) -> str:
+def verdict_counts(verdicts: Iterable[Verdict | None]) -> str:
     """``1 regression, 2 unchanged``; empty for no verdict."""
-    given = list(verdicts)
-    numbers = {verdict: given.count(verdict) for verdict in PLURALS}
+    listed = list(verdicts)
+    numbers = {verdict: listed.count(verdict) for verdict in PLURALS}
     return ", ".join(
         f"{number} {PLURALS[verdict] if number > 1 or verdict is Verdict.NO_CHANGE else verdict}"
         for verdict, number in numbers.items()
@@ -347,54 +347,57 @@ def family(session: Comparison | SessionComparison) -> str:
     return f"{many} comparisons; their p values are Holm-corrected"
 
 
-def pair(one: Comparison) -> str:
+def pair(comparison: Comparison) -> str:
     """``base -> sorted``."""
-    return f"{one.manifest.base} -> {one.manifest.patched}"
+    return f"{comparison.manifest.base} -> {comparison.manifest.patched}"
 
 
-def pair_counts(one: Comparison) -> str:
+def pair_counts(comparison: Comparison) -> str:
     """``1 regression, 2 unchanged``: one pair's verdicts in few words."""
-    if not one.measured and one.count(Verdict.FAILED) == len(one.primary):
+    if not comparison.measured and comparison.count(Verdict.FAILED) == len(comparison.primary):
         return "not measured"
-    return counted(metric.judgement.verdict for metric in one.primary) or "nothing judged"
+    return (
+        verdict_counts(metric.judgement.verdict for metric in comparison.primary)
+        or "nothing judged"
+    )
 
 
-def cell_figure(cell: Cell) -> str:
+def cell_figure(cell: ArmCell) -> str:
     """The arm's mean; a dash where nothing was measured."""
     return figure(cell.summary.mean if cell.summary else None)
 
 
-def cell_difference(row: Row, cell: Cell) -> float | None:
+def cell_difference(row: MetricRow, cell: ArmCell) -> float | None:
     """Of a metric that is a percentage: the arm's mean less that of base, in points."""
     if cell.summary is None or row.base.summary is None:
         return None
     return cell.summary.mean - row.base.summary.mean
 
 
-def cell_change(row: Row, cell: Cell) -> str:
+def cell_change(row: MetricRow, cell: ArmCell) -> str:
     """The arm's change from base in percent; in points where the metric is a percentage."""
     if row.is_share:
         return points(cell_difference(row, cell))
     return percent(cell.change.estimate if cell.change else None)
 
 
-def cell_bounds(row: Row, cell: Cell) -> str:
+def cell_bounds(row: MetricRow, cell: ArmCell) -> str:
     """The interval of the change, in its unit; empty where there is none."""
-    found = cell.change
-    if found is None or found.low is None or found.high is None:
+    change = cell.change
+    if change is None or change.low is None or change.high is None:
         return ""
     if row.is_share:
         base = row.base.summary.mean if row.base.summary else None
-        return points_between(base, found.low, found.high)
-    return between(found.low, found.high)
+        return points_between(base, change.low, change.high)
+    return between(change.low, change.high)
 
 
-def cell_verdict(cell: Cell) -> str:
+def cell_verdict(cell: ArmCell) -> str:
     """The verdict's word, or what stands out; empty for the base and where none was asked."""
     return verdict(cell.against) if cell.against else ""
 
 
-def row_samples(row: Row) -> str:
+def row_samples(row: MetricRow) -> str:
     """``8 seeds``, in wall mode ``24 blocks``; where arms have not as many, ``6 to 8 seeds``."""
     counts = sorted({len(cell.values) for cell in row.cells})
     if not counts or counts == [0]:
@@ -406,13 +409,13 @@ def row_samples(row: Row) -> str:
 
 def references(session: SessionComparison) -> tuple[tuple[str, Reference], ...]:
     """Every published figure with the arm it is of, once."""
-    found = [
-        (one.manifest.patched, reference)
-        for one in session.comparisons
-        if one.manifest.base == session.manifest.base
-        for reference in one.published
+    lines = [
+        (comparison.manifest.patched, reference)
+        for comparison in session.comparisons
+        if comparison.manifest.base == session.manifest.base
+        for reference in comparison.published
     ]
-    return tuple(dict.fromkeys(found))
+    return tuple(dict.fromkeys(lines))
 
 
 # A/A: what base differs by from itself, in wall mode.
@@ -428,29 +431,29 @@ def again_size(metric: MetricComparison) -> str:
 
 def noise(metric: MetricComparison) -> str:
     """``base against itself differs by +0.12 % [-0.30, +0.41] at 99 % (24 blocks), so ...``."""
-    seen = metric.again
-    if seen is None or not seen.pairs:
+    again = metric.again
+    if again is None or not again.pairs:
         return "no block has results of every arm"
-    if seen.estimate is None:
+    if again.estimate is None:
         return "no ratio: a value is zero or not a number"
-    said = f"base against itself differs by {again_size(metric)}"
-    many = blocks(seen.pairs)
-    if seen.low is None or seen.high is None:
-        said = f"{said} in {many}, too few for an interval"
+    text = f"base against itself differs by {again_size(metric)}"
+    many = blocks(again.pairs)
+    if again.low is None or again.high is None:
+        text = f"{text} in {many}, too few for an interval"
     else:
-        bounds = within(metric, seen.low, seen.high)
-        said = f"{said} {bounds} at {100 * seen.level:.4g} % ({many})"
-    smallest = f"{100 * seen.change:g} %"
-    if seen.differs:
+        bounds = within(metric, again.low, again.high)
+        text = f"{text} {bounds} at {100 * again.level:.4g} % ({many})"
+    smallest = f"{100 * again.change:g} %"
+    if again.differs:
         # How many blocks a steady host would need is no advice for one that is not.
-        return f"{said}. That is significant: the host is too unstable for a verdict"
-    if seen.beyond:
-        return f"{said}; more than {wall_power.MOST_BLOCKS} blocks needed to detect {smallest}"
-    if seen.needed is not None:
-        return f"{said}; {seen.needed} blocks needed to detect {smallest}"
-    if seen.pairs < FEWEST_AGAIN:
-        return f"{said}; too few blocks to estimate how many would detect {smallest}"
-    return said
+        return f"{text}. That is significant: the host is too unstable for a verdict"
+    if again.beyond:
+        return f"{text}; more than {wall_power.MOST_BLOCKS} blocks needed to detect {smallest}"
+    if again.needed is not None:
+        return f"{text}; {again.needed} blocks needed to detect {smallest}"
+    if again.pairs < FEWEST_AGAIN:
+        return f"{text}; too few blocks to estimate how many would detect {smallest}"
+    return text
 
 
 def noise_lines(comparison: Comparison) -> list[str]:
@@ -511,8 +514,8 @@ def paired_change(pair: Paired | None) -> str:
 
 def moved(pair: Paired | None) -> str:
     """:func:`paired_change`, in parentheses where it is not significant."""
-    found = paired_change(pair)
-    return f"({found})" if pair is not None and pair.within_scatter else found
+    change = paired_change(pair)
+    return f"({change})" if pair is not None and pair.within_scatter else change
 
 
 def plural(title: str) -> str:

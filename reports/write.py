@@ -25,7 +25,7 @@ def read_comparison(folder: Path) -> SessionComparison:
     return compare_session(open_session(folder))
 
 
-def _named(name: str, apart: str) -> str:
+def _file_name(name: str, apart: str) -> str:
     stem, dot, ending = name.partition(".")
     return f"{stem}{apart}{dot}{ending}"
 
@@ -44,12 +44,14 @@ def write_all(folder: Path) -> SessionComparison:
     session = open_session(folder)
     comparison = compare_session(session)
     table.export(table.tidy(session.manifest, session.records), folder)
-    for one in comparison.comparisons:
+    for pair in comparison.comparisons:
         # The first pair has the plain names, the others are named for their arms.
-        first = one is comparison.comparisons[0]
-        apart = "" if first else f"-{one.manifest.base}-{one.manifest.patched}"
-        if one.attributions:
-            write_atomically(folder / _named(FUNCTIONS_FILE, apart), functions_table.render(one))
+        first = pair is comparison.comparisons[0]
+        apart = "" if first else f"-{pair.manifest.base}-{pair.manifest.patched}"
+        if pair.attributions:
+            write_atomically(
+                folder / _file_name(FUNCTIONS_FILE, apart), functions_table.render(pair)
+            )
     write_atomically(folder / HTML, forms.render(comparison, "html"))
     write_atomically(folder / MARKDOWN_FILE, forms.render(comparison, "markdown"))
     write_atomically(folder / TEXT, forms.render(comparison, "text"))

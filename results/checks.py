@@ -13,7 +13,7 @@ CheckStatus = Literal["green", "red", "not run"]
 ArmStanding = Literal["green", "red", "red before the series", "not run", "pending"]
 
 
-class Problem(Record):
+class CheckProblem(Record):
     """Something that a correct kernel does not do.
 
     ``kind`` is that of the splat (``locks``, ``sleeping``, ``crash`` and so on), or
@@ -50,14 +50,14 @@ class Check(Record):
     cases: tuple[str, ...]
     kernel_key: str
     status: CheckStatus
-    problems: tuple[Problem, ...] = ()
+    problems: tuple[CheckProblem, ...] = ()
     checked: tuple[str, ...] = ()
     reason: str = ""
     console: str = ""
 
 
 @dataclass(frozen=True)
-class Standing:
+class ArmChecks:
     """How one arm stands after its checks.
 
     ``problems`` are its own, ``inherited`` those that the base arm has, too, each with the
@@ -66,8 +66,8 @@ class Standing:
     """
 
     arm: ArmStanding
-    problems: tuple[tuple[str, Problem], ...] = ()
-    inherited: tuple[tuple[str, Problem], ...] = ()
+    problems: tuple[tuple[str, CheckProblem], ...] = ()
+    inherited: tuple[tuple[str, CheckProblem], ...] = ()
     reason: str = ""
 
     @property
@@ -76,22 +76,22 @@ class Standing:
         return self.arm in ("green", "red before the series")
 
 
-def standing(own: Sequence[Check], of_base: Sequence[Check]) -> Standing:
+def standing(own: Sequence[Check], of_base: Sequence[Check]) -> ArmChecks:
     """What the checks of one arm say beside those of the session's first arm.
 
     What is red there is red before the series.  An arm some of whose guests were lost was
     not checked; one some of whose guests were not made yet waits for them.
     """
-    known = {problem.cause for check in of_base for problem in check.problems}
-    found = [(check.run_id, problem) for check in own for problem in check.problems]
-    new = tuple(one for one in found if one[1].cause not in known)
-    old = tuple(one for one in found if one[1].cause in known)
+    causes = {problem.cause for check in of_base for problem in check.problems}
+    problems = [(check.run_id, problem) for check in own for problem in check.problems]
+    new = tuple(each for each in problems if each[1].cause not in causes)
+    old = tuple(each for each in problems if each[1].cause in causes)
     if new:
-        return Standing("red", new, old)
+        return ArmChecks("red", new, old)
     lost = [check for check in own if check.status == "not run"]
     if not own or len(own) < own[0].of:
-        done = f"{len(own)} of {own[0].of} checks made" if own else "no check made yet"
-        return Standing("pending", (), old, done)
+        progress = f"{len(own)} of {own[0].of} checks made" if own else "no check made yet"
+        return ArmChecks("pending", (), old, progress)
     if lost:
-        return Standing("not run", (), old, lost[0].reason)
-    return Standing("red before the series" if old else "green", (), old)
+        return ArmChecks("not run", (), old, lost[0].reason)
+    return ArmChecks("red before the series" if old else "green", (), old)

@@ -83,7 +83,7 @@ class Coverage:
         rows: dict[str, list[Function]] = {}
         for function in self.calls:
             rows.setdefault(plain(function[1]), []).append(function)
-        object.__setattr__(self, "by_name", {name: tuple(found) for name, found in rows.items()})
+        object.__setattr__(self, "by_name", {name: tuple(takers) for name, takers in rows.items()})
 
     def with_session(self, other: Coverage) -> Coverage:
         """These cases with those of ``other``, which replace cases of the same name.
@@ -96,8 +96,8 @@ class Coverage:
                 f"{other.source} ({other.release}) is not {self.source} ({self.release})"
             )
         names = {case.case for case in other.cases}
-        kept = tuple(case for case in self.cases if case.case not in names)
-        old = {case.case for case in kept}
+        cases = tuple(case for case in self.cases if case.case not in names)
+        old = {case.case for case in cases}
         calls = {
             function: {
                 **{name: n for name, n in self.calls.get(function, {}).items() if name in old},
@@ -108,7 +108,7 @@ class Coverage:
         return Coverage(
             self.source,
             self.release,
-            tuple(sorted((*kept, *other.cases), key=lambda case: case.case)),
+            tuple(sorted((*cases, *other.cases), key=lambda case: case.case)),
             calls,
         )
 
@@ -116,12 +116,12 @@ class Coverage:
         self, names: Iterable[str], files: Collection[str] = ()
     ) -> dict[str, list[Function]]:
         """The rows of each plain name; of several files' functions those in ``files``, if any."""
-        found = {}
+        result = {}
         for name in names:
             rows = self.by_name.get(plain(name), ())
             here = [row for row in rows if row[0] in files]
-            found[name] = here or list(rows)
-        return found
+            result[name] = here or list(rows)
+        return result
 
 
 @dataclass(frozen=True)
@@ -176,13 +176,13 @@ def suggest(coverage: Coverage, functions: Sequence[str], files: Sequence[str]) 
     candidates = []
     for case in coverage.cases:
         counts = {
-            name: sum(coverage.calls[row].get(case.case, 0.0) for row in found)
-            for name, found in rows.items()
-            if any(case.case in coverage.calls[row] for row in found)
+            name: sum(coverage.calls[row].get(case.case, 0.0) for row in cases)
+            for name, cases in rows.items()
+            if any(case.case in coverage.calls[row] for row in cases)
         }
         if counts:
             candidates.append(Candidate(case, tuple(counts), sum(counts.values())))
-    candidates.sort(key=lambda one: (-len(one.functions), -one.calls_per_io, one.case.case))
+    candidates.sort(key=lambda each: (-len(each.functions), -each.calls_per_io, each.case.case))
     best: dict[str, Candidate] = {}
     for candidate in candidates:
         best.setdefault(candidate.case.workload, candidate)
@@ -202,15 +202,15 @@ class FolderCoverage:
 def by_folder(coverage: Coverage, folders: Sequence[str]) -> tuple[FolderCoverage, ...]:
     """Count functions below each of ``folders`` (``mm``, ``fs/iomap``, ``lib/xarray.c``)."""
     workload_of = {case.case: case.workload for case in coverage.cases}
-    found = []
+    coverages = []
     for folder in folders:
         rows = [row for row in coverage.calls if PurePosixPath(row[0]).is_relative_to(folder)]
         counts: Counter[str] = Counter()
         for row in rows:
             counts.update({workload_of[case] for case in coverage.calls[row]})
         executed = sum(bool(coverage.calls[row]) for row in rows)
-        found.append(FolderCoverage(folder, len(rows), dict(sorted(counts.items())), executed))
-    return tuple(found)
+        coverages.append(FolderCoverage(folder, len(rows), dict(sorted(counts.items())), executed))
+    return tuple(coverages)
 
 
 def unreached_in(coverage: Coverage, folders: Sequence[str]) -> tuple[Function, ...]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from results.record import Record
 
 
-class Site(Record):
+class CallSite(Record):
     """A place in the code that waited for, or held, a contended lock."""
 
     function: str
@@ -35,8 +35,8 @@ class LockClass(Record):
     acquisitions: int
     hold_total_ns: float
     hold_max_ns: float
-    waiters: tuple[Site, ...] = ()
-    holders: tuple[Site, ...] = ()
+    waiters: tuple[CallSite, ...] = ()
+    holders: tuple[CallSite, ...] = ()
 
 
 class Wait(Record):

@@ -11,7 +11,7 @@ from results.store import MANIFEST, SessionStore, StoreError
 LATEST = "latest"
 
 
-class Head(NamedTuple):
+class SessionHead(NamedTuple):
     """A session's folder with its manifest, or why that cannot be read."""
 
     folder: Path
@@ -24,10 +24,10 @@ class Head(NamedTuple):
         return self.manifest.created if self.manifest else ""
 
 
-def heads_in(folder: Path) -> tuple[Head, ...]:
+def heads_in(folder: Path) -> tuple[SessionHead, ...]:
     """Every session below ``folder``, newest first; those that cannot be read come last."""
-    found = [_head(path.parent) for path in folder.glob(f"*/{MANIFEST}")]
-    return tuple(sorted(found, key=lambda head: (head.created, head.folder.name), reverse=True))
+    heads = [_head(path.parent) for path in folder.glob(f"*/{MANIFEST}")]
+    return tuple(sorted(heads, key=lambda head: (head.created, head.folder.name), reverse=True))
 
 
 def named_session(name: Path, sessions: Path) -> Path | None:
@@ -42,8 +42,8 @@ def named_session(name: Path, sessions: Path) -> Path | None:
     return sessions / name if (sessions / name).is_dir() else name
 
 
-def _head(folder: Path) -> Head:
+def _head(folder: Path) -> SessionHead:
     try:
-        return Head(folder, SessionStore(folder).manifest())
+        return SessionHead(folder, SessionStore(folder).manifest())
     except (StoreError, OSError, UnicodeDecodeError) as error:
-        return Head(folder, None, str(error).splitlines()[0])
+        return SessionHead(folder, None, str(error).splitlines()[0])

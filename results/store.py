@@ -131,12 +131,12 @@ class SessionStore:
         For results that turned out not to be trusted: the runs are made again, also by a
         later process.  The records go first: what belongs to a run without one is not read.
         """
-        gone = frozenset(run_ids)
+        withdrawn = frozenset(run_ids)
         with self._lock:
             for name, kind in OF_RUNS.items():
-                kept = [line for line in self._read(name, kind) if line.run_id not in gone]
+                lines = [line for line in self._read(name, kind) if line.run_id not in withdrawn]
                 if (self.folder / name).exists():
-                    text = "".join(f"{line.model_dump_json()}\n" for line in kept)
+                    text = "".join(f"{line.model_dump_json()}\n" for line in lines)
                     write_atomically(self.folder / name, text)
 
     def _append_line(self, name: str, record: Record) -> None:
@@ -179,6 +179,6 @@ def _cut_torn_line(path: Path) -> None:
         file.truncate(file.read().rfind(b"\n") + 1)
 
 
-def _latest(found: list[OfRun]) -> list[OfRun]:
-    latest = {record.run_id: record for record in found}
+def _latest(results: list[OfRun]) -> list[OfRun]:
+    latest = {record.run_id: record for record in results}
     return [latest[run_id] for run_id in sorted(latest)]

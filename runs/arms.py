@@ -15,7 +15,7 @@ from experiment.plan import Plan, make_plan
 from experiment.spec import ArmSpec, Experiment, Guest, KernelSpec
 from kernels import build, intake
 from kernels.cache import Kernel
-from kernels.make import Progress
+from kernels.make import MakeProgress
 from kernels.series import read_patch
 from runs.options import Options
 
@@ -94,7 +94,7 @@ def planned_kernels(experiment: Experiment, options: Options) -> tuple[PlannedKe
 def build_arms(
     experiment: Experiment,
     options: Options,
-    progress: Callable[[str, Progress], None],
+    progress: Callable[[str, MakeProgress], None],
     flavour: str = "",
 ) -> dict[str, Kernel]:
     """Return every arm's kernel, building what is not cached; another flavour if named.
@@ -108,7 +108,7 @@ def build_arms(
     for arm in sorted(experiment.all_arms, key=lambda arm: len(patches[arm.name])):
         spec = kernel_spec(experiment, arm, flavour)
 
-        def shown(so_far: Progress, name: str = arm.name, spec: KernelSpec = spec) -> None:
+        def shown(so_far: MakeProgress, name: str = arm.name, spec: KernelSpec = spec) -> None:
             number = every.index((spec, patches[name])) + 1
             place = f"kernel {number} of {len(every)}, " if len(every) > 1 else ""
             own = spec.flavour == experiment.kernel.flavour

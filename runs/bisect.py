@@ -17,7 +17,7 @@ from typing import Literal
 from pydantic import Field, ValidationError
 
 from errors import InfraError, LabError, SeriesError, UsageError, WorkloadError
-from experiment.bisection import Ask, Found, State, can_tell, next_step, percent, state_of
+from experiment.bisection import Ask, Boundary, State, can_tell, next_step, percent, state_of
 from experiment.spec import ArmSpec, Experiment
 from results.record import Record, RunRecord
 from results.store import MANIFEST, SessionStore, write_atomically
@@ -69,7 +69,7 @@ class Search(Record):
         return Experiment.model_validate(dict(self.experiment) | {"arms": arms})
 
 
-class Step(Record):
+class BisectStep(Record):
     """One point that was looked at: its change from point 0 (a fraction), and what it says."""
 
     point: int
@@ -92,7 +92,7 @@ class Result:
     whole: float
     old: int
     new: int
-    steps: tuple[Step, ...]
+    steps: tuple[BisectStep, ...]
     finding: str = ""
 
 
@@ -153,7 +153,7 @@ def run(folder: Path, options: Options, reporter: Reporter, building: BuildProgr
         reporter.say(f"note: {finding}")
     while True:
         decided = next_step(len(search.points), _known(search, folder, whole))
-        if isinstance(decided, Found):
+        if isinstance(decided, Boundary):
             kind: Literal["found", "range"] = "found" if decided.single else "range"
             return _result(kind, search, folder, whole, decided.old, decided.new, finding)
         search = _look_at(decided, search, folder, options, reporter, building)
@@ -325,7 +325,7 @@ def _result(
             how = "measured" if stands == point else f"same code as {search.points[stands].name}"
             ratios = _ratios(search, folder, point)
             change = math.expm1(statistics.fmean(ratios)) if ratios else 0.0
-        steps.append(Step(
+        steps.append(BisectStep(
             point=point, label=search.points[point].label, state=known[point], change=change,
             how=how,
         ))  # fmt: skip

@@ -15,11 +15,11 @@ from experiment.design import Conditions
 from experiment.spec import Guest, KernelSpec
 from guests.exact import Machine, Outcome
 from guests.probe.plugin import Probe
-from host.accelerator import Finding
-from host.doctor import Check
+from host.accelerator import AcceleratorTest
+from host.doctor import DoctorCheck
 from host.topology import Placement
 from kernels.cache import Kernel
-from kernels.make import Progress
+from kernels.make import MakeProgress
 from runs.progress import Reporter
 
 # Host trouble may pass; anything else is a function of the inputs and would only
@@ -100,9 +100,9 @@ class WallHost:
     ``placements`` are by the names of bench and arm; None where a guest is not pinned.
     """
 
-    accelerator: Finding
+    accelerator: AcceleratorTest
     placements: Mapping[tuple[str, str], Placement | None]
-    checks: tuple[Check, ...]
+    checks: tuple[DoctorCheck, ...]
 
 
 class WallElsewhere(Protocol):
@@ -156,6 +156,6 @@ class Executor(Protocol):
         *,
         checkout: Path,
         cache: Path,
-        progress: Callable[[Progress], None] | None = None,
+        progress: Callable[[MakeProgress], None] | None = None,
     ) -> Kernel:
         """The kernel, in this host's cache; as ``kernels.build.provide``."""

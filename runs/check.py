@@ -189,7 +189,7 @@ class _Judge:
         self.reporter.withdrawn(len(names))
 
 
-def how_it_went(outcome: Outcome, found: check.Found) -> tuple[CheckStatus, str]:
+def how_it_went(outcome: Outcome, found: check.CheckResult) -> tuple[CheckStatus, str]:
     """Status of a check, and why it was not run: pure.
 
     A guest without files whose console shows no splat was lost, and says nothing; that a

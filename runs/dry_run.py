@@ -26,7 +26,7 @@ from host import accelerator
 from host.process import paste
 from kernels import build
 from kernels.cache import Kernel, kernels_folder, load
-from kernels.make import Progress
+from kernels.make import MakeProgress
 from results.record import KernelIdentity
 from results.store import SessionStore
 from runs import stages
@@ -95,7 +95,7 @@ class PrintingExecutor:
         *,
         checkout: Path,
         cache: Path,
-        progress: Callable[[Progress], None] | None = None,
+        progress: Callable[[MakeProgress], None] | None = None,
     ) -> Kernel:
         """The kernel as it is in the cache, or will be; lines that build it on its own."""
         key = build.key_of(spec, patches, checkout=checkout, cache=cache)
@@ -118,7 +118,7 @@ class PrintingWall:
         self, guests: Mapping[str, Mapping[str, Guest]], image: Path, *, fit_only: bool
     ) -> WallHost:
         """What this host has; KVM where nobody has found that out yet, which takes a boot."""
-        found = accelerator.kept(self.cache) or accelerator.Finding("kvm", ())
+        found = accelerator.kept(self.cache) or accelerator.AcceleratorTest("kvm", ())
         return WallHost(found, placements_of(guests), ())
 
     def hosts(self) -> int:
@@ -129,7 +129,7 @@ class PrintingWall:
         self, block: Sequence[WallBoot], attempts: int, place: Place
     ) -> Callable[[], Sequence[WallRun]]:
         """Write down the guests of a block; there will be no runs."""
-        found = accelerator.kept(self.cache) or accelerator.Finding("kvm", ())
+        found = accelerator.kept(self.cache) or accelerator.AcceleratorTest("kvm", ())
         for boot in block:
             self.lines.add("boots", wall_lines(boot, found))
         return lambda: ()
@@ -201,7 +201,7 @@ def exact_lines(name: str, machine: Machine, job_text: str, probe: Probe | None)
     ]
 
 
-def wall_lines(boot: WallBoot, found: accelerator.Finding) -> list[str]:
+def wall_lines(boot: WallBoot, found: accelerator.AcceleratorTest) -> list[str]:
     """As ``guests.virtme`` lays it out; the machine waits for `cont` on its monitor."""
     work = WORK / boot.name
     files = virtme_argv.Files(work)
@@ -245,5 +245,5 @@ def _text(text: str, path: Path) -> str:
     return f"{{ {body}; {pad}; }} | head -c {length} > {path}"
 
 
-def _quiet(arm: str, progress: Progress) -> None:
+def _quiet(arm: str, progress: MakeProgress) -> None:
     """Nothing is built."""

@@ -17,7 +17,7 @@ from guests.exact import BootError, Machine, Outcome, Snapshot
 from host import facts
 from kernels import build
 from kernels.cache import Kernel
-from kernels.make import Progress
+from kernels.make import MakeProgress
 from runs.boots import ATTEMPTS, MIB, Boot, Judge, Place
 from runs.workspace import workspace
 
@@ -82,7 +82,7 @@ class LocalExecutor:
         *,
         checkout: Path,
         cache: Path,
-        progress: Callable[[Progress], None] | None = None,
+        progress: Callable[[MakeProgress], None] | None = None,
     ) -> Kernel:
         """As ``kernels.build.provide``."""
         return build.provide(spec, patches, checkout=checkout, cache=cache, progress=progress)

@@ -27,12 +27,12 @@ from guests.probe import fold, plugin
 from guests.probe.plugin import Probe
 from guests.virtme import FIXED_ADDRESSES, WallMachine, on_host
 from host import accelerator, exactness, fitness
-from host.exactness import Standing
+from host.exactness import QemuStanding
 from host.packages import locate
 from host.topology import Placement, host_cpus, place
 from kernels import config, series
 from kernels.cache import Kernel
-from kernels.make import Progress
+from kernels.make import MakeProgress
 from runs.arms import arms_of, build_arms, expect_arms, flavours, plan_of, same_code, shapes
 from runs.boots import WallHost
 from runs.options import Options
@@ -94,7 +94,7 @@ class Session:
     preload: Path
     probe: Probe | None
     same_code: bool
-    qemu: Standing | None = None
+    qemu: QemuStanding | None = None
     userland: str = ""
     wall: WallHost | None = None
     overlaid: Mapping[str, Initramfs] = field(default_factory=dict)
@@ -258,7 +258,7 @@ def wall_host(guests: Mapping[str, Mapping[str, Guest]], image: Path, options: O
 
 
 def prepare(
-    experiment: Experiment, options: Options, progress: Callable[[str, Progress], None]
+    experiment: Experiment, options: Options, progress: Callable[[str, MakeProgress], None]
 ) -> Session:
     """Build the measured kernels and the initramfs, and lay out the plan.
 
@@ -334,7 +334,7 @@ def prepare(
 def with_kernels(
     session: Session,
     options: Options,
-    progress: Callable[[str, Progress], None],
+    progress: Callable[[str, MakeProgress], None],
     wanted: Collection[str],
 ) -> Session:
     """The session with the kernels of these flavours, for the gate and the twins that have them.

@@ -42,7 +42,7 @@ DECISIVE = ("qemu", "fio", "gcc", "ld", "busybox", "mkfs.xfs", "libc")
 ALWAYS = ("workloads/*.sh", "guests/*.c", "guests/*.sh", "guests/probe/*.c")
 
 
-class Head(Record):
+class ArchiveHead(Record):
     """``repro.json``: what else is in the archive, by the SHA-256 of each file."""
 
     format: int
@@ -109,7 +109,7 @@ def write_archive(
         if config.is_file():
             files[f"{KERNELS}/{kernel.key}/config"] = config.read_bytes()
     files[COMMANDS] = _commands(manifest, options, by_hand).encode()
-    head = Head(
+    head = ArchiveHead(
         format=FORMAT,
         session=manifest.session,
         files={name: _digest(content) for name, content in sorted(files.items())},
@@ -204,7 +204,7 @@ def read_archive(archive: Path, into: Path) -> Repro:
     where = clean(str(archive))
     names = unpack(archive, into)
     try:
-        head = Head.model_validate_json((into / HEAD).read_bytes())
+        head = ArchiveHead.model_validate_json((into / HEAD).read_bytes())
     except (OSError, ValueError):
         raise UsageError(
             f"has no {HEAD} that this lab reads", where=where,

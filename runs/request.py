@@ -41,7 +41,7 @@ class Request:
     name: Annotated[
         str,
         typer.Argument(
-            help="an experiment file, or its name",
+            help="an experiment file, or a name from `lab.py list`",
             metavar="EXPERIMENT",
             autocompletion=completion.experiments,
         ),
@@ -52,8 +52,8 @@ class Request:
             "--set",
             metavar="KEY=VALUE",
             envvar="TWINBOOT_SET",
-            rich_help_panel=METHOD,
-            help="override a key of the experiment",
+            rich_help_panel=SUBJECT,
+            help="override a key of the experiment: guest=smoke, blocks=12",
         ),
     ] = ()
     mode: Annotated[
@@ -80,7 +80,7 @@ class Request:
             "--series",
             metavar="SERIES",
             rich_help_panel=SUBJECT,
-            help="FOLDER, FILE, MESSAGE-ID or A..B; see docs/series.md",
+            help="patches: a FOLDER, FILE, MESSAGE-ID or range A..B; see docs/series.md",
         ),
     ] = ()
     source: Annotated[

@@ -14,7 +14,7 @@ from errors import InfraError, UsageError
 from experiment.looks import budgets
 from experiment.plan import Plan, make_plan
 from experiment.spec import Experiment
-from kernels.make import Progress
+from kernels.make import MakeProgress
 from results.record import Manifest
 from results.store import MANIFEST, SessionStore
 from runs.manifest import manifest_of
@@ -22,7 +22,7 @@ from runs.options import Options
 from runs.prepare import Session, prepare
 from runs.session_series import copy_series, with_series_of
 
-BuildProgress = Callable[[str, Progress], None]
+BuildProgress = Callable[[str, MakeProgress], None]
 
 
 def now() -> str:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from experiment.plan import Plan, remaining
-from kernels.make import Progress
+from kernels.make import MakeProgress
 from results.store import SessionStore
 from runs.arms import kernel_keys
 from runs.check import run_gate, unmade, without_broken
@@ -30,7 +30,7 @@ CHECK_S = 60.0
 # Host seconds of a run before any of a session is on record.
 RUN_S = 10.0
 
-Building = Callable[[str, Progress], None]
+Building = Callable[[str, MakeProgress], None]
 Measure = Callable[[Session], None]
 # Every primary metric's verdict by its name, empty while more seeds may decide it.
 Verdicts = Callable[[], Mapping[str, str]]

@@ -22,7 +22,7 @@ RUNS, AT_ONCE = 16, 2
 
 
 @dataclass(frozen=True)
-class Answer:
+class Advice:
     """A suggestion with its ground: the series' files, and whether kernels or hunks were read.
 
     ``chosen`` are the workloads that ``--auto`` measures, empty where there are none.
@@ -39,7 +39,7 @@ class Answer:
         return candidate.case.run_cpu_s * RUNS / AT_ONCE
 
 
-def answer(experiment: Experiment, options: Options) -> Answer:
+def answer(experiment: Experiment, options: Options) -> Advice:
     """What to measure the settled series of ``experiment`` with.
 
     Raises:
@@ -55,7 +55,7 @@ def answer(experiment: Experiment, options: Options) -> Answer:
         chosen = workloads_for(found, files)
     except SpecError:
         chosen = ()
-    return Answer(coverage, found, files, by_kernels, chosen)
+    return Advice(coverage, found, files, by_kernels, chosen)
 
 
 def texts_and_files(

@@ -37,7 +37,7 @@ MIB = 1 << 20
 
 
 @dataclass
-class Stage:
+class WallStage:
     """What all runs of the stage share; ``began`` is on the host's monotonic clock."""
 
     session: Session
@@ -83,7 +83,7 @@ def measure_wall(
         for bench in session.benches:
             for kernel in bench.kernels.values():
                 held.enter_context(hold(kernel))
-        stage = Stage(session, store, reporter, scratch, time.monotonic() - before)
+        stage = WallStage(session, store, reporter, scratch, time.monotonic() - before)
         elsewhere = options.executor.wall()
         make = Elsewhere(stage, elsewhere, todo, options).make if elsewhere else _make
         for runs in todo:
@@ -122,7 +122,7 @@ def _placement(session: Session, options: Options) -> Placement | None:
 class Elsewhere:
     """Has blocks made on other hosts, as many ahead as there are hosts, up to the next look."""
 
-    stage: Stage
+    stage: WallStage
     at: WallElsewhere
     todo: Sequence[tuple[PlannedRun, ...]]
     options: Options
@@ -130,7 +130,7 @@ class Elsewhere:
         default_factory=dict
     )
 
-    def make(self, stage: Stage, runs: tuple[PlannedRun, ...]) -> None:
+    def make(self, stage: WallStage, runs: tuple[PlannedRun, ...]) -> None:
         """Put a block on record when it comes back."""
         session = stage.session
         place = Place(self.options.cache, stage.store.raw, stage.reporter, 1)
@@ -171,7 +171,7 @@ def _may_stop(session: Session, blocks: int) -> bool:
     return session.experiment.wall.early_looks and look_after(blocks) is not None
 
 
-def _make(stage: Stage, runs: Sequence[PlannedRun]) -> None:
+def _make(stage: WallStage, runs: Sequence[PlannedRun]) -> None:
     for run in runs:
         stage.reporter.started(run.run_id)
         record, cost, beside = _run(stage, run)
@@ -181,7 +181,9 @@ def _make(stage: Stage, runs: Sequence[PlannedRun]) -> None:
         )
 
 
-def _run(stage: Stage, run: PlannedRun) -> tuple[RunRecord, RunCost, tuple[Profile | Locks, ...]]:
+def _run(
+    stage: WallStage, run: PlannedRun
+) -> tuple[RunRecord, RunCost, tuple[Profile | Locks, ...]]:
     attempts = stage.session.experiment.wall.attempts
     for attempt in range(1, attempts + 1):
         at_s = time.monotonic() - stage.began
@@ -217,7 +219,7 @@ def _own_cpu_s() -> float:
     return sum(one.ru_utime + one.ru_stime for one in spent)
 
 
-def _boot(stage: Stage, run: PlannedRun) -> Outcome:
+def _boot(stage: WallStage, run: PlannedRun) -> Outcome:
     folder, logs = stage.scratch / run.run_id, stage.store.raw / run.run_id
     shutil.rmtree(folder, ignore_errors=True)
 

@@ -392,9 +392,9 @@ def test_nothing_unforeseen_ends_with_the_status_of_a_regression() -> None:
 def test_doctor_fails_only_where_a_check_does(
     main: Main, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    good = doctor.Check("fio", "ok", "3.33", "measures")
-    old = doctor.Check("fio", "warn", "3.1", "measures", "apt-get install fio")
-    none = doctor.Check("fio", "fail", "not found", "measures", "apt-get install fio")
+    good = doctor.DoctorCheck("fio", "ok", "3.33", "measures")
+    old = doctor.DoctorCheck("fio", "warn", "3.1", "measures", "apt-get install fio")
+    none = doctor.DoctorCheck("fio", "fail", "not found", "measures", "apt-get install fio")
     for check, code in ((good, 0), (old, 0), (none, 3)):
         monkeypatch.setattr(doctor, "run_checks", lambda check=check: [good, check])
         assert main("doctor") == code

@@ -32,8 +32,8 @@ def show_verb(
     from runs.coverage import FOLDERS, shipped
 
     coverage = shipped()
-    wanted = tuple(folder.rstrip("/") for folder in folders or ()) or FOLDERS
-    rows = by_folder(coverage, wanted)
+    paths = tuple(folder.rstrip("/") for folder in folders or ()) or FOLDERS
+    rows = by_folder(coverage, paths)
     if as_json:
         emit({"release": coverage.release, "folders": [asdict(row) for row in rows]})
         return
@@ -49,7 +49,7 @@ def show_verb(
         counts = "  ".join(f"{row.by_workload.get(name, 0):>{len(name)}}" for name in workloads)
         print(f"{row.folder:{width}}  {row.functions:>8}  {row.executed:>5} {share:>6}  {counts}")
     if unreached:
-        for file, function in unreached_in(coverage, wanted):
+        for file, function in unreached_in(coverage, paths):
             print(f"{file}: {function}")
 
 
@@ -63,7 +63,7 @@ def add_verb(
     from host import facts
     from runs import coverage
 
-    table, found = coverage.add([session_folder(name) for name in sessions], facts.cache_folder())
-    cases = ", ".join(case.case for case in found.cases)
-    log(f"{len(found.calls)} functions of {found.release}; executed by {cases}")
+    table, added = coverage.add([session_folder(name) for name in sessions], facts.cache_folder())
+    cases = ", ".join(case.case for case in added.cases)
+    log(f"{len(added.calls)} functions of {added.release}; executed by {cases}")
     print(table)

@@ -199,6 +199,9 @@ EXAMPLES: dict[str, tuple[Example, ...]] = {
 
 
 def text_of(path: str) -> str:
-    """The examples of a verb as the end of its help: a line each, for typer's markup."""
-    lines = [f"{example.line}   {example.purpose}" for example in EXAMPLES[path]]
+    """The examples of a verb as the end of its help: a line each, for typer's markup.
+
+    What it is for is a comment of the shell, so that a whole line can be pasted.
+    """
+    lines = [f"{example.line}  # {example.purpose}" for example in EXAMPLES[path]]
     return "\n\n".join(["Examples:", *lines])

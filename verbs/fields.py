@@ -27,7 +27,7 @@ def flattened(verb: Callable[..., None]) -> Callable[..., None]:
         TypeError: two fields, or a field and a parameter, have one name.
     """
     signature, hints = inspect.signature(verb), get_type_hints(verb, include_extras=True)
-    made: dict[str, tuple[Any, tuple[str, ...]]] = {}
+    plain_types: dict[str, tuple[Any, tuple[str, ...]]] = {}
     parameters: list[inspect.Parameter] = []
     for parameter in signature.parameters.values():
         plain, left_out = _without(hints[parameter.name])
@@ -35,16 +35,16 @@ def flattened(verb: Callable[..., None]) -> Callable[..., None]:
             parameters.append(_option(parameter.name, hints[parameter.name], parameter.default))
             continue
         of_field = get_type_hints(plain, include_extras=True)
-        kept = [one for one in dataclasses.fields(plain) if one.name not in left_out]
-        made[parameter.name] = (plain, tuple(one.name for one in kept))
-        parameters += [_option(one.name, of_field[one.name], one.default) for one in kept]
+        own_fields = [each for each in dataclasses.fields(plain) if each.name not in left_out]
+        plain_types[parameter.name] = (plain, tuple(each.name for each in own_fields))
+        parameters += [_option(each.name, of_field[each.name], each.default) for each in own_fields]
     names = [parameter.name for parameter in parameters]
     if twice := sorted({name for name in names if names.count(name) > 1}):
         raise TypeError(f"{verb.__name__}: declared twice: {', '.join(twice)}")
 
     @functools.wraps(verb)
     def command(**values: Any) -> None:
-        for name, (kind, fields) in made.items():
+        for name, (kind, fields) in plain_types.items():
             values[name] = kind(**{field: _frozen(values.pop(field)) for field in fields})
         verb(**values)
 
@@ -60,7 +60,7 @@ def _without(hint: Any) -> tuple[Any, tuple[str, ...]]:
     if get_origin(hint) is not Annotated:
         return hint, ()
     plain, *more = get_args(hint)
-    return plain, tuple(name for one in more if isinstance(one, Without) for name in one.names)
+    return plain, tuple(name for each in more if isinstance(each, Without) for name in each.names)
 
 
 def _option(name: str, hint: Any, default: Any) -> inspect.Parameter:

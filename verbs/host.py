@@ -79,7 +79,7 @@ def list_verb(as_json: Json = False) -> None:
     from kernels.series import known_series
     from workloads.spec import load_catalogue
 
-    known: dict[str, list[str]] = {
+    names: dict[str, list[str]] = {
         "experiments": list(load.known_experiments()),
         "workloads": [f"{w.name}: {w.title}" for w in load_catalogue().values()],
         "guests": list(load.known_guests()),
@@ -91,9 +91,9 @@ def list_verb(as_json: Json = False) -> None:
         ],
     }
     if as_json:
-        emit(known)
+        emit(names)
         return
-    for title, entries in known.items():
+    for title, entries in names.items():
         print(f"{title}:")
         print("\n".join(f"  {entry}" for entry in entries) or "  none")
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from host import facts
 from runs.request import Request
 from verbs.folders import CHECKOUT
-from verbs.options import Executor
+from verbs.options import ExecutorOptions
 from verbs.output import log
 
 # What makes experiments and boots is imported where it is called: ``--help`` would wait for it.
@@ -36,11 +36,11 @@ def experiment_of(request: Request) -> Experiment:
     )  # fmt: skip
 
 
-def options(given: Executor | None = None, *, fit_only: bool = False) -> Options:
+def options(executor: ExecutorOptions | None = None, *, fit_only: bool = False) -> Options:
     """The options of this call; the executor is still the local one, see :func:`placed`."""
     from runs.options import Options
 
-    values = asdict(given) if given else {}
+    values = asdict(executor) if executor else {}
     # Words, which are made an executor when it is needed.
     for name in ("executor", "store"):
         values.pop(name, None)
@@ -50,7 +50,9 @@ def options(given: Executor | None = None, *, fit_only: bool = False) -> Options
 
 
 @contextmanager
-def placed(asked: Options, given: Executor, reporter: Reporter) -> Iterator[Options]:
+def placed(
+    run_options: Options, executor: ExecutorOptions, reporter: Reporter
+) -> Iterator[Options]:
     """The options with what ``--executor`` names; nothing is connected before it is needed.
 
     Raises:
@@ -60,14 +62,18 @@ def placed(asked: Options, given: Executor, reporter: Reporter) -> Iterator[Opti
     from fleet.configured import executor_of
 
     where = executor_of(
-        given.executor, given.store, checkout=CHECKOUT, cache=asked.cache, say=reporter.say
+        executor.executor,
+        executor.store,
+        checkout=CHECKOUT,
+        cache=run_options.cache,
+        say=reporter.say,
     )
-    with where as chosen:
-        yield replace(asked, executor=chosen)
+    with where as connected:
+        yield replace(run_options, executor=connected)
 
 
 @contextmanager
-def resumable(again: Sequence[str] = (), begun: Path | None = None) -> Iterator[None]:
+def resumable(again: Sequence[str] = (), folder: Path | None = None) -> Iterator[None]:
     """Where the user ends the block, say what is kept, and how to go on.
 
     ``begun`` is the file that is there once something can be resumed, by ``./lab.py again``;
@@ -76,7 +82,7 @@ def resumable(again: Sequence[str] = (), begun: Path | None = None) -> Iterator[
     try:
         yield
     except KeyboardInterrupt:
-        if begun is not None and begun.exists():
+        if folder is not None and folder.exists():
             log(f"finished runs are saved; to continue: ./lab.py {shlex.join(again)}")
         else:
             log("finished kernels are kept in the cache; to continue, run the same command again")

@@ -12,7 +12,7 @@ from verbs.invocation import options
 from verbs.options import (
     OUTPUT,
     DryRun,
-    Executor,
+    ExecutorOptions,
     Folder,
     Json,
     Measuring,
@@ -27,7 +27,7 @@ app = typer.Typer(add_completion=False)
 @app.command("build")
 @flattened
 def build_verb(
-    request: Request, where: Executor, dry_run: DryRun = False, as_json: Json = False
+    request: Request, where: ExecutorOptions, dry_run: DryRun = False, as_json: Json = False
 ) -> None:
     """Build the kernels of an experiment that are not in the cache."""
     from verbs.actions import kernels

@@ -46,7 +46,7 @@ Session = Annotated[
 
 
 @dataclass(frozen=True, kw_only=True)
-class Executor:
+class ExecutorOptions:
     """Where kernels are built and guests run; ``store`` is where other hosts find files."""
 
     executor: Annotated[
@@ -72,8 +72,8 @@ class Executor:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Booting(Executor):
-    """As :class:`Executor`, for what boots guests; None lets the lab choose how many."""
+class Booting(ExecutorOptions):
+    """As :class:`ExecutorOptions`, for what boots guests; None lets the lab choose how many."""
 
     guests: Annotated[
         int | None,

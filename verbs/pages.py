@@ -37,9 +37,9 @@ def pages_verb(
 
     if sessions is not None and not sessions.is_dir():
         raise UsageError("no such folder", where=str(sessions), next_step="leave out --sessions")
-    made = site.build(
+    counts = site.build(
         HistoryStore(history), output, known=load_known(known_file),
         policy=load_policy(policy_file), sessions=sessions,
     )  # fmt: skip
-    log(f"{made.tracks} tracks, {made.nights} nights, {made.reports} reports copied")
-    print(made.folder / site.FRONT)
+    log(f"{counts.tracks} tracks, {counts.nights} nights, {counts.reports} reports copied")
+    print(counts.folder / site.FRONT)

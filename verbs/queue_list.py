@@ -41,16 +41,16 @@ def list_verb(
 
     read = QueueStore(folder).read()
     hidden: tuple[State, ...] = () if everything else ("removed", "replaced")
-    shown = [entry for entry in read.entries if entry.state not in hidden]
-    shown.sort(key=lambda entry: (not entry.is_open, entry.ended, entry.order))
+    entries = [entry for entry in read.entries if entry.state not in hidden]
+    entries.sort(key=lambda entry: (not entry.is_open, entry.ended, entry.order))
     for problem in read.problems:
         log(f"left out: {problem}")
     if as_json:
-        emit([as_json_values(entry) for entry in shown])
+        emit([as_json_values(entry) for entry in entries])
         return
-    for entry in shown:
+    for entry in entries:
         print(_line(entry))
-    if not shown:
+    if not entries:
         log("the queue is empty")
 
 
@@ -64,5 +64,5 @@ def _line(entry: Entry) -> str:
     elif entry.state == "running" and not is_worked_on(entry):
         word = "interrupted"
     priority = f"  priority {entry.priority}" if entry.priority and entry.is_open else ""
-    said = entry.message or "; ".join(said_in_words(one) for one in entry.said)
-    return f"{word:<13}  {entry.id}{priority}  {entry.name}{f'  ({said})' if said else ''}"
+    text = entry.message or "; ".join(said_in_words(outcome) for outcome in entry.said)
+    return f"{word:<13}  {entry.id}{priority}  {entry.name}{f'  ({text})' if text else ''}"

@@ -35,18 +35,18 @@ def sessions_verb(
     from results.sessions import heads_in
 
     heads = heads_in(folder)
-    chosen = heads if everything else heads[:limit]
+    limited = heads if everything else heads[:limit]
     if page is not None:
         from pages import gallery
 
-        log(f"{gallery.build(chosen, page)} reports: {page / 'index.html'}")
+        log(f"{gallery.build(limited, page)} reports: {page / 'index.html'}")
         return
-    shown = [listed(head) for head in chosen]
+    listed_sessions = [listed(head) for head in limited]
     if as_json:
-        emit([as_json_values(one) for one in shown])
+        emit([as_json_values(each) for each in listed_sessions])
         return
-    print("\n".join(text_lines(shown)), end="\n" if shown else "")
+    print("\n".join(text_lines(listed_sessions)), end="\n" if listed_sessions else "")
     if not heads:
         log(f"no session in {folder}")
-    elif len(shown) < len(heads):
-        log(f"{len(heads) - len(shown)} older sessions not shown; --all lists them")
+    elif len(listed_sessions) < len(heads):
+        log(f"{len(heads) - len(listed_sessions)} older sessions not shown; --all lists them")

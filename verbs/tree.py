@@ -65,15 +65,15 @@ def tree_verb(
     from kernels.tree import series_of, tree_at
     from verbs.actions import session
 
-    found = series_of(
+    series = series_of(
         tree_at(tree), wanted, base=base, uncommitted=uncommitted, cache=facts.cache_folder()
     )
-    for note in found.notes:
+    for note in series.notes:
         log(note)
     request = replace(
-        request, series=found.series, source=found.source, automatic=not request.workloads
+        request, series=series.series, source=series.source, automatic=not request.workloads
     )
     cases = ", ".join(case.name for case in experiment_of(request).cases)
-    chosen = "" if request.workloads else " (they execute what the series changes)"
-    log(f"workloads: {cases}{chosen}")
+    remark = "" if request.workloads else " (they execute what the series changes)"
+    log(f"workloads: {cases}{remark}")
     raise typer.Exit(session.run(request, given, folder=folder, strict=strict, dry_run=dry_run))

@@ -12,7 +12,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from results.checks import Problem
+from results.checks import CheckProblem
 from workloads import splats
 from workloads.check_job import Asked, known_selftests
 
@@ -33,14 +33,14 @@ TAINTS = {4: "machine check", 5: "bad page", 7: "died", 9: "warned", 14: "soft l
 
 
 @dataclass(frozen=True)
-class Found:
+class CheckResult:
     """What it said: problems, and one line for each thing that was looked at and is well."""
 
-    problems: tuple[Problem, ...]
+    problems: tuple[CheckProblem, ...]
     checked: tuple[str, ...]
 
 
-def judge(console: str, files: Mapping[str, bytes] | None, asked: Asked) -> Found:
+def judge(console: str, files: Mapping[str, bytes] | None, asked: Asked) -> CheckResult:
     """What a guest's console and files say.
 
     ``files`` is None where none came: then only what the console says is known.  A step
@@ -48,7 +48,7 @@ def judge(console: str, files: Mapping[str, bytes] | None, asked: Asked) -> Foun
     something is not green.
     """
     problems = [
-        Problem(kind=s.kind, title=s.line, where=s.where, says=s.title, evidence=s.evidence)
+        CheckProblem(kind=s.kind, title=s.line, where=s.where, says=s.title, evidence=s.evidence)
         for s in splats.find(console)
     ]
     checked: list[str] = []
@@ -58,10 +58,12 @@ def judge(console: str, files: Mapping[str, bytes] | None, asked: Asked) -> Foun
         _left(files, asked, problems, checked)
         _taint(files, problems)
         _lockdep(files.get("lockdep_stats", b"").decode(errors="replace"), asked, problems, checked)
-    return Found(tuple(problems), tuple(checked))
+    return CheckResult(tuple(problems), tuple(checked))
 
 
-def _selftests(console: str, asked: Asked, problems: list[Problem], checked: list[str]) -> None:
+def _selftests(
+    console: str, asked: Asked, problems: list[CheckProblem], checked: list[str]
+) -> None:
     known = known_selftests()
     for name in asked.selftests:
         said = re.search(rf"{known[name].prints}: (\d+) of (\d+) tests passed", console)
@@ -75,7 +77,7 @@ def _selftests(console: str, asked: Asked, problems: list[Problem], checked: lis
             checked.append(said[0])
 
 
-def _problem(kind: str, title: str, evidence: Sequence[str] = ()) -> Problem:
+def _problem(kind: str, title: str, evidence: Sequence[str] = ()) -> CheckProblem:
     says = {
         "selftest": "fails the kernel's own tests",
         "data": "returns wrong data",
@@ -83,11 +85,11 @@ def _problem(kind: str, title: str, evidence: Sequence[str] = ()) -> Problem:
         "leak": "loses memory",
         "taint": "is tainted",
     }[kind]
-    return Problem(kind=kind, title=title, says=says, evidence=tuple(evidence))
+    return CheckProblem(kind=kind, title=title, says=says, evidence=tuple(evidence))
 
 
 def _steps(
-    files: Mapping[str, bytes], asked: Asked, problems: list[Problem], checked: list[str]
+    files: Mapping[str, bytes], asked: Asked, problems: list[CheckProblem], checked: list[str]
 ) -> None:
     if failure := files.get("failure"):
         problems.append(_problem("step", failure.decode(errors="replace").strip()))
@@ -143,7 +145,7 @@ def _compared_bytes(job: Mapping[str, Mapping[str, int]]) -> int:
 
 
 def _left(
-    files: Mapping[str, bytes], asked: Asked, problems: list[Problem], checked: list[str]
+    files: Mapping[str, bytes], asked: Asked, problems: list[CheckProblem], checked: list[str]
 ) -> None:
     counts = {when: _counts(files, when) for when in ("before", "after")}
     before, after = counts["before"], counts["after"]
@@ -186,7 +188,7 @@ def _value(text: bytes, name: str) -> int:
     return int(found[1]) if found else 0
 
 
-def _taint(files: Mapping[str, bytes], problems: list[Problem]) -> None:
+def _taint(files: Mapping[str, bytes], problems: list[CheckProblem]) -> None:
     text = files.get("tainted", b"").strip()
     flags = int(text) if text.isdigit() else 0
     named = [word for bit, word in TAINTS.items() if flags >> bit & 1]
@@ -194,7 +196,7 @@ def _taint(files: Mapping[str, bytes], problems: list[Problem]) -> None:
         problems.append(_problem("taint", f"taint flags of the kernel: {', '.join(named)}"))
 
 
-def _lockdep(text: str, asked: Asked, problems: list[Problem], checked: list[str]) -> None:
+def _lockdep(text: str, asked: Asked, problems: list[CheckProblem], checked: list[str]) -> None:
     if not asked.lockdep:
         return
     classes = re.search(r"lock-classes: +(\d+)", text)

@@ -11,7 +11,7 @@ import re
 from collections import defaultdict
 from dataclasses import dataclass, field
 
-from results.locks import LockClass, Site
+from results.locks import CallSite, LockClass
 from workloads.parse import ParseError
 
 HEADER = re.compile(r"lock_stat version \d+\.\d+")
@@ -34,7 +34,7 @@ class _Open:
 
     name: str = ""
     rows: list[dict[str, str]] = field(default_factory=list)
-    sites: tuple[list[Site], list[Site]] = field(default_factory=lambda: ([], []))
+    sites: tuple[list[CallSite], list[CallSite]] = field(default_factory=lambda: ([], []))
     rules: int = 0
 
 
@@ -97,7 +97,7 @@ def _line(line: str, columns: list[str], groups: list[_Open]) -> None:
     symbol = SYMBOL.fullmatch(site[3])
     function, offset = (symbol[1], int(symbol[2], 16)) if symbol else (site[3], 0)
     groups[-1].sites[groups[-1].rules - 1].append(
-        Site(function=function, offset=offset, count=int(site[2]))
+        CallSite(function=function, offset=offset, count=int(site[2]))
     )
 
 

@@ -27,7 +27,7 @@ from guests.probe import counts, locks
 from guests.probe.counts import CountsError, Rows
 from guests.probe.usermap import UserMap, user_map
 from kernels import addresses, origins
-from kernels.addresses import KERNEL_HALF, AddressesError, Functions, Table
+from kernels.addresses import KERNEL_HALF, AddressesError, AddressTable, FunctionMap
 from kernels.cache import Kernel
 from results.profile import (
     IDLE,
@@ -66,7 +66,7 @@ WAITING = (
 class Places:
     """What addresses mean in one run: functions, modules' [start, end), user files."""
 
-    functions: Functions
+    functions: FunctionMap
     modules: tuple[tuple[int, int], ...]
     user: UserMap
 
@@ -206,7 +206,7 @@ def _names(where: NDArray[np.uint64], places: Places) -> list[tuple[str, str]]:
     ]
 
 
-def waiting_places(table: Table) -> tuple[tuple[str, tuple[int, int]], ...]:
+def waiting_places(table: AddressTable) -> tuple[tuple[str, tuple[int, int]], ...]:
     """Where a kernel's vCPUs wait: the kind of waiting, and the function's [start, end)."""
     found = [(kind, span) for kind, name in WAITING for span in table.spans(name)]
     return tuple(found[: counts.MAX_SPANS])
@@ -222,7 +222,7 @@ def locks_of(kernel: Kernel) -> tuple[locks.Place, ...]:
     return locks.places(_table_of(kernel), kernel.identity.arch)
 
 
-def _table_of(kernel: Kernel) -> Table:
+def _table_of(kernel: Kernel) -> AddressTable:
     """A kernel's code.
 
     Raises:
@@ -268,7 +268,7 @@ def overcount(data: bytes, files: Mapping[str, bytes], phases: Sequence[str]) ->
     return shares
 
 
-def functions_of(kernel: Kernel, wanted: frozenset[str] = frozenset()) -> Functions:
+def functions_of(kernel: Kernel, wanted: frozenset[str] = frozenset()) -> FunctionMap:
     """A kernel's functions with their files; kept for the next run of the same kernel.
 
     Raises:
@@ -278,13 +278,13 @@ def functions_of(kernel: Kernel, wanted: frozenset[str] = frozenset()) -> Functi
 
 
 @lru_cache(maxsize=8)
-def _functions_of(system_map: Path, origins_file: Path, wanted: frozenset[str]) -> Functions:
+def _functions_of(system_map: Path, origins_file: Path, wanted: frozenset[str]) -> FunctionMap:
     table = addresses.parse(system_map.read_text())
     return addresses.functions(table, origins.load(origins_file), wanted)
 
 
 def _require_right_map(
-    functions: Functions, kernel: Kernel, files: Mapping[str, bytes], result: GuestResult
+    functions: FunctionMap, kernel: Kernel, files: Mapping[str, bytes], result: GuestResult
 ) -> None:
     """Refuse a System.map of another kernel.
 
@@ -332,7 +332,7 @@ def _fold_kernel(
 
 
 def _unit(
-    unit: Unit, functions: Functions, kernel: Sequence[FunctionCount], seen: PhaseResult
+    unit: Unit, functions: FunctionMap, kernel: Sequence[FunctionCount], seen: PhaseResult
 ) -> float | None:
     """How many of a unit were done; None when nothing of this run counts it."""
     if unit.ios:

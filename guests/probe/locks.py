@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from experiment.architecture import X86_64
-from kernels.addresses import Table
+from kernels.addresses import AddressTable
 
 # Bits of a kind's number in the probe's rows, which is its place below.
 SHARED, SLEEPS = 1, 2
@@ -53,7 +53,7 @@ class Place(NamedTuple):
     end: int
 
 
-def places(table: Table, arch: str) -> tuple[Place, ...]:
+def places(table: AddressTable, arch: str) -> tuple[Place, ...]:
     """The functions of one kernel; none of one whose locks are not watched."""
     if arch != X86_64.name or DEBUGGED in table.at:
         return ()

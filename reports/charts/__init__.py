@@ -4,7 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from reports.charts import bandwidth, drift, forest, locks, strip, timeline, waterfall
+from reports.charts import (
+    bandwidth,
+    drift,
+    forest,
+    icicle,
+    locks,
+    ranked,
+    strip,
+    timeline,
+    waterfall,
+)
 from reports.charts.canvas import Chart
 from reports.model import Comparison
 
@@ -16,6 +26,13 @@ OF_RUNS: tuple[Draw, ...] = (bandwidth.draw, strip.draw, drift.draw, timeline.dr
 OF_MANY_CASES: tuple[Draw, ...] = (strip.draw, drift.draw)
 # What the charts of all arms do not show of a pair.
 OF_A_PAIR: tuple[Draw, ...] = (strip.draw, drift.draw, timeline.draw)
-KINDS: tuple[Draw, ...] = (forest.draw, *OF_RUNS, waterfall.draw, locks.draw)
+KINDS: tuple[Draw, ...] = (
+    forest.draw,
+    ranked.draw,
+    *OF_RUNS,
+    waterfall.draw,
+    icicle.draw,
+    locks.draw,
+)
 
 __all__ = ["KINDS", "MANY_CASES", "OF_A_PAIR", "OF_MANY_CASES", "OF_RUNS", "Chart", "Draw"]

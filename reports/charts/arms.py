@@ -10,7 +10,7 @@ from matplotlib.transforms import blended_transform_factory
 
 from experiment.spec import Thresholds
 from reports import wording
-from reports.by_arm import Cell, Row
+from reports.by_arm import ArmCell, MetricRow
 from reports.charts import canvas
 from reports.charts.canvas import BAND, BASE, INK, MUTED, PATCHED, Chart
 from reports.charts.forest import limits_of
@@ -47,8 +47,8 @@ def forest(session: SessionComparison) -> list[Chart]:
         f"{wording.cell_bounds(row, cell)} {wording.cell_verdict(cell)}".strip()
         for row in judged for cell in row.others
     )  # fmt: skip
-    with canvas.figure(EDGES_IN + ROW_IN * total + GROUP_IN * len(judged)) as drawn:
-        axes = drawn.subplots()
+    with canvas.figure(EDGES_IN + ROW_IN * total + GROUP_IN * len(judged)) as fig:
+        axes = fig.subplots()
         axes.patch.set_alpha(0)
         position = _forest_rows(axes, judged, limits, thresholds)
         axes.set_xlim(*limits)
@@ -65,8 +65,8 @@ def forest(session: SessionComparison) -> list[Chart]:
             extra.append(("published", {
                 "marker": "D", "markerfacecolor": "none", "markeredgecolor": INK, "markersize": 6,
             }))  # fmt: skip
-        canvas.legend(drawn, *extra)
-        svg = canvas.to_svg(drawn, "arms", alt)
+        canvas.legend(fig, *extra)
+        svg = canvas.to_svg(fig, "arms", alt)
     return [Chart(
         name="arms", kind="arms", title="The change, arm by arm",
         caption=f"The band is the threshold of {wording.threshold(thresholds)}. Published changes "
@@ -76,7 +76,7 @@ def forest(session: SessionComparison) -> list[Chart]:
 
 
 def _forest_rows(
-    axes: Axes, judged: Sequence[Row], limits: tuple[float, float], thresholds: Thresholds
+    axes: Axes, judged: Sequence[MetricRow], limits: tuple[float, float], thresholds: Thresholds
 ) -> float:
     """Draw every row; return the position below the last."""
     across_page = blended_transform_factory(axes.transAxes, axes.transData)
@@ -98,13 +98,13 @@ def _forest_rows(
 
 
 def _forest_row(
-    axes: Axes, position: float, row: Row, cell: Cell, limits: tuple[float, float]
+    axes: Axes, position: float, row: MetricRow, cell: ArmCell, limits: tuple[float, float]
 ) -> None:
     across_page = blended_transform_factory(axes.transAxes, axes.transData)
     axes.text(-0.05, position, _cut(cell.arm), transform=across_page, va="center", ha="right",
               fontsize=9.5)  # fmt: skip
-    said = wording.typeset(f"{wording.cell_change(row, cell)}  {wording.cell_verdict(cell)}")
-    axes.text(1.01, position, said.strip(), transform=across_page, va="center", ha="left",
+    text = wording.typeset(f"{wording.cell_change(row, cell)}  {wording.cell_verdict(cell)}")
+    axes.text(1.01, position, text.strip(), transform=across_page, va="center", ha="left",
               color=MUTED, fontsize=9.5)  # fmt: skip
     change = cell.change
     if change is not None:
@@ -132,12 +132,12 @@ def runs(session: SessionComparison) -> list[Chart]:
     return [_runs(row) for row in judged]
 
 
-def _runs(row: Row) -> Chart:
+def _runs(row: MetricRow) -> Chart:
     name = canvas.identifier("runs", row.case, row.name)
-    said = ", ".join(f"{cell.arm} {wording.cell_figure(cell)}" for cell in row.cells)
-    alt = f"{row.case}, {row.name} in {row.unit}, means: {said}; {wording.row_samples(row)}"
-    with canvas.figure(EDGES_IN - 0.2 + ROW_IN * len(row.cells)) as drawn:
-        axes = drawn.subplots()
+    text = ", ".join(f"{cell.arm} {wording.cell_figure(cell)}" for cell in row.cells)
+    alt = f"{row.case}, {row.name} in {row.unit}, means: {text}; {wording.row_samples(row)}"
+    with canvas.figure(EDGES_IN - 0.2 + ROW_IN * len(row.cells)) as fig:
+        axes = fig.subplots()
         canvas.clear(axes, "x")
         for position, cell in enumerate(row.cells):
             colour = BASE if cell is row.base else PATCHED
@@ -155,7 +155,7 @@ def _runs(row: Row) -> Chart:
         axes.spines["left"].set_visible(False)
         axes.set_xlabel(row.unit)
         axes.locator_params(axis="x", nbins=6)
-        svg = canvas.to_svg(drawn, name, alt)
+        svg = canvas.to_svg(fig, name, alt)
     return Chart(
         name=name, kind="runs", title=f"{row.case}, {row.name}",
         caption="Each dot is one run, the triangle below is the arm's mean, the dashed line that "

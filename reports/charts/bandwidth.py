@@ -59,11 +59,11 @@ def _draw_one(comparison: Comparison, metric: MetricComparison) -> Chart:
         f"{metric.unit}, change {wording.change(metric)} {wording.interval(metric)}, "
         f"{wording.samples(metric)}."
     )
-    with canvas.figure(HEIGHT_IN) as drawn:
-        axes = drawn.subplots()
+    with canvas.figure(HEIGHT_IN) as fig:
+        axes = fig.subplots()
         _seeds(axes, metric, arms)
         axes.set_ylabel(metric.unit)
-        svg = canvas.to_svg(drawn, name, alt)
+        svg = canvas.to_svg(fig, name, alt)
     return Chart(
         name=name,
         kind="bandwidth",
@@ -76,7 +76,7 @@ def _draw_one(comparison: Comparison, metric: MetricComparison) -> Chart:
     )
 
 
-def shown(case: CaseComparison, phase: str) -> MetricComparison | None:
+def charted_metric(case: CaseComparison, phase: str) -> MetricComparison | None:
     """The metric by which a phase is shown: the first that is judged, else bandwidth."""
     judged = (metric for metric in case.primary if metric.phase == phase)
     return next(judged, case.metric(f"{phase}.bw"))
@@ -93,6 +93,6 @@ def draw(comparison: Comparison) -> list[Chart]:
         _draw_one(comparison, metric)
         for case in comparison.cases
         for phase in case.phases
-        for metric in [shown(case, phase.name)]
+        for metric in [charted_metric(case, phase.name)]
         if metric is not None and metric.base and metric.patched and metric.pairs
     ]

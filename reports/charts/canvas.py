@@ -92,9 +92,9 @@ class Chart:
 def figure(height_in: float, width_in: float = WIDTH_IN) -> Iterator[Figure]:
     """A transparent figure in the report's style."""
     with mpl.rc_context(STYLE):
-        drawn = Figure(figsize=(width_in, height_in), layout="constrained")
-        drawn.patch.set_alpha(0)
-        yield drawn
+        fig = Figure(figsize=(width_in, height_in), layout="constrained")
+        fig.patch.set_alpha(0)
+        yield fig
 
 
 def clear(axes: Axes, grid: str = "y") -> None:
@@ -105,7 +105,7 @@ def clear(axes: Axes, grid: str = "y") -> None:
 
 
 def legend(
-    drawn: Figure, *extra: tuple[str, dict[str, object]], arms: tuple[str, ...] | None = None
+    fig: Figure, *extra: tuple[str, dict[str, object]], arms: tuple[str, ...] | None = None
 ) -> None:
     """Name the arms, and what else is drawn, in one row above the axes.
 
@@ -117,22 +117,22 @@ def legend(
     ]
     for label, style in extra:
         handles.append(Line2D([], [], **{"linestyle": "", "label": label, **style}))  # type: ignore[arg-type]
-    drawn.legend(
+    fig.legend(
         handles=handles, loc="outside upper left", ncols=len(handles), borderpad=0.1,
         handletextpad=0.3, columnspacing=1.2, handlelength=1.2,
     )  # fmt: skip
 
 
-def to_svg(drawn: Figure, name: str, alt: str) -> str:
+def to_svg(fig: Figure, name: str, alt: str) -> str:
     """The figure as an ``<svg>`` element without prologue, its ids prefixed with ``name``."""
-    for text in drawn.findobj(Text):
+    for text in fig.findobj(Text):
         assert isinstance(text, Text)
         text.set_text(clean(text.get_text(), lines=True))
     sink = io.StringIO()
     with mpl.rc_context({**STYLE, "svg.hashsalt": name}), warnings.catch_warnings():
         # The page's typeface draws the text; that ours lacks a glyph costs only its width.
         warnings.filterwarnings("ignore", message="Glyph .* missing")
-        drawn.savefig(sink, format="svg", metadata={"Date": None, "Creator": None})
+        fig.savefig(sink, format="svg", metadata={"Date": None, "Creator": None})
     svg = sink.getvalue()
     svg = svg[svg.index("<svg") :].rstrip()
     svg = re.sub(r"\s*<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from reports import steps, wording
-from reports.by_arm import Row
+from reports.by_arm import MetricRow
 from reports.charts import canvas
 from reports.charts.canvas import BASE, INK, PATCHED, Chart
 from reports.many import SessionComparison
@@ -19,20 +19,20 @@ def _label(number: int, step: Step) -> str:
     return f"{number}  {title}"
 
 
-def _draw_one(session: SessionComparison, row: Row) -> Chart:
-    found = steps.course(session, row)
+def _draw_one(session: SessionComparison, row: MetricRow) -> Chart:
+    points = steps.course(session, row)
     name = canvas.identifier("course", row.case, row.name)
     alt = f"{row.case}, {row.name}, change by step: " + "; ".join(
         f"{step.title}: {wording.change(step.own)} {wording.bounds(step.own)}, in all "
         f"{wording.cell_change(row, step.cell)}"
-        for step in found
+        for step in points
     )
-    at = list(range(1, len(found) + 1))
-    totals = [100 * step.cell.change.estimate if step.cell.change else 0.0 for step in found]
-    with canvas.figure(HEIGHT_IN + 0.12 * len(found)) as drawn:
-        axes = drawn.subplots()
+    at = list(range(1, len(points) + 1))
+    totals = [100 * step.cell.change.estimate if step.cell.change else 0.0 for step in points]
+    with canvas.figure(HEIGHT_IN + 0.12 * len(points)) as fig:
+        axes = fig.subplots()
         canvas.clear(axes)
-        for number, step in zip(at, found, strict=True):
+        for number, step in zip(at, points, strict=True):
             own = step.own.judgement.change
             if own is not None:
                 axes.bar(number, 100 * own.estimate, width=0.5, color=BASE, alpha=0.55)
@@ -45,17 +45,17 @@ def _draw_one(session: SessionComparison, row: Row) -> Chart:
         axes.plot([0.32, *(number + 0.32 for number in at)], [0.0, *totals], "-o", color=PATCHED,
                   linewidth=1.4, markersize=5)  # fmt: skip
         axes.axhline(0, color=INK, linewidth=0.8)
-        labels = [_label(number, step) for number, step in zip(at, found, strict=True)]
+        labels = [_label(number, step) for number, step in zip(at, points, strict=True)]
         axes.set_xticks(at, labels, rotation=24, ha="right", rotation_mode="anchor")
         axes.tick_params(axis="x", length=0, labelcolor=INK, labelsize=9)
-        axes.set_xlim(0.1, len(found) + 0.65)
+        axes.set_xlim(0.1, len(points) + 0.65)
         axes.set_ylabel("change, % of base")
         canvas.legend(
-            drawn,
+            fig,
             ("all up to here", {"marker": "o", "color": PATCHED, "markersize": 5}),
             ("this step", {"marker": "s", "color": BASE, "markersize": 7, "alpha": 0.6}),
         )
-        svg = canvas.to_svg(drawn, name, alt)
+        svg = canvas.to_svg(fig, name, alt)
     return Chart(
         name=name,
         kind="course",

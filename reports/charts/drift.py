@@ -23,18 +23,18 @@ def _draw_one(
     short = max(point.at_s for point in points) < SHORT_S
     scale, unit = (1.0, "seconds") if short else (MINUTE_S, "minutes")
     name = canvas.identifier("drift", metric.case, metric.name)
-    said = []
+    parts = []
     for arm in arms:
         of_arm = sorted((p for p in points if p.arm == arm), key=lambda point: point.at_s)
         if of_arm:
-            said.append(
+            parts.append(
                 f"{arm} from {wording.figure(of_arm[0].value, 4)} to "
                 f"{wording.figure(of_arm[-1].value, 4)}"
             )
-    alt = f"{metric.case}, {metric.name} over the session, first to last run: {', '.join(said)}"
+    alt = f"{metric.case}, {metric.name} over the session, first to last run: {', '.join(parts)}"
     left_out = [point for point in points if not point.used]
-    with canvas.figure(HEIGHT_IN) as drawn:
-        axes = drawn.subplots()
+    with canvas.figure(HEIGHT_IN) as fig:
+        axes = fig.subplots()
         canvas.clear(axes)
         for arm, colour, marker in zip(arms, (BASE, PATCHED, AGAIN), "oos", strict=False):
             used = sorted((p.at_s / scale, p.value) for p in points if p.arm == arm and p.used)
@@ -50,8 +50,8 @@ def _draw_one(
         extra: list[tuple[str, dict[str, object]]] = []
         if left_out:
             extra.append(("left out", {"marker": "x", "color": MUTED, "markersize": 5}))
-        canvas.legend(drawn, *extra, arms=arms)
-        svg = canvas.to_svg(drawn, name, alt)
+        canvas.legend(fig, *extra, arms=arms)
+        svg = canvas.to_svg(fig, name, alt)
     return Chart(
         name=name,
         kind="drift",
@@ -68,10 +68,10 @@ def draw(comparison: Comparison) -> list[Chart]:
     """One chart for each primary metric with a run whose time is known; none in exact mode."""
     if comparison.wall is None:
         return []
-    found = []
+    charts = []
     for metric in comparison.primary:
         where = (metric.case, metric.name)
         points = [p for p in comparison.wall.drift if (p.case, p.metric) == where]
         if points:
-            found.append(_draw_one(comparison, metric, points))
-    return found
+            charts.append(_draw_one(comparison, metric, points))
+    return charts

@@ -9,7 +9,7 @@ from matplotlib.patches import Rectangle
 from matplotlib.transforms import blended_transform_factory
 
 from reports import wording
-from reports.charts import canvas
+from reports.charts import canvas, ranked
 from reports.charts.canvas import AGAIN, BAND, INK, MUTED, PATCHED, Chart
 from reports.model import Comparison, MetricComparison
 from reports.verdict import Change
@@ -30,9 +30,9 @@ def limits_of(
 ) -> tuple[float, float]:  # fmt: skip
     """Axis limits in percent: all intervals, the bands, and published changes not too far out."""
     ends = [-1.6 * delta, 1.6 * delta]
-    for seen in noise:
-        known = (seen.estimate, seen.low, seen.high, seen.floor, -(seen.floor or 0.0))
-        ends += [end for end in known if end is not None]
+    for again in noise:
+        bounds = (again.estimate, again.low, again.high, again.floor, -(again.floor or 0.0))
+        ends += [end for end in bounds if end is not None]
     for change in changes:
         ends += [change.estimate, change.low or change.estimate, change.high or change.estimate]
     reach = FURTHEST * max(abs(end) for end in ends)
@@ -60,9 +60,9 @@ def _row(
     across = blended_transform_factory(axes.transAxes, axes.transData)
     change = metric.judgement.change
     assert change is not None
-    name, said = _shown_change(metric)
+    name, text = _shown_change(metric)
     axes.text(0, position - (0.54 if tall else 0.38), name, transform=across, va="center")
-    axes.text(0 if tall else 1, position - (0.3 if tall else 0.38), said, transform=across,
+    axes.text(0 if tall else 1, position - (0.3 if tall else 0.38), text, transform=across,
               va="center", ha="left" if tall else "right", color=MUTED)  # fmt: skip
     if change.low is not None and change.high is not None:
         axes.hlines(position, 100 * change.low, 100 * change.high, color=PATCHED, linewidth=2.2)
@@ -78,31 +78,31 @@ def _row(
             )  # fmt: skip
             continue
         right = value > limits[1]
-        said = wording.typeset(wording.percent(reference.change, decimals=1))
+        text = wording.typeset(wording.percent(reference.change, decimals=1))
         axes.text(
-            1 if right else 0, position, f"◇ {said} →" if right else f"← {said} ◇",
+            1 if right else 0, position, f"◇ {text} →" if right else f"← {text} ◇",
             transform=across,
             va="center", ha="right" if right else "left",
         )  # fmt: skip
 
 
-def _noise(axes: Axes, position: float, seen: Again) -> None:
+def _noise(axes: Axes, position: float, again: Again) -> None:
     """What base differs by from itself, below the change; its floor as a band around zero."""
-    if seen.floor is not None:
+    if again.floor is not None:
         axes.add_patch(
-            Rectangle((-100 * seen.floor, position - 0.17), 200 * seen.floor, 0.36, color=AGAIN,
+            Rectangle((-100 * again.floor, position - 0.17), 200 * again.floor, 0.36, color=AGAIN,
                       alpha=0.22, linewidth=0, zorder=0.6)
         )  # fmt: skip
-    if seen.low is not None and seen.high is not None:
-        axes.hlines(position + 0.15, 100 * seen.low, 100 * seen.high, color=AGAIN, linewidth=1.6)
-    if seen.estimate is not None:
-        axes.plot(100 * seen.estimate, position + 0.15, "s", color=AGAIN, markersize=4.5)
+    if again.low is not None and again.high is not None:
+        axes.hlines(position + 0.15, 100 * again.low, 100 * again.high, color=AGAIN, linewidth=1.6)
+    if again.estimate is not None:
+        axes.plot(100 * again.estimate, position + 0.15, "s", color=AGAIN, markersize=4.5)
 
 
 def draw(comparison: Comparison) -> list[Chart]:
-    """One chart of all primary metrics that have a change; none where no metric has."""
+    """One chart of all primary metrics that have a change; none where no metric has, or many."""
     metrics = [metric for metric in comparison.primary if metric.judgement.change is not None]
-    if not metrics:
+    if not metrics or len(metrics) >= ranked.MANY:
         return []
     thresholds = comparison.manifest.experiment.thresholds
     delta = thresholds.change
@@ -120,8 +120,8 @@ def draw(comparison: Comparison) -> list[Chart]:
         for metric in metrics
     )
     tall = any(sum(map(len, _shown_change(metric))) > LETTERS for metric in metrics)
-    with canvas.figure(EDGES_IN + (TALL_ROW_IN if tall else ROW_IN) * len(metrics)) as drawn:
-        axes = drawn.subplots()
+    with canvas.figure(EDGES_IN + (TALL_ROW_IN if tall else ROW_IN) * len(metrics)) as fig:
+        axes = fig.subplots()
         axes.patch.set_alpha(0)
         for position, metric in enumerate(metrics):
             # In pieces: one band over the whole height would run through the names.
@@ -147,8 +147,8 @@ def draw(comparison: Comparison) -> list[Chart]:
             extra.append(("published", {
                 "marker": "D", "markerfacecolor": "none", "markeredgecolor": INK, "markersize": 6,
             }))  # fmt: skip
-        canvas.legend(drawn, *extra)
-        svg = canvas.to_svg(drawn, "forest", alt)
+        canvas.legend(fig, *extra)
+        svg = canvas.to_svg(fig, "forest", alt)
     return [
         Chart(
             name="forest",

@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.patches import Rectangle
 
 from reports import by_arm, wording
-from reports.by_arm import Cell, Row
+from reports.by_arm import ArmCell, MetricRow
 from reports.charts import canvas
 from reports.charts.canvas import BASE, INK, MUTED, PATCHED, RULE, Chart
 from reports.many import SessionComparison
@@ -48,14 +48,14 @@ def depth(change: float, threshold: float) -> float:
     return DEEPEST * min(1.0, (0.15 + 0.85 * math.log(size / floor) / reach))
 
 
-def square(row: Row, cell: Cell, threshold: float) -> Square | None:
+def square(row: MetricRow, cell: ArmCell, threshold: float) -> Square | None:
     """The cell as drawn; None where nothing was measured."""
     if cell.change is None:
         return None
     estimate = cell.change.estimate
     better = (estimate > 0) == (row.direction == "higher")
-    said = cell.against.judgement if cell.against else None
-    sure = said is not None and (said.verdict in CALLED or said.differs)
+    judgement = cell.against.judgement if cell.against else None
+    sure = judgement is not None and (judgement.verdict in CALLED or judgement.differs)
     decimals = 2 if abs(estimate) < TENTH else 1
     text = wording.percent(estimate, decimals=decimals).replace(" %", "")
     if row.is_share:
@@ -66,12 +66,12 @@ def square(row: Row, cell: Cell, threshold: float) -> Square | None:
 
 
 def _grid(
-    session: SessionComparison, found: tuple[Row, ...]
+    session: SessionComparison, metrics: tuple[MetricRow, ...]
 ) -> tuple[list[str], list[str], list[list[Square | None]]]:
     """Names of rows and columns, and the squares; cases that lack a metric have None."""
     thresholds = session.manifest.experiment.thresholds
     if len(session.arms) > 2:
-        judged = [row for row in found if row.primary]
+        judged = [row for row in metrics if row.primary]
         names = _row_names(judged)
         heads = [arm.name for arm in session.arms[1:]]
         squares = [
@@ -79,13 +79,13 @@ def _grid(
             for row in judged
         ]
         return names, heads, squares
-    by_case: dict[str, dict[str, Row]] = {}
-    for row in found:
+    by_case: dict[str, dict[str, MetricRow]] = {}
+    for row in metrics:
         if row.measured:
             by_case.setdefault(f"{row.case} {row.phase}", {}).setdefault(row.short, row)
-    shorts = [row.short for row in found if row.primary]
+    shorts = [row.short for row in metrics if row.primary]
     # A metric that moves nowhere is no news.
-    shorts += [row.short for row in found if (seen := row.others[0].change) and seen.estimate]
+    shorts += [row.short for row in metrics if (change := row.others[0].change) and change.estimate]
     heads = list(dict.fromkeys(shorts))[:MOST_COLUMNS]
     squares = [
         [square(rows[short], rows[short].others[0], thresholds.of(rows[short].name).change)
@@ -96,7 +96,7 @@ def _grid(
     return _without_common(list(by_case)), heads, squares
 
 
-def _row_names(judged: list[Row]) -> list[str]:
+def _row_names(judged: list[MetricRow]) -> list[str]:
     cases = [row.case for row in judged]
     if len(set(cases)) == 1:
         return [row.name for row in judged]
@@ -119,31 +119,31 @@ def _cut(text: str, most: int) -> str:
 
 def draw(session: SessionComparison) -> list[Chart]:
     """One map; none where there are too few cells to need one, or none has a change."""
-    found = session.rows
-    names, heads, squares = _grid(session, found)
+    rows = session.rows
+    names, heads, squares = _grid(session, rows)
     many = len(session.arms) > 2 or len(session.comparisons[0].cases) >= by_arm.MANY_CASES
     filled = [cell for line in squares for cell in line if cell is not None]
     if not many or len(filled) < by_arm.MANY_CASES:
         return []
-    shown = squares[:MOST_ROWS]
+    visible = squares[:MOST_ROWS]
     alt = "Change from base in percent: " + "; ".join(
         f"{name}: " + ", ".join(
             f"{head} {cell.text}" for head, cell in zip(heads, line, strict=True) if cell
         )
-        for name, line in zip(names, shown, strict=False)
+        for name, line in zip(names, visible, strict=False)
     )  # fmt: skip
     # Room at the right for the last head, which leans over.
-    labels = [_cut(name, LONGEST_LABEL) for name in names[: len(shown)]]
+    labels = [_cut(name, LONGEST_LABEL) for name in names[: len(visible)]]
     left = GAP_IN + LETTER_IN * max(map(len, labels))
-    width, height = left + COLUMN_IN * (len(heads) + 1), HEAD_IN + ROW_IN * len(shown)
-    with canvas.figure(height, width) as drawn:
-        drawn.set_layout_engine("none")
-        axes = drawn.add_axes((
+    width, height = left + COLUMN_IN * (len(heads) + 1), HEAD_IN + ROW_IN * len(visible)
+    with canvas.figure(height, width) as fig:
+        fig.set_layout_engine("none")
+        axes = fig.add_axes((
             left / width, 0.01, COLUMN_IN * len(heads) / width,
-            ROW_IN * len(shown) / height - 0.01,
+            ROW_IN * len(visible) / height - 0.01,
         ))  # fmt: skip
         axes.patch.set_alpha(0)
-        for y, line in enumerate(shown):
+        for y, line in enumerate(visible):
             axes.text(-0.12, y + 0.5, labels[y], ha="right", va="center",
                       fontsize=9.5, color=INK)  # fmt: skip
             for x, cell in enumerate(line):
@@ -152,9 +152,9 @@ def draw(session: SessionComparison) -> list[Chart]:
             axes.text(x + 0.08, -0.25, _cut(head, LONGEST_HEAD + 8), rotation=28, ha="left",
                       va="bottom", fontsize=9, color=MUTED)  # fmt: skip
         axes.set_xlim(0, len(heads))
-        axes.set_ylim(len(shown), 0)
+        axes.set_ylim(len(visible), 0)
         axes.set_axis_off()
-        svg = canvas.to_svg(drawn, "heat", alt)
+        svg = canvas.to_svg(fig, "heat", alt)
     return [
         Chart(
             name="heat", kind="heat", title="Every change at a glance", caption=_caption(session),
@@ -180,10 +180,10 @@ def _caption(session: SessionComparison) -> str:
     rest = ""
     if len(session.arms) == 2:
         rest = " Columns are metrics; what is judged comes first."
-    found = session.rows
-    points = ", pt: points" if any(row.is_share for row in found) else ""
+    rows = session.rows
+    points = ", pt: points" if any(row.is_share for row in rows) else ""
     return (
         f"Change from {session.manifest.base} in percent{points}. Blue is better, orange is worse, "
         "the deeper the larger, on a logarithmic scale from half the threshold; ▲ and ▼ mark what "
-        f"is significant.{rest} {wording.row_samples(found[0]).capitalize()}."
+        f"is significant.{rest} {wording.row_samples(rows[0]).capitalize()}."
     )

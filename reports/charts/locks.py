@@ -27,35 +27,35 @@ class Drawing(NamedTuple):
     rows: list[tuple[str, Paired]]
 
 
-def drawings(found: LockComparison) -> list[Drawing]:
+def drawings(locks: LockComparison) -> list[Drawing]:
     """The charts that a twin's numbers allow; quantities that are zero throughout are left out."""
-    per = f"per {found.unit_title}"
-    per_many = f"per 1,000 {wording.plural(found.unit_title)}"
-    hold = [(row.label, row.hold) for row in found.rows if row.hold and row.instances != "none"]
-    contended = [(row.label, row.contentions) for row in found.rows if row.contentions]
-    waits = [(f"{row.caller} ({row.flags})", row.count) for row in found.waits]
-    made = [
-        Drawing("hold", "Hold time", f"{found.ns} held {per}", hold),
+    per = f"per {locks.unit_title}"
+    per_many = f"per 1,000 {wording.plural(locks.unit_title)}"
+    hold = [(row.label, row.hold) for row in locks.rows if row.hold and row.instances != "none"]
+    contended = [(row.label, row.contentions) for row in locks.rows if row.contentions]
+    waits = [(f"{row.caller} ({row.flags})", row.count) for row in locks.waits]
+    pictures = [
+        Drawing("hold", "Hold time", f"{locks.ns} held {per}", hold),
         Drawing("contentions", "Contention", f"contentions {per_many}", contended),
         Drawing("callers", "Waits by caller", f"waits {per_many}", waits),
     ]
     return [
         drawing._replace(rows=rows[:MOST_ROWS])
-        for drawing in made
+        for drawing in pictures
         if (rows := [row for row in drawing.rows if row[1].base or row[1].patched])
     ]
 
 
-def kind(found: LockComparison) -> str:
+def kind(locks: LockComparison) -> str:
     """Kind of the charts of one twin, case and phase."""
-    return canvas.identifier("locks", found.twin, found.case, found.phase)
+    return canvas.identifier("locks", locks.twin, locks.case, locks.phase)
 
 
 def _row(axes: Axes, position: int, label: str, pair: Paired) -> None:
     across = axes.get_yaxis_transform()
-    said = wording.typeset(f"{wording.few(pair)}  {wording.moved(pair)}")
+    text = wording.typeset(f"{wording.few(pair)}  {wording.moved(pair)}")
     axes.text(0, position - 0.38, label, transform=across, va="center", fontsize=9.5)
-    axes.text(1, position - 0.38, said, transform=across, va="center", ha="right", fontsize=9.5,
+    axes.text(1, position - 0.38, text, transform=across, va="center", ha="right", fontsize=9.5,
               color=MUTED)  # fmt: skip
     axes.axhline(position, color=RULE, linewidth=0.7, zorder=0.6)
     axes.plot([pair.base, pair.patched], [position, position], color=INK, linewidth=1.4, alpha=0.5)
@@ -67,16 +67,16 @@ def _row(axes: Axes, position: int, label: str, pair: Paired) -> None:
         axes.plot(value, position + shift, "o", color=colour, markersize=6.5)
 
 
-def _draw_one(comparison: Comparison, found: LockComparison, drawing: Drawing) -> Chart:
-    name = f"{kind(found)}-{drawing.kind}"
-    many = "blocks" if found.in_wall else "seeds"
+def _draw_one(comparison: Comparison, locks: LockComparison, drawing: Drawing) -> Chart:
+    name = f"{kind(locks)}-{drawing.kind}"
+    many = "blocks" if locks.in_wall else "seeds"
     arms = (comparison.manifest.base, comparison.manifest.patched)
     alt = f"{drawing.title}, {drawing.label}, {arms[0]} then {arms[1]}: " + "; ".join(
         f"{label} {wording.short(pair.base)} then {wording.short(pair.patched)}"
         for label, pair in drawing.rows
     )
-    with canvas.figure(EDGES_IN + ROW_IN * len(drawing.rows)) as drawn:
-        axes = drawn.subplots()
+    with canvas.figure(EDGES_IN + ROW_IN * len(drawing.rows)) as fig:
+        axes = fig.subplots()
         canvas.clear(axes, grid="x")
         for position, (label, pair) in enumerate(drawing.rows):
             _row(axes, position, label, pair)
@@ -87,11 +87,11 @@ def _draw_one(comparison: Comparison, found: LockComparison, drawing: Drawing) -
         axes.set_yticks([])
         axes.spines["left"].set_visible(False)
         axes.set_xlabel(drawing.label)
-        canvas.legend(drawn, arms=arms)
-        svg = canvas.to_svg(drawn, name, alt)
+        canvas.legend(fig, arms=arms)
+        svg = canvas.to_svg(fig, name, alt)
     return Chart(
         name=name,
-        kind=kind(found),
+        kind=kind(locks),
         title=drawing.title,
         caption=f"Dots are means over the {many}, the bars behind them their range; fewer is "
         "better.",
@@ -103,7 +103,7 @@ def _draw_one(comparison: Comparison, found: LockComparison, drawing: Drawing) -
 def draw(comparison: Comparison) -> list[Chart]:
     """The charts of every twin, case and phase, in the order of the record."""
     return [
-        _draw_one(comparison, found, drawing)
-        for found in comparison.locks
-        for drawing in drawings(found)
+        _draw_one(comparison, locks, drawing)
+        for locks in comparison.locks
+        for drawing in drawings(locks)
     ]

@@ -18,12 +18,12 @@ COLUMNS = (0.0, 1.0, 2.0)
 MARKERS = ("s", "o", "o")
 
 
-def shown(case: CaseComparison) -> list[MetricComparison]:
+def charted_metrics(case: CaseComparison) -> list[MetricComparison]:
     """The primary metrics and the bandwidth of every phase, as far as they were measured."""
     names = [metric.name for metric in case.primary]
     names += [f"{phase.name}.bw" for phase in case.phases]
-    found = (case.metric(name) for name in dict.fromkeys(names))
-    return [metric for metric in found if metric is not None and metric.pairs]
+    metrics = (case.metric(name) for name in dict.fromkeys(names))
+    return [metric for metric in metrics if metric is not None and metric.pairs]
 
 
 def _samples(axes: Axes, metric: MetricComparison, names: Sequence[str]) -> None:
@@ -50,19 +50,21 @@ def _changes(axes: Axes, metric: MetricComparison, delta: float) -> None:
         Rectangle((-0.6, -100 * delta), 2.2, 200 * delta, color=BAND, linewidth=0, zorder=0.5)
     )
     axes.axhline(0, color=INK, linewidth=0.7)
-    known = (
+    columns = (
         (0, AGAIN, "s", [pair.again_change for pair in metric.pairs], noise),
         (1, PATCHED, "o", [pair.change for pair in metric.pairs], change),
     )
-    for column, colour, marker, values, found in known:
+    for column, colour, marker, values, judged in columns:
         percents = [100 * value for value in values if value is not None]
         axes.plot([column - 0.12] * len(percents), percents, marker, color=colour, markersize=4.5,
                   alpha=0.6)  # fmt: skip
-        if found is None or found.estimate is None:
+        if judged is None or judged.estimate is None:
             continue
-        if found.low is not None and found.high is not None:
-            axes.vlines(column + 0.18, 100 * found.low, 100 * found.high, color=colour, linewidth=2)
-        axes.plot(column + 0.18, 100 * found.estimate, "D", color=colour, markersize=5.5)
+        if judged.low is not None and judged.high is not None:
+            axes.vlines(
+                column + 0.18, 100 * judged.low, 100 * judged.high, color=colour, linewidth=2
+            )
+        axes.plot(column + 0.18, 100 * judged.estimate, "D", color=colour, markersize=5.5)
     axes.set_xticks((0, 1), ("A/A", "A/B"))
     axes.tick_params(axis="x", length=0)
     axes.set_xlim(-0.6, 1.6)
@@ -84,13 +86,13 @@ def _draw_one(comparison: Comparison, metric: MetricComparison) -> Chart:
         f"{wording.change(metric)} {wording.interval(metric)}; "
         f"A/A on this host: {wording.noise(metric)}"
     )
-    with canvas.figure(HEIGHT_IN) as drawn:
-        left, right = drawn.subplots(1, 2, width_ratios=(1.5, 1))
+    with canvas.figure(HEIGHT_IN) as fig:
+        left, right = fig.subplots(1, 2, width_ratios=(1.5, 1))
         _samples(left, metric, (again, base, patched))
         _changes(right, metric, delta)
         left.set_title("every sample", fontsize=10, color=MUTED, loc="left")
         right.set_title("every block", fontsize=10, color=MUTED, loc="left")
-        svg = canvas.to_svg(drawn, name, alt)
+        svg = canvas.to_svg(fig, name, alt)
     return Chart(
         name=name,
         kind="strip",
@@ -107,4 +109,8 @@ def draw(comparison: Comparison) -> list[Chart]:
     """One chart for each primary metric and each phase's bandwidth; none in exact mode."""
     if comparison.wall is None:
         return []
-    return [_draw_one(comparison, metric) for case in comparison.cases for metric in shown(case)]
+    return [
+        _draw_one(comparison, metric)
+        for case in comparison.cases
+        for metric in charted_metrics(case)
+    ]

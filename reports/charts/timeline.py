@@ -28,8 +28,8 @@ def _draw_one(comparison: Comparison, line: TimelineComparison) -> Chart:
         )
         + f" {line.unit}."
     )
-    with canvas.figure(HEIGHT_IN) as drawn:
-        axes = drawn.subplots()
+    with canvas.figure(HEIGHT_IN) as fig:
+        axes = fig.subplots()
         canvas.clear(axes)
         for arm, colour in zip(arms, (BASE, PATCHED, AGAIN), strict=False):
             for seed in arm:
@@ -40,8 +40,8 @@ def _draw_one(comparison: Comparison, line: TimelineComparison) -> Chart:
         axes.set_xlim(line.t_s[0], line.t_s[-1])
         axes.set_xlabel(f"{seconds} since the phase began")
         axes.set_ylabel(line.unit)
-        canvas.legend(drawn, arms=names)
-        svg = canvas.to_svg(drawn, name, alt)
+        canvas.legend(fig, arms=names)
+        svg = canvas.to_svg(fig, name, alt)
     return Chart(
         name=name,
         kind="timeline",

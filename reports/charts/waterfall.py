@@ -27,23 +27,23 @@ class Bar(NamedTuple):
     faint: bool
 
 
-def bars(found: Attribution) -> list[Bar]:
+def bars(attribution: Attribution) -> list[Bar]:
     """The steps in order: listed functions, everything else, and the whole change.
 
     Those that are not significant are drawn only where hardly anything is.
     """
-    clear = [row for row in found.rows if not row.instructions.within_scatter]
-    shown = (clear or list(found.rows))[:MOST_BARS]
+    clear = [row for row in attribution.rows if not row.instructions.within_scatter]
+    rows = (clear or list(attribution.rows))[:MOST_BARS]
     steps, reached = [], 0.0
-    for row in shown:
+    for row in rows:
         end = reached + row.instructions.difference
         steps.append(Bar(row.shown_name, reached, end, row.instructions.within_scatter))
         reached = end
-    rest = len(found.functions) - len(shown)
-    whole = found.total.difference
+    rest = len(attribution.functions) - len(rows)
+    whole = attribution.total.difference
     if rest:
-        faint = found.others is not None and found.others.within_scatter
-        faint = faint or len(shown) == len(clear) < found.listed
+        faint = attribution.others is not None and attribution.others.within_scatter
+        faint = faint or len(rows) == len(clear) < attribution.listed
         steps.append(Bar(f"{rest} other functions", reached, whole, faint))
     return [*steps, Bar("all", 0.0, whole, faint=False)]
 
@@ -64,27 +64,28 @@ def _draw_bar(axes: Axes, position: int, bar: Bar, last: bool) -> None:
     weight = "bold" if last else "normal"
     axes.text(0, position - 0.36, bar.label, transform=across, va="center", fontsize=9.5,
               fontweight=weight)  # fmt: skip
-    said = wording.typeset(wording.signed(change))
-    axes.text(1, position - 0.36, said, transform=across, va="center", ha="right", fontsize=9.5,
+    text = wording.typeset(wording.signed(change))
+    axes.text(1, position - 0.36, text, transform=across, va="center", ha="right", fontsize=9.5,
               fontweight=weight)  # fmt: skip
 
 
-def name(found: Attribution) -> str:
+def name(attribution: Attribution) -> str:
     """Name of the chart of an attribution."""
-    return canvas.identifier("waterfall", found.case, found.phase)
+    return canvas.identifier("waterfall", attribution.case, attribution.phase)
 
 
-def _draw_one(comparison: Comparison, found: Attribution) -> Chart:
-    steps = bars(found)
+def _draw_one(comparison: Comparison, attribution: Attribution) -> Chart:
+    steps = bars(attribution)
     arms = (comparison.manifest.base, comparison.manifest.patched)
     alt = (
-        f"Instructions per {found.unit_title} in {found.case}, phase {found.phase}, from "
-        f"{arms[0]} {wording.amount(found.total.base)} to {arms[1]} "
-        f"{wording.amount(found.total.patched)}: "
+        f"Instructions per {attribution.unit_title} in {attribution.case}, "
+        f"phase {attribution.phase}, from "
+        f"{arms[0]} {wording.amount(attribution.total.base)} to {arms[1]} "
+        f"{wording.amount(attribution.total.patched)}: "
         + "; ".join(f"{bar.label} {wording.signed(bar.end - bar.start)}" for bar in steps)
     )
-    with canvas.figure(EDGES_IN + ROW_IN * len(steps)) as drawn:
-        axes = drawn.subplots()
+    with canvas.figure(EDGES_IN + ROW_IN * len(steps)) as fig:
+        axes = fig.subplots()
         canvas.clear(axes, grid="x")
         for position, bar in enumerate(steps):
             _draw_bar(axes, position, bar, last=position == len(steps) - 1)
@@ -94,15 +95,15 @@ def _draw_one(comparison: Comparison, found: Attribution) -> Chart:
         axes.set_ylim(len(steps) - 0.65, -0.65)
         axes.set_yticks([])
         axes.spines["left"].set_visible(False)
-        axes.set_xlabel(f"instructions per {found.unit_title}, {arms[1]} minus {arms[0]}")
-        svg = canvas.to_svg(drawn, name(found), alt)
+        axes.set_xlabel(f"instructions per {attribution.unit_title}, {arms[1]} minus {arms[0]}")
+        svg = canvas.to_svg(fig, name(attribution), alt)
     return Chart(
-        name=name(found),
+        name=name(attribution),
         kind="waterfall",
-        title=f"{found.case}, phase {found.phase}: per {found.unit_title}",
+        title=f"{attribution.case}, phase {attribution.phase}: per {attribution.unit_title}",
         caption="Each step begins where the one above it ended; the last is the whole change. "
         "Faint steps are not significant. The axis shows the change alone: "
-        f"{arms[0]} is {wording.amount(found.total.base)} instructions.",
+        f"{arms[0]} is {wording.amount(attribution.total.base)} instructions.",
         alt=alt,
         svg=svg,
     )
@@ -111,7 +112,7 @@ def _draw_one(comparison: Comparison, found: Attribution) -> Chart:
 def draw(comparison: Comparison) -> list[Chart]:
     """One chart a phase whose functions were counted and did not all stay the same."""
     return [
-        _draw_one(comparison, found)
-        for found in comparison.headlines
-        if not found.identical and found.listed
+        _draw_one(comparison, attribution)
+        for attribution in comparison.headlines
+        if not attribution.identical and attribution.listed
     ]

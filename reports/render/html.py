@@ -68,9 +68,9 @@ def slug(text: str) -> str:
     return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-") or "section"
 
 
-def words(given: Words) -> str:
+def words(text: Words) -> str:
     """Words with what stands out in them."""
-    return "".join(map(_inline, (given,) if isinstance(given, str) else given))
+    return "".join(map(_inline, (text,) if isinstance(text, str) else text))
 
 
 def _inline(part: Inline) -> str:
@@ -96,8 +96,8 @@ def _tone(word: str) -> str:
 
 
 def _classes(*names: str) -> str:
-    given = " ".join(name for name in names if name)
-    return f' class="{given}"' if given else ""
+    text = " ".join(name for name in names if name)
+    return f' class="{text}"' if text else ""
 
 
 class Page:
@@ -108,16 +108,16 @@ class Page:
 
     def anchor(self, heading: Heading) -> str:
         """The heading's anchor, or one made of its text; numbered where it is taken."""
-        wanted = heading.anchor or slug(heading.text)
-        found, number = wanted, 2
-        while found in self.anchors:
-            found, number = f"{wanted}-{number}", number + 1
-        self.anchors.add(found)
-        return found
+        base = heading.anchor or slug(heading.text)
+        anchor, number = base, 2
+        while anchor in self.anchors:
+            anchor, number = f"{base}-{number}", number + 1
+        self.anchors.add(anchor)
+        return anchor
 
-    def blocks(self, given: Sequence[Block]) -> str:
+    def blocks(self, blocks: Sequence[Block]) -> str:
         """All blocks, one below the other."""
-        return "\n".join(map(self.block, given))
+        return "\n".join(map(self.block, blocks))
 
     def block(self, block: Block) -> str:
         """One block."""
@@ -129,9 +129,9 @@ class Page:
             case Paragraph():
                 return f"<p{_classes(block.role)}>{words(block.words)}</p>"
             case Listing():
-                found = any(item.level for item in block.items)
+                marked = any(item.level for item in block.items)
                 items = "\n".join(map(self._item, block.items))
-                return f"<ul{_classes('findings' if found else '')}>\n{items}\n</ul>"
+                return f"<ul{_classes('findings' if marked else '')}>\n{items}\n</ul>"
             case Table():
                 return _table(block)
             case Figure():
@@ -166,8 +166,8 @@ class Page:
         return f"<li>{mark if item.level else ''}{scope}{words(item.words)}{inner}</li>"
 
 
-def _breakable(given: Words) -> str:
-    return words(given).replace("\n", "<br>")
+def _breakable(text: Words) -> str:
+    return words(text).replace("\n", "<br>")
 
 
 def _figure(figure: Figure) -> str:
@@ -214,13 +214,13 @@ def _heads(columns: Sequence[Column]) -> str:
         return f"<tr>{''.join(_head(column) for column in columns)}</tr>"
     upper, lower = [], []
     for group, members in groupby(columns, key=lambda column: column.group):
-        found = list(members)
+        groups = list(members)
         if group:
-            span = f'scope="colgroup" colspan="{len(found)}" class="span"'
+            span = f'scope="colgroup" colspan="{len(groups)}" class="span"'
             upper.append(f"<th {span}>{escaped(group)}</th>")
-            lower += [_head(column) for column in found]
+            lower += [_head(column) for column in groups]
         else:
-            upper += [_head(column, ' rowspan="2"') for column in found]
+            upper += [_head(column, ' rowspan="2"') for column in groups]
     return f"<tr>{''.join(upper)}</tr>\n<tr>{''.join(lower)}</tr>"
 
 
@@ -267,8 +267,8 @@ def _sections(blocks: Sequence[Block]) -> Iterator[Heading]:
 
 def contents(blocks: Sequence[Block]) -> str:
     """A line of links to the sections; nothing where there are hardly any."""
-    found = list(_sections(blocks))
-    links = [f"<a href={attribute(f'#{h.anchor}')}>{escaped(h.text)}</a>" for h in found]
+    sections = list(_sections(blocks))
+    links = [f"<a href={attribute(f'#{h.anchor}')}>{escaped(h.text)}</a>" for h in sections]
     if len(links) < 3:
         return ""
     return '<nav class="contents" aria-label="Contents">\n' + "\n".join(links) + "\n</nav>\n"
@@ -282,12 +282,12 @@ def page(
 
     ``title`` is the window's, ``head`` stands above the line of contents, ``over`` above all.
     """
-    made = Page()
+    builder = Page()
     above = f'<p class="over">{words(over)}</p>\n' if over else ""
     style, script = STYLE.read_text(encoding="utf-8"), SCRIPT.read_text(encoding="utf-8")
     body = (
-        f"<main>\n<header>\n{above}{made.blocks(head)}\n</header>\n"
-        f"{contents(blocks)}{made.blocks(blocks)}\n"
+        f"<main>\n<header>\n{above}{builder.blocks(head)}\n</header>\n"
+        f"{contents(blocks)}{builder.blocks(blocks)}\n"
         f"<footer>{escaped(footer)}</footer>\n</main>\n"
     )
     return (
@@ -302,6 +302,6 @@ def page(
     )
 
 
-def text_of(given: Words) -> str:
+def text_of(words: Words) -> str:
     """Words as they stand on a page, without marks: for tests and titles."""
-    return typeset(clean(plain(given)))
+    return typeset(clean(plain(words)))

@@ -42,12 +42,12 @@ def escape(text: str) -> str:
     return ACTIVE.sub(r"\\\1", " ".join(clean(text).split()))
 
 
-def words(given: Words) -> str:
+def words(text: Words) -> str:
     """Words with what stands out in them."""
-    if isinstance(given, str):
-        return escape(given)
+    if isinstance(text, str):
+        return escape(text)
     parts = []
-    for part in given:
+    for part in text:
         if isinstance(part, Mono):
             parts.append(_mono(part.text))
         elif isinstance(part, Strong):
@@ -139,8 +139,8 @@ def _verdict(row: VerdictRow) -> str:
     """One entry: ``- **improvement** filemap-4k 4k.bw +1.01 % [+0.77, +1.25] at 99 %; ...``."""
     size = " ".join(part for part in (row.change, row.interval) if part)
     first = " ".join(part for part in (row.case, row.metric, size) if part)
-    said = [escape(first), *map(words, row.lines)]
-    return f"- **{escape(row.word)}** {'; '.join(said)}"
+    parts = [escape(first), *map(words, row.lines)]
+    return f"- **{escape(row.word)}** {'; '.join(parts)}"
 
 
 def cell_text(cell: Cell) -> str:
@@ -151,15 +151,15 @@ def cell_text(cell: Cell) -> str:
 def _table(table: Table) -> list[str]:
     heads = []
     for column in table.columns:
-        named = ": ".join(part for part in (column.group, column.head) if part)
-        heads.append(", ".join(part for part in (named, column.under) if part))
+        title = ": ".join(part for part in (column.group, column.head) if part)
+        heads.append(", ".join(part for part in (title, column.under) if part))
     rule = [":--" if column.left else "--:" for column in table.columns]
     rows = []
     for row in table.rows:
-        shown = [escape(cell_text(cell)) for cell in row.cells]
-        if row.strong and shown[0]:
-            shown[0] = f"**{shown[0]}**"
-        rows.append(f"| {' | '.join(shown)} |")
+        cells = [escape(cell_text(cell)) for cell in row.cells]
+        if row.strong and cells[0]:
+            cells[0] = f"**{cells[0]}**"
+        rows.append(f"| {' | '.join(cells)} |")
     if not rows:
         return []
     return [f"| {' | '.join(map(escape, heads))} |", f"|{'|'.join(rule)}|", *rows, ""]

@@ -78,14 +78,14 @@ def _spaced(blocks: Sequence[Block], width: int, outside: str = "") -> Iterator[
     """Blocks with empty lines between them; what stands below a section's heading is indented."""
     indent, before = outside, None
     for block in blocks:
-        made = list(_block(block, width, outside if _is_section(block) else indent))
+        lines = list(_block(block, width, outside if _is_section(block) else indent))
         if _is_section(block):
             indent = f"{outside}{INDENT}"
-        if not made:
+        if not lines:
             continue
         if before is not None and not _close(before, block):
             yield ""
-        yield from made
+        yield from lines
         before = block
 
 
@@ -184,8 +184,8 @@ def _table(table: Table, width: int, indent: str) -> list[str]:
     if not table.rows:
         return []
     room = width - len(indent)
-    for found in _narrower(table, room):
-        lines = aligned(found)
+    for narrower in _narrower(table, room):
+        lines = aligned(narrower)
         if max(map(len, lines)) <= room:
             return [f"{indent}{line}" for line in lines]
     if table.together:
@@ -208,27 +208,28 @@ def _narrower(table: Table, room: int) -> Iterator[Table]:
         ))  # fmt: skip
         yield bare
         yield _with_short_names(bare, room)
-    for gone in sorted({column.drop for column in table.columns} - {0}):
-        kept = [at for at, column in enumerate(table.columns) if not 0 < column.drop <= gone]
-        less = _columns(bare, kept)
+    for level in sorted({column.drop for column in table.columns} - {0}):
+        places = [at for at, column in enumerate(table.columns) if not 0 < column.drop <= level]
+        less = _columns(bare, places)
         yield less
         yield _with_short_names(less, room)
 
 
-def _columns(table: Table, kept: Sequence[int]) -> Table:
+def _columns(table: Table, places: Sequence[int]) -> Table:
     """The table with these of its columns."""
-    rows = tuple(replace(row, cells=tuple(row.cells[at] for at in kept)) for row in table.rows)
-    return replace(table, columns=tuple(table.columns[at] for at in kept), rows=rows)
+    rows = tuple(replace(row, cells=tuple(row.cells[at] for at in places)) for row in table.rows)
+    return replace(table, columns=tuple(table.columns[at] for at in places), rows=rows)
 
 
 def _with_short_names(table: Table, room: int) -> Table:
     """Names of the first column cut to what the others leave, where that is enough to name one."""
-    first = max(len(_shown(row.cells[0])) for row in table.rows)
+    first = max(len(_cell_text(row.cells[0])) for row in table.rows)
     over = max(map(len, aligned(table))) - room
     if over <= 0 or first - over < SHORTEST_NAME:
         return table
     rows = tuple(
-        Row((Cell(cut(_shown(row.cells[0]), first - over)), *row.cells[1:])) for row in table.rows
+        Row((Cell(cut(_cell_text(row.cells[0]), first - over)), *row.cells[1:]))
+        for row in table.rows
     )
     return replace(table, rows=rows)
 
@@ -239,27 +240,27 @@ def _continued(table: Table, room: int) -> Iterator[str]:
         list(range(at, min(at + table.together, len(table.columns))))
         for at in range(1, len(table.columns), table.together)
     ]
-    taken: list[int] = []
-    shown: list[str] = []
+    placed: list[int] = []
+    lines: list[str] = []
     for group in groups:
-        both = _columns(table, [0, *taken, *group])
-        wider = aligned(both if taken else _with_short_names(both, room))
-        if taken and max(map(len, wider)) > room:
-            yield from shown
+        both = _columns(table, [0, *placed, *group])
+        wider = aligned(both if placed else _with_short_names(both, room))
+        if placed and max(map(len, wider)) > room:
+            yield from lines
             yield ""
-            taken, wider = [], aligned(_with_short_names(_columns(table, [0, *group]), room))
-        taken, shown = [*taken, *group], wider
-    yield from shown
+            placed, wider = [], aligned(_with_short_names(_columns(table, [0, *group]), room))
+        placed, lines = [*placed, *group], wider
+    yield from lines
 
 
-def _shown(cell: Cell) -> str:
+def _cell_text(cell: Cell) -> str:
     parts = (cell.text, cell.small, cell.under)
     return " ".join(" ".join(map(clean, filter(None, parts))).split())
 
 
 def aligned(table: Table) -> list[str]:
     """Heads and rows as lines of one alignment, however wide."""
-    rows = [[_shown(cell) for cell in row.cells] for row in table.rows]
+    rows = [[_cell_text(cell) for cell in row.cells] for row in table.rows]
     heads = [[clean(column.head) for column in table.columns]]
     if any(column.under for column in table.columns):
         heads.append([clean(column.under) for column in table.columns])

@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from reports import by_arm, steps, wording
-from reports.by_arm import Cell as ArmCell
-from reports.by_arm import Row as ArmRow
+from reports.by_arm import ArmCell, MetricRow
 from reports.charts import arms as arm_charts
 from reports.charts import course, heat
 from reports.document import Block, Cell, Column, Heading, Paragraph, Row, Table, listing, row
+from reports.overall import geometric_means
 from reports.sections.view import View, figure, gallery, titled
 
 DIRECTIONS = {"read_bw": "read", "write_bw": "write"}
 
 
-def direction(row: ArmRow, found: Sequence[ArmRow]) -> str:
+def direction(row: MetricRow, rows: Sequence[MetricRow]) -> str:
     """``read`` or ``write`` for bandwidth in one direction, else the metric's name."""
-    shorts = {other.short for other in found if (other.case, other.phase) == (row.case, row.phase)}
+    shorts = {other.short for other in rows if (other.case, other.phase) == (row.case, row.phase)}
     if row.short in DIRECTIONS:
         return DIRECTIONS[row.short]
     if row.short == "bw":
@@ -51,7 +51,7 @@ def values(cell: ArmCell) -> tuple[str, str]:
     return number(mean, mean), number(deviation(cell), mean)
 
 
-def change(row: ArmRow, cell: ArmCell) -> str:
+def change(row: MetricRow, cell: ArmCell) -> str:
     """The change with two decimals; in points where the metric is a percentage."""
     if cell.withheld:
         return wording.NOTHING
@@ -60,43 +60,66 @@ def change(row: ArmRow, cell: ArmCell) -> str:
     return f"{100 * cell.change.estimate:+.2f}%" if cell.change else wording.NOTHING
 
 
-def _moved(row_: ArmRow, cell: ArmCell) -> Cell:
+def _moved(row_: MetricRow, cell: ArmCell) -> Cell:
     word = wording.cell_verdict(cell)
-    said = f"{change(row_, cell)} {word}".strip()
-    return Cell(said, tone=word or "faint", mark=wording.MARKS.get(word, ""))
+    text = f"{change(row_, cell)} {word}".strip()
+    return Cell(text, tone=word or "faint", mark=wording.MARKS.get(word, ""))
 
 
 def workloads(view: View) -> list[Block]:
     """Workload, read or write, and each arm with its change: where cases are many."""
-    shown = [found for found in view.session.rows if found.primary and found.measured]
-    if not view.many_cases or not shown:
+    judged = [row for row in view.session.rows if row.primary and row.measured]
+    if not view.many_cases or not judged:
         return []
     names = [arm.name for arm in view.session.arms]
     heads = [Column("workload", left=True), Column("", left=True), Column(names[0])]
     for name in names[1:]:
         heads += [Column(name), Column("change", left=True)]
     rows = []
-    for at, found in enumerate(shown):
-        again = at > 0 and shown[at - 1].case == found.case
+    for at, each in enumerate(judged):
+        again = at > 0 and judged[at - 1].case == each.case
         cells = [
-            Cell("" if again else found.case),
-            Cell(direction(found, view.session.rows)),
-            _mean(found.base),
+            Cell("" if again else each.case),
+            Cell(direction(each, view.session.rows)),
+            _mean(each.base),
         ]
-        for cell in found.others:
-            cells += [_mean(cell), _moved(found, cell)]
+        for cell in each.others:
+            cells += [_mean(cell), _moved(each, cell)]
         rows.append(Row(tuple(cells)))
-    drawn = heat.draw(view.session) if view.drawn else []
-    units = ", ".join(dict.fromkeys(found.unit for found in shown))
+    rows += _overall(view, judged)
+    charts = heat.draw(view.session) if view.drawn else []
+    units = ", ".join(dict.fromkeys(row.unit for row in judged))
     note = (
         f"Means and standard deviations over the {view.session.manifest.experiment.repeated}, "
         f"{units}."
     )
     return titled("Workload by workload", "workloads", [
-        *(figure(chart, wide=True) for chart in drawn),
+        *(figure(chart, wide=True) for chart in charts),
         Table("Workload by workload", tuple(heads), tuple(rows), together=2),
         Paragraph(note, "note"),
     ])  # fmt: skip
+
+
+def _overall(view: View, judged: Sequence[MetricRow]) -> list[Row]:
+    """A row for each unit: the geometric mean of each arm's changes."""
+    names = [arm.name for arm in view.session.arms[1:]]
+    means = [
+        geometric_means(
+            cell.against
+            for row in judged
+            if (cell := row.cell(name)).against is not None and not cell.withheld
+        )
+        for name in names
+    ]
+    rows = []
+    for unit in dict.fromkeys(mean.unit for of_arm in means for mean in of_arm):
+        cells = []
+        for of_arm in means:
+            mean = next((mean for mean in of_arm if mean.unit == unit), None)
+            text = f"{100 * mean.change:+.2f}%" if mean else wording.NOTHING
+            cells += [Cell(), Cell(text, small=f"of {mean.n}" if mean else "")]
+        rows.append(Row((Cell("geometric mean"), Cell(), Cell(), *cells), strong=True, sum=True))
+    return rows
 
 
 def _mean(cell: ArmCell) -> Cell:
@@ -109,37 +132,37 @@ def blocks(view: View) -> list[Block]:
     session = view.session
     if session.single:
         return []
-    found: list[Block] = []
+    body: list[Block] = []
     if view.drawn:
-        found += [figure(chart) for chart in arm_charts.forest(session)]
-        found += [] if view.many_cases else [figure(c, wide=True) for c in heat.draw(session)]
+        body += [figure(chart) for chart in arm_charts.forest(session)]
+        body += [] if view.many_cases else [figure(c, wide=True) for c in heat.draw(session)]
     for case in view.first.cases:
-        shown = [each for each in by_arm.columns(by_arm.of_case(session.rows, case.name))
+        columns = [each for each in by_arm.columns(by_arm.of_case(session.rows, case.name))
                  if each.measured]  # fmt: skip
-        arms = [arm.name for arm in session.arms if any(r.cell(arm.name).values for r in shown)]
-        if not shown:
+        arms = [arm.name for arm in session.arms if any(r.cell(arm.name).values for r in columns)]
+        if not columns:
             continue
         heads = [Column("arm", left=True)]
-        for each in shown:
+        for each in columns:
             heads += [Column(each.name, under=each.unit), Column("change")]
         rows = []
         for name in arms:
             cells = [Cell(name)]
-            for each in shown:
+            for each in columns:
                 cell = each.cell(name)
                 cells += [_mean(cell), Cell() if cell is each.base else _moved(each, cell)]
             rows.append(Row(tuple(cells)))
-        found += [
+        body += [
             Heading(f"{case.name}: {case.title}", 3),
             Table(f"{case.name} by arm", tuple(heads), tuple(rows), together=2),
         ]
-    if found:
-        found.append(Paragraph(
+    if body:
+        body.append(Paragraph(
             f"Values are geometric means over the {session.manifest.experiment.repeated}, ± their "
             f"standard deviation; changes are from {session.arms[0].name}, those of percentages "
             "in points.", "note",
         ))  # fmt: skip
-    return titled("Arm by arm", "arms", found)
+    return titled("Arm by arm", "arms", body)
 
 
 def runs(view: View) -> list[Block]:
@@ -162,15 +185,15 @@ def patches(view: View) -> list[Block]:
     rows = []
     for at, step in enumerate(courses[0][1]):
         cells = [Cell(f"{at + 1} {step.title}")]
-        for each, taken in courses:
-            own, word = taken[at].own, wording.verdict(taken[at].own)
+        for each, course_steps in courses:
+            own, word = course_steps[at].own, wording.verdict(course_steps[at].own)
             cells.append(Cell(f"{wording.change(own)} {word}".strip(), tone=word,
                               mark=wording.MARKS.get(word, "")))  # fmt: skip
-            cells.append(Cell(wording.cell_change(each, taken[at].cell), tone="faint"))
+            cells.append(Cell(wording.cell_change(each, course_steps[at].cell), tone="faint"))
         rows.append(row(*cells))
-    drawn = course.draw(session) if view.drawn else []
+    charts = course.draw(session) if view.drawn else []
     return titled("Patch by patch", "patches", [
         *listing(f"{answer}." for answer in answers),
         Table("Patch by patch", tuple(heads), tuple(rows), together=2),
-        *gallery(drawn),
+        *gallery(charts),
     ])  # fmt: skip

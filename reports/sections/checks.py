@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from reports.document import Block, Code, Fold, Item, Listing, Strong
 from reports.gate_model import ArmGate
 from reports.sections.view import View, titled
-from results.checks import Check, Problem
+from results.checks import Check, CheckProblem
 
 # Lines of a splat that are quoted; the whole is in the console's log.
 QUOTED_LINES = 30
@@ -17,7 +17,7 @@ QUOTED = 2
 STATUS = {"green": "passed", "red": "failed"}
 
 
-def problem_text(problem: Problem) -> str:
+def problem_text(problem: CheckProblem) -> str:
     """``sleeps where it must not: BUG: sleeping function ... (in xas_split_alloc)``."""
     where = f" (in {problem.where})" if problem.where else ""
     return f"{problem.says}: {problem.title}{where}"
@@ -41,12 +41,12 @@ def guests(checks: Sequence[Check]) -> str:
     flavours: dict[str, list[int]] = {}
     for check in checks:
         flavours.setdefault(check.flavour, []).append(check.vcpus)
-    said = []
+    parts = []
     for flavour, vcpus in flavours.items():
         counts = [str(count) for count in sorted(set(vcpus))]
         several = len(counts) > 1 or counts != ["1"]
-        said.append(f"{flavour} on {' and '.join(counts)} vCPU{'s' if several else ''}")
-    return ", ".join(said)
+        parts.append(f"{flavour} on {' and '.join(counts)} vCPU{'s' if several else ''}")
+    return ", ".join(parts)
 
 
 def sentence(gates: Sequence[ArmGate]) -> str:
@@ -61,7 +61,7 @@ def sentence(gates: Sequence[ArmGate]) -> str:
         return ""
     return (
         "Correctness checks: "
-        + "; ".join(f"{', '.join(arms)}: {said}" for said, arms in alike.items())
+        + "; ".join(f"{', '.join(arms)}: {text}" for text, arms in alike.items())
         + "."
     )
 
@@ -72,20 +72,20 @@ def details(gate: ArmGate) -> tuple[str, ...]:
     for check in gate.checks:
         cpus = f"{check.vcpus} vCPU{'' if check.vcpus == 1 else 's'}"
         head = f"{check.flavour}, {cpus}: {STATUS.get(check.status, check.status)}"
-        said = [problem_text(problem) for problem in check.problems]
-        said += [check.reason] if check.reason else []
-        said += [f"log {check.console}"] if check.status != "green" and check.console else []
-        lines.append(f"{head}: {'; '.join(said or check.checked)}")
+        texts = [problem_text(problem) for problem in check.problems]
+        texts += [check.reason] if check.reason else []
+        texts += [f"log {check.console}"] if check.status != "green" and check.console else []
+        lines.append(f"{head}: {'; '.join(texts or check.checked)}")
     return tuple(lines)
 
 
 def quoted(gate: ArmGate) -> tuple[tuple[str, ...], ...]:
     """The first lines of the first splats of this arm, those of one cause once."""
-    found: dict[str, tuple[str, ...]] = {}
+    quotes: dict[str, tuple[str, ...]] = {}
     for _, problem in gate.problems or gate.inherited:
         if problem.evidence:
-            found.setdefault(problem.cause, problem.evidence[:QUOTED_LINES])
-    return tuple(found.values())[:QUOTED]
+            quotes.setdefault(problem.cause, problem.evidence[:QUOTED_LINES])
+    return tuple(quotes.values())[:QUOTED]
 
 
 def blocks(view: View) -> list[Block]:
@@ -97,7 +97,7 @@ def blocks(view: View) -> list[Block]:
             items.append(Item(line(gate)))
             folds.append(Fold(f"What was checked of {gate.arm}", (Listing(inner),), page_only=True))
             continue
-        found: list[Block] = [Listing(inner)] if inner else []
-        found += [Code("\n".join(lines)) for lines in quoted(gate)]
-        items.append(Item((Strong(line(gate)),), blocks=tuple(found)))
+        body: list[Block] = [Listing(inner)] if inner else []
+        body += [Code("\n".join(lines)) for lines in quoted(gate)]
+        items.append(Item((Strong(line(gate)),), blocks=tuple(body)))
     return titled("Correctness checks", "checks", [Listing(tuple(items)), *folds] if items else [])

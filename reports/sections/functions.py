@@ -15,7 +15,7 @@ from reports.attribution_model import (
     Hint,
     RatioRow,
 )
-from reports.charts import waterfall
+from reports.charts import icicle, waterfall
 from reports.document import (
     Block,
     Cell,
@@ -30,10 +30,11 @@ from reports.document import (
     Table,
     row,
 )
+from reports.kernel_names import source_address
 from reports.model import Comparison, MetricComparison
 from reports.paired import Paired
 from reports.sections import measured_locks
-from reports.sections.view import View, figure, titled
+from reports.sections.view import View, gallery, titled
 from reports.subsystems import programs
 from reports.verdict import CALLED
 from results.profile import PATH
@@ -58,6 +59,8 @@ MOST_CHANGED, CHANGED_NAMED = 12, 4
 # Of the significant ones; a page has more in a fold, and functions.csv has all.
 MOST_FUNCTIONS = 10
 MOST_FOLDED = 150
+# With more phases than these each is a line that unfolds, significant or not.
+MOST_OPEN = 6
 NAMED = 4
 # How far a change in instructions may be from the change of a rate that it explains: a part
 # of the rate's change goes with evictions that fall differently.
@@ -75,25 +78,26 @@ def _mark(pair: Paired) -> str:
     return f"; {NOT_SIGNIFICANT}" if pair.within_scatter else ""
 
 
-def total(found: Attribution) -> str:
+def total(attribution: Attribution) -> str:
     """``12870.4 -> 12716.6 instructions per I/O: -153.8 (-1.20 %), 8 seeds from ... to ...``."""
-    pair = found.total
+    pair = attribution.total
     return (
-        f"{wording.both(pair)} instructions per {found.unit_title}: "
+        f"{wording.both(pair)} instructions per {attribution.unit_title}: "
         f"{wording.signed(pair.difference)} ({wording.paired_change(pair)}), "
         f"{_seeds(pair, 1)}{_mark(pair)}"
     )
 
 
-def share(found: Attribution) -> str:
+def share(attribution: Attribution) -> str:
     """How much of the whole change the listed functions are; empty where nothing moved."""
-    if found.share is None or found.movement is None:
+    if attribution.share is None or attribution.movement is None:
         return ""
-    unexplained = abs(found.share - 1) > TOLERANCE
+    unexplained = abs(attribution.share - 1) > TOLERANCE
     return (
-        f"{found.listed} of {len(found.functions)} functions are listed: "
-        f"{100 * found.share:.0f} % of the change, and {100 * found.movement:.0f} % of all "
-        "absolute differences" + ("; the change is spread over many functions" * unexplained)
+        f"{attribution.listed} of {len(attribution.functions)} functions are listed: "
+        f"{100 * attribution.share:.0f} % of the change, and "
+        f"{100 * attribution.movement:.0f} % of all absolute differences"
+        + ("; the change is spread over many functions" * unexplained)
     )
 
 
@@ -114,9 +118,13 @@ def absent(row: RatioRow) -> str:
     return f"{row.title}: {names} never entered on one arm; inlined there, the count is too low"
 
 
-def only(arm: Arm, one: Comparison) -> str:
+def only(arm: Arm, comparison: Comparison) -> str:
     """``only in base``, in the arms' own names; empty for both."""
-    return f"only in {one.manifest.base if arm == 'base' else one.manifest.patched}" if arm else ""
+    return (
+        f"only in {comparison.manifest.base if arm == 'base' else comparison.manifest.patched}"
+        if arm
+        else ""
+    )
 
 
 def place(row: FunctionRow) -> str:
@@ -126,51 +134,52 @@ def place(row: FunctionRow) -> str:
     return f"{row.file}, {row.subsystem}" if row.file else row.subsystem
 
 
-def hint(found: Hint, base: str, patched: str) -> str:
+def hint(each: Hint, base: str, patched: str) -> str:
     """One sentence on two functions that may be one."""
-    said = {
-        "variant": f"{found.name} and {found.other} may be one function, renamed by the compiler",
-        "renamed": f"{found.name} (only in {base}) may be called {found.other} in {patched}",
-        "inlined": f"{found.name} ran only in {base} and {found.other} grew: perhaps inlined",
-        "split": f"{found.name} ran only in {patched} and {found.other} shrank: perhaps split off",
-    }[found.kind]
-    return f"{said}; together {wording.signed(found.together)}"
+    sentences = {
+        "variant": f"{each.name} and {each.other} may be one function, renamed by the compiler",
+        "renamed": f"{each.name} (only in {base}) may be called {each.other} in {patched}",
+        "inlined": f"{each.name} ran only in {base} and {each.other} grew: perhaps inlined",
+        "split": f"{each.name} ran only in {patched} and {each.other} shrank: perhaps split off",
+    }[each.kind]
+    return f"{sentences}; together {wording.signed(each.together)}"
 
 
-def significant(found: Attribution) -> list[FunctionRow]:
+def significant(attribution: Attribution) -> list[FunctionRow]:
     """The listed functions whose difference is no chance, the largest first."""
-    return [row for row in found.rows if not row.instructions.within_scatter]
+    return [row for row in attribution.rows if not row.instructions.within_scatter]
 
 
-def moved_most(found: Attribution, many: int) -> str:
+def moved_most(attribution: Attribution, many: int) -> str:
     """``163.7 fewer instructions per I/O: xas_load -77.1, xas_start -20.6``."""
     moved = ", ".join(
         f"{row.shown_name} {wording.signed(row.instructions.difference)}"
-        for row in significant(found)[:many]
+        for row in significant(attribution)[:many]
     )
-    difference = found.total.difference
+    difference = attribution.total.difference
     more = "fewer" if difference < 0 else "more"
-    whole = f"{wording.amount(abs(difference))} {more} instructions per {found.unit_title}"
-    mark = f" ({NOT_SIGNIFICANT})" if found.total.within_scatter else ""
+    whole = f"{wording.amount(abs(difference))} {more} instructions per {attribution.unit_title}"
+    mark = f" ({NOT_SIGNIFICANT})" if attribution.total.within_scatter else ""
     return f"{whole}{mark}" + (f": {moved}" if moved else "")
 
 
-def changed(found: Attribution) -> str:
+def changed(attribution: Attribution) -> str:
     """``3 of 512 functions changed: xas_load -3.9, xas_start -1.2``; or that none did.
 
     Empty where none was tested.
     """
-    if not found.tested:
+    if not attribution.tested:
         return ""
-    if not found.changed:
-        return f"no function changed, of {found.tested} tested"
-    named = [
+    if not attribution.changed:
+        return f"no function changed, of {attribution.tested} tested"
+    names = [
         f"{each.name} {wording.signed(each.instructions.difference, 2)}"
-        for each in found.changed[:CHANGED_NAMED]
+        for each in attribution.changed[:CHANGED_NAMED]
     ]
-    more = len(found.changed) - len(named)
+    more = len(attribution.changed) - len(names)
     rest = f" and {more} more" if more else ""
-    return f"{len(found.changed)} of {found.tested} functions changed: {', '.join(named)}{rest}"
+    many = f"{len(attribution.changed)} of {attribution.tested}"
+    return f"{many} functions changed: {', '.join(names)}{rest}"
 
 
 def explained(comparison: Comparison, metric: MetricComparison) -> str:
@@ -186,13 +195,15 @@ def explained(comparison: Comparison, metric: MetricComparison) -> str:
     comparable = is_path or metric.direction == "higher"
     if first != metric or judged not in CALLED or change is None or not comparable:
         return ""
-    for found in comparison.headlines:
-        counted = found.total.change or 0.0
-        here = (found.case, found.phase) == (metric.case, metric.phase)
-        if here and min(counted, change.estimate) > -1 and change.estimate:
-            agreement = math.log1p(counted) / math.log1p(change.estimate) * (1 if is_path else -1)
-            if abs(agreement - 1) <= AGREES and not found.total.within_scatter:
-                return moved_most(found, NAMED)
+    for attribution in comparison.headlines:
+        total_change = attribution.total.change or 0.0
+        here = (attribution.case, attribution.phase) == (metric.case, metric.phase)
+        if here and min(total_change, change.estimate) > -1 and change.estimate:
+            agreement = (
+                math.log1p(total_change) / math.log1p(change.estimate) * (1 if is_path else -1)
+            )
+            if abs(agreement - 1) <= AGREES and not attribution.total.within_scatter:
+                return moved_most(attribution, NAMED)
     return ""
 
 
@@ -207,9 +218,9 @@ def beside(comparison: Comparison, metric: MetricComparison) -> str:
     """Which functions changed, for the first verdict of a phase that nothing else explains."""
     return next(
         (
-            changed(found) for found in comparison.headlines
-            if (found.case, found.phase) == (metric.case, metric.phase)
-            and _first(comparison, metric) == metric and not found.identical
+            changed(attribution) for attribution in comparison.headlines
+            if (attribution.case, attribution.phase) == (metric.case, metric.phase)
+            and _first(comparison, metric) == metric and not attribution.identical
         ),
         "",
     )  # fmt: skip
@@ -223,80 +234,96 @@ def letter(comparison: Comparison) -> list[str]:
     """
     if not comparison.headlines:
         return []
-    found = comparison.headlines[0]
-    if found.identical:
+    attribution = comparison.headlines[0]
+    if attribution.identical:
         return [IDENTICAL]
-    said = [
+    lines = [
         f"{ratio(row).partition(', ')[0]}{f' ({NOT_SIGNIFICANT})' * row.calls.within_scatter}."
-        for row in found.ratios[:1]
+        for row in attribution.ratios[:1]
     ]
     several = len(comparison.headlines) > 1
-    where = f"{found.case}, {found.phase} phase. " if several else ""
-    said.append(f"{moved_most(found, LETTER_FUNCTIONS)}.")
-    held = map(measured_locks.brief, comparison.measured_locks[:1])
-    said += [f"{line}." for line in held if line]
-    return [f"{where}{said[0]}", *said[1:]]
+    where = f"{attribution.case}, {attribution.phase} phase. " if several else ""
+    lines.append(f"{moved_most(attribution, LETTER_FUNCTIONS)}.")
+    locks = map(measured_locks.brief, comparison.measured_locks[:1])
+    lines += [f"{line}." for line in locks if line]
+    return [f"{where}{lines[0]}", *lines[1:]]
 
 
-def blocks(view: View, one: Comparison) -> list[Block]:
-    """The section; phases in which nothing was called are folded."""
-    found: list[Block] = []
-    waterfalls = {chart.name: chart for chart in view.charts(waterfall.draw, one=one)}
-    judged = {(m.case, m.phase) for m in one.primary}
-    called = {(m.case, m.phase) for m in one.primary if m.judgement.verdict in CALLED} or judged
+def blocks(view: View, comparison: Comparison) -> list[Block]:
+    """The section; phases in which nothing was called are folded, as are all of many phases."""
+    body: list[Block] = []
+    many = len(comparison.headlines) > MOST_OPEN
+    kinds = (waterfall,) if many else (waterfall, icicle)
+    draws = (kind.draw for kind in kinds)
+    charts = {chart.name: chart for chart in view.charts(*draws, comparison=comparison)}
+    judged = {(m.case, m.phase) for m in comparison.primary}
+    judged_phases = {
+        (m.case, m.phase) for m in comparison.primary if m.judgement.verdict in CALLED
+    } or judged
+    judged_phases = set() if many else judged_phases
     drawn_once = False
-    for each in one.headlines:
+    for each in comparison.headlines:
         title = f"{each.case}, phase {each.phase}"
         if each.identical:
-            found += [Heading(title, 3), Paragraph((Strong(IDENTICAL),))]
+            body += [Heading(title, 3), Paragraph((Strong(IDENTICAL),))]
             continue
-        drawn = waterfalls.get("-".join(filter(None, (view.prefix(one), waterfall.name(each)))))
-        inner: list[Block] = [*_ratios(each), *_changed(one, each)]
+        names = (
+            "-".join(filter(None, (view.prefix(comparison), kind.name(each)))) for kind in kinds
+        )
+        inner: list[Block] = [*_ratios(each), *_changed(comparison, each)]
         # The first drawing is seen; where more phases changed, theirs stand with all functions.
-        beside = [figure(drawn, 4)] if drawn else []
-        shown = (each.case, each.phase) in called
-        inner += [] if drawn_once or not shown else beside
-        inner += [*_significant(one, each), *_hints(one, each), *_other_units(one, each)]
-        inner += _all(one, each, beside if drawn_once or not shown else [])
-        drawn_once = drawn_once or shown
-        if shown:
-            found += [Heading(title, 3), Paragraph(f"{total(each)}.", "lead"), *inner]
+        beside = gallery((charts[name] for name in names if name in charts), 4)
+        open_at_once = (each.case, each.phase) in judged_phases
+        inner += [] if drawn_once or not open_at_once else beside
+        inner += [
+            *_significant(comparison, each),
+            *_hints(comparison, each),
+            *_other_units(comparison, each),
+        ]
+        inner += _all(comparison, each, beside if drawn_once or not open_at_once else [])
+        drawn_once = drawn_once or open_at_once
+        if open_at_once:
+            body += [Heading(title, 3), Paragraph(f"{total(each)}.", "lead"), *inner]
         else:
-            found.append(Fold(f"{title}: {total(each)}", tuple(inner)))
-    if any(each.changed for each in one.headlines):
-        found.append(Paragraph(CHANGED, "note"))
-    if found:
-        found.append(Paragraph(EXPLAINS, "note"))
-    return titled("Where it came from", "functions", found)
+            body.append(Fold(f"{title}: {total(each)}", tuple(inner)))
+    if any(each.changed for each in comparison.headlines):
+        body.append(Paragraph(CHANGED, "note"))
+    if body:
+        body.append(Paragraph(EXPLAINS, "note"))
+    return titled("Where it came from", "functions", body)
 
 
-def _ratios(found: Attribution) -> list[Block]:
-    blocks: list[Block] = [Paragraph(f"{ratio(each)}.", "lead") for each in found.ratios]
-    warnings = tuple(Item(f"{absent(each)}.", "warning") for each in found.ratios if each.absent)
+def _ratios(attribution: Attribution) -> list[Block]:
+    blocks: list[Block] = [Paragraph(f"{ratio(each)}.", "lead") for each in attribution.ratios]
+    warnings = tuple(
+        Item(f"{absent(each)}.", "warning") for each in attribution.ratios if each.absent
+    )
     return [*blocks, Listing(warnings)] if warnings else blocks
 
 
-def _changed(one: Comparison, found: Attribution) -> list[Block]:
+def _changed(comparison: Comparison, attribution: Attribution) -> list[Block]:
     """The functions that changed, each with what it takes and how often; or that none did."""
-    words = changed(found)
+    words = changed(attribution)
     if not words:
         return []
     blocks: list[Block] = [Paragraph(f"{words[:1].upper()}{words[1:]}.", "lead")]
-    if not found.changed:
+    if not attribution.changed:
         return blocks
     heads = (
         Column("function", left=True), Column("instructions"), Column("calls"),
         Column("instructions per call", drop=1), Column("changed", left=True, drop=2),
     )  # fmt: skip
     rows = tuple(
-        row(Cell(each.name, small=each.file, mono=True), wording.both(each.instructions, 2),
+        row(Cell(each.name, small=each.file, mono=True,
+                 to=source_address(comparison.manifest, each.name)),
+            wording.both(each.instructions, 2),
             wording.both(each.calls, 3), _per_call(each), " and ".join(each.moved))
-        for each in found.changed[:MOST_CHANGED]
+        for each in attribution.changed[:MOST_CHANGED]
     )  # fmt: skip
-    label = f"Functions that changed, {found.case} {found.phase}"
+    label = f"Functions that changed, {attribution.case} {attribution.phase}"
     return [
         *blocks,
-        Heading(f"Functions that changed, per {found.unit_title}", 4),
+        Heading(f"Functions that changed, per {attribution.unit_title}", 4),
         Table(label, heads, rows),
     ]
 
@@ -305,13 +332,13 @@ def _per_call(each: FunctionChange) -> str:
     return " -> ".join(wording.amount(value, 2) for value in each.per_call)
 
 
-def _heads(one: Comparison) -> tuple[Column, ...]:
+def _heads(comparison: Comparison) -> tuple[Column, ...]:
     return (
         Column("function", left=True),
         Column("difference"),
         Column("95 %", drop=2),
-        Column(one.manifest.base, drop=3),
-        Column(one.manifest.patched, drop=4),
+        Column(comparison.manifest.base, drop=3),
+        Column(comparison.manifest.patched, drop=4),
         Column("calls", drop=1),
         Column("", left=True, drop=5),
     )
@@ -326,12 +353,17 @@ def _numbers(pair: Paired) -> tuple[str, str, str, str]:
     )
 
 
-def _function(one: Comparison, row_: FunctionRow) -> Row:
+def _function(comparison: Comparison, row_: FunctionRow) -> Row:
     pair = row_.instructions
-    note = only(row_.only_in, one) or (NOT_SIGNIFICANT if pair.within_scatter else "")
+    note = only(row_.only_in, comparison) or (NOT_SIGNIFICANT if pair.within_scatter else "")
     calls = wording.both(row_.calls, 2) if row_.calls else ""
+    to = (
+        ""
+        if row_.user or row_.only_in == "patched"
+        else source_address(comparison.manifest, row_.name)
+    )
     return row(
-        Cell(row_.shown_name, small=place(row_), mono=True), *_numbers(pair), calls, note,
+        Cell(row_.shown_name, small=place(row_), mono=True, to=to), *_numbers(pair), calls, note,
         faint=pair.within_scatter,
     )  # fmt: skip
 
@@ -349,77 +381,83 @@ def _many(count: int, what: str) -> str:
     return f"{count} {what}{'' if count == 1 else 's'}"
 
 
-def _significant(one: Comparison, found: Attribution) -> list[Block]:
+def _significant(comparison: Comparison, attribution: Attribution) -> list[Block]:
     """The significant functions first, everything else in rows of sums that add up to all."""
-    if not found.listed:
+    if not attribution.listed:
         return []
-    clear = significant(found)
-    shown, further = clear[:MOST_FUNCTIONS], clear[MOST_FUNCTIONS:]
-    chance = [each for each in found.rows if each.instructions.within_scatter]
-    rows = [_function(one, each) for each in shown]
+    clear = significant(attribution)
+    first, further = clear[:MOST_FUNCTIONS], clear[MOST_FUNCTIONS:]
+    chance = [each for each in attribution.rows if each.instructions.within_scatter]
+    rows = [_function(comparison, each) for each in first]
     if further:
         rows.append(_sum(_many(len(further), "more significant function"), further))
     if chance:
         label = f"{_many(len(chance), 'listed function')}, {NOT_SIGNIFICANT}"
         rows.append(_sum(label, chance))
-    if found.others:
-        label = f"the other {_many(len(found.functions) - found.listed, 'function')}"
-        note = NOT_SIGNIFICANT if found.others.within_scatter else ""
-        rows.append(row(label, *_numbers(found.others), "", note, faint=True, total=True))
-    note = NOT_SIGNIFICANT if found.total.within_scatter else ""
-    rows.append(row("all", *_numbers(found.total), "", note, strong=True, total=True))
-    label = f"Functions that moved most, {found.case} {found.phase}"
+    if attribution.others:
+        label = f"the other {_many(len(attribution.functions) - attribution.listed, 'function')}"
+        note = NOT_SIGNIFICANT if attribution.others.within_scatter else ""
+        rows.append(row(label, *_numbers(attribution.others), "", note, faint=True, total=True))
+    note = NOT_SIGNIFICANT if attribution.total.within_scatter else ""
+    rows.append(row("all", *_numbers(attribution.total), "", note, strong=True, total=True))
+    label = f"Functions that moved most, {attribution.case} {attribution.phase}"
     return [
-        Heading(f"Functions that moved most, per {found.unit_title}", 4),
-        Table(label, _heads(one), tuple(rows)),
-        Paragraph(f"{share(found)}.", "note"),
+        Heading(f"Functions that moved most, per {attribution.unit_title}", 4),
+        Table(label, _heads(comparison), tuple(rows)),
+        Paragraph(f"{share(attribution)}.", "note"),
     ]
 
 
-def _hints(one: Comparison, found: Attribution) -> list[Block]:
-    arms = (one.manifest.base, one.manifest.patched)
-    items = tuple(Item(hint(each, *arms), "note") for each in found.hints)
+def _hints(comparison: Comparison, attribution: Attribution) -> list[Block]:
+    arms = (comparison.manifest.base, comparison.manifest.patched)
+    items = tuple(Item(hint(each, *arms), "note") for each in attribution.hints)
     return [Listing(items)] if items else []
 
 
-def _other_units(one: Comparison, found: Attribution) -> list[Block]:
+def _other_units(comparison: Comparison, attribution: Attribution) -> list[Block]:
     """The same phase per other units of work, in a sentence."""
     others = [
         total(other)
-        for other in one.attributions
-        if not other.headline and (other.case, other.phase) == (found.case, found.phase)
+        for other in comparison.attributions
+        if not other.headline and (other.case, other.phase) == (attribution.case, attribution.phase)
     ]
     return [Paragraph(f"Per other units of work: {'; '.join(others)}.", "note")] if others else []
 
 
-def _all(one: Comparison, found: Attribution, drawn: Sequence[Block]) -> list[Block]:
-    """Parts of the kernel and all functions, where a form can fold them."""
-    groups = [
-        row(group.title, wording.signed(group.instructions.difference),
-            wording.amount(group.instructions.base), wording.amount(group.instructions.patched),
-            faint=group.instructions.within_scatter)
-        for group in found.groups
-        if visible(group.instructions)
-    ]  # fmt: skip
+def _all(comparison: Comparison, attribution: Attribution, charts: Sequence[Block]) -> list[Block]:
+    """Parts of the kernel with their files, and all functions, where a form can fold them."""
+    groups = []
+    for group in attribution.groups:
+        if visible(group.instructions):
+            groups.append(_part(Cell(group.title), group.instructions))
+            groups += [
+                _part(Cell(each.file, mono=True), each.instructions)
+                for each in group.files
+                if each.file and visible(each.instructions)
+            ]
     heads = (
-        Column("part", left=True), Column("difference"), Column(one.manifest.base),
-        Column(one.manifest.patched),
+        Column("part, and its files", left=True), Column("difference"), Column("95 %", drop=1),
+        Column(comparison.manifest.base), Column(comparison.manifest.patched),
     )  # fmt: skip
-    functions = found.functions[:MOST_FOLDED]
-    of = f"{len(functions)} of {len(found.functions)} functions"
-    where = f"{found.case} {found.phase}"
+    functions = attribution.functions[:MOST_FOLDED]
+    of = f"{len(functions)} of {len(attribution.functions)} functions"
+    where = f"{attribution.case} {attribution.phase}"
     inner: list[Block] = [
-        *drawn,
+        *charts,
         Table(f"Instructions by part of the kernel, {where}", heads, tuple(groups)),
-        Table(f"All functions, {where}", _heads(one),
-              tuple(_function(one, each) for each in functions)),
+        Table(f"All functions, {where}", _heads(comparison),
+              tuple(_function(comparison, each) for each in functions)),
     ]  # fmt: skip
-    if len(found.functions) > MOST_FOLDED:
+    if len(attribution.functions) > MOST_FOLDED:
         inner.append(Paragraph("functions.csv beside this page has all of them.", "note"))
     return [
-        Fold(f"By part of the kernel, and {of}, per {found.unit_title}", tuple(inner),
+        Fold(f"By part of the kernel, and {of}, per {attribution.unit_title}", tuple(inner),
              page_only=True)
     ]  # fmt: skip
+
+
+def _part(label: Cell, pair: Paired) -> Row:
+    return row(label, *_numbers(pair), faint=pair.within_scatter)
 
 
 def visible(pair: Paired, decimals: int = 1) -> bool:

@@ -15,8 +15,8 @@ VALUES = (
 
 def level(comparison: Comparison) -> float:
     """The level of all intervals of a wall session: at an early look a higher one."""
-    found = (metric.again.level for metric in comparison.primary if metric.again)
-    return next(found, 1 - comparison.manifest.experiment.thresholds.alpha)
+    levels = (metric.again.level for metric in comparison.primary if metric.again)
+    return next(levels, 1 - comparison.manifest.experiment.thresholds.alpha)
 
 
 def blocks(view: View) -> list[Block]:
@@ -24,5 +24,5 @@ def blocks(view: View) -> list[Block]:
     if view.first.wall is None:
         return []
     items = [Item(line, "note") for line in wording.noise_lines(view.first)]
-    items += [Item(found.text, found.level) for found in view.first.host_findings]
+    items += [Item(finding.text, finding.level) for finding in view.first.host_findings]
     return titled("This host", "host", [Listing(tuple(items))])

@@ -59,6 +59,8 @@ SATURATION = (
 # kernel was entered.  The JSON form has them all.
 NEAREST = 4
 MOST_WAITS = 20
+# Of these a page shows the first and folds the rest.
+OPEN_WAITS = 8
 # What an identity rests on, where that has to be said.
 BY: dict[By, str] = {
     "name": "",
@@ -69,45 +71,45 @@ BY: dict[By, str] = {
 SHORT_BY: dict[By, str] = {"name": "", "sites": "", "use": "by use", "number": "by number alone"}
 
 
-def guest(found: LockComparison) -> str:
+def guest(locks: LockComparison) -> str:
     """``flavour lockstat, 4 vCPUs, 4 jobs, a timer every 20 µs, 2 seeds``."""
     parts = [
-        f"flavour {found.flavour}",
-        "1 vCPU" if found.serial else f"{found.vcpus} vCPUs",
-        f"{found.jobs} jobs",
+        f"flavour {locks.flavour}",
+        "1 vCPU" if locks.serial else f"{locks.vcpus} vCPUs",
+        f"{locks.jobs} jobs",
     ]
-    if found.metronome_ns and not found.in_wall:
-        parts.append(f"a timer every {found.metronome_ns / 1000:g} µs")
-    many = len(found.seeds)
-    return ", ".join([*parts, wording.blocks(many) if found.in_wall else wording.seeds(many)])
+    if locks.metronome_ns and not locks.in_wall:
+        parts.append(f"a timer every {locks.metronome_ns / 1000:g} µs")
+    many = len(locks.seeds)
+    return ", ".join([*parts, wording.blocks(many) if locks.in_wall else wording.seeds(many)])
 
 
-def banner(found: LockComparison) -> str:
+def banner(locks: LockComparison) -> str:
     """Why none of a diagnostic run's numbers stand beside the measured ones."""
-    return f"Diagnosis: another {'kernel' if found.other_kernel else 'guest'}, no bandwidth"
+    return f"Diagnosis: another {'kernel' if locks.other_kernel else 'guest'}, no bandwidth"
 
 
-def limits(found: LockComparison) -> str:
+def limits(locks: LockComparison) -> str:
     """What this diagnostic run can tell of locks, and what it cannot."""
-    said = ON_ONE if found.serial else ON_SEVERAL
-    if found.in_wall:
-        said = f"{REAL} {REAL_ON_ONE if found.serial else REAL_ON_SEVERAL}"
-    return f"{said} {PARENTHESES}" if len(found.seeds) > 1 else said
+    text = ON_ONE if locks.serial else ON_SEVERAL
+    if locks.in_wall:
+        text = f"{REAL} {REAL_ON_ONE if locks.serial else REAL_ON_SEVERAL}"
+    return f"{text} {PARENTHESES}" if len(locks.seeds) > 1 else text
 
 
-def slow_path(found: LockComparison) -> str:
+def slow_path(locks: LockComparison) -> str:
     """How much ran in the slow path of locks; empty where that was not counted."""
-    if found.slow_share is None:
+    if locks.slow_share is None:
         return ""
-    before, after = (100 * x for x in (found.slow_share.base, found.slow_share.patched))
-    if found.slow_entries is None:
+    before, after = (100 * x for x in (locks.slow_share.base, locks.slow_share.patched))
+    if locks.slow_entries is None:
         return (
             f"Slow paths of locks: {before:.2f} % -> {after:.2f} % of all samples of busy CPUs "
             "(perf, by the CPUs' clock)"
         )
     return (
         f"Spin-lock slow path: {before:.3f} % -> {after:.3f} % of all instructions; entered "
-        f"{wording.few(found.slow_entries)} times per 1,000 {wording.plural(found.unit_title)}"
+        f"{wording.few(locks.slow_entries)} times per 1,000 {wording.plural(locks.unit_title)}"
     )
 
 
@@ -132,114 +134,131 @@ def identity(row: LockRow) -> str:
     return f"{', '.join(row.printed)}{BY[row.by]}"
 
 
-def blocks(view: View, one: Comparison) -> list[Block]:
+def blocks(view: View, comparison: Comparison) -> list[Block]:
     """The section: what contends or is held, by lock and by caller."""
-    found: list[Block] = []
-    for each in one.locks:
-        found += _one(view, one, each)
-    if found:
-        found.insert(0, Paragraph(
+    body: list[Block] = []
+    for each in comparison.locks:
+        body += _of_guest(view, comparison, each)
+    if body:
+        body.insert(0, Paragraph(
             "From diagnostic runs: more runs of both arms that explain and are never judged."
         ))  # fmt: skip
-    return titled("Locks", "locks", [*measured_locks.blocks(one), *found])
+    return titled("Locks", "locks", [*measured_locks.blocks(comparison), *body])
 
 
-def _one(view: View, one: Comparison, found: LockComparison) -> list[Block]:
-    where = f"{found.case} {found.phase}"
-    label = f"diagnostic run {found.twin}, {where}"
+def _of_guest(view: View, comparison: Comparison, locks: LockComparison) -> list[Block]:
+    where = f"{locks.case} {locks.phase}"
+    label = f"diagnostic run {locks.twin}, {where}"
     blocks: list[Block] = [
-        Heading(f"{found.case}, phase {found.phase}: diagnostic run {found.twin}", 3),
-        Paragraph((Strong(f"{banner(found)}."), f" {guest(found)}."), "banner"),
+        Heading(f"{locks.case}, phase {locks.phase}: diagnostic run {locks.twin}", 3),
+        Paragraph((Strong(f"{banner(locks)}."), f" {guest(locks)}."), "banner"),
     ]
-    if found.slow_share:
-        blocks.append(Paragraph(f"{slow_path(found)}.", "lead"))
-    if any(found.dropped):
-        base, patched = one.manifest.base, one.manifest.patched
+    if locks.slow_share:
+        blocks.append(Paragraph(f"{slow_path(locks)}.", "lead"))
+    if any(locks.dropped):
+        base, patched = comparison.manifest.base, comparison.manifest.patched
         blocks.append(Paragraph(
-            f"{found.dropped[0]} events in {base} and {found.dropped[1]} in {patched} were "
+            f"{locks.dropped[0]} events in {base} and {locks.dropped[1]} in {patched} were "
             "dropped: the waits are not complete."
         ))  # fmt: skip
-    kind = lock_charts.kind(found)
-    blocks += gallery((c for c in view.charts(lock_charts.draw, one=one) if c.kind == kind), 4)
-    if found.rows:
-        rows = tuple(_lock(one, found, each) for each in found.shown)
-        blocks.append(Table(f"Locks, {label}", _heads(one, found), rows))
-        if found.serial:
-            said = SATURATION.replace("virtual time", "time") if found.in_wall else SATURATION
-            blocks.append(Paragraph(said, "note"))
-    elif not found.waits:
+    kind = lock_charts.kind(locks)
+    blocks += gallery(
+        (c for c in view.charts(lock_charts.draw, comparison=comparison) if c.kind == kind), 4
+    )
+    if locks.rows:
+        rows = tuple(_lock(comparison, locks, each) for each in locks.shown)
+        blocks.append(Table(f"Locks, {label}", _heads(comparison, locks), rows))
+        if locks.serial:
+            text = SATURATION.replace("virtual time", "time") if locks.in_wall else SATURATION
+            blocks.append(Paragraph(text, "note"))
+    elif not locks.waits:
         blocks.append(Paragraph("No lock was waited for."))
-    if found.waits:
-        blocks.append(Table(f"Waits by caller, {label}", _wait_heads(one, found),
-                            tuple(map(_wait, found.waits[:MOST_WAITS]))))  # fmt: skip
-    if len(found.waits) > MOST_WAITS:
-        note = f"The longest {MOST_WAITS} of {len(found.waits)}."
-        blocks.append(Paragraph(note, "note"))
-    blocks.append(Paragraph(limits(found), "note"))
-    return [*blocks, *_all(one, found, label)]
+    blocks += _waits(comparison, locks, label)
+    blocks.append(Paragraph(limits(locks), "note"))
+    return [*blocks, *_all(comparison, locks, label)]
 
 
-def _all(one: Comparison, found: LockComparison, label: str) -> list[Block]:
-    """The other locks, and how the kernels print all of them."""
-    if not found.rows:
+def _waits(comparison: Comparison, locks: LockComparison, label: str) -> list[Block]:
+    """The longest waits by caller; those that a form can fold, and where the list was cut."""
+    if not locks.waits:
         return []
-    others = tuple(_lock(one, found, each) for each in found.rows[found.listed :])
+    heads, rows = _wait_heads(comparison, locks), tuple(map(_wait, locks.waits[:MOST_WAITS]))
+    blocks: list[Block] = [Table(f"Waits by caller, {label}", heads, rows[:OPEN_WAITS])]
+    if further := rows[OPEN_WAITS:]:
+        many = f"{len(further)} more waiting functions"
+        inner = (Table(f"More waits by caller, {label}", heads, further),)
+        blocks.append(Fold(many, inner, page_only=True))
+    if len(locks.waits) > MOST_WAITS:
+        note = f"The longest {MOST_WAITS} of {len(locks.waits)}."
+        blocks.append(Paragraph(note, "note"))
+    return blocks
+
+
+def _all(comparison: Comparison, locks: LockComparison, label: str) -> list[Block]:
+    """The other locks, and how the kernels print all of them."""
+    if not locks.rows:
+        return []
+    others = tuple(_lock(comparison, locks, each) for each in locks.rows[locks.listed :])
     inner: list[Block] = []
-    inner += [Table(f"All locks, {label}", _heads(one, found), others)] if others else []
-    inner.append(Facts(tuple(Fact(r.label, (Mono(identity(r)),)) for r in found.rows)))
-    summary = f"All {len(found.rows)} locks, and how the kernels print them"
+    inner += [Table(f"All locks, {label}", _heads(comparison, locks), others)] if others else []
+    inner.append(Facts(tuple(Fact(r.label, (Mono(identity(r)),)) for r in locks.rows)))
+    summary = f"All {len(locks.rows)} locks, and how the kernels print them"
     return [Fold(summary, tuple(inner), page_only=True)]
 
 
-def _three(one: Comparison, group: str, *, drop: int = 0) -> tuple[Column, ...]:
+def _three(comparison: Comparison, group: str, *, drop: int = 0) -> tuple[Column, ...]:
+    """Both arms and their change, which comes first: a phone shows the first columns alone."""
     return (
-        Column(one.manifest.base, group=group, drop=drop),
-        Column(one.manifest.patched, group=group, drop=drop),
         Column("change", group=group, drop=drop),
+        Column(comparison.manifest.base, group=group, drop=drop),
+        Column(comparison.manifest.patched, group=group, drop=drop),
     )
 
 
-def _heads(one: Comparison, found: LockComparison) -> tuple[Column, ...]:
+def _heads(comparison: Comparison, locks: LockComparison) -> tuple[Column, ...]:
     lock = Column("lock", left=True)
-    many = f"1,000 {wording.plural(found.unit_title)}"
-    if not found.serial:
+    many = f"1,000 {wording.plural(locks.unit_title)}"
+    if not locks.serial:
         return (
-            lock, *_three(one, f"contentions per {many}"),
-            *_three(one, f"waited, {found.ns} per {found.unit_title}", drop=2),
+            lock, *_three(comparison, f"contentions per {many}"),
+            *_three(comparison, f"waited, {locks.ns} per {locks.unit_title}", drop=2),
             Column(f"waited in, per {many}", left=True, wide=True, drop=1),
         )  # fmt: skip
-    each = f"held, {found.ns} each time"
-    taken, full = f"taken per {found.unit_title}", "saturates at, CPUs"
+    each = f"held, {locks.ns} each time"
+    taken, full = f"taken per {locks.unit_title}", "saturates at, CPUs"
     return (
-        lock, *_three(one, f"held, {found.ns} per {found.unit_title}"),
-        *_three(one, each, drop=2), *_three(one, taken, drop=1)[:2], *_three(one, full, drop=3)[:2],
-    )  # fmt: skip
+        lock,
+        *_three(comparison, f"held, {locks.ns} per {locks.unit_title}"),
+        *_three(comparison, each, drop=2),
+        *_three(comparison, taken, drop=1)[1:],
+        *_three(comparison, full, drop=3)[1:],
+    )
 
 
 def _numbers(pair: Paired | None) -> tuple[str, str, str]:
     if pair is None:
         return "", "", ""
-    return wording.short(pair.base), wording.short(pair.patched), wording.moved(pair)
+    return wording.moved(pair), wording.short(pair.base), wording.short(pair.patched)
 
 
-def _lock(one: Comparison, found: LockComparison, each: LockRow) -> Row:
-    note = ", ".join(text for text in (SHORT_BY[each.by], only(each.only_in, one)) if text)
+def _lock(comparison: Comparison, locks: LockComparison, each: LockRow) -> Row:
+    note = ", ".join(text for text in (SHORT_BY[each.by], only(each.only_in, comparison)) if text)
     label = Cell(each.label, small=note)
-    if not found.serial:
+    if not locks.serial:
         return row(label, *_numbers(each.contentions), *_numbers(each.wait), waiters(each))
     full = each.saturation
     return row(
-        label, *_numbers(each.hold), *_numbers(each.hold_each), *_numbers(each.acquisitions)[:2],
+        label, *_numbers(each.hold), *_numbers(each.hold_each), *_numbers(each.acquisitions)[1:],
         cpus(full.base) if full else "", cpus(full.patched) if full else "",
     )  # fmt: skip
 
 
-def _wait_heads(one: Comparison, found: LockComparison) -> tuple[Column, ...]:
+def _wait_heads(comparison: Comparison, locks: LockComparison) -> tuple[Column, ...]:
     return (
         Column("waiting function", left=True),
         Column("kind", left=True),
-        *_three(one, f"waits per 1,000 {wording.plural(found.unit_title)}"),
-        *_three(one, f"{found.ns} per {found.unit_title}", drop=2),
+        *_three(comparison, f"waits per 1,000 {wording.plural(locks.unit_title)}"),
+        *_three(comparison, f"{locks.ns} per {locks.unit_title}", drop=2),
         Column("mostly called by", left=True, wide=True, drop=1),
     )
 

@@ -39,83 +39,89 @@ SITE_COLUMNS = 8
 UNKNOWN_BY: dict[TakerBy, str] = {"variable": "", "takers": "", "taker": "name not known"}
 
 
-def sentence(found: MeasuredLocks) -> str:
+def sentence(locks: MeasuredLocks) -> str:
     """``i_pages.xa_lock held 1072 -> 1038 virtual ns per folio added: -33.7 [...] (-3.1 %)``."""
-    lock = found.foremost
+    lock = locks.foremost
     if lock is None:
         return "No lock was taken"
     held = lock.held
-    said = f"{lock.label} held {wording.both(held)} virtual ns per {found.unit_title}"
+    text = f"{lock.label} held {wording.both(held)} virtual ns per {locks.unit_title}"
     if held.equal:
-        return f"{said}, equal in {wording.seeds(held.n)}"
+        return f"{text}, equal in {wording.seeds(held.n)}"
     moved = " ".join(filter(None, (
         wording.signed(held.difference), wording.paired_bounds(held),
         f"({wording.paired_change(held)})",
     )))  # fmt: skip
-    mark = "" if found.moved_most else "; no lock moved significantly"
-    return f"{said}: {moved}, {wording.seeds(held.n)}{mark}"
+    mark = "" if locks.moved_most else "; no lock moved significantly"
+    return f"{text}: {moved}, {wording.seeds(held.n)}{mark}"
 
 
-def brief(found: MeasuredLocks) -> str:
+def brief(locks: MeasuredLocks) -> str:
     """``i_pages.xa_lock held 1072 -> 1038 virtual ns per folio added: -3.14 %``; may be empty."""
-    lock = found.foremost
+    lock = locks.foremost
     if lock is None:
         return ""
-    values = f"{wording.few(lock.held)} virtual ns per {found.unit_title}"
+    values = f"{wording.few(lock.held)} virtual ns per {locks.unit_title}"
     return f"{lock.label} held {values}: {wording.moved(lock.held)}"
 
 
-def blocks(one: Comparison) -> list[Block]:
+def blocks(comparison: Comparison) -> list[Block]:
     """A line for each phase, and its locks in a fold."""
-    found: list[Block] = []
-    for each in one.measured_locks:
+    body: list[Block] = []
+    for each in comparison.measured_locks:
         where = f"{each.case}, phase {each.phase}"
-        found.append(Paragraph((Strong(f"{where}: "), f"{sentence(each)}."), "lead"))
-        found.append(Fold(f"Locks of {where}", tuple(_tables(one, each, where))))
-    if found:
-        many = any(len(each.seeds) > 1 for each in one.measured_locks)
-        said = f"{COUNTED} {NAMED} {SATURATION}"
-        found.append(Paragraph(f"{said} {PARENTHESES}" if many else said, "note"))
-    return found
+        body.append(Paragraph((Strong(f"{where}: "), f"{sentence(each)}."), "lead"))
+        body.append(Fold(f"Locks of {where}", tuple(_tables(comparison, each, where))))
+    if body:
+        many = any(len(each.seeds) > 1 for each in comparison.measured_locks)
+        text = f"{COUNTED} {NAMED} {SATURATION}"
+        body.append(Paragraph(f"{text} {PARENTHESES}" if many else text, "note"))
+    return body
 
 
-def _tables(one: Comparison, found: MeasuredLocks, where: str) -> list[Block]:
-    heads = _heads(one, found)
-    blocks: list[Block] = [Table(
-        f"Locks, measured runs, {where}", heads, tuple(_lock(one, each) for each in found.shown),
-    )]  # fmt: skip
-    if any(found.lost):
-        base, patched = found.lost
-        blocks.append(Paragraph(
-            f"Of {base} locks in {one.manifest.base} and {patched} in {one.manifest.patched} the "
-            "end was not seen: their time is missing."
-        ))  # fmt: skip
-    others = tuple(_lock(one, each) for each in found.rows[found.listed :])
+def _tables(comparison: Comparison, locks: MeasuredLocks, where: str) -> list[Block]:
+    heads = _heads(comparison, locks)
+    blocks: list[Block] = [
+        Table(
+            f"Locks, measured runs, {where}",
+            heads,
+            tuple(_lock(comparison, each) for each in locks.shown),
+        )
+    ]
+    if any(locks.lost):
+        base, patched = locks.lost
+        blocks.append(
+            Paragraph(
+                f"Of {base} locks in {comparison.manifest.base} and {patched} in "
+                f"{comparison.manifest.patched} the end was not seen: their time is missing."
+            )
+        )
+    others = tuple(_lock(comparison, each) for each in locks.rows[locks.listed :])
     sites = Table(
         f"Locks by who takes them, {where}",
         (heads[0], Column("function", left=True), *heads[1:SITE_COLUMNS]),
-        tuple(_site(each.label, site) for each in found.shown for site in each.sites),
+        tuple(_site(each.label, site) for each in locks.shown for site in each.sites),
     )  # fmt: skip
     inner: list[Block] = [sites]
     if others:
         more = f"Other locks, measured runs, {where}"
         inner = [Table(more, heads, others), Paragraph(SLEPT, "note"), sites]
-    blocks.append(Fold(f"All {len(found.rows)} locks, and who takes them", tuple(inner), True))
+    blocks.append(Fold(f"All {len(locks.rows)} locks, and who takes them", tuple(inner), True))
     return blocks
 
 
-def _heads(one: Comparison, found: MeasuredLocks) -> tuple[Column, ...]:
-    base, patched = one.manifest.base, one.manifest.patched
-    held = f"held, virtual ns per {found.unit_title}"
-    each, taken = "held, virtual ns each time", f"taken per {found.unit_title}"
+def _heads(comparison: Comparison, locks: MeasuredLocks) -> tuple[Column, ...]:
+    base, patched = comparison.manifest.base, comparison.manifest.patched
+    held = f"held, virtual ns per {locks.unit_title}"
+    each, taken = "held, virtual ns each time", f"taken per {locks.unit_title}"
     columns = [
         Column("lock", left=True),
-        Column(base, group=held), Column(patched, group=held), Column("change", group=held),
+        Column("change", group=held), Column(base, group=held), Column(patched, group=held),
         Column(base, group=each, drop=2), Column(patched, group=each, drop=2),
         Column(base, group=taken, drop=1), Column(patched, group=taken, drop=1),
     ]  # fmt: skip
-    if found.vcpus > 1:
-        waits = f"waits per 1,000 {wording.plural(found.unit_title)}"
+    if locks.vcpus > 1:
+        waits = f"waits per 1,000 {wording.plural(locks.unit_title)}"
         columns += [Column(base, group=waits), Column(patched, group=waits)]
     full = "saturates at, CPUs (estimate)"
     columns += [Column(base, group=full, drop=3), Column(patched, group=full, drop=3)]
@@ -134,15 +140,17 @@ def cpus(value: float) -> str:
 
 
 def _numbers(held: Paired, each: Paired | None, taken: Paired) -> tuple[str, ...]:
-    return (*_two(held), wording.moved(held), *_two(each), *_two(taken))
+    return (wording.moved(held), *_two(held), *_two(each), *_two(taken))
 
 
-def _lock(one: Comparison, each: MeasuredLock) -> Row:
-    arm = {"base": one.manifest.base, "patched": one.manifest.patched}.get(each.only_in)
+def _lock(comparison: Comparison, each: MeasuredLock) -> Row:
+    arm = {"base": comparison.manifest.base, "patched": comparison.manifest.patched}.get(
+        each.only_in
+    )
     takers = ", ".join(site.function for site in each.sites[:MOST_TAKERS])
     notes = (UNKNOWN_BY[each.by], f"only in {arm}" if arm else "", f"in {takers}")
     waits: tuple[str, ...] = ()
-    if one.manifest.guest.vcpus > 1:
+    if comparison.manifest.guest.vcpus > 1:
         waits = _two(each.waits, 1000.0)
     full = each.saturation
     return row(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from reports import charts, wording
-from reports.charts import bandwidth, forest
+from reports.charts import bandwidth, forest, ranked
 from reports.document import Block, Cell, Column, Fold, Heading, Paragraph, Row, Table
 from reports.model import CaseComparison, Comparison, MetricComparison, Summary
 from reports.sections import seeds
@@ -32,20 +32,25 @@ def _metric(case: CaseComparison, metric: MetricComparison) -> Row:
     return Row(tuple(cells), strong=metric.primary)
 
 
-def _table(one: Comparison, case: CaseComparison, metrics: list[MetricComparison]) -> Table:
+def _table(comparison: Comparison, case: CaseComparison, metrics: list[MetricComparison]) -> Table:
     again = [Column("A/A", drop=4)] if any(metric.again for metric in case.metrics) else []
     published = [Column("published", drop=1)] if case.published else []
     heads = (
-        Column("metric", left=True), Column("change"), Column("interval", drop=5), *again,
-        Column(one.manifest.base, drop=2), Column(one.manifest.patched, drop=3), *published,
+        Column("metric", left=True),
+        Column("change"),
+        Column("interval", drop=5),
+        *again,
+        Column(comparison.manifest.base, drop=2),
+        Column(comparison.manifest.patched, drop=3),
+        *published,
         Column("verdict", left=True),
-    )  # fmt: skip
+    )
     label = f"Metrics of {case.name}"
     label += "" if metrics[0].primary else ", not significant"
     return Table(label, heads, tuple(_metric(case, metric) for metric in metrics))
 
 
-def of_case(one: Comparison, case: CaseComparison, *, alone: bool) -> list[Block]:
+def of_case(comparison: Comparison, case: CaseComparison, *, alone: bool) -> list[Block]:
     """What is judged, or differs beyond chance; the other metrics are folded.
 
     Forms that cannot fold have them only where the pair is ``alone``.
@@ -56,27 +61,27 @@ def of_case(one: Comparison, case: CaseComparison, *, alone: bool) -> list[Block
     if not measured:
         return []
     blocks: list[Block] = [Heading(f"{case.name}: {case.title}", 3)]
-    blocks += [_table(one, case, first)] if first else []
+    blocks += [_table(comparison, case, first)] if first else []
     if rest and first:
         many = "1 other metric" if len(rest) == 1 else f"{len(rest)} other metrics"
-        inner = (_table(one, case, rest),)
+        inner = (_table(comparison, case, rest),)
         blocks.append(Fold(f"{many}, not significant", inner, page_only=not alone))
     elif rest:
-        blocks.append(_table(one, case, rest))
+        blocks.append(_table(comparison, case, rest))
     return blocks
 
 
-def note(one: Comparison) -> str:
+def note(comparison: Comparison) -> str:
     """What the values and intervals are."""
     judged = (
         "Primary metrics come first and alone have verdicts; of the others, what survives "
         "Benjamini-Hochberg at 10 % is better or worse"
     )
-    if one.wall:
-        intervals = f"{VALUES} Intervals are at {100 * level(one):g} %, in percent."
-        withheld = any(one.withholds(metric) for metric in one.primary)
+    if comparison.wall:
+        intervals = f"{VALUES} Intervals are at {100 * level(comparison):g} %, in percent."
+        withheld = any(comparison.withholds(metric) for metric in comparison.primary)
         return intervals if withheld else f"{intervals} {judged}."
-    confidence = 100 - 100 * one.manifest.experiment.thresholds.alpha
+    confidence = 100 - 100 * comparison.manifest.experiment.thresholds.alpha
     return (
         "Values are geometric means over the seeds with the spread between seeds as ± standard "
         f"deviation; intervals are at {confidence:g} %, in percent, those of percentages in "
@@ -84,35 +89,39 @@ def note(one: Comparison) -> str:
     )
 
 
-def blocks(view: View, one: Comparison) -> list[Block]:
+def blocks(view: View, comparison: Comparison) -> list[Block]:
     """The section of a pair; of many cases folded, case by case."""
-    drawn = [] if view.session.single is None else view.charts(forest.draw, one=one)
-    tables = [block for case in one.cases
-              for block in of_case(one, case, alone=view.session.single is not None)]  # fmt: skip
+    kinds = () if view.session.single is None else (forest.draw, ranked.draw)
+    charts = view.charts(*kinds, comparison=comparison)
+    tables = [
+        block
+        for case in comparison.cases
+        for block in of_case(comparison, case, alone=view.session.single is not None)
+    ]
     if not tables:
         return []
-    found: list[Block] = [figure(chart) for chart in drawn]
+    body: list[Block] = [figure(chart) for chart in charts]
     if view.many_cases:
-        found.append(Fold("All metrics, case by case", tuple(tables)))
+        body.append(Fold("All metrics, case by case", tuple(tables)))
     else:
-        found += tables
+        body += tables
     # Of many pairs it is said once, below them all.
-    notes = [Paragraph(note(one), "note")] if view.session.single else []
-    return titled("The change", "change", [*found, *notes])
+    notes = [Paragraph(note(comparison), "note")] if view.session.single else []
+    return titled("The change", "change", [*body, *notes])
 
 
-def runs(view: View, one: Comparison) -> list[Block]:
+def runs(view: View, comparison: Comparison) -> list[Block]:
     """Every run of a pair in drawings: seeds, the course within a run, and over the session."""
     kinds = charts.OF_RUNS if view.session.single else charts.OF_A_PAIR
-    kinds = kinds if len(one.cases) < charts.MANY_CASES else charts.OF_MANY_CASES
-    drawn = [chart for draw in kinds for chart in view.charts(draw, one=one)]
+    kinds = kinds if len(comparison.cases) < charts.MANY_CASES else charts.OF_MANY_CASES
+    drawings = [chart for draw in kinds for chart in view.charts(draw, comparison=comparison)]
     # What is judged is seen; other phases, and the course within a run, are there to look up.
-    judged = tuple(f"-{bandwidth.name_of(metric)}" for metric in one.primary)
-    more = [chart for chart in drawn if chart.kind == "timeline" or (
+    judged = tuple(f"-{bandwidth.name_of(metric)}" for metric in comparison.primary)
+    more = [chart for chart in drawings if chart.kind == "timeline" or (
         chart.kind == "bandwidth" and not f"-{chart.name}".endswith(judged)
     )]  # fmt: skip
-    found = gallery(chart for chart in drawn if chart not in more)
+    body = gallery(chart for chart in drawings if chart not in more)
     if more:
         summary = "Other phases, and bandwidth within a run"
-        found.append(Fold(summary, tuple(gallery(more)), page_only=True))
-    return titled("Every run", "runs", [*found, *seeds.tables(view, one)])
+        body.append(Fold(summary, tuple(gallery(more)), page_only=True))
+    return titled("Every run", "runs", [*body, *seeds.tables(view, comparison)])

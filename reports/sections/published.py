@@ -20,9 +20,9 @@ HEADS = (
 def blocks(view: View) -> list[Block]:
     """One row a figure; the change is computed from the figures."""
     here = {
-        (one.manifest.patched, metric.case, metric.name): wording.change(metric)
-        for one in reversed(view.session.comparisons)
-        for metric in (m for case in one.cases for m in case.metrics)
+        (comparison.manifest.patched, metric.case, metric.name): wording.change(metric)
+        for comparison in reversed(view.session.comparisons)
+        for metric in (m for case in comparison.cases for m in case.metrics)
     }
     rows = tuple(
         row(
@@ -36,5 +36,5 @@ def blocks(view: View) -> list[Block]:
         "Measured by others on other machines in real time. The change is computed from the "
         "figures; “here” is that of this session."
     )
-    found: list[Block] = [Table("Published figures", HEADS, rows), Paragraph(note, "note")]
-    return titled("Published figures", "published", found if rows else [])
+    body: list[Block] = [Table("Published figures", HEADS, rows), Paragraph(note, "note")]
+    return titled("Published figures", "published", body if rows else [])

@@ -14,11 +14,14 @@ PAGE_WIDTH = 92
 
 def again(view: View) -> list[Block]:
     """The commands that make the session again, and the numbers that must come out."""
-    found = repeat.repeat(view.session, view.folder)
-    blocks: list[Block] = [Paragraph(f"{found.lab}."), Code("\n".join(found.commands), "sh")]
-    blocks += [Paragraph(" ".join(found.notes))] if found.notes else []
-    blocks += [Paragraph(f"{found.expected}:")] if found.expected else []
-    return titled("How to repeat this", "repeat", [*blocks, *listing(found.results)])
+    repetition = repeat.repeat(view.session, view.folder)
+    blocks: list[Block] = [
+        Paragraph(f"{repetition.lab}."),
+        Code("\n".join(repetition.commands), "sh"),
+    ]
+    blocks += [Paragraph(" ".join(repetition.notes))] if repetition.notes else []
+    blocks += [Paragraph(f"{repetition.expected}:")] if repetition.expected else []
+    return titled("How to repeat this", "repeat", [*blocks, *listing(repetition.results)])
 
 
 def made_with(view: View) -> list[Block]:
@@ -84,7 +87,7 @@ def _groups(manifest: Manifest) -> list[tuple[str, Rows]]:
 
 
 def _kernels(manifest: Manifest) -> list[tuple[str, Rows]]:
-    found = []
+    facts = []
     for arm in manifest.arms:
         kernel = arm.kernel
         rows: Rows = [
@@ -97,5 +100,5 @@ def _kernels(manifest: Manifest) -> list[tuple[str, Rows]]:
             ("config SHA-256", (Mono(kernel.config_sha256),)),
             ("machine code", (Mono(kernel.code_key),)),
         ]
-        found.append((f"Kernel of {arm.name}: {arm.label or arm.name}", rows))
-    return found
+        facts.append((f"Kernel of {arm.name}: {arm.label or arm.name}", rows))
+    return facts

@@ -8,21 +8,21 @@ from reports.model import CaseComparison, Comparison, MetricComparison, Pair
 from reports.sections.view import View
 
 
-def tables(view: View, one: Comparison) -> list[Block]:
+def tables(view: View, comparison: Comparison) -> list[Block]:
     """One table a case, folded; only a page has them."""
-    wall = one.wall is not None
+    wall = comparison.wall is not None
     if not view.drawn:
         return []
     return [
-        Fold(f"Every {'block' if wall else 'seed'} of {case.name}", (_table(one, case),),
+        Fold(f"Every {'block' if wall else 'seed'} of {case.name}", (_table(comparison, case),),
              page_only=True)
-        for case in one.cases
+        for case in comparison.cases
         if case.blocks and case.primary
     ]  # fmt: skip
 
 
-def _table(one: Comparison, case: CaseComparison) -> Table:
-    wall, manifest = one.wall is not None, one.manifest
+def _table(comparison: Comparison, case: CaseComparison) -> Table:
+    wall, manifest = comparison.wall is not None, comparison.manifest
     heads = [Column("block" if wall else "seed", left=True)]
     for metric in case.primary:
         names = [manifest.base, manifest.patched, "change"]
@@ -31,7 +31,7 @@ def _table(one: Comparison, case: CaseComparison) -> Table:
     by_block = [{pair.block: pair for pair in metric.pairs} for metric in case.primary]
     rows = []
     for block in sorted({block for pairs in by_block for block in pairs}):
-        pairs = [found.get(block) for found in by_block]
+        pairs = [values.get(block) for values in by_block]
         number = block if wall else next(pair.seed for pair in pairs if pair)
         cells = [Cell(str(number))]
         for metric, pair in zip(case.primary, pairs, strict=True):
@@ -44,11 +44,11 @@ def _table(one: Comparison, case: CaseComparison) -> Table:
 def _values(metric: MetricComparison, pair: Pair | None, *, again: bool) -> list[str]:
     if pair is None:
         return [wording.NOTHING] * (5 if again else 3)
-    found = [
+    lines = [
         wording.figure(pair.base),
         wording.figure(pair.patched),
         wording.pair_change(metric, pair.base, pair.patched),
     ]
     if again:
-        found += [wording.figure(pair.again), wording.pair_change(metric, pair.base, pair.again)]
-    return found
+        lines += [wording.figure(pair.again), wording.pair_change(metric, pair.base, pair.again)]
+    return lines

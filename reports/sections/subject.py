@@ -12,8 +12,8 @@ from results.record import ArmRecord
 def title(view: View) -> list[Block]:
     """The experiment's title and question."""
     experiment = view.session.manifest.experiment
-    asked: list[Block] = [Paragraph(experiment.question, "question")] if experiment.question else []
-    return [Heading(experiment.title, 1), *asked]
+    body: list[Block] = [Paragraph(experiment.question, "question")] if experiment.question else []
+    return [Heading(experiment.title, 1), *body]
 
 
 def origin(view: View) -> str:
@@ -73,14 +73,14 @@ def full(view: View) -> list[Block]:
 def _postings(view: View) -> list[Words]:
     """Where the mails of the series are, each once."""
     series = view.session.manifest.series
-    found = dict.fromkeys(wording.posting(each.message_id) for each in series)
-    return [(Link(address, address),) for address in found if address]
+    links = dict.fromkeys(wording.posting(each.message_id) for each in series)
+    return [(Link(address, address),) for address in links if address]
 
 
 def _arm(arm: ArmRecord) -> str:
     """What an arm is made of."""
     patches = len(arm.kernel.patches)
     settings = "; ".join(f"{name} = {value}" for name, value in sorted(arm.settings.items()))
-    said = f"{arm.label or arm.name}: {arm.kernel.release}, {patches or 'no'} patch"
-    said += "" if patches == 1 else "es"
-    return f"{said}; {settings}" if settings else said
+    text = f"{arm.label or arm.name}: {arm.kernel.release}, {patches or 'no'} patch"
+    text += "" if patches == 1 else "es"
+    return f"{text}; {settings}" if settings else text

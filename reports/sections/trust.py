@@ -27,10 +27,10 @@ SHORT_EVIDENCE = 2
 
 def differences(view: View) -> list[Block]:
     """What the arms differ by beyond the series: as a banner, so that nobody overlooks it."""
-    found = apart.sentences(view.session.arms)
-    if not found:
+    sentences = apart.sentences(view.session.arms)
+    if not sentences:
         return []
-    items = Listing(tuple(map(Item, found)))
+    items = Listing(tuple(map(Item, sentences)))
     return [Callout(apart.LEAD, (Paragraph((Strong(f"{apart.LEAD}:"),)), items))]
 
 
@@ -47,14 +47,14 @@ def failures(view: View) -> list[Block]:
     counts = session.failures
     failed = sorted({case for (case, _), (bad, _) in counts.items() if bad})
     arms = [arm.name for arm in session.manifest.arms]
-    found: list[Block] = []
+    body: list[Block] = []
     if failed:
         heads = (Column("fail:runs", left=True), *map(Column, arms))
         rows = tuple(
             row(case, *(":".join(map(str, counts.get((case, arm), ("", "")))) for arm in arms))
             for case in failed
         )
-        found += [
+        body += [
             Table("Failed runs by arm", heads, rows, together=1),
             Paragraph(
                 "Failed runs are not data points; their "
@@ -63,7 +63,7 @@ def failures(view: View) -> list[Block]:
             ),
         ]
     items = tuple(starmap(_failure, _by_cause(session.failed_runs).items()))
-    return titled("Failed runs", "failures", [*found, Listing(items)] if items else found)
+    return titled("Failed runs", "failures", [*body, Listing(items)] if items else body)
 
 
 def _failure(why: str, alike: list[FailedRun]) -> Item:
@@ -71,8 +71,8 @@ def _failure(why: str, alike: list[FailedRun]) -> Item:
     evidence = alike[0].failure.evidence
     runs = ", ".join(run.run_id for run in alike)
     if len(evidence) <= SHORT_EVIDENCE:
-        said = f" ({'; '.join(evidence)})" if evidence else ""
-        return Item(f"{why}{said}: {runs}", "note")
+        text = f" ({'; '.join(evidence)})" if evidence else ""
+        return Item(f"{why}{text}: {runs}", "note")
     fold = Fold(f"{len(evidence)} lines", (Code("\n".join(evidence)),), page_only=True)
     return Item(f"{why}: {runs}", "note", blocks=(fold,))
 

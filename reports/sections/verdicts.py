@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from reports import wording
-from reports.by_arm import Cell as ArmCell
-from reports.by_arm import Row as ArmRow
+from reports.by_arm import ArmCell
+from reports.by_arm import MetricRow as ArmRow
 from reports.document import (
     Block,
     Cell,
@@ -31,17 +31,17 @@ MOST_COLUMNS = 4
 
 def happened(view: View) -> list[Block]:
     """What happened in a few words, how to go on, and why."""
-    found = headline(view.session, view.folder)
-    words: Words = f"{found.text}."
-    if found.command:
-        words = (f"{found.text}; to finish: ", Mono(found.command))
-    return [Paragraph(words, "bottom"), *(Paragraph(cause, "cause") for cause in found.causes)]
+    result = headline(view.session, view.folder)
+    words: Words = f"{result.text}."
+    if result.command:
+        words = (f"{result.text}; to finish: ", Mono(result.command))
+    return [Paragraph(words, "bottom"), *(Paragraph(cause, "cause") for cause in result.causes)]
 
 
-def verdict(one: Comparison, metric: MetricComparison) -> VerdictRow:
+def verdict(comparison: Comparison, metric: MetricComparison) -> VerdictRow:
     """One verdict, with its reason and values, and the functions behind it or beside it."""
     word = wording.verdict(metric)
-    behind = functions.explained(one, metric) or functions.beside(one, metric)
+    behind = functions.explained(comparison, metric) or functions.beside(comparison, metric)
     lines = (wording.tail(metric), behind)
     return VerdictRow(
         word=word, mark=wording.MARKS[word], case=metric.case, metric=metric.name,
@@ -50,36 +50,41 @@ def verdict(one: Comparison, metric: MetricComparison) -> VerdictRow:
     )  # fmt: skip
 
 
-def of_pair(one: Comparison) -> Verdicts:
+def of_pair(comparison: Comparison) -> Verdicts:
     """All verdicts of two arms."""
-    return Verdicts(tuple(verdict(one, metric) for metric in one.primary))
+    return Verdicts(tuple(verdict(comparison, metric) for metric in comparison.primary))
 
 
-def beside(one: Comparison) -> list[Block]:
+def beside(comparison: Comparison) -> list[Block]:
     """What a user would see of the phases that are judged by something else: bandwidth."""
-    judged = {(metric.case, metric.phase) for metric in one.primary}
-    shown = []
-    for case in one.cases:
+    judged = {(metric.case, metric.phase) for metric in comparison.primary}
+    parts = []
+    for case in comparison.cases:
         for phase in case.phases:
             metric = case.metric(f"{phase.name}.bw")
-            wanted = metric is not None and (case.name, phase.name) in judged
-            if metric is None or not wanted or metric.primary or metric.judgement.change is None:
+            in_verdict = metric is not None and (case.name, phase.name) in judged
+            if (
+                metric is None
+                or not in_verdict
+                or metric.primary
+                or metric.judgement.change is None
+            ):
                 continue
             text = f"{metric.name} {wording.change(metric)}, {wording.values(metric)}"
             reference = wording.published(metric)
-            shown.append(f"{text} ({reference})" if reference else text)
-    return [Paragraph(f"Beside them, not judged: {'; '.join(shown)}.", "note")] if shown else []
+            parts.append(f"{text} ({reference})" if reference else text)
+    return [Paragraph(f"Beside them, not judged: {'; '.join(parts)}.", "note")] if parts else []
 
 
 def every(view: View) -> list[Block]:
     """Every verdict with its reason, pair by pair."""
     blocks: list[Block] = []
-    for one in view.session.comparisons:
+    for comparison in view.session.comparisons:
         if not view.session.single:
-            measured = "" if one.measured else ": not measured"
-            blocks.append(Heading(f"{wording.pair(one)}{measured}", 3))
-        if one.measured or view.session.single:
-            blocks += [of_pair(one), *beside(one)]
+            measured = "" if comparison.measured else ": not measured"
+            blocks.append(Heading(f"{wording.pair(comparison)}{measured}", 3))
+        if comparison.measured or view.session.single:
+            blocks += [of_pair(comparison), *beside(comparison)]
     return blocks
 
 
@@ -96,7 +101,7 @@ def _verdict_cell(metric_row: ArmRow, cell: ArmCell) -> Cell:
 
 def table(view: View) -> list[Block]:
     """The verdicts of many arms beside each other; turned around where metrics are many."""
-    judged = [found for found in view.session.rows if found.primary]
+    judged = [each for each in view.session.rows if each.primary]
     names = [arm.name for arm in view.session.arms[1:]]
     if not judged or view.session.single:
         return []
@@ -105,9 +110,9 @@ def table(view: View) -> list[Block]:
     if len(judged) > MOST_COLUMNS:
         heads = [Column("case and metric", left=True), *map(Column, names)]
         rows = tuple(
-            row(Cell(found.case, under=f"{found.name}, {found.unit}"),
-                *(_verdict_cell(found, cell) for cell in found.others))
-            for found in judged
+            row(Cell(each.case, under=f"{each.name}, {each.unit}"),
+                *(_verdict_cell(each, cell) for cell in each.others))
+            for each in judged
         )  # fmt: skip
     else:
         heads = [Column("arm", left=True), *(Column(f.name, under=f.case) for f in judged)]
@@ -117,11 +122,11 @@ def table(view: View) -> list[Block]:
 
 def blocks(view: View) -> list[Block]:
     """The section: what happened, and the verdicts as the number of arms and cases asks for."""
-    found: list[Block] = [Heading("Verdict", 2, "verdict"), *happened(view)]
+    body: list[Block] = [Heading("Verdict", 2, "verdict"), *happened(view)]
     if not headline(view.session).has_verdicts:
-        return found
+        return body
     if view.session.single and not view.many_cases:
-        found += every(view)
+        body += every(view)
     else:
-        found += [*table(view), Fold("Every verdict with its reason", tuple(every(view)))]
-    return [*found, Paragraph(f"{wording.family(view.session)}.", "note")]
+        body += [*table(view), Fold("Every verdict with its reason", tuple(every(view)))]
+    return [*body, Paragraph(f"{wording.family(view.session)}.", "note")]

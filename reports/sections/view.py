@@ -38,17 +38,19 @@ class View:
         """Whether there are so many cases that they are read in one table."""
         return len(self.first.cases) >= MANY_CASES
 
-    def prefix(self, one: Comparison) -> str:
+    def prefix(self, comparison: Comparison) -> str:
         """What keeps the anchors of a pair apart; empty where it is the only one."""
         if self.session.single:
             return ""
-        return f"pair{self.session.comparisons.index(one) + 1}"
+        return f"pair{self.session.comparisons.index(comparison) + 1}"
 
-    def charts(self, *draws: Callable[[Comparison], list[Chart]], one: Comparison) -> list[Chart]:
+    def charts(
+        self, *draws: Callable[[Comparison], list[Chart]], comparison: Comparison
+    ) -> list[Chart]:
         """Drawings of a pair of arms; none in a form of characters."""
-        prefix = self.prefix(one)
-        found = [chart for draw in draws for chart in draw(one)] if self.drawn else []
-        return [within(chart, prefix) for chart in found] if prefix else found
+        prefix = self.prefix(comparison)
+        charts = [chart for draw in draws for chart in draw(comparison)] if self.drawn else []
+        return [within(chart, prefix) for chart in charts] if prefix else charts
 
 
 def figure(chart: Chart, level: int = 3, *, wide: bool = False) -> Figure:
@@ -61,8 +63,8 @@ def figure(chart: Chart, level: int = 3, *, wide: bool = False) -> Figure:
 
 def gallery(charts: Iterable[Chart], level: int = 3) -> list[Block]:
     """Drawings beside each other; nothing for none."""
-    found = tuple(figure(chart, level) for chart in charts)
-    return [Gallery(found)] if found else []
+    figures = tuple(figure(chart, level) for chart in charts)
+    return [Gallery(figures)] if figures else []
 
 
 def titled(title: str, anchor: str, blocks: Sequence[Block]) -> list[Block]:
@@ -76,9 +78,9 @@ def of_each_pair(
     """The sections of a pair: as they are where there is one, else each pair in its fold."""
     if view.session.single:
         return [block for section in sections for block in section(view, view.first)]
-    found: list[Block] = []
-    for one in view.session.comparisons[:MOST_PAIRS]:
-        blocks = [block for section in sections for block in section(view, one)]
-        summary = f"{pair(one)}, {pair_counts(one)}"
-        found.append(Fold(summary, nested(blocks, view.prefix(one))))
-    return titled("Pair by pair", "pairs", found)
+    body: list[Block] = []
+    for comparison in view.session.comparisons[:MOST_PAIRS]:
+        blocks = [block for section in sections for block in section(view, comparison)]
+        summary = f"{pair(comparison)}, {pair_counts(comparison)}"
+        body.append(Fold(summary, nested(blocks, view.prefix(comparison))))
+    return titled("Pair by pair", "pairs", body)

@@ -66,7 +66,7 @@ def test_same_rule_on_one_arm_after_the_other_would_not_keep_it(noise: s.Noise) 
     random = np.random.default_rng(1)
     session = s.blocks(noise, random, 2_000, 12, 0.0, shuffled=False)
     again = session.base + 1e-6 * random.standard_normal(session.base.shape)
-    blind = s.Session(session.base, session.patched, again)
+    blind = s.SimulatedSession(session.base, session.patched, again)
     called, _ = s.judge(blind, s.THRESHOLDS)
     low, _, _ = rate_interval(int(called.sum()), 2_000)
     assert low > 5 * s.THRESHOLDS.alpha

@@ -13,7 +13,7 @@ from errors import SpecError
 from experiment.bisection import (
     CHAOS,
     Ask,
-    Found,
+    Boundary,
     State,
     can_tell,
     next_step,
@@ -23,14 +23,14 @@ from experiment.bisection import (
 )
 
 
-def search(states: list[State]) -> tuple[Found, list[int], list[dict[int, State]]]:
+def search(states: list[State]) -> tuple[Boundary, list[int], list[dict[int, State]]]:
     """Search these states; what was found, the points asked for, and all that was known."""
     known: dict[int, State] = {0: states[0], len(states) - 1: states[-1]}
     asked: list[int] = []
     memory = [dict(known)]
     while True:
         decided = next_step(len(states), known)
-        if isinstance(decided, Found):
+        if isinstance(decided, Boundary):
             return decided, asked, memory
         assert decided.point not in known
         asked.append(decided.point)
@@ -55,7 +55,7 @@ def test_the_one_patch_is_found_in_as_few_steps_as_halving_takes(
 ) -> None:
     states, culprit = given_
     found, asked, _ = search(states)
-    assert found == Found(culprit - 1, culprit)
+    assert found == Boundary(culprit - 1, culprit)
     assert found.single
     assert len(asked) <= math.ceil(math.log2(len(states) - 1)) if len(states) > 2 else not asked
 

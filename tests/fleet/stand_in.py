@@ -19,7 +19,7 @@ from guests.console import Ending
 from guests.exact import Machine, Outcome, Snapshot
 from guests.virtme import WallMachine
 from host import accelerator
-from host.accelerator import Finding
+from host.accelerator import AcceleratorTest
 from host.process import run
 from runs import workspace
 from tests.guests.framing import sent
@@ -91,10 +91,10 @@ def wall_run(
     return Outcome(files, Ending("done", "the agent finished"), 0.1, 0.2)
 
 
-def found(cache: Path, kernel: Path) -> Finding:
+def found(cache: Path, kernel: Path) -> AcceleratorTest:
     """What runs guests on a host where no kernel was booted to find out."""
     assert kernel.is_file()
-    return Finding("tcg", ())
+    return AcceleratorTest("tcg", ())
 
 
 def dask_setup(worker: Any) -> None:

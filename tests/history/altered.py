@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from datetime import date, timedelta
 
 from experiment.spec import Thresholds
-from history.entry import ArmCase, CaseEntry, Ensemble, Entry, Said
+from history.entry import ArmCase, CaseEntry, Conclusion, Ensemble, Entry
 from reports.comparison import summarize
 from reports.verdict import Verdict
 
@@ -79,7 +79,7 @@ def lost(entry: Entry, blame: str, reason: str = "no run is left") -> Entry:
     """The entry with its verdicts lost: a broken kernel, or a broken host."""
 
     def without(case: CaseEntry) -> CaseEntry:
-        said = Said(arm="tonight", against="pinned", metric=case.primary[0],
+        said = Conclusion(arm="tonight", against="pinned", metric=case.primary[0],
                     verdict=Verdict.FAILED, reason=reason, blame=blame)  # fmt: skip
         return case.model_copy(update={"said": (said,)})
 

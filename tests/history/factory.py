@@ -17,7 +17,7 @@ from history.entry import (
     Ensemble,
     Entry,
     FunctionCost,
-    Functions,
+    NightFunctions,
     PhaseCost,
     role_of,
 )
@@ -124,13 +124,13 @@ class Nights:
         )  # fmt: skip
 
 
-def costs(arm: str = "tonight", **instructions: float) -> Functions:
+def costs(arm: str = "tonight", **instructions: float) -> NightFunctions:
     """Functions of one phase; ``instructions`` per folio by name."""
     rows = tuple(
         FunctionCost(name, f"mm/{name}.c", value, 1.0, value * 0.001)
         for name, value in sorted(instructions.items(), key=lambda each: -each[1])
     )
-    return Functions(phases=(PhaseCost(
+    return NightFunctions(phases=(PhaseCost(
         case="filemap-4k", phase="4k", arm=arm, unit="folio", unit_title="folio added", seeds=8,
         total=sum(instructions.values()) + 5.0, others=5.0, functions=rows,
     ),))  # fmt: skip

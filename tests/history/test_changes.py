@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from history import dating, exact, wall
-from history.change import Change
+from history.change import NightlyChange
 from history.changes import changes_of, newest
-from history.entry import PINNED, ArmCase, Entry, Functions
+from history.entry import PINNED, ArmCase, Entry, NightFunctions
 from history.functions import moved
 from reports.comparison import summarize
 from reports.verdict import Verdict
@@ -22,7 +22,7 @@ from tests.history.factory import Nights, costs, identity
 WALL = {"mode": "wall", "seeds": 12, "noise": 0.008, "host": 0.02, "between": 0.002}
 
 
-def told(nights: Nights) -> tuple[Change, ...]:
+def told(nights: Nights) -> tuple[NightlyChange, ...]:
     return changes_of(nights.entries())
 
 
@@ -46,7 +46,7 @@ def test_a_step_is_told_once_on_its_night(size: float) -> None:
 
 def test_what_was_told_stays_told_as_nights_are_added() -> None:
     entries = Nights(levels((0.0, 20), (-0.004, 20), (0.006, 20))).entries()
-    before: tuple[Change, ...] = ()
+    before: tuple[NightlyChange, ...] = ()
     for count in range(1, len(entries) + 1):
         # How a change stands may be another each night; what it is may not.
         now = tuple(
@@ -263,7 +263,7 @@ def test_the_functions_that_moved_are_named() -> None:
         costs(xas_load=640.0, filemap_fault=300.0),
     )
 
-    def functions(entry: Entry) -> Functions:
+    def functions(entry: Entry) -> NightFunctions:
         return slow if entry.night >= "2026-01-21" else calm
 
     (change,) = changes_of(entries, functions)

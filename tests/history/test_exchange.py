@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from history import exchange, pruning
 from history.changes import changes_of
-from history.entry import PINNED, Entry, Functions
+from history.entry import PINNED, Entry, NightFunctions
 from history.store import HistoryStore
 from history.trend import trends
 from results.store import StoreError
@@ -47,7 +47,7 @@ def test_what_goes_out_comes_back(tmp_path: Path, form: str) -> None:
 
 def test_lines_hold_functions_too(tmp_path: Path) -> None:
     entries = made(functions=True)
-    kept: dict[str, Functions | None] = {
+    kept: dict[str, NightFunctions | None] = {
         entry.id: costs(a=float(at + 1)) for at, entry in enumerate(entries)
     }
     file = tmp_path / "out.jsonl"

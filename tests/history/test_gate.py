@@ -8,14 +8,14 @@ import pytest
 
 from errors import SpecError
 from history.annotations import annotation, workflow_commands
-from history.change import Change
+from history.change import NightlyChange
 from history.changes import changes_of
 from history.entry import Entry
 from history.gate import Gate, Message, of_history, of_session
 from history.ingest import entry_of
-from history.known import Known, KnownChange, load_known, subject_of
-from history.policy import Place, Policy, Rule, load_policy
-from history.store import Problem
+from history.known import KnownChange, KnownChanges, load_known, subject_of
+from history.policy import Policy, PolicyTarget, Rule, load_policy
+from history.store import UnreadFile
 from reports.many import compare_session
 from tests.history.factory import Nights
 from tests.reports import counts_factory
@@ -115,7 +115,7 @@ def test_what_is_known_does_not_fail_and_is_said() -> None:
     one = KnownChange(
         kind="acknowledged", change=change.id, until="2027-01-01", reason="accepted by mail"
     )  # fmt: skip
-    known = Known(known=(one,))
+    known = KnownChanges(known=(one,))
     gate = of_history(entries, changes_of(entries, None, known), Policy(), known=known)
     assert gate.exit_code == 0
     assert "acknowledged: accepted by mail" in gate.messages[0].text
@@ -141,7 +141,7 @@ def test_what_is_known_does_not_fail_and_is_said() -> None:
 def test_a_known_change_meets_what_it_names(fields: dict[str, object], meets: bool) -> None:
     change = changes_of(track((0.0, 20), (-0.01, 1)))[0]
     given = {"kind": "expected", "reason": "x", "until": "2027-01-01", **fields}
-    known = Known(known=(KnownChange.model_validate(given),))
+    known = KnownChanges(known=(KnownChange.model_validate(given),))
     status, _ = known.standing(subject_of(change), change.night)
     assert (status == "expected") is meets
 
@@ -149,7 +149,7 @@ def test_a_known_change_meets_what_it_names(fields: dict[str, object], meets: bo
 def test_expired_entries_are_named() -> None:
     entries = track((0.0, 3))
     one = KnownChange(kind="muted", metric="x", until="2026-01-02", reason="old")
-    gate = of_history(entries, [], Policy(), known=Known(known=(one,)))
+    gate = of_history(entries, [], Policy(), known=KnownChanges(known=(one,)))
     assert "remove it: old" in gate.messages[0].text
 
 
@@ -193,7 +193,7 @@ def test_what_is_not_judged_warns() -> None:
 
 
 def test_files_left_out_are_told() -> None:
-    gate = of_history(track((0.0, 2)), [], Policy(), problems=[Problem(Path("x.json"), "torn")])
+    gate = of_history(track((0.0, 2)), [], Policy(), problems=[UnreadFile(Path("x.json"), "torn")])
     assert gate.messages[0] == Message("warning", "history", "x.json: torn")
 
 
@@ -207,10 +207,15 @@ def test_a_message_cannot_begin_another_command() -> None:
 
 
 def test_shipped_files_are_sound() -> None:
-    assert load_policy(CONFIGS / "gate.toml").rule(Place("x", "y", "wall")).regression == "warn"
-    assert load_policy(CONFIGS / "gate.toml").rule(Place("x", "y", "exact")).regression == "fail"
+    assert (
+        load_policy(CONFIGS / "gate.toml").rule(PolicyTarget("x", "y", "wall")).regression == "warn"
+    )
+    assert (
+        load_policy(CONFIGS / "gate.toml").rule(PolicyTarget("x", "y", "exact")).regression
+        == "fail"
+    )
     load_known(CONFIGS / "known-changes.toml")
-    assert load_known(CONFIGS / "no-such-file.toml") == Known()
+    assert load_known(CONFIGS / "no-such-file.toml") == KnownChanges()
 
 
 @pytest.mark.parametrize(
@@ -278,5 +283,5 @@ def test_change_ids_do_not_move() -> None:
     entries = track((0.0, 20), (-0.01, 5))
     ids = {changes_of(entries[:count])[0].id for count in range(21, 26)}
     assert len(ids) == 1
-    change: Change = changes_of(entries)[0]
+    change: NightlyChange = changes_of(entries)[0]
     assert change.id in ids

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from history.change import Change, Course, Kind
-from history.known import Known, KnownChange
+from history.change import Course, Kind, NightlyChange
+from history.known import KnownChange, KnownChanges
 from history.policy import Policy
 from history.standing import fixed_by, is_open, marked
 from reports.verdict import Verdict
@@ -14,21 +14,23 @@ COURSE = Course("nightly", "laptop", "exact", "filemap-4k", "4k.bw", "tonight")
 TONIGHT = "2026-03-01"
 
 
-def change(day: int, size: float | None, kind: Kind = "step", direction: str = "higher") -> Change:
+def change(
+    day: int, size: float | None, kind: Kind = "step", direction: str = "higher"
+) -> NightlyChange:
     verdict = None
     if kind in ("step", "drift", "mixed") and size is not None:
         better = (size > 0) == (direction == "higher")
         verdict = Verdict.IMPROVEMENT if better else Verdict.REGRESSION
     night = f"2026-01-{day:02}"
-    return Change(
+    return NightlyChange(
         kind=kind, course=COURSE, unit="MiB/s", direction=direction, night=night,
         entry=f"{day:012}", before_night=f"2026-01-{day - 1:02}", before=f"{day - 1:012}",
         seen=night, seen_entry=f"{day:012}", verdict=verdict, estimate=size,
     )  # fmt: skip
 
 
-def stand(*changes: Change, known: Known | None = None) -> list[str]:
-    return [one.status for one in marked(changes, known or Known(), TONIGHT, Policy())]
+def stand(*changes: NightlyChange, known: KnownChanges | None = None) -> list[str]:
+    return [one.status for one in marked(changes, known or KnownChanges(), TONIGHT, Policy())]
 
 
 @pytest.mark.parametrize(
@@ -74,7 +76,7 @@ def test_what_is_not_judged_fixes_nothing(kind: Kind) -> None:
 
 def test_numbers_without_a_reason_are_open_until_they_are_back() -> None:
     off, back = change(2, 0.02, "unexplained"), change(3, -0.0197, "unexplained")
-    assert [is_open(one) for one in marked((off,), Known(), TONIGHT, Policy())] == [True]
+    assert [is_open(one) for one in marked((off,), KnownChanges(), TONIGHT, Policy())] == [True]
     assert stand(off, back) == ["fixed", "open"]
     assert stand(change(2, 0.001, "unexplained")) == ["small"]
     assert stand(change(2, None, "unexplained")) == ["small"]
@@ -86,8 +88,8 @@ def test_a_change_without_a_size_fixes_nothing() -> None:
 
 def test_what_is_fixed_needs_no_entry_and_an_expired_one_says_why() -> None:
     mute = KnownChange(kind="muted", metric="4k.bw", until=TONIGHT, reason="x")
-    (one,) = marked((change(2, -0.02),), Known(known=(mute,)), TONIGHT, Policy())
+    (one,) = marked((change(2, -0.02),), KnownChanges(known=(mute,)), TONIGHT, Policy())
     assert (one.status, one.why) == ("open", f"muted until {TONIGHT}, which has come: x")
-    (one,) = marked((change(2, -0.02),), Known(known=(mute,)), "2026-02-28", Policy())
+    (one,) = marked((change(2, -0.02),), KnownChanges(known=(mute,)), "2026-02-28", Policy())
     assert one.status == "muted"
-    assert stand(change(2, -0.02), change(3, 0.03), known=Known(known=(mute,)))[0] == "fixed"
+    assert stand(change(2, -0.02), change(3, 0.03), known=KnownChanges(known=(mute,)))[0] == "fixed"

@@ -17,8 +17,8 @@ from host.accelerator import (
     ACCELERATORS,
     WORD,
     Accelerator,
+    AcceleratorTest,
     Attempt,
-    Finding,
     boot_argv,
     cpu_is_emulated,
     decide,
@@ -204,7 +204,7 @@ def test_a_real_decision_boots_a_real_kernel(tmp_path: Path) -> None:
     if kernel is None:
         pytest.skip("no kernel built yet")
     found = provide(tmp_path, kernel)
-    assert isinstance(found, Finding)
+    assert isinstance(found, AcceleratorTest)
     assert found.attempts[-1].works
     assert all(attempt.reason for attempt in found.attempts[:-1])
 

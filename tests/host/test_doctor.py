@@ -4,8 +4,8 @@ from pathlib import Path
 import pytest
 
 from host import doctor, packages
-from host.doctor import GIB, KNOWN, Check, as_text, run_checks, worst
-from host.packages import Package
+from host.doctor import GIB, KNOWN, DoctorCheck, as_text, run_checks, worst
+from host.packages import SystemPackage
 
 QEMU = """#!/bin/sh
 case "$*" in
@@ -41,7 +41,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Folder:
     return folder
 
 
-def by_name(checks: tuple[Check, ...]) -> dict[str, Check]:
+def by_name(checks: tuple[DoctorCheck, ...]) -> dict[str, DoctorCheck]:
     found = {check.name: check for check in checks}
     assert len(found) == len(checks)
     return found
@@ -49,7 +49,7 @@ def by_name(checks: tuple[Check, ...]) -> dict[str, Check]:
 
 def test_a_package_is_there_when_all_it_provides_is(folder: Folder, tmp_path: Path) -> None:
     header = tmp_path / "libelf.h"
-    package = Package("some", "required", ("one", str(header)), "for the test")
+    package = SystemPackage("some", "required", ("one", str(header)), "for the test")
     folder.program("one")
     check = doctor.check_package(package)
     assert check.status == "fail"
@@ -57,13 +57,15 @@ def test_a_package_is_there_when_all_it_provides_is(folder: Folder, tmp_path: Pa
     assert check.why == "for the test"
     assert check.mend == "apt-get install --no-install-recommends some"
     header.touch()
-    assert doctor.check_package(package) == Check(
+    assert doctor.check_package(package) == DoctorCheck(
         "some", "ok", f"{folder.path / 'one'} {header}", ""
     )
 
 
 def test_a_merely_useful_package_only_warns(folder: Folder) -> None:
-    assert doctor.check_package(Package("ccache", "useful", ("ccache",), "why")).status == "warn"
+    assert (
+        doctor.check_package(SystemPackage("ccache", "useful", ("ccache",), "why")).status == "warn"
+    )
 
 
 @pytest.mark.parametrize(
@@ -169,9 +171,11 @@ def test_a_tool_that_comes_is_no_longer_missed(folder: Folder, tmp_path: Path) -
 
 def test_text_gives_reason_and_mend_and_one_line_for_all() -> None:
     checks = (
-        Check("qemu", "ok", "/usr/bin/qemu", "never shown"),
-        Check("fio", "fail", "not found: fio", "makes the load", packages.install_line(["fio"])),
-        Check("bc", "warn", "not found: bc", "divides", packages.install_line(["bc"])),
+        DoctorCheck("qemu", "ok", "/usr/bin/qemu", "never shown"),
+        DoctorCheck(
+            "fio", "fail", "not found: fio", "makes the load", packages.install_line(["fio"])
+        ),
+        DoctorCheck("bc", "warn", "not found: bc", "divides", packages.install_line(["bc"])),
     )
     assert as_text(checks) == (
         "ok    qemu  /usr/bin/qemu\n"
@@ -187,13 +191,13 @@ def test_text_gives_reason_and_mend_and_one_line_for_all() -> None:
 
 
 def test_text_of_a_sound_machine_is_one_line_a_check() -> None:
-    assert as_text((Check("cores", "ok", "2 to run on", ""),)) == "ok    cores  2 to run on"
+    assert as_text((DoctorCheck("cores", "ok", "2 to run on", ""),)) == "ok    cores  2 to run on"
     assert as_text(()) == ""
 
 
 def test_the_worst_status_decides() -> None:
-    ok, warn = Check("a", "ok", "", ""), Check("b", "warn", "", "")
+    ok, warn = DoctorCheck("a", "ok", "", ""), DoctorCheck("b", "warn", "", "")
     assert worst([ok]) == "ok"
     assert worst([ok, warn]) == "warn"
-    assert worst([warn, Check("c", "fail", "", ""), ok]) == "fail"
+    assert worst([warn, DoctorCheck("c", "fail", "", ""), ok]) == "fail"
     assert worst([]) == "ok"

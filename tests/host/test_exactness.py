@@ -10,10 +10,13 @@ import pytest
 
 from errors import InfraError
 from host import doctor, exactness, facts, packages
-from host.exactness import Known, Trial, judged, parse, remember, shipped, standing, trials
+from host.exactness import KnownRelease, Trial, judged, parse, remember, shipped, standing, trials
 
 QEMU = "qemu-system-x86_64"
-KNOWN = (Known(QEMU, "7.2", "1, 4", "tests"), Known("qemu-system-aarch64", "8.0", "1", "tests"))
+KNOWN = (
+    KnownRelease(QEMU, "7.2", "1, 4", "tests"),
+    KnownRelease("qemu-system-aarch64", "8.0", "1", "tests"),
+)
 TRIAL = Trial("8.2.2", "ab" * 32, "cd" * 32, "2026-01-02", (1, 4))
 
 

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from errors import InfraError
-from host.accelerator import Attempt, Finding
-from host.doctor import Check
+from host.accelerator import AcceleratorTest, Attempt
+from host.doctor import DoctorCheck
 from host.fitness import (
     Counters,
     Meanwhile,
@@ -47,8 +47,8 @@ SwapTotal:       2097152 kB
 SwapFree:        2097152 kB
 HugePages_Free:      400
 """
-KVM = Finding("kvm", (Attempt("kvm", True, ""),))
-TCG = Finding("tcg", (Attempt("kvm", False, "told not to"), Attempt("tcg", True, "")))
+KVM = AcceleratorTest("kvm", (Attempt("kvm", True, ""),))
+TCG = AcceleratorTest("tcg", (Attempt("kvm", False, "told not to"), Attempt("tcg", True, "")))
 THP = "always [madvise] never\n"
 QUIET = Meanwhile(0, 0.01, 0.01, 0, 0)
 
@@ -87,7 +87,7 @@ def test_no_time_at_all_divides_by_nothing() -> None:
     assert meanwhile(Counters({}, 0, 0), Counters({}, 0, 0)).stolen == 0
 
 
-CHECKS: tuple[tuple[Check, str, str], ...] = (
+CHECKS: tuple[tuple[DoctorCheck, str, str], ...] = (
     (check_accelerator(KVM), "ok", "kvm boots a kernel"),
     (check_accelerator(TCG), "fail", "tcg boots a kernel; kvm: told not to"),
     (check_accelerator(None), "warn", "not tried: no kernel"),
@@ -133,7 +133,7 @@ CHECKS: tuple[tuple[Check, str, str], ...] = (
 
 
 @pytest.mark.parametrize(("check", "status", "found"), CHECKS)
-def test_checks(check: Check, status: str, found: str) -> None:
+def test_checks(check: DoctorCheck, status: str, found: str) -> None:
     assert (check.status, check.found) == (status, found)
     # What is wrong comes with its reason and its mend.
     assert bool(check.why and check.mend) == (status != "ok")
@@ -147,7 +147,7 @@ def test_checks(check: Check, status: str, found: str) -> None:
         (check_free_memory(MEMINFO, 1001, huge_pages=True), "sysctl vm.nr_hugepages=501"),
     ],
 )
-def test_mends_can_be_pasted(check: Check, command: str) -> None:
+def test_mends_can_be_pasted(check: DoctorCheck, command: str) -> None:
     assert check.mend == command
 
 

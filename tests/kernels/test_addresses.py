@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kernels import addresses
-from kernels.addresses import AddressesError, Functions
+from kernels.addresses import AddressesError, FunctionMap
 
 SYSTEM_MAP = """\
 0000000000000000 A fixed_percpu_data
@@ -38,7 +38,7 @@ TABLE = addresses.parse(SYSTEM_MAP)
 START = 0xFFFFFFFF81000000
 
 
-def names_at(functions: Functions) -> dict[int, str]:
+def names_at(functions: FunctionMap) -> dict[int, str]:
     starts = functions.table.starts.tolist()
     return {
         start - START: functions.named[owner][0]
@@ -71,7 +71,7 @@ def test_word_of_the_linker_script_yields_to_a_function() -> None:
 
 
 def test_name_that_is_wanted_is_the_one_used() -> None:
-    functions = addresses.functions(TABLE, wanted={"local_one"})
+    functions = addresses.functions(TABLE, names={"local_one"})
     assert names_at(functions)[0x300] == "local_one"
 
 

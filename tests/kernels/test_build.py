@@ -20,7 +20,7 @@ from kernels.cache import cached_kernels
 from kernels.compiled import load as touched
 from kernels.config import parse
 from kernels.expected import Expected, expected, remember
-from kernels.make import Progress
+from kernels.make import MakeProgress
 from tests.kernels.fake import BROKEN, COMMENT, FASTER, GROWN, Lab, Where, replace
 
 REPOSITORY = Path(__file__).parents[2]
@@ -90,7 +90,7 @@ def test_second_time_comes_from_the_cache_without_make(lab: Lab) -> None:
     stamp = first.image.stat().st_mtime_ns
     tree = next((lab.cache / "trees").iterdir())
     (tree / "src/Makefile").write_text("all:\n\tfalse\n")
-    calls: list[Progress] = []
+    calls: list[MakeProgress] = []
     again = provide(lab.spec, [], **lab.where, progress=calls.append)
     assert again == first
     assert again.image.stat().st_mtime_ns == stamp
@@ -239,27 +239,27 @@ def test_nothing_of_the_machine_is_in_the_image(lab: Lab) -> None:
 
 
 def test_progress_counts_up_to_the_count_of_the_build_before(lab: Lab) -> None:
-    first: list[Progress] = []
+    first: list[MakeProgress] = []
     provide(lab.spec, [], **lab.where, progress=first.append)
     assert [step.done for step in first] == sorted(step.done for step in first)
     done = first[-1].done
     assert done == 8
     assert {step.total for step in first} == {0}, "nothing is known before the first build"
-    second: list[Progress] = []
+    second: list[MakeProgress] = []
     replace("init.c", "4096", "8192")(lab.source)
     provide(lab.spec, [], **lab.where, progress=second.append)
     assert second[0].total == done
     (lab.checkout / "configs/kconfig/other.config").write_text("CONFIG_NR_CPUS=32\n")
-    other: list[Progress] = []
+    other: list[MakeProgress] = []
     spec = lab.spec.model_copy(update={"flavour": "other"})
     provide(spec, [], **lab.where, progress=other.append)
     assert other[0].total == 0, "a build from the objects of another flavour is not like a first"
-    third: list[Progress] = []
+    third: list[MakeProgress] = []
     (lab.checkout / "configs/kconfig/third.config").write_text("CONFIG_NR_CPUS=16\n")
     spec = lab.spec.model_copy(update={"flavour": "third"})
     provide(spec, [], **lab.where, progress=third.append)
     assert third[0].total == other[-1].done, "a flavour never built is like another one"
-    added: list[Progress] = []
+    added: list[MakeProgress] = []
     (lab.checkout / "configs/kconfig/added.config").write_text(
         f"# on top of perf.config\n{OTHER['twice']}"
     )

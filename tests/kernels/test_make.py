@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from errors import InfraError
-from kernels.make import Progress, run_make, wait_until_idle
+from kernels.make import MakeProgress, run_make, wait_until_idle
 
 REPOSITORY = Path(__file__).parents[2]
 MAKE_ELSEWHERE = """
@@ -73,7 +73,7 @@ def test_progress_tells_steps_while_make_runs(tmp_path: Path) -> None:
     (tmp_path / "Makefile").write_text(
         "all:\n" + "".join(f'\t@echo "  CC      {name}.o"; sleep 0.4\n' for name in ("a", "b", "c"))
     )
-    told: list[Progress] = []
+    told: list[MakeProgress] = []
     assert run(tmp_path, expected=2, progress=told.append) == (0, 3)
     assert {step.done for step in told} >= {1, 2, 3}
     assert next(step.total for step in told if step.done == 1) == 2
@@ -90,7 +90,7 @@ def test_deadline_kills_sub_makes_too(nested: Path) -> None:
 
 
 def test_a_callback_that_raises_leaves_nothing_running(nested: Path) -> None:
-    def stop(progress: Progress) -> None:
+    def stop(progress: MakeProgress) -> None:
         if len(list(nested.glob("pid-*"))) == 2:
             raise KeyboardInterrupt
 

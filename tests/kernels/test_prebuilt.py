@@ -62,7 +62,7 @@ def test_package_becomes_a_kernel(lab: Lab, archive: Archive) -> None:
 
 
 def test_named_version_in_the_cache_needs_no_archive(lab: Lab, archive: Archive) -> None:
-    pinned = prebuilt.settled(DEB, **lab.where)
+    pinned = prebuilt.settle(DEB, **lab.where)
     assert pinned.source == f"deb:{NAME}=6.1.2-1"
     kernel = build.provide(pinned, [], **lab.where)
     archive.drop_all()

@@ -9,7 +9,15 @@ import pytest
 from errors import InfraError
 from kernels.elf import RELOCATION, Section
 from kernels.references import Pointer, _blank_branches
-from kernels.symbols import Change, Code, changed_functions, code_key, functions, load, save
+from kernels.symbols import (
+    FunctionChange,
+    FunctionCode,
+    changed_functions,
+    code_key,
+    functions,
+    load,
+    save,
+)
 
 CODE = """
 const char linux_banner[] = "Linux version 6.12.0 #1 BANNER";
@@ -115,15 +123,15 @@ def test_one_name_in_two_files_is_two_functions(tmp_path: Path) -> None:
 
 
 def test_saved_tables_come_back_and_are_the_same_bytes(tmp_path: Path) -> None:
-    table = {"b": Code(3, "00ff", "11ee"), "a": Code(16, "abcd", "bcde")}
+    table = {"b": FunctionCode(3, "00ff", "11ee"), "a": FunctionCode(16, "abcd", "bcde")}
     save(table, tmp_path / "one")
     save(dict(reversed(table.items())), tmp_path / "two")
     assert load(tmp_path / "one") == table
     assert (tmp_path / "one").read_bytes() == (tmp_path / "two").read_bytes()
-    save({"a": Code(17, "abcd", "bcde")}, tmp_path / "two")
+    save({"a": FunctionCode(17, "abcd", "bcde")}, tmp_path / "two")
     assert changed_functions(tmp_path / "one", tmp_path / "two") == (
-        Change("a", 16, 17),
-        Change("b", 3, None),
+        FunctionChange("a", 16, 17),
+        FunctionChange("b", 3, None),
     )
 
 
@@ -138,11 +146,11 @@ def test_damaged_tables_and_images_are_named(tmp_path: Path, content: bytes) -> 
 
 
 def test_either_hash_is_enough_and_sizes_must_agree() -> None:
-    code = Code(16, "exact", "named")
-    assert code.is_same(Code(16, "exact", "taken for a call"))
-    assert code.is_same(Code(16, "moved", "named"))
-    assert not code.is_same(Code(16, "moved", "taken for a call"))
-    assert not code.is_same(Code(17, "exact", "named"))
+    code = FunctionCode(16, "exact", "named")
+    assert code.is_same(FunctionCode(16, "exact", "taken for a call"))
+    assert code.is_same(FunctionCode(16, "moved", "named"))
+    assert not code.is_same(FunctionCode(16, "moved", "taken for a call"))
+    assert not code.is_same(FunctionCode(17, "exact", "named"))
     assert not code.is_same(None)
 
 

@@ -11,7 +11,7 @@ from kernels.cache import Kernel
 from kernels.compare import compare
 from kernels.compiled import Touched, governing, load, unmet
 from kernels.intake import records_of
-from kernels.symbols import Code
+from kernels.symbols import FunctionCode
 from kernels.triage import triage
 from reports.series_findings import summary
 from results.record import PatchRecord, TriageRecord
@@ -19,8 +19,16 @@ from tests.kernels.fake import COMMENT, GROWN, Lab, replace
 
 ONE = PatchRecord(name="0001-a.patch", subject="a", sha256="", files=("mm/filemap.c",))
 TWO = PatchRecord(name="0002-b.patch", subject="b", sha256="", files=("include/x.h", "lib/y.c"))
-BEFORE = {"f": Code(10, "a", "a"), "g": Code(20, "b", "b"), "h": Code(30, "c", "c")}
-AFTER = {"f": Code(12, "d", "d"), "g": Code(20, "b", "b"), "new": Code(5, "e", "e")}
+BEFORE = {
+    "f": FunctionCode(10, "a", "a"),
+    "g": FunctionCode(20, "b", "b"),
+    "h": FunctionCode(30, "c", "c"),
+}
+AFTER = {
+    "f": FunctionCode(12, "d", "d"),
+    "g": FunctionCode(20, "b", "b"),
+    "new": FunctionCode(5, "e", "e"),
+}
 FILEMAP = Touched(file="mm/filemap.c", built=True, functions=("f", "g"))
 
 
@@ -127,7 +135,7 @@ def test_a_function_without_a_file_is_put_to_the_headers() -> None:
 
 
 def test_copies_and_parts_that_the_compiler_makes_belong_to_their_function() -> None:
-    after = {**BEFORE, "g.cold": Code(4, "x", "x"), "f@other.c": Code(1, "y", "y")}
+    after = {**BEFORE, "g.cold": FunctionCode(4, "x", "x"), "f@other.c": FunctionCode(1, "y", "y")}
     record = triage(same_code=False, before=BEFORE, after=after, touched=(FILEMAP,), patches=(ONE,))
     assert {each.name: each.file for each in record.functions} == {
         "g.cold": "mm/filemap.c",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from history.change import Change
+from history.change import NightlyChange
 from history.changes import changes_of
 from history.entry import Entry
 from pages import blocks
@@ -26,7 +26,7 @@ def of_git(entry: Entry) -> Entry:
     return entry.model_copy(update={"arms": arms})
 
 
-def a_change(nights: tuple[Entry, ...]) -> Change:
+def a_change(nights: tuple[Entry, ...]) -> NightlyChange:
     return next(each for each in changes_of(nights, None) if each.kind == "step")
 
 

@@ -13,7 +13,7 @@ from tests.pages.made_up import hostile
 ATOM = {"a": feed.ATOM}
 
 
-def made(tmp_path: Path, *, strange: bool = False) -> site.Site:
+def made(tmp_path: Path, *, strange: bool = False) -> site.SitePages:
     store = HistoryStore(tmp_path / "history")
     for entry in Nights((0.0, 0.0, 0.02, 0.0)).entries():
         store.add(hostile(entry) if strange else entry)

@@ -16,9 +16,9 @@ from history.entry import SCHEMA_VERSION, Entry
 from history.gaps import gaps_of
 from history.gate import of_history
 from history.ingest import take
-from history.known import Known, KnownChange
+from history.known import KnownChange, KnownChanges
 from history.policy import Policy
-from history.store import FORMAT, HEAD, HistoryStore, Read
+from history.store import FORMAT, HEAD, HistoryContents, HistoryStore
 from pages import embed, site, status
 from pages.tracks import tracks_of
 from reports import write
@@ -218,7 +218,7 @@ def test_embedded_data_comes_back_and_never_ends_its_element(value: object) -> N
 
 def test_a_chart_has_one_unit() -> None:
     entries = wall_nights(20)
-    (track,) = tracks_of(Read(tuple(entries)), changes_of(entries))
+    (track,) = tracks_of(HistoryContents(tuple(entries)), changes_of(entries))
     for chart in track.charts:
         assert len({trend.unit for trend in chart.trends}) == 1
     units = [(chart.primary, chart.head.unit) for chart in track.charts]
@@ -229,11 +229,11 @@ def test_a_chart_has_one_unit() -> None:
 
 def test_one_word_a_night() -> None:
     entries = CLEAR.entries()
-    (track,) = tracks_of(Read(tuple(entries)), changes_of(entries))
+    (track,) = tracks_of(HistoryContents(tuple(entries)), changes_of(entries))
     words = [status.of_night(entry, track.changes).word for entry in entries]
     assert words == ["no change", "no change", "regression", "no change"]
     assert [change.night for change in track.standing] == [entries[2].night]
-    assert tracks_of(Read(tuple(entries[:1])), ())[0].status.word == "first night"
+    assert tracks_of(HistoryContents(tuple(entries[:1])), ())[0].status.word == "first night"
 
 
 @pytest.mark.parametrize("kind", ["suspected", "incomparable"])
@@ -247,7 +247,7 @@ def test_what_is_not_judged_has_a_word_and_a_mark(kind: str) -> None:
 
 def test_a_regression_that_was_undone_does_not_stand() -> None:
     entries = Nights((0.0, 0.0, -0.02, -0.02, 0.0, 0.0)).entries()
-    (track,) = tracks_of(Read(tuple(entries)), changes_of(entries))
+    (track,) = tracks_of(HistoryContents(tuple(entries)), changes_of(entries))
     assert len(track.changes) == 2
     assert track.standing == ()
 
@@ -260,13 +260,13 @@ def test_only_addresses_become_links(link: str, kept: str) -> None:
     assert str(site.address(link)) == kept
 
 
-def story(entries: list[Entry], known: Known) -> tuple[set[str], set[str]]:
+def story(entries: list[Entry], known: KnownChanges) -> tuple[set[str], set[str]]:
     """Ids that fail the gate, and ids that the pages show as open."""
     policy = Policy()
     changes = changes_of(entries, None, known, policy)
     gate = of_history(entries, changes, policy, known=known)
     failing = {message.change for message in gate.messages if message.level == "error"}
-    tracks = tracks_of(Read(tuple(entries)), changes, gaps_of(entries, known))
+    tracks = tracks_of(HistoryContents(tuple(entries)), changes, gaps_of(entries, known))
     shown = {change.id for track in tracks for change in track.standing}
     shown |= {gap.id for track in tracks for gap in track.blind}
     return failing, shown
@@ -280,12 +280,12 @@ def test_pages_and_gate_tell_the_same_story() -> None:
     ended = Nights((0.0,) * 20, experiment="ended", cases=cases).entries()
     ended[-1] = without_case(ended[-1], "filemap-thp")
     entries = [*slow, *undone, *stale, *ended]
-    failing, shown = story(entries, Known())
+    failing, shown = story(entries, KnownChanges())
     assert failing == shown
     assert len(shown) == 3
     for until, left in (("2026-01-21", 2), ("2026-01-20", 3)):
         mute = KnownChange(kind="muted", experiment="slow", until=until, reason="x")
-        failing, shown = story(entries, Known(known=(mute,)))
+        failing, shown = story(entries, KnownChanges(known=(mute,)))
         assert failing == shown
         assert len(shown) == left
     changes = changes_of(entries)
@@ -294,9 +294,9 @@ def test_pages_and_gate_tell_the_same_story() -> None:
     ]  # fmt: skip
     every = [
         KnownChange(kind="acknowledged", change=name, reason="x")
-        for name in story(entries, Known())[1]
+        for name in story(entries, KnownChanges())[1]
     ]
-    assert story(entries, Known(known=tuple(every))) == (set(), set())
+    assert story(entries, KnownChanges(known=tuple(every))) == (set(), set())
 
 
 def test_gaps_are_on_the_front_page_until_they_are_acknowledged(tmp_path: Path) -> None:
@@ -304,7 +304,7 @@ def test_gaps_are_on_the_front_page_until_they_are_acknowledged(tmp_path: Path) 
     for entry in [*CLEAR.entries(), *Nights((0.0,), experiment="stale").entries()]:
         store.add(entry)
     (gap,) = gaps_of(store.read().entries)
-    known = Known(known=(KnownChange(kind="acknowledged", change=gap.id, reason="moved"),))
+    known = KnownChanges(known=(KnownChange(kind="acknowledged", change=gap.id, reason="moved"),))
     for marks, count in ((None, 1), (known, 0)):
         made = site.build(store, tmp_path / "site", known=marks)
         assert (made.folder / "index.html").read_text().count(gap.id) == count
@@ -313,5 +313,5 @@ def test_gaps_are_on_the_front_page_until_they_are_acknowledged(tmp_path: Path) 
 def test_a_night_that_was_measured_again_keeps_its_word() -> None:
     entries = CLEAR.entries()[:3]
     entries.append(measured_again(entries[-1]))
-    (track,) = tracks_of(Read(tuple(entries)), changes_of(entries))
+    (track,) = tracks_of(HistoryContents(tuple(entries)), changes_of(entries))
     assert track.status.word == "regression"

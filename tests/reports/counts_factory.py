@@ -9,7 +9,7 @@ from typing import Literal
 import numpy as np
 
 from experiment.spec import Guest
-from results.locks import LockClass, Locks, PhaseLocks, Site, Wait
+from results.locks import CallSite, LockClass, Locks, PhaseLocks, Wait
 from results.profile import FunctionCount, LockSite, LockUse, PhaseProfile, Profile
 from results.record import (
     CaseRecord,
@@ -260,7 +260,7 @@ def _lock_classes(arm: str, seed: int, folios: float, *, serial: bool) -> tuple[
         contentions = 0 if serial else round(waits / 1000 * folios * math.exp(
             0.04 * rng.standard_normal()))  # fmt: skip
         at = tuple(
-            Site(function=site, offset=0x1A0 + i, count=max(1, contentions >> i))
+            CallSite(function=site, offset=0x1A0 + i, count=max(1, contentions >> i))
             for i, site in enumerate(sites) if contentions
         )  # fmt: skip
         return LockClass(

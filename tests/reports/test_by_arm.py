@@ -12,7 +12,7 @@ from tests.reports.factory import fails
 from tests.reports.many_factory import ARMS, Many
 
 
-def row(session: SessionComparison, name: str) -> by_arm.Row:
+def row(session: SessionComparison, name: str) -> by_arm.MetricRow:
     return next(row for row in session.rows if row.name == name)
 
 

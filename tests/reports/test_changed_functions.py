@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 
 from reports.attribution import attribute
-from reports.changed_functions import SMALLEST, Counts, changed
+from reports.changed_functions import SMALLEST, PhaseCounts, changed
 from reports.paired import Floats
 from tests.reports import counts_factory
 from tests.reports.factory import Session
@@ -26,8 +26,8 @@ def phase(
     return sizes * wobble, sizes / 50 * wobble
 
 
-def counts(instructions: Floats, calls: Floats) -> Counts:
-    return Counts(
+def counts(instructions: Floats, calls: Floats) -> PhaseCounts:
+    return PhaseCounts(
         names=[f"f{at:03d}" for at in range(instructions.shape[2])],
         files=["mm/filemap.c"] * instructions.shape[2],
         instructions=(instructions[0], instructions[1]),
@@ -121,7 +121,7 @@ def test_of_a_session_only_headlines_are_tested_and_only_where_it_is_believed() 
     names = {each.name for each in first.changed}
     assert {"xas_load", "xas_start"} <= names
     assert not names & {row.name for row in first.functions if row.user}
-    doubted = attribute(manifest, session.records(), profiles, believed=False)
+    doubted = attribute(manifest, session.records(), profiles, trusted=False)
     assert [(each.tested, each.changed) for each in doubted] == [(0, ())] * len(doubted)
     same = attribute(manifest, session.records(), counts_factory.profiles(session, same=True))
     assert [each.changed for each in same] == [()] * len(same)

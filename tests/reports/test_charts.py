@@ -146,6 +146,6 @@ def test_seeds_are_shown_of_what_is_judged() -> None:
         metric.name
         for of in comparison.cases
         for phase in of.phases
-        if (metric := bandwidth.shown(of, phase.name))
+        if (metric := bandwidth.charted_metric(of, phase.name))
     ]
     assert names == ["4k.refaults_per_io", "thp.bw", "switch.bw"]

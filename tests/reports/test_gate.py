@@ -12,21 +12,23 @@ from reports.gate import gate_of
 from reports.many import SessionComparison, compare_session
 from reports.outcome import outcome, pending
 from reports.verdict import Verdict
-from results.checks import Check, CheckStatus, Problem
+from results.checks import Check, CheckProblem, CheckStatus
 from tests.reports.factory import Session
 from tests.reports.measured import measured as on_record
 
-SLEEPS = Problem(
+SLEEPS = CheckProblem(
     kind="sleeping",
     title="BUG: sleeping function called from invalid context at include/linux/sched/mm.h:321",
     says="sleeps where it must not",
     where="xas_split_alloc",
     evidence=("BUG: sleeping function called from invalid context", "Call Trace:", " <TASK>"),
 )
-WARNS = Problem(kind="warning", title="WARNING: CPU: 0 PID: 91 at mm/page.c:7", says="warns")
+WARNS = CheckProblem(kind="warning", title="WARNING: CPU: 0 PID: 91 at mm/page.c:7", says="warns")
 
 
-def checked(arm: str, *problems: Problem, status: CheckStatus | None = None, of: int = 1) -> Check:
+def checked(
+    arm: str, *problems: CheckProblem, status: CheckStatus | None = None, of: int = 1
+) -> Check:
     return Check(
         run_id=f"check.{arm}.lockdep.v1", arm=arm, of=of, flavour="lockdep", vcpus=1,
         cases=("filemap-4k",), kernel_key="k", status=status or ("red" if problems else "green"),

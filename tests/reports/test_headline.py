@@ -12,7 +12,7 @@ from reports.many import SessionComparison, compare_session
 from reports.model import Comparison
 from reports.outcome import outcome
 from reports.verdict import Verdict
-from reports.wording import counted
+from reports.wording import verdict_counts
 from results.checks import Check
 from tests.reports.factory import Session, fails, repeat_of
 from tests.reports.many_factory import Many
@@ -63,8 +63,10 @@ def test_verdicts_are_counted(normal: Comparison) -> None:
         [r for r in slow.records() if r.case == "filemap-4k"],
     )
     assert sentence(only) == "Regression."
-    assert counted([Verdict.NO_CHANGE, None, Verdict.REGRESSION]) == "1 regression, 1 unchanged"
-    assert counted([]) == ""
+    assert (
+        verdict_counts([Verdict.NO_CHANGE, None, Verdict.REGRESSION]) == "1 regression, 1 unchanged"
+    )
+    assert verdict_counts([]) == ""
 
 
 @pytest.mark.parametrize("form", FORMS)

@@ -6,16 +6,24 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reports.lock_identity import agreed, class_id, identify, printed
-from results.locks import LockClass, Site
+from reports.lock_identity import agreed, class_id, identify, split_name
+from results.locks import CallSite, LockClass
 
 
 def lock(name: str, key: str = "", *sites: str, acquisitions: int = 10) -> LockClass:
     return LockClass(
-        name=name, key=key, contentions=5 if sites else 0, wait_total_ns=0,
-        wait_max_ns=0, acquisitions=acquisitions, hold_total_ns=100, hold_max_ns=10,
-        waiters=tuple(Site(function=site, offset=16, count=9 - i) for i, site in enumerate(sites)),
-    )  # fmt: skip
+        name=name,
+        key=key,
+        contentions=5 if sites else 0,
+        wait_total_ns=0,
+        wait_max_ns=0,
+        acquisitions=acquisitions,
+        hold_total_ns=100,
+        hold_max_ns=10,
+        waiters=tuple(
+            CallSite(function=site, offset=16, count=9 - i) for i, site in enumerate(sites)
+        ),
+    )
 
 
 @pytest.mark.parametrize(
@@ -30,7 +38,7 @@ def lock(name: str, key: str = "", *sites: str, acquisitions: int = 10) -> LockC
     ],
 )
 def test_printed_names(name: str, expected: tuple[str, str]) -> None:
-    assert printed(name) == expected
+    assert split_name(name) == expected
 
 
 def test_a_key_joins_guests_and_sites_name_the_class() -> None:

@@ -8,16 +8,16 @@ import numpy as np
 import pytest
 
 from reports import statistics, wall_power
-from reports.wall_power import Rule
+from reports.wall_power import DecisionRule
 
-RANK = Rule(0.01)
+RANK = DecisionRule(0.01)
 
 
 @pytest.mark.parametrize(("n", "alpha"), [(8, 0.01), (12, 0.01), (22, 0.01), (40, 0.004)])
 def test_the_rank_tests_power_is_the_power_found(n: int, alpha: float) -> None:
     """2,000 sessions of normal noise at the detectable effect: 95 % found."""
     sd = 0.012
-    effect = wall_power.detectable_effect(sd, n, Rule(alpha))
+    effect = wall_power.detectable_effect(sd, n, DecisionRule(alpha))
     assert effect is not None
     random = np.random.default_rng(n)
     called = sum(
@@ -44,7 +44,7 @@ def test_many_pairs_tend_to_the_rule_of_thumb() -> None:
 
 def test_a_threshold_makes_it_harder() -> None:
     alone = wall_power.detectable_effect(0.0025, 12, RANK)
-    far = wall_power.detectable_effect(0.0025, 12, Rule(0.01, least=0.01))
+    far = wall_power.detectable_effect(0.0025, 12, DecisionRule(0.01, least=0.01))
     assert alone is not None
     assert far is not None
     assert alone < 0.01 < far
@@ -64,7 +64,7 @@ def test_what_no_number_of_blocks_answers() -> None:
 
 
 def test_blocks_to_decide_asks_the_question_the_estimate_raises() -> None:
-    rule = Rule(0.01, least=0.00125)
+    rule = DecisionRule(0.01, least=0.00125)
     seen = wall_power.blocks_to_decide(
         0.002, 0.0025, change=0.0025, rule=rule, equivalence_alpha=0.05
     )
@@ -82,4 +82,4 @@ def test_nonsense_is_refused(sd: float) -> None:
     with pytest.raises(ValueError, match="sense"):
         wall_power.detectable_effect(sd, 8, RANK)
     with pytest.raises(ValueError, match="alpha"):
-        Rule(0.0)
+        DecisionRule(0.0)

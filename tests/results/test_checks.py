@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from results.checks import ArmStanding, Check, CheckStatus, Problem, standing
+from results.checks import ArmStanding, Check, CheckProblem, CheckStatus, standing
 
-WARNS = Problem(kind="warning", title="WARNING: CPU: 0 PID: 91 at mm/page.c:7", says="warns")
+WARNS = CheckProblem(kind="warning", title="WARNING: CPU: 0 PID: 91 at mm/page.c:7", says="warns")
 AGAIN = WARNS.model_copy(update={"title": "WARNING: CPU: 3 PID: 11 at mm/page.c:7"})
-SLEEPS = Problem(kind="sleeping", title="BUG: sleeping function", says="sleeps", where="f")
+SLEEPS = CheckProblem(kind="sleeping", title="BUG: sleeping function", says="sleeps", where="f")
 
 
-def check(*problems: Problem, status: CheckStatus | None = None, of: int = 1) -> Check:
+def check(*problems: CheckProblem, status: CheckStatus | None = None, of: int = 1) -> Check:
     return Check(
         run_id="check.patched.lockdep.v1", arm="patched", of=of, flavour="lockdep", vcpus=1,
         cases=(), kernel_key="k", status=status or ("red" if problems else "green"),

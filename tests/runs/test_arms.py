@@ -13,7 +13,7 @@ from errors import SeriesError
 from experiment.spec import Experiment, KernelSpec, SeriesSpec, TwinSpec
 from experiment.steps import per_patch
 from kernels import build
-from kernels.make import Progress
+from kernels.make import MakeProgress
 from runs.arms import build_arms, kernel_spec, planned_kernels, same_as_before
 from runs.manifest import _label
 from runs.options import Options
@@ -40,7 +40,7 @@ def steps(**series: Any) -> Experiment:
     return per_patch(asked, SUBJECTS)
 
 
-def silent(arm: str, so_far: Progress) -> None:
+def silent(arm: str, so_far: MakeProgress) -> None:
     """Nobody looks."""
 
 
@@ -65,7 +65,7 @@ def test_progress_says_which_kernel_of_all_flavours_is_built(
     options: Options, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def provide(spec: KernelSpec, patches: Sequence[Path], *, progress: Any, **_: Any) -> Any:
-        progress(Progress(1, 2, 3.0))
+        progress(MakeProgress(1, 2, 3.0))
 
     twin = TwinSpec(name="held", observe="lock_stat", flavour="lockstat", cases=("w",), blocks=1)
     asked = make_experiment([("w", "default")], series=SeriesSpec(path="configs/series/mine"))

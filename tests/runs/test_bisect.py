@@ -15,7 +15,7 @@ import runs.bisect
 from errors import InfraError, SeriesError, UsageError, WorkloadError
 from experiment.spec import Experiment, SeriesSpec
 from experiment.steps import step_arms
-from kernels.make import Progress
+from kernels.make import MakeProgress
 from results.record import ArmRecord, Failure, Manifest, RunRecord
 from results.store import SessionStore
 from runs.bisect import STATE, Search, begin, read, run
@@ -27,7 +27,7 @@ from tests.runs.test_session import PATCH
 SEEDS = 2
 
 
-def building(arm: str, so_far: Progress) -> None:
+def building(arm: str, so_far: MakeProgress) -> None:
     """Nobody looks."""
 
 

@@ -18,7 +18,7 @@ from guests import virtme
 from guests.console import Ending, Kind
 from guests.exact import Outcome
 from guests.virtme import WallMachine
-from host.accelerator import Finding
+from host.accelerator import AcceleratorTest
 from host.topology import Placement
 from kernels.cache import Kernel
 from results.record import RunRecord
@@ -88,7 +88,7 @@ def wall_session(cache: Path, blocks: int, **wall: object) -> Session:
             guests=dict.fromkeys(kernels, session.measured.guest),
             sizes=dict.fromkeys(kernels, session.measured.size),
         ),
-        wall=WallHost(Finding("tcg", ()), {("", arm): None for arm in kernels}, ()),
+        wall=WallHost(AcceleratorTest("tcg", ()), {("", arm): None for arm in kernels}, ()),
     )
 
 

@@ -14,7 +14,7 @@ import pytest
 from errors import SpecError, UsageError
 from lab import main
 from results.store import SessionStore
-from runs.bisect import Result, Search, Step
+from runs.bisect import BisectStep, Result, Search
 from runs.request import Request
 from tests.kernels.conftest import lab as a_lab
 from tests.kernels.fake import Lab
@@ -104,14 +104,16 @@ def test_a_range_is_one_of_a_repository(source: str, series: tuple[str, ...]) ->
         _experiment(request, "a..b", stack)
 
 
-def shown(kind: Any, *steps: Step, old: int = 0, new: int = 3, finding: str = "") -> str:
+def shown(kind: Any, *steps: BisectStep, old: int = 0, new: int = 3, finding: str = "") -> str:
     search = searched(Request(name="filemap-v4"))
     return as_text(Result(kind, search, -0.017, old, new, steps, finding), None)
 
 
 def test_the_outcome_is_said_with_what_led_to_it() -> None:
-    step = Step(point=1, label="1: mm: one", state="old", change=0.001, how="measured")
-    skipped = Step(point=2, label="2: mm: two", state="skip", change=None, how="does not build")
+    step = BisectStep(point=1, label="1: mm: one", state="old", change=0.001, how="measured")
+    skipped = BisectStep(
+        point=2, label="2: mm: two", state="skip", change=None, how="does not build"
+    )
     said = shown("found", step, old=2, new=3, finding="a note")
     assert "old    +0.10 %  1: mm: one (measured)" in said
     assert "with patch 3: undoes" in said

@@ -14,7 +14,7 @@ from runs.request import Request
 from tests.verbs.test_table import verbs
 from verbs import bisect, queue, tree, watch
 from verbs.fields import Without, flattened
-from verbs.options import Booting, Executor, Measuring
+from verbs.options import Booting, ExecutorOptions, Measuring
 
 # Fields that a verb has in its own way, and why is said where they are.
 LEFT_OUT = {
@@ -24,8 +24,8 @@ LEFT_OUT = {
 WITH_REQUEST = {
     "build", "cache-key", "measure", "plan", "run", "tree", "bisect", "watch", "add",
 }  # fmt: skip
-WHERE: dict[str, type[Executor]] = {
-    "build": Executor, "measure": Measuring, "run": Measuring, "tree": Measuring,
+WHERE: dict[str, type[ExecutorOptions]] = {
+    "build": ExecutorOptions, "measure": Measuring, "run": Measuring, "tree": Measuring,
     "bisect": Booting, "repro": Booting,
 }  # fmt: skip
 

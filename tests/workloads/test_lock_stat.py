@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from results.locks import LockClass, Site
+from results.locks import CallSite, LockClass
 from workloads.lock_stat import classes
 from workloads.parse import ParseError
 
@@ -49,10 +49,10 @@ def test_sites_of_waiters_and_holders_and_both_rows_of_a_class_have_them() -> No
     found = {lock.name: lock for lock in classes(LOCK_STAT, LOCKDEP)}
     readers, writers = (found[f"&mapping->i_mmap_rwsem-{mode}"] for mode in "RW")
     assert readers.waiters == (
-        Site(function="unlink_file_vma_batch_add", offset=0x5C, count=2),
-        Site(function="rmap_walk_file", offset=0x197, count=1),
+        CallSite(function="unlink_file_vma_batch_add", offset=0x5C, count=2),
+        CallSite(function="rmap_walk_file", offset=0x197, count=1),
     )
-    assert readers.holders == (Site(function="vma_link_file", offset=0x26, count=3),)
+    assert readers.holders == (CallSite(function="vma_link_file", offset=0x26, count=3),)
     assert (writers.waiters, writers.holders) == (readers.waiters, readers.holders)
     assert (writers.contentions, readers.contentions) == (2, 1)
     assert writers.wait_max_ns == 10383530

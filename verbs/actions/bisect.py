@@ -43,7 +43,7 @@ class BisectExit(enum.IntEnum):
 
 def search(
     request: Request,
-    given: Booting,
+    booting: Booting,
     *,
     metric: str,
     threshold: str,
@@ -54,7 +54,7 @@ def search(
     resume: Path | None,
 ) -> BisectExit:
     """Do a new search or finish an old one, print what it shows, and return the exit code."""
-    asked, reporter = options(given), Reporter()
+    run_options, reporter = options(booting), Reporter()
     if resume is not None:
         if folder or between or metric or not request.is_empty:
             raise UsageError(
@@ -64,13 +64,13 @@ def search(
         target = resume
         with (
             session.SessionLock(target, must_exist=True, head=bisect.STATE),
-            placed(asked, given, reporter) as on,
+            placed(run_options, booting, reporter) as on,
             resumable(("bisect", "--resume", str(target)), target / bisect.STATE),
         ):
             result = bisect.run(target, on, reporter, building(reporter))
     else:
         with ExitStack() as stack:
-            on = stack.enter_context(placed(asked, given, reporter))
+            on = stack.enter_context(placed(run_options, booting, reporter))
             experiment, commits = _experiment(request, between, stack)
             search = _search(
                 experiment, commits, metric, case, threshold_of(threshold), seeds, request
@@ -80,7 +80,7 @@ def search(
             stack.enter_context(
                 resumable(("bisect", "--resume", str(target)), target / bisect.STATE)
             )
-            bisect.begin(search, target, asked)
+            bisect.begin(search, target, run_options)
             reporter.say(f"session {target}")
             reporter.say(_plan_text(search, chosen=seeds is None))
             result = bisect.run(target, on, reporter, building(reporter))
@@ -137,14 +137,14 @@ def _search(
         raise SpecError([f'{where}: bisect works in exact mode only: leave out mode = "wall"'])
     if experiment.series is None or experiment.arms:
         raise SpecError([f"{where}: bisect needs a series, and an experiment without [[arms]]"])
-    chosen = _case_of(experiment, metric, case, prepare.catalogue(CHECKOUT))
+    case_spec = _case_of(experiment, metric, case, prepare.catalogue(CHECKOUT))
     subjects = subjects_of(experiment, checkout=CHECKOUT, cache=options().cache)
     points = step_arms(experiment.series, subjects)
     if commits:
         points = (points[0], *map(_with_commit, points[1:], commits))
     thresholds = experiment.thresholds.model_copy(update={"change": threshold, "metrics": {}})
     update = {
-        "cases": (chosen.model_copy(update={"primary": (metric,), "published": ()}),),
+        "cases": (case_spec.model_copy(update={"primary": (metric,), "published": ()}),),
         # A fixed number: points are compared with each other, on the same seeds.
         "blocks": seeds or seeds_for(threshold),
         "max_seeds": None,
@@ -168,23 +168,25 @@ def _with_commit(arm: ArmSpec, commit: str) -> ArmSpec:
     return arm.model_copy(update={"label": f"{number}: {commit[:SHORT_COMMIT]} {subject}"})
 
 
-def _case_of(experiment: Experiment, metric: str, case: str, known: Catalogue) -> CaseSpec:
+def _case_of(experiment: Experiment, metric: str, case: str, catalogue: Catalogue) -> CaseSpec:
     measured = {
-        one.name: {
+        spec.name: {
             f"{phase}.{each}"
-            for phase in known.workloads[one.workload][one.variant]
-            for each in known.metrics_of(one.workload, one.variant, phase)
+            for phase in catalogue.workloads[spec.workload][spec.variant]
+            for each in catalogue.metrics_of(spec.workload, spec.variant, phase)
         }
-        for one in experiment.cases
+        for spec in experiment.cases
     }
     names = sorted(set().union(*measured.values()))
     if metric not in names:
         raise SpecError([f"--metric: found {metric!r}; allowed: {', '.join(names)}"])
     having = [
-        one for one in experiment.cases if metric in measured[one.name] and case in ("", one.name)
+        spec
+        for spec in experiment.cases
+        if metric in measured[spec.name] and case in ("", spec.name)
     ]
     if len(having) != 1:
-        allowed = ", ".join(one.name for one in experiment.cases)
+        allowed = ", ".join(spec.name for spec in experiment.cases)
         raise SpecError([f"--case: found {case!r}; name a case that has {metric}: {allowed}"])
     return having[0]
 
@@ -207,7 +209,14 @@ def _shown(result: Result, folder: Path) -> Attribution | None:
     view = manifest.model_copy(update={"arms": arms, "triage": None})
     (compared,) = compare_views([view], session)
     phase = search.metric.partition(".")[0]
-    return next((one for one in compared.attributions if one.phase == phase and one.headline), None)
+    return next(
+        (
+            attribution
+            for attribution in compared.attributions
+            if attribution.phase == phase and attribution.headline
+        ),
+        None,
+    )
 
 
 def as_text(result: Result, attribution: Attribution | None) -> str:

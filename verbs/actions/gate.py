@@ -47,8 +47,8 @@ def judge(
         for message in gate.messages:
             print(clean(f"{message.level}: {message.title}: {message.text}"))
         print(f"gate: exit {gate.exit_code}")
-    wanted = os.environ.get("GITHUB_ACTIONS") == "true" if annotate is None else annotate
-    if wanted:
+    annotated = os.environ.get("GITHUB_ACTIONS") == "true" if annotate is None else annotate
+    if annotated:
         print(workflow_commands(gate.messages), end="")
     return gate.exit_code
 
@@ -70,7 +70,7 @@ def _finished(folder: Path) -> SessionComparison:
 
 
 def _of_history(folder: Path, policy: Policy, known_file: Path, night: str) -> Gate:
-    store, known = HistoryStore(folder), load_known(known_file)
+    store, known_changes = HistoryStore(folder), load_known(known_file)
     read = store.read()
     if not read.entries:
         # A gate that judges nothing must not look like a gate that passed.
@@ -84,5 +84,5 @@ def _of_history(folder: Path, policy: Policy, known_file: Path, night: str) -> G
             f"no entry of night {night!r}: none of its sessions was added", where=str(folder),
             next_step=f"./lab.py history add SESSION --night {night}",
         )  # fmt: skip
-    changes = changes_of(read.entries, store.functions, known, policy)
-    return of_history(read.entries, changes, policy, problems=read.problems, known=known)
+    changes = changes_of(read.entries, store.functions, known_changes, policy)
+    return of_history(read.entries, changes, policy, problems=read.problems, known=known_changes)

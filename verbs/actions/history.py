@@ -11,10 +11,10 @@ from errors import RecordError, UsageError
 from history import exchange, pruning, wording
 from history.changes import changes_of
 from history.ingest import SessionError, take
-from history.known import Known, load_known
+from history.known import KnownChanges, load_known
 from history.limits import calendar_date, too_late
 from history.policy import load_policy
-from history.store import HistoryStore, Problem, Read
+from history.store import HistoryContents, HistoryStore, UnreadFile
 from history.trend import trends
 from reports.wording import clean
 from results.record import as_json as as_json_values
@@ -60,18 +60,18 @@ def show(
     as_json: bool,
 ) -> None:
     """Show the tracks and every change, or one entry."""
-    store, read, known = _open(folder, known_file)
+    store, read, known_changes = _open(folder, known_file)
     if entry:
-        found = read.entry(entry)
-        if found is None:
+        of_name = read.entry(entry)
+        if of_name is None:
             raise UsageError(
                 "no such entry", where=entry, next_step=f"./lab.py history show --history {folder}"
             )
-        emit(found.model_dump(mode="json")) if as_json else print(
-            "\n".join(wording.entry_lines(found))
+        emit(of_name.model_dump(mode="json")) if as_json else print(
+            "\n".join(wording.entry_lines(of_name))
         )
         return
-    changes = changes_of(read.entries, store.functions, known, load_policy(policy_file))
+    changes = changes_of(read.entries, store.functions, known_changes, load_policy(policy_file))
     if as_json:
         emit([{"id": change.id, **as_json_values(change)} for change in changes])
         return
@@ -97,14 +97,14 @@ def read_in(files: Sequence[Path], folder: Path) -> None:
     store, bad = HistoryStore(folder), False
     for file in files:
         read, problems = exchange.read(file)
-        found = []
+        accepted = []
         for entry, functions in read:
             if ahead := too_late(entry.night, _today(), AHEAD):
-                problems.append(Problem(file, f"entry {entry.id}: night: {ahead}"))
+                problems.append(UnreadFile(file, f"entry {entry.id}: night: {ahead}"))
             else:
-                found.append((entry, functions))
-        added = sum(store.add(entry, functions) for entry, functions in found)
-        print(f"{file}: {added} added, {len(found) - added} there already")
+                accepted.append((entry, functions))
+        added = sum(store.add(entry, functions) for entry, functions in accepted)
+        print(f"{file}: {added} added, {len(accepted) - added} there already")
         for problem in problems:
             log(clean(f"left out: {problem}"))
         bad = bad or bool(problems)
@@ -129,12 +129,12 @@ def prune(folder: Path, policy_file: Path, *, keep_nights: int, before: str, dry
     print(f"{len(decided.thinned)} {would}thinned, {len(decided.removed)} {would}taken out")
 
 
-def _open(folder: Path, known_file: Path) -> tuple[HistoryStore, Read, Known]:
+def _open(folder: Path, known_file: Path) -> tuple[HistoryStore, HistoryContents, KnownChanges]:
     store = HistoryStore(folder)
     return store, store.read(), load_known(known_file)
 
 
-def _left_out(read: Read) -> None:
+def _left_out(read: HistoryContents) -> None:
     for problem in read.problems:
         log(clean(f"left out: {problem}"))
 

@@ -8,22 +8,22 @@ from runs.progress import Reporter
 from runs.request import Request
 from verbs.actions.session import building
 from verbs.invocation import experiment_of, options, placed, resumable
-from verbs.options import Executor
+from verbs.options import ExecutorOptions
 from verbs.output import emit
 
 
-def build(request: Request, where: Executor, *, dry_run: bool, as_json: bool) -> None:
+def build(request: Request, where: ExecutorOptions, *, dry_run: bool, as_json: bool) -> None:
     """Build every kernel that is not in the cache, and print where each is."""
-    asked = experiment_of(request)
+    experiment = experiment_of(request)
     if dry_run:
-        print("\n".join(kernel_lines(asked, options())))
+        print("\n".join(kernel_lines(experiment, options())))
         return
     reporter = Reporter()
     with resumable(), placed(options(), where, reporter) as on:
-        expect_arms(asked, on, flavours(asked))
+        expect_arms(experiment, on, flavours(experiment))
         built = {
-            flavour: build_arms(asked, on, building(reporter), flavour)
-            for flavour in flavours(asked)
+            flavour: build_arms(experiment, on, building(reporter), flavour)
+            for flavour in flavours(experiment)
         }
     rows = [
         {"arm": name, "flavour": flavour, "key": kernel.identity.key, "folder": str(kernel.folder)}

@@ -19,7 +19,7 @@ from reports.session_list import ListedMetric, ListedSession, listed
 from reports.verdict import Verdict
 from results.coverage import suggest
 from results.record import Manifest
-from results.sessions import Head, heads_in
+from results.sessions import SessionHead, heads_in
 from runs.coverage import shipped
 from runs.session_series import SERIES
 from runs.suggestion import workloads_for
@@ -32,7 +32,7 @@ TEXTS = ("Documentation/*", "MAINTAINERS", "CREDITS", ".mailmap", "*.rst")
 
 
 @dataclass(frozen=True)
-class Answer:
+class PatchAnswer:
     """The one line, whether it is shown unasked, and the exit code."""
 
     line: str
@@ -44,13 +44,13 @@ class Answer:
 class Measured:
     """A session that has the patch: the patch's number in its series, and of how many."""
 
-    head: Head
+    head: SessionHead
     manifest: Manifest
     number: int
     count: int
 
 
-def answer(mail: Path, sessions: Path) -> Answer:
+def answer(mail: Path, sessions: Path) -> PatchAnswer:
     """What is known of the patch in ``mail``, or on standard input for ``-``.
 
     Raises:
@@ -66,16 +66,16 @@ def answer(mail: Path, sessions: Path) -> Answer:
         text = read_mail(raw).text
         diff = read_diff(text, "the patch")
     except SeriesError as error:
-        return Answer(_line(f"ERROR: {error.in_one_line}"), True, Exit.SERIES)
+        return PatchAnswer(_line(f"ERROR: {error.in_one_line}"), True, Exit.SERIES)
     if not diff.files:
-        return Answer("changes no file", False)
-    found = next(sessions_with(text, diff, sessions), None)
-    return of_session(found) if found else unmeasured(text, diff)
+        return PatchAnswer("changes no file", False)
+    measured = next(sessions_with(text, diff, sessions), None)
+    return of_session(measured) if measured else unmeasured(text, diff)
 
 
 def sessions_with(text: str, diff: Diff, sessions: Path) -> Iterator[Measured]:
     """Sessions that have this very change, newest first; lines that moved make no difference."""
-    wanted = ""
+    patch_id = ""
     for head in heads_in(sessions):
         if head.manifest is None:
             continue
@@ -83,65 +83,67 @@ def sessions_with(text: str, diff: Diff, sessions: Path) -> Iterator[Measured]:
             for number, patch in enumerate(record.patches, start=1):
                 if set(patch.files) != set(diff.files):
                     continue
-                wanted = wanted or _patch_id(text)
+                patch_id = patch_id or _patch_id(text)
                 copies = (head.folder / SERIES).glob(f"*/{patch.name}")
-                if any(_patch_id(copy.read_text(errors="replace")) == wanted for copy in copies):
+                if any(_patch_id(copy.read_text(errors="replace")) == patch_id for copy in copies):
                     yield Measured(head, head.manifest, number, len(record.patches))
 
 
-def of_session(found: Measured) -> Answer:
+def of_session(measured: Measured) -> PatchAnswer:
     """What the report of a session says of the patch."""
-    said, name = listed(found.head), found.head.folder.name
-    alone = found.manifest.experiment.compare == "steps"
-    metrics = _of_patch(found, said) if alone else said.primary
-    scope = "this patch alone" if alone or found.count == 1 else f"all {found.count} patches"
+    session, name = listed(measured.head), measured.head.folder.name
+    alone = measured.manifest.experiment.compare == "steps"
+    metrics = _of_patch(measured, session) if alone else session.primary
+    scope = "this patch alone" if alone or measured.count == 1 else f"all {measured.count} patches"
     where = f"{scope}, session {name}"
     lost = [metric for metric in metrics if metric.verdict == Verdict.REGRESSION]
     if lost:
         text = f"ERROR: regression of {'; '.join(map(_change, lost))} ({where})"
-        return Answer(_line(text), True, Exit.REGRESSION)
+        return PatchAnswer(_line(text), True, Exit.REGRESSION)
     decided = {Verdict.IMPROVEMENT, Verdict.NO_CHANGE}
     is_good = bool(metrics) and all(metric.verdict in decided for metric in metrics)
     # The code of a session with steps is that of all its patches.
-    is_good = is_good and (alone or said.exit_code == Exit.NO_REGRESSION)
+    is_good = is_good and (alone or session.exit_code == Exit.NO_REGRESSION)
     if is_good:
-        shown = "; ".join(f"{_change(metric)}, {metric.verdict}" for metric in metrics)
-        return Answer(_line(f"{shown} ({where})"), False)
-    why = said.problem or "; ".join(
+        changes = "; ".join(f"{_change(metric)}, {metric.verdict}" for metric in metrics)
+        return PatchAnswer(_line(f"{changes} ({where})"), False)
+    why = session.problem or "; ".join(
         f"{metric.case} {metric.metric}: {metric.verdict}" for metric in metrics
     )
-    return Answer(_line(f"no verdict: {why or said.verdict} ({where})"), True)
+    return PatchAnswer(_line(f"no verdict: {why or session.verdict} ({where})"), True)
 
 
-def unmeasured(text: str, diff: Diff) -> Answer:
+def unmeasured(text: str, diff: Diff) -> PatchAnswer:
     """What could be measured of a patch that no session has."""
-    files = [file for file in diff.files if not any(fnmatchcase(file, one) for one in TEXTS)]
+    files = [
+        file for file in diff.files if not any(fnmatchcase(file, pattern) for pattern in TEXTS)
+    ]
     if not files:
-        return Answer("changes documentation or tools only: no kernel is affected", False)
+        return PatchAnswer("changes documentation or tools only: no kernel is affected", False)
     functions = changed_functions(text, "the patch")
     names = sentences.listed([f"{name}()" for name in functions] or files, most=MOST_NAMES)
     try:
         coverage = shipped()
-        found = suggest(coverage, functions, files)
-        workloads = workloads_for(found, files)
+        suggestion = suggest(coverage, functions, files)
+        workloads = workloads_for(suggestion, files)
     except SpecError:
-        return Answer(_line(f"not measured: no workload is known to execute {names}"), True)
+        return PatchAnswer(_line(f"not measured: no workload is known to execute {names}"), True)
     line = f"not measured: changes {names}"
-    if found.candidates and not found.by_files:
-        count = len({name for one in found.candidates if one.case.workload in workloads
-                     for name in one.functions})  # fmt: skip
+    if suggestion.candidates and not suggestion.by_files:
+        count = len({name for pattern in suggestion.candidates if pattern.case.workload in workloads
+                     for name in pattern.functions})  # fmt: skip
         line += f"; {count} of {len(functions)} executed by {', '.join(workloads)}"
         line += f" (counts of {coverage.release})"
     else:
         line += f"; workloads for these files: {', '.join(workloads)} (by name, not by counts)"
-    return Answer(_line(f"{line}; measure: twinboot tree --base UPSTREAM --per-patch"), True)
+    return PatchAnswer(_line(f"{line}; measure: twinboot tree --base UPSTREAM --per-patch"), True)
 
 
-def _of_patch(found: Measured, said: ListedSession) -> tuple[ListedMetric, ...]:
+def _of_patch(measured: Measured, session: ListedSession) -> tuple[ListedMetric, ...]:
     """The metrics of the step that adds the patch: arm 0 is the base."""
-    arms = [arm.name for arm in found.manifest.arms]
-    name = arms[found.number] if found.number < len(arms) else ""
-    return tuple(metric for metric in said.primary if metric.patched == name)
+    arms = [arm.name for arm in measured.manifest.arms]
+    name = arms[measured.number] if measured.number < len(arms) else ""
+    return tuple(metric for metric in session.primary if metric.patched == name)
 
 
 def _change(metric: ListedMetric) -> str:
@@ -151,8 +153,8 @@ def _change(metric: ListedMetric) -> str:
 
 def _patch_id(text: str) -> str:
     """Git's id of a change: the same whatever lines it is at, and whoever mailed it."""
-    done = run(["git", "patch-id", "--stable"], timeout_s=TIMEOUT_S, stdin_text=text)
-    return done.stdout.partition(" ")[0]
+    result = run(["git", "patch-id", "--stable"], timeout_s=TIMEOUT_S, stdin_text=text)
+    return result.stdout.partition(" ")[0]
 
 
 def _line(text: str) -> str:

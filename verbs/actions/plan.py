@@ -22,29 +22,33 @@ from workloads.spec import load_catalogue
 
 def show(request: Request, *, as_json: bool) -> None:
     """Print the runs and checks of a session in their order; sizes and times go to the log."""
-    asked = experiment_of(request)
-    plan, checks, given = plan_of(asked), planned(asked, load_catalogue()), options()
-    kernels, problem = _kernels(asked, given)
+    experiment = experiment_of(request)
+    plan, checks, run_options = (
+        plan_of(experiment),
+        planned(experiment, load_catalogue()),
+        options(),
+    )
+    kernels, problem = _kernels(experiment, run_options)
     if as_json:
         emit({
             **plan.model_dump(mode="json"),
-            "checks": [_row(one) for one in checks],
+            "checks": [_row(check) for check in checks],
             "kernels": [vars(kernel) for kernel in kernels],
         })  # fmt: skip
         return
     log(problem or _kernel_line(kernels))
     if checks:
         log(f"{len(checks)} guests for correctness checks, after the measured runs")
-    run = forecast_run(asked, SESSIONS)
-    guest = guest_of(asked)
-    slots = 1 if asked.mode == "wall" else guests_at_once(guest.memory_mib)
+    run = forecast_run(experiment, SESSIONS)
+    guest = guest_of(experiment)
+    slots = 1 if experiment.mode == "wall" else guests_at_once(guest.memory_mib)
     log(
         f"{len(plan.runs)} runs, {slots} at once: about "
         f"{duration(run.seconds * len(plan.runs) / slots)} (an estimate from "
         f"{duration(run.seconds)} a run, "
         + (f"as in {run.session})" if run.session else "without an earlier session to go by)")
     )
-    size = scaled(asked.dataset, guest)
+    size = scaled(experiment.dataset, guest)
     log(
         f"cgroup limit {_mib(size.cgroup_limit_mib)}, file {size.file_mib} MiB, "
         f"brd {_mib(size.brd_mib)}, {size.jobs} jobs"
@@ -52,16 +56,18 @@ def show(request: Request, *, as_json: bool) -> None:
     judged = [each for each in plan.runs if not each.twin]
     for each in judged:
         print(f"{each.run_id:<40} seed {each.seed}{'  checks exactness' if each.repeat else ''}")
-    for one in checks:
-        print(f"{one.run_id:<40} {one.does}")
+    for check in checks:
+        print(f"{check.run_id:<40} {check.does}")
     for each in plan.runs[len(judged) :]:
         print(f"{each.run_id:<40} seed {each.seed}")
 
 
-def _kernels(asked: Experiment, given: Options) -> tuple[tuple[KernelForecast, ...], str]:
+def _kernels(
+    experiment: Experiment, run_options: Options
+) -> tuple[tuple[KernelForecast, ...], str]:
     """The kernels of a session, or why they cannot be known here."""
     try:
-        return forecast_kernels(asked, given), ""
+        return forecast_kernels(experiment, run_options), ""
     except LabError as error:
         # A plan is also made where nothing can be built.
         return (), f"cannot tell which kernels have to be built: {error}"
@@ -77,14 +83,14 @@ def _kernel_line(kernels: Sequence[KernelForecast]) -> str:
     return f"{line}, {len(missing)} to be built, about {duration(seconds)} (an estimate): {names}"
 
 
-def _row(one: PlannedCheck) -> dict[str, object]:
+def _row(check: PlannedCheck) -> dict[str, object]:
     return {
-        "run_id": one.run_id,
-        "arm": one.arm.name,
-        "flavour": one.flavour,
-        "vcpus": one.vcpus,
-        "cases": [case.name for case in one.cases],
-        "selftests": list(one.selftests),
+        "run_id": check.run_id,
+        "arm": check.arm.name,
+        "flavour": check.flavour,
+        "vcpus": check.vcpus,
+        "cases": [case.name for case in check.cases],
+        "selftests": list(check.selftests),
     }
 
 

@@ -37,18 +37,20 @@ def add(
     """
     catalogue = prepare.catalogue(CHECKOUT)
 
-    def made(asked: Request, here: Path, origin: str, wanted: int) -> Entry:
+    def made(request: Request, here: Path, origin: str, own_priority: int) -> Entry:
         return entry_of(
-            asked, here=here, checkout=CHECKOUT, catalogue=catalogue, priority=wanted,
+            request, here=here, checkout=CHECKOUT, catalogue=catalogue, priority=own_priority,
             origin=origin,
         )  # fmt: skip
 
     entries = [made(replace(request, series=(name,)), Path.cwd(), "", priority) for name in series]
     for file in tables:
         for row in table.read_table(file):
-            asked, own = of_row(row, request)
-            wanted = priority if own is None else own
-            entries.append(made(asked, file.absolute().parent, str(file.absolute()), wanted))
+            of_entry, own = of_row(row, request)
+            own_priority = priority if own is None else own
+            entries.append(
+                made(of_entry, file.absolute().parent, str(file.absolute()), own_priority)
+            )
     # All of them are sound, or none is queued.
     store = QueueStore(folder)
     for entry in entries:
@@ -71,34 +73,34 @@ def work_all(
         UsageError: something waits that nobody trusted who mailed it.
         InfraError: two entries in a row were ended by the host or the lab.
     """
-    waiting, asked = QueueStore(folder), options(where)
+    waiting, run_options = QueueStore(folder), options(where)
     waiting.create()
     # A word that is wrong ends this, and not every entry; nothing is connected yet.
-    executor_of(where.executor, where.store, checkout=CHECKOUT, cache=asked.cache, say=log)
+    executor_of(where.executor, where.store, checkout=CHECKOUT, cache=run_options.cache, say=log)
 
     def measure(job: Job) -> None:
         # Connected anew each time: a scheduler may have been lost, and be back.
         if job.resume:
-            session.measure(Request(), asked, where, resume=job.folder)
+            session.measure(Request(), run_options, where, resume=job.folder)
         else:
-            session.measure(job.request, asked, where, folder=job.folder)
+            session.measure(job.request, run_options, where, folder=job.folder)
 
-    named: set[str] = set()
+    names: set[str] = set()
     while True:
         rules = Rules(tries, limit, trust_authors)
         try:
-            done = work(waiting, measure, log, rules)
+            finished = work(waiting, measure, log, rules)
         except KeyboardInterrupt:
             log(f"./lab.py queue run --queue {folder} goes on where this one was")
             raise
         left = refused(waiting, rules)
         for entry in left:
-            if entry.id not in named:
+            if entry.id not in names:
                 log(
                     f"not built  {entry.id}  {entry.name}: by {entry.author or 'an unknown author'}"
                 )
-        named |= {entry.id for entry in left}
-        limit = None if limit is None else limit - done
+        names |= {entry.id for entry in left}
+        limit = None if limit is None else limit - finished
         if wait is None or limit == 0:
             break
         time.sleep(wait)

@@ -43,10 +43,12 @@ def pack(folder: Path, output: Path | None) -> None:
     print(archive)
 
 
-def check(archive: Path, source: str, folder: Path | None, given: Booting, *, as_json: bool) -> int:
+def check(
+    archive: Path, source: str, folder: Path | None, booting: Booting, *, as_json: bool
+) -> int:
     """Repeat an archive's session wherever is asked; return the exit code."""
     reporter = Reporter()
-    with placed(options(given), given, reporter) as on:
+    with placed(options(booting), booting, reporter) as on:
         return do_check(archive, source, folder, on, reporter, as_json)
 
 
@@ -63,33 +65,37 @@ def do_check(
         opened = repro.read_archive(archive, Path(scratch))
         manifest = opened.manifest
         repro.require_known(manifest.experiment, prepare.catalogue(CHECKOUT))
-        asked = session.options_of(manifest, here)
-        tools = tools_of(manifest.experiment.kernel.architecture, asked)
-        differing = list(repro.differs_here(opened, asked, tools))
+        run_options = session.options_of(manifest, here)
+        tools = tools_of(manifest.experiment.kernel.architecture, run_options)
+        differing = list(repro.differs_here(opened, run_options, tools))
         for line in differing:
             reporter.say(f"differs  {line}")
-        experiment = repro.experiment_again(opened, asked, source)
+        experiment = repro.experiment_again(opened, run_options, source)
         target = folder or session.new_folder(SESSIONS, experiment)
         again = ("repro", "--check", str(archive), "--session", str(target))
         with session.SessionLock(target), resumable(again, target / MANIFEST):
             if (target / MANIFEST).exists():
-                prepared, store, asked = session.reopen(target, asked, building(reporter))
+                prepared, store, run_options = session.reopen(
+                    target, run_options, building(reporter)
+                )
             else:
                 prepared, store = session.start(
                     experiment,
-                    asked,
+                    run_options,
                     target,
                     manifest.overrides,
                     building(reporter),
                     manifest.arguments,
                 )
             reporter.say(f"session {target}")
-            wanted = [bench.flavour for bench in prepared.twins.values()]
-            prepared = stages.with_flavours(prepared, asked, store, building(reporter), wanted)
+            flavours = [bench.flavour for bench in prepared.twins.values()]
+            prepared = stages.with_flavours(
+                prepared, run_options, store, building(reporter), flavours
+            )
             built = repro.differs_built(manifest, prepared)
             for line in built:
                 reporter.say(f"differs  {line}")
-            measure(prepared, asked, store, reporter)
+            measure(prepared, run_options, store, reporter)
         compared = compare_sessions(opened.kept(), repro.kept_in(target))
         differing += built
     if as_json:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from errors import UsageError
-from kernels.make import Progress
+from kernels.make import MakeProgress
 from reports import forms, write
 from reports.headline import headline
 from reports.outcome import decided, outcome, standing_verdicts
@@ -22,13 +22,13 @@ from runs.request import Request, arguments
 from runs.wall import measure_wall
 from verbs.folders import CHECKOUT, SESSIONS
 from verbs.invocation import experiment_of, options, placed, resumable
-from verbs.options import Executor, Measuring
+from verbs.options import ExecutorOptions, Measuring
 from verbs.output import log, terminal_width
 
 
 def run(
     request: Request,
-    given: Measuring,
+    measuring: Measuring,
     *,
     folder: Path | None = None,
     resume: Path | None = None,
@@ -36,25 +36,25 @@ def run(
     dry_run: bool = False,
 ) -> int:
     """Build, measure and report; return the verdict's exit code."""
-    asked = options(given, fit_only=strict)
+    run_options = options(measuring, fit_only=strict)
     if dry_run:
-        show_commands(request, asked, build=True)
+        show_commands(request, run_options, build=True)
         return 0
-    measured = measure(request, asked, given, folder=folder, resume=resume, verb="run")
+    measured = measure(request, run_options, measuring, folder=folder, resume=resume, verb="run")
     return report(measured, "text", strict=strict)
 
 
-def show_commands(request: Request, asked: Options, *, build: bool) -> None:
+def show_commands(request: Request, run_options: Options, *, build: bool) -> None:
     """Print the lines for a shell that do what a session does; with or without its builds."""
     experiment = experiment_of(request)
-    lines = dry_run.session_lines(experiment, asked)
+    lines = dry_run.session_lines(experiment, run_options)
     print("\n".join(lines.all if build else lines.boots))
 
 
 def measure(
     request: Request,
-    asked: Options,
-    where: Executor,
+    run_options: Options,
+    where: ExecutorOptions,
     *,
     folder: Path | None = None,
     resume: Path | None = None,
@@ -70,7 +70,7 @@ def measure(
         again = (verb, "--resume", str(target))
         return resumable(again, target / MANIFEST) if verb else nullcontext()
 
-    with placed(asked, where, reporter) as on:
+    with placed(run_options, where, reporter) as on:
         if resume is not None and (folder or not replace(request, max_seeds=None).is_empty):
             raise UsageError(
                 "a session is resumed as it was begun, but for --max-seeds", where="--resume",
@@ -99,17 +99,19 @@ def measure(
     return target
 
 
-def make(opened: prepare.Session, asked: Options, store: SessionStore, reporter: Reporter) -> None:
+def make(
+    opened: prepare.Session, run_options: Options, store: SessionStore, reporter: Reporter
+) -> None:
     """Make all that a prepared session plans, with a verdict as soon as there is one."""
 
     def measure(part: prepare.Session) -> None:
         if part.experiment.mode == "wall":
             measure_wall(
-                part, asked, store, reporter,
+                part, run_options, store, reporter,
                 lambda: decided(write.read_comparison(store.folder)),
             )  # fmt: skip
         else:
-            measure_runs(part, asked, store, reporter)
+            measure_runs(part, run_options, store, reporter)
 
     def verdict(pending: tuple[stages.Pending, ...]) -> None:
         comparison = write.write_all(store.folder)
@@ -118,7 +120,7 @@ def make(opened: prepare.Session, asked: Options, store: SessionStore, reporter:
         reporter.say(f"report so far: {store.folder / 'report.html'}")
 
     stages.make(
-        opened, asked, store, reporter,
+        opened, run_options, store, reporter,
         building=building(reporter), measure=measure, verdict=verdict,
         verdicts=lambda: standing_verdicts(write.read_comparison(store.folder)),
     )  # fmt: skip
@@ -148,7 +150,7 @@ def report(folder: Path, form: str, *, strict: bool) -> int:
 def building(reporter: Reporter) -> sessions.BuildProgress:
     """Progress of kernel builds, for people."""
 
-    def show(arm: str, progress: Progress) -> None:
+    def show(arm: str, progress: MakeProgress) -> None:
         reporter.building(arm, progress.done, progress.total, progress.seconds)
 
     return show

@@ -15,7 +15,7 @@ from reports.sentences import listed
 from results.coverage import Candidate
 from runs import prepare
 from runs.progress import duration
-from runs.suggestion import Answer, answer
+from runs.suggestion import Advice, answer
 from verbs.folders import CHECKOUT
 from verbs.invocation import options
 from verbs.output import WIDTH, emit, log
@@ -32,35 +32,37 @@ def show(series: tuple[str, ...], source: str, *, as_json: bool) -> None:
     here = Path.cwd()
     if not source and any(kind_of(name) == "range" for name in series):
         source = f"git:{here}"
-    given = options()
+    run_options = options()
     experiment = from_series(
         [from_here(name, here=here, checkout=CHECKOUT) for name in series],
         source=from_here(source, here=here, checkout=CHECKOUT) if source else "",
         catalogue=prepare.catalogue(CHECKOUT),
     )
-    found = answer(settle(experiment, checkout=given.checkout, cache=given.cache), given)
-    command = _command(found, series, source)
+    advice = answer(
+        settle(experiment, checkout=run_options.checkout, cache=run_options.cache), run_options
+    )
+    command = _command(advice, series, source)
     if as_json:
         emit({
-            **asdict(found.suggestion),
-            "files": found.files,
-            "by_kernels": found.by_kernels,
-            "counted_in": found.coverage.release,
-            "chosen": found.chosen,
+            **asdict(advice.suggestion),
+            "files": advice.files,
+            "by_kernels": advice.by_kernels,
+            "counted_in": advice.coverage.release,
+            "chosen": advice.chosen,
             "command": command,
         })  # fmt: skip
         return
-    for line in lines(found):
+    for line in lines(advice):
         print(line)
     if command:
         print(f"\n{command}")
 
 
-def lines(found: Answer) -> list[str]:
+def lines(advice: Advice) -> list[str]:
     """The answer for people, without the command."""
-    suggestion, release = found.suggestion, found.coverage.release
-    total, files = len(suggestion.functions), listed(found.files, most=MOST_NAMES)
-    how = "their machine code differs" if found.by_kernels else "by the lines of the patches"
+    suggestion, release = advice.suggestion, advice.coverage.release
+    total, files = len(suggestion.functions), listed(advice.files, most=MOST_NAMES)
+    how = "their machine code differs" if advice.by_kernels else "by the lines of the patches"
     text = _wrapped(
         f"Changes {total} function{'s' * (total != 1)} ({how}) in {files}."
         if total
@@ -72,7 +74,7 @@ def lines(found: Answer) -> list[str]:
             f"({release}): the counts below are of other functions of the same files."
         )
     if suggestion.candidates:
-        text += ["", *_table(found)]
+        text += ["", *_table(advice)]
     else:
         text += _wrapped("No workload of the lab executes it.")
     if suggestion.never:
@@ -88,19 +90,19 @@ def lines(found: Answer) -> list[str]:
     return text
 
 
-def _table(found: Answer) -> list[str]:
-    suggestion = found.suggestion
+def _table(advice: Advice) -> list[str]:
+    suggestion = advice.suggestion
     total = len(suggestion.functions) - len(suggestion.absent)
     rows = [("workload", "executes", "calls per I/O", "8 seeds, about")]
     rows += [
         (
-            _name(one),
-            f"{len(one.functions)} functions" if suggestion.by_files
-            else f"{len(one.functions)} of {total}",
-            f"{one.calls_per_io:.3g}",
-            f"{duration(found.seconds(one))} (guest {one.case.guest})",
+            _name(candidate),
+            f"{len(candidate.functions)} functions" if suggestion.by_files
+            else f"{len(candidate.functions)} of {total}",
+            f"{candidate.calls_per_io:.3g}",
+            f"{duration(advice.seconds(candidate))} (guest {candidate.case.guest})",
         )
-        for one in suggestion.candidates
+        for candidate in suggestion.candidates
     ]  # fmt: skip
     widths = [max(len(row[column]) for row in rows) for column in range(4)]
     return [
@@ -115,14 +117,18 @@ def _name(candidate: Candidate) -> str:
     return f"{case.workload} ({variant})" if variant else case.workload
 
 
-def _command(found: Answer, series: Sequence[str], source: str) -> str:
+def _command(advice: Advice, series: Sequence[str], source: str) -> str:
     """The command that measures the best workloads; empty where there are none."""
-    if found.chosen:
+    if advice.chosen:
         words = [f"--series {name}" for name in series]
         words += [f"--source {source}"] if source else []
-        return f"./lab.py run {' '.join(words)} --workloads {','.join(found.chosen)}"
-    known = load_auto().workloads
-    others = [one for one in found.suggestion.candidates if one.case.workload not in known]
+        return f"./lab.py run {' '.join(words)} --workloads {','.join(advice.chosen)}"
+    workloads = load_auto().workloads
+    others = [
+        candidate
+        for candidate in advice.suggestion.candidates
+        if candidate.case.workload not in workloads
+    ]
     if not others:
         return ""
     log(f"{others[0].case.workload} is measured in its experiment, with arms of its own")

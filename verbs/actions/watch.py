@@ -47,8 +47,8 @@ def follow(
         reverse=request.reverse, overrides=request.all_overrides,
         catalogue=prepare.catalogue(CHECKOUT),
     )  # fmt: skip
-    wanted = Wanted(request, tuple(paths), priority, days=days)
-    watch = Watch(QueueStore(folder), mailbox, wanted)
+    conditions = Wanted(request, tuple(paths), priority, days=days)
+    watch = Watch(QueueStore(folder), mailbox, conditions)
     before: list[str] = []
     while True:
         try:
@@ -74,7 +74,7 @@ def lines_of(look: Look, waited: list[str]) -> list[str]:
         "left out": look.left_out, "given up": look.given_up,
         "waits": [line for line in look.waiting if line not in waited],
     }  # fmt: skip
-    lines = [f"{kind:<9} {line}" for kind, found in kinds.items() for line in found]
+    lines = [f"{kind:<9} {line}" for kind, texts in kinds.items() for line in texts]
     if look.elsewhere:
         lines.append(f"ignored   {look.elsewhere} series change no file under --paths")
     return lines

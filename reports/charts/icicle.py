@@ -1,0 +1,208 @@
+"""Where the instructions of a phase are and which of them changed: subsystem, file, function.
+
+A differential icicle: B. Gregg, "The flame graph", ACM Queue 14(2), 2016, with areas of exact
+counts.  It lies on its side, so that names are read without turning the page.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from matplotlib.axes import Axes
+from matplotlib.colors import to_rgba
+from matplotlib.patches import Rectangle
+
+from reports import wording
+from reports.attribution_model import Attribution
+from reports.charts import canvas
+from reports.charts.canvas import BAD, BAND, GOOD, PAPER, Chart
+from reports.model import Comparison
+from reports.paired import Paired
+
+HEIGHT_IN, EDGES_IN = 5.4, 0.75
+KINDS = ("parts", "files", "functions")
+# Where the columns of these begin and end, in parts of the width.
+COLUMNS = ((0.0, 0.29), (0.29, 0.58), (0.58, 1.0))
+# What is less than this part of the whole is one area with others like it.
+LEAST = 1 / 250
+# A name needs this much height; a letter of it is hardly ever wider.
+LINE_IN, LETTER_IN = 0.106, 0.066
+FONT = 7.5
+# Colour is for the eye, the number for reading: never so deep that ink is lost on it.
+FAINTEST, DEEPEST = 0.16, 0.55
+NO_FILE = "file not known"
+NAMED = 6
+
+
+class Area(NamedTuple):
+    """One rectangle: its column, from ``start`` to ``end`` of the whole, and what changed there."""
+
+    column: int
+    start: float
+    end: float
+    label: str
+    difference: float
+    is_significant: bool
+
+
+class _Node(NamedTuple):
+    """A part of the kernel, a file or a function, with what is in it."""
+
+    label: str
+    size: float
+    difference: float
+    is_significant: bool
+    members: tuple[_Node, ...] = ()
+
+
+def _size(pair: Paired) -> float:
+    """Instructions of the arm that executed more: what one arm alone executes is seen, too."""
+    return max(pair.base, pair.patched)
+
+
+def _is_significant(pair: Paired) -> bool:
+    return not pair.equal and not pair.within_scatter
+
+
+def _tree(attribution: Attribution) -> list[_Node]:
+    """Parts of the kernel, with their files, with their functions."""
+    parts = []
+    for group in attribution.groups:
+        pairs = {row.file: row.instructions for row in group.files}
+        files: dict[str, list[_Node]] = {}
+        for row in attribution.functions:
+            file = row.name if row.user else row.file
+            if file in pairs and (row.user or row.subsystem == group.title):
+                pair = row.instructions
+                files.setdefault(file, []).append(
+                    _Node(row.name, _size(pair), pair.difference, _is_significant(pair))
+                )
+        nodes = [
+            _Node(file or NO_FILE, sum(leaf.size for leaf in leaves), pairs[file].difference,
+                  _is_significant(pairs[file]), tuple(leaves))
+            for file, leaves in files.items()
+        ]  # fmt: skip
+        pair = group.instructions
+        parts.append(
+            _Node(group.title, sum(node.size for node in nodes), pair.difference,
+                  _is_significant(pair), tuple(nodes))
+        )  # fmt: skip
+    return parts
+
+
+def _with_small_together(nodes: Sequence[_Node], least: float, what: str) -> list[_Node]:
+    """The largest first; those below ``least`` are one, significant where each of them is."""
+    ordered = sorted(nodes, key=lambda node: (-node.size, node.label))
+    small = [node for node in ordered if node.size < least]
+    if len(small) < 2:
+        return ordered
+    together = _Node(
+        f"{len(small)} small {what}", sum(node.size for node in small),
+        sum(node.difference for node in small), all(node.is_significant for node in small),
+    )  # fmt: skip
+    return [*ordered[: len(ordered) - len(small)], together]
+
+
+def areas(attribution: Attribution) -> list[Area]:
+    """The rectangles from the top down: parts of the kernel, their files, their functions."""
+    parts = _tree(attribution)
+    whole = sum(part.size for part in parts)
+    return list(_areas(parts, 0, 0.0, whole)) if whole else []
+
+
+def _areas(nodes: Sequence[_Node], column: int, start: float, whole: float) -> Iterator[Area]:
+    for node in _with_small_together(nodes, LEAST * whole, KINDS[column]):
+        end = start + node.size / whole
+        yield Area(column, start, end, node.label, node.difference, node.is_significant)
+        if node.members:
+            yield from _areas(node.members, column + 1, start, whole)
+        start = end
+
+
+def _draw_area(axes: Axes, area: Area, largest: float) -> None:
+    left, right = COLUMNS[area.column]
+    height = area.end - area.start
+    depth = FAINTEST + (DEEPEST - FAINTEST) * min(1.0, abs(area.difference) / largest)
+    coloured = area.is_significant and area.difference != 0
+    colour = (GOOD if area.difference < 0 else BAD) if coloured else BAND
+    axes.add_patch(Rectangle((left, area.start), right - left, height, edgecolor=PAPER,
+                             facecolor=to_rgba(colour, depth if coloured else 1.0),
+                             linewidth=0.5, clip_on=False))  # fmt: skip
+    if height * HEIGHT_IN < LINE_IN:
+        return
+    letters = int((right - left) * canvas.WIDTH_IN / LETTER_IN)
+    number = wording.typeset(wording.signed(area.difference)) if coloured else ""
+    middle = area.start + height / 2
+    # From the end of a path the file's own name is what tells it.
+    room = letters - len(number) - 1
+    label = area.label if area.column != 1 else area.label.rpartition("/")[2]
+    label = label if len(label) <= room else f"{label[: max(room - 1, 1)]}…"
+    axes.text(left + 0.008, middle, label, va="center_baseline", fontsize=FONT)
+    if number:
+        axes.text(right - 0.008, middle, number, va="center_baseline", ha="right", fontsize=FONT)
+
+
+def name(attribution: Attribution) -> str:
+    """Name of the chart of an attribution."""
+    return canvas.identifier("icicle", attribution.case, attribution.phase)
+
+
+def _draw_one(comparison: Comparison, attribution: Attribution) -> list[Chart]:
+    everything = areas(attribution)
+    largest = max(
+        (abs(a.difference) for a in everything if a.column == 2 and a.is_significant), default=0
+    )
+    if not largest:
+        return []
+    changed = sorted(
+        (group for group in attribution.groups if _is_significant(group.instructions)),
+        key=lambda group: -abs(group.instructions.difference),
+    )
+    parts = "; ".join(
+        f"{group.title} {wording.signed(group.instructions.difference)} of "
+        f"{wording.amount(group.instructions.base)}"
+        for group in changed[:NAMED]
+    )
+    alt = (
+        f"Instructions per {attribution.unit_title} in {attribution.case}, phase "
+        f"{attribution.phase}, by part of the kernel, file and function. "
+        + (f"Parts that changed: {parts}." if parts else "No part changed as a whole.")
+    )
+    with canvas.figure(HEIGHT_IN + EDGES_IN) as fig:
+        axes = fig.subplots()
+        axes.patch.set_alpha(0)
+        for area in everything:
+            _draw_area(axes, area, largest)
+        for (left, _), head in zip(COLUMNS, ("part", "file", "function"), strict=True):
+            axes.text(left, -0.012, head, va="bottom", fontsize=FONT, color=canvas.MUTED)
+        axes.set_xlim(0, 1)
+        axes.set_ylim(1, 0)
+        axes.set_axis_off()
+        legend = tuple(
+            (words, {"marker": "s", "color": colour, "alpha": DEEPEST, "markersize": 8})
+            for words, colour in (("fewer", GOOD), ("more", BAD))
+        )
+        canvas.legend(fig, *legend, ("not significant",
+                                     {"marker": "s", "color": BAND, "markersize": 8}))  # fmt: skip
+        svg = canvas.to_svg(fig, name(attribution), alt)
+    patched = comparison.manifest.patched
+    return [Chart(
+        name=name(attribution),
+        kind="icicle",
+        title=f"All instructions, per {attribution.unit_title}",
+        caption="Heights are instructions of the arm that executed more; colour and number are "
+        f"what {patched} adds or saves. The tables in the fold below have all of it in numbers.",
+        alt=alt,
+        svg=svg,
+    )]  # fmt: skip
+
+
+def draw(comparison: Comparison) -> list[Chart]:
+    """One chart a phase whose functions were counted and of which any changed."""
+    return [
+        chart
+        for attribution in comparison.headlines
+        if not attribution.identical
+        for chart in _draw_one(comparison, attribution)
+    ]

@@ -1,0 +1,143 @@
+"""Many changes at once: the ranked chart, geometric means, and the icicle of all instructions."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from xml.etree import ElementTree as ET
+
+import pytest
+
+from reports import forms
+from reports.attribution_model import Attribution
+from reports.charts import forest, icicle, ranked
+from reports.kernel_names import source_address
+from reports.many import SessionComparison, compare_session
+from reports.model import Comparison
+from reports.overall import geometric_means
+from tests.reports.many_factory import workloads
+from tests.reports.measured import measured
+
+
+@pytest.fixture(scope="module")
+def many() -> SessionComparison:
+    return compare_session(measured(*workloads(9)))
+
+
+def test_few_changes_are_a_forest_and_many_are_ranked(
+    normal: Comparison, many: SessionComparison
+) -> None:
+    (pair,) = many.comparisons
+    assert len(forest.draw(normal)) == 1
+    assert not ranked.draw(normal)
+    assert not forest.draw(pair)
+    (chart,) = ranked.draw(pair)
+    assert ET.fromstring(chart.svg).get("role") == "img"
+    assert ranked.draw(pair) == [chart]
+
+
+def test_the_ranked_begin_with_the_largest_and_end_with_the_mean(many: SessionComparison) -> None:
+    (pair,) = many.comparisons
+    (chart,) = ranked.draw(pair)
+    lines = chart.alt.partition(": ")[2].split("; ")
+    changes = sorted(
+        (m.judgement.change.estimate for m in pair.primary if m.judgement.change), reverse=True
+    )
+    assert len(lines) == len(changes) + len(geometric_means(pair.primary))
+    best = max(pair.primary, key=lambda m: m.judgement.change.estimate if m.judgement.change else 0)
+    assert lines[0].startswith(f"{best.case} {best.name}")
+
+
+def test_on_the_axis_double_is_as_far_as_half() -> None:
+    assert ranked.at(1.0) == pytest.approx(-ranked.at(-0.5))
+    assert math.isfinite(ranked.at(-1.0))
+
+
+@pytest.mark.parametrize(("low", "high"), [(-0.01, 0.02), (-3.0, 1.0), (0.0, 4.0)])
+def test_ticks_are_apart_and_name_zero(low: float, high: float) -> None:
+    ticks = [ranked.at(tick) for tick in ranked.ticks(low, high)]
+    assert 0.0 in ticks
+    assert all(
+        after - before >= ranked.FREE * (high - low) for before, after in itertools.pairwise(ticks)
+    )
+
+
+def test_a_geometric_mean_is_that_of_the_ratios(many: SessionComparison) -> None:
+    (pair,) = many.comparisons
+    estimates = [m.judgement.change.estimate for m in pair.primary if m.judgement.change]
+    (mean,) = geometric_means(pair.primary)
+    assert mean.n == len(estimates)
+    product = math.prod(1 + estimate for estimate in estimates)
+    assert mean.change == pytest.approx(product ** (1 / mean.n) - 1)
+    assert not geometric_means(pair.primary[:1])
+
+
+def test_the_mean_is_the_last_row_of_the_workloads(many: SessionComparison) -> None:
+    (mean,) = geometric_means(many.comparisons[0].primary)
+    for form in ("text", "markdown"):
+        lines = [line for line in forms.render(many, form).splitlines() if "geometric mean" in line]
+        assert any(f"{100 * mean.change:+.2f}%" in line for line in lines)
+
+
+def _icicles(comparison: Comparison) -> list[tuple[Attribution, list[icicle.Area]]]:
+    return [(each, icicle.areas(each)) for each in comparison.headlines if not each.identical]
+
+
+def test_each_column_of_an_icicle_is_without_gaps(counted: Comparison) -> None:
+    assert _icicles(counted)
+    for _, areas in _icicles(counted):
+        parts = [area for area in areas if area.column == 0]
+        assert parts[0].start == 0.0
+        assert parts[-1].end == pytest.approx(1.0)
+        for before, after in itertools.pairwise(parts):
+            assert after.start == pytest.approx(before.end)
+        for part in parts:
+            files = [a for a in areas if a.column == 1 and part.start <= a.start < part.end - 1e-9]
+            if files:
+                sizes = sum(file.end - file.start for file in files)
+                assert sizes == pytest.approx(part.end - part.start)
+
+
+def test_an_icicle_holds_the_whole_difference(counted: Comparison) -> None:
+    for attribution, areas in _icicles(counted):
+        whole = sum(area.difference for area in areas if area.column == 0)
+        assert whole == pytest.approx(attribution.total.difference)
+
+
+def test_files_add_up_to_their_part(counted: Comparison) -> None:
+    for attribution in counted.headlines:
+        for group in attribution.groups:
+            assert sum(file.functions for file in group.files) == group.functions
+            whole = sum(file.instructions.difference for file in group.files)
+            assert whole == pytest.approx(group.instructions.difference)
+
+
+def test_an_icicle_is_the_same_bytes_and_names_itself(counted: Comparison) -> None:
+    charts = icicle.draw(counted)
+    assert charts == icicle.draw(counted)
+    for chart in charts:
+        root = ET.fromstring(chart.svg)
+        title = root.find("{http://www.w3.org/2000/svg}title")
+        assert title is not None
+        assert title.text == chart.alt
+
+
+def test_small_nodes_are_one_and_keep_what_they_differ_by() -> None:
+    nodes = [icicle._Node(str(n), 1.0, 0.5, is_significant=n != 1) for n in range(3)]
+    large = icicle._Node("large", 100.0, -7.0, is_significant=True)
+    first, together = icicle._with_small_together([*nodes, large], 2.0, "files")
+    assert first == large
+    assert together.label == "3 small files"
+    assert together.difference == 1.5
+    assert not together.is_significant
+
+
+def test_a_function_leads_to_its_definition_in_the_base_kernel(counted: Comparison) -> None:
+    arm = counted.manifest.arms[0]
+    assert arm.name == counted.manifest.base
+    version = arm.kernel.release.partition("-")[0]
+    address = source_address(counted.manifest, "xas_load.isra.0")
+    assert address == f"https://elixir.bootlin.com/linux/v{version}/A/ident/xas_load"
+    assert f'href="{address}"' in forms.render(counted, "html")
+    assert source_address(counted.manifest, "[unknown]") == ""
+    assert source_address(counted.manifest, '"><script>') == ""
