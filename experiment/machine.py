@@ -7,9 +7,9 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from errors import SpecError
 from experiment.frozen import Frozen, Name
 
+MACHINES = Path(__file__).resolve().parent.parent / "configs" / "machines"
 LINE_BYTES = 64
 # What the smallest page has of lines: a first-level cache of as many sets is indexed by them.
 LINES_OF_PAGE = 64
@@ -81,7 +81,7 @@ class TlbSpec(Frozen):
 
 
 class Weights(Frozen):
-    """Cycles from an access to its data, by where it is found, for an estimate beside the counts."""
+    """Cycles from an access to its data, by where it is found: for an estimate beside counts."""
 
     l2: Positive
     """Found in L2."""
@@ -141,4 +141,6 @@ class MachineSpec(Frozen):
         return self
 
 
-FOLDER = Path(__file__).resolve().parent.parent / "configs" / "machines"
+def known_machines(folder: Path = MACHINES) -> tuple[str, ...]:
+    """Names of the machine files in ``folder``, sorted; none if it is not there."""
+    return tuple(sorted(path.stem for path in folder.glob("*.toml")))

@@ -31,10 +31,9 @@
  *
  * The model begins empty, with the first phase, and goes on between phases.
  *
- * An access of the line of its set that was used last, on the page of its TLB's set that was used
- * last, changes nothing in any of this, and is left at once.  (Addresses' low 12 bits choose the
- * slot that remembers it, and are part of every set's number; so what is in a slot was the last
- * of its set.)
+ * What was used last is known by stamps, so that an access of a line that is in L1, on a page that
+ * is in the first TLB, is two stamps: a table of slots remembers where both are.  A slot is as good
+ * as what it names is still there; a write of CR3 and INVLPG begin a new generation of them.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -56,14 +55,18 @@
 #define BELOW 0xc0000000u
 #define HIGH (1ull << 32)
 #define MAX_TLBS 4
+#define SLOTS 1024u
+/* Of the bits above it user and kernel addresses differ in one more below. */
+#define GENERATION_SHIFT (48 - LINE_BITS)
 #define STREAMS 32
 /* An mm_struct is no longer than that. */
 #define MM_BYTES 4096u
 #define NOWHERE UINT64_MAX
 
-/* Tags are numbers of lines + 1, the one used last in front; 0 is none. */
+/* Tags are numbers of lines + 1, 0 is none; USED are the times when each was used last. */
 struct cache {
 	uint32_t sets, ways, *tags;
+	uint64_t *used;
 };
 
 /* Numbered so that a sum of 1 << SIZE names several. */
@@ -77,6 +80,7 @@ static const unsigned int BITS[SIZES] = { 12, 21, 30 };
 #define SPACE_SHIFT 40
 struct entry {
 	uint64_t key, frame; /* frame: the physical address of the page */
+	uint64_t used;
 	uint32_t epoch;
 };
 
@@ -90,28 +94,35 @@ struct level {
 	struct tlb tlbs[MAX_TLBS];
 };
 
-/* A line, by its virtual number, and where the key of its page has to stand. */
+/*
+ * Where a line was in L1 (the place of its tag there) and its page in a TLB.  LINE is its virtual
+ * number with the generation in the bits above those of an address.
+ */
 struct slot {
 	uint64_t line, key;
-	const uint64_t *front;
+	struct entry *entry;
+	uint32_t at, tag;
 };
 
+/* A block; its first line has a slot of its own. */
 struct code {
-	uint64_t address, counts[MISSES];
+	uint64_t address;
 	uint32_t instructions, lines;
+	struct slot first;
+	uint64_t counts[MISSES];
 	struct code *next;
 };
 
 static struct cache l1d, l1i, l2, llc;
 static struct level d1, i1, d2, i2;
-static struct slot data_slots[LINES_OF_PAGE], code_slots[LINES_OF_PAGE];
+static struct slot data_slots[SLOTS], code_slots[SLOTS];
+static uint64_t generation, now;
 static uint32_t ahead;
+/* Lines of a page that missed in L1: the last one, the way they go, and the farthest fetched. */
 static struct stream {
 	uint64_t page, used;
-	uint32_t last;
-	int32_t way;
+	int32_t last, way, until;
 } streams[STREAMS];
-static uint64_t stream_clock;
 
 static char *ram_path;
 static const uint8_t *ram;
@@ -126,24 +137,26 @@ static struct code *codes;
 static struct misses *rows;
 static size_t row_count, row_room;
 static uint64_t unmapped;
-/* Of an access without a page table: its key is always in front. */
-static const uint64_t unpaged = 1;
+/* The page of an access without page tables. */
+static struct entry unpaged = { .key = 1 };
 
-/* Put a line in front of its set; whether it was there. */
-static inline bool touch(struct cache *cache, uint32_t line)
+/* Use a line, and say where it is from now on; whether it was there. */
+static inline bool touch(struct cache *cache, uint32_t line, uint32_t *place)
 {
-	uint32_t *set = cache->tags + (size_t)(line & (cache->sets - 1)) * cache->ways;
-	uint32_t tag = line + 1, at = 0;
-	bool found;
+	uint32_t first = (line & (cache->sets - 1)) * cache->ways, oldest = first;
 
-	if (set[0] == tag)
-		return true;
-	while (at < cache->ways - 1 && set[at] != tag)
-		at++;
-	found = set[at] == tag;
-	memmove(set + 1, set, at * sizeof(*set));
-	set[0] = tag;
-	return found;
+	for (uint32_t at = first; at < first + cache->ways; at++)
+		if (cache->tags[at] == line + 1) {
+			cache->used[at] = now;
+			*place = at;
+			return true;
+		}
+	for (uint32_t at = first + 1; at < first + cache->ways; at++)
+		oldest = cache->used[at] < cache->used[oldest] ? at : oldest;
+	cache->tags[oldest] = line + 1;
+	cache->used[oldest] = now;
+	*place = oldest;
+	return false;
 }
 
 static bool holds(const struct cache *cache, uint32_t line)
@@ -160,45 +173,50 @@ static bool holds(const struct cache *cache, uint32_t line)
 static void prefetch(uint32_t line, struct code *code)
 {
 	uint64_t page = line / LINES_OF_PAGE;
-	uint32_t at = line % LINES_OF_PAGE;
+	int32_t at = line % LINES_OF_PAGE, way, from, to;
 	struct stream *stream = NULL, *oldest = &streams[0];
-	int32_t way;
+	uint32_t place;
 
 	for (unsigned int i = 0; i < STREAMS && stream == NULL; i++) {
-		if (streams[i].used && streams[i].page == page)
+		if (streams[i].page == page && streams[i].used)
 			stream = &streams[i];
 		else if (streams[i].used < oldest->used)
 			oldest = &streams[i];
 	}
 	if (stream == NULL) {
-		*oldest = (struct stream){ page, ++stream_clock, at, 0 };
+		*oldest = (struct stream){ page, now, at, 0, at };
 		return;
 	}
-	way = (int32_t)at - (int32_t)stream->last;
-	stream->used = ++stream_clock;
+	way = at - stream->last;
+	stream->used = now;
 	stream->last = at;
+	if (way != stream->way)
+		stream->until = at;
 	stream->way = way;
 	if (way != 1 && way != -1)
 		return;
-	for (uint32_t n = 1; n <= ahead; n++) {
-		int32_t next = (int32_t)at + way * (int32_t)n;
-		uint32_t fetched = (uint32_t)page * LINES_OF_PAGE + (uint32_t)next;
+	/* What was fetched before is not asked for again. */
+	from = (stream->until - at) * way > 0 ? stream->until + way : at + way;
+	to = at + way * (int32_t)ahead;
+	for (at = from; (to - at) * way >= 0 && at >= 0 && at < (int32_t)LINES_OF_PAGE; at += way) {
+		uint32_t fetched = (uint32_t)page * LINES_OF_PAGE + (uint32_t)at;
 
-		if (next < 0 || next >= (int32_t)LINES_OF_PAGE)
-			break;
+		stream->until = at;
 		/* What is there already stays as old as it was. */
 		if (holds(&l2, fetched))
 			continue;
-		touch(&l2, fetched);
-		code->counts[PREFETCHED] += !touch(&llc, fetched);
+		touch(&l2, fetched, &place);
+		code->counts[PREFETCHED] += !touch(&llc, fetched, &place);
 	}
 }
 
 static void below_l1(uint32_t line, struct code *code)
 {
-	if (!touch(&l2, line)) {
+	uint32_t place;
+
+	if (!touch(&l2, line, &place)) {
 		code->counts[MISS_L2]++;
-		code->counts[MISS_LLC] += !touch(&llc, line);
+		code->counts[MISS_LLC] += !touch(&llc, line, &place);
 	}
 	if (ahead)
 		prefetch(line, code);
@@ -330,14 +348,14 @@ static bool is_fresh(struct entry *entry, uint64_t address, enum page_size size)
 	return true;
 }
 
-/* The entry of an address, put in front of its set; NULL where there is none. */
+/* The entry of an address, which is used now; NULL where there is none. */
 static struct entry *look_up(struct level *level, uint64_t address, enum page_size *size)
 {
 	for (unsigned int n = 0; n < level->count; n++) {
 		struct tlb *tlb = &level->tlbs[n];
 
 		for (enum page_size each = SMALL; each < SIZES; each++) {
-			struct entry *set = set_of(tlb, address, each), found;
+			struct entry *set = set_of(tlb, address, each);
 			uint64_t global, own;
 
 			if (!(tlb->sizes >> each & 1))
@@ -351,17 +369,21 @@ static struct entry *look_up(struct level *level, uint64_t address, enum page_si
 					set[at].key = 0;
 					break;
 				}
-				if (at) {
-					found = set[at];
-					memmove(set + 1, set, at * sizeof(*set));
-					set[0] = found;
-				}
+				set[at].used = now;
 				*size = each;
-				return set;
+				return &set[at];
 			}
 		}
 	}
 	return NULL;
+}
+
+/* Whether nothing can find an entry any more: it is none, or of another address space. */
+static bool is_stale(const struct entry *entry)
+{
+	uint64_t of = entry->key >> SPACE_SHIFT;
+
+	return entry->key == 0 || (of && of != space);
 }
 
 /* Keep a page in the level's TLB for its size, or, where that knows smaller ones alone, a part. */
@@ -371,27 +393,24 @@ static struct entry *fill(struct level *level, uint64_t address, enum page_size 
 	for (int each = *size; each >= 0; each--)
 		for (unsigned int n = 0; n < level->count; n++) {
 			struct tlb *tlb = &level->tlbs[n];
-			struct entry *set;
-			uint32_t at = 0;
+			struct entry *set, *oldest;
 
 			if (!(tlb->sizes >> each & 1))
 				continue;
 			set = set_of(tlb, address, each);
-			/* What is of another address space makes room first. */
-			while (at < tlb->ways - 1 && set[at].key &&
-			       (set[at].key >> SPACE_SHIFT == 0 ||
-				set[at].key >> SPACE_SHIFT == space))
-				at++;
-			memmove(set + 1, set, at * sizeof(*set));
+			oldest = set;
+			for (uint32_t at = 1; at < tlb->ways && !is_stale(oldest); at++)
+				if (is_stale(&set[at]) || set[at].used < oldest->used)
+					oldest = &set[at];
 			frame |= address & ((1ull << BITS[*size]) - 1) & ~((1ull << BITS[each]) - 1);
 			*size = each;
-			*set = (struct entry){ key_of(address, each, global), frame, epoch };
-			return set;
+			*oldest = (struct entry){ key_of(address, each, global), frame, now, epoch };
+			return oldest;
 		}
 	return NULL;
 }
 
-/* The physical address, NOWHERE for none; SLOT is told where its page stands. */
+/* The physical address, NOWHERE for none; SLOT is told where its page is. */
 static uint64_t translate(struct level *first, struct level *second, uint64_t address,
 			  struct code *code, struct slot *slot)
 {
@@ -401,8 +420,8 @@ static uint64_t translate(struct level *first, struct level *second, uint64_t ad
 	bool global;
 
 	if (!paged) {
-		slot->front = &unpaged;
-		slot->key = unpaged;
+		slot->entry = &unpaged;
+		slot->key = unpaged.key;
 		return address;
 	}
 	entry = look_up(first, address, &size);
@@ -426,63 +445,99 @@ static uint64_t translate(struct level *first, struct level *second, uint64_t ad
 		if (entry == NULL)
 			return NOWHERE;
 	}
-	slot->front = &entry->key;
+	slot->entry = entry;
 	slot->key = entry->key;
 	return entry->frame | (address & ((1ull << BITS[size]) - 1));
 }
 
-static void access_line(uint64_t address, struct code *code, bool is_data)
+static inline uint64_t slot_line(uint64_t line)
 {
-	uint64_t line = address >> LINE_BITS;
-	struct slot *slot = &(is_data ? data_slots : code_slots)[line % LINES_OF_PAGE];
-	uint64_t physical;
+	return line ^ generation << GENERATION_SHIFT;
+}
+
+static inline struct slot *slot_of(struct slot *slots, uint64_t line)
+{
+	return &slots[(line ^ line >> 8) & (SLOTS - 1)];
+}
+
+/* Use a line that is in L1 and its TLB; false where it may not be. */
+static inline bool use(const struct slot *slot, struct cache *l1, uint64_t line)
+{
+	if (slot->line != slot_line(line) || l1->tags[slot->at] != slot->tag ||
+	    slot->entry->key != slot->key)
+		return false;
+	now++;
+	slot->entry->used = l1->used[slot->at] = now;
+	return true;
+}
+
+static __attribute__((noinline)) void miss(uint64_t address, struct code *code, bool is_data,
+					   struct slot *slot)
+{
+	uint64_t line = address >> LINE_BITS, physical;
+	bool found;
 
 	if (!on)
 		return;
+	now++;
 	slot->line = NOWHERE;
 	physical = translate(is_data ? &d1 : &i1, is_data ? &d2 : &i2, address, code, slot);
 	/* Devices are not cached. */
 	if (physical == NOWHERE || !is_ram(physical))
 		return;
-	slot->line = line;
-	if (touch(is_data ? &l1d : &l1i, physical >> LINE_BITS))
+	physical >>= LINE_BITS;
+	found = touch(is_data ? &l1d : &l1i, physical, &slot->at);
+	slot->line = slot_line(line);
+	slot->tag = physical + 1;
+	if (found)
 		return;
 	code->counts[is_data ? MISS_L1D : MISS_L1I]++;
-	below_l1(physical >> LINE_BITS, code);
-}
-
-static inline bool is_last(const struct slot *slot, uint64_t line)
-{
-	return slot->line == line && *slot->front == slot->key;
+	below_l1(physical, code);
 }
 
 static void on_access(unsigned int vcpu, qemu_plugin_meminfo_t info, uint64_t address, void *data)
 {
 	uint64_t line = address >> LINE_BITS, in_line = address & ((1u << LINE_BITS) - 1);
+	struct slot *slot = slot_of(data_slots, line);
 
 	(void)vcpu;
-	if (!is_last(&data_slots[line % LINES_OF_PAGE], line))
-		access_line(address, data, true);
+	if (!use(slot, &l1d, line))
+		miss(address, data, true, slot);
 	/* One that goes on in the next line; none has more than 16 bytes. */
-	if (in_line > 48 && in_line + (1u << qemu_plugin_mem_size_shift(info)) > 1u << LINE_BITS)
-		access_line((line + 1) << LINE_BITS, data, true);
+	if (in_line > 48 && in_line + (1u << qemu_plugin_mem_size_shift(info)) > 1u << LINE_BITS) {
+		slot = slot_of(data_slots, ++line);
+		if (!use(slot, &l1d, line))
+			miss(line << LINE_BITS, data, true, slot);
+	}
 }
 
 static void on_code(unsigned int vcpu, void *data)
 {
+	static uint64_t last = NOWHERE;
 	struct code *code = data;
-	uint64_t first = code->address >> LINE_BITS;
+	uint64_t line = code->address >> LINE_BITS;
 
 	(void)vcpu;
-	for (uint64_t line = first; line < first + code->lines; line++)
-		if (!is_last(&code_slots[line % LINES_OF_PAGE], line))
-			access_line(line << LINE_BITS, code, false);
+	/* The line that was executed last is as new as can be. */
+	if (slot_line(line) != last && !use(&code->first, &l1i, line))
+		miss(line << LINE_BITS, code, false, &code->first);
+	for (uint32_t n = 1; n < code->lines; n++) {
+		struct slot *slot = slot_of(code_slots, ++line);
+
+		if (!use(slot, &l1i, line))
+			miss(line << LINE_BITS, code, false, slot);
+	}
+	last = on ? slot_line(line) : NOWHERE;
 }
 
 static void forget_slots(void)
 {
-	for (unsigned int i = 0; i < LINES_OF_PAGE; i++)
-		data_slots[i].line = code_slots[i].line = NOWHERE;
+	generation = (generation + 1) & ((1u << (64 - GENERATION_SHIFT)) - 1);
+	if (generation == 0)
+		for (unsigned int i = 0; i < SLOTS; i++)
+			data_slots[i].line = code_slots[i].line = NOWHERE;
+	for (struct code *code = codes; generation == 0 && code; code = code->next)
+		code->first.line = NOWHERE;
 }
 
 static void on_cr3(unsigned int vcpu, void *data)
@@ -555,6 +610,7 @@ void memory_watch(struct qemu_plugin_tb *tb, size_t count)
 	memset(code, 0, sizeof(*code));
 	code->address = qemu_plugin_tb_vaddr(tb);
 	code->instructions = count;
+	code->first.line = NOWHERE;
 	code->lines = (end >> LINE_BITS) - (code->address >> LINE_BITS) + 1;
 	code->next = codes;
 	codes = code;
@@ -671,6 +727,8 @@ static int cache_argument(const char *text)
 			cache->ways = ways;
 			cache->tags = more(NULL, (size_t)sets * ways, sizeof(*cache->tags));
 			memset(cache->tags, 0, (size_t)sets * ways * sizeof(*cache->tags));
+			cache->used = more(NULL, (size_t)sets * ways, sizeof(*cache->used));
+			memset(cache->used, 0, (size_t)sets * ways * sizeof(*cache->used));
 			return 1;
 		}
 	return -1;
@@ -741,6 +799,7 @@ int memory_wanted(void)
 {
 	unsigned int given = !!l1d.sets + !!l1i.sets + !!l2.sets + !!llc.sets;
 
+	generation = UINT64_MAX;
 	forget_slots();
 	paged = swapper || given_root;
 	if (given == 0)
