@@ -56,6 +56,7 @@
 #define HIGH (1ull << 32)
 #define MAX_TLBS 4
 #define SLOTS 1024u
+#define HINTS 256u
 /* Of the bits above it user and kernel addresses differ in one more below. */
 #define GENERATION_SHIFT (48 - LINE_BITS)
 #define STREAMS 32
@@ -89,9 +90,11 @@ struct tlb {
 	struct entry *entries;
 };
 
+/* HINTS are entries that had a page last: where to look first, and no more. */
 struct level {
 	unsigned int count;
 	struct tlb tlbs[MAX_TLBS];
+	struct entry *hints[HINTS];
 };
 
 /*
@@ -173,10 +176,14 @@ static bool holds(const struct cache *cache, uint32_t line)
 static void prefetch(uint32_t line, struct code *code)
 {
 	uint64_t page = line / LINES_OF_PAGE;
+	static unsigned int hints[HINTS];
+	unsigned int *hint = &hints[page & (HINTS - 1)], last = *hint;
 	int32_t at = line % LINES_OF_PAGE, way, from, to;
 	struct stream *stream = NULL, *oldest = &streams[0];
 	uint32_t place;
 
+	if (streams[last].page == page && streams[last].used)
+		stream = &streams[last];
 	for (unsigned int i = 0; i < STREAMS && stream == NULL; i++) {
 		if (streams[i].page == page && streams[i].used)
 			stream = &streams[i];
@@ -185,8 +192,10 @@ static void prefetch(uint32_t line, struct code *code)
 	}
 	if (stream == NULL) {
 		*oldest = (struct stream){ page, now, at, 0, at };
+		*hint = oldest - streams;
 		return;
 	}
+	*hint = stream - streams;
 	way = at - stream->last;
 	stream->used = now;
 	stream->last = at;
@@ -351,6 +360,16 @@ static bool is_fresh(struct entry *entry, uint64_t address, enum page_size size)
 /* The entry of an address, which is used now; NULL where there is none. */
 static struct entry *look_up(struct level *level, uint64_t address, enum page_size *size)
 {
+	struct entry **hint = &level->hints[address >> PAGE_BITS & (HINTS - 1)];
+
+	if (*hint && (*hint)->epoch == epoch) {
+		*size = (*hint)->key >> 1 & 3;
+		if ((*hint)->key == key_of(address, *size, true) ||
+		    (*hint)->key == key_of(address, *size, false)) {
+			(*hint)->used = now;
+			return *hint;
+		}
+	}
 	for (unsigned int n = 0; n < level->count; n++) {
 		struct tlb *tlb = &level->tlbs[n];
 
@@ -371,6 +390,7 @@ static struct entry *look_up(struct level *level, uint64_t address, enum page_si
 				}
 				set[at].used = now;
 				*size = each;
+				*hint = &set[at];
 				return &set[at];
 			}
 		}
@@ -405,6 +425,7 @@ static struct entry *fill(struct level *level, uint64_t address, enum page_size 
 			frame |= address & ((1ull << BITS[*size]) - 1) & ~((1ull << BITS[each]) - 1);
 			*size = each;
 			*oldest = (struct entry){ key_of(address, each, global), frame, now, epoch };
+			level->hints[address >> PAGE_BITS & (HINTS - 1)] = oldest;
 			return oldest;
 		}
 	return NULL;
