@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
+from experiment.machine import known_machines
 from experiment.problems import Path, Problem, not_allowed
 from experiment.series_name import kind_of
 from experiment.spec import CaseSpec, Experiment, KernelSpec
@@ -33,6 +34,7 @@ class Catalogue:
     flavours: tuple[str, ...]
     series: tuple[str, ...]
     measured: Mapping[tuple[str, str, str], tuple[str, ...]] = field(default_factory=dict)
+    machines: tuple[str, ...] = field(default_factory=known_machines)
 
     def metrics_of(self, workload: object, variant: object, phase: str) -> tuple[str, ...]:
         """The metrics of a phase."""
@@ -53,6 +55,10 @@ def unknown_names(data: Mapping[str, object], catalogue: Catalogue) -> list[Prob
     check = _table(data.get("check"))
     for key in ("flavour", "selftest_flavour"):
         problems += not_allowed(("check", key), check.get(key), catalogue.flavours)
+    twins = data.get("twins")
+    for position, twin in enumerate(twins if isinstance(twins, list) else ()):
+        machine = _table(twin).get("machine")
+        problems += not_allowed(("twins", position, "machine"), machine, catalogue.machines)
     stack = series.get("stack")
     for position, name in enumerate(stack if isinstance(stack, list) else ()):
         problems += _series_problems(("series", "stack", position), name, catalogue)

@@ -1,4 +1,4 @@
-"""TOML → Experiment or Guest, with every mistake of a file named at once."""
+"""TOML → Experiment, Guest or MachineSpec, with every mistake of a file named at once."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from pydantic import ValidationError
 from errors import SpecError
 from experiment import problems
 from experiment.catalogue import Catalogue, unknown_names
+from experiment.machine import MACHINES, MachineSpec
 from experiment.overrides import apply_override, parse_override
 from experiment.problems import Problem, from_validation
 from experiment.series_name import kind_of
@@ -30,6 +31,7 @@ __all__ = [
     "known_guests",
     "load_experiment",
     "load_guest",
+    "load_machine",
 ]
 
 CONFIGS = Path(__file__).resolve().parent.parent / "configs"
@@ -127,6 +129,22 @@ def load_guest(path: Path) -> Guest:
     if problems or guest is None:
         raise SpecError([problem.line(str(file)) for problem in problems])
     return guest
+
+
+def load_machine(path: Path) -> MachineSpec:
+    """Read a machine whose caches are modelled, by path or by bare name (``ice-lake-sp``).
+
+    Raises:
+        SpecError: as for :func:`load_guest`.
+    """
+    file = _find(path, MACHINES, "machine")
+    data = read_toml(file)
+    machine, found = validated(data, MachineSpec)
+    if isinstance(name := data.get("name"), str) and name != file.stem:
+        found.append(Problem(("name",), "must be the file's name", name, (file.stem,)))
+    if found or machine is None:
+        raise SpecError([problem.line(str(file)) for problem in found])
+    return machine
 
 
 def _find(path: Path, folder: Path, kind: str) -> Path:

@@ -148,22 +148,26 @@ class Thresholds(Frozen):
         return self.model_copy(update={"change": self.metrics.get(metric, self.change)})
 
 
-Observed = Literal["lock_stat", "contention", "perf"]
+Observed = Literal["lock_stat", "contention", "perf", "memory"]
+# Of what none of the kernel's own words are read: the probe counts it.
+MEMORY: Observed = "memory"
 
 
 class TwinSpec(Frozen):
     """Diagnostic runs: more runs of the same arms, which explain and are never judged.
 
-    They have a kernel flavour or a guest shape of their own, so that none of their numbers may
-    stand beside those of the judged runs.
+    They have a kernel flavour or a guest shape of their own, or a plugin that models caches, so
+    that none of their numbers may stand beside those of the judged runs.
     """
 
     name: Name
     """Of these diagnostic runs, in reports."""
     observe: Observed
     """What is read: ``/proc/lock_stat``, the contention events, or, in wall mode only, samples of
-    perf.
+    perf; ``memory``: what a modelled machine's caches and TLBs miss.
     """
+    machine: Name | None = None
+    """With ``memory``: the machine, a file of ``configs/machines/``."""
     flavour: Name | None = None
     """Kernel flavour of these runs; without it the measured kernel."""
     cases: Annotated[tuple[str, ...], Field(min_length=1)]
@@ -172,6 +176,14 @@ class TwinSpec(Frozen):
     """Seeds of these runs (in wall mode: blocks)."""
     guest: ShapeSpec = ShapeSpec()
     """Changes of the guest's shape."""
+
+    @model_validator(mode="after")
+    def _memory_is_of_a_machine(self) -> TwinSpec:
+        if (self.observe == MEMORY) != (self.machine is not None):
+            raise ValueError("machine goes with observe = 'memory', and both are wanted")
+        if self.observe == MEMORY and self.flavour is not None:
+            raise ValueError("flavour: with observe = 'memory' the kernel is the measured one")
+        return self
 
 
 Compare = Literal["base", "pairs", "steps"]

@@ -53,6 +53,7 @@ class ProbeParcel:
     window: int
     spans: tuple[tuple[int, int], ...]
     locks: tuple[tuple[str, int, int], ...]
+    model: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -122,7 +123,8 @@ def parcel_of(boot: Boot, store: ArtefactStore, kept: dict[Path, Artefact], topi
         boot.job_text,
         boot.cold,
         ProbeParcel(
-            kept[probe.path], probe.api, probe.qemu, probe.window, probe.spans, probe.locks
+            kept[probe.path], probe.api, probe.qemu, probe.window, probe.spans, probe.locks,
+            probe.model,
         )
         if probe
         else None,
@@ -178,8 +180,9 @@ def boot_of(parcel: Parcel, cache: Path) -> Boot:
         said = parcel.probe
         path = parcel.store.fetch(said.plugin, cache)
         probe = Probe(
-            path, said.plugin.sha256, said.api, said.qemu, said.window, said.spans, said.locks
-        )
+            path, said.plugin.sha256, said.api, said.qemu, said.window, said.spans, said.locks,
+            said.model,
+        )  # fmt: skip
     return Boot(
         parcel.name, "", machine, parcel.job_text, parcel.cold, probe, parcel.console_bytes
     )  # fmt: skip

@@ -42,7 +42,8 @@ class Plugin:
 
     ``window`` cuts phases into so many instructions each; 0 does not cut.  ``spans`` are
     [start, end) of code in which vCPUs wait, ``locks`` the functions that take locks or let
-    go of them, each with its kind (``guests.probe.locks``).
+    go of them, each with its kind (``guests.probe.locks``).  ``model`` describes caches and TLBs
+    to be modelled (``guests.probe.memory``), of a guest whose memory is one file.
     """
 
     path: Path
@@ -50,6 +51,7 @@ class Plugin:
     window: int = 0
     spans: tuple[tuple[int, int], ...] = ()
     locks: tuple[tuple[str, int, int], ...] = ()
+    model: tuple[str, ...] = ()
 
 
 def environment(preload: Path, guest: Guest) -> dict[str, str]:
@@ -140,7 +142,7 @@ def qemu_argv(
         "-append", kernel_command_line(guest, size, cmdline),
     ]  # fmt: skip
     if plugin is not None:
-        argv += ["-plugin", _plugin_argument(plugin)]
+        argv += ["-plugin", _plugin_argument(plugin, files.memory)]
     if monitor_fd is not None:
         argv += [
             "-chardev", f"socket,id=monitor,fd={monitor_fd}",
@@ -167,11 +169,13 @@ def _memory_argv(guest: Guest, files: Files) -> list[str]:
     return argv
 
 
-def _plugin_argument(plugin: Plugin) -> str:
+def _plugin_argument(plugin: Plugin, memory: Path) -> str:
     # QEMU reads a comma as the end of a value, and two as one.
     words = [f"file={plugin.path}", f"out={plugin.counts}"]
     if plugin.window:
         words.append(f"window={plugin.window}")
     words += [f"span={start:x}-{end:x}" for start, end in plugin.spans]
     words += [f"{kind}={start:x}-{end:x}" for kind, start, end in plugin.locks]
+    if plugin.model:
+        words += [*plugin.model, f"ram={memory}"]
     return ",".join(word.replace(",", ",,") for word in words)

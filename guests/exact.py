@@ -275,7 +275,9 @@ def plugin_of(probe: Probe | None, folder: Path) -> Plugin | None:
     """The probe as QEMU loads it for one boot; None where nothing is counted."""
     if probe is None:
         return None
-    return Plugin(probe.path, folder / "counts", probe.window, probe.spans, probe.locks)
+    return Plugin(
+        probe.path, folder / "counts", probe.window, probe.spans, probe.locks, probe.model
+    )
 
 
 @contextmanager

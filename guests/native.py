@@ -21,25 +21,35 @@ SHARED_LIBRARY = ("-O2", "-shared", "-fPIC", "-s")
 TIMEOUT_S = 120.0
 
 
-def build(source: Path, flags: Sequence[str], cache: Path, *, tools: str = "") -> Path:
+def build(
+    source: Path,
+    flags: Sequence[str],
+    cache: Path,
+    *,
+    tools: str = "",
+    beside: Sequence[Path] = (),
+) -> Path:
     """Return the built file of ``source``, compiling it if the cache has none.
 
-    ``tools`` is the prefix of another architecture's compiler.
+    ``tools`` is the prefix of another architecture's compiler; ``beside`` are the source's headers,
+    and other sources that are linked with it.
 
     Raises:
         InfraError: there is no compiler, or it failed.
     """
     compiler = f"{tools}gcc"
     built_by = [*([compiler] if tools else []), *flags]
-    key = hashlib.sha256(source.read_bytes() + " ".join(built_by).encode()).hexdigest()[:16]
+    text = b"".join(file.read_bytes() for file in (source, *beside))
+    key = hashlib.sha256(text + " ".join(built_by).encode()).hexdigest()[:16]
     folder = cache / "native"
     folder.mkdir(parents=True, exist_ok=True)
     built = folder / f"{source.stem}-{key}"
     with FileLock(folder / "lock"):
         if not built.exists():
-            beside = built.with_suffix(".new")
-            run([compiler, *flags, "-o", str(beside), str(source)], timeout_s=TIMEOUT_S)
-            beside.replace(built)
+            new = built.with_suffix(".new")
+            sources = [str(file) for file in (source, *beside) if file.suffix == ".c"]
+            run([compiler, *flags, "-o", str(new), *sources], timeout_s=TIMEOUT_S)
+            new.replace(built)
         # The newest is kept in use; others are removed when the cache is cleaned.
         os.utime(built)
     return built

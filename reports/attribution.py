@@ -58,13 +58,13 @@ class _Table(NamedTuple):
 
 def blocks_of(
     manifest: Manifest, records: Sequence[RunRecord], profiles: Sequence[Profile], case: str,
-    phase: str,
+    phase: str, *, twin: str = "",
 ) -> list[SeedProfiles]:  # fmt: skip
-    """The seeds for which both arms' measured runs have a profile of this phase."""
+    """The seeds for which both arms' runs, measured or of a twin, have a profile of this phase."""
     by_run = {profile.run_id: profile for profile in profiles}
     by_block: dict[int, dict[str, tuple[int, PhaseProfile]]] = {}
     for record in records:
-        if record.case != case or record.repeat or record.twin or record.samples is None:
+        if record.case != case or record.repeat or record.twin != twin or record.samples is None:
             continue
         profile = by_run.get(record.run_id)
         for phase_profile in profile.phases if profile else ():

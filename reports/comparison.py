@@ -17,6 +17,7 @@ from reports.blocks import complete_blocks, failed_runs, failure_count, pairs_of
 from reports.gate import gate_of
 from reports.locks import compare_locks
 from reports.measured_locks import measured_locks
+from reports.memory import compare_memory
 from reports.model import (
     CaseComparison,
     Comparison,
@@ -356,6 +357,7 @@ def _comparison(
         attributions=attributions,
         locks=of_locks,
         measured_locks=measured_locks(manifest, view.records, view.profiles),
+        memory=compare_memory(manifest, view.records, view.profiles),
         wall=course,
         host_findings=facts.of_host(course) if course else (),
     )  # fmt: skip

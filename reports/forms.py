@@ -18,6 +18,7 @@ from reports.sections import (
     host,
     locks,
     meaning,
+    memory,
     metrics,
     published,
     repeat,
@@ -35,7 +36,7 @@ Section = Callable[[View], list[Block]]
 
 def pairs(view: View) -> list[Block]:
     """What is of two arms: all of a session that has no more, else each pair in its fold."""
-    sections = (metrics.blocks, metrics.runs, functions.blocks, locks.blocks)
+    sections = (metrics.blocks, metrics.runs, functions.blocks, locks.blocks, memory.blocks)
     body = of_each_pair(view, sections)
     return body if view.session.single else [*body, Paragraph(metrics.note(view.first), "note")]
 

@@ -15,14 +15,14 @@ from reports.by_arm import ArmCell, MetricRow
 from reports.mail import WIDTH, ascii_only
 from reports.many import SessionComparison
 from reports.model import CaseComparison, Comparison, MetricComparison, Summary
-from reports.sections import checks, functions, meaning
+from reports.sections import checks, functions, meaning, memory
 from reports.verdict import CALLED
 from results.record import PhaseRecord
 from results.units import is_virtual
 
 SHOWN = ("bw", "iops")
 # Lines on where the change came from, in the whole letter.
-MOST_LINES = 3
+MOST_LINES = 4
 DROP_CACHES = "echo 3 > /proc/sys/vm/drop_caches"
 # (decimals of min and max, decimals of avg and stdev): the first that fits, fio's own last but one.
 PRECISIONS = ((2, 2), (0, 2), (0, 1), (0, 0))
@@ -177,8 +177,12 @@ def _case(session: SessionComparison, case: CaseComparison) -> list[str]:
 
 
 def _origin(comparison: Comparison) -> list[str]:
-    """Where the change came from, by fewer words until it fits into three lines."""
-    texts = [ascii_only(text).replace(" %", "%") for text in functions.letter(comparison)]
+    """Where the change came from, by fewer words until it fits into so many lines."""
+    texts = [
+        *functions.letter(comparison),
+        *(f"{memory.brief(each)}." for each in comparison.memory[:1]),
+    ]
+    texts = [ascii_only(text).replace(" %", "%") for text in texts]
     for count in range(len(texts), 0, -1):
         lines = textwrap.wrap(" ".join(texts[:count]), WIDTH, break_on_hyphens=False)
         if len(lines) <= MOST_LINES:

@@ -16,6 +16,7 @@ from reports.attribution_model import Attribution
 from reports.errors import ReportError as ReportError
 from reports.gate_model import ArmGate
 from reports.lock_model import LockComparison, MeasuredLocks
+from reports.memory_model import MemoryComparison
 from reports.verdict import Judgement, Verdict
 from reports.wall_model import Again, WallFacts
 from results.record import Failure, Manifest, PhaseRecord, Record
@@ -208,6 +209,7 @@ class Comparison(Record):
     attributions: tuple[Attribution, ...] = ()
     locks: tuple[LockComparison, ...] = ()
     measured_locks: tuple[MeasuredLocks, ...] = ()
+    memory: tuple[MemoryComparison, ...] = ()
     wall: WallFacts | None = None
     host_findings: tuple[Finding, ...] = ()
     gates: tuple[ArmGate, ...] = ()

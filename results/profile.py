@@ -65,6 +65,41 @@ class LockUse(Record):
     sites: tuple[LockSite, ...]
 
 
+class Misses(Record):
+    """What a model of a machine's caches and TLBs counted; never seen on hardware.
+
+    Misses of ``l1d`` and ``l1i``, ``l2`` and ``llc`` are lines that were asked for and not there;
+    ``prefetched`` are lines that a stream had fetched from memory besides.  ``tlb`` are misses of
+    the first level's TLBs for data, ``walks`` those of the second level, for data and code.
+    """
+
+    l1d: int = 0
+    l1i: int = 0
+    l2: int = 0
+    llc: int = 0
+    prefetched: int = 0
+    tlb: int = 0
+    walks: int = 0
+
+
+class FunctionMisses(Misses):
+    """Those of one kernel function; ``name`` and ``file`` as in :class:`FunctionCount`."""
+
+    name: str
+    file: str
+
+
+class MemoryUse(Record):
+    """What a modelled machine missed in one phase: by kernel function, and by user file.
+
+    ``unmapped`` are accesses of the whole run that no page was found for; they are in no cache.
+    """
+
+    kernel: tuple[FunctionMisses, ...]
+    user: dict[str, Misses]
+    unmapped: int = 0
+
+
 class PhaseProfile(Record):
     """One phase: all instructions, by kernel function, by user file, and by vCPU.
 
@@ -78,6 +113,8 @@ class PhaseProfile(Record):
 
     ``locks`` are those that were taken, None where that was not watched; ``lost_locks``
     counts those that were never seen to be let go of, whose times are not in ``locks``.
+
+    ``memory`` is what a model of a machine missed, None where none was asked for.
     """
 
     phase: str
@@ -90,6 +127,7 @@ class PhaseProfile(Record):
     work: dict[str, float] = Field(default_factory=dict)
     locks: tuple[LockUse, ...] | None = None
     lost_locks: int = 0
+    memory: MemoryUse | None = None
 
     @property
     def busy(self) -> int:

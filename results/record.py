@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from experiment.architecture import Arch
 from experiment.design import Conditions
+from experiment.machine import MachineSpec
 from experiment.spec import Direction, Experiment, Guest, Observed
 
 SCHEMA_VERSION = 1
@@ -166,11 +167,12 @@ class TwinRecord(Record):
     """A twin as it is run: what is read, in which guest, on which kernel of each arm.
 
     ``kernels`` is empty until they are built: those of its own are built after all that is
-    judged is on record.
+    judged is on record.  ``machine`` is what is modelled, None where nothing is.
     """
 
     name: str
     observe: Observed
+    machine: MachineSpec | None = None
     flavour: str
     guest: Guest
     cases: tuple[str, ...]

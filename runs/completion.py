@@ -7,6 +7,7 @@ from pathlib import Path
 
 CHECKOUT = Path(__file__).resolve().parent.parent
 EXPERIMENTS = CHECKOUT / "configs" / "experiments"
+MACHINES = CHECKOUT / "configs" / "machines"
 WORKLOADS = CHECKOUT / "workloads" / "catalogue"
 SESSIONS = CHECKOUT / "sessions"
 MANIFEST = "manifest.json"
@@ -21,6 +22,13 @@ def experiments(incomplete: str) -> list[str]:
 def modes(incomplete: str) -> list[str]:
     """The ways to measure that begin so."""
     return _beginning(incomplete, MODES)
+
+
+def machines(incomplete: str) -> list[str]:
+    """Names of machines whose caches are modelled, and ``none``, that begin so."""
+    return _beginning(
+        incomplete, ["none", *(path.stem for path in sorted(MACHINES.glob("*.toml")))]
+    )
 
 
 def workloads(incomplete: str) -> list[str]:

@@ -195,5 +195,6 @@ def _twin_record(session: Session, bench: Bench) -> TwinRecord:
         guest=bench.guest,
         cases=asked.cases,
         blocks=asked.blocks,
+        machine=bench.machine,
         kernels={arm: kernel.identity for arm, kernel in bench.kernels.items()},
     )

@@ -8,6 +8,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 
 from experiment.plan import PlannedRun, remaining
+from experiment.spec import REPEAT
 from guests import channel
 from guests.exact import Outcome
 from kernels.cache import hold
@@ -130,7 +131,8 @@ def _boot(session: Session, run: PlannedRun, options: Options) -> Boot:
 
 
 def _original(run: PlannedRun) -> str:
-    return run.run_id.removesuffix(".repeat")
+    """The judged run of the same case, block and arm."""
+    return run.run_id.removesuffix(f".{run.twin or REPEAT}")
 
 
 def _base_of(session: Session, run: PlannedRun) -> str:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from errors import LabError
 from experiment.plan import PlannedRun
+from experiment.spec import MEMORY
 from guests.exact import Outcome
 from guests.probe import fold
 from results.locks import Locks
@@ -13,6 +14,9 @@ from results.profile import Profile
 from runs.prepare import Session
 from workloads import locks
 from workloads.parse import GuestResult
+
+# Accesses without a page, as a share of instructions; there are none where all is well.
+MOST_UNMAPPED = 0.0001
 
 
 @dataclass(frozen=True)
@@ -32,6 +36,7 @@ def observe(session: Session, run: PlannedRun, outcome: Outcome, result: GuestRe
     found: list[Profile | Locks] = []
     findings: list[str] = []
     readers = ((_profile, "probe"), (_locks, "locks"))
+    modelled = session.bench(run).machine is not None
     for read, what in readers:
         try:
             seen = read(session, run, outcome, result)
@@ -39,7 +44,21 @@ def observe(session: Session, run: PlannedRun, outcome: Outcome, result: GuestRe
             findings.append(f"{what}: {error}")
         else:
             found += [seen] if seen is not None else []
+            if modelled and isinstance(seen, Profile):
+                findings += unseen_memory(seen)
     return Observed(tuple(found), tuple(findings))
+
+
+def unseen_memory(profile: Profile) -> list[str]:
+    """What keeps a modelled machine's counts from being whole; empty where nothing does."""
+    found = profile.phases[0].memory if profile.phases else None
+    if found is None:
+        return ["memory: nothing was modelled: the kernel's page tables are not in System.map"]
+    everything = sum(phase.instructions for phase in profile.phases)
+    if found.unmapped > everything * MOST_UNMAPPED:
+        return [f"memory: no page was found for {found.unmapped} accesses of {everything} "
+                "instructions; what is counted lacks them"]  # fmt: skip
+    return []
 
 
 def _profile(
@@ -61,7 +80,7 @@ def _locks(
     session: Session, run: PlannedRun, outcome: Outcome, result: GuestResult
 ) -> Locks | None:
     observe = session.bench(run).observe
-    if not observe or outcome.files is None:
+    if not observe or observe == MEMORY or outcome.files is None:
         return None
     phases = tuple(locks.phase_locks(outcome.files, seen.name, observe) for seen in result.phases)
     return Locks(run_id=run.run_id, twin=run.twin, phases=phases)

@@ -10,9 +10,12 @@ from pathlib import Path
 from typing import Literal
 
 from errors import SpecError
-from experiment.load import Catalogue, known_guests
+from experiment.architecture import X86_64
+from experiment.load import Catalogue, known_guests, load_machine
+from experiment.machine import MachineSpec
 from experiment.plan import Plan, PlannedRun, Size, require_memory, scaled
 from experiment.spec import (
+    MEMORY,
     ArmSpec,
     CaseSpec,
     Experiment,
@@ -23,7 +26,7 @@ from experiment.spec import (
 from guests import initramfs, native, overlay, userland
 from guests.exact import Machine
 from guests.initramfs import Initramfs
-from guests.probe import fold, plugin
+from guests.probe import fold, memory, plugin
 from guests.probe.plugin import Probe
 from guests.virtme import FIXED_ADDRESSES, WallMachine, on_host
 from host import accelerator, exactness, fitness
@@ -50,7 +53,8 @@ class Bench:
     """What a set of runs is made on: the measured guests, or those of one twin.
 
     ``name`` and ``observe`` are empty for the measured ones; guests, sizes and kernels
-    are by arm.  A twin's kernels are empty until they are built.
+    are by arm.  A twin's kernels are empty until they are built.  ``machine`` is what is
+    modelled, None where nothing is.
     """
 
     name: str
@@ -59,6 +63,7 @@ class Bench:
     guests: Mapping[str, Guest]
     sizes: Mapping[str, Size]
     kernels: Mapping[str, Kernel]
+    machine: MachineSpec | None = None
 
     @property
     def guest(self) -> Guest:
@@ -177,6 +182,8 @@ class Session:
         # --dry-run did not build has not.
         if not kernel.is_built:
             return self.probe
+        if bench.machine is not None:
+            return replace(self.probe, model=memory.words(bench.machine, kernel))
         waits = fold.spans_of(kernel) if bench.guests[run.arm].vcpus > 1 else ()
         return replace(self.probe, spans=waits, locks=fold.locks_of(kernel))
 
@@ -195,7 +202,8 @@ class Session:
             jobs=bench.sizes[run.arm].jobs,
             seed=run.seed,
             limit_bytes=bench.limit_bytes(run.arm),
-            observe=bench.observe,
+            # What is modelled is not seen inside: these guests are the judged ones.
+            observe="" if bench.observe == MEMORY else bench.observe,
             sysctl=self.arm(run.arm).sysctl,
         )
 
@@ -300,16 +308,21 @@ def prepare(
     twins = (
         ()
         if same
-        else tuple(twin for twin in experiment.twins if _can_run(twin, guests[twin.name], wall))
+        else tuple(
+            twin for twin in experiment.twins if _can_run(twin, guests[twin.name], wall, probe)
+        )
     )
     experiment = experiment.model_copy(update={"twins": twins})
     if same:
         # Nothing to boot, and nothing that the gate could find in one arm alone.
         experiment = experiment.model_copy(update={"check": None})
 
-    def bench(name: str, observe: Observed | Literal[""], flavour: str) -> Bench:
+    def bench(
+        name: str, observe: Observed | Literal[""], flavour: str, machine: str | None = None
+    ) -> Bench:
         kernels = built if flavour == experiment.kernel.flavour else {}
-        return Bench(name, observe, flavour, guests[name], sizes[name], kernels)
+        modelled = load_machine(Path(machine)) if machine else None
+        return Bench(name, observe, flavour, guests[name], sizes[name], kernels, modelled)
 
     return Session(
         experiment=experiment,
@@ -317,7 +330,9 @@ def prepare(
         workloads=workloads,
         measured=bench("", "", experiment.kernel.flavour),
         twins={
-            twin.name: bench(twin.name, twin.observe, twin.flavour or experiment.kernel.flavour)
+            twin.name: bench(
+                twin.name, twin.observe, twin.flavour or experiment.kernel.flavour, twin.machine
+            )
             for twin in experiment.twins
         },
         initramfs=image,
@@ -391,8 +406,19 @@ def require_set_up(experiment: Experiment, size: Size, workloads: Mapping[str, W
         raise SpecError(problems)
 
 
-def _can_run(twin: TwinSpec, guests: Mapping[str, Guest], wall: WallHost | None) -> bool:
+def can_be_modelled(guests: Collection[Guest]) -> bool:
+    """Whether the caches of these guests can be: of x86-64, one vCPU, one memory."""
+    return all(
+        (guest.arch, guest.vcpus, guest.numa_nodes) == (X86_64.name, 1, 1) for guest in guests
+    )
+
+
+def _can_run(
+    twin: TwinSpec, guests: Mapping[str, Guest], wall: WallHost | None, probe: Probe | None
+) -> bool:
     """Whether a twin can show anything here."""
+    if twin.observe == MEMORY:
+        return probe is not None and can_be_modelled(guests.values())
     if wall is None:
         # Samples by a clock that counts instructions are worse than the probe's counts.
         return twin.observe != "perf"

@@ -39,7 +39,7 @@ KERNELS = "kernels"
 RECORDS = (MANIFEST, RUNS, PROFILES, LOCKS, CHECKS)
 # Those that have a say in a number of exact mode.
 DECISIVE = ("qemu", "fio", "gcc", "ld", "busybox", "mkfs.xfs", "libc")
-ALWAYS = ("workloads/*.sh", "guests/*.c", "guests/*.sh", "guests/probe/*.c")
+ALWAYS = ("workloads/*.sh", "guests/*.c", "guests/*.sh", "guests/probe/*.[ch]")
 
 
 class ArchiveHead(Record):

@@ -33,7 +33,8 @@ class Request:
     diagnostic runs (``twins``) are then left out unless asked for.  ``check`` asks for the
     correctness checks or leaves them out, None keeps what the experiment says.  ``quick`` leaves
     the first case alone, without checks and diagnostic runs.  ``seeds`` is a fixed number of seeds,
-    ``max_seeds`` the most of a session that adds seeds until it is decided.
+    ``max_seeds`` the most of a session that adds seeds until it is decided.  ``memory`` names the
+    machine of the diagnostic run that models caches, or is ``none``; empty keeps the experiment's.
 
     Names and order of the fields are those of a queue's entries, whose ids are made of them.
     """
@@ -175,6 +176,17 @@ class Request:
             help="add seeds, up to as many, until every verdict is decided",
         ),
     ] = None
+
+    memory: Annotated[
+        str,
+        typer.Option(
+            "--memory",
+            metavar="MACHINE",
+            autocompletion=completion.machines,
+            rich_help_panel=METHOD,
+            help="after the verdict: what this machine's caches and TLBs would miss; none: nothing",
+        ),
+    ] = ""
 
     @property
     def named_workloads(self) -> tuple[str, ...]:

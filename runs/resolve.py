@@ -6,13 +6,15 @@ from pathlib import Path
 
 from errors import UsageError
 from experiment.ad_hoc import from_kernels, from_series
-from experiment.load import Catalogue, known_experiments, load_experiment
+from experiment.load import Catalogue, known_experiments, load_experiment, load_machine
 from experiment.places import from_here
-from experiment.spec import CheckSpec, Experiment
+from experiment.spec import MEMORY, CheckSpec, Experiment, TwinSpec
 from experiment.steps import per_patch
 from kernels.intake import records_of
 from kernels.settle import settle
 from results.record import QUICK
+from runs.arms import shapes
+from runs.prepare import can_be_modelled
 from runs.request import Request
 from runs.requirements import require_supported
 from runs.suggestion import automatic, texts_and_files
@@ -78,10 +80,44 @@ def experiment_of(
         )
     if request.quick:
         asked = asked.model_copy(update={"cases": asked.cases[:1], "check": None})
-    if request.quick or not request.with_twins:
-        asked = asked.model_copy(update={"twins": ()})
+    asked = asked.model_copy(update={"twins": _twins(request, asked)})
     require_supported(asked)
     return asked
+
+
+NO_MEMORY = "none"
+
+
+def _twins(request: Request, asked: Experiment) -> tuple[TwinSpec, ...]:
+    """The diagnostic runs; the one that models memory may be asked for by itself.
+
+    Raises:
+        UsageError: it cannot be made.
+        SpecError: there is no such machine.
+    """
+    modelled = [twin for twin in asked.twins if twin.observe == MEMORY]
+    others = [twin for twin in asked.twins if twin.observe != MEMORY]
+    wanted = not request.quick and request.with_twins
+    if not request.memory:
+        return asked.twins if wanted else ()
+    if request.memory == NO_MEMORY:
+        return tuple(others) if wanted else ()
+    if request.quick:
+        raise UsageError(
+            "has no diagnostic runs", where=QUICK, next_step="leave out --quick or --memory"
+        )
+    machine = load_machine(Path(request.memory)).name
+    if asked.mode == "wall" or not can_be_modelled(shapes(asked)[""].values()):
+        raise UsageError(
+            "caches are modelled in exact mode, of guests of x86-64 with one vCPU and one node",
+            where="--memory",
+            next_step="leave it out",
+        )
+    found = [twin.model_copy(update={"machine": machine}) for twin in modelled]
+    if not found:
+        cases = tuple(case.name for case in asked.cases)
+        found = [TwinSpec(name=MEMORY, observe=MEMORY, machine=machine, cases=cases)]
+    return (*(others if wanted else ()), *found)
 
 
 def subjects_of(asked: Experiment, *, checkout: Path, cache: Path) -> tuple[str, ...]:

@@ -12,6 +12,7 @@ from filelock import FileLock, Timeout
 
 from errors import InfraError, UsageError
 from experiment.looks import budgets
+from experiment.machine import MachineSpec
 from experiment.plan import Plan, make_plan
 from experiment.spec import Experiment
 from kernels.make import MakeProgress
@@ -178,6 +179,11 @@ def require_same(manifest: Manifest, session: Session, folder: Path) -> None:
     ]
     if manifest.provenance.qemu_sha256 and session.qemu is not None:
         pairs.append(("QEMU", manifest.provenance.qemu_sha256, session.qemu.binary_sha256))
+    pairs += [
+        (f"machine of twin {twin.name}", _text(twin.machine), _text(bench.machine))
+        for twin in manifest.twins
+        if (bench := session.twins.get(twin.name)) and twin.machine
+    ]
     pairs.append(("guest", manifest.guest.model_dump_json(), session.guest.model_dump_json()))
     for what, then, today in pairs:
         if then != today:
@@ -186,6 +192,10 @@ def require_same(manifest: Manifest, session: Session, folder: Path) -> None:
                 where=str(folder),
                 next_step="begin a new session; the runs on record stay readable",
             )
+
+
+def _text(machine: MachineSpec | None) -> str:
+    return machine.model_dump_json() if machine else "none"
 
 
 class SessionLock:

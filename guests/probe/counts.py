@@ -10,9 +10,16 @@ from numpy.typing import NDArray
 from errors import InfraError
 
 MAGIC = b"TWINPROB"
-VERSION = 3
+VERSION = 4
 HEADER = np.dtype(
-    [("magic", "S8"), ("version", "<u4"), ("vcpus", "<u4"), ("window", "<u8"), ("spans", "<u8")]
+    [
+        ("magic", "S8"),
+        ("version", "<u4"),
+        ("vcpus", "<u4"),
+        ("window", "<u8"),
+        ("spans", "<u8"),
+        ("modelled", "<u8"),
+    ]
 )
 ROW = np.dtype(
     [
@@ -34,6 +41,26 @@ LOCK = np.dtype(
         ("held", "<u8"),
         ("waits", "<u8"),
         ("waited", "<u8"),
+    ]
+)
+# What the model of caches and TLBs counts, in the order of a row.
+MISSES = ("l1d", "l1i", "l2", "llc", "prefetched", "tlb", "walks")
+MISS = np.dtype(
+    [
+        ("phase", "<u4"),
+        ("instructions", "<u4"),
+        ("address", "<u8"),
+        *((name, "<u8") for name in MISSES),
+    ]
+)
+TRAILER = np.dtype(
+    [
+        ("phase", "<u4"),
+        ("lost", "<u4"),
+        ("rows", "<u8"),
+        ("locks", "<u8"),
+        ("misses", "<u8"),
+        ("unmapped", "<u8"),
     ]
 )
 TRAILER_PHASE = 0xFFFFFFFF
@@ -59,6 +86,10 @@ class Counts:
     A row of ``locks`` (``LOCK``) is one lock in one phase, as taken by one call: ``held``
     in instructions of the holder's vCPU, ``waited`` in those of all vCPUs.
     ``lost_locks`` counts those that were taken again without having been let go of.
+
+    A row of ``misses`` (``MISS``) is a block in one phase by which the model of a machine counted
+    any of :data:`MISSES`; ``unmapped`` counts the accesses that it found no page for.  Nothing is
+    known of either unless ``modelled``.
     """
 
     vcpus: int
@@ -68,6 +99,9 @@ class Counts:
     span_count: int
     locks: Rows
     lost_locks: int
+    modelled: bool
+    misses: Rows
+    unmapped: int
 
 
 def parse(data: bytes) -> Counts:
@@ -82,18 +116,23 @@ def parse(data: bytes) -> Counts:
     if header["version"] != VERSION:
         raise CountsError(f"version {header['version']} of the probe's file, not {VERSION}")
     body = data[HEADER.itemsize :]
-    if len(body) < ROW.itemsize:
+    if len(body) < TRAILER.itemsize:
         raise CountsError(f"cut short after {len(data)} bytes")
-    body, last = body[: -ROW.itemsize], np.frombuffer(body[-ROW.itemsize :], ROW)[0]
-    blocks = int(last["entries"]) * ROW.itemsize
-    if last["phase"] != TRAILER_PHASE or blocks + int(last["address"]) * LOCK.itemsize != len(body):
+    last = np.frombuffer(body[-TRAILER.itemsize :], TRAILER)[0]
+    parts = ((ROW, int(last["rows"])), (LOCK, int(last["locks"])), (MISS, int(last["misses"])))
+    whole = sum(kind.itemsize * count for kind, count in parts) + TRAILER.itemsize
+    if last["phase"] != TRAILER_PHASE or whole != len(body):
         raise CountsError(f"cut short after {len(data)} bytes")
-    rows, locks = np.frombuffer(body[:blocks], ROW), np.frombuffer(body[blocks:], LOCK)
+    tables, start = [], 0
+    for kind, count in parts:
+        tables.append(np.frombuffer(body, kind, count, start))
+        start += kind.itemsize * count
+    rows, locks, misses = tables
     vcpus = int(header["vcpus"])
     if np.any(rows["vcpu"] >= vcpus) or np.any(rows["phase"] == TRAILER_PHASE):
         raise CountsError(f"rows of a vCPU or phase that is none, with {vcpus} vCPUs")
     is_span = (rows["address"] >= SPAN) & (rows["address"] < SPAN + MAX_SPANS)
     return Counts(
         vcpus, int(header["window"]), rows[~is_span], rows[is_span], int(header["spans"]),
-        locks, int(last["instructions"]),
+        locks, int(last["lost"]), bool(header["modelled"]), misses, int(last["unmapped"]),
     )  # fmt: skip

@@ -34,8 +34,11 @@ from results.profile import (
     SPINNING,
     UNKNOWN,
     FunctionCount,
+    FunctionMisses,
     LockSite,
     LockUse,
+    MemoryUse,
+    Misses,
     PhaseProfile,
 )
 from workloads.metrics import PER_WORK, WORK, ios_with_ramp, work_ns
@@ -111,6 +114,9 @@ def profile(
             if watched:
                 uses = parsed.locks[parsed.locks["phase"] == number]
                 more |= {"locks": fold_locks(uses, places), "lost_locks": parsed.lost_locks}
+            if parsed.modelled:
+                missed = parsed.misses[parsed.misses["phase"] == number]
+                more["memory"] = fold_memory(missed, parsed.unmapped, places)
             folded.append(here.model_copy(update=more))
         return tuple(folded)
     except (CountsError, AddressesError) as error:
@@ -193,6 +199,30 @@ def fold_locks(rows: Rows, places: Places) -> tuple[LockUse, ...]:
         key=lambda use: (-sum(site.held for site in use.sites), use.symbol, use.sites[0].function)
     )
     return tuple(uses)
+
+
+def fold_memory(rows: Rows, unmapped: int, places: Places) -> MemoryUse:
+    """One phase's rows of misses, by kernel function and by user file, in the order of names."""
+    inside = rows["address"] >= KERNEL_HALF
+    kernel: dict[tuple[str, str], list[int]] = {}
+    names = _names(rows["address"][inside], places)
+    for name, row in zip(names, rows[inside], strict=True):
+        sums = kernel.setdefault(name, [0] * len(counts.MISSES))
+        for at, field in enumerate(counts.MISSES):
+            sums[at] += int(row[field])
+    user: dict[str, dict[str, int]] = {}
+    for field in counts.MISSES:
+        found = places.user.fold(rows["address"][~inside], rows[field][~inside])
+        for file, count in found.items():
+            user.setdefault(file, {})[field] = count
+    return MemoryUse(
+        kernel=tuple(
+            FunctionMisses(name=name, file=file, **dict(zip(counts.MISSES, sums, strict=True)))
+            for (name, file), sums in sorted(kernel.items())
+        ),
+        user={file: Misses(**sums) for file, sums in sorted(user.items())},
+        unmapped=unmapped,
+    )
 
 
 def _names(where: NDArray[np.uint64], places: Places) -> list[tuple[str, str]]:

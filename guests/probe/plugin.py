@@ -12,10 +12,12 @@ from experiment.architecture import X86_64, Architecture
 from guests.native import SHARED_LIBRARY, build
 from host.process import run
 
-SOURCE = Path(__file__).parent / "probe.c"
+HERE = Path(__file__).parent
+SOURCE = HERE / "probe.c"
+BESIDE = (HERE / "memory.c", HERE / "plugin.h")
 TIMEOUT_S = 20.0
-# The first QEMU of each form of the plugin interface, newest first; probe.c says how
-# they differ.
+# The first QEMU of each form of the plugin interface, newest first; plugin.h says
+# how they differ.
 FORMS: tuple[tuple[tuple[int, int], int], ...] = (
     ((11, 1), 7), ((9, 1), 3), ((9, 0), 2), ((7, 2), 1),
 )  # fmt: skip
@@ -27,7 +29,7 @@ class Probe:
     """A built plugin: its file and digest, the interface's version, QEMU's version.
 
     ``window`` is the instructions of a window, ``spans`` is code to wait in, ``locks`` are
-    the functions of locks, see ``guests.argv.Plugin``.
+    the functions of locks, ``model`` is a machine's caches, see ``guests.argv.Plugin``.
     """
 
     path: Path
@@ -37,6 +39,7 @@ class Probe:
     window: int = 0
     spans: tuple[tuple[int, int], ...] = ()
     locks: tuple[tuple[str, int, int], ...] = ()
+    model: tuple[str, ...] = ()
 
 
 def provide(cache: Path, architecture: Architecture = X86_64) -> Probe:
@@ -56,7 +59,8 @@ def provide(cache: Path, architecture: Architecture = X86_64) -> Probe:
             next_step=f"install Debian's {package}, or build QEMU with --enable-plugins",
         )
     defined = (f"-DPROBE_API={api}", *architecture.board.probe)
-    path = build(SOURCE, (*SHARED_LIBRARY, "-fvisibility=hidden", *defined), cache)
+    flags = (*SHARED_LIBRARY, "-fvisibility=hidden", *defined)
+    path = build(SOURCE, flags, cache, beside=BESIDE)
     return Probe(path, hashlib.sha256(path.read_bytes()).hexdigest(), api, qemu)
 
 

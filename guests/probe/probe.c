@@ -29,7 +29,7 @@
  *
  * The file (numbers in the host's order, little-endian on every host of the lab):
  *
- *   header   char magic[8]; u32 version; u32 vcpus; u64 window; u64 spans;
+ *   header   char magic[8]; u32 version; u32 vcpus; u64 window, spans, modelled;
  *   rows     u32 phase; u32 window; u32 vcpu; u32 instructions; u64 address;
  *            u64 entries;   only blocks that were entered
  *            A row whose address is SPAN + N is no block: its entries are the
@@ -39,117 +39,26 @@
  *            those above from 0 on.  Held are the
  *            instructions of the holder's vCPU from taking it to letting go, waits the times
  *            that it was held by another, waited what all vCPUs executed meanwhile.
- *   trailer  a row with phase 0xffffffff whose entries are the number of rows, whose
- *            address is that of locks, and whose instructions are the times that a lock was
- *            taken whose last holder was never seen to let go; written when QEMU ends by
- *            itself: a file without one was cut short.
+ *   misses   u32 phase; u32 instructions; u64 address; u64 L1d, L1i, L2, LLC, prefetched, TLB,
+ *            walks;   blocks by which the model (memory.c) counted anything
+ *   trailer  u32 phase, 0xffffffff; u32 lost; u64 rows, locks, misses, unmapped;   how many
+ *            there are of each.  Lost are the times that a lock was taken whose last holder was
+ *            never seen to let go, unmapped the accesses that the model found no page for.
+ *            Written when QEMU ends by itself: a file without one was cut short.
  *
- * Declared by hand from the documented API, since Debian ships no header.
- * PROBE_API is its version (guests/probe/plugin.py chooses):
- *   1  QEMU 7.2 to 8.2: inline counters are one for all vCPUs.
- *   2  QEMU 9.0: scoreboards have a counter for each vCPU.
- *   3  QEMU 9.1 to 11.0: the bytes of an instruction are copied out.
- *   7  QEMU 11.1: callbacks get what they were registered with instead of the plugin's
- *      id.
- * With several vCPUs a callback counts, whatever the version.  -icount runs all of them on
- * one thread: nothing races.  (Scoreboards would do in principle; but a guest of four vCPUs
- * whose blocks count in one hangs or ends within seconds in QEMU 10.0.13.)
+ * With a machine's caches among the arguments a model of them is fed, too (memory.c).
+ *
+ * With several vCPUs a callback counts, whatever the version of the API (plugin.h).  -icount
+ * runs all of them on one thread: nothing races.  (Scoreboards would do in principle; but a guest
+ * of four vCPUs whose blocks count in one hangs or ends within seconds in QEMU 10.0.13.)
  */
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#if PROBE_API != 1 && PROBE_API != 2 && PROBE_API != 3 && PROBE_API != 7
-#error "PROBE_API is 1, 2, 3 or 7"
-#endif
-
-#define EXPORT __attribute__((visibility("default")))
-
-typedef uint64_t qemu_plugin_id_t;
-struct qemu_plugin_tb;
-struct qemu_plugin_insn;
-enum qemu_plugin_cb_flags { QEMU_PLUGIN_CB_NO_REGS };
-enum qemu_plugin_op { QEMU_PLUGIN_INLINE_ADD_U64 };
-enum qemu_plugin_mem_rw { QEMU_PLUGIN_MEM_R = 1, QEMU_PLUGIN_MEM_W, QEMU_PLUGIN_MEM_RW };
-typedef uint32_t qemu_plugin_meminfo_t;
-
-typedef struct {
-	const char *target_name;
-	struct {
-		int min, cur;
-	} version;
-	bool system_emulation;
-	struct {
-		int smp_vcpus, max_vcpus;
-	} system;
-} qemu_info_t;
+#include "plugin.h"
 
 EXPORT int qemu_plugin_version = PROBE_API;
-EXPORT int qemu_plugin_install(qemu_plugin_id_t id, const qemu_info_t *info, int argc,
-			       char **argv);
-
-void qemu_plugin_register_vcpu_tb_exec_cb(struct qemu_plugin_tb *tb,
-					  void (*cb)(unsigned int, void *),
-					  enum qemu_plugin_cb_flags flags, void *data);
-void qemu_plugin_register_vcpu_insn_exec_cb(struct qemu_plugin_insn *insn,
-					    void (*cb)(unsigned int, void *),
-					    enum qemu_plugin_cb_flags flags, void *data);
-void qemu_plugin_register_vcpu_mem_cb(struct qemu_plugin_insn *insn,
-				      void (*cb)(unsigned int, qemu_plugin_meminfo_t, uint64_t,
-						 void *),
-				      enum qemu_plugin_cb_flags flags,
-				      enum qemu_plugin_mem_rw which, void *data);
-bool qemu_plugin_mem_is_store(qemu_plugin_meminfo_t info);
-size_t qemu_plugin_tb_n_insns(const struct qemu_plugin_tb *tb);
-uint64_t qemu_plugin_tb_vaddr(const struct qemu_plugin_tb *tb);
-struct qemu_plugin_insn *qemu_plugin_tb_get_insn(const struct qemu_plugin_tb *tb, size_t at);
-size_t qemu_plugin_insn_size(const struct qemu_plugin_insn *insn);
-uint64_t qemu_plugin_insn_vaddr(const struct qemu_plugin_insn *insn);
-
-#if PROBE_API < 7
-void qemu_plugin_register_vcpu_tb_trans_cb(qemu_plugin_id_t id,
-					   void (*cb)(qemu_plugin_id_t,
-						      struct qemu_plugin_tb *));
-void qemu_plugin_register_atexit_cb(qemu_plugin_id_t id,
-				    void (*cb)(qemu_plugin_id_t, void *), void *data);
-#else
-void qemu_plugin_register_vcpu_tb_trans_cb(qemu_plugin_id_t id,
-					   void (*cb)(struct qemu_plugin_tb *, void *),
-					   void *data);
-void qemu_plugin_register_atexit_cb(qemu_plugin_id_t id, void (*cb)(void *), void *data);
-#endif
-
-#if PROBE_API < 3
-const void *qemu_plugin_insn_data(const struct qemu_plugin_insn *insn);
-#else
-size_t qemu_plugin_insn_data(const struct qemu_plugin_insn *insn, void *to, size_t size);
-#endif
-
-#if PROBE_API == 1
-uint64_t qemu_plugin_insn_vaddr(const struct qemu_plugin_insn *insn);
-void qemu_plugin_register_vcpu_tb_exec_inline(struct qemu_plugin_tb *tb,
-					      enum qemu_plugin_op op, void *counter,
-					      uint64_t step);
-void qemu_plugin_register_vcpu_insn_exec_inline(struct qemu_plugin_insn *insn,
-						enum qemu_plugin_op op, void *counter,
-						uint64_t step);
-#else
-struct qemu_plugin_scoreboard;
-typedef struct {
-	struct qemu_plugin_scoreboard *score;
-	size_t offset;
-} qemu_plugin_u64;
-struct qemu_plugin_scoreboard *qemu_plugin_scoreboard_new(size_t element_size);
-void qemu_plugin_register_vcpu_tb_exec_inline_per_vcpu(struct qemu_plugin_tb *tb,
-						       enum qemu_plugin_op op,
-						       qemu_plugin_u64 counter,
-						       uint64_t step);
-uint64_t qemu_plugin_u64_get(qemu_plugin_u64 counter, unsigned int vcpu);
-void qemu_plugin_u64_set(qemu_plugin_u64 counter, unsigned int vcpu, uint64_t value);
-#endif
 
 #ifdef PROBE_ARM64
 /* movz xzr, #0x545N, lsl #32; no compiler has a use for it. */
@@ -171,7 +80,6 @@ static const uint8_t MARK_TAIL[] = { 0x57, 0x54 };
 /* Spin locks nest a few deep; tasks that sleep hold a few each. */
 #define MAX_HOLDS 256
 #define MAX_CALLS 16
-#define MAX_BYTES 16
 /* Stacks of the kernel have this size at least, and begin at a multiple of it. */
 #define STACK_BITS 14
 /* The smallest pages of x86, and its longest instruction. */
@@ -183,7 +91,7 @@ static const uint8_t MARK_TAIL[] = { 0x57, 0x54 };
 struct header {
 	char magic[8];
 	uint32_t version, vcpus;
-	uint64_t window, spans;
+	uint64_t window, spans, modelled;
 };
 
 struct row {
@@ -194,6 +102,11 @@ struct row {
 struct use {
 	uint32_t phase, kind;
 	uint64_t lock, site, taken, held, waits, waited;
+};
+
+struct trailer {
+	uint32_t phase, lost;
+	uint64_t rows, locks, misses, unmapped;
 };
 
 struct block {
@@ -210,7 +123,7 @@ static struct block **blocks; /* in the order they were first translated */
 static struct block **table; /* the same, open addressing by key */
 static size_t used, room;
 static unsigned int vcpus;
-static bool inlined;
+static bool inlined, modelled;
 static uint32_t phase, window;
 static uint64_t window_size, window_left, rows;
 static FILE *out;
@@ -269,7 +182,7 @@ static size_t use_count, use_room;
 static struct use *written;
 static size_t written_count;
 
-static void *more(void *old, size_t count, size_t size)
+void *more(void *old, size_t count, size_t size)
 {
 	void *new = reallocarray(old, count, size);
 
@@ -280,16 +193,21 @@ static void *more(void *old, size_t count, size_t size)
 	return new;
 }
 
+/* The guest goes on whatever becomes of its counts: its result is good without. */
+static void write_all(const void *what, size_t size, size_t count)
+{
+	if (count && !failed && fwrite(what, size, count, out) != count) {
+		failed = true;
+		perror("probe: the counts could not be written");
+	}
+}
+
 static void write_row(uint32_t in_phase, unsigned int vcpu, uint32_t instructions,
 		      uint64_t address, uint64_t entries)
 {
 	struct row row = { in_phase, window, vcpu, instructions, address, entries };
 
-	/* The guest goes on: its result is good without counts. */
-	if (!failed && fwrite(&row, sizeof(row), 1, out) != 1) {
-		failed = true;
-		perror("probe: the counts could not be written");
-	}
+	write_all(&row, sizeof(row), 1);
 }
 
 /* Return a counter and set it to zero. */
@@ -546,6 +464,8 @@ static void on_mark(unsigned int vcpu, void *next)
 	take_all();
 	take_spans();
 	take_locks();
+	if (modelled)
+		memory_mark(phase);
 	phase = (uint32_t)(uintptr_t)next;
 	window = 0;
 	window_left = window_size;
@@ -645,7 +565,7 @@ static struct block *block_of(uint64_t address, uint32_t instructions)
 	return table[slot];
 }
 
-static size_t bytes_of(const struct qemu_plugin_insn *insn, uint8_t bytes[MAX_BYTES])
+size_t bytes_of(const struct qemu_plugin_insn *insn, uint8_t bytes[MAX_BYTES])
 {
 	size_t size = qemu_plugin_insn_size(insn);
 
@@ -826,6 +746,8 @@ static void instrument(struct qemu_plugin_tb *tb)
 		qemu_plugin_register_vcpu_tb_exec_inline_per_vcpu(
 			tb, QEMU_PLUGIN_INLINE_ADD_U64, board_clock, counted);
 #endif
+	if (modelled)
+		memory_watch(tb, count);
 	for (size_t i = 0; i < count; i++) {
 		struct qemu_plugin_insn *insn = qemu_plugin_tb_get_insn(tb, i);
 		size_t size = bytes_of(insn, bytes);
@@ -841,12 +763,24 @@ static void instrument(struct qemu_plugin_tb *tb)
 
 static void finish(void)
 {
+	struct trailer trailer = { TRAILER_PHASE, 0, 0, 0, 0, 0 };
+	const struct misses *misses = NULL;
+	size_t missed = 0;
+
 	take_all();
 	take_spans();
 	take_locks();
-	if (!failed && fwrite(written, sizeof(*written), written_count, out) != written_count)
-		failed = true;
-	write_row(TRAILER_PHASE, 0, lost, written_count, rows);
+	if (modelled) {
+		memory_mark(phase);
+		misses = memory_rows(&missed, &trailer.unmapped);
+	}
+	write_all(written, sizeof(*written), written_count);
+	write_all(misses, sizeof(*misses), missed);
+	trailer.lost = lost;
+	trailer.rows = rows;
+	trailer.locks = written_count;
+	trailer.misses = missed;
+	write_all(&trailer, sizeof(trailer), 1);
 	if (fclose(out) != 0)
 		perror("probe: the counts could not be written");
 }
@@ -899,10 +833,18 @@ static enum place_kind place_kind(const char *argument)
 
 int qemu_plugin_install(qemu_plugin_id_t id, const qemu_info_t *info, int argc, char **argv)
 {
-	struct header header = { "TWINPROB", 3, 0, 0, 0 };
+	struct header header = { "TWINPROB", 4, 0, 0, 0, 0 };
 	const char *path = NULL;
 
 	for (int i = 0; i < argc; i++) {
+		int of_memory = memory_argument(argv[i]);
+
+		if (of_memory < 0) {
+			fprintf(stderr, "probe: no such memory: %s\n", argv[i]);
+			return -1;
+		}
+		if (of_memory > 0)
+			continue;
 		if (strncmp(argv[i], "out=", 4) == 0) {
 			path = argv[i] + 4;
 		} else if (strncmp(argv[i], "window=", 7) == 0) {
@@ -934,12 +876,17 @@ int qemu_plugin_install(qemu_plugin_id_t id, const qemu_info_t *info, int argc, 
 		fprintf(stderr, "probe: spans or windows, not both\n");
 		return -1;
 	}
+	vcpus = info->system.smp_vcpus;
+	modelled = memory_wanted() > 0;
+	if (memory_wanted() < 0 || (modelled && vcpus > 1)) {
+		fprintf(stderr, "probe: a machine is cache=l1d:, l1i:, l2: and llc:, of one vCPU\n");
+		return -1;
+	}
 	out = fopen(path, "wb");
 	if (out == NULL) {
 		perror(path);
 		return -1;
 	}
-	vcpus = info->system.smp_vcpus;
 	inlined = window_size == 0 && span_count == 0 && vcpus == 1;
 	stays = more(NULL, vcpus, sizeof(*stays));
 	memset(stays, 0, vcpus * sizeof(*stays));
@@ -951,6 +898,7 @@ int qemu_plugin_install(qemu_plugin_id_t id, const qemu_info_t *info, int argc, 
 	header.vcpus = vcpus;
 	header.window = window_size;
 	header.spans = span_count;
+	header.modelled = modelled;
 	if (fwrite(&header, sizeof(header), 1, out) != 1) {
 		perror(path);
 		return -1;

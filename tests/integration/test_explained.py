@@ -63,12 +63,33 @@ def lock(of: LockComparison, label: str) -> LockRow:
 
 def test_every_run_is_valid_and_the_probe_is_not_felt(explained: Measured) -> None:
     found = records_of(explained.folder)
-    assert len(found) == 3 + 2
+    assert len(found) == 3 + 2 + 2
     assert {record.failure for record in found.values()} == {None}
     assert {record.findings for record in found.values()} == {()}
     # One ran with the probe and restored, one without and from cold.
     names = ("filemap-4k.b00.patched", "filemap-4k.b00.patched.repeat")
     assert len({found[name].fingerprint for name in names}) == 1
+
+
+def test_a_modelled_machine_is_not_felt_and_its_misses_are_counted(
+    explained: Measured, comparison: Comparison
+) -> None:
+    found = records_of(explained.folder)
+    for arm in ("base", "patched"):
+        judged = found[f"filemap-4k.b00.{arm}"].fingerprint
+        assert found[f"filemap-4k.b00.{arm}.memory"].fingerprint == judged
+    (memory,) = comparison.memory
+    assert (memory.machine, memory.seeds, memory.unmapped) == ("zen3-epyc", (7,), (0, 0))
+    folios = headline(comparison, "folio")
+    assert memory.instructions == folios.total
+    # A folio that is added is a page that brd copies: 64 lines read, and 64 written.
+    lines = memory.total.llc.base + memory.total.prefetched.base
+    assert 64 < lines < 400
+    assert memory.total.l2.base > memory.total.llc.base > 0
+    assert memory.total.tlb.base > memory.total.walks.base > 0
+    copied = max(memory.rows, key=lambda row: row.prefetched.base)
+    assert copied.name in ("brd_submit_bio", "copy_mc_fragile", "memcpy_orig", "memcpy")
+    assert "Caches and TLBs, modelled" in explained.out
 
 
 def test_the_walks_that_the_series_saves_are_counted(comparison: Comparison) -> None:

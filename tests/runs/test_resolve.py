@@ -82,6 +82,69 @@ def test_what_does_not_go_together(wanted: Request, said: str, tmp_path: Path) -
         asked(wanted, tmp_path)
 
 
+def of_memory(request: Request, cache: Path) -> dict[str, tuple[str | None, tuple[str, ...]]]:
+    """Machine and cases of the diagnostic runs that model one, by name."""
+    twins = asked(request, cache).twins
+    return {twin.name: (twin.machine, twin.cases) for twin in twins if twin.observe == "memory"}
+
+
+BOTH = ("filemap-4k", "filemap-thp")
+
+
+@pytest.mark.parametrize(
+    ("wanted", "machines"),
+    [
+        (Request(name="filemap-v4"), {"memory": ("ice-lake-sp", BOTH)}),
+        (Request(name="filemap-v4", memory="zen3-epyc"), {"memory": ("zen3-epyc", BOTH)}),
+        (Request(name="filemap-v4", memory="none"), {}),
+        (Request(name="filemap-v4", twins=False), {}),
+        (
+            Request(name="filemap-v4", twins=False, memory="neoverse-n1"),
+            {"memory": ("neoverse-n1", BOTH)},
+        ),
+        (Request(name="filemap-v4", quick=True), {}),
+        (Request(name="noop", memory="zen3-epyc"), {"memory": ("zen3-epyc", ("filemap-4k",))}),
+        (Request(name="noop"), {}),
+    ],
+)
+def test_a_machine_is_modelled_where_it_is_asked_for(
+    wanted: Request, machines: dict[str, object], tmp_path: Path
+) -> None:
+    assert of_memory(wanted, tmp_path) == machines
+
+
+def test_other_diagnostic_runs_stay_as_they_are(tmp_path: Path) -> None:
+    names = [twin.name for twin in asked(Request(name="filemap-v4", memory="none"), tmp_path).twins]
+    assert names == ["contended"]
+    only = asked(Request(name="filemap-v4", twins=False, memory="zen3-epyc"), tmp_path).twins
+    assert [twin.name for twin in only] == ["memory"]
+
+
+@pytest.mark.parametrize(
+    ("wanted", "said"),
+    [
+        (Request(name="filemap-v4", quick=True, memory="zen3-epyc"), "no diagnostic runs"),
+        (Request(name="filemap-v4", mode="wall", memory="zen3-epyc"), "in exact mode"),
+        (
+            Request(name="filemap-v4", overrides=("guest=full",), memory="zen3-epyc"),
+            "with one vCPU",
+        ),
+    ],
+)
+def test_a_machine_that_cannot_be_modelled_is_refused(
+    wanted: Request, said: str, tmp_path: Path
+) -> None:
+    with pytest.raises(UsageError, match=said):
+        asked(wanted, tmp_path)
+
+
+def test_a_machine_that_is_none_is_named_with_those_that_are(tmp_path: Path) -> None:
+    with pytest.raises(SpecError, match=r"zen3: .*no such machine.*zen3-epyc"):
+        asked(Request(name="filemap-v4", memory="zen3"), tmp_path)
+    with pytest.raises(SpecError, match=r"twins.*machine.*zen3"):
+        asked(Request(name="filemap-v4", overrides=("twins.0.machine=zen3",)), tmp_path)
+
+
 ARM64 = ("kernel.arch=arm64", "guest=smoke")
 
 

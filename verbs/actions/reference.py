@@ -8,6 +8,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+from experiment.machine import MachineSpec
 from experiment.reference import markdown, schema_of, schema_text
 from experiment.spec import Experiment, Guest
 from history.policy import Policy
@@ -34,8 +35,8 @@ What `docs/` says of some of these at length: [series](series.md), [kernels](ker
 
 **In an editor.** A first line `#:schema ../../docs/schema/experiment.schema.json` (a path from the
 file, or the address of a copy) gives completion, explanations and errors in every editor that uses
-Taplo, such as VS Code with "Even Better TOML". Guests (`configs/guests/`) and `configs/gate.toml`
-have schemas of their own beside it.
+Taplo, such as VS Code with "Even Better TOML". Guests (`configs/guests/`), machines
+(`configs/machines/`) and `configs/gate.toml` have schemas of their own beside it.
 
 A *name* has lower-case letters, digits, `-` and `_`, at most 64 of them.
 
@@ -49,6 +50,7 @@ def generated() -> dict[str, str]:
         "schema/report.schema.json": json_form.schema_text(),
         "schema/experiment.schema.json": schema_text(experiment),
         "schema/guest.schema.json": schema_text(schema_of(Guest, "Twinboot guest")),
+        "schema/machine.schema.json": schema_text(schema_of(MachineSpec, "Twinboot machine")),
         "schema/gate.schema.json": schema_text(schema_of(Policy, "Twinboot CI policy")),
         "experiment-file.md": EXPERIMENT_PAGE + markdown(experiment),
     }

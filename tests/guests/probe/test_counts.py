@@ -16,6 +16,10 @@ LOCKS: list[LockRow] = [
     (1, 0, 0xFFFF888000001000, 0xFFFFFFFF81000120, 5, 500, 0, 0),
     (2, 3, 0xFFFF888000002000, 0, 1, 70, 1, 9),
 ]
+MISSES: list[tuple[int, ...]] = [
+    (1, 5, 0xFFFFFFFF81000000, 9, 8, 7, 6, 5, 4, 3),
+    (2, 1, 0x400000, 0, 0, 0, 0, 0, 0, 1),
+]
 ROWS: list[Row] = [(1, 0, 0, 5, 0xFFFFFFFF81000000, 3), (2, 0, 1, 1, 0x400000, 1 << 40)]
 
 
@@ -24,16 +28,20 @@ def written(
     *,
     vcpus: int = 2,
     window: int = 0,
-    version: int = 3,
+    version: int = 4,
     spans: int = 0,
     locks: Sequence[LockRow] = (),
     lost: int = 0,
+    misses: Sequence[tuple[int, ...]] = (),
+    unmapped: int = 0,
 ) -> bytes:
     """A file as probe.c documents it."""
-    header = struct.pack("<8sIIQQ", b"TWINPROB", version, vcpus, window, spans)
-    trailer = struct.pack("<IIIIQQ", 0xFFFFFFFF, 0, 0, lost, len(locks), len(rows))
+    header = struct.pack("<8sIIQQQ", b"TWINPROB", version, vcpus, window, spans, bool(misses))
+    numbers = (len(rows), len(locks), len(misses), unmapped)
+    trailer = struct.pack("<IIQQQQ", 0xFFFFFFFF, lost, *numbers)
     blocks = b"".join(struct.pack("<IIIIQQ", *row) for row in rows)
-    return header + blocks + b"".join(struct.pack("<IIQQQQQQ", *row) for row in locks) + trailer
+    blocks += b"".join(struct.pack("<IIQQQQQQ", *row) for row in locks)
+    return header + blocks + b"".join(struct.pack("<II8Q", *row) for row in misses) + trailer
 
 
 def test_rows_as_they_were_written() -> None:
@@ -57,12 +65,20 @@ def test_locks_stand_behind_the_rows() -> None:
     assert found.lost_locks == 3
 
 
+def test_misses_of_a_modelled_machine_stand_behind_the_locks() -> None:
+    found = counts.parse(written(ROWS, locks=LOCKS, misses=MISSES, unmapped=2))
+    assert [tuple(row) for row in found.misses.tolist()] == MISSES
+    assert [tuple(row) for row in found.locks.tolist()] == LOCKS
+    assert (found.modelled, found.unmapped) == (True, 2)
+    assert not counts.parse(written(ROWS)).modelled
+
+
 def test_a_run_without_phases_has_no_rows() -> None:
     assert len(counts.parse(written([])).rows) == 0
 
 
 def test_cut_anywhere_it_is_refused() -> None:
-    whole = written(ROWS, locks=LOCKS)
+    whole = written(ROWS, locks=LOCKS, misses=MISSES)
     for length in range(len(whole)):
         with pytest.raises(CountsError):
             counts.parse(whole[:length])
@@ -70,17 +86,17 @@ def test_cut_anywhere_it_is_refused() -> None:
 
 def test_lost_row_is_missed() -> None:
     whole = written(ROWS)
-    with pytest.raises(CountsError, match="cut short after 96 bytes"):
-        counts.parse(whole[:32] + whole[64:])
+    with pytest.raises(CountsError, match="cut short after 112 bytes"):
+        counts.parse(whole[:40] + whole[72:])
     whole = written(ROWS, locks=LOCKS)
     with pytest.raises(CountsError, match="cut short after"):
-        counts.parse(whole[:96] + whole[152:])
+        counts.parse(whole[:104] + whole[160:])
 
 
 def test_another_programs_file_and_another_version_are_named() -> None:
     with pytest.raises(CountsError, match="not written by the probe: b'\\\\x7fELF"):
         counts.parse(b"\x7fELF" + bytes(100))
-    with pytest.raises(CountsError, match="version 1 of the probe's file, not 3"):
+    with pytest.raises(CountsError, match="version 1 of the probe's file, not 4"):
         counts.parse(written(ROWS, version=1))
 
 
@@ -91,7 +107,7 @@ def test_row_of_a_vcpu_that_is_none() -> None:
 
 @given(st.binary(max_size=300))
 def test_any_bytes_are_read_or_refused(tail: bytes) -> None:
-    for data in (tail, b"TWINPROB" + tail, written(ROWS, locks=LOCKS)[:32] + tail):
+    for data in (tail, b"TWINPROB" + tail, written(ROWS, locks=LOCKS)[:40] + tail):
         try:
             found = counts.parse(data)
         except CountsError:

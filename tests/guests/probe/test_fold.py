@@ -12,7 +12,15 @@ from errors import InfraError
 from guests.probe import counts, fold, locks
 from kernels import addresses, origins
 from kernels.cache import Kernel
-from results.profile import FunctionCount, LockSite, LockUse, PhaseProfile
+from results.profile import (
+    FunctionCount,
+    FunctionMisses,
+    LockSite,
+    LockUse,
+    MemoryUse,
+    Misses,
+    PhaseProfile,
+)
 from results.record import KernelIdentity, Timeline
 from tests.guests.probe.test_counts import LockRow, Row, written
 from workloads.parse import FioResult, GuestResult, Observation, PhaseResult, Side
@@ -387,6 +395,27 @@ def test_locks_of_a_kernel_whose_locks_are_not_watched_are_not_said_to_be_none(
     assert locks.places(addresses.parse(LOCKS_MAP), "x86_64") == fold.locks_of(locking_kernel)
     assert locks_folded(locking_kernel).locks == ()
     assert folded(kernel, row(0x100, 1)).locks is None
+
+
+def test_misses_are_summed_by_function_and_by_file(kernel: Kernel) -> None:
+    rows = [row(0x100, 1)]
+    misses = [
+        (1, 5, START + 0x100, 9, 8, 7, 6, 5, 4, 3), (1, 2, START + 0x140, 1, 0, 0, 0, 0, 0, 0),
+        (1, 2, 0x400000, 0, 0, 2, 1, 0, 0, 0), (2, 2, START + 0x100, 99, 0, 0, 0, 0, 0, 0),
+    ]  # fmt: skip
+    data = written(rows, misses=misses, unmapped=7)
+    (found,) = fold.profile(data, kernel, FILES, [PHASE], result())
+    assert found.memory == MemoryUse(
+        kernel=(
+            FunctionMisses(
+                name="add_folio", file="mm/filemap.c",
+                l1d=10, l1i=8, l2=7, llc=6, prefetched=5, tlb=4, walks=3,
+            ),
+        ),
+        user={"busybox": Misses(l2=2, llc=1)},
+        unmapped=7,
+    )  # fmt: skip
+    assert folded(kernel, *rows).memory is None
 
 
 WAITING_MAP = """\

@@ -1,0 +1,831 @@
+/*
+ * A model of the caches and TLBs of one core, fed with what a guest of one vCPU executes.
+ *
+ * It reads the guest's memory and changes nothing: what the guest computes, and its clock, are
+ * those of a run without it.  Arguments (guests/probe/memory.py makes them):
+ *
+ *   cache=LEVEL:SETS:WAYS         l1d, l1i, l2 and llc, of lines of 64 bytes
+ *   tlb=LEVEL:SIZES:SETS:WAYS     d1, i1 (first level), d2, i2 (second; s2 is both); SIZES is a
+ *                                 sum of 1 (pages of 4 KiB), 2 (2 MiB) and 4 (1 GiB)
+ *   prefetch=LINES                lines that a stream is fetched ahead, 0 for none
+ *   ram=PATH                      the file that the guest's memory is
+ *   swapper=, init_mm=, percpu=, tlbstate=ADDRESS
+ *                                 the kernel's swapper_pg_dir, init_mm and __per_cpu_offset, and
+ *                                 where cpu_tlbstate is in the variables of a CPU (hexadecimal)
+ *   root=ADDRESS                  instead of these: one page table, by its physical address
+ *
+ * Without swapper= and root= nothing is paged: addresses are physical, and there are no TLBs.
+ *
+ * Caches are replaced by the least recently used line.  A line comes into L1, L2 and LLC at once,
+ * and goes from each by itself (no level includes another, none is filled by what another drops).
+ * Writes are reads: what is written back is not counted.  Two lines of a 4 KiB page that miss in
+ * L1 one after the other, up or down, are a stream, of which lines ahead in the page are fetched
+ * into L2 and LLC; they arrive at once.  Walks of page tables do not go through the caches.
+ *
+ * Translations are those of the guest's own page tables, which are walked where the modelled TLBs
+ * miss, so the sizes of pages are those in use.  A write of CR3 drops what is not global: the
+ * guest's CPU has no PCID.  INVLPG does not say to a plugin which page it is for: from then on
+ * each entry is compared with the page tables once, when it is next used, and one that differs is
+ * gone.  User pages are those of the mm in cpu_tlbstate.loaded_mm (its first member), which the
+ * kernel sets behind its write of CR3: it is read when a user address is first missed.
+ *
+ * The model begins empty, with the first phase, and goes on between phases.
+ *
+ * What was used last is known by stamps, so that an access of a line that is in L1, on a page that
+ * is in the first TLB, is two stamps: a table of slots remembers where both are.  A slot is as good
+ * as what it names is still there; a write of CR3 and INVLPG begin a new generation of them.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "plugin.h"
+
+#define LINE_BITS 6
+#define PAGE_BITS 12
+#define LINES_OF_PAGE (1u << (PAGE_BITS - LINE_BITS))
+#define KERNEL_MAP 0xffffffff80000000u
+#define KERNEL_HALF (1ull << 63)
+#define PRESENT 1u
+#define LARGE 0x80u
+#define GLOBAL 0x100u
+#define FRAME 0x000ffffffffff000ull
+/* Where QEMU's pc leaves a hole below 4 GiB (hw/i386/pc_piix.c). */
+#define MOST_BELOW 0xe0000000u
+#define BELOW 0xc0000000u
+#define HIGH (1ull << 32)
+#define MAX_TLBS 4
+#define SLOTS 1024u
+#define HINTS 256u
+/* Of the bits above it user and kernel addresses differ in one more below. */
+#define GENERATION_SHIFT (48 - LINE_BITS)
+#define STREAMS 32
+/* An mm_struct is no longer than that. */
+#define MM_BYTES 4096u
+#define NOWHERE UINT64_MAX
+
+/* Tags are numbers of lines + 1, 0 is none; USED are the times when each was used last. */
+struct cache {
+	uint32_t sets, ways, *tags;
+	uint64_t *used;
+};
+
+/* Numbered so that a sum of 1 << SIZE names several. */
+enum page_size { SMALL, LARGE_2M, HUGE_1G, SIZES };
+static const unsigned int BITS[SIZES] = { 12, 21, 30 };
+
+/*
+ * A key is the number of the page, its size, and for one that is not global the address space, in
+ * the upper bits; 0 is none.
+ */
+#define SPACE_SHIFT 40
+struct entry {
+	uint64_t key, frame; /* frame: the physical address of the page */
+	uint64_t used;
+	uint32_t epoch;
+};
+
+struct tlb {
+	uint32_t sizes, sets, ways;
+	struct entry *entries;
+};
+
+/* HINTS are entries that had a page last: where to look first, and no more. */
+struct level {
+	unsigned int count;
+	struct tlb tlbs[MAX_TLBS];
+	struct entry *hints[HINTS];
+};
+
+/*
+ * Where a line was in L1 (the place of its tag there) and its page in a TLB.  LINE is its virtual
+ * number with the generation in the bits above those of an address.
+ */
+struct slot {
+	uint64_t line, key;
+	struct entry *entry;
+	uint32_t at, tag;
+};
+
+/* A block; its first line has a slot of its own. */
+struct code {
+	uint64_t address;
+	uint32_t instructions, lines;
+	struct slot first;
+	uint64_t counts[MISSES];
+	struct code *next;
+};
+
+static struct cache l1d, l1i, l2, llc;
+static struct level d1, i1, d2, i2;
+static struct slot data_slots[SLOTS], code_slots[SLOTS];
+static uint64_t generation, now;
+static uint32_t ahead;
+/* Lines of a page that missed in L1: the last one, the way they go, and the farthest fetched. */
+static struct stream {
+	uint64_t page, used;
+	int32_t last, way, until;
+} streams[STREAMS];
+
+static char *ram_path;
+static const uint8_t *ram;
+static uint64_t ram_bytes;
+static uint64_t swapper, init_mm, percpu, tlbstate, given_root;
+static uint64_t kernel_root, user_root, pgd_at;
+static uint64_t space = 1;
+static uint32_t epoch;
+static bool paged, on, user_known;
+
+static struct code *codes;
+static struct misses *rows;
+static size_t row_count, row_room;
+static uint64_t unmapped;
+/* The page of an access without page tables. */
+static struct entry unpaged = { .key = 1 };
+
+/* Use a line, and say where it is from now on; whether it was there. */
+static inline bool touch(struct cache *cache, uint32_t line, uint32_t *place)
+{
+	uint32_t first = (line & (cache->sets - 1)) * cache->ways, oldest = first;
+
+	for (uint32_t at = first; at < first + cache->ways; at++)
+		if (cache->tags[at] == line + 1) {
+			cache->used[at] = now;
+			*place = at;
+			return true;
+		}
+	for (uint32_t at = first + 1; at < first + cache->ways; at++)
+		oldest = cache->used[at] < cache->used[oldest] ? at : oldest;
+	cache->tags[oldest] = line + 1;
+	cache->used[oldest] = now;
+	*place = oldest;
+	return false;
+}
+
+static bool holds(const struct cache *cache, uint32_t line)
+{
+	const uint32_t *set = cache->tags + (size_t)(line & (cache->sets - 1)) * cache->ways;
+
+	for (uint32_t at = 0; at < cache->ways; at++)
+		if (set[at] == line + 1)
+			return true;
+	return false;
+}
+
+/* A line missed in L1: part of a stream, whose next lines are fetched? */
+static void prefetch(uint32_t line, struct code *code)
+{
+	uint64_t page = line / LINES_OF_PAGE;
+	static unsigned int hints[HINTS];
+	unsigned int *hint = &hints[page & (HINTS - 1)], last = *hint;
+	int32_t at = line % LINES_OF_PAGE, way, from, to;
+	struct stream *stream = NULL, *oldest = &streams[0];
+	uint32_t place;
+
+	if (streams[last].page == page && streams[last].used)
+		stream = &streams[last];
+	for (unsigned int i = 0; i < STREAMS && stream == NULL; i++) {
+		if (streams[i].page == page && streams[i].used)
+			stream = &streams[i];
+		else if (streams[i].used < oldest->used)
+			oldest = &streams[i];
+	}
+	if (stream == NULL) {
+		*oldest = (struct stream){ page, now, at, 0, at };
+		*hint = oldest - streams;
+		return;
+	}
+	*hint = stream - streams;
+	way = at - stream->last;
+	stream->used = now;
+	stream->last = at;
+	if (way != stream->way)
+		stream->until = at;
+	stream->way = way;
+	if (way != 1 && way != -1)
+		return;
+	/* What was fetched before is not asked for again. */
+	from = (stream->until - at) * way > 0 ? stream->until + way : at + way;
+	to = at + way * (int32_t)ahead;
+	for (at = from; (to - at) * way >= 0 && at >= 0 && at < (int32_t)LINES_OF_PAGE; at += way) {
+		uint32_t fetched = (uint32_t)page * LINES_OF_PAGE + (uint32_t)at;
+
+		stream->until = at;
+		/* What is there already stays as old as it was. */
+		if (holds(&l2, fetched))
+			continue;
+		touch(&l2, fetched, &place);
+		code->counts[PREFETCHED] += !touch(&llc, fetched, &place);
+	}
+}
+
+static void below_l1(uint32_t line, struct code *code)
+{
+	uint32_t place;
+
+	if (!touch(&l2, line, &place)) {
+		code->counts[MISS_L2]++;
+		code->counts[MISS_LLC] += !touch(&llc, line, &place);
+	}
+	if (ahead)
+		prefetch(line, code);
+}
+
+/* A word of the guest's memory by its physical address; 0 where there is none. */
+static uint64_t word_at(uint64_t physical)
+{
+	uint64_t word, below = ram_bytes < MOST_BELOW ? ram_bytes : BELOW;
+
+	if (physical >= HIGH)
+		physical = physical - HIGH + below;
+	else if (physical >= below)
+		return 0;
+	if (physical + sizeof(word) > ram_bytes)
+		return 0;
+	memcpy(&word, ram + physical, sizeof(word));
+	return word;
+}
+
+static bool is_ram(uint64_t physical)
+{
+	uint64_t below = ram_bytes < MOST_BELOW ? ram_bytes : BELOW;
+
+	if (!paged)
+		return true;
+	return physical >= HIGH ? physical - HIGH < ram_bytes - below : physical < below;
+}
+
+/* The page of an address in a tree of page tables; whether there is one. */
+static bool walk(uint64_t root, uint64_t address, uint64_t *frame, enum page_size *size,
+		 bool *global)
+{
+	uint64_t table = root;
+
+	for (int level = 3; level >= 0; level--) {
+		uint64_t index = address >> (PAGE_BITS + 9 * level) & 511;
+		uint64_t word = word_at(table + index * sizeof(word));
+
+		if (!(word & PRESENT))
+			return false;
+		if (level == 0 || (level < 3 && word & LARGE)) {
+			*size = level;
+			*frame = word & FRAME & ~((1ull << BITS[level]) - 1);
+			*global = word & GLOBAL;
+			return true;
+		}
+		table = word & FRAME;
+	}
+	return false;
+}
+
+/* The physical address of a kernel address, NOWHERE for none. */
+static uint64_t physical_of(uint64_t address)
+{
+	enum page_size size;
+	uint64_t frame;
+	bool global;
+
+	if (!walk(kernel_root, address, &frame, &size, &global))
+		return NOWHERE;
+	return frame | (address & ((1ull << BITS[size]) - 1));
+}
+
+static uint64_t kernel_word(uint64_t address)
+{
+	uint64_t physical = physical_of(address);
+
+	return physical == NOWHERE ? 0 : word_at(physical);
+}
+
+/* Where in an mm_struct its page table is: that of the first one is known. */
+static bool find_pgd(void)
+{
+	for (pgd_at = 0; pgd_at < MM_BYTES; pgd_at += sizeof(uint64_t))
+		if (kernel_word(init_mm + pgd_at) == swapper)
+			return true;
+	return false;
+}
+
+static void read_user_root(void)
+{
+	uint64_t mm = kernel_word(kernel_word(percpu) + tlbstate);
+	uint64_t pgd = mm & KERNEL_HALF ? kernel_word(mm + pgd_at) : 0;
+
+	user_root = pgd & KERNEL_HALF ? physical_of(pgd) : NOWHERE;
+	user_known = true;
+}
+
+static bool page_of(uint64_t address, uint64_t *frame, enum page_size *size, bool *global)
+{
+	uint64_t root = kernel_root;
+
+	if (!(address & KERNEL_HALF)) {
+		if (!user_known)
+			read_user_root();
+		root = user_root;
+	}
+	return root != NOWHERE && walk(root, address, frame, size, global);
+}
+
+static uint64_t key_of(uint64_t address, enum page_size size, bool global)
+{
+	uint64_t page = (address & ((1ull << 48) - 1)) >> BITS[size];
+
+	return page << 3 | size << 1 | 1 | (global ? 0 : space << SPACE_SHIFT);
+}
+
+static struct entry *set_of(const struct tlb *tlb, uint64_t address, enum page_size size)
+{
+	return tlb->entries + (size_t)(address >> BITS[size] & (tlb->sets - 1)) * tlb->ways;
+}
+
+/* Whether an entry that was made before an INVLPG is still what the page tables say. */
+static bool is_fresh(struct entry *entry, uint64_t address, enum page_size size)
+{
+	enum page_size now;
+	uint64_t frame;
+	bool global;
+
+	if (entry->epoch == epoch)
+		return true;
+	if (!page_of(address, &frame, &now, &global) || now < size)
+		return false;
+	frame |= address & ((1ull << BITS[now]) - 1) & ~((1ull << BITS[size]) - 1);
+	if (frame != entry->frame)
+		return false;
+	entry->epoch = epoch;
+	return true;
+}
+
+/* The entry of an address, which is used now; NULL where there is none. */
+static struct entry *look_up(struct level *level, uint64_t address, enum page_size *size)
+{
+	struct entry **hint = &level->hints[address >> PAGE_BITS & (HINTS - 1)];
+
+	if (*hint && (*hint)->epoch == epoch) {
+		*size = (*hint)->key >> 1 & 3;
+		if ((*hint)->key == key_of(address, *size, true) ||
+		    (*hint)->key == key_of(address, *size, false)) {
+			(*hint)->used = now;
+			return *hint;
+		}
+	}
+	for (unsigned int n = 0; n < level->count; n++) {
+		struct tlb *tlb = &level->tlbs[n];
+
+		for (enum page_size each = SMALL; each < SIZES; each++) {
+			struct entry *set = set_of(tlb, address, each);
+			uint64_t global, own;
+
+			if (!(tlb->sizes >> each & 1))
+				continue;
+			global = key_of(address, each, true);
+			own = key_of(address, each, false);
+			for (uint32_t at = 0; at < tlb->ways; at++) {
+				if (set[at].key != global && set[at].key != own)
+					continue;
+				if (!is_fresh(&set[at], address, each)) {
+					set[at].key = 0;
+					break;
+				}
+				set[at].used = now;
+				*size = each;
+				*hint = &set[at];
+				return &set[at];
+			}
+		}
+	}
+	return NULL;
+}
+
+/* Whether nothing can find an entry any more: it is none, or of another address space. */
+static bool is_stale(const struct entry *entry)
+{
+	uint64_t of = entry->key >> SPACE_SHIFT;
+
+	return entry->key == 0 || (of && of != space);
+}
+
+/* Keep a page in the level's TLB for its size, or, where that knows smaller ones alone, a part. */
+static struct entry *fill(struct level *level, uint64_t address, enum page_size *size,
+			  uint64_t frame, bool global)
+{
+	for (int each = *size; each >= 0; each--)
+		for (unsigned int n = 0; n < level->count; n++) {
+			struct tlb *tlb = &level->tlbs[n];
+			struct entry *set, *oldest;
+
+			if (!(tlb->sizes >> each & 1))
+				continue;
+			set = set_of(tlb, address, each);
+			oldest = set;
+			for (uint32_t at = 1; at < tlb->ways && !is_stale(oldest); at++)
+				if (is_stale(&set[at]) || set[at].used < oldest->used)
+					oldest = &set[at];
+			frame |= address & ((1ull << BITS[*size]) - 1) & ~((1ull << BITS[each]) - 1);
+			*size = each;
+			*oldest = (struct entry){ key_of(address, each, global), frame, now, epoch };
+			level->hints[address >> PAGE_BITS & (HINTS - 1)] = oldest;
+			return oldest;
+		}
+	return NULL;
+}
+
+/* The physical address, NOWHERE for none; SLOT is told where its page is. */
+static uint64_t translate(struct level *first, struct level *second, uint64_t address,
+			  struct code *code, struct slot *slot)
+{
+	struct entry *entry, *kept;
+	enum page_size size;
+	uint64_t frame;
+	bool global;
+
+	if (!paged) {
+		slot->entry = &unpaged;
+		slot->key = unpaged.key;
+		return address;
+	}
+	entry = look_up(first, address, &size);
+	if (entry == NULL) {
+		code->counts[MISS_TLB] += first == &d1;
+		kept = look_up(second, address, &size);
+		if (kept) {
+			frame = kept->frame;
+			global = kept->key >> SPACE_SHIFT == 0;
+		} else {
+			code->counts[WALK]++;
+			if (!page_of(address, &frame, &size, &global)) {
+				unmapped++;
+				return NOWHERE;
+			}
+			enum page_size whole = size;
+
+			fill(second, address, &whole, frame, global);
+		}
+		entry = fill(first, address, &size, frame, global);
+		if (entry == NULL)
+			return NOWHERE;
+	}
+	slot->entry = entry;
+	slot->key = entry->key;
+	return entry->frame | (address & ((1ull << BITS[size]) - 1));
+}
+
+static inline uint64_t slot_line(uint64_t line)
+{
+	return line ^ generation << GENERATION_SHIFT;
+}
+
+static inline struct slot *slot_of(struct slot *slots, uint64_t line)
+{
+	return &slots[(line ^ line >> 8) & (SLOTS - 1)];
+}
+
+/* Use a line that is in L1 and its TLB; false where it may not be. */
+static inline bool use(const struct slot *slot, struct cache *l1, uint64_t line)
+{
+	if (slot->line != slot_line(line) || l1->tags[slot->at] != slot->tag ||
+	    slot->entry->key != slot->key)
+		return false;
+	now++;
+	slot->entry->used = l1->used[slot->at] = now;
+	return true;
+}
+
+static __attribute__((noinline)) void miss(uint64_t address, struct code *code, bool is_data,
+					   struct slot *slot)
+{
+	uint64_t line = address >> LINE_BITS, physical;
+	bool found;
+
+	if (!on)
+		return;
+	now++;
+	slot->line = NOWHERE;
+	physical = translate(is_data ? &d1 : &i1, is_data ? &d2 : &i2, address, code, slot);
+	/* Devices are not cached. */
+	if (physical == NOWHERE || !is_ram(physical))
+		return;
+	physical >>= LINE_BITS;
+	found = touch(is_data ? &l1d : &l1i, physical, &slot->at);
+	slot->line = slot_line(line);
+	slot->tag = physical + 1;
+	if (found)
+		return;
+	code->counts[is_data ? MISS_L1D : MISS_L1I]++;
+	below_l1(physical, code);
+}
+
+static void on_access(unsigned int vcpu, qemu_plugin_meminfo_t info, uint64_t address, void *data)
+{
+	uint64_t line = address >> LINE_BITS, in_line = address & ((1u << LINE_BITS) - 1);
+	struct slot *slot = slot_of(data_slots, line);
+
+	(void)vcpu;
+	if (!use(slot, &l1d, line))
+		miss(address, data, true, slot);
+	/* One that goes on in the next line; none has more than 16 bytes. */
+	if (in_line > 48 && in_line + (1u << qemu_plugin_mem_size_shift(info)) > 1u << LINE_BITS) {
+		slot = slot_of(data_slots, ++line);
+		if (!use(slot, &l1d, line))
+			miss(line << LINE_BITS, data, true, slot);
+	}
+}
+
+static void on_code(unsigned int vcpu, void *data)
+{
+	static uint64_t last = NOWHERE;
+	struct code *code = data;
+	uint64_t line = code->address >> LINE_BITS;
+
+	(void)vcpu;
+	/* The line that was executed last is as new as can be. */
+	if (slot_line(line) != last && !use(&code->first, &l1i, line))
+		miss(line << LINE_BITS, code, false, &code->first);
+	for (uint32_t n = 1; n < code->lines; n++) {
+		struct slot *slot = slot_of(code_slots, ++line);
+
+		if (!use(slot, &l1i, line))
+			miss(line << LINE_BITS, code, false, slot);
+	}
+	last = on ? slot_line(line) : NOWHERE;
+}
+
+static void forget_slots(void)
+{
+	generation = (generation + 1) & ((1u << (64 - GENERATION_SHIFT)) - 1);
+	if (generation == 0)
+		for (unsigned int i = 0; i < SLOTS; i++)
+			data_slots[i].line = code_slots[i].line = NOWHERE;
+	for (struct code *code = codes; generation == 0 && code; code = code->next)
+		code->first.line = NOWHERE;
+}
+
+static void on_cr3(unsigned int vcpu, void *data)
+{
+	(void)vcpu;
+	(void)data;
+	space = space % ((1u << (64 - SPACE_SHIFT)) - 1) + 1;
+	user_known = given_root != 0;
+	forget_slots();
+}
+
+static void on_invlpg(unsigned int vcpu, void *data)
+{
+	(void)vcpu;
+	(void)data;
+	epoch++;
+	forget_slots();
+}
+
+static void forget(struct level *level)
+{
+	for (unsigned int n = 0; n < level->count; n++) {
+		struct tlb *tlb = &level->tlbs[n];
+
+		memset(tlb->entries, 0, (size_t)tlb->sets * tlb->ways * sizeof(*tlb->entries));
+	}
+}
+
+/* The kernel writes CR4 to drop global pages, too. */
+static void on_cr4(unsigned int vcpu, void *data)
+{
+	on_cr3(vcpu, data);
+	forget(&d1);
+	forget(&i1);
+	forget(&d2);
+	forget(&i2);
+}
+
+/* Instructions that drop translations. */
+static void watch_translations(struct qemu_plugin_insn *insn, const uint8_t *bytes, size_t size)
+{
+	static const uint8_t INVPCID[] = { 0x66, 0x0f, 0x38, 0x82 };
+	void (*callback)(unsigned int, void *) = NULL;
+	const uint8_t *end = bytes + size;
+
+	if (size >= sizeof(INVPCID) && memcmp(bytes, INVPCID, sizeof(INVPCID)) == 0)
+		callback = on_cr4;
+	if (bytes < end && (*bytes & 0xf0) == 0x40)
+		bytes++;
+	if (end - bytes >= 3 && bytes[0] == 0x0f && bytes[1] == 0x22) {
+		unsigned int number = bytes[2] >> 3 & 7;
+
+		callback = number == 3 ? on_cr3 : number == 4 ? on_cr4 : NULL;
+	} else if (end - bytes >= 3 && bytes[0] == 0x0f && bytes[1] == 0x01) {
+		if ((bytes[2] >> 3 & 7) == 7 && bytes[2] < 0xc0)
+			callback = on_invlpg;
+	}
+	if (callback)
+		qemu_plugin_register_vcpu_insn_exec_cb(insn, callback, QEMU_PLUGIN_CB_NO_REGS,
+						       NULL);
+}
+
+void memory_watch(struct qemu_plugin_tb *tb, size_t count)
+{
+	struct qemu_plugin_insn *last = qemu_plugin_tb_get_insn(tb, count - 1);
+	uint64_t end = qemu_plugin_insn_vaddr(last) + qemu_plugin_insn_size(last) - 1;
+	struct code *code = more(NULL, 1, sizeof(*code));
+	uint8_t bytes[MAX_BYTES];
+
+	memset(code, 0, sizeof(*code));
+	code->address = qemu_plugin_tb_vaddr(tb);
+	code->instructions = count;
+	code->first.line = NOWHERE;
+	code->lines = (end >> LINE_BITS) - (code->address >> LINE_BITS) + 1;
+	code->next = codes;
+	codes = code;
+	qemu_plugin_register_vcpu_tb_exec_cb(tb, on_code, QEMU_PLUGIN_CB_NO_REGS, code);
+	for (size_t i = 0; i < count; i++) {
+		struct qemu_plugin_insn *insn = qemu_plugin_tb_get_insn(tb, i);
+
+		watch_translations(insn, bytes, bytes_of(insn, bytes));
+		qemu_plugin_register_vcpu_mem_cb(insn, on_access, QEMU_PLUGIN_CB_NO_REGS,
+						 QEMU_PLUGIN_MEM_RW, code);
+	}
+}
+
+/* Find the guest's memory among what this process has mapped, and the kernel's tables in it. */
+static bool find_tables(void)
+{
+	FILE *maps = fopen("/proc/self/maps", "r");
+	uint64_t start, end, offset, from = 0;
+	char *text = NULL;
+	size_t room = 0;
+
+	while (maps && getline(&text, &room, maps) > 0) {
+		char *path = strchr(text, '/');
+
+		if (path == NULL || strncmp(path, ram_path, strlen(ram_path)) ||
+		    (path[strlen(ram_path)] != '\n' && path[strlen(ram_path)] != ' ') ||
+		    sscanf(text, "%lx-%lx %*s %lx", &start, &end, &offset) != 3)
+			continue;
+		if (offset == 0)
+			from = start;
+		/* It may be mapped in pieces, one behind the other. */
+		if (from && start == from + offset)
+			ram_bytes = end - from;
+	}
+	if (maps)
+		fclose(maps);
+	free(text);
+	ram = (const uint8_t *)(uintptr_t)from;
+	kernel_root = user_root = given_root;
+	user_known = given_root != 0;
+	if (from && swapper) {
+		kernel_root = swapper - KERNEL_MAP;
+		return find_pgd();
+	}
+	return from != 0;
+}
+
+static void begin(void)
+{
+	if (paged && !find_tables()) {
+		/* Every access is then without a page, which is what whoever reads the file sees. */
+		fprintf(stderr, "probe: no page tables in %s\n", ram_path);
+		kernel_root = user_root = NOWHERE;
+		user_known = true;
+	}
+	on = true;
+}
+
+void memory_mark(uint32_t phase)
+{
+	if (!on) {
+		begin();
+		return;
+	}
+	for (struct code *code = codes; code; code = code->next) {
+		bool any = false;
+
+		for (unsigned int n = 0; n < MISSES; n++)
+			any |= code->counts[n] != 0;
+		if (!any)
+			continue;
+		if (phase) {
+			if (row_count == row_room) {
+				row_room = row_room ? row_room * 2 : 1 << 12;
+				rows = more(rows, row_room, sizeof(*rows));
+			}
+			rows[row_count] = (struct misses){ phase, code->instructions,
+							   code->address, { 0 } };
+			memcpy(rows[row_count++].counts, code->counts, sizeof(code->counts));
+		}
+		memset(code->counts, 0, sizeof(code->counts));
+	}
+}
+
+const struct misses *memory_rows(size_t *count, uint64_t *without_page)
+{
+	*count = row_count;
+	*without_page = unmapped;
+	return rows;
+}
+
+static bool is_power_of_two(uint32_t number)
+{
+	return number && !(number & (number - 1));
+}
+
+static int cache_argument(const char *text)
+{
+	static const struct {
+		const char *name;
+		struct cache *cache;
+	} CACHES[] = { { "l1d", &l1d }, { "l1i", &l1i }, { "l2", &l2 }, { "llc", &llc } };
+	uint32_t sets, ways;
+	char name[8], rest;
+
+	if (sscanf(text, "%7[a-z0-9]:%u:%u%c", name, &sets, &ways, &rest) != 3)
+		return -1;
+	for (unsigned int n = 0; n < 4; n++)
+		if (strcmp(name, CACHES[n].name) == 0 && is_power_of_two(sets) && ways &&
+		    sets % (n < 2 ? LINES_OF_PAGE : 1) == 0) {
+			struct cache *cache = CACHES[n].cache;
+
+			cache->sets = sets;
+			cache->ways = ways;
+			cache->tags = more(NULL, (size_t)sets * ways, sizeof(*cache->tags));
+			memset(cache->tags, 0, (size_t)sets * ways * sizeof(*cache->tags));
+			cache->used = more(NULL, (size_t)sets * ways, sizeof(*cache->used));
+			memset(cache->used, 0, (size_t)sets * ways * sizeof(*cache->used));
+			return 1;
+		}
+	return -1;
+}
+
+static int tlb_argument(const char *text)
+{
+	struct tlb tlb;
+	struct level *to[2] = { NULL, NULL };
+	char name[3], rest;
+
+	if (sscanf(text, "%2[a-z0-9]:%u:%u:%u%c", name, &tlb.sizes, &tlb.sets, &tlb.ways, &rest) !=
+		    4 ||
+	    !is_power_of_two(tlb.sets) || !tlb.ways || !tlb.sizes || tlb.sizes >> SIZES)
+		return -1;
+	if (strcmp(name, "s2") == 0) {
+		to[0] = &d2;
+		to[1] = &i2;
+	} else {
+		to[0] = strcmp(name, "d1") == 0 ? &d1 :
+			strcmp(name, "i1") == 0 ? &i1 :
+			strcmp(name, "d2") == 0 ? &d2 :
+			strcmp(name, "i2") == 0 ? &i2 :
+						  NULL;
+	}
+	tlb.entries = more(NULL, (size_t)tlb.sets * tlb.ways, sizeof(*tlb.entries));
+	memset(tlb.entries, 0, (size_t)tlb.sets * tlb.ways * sizeof(*tlb.entries));
+	for (unsigned int n = 0; n < 2; n++) {
+		if (to[n] && to[n]->count == MAX_TLBS)
+			return -1;
+		if (to[n])
+			/* The entries of s2 are shared. */
+			to[n]->tlbs[to[n]->count++] = tlb;
+	}
+	return to[0] ? 1 : -1;
+}
+
+int memory_argument(const char *argument)
+{
+	static const struct {
+		const char *word;
+		uint64_t *value;
+	} ADDRESSES[] = { { "swapper=", &swapper }, { "init_mm=", &init_mm },
+			  { "percpu=", &percpu }, { "tlbstate=", &tlbstate },
+			  { "root=", &given_root } };
+	char *end;
+
+	if (strncmp(argument, "cache=", 6) == 0)
+		return cache_argument(argument + 6);
+	if (strncmp(argument, "tlb=", 4) == 0)
+		return tlb_argument(argument + 4);
+	if (strncmp(argument, "ram=", 4) == 0)
+		return (ram_path = strdup(argument + 4)) ? 1 : -1;
+	if (strncmp(argument, "prefetch=", 9) == 0) {
+		ahead = strtoul(argument + 9, &end, 10);
+		return *end ? -1 : 1;
+	}
+	for (unsigned int n = 0; n < sizeof(ADDRESSES) / sizeof(*ADDRESSES); n++)
+		if (strncmp(argument, ADDRESSES[n].word, strlen(ADDRESSES[n].word)) == 0) {
+			*ADDRESSES[n].value =
+				strtoull(argument + strlen(ADDRESSES[n].word), &end, 16);
+			return *end ? -1 : 1;
+		}
+	return 0;
+}
+
+int memory_wanted(void)
+{
+	unsigned int given = !!l1d.sets + !!l1i.sets + !!l2.sets + !!llc.sets;
+
+	generation = UINT64_MAX;
+	forget_slots();
+	paged = swapper || given_root;
+	if (given == 0)
+		return paged || ram_path ? -1 : 0;
+	if (paged && (!ram_path || !d1.count || !i1.count))
+		return -1;
+	return given == 4 && (!swapper || (init_mm && percpu)) ? 1 : -1;
+}

@@ -1,0 +1,129 @@
+/*
+ * What the plugin calls of QEMU, and what memory.c gives to probe.c.
+ *
+ * Declared by hand from the documented API, since Debian ships no header.
+ * PROBE_API is its version (guests/probe/plugin.py chooses):
+ *   1  QEMU 7.2 to 8.2: inline counters are one for all vCPUs.
+ *   2  QEMU 9.0: scoreboards have a counter for each vCPU.
+ *   3  QEMU 9.1 to 11.0: the bytes of an instruction are copied out.
+ *   7  QEMU 11.1: callbacks get what they were registered with instead of the plugin's
+ *      id.
+ */
+#ifndef PLUGIN_H
+#define PLUGIN_H
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#if PROBE_API != 1 && PROBE_API != 2 && PROBE_API != 3 && PROBE_API != 7
+#error "PROBE_API is 1, 2, 3 or 7"
+#endif
+
+#define EXPORT __attribute__((visibility("default")))
+
+typedef uint64_t qemu_plugin_id_t;
+struct qemu_plugin_tb;
+struct qemu_plugin_insn;
+enum qemu_plugin_cb_flags { QEMU_PLUGIN_CB_NO_REGS };
+enum qemu_plugin_op { QEMU_PLUGIN_INLINE_ADD_U64 };
+enum qemu_plugin_mem_rw { QEMU_PLUGIN_MEM_R = 1, QEMU_PLUGIN_MEM_W, QEMU_PLUGIN_MEM_RW };
+typedef uint32_t qemu_plugin_meminfo_t;
+
+typedef struct {
+	const char *target_name;
+	struct {
+		int min, cur;
+	} version;
+	bool system_emulation;
+	struct {
+		int smp_vcpus, max_vcpus;
+	} system;
+} qemu_info_t;
+
+EXPORT int qemu_plugin_install(qemu_plugin_id_t id, const qemu_info_t *info, int argc,
+			       char **argv);
+
+void qemu_plugin_register_vcpu_tb_exec_cb(struct qemu_plugin_tb *tb,
+					  void (*cb)(unsigned int, void *),
+					  enum qemu_plugin_cb_flags flags, void *data);
+void qemu_plugin_register_vcpu_insn_exec_cb(struct qemu_plugin_insn *insn,
+					    void (*cb)(unsigned int, void *),
+					    enum qemu_plugin_cb_flags flags, void *data);
+void qemu_plugin_register_vcpu_mem_cb(struct qemu_plugin_insn *insn,
+				      void (*cb)(unsigned int, qemu_plugin_meminfo_t, uint64_t,
+						 void *),
+				      enum qemu_plugin_cb_flags flags,
+				      enum qemu_plugin_mem_rw which, void *data);
+bool qemu_plugin_mem_is_store(qemu_plugin_meminfo_t info);
+unsigned int qemu_plugin_mem_size_shift(qemu_plugin_meminfo_t info);
+size_t qemu_plugin_tb_n_insns(const struct qemu_plugin_tb *tb);
+uint64_t qemu_plugin_tb_vaddr(const struct qemu_plugin_tb *tb);
+struct qemu_plugin_insn *qemu_plugin_tb_get_insn(const struct qemu_plugin_tb *tb, size_t at);
+size_t qemu_plugin_insn_size(const struct qemu_plugin_insn *insn);
+uint64_t qemu_plugin_insn_vaddr(const struct qemu_plugin_insn *insn);
+
+#if PROBE_API < 7
+void qemu_plugin_register_vcpu_tb_trans_cb(qemu_plugin_id_t id,
+					   void (*cb)(qemu_plugin_id_t,
+						      struct qemu_plugin_tb *));
+void qemu_plugin_register_atexit_cb(qemu_plugin_id_t id,
+				    void (*cb)(qemu_plugin_id_t, void *), void *data);
+#else
+void qemu_plugin_register_vcpu_tb_trans_cb(qemu_plugin_id_t id,
+					   void (*cb)(struct qemu_plugin_tb *, void *),
+					   void *data);
+void qemu_plugin_register_atexit_cb(qemu_plugin_id_t id, void (*cb)(void *), void *data);
+#endif
+
+#if PROBE_API < 3
+const void *qemu_plugin_insn_data(const struct qemu_plugin_insn *insn);
+#else
+size_t qemu_plugin_insn_data(const struct qemu_plugin_insn *insn, void *to, size_t size);
+#endif
+
+#if PROBE_API == 1
+void qemu_plugin_register_vcpu_tb_exec_inline(struct qemu_plugin_tb *tb,
+					      enum qemu_plugin_op op, void *counter,
+					      uint64_t step);
+void qemu_plugin_register_vcpu_insn_exec_inline(struct qemu_plugin_insn *insn,
+						enum qemu_plugin_op op, void *counter,
+						uint64_t step);
+#else
+struct qemu_plugin_scoreboard;
+typedef struct {
+	struct qemu_plugin_scoreboard *score;
+	size_t offset;
+} qemu_plugin_u64;
+struct qemu_plugin_scoreboard *qemu_plugin_scoreboard_new(size_t element_size);
+void qemu_plugin_register_vcpu_tb_exec_inline_per_vcpu(struct qemu_plugin_tb *tb,
+						       enum qemu_plugin_op op,
+						       qemu_plugin_u64 counter,
+						       uint64_t step);
+uint64_t qemu_plugin_u64_get(qemu_plugin_u64 counter, unsigned int vcpu);
+void qemu_plugin_u64_set(qemu_plugin_u64 counter, unsigned int vcpu, uint64_t value);
+#endif
+
+#define MAX_BYTES 16
+/* Numbers of a row of misses, in the order of the file. */
+enum miss { MISS_L1D, MISS_L1I, MISS_L2, MISS_LLC, PREFETCHED, MISS_TLB, WALK, MISSES };
+
+struct misses {
+	uint32_t phase, instructions;
+	uint64_t address, counts[MISSES];
+};
+
+void *more(void *old, size_t count, size_t size);
+size_t bytes_of(const struct qemu_plugin_insn *insn, uint8_t bytes[MAX_BYTES]);
+
+/* Whether an argument is one of the model's: 1, or -1 where it is and cannot be read. */
+int memory_argument(const char *argument);
+/* Whether a machine was described; what is missing of it is said, and then this is -1. */
+int memory_wanted(void);
+/* Have the COUNT instructions of a block fed to the model. */
+void memory_watch(struct qemu_plugin_tb *tb, size_t count);
+/* A phase ends, and the model's machine goes on, or begins. */
+void memory_mark(uint32_t phase);
+/* All rows so far, and how many accesses had no translation. */
+const struct misses *memory_rows(size_t *count, uint64_t *unmapped);
+
+#endif

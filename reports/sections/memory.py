@@ -1,0 +1,150 @@
+"""Caches and TLBs of a modelled machine: a line a phase, and tables behind it."""
+
+from __future__ import annotations
+
+from reports import wording
+from reports.document import Block, Cell, Column, Fold, Paragraph, Row, Strong, Table, row
+from reports.memory_model import MemoryComparison, Missed, MissedIn
+from reports.model import Comparison
+from reports.paired import Paired
+from reports.sections.functions import only
+from reports.sections.measured_locks import PARENTHESES
+from reports.sections.view import View, titled
+
+MODELLED = (
+    "Modelled, not measured: diagnostic runs of the judged guests, in which a QEMU plugin follows "
+    "every access and every line of code through the caches and TLBs of one core of this machine, "
+    "by the guest's own page tables. All numbers are virtual. They are never judged, and time in "
+    "the guest does not depend on them."
+)
+LIMITS = (
+    "One core and its share of the last level; least recently used lines go first; fetched streams "
+    "arrive in time; what is written back, walks' own accesses and other CPUs are not modelled. "
+    "Without process identifiers (PCID) a change of address space drops the user's translations."
+)
+ESTIMATE = (
+    "The estimate adds a cycle for each instruction and the machine's latencies for each event, as "
+    "if nothing overlapped: it ranks, and is no time."
+)
+# In the order of the table: what decides first.
+TITLES = {
+    "llc": "LLC misses (lines from memory)",
+    "prefetched": "lines from memory by streams",
+    "l2": "L2 misses",
+    "walks": "page walks",
+    "tlb": "first-level data TLB misses",
+}
+MOST_SHOWN = 12
+
+
+def _moved(pair: Paired) -> str:
+    return "unchanged" if pair.equal else wording.moved(pair)
+
+
+def _short(pair: Paired, title: str) -> str:
+    if pair.equal:
+        return f"{title} unchanged at {wording.short(pair.base)}"
+    return f"{title} {wording.few(pair)} ({wording.moved(pair).strip('()')}{_mark(pair)})"
+
+
+def _mark(pair: Paired) -> str:
+    return ", not significant" if pair.within_scatter else ""
+
+
+def sentence(found: MemoryComparison) -> str:
+    """``LLC misses per folio added 144.5 -> 144.3 (-0.14 %); page walks unchanged at 2.1``."""
+    total = found.total
+    said = [_short(total.llc, f"LLC misses per {found.unit_title}")]
+    said.append(_short(total.walks, "page walks"))
+    return f"{'; '.join(said)}; {wording.seeds(total.llc.n)} of a modelled {found.machine}"
+
+
+def brief(found: MemoryComparison) -> str:
+    """The same for a line of a mail."""
+    total = found.total
+    return (
+        f"Modelled {found.machine}: LLC misses {wording.few(total.llc)} per {found.unit_title} "
+        f"({_moved(total.llc).strip('()')}), page walks {_moved(total.walks).strip('()')}"
+    )
+
+
+def blocks(view: View, one: Comparison) -> list[Block]:
+    """The section: a line for each phase, and what is behind it in a fold."""
+    found: list[Block] = []
+    for each in one.memory:
+        where = f"{each.case}, phase {each.phase}"
+        found.append(Paragraph((Strong(f"{where}: "), f"{sentence(each)}."), "lead"))
+        found.append(Fold(f"Caches and TLBs of {where}", tuple(_tables(one, each, where))))
+    if found:
+        many = any(len(each.seeds) > 1 for each in one.memory)
+        notes = (MODELLED, LIMITS, ESTIMATE, *((PARENTHESES,) if many else ()))
+        found.append(Paragraph(" ".join(notes), "note"))
+    return titled("Caches and TLBs, modelled", "memory", found)
+
+
+def _tables(one: Comparison, found: MemoryComparison, where: str) -> list[Block]:
+    unit = found.unit_title
+    heads = (
+        Column("virtual events", left=True), Column(one.manifest.base),
+        Column(one.manifest.patched), Column("change"), Column("difference, 95 %", drop=1),
+    )  # fmt: skip
+    rows = [_total(title, getattr(found.total, name)) for name, title in TITLES.items()]
+    rows.append(_total("instructions", found.instructions))
+    rows.append(_total("cycles (estimate)", found.cycles))
+    first = found.total
+    blocks: list[Block] = [
+        Paragraph((Strong(f"{found.machine_title}."), f" Per {unit}."), "banner"),
+        Table(f"Modelled events per {unit}, {where}", heads, tuple(rows)),
+        Paragraph(
+            f"L1 misses, which the layout of code and data moves: data {wording.few(first.l1d)}, "
+            f"code {wording.few(first.l1i)}.",
+            "note",
+        ),
+    ]
+    if any(found.unmapped):
+        base, patched = found.unmapped
+        blocks.append(Paragraph(
+            f"No page was found for {base} accesses in {one.manifest.base} and {patched} in "
+            f"{one.manifest.patched}: they are not counted."
+        ))  # fmt: skip
+    columns = _heads(one, found)
+    shown, more = found.rows[:MOST_SHOWN], found.rows[MOST_SHOWN:]
+    if shown:
+        label = f"Modelled events by function, {where}"
+        blocks.append(Table(label, columns, tuple(_function(one, each) for each in shown)))
+    if more:
+        rest = [_function(one, each) for each in more]
+        if found.others:
+            label = f"the other {found.other_count} functions"
+            rest.append(row(Cell(label), *_numbers(found.others), faint=True, total=True))
+        inner = Table(f"More functions, {where}", columns, tuple(rest))
+        blocks.append(Fold(f"{len(more)} more functions", (inner,), page_only=True))
+    return blocks
+
+
+def _total(title: str, pair: Paired) -> Row:
+    apart = " ".join(filter(None, (wording.signed(pair.difference, 2),
+                                   wording.paired_bounds(pair, 2))))  # fmt: skip
+    return row(title, wording.short(pair.base), wording.short(pair.patched), _moved(pair), apart)
+
+
+def _heads(one: Comparison, found: MemoryComparison) -> tuple[Column, ...]:
+    base, patched = one.manifest.base, one.manifest.patched
+    columns = [Column("function", left=True)]
+    for name, drop in (("llc", 0), ("walks", 0), ("prefetched", 3), ("l2", 1), ("tlb", 2)):
+        group = f"{TITLES[name].partition(' (')[0]} per {found.unit_title}"
+        columns += [Column(base, group=group, drop=drop), Column(patched, group=group, drop=drop)]
+    return tuple(columns)
+
+
+def _numbers(found: Missed) -> tuple[str, ...]:
+    return tuple(
+        text
+        for pair in (found.llc, found.walks, found.prefetched, found.l2, found.tlb)
+        for text in (wording.amount(pair.base, 2), wording.amount(pair.patched, 2))
+    )
+
+
+def _function(one: Comparison, each: MissedIn) -> Row:
+    note = ", ".join(filter(None, ("user" if each.user else each.file, only(each.only_in, one))))
+    return row(Cell(each.name, small=note, mono=True), *_numbers(each))

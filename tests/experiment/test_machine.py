@@ -1,0 +1,63 @@
+"""Machines whose caches are modelled: what a file may say, and those that ship."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from errors import SpecError
+from experiment.load import load_machine
+from experiment.machine import MACHINES, known_machines
+from guests.probe.memory import machine_words
+
+
+def changed(tmp_path: Path, before: str, after: str) -> Path:
+    text = (MACHINES / "ice-lake-sp.toml").read_text()
+    assert before in text
+    file = tmp_path / "ice-lake-sp.toml"
+    file.write_text(text.replace(before, after, 1))
+    return file
+
+
+@pytest.mark.parametrize("name", known_machines())
+def test_each_that_ships_is_whole_and_has_its_sources(name: str) -> None:
+    machine = load_machine(Path(name))
+    assert machine.name == name
+    caches = [cache.source for cache in (machine.l1d, machine.l1i, machine.l2, machine.llc)]
+    assert all([*caches, *(tlb.source for tlb in machine.tlbs), machine.cycles.source])
+    assert machine.l1d.kib < machine.l2.kib < machine.llc.kib
+    assert machine.llc.cores > 1
+    assert machine.prefetch_source
+
+
+def test_a_core_has_its_share_of_a_shared_cache() -> None:
+    machine = load_machine(Path("ice-lake-sp"))
+    assert machine.llc.sets * machine.llc.ways * 64 == 1536 * 1024
+    assert machine_words(machine) == (
+        "cache=l1d:64:12", "cache=l1i:64:8", "cache=l2:1024:20", "cache=llc:2048:12",
+        "tlb=d1:1:16:4", "tlb=d1:2:8:4", "tlb=d1:4:1:8", "tlb=i1:1:16:8", "tlb=i1:2:1:16",
+        "tlb=s2:7:128:16", "prefetch=20",
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "said"),
+    [
+        ("kib = 48", "kib = 40", "l1d: 40 KiB for 1 cores are no power of two"),
+        ("kib = 32", "kib = 16", "l1i: found 32 sets; a multiple of 64 is wanted"),
+        ("cores = 40", "cores = 7", "llc: 61440 KiB for 7 cores"),
+        ("entries = 64", "entries = 60", "60 entries are no power of two of sets of 4"),
+        ("llc = 74", "llc = 7", "found 14, 7 and 292"),
+        ('level = "data"\npages = ["4K"]', 'level = "code"\npages = ["4K"]',
+         "none of level 'data' holds pages of 4K"),
+        ('pages = ["4K"]', 'pages = ["64K"]', "64K"),
+        ('name = "ice-lake-sp"', 'name = "other"', "must be the file's name"),
+        ("ways = 12", "way = 12", "way"),
+    ],
+)  # fmt: skip
+def test_mistakes_are_named(tmp_path: Path, before: str, after: str, said: str) -> None:
+    with pytest.raises(SpecError) as caught:
+        load_machine(changed(tmp_path, before, after))
+    assert said in str(caught.value)
+    assert "ice-lake-sp.toml" in str(caught.value)

@@ -1,0 +1,172 @@
+"""The model of caches and TLBs, on machines whose misses follow from arithmetic."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from experiment.architecture import X86_64
+from guests.probe import counts, plugin
+from guests.probe.counts import Counts
+from guests.probe.plugin import Probe
+
+HERE = Path(__file__).parent
+# 128, 256 and 1,024 lines.
+CACHES = "cache=l1d:64:2,cache=l1i:64:2,cache=l2:64:4,cache=llc:128:8"
+# 64 pages of 4 KiB and 32 of 2 MiB before 128 of either.
+TLBS = "tlb=d1:1:16:4,tlb=d1:2:8:4,tlb=i1:7:1:16,tlb=s2:3:32:4"
+MEMORY = ["-machine", "pc,memory-backend=ram", "-m", "128M"]
+
+
+@pytest.fixture(scope="module")
+def probe(tmp_path_factory: pytest.TempPathFactory) -> Probe:
+    return plugin.provide(tmp_path_factory.mktemp("cache"))
+
+
+@pytest.fixture(scope="module")
+def images(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the machines, each by its name."""
+    folder = tmp_path_factory.mktemp("images")
+    flags = ["-m32", "-nostdlib", "-static", "-Wl,-Ttext=0x100000", "-Wl,--build-id=none"]
+    for name in ("caches", "pages"):
+        out = ["-o", str(folder / name)]
+        subprocess.run(["gcc", *flags, *out, str(HERE / f"{name}.S")], check=True, timeout=60)
+    return folder
+
+
+def run(image: Path, probe: Probe, folder: Path, model: str = "", cpu: str = "Nehalem") -> Counts:
+    ram, out = folder / "ram", folder / "counts"
+    ram.unlink(missing_ok=True)
+    words = f"file={probe.path},out={out}" + (f",{model}" if model else "")
+    backend = f"memory-backend-file,id=ram,size=128M,mem-path={ram},share=on"
+    argv = [
+        X86_64.board.qemu, "-accel", "tcg", "-cpu", cpu, "-icount", "shift=0,sleep=off", *MEMORY,
+        "-object", backend, "-nodefaults", "-display", "none", "-no-reboot",
+        "-device", "isa-debug-exit,iobase=0xf4", "-kernel", str(image), "-plugin", words,
+    ]  # fmt: skip
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=120)
+    assert done.returncode == X86_64.board.done_status, done.stderr
+    return counts.parse(out.read_bytes())
+
+
+def sums(found: Counts, phase: int) -> dict[str, int]:
+    rows = found.misses[found.misses["phase"] == phase]
+    return {name: int(rows[name].sum()) for name in counts.MISSES}
+
+
+def data(found: Counts, phase: int) -> tuple[int, int, int]:
+    """Misses of L1, L2 and LLC for data: those for code, each once, taken off."""
+    here = sums(found, phase)
+    return here["l1d"], here["l2"] - here["l1i"], here["llc"] - here["l1i"]
+
+
+def test_lines_that_fit_a_level_miss_once_and_others_each_time(
+    images: Path, probe: Probe, tmp_path: Path
+) -> None:
+    found = run(images / "caches", probe, tmp_path, f"{CACHES},prefetch=0")
+    assert data(found, 1) == (96, 96, 96)
+    assert data(found, 2) == (10 * 192, 192, 192)
+    assert data(found, 3) == (10 * 512, 10 * 512, 512)
+    assert data(found, 4) == (3 * 2048, 3 * 2048, 3 * 2048)
+    assert data(found, 5) == (2 * 192, 192, 192)
+    assert data(found, 7) == (2, 2, 2)
+    every = [sums(found, phase) for phase in range(1, 8)]
+    assert {(one["prefetched"], one["tlb"], one["walks"]) for one in every} == {(0, 0, 0)}
+
+
+def test_a_stream_is_fetched_from_its_third_line_on(
+    images: Path, probe: Probe, tmp_path: Path
+) -> None:
+    found = run(images / "caches", probe, tmp_path, f"{CACHES},prefetch=4")
+    # 2,048 lines are 32 pages, of which two lines each are waited for, and fit nowhere.
+    assert data(found, 4) == (3 * 2048, 3 * 64, 3 * 64)
+    assert sums(found, 4)["prefetched"] == 3 * 62 * 32
+    assert sums(found, 5)["prefetched"] == 0
+    assert data(found, 6) == (64, 2, 2)
+    assert sums(found, 6)["prefetched"] == 62
+
+
+def test_what_is_counted_is_counted_by_block_and_without_changing_the_probe(
+    images: Path, probe: Probe, tmp_path: Path
+) -> None:
+    plain = run(images / "caches", probe, tmp_path)
+    found = run(images / "caches", probe, tmp_path, f"{CACHES},prefetch=4")
+    assert (plain.modelled, found.modelled) == (False, True)
+    assert not len(plain.misses)
+    assert (plain.rows == found.rows).all()
+    rows = found.misses[found.misses["phase"] == 4]
+    loop = rows[rows["instructions"] == 4]
+    assert int(loop["l1d"].sum()) == 3 * 2047
+    again = run(images / "caches", probe, tmp_path, f"{CACHES},prefetch=4")
+    assert (again.misses == found.misses).all()
+
+
+@pytest.fixture(scope="module")
+def paged(images: Path, probe: Probe, tmp_path_factory: pytest.TempPathFactory) -> Counts:
+    image = images / "pages"
+    said = subprocess.run(["nm", str(image)], capture_output=True, text=True, check=True).stdout
+    (top,) = (line.split()[0] for line in said.splitlines() if line.endswith(" top"))
+    folder = tmp_path_factory.mktemp("pages")
+    model = f"{CACHES},{TLBS},prefetch=0,root={top},ram={folder / 'ram'}"
+    return run(image, probe, folder, model)
+
+
+def tlb(found: Counts, phase: int) -> tuple[int, int]:
+    here = sums(found, phase)
+    return here["tlb"], here["walks"]
+
+
+def test_pages_that_fit_a_tlb_are_walked_once_and_others_each_time(paged: Counts) -> None:
+    assert paged.unmapped == 0
+    # The page of the code is walked, too, before anything else.
+    assert tlb(paged, 1) == (48, 48 + 1)
+    # 48 of them are known.
+    assert tlb(paged, 2)[1] == 96 - 48
+    # And 96 of these, the first time.
+    assert tlb(paged, 3) == (10 * 256, 10 * 256 - 96)
+
+
+def test_large_pages_are_walked_by_their_own_number(paged: Counts) -> None:
+    assert tlb(paged, 4) == (1, 1)
+
+
+def test_a_write_of_cr3_drops_what_is_not_global(paged: Counts) -> None:
+    assert tlb(paged, 6) == (8, 8)
+    assert tlb(paged, 7) == (0, 0)
+
+
+def test_invlpg_drops_a_page_that_moved_and_no_other(paged: Counts) -> None:
+    assert tlb(paged, 8) == (8, 8)
+    assert tlb(paged, 9) == (0, 0)
+    assert tlb(paged, 10) == (1, 1)
+    # It reads another line of memory.
+    assert data(paged, 9)[2] == 0
+    assert data(paged, 10)[2] == 1
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "cache=l1d:60:2", "cache=l1d:32:2", "cache=l3:64:2", "cache=l1d:64", "tlb=d1:8:1:4",
+        "tlb=d3:1:1:4", "tlb=d1:1:3:4", "prefetch=x", "root=12z",
+    ],
+)  # fmt: skip
+def test_machine_that_is_none_is_refused(probe: Probe, tmp_path: Path, words: str) -> None:
+    assert f"probe: no such memory: {words}" in refused(probe, tmp_path, words)
+
+
+@pytest.mark.parametrize(
+    "words", ["cache=l1d:64:2", f"{CACHES},root=1000", f"{CACHES},{TLBS},swapper=1000,ram=/x"]
+)
+def test_half_a_machine_is_refused(probe: Probe, tmp_path: Path, words: str) -> None:
+    assert "probe: a machine is" in refused(probe, tmp_path, words)
+
+
+def refused(probe: Probe, tmp_path: Path, words: str) -> str:
+    asked = f"file={probe.path},out={tmp_path}/counts,{words}"
+    argv = [X86_64.board.qemu, "-display", "none", "-plugin", asked]
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=60)
+    assert done.returncode != 0
+    return done.stderr
