@@ -104,6 +104,27 @@ def spawn(
         kill_group(process)
 
 
+def helper(argv: Sequence[str]) -> Process:
+    """Start a child that is talked to by its standard input and output, and ends with the first.
+
+    It gets no death signal: that is sent when the thread ends that started it, and others may
+    be using it.
+
+    Raises:
+        InfraError: it cannot be started.
+    """
+    try:
+        return subprocess.Popen(
+            list(argv),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+    except OSError as error:
+        raise InfraError(f"cannot be started: {error.strerror}", where=paste(argv)) from None
+
+
 def run(
     argv: Sequence[str],
     *,
