@@ -29,6 +29,10 @@ DEATH_SIGNAL_ARGV = ("setpriv", "--pdeathsig", "KILL", "--")
 TAIL_LINES = 15
 
 
+class TimedOutError(InfraError):
+    """A child that did not end in time."""
+
+
 @dataclass(frozen=True)
 class Finished:
     """A child that has ended: its argv, status, output and cost."""
@@ -166,7 +170,7 @@ def run(
         stdout_text = (out or b"").decode(errors="replace")
         stderr_text = (err or b"").decode(errors="replace")
     except subprocess.TimeoutExpired:
-        raise InfraError(
+        raise TimedOutError(
             f"timed out after {timeout_s:.0f} s",
             where=paste(argv),
             next_step=f"see {log}" if log else "run it by hand to see where it hangs",

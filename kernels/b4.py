@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from errors import InfraError, SeriesError
-from host.process import Finished, run
+from host.process import Finished, TimedOutError, run
 from kernels.cleaning import clean
 from kernels.mail import Mail
 
@@ -36,7 +36,7 @@ def patches_of(mails: Sequence[Mail], version: int, where: str) -> list[bytes]:
 
     Raises:
         SeriesError: b4 makes nothing of them.
-        InfraError: b4 is not installed, or does not end.
+        InfraError: b4 is not installed.
     """
     with _private() as folder:
         maildir = folder / "thread"
@@ -47,7 +47,13 @@ def patches_of(mails: Sequence[Mail], version: int, where: str) -> list[bytes]:
             header = b"" if _has_id(mail) else f"Message-ID: <{mail.message_id}>\n".encode()
             (maildir / "cur" / f"{number:05d}.thread:2,S").write_bytes(header + mail.raw)
         options = ["-m", str(maildir), "-v", str(version), "--no-partial-reroll", "-o", "-"]
-        done = _b4(folder, ["--offline-mode", "am", *options], AM_TIMEOUT_S)
+        try:
+            done = _b4(folder, ["--offline-mode", "am", *options], AM_TIMEOUT_S)
+        except TimedOutError as error:
+            raise SeriesError(
+                f"b4 takes more than {AM_TIMEOUT_S:.0f} s for it", where=where,
+                next_step="name a folder of patches",
+            ) from error  # fmt: skip
         first, *made = done.stdout.encode().split(SEPARATOR)
         if done.returncode != 0 or first or not made:
             raise SeriesError(

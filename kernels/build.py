@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
 import logging
 import os
@@ -13,12 +14,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from errors import InfraError, SeriesError
+from errors import InfraError, LabError, SeriesError
 from experiment.spec import KernelSpec
-from host.process import paste
+from host.process import TimedOutError, paste
 from kernels import blame, compiled, config, elf, origins, prebuilt, symbols
 from kernels import cache as store
 from kernels.cache import Kernel
+from kernels.cleaning import clean
 from kernels.culprit import Goal, culprit, source_of
 from kernels.expected import Expected, Kind, expected, remember
 from kernels.make import Progress, run_make, wait_until_idle
@@ -41,6 +43,10 @@ BUILD_TIMEOUT_S = 4 * 3600.0
 TOOLCHAIN = "toolchain"
 # There until what the other configuration has more is removed, by the first build that ends well.
 COPIED = "copied"
+# What a full or failing disk, or memory, says to the lab itself.
+HOST_ERRNOS = (
+    errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS, errno.ENOMEM, errno.EMFILE, errno.ENFILE,
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -140,7 +146,7 @@ def provide(
         if ready is not None:
             return ready
         with store.locked(cache, f"tree-{plan.source.key}"):
-            return _build(plan, cache, progress)
+            return _contained(plan, cache, progress)
 
 
 def commands(
@@ -192,6 +198,31 @@ def _make_argvs(plan: _Plan, objects: str, cache: Path) -> list[list[str]]:
     ]
 
 
+def _contained(plan: _Plan, cache: Path, progress: Callable[[Progress], None] | None) -> Kernel:
+    """Build; whatever stops that, and is not seen to be the host's, is the series' failure."""
+    try:
+        return _build(plan, cache, progress)
+    except TimedOutError as error:
+        if not plan.patches or not _base_is_built(plan, cache):
+            raise
+        raise SeriesError(
+            f"does not build in {BUILD_TIMEOUT_S / 3600:.0f} hours, and its base did",
+            where=f"{plan.patches[-1].name} ({plan.patches[-1].subject})",
+            next_step=error.next_step,
+        ) from error
+    except LabError:
+        raise
+    except Exception as error:
+        of_host = isinstance(error, OSError) and error.errno in HOST_ERRNOS
+        if not plan.patches or of_host:
+            raise
+        raise SeriesError(
+            f"cannot be built: {type(error).__name__}: {clean(str(error))}",
+            where=f"{plan.patches[-1].name} ({plan.patches[-1].subject})",
+            next_step="see what it changes beside text in files",
+        ) from error
+
+
 def _build(plan: _Plan, cache: Path, progress: Callable[[Progress], None] | None) -> Kernel:
     folder = store.tree_folder(cache, plan.source.key)
     tree = prepare(plan.source, folder)
@@ -220,7 +251,10 @@ def _build(plan: _Plan, cache: Path, progress: Callable[[Progress], None] | None
     if status:
         raise _failure(plan, tree, cache, build_log, configure)
     final = (objects / ".config").read_text()
-    wishes = config.verify(plan.fragments, final, tree.src)
+    try:
+        wishes = config.verify(plan.fragments, final, tree.src)
+    except InfraError as error:
+        raise _lost_options(plan, tree, build_log, configure, error) from None
     log.debug(
         "options that virtme-ng wants and this kernel lacks: %s",
         ", ".join(wish.option for wish in wishes),
@@ -272,7 +306,7 @@ def _run(
     """Run one make; return its status and number of steps.
 
     Raises:
-        InfraError: the deadline passed, or it failed for want of memory, disk or a tool.
+        InfraError: the deadline passed.
     """
     unfinished = _unfinished(plan, tree)
     unfinished.touch()
@@ -286,9 +320,6 @@ def _run(
         progress=progress,
     )
     unfinished.unlink()  # a make that ends by itself removes its half-written targets
-    trouble = blame.host_trouble(_text(build_log)) if status else ""
-    if trouble:
-        raise InfraError(f"the host failed while make ran: {trouble}", next_step=f"see {build_log}")
     return status, steps
 
 
@@ -297,8 +328,11 @@ def _failure(
 ) -> SeriesError | InfraError:
     """Who is to blame for the build whose log this is, the last of ``makes``: a patch, or none."""
     errors = _errors(build_log)
+    # A series can have the compiler say that the disk is full: what counts is whether the
+    # source builds without it, here and now.
+    trouble = blame.host_trouble(_text(build_log))
     if not plan.patches:
-        return _source_fails(plan, build_log)
+        return _host_failed(trouble, build_log) if trouble else _source_fails(plan, build_log)
     trial_log = tree.folder / f"{plan.key}.trial.log"
 
     def make(argv: Sequence[str]) -> bool:
@@ -311,12 +345,10 @@ def _failure(
     if source:
         *configure, whole = makes
         goals.insert(0, Goal(target, (*configure, [*whole[:-1], target]), source))
-    base_key = replace(plan, patches=()).key
-    found = culprit(
-        tree, plan.patches, goals, make, source_builds=store.load(cache, base_key) is not None
-    )
+    known = not trouble and _base_is_built(plan, cache)
+    found = culprit(tree, plan.patches, goals, make, source_builds=known)
     if not found.number:
-        return _source_fails(plan, trial_log)
+        return _host_failed(trouble, build_log) if trouble else _source_fails(plan, trial_log)
     trial_log.unlink()
     patch = plan.patches[found.number - 1]
     return SeriesError(
@@ -325,6 +357,43 @@ def _failure(
         where=f"{patch.name} ({patch.subject})",
         next_step=f"see {build_log}",
     )
+
+
+def _lost_options(
+    plan: _Plan, tree: WorkTree, build_log: Path, configure: list[str], lost: InfraError
+) -> SeriesError | InfraError:
+    """Who is to blame for options that did not survive: the patch that takes them, or none."""
+
+    def keeps_options(argv: Sequence[str]) -> bool:
+        objects = tree.objects(plan.objects_key)
+        try:
+            if _run(plan, tree, argv, build_log)[0]:
+                return False
+            config.verify(plan.fragments, (objects / ".config").read_text(), tree.src)
+        except InfraError:
+            return False
+        return True
+
+    if not plan.patches:
+        return lost
+    goals = [Goal("the configuration", (configure,))]
+    found = culprit(tree, plan.patches, goals, keeps_options, source_builds=False)
+    if not found.number:
+        return lost
+    patch = plan.patches[found.number - 1]
+    return SeriesError(
+        f"takes options away that the experiment needs: {clean(lost.what)}",
+        where=f"{patch.name} ({patch.subject})",
+        next_step="name the new options in the kernel's configuration (configs/kconfig)",
+    )
+
+
+def _base_is_built(plan: _Plan, cache: Path) -> bool:
+    return store.load(cache, replace(plan, patches=()).key) is not None
+
+
+def _host_failed(trouble: str, build_log: Path) -> InfraError:
+    return InfraError(f"the host failed while make ran: {trouble}", next_step=f"see {build_log}")
 
 
 def _source_fails(plan: _Plan, build_log: Path) -> InfraError:

@@ -12,7 +12,7 @@ from email.header import decode_header, make_header
 from pathlib import Path
 
 from errors import SeriesError, UsageError
-from host.process import Finished, run
+from host.process import Finished, TimedOutError, run
 from kernels.cleaning import clean
 from kernels.diff import Hunk, read_diff
 
@@ -130,19 +130,26 @@ def _git_apply(patch: Patch, folder: Path, *options: str) -> Finished:
         "GIT_CONFIG_NOSYSTEM": "1",
         "LC_ALL": "C",
     }
-    return run(
-        [
-            "env",
-            *(word for name in FOREIGN for word in ("-u", name)),
-            *argv[:-1],
-            *options,
-            argv[-1],
-        ],
-        timeout_s=APPLY_TIMEOUT_S,
-        cwd=folder,
-        env=env,
-        check=False,
-    )
+    try:
+        return run(
+            [
+                "env",
+                *(word for name in FOREIGN for word in ("-u", name)),
+                *argv[:-1],
+                *options,
+                argv[-1],
+            ],
+            timeout_s=APPLY_TIMEOUT_S,
+            cwd=folder,
+            env=env,
+            check=False,
+        )
+    except TimedOutError as error:
+        raise SeriesError(
+            f"git apply takes more than {APPLY_TIMEOUT_S:.0f} s",
+            where=f"{patch.name} ({patch.subject})",
+            next_step="split the patch",
+        ) from error
 
 
 def _refuse_unseen(patch: Patch, numstat: str) -> None:

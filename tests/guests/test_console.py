@@ -146,7 +146,8 @@ def test_a_console_that_grows_is_read_piece_by_piece(tmp_path: Path) -> None:
     assert follower.more() == ""
     with log.open("wb") as said:
         for text, word in (
-            (b"twinboot: re", "re"), (b"ady\n[ 1.0] x", "ready"), (b"\r\ntwinboot: phase \xff\n", "phase \ufffd"),
+            (b"twinboot: re", "re"), (b"ady\n[ 1.0] x", "ready"),
+            (b"\r\ntwinboot: phase \xff\n", "phase \ufffd"),
             (b"x" * (3 << 20), "phase \ufffd"), (b"\ntwinboot: done\n", "done"),
         ):  # fmt: skip
             said.write(text)

@@ -14,7 +14,7 @@ import pytest
 
 from errors import InfraError, SeriesError, UsageError
 from experiment.spec import KernelSpec, Mode
-from kernels import origins, symbols
+from kernels import build, origins, symbols
 from kernels.build import commands, key_of, provide, seconds_to_build
 from kernels.cache import cached_kernels
 from kernels.compiled import load as touched
@@ -385,19 +385,71 @@ def test_a_source_that_does_not_build_is_not_the_series_fault(lab: Lab) -> None:
             provide(lab.spec, lab.series(name, *edits), **lab.where)
 
 
-def test_a_host_that_fails_while_the_patch_is_looked_for_is_not_the_series_fault(
-    lab: Lab,
+FULL = replace("mm/slow.c", "#include", '#error "No space left on device"\n#include')
+
+
+@pytest.mark.parametrize("base_is_cached", [True, False])
+def test_a_series_that_has_the_compiler_say_that_the_disk_is_full(
+    lab: Lab, base_is_cached: bool
 ) -> None:
-    full = replace("mm/slow.c", "#include", '#error "No space left on device"\n#include')
+    if base_is_cached:
+        provide(lab.spec, [], **lab.where)
     other = replace("mm/slow.c", '#error "No space left on device"', '#error "other"')
-    with pytest.raises(InfraError, match="the host failed"):
-        provide(lab.spec, lab.series("full", full, other), **lab.where)
+    number, error = blamed(lab, "full", COMMENT, FULL)
+    assert number == 2
+    assert "No space left" in error.what
+    assert blamed(lab, "later", FULL, other)[0] == 1
 
 
 def test_a_full_disk_is_never_the_series_fault(lab: Lab) -> None:
-    full = replace("mm/slow.c", "#include", '#error "No space left on device"\n#include')
+    # Whatever is built on it, and with patches or without.
+    FULL(lab.source)
     with pytest.raises(InfraError, match="the host failed"):
-        provide(lab.spec, lab.series("full", full), **lab.where)
+        provide(lab.spec, [], **lab.where)
+    with pytest.raises(InfraError, match="the host failed"):
+        provide(lab.spec, lab.series("any", COMMENT), **lab.where)
+
+
+def test_a_series_that_takes_an_option_away_is_to_blame(lab: Lab) -> None:
+    gone = replace("Kconfig", "config NET_9P\n", "config NET_10P\n")
+    number, error = blamed(lab, "renamed", COMMENT, gone)
+    assert number == 2
+    assert "CONFIG_NET_9P" in error.what
+    assert provide(lab.spec, [], **lab.where).is_built
+
+
+def test_a_build_that_never_ends_is_the_series_where_the_base_ended(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    base = provide(lab.spec, [], **lab.where)
+    monkeypatch.setattr(build, "BUILD_TIMEOUT_S", 5.0)
+    endless = replace("Makefile", "else\n", "else\n_ := $(shell sleep 600)\n")
+    with pytest.raises(SeriesError, match="and its base did"):
+        provide(lab.spec, lab.series("endless", endless), **lab.where)
+    monkeypatch.undo()
+    other = provide(lab.spec, lab.series("noop", COMMENT), **lab.where)
+    assert other.identity.code_key == base.identity.code_key
+
+
+@pytest.mark.parametrize(
+    ("raised", "expected"),
+    [
+        (IsADirectoryError(21, "Is a directory"), SeriesError),
+        (RecursionError("too deep"), SeriesError),
+        (OSError(28, "No space left on device"), OSError),
+    ],
+)
+def test_whatever_is_raised_is_the_series_unless_the_host_says_it(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch, raised: Exception, expected: type[Exception]
+) -> None:
+    def switch(*_: object) -> tuple[str, ...]:
+        raise raised
+
+    monkeypatch.setattr(build, "switch", switch)
+    with pytest.raises(expected):
+        provide(lab.spec, lab.series("noop", COMMENT), **lab.where)
+    with pytest.raises(type(raised)):
+        provide(lab.spec, [], **lab.where)
 
 
 def test_a_patch_that_does_not_apply_leaves_the_lab_able_to_go_on(lab: Lab) -> None:
