@@ -27,7 +27,7 @@ from runs.measure import measure
 from runs.options import Options
 from runs.prepare import Bench, Session
 from runs.progress import Reporter
-from workloads import parse, validity
+from workloads import metrics, parse, validity
 from workloads.spec import load_catalogue
 
 CHECKOUT = Path(__file__).resolve().parent.parent.parent
@@ -44,6 +44,7 @@ class Guests:
         self.files: dict[str, bytes] = {"out": b"the same bytes\n"}
         self.cold_files: dict[str, bytes] | None = None
         self.error: BaseException | None = None
+        self.hostile = ""
         self._lock = threading.Lock()
 
     def take_snapshot(
@@ -74,6 +75,8 @@ class Guests:
             raise self.error
         if kind != "done":
             return Outcome(None, Ending(kind, f"told {kind}"), 1.0, 2.0)
+        if folder.name == self.hostile:
+            files = {"out": b"hostile"}
         folder.mkdir(parents=True)
         logs.mkdir(parents=True, exist_ok=True)
         for place in (folder, logs):
@@ -300,3 +303,38 @@ def test_an_error_ends_all_and_keeps_what_is_on_record(
     assert list((tmp_path / "cache" / "scratch").iterdir()) == []
     guests.error = None
     assert failed(run(3, slots=1)) == {}
+
+
+@pytest.mark.parametrize("raised", [ZeroDivisionError(), OverflowError("x"), RecursionError()])
+def test_whatever_a_result_has_a_reader_raise_is_one_failure(
+    run: Callable[..., dict[str, RunRecord]],
+    guests: Guests,
+    monkeypatch: pytest.MonkeyPatch,
+    raised: Exception,
+) -> None:
+    read = parse.guest_result
+
+    def reader(files: Mapping[str, bytes], names: tuple[str, ...]) -> parse.GuestResult:
+        if files["out"] == b"hostile":
+            raise raised
+        return read(files, names)
+
+    monkeypatch.setattr(parse, "guest_result", reader)
+    guests.hostile = "filemap-4k.b00.patched"
+    records = run(2)
+    found = failed(records)
+    assert (found[guests.hostile].kind, found[guests.hostile].blame) == ("unreadable", "series")
+    assert type(raised).__name__ in found[guests.hostile].message
+    assert records["filemap-4k.b01.patched"].failure is None
+    assert guests.booted.count(f"restored {guests.hostile}") == 2
+
+
+def test_a_run_with_a_sample_that_is_not_finite_is_no_record(
+    run: Callable[..., dict[str, RunRecord]],
+    guests: Guests,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    monkeypatch.setattr(metrics, "samples", lambda *_, **__: {"4k.bw": float("inf")})
+    assert set(failed(run(1))) >= {"filemap-4k.b00.base", "filemap-4k.b00.patched"}
+    assert len(SessionStore(tmp_path / "session").records()) == 3
