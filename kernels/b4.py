@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from errors import InfraError, SeriesError
+from host import sandbox
 from host.process import Finished, TimedOutError, run
 from kernels.cleaning import clean
 from kernels.mail import Mail
@@ -48,7 +49,7 @@ def patches_of(mails: Sequence[Mail], version: int, where: str) -> list[bytes]:
             (maildir / "cur" / f"{number:05d}.thread:2,S").write_bytes(header + mail.raw)
         options = ["-m", str(maildir), "-v", str(version), "--no-partial-reroll", "-o", "-"]
         try:
-            done = _b4(folder, ["--offline-mode", "am", *options], AM_TIMEOUT_S)
+            done = _b4(folder, ["--offline-mode", "am", *options], AM_TIMEOUT_S, boxed=True)
         except TimedOutError as error:
             raise SeriesError(
                 f"b4 takes more than {AM_TIMEOUT_S:.0f} s for it", where=where,
@@ -91,7 +92,10 @@ def _private() -> Iterator[Path]:
         yield Path(folder)
 
 
-def _b4(folder: Path, arguments: Sequence[str], timeout_s: float) -> Finished:
+def _b4(
+    folder: Path, arguments: Sequence[str], timeout_s: float, *, boxed: bool = False
+) -> Finished:
+    """Run b4; with ``boxed`` where nothing else is, if the host can (``host.sandbox``)."""
     home = folder / "home"
     home.mkdir()
     variables = {
@@ -107,12 +111,13 @@ def _b4(folder: Path, arguments: Sequence[str], timeout_s: float) -> Finished:
     python = [sys.executable, "-I", "-m", "b4.command"]
     quiet = ["--no-interactive", "--no-stdin", "-c", "b4.attestation-policy=off"]
     assignments = [f"{name}={value}" for name, value in variables.items()]
-    done = run(
-        ["env", "-i", *assignments, *python, *quiet, *arguments],
-        timeout_s=timeout_s,
-        cwd=folder,
-        check=False,
-    )
+    argv = ["env", "-i", *assignments, *python, *quiet, *arguments]
+    if boxed and sandbox.available() is not None:
+        box = sandbox.box((folder, folder), readable=sandbox.programs())
+        with box.owned():
+            done = run(box.argv(argv, folder), timeout_s=timeout_s, check=False)
+    else:
+        done = run(argv, timeout_s=timeout_s, cwd=folder, check=False)
     if "No module named" in done.stderr:
         raise InfraError("b4 is not installed", where="b4", next_step="make setup")
     return done

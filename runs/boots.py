@@ -146,7 +146,12 @@ class Executor(Protocol):
         """Where wall blocks are made; None is this host."""
 
     def expect_kernels(
-        self, wanted: Sequence[tuple[KernelSpec, Sequence[Path]]], *, checkout: Path, cache: Path
+        self,
+        wanted: Sequence[tuple[KernelSpec, Sequence[Path]]],
+        *,
+        checkout: Path,
+        cache: Path,
+        boxed: bool = False,
     ) -> None:
         """These kernels, each with its patches, will be asked for, in this order."""
 
@@ -158,5 +163,6 @@ class Executor(Protocol):
         checkout: Path,
         cache: Path,
         progress: Callable[[Progress], None] | None = None,
+        boxed: bool = False,
     ) -> Kernel:
         """The kernel, in this host's cache; as ``kernels.build.provide``."""

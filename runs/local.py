@@ -65,7 +65,12 @@ class LocalExecutor:
         """Wall guests run here."""
 
     def expect_kernels(
-        self, wanted: Sequence[tuple[KernelSpec, Sequence[Path]]], *, checkout: Path, cache: Path
+        self,
+        wanted: Sequence[tuple[KernelSpec, Sequence[Path]]],
+        *,
+        checkout: Path,
+        cache: Path,
+        boxed: bool = False,
     ) -> None:
         """Nothing is gained by knowing: one build takes the whole host."""
 
@@ -77,9 +82,12 @@ class LocalExecutor:
         checkout: Path,
         cache: Path,
         progress: Callable[[Progress], None] | None = None,
+        boxed: bool = False,
     ) -> Kernel:
         """As ``kernels.build.provide``."""
-        return build.provide(spec, patches, checkout=checkout, cache=cache, progress=progress)
+        return build.provide(
+            spec, patches, checkout=checkout, cache=cache, progress=progress, boxed=boxed
+        )
 
 
 def _memory_mib(batch: Sequence[Boot], slots: int) -> int:

@@ -73,7 +73,10 @@ class Executor:
 
 @dataclass(frozen=True, kw_only=True)
 class Booting(Executor):
-    """As :class:`Executor`, for what boots guests; None lets the lab choose how many."""
+    """As :class:`Executor`, for what builds and boots; None lets the lab choose how many guests.
+
+    Without a word of it, patches that came by mail are built in a sandbox, and no others.
+    """
 
     guests: Annotated[
         int | None,
@@ -82,6 +85,14 @@ class Booting(Executor):
             min=1,
             rich_help_panel=WHERE,
             help="number of guests that run at the same time",
+        ),
+    ] = None
+    sandbox: Annotated[
+        bool | None,
+        typer.Option(
+            "--sandbox/--no-sandbox",
+            rich_help_panel=WHERE,
+            help="build patches in a sandbox; default: those from mail only (SECURITY.md)",
         ),
     ] = None
 
