@@ -33,6 +33,7 @@ class BuildParcel:
     store: ArtefactStore
     topic: str
     checkout: Path | None = None
+    boxed: bool = False
 
 
 @dataclass(frozen=True)
@@ -80,21 +81,29 @@ def build_and_publish(
         SeriesError: the series does not apply or build.
         LabError: the source is not here, or is another one.
     """
-    where = {"checkout": parcel.checkout or CHECKOUT, "cache": cache_folder}
+    checkout = parcel.checkout or CHECKOUT
     with tempfile.TemporaryDirectory(prefix="twinboot-series-") as name:
         patches = []
         for file, data in parcel.patches:
             path = Path(name) / Path(file).name
             path.write_bytes(data)
             patches.append(path)
-        key = build.key_of(parcel.spec, patches, **where)
+        key = build.key_of(parcel.spec, patches, checkout=checkout, cache=cache_folder)
         if key != parcel.key:
             raise InfraError(
                 f"kernel key mismatch: {key} on the worker, {parcel.key} here; "
                 "source, configuration or compiler differ",
                 where=parcel.spec.source,
             )
-        return parcel.store.put_kernel(build.provide(parcel.spec, patches, **where, progress=tell))
+        kernel = build.provide(
+            parcel.spec,
+            patches,
+            checkout=checkout,
+            cache=cache_folder,
+            progress=tell,
+            boxed=parcel.boxed,
+        )
+        return parcel.store.put_kernel(kernel)
 
 
 @dataclass
@@ -117,14 +126,21 @@ class Builder:
     told: dict[str, MakeProgress] = field(default_factory=dict)
 
     def expect(
-        self, key: str, spec: KernelSpec, patches: Sequence[Path], checkout: Path, here: Path
+        self,
+        key: str,
+        spec: KernelSpec,
+        patches: Sequence[Path],
+        checkout: Path,
+        here: Path,
+        *,
+        boxed: bool = False,
     ) -> None:
         """Have a kernel built that this host has not, unless it is under way or in the store."""
         if key in self.wanted or self.store.kernel(key):
             return
         texts = tuple((path.name, path.read_bytes()) for path in patches)
         other = None if checkout.resolve() == CHECKOUT else checkout
-        parcel = BuildParcel(key, spec, texts, self.store, self.topic, other)
+        parcel = BuildParcel(key, spec, texts, self.store, self.topic, other, boxed)
         tree = build.objects_of(spec, patches, checkout=checkout, cache=here)
         self.wanted[key] = (parcel, tree)
         self._advance()

@@ -15,6 +15,7 @@ from fleet.votes import Standing, standing
 from guests import channel
 from guests.console import Ending
 from guests.exact import Outcome
+from host import limited
 from runs.boots import Boot
 from runs.exactness import diverging
 
@@ -109,8 +110,8 @@ def unpack(data: bytes) -> Answer:
     if outcome is None or outcome.files is None:
         return answer
     try:
-        outcome = replace(outcome, files=channel.decode(answer.raw.get(RESULT, b"")))
-    except channel.ChannelError as error:
+        outcome = replace(outcome, files=limited.call(channel.decode, answer.raw.get(RESULT, b"")))
+    except (channel.ChannelError, limited.LimitError) as error:
         ending = Ending("lost", f"the result came damaged from {answer.worker}: {error}")
         outcome = Outcome(None, ending, outcome.cpu_s, outcome.elapsed_s)
     return replace(answer, outcome=outcome)

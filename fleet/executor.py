@@ -125,13 +125,18 @@ class DaskExecutor:
         return self._wall
 
     def expect_kernels(
-        self, wanted: Sequence[tuple[KernelSpec, Sequence[Path]]], *, checkout: Path, cache: Path
+        self,
+        wanted: Sequence[tuple[KernelSpec, Sequence[Path]]],
+        *,
+        checkout: Path,
+        cache: Path,
+        boxed: bool = False,
     ) -> None:
         """As ``runs.boots.Executor.expect_kernels``: builds of several flavours go on at once."""
         for spec, patches in wanted:
             self._require_bootable(spec)
             if key := self._missing(spec, patches, checkout, cache):
-                self.builder.expect(key, spec, patches, checkout, cache)
+                self.builder.expect(key, spec, patches, checkout, cache, boxed=boxed)
 
     def provide_kernel(
         self,
@@ -141,17 +146,20 @@ class DaskExecutor:
         checkout: Path,
         cache: Path,
         progress: Callable[[MakeProgress], None] | None = None,
+        boxed: bool = False,
     ) -> Kernel:
         """As ``kernels.build.provide``; built here only where no worker can."""
         self._require_bootable(spec)
         if key := self._missing(spec, patches, checkout, cache):
             self.link.members.look(at_once=True)
-            self.builder.expect(key, spec, patches, checkout, cache)
+            self.builder.expect(key, spec, patches, checkout, cache, boxed=boxed)
             kernel = self.builder.provide(key, cache, progress)
             if kernel is not None:
                 return kernel
             self.say(f"no worker can build kernel {key}: it is built here")
-        return build.provide(spec, patches, checkout=checkout, cache=cache, progress=progress)
+        return build.provide(
+            spec, patches, checkout=checkout, cache=cache, progress=progress, boxed=boxed
+        )
 
     def _require_bootable(self, spec: KernelSpec) -> None:
         """Refuse a kernel that no worker boots before anybody builds it."""

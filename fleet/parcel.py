@@ -17,7 +17,7 @@ from host.facts import QEMU_OVERHEAD_MIB
 from runs.boots import Boot
 
 # Endings that are a host's trouble and say nothing of the guest.
-HOST_ENDINGS = ("lost", "silent")
+HOST_ENDINGS = ("lost", "silent", "unreadable")
 
 
 @dataclass(frozen=True)

@@ -10,16 +10,24 @@ import hashlib
 import io
 import tarfile
 import zlib
+from pathlib import Path
 
 from errors import InfraError
 
 MAGIC = b"TWINBOOT1"
 MAX_BYTES = 64 << 20
 MAX_DIGITS = 12
+HEADER_BYTES = 256
 
 
 class ChannelError(InfraError):
     """Nothing, not all, or something else came through."""
+
+
+def read(path: Path) -> dict[str, bytes]:
+    """As :func:`decode`, of a file, of which no more is read than a result may have."""
+    with path.open("rb") as stream:
+        return decode(stream.read(MAX_BYTES + HEADER_BYTES + 1))
 
 
 def decode(data: bytes) -> dict[str, bytes]:

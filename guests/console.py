@@ -4,22 +4,32 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal
 
-Kind = Literal["done", "failed", "panic", "oops", "oom", "hung", "lost", "silent", "boot"]
+# A console, or a result, with more bytes is that of a guest that floods its host.
+LARGEST = 64 << 20
+# What is cut of a line before patterns see it: some take the square of its length.
+LONGEST_LINE = 4096
+CHUNK = 1 << 20
+Kind = Literal[
+    "done", "failed", "panic", "oops", "oom", "hung", "lost", "silent", "boot", "unreadable",
+]  # fmt: skip
 
 
 @dataclass(frozen=True)
 class Ending:
     """How a guest ended: its kind, one sentence, and the lines that show it.
 
-    ``by_clock`` says that one of the lab's clocks ended it, and no word of the kernel's.
+    ``by_clock`` says that one of the lab's clocks ended it, and no word of the kernel's;
+    ``killed`` that QEMU was ended by a signal that no guest can cause.
     """
 
     kind: Kind
     message: str
     evidence: tuple[str, ...] = ()
     by_clock: bool = False
+    killed: bool = False
 
 
 # In order: the first pattern that is found names the ending.  An oops is looked
@@ -31,7 +41,7 @@ PATTERNS: tuple[tuple[Kind, str, re.Pattern[str]], ...] = (
      # Not "BUG: soft lockup"; and "general protection fault ip:" is a program's.
      re.compile(r"BUG: (?!soft lockup|workqueue lockup)|Oops: |general protection fault(?! ip:)|"
                 r"kernel BUG at|Unable to handle kernel|KASAN: |"
-                r"WARNING: .*possible (?:circular|recursive) locking")),
+                r"possible (?:circular|recursive) locking (?:dependency )?detected")),
     ("hung", "a task or CPU hung",
      re.compile(r"blocked for more than \d+ seconds|soft lockup|workqueue lockup|hard LOCKUP|"
                 r"rcu: INFO: rcu_\w+ (?:self-)?detected")),
@@ -41,11 +51,65 @@ PATTERNS: tuple[tuple[Kind, str, re.Pattern[str]], ...] = (
 EVIDENCE_LINES = 12
 # The agent's last word, when all was sent.
 DONE = "done"
+READY = "ready"
 
 
-def classify(
-    console: str, *, agent_done: bool, deadline: Literal["", "boot", "silence", "run"] = ""
-) -> Ending:
+Clock = Literal["", "boot", "silence", "run", "flood"]
+
+
+class Follower:
+    """A console that grows: read piece by piece, for the agent's ``word`` and its ``size``.
+
+    ``ready`` is true once the agent said so.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.size = 0
+        self.word = ""
+        self.ready = False
+        self._rest = b""
+
+    def more(self) -> str:
+        """Read what is new, and return the agent's last word."""
+        try:
+            with self.path.open("rb") as stream:
+                stream.seek(self.size)
+                while self.size <= LARGEST and (data := stream.read(CHUNK)):
+                    self.size += len(data)
+                    self._hear(data)
+        except FileNotFoundError:
+            pass
+        return self.word
+
+    def _hear(self, data: bytes) -> None:
+        whole, newline, rest = (self._rest + data).rpartition(b"\n")
+        for line in (whole + newline + rest).decode(errors="replace").splitlines():
+            if word := progress(line[:LONGEST_LINE]):
+                self.word = word
+                self.ready = self.ready or word == READY
+        self._rest = rest[:LONGEST_LINE]
+
+
+def read(path: Path) -> str:
+    """A console as patterns may see it: not too much of it, and of none of its lines.
+
+    virtme-ng's terminal ports send carriage returns, which are left out.
+    """
+    with path.open("rb") as stream:
+        text = stream.read(LARGEST).decode(errors="replace").replace("\r", "")
+    return "".join(
+        line if len(line) <= LONGEST_LINE else f"{line[:LONGEST_LINE]}\n"
+        for line in text.splitlines(keepends=True)
+    )
+
+
+def ending(path: Path, *, agent_done: bool, deadline: Clock = "") -> Ending:
+    """As :func:`classify`, of a console's file."""
+    return classify(read(path), agent_done=agent_done, deadline=deadline)
+
+
+def classify(console: str, *, agent_done: bool, deadline: Clock = "") -> Ending:
     """Say how a guest ended.
 
     ``agent_done`` is true when QEMU ended with the agent's own status;
@@ -58,6 +122,8 @@ def classify(
             return Ending(kind, f"{message}: {lines[at].strip()}", _around(lines, at))
     if agent_done:
         return Ending("done", "the agent finished")
+    if deadline == "flood":
+        return Ending("hung", "ended when its console or its result was too large")
     last = tuple(lines[-EVIDENCE_LINES:])
     if deadline == "boot" and "twinboot:" not in console:
         # "quiet" keeps "Booting SMP configuration" off the console: no word at all
@@ -79,13 +145,13 @@ def classify(
     return Ending("lost", "QEMU ended before the agent reported anything", last)
 
 
-def agent_done(status: int | None, wanted: int, console: str) -> bool:
+def agent_done(status: int | None, wanted: int, word: str) -> bool:
     """Whether QEMU ended with the status that it has when the agent ends the machine.
 
     A panic, too, ends in a machine that is switched off: where that gives the same
     status, 0, the agent's last word decides.
     """
-    return status == wanted and (wanted != 0 or progress(console) == DONE)
+    return status == wanted and (wanted != 0 or word == DONE)
 
 
 def progress(console: str) -> str:

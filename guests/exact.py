@@ -11,13 +11,13 @@ raise to end the guest.
 from __future__ import annotations
 
 import shutil
+import signal
 import socket
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal
 
 from errors import InfraError
 from experiment.architecture import ARCHITECTURES
@@ -25,16 +25,19 @@ from experiment.plan import Size
 from experiment.spec import Guest
 from guests import channel, console, stream
 from guests.argv import Files, Plugin, environment, memory_files, qemu_argv
+from guests.console import Clock, Follower
 from guests.monitor import Monitor
 from guests.probe.plugin import Probe
+from host import limited
 from host.process import Process, cpu_s, ended, kill_group, spawn
 
 POLL_S = 0.1
 MIGRATION_TIMEOUT_S = 120.0
 # preload.c makes a disturbed stop rare, not impossible; see _Boot.save.
 BOOT_ATTEMPTS = 5
+# Signals that end a QEMU and that nothing in a guest can cause.
+KILLED_BY = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 IGNORE_SHARED = [{"capability": "x-ignore-shared", "state": True}]
-Clock = Literal["", "boot", "silence", "run"]
 
 
 @dataclass(frozen=True)
@@ -117,11 +120,13 @@ def run_cold(
     watch: Callable[[str], None],
     *,
     probe: Probe | None = None,
+    console_bytes: int = console.LARGEST,
 ) -> Outcome:
     """Boot ``machine`` and go on from its stop point without leaving it.
 
     A machine that ends early is an :class:`Outcome` too, not an exception.  With
-    ``probe`` the run is counted, and its result is the same.
+    ``probe`` the run is counted, and its result is the same.  A guest whose console has
+    more than ``console_bytes`` is ended.
 
     Raises:
         InfraError: as for :func:`take_snapshot`.
@@ -129,6 +134,7 @@ def run_cold(
     for attempt in range(1, BOOT_ATTEMPTS + 1):
         place = folder / f"boot-{attempt}"
         with _booted(machine, place, logs, job_text, probe=probe) as boot:
+            boot.console_bytes = console_bytes
             try:
                 boot.to_stop_point(watch)
             except BootError as error:
@@ -147,12 +153,14 @@ def run_restored(
     watch: Callable[[str], None],
     *,
     probe: Probe | None = None,
+    console_bytes: int = console.LARGEST,
 ) -> Outcome:
     """Restore ``snapshot`` into a machine of its own and run ``job_text``.
 
-    With ``probe`` the run is counted, and its result is the same.
+    With ``probe`` the run is counted, and its result is the same.  As for :func:`run_cold`.
     """
     with _booted(snapshot.machine, folder, logs, job_text, snapshot, probe) as boot:
+        boot.console_bytes = console_bytes
         boot.monitor.command("migrate-set-capabilities", capabilities=IGNORE_SHARED)
         # Announcing itself to a network takes timers of the host's clock, which end turns.
         boot.monitor.command("migrate-set-parameters", **{"announce-rounds": 0})
@@ -171,6 +179,8 @@ class _Boot:
     monitor: Monitor
     started: float
     counts: Path | None
+    said: Follower
+    console_bytes: int = console.LARGEST
 
     @property
     def state(self) -> Path:
@@ -201,14 +211,13 @@ class _Boot:
         self.monitor.command("cont")
 
         def give_up() -> bool:
-            watch(console.progress(self._console()))
-            return ended(self.process) or time.monotonic() > limit
+            watch(self.said.more())
+            return ended(self.process) or time.monotonic() > limit or self._floods()
 
         if not self.monitor.await_stop(give_up):
             gone = ended(self.process)
-            text = self._console()
-            clock: Clock = "" if gone else "boot"
-            raise BootError(console.classify(text, agent_done=False, deadline=clock))
+            clock: Clock = "" if gone else "flood" if self._floods() else "boot"
+            raise BootError(self._ending(done=False, clock=clock))
 
     def to_end(self, watch: Callable[[str], None]) -> Outcome:
         self.monitor.command("cont")
@@ -216,14 +225,16 @@ class _Boot:
         used = self.cpu_s()
         kill_group(self.process)
         files: dict[str, bytes] | None = None
-        said, board = self._console(), ARCHITECTURES[self.machine.guest.arch].board
-        done = console.agent_done(self.process.returncode, board.done_status, said)
-        ending = console.classify(said, agent_done=done, deadline=clock)
+        status, board = self.process.returncode, ARCHITECTURES[self.machine.guest.arch].board
+        done = console.agent_done(status, board.done_status, self.said.more())
+        ending = self._ending(done=done, clock=clock)
         if done:
             try:
-                files = channel.decode(self.files.result.read_bytes())
-            except channel.ChannelError as error:
-                ending = console.Ending("lost", str(error), ending.evidence)
+                files = limited.call(channel.read, self.files.result)
+            except (channel.ChannelError, limited.LimitError) as error:
+                ending = console.Ending("unreadable", str(error), ending.evidence)
+        elif not clock and status is not None and -status in KILLED_BY:
+            ending = replace(ending, killed=True)
         counts = self.counts.read_bytes() if done and self.counts else None
         return Outcome(files, ending, used, self.elapsed_s(), counts)
 
@@ -233,18 +244,27 @@ class _Boot:
         while not ended(self.process):
             time.sleep(POLL_S)
             now = time.monotonic()
-            size = self.files.console.stat().st_size + self.files.result.stat().st_size
+            watch(self.said.more())
+            size = self.said.size + self.files.result.stat().st_size
             if size != seen:
                 seen, seen_at = size, now
-            watch(console.progress(self._console()))
+            if self._floods():
+                return "flood"
             if now - seen_at > guest.silence_timeout_s:
                 return "silence"
             if now - began > guest.run_timeout_s:
                 return "run"
         return ""
 
-    def _console(self) -> str:
-        return self.files.console.read_text(errors="replace")
+    def _floods(self) -> bool:
+        result = self.files.result.stat().st_size
+        return self.said.size > self.console_bytes or result > console.LARGEST
+
+    def _ending(self, *, done: bool, clock: Clock) -> console.Ending:
+        try:
+            return limited.call(console.ending, self.files.console, agent_done=done, deadline=clock)
+        except limited.LimitError as error:
+            return console.Ending("hung", f"its console cannot be read: {error.what}")
 
 
 def _disturbed(folder: Path) -> InfraError:
@@ -332,7 +352,8 @@ def _booted(
                     next_step="./lab.py doctor",
                 ) from None
             counts = plugin.counts if plugin else None
-            yield _Boot(machine, files, process, monitor, started, counts)
+            said = Follower(files.console)
+            yield _Boot(machine, files, process, monitor, started, counts, said)
         finally:
             kill_group(process)
             monitor.close()

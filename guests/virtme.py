@@ -24,10 +24,12 @@ from errors import InfraError
 from experiment.plan import Size
 from experiment.spec import Guest
 from guests import channel, console
-from guests.exact import Clock, Machine, Outcome
+from guests.console import Clock, Follower
+from guests.exact import Machine, Outcome
 from guests.initramfs import AGENT
 from guests.monitor import Monitor
 from guests.virtme_argv import ENTER_NAME, Files, environment, vng_argv, wrapped
+from host import limited
 from host.accelerator import Accelerator, AcceleratorTest
 from host.facts import text_of
 from host.process import Process, cpu_s_of, ended, spawn
@@ -36,7 +38,6 @@ from host.topology import Placement
 POLL_S = 0.1
 START_TIMEOUT_S = 60.0
 PREFIX = "twinboot-"
-READY = "twinboot: ready"
 WALL_AGENT = AGENT.with_name("wall.sh")
 ENTER = Path(__file__).with_name(ENTER_NAME)
 ROOT_NAME = "root.cpio"
@@ -107,10 +108,10 @@ def run(
         started = time.monotonic()
         # Out of "/": virtme-ng makes the folder it is started in writable in the guest.
         with spawn(wrapped(argv), log=log, env=environment(files), cwd=Path("/")) as process:
-            boot = _Boot(machine, files, process, log, started)
+            boot = _Boot(machine, files, process, Follower(log), started)
             boot.start(logs / "pinning")
             outcome = boot.to_end(watch)
-        if files.result.exists():
+        if files.result.exists() and files.result.stat().st_size <= console.LARGEST:
             shutil.copyfile(files.result, logs / "result")
     return outcome
 
@@ -122,7 +123,7 @@ class _Boot:
     machine: WallMachine
     files: Files
     process: Process
-    log: Path
+    said: Follower
     started: float
     qemu_pid: int = 0
     cpu_s: float = 0.0
@@ -146,19 +147,23 @@ class _Boot:
     def to_end(self, watch: Callable[[str], None]) -> Outcome:
         """Wait for the guest's end, or end it when a clock runs out."""
         clock = self._wait(watch)
-        text = self._console()
         files: dict[str, bytes] | None = None
         broken = ""
         # A result counts only when it is whole; it is looked for after the agent's
         # own word too, since a guest may hang while it powers off.
         if self.files.result.exists() and self.files.result.stat().st_size:
             try:
-                files = channel.decode(self.files.result.read_bytes())
-            except channel.ChannelError as error:
+                files = limited.call(channel.read, self.files.result)
+            except (channel.ChannelError, limited.LimitError) as error:
                 broken = str(error)
-        ending = console.classify(text, agent_done=files is not None, deadline=clock)
+        try:
+            ending = limited.call(
+                console.ending, self.said.path, agent_done=files is not None, deadline=clock
+            )
+        except limited.LimitError as error:
+            ending = console.Ending("hung", f"its console cannot be read: {error.what}")
         if ending.kind == "lost" and broken:
-            ending = console.Ending("lost", broken, ending.evidence)
+            ending = console.Ending("unreadable", broken, ending.evidence)
         if ending.kind == "boot":
             # What else the classifier says about a silent boot is true of -icount only.
             said = "timed out: the guest was not ready in time"
@@ -174,13 +179,14 @@ class _Boot:
             time.sleep(POLL_S)
             now = time.monotonic()
             self.cpu_s = max(self.cpu_s, cpu_s_of(self.qemu_pid))
-            text = self._console()
-            size = len(text) + self._result_bytes()
+            watch(self.said.more())
+            size = self.said.size + self._result_bytes()
             if size != seen:
                 seen, seen_at = size, now
-            if ready_at is None and READY in text:
+            if ready_at is None and self.said.ready:
                 ready_at = now
-            watch(console.progress(text))
+            if max(self.said.size, self._result_bytes()) > console.LARGEST:
+                return "flood"
             if ready_at is None and now - self.started > patience * guest.boot_timeout_s:
                 return "boot"
             if ready_at is not None and now - seen_at > patience * guest.silence_timeout_s:
@@ -207,14 +213,10 @@ class _Boot:
                 return monitor
             break
         raise InfraError(
-            f"virtme-ng started no guest: {self._console().strip()[-TAIL:]}",
-            where=str(self.log),
+            f"virtme-ng started no guest: {console.read(self.said.path).strip()[-TAIL:]}",
+            where=str(self.said.path),
             next_step="./lab.py doctor",
         )
-
-    def _console(self) -> str:
-        # virtme-ng's terminal ports send carriage returns.
-        return self.log.read_text(errors="replace").replace("\r", "")
 
     def _result_bytes(self) -> int:
         return self.files.result.stat().st_size if self.files.result.exists() else 0

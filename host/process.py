@@ -29,6 +29,10 @@ DEATH_SIGNAL_ARGV = ("setpriv", "--pdeathsig", "KILL", "--")
 TAIL_LINES = 15
 
 
+class TimedOutError(InfraError):
+    """A child that did not end in time."""
+
+
 @dataclass(frozen=True)
 class Finished:
     """A child that has ended: its argv, status, output and cost."""
@@ -104,6 +108,27 @@ def spawn(
         kill_group(process)
 
 
+def helper(argv: Sequence[str]) -> Process:
+    """Start a child that is talked to by its standard input and output, and ends with the first.
+
+    It gets no death signal: that is sent when the thread ends that started it, and others may
+    be using it.
+
+    Raises:
+        InfraError: it cannot be started.
+    """
+    try:
+        return subprocess.Popen(
+            list(argv),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+    except OSError as error:
+        raise InfraError(f"cannot be started: {error.strerror}", where=paste(argv)) from None
+
+
 def run(
     argv: Sequence[str],
     *,
@@ -145,7 +170,7 @@ def run(
         stdout_text = (out or b"").decode(errors="replace")
         stderr_text = (err or b"").decode(errors="replace")
     except subprocess.TimeoutExpired:
-        raise InfraError(
+        raise TimedOutError(
             f"timed out after {timeout_s:.0f} s",
             where=paste(argv),
             next_step=f"see {log}" if log else "run it by hand to see where it hangs",

@@ -15,7 +15,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from errors import InfraError, SeriesError
-from host.process import Finished, run
+from host import sandbox
+from host.process import Finished, TimedOutError, run
 from kernels.cleaning import clean
 from kernels.mail import Mail
 
@@ -36,7 +37,7 @@ def patches_of(mails: Sequence[Mail], version: int, where: str) -> list[bytes]:
 
     Raises:
         SeriesError: b4 makes nothing of them.
-        InfraError: b4 is not installed, or does not end.
+        InfraError: b4 is not installed.
     """
     with _private() as folder:
         maildir = folder / "thread"
@@ -47,7 +48,13 @@ def patches_of(mails: Sequence[Mail], version: int, where: str) -> list[bytes]:
             header = b"" if _has_id(mail) else f"Message-ID: <{mail.message_id}>\n".encode()
             (maildir / "cur" / f"{number:05d}.thread:2,S").write_bytes(header + mail.raw)
         options = ["-m", str(maildir), "-v", str(version), "--no-partial-reroll", "-o", "-"]
-        result = _b4(folder, ["--offline-mode", "am", *options], AM_TIMEOUT_S)
+        try:
+            result = _b4(folder, ["--offline-mode", "am", *options], AM_TIMEOUT_S, boxed=True)
+        except TimedOutError as error:
+            raise SeriesError(
+                f"b4 takes more than {AM_TIMEOUT_S:.0f} s for it", where=where,
+                next_step="name a folder of patches",
+            ) from error  # fmt: skip
         first, *raw_mails = result.stdout.encode().split(SEPARATOR)
         if result.returncode != 0 or first or not raw_mails:
             raise SeriesError(
@@ -87,7 +94,10 @@ def _private() -> Iterator[Path]:
         yield Path(folder)
 
 
-def _b4(folder: Path, arguments: Sequence[str], timeout_s: float) -> Finished:
+def _b4(
+    folder: Path, arguments: Sequence[str], timeout_s: float, *, boxed: bool = False
+) -> Finished:
+    """Run b4; with ``boxed`` where nothing else is, if the host can (``host.sandbox``)."""
     home = folder / "home"
     home.mkdir()
     variables = {
@@ -103,12 +113,13 @@ def _b4(folder: Path, arguments: Sequence[str], timeout_s: float) -> Finished:
     python = [sys.executable, "-I", "-m", "b4.command"]
     quiet = ["--no-interactive", "--no-stdin", "-c", "b4.attestation-policy=off"]
     assignments = [f"{name}={value}" for name, value in variables.items()]
-    result = run(
-        ["env", "-i", *assignments, *python, *quiet, *arguments],
-        timeout_s=timeout_s,
-        cwd=folder,
-        check=False,
-    )
+    argv = ["env", "-i", *assignments, *python, *quiet, *arguments]
+    if boxed and sandbox.available() is not None:
+        box = sandbox.box((folder, folder), readable=sandbox.programs())
+        with box.owned():
+            result = run(box.argv(argv, folder), timeout_s=timeout_s, check=False)
+    else:
+        result = run(argv, timeout_s=timeout_s, cwd=folder, check=False)
     if "No module named" in result.stderr:
         raise InfraError("b4 is not installed", where="b4", next_step="make setup")
     return result

@@ -3,22 +3,28 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
+import itertools
 import logging
 import os
 import shlex
 import shutil
+import stat
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from errors import InfraError, SeriesError
+from errors import InfraError, LabError, SeriesError
 from experiment.spec import KernelSpec
-from host.process import paste
-from kernels import blame, compiled, config, elf, origins, prebuilt, symbols
+from host import sandbox
+from host.process import TimedOutError, paste, run
+from host.sandbox import Box
+from kernels import blame, compiled, config, elf, origins, prebuilt, symbols, toolchain
 from kernels import cache as store
 from kernels.cache import Kernel
+from kernels.cleaning import clean
 from kernels.culprit import Goal, culprit, source_of
 from kernels.expected import Expected, Kind, expected, remember
 from kernels.make import MakeProgress, run_make, wait_until_idle
@@ -27,7 +33,7 @@ from kernels.source import Source, unpack_argvs
 from kernels.source import identify as identify_source
 from kernels.toolchain import Toolchain, make_argv
 from kernels.toolchain import identify as identify_toolchain
-from kernels.worktree import WorkTree, copy_objects, prepare, switch
+from kernels.worktree import COPY_TIMEOUT_S, WorkTree, copy_objects, prepare, switch
 from results.record import KernelIdentity
 
 log = logging.getLogger(__name__)
@@ -39,8 +45,21 @@ VMLINUX = "vmlinux"
 BUSY = "busy"
 BUILD_TIMEOUT_S = 4 * 3600.0
 TOOLCHAIN = "toolchain"
+# What kernel builds run.
+TOOLS = (
+    "make", "gcc", "g++", "ld", "clang", "ld.lld", "llvm-ar", "ccache", "aarch64-linux-gnu-gcc",
+    "flex", "bison", "bc", "perl", "python3", "pahole", "lz4", "xz", "openssl", "depmod", "awk",
+)  # fmt: skip
+# Copies of objects in which strangers' patches are built, within a tree's folder.
+BOXED = "boxed"
+# A build log in a box may be made as large as the limits allow.
+LOG_BYTES = 64 << 20
 # There until what the other configuration has more is removed, by the first build that ends well.
 COPIED = "copied"
+# What a full or failing disk, or memory, says to the lab itself.
+HOST_ERRNOS = (
+    errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS, errno.ENOMEM, errno.EMFILE, errno.ENFILE,
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -118,17 +137,19 @@ def provide(
     checkout: Path,
     cache: Path,
     progress: Callable[[MakeProgress], None] | None = None,
+    boxed: bool = False,
 ) -> Kernel:
     """Return the kernel of ``spec`` plus ``patches``, building it if the cache has none.
 
     Another lab process that builds the same kernel, or uses the same tree, is
-    waited for.
+    waited for.  With ``boxed`` the patches are a stranger's: they are applied and built in a box
+    (``host.sandbox``), on a copy of the objects of the source that is thrown away.
 
     Raises:
         UsageError: source, flavour or patch does not exist.
         SeriesError: a patch does not apply, or the patched tree does not build.
         InfraError: the tree without patches does not build, an option did not
-            survive, or the host failed (memory, disk, tools).
+            survive, or the host failed (memory, disk, tools); it can make no box.
     """
     if spec.is_prebuilt:
         return prebuilt.provide(spec, checkout=checkout, cache=cache)
@@ -141,7 +162,7 @@ def provide(
         if ready is not None:
             return ready
         with store.locked(cache, f"tree-{plan.source.key}"):
-            return _build(plan, cache, progress)
+            return _contained(plan, cache, progress, boxed=boxed and bool(patches))
 
 
 def commands(
@@ -183,9 +204,12 @@ def _plan(spec: KernelSpec, patches: Sequence[Path], checkout: Path, cache: Path
     )
 
 
-def _make_argvs(plan: _Plan, objects: str, cache: Path) -> list[list[str]]:
+def _make_argvs(plan: _Plan, objects: str, cache: Path | None) -> list[list[str]]:
+    """The two commands; without a cache the compiler's cache is neither read nor written."""
+    ccache = store.ccache_folder(cache) if cache else None
+
     def make(*targets: str) -> list[str]:
-        return make_argv(plan.toolchain, objects, targets, ccache_folder=store.ccache_folder(cache))
+        return make_argv(plan.toolchain, objects, targets, ccache_folder=ccache)
 
     return [
         make(f"KCONFIG_ALLCONFIG={ASKED}", "allnoconfig"),
@@ -193,13 +217,96 @@ def _make_argvs(plan: _Plan, objects: str, cache: Path) -> list[list[str]]:
     ]
 
 
-def _build(plan: _Plan, cache: Path, progress: Callable[[MakeProgress], None] | None) -> Kernel:
-    folder = store.tree_folder(cache, plan.source.key)
-    tree = prepare(plan.source, folder)
-    (folder / "used").touch()
-    changed = switch(tree, plan.patches)
-    log.info("tree switched, files changed: %s", ", ".join(changed) or "none")
+def _contained(
+    plan: _Plan, cache: Path, progress: Callable[[MakeProgress], None] | None, *, boxed: bool
+) -> Kernel:
+    """Build; whatever stops that, and is not seen to be the host's, is the series' failure."""
+    try:
+        folder = store.tree_folder(cache, plan.source.key)
+        tree = prepare(plan.source, folder)
+        with _site(plan, tree, boxed=boxed) as site:
+            return _build(plan, site, cache, progress)
+    except TimedOutError as error:
+        if not plan.patches or not _base_is_built(plan, cache):
+            raise
+        raise SeriesError(
+            f"does not build in {BUILD_TIMEOUT_S / 3600:.0f} hours, and its base did",
+            where=f"{plan.patches[-1].name} ({plan.patches[-1].subject})",
+            next_step=error.next_step,
+        ) from error
+    except LabError:
+        raise
+    except Exception as error:
+        of_host = isinstance(error, OSError) and error.errno in HOST_ERRNOS
+        if not plan.patches or of_host:
+            raise
+        raise SeriesError(
+            f"cannot be built: {type(error).__name__}: {clean(str(error))}",
+            where=f"{plan.patches[-1].name} ({plan.patches[-1].subject})",
+            next_step="see what it changes beside text in files",
+        ) from error
+
+
+@dataclass(frozen=True)
+class _Site:
+    """Where a kernel is built: make sees ``objects`` at ``tree.objects(...)``, in a box or not."""
+
+    tree: WorkTree
+    objects: Path
+    box: Box | None = None
+
+
+@contextlib.contextmanager
+def _site(plan: _Plan, tree: WorkTree, *, boxed: bool) -> Iterator[_Site]:
+    """The objects of this configuration; for a stranger's patches a copy that nobody else uses.
+
+    Raises:
+        InfraError: the host can make no box, or the disk is full.
+    """
     objects = tree.objects(plan.objects_key)
+    if not boxed:
+        yield _Site(tree, objects)
+        return
+    top = tree.folder / BOXED
+    shutil.rmtree(top, ignore_errors=True)  # of a lab that was killed
+    place = top / objects.name
+    rust, links = toolchain.rust()
+    readable = (tree.src, *sandbox.programs(*TOOLS), *rust)
+    box = replace(sandbox.box((place, objects), readable=readable), links=links)
+    top.mkdir()
+    try:
+        site = _Site(tree, place, box)
+        _lay_out(plan, site)
+        yield site
+    finally:
+        shutil.rmtree(top, ignore_errors=True)
+
+
+def _lay_out(plan: _Plan, site: _Site) -> None:
+    """The objects of a box as they are before anything ran in it: those of the source, if any."""
+    objects = site.tree.objects(plan.objects_key)
+    shutil.rmtree(site.objects, ignore_errors=True)
+    if (objects / VMLINUX).exists():
+        argv = ["cp", "-a", "--reflink=auto", str(objects), str(site.objects)]
+        run(argv, timeout_s=COPY_TIMEOUT_S)
+        killed = _unfinished(plan, site.tree)
+        if killed.exists():  # of the source itself, with half an object
+            wait_until_idle(site.tree.folder / BUSY)
+            _distrust(site.objects, since_ns=killed.stat().st_mtime_ns)
+    else:
+        site.objects.mkdir()
+        objects.mkdir(exist_ok=True)  # where the copy is seen
+    (site.objects / ASKED).write_text(plan.asked)
+
+
+def _build(
+    plan: _Plan, site: _Site, cache: Path, progress: Callable[[MakeProgress], None] | None
+) -> Kernel:
+    tree, objects = site.tree, site.objects
+    folder = tree.folder
+    (folder / "used").touch()
+    changed = switch(tree, plan.patches, boxed=site.box is not None)
+    log.info("tree switched, files changed: %s", ", ".join(changed) or "none")
     kind: Kind = "next" if (objects / VMLINUX).exists() else "first"
     if not objects.exists() and (nearest := _nearest(plan, tree)):
         log.info("starting from the objects of %s", nearest.name)
@@ -209,26 +316,29 @@ def _build(plan: _Plan, cache: Path, progress: Callable[[MakeProgress], None] | 
     (objects / TOOLCHAIN).write_text(_tools(plan))
     build_log = folder / f"{plan.key}.log"
     build_log.write_text("")
-    if _unfinished(plan, tree).exists():
+    if site.box is None and _unfinished(plan, tree).exists():
         log.info("an earlier build was killed; what it wrote is removed")
         wait_until_idle(tree.folder / BUSY)
         _distrust(objects, since_ns=_unfinished(plan, tree).stat().st_mtime_ns)
     (objects / ASKED).write_text(plan.asked)
     steps_expected = expected(cache, plan.spec.flavour, kind).steps
     started = time.monotonic()
-    configure, make = _make_argvs(plan, objects.name, cache)
-    status, _ = _run(plan, tree, configure, build_log)
+    configure, make = _make_argvs(plan, objects.name, None if site.box else cache)
+    status, _ = _run(plan, site, configure, build_log)
     if status:
-        raise _failure(plan, tree, cache, build_log, configure)
+        raise _failure(plan, site, cache, build_log, configure)
     final = (objects / ".config").read_text()
-    wishes = config.verify(plan.fragments, final, tree.src)
+    try:
+        wishes = config.verify(plan.fragments, final, tree.src)
+    except InfraError as error:
+        raise _lost_options(plan, site, build_log, configure, error) from None
     log.debug(
         "options that virtme-ng wants and this kernel lacks: %s",
         ", ".join(wish.option for wish in wishes),
     )
-    status, steps = _run(plan, tree, make, build_log, steps_expected, progress)
+    status, steps = _run(plan, site, make, build_log, steps_expected, progress)
     if status:
-        raise _failure(plan, tree, cache, build_log, configure, make)
+        raise _failure(plan, site, cache, build_log, configure, make)
     remember(cache, plan.spec.flavour, kind, Expected(steps, time.monotonic() - started))
     if (objects / COPIED).exists():
         left = compiled.forget_left_out(tree.src, objects, final)
@@ -270,7 +380,7 @@ def _tools(plan: _Plan) -> str:
 
 def _run(
     plan: _Plan,
-    tree: WorkTree,
+    site: _Site,
     argv: Sequence[str],
     build_log: Path,
     steps_expected: int = 0,
@@ -279,38 +389,83 @@ def _run(
     """Run one make; return its status and number of steps.
 
     Raises:
-        InfraError: the deadline passed, or it failed for want of memory, disk or a tool.
+        InfraError: the deadline passed.
     """
-    unfinished = _unfinished(plan, tree)
-    unfinished.touch()
-    status, steps = run_make(
-        argv,
-        cwd=tree.src,
-        log=build_log,
-        busy=tree.folder / BUSY,
-        timeout_s=BUILD_TIMEOUT_S,
-        expected=steps_expected,
-        progress=progress,
-    )
+    tree, unfinished = site.tree, _unfinished(plan, site.tree)
+    if site.box is None:
+        unfinished.touch()
+    with site.box.owned() if site.box else contextlib.nullcontext():
+        status, steps = run_make(
+            site.box.argv(argv, tree.src) if site.box else argv,
+            cwd=tree.src,
+            log=build_log,
+            busy=tree.folder / BUSY,
+            timeout_s=BUILD_TIMEOUT_S,
+            expected=steps_expected,
+            progress=progress,
+        )
+    if site.box is not None:
+        _vet_made(site.objects, plan.patches[-1])
+        return status, steps
     unfinished.unlink()  # a make that ends by itself removes its half-written targets
-    trouble = blame.host_trouble(_text(build_log)) if status else ""
-    if trouble:
-        raise InfraError(f"the host failed while make ran: {trouble}", next_step=f"see {build_log}")
     return status, steps
 
 
+def _vet_made(objects: Path, patch: Patch) -> None:
+    """Refuse what no build makes, and what would lead whoever reads the objects out of them.
+
+    Nothing of the box lives any more, and nobody else knows the folder.
+
+    Raises:
+        SeriesError: a link that leads out, a device, a pipe or a socket.
+    """
+    (objects / "source").unlink(missing_ok=True)  # kbuild's own link to the tree
+    for at, folders, names in os.walk(objects):
+        for name in (*folders, *names):
+            path = Path(at) / name
+            mode = path.lstat().st_mode
+            if stat.S_ISREG(mode) or stat.S_ISDIR(mode):
+                continue
+            if stat.S_ISLNK(mode) and _stays(
+                path.parent.relative_to(objects), str(path.readlink())
+            ):
+                continue
+            raise SeriesError(
+                f"its build makes what no build makes: {clean(str(path.relative_to(objects)))}",
+                where=f"{patch.name} ({patch.subject})",
+                next_step="see which of its makefiles or programs does",
+            )
+
+
+def _stays(folder: Path, target: str) -> bool:
+    """Whether a link in ``folder``, a real one, leads to what is below the same top.
+
+    ``..`` only at its begin: behind a name, which may be another link, it says nothing.
+    """
+    parts = Path(target).parts
+    up = len(list(itertools.takewhile(lambda part: part == "..", parts)))
+    return not target.startswith("/") and ".." not in parts[up:] and up <= len(folder.parts)
+
+
 def _failure(
-    plan: _Plan, tree: WorkTree, cache: Path, build_log: Path, *makes: list[str]
+    plan: _Plan, site: _Site, cache: Path, build_log: Path, *makes: list[str]
 ) -> SeriesError | InfraError:
     """Who is to blame for the build whose log this is, the last of ``makes``: a patch, or none."""
     errors = _errors(build_log)
+    # A series can have the compiler say that the disk is full: what counts is whether the
+    # source builds without it, here and now.
+    trouble = blame.host_trouble(_text(build_log))
     if not plan.patches:
-        return _source_fails(plan, build_log)
+        return _host_failed(trouble, build_log) if trouble else _source_fails(plan, build_log)
+    tree = site.tree
     trial_log = tree.folder / f"{plan.key}.trial.log"
 
     def make(argv: Sequence[str]) -> bool:
         trial_log.write_text("")
-        return _run(plan, tree, argv, trial_log)[0] == 0
+        if site.box is not None and argv == makes[0]:
+            # What ran there may have left anything for the next one, to be blamed on the source.
+            _lay_out(plan, site)
+        return _run(plan, site, argv, trial_log)[0] == 0
 
     goals = [Goal("the kernel", makes)]
     target = blame.failed_object(_text(build_log), errors[0])
@@ -318,13 +473,12 @@ def _failure(
     if source:
         *configure, whole = makes
         goals.insert(0, Goal(target, (*configure, [*whole[:-1], target]), source))
-    base_key = replace(plan, patches=()).key
-    guilty = culprit(
-        tree, plan.patches, goals, make, source_builds=store.load(cache, base_key) is not None
-    )
+    known = not trouble and _base_is_built(plan, cache)
+    boxed = site.box is not None
+    guilty = culprit(tree, plan.patches, goals, make, source_builds=known, boxed=boxed)
     if not guilty.number:
-        return _source_fails(plan, trial_log)
-    trial_log.unlink()
+        return _host_failed(trouble, build_log) if trouble else _source_fails(plan, trial_log)
+    trial_log.unlink(missing_ok=True)
     patch = plan.patches[guilty.number - 1]
     return SeriesError(
         f"does not build: {'; '.join(map(str, errors))} "
@@ -332,6 +486,47 @@ def _failure(
         where=f"{patch.name} ({patch.subject})",
         next_step=f"see {build_log}",
     )
+
+
+def _lost_options(
+    plan: _Plan, site: _Site, build_log: Path, configure: list[str], lost: InfraError
+) -> SeriesError | InfraError:
+    """Who is to blame for options that did not survive: the patch that takes them, or none."""
+
+    def keeps_options(argv: Sequence[str]) -> bool:
+        if site.box is not None:
+            _lay_out(plan, site)
+        try:
+            if _run(plan, site, argv, build_log)[0]:
+                return False
+            config.verify(plan.fragments, (site.objects / ".config").read_text(), site.tree.src)
+        except InfraError:
+            return False
+        return True
+
+    if not plan.patches:
+        return lost
+    goals = [Goal("the configuration", (configure,))]
+    boxed = site.box is not None
+    guilty = culprit(
+        site.tree, plan.patches, goals, keeps_options, source_builds=False, boxed=boxed
+    )
+    if not guilty.number:
+        return lost
+    patch = plan.patches[guilty.number - 1]
+    return SeriesError(
+        f"takes options away that the experiment needs: {clean(lost.what)}",
+        where=f"{patch.name} ({patch.subject})",
+        next_step="name the new options in the kernel's configuration (configs/kconfig)",
+    )
+
+
+def _base_is_built(plan: _Plan, cache: Path) -> bool:
+    return store.load(cache, replace(plan, patches=()).key) is not None
+
+
+def _host_failed(trouble: str, build_log: Path) -> InfraError:
+    return InfraError(f"the host failed while make ran: {trouble}", next_step=f"see {build_log}")
 
 
 def _source_fails(plan: _Plan, build_log: Path) -> InfraError:
@@ -351,7 +546,8 @@ def _before(number: int) -> str:
 
 
 def _text(path: Path) -> str:
-    return path.read_text(errors="replace")
+    with path.open("rb") as stream:
+        return stream.read(LOG_BYTES).decode(errors="replace")
 
 
 def _keep(

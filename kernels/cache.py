@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import json
 import logging
 import os
 import shutil
@@ -16,12 +17,15 @@ from filelock import FileLock, Timeout
 from pydantic import ValidationError
 
 from experiment.architecture import ARCHITECTURES
+from host.digest import sha256_of
 from host.process import run
 from results.record import KernelIdentity
+from results.store import write_atomically
 
 log = logging.getLogger(__name__)
 
 IDENTITY = "identity.json"
+DIGESTS = "sha256.json"
 ANNOUNCE_S = 2.0
 CCACHE_TIMEOUT_S = 600.0
 # Held while a package is fetched and unpacked.
@@ -114,7 +118,11 @@ def ccache_folder(cache: Path) -> Path:
 
 
 def load(cache: Path, key: str, *, used: bool = False) -> Kernel | None:
-    """Return the cached kernel of a key, if it is there; ``used`` marks it as used now."""
+    """Return the cached kernel of a key, if it is there; ``used`` marks it as used now.
+
+    One that is used is what was put there, file by file, or it is not there: whoever asked
+    builds it again.
+    """
     folder = kernels_folder(cache) / key
     try:
         text = (folder / IDENTITY).read_text()
@@ -122,9 +130,40 @@ def load(cache: Path, key: str, *, used: bool = False) -> Kernel | None:
     except (OSError, ValidationError):
         return None
     if used:
+        if changed := _changed(folder):
+            log.warning("%s was changed after it was built and is not used", folder / changed)
+            return None
         with suppress(OSError):
             os.utime(folder / IDENTITY)
     return kernel
+
+
+def _changed(folder: Path) -> str:
+    """The first file of a kernel that is not what was put there; empty where all are.
+
+    A kernel that an older version of the lab put there is believed once.
+    """
+    now = _digests(folder)
+    try:
+        kept = json.loads((folder / DIGESTS).read_text())
+    except FileNotFoundError:
+        with suppress(OSError):
+            write_atomically(folder / DIGESTS, json.dumps(now))
+        return ""
+    except (OSError, ValueError):
+        return DIGESTS
+    if not isinstance(kept, dict):
+        return DIGESTS
+    return next((name for name in sorted({*now, *kept}) if now.get(name) != kept.get(name)), "")
+
+
+def _digests(folder: Path) -> dict[str, str]:
+    """SHA-256 of every file of a kernel; a link or a folder is none of its files."""
+    return {
+        path.name: "" if path.is_symlink() or not path.is_file() else sha256_of(path)
+        for path in folder.iterdir()
+        if path.name != DIGESTS and not path.name.startswith(".")
+    }
 
 
 def cached_kernels(cache: Path) -> list[Kernel]:
@@ -149,6 +188,7 @@ def staged(cache: Path, key: str) -> Iterator[Path]:
     folder.mkdir()
     try:
         yield folder
+        (folder / DIGESTS).write_text(json.dumps(_digests(folder)))
         for path in folder.iterdir():
             with path.open("rb") as stream:
                 os.fsync(stream.fileno())

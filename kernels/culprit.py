@@ -52,6 +52,7 @@ def culprit(
     make: Callable[[Sequence[str]], bool],
     *,
     source_builds: bool,
+    boxed: bool = False,
 ) -> Culprit:
     """Find the patch with which the last of ``goals`` stops building, by the first that shows it.
 
@@ -63,7 +64,7 @@ def culprit(
     def builds(goal: Goal, number: int) -> bool:
         if goal is goals[-1] and not number and source_builds:
             return True
-        switch(tree, patches[:number])
+        switch(tree, patches[:number], boxed=boxed)
         if goal.source and not (tree.src / goal.source).is_file():
             return True  # a later patch brings it
         good = all(make(argv) for argv in goal.argvs)

@@ -6,12 +6,14 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from errors import UsageError
+from errors import InfraError, UsageError
 from experiment.series_name import split_range
-from host.process import Finished, run
+from host.process import Finished, paste, run
 from kernels.cleaning import clean
 
 TIMEOUT_S = 300.0
+# What git says of a repository of another user.
+DUBIOUS = "detected dubious ownership"
 # In place of a ref: the files as they are, with what is not committed.
 WORK_TREE = "WORKTREE"
 # Settings of the repository that would change what a diff, or a patch, looks like.
@@ -125,12 +127,12 @@ def run_git(folder: Path, *arguments: Sequence[str] | str, check: bool = True) -
     """Run git in a repository, whatever the user's settings are.
 
     Raises:
+        UsageError: the repository is somebody else's.
         InfraError: with ``check``, a status other than 0.
     """
-    # Whose repository it is was decided by who named it.
-    options = ["-c", f"safe.directory={folder.resolve()}", "-c", "core.quotePath=true"]
-    return run(
-        ["git", "-C", str(folder), *options, *map(str, arguments)],
+    # Git reads no settings of a repository that somebody else owns: they name programs to run.
+    said = run(
+        ["git", "-C", str(folder), "-c", "core.quotePath=true", *map(str, arguments)],
         timeout_s=TIMEOUT_S,
         env={
             "GIT_CONFIG_GLOBAL": os.devnull,
@@ -138,5 +140,17 @@ def run_git(folder: Path, *arguments: Sequence[str] | str, check: bool = True) -
             "GIT_NO_LAZY_FETCH": "1",
             "LC_ALL": "C",
         },
-        check=check,
+        check=False,
     )
+    if DUBIOUS in said.stderr:
+        raise UsageError(
+            "a repository that somebody else owns, whose settings may run programs as you",
+            where=clean(str(folder)),
+            next_step="clone it, and name the clone",
+        )
+    if check and said.returncode:
+        raise InfraError(
+            f"exit status {said.returncode}\n{said.tail()}", where=paste(said.argv),
+            next_step="run it by hand",
+        )  # fmt: skip
+    return said

@@ -45,10 +45,6 @@ from results.record import PatchRecord, SeriesRecord
 log = logging.getLogger(__name__)
 
 RECORDS = "series.json"
-# Files that the build executes: whoever builds a series trusts its authors.
-EXECUTED = re.compile(
-    r"(^|/)(Makefile|Kbuild)[^/]*$|\.(sh|pl|py|awk)$|^scripts/|^tools/|(^|/)Kconfig[^/]*$"
-)
 
 
 @dataclass(frozen=True)
@@ -256,7 +252,7 @@ def _vetted(
                 _patch_record(patch, mail, content)
                 for patch, mail, (_, content) in zip(read, mails, patches, strict=True)
             ),
-            findings=(*findings, *_executed(read)),
+            findings=tuple(findings),
         ),
         tuple(patches),
     )
@@ -271,14 +267,6 @@ def _patch_record(patch: Patch, mail: Mail, content: bytes) -> PatchRecord:
         author=mail.author,
         message_id="" if mail.message_id.endswith(".invalid") else mail.message_id,
     )
-
-
-def _executed(patches: Sequence[Patch]) -> list[str]:
-    files = sorted({name for patch in patches for name in patch.files if EXECUTED.search(name)})
-    if not files:
-        return []
-    more = f" and {len(files) - 3} more" if len(files) > 3 else ""
-    return [f"changes files that the build executes: {', '.join(files[:3])}{more}"]
 
 
 def _changed_on_its_way(

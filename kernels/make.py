@@ -8,8 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from errors import InfraError
-from host.process import paste, run, spawn
+from host.process import TimedOutError, paste, run, spawn
 
 POLL_S = 0.2
 DYING_TIMEOUT_S = 600.0
@@ -61,7 +60,7 @@ def run_make(
     the last ones of a predecessor that is being killed.
 
     Raises:
-        InfraError: the deadline passed.
+        TimedOutError: the deadline passed.
     """
     with log.open("ab") as sink:
         sink.write(f"$ cd {cwd} && {paste(argv)}\n".encode())
@@ -80,7 +79,7 @@ def run_make(
             if progress is not None:
                 progress(MakeProgress(steps, expected, seconds))
             if seconds > timeout_s:
-                raise InfraError(
+                raise TimedOutError(
                     f"timed out after {timeout_s:.0f} s", where=paste(argv), next_step=f"see {log}"
                 )
             if not ended:

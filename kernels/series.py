@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import os
 import re
+import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from email.errors import MessageError
@@ -12,7 +13,9 @@ from email.header import decode_header, make_header
 from pathlib import Path
 
 from errors import SeriesError, UsageError
-from host.process import Finished, run
+from host import sandbox
+from host.process import Finished, TimedOutError, run
+from host.sandbox import Box
 from kernels.cleaning import clean
 from kernels.diff import Hunk, read_diff
 
@@ -104,45 +107,68 @@ def apply_argv(patch: Path) -> list[str]:
     return ["git", "apply", str(patch)]
 
 
-def apply(patches: Sequence[Patch], folder: Path) -> None:
+def apply(patches: Sequence[Patch], folder: Path, *, boxed: bool = False) -> None:
     """Apply the patches in ``folder``, one after another, each checked as a whole first.
+
+    With ``boxed`` git runs in a box (``host.sandbox``).
 
     Raises:
         SeriesError: one does not apply; names patch, source file, line and hunk, and says
             if only white space is in the way.  Patches before it stay applied.
     """
-    for patch in patches:
-        checked = _git_apply(patch, folder, "--check", "--numstat", "-z")
-        if checked.returncode != 0:
-            loosely = _git_apply(patch, folder, "--check", "--ignore-whitespace")
-            raise _does_not_apply(patch, checked.stderr, only_whitespace=loosely.returncode == 0)
-        _refuse_unseen(patch, checked.stdout)
-        result = _git_apply(patch, folder)
-        if result.returncode != 0:
-            raise _does_not_apply(patch, result.stderr)
+    if not boxed:
+        for patch in patches:
+            _apply_one(patch, patch.path.resolve(), folder, None)
+        return
+    resolved = folder.resolve()
+    # Copies that the user of the box may read, wherever the patches are.
+    with tempfile.TemporaryDirectory(prefix="twinboot-patches-") as name:
+        place = Path(name).resolve()
+        place.chmod(0o755)
+        box = sandbox.box((resolved, resolved), readable=(place, *sandbox.programs("git")))
+        with box.owned():
+            for number, patch in enumerate(patches):
+                copy = place / f"{number:04d}.patch"
+                copy.write_bytes(patch.path.read_bytes())
+                copy.chmod(0o644)
+                _apply_one(patch, copy, resolved, box)
 
 
-def _git_apply(patch: Patch, folder: Path, *options: str) -> Finished:
-    argv = apply_argv(patch.path.resolve())
+def _apply_one(patch: Patch, file: Path, folder: Path, box: Box | None) -> None:
+    checked = _git_apply(patch, file, folder, box, "--check", "--numstat", "-z")
+    if checked.returncode != 0:
+        loosely = _git_apply(patch, file, folder, box, "--check", "--ignore-whitespace")
+        raise _does_not_apply(patch, checked.stderr, only_whitespace=loosely.returncode == 0)
+    _refuse_unseen(patch, checked.stdout)
+    done = _git_apply(patch, file, folder, box)
+    if done.returncode != 0:
+        raise _does_not_apply(patch, done.stderr)
+
+
+def _git_apply(patch: Patch, file: Path, folder: Path, box: Box | None, *options: str) -> Finished:
+    argv = apply_argv(file)
     env = {
         "GIT_CEILING_DIRECTORIES": str(folder.resolve().parent),
         "GIT_CONFIG_GLOBAL": os.devnull,
         "GIT_CONFIG_NOSYSTEM": "1",
         "LC_ALL": "C",
     }
-    return run(
-        [
-            "env",
-            *(word for name in FOREIGN for word in ("-u", name)),
-            *argv[:-1],
-            *options,
-            argv[-1],
-        ],
-        timeout_s=APPLY_TIMEOUT_S,
-        cwd=folder,
-        env=env,
-        check=False,
-    )
+    unset = ["env", *(word for name in FOREIGN for word in ("-u", name))]
+    full = [*unset, *argv[:-1], *options, argv[-1]]
+    try:
+        return run(
+            box.argv(full, folder, env) if box else full,
+            timeout_s=APPLY_TIMEOUT_S,
+            cwd=folder,
+            env=env,
+            check=False,
+        )
+    except TimedOutError as error:
+        raise SeriesError(
+            f"git apply takes more than {APPLY_TIMEOUT_S:.0f} s",
+            where=f"{patch.name} ({patch.subject})",
+            next_step="split the patch",
+        ) from error
 
 
 def _refuse_unseen(patch: Patch, numstat: str) -> None:

@@ -15,6 +15,7 @@ from host.packages import install_line, package_of
 from host.process import run
 
 QUERY_TIMEOUT_S = 60.0
+BOX_HOME = "/tmp"  # noqa: S108
 Family = Literal["gcc", "clang"]
 # Compiler and linker; kbuild's LLVM=1 takes the other tools from the same packages.
 TOOLS: dict[Family, tuple[str, str]] = {"gcc": ("gcc", "ld"), "clang": ("clang", "ld.lld")}
@@ -85,8 +86,15 @@ def identify(family: Family = "gcc", architecture: Architecture = X86_64) -> Too
     return Toolchain(versions[0], versions[1], has_ccache, family, architecture)
 
 
-def environment(ccache_folder: Path | str) -> dict[str, str]:
-    """All variables make sees; nothing else of the caller's environment reaches it."""
+def environment(ccache_folder: Path | str | None) -> dict[str, str]:
+    """All variables make sees; nothing else of the caller's environment reaches it.
+
+    Without a folder ccache hands everything to the compiler: make's commands stay the same.
+    """
+    if ccache_folder is None:
+        path = os.environ.get("PATH", os.defpath)
+        # It wants a home even so; this one is the box's own.
+        return {**FIXED, "PATH": path, "CCACHE_DISABLE": "1", "HOME": BOX_HOME}
     return {
         **FIXED,
         "PATH": os.environ.get("PATH", os.defpath),
@@ -100,7 +108,11 @@ def environment(ccache_folder: Path | str) -> dict[str, str]:
 
 
 def make_argv(
-    toolchain: Toolchain, objects: str, targets: Sequence[str], *, ccache_folder: Path | str
+    toolchain: Toolchain,
+    objects: str,
+    targets: Sequence[str],
+    *,
+    ccache_folder: Path | str | None,
 ) -> list[str]:
     """The make command for an object folder right inside the tree it runs in."""
     # MAKEFLAGS, KCFLAGS, ARCH or CROSS_COMPILE of the caller would go into the
@@ -116,3 +128,20 @@ def make_argv(
     ]
     jobs = len(os.sched_getaffinity(0))
     return ["env", "-i", *isolated, "make", f"-j{jobs}", f"O={objects}", *compilers, *targets]
+
+
+def rust() -> tuple[tuple[Path, ...], tuple[tuple[Path, Path], ...]]:
+    """What a box needs so that kconfig sees the rustc that it sees outside: folders, and links.
+
+    It writes the version into the configuration.  rustup's rustc is a program that looks into
+    the home for the real one, which is not in a box.
+    """
+    name = shutil.which("rustc")
+    if name is None or name.startswith("/usr/"):
+        return (), ()
+    argv = ["env", "-i", f"PATH={os.environ.get('PATH', os.defpath)}", name, "--print", "sysroot"]
+    said = run(argv, timeout_s=QUERY_TIMEOUT_S, check=False).stdout.strip()
+    real = Path(said) / "bin/rustc"
+    if not said or not real.is_file():
+        return (), ()
+    return (Path(said),), ((real, Path(name)),) if real != Path(name) else ()

@@ -27,6 +27,8 @@ from kernels.source import Source, unpack
 
 log = logging.getLogger(__name__)
 
+# Set-user-id and the like.
+SPECIAL_BITS = stat.S_ISUID | stat.S_ISGID | stat.S_ISVTX
 SYNC_TIMEOUT_S = 600.0
 COPY_TIMEOUT_S = 600.0
 
@@ -124,8 +126,10 @@ def _rename_in(path: Path, old: Path, new: Path) -> None:
         os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
 
 
-def switch(tree: WorkTree, patches: Sequence[Patch]) -> tuple[str, ...]:
+def switch(tree: WorkTree, patches: Sequence[Patch], *, boxed: bool = False) -> tuple[str, ...]:
     """Make the tree the source plus ``patches``; return the paths whose content changed.
+
+    With ``boxed`` they are applied in a box.
 
     The caller holds the tree's lock.
 
@@ -139,7 +143,12 @@ def switch(tree: WorkTree, patches: Sequence[Patch]) -> tuple[str, ...]:
     for name in touched:
         _refuse_symlinked(tree, name, patches)
         _copy(_original(tree, name), patched / name)
-    apply(patches, patched)
+    try:
+        apply(patches, patched, boxed=boxed)
+        _vet_applied(tree, patched, patches)
+    except SeriesError:
+        shutil.rmtree(tree.spare)  # there may be a link in it
+        raise
     for name in touched:
         _save_original(tree, name)
     changed = []
@@ -150,6 +159,36 @@ def switch(tree: WorkTree, patches: Sequence[Patch]) -> tuple[str, ...]:
             changed.append(name)
     shutil.rmtree(tree.spare)
     return tuple(changed)
+
+
+def _vet_applied(tree: WorkTree, patched: Path, patches: Sequence[Patch]) -> None:
+    """Refuse what git made of patches and is no file with text in it: links, submodules, modes.
+
+    git and ``kernels.diff`` may read a line differently; what counts is what there is now.
+    """
+    touched = [name for patch in patches for name in patch.files]
+    for at, folders, names in os.walk(patched):
+        for name in (*folders, *names):
+            path = Path(at) / name
+            inside = str(path.relative_to(patched))
+            if _is_plain(path, _original(tree, inside), inside, touched):
+                continue
+            culprits = [patch.name for patch in patches if inside in patch.files]
+            raise SeriesError(
+                f"makes what is no file with text in it: {inside}",
+                where=", ".join(culprits) or patches[-1].name,
+                next_step="take symbolic links, submodules and odd modes out of the series",
+            )
+
+
+def _is_plain(path: Path, before: Path, inside: str, touched: Sequence[str]) -> bool:
+    mode = path.lstat().st_mode
+    if stat.S_ISDIR(mode):
+        # A submodule is an empty folder where no patch has a file.
+        return any(path.iterdir()) or any(name.startswith(f"{inside}/") for name in touched)
+    if stat.S_ISLNK(mode):
+        return before.is_symlink() and _same(path, before)
+    return stat.S_ISREG(mode) and not mode & SPECIAL_BITS
 
 
 def _original(tree: WorkTree, name: str) -> Path:

@@ -23,7 +23,8 @@ BLAMES: dict[str, Blame] = {
 class Ending:
     """How an attempt ended: an exit code as of ``lab.py run``, who is to blame and why.
 
-    ``headline`` is what the report begins with; empty where there is none.
+    ``headline`` is what the report begins with; empty where there is none.  ``is_bug``: it was
+    ended by an exception that nobody expected.
     """
 
     code: int
@@ -32,6 +33,7 @@ class Ending:
     said: tuple[Said, ...] = ()
     title: str = ""
     headline: str = ""
+    is_bug: bool = False
 
     @property
     def is_in_the_way(self) -> bool:
@@ -82,7 +84,8 @@ def of_error(error: Exception) -> Ending:
         return Ending(code, blame, _shown(error.in_one_line))
     if isinstance(error, OSError):
         return Ending(Exit.INFRASTRUCTURE, "host", _shown(str(error)))
-    return Ending(Exit.INFRASTRUCTURE, "lab", _shown(f"{type(error).__name__}: {error}"))
+    said = _shown(f"{type(error).__name__}: {error}")
+    return Ending(Exit.INFRASTRUCTURE, "lab", said, is_bug=True)
 
 
 def _lost(comparison: SessionComparison, code: int) -> tuple[Blame, str]:

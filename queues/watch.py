@@ -200,8 +200,8 @@ class _Looking:
         self.found.mails += 1
         try:
             post = read_posted(arrival.raw)
-        except SeriesError as error:
-            self.found.left_out.append(f"{arrival.place}: {error.where}: {error.what}")
+        except Exception as error:  # one mail, whatever it is that it has somebody raise
+            self.found.left_out.append(f"{arrival.place}: {_why(error)}")
             return
         if post is None:
             return
@@ -242,8 +242,10 @@ class _Looking:
                 self.found.left_out.append(f"{group.words}: {aside}")
             else:
                 new = new.model_copy(update={"entry": self._queue(group, new)})
-        except SeriesError as error:
-            self.found.left_out.append(f"{group.words}: {error.where}: {clean(error.what)}")
+        except OSError:
+            raise
+        except Exception as error:  # as for a mail
+            self.found.left_out.append(f"{group.words}: {_why(error)}")
         self.seen[new.key] = new
         for each, series in series_seen.by_id([new]).items():
             self.known.setdefault(each, []).extend(series)
@@ -327,8 +329,14 @@ class _Looking:
 def _posted(raw: bytes) -> Posted | None:
     try:
         return read_posted(raw)
-    except SeriesError:
+    except Exception:  # it was said when it came
         return None
+
+
+def _why(error: Exception) -> str:
+    if isinstance(error, SeriesError):
+        return f"{error.where}: {clean(error.what)}"
+    return clean(f"{type(error).__name__}: {error}")
 
 
 def _files(post: Posted) -> tuple[str, ...]:

@@ -22,7 +22,8 @@ QUICK = "--quick"
 class Record(BaseModel):
     """Base of everything in a session folder: immutable, unknown keys refused."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    # What is not finite has no form in JSON: it would be written, and never be read again.
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
 class Metric(Record):

@@ -122,6 +122,7 @@ def build_arms(
                 checkout=options.checkout,
                 cache=options.cache,
                 progress=shown,
+                boxed=wants_box(experiment, options),
             )
         except SeriesError as error:
             if arm.upto is None:
@@ -132,6 +133,20 @@ def build_arms(
     return {arm.name: kernels[arm.name] for arm in arms_of(experiment)}
 
 
+def wants_box(experiment: Experiment, options: Options) -> bool:
+    """Whether patches are built in a box: as asked, else where somebody mailed one of them."""
+    if options.sandbox is not None:
+        return options.sandbox
+    given = [experiment.series, *(arm.series for arm in experiment.arms)]
+    records = [
+        record
+        for series in given
+        if series is not None
+        for record in intake.records_of(series, checkout=options.checkout, cache=options.cache)
+    ]
+    return any(record.kind == "thread" for record in records)
+
+
 def expect_arms(experiment: Experiment, options: Options, flavours: Sequence[str]) -> None:
     """Tell the executor that every arm will be asked for in each of these flavours."""
     arms = [(arm, patches_of(experiment, arm, options)) for arm in experiment.all_arms]
@@ -140,6 +155,7 @@ def expect_arms(experiment: Experiment, options: Options, flavours: Sequence[str
         [(kernel_spec(experiment, arm, one), patches) for one in flavours for arm, patches in arms],
         checkout=options.checkout,
         cache=options.cache,
+        boxed=wants_box(experiment, options),
     )
 
 

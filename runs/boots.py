@@ -13,6 +13,7 @@ from typing import Protocol
 
 from experiment.design import Conditions
 from experiment.spec import Guest, KernelSpec
+from guests.console import LARGEST
 from guests.exact import Machine, Outcome
 from guests.probe.plugin import Probe
 from host.accelerator import AcceleratorTest
@@ -34,7 +35,7 @@ class Boot:
 
     ``name`` is that of its folder of raw logs, ``group`` names what boots alike for people.
     A ``cold`` one is booted on its own; others may be restored from a snapshot of their
-    machine.  ``console_bytes`` ends a guest whose console grows beyond it; 0 does not.
+    machine.  A guest whose console grows beyond ``console_bytes`` is ended.
     """
 
     name: str
@@ -43,7 +44,7 @@ class Boot:
     job_text: str
     cold: bool
     probe: Probe | None = None
-    console_bytes: int = 0
+    console_bytes: int = LARGEST
 
 
 @dataclass(frozen=True)
@@ -145,7 +146,12 @@ class Executor(Protocol):
         """Where wall blocks are made; None is this host."""
 
     def expect_kernels(
-        self, wanted: Sequence[tuple[KernelSpec, Sequence[Path]]], *, checkout: Path, cache: Path
+        self,
+        wanted: Sequence[tuple[KernelSpec, Sequence[Path]]],
+        *,
+        checkout: Path,
+        cache: Path,
+        boxed: bool = False,
     ) -> None:
         """These kernels, each with its patches, will be asked for, in this order."""
 
@@ -157,5 +163,6 @@ class Executor(Protocol):
         checkout: Path,
         cache: Path,
         progress: Callable[[MakeProgress], None] | None = None,
+        boxed: bool = False,
     ) -> Kernel:
         """The kernel, in this host's cache; as ``kernels.build.provide``."""

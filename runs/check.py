@@ -8,7 +8,9 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 
 from experiment.plan import Plan
+from guests import console
 from guests.exact import Machine, Outcome
+from host import limited
 from kernels.cache import hold
 from results.checks import Check, CheckStatus, standing
 from results.record import RunCost
@@ -20,6 +22,7 @@ from runs.options import Options
 from runs.prepare import Session
 from runs.progress import Reporter
 from workloads import check
+from workloads.check_job import Asked
 
 # A guest that ended so and whose console shows nothing says nothing of the kernel.
 SILENT_ENDINGS = ("lost", "silent", "boot", "hung")
@@ -156,8 +159,8 @@ class _Judge:
         one = self.checks[boot.name]
         asked = _guest(self.session, one).asked
         log = self.store.raw / one.run_id / CONSOLE
-        said = log.read_text(errors="replace") if log.exists() else ""
-        found = check.judge(said, outcome.files, asked)
+        said = console.read(log) if log.exists() else ""
+        found = _judged(said, outcome.files, asked)
         status, reason = how_it_went(outcome, found)
         if status == "not run" and not last:
             return True
@@ -187,6 +190,15 @@ class _Judge:
         """Off the record."""
         self.store.withdraw(names)
         self.reporter.withdrawn(len(names))
+
+
+def _judged(said: str, files: Mapping[str, bytes] | None, asked: Asked) -> check.CheckResult:
+    """What a guest shows; one whose words nobody can read is not sound."""
+    try:
+        return limited.call(check.judge, said, files, asked)
+    except Exception as error:  # as in runs.recording: of what a guest sent
+        title = f"what it sent cannot be read: {type(error).__name__}: {error}"
+        return check.CheckResult((check.problem("step", title),), ())
 
 
 def how_it_went(outcome: Outcome, found: check.CheckResult) -> tuple[CheckStatus, str]:

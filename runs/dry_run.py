@@ -22,7 +22,7 @@ from guests import exact, virtme, virtme_argv
 from guests.argv import environment, qemu_argv
 from guests.exact import Machine
 from guests.probe.plugin import Probe
-from host import accelerator
+from host import accelerator, facts
 from host.process import paste
 from kernels import build
 from kernels.cache import Kernel, kernels_folder, load
@@ -39,7 +39,7 @@ from runs.prepare import Session, placements_of, prepare, with_kernels
 from runs.progress import Reporter
 from runs.wall import boots_of
 
-WORK = Path("/tmp/twinboot-by-hand")  # noqa: S108
+BY_HAND = "by-hand"
 NOTHING = "# the arms' machine code is the same: nothing is booted (--measure-anyway does)"
 
 
@@ -84,7 +84,12 @@ class PrintingExecutor:
         return PrintingWall(self.cache, self.lines)
 
     def expect_kernels(
-        self, wanted: Sequence[tuple[KernelSpec, Sequence[Path]]], *, checkout: Path, cache: Path
+        self,
+        wanted: Sequence[tuple[KernelSpec, Sequence[Path]]],
+        *,
+        checkout: Path,
+        cache: Path,
+        boxed: bool = False,
     ) -> None:
         """Nothing is gained by knowing."""
 
@@ -96,6 +101,7 @@ class PrintingExecutor:
         checkout: Path,
         cache: Path,
         progress: Callable[[MakeProgress], None] | None = None,
+        boxed: bool = False,
     ) -> Kernel:
         """The kernel as it is in the cache, or will be; lines that build it on its own."""
         key = build.key_of(spec, patches, checkout=checkout, cache=cache)
@@ -183,9 +189,14 @@ def session_lines(asked: Experiment, options: Options) -> Lines:
     return executor.lines
 
 
+def _work(name: str) -> Path:
+    """A folder in the user's own cache: in /tmp somebody else may have made it first."""
+    return facts.cache_folder() / BY_HAND / name
+
+
 def exact_lines(name: str, machine: Machine, job_text: str, probe: Probe | None) -> list[str]:
     """Lines that boot an exact guest to its end, without snapshot and monitor."""
-    work = WORK / name
+    work = _work(name)
     files = exact.files_of(machine, work, work)
     texts = {files.prepare: machine.prepare_text, files.job: job_text}
     argv = qemu_argv(
@@ -195,7 +206,7 @@ def exact_lines(name: str, machine: Machine, job_text: str, probe: Probe | None)
     return [
         f"# {name}",
         # QEMU does not clear a memory file that is there already.
-        f"rm -rf {work} && mkdir -p {work}",
+        f"{paste(['rm', '-rf', str(work)])} && {paste(['mkdir', '-p', str(work)])}",
         *(_text(text, path) for path, text in texts.items()),
         paste(argv, environment(machine.preload, machine.guest)),
     ]
@@ -203,7 +214,7 @@ def exact_lines(name: str, machine: Machine, job_text: str, probe: Probe | None)
 
 def wall_lines(boot: WallBoot, found: accelerator.AcceleratorTest) -> list[str]:
     """As ``guests.virtme`` lays it out; the machine waits for `cont` on its monitor."""
-    work = WORK / boot.name
+    work = _work(boot.name)
     files = virtme_argv.Files(work)
     machine = virtme.on_host(boot.machine, found, None)
     argv = virtme_argv.vng_argv(
@@ -213,7 +224,7 @@ def wall_lines(boot: WallBoot, found: accelerator.AcceleratorTest) -> list[str]:
     folders = [files.home, files.temporary, *(files.share / name for name in texts)]
     return [
         f"# {boot.name}",
-        f"rm -rf {work} && {paste(['mkdir', '-p', *map(str, folders)])}",
+        f"{paste(['rm', '-rf', str(work)])} && {paste(['mkdir', '-p', *map(str, folders)])}",
         paste(["ln", "-s", str(machine.kernel), str(files.kernel)]),
         paste(["cp", str(virtme.ENTER), str(virtme.WALL_AGENT), str(files.share)]),
         paste(["cp", str(machine.initramfs), str(files.share / virtme.ROOT_NAME)]),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 import threading
-import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, field
@@ -12,7 +11,6 @@ from pathlib import Path
 
 from experiment.spec import KernelSpec
 from guests import exact
-from guests.console import Ending
 from guests.exact import BootError, Machine, Outcome, Snapshot
 from host import facts
 from kernels import build
@@ -26,10 +24,6 @@ CONSOLE = "console.log"
 
 class InterruptedRunError(Exception):
     """The lab was asked to stop; runs under way are dropped, records are kept."""
-
-
-class FloodedError(Exception):
-    """A guest whose console says the same for ever."""
 
 
 @dataclass
@@ -71,7 +65,12 @@ class LocalExecutor:
         """Wall guests run here."""
 
     def expect_kernels(
-        self, wanted: Sequence[tuple[KernelSpec, Sequence[Path]]], *, checkout: Path, cache: Path
+        self,
+        wanted: Sequence[tuple[KernelSpec, Sequence[Path]]],
+        *,
+        checkout: Path,
+        cache: Path,
+        boxed: bool = False,
     ) -> None:
         """Nothing is gained by knowing: one build takes the whole host."""
 
@@ -83,9 +82,12 @@ class LocalExecutor:
         checkout: Path,
         cache: Path,
         progress: Callable[[MakeProgress], None] | None = None,
+        boxed: bool = False,
     ) -> Kernel:
         """As ``kernels.build.provide``."""
-        return build.provide(spec, patches, checkout=checkout, cache=cache, progress=progress)
+        return build.provide(
+            spec, patches, checkout=checkout, cache=cache, progress=progress, boxed=boxed
+        )
 
 
 def _memory_mib(batch: Sequence[Boot], slots: int) -> int:
@@ -192,21 +194,11 @@ def boot_one(
     Raises:
         InfraError: QEMU does not start; whatever ``watch`` raises.
     """
-    console = logs / CONSOLE
-
-    def bounded(word: str) -> None:
-        watch(word)
-        # Emptied by each boot before anything is asked.
-        limited = boot.console_bytes and console.exists()
-        if limited and console.stat().st_size > boot.console_bytes:
-            raise FloodedError
-
-    began = time.monotonic()
-    try:
-        more = {"probe": boot.probe} if boot.probe else {}
-        if snapshot is not None:
-            return exact.run_restored(snapshot, boot.job_text, folder, logs, bounded, **more)
-        return exact.run_cold(boot.machine, boot.job_text, folder, logs, bounded, **more)
-    except FloodedError:
-        said = f"ended when its console had {boot.console_bytes >> 10} KiB"
-        return Outcome(None, Ending("hung", said), 0.0, time.monotonic() - began)
+    more = {"probe": boot.probe} if boot.probe else {}
+    if snapshot is not None:
+        return exact.run_restored(
+            snapshot, boot.job_text, folder, logs, watch, console_bytes=boot.console_bytes, **more
+        )
+    return exact.run_cold(
+        boot.machine, boot.job_text, folder, logs, watch, console_bytes=boot.console_bytes, **more
+    )

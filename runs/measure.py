@@ -11,6 +11,7 @@ from experiment.plan import PlannedRun, remaining
 from experiment.spec import REPEAT
 from guests import channel
 from guests.exact import Outcome
+from host import limited
 from kernels.cache import hold
 from results.record import Failure, RunCost, RunRecord
 from results.store import SessionStore
@@ -22,18 +23,21 @@ from runs.prepare import Session
 from runs.progress import Reporter, duration
 
 RESULT = "result"
-RETRIED = ("lost",)
+RETRIED = ("lost", "unreadable")
+# Endings that a host or a kernel may have caused; how the base arm ended in the same block decides.
+DOUBTFUL = ("lost", "silent")
 
 
 @dataclass
 class Measurement:
-    """Judges runs as they end; ``failures`` of this session by run id."""
+    """Judges runs as they end; ``failures`` of this session by run id, ``good`` are data points."""
 
     session: Session
     store: SessionStore
     reporter: Reporter
     runs: Mapping[str, PlannedRun]
     failures: dict[str, Failure] = field(default_factory=dict)
+    good: set[str] = field(default_factory=set)
 
     def first(self, boot: Boot, outcome: Outcome) -> str:
         """As ``runs.boots.Judge.first``: a repeat waits for what it repeats, blame for the base."""
@@ -55,8 +59,11 @@ class Measurement:
             self.reporter.say(f"again    {run.run_id}: {record.failure.message}")
             return True
         if record.failure is not None:
-            failure = self.failures[run.run_id] = self._cleared(run, record.failure)
+            failure = self._blamed(run, record.failure, killed=outcome.ending.killed)
+            self.failures[run.run_id] = failure
             record = record.model_copy(update={"failure": failure})
+        else:
+            self.good.add(run.run_id)
         cost = RunCost(run_id=run.run_id, elapsed_s=outcome.elapsed_s, guest_cpu_s=outcome.cpu_s)
         self.store.append(record, cost, *beside)
         problem = record.failure.message if record.failure else ""
@@ -67,17 +74,24 @@ class Measurement:
         """As ``runs.boots.Judge.withdraw``: off the record."""
         for name in names:
             self.failures.pop(name, None)
+            self.good.discard(name)
         self.store.withdraw(names)
         self.reporter.withdrawn(len(names))
 
-    def _cleared(self, run: PlannedRun, failure: Failure) -> Failure:
-        """Take the blame off a series whose base arm broke in the same block, too."""
-        if failure.blame != "series":
-            return failure
+    def _blamed(self, run: PlannedRun, failure: Failure, *, killed: bool) -> Failure:
+        """The failure with its blame, after what became of the base arm in the same block.
+
+        A series is not to blame for what its base has, too, and it is for what ended its own
+        run, each time, and not that of the base.
+        """
         twin = _base_of(self.session, run)
-        if twin not in self.failures or self.failures[twin].blame != "lab":
-            return failure
-        return failure.model_copy(update={"blame": "lab"})
+        if failure.blame == "series" and twin in self.failures:
+            if self.failures[twin].blame == "lab":
+                return failure.model_copy(update={"blame": "lab"})
+        elif failure.kind in DOUBTFUL and not killed and twin != run.run_id and twin in self.good:
+            message = f"{failure.message}; the base arm's run was measured"
+            return failure.model_copy(update={"blame": "series", "message": message})
+        return failure
 
 
 def measure(session: Session, options: Options, store: SessionStore, reporter: Reporter) -> None:
@@ -102,6 +116,7 @@ def measure(session: Session, options: Options, store: SessionStore, reporter: R
     slots = executor.slots(session.guest.memory_mib, options.guests_at_once)
     judge = Measurement(session, store, reporter, {run.run_id: run for run in session.plan.runs})
     judge.failures |= {record.run_id: record.failure for record in kept if record.failure}
+    judge.good |= {record.run_id for record in kept if not record.failure}
     with ExitStack() as held, reporter.runs(len(session.plan.runs), len(done), slots):
         for bench in session.benches:
             for kernel in bench.kernels.values():
@@ -156,7 +171,7 @@ def _difference(
     first = store.raw / _original(run) / RESULT
     if not first.exists():
         return (f"{_original(run)} left no result to compare with",)
-    return diverging(channel.decode(first.read_bytes()), files)
+    return diverging(limited.call(channel.read, first), files)
 
 
 def host_failed(record: RunRecord) -> bool:

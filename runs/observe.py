@@ -9,6 +9,7 @@ from experiment.plan import PlannedRun
 from experiment.spec import MEMORY
 from guests.exact import Outcome
 from guests.probe import fold
+from host import limited
 from results.locks import Locks
 from results.profile import Profile
 from runs.prepare import Session
@@ -42,6 +43,8 @@ def observe(session: Session, run: PlannedRun, outcome: Outcome, result: GuestRe
             seen = read(session, run, outcome, result)
         except LabError as error:
             findings.append(f"{what}: {error}")
+        except Exception as error:  # as in runs.recording: of what a guest sent
+            findings.append(f"{what}: {type(error).__name__}: {error}")
         else:
             found += [seen] if seen is not None else []
             if modelled and isinstance(seen, Profile):
@@ -82,5 +85,6 @@ def _locks(
     observe = session.bench(run).observe
     if not observe or observe == MEMORY or outcome.files is None:
         return None
-    phases = tuple(locks.phase_locks(outcome.files, seen.name, observe) for seen in result.phases)
+    names = [seen.name for seen in result.phases]
+    phases = tuple(limited.call(locks.phase_locks, outcome.files, n, observe) for n in names)
     return Locks(run_id=run.run_id, twin=run.twin, phases=phases)

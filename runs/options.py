@@ -15,7 +15,8 @@ class Options:
 
     ``probe`` loads the plugin that counts into every run but those that check that
     it is not felt.  ``fit_only`` refuses to measure real time on a host with anything
-    to mend.  ``executor`` is where kernels are built and guests run.
+    to mend.  ``executor`` is where kernels are built and guests run.  ``sandbox`` says whether
+    patches are built in a box; None has those that came by mail built so.
     """
 
     checkout: Path
@@ -25,4 +26,5 @@ class Options:
     probe: bool = True
     fit_only: bool = False
     guests_at_once: int | None = None
+    sandbox: bool | None = None
     executor: Executor = field(default_factory=LocalExecutor)

@@ -40,7 +40,7 @@ from runs.arms import arms_of, build_arms, expect_arms, flavours, plan_of, same_
 from runs.boots import WallHost
 from runs.options import Options
 from runs.requirements import require_counted
-from workloads.job import job_text, prepare_text
+from workloads.job import fio_arguments, job_text, prepare_text
 from workloads.metrics import METRIC_NAMES, PATH, SLOWPATH_SHARE, WORK, definitions_of
 from workloads.spec import Phase, Workload, load_catalogue, phase_names
 
@@ -192,6 +192,15 @@ class Session:
         assert self.wall is not None
         placement = self.wall.placements[run.twin, run.arm]
         return on_host(self.machine(run), self.wall.accelerator, placement)
+
+    def fio(self, run: PlannedRun) -> dict[str, tuple[str, ...]]:
+        """Phase → the arguments that its fio is given."""
+        case, jobs = self.case(run.case), self.bench(run).sizes[run.arm].jobs
+        times = case.times[self.guest.name]
+        return {
+            phase.name: fio_arguments(phase, times[phase.name], jobs=jobs, seed=run.seed)
+            for phase in self.phases(case)
+        }
 
     def job(self, run: PlannedRun) -> str:
         """What is sent into the guest for a run."""

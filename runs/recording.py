@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Callable, Mapping
 from typing import Literal
 
@@ -10,6 +11,7 @@ from experiment.plan import PlannedRun
 from guests import channel
 from guests.console import Ending
 from guests.exact import Outcome
+from host import limited
 from results.locks import Locks
 from results.profile import Profile
 from results.record import Failure, RunRecord
@@ -17,6 +19,7 @@ from runs.observe import observe
 from runs.prepare import MIB, Session
 from workloads import metrics, parse, validity
 
+EVIDENCE_LINES = 12
 Blame = Literal["series", "workload", "host", "lab"]
 
 
@@ -29,16 +32,33 @@ def record(
     """The run's record, and what was observed beside it where the run is valid.
 
     ``differs`` is asked about the files of a repeat: how they differ from those of the
-    run it repeats.
+    run it repeats.  Whatever is raised on the way from what a guest sent to numbers is a
+    failure of this run.
     """
-    case, bench = session.case(run.case), session.bench(run)
     if outcome.files is None:
         return failed(session, run, outcome.ending), ()
-    phases = session.phases(case)
     try:
-        result = parse.guest_result(outcome.files, tuple(phase.name for phase in phases))
+        return _judged(session, run, outcome, outcome.files, differs)
     except parse.ParseError as error:
-        return failed(session, run, Ending("lost", f"result not readable: {error}")), ()
+        ending = Ending("unreadable", f"result not readable: {error}")
+    except Exception as error:  # nobody knows all that a reader of foreign text may raise
+        said = f"result not readable: {type(error).__name__}: {error}"
+        raised = traceback.format_exc().splitlines()[-EVIDENCE_LINES:]
+        ending = Ending("unreadable", said, tuple(raised))
+    return failed(session, run, ending), ()
+
+
+def _judged(
+    session: Session,
+    run: PlannedRun,
+    outcome: Outcome,
+    files: Mapping[str, bytes],
+    differs: Callable[[Mapping[str, bytes]], tuple[str, ...]],
+) -> tuple[RunRecord, tuple[Profile | Locks, ...]]:
+    """The record of a run that sent files."""
+    case, bench = session.case(run.case), session.bench(run)
+    phases = session.phases(case)
+    result = limited.call(parse.guest_result, files, tuple(phase.name for phase in phases))
     claim = validity.Claim(
         phases,
         bench.limit_bytes(run.arm),
@@ -50,6 +70,7 @@ def record(
         bench.sizes[run.arm].file_mib * MIB,
         _memory_left_mib(session, run) * MIB,
         bench.kernels[run.arm].identity.page_kib << 10,
+        session.fio(run),
     )
     problems = validity.problems(result, claim)
     if outcome.ending.kind != "done":
@@ -58,24 +79,35 @@ def record(
         return failed(session, run, Ending("failed", "; ".join(problems)), kind="invalid"), ()
     # A modelled machine is not felt, too; its guest is the judged one.
     if run.repeat or (bench.machine is not None and bench.guests == session.measured.guests):
-        difference = differs(outcome.files)
+        difference = differs(files)
         if difference:
             message = f"not bit-exact: {difference[0]}"
             return failed(session, run, Ending("failed", message, difference), kind="inexact"), ()
     observed = observe(session, run, outcome, result)
+    if bench.guests[run.arm].vcpus == 1:
+        problems = tuple(
+            problem
+            for beside in observed.beside
+            if isinstance(beside, Profile)
+            for problem in validity.clock_problems(result, phases, beside)
+        )
+        if problems:
+            return failed(session, run, Ending("failed", "; ".join(problems)), kind="invalid"), ()
     samples = metrics.samples(result.phases, phases, real_time=session.wall is not None)
     findings = [*validity.few_ios(result, phases), *observed.findings]
     for beside in observed.beside:
         if isinstance(beside, Profile):
             samples |= metrics.of_profile(beside, phases)
             findings += metrics.uncounted(beside, phases)
-    valid = _identity(session, run).model_copy(
-        update={
+    known = {name: getattr(_identity(session, run), name) for name in RunRecord.model_fields}
+    valid = RunRecord(
+        **{
+            **known,
             "failure": None,
             "samples": samples,
             "findings": tuple(findings),
             "timelines": tuple(phase.timeline for phase in result.phases),
-            "fingerprint": channel.fingerprint(outcome.files),
+            "fingerprint": channel.fingerprint(dict(files)),
         }
     )
     return valid, observed.beside

@@ -73,7 +73,11 @@ class ExecutorOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class Booting(ExecutorOptions):
-    """As :class:`ExecutorOptions`, for what boots guests; None lets the lab choose how many."""
+    """As :class:`ExecutorOptions`, for what builds and boots.
+
+    None lets the lab choose how many guests, and have patches that came by mail built in a
+    sandbox and no others.
+    """
 
     guests: Annotated[
         int | None,
@@ -82,6 +86,14 @@ class Booting(ExecutorOptions):
             min=1,
             rich_help_panel=WHERE,
             help="number of guests that run at the same time",
+        ),
+    ] = None
+    sandbox: Annotated[
+        bool | None,
+        typer.Option(
+            "--sandbox/--no-sandbox",
+            rich_help_panel=WHERE,
+            help="build patches in a sandbox; default: those from mail only (SECURITY.md)",
         ),
     ] = None
 

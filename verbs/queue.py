@@ -90,17 +90,17 @@ def run_verb(
         typer.Option(
             "--trust-authors",
             rich_help_panel=QUEUE_PANEL,
-            help="also build series that came by mail; their makefiles run as you",
+            help="build series from mail without a sandbox, too; their makefiles run as you",
         ),
     ] = False,
 ) -> None:
     """Measure all waiting entries, one session and one report each.
 
     A series that does not apply, build or boot fails its own entry only.  Series from mail (queued
-    by watch, or named by message-id) are built with --trust-authors only.  Exit codes: 0 all
-    entries were processed, whatever their verdicts; 2 some need --trust-authors; 3 two in a row
-    failed because of this host or the lab, or the queue's folder cannot be written.  After an
-    interruption the next run continues where this one stopped.
+    by watch, or named by message-id) are built in a sandbox; without one with --trust-authors
+    only.  Exit codes: 0 all entries were processed, whatever their verdicts; 2 some need
+    --trust-authors; 3 two in a row failed because of this host or the lab, or the queue's folder
+    cannot be written.  After an interruption the next run continues where this one stopped.
     """
     from verbs.actions import queue
 

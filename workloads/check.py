@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from results.checks import CheckProblem
 from workloads import splats
 from workloads.check_job import Asked, known_selftests
+from workloads.parse import MOST_DIGITS, ParseError, whole
 
 BLOCK = 4096
 EVIDENCE_LINES = 12
@@ -70,14 +71,15 @@ def _selftests(
         if said is None and any(problem.kind == "selftest" for problem in problems):
             continue
         if said is None:
-            problems.append(_problem("selftest", f"the {name} self-test did not report"))
+            problems.append(problem("selftest", f"the {name} self-test did not report"))
         elif said[1] != said[2] or said[2] == "0":
-            problems.append(_problem("selftest", said[0]))
+            problems.append(problem("selftest", said[0]))
         else:
             checked.append(said[0])
 
 
-def _problem(kind: str, title: str, evidence: Sequence[str] = ()) -> CheckProblem:
+def problem(kind: str, title: str, evidence: Sequence[str] = ()) -> CheckProblem:
+    """A problem of a kind, in its words."""
     says = {
         "selftest": "fails the kernel's own tests",
         "data": "returns wrong data",
@@ -92,7 +94,7 @@ def _steps(
     files: Mapping[str, bytes], asked: Asked, problems: list[CheckProblem], checked: list[str]
 ) -> None:
     if failure := files.get("failure"):
-        problems.append(_problem("step", failure.decode(errors="replace").strip()))
+        problems.append(problem("step", failure.decode(errors="replace").strip()))
     blocks = dict.fromkeys(asked.compared, 0)
     huge = 0
     for name in asked.steps:
@@ -101,16 +103,16 @@ def _steps(
         wrong = [line for line in said if DIFFERS.match(line)]
         if wrong:
             title = f"{name}: {wrong[0].strip()}"
-            problems.append(_problem("data", title, said[:EVIDENCE_LINES]))
+            problems.append(problem("data", title, said[:EVIDENCE_LINES]))
         elif status != "0":
             what = f"fio ended with {status}" if status else "did not run"
-            problems.append(_problem("step", f"{name}: {what}", said[:EVIDENCE_LINES]))
+            problems.append(problem("step", f"{name}: {what}", said[:EVIDENCE_LINES]))
         elif name in blocks:
             blocks[name] = _compared_blocks(files.get(f"{name}/fio.json", b""))
         huge = max(huge, _value(files.get(f"{name}/memory.stat", b""), "file_thp"))
     if not problems:
         problems += [
-            _problem("step", f"{name}: no block was read back")
+            problem("step", f"{name}: no block was read back")
             for name, read in blocks.items()
             if not read
         ]
@@ -135,12 +137,12 @@ def _compared_blocks(text: bytes) -> int:
     try:
         jobs = json.loads(text[text.index(b"{") :])["jobs"]
         return sum(_compared_bytes(job) for job in jobs) // BLOCK
-    except (ValueError, LookupError, TypeError):
+    except (AttributeError, ParseError, RecursionError, ValueError, LookupError, TypeError):
         return 0
 
 
 def _compared_bytes(job: Mapping[str, Mapping[str, int]]) -> int:
-    read, written = int(job["read"]["io_bytes"]), int(job["write"]["io_bytes"])
+    read, written = whole(job["read"]["io_bytes"]), whole(job["write"]["io_bytes"])
     return min(read, written) if written else read
 
 
@@ -150,7 +152,7 @@ def _left(
     counts = {when: _counts(files, when) for when in ("before", "after")}
     before, after = counts["before"], counts["after"]
     if not before or not after:
-        problems.append(_problem("step", "what is left in use was not counted"))
+        problems.append(problem("step", "what is left in use was not counted"))
         return
     grown = {name: after[name] - before[name] for name in before}
     kinds = (
@@ -165,7 +167,7 @@ def _left(
             f"{when}: " + ", ".join(f"{found[name]} {what}" for name, what, _ in kinds)
             for when, found in counts.items()
         ]
-        problems.append(_problem("leak", title, evidence))
+        problems.append(problem("leak", title, evidence))
     if not lost:
         checked.append(f"nothing left: {grown['nodes']:+d} nodes of trees with the file gone")
 
@@ -179,21 +181,26 @@ def _counts(files: Mapping[str, bytes], when: str) -> dict[str, int]:
         return {}
     pages = _value(vmstat, "nr_file_pages") - _value(vmstat, "nr_shmem")
     # What the guest keeps of its steps lies in memory, charged to the same cgroup.
-    charged = int(current) - _value(files.get(f"{when}/memory.stat", b""), "shmem")
-    return {"nodes": int(nodes[1]), "charged_kib": charged >> 10, "file_pages": pages}
+    charged = _digits(current) - _value(files.get(f"{when}/memory.stat", b""), "shmem")
+    return {"nodes": _digits(nodes[1]), "charged_kib": charged >> 10, "file_pages": pages}
 
 
 def _value(text: bytes, name: str) -> int:
     found = re.search(rf"^{name} (\d+)$", text.decode(errors="replace"), re.M)
-    return int(found[1]) if found else 0
+    return _digits(found[1]) if found else 0
+
+
+def _digits(text: str | bytes) -> int:
+    """A counter of the kernel; one of more than 64 bits is none, and shows nothing."""
+    return int(text) if text.isdigit() and len(text) < MOST_DIGITS else 0
 
 
 def _taint(files: Mapping[str, bytes], problems: list[CheckProblem]) -> None:
     text = files.get("tainted", b"").strip()
-    flags = int(text) if text.isdigit() else 0
+    flags = _digits(text)
     named = [word for bit, word in TAINTS.items() if flags >> bit & 1]
     if named and not problems:
-        problems.append(_problem("taint", f"taint flags of the kernel: {', '.join(named)}"))
+        problems.append(problem("taint", f"taint flags of the kernel: {', '.join(named)}"))
 
 
 def _lockdep(text: str, asked: Asked, problems: list[CheckProblem], checked: list[str]) -> None:
@@ -201,8 +208,8 @@ def _lockdep(text: str, asked: Asked, problems: list[CheckProblem], checked: lis
         return
     classes = re.search(r"lock-classes: +(\d+)", text)
     if classes is None:
-        problems.append(_problem("step", "this kernel has no lockdep"))
+        problems.append(problem("step", "this kernel has no lockdep"))
     elif re.search(r"debug_locks: +1", text):
         checked.append(f"lockdep watched {classes[1]} classes of locks to the end")
     elif not problems:
-        problems.append(_problem("step", "lockdep turned itself off and did not say why"))
+        problems.append(problem("step", "lockdep turned itself off and did not say why"))

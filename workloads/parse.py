@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from bisect import bisect_left
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -29,6 +30,10 @@ PERCENTILES = ("50.000000", "99.000000", "99.900000")
 CPU_STAT = ("usage_usec",)
 # 50 ms each: half a day.
 MAX_INTERVALS = 1_000_000
+# Of all jobs and directions together: 4 jobs that read and write for three hours.
+MOST_STEPS = 2_000_000
+# No counter of a kernel has more bits, with or without a sign.
+MOST_DIGITS, MOST = 20, 1 << 64
 Value = TypeVar("Value")
 
 
@@ -142,10 +147,42 @@ def guest_result(files: Mapping[str, bytes], phases: tuple[str, ...]) -> GuestRe
         failure=failure,
         build_id=build_id(files.get("notes", b"")),
         release=uname[2] if len(uname) > 2 else "",
-        tainted=_parsed(files, "tainted", int),
+        tainted=_parsed(files, "tainted", whole),
         phases=tuple(results),
         sysctl=_settings(_text(files, "sysctl") if "sysctl" in files else ""),
     )
+
+
+def whole(value: object) -> int:
+    """A number that a guest sent, text or of its JSON, as a whole one of at most 64 bits.
+
+    Raises:
+        ParseError: it is none.
+    """
+    shown = str(value)[:40]
+    try:
+        short = not isinstance(value, str | bytes) or len(value.strip()) <= MOST_DIGITS
+        number = int(value) if short else MOST  # type: ignore[call-overload]
+    except (OverflowError, TypeError, ValueError):
+        raise ParseError(f"no whole number: {shown!r}") from None
+    if abs(number) >= MOST:
+        raise ParseError(f"no number of 64 bits: {shown}...")
+    return int(number)
+
+
+def finite(value: object) -> float:
+    """A number of a guest's JSON that is neither infinite nor beyond 64 bits.
+
+    Raises:
+        ParseError: it is none.
+    """
+    try:
+        number = float(value)  # type: ignore[arg-type]
+    except (OverflowError, TypeError, ValueError):
+        raise ParseError(f"no number: {str(value)[:40]!r}") from None
+    if not math.isfinite(number) or abs(number) >= MOST:
+        raise ParseError(f"no number of 64 bits: {number}")
+    return number
 
 
 def _settings(text: str) -> dict[str, str]:
@@ -185,10 +222,7 @@ def counters(text: str) -> dict[str, int]:
         ParseError: a value is no number.
     """
     pairs = (line.split() for line in text.splitlines())
-    try:
-        return {pair[0]: int(pair[1]) for pair in pairs if len(pair) == 2}
-    except ValueError as error:
-        raise ParseError(str(error)) from None
+    return {pair[0]: whole(pair[1]) for pair in pairs if len(pair) == 2}
 
 
 def thp_selected(text: str) -> str:
@@ -213,8 +247,8 @@ def device_bytes(text: str, device: str) -> tuple[int, int]:
                 key: value for key, _, value in (pair.partition("=") for pair in rest.split())
             }
             try:
-                return int(values["rbytes"]), int(values["wbytes"])
-            except (KeyError, ValueError) as error:
+                return whole(values["rbytes"]), whole(values["wbytes"])
+            except (KeyError, ParseError) as error:
                 raise ParseError(f"{line!r}: {error!r}") from None
     return 0, 0
 
@@ -229,7 +263,7 @@ def stalled_us(text: str) -> int:
         kind, *fields = line.split()
         values = dict(field.partition("=")[::2] for field in fields)
         if kind == "some" and values.get("total", "").isdigit():
-            return int(values["total"])
+            return whole(values["total"])
     raise ParseError(f"no total of 'some' in {text[:80]!r}")
 
 
@@ -249,8 +283,8 @@ def timeline(phase: str, log: str, interval_ms: float) -> Timeline:
     steps: dict[str, tuple[list[int], list[int]]] = {}
     for line in log.splitlines():
         try:
-            at, value = (int(field) for field in line.split(",")[:2])
-        except ValueError:
+            at, value = (whole(field.strip()) for field in line.split(",")[:2])
+        except (ParseError, ValueError):
             raise ParseError(f"no line of a bandwidth log: {line[:80]!r}") from None
         direction = "".join(line.split(",")[2:3])
         if direction not in steps or at <= steps[direction][0][-1]:
@@ -262,6 +296,9 @@ def timeline(phase: str, log: str, interval_ms: float) -> Timeline:
     end = min((times[-1] for times, _ in jobs), default=0)
     if end > MAX_INTERVALS * interval_ms:
         raise ParseError(f"bandwidth log of {end} ms, at most {MAX_INTERVALS * interval_ms:.0f}")
+    # A guest that writes times as they like makes a direction of each line.
+    if end // interval_ms * len(jobs) > MOST_STEPS:
+        raise ParseError(f"bandwidth log of {end} ms in {len(jobs)} jobs and directions")
     middles = [(n + 0.5) * interval_ms for n in range(int(end // interval_ms))]
     sums = [
         float(sum(values[bisect_left(times, middle)] for times, values in jobs))
@@ -283,37 +320,50 @@ def fio_result(text: str) -> FioResult | None:
         document: dict[str, Any] = json.loads(text[start:])
         job = document["jobs"][0]
         sides = [job["read"], job["write"]]
-        read, write = (Side(int(side["total_ios"]), int(side["io_bytes"])) for side in sides)
+        read, write = (Side(_count(side["total_ios"]), _count(side["io_bytes"])) for side in sides)
         sync = job["sync"]["lat_ns"]
         percentiles = sync.get("percentile", {}) if sync["N"] else {}
         options = {**document.get("global options", {}), **job.get("job options", {})}
-        asked_ios = int(options.get("number_ios", 0)) * int(options.get("numjobs", 1))
+        asked_ios = _count(options.get("number_ios", 0)) * _count(options.get("numjobs", 1))
+        runtime_ms = max(_count(side["runtime"]) for side in sides)
+        asked_ms = 0 if asked_ios else _ms(options["runtime"])
+        if not (asked_ms or asked_ios):
+            raise ParseError("fio was told to run for no time")
         return FioResult(
             read=read,
             write=write,
-            syncs=int(sync["N"]),
-            sync_ns=tuple(float(percentiles[key]) for key in PERCENTILES if percentiles),
+            syncs=_count(sync["N"]),
+            sync_ns=tuple(finite(percentiles[key]) for key in PERCENTILES if percentiles),
             ios=read.ios + write.ios,
             io_bytes=read.io_bytes + write.io_bytes,
-            iops=sum(float(side["iops"]) for side in sides),
-            runtime_ms=max(int(side["runtime"]) for side in sides),
-            asked_ms=0 if asked_ios else int(str(options["runtime"]).removesuffix("ms")),
-            ramp_ms=int(str(options.get("ramp_time", "0ms")).removesuffix("ms")),
-            error=int(job["error"]),
+            iops=sum(finite(side["iops"]) for side in sides),
+            runtime_ms=runtime_ms,
+            asked_ms=asked_ms,
+            ramp_ms=_ms(options.get("ramp_time", "0ms")),
+            error=whole(job["error"]),
             options=options,
             asked_ios=asked_ios,
         )
-    except (
-        AttributeError, LookupError, OverflowError, RecursionError, TypeError, ValueError
-    ) as error:  # fmt: skip
+    except (AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
         raise ParseError(repr(error)) from None
+
+
+def _count(value: object) -> int:
+    number = whole(value)
+    if number < 0:
+        raise ParseError(f"a count of {number}")
+    return number
+
+
+def _ms(value: object) -> int:
+    return _count(str(value).removesuffix("ms"))
 
 
 def _phase(files: Mapping[str, bytes], name: str) -> PhaseResult:
     json_name, log_name = f"{name}/fio.json", f"{name}/fio_bw.log"
     return PhaseResult(
         name=name,
-        status=_parsed(files, f"{name}/status", int),
+        status=_parsed(files, f"{name}/status", whole),
         fio=_parsed(files, json_name, fio_result) if json_name in files else None,
         output=_text(files, f"{name}/fio.out"),
         before=_observation(files, f"{name}/before"),
@@ -331,7 +381,7 @@ def _observation(files: Mapping[str, bytes], folder: str) -> Observation:
     return Observation(
         memory_stat=_counters(files, f"{folder}/cgroup/memory.stat", MEMORY_STAT),
         memory_events=_counters(files, f"{folder}/cgroup/memory.events", MEMORY_EVENTS),
-        memory_peak_bytes=_parsed(files, f"{folder}/cgroup/memory.peak", int),
+        memory_peak_bytes=_parsed(files, f"{folder}/cgroup/memory.peak", whole),
         memory_max=_text(files, f"{folder}/cgroup/memory.max").strip(),
         vmstat=_counters(files, f"{folder}/proc/vmstat", VMSTAT),
         thp_enabled=thp_selected(_text(files, f"{folder}/proc/enabled")),

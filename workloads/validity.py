@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from results.profile import Profile
 from workloads.job import limit_text
 from workloads.parse import FioResult, GuestResult, PhaseResult
 from workloads.spec import Check, Phase
@@ -37,6 +38,15 @@ WRITTEN_SHARE = 0.95
 # The last job leaves some turns after its time; one that is later than this was
 # held up by something else.
 LATE, LATE_MS = 0.05, 50
+# How much faster or slower a guest's clock may go than the host counts instructions, and what is
+# counted besides: seen were 0.3 % and 320 ms.
+FAST, SLOW, START_MS, START_MS_PER_JOB = 0.01, 0.1, 1000, 250
+# Other names of fio's options, and those that fio must repeat: they decide what is measured.
+OPTION_NAMES = {"readwrite": "rw", "blocksize": "bs", "io_limit": "io_size"}
+DECIDE = frozenset({
+    "rw", "bs", "ioengine", "filename", "directory", "numjobs", "runtime", "ramp_time",
+    "number_ios", "io_size", "size", "direct", "buffered", "randseed", "randrepeat",
+})  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -45,7 +55,8 @@ class Claim:
 
     A limit of 0 is none.  ``left_pages`` are the file pages that may be cached after a
     drop of all caches; ``file_bytes`` is the size of all files together, ``memory_bytes``
-    what is to be left for the page cache (0: not said).
+    what is to be left for the page cache (0: not said).  ``fio`` has the arguments that each
+    phase's fio was given, by its name.
     """
 
     phases: tuple[Phase, ...]
@@ -58,6 +69,7 @@ class Claim:
     file_bytes: int = 0
     memory_bytes: int = 0
     page_bytes: int = PAGE
+    fio: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     @property
     def huge_page_bytes(self) -> int:
@@ -86,6 +98,32 @@ def problems(result: GuestResult, claim: Claim) -> tuple[str, ...]:
             found.append(f"sysctl {name}: {wanted} was written, the kernel says {said}")
     for asked, seen in zip(claim.phases, result.phases, strict=False):
         found += [f"{asked.name}: {problem}" for problem in _phase_problems(asked, seen, claim)]
+    return tuple(found)
+
+
+def clock_problems(
+    result: GuestResult, phases: Sequence[Phase], profile: Profile
+) -> tuple[str, ...]:
+    """In what a guest of one vCPU tells another time than the instructions that QEMU counted.
+
+    Of such a guest one instruction is one nanosecond, and none of its own: a kernel whose clock
+    goes faster shows a bandwidth that it has not.  fio's start and end are counted beside what
+    fio says it ran (270 to 320 ms with four jobs), and so is what it reads before it begins.
+    """
+    found = []
+    for asked, seen, counted in zip(phases, result.phases, profile.phases, strict=False):
+        if seen.fio is None:
+            continue
+        counted_ms = counted.instructions / 1e6
+        said_ms = seen.fio.ramp_ms + seen.fio.runtime_ms
+        jobs = int(seen.fio.options.get("numjobs", "1"))
+        most_ms = said_ms * (1 + SLOW) + START_MS + START_MS_PER_JOB * jobs
+        reads_before = asked.option("pre_read") not in ("", "0")
+        if counted_ms < said_ms * (1 - FAST) or (counted_ms > most_ms and not reads_before):
+            found.append(
+                f"{asked.name}: fio says that it ran for {said_ms} ms, and the host counted "
+                f"instructions of {counted_ms:.0f} ms"
+            )
     return tuple(found)
 
 
@@ -119,16 +157,43 @@ def _phase_problems(asked: Phase, seen: PhaseResult, claim: Claim) -> list[str]:
         found.append(f"seed {seen.fio.options.get('randseed')}, expected {claim.seed}")
     if seen.fio.options.get("randrepeat") != "0" or seen.fio.options.get("allrandrepeat") == "1":
         found.append("seed without effect: fio ran with randrepeat or allrandrepeat")
+    found += _other_options(claim.fio.get(asked.name, ()), seen.fio)
     amount = _amount(asked, seen.fio)
     if amount:
         found.append(amount)
-    if seen.fio.ios == 0:
-        found.append("no I/O at all")
+    if seen.fio.ios == 0 or seen.fio.runtime_ms == 0:
+        found.append("no I/O at all" if seen.fio.ios == 0 else "fio measured no time")
     for check in asked.checks:
         problem = CHECKS[check](seen, claim)
         if problem:
             found.append(problem)
     return found
+
+
+def _other_options(given: Sequence[str], fio: FioResult) -> list[str]:
+    """Options with which fio says that it ran, and that it was not given, or given otherwise.
+
+    fio names an option by one of its names, and says nothing of those without a value.
+    """
+    pairs = [argument.removeprefix("--").partition("=") for argument in given]
+    wanted = {_name(name): value for name, is_given, value in pairs if is_given}
+    said = {_name(name): str(value) for name, value in fio.options.items()}
+    if not wanted:
+        return []
+    different = [
+        f"fio ran with {name}={said.get(name, 'nothing')}, expected {value}"
+        for name, value in wanted.items()
+        if said.get(name, "") != value and (name in said or name in DECIDE)
+    ]
+    return different + [
+        f"fio ran with {name}={value}, which it was not given"
+        for name, value in said.items()
+        if name in DECIDE and name not in wanted
+    ]
+
+
+def _name(option: str) -> str:
+    return OPTION_NAMES.get(option, option)
 
 
 def _amount(asked: Phase, fio: FioResult) -> str:

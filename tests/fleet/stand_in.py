@@ -55,7 +55,7 @@ def run_restored(snapshot: Snapshot, *arguments: Any, **more: Any) -> Outcome:
 
 def run_cold(
     machine: Machine, job_text: str, folder: Path, logs: Path, watch: Callable[[str], None],
-    *, probe: object = None,
+    *, probe: object = None, console_bytes: int = 0,
 ) -> Outcome:  # fmt: skip
     folder.mkdir(parents=True)
     logs.mkdir(parents=True, exist_ok=True)

@@ -8,16 +8,26 @@ others follow the formats that Linux 6.12 prints.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Literal
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from guests.console import EVIDENCE_LINES, Ending, Kind, agent_done, classify, progress
+from guests.console import (
+    EVIDENCE_LINES,
+    LARGEST,
+    LONGEST_LINE,
+    Clock,
+    Ending,
+    Follower,
+    Kind,
+    agent_done,
+    classify,
+    progress,
+    read,
+)  # fmt: skip
 
 RECORDED = Path(__file__).parent / "recorded"
-Deadline = Literal["", "boot", "silence", "run"]
 
 
 def recorded(name: str) -> str:
@@ -25,7 +35,7 @@ def recorded(name: str) -> str:
 
 
 # name, QEMU ended with the agent's status, clock that ended it, kind, part of the message
-ENDINGS: tuple[tuple[str, bool, Deadline, Kind, str], ...] = (
+ENDINGS: tuple[tuple[str, bool, Clock, Kind, str], ...] = (
     ("done", True, "", "done", "the agent finished"),
     ("agent-failed", False, "", "failed",
      "the agent stopped: twinboot: failed: mkfs: Invalid value 7q for -l size option."),
@@ -54,9 +64,7 @@ ENDINGS: tuple[tuple[str, bool, Deadline, Kind, str], ...] = (
     ENDINGS,
     ids=[f"{name}-{deadline or 'ended'}" for name, _, deadline, _, _ in ENDINGS],
 )
-def test_recorded(
-    name: str, agent_done: bool, deadline: Deadline, kind: Kind, message: str
-) -> None:
+def test_recorded(name: str, agent_done: bool, deadline: Clock, kind: Kind, message: str) -> None:
     ending = classify(recorded(name), agent_done=agent_done, deadline=deadline)
     assert ending.kind == kind
     assert message in ending.message
@@ -110,23 +118,66 @@ def test_progress_is_the_agents_last_word(name: str, word: str) -> None:
 
 
 @settings(deadline=None)
-@given(st.text(), st.booleans(), st.sampled_from(("", "boot", "silence", "run")))
-def test_any_console_has_an_ending(text: str, agent_done: bool, deadline: Deadline) -> None:
+@given(st.text(), st.booleans(), st.sampled_from(("", "boot", "silence", "run", "flood")))
+def test_any_console_has_an_ending(text: str, agent_done: bool, deadline: Clock) -> None:
     ending = classify(text, agent_done=agent_done, deadline=deadline)
     assert ending.message
     assert set(ending.evidence) <= set(text.splitlines())
 
 
 def test_a_status_of_its_own_says_that_the_agent_is_done() -> None:
-    assert agent_done(33, 33, recorded("done"))
-    assert not agent_done(0, 33, recorded("done"))
-    assert not agent_done(None, 33, recorded("silent"))
+    assert agent_done(33, 33, progress(recorded("done")))
+    assert not agent_done(0, 33, progress(recorded("done")))
+    assert not agent_done(None, 33, progress(recorded("silent")))
 
 
 @pytest.mark.parametrize("name", ["panic", "oops", "lost", "silent"])
 def test_where_switching_off_is_the_status_the_last_word_decides(name: str) -> None:
     # An agent that failed has said so in what it sent.
-    assert agent_done(0, 0, recorded("done"))
-    assert agent_done(0, 0, recorded("agent-failed"))
-    assert not agent_done(0, 0, recorded(name))
-    assert not agent_done(1, 0, recorded("done"))
+    assert agent_done(0, 0, progress(recorded("done")))
+    assert agent_done(0, 0, progress(recorded("agent-failed")))
+    assert not agent_done(0, 0, progress(recorded(name)))
+    assert not agent_done(1, 0, progress(recorded("done")))
+
+
+def test_a_console_that_grows_is_read_piece_by_piece(tmp_path: Path) -> None:
+    log = tmp_path / "console.log"
+    follower = Follower(log)
+    assert follower.more() == ""
+    with log.open("wb") as said:
+        for text, word in (
+            (b"twinboot: re", "re"), (b"ady\n[ 1.0] x", "ready"),
+            (b"\r\ntwinboot: phase \xff\n", "phase \ufffd"),
+            (b"x" * (3 << 20), "phase \ufffd"), (b"\ntwinboot: done\n", "done"),
+        ):  # fmt: skip
+            said.write(text)
+            said.flush()
+            assert follower.more() == word
+    assert follower.ready
+    assert follower.size == log.stat().st_size
+    assert len(follower._rest) <= LONGEST_LINE
+
+
+def test_no_more_of_a_console_is_followed_or_read_than_it_may_have(tmp_path: Path) -> None:
+    log = tmp_path / "console.log"
+    with log.open("wb") as said:
+        said.truncate(LARGEST + (8 << 20))
+    follower = Follower(log)
+    follower.more()
+    assert LARGEST < follower.size < log.stat().st_size
+    assert len(read(log)) <= LONGEST_LINE + 1
+
+
+def test_patterns_see_the_begin_of_a_long_line(tmp_path: Path) -> None:
+    log = tmp_path / "console.log"
+    log.write_text("a" * 9000 + "BUG: x\r\n" + "Kernel panic - not syncing: y" + "b" * 9000 + "\n")
+    said = read(log)
+    assert [len(line) for line in said.splitlines()] == [LONGEST_LINE] * 2
+    assert classify(said, agent_done=False).kind == "panic"
+    assert "\r" not in said
+
+
+@pytest.mark.parametrize("line", ["WARNING: " * 40_000, "possible " * 40_000, "a" * 400_000])
+def test_a_line_of_any_length_is_classified_at_once(line: str) -> None:
+    # The square of this length is 10^11.
+    assert classify(line, agent_done=True).kind == "done"

@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from guests.channel import MAGIC
+from guests.console import READY
 from guests.initramfs import AGENT
-from guests.virtme import ENTER, READY, ROOT_NAME, WALL_AGENT
+from guests.virtme import ENTER, ROOT_NAME, WALL_AGENT
 from guests.virtme_argv import ENTER_NAME, PORT_NAME
 
 WALL = WALL_AGENT.read_text()
@@ -33,7 +34,7 @@ def test_syntax(program: list[str], script: Path) -> None:
 def test_names_are_those_of_the_host_side() -> None:
     assert re.search(r"^PORT_NAME=(.*)$", WALL, re.M).group(1) == PORT_NAME  # type: ignore[union-attr]
     assert f'echo "{MAGIC.decode()} $1 $2"; cat /tmp/payload' in WALL
-    assert f'say "{READY.removeprefix("twinboot: ")}"' in WALL
+    assert f'say "{READY}"' in WALL
     assert f'"$SHARE/{ROOT_NAME}"' in OUTER
     assert f'"$SHARE"/{WALL_AGENT.name}' in OUTER
     assert ENTER.name == ENTER_NAME

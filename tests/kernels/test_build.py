@@ -14,9 +14,11 @@ import pytest
 
 from errors import InfraError, SeriesError, UsageError
 from experiment.spec import KernelSpec, Mode
-from kernels import origins, symbols
+from host import sandbox
+from kernels import build, origins, symbols
+from kernels import cache as store
 from kernels.build import commands, key_of, provide, seconds_to_build
-from kernels.cache import cached_kernels
+from kernels.cache import Kernel, cached_kernels
 from kernels.compiled import load as touched
 from kernels.config import parse
 from kernels.expected import Expected, expected, remember
@@ -392,19 +394,71 @@ def test_a_source_that_does_not_build_is_not_the_series_fault(lab: Lab) -> None:
             provide(lab.spec, lab.series(name, *edits), **lab.where)
 
 
-def test_a_host_that_fails_while_the_patch_is_looked_for_is_not_the_series_fault(
-    lab: Lab,
+FULL = replace("mm/slow.c", "#include", '#error "No space left on device"\n#include')
+
+
+@pytest.mark.parametrize("base_is_cached", [True, False])
+def test_a_series_that_has_the_compiler_say_that_the_disk_is_full(
+    lab: Lab, base_is_cached: bool
 ) -> None:
-    full = replace("mm/slow.c", "#include", '#error "No space left on device"\n#include')
+    if base_is_cached:
+        provide(lab.spec, [], **lab.where)
     other = replace("mm/slow.c", '#error "No space left on device"', '#error "other"')
-    with pytest.raises(InfraError, match="the host failed"):
-        provide(lab.spec, lab.series("full", full, other), **lab.where)
+    number, error = blamed(lab, "full", COMMENT, FULL)
+    assert number == 2
+    assert "No space left" in error.what
+    assert blamed(lab, "later", FULL, other)[0] == 1
 
 
 def test_a_full_disk_is_never_the_series_fault(lab: Lab) -> None:
-    full = replace("mm/slow.c", "#include", '#error "No space left on device"\n#include')
+    # Whatever is built on it, and with patches or without.
+    FULL(lab.source)
     with pytest.raises(InfraError, match="the host failed"):
-        provide(lab.spec, lab.series("full", full), **lab.where)
+        provide(lab.spec, [], **lab.where)
+    with pytest.raises(InfraError, match="the host failed"):
+        provide(lab.spec, lab.series("any", COMMENT), **lab.where)
+
+
+def test_a_series_that_takes_an_option_away_is_to_blame(lab: Lab) -> None:
+    gone = replace("Kconfig", "config NET_9P\n", "config NET_10P\n")
+    number, error = blamed(lab, "renamed", COMMENT, gone)
+    assert number == 2
+    assert "CONFIG_NET_9P" in error.what
+    assert provide(lab.spec, [], **lab.where).is_built
+
+
+def test_a_build_that_never_ends_is_the_series_where_the_base_ended(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    base = provide(lab.spec, [], **lab.where)
+    monkeypatch.setattr(build, "BUILD_TIMEOUT_S", 5.0)
+    endless = replace("Makefile", "else\n", "else\n_ := $(shell sleep 600)\n")
+    with pytest.raises(SeriesError, match="and its base did"):
+        provide(lab.spec, lab.series("endless", endless), **lab.where)
+    monkeypatch.undo()
+    other = provide(lab.spec, lab.series("noop", COMMENT), **lab.where)
+    assert other.identity.code_key == base.identity.code_key
+
+
+@pytest.mark.parametrize(
+    ("raised", "expected"),
+    [
+        (IsADirectoryError(21, "Is a directory"), SeriesError),
+        (RecursionError("too deep"), SeriesError),
+        (OSError(28, "No space left on device"), OSError),
+    ],
+)
+def test_whatever_is_raised_is_the_series_unless_the_host_says_it(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch, raised: Exception, expected: type[Exception]
+) -> None:
+    def switch(*_: object) -> tuple[str, ...]:
+        raise raised
+
+    monkeypatch.setattr(build, "switch", switch)
+    with pytest.raises(expected):
+        provide(lab.spec, lab.series("noop", COMMENT), **lab.where)
+    with pytest.raises(type(raised)):
+        provide(lab.spec, [], **lab.where)
 
 
 def test_a_patch_that_does_not_apply_leaves_the_lab_able_to_go_on(lab: Lab) -> None:
@@ -538,3 +592,123 @@ def _processes_in(folder: Path) -> list[int]:
             except OSError:
                 continue
     return found
+
+
+def secret_at(tmp_path: Path) -> Path:
+    """A file that no series may see, outside of tree and cache."""
+    secret = tmp_path / "home/.netrc"
+    secret.parent.mkdir(mode=0o700)
+    secret.write_text('"canary of the home"\n')
+    return secret
+
+
+def boxed(lab: Lab, patches: list[Path]) -> Kernel:
+    return provide(lab.spec, patches, **lab.where, boxed=True)
+
+
+@pytest.mark.parametrize("base_is_cached", [True, False])
+def test_a_kernel_from_a_box_is_the_kernel_from_none(lab: Lab, base_is_cached: bool) -> None:
+    plain = provide(lab.spec, lab.series("plain", GROWN), **lab.where)
+    image, symbols_of_it = plain.image.read_bytes(), plain.system_map.read_bytes()
+    store.clean(lab.cache, 0)
+    if base_is_cached:
+        provide(lab.spec, [], **lab.where)
+    other = boxed(lab, lab.series("other", GROWN))
+    assert other.image.read_bytes() == image
+    assert other.system_map.read_bytes() == symbols_of_it
+    assert other.identity.code_key == plain.identity.code_key
+    if base_is_cached:
+        assert compiled(other.build_log) == ["mm/filemap.o"]
+    assert {path.owner() for path in lab.cache.rglob("*")} == {lab.cache.owner()}
+    assert list(lab.cache.glob("trees/*/boxed")) == []
+
+
+def test_makefiles_in_a_box_reach_nothing_outside(lab: Lab, tmp_path: Path) -> None:
+    """The review's: root, the cache, the network and the home were open to a makefile."""
+    secret, base = secret_at(tmp_path), provide(lab.spec, [], **lab.where)
+    image, objects = base.image.read_bytes(), next(lab.cache.glob("trees/*/src/obj-*"))
+    before = (objects / "mm/filemap.o").read_bytes()
+    script = (
+        f"id -u > id; cat {secret} > secret; cp /etc/shadow shadow; touch {tmp_path}/canary; "
+        f"echo EVIL > {base.image}; rm -rf ../mm/filemap.c; "
+        "cat /proc/*/environ | tr '\\\\0' '\\\\n' > environ; touch -d 2099-01-01 mm/slow.o"
+    )
+    evil = replace("Makefile", "-include .config", f"_ := $(shell {script})\n-include .config")
+    told = replace("Makefile", "else\n", "else\n_ := $(shell echo uid $$(id -u) >&2)\n")
+    kernel = boxed(lab, lab.series("evil", evil, told))
+    assert not (tmp_path / "canary").exists()
+    assert base.image.read_bytes() == image
+    assert (objects / "mm/filemap.o").read_bytes() == before
+    assert provide(lab.spec, [], **lab.where).image.read_bytes() == image
+    said = kernel.build_log.read_text()
+    assert "uid 0" not in said
+    assert f"uid {sandbox.BOX_UID if os.getuid() == 0 else os.getuid()}" in said
+    # What was left of it is gone, and the next series starts from the source's own objects.
+    good = boxed(lab, lab.series("good", COMMENT))
+    assert good.identity.code_key == base.identity.code_key
+
+
+def test_a_build_that_spoils_its_objects_is_blamed_and_nobody_else(lab: Lab) -> None:
+    base = provide(lab.spec, [], **lab.where)
+    spoil = replace("Makefile", "else\n", "else\n_ := $(shell echo EVIL > mm/filemap.o)\n")
+    with pytest.raises(SeriesError, match="does not build"):
+        boxed(lab, lab.series("spoil", COMMENT, spoil))
+    assert boxed(lab, lab.series("good", COMMENT)).identity.code_key == base.identity.code_key
+
+
+@pytest.mark.parametrize("how", ['#include "{}"', '__asm__(".incbin \\"{}\\"");'])
+def test_a_source_file_reads_no_file_of_the_host(lab: Lab, tmp_path: Path, how: str) -> None:
+    secret = secret_at(tmp_path)
+    line = how.format(secret)
+    reads = replace("mm/slow.c", "int slow", f"{line}\nint slow")
+    with pytest.raises(SeriesError) as caught:
+        boxed(lab, lab.series("reads", reads))
+    assert "canary" not in str(caught.value)
+    assert all(b"canary" not in path.read_bytes() for path in lab.cache.rglob("*")
+               if path.is_file())  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "made", ["ln -s /etc/passwd stolen", "mkfifo pipe", "ln -s ../../../busy up",
+             "rm -f System.map; ln -s /etc/passwd System.map"],
+)  # fmt: skip
+def test_what_no_build_makes_is_not_read_by_the_lab(lab: Lab, made: str) -> None:
+    links = replace("Makefile", 'Kernel: $< is ready"', f'ready"; {made}')
+    with pytest.raises(SeriesError, match="what no build makes"):
+        boxed(lab, lab.series("links", links))
+    assert cached_kernels(lab.cache) == []
+
+
+@pytest.mark.parametrize(
+    ("folder", "target", "stays"),
+    [
+        ("arch/x86_64/boot", "../../x86/boot/bzImage", True), (".", "mm/x.o", True),
+        (".", "..", False), ("a", "..", True), ("a", "../..", False), ("a", "/etc/passwd", False),
+        ("a/b", "c/../../../x", False), ("a", "../b", True),
+    ],
+)  # fmt: skip
+def test_links_within_the_objects_stay(folder: str, target: str, stays: bool) -> None:
+    assert build._stays(Path(folder), target) is stays
+
+
+def test_a_kernel_that_was_changed_by_hand_is_built_again(lab: Lab) -> None:
+    kernel = provide(lab.spec, [], **lab.where)
+    image = kernel.image.read_bytes()
+    for change in (
+        lambda: kernel.image.write_bytes(b"EVIL"),
+        lambda: kernel.system_map.unlink(),
+        lambda: (kernel.folder / "added.ko").write_bytes(b"EVIL"),
+        lambda: (kernel.folder / store.DIGESTS).write_text("[]"),
+    ):
+        change()
+        again = provide(lab.spec, [], **lab.where)
+        assert again.image.read_bytes() == image
+        assert again.modules == ()
+
+
+def test_a_kernel_of_an_older_version_is_believed_once(lab: Lab) -> None:
+    kernel = provide(lab.spec, [], **lab.where)
+    (kernel.folder / store.DIGESTS).unlink()
+    assert store.load(lab.cache, kernel.identity.key, used=True) is not None
+    kernel.image.write_bytes(b"EVIL")
+    assert store.load(lab.cache, kernel.identity.key, used=True) is None

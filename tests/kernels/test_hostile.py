@@ -14,6 +14,7 @@ from experiment.series_name import kind_of, message_id, split_range
 from experiment.spec import SeriesSpec
 from kernels import mail as mails
 from kernels import series
+from kernels.build import provide
 from kernels.cleaning import clean, is_unfit
 from kernels.diff import read_diff
 from kernels.intake import keep, patches_of, records_of
@@ -148,15 +149,49 @@ def test_a_file_name_in_a_folder_with_escapes_is_refused(lab: Lab) -> None:
     assert "\x1b" not in str(caught.value)
 
 
-def test_files_that_the_build_runs_are_pointed_out(lab: Lab) -> None:
-    def edit(tree: Path) -> None:
-        (tree / "Makefile").write_text("# x\n" + (tree / "Makefile").read_text())
+MAIL_OF_A_LINK = """Subject: [PATCH] mm: a link
 
-    (lab.checkout / "x.mbox").write_bytes(mbox(post(lab, edit)))
-    spec = keep(SeriesSpec(path="x.mbox"), **lab.where)
-    assert records_of(spec, **lab.where)[0].findings == (
-        "changes files that the build executes: Makefile",
-    )
+diff --git a/mm/l b/mm/l
+new file mode {mode}
+index 0000000..3594e94
+--- /dev/null
++++ b/mm/l
+@@ -0,0 +1 @@
++/etc/hostname
+\\ No newline at end of file
+"""
+SUBMODULE = """Subject: [PATCH] mm: a submodule
+
+diff --git a/mm/m b/mm/m
+new file mode {mode}
+index 0000000..3594e94
+--- /dev/null
++++ b/mm/m
+@@ -0,0 +1 @@
++Subproject commit 3594e94c04db171e2767224db355f514b13715c5
+"""
+
+
+@pytest.mark.parametrize(
+    "mode", ["120000", "120000 ", "120000\t", "120000 x", "0120000", " 120000", "120777", "120644"]
+)
+@pytest.mark.parametrize("boxed", [False, True])
+def test_git_makes_no_link_of_any_spelling(lab: Lab, mode: str, boxed: bool) -> None:
+    patch = lab.checkout / "0001-link.patch"
+    patch.write_text(MAIL_OF_A_LINK.format(mode=mode).replace("\\\\", "\\"))
+    with pytest.raises(SeriesError):
+        provide(lab.spec, [patch], **lab.where, boxed=boxed)
+    assert [path for path in lab.cache.rglob("l") if path.is_symlink()] == []
+    assert not any(path.is_file() for path in lab.cache.glob("trees/*/src/mm/l"))
+
+
+@pytest.mark.parametrize("mode", ["160000", "160000 ", "0160000", "160644"])
+def test_git_makes_no_submodule_of_any_spelling(lab: Lab, mode: str) -> None:
+    patch = lab.checkout / "0001-module.patch"
+    patch.write_text(SUBMODULE.format(mode=mode))
+    with pytest.raises(SeriesError):
+        provide(lab.spec, [patch], **lab.where)
+    assert list(lab.cache.glob("trees/*/src/mm/m")) == []
 
 
 def test_a_message_that_speaks_of_diffs_is_no_diff() -> None:

@@ -14,6 +14,7 @@ from experiment.spec import SeriesSpec
 from kernels.intake import keep, records_of
 from queues import watch as watching
 from queues.entry import Entry
+from queues.posted import Posted, read_posted
 from queues.store import QueueStore
 from queues.watch import Look, Wanted, Watch, mailbox_of
 from runs.request import Request
@@ -587,3 +588,21 @@ def test_a_mailbox_cannot_fill_the_disk(
     assert len(found.given_up) == 4
     assert "too many mails wait" in found.given_up[0]
     assert len(list((store.folder / "watch").glob("*/*.eml"))) == 5
+
+
+def test_whatever_one_mail_has_somebody_raise_the_next_is_queued(
+    store: QueueStore, archive: Archive, monkeypatch: pytest.MonkeyPatch
+) -> None:
+
+    def raising(raw: bytes) -> Posted | None:
+        if b"step 1 of a" in raw:
+            raise RecursionError("brackets")
+        return read_posted(raw)
+
+    monkeypatch.setattr(watching, "read_posted", raising)
+    archive.add(series("a", 1, title="mm: bad"))
+    archive.add(series("b", 1, title="mm: good"))
+    found = look(store, archive.folder)
+    assert titles(store) == ["v1 mm: good"]
+    assert any("RecursionError: brackets" in line for line in found.left_out)
+    assert look(store, archive.folder).mails == 0

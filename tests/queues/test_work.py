@@ -284,3 +284,17 @@ def test_two_workers_never_take_the_same_entry(store: QueueStore, tmp_path: Path
     lines = collections.Counter(ledger.read_text().splitlines())
     assert len(lines) == RUNS * len(names)
     assert set(lines.values()) == {1}
+
+
+def test_what_nobody_expected_of_two_entries_does_not_keep_the_others_waiting(
+    store: QueueStore,
+) -> None:
+    bad = [queued(store, name) for name in ("a", "b", "c")]
+    good = queued(store, "good")
+    bugs: tuple[BaseException, ...] = (RecursionError("deep"), KeyError("x"), ValueError("y"))
+    told: dict[str, list[BaseException | None]] = {
+        entry.id: [bug] for entry, bug in zip(bad, bugs, strict=True)
+    }
+    assert work(store, Measuring(told=told), quiet) == 4
+    assert [store.find(entry.id).blame for entry in bad] == ["lab"] * 3
+    assert store.find(good.id).state == "done"

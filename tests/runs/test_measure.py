@@ -17,6 +17,7 @@ from guests import channel, exact
 from guests.console import Ending, Kind
 from guests.exact import BootError, Machine, Outcome, Snapshot
 from guests.initramfs import Initramfs
+from host import limited
 from kernels.cache import Kernel
 from results.record import Failure, KernelIdentity, RunRecord
 from results.store import SessionStore
@@ -26,7 +27,7 @@ from runs.measure import measure
 from runs.options import Options
 from runs.prepare import Bench, Session
 from runs.progress import Reporter
-from workloads import parse, validity
+from workloads import metrics, parse, validity
 from workloads.spec import load_catalogue
 
 CHECKOUT = Path(__file__).resolve().parent.parent.parent
@@ -43,6 +44,7 @@ class Guests:
         self.files: dict[str, bytes] = {"out": b"the same bytes\n"}
         self.cold_files: dict[str, bytes] | None = None
         self.error: BaseException | None = None
+        self.hostile = ""
         self._lock = threading.Lock()
 
     def take_snapshot(
@@ -62,7 +64,7 @@ class Guests:
 
     def _run(
         self, how: str, files: dict[str, bytes], text: str, folder: Path, logs: Path,
-        watch: Callable[[str], None], *, probe: object = None,
+        watch: Callable[[str], None], *, probe: object = None, **more: object,
     ) -> Outcome:  # fmt: skip
         watch("phase 4k")
         with self._lock:
@@ -73,6 +75,8 @@ class Guests:
             raise self.error
         if kind != "done":
             return Outcome(None, Ending(kind, f"told {kind}"), 1.0, 2.0)
+        if folder.name == self.hostile:
+            files = {"out": b"hostile"}
         folder.mkdir(parents=True)
         logs.mkdir(parents=True, exist_ok=True)
         for place in (folder, logs):
@@ -121,6 +125,10 @@ def guests(monkeypatch: pytest.MonkeyPatch) -> Guests:
     for name in ("take_snapshot", "run_restored", "run_cold"):
         monkeypatch.setattr(exact, name, getattr(told, name))
     result = SimpleNamespace(phases=())
+    # A helper process would read with the real functions.
+    monkeypatch.setattr(
+        limited, "call", lambda function, *given, **named: function(*given, **named)
+    )
     monkeypatch.setattr(parse, "guest_result", lambda files, names: result)
     monkeypatch.setattr(validity, "problems", lambda result, claim: ())
     monkeypatch.setattr(channel, "decode", lambda data: {"out": data})
@@ -230,7 +238,8 @@ def test_a_lost_guest_is_booted_once_more_and_no_more(
     assert guests.booted.count("restored filemap-4k.b00.patched") == 2
     # Its repeat has nothing to be compared with.
     assert set(found) == {"filemap-4k.b00.patched", "filemap-4k.b00.patched.repeat"}
-    assert found["filemap-4k.b00.patched"].blame == "host"
+    # Twice, and the base never: that is no accident of the host.
+    assert found["filemap-4k.b00.patched"].blame == "series"
 
 
 def test_what_the_host_broke_is_made_again_when_resumed(
@@ -294,3 +303,38 @@ def test_an_error_ends_all_and_keeps_what_is_on_record(
     assert list((tmp_path / "cache" / "scratch").iterdir()) == []
     guests.error = None
     assert failed(run(3, slots=1)) == {}
+
+
+@pytest.mark.parametrize("raised", [ZeroDivisionError(), OverflowError("x"), RecursionError()])
+def test_whatever_a_result_has_a_reader_raise_is_one_failure(
+    run: Callable[..., dict[str, RunRecord]],
+    guests: Guests,
+    monkeypatch: pytest.MonkeyPatch,
+    raised: Exception,
+) -> None:
+    read = parse.guest_result
+
+    def reader(files: Mapping[str, bytes], names: tuple[str, ...]) -> parse.GuestResult:
+        if files["out"] == b"hostile":
+            raise raised
+        return read(files, names)
+
+    monkeypatch.setattr(parse, "guest_result", reader)
+    guests.hostile = "filemap-4k.b00.patched"
+    records = run(2)
+    found = failed(records)
+    assert (found[guests.hostile].kind, found[guests.hostile].blame) == ("unreadable", "series")
+    assert type(raised).__name__ in found[guests.hostile].message
+    assert records["filemap-4k.b01.patched"].failure is None
+    assert guests.booted.count(f"restored {guests.hostile}") == 2
+
+
+def test_a_run_with_a_sample_that_is_not_finite_is_no_record(
+    run: Callable[..., dict[str, RunRecord]],
+    guests: Guests,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    monkeypatch.setattr(metrics, "samples", lambda *_, **__: {"4k.bw": float("inf")})
+    assert set(failed(run(1))) >= {"filemap-4k.b00.base", "filemap-4k.b00.patched"}
+    assert len(SessionStore(tmp_path / "session").records()) == 3

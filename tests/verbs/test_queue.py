@@ -17,11 +17,13 @@ import pytest
 
 import lab
 from errors import SeriesError
+from host import sandbox
 from queues.store import QueueStore
 from runs.options import Options
 from runs.request import Request
 from tests.kernels.poison import UNREADABLE
 from tests.queues.archive import DAY, Archive, patch, series
+from verbs.actions import session as actions
 from verbs.options import Booting
 
 LAB = Path(lab.__file__).resolve()
@@ -187,8 +189,10 @@ def test_watch_says_what_it_found_and_takes_paths_in_two_ways(
 
 
 def test_what_came_by_mail_is_built_only_where_its_authors_are_trusted(
-    main: Main, archive: Archive, capsys: pytest.CaptureFixture[str]
-) -> None:
+    main: Main, archive: Archive, capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    monkeypatch.setattr(sandbox, "available", lambda: None)
     evil()
     archive.add(series("b", 1, title="fs: b", file="fs/b.c"), at=recently())
     assert main("watch", str(archive.folder), "--queue", "q", "--once") == 0
@@ -217,6 +221,29 @@ def test_what_came_by_mail_is_built_only_where_its_authors_are_trusted(
         assert main("queue", "remove", name, "--queue", "q") == 0
     assert main("queue", "run", "--queue", "q", "--trust-authors") == 0
     assert "no workload is known for fs/b.c" in queue.find(mailed[0]).message
+
+
+@pytest.mark.parametrize(
+    ("flags", "tool", "boxed"),
+    [((), "bwrap", True), (("--sandbox",), "bwrap", True), (("--trust-authors",), "bwrap", True),
+     (("--trust-authors",), None, False), (("--trust-authors", "--no-sandbox"), "bwrap", False)],
+)  # fmt: skip
+def test_what_came_by_mail_is_built_in_a_sandbox(
+    main: Main, archive: Archive, monkeypatch: pytest.MonkeyPatch, flags: tuple[str, ...],
+    tool: str | None, boxed: bool,
+) -> None:  # fmt: skip
+    asked: list[bool | None] = []
+
+    def measure(request: object, options: Options, *_: object, **__: object) -> None:
+        asked.append(options.sandbox)
+        raise SeriesError("does not build")
+
+    monkeypatch.setattr(sandbox, "available", lambda: tool)
+    monkeypatch.setattr(actions, "measure", measure)
+    archive.add(series("b", 1, title="fs: b", file="fs/b.c"), at=recently())
+    assert main("watch", str(archive.folder), "--queue", "q", "--once") == 0
+    assert main("queue", "run", "--queue", "q", *flags) == 0
+    assert asked == [boxed]
 
 
 @pytest.mark.parametrize("name", UNREADABLE)

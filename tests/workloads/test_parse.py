@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from tests.workloads.conftest import Change, Run, counter, swap
 from workloads import parse
-from workloads.parse import ParseError, Side, guest_result
+from workloads.parse import ParseError, Side, guest_result, timeline
 
 ANY_JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
@@ -360,3 +360,38 @@ def test_what_is_mounted(run_matrix: Run, run_dirty: Run, run_4k: Run) -> None:
     # Recorded before it was sent.
     assert run_4k.result.phases[0].mounted == ""
     assert parse.mounted("none /mnt\nproc /proc proc rw 0 0\n") == ""
+
+
+HUGE = "9" * 401
+
+
+@pytest.mark.parametrize(
+    ("name", "old", "new"),
+    [
+        ("4k/fio.json", '"total_ios" : ', '"total_ios" : 1' + "0" * 400),
+        ("4k/fio.json", '"total_ios" : ', '"total_ios" : -'),
+        ("4k/fio.json", '"iops" : ', '"iops" : 1e999'),
+        ("4k/fio.json", '"runtime" : "', '"runtime" : "0ms", "x" : "'),
+        ("4k/fio.json", '"ramp_time" : "', '"ramp_time" : "-'),
+        ("4k/after/proc/vmstat", "pgmajfault ", f"pgmajfault {HUGE}"),
+        ("4k/after/cgroup/cpu.stat", "usage_usec ", f"usage_usec {HUGE}"),
+        ("4k/after/cgroup/memory.pressure", "total=", f"total={HUGE}"),
+        ("4k/after/cgroup/io.stat", "rbytes=", f"rbytes={HUGE}"),
+        ("tainted", "0", HUGE),
+    ],
+)
+def test_numbers_of_guests_are_bounded(run_4k: Run, name: str, old: str, new: str) -> None:
+    with pytest.raises(ParseError, match=name):
+        _ = run_4k.but(name, swap(old, new)).result
+
+
+@pytest.mark.parametrize("value", ["1" + "0" * 400, "-1" + "0" * 400, "inf", "1e9", ""])
+def test_bandwidth_is_bounded(value: str) -> None:
+    with pytest.raises(ParseError, match="no line of a bandwidth log"):
+        timeline("4k", f"50, {value}, 0, 4096, 0\n", 50)
+
+
+def test_a_log_of_as_many_directions_as_lines_is_refused_at_once() -> None:
+    log = "".join(f"{40_000_000}, 1, {n}\n" for n in range(20_000))
+    with pytest.raises(ParseError, match="20000 jobs and directions"):
+        timeline("4k", log, 50)

@@ -6,9 +6,12 @@ from dataclasses import replace
 
 import pytest
 
+from experiment.spec import PhaseTimes
+from results.profile import PhaseProfile, Profile
 from tests.workloads.conftest import CATALOGUE, LIMIT, Change, Run, counter, recorded, swap
+from workloads.job import fio_arguments
 from workloads.spec import Phase
-from workloads.validity import CHECKS, few_ios, problems
+from workloads.validity import CHECKS, clock_problems, few_ios, problems
 
 FIO = '"total_ios" : '
 
@@ -210,3 +213,52 @@ def test_huge_pages_where_none_are_asked(run_matrix: Run) -> None:
     assert problems(none.result, small) == ()
     # What tmpfs has when nothing is said.
     assert problems(none.result, replace(small, mount_options="noatime")) == ()
+
+
+def given(run: Run, **times: float) -> dict[str, tuple[str, ...]]:
+    asked = PhaseTimes(**times)  # type: ignore[arg-type]
+    (phase,) = run.phases
+    return {phase.name: fio_arguments(phase, asked, jobs=4, seed=1)}
+
+
+def test_options_that_fio_says_it_ran_with_are_those_given(run_4k: Run, run_dirty: Run) -> None:
+    for run, times in ((run_4k, {"runtime_s": 2, "ramp_s": 0.6}), (run_dirty, {"runtime_s": 2})):
+        claim = replace(run.claim, fio=given(run, **times))
+        assert problems(run.result, claim) == ()
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "problem"),
+    [
+        ('"runtime" : "2000ms"', '"runtime" : "1000ms"', "runtime=1000ms, expected 2000ms"),
+        ('"rw" : "randread"', '"rw" : "read"', "rw=read, expected randread"),
+        ('"numjobs" : "4"', '"numjobs" : "8"', "numjobs=8, expected 4"),
+        ('"numjobs" : "4"', '"numjobs" : "4",\n"bs" : "64k"', "bs=64k, which it was not given"),
+        ('"ramp_time" : "600ms",', "", "ramp_time=nothing, expected 600ms"),
+        ("/mnt/test.img", "/dev/zero", "filename=/dev/zero, expected /mnt/test.img"),
+    ],
+)
+def test_a_guest_that_ran_something_else_says_so_or_lies_twice(
+    run_4k: Run, old: str, new: str, problem: str
+) -> None:
+    """`job options.runtime = 1000ms` where 2 s were asked for doubled the bandwidth."""
+    claim = replace(run_4k.claim, fio=given(run_4k, runtime_s=2, ramp_s=0.6))
+    found = problems(run_4k.but("4k/fio.json", swap(old, new)).result, claim)
+    assert f"4k: fio ran with {problem}" in found
+
+
+@pytest.mark.parametrize(
+    ("counted_ms", "valid"),
+    [(2607, True), (2900, True), (4500, True), (2570, False), (1300, False), (5600, False)],
+)
+def test_a_clock_that_goes_otherwise_than_instructions_is_seen(
+    run_4k: Run, counted_ms: int, valid: bool
+) -> None:
+    """fio says 600 ms of ramp and 2007 ms; four jobs take a second each way at most."""
+    phase = PhaseProfile(
+        phase="4k", instructions=counted_ms * 1_000_000, kernel=(), user={},
+        by_vcpu=(counted_ms,), units={},
+    )  # fmt: skip
+    found = clock_problems(run_4k.result, run_4k.phases, Profile(run_id="r", phases=(phase,)))
+    assert (found == ()) is valid
+    assert all("2607 ms" in line and f"{counted_ms} ms" in line for line in found)

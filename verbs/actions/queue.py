@@ -9,6 +9,8 @@ from pathlib import Path
 
 from errors import UsageError
 from fleet.configured import executor_of
+from host import sandbox
+from host.packages import install_line
 from queues import page, table
 from queues.adding import entry_of, of_row, put
 from queues.entry import Entry
@@ -78,16 +80,19 @@ def work_all(
     # A word that is wrong ends this, and not every entry; nothing is connected yet.
     executor_of(where.executor, where.store, checkout=CHECKOUT, cache=run_options.cache, say=log)
 
+    boxed = run_options.sandbox is not False and sandbox.available() is not None
+
     def measure(job: Job) -> None:
+        options_here = replace(run_options, sandbox=boxed) if job.is_from_mail else run_options
         # Connected anew each time: a scheduler may have been lost, and be back.
         if job.resume:
-            session.measure(Request(), run_options, where, resume=job.folder)
+            session.measure(Request(), options_here, where, resume=job.folder)
         else:
-            session.measure(job.request, run_options, where, folder=job.folder)
+            session.measure(job.request, options_here, where, folder=job.folder)
 
     names: set[str] = set()
     while True:
-        rules = Rules(tries, limit, trust_authors)
+        rules = Rules(tries, limit, trust_authors, boxed)
         try:
             finished = work(waiting, measure, log, rules)
         except KeyboardInterrupt:
@@ -107,11 +112,11 @@ def work_all(
     print(waiting.folder / page.INDEX)
     if left:
         raise UsageError(
-            f"{len(left)} entries came by mail and were not built: a patch may change makefiles "
-            "and scripts, which run with all your rights",
+            f"{len(left)} entries came by mail and were not built: this host has no sandbox, and a "
+            "patch may change makefiles and scripts, which run with all your rights",
             where=str(waiting.folder),
-            next_step="read the patches, or run in a container or as a user that owns nothing "
-            "else, and add --trust-authors",
+            next_step=f"{install_line(['bubblewrap'])}; or read the patches, and add "
+            "--trust-authors",
         )
 
 

@@ -1,0 +1,245 @@
+"""A box for programs that a stranger's series reaches: bubblewrap, or util-linux's unshare.
+
+In a box are the system's programs and what is named, read-only, one folder that may be written,
+and a small /tmp.  There is no network, no home, no process of outside and no way to gain a right;
+root's own boxes run as a user that owns nothing.  docs/security.md says what is left.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from errors import InfraError
+from host.packages import install_line
+from host.process import run
+
+# Nobody's: above the users of distributions, below those that systemd gives out.
+BOX_UID = 60_577
+Tool = Literal["bwrap", "unshare"]
+TRIAL_TIMEOUT_S = 30.0
+# What programs need of the system; what is not there is left out.
+SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/nix/store")
+# Where programs look up which of several is meant, and libraries.
+ETC = ("/etc/alternatives", "/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/ld.so.conf.d")
+TMP_BYTES = 1 << 30
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Of each process in a box: CPU seconds, bytes of memory, bytes of a file; and their number."""
+
+    cpu_s: int = 3600
+    memory_bytes: int = 16 << 30
+    file_bytes: int = 4 << 30
+    processes: int = 4096
+
+
+@dataclass(frozen=True)
+class Box:
+    """``writable`` folders by where they are seen in the box, and what else is ``readable``.
+
+    ``links`` are made in it: what they lead to, and where they are.
+    """
+
+    tool: Tool
+    writable: tuple[tuple[Path, Path], ...]
+    readable: tuple[Path, ...] = ()
+    limits: Limits = Limits()
+    links: tuple[tuple[Path, Path], ...] = ()
+
+    def argv(
+        self, argv: Sequence[str], cwd: Path, env: Mapping[str, str] | None = None
+    ) -> list[str]:
+        """The command that runs ``argv`` in ``cwd`` of the box, with these variables alone."""
+        # All of it: what stays outside of a box can be asked for its environment from within.
+        given = {"PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C", **(env or {})}
+        clear = ["env", "-i", *(f"{name}={value}" for name, value in given.items())]
+        limits = [
+            "prlimit", f"--cpu={self.limits.cpu_s}", f"--as={self.limits.memory_bytes}",
+            f"--fsize={self.limits.file_bytes}", "--core=0",
+            *([] if self.tool == "unshare" else [f"--nproc={self.limits.processes}"]), "--",
+        ]  # fmt: skip
+        if self.tool == "bwrap":
+            return [*clear, *_bwrap(self, cwd), *_dropped(), *limits, *argv]
+        return [*clear, "sh", "-c", UNSHARED, "sh", *_mounts(self), str(cwd), *limits, *argv]
+
+    @contextmanager
+    def owned(self) -> Iterator[None]:
+        """While the block lasts, what may be written is the box's user's, where that is another."""
+        for folder, _ in self.writable:
+            _give(folder, _uid())
+        try:
+            yield
+        finally:
+            for folder, _ in self.writable:
+                _give(folder, os.getuid())
+
+
+def box(
+    *writable: tuple[Path, Path], readable: Sequence[Path] = (), limits: Limits | None = None
+) -> Box:
+    """A box of what this host has.
+
+    Raises:
+        InfraError: it has nothing to make one of.
+    """
+    tool = available()
+    if tool is None:
+        raise InfraError(
+            "no sandbox can be made: neither bwrap nor unshare works here",
+            where="sandbox",
+            next_step=f"{install_line(['bubblewrap'])}; containers have to allow user namespaces",
+        )
+    return Box(tool, writable, tuple(readable), limits or Limits())
+
+
+@functools.cache
+def available() -> Tool | None:
+    """What makes boxes here, tried with a program that does nothing; None where nothing does."""
+    tools: tuple[Tool, ...] = ("bwrap", "unshare")
+    for tool in tools:
+        if shutil.which(tool) is None:
+            continue
+        with tempfile.TemporaryDirectory(prefix="twinboot-box-") as name:
+            folder = Path(name)
+            trial = Box(tool, ((folder, folder),))
+            with trial.owned():
+                done = run(
+                    trial.argv(["touch", str(folder / "made")], folder),
+                    timeout_s=TRIAL_TIMEOUT_S, check=False,
+                )  # fmt: skip
+            if done.returncode == 0 and (folder / "made").exists():
+                return tool
+    return None
+
+
+def programs(*names: str) -> tuple[Path, ...]:
+    """Where programs of these names are if no system folder holds them: read-only parts of a box.
+
+    With them comes this Python, which kernel builds and b4 run.
+    """
+    found = [Path(path) for name in names if (path := shutil.which(name)) is not None]
+    places = [place for path in found for place in (path.absolute().parent, path.resolve().parent)]
+    places += [Path(sys.prefix), Path(sys.base_prefix)]
+    kept = [
+        place for place in dict.fromkeys(places)
+        if place.is_dir() and not _in_system(place) and place not in (Path("/"), Path.home())
+    ]  # fmt: skip
+    return tuple(kept)
+
+
+def _in_system(place: Path) -> bool:
+    return any(place.is_relative_to(top) for top in SYSTEM)
+
+
+def _uid() -> int:
+    return BOX_UID if os.getuid() == 0 else os.getuid()
+
+
+def _give(folder: Path, uid: int) -> None:
+    if os.getuid() != 0:
+        return
+    os.chown(folder, uid, uid)
+    for at, folders, names in os.walk(folder):
+        for name in (*folders, *names):
+            os.chown(Path(at) / name, uid, uid, follow_symlinks=False)
+
+
+def _parts(box: Box) -> list[tuple[str, Path, Path]]:
+    """What is mounted: how, from where, to where; folders before what lies in them."""
+    system = [(Path(place), Path(place)) for place in (*SYSTEM, *ETC) if Path(place).exists()]
+    readable = [(place, place) for place in box.readable if place.exists()]
+    parts = [("ro", *pair) for pair in (*system, *readable)]
+    parts += [("rw", *pair) for pair in box.writable]
+    parts += [("ln", *pair) for pair in box.links]
+    return sorted(parts, key=lambda part: (len(part[2].parts), part[2].as_posix()))
+
+
+def _bwrap(box: Box, cwd: Path) -> list[str]:
+    argv = [
+        "bwrap", "--die-with-parent", "--unshare-net", "--unshare-pid", "--unshare-ipc",
+        "--unshare-uts", "--unshare-cgroup-try", "--hostname", "box",
+        "--dev", "/dev", "--proc", "/proc", "--perms", "1777",
+        "--size", str(TMP_BYTES), "--tmpfs", "/tmp",  # noqa: S108
+    ]  # fmt: skip
+    # Root makes its box as root, and leaves that behind at its door.
+    argv += ["--cap-add", "CAP_SETUID", "--cap-add", "CAP_SETGID"] if os.getuid() == 0 else []
+    argv += ["--cap-add", "CAP_SETPCAP"] if os.getuid() == 0 else ["--unshare-user"]
+    made, mounted = {Path("/"), Path("/tmp")}, set[Path]()  # noqa: S108
+    for how, source, target in _parts(box):
+        for parent in reversed(target.parents):
+            if parent not in made and not any(parent.is_relative_to(top) for top in mounted):
+                argv += ["--perms", "0755", "--dir", str(parent)]
+                made.add(parent)
+        if how == "ln":
+            argv += ["--symlink", str(source), str(target)]
+        elif target.is_symlink() and how == "ro" and _in_system(target):
+            argv += ["--symlink", str(target.readlink()), str(target)]
+        else:
+            argv += ["--bind" if how == "rw" else "--ro-bind", str(source), str(target)]
+            mounted.add(target)
+    return [*argv, "--chdir", str(cwd), "--"]
+
+
+def _dropped() -> list[str]:
+    if os.getuid() != 0:
+        return []
+    return [
+        "setpriv", f"--reuid={BOX_UID}", f"--regid={BOX_UID}", "--clear-groups", "--no-new-privs",
+        "--bounding-set=-all", "--inh-caps=-all", "--",
+    ]  # fmt: skip
+
+
+def _mounts(box: Box) -> list[str]:
+    """Arguments of :data:`UNSHARED`: how, from where and to where each part is mounted."""
+    parts = [
+        word for how, source, target in _parts(box) for word in (how, str(source), str(target))
+    ]
+    return [str(len(parts) // 3), str(_uid()), str(TMP_BYTES), *parts]
+
+
+# The same by util-linux alone.  An ordinary user needs two user namespaces: the outer one mounts,
+# the inner one has no rights over what it mounted.  Root mounts as root, and then is nobody.
+UNSHARED = r"""
+[ "$(id -u)" = 0 ] && user= || user='--user --map-root-user'
+exec unshare $user --mount --net --ipc --uts --pid --fork --kill-child sh -ec '
+own=$1 count=$2 uid=$3 bytes=$4; shift 4
+root=$(mktemp -d)
+mount -t tmpfs -o mode=755 box "$root"
+mkdir -m 1777 "$root/tmp"; mkdir "$root/proc" "$root/dev"
+mount -t tmpfs -o mode=1777,size=$bytes box "$root/tmp"
+for device in null zero full random urandom; do
+    : >"$root/dev/$device"; mount --bind "/dev/$device" "$root/dev/$device"
+done
+ln -s /proc/self/fd "$root/dev/fd"
+while [ "$count" -gt 0 ]; do
+    if [ "$1" = ln ]; then mkdir -p "$root${3%/*}"; ln -s "$2" "$root$3"
+    elif [ -L "$3" ]; then mkdir -p "$root${3%/*}"; ln -s "$(readlink "$3")" "$root$3"
+    else
+        if [ -d "$2" ]; then mkdir -p "$root$3"; else mkdir -p "$root${3%/*}"; : >"$root$3"; fi
+        mount --rbind "$2" "$root$3"
+        [ "$1" = rw ] || mount -o remount,bind,ro "$root$3"
+    fi
+    shift 3; count=$((count - 1))
+done
+mount -t proc box "$root/proc"
+mount -o remount,bind,ro "$root"
+cwd=$1; shift
+if [ -n "$own" ]; then
+    own="--user --map-user=$uid --map-group=$uid" drop=
+else
+    drop="--reuid=$uid --regid=$uid --clear-groups"
+fi
+exec unshare $own --root="$root" --wd="$cwd" \
+    setpriv $drop --no-new-privs --bounding-set=-all --inh-caps=-all -- "$@"
+' sh "$user" "$@"
+"""

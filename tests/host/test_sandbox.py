@@ -1,0 +1,127 @@
+"""Boxes of the real tools: what can be reached from inside, and what cannot."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+from pathlib import Path
+
+import pytest
+
+from errors import InfraError
+from host import sandbox
+from host.process import run
+from host.sandbox import Box, Limits, Tool
+
+SECRET = "canary-of-the-home"
+
+
+@pytest.fixture(params=["bwrap", "unshare"])
+def tool(request: pytest.FixtureRequest) -> Tool:
+    """Each that works here; at least one does, or nothing is tested."""
+    name: Tool = request.param
+    if shutil.which(name) is None:
+        pytest.skip(f"{name} is not installed")
+    return name
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("GH_TOKEN", SECRET)
+    home = tmp_path / "home"
+    home.mkdir(mode=0o700)
+    (home / ".netrc").write_text(SECRET)
+    monkeypatch.setenv("HOME", str(home))
+    return home
+
+
+def inside(tool: Tool, home: Path, script: str, *, limits: Limits | None = None) -> str:
+    """What a script prints whose cache lies in a home that nobody else may enter."""
+    source, place = home / "cache/src", home / "cache/place"
+    (source / "obj").mkdir(parents=True, exist_ok=True)
+    place.mkdir(exist_ok=True)
+    (source / "file.c").write_text("source\n")
+    box = Box(tool, ((place, source / "obj"),), (source,), limits or Limits())
+    with box.owned():
+        return run(box.argv(["sh", "-c", script], source), timeout_s=60, check=False).stdout
+
+
+def test_one_of_them_works_here() -> None:
+    assert sandbox.available() in ("bwrap", "unshare")
+
+
+def test_the_tree_is_read_and_only_the_object_folder_is_written(tool: Tool, home: Path) -> None:
+    said = inside(tool, home, "cat file.c; echo made > obj/out; echo no > file.c; touch ../x; pwd")
+    assert said == f"source\n{home}/cache/src\n"
+    assert (home / "cache/place/out").read_text() == "made\n"
+    assert (home / "cache/place/out").stat().st_uid == os.getuid()
+    assert (home / "cache/src/file.c").read_text() == "source\n"
+    assert not (home / "cache/x").exists()
+
+
+def test_neither_home_nor_the_files_of_this_host_are_there(tool: Tool, home: Path) -> None:
+    said = inside(
+        tool, home, f"cat {home}/.netrc /etc/shadow /etc/passwd /root/.* /proc/*/environ; env; "
+        f"ls -A {home} /home /root /var /sys /run /tmp; touch /usr/x; find / -name .netrc"
+    )  # fmt: skip
+    assert SECRET not in said
+    assert "root:" not in said
+    assert "twinboot" not in said
+
+
+def test_there_is_no_network_and_no_process_of_outside(tool: Tool, home: Path) -> None:
+    with socket.socket() as listening:
+        listening.bind(("127.0.0.1", 0))
+        listening.listen()
+        port = listening.getsockname()[1]
+        said = inside(
+            tool, home, f"bash -c 'echo x > /dev/tcp/127.0.0.1/{port} && echo connected'; "
+            "grep -c . /proc/net/route; ls -d /proc/[0-9]* | wc -l; "
+            f"kill -0 {os.getpid()} && echo killable"
+        )  # fmt: skip
+    assert "connected" not in said
+    assert "killable" not in said
+    assert int(said.split()[-1]) < 10
+
+
+def test_nobody_inside_is_root_or_becomes_so(tool: Tool, home: Path) -> None:
+    said = inside(tool, home, "id -u; grep -E 'CapEff|CapPrm|NoNewPrivs' /proc/self/status")
+    uid, *rights = said.splitlines()
+    assert int(uid) == (sandbox.BOX_UID if os.getuid() == 0 else os.getuid()) != 0
+    assert [line.split()[1] for line in rights] == ["0" * 16, "0" * 16, "1"]
+
+
+def test_what_takes_too_much_is_ended(tool: Tool, home: Path) -> None:
+    few = Limits(cpu_s=1, memory_bytes=256 << 20, file_bytes=1 << 20, processes=64)
+    said = inside(tool, home, "(while :; do :; done); echo spun; "
+                  "head -c 9000000 /dev/zero > obj/big; stat -c %s obj/big; "
+                  "head -c 900m /dev/zero | tail > /dev/null && echo ate", limits=few)  # fmt: skip
+    assert said.split() == ["spun", str(1 << 20)]
+
+
+def test_links_out_of_what_may_be_written_lead_nowhere(tool: Tool, home: Path) -> None:
+    (home / "victim").write_text("kept")
+    said = inside(tool, home, f"ln -s {home}/victim obj/link; echo gone > obj/link; cat obj/link")
+    assert said == ""
+    assert (home / "victim").read_text() == "kept"
+
+
+def test_a_host_without_either_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sandbox, "available", lambda: None)
+    with pytest.raises(InfraError, match="no sandbox can be made") as caught:
+        sandbox.box()
+    assert "bubblewrap" in caught.value.next_step
+
+
+def test_programs_outside_of_the_system_are_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tools = tmp_path / "tools"
+    tools.mkdir()
+    (tools / "gcc").write_text("#!/bin/sh\n")
+    (tools / "gcc").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tools}:/usr/bin")
+    assert tools in sandbox.programs("gcc", "make")
+    assert tools not in sandbox.programs("make")
+    assert all(not place.is_relative_to("/usr") for place in sandbox.programs("gcc", "make"))
