@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -19,6 +20,8 @@ OUTB = HERE / "outb.c"
 STATIC_PROGRAM = ("-Os", "-static", "-s", "-Wl,--build-id=none")
 SHARED_LIBRARY = ("-O2", "-shared", "-fPIC", "-s")
 TIMEOUT_S = 120.0
+# A header beside the source.
+INCLUDED = re.compile(rb'^#include "([a-z_]+\.h)"$', re.MULTILINE)
 
 
 def build(source: Path, flags: Sequence[str], cache: Path, *, tools: str = "") -> Path:
@@ -31,7 +34,7 @@ def build(source: Path, flags: Sequence[str], cache: Path, *, tools: str = "") -
     """
     compiler = f"{tools}gcc"
     built_by = [*([compiler] if tools else []), *flags]
-    key = hashlib.sha256(source.read_bytes() + " ".join(built_by).encode()).hexdigest()[:16]
+    key = hashlib.sha256(_text(source) + " ".join(built_by).encode()).hexdigest()[:16]
     folder = cache / "native"
     folder.mkdir(parents=True, exist_ok=True)
     built = folder / f"{source.stem}-{key}"
@@ -43,3 +46,14 @@ def build(source: Path, flags: Sequence[str], cache: Path, *, tools: str = "") -
         # The newest is kept in use; others are removed when the cache is cleaned.
         os.utime(built)
     return built
+
+
+def digest(source: Path) -> str:
+    """SHA-256 of a source with the headers beside it that it includes."""
+    return hashlib.sha256(_text(source)).hexdigest()
+
+
+def _text(source: Path) -> bytes:
+    text = source.read_bytes()
+    headers = [source.parent / name.decode() for name in INCLUDED.findall(text)]
+    return b"".join([text, *(header.read_bytes() for header in headers)])
