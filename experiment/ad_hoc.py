@@ -17,6 +17,8 @@ from experiment.spec import Experiment, Frozen, Name
 
 AUTO = CONFIGS / "auto.toml"
 LONGEST_NAME = 40
+# In place of workloads: every one of the file.
+ALL = "all"
 VERSION = re.compile(r"\d+(\.\d+)+(-rc\d+)?")
 
 
@@ -30,10 +32,13 @@ class Touches(Frozen):
 class Auto(Frozen):
     """The file: ``experiment`` and ``case`` are as in an experiment file.
 
-    A case may have a ``dataset`` of its own: it is then measured with others of the same.
+    A case may have a ``dataset`` of its own: it is then measured with others of the same.  One
+    without ``times`` reads none of the dataset's files, and is measured with any other.
+    ``usual`` is what is measured where nobody names workloads.
     """
 
     experiment: dict[str, Any]
+    usual: Annotated[tuple[Name, ...], Field(min_length=1)]
     case: Annotated[tuple[dict[str, Any], ...], Field(min_length=1)]
     touches: tuple[Touches, ...] = ()
 
@@ -42,10 +47,11 @@ class Auto(Frozen):
         """What can be measured, in the file's order."""
         return tuple(str(case.get("workload")) for case in self.case)
 
-    def dataset_of(self, workload: str) -> dict[str, Any]:
-        """The files and limits that a workload is measured with."""
-        case = self.case[self.workloads.index(workload)]
-        return dict(case.get("dataset", self.experiment.get("dataset", {})))
+    def datasets_of(self, workloads: Sequence[str]) -> list[dict[str, Any]]:
+        """Files and limits of those of the workloads that have any, in their order."""
+        cases = [self.case[self.workloads.index(name)] for name in workloads]
+        own = self.experiment.get("dataset", {})
+        return [dict(case.get("dataset", own)) for case in cases if "times" in case]
 
 
 def load_auto(file: Path = AUTO) -> Auto:
@@ -57,9 +63,17 @@ def load_auto(file: Path = AUTO) -> Auto:
     auto, problems = validated(read_toml(file), Auto)
     if auto is None or problems:
         raise SpecError([problem.line(str(file)) for problem in problems])
-    unknown = sorted({name for rule in auto.touches for name in rule.workloads} - {*auto.workloads})
-    if unknown:
-        raise SpecError([f"{file}: touches: no case has this workload: {', '.join(unknown)}"])
+    named = {"usual": auto.usual} | {
+        f"touches.{number}": rule.workloads for number, rule in enumerate(auto.touches)
+    }
+    mistakes = [
+        f"{file}: {key}: no case has this workload: {name}"
+        for key, names in named.items()
+        for name in names
+        if name not in auto.workloads
+    ]
+    if mistakes:
+        raise SpecError(mistakes)
     return auto
 
 
@@ -153,12 +167,17 @@ def arm_names(sources: Sequence[str]) -> tuple[str, ...]:
 
 
 def _cases(workloads: Sequence[str], auto: Auto) -> dict[str, Any]:
-    """The cases of these workloads with their dataset; of all with the file's own, for none."""
-    unknown = [name for name in workloads if name not in auto.workloads]
+    """The cases of these workloads with their dataset; of the usual ones for none.
+
+    ``all`` is every one that can be measured in one session with the first of the file.
+    """
+    unknown = [name for name in workloads if name not in (*auto.workloads, ALL)]
     if unknown:
-        allowed = ", ".join(auto.workloads)
+        allowed = ", ".join((*auto.workloads, ALL))
         raise SpecError([f"--workloads: unknown: {', '.join(unknown)}; allowed: {allowed}"])
-    names = tuple(dict.fromkeys(workloads)) or alike(auto.workloads, auto)
+    names = tuple(dict.fromkeys(workloads)) or auto.usual
+    if ALL in names:
+        names = alike(auto.workloads, auto)
     together = alike(names, auto)
     apart = [name for name in names if name not in together]
     if apart:
@@ -170,13 +189,15 @@ def _cases(workloads: Sequence[str], auto: Auto) -> dict[str, Any]:
         )
     own_cases = [auto.case[auto.workloads.index(name)] for name in names]
     cases = [{key: case[key] for key in case if key != "dataset"} for case in own_cases]
-    return {"cases": cases, "dataset": auto.dataset_of(names[0])}
+    datasets = auto.datasets_of(names) or [dict(auto.experiment.get("dataset", {}))]
+    return {"cases": cases, "dataset": datasets[0]}
 
 
 def alike(workloads: Sequence[str], auto: Auto) -> tuple[str, ...]:
-    """Those that can be measured in one session with the first."""
+    """Those that can be measured in one session with the first that has files, in their order."""
+    first = auto.datasets_of(workloads)[:1]
     return tuple(
-        name for name in workloads if auto.dataset_of(name) == auto.dataset_of(workloads[0])
+        name for name in workloads if all(own in first for own in auto.datasets_of([name]))
     )
 
 

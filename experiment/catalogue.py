@@ -25,7 +25,8 @@ class Catalogue:
     ``workloads`` maps workload to variant to phase names; ``metrics`` are the names
     that follow ``PHASE.``, and ``measured`` those of one workload, variant and phase where
     it has not all of them; ``series`` are folders relative to the checkout, such as
-    ``configs/series/noop``.
+    ``configs/series/noop``.  ``fixed`` are the workloads and phases whose amount of work an
+    experiment does not give.
     """
 
     workloads: Mapping[str, Mapping[str, tuple[str, ...]]]
@@ -35,6 +36,7 @@ class Catalogue:
     series: tuple[str, ...]
     measured: Mapping[tuple[str, str, str], tuple[str, ...]] = field(default_factory=dict)
     machines: tuple[str, ...] = field(default_factory=known_machines)
+    fixed: frozenset[tuple[str, str]] = frozenset()
 
     def metrics_of(self, workload: object, variant: object, phase: str) -> tuple[str, ...]:
         """The metrics of a phase."""
@@ -87,7 +89,13 @@ def _case_problems(
         yield from not_allowed((*at, "variant"), variant, variants)
     # Without a known workload and variant nothing can be said about phases.
     phases = variants.get(variant) if isinstance(variant, str) else None
-    yield from _times_problems((*at, "times"), case.get("times"), guest, phases, catalogue)
+    timed = phases and tuple(phase for phase in phases if (workload, phase) not in catalogue.fixed)
+    times = case.get("times", {} if phases else None)
+    if timed != ():
+        yield from _times_problems((*at, "times"), times, guest, timed, catalogue)
+    elif times:
+        words = "its phases do a fixed amount of work; leave the times out"
+        yield Problem((*at, "times"), words, found=times)
 
     def metric_problems(path: Path, name: object) -> Iterator[Problem]:
         metrics = None

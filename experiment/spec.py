@@ -116,8 +116,10 @@ class CaseSpec(Frozen):
     """The same in wall mode, where other metrics are judged; empty: as ``primary``."""
     thresholds: dict[str, Change] = Field(default_factory=dict)
     """Smallest change that matters, by metric, where it is not the experiment's."""
-    times: dict[str, dict[str, PhaseTimes]]
-    """How much each phase does, by guest, then by phase: ``times.laptop.4k``."""
+    times: dict[str, dict[str, PhaseTimes]] = Field(default_factory=dict)
+    """How much each phase of fio does, by guest, then by phase: ``times.laptop.4k``.  Phases
+    with a program of their own do the same amount in every guest.
+    """
     published: tuple[Published, ...] = ()
     """Figures of the original document."""
 

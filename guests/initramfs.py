@@ -59,11 +59,7 @@ def provide(cache: Path, architecture: Architecture = X86_64) -> Initramfs:
     """
     ours = not architecture.root.debian
     files = userland.files_of(cache) if ours else _foreign_files(architecture, cache)
-    helpers = {
-        source: userland.helper(source, cache) if ours
-        else build(source, STATIC_PROGRAM, cache, tools=architecture.build.tools)
-        for source in NATIVE
-    }  # fmt: skip
+    helpers = {source: helper(source, cache, architecture) for source in NATIVE}
     folder = cache / "initramfs"
     folder.mkdir(parents=True, exist_ok=True)
     image = folder / f"{_inputs_key(files, helpers, architecture)}.cpio"
@@ -75,6 +71,17 @@ def provide(cache: Path, architecture: Architecture = X86_64) -> Initramfs:
         # The newest is kept in use; others are removed when the cache is cleaned.
         os.utime(image)
     return Initramfs(image, digest.read_text())
+
+
+def helper(source: Path, cache: Path, architecture: Architecture) -> Path:
+    """A program of the lab's own, built for the guests of an architecture.
+
+    Raises:
+        InfraError: as :func:`guests.userland.helper`.
+    """
+    if not architecture.root.debian:
+        return userland.helper(source, cache)
+    return build(source, STATIC_PROGRAM, cache, tools=architecture.build.tools)
 
 
 def _whole(image: Path, digest: Path) -> bool:

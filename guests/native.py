@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -19,6 +20,8 @@ OUTB = HERE / "outb.c"
 STATIC_PROGRAM = ("-Os", "-static", "-s", "-Wl,--build-id=none")
 SHARED_LIBRARY = ("-O2", "-shared", "-fPIC", "-s")
 TIMEOUT_S = 120.0
+# A header beside the source.
+INCLUDED = re.compile(rb'^#include "([a-z_]+\.h)"$', re.MULTILINE)
 
 
 def build(
@@ -39,7 +42,7 @@ def build(
     """
     compiler = f"{tools}gcc"
     built_by = [*([compiler] if tools else []), *flags]
-    text = b"".join(file.read_bytes() for file in (source, *beside))
+    text = b"".join(_text(file) for file in (source, *beside))
     key = hashlib.sha256(text + " ".join(built_by).encode()).hexdigest()[:16]
     folder = cache / "native"
     folder.mkdir(parents=True, exist_ok=True)
@@ -53,3 +56,14 @@ def build(
         # The newest is kept in use; others are removed when the cache is cleaned.
         os.utime(built)
     return built
+
+
+def digest(source: Path) -> str:
+    """SHA-256 of a source with the headers beside it that it includes."""
+    return hashlib.sha256(_text(source)).hexdigest()
+
+
+def _text(source: Path) -> bytes:
+    text = source.read_bytes()
+    headers = [source.parent / name.decode() for name in INCLUDED.findall(text)]
+    return b"".join([text, *(header.read_bytes() for header in headers)])

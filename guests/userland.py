@@ -18,18 +18,19 @@ from filelock import FileLock
 from pydantic import Field, ValidationError, model_validator
 
 from errors import InfraError
-from guests.native import ADD_ENTROPY, MARK, OUTB, STATIC_PROGRAM, build
+from guests.native import ADD_ENTROPY, MARK, OUTB, STATIC_PROGRAM, build, digest
 from host import facts
 from host.digest import sha256_of
 from host.packages import locate
 from host.process import run
 from results.record import Record
+from workloads.spec import all_programs
 
 MKFS_XFS = "/sbin/mkfs.xfs"
 BUSYBOX = "/bin/busybox"
 PROGRAMS = ("/usr/bin/fio", MKFS_XFS, "/sbin/mkfs.ext4", "/usr/bin/chrt")
 # Built by the host's compiler against the host's C library.
-HELPERS = (ADD_ENTROPY, MARK, OUTB)
+HELPERS = (ADD_ENTROPY, MARK, OUTB, *all_programs())
 # Those of ``host.facts`` that are in a guest.
 TOOLS = ("fio", "busybox", "mkfs.xfs", "libc")
 FOLDER = "userland"
@@ -114,7 +115,7 @@ class Imported:
             InfraError: it was built from another version of the source.
         """
         known = self.record.helpers[source.stem]
-        if known.source_sha256 != sha256_of(source):
+        if known.source_sha256 != digest(source):
             raise InfraError(
                 f"the imported userland has {source.name} of another version of the lab",
                 where=self.record.key[:SHOWN],
@@ -213,7 +214,7 @@ def record_of(files: Mapping[str, Path], helpers: Mapping[Path, Path]) -> Userla
         tools={name: tools[name] for name in TOOLS},
         files={path: sha256_of(file) for path, file in files.items()},
         helpers={
-            source.stem: Helper(source_sha256=sha256_of(source), sha256=sha256_of(built))
+            source.stem: Helper(source_sha256=digest(source), sha256=sha256_of(built))
             for source, built in helpers.items()
         },
     )

@@ -41,8 +41,8 @@ class CoverageError(RecordError):
 class CoveredCase(Record):
     """One column: a case, the shipped experiment that has it, and how it was counted.
 
-    ``ios`` are the I/Os of one run, ``run_cpu_s`` its host CPU seconds in that guest (an
-    estimate for others of the same size).
+    ``ios`` are the I/Os of one run, or operations of its programs, ``run_cpu_s`` its host CPU
+    seconds in that guest (an estimate for others of the same size).
     """
 
     case: str
@@ -68,8 +68,8 @@ Function = tuple[str, str]
 class Coverage:
     """Functions of one kernel source and what executes them.
 
-    ``calls`` maps every function, as file and name, to calls for an I/O by case; a case that
-    never executes it is not in the mapping.
+    ``calls`` maps every function, as file and name, to calls for an I/O (or operation) by case,
+    over all its phases; a case that never executes it is not in the mapping.
     """
 
     source: str

@@ -99,9 +99,10 @@ def _is(found: Check | None, session: Session, one: PlannedCheck) -> bool:
 
 def machine(session: Session, one: PlannedCheck, booted: CheckGuest) -> Machine:
     """What is booted for one check."""
+    kernel = session.checked[one.flavour][one.arm.name]
     return Machine(
-        kernel=session.checked[one.flavour][one.arm.name].image,
-        initramfs=session.initramfs.path,
+        kernel=kernel.image,
+        initramfs=session.root_of(kernel, booted.programs).path,
         guest=booted.guest,
         size=booted.size,
         prepare_text=booted.prepare_text,

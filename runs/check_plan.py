@@ -11,7 +11,7 @@ from experiment.plan import Size, memory_needed_mib, scaled
 from experiment.spec import ArmSpec, CaseSpec, Experiment, Guest
 from workloads.check_job import Asked, Case, Room, asked_of, command_line, job_text, room
 from workloads.job import prepare_text
-from workloads.spec import Workload
+from workloads.spec import Workload, programs_of
 
 # The smallest sizes, whatever is measured: what is looked for does not need more.
 PROFILE = "smoke"
@@ -56,6 +56,7 @@ class CheckGuest:
     job_text: str
     cmdline: tuple[str, ...]
     asked: Asked
+    programs: tuple[Path, ...] = ()
 
 
 def planned(experiment: Experiment, workloads: Mapping[str, Workload]) -> tuple[PlannedCheck, ...]:
@@ -70,11 +71,12 @@ def planned(experiment: Experiment, workloads: Mapping[str, Workload]) -> tuple[
     shapes = [(spec.flavour, vcpus, ()) for vcpus in spec.vcpus]
     if spec.selftests:
         shapes.append((spec.selftest_flavour, 1, spec.selftests))
-    groups: dict[tuple[str, str, bool], list[CaseSpec]] = {}
+    groups: dict[tuple[str, str, bool, tuple[Path, ...]], list[CaseSpec]] = {}
     for case in experiment.cases:
         if not spec.cases or case.name in spec.cases:
-            workload = workloads[case.workload]
-            key = (workload.mkfs, workload.mount_options, workload.file_per_job)
+            workload = workloads[case.workload].as_variant(case.variant)
+            programs = programs_of(workload.phases)
+            key = (workload.mkfs, workload.mount_options, workload.file_per_job, programs)
             groups.setdefault(key, []).append(case)
     return tuple(
         PlannedCheck(
@@ -104,9 +106,9 @@ def guest_of(
     profile = load_guest(Path(PROFILE))
     profile = profile.model_copy(update={"jobs": max(profile.jobs, one.vcpus)})
     cases = [
-        Case(workload, workload.phases_of(case.variant))
+        Case(workload, workload.phases)
         for case in one.cases
-        for workload in [workloads[case.workload]]
+        for workload in [workloads[case.workload].as_variant(case.variant)]
     ]
     workload = cases[0].workload
     size = scaled(experiment.dataset, profile)
@@ -125,6 +127,7 @@ def guest_of(
         ),
         cmdline=(*command_line(one.selftests), *one.arm.cmdline),
         asked=asked_of(cases, one.selftests, lockdep=not one.selftests, vcpus=one.vcpus),
+        programs=programs_of(workload.phases),
     )  # fmt: skip
 
 

@@ -28,7 +28,7 @@ from results.record import (
 from runs.arms import arms_of, same_as_before
 from runs.options import Options
 from runs.prepare import Bench, Session
-from workloads.job import fio_arguments
+from workloads.job import phase_command
 from workloads.metrics import WORK, WORK_TITLE, metrics_of
 from workloads.spec import Phase
 
@@ -130,7 +130,7 @@ def tools_of(architecture: Architecture, options: Options) -> dict[str, str]:
 
 
 def _case_record(session: Session, case: CaseSpec) -> CaseRecord:
-    times = case.times[session.guest.name]
+    times = case.times.get(session.guest.name, {})
     phases = session.phases(case)
     return CaseRecord(
         name=case.name,
@@ -139,15 +139,12 @@ def _case_record(session: Session, case: CaseSpec) -> CaseRecord:
             PhaseRecord(
                 name=phase.name,
                 command=paste(
-                    [
-                        "fio",
-                        *fio_arguments(
-                            phase,
-                            times[phase.name],
-                            jobs=session.measured.size.jobs,
-                            seed=session.experiment.seed,
-                        ),
-                    ]
+                    phase_command(
+                        phase,
+                        times,
+                        jobs=session.measured.size.jobs,
+                        seed=session.experiment.seed,
+                    )
                 ),
                 caches="dropped" if phase.drop_caches else "kept",
                 units=_units(phase, counted=session.probe is not None),

@@ -42,7 +42,13 @@ from runs.options import Options
 from runs.requirements import require_counted
 from workloads.job import fio_arguments, job_text, prepare_text
 from workloads.metrics import METRIC_NAMES, PATH, SLOWPATH_SHARE, WORK, definitions_of
-from workloads.spec import Phase, Workload, load_catalogue, phase_names
+from workloads.spec import (
+    Phase,
+    Workload,
+    load_catalogue,
+    phase_names,
+    programs_of,
+)
 
 MIB = 1 << 20
 MOST_TCG_VCPUS = 2
@@ -86,8 +92,9 @@ class Session:
 
     ``twins`` are by name, ``probe`` is None where none counts, ``wall`` in exact mode;
     ``checked`` are the kernels of the gate by flavour and arm, as far as they are built.
-    ``overlaid`` are the initramfs of prebuilt kernels, by the kernel's key; ``qemu`` is None
-    in wall mode; ``userland`` names an imported one.
+    ``overlaid`` are the initramfs of prebuilt kernels and of workloads with programs, by the
+    kernel's key and the programs; ``qemu`` is None in wall mode; ``userland`` names an imported
+    one.
     """
 
     experiment: Experiment
@@ -102,7 +109,7 @@ class Session:
     qemu: QemuStanding | None = None
     userland: str = ""
     wall: WallHost | None = None
-    overlaid: Mapping[str, Initramfs] = field(default_factory=dict)
+    overlaid: Mapping[overlay.Lacks, Initramfs] = field(default_factory=dict)
     checked: Mapping[str, Mapping[str, Kernel]] = field(default_factory=dict)
 
     @property
@@ -112,7 +119,7 @@ class Session:
 
     @property
     def roots_sha256(self) -> str:
-        """Names what every guest has as its root: the initramfs and those of prebuilt kernels."""
+        """Names what every guest has as its root: the initramfs, and those with an overlay."""
         if not self.overlaid:
             return self.initramfs.sha256
         every = sorted({self.initramfs.sha256, *(root.sha256 for root in self.overlaid.values())})
@@ -135,17 +142,22 @@ class Session:
         """The arm of this name, in wall mode also the base again."""
         return next(arm for arm in arms_of(self.experiment) if arm.name == name)
 
+    def workload(self, run: PlannedRun) -> Workload:
+        """What a run does, with its variant's settings."""
+        case = self.case(run.case)
+        return self.workloads[case.workload].as_variant(case.variant)
+
     def phases(self, case: CaseSpec) -> tuple[Phase, ...]:
         """The phases of a case, with its variant's settings."""
         return self.workloads[case.workload].phases_of(case.variant)
 
     def machine(self, run: PlannedRun) -> Machine:
         """The machine of a run; equal for runs that prepare alike."""
-        bench, workload = self.bench(run), self.workloads[self.case(run.case).workload]
+        bench, workload = self.bench(run), self.workload(run)
         arm, size, kernel = self.arm(run.arm), bench.sizes[run.arm], bench.kernels[run.arm]
         return Machine(
             kernel=kernel.image,
-            initramfs=self.overlaid.get(kernel.identity.key, self.initramfs).path,
+            initramfs=self.root_of(kernel, programs_of(workload.phases)).path,
             preload=self.preload,
             guest=bench.guests[run.arm],
             size=size,
@@ -158,14 +170,17 @@ class Session:
             cmdline=(*arm.cmdline, *self._words(bench)),
         )
 
+    def root_of(self, kernel: Kernel, programs: tuple[Path, ...]) -> Initramfs:
+        """The initramfs of a guest with this kernel and these programs."""
+        return self.overlaid.get(overlay.lacks(kernel, programs), self.initramfs)
+
     def _words(self, bench: Bench) -> tuple[str, ...]:
         """What a bench adds to the kernel's command line; exact guests have all of it anyway."""
         return FIXED_ADDRESSES if self.wall and bench.observe == "lock_stat" else ()
 
     def mount_options(self, run: PlannedRun) -> str:
         """What the file system of a run is mounted with."""
-        workload = self.workloads[self.case(run.case).workload]
-        return self.arm(run.arm).mount_options or workload.mount_options
+        return self.arm(run.arm).mount_options or self.workload(run).mount_options
 
     @property
     def counts_waits(self) -> bool:
@@ -207,7 +222,7 @@ class Session:
         bench, case = self.bench(run), self.case(run.case)
         return job_text(
             self.phases(case),
-            case.times[self.guest.name],
+            case.times.get(self.guest.name, {}),
             jobs=bench.sizes[run.arm].jobs,
             seed=run.seed,
             limit_bytes=bench.limit_bytes(run.arm),
@@ -226,13 +241,19 @@ def catalogue(checkout: Path) -> Catalogue:
         measured={
             (name, variant, phase.name): (
                 *(one.name for one in definitions_of(phase)),
-                *((PATH, WORK) if phase.costs else ()),
+                *((PATH, WORK) if phase.costs else (PATH,) if phase.program else ()),
                 SLOWPATH_SHARE,
             )
             for name, workload in workloads.items()
             for variant in ("default", *workload.variants)
             for phase in workload.phases_of(variant)
         },
+        fixed=frozenset(
+            (name, phase.name)
+            for name, workload in workloads.items()
+            for phase in workload.phases
+            if phase.program
+        ),
         guests=known_guests(),
         flavours=config.known_flavours(checkout),
         series=series.known_series(checkout),
@@ -351,7 +372,13 @@ def prepare(
         qemu=qemu,
         userland=userland.words(imported.record) if imported else "",
         wall=wall,
-        overlaid=overlay.provide_all(image, built.values(), options.cache),
+        overlaid=overlay.provide_all(
+            image,
+            built.values(),
+            [programs_of(workloads[case.workload].phases) for case in experiment.cases],
+            options.cache,
+            architecture,
+        ),
     )
 
 
@@ -394,7 +421,7 @@ def require_set_up(experiment: Experiment, size: Size, workloads: Mapping[str, W
     """
     problems = []
     for case in experiment.cases:
-        workload = workloads[case.workload]
+        workload = workloads[case.workload].as_variant(case.variant)
         files = len(workload.files(size.jobs))
         checks = {check for phase in workload.phases for check in phase.checks}
         limited = sorted(checks & {"limit_hit", "charged", "caches_kept"})
@@ -405,7 +432,7 @@ def require_set_up(experiment: Experiment, size: Size, workloads: Mapping[str, W
                 f"case {case.name}: checks {', '.join(limited)}, which want a limit; "
                 "dataset.cgroup_limit_mib is not given"
             )
-        if size.file_mib % files:
+        if files and size.file_mib % files:
             problems.append(
                 f"case {case.name}: {size.file_mib} MiB of files in this guest cannot be shared "
                 f"by {files} jobs, each with a file of its own; see dataset.file_mib and the "
@@ -454,7 +481,7 @@ def require_job_fits(
         try:
             job_text(
                 workloads[case.workload].phases_of(case.variant),
-                case.times[experiment.guest],
+                case.times.get(experiment.guest, {}),
                 jobs=size.jobs,
                 seed=experiment.seed + max(experiment.blocks, longest),
                 limit_bytes=size.cgroup_limit_mib * MIB,

@@ -29,13 +29,14 @@ def show_verb(
     from dataclasses import asdict
 
     from results.coverage import by_folder, unreached_in
-    from runs.coverage import FOLDERS, shipped
+    from runs.coverage import FOLDERS, GOALS, shipped
 
     coverage = shipped()
     paths = tuple(folder.rstrip("/") for folder in folders or ()) or FOLDERS
     rows = by_folder(coverage, paths)
     if as_json:
-        emit({"release": coverage.release, "folders": [asdict(row) for row in rows]})
+        table = [{**asdict(row), "goal_percent": GOALS.get(row.folder)} for row in rows]
+        emit({"release": coverage.release, "folders": table})
         return
     log(
         f"functions of {coverage.release} that are built in (without init code), and executed by "
@@ -43,11 +44,14 @@ def show_verb(
     )
     workloads = sorted({case.workload for case in coverage.cases})
     width = max(len(row.folder) for row in rows)
-    print(f"{'':{width}}  {'built in':>8}  {'executed':>12}  " + "  ".join(workloads))
+    head = f"{'':{width}}  {'built in':>8}  {'executed':>12}  {'goal':>4}  "
+    print(head + "  ".join(workloads))
     for row in rows:
         share = f"{100 * row.executed / row.functions:.0f} %" if row.functions else "-"
         counts = "  ".join(f"{row.by_workload.get(name, 0):>{len(name)}}" for name in workloads)
-        print(f"{row.folder:{width}}  {row.functions:>8}  {row.executed:>5} {share:>6}  {counts}")
+        goal = f"{GOALS[row.folder]} %" if row.folder in GOALS else ""
+        numbers = f"{row.functions:>8}  {row.executed:>5} {share:>6}  {goal:>4}"
+        print(f"{row.folder:{width}}  {numbers}  {counts}")
     if unreached:
         for file, function in unreached_in(coverage, paths):
             print(f"{file}: {function}")

@@ -145,6 +145,14 @@ EXAMPLES: dict[str, tuple[Example, ...]] = {
         Example("./lab.py coverage show", "the folders of docs/coverage.md"),
         Example("./lab.py coverage show mm/vmscan.c --unreached", "what no workload executes"),
     ),
+    "workload": (
+        Example("./lab.py workload new sockets", "begin a workload"),
+        Example("./lab.py workload new --help", "what is written"),
+    ),
+    "workload new": (
+        Example("./lab.py workload new sockets", "workloads/catalogue/sockets.toml and more"),
+        Example("./lab.py list", "the workloads that are there"),
+    ),
     "coverage add": (
         Example("./lab.py coverage add latest", "the newest session"),
         Example("./lab.py coverage add sessions/a sessions/b", "of several experiments"),

@@ -67,6 +67,10 @@ COVERAGE = {
     "add": ("coverage", "Record what the unpatched kernel of these sessions executed, for "
             "`suggest` and `--auto`."),
 }  # fmt: skip
+WORKLOAD = {
+    "new": ("workload", "Write a workload that runs: its catalogue file, a program of one "
+            "operation, and a test."),
+}  # fmt: skip
 USERLAND = {
     "show": ("userland", "Show the programs that guests run, with versions and checksums."),
     "export": ("userland", "Write the programs that guests run into one archive, and print its "
@@ -108,6 +112,7 @@ def add_verbs(group: TyperGroup) -> None:
     for name, line, verbs in (
         ("queue", "A queue of series, measured one after the other.", QUEUE),
         ("coverage", "Which kernel functions the workloads execute.", COVERAGE),
+        ("workload", "Workloads of the catalogue.", WORKLOAD),
         ("userland", "The programs that guests run; two hosts can use the same ones.", USERLAND),
     ):
         group.add_command(

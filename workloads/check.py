@@ -105,7 +105,7 @@ def _steps(
             title = f"{name}: {wrong[0].strip()}"
             problems.append(problem("data", title, said[:EVIDENCE_LINES]))
         elif status != "0":
-            what = f"fio ended with {status}" if status else "did not run"
+            what = f"ended with {status}" if status else "did not run"
             problems.append(problem("step", f"{name}: {what}", said[:EVIDENCE_LINES]))
         elif name in blocks:
             blocks[name] = _compared_blocks(files.get(f"{name}/fio.json", b""))

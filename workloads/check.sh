@@ -21,7 +21,8 @@ HELD=/run/held
 DIRECT=0
 [ -z "$MKFS" ] || DIRECT=1
 
-# step NAME DROP THP FIO_ARGUMENTS: one fio in the cgroup.  One that fails is a finding
+# step NAME DROP THP FIO_ARGUMENTS: one fio in the cgroup, or another command, which does not
+# begin with an option.  One that fails is a finding
 # and not the end: what comes after it says more.
 step() {
     say "check $1"
@@ -31,10 +32,13 @@ step() {
         echo 3 >/proc/sys/vm/drop_caches
     fi
     echo "$3" >/sys/kernel/mm/transparent_hugepage/enabled || fail "$1: THP state $3"
+    case "$4" in
+    -*) set -- "$1" "$2" "$3" "fio $4 --output-format=json --output=fio.json" ;;
+    esac
     (
         echo 0 >"$CGROUP/cgroup.procs" || exit 97
         cd "$OUT/$1" || exit 98
-        eval "exec fio $4 --output-format=json --output=fio.json"
+        eval "exec $4"
     ) >"$OUT/$1/fio.out" 2>&1
     echo $? >"$OUT/$1/status"
     cp "$CGROUP/memory.stat" "$CGROUP/memory.events" "$OUT/$1"

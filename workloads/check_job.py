@@ -26,6 +26,8 @@ SELFTESTS = Path(__file__).with_name("selftests.toml")
 CONTENT = ("--verify=crc32c", "--verify_interval=4096", "--verify_fatal=1")
 # What each job of a step reads or writes, in MiB: a huge folio comes and goes for each 4 KiB.
 SHARE_MIB = 1
+# Of a program's operations, one of so many is done.
+SHARE_OPS = 10
 OWN_STEPS = ("huge", "small", "huge-again", "small-again", "write", "whole", "device")
 # Of the gate's own steps where the experiment has no file and no limit that would do:
 # those of filemap-v4 in the smallest guest.
@@ -215,14 +217,17 @@ def job_text(
             f"DROP_{number}": str(int(phase.drop_caches)),
             f"THP_{number}": phase.thp,
             f"READAHEAD_{number}": str(phase.readahead_kib),
-            f"FIO_{number}": shlex.join(_fio(phase, workload, jobs, own_seed, file_mib)),
+            f"FIO_{number}": shlex.join(_command(phase, workload, jobs, own_seed, file_mib)),
             f"WRITES_{number}": writes_of(phase, workload),
         }
     text = "".join(f"{name}={shlex.quote(value)}\n" for name, value in values.items())
     return text + SCRIPT.read_text(encoding="utf-8")
 
 
-def _fio(phase: Phase, workload: Workload, jobs: int, seed: int, file_mib: int) -> list[str]:
+def _command(phase: Phase, workload: Workload, jobs: int, seed: int, file_mib: int) -> list[str]:
+    """The arguments of fio, or the command of a program."""
+    if phase.program:
+        return [*phase.program, str(max(1, phase.ops // SHARE_OPS)), str(seed)]
     arguments = [*phase.fio, f"--numjobs={jobs}"]
     # Without time_based the work is given, and a part of it may not do what it is about.
     arguments += [f"--io_size={SHARE_MIB}M"] if phase.time_based else []

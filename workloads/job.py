@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import shlex
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from types import MappingProxyType
 from typing import Literal, NamedTuple
 
@@ -15,6 +16,8 @@ from workloads.spec import Phase, Workload
 # whose fw_cfg files are as long as they were.
 TEXT_BYTES = 4096
 LOG_INTERVAL_MS = 50
+# What the agent does in a phase with a program of its own, sent behind the job's assignments.
+PROGRAM_PHASE = Path(__file__).with_name("program_phase.sh")
 # fio ends at the size of its file, whatever number of I/Os it was given, unless told otherwise.
 ENDLESS = "1t"
 
@@ -43,6 +46,15 @@ def fio_arguments(phase: Phase, times: PhaseTimes, *, jobs: int, seed: int) -> t
     return tuple(arguments)
 
 
+def phase_command(
+    phase: Phase, times: Mapping[str, PhaseTimes], *, jobs: int, seed: int
+) -> tuple[str, ...]:
+    """The command of a phase: fio with all that decides what it does, or its program."""
+    if phase.program:
+        return (*phase.program, str(phase.ops), str(seed))
+    return ("fio", *fio_arguments(phase, times[phase.name], jobs=jobs, seed=seed))
+
+
 def output_arguments() -> tuple[str, ...]:
     """Fio arguments that only say where and how its results are written."""
     return (
@@ -67,7 +79,7 @@ def prepare_text(
         "MKFS": workload.mkfs,
         "MOUNT_OPTIONS": mount_options or workload.mount_options,
         "FILES": " ".join(files),
-        "FILE_MIB": str(file_mib // len(files)),
+        "FILE_MIB": str(file_mib // len(files) if files else 0),
     }
     return _padded(values)
 
@@ -91,20 +103,20 @@ def job_text(
     values = {"OBSERVE": observe, **perturbation(seed).assignments(), "PHASES": str(len(phases))}
     if sysctl:
         values["SYSCTL"] = "\n".join(f"{name}={value}" for name, value in sorted(sysctl.items()))
+    own = any(phase.program for phase in phases)
     for number, phase in enumerate(phases, start=1):
-        arguments = (
-            *fio_arguments(phase, times[phase.name], jobs=jobs, seed=seed),
-            *output_arguments(),
-        )
+        command = phase_command(phase, times, jobs=jobs, seed=seed)
+        command = command if phase.program else (*command, *output_arguments())
         values |= {
             f"NAME_{number}": phase.name,
             f"DROP_{number}": str(int(phase.drop_caches)),
             f"THP_{number}": phase.thp,
             f"LIMIT_{number}": limit_text(limit_bytes),
             f"READAHEAD_{number}": str(phase.readahead_kib),
-            f"FIO_{number}": shlex.join(arguments),
+            # The agent's own phase() runs fio, whatever it is given.
+            f"FIO_{number}": shlex.join(command if own else command[1:]),
         }
-    return _padded(values)
+    return _padded(values, PROGRAM_PHASE.read_text(encoding="utf-8") if own else "")
 
 
 class Perturbation(NamedTuple):
@@ -146,8 +158,8 @@ def limit_text(limit_bytes: int) -> str:
     return str(limit_bytes) if limit_bytes else "max"
 
 
-def _padded(values: Mapping[str, str]) -> str:
-    text = "".join(f"{name}={shlex.quote(value)}\n" for name, value in values.items())
+def _padded(values: Mapping[str, str], script: str = "") -> str:
+    text = "".join(f"{name}={shlex.quote(value)}\n" for name, value in values.items()) + script
     if len(text.encode()) > TEXT_BYTES:
         raise ValueError(f"job of {len(text.encode())} bytes, at most {TEXT_BYTES} fit")
     return text + "\n" * (TEXT_BYTES - len(text.encode()))

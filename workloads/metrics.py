@@ -10,7 +10,7 @@ from results.profile import PATH as PATH
 from results.profile import WORK as WORK
 from results.profile import Profile
 from results.record import Metric
-from workloads.parse import FioResult, PhaseResult, Side
+from workloads.parse import FioResult, PhaseResult, ProgramResult, Side
 from workloads.spec import Phase
 
 MIB = 1 << 20
@@ -29,6 +29,17 @@ class Definition:
     direction: Direction
     value: Callable[[PhaseResult, FioResult], float]
     when: Callable[[Phase], bool] = lambda phase: True
+
+
+@dataclass(frozen=True)
+class ProgramDefinition:
+    """One metric of a phase with a program of its own; ``value`` takes what the program did."""
+
+    name: str
+    title: str
+    unit: str
+    direction: Direction
+    value: Callable[[ProgramResult], float]
 
 
 def _moved(phase: PhaseResult, counter: str) -> int:
@@ -94,6 +105,13 @@ def _all_is_counted(phase: Phase) -> bool:
 
 def _syncs(phase: Phase) -> bool:
     return phase.syncs and _writes(phase)
+
+
+def ios_of(phase: PhaseResult) -> float | None:
+    """I/Os of the whole phase, ramp included, or its program's operations; None without either."""
+    if phase.fio is not None:
+        return ios_with_ramp(phase.fio)
+    return float(phase.program.count) if phase.program is not None else None
 
 
 def ios_with_ramp(fio: FioResult) -> float:
@@ -189,6 +207,16 @@ DEFINITIONS: tuple[Definition, ...] = (
     ),
 )  # fmt: skip
 
+PROGRAM_DEFINITIONS: tuple[ProgramDefinition, ...] = (
+    ProgramDefinition(
+        "time", "time for one operation, set-up left out", "ns", "lower",
+        lambda program: program.ns / program.count,
+    ),
+    ProgramDefinition(
+        "ops", "operations measured", "count", "higher", lambda program: float(program.count)
+    ),
+)  # fmt: skip
+
 # What the document of reclaim-contention reads from a profile of a machine: the time in
 # the slow path of spin locks, of all the time that CPUs were not idle.
 SLOWPATH_SHARE = "slowpath_share"
@@ -200,14 +228,17 @@ PER_WORK = 1000
 WORK_TITLE = "1,000 ns of work"
 METRIC_NAMES: tuple[str, ...] = (
     *(definition.name for definition in DEFINITIONS),
+    *(definition.name for definition in PROGRAM_DEFINITIONS),
     PATH,
     WORK,
     SLOWPATH_SHARE,
 )
 
 
-def definitions_of(phase: Phase) -> tuple[Definition, ...]:
+def definitions_of(phase: Phase) -> tuple[Definition | ProgramDefinition, ...]:
     """What is measured of a phase, by what it does."""
+    if phase.program:
+        return PROGRAM_DEFINITIONS
     return tuple(definition for definition in DEFINITIONS if definition.when(phase))
 
 
@@ -222,6 +253,15 @@ def metrics_of(
     found = []
     for phase in phases:
         found += [_metric(phase, definition) for definition in definitions_of(phase)]
+        if counted and phase.program:
+            found.append(
+                Metric(
+                    name=f"{phase.name}.{PATH}",
+                    title=f"{phase.name}: instructions for one {phase.units[0].title}",
+                    unit="ns",
+                    direction="lower",
+                )
+            )
         if counted and phase.costs:
             found += [
                 Metric(
@@ -249,7 +289,7 @@ def metrics_of(
     return tuple(found)
 
 
-def _metric(phase: Phase, definition: Definition) -> Metric:
+def _metric(phase: Phase, definition: Definition | ProgramDefinition) -> Metric:
     return Metric(
         name=f"{phase.name}.{definition.name}",
         title=f"{phase.name}: {definition.title}",
@@ -267,6 +307,8 @@ def of_profile(profile: Profile, phases: Sequence[Phase]) -> dict[str, float]:
     for phase, spec in zip(profile.phases, phases, strict=True):
         if phase.spinning_share is not None:
             found[f"{phase.phase}.{SLOWPATH_SHARE}"] = 100 * phase.spinning_share
+        if spec.program:
+            found[f"{phase.phase}.{PATH}"] = phase.busy / spec.ops
         work = work_ns(spec, phase.work)
         if work:
             ios = next(phase.work[cost.name] for cost in spec.costs if cost.ios)
@@ -307,9 +349,13 @@ def samples(
         over_its_own_time = real_time or not spec.time_based or fio.asked_ios > 0
         return replace(fio, asked_ms=fio.runtime_ms) if over_its_own_time else fio
 
-    return {
-        f"{phase.name}.{definition.name}": float(definition.value(phase, rated(phase.fio, spec)))
-        for phase, spec in zip(phases, asked, strict=False)
-        if phase.fio is not None
-        for definition in definitions_of(spec)
-    }
+    found = {}
+    for phase, spec in zip(phases, asked, strict=False):
+        for definition in definitions_of(spec):
+            if isinstance(definition, ProgramDefinition):
+                value = definition.value(phase.program) if phase.program else None
+            else:
+                value = definition.value(phase, rated(phase.fio, spec)) if phase.fio else None
+            if value is not None:
+                found[f"{phase.name}.{definition.name}"] = float(value)
+    return found

@@ -99,8 +99,18 @@ class FioResult:
 
 
 @dataclass(frozen=True)
+class ProgramResult:
+    """What a program of ours did: ``count`` times its operation, in ``ns`` of the guest's clock."""
+
+    operation: str
+    count: int
+    seed: int
+    ns: int
+
+
+@dataclass(frozen=True)
 class PhaseResult:
-    """One phase as the guest saw it.
+    """One phase as the guest saw it; of ``fio`` and ``program`` the one that it ran.
 
     ``mounted`` is what ``/proc/mounts`` says of the file system: its type and options.
     """
@@ -113,6 +123,7 @@ class PhaseResult:
     after: Observation
     timeline: Timeline
     mounted: str = ""
+    program: ProgramResult | None = None
 
 
 @dataclass(frozen=True)
@@ -359,13 +370,29 @@ def _ms(value: object) -> int:
     return _count(str(value).removesuffix("ms"))
 
 
+def program_result(output: str) -> ProgramResult | None:
+    """The last line of what a program printed; None where it is no result of one."""
+    try:
+        document: dict[str, Any] = json.loads(output.strip().splitlines()[-1])
+        return ProgramResult(
+            str(document["operation"]),
+            _count(document["count"]),
+            _count(document["seed"]),
+            _count(document["ns"]),
+        )
+    except (LookupError, RecursionError, TypeError, ValueError, ParseError):
+        return None
+
+
 def _phase(files: Mapping[str, bytes], name: str) -> PhaseResult:
     json_name, log_name = f"{name}/fio.json", f"{name}/fio_bw.log"
+    output = _text(files, f"{name}/fio.out")
     return PhaseResult(
         name=name,
         status=_parsed(files, f"{name}/status", whole),
         fio=_parsed(files, json_name, fio_result) if json_name in files else None,
-        output=_text(files, f"{name}/fio.out"),
+        output=output,
+        program=program_result(output),
         before=_observation(files, f"{name}/before"),
         after=_observation(files, f"{name}/after"),
         timeline=_parsed(files, log_name, lambda log: timeline(name, log, LOG_INTERVAL_MS))

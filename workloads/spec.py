@@ -1,4 +1,4 @@
-"""Workloads as data: phases of fio, and what a valid run of them must show.
+"""Workloads as data: phases of fio or of a program, and what a valid run of them must show.
 
 A workload is one file under ``workloads/catalogue/``.  Its variants give other
 settings to the same phases; the variant ``default`` always exists.
@@ -7,7 +7,7 @@ settings to the same phases; the variant ``default`` always exists.
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -18,9 +18,10 @@ from experiment.spec import Frozen, Name
 from workloads.job_file import JOBS, read_job_file
 
 CATALOGUE = Path(__file__).parent / "catalogue"
+PROGRAMS = Path(__file__).parent / "programs"
 Check = Literal[
     "limit_hit", "charged", "refaults", "thp_present", "thp_absent", "thp_before", "caches_kept",
-    "written_back", "huge_as_asked", "memory_as_asked", "reclaimed",
+    "written_back", "huge_as_asked", "memory_as_asked", "reclaimed", "swapped",
 ]  # fmt: skip
 
 # Where the file system is in a guest, and the file that all jobs share.
@@ -35,7 +36,8 @@ class Unit(Frozen):
 
     Counted by exactly one of: ``calls`` of kernel functions together, a ``counter``
     of ``/proc/vmstat``, a ``cgroup_counter`` of its ``memory.stat``, pages of 4 KiB that the
-    cgroup read from the device (``pages_read``), or fio's I/Os, ramp included.
+    cgroup read from the device (``pages_read``), or fio's I/Os, ramp included, which are the
+    operations of a phase with a program of its own.
     """
 
     name: Name
@@ -83,13 +85,15 @@ IO = Unit(name="io", title="I/O", ios=True)
 
 
 class Phase(Frozen):
-    """One fio invocation inside the measured cgroup.
+    """One fio invocation, or one program of ours, inside the measured cgroup.
 
     ``drop_caches`` is done and asserted before the phase; ``thp`` is the value
     written to ``transparent_hugepage/enabled``; ``fio`` holds the arguments that
     say what is read and how (the lab adds jobs, times, seed and output); in a file
     ``job_file`` names one of ``workloads/jobs/`` instead, whose first section is meant
-    and whose sections are variants where it has several.
+    and whose sections are variants where it has several.  In place of both, ``program`` is a
+    source of ``workloads/programs/`` and its operation, of which ``ops`` are done in every
+    guest: its path is instructions per operation.
     ``checks`` are asserted of every run beside those that always hold; fewer
     than ``min_ios`` I/Os are no evidence of anything.  The first of ``units`` is
     the one that attribution is given per.  ``readahead_kib`` is written to the device's
@@ -103,7 +107,9 @@ class Phase(Frozen):
     name: Name
     drop_caches: bool
     thp: Literal["always", "madvise", "never"]
-    fio: tuple[str, ...]
+    fio: tuple[str, ...] = ()
+    program: Annotated[tuple[str, ...], Field(max_length=2)] = ()
+    ops: Annotated[int, Field(ge=0)] = 0
     checks: tuple[Check, ...] = ()
     min_ios: Annotated[int, Field(ge=1)] = 1000
     units: Annotated[tuple[Unit, ...], Field(min_length=1)] = (IO,)
@@ -142,6 +148,20 @@ class Phase(Frozen):
         return any(self.option(name) not in ("", "0") for name in ("fsync", "fdatasync"))
 
     @model_validator(mode="after")
+    def _one_program(self) -> Phase:
+        if bool(self.fio) == bool(self.program):
+            raise ValueError("exactly one of fio (or job_file) and program is wanted")
+        if len(self.program) == 1 or bool(self.program) != bool(self.ops):
+            raise ValueError(
+                "a program is [NAME, OPERATION] and a number of ops; ops belong to programs alone"
+            )
+        if self.program and not self.units[0].ios:
+            raise ValueError("units: the first one of a program is its operation, with ios = true")
+        if self.program and self.costs:
+            raise ValueError("costs: a program does the same work in every run and has none")
+        return self
+
+    @model_validator(mode="after")
     def _ratios_have_units(self) -> Phase:
         units = [unit.name for unit in self.units]
         if len(set(units)) != len(units):
@@ -164,8 +184,11 @@ class Phase(Frozen):
 
 
 class Variant(Frozen):
-    """Settings that replace those of the workload, by phase name."""
+    """Settings that replace those of the workload, some by phase name."""
 
+    fs: Literal["brd", "tmpfs"] | None = None
+    mkfs: str | None = None
+    mount_options: str | None = None
     fio: dict[str, tuple[str, ...]] = Field(default_factory=dict)
     readahead_kib: dict[str, Annotated[int, Field(ge=1)]] = Field(default_factory=dict)
 
@@ -175,7 +198,7 @@ class Workload(Frozen):
 
     ``mkfs`` and ``mount_options`` prepare the brd; with ``fs`` ``tmpfs`` there is none and
     nothing to make.  With ``file_per_job`` each job has a file of its own and they share
-    the experiment's ``file_mib``.
+    the experiment's ``file_mib``; a workload of programs alone has no files.
     """
 
     name: Name
@@ -187,15 +210,25 @@ class Workload(Frozen):
     phases: Annotated[tuple[Phase, ...], Field(min_length=1)]
     variants: dict[str, Variant] = Field(default_factory=dict)
 
+    def as_variant(self, variant: str) -> Workload:
+        """The workload with the variant's phases and file system in place of its own."""
+        changed = self.variants[variant] if variant != "default" else Variant()
+        update: dict[str, object] = {"phases": self.phases_of(variant)}
+        for key in ("fs", "mkfs", "mount_options"):
+            if (value := getattr(changed, key)) is not None:
+                update[key] = value
+        return self.model_copy(update=update)
+
     def phases_of(self, variant: str) -> tuple[Phase, ...]:
         """The phases with the variant's settings put in."""
         changed = self.variants[variant] if variant != "default" else Variant()
+        fs = changed.fs or self.fs
         return tuple(
             phase.model_copy(
                 update={
                     "fio": changed.fio.get(phase.name, phase.fio),
                     "readahead_kib": changed.readahead_kib.get(phase.name, phase.readahead_kib),
-                    "on_device": self.fs != "tmpfs",
+                    "on_device": fs != "tmpfs",
                 }
             )
             for phase in self.phases
@@ -203,6 +236,8 @@ class Workload(Frozen):
 
     def files(self, jobs: int) -> tuple[str, ...]:
         """The files that are laid out in a guest, by the names that fio gives them."""
+        if not any(phase.fio for phase in self.phases):
+            return ()
         if not self.file_per_job:
             return (SHARED_FILE,)
         return tuple(f"{MOUNT}/data.{job}.0" for job in range(jobs))
@@ -241,6 +276,17 @@ def load_catalogue(folder: Path = CATALOGUE) -> dict[str, Workload]:
     return {workload.name: workload for workload in loaded}
 
 
+def programs_of(phases: Iterable[Phase]) -> tuple[Path, ...]:
+    """The C sources of the programs that phases run, sorted."""
+    names = {phase.program[0] for phase in phases if phase.program}
+    return tuple(PROGRAMS / f"{name}.c" for name in sorted(names))
+
+
+def all_programs() -> tuple[Path, ...]:
+    """The C sources of all programs, sorted."""
+    return tuple(sorted(PROGRAMS.glob("*.c")))
+
+
 def phase_names(catalogue: Mapping[str, Workload]) -> dict[str, dict[str, tuple[str, ...]]]:
     """Workload name → variant name → phase names: what an experiment may ask for."""
     return {
@@ -272,8 +318,12 @@ def _mistakes(workload: Workload, stem: str) -> Iterator[str]:
     """What the types do not say, each with its key."""
     if workload.name != stem:
         yield f"name: found {workload.name!r}; the name of the file is wanted, {stem!r}"
-    if (workload.fs == "tmpfs") == bool(workload.mkfs):
-        yield f"mkfs: found {workload.mkfs!r}; wanted for a brd, and not for tmpfs"
+    for name in ("default", *workload.variants):
+        key = "mkfs" if name == "default" else f"variants.{name}.mkfs"
+        whole = workload.as_variant(name)
+        if (whole.fs == "tmpfs") == bool(whole.mkfs):
+            yield f"{key}: found {whole.mkfs!r}; wanted for a brd, and not for tmpfs"
+    known = {file.stem for file in all_programs()}
     names = [phase.name for phase in workload.phases]
     for number, phase in enumerate(workload.phases):
         if phase.name in names[:number]:
@@ -282,6 +332,11 @@ def _mistakes(workload: Workload, stem: str) -> Iterator[str]:
             yield (
                 f"phases.{number}.readahead_kib: found {phase.readahead_kib}; "
                 "nothing is read ahead in tmpfs"
+            )
+        if phase.program and phase.program[0] not in known:
+            yield (
+                f"phases.{number}.program: no such program: {phase.program[0]}; "
+                f"known: {', '.join(sorted(known))}"
             )
         if not phase.on_device:
             yield f"phases.{number}.on_device: follows from fs, and is not given"

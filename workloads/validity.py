@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from results.profile import Profile
 from workloads.job import limit_text
-from workloads.parse import FioResult, GuestResult, PhaseResult
+from workloads.parse import FioResult, GuestResult, PhaseResult, ProgramResult
 from workloads.spec import Check, Phase
 
 MIB = 1 << 20
@@ -137,9 +137,11 @@ def few_ios(result: GuestResult, phases: Sequence[Phase]) -> tuple[str, ...]:
 
 
 def _phase_problems(asked: Phase, seen: PhaseResult, claim: Claim) -> list[str]:
-    if seen.status != 0 or seen.fio is None or seen.fio.error:
+    failed = seen.program is None if asked.program else seen.fio is None or seen.fio.error
+    if seen.status != 0 or failed:
         last = (seen.output.strip().splitlines() or ["no output"])[-1]
-        return [f"fio failed (status {seen.status}): {last}"]
+        name = asked.program[0] if asked.program else "fio"
+        return [f"{name} failed (status {seen.status}): {last}"]
     found = []
     for counter in ("oom", "oom_kill"):
         events = seen.after.memory_events[counter] - seen.before.memory_events[counter]
@@ -153,20 +155,39 @@ def _phase_problems(asked: Phase, seen: PhaseResult, claim: Claim) -> list[str]:
     left = seen.before.vmstat["nr_active_file"] + seen.before.vmstat["nr_inactive_file"]
     if asked.drop_caches and left > claim.left_pages:
         found.append(f"caches not dropped: {left} file pages before the phase")
-    if seen.fio.options.get("randseed") != str(claim.seed):
-        found.append(f"seed {seen.fio.options.get('randseed')}, expected {claim.seed}")
-    if seen.fio.options.get("randrepeat") != "0" or seen.fio.options.get("allrandrepeat") == "1":
-        found.append("seed without effect: fio ran with randrepeat or allrandrepeat")
-    found += _other_options(claim.fio.get(asked.name, ()), seen.fio)
-    amount = _amount(asked, seen.fio)
-    if amount:
-        found.append(amount)
-    if seen.fio.ios == 0 or seen.fio.runtime_ms == 0:
-        found.append("no I/O at all" if seen.fio.ios == 0 else "fio measured no time")
+    if seen.program is not None and asked.program:
+        found += _program_problems(asked, seen.program, claim)
+    elif seen.fio is not None:
+        found += _fio_problems(asked, seen.fio, claim)
     for check in asked.checks:
         problem = CHECKS[check](seen, claim)
         if problem:
             found.append(problem)
+    return found
+
+
+def _program_problems(asked: Phase, program: ProgramResult, claim: Claim) -> list[str]:
+    wanted = (asked.program[1], asked.ops, claim.seed)
+    done = (program.operation, program.count, program.seed)
+    return [
+        f"{name} {value}, expected {expected}"
+        for name, value, expected in zip(("operation", "count", "seed"), done, wanted, strict=True)
+        if value != expected
+    ]
+
+
+def _fio_problems(asked: Phase, fio: FioResult, claim: Claim) -> list[str]:
+    found = []
+    if fio.options.get("randseed") != str(claim.seed):
+        found.append(f"seed {fio.options.get('randseed')}, expected {claim.seed}")
+    if fio.options.get("randrepeat") != "0" or fio.options.get("allrandrepeat") == "1":
+        found.append("seed without effect: fio ran with randrepeat or allrandrepeat")
+    found += _other_options(claim.fio.get(asked.name, ()), fio)
+    amount = _amount(asked, fio)
+    if amount:
+        found.append(amount)
+    if fio.ios == 0 or fio.runtime_ms == 0:
+        found.append("no I/O at all" if fio.ios == 0 else "fio measured no time")
     return found
 
 
@@ -302,6 +323,16 @@ def _reclaimed(seen: PhaseResult, claim: Claim) -> str:
     return f"{gone / MIB:.0f} MiB reclaimed, {wanted / MIB:.0f} MiB do not fit into memory"
 
 
+def _swapped(seen: PhaseResult, claim: Claim) -> str:
+    moved = {
+        name: seen.after.vmstat.get(name, 0) - seen.before.vmstat.get(name, 0)
+        for name in ("pswpin", "pswpout")
+    }
+    if all(moved.values()):
+        return ""
+    return f"no swap: {moved['pswpout']} pages written to it, {moved['pswpin']} read back"
+
+
 CHECKS: Mapping[Check, Callable[[PhaseResult, Claim], str]] = {
     "limit_hit": _limit_hit,
     "charged": _charged,
@@ -314,4 +345,5 @@ CHECKS: Mapping[Check, Callable[[PhaseResult, Claim], str]] = {
     "huge_as_asked": _huge_as_asked,
     "memory_as_asked": _memory_as_asked,
     "reclaimed": _reclaimed,
+    "swapped": _swapped,
 }

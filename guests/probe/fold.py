@@ -41,7 +41,7 @@ from results.profile import (
     Misses,
     PhaseProfile,
 )
-from workloads.metrics import PER_WORK, WORK, ios_with_ramp, work_ns
+from workloads.metrics import PER_WORK, WORK, ios_of, work_ns
 from workloads.parse import GuestResult, PhaseResult
 from workloads.spec import Phase, Unit
 
@@ -366,7 +366,7 @@ def _unit(
 ) -> float | None:
     """How many of a unit were done; None when nothing of this run counts it."""
     if unit.ios:
-        return ios_with_ramp(seen.fio) if seen.fio is not None else None
+        return ios_of(seen)
     if unit.pages_read:
         return (seen.after.device_read_bytes - seen.before.device_read_bytes) / PAGE
     for name, after, before in (

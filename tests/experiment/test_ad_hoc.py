@@ -112,10 +112,13 @@ def test_rules_name_only_what_can_be_measured(tmp_path: Path) -> None:
     )
     with pytest.raises(SpecError, match="no case has this workload: x"):
         load_auto(file)
+    file.write_text(ad_hoc.AUTO.read_text().replace('usual = ["filemap-4k"', 'usual = ["x"'))
+    with pytest.raises(SpecError, match="usual: no case has this workload: x"):
+        load_auto(file)
     file.write_text("case = 1\n[touch]\n")
     with pytest.raises(SpecError) as caught:
         load_auto(file)
-    assert len(caught.value.problems) == 3
+    assert len(caught.value.problems) == 4
 
 
 def test_workloads_with_files_of_different_sizes_are_not_measured_together() -> None:
@@ -129,9 +132,21 @@ def test_workloads_with_files_of_different_sizes_are_not_measured_together() -> 
         from_series(["a.mbox"], workloads=["filemap-4k", "iomap-dirty"], catalogue=CATALOGUE)
 
 
+def test_all_are_those_that_can_share_a_session() -> None:
+    made = from_series(["a.mbox"], workloads=["all"], catalogue=CATALOGUE)
+    names = [case.workload for case in made.cases]
+    assert {"filemap-4k", "filemap-thp", "memory", "syscalls", "metadata"} <= {*names}
+    # Its files are of another size; what has none is measured with it.
+    assert "iomap-dirty" not in names
+    both = from_series(["a.mbox"], workloads=["memory", "iomap-dirty"], catalogue=CATALOGUE)
+    shipped = load_experiment(Path("iomap-dirty"), catalogue=CATALOGUE)
+    assert both.dataset == shipped.dataset
+    assert [case.workload for case in both.cases] == ["memory", "iomap-dirty"]
+
+
 def test_rules_can_be_replaced() -> None:
     auto = Auto.model_validate(
-        {"experiment": {}, "case": ({"workload": "w"},),
+        {"experiment": {}, "usual": ("w",), "case": ({"workload": "w"},),
          "touches": ({"patterns": ("net/*",), "workloads": ("w",)},)}
     )  # fmt: skip
     assert choose(["net/ipv4/tcp.c"], auto) == ("w",)

@@ -12,6 +12,7 @@ from experiment.architecture import EXIT_PORT, PANIC_PORT, X86_64
 from guests import overlay
 from guests.channel import MAGIC
 from guests.initramfs import AGENT, Initramfs
+from guests.overlay import Lacks
 from kernels.cache import Kernel
 from results.record import KernelIdentity
 
@@ -78,7 +79,7 @@ def test_second_archive_follows_the_first(base: Initramfs, kernel: Kernel, tmp_p
 
 def test_made_once_and_the_same_bytes(base: Initramfs, kernel: Kernel, tmp_path: Path) -> None:
     made = overlay.provide(base, kernel, tmp_path / "one")
-    assert made.path == overlay.path_of(base, "1" * 32, tmp_path / "one")
+    assert made.path == overlay.path_of(base, Lacks("1" * 32, ()), tmp_path / "one")
     inode = made.path.stat().st_ino
     assert overlay.provide(base, kernel, tmp_path / "one") == made
     assert made.path.stat().st_ino == inode
@@ -89,9 +90,9 @@ def test_made_once_and_the_same_bytes(base: Initramfs, kernel: Kernel, tmp_path:
 
 def test_another_base_or_kernel_is_another_image(base: Initramfs, tmp_path: Path) -> None:
     places = {
-        overlay.path_of(base, "1" * 32, tmp_path),
-        overlay.path_of(base, "2" * 32, tmp_path),
-        overlay.path_of(Initramfs(base.path, "cd" * 32), "1" * 32, tmp_path),
+        overlay.path_of(base, Lacks("1" * 32, ()), tmp_path),
+        overlay.path_of(base, Lacks("2" * 32, ()), tmp_path),
+        overlay.path_of(Initramfs(base.path, "cd" * 32), Lacks("1" * 32, ()), tmp_path),
     }
     assert len(places) == 3
 

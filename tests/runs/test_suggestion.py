@@ -27,9 +27,9 @@ def texts(name: str) -> tuple[dict[str, str], tuple[str, ...]]:
     ("series", "best", "changed"),
     [
         ("filemap-walks", "reclaim-overwrite", "__filemap_add_folio"),
-        ("iomap-whole-folio", "iomap-dirty", "iomap_dirty_folio"),
+        ("iomap-whole-folio", "metadata", "iomap_dirty_folio"),
         ("reclaim-backoff", "filemap-thp", "shrink_folio_list"),
-        ("reclaim-sorted", "filemap-thp", "shrink_folio_list"),
+        ("reclaim-sorted", "swap", "shrink_folio_list"),
         ("slow-add-locked-256", "reclaim-overwrite", "__filemap_add_folio"),
         ("broken-lookup", "filemap-4k", "xas_get_order"),
     ],
@@ -43,8 +43,8 @@ def test_the_workload_of_each_shipped_series_is_found(series: str, best: str, ch
 
 
 def test_automatic_takes_what_can_be_measured_together() -> None:
-    assert automatic(*texts("filemap-walks")) == ("filemap-4k", "filemap-thp")
-    assert automatic(*texts("iomap-whole-folio")) == ("iomap-dirty",)
+    assert automatic(*texts("filemap-walks")) == ("filemap-4k", "filemap-thp", "metadata", "swap")
+    assert automatic(*texts("iomap-whole-folio")) == ("iomap-dirty", "metadata")
 
 
 def test_headers_are_chosen_for_by_name() -> None:

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from errors import InfraError, UsageError
-from guests import initramfs, userland
+from guests import initramfs, native, userland
 from runs.archive import pack
 from runs.userland import export, import_
 
@@ -37,7 +37,7 @@ def small(tmp_path: Path) -> Path:
         files={path: digest(path.encode()) for path in (userland.BUSYBOX, *userland.PROGRAMS)},
         helpers={
             source.stem: userland.Helper(
-                source_sha256=digest(source.read_bytes()), sha256=digest(source.stem.encode())
+                source_sha256=native.digest(source), sha256=digest(source.stem.encode())
             )
             for source in userland.HELPERS
         },

@@ -29,6 +29,7 @@ SHIPPED = [
     for workload in CATALOGUE.values()
     for variant in ("default", *workload.variants)
     for phase in workload.phases_of(variant)
+    if phase.fio
 ]
 TIMES = PhaseTimes(ramp_s=0.6, runtime_s=2)
 OFFSETS = 200

@@ -11,6 +11,7 @@ from workloads.metrics import (
     DEFINITIONS,
     METRIC_NAMES,
     PATH,
+    PROGRAM_DEFINITIONS,
     SLOWPATH_SHARE,
     WORK,
     definitions_of,
@@ -271,7 +272,8 @@ def test_metrics_of_a_case_are_those_of_its_samples(
 
 def test_directions() -> None:
     """Less work and less traffic for an I/O is better."""
-    assert (*(one.name for one in DEFINITIONS), PATH, WORK, SLOWPATH_SHARE) == METRIC_NAMES
+    names = [one.name for one in DEFINITIONS] + [one.name for one in PROGRAM_DEFINITIONS]
+    assert (*names, PATH, WORK, SLOWPATH_SHARE) == METRIC_NAMES
     lower = {definition.name for definition in DEFINITIONS if definition.direction == "lower"}
     # A time, or work and traffic for something, or a share of what should not be.
     assert lower - {"runtime", "direct_scan_share"} == {

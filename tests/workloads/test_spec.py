@@ -57,11 +57,16 @@ def test_shipped_catalogue() -> None:
         "filemap-4k",
         "filemap-thp",
         "iomap-dirty",
+        "memory",
+        "messaging",
+        "metadata",
         "reclaim-overwrite",
+        "swap",
+        "syscalls",
         "thp-matrix",
     ]
     assert list(loaded) == [path.stem for path in sorted(CATALOGUE.glob("*.toml"))]
-    names = phase_names(loaded)
+    names = {name: phases for name, phases in phase_names(loaded).items() if loaded[name].files(1)}
     assert len(names.pop("thp-matrix")) == 19
     assert names == {
         "filemap-4k": {"default": ("4k",), "v1": ("4k",)},
@@ -178,12 +183,18 @@ def test_a_variant_has_its_readahead_and_keeps_the_rest() -> None:
 
 
 def test_only_a_workload_of_tmpfs_has_no_device() -> None:
+    catalogue = load_catalogue()
     on_device = {
         name: {phase.on_device for phase in workload.phases_of("default")}
-        for name, workload in load_catalogue().items()
+        for name, workload in catalogue.items()
     }
-    assert on_device.pop("thp-matrix") == {False}
-    assert list(on_device.values()) == [{True}] * 4
+    without = {name for name, found in on_device.items() if found == {False}}
+    assert without == {"memory", "messaging", "swap", "syscalls", "thp-matrix"}
+    assert all(on_device[name] == {True} for name in {*on_device} - without)
+    # A variant may have another file system.
+    assert {phase.on_device for phase in catalogue["metadata"].phases_of("tmpfs")} == {False}
+    assert catalogue["metadata"].as_variant("tmpfs").mkfs == ""
+    assert catalogue["metadata"].as_variant("ext4").mkfs.startswith("mkfs.ext4 ")
 
 
 def test_files_are_the_jobs_own_or_one() -> None:

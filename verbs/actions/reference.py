@@ -1,4 +1,4 @@
-"""What is generated below ``docs/``: schemas, and the reference of the experiment file.
+"""What is generated below ``docs/``: schemas, the experiment file's reference, what is executed.
 
 ``python -m verbs.actions.reference [FOLDER]`` writes them, as ``make schema`` does.
 """
@@ -13,6 +13,8 @@ from experiment.reference import markdown, schema_of, schema_text
 from experiment.spec import Experiment, Guest
 from history.policy import Policy
 from reports import json_form
+from results.coverage import by_folder, unreached_in
+from runs.coverage import FOLDERS, GOALS, shipped
 
 DOCS = Path(__file__).resolve().parent.parent.parent / "docs"
 EXPERIMENT_PAGE = """\
@@ -42,6 +44,40 @@ A *name* has lower-case letters, digits, `-` and `_`, at most 64 of them.
 
 """
 
+COVERAGE_PAGE = """\
+# How much of the kernel the workloads execute
+
+<!-- Written by `make schema` from configs/coverage/, which `coverage add` writes. -->
+
+Functions of {release} that are built in, without init code, those that the workloads together
+execute, and those of each one ([how they were counted](coverage.md)). Functions of folders with a
+goal that nothing executes are in [a file of their own](coverage-unreached.csv).
+
+"""
+
+
+def coverage_page() -> str:
+    """The table of what workloads execute, beside the goals."""
+    coverage = shipped()
+    workloads = sorted({case.workload for case in coverage.cases})
+    rows = [("", "built in", "executed", "", "goal", *workloads)]
+    rows.append(("---",) * len(rows[0]))
+    for row in by_folder(coverage, FOLDERS):
+        goal = f"{GOALS[row.folder]} %" if row.folder in GOALS else ""
+        counts = (str(row.by_workload.get(name, 0)) for name in workloads)
+        share = f"{100 * row.executed / row.functions:.0f} %"
+        rows.append(
+            (f"`{row.folder}`", str(row.functions), str(row.executed), share, goal, *counts)
+        )
+    table = "".join(f"| {' | '.join(row)} |\n" for row in rows)
+    return COVERAGE_PAGE.format(release=coverage.release) + table
+
+
+def unreached() -> str:
+    """Every function of folders with a goal that no workload executes, as CSV."""
+    rows = unreached_in(shipped(), tuple(GOALS))
+    return "file,function\n" + "".join(f"{file},{name}\n" for file, name in rows)
+
 
 def generated() -> dict[str, str]:
     """Text by file, relative to ``docs/``."""
@@ -53,6 +89,8 @@ def generated() -> dict[str, str]:
         "schema/machine.schema.json": schema_text(schema_of(MachineSpec, "Twinboot machine")),
         "schema/gate.schema.json": schema_text(schema_of(Policy, "Twinboot CI policy")),
         "experiment-file.md": EXPERIMENT_PAGE + markdown(experiment),
+        "coverage-table.md": coverage_page(),
+        "coverage-unreached.csv": unreached(),
     }
 
 

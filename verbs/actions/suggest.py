@@ -10,6 +10,7 @@ from textwrap import wrap
 from experiment.ad_hoc import from_series, load_auto
 from experiment.places import from_here
 from experiment.series_name import kind_of
+from host.process import paste
 from kernels.settle import settle
 from reports.sentences import listed
 from results.coverage import Candidate
@@ -120,9 +121,11 @@ def _name(candidate: Candidate) -> str:
 def _command(advice: Advice, series: Sequence[str], source: str) -> str:
     """The command that measures the best workloads; empty where there are none."""
     if advice.chosen:
-        words = [f"--series {name}" for name in series]
-        words += [f"--source {source}"] if source else []
-        return f"./lab.py run {' '.join(words)} --workloads {','.join(advice.chosen)}"
+        argv = ["./lab.py", "run"]
+        for name in series:
+            argv += ["--series", name]
+        argv += ["--source", source] if source else []
+        return paste([*argv, "--workloads", ",".join(advice.chosen)])
     workloads = load_auto().workloads
     others = [
         candidate
