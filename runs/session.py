@@ -107,9 +107,17 @@ def with_budget(experiment: Experiment, measured: int, max_seeds: int, folder: P
     (``reports.looks``).  A fixed number of seeds has had the whole error rate.
 
     Raises:
-        UsageError: the session has a fixed number, or there is no look after that many.
+        UsageError: the session has a fixed number, is one of wall mode, or there is no look
+            after that many.
     """
-    if experiment.max_seeds is None or experiment.mode == "wall":
+    if experiment.mode == "wall":
+        raise UsageError(
+            f"seeds are added in exact mode only, and the session in {folder} is one of wall mode "
+            f"with {measured} blocks",
+            where=f"--max-seeds {max_seeds}",
+            next_step="leave out --max-seeds to finish it, or begin one with more blocks (--seeds)",
+        )
+    if experiment.max_seeds is None:
         raise UsageError(
             f"the session was begun with a fixed number of {measured} {experiment.repeated}, whose "
             "verdict has had the whole error rate: more would be another look at the same data",
