@@ -16,7 +16,7 @@ from history.store import Problem
 from history.wording import change_line
 from reports.many import SessionComparison
 from reports.model import Comparison
-from reports.sections.functions import changed
+from reports.sections.functions import changed_per_unit
 from reports.statistics import pairs_needed
 from reports.verdict import Judgement, Verdict
 from reports.wording import percent
@@ -77,17 +77,31 @@ def of_session(compared: SessionComparison, policy: Policy) -> Gate:
 
 def _of_functions(one: Comparison, track: tuple[str, str, str], policy: Policy) -> list[Message]:
     """A message for each phase in which a function changed; its largest change is the size."""
-    messages = []
-    for found in one.headlines:
-        if found.changed:
-            place = Place(*track, found.case, f"{found.phase}.functions")
-            size = found.changed[0].size / found.total.base
-            action = policy.rule(place).action("functions", size)
-            arms = f"{one.manifest.patched} against {one.manifest.base}"
-            small = _smaller(policy, place, size, "functions")
-            text = f"{arms}: {changed(found)} instructions per {found.unit_title}{small}"
-            messages.append(_message(action, "functions", str(place), text, 1))
-    return messages
+    return [
+        _functions_message(
+            Place(*track, found.case, f"{found.phase}.functions"),
+            f"{one.manifest.patched} against {one.manifest.base}: {changed_per_unit(found)}",
+            found.largest_change, policy,
+        )
+        for found in one.headlines if found.changed
+    ]  # fmt: skip
+
+
+def _functions_of_night(entry: Entry, policy: Policy) -> list[Message]:
+    """The same of a night: what its session's own comparison said, arm against arm."""
+    return [
+        _functions_message(
+            Place(*entry.track, case.name, f"{found.phase}.functions"),
+            f"{found.arm} against {found.against}: {found.text}", found.size, policy
+        )
+        for case in entry.cases for found in case.functions if found.count
+    ]  # fmt: skip
+
+
+def _functions_message(place: Place, words: str, size: float, policy: Policy) -> Message:
+    action = policy.rule(place).action("functions", size)
+    text = f"{words}{_smaller(policy, place, size, 'functions')}"
+    return _message(action, "functions", str(place), text, 1)
 
 
 def _of_verdict(place: Place, judged: Judgement, arms: str, policy: Policy) -> Message | None:
@@ -154,6 +168,8 @@ def of_history(
         messages += _lost(last, policy)
         messages += _lax(track, mine[-1].thresholds, policy)
         messages += _too_few(mine[-1], policy)
+        if mine[-1].id in new:
+            messages += _functions_of_night(mine[-1], policy)
     gaps, all_courses = gaps_of(entries, known), courses(entries)
     messages += [_of_gap(gap, policy) for gap in gaps]
     ids = [*(change.id for change in told), *(gap.id for gap in gaps)]

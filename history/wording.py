@@ -116,4 +116,7 @@ def entry_lines(entry: Entry) -> list[str]:
                 f"  {case.name} {said.metric} {said.arm} against {said.against}: {change} "
                 f"{said.verdict.value} ({said.reason})"
             )
+        for found in case.functions:
+            of = f"{case.name} {found.phase}.functions {found.arm} against {found.against}"
+            lines.append(f"  {of}: {found.text}")
     return [clean(line) for line in lines]

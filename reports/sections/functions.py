@@ -156,21 +156,29 @@ def moved_most(found: Attribution, many: int) -> str:
 
 
 def changed(found: Attribution) -> str:
+    """The functions of a phase that changed, as :func:`changed_words` has them."""
+    largest = [(each.name, each.instructions.difference) for each in found.changed]
+    return changed_words(found.tested, len(largest), largest)
+
+
+def changed_per_unit(found: Attribution) -> str:
+    """The same with what the numbers are of; empty where nothing was tested."""
+    return f"{changed(found)}{f' instructions per {found.unit_title}' * bool(found.changed)}"
+
+
+def changed_words(tested: int, count: int, largest: Sequence[tuple[str, float]]) -> str:
     """``3 of 512 functions changed: xas_load -3.9, xas_start -1.2``; or that none did.
 
-    Empty where none was tested.
+    ``largest`` are names and differences in instructions per unit of work, of some or all of the
+    ``count`` that changed.  Empty where none was tested.
     """
-    if not found.tested:
+    if not tested:
         return ""
-    if not found.changed:
-        return f"no function changed, of {found.tested} tested"
-    named = [
-        f"{each.name} {wording.signed(each.instructions.difference, 2)}"
-        for each in found.changed[:CHANGED_NAMED]
-    ]
-    more = len(found.changed) - len(named)
-    rest = f" and {more} more" if more else ""
-    return f"{len(found.changed)} of {found.tested} functions changed: {', '.join(named)}{rest}"
+    if not count:
+        return f"no function changed, of {tested} tested"
+    named = [f"{name} {wording.signed(apart, 2)}" for name, apart in largest[:CHANGED_NAMED]]
+    rest = f" and {count - len(named)} more" if count > len(named) else ""
+    return f"{count} of {tested} functions changed: {', '.join(named)}{rest}"
 
 
 def explained(comparison: Comparison, metric: MetricComparison) -> str:
