@@ -27,6 +27,7 @@ from reports.model import (
     ReportError,
     Summary,
 )
+from reports.resolution import time_resolution
 from reports.series_findings import executed
 from reports.timelines import timelines
 from reports.verdict import Cause, Evidence, Judgement, Verdict, judge_primary, judge_secondary
@@ -106,6 +107,7 @@ def _metrics(
             pairs = pairs_of(blocks, metric.name)
             phase = metric.name.partition(".")[0]
             too_few = (case.name, phase) in scarce
+            of_case = (r for r in records if r.case == case.name and not r.repeat)
             unusable = "too few I/Os for a verdict" if too_few else ""
             found.append(_Measured(case, metric, pairs, Evidence(
                 direction=metric.direction,
@@ -117,6 +119,7 @@ def _metrics(
                 unusable=unusable or (standing.unusable if standing else ""),
                 dropped=standing.dropped(case.name) if standing else (),
                 metric=metric.name,
+                resolution=time_resolution(manifest, case, metric.name, of_case),
             ), f"{manifest.base} {manifest.patched}"))  # fmt: skip
     return found
 

@@ -115,7 +115,8 @@ class Evidence:
     ``base`` and ``patched`` have one value a complete block, in the same order.
     ``unusable`` says why the numbers are no evidence although they exist; ``dropped``
     are the reasons for which blocks were left out for the host's sake.  ``metric`` is the
-    name by which the thresholds may hold a change of its own.
+    name by which the thresholds may hold a change of its own.  ``resolution`` is the largest error
+    of a log ratio that is no chance and does not average out (``reports.resolution``).
     """
 
     direction: Direction
@@ -127,6 +128,7 @@ class Evidence:
     unusable: str = ""
     dropped: tuple[str, ...] = ()
     metric: str = ""
+    resolution: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -320,9 +322,11 @@ def _decide(
     )
     if significant and adjusted is not None and adjusted <= thresholds.alpha:
         return excludes_zero(estimate, evidence.direction)
-    inner = measured.equivalence
-    if inner and -delta < as_change(inner.low) and as_change(inner.high) < delta:
+    inner, step = measured.equivalence, evidence.resolution
+    if inner and -delta < as_change(inner.low - step) and as_change(inner.high + step) < delta:
         return within(delta, 1 - 2 * thresholds.equivalence_alpha)
+    if inner and as_change(step) >= delta:
+        return too_coarse(step, delta)
     needed = statistics.pairs_needed(1 - thresholds.alpha)
     if measured.n < min(evidence.blocks_planned, needed):
         return lost(evidence, measured.n, SEED)
@@ -350,7 +354,11 @@ def _judge_one(
         judgement = Judgement(
             verdict=Verdict.NO_CHANGE, reason=f"same code{exactly}", cause=Cause.SAME_CODE
         )
-    elif measured.exactly_zero and n >= min(evidence.blocks_planned, enough):
+    elif (
+        measured.exactly_zero
+        and not evidence.resolution
+        and n >= min(evidence.blocks_planned, enough)
+    ):
         judgement = Judgement(
             verdict=Verdict.NO_CHANGE, reason="change exactly 0", cause=Cause.EXACTLY_ZERO
         )
@@ -363,6 +371,16 @@ def _judge_one(
             "p_value": measured.p_value,
             "p_adjusted": adjusted,
         }
+    )
+
+
+def too_coarse(step: float, change: float) -> Judgement:
+    """Inconclusive: the metric is known in steps, a log ratio, that hide a change that matters."""
+    return Judgement(
+        verdict=Verdict.INCONCLUSIVE,
+        reason=f"the time is known to 1 ms, {percent(as_change(step))} of the shortest run: too "
+        f"coarse for ±{percent(change)}; a longer run is needed (times, or a larger guest)",
+        cause=Cause.UNUSABLE,
     )
 
 

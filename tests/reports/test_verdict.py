@@ -63,6 +63,28 @@ def judge(one: Evidence, thresholds: Thresholds = DEFAULTS) -> Judgement:
 FASTER = [1.1, 1.4, 1.3, 1.2, 1.5, 1.35, 1.25, 1.45]
 
 
+def test_two_times_that_read_the_same_are_not_no_change() -> None:
+    """80 ms in steps of one: equal values may be 1.2 % apart."""
+    equal = evidence([0.0] * 8)
+    assert judge(equal).cause is Cause.EXACTLY_ZERO
+    coarse = judge(replace(equal, resolution=math.log1p(1 / 80)))
+    assert (coarse.verdict, coarse.cause) == (Verdict.INCONCLUSIVE, Cause.UNUSABLE)
+    assert "1.25 % of the shortest run" in coarse.reason
+    # 0.1 % is finer than the threshold of 0.25 %, and no exact zero.
+    finer = judge(replace(equal, resolution=0.001))
+    assert (finer.verdict, finer.cause) == (Verdict.NO_CHANGE, Cause.WITHIN_THRESHOLD)
+    # An interval that ends at 0.16 % leaves no room for 0.1 % more.
+    near = evidence([-0.1, 0.2, 0.15, -0.05, 0.2, 0.1, 0.0, 0.1])
+    assert judge(near).verdict is Verdict.NO_CHANGE
+    left = judge(replace(near, resolution=0.001))
+    assert (left.verdict, left.cause) == (Verdict.INCONCLUSIVE, Cause.UNDECIDED)
+    # What is clear is called, and the same code is the same.
+    clear = replace(evidence(FASTER), resolution=0.0125)
+    assert judge(clear).verdict is Verdict.IMPROVEMENT
+    same = replace(equal, resolution=0.0125, same_code=True)
+    assert judge(same).cause is Cause.SAME_CODE
+
+
 def test_improvement_needs_the_direction_only_for_the_word() -> None:
     up = judge(evidence(FASTER))
     assert up.verdict is Verdict.IMPROVEMENT
