@@ -65,11 +65,11 @@ def judged(session: MeasuredSession, case: CaseRecord, arm: str) -> dict[str, st
         family = [
             Evidence(
                 direction=direction[metric], base=tuple(of[BASE][:n]), patched=tuple(of[arm][:n]),
-                blocks_planned=n, metric=metric,
+                blocks_planned=n, metric=metric, looks=so_far,
             )
             for metric, of in values.items()
         ]  # fmt: skip
-        verdicts = judge_primary(family, session.manifest.experiment.thresholds, so_far)
+        verdicts = judge_primary(family, session.manifest.experiment.thresholds)
         found = {
             metric: (
                 f"undecided after {n}" if one.cause in OPEN else f"{one.verdict} after {n}"

@@ -187,7 +187,7 @@ def _case(
     return CaseEntry(
         name=case.name,
         title=case.title,
-        seeds=manifest.seeds,
+        seeds=manifest.seeds_of(case.name),
         metrics=case.metrics,
         primary=case.primary,
         arms=tuple(
@@ -218,7 +218,8 @@ def _arm(
     metrics = {}
     for metric in case.metrics:
         values = tuple(
-            (by_block.get(block) or {}).get(metric.name) for block in range(len(manifest.seeds))
+            (by_block.get(block) or {}).get(metric.name)
+            for block in range(len(manifest.seeds_of(case.name)))
         )
         known = [value for value in values if value is not None]
         if known:

@@ -116,7 +116,8 @@ class Evidence:
     ``unusable`` says why the numbers are no evidence although they exist; ``dropped``
     are the reasons for which blocks were left out for the host's sake.  ``metric`` is the
     name by which the thresholds may hold a change of its own.  ``resolution`` is the largest error
-    of a log ratio that is no chance and does not average out (``reports.resolution``).
+    of a log ratio that is no chance and does not average out (``reports.resolution``).  ``looks``
+    are those of its case so far, the last one now; None for a single one.
     """
 
     direction: Direction
@@ -129,6 +130,7 @@ class Evidence:
     dropped: tuple[str, ...] = ()
     metric: str = ""
     resolution: float = 0.0
+    looks: Looks | None = None
 
 
 @dataclass(frozen=True)
@@ -394,19 +396,16 @@ def no_ratio(n: int) -> Judgement:
     )
 
 
-def judge_primary(
-    family: Sequence[Evidence], thresholds: Thresholds, looks: Looks | None = None
-) -> list[Judgement]:
+def judge_primary(family: Sequence[Evidence], thresholds: Thresholds) -> list[Judgement]:
     """Judge all primary metrics of an experiment together; same order as given.
 
-    ``looks`` are those of the session so far, the last one now; None for a single one.
     Holm's family is every metric asked for, also one whose runs failed: losing
     runs must not make the others easier to call.
     """
     rules = [
         _Rule(
             thresholds.of(evidence.metric),
-            looks or Looks((max(1, len(evidence.base)),), sequential=False),
+            _looks(evidence),
             len(family),
         )
         for evidence in family
@@ -422,12 +421,13 @@ def judge_primary(
     ]
 
 
-def judge_secondary(
-    metrics: Sequence[Evidence], thresholds: Thresholds, looks: Looks | None = None
-) -> list[Judgement]:
+def _looks(evidence: Evidence) -> Looks:
+    return evidence.looks or Looks((max(1, len(evidence.base)),), sequential=False)
+
+
+def judge_secondary(metrics: Sequence[Evidence], thresholds: Thresholds) -> list[Judgement]:
     """Describe the secondary metrics: numbers and what differs, no verdict."""
-    rule = _Rule(thresholds, looks or Looks((1,), sequential=False))
-    measured = [_measure(evidence, rule) for evidence in metrics]
+    measured = [_measure(each, _Rule(thresholds, _looks(each))) for each in metrics]
     known = [m.p_value for m in measured if m is not None and m.p_value is not None]
     values = iter(statistics.benjamini_hochberg(known))
     judgements = []

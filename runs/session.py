@@ -5,8 +5,9 @@ from __future__ import annotations
 import dataclasses
 import datetime
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 from filelock import FileLock, Timeout
 
@@ -97,7 +98,8 @@ def reopen(
     if max_seeds is not None:
         recorded = with_budget(manifest.experiment, len(manifest.seeds), max_seeds, folder)
         store.create(manifest.model_copy(update={"experiment": recorded}))
-    return with_seeds(session, len(manifest.seeds)), store, options
+    session = with_seeds(session, len(manifest.seeds), manifest.case_seeds)
+    return session, store, options
 
 
 def with_budget(experiment: Experiment, measured: int, max_seeds: int, folder: Path) -> Experiment:
@@ -134,11 +136,17 @@ def with_budget(experiment: Experiment, measured: int, max_seeds: int, folder: P
     return experiment.model_copy(update={"max_seeds": max_seeds})
 
 
-def with_seeds(session: Session, seeds: int) -> Session:
-    """The session with the runs of that many seeds, of the arms that it plans already."""
-    if session.experiment.mode == "wall" or len(session.plan.seeds) == seeds:
+def with_seeds(
+    session: Session, seeds: int, case_seeds: Mapping[str, int] = MappingProxyType({})
+) -> Session:
+    """The session with the runs of that many seeds, of the arms that it plans already.
+
+    ``case_seeds`` are cases that have fewer of them.
+    """
+    alike = len(session.plan.seeds) == seeds and not case_seeds
+    if session.experiment.mode == "wall" or alike:
         return session
-    plan = make_plan(session.experiment, seeds)
+    plan = make_plan(session.experiment, seeds, case_seeds)
     arms = {run.arm for run in session.plan.runs}
     runs = tuple(run for run in plan.runs if run.arm in arms)
     return dataclasses.replace(session, plan=Plan(runs=runs, seeds=plan.seeds))
