@@ -58,7 +58,8 @@ def judged(session: MeasuredSession, case: CaseRecord, arm: str) -> dict[str, st
     """
     values = {metric: values_of(session, case.name, metric) for metric in case.primary}
     direction = {metric.name: metric.direction for metric in case.metrics}
-    seeds = len(session.manifest.seeds)
+    # Those that all arms have, where the session is still on its way.
+    seeds = min(len(of[BASE]) for of in values.values())
     found: dict[str, str] = {}
     for so_far in rates.so_far(looks_of(FIRST, MOST, seeds)):
         n = so_far.seeds[-1]
