@@ -175,7 +175,7 @@ def compared(values: Floats, shown: list[Bounds], looks: Looks, effect: float) -
 
 
 def main() -> None:
-    """Print the tables of docs/method.md."""
+    """Print the tables of docs/evidence.md."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--trials", type=int, default=10_000)
     trials = parser.parse_args().trials

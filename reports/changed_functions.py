@@ -5,7 +5,7 @@ one direction on every seed, by at least :data:`SMALLEST` of the phase, and the 
 survives Holm's correction over all functions that are large enough to move by as much (half
 of it, on average over both arms), of all phases of the two arms, instructions and calls each.
 How often that is wrong where nothing changed is measured (``benchmarks/nulls.py``;
-docs/method.md).
+docs/evidence.md).
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from reports.statistics import holm, pairs_needed
 SMALLEST = 2.5e-4
 # Functions whose instructions say how memory was left by the boot, and not what a series does: by
 # calls alone they can change.  __rmqueue_pcplist() takes 69 to 135 instructions a call by which
-# memory is free, the same on all seeds of a build: up to 0.09 % of iomap-dirty, and 20 of 78 pairs of
-# changes that change nothing (docs/evidence.md).
+# memory is free, the same on all seeds of a build: up to 0.09 % of iomap-dirty, in 20 of 78 pairs
+# of changes that change nothing (docs/evidence.md).
 BY_BOOT = frozenset({"__rmqueue_pcplist"})
 
 
