@@ -111,7 +111,7 @@ def _candidates(at: int, counts: Counts, alpha: float) -> list[_Candidate]:
                 at, int(column), moved, float(sizes[n]), float(p_values[n]), bool(one_direction[n])
             )
             for n, column in enumerate(large)
-            if moved == "calls" or counts.names[column] not in BY_BOOT
+            if moved == "calls" or counts.names[int(column)] not in BY_BOOT
         ]
     return found
 
