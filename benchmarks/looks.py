@@ -153,9 +153,9 @@ def judged(values: Floats, looks: Looks) -> tuple[float, int]:
         n = so_far.seeds[-1]
         evidence = Evidence(
             direction="higher", base=(1.0,) * n, patched=tuple(np.exp(values[:n]).tolist()),
-            blocks_planned=n,
+            blocks_planned=n, looks=so_far,
         )  # fmt: skip
-        found = judge_primary([evidence], Thresholds(change=CHANGE, alpha=ALPHA), so_far)[0]
+        found = judge_primary([evidence], Thresholds(change=CHANGE, alpha=ALPHA))[0]
         if found.cause not in OPEN:
             break
     if found.verdict in CALLED:
@@ -175,7 +175,7 @@ def compared(values: Floats, shown: list[Bounds], looks: Looks, effect: float) -
 
 
 def main() -> None:
-    """Print the tables of docs/method.md."""
+    """Print the tables of docs/evidence.md."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--trials", type=int, default=10_000)
     trials = parser.parse_args().trials

@@ -1,4 +1,4 @@
-"""What belongs to a build: changes that change nothing, measured and judged like any other.
+r"""What belongs to a build: changes that change nothing, measured and judged like any other.
 
 Twelve arms differ from the base in nothing that a workload executes: words on the kernel's
 command line, memory, and kernels that are a little larger (``configs/series/null-*``).  All arms
@@ -12,10 +12,13 @@ with the metric of its phase that users know beside it:
 - how many of all pairs of arms the rule calls a change, and how many it calls "no change",
 - how many pairs have a function that is called changed, and which functions those are.
 
-A session that is there already is printed as it is, or finished.
+A session that is there already is printed as it is, or finished.  ``--arm`` names the arm of the
+experiment whose mount options and sysctls all twelve have, where its arms differ by those.
 
     .venv/bin/python benchmarks/nulls.py sessions/nulls
     .venv/bin/python benchmarks/nulls.py sessions/nulls-iomap --experiment iomap-dirty
+    .venv/bin/python benchmarks/nulls.py sessions/nulls-thp --experiment thp-matrix --arm always \
+        --case thp-matrix:sync-randread --guest smoke
 """
 
 from __future__ import annotations
@@ -24,7 +27,7 @@ import argparse
 import itertools
 import sys
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -36,7 +39,7 @@ CHECKOUT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(CHECKOUT))
 
 from experiment.load import load_experiment
-from experiment.spec import ArmSpec, Experiment, SeriesSpec, ShapeSpec
+from experiment.spec import ArmSpec, Compare, Experiment, SeriesSpec, ShapeSpec
 from host.facts import cache_folder
 from reports.comparison import compare_views
 from reports.many import views
@@ -62,7 +65,11 @@ WORDS = {
     "inodes": "ihash_entries=32768",
 }
 MEMORY_MIB = (1, 4)
+# In place of those that take or give memory, where a run has what memory there is left for the page
+# cache: a MiB more of it is a change of the workload there.
+LONG_WORDS = (195, 259, 387, 515, 771)
 SERIES = ("null-function-64", "null-function-4096", "null-xarray-1024", "null-data-65536")
+OF_MEMORY = ("log-1m", "dentries", "inodes", *(f"memory-{mib}m" for mib in MEMORY_MIB))
 NULLS = (
     ArmSpec(name=BASE),
     *(ArmSpec(name=name, cmdline=(word,)) for name, word in WORDS.items()),
@@ -72,6 +79,10 @@ NULLS = (
     ),
     *(ArmSpec(name=name, series=SeriesSpec(path=f"configs/series/{name}")) for name in SERIES),
 )  # fmt: skip
+NULLS_OF_MEMORY = (
+    *(arm for arm in NULLS if arm.name not in OF_MEMORY),
+    *(ArmSpec(name=f"word-{n}", cmdline=(f"null={'x' * (n - 5)}",)) for n in LONG_WORDS),
+)
 
 
 class Shift(NamedTuple):
@@ -106,20 +117,54 @@ def shift(values: Floats) -> Shift:
     )  # fmt: skip
 
 
-def nulls_of(experiment: Experiment, case: str = "") -> Experiment:
-    """The experiment with arms of :data:`NULLS` in place of its own, every pair compared."""
-    kept = tuple(one for one in experiment.cases if case in ("", one.name))
+def nulls_of(experiment: Experiment, case: str = "", arm: str = "") -> Experiment:
+    """The experiment with changes that change nothing in place of its arms, every pair compared.
+
+    All of them have the mount options and sysctls of its ``arm``.
+    """
+    dataset = experiment.dataset
+    nulls = NULLS_OF_MEMORY if dataset.memory_mib and not dataset.cgroup_limit_mib else NULLS
+    of_arm = next((one for one in experiment.all_arms if one.name == arm), ArmSpec(name=BASE))
+    settings = {"mount_options": of_arm.mount_options, "sysctl": of_arm.sysctl}
+    return with_arms(
+        experiment, tuple(one.model_copy(update=settings) for one in nulls), case, "pairs",
+        "changes that change nothing",
+    )  # fmt: skip
+
+
+def with_arms(
+    experiment: Experiment, arms: tuple[ArmSpec, ...], case: str, compare: Compare, title: str
+) -> Experiment:
+    """The experiment with other arms, of one case or all, without what explains and checks."""
+    # Published figures are of arms that are not here.
+    kept = tuple(
+        one.model_copy(update={"published": ()})
+        for one in experiment.cases
+        if case in ("", one.name)
+    )
     return experiment.model_copy(
         update={
-            "arms": NULLS, "compare": "pairs", "series": None, "twins": (), "check": None,
-            "cases": kept, "title": f"changes that change nothing: {experiment.title}",
+            "arms": arms, "compare": compare, "series": None, "twins": (), "check": None,
+            "cases": kept, "title": f"{title}: {experiment.title}",
         }
     )  # fmt: skip
 
 
-def measured(folder: Path, asked: argparse.Namespace) -> MeasuredSession:
+def asked_of(parser: argparse.ArgumentParser) -> argparse.Namespace:
+    """The arguments, with those that say what is measured and how."""
+    parser.add_argument("session", type=Path)
+    parser.add_argument("--experiment", default="filemap-v4")
+    parser.add_argument("--case", default="", help="this case alone")
+    parser.add_argument("--guest", default="", help="another guest than the experiment's")
+    parser.add_argument("--jobs", type=int, default=None, help="guests at once")
+    return parser.parse_args()
+
+
+def measured(
+    folder: Path, asked: argparse.Namespace, arms_of: Callable[[Experiment], Experiment]
+) -> MeasuredSession:
     """The session in ``folder``: begun, finished, or as it is."""
-    options, reporter = Options(CHECKOUT, cache_folder()), Reporter()
+    options, reporter = Options(CHECKOUT, cache_folder(), guests_at_once=asked.jobs), Reporter()
     if (folder / MANIFEST).exists():
         with sessions.SessionLock(folder, must_exist=True):
             store = SessionStore(folder)
@@ -133,7 +178,7 @@ def measured(folder: Path, asked: argparse.Namespace) -> MeasuredSession:
     )
     with sessions.SessionLock(folder):
         opened, store = sessions.start(
-            nulls_of(loaded, asked.case), options, folder, overrides, building(reporter)
+            arms_of(loaded), options, folder, overrides, building(reporter)
         )
         measure(opened, options, store, reporter)
     return open_session(folder)
@@ -170,12 +215,11 @@ def changes(values: Mapping[str, Sequence[float]]) -> str:
 def main() -> None:
     """Measure what is not measured yet, and print the table."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("session", type=Path)
-    parser.add_argument("--experiment", default="filemap-v4")
-    parser.add_argument("--case", default="", help="this case alone")
-    parser.add_argument("--guest", default="", help="another guest than the experiment's")
-    asked = parser.parse_args()
-    session = measured(asked.session, asked)
+    parser.add_argument("--arm", default="", help="an arm whose settings all have")
+    asked = asked_of(parser)
+    session = measured(
+        asked.session, asked, lambda experiment: nulls_of(experiment, asked.case, asked.arm)
+    )
     pairs = pairs_of(session)
     print("| case | metric | seeds scatter | a build's own | p | called | no change |")
     print("|---|---|---|---|---|---|---|")

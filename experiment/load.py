@@ -16,6 +16,7 @@ from pydantic import ValidationError
 from errors import SpecError
 from experiment import problems
 from experiment.catalogue import Catalogue, unknown_names
+from experiment.design import LOOKS
 from experiment.machine import MACHINES, MachineSpec
 from experiment.overrides import apply_override, parse_override
 from experiment.problems import Problem, from_validation
@@ -99,8 +100,12 @@ def check_experiment(
     if ("blocks",) in places and ("max_seeds",) not in places:
         # A number that was asked for is that number.
         data.pop("max_seeds", None)
+    if ("mode",) in places and ("max_seeds",) not in places and data.get("mode") == "wall":
+        # The file's budget is that of its own mode.
+        data.pop("max_seeds", None)
     experiment, mistakes = validated(data, Experiment)
     mistakes += _across_cases_and_arms(data) if experiment is None else []
+    mistakes += _budget_of_wall(data)
     unknown = unknown_names(data, catalogue)
     # A name that is unknown needs no second line about its spelling.
     paths = {problem.path for problem in unknown}
@@ -264,6 +269,22 @@ def _across_cases_and_arms(data: Mapping[str, Any]) -> list[Problem]:
     ]
     # What is wrong with single values is known already.
     return [problem for problem in problems if problem.path in {("arms",), ("cases",)}]
+
+
+def _budget_of_wall(data: Mapping[str, Any]) -> list[Problem]:
+    """A budget of seeds in wall mode, which has looks of its own.
+
+    Not a rule of the model: sessions on record were begun with both, and are still read.
+    """
+    if data.get("mode") != "wall" or data.get("max_seeds") is None:
+        return []
+    looks = [str(look.blocks) for look in LOOKS]
+    words = (
+        "seeds are added in exact mode only; a wall session is judged after "
+        f"{', '.join(looks[:-1])} and {looks[-1]} blocks and ends when it is decided: leave out "
+        "max_seeds (--max-seeds) and write the most blocks as blocks (--seeds)"
+    )
+    return [Problem(("max_seeds",), words, data["max_seeds"])]
 
 
 def _tidy_series_path(data: dict[str, Any]) -> None:

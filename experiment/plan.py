@@ -6,8 +6,9 @@ session that is interrupted holds whole blocks.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from errors import SpecError
 from experiment.spec import REPEAT, CaseSpec, Dataset, Experiment, Frozen, Guest
@@ -60,8 +61,14 @@ class Plan(Frozen):
     seeds: tuple[int, ...]
 
 
-def make_plan(experiment: Experiment, blocks: int | None = None) -> Plan:
+def make_plan(
+    experiment: Experiment,
+    blocks: int | None = None,
+    case_blocks: Mapping[str, int] = MappingProxyType({}),
+) -> Plan:
     """Return every run the experiment asks for; with ``blocks`` those of that many seeds.
+
+    ``case_blocks`` are cases with fewer.
 
     Block ``b`` has the seed ``experiment.seed + b`` on all arms and cases, so that
     arms differ by their kernel only.  The repeats, one a case (block 0, last arm),
@@ -77,6 +84,7 @@ def make_plan(experiment: Experiment, blocks: int | None = None) -> Plan:
         runs += [
             planned_run(case, arm.name, block, seed, digits)
             for case in experiment.cases
+            if block < case_blocks.get(case.name, many)
             for arm in experiment.all_arms
         ]
         if block == 0:

@@ -14,11 +14,14 @@ from pydantic import AfterValidator, Field, model_validator
 from experiment.design import AGAIN
 from experiment.spec import Mode, Thresholds
 from history.limits import calendar_date
+from reports.attribution_model import Moved
 from reports.model import Summary
+from reports.sections.functions import MOST_CHANGED as MOST_CHANGED
+from reports.sections.functions import changed_words
 from reports.verdict import Verdict
 from results.record import KernelIdentity, Metric, Record
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 # An arm of this name is the same kernel every night: what it moves by is the lab's.
 PINNED = "pinned"
 # Functions below this share of a phase's instructions are kept as one sum: a change of
@@ -77,8 +80,52 @@ class Conclusion(Record):
     noise: float | None = None
 
 
+class ChangedFunction(Record):
+    """A kernel function that changed, per unit of work: mean over the seeds on both arms.
+
+    ``moved`` says in what (``reports.changed_functions``); ``difference`` is in instructions.
+    """
+
+    name: str
+    file: str
+    base: Value
+    patched: Value
+    difference: Value
+    calls_base: Value
+    calls_patched: Value
+    moved: tuple[Moved, ...]
+
+
+class ChangedFunctions(Record):
+    """What the session's own comparison said of the functions of a phase: ``arm`` to ``against``.
+
+    ``count`` of the ``tested`` functions changed; ``largest`` are at most :data:`MOST_CHANGED` of
+    them, the largest first, whose largest difference is ``size`` of the phase, a fraction.
+    """
+
+    arm: str
+    against: str
+    phase: str
+    unit_title: str
+    tested: int
+    count: int
+    size: Value = 0.0
+    largest: tuple[ChangedFunction, ...] = ()
+
+    @property
+    def text(self) -> str:
+        """In the words of the session's report and gate."""
+        words = changed_words(
+            self.tested, self.count, [(each.name, each.difference) for each in self.largest]
+        )
+        return f"{words}{f' instructions per {self.unit_title}' * bool(self.count)}"
+
+
 class CaseEntry(Record):
-    """One case of the night; ``seeds`` has the seed of each block."""
+    """One case of the night; ``seeds`` has the seed of each block.
+
+    ``functions`` are empty where none were tested, as in entries of older versions.
+    """
 
     name: str
     title: str
@@ -87,6 +134,7 @@ class CaseEntry(Record):
     primary: tuple[str, ...]
     arms: tuple[ArmCase, ...]
     said: tuple[Conclusion, ...] = ()
+    functions: tuple[ChangedFunctions, ...] = ()
 
     @model_validator(mode="after")
     def _values_fit(self) -> CaseEntry:
@@ -144,7 +192,7 @@ class Entry(Record):
     tells whether functions are kept beside it, ``thinned`` that values seed by seed no longer are.
     """
 
-    schema_version: Literal[1, 2] = 2
+    schema_version: Literal[1, 2, 3] = 3
     night: Night
     night_id: NightId = ""
     created: str
@@ -178,7 +226,8 @@ class Entry(Record):
         for case in self.cases:
             metrics = {metric.name for metric in case.metrics}
             names = {m for arm in case.arms for m in arm.metrics} | {s.metric for s in case.said}
-            unknown = {arm.arm for arm in case.arms} - set(arms) or names - metrics
+            arms_named = {each.arm for each in case.arms} | {each.arm for each in case.functions}
+            unknown = arms_named - set(arms) or names - metrics
             if unknown:
                 raise ValueError(f"{case.name}: neither arm nor metric: {sorted(unknown)[0]!r}")
         return self

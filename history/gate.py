@@ -16,7 +16,7 @@ from history.store import UnreadFile
 from history.wording import change_line
 from reports.many import SessionComparison
 from reports.model import Comparison
-from reports.sections.functions import changed
+from reports.sections.functions import changed_per_unit
 from reports.statistics import pairs_needed
 from reports.verdict import Judgement, Verdict
 from reports.wording import percent
@@ -79,17 +79,32 @@ def _of_functions(
     comparison: Comparison, track: tuple[str, str, str], policy: Policy
 ) -> list[Message]:
     """A message for each phase in which a function changed; its largest change is the size."""
-    messages = []
-    for headline in comparison.headlines:
-        if headline.changed:
-            place = PolicyTarget(*track, headline.case, f"{headline.phase}.functions")
-            size = headline.changed[0].size / headline.total.base
-            action = policy.rule(place).action("functions", size)
-            arms = f"{comparison.manifest.patched} against {comparison.manifest.base}"
-            small = _smaller(policy, place, size, "functions")
-            text = f"{arms}: {changed(headline)} instructions per {headline.unit_title}{small}"
-            messages.append(_message(action, "functions", str(place), text, 1))
-    return messages
+    return [
+        _functions_message(
+            PolicyTarget(*track, headline.case, f"{headline.phase}.functions"),
+            f"{comparison.manifest.patched} against {comparison.manifest.base}: "
+            f"{changed_per_unit(headline)}",
+            headline.largest_change, policy,
+        )
+        for headline in comparison.headlines if headline.changed
+    ]  # fmt: skip
+
+
+def _functions_of_night(entry: Entry, policy: Policy) -> list[Message]:
+    """The same of a night: what its session's own comparison said, arm against arm."""
+    return [
+        _functions_message(
+            PolicyTarget(*entry.track, case.name, f"{each.phase}.functions"),
+            f"{each.arm} against {each.against}: {each.text}", each.size, policy
+        )
+        for case in entry.cases for each in case.functions if each.count
+    ]  # fmt: skip
+
+
+def _functions_message(place: PolicyTarget, words: str, size: float, policy: Policy) -> Message:
+    action = policy.rule(place).action("functions", size)
+    text = f"{words}{_smaller(policy, place, size, 'functions')}"
+    return _message(action, "functions", str(place), text, 1)
 
 
 def _of_verdict(
@@ -158,6 +173,8 @@ def of_history(
         messages += _lost(last, policy)
         messages += _lax(track, mine[-1].thresholds, policy)
         messages += _too_few(mine[-1], policy)
+        if mine[-1].id in new:
+            messages += _functions_of_night(mine[-1], policy)
     gaps, all_courses = gaps_of(entries, known), courses(entries)
     messages += [_of_gap(gap, policy) for gap in gaps]
     ids = [*(change.id for change in listed), *(gap.id for gap in gaps)]

@@ -12,11 +12,14 @@ from pydantic import BaseModel
 
 from errors import RecordError
 from history.entry import (
+    MOST_CHANGED,
     PINNED,
     SMALLEST,
     ArmCase,
     ArmEntry,
     CaseEntry,
+    ChangedFunction,
+    ChangedFunctions,
     Conclusion,
     Ensemble,
     Entry,
@@ -27,6 +30,7 @@ from history.entry import (
 )
 from reports import wall
 from reports.attribution import USER
+from reports.attribution_model import Attribution
 from reports.comparison import summarize, unfinished
 from reports.many import compare_session
 from reports.model import Comparison, MetricComparison
@@ -187,7 +191,7 @@ def _case(
     return CaseEntry(
         name=case.name,
         title=case.title,
-        seeds=manifest.seeds,
+        seeds=manifest.seeds_of(case.name),
         metrics=case.metrics,
         primary=case.primary,
         arms=tuple(
@@ -201,6 +205,12 @@ def _case(
             for metric in comparison.primary
             if metric.case == case.name
         ),
+        functions=tuple(
+            _changed(comparison.manifest, found)
+            for comparison in comparisons
+            for found in comparison.headlines
+            if found.case == case.name and found.tested
+        ),
     )  # fmt: skip
 
 
@@ -212,7 +222,8 @@ def _arm(
     metrics = {}
     for metric in case.metrics:
         values = tuple(
-            (by_block.get(block) or {}).get(metric.name) for block in range(len(manifest.seeds))
+            (by_block.get(block) or {}).get(metric.name)
+            for block in range(len(manifest.seeds_of(case.name)))
         )
         numbers = [value for value in values if value is not None]
         if numbers:
@@ -245,6 +256,31 @@ def _judged(manifest: Manifest, metric: MetricComparison) -> Conclusion:
         level=change.level if change else None,
         pairs=judged.pairs,
         noise=metric.again.floor if metric.again else None,
+    )
+
+
+def _changed(manifest: Manifest, found: Attribution) -> ChangedFunctions:
+    return ChangedFunctions(
+        arm=manifest.patched,
+        against=manifest.base,
+        phase=found.phase,
+        unit_title=found.unit_title,
+        tested=found.tested,
+        count=len(found.changed),
+        size=_short(found.largest_change),
+        largest=tuple(
+            ChangedFunction(
+                name=each.name,
+                file=each.file,
+                base=_short(each.instructions.base),
+                patched=_short(each.instructions.patched),
+                difference=_short(each.instructions.difference),
+                calls_base=_short(each.calls.base),
+                calls_patched=_short(each.calls.patched),
+                moved=each.moved,
+            )
+            for each in found.changed[:MOST_CHANGED]
+        ),
     )
 
 

@@ -99,8 +99,8 @@ class Rule(Frozen):
     thresholds: Action = "fail"
     """A night or session judged by laxer thresholds than the policy's."""
     functions: Action = "pass"
-    """Functions of a session that changed, of the metric ``PHASE.functions``, whatever the verdict
-    on the whole phase is.
+    """Functions that changed between arms of a session or of the newest night, of the metric
+    ``PHASE.functions``, whatever the verdict on the whole phase is.
     """
 
     @field_validator("at_least", "change")

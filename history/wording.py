@@ -117,4 +117,7 @@ def entry_lines(entry: Entry) -> list[str]:
                 f"  {case.name} {conclusion.metric} {conclusion.arm} against {conclusion.against}: "
                 f"{change} {conclusion.verdict.value} ({conclusion.reason})"
             )
+        for found in case.functions:
+            of = f"{case.name} {found.phase}.functions {found.arm} against {found.against}"
+            lines.append(f"  {of}: {found.text}")
     return [clean(line) for line in lines]

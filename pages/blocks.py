@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 
 from history.change import NightlyChange
-from history.entry import ArmEntry, CaseEntry, Conclusion, Entry
+from history.entry import ArmEntry, CaseEntry, ChangedFunctions, Conclusion, Entry
 from history.table import setting_key
 from pages import status
 from pages.tracks import TrendChart
@@ -111,6 +111,8 @@ def night(
         blocks.append(Heading(f"{case.name}{title}", 2))
         if case.said:
             blocks.append(Verdicts(tuple(_verdict(each) for each in case.said)))
+        for each in case.functions:
+            blocks += _functions(each)
         failed = tuple(
             Item((Strong(f"{arm.arm}: {arm.failed} of {arm.runs} runs failed", "failed"),
                   f": {arm.failures[0]}" if arm.failures else ""))
@@ -134,6 +136,27 @@ def _verdict(conclusion: Conclusion) -> VerdictRow:
         interval=interval,
         lines=(conclusion.reason,),
     )
+
+
+def _functions(found: ChangedFunctions) -> list[Block]:
+    """Which functions of a phase changed, in the words of the session's report."""
+    head = f"{found.phase}.functions, {found.arm} against {found.against}: "
+    blocks: list[Block] = [Paragraph((head, Strong(found.text)))]
+    if not found.count:
+        return blocks
+    heads = (
+        Column("function", left=True), Column("instructions"), Column("calls"),
+        Column("changed", left=True, drop=1),
+    )  # fmt: skip
+    rows = tuple(
+        row(Cell(each.name, small=each.file, mono=True),
+            f"{wording.amount(each.base, 2)} -> {wording.amount(each.patched, 2)}",
+            f"{wording.amount(each.calls_base, 3)} -> {wording.amount(each.calls_patched, 3)}",
+            " and ".join(each.moved))
+        for each in found.largest
+    )  # fmt: skip
+    label = f"Functions that changed in {found.phase}, per {found.unit_title}"
+    return [*blocks, Table(label, heads, rows)]
 
 
 def _metrics(entry: Entry, case: CaseEntry) -> Table:

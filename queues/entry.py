@@ -38,7 +38,7 @@ class Entry(Record):
     question's series.  ``added``, ``began`` and ``ended`` are UTC, ``2026-01-01T00:00:00.000000Z``.
     ``attempt`` counts sessions, ``tries`` how often the host ended this one.  ``code`` is
     what ``lab.py run`` would have exited with, ``headline`` what its report begins with,
-    ``message`` why there is no verdict.
+    ``message`` why there is no verdict, ``functions`` which functions changed, a line a phase.
     """
 
     id: Annotated[str, Field(pattern=ID)]
@@ -61,6 +61,7 @@ class Entry(Record):
     headline: str = ""
     message: str = ""
     said: tuple[Said, ...] = ()
+    functions: tuple[str, ...] = ()
 
     @property
     def is_open(self) -> bool:
@@ -99,7 +100,7 @@ class Entry(Record):
         goes_on = self.blame == "host" and not anew
         update = {
             "state": "waiting", "tries": 0, "worker": "", "began": "", "ended": "", "code": None,
-            "blame": "", "headline": "", "message": "", "said": (),
+            "blame": "", "headline": "", "message": "", "said": (), "functions": (),
             "attempt": self.attempt if goes_on or not self.began else self.attempt + 1,
         }  # fmt: skip
         return self.model_copy(update=update)

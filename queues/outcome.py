@@ -11,6 +11,7 @@ from reports.headline import headline
 from reports.many import SessionComparison
 from reports.model import MetricComparison
 from reports.outcome import outcome
+from reports.sections.functions import changed_per_unit
 from reports.verdict import Verdict
 
 LONGEST = 600
@@ -34,6 +35,7 @@ class Ending:
     title: str = ""
     headline: str = ""
     is_bug: bool = False
+    functions: tuple[str, ...] = ()
 
     @property
     def is_in_the_way(self) -> bool:
@@ -49,6 +51,7 @@ class Ending:
             "headline": self.headline,
             "message": self.message,
             "said": self.said,
+            "functions": self.functions,
             "ended": ended,
             "title": entry.title or self.title,
         }
@@ -68,7 +71,10 @@ def of_session(comparison: SessionComparison) -> Ending:
     series = comparison.manifest.experiment.series
     title = clean(series.title) if series else ""
     if code in (Exit.NO_REGRESSION, Exit.REGRESSION):
-        return Ending(code, said=said, title=title, headline=_shown(happened.text))
+        return Ending(
+            code, said=said, title=title, headline=_shown(happened.text),
+            functions=_functions(comparison),
+        )  # fmt: skip
     blame, message = _lost(comparison, code)
     if not happened.has_verdicts:
         message = _shown("; ".join([happened.text, *happened.causes]))
@@ -104,6 +110,19 @@ def _lost(comparison: SessionComparison, code: int) -> tuple[Blame, str]:
     # An exit code other than 0 and 1 is the blame of a run or of a verdict.
     assert lost
     return BLAMES[lost[0].blame], _shown(lost[0].reason)
+
+
+def _functions(comparison: SessionComparison) -> tuple[str, ...]:
+    """Which functions changed, in the words of the report; nothing where none were tested."""
+    return tuple(
+        _shown(
+            f"{'' if comparison.single else f'{one.manifest.patched} '}{found.case} {found.phase}: "
+            f"{changed_per_unit(found)}"
+        )
+        for one in comparison.comparisons
+        for found in one.headlines
+        if found.tested
+    )
 
 
 def _result(metric: MetricComparison) -> Said:

@@ -129,6 +129,7 @@ def _ended(store: QueueStore, entry: Entry) -> VerdictRow:
         for one in entry.said
         if one.change is not None or one.verdict not in lost
     ]
+    details += entry.functions
     return VerdictRow(
         word, wording.MARKS[kind], entry.name, interval=_minute(entry.ended), style=kind,
         lines=(_of(entry), *filter(None, details)), to=_report(store, entry),

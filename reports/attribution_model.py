@@ -134,6 +134,11 @@ class Attribution(Record):
     changed: tuple[FunctionChange, ...] = ()
 
     @property
+    def largest_change(self) -> float:
+        """The size of the largest change of a function, as a fraction of the phase; 0 for none."""
+        return self.changed[0].size / self.total.base if self.changed else 0.0
+
+    @property
     def rows(self) -> tuple[FunctionRow, ...]:
         """The functions that are listed."""
         return self.functions[: self.listed]

@@ -28,6 +28,7 @@ from reports.model import (
     ReportError,
     Summary,
 )
+from reports.resolution import time_resolution
 from reports.series_findings import executed
 from reports.timelines import timelines
 from reports.verdict import Cause, Evidence, Judgement, Verdict, judge_primary, judge_secondary
@@ -100,6 +101,8 @@ def _metrics(
     for case in manifest.cases:
         without = standing.without[case.name] if standing else ()
         blocks = complete_blocks(manifest, records, case.name, without)
+        seeds = manifest.seeds_of(case.name)
+        looks = manifest.experiment.looks(len(seeds))
         failures = tuple(
             r.failure for r in records if r.case == case.name and r.failure and not r.repeat
         )
@@ -107,17 +110,20 @@ def _metrics(
             pairs = pairs_of(blocks, metric.name)
             phase = metric.name.partition(".")[0]
             too_few = (case.name, phase) in scarce
+            of_case = (r for r in records if r.case == case.name and not r.repeat)
             unusable = "too few I/Os for a verdict" if too_few else ""
             metrics.append(_MetricBlocks(case, metric, pairs, Evidence(
                 direction=metric.direction,
                 base=tuple(pair.base for pair in pairs),
                 patched=tuple(pair.patched for pair in pairs),
-                blocks_planned=len(manifest.seeds),
+                blocks_planned=len(seeds),
                 failures=failures,
                 same_code=manifest.same_code,
                 unusable=unusable or (standing.unusable if standing else ""),
                 dropped=standing.dropped(case.name) if standing else (),
                 metric=metric.name,
+                resolution=time_resolution(manifest, case, metric.name, of_case),
+                looks=looks,
             ), f"{manifest.base} {manifest.patched}"))  # fmt: skip
     return metrics
 
@@ -138,10 +144,9 @@ def _judged(
     others = [m for m in measured if not m.primary]
     evidence = [m.evidence for m in first]
     if standing is None:
-        looks = manifest.experiment.looks(len(manifest.seeds))
         judgements = [
-            *judge_primary(evidence, thresholds, looks),
-            *judge_secondary([m.evidence for m in others], thresholds, looks),
+            *judge_primary(evidence, thresholds),
+            *judge_secondary([m.evidence for m in others], thresholds),
         ]
         by_name = dict(zip(map(_key, [*first, *others]), judgements, strict=True))
         return [(by_name[_key(m)], None) for m in measured]
@@ -268,7 +273,7 @@ def unfinished(session: MeasuredSession) -> str:
         (case.name, arm, block)
         for case in manifest.cases
         for arm in {name for pair in pairs for name in pair}
-        for block in range(len(manifest.seeds))
+        for block in range(len(manifest.seeds_of(case.name)))
     }
     recorded = session.recorded
     if waited <= recorded:

@@ -16,6 +16,12 @@ and the density of the sum among those that went on is integrated from look to l
 Turnbull, Group Sequential Methods, 2000, chapter 19).  The levels are those of normal sums, used
 as levels of t tests (Pocock, Biometrika 64, 1977).
 
+Each metric has looks of its own: they are those of its case.  A level bounds the chance that a
+metric's p value is below it at any of its looks, whatever made the session stop there, so a case
+may stop while others go on; and Holm's correction asks no more of p values than that each is one,
+however they depend on each other (Holm, Scand. J. Stat. 6, 1979).  A case that is not judged at a
+look spends nothing there, which makes the levels stricter than they had to be.
+
 scipy takes a second to import and is imported where it is called (as in ``statistics``).
 """
 

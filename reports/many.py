@@ -165,12 +165,12 @@ def at_last_look(session: MeasuredSession) -> MeasuredSession:
     for seeds in sorted(looks.seeds, reverse=True):
         records = tuple(record for record in session.records if record.block < seeds)
         run_ids = {record.run_id for record in records}
-        planned = manifest.runs_planned // len(manifest.seeds) * seeds
+        counts = {
+            case.name: min(seeds, len(manifest.seeds_of(case.name))) for case in manifest.cases
+        }
         until = dataclasses.replace(
             session,
-            manifest=manifest.model_copy(
-                update={"seeds": manifest.seeds[:seeds], "runs_planned": planned}
-            ),
+            manifest=manifest.with_seeds(manifest.seeds[:seeds], counts),
             records=records,
             profiles=tuple(each for each in session.profiles if each.run_id in run_ids),
             locks=tuple(each for each in session.locks if each.run_id in run_ids),

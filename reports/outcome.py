@@ -8,6 +8,7 @@ from reports.many import SessionComparison
 from reports.model import Comparison
 from reports.verdict import OPEN, Judgement, Verdict
 from reports.wall_verdict import decides
+from reports.wording import pair
 from results.record import Failure
 
 
@@ -57,19 +58,19 @@ def pending(comparison: Comparison | SessionComparison) -> bool:
     return any(gate.standing == "pending" for gate in comparison.gates)
 
 
-def standing_verdicts(comparison: SessionComparison) -> dict[str, str]:
-    """The verdict of every primary metric of an exact session by its name; empty while open.
+def standing_verdicts(comparison: SessionComparison) -> dict[str, dict[str, str]]:
+    """By case the verdict of every primary metric of an exact session; empty while open.
 
     A verdict is open while more seeds may decide it.  With more than two arms the names are
-    those of arms and metric: ``patched 4k.path``.
+    those of arms and metric: ``base -> patched 4k.path``.
     """
-    return {
-        metric.name if comparison.single else f"{pair.manifest.patched} {metric.name}": (
-            "" if metric.judgement.cause in OPEN else str(metric.judgement.verdict)
-        )
-        for pair in comparison.comparisons
-        for metric in pair.primary
-    }
+    verdicts: dict[str, dict[str, str]] = {}
+    for each in comparison.comparisons:
+        for metric in each.primary:
+            arms = "" if comparison.single else f"{pair(each)} "
+            word = "" if metric.judgement.cause in OPEN else str(metric.judgement.verdict)
+            verdicts.setdefault(metric.case, {})[f"{arms}{metric.name}"] = word
+    return verdicts
 
 
 def decided(comparison: SessionComparison) -> bool:

@@ -274,7 +274,6 @@ def _rows(
 ) -> Iterable[_Row]:
     """Each metric of an arm that both sessions have; only seeds that both planned are paired."""
     cases = {case.name: case for case in second.manifest.cases}
-    planned = [seed for seed in first.manifest.seeds if seed in second.manifest.seeds]
     both = (_points(first), _points(second))
     scarce = {*too_few_ios(first.manifest, first.records),
               *too_few_ios(second.manifest, second.records)}  # fmt: skip
@@ -282,6 +281,8 @@ def _rows(
         other = cases.get(case.name)
         if other is None:
             continue
+        of_other = second.manifest.seeds_of(case.name)
+        planned = [seed for seed in first.manifest.seeds_of(case.name) if seed in of_other]
         runs = [points.get((case.name, arm), {}) for points in both]
         failures = tuple(
             by_seed[seed].failure

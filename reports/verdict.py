@@ -115,7 +115,9 @@ class Evidence:
     ``base`` and ``patched`` have one value a complete block, in the same order.
     ``unusable`` says why the numbers are no evidence although they exist; ``dropped``
     are the reasons for which blocks were left out for the host's sake.  ``metric`` is the
-    name by which the thresholds may hold a change of its own.
+    name by which the thresholds may hold a change of its own.  ``resolution`` is the largest error
+    of a log ratio that is no chance and does not average out (``reports.resolution``).  ``looks``
+    are those of its case so far, the last one now; None for a single one.
     """
 
     direction: Direction
@@ -127,6 +129,8 @@ class Evidence:
     unusable: str = ""
     dropped: tuple[str, ...] = ()
     metric: str = ""
+    resolution: float = 0.0
+    looks: Looks | None = None
 
 
 @dataclass(frozen=True)
@@ -322,9 +326,11 @@ def _decide(
     )
     if significant and adjusted is not None and adjusted <= thresholds.alpha:
         return excludes_zero(estimate, evidence.direction)
-    inner = measured.equivalence
-    if inner and -delta < as_change(inner.low) and as_change(inner.high) < delta:
+    inner, step = measured.equivalence, evidence.resolution
+    if inner and -delta < as_change(inner.low - step) and as_change(inner.high + step) < delta:
         return within(delta, 1 - 2 * thresholds.equivalence_alpha)
+    if inner and as_change(step) >= delta:
+        return too_coarse(step, delta)
     needed = statistics.pairs_needed(1 - thresholds.alpha)
     if measured.n < min(evidence.blocks_planned, needed):
         return lost(evidence, measured.n, SEED)
@@ -352,7 +358,11 @@ def _judge_one(
         judgement = Judgement(
             verdict=Verdict.NO_CHANGE, reason=f"same code{exactly}", cause=Cause.SAME_CODE
         )
-    elif measured.exactly_zero and n >= min(evidence.blocks_planned, enough):
+    elif (
+        measured.exactly_zero
+        and not evidence.resolution
+        and n >= min(evidence.blocks_planned, enough)
+    ):
         judgement = Judgement(
             verdict=Verdict.NO_CHANGE, reason="change exactly 0", cause=Cause.EXACTLY_ZERO
         )
@@ -368,6 +378,16 @@ def _judge_one(
     )
 
 
+def too_coarse(step: float, change: float) -> Judgement:
+    """Inconclusive: the metric is known in steps, a log ratio, that hide a change that matters."""
+    return Judgement(
+        verdict=Verdict.INCONCLUSIVE,
+        reason=f"the time is known to 1 ms, {percent(as_change(step))} of the shortest run: too "
+        f"coarse for ±{percent(change)}; a longer run is needed (times, or a larger guest)",
+        cause=Cause.UNUSABLE,
+    )
+
+
 def no_ratio(n: int) -> Judgement:
     """Inconclusive: of some of the ``n`` pairs there is no ratio."""
     return Judgement(
@@ -378,19 +398,16 @@ def no_ratio(n: int) -> Judgement:
     )
 
 
-def judge_primary(
-    family: Sequence[Evidence], thresholds: Thresholds, looks: Looks | None = None
-) -> list[Judgement]:
+def judge_primary(family: Sequence[Evidence], thresholds: Thresholds) -> list[Judgement]:
     """Judge all primary metrics of an experiment together; same order as given.
 
-    ``looks`` are those of the session so far, the last one now; None for a single one.
     Holm's family is every metric asked for, also one whose runs failed: losing
     runs must not make the others easier to call.
     """
     rules = [
         _Rule(
             thresholds.of(evidence.metric),
-            looks or Looks((max(1, len(evidence.base)),), sequential=False),
+            _looks(evidence),
             len(family),
         )
         for evidence in family
@@ -406,12 +423,13 @@ def judge_primary(
     ]
 
 
-def judge_secondary(
-    metrics: Sequence[Evidence], thresholds: Thresholds, looks: Looks | None = None
-) -> list[Judgement]:
+def _looks(evidence: Evidence) -> Looks:
+    return evidence.looks or Looks((max(1, len(evidence.base)),), sequential=False)
+
+
+def judge_secondary(metrics: Sequence[Evidence], thresholds: Thresholds) -> list[Judgement]:
     """Describe the secondary metrics: numbers and what differs, no verdict."""
-    rule = _Rule(thresholds, looks or Looks((1,), sequential=False))
-    measured = [_measure(evidence, rule) for evidence in metrics]
+    measured = [_measure(each, _Rule(thresholds, _looks(each))) for each in metrics]
     p_values = [m.p_value for m in measured if m is not None and m.p_value is not None]
     values = iter(statistics.benjamini_hochberg(p_values))
     judgements = []

@@ -5,6 +5,7 @@ A run record holds samples or a failure, never both.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
@@ -296,7 +297,8 @@ class Manifest(Record):
     ``arguments`` are those with which ``./lab.py run`` begins such a session; empty where
     another verb began it.
     ``same_code`` is true where the arms' built machine code is equal, so that
-    nothing was booted; ``runs_planned`` counts the runs without repeats.
+    nothing was booted; ``runs_planned`` counts the runs without repeats.  ``case_seeds`` says how
+    many of the ``seeds`` a case has, where it was decided with fewer than all.
     """
 
     schema_version: Annotated[int, Field(ge=1)] = SCHEMA_VERSION
@@ -310,6 +312,7 @@ class Manifest(Record):
     cases: tuple[CaseRecord, ...]
     seeds: tuple[int, ...]
     runs_planned: int
+    case_seeds: dict[str, int] = Field(default_factory=dict)
     same_code: bool = False
     twins: tuple[TwinRecord, ...] = ()
     series: tuple[SeriesRecord, ...] = ()
@@ -325,6 +328,22 @@ class Manifest(Record):
     def patched(self) -> str:
         """Name of the arm compared with the base."""
         return self.arms[1].name
+
+    def seeds_of(self, case: str) -> tuple[int, ...]:
+        """The seeds of a case: the first of all, as many as it has."""
+        return self.seeds[: self.case_seeds.get(case, len(self.seeds))]
+
+    def with_seeds(self, seeds: Sequence[int], counts: Mapping[str, int]) -> Manifest:
+        """The same with these seeds, and so many of them a case; with the runs that they make."""
+        before = sum(len(self.seeds_of(case.name)) for case in self.cases)
+        each = self.runs_planned // before
+        return self.model_copy(
+            update={
+                "seeds": tuple(seeds),
+                "case_seeds": {case: n for case, n in counts.items() if n < len(seeds)},
+                "runs_planned": each * sum(counts.values()),
+            }
+        )
 
 
 def as_json(record: Record) -> dict[str, Any]:

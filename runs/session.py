@@ -5,8 +5,9 @@ from __future__ import annotations
 import dataclasses
 import datetime
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 from filelock import FileLock, Timeout
 
@@ -98,7 +99,8 @@ def reopen(
     if max_seeds is not None:
         recorded = with_budget(manifest.experiment, len(manifest.seeds), max_seeds, folder)
         store.create(manifest.model_copy(update={"experiment": recorded}))
-    return with_seeds(session, len(manifest.seeds)), store, options
+    session = with_seeds(session, len(manifest.seeds), manifest.case_seeds)
+    return session, store, options
 
 
 def with_budget(experiment: Experiment, measured: int, max_seeds: int, folder: Path) -> Experiment:
@@ -108,9 +110,17 @@ def with_budget(experiment: Experiment, measured: int, max_seeds: int, folder: P
     (``reports.looks``).  A fixed number of seeds has had the whole error rate.
 
     Raises:
-        UsageError: the session has a fixed number, or there is no look after that many.
+        UsageError: the session has a fixed number, is one of wall mode, or there is no look
+            after that many.
     """
-    if experiment.max_seeds is None or experiment.mode == "wall":
+    if experiment.mode == "wall":
+        raise UsageError(
+            f"seeds are added in exact mode only, and the session in {folder} is one of wall mode "
+            f"with {measured} blocks",
+            where=f"--max-seeds {max_seeds}",
+            next_step="leave out --max-seeds to finish it, or begin one with more blocks (--seeds)",
+        )
+    if experiment.max_seeds is None:
         raise UsageError(
             f"the session was begun with a fixed number of {measured} {experiment.repeated}, whose "
             "verdict has had the whole error rate: more would be another look at the same data",
@@ -127,11 +137,17 @@ def with_budget(experiment: Experiment, measured: int, max_seeds: int, folder: P
     return experiment.model_copy(update={"max_seeds": max_seeds})
 
 
-def with_seeds(session: Session, seeds: int) -> Session:
-    """The session with the runs of that many seeds, of the arms that it plans already."""
-    if session.experiment.mode == "wall" or len(session.plan.seeds) == seeds:
+def with_seeds(
+    session: Session, seeds: int, case_seeds: Mapping[str, int] = MappingProxyType({})
+) -> Session:
+    """The session with the runs of that many seeds, of the arms that it plans already.
+
+    ``case_seeds`` are cases that have fewer of them.
+    """
+    alike = len(session.plan.seeds) == seeds and not case_seeds
+    if session.experiment.mode == "wall" or alike:
         return session
-    plan = make_plan(session.experiment, seeds)
+    plan = make_plan(session.experiment, seeds, case_seeds)
     arms = {run.arm for run in session.plan.runs}
     runs = tuple(run for run in plan.runs if run.arm in arms)
     return dataclasses.replace(session, plan=Plan(runs=runs, seeds=plan.seeds))

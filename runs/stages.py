@@ -12,6 +12,7 @@ import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from experiment.looks import Looks
 from experiment.plan import Plan, remaining
 from kernels.make import MakeProgress
 from results.store import SessionStore
@@ -32,8 +33,9 @@ RUN_S = 10.0
 
 Building = Callable[[str, MakeProgress], None]
 Measure = Callable[[Session], None]
-# Every primary metric's verdict by its name, empty while more seeds may decide it.
-Verdicts = Callable[[], Mapping[str, str]]
+# The verdicts of each case by the names of its primary metrics, empty while more seeds may decide.
+ByCase = Mapping[str, Mapping[str, str]]
+Verdicts = Callable[[], ByCase]
 
 
 @dataclass(frozen=True)
@@ -138,49 +140,74 @@ def _decided(
 ) -> Session:
     """Add seeds until every verdict is decided or the budget is spent: with all of them.
 
-    All cases get them, so that all are judged by the same looks.
+    Only cases with an open verdict get them (``reports.looks`` says why that is sound).
     """
     looks = session.experiment.looks()
     if not looks.sequential or session.same_code:
         return session
     while True:
-        seeds = len(session.plan.seeds)
-        found = verdicts()
-        following = next((look for look in looks.seeds if look > seeds), None)
-        reporter.say(look_text(seeds, found, following))
-        if following is None or all(found.values()):
+        manifest, found = store.manifest(), verdicts()
+        counts = {case.name: len(manifest.seeds_of(case.name)) for case in manifest.cases}
+        adding = to_add(counts, [case for case in counts if not decided(found, case)], looks)
+        reporter.say(look_text(len(manifest.seeds), found, counts, adding))
+        if not adding:
             return session
-        session = with_seeds(session, following)
-        manifest = store.manifest()
+        counts |= adding
+        seeds = max(counts.values())
+        fewer = {case: n for case, n in counts.items() if n < seeds}
+        session = with_seeds(session, seeds, fewer)
         # On record before the first of these runs: a session that is stopped is not finished.
-        store.create(
-            manifest.model_copy(
-                update={
-                    "seeds": session.plan.seeds,
-                    "runs_planned": manifest.runs_planned // seeds * following,
-                }
-            )
-        )
+        store.create(manifest.with_seeds(session.plan.seeds, counts))
         measure(of_twins(session, ("",)))
 
 
-def look_text(seeds: int, verdicts: Mapping[str, str], following: int | None) -> str:
+def decided(verdicts: ByCase, case: str) -> bool:
+    """Whether no verdict of a case is open."""
+    return all(verdicts.get(case, {}).values())
+
+
+def to_add(counts: Mapping[str, int], open_: Sequence[str], looks: Looks) -> dict[str, int]:
+    """How many seeds open cases are to have next; nothing where the budget is spent.
+
+    A case that was decided and is open again, because the family it is judged in has other p
+    values now, first gets the seeds that the others have.
+    """
+    most = max(counts.values())
+    behind = [case for case in open_ if counts[case] < most]
+    if behind:
+        return dict.fromkeys(behind, most)
+    following = next((look for look in looks.seeds if look > most), None)
+    return dict.fromkeys(open_, following) if following is not None else {}
+
+
+def look_text(
+    seeds: int, verdicts: ByCase, counts: Mapping[str, int], adding: Mapping[str, int]
+) -> str:
     """``after 8 seeds: 4k.path decided (improvement), thp.work undecided; measuring 2 more``.
 
-    ``following`` is the number of seeds at the next look; None where the budget is spent.
+    With several cases of which some are decided it says of which; ``adding`` is of :func:`to_add`,
+    empty where all is decided or the budget is spent.
     """
+    every = [name for words in verdicts.values() for name in words]
+    words = {
+        f"{case} {name}" if every.count(name) > 1 else name: word
+        for case, named in verdicts.items()
+        for name, word in named.items()
+    }
     parts = [
         f"{name} failed" if word == "failed" else f"{name} decided ({word})"
-        for name, word in verdicts.items()
+        for name, word in words.items()
         if word
     ]
-    parts += [f"{name} undecided" for name, word in verdicts.items() if not word]
+    parts += [f"{name} undecided" for name, word in words.items() if not word]
     after = f"after {seeds} seed{'s' * (seeds != 1)}: {', '.join(parts)}"
-    if all(verdicts.values()):
+    if all(words.values()):
         return after
-    if following is None:
+    if not adding:
         return f"{after}; the budget is spent, --resume with a larger --max-seeds goes on"
-    return f"{after}; measuring {following - seeds} more"
+    more = max(most - counts[case] for case, most in adding.items())
+    of = f" of {', '.join(adding)}" if len(adding) < len(counts) else ""
+    return f"{after}; measuring {more} more{of}"
 
 
 def with_flavours(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 
 from reports import by_arm, steps, wording
@@ -9,7 +10,9 @@ from reports.by_arm import ArmCell, MetricRow
 from reports.charts import arms as arm_charts
 from reports.charts import course, heat
 from reports.document import Block, Cell, Column, Heading, Paragraph, Row, Table, listing, row
+from reports.many import SessionComparison
 from reports.overall import geometric_means
+from reports.sections import functions
 from reports.sections.view import View, figure, gallery, titled
 
 DIRECTIONS = {"read_bw": "read", "write_bw": "write"}
@@ -195,5 +198,17 @@ def patches(view: View) -> list[Block]:
     return titled("Patch by patch", "patches", [
         *listing(f"{answer}." for answer in answers),
         Table("Patch by patch", tuple(heads), tuple(rows), together=2),
+        *listing(_functions_by_step(session)),
         *gallery(charts),
     ])  # fmt: skip
+
+
+def _functions_by_step(session: SessionComparison) -> list[str]:
+    """Which functions each step changed, a line for each phase in which functions were tested."""
+    by_pair = {(one.manifest.base, one.manifest.patched): one for one in session.comparisons}
+    return [
+        f"Step {number}, {found.case} {found.phase}: {functions.changed_per_unit(found)}."
+        for number, (before, arm) in enumerate(itertools.pairwise(session.arms), start=1)
+        for found in by_pair[before.name, arm.name].headlines
+        if found.tested and not found.identical
+    ]

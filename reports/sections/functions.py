@@ -164,22 +164,30 @@ def moved_most(attribution: Attribution, many: int) -> str:
 
 
 def changed(attribution: Attribution) -> str:
+    """The functions of a phase that changed, as :func:`changed_words` has them."""
+    largest = [(each.name, each.instructions.difference) for each in attribution.changed]
+    return changed_words(attribution.tested, len(largest), largest)
+
+
+def changed_per_unit(attribution: Attribution) -> str:
+    """The same with what the numbers are of; empty where nothing was tested."""
+    unit = f" instructions per {attribution.unit_title}" * bool(attribution.changed)
+    return f"{changed(attribution)}{unit}"
+
+
+def changed_words(tested: int, count: int, largest: Sequence[tuple[str, float]]) -> str:
     """``3 of 512 functions changed: xas_load -3.9, xas_start -1.2``; or that none did.
 
-    Empty where none was tested.
+    ``largest`` are names and differences in instructions per unit of work, of some or all of the
+    ``count`` that changed.  Empty where none was tested.
     """
-    if not attribution.tested:
+    if not tested:
         return ""
-    if not attribution.changed:
-        return f"no function changed, of {attribution.tested} tested"
-    names = [
-        f"{each.name} {wording.signed(each.instructions.difference, 2)}"
-        for each in attribution.changed[:CHANGED_NAMED]
-    ]
-    more = len(attribution.changed) - len(names)
-    rest = f" and {more} more" if more else ""
-    many = f"{len(attribution.changed)} of {attribution.tested}"
-    return f"{many} functions changed: {', '.join(names)}{rest}"
+    if not count:
+        return f"no function changed, of {tested} tested"
+    names = [f"{name} {wording.signed(apart, 2)}" for name, apart in largest[:CHANGED_NAMED]]
+    rest = f" and {count - len(names)} more" if count > len(names) else ""
+    return f"{count} of {tested} functions changed: {', '.join(names)}{rest}"
 
 
 def explained(comparison: Comparison, metric: MetricComparison) -> str:

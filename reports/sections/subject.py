@@ -50,7 +50,9 @@ def full(view: View) -> list[Block]:
         how = f"{wall.blocks} of {wall.planned}, every arm once in each, in random order"
     else:
         on = "both" if many == 2 else f"all {many}"
-        how = f"{wording.seeds(len(manifest.seeds))}, each on {on} arms"
+        many_seeds = wording.seeds(len(manifest.seeds))
+        fewer = ", ".join(f"{n} of {case}" for case, n in manifest.case_seeds.items())
+        how = f"{many_seeds}{f' ({fewer})' if fewer else ''}, each on {on} arms"
         looks = experiment.looks(len(manifest.seeds))
         if looks.sequential:
             after = ", ".join(map(str, looks.seeds))

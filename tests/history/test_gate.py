@@ -83,6 +83,36 @@ def test_functions_that_changed_are_shown_and_fail_by_choice() -> None:
     assert counted_gate(every, same=True).exit_code == 0
 
 
+def test_functions_of_the_newest_night_are_what_the_session_s_gate_says() -> None:
+    session = Session()
+    made = measured(
+        counts_factory.counted(session.manifest()), session.records(),
+        counts_factory.profiles(session),
+    )  # fmt: skip
+    first, _ = entry_of(made)
+    later = {"night": "2026-01-02", "created": "2026-01-02T00:00:00Z", "session": "later"}
+    quiet = tuple(case.model_copy(update={"functions": ()}) for case in first.cases)
+
+    def gate(policy: Policy, *nights: Entry) -> list[Message]:
+        found = of_history(
+            nights, changes_of(nights, lambda _: None, KnownChanges(), policy), policy
+        )
+        return [one for one in found.messages if one.title.startswith("functions: ")]
+
+    def own(policy: Policy) -> list[Message]:
+        found = of_session(compare_session(made), policy).messages
+        return [one for one in found if one.title.startswith("functions: ")]
+
+    failing = Policy(rules=(Rule(metric="4k.functions", functions="fail"),))
+    small = Policy(rules=(Rule(functions="fail", at_least=0.01),))
+    for policy in (Policy(), failing, small):
+        assert gate(policy, first) == own(policy)
+    assert [one.code for one in gate(failing, first)] == [1, 0, 0]
+    assert gate(Policy(), first, first.model_copy(update=later)) == own(Policy())
+    # Of an earlier night nothing is said again.
+    assert gate(failing, first, first.model_copy(update={**later, "cases": quiet})) == []
+
+
 def test_inconclusive_fails_only_where_asked() -> None:
     few = {"seeds": (1, 2, 3)}
     assert session_gate(Policy(), **few).exit_code == 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +13,9 @@ from history.entry import PINNED, Entry
 from history.gaps import gaps_of
 from history.ingest import SessionError, commit_of, entry_of, take
 from history.values import moved_settings
+from history.wording import entry_lines
+from reports.many import compare_session
+from reports.sections.functions import changed_per_unit
 from reports.verdict import Verdict
 from results.record import Manifest, RunRecord
 from results.store import SessionStore
@@ -112,6 +116,34 @@ def test_functions_add_up_to_the_whole() -> None:
     cost = next(cost for cost in phase.functions if cost.name == "xas_load")
     assert cost.instructions == pytest.approx(np.mean(load), rel=1e-6)
     assert cost.scatter == pytest.approx(np.std(load, ddof=1), rel=1e-6)
+
+
+def test_an_entry_has_which_functions_changed_in_the_words_of_the_report() -> None:
+    session = Session()
+    made = measured(
+        counts_factory.counted(session.manifest()), session.records(),
+        counts_factory.profiles(session),
+    )  # fmt: skip
+    entry, _ = entry_of(made)
+    (compared,) = compare_session(made).comparisons
+    kept = {(case.name, one.phase): one for case in entry.cases for one in case.functions}
+    assert {key: one.text for key, one in kept.items()} == {
+        (one.case, one.phase): changed_per_unit(one) for one in compared.headlines
+    }
+    four, head = kept["filemap-4k", "4k"], compared.headlines[0]
+    assert (four.arm, four.against, four.tested, four.count) == ("patched", "base", 64, 7)
+    assert [one.name for one in four.largest] == [one.name for one in head.changed]
+    assert four.largest[0].difference == pytest.approx(head.changed[0].instructions.difference)
+    assert four.largest[0].calls_patched == pytest.approx(head.changed[0].calls.patched)
+    assert four.size == pytest.approx(head.changed[0].size / head.total.base)
+    # Entries of older versions have none, and nothing is said of them.
+    old = entry.model_dump(mode="json")
+    for case in old["cases"]:
+        del case["functions"]
+    before = Entry.model_validate_json(json.dumps({**old, "schema_version": 2}))
+    assert [case.functions for case in before.cases] == [(), ()]
+    assert not any(".functions" in line for line in entry_lines(before))
+    assert sum(".functions" in line for line in entry_lines(entry)) == 3
 
 
 def test_the_pinned_arm_gives_the_lab_its_compiler_and_configuration() -> None:

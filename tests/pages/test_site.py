@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 import re
 from html.parser import HTMLParser
@@ -15,7 +16,7 @@ from history.changes import changes_of
 from history.entry import SCHEMA_VERSION, Entry
 from history.gaps import gaps_of
 from history.gate import of_history
-from history.ingest import take
+from history.ingest import entry_of, take
 from history.known import KnownChange, KnownChanges
 from history.policy import Policy
 from history.store import FORMAT, HEAD, HistoryContents, HistoryStore
@@ -27,6 +28,8 @@ from results.store import SessionStore, StoreError
 from tests.history.altered import measured_again, without_case
 from tests.history.factory import Nights
 from tests.pages.made_up import HOSTILE, Session, hostile, wall_nights
+from tests.reports import counts_factory
+from tests.reports.measured import measured
 
 CLEAR = Nights((0.0, 0.0, -0.02, -0.02), experiment="tonight")
 
@@ -163,6 +166,24 @@ def test_reports_of_sessions_are_copied_beside_their_nights(tmp_path: Path) -> N
         f'href="{entry.id}/{copied.name}"'
         in (made.folder / "night" / f"{entry.id}.html").read_text()
     )
+
+
+def test_a_night_s_page_says_which_functions_changed(tmp_path: Path) -> None:
+    session = Session()
+    manifest, records = counts_factory.counted(session.manifest()), session.records()
+    entry, functions = entry_of(measured(manifest, records, counts_factory.profiles(session)))
+    store = HistoryStore(tmp_path / "history")
+    store.add(entry, functions)
+    made = site.build(store, tmp_path / "site")
+    marked = (made.folder / "night" / f"{entry.id}.html").read_text()
+    # As typeset: a minus sign and an arrow.
+    page = re.sub("<[^>]*>", "", html.unescape(marked)).replace("\u2212", "-")
+    texts = [one.text for case in entry.cases for one in case.functions]
+    assert len(texts) == 3
+    for text in texts:
+        assert text in page
+    first = entry.cases[0].functions[0].largest[0]
+    assert f"{first.base:.2f} \u2192 {first.patched:.2f}" in page
 
 
 def test_hostile_text_is_text(tmp_path: Path) -> None:

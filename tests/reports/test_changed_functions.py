@@ -81,6 +81,25 @@ def test_one_seed_that_goes_the_other_way_is_enough_for_none() -> None:
     assert changed([counts(spent, calls)], ALPHA)[0].changed == ()
 
 
+def test_what_a_boot_leaves_changes_no_function_and_its_calls_do() -> None:
+    """The length of free lists is the same on all seeds of a build."""
+    rng = np.random.default_rng(5)
+    spent, calls = phase(rng)
+    spent[:, :, 3], calls[:, :, 3] = 52.0, 0.385
+    spent[1, :, 3] = 27.0
+
+    def found() -> list[tuple[str, tuple[str, ...]]]:
+        made = counts(spent, calls)
+        names = ["__rmqueue_pcplist" if name == "f003" else name for name in made.names]
+        (tested,) = changed([made._replace(names=names)], ALPHA)
+        return [(each.name, each.moved) for each in tested.changed]
+
+    assert changed([counts(spent, calls)], ALPHA)[0].changed[0].name == "f003"
+    assert found() == []
+    calls[1, :, 3] *= 1.1
+    assert found() == [("__rmqueue_pcplist", ("calls",))]
+
+
 def test_what_is_too_small_and_what_is_always_equal_is_none() -> None:
     """A timer that fires once in every run of one arm is a change of nothing."""
     rng = np.random.default_rng(3)

@@ -20,9 +20,11 @@ from reports.charts import arms, canvas, course, heat
 from reports.charts.canvas import Chart
 from reports.many import SessionComparison, compare_session
 from reports.model import Comparison
+from reports.sections.functions import changed_per_unit
 from reports.write import write_all
 from results.store import SessionStore
-from tests.reports.many_factory import ARMS, Many, workloads
+from tests.reports import counts_factory, factory
+from tests.reports.many_factory import ARMS, Many, steps, workloads
 from tests.reports.measured import measured
 from tests.reports.render.test_page import Page
 from tests.reports.wall_factory import WallSession
@@ -240,3 +242,25 @@ def test_the_schema_refuses_what_is_not_rendered(
     wrong[2]["comparisons"][0]["cases"][0]["metrics"][0]["direction"] = "sideways"
     for document in wrong:
         assert list(validator.iter_errors(document))
+
+
+def test_patch_by_patch_says_which_functions_each_step_changed() -> None:
+    many = steps()
+    manifest = counts_factory.counted(many.manifest())
+    counts = {one.run_id: one for one in counts_factory.profiles(many.session())}
+    # The second patch is the one that changes what is executed.
+    like = dict(zip(many.arms, ("base", "base", "patched", "patched"), strict=True))
+    profiles = [
+        counts[f"{case}-{block:03d}-{like[arm]}"].model_copy(
+            update={"run_id": f"{case}-{block:03d}-{arm}"}
+        )
+        for case in factory.PHASES for block in range(len(many.seeds)) for arm in many.arms
+    ]  # fmt: skip
+    session = compare_session(measured(manifest, many.records(), profiles))
+    text = " ".join(forms.render(session, "text").split())
+    second = next(one for one in session.comparisons if one.manifest.patched == "2")
+    words = [changed_per_unit(one) for one in second.headlines]
+    assert len(words) == 3
+    for found, each in zip(second.headlines, words, strict=True):
+        assert f"Step 2, {found.case} {found.phase}: {each}." in text
+    assert not any(f"Step {step}, " in text for step in (1, 3))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from reports.many import compare_session
+from reports.many import SessionComparison, compare_session
 from reports.outcome import decided, exit_code, outcome, standing_verdicts
 from reports.verdict import Judgement, Verdict
 from results.record import Failure
@@ -82,17 +82,21 @@ def test_session_may_stop_only_where_a_look_decides(session: WallSession, said: 
     assert decided(compared) is said
 
 
+def words(found: SessionComparison) -> set[str]:
+    return {word for named in standing_verdicts(found).values() for word in named.values()}
+
+
 def test_verdicts_that_more_seeds_may_decide_are_open() -> None:
     session = Session(effect={"4k": 0.03, "thp": 0.0, "switch": 0.0})
     adding = session.manifest().experiment.model_copy(update={"max_seeds": 32})
     manifest = session.manifest().model_copy(update={"experiment": adding})
     found = standing_verdicts(compare_session(measured(manifest, session.records())))
-    assert found["4k.bw"] == "improvement"
-    assert found["switch.bw"] == ""
+    assert found["filemap-4k"]["4k.bw"] == "improvement"
+    assert found["filemap-thp"]["switch.bw"] == ""
     # What was lost stays lost, however many seeds are added.
     found_runs = session.records()
     lost = fails(found_runs, *(record.run_id for record in found_runs))
-    assert set(standing_verdicts(compare_session(measured(manifest, lost))).values()) == {"failed"}
+    assert words(compare_session(measured(manifest, lost))) == {"failed"}
 
 
 @pytest.mark.parametrize(("recorded", "judged"), [(12, 12), (11, 10), (9, 8), (7, 0)])
@@ -107,9 +111,40 @@ def test_a_session_stopped_while_it_adds_seeds_is_judged_at_its_last_look(
     stopped = [one.values for one in found.findings if one.kind == "between-looks"]
     if not judged:
         assert stopped == []
-        assert set(standing_verdicts(found).values()) == {"failed"}
+        assert words(found) == {"failed"}
         return
     assert len(found.manifest.seeds) == judged
     assert {metric.judgement.pairs for metric in found.primary} == {judged}
-    assert standing_verdicts(found)["4k.bw"] == "improvement"
+    assert standing_verdicts(found)["filemap-4k"]["4k.bw"] == "improvement"
     assert stopped == ([] if judged == 12 else [{"judged": judged, "planned": 12}])
+
+
+def test_a_case_is_judged_by_the_seeds_and_looks_that_it_has() -> None:
+    """4k was decided with 8 seeds, and the other case has 12."""
+    session = Session(seeds=tuple(range(1, 13)), effect={"4k": 0.03, "thp": 0.0, "switch": 0.0})
+    manifest = session.manifest()
+    adding = manifest.experiment.model_copy(update={"max_seeds": 32, "blocks": 8})
+    whole = manifest.model_copy(update={"experiment": adding})
+    fewer = whole.with_seeds(whole.seeds, {"filemap-4k": 8, "filemap-thp": 12})
+    assert fewer.case_seeds == {"filemap-4k": 8}
+    assert fewer.runs_planned == 2 * (8 + 12)
+    kept = [r for r in session.records() if r.case != "filemap-4k" or r.block < 8]
+    found = compare_session(measured(fewer, kept))
+    assert [
+        one.kind for one in found.findings if one.kind in ("between-looks", "not-finished")
+    ] == []
+    pairs = {metric.name: metric.judgement.pairs for metric in found.primary}
+    assert pairs == {"4k.bw": 8, "thp.bw": 12, "switch.bw": 12}
+    # By the looks of its own: as in a session that ended after 8 seeds.
+    first = whole.with_seeds(whole.seeds[:8], {"filemap-4k": 8, "filemap-thp": 8})
+    then = compare_session(measured(first, [r for r in session.records() if r.block < 8]))
+    now_p, then_p = (
+        next(m.judgement.p_value for m in each.primary if m.name == "4k.bw")
+        for each in (found, then)
+    )
+    assert now_p == then_p
+    # A run that the second look of the other case lacks leaves what both had at the first.
+    stopped = compare_session(measured(fewer, [r for r in kept if r.block < 11]))
+    assert {m.name: m.judgement.pairs for m in stopped.primary} == {
+        "4k.bw": 8, "thp.bw": 10, "switch.bw": 10,
+    }  # fmt: skip

@@ -34,9 +34,9 @@ def sessions(effect: float, sd: float, looks: Looks, count: int) -> tuple[float,
             n = each.seeds[-1]
             evidence = Evidence(
                 direction="higher", base=(1.0,) * n, patched=tuple(values[:n].tolist()),
-                blocks_planned=n,
+                blocks_planned=n, looks=each,
             )  # fmt: skip
-            judged = judge_primary([evidence], Thresholds(change=0.0025), each)[0]
+            judged = judge_primary([evidence], Thresholds(change=0.0025))[0]
             if judged.cause not in OPEN:
                 break
         called += judged.verdict in CALLED

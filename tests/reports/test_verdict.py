@@ -63,6 +63,28 @@ def judge(one: Evidence, thresholds: Thresholds = DEFAULTS) -> Judgement:
 FASTER = [1.1, 1.4, 1.3, 1.2, 1.5, 1.35, 1.25, 1.45]
 
 
+def test_two_times_that_read_the_same_are_not_no_change() -> None:
+    """80 ms in steps of one: equal values may be 1.2 % apart."""
+    equal = evidence([0.0] * 8)
+    assert judge(equal).cause is Cause.EXACTLY_ZERO
+    coarse = judge(replace(equal, resolution=math.log1p(1 / 80)))
+    assert (coarse.verdict, coarse.cause) == (Verdict.INCONCLUSIVE, Cause.UNUSABLE)
+    assert "1.25 % of the shortest run" in coarse.reason
+    # 0.1 % is finer than the threshold of 0.25 %, and no exact zero.
+    finer = judge(replace(equal, resolution=0.001))
+    assert (finer.verdict, finer.cause) == (Verdict.NO_CHANGE, Cause.WITHIN_THRESHOLD)
+    # An interval that ends at 0.16 % leaves no room for 0.1 % more.
+    near = evidence([-0.1, 0.2, 0.15, -0.05, 0.2, 0.1, 0.0, 0.1])
+    assert judge(near).verdict is Verdict.NO_CHANGE
+    left = judge(replace(near, resolution=0.001))
+    assert (left.verdict, left.cause) == (Verdict.INCONCLUSIVE, Cause.UNDECIDED)
+    # What is clear is called, and the same code is the same.
+    clear = replace(evidence(FASTER), resolution=0.0125)
+    assert judge(clear).verdict is Verdict.IMPROVEMENT
+    same = replace(equal, resolution=0.0125, same_code=True)
+    assert judge(same).cause is Cause.SAME_CODE
+
+
 def test_improvement_needs_the_direction_only_for_the_word() -> None:
     up = judge(evidence(FASTER))
     assert up.verdict is Verdict.IMPROVEMENT
@@ -234,23 +256,24 @@ def test_a_look_is_stricter_than_a_fixed_number_and_seeds_make_up_for_it() -> No
     """What eight seeds call in a fixed session is open at the first look, and decided later."""
     clear = [0.2, 0.9, 0.3, 1.1, 0.15, 0.8, 0.35, 1.0]
     assert judge(evidence(clear)).verdict is Verdict.IMPROVEMENT
-    first = judge_primary([evidence(clear)], DEFAULTS, looks_of(8, 32, until=8))[0]
+    first = judge(replace(evidence(clear), looks=looks_of(8, 32, until=8)))
     assert (first.verdict, first.cause) == (Verdict.INCONCLUSIVE, Cause.UNDECIDED)
     assert first.change is not None
     assert first.change.low is not None
     assert first.change.low < 0
-    later = judge_primary([evidence(clear * 3)], DEFAULTS, looks_of(8, 32, until=24))[0]
+    later = judge(replace(evidence(clear * 3), looks=looks_of(8, 32, until=24)))
     assert later.verdict is Verdict.IMPROVEMENT
 
 
 def test_p_values_are_those_over_all_looks() -> None:
     looks = looks_of(8, 32, until=16)
     values = evidence(FASTER * 2)
-    alone, now = judge(values), judge_primary([values], DEFAULTS, looks)[0]
+    now_ = replace(values, looks=looks)
+    alone, now = judge(values), judge(now_)
     assert alone.p_value is not None
     assert now.p_value is not None
     assert now.p_value > alone.p_value
-    among = judge_primary([values] * 4, DEFAULTS, looks)[0]
+    among = judge_primary([now_] * 4, DEFAULTS)[0]
     assert among.p_adjusted == pytest.approx(4 * now.p_value)
 
 
@@ -262,8 +285,8 @@ def sessions_that_add_seeds(
     for _ in range(trials):
         values = draw(rng)
         for looks in so_far(looks_of(8, 16)):
-            drawn = evidence(values[: looks.seeds[-1]].tolist())
-            judged = judge_primary([drawn], Thresholds(change=threshold), looks)[0]
+            drawn = replace(evidence(values[: looks.seeds[-1]].tolist()), looks=looks)
+            judged = judge(drawn, Thresholds(change=threshold))
             if judged.cause not in OPEN:
                 break
         ends.append(judged)

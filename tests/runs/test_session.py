@@ -270,3 +270,14 @@ def test_a_fixed_number_of_seeds_stays_what_it_is(
     with pytest.raises(UsageError, match="fixed number of 8 seeds"):
         reopen(tmp_path, options, progress, 32)
     assert prepared.asked is None
+
+
+def test_a_wall_session_has_no_budget_of_seeds(
+    tmp_path: Path, manifest: Manifest, prepared: Prepared, options: Options
+) -> None:
+    wall = manifest.experiment.model_copy(update={"mode": "wall", "max_seeds": 32})
+    SessionStore(tmp_path).create(manifest.model_copy(update={"experiment": wall}))
+    with pytest.raises(UsageError, match=r"exact mode only, .* wall mode with 8 blocks") as caught:
+        reopen(tmp_path, options, progress, 48)
+    assert caught.value.where == "--max-seeds 48"
+    assert prepared.asked is None

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from experiment.looks import looks_of
 from experiment.plan import Plan, make_plan
 from experiment.spec import CheckSpec, TwinSpec
 from kernels.cache import Kernel
@@ -36,6 +37,7 @@ class Lab:
         self.red: tuple[str, ...] = ()
         self.stop_before = ""
         self.enough = 0
+        self.wants: dict[str, int] = {}
         self.adds: int | None = None
         self.store = SessionStore(folder / "session")
         self.store.create(factory.Session().manifest())
@@ -73,10 +75,19 @@ class Lab:
 
     def adding(self, most: int) -> Session:
         """A session of eight seeds, or as many as its manifest has, and no stages after it."""
-        session = _session(8)
-        asked = session.experiment.model_copy(update={"max_seeds": most, "twins": ()})
+        session, manifest = _session(8), self.store.manifest()
+        (case,) = session.experiment.cases
+        cases = (case, case.model_copy(update={"variant": "v1"}))[: max(1, len(self.wants))]
+        update = {"max_seeds": most, "twins": (), "cases": cases}
+        asked = session.experiment.model_copy(update=update)
         session = dataclasses.replace(session, experiment=asked, twins={}, plan=make_plan(asked))
-        return with_seeds(session, len(self.store.manifest().seeds))
+        if len(manifest.seeds) == 8:
+            records = [manifest.cases[0].model_copy(update={"name": one.name}) for one in cases]
+            manifest = manifest.model_copy(
+                update={"cases": tuple(records), "runs_planned": 2 * 8 * len(cases)}
+            )
+            self.store.create(manifest)
+        return with_seeds(session, len(manifest.seeds), manifest.case_seeds)
 
     def keys(self, *_: object) -> dict[tuple[str, str], str]:
         flavours = ("lockdep", "selftest")
@@ -150,11 +161,17 @@ class Lab:
             verdicts=self.verdicts,
         )  # fmt: skip
 
-    def verdicts(self) -> dict[str, str]:
-        """Decided with as many seeds on record as ``enough``."""
-        seeds = {record.seed for record in self.store.records() if not record.twin}
-        self.note(f"judged after {len(seeds)}")
-        return {"4k.bw": "improvement" if len(seeds) >= self.enough else ""}
+    def verdicts(self) -> dict[str, dict[str, str]]:
+        """Each case is decided with as many seeds on record as ``enough``, or as it wants."""
+        seeds = {
+            case.name: {r.seed for r in self.store.records() if not r.twin and r.case == case.name}
+            for case in self.store.manifest().cases
+        }
+        self.note(f"judged after {max(map(len, seeds.values()))}")
+        return {
+            case: {"4k.bw": "improvement" if len(of) >= self.wants.get(case, self.enough) else ""}
+            for case, of in seeds.items()
+        }
 
 
 @pytest.fixture
@@ -248,13 +265,30 @@ def test_seeds_are_added_until_all_is_decided(lab: Lab) -> None:
     manifest = lab.store.manifest()
     assert len(manifest.seeds) == 12
     assert lab.session().plan.seeds == manifest.seeds
-    assert manifest.runs_planned == factory.Session().manifest().runs_planned // 8 * 12
+    assert manifest.runs_planned == 2 * 12
     # Two arms of each seed, and the repeat of the first one, which stays the only one.
     made = [record.run_id for record in lab.store.records()]
     assert len(made) == len({*made}) == 2 * 12 + 1
     assert [run_id for run_id in made if run_id.endswith("repeat")] == [
         "filemap-4k.b00.patched.repeat"
     ]
+
+
+def test_seeds_are_added_to_undecided_cases_alone(lab: Lab) -> None:
+    """One case is decided with 8 seeds and the other with 12."""
+    first, second = "filemap-4k", "filemap-4k:v1"
+    lab.adds, lab.wants = 32, {first: 12, second: 8}
+    lab.make()
+    manifest = lab.store.manifest()
+    assert (len(manifest.seeds), manifest.case_seeds) == (12, {second: 8})
+    assert (len(manifest.seeds_of(first)), len(manifest.seeds_of(second))) == (12, 8)
+    assert manifest.runs_planned == 2 * (12 + 8)
+    made = [record for record in lab.store.records() if not record.run_id.endswith("repeat")]
+    assert sum(record.case == first for record in made) == 2 * 12
+    assert sum(record.case == second for record in made) == 2 * 8
+    # Begun again it is the same session, with nothing left to do.
+    planned_runs = {run.run_id for run in lab.session().plan.runs}
+    assert planned_runs == {record.run_id for record in lab.store.records()}
 
 
 def test_a_session_decided_at_its_first_look_has_its_first_seeds(lab: Lab) -> None:
@@ -288,9 +322,31 @@ def test_a_session_that_was_stopped_while_seeds_were_added_makes_the_rest(lab: L
 
 
 def test_a_look_is_told_in_a_line() -> None:
-    text = stages.look_text(8, {"4k.path": "improvement", "4k.work": ""}, 10)
+    first = {"4k": {"4k.path": "improvement", "4k.work": ""}}
+    text = stages.look_text(8, first, {"4k": 8}, {"4k": 10})
     assert (
         text == "after 8 seeds: 4k.path decided (improvement), 4k.work undecided; measuring 2 more"
     )
-    assert "budget is spent" in stages.look_text(10, {"4k.work": ""}, None)
-    assert stages.look_text(8, {"4k.work": "failed"}, 10) == "after 8 seeds: 4k.work failed"
+    two = {**first, "thp": {"thp.path": "no change"}}
+    text = stages.look_text(8, two, {"4k": 8, "thp": 8}, {"4k": 10})
+    assert text.endswith("; measuring 2 more of 4k")
+    open_ = {"4k": {"4k.work": ""}}
+    assert "budget is spent" in stages.look_text(10, open_, {"4k": 10}, {})
+    lost = {"4k": {"4k.work": "failed"}}
+    assert stages.look_text(8, lost, {"4k": 8}, {}) == "after 8 seeds: 4k.work failed"
+    # Variants of a workload have metrics of one name.
+    both = {"iomap": {"w.bw": "no change"}, "iomap:1m": {"w.bw": ""}}
+    text = stages.look_text(8, both, {"iomap": 8, "iomap:1m": 8}, {"iomap:1m": 10})
+    assert "iomap w.bw decided (no change), iomap:1m w.bw undecided" in text
+
+
+def test_what_is_added_is_for_open_cases() -> None:
+    looks = looks_of(8, 12)
+    counts = {"a": 8, "b": 8}
+    assert stages.to_add(counts, ["a", "b"], looks) == {"a": 10, "b": 10}
+    assert stages.to_add(counts, ["b"], looks) == {"b": 10}
+    assert stages.to_add(counts, [], looks) == {}
+    # Open again: first the seeds that the other has, then both go on.
+    assert stages.to_add({"a": 8, "b": 12}, ["a"], looks) == {"a": 12}
+    assert stages.to_add({"a": 8, "b": 10}, ["a", "b"], looks) == {"a": 10}
+    assert stages.to_add({"a": 12, "b": 12}, ["a"], looks) == {}

@@ -13,6 +13,7 @@ import pytest
 
 from errors import SpecError, UsageError
 from lab import main
+from reports.sections.functions import changed_per_unit
 from results.store import SessionStore
 from runs.bisect import BisectStep, Result, Search
 from runs.request import Request
@@ -195,3 +196,8 @@ def test_where_it_came_from_is_said_of_two_arms_among_others(
     attribution = _shown(result, store.folder)
     assert attribution is not None
     assert attribution.rows
+    # Eight seeds: the functions are tested, and said in the words of the report.
+    assert as_text(result, attribution).endswith(f"\n{changed_per_unit(attribution)}")
+    assert attribution.changed
+    few = attribution.model_copy(update={"tested": 0, "changed": ()})
+    assert as_text(result, few).endswith("a change with 8 seeds or more")

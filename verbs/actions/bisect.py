@@ -16,6 +16,8 @@ from experiment.steps import step_arms
 from kernels.first_parents import write_line
 from reports.attribution_model import Attribution
 from reports.comparison import compare_views
+from reports.sections.functions import changed_per_unit
+from reports.statistics import pairs_needed
 from reports.write import write_all
 from results.session import open_session
 from runs import bisect, prepare, session
@@ -243,6 +245,9 @@ def as_text(result: Result, attribution: Attribution | None) -> str:
             )
         total = attribution.total
         lines.append(f"{total.difference:+10.1f}  {total.base:10.1f} -> {total.patched:10.1f}  all")
+        needed = pairs_needed(1 - search.experiment.thresholds.alpha)
+        untested = f"functions are tested for a change with {needed} seeds or more"
+        lines += ["", changed_per_unit(attribution) or untested]
     return "\n".join(lines)
 
 

@@ -1,0 +1,32 @@
+"""What a session's comparison leaves in the queue's entry."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from queues.entry import Entry
+from queues.outcome import of_session
+from reports.many import compare_session
+from reports.sections.functions import changed_per_unit
+from runs.request import Request
+from tests.reports import counts_factory
+from tests.reports.factory import Session
+from tests.reports.measured import measured
+
+
+def test_an_entry_says_which_functions_changed_in_the_words_of_the_report() -> None:
+    session = Session()
+    manifest, records = counts_factory.counted(session.manifest()), session.records()
+    profiles = counts_factory.profiles(session)
+    compared = compare_session(measured(manifest, records, profiles))
+    ending = of_session(compared)
+    first = compared.comparisons[0].headlines[0]
+    assert ending.functions[0] == f"filemap-4k 4k: {changed_per_unit(first)}"
+    assert len(ending.functions) == 3
+    waiting = Entry(id="one", question=Request(name="filemap-v4"), added="2026-01-01T00:00:00Z")
+    ended = ending.of(waiting, "2026-01-01T01:00:00Z")
+    assert Entry.model_validate_json(ended.model_dump_json()).functions == ending.functions
+    assert ended.again(anew=True).functions == ()
+    # Where nothing was counted nothing is said.
+    assert of_session(compare_session(measured(manifest, records))).functions == ()
+    assert replace(ending, functions=()).of(waiting, "").functions == ()
