@@ -24,8 +24,10 @@ def changed(tmp_path: Path, before: str, after: str) -> Path:
 def test_each_that_ships_is_whole_and_has_its_sources(name: str) -> None:
     machine = load_machine(Path(name))
     assert machine.name == name
-    caches = [cache.source for cache in (machine.l1d, machine.l1i, machine.l2, machine.llc)]
-    assert all([*caches, *(tlb.source for tlb in machine.tlbs), machine.cycles.source])
+    caches = (machine.l1d, machine.l1i, machine.l2, machine.llc)
+    assert all(cache.source for cache in caches)
+    assert all(tlb.source for tlb in machine.tlbs)
+    assert machine.cycles.source
     assert machine.l1d.kib < machine.l2.kib < machine.llc.kib
     assert machine.llc.cores > 1
     assert machine.prefetch_source
