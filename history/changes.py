@@ -20,7 +20,7 @@ FunctionsOf = Callable[[Entry], NightFunctions | None]
 def changes_of(
     entries: Iterable[Entry],
     functions: FunctionsOf | None = None,
-    known: KnownChanges | None = None,
+    known_changes: KnownChanges | None = None,
     policy: Policy | None = None,
 ) -> tuple[NightlyChange, ...]:
     """Every change that the history shows, in the order it was seen, each once.
@@ -43,43 +43,43 @@ def changes_of(
     if not changes:
         return ()
     changes.sort(key=lambda change: (change.seen, change.course))
-    narrow = (known or KnownChanges()).narrow(courses(nights))
+    narrow = (known_changes or KnownChanges()).narrow(courses(nights))
     return marked(changes, narrow, nights[-1].night, policy)
 
 
 def _change(
-    track: Sequence[Entry], found: DetectedChange, functions: FunctionsOf | None
+    track: Sequence[Entry], detected: DetectedChange, functions: FunctionsOf | None
 ) -> NightlyChange:
-    before, after = track[found.before], track[found.at]
-    case = after.case(found.case)
-    metric = case.metric(found.metric) if case else None
-    arms = before.arm(found.arm), after.arm(found.arm)
+    before, after = track[detected.before], track[detected.at]
+    case = after.case(detected.case)
+    metric = case.metric(detected.metric) if case else None
+    arms = before.arm(detected.arm), after.arm(detected.arm)
     commits = [arm.commit if arm else "" for arm in arms]
     kernels = [_kernel(arm.version, arm.kernel.patches) if arm else "" for arm in arms]
     change = NightlyChange(
-        kind=found.kind,
-        course=Course(*after.track[:2], after.mode, found.case, found.metric, found.arm),
+        kind=detected.kind,
+        course=Course(*after.track[:2], after.mode, detected.case, detected.metric, detected.arm),
         unit=shown_unit(metric.unit, after.mode) if metric else "",
         direction=metric.direction if metric else "higher",
         night=after.night,
         entry=after.id,
         before_night=before.night,
         before=before.id,
-        seen=track[found.seen].night,
-        seen_entry=track[found.seen].id,
-        earliest=track[found.dates[0]].night if found.dates else "",
-        latest=track[found.dates[1]].night if found.dates else "",
-        noticed_entry=track[found.nominated].id if found.nominated is not None else "",
-        verdict=found.verdict,
-        estimate=found.estimate.estimate if found.estimate else None,
-        low=found.estimate.low if found.estimate else None,
-        high=found.estimate.high if found.estimate else None,
+        seen=track[detected.seen].night,
+        seen_entry=track[detected.seen].id,
+        earliest=track[detected.dates[0]].night if detected.dates else "",
+        latest=track[detected.dates[1]].night if detected.dates else "",
+        noticed_entry=track[detected.nominated].id if detected.nominated is not None else "",
+        verdict=detected.verdict,
+        estimate=detected.estimate.estimate if detected.estimate else None,
+        low=detected.estimate.low if detected.estimate else None,
+        high=detected.estimate.high if detected.estimate else None,
         kernels=(kernels[0], kernels[1]),
         commits="..".join(commit[:12] for commit in commits) if all(commits) else "",
-        lab=found.lab,
+        lab=detected.lab,
     )
     # A drift has no night of its own: its functions are those of the whole way.
-    last = track[found.seen] if found.kind == "drift" else after
+    last = track[detected.seen] if detected.kind == "drift" else after
     return _explained(change, before, last, functions)
 
 

@@ -59,7 +59,7 @@ class Gap:
         return Subject(self.id, names, self.night)
 
 
-def gaps_of(entries: Iterable[Entry], known: KnownChanges | None = None) -> tuple[Gap, ...]:
+def gaps_of(entries: Iterable[Entry], known_changes: KnownChanges | None = None) -> tuple[Gap, ...]:
     """Every gap of a history on its newest night, by track, each with how it stands."""
     nights = sorted(entries, key=lambda each: each.order)
     tracks: dict[tuple[str, str, str], list[Entry]] = {}
@@ -71,12 +71,12 @@ def gaps_of(entries: Iterable[Entry], known: KnownChanges | None = None) -> tupl
             gaps.append(_stale(track[-1], nights[-1]))
         gaps += _ended(track)
         gaps += _seeds(track)
-    narrow = (known or KnownChanges()).narrow(courses(nights)) if gaps else KnownChanges()
+    narrow = (known_changes or KnownChanges()).narrow(courses(nights)) if gaps else KnownChanges()
     return tuple(_standing(gap, narrow, nights[-1].night) for gap in gaps)
 
 
-def _standing(gap: Gap, known: KnownChanges, tonight: str) -> Gap:
-    status, why = known.standing(gap.subject, tonight)
+def _standing(gap: Gap, known_changes: KnownChanges, tonight: str) -> Gap:
+    status, why = known_changes.standing(gap.subject, tonight)
     return replace(gap, status=status, why=why)
 
 

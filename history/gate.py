@@ -144,7 +144,7 @@ def of_history(
     policy: Policy,
     *,
     problems: Iterable[UnreadFile] = (),
-    known: KnownChanges | None = None,
+    known_changes: KnownChanges | None = None,
 ) -> Gate:
     """The gate of the newest night of a history.
 
@@ -152,7 +152,7 @@ def of_history(
     and what it no longer measures.  ``changes`` are those of ``history.changes.changes_of``
     by the same policy and known changes.
     """
-    listed, known = list(changes), known or KnownChanges()
+    listed, known_changes = list(changes), known_changes or KnownChanges()
     messages = [
         Message("warning", "history", f"{problem.path.name}: {problem.words}")
         for problem in problems
@@ -175,10 +175,10 @@ def of_history(
         messages += _too_few(mine[-1], policy)
         if mine[-1].id in new:
             messages += _functions_of_night(mine[-1], policy)
-    gaps, all_courses = gaps_of(entries, known), courses(entries)
+    gaps, all_courses = gaps_of(entries, known_changes), courses(entries)
     messages += [_of_gap(gap, policy) for gap in gaps]
     ids = [*(change.id for change in listed), *(gap.id for gap in gaps)]
-    for known_change, words in known.notes(all_courses, ids, newest.night):
+    for known_change, words in known_changes.notes(all_courses, ids, newest.night):
         level: Level = "notice" if known_change.expired(newest.night) else "warning"
         text = f"{known_change.title()}: {words}: {known_change.reason}"
         messages.append(Message(level, "known changes", text))

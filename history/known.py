@@ -219,16 +219,16 @@ def load_known(file: Path, today: date | None = None) -> KnownChanges:
     """
     if not file.exists():
         return KnownChanges()
-    known, problems = validated(read_toml(file), KnownChanges)
-    if known is None:
+    known_changes, problems = validated(read_toml(file), KnownChanges)
+    if known_changes is None:
         raise SpecError([problem.line(str(file)) for problem in problems])
     today = today or datetime.now(UTC).date()
     late = [
         f"{file}: known[{at}].{key}: {words}; write a nearer one and renew it"
-        for at, entry in enumerate(known.known)
+        for at, entry in enumerate(known_changes.known)
         for key, night in (("from", entry.from_), ("until", entry.until))
         if night and (words := too_late(night, today))
     ]
     if late:
         raise SpecError(late)
-    return known
+    return known_changes

@@ -30,14 +30,14 @@ def courses(entries: Sequence[Entry]) -> tuple[tuple[str, ...], ...]:
 
 
 def marked(
-    changes: Sequence[NightlyChange], known: KnownChanges, tonight: str, policy: Policy
+    changes: Sequence[NightlyChange], known_changes: KnownChanges, tonight: str, policy: Policy
 ) -> tuple[NightlyChange, ...]:
     """The changes, in the order they were seen, each with how it stands on a night."""
     later: dict[Course, list[NightlyChange]] = {}
     marks = []
     for change in reversed(changes):
         after = later.setdefault(change.course, [])
-        marks.append(_standing(change, after, known, tonight, policy))
+        marks.append(_standing(change, after, known_changes, tonight, policy))
         after.insert(0, change)
     return tuple(reversed(marks))
 
@@ -45,7 +45,7 @@ def marked(
 def _standing(
     change: NightlyChange,
     later: Sequence[NightlyChange],
-    known: KnownChanges,
+    known_changes: KnownChanges,
     tonight: str,
     policy: Policy,
 ) -> NightlyChange:
@@ -58,7 +58,7 @@ def _standing(
         # It fails its own night; no regression can hide behind it on later ones.
         status, why = "small", f"below the threshold of {100 * threshold:g} %"
     else:
-        status, why = known.standing(subject_of(change), tonight)
+        status, why = known_changes.standing(subject_of(change), tonight)
     if (status, why) == (change.status, change.why):
         return change
     return change.model_copy(update={"status": status, "why": why})

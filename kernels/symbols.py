@@ -47,7 +47,7 @@ class FunctionCode(NamedTuple):
 
 
 @dataclass(frozen=True)
-class FunctionChange:
+class CodeChange:
     """A function that differs between two kernels: sizes in bytes, None where absent."""
 
     name: str
@@ -143,7 +143,7 @@ def load(path: Path) -> dict[str, FunctionCode]:
     )
 
 
-def changed_functions(before: Path, after: Path) -> tuple[FunctionChange, ...]:
+def changed_functions(before: Path, after: Path) -> tuple[CodeChange, ...]:
     """Functions that differ between two symbols files, by name.
 
     Raises:
@@ -154,10 +154,10 @@ def changed_functions(before: Path, after: Path) -> tuple[FunctionChange, ...]:
 
 def differing(
     first: Mapping[str, FunctionCode], second: Mapping[str, FunctionCode]
-) -> tuple[FunctionChange, ...]:
+) -> tuple[CodeChange, ...]:
     """Functions that differ between two tables, by name."""
     return tuple(
-        FunctionChange(name, _size(first.get(name)), _size(second.get(name)))
+        CodeChange(name, _size(first.get(name)), _size(second.get(name)))
         for name in sorted({*first, *second})
         if name not in first or not first[name].is_same(second.get(name))
     )

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from kernels.compiled import Touched
-from kernels.symbols import FunctionChange, FunctionCode, differing
+from kernels.symbols import CodeChange, FunctionCode, differing
 from results.record import FunctionRecord, PatchRecord, TriageRecord
 
 HEADERS = (".h", ".lds.S", ".inc")
@@ -49,7 +49,7 @@ def triage(
 
 
 def _function(
-    change: FunctionChange, touched: Sequence[Touched], patches: Sequence[PatchRecord]
+    change: CodeChange, touched: Sequence[Touched], patches: Sequence[PatchRecord]
 ) -> FunctionRecord:
     name, _, where = change.name.partition("@")
     # gcc names parts and copies of a function f.cold, f.isra.0, f.constprop.0.

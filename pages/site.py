@@ -55,7 +55,7 @@ class SitePages:
 
 
 def build(
-    store: HistoryStore, folder: Path, *, known: KnownChanges | None = None,
+    store: HistoryStore, folder: Path, *, known_changes: KnownChanges | None = None,
     policy: Policy | None = None, sessions: Path | None = None,
 ) -> SitePages:  # fmt: skip
     """Write the site of a history; reports of ``sessions`` are copied beside their nights.
@@ -77,8 +77,8 @@ def build(
             f"{store.folder} has no entry that can be read",
             where=str(folder), next_step="name the history that it was made of, or a new folder",
         )  # fmt: skip
-    changes = changes_of(read.entries, store.functions, known, policy)
-    tracks = tracks_of(read, changes, gaps_of(read.entries, known))
+    changes = changes_of(read.entries, store.functions, known_changes, policy)
+    tracks = tracks_of(read, changes, gaps_of(read.entries, known_changes))
     reports = _reports(sessions) if sessions else {}
     beside = folder.with_name(f".{folder.name}-{os.getpid()}")
     shutil.rmtree(beside, ignore_errors=True)

@@ -23,7 +23,7 @@ OF_SEARCH = Without("mode", "twins", "per_patch", "check", "arms", "quick", "see
 @flattened
 def bisect_verb(
     request: Annotated[Request, OF_SEARCH],
-    given: Booting,
+    booting: Booting,
     metric: Annotated[
         str,
         typer.Option(
@@ -84,7 +84,7 @@ def bisect_verb(
 
     code = bisect.search(
         # What explains is of no use to a search.
-        replace(request, twins=False), given, metric=metric, threshold=threshold, between=between,
+        replace(request, twins=False), booting, metric=metric, threshold=threshold, between=between,
         case=case, seeds=seeds, folder=folder, resume=resume,
     )  # fmt: skip
     raise typer.Exit(code)

@@ -51,7 +51,7 @@ def cache_key_verb(request: Request, as_json: Json = False) -> None:
 @flattened
 def measure_verb(
     request: Request,
-    given: Measuring,
+    measuring: Measuring,
     folder: Folder = None,
     resume: Resume = None,
     dry_run: DryRun = False,
@@ -60,11 +60,11 @@ def measure_verb(
     from verbs.actions import session
 
     if dry_run:
-        session.show_commands(request, options(given), build=False)
+        session.show_commands(request, options(measuring), build=False)
         return
     print(
         session.measure(
-            request, options(given), given, folder=folder, resume=resume, verb="measure"
+            request, options(measuring), measuring, folder=folder, resume=resume, verb="measure"
         )
     )
 
@@ -102,7 +102,7 @@ def report_verb(
 @flattened
 def run_verb(
     request: Request,
-    given: Measuring,
+    measuring: Measuring,
     folder: Folder = None,
     resume: Resume = None,
     strict: Strict = False,
@@ -112,5 +112,7 @@ def run_verb(
     from verbs.actions import session
 
     raise typer.Exit(
-        session.run(request, given, folder=folder, resume=resume, strict=strict, dry_run=dry_run)
+        session.run(
+            request, measuring, folder=folder, resume=resume, strict=strict, dry_run=dry_run
+        )
     )

@@ -38,7 +38,7 @@ def pages_verb(
     if sessions is not None and not sessions.is_dir():
         raise UsageError("no such folder", where=str(sessions), next_step="leave out --sessions")
     counts = site.build(
-        HistoryStore(history), output, known=load_known(known_file),
+        HistoryStore(history), output, known_changes=load_known(known_file),
         policy=load_policy(policy_file), sessions=sessions,
     )  # fmt: skip
     log(f"{counts.tracks} tracks, {counts.nights} nights, {counts.reports} reports copied")

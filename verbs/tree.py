@@ -25,7 +25,7 @@ OF_TREE = Without("name", "series", "source", "automatic", "reverse", "arms")
 @flattened
 def tree_verb(
     request: Annotated[Request, OF_TREE],
-    given: Measuring,
+    measuring: Measuring,
     wanted: Annotated[
         str, typer.Argument(metavar="A..B|BRANCH", help="a range of commits, or a branch")
     ] = "",
@@ -76,4 +76,4 @@ def tree_verb(
     cases = ", ".join(case.name for case in experiment_of(request).cases)
     remark = "" if request.workloads else " (they execute what the series changes)"
     log(f"workloads: {cases}{remark}")
-    raise typer.Exit(session.run(request, given, folder=folder, strict=strict, dry_run=dry_run))
+    raise typer.Exit(session.run(request, measuring, folder=folder, strict=strict, dry_run=dry_run))

@@ -361,15 +361,13 @@ def _numbers(pair: Paired) -> tuple[str, str, str, str]:
     )
 
 
-def _function(comparison: Comparison, row_: FunctionRow) -> Row:
+def _function(comparison: Comparison, row_: FunctionRow, *, linked: bool = False) -> Row:
+    """A function's row; in long lists without links, which would be most of their bytes."""
     pair = row_.instructions
     note = only(row_.only_in, comparison) or (NOT_SIGNIFICANT if pair.within_scatter else "")
     calls = wording.both(row_.calls, 2) if row_.calls else ""
-    to = (
-        ""
-        if row_.user or row_.only_in == "patched"
-        else source_address(comparison.manifest, row_.name)
-    )
+    in_base = linked and not row_.user and row_.only_in != "patched"
+    to = source_address(comparison.manifest, row_.name) if in_base else ""
     return row(
         Cell(row_.shown_name, small=place(row_), mono=True, to=to), *_numbers(pair), calls, note,
         faint=pair.within_scatter,
@@ -396,7 +394,7 @@ def _significant(comparison: Comparison, attribution: Attribution) -> list[Block
     clear = significant(attribution)
     first, further = clear[:MOST_FUNCTIONS], clear[MOST_FUNCTIONS:]
     chance = [each for each in attribution.rows if each.instructions.within_scatter]
-    rows = [_function(comparison, each) for each in first]
+    rows = [_function(comparison, each, linked=True) for each in first]
     if further:
         rows.append(_sum(_many(len(further), "more significant function"), further))
     if chance:

@@ -146,7 +146,7 @@ def test_what_is_known_does_not_fail_and_is_said() -> None:
         kind="acknowledged", change=change.id, until="2027-01-01", reason="accepted by mail"
     )  # fmt: skip
     known = KnownChanges(known=(one,))
-    gate = of_history(entries, changes_of(entries, None, known), Policy(), known=known)
+    gate = of_history(entries, changes_of(entries, None, known), Policy(), known_changes=known)
     assert gate.exit_code == 0
     assert "acknowledged: accepted by mail" in gate.messages[0].text
 
@@ -179,7 +179,7 @@ def test_a_known_change_meets_what_it_names(fields: dict[str, object], meets: bo
 def test_expired_entries_are_named() -> None:
     entries = track((0.0, 3))
     one = KnownChange(kind="muted", metric="x", until="2026-01-02", reason="old")
-    gate = of_history(entries, [], Policy(), known=KnownChanges(known=(one,)))
+    gate = of_history(entries, [], Policy(), known_changes=KnownChanges(known=(one,)))
     assert "remove it: old" in gate.messages[0].text
 
 

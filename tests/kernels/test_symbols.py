@@ -10,7 +10,7 @@ from errors import InfraError
 from kernels.elf import RELOCATION, Section
 from kernels.references import Pointer, _blank_branches
 from kernels.symbols import (
-    FunctionChange,
+    CodeChange,
     FunctionCode,
     changed_functions,
     code_key,
@@ -130,8 +130,8 @@ def test_saved_tables_come_back_and_are_the_same_bytes(tmp_path: Path) -> None:
     assert (tmp_path / "one").read_bytes() == (tmp_path / "two").read_bytes()
     save({"a": FunctionCode(17, "abcd", "bcde")}, tmp_path / "two")
     assert changed_functions(tmp_path / "one", tmp_path / "two") == (
-        FunctionChange("a", 16, 17),
-        FunctionChange("b", 3, None),
+        CodeChange("a", 16, 17),
+        CodeChange("b", 3, None),
     )
 
 

@@ -285,7 +285,7 @@ def story(entries: list[Entry], known: KnownChanges) -> tuple[set[str], set[str]
     """Ids that fail the gate, and ids that the pages show as open."""
     policy = Policy()
     changes = changes_of(entries, None, known, policy)
-    gate = of_history(entries, changes, policy, known=known)
+    gate = of_history(entries, changes, policy, known_changes=known)
     failing = {message.change for message in gate.messages if message.level == "error"}
     tracks = tracks_of(HistoryContents(tuple(entries)), changes, gaps_of(entries, known))
     shown = {change.id for track in tracks for change in track.standing}
@@ -327,7 +327,7 @@ def test_gaps_are_on_the_front_page_until_they_are_acknowledged(tmp_path: Path) 
     (gap,) = gaps_of(store.read().entries)
     known = KnownChanges(known=(KnownChange(kind="acknowledged", change=gap.id, reason="moved"),))
     for marks, count in ((None, 1), (known, 0)):
-        made = site.build(store, tmp_path / "site", known=marks)
+        made = site.build(store, tmp_path / "site", known_changes=marks)
         assert (made.folder / "index.html").read_text().count(gap.id) == count
 
 

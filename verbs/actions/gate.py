@@ -85,4 +85,6 @@ def _of_history(folder: Path, policy: Policy, known_file: Path, night: str) -> G
             next_step=f"./lab.py history add SESSION --night {night}",
         )  # fmt: skip
     changes = changes_of(read.entries, store.functions, known_changes, policy)
-    return of_history(read.entries, changes, policy, problems=read.problems, known=known_changes)
+    return of_history(
+        read.entries, changes, policy, problems=read.problems, known_changes=known_changes
+    )
