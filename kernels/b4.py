@@ -107,6 +107,9 @@ def _b4(
         "GIT_CONFIG_NOSYSTEM": "1",
         "GIT_CEILING_DIRECTORIES": str(folder.parent),
         "LC_ALL": "C.UTF-8",
+        # Else it asks who the user is, which nobody knows in a box.
+        "GIT_COMMITTER_NAME": "twinboot",
+        "GIT_COMMITTER_EMAIL": "twinboot@localhost",
         **{name: os.environ[name] for name in NETWORK if name in os.environ},
     }
     # -I: neither PYTHONPATH nor a file in the folder can stand in for a module.

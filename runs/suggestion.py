@@ -15,7 +15,8 @@ from results.coverage import Candidate, Coverage, Suggestion, suggest
 from runs.coverage import changed_by, shipped
 from runs.options import Options
 
-# Of the changed functions that the best workload executes, what another one must to be taken.
+# Of the changed functions that the best workload executes, and of how often it does for an I/O
+# or operation, what another one must to be taken.
 SHARE = 0.5
 # Seeds and arms of a first session, and guests at once: for an estimate of its time.
 RUNS, AT_ONCE = 16, 2
@@ -82,7 +83,8 @@ def workloads_for(
     """The workloads that a series is measured with where nobody names any, in the file's order.
 
     Of those that can be measured in one session, and that together execute most of its functions:
-    all that execute at least half as many as the best one does.  Where no function of the series
+    all that execute at least half as many as the best one does, and at least half as often: a
+    workload of many operations executes a little of everything.  Where no function of the series
     or of its files is known, by the names of its files.
 
     Raises:
@@ -99,7 +101,9 @@ def workloads_for(
             together = max(groups, key=lambda names: _weight(able, names))
         able = [one for one in able if one.case.workload in together]
         least = SHARE * len(able[0].functions)
-        chosen = {one.case.workload for one in able if len(one.functions) >= least}
+        able = [one for one in able if len(one.functions) >= least]
+        often = SHARE * max(one.calls_per_io for one in able)
+        chosen = {one.case.workload for one in able if one.calls_per_io >= often}
         return tuple(name for name in auto.workloads if name in chosen)
     if suggestion.candidates:
         best = suggestion.candidates[0].case

@@ -160,7 +160,7 @@ def test_plan_as_json_is_the_plan(main: Main, capsys: pytest.CaptureFixture[str]
     assert shown.err == ""
     assert plan["seeds"] == [1, 2]
     assert len([run for run in plan["runs"] if not run["twin"]]) == 10
-    assert {run["twin"] for run in plan["runs"]} == {"", "contended"}
+    assert {run["twin"] for run in plan["runs"]} == {"", "memory", "contended"}
     assert len(plan["checks"]) == 6
     kernels = [(kernel["arm"], kernel["flavour"]) for kernel in plan["kernels"]]
     assert kernels[:2] == [("patched", "perf"), ("base", "perf")]
@@ -180,7 +180,7 @@ def test_plan_for_people_has_a_line_a_run(main: Main, capsys: pytest.CaptureFixt
     assert main("plan", "filemap-v4", "--set", "blocks=2", "--set", "guest=smoke") == 0
     shown = capsys.readouterr()
     lines = shown.out.splitlines()
-    assert len(lines) == 24
+    assert len(lines) == 32
     assert lines[0].split() == ["filemap-4k.b00.base", "seed", "1"]
     checks = [number for number, line in enumerate(lines) if line.startswith("check.")]
     # The runs that are judged come first, those that explain last.
@@ -188,7 +188,8 @@ def test_plan_for_people_has_a_line_a_run(main: Main, capsys: pytest.CaptureFixt
     assert lines[11].split(maxsplit=1) == [
         "check.base.lockdep.v4", "lockdep, 4 vCPUs: filemap-4k, filemap-thp",
     ]  # fmt: skip
-    assert lines[16].startswith("filemap-4k.b00.base.contended")
+    assert lines[16].startswith("filemap-4k.b00.base.memory")
+    assert lines[24].startswith("filemap-4k.b00.base.contended")
     assert [line for line in lines if "repeat" in line] == [
         line for line in lines if "checks exactness" in line
     ]
@@ -196,7 +197,7 @@ def test_plan_for_people_has_a_line_a_run(main: Main, capsys: pytest.CaptureFixt
     assert kernels.startswith("6 kernels: 0 in the cache, 6 to be built, about ")
     assert "(an estimate): patched (perf), base (perf), patched (lockdep), " in kernels
     assert guests.startswith("6 guests for correctness checks")
-    assert re.match(r"18 runs, \d+ at once: about \d+m\d\ds \(an estimate ", runs)
+    assert re.match(r"26 runs, \d+ at once: about \d+m\d\ds \(an estimate ", runs)
     assert sizes == "cgroup limit 32 MiB, file 52 MiB, brd 64 MiB, 4 jobs"
     assert main("plan", "filemap-v4", "--no-check") == 0
     assert "check." not in capsys.readouterr().out
@@ -238,7 +239,7 @@ def test_dry_runs_can_be_pasted(
     builds = sum("make" in line and "bzImage" in line for line in lines)
     boots = sum("qemu-system-x86_64 -accel tcg" in line for line in lines)
     # Six guests of the gate, and six runs of the first block.
-    assert (builds, boots) == {"build": (6, 0), "measure": (0, 12), "run": (6, 12)}[verb]
+    assert (builds, boots) == {"build": (6, 0), "measure": (0, 16), "run": (6, 16)}[verb]
     if verb == "run":
         # In a session's order: judged runs, checks, diagnostic runs; each kernel before its guests.
         titles = [line.split()[1] for line in lines if line.startswith("# ")]
@@ -256,6 +257,10 @@ def test_dry_runs_can_be_pasted(
             "v1",
             "v4",
             "v1",
+            "memory",
+            "memory",
+            "memory",
+            "memory",
             "contended",
             "contended",
         ]
@@ -507,7 +512,7 @@ def test_a_damaged_record_is_no_traceback(
 def test_as_a_process_from_anywhere(tmp_path: Path) -> None:
     done = as_process("plan", "filemap-v4", "--json", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    assert len(json.loads(done.stdout)["runs"]) == 42
+    assert len(json.loads(done.stdout)["runs"]) == 50
     assert done.stderr == ""
     refused = as_process("plan", "filemap-v5", cwd=tmp_path)
     assert (refused.returncode, refused.stdout) == (2, "")

@@ -147,7 +147,7 @@ EXAMPLES: dict[str, tuple[Example, ...]] = {
     ),
     "workload": (
         Example("./lab.py workload new sockets", "begin a workload"),
-        Example("./lab.py workload new --help", "what is written"),
+        Example("./lab.py list", "the workloads that are there"),
     ),
     "workload new": (
         Example("./lab.py workload new sockets", "workloads/catalogue/sockets.toml and more"),

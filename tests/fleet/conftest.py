@@ -16,6 +16,7 @@ from fleet.executor import DaskExecutor
 from fleet.settings import Settings
 from guests import exact
 from guests.initramfs import Initramfs
+from host import limited
 from kernels.cache import Kernel
 from results.record import RunRecord
 from results.store import SessionStore
@@ -151,6 +152,10 @@ def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Bench:
     for name in ("take_snapshot", "run_restored", "run_cold"):
         monkeypatch.setattr(exact, name, getattr(stand_in, name))
     monkeypatch.setattr(workspace, "RESERVE_BYTES", 0)
+    # What stands in for the reader is a function of this process.
+    monkeypatch.setattr(
+        limited, "call", lambda function, *given, **named: function(*given, **named)
+    )
     monkeypatch.setattr(
         parse, "guest_result", lambda files, names: SimpleNamespace(phases=(), build_id="")
     )

@@ -451,7 +451,7 @@ def test_a_build_that_never_ends_is_the_series_where_the_base_ended(
 def test_whatever_is_raised_is_the_series_unless_the_host_says_it(
     lab: Lab, monkeypatch: pytest.MonkeyPatch, raised: Exception, expected: type[Exception]
 ) -> None:
-    def switch(*_: object) -> tuple[str, ...]:
+    def switch(*_: object, boxed: bool) -> tuple[str, ...]:
         raise raised
 
     monkeypatch.setattr(build, "switch", switch)

@@ -18,6 +18,7 @@ from guests import virtme
 from guests.console import Ending, Kind
 from guests.exact import Outcome
 from guests.virtme import WallMachine
+from host import limited
 from host.accelerator import AcceleratorTest
 from host.topology import Placement
 from kernels.cache import Kernel
@@ -61,6 +62,10 @@ class Guests:
 def guests(monkeypatch: pytest.MonkeyPatch) -> Guests:
     told = Guests()
     monkeypatch.setattr(virtme, "run", told.run)
+    # What stands in for the reader is a function of this process.
+    monkeypatch.setattr(
+        limited, "call", lambda function, *given, **named: function(*given, **named)
+    )
     monkeypatch.setattr(parse, "guest_result", lambda files, names: SimpleNamespace(phases=()))
     monkeypatch.setattr(validity, "problems", told.problems)
     return told
