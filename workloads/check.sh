@@ -161,8 +161,9 @@ done
 echo "$ahead" >"$AHEAD"
 ! another_file || own_file
 echo "$OWN_LIMIT" >"$CGROUP/memory.max" || fail "memory.max $OWN_LIMIT"
-# Huge folios under reclaim, then small ones where their shadows are; each twice, so that
-# what the first round left behind is met.
+# Huge folios under reclaim, then small ones where their shadows are, which splits them; each twice, so
+# that what the first round left behind is met.  Fio would drop the file, and its shadows, as it begins.
+READ="$READ --invalidate=0"
 step huge 1 always "$READ --thp=1 --io_size=${SHARE}M"
 step small 0 never "$READ --io_size=${SHARE}M"
 step huge-again 0 always "$READ --thp=1 --io_size=${SHARE}M"

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from guests import channel
 from reports.verdict import Verdict
 from reports.write import read_comparison
 from results.checks import Check
@@ -58,6 +59,18 @@ def test_a_broken_kernel_is_told_for_the_right_reason(
 ) -> None:
     assert checks[arm].status == "red"
     assert any(told(problem) for problem in checks[arm].problems), checks[arm].problems
+
+
+def test_small_folios_come_where_huge_ones_left_their_shadows(gated: Measured) -> None:
+    """Not so where fio drops the file as a step begins: then no entry of a tree is split."""
+    raw = gated.folder / "raw" / "check.base.lockdep.v1" / "result"
+    files = channel.decode(raw.read_bytes())
+
+    def refaults(step: str) -> int:
+        lines = files[f"{step}/memory.stat"].decode().splitlines()
+        return int(dict(line.split() for line in lines)["workingset_refault_file"])
+
+    assert refaults("huge") < refaults("small") < refaults("huge-again") < refaults("small-again")
 
 
 def test_only_sound_arms_have_a_verdict(gated: Measured) -> None:
