@@ -133,8 +133,11 @@ def read_raw(folder: Path) -> dict[str, bytes]:
 
 
 def lost_answer(worker_name: str, said: str) -> Answer:
-    """What is told of a boot that no worker could be made to answer."""
-    return Answer(worker_name, "", Outcome(None, Ending("lost", said), 0.0, 0.0))
+    """What is told of a boot that no worker could be made to answer.
+
+    A guest cannot kill a worker, so this is never a series' doing.
+    """
+    return Answer(worker_name, "", Outcome(None, Ending("lost", said, killed=True), 0.0, 0.0))
 
 
 def differences(right: Answer | None, wrong: Answer | None) -> tuple[str, ...]:

@@ -35,6 +35,8 @@ INIT = f'#!/bin/busybox sh\necho "{WORD}"\n/bin/busybox poweroff -f\n'
 PACK_TIMEOUT_S = 30.0
 REASON_CHARACTERS = 200
 KEPT = "accelerator.json"
+# Flavours of configs/kconfig that look for bugs as they run.
+DEBUGGING = ("lockdep", "selftest", "kasan")
 
 
 @dataclass(frozen=True)
@@ -131,12 +133,29 @@ def decide(attempt_one: Callable[[Accelerator], Attempt]) -> AcceleratorTest:
 
 
 def some_kernel(cache: Path, *, boot: Path = Path("/boot")) -> Path | None:
-    """A kernel to boot: the newest of the cache, else the host's own; None without any."""
-    built = sorted(cache.glob("kernels/*/bzImage"), key=lambda path: path.stat().st_mtime)
+    """A kernel to boot: the newest of the cache that should, else the host's own; else None.
+
+    A kernel with patches, or one that looks for bugs as it runs, may hang as it boots, and
+    that would say nothing of the host.
+    """
+    built = [path for path in cache.glob("kernels/*/bzImage") if _is_plain(path.parent)]
     own = boot / f"vmlinuz-{os.uname().release}"
     if built:
-        return built[-1]
+        return max(built, key=lambda path: path.stat().st_mtime)
     return own if os.access(own, os.R_OK) else None
+
+
+def _is_plain(entry: Path) -> bool:
+    """Whether a kernel of the cache is for this host's CPU, unpatched, and no debugging one."""
+    try:
+        identity = json.loads((entry / "identity.json").read_text())
+        return (
+            identity["arch"] == os.uname().machine
+            and not identity["patches"]
+            and identity["flavour"] not in DEBUGGING
+        )
+    except (OSError, ValueError, KeyError, TypeError):
+        return False
 
 
 def cpu_is_emulated(*, proc: Path = Path("/proc"), sys: Path = Path("/sys")) -> bool:

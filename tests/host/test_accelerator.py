@@ -104,18 +104,32 @@ def test_command_line_falls_back_to_nothing(name: Accelerator, accel: str, model
     assert argv[argv.index("-cpu") + 1] == model
 
 
-def test_newest_built_kernel_then_the_hosts_own(tmp_path: Path) -> None:
+def test_newest_plain_kernel_then_the_hosts_own(tmp_path: Path) -> None:
+    """Kernels that may hang for reasons of their own say nothing of the host."""
     boot = tmp_path / "boot"
     assert some_kernel(tmp_path, boot=boot) is None
     boot.mkdir()
     own = boot / f"vmlinuz-{os.uname().release}"
     own.touch()
     assert some_kernel(tmp_path, boot=boot) == own
-    for at, name in enumerate(("new", "old")):
+    plain: dict[str, object] = {"arch": os.uname().machine, "patches": [], "flavour": "perf"}
+    newest_first: dict[str, dict[str, object]] = {
+        "patched": plain | {"patches": ["0001-hang.patch"]},
+        "lockdep": plain | {"flavour": "lockdep"},
+        "selftest": plain | {"flavour": "selftest"},
+        "foreign": plain | {"arch": "none"},
+        "torn": {},
+        "new": plain,
+        "old": plain | {"flavour": "prebuilt"},
+    }
+    for at, (name, identity) in enumerate(newest_first.items()):
         (tmp_path / "kernels" / name).mkdir(parents=True)
         built = tmp_path / "kernels" / name / "bzImage"
         built.touch()
         os.utime(built, (100 - at, 100 - at))
+        built.with_name("identity.json").write_text(json.dumps(identity))
+        if name != "new" and name != "old":
+            assert some_kernel(tmp_path, boot=boot) == own
     assert some_kernel(tmp_path, boot=boot) == tmp_path / "kernels/new/bzImage"
 
 
