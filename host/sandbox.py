@@ -2,7 +2,7 @@
 
 In a box are the system's programs and what is named, read-only, one folder that may be written,
 and a small /tmp.  There is no network, no home, no process of outside and no way to gain a right;
-root's own boxes run as a user that owns nothing.  docs/security.md says what is left.
+root's own boxes run as a user that owns nothing.  SECURITY.md says what is left.
 """
 
 from __future__ import annotations
@@ -47,7 +47,8 @@ class Limits:
 class Box:
     """``writable`` folders by where they are seen in the box, and what else is ``readable``.
 
-    ``links`` are made in it: what they lead to, and where they are.
+    ``links`` are made in it: what they lead to, and where they are.  ``shared`` files are written by
+    several boxes at once, so they stay with the boxes' user.
     """
 
     tool: Tool
@@ -55,6 +56,7 @@ class Box:
     readable: tuple[Path, ...] = ()
     limits: Limits = Limits()
     links: tuple[tuple[Path, Path], ...] = ()
+    shared: tuple[Path, ...] = ()
 
     def argv(
         self, argv: Sequence[str], cwd: Path, env: Mapping[str, str] | None = None
@@ -75,8 +77,8 @@ class Box:
     @contextmanager
     def owned(self) -> Iterator[None]:
         """While the block lasts, what may be written is the box's user's, where that is another."""
-        for folder, _ in self.writable:
-            _give(folder, _uid())
+        for place in (*(folder for folder, _ in self.writable), *self.shared):
+            _give(place, _uid())
         try:
             yield
         finally:
@@ -103,9 +105,8 @@ def box(
 
 
 @functools.cache
-def available() -> Tool | None:
-    """What makes boxes here, tried with a program that does nothing; None where nothing does."""
-    tools: tuple[Tool, ...] = ("bwrap", "unshare")
+def available(tools: tuple[Tool, ...] = ("bwrap", "unshare")) -> Tool | None:
+    """The first that makes boxes here, tried with a program that does nothing; None if none does."""
     for tool in tools:
         if shutil.which(tool) is None:
             continue
@@ -160,6 +161,7 @@ def _parts(box: Box) -> list[tuple[str, Path, Path]]:
     readable = [(place, place) for place in box.readable if place.exists()]
     parts = [("ro", *pair) for pair in (*system, *readable)]
     parts += [("rw", *pair) for pair in box.writable]
+    parts += [("rw", place, place) for place in box.shared]
     parts += [("ln", *pair) for pair in box.links]
     return sorted(parts, key=lambda part: (len(part[2].parts), part[2].as_posix()))
 
