@@ -355,7 +355,10 @@ def _fold_kernel(
     by_kind = list(zip(*(_sums(owner, column[known], count) for column in kinds.T), strict=True))
     found = [
         FunctionCount(
-            name=name, file=file, instructions=instructions[at], calls=calls[at],
+            name=name,
+            file=file,
+            instructions=instructions[at],
+            calls=calls[at],
             kinds=by_kind[at],
         )
         for at, (name, file) in enumerate(functions.named)
@@ -365,7 +368,10 @@ def _fold_kernel(
         if mask.any():
             found.append(
                 FunctionCount(
-                    name=name, file="", instructions=int(spent[mask].sum()), calls=0,
+                    name=name,
+                    file="",
+                    instructions=int(spent[mask].sum()),
+                    calls=0,
                     kinds=tuple(kinds[mask].sum(axis=0).tolist()),
                 )
             )
