@@ -60,9 +60,9 @@ OF_PATH = {
 HELP = {"help_option_names": ["-h", "--help"]}
 
 
-def show_version(wanted: bool) -> None:
+def show_version(requested: bool) -> None:
     """Print the lab's version and its checkout's commit, and end."""
-    if wanted:
+    if requested:
         print(f"twinboot {facts.lab_version()} ({facts.lab_commit()})")
         raise typer.Exit()
 

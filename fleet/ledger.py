@@ -26,10 +26,10 @@ class Ledger:
         if not case.boot.cold:
             self.machines.setdefault(case.parcel.machine.key, len(self.machines) + 1)
 
-    def note(self, **said: object) -> None:
+    def note(self, **fields: object) -> None:
         """Append a line."""
         with (self.raw.parent / LEDGER).open("a") as sink:
-            sink.write(f"{json.dumps(said)}\n")
+            sink.write(f"{json.dumps(fields)}\n")
 
     def accept(self, case: Case, answer: Answer) -> None:
         """Whose answer the judge has."""

@@ -35,11 +35,11 @@ def _by_name() -> Callable[[str, Mapping[str, str], bytes], bytes]:
     module, and not in a function as this does, would be sent by the module's name.
     """
 
-    def call(name: str, wanted: Mapping[str, str], payload: bytes) -> bytes:
+    def call(name: str, identity: Mapping[str, str], payload: bytes) -> bytes:
         import importlib
 
         module, _, function = name.partition(":")
-        answer: bytes = getattr(importlib.import_module(module), function)(wanted, payload)
+        answer: bytes = getattr(importlib.import_module(module), function)(identity, payload)
         return answer
 
     return call

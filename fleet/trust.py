@@ -9,7 +9,7 @@ from typing import Literal
 from fleet.cases import Case
 from fleet.votes import sampled
 
-Decision = Literal["tell", "check", "wait", "verified", "undecided"]
+Decision = Literal["deliver", "check", "wait", "verified", "undecided"]
 MOST_VOTES = 5
 
 
@@ -31,19 +31,19 @@ class Trust:
         ``verified``: two workers or more agree.  ``undecided``: answers differ, and nobody
         is left to decide between them.
         """
-        found = case.standing
-        if found.state == "verified":
+        result = case.standing
+        if result.state == "verified":
             return "verified"
-        if found.state != "unverified":
+        if result.state != "unverified":
             return "check" if others and len(case.votes) < MOST_VOTES else "undecided"
         if not others:
-            return "tell"
+            return "deliver"
         if case.checking:
             return "wait"
         (only,) = case.votes
         if self._wants_check(case, only, cases):
             return "check"
-        return "tell" if only in self.proven or not self.one_in else "wait"
+        return "deliver" if only in self.proven or not self.one_in else "wait"
 
     def _wants_check(self, case: Case, only: str, cases: Mapping[str, Case]) -> bool:
         if sampled(case.parcel.question, self.one_in) or case.suspicious:

@@ -179,7 +179,7 @@ class _Boot:
     monitor: Monitor
     started: float
     counts: Path | None
-    said: Follower
+    follower: Follower
     console_bytes: int = console.LARGEST
 
     @property
@@ -211,7 +211,7 @@ class _Boot:
         self.monitor.command("cont")
 
         def give_up() -> bool:
-            watch(self.said.more())
+            watch(self.follower.more())
             return ended(self.process) or time.monotonic() > limit or self._floods()
 
         if not self.monitor.await_stop(give_up):
@@ -226,7 +226,7 @@ class _Boot:
         kill_group(self.process)
         files: dict[str, bytes] | None = None
         status, board = self.process.returncode, ARCHITECTURES[self.machine.guest.arch].board
-        done = console.agent_done(status, board.done_status, self.said.more())
+        done = console.agent_done(status, board.done_status, self.follower.more())
         ending = self._ending(done=done, clock=clock)
         if done:
             try:
@@ -240,17 +240,17 @@ class _Boot:
 
     def _wait(self, watch: Callable[[str], None]) -> Clock:
         guest = self.machine.guest
-        seen, seen_at, began = -1, time.monotonic(), time.monotonic()
+        last_size, grown_at, began = -1, time.monotonic(), time.monotonic()
         while not ended(self.process):
             time.sleep(POLL_S)
             now = time.monotonic()
-            watch(self.said.more())
-            size = self.said.size + self.files.result.stat().st_size
-            if size != seen:
-                seen, seen_at = size, now
+            watch(self.follower.more())
+            size = self.follower.size + self.files.result.stat().st_size
+            if size != last_size:
+                last_size, grown_at = size, now
             if self._floods():
                 return "flood"
-            if now - seen_at > guest.silence_timeout_s:
+            if now - grown_at > guest.silence_timeout_s:
                 return "silence"
             if now - began > guest.run_timeout_s:
                 return "run"
@@ -258,7 +258,7 @@ class _Boot:
 
     def _floods(self) -> bool:
         result = self.files.result.stat().st_size
-        return self.said.size > self.console_bytes or result > console.LARGEST
+        return self.follower.size > self.console_bytes or result > console.LARGEST
 
     def _ending(self, *, done: bool, clock: Clock) -> console.Ending:
         try:
@@ -352,8 +352,8 @@ def _booted(
                     next_step="./lab.py doctor",
                 ) from None
             counts = plugin.counts if plugin else None
-            said = Follower(files.console)
-            yield _Boot(machine, files, process, monitor, started, counts, said)
+            follower = Follower(files.console)
+            yield _Boot(machine, files, process, monitor, started, counts, follower)
         finally:
             kill_group(process)
             monitor.close()

@@ -68,7 +68,7 @@ class WallMachine:
     patience: int = 1
 
 
-def on_host(machine: Machine, found: AcceleratorTest, placement: Placement | None) -> WallMachine:
+def on_host(machine: Machine, result: AcceleratorTest, placement: Placement | None) -> WallMachine:
     """A machine as a host boots it in real time, where that host has room for it."""
     return WallMachine(
         kernel=machine.kernel,
@@ -76,10 +76,10 @@ def on_host(machine: Machine, found: AcceleratorTest, placement: Placement | Non
         guest=machine.guest,
         size=machine.size,
         prepare_text=machine.prepare_text,
-        accelerator=found.accelerator,
+        accelerator=result.accelerator,
         placement=placement,
         cmdline=machine.cmdline,
-        patience=1 if found.real_time else TRANSLATED_PATIENCE,
+        patience=1 if result.real_time else TRANSLATED_PATIENCE,
     )
 
 
@@ -123,7 +123,7 @@ class _Boot:
     machine: WallMachine
     files: Files
     process: Process
-    said: Follower
+    follower: Follower
     started: float
     qemu_pid: int = 0
     cpu_s: float = 0.0
@@ -158,7 +158,7 @@ class _Boot:
                 broken = str(error)
         try:
             ending = limited.call(
-                console.ending, self.said.path, agent_done=files is not None, deadline=clock
+                console.ending, self.follower.path, agent_done=files is not None, deadline=clock
             )
         except limited.LimitError as error:
             ending = console.Ending("hung", f"its console cannot be read: {error.what}")
@@ -166,30 +166,30 @@ class _Boot:
             ending = console.Ending("unreadable", broken, ending.evidence)
         if ending.kind == "boot":
             # What else the classifier says about a silent boot is true of -icount only.
-            said = "timed out: the guest was not ready in time"
-            ending = console.Ending("boot", said, ending.evidence, by_clock=True)
+            message = "timed out: the guest was not ready in time"
+            ending = console.Ending("boot", message, ending.evidence, by_clock=True)
         return Outcome(files, ending, self.cpu_s, time.monotonic() - self.started)
 
     def _wait(self, watch: Callable[[str], None]) -> Clock:
         guest = self.machine.guest
         patience = self.machine.patience
-        seen, seen_at = -1, time.monotonic()
+        last_size, grown_at = -1, time.monotonic()
         ready_at: float | None = None
         while not ended(self.process):
             time.sleep(POLL_S)
             now = time.monotonic()
             self.cpu_s = max(self.cpu_s, cpu_s_of(self.qemu_pid))
-            watch(self.said.more())
-            size = self.said.size + self._result_bytes()
-            if size != seen:
-                seen, seen_at = size, now
-            if ready_at is None and self.said.ready:
+            watch(self.follower.more())
+            size = self.follower.size + self._result_bytes()
+            if size != last_size:
+                last_size, grown_at = size, now
+            if ready_at is None and self.follower.ready:
                 ready_at = now
-            if max(self.said.size, self._result_bytes()) > console.LARGEST:
+            if max(self.follower.size, self._result_bytes()) > console.LARGEST:
                 return "flood"
             if ready_at is None and now - self.started > patience * guest.boot_timeout_s:
                 return "boot"
-            if ready_at is not None and now - seen_at > patience * guest.silence_timeout_s:
+            if ready_at is not None and now - grown_at > patience * guest.silence_timeout_s:
                 return "silence"
             if ready_at is not None and now - ready_at > patience * guest.run_timeout_s:
                 return "run"
@@ -213,8 +213,8 @@ class _Boot:
                 return monitor
             break
         raise InfraError(
-            f"virtme-ng started no guest: {console.read(self.said.path).strip()[-TAIL:]}",
-            where=str(self.said.path),
+            f"virtme-ng started no guest: {console.read(self.follower.path).strip()[-TAIL:]}",
+            where=str(self.follower.path),
             next_step="./lab.py doctor",
         )
 
@@ -262,8 +262,8 @@ def _lay_out(files: Files, machine: WallMachine, job_text: str) -> None:
 def _process_of(thread: int) -> int:
     """The process a thread belongs to; the thread itself when it is gone."""
     status = text_of(Path(f"/proc/{thread}/status"))
-    found = [line.split()[1] for line in status.splitlines() if line.startswith("Tgid:")]
-    return int(found[0]) if found else thread
+    ids = [line.split()[1] for line in status.splitlines() if line.startswith("Tgid:")]
+    return int(ids[0]) if ids else thread
 
 
 def _pin(qemu_pid: int, threads: dict[int, int], placement: Placement) -> None:

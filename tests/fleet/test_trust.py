@@ -43,7 +43,7 @@ def test_the_first_answer_of_a_worker_is_checked_and_others_wait_for_it() -> Non
     first.votes["b"] = "x"
     assert trust.decide(first, cases, []) == "verified"
     trust.proven |= {"a", "b"}
-    assert trust.decide(second, cases, ["b"]) == "tell"
+    assert trust.decide(second, cases, ["b"]) == "deliver"
 
 
 def test_a_trial_that_came_to_nothing_is_held_again() -> None:
@@ -56,12 +56,12 @@ def test_a_trial_that_came_to_nothing_is_held_again() -> None:
 
 
 def test_alone_an_answer_is_told_unchecked() -> None:
-    assert Trust(16).decide(case("1", a="x"), {}, []) == "tell"
+    assert Trust(16).decide(case("1", a="x"), {}, []) == "deliver"
 
 
 def test_the_share_is_checked_whoever_answered() -> None:
     assert Trust(1, proven={"a"}).decide(case("1", a="x"), {}, ["b"]) == "check"
-    assert Trust(0).decide(case("1", a="x"), {}, ["b"]) == "tell"
+    assert Trust(0).decide(case("1", a="x"), {}, ["b"]) == "deliver"
 
 
 def test_what_may_be_blamed_on_a_series_is_asked_twice() -> None:

@@ -78,7 +78,7 @@ def work_all(
     waiting, run_options = QueueStore(folder), options(where)
     waiting.create()
     # A word that is wrong ends this, and not every entry; nothing is connected yet.
-    executor_of(where.executor, where.store, checkout=CHECKOUT, cache=run_options.cache, say=log)
+    executor_of(where.executor, where.store, checkout=CHECKOUT, cache=run_options.cache, log=log)
 
     boxed = run_options.sandbox is not False and sandbox.available() is not None
 
