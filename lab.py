@@ -92,7 +92,7 @@ def main(arguments: list[str] | None = None) -> int:
     """Run one verb and return its exit code."""
     logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    if completion.is_asked():
+    if completion.is_completing():
         completion.complete(command_line())
     try:
         words = expanded(sys.argv[1:] if arguments is None else arguments)

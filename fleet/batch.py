@@ -16,9 +16,9 @@ from typing import Any
 
 from fleet import worker
 from fleet.artefacts import ArtefactStore
-from fleet.cases import Case, Flight, differences, lost_answer, unpack, write_raw
+from fleet.cases import BootCase, Flight, differences, lost_answer, unpack, write_raw
 from fleet.ledger import Ledger, unchecked
-from fleet.link import Died, Link
+from fleet.link import Died, SchedulerLink
 from fleet.parcel import Answer, files_of, parcel_of
 from fleet.settings import Settings
 from fleet.trust import Trust
@@ -32,13 +32,13 @@ MOST_NAMED = 8
 
 
 @dataclass
-class Batch:
+class BootBatch:
     """One call of ``Executor.boot``: everything is booted, checked and told, or it raises.
 
     ``most`` guests run at once where the user says so.
     """
 
-    link: Link
+    link: SchedulerLink
     store: ArtefactStore
     settings: Settings
     judge: Judge
@@ -46,10 +46,10 @@ class Batch:
     trust: Trust
     ledger: Ledger
     most: int | None = None
-    cases: dict[str, Case] = field(default_factory=dict)
-    open: dict[str, Case] = field(default_factory=dict)
+    cases: dict[str, BootCase] = field(default_factory=dict)
+    open: dict[str, BootCase] = field(default_factory=dict)
     flights: dict[str, Flight] = field(default_factory=dict)
-    todo: deque[tuple[Case, frozenset[str]]] = field(default_factory=deque)
+    todo: deque[tuple[BootCase, frozenset[str]]] = field(default_factory=deque)
     started: set[str] = field(default_factory=set)
     durations: list[float] = field(default_factory=list)
     # Workers with a straggler: dask takes one for free when that is cancelled, and it is not.
@@ -64,7 +64,7 @@ class Batch:
         kept = {path: self.store.put(path) for boot in boots for path in files_of(boot)
                 if path.exists()}  # fmt: skip
         for boot in boots:
-            case = Case(boot, parcel_of(boot, self.store, kept, self._topic))
+            case = BootCase(boot, parcel_of(boot, self.store, kept, self._topic))
             self.cases[boot.name] = self.open[boot.name] = case
             self.todo.append((case, frozenset()))
             self.ledger.expect(case)
@@ -92,7 +92,7 @@ class Batch:
         members = self.link.members
         if not members.serving:
             return
-        waiting: deque[tuple[Case, frozenset[str]]] = deque()
+        waiting: deque[tuple[BootCase, frozenset[str]]] = deque()
         while self.todo:
             case, avoid = self.todo[0]
             if len(self.flights) >= self._window(case.parcel.memory_mib):
@@ -114,7 +114,7 @@ class Batch:
     def _window(self, memory_mib: int) -> int:
         return self.most or self.link.members.window(memory_mib)
 
-    def _submit(self, case: Case, workers: Sequence[str]) -> None:
+    def _submit(self, case: BootCase, workers: Sequence[str]) -> None:
         self._serial += 1
         key = f"{self._topic}-{case.boot.name}-{self._serial}"
         # Many names are many bytes in each message, and one of a few is soon free.
@@ -195,14 +195,14 @@ class Batch:
         elif current:
             self._again(case)
 
-    def _again(self, case: Case) -> None:
+    def _again(self, case: BootCase) -> None:
         """Ask once more, unless somebody is asked, or there is nothing to ask any more."""
         if any(flight.case is case for flight in self.flights.values()):
             return
         if not case.delivered_by or case.checking:
             self.todo.appendleft((case, frozenset(case.votes)))
 
-    def _answered(self, case: Case, answer: Answer, outcome: Outcome) -> None:
+    def _answered(self, case: BootCase, answer: Answer, outcome: Outcome) -> None:
         self.cpu_s += outcome.cpu_s + answer.snapshot_cpu_s
         self.durations.append(answer.elapsed_s)
         self.ledger.snapshot(case, answer)
@@ -219,7 +219,7 @@ class Batch:
 
     # Who is believed.
 
-    def _consider(self, case: Case) -> None:
+    def _consider(self, case: BootCase) -> None:
         others = self.link.members.others(set(case.votes))
         match self.trust.decide(case, self.cases, others):
             case "verified":
@@ -240,7 +240,7 @@ class Batch:
                 case.checking = False
                 self._deliver(case, lost_answer(next(iter(case.votes)), message), last=True)
 
-    def _verified(self, case: Case) -> None:
+    def _verified(self, case: BootCase) -> None:
         standing = case.standing
         believed = [w for w, digest in case.votes.items() if digest == standing.digest]
         if not case.verified:
@@ -253,12 +253,12 @@ class Batch:
         self._stop_others(case)
         self._offer(case)
 
-    def _check(self, case: Case) -> None:
+    def _check(self, case: BootCase) -> None:
         case.checking = True
         if not any(flight.case is case for flight in self.flights.values()):
             self.todo.appendleft((case, frozenset(case.votes)))
 
-    def _quarantine(self, liar: str, case: Case, believed: Sequence[str]) -> None:
+    def _quarantine(self, liar: str, case: BootCase, believed: Sequence[str]) -> None:
         """Name a worker that is wrong, and make again what nobody else has confirmed of it."""
         right, wrong = case.best(), case.answers.get(liar)
         differs = "; ".join(differences(right, wrong)[:1])
@@ -287,7 +287,7 @@ class Batch:
 
     # What the judge hears.
 
-    def _offer(self, case: Case) -> None:
+    def _offer(self, case: BootCase) -> None:
         if case.delivered_by:
             return
         answer = case.best()
@@ -300,7 +300,7 @@ class Batch:
             return
         self._deliver(case, answer, last=case.attempt == ATTEMPTS)
 
-    def _differs_unchecked(self, case: Case, first: Case, outcome: Outcome) -> bool:
+    def _differs_unchecked(self, case: BootCase, first: BootCase, outcome: Outcome) -> bool:
         """Whether a repeat differs from its run, and it is not certain yet who says so."""
         if outcome.files is None or channel.fingerprint(outcome.files) == first.fingerprint:
             return False
@@ -311,7 +311,7 @@ class Batch:
                 waits = True
         return waits
 
-    def _deliver(self, case: Case, answer: Answer, *, last: bool) -> None:
+    def _deliver(self, case: BootCase, answer: Answer, *, last: bool) -> None:
         outcome = answer.outcome
         assert outcome is not None
         write_raw(self.place.raw / case.boot.name, answer.raw)
@@ -327,7 +327,7 @@ class Batch:
         if not case.checking:
             self._stop_others(case)
 
-    def _stop_others(self, case: Case) -> None:
+    def _stop_others(self, case: BootCase) -> None:
         """Nobody waits for the other flights of a case that is decided."""
         doomed = [key for key, flight in self.flights.items() if flight.case is case]
         self.link.cancel([self.flights.pop(key).future for key in doomed])

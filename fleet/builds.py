@@ -14,7 +14,7 @@ from errors import InfraError, LabError, SeriesError
 from experiment.spec import KernelSpec
 from fleet.artefacts import ArtefactStore, KernelFiles
 from fleet.identity import CHECKOUT, refusal
-from fleet.link import Link
+from fleet.link import SchedulerLink
 from host import facts
 from kernels import build
 from kernels.cache import Kernel
@@ -114,7 +114,7 @@ class Builder:
     objects are.
     """
 
-    link: Link
+    link: SchedulerLink
     store: ArtefactStore
     log: Callable[[str], None]
     topic: str

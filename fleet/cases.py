@@ -23,7 +23,7 @@ RESULT = "result"
 
 
 @dataclass
-class Case:
+class BootCase:
     """A boot, its attempt under way, and who said what.
 
     ``votes`` are digests by worker; ``answers`` are kept until one was told.  ``told`` is
@@ -86,7 +86,7 @@ class Case:
 class Flight:
     """A parcel under way; ``worker`` and ``began`` are known when a worker said so."""
 
-    case: Case
+    case: BootCase
     attempt: int
     future: Any
     sent: float

@@ -14,11 +14,11 @@ from errors import InfraError, UsageError
 from experiment.architecture import X86_64
 from experiment.spec import KernelSpec
 from fleet.artefacts import ArtefactStore
-from fleet.batch import Batch
+from fleet.batch import BootBatch
 from fleet.builds import Builder
 from fleet.identity import identity
 from fleet.ledger import Ledger
-from fleet.link import Link
+from fleet.link import SchedulerLink
 from fleet.members import Members
 from fleet.settings import Settings
 from fleet.trust import Trust
@@ -46,7 +46,7 @@ class DaskExecutor:
     settings: Settings
     log: Callable[[str], None]
     _stack: ExitStack = field(default_factory=ExitStack)
-    _link: Link | None = None
+    _link: SchedulerLink | None = None
     _builder: Builder | None = None
     _trust: Trust | None = None
     _wall: WallFleet | None = None
@@ -68,7 +68,7 @@ class DaskExecutor:
         self._stack.close()
 
     @property
-    def link(self) -> Link:
+    def link(self) -> SchedulerLink:
         """The connection, made when it is first asked for.
 
         Raises:
@@ -79,7 +79,7 @@ class DaskExecutor:
             if client.dashboard_link:
                 self.log(f"dashboard {client.dashboard_link}")
             members = Members(client, identity(), self.log, self.settings.patience_s)
-            self._link = Link(client, members, self.settings.grace_s)
+            self._link = SchedulerLink(client, members, self.settings.grace_s)
         return self._link
 
     @property
@@ -104,7 +104,7 @@ class DaskExecutor:
         link = self.link
         link.resume = f"./lab.py run --resume {place.raw.parent}"
         trust = self._trust = self._trust or Trust(self.settings.check_one_in)
-        batch = Batch(
+        batch = BootBatch(
             link, self.store, self.settings, judge, place, trust, Ledger(place.raw), self._most
         )
         from distributed.comm import CommClosedError

@@ -46,7 +46,7 @@ def _by_name() -> Callable[[str, Mapping[str, str], bytes], bytes]:
 
 
 @dataclass
-class Link:
+class SchedulerLink:
     """A client of a scheduler and the workers that serve it; ``resume`` is the next step."""
 
     client: Any

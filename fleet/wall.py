@@ -16,7 +16,7 @@ from experiment.spec import Guest
 from fleet.artefacts import Artefact, ArtefactStore
 from fleet.cases import read_raw, write_raw
 from fleet.identity import CHECKOUT, refusal
-from fleet.link import Link
+from fleet.link import SchedulerLink
 from fleet.members import Member
 from fleet.parcel import HOST_ENDINGS, MachineParcel, files_of, machine_of, machine_parcel
 from fleet.site import Site
@@ -161,7 +161,7 @@ def _tried(
 class WallFleet:
     """Wall hosts of a fleet: workers started with ``--resources wall=1``."""
 
-    link: Link
+    link: SchedulerLink
     store: ArtefactStore
     losses: int
     accelerator: Accelerator = "tcg"

@@ -24,7 +24,7 @@ from experiment.architecture import ARCHITECTURES
 from experiment.plan import Size
 from experiment.spec import Guest
 from guests import channel, console, stream
-from guests.argv import Files, Plugin, environment, memory_files, qemu_argv
+from guests.argv import ExactFiles, Plugin, environment, memory_files, qemu_argv
 from guests.console import Clock, Follower
 from guests.monitor import Monitor
 from guests.probe.plugin import Probe
@@ -170,11 +170,11 @@ def run_restored(
 
 
 @dataclass
-class _Boot:
+class _ExactGuest:
     """One QEMU process with its clocks."""
 
     machine: Machine
-    files: Files
+    files: ExactFiles
     process: Process
     monitor: Monitor
     started: float
@@ -281,9 +281,11 @@ def _require_fresh(memory: Path, guest: Guest) -> None:
             raise InfraError("memory file is there already", where=str(path))
 
 
-def files_of(machine: Machine, folder: Path, logs: Path, snapshot: Snapshot | None = None) -> Files:
+def files_of(
+    machine: Machine, folder: Path, logs: Path, snapshot: Snapshot | None = None
+) -> ExactFiles:
     """Where the files of one boot are: what only it needs in ``folder``, the rest in ``logs``."""
-    return Files(
+    return ExactFiles(
         kernel=machine.kernel, initramfs=machine.initramfs,
         memory=snapshot.memory if snapshot else folder / "memory", memory_shared=snapshot is None,
         console=logs / "console.log", result=logs / "result",
@@ -308,7 +310,7 @@ def _booted(
     job_text: str,
     snapshot: Snapshot | None = None,
     probe: Probe | None = None,
-) -> Iterator[_Boot]:
+) -> Iterator[_ExactGuest]:
     folder.mkdir(parents=True, exist_ok=True)
     logs.mkdir(parents=True, exist_ok=True)
     memory = snapshot.memory if snapshot else folder / "memory"
@@ -353,7 +355,7 @@ def _booted(
                 ) from None
             counts = plugin.counts if plugin else None
             follower = Follower(files.console)
-            yield _Boot(machine, files, process, monitor, started, counts, follower)
+            yield _ExactGuest(machine, files, process, monitor, started, counts, follower)
         finally:
             kill_group(process)
             monitor.close()

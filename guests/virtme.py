@@ -28,7 +28,7 @@ from guests.console import Clock, Follower
 from guests.exact import Machine, Outcome
 from guests.initramfs import AGENT
 from guests.monitor import Monitor
-from guests.virtme_argv import ENTER_NAME, Files, environment, vng_argv, wrapped
+from guests.virtme_argv import ENTER_NAME, WallFiles, environment, vng_argv, wrapped
 from host import limited
 from host.accelerator import Accelerator, AcceleratorTest
 from host.facts import text_of
@@ -97,7 +97,7 @@ def run(
     folder.mkdir(parents=True)
     logs.mkdir(parents=True, exist_ok=True)
     with _plain_name(folder) as name:
-        files = Files(name)
+        files = WallFiles(name)
         _lay_out(files, machine, job_text)
         log = logs / "console.log"
         log.write_bytes(b"")
@@ -108,7 +108,7 @@ def run(
         started = time.monotonic()
         # Out of "/": virtme-ng makes the folder it is started in writable in the guest.
         with spawn(wrapped(argv), log=log, env=environment(files), cwd=Path("/")) as process:
-            boot = _Boot(machine, files, process, Follower(log), started)
+            boot = _WallGuest(machine, files, process, Follower(log), started)
             boot.start(logs / "pinning")
             outcome = boot.to_end(watch)
         if files.result.exists() and files.result.stat().st_size <= console.LARGEST:
@@ -117,11 +117,11 @@ def run(
 
 
 @dataclass
-class _Boot:
+class _WallGuest:
     """One virtme-ng process group with its clocks."""
 
     machine: WallMachine
-    files: Files
+    files: WallFiles
     process: Process
     follower: Follower
     started: float
@@ -245,7 +245,7 @@ def _sweep(temporary: Path) -> None:
             shutil.rmtree(place, ignore_errors=True)
 
 
-def _lay_out(files: Files, machine: WallMachine, job_text: str) -> None:
+def _lay_out(files: WallFiles, machine: WallMachine, job_text: str) -> None:
     """Everything the guest and virtme-ng find in the private folder."""
     for folder in (files.home, files.temporary, files.share):
         folder.mkdir()

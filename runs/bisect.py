@@ -17,7 +17,15 @@ from typing import Literal
 from pydantic import Field, ValidationError
 
 from errors import InfraError, LabError, SeriesError, UsageError, WorkloadError
-from experiment.bisection import Ask, Boundary, State, can_tell, next_step, percent, state_of
+from experiment.bisection import (
+    Boundary,
+    NextPoint,
+    State,
+    can_decide,
+    next_step,
+    percent,
+    state_of,
+)
 from experiment.spec import ArmSpec, Experiment
 from results.record import Record, RunRecord
 from results.store import MANIFEST, SessionStore, write_atomically
@@ -160,7 +168,7 @@ def run(folder: Path, options: Options, reporter: Reporter, building: BuildProgr
 
 
 def _try_point(
-    request: Ask,
+    request: NextPoint,
     search: Search,
     folder: Path,
     options: Options,
@@ -297,7 +305,7 @@ def _too_fine(search: Search, folder: Path) -> str:
     if len(ratios) < 3:
         return ""
     spread = statistics.stdev(ratios)
-    if can_tell(search.threshold, spread, len(ratios)):
+    if can_decide(search.threshold, spread, len(ratios)):
         return ""
     return (
         f"the change differs from seed to seed by {percent(spread)} (sd): {len(ratios)} seeds "

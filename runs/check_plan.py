@@ -9,7 +9,7 @@ from pathlib import Path
 from experiment.load import load_guest
 from experiment.plan import Size, memory_needed_mib, scaled
 from experiment.spec import ArmSpec, CaseSpec, Experiment, Guest
-from workloads.check_job import Case, CheckTask, Room, command_line, job_text, room, task_of
+from workloads.check_job import CheckCase, CheckTask, Room, command_line, job_text, room, task_of
 from workloads.job import prepare_text
 from workloads.spec import Workload, programs_of
 
@@ -106,7 +106,7 @@ def guest_of(
     profile = load_guest(Path(PROFILE))
     profile = profile.model_copy(update={"jobs": max(profile.jobs, entry.vcpus)})
     cases = [
-        Case(workload, workload.phases)
+        CheckCase(workload, workload.phases)
         for case in entry.cases
         for workload in [workloads[case.workload].as_variant(case.variant)]
     ]

@@ -220,7 +220,7 @@ def exact_lines(name: str, machine: Machine, job_text: str, probe: Probe | None)
 def wall_lines(boot: WallBoot, result: accelerator.AcceleratorTest) -> list[str]:
     """As ``guests.virtme`` lays it out; the machine waits for `cont` on its monitor."""
     work = _work(boot.name)
-    files = virtme_argv.Files(work)
+    files = virtme_argv.WallFiles(work)
     machine = virtme.on_host(boot.machine, result, None)
     argv = virtme_argv.vng_argv(
         machine.guest, machine.size, files, result.accelerator, cmdline=machine.cmdline

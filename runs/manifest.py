@@ -33,7 +33,7 @@ from workloads.metrics import WORK, WORK_TITLE, metrics_of
 from workloads.spec import Phase
 
 # Each run has a folder of its own.
-FILES = virtme_argv.Files(Path("RUN"))
+FILES = virtme_argv.WallFiles(Path("RUN"))
 
 
 def manifest_of(

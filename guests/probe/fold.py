@@ -249,7 +249,7 @@ def spans_of(kernel: Kernel) -> tuple[tuple[int, int], ...]:
     return tuple(span for _, span in waiting_places(_table_of(kernel)))
 
 
-def locks_of(kernel: Kernel) -> tuple[locks.Place, ...]:
+def locks_of(kernel: Kernel) -> tuple[locks.LockPlace, ...]:
     """The functions of this kernel that take locks and let go of them (``Probe.locks``)."""
     return locks.places(_table_of(kernel), kernel.identity.arch)
 

@@ -9,7 +9,7 @@ import pytest
 from experiment.load import load_guest
 from experiment.plan import Size
 from fleet.artefacts import Artefact, ArtefactStore
-from fleet.cases import Case
+from fleet.cases import BootCase
 from fleet.parcel import Answer, MachineParcel, Parcel
 from fleet.trust import Trust
 from guests.console import Ending
@@ -22,13 +22,13 @@ FILE = Artefact("file", "0" * 64, 1)
 NEVER = 10**9
 
 
-def case(name: str, **votes: str) -> Case:
+def case(name: str, **votes: str) -> BootCase:
     machine = Machine(Path("k"), Path("i"), GUEST, SIZE, "", Path("p"))
     parcel = Parcel(
         name, ArtefactStore("memory://"), MachineParcel(FILE, FILE, FILE, GUEST, SIZE, "", ()),
         name, False, None, 0, "",
     )  # fmt: skip
-    made = Case(Boot(name, "", machine, name, False), parcel)
+    made = BootCase(Boot(name, "", machine, name, False), parcel)
     made.votes = dict(votes)
     return made
 
