@@ -73,7 +73,7 @@ def build_kernel(identity: Mapping[str, str], payload: bytes) -> bytes:
 
 
 def build_and_publish(
-    parcel: BuildParcel, cache_folder: Path, tell: Callable[[MakeProgress], None]
+    parcel: BuildParcel, cache_folder: Path, report: Callable[[MakeProgress], None]
 ) -> KernelFiles:
     """Build a kernel here and put it into the store.
 
@@ -100,7 +100,7 @@ def build_and_publish(
             patches,
             checkout=checkout,
             cache=cache_folder,
-            progress=tell,
+            progress=report,
             boxed=parcel.boxed,
         )
         return parcel.store.put_kernel(kernel)

@@ -64,9 +64,8 @@ def follow(
         if once:
             break
         time.sleep(every)
-    log(
-        f"{report.mails} new mails; {len(report.queued)} series queued, {len(report.waiting)} incomplete"
-    )
+    ends = f"{len(report.queued)} series queued, {len(report.waiting)} incomplete"
+    log(f"{report.mails} new mails; {ends}")
 
 
 def lines_of(report: PollReport, waited: list[str]) -> list[str]:
