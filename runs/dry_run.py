@@ -9,6 +9,7 @@ from __future__ import annotations
 import io
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
@@ -78,6 +79,10 @@ class PrintingExecutor:
         for boot in (boot for batch in batches for boot in batch):
             self.lines.add("boots", exact_lines(boot.name, boot.machine, boot.job_text, boot.probe))
         return 0.0
+
+    def keeping(self) -> AbstractContextManager[PrintingExecutor]:
+        """Nothing is booted, so nothing is kept."""
+        return nullcontext(self)
 
     def wall(self) -> PrintingWall:
         """Wall guests are written down, too."""
@@ -223,7 +228,7 @@ def wall_lines(boot: WallBoot, found: accelerator.AcceleratorTest) -> list[str]:
     texts = {"prepare": machine.prepare_text, "job": boot.job_text}
     folders = [files.home, files.temporary, *(files.share / name for name in texts)]
     return [
-        f"# {boot.name}",
+        f"# {boot.name}; by hand the guest reads this host's /, in a session a root of its own",
         f"{paste(['rm', '-rf', str(work)])} && {paste(['mkdir', '-p', *map(str, folders)])}",
         paste(["ln", "-s", str(machine.kernel), str(files.kernel)]),
         paste(["cp", str(virtme.ENTER), str(virtme.WALL_AGENT), str(files.share)]),

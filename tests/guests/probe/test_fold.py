@@ -82,7 +82,7 @@ def observation(faults: int) -> Observation:
 
 def phase_result(name: str = "4k") -> PhaseResult:
     fio = FioResult(
-        ios=200, io_bytes=4096 * 200, iops=100.0, runtime_ms=2000, asked_ms=2000, ramp_ms=500,
+        ios=200, io_bytes=4096 * 200, iops=100.0, runtime_ms=2000, planned_ms=2000, ramp_ms=500,
         error=0, options={}, read=Side(200, 4096 * 200), write=Side(0, 0), syncs=0, sync_ns=(),
     )  # fmt: skip
     return PhaseResult(
