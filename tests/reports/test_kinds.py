@@ -32,6 +32,7 @@ def with_kinds(phase: PhaseProfile, arm: str, block: int) -> PhaseProfile:
         )})
         for one in phase.kernel
     )  # fmt: skip
+    user: dict[str, tuple[int, ...]]
     user = {name: (count // 4, 0, 5, 0, 0, 0) for name, count in phase.user.items()}
     user["busybox"] = (10**12,) * len(KINDS)
     return phase.model_copy(update={"kernel": functions, "user_kinds": user})

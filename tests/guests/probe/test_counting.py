@@ -222,6 +222,38 @@ def test_a_lock_found_held_is_waited_for_until_the_slow_path_gets_it(
     assert [int(owner[field]) for field in ("taken", "held", "waits", "waited")] == [1, 7, 0, 0]
     assert [int(waiter[field]) for field in ("taken", "held", "waits")] == [1, 3, 1]
     assert int(waiter["waited"]) == 7
+    (pair,) = found.pairs
+    assert (int(pair["site"]), int(pair["holder"])) == (int(waiter["site"]), int(owner["site"]))
+    assert [int(pair[field]) for field in ("waits", "taken", "waited")] == [1, 1, 7]
+
+
+def test_who_waited_for_whom_and_to_whom_the_lock_went(
+    images: Path, probe: Probe, tmp_path: Path
+) -> None:
+    """Two vCPUs: one takes the lock by two calls in turn, the other finds it held each time."""
+    image = images / "handover"
+    asked = functions(image, spin=("take", "slow")) + functions(image, spin=("slow", "ends"))
+    found = counts.parse(run(image, probe, tmp_path / "a", vcpus=2, more=asked))
+    at = {address(image, name): name for name in ("owner", "second", "waiter")}
+    alone = {at[int(row["site"])]: row for row in found.locks}
+    pairs = {(at[int(row["site"])], at[int(row["holder"])]): row for row in found.pairs}
+    assert {int(row["lock"]) for row in found.pairs} == {address(image, "lock")}
+    assert {name: int(row["taken"]) for name, row in alone.items()} == {
+        "owner": 10, "second": 10, "waiter": 20,
+    }  # fmt: skip
+    assert {name: int(row["waits"]) for name, row in alone.items()} == {
+        "owner": 0, "second": 0, "waiter": 20,
+    }  # fmt: skip
+    assert {
+        names: (int(row["waits"]), int(row["taken"])) for names, row in pairs.items()
+    } == {("waiter", "owner"): (10, 10), ("waiter", "second"): (10, 10)}
+    # Each wait is a part of the whole, and the two calls hold it for the same code.
+    parts = [int(row["waited"]) for row in pairs.values()]
+    assert sum(parts) == int(alone["waiter"]["waited"])
+    assert min(parts) > 0
+    plain = counts.parse(run(image, probe, tmp_path / "b", vcpus=2))
+    assert not len(plain.pairs)
+    assert np.array_equal(plain.rows, found.rows)
 
 
 def test_a_lock_that_is_never_let_go_of_is_lost_once_it_is_taken_again(
