@@ -102,6 +102,8 @@ class MeasuredLocks(Record):
     listed: int
     moved_most: str
     lost: tuple[int, int]
+    slow_entries: Paired | None = None
+    pairs: tuple[WaitedFor, ...] = ()
 
     @property
     def shown(self) -> tuple[MeasuredLock, ...]:
@@ -115,6 +117,21 @@ class MeasuredLocks(Record):
         return next(
             (row for row in rows if row.label == self.moved_most), rows[0] if rows else None
         )
+
+
+class WaitedFor(Record):
+    """Who waited for whom for a lock of this label, per 1,000 units of work.
+
+    ``waits`` are the times that ``waiter`` found what ``holder`` had taken, ``handovers`` those that
+    the lock came to it from there.  ``waited`` are virtual ns of all vCPUs per unit.
+    """
+
+    label: str
+    waiter: str
+    holder: str
+    waits: Paired
+    handovers: Paired
+    waited: Paired
 
 
 class WaitRow(Record):

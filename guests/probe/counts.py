@@ -152,6 +152,7 @@ def parse(data: bytes) -> Counts:
     is_span = (rows["address"] >= SPAN) & (rows["address"] < SPAN + MAX_SPANS)
     return Counts(
         vcpus, int(header["window"]), rows[~is_span], rows[is_span], int(header["spans"]),
-        locks[~is_pair], locks[is_pair], int(last["lost"]), bool(header["modelled"]), misses, int(last["unmapped"]),
+        locks[~is_pair], locks[is_pair], int(last["lost"]),
+        bool(header["modelled"]), misses, int(last["unmapped"]),
         np.stack([kinds[name] for name in KINDS], axis=1).astype(np.uint64),
     )  # fmt: skip
