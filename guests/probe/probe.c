@@ -15,7 +15,8 @@
  * is the time that it waited.
  *
  * Each spin=, spin_shared=, sleep= and sleep_shared=START-END is a function that takes a lock
- * which is waited for by spinning or by sleeping, for itself or beside others; free=START-END
+ * which is waited for by spinning or by sleeping, for itself or beside others; slow=START-END is
+ * where a spin lock that was not had at once is waited for; free=START-END
  * is one that lets go of a lock, and switch=START-END goes from one task's stack to another's
  * (x86-64 alone; guests/probe/locks.py chooses them).
  * The instruction in it that exchanges, or adds and returns, writes the lock, so that its
@@ -23,8 +24,9 @@
  * inlined: a store of the byte 0 to a lock that is held, or an addition that returns, for
  * one that is shared.  Who took it is the direct call of the function.  With one vCPU the
  * kernel patches its LOCK prefixes away, so instructions are known by their opcodes.
- * A spin lock that was found held is waited for until a later store in a spin= function (the
- * slow path) writes it while it is free.  Who sleeps for a lock is not followed: that is counted
+ * A spin lock that was found held is waited for until a later store in a slow= function
+ * writes it while it is free.  Other stores there are to the queue of waiters.  Whether an exchange
+ * was in vain is known where the slow path is entered behind it.  Who sleeps for a lock is not followed: that is counted
  * as a wait, and what it does with the lock then is not.
  *
  * The file (numbers in the host's order, little-endian on every host of the lab):
@@ -163,11 +165,11 @@ static struct stay *stays;
 static uint64_t executed;
 
 /* Functions that take locks or let go of them. */
-enum place_kind { SPIN, SPIN_SHARED, SLEEP, SLEEP_SHARED, FREE, SWITCH, KINDS };
-#define SHARED 1u /* a bit of the kinds before FREE */
+enum place_kind { SPIN, SPIN_SHARED, SLEEP, SLEEP_SHARED, SLOW, FREE, SWITCH, KINDS };
+#define SHARED 1u /* a bit of the kinds before SLOW */
 #define PAIR 16u /* of rows: who waited for whom */
 static const char *const PLACE_WORDS[KINDS] = { "spin=", "spin_shared=", "sleep=",
-						"sleep_shared=", "free=", "switch=" };
+						"sleep_shared=", "slow=", "free=", "switch=" };
 static struct place {
 	uint64_t start, end;
 	enum place_kind kind;
@@ -182,7 +184,8 @@ static unsigned int hold_count, lost;
 /*
  * Of each vCPU: its instructions so far; the calls of lock functions that have taken nothing yet,
  * an interrupt's behind those of what it interrupted; the task that it runs, by the place of its
- * stack; and the lock that it waits for, since when, and since when for its last holder.
+ * stack; the lock that it exchanged last; and the lock that it waits for, since when, and since
+ * when for its last holder.
  */
 static struct lane {
 	uint64_t clock;
@@ -191,7 +194,7 @@ static struct lane {
 		unsigned int place;
 	} calls[MAX_CALLS];
 	unsigned int call_count;
-	uint64_t task;
+	uint64_t task, took;
 	uint64_t lock, site, since, holder, part;
 } *lanes;
 #if PROBE_API > 1
@@ -458,8 +461,8 @@ static void on_take(unsigned int vcpu, qemu_plugin_meminfo_t info, uint64_t lock
 {
 	struct lane *lane = &lanes[vcpu];
 	unsigned int left = (uintptr_t)data & 0xffff, place = (uintptr_t)data >> 16;
-	enum place_kind kind = places[place].kind;
-	bool waited = lane->lock == lock;
+	bool slow = places[place].kind == SLOW, waited = lane->lock == lock;
+	enum place_kind kind = slow ? SPIN : places[place].kind;
 	struct hold *other;
 	struct use *use;
 	uint64_t site;
@@ -467,9 +470,11 @@ static void on_take(unsigned int vcpu, qemu_plugin_meminfo_t info, uint64_t lock
 	/* QEMU 7.2 calls for what the instruction loads, too, though told to do it for stores. */
 	if (!qemu_plugin_mem_is_store(info))
 		return;
+	if (slow && !waited)
+		return;
 	site = waited ? lane->site : caller(lane, place);
 	other = in_the_way(lock, kind);
-	if (other && kind == SPIN && vcpus == 1) {
+	if (other && kind == SPIN && other->vcpu == vcpu) {
 		/* It would spin for ever: the holder let go of it unseen. */
 		lost++;
 		end_hold(other - holds, other->since, executed - left);
@@ -499,6 +504,35 @@ static void on_take(unsigned int vcpu, qemu_plugin_meminfo_t info, uint64_t lock
 		end_hold(0, holds[0].since, executed - left);
 	}
 	holds[hold_count++] = (struct hold){ lock, site, now(vcpu, left), vcpu, kind };
+	lane->took = kind == SPIN ? lock : lane->took;
+}
+
+/*
+ * The slow path begins.  Where nobody was known to hold the lock it had waiters, and one of them is
+ * about to have it.  DATA: the instructions left in the block.
+ */
+static void on_slow(unsigned int vcpu, void *data)
+{
+	struct lane *lane = &lanes[vcpu];
+	struct use *use;
+
+	for (unsigned int at = hold_count; lane->lock == 0 && at-- > 0;) {
+		struct hold hold = holds[at];
+
+		if (hold.vcpu != vcpu || hold.kind != SPIN || hold.lock != lane->took)
+			continue;
+		hold_count--;
+		memmove(holds + at, holds + at + 1, (hold_count - at) * sizeof(*holds));
+		use = use_of(hold.lock, hold.site, SPIN, 0);
+		/* It may have been counted in the phase before. */
+		use->taken -= use->taken > 0;
+		use->waits++;
+		use_of(hold.lock, hold.site, SPIN | PAIR, 0)->waits++;
+		lane->lock = hold.lock;
+		lane->site = hold.site;
+		lane->holder = 0;
+		lane->since = lane->part = executed - (uintptr_t)data;
+	}
 }
 
 /* DATA: the instructions left in the block. */
@@ -769,14 +803,18 @@ static void watch_locks(struct qemu_plugin_insn *insn, const uint8_t *bytes, siz
 							 QEMU_PLUGIN_MEM_RW, NULL);
 		return;
 	}
-	if (called >= 0 && places[called].kind < FREE)
+	if (called >= 0 && places[called].kind < SLOW)
 		qemu_plugin_register_vcpu_insn_exec_cb(
 			insn, on_call, QEMU_PLUGIN_CB_NO_REGS,
 			(void *)(uintptr_t)((address & ((1ull << SITE_BITS) - 1)) |
 					    (uint64_t)called << SITE_BITS));
+	if (here >= 0 && places[here].kind == SLOW && address == places[here].start)
+		qemu_plugin_register_vcpu_insn_exec_cb(insn, on_slow, QEMU_PLUGIN_CB_NO_REGS,
+						       (void *)(uintptr_t)left);
 	if (here >= 0 && places[here].kind != FREE) {
-		takes = what == EXCHANGES || (places[here].kind & SHARED && what == ADDS) ||
-			(places[here].kind == SPIN && what == STORES);
+		takes = what == EXCHANGES ||
+			(places[here].kind == SLOW ? what == STORES :
+						     places[here].kind & SHARED && what == ADDS);
 		if (takes)
 			qemu_plugin_register_vcpu_mem_cb(
 				insn, on_take, QEMU_PLUGIN_CB_NO_REGS, QEMU_PLUGIN_MEM_W,
