@@ -15,6 +15,7 @@ from pathlib import Path
 
 from experiment.plan import Size
 from experiment.spec import Guest
+from guests.argv import REFUSED_CALLS
 from host.accelerator import Accelerator
 from host.topology import Placement
 
@@ -116,6 +117,7 @@ def qemu_options(
         "-device", f"virtserialport,name={PORT_NAME},chardev=twinboot-result",
         "-chardev", f"socket,id=twinboot-monitor,path={files.monitor},server=on,wait=off",
         "-mon", "chardev=twinboot-monitor,mode=control",
+        "-sandbox", REFUSED_CALLS,
         "-S",
     ]  # fmt: skip
 

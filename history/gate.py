@@ -95,7 +95,8 @@ def _of_function_change(change: FunctionsChange, policy: Policy, *, new: bool) -
     """The same of functions that a night of the history changed, and the newest still has."""
     place = PolicyTarget(*change.track, change.case, change.metric)
     since = "" if new else f"since {change.night}: "
-    message = _functions_message(place, f"{since}{change.text}", change.size, policy)
+    text = f"{since}{change.text}; change {change.id}"
+    message = _functions_message(place, text, change.size, policy)
     if change.status != "open":
         message = message._replace(level=LEVELS["pass"], code=0)
     return message._replace(change=change.id)

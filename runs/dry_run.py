@@ -228,7 +228,7 @@ def wall_lines(boot: WallBoot, result: accelerator.AcceleratorTest) -> list[str]
     texts = {"prepare": machine.prepare_text, "job": boot.job_text}
     folders = [files.home, files.temporary, *(files.share / name for name in texts)]
     return [
-        f"# {boot.name}",
+        f"# {boot.name}; by hand the guest reads this host's /, in a session a root of its own",
         f"{paste(['rm', '-rf', str(work)])} && {paste(['mkdir', '-p', *map(str, folders)])}",
         paste(["ln", "-s", str(machine.kernel), str(files.kernel)]),
         paste(["cp", str(virtme.ENTER), str(virtme.WALL_AGENT), str(files.share)]),

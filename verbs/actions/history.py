@@ -77,9 +77,8 @@ def show(
         emit([{"id": change.id, **as_json_values(change)} for change in changes])
         return
     print("\n".join(wording.overview(read)))
-    print("\n".join(wording.change_lines(changes)) or "no change seen")
-    for line in wording.function_change_lines(function_changes(read.entries, known_changes)):
-        print(line)
+    of_functions = wording.function_change_lines(function_changes(read.entries, known_changes))
+    print("\n".join([*wording.change_lines(changes), *of_functions]) or "no change seen")
     for track, entries in read.tracks().items():
         if track[0] == experiment:
             print(
