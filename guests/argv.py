@@ -16,10 +16,12 @@ from experiment.spec import Guest
 
 # Read by guests/preload.c.
 METRONOME = "TWINBOOT_METRONOME_NS"
+# System calls that a QEMU never needs here, and whoever took it over would.
+REFUSED_CALLS = "on,obsolete=deny,elevateprivileges=deny,spawn=deny,resourcecontrol=deny"
 
 
 @dataclass(frozen=True)
-class Files:
+class ExactFiles:
     """Host files of one boot; ``memory_shared`` is False for a restored guest.
 
     ``memory`` is the guest's memory; of several nodes each has a file of its own,
@@ -117,7 +119,7 @@ def machine_argv(guest: Guest, *, stops: bool = True) -> list[str]:
 def qemu_argv(
     guest: Guest,
     size: Size,
-    files: Files,
+    files: ExactFiles,
     *,
     monitor_fd: int | None = None,
     incoming: bool = False,
@@ -131,6 +133,7 @@ def qemu_argv(
     """
     argv = [
         *machine_argv(guest, stops=monitor_fd is not None),
+        "-sandbox", REFUSED_CALLS,
         *_memory_argv(guest, files),
         "-chardev", f"file,id=console,path={files.console}", "-serial", "chardev:console",
         "-chardev", f"file,id=result,path={files.result}",
@@ -152,7 +155,7 @@ def qemu_argv(
     return argv
 
 
-def _memory_argv(guest: Guest, files: Files) -> list[str]:
+def _memory_argv(guest: Guest, files: ExactFiles) -> list[str]:
     """One memory for the machine, or one for each node, with its share of the vCPUs."""
     nodes, share = guest.numa_nodes, "on" if files.memory_shared else "off"
     names = ["ram"] if nodes == 1 else [f"ram{node}" for node in range(nodes)]

@@ -10,12 +10,14 @@ raise to end the guest.
 
 from __future__ import annotations
 
+import os
 import shutil
 import signal
 import socket
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -24,11 +26,11 @@ from experiment.architecture import ARCHITECTURES
 from experiment.plan import Size
 from experiment.spec import Guest
 from guests import channel, console, stream
-from guests.argv import Files, Plugin, environment, memory_files, qemu_argv
+from guests.argv import ExactFiles, Plugin, environment, memory_files, qemu_argv
 from guests.console import Clock, Follower
 from guests.monitor import Monitor
 from guests.probe.plugin import Probe
-from host import limited
+from host import limited, sandbox
 from host.process import Process, cpu_s, ended, kill_group, spawn
 
 POLL_S = 0.1
@@ -36,8 +38,15 @@ MIGRATION_TIMEOUT_S = 120.0
 # preload.c makes a disturbed stop rare, not impossible; see _Boot.save.
 BOOT_ATTEMPTS = 5
 # Signals that end a QEMU and that nothing in a guest can cause.
-KILLED_BY = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+KILLED_BY = {signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP}
 IGNORE_SHARED = [{"capability": "x-ignore-shared", "state": True}]
+STREAM = "state"
+# Of QEMU's box.  Before bwrap: it gives on by which signal QEMU ended, and not a status that a
+# guest can end QEMU with as well.
+BOX_TOOLS: tuple[sandbox.Tool, ...] = ("unshare", "bwrap")
+BY_SIGNAL = 128
+# Beside the guest's memory: translated code, the plugin's tables, stacks.
+OWN_MEMORY_BYTES = 8 << 30
 
 
 @dataclass(frozen=True)
@@ -164,22 +173,21 @@ def run_restored(
         boot.monitor.command("migrate-set-capabilities", capabilities=IGNORE_SHARED)
         # Announcing itself to a network takes timers of the host's clock, which end turns.
         boot.monitor.command("migrate-set-parameters", **{"announce-rounds": 0})
-        boot.monitor.command("migrate-incoming", uri=f"exec:cat '{snapshot.state}'")
-        boot.monitor.await_migration(MIGRATION_TIMEOUT_S)
+        boot.load(snapshot.state)
         return boot.to_end(watch)
 
 
 @dataclass
-class _Boot:
+class _ExactGuest:
     """One QEMU process with its clocks."""
 
     machine: Machine
-    files: Files
+    files: ExactFiles
     process: Process
     monitor: Monitor
     started: float
     counts: Path | None
-    said: Follower
+    follower: Follower
     console_bytes: int = console.LARGEST
 
     @property
@@ -195,10 +203,31 @@ class _Boot:
         With one vCPU that never halts nothing else moves it, so any warp is that.
         """
         self.monitor.command("migrate-set-capabilities", capabilities=IGNORE_SHARED)
-        self.monitor.command("migrate", uri=f"exec:cat > '{self.state}'")
-        self.monitor.await_migration(MIGRATION_TIMEOUT_S)
+        source, sink = os.pipe()
+        with ThreadPoolExecutor(1) as reader, os.fdopen(source, "rb") as pipe:
+            # QEMU holds the only writing end, so the stream ends with QEMU at the latest.
+            try:
+                state = reader.submit(pipe.read)
+                self.monitor.give_file(STREAM, sink)
+            finally:
+                os.close(sink)
+            self.monitor.command("migrate", uri=f"fd:{STREAM}")
+            self.monitor.await_migration(MIGRATION_TIMEOUT_S)
+            self.state.write_bytes(state.result())
         time_then = stream.virtual_time(self.state.read_bytes())
         return self.machine.guest.vcpus > 1 or time_then.warped_ns == 0
+
+    def load(self, state: Path) -> None:
+        """Read the device state of a machine that waits for it."""
+        # A pipe, as for saving: newer QEMUs want a plain file to be named in another way.
+        source, sink = os.pipe()
+        with ThreadPoolExecutor(1) as writer:
+            with os.fdopen(source, "rb"):
+                self.monitor.give_file(STREAM, source)
+            written = writer.submit(_write, sink, state.read_bytes())
+            self.monitor.command("migrate-incoming", uri=f"fd:{STREAM}")
+            self.monitor.await_migration(MIGRATION_TIMEOUT_S)
+            written.result()
 
     def elapsed_s(self) -> float:
         return time.monotonic() - self.started
@@ -211,7 +240,7 @@ class _Boot:
         self.monitor.command("cont")
 
         def give_up() -> bool:
-            watch(self.said.more())
+            watch(self.follower.more())
             return ended(self.process) or time.monotonic() > limit or self._floods()
 
         if not self.monitor.await_stop(give_up):
@@ -226,31 +255,31 @@ class _Boot:
         kill_group(self.process)
         files: dict[str, bytes] | None = None
         status, board = self.process.returncode, ARCHITECTURES[self.machine.guest.arch].board
-        done = console.agent_done(status, board.done_status, self.said.more())
+        done = console.agent_done(status, board.done_status, self.follower.more())
         ending = self._ending(done=done, clock=clock)
         if done:
             try:
                 files = limited.call(channel.read, self.files.result)
             except (channel.ChannelError, limited.LimitError) as error:
                 ending = console.Ending("unreadable", str(error), ending.evidence)
-        elif not clock and status is not None and -status in KILLED_BY:
+        elif not clock and status is not None and {-status, status - BY_SIGNAL} & KILLED_BY:
             ending = replace(ending, killed=True)
         counts = self.counts.read_bytes() if done and self.counts else None
         return Outcome(files, ending, used, self.elapsed_s(), counts)
 
     def _wait(self, watch: Callable[[str], None]) -> Clock:
         guest = self.machine.guest
-        seen, seen_at, began = -1, time.monotonic(), time.monotonic()
+        last_size, grown_at, began = -1, time.monotonic(), time.monotonic()
         while not ended(self.process):
             time.sleep(POLL_S)
             now = time.monotonic()
-            watch(self.said.more())
-            size = self.said.size + self.files.result.stat().st_size
-            if size != seen:
-                seen, seen_at = size, now
+            watch(self.follower.more())
+            size = self.follower.size + self.files.result.stat().st_size
+            if size != last_size:
+                last_size, grown_at = size, now
             if self._floods():
                 return "flood"
-            if now - seen_at > guest.silence_timeout_s:
+            if now - grown_at > guest.silence_timeout_s:
                 return "silence"
             if now - began > guest.run_timeout_s:
                 return "run"
@@ -258,13 +287,19 @@ class _Boot:
 
     def _floods(self) -> bool:
         result = self.files.result.stat().st_size
-        return self.said.size > self.console_bytes or result > console.LARGEST
+        return self.follower.size > self.console_bytes or result > console.LARGEST
 
     def _ending(self, *, done: bool, clock: Clock) -> console.Ending:
         try:
             return limited.call(console.ending, self.files.console, agent_done=done, deadline=clock)
         except limited.LimitError as error:
             return console.Ending("hung", f"its console cannot be read: {error.what}")
+
+
+def _write(sink: int, data: bytes) -> None:
+    # What QEMU does not want to read is said by QEMU.
+    with suppress(BrokenPipeError), os.fdopen(sink, "wb") as pipe:
+        pipe.write(data)
 
 
 def _disturbed(folder: Path) -> InfraError:
@@ -281,10 +316,13 @@ def _require_fresh(memory: Path, guest: Guest) -> None:
             raise InfraError("memory file is there already", where=str(path))
 
 
-def files_of(machine: Machine, folder: Path, logs: Path, snapshot: Snapshot | None = None) -> Files:
+def files_of(
+    machine: Machine, folder: Path, logs: Path, snapshot: Snapshot | None = None
+) -> ExactFiles:
     """Where the files of one boot are: what only it needs in ``folder``, the rest in ``logs``."""
-    return Files(
-        kernel=machine.kernel, initramfs=machine.initramfs,
+    folder, logs = folder.absolute(), logs.absolute()
+    return ExactFiles(
+        kernel=machine.kernel.absolute(), initramfs=machine.initramfs.absolute(),
         memory=snapshot.memory if snapshot else folder / "memory", memory_shared=snapshot is None,
         console=logs / "console.log", result=logs / "result",
         prepare=folder / "prepare", job=folder / "job",
@@ -296,8 +334,48 @@ def plugin_of(probe: Probe | None, folder: Path) -> Plugin | None:
     if probe is None:
         return None
     return Plugin(
-        probe.path, folder / "counts", probe.window, probe.spans, probe.locks, probe.model
+        probe.path.absolute(),
+        folder.absolute() / "counts",
+        probe.window,
+        probe.spans,
+        probe.locks,
+        probe.model,
     )
+
+
+def _box(
+    machine: Machine, files: ExactFiles, folder: Path, plugin: Plugin | None, *, restored: bool
+) -> sandbox.Box | None:
+    """Where QEMU sees the files of its boot and nothing else; None where no box can be made.
+
+    A kernel that takes its QEMU over has what is in the box and QEMU's few system calls.
+    """
+    qemu = ARCHITECTURES[machine.guest.arch].board.qemu
+    tool = sandbox.available(BOX_TOOLS)
+    if tool is None or shutil.which(qemu) is None:
+        return None
+    memory_bytes = machine.guest.memory_mib << 20
+    readable = [files.kernel, files.initramfs, machine.preload.absolute()]
+    readable += [plugin.path] if plugin else []
+    return sandbox.Box(
+        tool,
+        writable=tuple((place, place) for place in (folder, files.console, files.result)),
+        readable=(*readable, *_installed(qemu)),
+        limits=sandbox.Limits(
+            cpu_s=int(2 * (machine.guest.boot_timeout_s + machine.guest.run_timeout_s)),
+            memory_bytes=memory_bytes + OWN_MEMORY_BYTES,
+            file_bytes=max(memory_bytes, 2 * console.LARGEST),
+        ),
+        # QEMU maps it copy-on-write, but opens it for writing.
+        shared=memory_files(files.memory, machine.guest) if restored else (),
+    )
+
+
+def _installed(qemu: str) -> Sequence[Path]:
+    """The folders of a QEMU that is not the system's: its program, libraries and firmware."""
+    places = sandbox.programs(qemu)
+    beside = ("lib", "lib64", "share/qemu")
+    return [*places, *(place.parent / name for place in places for name in beside)]
 
 
 @contextmanager
@@ -308,15 +386,14 @@ def _booted(
     job_text: str,
     snapshot: Snapshot | None = None,
     probe: Probe | None = None,
-) -> Iterator[_Boot]:
+) -> Iterator[_ExactGuest]:
     folder.mkdir(parents=True, exist_ok=True)
     logs.mkdir(parents=True, exist_ok=True)
-    memory = snapshot.memory if snapshot else folder / "memory"
     # QEMU does not clear a memory file that is there already: old bytes would
     # leak into the guest.
-    if snapshot is None:
-        _require_fresh(memory, machine.guest)
     files = files_of(machine, folder, logs, snapshot)
+    if snapshot is None:
+        _require_fresh(files.memory, machine.guest)
     files.prepare.write_text(machine.prepare_text)
     files.job.write_text(job_text or "\n" * len(machine.prepare_text))
     for path in (files.console, files.result):
@@ -329,16 +406,18 @@ def _booted(
         plugin=plugin,
         cmdline=machine.cmdline,
     )  # fmt: skip
+    variables = environment(machine.preload.absolute(), machine.guest)
+    box = _box(machine, files, folder.absolute(), plugin, restored=snapshot is not None)
+    if box is not None:
+        # Of QEMU alone, and of nothing that makes its box.
+        inside = ["env", *(f"{name}={value}" for name, value in variables.items()), *argv]
+        argv, variables = box.argv(inside, folder.absolute()), {}
     started = time.monotonic()
     qemu_log = logs / "qemu.log"
     with (
         ours,
-        spawn(
-            argv,
-            log=qemu_log,
-            env=environment(machine.preload, machine.guest),
-            pass_fds=[theirs.fileno()],
-        ) as process,
+        box.owned() if box else nullcontext(),
+        spawn(argv, log=qemu_log, env=variables, pass_fds=[theirs.fileno()]) as process,
     ):
         theirs.close()
         monitor = Monitor(ours)
@@ -352,8 +431,8 @@ def _booted(
                     next_step="./lab.py doctor",
                 ) from None
             counts = plugin.counts if plugin else None
-            said = Follower(files.console)
-            yield _Boot(machine, files, process, monitor, started, counts, said)
+            follower = Follower(files.console)
+            yield _ExactGuest(machine, files, process, monitor, started, counts, follower)
         finally:
             kill_group(process)
             monitor.close()

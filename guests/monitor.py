@@ -51,6 +51,18 @@ class Monitor:
         except (TimeoutError, QMPError, OSError, EOFError) as error:
             raise InfraError(f"{name}: {error}", where="QMP") from None
 
+    def give_file(self, name: str, fd: int) -> None:
+        """Let QEMU have a copy of an open file, by name.
+
+        Raises:
+            InfraError: refused, or QEMU is gone.
+        """
+        try:
+            self._qmp.send_fd_scm(fd)
+        except (QMPError, OSError, EOFError) as error:
+            raise InfraError(f"getfd: {error}", where="QMP") from None
+        self.command("getfd", fdname=name)
+
     def await_stop(self, give_up: Callable[[], bool]) -> bool:
         """Wait for the guest's own stop; False when ``give_up`` says so or QEMU is gone."""
         while not give_up():

@@ -17,7 +17,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from errors import InfraError
@@ -25,12 +25,12 @@ from experiment.plan import Size
 from experiment.spec import Guest
 from guests import channel, console
 from guests.console import Clock, Follower
-from guests.exact import Machine, Outcome
+from guests.exact import OWN_MEMORY_BYTES, Machine, Outcome
 from guests.initramfs import AGENT
 from guests.monitor import Monitor
-from guests.virtme_argv import ENTER_NAME, Files, environment, vng_argv, wrapped
-from host import limited
-from host.accelerator import Accelerator, AcceleratorTest
+from guests.virtme_argv import ENTER_NAME, VNG, WallFiles, environment, vng_argv, wrapped
+from host import limited, sandbox
+from host.accelerator import QEMU, Accelerator, AcceleratorTest
 from host.facts import text_of
 from host.process import Process, cpu_s_of, ended, spawn
 from host.topology import Placement
@@ -44,6 +44,13 @@ ROOT_NAME = "root.cpio"
 TAIL = 500
 # Translated code runs ten times slower than the host's own, on any host.
 TRANSLATED_PATIENCE = 5
+KVM = Path("/dev/kvm")
+# The kernel keeps so much of a program's name.
+COMM_LENGTH = 15
+# Of a guest's root, where its init mounts.
+MOUNTED_ON = tuple(map(Path, ("/etc", "/home", "/mnt", "/root", "/run", "/sys", "/var")))
+# The run's own clocks end it before.
+ALL_CPU_S = 7 * 24 * 3600
 
 
 # lock_stat tells classes of one name apart by address: the same in each boot, and not hashed.
@@ -68,7 +75,7 @@ class WallMachine:
     patience: int = 1
 
 
-def on_host(machine: Machine, found: AcceleratorTest, placement: Placement | None) -> WallMachine:
+def on_host(machine: Machine, result: AcceleratorTest, placement: Placement | None) -> WallMachine:
     """A machine as a host boots it in real time, where that host has room for it."""
     return WallMachine(
         kernel=machine.kernel,
@@ -76,10 +83,10 @@ def on_host(machine: Machine, found: AcceleratorTest, placement: Placement | Non
         guest=machine.guest,
         size=machine.size,
         prepare_text=machine.prepare_text,
-        accelerator=found.accelerator,
+        accelerator=result.accelerator,
         placement=placement,
         cmdline=machine.cmdline,
-        patience=1 if found.real_time else TRANSLATED_PATIENCE,
+        patience=1 if result.real_time else TRANSLATED_PATIENCE,
     )
 
 
@@ -97,7 +104,7 @@ def run(
     folder.mkdir(parents=True)
     logs.mkdir(parents=True, exist_ok=True)
     with _plain_name(folder) as name:
-        files = Files(name)
+        files = WallFiles(name)
         _lay_out(files, machine, job_text)
         log = logs / "console.log"
         log.write_bytes(b"")
@@ -105,10 +112,12 @@ def run(
             machine.guest, machine.size, files, machine.accelerator, machine.placement,
             machine.cmdline,
         )  # fmt: skip
-        started = time.monotonic()
+        box = box_of(machine, files, folder.absolute())
         # Out of "/": virtme-ng makes the folder it is started in writable in the guest.
-        with spawn(wrapped(argv), log=log, env=environment(files), cwd=Path("/")) as process:
-            boot = _Boot(machine, files, process, Follower(log), started)
+        line = wrapped(box.argv(argv, Path("/"), environment(files)))
+        started = time.monotonic()
+        with box.owned(), spawn(line, log=log) as process:
+            boot = _WallGuest(machine, files, process, Follower(log), started)
             boot.start(logs / "pinning")
             outcome = boot.to_end(watch)
         if files.result.exists() and files.result.stat().st_size <= console.LARGEST:
@@ -116,14 +125,34 @@ def run(
     return outcome
 
 
+def box_of(machine: WallMachine, files: WallFiles, folder: Path) -> sandbox.Box:
+    """Where virtme-ng is, whose root is the guest's: the system's programs and the run's files.
+
+    Raises:
+        InfraError: no box can be made here; a guest would read all that the lab may read.
+    """
+    memory_bytes = machine.guest.memory_mib << 20
+    made = sandbox.box(
+        (folder, files.folder),
+        readable=(machine.kernel.absolute(), *sandbox.programs(VNG, QEMU)),
+        limits=sandbox.Limits(
+            cpu_s=ALL_CPU_S,
+            memory_bytes=memory_bytes + OWN_MEMORY_BYTES,
+            file_bytes=max(memory_bytes, 2 * console.LARGEST),
+        ),
+    )
+    kvm = (KVM,) if machine.accelerator != "tcg" and KVM.exists() else ()
+    return replace(made, devices=kvm, empty=MOUNTED_ON)
+
+
 @dataclass
-class _Boot:
+class _WallGuest:
     """One virtme-ng process group with its clocks."""
 
     machine: WallMachine
-    files: Files
+    files: WallFiles
     process: Process
-    said: Follower
+    follower: Follower
     started: float
     qemu_pid: int = 0
     cpu_s: float = 0.0
@@ -132,11 +161,11 @@ class _Boot:
         """Pin the vCPUs of the stopped machine, write down where they are, and let it go."""
         monitor = self._monitor()
         try:
+            self.qemu_pid, tasks = _qemu_of(self.process.pid)
             threads = {
-                int(vcpu["cpu-index"]): int(vcpu["thread-id"])
+                int(vcpu["cpu-index"]): tasks[int(vcpu["thread-id"])]
                 for vcpu in monitor.command("query-cpus-fast")
             }
-            self.qemu_pid = _process_of(next(iter(threads.values())))
             if self.machine.placement is not None:
                 _pin(self.qemu_pid, threads, self.machine.placement)
             pinning.write_text(_affinities(threads))
@@ -158,7 +187,7 @@ class _Boot:
                 broken = str(error)
         try:
             ending = limited.call(
-                console.ending, self.said.path, agent_done=files is not None, deadline=clock
+                console.ending, self.follower.path, agent_done=files is not None, deadline=clock
             )
         except limited.LimitError as error:
             ending = console.Ending("hung", f"its console cannot be read: {error.what}")
@@ -166,30 +195,30 @@ class _Boot:
             ending = console.Ending("unreadable", broken, ending.evidence)
         if ending.kind == "boot":
             # What else the classifier says about a silent boot is true of -icount only.
-            said = "timed out: the guest was not ready in time"
-            ending = console.Ending("boot", said, ending.evidence, by_clock=True)
+            message = "timed out: the guest was not ready in time"
+            ending = console.Ending("boot", message, ending.evidence, by_clock=True)
         return Outcome(files, ending, self.cpu_s, time.monotonic() - self.started)
 
     def _wait(self, watch: Callable[[str], None]) -> Clock:
         guest = self.machine.guest
         patience = self.machine.patience
-        seen, seen_at = -1, time.monotonic()
+        last_size, grown_at = -1, time.monotonic()
         ready_at: float | None = None
         while not ended(self.process):
             time.sleep(POLL_S)
             now = time.monotonic()
             self.cpu_s = max(self.cpu_s, cpu_s_of(self.qemu_pid))
-            watch(self.said.more())
-            size = self.said.size + self._result_bytes()
-            if size != seen:
-                seen, seen_at = size, now
-            if ready_at is None and self.said.ready:
+            watch(self.follower.more())
+            size = self.follower.size + self._result_bytes()
+            if size != last_size:
+                last_size, grown_at = size, now
+            if ready_at is None and self.follower.ready:
                 ready_at = now
-            if max(self.said.size, self._result_bytes()) > console.LARGEST:
+            if max(self.follower.size, self._result_bytes()) > console.LARGEST:
                 return "flood"
             if ready_at is None and now - self.started > patience * guest.boot_timeout_s:
                 return "boot"
-            if ready_at is not None and now - seen_at > patience * guest.silence_timeout_s:
+            if ready_at is not None and now - grown_at > patience * guest.silence_timeout_s:
                 return "silence"
             if ready_at is not None and now - ready_at > patience * guest.run_timeout_s:
                 return "run"
@@ -213,8 +242,8 @@ class _Boot:
                 return monitor
             break
         raise InfraError(
-            f"virtme-ng started no guest: {console.read(self.said.path).strip()[-TAIL:]}",
-            where=str(self.said.path),
+            f"virtme-ng started no guest: {console.read(self.follower.path).strip()[-TAIL:]}",
+            where=str(self.follower.path),
             next_step="./lab.py doctor",
         )
 
@@ -245,7 +274,7 @@ def _sweep(temporary: Path) -> None:
             shutil.rmtree(place, ignore_errors=True)
 
 
-def _lay_out(files: Files, machine: WallMachine, job_text: str) -> None:
+def _lay_out(files: WallFiles, machine: WallMachine, job_text: str) -> None:
     """Everything the guest and virtme-ng find in the private folder."""
     for folder in (files.home, files.temporary, files.share):
         folder.mkdir()
@@ -259,11 +288,27 @@ def _lay_out(files: Files, machine: WallMachine, job_text: str) -> None:
         (files.share / name / "raw").write_text(text)
 
 
-def _process_of(thread: int) -> int:
-    """The process a thread belongs to; the thread itself when it is gone."""
-    status = text_of(Path(f"/proc/{thread}/status"))
-    found = [line.split()[1] for line in status.splitlines() if line.startswith("Tgid:")]
-    return int(found[0]) if found else thread
+def _qemu_of(pid: int) -> tuple[int, dict[int, int]]:
+    """The QEMU among what a process started, and its threads by the ids that they have in its box.
+
+    Raises:
+        InfraError: it is gone.
+    """
+    waiting = [pid]
+    while waiting:
+        at = waiting.pop()
+        if text_of(Path(f"/proc/{at}/comm")).startswith(QEMU[:COMM_LENGTH]):
+            tasks = [int(task.name) for task in Path(f"/proc/{at}/task").glob("*")]
+            return at, {_inner(task): task for task in tasks}
+        waiting += map(int, text_of(Path(f"/proc/{at}/task/{at}/children")).split())
+    raise InfraError("QEMU is gone", where="QEMU")
+
+
+def _inner(task: int) -> int:
+    """A thread's id in the innermost of its namespaces."""
+    lines = text_of(Path(f"/proc/{task}/status")).splitlines()
+    ids = [line.split() for line in lines if line.startswith("NSpid:")]
+    return int(ids[0][-1]) if ids else task
 
 
 def _pin(qemu_pid: int, threads: dict[int, int], placement: Placement) -> None:

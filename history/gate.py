@@ -170,8 +170,8 @@ def of_history(
         last = [entry for entry in mine if entry.night_key == mine[-1].night_key]
         new = {entry.id for entry in last if entry.night_key == newest.night_key}
         for change in listed:
-            if change.course[:3] == track and (change.seen_entry in new or _lasts(change)):
-                messages.append(_of_change(change, policy, new=change.seen_entry in new))
+            if change.course[:3] == track and (change.detected_entry in new or _lasts(change)):
+                messages.append(_of_change(change, policy, new=change.detected_entry in new))
         # Of a track that was not measured tonight its last night still stands.
         messages += _lost(last, policy)
         messages += _lax(track, mine[-1].thresholds, policy)

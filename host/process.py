@@ -68,13 +68,15 @@ def cpu_s(process: Process) -> float:
 
 
 def cpu_s_of(pid: int) -> float:
-    """CPU seconds (user + system) a process has used so far; 0 when it is gone."""
+    """CPU seconds (user + system) of a process and all that it started; 0 when it is gone."""
     try:
         # The command's name may hold spaces: count fields behind its bracket.
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
     except (FileNotFoundError, ProcessLookupError):
         return 0.0
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    own = sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
+    return own + sum(cpu_s_of(int(child)) for child in children)
 
 
 def ended(process: Process) -> bool:

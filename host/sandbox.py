@@ -2,7 +2,7 @@
 
 In a box are the system's programs and what is named, read-only, one folder that may be written,
 and a small /tmp.  There is no network, no home, no process of outside and no way to gain a right;
-root's own boxes run as a user that owns nothing.  docs/security.md says what is left.
+root's own boxes run as a user that owns nothing.  SECURITY.md says what is left.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/nix/
 # Where programs look up which of several is meant, and libraries.
 ETC = ("/etc/alternatives", "/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/ld.so.conf.d")
 TMP_BYTES = 1 << 30
+BIND = {"ro": "--ro-bind", "rw": "--bind", "dev": "--dev-bind"}
 
 
 @dataclass(frozen=True)
@@ -47,7 +48,10 @@ class Limits:
 class Box:
     """``writable`` folders by where they are seen in the box, and what else is ``readable``.
 
-    ``links`` are made in it: what they lead to, and where they are.
+    ``links`` are made in it: what they lead to, and where they are.  ``shared`` files are written
+    by several boxes at once, so they stay with the boxes' user.  ``empty`` folders are there for
+    what wants to mount on them; ``devices`` are opened with the rights of their files' groups.
+    With ``network`` it has that of the host.
     """
 
     tool: Tool
@@ -55,6 +59,10 @@ class Box:
     readable: tuple[Path, ...] = ()
     limits: Limits = Limits()
     links: tuple[tuple[Path, Path], ...] = ()
+    shared: tuple[Path, ...] = ()
+    empty: tuple[Path, ...] = ()
+    devices: tuple[Path, ...] = ()
+    network: bool = False
 
     def argv(
         self, argv: Sequence[str], cwd: Path, env: Mapping[str, str] | None = None
@@ -69,19 +77,19 @@ class Box:
             *([] if self.tool == "unshare" else [f"--nproc={self.limits.processes}"]), "--",
         ]  # fmt: skip
         if self.tool == "bwrap":
-            return [*clear, *_bwrap(self, cwd), *_dropped(), *limits, *argv]
+            return [*clear, *_bwrap(self, cwd), *_dropped(self), *limits, *argv]
         return [*clear, "sh", "-c", UNSHARED, "sh", *_mounts(self), str(cwd), *limits, *argv]
 
     @contextmanager
     def owned(self) -> Iterator[None]:
         """While the block lasts, what may be written is the box's user's, where that is another."""
-        for folder, _ in self.writable:
-            _give(folder, _uid())
+        for place in (*(folder for folder, _ in self.writable), *self.shared):
+            _chown_all(place, _uid())
         try:
             yield
         finally:
             for folder, _ in self.writable:
-                _give(folder, os.getuid())
+                _chown_all(folder, os.getuid())
 
 
 def box(
@@ -103,9 +111,8 @@ def box(
 
 
 @functools.cache
-def available() -> Tool | None:
-    """What makes boxes here, tried with a program that does nothing; None where nothing does."""
-    tools: tuple[Tool, ...] = ("bwrap", "unshare")
+def available(tools: tuple[Tool, ...] = ("bwrap", "unshare")) -> Tool | None:
+    """The first that makes boxes here, tried with a small program; None where none does."""
     for tool in tools:
         if shutil.which(tool) is None:
             continue
@@ -127,14 +134,14 @@ def programs(*names: str) -> tuple[Path, ...]:
 
     With them comes this Python, which kernel builds and b4 run.
     """
-    found = [Path(path) for name in names if (path := shutil.which(name)) is not None]
-    places = [place for path in found for place in (path.absolute().parent, path.resolve().parent)]
-    places += [Path(sys.prefix), Path(sys.base_prefix)]
-    kept = [
+    paths = [Path(path) for name in names if (path := shutil.which(name)) is not None]
+    places = [place for path in paths for place in (path.absolute().parent, path.resolve().parent)]
+    places += [Path(sys.prefix), Path(sys.prefix).resolve(), Path(sys.base_prefix)]
+    outside = [
         place for place in dict.fromkeys(places)
         if place.is_dir() and not _in_system(place) and place not in (Path("/"), Path.home())
     ]  # fmt: skip
-    return tuple(kept)
+    return tuple(outside)
 
 
 def _in_system(place: Path) -> bool:
@@ -145,7 +152,7 @@ def _uid() -> int:
     return BOX_UID if os.getuid() == 0 else os.getuid()
 
 
-def _give(folder: Path, uid: int) -> None:
+def _chown_all(folder: Path, uid: int) -> None:
     if os.getuid() != 0:
         return
     os.chown(folder, uid, uid)
@@ -160,14 +167,18 @@ def _parts(box: Box) -> list[tuple[str, Path, Path]]:
     readable = [(place, place) for place in box.readable if place.exists()]
     parts = [("ro", *pair) for pair in (*system, *readable)]
     parts += [("rw", *pair) for pair in box.writable]
+    parts += [("rw", place, place) for place in box.shared]
+    parts += [("dev", place, place) for place in box.devices]
+    parts += [("dir", place, place) for place in box.empty]
     parts += [("ln", *pair) for pair in box.links]
     return sorted(parts, key=lambda part: (len(part[2].parts), part[2].as_posix()))
 
 
 def _bwrap(box: Box, cwd: Path) -> list[str]:
     argv = [
-        "bwrap", "--die-with-parent", "--unshare-net", "--unshare-pid", "--unshare-ipc",
-        "--unshare-uts", "--unshare-cgroup-try", "--hostname", "box",
+        "bwrap", "--die-with-parent", *([] if box.network else ["--unshare-net"]),
+        "--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try",
+        "--hostname", "box",
         "--dev", "/dev", "--proc", "/proc", "--perms", "1777",
         "--size", str(TMP_BYTES), "--tmpfs", "/tmp",  # noqa: S108
     ]  # fmt: skip
@@ -182,21 +193,29 @@ def _bwrap(box: Box, cwd: Path) -> list[str]:
                 made.add(parent)
         if how == "ln":
             argv += ["--symlink", str(source), str(target)]
+        elif how == "dir":
+            argv += ["--perms", "0755", "--dir", str(target)]
+            made.add(target)
         elif target.is_symlink() and how == "ro" and _in_system(target):
             argv += ["--symlink", str(target.readlink()), str(target)]
         else:
-            argv += ["--bind" if how == "rw" else "--ro-bind", str(source), str(target)]
+            argv += [BIND[how], str(source), str(target)]
             mounted.add(target)
     return [*argv, "--chdir", str(cwd), "--"]
 
 
-def _dropped() -> list[str]:
+def _dropped(box: Box) -> list[str]:
     if os.getuid() != 0:
         return []
     return [
-        "setpriv", f"--reuid={BOX_UID}", f"--regid={BOX_UID}", "--clear-groups", "--no-new-privs",
+        "setpriv", f"--reuid={BOX_UID}", f"--regid={BOX_UID}", _groups(box), "--no-new-privs",
         "--bounding-set=-all", "--inh-caps=-all", "--",
     ]  # fmt: skip
+
+
+def _groups(box: Box) -> str:
+    groups = ",".join(str(device.stat().st_gid) for device in box.devices)
+    return f"--groups={groups}" if groups else "--clear-groups"
 
 
 def _mounts(box: Box) -> list[str]:
@@ -204,15 +223,17 @@ def _mounts(box: Box) -> list[str]:
     parts = [
         word for how, source, target in _parts(box) for word in (how, str(source), str(target))
     ]
-    return [str(len(parts) // 3), str(_uid()), str(TMP_BYTES), *parts]
+    network = "" if box.network else "--net"
+    return [network, str(len(parts) // 3), str(_uid()), str(TMP_BYTES), _groups(box), *parts]
 
 
 # The same by util-linux alone.  An ordinary user needs two user namespaces: the outer one mounts,
 # the inner one has no rights over what it mounted.  Root mounts as root, and then is nobody.
 UNSHARED = r"""
+net=$1; shift
 [ "$(id -u)" = 0 ] && user= || user='--user --map-root-user'
-exec unshare $user --mount --net --ipc --uts --pid --fork --kill-child sh -ec '
-own=$1 count=$2 uid=$3 bytes=$4; shift 4
+exec unshare $user --mount $net --ipc --uts --pid --fork --kill-child sh -ec '
+own=$1 count=$2 uid=$3 bytes=$4 groups=$5; shift 5
 root=$(mktemp -d)
 mount -t tmpfs -o mode=755 box "$root"
 mkdir -m 1777 "$root/tmp"; mkdir "$root/proc" "$root/dev"
@@ -223,11 +244,12 @@ done
 ln -s /proc/self/fd "$root/dev/fd"
 while [ "$count" -gt 0 ]; do
     if [ "$1" = ln ]; then mkdir -p "$root${3%/*}"; ln -s "$2" "$root$3"
+    elif [ "$1" = dir ]; then mkdir -p "$root$3"
     elif [ -L "$3" ]; then mkdir -p "$root${3%/*}"; ln -s "$(readlink "$3")" "$root$3"
     else
         if [ -d "$2" ]; then mkdir -p "$root$3"; else mkdir -p "$root${3%/*}"; : >"$root$3"; fi
         mount --rbind "$2" "$root$3"
-        [ "$1" = rw ] || mount -o remount,bind,ro "$root$3"
+        [ "$1" != ro ] || mount -o remount,bind,ro "$root$3"
     fi
     shift 3; count=$((count - 1))
 done
@@ -237,7 +259,7 @@ cwd=$1; shift
 if [ -n "$own" ]; then
     own="--user --map-user=$uid --map-group=$uid" drop=
 else
-    drop="--reuid=$uid --regid=$uid --clear-groups"
+    drop="--reuid=$uid --regid=$uid $groups"
 fi
 exec unshare $own --root="$root" --wd="$cwd" \
     setpriv $drop --no-new-privs --bounding-set=-all --inh-caps=-all -- "$@"

@@ -20,7 +20,7 @@ ID = r"^[A-Za-z0-9_][A-Za-z0-9._-]{0,120}$"
 OPEN: tuple[State, ...] = ("waiting", "running")
 
 
-class Said(Record):
+class PrimaryResult(Record):
     """What a report says of one primary metric; change and interval are fractions."""
 
     case: str
@@ -31,7 +31,7 @@ class Said(Record):
     high: float | None = None
 
 
-class Entry(Record):
+class QueueEntry(Record):
     """A series that waits, is measured, or was.
 
     ``mailbox`` names the mails that the queue itself keeps; they then stand for the
@@ -60,7 +60,7 @@ class Entry(Record):
     blame: Blame = ""
     headline: str = ""
     message: str = ""
-    said: tuple[Said, ...] = ()
+    said: tuple[PrimaryResult, ...] = ()
     functions: tuple[str, ...] = ()
 
     @property
@@ -75,7 +75,9 @@ class Entry(Record):
         A watch queued it, or a message-id or link names it.  A file, folder or range was
         chosen by whoever added it.
         """
-        return bool(self.mailbox) or any(kind_of(one) == "thread" for one in self.question.series)
+        return bool(self.mailbox) or any(
+            kind_of(source) == "thread" for source in self.question.series
+        )
 
     @property
     def order(self) -> tuple[int, str, str]:
@@ -92,7 +94,7 @@ class Entry(Record):
         """The name of its session's folder."""
         return self.id if self.attempt == 1 else f"{self.id}-{self.attempt}"
 
-    def again(self, *, anew: bool = False) -> Entry:
+    def again(self, *, anew: bool = False) -> QueueEntry:
         """The same, waiting once more: a session the host ended goes on, any other is new.
 
         ``anew`` is a new one in any case.

@@ -238,7 +238,7 @@ def compare_views(manifests: Sequence[Manifest], session: MeasuredSession) -> li
     points = [record for record in session.records if not record.twin]
     in_wall = manifests[0].experiment.mode == "wall"
     # A repeat checks the whole session, whatever arm it was made on.
-    exactness = facts.NOT_ASKED if in_wall else facts.check_exactness(points)
+    exactness = facts.NO_REPEATS if in_wall else facts.check_exactness(points)
     views = [_view(each, session, exactness) for each in manifests]
     family = [metric for view in views for metric in view.measured]
     judged = _judged(manifests[0], family, views[0].standing)

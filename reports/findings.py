@@ -14,7 +14,7 @@ from results.record import QUICK, Manifest, RunRecord
 
 # A phase with fewer I/Os shows the luck of the draw: 002 compared two arms by 16 reads each.
 FEWEST_IOS = 1000
-NOT_ASKED = Exactness(
+NO_REPEATS = Exactness(
     status="not asked", text="wall mode measures real time, which is not bit-exact"
 )
 

@@ -12,7 +12,7 @@ from verbs.options import Json
 from verbs.output import emit, log
 
 if TYPE_CHECKING:
-    from queues.entry import Entry, State
+    from queues.entry import QueueEntry, State
 
 QUEUE = CHECKOUT / "queue-data"
 
@@ -54,9 +54,9 @@ def list_verb(
         log("the queue is empty")
 
 
-def _line(entry: Entry) -> str:
+def _line(entry: QueueEntry) -> str:
     """An entry in one line: state, id, priority, name, what came out."""
-    from queues.wording import is_worked_on, said_in_words, word_of
+    from queues.wording import is_worked_on, result_line, word_of
 
     word: str = entry.state
     if entry.state in ("done", "failed"):
@@ -64,5 +64,5 @@ def _line(entry: Entry) -> str:
     elif entry.state == "running" and not is_worked_on(entry):
         word = "interrupted"
     priority = f"  priority {entry.priority}" if entry.priority and entry.is_open else ""
-    text = entry.message or "; ".join(said_in_words(outcome) for outcome in entry.said)
+    text = entry.message or "; ".join(result_line(outcome) for outcome in entry.said)
     return f"{word:<13}  {entry.id}{priority}  {entry.name}{f'  ({text})' if text else ''}"

@@ -51,7 +51,7 @@ class Selftest:
 
 
 @dataclass(frozen=True)
-class Case:
+class CheckCase:
     """A case in a guest of the gate: its workload, and the phases of its variant."""
 
     workload: Workload
@@ -59,7 +59,7 @@ class Case:
 
 
 @dataclass(frozen=True)
-class Asked:
+class CheckTask:
     """What one guest of the gate was asked to do.
 
     ``steps`` are all that it makes, ``compared`` those that read something back, and
@@ -71,7 +71,7 @@ class Asked:
     steps: tuple[str, ...]
     lockdep: bool
     compared: tuple[str, ...] = ()
-    found_again: tuple[str, ...] = ()
+    read_back: tuple[str, ...] = ()
     vcpus: int = 1
 
 
@@ -146,7 +146,7 @@ def _of_the_files(phase: Phase, workload: Workload) -> bool:
     return workload.file_per_job or phase.option("filename") == SHARED_FILE
 
 
-def _named(cases: Sequence[Case]) -> list[tuple[str, Phase, Workload]]:
+def _named(cases: Sequence[CheckCase]) -> list[tuple[str, Phase, Workload]]:
     return [
         (f"{number}-{phase.name}", phase, case.workload)
         for number, case in enumerate(cases, start=1)
@@ -154,36 +154,36 @@ def _named(cases: Sequence[Case]) -> list[tuple[str, Phase, Workload]]:
     ]
 
 
-def asked_of(
-    cases: Sequence[Case], selftests: tuple[str, ...], *, lockdep: bool, vcpus: int
-) -> Asked:
+def task_of(
+    cases: Sequence[CheckCase], selftests: tuple[str, ...], *, lockdep: bool, vcpus: int
+) -> CheckTask:
     """Every step of a guest, in order."""
     steps: list[str] = []
     compared: list[str] = []
-    found_again: list[str] = []
+    read_back: list[str] = []
     for name, phase, workload in _named(cases):
         kind = writes_of(phase, workload)
         steps.append(name)
         if kind == "no" and _of_the_files(phase, workload):
             compared.append(name)
         if kind != "no":
-            found_again.append(f"{name}-back")
+            read_back.append(f"{name}-back")
             more = [f"{name}-back"]
             more += [f"{name}-again", f"{name}-whole"] if kind == "some" else []
             steps += more
             compared += [step for step in more if not step.endswith("-again")]
-    return Asked(
+    return CheckTask(
         selftests,
         (*steps, *OWN_STEPS),
         lockdep,
         compared=(*compared, *OWN_STEPS),
-        found_again=tuple(found_again),
+        read_back=tuple(read_back),
         vcpus=vcpus,
     )
 
 
 def job_text(
-    cases: Sequence[Case],
+    cases: Sequence[CheckCase],
     *,
     jobs: int,
     seed: int,

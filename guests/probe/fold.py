@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from errors import InfraError
 from experiment.architecture import ARCHITECTURES
 from guests.probe import counts, locks
-from guests.probe.counts import CountsError, Rows
+from guests.probe.counts import Counts, CountsError, Rows
 from guests.probe.usermap import UserMap, user_map
 from kernels import addresses, origins
 from kernels.addresses import KERNEL_HALF, AddressesError, AddressTable, FunctionMap
@@ -89,13 +89,15 @@ def profile(
         InfraError: the counts are cut short, a phase was not counted, or System.map is
             not that of the kernel that ran.
     """
-    counted = [said.calls for phase in phases for said in (*phase.units, *phase.costs)]
-    counted += [said.calls + said.less for phase in phases for said in phase.ratios]
-    wanted = frozenset(name for names in counted for name in names)
+    counted = [definition.calls for phase in phases for definition in (*phase.units, *phase.costs)]
+    counted += [
+        definition.calls + definition.less for phase in phases for definition in phase.ratios
+    ]
+    called = frozenset(name for names in counted for name in names)
     try:
         parsed = counts.parse(data)
         places = Places(
-            functions_of(kernel, wanted),
+            functions_of(kernel, called),
             addresses.module_ranges(_text(files, "modules")),
             user_map(_text(files, "maps"), ARCHITECTURES[kernel.identity.arch].root.program_at),
         )
@@ -103,21 +105,21 @@ def profile(
         watched = bool(locks.places(places.functions.table, kernel.identity.arch))
         kinds = [kind for kind, _ in waiting_places(places.functions.table)]
         folded = []
-        for number, (phase, seen) in enumerate(zip(phases, result.phases, strict=True), start=1):
+        for number, (phase, sent) in enumerate(zip(phases, result.phases, strict=True), start=1):
             rows = parsed.rows[parsed.rows["phase"] == number]
             if not len(rows):
                 raise CountsError(f"phase {phase.name} (number {number}) was not counted")
-            here = fold_phase(rows, parsed.vcpus, places, phase, seen)
+            folded_phase = fold_phase(rows, parsed, places, phase, sent)
             spans = parsed.spans[parsed.spans["phase"] == number]
-            found = waits(spans, parsed.vcpus, kinds[: parsed.span_count])
-            more: dict[str, object] = {"waits": found}
+            waited = waits(spans, parsed.vcpus, kinds[: parsed.span_count])
+            more: dict[str, object] = {"waits": waited}
             if watched:
                 uses = parsed.locks[parsed.locks["phase"] == number]
                 more |= {"locks": fold_locks(uses, places), "lost_locks": parsed.lost_locks}
             if parsed.modelled:
                 missed = parsed.misses[parsed.misses["phase"] == number]
                 more["memory"] = fold_memory(missed, parsed.unmapped, places)
-            folded.append(here.model_copy(update=more))
+            folded.append(folded_phase.model_copy(update=more))
         return tuple(folded)
     except (CountsError, AddressesError) as error:
         raise InfraError(
@@ -128,22 +130,25 @@ def profile(
 
 
 def fold_phase(
-    rows: Rows, vcpus: int, places: Places, phase: Phase, seen: PhaseResult
+    rows: Rows, of: Counts, places: Places, phase: Phase, result: PhaseResult
 ) -> PhaseProfile:
-    """One phase's rows as a profile.
+    """One phase's rows, out of all those that were counted, as a profile.
 
     Raises:
         AddressesError: too much of the kernel's code is where System.map has none.
     """
     spent = rows["entries"] * rows["instructions"]
+    kinds = of.kinds[rows["kinds"]] * rows["entries"][:, np.newaxis]
     inside = rows["address"] >= KERNEL_HALF
-    kernel = _fold_kernel(rows[inside], spent[inside], places)
-    user = places.user.fold(rows["address"][~inside], spent[~inside])
+    kernel = _fold_kernel(rows[inside], spent[inside], kinds[inside], places)
+    where = rows["address"][~inside]
+    user = places.user.fold(where, spent[~inside])
+    by_kind = [places.user.fold(where, column[~inside]) for column in kinds.T]
     units, work = (
         {
             unit.name: value
             for unit in those
-            if (value := _unit(unit, places.functions, kernel, seen)) is not None
+            if (value := _unit(unit, places.functions, kernel, result)) is not None
         }
         for those in (phase.units, phase.costs)
     )
@@ -155,9 +160,10 @@ def fold_phase(
         instructions=int(spent.sum()),
         kernel=kernel,
         user=user,
-        by_vcpu=_sums(rows["vcpu"], spent, vcpus),
+        by_vcpu=_sums(rows["vcpu"], spent, of.vcpus),
         units=units,
         work=work,
+        user_kinds={file: tuple(each.get(file, 0) for each in by_kind) for file in user},
     )
 
 
@@ -212,8 +218,8 @@ def fold_memory(rows: Rows, unmapped: int, places: Places) -> MemoryUse:
             sums[at] += int(row[field])
     user: dict[str, dict[str, int]] = {}
     for field in counts.MISSES:
-        found = places.user.fold(rows["address"][~inside], rows[field][~inside])
-        for file, count in found.items():
+        by_file = places.user.fold(rows["address"][~inside], rows[field][~inside])
+        for file, count in by_file.items():
             user.setdefault(file, {})[field] = count
     return MemoryUse(
         kernel=tuple(
@@ -238,8 +244,8 @@ def _names(where: NDArray[np.uint64], places: Places) -> list[tuple[str, str]]:
 
 def waiting_places(table: AddressTable) -> tuple[tuple[str, tuple[int, int]], ...]:
     """Where a kernel's vCPUs wait: the kind of waiting, and the function's [start, end)."""
-    found = [(kind, span) for kind, name in WAITING for span in table.spans(name)]
-    return tuple(found[: counts.MAX_SPANS])
+    places = [(kind, span) for kind, name in WAITING for span in table.spans(name)]
+    return tuple(places[: counts.MAX_SPANS])
 
 
 def spans_of(kernel: Kernel) -> tuple[tuple[int, int], ...]:
@@ -247,7 +253,7 @@ def spans_of(kernel: Kernel) -> tuple[tuple[int, int], ...]:
     return tuple(span for _, span in waiting_places(_table_of(kernel)))
 
 
-def locks_of(kernel: Kernel) -> tuple[locks.Place, ...]:
+def locks_of(kernel: Kernel) -> tuple[locks.LockPlace, ...]:
     """The functions of this kernel that take locks and let go of them (``Probe.locks``)."""
     return locks.places(_table_of(kernel), kernel.identity.arch)
 
@@ -271,11 +277,11 @@ def _table_of(kernel: Kernel) -> AddressTable:
 def waits(spans: Rows, vcpus: int, kinds: Sequence[str]) -> dict[str, tuple[int, ...]]:
     """Instructions of all vCPUs while each one waited, by kind; ``kinds`` names the spans."""
     number = (spans["address"] - np.uint64(counts.SPAN)).astype(np.int64)
-    found: dict[str, tuple[int, ...]] = {}
+    by_kind: dict[str, tuple[int, ...]] = {}
     for kind in dict.fromkeys(kinds):
         mine = np.isin(number, [at for at, name in enumerate(kinds) if name == kind])
-        found[kind] = _sums(spans["vcpu"][mine], spans["entries"][mine], vcpus)
-    return found
+        by_kind[kind] = _sums(spans["vcpu"][mine], spans["entries"][mine], vcpus)
+    return by_kind
 
 
 def overcount(data: bytes, files: Mapping[str, bytes], phases: Sequence[str]) -> dict[str, float]:
@@ -298,19 +304,19 @@ def overcount(data: bytes, files: Mapping[str, bytes], phases: Sequence[str]) ->
     return shares
 
 
-def functions_of(kernel: Kernel, wanted: frozenset[str] = frozenset()) -> FunctionMap:
+def functions_of(kernel: Kernel, called: frozenset[str] = frozenset()) -> FunctionMap:
     """A kernel's functions with their files; kept for the next run of the same kernel.
 
     Raises:
         AddressesError, InfraError: System.map or the origins cannot be read.
     """
-    return _functions_of(kernel.system_map, kernel.origins, wanted)
+    return _functions_of(kernel.system_map, kernel.origins, called)
 
 
 @lru_cache(maxsize=8)
-def _functions_of(system_map: Path, origins_file: Path, wanted: frozenset[str]) -> FunctionMap:
+def _functions_of(system_map: Path, origins_file: Path, called: frozenset[str]) -> FunctionMap:
     table = addresses.parse(system_map.read_text())
-    return addresses.functions(table, origins.load(origins_file), wanted)
+    return addresses.functions(table, origins.load(origins_file), called)
 
 
 def _require_right_map(
@@ -327,7 +333,7 @@ def _require_right_map(
 
 
 def _fold_kernel(
-    rows: Rows, spent: NDArray[np.uint64], places: Places
+    rows: Rows, spent: NDArray[np.uint64], kinds: NDArray[np.uint64], places: Places
 ) -> tuple[FunctionCount, ...]:
     functions, table = places.functions, places.functions.table
     where = rows["address"]
@@ -348,37 +354,52 @@ def _fold_kernel(
     count = len(functions.named)
     instructions = _sums(owner, spent[known], count)
     calls = _sums(owner[entry], entries[entry], count)
-    found = [
-        FunctionCount(name=name, file=file, instructions=instructions[at], calls=calls[at])
+    by_kind = list(zip(*(_sums(owner, column[known], count) for column in kinds.T), strict=True))
+    counted = [
+        FunctionCount(
+            name=name,
+            file=file,
+            instructions=instructions[at],
+            calls=calls[at],
+            kinds=by_kind[at],
+        )
         for at, (name, file) in enumerate(functions.named)
         if instructions[at]
     ]
     for name, mask in ((MODULE, modules), (UNKNOWN, lost)):
         if mask.any():
-            found.append(
-                FunctionCount(name=name, file="", instructions=int(spent[mask].sum()), calls=0)
+            counted.append(
+                FunctionCount(
+                    name=name,
+                    file="",
+                    instructions=int(spent[mask].sum()),
+                    calls=0,
+                    kinds=tuple(kinds[mask].sum(axis=0).tolist()),
+                )
             )
-    return tuple(sorted(found, key=lambda function: (function.name, function.file)))
+    return tuple(sorted(counted, key=lambda function: (function.name, function.file)))
 
 
 def _unit(
-    unit: Unit, functions: FunctionMap, kernel: Sequence[FunctionCount], seen: PhaseResult
+    unit: Unit, functions: FunctionMap, kernel: Sequence[FunctionCount], result: PhaseResult
 ) -> float | None:
     """How many of a unit were done; None when nothing of this run counts it."""
     if unit.ios:
-        return ios_of(seen)
+        return ios_of(result)
     if unit.pages_read:
-        return (seen.after.device_read_bytes - seen.before.device_read_bytes) / PAGE
+        return (result.after.device_read_bytes - result.before.device_read_bytes) / PAGE
     for name, after, before in (
-        (unit.counter, seen.after.vmstat, seen.before.vmstat),
-        (unit.cgroup_counter, seen.after.memory_stat, seen.before.memory_stat),
+        (unit.counter, result.after.vmstat, result.before.vmstat),
+        (unit.cgroup_counter, result.after.memory_stat, result.before.memory_stat),
     ):
         if name:
             return float(after[name] - before[name]) if name in after and name in before else None
     counted = {functions.named[at] for name in unit.calls for at in functions.called(name)}
     if not counted:
         return None
-    return float(sum(one.calls for one in kernel if (one.name, one.file) in counted))
+    return float(
+        sum(function.calls for function in kernel if (function.name, function.file) in counted)
+    )
 
 
 def _within(where: NDArray[np.uint64], ranges: Sequence[tuple[int, int]]) -> NDArray[np.bool_]:

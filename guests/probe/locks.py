@@ -45,7 +45,7 @@ FUNCTIONS = {
 DEBUGGED = "do_raw_spin_lock"
 
 
-class Place(NamedTuple):
+class LockPlace(NamedTuple):
     """A function of a kind (a word of the probe's), [start, end)."""
 
     kind: str
@@ -53,12 +53,12 @@ class Place(NamedTuple):
     end: int
 
 
-def places(table: AddressTable, arch: str) -> tuple[Place, ...]:
+def places(table: AddressTable, arch: str) -> tuple[LockPlace, ...]:
     """The functions of one kernel; none of one whose locks are not watched."""
     if arch != X86_64.name or DEBUGGED in table.at:
         return ()
     return tuple(
-        Place(kind, start, end)
+        LockPlace(kind, start, end)
         for kind, names in FUNCTIONS.items()
         for name in names
         for start, end in table.spans(name)

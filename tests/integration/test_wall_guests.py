@@ -86,9 +86,23 @@ def test_whole_run_is_valid_and_its_vcpu_is_where_it_was_put(
     limit = machine.size.cgroup_limit_mib << 20
     text = job_text(phases, times, jobs=4, seed=7, limit_bytes=limit)
     words: list[str] = []
-    outcome = virtme.run(machine, text, tmp_path / "run", tmp_path, words.append)
+    canary = tmp_path / "canary"
+    canary.write_text("of the host\n")
+    # Where the guest has what virtme-ng made its root of.
+    host = "/twinboot/host"
+    reads = f"cat {host}{canary} {host}/etc/shadow {host}/etc/hostname >$OUT/secrets 2>&1 || true\n"
+    lists = f"ls -A {host}/root {host}/home {host}/var {host}/usr >$OUT/host\n"
+    curious = replace(machine, prepare_text=reads + lists + machine.prepare_text)
+    outcome = virtme.run(curious, text, tmp_path / "run", tmp_path, words.append)
     assert outcome.ending.kind == "done"
     assert outcome.files is not None
+    assert outcome.files["secrets"].count(b"No such file") == 3
+    assert b"of the host" not in outcome.files["secrets"]
+    empty = [f"{host}/{name}:" for name in ("home", "root", "var")]
+    listed = outcome.files["host"].decode().split()
+    assert [word for word in listed if word.endswith(":")] == sorted([*empty, f"{host}/usr:"])
+    assert listed.index(empty[0]) + 1 == listed.index(empty[1])
+    assert "bin" in listed
     result = parse.guest_result(outcome.files, ("4k",))
     build_id = wall_kernel.identity.build_id
     claim = validity.Claim(phases, limit, 7, build_id, validity.LEFT_PAGES_WALL)

@@ -12,7 +12,7 @@ from pydantic import ValidationError
 
 from errors import InfraError, UsageError
 from queues.adding import put
-from queues.entry import Entry, id_of
+from queues.entry import QueueEntry, id_of
 from queues.store import QueueStore, stamp
 from runs.request import Request
 from tests.queues.made_up import queued
@@ -53,22 +53,22 @@ def test_put_moves_up_queues_again_and_leaves_what_is_done(store: QueueStore) ->
         assert store.find(entry.id).state == "waiting"
     store.save(entry.model_copy(update={"state": "done", "code": 0}))
     assert put(store, entry) == "done already; see retry"
-    with store.take() as nothing:
+    with store.claim() as nothing:
         assert nothing is None
 
 
 def test_who_takes_an_entry_has_it_alone(store: QueueStore) -> None:
     first, second = queued(store, "a"), queued(store, "b")
-    with store.take() as one:
+    with store.claim() as one:
         assert one == first
         # By its file it waits still, and its lock is held.
-        with QueueStore(store.folder).take() as two:
+        with QueueStore(store.folder).claim() as two:
             assert two == second
-            with store.take() as three:
+            with store.claim() as three:
                 assert three is None
             with pytest.raises(UsageError, match="is being measured"), store.change(first.id):
                 pass
-    with store.take() as again:
+    with store.claim() as again:
         assert again == first
 
 
@@ -77,7 +77,7 @@ def test_an_entry_that_ended_meanwhile_is_not_taken(store: QueueStore) -> None:
     read = store.read()
     store.save(first.model_copy(update={"state": "done", "code": 0}))
     store.read = lambda: read  # type: ignore[method-assign]
-    with store.take() as entry:
+    with store.claim() as entry:
         assert entry is None
 
 
@@ -93,7 +93,7 @@ def test_a_lock_held_for_an_instant_hides_nothing(store: QueueStore) -> None:
     thread = threading.Thread(target=change)
     thread.start()
     held.wait()
-    with store.take() as taken:
+    with store.claim() as taken:
         assert taken == entry
     over.set()
     thread.join()
@@ -146,7 +146,7 @@ def test_a_queue_that_was_half_made_is_made(tmp_path: Path) -> None:
 
 
 def test_again_is_a_new_session_unless_the_host_ended_it() -> None:
-    entry = Entry(id="a-1", question=Request(series=("x",)), added=stamp(), began=stamp())
+    entry = QueueEntry(id="a-1", question=Request(series=("x",)), added=stamp(), began=stamp())
     failed = entry.model_copy(update={"state": "failed", "blame": "host", "tries": 2})
     assert (failed.again().session, failed.again().tries) == ("a-1", 0)
     assert failed.again(anew=True).session == "a-1-2"
@@ -167,8 +167,8 @@ def test_an_id_names_no_file_but_its_own(store: QueueStore) -> None:
     good = queued(store, "a")
     for bad in ("../evil", "", ".hidden", "a/b", "x" * 200):
         with pytest.raises(ValidationError):
-            Entry.model_validate({**good.model_dump(), "id": bad})
+            QueueEntry.model_validate({**good.model_dump(), "id": bad})
     with pytest.raises(ValidationError):
-        Entry.model_validate({**good.model_dump(), "mailbox": "../evil.mbox"})
+        QueueEntry.model_validate({**good.model_dump(), "mailbox": "../evil.mbox"})
     (store.folder / "entries" / "copy.json").write_text(good.model_dump_json())
     assert store.read().problems == (f"copy.json: is of another name: it holds {good.id}",)

@@ -8,7 +8,7 @@ from queues.posted import Group, Posted
 from results.record import Record
 
 
-class Seen(Record):
+class KnownSeries(Record):
     """A series that was whole; ``entry`` is its id in the queue, or empty; ids are hashes."""
 
     key: str
@@ -24,10 +24,10 @@ class Seen(Record):
     at: float
 
 
-def seen_of(group: Group, now: float) -> Seen:
+def known_of(group: Group, now: float) -> KnownSeries:
     """What is remembered of a series that is not queued, or not yet."""
     sender, root, version, total, resent = group.key
-    return Seen(
+    return KnownSeries(
         key=group.id,
         entry="",
         sender=sender,
@@ -42,41 +42,45 @@ def seen_of(group: Group, now: float) -> Seen:
     )
 
 
-def by_id(seen: Iterable[Seen]) -> dict[str, list[Seen]]:
+def by_id(known: Iterable[KnownSeries]) -> dict[str, list[KnownSeries]]:
     """The series that each id is a member or the root of."""
-    found: dict[str, list[Seen]] = {}
-    for one in seen:
-        for each in {one.root, *one.ids}:
-            found.setdefault(each, []).append(one)
-    return found
+    by_member: dict[str, list[KnownSeries]] = {}
+    for series in known:
+        for member in {series.root, *series.ids}:
+            by_member.setdefault(member, []).append(series)
+    return by_member
 
 
-def is_late(post: Posted, known: Mapping[str, Sequence[Seen]]) -> bool:
+def is_late(post: Posted, known: Mapping[str, Sequence[KnownSeries]]) -> bool:
     """Whether a mail belongs to a series that was whole without it: a copy, or a cover letter."""
     near = {post.id, post.stem or post.id, *post.references}
     here = (post.sender, post.mail.version, post.mail.total, post.resent)
     return any(
-        post.id in one.ids or (one.sender, one.version, one.total, one.resent) == here
-        for each in near
-        for one in known.get(each, ())
+        post.id in series.ids
+        or (series.sender, series.version, series.total, series.resent) == here
+        for member in near
+        for series in known.get(member, ())
     )
 
 
-def aside(group: Group, new: Seen, groups: Iterable[Group], seen: Iterable[Seen]) -> str:
+def aside(
+    group: Group, new: KnownSeries, groups: Iterable[Group], older: Iterable[KnownSeries]
+) -> str:
     """Why a series that is whole is not queued, or nothing.
 
     Either a newer version of it is queued already, or it is a patch by itself that
     somebody sent into the thread of a series.
     """
-    seen = tuple(seen)
-    for other in seen:
+    older = tuple(older)
+    for other in older:
         if other.entry and other.version > new.version and _related(new, other):
             return f"v{other.version} is queued"
     references = set(group.ordered[0].references)
     if group.total > 1 or group.version > 1 or not references:
         return ""
-    known = any(
-        one.total > 1 and (one.root == new.root or references.intersection(one.ids)) for one in seen
+    is_reply = any(
+        series.total > 1 and (series.root == new.root or references.intersection(series.ids))
+        for series in older
     )
     waiting = any(
         other.total > 1
@@ -86,14 +90,14 @@ def aside(group: Group, new: Seen, groups: Iterable[Group], seen: Iterable[Seen]
         )
         for other in groups
     )
-    return "a patch by itself in the thread of a series" if known or waiting else ""
+    return "a patch by itself in the thread of a series" if is_reply or waiting else ""
 
 
-def replaced_by(new: Seen, seen: Iterable[Seen]) -> tuple[Seen, ...]:
+def replaced_by(new: KnownSeries, known: Iterable[KnownSeries]) -> tuple[KnownSeries, ...]:
     """The queued series that this one is a newer version of, or was sent again for."""
     return tuple(
         old
-        for old in seen
+        for old in known
         if old.entry
         and old.key != new.key
         and _related(new, old)
@@ -101,12 +105,12 @@ def replaced_by(new: Seen, seen: Iterable[Seen]) -> tuple[Seen, ...]:
     )
 
 
-def _related(one: Seen, other: Seen) -> bool:
+def _related(series: KnownSeries, other: KnownSeries) -> bool:
     """Whether two are postings of the same series: one sender, and thread, title or change-id."""
-    if one.sender != other.sender:
+    if series.sender != other.sender:
         return False
-    same_change = one.change_id == other.change_id != ""
-    return one.root == other.root or one.title == other.title or same_change
+    same_change = series.change_id == other.change_id != ""
+    return series.root == other.root or series.title == other.title or same_change
 
 
 def _change_id(group: Group) -> str:
