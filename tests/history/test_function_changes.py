@@ -79,7 +79,7 @@ def test_the_gate_is_silent_of_what_is_acknowledged_and_of_nothing_else() -> Non
     (shown,) = messages_of(nights[:1], known)
     assert (shown.level, shown.code) == ("notice", 0)
     assert "; acknowledged: accepted on the list; change " in shown.text
-    # Another function, or the same each slower again, fails as before.
+    # Another function, or the same one slower again, fails as before.
     for more in ({"a": 0.002, "b": 0.001}, {"a": 0.004}):
         (message,) = messages_of([*nights[:2], track({}, {}, more)[2]], known)
         assert message.code == 1
