@@ -77,6 +77,17 @@ def blocks_of(
     ]
 
 
+def path_unit(phase: PhaseRecord, runs: Sequence[PhaseProfile]) -> tuple[str, str] | None:
+    """Name and title of the unit that the path is given per: the first that every run counted.
+
+    Where folios are huge, how many a unit of work needs is luck.
+    """
+    for unit in phase.units:
+        if all(run.units.get(unit.name, 0.0) > 0 for run in runs):
+            return unit.name, unit.title
+    return None
+
+
 def _table(blocks: Sequence[SeedProfiles]) -> _FunctionTable:
     counts: dict[_FunctionKey, int] = {}
     files: dict[_FunctionKey, str] = {}

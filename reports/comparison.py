@@ -15,6 +15,7 @@ from reports import statistics, wall
 from reports.attribution import attribute
 from reports.blocks import complete_blocks, failed_runs, failure_count, pairs_of
 from reports.gate import gate_of
+from reports.kinds import compare_kinds
 from reports.locks import compare_locks
 from reports.measured_locks import measured_locks
 from reports.memory import compare_memory
@@ -363,6 +364,7 @@ def _comparison(
         locks=of_locks,
         measured_locks=measured_locks(manifest, view.records, view.profiles),
         memory=compare_memory(manifest, view.records, view.profiles),
+        kinds=compare_kinds(manifest, view.records, view.profiles),
         wall=course,
         host_findings=facts.of_host(course) if course else (),
     )  # fmt: skip

@@ -12,7 +12,7 @@ import numpy as np
 
 from experiment.machine import MachineSpec
 from reports import paired
-from reports.attribution import SeedProfiles, blocks_of
+from reports.attribution import SeedProfiles, blocks_of, path_unit
 from reports.attribution_model import Arm
 from reports.memory_model import MemoryComparison, Missed, MissedIn
 from reports.paired import Floats, Paired
@@ -102,17 +102,6 @@ class _Table:
         return "" if all(present) else "base" if present[0] else "patched"
 
 
-def _unit(phase: PhaseRecord, runs: Sequence[PhaseProfile]) -> tuple[str, str] | None:
-    """Name and title of the unit that the path is given per: the first that every run counted.
-
-    Not folios, as with locks: how many a unit of work needs is luck where they are huge.
-    """
-    for unit in phase.units:
-        if all(run.units.get(unit.name, 0.0) > 0 for run in runs):
-            return unit.name, unit.title
-    return None
-
-
 def _order(row: MissedIn) -> tuple[float, float, str]:
     return -abs(row.cycles.difference), -(row.cycles.base + row.cycles.patched), row.name
 
@@ -121,7 +110,7 @@ def _phase(
     twin: TwinRecord, case: CaseRecord, phase: PhaseRecord, blocks: Sequence[SeedProfiles]
 ) -> MemoryComparison | None:
     both = [profile for block in blocks for profile in (block.base, block.patched)]
-    unit = _unit(phase, both)
+    unit = path_unit(phase, both)
     if twin.machine is None or unit is None or any(profile.memory is None for profile in both):
         return None
     table = _Table(blocks, unit[0], twin.machine)

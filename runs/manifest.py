@@ -149,6 +149,7 @@ def _case_record(session: Session, case: CaseSpec) -> CaseRecord:
                     )
                 ),
                 caches="dropped" if phase.drop_caches else "kept",
+                thp=phase.thp,
                 units=_units(phase, counted=session.probe is not None),
                 ratios=tuple(
                     RatioRecord(

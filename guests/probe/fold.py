@@ -37,6 +37,7 @@ from results.profile import (
     FunctionMisses,
     LockSite,
     LockUse,
+    LockWait,
     MemoryUse,
     Misses,
     PhaseProfile,
@@ -48,6 +49,8 @@ from workloads.spec import Phase, Unit
 MODULE = "[module]"
 # Numbers of a row of locks that are added up, as fields of ``LockSite``.
 SPENT = ("taken", "held", "waits", "waited")
+# Those of a row of pairs, as ``waits``, ``handovers`` and ``waited`` of a ``LockWait``.
+WAITED = ("waits", "taken", "waited")
 # What device bytes are counted in, whatever the guest's own pages are.
 PAGE = 4096
 # More kernel instructions than this where System.map has no code, and it is another
@@ -115,7 +118,11 @@ def profile(
             more: dict[str, object] = {"waits": waited}
             if watched:
                 uses = parsed.locks[parsed.locks["phase"] == number]
-                more |= {"locks": fold_locks(uses, places), "lost_locks": parsed.lost_locks}
+                pairs = parsed.pairs[parsed.pairs["phase"] == number]
+                more |= {
+                    "locks": fold_locks(uses, pairs, places),
+                    "lost_locks": parsed.lost_locks,
+                }
             if parsed.modelled:
                 missed = parsed.misses[parsed.misses["phase"] == number]
                 more["memory"] = fold_memory(missed, parsed.unmapped, places)
@@ -167,8 +174,8 @@ def fold_phase(
     )
 
 
-def fold_locks(rows: Rows, places: Places) -> tuple[LockUse, ...]:
-    """One phase's rows of locks, put together where the same functions took them.
+def fold_locks(rows: Rows, pairs: Rows, places: Places) -> tuple[LockUse, ...]:
+    """One phase's rows of locks, and of who waited for whom, put together by who took them.
 
     In the order of the time that they were held, the longest first.
     """
@@ -184,6 +191,7 @@ def fold_locks(rows: Rows, places: Places) -> tuple[LockUse, ...]:
         same.setdefault((places.functions.table.variable(lock), tuple(sorted(sites))), []).append(
             lock
         )
+    waits = _fold_waits(pairs, places)
     uses = []
     for (symbol, takers), members in same.items():
         sums = {taker: np.sum([by_lock[lock][taker] for lock in members], 0) for taker in takers}
@@ -199,12 +207,40 @@ def fold_locks(rows: Rows, places: Places) -> tuple[LockUse, ...]:
                     )
                     for function, file, kind in takers
                 ),
+                pairs=_summed_waits([waits[lock] for lock in members if lock in waits]),
             )
         )  # fmt: skip
     uses.sort(
         key=lambda use: (-sum(site.held for site in use.sites), use.symbol, use.sites[0].function)
     )
     return tuple(uses)
+
+
+Waits = dict[tuple[str, str, bool], NDArray[np.uint64]]
+
+
+def _fold_waits(pairs: Rows, places: Places) -> dict[int, Waits]:
+    """By lock: waiter, holder and whether a reader waited, to the numbers of a ``LockWait``."""
+    waiters, holders = (_names(pairs[end], places) for end in ("site", "holder"))
+    by_lock: dict[int, Waits] = {}
+    for row, (waiter, _), (holder, _) in zip(pairs, waiters, holders, strict=True):
+        spent = np.array([row[field] for field in WAITED], np.uint64)
+        here = by_lock.setdefault(int(row["lock"]), {})
+        key = (waiter, holder, bool(int(row["kind"]) & locks.SHARED))
+        here[key] = here.get(key, np.zeros(len(WAITED), np.uint64)) + spent
+    return by_lock
+
+
+def _summed_waits(waits: Sequence[Waits]) -> tuple[LockWait, ...]:
+    keys = sorted({key for one in waits for key in one})
+    sums = {key: np.sum([one[key] for one in waits if key in one], 0).tolist() for key in keys}
+    return tuple(
+        LockWait(
+            waiter=key[0], holder=key[1], shared=key[2],
+            waits=sums[key][0], handovers=sums[key][1], waited=sums[key][2],
+        )
+        for key in keys
+    )  # fmt: skip
 
 
 def fold_memory(rows: Rows, unmapped: int, places: Places) -> MemoryUse:

@@ -21,6 +21,8 @@ FUNCTIONS = {
         "_raw_spin_trylock", "_raw_spin_trylock_bh",
         "_raw_write_lock", "_raw_write_lock_bh", "_raw_write_lock_irq", "_raw_write_lock_irqsave",
         "_raw_write_lock_nested", "_raw_write_trylock",
+    ),
+    "slow": (
         "native_queued_spin_lock_slowpath", "queued_spin_lock_slowpath",
         "queued_write_lock_slowpath",
     ),
