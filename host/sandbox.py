@@ -176,8 +176,9 @@ def _parts(box: Box) -> list[tuple[str, Path, Path]]:
 
 def _bwrap(box: Box, cwd: Path) -> list[str]:
     argv = [
-        "bwrap", "--die-with-parent", *([] if box.network else ["--unshare-net"]), "--unshare-pid", "--unshare-ipc",
-        "--unshare-uts", "--unshare-cgroup-try", "--hostname", "box",
+        "bwrap", "--die-with-parent", *([] if box.network else ["--unshare-net"]),
+        "--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try",
+        "--hostname", "box",
         "--dev", "/dev", "--proc", "/proc", "--perms", "1777",
         "--size", str(TMP_BYTES), "--tmpfs", "/tmp",  # noqa: S108
     ]  # fmt: skip

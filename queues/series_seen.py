@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from queues.posted import Group, Posted
 from results.record import Record
 
 
 class Seen(Record):
-    """A series that was whole; ``entry`` is its id in the queue, or empty; ids are hashes."""
+    """A series that was whole; ``entry`` is its id in the queue, or empty; ids are hashes.
+
+    ``attested`` is what vouches for its sender (``kernels.attestation``), or empty.
+    """
 
     key: str
     entry: str
@@ -22,6 +25,7 @@ class Seen(Record):
     change_id: str
     ids: tuple[str, ...]
     at: float
+    attested: str = ""
 
 
 def seen_of(group: Group, now: float) -> Seen:
@@ -53,24 +57,33 @@ def by_id(seen: Iterable[Seen]) -> dict[str, list[Seen]]:
 
 def is_late(post: Posted, known: Mapping[str, Sequence[Seen]]) -> bool:
     """Whether a mail belongs to a series that was whole without it: a copy, or a cover letter."""
-    near = {post.id, post.stem or post.id, *post.references}
     here = (post.sender, post.mail.version, post.mail.total, post.resent)
     return any(
         post.id in one.ids or (one.sender, one.version, one.total, one.resent) == here
-        for each in near
-        for one in known.get(each, ())
+        for one in _near(post, known)
     )
+
+
+def is_copy(post: Posted, known: Mapping[str, Sequence[Seen]]) -> bool:
+    """Whether a mail is one that a whole series has."""
+    return any(post.id in one.ids for one in _near(post, known))
+
+
+def _near(post: Posted, known: Mapping[str, Sequence[Seen]]) -> Iterator[Seen]:
+    for each in {post.id, post.stem or post.id, *post.references}:
+        yield from known.get(each, ())
 
 
 def aside(group: Group, new: Seen, groups: Iterable[Group], seen: Iterable[Seen]) -> str:
     """Why a series that is whole is not queued, or nothing.
 
-    Either a newer version of it is queued already, or it is a patch by itself that
-    somebody sent into the thread of a series.
+    Either a newer version of it is queued already, both vouched for, or it is a patch by itself
+    that somebody sent into the thread of a series.
     """
     seen = tuple(seen)
     for other in seen:
-        if other.entry and other.version > new.version and _related(new, other):
+        newer = other.entry and other.version > new.version
+        if newer and _related(new, other) and _vouched(new, other):
             return f"v{other.version} is queued"
     references = set(group.ordered[0].references)
     if group.total > 1 or group.version > 1 or not references:
@@ -90,15 +103,33 @@ def aside(group: Group, new: Seen, groups: Iterable[Group], seen: Iterable[Seen]
 
 
 def replaced_by(new: Seen, seen: Iterable[Seen]) -> tuple[Seen, ...]:
-    """The queued series that this one is a newer version of, or was sent again for."""
-    return tuple(
-        old
-        for old in seen
-        if old.entry
-        and old.key != new.key
-        and _related(new, old)
-        and (old.version < new.version or (new.resent and old.version == new.version))
+    """The queued series that this one is a newer version of, or was sent again for.
+
+    Both have to be vouched for: who may write a name into ``From:`` must not empty a queue.
+    """
+    return tuple(old for old in _before(new, seen) if _vouched(new, old))
+
+
+def beside(new: Seen, seen: Iterable[Seen]) -> tuple[Seen, ...]:
+    """The queued series that look like other versions of this one, with nothing that proves it."""
+    seen = tuple(seen)
+    later = (
+        other
+        for other in seen
+        if other.entry and other.version > new.version and _related(new, other)
     )
+    return tuple(other for other in (*_before(new, seen), *later) if not _vouched(new, other))
+
+
+def _before(new: Seen, seen: Iterable[Seen]) -> Iterator[Seen]:
+    for old in seen:
+        older = old.version < new.version or (new.resent and old.version == new.version)
+        if old.entry and old.key != new.key and older and _related(new, old):
+            yield old
+
+
+def _vouched(one: Seen, other: Seen) -> bool:
+    return one.attested != "" != other.attested
 
 
 def _related(one: Seen, other: Seen) -> bool:

@@ -65,4 +65,5 @@ def _line(entry: Entry) -> str:
         word = "interrupted"
     priority = f"  priority {entry.priority}" if entry.priority and entry.is_open else ""
     text = entry.message or "; ".join(said_in_words(outcome) for outcome in entry.said)
-    return f"{word:<13}  {entry.id}{priority}  {entry.name}{f'  ({text})' if text else ''}"
+    sender = f"  {entry.sender}" if entry.mailbox else ""
+    return f"{word:<13}  {entry.id}{priority}  {entry.name}{sender}{f'  ({text})' if text else ''}"
