@@ -56,7 +56,7 @@ class Shape:
 
 
 @dataclass(frozen=True)
-class Seen:
+class ContentionRun:
     """One run: its counts by function, its locks, and its cost in host CPU seconds."""
 
     profile: PhaseProfile
@@ -71,7 +71,7 @@ class Seen:
     @property
     def slow_path(self) -> int:
         """Entries of the slow path of spinlocks."""
-        return sum(found.calls for found in self.profile.kernel if found.name == SLOW_PATH)
+        return sum(function.calls for function in self.profile.kernel if function.name == SLOW_PATH)
 
     def per_folio(self, count: float) -> float:
         """Per 1,000 folios added."""
@@ -82,7 +82,7 @@ def silent(word: str) -> None:
     """Nobody watches."""
 
 
-def measured(shape: Shape, observed: Observed, seeds: int, guest: str) -> Iterator[Seen]:
+def measured(shape: Shape, observed: Observed, seeds: int, guest: str) -> Iterator[ContentionRun]:
     """Runs of one shape from one snapshot, a seed each."""
     overrides = [f"guest={guest}", "blocks=1"]
     if shape.series:
@@ -110,25 +110,25 @@ def measured(shape: Shape, observed: Observed, seeds: int, guest: str) -> Iterat
             yield _run(session, snapshot, run, top / run.run_id)
 
 
-def _run(session: Session, snapshot: exact.Snapshot, run: PlannedRun, place: Path) -> Seen:
+def _run(session: Session, snapshot: exact.Snapshot, run: PlannedRun, place: Path) -> ContentionRun:
     done = exact.run_restored(
         snapshot, session.job(run), place, place / "logs", silent, probe=session.probe
     )
     if done.files is None:
         raise SystemExit(f"{run.run_id}: {done.ending.message}")
     phases = tuple(phase.name for phase in session.phases(session.case(run.case)))
-    found = observe(session, run, done, guest_result(done.files, phases))
-    if found.findings:
-        raise SystemExit(f"{run.run_id}: {'; '.join(found.findings)}")
+    observed = observe(session, run, done, guest_result(done.files, phases))
+    if observed.findings:
+        raise SystemExit(f"{run.run_id}: {'; '.join(observed.findings)}")
     shutil.rmtree(place)
-    profile = next(seen for seen in found.beside if isinstance(seen, Profile))
-    locks = next(seen for seen in found.beside if isinstance(seen, Locks))
-    return Seen(profile.phases[0], locks.phases[0], done.cpu_s)
+    profile = next(record for record in observed.beside if isinstance(record, Profile))
+    locks = next(record for record in observed.beside if isinstance(record, Locks))
+    return ContentionRun(profile.phases[0], locks.phases[0], done.cpu_s)
 
 
-def tree_lock(seen: Seen, key: str = "") -> LockClass:
+def tree_lock(run: ContentionRun, key: str = "") -> LockClass:
     """The class of i_pages.xa_lock: by its key, else by who waited for it."""
-    for lock in seen.locks.classes:
+    for lock in run.locks.classes:
         known = lock.key == key or {site.function for site in lock.waiters} & TREE_LOCK_SITES
         if known and lock.name.startswith("&xa->xa_lock"):
             return lock
@@ -172,13 +172,13 @@ def alone(series: str, guest: str) -> Alone:
     """What one vCPU says of the tree lock; its key comes from a guest in which it is contended."""
     contended = next(iter(measured(Shape(series, 4, 20_000), "lock_stat", 1, guest)))
     key = tree_lock(contended).key
-    seen = next(iter(measured(Shape(series, 1, 0), "lock_stat", 1, guest)))
-    lock = tree_lock(seen, key)
+    run = next(iter(measured(Shape(series, 1, 0), "lock_stat", 1, guest)))
+    lock = tree_lock(run, key)
     return Alone(
         key=key,
         hold_ns=lock.hold_total_ns / lock.acquisitions,
-        cycle_ns=seen.profile.instructions / lock.acquisitions,
-        per_folio=lock.acquisitions / seen.folios,
+        cycle_ns=run.profile.instructions / lock.acquisitions,
+        per_folio=lock.acquisitions / run.folios,
     )
 
 
@@ -189,21 +189,23 @@ def row(*cells: object) -> None:
 
 def interleaving(seeds: int, guest: str) -> None:
     """Contentions against vCPUs and metronome, without a series."""
-    one = alone(NO_SERIES, guest)
-    print(f"one vCPU: hold {one.hold_ns:.0f} ns, cycle {one.cycle_ns:.0f} ns, "
-          f"{one.per_folio:.2f} acquisitions a folio")  # fmt: skip
+    single = alone(NO_SERIES, guest)
+    print(f"one vCPU: hold {single.hold_ns:.0f} ns, cycle {single.cycle_ns:.0f} ns, "
+          f"{single.per_folio:.2f} acquisitions a folio")  # fmt: skip
     row("vCPUs", "metronome µs", "tree lock", "queue", "wait µs", "lru_lock", "slow path", "host s")
     for vcpus in (2, 4, 8):
-        expected = queue(vcpus, one.cycle_ns - one.hold_ns, one.hold_ns) * one.per_folio * 1000
+        expected = (
+            queue(vcpus, single.cycle_ns - single.hold_ns, single.hold_ns) * single.per_folio * 1000
+        )
         for period_us in (0, 100, 50, 20, 10, 5):
             runs = list(
                 measured(Shape(NO_SERIES, vcpus, period_us * 1000), "lock_stat", seeds, guest)
             )
-            locks = [tree_lock(seen, one.key) for seen in runs]
+            locks = [tree_lock(run, single.key) for run in runs]
             lru = [
-                sum(lock.contentions for lock in seen.locks.classes
+                sum(lock.contentions for lock in run.locks.classes
                     if lock.name.startswith("&lruvec->lru_lock"))
-                for seen in runs
+                for run in runs
             ]  # fmt: skip
             waits = sum(lock.wait_total_ns for lock in locks)
             row(
@@ -212,8 +214,8 @@ def interleaving(seeds: int, guest: str) -> None:
                 f"{expected:.0f}",
                 f"{waits / max(1, sum(lock.contentions for lock in locks)) / 1000:.0f}",
                 mean_sd([s.per_folio(count) for s, count in zip(runs, lru, strict=True)]),
-                mean_sd([seen.per_folio(seen.slow_path) for seen in runs]),
-                f"{statistics.mean(seen.cpu_s for seen in runs):.1f}",
+                mean_sd([run.per_folio(run.slow_path) for run in runs]),
+                f"{statistics.mean(run.cpu_s for run in runs):.1f}",
             )  # fmt: skip
 
 
@@ -221,20 +223,24 @@ def hold(seeds: int, guest: str, period_us: int) -> None:
     """Contentions against hold time and vCPUs, with lock_stat."""
     row("series", "hold ns", "cycle ns", "vCPUs", "contentions", "queue", "waited µs", "slow path")
     for series in (NO_SERIES, OUTSIDE, INSIDE):
-        one = alone(series, guest)
+        single = alone(series, guest)
         for vcpus in (2, 4, 8):
             runs = list(measured(Shape(series, vcpus, period_us * 1000), "lock_stat", seeds, guest))
-            locks = [tree_lock(seen, one.key) for seen in runs]
-            expected = queue(vcpus, one.cycle_ns - one.hold_ns, one.hold_ns) * one.per_folio * 1000
+            locks = [tree_lock(run, single.key) for run in runs]
+            expected = (
+                queue(vcpus, single.cycle_ns - single.hold_ns, single.hold_ns)
+                * single.per_folio
+                * 1000
+            )
             row(
-                series or "none", f"{one.hold_ns:.0f}", f"{one.cycle_ns:.0f}", vcpus,
+                series or "none", f"{single.hold_ns:.0f}", f"{single.cycle_ns:.0f}", vcpus,
                 mean_sd([s.per_folio(lo.contentions) for s, lo in zip(runs, locks, strict=True)]),
                 f"{expected:.0f}",
                 mean_sd(
                     [lo.wait_total_ns / s.folios / 1000 for s, lo in zip(runs, locks, strict=True)],
                     1,
                 ),
-                mean_sd([seen.per_folio(seen.slow_path) for seen in runs]),
+                mean_sd([run.per_folio(run.slow_path) for run in runs]),
             )  # fmt: skip
 
 
@@ -245,11 +251,11 @@ def events(seeds: int, guest: str, period_us: int) -> None:
         for series in (NO_SERIES, OUTSIDE, INSIDE):
             shape = Shape(series, vcpus, period_us * 1000)
             runs = list(measured(shape, "contention", seeds, guest))
-            if any(seen.locks.dropped for seen in runs):
+            if any(run.locks.dropped for run in runs):
                 raise SystemExit(f"{shape}: events were dropped")
             at = [
-                [wait for wait in seen.locks.waits if set(wait.callers[:2]) & TREE_LOCK_SITES]
-                for seen in runs
+                [wait for wait in run.locks.waits if set(wait.callers[:2]) & TREE_LOCK_SITES]
+                for run in runs
             ]
             both = list(zip(runs, at, strict=True))
             counts = [s.per_folio(sum(wait.count for wait in waits)) for s, waits in both]
@@ -257,7 +263,7 @@ def events(seeds: int, guest: str, period_us: int) -> None:
             everything = [s.per_folio(sum(wait.count for wait in s.locks.waits)) for s in runs]
             row(
                 series or "none", vcpus,
-                mean_sd([seen.per_folio(seen.slow_path) for seen in runs]),
+                mean_sd([run.per_folio(run.slow_path) for run in runs]),
                 mean_sd(counts), mean_sd(times, 1),
                 mean_sd([total - there for total, there in zip(everything, counts, strict=True)]),
             )  # fmt: skip
@@ -269,13 +275,13 @@ def main() -> None:
     parser.add_argument("--guest", default="smoke")
     parser.add_argument("--seeds", type=int, default=4)
     parser.add_argument("--period-us", type=int, default=20)
-    asked = parser.parse_args()
-    if asked.table == "interleaving":
-        interleaving(asked.seeds, asked.guest)
-    elif asked.table == "hold":
-        hold(asked.seeds, asked.guest, asked.period_us)
+    arguments = parser.parse_args()
+    if arguments.table == "interleaving":
+        interleaving(arguments.seeds, arguments.guest)
+    elif arguments.table == "hold":
+        hold(arguments.seeds, arguments.guest, arguments.period_us)
     else:
-        events(asked.seeds, asked.guest, asked.period_us)
+        events(arguments.seeds, arguments.guest, arguments.period_us)
 
 
 if __name__ == "__main__":

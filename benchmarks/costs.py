@@ -55,24 +55,24 @@ def runs_of(folder: Path) -> dict[tuple[str, str, str], list[CostRun]]:
     catalogue, manifest = load_catalogue(), store.manifest()
     cases = {case.name: case for case in manifest.experiment.cases}
     profiles = {profile.run_id: profile for profile in store.profiles()}
-    found = defaultdict(list)
+    runs = defaultdict(list)
     for record in store.records():
         if record.repeat or record.twin or record.run_id not in profiles or not record.samples:
             continue
         case = cases[record.case]
         phases = catalogue[case.workload].phases_of(case.variant)
-        for spec, seen in zip(phases, profiles[record.run_id].phases, strict=True):
-            if work_ns(spec, seen.work) is not None:
-                found[case.workload, case.variant, spec.name].append(
+        for spec, phase in zip(phases, profiles[record.run_id].phases, strict=True):
+            if work_ns(spec, phase.work) is not None:
+                runs[case.workload, case.variant, spec.name].append(
                     CostRun(
                         (str(folder), record.arm),
                         record.block,
-                        seen.busy,
-                        tuple(seen.work[cost.name] for cost in spec.costs),
+                        phase.busy,
+                        tuple(phase.work[cost.name] for cost in spec.costs),
                         dict(record.samples),
                     )
                 )
-    return found
+    return runs
 
 
 def fitted(runs: list[CostRun]) -> Floats:
@@ -95,7 +95,7 @@ def scatter(
     runs: list[CostRun], value: dict[tuple[tuple[str, str], int], float]
 ) -> dict[str, float]:
     """Standard deviation of paired log ratios in %, by session; of its first two arms."""
-    found = {}
+    deviations = {}
     for session in dict.fromkeys(run.arm[0] for run in runs):
         base, other = list(dict.fromkeys(run.arm for run in runs if run.arm[0] == session))[:2]
         blocks = {block for arm, block in value if arm == base} & {
@@ -103,8 +103,8 @@ def scatter(
         }
         ratios = [np.log(value[other, block] / value[base, block]) for block in sorted(blocks)]
         if len(ratios) > 1:
-            found[session] = float(100 * np.std(ratios, ddof=1))
-    return found
+            deviations[session] = float(100 * np.std(ratios, ddof=1))
+    return deviations
 
 
 def report(name: tuple[str, str, str], spec: Phase, runs: list[CostRun]) -> None:
@@ -128,23 +128,23 @@ def report(name: tuple[str, str, str], spec: Phase, runs: list[CostRun]) -> None
             (r.arm, r.block): work[r.arm, r.block] / r.counts[io] for r in runs
         }))  # fmt: skip
     for title, value in rows:
-        said = "  ".join(f"{Path(k).name} {sd:.3f}" for k, sd in scatter(runs, value).items())
-        print(f"  paired sd, %: {title:<16} {said}")
+        cells = "  ".join(f"{Path(k).name} {sd:.3f}" for k, sd in scatter(runs, value).items())
+        print(f"  paired sd, %: {title:<16} {cells}")
 
 
 def main() -> None:
     """Read the sessions and print every phase that they share."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("sessions", nargs="+", type=Path)
-    found: dict[tuple[str, str, str], list[CostRun]] = defaultdict(list)
+    by_phase: dict[tuple[str, str, str], list[CostRun]] = defaultdict(list)
     for folder in parser.parse_args().sessions:
         for name, runs in runs_of(folder).items():
-            found[name] += runs
+            by_phase[name] += runs
     catalogue = load_catalogue()
-    for name, runs in found.items():
+    for name, runs in by_phase.items():
         workload, variant, phase = name
         phases = catalogue[workload].phases_of(variant)
-        report(name, next(one for one in phases if one.name == phase), runs)
+        report(name, next(spec for spec in phases if spec.name == phase), runs)
 
 
 if __name__ == "__main__":

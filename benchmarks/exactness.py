@@ -53,11 +53,11 @@ def main() -> int:
     parser.add_argument("--cold", type=int, default=2)
     parser.add_argument("--at-once", type=int, default=2)
     parser.add_argument("--busy", type=int, default=0)
-    asked = parser.parse_args()
+    arguments = parser.parse_args()
 
-    overrides = [f"guest={asked.guest}", "blocks=1"]
+    overrides = [f"guest={arguments.guest}", "blocks=1"]
     experiment = load_experiment(
-        Path(asked.experiment), overrides=overrides, catalogue=catalogue(CHECKOUT)
+        Path(arguments.experiment), overrides=overrides, catalogue=catalogue(CHECKOUT)
     )
     experiment = experiment.model_copy(update={"twins": ()})
     session = prepare(experiment, Options(CHECKOUT, cache_folder()), lambda arm, progress: None)
@@ -66,25 +66,25 @@ def main() -> int:
 
     with ExitStack() as stack:
         top = Path(stack.enter_context(tempfile.TemporaryDirectory(dir=cache_folder())))
-        for number in range(asked.busy):
+        for number in range(arguments.busy):
             argv = ["sh", "-c", "while :; do :; done"]
             stack.enter_context(spawn(argv, log=top / f"busy-{number}", env=dict(os.environ)))
-        pool = stack.enter_context(ThreadPoolExecutor(asked.at_once))
+        pool = stack.enter_context(ThreadPoolExecutor(arguments.at_once))
 
-        boots = pool.map(lambda n: boot(machine, top / f"boot-{n}"), range(asked.boots))
+        boots = pool.map(lambda n: boot(machine, top / f"boot-{n}"), range(arguments.boots))
         print("memories", dict(Counter(boots)))
 
         snapshot = exact.take_snapshot(machine, top / "snapshot", top / "snapshot-logs", silent)
 
         def run(number: int) -> str:
             folder = top / f"run-{number}"
-            if number < asked.runs:
+            if number < arguments.runs:
                 done = exact.run_restored(snapshot, text, folder, folder / "logs", silent)
             else:
                 done = exact.run_cold(machine, text, folder, folder / "logs", silent)
             return channel.fingerprint(done.files)[:16] if done.files else done.ending.message
 
-        results = Counter(pool.map(run, range(asked.runs + asked.cold)))
+        results = Counter(pool.map(run, range(arguments.runs + arguments.cold)))
         print("results ", dict(results))
     return len(results) != 1
 

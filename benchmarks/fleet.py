@@ -133,7 +133,7 @@ def simulate(
     checks = -(-series.runs // costs.check_one_in) if costs.check_one_in else 0
     parcels = series.runs + checks
     every = [Progress(n * DAY_S / a_day, series.builds, parcels, 0.0) for n in range(a_day * days)]
-    events = [(one.came, 0, number, -1) for number, one in enumerate(every)]
+    events = [(progress.came, 0, number, -1) for number, progress in enumerate(every)]
     heapq.heapify(events)
     # By series, builds (-1) before parcels: what is ready, and workers that are free.
     ready: list[tuple[int, int]] = []
@@ -142,34 +142,34 @@ def simulate(
     waits = []
     while events:
         now, came, number, done = heapq.heappop(events)
-        one = every[number]
+        progress = every[number]
         if not came:
             for _ in range(series.builds):
                 heapq.heappush(ready, (number, -1))
         elif done < 0:
-            one.builds -= 1
-            if not one.builds:
+            progress.builds -= 1
+            if not progress.builds:
                 for parcel in range(parcels):
                     heapq.heappush(ready, (number, parcel))
         else:
-            one.client = max(one.client, now) + costs.client_s
-            one.parcels -= 1
-            if not one.parcels:
-                waits.append(one.client - one.came)
+            progress.client = max(progress.client, now) + costs.client_s
+            progress.parcels -= 1
+            if not progress.parcels:
+                waits.append(progress.client - progress.came)
         if came:
             heapq.heappush(free, came - 1)
         while ready and free:
             number, parcel = heapq.heappop(ready)
             worker = heapq.heappop(free)
-            took, start = costs.build_s, now
+            duration_s, start = costs.build_s, now
             if parcel >= 0:
                 start = scheduler = max(scheduler, now) + costs.scheduler_s
-                took = costs.run_s * float(np.exp(rng.normal(0.0, costs.spread)))
+                duration_s = costs.run_s * float(np.exp(rng.normal(0.0, costs.spread)))
                 fresh = (worker, parcel % series.machines)
-                took += costs.snapshot_s * (fresh not in every[number].snapshots)
+                duration_s += costs.snapshot_s * (fresh not in every[number].snapshots)
                 every[number].snapshots.add(fresh)
-            busy += took
-            heapq.heappush(events, (start + took, worker + 1, number, parcel))
+            busy += duration_s
+            heapq.heappush(events, (start + duration_s, worker + 1, number, parcel))
     return Day(
         workers,
         a_day * days / now * DAY_S,
@@ -252,17 +252,17 @@ def _guests(folder: Path, count: int) -> str:
         for number in range(count):
             cluster.start_worker(str(number))
         more = ["--executor", cluster.address, "--store", str(folder / "store")]
-        asked = [str(SMALL), "--set", "blocks=3", "--session", str(session)]
+        arguments = [str(SMALL), "--set", "blocks=3", "--session", str(session)]
         began = time.monotonic()
-        spent = _cpu_s("measure", *asked, *more)
+        spent = _cpu_s("measure", *arguments, *more)
         elapsed = time.monotonic() - began
         idle = _cpu_s("measure", "--resume", str(session))
     finally:
         cluster.stop()
     costs = [json.loads(line) for line in (session / "costs.jsonl").read_text().splitlines()]
-    told = [json.loads(line) for line in (session / "fleet.jsonl").read_text().splitlines()]
-    received = sum(line.get("received", 0) for line in told) / count / (1 << 20)
-    moved = statistics.mean(line["moved"] for line in told if "moved" in line) / 1024
+    events = [json.loads(line) for line in (session / "fleet.jsonl").read_text().splitlines()]
+    received = sum(line.get("received", 0) for line in events) / count / (1 << 20)
+    moved = statistics.mean(line["moved"] for line in events if "moved" in line) / 1024
     used = sum(cost["guest_cpu_s"] for cost in costs)
     return (
         f"{count} | {elapsed:.0f} | {used:.0f} | {60 * len(costs) / elapsed:.1f} | "
@@ -288,13 +288,13 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1, help="at most")
     parser.add_argument("--scheduler-ms", type=float, default=6.0, help="of a parcel, as measured")
     parser.add_argument("--client-s", type=float, default=0.35, help="of a run, as measured")
-    asked = parser.parse_args()
-    if asked.what == "empty":
-        empty(asked.workers)
-    elif asked.what == "guests":
-        guests(asked.workers)
+    arguments = parser.parse_args()
+    if arguments.what == "empty":
+        empty(arguments.workers)
+    elif arguments.what == "guests":
+        guests(arguments.workers)
     else:
-        costs = Costs(scheduler_s=asked.scheduler_ms / 1000, client_s=asked.client_s)
+        costs = Costs(scheduler_s=arguments.scheduler_ms / 1000, client_s=arguments.client_s)
         print("workers | most series a day | of 100 a day: hours to a report, 95 % | busy")
         for workers in (1, 10, 100, 1000):
             day = simulate(workers, costs)

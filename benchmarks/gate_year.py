@@ -165,9 +165,9 @@ def live(seed: int, counts: dict[str, Counter[str]]) -> None:
             if night in year.acknowledged:
                 ids[night] = [m["change"] for m in messages if m["level"] == "error"]
             right = code in year.expected[night]
-            want = "pass" if 0 in year.expected[night] else "fail"
+            expected = "pass" if 0 in year.expected[night] else "fail"
             name = "right" if right else "passed wrongly" if code == 0 else "failed wrongly"
-            counts[year.event[night]][f"{want}: {name}"] += 1
+            counts[year.event[night]][f"{expected}: {name}"] += 1
             if not right:
                 first = messages[0]["text"][:90] if messages else ""
                 print(f"year {seed} night {night} {year.event[night]}: exit {code}, expected "
@@ -179,15 +179,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--years", type=int, default=2)
     parser.add_argument("--first", type=int, default=1, help="number of the first year")
-    asked = parser.parse_args()
+    arguments = parser.parse_args()
     counts: dict[str, Counter[str]] = {name: Counter() for name in ("quiet", *sorted({*EVENTS}))}
-    for seed in range(asked.first, asked.first + asked.years):
+    for seed in range(arguments.first, arguments.first + arguments.years):
         live(seed, counts)
     heads = ("fail: right", "fail: passed wrongly", "fail: failed wrongly", "pass: right",
              "pass: failed wrongly")  # fmt: skip
     print(f"| event | {' | '.join(heads)} |\n|---|{'---|' * len(heads)}")
-    for name, found in counts.items():
-        print(f"| {name} | {' | '.join(str(found[head]) for head in heads)} |")
+    for name, outcomes in counts.items():
+        print(f"| {name} | {' | '.join(str(outcomes[head]) for head in heads)} |")
 
 
 if __name__ == "__main__":

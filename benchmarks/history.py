@@ -68,13 +68,13 @@ def wider(entry: Entry) -> Entry:
     names = tuple(f"4k.metric_{number}" for number in range(METRICS - 2))
     more = tuple(Metric(name=name, title=name, unit="1", direction="lower") for name in names)
 
-    def arm(found: ArmCase) -> ArmCase:
-        values = [value for value in found.metrics["4k.bw"].values if value is not None]
+    def arm(measured: ArmCase) -> ArmCase:
+        values = [value for value in measured.metrics["4k.bw"].values if value is not None]
         others = {}
         for number, name in enumerate(names, start=1):
             scaled = tuple(value / number / 3 for value in values)
             others[name] = Ensemble(values=scaled, summary=summarize(scaled))
-        return found.model_copy(update={"metrics": {**found.metrics, **others}})
+        return measured.model_copy(update={"metrics": {**measured.metrics, **others}})
 
     cases = tuple(
         case.model_copy(
@@ -114,8 +114,8 @@ def main() -> None:
     parser.add_argument("--nights", type=int, default=1000)
     nights = parser.parse_args().nights
     random = np.random.default_rng(1)
-    made = [nights_of(number, nights) for number in range(EXPERIMENTS)]
-    in_order = sorted((entry for track in made for entry in track), key=lambda entry: entry.order)
+    tracks = [nights_of(number, nights) for number in range(EXPERIMENTS)]
+    in_order = sorted((entry for track in tracks for entry in track), key=lambda entry: entry.order)
     with tempfile.TemporaryDirectory() as top:
         store = HistoryStore(Path(top) / "history")
         counted = functions_of(in_order[0], random)
@@ -133,15 +133,17 @@ def main() -> None:
         with timed("the table made"):
             frame = table(read.entries)
         with timed("the table asked for one course"):
-            asked = frame[(frame.case == "case-3") & (frame.metric == "4k.bw") & frame.primary]
-            means = asked[asked.arm == "tonight"].groupby("experiment")["mean"].agg(["min", "max"])
-        print(f"| rows, rows asked for | {len(frame)}, {len(asked)} ({len(means)} tracks) |")
+            course = frame[(frame.case == "case-3") & (frame.metric == "4k.bw") & frame.primary]
+            means = (
+                course[course.arm == "tonight"].groupby("experiment")["mean"].agg(["min", "max"])
+            )
+        print(f"| rows, rows asked for | {len(frame)}, {len(course)} ({len(means)} tracks) |")
         with timed("every change of every night found anew"):
-            found = changes_of(read.entries, store.functions)
-        steps = [change for change in found if change.kind == "step"]
+            changes = changes_of(read.entries, store.functions)
+        steps = [change for change in changes if change.kind == "step"]
         print(f"| steps told, with functions | {len(steps)} of {EXPERIMENTS * CASES} true |")
         with timed("all trends of one experiment"):
-            trends(read.tracks()[made[0][0].track], found)
+            trends(read.tracks()[tracks[0][0].track], changes)
         place = Path(top) / "site"
         with timed("the site made"):
             built = site.build(store, place)
@@ -155,7 +157,7 @@ def main() -> None:
                 exchange.export(read.entries, store.functions, file)
             print(f"| {form[1:]} | {file.stat().st_size / 2**20:.1f} MiB |")
         with timed("pruned to 60 whole nights"):
-            pruning.apply(store, pruning.decide(read.entries, found, keep_nights=60))
+            pruning.apply(store, pruning.decide(read.entries, changes, keep_nights=60))
         for kind in ("nights", "functions"):
             print(f"| {kind}, pruned | {size(store.folder / kind)} |")
         with timed("everything read, pruned"):

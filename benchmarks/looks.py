@@ -91,7 +91,7 @@ class Rates(NamedTuple):
 
 def bounds(values: Floats, looks: Looks) -> list[Bounds]:
     """Each look's bounds of all sessions, shape (sessions, seeds)."""
-    found = []
+    by_look = []
     for so_far in rates.so_far(looks):
         n = so_far.seeds[-1]
         drawn = values[:, :n]
@@ -118,8 +118,8 @@ def bounds(values: Floats, looks: Looks) -> list[Bounds]:
                 # The p value has to be small, too: the interval of the mean excludes zero.
                 tested = mean
         change = (np.minimum(sides[0][0], tested[0]), np.maximum(sides[0][1], tested[1]))
-        found.append(Bounds(n, drawn.mean(axis=1), change, sides[1]))
-    return found
+        by_look.append(Bounds(n, drawn.mean(axis=1), change, sides[1]))
+    return by_look
 
 
 def ended(shown: list[Bounds], effect: float, sd: float) -> tuple[Floats, Floats]:
@@ -155,12 +155,12 @@ def judged(values: Floats, looks: Looks) -> tuple[float, int]:
             direction="higher", base=(1.0,) * n, patched=tuple(np.exp(values[:n]).tolist()),
             blocks_planned=n, looks=so_far,
         )  # fmt: skip
-        found = judge_primary([evidence], Thresholds(change=CHANGE, alpha=ALPHA))[0]
-        if found.cause not in OPEN:
+        judgement = judge_primary([evidence], Thresholds(change=CHANGE, alpha=ALPHA))[0]
+        if judgement.cause not in OPEN:
             break
-    if found.verdict in CALLED:
-        return (1.0 if found.verdict is Verdict.IMPROVEMENT else -1.0), n
-    return (2.0 if found.verdict is Verdict.NO_CHANGE else 0.0), n
+    if judgement.verdict in CALLED:
+        return (1.0 if judgement.verdict is Verdict.IMPROVEMENT else -1.0), n
+    return (2.0 if judgement.verdict is Verdict.NO_CHANGE else 0.0), n
 
 
 def compared(values: Floats, shown: list[Bounds], looks: Looks, effect: float) -> int:
@@ -188,15 +188,15 @@ def main() -> None:
         for title, looks in (("8 seeds", FIXED), ("8 to 32 seeds", ADDING)):
             shown = bounds(values, looks)
             worst = max(
-                found.called + found.wrong_way
-                for found in (simulated(shown, 0.0, sd) for sd in SPREADS)
+                result.called + result.wrong_way
+                for result in (simulated(shown, 0.0, sd) for sd in SPREADS)
             )
             missed = max(simulated(shown, side * CHANGE).same for side in (1, -1))
             cells = [f" {100 * worst:.1f} | {100 * missed:.1f} |"]
             for effect in EFFECTS:
-                found = simulated(shown, effect)
+                result = simulated(shown, effect)
                 cells.append(
-                    f" {100 * found.called:.0f} / {100 * found.same:.0f}, {found.seeds:.0f} |"
+                    f" {100 * result.called:.0f} / {100 * result.same:.0f}, {result.seeds:.0f} |"
                 )
             rows[title].append(f"| {name} |{''.join(cells)}")
             differ += compared(values, shown, looks, EFFECTS[1])

@@ -79,13 +79,13 @@ class Score:
 
     tracks: int = 0
     changes: int = 0
-    found: int = 0
+    detected: int = 0
     delays: list[int] = field(default_factory=list)
     misplaced: list[int] = field(default_factory=list)
     again: int = 0
     false: int = 0
     lab_moves: int = 0
-    lab_found: int = 0
+    lab_detected: int = 0
     lab_false: int = 0
 
 
@@ -172,7 +172,7 @@ def at_once(size: float) -> Callable[[np.random.Generator], Year]:
 
     def make(random: np.random.Generator) -> Year:
         year = steps(size)(random)
-        year.lab = {one.night: 0.03 * float(random.choice([-1, 1])) for one in year.truth}
+        year.lab = {step.night: 0.03 * float(random.choice([-1, 1])) for step in year.truth}
         return year
 
     return make
@@ -225,25 +225,25 @@ def night_number(night: str) -> int:
     return (type(FIRST).fromisoformat(night) - FIRST).days
 
 
-def score(year: Year, told: Sequence[NightlyChange], into: Score) -> None:
+def score(year: Year, changes: Sequence[NightlyChange], into: Score) -> None:
     """Hold what was told against what happened."""
     into.tracks += 1
     into.changes += len(year.truth)
     into.lab_moves += len(year.lab)
-    first = next((change.course.arm for change in told if change.course.arm != PINNED), "")
+    first = next((change.course.arm for change in changes if change.course.arm != PINNED), "")
     # Without a pinned arm both followed arms tell the same; one of them is counted.
-    kernel = [c for c in told if c.kind in ("step", "drift") and c.course.arm == first]
-    labs = {night_number(c.night) for c in told if c.kind in ("lab", "mixed")}
-    into.lab_found += len(labs & set(year.lab))
+    kernel = [c for c in changes if c.kind in ("step", "drift") and c.course.arm == first]
+    labs = {night_number(c.night) for c in changes if c.kind in ("lab", "mixed")}
+    into.lab_detected += len(labs & set(year.lab))
     into.lab_false += len([n for n in labs if not any(abs(n - lab) <= 3 for lab in year.lab)])
-    into.false += len([c for c in told if c.kind == "unexplained"])
+    into.false += len([c for c in changes if c.kind == "unexplained"])
     met: set[int] = set()
     for change in kernel:
-        seen, size = night_number(change.seen), change.estimate or 0.0
+        noticed, size = night_number(change.seen), change.estimate or 0.0
         hits = [
             number
-            for number, one in enumerate(year.truth)
-            if one.night <= seen <= one.last + LATEST and size * one.size > 0
+            for number, step in enumerate(year.truth)
+            if step.night <= noticed <= step.last + LATEST and size * step.size > 0
         ]
         if not hits:
             into.false += 1
@@ -251,10 +251,10 @@ def score(year: Year, told: Sequence[NightlyChange], into: Score) -> None:
             into.again += 1
         else:
             met.add(hits[-1])
-            one = year.truth[hits[-1]]
-            into.found += 1
-            into.delays.append(seen - one.night)
-            into.misplaced.append(abs(night_number(change.night) - one.night))
+            step = year.truth[hits[-1]]
+            into.detected += 1
+            into.delays.append(noticed - step.night)
+            into.misplaced.append(abs(night_number(change.night) - step.night))
 
 
 def run(scenario: Scenario, tracks: int) -> Score:
@@ -267,16 +267,16 @@ def run(scenario: Scenario, tracks: int) -> Score:
 
 def row(scenario: Scenario, result: Score) -> str:
     """One line of the table."""
-    found = f"{result.found} of {result.changes}" if result.changes else "–"
+    detected = f"{result.detected} of {result.changes}" if result.changes else "–"
     delay = place = "–"
     if result.delays:
         low, high = np.percentile(result.delays, [50, 95])
         delay, place = f"{low:.0f}, {high:.0f}", f"{np.median(result.misplaced):.0f}"
-    lab = f"{result.lab_found} of {result.lab_moves}" if result.lab_moves else "–"
+    lab = f"{result.lab_detected} of {result.lab_moves}" if result.lab_moves else "–"
     years = result.tracks
     again = f"{result.again / years:.2f}" if result.changes else "–"
     return (
-        f"| {scenario.mode} | {scenario.name} | {found} | {delay} | {place} | {again} "
+        f"| {scenario.mode} | {scenario.name} | {detected} | {delay} | {place} | {again} "
         f"| {result.false / years:.2f} | {lab} | {result.lab_false / years:.2f} |"
     )
 
@@ -285,14 +285,18 @@ def rules(tracks: int) -> None:
     """Exact nights by other baselines and thresholds: the table of rules in docs/history.md."""
     print("| baseline, nights | share of the threshold | the year | found | delay | false |")
     print("|---|---|---|---|---|---|")
-    wanted = (
+    names = (
         "nothing",
         "steps of 0.25 %",
         "steps of 0.5 %",
         "drifts, 0.02 % a night for 40 nights",
     )
     known = exact.find
-    for scenario in (one for one in SCENARIOS if one.mode == "exact" and one.name in wanted):
+    for scenario in (
+        candidate
+        for candidate in SCENARIOS
+        if candidate.mode == "exact" and candidate.name in names
+    ):
         years = [(y, nights_of(y, "exact", track)) for track, y in years_of(scenario, tracks)]
         for baseline, share in ((1, 0.5), (8, 0.5), (1, 1.0), (8, 1.0)):
             result = Score()
@@ -301,8 +305,8 @@ def rules(tracks: int) -> None:
                 score(year, changes_of(entries), result)
             exact.find = known
             delay = f"{np.mean(result.delays):.1f}" if result.delays else "–"
-            found = f"{result.found} of {result.changes}" if result.changes else "–"
-            print(f"| {baseline} | {share:g} | {scenario.name} | {found} | {delay} "
+            detected = f"{result.detected} of {result.changes}" if result.changes else "–"
+            print(f"| {baseline} | {share:g} | {scenario.name} | {detected} | {delay} "
                   f"| {result.false / tracks:.2f} |", flush=True)  # fmt: skip
 
 
@@ -314,18 +318,18 @@ def years_of(scenario: Scenario, tracks: int) -> Iterator[tuple[int, Year]]:
 
 def write_series(file: Path, tracks: int) -> None:
     """The nightly ratios of the wall scenarios with their truth, as JSON."""
-    found = []
+    series = []
     for scenario in SCENARIOS:
         if scenario.mode != "wall":
             continue
         for track, year in years_of(scenario, tracks):
             values = followed(nights_of(year, "wall", track), "filemap-4k", "4k.bw", "tonight")
             _, estimates, _ = wall.nightly(values.relative())
-            truth = [[one.night, one.size, one.last] for one in year.truth]
-            found.append(
+            truth = [[step.night, step.size, step.last] for step in year.truth]
+            series.append(
                 {"name": scenario.name, "estimates": estimates.tolist(), "truth": truth}
             )  # fmt: skip
-    file.write_text(json.dumps(found))
+    file.write_text(json.dumps(series))
 
 
 def main() -> None:
@@ -333,13 +337,13 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="fewer years")
     parser.add_argument("--series", type=Path, help="write the wall nights here, judge nothing")
     parser.add_argument("--rules", action="store_true", help="exact nights by other rules")
-    asked = parser.parse_args()
-    tracks = QUICK_TRACKS if asked.quick else TRACKS
-    if asked.rules:
+    arguments = parser.parse_args()
+    tracks = QUICK_TRACKS if arguments.quick else TRACKS
+    if arguments.rules:
         rules(tracks)
         return
-    if asked.series:
-        write_series(asked.series, tracks)
+    if arguments.series:
+        write_series(arguments.series, tracks)
         return
     print("| mode | the year | found | delay, nights | misplaced | told again | false | lab moves "
           "| false lab |")  # fmt: skip

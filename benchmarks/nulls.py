@@ -124,10 +124,10 @@ def nulls_of(experiment: Experiment, case: str = "", arm: str = "") -> Experimen
     """
     dataset = experiment.dataset
     nulls = NULLS_OF_MEMORY if dataset.memory_mib and not dataset.cgroup_limit_mib else NULLS
-    of_arm = next((one for one in experiment.all_arms if one.name == arm), ArmSpec(name=BASE))
+    of_arm = next((spec for spec in experiment.all_arms if spec.name == arm), ArmSpec(name=BASE))
     settings = {"mount_options": of_arm.mount_options, "sysctl": of_arm.sysctl}
     return with_arms(
-        experiment, tuple(one.model_copy(update=settings) for one in nulls), case, "pairs",
+        experiment, tuple(spec.model_copy(update=settings) for spec in nulls), case, "pairs",
         "changes that change nothing",
     )  # fmt: skip
 
@@ -138,9 +138,9 @@ def with_arms(
     """The experiment with other arms, of one case or all, without what explains and checks."""
     # Published figures are of arms that are not here.
     kept = tuple(
-        one.model_copy(update={"published": ()})
-        for one in experiment.cases
-        if case in ("", one.name)
+        spec.model_copy(update={"published": ()})
+        for spec in experiment.cases
+        if case in ("", spec.name)
     )
     return experiment.model_copy(
         update={
@@ -150,7 +150,7 @@ def with_arms(
     )  # fmt: skip
 
 
-def asked_of(parser: argparse.ArgumentParser) -> argparse.Namespace:
+def arguments_of(parser: argparse.ArgumentParser) -> argparse.Namespace:
     """The arguments, with those that say what is measured and how."""
     parser.add_argument("session", type=Path)
     parser.add_argument("--experiment", default="filemap-v4")
@@ -161,10 +161,10 @@ def asked_of(parser: argparse.ArgumentParser) -> argparse.Namespace:
 
 
 def measured(
-    folder: Path, asked: argparse.Namespace, arms_of: Callable[[Experiment], Experiment]
+    folder: Path, arguments: argparse.Namespace, arms_of: Callable[[Experiment], Experiment]
 ) -> MeasuredSession:
     """The session in ``folder``: begun, finished, or as it is."""
-    options, reporter = Options(CHECKOUT, cache_folder(), guests_at_once=asked.jobs), Reporter()
+    options, reporter = Options(CHECKOUT, cache_folder(), guests_at_once=arguments.jobs), Reporter()
     if (folder / MANIFEST).exists():
         with sessions.SessionLock(folder, must_exist=True):
             store = SessionStore(folder)
@@ -172,9 +172,9 @@ def measured(
                 opened, store, options = sessions.reopen(folder, options, building(reporter))
                 measure(opened, options, store, reporter)
         return open_session(folder)
-    overrides = tuple(f"guest={asked.guest}" for _ in range(bool(asked.guest)))
+    overrides = tuple(f"guest={arguments.guest}" for _ in range(bool(arguments.guest)))
     loaded = load_experiment(
-        Path(asked.experiment), overrides=overrides, catalogue=catalogue(CHECKOUT)
+        Path(arguments.experiment), overrides=overrides, catalogue=catalogue(CHECKOUT)
     )
     with sessions.SessionLock(folder):
         opened, store = sessions.start(
@@ -191,13 +191,13 @@ def pairs_of(session: MeasuredSession) -> list[Comparison]:
 
 def values_of(session: MeasuredSession, case: str, metric: str) -> dict[str, list[float]]:
     """Values by arm, in the order of the seeds that all arms have."""
-    found: dict[str, dict[int, float]] = {arm.name: {} for arm in session.manifest.arms}
+    by_arm: dict[str, dict[int, float]] = {arm.name: {} for arm in session.manifest.arms}
     for record in session.records:
         value = (record.samples or {}).get(metric)
         if record.case == case and not record.repeat and not record.twin and value:
-            found[record.arm][record.block] = value
-    blocks = sorted(set.intersection(*(set(by_block) for by_block in found.values())))
-    return {arm: [by_block[block] for block in blocks] for arm, by_block in found.items()}
+            by_arm[record.arm][record.block] = value
+    blocks = sorted(set.intersection(*(set(by_block) for by_block in by_arm.values())))
+    return {arm: [by_block[block] for block in blocks] for arm, by_block in by_arm.items()}
 
 
 def changes(values: Mapping[str, Sequence[float]]) -> str:
@@ -216,9 +216,11 @@ def main() -> None:
     """Measure what is not measured yet, and print the table."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--arm", default="", help="an arm whose settings all have")
-    asked = asked_of(parser)
+    arguments = arguments_of(parser)
     session = measured(
-        asked.session, asked, lambda experiment: nulls_of(experiment, asked.case, asked.arm)
+        arguments.session,
+        arguments,
+        lambda experiment: nulls_of(experiment, arguments.case, arguments.arm),
     )
     pairs = pairs_of(session)
     print("| case | metric | seeds scatter | a build's own | p | called | no change |")
@@ -227,15 +229,15 @@ def main() -> None:
         shown = dict.fromkeys((*case.primary, *(f"{phase.name}.bw" for phase in case.phases)))
         for metric in shown:
             values = values_of(session, case.name, metric)
-            found = shift(np.log(np.array(list(values.values()))))
-            said = [
-                one.judgement.verdict for pair in pairs for one in pair.primary
-                if (one.case, one.name) == (case.name, metric)
+            scatter = shift(np.log(np.array(list(values.values()))))
+            verdicts = [
+                compared.judgement.verdict for pair in pairs for compared in pair.primary
+                if (compared.case, compared.name) == (case.name, metric)
             ]  # fmt: skip
-            called, same = sum(v in CALLED for v in said), said.count(Verdict.NO_CHANGE)
-            judged = f"{called} of {len(said)} | {same}" if said else "not judged |"
-            print(f"| {case.name} | {metric} | {found.pair:.3f} | {found.own:.3f} "
-                  f"| {found.p_value:.3f} | {judged} |")  # fmt: skip
+            called, same = sum(v in CALLED for v in verdicts), verdicts.count(Verdict.NO_CHANGE)
+            judged = f"{called} of {len(verdicts)} | {same}" if verdicts else "not judged |"
+            print(f"| {case.name} | {metric} | {scatter.pair:.3f} | {scatter.own:.3f} "
+                  f"| {scatter.p_value:.3f} | {judged} |")  # fmt: skip
             print(f"  {changes(values)}", file=sys.stderr)
     counts = Counter(
         f"{each.case} {each.phase} {change.name}"

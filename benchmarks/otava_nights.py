@@ -25,9 +25,9 @@ LONGEST, FEWEST, LATEST, NEAR = 120, 14, 30, 3
 LARGE = 0.0075
 
 
-def told(estimates: list[float]) -> list[tuple[int, int, float]]:
+def changes_in(estimates: list[float]) -> list[tuple[int, int, float]]:
     """(first night of the new level, where it was seen, log ratio) of each change, once."""
-    found: list[tuple[int, int, float]] = []
+    changes: list[tuple[int, int, float]] = []
     for now in range(FEWEST - 1, len(estimates)):
         first = max(0, now + 1 - LONGEST)
         window = [math.exp(value) for value in estimates[first : now + 1]]
@@ -35,9 +35,9 @@ def told(estimates: list[float]) -> list[tuple[int, int, float]]:
         for point in points:
             at = first + point.index
             size = math.log(point.stats.mean_2 / point.stats.mean_1)
-            if all(abs(at - known) > NEAR or size * one < 0 for known, _, one in found):
-                found.append((at, now, size))
-    return found
+            if all(abs(at - known) > NEAR or size * earlier < 0 for known, _, earlier in changes):
+                changes.append((at, now, size))
+    return changes
 
 
 def main() -> None:
@@ -47,11 +47,11 @@ def main() -> None:
         score["of"].append(len(year["truth"]))
         met: set[int] = set()
         false = again = 0
-        for _, seen, size in told(year["estimates"]):
+        for _, noticed, size in changes_in(year["estimates"]):
             hits = [
                 number
                 for number, (night, moved, last) in enumerate(year["truth"])
-                if night <= seen <= last + LATEST and size * moved > 0
+                if night <= noticed <= last + LATEST and size * moved > 0
             ]
             if not hits:
                 false += 1
@@ -59,7 +59,7 @@ def main() -> None:
                 again += 1
             else:
                 met.add(hits[-1])
-                score["delay"].append(seen - year["truth"][hits[-1]][0])
+                score["delay"].append(noticed - year["truth"][hits[-1]][0])
         score["false"].append(false)
         score["again"].append(again)
     print(

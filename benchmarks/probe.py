@@ -51,16 +51,16 @@ def main() -> int:
     parser.add_argument("--cpu", default="")
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--memory", default="ice-lake-sp", help="a machine, or none")
-    asked = parser.parse_args()
+    arguments = parser.parse_args()
 
-    overrides = [f"guest={asked.guest}", "blocks=1"]
+    overrides = [f"guest={arguments.guest}", "blocks=1"]
     experiment = load_experiment(
-        Path(asked.experiment), overrides=overrides, catalogue=catalogue(CHECKOUT)
+        Path(arguments.experiment), overrides=overrides, catalogue=catalogue(CHECKOUT)
     )
     experiment = experiment.model_copy(update={"twins": ()})
     session = prepare(experiment, Options(CHECKOUT, cache_folder()), lambda arm, progress: None)
     planned = session.plan.runs[0]
-    machine = reshaped(session.machine(planned), asked.vcpus, asked.cpu)
+    machine = reshaped(session.machine(planned), arguments.vcpus, arguments.cpu)
     phases = [phase.name for phase in session.phases(session.case(planned.case))]
     text = session.job(planned)
     probe = plugin.provide(cache_folder())
@@ -68,14 +68,14 @@ def main() -> int:
     kernel = session.bench(planned).kernels[planned.arm]
     locks = dataclasses.replace(probe, locks=fold.locks_of(kernel))
     forms: dict[str, Probe | None] = {"plain": None, "probe": probe, "locks": locks}
-    if asked.memory != "none" and can_be_modelled([machine.guest]):
-        modelled = memory.words(load_machine(Path(asked.memory)), kernel)
+    if arguments.memory != "none" and can_be_modelled([machine.guest]):
+        modelled = memory.words(load_machine(Path(arguments.memory)), kernel)
         forms["memory"] = dataclasses.replace(probe, model=modelled)
     outcomes: dict[str, list[Outcome]] = {form: [] for form in forms}
     with tempfile.TemporaryDirectory(dir=cache_folder()) as folder:
         top = Path(folder)
         snapshot = exact.take_snapshot(machine, top / "snapshot", top / "logs", silent)
-        for number in range(asked.runs):
+        for number in range(arguments.runs):
             for form, used in forms.items():
                 place = top / f"run-{number}-{form}"
                 done = exact.run_restored(snapshot, text, place, place / "logs", silent, probe=used)
@@ -92,8 +92,8 @@ def main() -> int:
         for done in outcomes.get(form, ())
     }
     kinds = len({"locks", "memory"} & forms.keys())
-    took = {form: statistics.median(done.cpu_s for done in outcomes[form]) for form in forms}
-    plain, counted, locked = took["plain"], took["probe"], took["locks"]
+    cpu_s = {form: statistics.median(done.cpu_s for done in outcomes[form]) for form in forms}
+    plain, counted, locked = cpu_s["plain"], cpu_s["probe"], cpu_s["locks"]
     first = outcomes["locks"][0]
     print(f"different results {len(results)}, different counts {len(counts)}")
     print(
@@ -101,7 +101,7 @@ def main() -> int:
         f"{locked / counted:.3f} x of the probe; {len(first.counts or b'') / 1e6:.1f} MB"
     )
     if "memory" in forms:
-        print(f"CPU time with caches modelled {took['memory'] / plain:.3f} x the plain run")
+        print(f"CPU time with caches modelled {cpu_s['memory'] / plain:.3f} x the plain run")
     for phase, share in fold.overcount(first.counts or b"", first.files or {}, phases).items():
         print(f"{phase}: counted {share:+.4%} against the guest's clock")
     return len(results) != 1 or len(counts) != kinds

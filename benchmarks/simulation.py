@@ -200,12 +200,12 @@ def ours(session: SimulatedSession, looks: Sequence[Look]) -> tuple[Bools, Bools
     spent = np.full(trials, float(looks[-1].blocks))
     for look in looks:
         left = np.flatnonzero(~(called | equal))
-        seen = SimulatedSession(
+        remaining = SimulatedSession(
             session.base[left, : look.blocks],
             session.patched[left, : look.blocks],
             session.again[left, : look.blocks],
         )
-        now_called, now_equal = judge(seen, at_look(THRESHOLDS, look))
+        now_called, now_equal = judge(remaining, at_look(THRESHOLDS, look))
         called[left], equal[left] = now_called, now_equal
         spent[left[now_called | now_equal]] = look.blocks
     return called, equal, spent
@@ -260,7 +260,7 @@ def calls(noise: Noise, random: Random, trials: int, effect: float) -> dict[str,
     """How many of ``trials`` sessions each rule calls a change, by rule."""
     session = blocks(noise, random, trials, LOOKS[-1].blocks, effect)
     short = blocks(noise, random, trials, BLOCKS, effect)
-    found = {
+    by_rule = {
         RULES[0]: ours(short, (Look(BLOCKS, 1.0),))[0],
         RULES[1]: ours(session, LOOKS)[0],
         RULES[2]: lkp(*in_sequence(noise.draw, random, trials, 4, effect)),
@@ -269,12 +269,12 @@ def calls(noise: Noise, random: Random, trials: int, effect: float) -> dict[str,
     if noise.one_boot is None:
         values = in_sequence(noise.draw, random, trials, BLOCKS, effect)
     else:
-        one = np.exp(noise.one_boot(random, trials, BLOCKS))
+        base = np.exp(noise.one_boot(random, trials, BLOCKS))
         other = np.exp(noise.one_boot(random, trials, BLOCKS) + effect)
-        values = (one, other)
-    found[RULES[4]] = mmtests(*values)
-    found[RULES[5]] = welch(*values)
-    return {rule: int(called.sum()) for rule, called in found.items()}
+        values = (base, other)
+    by_rule[RULES[4]] = mmtests(*values)
+    by_rule[RULES[5]] = welch(*values)
+    return {rule: int(called.sum()) for rule, called in by_rule.items()}
 
 
 def table(trials: int, effect: float, seed: int = SEED) -> list[tuple[str, dict[str, int]]]:

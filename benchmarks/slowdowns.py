@@ -24,7 +24,7 @@ import numpy as np
 CHECKOUT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(CHECKOUT))
 
-from benchmarks.nulls import BASE, asked_of, measured, pairs_of, values_of, with_arms
+from benchmarks.nulls import BASE, arguments_of, measured, pairs_of, values_of, with_arms
 from experiment.looks import looks_of
 from experiment.spec import ArmSpec, Experiment, SeriesSpec
 from reports import looks as rates
@@ -60,7 +60,7 @@ def judged(session: MeasuredSession, case: CaseRecord, arm: str) -> dict[str, st
     direction = {metric.name: metric.direction for metric in case.metrics}
     # Those that all arms have, where the session is still on its way.
     seeds = min(len(of[BASE]) for of in values.values())
-    found: dict[str, str] = {}
+    answers: dict[str, str] = {}
     for so_far in rates.so_far(looks_of(FIRST, MOST, seeds)):
         n = so_far.seeds[-1]
         family = [
@@ -71,15 +71,15 @@ def judged(session: MeasuredSession, case: CaseRecord, arm: str) -> dict[str, st
             for metric, of in values.items()
         ]  # fmt: skip
         verdicts = judge_primary(family, session.manifest.experiment.thresholds)
-        found = {
+        answers = {
             metric: (
-                f"undecided after {n}" if one.cause in OPEN else f"{one.verdict} after {n}"
+                f"{'undecided' if judgement.cause in OPEN else judgement.verdict} after {n}"
             )
-            for metric, one in zip(values, verdicts, strict=True)
+            for metric, judgement in zip(values, verdicts, strict=True)
         }  # fmt: skip
-        if not any(one.cause in OPEN for one in verdicts):
+        if not any(judgement.cause in OPEN for judgement in verdicts):
             break
-    return found
+    return answers
 
 
 def main() -> None:
@@ -88,10 +88,12 @@ def main() -> None:
     every = ",".join(name for names in FILES.values() for name in names)
     parser.add_argument("--series", default=every, help="folders of configs/series, with commas")
     parser.add_argument("--seeds", type=int, default=FIRST)
-    asked = asked_of(parser)
-    series = tuple(asked.series.split(","))
+    arguments = arguments_of(parser)
+    series = tuple(arguments.series.split(","))
     session = measured(
-        asked.session, asked, lambda one: slowed(one, series, asked.case, asked.seeds)
+        arguments.session,
+        arguments,
+        lambda experiment: slowed(experiment, series, arguments.case, arguments.seeds),
     )
     functions = {
         (pair.manifest.patched, each.case): each.changed
@@ -101,7 +103,7 @@ def main() -> None:
     for case in session.manifest.cases:
         for arm in series:
             verdicts = judged(session, case, arm)
-            named = [one.name for one in functions.get((arm, case.name), ())]
+            named = [experiment.name for experiment in functions.get((arm, case.name), ())]
             for metric in case.primary:
                 values = values_of(session, case.name, metric)
                 apart = 100 * (np.log(values[arm]) - np.log(values[BASE]))

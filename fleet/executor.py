@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -117,6 +117,10 @@ class DaskExecutor:
                 where=self.name,
                 next_step=link.resume,
             ) from error
+
+    def keeping(self) -> AbstractContextManager[DaskExecutor]:
+        """As ``runs.boots.Executor.keeping``: workers keep snapshots of their own anyway."""
+        return nullcontext(self)
 
     def wall(self) -> WallFleet:
         """Wall blocks are made on workers that say they are wall hosts."""

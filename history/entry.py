@@ -21,7 +21,7 @@ from reports.sections.functions import changed_words
 from reports.verdict import Verdict
 from results.record import KernelIdentity, Metric, Record
 
-SCHEMA_VERSION = 3
+SCHEMA_VERSION = 4
 # An arm of this name is the same kernel every night: what it moves by is the lab's.
 PINNED = "pinned"
 # Functions below this share of a phase's instructions are kept as one sum: a change of
@@ -96,11 +96,26 @@ class ChangedFunction(Record):
     moved: tuple[Moved, ...]
 
 
+class FunctionDifference(NamedTuple):
+    """By how much one function differs between two arms; an array of five in the file.
+
+    ``difference`` is in instructions per unit of work.  ``size`` is the same, or what its calls
+    moved, as a fraction of the phase, and ``half`` half of the width of its 95 % interval.
+    """
+
+    name: str
+    file: str
+    difference: Value
+    size: Value
+    half: Value
+
+
 class ChangedFunctions(Record):
     """What the session's own comparison said of the functions of a phase: ``arm`` to ``against``.
 
-    ``count`` of the ``tested`` functions changed; ``largest`` are at most :data:`MOST_CHANGED` of
-    them, the largest first, whose largest difference is ``size`` of the phase, a fraction.
+    ``count`` of the ``tested`` functions changed, by ``differences`` (empty in entries of older
+    versions); ``largest`` are at most :data:`MOST_CHANGED` of them, the largest first, whose
+    largest difference is ``size`` of the phase, a fraction.
     """
 
     arm: str
@@ -111,6 +126,7 @@ class ChangedFunctions(Record):
     count: int
     size: Value = 0.0
     largest: tuple[ChangedFunction, ...] = ()
+    differences: tuple[FunctionDifference, ...] = ()
 
     @property
     def text(self) -> str:
@@ -192,7 +208,7 @@ class Entry(Record):
     tells whether functions are kept beside it, ``thinned`` that values seed by seed no longer are.
     """
 
-    schema_version: Literal[1, 2, 3] = 3
+    schema_version: Literal[1, 2, 3, 4] = 4
     night: Night
     night_id: NightId = ""
     created: str

@@ -55,7 +55,7 @@ class Gap:
     @property
     def subject(self) -> Subject:
         """The gap as known changes are asked for it."""
-        names = (*self.track[:2], self.case, self.metric, self.arm)
+        names = (*self.track[:2], self.case, self.metric, self.arm, "")
         return Subject(self.id, names, self.night)
 
 

@@ -8,6 +8,7 @@ from typing import Literal, NamedTuple
 from experiment.spec import Thresholds
 from history.change import NightlyChange
 from history.entry import Entry
+from history.function_changes import FunctionsChange, function_changes, function_courses
 from history.gaps import Gap, gaps_of
 from history.known import KnownChanges
 from history.policy import Action, Finding, Policy, PolicyTarget, laxer
@@ -90,15 +91,14 @@ def _of_functions(
     ]  # fmt: skip
 
 
-def _functions_of_night(entry: Entry, policy: Policy) -> list[Message]:
-    """The same of a night: what its session's own comparison said, arm against arm."""
-    return [
-        _functions_message(
-            PolicyTarget(*entry.track, case.name, f"{each.phase}.functions"),
-            f"{each.arm} against {each.against}: {each.text}", each.size, policy
-        )
-        for case in entry.cases for each in case.functions if each.count
-    ]  # fmt: skip
+def _of_function_change(change: FunctionsChange, policy: Policy, *, new: bool) -> Message:
+    """The same of functions that a night of the history changed, and the newest still has."""
+    place = PolicyTarget(*change.track, change.case, change.metric)
+    since = "" if new else f"since {change.night}: "
+    message = _functions_message(place, f"{since}{change.text}", change.size, policy)
+    if change.status != "open":
+        message = message._replace(level=LEVELS["pass"], code=0)
+    return message._replace(change=change.id)
 
 
 def _functions_message(place: PolicyTarget, words: str, size: float, policy: Policy) -> Message:
@@ -160,6 +160,8 @@ def of_history(
     newest = newest_entry(entries)
     if newest is None:
         return Gate(_sorted(messages))
+    all_courses = courses(entries)
+    of_functions = function_changes(entries, known_changes)
     tracks: dict[tuple[str, str, str], list[Entry]] = {}
     for entry in sorted(entries, key=lambda each: each.order):
         tracks.setdefault(entry.track, []).append(entry)
@@ -173,12 +175,23 @@ def of_history(
         messages += _lost(last, policy)
         messages += _lax(track, mine[-1].thresholds, policy)
         messages += _too_few(mine[-1], policy)
-        if mine[-1].id in new:
-            messages += _functions_of_night(mine[-1], policy)
-    gaps, all_courses = gaps_of(entries, known_changes), courses(entries)
+        messages += [
+            _of_function_change(change, policy, new=change.entry in new)
+            for change in of_functions
+            if change.track == track and mine[-1].id in new
+            and (change.is_standing or (change.functions and change.entry in new))
+        ]  # fmt: skip
+    gaps = gaps_of(entries, known_changes)
     messages += [_of_gap(gap, policy) for gap in gaps]
-    ids = [*(change.id for change in listed), *(gap.id for gap in gaps)]
-    for known_change, words in known_changes.notes(all_courses, ids, newest.night):
+    ids = [
+        *(change.id for change in listed), *(gap.id for gap in gaps),
+        *(change.id for change in of_functions),
+    ]  # fmt: skip
+    fitting = [
+        *all_courses,
+        *(name for change in of_functions for name in function_courses(change)),
+    ]
+    for known_change, words in known_changes.notes(fitting, ids, newest.night):
         level: Level = "notice" if known_change.expired(newest.night) else "warning"
         text = f"{known_change.title()}: {words}: {known_change.reason}"
         messages.append(Message(level, "known changes", text))

@@ -24,13 +24,14 @@ from history.entry import (
     Ensemble,
     Entry,
     FunctionCost,
+    FunctionDifference,
     NightFunctions,
     PhaseCost,
     role_of,
 )
 from reports import wall
 from reports.attribution import USER
-from reports.attribution_model import Attribution
+from reports.attribution_model import Attribution, FunctionChange
 from reports.comparison import summarize, unfinished
 from reports.many import compare_session
 from reports.model import Comparison, MetricComparison
@@ -281,7 +282,18 @@ def _changed(manifest: Manifest, found: Attribution) -> ChangedFunctions:
             )
             for each in found.changed[:MOST_CHANGED]
         ),
+        differences=tuple(_difference(each, found.total.base) for each in found.changed),
     )
+
+
+def _difference(change: FunctionChange, total: float) -> FunctionDifference:
+    pair = change.instructions if "instructions" in change.moved else change.calls
+    width = pair.high - pair.low if pair.high is not None and pair.low is not None else 0.0
+    relative = width / 2 / abs(pair.difference) if pair.difference else 0.0
+    return FunctionDifference(
+        change.name, change.file, _short(change.instructions.difference),
+        _short(change.size / total), _short(relative * abs(change.size) / total),
+    )  # fmt: skip
 
 
 def _functions(

@@ -2,7 +2,7 @@
 
     [[known]]
     kind = "muted"                   # or "expected", "acknowledged"
-    experiment = "filemap-v4"        # experiment, guest, case, metric, arm: patterns
+    experiment = "filemap-v4"        # experiment, guest, case, metric, arm, function: patterns
     metric = "4k.*"
     from = "2026-11-20"              # nights on which the change may begin
     until = "2026-12-20"             # from this night on the entry says nothing any more
@@ -41,7 +41,7 @@ from history.change import NightlyChange, Status
 from history.entry import Hex12, Night
 from history.limits import fit, fits_everything, fraction, has_wildcard, too_late
 
-FIELDS = ("experiment", "guest", "case", "metric", "arm")
+FIELDS = ("experiment", "guest", "case", "metric", "arm", "function")
 # Of what no entry may silence more by a pattern, and of what it does where it says nothing.
 MOST, USUAL = 0.25, 0.05
 
@@ -49,8 +49,8 @@ MOST, USUAL = 0.25, 0.05
 class Subject(NamedTuple):
     """What an entry may be about: a change, or a gap (``history.gaps``).
 
-    ``names`` are those of :data:`FIELDS`, empty where it is of all; ``size`` is a fraction,
-    and 0 where nothing was judged.
+    ``names`` are those of :data:`FIELDS`, empty where it is of all or of no function; ``size`` is a
+    fraction, and 0 where nothing was judged.
     """
 
     id: str
@@ -63,7 +63,7 @@ class Subject(NamedTuple):
 def subject_of(change: NightlyChange) -> Subject:
     """A change as entries are asked for it."""
     course = change.course
-    names = (course.experiment, course.guest, course.case, course.metric, course.arm)
+    names = (course.experiment, course.guest, course.case, course.metric, course.arm, "")
     return Subject(
         change.id, names, change.night, str(change.verdict or ""), abs(change.estimate or 0.0)
     )
@@ -82,6 +82,7 @@ class KnownChange(Frozen):
     case: str = "*"
     metric: str = "*"
     arm: str = "*"
+    function: str = "*"
     direction: Literal["regression", "improvement", "any"] = "any"
     at_most: Annotated[float, Field(gt=0)] | None = None
 
@@ -108,7 +109,7 @@ class KnownChange(Frozen):
     @property
     def patterns(self) -> tuple[str, ...]:
         """In the order of :data:`FIELDS`."""
-        return (self.experiment, self.guest, self.case, self.metric, self.arm)
+        return (self.experiment, self.guest, self.case, self.metric, self.arm, self.function)
 
     @property
     def limit(self) -> float | None:

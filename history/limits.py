@@ -70,4 +70,4 @@ def has_wildcard(pattern: str) -> bool:
 
 def fit(names: Sequence[str], patterns: Sequence[str]) -> bool:
     """Whether each name fits its pattern."""
-    return all(map(fnmatchcase, names, patterns))
+    return all(fnmatchcase(name, pattern) for name, pattern in zip(names, patterns, strict=True))

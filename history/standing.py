@@ -22,11 +22,13 @@ def newest_entry(entries: Iterable[Entry]) -> Entry | None:
 
 
 def courses(entries: Sequence[Entry]) -> tuple[tuple[str, ...], ...]:
-    """(experiment, guest, case, metric, arm) of all that is or was ever judged."""
+    """Names by ``history.known.FIELDS`` of all metrics that are or were ever judged."""
     tracks: dict[tuple[str, str, str], list[Entry]] = {}
     for entry in entries:
         tracks.setdefault(entry.track, []).append(entry)
-    return tuple((*track[:2], *course) for track, of in tracks.items() for course in courses_of(of))
+    return tuple(
+        (*track[:2], *course, "") for track, of in tracks.items() for course in courses_of(of)
+    )
 
 
 def marked(

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from history.change import Moved, NightlyChange
 from history.entry import Entry
+from history.function_changes import FunctionsChange
 from history.store import HistoryContents
 from history.trend import Trend
 from reports.wording import between, clean, figure, percent
@@ -73,6 +74,13 @@ def change_lines(changes: Iterable[NightlyChange]) -> list[str]:
             unit = f" instructions per {change.unit_of_work}" if change.unit_of_work else ""
             lines.append(clean(f"    {moved_words(function)}{unit}{calls}{file}"))
     return lines
+
+
+def function_change_lines(changes: Iterable[FunctionsChange]) -> list[str]:
+    """A line for each change of functions that the newest night has still."""
+    return [
+        clean(f"{' '.join(change.track)}: {change.line}") for change in changes if change.functions
+    ]
 
 
 def overview(read: HistoryContents) -> list[str]:

@@ -91,13 +91,13 @@ def boot_argv(accelerator: Accelerator, kernel: Path, initrd: Path) -> list[str]
 def reason_in(stdout: str, stderr: str) -> str:
     """Why a boot did not reach its first program, from what QEMU and the kernel said."""
     lines = [line.strip() for line in stderr.splitlines() if line.strip()]
-    wanted = [line for line in lines if "error" in line or "Could not" in line or "failed" in line]
-    if not wanted:
-        wanted = [line for line in stdout.splitlines() if "Kernel panic" in line] or lines
-    if not wanted:
-        said = [line.strip() for line in stdout.splitlines() if line.strip()]
-        wanted = [f"ended after {said[-1]!r}"] if said else ["ended without a word"]
-    return wanted[0].removeprefix(f"{QEMU}: ")[:REASON_CHARACTERS]
+    reasons = [line for line in lines if "error" in line or "Could not" in line or "failed" in line]
+    if not reasons:
+        reasons = [line for line in stdout.splitlines() if "Kernel panic" in line] or lines
+    if not reasons:
+        printed = [line.strip() for line in stdout.splitlines() if line.strip()]
+        reasons = [f"ended after {printed[-1]!r}"] if printed else ["ended without a word"]
+    return reasons[0].removeprefix(f"{QEMU}: ")[:REASON_CHARACTERS]
 
 
 def attempt(accelerator: Accelerator, kernel: Path, initrd: Path) -> Attempt:
@@ -114,7 +114,7 @@ def attempt(accelerator: Accelerator, kernel: Path, initrd: Path) -> Attempt:
     return Attempt(accelerator, works, "" if works else reason_in(done.stdout, done.stderr))
 
 
-def decide(attempt_one: Callable[[Accelerator], Attempt]) -> AcceleratorTest:
+def decide(boot_with: Callable[[Accelerator], Attempt]) -> AcceleratorTest:
     """Try the accelerators in the order of preference up to the first that works.
 
     Raises:
@@ -122,7 +122,7 @@ def decide(attempt_one: Callable[[Accelerator], Attempt]) -> AcceleratorTest:
     """
     attempts: list[Attempt] = []
     for accelerator in ACCELERATORS:
-        attempts.append(attempt_one(accelerator))
+        attempts.append(boot_with(accelerator))
         if attempts[-1].works:
             return AcceleratorTest(accelerator, tuple(attempts))
     raise InfraError(
@@ -187,15 +187,15 @@ def provide(
     kept_file = cache / KEPT
     cache.mkdir(parents=True, exist_ok=True)
     with FileLock(cache / "accelerator.lock"):
-        found = _read(kept_file, key)
-        if found is None:
+        result = _read(kept_file, key)
+        if result is None:
             initrd = small_root(cache)
-            found = decide(lambda accelerator: attempt(accelerator, kernel, initrd))
-            found = replace(found, emulated=cpu_is_emulated())
+            result = decide(lambda accelerator: attempt(accelerator, kernel, initrd))
+            result = replace(result, emulated=cpu_is_emulated())
             beside = kept_file.with_suffix(".new")
-            beside.write_text(json.dumps({"key": key, **asdict(found)}, indent=1))
+            beside.write_text(json.dumps({"key": key, **asdict(result)}, indent=1))
             beside.replace(kept_file)
-    return found
+    return result
 
 
 def kept(
@@ -220,7 +220,7 @@ def _read(path: Path, key: list[str]) -> AcceleratorTest | None:
         kept = json.loads(path.read_text())
         if kept["key"] != key or kept["accelerator"] not in ACCELERATORS:
             return None
-        attempts = tuple(Attempt(**one) for one in kept["attempts"])
+        attempts = tuple(Attempt(**fields) for fields in kept["attempts"])
         return AcceleratorTest(kept["accelerator"], attempts, bool(kept["emulated"]))
     except (OSError, ValueError, TypeError, KeyError):
         return None

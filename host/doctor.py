@@ -122,8 +122,8 @@ def check_exact_mode() -> DoctorCheck:
             "exact mode", "fail", error.what, why, install_line([package_of(argv[0])])
         )
     if done.returncode != 0:
-        found = (done.tail().splitlines() or ["no message"])[-1]
-        return DoctorCheck("exact mode", "fail", found, why, "install a QEMU with TCG for x86_64")
+        message = (done.tail().splitlines() or ["no message"])[-1]
+        return DoctorCheck("exact mode", "fail", message, why, "install a QEMU with TCG for x86_64")
     return DoctorCheck("exact mode", "ok", "QEMU accepts tcg with -icount shift=0,sleep=off", "")
 
 
@@ -132,44 +132,44 @@ def check_exactness(cache: Path) -> DoctorCheck:
     why = "a QEMU may give guests that differ from boot to boot"
     name = "exactness"
     try:
-        found = exactness.standing(cache)
+        qemu = exactness.standing(cache)
     except InfraError as error:
         return DoctorCheck(
             name, "fail", error.what, why, install_line([package_of(exactness.QEMU)])
         )
-    if found.status == "inexact":
-        return DoctorCheck(name, "fail", found.text, why, "use another QEMU, see docs/systems.md")
-    if found.status == "untried":
-        return DoctorCheck(name, "warn", found.text, why, "./lab.py doctor --exact")
-    return DoctorCheck(name, "ok", found.text, "")
+    if qemu.status == "inexact":
+        return DoctorCheck(name, "fail", qemu.text, why, "use another QEMU, see docs/systems.md")
+    if qemu.status == "untried":
+        return DoctorCheck(name, "warn", qemu.text, why, "./lab.py doctor --exact")
+    return DoctorCheck(name, "ok", qemu.text, "")
 
 
 def check_kvm(device: Path = Path("/dev/kvm")) -> DoctorCheck:
     """Note whether KVM is offered; that it opens does not mean that it runs a kernel."""
     offered = os.access(device, os.R_OK | os.W_OK)
-    found = f"{device} opens" if offered else f"no access to {device}"
+    state = f"{device} opens" if offered else f"no access to {device}"
     return DoctorCheck(
-        "kvm", "ok", f"{found}; not needed in exact mode", "wall mode finds out by booting a guest"
+        "kvm", "ok", f"{state}; not needed in exact mode", "wall mode finds out by booting a guest"
     )
 
 
 def check_memory(total_mib: int) -> DoctorCheck:
     """Whether the machine's memory (MiB) carries guests and a kernel build."""
-    found = f"{total_mib} MiB"
+    size = f"{total_mib} MiB"
     why = "the default guest and a kernel build fit 4 GiB"
     if total_mib >= MEMORY_MIB:
-        return DoctorCheck("memory", "ok", found, "")
+        return DoctorCheck("memory", "ok", size, "")
     status: Status = "fail" if total_mib < LEAST_MEMORY_MIB else "warn"
-    return DoctorCheck("memory", status, found, why, "use a machine with 4 GiB, or the smoke guest")
+    return DoctorCheck("memory", status, size, why, "use a machine with 4 GiB, or the smoke guest")
 
 
 def check_cores(cores: int) -> DoctorCheck:
     """How many guests can run side by side."""
-    found = f"{cores} to run on"
+    count = f"{cores} to run on"
     if cores >= 2:
-        return DoctorCheck("cores", "ok", found, "")
+        return DoctorCheck("cores", "ok", count, "")
     why = "guests run one after the other, each on one core"
-    return DoctorCheck("cores", "warn", found, why, "use two cores or more, or be patient")
+    return DoctorCheck("cores", "warn", count, why, "use two cores or more, or be patient")
 
 
 def check_cache(folder: Path) -> DoctorCheck:
@@ -189,14 +189,14 @@ def check_cache(folder: Path) -> DoctorCheck:
 
 def check_disk(folder: Path, free_bytes: int) -> DoctorCheck:
     """Whether ``free_bytes`` at the cache folder suffice to build with nothing cached."""
-    found = f"{free_bytes / GIB:.1f} GiB free at {folder}"
+    space = f"{free_bytes / GIB:.1f} GiB free at {folder}"
     if free_bytes >= COLD_BUILD_GIB * GIB:
-        return DoctorCheck("disk", "ok", found, "")
+        return DoctorCheck("disk", "ok", space, "")
     status: Status = "fail" if free_bytes < LEAST_GIB * GIB else "warn"
     return DoctorCheck(
         "disk",
         status,
-        found,
+        space,
         f"a build with nothing cached takes up to {COLD_BUILD_GIB} GiB",
         "./lab.py clean, or set TWINBOOT_CACHE to a larger disk",
     )
@@ -209,7 +209,7 @@ def run_checks(*, cache: Path | None = None, proc: Path = Path("/proc")) -> tupl
         InfraError: the package list is missing or malformed.
     """
     folder = cache if cache is not None else cache_folder()
-    wanted = [package for package in packages() if package.need in ("required", "useful")]
+    listed = [package for package in packages() if package.need in ("required", "useful")]
     versions = {tool.name: tool for tool in TOOLS}
     later: tuple[Callable[[], DoctorCheck], ...] = (
         check_exact_mode,
@@ -221,7 +221,7 @@ def run_checks(*, cache: Path | None = None, proc: Path = Path("/proc")) -> tupl
         lambda: check_disk(folder, shutil.disk_usage(_existing(folder)).free),
     )
     return (
-        *(check_package(package) for package in wanted),
+        *(check_package(package) for package in listed),
         *(check_version(known, tool_version(versions[known.tool])) for known in KNOWN),
         *(check() for check in later),
     )
@@ -229,8 +229,8 @@ def run_checks(*, cache: Path | None = None, proc: Path = Path("/proc")) -> tupl
 
 def worst(checks: Iterable[DoctorCheck]) -> Status:
     """The worst status among checks."""
-    said = {check.status for check in checks}
-    return "fail" if "fail" in said else "warn" if "warn" in said else "ok"
+    statuses = {check.status for check in checks}
+    return "fail" if "fail" in statuses else "warn" if "warn" in statuses else "ok"
 
 
 def as_text(checks: Iterable[DoctorCheck]) -> str:

@@ -145,9 +145,9 @@ def trials(cache: Path) -> Mapping[str, Trial]:
     try:
         kept = json.loads((cache / TRIALS).read_text())
         return {
-            key: Trial(**{**one, "vcpus": tuple(one["vcpus"]),
-                          "differences": tuple(one["differences"])})
-            for key, one in kept.items()
+            key: Trial(**{**fields, "vcpus": tuple(fields["vcpus"]),
+                          "differences": tuple(fields["differences"])})
+            for key, fields in kept.items()
         }  # fmt: skip
     except (OSError, ValueError, TypeError, KeyError, AttributeError):
         return {}
@@ -160,11 +160,13 @@ def remember(cache: Path, trial: Trial) -> None:
     with FileLock(path.with_suffix(".lock")):
         every = dict(trials(cache)) | {_key(trial.binary_sha256, trial.preload_sha256): trial}
         beside = path.with_suffix(".new")
-        beside.write_text(json.dumps({key: asdict(one) for key, one in every.items()}, indent=1))
+        beside.write_text(
+            json.dumps({key: asdict(entry) for key, entry in every.items()}, indent=1)
+        )
         beside.replace(path)
 
 
-def require_exact(found: QemuStanding) -> None:
+def require_exact(qemu: QemuStanding) -> None:
     """Refuse a QEMU whose guests are known to differ.
 
     A session's own repeat is one run of a case: it may be equal by luck where others are not.
@@ -172,9 +174,9 @@ def require_exact(found: QemuStanding) -> None:
     Raises:
         InfraError: it was tried here and its boots differed.
     """
-    if found.status == "inexact":
+    if qemu.status == "inexact":
         raise InfraError(
-            found.text,
+            qemu.text,
             where="exact mode",
             next_step="use another QEMU (docs/systems.md), or try it again: "
             "./lab.py doctor --exact",

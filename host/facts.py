@@ -53,41 +53,41 @@ TOOLS = (
 
 def cpu_model(cpuinfo: str) -> str:
     """The first processor's model name in the text of /proc/cpuinfo."""
-    found = re.search(r"^model name\s*:\s*(.+)$", cpuinfo, re.M)
-    return " ".join(found[1].split()) if found else NOT_FOUND
+    match = re.search(r"^model name\s*:\s*(.+)$", cpuinfo, re.M)
+    return " ".join(match[1].split()) if match else NOT_FOUND
 
 
 def meminfo_mib(meminfo: str, field: str) -> int:
     """A field of /proc/meminfo in MiB; 0 when it is not there."""
-    found = re.search(rf"^{re.escape(field)}:\s*(\d+) kB$", meminfo, re.M)
-    return int(found[1]) // 1024 if found else 0
+    match = re.search(rf"^{re.escape(field)}:\s*(\d+) kB$", meminfo, re.M)
+    return int(match[1]) // 1024 if match else 0
 
 
 def distribution(os_release: str) -> str:
     """PRETTY_NAME in the text of /etc/os-release."""
-    found = re.search(r'^PRETTY_NAME="?([^"\n]+)"?$', os_release, re.M)
-    return found[1] if found else NOT_FOUND
+    match = re.search(r'^PRETTY_NAME="?([^"\n]+)"?$', os_release, re.M)
+    return match[1] if match else NOT_FOUND
 
 
-def version_in(tool: Tool, said: str) -> str:
+def version_in(tool: Tool, output: str) -> str:
     """The version in what a tool said when asked for it."""
-    found = re.search(tool.pattern, said)
-    return found[1].strip() if found else NOT_FOUND
+    match = re.search(tool.pattern, output)
+    return match[1].strip() if match else NOT_FOUND
 
 
 def version_numbers(version: str) -> tuple[int, ...]:
     """The leading dotted number of a version text, for comparing; empty when none."""
-    found = re.match(r"\D*?(\d+(?:\.\d+)*)", version)
-    return tuple(int(part) for part in found[1].split(".")) if found else ()
+    match = re.match(r"\D*?(\d+(?:\.\d+)*)", version)
+    return tuple(int(part) for part in match[1].split(".")) if match else ()
 
 
 def commit_text(status: str) -> str:
     """Commit and dirty flag from ``git status --porcelain=v2 --branch``."""
-    found = re.search(r"^# branch\.oid ([0-9a-f]{40,64})$", status, re.M)
-    if not found:
+    match = re.search(r"^# branch\.oid ([0-9a-f]{40,64})$", status, re.M)
+    if not match:
         return NOT_FOUND
     changed = any(line and line[0] not in "#?!" for line in status.splitlines())
-    return found[1] + ("-dirty" if changed else "")
+    return match[1] + ("-dirty" if changed else "")
 
 
 def guests_that_fit(cores: int, available_mib: int, memory_mib_per_guest: int) -> int:
@@ -130,12 +130,12 @@ def host_facts(*, proc: Path = Path("/proc"), etc: Path = Path("/etc")) -> dict[
 def tool_version(tool: Tool) -> str:
     """Ask one tool for its version."""
 
-    def ask() -> str:
+    def query() -> str:
         env = {"PATH": search_path(), "LC_ALL": "C"}
         done = run(tool.argv, timeout_s=QUERY_TIMEOUT_S, env=env, check=False)
         return version_in(tool, done.stdout + done.stderr)
 
-    return _or_not_found(ask)
+    return _or_not_found(query)
 
 
 def tool_versions(programs: Mapping[str, str] = MappingProxyType({})) -> dict[str, str]:
@@ -158,28 +158,28 @@ def tool_versions(programs: Mapping[str, str] = MappingProxyType({})) -> dict[st
 def lab_version(checkout: Path = CHECKOUT) -> str:
     """The lab's version, as pyproject.toml says."""
 
-    def ask() -> str:
+    def query() -> str:
         project = tomllib.loads((checkout / "pyproject.toml").read_text())["project"]
         return str(project["version"])
 
-    return _or_not_found(ask)
+    return _or_not_found(query)
 
 
 def lab_commit(checkout: Path = CHECKOUT) -> str:
     """The checkout's commit, with ``-dirty`` behind it when tracked files were changed."""
 
-    def ask() -> str:
+    def query() -> str:
         argv = ["git", "-C", str(checkout), "status", "--porcelain=v2", "--branch"]
         # A git command of the user's may hold the index lock; only look.
         env = {"GIT_OPTIONAL_LOCKS": "0"}
         return commit_text(run(argv, timeout_s=QUERY_TIMEOUT_S, env=env).stdout)
 
-    return _or_not_found(ask)
+    return _or_not_found(query)
 
 
-def _or_not_found(ask: Callable[[], str]) -> str:
+def _or_not_found(query: Callable[[], str]) -> str:
     try:
-        return ask()
+        return query()
     except (LabError, OSError, LookupError, ValueError, metadata.PackageNotFoundError):
         return NOT_FOUND
 

@@ -52,8 +52,8 @@ class Meanwhile:
 
 def cpu_seconds(stat: str, ticks_per_s: int = 100) -> dict[str, float]:
     """CPU time by kind from the text of /proc/stat; empty when it has no such line."""
-    found = re.search(r"^cpu +([\d ]+)$", stat, re.M)
-    values = [int(word) / ticks_per_s for word in found[1].split()] if found else []
+    match = re.search(r"^cpu +([\d ]+)$", stat, re.M)
+    values = [int(word) / ticks_per_s for word in match[1].split()] if match else []
     return dict(zip(FIELDS, values, strict=False))
 
 
@@ -77,29 +77,29 @@ def meanwhile(before: Counters, after: Counters, *, own_cpu_s: float = 0.0) -> M
     )
 
 
-def check_accelerator(found: AcceleratorTest | None) -> DoctorCheck:
+def check_accelerator(test: AcceleratorTest | None) -> DoctorCheck:
     """Whether guests run on real CPUs; None where no kernel is there to boot."""
-    if found is None:
+    if test is None:
         why = "only booting a kernel tells whether KVM runs one"
         return DoctorCheck("accelerator", "warn", "not tried: no kernel", why, "./lab.py build")
-    if found.real_time:
-        return DoctorCheck("accelerator", "ok", found.text(), "")
+    if test.real_time:
+        return DoctorCheck("accelerator", "ok", test.text(), "")
     why = "the time of QEMU's translator (TCG) says nothing: wall mode gives no verdict"
     mend = 'use mode = "exact", or a host where KVM boots a kernel'
-    return DoctorCheck("accelerator", "fail", found.text(), why, mend)
+    return DoctorCheck("accelerator", "fail", test.text(), why, mend)
 
 
 def check_governor(governors: Sequence[str]) -> DoctorCheck:
     """Whether every CPU keeps its clock up (texts of cpufreq/scaling_governor)."""
-    said = sorted({text.strip() for text in governors if text.strip()})
+    used = sorted({text.strip() for text in governors if text.strip()})
     why = "the clock follows the load, and a run its clock"
-    if not said:
+    if not used:
         mend = "measure on bare metal; a guest of another hypervisor does not own its clock"
         return DoctorCheck("governor", "warn", UNKNOWN, why, mend)
-    if said == ["performance"]:
+    if used == ["performance"]:
         return DoctorCheck("governor", "ok", "performance", "")
     mend = "echo performance | tee /sys/devices/system/cpu/cpu*/cpufreq/scaling_governor"
-    return DoctorCheck("governor", "warn", ", ".join(said), why, mend)
+    return DoctorCheck("governor", "warn", ", ".join(used), why, mend)
 
 
 def check_turbo(no_turbo: str, boost: str) -> DoctorCheck:
@@ -129,31 +129,31 @@ def check_smt(active: str) -> DoctorCheck:
 
 def check_numa(nodes: int, balancing: str) -> DoctorCheck:
     """Whether the kernel moves a guest's memory between nodes (text of numa_balancing)."""
-    found = f"{nodes} {'node' if nodes == 1 else 'nodes'}"
+    count = f"{nodes} {'node' if nodes == 1 else 'nodes'}"
     if nodes > 1 and balancing.strip() not in ("", "0"):
         why = "pages of the guest are unmapped and moved while it runs"
         return DoctorCheck(
-            "numa", "warn", f"{found}, balancing on", why, "sysctl kernel.numa_balancing=0"
+            "numa", "warn", f"{count}, balancing on", why, "sysctl kernel.numa_balancing=0"
         )
-    return DoctorCheck("numa", "ok", found, "")
+    return DoctorCheck("numa", "ok", count, "")
 
 
-def check_steal(seen: Meanwhile) -> DoctorCheck:
+def check_steal(sample: Meanwhile) -> DoctorCheck:
     """Whether a hypervisor below takes CPU time."""
-    found = f"{seen.stolen:.1%} of CPU time"
-    if seen.stolen <= STOLEN:
-        return DoctorCheck("steal", "ok", found, "")
+    share = f"{sample.stolen:.1%} of CPU time"
+    if sample.stolen <= STOLEN:
+        return DoctorCheck("steal", "ok", share, "")
     why = "another tenant runs in our time, and no clock of ours shows where"
-    return DoctorCheck("steal", "fail", found, why, "use a host of its own")
+    return DoctorCheck("steal", "fail", share, why, "use a host of its own")
 
 
-def check_load(seen: Meanwhile) -> DoctorCheck:
+def check_load(sample: Meanwhile) -> DoctorCheck:
     """Whether the host is idle before a session."""
-    found = f"{seen.busy:.1%} of CPU time in use"
-    if seen.busy <= BUSY:
-        return DoctorCheck("load", "ok", found, "")
+    share = f"{sample.busy:.1%} of CPU time in use"
+    if sample.busy <= BUSY:
+        return DoctorCheck("load", "ok", share, "")
     why = "other work takes cache, memory bandwidth and CPU time"
-    return DoctorCheck("load", "warn", found, why, "stop it; top -b -n 1 | head -n 20 names it")
+    return DoctorCheck("load", "warn", share, why, "stop it; top -b -n 1 | head -n 20 names it")
 
 
 def check_ksm(run: str) -> DoctorCheck:
@@ -183,14 +183,16 @@ def check_free_memory(meminfo: str, guest_mib: int, *, huge_pages: bool) -> Doct
     why = "a host that reclaims or swaps is measured instead of the guest"
     if huge_pages:
         free = re.search(r"^HugePages_Free:\s*(\d+)$", meminfo, re.M)
-        pages, wanted = int(free[1]) if free else 0, -(-guest_mib // HUGE_PAGE_MIB)
-        if pages < wanted:
-            found = f"{pages} huge pages free, {wanted} needed"
-            return DoctorCheck("memory", "fail", found, why, f"sysctl vm.nr_hugepages={wanted}")
-    found = f"{available} MiB available, {needed} needed"
+        pages, needed_pages = int(free[1]) if free else 0, -(-guest_mib // HUGE_PAGE_MIB)
+        if pages < needed_pages:
+            space = f"{pages} huge pages free, {needed_pages} needed"
+            return DoctorCheck(
+                "memory", "fail", space, why, f"sysctl vm.nr_hugepages={needed_pages}"
+            )
+    space = f"{available} MiB available, {needed} needed"
     if available < needed:
-        return DoctorCheck("memory", "fail", found, why, "end other work, or use a smaller guest")
-    return DoctorCheck("memory", "ok", found, "")
+        return DoctorCheck("memory", "fail", space, why, "end other work, or use a smaller guest")
+    return DoctorCheck("memory", "ok", space, "")
 
 
 def check_swap(meminfo: str) -> DoctorCheck:
@@ -207,10 +209,10 @@ def check_other_guests(commands: Mapping[int, str]) -> DoctorCheck:
     others = sorted(pid for pid, name in commands.items() if OTHER_GUESTS.match(name))
     if not others:
         return DoctorCheck("other guests", "ok", "none", "")
-    found = ", ".join(f"{commands[pid]} ({pid})" for pid in others)
+    running = ", ".join(f"{commands[pid]} ({pid})" for pid in others)
     why = "they share cache, memory bandwidth and cores with ours"
     mend = "shut them down, or measure when they are gone"
-    return DoctorCheck("other guests", "fail", found, why, mend)
+    return DoctorCheck("other guests", "fail", running, why, mend)
 
 
 def check_placement(placement: Placement | None, vcpus: int) -> DoctorCheck:
@@ -219,10 +221,10 @@ def check_placement(placement: Placement | None, vcpus: int) -> DoctorCheck:
     mend = f"use a guest with fewer vCPUs than {vcpus}, or a host with more cores"
     if placement is None:
         return DoctorCheck("pinning", "fail", f"no cores left for {vcpus} vCPUs", why, mend)
-    found = f"vCPUs on {_listed(placement.vcpus)}, the lab on {_listed(placement.lab)}"
+    cores = f"vCPUs on {_listed(placement.vcpus)}, the lab on {_listed(placement.lab)}"
     if placement.isolated:
-        return DoctorCheck("pinning", "ok", found, "")
-    return DoctorCheck("pinning", "warn", f"{found}; cores are shared", why, mend)
+        return DoctorCheck("pinning", "ok", cores, "")
+    return DoctorCheck("pinning", "warn", f"{cores}; cores are shared", why, mend)
 
 
 def require_fit(checks: Iterable[DoctorCheck]) -> None:
@@ -279,7 +281,7 @@ def fitness(
     cpu = sys / "devices/system/cpu"
     before = read_counters(proc=proc, system=sys / "devices/system")
     time.sleep(sample_s)
-    seen = meanwhile(before, read_counters(proc=proc, system=sys / "devices/system"))
+    sample = meanwhile(before, read_counters(proc=proc, system=sys / "devices/system"))
     meminfo = text_of(proc / "meminfo")
     memory = sys / "kernel/mm"
     thp = memory / "transparent_hugepage"
@@ -293,8 +295,8 @@ def fitness(
             len(list((sys / "devices/system/node").glob("node[0-9]*"))),
             text_of(proc / "sys/kernel/numa_balancing"),
         ),
-        check_steal(seen),
-        check_load(seen),
+        check_steal(sample),
+        check_load(sample),
         check_ksm(text_of(memory / "ksm/run")),
         check_thp(
             text_of(thp / "enabled"), text_of(thp / "khugepaged/defrag"), huge_pages=huge_pages

@@ -56,12 +56,12 @@ def call(function: Callable[P, Value], *arguments: P.args, **named: P.kwargs) ->
         InfraError: the helper cannot be started.
         Exception: whatever the function raises.
     """
-    asked = pickle.dumps((function.__module__, function.__qualname__, arguments, named))
-    process = _take()
+    request = pickle.dumps((function.__module__, function.__qualname__, arguments, named))
+    process = _helper_process()
     try:
         assert process.stdin is not None
         assert process.stdout is not None
-        _send(process.stdin, asked)
+        _send(process.stdin, request)
         answer = _receive(process.stdout)
         good, value = _Answer(io.BytesIO(answer)).load()
     except (OSError, EOFError, pickle.UnpicklingError):
@@ -83,13 +83,13 @@ def call(function: Callable[P, Value], *arguments: P.args, **named: P.kwargs) ->
 
 def serve() -> None:
     """What a helper does: compute what it is asked, until nobody asks any more."""
-    asking, answering = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
+    incoming, outgoing = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
     _, hard = resource.getrlimit(resource.RLIMIT_AS)
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, hard))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     while True:
         try:
-            module, name, arguments, named = pickle.loads(_receive(asking))  # noqa: S301
+            module, name, arguments, named = pickle.loads(_receive(incoming))  # noqa: S301
         except EOFError:
             return
         used = resource.getrusage(resource.RUSAGE_SELF)
@@ -98,10 +98,10 @@ def serve() -> None:
         resource.setrlimit(resource.RLIMIT_CPU, (spent + CPU_S + 1, hard))
         try:
             answer = (True, getattr(importlib.import_module(module), name)(*arguments, **named))
-            said = pickle.dumps(answer)
+            reply = pickle.dumps(answer)
         except Exception as error:
-            said = _raised(error)
-        _send(answering, said)
+            reply = _raised(error)
+        _send(outgoing, reply)
 
 
 def close() -> None:
@@ -115,7 +115,7 @@ def close() -> None:
         process.wait()
 
 
-def _take() -> Process:
+def _helper_process() -> Process:
     with _lock:
         if _idle:
             return _idle.pop()
@@ -146,8 +146,8 @@ def _receive(pipe: IO[bytes]) -> bytes:
 
 
 def _ended(function: Callable[..., object], status: int | None) -> LimitError:
-    took = f"more than {CPU_S} s of CPU time" if status == -signal.SIGXCPU else "too much memory"
-    return LimitError(f"reading it took {took}", where=function.__qualname__)
+    excess = f"more than {CPU_S} s of CPU time" if status == -signal.SIGXCPU else "too much memory"
+    return LimitError(f"reading it took {excess}", where=function.__qualname__)
 
 
 class _Answer(pickle.Unpickler):
@@ -156,9 +156,9 @@ class _Answer(pickle.Unpickler):
     def find_class(self, module: str, name: str) -> Any:
         own = module.partition(".")[0] in OWN
         if "." not in name and (own or module == "builtins"):
-            found = super().find_class(module, name)
-            if isinstance(found, type) and (own or issubclass(found, Exception)):
-                return found
+            loaded = super().find_class(module, name)
+            if isinstance(loaded, type) and (own or issubclass(loaded, Exception)):
+                return loaded
         raise pickle.UnpicklingError(f"no record: {module}.{name}")
 
 

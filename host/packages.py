@@ -69,11 +69,11 @@ def parse(text: str, *, where: str = LIST.name) -> tuple[SystemPackage, ...]:
         fields = [field.strip() for field in line.split("|")]
         if len(fields) != 4 or not all(fields):
             raise InfraError("expected four fields between bars", where=f"{where}:{number}")
-        name, said, provides, why = fields
-        need = next((known for known in NEEDS if known == said), None)
+        name, need_name, provides, why = fields
+        need = next((known for known in NEEDS if known == need_name), None)
         if need is None:
             raise InfraError(
-                f"unknown need {said!r}",
+                f"unknown need {need_name!r}",
                 where=f"{where}:{number}",
                 next_step=f"write one of {', '.join(NEEDS)}",
             )
@@ -106,9 +106,9 @@ def parse_systems(text: str, *, where: str = SYSTEMS.name) -> tuple[System, ...]
 
 def system_of(os_release: str, systems: Iterable[System]) -> System:
     """The system that the text of /etc/os-release is of, or is like; else :data:`UNKNOWN`."""
-    said = dict(re.findall(r'^(ID|ID_LIKE)="?([^"\n]*)"?$', os_release, re.M))
+    fields = dict(re.findall(r'^(ID|ID_LIKE)="?([^"\n]*)"?$', os_release, re.M))
     known = {system.id: system for system in systems}
-    ids = [said.get("ID", ""), *said.get("ID_LIKE", "").split()]
+    ids = [fields.get("ID", ""), *fields.get("ID_LIKE", "").split()]
     return next((known[each] for each in ids if each in known), UNKNOWN)
 
 
@@ -162,8 +162,8 @@ def locate(provided: str) -> Path | None:
         return next((at for each in provided.split(",") if (at := locate(each))), None)
     if provided.startswith("/"):
         return max(Path("/").glob(provided[1:]), default=None)
-    found = shutil.which(provided, path=search_path())
-    return Path(found) if found else None
+    path = shutil.which(provided, path=search_path())
+    return Path(path) if path else None
 
 
 def package_of(program: str) -> str:

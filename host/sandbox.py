@@ -84,12 +84,12 @@ class Box:
     def owned(self) -> Iterator[None]:
         """While the block lasts, what may be written is the box's user's, where that is another."""
         for place in (*(folder for folder, _ in self.writable), *self.shared):
-            _give(place, _uid())
+            _chown_all(place, _uid())
         try:
             yield
         finally:
             for folder, _ in self.writable:
-                _give(folder, os.getuid())
+                _chown_all(folder, os.getuid())
 
 
 def box(
@@ -134,14 +134,14 @@ def programs(*names: str) -> tuple[Path, ...]:
 
     With them comes this Python, which kernel builds and b4 run.
     """
-    found = [Path(path) for name in names if (path := shutil.which(name)) is not None]
-    places = [place for path in found for place in (path.absolute().parent, path.resolve().parent)]
+    paths = [Path(path) for name in names if (path := shutil.which(name)) is not None]
+    places = [place for path in paths for place in (path.absolute().parent, path.resolve().parent)]
     places += [Path(sys.prefix), Path(sys.prefix).resolve(), Path(sys.base_prefix)]
-    kept = [
+    outside = [
         place for place in dict.fromkeys(places)
         if place.is_dir() and not _in_system(place) and place not in (Path("/"), Path.home())
     ]  # fmt: skip
-    return tuple(kept)
+    return tuple(outside)
 
 
 def _in_system(place: Path) -> bool:
@@ -152,7 +152,7 @@ def _uid() -> int:
     return BOX_UID if os.getuid() == 0 else os.getuid()
 
 
-def _give(folder: Path, uid: int) -> None:
+def _chown_all(folder: Path, uid: int) -> None:
     if os.getuid() != 0:
         return
     os.chown(folder, uid, uid)

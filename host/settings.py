@@ -24,7 +24,7 @@ class Setting:
 
     path: Path
     now: str
-    wanted: str
+    target: str
 
 
 def to_change(*, proc: Path = Path("/proc"), sys: Path = Path("/sys")) -> tuple[Setting, ...]:
@@ -38,19 +38,19 @@ def to_change(*, proc: Path = Path("/proc"), sys: Path = Path("/sys")) -> tuple[
 
 def _unfit(proc: Path, sys: Path) -> Iterator[Setting]:
     cpu, memory = sys / "devices/system/cpu", sys / "kernel/mm"
-    one_of_several = {
+    switches = {
         cpu / "smt/control": ("on", "off"),
         cpu / "intel_pstate/no_turbo": ("0", "1"),
         cpu / "cpufreq/boost": ("1", "0"),
         memory / "ksm/run": ("1", "2"),
     }
     if len(list((sys / "devices/system/node").glob("node[0-9]*"))) > 1:
-        one_of_several[proc / "sys/kernel/numa_balancing"] = ("1", "0")
+        switches[proc / "sys/kernel/numa_balancing"] = ("1", "0")
     if "[never]" not in text_of(memory / "transparent_hugepage/enabled"):
-        one_of_several[memory / "transparent_hugepage/khugepaged/defrag"] = ("1", "0")
-    for path, (unfit, wanted) in one_of_several.items():
+        switches[memory / "transparent_hugepage/khugepaged/defrag"] = ("1", "0")
+    for path, (unfit, target) in switches.items():
         if text_of(path).strip() == unfit:
-            yield Setting(path, unfit, wanted)
+            yield Setting(path, unfit, target)
     for path in sorted(cpu.glob("cpu[0-9]*/cpufreq/scaling_governor")):
         now = text_of(path).strip()
         if now and now != "performance":
@@ -61,7 +61,7 @@ def as_shell(settings: Sequence[Setting]) -> str:
     """Lines for a root's shell that change them, and in a second part those that undo it."""
     if not settings:
         return NOTHING
-    there = [_line(setting.wanted, setting.path) for setting in settings]
+    there = [_line(setting.target, setting.path) for setting in settings]
     # In the same order: the files of a CPU that was off come back with it.
     back = [_line(setting.now, setting.path) for setting in settings]
     return "\n".join([HEAD, *there, "", UNDO, *back])

@@ -63,9 +63,9 @@ def host_cpus(*, system: Path = SYSTEM) -> tuple[Cpu, ...]:
 def read_cpus(system: Path = SYSTEM) -> tuple[Cpu, ...]:
     """All CPUs that are online, sorted by node, package, core and number."""
     nodes = {
-        number: int(found[1])
+        number: int(match[1])
         for folder in sorted((system / "node").glob("node*"))
-        if (found := NODE_FOLDER.fullmatch(folder.name))
+        if (match := NODE_FOLDER.fullmatch(folder.name))
         for number in cpu_list(text_of(folder / "cpulist"))
     }
     online = cpu_list(text_of(system / "cpu" / "online"))
@@ -79,7 +79,7 @@ def _cpu(folder: Path, number: int, node: int) -> Cpu:
 
 
 def place(
-    cpus: Sequence[Cpu], *, vcpus: int, nodes: int = 1, taken: Collection[int] = ()
+    cpus: Sequence[Cpu], *, vcpus: int, nodes: int = 1, occupied: Collection[int] = ()
 ) -> Placement | None:
     """Choose host CPUs for a guest of ``vcpus`` in ``nodes`` equal guest nodes.
 
@@ -93,7 +93,7 @@ def place(
         return None
     first = min(cpus, key=lambda cpu: cpu.number)
     lab = tuple(sorted(cpu.number for cpu in cpus if _core(cpu) == _core(first)))
-    busy = {_core(cpu) for cpu in cpus if cpu.number in taken} | {_core(first)}
+    busy = {_core(cpu) for cpu in cpus if cpu.number in occupied} | {_core(first)}
     free = [cpu for cpu in cpus if _core(cpu) not in busy]
     on_node = {node: [cpu for cpu in free if cpu.node == node] for node in {c.node for c in cpus}}
     # Most cores first, so that as few vCPUs as possible share one.
@@ -122,9 +122,9 @@ def _cores(cpus: Iterable[Cpu]) -> set[tuple[int, int, int]]:
 
 def _spread(cpus: Sequence[Cpu]) -> list[Cpu]:
     """First threads of all cores, then second threads, and so on."""
-    seen: dict[tuple[int, int, int], int] = {}
+    ranks: dict[tuple[int, int, int], int] = {}
     ranked = []
     for cpu in sorted(cpus):
-        rank = seen[_core(cpu)] = seen.get(_core(cpu), -1) + 1
+        rank = ranks[_core(cpu)] = ranks.get(_core(cpu), -1) + 1
         ranked.append((rank, cpu))
     return [cpu for _, cpu in sorted(ranked)]

@@ -15,6 +15,7 @@ from scipy import stats
 from errors import UsageError
 from history.changes import changes_of
 from history.entry import Entry
+from history.function_changes import function_changes
 from history.gaps import gaps_of
 from history.known import KnownChanges
 from history.policy import Policy
@@ -78,7 +79,10 @@ def build(
             where=str(folder), next_step="name the history that it was made of, or a new folder",
         )  # fmt: skip
     changes = changes_of(read.entries, store.functions, known_changes, policy)
-    tracks = tracks_of(read, changes, gaps_of(read.entries, known_changes))
+    tracks = tracks_of(
+        read, changes, gaps_of(read.entries, known_changes),
+        function_changes(read.entries, known_changes),
+    )  # fmt: skip
     reports = _reports(sessions) if sessions else {}
     beside = folder.with_name(f".{folder.name}-{os.getpid()}")
     shutil.rmtree(beside, ignore_errors=True)

@@ -8,6 +8,7 @@ from functools import cached_property
 
 from history.change import NightlyChange
 from history.entry import Entry
+from history.function_changes import FunctionsChange
 from history.gaps import Gap
 from history.store import HistoryContents
 from history.trend import Trend, trends
@@ -48,6 +49,7 @@ class Track:
     entries: tuple[Entry, ...]
     changes: tuple[NightlyChange, ...]
     gaps: tuple[Gap, ...] = ()
+    of_functions: tuple[FunctionsChange, ...] = ()
 
     @property
     def last(self) -> Entry:
@@ -117,13 +119,21 @@ class Track:
         """What is no longer measured as it was, and nobody acknowledged."""
         return tuple(gap for gap in self.gaps if gap.status == "open")
 
+    @property
+    def functions(self) -> tuple[FunctionsChange, ...]:
+        """Functions that differ between the newest night's arms, and nobody acknowledged."""
+        return tuple(change for change in self.of_functions if change.is_standing)
+
     def of_night(self, entry: Entry) -> tuple[NightlyChange, ...]:
         """Changes that begin in an entry, or were first seen in it."""
         return tuple(c for c in self.changes if entry.id in (c.entry, c.seen_entry))
 
 
 def tracks_of(
-    read: HistoryContents, changes: Sequence[NightlyChange], gaps: Sequence[Gap] = ()
+    read: HistoryContents,
+    changes: Sequence[NightlyChange],
+    gaps: Sequence[Gap] = (),
+    of_functions: Sequence[FunctionsChange] = (),
 ) -> tuple[Track, ...]:
     """The tracks of a history, in the order of their names."""
     return tuple(
@@ -131,6 +141,7 @@ def tracks_of(
             entries,
             tuple(c for c in changes if c.course[:3] == name),
             tuple(gap for gap in gaps if gap.track == name),
+            tuple(change for change in of_functions if change.track == name),
         )
         for name, entries in read.tracks().items()
     )

@@ -57,7 +57,7 @@ def entry_of(
 
 def of_row(row: Row, request: Request) -> tuple[Request, int | None]:
     """What a row of a table asks, and its priority if it says one; the rest is as ``request``."""
-    asked = replace(
+    merged = replace(
         request,
         series=(row["series"],),
         source=row["source"] or request.source,
@@ -67,7 +67,7 @@ def of_row(row: Row, request: Request) -> tuple[Request, int | None]:
         overrides=(*request.overrides, *row["set"].split()),
         mode=row["mode"] or request.mode,
     )
-    return asked, int(row["priority"]) if row["priority"] else None
+    return merged, int(row["priority"]) if row["priority"] else None
 
 
 def put(store: QueueStore, entry: Entry) -> str:

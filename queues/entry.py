@@ -20,7 +20,7 @@ ID = r"^[A-Za-z0-9_][A-Za-z0-9._-]{0,120}$"
 OPEN: tuple[State, ...] = ("waiting", "running")
 
 
-class Said(Record):
+class PrimaryResult(Record):
     """What a report says of one primary metric; change and interval are fractions."""
 
     case: str
@@ -61,7 +61,7 @@ class Entry(Record):
     blame: Blame = ""
     headline: str = ""
     message: str = ""
-    said: tuple[Said, ...] = ()
+    said: tuple[PrimaryResult, ...] = ()
     functions: tuple[str, ...] = ()
     attested: str = ""
 
@@ -77,7 +77,9 @@ class Entry(Record):
         A watch queued it, or a message-id or link names it.  A file, folder or range was
         chosen by whoever added it.
         """
-        return bool(self.mailbox) or any(kind_of(one) == "thread" for one in self.question.series)
+        return bool(self.mailbox) or any(
+            kind_of(source) == "thread" for source in self.question.series
+        )
 
     @property
     def sender(self) -> str:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from errors import Exit, LabError
 from kernels.cleaning import clean
-from queues.entry import Blame, Entry, Said
+from queues.entry import Blame, Entry, PrimaryResult
 from reports.headline import headline
 from reports.many import SessionComparison
 from reports.model import MetricComparison
@@ -31,7 +31,7 @@ class Ending:
     code: int
     blame: Blame = ""
     message: str = ""
-    said: tuple[Said, ...] = ()
+    results: tuple[PrimaryResult, ...] = ()
     title: str = ""
     headline: str = ""
     is_bug: bool = False
@@ -50,7 +50,7 @@ class Ending:
             "blame": self.blame,
             "headline": self.headline,
             "message": self.message,
-            "said": self.said,
+            "said": self.results,
             "functions": self.functions,
             "ended": ended,
             "title": entry.title or self.title,
@@ -62,23 +62,24 @@ def of_session(comparison: SessionComparison) -> Ending:
     """The ending of a session that is whole."""
     code = outcome(comparison)
     happened = headline(comparison)
-    said = tuple(_result(metric) for metric in comparison.primary)
+    results = tuple(_result(metric) for metric in comparison.primary)
     if not happened.has_verdicts:
         # A number beside which the report gives no verdict is not shown as one.
-        said = tuple(
-            one.model_copy(update={"change": None, "low": None, "high": None}) for one in said
+        results = tuple(
+            result.model_copy(update={"change": None, "low": None, "high": None})
+            for result in results
         )
     series = comparison.manifest.experiment.series
     title = clean(series.title) if series else ""
     if code in (Exit.NO_REGRESSION, Exit.REGRESSION):
         return Ending(
-            code, said=said, title=title, headline=_shown(happened.text),
+            code, results=results, title=title, headline=_shown(happened.text),
             functions=_functions(comparison),
         )  # fmt: skip
     blame, message = _lost(comparison, code)
     if not happened.has_verdicts:
         message = _shown("; ".join([happened.text, *happened.causes]))
-    return Ending(code, blame, message, said, title, _shown(happened.text))
+    return Ending(code, blame, message, results, title, _shown(happened.text))
 
 
 def of_error(error: Exception) -> Ending:
@@ -90,14 +91,14 @@ def of_error(error: Exception) -> Ending:
         return Ending(code, blame, _shown(error.in_one_line))
     if isinstance(error, OSError):
         return Ending(Exit.INFRASTRUCTURE, "host", _shown(str(error)))
-    said = _shown(f"{type(error).__name__}: {error}")
-    return Ending(Exit.INFRASTRUCTURE, "lab", said, is_bug=True)
+    message = _shown(f"{type(error).__name__}: {error}")
+    return Ending(Exit.INFRASTRUCTURE, "lab", message, is_bug=True)
 
 
 def _lost(comparison: SessionComparison, code: int) -> tuple[Blame, str]:
     """Who is to blame for a verdict that is missing, and what happened first."""
-    wanted = {Exit.SERIES: "series", Exit.USAGE: "user"}.get(Exit(code))
-    failed = [run for run in comparison.failed_runs if wanted in (None, run.failure.blame)]
+    culprit = {Exit.SERIES: "series", Exit.USAGE: "user"}.get(Exit(code))
+    failed = [run for run in comparison.failed_runs if culprit in (None, run.failure.blame)]
     # What is the host's is made again, so it comes before anybody else's.
     failed.sort(key=lambda run: run.failure.blame != "host")
     if failed:
@@ -106,7 +107,7 @@ def _lost(comparison: SessionComparison, code: int) -> tuple[Blame, str]:
         message = f"{first.run_id}: {first.failure.kind}: {first.failure.message}{more}"
         return first.failure.blame, _shown(message)
     lost = [m.judgement for m in comparison.primary if m.judgement.verdict is Verdict.FAILED]
-    lost = [one for one in lost if wanted in (None, one.blame)] or lost
+    lost = [judgement for judgement in lost if culprit in (None, judgement.blame)] or lost
     # An exit code other than 0 and 1 is the blame of a run or of a verdict.
     assert lost
     return BLAMES[lost[0].blame], _shown(lost[0].reason)
@@ -116,18 +117,19 @@ def _functions(comparison: SessionComparison) -> tuple[str, ...]:
     """Which functions changed, in the words of the report; nothing where none were tested."""
     return tuple(
         _shown(
-            f"{'' if comparison.single else f'{one.manifest.patched} '}{found.case} {found.phase}: "
-            f"{changed_per_unit(found)}"
+            f"{'' if comparison.single else f'{pair.manifest.patched} '}"
+            f"{phase.case} {phase.phase}: "
+            f"{changed_per_unit(phase)}"
         )
-        for one in comparison.comparisons
-        for found in one.headlines
-        if found.tested
+        for pair in comparison.comparisons
+        for phase in pair.headlines
+        if phase.tested
     )
 
 
-def _result(metric: MetricComparison) -> Said:
+def _result(metric: MetricComparison) -> PrimaryResult:
     change = metric.judgement.change
-    return Said(
+    return PrimaryResult(
         case=metric.case,
         metric=metric.name,
         verdict=str(metric.judgement.verdict),

@@ -8,7 +8,7 @@ from pathlib import Path
 from experiment.series_name import message_id
 from queues.entry import Entry
 from queues.store import QueueStore, Read
-from queues.wording import BLAMES, WORST_FIRST, is_worked_on, said_in_words, word_of
+from queues.wording import BLAMES, WORST_FIRST, is_worked_on, result_line, word_of
 from reports import wording
 from reports.document import (
     Block,
@@ -86,13 +86,13 @@ def counts(ended: Sequence[Entry], running: int, waiting: int) -> str:
     """``2 being measured, 5 waiting; 1 regression, 3 unchanged, 1 series failed``."""
     words = [word_of(entry) for entry in ended]
     plain = {"regression": "regressions", "improvement": "improvements"}
-    found = []
+    parts = []
     for word in [*map(str, WORST_FIRST), *BLAMES.values()]:
         count = words.count(word)
         shown = {"no change": "unchanged"}.get(word, word)
-        found += [f"{count} {plain.get(word, shown) if count != 1 else shown}"] if count else []
+        parts += [f"{count} {plain.get(word, shown) if count != 1 else shown}"] if count else []
     now = f"{running} being measured, {waiting} waiting"
-    return f"{now}; {', '.join(found)}" if found else now
+    return f"{now}; {', '.join(parts)}" if parts else now
 
 
 def _newest(entry: Entry) -> tuple[str, str]:
@@ -125,9 +125,9 @@ def _ended(store: QueueStore, entry: Entry) -> VerdictRow:
     ]  # fmt: skip
     lost = (Verdict.FAILED, Verdict.INCONCLUSIVE)
     details += [
-        said_in_words(one)
-        for one in entry.said
-        if one.change is not None or one.verdict not in lost
+        result_line(result)
+        for result in entry.said
+        if result.change is not None or result.verdict not in lost
     ]
     details += entry.functions
     return VerdictRow(

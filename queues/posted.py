@@ -150,7 +150,7 @@ def _read(raw: bytes) -> Posted | None:
     return Posted(
         mail=mail,
         id=own,
-        references=tuple(one for one in _references(header) if one != own),
+        references=tuple(reference for reference in _references(header) if reference != own),
         sender=_sender(header),
         stem=digest("\n".join(numbered.groups())) if numbered and mail.total > 1 else "",
         resent=RESENT.search(tags[1]) is not None,
@@ -165,10 +165,10 @@ def digest(text: str) -> str:
 def groups_of(posts: Iterable[Posted]) -> dict[Key, Group]:
     """The series that mails are members of; of two for one place the later one counts."""
     known = {post.id: post for post in posts}
-    found: dict[Key, dict[int, Posted]] = {}
+    by_key: dict[Key, dict[int, Posted]] = {}
     for post in known.values():
-        found.setdefault(key_of(post, known), {})[post.mail.number] = post
-    return {key: Group(key, members) for key, members in found.items()}
+        by_key.setdefault(key_of(post, known), {})[post.mail.number] = post
+    return {key: Group(key, members) for key, members in by_key.items()}
 
 
 def key_of(post: Posted, known: Mapping[str, Posted]) -> Key:
@@ -179,12 +179,12 @@ def key_of(post: Posted, known: Mapping[str, Posted]) -> Key:
 
 def root_of(post: Posted, known: Mapping[str, Posted]) -> str:
     """Where a mail's thread begins, as far as it is known: the same for all of a series."""
-    seen = {post.id}
+    visited = {post.id}
     while post.references:
         first = post.references[0]
-        if first not in known or first in seen:
+        if first not in known or first in visited:
             return first
-        seen.add(first)
+        visited.add(first)
         post = known[first]
     return post.stem or post.id
 
@@ -209,7 +209,7 @@ def _references(header: Message) -> Iterable[str]:
     # A mailer may leave out either; the oldest comes first in References.
     for name in ("References", "In-Reply-To"):
         text = header_of(header, name, LONGEST_REFERENCES)
-        yield from (digest(clean(found)) for found in MESSAGE_ID.findall(text))
+        yield from (digest(clean(identifier)) for identifier in MESSAGE_ID.findall(text))
 
 
 def _sender(header: Message) -> str:

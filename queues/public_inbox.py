@@ -27,12 +27,12 @@ SHORT = 12
 def epochs(folder: Path) -> dict[str, Path]:
     """The epochs by number, in order: of an archive, of its ``git/``, or the one named."""
     for place in (folder / "git", folder):
-        found = [path for path in place.glob("*.git") if EPOCH.fullmatch(path.name)]
-        if found:
-            found.sort(key=lambda path: int(path.stem))
-            return {path.stem: path for path in found}
-    is_one = (folder / "HEAD").is_file() and (folder / "objects").is_dir()
-    return {folder.stem: folder} if is_one else {}
+        paths = [path for path in place.glob("*.git") if EPOCH.fullmatch(path.name)]
+        if paths:
+            paths.sort(key=lambda path: int(path.stem))
+            return {path.stem: path for path in paths}
+    is_epoch = (folder / "HEAD").is_file() and (folder / "objects").is_dir()
+    return {folder.stem: folder} if is_epoch else {}
 
 
 @dataclass(frozen=True)
@@ -76,17 +76,17 @@ def _epoch(path: Path, last: str, since: float, now: float, *, first: bool) -> I
         some = commits[begin : begin + BATCH]
         arrivals = [_arrival(repository, commit, now, path.name) for commit in some]
         reached = str(some[-1]) if begin + BATCH < len(commits) else str(head)
-        yield Batch(tuple(one for one in arrivals if one), {"": reached}, notes)
+        yield Batch(tuple(arrival for arrival in arrivals if arrival), {"": reached}, notes)
         notes = ()
 
 
 def _met(repository: pygit2.Repository, last: str, head: str) -> str:
     """The newest commit that what was read and what is there have in common, or nothing."""
     try:
-        found = repository.merge_base(last, head)
+        common = repository.merge_base(last, head)
     except pygit2.GitError:  # collected since
         return ""
-    return str(found) if found else ""
+    return str(common) if common else ""
 
 
 def _rewritten(path: Path, last: str, met: str) -> str:

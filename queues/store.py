@@ -81,16 +81,16 @@ class QueueStore:
             UsageError: there is none, or more than one.
         """
         entries = self.read().entries
-        found = [entry for entry in entries if entry.id == name] or [
+        matches = [entry for entry in entries if entry.id == name] or [
             entry for entry in entries if name and entry.id.startswith(name)
         ]
-        if len(found) != 1:
+        if len(matches) != 1:
             raise UsageError(
-                "more than one entry begins so" if found else "no such entry",
+                "more than one entry begins so" if matches else "no such entry",
                 where=clean(name),
                 next_step=f"./lab.py queue list --queue {self.folder}",
             )
-        return found[0]
+        return matches[0]
 
     def add(self, entry: Entry) -> bool:
         """Keep a new entry; False where one of its id is there, in whatever state."""
@@ -129,7 +129,7 @@ class QueueStore:
             lock.release()
 
     @contextmanager
-    def take(self, may: Callable[[Entry], bool] = lambda entry: True) -> Iterator[Entry | None]:
+    def claim(self, may: Callable[[Entry], bool] = lambda entry: True) -> Iterator[Entry | None]:
         """The next entry to work on, its lock held; None where others have all that is left.
 
         One that ``may`` not be worked on is passed over.

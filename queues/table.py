@@ -38,9 +38,9 @@ def read_table(file: Path) -> list[Row]:
         reader.fieldnames = heads
         unknown = [head for head in heads if head not in COLUMNS]
         if unknown or "series" not in heads or len(set(heads)) < len(heads):
-            found = clean(", ".join(heads)) or "nothing"
+            columns = clean(", ".join(heads)) or "nothing"
             raise _wrong(
-                file, 1, f"names these columns: {found}",
+                file, 1, f"names these columns: {columns}",
                 f"series, and of these what is wanted: {', '.join(COLUMNS[1:])}",
             )  # fmt: skip
         rows = [_row(file, reader.line_num, row) for row in reader]
@@ -54,9 +54,9 @@ def flag(row: Row, column: str) -> bool:
     return YES_OR_NO[row[column]]
 
 
-def _row(file: Path, line: int, found: dict[str, str]) -> Row:
-    row = {name: (found.get(name) or "").strip() for name in COLUMNS}
-    if "" in found:
+def _row(file: Path, line: int, fields: dict[str, str]) -> Row:
+    row = {name: (fields.get(name) or "").strip() for name in COLUMNS}
+    if "" in fields:
         raise _wrong(file, line, "has more fields than columns", "quote what has commas in it")
     checks: tuple[tuple[str, Callable[[str], bool], str], ...] = (
         ("series", bool, "name a series"),

@@ -25,13 +25,13 @@ from kernels.cleaning import clean
 from kernels.diff import read_diff
 from kernels.mail import reading
 from kernels.patch_text import slug
-from queues import page, series_seen
+from queues import known_series, page
 from queues.arrivals import Arrival, Mailbox
 from queues.entry import Entry
+from queues.known_series import KnownSeries
 from queues.mail_files import ENDINGS, Maildir, MboxFiles
 from queues.posted import Group, Posted, groups_of, key_of, read_posted, touches
 from queues.public_inbox import PublicInbox, epochs
-from queues.series_seen import Seen
 from queues.store import MAILS, WATCH, QueueStore, stamp
 from results.record import Record
 from results.store import write_atomically
@@ -63,7 +63,7 @@ class State(Record):
     mailbox: str
     positions: dict[str, str] = Field(default_factory=dict)
     pending: dict[str, float] = Field(default_factory=dict)
-    seen: tuple[Seen, ...] = ()
+    seen: tuple[KnownSeries, ...] = ()
     left_out: tuple[LeftOut, ...] = ()
 
 
@@ -72,7 +72,7 @@ Attest: TypeAlias = Callable[[Sequence[bytes], str], str]
 
 
 @dataclass(frozen=True)
-class Wanted:
+class Selection:
     """What is to be queued and how: ``paths`` empty takes every series.
 
     After ``days`` a series that is not whole is given up; a first look goes as far back.
@@ -85,7 +85,7 @@ class Wanted:
 
 
 @dataclass
-class Look:
+class PollReport:
     """What one look found, a line each."""
 
     queued: list[str] = field(default_factory=list)
@@ -125,16 +125,16 @@ class Watch:
     """One mailbox followed for one queue."""
 
     def __init__(
-        self, store: QueueStore, place: Path, wanted: Wanted, attest: Attest = attested
+        self, store: QueueStore, place: Path, selection: Selection, attest: Attest = attested
     ) -> None:
         self.store = store
         self.attest = attest
-        self.wanted = wanted
+        self.selection = selection
         self.place = place.absolute()
         name = hashlib.sha256(str(self.place).encode(errors="surrogateescape")).hexdigest()[:8]
         self.folder = store.folder / WATCH / f"{slug(self.place.name).lower()}-{name}"
 
-    def look(self, mailbox: Mailbox, now: float) -> Look:
+    def poll(self, mailbox: Mailbox, now: float) -> PollReport:
         """Read what is new, queue what is whole, and remember.
 
         Raises:
@@ -145,26 +145,26 @@ class Watch:
         self.folder.mkdir(parents=True, exist_ok=True)
         try:
             with FileLock(self.folder / ".lock", timeout=0):
-                return _Looking(self, now).look(mailbox)
+                return _Poll(self, now).run(mailbox)
         except Timeout:
             raise UsageError(
                 "another lab process watches it for this queue", where=str(self.place)
             ) from None
 
 
-class _Looking:
+class _Poll:
     """One look, under the watch's lock."""
 
     def __init__(self, watch: Watch, now: float) -> None:
-        self.watch, self.wanted, self.now = watch, watch.wanted, now
+        self.watch, self.selection, self.now = watch, watch.selection, now
         self.store, self.folder = watch.store, watch.folder
-        self.found = Look()
+        self.report = PollReport()
         self.recorded = 0  # of what was left out
         self.state = self._load()
         self.posts: dict[str, Posted] = {}
         self.came: dict[str, float] = {}
-        self.seen = {one.key: one for one in self.state.seen}
-        self.known = series_seen.by_id(self.seen.values())
+        self.series = {series.key: series for series in self.state.seen}
+        self.known = known_series.by_id(self.series.values())
         for path in sorted(self.folder.glob("*.eml")):
             post = _posted(path.read_bytes()) if path.stem in self.state.pending else None
             if post is None:  # kept, and then killed: it is read again
@@ -173,12 +173,12 @@ class _Looking:
                 self.posts[post.id] = post
                 self.came[post.id] = self.state.pending[path.stem]
 
-    def look(self, mailbox: Mailbox) -> Look:
-        since = self.now - self.wanted.days * DAY_S
+    def run(self, mailbox: Mailbox) -> PollReport:
+        since = self.now - self.selection.days * DAY_S
         for batch in mailbox.new(self.state.positions, since=since, now=self.now):
-            self.found.notes += batch.notes
+            self.report.notes += batch.notes
             for arrival in batch.arrivals:
-                self._take(arrival)
+                self._receive(arrival)
             self._queue_whole()
             self._save(dict(batch.positions))
         self._queue_whole()
@@ -187,10 +187,10 @@ class _Looking:
         for group in self._groups():
             numbers = ", ".join(f"{number}/{group.total}" for number in group.missing[:5])
             more = f" and {len(group.missing) - 5} more" if len(group.missing) > 5 else ""
-            self.found.waiting.append(f"{group.words}: {numbers or 'nothing'}{more} missing")
-        if self.found.queued or self.found.replaced:
+            self.report.waiting.append(f"{group.words}: {numbers or 'nothing'}{more} missing")
+        if self.report.queued or self.report.replaced:
             page.write(self.store)
-        return self.found
+        return self.report
 
     def _load(self) -> State:
         path = self.folder / STATE
@@ -205,19 +205,19 @@ class _Looking:
                 "that is in the queue is queued again",
             ) from None  # fmt: skip
 
-    def _take(self, arrival: Arrival) -> None:
-        self.found.mails += 1
+    def _receive(self, arrival: Arrival) -> None:
+        self.report.mails += 1
         try:
             post = read_posted(arrival.raw)
         except Exception as error:  # one mail, whatever it is that it has somebody raise
-            self.found.left_out.append(f"{arrival.place}: {_why(error)}")
+            self.report.left_out.append(f"{arrival.place}: {_why(error)}")
             return
         if post is None:
             return
         if arrival.deleted:
             self._drop(post)
-        elif series_seen.is_late(post, self.known):
-            if post.mail.number and not series_seen.is_copy(post, self.known):
+        elif known_series.is_late(post, self.known):
+            if post.mail.number and not known_series.is_copy(post, self.known):
                 self._dropped(post, "its series was whole without it")
         else:
             _keep(self.folder / f"{post.id}.eml", post.mail.raw)
@@ -229,7 +229,7 @@ class _Looking:
     def _dropped(self, post: Posted, why: str) -> None:
         mail = post.mail
         words = f'{mail.place}: "{mail.subject}" ({mail.author}), {mail.message_id}'
-        self.found.left_out.append(f"{clean(words)}: {why}")
+        self.report.left_out.append(f"{clean(words)}: {why}")
 
     def _drop(self, post: Posted) -> None:
         self.posts.pop(post.id, None)
@@ -250,50 +250,50 @@ class _Looking:
 
     def _whole(self, group: Group, groups: tuple[Group, ...]) -> None:
         """A series that is whole: queue it, or say why not; it is never looked at again."""
-        new = series_seen.seen_of(group, self.now)
+        new = known_series.known_of(group, self.now)
         try:
             patches = [post for post in group.ordered if post.mail.number]
             files = {file for post in patches for file in _files(post)}
-            if not touches(files, self.wanted.paths):
-                self.found.elsewhere += 1
-            elif aside := series_seen.aside(
-                group, new := self._attested(group, new), groups, self.seen.values()
+            if not touches(files, self.selection.paths):
+                self.report.elsewhere += 1
+            elif aside := known_series.aside(
+                group, new := self._attested(group, new), groups, self.series.values()
             ):
-                self.found.left_out.append(f"{group.words}: {aside}")
+                self.report.left_out.append(f"{group.words}: {aside}")
             else:
                 new = new.model_copy(update={"entry": self._queue(group, new)})
         except OSError:
             raise
         except Exception as error:  # as for a mail
-            self.found.left_out.append(f"{group.words}: {_why(error)}")
-        self.seen[new.key] = new
-        for each, series in series_seen.by_id([new]).items():
+            self.report.left_out.append(f"{group.words}: {_why(error)}")
+        self.series[new.key] = new
+        for each, series in known_series.by_id([new]).items():
             self.known.setdefault(each, []).extend(series)
 
-    def _attested(self, group: Group, new: Seen) -> Seen:
+    def _attested(self, group: Group, new: KnownSeries) -> KnownSeries:
         raws = [post.mail.raw for post in group.ordered]
         return new.model_copy(update={"attested": self.watch.attest(raws, new.sender)})
 
-    def _queue(self, group: Group, new: Seen) -> str:
+    def _queue(self, group: Group, new: KnownSeries) -> str:
         entry_id = f"{slug(group.title).lower()[:40].strip('-.') or 'series'}-{group.id}"
         name = f"{entry_id}.mbox"
         mails = b"".join(_in_mbox(post.mail.raw) for post in group.ordered)
         _keep(self.store.folder / MAILS / name, mails)
         # The mails stand for the series; a name in the request would be a machine's path.
-        request = replace(self.wanted.request, series=(name,))
+        request = replace(self.selection.request, series=(name,))
         entry = Entry(
             id=entry_id, question=request, mailbox=name, title=group.title, author=group.author,
-            version=group.version, origin=str(self.watch.place), priority=self.wanted.priority,
+            version=group.version, origin=str(self.watch.place), priority=self.selection.priority,
             added=stamp(), attested=new.attested,
         )  # fmt: skip
         if self.store.add(entry):
             patches = "1 patch" if group.total == 1 else f"{group.total} patches"
-            self.found.queued.append(f"{entry_id}  {group.words}, {patches}")
-        for old in series_seen.replaced_by(new, self.seen.values()):
+            self.report.queued.append(f"{entry_id}  {group.words}, {patches}")
+        for old in known_series.replaced_by(new, self.series.values()):
             self._replace(old.entry, entry_id)
-        for other in series_seen.beside(new, self.seen.values()):
+        for other in known_series.beside(new, self.series.values()):
             if other.entry != entry_id:
-                self.found.notes.append(
+                self.report.notes.append(
                     f"{other.entry} stays beside {entry_id}: nothing proves that both are of one "
                     "sender"
                 )
@@ -309,10 +309,10 @@ class _Looking:
                     self.store.save(
                         entry.model_copy(update={"state": "replaced", "message": message})
                     )
-                    self.found.replaced.append(f"{old} by {new}")
+                    self.report.replaced.append(f"{old} by {new}")
         except UsageError:
             # It is being measured: both are.
-            self.found.notes.append(f"{old} is being measured, and {new} waits")
+            self.report.notes.append(f"{old} is being measured, and {new} waits")
 
     def _give_up(self, since: float) -> None:
         """Let go of series that stayed incomplete for too long, and of the oldest of too many."""
@@ -323,9 +323,9 @@ class _Looking:
             too_many = mails > MOST_PENDING or size > MOST_PENDING_BYTES
             if self._since(group) >= since and not too_many:
                 break
-            why = "too many mails wait" if too_many else f"{self.wanted.days:g} days"
+            why = "too many mails wait" if too_many else f"{self.selection.days:g} days"
             missing = f"{len(group.missing)} of {group.total} patches missing"
-            self.found.given_up.append(f"{group.words}: {missing} ({why})")
+            self.report.given_up.append(f"{group.words}: {missing} ({why})")
             for post in group.members.values():
                 mails, size = mails - 1, size - len(post.mail.raw)
                 self._drop(post)
@@ -336,8 +336,10 @@ class _Looking:
 
     def _save(self, positions: dict[str, str]) -> None:
         # Twice as long as a first look reaches back: what is read again is known.
-        kept = [o for o in self.seen.values() if o.at >= self.now - 2 * self.wanted.days * DAY_S]
-        new = self.found.left_out[self.recorded :]
+        kept = [
+            o for o in self.series.values() if o.at >= self.now - 2 * self.selection.days * DAY_S
+        ]
+        new = self.report.left_out[self.recorded :]
         self.recorded += len(new)
         left_out = (*self.state.left_out, *(LeftOut(at=self.now, what=line) for line in new))
         state = self.state.model_copy(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 from pathlib import Path
 
-from queues.entry import Entry, Said
+from queues.entry import Entry, PrimaryResult
 from reports import wording
 from reports.verdict import Verdict
 
@@ -23,20 +23,22 @@ def word_of(entry: Entry) -> str:
     """What became of an ended entry in a few words: who is to blame, or the worst verdict."""
     if entry.blame:
         return BLAMES[entry.blame]
-    verdicts = {one.verdict for one in entry.said}
-    return next((str(one) for one in WORST_FIRST if one in verdicts), str(Verdict.NO_CHANGE))
+    verdicts = {result.verdict for result in entry.said}
+    return next(
+        (str(verdict) for verdict in WORST_FIRST if verdict in verdicts), str(Verdict.NO_CHANGE)
+    )
 
 
-def said_in_words(one: Said) -> str:
+def result_line(result: PrimaryResult) -> str:
     """``filemap-4k 4k.bw: -1.31 % [-1.60, -1.02], regression``."""
-    change = f"{wording.percent(one.change)} " if one.change is not None else ""
+    change = f"{wording.percent(result.change)} " if result.change is not None else ""
     within = (
-        f"{wording.between(one.low, one.high)}"
-        if one.low is not None and one.high is not None
+        f"{wording.between(result.low, result.high)}"
+        if result.low is not None and result.high is not None
         else ""
     )
     shown = f"{change}{within}".strip()
-    return f"{one.case} {one.metric}: {shown + ', ' if shown else ''}{one.verdict}"
+    return f"{result.case} {result.metric}: {shown + ', ' if shown else ''}{result.verdict}"
 
 
 def is_worked_on(entry: Entry) -> bool:

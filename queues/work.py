@@ -37,7 +37,7 @@ class Job:
 
 
 Measure = Callable[[Job], None]
-Say = Callable[[str], None]
+Log = Callable[[str], None]
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ class Rules:
         return self.trust_authors or self.has_sandbox or not entry.is_from_mail
 
 
-def work(store: QueueStore, measure: Measure, say: Say, rules: Rules | None = None) -> int:
+def work(store: QueueStore, measure: Measure, log: Log, rules: Rules | None = None) -> int:
     """Work the queue until nothing is left that nobody works on; return how many ended.
 
     An entry's failure is its outcome, and the next one is taken.  What the host ended is
@@ -71,16 +71,16 @@ def work(store: QueueStore, measure: Measure, say: Say, rules: Rules | None = No
     """
     rules = rules or Rules()
     for problem in store.read().problems:
-        say(f"left out  {problem}")
+        log(f"left out  {problem}")
     done, in_a_row, bugs = 0, 0, 0
     while rules.limit is None or done < rules.limit:
-        with store.take(rules.allow) as entry:
+        with store.claim(rules.allow) as entry:
             if entry is None:
                 break
-            ended, ending = _attempt(store, entry, measure, say, rules)
+            ended, ending = _attempt(store, entry, measure, log, rules)
         done += 1
         page.write(store)
-        say(line_of(ended))
+        log(line_of(ended))
         in_a_row = in_a_row + 1 if ending.is_in_the_way else 0
         bugs = bugs + 1 if ending.is_in_the_way and ending.is_bug else 0
         if in_a_row - bugs >= MOST_IN_A_ROW or bugs >= MOST_BUGS_IN_A_ROW:
@@ -100,13 +100,13 @@ def refused(store: QueueStore, rules: Rules) -> tuple[Entry, ...]:
 
 def line_of(entry: Entry) -> str:
     """What became of an entry, in one line."""
-    said = ", ".join(f"{one.case} {one.metric} {one.verdict}" for one in entry.said)
-    why = f"{entry.blame}: {entry.message}" if entry.blame else said
+    results = ", ".join(f"{result.case} {result.metric} {result.verdict}" for result in entry.said)
+    why = f"{entry.blame}: {entry.message}" if entry.blame else results
     return f"{entry.state}  {entry.id}  {why}"
 
 
 def _attempt(
-    store: QueueStore, entry: Entry, measure: Measure, say: Say, rules: Rules
+    store: QueueStore, entry: Entry, measure: Measure, log: Log, rules: Rules
 ) -> tuple[Entry, Ending]:
     """Try an entry until it has an outcome, or the host has ended it often enough."""
     while True:
@@ -120,20 +120,20 @@ def _attempt(
         }
         entry = store.save(entry.model_copy(update=update))
         page.write(store)
-        say(f"{'goes on' if resume else 'begins'}  {entry.id}  {entry.name}")
+        log(f"{'goes on' if resume else 'begins'}  {entry.id}  {entry.name}")
         request = entry.question
         if entry.mailbox:
             request = replace(request, series=(str(store.mails(entry)),))
-        ending = _ending(Job(request, folder, resume, entry.is_from_mail), measure, say)
+        ending = _ending(Job(request, folder, resume, entry.is_from_mail), measure, log)
         if ending.blame == "host":
             entry = entry.model_copy(update={"tries": entry.tries + 1})
             if entry.tries < rules.tries:
-                say(f"again  {entry.id}  {ending.message}")
+                log(f"again  {entry.id}  {ending.message}")
                 continue
         return store.save(ending.of(entry, stamp())), ending
 
 
-def _ending(job: Job, measure: Measure, say: Say) -> Ending:
+def _ending(job: Job, measure: Measure, log: Log) -> Ending:
     try:
         measure(job)
         return of_session(write_all(job.folder))
@@ -141,5 +141,5 @@ def _ending(job: Job, measure: Measure, say: Say) -> Ending:
         ending = of_error(error)
         if ending.blame == "lab":
             # People need the traceback of a bug, and no other.
-            say(traceback.format_exc().rstrip())
+            log(traceback.format_exc().rstrip())
         return ending

@@ -17,6 +17,8 @@ SPINNING, IDLE = "spinning", "idle"
 IDLE_PROGRAM = "busybox"
 # The names of what is measured by counting: what an I/O takes is path times work.
 PATH, WORK = "path", "work"
+# Kinds of instructions, in the order of their counts.
+KINDS = ("loads", "stores", "atomics", "barriers", "divisions", "system")
 
 
 class FunctionCount(Record):
@@ -24,13 +26,15 @@ class FunctionCount(Record):
 
     ``file`` is the source file it was built from, relative to the source; empty
     where that is not known or where several files have a function of this name.
-    A module's code is one entry, ``[module]``.
+    A module's code is one entry, ``[module]``.  ``kinds`` are those of the instructions that are
+    of each kind (:data:`KINDS`; one may be of several), empty where nobody counted them.
     """
 
     name: str
     file: str
     instructions: int
     calls: int
+    kinds: tuple[int, ...] = ()
 
 
 class LockSite(Record):
@@ -114,6 +118,8 @@ class PhaseProfile(Record):
     ``locks`` are those that were taken, None where that was not watched; ``lost_locks``
     counts those that were never seen to be let go of, whose times are not in ``locks``.
 
+    ``user_kinds`` maps files of the guest to kinds as in :class:`FunctionCount`.
+
     ``memory`` is what a model of a machine missed, None where none was asked for.
     """
 
@@ -128,6 +134,7 @@ class PhaseProfile(Record):
     locks: tuple[LockUse, ...] | None = None
     lost_locks: int = 0
     memory: MemoryUse | None = None
+    user_kinds: dict[str, tuple[int, ...]] = Field(default_factory=dict)
 
     @property
     def busy(self) -> int:

@@ -7,6 +7,7 @@ an executor only says how each guest ended.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -140,6 +141,12 @@ class Executor(Protocol):
 
         Raises:
             InfraError: the disk is too small, or nothing can be booted.
+        """
+
+    def keeping(self) -> AbstractContextManager[Executor]:
+        """The executor, with what it keeps of a machine kept from call to call of :meth:`boot`.
+
+        For the looks of one session, which boot the same machines again.
         """
 
     def wall(self) -> WallElsewhere | None:

@@ -22,7 +22,7 @@ from runs.options import Options
 from runs.prepare import Session
 from runs.progress import Reporter
 from workloads import check
-from workloads.check_job import Asked
+from workloads.check_job import CheckTask
 
 # A guest that ended so and whose console shows nothing says nothing of the kernel.
 SILENT_ENDINGS = ("lost", "silent", "boot", "hung")
@@ -193,7 +193,7 @@ class _Judge:
         self.reporter.withdrawn(len(names))
 
 
-def _judged(said: str, files: Mapping[str, bytes] | None, asked: Asked) -> check.CheckResult:
+def _judged(said: str, files: Mapping[str, bytes] | None, asked: CheckTask) -> check.CheckResult:
     """What a guest shows; one whose words nobody can read is not sound."""
     try:
         return limited.call(check.judge, said, files, asked)

@@ -9,7 +9,7 @@ from pathlib import Path
 from experiment.load import load_guest
 from experiment.plan import Size, memory_needed_mib, scaled
 from experiment.spec import ArmSpec, CaseSpec, Experiment, Guest
-from workloads.check_job import Asked, Case, Room, asked_of, command_line, job_text, room
+from workloads.check_job import Case, CheckTask, Room, command_line, job_text, room, task_of
 from workloads.job import prepare_text
 from workloads.spec import Workload, programs_of
 
@@ -55,7 +55,7 @@ class CheckGuest:
     prepare_text: str
     job_text: str
     cmdline: tuple[str, ...]
-    asked: Asked
+    asked: CheckTask
     programs: tuple[Path, ...] = ()
 
 
@@ -126,7 +126,7 @@ def guest_of(
             sysctl=one.arm.sysctl,
         ),
         cmdline=(*command_line(one.selftests), *one.arm.cmdline),
-        asked=asked_of(cases, one.selftests, lockdep=not one.selftests, vcpus=one.vcpus),
+        asked=task_of(cases, one.selftests, lockdep=not one.selftests, vcpus=one.vcpus),
         programs=programs_of(workload.phases),
     )  # fmt: skip
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import io
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
@@ -78,6 +79,10 @@ class PrintingExecutor:
         for boot in (boot for batch in batches for boot in batch):
             self.lines.add("boots", exact_lines(boot.name, boot.machine, boot.job_text, boot.probe))
         return 0.0
+
+    def keeping(self) -> AbstractContextManager[PrintingExecutor]:
+        """Nothing is booted, so nothing is kept."""
+        return nullcontext(self)
 
     def wall(self) -> PrintingWall:
         """Wall guests are written down, too."""

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import shutil
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
-from dataclasses import dataclass, field
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from experiment.spec import KernelSpec
@@ -17,7 +18,7 @@ from kernels import build
 from kernels.cache import Kernel
 from kernels.make import MakeProgress
 from runs.boots import ATTEMPTS, MIB, Boot, Judge, Place
-from runs.workspace import workspace
+from runs.workspace import require_space, workspace
 
 CONSOLE = "console.log"
 
@@ -27,24 +28,67 @@ class InterruptedRunError(Exception):
 
 
 @dataclass
+class _Snapshots:
+    """Snapshots by machine in a scratch folder, which is made for the first and goes with ``held``.
+
+    A restored guest maps its snapshot copy-on-write, so that one serves any number of runs.
+    """
+
+    held: ExitStack
+    scratch: Path | None = None
+    by_machine: dict[Machine, Future[Snapshot]] = field(default_factory=dict)
+    taken: int = 0
+
+    def folder(self, cache: Path, needed_bytes: int) -> Path:
+        """The scratch folder, with room for so many bytes more.
+
+        Raises:
+            InfraError: there is no such room.
+        """
+        if self.scratch is None:
+            self.scratch = self.held.enter_context(workspace(cache, needed_bytes))
+        else:
+            require_space(self.scratch, needed_bytes)
+        return self.scratch
+
+    def keep(self, machines: Collection[Machine]) -> None:
+        """Drop the snapshots of all other machines, and those that could not be taken."""
+        for machine, snapshot in list(self.by_machine.items()):
+            failed = snapshot.cancelled() or snapshot.exception() is not None
+            if failed or machine not in machines:
+                del self.by_machine[machine]
+                if not failed:
+                    shutil.rmtree(snapshot.result().memory.parent, ignore_errors=True)
+
+
+@dataclass
 class _Stage:
-    """Shared state of one call; ``snapshots`` and ``told`` are of the batch under way."""
+    """Shared state of one call; ``told`` is of the batch under way."""
 
     judge: Judge
     place: Place
     scratch: Path
+    snapshots: _Snapshots
     stop: threading.Event = field(default_factory=threading.Event)
-    snapshots: dict[Machine, Future[Snapshot]] = field(default_factory=dict)
-    snapshots_taken: int = 0
     told: dict[str, Future[None]] = field(default_factory=dict)
     cpu_s: list[float] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
 class LocalExecutor:
-    """The host we stand on: threads, one a guest."""
+    """The host we stand on: threads, one a guest.
+
+    ``snapshots`` are those that outlive a call of :meth:`boot`, None where none do.
+    """
 
     name: str = "local"
+    snapshots: _Snapshots | None = field(default=None, compare=False, repr=False)
+
+    @contextmanager
+    def keeping(self) -> Iterator[LocalExecutor]:
+        """As ``runs.boots.Executor.keeping``."""
+        with ExitStack() as held:
+            yield replace(self, snapshots=_Snapshots(held))
 
     def slots(self, memory_mib: int, asked: int | None) -> int:
         """What the user said, or what cores and memory allow."""
@@ -52,13 +96,19 @@ class LocalExecutor:
 
     def boot(self, batches: Sequence[Sequence[Boot]], judge: Judge, place: Place) -> float:
         """As ``runs.boots.Executor.boot``."""
-        needed = max((_memory_mib(batch, place.slots) for batch in batches if batch), default=0)
-        with workspace(place.cache, needed * MIB) as scratch:
-            stage = _Stage(judge, place, scratch)
-            # One batch after the other: each keeps a snapshot a machine in the scratch folder.
-            for batch in batches:
-                _all(stage, batch)
-                _drop_snapshots(stage)
+        if self.snapshots is None:
+            with self.keeping() as this_call:
+                return this_call.boot(batches, judge, place)
+        snapshots = self.snapshots
+        kept = snapshots.by_machine
+        needed = max(
+            (_memory_mib(batch, place.slots, kept) for batch in batches if batch), default=0
+        )
+        stage = _Stage(judge, place, snapshots.folder(place.cache, needed * MIB), snapshots)
+        # One batch after the other, and no more snapshots on disk than the machines of one.
+        for batch in batches:
+            snapshots.keep({boot.machine for boot in batch})
+            _all(stage, batch)
         return sum(stage.cpu_s)
 
     def wall(self) -> None:
@@ -90,28 +140,21 @@ class LocalExecutor:
         )
 
 
-def _memory_mib(batch: Sequence[Boot], slots: int) -> int:
-    """What a batch's guests take: a snapshot of each machine, and those that run."""
-    machines = {boot.machine for boot in batch if not boot.cold}
+def _memory_mib(batch: Sequence[Boot], slots: int, kept: Collection[Machine]) -> int:
+    """What a batch's guests take: a snapshot of each machine without one, and those that run."""
+    machines = {boot.machine for boot in batch if not boot.cold}.difference(kept)
     largest = max(boot.machine.guest.memory_mib for boot in batch)
     return sum(machine.guest.memory_mib for machine in machines) + slots * largest
-
-
-def _drop_snapshots(stage: _Stage) -> None:
-    for snapshot in stage.snapshots.values():
-        if snapshot.exception() is None:
-            shutil.rmtree(snapshot.result().memory.parent, ignore_errors=True)
-    stage.snapshots.clear()
 
 
 def _all(stage: _Stage, batch: Sequence[Boot]) -> None:
     pool = ThreadPoolExecutor(max_workers=stage.place.slots, thread_name_prefix="guest")
     try:
         for boot in batch:
-            if boot.machine not in stage.snapshots and not boot.cold:
-                stage.snapshots_taken += 1
-                stage.snapshots[boot.machine] = pool.submit(
-                    _snapshot, stage, boot, stage.snapshots_taken
+            if boot.machine not in stage.snapshots.by_machine and not boot.cold:
+                stage.snapshots.taken += 1
+                stage.snapshots.by_machine[boot.machine] = pool.submit(
+                    _snapshot, stage, boot, stage.snapshots.taken
                 )
         for boot in batch:
             stage.told[boot.name] = pool.submit(_run, stage, boot)
@@ -177,7 +220,7 @@ def _boot(stage: _Stage, boot: Boot) -> Outcome:
             return boot_one(boot, None, folder, stage.place.raw / boot.name,
                             _watch(stage, boot.name))  # fmt: skip
         try:
-            snapshot = stage.snapshots[boot.machine].result()
+            snapshot = stage.snapshots.by_machine[boot.machine].result()
         except BootError as error:
             return Outcome(None, error.ending, 0.0, 0.0)
         return boot_one(boot, snapshot, folder, stage.place.raw / boot.name,

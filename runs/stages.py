@@ -32,7 +32,7 @@ CHECK_S = 60.0
 RUN_S = 10.0
 
 Building = Callable[[str, MakeProgress], None]
-Measure = Callable[[Session], None]
+Measure = Callable[[Session, Options], None]
 # The verdicts of each case by the names of its primary metrics, empty while more seeds may decide.
 ByCase = Mapping[str, Mapping[str, str]]
 Verdicts = Callable[[], ByCase]
@@ -105,9 +105,9 @@ def make(
 ) -> None:
     """Make the judged runs of a session, then every stage; what is on record stays.
 
-    ``measure`` makes the runs of a session's plan.  ``verdict`` is called before each stage
-    with what is pending from there on: what is judged is on record by then.  ``verdicts`` judges
-    what is on record, where seeds are added until all is decided.
+    ``measure`` makes the runs of a session's plan on the options' executor.  ``verdict`` is called
+    before each stage with what is pending from there on: what is judged is on record by then.
+    ``verdicts`` judges what is on record, where seeds are added until all is decided.
 
     Raises:
         LabError: whatever building and booting say.
@@ -118,8 +118,11 @@ def make(
     sound = without_broken(session, answered, reporter)
     judged = of_twins(sound, ("",))
     if judged.plan.runs:
-        measure(judged)
-        sound = _decided(sound, store, reporter, measure, verdicts)
+        # What one look boots the next boots again.
+        with options.executor.keeping() as executor:
+            keeping = dataclasses.replace(options, executor=executor)
+            measure(judged, keeping)
+            sound = _decided(sound, keeping, store, reporter, measure, verdicts)
     elif session.plan.runs:
         reporter.say("nothing is measured: what is broken has no speed")
     stages = stages_of(session)
@@ -132,11 +135,16 @@ def make(
         if not stage.twins:
             sound = run_gate(sound, options, store, reporter)
             continue
-        measure(of_twins(sound, stage.twins))
+        measure(of_twins(sound, stage.twins), options)
 
 
 def _decided(
-    session: Session, store: SessionStore, reporter: Reporter, measure: Measure, verdicts: Verdicts
+    session: Session,
+    options: Options,
+    store: SessionStore,
+    reporter: Reporter,
+    measure: Measure,
+    verdicts: Verdicts,
 ) -> Session:
     """Add seeds until every verdict is decided or the budget is spent: with all of them.
 
@@ -158,7 +166,7 @@ def _decided(
         session = with_seeds(session, seeds, fewer)
         # On record before the first of these runs: a session that is stopped is not finished.
         store.create(manifest.with_seeds(session.plan.seeds, counts))
-        measure(of_twins(session, ("",)))
+        measure(of_twins(session, ("",)), options)
 
 
 def decided(verdicts: ByCase, case: str) -> bool:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from results.checks import CheckProblem
 from workloads import splats
-from workloads.check_job import Asked, known_selftests
+from workloads.check_job import CheckTask, known_selftests
 from workloads.parse import MOST_DIGITS, ParseError, whole
 
 BLOCK = 4096
@@ -41,7 +41,7 @@ class CheckResult:
     checked: tuple[str, ...]
 
 
-def judge(console: str, files: Mapping[str, bytes] | None, asked: Asked) -> CheckResult:
+def judge(console: str, files: Mapping[str, bytes] | None, task: CheckTask) -> CheckResult:
     """What a guest's console and files say.
 
     ``files`` is None where none came: then only what the console says is known.  A step
@@ -53,29 +53,29 @@ def judge(console: str, files: Mapping[str, bytes] | None, asked: Asked) -> Chec
         for s in splats.find(console)
     ]
     checked: list[str] = []
-    _selftests(console, asked, problems, checked)
+    _selftests(console, task, problems, checked)
     if files is not None:
-        _steps(files, asked, problems, checked)
-        _left(files, asked, problems, checked)
+        _steps(files, task, problems, checked)
+        _leaks(files, task, problems, checked)
         _taint(files, problems)
-        _lockdep(files.get("lockdep_stats", b"").decode(errors="replace"), asked, problems, checked)
+        _lockdep(files.get("lockdep_stats", b"").decode(errors="replace"), task, problems, checked)
     return CheckResult(tuple(problems), tuple(checked))
 
 
 def _selftests(
-    console: str, asked: Asked, problems: list[CheckProblem], checked: list[str]
+    console: str, task: CheckTask, problems: list[CheckProblem], checked: list[str]
 ) -> None:
     known = known_selftests()
-    for name in asked.selftests:
-        said = re.search(rf"{known[name].prints}: (\d+) of (\d+) tests passed", console)
-        if said is None and any(problem.kind == "selftest" for problem in problems):
+    for name in task.selftests:
+        report = re.search(rf"{known[name].prints}: (\d+) of (\d+) tests passed", console)
+        if report is None and any(problem.kind == "selftest" for problem in problems):
             continue
-        if said is None:
+        if report is None:
             problems.append(problem("selftest", f"the {name} self-test did not report"))
-        elif said[1] != said[2] or said[2] == "0":
-            problems.append(problem("selftest", said[0]))
+        elif report[1] != report[2] or report[2] == "0":
+            problems.append(problem("selftest", report[0]))
         else:
-            checked.append(said[0])
+            checked.append(report[0])
 
 
 def problem(kind: str, title: str, evidence: Sequence[str] = ()) -> CheckProblem:
@@ -91,22 +91,22 @@ def problem(kind: str, title: str, evidence: Sequence[str] = ()) -> CheckProblem
 
 
 def _steps(
-    files: Mapping[str, bytes], asked: Asked, problems: list[CheckProblem], checked: list[str]
+    files: Mapping[str, bytes], task: CheckTask, problems: list[CheckProblem], checked: list[str]
 ) -> None:
     if failure := files.get("failure"):
         problems.append(problem("step", failure.decode(errors="replace").strip()))
-    blocks = dict.fromkeys(asked.compared, 0)
+    blocks = dict.fromkeys(task.compared, 0)
     huge = 0
-    for name in asked.steps:
+    for name in task.steps:
         status = files.get(f"{name}/status", b"").decode(errors="replace").strip()
-        said = files.get(f"{name}/fio.out", b"").decode(errors="replace").splitlines()
-        wrong = [line for line in said if DIFFERS.match(line)]
+        output = files.get(f"{name}/fio.out", b"").decode(errors="replace").splitlines()
+        wrong = [line for line in output if DIFFERS.match(line)]
         if wrong:
             title = f"{name}: {wrong[0].strip()}"
-            problems.append(problem("data", title, said[:EVIDENCE_LINES]))
+            problems.append(problem("data", title, output[:EVIDENCE_LINES]))
         elif status != "0":
             what = f"ended with {status}" if status else "did not run"
-            problems.append(problem("step", f"{name}: {what}", said[:EVIDENCE_LINES]))
+            problems.append(problem("step", f"{name}: {what}", output[:EVIDENCE_LINES]))
         elif name in blocks:
             blocks[name] = _compared_blocks(files.get(f"{name}/fio.json", b""))
         huge = max(huge, _value(files.get(f"{name}/memory.stat", b""), "file_thp"))
@@ -120,11 +120,11 @@ def _steps(
         checked.append(
             f"{sum(blocks.values())} blocks of 4 KiB read back and compared in {len(blocks)} steps"
         )
-    if written := sum(blocks[name] for name in asked.found_again):
+    if written := sum(blocks[name] for name in task.read_back):
         checked.append(f"{written} of them written by the cases' own phases, none lost")
-    gone = max(_value(files.get(f"{name}/memory.stat", b""), "pgsteal") for name in asked.steps)
-    if gone:
-        checked.append(f"{gone * BLOCK >> 20} MiB of page cache reclaimed meanwhile")
+    reclaimed = max(_value(files.get(f"{name}/memory.stat", b""), "pgsteal") for name in task.steps)
+    if reclaimed:
+        checked.append(f"{reclaimed * BLOCK >> 20} MiB of page cache reclaimed meanwhile")
     if huge:
         checked.append(f"up to {huge >> 20} MiB in huge folios, reclaimed and read again by 4 KiB")
 
@@ -146,8 +146,8 @@ def _compared_bytes(job: Mapping[str, Mapping[str, int]]) -> int:
     return min(read, written) if written else read
 
 
-def _left(
-    files: Mapping[str, bytes], asked: Asked, problems: list[CheckProblem], checked: list[str]
+def _leaks(
+    files: Mapping[str, bytes], task: CheckTask, problems: list[CheckProblem], checked: list[str]
 ) -> None:
     counts = {when: _counts(files, when) for when in ("before", "after")}
     before, after = counts["before"], counts["after"]
@@ -157,15 +157,15 @@ def _left(
     grown = {name: after[name] - before[name] for name in before}
     kinds = (
         ("nodes", "nodes of trees (radix_tree_node)", SLACK_NODES),
-        ("charged_kib", "KiB charged to the cgroup", SLACK_KIB + asked.vcpus * CHARGED_AHEAD_KIB),
+        ("charged_kib", "KiB charged to the cgroup", SLACK_KIB + task.vcpus * CHARGED_AHEAD_KIB),
         ("file_pages", "pages of files", SLACK_FILE_PAGES),
     )
     lost = [(grown[name], what, slack) for name, what, slack in kinds if grown[name] > slack]
     for number, what, slack in lost:
         title = f"{number} {what} more in use than before, at most {slack} are expected"
         evidence = [
-            f"{when}: " + ", ".join(f"{found[name]} {what}" for name, what, _ in kinds)
-            for when, found in counts.items()
+            f"{when}: " + ", ".join(f"{counted[name]} {what}" for name, what, _ in kinds)
+            for when, counted in counts.items()
         ]
         problems.append(problem("leak", title, evidence))
     if not lost:
@@ -186,8 +186,8 @@ def _counts(files: Mapping[str, bytes], when: str) -> dict[str, int]:
 
 
 def _value(text: bytes, name: str) -> int:
-    found = re.search(rf"^{name} (\d+)$", text.decode(errors="replace"), re.M)
-    return _digits(found[1]) if found else 0
+    match = re.search(rf"^{name} (\d+)$", text.decode(errors="replace"), re.M)
+    return _digits(match[1]) if match else 0
 
 
 def _digits(text: str | bytes) -> int:
@@ -203,8 +203,8 @@ def _taint(files: Mapping[str, bytes], problems: list[CheckProblem]) -> None:
         problems.append(problem("taint", f"taint flags of the kernel: {', '.join(named)}"))
 
 
-def _lockdep(text: str, asked: Asked, problems: list[CheckProblem], checked: list[str]) -> None:
-    if not asked.lockdep:
+def _lockdep(text: str, task: CheckTask, problems: list[CheckProblem], checked: list[str]) -> None:
+    if not task.lockdep:
         return
     classes = re.search(r"lock-classes: +(\d+)", text)
     if classes is None:

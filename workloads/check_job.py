@@ -59,7 +59,7 @@ class Case:
 
 
 @dataclass(frozen=True)
-class Asked:
+class CheckTask:
     """What one guest of the gate was asked to do.
 
     ``steps`` are all that it makes, ``compared`` those that read something back, and
@@ -71,7 +71,7 @@ class Asked:
     steps: tuple[str, ...]
     lockdep: bool
     compared: tuple[str, ...] = ()
-    found_again: tuple[str, ...] = ()
+    read_back: tuple[str, ...] = ()
     vcpus: int = 1
 
 
@@ -154,30 +154,30 @@ def _named(cases: Sequence[Case]) -> list[tuple[str, Phase, Workload]]:
     ]
 
 
-def asked_of(
+def task_of(
     cases: Sequence[Case], selftests: tuple[str, ...], *, lockdep: bool, vcpus: int
-) -> Asked:
+) -> CheckTask:
     """Every step of a guest, in order."""
     steps: list[str] = []
     compared: list[str] = []
-    found_again: list[str] = []
+    read_back: list[str] = []
     for name, phase, workload in _named(cases):
         kind = writes_of(phase, workload)
         steps.append(name)
         if kind == "no" and _of_the_files(phase, workload):
             compared.append(name)
         if kind != "no":
-            found_again.append(f"{name}-back")
+            read_back.append(f"{name}-back")
             more = [f"{name}-back"]
             more += [f"{name}-again", f"{name}-whole"] if kind == "some" else []
             steps += more
             compared += [step for step in more if not step.endswith("-again")]
-    return Asked(
+    return CheckTask(
         selftests,
         (*steps, *OWN_STEPS),
         lockdep,
         compared=(*compared, *OWN_STEPS),
-        found_again=tuple(found_again),
+        read_back=tuple(read_back),
         vcpus=vcpus,
     )
 

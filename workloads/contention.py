@@ -58,13 +58,11 @@ def waits(files: Mapping[str, str]) -> tuple[tuple[Wait, ...], int]:
         key = (callers(stack), kind(int(flags)))
         counts[key] += int(hits)
         times[key] += int(wait_ns)
-    found = [
+    rows = [
         Wait(callers=key[0], flags=key[1], count=count, total_ns=float(times[key]))
         for key, count in counts.items()
     ]
-    return tuple(
-        sorted(found, key=lambda wait: (-wait.total_ns, wait.callers, wait.flags))
-    ), dropped
+    return tuple(sorted(rows, key=lambda wait: (-wait.total_ns, wait.callers, wait.flags))), dropped
 
 
 def callers(stack: str) -> tuple[str, ...]:
@@ -88,7 +86,7 @@ def kind(flags: int) -> str:
 
 def _totals(name: str, text: str) -> tuple[int, int]:
     """Entries and dropped events of a histogram."""
-    found = TOTALS.search(text)
-    if found is None:
+    match = TOTALS.search(text)
+    if match is None:
         raise ParseError(f"{name}: no totals at its end")
-    return int(found[2]), int(found[3])
+    return int(match[2]), int(match[3])

@@ -49,12 +49,12 @@ def classes(lock_stat: str, lockdep: str) -> tuple[LockClass, ...]:
         ParseError: not the kernel's format, cut short, or lockdep had switched itself off.
     """
     keys = _keys(lockdep)
-    found = [
+    locks = [
         _lock_class(row, group, keys) for group in _groups(lock_stat.splitlines())
         for row in group.rows
     ]  # fmt: skip
     return tuple(
-        sorted(found, key=lambda lock: (-lock.contentions, lock.name, lock.key, -lock.acquisitions))
+        sorted(locks, key=lambda lock: (-lock.contentions, lock.name, lock.key, -lock.acquisitions))
     )
 
 
@@ -126,14 +126,14 @@ def _keys(lockdep: str) -> dict[str, str]:
     lines = [line for line in lockdep.splitlines() if line.strip()]
     if not lines or lines[0] != "all lock classes:":
         raise ParseError("lockdep: no list of lock classes")
-    found: dict[str, set[str]] = defaultdict(set)
+    by_name: dict[str, set[str]] = defaultdict(set)
     # Lines with an arrow are the dependencies that PROVE_LOCKING adds.
     for line in (line for line in lines[1:] if not line.startswith(" ->")):
         match = KEY.fullmatch(line)
         if match is None:
             raise ParseError(f"lockdep: no lock class: {line[:80]!r}")
-        found[_printed(match[2])].add(match[1])
-    return {name: next(iter(keys)) for name, keys in found.items() if len(keys) == 1}
+        by_name[_printed(match[2])].add(match[1])
+    return {name: next(iter(keys)) for name, keys in by_name.items() if len(keys) == 1}
 
 
 def _printed(name: str) -> str:

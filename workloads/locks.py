@@ -23,10 +23,10 @@ def phase_locks(files: Mapping[str, bytes], phase: str, observe: Observed) -> Ph
     virtual_ns = _clock_ns(files, f"{folder}/end") - _clock_ns(files, f"{folder}/begin")
     try:
         if observe == "lock_stat":
-            found = lock_stat.classes(
+            classes = lock_stat.classes(
                 _text(files, f"{folder}/lock_stat"), _text(files, f"{folder}/lockdep")
             )
-            return PhaseLocks(phase=phase, virtual_ns=virtual_ns, classes=found)
+            return PhaseLocks(phase=phase, virtual_ns=virtual_ns, classes=classes)
         if observe == "perf":
             waits, samples = sampled.waits(_text(files, f"{folder}/{sampled.FILE}"))
             return PhaseLocks(phase=phase, virtual_ns=virtual_ns, waits=waits, samples=samples)
@@ -42,10 +42,10 @@ def phase_locks(files: Mapping[str, bytes], phase: str, observe: Observed) -> Ph
 
 def _clock_ns(files: Mapping[str, bytes], name: str) -> int:
     """Nanoseconds of the guest's clock as busybox's ``adjtimex`` prints it."""
-    found = CLOCK.search(_text(files, name))
-    if found is None:
+    match = CLOCK.search(_text(files, name))
+    if match is None:
         raise ParseError(f"{name}: no time in it")
-    return int(found[1]) * 10**9 + int(found[2]) * 1000
+    return int(match[1]) * 10**9 + int(match[2]) * 1000
 
 
 def _text(files: Mapping[str, bytes], name: str) -> str:

@@ -60,16 +60,16 @@ def _iops(fio: FioResult) -> float:
     are noise (paired standard deviation 0.23 % with this, 0.33 % with fio's own);
     in a run of minutes they are not seen.
     """
-    return fio.ios / (fio.asked_ms / 1000)
+    return fio.ios / (fio.planned_ms / 1000)
 
 
 def _rate(side: Side, fio: FioResult) -> float:
     """I/Os per second of the time asked, in one direction."""
-    return side.ios / (fio.asked_ms / 1000)
+    return side.ios / (fio.planned_ms / 1000)
 
 
 def _bandwidth(side: Side, fio: FioResult) -> float:
-    return side.io_bytes / (fio.asked_ms / 1000) / MIB
+    return side.io_bytes / (fio.planned_ms / 1000) / MIB
 
 
 def _sync_ns(fio: FioResult, percentile: int) -> float:
@@ -116,9 +116,9 @@ def ios_of(phase: PhaseResult) -> float | None:
 
 def ios_with_ramp(fio: FioResult) -> float:
     """I/Os of the whole phase: fio counts none during the ramp, the kernel's events do."""
-    if fio.asked_ios:
+    if fio.planned_ios:
         return float(fio.ios)
-    return _iops(fio) * (fio.ramp_ms + fio.asked_ms) / 1000
+    return _iops(fio) * (fio.ramp_ms + fio.planned_ms) / 1000
 
 
 DEFINITIONS: tuple[Definition, ...] = (
@@ -152,7 +152,7 @@ DEFINITIONS: tuple[Definition, ...] = (
         "device_bytes_per_written_byte", "bytes written to the device per byte fio wrote, "
         "ramp included", "1", "lower",
         lambda phase, fio: (phase.after.device_written_bytes - phase.before.device_written_bytes)
-        / max(1.0, fio.write.io_bytes * (fio.ramp_ms + fio.asked_ms) / fio.asked_ms),
+        / max(1.0, fio.write.io_bytes * (fio.ramp_ms + fio.planned_ms) / fio.planned_ms),
         _written_back,
     ),
     Definition(
@@ -250,11 +250,11 @@ def metrics_of(
     With ``counted`` there is a probe, with ``waits`` it looks at how long vCPUs wait
     (:func:`of_profile`).
     """
-    found = []
+    metrics = []
     for phase in phases:
-        found += [_metric(phase, definition) for definition in definitions_of(phase)]
+        metrics += [_metric(phase, definition) for definition in definitions_of(phase)]
         if counted and phase.program:
-            found.append(
+            metrics.append(
                 Metric(
                     name=f"{phase.name}.{PATH}",
                     title=f"{phase.name}: instructions for one {phase.units[0].title}",
@@ -263,7 +263,7 @@ def metrics_of(
                 )
             )
         if counted and phase.costs:
-            found += [
+            metrics += [
                 Metric(
                     name=f"{phase.name}.{PATH}",
                     title=f"{phase.name}: instructions for 1,000 ns of work, at fixed costs",
@@ -278,7 +278,7 @@ def metrics_of(
                 ),
             ]
         if waits:
-            found.append(
+            metrics.append(
                 Metric(
                     name=f"{phase.name}.{SLOWPATH_SHARE}",
                     title=f"{phase.name}: share of busy vCPU time in the spin locks' slow path",
@@ -286,7 +286,7 @@ def metrics_of(
                     direction="lower",
                 )
             )
-    return tuple(found)
+    return tuple(metrics)
 
 
 def _metric(phase: Phase, definition: Definition | ProgramDefinition) -> Metric:
@@ -303,18 +303,18 @@ def of_profile(profile: Profile, phases: Sequence[Phase]) -> dict[str, float]:
 
     A phase of which not everything that its work is made of was counted has no path.
     """
-    found = {}
+    values = {}
     for phase, spec in zip(profile.phases, phases, strict=True):
         if phase.spinning_share is not None:
-            found[f"{phase.phase}.{SLOWPATH_SHARE}"] = 100 * phase.spinning_share
+            values[f"{phase.phase}.{SLOWPATH_SHARE}"] = 100 * phase.spinning_share
         if spec.program:
-            found[f"{phase.phase}.{PATH}"] = phase.busy / spec.ops
+            values[f"{phase.phase}.{PATH}"] = phase.busy / spec.ops
         work = work_ns(spec, phase.work)
         if work:
             ios = next(phase.work[cost.name] for cost in spec.costs if cost.ios)
-            found[f"{phase.phase}.{PATH}"] = PER_WORK * phase.busy / work
-            found[f"{phase.phase}.{WORK}"] = work / ios
-    return found
+            values[f"{phase.phase}.{PATH}"] = PER_WORK * phase.busy / work
+            values[f"{phase.phase}.{WORK}"] = work / ios
+    return values
 
 
 def work_ns(spec: Phase, counts: Mapping[str, float]) -> float | None:
@@ -336,7 +336,7 @@ def uncounted(profile: Profile, phases: Sequence[Phase]) -> tuple[str, ...]:
 
 
 def samples(
-    phases: Sequence[PhaseResult], asked: Sequence[Phase], *, real_time: bool = False
+    phases: Sequence[PhaseResult], specs: Sequence[Phase], *, real_time: bool = False
 ) -> dict[str, float]:
     """All samples of one valid run of the phases ``asked``: ``phase.metric`` → value.
 
@@ -346,16 +346,16 @@ def samples(
     """
 
     def rated(fio: FioResult, spec: Phase) -> FioResult:
-        over_its_own_time = real_time or not spec.time_based or fio.asked_ios > 0
-        return replace(fio, asked_ms=fio.runtime_ms) if over_its_own_time else fio
+        over_its_own_time = real_time or not spec.time_based or fio.planned_ios > 0
+        return replace(fio, planned_ms=fio.runtime_ms) if over_its_own_time else fio
 
-    found = {}
-    for phase, spec in zip(phases, asked, strict=False):
+    values = {}
+    for phase, spec in zip(phases, specs, strict=False):
         for definition in definitions_of(spec):
             if isinstance(definition, ProgramDefinition):
                 value = definition.value(phase.program) if phase.program else None
             else:
                 value = definition.value(phase, rated(phase.fio, spec)) if phase.fio else None
             if value is not None:
-                found[f"{phase.name}.{definition.name}"] = float(value)
-    return found
+                values[f"{phase.name}.{definition.name}"] = float(value)
+    return values

@@ -91,11 +91,11 @@ class FioResult:
     io_bytes: int
     iops: float
     runtime_ms: int
-    asked_ms: int
+    planned_ms: int
     ramp_ms: int
     error: int
     options: Mapping[str, str]
-    asked_ios: int = 0
+    planned_ios: int = 0
 
 
 @dataclass(frozen=True)
@@ -335,10 +335,10 @@ def fio_result(text: str) -> FioResult | None:
         sync = job["sync"]["lat_ns"]
         percentiles = sync.get("percentile", {}) if sync["N"] else {}
         options = {**document.get("global options", {}), **job.get("job options", {})}
-        asked_ios = _count(options.get("number_ios", 0)) * _count(options.get("numjobs", 1))
+        planned_ios = _count(options.get("number_ios", 0)) * _count(options.get("numjobs", 1))
         runtime_ms = max(_count(side["runtime"]) for side in sides)
-        asked_ms = 0 if asked_ios else _ms(options["runtime"])
-        if not (asked_ms or asked_ios):
+        planned_ms = 0 if planned_ios else _ms(options["runtime"])
+        if not (planned_ms or planned_ios):
             raise ParseError("fio was told to run for no time")
         return FioResult(
             read=read,
@@ -349,11 +349,11 @@ def fio_result(text: str) -> FioResult | None:
             io_bytes=read.io_bytes + write.io_bytes,
             iops=sum(finite(side["iops"]) for side in sides),
             runtime_ms=runtime_ms,
-            asked_ms=asked_ms,
+            planned_ms=planned_ms,
             ramp_ms=_ms(options.get("ramp_time", "0ms")),
             error=whole(job["error"]),
             options=options,
-            asked_ios=asked_ios,
+            planned_ios=planned_ios,
         )
     except (AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
         raise ParseError(repr(error)) from None
@@ -420,11 +420,11 @@ def _observation(files: Mapping[str, bytes], folder: str) -> Observation:
 
 
 def _counters(files: Mapping[str, bytes], name: str, needed: tuple[str, ...]) -> dict[str, int]:
-    found = _parsed(files, name, counters)
-    missing = [counter for counter in needed if counter not in found]
+    values = _parsed(files, name, counters)
+    missing = [counter for counter in needed if counter not in values]
     if missing:
         raise ParseError(f"{name}: no counter {', '.join(missing)}")
-    return found
+    return values
 
 
 def _parsed(files: Mapping[str, bytes], name: str, parser: Callable[[str], Value]) -> Value:

@@ -32,18 +32,18 @@ def waits(text: str) -> tuple[tuple[Wait, ...], int]:
             there are.
     """
     lines = text.splitlines()
-    totals = [int(found[1]) for line in lines if (found := TOTAL.fullmatch(line))]
+    totals = [int(match[1]) for line in lines if (match := TOTAL.fullmatch(line))]
     if len(totals) != 1:
         raise ParseError(f"{FILE}: {len(totals)} lines of totals, one is wanted")
     counts: dict[tuple[str, ...], int] = {}
     for line in lines:
         if TOTAL.fullmatch(line):
             continue
-        found = LINE.fullmatch(line)
-        if found is None:
+        match = LINE.fullmatch(line)
+        if match is None:
             raise ParseError(f"{FILE}: not COUNT and a stack: {line[:80]!r}")
-        callers = _callers(found[2])
-        counts[callers] = counts.get(callers, 0) + int(found[1])
+        callers = _callers(match[2])
+        counts[callers] = counts.get(callers, 0) + int(match[1])
     if sum(counts.values()) > totals[0]:
         raise ParseError(f"{FILE}: {sum(counts.values())} samples in slow paths of {totals[0]}")
     rows = [

@@ -148,7 +148,7 @@ class Phase(Frozen):
         return any(self.option(name) not in ("", "0") for name in ("fsync", "fdatasync"))
 
     @model_validator(mode="after")
-    def _one_program(self) -> Phase:
+    def _fio_or_program(self) -> Phase:
         if bool(self.fio) == bool(self.program):
             raise ValueError("exactly one of fio (or job_file) and program is wanted")
         if len(self.program) == 1 or bool(self.program) != bool(self.ops):
@@ -251,7 +251,7 @@ def load_workload(path: Path) -> Workload:
     """
     try:
         data = tomllib.loads(path.read_text(encoding="utf-8"))
-        _take_job_files(data)
+        _read_job_files(data)
         # Validated as JSON: strict mode takes lists for tuples only from there.
         workload = Workload.model_validate_json(TypeAdapter(dict[str, object]).dump_json(data))
     except tomllib.TOMLDecodeError as error:
@@ -298,7 +298,7 @@ def phase_names(catalogue: Mapping[str, Workload]) -> dict[str, dict[str, tuple[
     }
 
 
-def _take_job_files(data: dict[str, Any]) -> None:
+def _read_job_files(data: dict[str, Any]) -> None:
     """Put the settings of job files where the phases name one."""
     phases = data.get("phases")
     for phase in phases if isinstance(phases, list) else ():

@@ -66,13 +66,13 @@ def find(console: str) -> tuple[Splat, ...]:
     A panic that another splat led to is no finding of its own.
     """
     lines = [STAMP.sub("", line.rstrip("\r")) for line in console.splitlines()]
-    found: dict[tuple[str, str], Splat] = {}
+    splats: dict[tuple[str, str], Splat] = {}
     for splat in _all(lines):
-        if splat.kind != "panic" or not found:
-            found.setdefault((splat.kind, same(splat)), splat)
-        if len(found) == MOST:
+        if splat.kind != "panic" or not splats:
+            splats.setdefault((splat.kind, same(splat)), splat)
+        if len(splats) == MOST:
             break
-    return tuple(found.values())
+    return tuple(splats.values())
 
 
 def same(splat: Splat) -> str:
@@ -94,7 +94,7 @@ def _all(lines: list[str]) -> Iterator[Splat]:
 
 
 def _kind(line: str) -> tuple[str, str] | None:
-    return next(((kind, title) for kind, title, found in kinds() if found.search(line)), None)
+    return next(((kind, title) for kind, title, pattern in kinds() if pattern.search(line)), None)
 
 
 def _end(lines: list[str], begin: int) -> int:

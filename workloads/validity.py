@@ -79,26 +79,26 @@ class Claim:
 
 def problems(result: GuestResult, claim: Claim) -> tuple[str, ...]:
     """Every way in which the run is not what it claims; empty for a valid run."""
-    found: list[str] = []
+    messages: list[str] = []
     if result.failure:
-        found.append(f"the agent stopped: {result.failure}")
+        messages.append(f"the agent stopped: {result.failure}")
     # An agent that stopped early may not have sent the kernel's notes yet.
     unknown = result.failure and not result.build_id
     if claim.build_id and result.build_id != claim.build_id and not unknown:
-        found.append(
+        messages.append(
             f"kernel identity: booted build id {result.build_id or 'none'}, built {claim.build_id}"
         )
     if result.tainted:
-        found.append(f"kernel tainted: {result.tainted}")
+        messages.append(f"kernel tainted: {result.tainted}")
     if not result.failure and len(result.phases) != len(claim.phases):
-        found.append(f"{len(result.phases)} of {len(claim.phases)} phases ran")
+        messages.append(f"{len(result.phases)} of {len(claim.phases)} phases ran")
     for name, value in () if result.failure else claim.sysctl.items():
-        wanted, said = " ".join(value.split()), result.sysctl.get(name, "nothing")
-        if said != wanted:
-            found.append(f"sysctl {name}: {wanted} was written, the kernel says {said}")
-    for asked, seen in zip(claim.phases, result.phases, strict=False):
-        found += [f"{asked.name}: {problem}" for problem in _phase_problems(asked, seen, claim)]
-    return tuple(found)
+        expected, actual = " ".join(value.split()), result.sysctl.get(name, "nothing")
+        if actual != expected:
+            messages.append(f"sysctl {name}: {expected} was written, the kernel says {actual}")
+    for spec, phase in zip(claim.phases, result.phases, strict=False):
+        messages += [f"{spec.name}: {problem}" for problem in _phase_problems(spec, phase, claim)]
+    return tuple(messages)
 
 
 def clock_problems(
@@ -110,85 +110,85 @@ def clock_problems(
     goes faster shows a bandwidth that it has not.  fio's start and end are counted beside what
     fio says it ran (270 to 320 ms with four jobs), and so is what it reads before it begins.
     """
-    found = []
-    for asked, seen, counted in zip(phases, result.phases, profile.phases, strict=False):
-        if seen.fio is None:
+    messages = []
+    for spec, phase, counted in zip(phases, result.phases, profile.phases, strict=False):
+        if phase.fio is None:
             continue
         counted_ms = counted.instructions / 1e6
-        said_ms = seen.fio.ramp_ms + seen.fio.runtime_ms
-        jobs = int(seen.fio.options.get("numjobs", "1"))
-        most_ms = said_ms * (1 + SLOW) + START_MS + START_MS_PER_JOB * jobs
-        reads_before = asked.option("pre_read") not in ("", "0")
-        if counted_ms < said_ms * (1 - FAST) or (counted_ms > most_ms and not reads_before):
-            found.append(
-                f"{asked.name}: fio says that it ran for {said_ms} ms, and the host counted "
+        reported_ms = phase.fio.ramp_ms + phase.fio.runtime_ms
+        jobs = int(phase.fio.options.get("numjobs", "1"))
+        most_ms = reported_ms * (1 + SLOW) + START_MS + START_MS_PER_JOB * jobs
+        reads_before = spec.option("pre_read") not in ("", "0")
+        if counted_ms < reported_ms * (1 - FAST) or (counted_ms > most_ms and not reads_before):
+            messages.append(
+                f"{spec.name}: fio says that it ran for {reported_ms} ms, and the host counted "
                 f"instructions of {counted_ms:.0f} ms"
             )
-    return tuple(found)
+    return tuple(messages)
 
 
 def few_ios(result: GuestResult, phases: Sequence[Phase]) -> tuple[str, ...]:
     """Findings: phases with too few I/Os to be evidence of anything."""
     return tuple(
-        f"{asked.name}: {seen.fio.ios} I/Os, fewer than {asked.min_ios}: too few for a verdict"
-        for asked, seen in zip(phases, result.phases, strict=False)
-        if seen.fio is not None and seen.fio.ios < asked.min_ios
+        f"{spec.name}: {phase.fio.ios} I/Os, fewer than {spec.min_ios}: too few for a verdict"
+        for spec, phase in zip(phases, result.phases, strict=False)
+        if phase.fio is not None and phase.fio.ios < spec.min_ios
     )
 
 
-def _phase_problems(asked: Phase, seen: PhaseResult, claim: Claim) -> list[str]:
-    failed = seen.program is None if asked.program else seen.fio is None or seen.fio.error
-    if seen.status != 0 or failed:
-        last = (seen.output.strip().splitlines() or ["no output"])[-1]
-        name = asked.program[0] if asked.program else "fio"
-        return [f"{name} failed (status {seen.status}): {last}"]
-    found = []
+def _phase_problems(spec: Phase, phase: PhaseResult, claim: Claim) -> list[str]:
+    failed = phase.program is None if spec.program else phase.fio is None or phase.fio.error
+    if phase.status != 0 or failed:
+        last = (phase.output.strip().splitlines() or ["no output"])[-1]
+        name = spec.program[0] if spec.program else "fio"
+        return [f"{name} failed (status {phase.status}): {last}"]
+    messages = []
     for counter in ("oom", "oom_kill"):
-        events = seen.after.memory_events[counter] - seen.before.memory_events[counter]
+        events = phase.after.memory_events[counter] - phase.before.memory_events[counter]
         if events:
-            found.append(f"memory.events {counter} rose by {events}")
+            messages.append(f"memory.events {counter} rose by {events}")
     limit = limit_text(claim.limit_bytes)
-    if seen.before.memory_max != limit:
-        found.append(f"cgroup limit {seen.before.memory_max}, expected {limit}")
-    if seen.before.thp_enabled != asked.thp:
-        found.append(f"THP state {seen.before.thp_enabled!r}, expected {asked.thp!r}")
-    left = seen.before.vmstat["nr_active_file"] + seen.before.vmstat["nr_inactive_file"]
-    if asked.drop_caches and left > claim.left_pages:
-        found.append(f"caches not dropped: {left} file pages before the phase")
-    if seen.program is not None and asked.program:
-        found += _program_problems(asked, seen.program, claim)
-    elif seen.fio is not None:
-        found += _fio_problems(asked, seen.fio, claim)
-    for check in asked.checks:
-        problem = CHECKS[check](seen, claim)
+    if phase.before.memory_max != limit:
+        messages.append(f"cgroup limit {phase.before.memory_max}, expected {limit}")
+    if phase.before.thp_enabled != spec.thp:
+        messages.append(f"THP state {phase.before.thp_enabled!r}, expected {spec.thp!r}")
+    left = phase.before.vmstat["nr_active_file"] + phase.before.vmstat["nr_inactive_file"]
+    if spec.drop_caches and left > claim.left_pages:
+        messages.append(f"caches not dropped: {left} file pages before the phase")
+    if phase.program is not None and spec.program:
+        messages += _program_problems(spec, phase.program, claim)
+    elif phase.fio is not None:
+        messages += _fio_problems(spec, phase.fio, claim)
+    for check in spec.checks:
+        problem = CHECKS[check](phase, claim)
         if problem:
-            found.append(problem)
-    return found
+            messages.append(problem)
+    return messages
 
 
-def _program_problems(asked: Phase, program: ProgramResult, claim: Claim) -> list[str]:
-    wanted = (asked.program[1], asked.ops, claim.seed)
+def _program_problems(spec: Phase, program: ProgramResult, claim: Claim) -> list[str]:
+    claimed = (spec.program[1], spec.ops, claim.seed)
     done = (program.operation, program.count, program.seed)
     return [
         f"{name} {value}, expected {expected}"
-        for name, value, expected in zip(("operation", "count", "seed"), done, wanted, strict=True)
+        for name, value, expected in zip(("operation", "count", "seed"), done, claimed, strict=True)
         if value != expected
     ]
 
 
-def _fio_problems(asked: Phase, fio: FioResult, claim: Claim) -> list[str]:
-    found = []
+def _fio_problems(spec: Phase, fio: FioResult, claim: Claim) -> list[str]:
+    messages = []
     if fio.options.get("randseed") != str(claim.seed):
-        found.append(f"seed {fio.options.get('randseed')}, expected {claim.seed}")
+        messages.append(f"seed {fio.options.get('randseed')}, expected {claim.seed}")
     if fio.options.get("randrepeat") != "0" or fio.options.get("allrandrepeat") == "1":
-        found.append("seed without effect: fio ran with randrepeat or allrandrepeat")
-    found += _other_options(claim.fio.get(asked.name, ()), fio)
-    amount = _amount(asked, fio)
+        messages.append("seed without effect: fio ran with randrepeat or allrandrepeat")
+    messages += _other_options(claim.fio.get(spec.name, ()), fio)
+    amount = _amount(spec, fio)
     if amount:
-        found.append(amount)
+        messages.append(amount)
     if fio.ios == 0 or fio.runtime_ms == 0:
-        found.append("no I/O at all" if fio.ios == 0 else "fio measured no time")
-    return found
+        messages.append("no I/O at all" if fio.ios == 0 else "fio measured no time")
+    return messages
 
 
 def _other_options(given: Sequence[str], fio: FioResult) -> list[str]:
@@ -197,19 +197,19 @@ def _other_options(given: Sequence[str], fio: FioResult) -> list[str]:
     fio names an option by one of its names, and says nothing of those without a value.
     """
     pairs = [argument.removeprefix("--").partition("=") for argument in given]
-    wanted = {_name(name): value for name, is_given, value in pairs if is_given}
-    said = {_name(name): str(value) for name, value in fio.options.items()}
-    if not wanted:
+    expected = {_name(name): value for name, is_given, value in pairs if is_given}
+    actual = {_name(name): str(value) for name, value in fio.options.items()}
+    if not expected:
         return []
     different = [
-        f"fio ran with {name}={said.get(name, 'nothing')}, expected {value}"
-        for name, value in wanted.items()
-        if said.get(name, "") != value and (name in said or name in DECIDE)
+        f"fio ran with {name}={actual.get(name, 'nothing')}, expected {value}"
+        for name, value in expected.items()
+        if actual.get(name, "") != value and (name in actual or name in DECIDE)
     ]
     return different + [
         f"fio ran with {name}={value}, which it was not given"
-        for name, value in said.items()
-        if name in DECIDE and name not in wanted
+        for name, value in actual.items()
+        if name in DECIDE and name not in expected
     ]
 
 
@@ -217,31 +217,33 @@ def _name(option: str) -> str:
     return OPTION_NAMES.get(option, option)
 
 
-def _amount(asked: Phase, fio: FioResult) -> str:
+def _amount(spec: Phase, fio: FioResult) -> str:
     """In what fio did more or less than it was told; empty where it did not."""
-    late_ms = fio.runtime_ms - fio.asked_ms
-    if fio.asked_ios:
-        return "" if fio.ios == fio.asked_ios else f"{fio.ios} I/Os done, expected {fio.asked_ios}"
-    if not asked.time_based:
-        end = f"work not finished in the {fio.asked_ms} ms that it may take"
+    late_ms = fio.runtime_ms - fio.planned_ms
+    if fio.planned_ios:
+        return (
+            "" if fio.ios == fio.planned_ios else f"{fio.ios} I/Os done, expected {fio.planned_ios}"
+        )
+    if not spec.time_based:
+        end = f"work not finished in the {fio.planned_ms} ms that it may take"
         return end if late_ms >= 0 else ""
-    if 0 <= late_ms <= LATE_MS + LATE * fio.asked_ms:
+    if 0 <= late_ms <= LATE_MS + LATE * fio.planned_ms:
         return ""
-    return f"fio ran for {fio.runtime_ms} ms, expected {fio.asked_ms} ms"
+    return f"fio ran for {fio.runtime_ms} ms, expected {fio.planned_ms} ms"
 
 
-def _limit_hit(seen: PhaseResult, claim: Claim) -> str:
-    hits = seen.after.memory_events["max"] - seen.before.memory_events["max"]
-    if hits and seen.after.memory_peak_bytes >= LIMIT_SHARE * claim.limit_bytes:
+def _limit_hit(phase: PhaseResult, claim: Claim) -> str:
+    hits = phase.after.memory_events["max"] - phase.before.memory_events["max"]
+    if hits and phase.after.memory_peak_bytes >= LIMIT_SHARE * claim.limit_bytes:
         return ""
     return (
-        f"limit not hit: peak {seen.after.memory_peak_bytes / MIB:.1f} MiB of "
+        f"limit not hit: peak {phase.after.memory_peak_bytes / MIB:.1f} MiB of "
         f"{claim.limit_bytes / MIB:.0f} MiB, memory.events max rose by {hits}"
     )
 
 
-def _charged(seen: PhaseResult, claim: Claim) -> str:
-    file = seen.after.memory_stat["file"]
+def _charged(phase: PhaseResult, claim: Claim) -> str:
+    file = phase.after.memory_stat["file"]
     if file >= CHARGED_SHARE * claim.limit_bytes:
         return ""
     return (
@@ -249,62 +251,62 @@ def _charged(seen: PhaseResult, claim: Claim) -> str:
     )
 
 
-def _refaults(seen: PhaseResult, claim: Claim) -> str:
+def _refaults(phase: PhaseResult, claim: Claim) -> str:
     name = "workingset_refault_file"
-    return "" if seen.after.vmstat[name] > seen.before.vmstat[name] else "no refaults"
+    return "" if phase.after.vmstat[name] > phase.before.vmstat[name] else "no refaults"
 
 
-def _thp_present(seen: PhaseResult, claim: Claim) -> str:
-    thp, file = seen.after.memory_stat["file_thp"], seen.after.memory_stat["file"]
+def _thp_present(phase: PhaseResult, claim: Claim) -> str:
+    thp, file = phase.after.memory_stat["file_thp"], phase.after.memory_stat["file"]
     if file and thp >= THP_SHARE * file:
         return ""
     return f"no huge pages: file_thp {thp / MIB:.1f} MiB of {file / MIB:.1f} MiB cached"
 
 
-def _thp_absent(seen: PhaseResult, claim: Claim) -> str:
-    thp = max(seen.before.memory_stat["file_thp"], seen.after.memory_stat["file_thp"])
+def _thp_absent(phase: PhaseResult, claim: Claim) -> str:
+    thp = max(phase.before.memory_stat["file_thp"], phase.after.memory_stat["file_thp"])
     return f"huge pages present: file_thp {thp / MIB:.1f} MiB" if thp else ""
 
 
-def _thp_before(seen: PhaseResult, claim: Claim) -> str:
-    thp = seen.before.memory_stat["file_thp"]
+def _thp_before(phase: PhaseResult, claim: Claim) -> str:
+    thp = phase.before.memory_stat["file_thp"]
     return "" if thp else "no huge pages left by the phase before"
 
 
-def _caches_kept(seen: PhaseResult, claim: Claim) -> str:
-    file = seen.before.memory_stat["file"]
+def _caches_kept(phase: PhaseResult, claim: Claim) -> str:
+    file = phase.before.memory_stat["file"]
     if file >= CHARGED_SHARE * claim.limit_bytes:
         return ""
     limit = claim.limit_bytes / MIB
     return f"caches not kept: {file / MIB:.1f} MiB of {limit:.0f} MiB before the phase"
 
 
-def _written_back(seen: PhaseResult, claim: Claim) -> str:
-    written = seen.after.device_written_bytes - seen.before.device_written_bytes
-    asked = seen.fio.write.io_bytes if seen.fio else 0
-    if written >= WRITTEN_SHARE * asked:
+def _written_back(phase: PhaseResult, claim: Claim) -> str:
+    written = phase.after.device_written_bytes - phase.before.device_written_bytes
+    fio_bytes = phase.fio.write.io_bytes if phase.fio else 0
+    if written >= WRITTEN_SHARE * fio_bytes:
         return ""
-    return f"not written back: {written} bytes reached the device, fio wrote {asked}"
+    return f"not written back: {written} bytes reached the device, fio wrote {fio_bytes}"
 
 
-def _huge_as_asked(seen: PhaseResult, claim: Claim) -> str:
+def _huge_as_configured(phase: PhaseResult, claim: Claim) -> str:
     """Of tmpfs, which says nothing of ``huge=never``: it is the default."""
-    asked = [word for word in claim.mount_options.split(",") if word.startswith("huge=")]
-    wanted = asked[-1] if asked else "huge=never"
-    kind, _, options = seen.mounted.partition(" ")
-    found = [word for word in options.split(",") if word.startswith("huge=")] or ["huge=never"]
-    if kind != "tmpfs" or found != [wanted]:
-        return f"mounted as {seen.mounted or 'nothing'}, expected tmpfs with {wanted}"
-    huge = seen.after.vmstat["nr_shmem_hugepages"] * claim.huge_page_bytes
-    if wanted == "huge=never" and huge:
+    requested = [word for word in claim.mount_options.split(",") if word.startswith("huge=")]
+    expected = requested[-1] if requested else "huge=never"
+    kind, _, options = phase.mounted.partition(" ")
+    actual = [word for word in options.split(",") if word.startswith("huge=")] or ["huge=never"]
+    if kind != "tmpfs" or actual != [expected]:
+        return f"mounted as {phase.mounted or 'nothing'}, expected tmpfs with {expected}"
+    huge = phase.after.vmstat["nr_shmem_hugepages"] * claim.huge_page_bytes
+    if expected == "huge=never" and huge:
         return f"huge pages in tmpfs: {huge / MIB:.0f} MiB, expected none"
-    if wanted == "huge=always" and huge < THP_SHARE * claim.file_bytes:
+    if expected == "huge=always" and huge < THP_SHARE * claim.file_bytes:
         return f"no huge pages: {huge / MIB:.0f} MiB of {claim.file_bytes / MIB:.0f} MiB in tmpfs"
     return ""
 
 
-def _memory_as_asked(seen: PhaseResult, claim: Claim) -> str:
-    free = seen.before.vmstat["nr_free_pages"] * claim.page_bytes
+def _memory_as_configured(phase: PhaseResult, claim: Claim) -> str:
+    free = phase.before.vmstat["nr_free_pages"] * claim.page_bytes
     if abs(free - claim.memory_bytes) <= MEMORY_SHARE * claim.memory_bytes:
         return ""
     return (
@@ -313,19 +315,19 @@ def _memory_as_asked(seen: PhaseResult, claim: Claim) -> str:
     )
 
 
-def _reclaimed(seen: PhaseResult, claim: Claim) -> str:
+def _reclaimed(phase: PhaseResult, claim: Claim) -> str:
     """What was written and did not fit must have gone again."""
-    stolen = seen.after.memory_stat["pgsteal"] - seen.before.memory_stat["pgsteal"]
-    gone = stolen * claim.page_bytes
-    wanted = max(0, claim.file_bytes - claim.memory_bytes)
-    if gone >= RECLAIMED_SHARE * wanted:
+    stolen = phase.after.memory_stat["pgsteal"] - phase.before.memory_stat["pgsteal"]
+    reclaimed = stolen * claim.page_bytes
+    excess = max(0, claim.file_bytes - claim.memory_bytes)
+    if reclaimed >= RECLAIMED_SHARE * excess:
         return ""
-    return f"{gone / MIB:.0f} MiB reclaimed, {wanted / MIB:.0f} MiB do not fit into memory"
+    return f"{reclaimed / MIB:.0f} MiB reclaimed, {excess / MIB:.0f} MiB do not fit into memory"
 
 
-def _swapped(seen: PhaseResult, claim: Claim) -> str:
+def _swapped(phase: PhaseResult, claim: Claim) -> str:
     moved = {
-        name: seen.after.vmstat.get(name, 0) - seen.before.vmstat.get(name, 0)
+        name: phase.after.vmstat.get(name, 0) - phase.before.vmstat.get(name, 0)
         for name in ("pswpin", "pswpout")
     }
     if all(moved.values()):
@@ -342,8 +344,8 @@ CHECKS: Mapping[Check, Callable[[PhaseResult, Claim], str]] = {
     "thp_before": _thp_before,
     "caches_kept": _caches_kept,
     "written_back": _written_back,
-    "huge_as_asked": _huge_as_asked,
-    "memory_as_asked": _memory_as_asked,
+    "huge_as_asked": _huge_as_configured,
+    "memory_as_asked": _memory_as_configured,
     "reclaimed": _reclaimed,
     "swapped": _swapped,
 }

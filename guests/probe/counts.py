@@ -8,9 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from errors import InfraError
+from results.profile import KINDS
 
 MAGIC = b"TWINPROB"
-VERSION = 4
+VERSION = 5
 HEADER = np.dtype(
     [
         ("magic", "S8"),
@@ -25,8 +26,9 @@ ROW = np.dtype(
     [
         ("phase", "<u4"),
         ("window", "<u4"),
-        ("vcpu", "<u4"),
-        ("instructions", "<u4"),
+        ("vcpu", "<u2"),
+        ("instructions", "<u2"),
+        ("kinds", "<u4"),
         ("address", "<u8"),
         ("entries", "<u8"),
     ]
@@ -53,6 +55,7 @@ MISS = np.dtype(
         *((name, "<u8") for name in MISSES),
     ]
 )
+KINDS_ROW = np.dtype([(name, "<u2") for name in KINDS])
 TRAILER = np.dtype(
     [
         ("phase", "<u4"),
@@ -60,6 +63,7 @@ TRAILER = np.dtype(
         ("rows", "<u8"),
         ("locks", "<u8"),
         ("misses", "<u8"),
+        ("kinds", "<u8"),
         ("unmapped", "<u8"),
     ]
 )
@@ -79,7 +83,8 @@ class Counts:
     """One run: vCPUs, instructions of a window (0: not cut), and the rows.
 
     A row (``ROW``) says how often a vCPU entered the block of ``instructions`` that
-    begins at ``address``, in a window of a phase.  Phases are numbered from 1.  In a row
+    begins at ``address``, in a window of a phase.  Phases are numbered from 1; row ``kinds`` of
+    the table of that name (blocks, :data:`results.profile.KINDS`) says what they are.  In a row
     of ``spans`` the entries are the instructions that all vCPUs executed while this one
     was in span number ``address`` - :data:`SPAN`; ``span_count`` is how many were looked at.
 
@@ -102,6 +107,7 @@ class Counts:
     modelled: bool
     misses: Rows
     unmapped: int
+    kinds: NDArray[np.uint64]
 
 
 def parse(data: bytes) -> Counts:
@@ -119,7 +125,10 @@ def parse(data: bytes) -> Counts:
     if len(body) < TRAILER.itemsize:
         raise CountsError(f"cut short after {len(data)} bytes")
     last = np.frombuffer(body[-TRAILER.itemsize :], TRAILER)[0]
-    parts = ((ROW, int(last["rows"])), (LOCK, int(last["locks"])), (MISS, int(last["misses"])))
+    parts = tuple(
+        (kind, int(last[name]))
+        for kind, name in ((ROW, "rows"), (LOCK, "locks"), (MISS, "misses"), (KINDS_ROW, "kinds"))
+    )
     whole = sum(kind.itemsize * count for kind, count in parts) + TRAILER.itemsize
     if last["phase"] != TRAILER_PHASE or whole != len(body):
         raise CountsError(f"cut short after {len(data)} bytes")
@@ -127,12 +136,15 @@ def parse(data: bytes) -> Counts:
     for kind, count in parts:
         tables.append(np.frombuffer(body, kind, count, start))
         start += kind.itemsize * count
-    rows, locks, misses = tables
+    rows, locks, misses, kinds = tables
     vcpus = int(header["vcpus"])
     if np.any(rows["vcpu"] >= vcpus) or np.any(rows["phase"] == TRAILER_PHASE):
         raise CountsError(f"rows of a vCPU or phase that is none, with {vcpus} vCPUs")
+    if len(rows) and int(rows["kinds"].max()) >= max(len(kinds), 1):
+        raise CountsError(f"rows of kinds that are not there: of {len(kinds)}")
     is_span = (rows["address"] >= SPAN) & (rows["address"] < SPAN + MAX_SPANS)
     return Counts(
         vcpus, int(header["window"]), rows[~is_span], rows[is_span], int(header["spans"]),
         locks, int(last["lost"]), bool(header["modelled"]), misses, int(last["unmapped"]),
+        np.stack([kinds[name] for name in KINDS], axis=1).astype(np.uint64),
     )  # fmt: skip

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from errors import InfraError
 from experiment.architecture import ARCHITECTURES
 from guests.probe import counts, locks
-from guests.probe.counts import CountsError, Rows
+from guests.probe.counts import Counts, CountsError, Rows
 from guests.probe.usermap import UserMap, user_map
 from kernels import addresses, origins
 from kernels.addresses import KERNEL_HALF, AddressesError, AddressTable, FunctionMap
@@ -107,7 +107,7 @@ def profile(
             rows = parsed.rows[parsed.rows["phase"] == number]
             if not len(rows):
                 raise CountsError(f"phase {phase.name} (number {number}) was not counted")
-            here = fold_phase(rows, parsed.vcpus, places, phase, seen)
+            here = fold_phase(rows, parsed, places, phase, seen)
             spans = parsed.spans[parsed.spans["phase"] == number]
             found = waits(spans, parsed.vcpus, kinds[: parsed.span_count])
             more: dict[str, object] = {"waits": found}
@@ -128,17 +128,20 @@ def profile(
 
 
 def fold_phase(
-    rows: Rows, vcpus: int, places: Places, phase: Phase, seen: PhaseResult
+    rows: Rows, of: Counts, places: Places, phase: Phase, seen: PhaseResult
 ) -> PhaseProfile:
-    """One phase's rows as a profile.
+    """One phase's rows, out of all those that were counted, as a profile.
 
     Raises:
         AddressesError: too much of the kernel's code is where System.map has none.
     """
     spent = rows["entries"] * rows["instructions"]
+    kinds = of.kinds[rows["kinds"]] * rows["entries"][:, np.newaxis]
     inside = rows["address"] >= KERNEL_HALF
-    kernel = _fold_kernel(rows[inside], spent[inside], places)
-    user = places.user.fold(rows["address"][~inside], spent[~inside])
+    kernel = _fold_kernel(rows[inside], spent[inside], kinds[inside], places)
+    where = rows["address"][~inside]
+    user = places.user.fold(where, spent[~inside])
+    by_kind = [places.user.fold(where, column[~inside]) for column in kinds.T]
     units, work = (
         {
             unit.name: value
@@ -155,9 +158,10 @@ def fold_phase(
         instructions=int(spent.sum()),
         kernel=kernel,
         user=user,
-        by_vcpu=_sums(rows["vcpu"], spent, vcpus),
+        by_vcpu=_sums(rows["vcpu"], spent, of.vcpus),
         units=units,
         work=work,
+        user_kinds={file: tuple(each.get(file, 0) for each in by_kind) for file in user},
     )
 
 
@@ -327,7 +331,7 @@ def _require_right_map(
 
 
 def _fold_kernel(
-    rows: Rows, spent: NDArray[np.uint64], places: Places
+    rows: Rows, spent: NDArray[np.uint64], kinds: NDArray[np.uint64], places: Places
 ) -> tuple[FunctionCount, ...]:
     functions, table = places.functions, places.functions.table
     where = rows["address"]
@@ -348,15 +352,28 @@ def _fold_kernel(
     count = len(functions.named)
     instructions = _sums(owner, spent[known], count)
     calls = _sums(owner[entry], entries[entry], count)
+    by_kind = list(zip(*(_sums(owner, column[known], count) for column in kinds.T), strict=True))
     found = [
-        FunctionCount(name=name, file=file, instructions=instructions[at], calls=calls[at])
+        FunctionCount(
+            name=name,
+            file=file,
+            instructions=instructions[at],
+            calls=calls[at],
+            kinds=by_kind[at],
+        )
         for at, (name, file) in enumerate(functions.named)
         if instructions[at]
     ]
     for name, mask in ((MODULE, modules), (UNKNOWN, lost)):
         if mask.any():
             found.append(
-                FunctionCount(name=name, file="", instructions=int(spent[mask].sum()), calls=0)
+                FunctionCount(
+                    name=name,
+                    file="",
+                    instructions=int(spent[mask].sum()),
+                    calls=0,
+                    kinds=tuple(kinds[mask].sum(axis=0).tolist()),
+                )
             )
     return tuple(sorted(found, key=lambda function: (function.name, function.file)))
 

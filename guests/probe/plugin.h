@@ -104,6 +104,8 @@ void qemu_plugin_u64_set(qemu_plugin_u64 counter, unsigned int vcpu, uint64_t va
 #endif
 
 #define MAX_BYTES 16
+/* Kinds of instructions (kinds.c), in the order of the file. */
+enum kind { LOAD, STORE, ATOMIC, BARRIER, DIVISION, OF_SYSTEM, KINDS_COUNTED };
 /* Numbers of a row of misses, in the order of the file. */
 enum miss { MISS_L1D, MISS_L1I, MISS_L2, MISS_LLC, PREFETCHED, MISS_TLB, WALK, MISSES };
 
@@ -114,6 +116,9 @@ struct misses {
 
 void *more(void *old, size_t count, size_t size);
 size_t bytes_of(const struct qemu_plugin_insn *insn, uint8_t bytes[MAX_BYTES]);
+
+/* Add an instruction to the kinds that it is of. */
+void add_kinds(const uint8_t *bytes, size_t size, uint16_t kinds[KINDS_COUNTED]);
 
 /* Whether an argument is one of the model's: 1, or -1 where it is and cannot be read. */
 int memory_argument(const char *argument);

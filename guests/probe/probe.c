@@ -30,8 +30,9 @@
  * The file (numbers in the host's order, little-endian on every host of the lab):
  *
  *   header   char magic[8]; u32 version; u32 vcpus; u64 window, spans, modelled;
- *   rows     u32 phase; u32 window; u32 vcpu; u32 instructions; u64 address;
+ *   rows     u32 phase; u32 window; u16 vcpu; u16 instructions; u32 kinds; u64 address;
  *            u64 entries;   only blocks that were entered
+ *            Kinds is the place in the table of that name that says what the instructions are.
  *            A row whose address is SPAN + N is no block: its entries are the
  *            instructions that all vCPUs executed while this one was in span N.
  *   locks    u32 phase; u32 kind; u64 lock, site, taken, held, waits, waited;
@@ -41,8 +42,10 @@
  *            that it was held by another, waited what all vCPUs executed meanwhile.
  *   misses   u32 phase; u32 instructions; u64 address; u64 L1d, L1i, L2, LLC, prefetched, TLB,
  *            walks;   blocks by which the model (memory.c) counted anything
- *   trailer  u32 phase, 0xffffffff; u32 lost; u64 rows, locks, misses, unmapped;   how many
- *            there are of each.  Lost are the times that a lock was taken whose last holder was
+ *   kinds    u16 loads, stores, atomics, barriers, divisions, system;   of the instructions of a
+ *            block (kinds.c)
+ *   trailer  u32 phase, 0xffffffff; u32 lost; u64 rows, locks, misses, kinds, unmapped;   how
+ *            many there are of each.  Lost are the times that a lock was taken whose last holder was
  *            never seen to let go, unmapped the accesses that the model found no page for.
  *            Written when QEMU ends by itself: a file without one was cut short.
  *
@@ -95,7 +98,9 @@ struct header {
 };
 
 struct row {
-	uint32_t phase, window, vcpu, instructions;
+	uint32_t phase, window;
+	uint16_t vcpu, instructions;
+	uint32_t kinds;
 	uint64_t address, entries;
 };
 
@@ -106,12 +111,13 @@ struct use {
 
 struct trailer {
 	uint32_t phase, lost;
-	uint64_t rows, locks, misses, unmapped;
+	uint64_t rows, locks, misses, kinds, unmapped;
 };
 
 struct block {
 	uint64_t address;
 	uint32_t instructions;
+	uint32_t kinds; /* their place in the table */
 	uint32_t span; /* its number + 1, 0 for none */
 #if PROBE_API > 1
 	qemu_plugin_u64 counter;
@@ -121,6 +127,17 @@ struct block {
 
 static struct block **blocks; /* in the order they were first translated */
 static struct block **table; /* the same, open addressing by key */
+/*
+ * What blocks are made of, each once: open addressing of places by what they hold.  In the file
+ * are those of rows alone, in the order of rows, so that rows are the same whatever else ran.
+ */
+static struct kinds {
+	uint16_t counts[KINDS_COUNTED];
+} *kinds, *kinds_written;
+static uint32_t *kinds_number; /* of each, in the file, with 1 added; 0 is none so far */
+static uint32_t kinds_count, kinds_count_room;
+static uint32_t *kinds_table;
+static uint32_t kinds_used, kinds_room;
 static size_t used, room;
 static unsigned int vcpus;
 static bool inlined, modelled;
@@ -202,11 +219,21 @@ static void write_all(const void *what, size_t size, size_t count)
 	}
 }
 
-static void write_row(uint32_t in_phase, unsigned int vcpu, uint32_t instructions,
+static void write_row(unsigned int vcpu, uint32_t instructions, uint32_t of_kinds,
 		      uint64_t address, uint64_t entries)
 {
-	struct row row = { in_phase, window, vcpu, instructions, address, entries };
+	struct row row = { phase, window, vcpu, instructions, 0, address, entries };
 
+	if (kinds_number[of_kinds] == 0) {
+		if (kinds_count == kinds_count_room) {
+			kinds_count_room = kinds_count_room ? kinds_count_room * 2 : 1 << 10;
+			kinds_written = more(kinds_written, kinds_count_room,
+					     sizeof(*kinds_written));
+		}
+		kinds_written[kinds_count++] = kinds[of_kinds];
+		kinds_number[of_kinds] = kinds_count;
+	}
+	row.kinds = kinds_number[of_kinds] - 1;
 	write_all(&row, sizeof(row), 1);
 }
 
@@ -235,8 +262,8 @@ static void take_all(void)
 
 			if (entries == 0 || phase == 0)
 				continue;
-			write_row(phase, vcpu, blocks[i]->instructions, blocks[i]->address,
-				  entries);
+			write_row(vcpu, blocks[i]->instructions, blocks[i]->kinds,
+				  blocks[i]->address, entries);
 			rows++;
 		}
 	}
@@ -256,7 +283,7 @@ static void take_spans(void)
 		leave(&stays[vcpu]);
 		for (unsigned int n = 0; n < span_count; n++) {
 			if (stays[vcpu].spent[n] && phase) {
-				write_row(phase, vcpu, 0, SPAN + n, stays[vcpu].spent[n]);
+				write_row(vcpu, 0, 0, SPAN + n, stays[vcpu].spent[n]);
 				rows++;
 			}
 			stays[vcpu].spent[n] = 0;
@@ -508,13 +535,15 @@ static void on_block_with_spans(unsigned int vcpu, void *data)
 	count_block(block, vcpu);
 }
 
-static size_t slot_of(uint64_t address, uint32_t instructions)
+static size_t slot_of(uint64_t address, uint32_t instructions, uint32_t of_kinds)
 {
-	uint64_t key = (address ^ ((uint64_t)instructions << 48)) * 0x9e3779b97f4a7c15u;
+	uint64_t key = (address ^ (uint64_t)instructions << 48 ^ (uint64_t)of_kinds << 32) *
+		       0x9e3779b97f4a7c15u;
 	size_t slot = (key ^ key >> 32) & (room - 1);
 
-	while (table[slot] &&
-	       (table[slot]->address != address || table[slot]->instructions != instructions))
+	while (table[slot] && (table[slot]->address != address ||
+			       table[slot]->instructions != instructions ||
+			       table[slot]->kinds != of_kinds))
 		slot = (slot + 1) & (room - 1);
 	return slot;
 }
@@ -526,16 +555,63 @@ static void grow(void)
 	table = more(table, room, sizeof(*table));
 	memset(table, 0, room * sizeof(*table));
 	for (size_t i = 0; i < used; i++)
-		table[slot_of(blocks[i]->address, blocks[i]->instructions)] = blocks[i];
+		table[slot_of(blocks[i]->address, blocks[i]->instructions, blocks[i]->kinds)] =
+			blocks[i];
 }
 
-static struct block *new_block(uint64_t address, uint32_t instructions)
+static uint32_t *kinds_slot(const struct kinds *of)
+{
+	uint64_t key = 0;
+	uint32_t slot;
+
+	for (unsigned int kind = 0; kind < KINDS_COUNTED; kind++)
+		key = (key + of->counts[kind]) * 0x9e3779b97f4a7c15u;
+	/* Places are kept with 1 added: 0 is none. */
+	for (slot = key >> 32 & (kinds_room - 1); kinds_table[slot]; slot = (slot + 1) & (kinds_room - 1))
+		if (memcmp(&kinds[kinds_table[slot] - 1], of, sizeof(*of)) == 0)
+			break;
+	return &kinds_table[slot];
+}
+
+/* The place of COUNT instructions' kinds in the table, from the block's FIRST on. */
+static uint32_t kinds_of(const struct qemu_plugin_tb *tb, size_t first, size_t count)
+{
+	struct kinds of = { { 0 } };
+	uint8_t bytes[MAX_BYTES];
+	uint32_t *slot;
+
+	for (size_t i = first; i < first + count; i++) {
+		struct qemu_plugin_insn *insn = qemu_plugin_tb_get_insn(tb, i);
+
+		add_kinds(bytes, bytes_of(insn, bytes), of.counts);
+	}
+	if (kinds_used * 2 >= kinds_room) {
+		kinds_room = kinds_room ? kinds_room * 2 : 1 << 12;
+		kinds = more(kinds, kinds_room, sizeof(*kinds));
+		kinds_table = more(kinds_table, kinds_room, sizeof(*kinds_table));
+		kinds_number = more(kinds_number, kinds_room, sizeof(*kinds_number));
+		memset(kinds_number + kinds_used, 0,
+		       (kinds_room - kinds_used) * sizeof(*kinds_number));
+		memset(kinds_table, 0, kinds_room * sizeof(*kinds_table));
+		for (uint32_t i = 0; i < kinds_used; i++)
+			*kinds_slot(&kinds[i]) = i + 1;
+	}
+	slot = kinds_slot(&of);
+	if (*slot == 0) {
+		kinds[kinds_used++] = of;
+		*slot = kinds_used;
+	}
+	return *slot - 1;
+}
+
+static struct block *new_block(uint64_t address, uint32_t instructions, uint32_t of_kinds)
 {
 	struct block *block = more(NULL, 1, sizeof(*block) + vcpus * sizeof(uint64_t));
 
 	memset(block, 0, sizeof(*block) + vcpus * sizeof(uint64_t));
 	block->address = address;
 	block->instructions = instructions;
+	block->kinds = of_kinds;
 	for (unsigned int n = 0; n < span_count; n++)
 		if (address >= spans[n].start && address < spans[n].end)
 			block->span = n + 1;
@@ -550,16 +626,19 @@ static struct block *new_block(uint64_t address, uint32_t instructions)
 	return block;
 }
 
-/* The same code translated again, after a flush for instance, counts on. */
-static struct block *block_of(uint64_t address, uint32_t instructions)
+/*
+ * The same code translated again, after a flush for instance, counts on.  Other code at its address,
+ * of another program or patched, counts for itself where its instructions are of other kinds.
+ */
+static struct block *block_of(uint64_t address, uint32_t instructions, uint32_t of_kinds)
 {
 	size_t slot;
 
 	if (used * 2 >= room)
 		grow();
-	slot = slot_of(address, instructions);
+	slot = slot_of(address, instructions, of_kinds);
 	if (table[slot] == NULL) {
-		table[slot] = new_block(address, instructions);
+		table[slot] = new_block(address, instructions, of_kinds);
 		blocks[used++] = table[slot];
 	}
 	return table[slot];
@@ -703,7 +782,7 @@ static size_t together(struct qemu_plugin_tb *tb)
 	/* It is listed with no more bytes than the first page has. */
 	if (count == 1 || (address & (PAGE_BYTES - 1)) <= PAGE_BYTES - LONGEST)
 		return count;
-	block = block_of(address, 1);
+	block = block_of(address, 1, kinds_of(tb, count - 1, 1));
 	if (inlined)
 		qemu_plugin_register_vcpu_insn_exec_inline(last, QEMU_PLUGIN_INLINE_ADD_U64,
 							   &block->entries[0], 1);
@@ -722,7 +801,7 @@ static void instrument(struct qemu_plugin_tb *tb)
 {
 	size_t count = qemu_plugin_tb_n_insns(tb), counted = together(tb);
 	uint64_t address = qemu_plugin_tb_vaddr(tb);
-	struct block *block = block_of(address, counted);
+	struct block *block = block_of(address, counted, kinds_of(tb, 0, counted));
 	/* Locks are the kernel's, whose half of the addresses begins with the same bit. */
 	bool may_lock = place_count && (address ^ places[0].start) >> 63 == 0;
 	uint8_t bytes[MAX_BYTES];
@@ -763,7 +842,7 @@ static void instrument(struct qemu_plugin_tb *tb)
 
 static void finish(void)
 {
-	struct trailer trailer = { TRAILER_PHASE, 0, 0, 0, 0, 0 };
+	struct trailer trailer = { TRAILER_PHASE, 0, 0, 0, 0, 0, 0 };
 	const struct misses *misses = NULL;
 	size_t missed = 0;
 
@@ -776,10 +855,12 @@ static void finish(void)
 	}
 	write_all(written, sizeof(*written), written_count);
 	write_all(misses, sizeof(*misses), missed);
+	write_all(kinds_written, sizeof(*kinds_written), kinds_count);
 	trailer.lost = lost;
 	trailer.rows = rows;
 	trailer.locks = written_count;
 	trailer.misses = missed;
+	trailer.kinds = kinds_count;
 	write_all(&trailer, sizeof(trailer), 1);
 	if (fclose(out) != 0)
 		perror("probe: the counts could not be written");
@@ -833,7 +914,7 @@ static enum place_kind place_kind(const char *argument)
 
 int qemu_plugin_install(qemu_plugin_id_t id, const qemu_info_t *info, int argc, char **argv)
 {
-	struct header header = { "TWINPROB", 4, 0, 0, 0, 0 };
+	struct header header = { "TWINPROB", 5, 0, 0, 0, 0 };
 	const char *path = NULL;
 
 	for (int i = 0; i < argc; i++) {

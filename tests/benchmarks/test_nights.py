@@ -12,20 +12,20 @@ def test_a_step_is_found_and_a_change_that_was_none_is_false() -> None:
     told = changes_of(entries)
     result = Score()
     score(Year([], [Truth(20, -0.02, 20)]), told, result)
-    assert (result.found, result.changes, result.false, result.delays) == (1, 1, 0, [0])
+    assert (result.detected, result.changes, result.false, result.delays) == (1, 1, 0, [0])
     assert result.misplaced == [0]
     # The other way round, another night, or nothing at all: a false alarm each.
     for truth in ([Truth(20, 0.02, 20)], [Truth(21, -0.02, 21)], []):
         wrong = Score()
         score(Year([], truth), told, wrong)
-        assert (wrong.found, wrong.false) == (0, 1)
+        assert (wrong.detected, wrong.false) == (0, 1)
 
 
 def test_a_lab_move_is_counted_apart() -> None:
     entries = Nights((0.0,) * 20, lab={10: 0.03}).entries()
     result = Score()
     score(Year([], lab={10: 0.03}), changes_of(entries), result)
-    assert (result.lab_found, result.lab_moves, result.lab_false, result.false) == (1, 1, 0, 0)
+    assert (result.lab_detected, result.lab_moves, result.lab_false, result.false) == (1, 1, 0, 0)
     result = Score()
     score(Year([]), changes_of(entries), result)
     assert result.lab_false == 1

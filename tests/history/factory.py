@@ -14,9 +14,11 @@ from history.entry import (
     ArmCase,
     ArmEntry,
     CaseEntry,
+    ChangedFunctions,
     Ensemble,
     Entry,
     FunctionCost,
+    FunctionDifference,
     NightFunctions,
     PhaseCost,
     role_of,
@@ -122,6 +124,22 @@ class Nights:
             ),
             counted=self.functions,
         )  # fmt: skip
+
+
+def with_functions(entry: Entry, sizes: dict[str, float] | None, half: float = 1e-4) -> Entry:
+    """The night with functions that changed, each by a fraction of the phase."""
+    if sizes is None:
+        return entry
+    changed = ChangedFunctions(
+        arm="tonight", against="pinned", phase="4k", unit_title="I/O", tested=200,
+        count=len(sizes), size=max(sizes.values(), key=abs, default=0.0),
+        differences=tuple(
+            FunctionDifference(name, "mm/filemap.c", 1e4 * size, size, half)
+            for name, size in sizes.items()
+        ),
+    )  # fmt: skip
+    (case,) = entry.cases
+    return entry.model_copy(update={"cases": (case.model_copy(update={"functions": (changed,)}),)})
 
 
 def costs(arm: str = "tonight", **instructions: float) -> NightFunctions:

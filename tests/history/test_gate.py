@@ -91,13 +91,27 @@ def test_functions_of_the_newest_night_are_what_the_session_s_gate_says() -> Non
     )  # fmt: skip
     first, _ = entry_of(made)
     later = {"night": "2026-01-02", "created": "2026-01-02T00:00:00Z", "session": "later"}
-    quiet = tuple(case.model_copy(update={"functions": ()}) for case in first.cases)
+    untested, equal = (
+        tuple(
+            case.model_copy(update={
+                "functions": tuple(
+                    one.model_copy(update={"count": 0, "largest": (), "differences": ()})
+                    for one in case.functions if tested
+                )
+            })
+            for case in first.cases
+        )
+        for tested in (False, True)
+    )  # fmt: skip
 
     def gate(policy: Policy, *nights: Entry) -> list[Message]:
         found = of_history(
             nights, changes_of(nights, lambda _: None, KnownChanges(), policy), policy
         )
-        return [one for one in found.messages if one.title.startswith("functions: ")]
+        listed = [one for one in found.messages if one.title.startswith("functions: ")]
+        # A session's own cannot be acknowledged.
+        assert all(one.change for one in listed)
+        return [one._replace(change="") for one in listed]
 
     def own(policy: Policy) -> list[Message]:
         found = of_session(compare_session(made), policy).messages
@@ -108,9 +122,12 @@ def test_functions_of_the_newest_night_are_what_the_session_s_gate_says() -> Non
     for policy in (Policy(), failing, small):
         assert gate(policy, first) == own(policy)
     assert [one.code for one in gate(failing, first)] == [1, 0, 0]
-    assert gate(Policy(), first, first.model_copy(update=later)) == own(Policy())
-    # Of an earlier night nothing is said again.
-    assert gate(failing, first, first.model_copy(update={**later, "cases": quiet})) == []
+    again = gate(failing, first, first.model_copy(update=later))
+    assert [one.code for one in again] == [1, 0, 0]
+    assert [one.text for one in again] == [f"since 2026-01-01: {one.text}" for one in own(failing)]
+    # What a later night no longer has is not open, and a night that tested nothing changes nothing.
+    assert gate(failing, first, first.model_copy(update={**later, "cases": equal})) == []
+    assert gate(failing, first, first.model_copy(update={**later, "cases": untested})) == again
 
 
 def test_inconclusive_fails_only_where_asked() -> None:

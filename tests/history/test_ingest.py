@@ -136,6 +136,12 @@ def test_an_entry_has_which_functions_changed_in_the_words_of_the_report() -> No
     assert four.largest[0].difference == pytest.approx(head.changed[0].instructions.difference)
     assert four.largest[0].calls_patched == pytest.approx(head.changed[0].calls.patched)
     assert four.size == pytest.approx(head.changed[0].size / head.total.base)
+    assert [one.name for one in four.differences] == [one.name for one in head.changed]
+    first, pair = four.differences[0], head.changed[0].instructions
+    assert (first.size, first.difference) == (four.size, four.largest[0].difference)
+    assert pair.low is not None
+    assert pair.high is not None
+    assert first.half == pytest.approx((pair.high - pair.low) / 2 / head.total.base)
     # Entries of older versions have none, and nothing is said of them.
     old = entry.model_dump(mode="json")
     for case in old["cases"]:

@@ -100,10 +100,10 @@ def test_an_entry_of_a_newer_lab_is_named_and_stays(store: HistoryStore) -> None
     entry = entries(1)[0]
     store.add(entry)
     data = json.loads(store.path(entry).read_text())
-    store.path(entry).write_text(json.dumps({**data, "schema_version": 4, "more": 1}))
+    store.path(entry).write_text(json.dumps({**data, "schema_version": 5, "more": 1}))
     read = store.read()
     assert read.entries == ()
-    assert "schema_version 4; this lab reads 3" in read.problems[0].words
+    assert "schema_version 5; this lab reads 4" in read.problems[0].words
 
 
 @pytest.mark.parametrize(

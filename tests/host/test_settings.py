@@ -29,7 +29,7 @@ def laptop(root: Path, **changes: str) -> None:
 
 
 def changed(root: Path) -> dict[str, tuple[str, str]]:
-    return {str(each.path.relative_to(root)): (each.now, each.wanted)
+    return {str(each.path.relative_to(root)): (each.now, each.target)
             for each in to_change(proc=root / "proc", sys=root / "sys")}  # fmt: skip
 
 

@@ -109,7 +109,7 @@ def test_second_guest_avoids_the_cores_of_the_first() -> None:
     cpus = machine(nodes=1, cores=6, threads=2)
     first = place(cpus, vcpus=2)
     assert first is not None
-    second = place(cpus, vcpus=2, taken=first.vcpus)
+    second = place(cpus, vcpus=2, occupied=first.vcpus)
     assert second is not None
     assert second.vcpus == (3, 4)
 

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from history.changes import changes_of
 from history.entry import SCHEMA_VERSION, Entry
+from history.function_changes import function_changes
 from history.gaps import gaps_of
 from history.gate import of_history
 from history.ingest import entry_of, take
@@ -26,7 +27,7 @@ from reports import write
 from reports.render.policy import source_hash
 from results.store import SessionStore, StoreError
 from tests.history.altered import measured_again, without_case
-from tests.history.factory import Nights
+from tests.history.factory import Nights, with_functions
 from tests.pages.made_up import HOSTILE, Session, hostile, wall_nights
 from tests.reports import counts_factory
 from tests.reports.measured import measured
@@ -329,6 +330,25 @@ def test_gaps_are_on_the_front_page_until_they_are_acknowledged(tmp_path: Path) 
     for marks, count in ((None, 1), (known, 0)):
         made = site.build(store, tmp_path / "site", known_changes=marks)
         assert (made.folder / "index.html").read_text().count(gap.id) == count
+
+
+def test_functions_that_changed_are_on_the_front_page_until_they_are_acknowledged(
+    tmp_path: Path,
+) -> None:
+    store = HistoryStore(tmp_path / "history")
+    for entry in Nights((0.0, 0.0), codes=("a", "a")).entries():
+        store.add(with_functions(entry, {"xas_load": 0.002}))
+    (change,) = function_changes(store.read().entries)
+    (message,) = (
+        one for one in of_history(store.read().entries, (), Policy()).messages if one.change
+    )
+    assert message.change == change.id
+    known = KnownChanges(
+        known=(KnownChange(kind="acknowledged", change=change.id, reason="accepted"),)
+    )
+    for marks, count in ((None, 1), (known, 0)):
+        made = site.build(store, tmp_path / "site", known_changes=marks)
+        assert (made.folder / "index.html").read_text().count(change.id) == count
 
 
 def test_a_night_that_was_measured_again_keeps_its_word() -> None:

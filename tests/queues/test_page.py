@@ -12,7 +12,7 @@ from playwright.sync_api import Browser, ViewportSize
 
 from errors import InfraError, SeriesError
 from queues import page
-from queues.entry import Said
+from queues.entry import PrimaryResult
 from queues.store import QueueStore
 from tests.browser import DESK, PHONE, opened
 from tests.browser import browser as browser
@@ -29,7 +29,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> QueueStore:
 
     def said(verdict: str, change: float | None) -> dict[str, object]:
         low, high = (None, None) if change is None else (change - 0.002, change + 0.002)
-        one = Said(
+        one = PrimaryResult(
             case="filemap-4k", metric="4k.bw", verdict=verdict, change=change, low=low, high=high
         )
         ended = f"2026-11-21T0{len(store.read().entries)}:00:00.000000Z"

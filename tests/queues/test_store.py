@@ -53,22 +53,22 @@ def test_put_moves_up_queues_again_and_leaves_what_is_done(store: QueueStore) ->
         assert store.find(entry.id).state == "waiting"
     store.save(entry.model_copy(update={"state": "done", "code": 0}))
     assert put(store, entry) == "done already; see retry"
-    with store.take() as nothing:
+    with store.claim() as nothing:
         assert nothing is None
 
 
 def test_who_takes_an_entry_has_it_alone(store: QueueStore) -> None:
     first, second = queued(store, "a"), queued(store, "b")
-    with store.take() as one:
+    with store.claim() as one:
         assert one == first
         # By its file it waits still, and its lock is held.
-        with QueueStore(store.folder).take() as two:
+        with QueueStore(store.folder).claim() as two:
             assert two == second
-            with store.take() as three:
+            with store.claim() as three:
                 assert three is None
             with pytest.raises(UsageError, match="is being measured"), store.change(first.id):
                 pass
-    with store.take() as again:
+    with store.claim() as again:
         assert again == first
 
 
@@ -77,7 +77,7 @@ def test_an_entry_that_ended_meanwhile_is_not_taken(store: QueueStore) -> None:
     read = store.read()
     store.save(first.model_copy(update={"state": "done", "code": 0}))
     store.read = lambda: read  # type: ignore[method-assign]
-    with store.take() as entry:
+    with store.claim() as entry:
         assert entry is None
 
 
@@ -93,7 +93,7 @@ def test_a_lock_held_for_an_instant_hides_nothing(store: QueueStore) -> None:
     thread = threading.Thread(target=change)
     thread.start()
     held.wait()
-    with store.take() as taken:
+    with store.claim() as taken:
         assert taken == entry
     over.set()
     thread.join()

@@ -17,7 +17,7 @@ from queues import watch as watching
 from queues.entry import Entry
 from queues.posted import Posted, read_posted
 from queues.store import QueueStore
-from queues.watch import Attest, Look, Wanted, Watch, mailbox_of
+from queues.watch import Attest, PollReport, Selection, Watch, mailbox_of
 from runs.request import Request
 from tests.kernels.poison import ODD, UNREADABLE
 from tests.kernels.posting import Post, mbox, reply
@@ -47,9 +47,9 @@ def forged(mails: Sequence[bytes], sender: str) -> str:
 def look(
     store: QueueStore, place: Path, *paths: str, now: float = NOW, days: float = 14.0,
     attest: Attest = vouched,
-) -> Look:  # fmt: skip
-    wanted = Wanted(Request(automatic=True), paths, days=days)
-    return Watch(store, place, wanted, attest).look(mailbox_of(place), now)
+) -> PollReport:  # fmt: skip
+    selection = Selection(Request(automatic=True), paths, days=days)
+    return Watch(store, place, selection, attest).poll(mailbox_of(place), now)
 
 
 def waiting(store: QueueStore) -> list[Entry]:
@@ -369,7 +369,7 @@ def test_one_watch_at_a_time_and_a_state_of_another_version(
     store: QueueStore, archive: Archive
 ) -> None:
     archive.add(series("a", 1))
-    watch = Watch(store, archive.folder, Wanted(Request()), vouched)
+    watch = Watch(store, archive.folder, Selection(Request()), vouched)
 
     class Reentered:
         def new(self, positions: object, *, since: float, now: float) -> list[object]:
@@ -377,7 +377,7 @@ def test_one_watch_at_a_time_and_a_state_of_another_version(
                 look(store, archive.folder)
             return []
 
-    watch.look(Reentered(), NOW)  # type: ignore[arg-type]
+    watch.poll(Reentered(), NOW)  # type: ignore[arg-type]
     (watch.folder / "state.json").write_text('{"schema_version": 2, "mailbox": "x"}')
     with pytest.raises(UsageError, match="another version of the lab"):
         look(store, archive.folder)
@@ -563,7 +563,7 @@ def test_a_mail_that_cannot_be_read_is_named_and_the_ones_after_it_are_read(
         assert sum(f"<{name}@example.org>" in line or f"mm: {name}" in line
                    for line in found.left_out) == 1  # fmt: skip
     # It is on record, and the mailbox is past it.
-    watch = Watch(store, place, Wanted(Request()), vouched)
+    watch = Watch(store, place, Selection(Request()), vouched)
     state = watching.State.model_validate_json((watch.folder / "state.json").read_bytes())
     assert [each.what for each in state.left_out] == found.left_out
     assert {each.at for each in state.left_out} == {NOW}

@@ -23,6 +23,7 @@ from results.record import Failure, KernelIdentity, RunRecord
 from results.store import SessionStore
 from runs import prepare
 from runs.arms import shapes
+from runs.local import LocalExecutor
 from runs.measure import measure
 from runs.options import Options
 from runs.prepare import Bench, Session
@@ -39,6 +40,7 @@ class Guests:
 
     def __init__(self) -> None:
         self.booted: list[str] = []
+        self.snapshots: list[Path] = []
         self.endings: dict[str, list[Kind]] = {}
         self.snapshot_endings: dict[str, Kind] = {}
         self.files: dict[str, bytes] = {"out": b"the same bytes\n"}
@@ -53,9 +55,12 @@ class Guests:
         arm = machine.kernel.parent.name
         if arm in self.snapshot_endings:
             raise BootError(Ending(self.snapshot_endings[arm], "told"))
+        folder.mkdir()
+        self.snapshots.append(folder)
         return Snapshot(machine, folder / "memory", folder / "state", 1.0)
 
     def run_restored(self, snapshot: Snapshot, *arguments: Any, **more: Any) -> Outcome:
+        assert snapshot.memory.parent.is_dir(), "restored after its snapshot was dropped"
         return self._run("restored", self.files, *arguments, **more)
 
     def run_cold(self, machine: Machine, *arguments: Any, **more: Any) -> Outcome:
@@ -202,6 +207,32 @@ def test_nothing_is_made_twice(
         "restored filemap-4k.b01.base",
         "restored filemap-4k.b01.patched",
     ]
+
+
+def test_snapshots_are_kept_from_look_to_look_and_gone_after_the_last(
+    run: Callable[..., dict[str, RunRecord]], guests: Guests, tmp_path: Path
+) -> None:
+    with LocalExecutor().keeping() as executor:
+        run(1, executor=executor)
+        assert [folder.is_dir() for folder in guests.snapshots] == [True, True]
+        assert failed(run(2, executor=executor)) == {}
+        assert len(guests.booted) == 5
+        # One a machine, as in a session that had both seeds from the beginning.
+        assert len(guests.snapshots) == 2
+    assert list((tmp_path / "cache" / "scratch").iterdir()) == []
+    run(3)
+    assert len(guests.snapshots) == 4
+
+
+def test_a_snapshot_that_the_host_lost_is_taken_again_at_the_next_look(
+    run: Callable[..., dict[str, RunRecord]], guests: Guests
+) -> None:
+    with LocalExecutor().keeping() as executor:
+        guests.snapshot_endings = {"base": "lost"}
+        assert failed(run(1, executor=executor))["filemap-4k.b00.base"].blame == "host"
+        guests.snapshot_endings = {}
+        assert failed(run(2, executor=executor)) == {}
+        assert len(guests.snapshots) == 2
 
 
 def test_a_repeat_of_a_run_of_another_day_is_compared_with_its_result(

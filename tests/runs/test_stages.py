@@ -17,6 +17,7 @@ from results.checks import Check, CheckStatus
 from results.record import Failure, RunCost, RunRecord
 from results.store import SessionStore
 from runs import stages
+from runs.boots import Executor
 from runs.check import without_broken
 from runs.check_plan import planned
 from runs.forecast import KernelForecast
@@ -38,6 +39,7 @@ class Lab:
         self.stop_before = ""
         self.enough = 0
         self.wants: dict[str, int] = {}
+        self.executors: list[Executor] = []
         self.adds: int | None = None
         self.store = SessionStore(folder / "session")
         self.store.create(factory.Session().manifest())
@@ -115,7 +117,8 @@ class Lab:
         }
         return dataclasses.replace(session, twins=twins)
 
-    def measure(self, session: Session) -> None:
+    def measure(self, session: Session, options: Options) -> None:
+        self.executors.append(options.executor)
         twins = {run.twin for run in session.plan.runs}
         self.note(f"runs {' '.join(sorted(twins))}".strip())
         on_record = {record.run_id for record in self.store.records()}
@@ -262,6 +265,9 @@ def test_seeds_are_added_until_all_is_decided(lab: Lab) -> None:
     assert lab.made == [
         "runs", "judged after 8", "runs", "judged after 10", "runs", "judged after 12",
     ]  # fmt: skip
+    # All looks on one executor, which keeps its snapshots and is not that of other stages.
+    assert len({id(executor) for executor in lab.executors}) == 1
+    assert lab.executors[0] is not lab.options.executor
     manifest = lab.store.manifest()
     assert len(manifest.seeds) == 12
     assert lab.session().plan.seeds == manifest.seeds

@@ -11,11 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from workloads.check import judge
-from workloads.check_job import Asked
+from workloads.check_job import CheckTask
 
 RECORDED = Path(__file__).parent / "recorded/check/loses-nodes"
 STEPS = ("1-4k", "whole")
-ASKED = Asked(selftests=(), steps=STEPS, lockdep=True, compared=STEPS)
+ASKED = CheckTask(selftests=(), steps=STEPS, lockdep=True, compared=STEPS)
 STATS = b" lock-classes:    656 [max: 8192]\n debug_locks:    1\n"
 
 
@@ -71,7 +71,7 @@ def test_wrong_data_is_told_with_fio_s_words() -> None:
 def test_what_a_phase_wrote_is_counted_where_it_is_found_again() -> None:
     steps = ("1-overwrite", "1-overwrite-back", "1-overwrite-again", "1-overwrite-whole")
     asked = dataclasses.replace(
-        ASKED, steps=steps, compared=(steps[1], steps[3]), found_again=(steps[1],)
+        ASKED, steps=steps, compared=(steps[1], steps[3]), read_back=(steps[1],)
     )
     files = sound() | {f"{step}/status": b"0\n" for step in steps}
     files |= {f"{steps[0]}/fio.json": fio(500, 512), f"{steps[3]}/fio.json": fio(8192)}
@@ -136,7 +136,7 @@ def test_a_splat_is_told_whatever_came_after_it() -> None:
     ],
 )
 def test_self_tests_have_to_pass_and_to_report(line: str, expected: list[str]) -> None:
-    asked = Asked(("xarray",), ASKED.steps, lockdep=False)
+    asked = CheckTask(("xarray",), ASKED.steps, lockdep=False)
     found = judge(f"[    9.1] {line}\n", sound(), asked)
     assert [problem.kind for problem in found.problems] == expected
     assert (line in found.checked) == (not expected)

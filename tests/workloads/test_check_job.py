@@ -11,7 +11,7 @@ import pytest
 
 from experiment.plan import Size
 from workloads import check_job
-from workloads.check_job import OWN_STEPS, Case, Room, asked_of, job_text, room, writes_of
+from workloads.check_job import OWN_STEPS, Case, Room, job_text, room, task_of, writes_of
 from workloads.spec import load_catalogue
 
 CATALOGUE = load_catalogue()
@@ -87,7 +87,7 @@ def test_what_a_phase_writes_is_known_by_its_job(name: str, variant: str, writes
 
 def test_a_phase_that_reads_is_one_step_and_one_that_writes_is_found_again() -> None:
     cases = [case("filemap-4k"), case("iomap-dirty"), case("reclaim-overwrite")]
-    asked = asked_of(cases, (), lockdep=True, vcpus=1)
+    asked = task_of(cases, (), lockdep=True, vcpus=1)
     again = ("2-overwrite-back", "2-overwrite-again", "2-overwrite-whole")
     assert asked.steps == (
         "1-4k", "2-overwrite", *again, "3-overwrite", "3-overwrite-back", *OWN_STEPS,
@@ -95,7 +95,7 @@ def test_a_phase_that_reads_is_one_step_and_one_that_writes_is_found_again() -> 
     assert asked.compared == (
         "1-4k", "2-overwrite-back", "2-overwrite-whole", "3-overwrite-back", *OWN_STEPS,
     )  # fmt: skip
-    assert asked.found_again == ("2-overwrite-back", "3-overwrite-back")
+    assert asked.read_back == ("2-overwrite-back", "3-overwrite-back")
 
 
 def test_every_step_that_is_asked_for_is_one_that_the_script_makes() -> None:

@@ -137,7 +137,7 @@ def test_fio_does_the_number_of_ios_that_it_is_told(tmp_path: Path) -> None:
     )  # fmt: skip
     result = fio_result(done.stdout)
     assert result is not None
-    assert (result.ios, result.asked_ios, result.asked_ms) == (2000, 2000, 0)
+    assert (result.ios, result.planned_ios, result.planned_ms) == (2000, 2000, 0)
 
 
 def test_no_ramp_is_no_argument() -> None:

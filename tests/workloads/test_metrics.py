@@ -154,7 +154,7 @@ def test_rates_of_a_number_of_ios_are_over_the_time_they_took(run_4k: Run) -> No
     (seen,) = run_4k.result.phases
     assert seen.fio is not None
     by_number = replace(
-        seen.fio, ios=4000, io_bytes=4000 * 4096, asked_ios=4000, asked_ms=0, ramp_ms=0,
+        seen.fio, ios=4000, io_bytes=4000 * 4096, planned_ios=4000, planned_ms=0, ramp_ms=0,
         runtime_ms=50,
     )  # fmt: skip
     got = samples((replace(seen, fio=by_number),), run_4k.phases)

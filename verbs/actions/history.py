@@ -10,6 +10,7 @@ from pathlib import Path
 from errors import RecordError, UsageError
 from history import exchange, pruning, wording
 from history.changes import changes_of
+from history.function_changes import function_changes
 from history.ingest import SessionError, take
 from history.known import KnownChanges, load_known
 from history.limits import calendar_date, too_late
@@ -77,6 +78,8 @@ def show(
         return
     print("\n".join(wording.overview(read)))
     print("\n".join(wording.change_lines(changes)) or "no change seen")
+    for line in wording.function_change_lines(function_changes(read.entries, known_changes)):
+        print(line)
     for track, entries in read.tracks().items():
         if track[0] == experiment:
             print(

@@ -104,14 +104,14 @@ def make(
 ) -> None:
     """Make all that a prepared session plans, with a verdict as soon as there is one."""
 
-    def measure(part: prepare.Session) -> None:
+    def measure(part: prepare.Session, on: Options) -> None:
         if part.experiment.mode == "wall":
             measure_wall(
-                part, run_options, store, reporter,
+                part, on, store, reporter,
                 lambda: decided(write.read_comparison(store.folder)),
             )  # fmt: skip
         else:
-            measure_runs(part, run_options, store, reporter)
+            measure_runs(part, on, store, reporter)
 
     def verdict(pending: tuple[stages.Pending, ...]) -> None:
         comparison = write.write_all(store.folder)

@@ -11,7 +11,7 @@ from errors import InfraError
 from experiment.ad_hoc import from_series
 from experiment.places import from_here
 from queues.store import QueueStore
-from queues.watch import Look, Wanted, Watch, mailbox_of
+from queues.watch import PollReport, Selection, Watch, mailbox_of
 from runs import prepare
 from runs.request import Request
 from verbs.folders import CHECKOUT
@@ -47,12 +47,12 @@ def follow(
         reverse=request.reverse, overrides=request.all_overrides,
         catalogue=prepare.catalogue(CHECKOUT),
     )  # fmt: skip
-    conditions = Wanted(request, tuple(paths), priority, days=days)
+    conditions = Selection(request, tuple(paths), priority, days=days)
     watch = Watch(QueueStore(folder), mailbox, conditions)
     before: list[str] = []
     while True:
         try:
-            look = watch.look(mailbox_of(mailbox), time.time())
+            look = watch.poll(mailbox_of(mailbox), time.time())
             for line in lines_of(look, before):
                 print(line, flush=True)
             before = look.waiting
@@ -67,7 +67,7 @@ def follow(
     log(f"{look.mails} new mails; {len(look.queued)} series queued, {len(look.waiting)} incomplete")
 
 
-def lines_of(look: Look, waited: list[str]) -> list[str]:
+def lines_of(look: PollReport, waited: list[str]) -> list[str]:
     """What a look found, a line each; series that ``waited`` before are not told again."""
     kinds = {
         "note": look.notes, "queued": look.queued, "replaced": look.replaced,

@@ -12,6 +12,7 @@ from experiment.architecture import X86_64
 from guests.probe import counts, plugin
 from guests.probe.counts import Counts
 from guests.probe.plugin import Probe
+from results.profile import KINDS
 
 HERE = Path(__file__).parent
 # movl; decl, jnz: what follows a mark up to the loop's first jump back is one block.
@@ -135,6 +136,28 @@ def test_time_in_a_span_is_from_entering_it_to_leaving_it(
     assert {int(row["vcpu"]) for row in found.spans} == {0}
     assert int(rows[1, 0]["entries"]) == 2 * (FIRST - 1)
     assert int(rows[2, 1]["entries"]) == 3 * (SECOND - 1)
+
+
+def kinds_of(found: Counts, phase: int) -> dict[str, int]:
+    rows = found.rows[found.rows["phase"] == phase]
+    sums = (found.kinds[rows["kinds"]] * rows["entries"][:, np.newaxis]).sum(axis=0)
+    return dict(zip(KINDS, sums.tolist(), strict=True))
+
+
+@pytest.mark.parametrize("vcpus", [1, 2])
+def test_instructions_are_counted_by_kind(
+    images: Path, probe: Probe, tmp_path: Path, vcpus: int
+) -> None:
+    found = counts.parse(run(images / "kinds", probe, tmp_path / "counts", vcpus=vcpus))
+    # A load alone, a comparison, and five that change memory.
+    assert kinds_of(found, 1) == {
+        "loads": 100 * 7, "stores": 100 * 6, "atomics": 100 * 3, "barriers": 100, "divisions": 0,
+        "system": 0,
+    }  # fmt: skip
+    assert kinds_of(found, 2) == {
+        "loads": 50 * 2, "stores": 50 * 2, "atomics": 0, "barriers": 50 * 2, "divisions": 50,
+        "system": 50 * 2,
+    }  # fmt: skip
 
 
 def functions(image: Path, **kinds: tuple[str, str]) -> str:

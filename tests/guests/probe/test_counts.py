@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from guests.probe import counts
 from guests.probe.counts import CountsError
 
-Row = tuple[int, int, int, int, int, int]
+Row = tuple[int, int, int, int, int, int, int]
 LockRow = tuple[int, int, int, int, int, int, int, int]
 LOCKS: list[LockRow] = [
     (1, 0, 0xFFFF888000001000, 0xFFFFFFFF81000120, 5, 500, 0, 0),
@@ -20,7 +20,9 @@ MISSES: list[tuple[int, ...]] = [
     (1, 5, 0xFFFFFFFF81000000, 9, 8, 7, 6, 5, 4, 3),
     (2, 1, 0x400000, 0, 0, 0, 0, 0, 0, 1),
 ]
-ROWS: list[Row] = [(1, 0, 0, 5, 0xFFFFFFFF81000000, 3), (2, 0, 1, 1, 0x400000, 1 << 40)]
+# Of each instruction: loads, stores, atomics, barriers, divisions, system.
+KINDS: tuple[tuple[int, ...], ...] = ((0, 0, 0, 0, 0, 0), (3, 2, 1, 0, 1, 0))
+ROWS: list[Row] = [(1, 0, 0, 5, 1, 0xFFFFFFFF81000000, 3), (2, 0, 1, 1, 0, 0x400000, 1 << 40)]
 
 
 def written(
@@ -28,20 +30,22 @@ def written(
     *,
     vcpus: int = 2,
     window: int = 0,
-    version: int = 4,
+    version: int = 5,
     spans: int = 0,
     locks: Sequence[LockRow] = (),
     lost: int = 0,
     misses: Sequence[tuple[int, ...]] = (),
     unmapped: int = 0,
+    kinds: Sequence[tuple[int, ...]] = KINDS,
 ) -> bytes:
     """A file as probe.c documents it."""
     header = struct.pack("<8sIIQQQ", b"TWINPROB", version, vcpus, window, spans, bool(misses))
-    numbers = (len(rows), len(locks), len(misses), unmapped)
-    trailer = struct.pack("<IIQQQQ", 0xFFFFFFFF, lost, *numbers)
-    blocks = b"".join(struct.pack("<IIIIQQ", *row) for row in rows)
+    numbers = (len(rows), len(locks), len(misses), len(kinds), unmapped)
+    trailer = struct.pack("<IIQQQQQ", 0xFFFFFFFF, lost, *numbers)
+    blocks = b"".join(struct.pack("<IIHHIQQ", *row) for row in rows)
     blocks += b"".join(struct.pack("<IIQQQQQQ", *row) for row in locks)
-    return header + blocks + b"".join(struct.pack("<II8Q", *row) for row in misses) + trailer
+    blocks += b"".join(struct.pack("<II8Q", *row) for row in misses)
+    return header + blocks + b"".join(struct.pack("<6H", *one) for one in kinds) + trailer
 
 
 def test_rows_as_they_were_written() -> None:
@@ -51,7 +55,7 @@ def test_rows_as_they_were_written() -> None:
 
 
 def test_spans_are_no_blocks() -> None:
-    waited: list[Row] = [(1, 0, 1, 0, counts.SPAN + 1, 77)]
+    waited: list[Row] = [(1, 0, 1, 0, 0, counts.SPAN + 1, 77)]
     found = counts.parse(written([*ROWS, *waited], spans=2))
     assert [tuple(row) for row in found.rows.tolist()] == ROWS
     assert [tuple(row) for row in found.spans.tolist()] == waited
@@ -73,6 +77,14 @@ def test_misses_of_a_modelled_machine_stand_behind_the_locks() -> None:
     assert not counts.parse(written(ROWS)).modelled
 
 
+def test_kinds_of_a_block_are_a_row_of_their_table() -> None:
+    found = counts.parse(written(ROWS))
+    assert found.kinds[found.rows["kinds"]].tolist() == [list(KINDS[1]), list(KINDS[0])]
+    assert found.kinds.shape == (2, len(KINDS[0]))
+    with pytest.raises(CountsError, match="kinds that are not there: of 1"):
+        counts.parse(written(ROWS, kinds=KINDS[:1]))
+
+
 def test_a_run_without_phases_has_no_rows() -> None:
     assert len(counts.parse(written([])).rows) == 0
 
@@ -86,7 +98,7 @@ def test_cut_anywhere_it_is_refused() -> None:
 
 def test_lost_row_is_missed() -> None:
     whole = written(ROWS)
-    with pytest.raises(CountsError, match="cut short after 112 bytes"):
+    with pytest.raises(CountsError, match="cut short after 144 bytes"):
         counts.parse(whole[:40] + whole[72:])
     whole = written(ROWS, locks=LOCKS)
     with pytest.raises(CountsError, match="cut short after"):
@@ -96,7 +108,7 @@ def test_lost_row_is_missed() -> None:
 def test_another_programs_file_and_another_version_are_named() -> None:
     with pytest.raises(CountsError, match="not written by the probe: b'\\\\x7fELF"):
         counts.parse(b"\x7fELF" + bytes(100))
-    with pytest.raises(CountsError, match="version 1 of the probe's file, not 4"):
+    with pytest.raises(CountsError, match="version 1 of the probe's file, not 5"):
         counts.parse(written(ROWS, version=1))
 
 
@@ -113,3 +125,4 @@ def test_any_bytes_are_read_or_refused(tail: bytes) -> None:
         except CountsError:
             continue
         assert (found.rows["vcpu"] < found.vcpus).all()
+        assert len(found.kinds[found.rows["kinds"]]) == len(found.rows)

@@ -13,6 +13,7 @@ from guests.probe import counts, fold, locks
 from kernels import addresses, origins
 from kernels.cache import Kernel
 from results.profile import (
+    KINDS,
     FunctionCount,
     FunctionMisses,
     LockSite,
@@ -27,6 +28,7 @@ from workloads.parse import FioResult, GuestResult, Observation, PhaseResult, Si
 from workloads.spec import IO, Cost, Phase, Ratio, Unit
 
 START = 0xFFFFFFFF81000000
+NO_KINDS = (0,) * len(KINDS)
 SYSTEM_MAP = """\
 ffffffff81000000 T _stext
 ffffffff81000100 T add_folio
@@ -80,7 +82,7 @@ def observation(faults: int) -> Observation:
 
 def phase_result(name: str = "4k") -> PhaseResult:
     fio = FioResult(
-        ios=200, io_bytes=4096 * 200, iops=100.0, runtime_ms=2000, asked_ms=2000, ramp_ms=500,
+        ios=200, io_bytes=4096 * 200, iops=100.0, runtime_ms=2000, planned_ms=2000, ramp_ms=500,
         error=0, options={}, read=Side(200, 4096 * 200), write=Side(0, 0), syncs=0, sync_ns=(),
     )  # fmt: skip
     return PhaseResult(
@@ -98,29 +100,36 @@ def folded(kernel: Kernel, *rows: Row, files: Mapping[str, bytes] = FILES) -> Ph
     return only
 
 
-def row(offset: int, entries: int, *, n: int = 5, vcpu: int = 0, phase: int = 1) -> Row:
-    return (phase, 0, vcpu, n, START + offset, entries)
+def row(
+    offset: int, entries: int, *, n: int = 5, vcpu: int = 0, phase: int = 1, kinds: int = 0
+) -> Row:
+    return (phase, 0, vcpu, n, kinds, START + offset, entries)
 
 
 def test_functions_with_files_instructions_and_calls(kernel: Kernel) -> None:
     found = folded(
         kernel,
-        row(0x100, 7), row(0x120, 2, n=10), row(0x200, 3, n=1),
-        row(0x300, 1), row(0x410, 1, n=4), row(0x500, 9, n=2),
+        row(0x100, 7, kinds=1), row(0x120, 2, n=10, kinds=1), row(0x200, 3, n=1),
+        row(0x300, 1, kinds=1), row(0x410, 1, n=4), row(0x500, 9, n=2),
     )  # fmt: skip
     assert found.kernel == (
-        FunctionCount(name="add_folio", file="mm/filemap.c", instructions=58, calls=7),
-        FunctionCount(name="twin@a.c", file="fs/a.c", instructions=5, calls=1),
-        FunctionCount(name="twin@b.c", file="mm/b.c", instructions=4, calls=0),
-        FunctionCount(name="walk", file="lib/xarray.c", instructions=18, calls=9),
-    )
+        FunctionCount(name="add_folio", file="mm/filemap.c", instructions=58, calls=7,
+                      kinds=(27, 18, 9, 0, 9, 0)),
+        FunctionCount(name="twin@a.c", file="fs/a.c", instructions=5, calls=1,
+                      kinds=(3, 2, 1, 0, 1, 0)),
+        FunctionCount(name="twin@b.c", file="mm/b.c", instructions=4, calls=0,
+                      kinds=NO_KINDS),
+        FunctionCount(name="walk", file="lib/xarray.c", instructions=18, calls=9,
+                      kinds=NO_KINDS),
+    )  # fmt: skip
     assert found.instructions == 58 + 18 + 5 + 4
 
 
 def test_kernel_and_user_and_vcpus_each_add_up_to_the_whole(kernel: Kernel) -> None:
-    user: list[Row] = [(1, 0, 1, 3, FIO + 8, 11), (1, 0, 0, 1, 0x7FFFF7C00010, 5)]
+    user: list[Row] = [(1, 0, 1, 3, 0, FIO + 8, 11), (1, 0, 0, 1, 1, 0x7FFFF7C00010, 5)]
     found = folded(kernel, row(0x100, 7), row(0x500, 2, vcpu=1), *user)
     assert found.user == {"fio": 33, "libc.so.6": 5}
+    assert found.user_kinds == {"fio": NO_KINDS, "libc.so.6": (15, 10, 5, 0, 5, 0)}
     assert found.by_vcpu == (35 + 5, 10 + 33)
     kernel_sum = sum(function.instructions for function in found.kernel)
     assert kernel_sum + sum(found.user.values()) == found.instructions == sum(found.by_vcpu)
@@ -220,14 +229,18 @@ def test_phase_that_was_not_counted_is_named(kernel: Kernel) -> None:
 
 def test_modules_are_one_entry(kernel: Kernel) -> None:
     files = {**FILES, "modules": b"brd 16384 1 - Live 0xffffffffa0000000\n"}
-    module: Row = (1, 0, 0, 4, 0xFFFFFFFFA0000010, 3)
+    module: Row = (1, 0, 0, 4, 1, 0xFFFFFFFFA0000010, 3)
     found = folded(kernel, row(0x100, 1), module, files=files)
-    assert found.kernel[0] == FunctionCount(name="[module]", file="", instructions=12, calls=0)
+    assert found.kernel[0] == FunctionCount(
+        name="[module]", file="", instructions=12, calls=0, kinds=(9, 6, 3, 0, 3, 0)
+    )
 
 
 def test_a_little_code_where_no_symbol_is_is_shown(kernel: Kernel) -> None:
     found = folded(kernel, row(0x100, 1_000_000), row(0x2000, 1))
-    assert found.kernel[0] == FunctionCount(name="[unknown]", file="", instructions=5, calls=0)
+    assert found.kernel[0] == FunctionCount(
+        name="[unknown]", file="", instructions=5, calls=0, kinds=NO_KINDS
+    )
 
 
 def test_much_code_where_no_symbol_is_is_another_kernels_map(kernel: Kernel) -> None:
@@ -262,7 +275,9 @@ def test_counts_cut_short_and_damaged_map(kernel: Kernel, tmp_path: Path) -> Non
 def test_kernel_without_origins_has_no_files(kernel: Kernel, tmp_path: Path) -> None:
     (tmp_path / "System.map").write_text(SYSTEM_MAP)
     found = folded(kernel_in(tmp_path), row(0x300, 1), row(0x400, 2))
-    assert found.kernel == (FunctionCount(name="twin", file="", instructions=15, calls=3),)
+    assert found.kernel == (
+        FunctionCount(name="twin", file="", instructions=15, calls=3, kinds=NO_KINDS),
+    )
 
 
 def test_whole_numbers_stay_whole(kernel: Kernel) -> None:
@@ -281,6 +296,7 @@ def test_overcount_against_the_guests_clock() -> None:
 
 BLOCK = st.tuples(
     st.just(1), st.just(0), st.integers(0, 1), st.integers(1, 512),
+    st.integers(0, 1),
     st.one_of(
         st.integers(START, START + 0xFFF), st.integers(0, 1 << 47), st.just(FIO),
     ),
@@ -292,10 +308,13 @@ BLOCK = st.tuples(
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 def test_nothing_is_lost_in_folding(kernel: Kernel, rows: list[Row]) -> None:
     found = folded(kernel, *rows)
-    whole = sum(block[3] * block[5] for block in rows)
+    whole = sum(block[3] * block[6] for block in rows)
     assert found.instructions == whole == sum(found.by_vcpu)
     parts = sum(function.instructions for function in found.kernel) + sum(found.user.values())
     assert parts == whole
+    loads = sum(one.kinds[0] for one in found.kernel)
+    loads += sum(kinds[0] for kinds in found.user_kinds.values())
+    assert loads == sum(3 * block[4] * block[6] for block in rows)
     assert list(found.user) == sorted(found.user)
 
 
@@ -451,7 +470,7 @@ def test_a_kernel_without_such_functions_has_no_spans(kernel: Kernel) -> None:
 
 def test_waits_are_by_kind_and_vcpu(waiting_kernel: Kernel) -> None:
     def span(number: int, vcpu: int, spent: int) -> Row:
-        return (1, 0, vcpu, 0, counts.SPAN + number, spent)
+        return (1, 0, vcpu, 0, 0, counts.SPAN + number, spent)
 
     files = {**FILES, "kallsyms": b"ffffffff81000100 T add_folio\n"}
     rows = [row(0x100, 7), row(0x200, 3, vcpu=1)]

@@ -8,7 +8,7 @@ from queues.posted import Group, Posted
 from results.record import Record
 
 
-class Seen(Record):
+class KnownSeries(Record):
     """A series that was whole; ``entry`` is its id in the queue, or empty; ids are hashes.
 
     ``attested`` is what vouches for its sender (``kernels.attestation``), or empty.
@@ -28,10 +28,10 @@ class Seen(Record):
     attested: str = ""
 
 
-def seen_of(group: Group, now: float) -> Seen:
+def known_of(group: Group, now: float) -> KnownSeries:
     """What is remembered of a series that is not queued, or not yet."""
     sender, root, version, total, resent = group.key
-    return Seen(
+    return KnownSeries(
         key=group.id,
         entry="",
         sender=sender,
@@ -46,50 +46,54 @@ def seen_of(group: Group, now: float) -> Seen:
     )
 
 
-def by_id(seen: Iterable[Seen]) -> dict[str, list[Seen]]:
+def by_id(known: Iterable[KnownSeries]) -> dict[str, list[KnownSeries]]:
     """The series that each id is a member or the root of."""
-    found: dict[str, list[Seen]] = {}
-    for one in seen:
-        for each in {one.root, *one.ids}:
-            found.setdefault(each, []).append(one)
-    return found
+    by_member: dict[str, list[KnownSeries]] = {}
+    for series in known:
+        for member in {series.root, *series.ids}:
+            by_member.setdefault(member, []).append(series)
+    return by_member
 
 
-def is_late(post: Posted, known: Mapping[str, Sequence[Seen]]) -> bool:
+def is_late(post: Posted, known: Mapping[str, Sequence[KnownSeries]]) -> bool:
     """Whether a mail belongs to a series that was whole without it: a copy, or a cover letter."""
     here = (post.sender, post.mail.version, post.mail.total, post.resent)
     return any(
-        post.id in one.ids or (one.sender, one.version, one.total, one.resent) == here
-        for one in _near(post, known)
+        post.id in series.ids
+        or (series.sender, series.version, series.total, series.resent) == here
+        for series in _near(post, known)
     )
 
 
-def is_copy(post: Posted, known: Mapping[str, Sequence[Seen]]) -> bool:
+def is_copy(post: Posted, known: Mapping[str, Sequence[KnownSeries]]) -> bool:
     """Whether a mail is one that a whole series has."""
-    return any(post.id in one.ids for one in _near(post, known))
+    return any(post.id in series.ids for series in _near(post, known))
 
 
-def _near(post: Posted, known: Mapping[str, Sequence[Seen]]) -> Iterator[Seen]:
+def _near(post: Posted, known: Mapping[str, Sequence[KnownSeries]]) -> Iterator[KnownSeries]:
     for each in {post.id, post.stem or post.id, *post.references}:
         yield from known.get(each, ())
 
 
-def aside(group: Group, new: Seen, groups: Iterable[Group], seen: Iterable[Seen]) -> str:
+def aside(
+    group: Group, new: KnownSeries, groups: Iterable[Group], older: Iterable[KnownSeries]
+) -> str:
     """Why a series that is whole is not queued, or nothing.
 
     Either a newer version of it is queued already, both vouched for, or it is a patch by itself
     that somebody sent into the thread of a series.
     """
-    seen = tuple(seen)
-    for other in seen:
+    older = tuple(older)
+    for other in older:
         newer = other.entry and other.version > new.version
         if newer and _related(new, other) and _vouched(new, other):
             return f"v{other.version} is queued"
     references = set(group.ordered[0].references)
     if group.total > 1 or group.version > 1 or not references:
         return ""
-    known = any(
-        one.total > 1 and (one.root == new.root or references.intersection(one.ids)) for one in seen
+    is_reply = any(
+        series.total > 1 and (series.root == new.root or references.intersection(series.ids))
+        for series in older
     )
     waiting = any(
         other.total > 1
@@ -99,45 +103,45 @@ def aside(group: Group, new: Seen, groups: Iterable[Group], seen: Iterable[Seen]
         )
         for other in groups
     )
-    return "a patch by itself in the thread of a series" if known or waiting else ""
+    return "a patch by itself in the thread of a series" if is_reply or waiting else ""
 
 
-def replaced_by(new: Seen, seen: Iterable[Seen]) -> tuple[Seen, ...]:
+def replaced_by(new: KnownSeries, known: Iterable[KnownSeries]) -> tuple[KnownSeries, ...]:
     """The queued series that this one is a newer version of, or was sent again for.
 
     Both have to be vouched for: who may write a name into ``From:`` must not empty a queue.
     """
-    return tuple(old for old in _before(new, seen) if _vouched(new, old))
+    return tuple(old for old in _before(new, known) if _vouched(new, old))
 
 
-def beside(new: Seen, seen: Iterable[Seen]) -> tuple[Seen, ...]:
+def beside(new: KnownSeries, known: Iterable[KnownSeries]) -> tuple[KnownSeries, ...]:
     """The queued series that look like other versions of this one, with nothing that proves it."""
-    seen = tuple(seen)
+    known = tuple(known)
     later = (
         other
-        for other in seen
+        for other in known
         if other.entry and other.version > new.version and _related(new, other)
     )
-    return tuple(other for other in (*_before(new, seen), *later) if not _vouched(new, other))
+    return tuple(other for other in (*_before(new, known), *later) if not _vouched(new, other))
 
 
-def _before(new: Seen, seen: Iterable[Seen]) -> Iterator[Seen]:
-    for old in seen:
+def _before(new: KnownSeries, known: Iterable[KnownSeries]) -> Iterator[KnownSeries]:
+    for old in known:
         older = old.version < new.version or (new.resent and old.version == new.version)
         if old.entry and old.key != new.key and older and _related(new, old):
             yield old
 
 
-def _vouched(one: Seen, other: Seen) -> bool:
-    return one.attested != "" != other.attested
+def _vouched(series: KnownSeries, other: KnownSeries) -> bool:
+    return series.attested != "" != other.attested
 
 
-def _related(one: Seen, other: Seen) -> bool:
+def _related(series: KnownSeries, other: KnownSeries) -> bool:
     """Whether two are postings of the same series: one sender, and thread, title or change-id."""
-    if one.sender != other.sender:
+    if series.sender != other.sender:
         return False
-    same_change = one.change_id == other.change_id != ""
-    return one.root == other.root or one.title == other.title or same_change
+    same_change = series.change_id == other.change_id != ""
+    return series.root == other.root or series.title == other.title or same_change
 
 
 def _change_id(group: Group) -> str:

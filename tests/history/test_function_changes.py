@@ -1,0 +1,132 @@
+"""Functions that differ between two arms: a change of their own, known by id or by name."""
+
+from __future__ import annotations
+
+import pytest
+
+from history.entry import Entry
+from history.function_changes import FunctionsChange, function_changes
+from history.gate import Message, of_history
+from history.known import KnownChange, KnownChanges, Subject
+from history.policy import Policy, Rule
+from tests.history.factory import Nights, with_functions
+
+FAILING = Policy(rules=(Rule(functions="fail"),))
+
+
+def track(*nights: dict[str, float] | None, half: float = 1e-4) -> list[Entry]:
+    """A night each: functions that changed by fractions of the phase; None tested nothing."""
+    made = Nights(levels=(0.0,) * len(nights), codes=("a",) * len(nights)).entries()
+    return [with_functions(entry, sizes, half) for entry, sizes in zip(made, nights, strict=True)]
+
+
+def standing(entries: list[Entry], known: KnownChanges | None = None) -> list[FunctionsChange]:
+    return [one for one in function_changes(entries, known) if one.functions]
+
+
+def said(entries: list[Entry], *known: KnownChange) -> list[Message]:
+    found = of_history(entries, (), FAILING, known_changes=KnownChanges(known=known)).messages
+    return [one for one in found if one.title.startswith(("functions: ", "known changes"))]
+
+
+def acknowledged(name: str) -> KnownChange:
+    return KnownChange(kind="acknowledged", change=name, reason="accepted on the list")
+
+
+def test_a_change_is_of_its_first_night_and_has_one_id_as_long_as_it_stays() -> None:
+    nights = track({}, {"xas_load": 0.002}, {"xas_load": 0.0021}, None, {"xas_load": 0.0019})
+    (change,) = standing(nights)
+    assert (change.night, change.metric, change.names) == (
+        "2026-01-02", "4k.functions", ("xas_load",),
+    )  # fmt: skip
+    assert {standing(nights[:n])[0].id for n in (2, 3, 4, 5)} == {change.id}
+    # Its numbers are those of the newest night that tested any.
+    assert change.size == 0.0019
+    assert standing([*nights[:3], nights[0].model_copy(update={
+        "night": "2026-01-09", "created": "2026-01-09T02:00:00Z",
+    })]) == []  # fmt: skip
+
+
+def test_what_moves_on_or_comes_with_others_is_another_change() -> None:
+    nights = track({"a": 0.002, "b": 0.001}, {"a": 0.002, "b": 0.0015, "c": 0.003})
+    first, second = standing(nights)
+    assert (first.night, [one.name for one in first.functions]) == ("2026-01-01", ["a"])
+    assert (second.night, [one.name for one in second.functions]) == ("2026-01-02", ["c", "b"])
+    assert first.id != second.id
+    # By less than makes a function changed, or within the intervals of both nights.
+    assert len(standing(track({"a": 0.002}, {"a": 0.0022}))) == 1
+    assert len(standing(track({"a": 0.002}, {"a": 0.003}, half=6e-4))) == 1
+
+
+def test_what_is_back_after_it_was_gone_is_another_change() -> None:
+    nights = track({"a": 0.002}, {}, {"a": 0.002})
+    (change,) = standing(nights)
+    assert change.night == "2026-01-03"
+    assert change.id not in {one.id for one in function_changes(nights[:2])}
+
+
+def test_the_gate_is_silent_of_what_is_acknowledged_and_of_nothing_else() -> None:
+    nights = track({"a": 0.002}, {"a": 0.002}, {"a": 0.002})
+    (open_,) = said(nights)
+    assert (open_.code, open_.text) == (
+        1,
+        "since 2026-01-01: tonight against pinned: 1 of 200 functions changed: a +20.00 instruc"
+        "tions per I/O",
+    )
+    known = acknowledged(open_.change)
+    assert said(nights, known) == []
+    # On its own night it is shown.
+    (shown,) = said(nights[:1], known)
+    assert (shown.level, shown.code) == ("notice", 0)
+    assert shown.text.endswith("; acknowledged: accepted on the list")
+    # Another function, or the same one slower again, fails as before.
+    for more in ({"a": 0.002, "b": 0.001}, {"a": 0.004}):
+        (message,) = said([*nights[:2], track({}, {}, more)[2]], known)
+        assert message.code == 1
+        assert message.change != open_.change
+
+
+def test_a_function_is_muted_by_its_name_and_only_up_to_a_size() -> None:
+    nights = track({"xas_load": 0.002, "folio_add": 0.001})
+    mute = KnownChange(
+        kind="muted", function="xas_*", metric="4k.functions", until="2026-02-01",
+        at_most=0.003, reason="under discussion",
+    )  # fmt: skip
+    # All that began on one night is one change: open as long as nobody knows of all of it.
+    (message,) = said(nights, mute)
+    assert message.code == 1
+    (message,) = said(track({"xas_load": 0.002}), mute)
+    assert (message.code, message.level) == (0, "notice")
+    (message,) = said(track({"xas_load": 0.004}), mute)
+    assert message.code == 1
+    assert "larger than the 0.3 %" in message.text
+    # It is about functions alone.
+    assert mute.is_about(subject("4k.functions", "xas_load"))
+    assert not mute.is_about(subject("4k.bw", ""))
+
+
+def subject(metric: str, function: str) -> Subject:
+    return Subject("0" * 12, ("nightly", "laptop", "filemap-4k", metric, "tonight", function), "x")
+
+
+@pytest.mark.parametrize(
+    ("known", "words"),
+    [
+        (acknowledged("0" * 12), "names no change"),
+        (
+            KnownChange(
+                kind="muted", function="xas_lod", until="2026-02-01", reason="a slip of the pen"
+            ),
+            "no function is 'xas_lod'; did you mean 'xas_load'?",
+        ),
+    ],
+)
+def test_an_entry_that_fits_nothing_is_named(known: KnownChange, words: str) -> None:
+    found = said(track({"xas_load": 0.002}), known)
+    assert any(words in one.text for one in found if one.title == "known changes")
+
+
+def test_an_acknowledged_change_that_is_gone_is_still_a_change_by_name() -> None:
+    nights = track({"a": 0.002}, {})
+    (change,) = function_changes(nights[:1])
+    assert said(nights, acknowledged(change.id)) == []
