@@ -13,6 +13,7 @@ from typing import Any
 
 from errors import InfraError, LabError
 from experiment.spec import Guest
+from fleet import plain
 from fleet.artefacts import Artefact, ArtefactStore
 from fleet.cases import read_raw, write_raw
 from fleet.identity import CHECKOUT, refusal
@@ -25,7 +26,9 @@ from guests.console import Ending
 from guests.exact import Outcome
 from guests.virtme import WallMachine
 from host import facts
-from host.accelerator import Accelerator
+from host.accelerator import Accelerator, AcceleratorTest
+from host.doctor import DoctorCheck
+from host.topology import Placement
 from runs.boots import Boot, Place, WallBoot, WallHost, WallRun
 from runs.options import Options
 from runs.prepare import wall_host
@@ -60,10 +63,24 @@ class Found:
     """What a wall host said: of itself, of a block, or why it could not."""
 
     worker: str
-    host: WallHost | None = None
+    accelerator: AcceleratorTest | None = None
+    placements: tuple[tuple[str, str, Placement | None], ...] = ()
+    checks: tuple[DoctorCheck, ...] = ()
     runs: tuple[WallRun, ...] = ()
     raw: tuple[dict[str, bytes], ...] = ()
     trouble: str = ""
+
+    @property
+    def host(self) -> WallHost:
+        """What it said of itself.
+
+        Raises:
+            InfraError: it said nothing of that.
+        """
+        if self.accelerator is None:
+            raise InfraError("does not say what it runs guests by", where=f"worker {self.worker}")
+        placed = {(arm, name): placement for arm, name, placement in self.placements}
+        return WallHost(self.accelerator, placed, self.checks)
 
 
 def look(wanted: Mapping[str, str], payload: bytes) -> bytes:
@@ -82,19 +99,21 @@ def _answered(wanted: Mapping[str, str], payload: bytes, act: Callable[[Any, str
     address = distributed.get_worker().address
     refused = refusal(wanted)
     if refused:
-        return pickle.dumps(Found(address, trouble=refused))
+        return plain.packed(Found(address, trouble=refused))
     try:
         found = act(pickle.loads(payload), address)  # noqa: S301
     except (LabError, OSError) as error:
-        found = Found(address, trouble=" ".join(str(error).split()))
-    return pickle.dumps(found)
+        found = Found(address, trouble=plain.words(error))
+    return plain.packed(found)
 
 
 def _look(parcel: HostParcel, address: str) -> Found:
     cache = facts.cache_folder()
     image = parcel.store.fetch(parcel.image, cache)
     options = Options(CHECKOUT, cache, fit_only=parcel.fit_only)
-    return Found(address, wall_host(parcel.guests, image, options))
+    host = wall_host(parcel.guests, image, options)
+    placements = tuple((*where, placement) for where, placement in host.placements.items())
+    return Found(address, host.accelerator, placements, host.checks)
 
 
 def _make(parcel: BlockParcel, address: str) -> Found:
@@ -127,6 +146,13 @@ def _make(parcel: BlockParcel, address: str) -> Found:
     end = time.monotonic()
     late = tuple(WallRun(run.outcome, run.conditions, run.at_s - end) for run in runs)
     return Found(address, runs=late, raw=tuple(raw))
+
+
+def _found(data: bytes) -> Found:
+    try:
+        return plain.unpacked(Found, data)
+    except InfraError as error:
+        return Found("", trouble=error.what)
 
 
 def _is_wall_host(member: Member) -> bool:
@@ -170,7 +196,6 @@ class WallFleet:
         """As ``runs.boots.WallElsewhere.host``: of whichever wall host answers."""
         parcel = HostParcel(self.store, guests, self.store.put(image), fit_only)
         found = self._submitted(look, parcel)().host
-        assert found is not None
         self.accelerator = found.accelerator.accelerator
         return found
 
@@ -226,10 +251,11 @@ class WallFleet:
                     time.sleep(POLL_S)
                 data = self.link.result(future)
                 if isinstance(data, bytes):
-                    found: Found = pickle.loads(data)  # noqa: S301
+                    found = _found(data)
                     if not found.trouble:
                         return found
-                    self.link.members.set_aside(found.worker, found.trouble)
+                    if found.worker:
+                        self.link.members.set_aside(found.worker, found.trouble)
                 self.link.members.look(at_once=True)
                 future = self._send(function, parcel)
             raise InfraError("no wall host could make it", where="fleet")
