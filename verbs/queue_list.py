@@ -9,7 +9,7 @@ import typer
 
 from verbs.folders import CHECKOUT
 from verbs.options import Json
-from verbs.output import emit, log
+from verbs.output import emit, log, write_out
 
 if TYPE_CHECKING:
     from queues.entry import Entry, State
@@ -49,7 +49,7 @@ def list_verb(
         emit([as_json_values(entry) for entry in entries])
         return
     for entry in entries:
-        print(_line(entry))
+        write_out(_line(entry))
     if not entries:
         log("the queue is empty")
 
