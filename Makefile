@@ -65,7 +65,7 @@ lint-rest:
 	@$(PYTHON) -m ruff format --check .
 	@.venv/bin/lint-imports --no-logo --no-cache
 	@$(ACTIONLINT)
-	@.venv/bin/zizmor --offline --quiet .github
+	@.venv/bin/zizmor --offline --quiet --persona auditor .github
 
 # What only tests need.
 browser: setup
