@@ -64,6 +64,7 @@ lint-rest:
 	@$(PYTHON) -m ruff check .
 	@$(PYTHON) -m ruff format --check .
 	@.venv/bin/lint-imports --no-logo --no-cache
+	@$(PYTHON) -m pytest -q tests/test_names.py
 	@$(ACTIONLINT)
 	@.venv/bin/zizmor --offline --quiet --persona auditor .github
 

@@ -60,9 +60,9 @@ OF_PATH = {
 HELP = {"help_option_names": ["-h", "--help"]}
 
 
-def show_version(wanted: bool) -> None:
+def show_version(requested: bool) -> None:
     """Print the lab's version and its checkout's commit, and end."""
-    if wanted:
+    if requested:
         write_out(f"twinboot {facts.lab_version()} ({facts.lab_commit()})")
         raise typer.Exit()
 
@@ -92,7 +92,7 @@ def main(arguments: list[str] | None = None) -> int:
     """Run one verb and return its exit code."""
     logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    if completion.is_asked():
+    if completion.is_completing():
         completion.complete(command_line())
     try:
         words = expanded(sys.argv[1:] if arguments is None else arguments)

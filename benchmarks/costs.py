@@ -7,9 +7,11 @@ with one length fio's start and the I/Os are one thing.  Printed besides: by how
 differences scatter (standard deviation, in %) in bandwidth, in what an I/O takes, and in path
 and work with the catalogue's costs and with those fitted.
 
-    ./lab.py run filemap-v4 --no-check --no-twins --session short --set ...ios=40000
-    ./lab.py run filemap-v4 --no-check --no-twins --session long --set blocks=16
-    .venv/bin/python benchmarks/costs.py short long
+``--share`` measures the last session named, if it is not there yet: eight seeds of an experiment
+whose phases do that share of their I/Os, or of their time.
+
+    .venv/bin/python benchmarks/costs.py --share 1 sessions/costs-long
+    .venv/bin/python benchmarks/costs.py --share 0.5 sessions/costs-long sessions/costs-short
 """
 
 from __future__ import annotations
@@ -26,6 +28,8 @@ import numpy.typing as npt
 CHECKOUT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(CHECKOUT))
 
+from benchmarks.nulls import measured
+from experiment.spec import Experiment, PhaseTimes
 from results.store import SessionStore
 from workloads.metrics import work_ns
 from workloads.spec import Phase, load_catalogue
@@ -43,6 +47,27 @@ class CostRun(NamedTuple):
     instructions: float
     counts: tuple[float, ...]
     samples: dict[str, float]
+
+
+def with_share(experiment: Experiment, share: float) -> Experiment:
+    """The experiment with that share of every phase, eight seeds, and nothing beside."""
+    cases = []
+    for case in experiment.cases:
+        times = {
+            guest: {phase: _share_of(each, share) for phase, each in phases.items()}
+            for guest, phases in case.times.items() if guest == experiment.guest
+        }  # fmt: skip
+        cases.append(case.model_copy(update={"times": times, "published": ()}))
+    return experiment.model_copy(
+        update={"cases": tuple(cases), "max_seeds": None, "twins": (), "check": None}
+    )
+
+
+def _share_of(times: PhaseTimes, share: float) -> PhaseTimes:
+    if times.ios is not None:
+        return PhaseTimes(ios=round(times.ios * share))
+    assert times.runtime_s is not None
+    return PhaseTimes(ramp_s=times.ramp_s, runtime_s=times.runtime_s * share)
 
 
 def runs_of(folder: Path) -> dict[tuple[str, str, str], list[CostRun]]:
@@ -136,8 +161,17 @@ def main() -> None:
     """Read the sessions and print every phase that they share."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("sessions", nargs="+", type=Path)
+    parser.add_argument("--share", type=float, help="of each phase, for the last session")
+    parser.add_argument("--experiment", default="filemap-v4")
+    parser.add_argument("--guest", default="", help="another guest than the experiment's")
+    parser.add_argument("--jobs", type=int, default=None, help="guests at once")
+    arguments = parser.parse_args()
+    if arguments.share:
+        measured(
+            arguments.sessions[-1], arguments, lambda loaded: with_share(loaded, arguments.share)
+        )
     by_phase: dict[tuple[str, str, str], list[CostRun]] = defaultdict(list)
-    for folder in parser.parse_args().sessions:
+    for folder in arguments.sessions:
         for name, runs in runs_of(folder).items():
             by_phase[name] += runs
     catalogue = load_catalogue()

@@ -93,7 +93,7 @@ class Nobody:
         """None."""
         return ""
 
-    def tell(self, boot: Boot, outcome: Outcome, *, last: bool) -> bool:
+    def receive(self, boot: Boot, outcome: Outcome, *, last: bool) -> bool:
         """Never again."""
         return False
 
@@ -105,7 +105,7 @@ class Nobody:
 class Silent(Reporter):
     """Says nothing."""
 
-    def say(self, text: str) -> None:
+    def log(self, text: str) -> None:
         """Nothing."""
 
 
@@ -198,7 +198,7 @@ def _empty(folder: Path, count: int) -> str:
         place.raw.mkdir(parents=True)
         store = str(folder / "store")
         with executor_of(
-            cluster.address, store, checkout=CHECKOUT, cache=folder / "cache", say=lambda text: None
+            cluster.address, store, checkout=CHECKOUT, cache=folder / "cache", log=lambda text: None
         ) as executor:
             assert isinstance(executor, DaskExecutor)
             while executor.slots(16, None) < count:

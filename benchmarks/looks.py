@@ -1,6 +1,6 @@
 """How often exact verdicts are wrong, and how often they find what is there: simulated sessions.
 
-    PYTHONPATH=. .venv/bin/python benchmarks/looks.py [--trials 10000]
+    PYTHONPATH=. .venv/bin/python benchmarks/looks.py [--trials 10000] [--first 5]
 
 One primary metric, six kinds of paired differences with a standard deviation of 0.25 %, true
 changes from 0 to 0.5 %, a threshold of 0.25 %.  A session of eight seeds, and one that adds seeds
@@ -33,6 +33,8 @@ EFFECTS = (0.0, 0.001, 0.0015, 0.0025, 0.005)
 SPREADS = (0.001, 0.0025, 0.005)
 FIXED = Looks((8,), sequential=False)
 ADDING = looks_of(8, 32)
+# Of a first look at fewer seeds: spreads of false calls and of a strong change.
+WIDE_SPREADS, STRONG, STRONG_SPREADS = (0.001, 0.0025, 0.005, 0.01), 0.01, (0.001, 0.0015, 0.0025)
 SEED = 7
 COMPARED_ONE_IN = 500
 
@@ -104,6 +106,10 @@ def bounds(values: Floats, looks: Looks) -> list[Bounds]:
             (1 - 2 * rates.equivalence_level(so_far, EQUIVALENCE), 1 - 2 * EQUIVALENCE),
         ):
             mean = statistics.mean_bounds(drawn.mean(axis=1), spread / np.sqrt(n), skew, n, level)
+            if n < statistics.pairs_needed(rank_level):
+                sides.append(mean)
+                tested = tested or mean
+                continue
             parts = np.array_split(drawn, max(1, len(drawn) * n // 20_000))
             ranks = [
                 np.concatenate(side)
@@ -174,11 +180,42 @@ def compared(values: Floats, shown: list[Bounds], looks: Looks, effect: float) -
     return sum(judged(values[row] * SD + effect, looks) != (ends[row], spent[row]) for row in rows)
 
 
+def early(first: int, trials: int) -> list[str]:
+    """Rows of a table by kind of differences, of sessions judged after ``first`` seeds as well.
+
+    In %: false calls in all, by :data:`WIDE_SPREADS`; sessions of a change of :data:`STRONG` that
+    end at the first look, with the mean seeds of all with that look and without it, by
+    :data:`STRONG_SPREADS`.
+    """
+    random = np.random.Generator(np.random.SFC64(SEED))
+    rows = []
+    for name, draw in FAMILIES.items():
+        values = draw(random, (trials, ADDING.seeds[-1]))
+        usual = bounds(values, ADDING)
+        shown = bounds(values, Looks((first, *ADDING.seeds), sequential=True))
+        false = [simulated(shown, 0.0, sd) for sd in WIDE_SPREADS]
+        cells = [f" {100 * (one.called + one.wrong_way):.1f} |" for one in false]
+        for sd in STRONG_SPREADS:
+            ends, spent = ended(shown, STRONG, sd)
+            share = float(((spent == first) & (ends == 1)).mean())
+            without = simulated(usual, STRONG, sd).seeds
+            cells.append(f" {100 * share:.0f}, {spent.mean():.1f} ({without:.1f}) |")
+        rows.append(f"| {name} |{''.join(cells)}")
+    return rows
+
+
 def main() -> None:
     """Print the tables of docs/evidence.md."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--trials", type=int, default=10_000)
-    trials = parser.parse_args().trials
+    parser.add_argument("--first", type=int, default=0)
+    given = parser.parse_args()
+    trials = given.trials
+    if given.first:
+        spreads = (f"sd {100 * sd:g} %" for sd in (*WIDE_SPREADS, *STRONG_SPREADS))
+        print(f"| differences | {' | '.join(spreads)} |")
+        print("\n".join(early(given.first, trials)))
+        return
     random = np.random.Generator(np.random.SFC64(SEED))
     head = "".join(f" {100 * effect:g} % |" for effect in EFFECTS)
     rows: dict[str, list[str]] = {"8 seeds": [], "8 to 32 seeds": []}

@@ -239,7 +239,7 @@ def score(year: Year, changes: Sequence[NightlyChange], into: Score) -> None:
     into.false += len([c for c in changes if c.kind == "unexplained"])
     met: set[int] = set()
     for change in kernel:
-        noticed, size = night_number(change.seen), change.estimate or 0.0
+        noticed, size = night_number(change.detected), change.estimate or 0.0
         hits = [
             number
             for number, step in enumerate(year.truth)

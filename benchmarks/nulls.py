@@ -226,7 +226,10 @@ def main() -> None:
     print("| case | metric | seeds scatter | a build's own | p | called | no change |")
     print("|---|---|---|---|---|---|---|")
     for case in session.manifest.cases:
-        shown = dict.fromkeys((*case.primary, *(f"{phase.name}.bw" for phase in case.phases)))
+        # A phase with a program of its own has no bandwidth.
+        known = {metric.name for metric in case.metrics}
+        beside = (f"{phase.name}.bw" for phase in case.phases if f"{phase.name}.bw" in known)
+        shown = dict.fromkeys((*case.primary, *beside))
         for metric in shown:
             values = values_of(session, case.name, metric)
             scatter = shift(np.log(np.array(list(values.values()))))

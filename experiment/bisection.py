@@ -26,7 +26,7 @@ MOST_SEEDS = 32
 
 
 @dataclass(frozen=True)
-class Ask:
+class NextPoint:
     """Measure this point next."""
 
     point: int
@@ -45,7 +45,7 @@ class Boundary:
         return self.new == self.old + 1
 
 
-def next_step(points: int, states: Mapping[int, State]) -> Ask | Boundary:
+def next_step(points: int, states: Mapping[int, State]) -> NextPoint | Boundary:
     """What to do next, from what is known; ``points`` counts them, the first is 0.
 
     The first point must be known to be old, the last to be new.  Only what is known
@@ -64,7 +64,7 @@ def next_step(points: int, states: Mapping[int, State]) -> Ask | Boundary:
         middle = min(between, key=lambda point: (abs(2 * point - old - new), point))
         state = states.get(middle)
         if state is None:
-            return Ask(middle)
+            return NextPoint(middle)
         if state == "old":
             old = middle
         else:
@@ -85,7 +85,7 @@ def seeds_for(threshold: float, chaos: float = CHAOS) -> int:
     return max(1, min(MOST_SEEDS, math.ceil(2 * (QUANTILE * chaos / threshold) ** 2)))
 
 
-def can_tell(threshold: float, spread: float, seeds: int) -> bool:
+def can_decide(threshold: float, spread: float, seeds: int) -> bool:
     """Whether ratios with this measured sd, over so many seeds, keep within the threshold."""
     return QUANTILE * spread / math.sqrt(seeds) <= threshold
 

@@ -95,7 +95,7 @@ def _case_problems(
         yield from _times_problems((*at, "times"), times, guest, timed, catalogue)
     elif times:
         words = "its phases do a fixed amount of work; leave the times out"
-        yield Problem((*at, "times"), words, found=times)
+        yield Problem((*at, "times"), words, value=times)
 
     def metric_problems(path: Path, name: object) -> Iterator[Problem]:
         metrics = None
@@ -112,7 +112,7 @@ def _case_problems(
         path = (*at, "published", position)
         yield from metric_problems((*path, "metric"), _table(figure).get("metric"))
         if _table(figure).get("base") == 0:
-            yield Problem((*path, "base"), "must not be 0, the change is relative to it", found=0)
+            yield Problem((*path, "base"), "must not be 0, the change is relative to it", value=0)
 
 
 def _primary_problems(
@@ -122,7 +122,7 @@ def _primary_problems(
     for position, name in enumerate(listed):
         yield from metric_problems((*at, position), name)
         if name in listed[:position]:
-            yield Problem((*at, position), "named twice", found=name)
+            yield Problem((*at, position), "named twice", value=name)
 
 
 def _times_problems(
@@ -172,14 +172,14 @@ def _metric_problems(
     if not dot:
         # The name to mean is any of the pairs, the ones to read are the parts.
         words = "is not PHASE.METRIC"
-        yield Problem(at, words, found=name, allowed=pairs or metrics)
+        yield Problem(at, words, value=name, allowed=pairs or metrics)
     elif phases is not None and phase not in phases:
         words = f"the workload has no phase {phase!r}"
-        yield Problem(at, words, found=name, allowed=tuple(phases), candidates=pairs)
+        yield Problem(at, words, value=name, allowed=tuple(phases), candidates=pairs)
     elif metric not in metrics:
         words = f"no metric is named {metric!r}"
         candidates = tuple(f"{phase}.{metric}" for metric in metrics)
-        yield Problem(at, words, found=name, allowed=metrics, candidates=candidates)
+        yield Problem(at, words, value=name, allowed=metrics, candidates=candidates)
 
 
 def _table(value: object) -> Mapping[str, object]:

@@ -144,11 +144,11 @@ def load_machine(path: Path) -> MachineSpec:
     """
     file = _find(path, MACHINES, "machine")
     data = read_toml(file)
-    machine, found = validated(data, MachineSpec)
+    machine, problems = validated(data, MachineSpec)
     if isinstance(name := data.get("name"), str) and name != file.stem:
-        found.append(Problem(("name",), "must be the file's name", name, (file.stem,)))
-    if found or machine is None:
-        raise SpecError([problem.line(str(file)) for problem in found])
+        problems.append(Problem(("name",), "must be the file's name", name, (file.stem,)))
+    if problems or machine is None:
+        raise SpecError([problem.line(str(file)) for problem in problems])
     return machine
 
 
@@ -160,7 +160,7 @@ def _find(path: Path, folder: Path, kind: str) -> Path:
     listed = file.parent if _names(file.parent) else folder
     names = _names(listed)
     problem = Problem(
-        (), f"no such {kind}", allowed=names, allowed_word=f"known in {listed}", wanted=file.stem
+        (), f"no such {kind}", allowed=names, allowed_word=f"known in {listed}", intended=file.stem
     )
     raise SpecError([problem.line(str(path))])
 
@@ -227,13 +227,13 @@ def _unwritable(value: object, path: problems.Path = ()) -> Iterator[Problem]:
         for position, inner in enumerate(value):
             yield from _unwritable(inner, (*path, position))
     elif isinstance(value, date | datetime | time):
-        yield Problem(path, "is a TOML date or time; write text in quotes", found=value)
+        yield Problem(path, "is a TOML date or time; write text in quotes", value=value)
     elif isinstance(value, float) and not math.isfinite(value):
-        yield Problem(path, "must be a finite number", found=value)
+        yield Problem(path, "must be a finite number", value=value)
     elif isinstance(value, int) and not -(2**63) <= value < 2**63:
-        yield Problem(path, "is no TOML integer, which has 64 bits", found=value)
+        yield Problem(path, "is no TOML integer, which has 64 bits", value=value)
     elif isinstance(value, str) and any("\ud800" <= character <= "\udfff" for character in value):
-        yield Problem(path, "is not UTF-8", found=value)
+        yield Problem(path, "is not UTF-8", value=value)
 
 
 def _without(value: Any, paths: set[problems.Path], at: problems.Path = ()) -> Any:

@@ -69,7 +69,7 @@ def apply_override(data: dict[str, Any], override: Override) -> Path | Problem:
                 return Problem(path, f"is a table, {part} asks for an array", allowed=keys)
             key = part
         else:
-            return Problem(path, "is a value and has no keys", found=here)
+            return Problem(path, "is a value and has no keys", value=here)
         path = (*path, key)
         if last:
             here[key] = override.value

@@ -37,20 +37,20 @@ class Problem:
 
     path: Path
     words: str
-    found: object = NOTHING
+    value: object = NOTHING
     allowed: tuple[str, ...] = ()
     candidates: tuple[str, ...] = ()
     allowed_word: str = "allowed"
-    wanted: str | None = None
+    intended: str | None = None
 
     def line(self, place: str) -> str:
         """``PLACE: KEY: found VALUE: WORDS; allowed: A, B; did you mean 'A'?``"""
         parts = [
-            self.words if self.found is NOTHING else f"found {shown(self.found)}: {self.words}"
+            self.words if self.value is NOTHING else f"found {shown(self.value)}: {self.words}"
         ]
         if self.allowed:
             parts.append(f"{self.allowed_word}: {', '.join(self.allowed)}")
-        text = self.found if isinstance(self.found, str) else self.wanted
+        text = self.value if isinstance(self.value, str) else self.intended
         candidate = closest(text, self.candidates or self.allowed) if text else None
         if candidate:
             parts.append(f"did you mean {candidate!r}?")
@@ -114,7 +114,7 @@ def not_allowed(
     names = tuple(allowed)
     if isinstance(value, str) and value not in names:
         # An empty list of values is worth saying too.
-        yield Problem(path, what, found=value, allowed=names or ("nothing",))
+        yield Problem(path, what, value=value, allowed=names or ("nothing",))
 
 
 def from_validation(error: ValidationError, model: type[BaseModel]) -> list[Problem]:
@@ -134,9 +134,9 @@ def _translated(details: ErrorDetails, model: type[BaseModel]) -> Problem:
         # Here the key is wrong, not its value, so the key is what is compared.
         keys = keys_at(model, path[:-1])
         words = f"unknown key (value {shown(value)})"
-        return Problem(path, words, allowed=keys, wanted=str(path[-1]))
+        return Problem(path, words, allowed=keys, intended=str(path[-1]))
     if kind == "too_short":
-        return Problem(path, f"needs at least {context['min_length']}", found=value)
+        return Problem(path, f"needs at least {context['min_length']}", value=value)
     if kind == "missing":
         return Problem(path, "missing: this key is required")
     if kind == "value_error":
@@ -149,11 +149,11 @@ def _translated(details: ErrorDetails, model: type[BaseModel]) -> Problem:
         return Problem((), f"cannot be read: {context['error']}")
     if kind == "literal_error":
         allowed = tuple(re.findall(r"'([^']*)'", str(context["expected"])))
-        return Problem(path, "unknown", found=value, allowed=allowed)
+        return Problem(path, "unknown", value=value, allowed=allowed)
     words = re.sub(r"^(Input|String) should ", "must ", details["msg"])
     words = words.replace("a valid tuple", "an array").replace("a valid dictionary", "a table")
     words = re.sub(r"an object$|a valid dictionary or instance of \w+", "a table", words)
-    return Problem(path, words[0].lower() + words[1:], found=value)
+    return Problem(path, words[0].lower() + words[1:], value=value)
 
 
 def keys_at(model: type[BaseModel], path: Path) -> tuple[str, ...]:

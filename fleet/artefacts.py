@@ -64,7 +64,7 @@ class KernelFiles:
 
     def file(self, name: str) -> Artefact:
         """The file of this name."""
-        return next(one for one in self.files if one.name == name)
+        return next(artefact for artefact in self.files if artefact.name == name)
 
 
 @dataclass(frozen=True)
@@ -100,17 +100,17 @@ class ArtefactStore:
                 os.utime(kept)
                 VERIFIED[kept] = _stamp(kept)
                 return kept
-            found = ""
+            digest = ""
             for _ in range(FETCHES):
                 beside = kept.with_suffix(".new")
-                found = self._read_into(artefact, beside)
-                if found == artefact.sha256:
+                digest = self._read_into(artefact, beside)
+                if digest == artefact.sha256:
                     beside.replace(kept)
                     VERIFIED[kept] = _stamp(kept)
                     return kept
                 beside.unlink(missing_ok=True)
         raise InfraError(
-            f"{artefact.name} is damaged: SHA-256 {found[:16]} arrived {FETCHES} times, "
+            f"{artefact.name} is damaged: SHA-256 {digest[:16]} arrived {FETCHES} times, "
             f"{artefact.sha256[:16]} is its name",
             where=f"store {self.url}",
             next_step=f"remove blobs/{artefact.sha256} from the store; it is made again",
@@ -139,13 +139,15 @@ class ArtefactStore:
         if text is None:
             return None
         try:
-            found = json.loads(text)
-            if not hmac.compare_digest(found["hmac"], _signature(key, found["files"], cache)):
+            document = json.loads(text)
+            if not hmac.compare_digest(document["hmac"], _signature(key, document["files"], cache)):
                 return None
-            files = KernelFiles(key, tuple(Artefact(**one) for one in json.loads(found["files"])))
+            files = KernelFiles(
+                key, tuple(Artefact(**entry) for entry in json.loads(document["files"]))
+            )
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
             return None
-        return files if all(self._has(one) for one in files.files) else None
+        return files if all(self._has(entry) for entry in files.files) else None
 
     def fetch_kernel(self, files: KernelFiles, cache: Path) -> Kernel:
         """The kernel, in this host's own cache as if it had been built here.
@@ -158,8 +160,8 @@ class ArtefactStore:
             if ready is not None:
                 return ready
             with kernel_cache.staged(cache, files.key) as folder:
-                for one in files.files:
-                    shutil.copyfile(self.fetch(one, cache), folder / Path(one.name).name)
+                for artefact in files.files:
+                    shutil.copyfile(self.fetch(artefact, cache), folder / Path(artefact.name).name)
         kernel = kernel_cache.load(cache, files.key, used=True)
         if kernel is None:
             raise InfraError(
@@ -257,8 +259,8 @@ def _is(path: Path, artefact: Artefact) -> bool:
 
 
 def _stamp(path: Path) -> tuple[int, int]:
-    found = path.stat()
-    return found.st_size, found.st_ino
+    status = path.stat()
+    return status.st_size, status.st_ino
 
 
 def _signature(key: str, files: str, cache: Path) -> str:

@@ -17,9 +17,9 @@ from typing import Any
 from errors import InfraError
 from fleet import worker
 from fleet.artefacts import ArtefactStore
-from fleet.cases import Case, Flight, differences, lost_answer, unpack, write_raw
+from fleet.cases import BootCase, Flight, differences, lost_answer, unpack, write_raw
 from fleet.ledger import Ledger, unchecked
-from fleet.link import Died, Link
+from fleet.link import Died, SchedulerLink
 from fleet.parcel import Answer, files_of, parcel_of
 from fleet.settings import Settings
 from fleet.trust import Trust
@@ -33,13 +33,13 @@ MOST_NAMED = 8
 
 
 @dataclass
-class Batch:
+class BootBatch:
     """One call of ``Executor.boot``: everything is booted, checked and told, or it raises.
 
     ``most`` guests run at once where the user says so.
     """
 
-    link: Link
+    link: SchedulerLink
     store: ArtefactStore
     settings: Settings
     judge: Judge
@@ -47,10 +47,10 @@ class Batch:
     trust: Trust
     ledger: Ledger
     most: int | None = None
-    cases: dict[str, Case] = field(default_factory=dict)
-    open: dict[str, Case] = field(default_factory=dict)
+    cases: dict[str, BootCase] = field(default_factory=dict)
+    open: dict[str, BootCase] = field(default_factory=dict)
     flights: dict[str, Flight] = field(default_factory=dict)
-    todo: deque[tuple[Case, frozenset[str]]] = field(default_factory=deque)
+    todo: deque[tuple[BootCase, frozenset[str]]] = field(default_factory=deque)
     started: set[str] = field(default_factory=set)
     durations: list[float] = field(default_factory=list)
     # Workers with a straggler: dask takes one for free when that is cancelled, and it is not.
@@ -65,26 +65,26 @@ class Batch:
         kept = {path: self.store.put(path) for boot in boots for path in files_of(boot)
                 if path.exists()}  # fmt: skip
         for boot in boots:
-            case = Case(boot, parcel_of(boot, self.store, kept, self._topic))
+            case = BootCase(boot, parcel_of(boot, self.store, kept, self._topic))
             self.cases[boot.name] = self.open[boot.name] = case
             self.todo.append((case, frozenset()))
             self.ledger.expect(case)
         self.link.client.subscribe_topic(self._topic, self._queue.put)
         try:
-            self.link.members.look(at_once=True)
+            self.link.members.refresh(at_once=True)
             self.trust.proven |= self.link.proven()
             while self.open:
                 self.link.require_scheduler()
                 self._send()
-                self._hear()
-                self._look()
+                self._receive()
+                self._refresh()
                 self._settle()
         finally:
             self.link.cancel([flight.future for flight in self.flights.values()])
             self.flights.clear()
-        said = unchecked(self.cases.values()) if self.settings.check_one_in else ""
-        if said:
-            self.place.reporter.say(said)
+        message = unchecked(self.cases.values()) if self.settings.check_one_in else ""
+        if message:
+            self.place.reporter.log(message)
         return self.cpu_s
 
     # What goes out.
@@ -93,7 +93,7 @@ class Batch:
         members = self.link.members
         if not members.serving:
             return
-        waiting: deque[tuple[Case, frozenset[str]]] = deque()
+        waiting: deque[tuple[BootCase, frozenset[str]]] = deque()
         while self.todo:
             case, avoid = self.todo[0]
             if len(self.flights) >= self._window(case.parcel.memory_mib):
@@ -115,7 +115,7 @@ class Batch:
     def _window(self, memory_mib: int) -> int:
         return self.most or self.link.members.window(memory_mib)
 
-    def _submit(self, case: Case, workers: Sequence[str]) -> None:
+    def _submit(self, case: BootCase, workers: Sequence[str]) -> None:
         self._serial += 1
         key = f"{self._topic}-{case.boot.name}-{self._serial}"
         # Many names are many bytes in each message, and one of a few is soon free.
@@ -132,33 +132,33 @@ class Batch:
 
     # What comes back.
 
-    def _hear(self) -> None:
+    def _receive(self) -> None:
         try:
-            heard = self._queue.get(timeout=TICK_S)
+            event = self._queue.get(timeout=TICK_S)
         except queue.Empty:
             return
         while True:
-            if isinstance(heard, tuple):
-                self._progress(heard[1])
+            if isinstance(event, tuple):
+                self._progress(event[1])
             else:
-                self._landed(heard.key)
+                self._landed(event.key)
             try:
-                heard = self._queue.get_nowait()
+                event = self._queue.get_nowait()
             except queue.Empty:
                 return
 
-    def _progress(self, said: Mapping[str, str]) -> None:
-        flight = self.flights.get(said["key"])
+    def _progress(self, event: Mapping[str, str]) -> None:
+        flight = self.flights.get(event["key"])
         if flight is None:
             return
-        if not said["word"]:
+        if not event["word"]:
             # Told again by another worker when the first one was lost.
-            flight.worker, flight.began = said["worker"], time.monotonic()
+            flight.worker, flight.began = event["worker"], time.monotonic()
             self.overdue.discard(flight.worker)
-            if said["name"] not in self.started:
-                self.started.add(said["name"])
-                self.place.reporter.started(said["name"])
-        self.place.reporter.reached(said["name"], said["word"])
+            if event["name"] not in self.started:
+                self.started.add(event["name"])
+                self.place.reporter.started(event["name"])
+        self.place.reporter.reached(event["name"], event["word"])
 
     def _landed(self, key: str) -> None:
         flight = self.flights.pop(key, None)
@@ -183,7 +183,7 @@ class Batch:
             self._set_aside(answer.worker, answer.trouble)
             self._again(case)
         else:
-            self._heard(case, answer, answer.outcome)
+            self._answered(case, answer, answer.outcome)
 
     def _died(self, flight: Flight, died: Died) -> None:
         """Workers were lost with a parcel: ask again, or say that it kills them."""
@@ -194,26 +194,26 @@ class Batch:
             case.checking, case.unchecked = False, True
             self._offer(case)
         elif current and case.lost > self.settings.losses:
-            said = f"{case.lost} workers died while they made it; last {died.last}"
-            self._tell(case, lost_answer(died.last, said), last=True)
+            message = f"{case.lost} workers died while they made it; last {died.last}"
+            self._deliver(case, lost_answer(died.last, message), last=True)
         elif current:
             self._again(case)
 
-    def _again(self, case: Case) -> None:
+    def _again(self, case: BootCase) -> None:
         """Ask once more, unless somebody is asked, or there is nothing to ask any more."""
         if any(flight.case is case for flight in self.flights.values()):
             return
-        if not case.told or case.checking:
+        if not case.delivered_by or case.checking:
             self.todo.appendleft((case, frozenset(case.votes)))
 
-    def _heard(self, case: Case, answer: Answer, outcome: Outcome) -> None:
+    def _answered(self, case: BootCase, answer: Answer, outcome: Outcome) -> None:
         self.cpu_s += outcome.cpu_s + answer.snapshot_cpu_s
         self.durations.append(answer.elapsed_s)
         self.ledger.snapshot(case, answer)
         if not answer.digest:
             # The host's trouble: nothing to compare; the judge may want it again.
-            if not case.told and not case.votes:
-                self._tell(case, answer, last=case.attempt == ATTEMPTS)
+            if not case.delivered_by and not case.votes:
+                self._deliver(case, answer, last=case.attempt == ATTEMPTS)
             else:
                 self._again(case)
             return
@@ -223,44 +223,46 @@ class Batch:
 
     # Who is believed.
 
-    def _consider(self, case: Case) -> None:
+    def _consider(self, case: BootCase) -> None:
         others = self.link.members.others(set(case.votes))
         match self.trust.decide(case, self.cases, others):
             case "verified":
                 self._verified(case)
             case "check":
                 self._check(case)
-            case "tell":
+            case "deliver":
                 case.checking, case.unchecked = False, not others
                 self._offer(case)
             case "undecided":
                 names = ", ".join(sorted(case.votes))
-                said = f"{names} sent different results for the same run; nobody is left to decide"
-                if case.told:
+                message = (
+                    f"{names} sent different results for the same run; nobody is left to decide"
+                )
+                if case.delivered_by:
                     self.judge.withdraw([case.boot.name])
-                    case.told = ""
+                    case.delivered_by = ""
                 case.checking = False
-                self._tell(case, lost_answer(next(iter(case.votes)), said), last=True)
+                self._deliver(case, lost_answer(next(iter(case.votes)), message), last=True)
 
-    def _verified(self, case: Case) -> None:
-        found = case.standing
-        believed = [w for w, digest in case.votes.items() if digest == found.digest]
+    def _verified(self, case: BootCase) -> None:
+        standing = case.standing
+        believed = [w for w, digest in case.votes.items() if digest == standing.digest]
         if not case.verified:
             self.ledger.note(run=case.boot.name, agreed=believed)
         case.verified, case.checking = True, False
         self.link.note_proven(set(believed) - self.trust.proven)
         self.trust.proven |= set(believed)
-        for liar in found.liars:
+        for liar in standing.liars:
             self._quarantine(liar, case, believed)
         self._stop_others(case)
         self._offer(case)
 
-    def _check(self, case: Case) -> None:
+    def _check(self, case: BootCase) -> None:
         case.checking = True
         if not any(flight.case is case for flight in self.flights.values()):
             self.todo.appendleft((case, frozenset(case.votes)))
 
-    def _quarantine(self, liar: str, case: Case, believed: Sequence[str]) -> None:
+    def _quarantine(self, liar: str, case: BootCase, believed: Sequence[str]) -> None:
         """Name a worker that is wrong, and make again what nobody else has confirmed of it."""
         right, wrong = case.best(), case.answers.get(liar)
         differs = "; ".join(differences(right, wrong)[:1])
@@ -270,14 +272,14 @@ class Batch:
             f"{' and '.join(sorted(believed))}{f' ({differs})' if differs else ''}",
         )
         doubtful = [c for c in self.cases.values() if liar in c.votes and not c.verified]
-        told = [c.boot.name for c in (*doubtful, case) if c.told == liar]
-        if told:
-            self.judge.withdraw(told)
-            self.ledger.note(withdrawn=told, worker=liar)
-        for one in (*doubtful, case):
-            one.forget(liar)
-            if not one.votes:
-                self._again(one)
+        delivered = [c.boot.name for c in (*doubtful, case) if c.delivered_by == liar]
+        if delivered:
+            self.judge.withdraw(delivered)
+            self.ledger.note(withdrawn=delivered, worker=liar)
+        for affected in (*doubtful, case):
+            affected.forget(liar)
+            if not affected.votes:
+                self._again(affected)
 
     def _set_aside(self, address: str, reason: str) -> None:
         """No more of a worker; what it was given, or may have been, goes out again."""
@@ -289,47 +291,47 @@ class Batch:
 
     # What the judge hears.
 
-    def _offer(self, case: Case) -> None:
-        if case.told:
+    def _offer(self, case: BootCase) -> None:
+        if case.delivered_by:
             return
         answer = case.best()
         if answer is None or answer.outcome is None:
             return
         first = self.cases.get(self.judge.first(case.boot, answer.outcome))
-        if first is not None and not first.told:
+        if first is not None and not first.delivered_by:
             return  # It is offered again when that one was told.
         if first is not None and self._differs_unchecked(case, first, answer.outcome):
             return
-        self._tell(case, answer, last=case.attempt == ATTEMPTS)
+        self._deliver(case, answer, last=case.attempt == ATTEMPTS)
 
-    def _differs_unchecked(self, case: Case, first: Case, outcome: Outcome) -> bool:
+    def _differs_unchecked(self, case: BootCase, first: BootCase, outcome: Outcome) -> bool:
         """Whether a repeat differs from its run, and it is not certain yet who says so."""
         if outcome.files is None or channel.fingerprint(outcome.files) == first.fingerprint:
             return False
         waits = False
-        for one in (case, first):
-            if not one.verified and self.link.members.others(set(one.votes)):
-                self._check(one)
+        for candidate in (case, first):
+            if not candidate.verified and self.link.members.others(set(candidate.votes)):
+                self._check(candidate)
                 waits = True
         return waits
 
-    def _tell(self, case: Case, answer: Answer, *, last: bool) -> None:
+    def _deliver(self, case: BootCase, answer: Answer, *, last: bool) -> None:
         outcome = answer.outcome
         assert outcome is not None
         write_raw(self.place.raw / case.boot.name, answer.raw)
-        if self.judge.tell(case.boot, outcome, last=last):
+        if self.judge.receive(case.boot, outcome, last=last):
             case.attempt += 1
             case.again()
             self.todo.appendleft((case, frozenset()))
             return
-        case.told = answer.worker
+        case.delivered_by = answer.worker
         case.fingerprint = channel.fingerprint(outcome.files) if outcome.files is not None else ""
         case.answers.clear()
         self.ledger.accept(case, answer)
         if not case.checking:
             self._stop_others(case)
 
-    def _stop_others(self, case: Case) -> None:
+    def _stop_others(self, case: BootCase) -> None:
         """Nobody waits for the other flights of a case that is decided."""
         doomed = [key for key, flight in self.flights.items() if flight.case is case]
         self.link.cancel([self.flights.pop(key).future for key in doomed])
@@ -337,17 +339,19 @@ class Batch:
     def _settle(self) -> None:
         """Whatever may be told now, is; then nothing is open that was told and checked."""
         for case in list(self.open.values()):
-            if case.votes and not case.told and not case.checking:
+            if case.votes and not case.delivered_by and not case.checking:
                 self._consider(case)
         self._catch_up()
         self.open = {
-            name: case for name, case in self.cases.items() if not case.told or case.checking
+            name: case
+            for name, case in self.cases.items()
+            if not case.delivered_by or case.checking
         }
 
     def _catch_up(self) -> None:
         """Check workers that served alone at first, now that others are there."""
         for case in self.cases.values():
-            if case.unchecked and case.told and not case.verified:
+            if case.unchecked and case.delivered_by and not case.verified:
                 alone = not self.link.members.others(set(case.votes))
                 if not alone and self.trust.tries(case, self.cases):
                     case.unchecked = False
@@ -355,8 +359,8 @@ class Batch:
 
     # What goes wrong without a word.
 
-    def _look(self) -> None:
-        self.link.members.look()
+    def _refresh(self) -> None:
+        self.link.members.refresh()
         for key, flight in list(self.flights.items()):
             if flight.future.status in ("lost", "cancelled"):
                 # The scheduler was away and has forgotten it.
@@ -396,7 +400,7 @@ class Batch:
             if others:
                 case.doubled = True
                 self.overdue.add(flight.worker)
-                self.place.reporter.say(
+                self.place.reporter.log(
                     f"slow     {case.boot.name}: {now - flight.began:.0f} s on {flight.worker}, "
                     f"median {usual:.0f} s; sent to another worker too"
                 )

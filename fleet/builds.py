@@ -15,7 +15,7 @@ from experiment.spec import KernelSpec
 from fleet import plain
 from fleet.artefacts import ArtefactStore, KernelFiles
 from fleet.identity import CHECKOUT, refusal
-from fleet.link import Link
+from fleet.link import SchedulerLink
 from host import facts
 from kernels import build
 from kernels.cache import Kernel
@@ -50,23 +50,23 @@ class Built:
     trouble: str = ""
 
 
-def build_kernel(wanted: Mapping[str, str], payload: bytes) -> bytes:
+def build_kernel(identity: Mapping[str, str], payload: bytes) -> bytes:
     """Build the kernel of a pickled ``BuildParcel`` on a worker; return a packed ``Built``."""
     import distributed
 
     worker = distributed.get_worker()
-    refused = refusal(wanted)
+    refused = refusal(identity)
     if refused:
         return plain.packed(Built(worker.address, trouble=refused))
     parcel: BuildParcel = pickle.loads(payload)  # noqa: S301
 
-    def tell(progress: MakeProgress) -> None:
-        said = {"key": parcel.key, "done": progress.done, "total": progress.total,
+    def report(progress: MakeProgress) -> None:
+        event = {"key": parcel.key, "done": progress.done, "total": progress.total,
                 "seconds": progress.seconds}  # fmt: skip
-        worker.log_event(parcel.topic, said)
+        worker.log_event(parcel.topic, event)
 
     try:
-        files = build_and_publish(parcel, facts.cache_folder(), tell)
+        files = build_and_publish(parcel, facts.cache_folder(), report)
         built = Built(worker.address, files)
     except SeriesError as error:
         built = Built(worker.address, error=_in_words(error))
@@ -85,7 +85,7 @@ def _in_words(error: SeriesError) -> tuple[str, str, str]:
 
 
 def build_and_publish(
-    parcel: BuildParcel, cache_folder: Path, tell: Callable[[MakeProgress], None]
+    parcel: BuildParcel, cache_folder: Path, report: Callable[[MakeProgress], None]
 ) -> KernelFiles:
     """Build a kernel here and put it into the store.
 
@@ -112,7 +112,7 @@ def build_and_publish(
             patches,
             checkout=checkout,
             cache=cache_folder,
-            progress=tell,
+            progress=report,
             boxed=parcel.boxed,
         )
         return parcel.store.put_files(kernel)
@@ -126,16 +126,16 @@ class Builder:
     objects are.
     """
 
-    link: Link
+    link: SchedulerLink
     store: ArtefactStore
-    say: Callable[[str], None]
+    log: Callable[[str], None]
     topic: str
-    wanted: dict[str, tuple[BuildParcel, str]] = field(default_factory=dict)
+    queued: dict[str, tuple[BuildParcel, str]] = field(default_factory=dict)
     futures: dict[str, Any] = field(default_factory=dict)
     alone: dict[str, int] = field(default_factory=dict)
     built: dict[str, Built] = field(default_factory=dict)
     tried: dict[str, set[str]] = field(default_factory=dict)
-    told: dict[str, MakeProgress] = field(default_factory=dict)
+    reached: dict[str, MakeProgress] = field(default_factory=dict)
 
     def expect(
         self,
@@ -148,13 +148,13 @@ class Builder:
         boxed: bool = False,
     ) -> None:
         """Have a kernel built that this host has not, unless it is under way or in the store."""
-        if key in self.wanted or self.store.kernel(key, here):
+        if key in self.queued or self.store.kernel(key, here):
             return
         texts = tuple((path.name, path.read_bytes()) for path in patches)
         other = None if checkout.resolve() == CHECKOUT else checkout
         parcel = BuildParcel(key, spec, texts, self.store, self.topic, other, boxed)
         tree = build.objects_of(spec, patches, checkout=checkout, cache=here)
-        self.wanted[key] = (parcel, tree)
+        self.queued[key] = (parcel, tree)
         self._advance()
 
     def provide(
@@ -167,12 +167,12 @@ class Builder:
             InfraError: the scheduler is gone, or the store is damaged.
         """
         files = self.store.kernel(key, here)
-        while files is None and key in self.wanted:
+        while files is None and key in self.queued:
             self.link.require_scheduler()
-            self.link.members.look()
+            self.link.members.refresh()
             self._advance()
-            if progress is not None and key in self.told:
-                progress(self.told[key])
+            if progress is not None and key in self.reached:
+                progress(self.reached[key])
             built = self.built.get(key)
             if built is not None and built.error is not None:
                 what, where, next_step = built.error
@@ -189,10 +189,12 @@ class Builder:
             time.sleep(POLL_S)
         return self.store.fetch_kernel(files, here) if files is not None else None
 
-    def hear(self, event: tuple[float, Mapping[str, Any]]) -> None:
+    def receive(self, event: tuple[float, Mapping[str, Any]]) -> None:
         """How far a build is, as its worker says."""
-        said = event[1]
-        self.told[said["key"]] = MakeProgress(said["done"], said["total"], said["seconds"])
+        progress = event[1]
+        self.reached[progress["key"]] = MakeProgress(
+            progress["done"], progress["total"], progress["seconds"]
+        )
 
     def close(self) -> None:
         """Builds that nobody waits for any more are stopped."""
@@ -208,8 +210,8 @@ class Builder:
                 self.link.cancel([self.futures.pop(key)])
         if not members.serving:
             return
-        busy = {self.wanted[key][1] for key in self.futures}
-        for key, (parcel, tree) in self.wanted.items():
+        busy = {self.queued[key][1] for key in self.futures}
+        for key, (parcel, tree) in self.queued.items():
             if key in self.built or key in self.futures:
                 continue
             holders = members.with_tree(tree)
@@ -224,7 +226,7 @@ class Builder:
         if tried and not left:
             self.built[key] = Built("", trouble="no worker is left")
             return
-        workers = [one for one in holders if one not in tried] or (left if tried else [])
+        workers = [holder for holder in holders if holder not in tried] or (left if tried else [])
         self.alone[key] = members.alone
         self.futures[key] = self.link.submit(
             build_kernel, parcel, key=f"{self.topic}-{key}-{len(tried)}-{time.monotonic_ns()}",
@@ -240,8 +242,8 @@ class Builder:
         except InfraError as error:
             built = Built("", trouble=error.what)
         if built.trouble:
-            self.say(f"worker {built.worker} cannot build kernel {key}: {built.trouble}")
+            self.log(f"worker {built.worker} cannot build kernel {key}: {built.trouble}")
             self.tried.setdefault(key, set()).add(built.worker)
             return
-        self.link.members.built(built.worker, self.wanted[key][1])
+        self.link.members.built(built.worker, self.queued[key][1])
         self.built[key] = built

@@ -23,7 +23,7 @@ RESULT = "result"
 
 
 @dataclass
-class Case:
+class BootCase:
     """A boot, its attempt under way, and who said what.
 
     ``votes`` are digests by worker; ``answers`` are kept until one was told.  ``told`` is
@@ -36,7 +36,7 @@ class Case:
     votes: dict[str, str] = field(default_factory=dict)
     answers: dict[str, Answer] = field(default_factory=dict)
     fingerprint: str = ""
-    told: str = ""
+    delivered_by: str = ""
     verified: bool = False
     checking: bool = False
     doubled: bool = False
@@ -63,30 +63,30 @@ class Case:
 
     def best(self) -> Answer | None:
         """An answer that is believed, or the only one."""
-        wanted = self.standing.digest
+        believed = self.standing.digest
         return next(
-            (a for worker, a in self.answers.items() if self.votes.get(worker) == wanted), None
+            (a for worker, a in self.answers.items() if self.votes.get(worker) == believed), None
         )
 
     def again(self) -> None:
         """Forget everything that was said: the boot is made once more."""
         self.votes, self.answers = {}, {}
-        self.told = self.fingerprint = ""
+        self.delivered_by = self.fingerprint = ""
         self.verified = self.checking = self.doubled = self.unchecked = False
 
     def forget(self, worker: str) -> None:
         """What this worker said does not count."""
         self.votes.pop(worker, None)
         self.answers.pop(worker, None)
-        if self.told == worker:
-            self.told = ""
+        if self.delivered_by == worker:
+            self.delivered_by = ""
 
 
 @dataclass
 class Flight:
     """A parcel under way; ``worker`` and ``began`` are known when a worker said so."""
 
-    case: Case
+    case: BootCase
     attempt: int
     future: Any
     sent: float
@@ -136,12 +136,12 @@ def read_raw(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in sorted(folder.iterdir()) if path.is_file()}
 
 
-def lost_answer(worker_name: str, said: str) -> Answer:
+def lost_answer(worker_name: str, message: str) -> Answer:
     """What is told of a boot that no worker could be made to answer.
 
     A guest cannot kill a worker, so this is never a series' doing.
     """
-    return Answer(worker_name, "", Outcome(None, Ending("lost", said, killed=True), 0.0, 0.0))
+    return Answer(worker_name, "", Outcome(None, Ending("lost", message, killed=True), 0.0, 0.0))
 
 
 def differences(right: Answer | None, wrong: Answer | None) -> tuple[str, ...]:

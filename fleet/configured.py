@@ -60,7 +60,7 @@ class ClusterFile(Frozen):
 
 
 def executor_of(
-    text: str, store: str, *, checkout: Path, cache: Path, say: Callable[[str], None]
+    text: str, store: str, *, checkout: Path, cache: Path, log: Callable[[str], None]
 ) -> AbstractContextManager[Executor]:
     """The executor that the command line names; nothing is connected before it is needed.
 
@@ -78,11 +78,12 @@ def executor_of(
         kept = ArtefactStore(store or str(cache / "store"))
         scheme = TLS if text.startswith(TLS) else "tcp://"
         return DaskExecutor(text, lambda stack: _client(stack, f"{scheme}{address}"), kept,
-                            Settings(), say)  # fmt: skip
+                            Settings(), log)  # fmt: skip
     if text.startswith(JOBQUEUE):
-        asked = read_cluster(text.removeprefix(JOBQUEUE), checkout)
-        return DaskExecutor(text, lambda stack: _cluster(stack, asked, checkout),
-                            ArtefactStore(store or asked.store), asked.settings, say)  # fmt: skip
+        cluster = read_cluster(text.removeprefix(JOBQUEUE), checkout)
+        kept = ArtefactStore(store or cluster.store)
+        return DaskExecutor(text, lambda stack: _cluster(stack, cluster, checkout), kept,
+                            cluster.settings, log)  # fmt: skip
     raise _unknown(text)
 
 
@@ -94,44 +95,44 @@ def read_cluster(name: str, checkout: Path) -> ClusterFile:
         SpecError: a line for each key that is wrong, with what was found and what is allowed.
     """
     file = f"{FOLDER}/{name}.toml"
-    known = sorted(one.stem for one in (checkout / FOLDER).glob("*.toml"))
+    known = sorted(path.stem for path in (checkout / FOLDER).glob("*.toml"))
     if name not in known:
         raise UsageError(
             f"no such file: {file}",
             where="--executor",
             next_step=f"one of: {', '.join(known) or 'none is there'}",
         )
-    asked, problems = validated(read_toml(checkout / file), ClusterFile)
-    if asked is None:
+    cluster, problems = validated(read_toml(checkout / file), ClusterFile)
+    if cluster is None:
         raise SpecError([problem.line(file) for problem in problems])
-    return asked
+    return cluster
 
 
-def cluster_arguments(asked: ClusterFile, checkout: Path) -> dict[str, Any]:
+def cluster_arguments(cluster: ClusterFile, checkout: Path) -> dict[str, Any]:
     """What dask-jobqueue is told, but for its certificates.
 
     Without an ``interface`` the scheduler listens where this host's own route to others begins.
     """
     from distributed.utils import get_ip
 
-    there = asked.checkout or str(checkout)
+    folder = cluster.checkout or str(checkout)
     options = {
-        "queue": asked.queue, "account": asked.account, "walltime": asked.walltime,
-        "interface": asked.interface, "log_directory": asked.logs,
+        "queue": cluster.queue, "account": cluster.account, "walltime": cluster.walltime,
+        "interface": cluster.interface, "log_directory": cluster.logs,
     }  # fmt: skip
-    resources = " ".join(f"{name}={value:g}" for name, value in asked.resources.items())
+    resources = " ".join(f"{name}={value:g}" for name, value in cluster.resources.items())
     return {
-        "cores": asked.cores,
-        "memory": asked.memory,
-        "processes": asked.processes,
-        "python": asked.python or f"{there}/.venv/bin/python",
+        "cores": cluster.cores,
+        "memory": cluster.memory,
+        "processes": cluster.processes,
+        "python": cluster.python or f"{folder}/.venv/bin/python",
         # Found by worker processes that the nanny starts, too.
-        "job_script_prologue": [f"cd {there}", f"export PYTHONPATH={there}", *asked.prologue],
-        "job_extra_directives": list(asked.directives),
+        "job_script_prologue": [f"cd {folder}", f"export PYTHONPATH={folder}", *cluster.prologue],
+        "job_extra_directives": list(cluster.directives),
         "worker_extra_args": ["--resources", f"'{resources}'"] if resources else [],
         # Several sessions may be under way on one host.  Nobody is asked who he is there.
         "scheduler_options": {"dashboard_address": "localhost:0"}
-        | ({} if asked.interface else {"host": get_ip()}),
+        | ({} if cluster.interface else {"host": get_ip()}),
         **{key: value for key, value in options.items() if value},
     }
 
@@ -156,43 +157,43 @@ def _client(stack: ExitStack, address: str) -> Any:
 
     threading.Thread(target=connect, daemon=True).start()
     try:
-        found = made.get(timeout=2 * CONNECT_S)
+        answer = made.get(timeout=2 * CONNECT_S)
     except queue.Empty:
-        found = TimeoutError(f"no answer within {2 * CONNECT_S:.0f} s")
-    if isinstance(found, Exception):
+        answer = TimeoutError(f"no answer within {2 * CONNECT_S:.0f} s")
+    if isinstance(answer, Exception):
         raise InfraError(
-            f"no scheduler answers: {found}",
+            f"no scheduler answers: {answer}",
             where=address,
             next_step="set distributed.comm.tls in dask's configuration; see docs/fleet.md"
             if address.startswith(TLS)
             else "dask scheduler; see docs/fleet.md",
         )
-    return stack.enter_context(found)
+    return stack.enter_context(answer)
 
 
-def _cluster(stack: ExitStack, asked: ClusterFile, checkout: Path) -> Any:
+def _cluster(stack: ExitStack, settings: ClusterFile, checkout: Path) -> Any:
     import dask_jobqueue
     from distributed import Client
 
     _quiet()
-    made = getattr(dask_jobqueue, CLUSTERS[asked.cluster])
+    made = getattr(dask_jobqueue, CLUSTERS[settings.cluster])
     try:
-        arguments = cluster_arguments(asked, checkout)
-        security = stack.enter_context(_security(asked))
+        arguments = cluster_arguments(settings, checkout)
+        security = stack.enter_context(_security(settings))
         cluster = stack.enter_context(made(**arguments, security=security, protocol=TLS))
-        cluster.scale(jobs=asked.jobs)
+        cluster.scale(jobs=settings.jobs)
         return stack.enter_context(
             Client(cluster, security=security, timeout=CONNECT_S, set_as_default=False)
         )
     except (OSError, TimeoutError, RuntimeError, ValueError) as error:
         raise InfraError(
-            f"{type(error).__name__}: {error}", where=f"cluster {asked.cluster}",
+            f"{type(error).__name__}: {error}", where=f"cluster {settings.cluster}",
             next_step="see docs/fleet.md",
         ) from None  # fmt: skip
 
 
 @contextmanager
-def _security(asked: ClusterFile) -> Iterator[Any]:
+def _security(settings: ClusterFile) -> Iterator[Any]:
     """The certificates of dask's configuration, or some for this session where it has none.
 
     These lie in a folder that the nodes see and only this user reads, as long as the session lasts.
@@ -205,7 +206,7 @@ def _security(asked: ClusterFile) -> Iterator[Any]:
         yield configured
         return
     made = Security.temporary().get_tls_config_for_role("worker")
-    top = Path(asked.logs or ".").absolute()
+    top = Path(settings.logs or ".").absolute()
     top.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".twinboot-tls-", dir=top) as name:
         places = {}

@@ -14,11 +14,11 @@ from errors import InfraError, UsageError
 from experiment.architecture import X86_64
 from experiment.spec import KernelSpec
 from fleet.artefacts import ArtefactStore
-from fleet.batch import Batch
+from fleet.batch import BootBatch
 from fleet.builds import Builder
 from fleet.identity import identity
 from fleet.ledger import Ledger
-from fleet.link import Link
+from fleet.link import SchedulerLink
 from fleet.members import Members
 from fleet.settings import Settings
 from fleet.trust import Trust
@@ -44,9 +44,9 @@ class DaskExecutor:
     connect: Callable[[ExitStack], Any]
     store: ArtefactStore
     settings: Settings
-    say: Callable[[str], None]
+    log: Callable[[str], None]
     _stack: ExitStack = field(default_factory=ExitStack)
-    _link: Link | None = None
+    _link: SchedulerLink | None = None
     _builder: Builder | None = None
     _trust: Trust | None = None
     _wall: WallFleet | None = None
@@ -68,7 +68,7 @@ class DaskExecutor:
         self._stack.close()
 
     @property
-    def link(self) -> Link:
+    def link(self) -> SchedulerLink:
         """The connection, made when it is first asked for.
 
         Raises:
@@ -77,9 +77,9 @@ class DaskExecutor:
         if self._link is None:
             client = self.connect(self._stack)
             if client.dashboard_link:
-                self.say(f"dashboard {client.dashboard_link}")
-            members = Members(client, identity(), self.say, self.settings.patience_s)
-            self._link = Link(client, members, self.settings.grace_s)
+                self.log(f"dashboard {client.dashboard_link}")
+            members = Members(client, identity(), self.log, self.settings.patience_s)
+            self._link = SchedulerLink(client, members, self.settings.grace_s)
         return self._link
 
     @property
@@ -87,24 +87,24 @@ class DaskExecutor:
         """What has kernels built, made when it is first asked for."""
         if self._builder is None:
             topic = f"twinboot-build-{uuid.uuid4().hex}"
-            self._builder = Builder(self.link, self.store, self.say, topic)
-            self.link.client.subscribe_topic(topic, self._builder.hear)
+            self._builder = Builder(self.link, self.store, self.log, topic)
+            self.link.client.subscribe_topic(topic, self._builder.receive)
         return self._builder
 
-    def slots(self, memory_mib: int, asked: int | None) -> int:
+    def slots(self, memory_mib: int, limit: int | None) -> int:
         """What all workers that are there run at once, or less if the user says so."""
         members = self.link.members
-        members.look(at_once=True)
-        self._most = asked
+        members.refresh(at_once=True)
+        self._most = limit
         most = max(1, members.capacity(memory_mib + QEMU_OVERHEAD_MIB))
-        return min(asked, most) if asked else most
+        return min(limit, most) if limit else most
 
     def boot(self, batches: Sequence[Sequence[Boot]], judge: Judge, place: Place) -> float:
         """As ``runs.boots.Executor.boot``; batches are one, since each worker keeps its own."""
         link = self.link
         link.resume = f"./lab.py run --resume {place.raw.parent}"
         trust = self._trust = self._trust or Trust(self.settings.check_one_in)
-        batch = Batch(
+        batch = BootBatch(
             link, self.store, self.settings, judge, place, trust, Ledger(place.raw), self._most
         )
         from distributed.comm import CommClosedError
@@ -130,14 +130,14 @@ class DaskExecutor:
 
     def expect_kernels(
         self,
-        wanted: Sequence[tuple[KernelSpec, Sequence[Path]]],
+        kernels: Sequence[tuple[KernelSpec, Sequence[Path]]],
         *,
         checkout: Path,
         cache: Path,
         boxed: bool = False,
     ) -> None:
         """As ``runs.boots.Executor.expect_kernels``: builds of several flavours go on at once."""
-        for spec, patches in wanted:
+        for spec, patches in kernels:
             self._require_bootable(spec)
             if key := self._missing(spec, patches, checkout, cache):
                 self.builder.expect(key, spec, patches, checkout, cache, boxed=boxed)
@@ -155,12 +155,12 @@ class DaskExecutor:
         """As ``kernels.build.provide``; built here only where no worker can."""
         self._require_bootable(spec)
         if key := self._missing(spec, patches, checkout, cache):
-            self.link.members.look(at_once=True)
+            self.link.members.refresh(at_once=True)
             self.builder.expect(key, spec, patches, checkout, cache, boxed=boxed)
             kernel = self.builder.provide(key, cache, progress)
             if kernel is not None:
                 return kernel
-            self.say(f"no worker can build kernel {key}: it is built here")
+            self.log(f"no worker can build kernel {key}: it is built here")
         return build.provide(
             spec, patches, checkout=checkout, cache=cache, progress=progress, boxed=boxed
         )

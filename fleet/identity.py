@@ -38,10 +38,10 @@ def identity() -> dict[str, str]:
         raise InfraError("program not found", where=qemu, next_step="./lab.py doctor")
     version = run([qemu, "--version"], timeout_s=TIMEOUT_S).stdout
     folders = run([qemu, "-L", "help"], timeout_s=TIMEOUT_S).stdout.split()
-    found = re.search(r"version (.+)", version)
+    match = re.search(r"version (.+)", version)
     return {
         "lab code": lab_code(CHECKOUT),
-        "QEMU version": found[1].strip() if found else "not found",
+        "QEMU version": match[1].strip() if match else "not found",
         "QEMU binary": digest_of([Path(path)]),
         "QEMU firmware": digest_of(_firmware(map(Path, folders))),
         # What is sent is pickled.
@@ -65,19 +65,19 @@ def lab_code(checkout: Path) -> str:
     return total.hexdigest()[:SHOWN]
 
 
-def differences(wanted: Mapping[str, str], found: Mapping[str, str]) -> tuple[str, ...]:
+def differences(here: Mapping[str, str], there: Mapping[str, str]) -> tuple[str, ...]:
     """What differs, each with both values; empty when all is equal."""
     return tuple(
-        f"{key}: {found.get(key, 'unknown')} there, {wanted.get(key, 'unknown')} here"
-        for key in dict.fromkeys([*wanted, *found])
-        if found.get(key) != wanted.get(key)
+        f"{key}: {there.get(key, 'unknown')} there, {here.get(key, 'unknown')} here"
+        for key in dict.fromkeys([*here, *there])
+        if there.get(key) != here.get(key)
     )
 
 
-def refusal(wanted: Mapping[str, str]) -> str:
+def refusal(client: Mapping[str, str]) -> str:
     """Why this process may not serve a session of that identity; empty where it may."""
-    found = differences(wanted, identity())
-    return f"another identity: {'; '.join(found)}" if found else ""
+    differing = differences(client, identity())
+    return f"another identity: {'; '.join(differing)}" if differing else ""
 
 
 def digest_of(files: Iterable[Path]) -> str:
@@ -92,14 +92,14 @@ def digest_of(files: Iterable[Path]) -> str:
 
 def token(identity: Mapping[str, str]) -> str:
     """Name of the dask resource that workers of this identity have."""
-    said = "\n".join(f"{key}={value}" for key, value in sorted(identity.items()))
-    return f"twinboot-{hashlib.sha256(said.encode()).hexdigest()[:12]}"
+    text = "\n".join(f"{key}={value}" for key, value in sorted(identity.items()))
+    return f"twinboot-{hashlib.sha256(text.encode()).hexdigest()[:12]}"
 
 
 def _firmware(folders: Iterable[Path]) -> list[Path]:
     """Each firmware file where QEMU looks first."""
     searched = list(folders)
-    found = []
+    files = []
     for name in FIRMWARE:
-        found += [folder / name for folder in searched if (folder / name).is_file()][:1]
-    return found
+        files += [folder / name for folder in searched if (folder / name).is_file()][:1]
+    return files

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from fleet.cases import Case, write_raw
+from fleet.cases import BootCase, write_raw
 from fleet.parcel import Answer
 
 LEDGER = "fleet.jsonl"
@@ -21,23 +21,23 @@ class Ledger:
     machines: dict[str, int] = field(default_factory=dict)
     _kept: set[str] = field(default_factory=set)
 
-    def expect(self, case: Case) -> None:
+    def expect(self, case: BootCase) -> None:
         """Number the machines as a local session does, in the order of the plan."""
         if not case.boot.cold:
             self.machines.setdefault(case.parcel.machine.key, len(self.machines) + 1)
 
-    def note(self, **said: object) -> None:
+    def note(self, **fields: object) -> None:
         """Append a line."""
         with (self.raw.parent / LEDGER).open("a") as sink:
-            sink.write(f"{json.dumps(said)}\n")
+            sink.write(f"{json.dumps(fields)}\n")
 
-    def accept(self, case: Case, answer: Answer) -> None:
+    def accept(self, case: BootCase, answer: Answer) -> None:
         """Whose answer the judge has."""
         self.note(run=case.boot.name, worker=answer.worker, host=answer.host,
                   elapsed_s=round(answer.elapsed_s, 2), received=answer.received,
                   moved=answer.moved)  # fmt: skip
 
-    def snapshot(self, case: Case, answer: Answer) -> None:
+    def snapshot(self, case: BootCase, answer: Answer) -> None:
         """Keep the logs of a machine's first snapshot, where a local session has them."""
         key = case.parcel.machine.key
         if answer.snapshot_raw and key not in self._kept:
@@ -46,7 +46,7 @@ class Ledger:
             write_raw(self.raw / name, answer.snapshot_raw)
 
 
-def unchecked(cases: Iterable[Case]) -> str:
+def unchecked(cases: Iterable[BootCase]) -> str:
     """A line on runs that no second worker could check; empty where there are none."""
     every = list(cases)
     count = sum(case.unchecked and not case.verified for case in every)

@@ -35,18 +35,18 @@ def _by_name() -> Callable[[str, Mapping[str, str], bytes], bytes]:
     module, and not in a function as this does, would be sent by the module's name.
     """
 
-    def call(name: str, wanted: Mapping[str, str], payload: bytes) -> bytes:
+    def call(name: str, identity: Mapping[str, str], payload: bytes) -> bytes:
         import importlib
 
         module, _, function = name.partition(":")
-        answer: bytes = getattr(importlib.import_module(module), function)(wanted, payload)
+        answer: bytes = getattr(importlib.import_module(module), function)(identity, payload)
         return answer
 
     return call
 
 
 @dataclass
-class Link:
+class SchedulerLink:
     """A client of a scheduler and the workers that serve it; ``resume`` is the next step."""
 
     client: Any

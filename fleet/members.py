@@ -14,7 +14,7 @@ from errors import InfraError
 from fleet import worker
 from fleet.identity import token
 
-LOOK_EVERY_S = 2.0
+REFRESH_EVERY_S = 2.0
 WAIT_S = 0.2
 # How long a session waits where nobody can serve it.
 PATIENCE_S = 60.0
@@ -48,15 +48,15 @@ class Members:
 
     client: Any
     identity: Mapping[str, str]
-    say: Callable[[str], None]
+    log: Callable[[str], None]
     patience_s: float = PATIENCE_S
     serving: dict[str, Member] = field(default_factory=dict)
     refused: dict[str, str] = field(default_factory=dict)
     aside: dict[str, str] = field(default_factory=dict)
     alone: int = 0
-    _asked: set[str] = field(default_factory=set)
+    _invited: set[str] = field(default_factory=set)
     _answers: list[Future[dict[str, Any]]] = field(default_factory=list)
-    _looked: float = -LOOK_EVERY_S
+    _refreshed: float = -REFRESH_EVERY_S
     _alone_since: float = 0.0
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _pool: ThreadPoolExecutor = field(
@@ -68,22 +68,22 @@ class Members:
         """The resource that every parcel asks for, which only members have."""
         return token(self.identity)
 
-    def look(self, *, at_once: bool = False) -> None:
+    def refresh(self, *, at_once: bool = False) -> None:
         """See who came and who left; with ``at_once`` wait until somebody serves.
 
         Raises:
             InfraError: nobody serves, and nobody has for a while.
         """
-        self._ask(at_once)
-        self._hear()
+        self._invite(at_once)
+        self._receive()
         self._require_somebody()
         while at_once and not self.serving:
             time.sleep(WAIT_S)
-            self._ask(False)
-            self._hear()
+            self._invite(False)
+            self._receive()
             self._require_somebody()
 
-    def await_member(self, wanted: Callable[[Member], bool]) -> bool:
+    def await_member(self, suits: Callable[[Member], bool]) -> bool:
         """Wait until a member of this kind serves; whether one does.
 
         Once anybody serves others are waited for as long as for whoever is left to answer:
@@ -93,12 +93,12 @@ class Members:
             InfraError: nobody at all serves.
         """
         since = time.monotonic()
-        self.look(at_once=True)
-        while not any(map(wanted, self.serving.values())):
+        self.refresh(at_once=True)
+        while not any(map(suits, self.serving.values())):
             if time.monotonic() - since > self.lateness_s:
                 return False
             time.sleep(WAIT_S)
-            self.look()
+            self.refresh()
         return True
 
     @property
@@ -119,7 +119,7 @@ class Members:
             InfraError: no worker that serves has so much memory.
         """
         if not self.capacity(memory_mib):
-            most = max(int(one.resources.get("memory", 0)) for one in self.serving.values())
+            most = max(int(member.resources.get("memory", 0)) for member in self.serving.values())
             raise InfraError(
                 f"no worker has {memory_mib} MiB for a guest; the largest offers {most} MiB",
                 where="fleet",
@@ -148,7 +148,7 @@ class Members:
         member = self.serving.pop(address, None)
         self.aside[address] = reason
         host = f" on {member.host}" if member else ""
-        self.say(f"worker {address}{host} is set aside: {reason}")
+        self.log(f"worker {address}{host} is set aside: {reason}")
         # Waited for: what goes out next must not go there.
         with suppress(Exception):
             self._pool.submit(self._dismiss, address, reason).result(timeout=DISMISS_S)
@@ -157,11 +157,11 @@ class Members:
         """Forget the workers that were asked and have not answered."""
         self._pool.shutdown(wait=False, cancel_futures=True)
 
-    def _ask(self, at_once: bool) -> None:
+    def _invite(self, at_once: bool) -> None:
         now = time.monotonic()
-        if not at_once and now - self._looked < (LOOK_EVERY_S if self.serving else WAIT_S):
+        if not at_once and now - self._refreshed < (REFRESH_EVERY_S if self.serving else WAIT_S):
             return
-        self._looked = now
+        self._refreshed = now
         try:
             there = set(self.client.scheduler_info(n_workers=-1)["workers"])
         except (OSError, TimeoutError, ValueError, KeyError):
@@ -171,46 +171,46 @@ class Members:
         # What was sent meanwhile waits for a worker to join, and dask forgets to look again
         # when one that has joined offers its resources.
         self.alone += not self.serving
-        self._asked &= there
-        new = sorted(there - self._asked)
-        self._asked |= set(new)
+        self._invited &= there
+        new = sorted(there - self._invited)
+        self._invited |= set(new)
         # One by one: a worker that does not answer must not hold up the others.
-        self._answers += [self._pool.submit(self._enlist, one) for one in new]
+        self._answers += [self._pool.submit(self._enlist, address) for address in new]
 
     def _enlist(self, address: str) -> dict[str, Any]:
-        said = self.client.run(
+        answer = self.client.run(
             worker.enlist, dict(self.identity), workers=[address], on_error="return"
         )
-        return dict(said)
+        return dict(answer)
 
     def _dismiss(self, address: str, reason: str) -> None:
         self.client.run(worker.dismiss, self.token, reason, workers=[address], on_error="ignore")
 
-    def _hear(self) -> None:
-        done = [one for one in self._answers if one.done()]
-        self._answers = [one for one in self._answers if one not in done]
-        for one in done:
-            if one.exception() is not None:
+    def _receive(self) -> None:
+        done = [future for future in self._answers if future.done()]
+        self._answers = [future for future in self._answers if future not in done]
+        for future in done:
+            if future.exception() is not None:
                 continue  # It left, or will be seen again.
-            for address, said in one.result().items():
-                self._take(address, said)
+            for address, answer in future.result().items():
+                self._admit(address, answer)
 
-    def _take(self, address: str, said: Any) -> None:
-        if isinstance(said, ImportError):
-            self._refuse(address, f"it does not find the lab's code ({said}): docs/fleet.md")
-        elif isinstance(said, BaseException):
-            self._refuse(address, f"{type(said).__name__}: {said}")
-        elif said["differs"]:
-            self._refuse(address, f"another identity on {said['host']}: "
-                                  f"{'; '.join(said['differs'])}")  # fmt: skip
+    def _admit(self, address: str, answer: Any) -> None:
+        if isinstance(answer, ImportError):
+            self._refuse(address, f"it does not find the lab's code ({answer}): docs/fleet.md")
+        elif isinstance(answer, BaseException):
+            self._refuse(address, f"{type(answer).__name__}: {answer}")
+        elif answer["differs"]:
+            self._refuse(address, f"another identity on {answer['host']}: "
+                                  f"{'; '.join(answer['differs'])}")  # fmt: skip
         elif address not in self.aside:
             self.serving[address] = Member(
-                address, said["host"], said["resources"], tuple(said["trees"])
+                address, answer["host"], answer["resources"], tuple(answer["trees"])
             )
 
     def _refuse(self, address: str, reason: str) -> None:
         self.refused[address] = reason
-        self.say(f"worker {address} is refused: {reason}")
+        self.log(f"worker {address} is refused: {reason}")
 
     def _require_somebody(self) -> None:
         if self.serving:

@@ -141,15 +141,15 @@ def machine_parcel(machine: Machine, kept: dict[Path, Artefact]) -> MachineParce
     )  # fmt: skip
 
 
-def machine_of(asked: MachineParcel, store: ArtefactStore, cache: Path) -> Machine:
+def machine_of(parcel: MachineParcel, store: ArtefactStore, cache: Path) -> Machine:
     """The machine on the worker's host, its files fetched.
 
     Raises:
         InfraError: an artefact is damaged or gone.
     """
     return Machine(
-        store.fetch(asked.kernel, cache), store.fetch(asked.initramfs, cache), asked.guest,
-        asked.size, asked.prepare_text, store.fetch(asked.preload, cache), asked.cmdline,
+        store.fetch(parcel.kernel, cache), store.fetch(parcel.initramfs, cache), parcel.guest,
+        parcel.size, parcel.prepare_text, store.fetch(parcel.preload, cache), parcel.cmdline,
     )  # fmt: skip
 
 
@@ -162,10 +162,10 @@ def files_of(boot: Boot) -> tuple[Path, ...]:
 
 def missing_bytes(parcel: Parcel, cache: Path) -> int:
     """Bytes that have to come before a parcel can be booted on this host."""
-    asked = parcel.machine
-    every = [asked.kernel, asked.initramfs, asked.preload]
+    machine = parcel.machine
+    every = [machine.kernel, machine.initramfs, machine.preload]
     every += [parcel.probe.plugin] if parcel.probe else []
-    return sum(one.size for one in every if not held_in(cache, one).exists())
+    return sum(artefact.size for artefact in every if not held_in(cache, artefact).exists())
 
 
 def boot_of(parcel: Parcel, cache: Path) -> Boot:
@@ -177,11 +177,11 @@ def boot_of(parcel: Parcel, cache: Path) -> Boot:
     machine = machine_of(parcel.machine, parcel.store, cache)
     probe = None
     if parcel.probe is not None:
-        said = parcel.probe
-        path = parcel.store.fetch(said.plugin, cache)
+        sent = parcel.probe
+        path = parcel.store.fetch(sent.plugin, cache)
         probe = Probe(
-            path, said.plugin.sha256, said.api, said.qemu, said.window, said.spans, said.locks,
-            said.model,
+            path, sent.plugin.sha256, sent.api, sent.qemu, sent.window, sent.spans, sent.locks,
+            sent.model,
         )  # fmt: skip
     return Boot(
         parcel.name, "", machine, parcel.job_text, parcel.cold, probe, parcel.console_bytes

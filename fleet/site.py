@@ -33,7 +33,7 @@ class _Kept:
 
 
 @dataclass(frozen=True)
-class Taken:
+class LentSnapshot:
     """A snapshot for one parcel; ``logs`` are those of its boot where this parcel made it."""
 
     snapshot: Snapshot
@@ -68,7 +68,7 @@ class Site:
         return folder
 
     @contextmanager
-    def snapshot(self, key: str, machine: Machine, watch: Watch) -> Iterator[Taken]:
+    def snapshot(self, key: str, machine: Machine, watch: Watch) -> Iterator[LentSnapshot]:
         """The snapshot of a machine, booted by whoever asks first; kept while it is used.
 
         Raises:
@@ -87,7 +87,7 @@ class Site:
                     self._leave(kept)
                     kept, mine = self._join(key)
                     logs = self._make(key, kept, machine, watch) if mine else None
-            yield Taken(snapshot, logs)
+            yield LentSnapshot(snapshot, logs)
         finally:
             self._leave(kept)
             self._evict()

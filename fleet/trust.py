@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from fleet.cases import Case
+from fleet.cases import BootCase
 from fleet.votes import sampled
 
-Decision = Literal["tell", "check", "wait", "verified", "undecided"]
+Decision = Literal["deliver", "check", "wait", "verified", "undecided"]
 MOST_VOTES = 5
 
 
@@ -25,32 +25,34 @@ class Trust:
     proven: set[str] = field(default_factory=set)
     trials: dict[str, str] = field(default_factory=dict)
 
-    def decide(self, case: Case, cases: Mapping[str, Case], others: Sequence[str]) -> Decision:
+    def decide(
+        self, case: BootCase, cases: Mapping[str, BootCase], others: Sequence[str]
+    ) -> Decision:
         """What to do with a case, if ``others`` are the workers that were not asked yet.
 
         ``verified``: two workers or more agree.  ``undecided``: answers differ, and nobody
         is left to decide between them.
         """
-        found = case.standing
-        if found.state == "verified":
+        result = case.standing
+        if result.state == "verified":
             return "verified"
-        if found.state != "unverified":
+        if result.state != "unverified":
             return "check" if others and len(case.votes) < MOST_VOTES else "undecided"
         if not others:
-            return "tell"
+            return "deliver"
         if case.checking:
             return "wait"
         (only,) = case.votes
         if self._wants_check(case, only, cases):
             return "check"
-        return "tell" if only in self.proven or not self.one_in else "wait"
+        return "deliver" if only in self.proven or not self.one_in else "wait"
 
-    def _wants_check(self, case: Case, only: str, cases: Mapping[str, Case]) -> bool:
+    def _wants_check(self, case: BootCase, only: str, cases: Mapping[str, BootCase]) -> bool:
         if sampled(case.parcel.question, self.one_in) or case.suspicious:
             return True
         return self.tries(case, cases)
 
-    def tries(self, case: Case, cases: Mapping[str, Case]) -> bool:
+    def tries(self, case: BootCase, cases: Mapping[str, BootCase]) -> bool:
         """Whether this answer is the one by which its worker is tried; the others wait for it."""
         (only,) = case.votes or ("",)
         if not only or not self.one_in or only in self.proven:

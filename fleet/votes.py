@@ -37,7 +37,7 @@ def standing(votes: Mapping[str, str]) -> Standing:
     digest, most = counted[0]
     second = counted[1][1] if len(counted) > 1 else 0
     if most > 1 and most > second:
-        liars = tuple(sorted(worker for worker, said in votes.items() if said != digest))
+        liars = tuple(sorted(worker for worker, vote in votes.items() if vote != digest))
         return Standing("verified", digest, liars)
     if len(votes) == 1:
         return Standing("unverified", digest)

@@ -17,7 +17,7 @@ from fleet import plain
 from fleet.artefacts import Artefact, ArtefactStore
 from fleet.cases import read_raw, write_raw
 from fleet.identity import CHECKOUT, refusal
-from fleet.link import Link
+from fleet.link import SchedulerLink
 from fleet.members import Member
 from fleet.parcel import HOST_ENDINGS, MachineParcel, files_of, machine_of, machine_parcel
 from fleet.site import Site
@@ -59,7 +59,7 @@ class BlockParcel:
 
 
 @dataclass(frozen=True)
-class Found:
+class WallAnswer:
     """What a wall host said: of itself, of a block, or why it could not."""
 
     worker: str
@@ -83,60 +83,62 @@ class Found:
         return WallHost(self.accelerator, placed, self.checks)
 
 
-def look(wanted: Mapping[str, str], payload: bytes) -> bytes:
+def inspect(identity: Mapping[str, str], payload: bytes) -> bytes:
     """Find out, on a worker, what runs wall guests there."""
-    return _answered(wanted, payload, _look)
+    return _answered(identity, payload, _inspect)
 
 
-def make(wanted: Mapping[str, str], payload: bytes) -> bytes:
+def make(identity: Mapping[str, str], payload: bytes) -> bytes:
     """Make a block on a worker."""
-    return _answered(wanted, payload, _make)
+    return _answered(identity, payload, _make)
 
 
-def _answered(wanted: Mapping[str, str], payload: bytes, act: Callable[[Any, str], Found]) -> bytes:
+def _answered(
+    identity: Mapping[str, str], payload: bytes, act: Callable[[Any, str], WallAnswer]
+) -> bytes:
     import distributed
 
     address = distributed.get_worker().address
-    refused = refusal(wanted)
+    refused = refusal(identity)
     if refused:
-        return plain.packed(Found(address, trouble=refused))
+        return plain.packed(WallAnswer(address, trouble=refused))
     try:
-        found = act(pickle.loads(payload), address)  # noqa: S301
+        answer = act(pickle.loads(payload), address)  # noqa: S301
     except (LabError, OSError) as error:
-        found = Found(address, trouble=plain.words(error))
-    return plain.packed(found)
+        answer = WallAnswer(address, trouble=plain.words(error))
+    return plain.packed(answer)
 
 
-def _look(parcel: HostParcel, address: str) -> Found:
+def _inspect(parcel: HostParcel, address: str) -> WallAnswer:
     cache = facts.cache_folder()
     image = parcel.store.fetch(parcel.image, cache)
     options = Options(CHECKOUT, cache, fit_only=parcel.fit_only)
     host = wall_host(parcel.guests, image, options)
     placements = tuple((*where, placement) for where, placement in host.placements.items())
-    return Found(address, host.accelerator, placements, host.checks)
+    return WallAnswer(address, host.accelerator, placements, host.checks)
 
 
-def _make(parcel: BlockParcel, address: str) -> Found:
+def _make(parcel: BlockParcel, address: str) -> WallAnswer:
     cache = facts.cache_folder()
-    machines = {name: machine_of(asked, parcel.store, cache) for name, asked, _ in parcel.guests}
+    machines = {name: machine_of(sent, parcel.store, cache) for name, sent, _ in parcel.guests}
     first = next(iter(machines.values()))
-    here = wall_host(
+    host = wall_host(
         {"": {name: machine.guest for name, machine in machines.items()}},
         first.kernel,
         Options(CHECKOUT, cache),
     )
-    if here.accelerator.accelerator != parcel.accelerator:
+    if host.accelerator.accelerator != parcel.accelerator:
         raise InfraError(
-            f"guests run by {here.accelerator.accelerator} there, by {parcel.accelerator} in this "
+            f"guests run by {host.accelerator.accelerator} there, by {parcel.accelerator} in this "
             "session"
         )
     runs, raw = [], []
     site = Site(cache)
     try:
-        with lab_kept_off(next(iter(here.placements.values()))):
+        with lab_kept_off(next(iter(host.placements.values()))):
             for name, _, text in parcel.guests:
                 machine = machines[name]
-                wall = virtme.on_host(machine, here.accelerator, here.placements["", name])
+                wall = virtme.on_host(machine, host.accelerator, host.placements["", name])
                 run, files = _tried(wall, text, site, parcel.attempts)
                 runs.append(run)
                 raw.append(files)
@@ -145,14 +147,14 @@ def _make(parcel: BlockParcel, address: str) -> Found:
     # By the client's clock it ends when it arrives; here only the distances are known.
     end = time.monotonic()
     late = tuple(WallRun(run.outcome, run.conditions, run.at_s - end) for run in runs)
-    return Found(address, runs=late, raw=tuple(raw))
+    return WallAnswer(address, runs=late, raw=tuple(raw))
 
 
-def _found(data: bytes) -> Found:
+def _unpacked(data: bytes) -> WallAnswer:
     try:
-        return plain.unpacked(Found, data)
+        return plain.unpacked(WallAnswer, data)
     except InfraError as error:
-        return Found("", trouble=error.what)
+        return WallAnswer("", trouble=error.what)
 
 
 def _is_wall_host(member: Member) -> bool:
@@ -185,7 +187,7 @@ def _tried(
 class WallFleet:
     """Wall hosts of a fleet: workers started with ``--resources wall=1``."""
 
-    link: Link
+    link: SchedulerLink
     store: ArtefactStore
     losses: int
     accelerator: Accelerator = "tcg"
@@ -195,20 +197,23 @@ class WallFleet:
     ) -> WallHost:
         """As ``runs.boots.WallElsewhere.host``: of whichever wall host answers."""
         parcel = HostParcel(self.store, guests, self.store.put(image), fit_only)
-        found = self._submitted(look, parcel)().host
-        self.accelerator = found.accelerator.accelerator
-        return found
+        answer = self._submitted(inspect, parcel)().host
+        self.accelerator = answer.accelerator.accelerator
+        return answer
 
     def hosts(self) -> int:
         """Blocks under way at once: one a member with the resource, and at least one."""
-        self.link.members.look(at_once=True)
+        self.link.members.refresh(at_once=True)
         return max(1, sum(map(_is_wall_host, self.link.members.serving.values())))
 
     def begin(
         self, block: Sequence[WallBoot], attempts: int, place: Place
     ) -> Callable[[], Sequence[WallRun]]:
         """As ``runs.boots.WallElsewhere.begin``."""
-        boots = [Boot(one.name, "", one.machine, one.job_text, cold=True) for one in block]
+        boots = [
+            Boot(wall_boot.name, "", wall_boot.machine, wall_boot.job_text, cold=True)
+            for wall_boot in block
+        ]
         kept = {path: self.store.put(path) for boot in boots for path in files_of(boot)}
         parcel = BlockParcel(
             self.store,
@@ -217,19 +222,19 @@ class WallFleet:
             self.accelerator,
         )
         wait = self._submitted(make, parcel)
-        for one in block:
-            place.reporter.started(one.name)
+        for wall_boot in block:
+            place.reporter.started(wall_boot.name)
 
         def runs() -> Iterator[WallRun]:
-            found = wait()
+            answer = wait()
             now = time.monotonic()
-            for one, run, files in zip(block, found.runs, found.raw, strict=True):
-                write_raw(place.raw / one.name, files)
+            for wall_boot, run, files in zip(block, answer.runs, answer.raw, strict=True):
+                write_raw(place.raw / wall_boot.name, files)
                 yield WallRun(run.outcome, run.conditions, now + run.at_s)
 
         return lambda: tuple(runs())
 
-    def _submitted(self, function: Any, parcel: object) -> Callable[[], Found]:
+    def _submitted(self, function: Any, parcel: object) -> Callable[[], WallAnswer]:
         """Send a parcel to a wall host; what is returned waits for it, and sends it again.
 
         Raises:
@@ -242,21 +247,21 @@ class WallFleet:
             )  # fmt: skip
         future = self._send(function, parcel)
 
-        def wait() -> Found:
+        def wait() -> WallAnswer:
             nonlocal future
             for _ in range(self.losses):
                 while not future.done():
                     self.link.require_scheduler()
-                    self.link.members.look()
+                    self.link.members.refresh()
                     time.sleep(POLL_S)
                 data = self.link.result(future)
                 if isinstance(data, bytes):
-                    found = _found(data)
-                    if not found.trouble:
-                        return found
-                    if found.worker:
-                        self.link.members.set_aside(found.worker, found.trouble)
-                self.link.members.look(at_once=True)
+                    answer = _unpacked(data)
+                    if not answer.trouble:
+                        return answer
+                    if answer.worker:
+                        self.link.members.set_aside(answer.worker, answer.trouble)
+                self.link.members.refresh(at_once=True)
                 future = self._send(function, parcel)
             raise InfraError("no wall host could make it", where="fleet")
 

@@ -25,11 +25,11 @@ from fleet.site import Site
 from guests.exact import BootError, Outcome
 from host import facts
 from runs.boots import Boot
-from runs.local import InterruptedRunError, boot_one
+from runs.local import InterruptedRunError, boot_guest
 
 # So much of a resource that it never runs out: what is asked of it is one.
 PLENTY = 1e9
-Tell = Callable[[str, Mapping[str, str]], None]
+SendEvent = Callable[[str, Mapping[str, str]], None]
 _sites: list[Site] = []
 _dismissed: list[str] = []
 
@@ -48,21 +48,21 @@ def close() -> None:
         _sites.pop().close()
 
 
-async def enlist(wanted: Mapping[str, str], dask_worker: Any = None) -> dict[str, Any]:
+async def enlist(expected: Mapping[str, str], dask_worker: Any = None) -> dict[str, Any]:
     """Compare this worker's identity with the session's, and offer what it has if equal.
 
     Resources that ``dask worker --resources`` declared stay as they are.  Returns the host's
     name, what differs, the trees with objects that are here, and the resources.
     """
-    said: dict[str, Any] = {"host": platform.node(), "differs": (), "trees": [], "resources": {}}
+    answer: dict[str, Any] = {"host": platform.node(), "differs": (), "trees": [], "resources": {}}
     try:
-        said["differs"] = differences(wanted, identity())
+        answer["differs"] = differences(expected, identity())
     except LabError as error:
-        said["differs"] = (str(error),)
+        answer["differs"] = (str(error),)
     # Another session knows something; a new process has a new chance.
-    said["differs"] = (*_dismissed[:1], *said["differs"])
-    if said["differs"]:
-        return said
+    answer["differs"] = (*_dismissed[:1], *answer["differs"])
+    if answer["differs"]:
+        return answer
     threads = dask_worker.state.nthreads
     cores = os.cpu_count() or 1
     memory_mib = facts.meminfo_mib(facts.text_of(Path("/proc/meminfo")), "MemAvailable")
@@ -72,15 +72,15 @@ async def enlist(wanted: Mapping[str, str], dask_worker: Any = None) -> dict[str
         # The share of this process, if every core of the host has one.
         "memory": max(0, memory_mib - facts.HOST_RESERVE_MIB) * min(1.0, threads / cores),
         "build": 1,
-    } | declared | {token(wanted): PLENTY}  # fmt: skip
+    } | declared | {token(expected): PLENTY}  # fmt: skip
     if offered != declared:
         await dask_worker.set_resources(**offered)
-    said["trees"] = sorted(
+    answer["trees"] = sorted(
         path.relative_to(facts.cache_folder()).as_posix()
         for path in facts.cache_folder().glob("trees/*/src/obj-*")
     )
-    said["resources"] = offered
-    return said
+    answer["resources"] = offered
+    return answer
 
 
 async def dismiss(name: str, reason: str, dask_worker: Any = None) -> None:
@@ -89,20 +89,20 @@ async def dismiss(name: str, reason: str, dask_worker: Any = None) -> None:
     await dask_worker.set_resources(**{name: 0})
 
 
-def perform(wanted: Mapping[str, str], payload: bytes) -> bytes:
+def perform(identity: Mapping[str, str], payload: bytes) -> bytes:
     """Boot the guest of a pickled ``Parcel``; return a packed ``Answer``.
 
     A host's trouble is an answer too: another worker may do better.
     """
-    refused = refusal(wanted)
+    refused = refusal(identity)
     began = time.monotonic()
-    worker, key, tell = _around()
+    worker, key, send = _around()
     answer = Answer(worker, platform.node(), None)
     if refused:
         return pack(replace(answer, trouble=refused))
     parcel: Parcel = pickle.loads(payload)  # noqa: S301
     try:
-        answer = _boot(parcel, answer, _watch(parcel, key, tell))
+        answer = _boot(parcel, answer, _watch(parcel, key, send))
     except (LabError, OSError, MemoryError) as error:
         answer = replace(answer, trouble=f"{type(error).__name__}: {plain.words(error)}")
     return pack(replace(answer, elapsed_s=time.monotonic() - began))
@@ -124,7 +124,7 @@ def _boot(parcel: Parcel, answer: Answer, watch: Callable[[str], None]) -> Answe
         answer = replace(answer, received=missing_bytes(parcel, here.cache))
         boot = boot_of(parcel, here.cache)
         if parcel.cold:
-            outcome = boot_one(boot, None, folder, logs, watch)
+            outcome = boot_guest(boot, None, folder, logs, watch)
             return replace(answer, outcome=outcome, raw=read_raw(logs))
         return _restored(parcel, boot, folder, logs, answer, watch)
     finally:
@@ -141,25 +141,25 @@ def _restored(
     watch: Callable[[str], None],
 ) -> Answer:
     try:
-        with site().snapshot(parcel.machine.key, boot.machine, watch) as taken:
-            outcome = boot_one(boot, taken.snapshot, folder, logs, watch)
+        with site().snapshot(parcel.machine.key, boot.machine, watch) as lent:
+            outcome = boot_guest(boot, lent.snapshot, folder, logs, watch)
             answer = replace(answer, outcome=outcome, raw=read_raw(logs))
-            if taken.logs is not None:
-                answer = replace(answer, snapshot_raw=read_raw(taken.logs),
-                                 snapshot_cpu_s=taken.snapshot.cpu_s)  # fmt: skip
-                shutil.rmtree(taken.logs, ignore_errors=True)
+            if lent.logs is not None:
+                answer = replace(answer, snapshot_raw=read_raw(lent.logs),
+                                 snapshot_cpu_s=lent.snapshot.cpu_s)  # fmt: skip
+                shutil.rmtree(lent.logs, ignore_errors=True)
             return answer
     except BootError as error:
         return replace(answer, outcome=Outcome(None, error.ending, 0.0, 0.0))
 
 
-def _watch(parcel: Parcel, key: str, tell: Tell) -> Callable[[str], None]:
+def _watch(parcel: Parcel, key: str, send: SendEvent) -> Callable[[str], None]:
     """Tells the client how far the guest is, and ends one that nobody waits for any more."""
     import distributed
 
     worker = distributed.get_worker()
     last: list[str] = []
-    tell(parcel.topic, {"name": parcel.name, "key": key, "word": ""})
+    send(parcel.topic, {"name": parcel.name, "key": key, "word": ""})
 
     def watch(word: str) -> None:
         task = worker.state.tasks.get(key)
@@ -167,19 +167,19 @@ def _watch(parcel: Parcel, key: str, tell: Tell) -> Callable[[str], None]:
             raise InterruptedRunError
         if word and last != [word]:
             last[:] = [word]
-            tell(parcel.topic, {"name": parcel.name, "key": key, "word": word})
+            send(parcel.topic, {"name": parcel.name, "key": key, "word": word})
 
     return watch
 
 
-def _around() -> tuple[str, str, Tell]:
+def _around() -> tuple[str, str, SendEvent]:
     """Address of this worker, the key of the task under way, and how to tell of an event."""
     import distributed
     from distributed.worker import thread_state
 
     worker = distributed.get_worker()
 
-    def tell(topic: str, said: Mapping[str, str]) -> None:
-        worker.log_event(topic, {"worker": worker.address, **said})
+    def send(topic: str, event: Mapping[str, str]) -> None:
+        worker.log_event(topic, {"worker": worker.address, **event})
 
-    return worker.address, str(thread_state.key), tell
+    return worker.address, str(thread_state.key), send

@@ -21,7 +21,7 @@ REFUSED_CALLS = "on,obsolete=deny,elevateprivileges=deny,spawn=deny,resourcecont
 
 
 @dataclass(frozen=True)
-class Files:
+class ExactFiles:
     """Host files of one boot; ``memory_shared`` is False for a restored guest.
 
     ``memory`` is the guest's memory; of several nodes each has a file of its own,
@@ -119,7 +119,7 @@ def machine_argv(guest: Guest, *, stops: bool = True) -> list[str]:
 def qemu_argv(
     guest: Guest,
     size: Size,
-    files: Files,
+    files: ExactFiles,
     *,
     monitor_fd: int | None = None,
     incoming: bool = False,
@@ -155,7 +155,7 @@ def qemu_argv(
     return argv
 
 
-def _memory_argv(guest: Guest, files: Files) -> list[str]:
+def _memory_argv(guest: Guest, files: ExactFiles) -> list[str]:
     """One memory for the machine, or one for each node, with its share of the vCPUs."""
     nodes, share = guest.numa_nodes, "on" if files.memory_shared else "off"
     names = ["ram"] if nodes == 1 else [f"ram{node}" for node in range(nodes)]

@@ -77,12 +77,12 @@ class Follower:
                 stream.seek(self.size)
                 while self.size <= LARGEST and (data := stream.read(CHUNK)):
                     self.size += len(data)
-                    self._hear(data)
+                    self._feed(data)
         except FileNotFoundError:
             pass
         return self.word
 
-    def _hear(self, data: bytes) -> None:
+    def _feed(self, data: bytes) -> None:
         whole, newline, rest = (self._rest + data).rpartition(b"\n")
         for line in (whole + newline + rest).decode(errors="replace").splitlines():
             if word := progress(line[:LONGEST_LINE]):
@@ -145,21 +145,21 @@ def classify(console: str, *, agent_done: bool, deadline: Clock = "") -> Ending:
     return Ending("lost", "QEMU ended before the agent reported anything", last)
 
 
-def agent_done(status: int | None, wanted: int, word: str) -> bool:
+def agent_done(status: int | None, expected: int, word: str) -> bool:
     """Whether QEMU ended with the status that it has when the agent ends the machine.
 
     A panic, too, ends in a machine that is switched off: where that gives the same
     status, 0, the agent's last word decides.
     """
-    return status == wanted and (wanted != 0 or word == DONE)
+    return status == expected and (expected != 0 or word == DONE)
 
 
 def progress(console: str) -> str:
     """The agent's last word, for people who wait: ``phase 4k``; empty before the first."""
-    said = [
+    words = [
         line.partition("twinboot: ")[2] for line in console.splitlines() if "twinboot: " in line
     ]
-    return said[-1].strip() if said else ""
+    return words[-1].strip() if words else ""
 
 
 def _around(lines: list[str], at: int) -> tuple[str, ...]:

@@ -26,7 +26,7 @@ from experiment.architecture import ARCHITECTURES
 from experiment.plan import Size
 from experiment.spec import Guest
 from guests import channel, console, stream
-from guests.argv import Files, Plugin, environment, memory_files, qemu_argv
+from guests.argv import ExactFiles, Plugin, environment, memory_files, qemu_argv
 from guests.console import Clock, Follower
 from guests.monitor import Monitor
 from guests.probe.plugin import Probe
@@ -178,16 +178,16 @@ def run_restored(
 
 
 @dataclass
-class _Boot:
+class _ExactGuest:
     """One QEMU process with its clocks."""
 
     machine: Machine
-    files: Files
+    files: ExactFiles
     process: Process
     monitor: Monitor
     started: float
     counts: Path | None
-    said: Follower
+    follower: Follower
     console_bytes: int = console.LARGEST
 
     @property
@@ -240,7 +240,7 @@ class _Boot:
         self.monitor.command("cont")
 
         def give_up() -> bool:
-            watch(self.said.more())
+            watch(self.follower.more())
             return ended(self.process) or time.monotonic() > limit or self._floods()
 
         if not self.monitor.await_stop(give_up):
@@ -255,7 +255,7 @@ class _Boot:
         kill_group(self.process)
         files: dict[str, bytes] | None = None
         status, board = self.process.returncode, ARCHITECTURES[self.machine.guest.arch].board
-        done = console.agent_done(status, board.done_status, self.said.more())
+        done = console.agent_done(status, board.done_status, self.follower.more())
         ending = self._ending(done=done, clock=clock)
         if done:
             try:
@@ -269,17 +269,17 @@ class _Boot:
 
     def _wait(self, watch: Callable[[str], None]) -> Clock:
         guest = self.machine.guest
-        seen, seen_at, began = -1, time.monotonic(), time.monotonic()
+        last_size, grown_at, began = -1, time.monotonic(), time.monotonic()
         while not ended(self.process):
             time.sleep(POLL_S)
             now = time.monotonic()
-            watch(self.said.more())
-            size = self.said.size + self.files.result.stat().st_size
-            if size != seen:
-                seen, seen_at = size, now
+            watch(self.follower.more())
+            size = self.follower.size + self.files.result.stat().st_size
+            if size != last_size:
+                last_size, grown_at = size, now
             if self._floods():
                 return "flood"
-            if now - seen_at > guest.silence_timeout_s:
+            if now - grown_at > guest.silence_timeout_s:
                 return "silence"
             if now - began > guest.run_timeout_s:
                 return "run"
@@ -287,7 +287,7 @@ class _Boot:
 
     def _floods(self) -> bool:
         result = self.files.result.stat().st_size
-        return self.said.size > self.console_bytes or result > console.LARGEST
+        return self.follower.size > self.console_bytes or result > console.LARGEST
 
     def _ending(self, *, done: bool, clock: Clock) -> console.Ending:
         try:
@@ -316,10 +316,12 @@ def _require_fresh(memory: Path, guest: Guest) -> None:
             raise InfraError("memory file is there already", where=str(path))
 
 
-def files_of(machine: Machine, folder: Path, logs: Path, snapshot: Snapshot | None = None) -> Files:
+def files_of(
+    machine: Machine, folder: Path, logs: Path, snapshot: Snapshot | None = None
+) -> ExactFiles:
     """Where the files of one boot are: what only it needs in ``folder``, the rest in ``logs``."""
     folder, logs = folder.absolute(), logs.absolute()
-    return Files(
+    return ExactFiles(
         kernel=machine.kernel.absolute(), initramfs=machine.initramfs.absolute(),
         memory=snapshot.memory if snapshot else folder / "memory", memory_shared=snapshot is None,
         console=logs / "console.log", result=logs / "result",
@@ -342,7 +344,7 @@ def plugin_of(probe: Probe | None, folder: Path) -> Plugin | None:
 
 
 def _box(
-    machine: Machine, files: Files, folder: Path, plugin: Plugin | None, *, restored: bool
+    machine: Machine, files: ExactFiles, folder: Path, plugin: Plugin | None, *, restored: bool
 ) -> sandbox.Box | None:
     """Where QEMU sees the files of its boot and nothing else; None where no box can be made.
 
@@ -384,7 +386,7 @@ def _booted(
     job_text: str,
     snapshot: Snapshot | None = None,
     probe: Probe | None = None,
-) -> Iterator[_Boot]:
+) -> Iterator[_ExactGuest]:
     folder.mkdir(parents=True, exist_ok=True)
     logs.mkdir(parents=True, exist_ok=True)
     # QEMU does not clear a memory file that is there already: old bytes would
@@ -429,8 +431,8 @@ def _booted(
                     next_step="./lab.py doctor",
                 ) from None
             counts = plugin.counts if plugin else None
-            said = Follower(files.console)
-            yield _Boot(machine, files, process, monitor, started, counts, said)
+            follower = Follower(files.console)
+            yield _ExactGuest(machine, files, process, monitor, started, counts, follower)
         finally:
             kill_group(process)
             monitor.close()

@@ -121,14 +121,14 @@ def with_libraries(folder: Path, programs: Iterable[str]) -> dict[str, Path]:
     Raises:
         InfraError: a program or library is not there.
     """
-    found: dict[str, Path] = {}
+    files: dict[str, Path] = {}
     loaders: set[str] = set()
     waiting = [(program, _at(folder, program)) for program in programs]
     while waiting:
         path, file = waiting.pop()
-        if path in found:
+        if path in files:
             continue
-        found[path] = file
+        files[path] = file
         loader, places, names = _needs(file)
         places = (*places, *_library_folders(folder))
         if loader:
@@ -142,7 +142,7 @@ def with_libraries(folder: Path, programs: Iterable[str]) -> dict[str, Path]:
             if place is None:
                 raise InfraError(f"{path} needs {name}, which is not there", where=str(folder))
             waiting.append((f"{place}/{name}", _at(folder, f"{place}/{name}")))
-    return dict(sorted(found.items()))
+    return dict(sorted(files.items()))
 
 
 def applets(busybox: Path) -> tuple[str, ...]:

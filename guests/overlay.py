@@ -56,18 +56,18 @@ def provide_all(
         InfraError: as ``provide``.
     """
     sets = [*dict.fromkeys(programs)] or [()]
-    found: dict[Lacks, Initramfs] = {}
+    roots: dict[Lacks, Initramfs] = {}
     for kernel in kernels:
         for each in sets:
             key = lacks(kernel, each)
-            if not any(key) or key in found:
+            if not any(key) or key in roots:
                 continue
-            found[key] = (
+            roots[key] = (
                 provide(base, kernel, cache, each, architecture)
                 if kernel.is_built or not key.kernel
                 else Initramfs(path_of(base, key, cache), "")
             )
-    return found
+    return roots
 
 
 def provide(

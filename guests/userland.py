@@ -102,11 +102,11 @@ class Imported:
         Raises:
             InfraError: a file is gone.
         """
-        found = {path: self.folder / FILES / path[1:] for path in self.record.files}
-        for file in found.values():
+        files = {path: self.folder / FILES / path[1:] for path in self.record.files}
+        for file in files.values():
             if not file.is_file():
                 raise InfraError("is gone", where=str(file), next_step=AGAIN)
-        return found
+        return files
 
     def helper(self, source: Path) -> Path:
         """The built program of one of :data:`HELPERS`.
@@ -186,23 +186,23 @@ def host_files() -> dict[str, Path]:
     Raises:
         InfraError: a program is missing.
     """
-    found = {
+    places = {
         path: Path(path) if Path(path).exists() else locate(Path(path).name)
         for path in (BUSYBOX, *PROGRAMS)
     }
-    missing = [path for path, file in found.items() if file is None]
+    missing = [path for path, file in places.items() if file is None]
     if missing:
         raise InfraError(
             f"not installed: {', '.join(missing)}",
             where="initramfs",
             next_step="./lab.py doctor names the packages",
         )
-    programs = {path: file for path, file in found.items() if file is not None}
+    programs = {path: file for path, file in places.items() if file is not None}
     libraries: set[str] = set()
     for path, program in programs.items():
         # A static program, as busybox should be, has none and ldd's status says so.
-        said = run(["ldd", str(program)], timeout_s=TIMEOUT_S, check=path != BUSYBOX).stdout
-        libraries |= {word for word in said.split() if word.startswith("/")}
+        output = run(["ldd", str(program)], timeout_s=TIMEOUT_S, check=path != BUSYBOX).stdout
+        libraries |= {word for word in output.split() if word.startswith("/")}
     return {**programs, **{path: Path(path) for path in sorted(libraries)}}
 
 

@@ -28,7 +28,7 @@ from guests.console import Clock, Follower
 from guests.exact import OWN_MEMORY_BYTES, Machine, Outcome
 from guests.initramfs import AGENT
 from guests.monitor import Monitor
-from guests.virtme_argv import ENTER_NAME, VNG, Files, environment, vng_argv, wrapped
+from guests.virtme_argv import ENTER_NAME, VNG, WallFiles, environment, vng_argv, wrapped
 from host import limited, sandbox
 from host.accelerator import QEMU, Accelerator, AcceleratorTest
 from host.facts import text_of
@@ -75,7 +75,7 @@ class WallMachine:
     patience: int = 1
 
 
-def on_host(machine: Machine, found: AcceleratorTest, placement: Placement | None) -> WallMachine:
+def on_host(machine: Machine, result: AcceleratorTest, placement: Placement | None) -> WallMachine:
     """A machine as a host boots it in real time, where that host has room for it."""
     return WallMachine(
         kernel=machine.kernel,
@@ -83,10 +83,10 @@ def on_host(machine: Machine, found: AcceleratorTest, placement: Placement | Non
         guest=machine.guest,
         size=machine.size,
         prepare_text=machine.prepare_text,
-        accelerator=found.accelerator,
+        accelerator=result.accelerator,
         placement=placement,
         cmdline=machine.cmdline,
-        patience=1 if found.real_time else TRANSLATED_PATIENCE,
+        patience=1 if result.real_time else TRANSLATED_PATIENCE,
     )
 
 
@@ -104,7 +104,7 @@ def run(
     folder.mkdir(parents=True)
     logs.mkdir(parents=True, exist_ok=True)
     with _plain_name(folder) as name:
-        files = Files(name)
+        files = WallFiles(name)
         _lay_out(files, machine, job_text)
         log = logs / "console.log"
         log.write_bytes(b"")
@@ -117,7 +117,7 @@ def run(
         line = wrapped(box.argv(argv, Path("/"), environment(files)))
         started = time.monotonic()
         with box.owned(), spawn(line, log=log) as process:
-            boot = _Boot(machine, files, process, Follower(log), started)
+            boot = _WallGuest(machine, files, process, Follower(log), started)
             boot.start(logs / "pinning")
             outcome = boot.to_end(watch)
         if files.result.exists() and files.result.stat().st_size <= console.LARGEST:
@@ -125,7 +125,7 @@ def run(
     return outcome
 
 
-def box_of(machine: WallMachine, files: Files, folder: Path) -> sandbox.Box:
+def box_of(machine: WallMachine, files: WallFiles, folder: Path) -> sandbox.Box:
     """Where virtme-ng is, whose root is the guest's: the system's programs and the run's files.
 
     Raises:
@@ -146,13 +146,13 @@ def box_of(machine: WallMachine, files: Files, folder: Path) -> sandbox.Box:
 
 
 @dataclass
-class _Boot:
+class _WallGuest:
     """One virtme-ng process group with its clocks."""
 
     machine: WallMachine
-    files: Files
+    files: WallFiles
     process: Process
-    said: Follower
+    follower: Follower
     started: float
     qemu_pid: int = 0
     cpu_s: float = 0.0
@@ -187,7 +187,7 @@ class _Boot:
                 broken = str(error)
         try:
             ending = limited.call(
-                console.ending, self.said.path, agent_done=files is not None, deadline=clock
+                console.ending, self.follower.path, agent_done=files is not None, deadline=clock
             )
         except limited.LimitError as error:
             ending = console.Ending("hung", f"its console cannot be read: {error.what}")
@@ -195,30 +195,30 @@ class _Boot:
             ending = console.Ending("unreadable", broken, ending.evidence)
         if ending.kind == "boot":
             # What else the classifier says about a silent boot is true of -icount only.
-            said = "timed out: the guest was not ready in time"
-            ending = console.Ending("boot", said, ending.evidence, by_clock=True)
+            message = "timed out: the guest was not ready in time"
+            ending = console.Ending("boot", message, ending.evidence, by_clock=True)
         return Outcome(files, ending, self.cpu_s, time.monotonic() - self.started)
 
     def _wait(self, watch: Callable[[str], None]) -> Clock:
         guest = self.machine.guest
         patience = self.machine.patience
-        seen, seen_at = -1, time.monotonic()
+        last_size, grown_at = -1, time.monotonic()
         ready_at: float | None = None
         while not ended(self.process):
             time.sleep(POLL_S)
             now = time.monotonic()
             self.cpu_s = max(self.cpu_s, cpu_s_of(self.qemu_pid))
-            watch(self.said.more())
-            size = self.said.size + self._result_bytes()
-            if size != seen:
-                seen, seen_at = size, now
-            if ready_at is None and self.said.ready:
+            watch(self.follower.more())
+            size = self.follower.size + self._result_bytes()
+            if size != last_size:
+                last_size, grown_at = size, now
+            if ready_at is None and self.follower.ready:
                 ready_at = now
-            if max(self.said.size, self._result_bytes()) > console.LARGEST:
+            if max(self.follower.size, self._result_bytes()) > console.LARGEST:
                 return "flood"
             if ready_at is None and now - self.started > patience * guest.boot_timeout_s:
                 return "boot"
-            if ready_at is not None and now - seen_at > patience * guest.silence_timeout_s:
+            if ready_at is not None and now - grown_at > patience * guest.silence_timeout_s:
                 return "silence"
             if ready_at is not None and now - ready_at > patience * guest.run_timeout_s:
                 return "run"
@@ -242,8 +242,8 @@ class _Boot:
                 return monitor
             break
         raise InfraError(
-            f"virtme-ng started no guest: {console.read(self.said.path).strip()[-TAIL:]}",
-            where=str(self.said.path),
+            f"virtme-ng started no guest: {console.read(self.follower.path).strip()[-TAIL:]}",
+            where=str(self.follower.path),
             next_step="./lab.py doctor",
         )
 
@@ -274,7 +274,7 @@ def _sweep(temporary: Path) -> None:
             shutil.rmtree(place, ignore_errors=True)
 
 
-def _lay_out(files: Files, machine: WallMachine, job_text: str) -> None:
+def _lay_out(files: WallFiles, machine: WallMachine, job_text: str) -> None:
     """Everything the guest and virtme-ng find in the private folder."""
     for folder in (files.home, files.temporary, files.share):
         folder.mkdir()

@@ -41,7 +41,7 @@ SHELL_LINE = (
 
 
 @dataclass(frozen=True)
-class Files:
+class WallFiles:
     """Host files of one boot, all in one folder of its own with a plain name.
 
     ``share`` is offered to the guest read-only; ``result`` and ``monitor`` are made
@@ -81,7 +81,7 @@ class Files:
         return self.folder / "tmp"
 
 
-def environment(files: Files) -> dict[str, str]:
+def environment(files: WallFiles) -> dict[str, str]:
     """What virtme-ng's environment holds beside the lab's own."""
     home = str(files.home)
     return {"HOME": home, "XDG_CONFIG_HOME": home, "TMPDIR": str(files.temporary)}
@@ -100,7 +100,7 @@ def kernel_command_line(size: Size, more: Sequence[str] = ()) -> str:
 
 def qemu_options(
     guest: Guest,
-    files: Files,
+    files: WallFiles,
     accelerator: Accelerator,
     placement: Placement | None,
 ) -> list[str]:
@@ -125,7 +125,7 @@ def qemu_options(
 def vng_argv(
     guest: Guest,
     size: Size,
-    files: Files,
+    files: WallFiles,
     accelerator: Accelerator,
     placement: Placement | None = None,
     cmdline: Sequence[str] = (),

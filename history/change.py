@@ -52,7 +52,7 @@ class NightlyChange(Record):
     """One change of one metric, told once.
 
     ``night`` and ``entry`` are the first that show it, ``before_night`` and ``before``
-    the last without it, ``seen`` and ``seen_entry`` those by which it was known.  ``night``
+    the last without it, ``detected`` and ``detected_entry`` those by which it was known.  ``night``
     is the likeliest date and may move as nights are added: ``earliest`` to ``latest`` has it
     with 95 % confidence where noise leaves a doubt, and ``noticed_entry`` is the entry that
     first made it suspected; both are empty in exact mode.
@@ -70,8 +70,8 @@ class NightlyChange(Record):
     entry: str
     before_night: str
     before: str
-    seen: str
-    seen_entry: str
+    detected: str
+    detected_entry: str
     earliest: str = ""
     latest: str = ""
     noticed_entry: str = ""

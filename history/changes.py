@@ -42,7 +42,7 @@ def changes_of(
     ]
     if not changes:
         return ()
-    changes.sort(key=lambda change: (change.seen, change.course))
+    changes.sort(key=lambda change: (change.detected, change.course))
     narrow = (known_changes or KnownChanges()).narrow(courses(nights))
     return marked(changes, narrow, nights[-1].night, policy)
 
@@ -65,8 +65,8 @@ def _change(
         entry=after.id,
         before_night=before.night,
         before=before.id,
-        seen=track[detected.seen].night,
-        seen_entry=track[detected.seen].id,
+        detected=track[detected.detected].night,
+        detected_entry=track[detected.detected].id,
         earliest=track[detected.dates[0]].night if detected.dates else "",
         latest=track[detected.dates[1]].night if detected.dates else "",
         noticed_entry=track[detected.nominated].id if detected.nominated is not None else "",
@@ -79,7 +79,7 @@ def _change(
         lab=detected.lab,
     )
     # A drift has no night of its own: its functions are those of the whole way.
-    last = track[detected.seen] if detected.kind == "drift" else after
+    last = track[detected.detected] if detected.kind == "drift" else after
     return _explained(change, before, last, functions)
 
 
@@ -108,4 +108,4 @@ def _explained(
 
 def newest(changes: Iterable[NightlyChange], entry: Entry) -> tuple[NightlyChange, ...]:
     """The changes that were first seen in this entry."""
-    return tuple(change for change in changes if change.seen_entry == entry.id)
+    return tuple(change for change in changes if change.detected_entry == entry.id)

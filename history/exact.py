@@ -46,7 +46,7 @@ class DetectedChange:
     arm: str
     before: int
     at: int
-    seen: int
+    detected: int
     verdict: Verdict | None = None
     estimate: Estimate | None = None
     lab: tuple[str, ...] = ()
@@ -83,9 +83,9 @@ def find(
             across = {key: segment.across for key, segment in mine.items() if segment.across}
             for key, judgement in _called(across, directions, entry.thresholds, share).items():
                 mine[key].change_across(now, judgement)
-    changes = [change for segment in segments for change in segment.found]
+    changes = [change for segment in segments for change in segment.changes]
     changes += _pinned(entries)
-    return sorted(changes, key=lambda f: (f.seen, f.arm, f.case, f.metric))
+    return sorted(changes, key=lambda f: (f.detected, f.arm, f.case, f.metric))
 
 
 class _Segment:
@@ -105,7 +105,7 @@ class _Segment:
         self.entries, self.key, self.values = entries, key, values
         self.epochs, self.baseline = epochs, baseline
         self.direction = direction_of(entries, key[0], key[1])
-        self.found: list[DetectedChange] = []
+        self.changes: list[DetectedChange] = []
         self.nights: list[int] = []
         self.carried: list[int] = []
         self.last: int | None = None
@@ -205,9 +205,9 @@ class _Segment:
             (f"seeds: {before} -> {after}, {common} in common, {needed} needed",),
         )  # fmt: skip
         if self.gap is not None:
-            self.found.remove(self.gap)
-            gap = replace(self.gap, seen=now)
-        self.found.append(gap)
+            self.changes.remove(self.gap)
+            gap = replace(self.gap, detected=now)
+        self.changes.append(gap)
         self.gap = gap
         if _count(self.values.logs[now]) >= needed:
             self.gap = None
@@ -223,7 +223,7 @@ class _Segment:
         logs = self.values.logs
         if _differ(logs[last], logs[now]):
             change = self._judged(logs[last], logs[now], now).change
-            self.found.append(
+            self.changes.append(
                 DetectedChange("unexplained", *self.key, last, now, now, None, change)
             )
             self.begin(now)
@@ -245,7 +245,7 @@ class _Segment:
             repinned = all(line.startswith(f"{PINNED}: ") for line in environment)
             kind: Kind = "lab" if same else "step" if repinned else "mixed"
             verdict = None if same else judgement.verdict
-            self.found.append(
+            self.changes.append(
                 DetectedChange(
                     kind, *self.key, last, now, now, verdict, judgement.change, environment
                 )
@@ -276,7 +276,7 @@ class _Segment:
         finite = np.isfinite(self.values.logs[:at]).any(axis=1)
         before = int(np.flatnonzero(finite)[-1])
         environment = moved_settings(self.entries[before], self.entries[at])
-        self.found.append(
+        self.changes.append(
             DetectedChange(kind, *self.key, before, at, now, judgement.verdict, judgement.change,
                   environment)
         )  # fmt: skip

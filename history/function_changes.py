@@ -98,9 +98,9 @@ def function_changes(
     tracks: dict[tuple[str, str, str], list[Entry]] = {}
     for entry in nights:
         tracks.setdefault(entry.track, []).append(entry)
-    found = [change for _, track in sorted(tracks.items()) for change in _followed(track)]
+    changes = [change for _, track in sorted(tracks.items()) for change in _followed(track)]
     known = (known_changes or KnownChanges()).narrow(courses(nights))
-    return tuple(_standing(change, known, nights[-1].night) for change in found)
+    return tuple(_standing(change, known, nights[-1].night) for change in changes)
 
 
 def function_courses(change: FunctionsChange) -> list[tuple[str, ...]]:
@@ -137,19 +137,21 @@ def _followed(track: Sequence[Entry]) -> list[FunctionsChange]:
                     continue
                 key = (case.name, each.phase, each.arm, each.against)
                 before = standing.get(key, {})
-                now = {_name(one): one for one in each.differences}
+                now = {_name(difference): difference for difference in each.differences}
                 stays = {
-                    name: before[name] for name, one in now.items()
-                    if name in before and not moved_on(before[name][1], one)
+                    name: before[name] for name, difference in now.items()
+                    if name in before and not moved_on(before[name][1], difference)
                 }  # fmt: skip
-                new = {name: one for name, one in now.items() if name not in stays}
+                new = {name: difference for name, difference in now.items() if name not in stays}
                 if new:
-                    names = tuple(sorted(one.name for one in new.values()))
+                    names = tuple(sorted(difference.name for difference in new.values()))
                     changes.append(_begun(entry, key, each, names))
-                standing[key] = stays | {name: (len(changes) - 1, one) for name, one in new.items()}
+                standing[key] = stays | {
+                    name: (len(changes) - 1, difference) for name, difference in new.items()
+                }
                 for at in {n for n, _ in (before | standing[key]).values()}:
                     still = [now[name] for name, (n, _) in standing[key].items() if n == at]
-                    still.sort(key=lambda one: (-abs(one.size), one.name))
+                    still.sort(key=lambda difference: (-abs(difference.size), difference.name))
                     changes[at] = replace(changes[at], functions=tuple(still), tested=each.tested)
     return changes
 
@@ -169,10 +171,13 @@ def _name(each: FunctionDifference) -> str:
 
 
 def _begun(
-    entry: Entry, key: tuple[str, str, str, str], found: ChangedFunctions, names: tuple[str, ...]
+    entry: Entry,
+    key: tuple[str, str, str, str],
+    functions: ChangedFunctions,
+    names: tuple[str, ...],
 ) -> FunctionsChange:
     case, phase, arm, against = key
     return FunctionsChange(
-        entry.track, case, phase, arm, against, entry.night, entry.id, names, found.tested,
-        found.unit_title,
+        entry.track, case, phase, arm, against, entry.night, entry.id, names, functions.tested,
+        functions.unit_title,
     )  # fmt: skip

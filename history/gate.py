@@ -95,7 +95,8 @@ def _of_function_change(change: FunctionsChange, policy: Policy, *, new: bool) -
     """The same of functions that a night of the history changed, and the newest still has."""
     place = PolicyTarget(*change.track, change.case, change.metric)
     since = "" if new else f"since {change.night}: "
-    message = _functions_message(place, f"{since}{change.text}", change.size, policy)
+    text = f"{since}{change.text}; change {change.id}"
+    message = _functions_message(place, text, change.size, policy)
     if change.status != "open":
         message = message._replace(level=LEVELS["pass"], code=0)
     return message._replace(change=change.id)
@@ -169,8 +170,8 @@ def of_history(
         last = [entry for entry in mine if entry.night_key == mine[-1].night_key]
         new = {entry.id for entry in last if entry.night_key == newest.night_key}
         for change in listed:
-            if change.course[:3] == track and (change.seen_entry in new or _lasts(change)):
-                messages.append(_of_change(change, policy, new=change.seen_entry in new))
+            if change.course[:3] == track and (change.detected_entry in new or _lasts(change)):
+                messages.append(_of_change(change, policy, new=change.detected_entry in new))
         # Of a track that was not measured tonight its last night still stands.
         messages += _lost(last, policy)
         messages += _lax(track, mine[-1].thresholds, policy)

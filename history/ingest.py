@@ -49,7 +49,9 @@ class SessionError(RecordError):
     """A session that is no night's comparison: says what is missing."""
 
 
-def take(folder: Path, *, night: str = "", link: str = "") -> tuple[Entry, NightFunctions | None]:
+def read_session(
+    folder: Path, *, night: str = "", link: str = ""
+) -> tuple[Entry, NightFunctions | None]:
     """The entry of the session in ``folder``, and its functions where they were counted.
 
     ``night`` is a date that takes the place of the session's own; ``link`` leads to the
@@ -207,10 +209,10 @@ def _case(
             if metric.case == case.name
         ),
         functions=tuple(
-            _changed(comparison.manifest, found)
+            _changed(comparison.manifest, phase)
             for comparison in comparisons
-            for found in comparison.headlines
-            if found.case == case.name and found.tested
+            for phase in comparison.headlines
+            if phase.case == case.name and phase.tested
         ),
     )  # fmt: skip
 
@@ -260,15 +262,15 @@ def _judged(manifest: Manifest, metric: MetricComparison) -> Conclusion:
     )
 
 
-def _changed(manifest: Manifest, found: Attribution) -> ChangedFunctions:
+def _changed(manifest: Manifest, attribution: Attribution) -> ChangedFunctions:
     return ChangedFunctions(
         arm=manifest.patched,
         against=manifest.base,
-        phase=found.phase,
-        unit_title=found.unit_title,
-        tested=found.tested,
-        count=len(found.changed),
-        size=_short(found.largest_change),
+        phase=attribution.phase,
+        unit_title=attribution.unit_title,
+        tested=attribution.tested,
+        count=len(attribution.changed),
+        size=_short(attribution.largest_change),
         largest=tuple(
             ChangedFunction(
                 name=each.name,
@@ -280,9 +282,11 @@ def _changed(manifest: Manifest, found: Attribution) -> ChangedFunctions:
                 calls_patched=_short(each.calls.patched),
                 moved=each.moved,
             )
-            for each in found.changed[:MOST_CHANGED]
+            for each in attribution.changed[:MOST_CHANGED]
         ),
-        differences=tuple(_difference(each, found.total.base) for each in found.changed),
+        differences=tuple(
+            _difference(each, attribution.total.base) for each in attribution.changed
+        ),
     )
 
 

@@ -188,14 +188,14 @@ class KnownChanges(Frozen):
             elif entry.change is not None and entry.change not in known_ids:
                 words = "names no change; `history show` lists their ids"
             elif entry.change is None and not any(fit(c, entry.patterns) for c in courses):
-                words = f"matches nothing that was ever measured{_meant(entry, courses)}"
+                words = f"matches nothing that was ever measured{_hint(entry, courses)}"
             else:
                 continue
             notes.append((entry, words))
         return notes
 
 
-def _meant(entry: KnownChange, courses: Sequence[tuple[str, ...]]) -> str:
+def _hint(entry: KnownChange, courses: Sequence[tuple[str, ...]]) -> str:
     for at, pattern in enumerate(entry.patterns):
         names = sorted({course[at] for course in courses})
         if not any(fit((name,), (pattern,)) for name in names):

@@ -40,15 +40,17 @@ def decide(
     finds it anew each night.
     """
     changes = tuple(changes)
-    names = {name for c in changes for name in (c.entry, c.before, c.seen_entry, c.noticed_entry)}
-    found_by = [(c.before, c.seen_entry) for c in changes if is_open(c)]
+    names = {
+        name for c in changes for name in (c.entry, c.before, c.detected_entry, c.noticed_entry)
+    }
+    detected_by = [(c.before, c.detected_entry) for c in changes if is_open(c)]
     tracks: dict[tuple[str, str, str], list[Entry]] = {}
     for entry in sorted(entries, key=lambda each: each.order):
         tracks.setdefault(entry.track, []).append(entry)
     thinned, removed = [], []
     for track in tracks.values():
         newest = {entry.id for entry in track[max(0, len(track) - keep_nights) :]}
-        needed = _evidence([entry.id for entry in track], found_by)
+        needed = _evidence([entry.id for entry in track], detected_by)
         for entry in track:
             if entry.id in names:
                 continue
@@ -59,10 +61,10 @@ def decide(
     return Pruning(tuple(thinned), tuple(removed))
 
 
-def _evidence(track: Sequence[str], found_by: Iterable[tuple[str, str]]) -> set[str]:
+def _evidence(track: Sequence[str], detected_by: Iterable[tuple[str, str]]) -> set[str]:
     """From the nights that a change is measured against to the one that showed it."""
     needed: set[str] = set()
-    for before, noticed in found_by:
+    for before, noticed in detected_by:
         if before in track and noticed in track:
             first = max(0, track.index(before) + 1 - BASELINE)
             needed.update(track[first : track.index(noticed) + 1])

@@ -76,7 +76,7 @@ def find(
         logs = followed(entries, case, metric, PINNED).logs
         changes += _course(entries, (case, metric, PINNED), logs, penalty, least)
     changes += _lab_moves(entries, {(f.case, f.metric, f.at) for f in changes if f.arm == PINNED})
-    return sorted(changes, key=lambda f: (f.seen, f.arm, f.case, f.metric))
+    return sorted(changes, key=lambda f: (f.detected, f.arm, f.case, f.metric))
 
 
 def _lab_moves(
@@ -141,7 +141,7 @@ class _Nomination(NamedTuple):
 
     start: int
     at: int
-    seen: int
+    night: int
     end: int
 
 
@@ -180,16 +180,16 @@ class _Levels:
         A change is suspected until its interval excludes zero, and seen on the night on
         which it first does.
         """
-        change, last = self._known_by(nomination, nomination.seen + 1), nomination.seen + 1
+        change, last = self._known_by(nomination, nomination.night + 1), nomination.night + 1
         while change.kind == "suspected" and last < nomination.end:
             last += 1
             change = self._known_by(nomination, last)
-        noticed = change.seen
+        noticed = change.detected
         change = self._known_by(nomination, nomination.end)
         if change.kind == "suspected":
-            withdrawn = nomination.end - nomination.seen > FEWEST
-            return None if withdrawn else replace(change, seen=self.nights[nomination.seen])
-        return replace(change, seen=noticed)
+            withdrawn = nomination.end - nomination.night > FEWEST
+            return None if withdrawn else replace(change, detected=self.nights[nomination.night])
+        return replace(change, detected=noticed)
 
     def _known_by(self, nomination: _Nomination, end: int) -> DetectedChange:
         """The change as the nights before position ``end`` show it."""
@@ -215,7 +215,7 @@ class _Levels:
             kind, *self.key, night[0], night[1], self.nights[end - 1],
             verdict if kind == "step" else None, estimate,
             moved_settings(self.entries[night[0]], self.entries[night[1]]),
-            dates=(night[2], night[3]), nominated=self.nights[nomination.seen],
+            dates=(night[2], night[3]), nominated=self.nights[nomination.night],
         )  # fmt: skip
 
     def _whose(self, probabilities: Floats, start: int, end: int) -> tuple[Kind, Dates]:

@@ -39,7 +39,7 @@ def change_line(change: NightlyChange) -> str:
         *change.lab,
         *([f"began between {change.earliest} and {change.latest} (95 %)"]
           if change.earliest != change.latest else []),
-        *([f"seen {change.seen}"] if change.seen != change.night else []),
+        *([f"seen {change.detected}"] if change.detected != change.night else []),
         *standing_words(change),
         f"change {change.id}",
     ]  # fmt: skip
@@ -125,7 +125,7 @@ def entry_lines(entry: Entry) -> list[str]:
                 f"  {case.name} {conclusion.metric} {conclusion.arm} against {conclusion.against}: "
                 f"{change} {conclusion.verdict.value} ({conclusion.reason})"
             )
-        for found in case.functions:
-            of = f"{case.name} {found.phase}.functions {found.arm} against {found.against}"
-            lines.append(f"  {of}: {found.text}")
+        for each in case.functions:
+            of = f"{case.name} {each.phase}.functions {each.arm} against {each.against}"
+            lines.append(f"  {of}: {each.text}")
     return [clean(line) for line in lines]

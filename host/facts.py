@@ -135,7 +135,7 @@ def tool_version(tool: Tool) -> str:
         done = run(tool.argv, timeout_s=QUERY_TIMEOUT_S, env=env, check=False)
         return version_in(tool, done.stdout + done.stderr)
 
-    return _or_not_found(query)
+    return _or_missing(query)
 
 
 def tool_versions(programs: Mapping[str, str] = MappingProxyType({})) -> dict[str, str]:
@@ -151,7 +151,7 @@ def tool_versions(programs: Mapping[str, str] = MappingProxyType({})) -> dict[st
     return {
         **{tool.name: tool_version(tool) for tool in tools},
         "python": platform.python_version(),
-        "virtme-ng": _or_not_found(lambda: metadata.version("virtme-ng")),
+        "virtme-ng": _or_missing(lambda: metadata.version("virtme-ng")),
     }
 
 
@@ -162,7 +162,7 @@ def lab_version(checkout: Path = CHECKOUT) -> str:
         project = tomllib.loads((checkout / "pyproject.toml").read_text())["project"]
         return str(project["version"])
 
-    return _or_not_found(query)
+    return _or_missing(query)
 
 
 def lab_commit(checkout: Path = CHECKOUT) -> str:
@@ -174,10 +174,10 @@ def lab_commit(checkout: Path = CHECKOUT) -> str:
         env = {"GIT_OPTIONAL_LOCKS": "0"}
         return commit_text(run(argv, timeout_s=QUERY_TIMEOUT_S, env=env).stdout)
 
-    return _or_not_found(query)
+    return _or_missing(query)
 
 
-def _or_not_found(query: Callable[[], str]) -> str:
+def _or_missing(query: Callable[[], str]) -> str:
     try:
         return query()
     except (LabError, OSError, LookupError, ValueError, metadata.PackageNotFoundError):

@@ -22,7 +22,7 @@ from kernels.mail import Mail
 
 AM_TIMEOUT_S = 300.0
 FETCH_TIMEOUT_S = 120.0
-SAID = 400
+MESSAGE_CHARACTERS = 400
 # Between the mails that b4 writes; it escapes nothing in them.
 SEPARATOR = b"From git@z Thu Jan  1 00:00:00 1970\n"
 # What a fetch needs of the caller's environment to get out of some networks.
@@ -58,7 +58,7 @@ def patches_of(mails: Sequence[Mail], version: int, where: str) -> list[bytes]:
         first, *raw_mails = result.stdout.encode().split(SEPARATOR)
         if result.returncode != 0 or first or not raw_mails:
             raise SeriesError(
-                f"b4 finds no series in it: {clean(result.tail(), SAID)}",
+                f"b4 finds no series in it: {clean(result.tail(), MESSAGE_CHARACTERS)}",
                 where=where,
                 next_step="check the thread with b4 am -m FILE, or name a folder of patches",
             )
@@ -78,7 +78,7 @@ def fetch_thread(message_id: str, into: Path) -> None:
         files = sorted(folder.glob("thread*"))
         if result.returncode != 0 or not files:
             raise InfraError(
-                f"the thread cannot be fetched: {clean(result.tail(), SAID)}",
+                f"the thread cannot be fetched: {clean(result.tail(), MESSAGE_CHARACTERS)}",
                 where=clean(message_id),
                 next_step="save the thread as an mbox file where there is a network, and name it",
             )

@@ -40,7 +40,7 @@ log = logging.getLogger(__name__)
 
 # Part of every key: raise it when the same inputs would give another kernel.
 RECIPE = 3
-ASKED = "asked.config"
+REQUESTED = "asked.config"
 VMLINUX = "vmlinux"
 BUSY = "busy"
 BUILD_TIMEOUT_S = 4 * 3600.0
@@ -70,13 +70,13 @@ class _Plan:
     source: Source
     patches: tuple[Patch, ...]
     fragments: tuple[config.Fragment, ...]
-    asked: str
+    requested: str
     toolchain: Toolchain
 
     @property
     def objects_key(self) -> str:
         """Names the object folder: everything except the patches."""
-        return _digest([str(RECIPE), self.asked, self.toolchain.identity])[:12]
+        return _digest([str(RECIPE), self.requested, self.toolchain.identity])[:12]
 
     @property
     def key(self) -> str:
@@ -185,7 +185,7 @@ def commands(
     ]
     virtme = f"HOME=/dev/null {paste(config.virtme_argv(spec.architecture))}; "
     first = virtme if config.VIRTME in names else ""
-    lines += [f"{{ {first}cat {shlex.join(files)}; }} > obj/{ASKED}"]
+    lines += [f"{{ {first}cat {shlex.join(files)}; }} > obj/{REQUESTED}"]
     lines += [paste(argv) for argv in _make_argvs(plan, "obj", cache)]
     return lines
 
@@ -212,7 +212,7 @@ def _make_argvs(plan: _Plan, objects: str, cache: Path | None) -> list[list[str]
         return make_argv(plan.toolchain, objects, targets, ccache_folder=ccache)
 
     return [
-        make(f"KCONFIG_ALLCONFIG={ASKED}", "allnoconfig"),
+        make(f"KCONFIG_ALLCONFIG={REQUESTED}", "allnoconfig"),
         make(plan.spec.architecture.build.target),
     ]
 
@@ -296,7 +296,7 @@ def _lay_out(plan: _Plan, site: _Site) -> None:
     else:
         site.objects.mkdir()
         objects.mkdir(exist_ok=True)  # where the copy is seen
-    (site.objects / ASKED).write_text(plan.asked)
+    (site.objects / REQUESTED).write_text(plan.requested)
 
 
 def _build(
@@ -320,7 +320,7 @@ def _build(
         log.info("an earlier build was killed; what it wrote is removed")
         wait_until_idle(tree.folder / BUSY)
         _distrust(objects, since_ns=_unfinished(plan, tree).stat().st_mtime_ns)
-    (objects / ASKED).write_text(plan.asked)
+    (objects / REQUESTED).write_text(plan.requested)
     steps_expected = expected(cache, plan.spec.flavour, kind).steps
     started = time.monotonic()
     configure, make = _make_argvs(plan, objects.name, None if site.box else cache)
@@ -355,9 +355,9 @@ def _nearest(plan: _Plan, tree: WorkTree) -> Path | None:
     kbuild compiles again what depends on an option that differs, and all of what was
     compiled by another command; so only objects of the same compiler are worth a copy.
     """
-    options = set(plan.asked.splitlines())
+    options = set(plan.requested.splitlines())
     candidates = [
-        (len(options ^ set((folder / ASKED).read_text().splitlines())), folder.name, folder)
+        (len(options ^ set((folder / REQUESTED).read_text().splitlines())), folder.name, folder)
         for folder in tree.src.glob("obj-*")
         if (folder / VMLINUX).exists()
         and (folder / origins.ARCHIVE).exists()
@@ -370,7 +370,9 @@ def _nearest(plan: _Plan, tree: WorkTree) -> Path | None:
 
 def _kind_of_copy(plan: _Plan, nearest: Path) -> Kind:
     """Whether options are only added to those of the objects that are copied."""
-    added_to = set((nearest / ASKED).read_text().splitlines()) <= set(plan.asked.splitlines())
+    added_to = set((nearest / REQUESTED).read_text().splitlines()) <= set(
+        plan.requested.splitlines()
+    )
     return "extended" if added_to else "copied"
 
 
@@ -576,7 +578,7 @@ def _keep(
         shutil.copyfile(build_log, folder / "build.log")
         (folder / "config").write_text(final)
         symbols.save(table, folder / "symbols.json.gz")
-        touched = compiled.look(plan.patches, source, objects, final)
+        touched = compiled.touched_files(plan.patches, source, objects, final)
         compiled.save(touched, folder / "touched.json")
         origins.save(origins.collect(objects, source), folder / "origins.json.gz")
         (folder / store.IDENTITY).write_text(identity.model_dump_json(indent=1))

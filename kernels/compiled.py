@@ -45,7 +45,9 @@ class Touched(Record):
     options: tuple[str, ...] = ()
 
 
-def look(patches: Sequence[Patch], src: Path, objects: Path, config: str) -> tuple[Touched, ...]:
+def touched_files(
+    patches: Sequence[Patch], src: Path, objects: Path, config: str
+) -> tuple[Touched, ...]:
     """Look at every compiled file that ``patches`` touch, in a tree that was just built."""
     values = parse(config)
     files = dict.fromkeys(name for patch in patches for name in patch.files)

@@ -39,8 +39,8 @@ class Lost:
     """An option that did not come out as asked."""
 
     option: str
-    asked: str
-    found: str
+    requested: str
+    final: str
     fragment: str
 
 
@@ -158,8 +158,8 @@ def verify(parts: Sequence[Fragment], config: str, src: Path) -> tuple[Lost, ...
     if ours:
         options = parse(config)
         lines = [
-            f"CONFIG_{option.option}: {option.fragment} sets {option.asked}, "
-            f"the result is {option.found}; {likely_reason(src, option.option, options)}"
+            f"CONFIG_{option.option}: {option.fragment} sets {option.requested}, "
+            f"the result is {option.final}; {likely_reason(src, option.option, options)}"
             for option in ours
         ]
         raise InfraError(

@@ -131,7 +131,7 @@ def run_git(folder: Path, *arguments: Sequence[str] | str, check: bool = True) -
         InfraError: with ``check``, a status other than 0.
     """
     # Git reads no settings of a repository that somebody else owns: they name programs to run.
-    said = run(
+    finished = run(
         ["git", "-C", str(folder), "-c", "core.quotePath=true", *map(str, arguments)],
         timeout_s=TIMEOUT_S,
         env={
@@ -142,15 +142,15 @@ def run_git(folder: Path, *arguments: Sequence[str] | str, check: bool = True) -
         },
         check=False,
     )
-    if DUBIOUS in said.stderr:
+    if DUBIOUS in finished.stderr:
         raise UsageError(
             "a repository that somebody else owns, whose settings may run programs as you",
             where=clean(str(folder)),
             next_step="clone it, and name the clone",
         )
-    if check and said.returncode:
+    if check and finished.returncode:
         raise InfraError(
-            f"exit status {said.returncode}\n{said.tail()}", where=paste(said.argv),
+            f"exit status {finished.returncode}\n{finished.tail()}", where=paste(finished.argv),
             next_step="run it by hand",
         )  # fmt: skip
-    return said
+    return finished

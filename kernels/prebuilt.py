@@ -33,7 +33,7 @@ TEXT = re.compile(r"[tTwW]")
 
 
 @dataclass(frozen=True)
-class _Found:
+class _PrebuiltFiles:
     """A prebuilt kernel's files: image, configuration (None if unknown), modules in order."""
 
     image: Path
@@ -123,7 +123,7 @@ def _package_key(package: packages.DebianPackage) -> str:
     return _digest(f"prebuilt {RECIPE} deb {package.sha256}".encode())[:32]
 
 
-def _image_key(provided: _Found) -> str:
+def _image_key(provided: _PrebuiltFiles) -> str:
     each = [_digest(path.read_bytes()) for path in (provided.image, *provided.modules)]
     config = _digest(provided.config.read_bytes()) if provided.config else ""
     return _digest(" ".join([f"prebuilt {RECIPE} image", config, *each]).encode())[:32]
@@ -144,16 +144,16 @@ def _image_parts(name: str, checkout: Path) -> tuple[Path, Path | None]:
     return where.resolve(), modules_at
 
 
-def _provided(spec: KernelSpec, checkout: Path) -> _Found:
+def _provided(spec: KernelSpec, checkout: Path) -> _PrebuiltFiles:
     """What ``image:PATH[@MODULES_FOLDER]`` names; the configuration if it lies beside it."""
     image, folder = _image_parts(spec.source.partition(":")[2], checkout)
     release = vmlinux.read(image).release
     beside = [image.with_name(f"config-{release}"), image.with_name("config")]
     config = next((path for path in beside if path.is_file()), None)
-    return _Found(image, config, modules.chosen(folder) if folder else ())
+    return _PrebuiltFiles(image, config, modules.chosen(folder) if folder else ())
 
 
-def _shipped(package: packages.DebianPackage, root: Path) -> _Found:
+def _shipped(package: packages.DebianPackage, root: Path) -> _PrebuiltFiles:
     """What an unpacked package holds."""
     images = sorted(root.glob("boot/vmlinuz-*"))
     if len(images) != 1:
@@ -166,10 +166,10 @@ def _shipped(package: packages.DebianPackage, root: Path) -> _Found:
     config = root / "boot" / f"config-{release}"
     folders = [root / "lib/modules" / release, root / "usr/lib/modules" / release]
     folder = next((each for each in folders if each.is_dir()), folders[0])
-    return _Found(images[0], config if config.is_file() else None, modules.chosen(folder))
+    return _PrebuiltFiles(images[0], config if config.is_file() else None, modules.chosen(folder))
 
 
-def _keep(key: str, source: str, provided: _Found, cache: Path) -> Kernel:
+def _keep(key: str, source: str, provided: _PrebuiltFiles, cache: Path) -> Kernel:
     image = vmlinux.read(provided.image)
     loaded = [(path, modules.unpacked(path)) for path in provided.modules]
     code = hashlib.sha256(provided.image.read_bytes())

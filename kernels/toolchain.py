@@ -140,8 +140,8 @@ def rust() -> tuple[tuple[Path, ...], tuple[tuple[Path, Path], ...]]:
     if name is None or name.startswith("/usr/"):
         return (), ()
     argv = ["env", "-i", f"PATH={os.environ.get('PATH', os.defpath)}", name, "--print", "sysroot"]
-    said = run(argv, timeout_s=QUERY_TIMEOUT_S, check=False).stdout.strip()
-    real = Path(said) / "bin/rustc"
-    if not said or not real.is_file():
+    sysroot = run(argv, timeout_s=QUERY_TIMEOUT_S, check=False).stdout.strip()
+    real = Path(sysroot) / "bin/rustc"
+    if not sysroot or not real.is_file():
         return (), ()
-    return (Path(said),), ((real, Path(name)),) if real != Path(name) else ()
+    return (Path(sysroot),), ((real, Path(name)),) if real != Path(name) else ()

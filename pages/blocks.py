@@ -35,16 +35,14 @@ from results.units import shown_unit
 
 
 def changes(
-    seen_changes: Sequence[NightlyChange], root: str, entries: Mapping[str, Entry]
+    nightly: Sequence[NightlyChange], root: str, entries: Mapping[str, Entry]
 ) -> list[Block]:
     """Changes as verdicts: what, how much, whose, and how to look for its cause.
 
     ``root`` leads from the page to the site's top; ``entries`` are the nights by their ids.
     """
     return (
-        [Verdicts(tuple(_change(change, root, entries) for change in seen_changes))]
-        if seen_changes
-        else []
+        [Verdicts(tuple(_change(change, root, entries) for change in nightly))] if nightly else []
     )
 
 
@@ -94,14 +92,14 @@ def _repository(arm: ArmEntry) -> str:
 
 
 def night(
-    entry: Entry, changes_seen: Sequence[NightlyChange], link: str, before: Entry | None = None
+    entry: Entry, nightly: Sequence[NightlyChange], link: str, before: Entry | None = None
 ) -> list[Block]:
     """One night: what changed, what was judged, every metric, the kernels and the environment.
 
     ``link`` is where it was measured, empty if it was not told or is no address; ``before`` is the
     night before, which may have been judged by another rule.
     """
-    blocks = changes(changes_seen, "../", {entry.id: entry})
+    blocks = changes(nightly, "../", {entry.id: entry})
     if blocks:
         blocks.insert(0, Heading("What changed", 2, "changes"))
     if entry.findings:
@@ -138,11 +136,11 @@ def _verdict(conclusion: Conclusion) -> VerdictRow:
     )
 
 
-def _functions(found: ChangedFunctions) -> list[Block]:
+def _functions(functions: ChangedFunctions) -> list[Block]:
     """Which functions of a phase changed, in the words of the session's report."""
-    head = f"{found.phase}.functions, {found.arm} against {found.against}: "
-    blocks: list[Block] = [Paragraph((head, Strong(found.text)))]
-    if not found.count:
+    head = f"{functions.phase}.functions, {functions.arm} against {functions.against}: "
+    blocks: list[Block] = [Paragraph((head, Strong(functions.text)))]
+    if not functions.count:
         return blocks
     heads = (
         Column("function", left=True), Column("instructions"), Column("calls"),
@@ -153,9 +151,9 @@ def _functions(found: ChangedFunctions) -> list[Block]:
             f"{wording.amount(each.base, 2)} -> {wording.amount(each.patched, 2)}",
             f"{wording.amount(each.calls_base, 3)} -> {wording.amount(each.calls_patched, 3)}",
             " and ".join(each.moved))
-        for each in found.largest
+        for each in functions.largest
     )  # fmt: skip
-    label = f"Functions that changed in {found.phase}, per {found.unit_title}"
+    label = f"Functions that changed in {functions.phase}, per {functions.unit_title}"
     return [*blocks, Table(label, heads, rows)]
 
 

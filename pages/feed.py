@@ -22,7 +22,7 @@ def render(tracks: Sequence[Track]) -> str:
     feed = ElementTree.Element(_name("feed"))
     recent = sorted(
         ((change, track) for track in tracks for change in track.changes),
-        key=lambda both: (both[0].seen, both[0].id), reverse=True,
+        key=lambda both: (both[0].detected, both[0].id), reverse=True,
     )[:MOST]  # fmt: skip
     newest = max((track.last.night for track in tracks), default="1970-01-01")
     _text(feed, "id", "urn:twinboot:changes")
@@ -44,7 +44,7 @@ def _entry(feed: ElementTree.Element, change: NightlyChange, track: Track) -> No
     course = change.course
     _text(entry, "id", f"urn:twinboot:change:{change.id}")
     _text(entry, "title", f"{word}{size}: {course.case} {course.metric} ({course.experiment})")
-    _text(entry, "updated", _time(change.seen))
+    _text(entry, "updated", _time(change.detected))
     _link(entry, f"track/{track.name}.html#change-{change.id}")
     _text(entry, "summary", change_line(change))
 

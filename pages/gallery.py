@@ -21,7 +21,7 @@ class Shown:
 
     experiment: Experiment
     guest: str
-    said: ListedSession
+    listed: ListedSession
     report: str
 
 

@@ -62,7 +62,7 @@ def of_night(
     before this one.
     """
     ids = {each.id for each in (*earlier, entry)}
-    states = [of_change(change) for change in changes if change.seen_entry in ids]
+    states = [of_change(change) for change in changes if change.detected_entry in ids]
     lost = [
         outcome
         for case in entry.cases
@@ -102,8 +102,8 @@ def reasons(change: NightlyChange) -> tuple[str, ...]:
     lines += change.lab
     if change.earliest != change.latest:
         lines.append(f"began between {change.earliest} and {change.latest} (95 %)")
-    if change.seen != change.night:
-        lines.append(f"seen on {change.seen}")
+    if change.detected != change.night:
+        lines.append(f"seen on {change.detected}")
     lines += standing_words(change)
     return tuple(lines)
 

@@ -126,7 +126,7 @@ class Track:
 
     def of_night(self, entry: Entry) -> tuple[NightlyChange, ...]:
         """Changes that begin in an entry, or were first seen in it."""
-        return tuple(c for c in self.changes if entry.id in (c.entry, c.seen_entry))
+        return tuple(c for c in self.changes if entry.id in (c.entry, c.detected_entry))
 
 
 def tracks_of(

@@ -11,7 +11,7 @@ from experiment.load import Catalogue
 from experiment.places import from_here
 from experiment.series_name import kind_of
 from kernels.cleaning import clean
-from queues.entry import Entry, id_of
+from queues.entry import QueueEntry, id_of
 from queues.store import QueueStore, stamp
 from queues.table import Row, flag
 from runs.request import Request
@@ -25,7 +25,7 @@ def entry_of(
     catalogue: Catalogue,
     priority: int = 0,
     origin: str = "",
-) -> Entry:
+) -> QueueEntry:
     """A new entry for a request of one series, whose relative paths start ``here``.
 
     Raises:
@@ -49,7 +49,7 @@ def entry_of(
         request.series, source=source, workloads=request.named_workloads,
         reverse=request.reverse, overrides=request.all_overrides, catalogue=catalogue,
     )  # fmt: skip
-    return Entry(
+    return QueueEntry(
         id=id_of(request), question=request, added=stamp(), priority=priority,
         origin=origin,
     )  # fmt: skip
@@ -70,7 +70,7 @@ def of_row(row: Row, request: Request) -> tuple[Request, int | None]:
     return merged, int(row["priority"]) if row["priority"] else None
 
 
-def put(store: QueueStore, entry: Entry) -> str:
+def put(store: QueueStore, entry: QueueEntry) -> str:
     """Add an entry, or say what is there; a removed one waits again, a waiting one may move up.
 
     Raises:

@@ -23,7 +23,7 @@ class Arrival:
 
 
 @dataclass(frozen=True)
-class Batch:
+class MailBatch:
     """Some new mails, where the mailbox is after them, and what is to be said of it."""
 
     arrivals: tuple[Arrival, ...]
@@ -34,7 +34,7 @@ class Batch:
 class Mailbox(Protocol):
     """Anything that mails come from."""
 
-    def new(self, positions: Positions, *, since: float, now: float) -> Iterator[Batch]:
+    def new(self, positions: Positions, *, since: float, now: float) -> Iterator[MailBatch]:
         """What came after ``positions``, which are empty at the first look.
 
         A first look hands on no mails from before ``since``.

@@ -31,7 +31,7 @@ class PrimaryResult(Record):
     high: float | None = None
 
 
-class Entry(Record):
+class QueueEntry(Record):
     """A series that waits, is measured, or was.
 
     ``mailbox`` names the mails that the queue itself keeps; they then stand for the
@@ -103,7 +103,7 @@ class Entry(Record):
         """The name of its session's folder."""
         return self.id if self.attempt == 1 else f"{self.id}-{self.attempt}"
 
-    def again(self, *, anew: bool = False) -> Entry:
+    def again(self, *, anew: bool = False) -> QueueEntry:
         """The same, waiting once more: a session the host ended goes on, any other is new.
 
         ``anew`` is a new one in any case.

@@ -19,7 +19,7 @@ from errors import InfraError, SeriesError
 from kernels.cleaning import clean
 from kernels.mail import HEAD, LARGEST_MBOX, POSTMARK, header_of, reading, split_mbox
 from kernels.series import LARGEST
-from queues.arrivals import Arrival, Batch, Positions
+from queues.arrivals import Arrival, MailBatch, Positions
 
 ENDINGS = (".mbox", ".mbx", ".eml")
 TAIL = 4096
@@ -34,7 +34,7 @@ class MboxFiles:
     place: Path
     quiet_s: float = QUIET_S
 
-    def new(self, positions: Positions, *, since: float, now: float) -> Iterator[Batch]:
+    def new(self, positions: Positions, *, since: float, now: float) -> Iterator[MailBatch]:
         """As of ``Mailbox``: a batch a file that changed."""
         at = dict(positions)
         for path in self._files():
@@ -50,7 +50,7 @@ class MboxFiles:
             at[name] = position
             mails = [(raw, clean(name)) for raw in split_mbox(grown)]
             arrivals, older = _arrivals(mails, 0.0 if positions else since, now)
-            yield Batch(arrivals, dict(at), (*notes, *_older(name, older)))
+            yield MailBatch(arrivals, dict(at), (*notes, *_older(name, older)))
 
     def _files(self) -> list[Path]:
         if self.place.is_file():
@@ -64,7 +64,7 @@ class Maildir:
 
     folder: Path
 
-    def new(self, positions: Positions, *, since: float, now: float) -> Iterator[Batch]:
+    def new(self, positions: Positions, *, since: float, now: float) -> Iterator[MailBatch]:
         """As of ``Mailbox``: everything new is one batch."""
         try:
             yield from self._new(positions, since, now)
@@ -74,7 +74,7 @@ class Maildir:
                 next_step="see its rights",
             ) from None  # fmt: skip
 
-    def _new(self, positions: Positions, since: float, now: float) -> Iterator[Batch]:
+    def _new(self, positions: Positions, since: float, now: float) -> Iterator[MailBatch]:
         files = {
             path.name.partition(":")[0]: path
             for place in ("new", "cur")
@@ -91,7 +91,7 @@ class Maildir:
             except FileNotFoundError:  # moved to cur/ meanwhile: the next look has it
                 del files[name]
         arrivals, older = _arrivals(raw, 0.0 if positions else since, now)
-        yield Batch(arrivals, dict.fromkeys(files, ""), _older(self.folder.name, older))
+        yield MailBatch(arrivals, dict.fromkeys(files, ""), _older(self.folder.name, older))
 
 
 def _grown(path: Path, position: str, quiet_s: float) -> tuple[bytes, tuple[str, ...], str]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from errors import Exit, LabError
 from kernels.cleaning import clean
-from queues.entry import Blame, Entry, PrimaryResult
+from queues.entry import Blame, PrimaryResult, QueueEntry
 from reports.headline import headline
 from reports.many import SessionComparison
 from reports.model import MetricComparison
@@ -21,7 +21,7 @@ BLAMES: dict[str, Blame] = {
 
 
 @dataclass(frozen=True)
-class Ending:
+class EntryOutcome:
     """How an attempt ended: an exit code as of ``lab.py run``, who is to blame and why.
 
     ``headline`` is what the report begins with; empty where there is none.  ``is_bug``: it was
@@ -42,7 +42,7 @@ class Ending:
         """Whether the series had no turn: the host or the lab would stop the next one, too."""
         return self.blame in ("host", "lab")
 
-    def of(self, entry: Entry, ended: str) -> Entry:
+    def of(self, entry: QueueEntry, ended: str) -> QueueEntry:
         """The entry, ended so at this time."""
         update = {
             "state": "failed" if self.blame else "done",
@@ -58,7 +58,7 @@ class Ending:
         return entry.model_copy(update=update)
 
 
-def of_session(comparison: SessionComparison) -> Ending:
+def of_session(comparison: SessionComparison) -> EntryOutcome:
     """The ending of a session that is whole."""
     code = outcome(comparison)
     happened = headline(comparison)
@@ -72,27 +72,27 @@ def of_session(comparison: SessionComparison) -> Ending:
     series = comparison.manifest.experiment.series
     title = clean(series.title) if series else ""
     if code in (Exit.NO_REGRESSION, Exit.REGRESSION):
-        return Ending(
+        return EntryOutcome(
             code, results=results, title=title, headline=_shown(happened.text),
             functions=_functions(comparison),
         )  # fmt: skip
     blame, message = _lost(comparison, code)
     if not happened.has_verdicts:
         message = _shown("; ".join([happened.text, *happened.causes]))
-    return Ending(code, blame, message, results, title, _shown(happened.text))
+    return EntryOutcome(code, blame, message, results, title, _shown(happened.text))
 
 
-def of_error(error: Exception) -> Ending:
+def of_error(error: Exception) -> EntryOutcome:
     """The ending of an attempt that this error ended."""
     if isinstance(error, LabError):
         blame = BLAMES[error.blame]
         # What the lab itself wrote, or chose, is no mistake of whoever queued the series.
         code = Exit.INFRASTRUCTURE if blame == "lab" else error.exit_code
-        return Ending(code, blame, _shown(error.in_one_line))
+        return EntryOutcome(code, blame, _shown(error.in_one_line))
     if isinstance(error, OSError):
-        return Ending(Exit.INFRASTRUCTURE, "host", _shown(str(error)))
+        return EntryOutcome(Exit.INFRASTRUCTURE, "host", _shown(str(error)))
     message = _shown(f"{type(error).__name__}: {error}")
-    return Ending(Exit.INFRASTRUCTURE, "lab", message, is_bug=True)
+    return EntryOutcome(Exit.INFRASTRUCTURE, "lab", message, is_bug=True)
 
 
 def _lost(comparison: SessionComparison, code: int) -> tuple[Blame, str]:

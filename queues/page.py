@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from experiment.series_name import message_id
-from queues.entry import Entry
+from queues.entry import QueueEntry
 from queues.store import QueueStore, Read
 from queues.wording import BLAMES, WORST_FIRST, is_worked_on, result_line, word_of
 from reports import wording
@@ -82,7 +82,7 @@ def _section(title: str, anchor: str, rows: Sequence[VerdictRow], more: int = 0)
     return [Heading(title, 2, anchor), Verdicts(tuple(rows)), *rest]
 
 
-def counts(ended: Sequence[Entry], running: int, waiting: int) -> str:
+def counts(ended: Sequence[QueueEntry], running: int, waiting: int) -> str:
     """``2 being measured, 5 waiting; 1 regression, 3 unchanged, 1 series failed``."""
     words = [word_of(entry) for entry in ended]
     plain = {"regression": "regressions", "improvement": "improvements"}
@@ -95,11 +95,11 @@ def counts(ended: Sequence[Entry], running: int, waiting: int) -> str:
     return f"{now}; {', '.join(parts)}" if parts else now
 
 
-def _newest(entry: Entry) -> tuple[str, str]:
+def _newest(entry: QueueEntry) -> tuple[str, str]:
     return entry.ended, entry.id
 
 
-def _of(entry: Entry) -> Words:
+def _of(entry: QueueEntry) -> Words:
     """Version, author, id and posting of an entry in a line."""
     facts = [
         *([f"v{entry.version}"] if entry.version > 1 else []), *filter(None, [entry.sender]),
@@ -112,11 +112,11 @@ def _of(entry: Entry) -> Words:
     return (f"{', '.join(facts)}, ", Link("posting", address))
 
 
-def _waiting(entry: Entry) -> VerdictRow:
+def _waiting(entry: QueueEntry) -> VerdictRow:
     return VerdictRow("waiting", "…", entry.name, lines=(_of(entry),), style="plain")
 
 
-def _ended(store: QueueStore, entry: Entry) -> VerdictRow:
+def _ended(store: QueueStore, entry: QueueEntry) -> VerdictRow:
     word = word_of(entry)
     kind = "failed" if entry.blame else word
     # Where there is no verdict the message says all that the headline does.
@@ -136,7 +136,7 @@ def _ended(store: QueueStore, entry: Entry) -> VerdictRow:
     )  # fmt: skip
 
 
-def _running(store: QueueStore, entry: Entry) -> VerdictRow:
+def _running(store: QueueStore, entry: QueueEntry) -> VerdictRow:
     gone = "" if is_worked_on(entry) else "its worker ended; the next worker resumes it"
     word = "interrupted" if gone else "running"
     return VerdictRow(
@@ -149,6 +149,6 @@ def _minute(time: str) -> str:
     return time[:16].replace("T", " ")
 
 
-def _report(store: QueueStore, entry: Entry) -> str:
+def _report(store: QueueStore, entry: QueueEntry) -> str:
     path = store.session(entry) / HTML
     return path.relative_to(store.folder).as_posix() if path.exists() else ""

@@ -17,7 +17,7 @@ from pygit2.enums import SortMode
 
 from errors import InfraError
 from kernels.series import LARGEST
-from queues.arrivals import Arrival, Batch, Positions
+from queues.arrivals import Arrival, MailBatch, Positions
 
 EPOCH = re.compile(r"(\d{1,6})\.git")
 BATCH = 500
@@ -41,21 +41,21 @@ class PublicInbox:
 
     folder: Path
 
-    def new(self, positions: Positions, *, since: float, now: float) -> Iterator[Batch]:
+    def new(self, positions: Positions, *, since: float, now: float) -> Iterator[MailBatch]:
         """As of ``Mailbox``: epoch after epoch, by the hundred."""
         at = dict(positions)
         for name, path in epochs(self.folder).items():
             try:
                 for batch in _epoch(path, at.get(name, ""), since, now, first=not positions):
                     at[name] = batch.positions[""]
-                    yield Batch(batch.arrivals, dict(at), batch.notes)
+                    yield MailBatch(batch.arrivals, dict(at), batch.notes)
             except (pygit2.GitError, KeyError, ValueError) as error:
                 raise InfraError(
                     f"cannot be read: {error}", where=str(path), next_step=f"git -C {path} fsck"
                 ) from None
 
 
-def _epoch(path: Path, last: str, since: float, now: float, *, first: bool) -> Iterator[Batch]:
+def _epoch(path: Path, last: str, since: float, now: float, *, first: bool) -> Iterator[MailBatch]:
     # Whose repository it is was decided by who named it.
     pygit2.settings.owner_validation = False
     repository = pygit2.Repository(str(path))
@@ -76,7 +76,7 @@ def _epoch(path: Path, last: str, since: float, now: float, *, first: bool) -> I
         some = commits[begin : begin + BATCH]
         arrivals = [_arrival(repository, commit, now, path.name) for commit in some]
         reached = str(some[-1]) if begin + BATCH < len(commits) else str(head)
-        yield Batch(tuple(arrival for arrival in arrivals if arrival), {"": reached}, notes)
+        yield MailBatch(tuple(arrival for arrival in arrivals if arrival), {"": reached}, notes)
         notes = ()
 
 

@@ -28,7 +28,7 @@ from pydantic import ValidationError
 
 from errors import InfraError, UsageError
 from kernels.cleaning import clean
-from queues.entry import Entry
+from queues.entry import QueueEntry
 from results.store import write_atomically
 
 HEAD, FORMAT, SCHEMA_VERSION = "queue.json", "twinboot queue", 1
@@ -41,7 +41,7 @@ INSTANT_S = 1.0
 class Read:
     """What is in a queue, in the order it is worked, and the files that cannot be read."""
 
-    entries: tuple[Entry, ...]
+    entries: tuple[QueueEntry, ...]
     problems: tuple[str, ...] = ()
 
 
@@ -74,7 +74,7 @@ class QueueStore:
                 problems.append(f"{path.name}: {error.what}")
         return Read(tuple(sorted(entries, key=lambda entry: entry.order)), tuple(problems))
 
-    def find(self, name: str) -> Entry:
+    def find(self, name: str) -> QueueEntry:
         """The entry of this id, or the only one whose id begins so.
 
         Raises:
@@ -92,7 +92,7 @@ class QueueStore:
             )
         return matches[0]
 
-    def add(self, entry: Entry) -> bool:
+    def add(self, entry: QueueEntry) -> bool:
         """Keep a new entry; False where one of its id is there, in whatever state."""
         self.create()
         path = self._path(entry.id)
@@ -104,13 +104,13 @@ class QueueStore:
             self._write(entry)
         return True
 
-    def save(self, entry: Entry) -> Entry:
+    def save(self, entry: QueueEntry) -> QueueEntry:
         """Write an entry whose lock is held."""
         self._write(entry)
         return entry
 
     @contextmanager
-    def change(self, entry_id: str) -> Iterator[Entry]:
+    def change(self, entry_id: str) -> Iterator[QueueEntry]:
         """An entry as it is now, which nobody else changes meanwhile.
 
         Raises:
@@ -129,7 +129,9 @@ class QueueStore:
             lock.release()
 
     @contextmanager
-    def claim(self, may: Callable[[Entry], bool] = lambda entry: True) -> Iterator[Entry | None]:
+    def claim(
+        self, may: Callable[[QueueEntry], bool] = lambda entry: True
+    ) -> Iterator[QueueEntry | None]:
         """The next entry to work on, its lock held; None where others have all that is left.
 
         One that ``may`` not be worked on is passed over.
@@ -152,15 +154,15 @@ class QueueStore:
                 lock.release()
         yield None
 
-    def session(self, entry: Entry) -> Path:
+    def session(self, entry: QueueEntry) -> Path:
         """The folder of an entry's session."""
         return self.folder / SESSIONS / entry.session
 
-    def mails(self, entry: Entry) -> Path:
+    def mails(self, entry: QueueEntry) -> Path:
         """The file with an entry's mails."""
         return self.folder / MAILS / entry.mailbox
 
-    def _now(self, entry: Entry) -> Entry | None:
+    def _now(self, entry: QueueEntry) -> QueueEntry | None:
         """What has become of an entry since it was listed, if it is still to be worked."""
         try:
             now = self._entry(self._path(entry.id))
@@ -174,9 +176,9 @@ class QueueStore:
     def _path(self, entry_id: str) -> Path:
         return self.folder / ENTRIES / f"{entry_id}.json"
 
-    def _entry(self, path: Path) -> Entry:
+    def _entry(self, path: Path) -> QueueEntry:
         try:
-            entry = Entry.model_validate_json(path.read_bytes())
+            entry = QueueEntry.model_validate_json(path.read_bytes())
             if entry.id == path.stem:
                 return entry
             what = f"is of another name: it holds {entry.id}"
@@ -188,7 +190,7 @@ class QueueStore:
             what = clean(f"is no entry of this version of the lab: {place}{first['msg']}")
         raise InfraError(what, where=str(path), next_step="restore it, or move it away")
 
-    def _write(self, entry: Entry) -> None:
+    def _write(self, entry: QueueEntry) -> None:
         write_atomically(self._path(entry.id), entry.model_dump_json(indent=1) + "\n")
         folder = os.open(self.folder / ENTRIES, os.O_RDONLY)
         try:

@@ -27,7 +27,7 @@ from kernels.mail import reading
 from kernels.patch_text import slug
 from queues import known_series, page
 from queues.arrivals import Arrival, Mailbox
-from queues.entry import Entry
+from queues.entry import QueueEntry
 from queues.known_series import KnownSeries
 from queues.mail_files import ENDINGS, Maildir, MboxFiles
 from queues.posted import Group, Posted, groups_of, key_of, read_posted, touches
@@ -281,7 +281,7 @@ class _Poll:
         _keep(self.store.folder / MAILS / name, mails)
         # The mails stand for the series; a name in the request would be a machine's path.
         request = replace(self.selection.request, series=(name,))
-        entry = Entry(
+        entry = QueueEntry(
             id=entry_id, question=request, mailbox=name, title=group.title, author=group.author,
             version=group.version, origin=str(self.watch.place), priority=self.selection.priority,
             added=stamp(), attested=new.attested,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 from pathlib import Path
 
-from queues.entry import Entry, PrimaryResult
+from queues.entry import PrimaryResult, QueueEntry
 from reports import wording
 from reports.verdict import Verdict
 
@@ -19,7 +19,7 @@ BLAMES = {
 }  # fmt: skip
 
 
-def word_of(entry: Entry) -> str:
+def word_of(entry: QueueEntry) -> str:
     """What became of an ended entry in a few words: who is to blame, or the worst verdict."""
     if entry.blame:
         return BLAMES[entry.blame]
@@ -41,7 +41,7 @@ def result_line(result: PrimaryResult) -> str:
     return f"{result.case} {result.metric}: {shown + ', ' if shown else ''}{result.verdict}"
 
 
-def is_worked_on(entry: Entry) -> bool:
+def is_worked_on(entry: QueueEntry) -> bool:
     """Whether an entry's worker (``HOST:PID``) may be there; of another host nothing is known."""
     host, _, pid = entry.worker.rpartition(":")
     return host != socket.gethostname() or Path(f"/proc/{pid}").exists()

@@ -11,8 +11,8 @@ from pathlib import Path
 
 from errors import InfraError
 from queues import page
-from queues.entry import Entry
-from queues.outcome import Ending, of_error, of_session
+from queues.entry import QueueEntry
+from queues.outcome import EntryOutcome, of_error, of_session
 from queues.store import QueueStore, stamp
 from reports.write import write_all
 from results.store import MANIFEST
@@ -54,7 +54,7 @@ class Rules:
     trust_authors: bool = False
     has_sandbox: bool = False
 
-    def allow(self, entry: Entry) -> bool:
+    def allow(self, entry: QueueEntry) -> bool:
         """Whether an entry may be built at all."""
         return self.trust_authors or self.has_sandbox or not entry.is_from_mail
 
@@ -93,12 +93,12 @@ def work(store: QueueStore, measure: Measure, log: Log, rules: Rules | None = No
     return done
 
 
-def refused(store: QueueStore, rules: Rules) -> tuple[Entry, ...]:
+def refused(store: QueueStore, rules: Rules) -> tuple[QueueEntry, ...]:
     """What waits and is not worked, since nobody trusted who mailed it."""
     return tuple(e for e in store.read().entries if e.is_open and not rules.allow(e))
 
 
-def line_of(entry: Entry) -> str:
+def line_of(entry: QueueEntry) -> str:
     """What became of an entry, in one line."""
     results = ", ".join(f"{result.case} {result.metric} {result.verdict}" for result in entry.said)
     why = f"{entry.blame}: {entry.message}" if entry.blame else results
@@ -106,8 +106,8 @@ def line_of(entry: Entry) -> str:
 
 
 def _attempt(
-    store: QueueStore, entry: Entry, measure: Measure, log: Log, rules: Rules
-) -> tuple[Entry, Ending]:
+    store: QueueStore, entry: QueueEntry, measure: Measure, log: Log, rules: Rules
+) -> tuple[QueueEntry, EntryOutcome]:
     """Try an entry until it has an outcome, or the host has ended it often enough."""
     while True:
         folder = store.session(entry)
@@ -133,7 +133,7 @@ def _attempt(
         return store.save(ending.of(entry, stamp())), ending
 
 
-def _ending(job: Job, measure: Measure, log: Log) -> Ending:
+def _ending(job: Job, measure: Measure, log: Log) -> EntryOutcome:
     try:
         measure(job)
         return of_session(write_all(job.folder))

@@ -42,16 +42,16 @@ class SeedProfiles(NamedTuple):
     patched: PhaseProfile
 
 
-class _Key(NamedTuple):
+class _FunctionKey(NamedTuple):
     user: bool
     name: str
 
 
-class _Table(NamedTuple):
+class _FunctionTable(NamedTuple):
     """Raw counts: ``base`` and ``patched`` are (instructions, calls), each (seeds, keys)."""
 
-    keys: list[_Key]
-    files: dict[_Key, str]
+    keys: list[_FunctionKey]
+    files: dict[_FunctionKey, str]
     base: tuple[Floats, Floats]
     patched: tuple[Floats, Floats]
 
@@ -77,34 +77,45 @@ def blocks_of(
     ]
 
 
-def _table(blocks: Sequence[SeedProfiles]) -> _Table:
-    counts: dict[_Key, int] = {}
-    files: dict[_Key, str] = {}
+def path_unit(phase: PhaseRecord, runs: Sequence[PhaseProfile]) -> tuple[str, str] | None:
+    """Name and title of the unit that the path is given per: the first that every run counted.
+
+    Where folios are huge, how many a unit of work needs is luck.
+    """
+    for unit in phase.units:
+        if all(run.units.get(unit.name, 0.0) > 0 for run in runs):
+            return unit.name, unit.title
+    return None
+
+
+def _table(blocks: Sequence[SeedProfiles]) -> _FunctionTable:
+    counts: dict[_FunctionKey, int] = {}
+    files: dict[_FunctionKey, str] = {}
     phases = [(row, arm, phase) for row, block in enumerate(blocks)
               for arm, phase in enumerate((block.base, block.patched))]  # fmt: skip
     for _, _, phase in phases:
         for function in phase.kernel:
-            key = _Key(False, function.name)
+            key = _FunctionKey(False, function.name)
             counts.setdefault(key, 0)
             files[key] = files.get(key) or function.file
         for name, _ in _programs(phase):
-            counts.setdefault(_Key(True, name), 0)
-    remainder = _Key(False, NOT_ATTRIBUTED)
+            counts.setdefault(_FunctionKey(True, name), 0)
+    remainder = _FunctionKey(False, NOT_ATTRIBUTED)
     keys = [*sorted(counts), remainder]
     column = {key: number for number, key in enumerate(keys)}
     table = np.zeros((2, 2, len(blocks), len(keys)))
     for row, arm, phase in phases:
         for function in phase.kernel:
-            where = column[_Key(False, function.name)]
+            where = column[_FunctionKey(False, function.name)]
             table[arm, 0, row, where] += function.instructions
             table[arm, 1, row, where] += function.calls
         for name, instructions in _programs(phase):
-            table[arm, 0, row, column[_Key(True, name)]] += instructions
+            table[arm, 0, row, column[_FunctionKey(True, name)]] += instructions
         table[arm, 0, row, -1] = phase.busy - table[arm, 0, row, :-1].sum()
     used = np.asarray(table.any(axis=(0, 1, 2)), dtype=np.bool_)
     used_keys = [key for key, is_used in zip(keys, used, strict=True) if is_used]
     table = table[:, :, :, used]
-    return _Table(used_keys, files, (table[0, 0], table[0, 1]), (table[1, 0], table[1, 1]))
+    return _FunctionTable(used_keys, files, (table[0, 0], table[0, 1]), (table[1, 0], table[1, 1]))
 
 
 def _programs(phase: PhaseProfile) -> list[tuple[str, int]]:
@@ -127,7 +138,7 @@ def _only_in(base: Floats, patched: Floats) -> Arm:
     return "base" if base.any() else "patched"
 
 
-def _functions(table: _Table, per: tuple[Floats, Floats]) -> list[tuple[int, FunctionRow]]:
+def _functions(table: _FunctionTable, per: tuple[Floats, Floats]) -> list[tuple[int, FunctionRow]]:
     """Every row with its column, the largest difference first, then by name."""
     instructions = paired.columns(table.base[0] / per[0], table.patched[0] / per[1])
     calls = paired.columns(table.base[1] / per[0], table.patched[1] / per[1])
@@ -164,7 +175,7 @@ def listed(differences: Sequence[float], most: int = MOST_LISTED) -> int:
     return min(most, moved)
 
 
-def _summed(table: _Table, per: tuple[Floats, Floats], columns: Sequence[int]) -> Paired:
+def _summed(table: _FunctionTable, per: tuple[Floats, Floats], columns: Sequence[int]) -> Paired:
     return paired.pair(
         table.base[0][:, columns].sum(axis=1) / per[0][:, 0],
         table.patched[0][:, columns].sum(axis=1) / per[1][:, 0],
@@ -198,7 +209,7 @@ def _groups(
 
 
 def _ratios(
-    phase: PhaseRecord, blocks: Sequence[SeedProfiles], table: _Table
+    phase: PhaseRecord, blocks: Sequence[SeedProfiles], table: _FunctionTable
 ) -> tuple[RatioRow, ...]:
     rows = []
     for ratio in phase.ratios:
@@ -227,7 +238,7 @@ def _ratios(
     return tuple(rows)
 
 
-def _columns(table: _Table, functions: Sequence[str]) -> list[int]:
+def _columns(table: _FunctionTable, functions: Sequence[str]) -> list[int]:
     names = set(functions)
     return [i for i, key in enumerate(table.keys) if not key.user and key.name in names]
 

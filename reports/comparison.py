@@ -15,6 +15,7 @@ from reports import statistics, wall
 from reports.attribution import attribute
 from reports.blocks import complete_blocks, failed_runs, failure_count, pairs_of
 from reports.gate import gate_of
+from reports.kinds import compare_kinds
 from reports.locks import compare_locks
 from reports.measured_locks import measured_locks
 from reports.memory import compare_memory
@@ -238,7 +239,7 @@ def compare_views(manifests: Sequence[Manifest], session: MeasuredSession) -> li
     points = [record for record in session.records if not record.twin]
     in_wall = manifests[0].experiment.mode == "wall"
     # A repeat checks the whole session, whatever arm it was made on.
-    exactness = facts.NOT_ASKED if in_wall else facts.check_exactness(points)
+    exactness = facts.NO_REPEATS if in_wall else facts.check_exactness(points)
     views = [_view(each, session, exactness) for each in manifests]
     family = [metric for view in views for metric in view.measured]
     judged = _judged(manifests[0], family, views[0].standing)
@@ -363,6 +364,7 @@ def _comparison(
         locks=of_locks,
         measured_locks=measured_locks(manifest, view.records, view.profiles),
         memory=compare_memory(manifest, view.records, view.profiles),
+        kinds=compare_kinds(manifest, view.records, view.profiles),
         wall=course,
         host_findings=facts.of_host(course) if course else (),
     )  # fmt: skip

@@ -14,7 +14,7 @@ from results.record import QUICK, Manifest, RunRecord
 
 # A phase with fewer I/Os shows the luck of the draw: 002 compared two arms by 16 reads each.
 FEWEST_IOS = 1000
-NOT_ASKED = Exactness(
+NO_REPEATS = Exactness(
     status="not asked", text="wall mode measures real time, which is not bit-exact"
 )
 
@@ -286,6 +286,8 @@ def of_host(facts: WallFacts) -> tuple[Finding, ...]:
         )
         for check in facts.checks
     ]  # fmt: skip
+    if facts.real_time and facts.images > 1:
+        findings.append(Finding(level="note", scope="host", kind="one-build"))
     for in_result in (False, True):
         spoilt = [block for block in facts.dropped if block.kept == in_result and not block.failed]
         for case in dict.fromkeys(block.case for block in spoilt):

@@ -16,6 +16,7 @@ from reports.sections import (
     checks,
     functions,
     host,
+    kinds,
     locks,
     meaning,
     memory,
@@ -36,7 +37,9 @@ Section = Callable[[View], list[Block]]
 
 def pairs(view: View) -> list[Block]:
     """What is of two arms: all of a session that has no more, else each pair in its fold."""
-    sections = (metrics.blocks, metrics.runs, functions.blocks, locks.blocks, memory.blocks)
+    sections = (
+        metrics.blocks, metrics.runs, functions.blocks, kinds.blocks, locks.blocks, memory.blocks,
+    )  # fmt: skip
     body = of_each_pair(view, sections)
     return body if view.session.single else [*body, Paragraph(metrics.note(view.first), "note")]
 

@@ -65,6 +65,8 @@ def _values(comparison: Comparison) -> dict[str, Any]:
     )
     for attribution in whole["attributions"]:
         attribution["functions"] = attribution["functions"][: attribution["listed"]]
+    for kinds in whole["kinds"]:
+        kinds["rows"] = kinds["rows"][: kinds["listed"]]
     for case in whole["cases"]:
         del case["timelines"]
     if not comparison.gates:

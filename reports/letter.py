@@ -200,6 +200,12 @@ def render(session: SessionComparison) -> str:
     lines += [*mail.wrapped(about, hang=""), ""] if about else []
     sentence = checks.sentence(session.gates)
     lines += [*mail.wrapped(sentence, hang=""), ""] if sentence else []
+    one_build = next((f.text for f in mail.of_host(session) if f.kind == "one-build"), "")
+    lines += (
+        [*mail.wrapped(f"{one_build[:1].upper()}{one_build[1:]}.", hang=""), ""]
+        if one_build
+        else []
+    )
     if session.single:
         lines += _origin(session.single)
     else:

@@ -89,7 +89,9 @@ class MeasuredLocks(Record):
     ``busy`` is all instructions per unit, without idling.  The first ``listed`` rows are
     those to show; locks that are slept for come last.  ``moved_most`` is the label of
     the spinning lock whose time held moved most, empty where none did beyond the
-    scatter.  ``lost`` counts locks on base and patched whose end was not seen.
+    scatter.  ``lost`` counts locks on base and patched whose end was not seen.  ``slow_entries`` is
+    how often the slow path of spin locks was entered per 1,000 units, None on one vCPU; ``pairs``
+    are who waited for whom, the longest first.
     """
 
     case: str
@@ -102,6 +104,8 @@ class MeasuredLocks(Record):
     listed: int
     moved_most: str
     lost: tuple[int, int]
+    slow_entries: Paired | None = None
+    pairs: tuple[WaitedFor, ...] = ()
 
     @property
     def shown(self) -> tuple[MeasuredLock, ...]:
@@ -115,6 +119,21 @@ class MeasuredLocks(Record):
         return next(
             (row for row in rows if row.label == self.moved_most), rows[0] if rows else None
         )
+
+
+class WaitedFor(Record):
+    """Who waited for whom for a lock of this label, per 1,000 units of work.
+
+    ``waits`` are the times that ``waiter`` found what ``holder`` had taken, ``handovers`` those
+    that the lock came to it from there.  ``waited`` are virtual ns of all vCPUs per unit.
+    """
+
+    label: str
+    waiter: str
+    holder: str
+    waits: Paired
+    handovers: Paired
+    waited: Paired
 
 
 class WaitRow(Record):

@@ -24,6 +24,12 @@ MOVED = 0.005
 # phase is set up would stand above all that matters.
 RARE = 0.001
 MOST_WAITERS = 3
+# Functions in which a vCPU waits for a spin lock.
+SLOW_PATHS = (
+    "native_queued_spin_lock_slowpath",
+    "queued_spin_lock_slowpath",
+    "__pv_queued_spin_lock_slowpath",
+)
 READERS = " (read)"
 
 
@@ -64,9 +70,11 @@ Identities = Mapping[ClassId, Identity]
 def unit_of(phase: PhaseRecord, profiles: Sequence[PhaseProfile | None]) -> tuple[str, str] | None:
     """Name and title of the unit that counts are given per: folios, else the phase's first.
 
-    None where some run counted none of them.
+    Where folios are huge it is the first: how many folios there are is luck then.  None where
+    some run counted none of them.
     """
-    for unit in sorted(phase.units, key=lambda unit: unit.name != FAVOURITE_UNIT):
+    favourite = FAVOURITE_UNIT if phase.thp == "never" else ""
+    for unit in sorted(phase.units, key=lambda unit: unit.name != favourite):
         if all(profile and profile.units.get(unit.name, 0.0) > 0 for profile in profiles):
             return unit.name, unit.title
     return None

@@ -13,6 +13,7 @@ from reports.lock_identity import agreed, identify
 from reports.lock_model import LockComparison, WaitRow
 from reports.lock_rows import (
     MANY,
+    SLOW_PATHS,
     Identities,
     LockRun,
     SeedLocks,
@@ -28,11 +29,6 @@ from results.record import CaseRecord, Manifest, PhaseRecord, RunRecord, TwinRec
 
 # Without a profile counts are given per time of the guest's clock.
 WITHOUT_PROFILE = {"exact": "virtual ms", "wall": "ms"}
-SLOW_PATHS = (
-    "native_queued_spin_lock_slowpath",
-    "queued_spin_lock_slowpath",
-    "__pv_queued_spin_lock_slowpath",
-)
 MOST_LISTED = 10
 
 

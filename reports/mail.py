@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from reports import differences, wording
 from reports.by_arm import MetricRow
 from reports.many import SessionComparison
-from reports.model import MetricComparison
+from reports.model import Finding, MetricComparison
 from reports.sections import checks
 from results.record import ArmRecord, Manifest
 
@@ -79,10 +79,14 @@ def banner(session: SessionComparison) -> list[str]:
     ]
 
 
+def of_host(session: SessionComparison) -> list[Finding]:
+    """What is to be known of a wall session's host; nothing in exact mode."""
+    return [f for comparison in session.comparisons for f in comparison.host_findings]
+
+
 def warnings(session: SessionComparison) -> list[str]:
     """What the gate found broken, and the findings that weaken trust."""
-    of_host = [f for comparison in session.comparisons for f in comparison.host_findings]
-    findings = [f for f in [*of_host, *session.findings] if f.level == "warning"]
+    findings = [f for f in [*of_host(session), *session.findings] if f.level == "warning"]
     texts = [checks.line(gate) for gate in session.gates if gate.standing != "green"]
     texts += [f"{f.scope}: {f.text}" for f in findings]
     lines = [line for text in texts for line in wrapped(f"WARNING: {text}")]

@@ -13,13 +13,15 @@ from typing import NamedTuple
 from reports import paired
 from reports.attribution import SeedProfiles, blocks_of
 from reports.lock_identity import Taker, TakerNames
-from reports.lock_model import MeasuredLock, MeasuredLocks, TakenIn
-from reports.lock_rows import FIRST, MOVED, RARE, saturation, unit_of
+from reports.lock_model import MeasuredLock, MeasuredLocks, TakenIn, WaitedFor
+from reports.lock_rows import FIRST, MANY, MOVED, RARE, SLOW_PATHS, saturation, unit_of
 from reports.paired import Paired, Table, per, ratio
 from results.profile import LockUse, PhaseProfile, Profile
 from results.record import CaseRecord, Manifest, PhaseRecord, RunRecord
 
 MOST_LISTED = 10
+# Of who waited for whom.
+MOST_PAIRS = 40
 
 
 class _Spent(NamedTuple):
@@ -29,14 +31,24 @@ class _Spent(NamedTuple):
     waited: int = 0
 
 
+class _Between(NamedTuple):
+    label: str
+    waiter: str
+    holder: str
+
+
 class _Run:
-    """The locks of one run by their labels: sums, sums by site, and the longest held instance."""
+    """The locks of one run by their labels: sums, sums by site, and the longest held instance.
+
+    ``pairs`` are waits, handovers and times waited of who waited for whom.
+    """
 
     def __init__(self, phase: PhaseProfile, names: TakerNames) -> None:
         self.sums: dict[str, _Spent] = {}
         self.sites: dict[str, dict[str, _Spent]] = {}
         self.single: Counter[str] = Counter()
         self.known: dict[str, Taker] = {}
+        self.pairs: dict[_Between, tuple[int, int, int]] = {}
         for use in phase.locks or ():
             alone: Counter[str] = Counter()
             for site, taker in zip(use.sites, names.of(use), strict=True):
@@ -46,8 +58,21 @@ class _Run:
                 by_site[site.function] = _sum(by_site.get(site.function, _Spent()), spent)
                 self.known.setdefault(taker.label, taker)
                 alone[taker.label] += 0 if site.shared else site.held
+            self._add_pairs(use, names)
             for label, hold in alone.items() if use.instances == 1 else ():
                 self.single[label] = max(self.single[label], hold)
+
+    def _add_pairs(self, use: LockUse, names: TakerNames) -> None:
+        labels = {
+            (site.function, site.shared): taker.label
+            for site, taker in zip(use.sites, names.of(use), strict=True)
+        }
+        for wait in use.pairs:
+            # Who waits on from the phase before has taken nothing in this one.
+            label = labels.get((wait.waiter, wait.shared), next(iter(labels.values())))
+            key = _Between(label, wait.waiter, wait.holder)
+            waits, handovers, waited = self.pairs.get(key, (0, 0, 0))
+            self.pairs[key] = (waits + wait.waits, handovers + wait.handovers, waited + wait.waited)
 
 
 def _sum(first: _Spent, second: _Spent) -> _Spent:
@@ -102,6 +127,24 @@ class _Phase:
         ]
         return paired.pair(cpus[0], cpus[1])
 
+    def pairs(self) -> tuple[WaitedFor, ...]:
+        """Who waited for whom, the longest first."""
+        rows = []
+        for key in {key for arm in self.runs for run in arm for key in run.pairs}:
+            waits, handovers, waited = (
+                [[float(run.pairs.get(key, (0, 0, 0))[at]) for run in arm] for arm in self.runs]
+                for at in range(3)
+            )
+            rows.append(WaitedFor(
+                **key._asdict(), waits=per(waits, self.units, MANY),
+                handovers=per(handovers, self.units, MANY), waited=per(waited, self.units),
+            ))  # fmt: skip
+        rows.sort(key=lambda row: (
+            -(row.waited.base + row.waited.patched), -(row.waits.base + row.waits.patched),
+            row.label, row.waiter, row.holder,
+        ))  # fmt: skip
+        return tuple(rows[:MOST_PAIRS])
+
     def _sites(self, label: str) -> tuple[TakenIn, ...]:
         functions = {f for arm in self.runs for run in arm for f in run.sites.get(label, ())}
         sites = []
@@ -153,6 +196,10 @@ def _phase(
     if moved is not None and moved not in listed:
         rows.remove(moved)
         rows.insert(len(FIRST), moved)
+    entries = [
+        [float(sum(f.calls for f in run.kernel if f.name in SLOW_PATHS)) for run in arm]
+        for arm in ([b.base for b in blocks], [b.patched for b in blocks])
+    ]
     return MeasuredLocks(
         case=case.name,
         phase=phase.name,
@@ -164,6 +211,8 @@ def _phase(
         listed=min(len(spinning), MOST_LISTED),
         moved_most=moved.label if moved else "",
         lost=(sum(b.base.lost_locks for b in blocks), sum(b.patched.lost_locks for b in blocks)),
+        slow_entries=per(entries, table.units, MANY) if vcpus > 1 else None,
+        pairs=table.pairs(),
     )
 
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from experiment.machine import MachineSpec
 from reports import paired
-from reports.attribution import SeedProfiles, blocks_of
+from reports.attribution import SeedProfiles, blocks_of, path_unit
 from reports.attribution_model import Arm
 from reports.memory_model import MemoryComparison, Missed, MissedIn
 from reports.paired import Floats, Paired
@@ -47,13 +47,13 @@ def weights(machine: MachineSpec) -> Mapping[str, float]:
 def _of(phase: PhaseProfile) -> dict[_Key, tuple[str, Misses]]:
     """The file and the misses of every function and user file, but of what idles."""
     assert phase.memory is not None
-    found: dict[_Key, tuple[str, Misses]] = {
-        _Key(one.name, False): (one.file, one) for one in phase.memory.kernel
+    misses_of: dict[_Key, tuple[str, Misses]] = {
+        _Key(function.name, False): (function.file, function) for function in phase.memory.kernel
     }
     for name, misses in phase.memory.user.items():
         if name != IDLE_PROGRAM:
-            found[_Key(name, True)] = ("", misses)
-    return found
+            misses_of[_Key(name, True)] = ("", misses)
+    return misses_of
 
 
 class _Table:
@@ -72,10 +72,10 @@ class _Table:
         nothing = ("", Misses())
         self.events: list[dict[str, Floats]] = []
         for arm in runs:
-            seen = [[run.get(key, nothing)[1] for key in self.keys] for run in arm]
+            by_seed = [[run.get(key, nothing)[1] for key in self.keys] for run in arm]
             shape = len(arm), len(self.keys)
             self.events.append({
-                event: np.array([[float(getattr(one, event)) for one in run] for run in seen])
+                event: np.array([[float(getattr(each, event)) for each in run] for run in by_seed])
                 .reshape(shape)
                 for event in EVENTS
             })  # fmt: skip
@@ -102,17 +102,6 @@ class _Table:
         return "" if all(present) else "base" if present[0] else "patched"
 
 
-def _unit(phase: PhaseRecord, runs: Sequence[PhaseProfile]) -> tuple[str, str] | None:
-    """Name and title of the unit that the path is given per: the first that every run counted.
-
-    Not folios, as with locks: how many a unit of work needs is luck where they are huge.
-    """
-    for unit in phase.units:
-        if all(run.units.get(unit.name, 0.0) > 0 for run in runs):
-            return unit.name, unit.title
-    return None
-
-
 def _order(row: MissedIn) -> tuple[float, float, str]:
     return -abs(row.cycles.difference), -(row.cycles.base + row.cycles.patched), row.name
 
@@ -120,9 +109,9 @@ def _order(row: MissedIn) -> tuple[float, float, str]:
 def _phase(
     twin: TwinRecord, case: CaseRecord, phase: PhaseRecord, blocks: Sequence[SeedProfiles]
 ) -> MemoryComparison | None:
-    both = [one for block in blocks for one in (block.base, block.patched)]
-    unit = _unit(phase, both)
-    if twin.machine is None or unit is None or any(one.memory is None for one in both):
+    both = [profile for block in blocks for profile in (block.base, block.patched)]
+    unit = path_unit(phase, both)
+    if twin.machine is None or unit is None or any(profile.memory is None for profile in both):
         return None
     table = _Table(blocks, unit[0], twin.machine)
     rows = sorted(
@@ -166,7 +155,7 @@ def compare_memory(
     manifest: Manifest, records: Sequence[RunRecord], profiles: Sequence[Profile]
 ) -> tuple[MemoryComparison, ...]:
     """One comparison a twin that models a machine, case and phase, where both arms have counts."""
-    found = []
+    comparisons = []
     for twin in manifest.twins:
         if twin.machine is None:
             continue
@@ -175,6 +164,6 @@ def compare_memory(
                 blocks = blocks_of(
                     manifest, records, profiles, case.name, phase.name, twin=twin.name
                 )
-                one = _phase(twin, case, phase, blocks) if blocks else None
-                found += [one] if one else []
-    return tuple(found)
+                comparison = _phase(twin, case, phase, blocks) if blocks else None
+                comparisons += [comparison] if comparison else []
+    return tuple(comparisons)

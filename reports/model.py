@@ -15,6 +15,7 @@ from reports import sentences
 from reports.attribution_model import Attribution
 from reports.errors import ReportError as ReportError
 from reports.gate_model import ArmGate
+from reports.kinds_model import KindsComparison
 from reports.lock_model import LockComparison, MeasuredLocks
 from reports.memory_model import MemoryComparison
 from reports.verdict import Judgement, Verdict
@@ -210,6 +211,7 @@ class Comparison(Record):
     locks: tuple[LockComparison, ...] = ()
     measured_locks: tuple[MeasuredLocks, ...] = ()
     memory: tuple[MemoryComparison, ...] = ()
+    kinds: tuple[KindsComparison, ...] = ()
     wall: WallFacts | None = None
     host_findings: tuple[Finding, ...] = ()
     gates: tuple[ArmGate, ...] = ()

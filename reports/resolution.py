@@ -29,11 +29,11 @@ def time_resolution(
     if manifest.experiment.mode == "wall" or short not in TIMED:
         return 0.0
     times = next(
-        (one.times.get(manifest.guest.name, {}) for one in manifest.experiment.cases
-         if one.name == case.name), {},
+        (spec.times.get(manifest.guest.name, {}) for spec in manifest.experiment.cases
+         if spec.name == case.name), {},
     )  # fmt: skip
     by_number = phase in times and times[phase].ios is not None
-    if not by_number and f"{phase}.runtime" not in {one.name for one in case.metrics}:
+    if not by_number and f"{phase}.runtime" not in {spec.name for spec in case.metrics}:
         return 0.0
     seconds = [
         samples[f"{phase}.ios"] / samples[f"{phase}.iops"]

@@ -12,6 +12,10 @@ from typing import Any
 
 # Seeds, blocks and functions that are named; more are a number.
 NAMED, NAMED_BLOCKS = 5, 6
+ONE_BUILD = (
+    "each kernel is one build, and what its layout gives is in no interval: base against itself is "
+    "one binary, and more blocks do not average it out"
+)
 
 Values = Mapping[str, Any]
 
@@ -145,6 +149,7 @@ KINDS: Mapping[str, Callable[[Values], str]] = MappingProxyType(
         "executed": _executed,
         "accelerator": _accelerator,
         "host-check": lambda v: f"{v['name']}: {v['found']} ({v['status']})",
+        "one-build": lambda v: ONE_BUILD,
         "dropped-blocks": _dropped,
         "early": _early,
     }

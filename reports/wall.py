@@ -119,6 +119,7 @@ def standing(manifest: Manifest, records: Sequence[RunRecord]) -> WallStanding:
             look_share=share,
             early=look is not None and len(whole) < planned,
             unfinished=unfinished,
+            images=len({arm.kernel.code_key for arm in manifest.arms}),
             dropped=left_out,
         ),
         thresholds=thresholds,

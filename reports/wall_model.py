@@ -69,6 +69,8 @@ class WallFacts(Record):
     ``blocks`` of ``planned`` were recorded whole; ``look_share`` is the share of the error
     rates that this look has, None where the session may be judged at its end only.
     ``early`` is true where it ended at a look, ``unfinished`` where it is between looks.
+    ``images`` is of how many kernel images all arms are: of each there is one build, whose layout
+    no interval has in it.
     """
 
     accelerator: str
@@ -79,5 +81,6 @@ class WallFacts(Record):
     look_share: float | None = None
     early: bool = False
     unfinished: bool = False
+    images: int = 1
     dropped: tuple[DroppedBlock, ...] = ()
     drift: tuple[DriftPoint, ...] = ()

@@ -55,18 +55,37 @@ class LockSite(Record):
     waited: int = 0
 
 
+class LockWait(Record):
+    """Who waited for whom: functions that took a lock, the one while the other held it.
+
+    ``waits`` counts the times that ``waiter`` found what ``holder`` had taken, ``handovers`` those
+    that a waiter got it next once that one let go, both of spin locks and the first of others,
+    too.  ``waited`` is what all vCPUs executed while the one waited for the other: all waiting is
+    divided among those that held the lock meanwhile.  ``shared`` tells a reader that waits.
+    """
+
+    waiter: str
+    holder: str
+    shared: bool
+    waits: int
+    handovers: int
+    waited: int
+
+
 class LockUse(Record):
     """Locks of one phase that the same functions took, told apart by their addresses.
 
     ``instances`` is how many they are, ``sleeps`` whether who finds one held sleeps, and
     ``symbol`` the name of the kernel's variable that a single one is in; empty for others.
-    Two locks of one type that other functions took are two entries.
+    Two locks of one type that other functions took are two entries.  ``pairs`` are those of
+    their takers who waited for each other, in the order of names.
     """
 
     instances: int
     sleeps: bool
     symbol: str
     sites: tuple[LockSite, ...]
+    pairs: tuple[LockWait, ...] = ()
 
 
 class Misses(Record):

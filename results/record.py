@@ -149,12 +149,14 @@ class RatioRecord(Record):
 class PhaseRecord(Record):
     """One phase as it was run: its command line for people, and what is counted in it.
 
-    The first of ``units`` is the one that attribution is given per.
+    The first of ``units`` is the one that attribution is given per; ``thp`` is whether pages may be
+    huge (``never``, ``madvise``, ``always``).
     """
 
     name: str
     command: str
     caches: str
+    thp: str = "never"
     units: tuple[UnitRecord, ...] = ()
     ratios: tuple[RatioRecord, ...] = ()
 

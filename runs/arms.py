@@ -86,7 +86,10 @@ def planned_kernels(experiment: Experiment, options: Options) -> tuple[PlannedKe
             kernel = PlannedKernel(
                 arm.name, kernel_spec(experiment, arm, flavour), patches[arm.name]
             )
-            if all((one.spec, one.patches) != (kernel.spec, kernel.patches) for one in planned):
+            if all(
+                (earlier.spec, earlier.patches) != (kernel.spec, kernel.patches)
+                for earlier in planned
+            ):
                 planned.append(kernel)
     return tuple(planned)
 
@@ -122,7 +125,7 @@ def build_arms(
                 checkout=options.checkout,
                 cache=options.cache,
                 progress=shown,
-                boxed=wants_box(experiment, options),
+                boxed=needs_box(experiment, options),
             )
         except SeriesError as error:
             if arm.upto is None:
@@ -133,7 +136,7 @@ def build_arms(
     return {arm.name: kernels[arm.name] for arm in arms_of(experiment)}
 
 
-def wants_box(experiment: Experiment, options: Options) -> bool:
+def needs_box(experiment: Experiment, options: Options) -> bool:
     """Whether patches are built in a box: as asked, else where somebody mailed one of them."""
     if options.sandbox is not None:
         return options.sandbox
@@ -152,10 +155,14 @@ def expect_arms(experiment: Experiment, options: Options, flavours: Sequence[str
     arms = [(arm, patches_of(experiment, arm, options)) for arm in experiment.all_arms]
     arms.sort(key=lambda each: len(each[1]))
     options.executor.expect_kernels(
-        [(kernel_spec(experiment, arm, one), patches) for one in flavours for arm, patches in arms],
+        [
+            (kernel_spec(experiment, arm, flavour), patches)
+            for flavour in flavours
+            for arm, patches in arms
+        ],
         checkout=options.checkout,
         cache=options.cache,
-        boxed=wants_box(experiment, options),
+        boxed=needs_box(experiment, options),
     )
 
 
@@ -177,16 +184,16 @@ def kernel_keys(experiment: Experiment, options: Options) -> dict[tuple[str, str
         UsageError: source, flavour or patch does not exist.
         InfraError: a package or tool is missing.
     """
-    found = {}
+    keys = {}
     for flavour in flavours(experiment):
         for arm in experiment.all_arms:
-            found[flavour, arm.name] = build.key_of(
+            keys[flavour, arm.name] = build.key_of(
                 kernel_spec(experiment, arm, flavour),
                 patches_of(experiment, arm, options),
                 checkout=options.checkout,
                 cache=options.cache,
             )
-    return found
+    return keys
 
 
 def cache_key(keys: Mapping[tuple[str, str], str]) -> str:

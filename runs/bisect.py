@@ -17,7 +17,15 @@ from typing import Literal
 from pydantic import Field, ValidationError
 
 from errors import InfraError, LabError, SeriesError, UsageError, WorkloadError
-from experiment.bisection import Ask, Boundary, State, can_tell, next_step, percent, state_of
+from experiment.bisection import (
+    Boundary,
+    NextPoint,
+    State,
+    can_decide,
+    next_step,
+    percent,
+    state_of,
+)
 from experiment.spec import ArmSpec, Experiment
 from results.record import Record, RunRecord
 from results.store import MANIFEST, SessionStore, write_atomically
@@ -150,17 +158,17 @@ def run(folder: Path, options: Options, reporter: Reporter, building: BuildProgr
         return _result("nothing", search, folder, whole, 0, search.last)
     finding = _too_fine(search, folder)
     if finding:
-        reporter.say(f"note: {finding}")
+        reporter.log(f"note: {finding}")
     while True:
         decided = next_step(len(search.points), _known(search, folder, whole))
         if isinstance(decided, Boundary):
             kind: Literal["found", "range"] = "found" if decided.single else "range"
             return _result(kind, search, folder, whole, decided.old, decided.new, finding)
-        search = _look_at(decided, search, folder, options, reporter, building)
+        search = _try_point(decided, search, folder, options, reporter, building)
 
 
-def _look_at(
-    ask: Ask,
+def _try_point(
+    request: NextPoint,
     search: Search,
     folder: Path,
     options: Options,
@@ -168,9 +176,9 @@ def _look_at(
     building: BuildProgress,
 ) -> Search:
     """Build and measure one more point; return what is known then."""
-    point = ask.point
+    point = request.point
     arm = search.points[point]
-    reporter.say(f"trying   {arm.name} of {search.last}: {arm.label}")
+    reporter.log(f"trying   {arm.name} of {search.last}: {arm.label}")
     try:
         session = _prepared(search, (*search.tested, point), options, building)
         code = {
@@ -190,7 +198,7 @@ def _look_at(
             measure(session, options, SessionStore(folder), reporter)
             _change(search, folder, point, required=True)
     except (SeriesError, WorkloadError) as error:
-        reporter.say(f"skipped  {arm.name}: {error.what}")
+        reporter.log(f"skipped  {arm.name}: {error.what}")
         why = {
             **search.skipped,
             point: f"{error.where}: {error.what}" if error.where else error.what,
@@ -244,8 +252,8 @@ def _ratios(search: Search, folder: Path, point: int) -> list[float]:
     """ln(point / point 0) of the metric for each seed that both were measured with."""
     sides = []
     for each in (0, point):
-        found = [run for run in _runs(search, folder, each) if run.samples and not run.repeat]
-        sides.append({run.seed: (run.samples or {})[search.metric] for run in found})
+        runs = [run for run in _runs(search, folder, each) if run.samples and not run.repeat]
+        sides.append({run.seed: (run.samples or {})[search.metric] for run in runs})
     base, other = sides
     return [
         math.log(other[seed] / base[seed])
@@ -297,7 +305,7 @@ def _too_fine(search: Search, folder: Path) -> str:
     if len(ratios) < 3:
         return ""
     spread = statistics.stdev(ratios)
-    if can_tell(search.threshold, spread, len(ratios)):
+    if can_decide(search.threshold, spread, len(ratios)):
         return ""
     return (
         f"the change differs from seed to seed by {percent(spread)} (sd): {len(ratios)} seeds "

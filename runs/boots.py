@@ -67,7 +67,7 @@ class Judge(Protocol):
     def first(self, boot: Boot, outcome: Outcome) -> str:
         """Name of the boot that must have been told before this one; empty for none."""
 
-    def tell(self, boot: Boot, outcome: Outcome, *, last: bool) -> bool:
+    def receive(self, boot: Boot, outcome: Outcome, *, last: bool) -> bool:
         """How a boot ended, its raw files in place; True asks for another attempt.
 
         After the ``last`` attempt the answer is False.
@@ -131,7 +131,7 @@ class Executor(Protocol):
     def name(self) -> str:
         """As the command line has it, for people."""
 
-    def slots(self, memory_mib: int, asked: int | None) -> int:
+    def slots(self, memory_mib: int, limit: int | None) -> int:
         """Guests of this memory (MiB) that run at once."""
 
     def boot(self, batches: Sequence[Sequence[Boot]], judge: Judge, place: Place) -> float:
@@ -154,7 +154,7 @@ class Executor(Protocol):
 
     def expect_kernels(
         self,
-        wanted: Sequence[tuple[KernelSpec, Sequence[Path]]],
+        kernels: Sequence[tuple[KernelSpec, Sequence[Path]]],
         *,
         checkout: Path,
         cache: Path,

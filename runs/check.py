@@ -45,7 +45,7 @@ def run_gate(
     if not todo:
         return session
     kept = {check.run_id: check for check in store.checks() if check.status != "not run"}
-    missing = [one for one in todo if not _is(kept.get(one.run_id), session, one)]
+    missing = [entry for entry in todo if not _is(kept.get(entry.run_id), session, entry)]
     if missing:
         _make(session, options, store, reporter, todo, missing)
     return without_broken(session, store.checks(), reporter)
@@ -60,7 +60,9 @@ def unmade(
     """
     kept = {check.run_id: check.kernel_key for check in checks if check.status != "not run"}
     todo = planned(session.experiment, session.workloads)
-    return tuple(one for one in todo if kept.get(one.run_id) != keys[one.flavour, one.arm.name])
+    return tuple(
+        entry for entry in todo if kept.get(entry.run_id) != keys[entry.flavour, entry.arm.name]
+    )
 
 
 def without_broken(session: Session, checks: list[Check], reporter: Reporter) -> Session:
@@ -73,16 +75,16 @@ def without_broken(session: Session, checks: list[Check], reporter: Reporter) ->
     if session.experiment.check is None:
         return session
     arms = [arm.name for arm in session.experiment.all_arms]
-    found = {arm: [check for check in checks if check.arm == arm] for arm in arms}
-    stands = {arm: standing(found[arm], found[arms[0]]) for arm in arms}
+    by_arm = {arm: [check for check in checks if check.arm == arm] for arm in arms}
+    stands = {arm: standing(by_arm[arm], by_arm[arms[0]]) for arm in arms}
     sound = {arm for arm in arms if stands[arm].is_sound or stands[arm].arm == "pending"}
     sound |= {run.arm for run in session.plan.runs} - set(arms)
     for arm in arms:
         if arm not in sound:
             first = next(
-                (p.title for c in found[arm] for p in c.problems), "its checks did not run"
+                (p.title for c in by_arm[arm] for p in c.problems), "its checks did not run"
             )
-            reporter.say(f"not judged: {arm}: {first}")
+            reporter.log(f"not judged: {arm}: {first}")
     paired = {arm for pair in session.experiment.compared if set(pair) <= sound for arm in pair} | (
         sound - set(arms)
     )
@@ -92,14 +94,14 @@ def without_broken(session: Session, checks: list[Check], reporter: Reporter) ->
     return dataclasses.replace(session, plan=Plan(runs=runs, seeds=session.plan.seeds))
 
 
-def _is(found: Check | None, session: Session, one: PlannedCheck) -> bool:
-    key = session.checked[one.flavour][one.arm.name].identity.key
-    return found is not None and found.kernel_key == key
+def _is(kept: Check | None, session: Session, entry: PlannedCheck) -> bool:
+    key = session.checked[entry.flavour][entry.arm.name].identity.key
+    return kept is not None and kept.kernel_key == key
 
 
-def machine(session: Session, one: PlannedCheck, booted: CheckGuest) -> Machine:
+def machine(session: Session, entry: PlannedCheck, booted: CheckGuest) -> Machine:
     """What is booted for one check."""
-    kernel = session.checked[one.flavour][one.arm.name]
+    kernel = session.checked[entry.flavour][entry.arm.name]
     return Machine(
         kernel=kernel.image,
         initramfs=session.root_of(kernel, booted.programs).path,
@@ -111,8 +113,8 @@ def machine(session: Session, one: PlannedCheck, booted: CheckGuest) -> Machine:
     )
 
 
-def _guest(session: Session, one: PlannedCheck) -> CheckGuest:
-    return guest_of(session.experiment, session.workloads, one, session.initramfs.mib)
+def _guest(session: Session, entry: PlannedCheck) -> CheckGuest:
+    return guest_of(session.experiment, session.workloads, entry, session.initramfs.mib)
 
 
 def _make(
@@ -123,22 +125,22 @@ def _make(
     todo: tuple[PlannedCheck, ...],
     missing: list[PlannedCheck],
 ) -> None:
-    memory = max(_guest(session, one).guest.memory_mib for one in missing)
+    memory = max(_guest(session, entry).guest.memory_mib for entry in missing)
     slots = options.executor.slots(memory, options.guests_at_once)
-    judge = _Judge(session, store, reporter, {one.run_id: one for one in todo})
+    judge = _Judge(session, store, reporter, {entry.run_id: entry for entry in todo})
     place = Place(options.cache, store.raw, reporter, slots)
     with ExitStack() as held, reporter.runs(len(todo), len(todo) - len(missing), slots):
         for kernels in session.checked.values():
             for kernel in kernels.values():
                 held.enter_context(hold(kernel))
-        options.executor.boot([[_boot(session, one) for one in missing]], judge, place)
+        options.executor.boot([[_boot(session, entry) for entry in missing]], judge, place)
 
 
-def _boot(session: Session, one: PlannedCheck) -> Boot:
-    guest = _guest(session, one)
-    booted = machine(session, one, guest)
+def _boot(session: Session, entry: PlannedCheck) -> Boot:
+    guest = _guest(session, entry)
+    booted = machine(session, entry, guest)
     return Boot(
-        one.run_id, one.arm.name, booted, guest.job_text, cold=True, console_bytes=FLOOD_BYTES
+        entry.run_id, entry.arm.name, booted, guest.job_text, cold=True, console_bytes=FLOOD_BYTES
     )
 
 
@@ -155,36 +157,36 @@ class _Judge:
         """None: each speaks for itself."""
         return ""
 
-    def tell(self, boot: Boot, outcome: Outcome, *, last: bool) -> bool:
+    def receive(self, boot: Boot, outcome: Outcome, *, last: bool) -> bool:
         """A record, or once more for a guest that said nothing."""
-        one = self.checks[boot.name]
-        asked = _guest(self.session, one).asked
-        log = self.store.raw / one.run_id / CONSOLE
-        said = console.read(log) if log.exists() else ""
-        found = _judged(said, outcome.files, asked)
-        status, reason = how_it_went(outcome, found)
+        entry = self.checks[boot.name]
+        task = _guest(self.session, entry).task
+        log = self.store.raw / entry.run_id / CONSOLE
+        text = console.read(log) if log.exists() else ""
+        judged = _judged(text, outcome.files, task)
+        status, reason = how_it_went(outcome, judged)
         if status == "not run" and not last:
             return True
         result = Check(
-            run_id=one.run_id,
-            arm=one.arm.name,
-            of=sum(other.arm == one.arm for other in self.checks.values()),
-            flavour=one.flavour,
-            vcpus=one.vcpus,
-            cases=tuple(case.name for case in one.cases),
-            kernel_key=self.session.checked[one.flavour][one.arm.name].identity.key,
+            run_id=entry.run_id,
+            arm=entry.arm.name,
+            of=sum(other.arm == entry.arm for other in self.checks.values()),
+            flavour=entry.flavour,
+            vcpus=entry.vcpus,
+            cases=tuple(case.name for case in entry.cases),
+            kernel_key=self.session.checked[entry.flavour][entry.arm.name].identity.key,
             status=status,
-            problems=found.problems if status == "red" else (),
-            checked=found.checked,
+            problems=judged.problems if status == "red" else (),
+            checked=judged.checked,
             reason=reason,
             console=str(log.relative_to(self.store.folder)),
         )
         self.store.append_check(
             result,
-            RunCost(run_id=one.run_id, elapsed_s=outcome.elapsed_s, guest_cpu_s=outcome.cpu_s),
+            RunCost(run_id=entry.run_id, elapsed_s=outcome.elapsed_s, guest_cpu_s=outcome.cpu_s),
         )
         first = result.reason or next((p.title for p in result.problems), "")
-        self.reporter.finished(one.run_id, problem=first)
+        self.reporter.finished(entry.run_id, problem=first)
         return False
 
     def withdraw(self, names: Collection[str]) -> None:
@@ -193,24 +195,24 @@ class _Judge:
         self.reporter.withdrawn(len(names))
 
 
-def _judged(said: str, files: Mapping[str, bytes] | None, asked: CheckTask) -> check.CheckResult:
+def _judged(text: str, files: Mapping[str, bytes] | None, task: CheckTask) -> check.CheckResult:
     """What a guest shows; one whose words nobody can read is not sound."""
     try:
-        return limited.call(check.judge, said, files, asked)
+        return limited.call(check.judge, text, files, task)
     except Exception as error:  # as in runs.recording: of what a guest sent
         title = f"what it sent cannot be read: {type(error).__name__}: {error}"
         return check.CheckResult((check.problem("step", title),), ())
 
 
-def how_it_went(outcome: Outcome, found: check.CheckResult) -> tuple[CheckStatus, str]:
+def how_it_went(outcome: Outcome, result: check.CheckResult) -> tuple[CheckStatus, str]:
     """Status of a check, and why it was not run: pure.
 
     A guest without files whose console shows no splat was lost, and says nothing; that a
     self-test did not report is then no finding either.
     """
     if outcome.files is not None:
-        return ("red" if found.problems else "green"), ""
-    told = any(problem.evidence for problem in found.problems)
-    if told or outcome.ending.kind not in SILENT_ENDINGS:
+        return ("red" if result.problems else "green"), ""
+    evident = any(problem.evidence for problem in result.problems)
+    if evident or outcome.ending.kind not in SILENT_ENDINGS:
         return "red", ""
     return "not run", outcome.ending.message

@@ -9,7 +9,7 @@ from pathlib import Path
 from experiment.load import load_guest
 from experiment.plan import Size, memory_needed_mib, scaled
 from experiment.spec import ArmSpec, CaseSpec, Experiment, Guest
-from workloads.check_job import Case, CheckTask, Room, command_line, job_text, room, task_of
+from workloads.check_job import CheckCase, CheckTask, Room, command_line, job_text, room, task_of
 from workloads.job import prepare_text
 from workloads.spec import Workload, programs_of
 
@@ -55,7 +55,7 @@ class CheckGuest:
     prepare_text: str
     job_text: str
     cmdline: tuple[str, ...]
-    asked: CheckTask
+    task: CheckTask
     programs: tuple[Path, ...] = ()
 
 
@@ -92,7 +92,7 @@ def planned(experiment: Experiment, workloads: Mapping[str, Workload]) -> tuple[
 def guest_of(
     experiment: Experiment,
     workloads: Mapping[str, Workload],
-    one: PlannedCheck,
+    entry: PlannedCheck,
     initramfs_mib: int,
 ) -> CheckGuest:
     """What one check is booted with.
@@ -104,29 +104,29 @@ def guest_of(
         SpecError: the dataset's sizes are no multiples of the smallest profile's scale.
     """
     profile = load_guest(Path(PROFILE))
-    profile = profile.model_copy(update={"jobs": max(profile.jobs, one.vcpus)})
+    profile = profile.model_copy(update={"jobs": max(profile.jobs, entry.vcpus)})
     cases = [
-        Case(workload, workload.phases)
-        for case in one.cases
+        CheckCase(workload, workload.phases)
+        for case in entry.cases
         for workload in [workloads[case.workload].as_variant(case.variant)]
     ]
     workload = cases[0].workload
     size = scaled(experiment.dataset, profile)
     rooms = room(size, workload)
     size = replace(size, brd_mib=rooms.brd)
-    guest = _shape(experiment, profile, size, rooms, one, initramfs_mib)
+    guest = _shape(experiment, profile, size, rooms, entry, initramfs_mib)
     return CheckGuest(
         guest=guest,
         size=size,
         prepare_text=prepare_text(
-            workload, file_mib=size.file_mib, jobs=size.jobs, mount_options=one.arm.mount_options
+            workload, file_mib=size.file_mib, jobs=size.jobs, mount_options=entry.arm.mount_options
         ),
         job_text=job_text(
             cases, jobs=size.jobs, seed=experiment.seed, room=rooms, file_mib=size.file_mib,
-            sysctl=one.arm.sysctl,
+            sysctl=entry.arm.sysctl,
         ),
-        cmdline=(*command_line(one.selftests), *one.arm.cmdline),
-        asked=task_of(cases, one.selftests, lockdep=not one.selftests, vcpus=one.vcpus),
+        cmdline=(*command_line(entry.selftests), *entry.arm.cmdline),
+        task=task_of(cases, entry.selftests, lockdep=not entry.selftests, vcpus=entry.vcpus),
         programs=programs_of(workload.phases),
     )  # fmt: skip
 
@@ -136,22 +136,22 @@ def _shape(
     profile: Guest,
     size: Size,
     rooms: Room,
-    one: PlannedCheck,
+    entry: PlannedCheck,
     initramfs_mib: int,
 ) -> Guest:
     nodes = load_guest(Path(experiment.guest)).numa_nodes
-    nodes = nodes if one.vcpus % nodes == 0 else 1
+    nodes = nodes if entry.vcpus % nodes == 0 else 1
     # What tmpfs holds is cached without a limit; elsewhere a limit, or what is left.
     cached = replace(size, cgroup_limit_mib=rooms.limit or rooms.left, memory_mib=0)
     needed = memory_needed_mib(cached, profile, initramfs_mib)
     memory_mib = max(profile.memory_mib, needed) + MORE_MEMORY_MIB
     return profile.model_copy(
         update={
-            "vcpus": one.vcpus,
+            "vcpus": entry.vcpus,
             "numa_nodes": nodes,
             "cpu": CPU,
             "memory_mib": -(-memory_mib // nodes) * nodes,
-            "metronome_ns": METRONOME_NS if one.vcpus > 1 else 0,
+            "metronome_ns": METRONOME_NS if entry.vcpus > 1 else 0,
             "boot_timeout_s": BOOT_S,
             "silence_timeout_s": SILENCE_S,
             "run_timeout_s": RUN_S,

@@ -110,7 +110,7 @@ def of_session(folder: Path, kernels: Path) -> Coverage:
                 run_cpu_s=round(sum(costs[run] for run in runs) / len(runs), 1),
             )
         )
-    ordered = tuple(sorted(cases, key=lambda one: one.case))
+    ordered = tuple(sorted(cases, key=lambda covered: covered.case))
     return Coverage(identity.source.partition("=")[0], identity.release, ordered, calls)
 
 
@@ -133,11 +133,11 @@ def functions_of(kernel: Kernel) -> set[Function]:
         for line in text.splitlines()
         if line.endswith(f" {name}")
     ]
-    found = addresses.functions(table, origins.load(kernel.origins))
+    functions = addresses.functions(table, origins.load(kernel.origins))
     init = range(*bounds) if len(bounds) == len(INIT) else range(0)
     return {
-        (found.named[owner][1], found.named[owner][0])
-        for start, owner in zip(table.starts.tolist(), found.owner.tolist(), strict=True)
+        (functions.named[owner][1], functions.named[owner][0])
+        for start, owner in zip(table.starts.tolist(), functions.owner.tolist(), strict=True)
         if start not in init
     }
 
@@ -151,19 +151,19 @@ def add(sessions: Sequence[Path], kernels: Path, folder: Path = FOLDER) -> tuple
     if not sessions:
         raise UsageError("no session named", where="coverage add", next_step="name sessions")
     for session in sessions:
-        found = of_session(session, kernels)
-        table = folder / f"{found.source.rpartition(':')[2].replace('/', '-')}.csv"
+        added = of_session(session, kernels)
+        table = folder / f"{added.source.rpartition(':')[2].replace('/', '-')}.csv"
         if table.exists():
             try:
-                found = coverage.read(table).with_session(found)
+                added = coverage.read(table).with_session(added)
             except ValueError as error:
                 raise UsageError(
                     f"another kernel than the table's: {error}",
                     where=str(session),
                     next_step=f"remove {table} to begin anew, and add all sessions",
                 ) from None
-        coverage.write(found, table)
-    return table, found
+        coverage.write(added, table)
+    return table, added
 
 
 def changed_by(
@@ -178,24 +178,24 @@ def changed_by(
         SeriesError: a patch has impossible numbers.
     """
     where = {"checkout": options.checkout, "cache": options.cache}
-    wanted = [experiment.all_arms[0].name, experiment.all_arms[-1].name]
+    names = [experiment.all_arms[0].name, experiment.all_arms[-1].name]
     kernels: dict[str, Kernel] = {}
     try:
         for each in planned_kernels(experiment, options):
-            if each.arm in wanted and each.spec.flavour == experiment.kernel.flavour:
+            if each.arm in names and each.spec.flavour == experiment.kernel.flavour:
                 kernel = cache.load(options.cache, build.key_of(each.spec, each.patches, **where))
                 kernels |= {each.arm: kernel} if kernel else {}
     except LabError:
         # What is missing to build a kernel is no reason not to read patches.
         kernels = {}
-    if len(kernels) == len(wanted):
-        base, patched = (kernels[name] for name in wanted)
+    if len(kernels) == len(names):
+        base, patched = (kernels[name] for name in names)
         changes = symbols.changed_functions(base.symbols, patched.symbols)
         return tuple(change.name for change in changes), True
-    found: dict[str, None] = {}
+    changed: dict[str, None] = {}
     for name, text in patches.items():
-        found |= dict.fromkeys(changed_functions(text, name))
-    return tuple(found), False
+        changed |= dict.fromkeys(changed_functions(text, name))
+    return tuple(changed), False
 
 
 def _runs(session: MeasuredSession, case: str, arms: Collection[str]) -> set[str]:

@@ -70,7 +70,7 @@ class PrintingExecutor:
     known: dict[str, Kernel] = field(default_factory=dict)
     name: str = "printing"
 
-    def slots(self, memory_mib: int, asked: int | None) -> int:
+    def slots(self, memory_mib: int, limit: int | None) -> int:
         """One line after the other."""
         return 1
 
@@ -90,7 +90,7 @@ class PrintingExecutor:
 
     def expect_kernels(
         self,
-        wanted: Sequence[tuple[KernelSpec, Sequence[Path]]],
+        kernels: Sequence[tuple[KernelSpec, Sequence[Path]]],
         *,
         checkout: Path,
         cache: Path,
@@ -129,8 +129,8 @@ class PrintingWall:
         self, guests: Mapping[str, Mapping[str, Guest]], image: Path, *, fit_only: bool
     ) -> WallHost:
         """What this host has; KVM where nobody has found that out yet, which takes a boot."""
-        found = accelerator.kept(self.cache) or accelerator.AcceleratorTest("kvm", ())
-        return WallHost(found, placements_of(guests), ())
+        result = accelerator.kept(self.cache) or accelerator.AcceleratorTest("kvm", ())
+        return WallHost(result, placements_of(guests), ())
 
     def hosts(self) -> int:
         """The one that we stand on."""
@@ -140,25 +140,25 @@ class PrintingWall:
         self, block: Sequence[WallBoot], attempts: int, place: Place
     ) -> Callable[[], Sequence[WallRun]]:
         """Write down the guests of a block; there will be no runs."""
-        found = accelerator.kept(self.cache) or accelerator.AcceleratorTest("kvm", ())
+        result = accelerator.kept(self.cache) or accelerator.AcceleratorTest("kvm", ())
         for boot in block:
-            self.lines.add("boots", wall_lines(boot, found))
+            self.lines.add("boots", wall_lines(boot, result))
         return lambda: ()
 
 
-def kernel_lines(asked: Experiment, options: Options) -> list[str]:
+def kernel_lines(experiment: Experiment, options: Options) -> list[str]:
     """Lines that build every kernel of the experiment, in folders of their own.
 
     Raises:
         LabError: as for building, as far as nothing is built.
     """
     executor = PrintingExecutor(options.cache)
-    for flavour in flavours(asked):
-        build_arms(asked, replace(options, executor=executor), _quiet, flavour)
+    for flavour in flavours(experiment):
+        build_arms(experiment, replace(options, executor=executor), _quiet, flavour)
     return executor.lines.builds
 
 
-def session_lines(asked: Experiment, options: Options) -> Lines:
+def session_lines(experiment: Experiment, options: Options) -> Lines:
     """Lines that build a session's kernels, and boot the runs of its first seed and its checks.
 
     Each guest boots from cold, which gives the bytes that a restored one gives.
@@ -169,7 +169,7 @@ def session_lines(asked: Experiment, options: Options) -> Lines:
     executor = PrintingExecutor(options.cache)
     options = replace(options, executor=executor)
     reporter = Reporter(Console(file=io.StringIO()))
-    session = prepare(asked, options, _quiet)
+    session = prepare(experiment, options, _quiet)
     if session.same_code:
         executor.lines.add("boots", [NOTHING])
         return executor.lines
@@ -217,13 +217,13 @@ def exact_lines(name: str, machine: Machine, job_text: str, probe: Probe | None)
     ]
 
 
-def wall_lines(boot: WallBoot, found: accelerator.AcceleratorTest) -> list[str]:
+def wall_lines(boot: WallBoot, result: accelerator.AcceleratorTest) -> list[str]:
     """As ``guests.virtme`` lays it out; the machine waits for `cont` on its monitor."""
     work = _work(boot.name)
-    files = virtme_argv.Files(work)
-    machine = virtme.on_host(boot.machine, found, None)
+    files = virtme_argv.WallFiles(work)
+    machine = virtme.on_host(boot.machine, result, None)
     argv = virtme_argv.vng_argv(
-        machine.guest, machine.size, files, found.accelerator, cmdline=machine.cmdline
+        machine.guest, machine.size, files, result.accelerator, cmdline=machine.cmdline
     )
     texts = {"prepare": machine.prepare_text, "job": boot.job_text}
     folders = [files.home, files.temporary, *(files.share / name for name in texts)]

@@ -13,19 +13,19 @@ def diverging(first: Mapping[str, bytes], second: Mapping[str, bytes]) -> tuple[
 
     At most :data:`MAX_FIELDS` entries, in order of file name; empty when equal.
     """
-    found: list[str] = []
+    differences: list[str] = []
     for name in sorted(first.keys() | second.keys()):
         if name not in first or name not in second:
-            found.append(f"{name}: only in the {'first' if name in first else 'second'} run")
+            differences.append(f"{name}: only in the {'first' if name in first else 'second'} run")
         elif first[name] != second[name]:
-            found.append(f"{name}: {_first_difference(first[name], second[name])}")
-    if len(found) > MAX_FIELDS:
-        return (*found[:MAX_FIELDS], f"and {len(found) - MAX_FIELDS} more files")
-    return tuple(found)
+            differences.append(f"{name}: {_first_difference(first[name], second[name])}")
+    if len(differences) > MAX_FIELDS:
+        return (*differences[:MAX_FIELDS], f"and {len(differences) - MAX_FIELDS} more files")
+    return tuple(differences)
 
 
-def _first_difference(one: bytes, other: bytes) -> str:
-    lines, others = one.splitlines(keepends=True), other.splitlines(keepends=True)
+def _first_difference(first: bytes, other: bytes) -> str:
+    lines, others = first.splitlines(keepends=True), other.splitlines(keepends=True)
     for number, (left, right) in enumerate(zip(lines, others, strict=False), start=1):
         if left != right:
             return f"line {number}{_values(left, right)}"
@@ -41,5 +41,5 @@ def _values(left: bytes, right: bytes) -> str:
     at = next((n for n in range(shorter) if left[n] != right[n]), shorter)
     start, column = (0, "") if at < SHOWN else (at - SHOWN // 2, f", column {at + 1}")
     # Bytes, not text: replacement characters would look the same.
-    one, other = (repr(line[start : start + SHOWN])[1:] for line in (left, right))
-    return f"{column}: {one} against {other}"
+    first, other = (repr(line[start : start + SHOWN])[1:] for line in (left, right))
+    return f"{column}: {first} against {other}"

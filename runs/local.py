@@ -70,7 +70,7 @@ class _Stage:
     scratch: Path
     snapshots: _Snapshots
     stop: threading.Event = field(default_factory=threading.Event)
-    told: dict[str, Future[None]] = field(default_factory=dict)
+    runs: dict[str, Future[None]] = field(default_factory=dict)
     cpu_s: list[float] = field(default_factory=list)
 
 
@@ -90,9 +90,9 @@ class LocalExecutor:
         with ExitStack() as held:
             yield replace(self, snapshots=_Snapshots(held))
 
-    def slots(self, memory_mib: int, asked: int | None) -> int:
+    def slots(self, memory_mib: int, limit: int | None) -> int:
         """What the user said, or what cores and memory allow."""
-        return asked or facts.guests_at_once(memory_mib)
+        return limit or facts.guests_at_once(memory_mib)
 
     def boot(self, batches: Sequence[Sequence[Boot]], judge: Judge, place: Place) -> float:
         """As ``runs.boots.Executor.boot``."""
@@ -116,7 +116,7 @@ class LocalExecutor:
 
     def expect_kernels(
         self,
-        wanted: Sequence[tuple[KernelSpec, Sequence[Path]]],
+        kernels: Sequence[tuple[KernelSpec, Sequence[Path]]],
         *,
         checkout: Path,
         cache: Path,
@@ -157,8 +157,8 @@ def _all(stage: _Stage, batch: Sequence[Boot]) -> None:
                     _snapshot, stage, boot, stage.snapshots.taken
                 )
         for boot in batch:
-            stage.told[boot.name] = pool.submit(_run, stage, boot)
-        for finished in as_completed([stage.told[boot.name] for boot in batch]):
+            stage.runs[boot.name] = pool.submit(_run, stage, boot)
+        for finished in as_completed([stage.runs[boot.name] for boot in batch]):
             finished.result()
     except BaseException:
         stage.stop.set()
@@ -205,10 +205,10 @@ def _run(stage: _Stage, boot: Boot) -> None:
         outcome = _boot(stage, boot)
         stage.cpu_s.append(outcome.cpu_s)
         first = stage.judge.first(boot, outcome)
-        if first in stage.told:
+        if first in stage.runs:
             # Queued before this one, so it ends without it.
-            stage.told[first].result()
-        if not stage.judge.tell(boot, outcome, last=attempt == ATTEMPTS):
+            stage.runs[first].result()
+        if not stage.judge.receive(boot, outcome, last=attempt == ATTEMPTS):
             return
 
 
@@ -217,19 +217,19 @@ def _boot(stage: _Stage, boot: Boot) -> Outcome:
     shutil.rmtree(folder, ignore_errors=True)
     try:
         if boot.cold:
-            return boot_one(boot, None, folder, stage.place.raw / boot.name,
+            return boot_guest(boot, None, folder, stage.place.raw / boot.name,
                             _watch(stage, boot.name))  # fmt: skip
         try:
             snapshot = stage.snapshots.by_machine[boot.machine].result()
         except BootError as error:
             return Outcome(None, error.ending, 0.0, 0.0)
-        return boot_one(boot, snapshot, folder, stage.place.raw / boot.name,
+        return boot_guest(boot, snapshot, folder, stage.place.raw / boot.name,
                         _watch(stage, boot.name))  # fmt: skip
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def boot_one(
+def boot_guest(
     boot: Boot, snapshot: Snapshot | None, folder: Path, logs: Path, watch: Callable[[str], None]
 ) -> Outcome:
     """Boot one guest in ``folder``: restored from ``snapshot``, or cold where that is None.

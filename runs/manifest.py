@@ -33,7 +33,7 @@ from workloads.metrics import WORK, WORK_TITLE, metrics_of
 from workloads.spec import Phase
 
 # Each run has a folder of its own.
-FILES = virtme_argv.Files(Path("RUN"))
+FILES = virtme_argv.WallFiles(Path("RUN"))
 
 
 def manifest_of(
@@ -88,8 +88,10 @@ def _arm_record(session: Session, arm: ArmSpec, options: Options) -> ArmRecord:
 
 def _label(session: Session, arm: ArmSpec) -> str:
     label = arm.label or arm.name
-    asked = session.experiment
-    if asked.compare != "steps" or arm.name not in same_as_before(asked, session.measured.kernels):
+    experiment = session.experiment
+    if experiment.compare != "steps" or arm.name not in same_as_before(
+        experiment, session.measured.kernels
+    ):
         return label
     return f"{label}: same code as the step before"
 
@@ -147,6 +149,7 @@ def _case_record(session: Session, case: CaseSpec) -> CaseRecord:
                     )
                 ),
                 caches="dropped" if phase.drop_caches else "kept",
+                thp=phase.thp,
                 units=_units(phase, counted=session.probe is not None),
                 ratios=tuple(
                     RatioRecord(
@@ -175,23 +178,23 @@ def _units(phase: Phase, *, counted: bool) -> tuple[UnitRecord, ...]:
 def twin_records(session: Session, known: Manifest | None = None) -> tuple[TwinRecord, ...]:
     """The twins with the kernels that are built, or that ``known`` has them on record with."""
     before = {twin.name: twin.kernels for twin in known.twins} if known else {}
-    found = []
+    records = []
     for bench in session.twins.values():
         record = _twin_record(session, bench)
         kernels = record.kernels or before.get(bench.name, {})
-        found.append(record.model_copy(update={"kernels": kernels}))
-    return tuple(found)
+        records.append(record.model_copy(update={"kernels": kernels}))
+    return tuple(records)
 
 
 def _twin_record(session: Session, bench: Bench) -> TwinRecord:
-    asked = session.experiment.twin(bench.name)
+    spec = session.experiment.twin(bench.name)
     return TwinRecord(
         name=bench.name,
-        observe=asked.observe,
+        observe=spec.observe,
         flavour=bench.flavour,
         guest=bench.guest,
-        cases=asked.cases,
-        blocks=asked.blocks,
+        cases=spec.cases,
+        blocks=spec.blocks,
         machine=bench.machine,
         kernels={arm: kernel.identity for arm, kernel in bench.kernels.items()},
     )

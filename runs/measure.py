@@ -47,8 +47,8 @@ class Measurement:
         base = _base_of(self.session, run) if outcome.files is None else ""
         return base if base != run.run_id else ""
 
-    def tell(self, boot: Boot, outcome: Outcome, *, last: bool) -> bool:
-        """As ``runs.boots.Judge.tell``: a record, or once more for what the host broke."""
+    def receive(self, boot: Boot, outcome: Outcome, *, last: bool) -> bool:
+        """As ``runs.boots.Judge.receive``: a record, or once more for what the host broke."""
         run = self.runs[boot.name]
 
         def differs(files: Mapping[str, bytes]) -> tuple[str, ...]:
@@ -56,7 +56,7 @@ class Measurement:
 
         record, beside = recording.record(self.session, run, outcome, differs)
         if record.failure is not None and record.failure.kind in RETRIED and not last:
-            self.reporter.say(f"again    {run.run_id}: {record.failure.message}")
+            self.reporter.log(f"again    {run.run_id}: {record.failure.message}")
             return True
         if record.failure is not None:
             failure = self._blamed(run, record.failure, killed=outcome.ending.killed)
@@ -102,7 +102,7 @@ def measure(session: Session, options: Options, store: SessionStore, reporter: R
         KeyboardInterrupt: passed on after all guests are gone.
     """
     if session.same_code:
-        reporter.say("the arms' machine code is the same: nothing to boot (--measure-anyway does)")
+        reporter.log("the arms' machine code is the same: nothing to boot (--measure-anyway does)")
         return
     # A run that failed for the host's sake is made again.
     kept = [record for record in store.records() if not host_failed(record)]
@@ -110,7 +110,7 @@ def measure(session: Session, options: Options, store: SessionStore, reporter: R
     done = planned & {record.run_id for record in kept}
     todo = remaining(session.plan, done)
     if not todo:
-        reporter.say("every planned run is on record")
+        reporter.log("every planned run is on record")
         return
     executor = options.executor
     slots = executor.slots(session.guest.memory_mib, options.guests_at_once)
@@ -130,7 +130,7 @@ def measure(session: Session, options: Options, store: SessionStore, reporter: R
         ideal = executor.boot(batches, judge, place) / slots
         elapsed = time.monotonic() - began
     cost = f": {elapsed / ideal:.2f} x the guests' CPU time over {slots} at once" if ideal else ""
-    reporter.say(f"measured in {duration(elapsed)}{cost}")
+    reporter.log(f"measured in {duration(elapsed)}{cost}")
 
 
 def _boot(session: Session, run: PlannedRun, options: Options) -> Boot:
@@ -153,12 +153,12 @@ def _original(run: PlannedRun) -> str:
 def _base_of(session: Session, run: PlannedRun) -> str:
     """The run of the base arm in the same block; empty where it has none."""
     base = session.experiment.all_arms[0].name
-    wanted = (run.case, run.block, base, run.twin)
+    key = (run.case, run.block, base, run.twin)
     return next(
         (
             other.run_id
             for other in session.plan.runs
-            if (other.case, other.block, other.arm, other.twin) == wanted
+            if (other.case, other.block, other.arm, other.twin) == key
         ),
         "",
     )

@@ -34,32 +34,32 @@ def observe(session: Session, run: PlannedRun, outcome: Outcome, result: GuestRe
     What cannot be read explains nothing, and takes nothing from what was measured:
     it becomes a finding.
     """
-    found: list[Profile | Locks] = []
+    beside: list[Profile | Locks] = []
     findings: list[str] = []
     readers = ((_profile, "probe"), (_locks, "locks"))
     modelled = session.bench(run).machine is not None
     for read, what in readers:
         try:
-            seen = read(session, run, outcome, result)
+            record = read(session, run, outcome, result)
         except LabError as error:
             findings.append(f"{what}: {error}")
         except Exception as error:  # as in runs.recording: of what a guest sent
             findings.append(f"{what}: {type(error).__name__}: {error}")
         else:
-            found += [seen] if seen is not None else []
-            if modelled and isinstance(seen, Profile):
-                findings += unseen_memory(seen)
-    return Observed(tuple(found), tuple(findings))
+            beside += [record] if record is not None else []
+            if modelled and isinstance(record, Profile):
+                findings += unseen_memory(record)
+    return Observed(tuple(beside), tuple(findings))
 
 
 def unseen_memory(profile: Profile) -> list[str]:
     """What keeps a modelled machine's counts from being whole; empty where nothing does."""
-    found = profile.phases[0].memory if profile.phases else None
-    if found is None:
+    memory = profile.phases[0].memory if profile.phases else None
+    if memory is None:
         return ["memory: nothing was modelled: the kernel's page tables are not in System.map"]
     everything = sum(phase.instructions for phase in profile.phases)
-    if found.unmapped > everything * MOST_UNMAPPED:
-        return [f"memory: no page was found for {found.unmapped} accesses of {everything} "
+    if memory.unmapped > everything * MOST_UNMAPPED:
+        return [f"memory: no page was found for {memory.unmapped} accesses of {everything} "
                 "instructions; what is counted lacks them"]  # fmt: skip
     return []
 
@@ -85,6 +85,6 @@ def _locks(
     observe = session.bench(run).observe
     if not observe or observe == MEMORY or outcome.files is None:
         return None
-    names = [seen.name for seen in result.phases]
+    names = [phase.name for phase in result.phases]
     phases = tuple(limited.call(locks.phase_locks, outcome.files, n, observe) for n in names)
     return Locks(run_id=run.run_id, twin=run.twin, phases=phases)

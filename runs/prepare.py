@@ -240,7 +240,7 @@ def catalogue(checkout: Path) -> Catalogue:
         metrics=METRIC_NAMES,
         measured={
             (name, variant, phase.name): (
-                *(one.name for one in definitions_of(phase)),
+                *(definition.name for definition in definitions_of(phase)),
                 *((PATH, WORK) if phase.costs else (PATH,) if phase.program else ()),
                 SLOWPATH_SHARE,
             )
@@ -281,18 +281,18 @@ def wall_host(guests: Mapping[str, Mapping[str, Guest]], image: Path, options: O
     if (elsewhere := options.executor.wall()) is not None:
         return elsewhere.host(guests, image, fit_only=options.fit_only)
     placements = placements_of(guests)
-    found = accelerator.provide(options.cache, image)
+    result = accelerator.provide(options.cache, image)
     first, guest = next(iter(guests[""].items()))
     checks = fitness.fitness(
         guest_mib=guest.memory_mib,
         vcpus=guest.vcpus,
         huge_pages=guest.wall.huge_pages,
         placement=placements["", first],
-        accelerator=found,
+        accelerator=result,
     )
     if options.fit_only:
         fitness.require_fit(checks)
-    return WallHost(found, placements, checks)
+    return WallHost(result, placements, checks)
 
 
 def prepare(
@@ -386,7 +386,7 @@ def with_kernels(
     session: Session,
     options: Options,
     progress: Callable[[str, MakeProgress], None],
-    wanted: Collection[str],
+    needed: Collection[str],
 ) -> Session:
     """The session with the kernels of these flavours, for the gate and the twins that have them.
 
@@ -394,7 +394,7 @@ def with_kernels(
         LabError: whatever building says.
     """
     experiment = session.experiment
-    missing = [flavour for flavour in flavours(experiment)[1:] if flavour in wanted]
+    missing = [flavour for flavour in flavours(experiment)[1:] if flavour in needed]
     expect_arms(experiment, options, missing)
     built = {experiment.kernel.flavour: session.measured.kernels}
     for flavour in missing:

@@ -43,7 +43,7 @@ class Reporter:
         self._task: TaskID | None = None
         self._last_plain = 0.0
 
-    def say(self, text: str) -> None:
+    def log(self, text: str) -> None:
         """One line that stays."""
         with self._lock:
             # Not wrapped where there is no terminal: a line that is searched for is one.
@@ -93,7 +93,7 @@ class Reporter:
         with self._lock:
             self._running[run_id] = ("starting", time.monotonic())
         if not self.console.is_terminal:
-            self.say(f"started  {run_id}")
+            self.log(f"started  {run_id}")
 
     def reached(self, run_id: str, word: str) -> None:
         """The agent's last word for ``run_id``."""
@@ -114,9 +114,9 @@ class Reporter:
             plain = not self.console.is_terminal
             state = f"{self._done} of {self._total} runs, {self.left()} left"
             if problem:
-                self.say(f"failed   {run_id}: {problem}" + (f" ({state})" if plain else ""))
+                self.log(f"failed   {run_id}: {problem}" + (f" ({state})" if plain else ""))
             elif plain:
-                self.say(f"finished {run_id} in {duration(time.monotonic() - began)}; {state}")
+                self.log(f"finished {run_id} in {duration(time.monotonic() - began)}; {state}")
 
     def withdrawn(self, count: int) -> None:
         """That many runs that were finished will be made again."""

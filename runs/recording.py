@@ -42,9 +42,9 @@ def record(
     except parse.ParseError as error:
         ending = Ending("unreadable", f"result not readable: {error}")
     except Exception as error:  # nobody knows all that a reader of foreign text may raise
-        said = f"result not readable: {type(error).__name__}: {error}"
+        message = f"result not readable: {type(error).__name__}: {error}"
         raised = traceback.format_exc().splitlines()[-EVIDENCE_LINES:]
-        ending = Ending("unreadable", said, tuple(raised))
+        ending = Ending("unreadable", message, tuple(raised))
     return failed(session, run, ending), ()
 
 
@@ -120,8 +120,8 @@ def _memory_left_mib(session: Session, run: PlannedRun) -> int:
     """
     bench, arm = session.bench(run), run.arm
     more_mib = bench.guests[arm].memory_mib - session.measured.guests[arm].memory_mib
-    asked_mib = bench.sizes[arm].memory_mib
-    return asked_mib + more_mib if asked_mib else 0
+    planned_mib = bench.sizes[arm].memory_mib
+    return planned_mib + more_mib if planned_mib else 0
 
 
 def _identity(session: Session, run: PlannedRun) -> RunRecord:

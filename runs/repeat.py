@@ -90,14 +90,14 @@ def _numbers(then: dict[str, Value], now: dict[str, Value]) -> tuple[Number, ...
 
 def _beside(kept: Kept) -> dict[str, dict[str, Value]]:
     """Everything counted, by run and by place in its record."""
-    found: dict[str, dict[str, Value]] = {}
+    by_run: dict[str, dict[str, Value]] = {}
     of_runs: list[tuple[str, Record]] = [
         *((profile.run_id, profile) for profile in kept.profiles),
         *((locks.run_id, locks) for locks in kept.locks),
     ]
     for run_id, record in of_runs:
-        found.setdefault(run_id, {}).update(_leaves(record.model_dump(mode="json")))
-    return found
+        by_run.setdefault(run_id, {}).update(_leaves(record.model_dump(mode="json")))
+    return by_run
 
 
 def _leaves(value: object, place: str = "") -> Iterator[tuple[str, Value]]:

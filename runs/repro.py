@@ -203,10 +203,10 @@ def _commands(manifest: Manifest, options: Options, lines: Sequence[str]) -> str
         *(["", "# By hand, on the machine it came from:"] if lines else []),
         *lines,
     ]
-    said = "\n".join(text) + "\n"
+    script = "\n".join(text) + "\n"
     for place, name in ((options.cache, "$TWINBOOT_CACHE"), (options.checkout, "$CHECKOUT")):
-        said = said.replace(str(place), name)
-    return said
+        script = script.replace(str(place), name)
+    return script
 
 
 def read_archive(archive: Path, into: Path) -> Repro:
@@ -229,9 +229,11 @@ def read_archive(archive: Path, into: Path) -> Repro:
             f"is of format {head.format}; this lab reads {FORMAT}", where=where,
             next_step="use the lab that made it",
         )  # fmt: skip
-    found = {name: _digest((into / name).read_bytes()) for name in names if name != HEAD}
+    digests = {name: _digest((into / name).read_bytes()) for name in names if name != HEAD}
     wrong = sorted(
-        name for name in found.keys() | head.files.keys() if found.get(name) != head.files.get(name)
+        name
+        for name in digests.keys() | head.files.keys()
+        if digests.get(name) != head.files.get(name)
     )
     if wrong:
         raise UsageError(
@@ -278,7 +280,7 @@ def require_known(experiment: Experiment, known: Catalogue) -> None:
     flavours = [experiment.kernel.flavour]
     flavours += [arm.kernel.flavour for arm in experiment.arms if arm.kernel]
     flavours += [twin.flavour for twin in experiment.twins if twin.flavour]
-    asked = [
+    names = [
         *(("workload", case.workload, case.workload in known.workloads)
           for case in experiment.cases),
         *(("variant", case.name, case.variant in known.workloads.get(case.workload, ()))
@@ -286,7 +288,7 @@ def require_known(experiment: Experiment, known: Catalogue) -> None:
         ("guest", experiment.guest, experiment.guest in known.guests),
         *(("flavour", flavour, flavour in known.flavours) for flavour in flavours),
     ]  # fmt: skip
-    for kind, name, is_known in asked:
+    for kind, name, is_known in names:
         if not is_known:
             raise UsageError(
                 f"this lab has no {kind} {name!r}", where=experiment.name,
@@ -297,7 +299,7 @@ def require_known(experiment: Experiment, known: Catalogue) -> None:
 def differs_here(repro: Repro, options: Options, tools: Mapping[str, str]) -> tuple[str, ...]:
     """What is not as it was where the archive was made, before anything is built."""
     then = repro.manifest.provenance
-    found = [
+    lines = [
         _line(name, then.tools[name], tools.get(name, facts.NOT_FOUND))
         for name in DECISIVE
         # Archives of older labs do not name them all.
@@ -313,8 +315,8 @@ def differs_here(repro: Repro, options: Options, tools: Mapping[str, str]) -> tu
     for name in sorted(here.keys() | there.keys()):
         if here.get(name) != there.get(name):
             sides = [_digest(side[name])[:12] if name in side else "none" for side in (there, here)]
-            found.append(_line(name, *sides))
-    return tuple(found)
+            lines.append(_line(name, *sides))
+    return tuple(lines)
 
 
 def differs_built(manifest: Manifest, session: Session) -> tuple[str, ...]:

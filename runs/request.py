@@ -215,8 +215,8 @@ class Request:
 
     @property
     def _of_seeds(self) -> tuple[str, ...]:
-        asked = {"blocks": self.seeds, "max_seeds": self.max_seeds}
-        return tuple(f"{key}={value}" for key, value in asked.items() if value is not None)
+        settings = {"blocks": self.seeds, "max_seeds": self.max_seeds}
+        return tuple(f"{key}={value}" for key, value in settings.items() if value is not None)
 
     @property
     def recorded(self) -> tuple[str, ...]:
@@ -270,5 +270,5 @@ def _words(declared: ArgumentInfo | OptionInfo, value: Any) -> Iterator[str]:
     if isinstance(value, bool):
         yield option if value else negated
         return
-    for one in value if isinstance(value, tuple) else (value,):
-        yield from (option, str(one))
+    for item in value if isinstance(value, tuple) else (value,):
+        yield from (option, str(item))

@@ -50,81 +50,81 @@ def experiment_of(
             next_step="leave one out, or change the experiment: --set series.path=PATH",
         )
     if request.name:
-        asked = load_experiment(
+        experiment = load_experiment(
             Path(request.name), overrides=request.all_overrides, catalogue=catalogue
         )
     elif request.arms:
-        asked = from_kernels(
+        experiment = from_kernels(
             [from_here(name, here=here, checkout=checkout) for name in request.arms],
             workloads=request.named_workloads,
             overrides=request.all_overrides,
             catalogue=catalogue,
         )
     else:
-        asked = _of_series(request, checkout, cache, here, catalogue)
-    asked = settle(asked, checkout=checkout, cache=cache)
-    if request.check and asked.prebuilt:
+        experiment = _of_series(request, checkout, cache, here, catalogue)
+    experiment = settle(experiment, checkout=checkout, cache=cache)
+    if request.check and experiment.prebuilt:
         raise UsageError(
-            f"the kernel of {asked.prebuilt[0]} is prebuilt; checks need kernels of their own",
+            f"the kernel of {experiment.prebuilt[0]} is prebuilt; checks need kernels of their own",
             where="--check",
             next_step="leave it out",
         )
     if request.check is not None:
-        gate = (asked.check or CheckSpec()) if request.check else None
-        asked = asked.model_copy(update={"check": gate})
+        gate = (experiment.check or CheckSpec()) if request.check else None
+        experiment = experiment.model_copy(update={"check": gate})
     if request.per_patch:
-        asked = per_patch(asked, subjects_of(asked, checkout=checkout, cache=cache))
+        experiment = per_patch(experiment, subjects_of(experiment, checkout=checkout, cache=cache))
     if request.quick and request.check:
         raise UsageError(
             "has no correctness checks", where=QUICK, next_step="leave out --quick or --check"
         )
     if request.quick:
-        asked = asked.model_copy(update={"cases": asked.cases[:1], "check": None})
-    asked = asked.model_copy(update={"twins": _twins(request, asked)})
-    require_supported(asked)
-    return asked
+        experiment = experiment.model_copy(update={"cases": experiment.cases[:1], "check": None})
+    experiment = experiment.model_copy(update={"twins": _twins(request, experiment)})
+    require_supported(experiment)
+    return experiment
 
 
 NO_MEMORY = "none"
 
 
-def _twins(request: Request, asked: Experiment) -> tuple[TwinSpec, ...]:
+def _twins(request: Request, experiment: Experiment) -> tuple[TwinSpec, ...]:
     """The diagnostic runs; the one that models memory may be asked for by itself.
 
     Raises:
         UsageError: it cannot be made.
         SpecError: there is no such machine.
     """
-    modelled = [twin for twin in asked.twins if twin.observe == MEMORY]
-    others = [twin for twin in asked.twins if twin.observe != MEMORY]
-    wanted = not request.quick and request.with_twins
+    modelled = [twin for twin in experiment.twins if twin.observe == MEMORY]
+    others = [twin for twin in experiment.twins if twin.observe != MEMORY]
+    diagnostic = not request.quick and request.with_twins
     if not request.memory:
-        return asked.twins if wanted else ()
+        return experiment.twins if diagnostic else ()
     if request.memory == NO_MEMORY:
-        return tuple(others) if wanted else ()
+        return tuple(others) if diagnostic else ()
     if request.quick:
         raise UsageError(
             "has no diagnostic runs", where=QUICK, next_step="leave out --quick or --memory"
         )
     machine = load_machine(Path(request.memory)).name
-    if asked.mode == "wall" or not can_be_modelled(shapes(asked)[""].values()):
+    if experiment.mode == "wall" or not can_be_modelled(shapes(experiment)[""].values()):
         raise UsageError(
             "caches are modelled in exact mode, of guests of x86-64 with one vCPU and one node",
             where="--memory",
             next_step="leave it out",
         )
-    found = [twin.model_copy(update={"machine": machine}) for twin in modelled]
-    if not found:
-        cases = tuple(case.name for case in asked.cases)
-        found = [TwinSpec(name=MEMORY, observe=MEMORY, machine=machine, cases=cases)]
-    return (*(others if wanted else ()), *found)
+    twins = [twin.model_copy(update={"machine": machine}) for twin in modelled]
+    if not twins:
+        cases = tuple(case.name for case in experiment.cases)
+        twins = [TwinSpec(name=MEMORY, observe=MEMORY, machine=machine, cases=cases)]
+    return (*(others if diagnostic else ()), *twins)
 
 
-def subjects_of(asked: Experiment, *, checkout: Path, cache: Path) -> tuple[str, ...]:
+def subjects_of(experiment: Experiment, *, checkout: Path, cache: Path) -> tuple[str, ...]:
     """The subjects of a settled experiment's patches, in the order they apply."""
-    if asked.series is None:
+    if experiment.series is None:
         return ()
-    records = records_of(asked.series, checkout=checkout, cache=cache)
+    records = records_of(experiment.series, checkout=checkout, cache=cache)
     return tuple(patch.subject for record in records for patch in record.patches)
 
 

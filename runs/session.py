@@ -91,10 +91,10 @@ def reopen(
     store = SessionStore(folder)
     manifest = store.manifest()
     options = options_of(manifest, options)
-    asked = with_series_of(manifest.experiment, folder, options)
+    experiment = with_series_of(manifest.experiment, folder, options)
     if max_seeds is not None:
-        asked = with_budget(asked, len(manifest.seeds), max_seeds, folder)
-    session = prepare(asked, options, progress)
+        experiment = with_budget(experiment, len(manifest.seeds), max_seeds, folder)
+    session = prepare(experiment, options, progress)
     require_same(manifest, session, folder)
     if max_seeds is not None:
         recorded = with_budget(manifest.experiment, len(manifest.seeds), max_seeds, folder)

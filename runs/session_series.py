@@ -33,16 +33,16 @@ def with_series_of(experiment: Experiment, folder: Path, options: Options) -> Ex
     Raises:
         SeriesError: they are not the patches that the experiment names.
     """
-    found = {
+    adopted = {
         name: adopt(series, folder / SERIES / name, cache=options.cache)
         for name, series in _all(experiment)
         if (folder / SERIES / name).is_dir()
     }
     arms = tuple(
-        arm.model_copy(update={"series": found.get(_of_arm(arm.name), arm.series)})
+        arm.model_copy(update={"series": adopted.get(_of_arm(arm.name), arm.series)})
         for arm in experiment.arms
     )
-    series = found.get(COMMON, experiment.series)
+    series = adopted.get(COMMON, experiment.series)
     return experiment.model_copy(update={"series": series, "arms": arms})
 
 

@@ -70,20 +70,20 @@ def stages_of(session: Session) -> tuple[Stage, ...]:
     """What follows the judged runs, in order; nothing where the arms are the same code."""
     if session.same_code:
         return ()
-    asked = session.experiment
-    found = []
-    if asked.check is not None:
-        own = tuple(one for one in asked.check.flavours if one != asked.kernel.flavour)
-        found.append(Stage("correctness checks", (), own))
+    experiment = session.experiment
+    stages = []
+    if experiment.check is not None:
+        own = tuple(name for name in experiment.check.flavours if name != experiment.kernel.flavour)
+        stages.append(Stage("correctness checks", (), own))
     judged = session.measured.flavour
     alike = tuple(name for name, bench in session.twins.items() if bench.flavour == judged)
     if alike:
-        found.append(Stage("diagnostic runs", alike, ()))
+        stages.append(Stage("diagnostic runs", alike, ()))
     for flavour in dict.fromkeys(bench.flavour for bench in session.twins.values()):
         if flavour != judged:
-            twins = tuple(name for name, one in session.twins.items() if one.flavour == flavour)
-            found.append(Stage(f"diagnostic runs with {flavour}", twins, (flavour,)))
-    return tuple(found)
+            twins = tuple(name for name, bench in session.twins.items() if bench.flavour == flavour)
+            stages.append(Stage(f"diagnostic runs with {flavour}", twins, (flavour,)))
+    return tuple(stages)
 
 
 def of_twins(session: Session, twins: Sequence[str]) -> Session:
@@ -124,7 +124,7 @@ def make(
             measure(judged, keeping)
             sound = _decided(sound, keeping, store, reporter, measure, verdicts)
     elif session.plan.runs:
-        reporter.say("nothing is measured: what is broken has no speed")
+        reporter.log("nothing is measured: what is broken has no speed")
     stages = stages_of(session)
     for number, stage in enumerate(stages):
         if not _guests(stage, sound, options, store):
@@ -154,10 +154,10 @@ def _decided(
     if not looks.sequential or session.same_code:
         return session
     while True:
-        manifest, found = store.manifest(), verdicts()
+        manifest, answers = store.manifest(), verdicts()
         counts = {case.name: len(manifest.seeds_of(case.name)) for case in manifest.cases}
-        adding = to_add(counts, [case for case in counts if not decided(found, case)], looks)
-        reporter.say(look_text(len(manifest.seeds), found, counts, adding))
+        adding = to_add(counts, [case for case in counts if not decided(answers, case)], looks)
+        reporter.log(look_text(len(manifest.seeds), answers, counts, adding))
         if not adding:
             return session
         counts |= adding
@@ -223,7 +223,7 @@ def with_flavours(
     options: Options,
     store: SessionStore,
     building: Building,
-    wanted: Sequence[str],
+    flavours: Sequence[str],
 ) -> Session:
     """The session with kernels of these flavours, and its manifest with those of its twins.
 
@@ -231,7 +231,7 @@ def with_flavours(
         LabError: whatever building says.
         InfraError: a kernel is not the one that was on record.
     """
-    session = with_kernels(session, options, building, wanted)
+    session = with_kernels(session, options, building, flavours)
     manifest = store.manifest()
     require_same(manifest, session, store.folder)
     twins = twin_records(session, manifest)

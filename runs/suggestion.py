@@ -51,12 +51,12 @@ def answer(experiment: Experiment, options: Options) -> Advice:
     texts, files = texts_and_files(series, **where)
     functions, by_kernels = changed_by(experiment, texts, options)
     coverage = shipped()
-    found = suggest(coverage, functions, files)
+    suggestion = suggest(coverage, functions, files)
     try:
-        chosen = workloads_for(found, files)
+        chosen = workloads_for(suggestion, files)
     except SpecError:
         chosen = ()
-    return Advice(coverage, found, files, by_kernels, chosen)
+    return Advice(coverage, suggestion, files, by_kernels, chosen)
 
 
 def texts_and_files(
@@ -91,7 +91,11 @@ def workloads_for(
         SpecError: there are none; names the shipped experiment that would do, if any.
     """
     auto = auto or load_auto()
-    able = [one for one in suggestion.candidates if one.case.workload in auto.workloads]
+    able = [
+        candidate
+        for candidate in suggestion.candidates
+        if candidate.case.workload in auto.workloads
+    ]
     if able:
         groups = [alike([first, *auto.workloads], auto) for first in auto.workloads]
         if suggestion.by_files:
@@ -99,11 +103,11 @@ def workloads_for(
             together = next(names for names in groups if _weight(able, names) > (0, 0))
         else:
             together = max(groups, key=lambda names: _weight(able, names))
-        able = [one for one in able if one.case.workload in together]
+        able = [candidate for candidate in able if candidate.case.workload in together]
         least = SHARE * len(able[0].functions)
-        able = [one for one in able if len(one.functions) >= least]
-        often = SHARE * max(one.calls_per_io for one in able)
-        chosen = {one.case.workload for one in able if one.calls_per_io >= often}
+        able = [candidate for candidate in able if len(candidate.functions) >= least]
+        often = SHARE * max(candidate.calls_per_io for candidate in able)
+        chosen = {candidate.case.workload for candidate in able if candidate.calls_per_io >= often}
         return tuple(name for name in auto.workloads if name in chosen)
     if suggestion.candidates:
         best = suggestion.candidates[0].case
@@ -125,9 +129,9 @@ def workloads_for(
 
 def _weight(candidates: Sequence[Candidate], workloads: Sequence[str]) -> tuple[int, float]:
     """How many functions these workloads execute together, and how often the best of them does."""
-    these = [one for one in candidates if one.case.workload in workloads]
-    functions = {function for one in these for function in one.functions}
-    return len(functions), max((one.calls_per_io for one in these), default=0.0)
+    chosen = [candidate for candidate in candidates if candidate.case.workload in workloads]
+    functions = {function for candidate in chosen for function in candidate.functions}
+    return len(functions), max((candidate.calls_per_io for candidate in chosen), default=0.0)
 
 
 def automatic(patches: Mapping[str, str], files: Sequence[str]) -> tuple[str, ...]:

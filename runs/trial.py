@@ -49,7 +49,7 @@ SHAPES = (
 BUSY = ["sh", "-c", "while :; do :; done"]
 
 
-def try_exactness(cache: Path, checkout: Path, say: Callable[[str], None]) -> Trial:
+def try_exactness(cache: Path, checkout: Path, log: Callable[[str], None]) -> Trial:
     """Boot guests of each shape on a busy host, compare what they sent, and remember it.
 
     Two boots are kept at their stop points, their memories compared, and each is restored and
@@ -60,17 +60,19 @@ def try_exactness(cache: Path, checkout: Path, say: Callable[[str], None]) -> Tr
     """
     version, binary, preload = exactness.identity()
     kernel = _kernel(cache)
-    found: list[str] = []
+    differences: list[str] = []
     with hold(kernel), workspace(cache, 4 * 1024 * MIB) as scratch:
         for shape in SHAPES:
             machine = _machine(shape, kernel, cache, checkout)
-            say(f"{machine.guest.vcpus} vCPU{'s' * (machine.guest.vcpus > 1)}: three boots beside "
+            log(f"{machine.guest.vcpus} vCPU{'s' * (machine.guest.vcpus > 1)}: three boots beside "
                 f"{_loops()} busy loops, kernel {kernel.identity.release}")  # fmt: skip
             place = scratch / str(machine.guest.vcpus)
-            found += [f"{machine.guest.vcpus} vCPUs: {each}" for each in _compare(machine, place)]
+            differences += [
+                f"{machine.guest.vcpus} vCPUs: {each}" for each in _compare(machine, place)
+            ]
     today = datetime.datetime.now(datetime.UTC).date().isoformat()
     vcpus = tuple(shape.vcpus or 1 for shape in SHAPES)
-    trial = Trial(version, binary, preload, today, vcpus, tuple(found))
+    trial = Trial(version, binary, preload, today, vcpus, tuple(differences))
     exactness.remember(cache, trial)
     return trial
 
@@ -90,9 +92,9 @@ def _kernel(cache: Path) -> Kernel:
 
 def _machine(shape: ShapeSpec, kernel: Kernel, cache: Path, checkout: Path) -> Machine:
     overrides = ("guest=smoke",)
-    asked = load_experiment(EXPERIMENT, overrides=overrides, catalogue=catalogue(checkout))
-    guest = shape.of(guest_of(asked))
-    size = scaled(asked.dataset, guest)
+    experiment = load_experiment(EXPERIMENT, overrides=overrides, catalogue=catalogue(checkout))
+    guest = shape.of(guest_of(experiment))
+    size = scaled(experiment.dataset, guest)
     return Machine(
         kernel=kernel.image,
         initramfs=initramfs.provide(cache).path,
@@ -135,7 +137,7 @@ def _compare(machine: Machine, place: Path) -> tuple[str, ...]:
     first, *others = [_files(run) for run in runs]
     if memories[0] != memories[1]:
         return ("memory of the guest at its stop point", *diverging(first, others[0]))
-    return next((found for each in others if (found := diverging(first, each))), ())
+    return next((differences for each in others if (differences := diverging(first, each))), ())
 
 
 def _kept(machine: Machine, folder: Path) -> exact.Snapshot:

@@ -31,7 +31,7 @@ def export(cache: Path, archive: Path) -> UserlandRecord:
     imported = userland.in_use(cache)
     record = imported.record if imported else userland.record_of(files, helpers)
     packed = {f"{FILES}{path}": file.read_bytes() for path, file in files.items()}
-    packed |= {f"{NATIVE}/{one.stem}": file.read_bytes() for one, file in helpers.items()}
+    packed |= {f"{NATIVE}/{source.stem}": file.read_bytes() for source, file in helpers.items()}
     pack({HEAD: userland.head_text(record).encode(), **packed}, archive)
     return record
 
@@ -77,15 +77,15 @@ def _verified(archive: Path, folder: Path, names: tuple[str, ...]) -> UserlandRe
         first = error.errors()[0]
         where = ".".join(map(str, first["loc"]))
         raise _refused(archive, clean(f"{HEAD}: {where}: {first['msg']}"[:300])) from None
-    wanted = {f"{FILES}{path}": digest for path, digest in record.files.items()}
-    wanted |= {f"{NATIVE}/{name}": one.sha256 for name, one in record.helpers.items()}
-    for name in sorted(wanted.keys() ^ (set(names) - {HEAD})):
+    expected = {f"{FILES}{path}": digest for path, digest in record.files.items()}
+    expected |= {f"{NATIVE}/{name}": helper.sha256 for name, helper in record.helpers.items()}
+    for name in sorted(expected.keys() ^ (set(names) - {HEAD})):
         raise _refused(archive, f"{clean(name)}: is only in {'it' if name in names else HEAD}")
-    for name, digest in wanted.items():
+    for name, digest in expected.items():
         file = folder / name
-        found = sha256_of(file)
-        if found != digest:
-            raise _refused(archive, f"{clean(name)}: SHA-256 is {found}, and {HEAD} has {digest}")
+        actual = sha256_of(file)
+        if actual != digest:
+            raise _refused(archive, f"{clean(name)}: SHA-256 is {actual}, and {HEAD} has {digest}")
         file.chmod(0o755)
     return record
 

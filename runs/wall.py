@@ -63,13 +63,13 @@ def measure_wall(
         InfraError: virtme-ng or QEMU does not start, or the disk is too small.
     """
     if session.same_code:
-        reporter.say("the arms' machine code is the same: nothing to boot (--measure-anyway does)")
+        reporter.log("the arms' machine code is the same: nothing to boot (--measure-anyway does)")
         return
     recorded = store.records()
     left = remaining_whole(session.plan, {record.run_id for record in recorded})
     todo = [tuple(runs) for _, runs in itertools.groupby(left, key=_block)]
     if not todo:
-        reporter.say("every planned run is on record")
+        reporter.log("every planned run is on record")
         return
     total = len(session.plan.runs)
     ready = total - len(left)
@@ -88,7 +88,7 @@ def measure_wall(
         make = Elsewhere(stage, elsewhere, todo, options).make if elsewhere else _make
         for runs in todo:
             if not runs[0].twin and _may_stop(session, runs[0].block) and decided():
-                reporter.say(f"decided after {runs[0].block} blocks")
+                reporter.log(f"decided after {runs[0].block} blocks")
                 todo = [later for later in todo if later[0].twin]
                 break
             make(stage, runs)
@@ -96,7 +96,7 @@ def measure_wall(
             todo = []
         for runs in todo:
             make(stage, runs)
-        reporter.say(f"measured in {duration(time.monotonic() - stage.began - before)}")
+        reporter.log(f"measured in {duration(time.monotonic() - stage.began - before)}")
 
 
 @contextmanager
@@ -191,7 +191,7 @@ def _run(
         record, beside = recording.record(stage.session, run, outcome, lambda files: ())
         if record.failure is None or record.failure.blame != "host" or attempt == attempts:
             break
-        stage.reporter.say(f"again    {run.run_id}: {record.failure.message}")
+        stage.reporter.log(f"again    {run.run_id}: {record.failure.message}")
     record = record.model_copy(update={"conditions": conditions, "at_s": round(at_s, 1)})
     cost = RunCost(run_id=run.run_id, elapsed_s=outcome.elapsed_s, guest_cpu_s=outcome.cpu_s)
     return record, cost, beside
@@ -203,12 +203,12 @@ def watched(boot: Callable[[], Outcome]) -> tuple[Outcome, Conditions]:
     outcome = boot()
     # What was killed is not among the children that were waited for.
     used = max(_own_cpu_s() - own, outcome.cpu_s)
-    seen = fitness.meanwhile(before, read_counters(), own_cpu_s=used)
+    measured = fitness.meanwhile(before, read_counters(), own_cpu_s=used)
     conditions = Conditions(
-        stolen=seen.stolen,
-        foreign=seen.foreign,
-        swapped_pages=seen.swapped_pages,
-        throttled=seen.throttled,
+        stolen=measured.stolen,
+        foreign=measured.foreign,
+        swapped_pages=measured.swapped_pages,
+        throttled=measured.throttled,
     )
     return outcome, conditions
 
@@ -216,7 +216,7 @@ def watched(boot: Callable[[], Outcome]) -> tuple[Outcome, Conditions]:
 def _own_cpu_s() -> float:
     """CPU time (seconds) of the lab and of all programs it has waited for."""
     spent = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
-    return sum(one.ru_utime + one.ru_stime for one in spent)
+    return sum(usage.ru_utime + usage.ru_stime for usage in spent)
 
 
 def _boot(stage: WallStage, run: PlannedRun) -> Outcome:

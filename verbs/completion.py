@@ -43,7 +43,7 @@ def completion_verb(
     print(get_completion_script(prog_name=program, complete_var=VARIABLE, shell=shell.value))
 
 
-def is_asked() -> bool:
+def is_completing() -> bool:
     """Whether a shell started this program to complete a command line."""
     return bool(os.environ.get(VARIABLE))
 

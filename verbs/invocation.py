@@ -66,7 +66,7 @@ def placed(
         executor.store,
         checkout=CHECKOUT,
         cache=run_options.cache,
-        say=reporter.say,
+        log=reporter.log,
     )
     with where as connected:
         yield replace(run_options, executor=connected)

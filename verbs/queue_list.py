@@ -12,7 +12,7 @@ from verbs.options import Json
 from verbs.output import emit, log, write_out
 
 if TYPE_CHECKING:
-    from queues.entry import Entry, State
+    from queues.entry import QueueEntry, State
 
 QUEUE = CHECKOUT / "queue-data"
 
@@ -54,7 +54,7 @@ def list_verb(
         log("the queue is empty")
 
 
-def _line(entry: Entry) -> str:
+def _line(entry: QueueEntry) -> str:
     """An entry in one line: state, id, priority, name, what came out."""
     from queues.wording import is_worked_on, result_line, word_of
 

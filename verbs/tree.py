@@ -26,7 +26,7 @@ OF_TREE = Without("name", "series", "source", "automatic", "reverse", "arms")
 def tree_verb(
     request: Annotated[Request, OF_TREE],
     measuring: Measuring,
-    wanted: Annotated[
+    commits: Annotated[
         str, typer.Argument(metavar="A..B|BRANCH", help="a range of commits, or a branch")
     ] = "",
     base: Annotated[
@@ -66,7 +66,7 @@ def tree_verb(
     from verbs.actions import session
 
     series = series_of(
-        tree_at(tree), wanted, base=base, uncommitted=uncommitted, cache=facts.cache_folder()
+        tree_at(tree), commits, base=base, uncommitted=uncommitted, cache=facts.cache_folder()
     )
     for note in series.notes:
         log(note)

@@ -51,7 +51,7 @@ class Selftest:
 
 
 @dataclass(frozen=True)
-class Case:
+class CheckCase:
     """A case in a guest of the gate: its workload, and the phases of its variant."""
 
     workload: Workload
@@ -146,7 +146,7 @@ def _of_the_files(phase: Phase, workload: Workload) -> bool:
     return workload.file_per_job or phase.option("filename") == SHARED_FILE
 
 
-def _named(cases: Sequence[Case]) -> list[tuple[str, Phase, Workload]]:
+def _named(cases: Sequence[CheckCase]) -> list[tuple[str, Phase, Workload]]:
     return [
         (f"{number}-{phase.name}", phase, case.workload)
         for number, case in enumerate(cases, start=1)
@@ -155,7 +155,7 @@ def _named(cases: Sequence[Case]) -> list[tuple[str, Phase, Workload]]:
 
 
 def task_of(
-    cases: Sequence[Case], selftests: tuple[str, ...], *, lockdep: bool, vcpus: int
+    cases: Sequence[CheckCase], selftests: tuple[str, ...], *, lockdep: bool, vcpus: int
 ) -> CheckTask:
     """Every step of a guest, in order."""
     steps: list[str] = []
@@ -183,7 +183,7 @@ def task_of(
 
 
 def job_text(
-    cases: Sequence[Case],
+    cases: Sequence[CheckCase],
     *,
     jobs: int,
     seed: int,

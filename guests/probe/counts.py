@@ -39,12 +39,15 @@ LOCK = np.dtype(
         ("kind", "<u4"),
         ("lock", "<u8"),
         ("site", "<u8"),
+        ("holder", "<u8"),
         ("taken", "<u8"),
         ("held", "<u8"),
         ("waits", "<u8"),
         ("waited", "<u8"),
     ]
 )
+# Added to the kind of rows of locks that say who waited for whom.
+PAIR = 16
 # What the model of caches and TLBs counts, in the order of a row.
 MISSES = ("l1d", "l1i", "l2", "llc", "prefetched", "tlb", "walks")
 MISS = np.dtype(
@@ -90,6 +93,8 @@ class Counts:
 
     A row of ``locks`` (``LOCK``) is one lock in one phase, as taken by one call: ``held``
     in instructions of the holder's vCPU, ``waited`` in those of all vCPUs.
+    In a row of ``pairs`` (``LOCK``) ``site`` waited for what the call at ``holder`` had taken: so
+    many ``waits``, ``waited`` in instructions of all vCPUs, and ``taken`` once it was let go of.
     ``lost_locks`` counts those that were taken again without having been let go of.
 
     A row of ``misses`` (``MISS``) is a block in one phase by which the model of a machine counted
@@ -103,6 +108,7 @@ class Counts:
     spans: Rows
     span_count: int
     locks: Rows
+    pairs: Rows
     lost_locks: int
     modelled: bool
     misses: Rows
@@ -142,9 +148,11 @@ def parse(data: bytes) -> Counts:
         raise CountsError(f"rows of a vCPU or phase that is none, with {vcpus} vCPUs")
     if len(rows) and int(rows["kinds"].max()) >= max(len(kinds), 1):
         raise CountsError(f"rows of kinds that are not there: of {len(kinds)}")
+    is_pair = locks["kind"] >= PAIR
     is_span = (rows["address"] >= SPAN) & (rows["address"] < SPAN + MAX_SPANS)
     return Counts(
         vcpus, int(header["window"]), rows[~is_span], rows[is_span], int(header["spans"]),
-        locks, int(last["lost"]), bool(header["modelled"]), misses, int(last["unmapped"]),
+        locks[~is_pair], locks[is_pair], int(last["lost"]),
+        bool(header["modelled"]), misses, int(last["unmapped"]),
         np.stack([kinds[name] for name in KINDS], axis=1).astype(np.uint64),
     )  # fmt: skip

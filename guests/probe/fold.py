@@ -37,6 +37,7 @@ from results.profile import (
     FunctionMisses,
     LockSite,
     LockUse,
+    LockWait,
     MemoryUse,
     Misses,
     PhaseProfile,
@@ -48,6 +49,8 @@ from workloads.spec import Phase, Unit
 MODULE = "[module]"
 # Numbers of a row of locks that are added up, as fields of ``LockSite``.
 SPENT = ("taken", "held", "waits", "waited")
+# Those of a row of pairs, as ``waits``, ``handovers`` and ``waited`` of a ``LockWait``.
+WAITED = ("waits", "taken", "waited")
 # What device bytes are counted in, whatever the guest's own pages are.
 PAGE = 4096
 # More kernel instructions than this where System.map has no code, and it is another
@@ -89,13 +92,15 @@ def profile(
         InfraError: the counts are cut short, a phase was not counted, or System.map is
             not that of the kernel that ran.
     """
-    counted = [said.calls for phase in phases for said in (*phase.units, *phase.costs)]
-    counted += [said.calls + said.less for phase in phases for said in phase.ratios]
-    wanted = frozenset(name for names in counted for name in names)
+    counted = [definition.calls for phase in phases for definition in (*phase.units, *phase.costs)]
+    counted += [
+        definition.calls + definition.less for phase in phases for definition in phase.ratios
+    ]
+    called = frozenset(name for names in counted for name in names)
     try:
         parsed = counts.parse(data)
         places = Places(
-            functions_of(kernel, wanted),
+            functions_of(kernel, called),
             addresses.module_ranges(_text(files, "modules")),
             user_map(_text(files, "maps"), ARCHITECTURES[kernel.identity.arch].root.program_at),
         )
@@ -103,21 +108,25 @@ def profile(
         watched = bool(locks.places(places.functions.table, kernel.identity.arch))
         kinds = [kind for kind, _ in waiting_places(places.functions.table)]
         folded = []
-        for number, (phase, seen) in enumerate(zip(phases, result.phases, strict=True), start=1):
+        for number, (phase, sent) in enumerate(zip(phases, result.phases, strict=True), start=1):
             rows = parsed.rows[parsed.rows["phase"] == number]
             if not len(rows):
                 raise CountsError(f"phase {phase.name} (number {number}) was not counted")
-            here = fold_phase(rows, parsed, places, phase, seen)
+            folded_phase = fold_phase(rows, parsed, places, phase, sent)
             spans = parsed.spans[parsed.spans["phase"] == number]
-            found = waits(spans, parsed.vcpus, kinds[: parsed.span_count])
-            more: dict[str, object] = {"waits": found}
+            waited = waits(spans, parsed.vcpus, kinds[: parsed.span_count])
+            more: dict[str, object] = {"waits": waited}
             if watched:
                 uses = parsed.locks[parsed.locks["phase"] == number]
-                more |= {"locks": fold_locks(uses, places), "lost_locks": parsed.lost_locks}
+                pairs = parsed.pairs[parsed.pairs["phase"] == number]
+                more |= {
+                    "locks": fold_locks(uses, pairs, places),
+                    "lost_locks": parsed.lost_locks,
+                }
             if parsed.modelled:
                 missed = parsed.misses[parsed.misses["phase"] == number]
                 more["memory"] = fold_memory(missed, parsed.unmapped, places)
-            folded.append(here.model_copy(update=more))
+            folded.append(folded_phase.model_copy(update=more))
         return tuple(folded)
     except (CountsError, AddressesError) as error:
         raise InfraError(
@@ -128,7 +137,7 @@ def profile(
 
 
 def fold_phase(
-    rows: Rows, of: Counts, places: Places, phase: Phase, seen: PhaseResult
+    rows: Rows, of: Counts, places: Places, phase: Phase, result: PhaseResult
 ) -> PhaseProfile:
     """One phase's rows, out of all those that were counted, as a profile.
 
@@ -146,7 +155,7 @@ def fold_phase(
         {
             unit.name: value
             for unit in those
-            if (value := _unit(unit, places.functions, kernel, seen)) is not None
+            if (value := _unit(unit, places.functions, kernel, result)) is not None
         }
         for those in (phase.units, phase.costs)
     )
@@ -165,8 +174,8 @@ def fold_phase(
     )
 
 
-def fold_locks(rows: Rows, places: Places) -> tuple[LockUse, ...]:
-    """One phase's rows of locks, put together where the same functions took them.
+def fold_locks(rows: Rows, pairs: Rows, places: Places) -> tuple[LockUse, ...]:
+    """One phase's rows of locks, and of who waited for whom, put together by who took them.
 
     In the order of the time that they were held, the longest first.
     """
@@ -182,6 +191,7 @@ def fold_locks(rows: Rows, places: Places) -> tuple[LockUse, ...]:
         same.setdefault((places.functions.table.variable(lock), tuple(sorted(sites))), []).append(
             lock
         )
+    waits = _fold_waits(pairs, places)
     uses = []
     for (symbol, takers), members in same.items():
         sums = {taker: np.sum([by_lock[lock][taker] for lock in members], 0) for taker in takers}
@@ -197,12 +207,40 @@ def fold_locks(rows: Rows, places: Places) -> tuple[LockUse, ...]:
                     )
                     for function, file, kind in takers
                 ),
+                pairs=_summed_waits([waits[lock] for lock in members if lock in waits]),
             )
         )  # fmt: skip
     uses.sort(
         key=lambda use: (-sum(site.held for site in use.sites), use.symbol, use.sites[0].function)
     )
     return tuple(uses)
+
+
+Waits = dict[tuple[str, str, bool], NDArray[np.uint64]]
+
+
+def _fold_waits(pairs: Rows, places: Places) -> dict[int, Waits]:
+    """By lock: waiter, holder and whether a reader waited, to the numbers of a ``LockWait``."""
+    waiters, holders = (_names(pairs[end], places) for end in ("site", "holder"))
+    by_lock: dict[int, Waits] = {}
+    for row, (waiter, _), (holder, _) in zip(pairs, waiters, holders, strict=True):
+        spent = np.array([row[field] for field in WAITED], np.uint64)
+        here = by_lock.setdefault(int(row["lock"]), {})
+        key = (waiter, holder, bool(int(row["kind"]) & locks.SHARED))
+        here[key] = here.get(key, np.zeros(len(WAITED), np.uint64)) + spent
+    return by_lock
+
+
+def _summed_waits(waits: Sequence[Waits]) -> tuple[LockWait, ...]:
+    keys = sorted({key for one in waits for key in one})
+    sums = {key: np.sum([one[key] for one in waits if key in one], 0).tolist() for key in keys}
+    return tuple(
+        LockWait(
+            waiter=key[0], holder=key[1], shared=key[2],
+            waits=sums[key][0], handovers=sums[key][1], waited=sums[key][2],
+        )
+        for key in keys
+    )  # fmt: skip
 
 
 def fold_memory(rows: Rows, unmapped: int, places: Places) -> MemoryUse:
@@ -216,8 +254,8 @@ def fold_memory(rows: Rows, unmapped: int, places: Places) -> MemoryUse:
             sums[at] += int(row[field])
     user: dict[str, dict[str, int]] = {}
     for field in counts.MISSES:
-        found = places.user.fold(rows["address"][~inside], rows[field][~inside])
-        for file, count in found.items():
+        by_file = places.user.fold(rows["address"][~inside], rows[field][~inside])
+        for file, count in by_file.items():
             user.setdefault(file, {})[field] = count
     return MemoryUse(
         kernel=tuple(
@@ -242,8 +280,8 @@ def _names(where: NDArray[np.uint64], places: Places) -> list[tuple[str, str]]:
 
 def waiting_places(table: AddressTable) -> tuple[tuple[str, tuple[int, int]], ...]:
     """Where a kernel's vCPUs wait: the kind of waiting, and the function's [start, end)."""
-    found = [(kind, span) for kind, name in WAITING for span in table.spans(name)]
-    return tuple(found[: counts.MAX_SPANS])
+    places = [(kind, span) for kind, name in WAITING for span in table.spans(name)]
+    return tuple(places[: counts.MAX_SPANS])
 
 
 def spans_of(kernel: Kernel) -> tuple[tuple[int, int], ...]:
@@ -251,7 +289,7 @@ def spans_of(kernel: Kernel) -> tuple[tuple[int, int], ...]:
     return tuple(span for _, span in waiting_places(_table_of(kernel)))
 
 
-def locks_of(kernel: Kernel) -> tuple[locks.Place, ...]:
+def locks_of(kernel: Kernel) -> tuple[locks.LockPlace, ...]:
     """The functions of this kernel that take locks and let go of them (``Probe.locks``)."""
     return locks.places(_table_of(kernel), kernel.identity.arch)
 
@@ -275,11 +313,11 @@ def _table_of(kernel: Kernel) -> AddressTable:
 def waits(spans: Rows, vcpus: int, kinds: Sequence[str]) -> dict[str, tuple[int, ...]]:
     """Instructions of all vCPUs while each one waited, by kind; ``kinds`` names the spans."""
     number = (spans["address"] - np.uint64(counts.SPAN)).astype(np.int64)
-    found: dict[str, tuple[int, ...]] = {}
+    by_kind: dict[str, tuple[int, ...]] = {}
     for kind in dict.fromkeys(kinds):
         mine = np.isin(number, [at for at, name in enumerate(kinds) if name == kind])
-        found[kind] = _sums(spans["vcpu"][mine], spans["entries"][mine], vcpus)
-    return found
+        by_kind[kind] = _sums(spans["vcpu"][mine], spans["entries"][mine], vcpus)
+    return by_kind
 
 
 def overcount(data: bytes, files: Mapping[str, bytes], phases: Sequence[str]) -> dict[str, float]:
@@ -302,19 +340,19 @@ def overcount(data: bytes, files: Mapping[str, bytes], phases: Sequence[str]) ->
     return shares
 
 
-def functions_of(kernel: Kernel, wanted: frozenset[str] = frozenset()) -> FunctionMap:
+def functions_of(kernel: Kernel, called: frozenset[str] = frozenset()) -> FunctionMap:
     """A kernel's functions with their files; kept for the next run of the same kernel.
 
     Raises:
         AddressesError, InfraError: System.map or the origins cannot be read.
     """
-    return _functions_of(kernel.system_map, kernel.origins, wanted)
+    return _functions_of(kernel.system_map, kernel.origins, called)
 
 
 @lru_cache(maxsize=8)
-def _functions_of(system_map: Path, origins_file: Path, wanted: frozenset[str]) -> FunctionMap:
+def _functions_of(system_map: Path, origins_file: Path, called: frozenset[str]) -> FunctionMap:
     table = addresses.parse(system_map.read_text())
-    return addresses.functions(table, origins.load(origins_file), wanted)
+    return addresses.functions(table, origins.load(origins_file), called)
 
 
 def _require_right_map(
@@ -353,7 +391,7 @@ def _fold_kernel(
     instructions = _sums(owner, spent[known], count)
     calls = _sums(owner[entry], entries[entry], count)
     by_kind = list(zip(*(_sums(owner, column[known], count) for column in kinds.T), strict=True))
-    found = [
+    counted = [
         FunctionCount(
             name=name,
             file=file,
@@ -366,7 +404,7 @@ def _fold_kernel(
     ]
     for name, mask in ((MODULE, modules), (UNKNOWN, lost)):
         if mask.any():
-            found.append(
+            counted.append(
                 FunctionCount(
                     name=name,
                     file="",
@@ -375,27 +413,29 @@ def _fold_kernel(
                     kinds=tuple(kinds[mask].sum(axis=0).tolist()),
                 )
             )
-    return tuple(sorted(found, key=lambda function: (function.name, function.file)))
+    return tuple(sorted(counted, key=lambda function: (function.name, function.file)))
 
 
 def _unit(
-    unit: Unit, functions: FunctionMap, kernel: Sequence[FunctionCount], seen: PhaseResult
+    unit: Unit, functions: FunctionMap, kernel: Sequence[FunctionCount], result: PhaseResult
 ) -> float | None:
     """How many of a unit were done; None when nothing of this run counts it."""
     if unit.ios:
-        return ios_of(seen)
+        return ios_of(result)
     if unit.pages_read:
-        return (seen.after.device_read_bytes - seen.before.device_read_bytes) / PAGE
+        return (result.after.device_read_bytes - result.before.device_read_bytes) / PAGE
     for name, after, before in (
-        (unit.counter, seen.after.vmstat, seen.before.vmstat),
-        (unit.cgroup_counter, seen.after.memory_stat, seen.before.memory_stat),
+        (unit.counter, result.after.vmstat, result.before.vmstat),
+        (unit.cgroup_counter, result.after.memory_stat, result.before.memory_stat),
     ):
         if name:
             return float(after[name] - before[name]) if name in after and name in before else None
     counted = {functions.named[at] for name in unit.calls for at in functions.called(name)}
     if not counted:
         return None
-    return float(sum(one.calls for one in kernel if (one.name, one.file) in counted))
+    return float(
+        sum(function.calls for function in kernel if (function.name, function.file) in counted)
+    )
 
 
 def _within(where: NDArray[np.uint64], ranges: Sequence[tuple[int, int]]) -> NDArray[np.bool_]:

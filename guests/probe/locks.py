@@ -21,6 +21,8 @@ FUNCTIONS = {
         "_raw_spin_trylock", "_raw_spin_trylock_bh",
         "_raw_write_lock", "_raw_write_lock_bh", "_raw_write_lock_irq", "_raw_write_lock_irqsave",
         "_raw_write_lock_nested", "_raw_write_trylock",
+    ),
+    "slow": (
         "native_queued_spin_lock_slowpath", "queued_spin_lock_slowpath",
         "queued_write_lock_slowpath",
     ),
@@ -45,7 +47,7 @@ FUNCTIONS = {
 DEBUGGED = "do_raw_spin_lock"
 
 
-class Place(NamedTuple):
+class LockPlace(NamedTuple):
     """A function of a kind (a word of the probe's), [start, end)."""
 
     kind: str
@@ -53,12 +55,12 @@ class Place(NamedTuple):
     end: int
 
 
-def places(table: AddressTable, arch: str) -> tuple[Place, ...]:
+def places(table: AddressTable, arch: str) -> tuple[LockPlace, ...]:
     """The functions of one kernel; none of one whose locks are not watched."""
     if arch != X86_64.name or DEBUGGED in table.at:
         return ()
     return tuple(
-        Place(kind, start, end)
+        LockPlace(kind, start, end)
         for kind, names in FUNCTIONS.items()
         for name in names
         for start, end in table.spans(name)

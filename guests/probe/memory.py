@@ -51,8 +51,8 @@ def words(machine: MachineSpec, kernel: Kernel) -> tuple[str, ...]:
     """
     if kernel.identity.arch != X86_64.name:
         return ()
-    found = _variables(kernel.system_map)
-    return (*machine_words(machine), *found) if len(found) == len(VARIABLES) else ()
+    variables = _variables(kernel.system_map)
+    return (*machine_words(machine), *variables) if len(variables) == len(VARIABLES) else ()
 
 
 @lru_cache(maxsize=8)
@@ -65,5 +65,7 @@ def _variables(system_map: Path) -> tuple[str, ...]:
             where=str(system_map),
             next_step="./lab.py build makes a kernel that was removed from the cache again",
         ) from None
-    found = {name: address for address, name in SYMBOL.findall(text)}
-    return tuple(f"{word}={found[name]}" for name, word in VARIABLES.items() if name in found)
+    addresses = {name: address for address, name in SYMBOL.findall(text)}
+    return tuple(
+        f"{word}={addresses[name]}" for name, word in VARIABLES.items() if name in addresses
+    )

@@ -64,20 +64,20 @@ def provide(cache: Path, architecture: Architecture = X86_64) -> Probe:
     return Probe(path, hashlib.sha256(path.read_bytes()).hexdigest(), api, qemu)
 
 
-def version_of(said: str, program: str = X86_64.board.qemu) -> str:
+def version_of(output: str, program: str = X86_64.board.qemu) -> str:
     """The dotted version in what ``qemu --version`` says.
 
     Raises:
         InfraError: there is none.
     """
-    found = re.search(r"version (\d+\.\d+(?:\.\d+)*)", said)
-    if not found:
+    match = re.search(r"version (\d+\.\d+(?:\.\d+)*)", output)
+    if not match:
         raise InfraError(
-            f"no version in what it says of itself: {said.strip()[:80]!r}",
+            f"no version in what it says of itself: {output.strip()[:80]!r}",
             where=program,
             next_step="./lab.py doctor",
         )
-    return found[1]
+    return match[1]
 
 
 def api_of(version: str, program: str = X86_64.board.qemu) -> int:

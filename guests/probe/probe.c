@@ -15,7 +15,8 @@
  * is the time that it waited.
  *
  * Each spin=, spin_shared=, sleep= and sleep_shared=START-END is a function that takes a lock
- * which is waited for by spinning or by sleeping, for itself or beside others; free=START-END
+ * which is waited for by spinning or by sleeping, for itself or beside others; slow=START-END is
+ * where a spin lock that was not had at once is waited for; free=START-END
  * is one that lets go of a lock, and switch=START-END goes from one task's stack to another's
  * (x86-64 alone; guests/probe/locks.py chooses them).
  * The instruction in it that exchanges, or adds and returns, writes the lock, so that its
@@ -23,8 +24,9 @@
  * inlined: a store of the byte 0 to a lock that is held, or an addition that returns, for
  * one that is shared.  Who took it is the direct call of the function.  With one vCPU the
  * kernel patches its LOCK prefixes away, so instructions are known by their opcodes.
- * A spin lock that was found held is waited for until a later store in a spin= function (the
- * slow path) writes it while it is free.  Who sleeps for a lock is not followed: that is counted
+ * A spin lock that was found held is waited for until a later store in a slow= function
+ * writes it while it is free.  Other stores there are to the queue of waiters.  Whether an exchange
+ * was in vain is known where the slow path is entered behind it.  Who sleeps for a lock is not followed: that is counted
  * as a wait, and what it does with the lock then is not.
  *
  * The file (numbers in the host's order, little-endian on every host of the lab):
@@ -35,11 +37,15 @@
  *            Kinds is the place in the table of that name that says what the instructions are.
  *            A row whose address is SPAN + N is no block: its entries are the
  *            instructions that all vCPUs executed while this one was in span N.
- *   locks    u32 phase; u32 kind; u64 lock, site, taken, held, waits, waited;
+ *   locks    u32 phase; u32 kind; u64 lock, site, holder, taken, held, waits, waited;
  *            A lock by its address, and the call that took it (0: not seen); the kinds are
  *            those above from 0 on.  Held are the
  *            instructions of the holder's vCPU from taking it to letting go, waits the times
  *            that it was held by another, waited what all vCPUs executed meanwhile.
+ *            With 16 added to the kind it is who waited for whom: the lock was found held waits
+ *            times by the site, by what the call at holder took; taken are the times that it
+ *            came from there to the site that had waited, waited what all vCPUs executed while
+ *            the site waited and that held it, or had let go of it last.
  *   misses   u32 phase; u32 instructions; u64 address; u64 L1d, L1i, L2, LLC, prefetched, TLB,
  *            walks;   blocks by which the model (memory.c) counted anything
  *   kinds    u16 loads, stores, atomics, barriers, divisions, system;   of the instructions of a
@@ -106,7 +112,7 @@ struct row {
 
 struct use {
 	uint32_t phase, kind;
-	uint64_t lock, site, taken, held, waits, waited;
+	uint64_t lock, site, holder, taken, held, waits, waited;
 };
 
 struct trailer {
@@ -159,10 +165,11 @@ static struct stay *stays;
 static uint64_t executed;
 
 /* Functions that take locks or let go of them. */
-enum place_kind { SPIN, SPIN_SHARED, SLEEP, SLEEP_SHARED, FREE, SWITCH, KINDS };
-#define SHARED 1u /* a bit of the kinds before FREE */
+enum place_kind { SPIN, SPIN_SHARED, SLEEP, SLEEP_SHARED, SLOW, FREE, SWITCH, KINDS };
+#define SHARED 1u /* a bit of the kinds before SLOW */
+#define PAIR 16u /* of rows: who waited for whom */
 static const char *const PLACE_WORDS[KINDS] = { "spin=", "spin_shared=", "sleep=",
-						"sleep_shared=", "free=", "switch=" };
+						"sleep_shared=", "slow=", "free=", "switch=" };
 static struct place {
 	uint64_t start, end;
 	enum place_kind kind;
@@ -177,7 +184,8 @@ static unsigned int hold_count, lost;
 /*
  * Of each vCPU: its instructions so far; the calls of lock functions that have taken nothing yet,
  * an interrupt's behind those of what it interrupted; the task that it runs, by the place of its
- * stack; and the lock that it waits for.
+ * stack; the lock that it exchanged last; and the lock that it waits for, since when, and since
+ * when for its last holder.
  */
 static struct lane {
 	uint64_t clock;
@@ -186,8 +194,8 @@ static struct lane {
 		unsigned int place;
 	} calls[MAX_CALLS];
 	unsigned int call_count;
-	uint64_t task;
-	uint64_t lock, site, since;
+	uint64_t task, took;
+	uint64_t lock, site, since, holder, part;
 } *lanes;
 #if PROBE_API > 1
 static qemu_plugin_u64 board_clock;
@@ -301,18 +309,18 @@ static uint64_t now(unsigned int vcpu, unsigned int left)
 	return lanes[vcpu].clock - left;
 }
 
-static size_t use_slot(uint64_t lock, uint64_t site, uint32_t kind)
+static size_t use_slot(uint64_t lock, uint64_t site, uint32_t kind, uint64_t holder)
 {
-	uint64_t key = (lock ^ site << 20 ^ kind) * 0x9e3779b97f4a7c15u;
+	uint64_t key = (lock ^ site << 20 ^ holder << 7 ^ kind) * 0x9e3779b97f4a7c15u;
 	size_t slot = (key ^ key >> 32) & (use_room - 1);
 
 	while (uses[slot].lock && (uses[slot].lock != lock || uses[slot].site != site ||
-				   uses[slot].kind != kind))
+				   uses[slot].kind != kind || uses[slot].holder != holder))
 		slot = (slot + 1) & (use_room - 1);
 	return slot;
 }
 
-static struct use *use_of(uint64_t lock, uint64_t site, uint32_t kind)
+static struct use *use_of(uint64_t lock, uint64_t site, uint32_t kind, uint64_t holder)
 {
 	struct use *use;
 
@@ -325,25 +333,46 @@ static struct use *use_of(uint64_t lock, uint64_t site, uint32_t kind)
 		memset(uses, 0, use_room * sizeof(*uses));
 		for (size_t i = 0; i < old_room; i++)
 			if (old[i].lock)
-				uses[use_slot(old[i].lock, old[i].site, old[i].kind)] = old[i];
+				uses[use_slot(old[i].lock, old[i].site, old[i].kind,
+					      old[i].holder)] = old[i];
 		free(old);
 	}
-	use = &uses[use_slot(lock, site, kind)];
+	use = &uses[use_slot(lock, site, kind, holder)];
 	if (use->lock == 0) {
 		use->lock = lock;
 		use->site = site;
 		use->kind = kind;
+		use->holder = holder;
 		use_count++;
 	}
 	return use;
 }
 
-static void end_hold(unsigned int at, uint64_t when)
+/* A waiter has waited for one holder up to MOMENT (of all vCPUs); GOT where it has the lock now. */
+static void end_part(struct lane *lane, uint64_t moment, bool got)
+{
+	struct use *pair = use_of(lane->lock, lane->site, SPIN | PAIR, lane->holder);
+
+	pair->waited += moment - lane->part;
+	pair->taken += got;
+	lane->part = moment;
+}
+
+static void end_hold(unsigned int at, uint64_t when, uint64_t moment)
 {
 	struct hold *hold = &holds[at];
 
 	if (when > hold->since)
-		use_of(hold->lock, hold->site, hold->kind)->held += when - hold->since;
+		use_of(hold->lock, hold->site, hold->kind, 0)->held += when - hold->since;
+	for (unsigned int vcpu = 0; vcpu < vcpus; vcpu++) {
+		struct lane *lane = &lanes[vcpu];
+
+		if (lane->lock != hold->lock)
+			continue;
+		/* Since it found the lock held, or since another let go of it. */
+		lane->holder = hold->site;
+		end_part(lane, moment, false);
+	}
 	hold_count--;
 	memmove(hold, hold + 1, (hold_count - at) * sizeof(*hold));
 }
@@ -356,7 +385,7 @@ static void take_locks(void)
 		uint64_t when = now(hold->vcpu, 0);
 
 		if (when > hold->since)
-			use_of(hold->lock, hold->site, hold->kind)->held += when - hold->since;
+			use_of(hold->lock, hold->site, hold->kind, 0)->held += when - hold->since;
 		hold->since = when;
 	}
 	if (phase && use_count) {
@@ -432,8 +461,8 @@ static void on_take(unsigned int vcpu, qemu_plugin_meminfo_t info, uint64_t lock
 {
 	struct lane *lane = &lanes[vcpu];
 	unsigned int left = (uintptr_t)data & 0xffff, place = (uintptr_t)data >> 16;
-	enum place_kind kind = places[place].kind;
-	bool waited = lane->lock == lock;
+	bool slow = places[place].kind == SLOW, waited = lane->lock == lock;
+	enum place_kind kind = slow ? SPIN : places[place].kind;
 	struct hold *other;
 	struct use *use;
 	uint64_t site;
@@ -441,24 +470,30 @@ static void on_take(unsigned int vcpu, qemu_plugin_meminfo_t info, uint64_t lock
 	/* QEMU 7.2 calls for what the instruction loads, too, though told to do it for stores. */
 	if (!qemu_plugin_mem_is_store(info))
 		return;
+	if (slow && !waited)
+		return;
 	site = waited ? lane->site : caller(lane, place);
 	other = in_the_way(lock, kind);
-	if (other && kind == SPIN && vcpus == 1) {
+	if (other && kind == SPIN && other->vcpu == vcpu) {
 		/* It would spin for ever: the holder let go of it unseen. */
 		lost++;
-		end_hold(other - holds, other->since);
+		end_hold(other - holds, other->since, executed - left);
 	} else if (other) {
 		if (waited)
 			return;
-		use_of(lock, site, kind)->waits++;
+		use_of(lock, site, kind, 0)->waits++;
+		use_of(lock, site, kind | PAIR, other->site)->waits++;
 		if (kind == SPIN) {
 			lane->lock = lock;
 			lane->site = site;
-			lane->since = executed - left;
+			lane->holder = other->site;
+			lane->since = lane->part = executed - left;
 		}
 		return;
 	}
-	use = use_of(lock, site, kind);
+	if (waited)
+		end_part(lane, executed - left, true);
+	use = use_of(lock, site, kind, 0);
 	use->taken++;
 	if (waited) {
 		use->waited += executed - left - lane->since;
@@ -466,9 +501,38 @@ static void on_take(unsigned int vcpu, qemu_plugin_meminfo_t info, uint64_t lock
 	}
 	if (hold_count == MAX_HOLDS) {
 		lost++;
-		end_hold(0, holds[0].since);
+		end_hold(0, holds[0].since, executed - left);
 	}
 	holds[hold_count++] = (struct hold){ lock, site, now(vcpu, left), vcpu, kind };
+	lane->took = kind == SPIN ? lock : lane->took;
+}
+
+/*
+ * The slow path begins.  Where nobody was known to hold the lock it had waiters, and one of them is
+ * about to have it.  DATA: the instructions left in the block.
+ */
+static void on_slow(unsigned int vcpu, void *data)
+{
+	struct lane *lane = &lanes[vcpu];
+	struct use *use;
+
+	for (unsigned int at = hold_count; lane->lock == 0 && at-- > 0;) {
+		struct hold hold = holds[at];
+
+		if (hold.vcpu != vcpu || hold.kind != SPIN || hold.lock != lane->took)
+			continue;
+		hold_count--;
+		memmove(holds + at, holds + at + 1, (hold_count - at) * sizeof(*holds));
+		use = use_of(hold.lock, hold.site, SPIN, 0);
+		/* It may have been counted in the phase before. */
+		use->taken -= use->taken > 0;
+		use->waits++;
+		use_of(hold.lock, hold.site, SPIN | PAIR, 0)->waits++;
+		lane->lock = hold.lock;
+		lane->site = hold.site;
+		lane->holder = 0;
+		lane->since = lane->part = executed - (uintptr_t)data;
+	}
 }
 
 /* DATA: the instructions left in the block. */
@@ -479,8 +543,10 @@ static void on_free(unsigned int vcpu, qemu_plugin_meminfo_t info, uint64_t lock
 	for (unsigned int at = hold_count; at-- > 0;)
 		if (holds[at].lock == lock) {
 			/* By another vCPU: a task that held it has moved. */
-			end_hold(at, holds[at].vcpu == vcpu ? now(vcpu, (uintptr_t)data) :
-							      now(holds[at].vcpu, 0));
+			end_hold(at,
+				 holds[at].vcpu == vcpu ? now(vcpu, (uintptr_t)data) :
+							  now(holds[at].vcpu, 0),
+				 executed - (uintptr_t)data);
 			return;
 		}
 }
@@ -737,14 +803,18 @@ static void watch_locks(struct qemu_plugin_insn *insn, const uint8_t *bytes, siz
 							 QEMU_PLUGIN_MEM_RW, NULL);
 		return;
 	}
-	if (called >= 0 && places[called].kind < FREE)
+	if (called >= 0 && places[called].kind < SLOW)
 		qemu_plugin_register_vcpu_insn_exec_cb(
 			insn, on_call, QEMU_PLUGIN_CB_NO_REGS,
 			(void *)(uintptr_t)((address & ((1ull << SITE_BITS) - 1)) |
 					    (uint64_t)called << SITE_BITS));
+	if (here >= 0 && places[here].kind == SLOW && address == places[here].start)
+		qemu_plugin_register_vcpu_insn_exec_cb(insn, on_slow, QEMU_PLUGIN_CB_NO_REGS,
+						       (void *)(uintptr_t)left);
 	if (here >= 0 && places[here].kind != FREE) {
-		takes = what == EXCHANGES || (places[here].kind & SHARED && what == ADDS) ||
-			(places[here].kind == SPIN && what == STORES);
+		takes = what == EXCHANGES ||
+			(places[here].kind == SLOW ? what == STORES :
+						     places[here].kind & SHARED && what == ADDS);
 		if (takes)
 			qemu_plugin_register_vcpu_mem_cb(
 				insn, on_take, QEMU_PLUGIN_CB_NO_REGS, QEMU_PLUGIN_MEM_W,

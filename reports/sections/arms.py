@@ -205,10 +205,13 @@ def patches(view: View) -> list[Block]:
 
 def _functions_by_step(session: SessionComparison) -> list[str]:
     """Which functions each step changed, a line for each phase in which functions were tested."""
-    by_pair = {(one.manifest.base, one.manifest.patched): one for one in session.comparisons}
+    by_pair = {
+        (comparison.manifest.base, comparison.manifest.patched): comparison
+        for comparison in session.comparisons
+    }
     return [
-        f"Step {number}, {found.case} {found.phase}: {functions.changed_per_unit(found)}."
+        f"Step {number}, {phase.case} {phase.phase}: {functions.changed_per_unit(phase)}."
         for number, (before, arm) in enumerate(itertools.pairwise(session.arms), start=1)
-        for found in by_pair[before.name, arm.name].headlines
-        if found.tested and not found.identical
+        for phase in by_pair[before.name, arm.name].headlines
+        if phase.tested and not phase.identical
     ]

@@ -51,49 +51,49 @@ def _mark(pair: Paired) -> str:
     return ", not significant" if pair.within_scatter else ""
 
 
-def sentence(found: MemoryComparison) -> str:
+def sentence(memory: MemoryComparison) -> str:
     """``LLC misses per folio added 144.5 -> 144.3 (-0.14 %); page walks unchanged at 2.1``."""
-    total = found.total
-    said = [_short(total.llc, f"LLC misses per {found.unit_title}")]
-    said.append(_short(total.walks, "page walks"))
-    return f"{'; '.join(said)}; {wording.seeds(total.llc.n)} of a modelled {found.machine}"
+    total = memory.total
+    parts = [_short(total.llc, f"LLC misses per {memory.unit_title}")]
+    parts.append(_short(total.walks, "page walks"))
+    return f"{'; '.join(parts)}; {wording.seeds(total.llc.n)} of a modelled {memory.machine}"
 
 
-def brief(found: MemoryComparison) -> str:
+def brief(memory: MemoryComparison) -> str:
     """The same for a line of a mail."""
-    total = found.total
+    total = memory.total
     return (
-        f"Modelled {found.machine}: LLC misses {wording.few(total.llc)} per {found.unit_title} "
+        f"Modelled {memory.machine}: LLC misses {wording.few(total.llc)} per {memory.unit_title} "
         f"({_moved(total.llc).strip('()')}), page walks {_moved(total.walks).strip('()')}"
     )
 
 
-def blocks(view: View, one: Comparison) -> list[Block]:
+def blocks(view: View, comparison: Comparison) -> list[Block]:
     """The section: a line for each phase, and what is behind it in a fold."""
-    found: list[Block] = []
-    for each in one.memory:
+    section: list[Block] = []
+    for each in comparison.memory:
         where = f"{each.case}, phase {each.phase}"
-        found.append(Paragraph((Strong(f"{where}: "), f"{sentence(each)}."), "lead"))
-        found.append(Fold(f"Caches and TLBs of {where}", tuple(_tables(one, each, where))))
-    if found:
-        many = any(len(each.seeds) > 1 for each in one.memory)
+        section.append(Paragraph((Strong(f"{where}: "), f"{sentence(each)}."), "lead"))
+        section.append(Fold(f"Caches and TLBs of {where}", tuple(_tables(comparison, each, where))))
+    if section:
+        many = any(len(each.seeds) > 1 for each in comparison.memory)
         notes = (MODELLED, LIMITS, ESTIMATE, *((PARENTHESES,) if many else ()))
-        found.append(Paragraph(" ".join(notes), "note"))
-    return titled("Caches and TLBs, modelled", "memory", found)
+        section.append(Paragraph(" ".join(notes), "note"))
+    return titled("Caches and TLBs, modelled", "memory", section)
 
 
-def _tables(one: Comparison, found: MemoryComparison, where: str) -> list[Block]:
-    unit = found.unit_title
+def _tables(comparison: Comparison, memory: MemoryComparison, where: str) -> list[Block]:
+    unit = memory.unit_title
     heads = (
-        Column("virtual events", left=True), Column(one.manifest.base),
-        Column(one.manifest.patched), Column("change"), Column("difference, 95 %", drop=1),
+        Column("virtual events", left=True), Column(comparison.manifest.base),
+        Column(comparison.manifest.patched), Column("change"), Column("difference, 95 %", drop=1),
     )  # fmt: skip
-    rows = [_total(title, getattr(found.total, name)) for name, title in TITLES.items()]
-    rows.append(_total("instructions", found.instructions))
-    rows.append(_total("cycles (estimate)", found.cycles))
-    first = found.total
+    rows = [_total(title, getattr(memory.total, name)) for name, title in TITLES.items()]
+    rows.append(_total("instructions", memory.instructions))
+    rows.append(_total("cycles (estimate)", memory.cycles))
+    first = memory.total
     blocks: list[Block] = [
-        Paragraph((Strong(f"{found.machine_title}."), f" Per {unit}."), "banner"),
+        Paragraph((Strong(f"{memory.machine_title}."), f" Per {unit}."), "banner"),
         Table(f"Modelled events per {unit}, {where}", heads, tuple(rows)),
         Paragraph(
             f"L1 misses, which the layout of code and data moves: data {wording.few(first.l1d)}, "
@@ -101,22 +101,22 @@ def _tables(one: Comparison, found: MemoryComparison, where: str) -> list[Block]
             "note",
         ),
     ]
-    if any(found.unmapped):
-        base, patched = found.unmapped
+    if any(memory.unmapped):
+        base, patched = memory.unmapped
         blocks.append(Paragraph(
-            f"No page was found for {base} accesses in {one.manifest.base} and {patched} in "
-            f"{one.manifest.patched}: they are not counted."
+            f"No page was found for {base} accesses in {comparison.manifest.base} and {patched} in "
+            f"{comparison.manifest.patched}: they are not counted."
         ))  # fmt: skip
-    columns = _heads(one, found)
-    shown, more = found.rows[:MOST_SHOWN], found.rows[MOST_SHOWN:]
+    columns = _heads(comparison, memory)
+    shown, more = memory.rows[:MOST_SHOWN], memory.rows[MOST_SHOWN:]
     if shown:
         label = f"Modelled events by function, {where}"
-        blocks.append(Table(label, columns, tuple(_function(one, each) for each in shown)))
+        blocks.append(Table(label, columns, tuple(_function(comparison, each) for each in shown)))
     if more:
-        rest = [_function(one, each) for each in more]
-        if found.others:
-            label = f"the other {found.other_count} functions"
-            rest.append(row(Cell(label), *_numbers(found.others), faint=True, total=True))
+        rest = [_function(comparison, each) for each in more]
+        if memory.others:
+            label = f"the other {memory.other_count} functions"
+            rest.append(row(Cell(label), *_numbers(memory.others), faint=True, total=True))
         inner = Table(f"More functions, {where}", columns, tuple(rest))
         blocks.append(Fold(f"{len(more)} more functions", (inner,), page_only=True))
     return blocks
@@ -128,23 +128,25 @@ def _total(title: str, pair: Paired) -> Row:
     return row(title, wording.short(pair.base), wording.short(pair.patched), _moved(pair), apart)
 
 
-def _heads(one: Comparison, found: MemoryComparison) -> tuple[Column, ...]:
-    base, patched = one.manifest.base, one.manifest.patched
+def _heads(comparison: Comparison, memory: MemoryComparison) -> tuple[Column, ...]:
+    base, patched = comparison.manifest.base, comparison.manifest.patched
     columns = [Column("function", left=True)]
     for name, drop in (("llc", 0), ("walks", 0), ("prefetched", 3), ("l2", 1), ("tlb", 2)):
-        group = f"{TITLES[name].partition(' (')[0]} per {found.unit_title}"
+        group = f"{TITLES[name].partition(' (')[0]} per {memory.unit_title}"
         columns += [Column(base, group=group, drop=drop), Column(patched, group=group, drop=drop)]
     return tuple(columns)
 
 
-def _numbers(found: Missed) -> tuple[str, ...]:
+def _numbers(missed: Missed) -> tuple[str, ...]:
     return tuple(
         text
-        for pair in (found.llc, found.walks, found.prefetched, found.l2, found.tlb)
+        for pair in (missed.llc, missed.walks, missed.prefetched, missed.l2, missed.tlb)
         for text in (wording.amount(pair.base, 2), wording.amount(pair.patched, 2))
     )
 
 
-def _function(one: Comparison, each: MissedIn) -> Row:
-    note = ", ".join(filter(None, ("user" if each.user else each.file, only(each.only_in, one))))
+def _function(comparison: Comparison, each: MissedIn) -> Row:
+    note = ", ".join(
+        filter(None, ("user" if each.user else each.file, only(each.only_in, comparison)))
+    )
     return row(Cell(each.name, small=note, mono=True), *_numbers(each))

@@ -43,6 +43,18 @@ def test_sessions_that_add_seeds_keep_their_error_rates(name: str) -> None:
     assert b.simulated(shown, 2 * b.CHANGE).called >= 0.95
 
 
+def test_five_seeds_are_too_few_for_differences_that_take_two_values() -> None:
+    """All of one sign is 1 in 16: no rule that knows the differences alone can have less."""
+    looks = Looks((5, *b.ADDING.seeds), sequential=True)
+    rates = {
+        name: b.simulated(b.bounds(drawn(name), looks), 0.0)
+        for name in ("two values", "heavy tails (t, 3 d.f.)")
+    }
+    wrong = {name: of.called + of.wrong_way for name, of in rates.items()}
+    assert 0.05 < wrong["two values"] < 0.08
+    assert wrong["heavy tails (t, 3 d.f.)"] <= 0.014
+
+
 def test_what_adding_seeds_gains() -> None:
     values = drawn("normal")
     few, many = (b.simulated(b.bounds(values, looks), b.CHANGE) for looks in (b.FIXED, b.ADDING))

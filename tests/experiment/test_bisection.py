@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from errors import SpecError
 from experiment.bisection import (
     CHAOS,
-    Ask,
     Boundary,
+    NextPoint,
     State,
-    can_tell,
+    can_decide,
     next_step,
     seeds_for,
     state_of,
@@ -92,7 +92,7 @@ def test_a_search_that_was_stopped_goes_on_where_it_was(middle: list[State]) -> 
     states: list[State] = ["old", *middle, "new"]
     found, asked, memory = search(states)
     for number, known in enumerate(memory):
-        expected = Ask(asked[number]) if number < len(asked) else found
+        expected = NextPoint(asked[number]) if number < len(asked) else found
         assert next_step(len(states), known) == expected
 
 
@@ -125,8 +125,8 @@ def test_seeds_keep_what_means_nothing_within_the_threshold() -> None:
 
 
 def test_a_spread_that_hides_the_threshold_is_told() -> None:
-    assert can_tell(0.005, 0.0035, 4)
-    assert not can_tell(0.005, 0.0035, 1)
+    assert can_decide(0.005, 0.0035, 4)
+    assert not can_decide(0.005, 0.0035, 1)
 
 
 @pytest.mark.parametrize(

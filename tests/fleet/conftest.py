@@ -37,14 +37,14 @@ MEMORY_MIB = 16
 SOON = Settings(straggler_s=600.0, grace_s=3.0, patience_s=60.0)
 
 
-class Said(Reporter):
+class LoggingReporter(Reporter):
     """A reporter that remembers."""
 
     def __init__(self) -> None:
         super().__init__()
         self.lines: list[str] = []
 
-    def say(self, text: str) -> None:
+    def log(self, text: str) -> None:
         self.lines.append(text)
 
 
@@ -84,16 +84,16 @@ class Bench:
 
     def measure(
         self, name: str, blocks: int, executor: Executor | None = None, *, workers: int = 0
-    ) -> Said:
+    ) -> LoggingReporter:
         """Measure, or go on measuring, one session, once so many workers serve.
 
         On a busy host one may start so late that it shows nothing of what it was started for.
         """
-        said = Said()
+        said = LoggingReporter()
         cache = self.folder / "cache"
         (cache / "locks").mkdir(parents=True, exist_ok=True)
         if isinstance(executor, DaskExecutor):
-            executor.say = said.say
+            executor.log = said.log
             if workers:
                 wait_until(lambda: _serving(executor) >= workers, "workers")
         options = Options(checkout=CHECKOUT, cache=cache, guests_at_once=4,
@@ -142,7 +142,7 @@ class Bench:
 
 
 def _serving(executor: DaskExecutor) -> int:
-    executor.link.members.look()
+    executor.link.members.refresh()
     return len(executor.link.members.serving)
 
 

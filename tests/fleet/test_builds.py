@@ -102,7 +102,7 @@ def test_a_worker_killed_in_the_middle_of_a_build(
 ) -> None:
     # The tree's own gate keeps a half-written object in the making.
     (lab.source / "gate").touch()
-    executor.link.members.look(at_once=True)
+    executor.link.members.refresh(at_once=True)
     executor.expect_kernels([(lab.spec, [])], checkout=lab.checkout, cache=lab.cache)
     caches = {name: tmp_path / f"cache-{name}" for name in ("one", "two")}
 
@@ -113,7 +113,7 @@ def test_a_worker_killed_in_the_middle_of_a_build(
     (busy,) = building()
     builders.kill(busy)
     (other,) = set(caches) - {busy}
-    executor.link.members.look()
+    executor.link.members.refresh()
     opened = threading.Thread(
         target=lambda: wait_until(lambda: opens(caches[other]), "build of the other")
     )

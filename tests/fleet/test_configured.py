@@ -33,7 +33,7 @@ def written(tmp_path: Path, text: str) -> Path:
 
 
 def chosen(text: str, tmp_path: Path, store: str = "") -> object:
-    with executor_of(text, store, checkout=tmp_path, cache=tmp_path / "cache", say=print) as made:
+    with executor_of(text, store, checkout=tmp_path, cache=tmp_path / "cache", log=print) as made:
         return made
 
 

@@ -110,7 +110,7 @@ def test_when_nobody_is_left_the_reasons_are_said(
 ) -> None:
     cluster.start_worker("full", TWINBOOT_CACHE=str(small_disk), STAND_IN_FILLS_MIB="32")
     with bench.executor(cluster) as executor:
-        executor.link.members.look(at_once=True)
+        executor.link.members.refresh(at_once=True)
         executor.link.members.patience_s = 4.0
         with pytest.raises(InfraError, match=r"no worker can serve.*No space left") as error:
             bench.measure("fleet", 1, executor)

@@ -16,7 +16,7 @@ from fleet.artefacts import Artefact, KernelFiles
 from fleet.builds import Built
 from fleet.cases import unpack
 from fleet.parcel import Answer
-from fleet.wall import Found
+from fleet.wall import WallAnswer
 from guests.console import Ending
 from guests.exact import Outcome
 from host.accelerator import AcceleratorTest, Attempt
@@ -27,7 +27,7 @@ from runs.boots import WallRun
 OUTCOME = Outcome({}, Ending("done", "it ended", ("a", "b")), 1.5, 2.0, bytes(range(256)))
 ANSWER = Answer("tcp://a:1", "a", OUTCOME, raw={"result": bytes(range(256)), "empty": b""})
 FILES = KernelFiles("k" * 32, (Artefact("bzImage", "0" * 64, 5),))
-FOUND = Found(
+FOUND = WallAnswer(
     "tcp://a:1",
     AcceleratorTest("tcg", (Attempt("kvm", works=False, reason="no"),)),
     (("base", "smoke", Placement((1,), (0,), (), isolated=True)), ("", "x", None)),

@@ -110,12 +110,12 @@ def test_a_worker_with_another_qemu_is_refused(
     cluster.start_worker("one")
     with bench.executor(cluster) as executor:
         members = executor.link.members
-        members.look(at_once=True)
+        members.refresh(at_once=True)
         # On a busy host a worker may take longer to start than the whole plan takes.
         cluster.start_worker("other", PATH=f"{programs}:/usr/bin:/bin:/usr/sbin:/sbin")
 
         def any_refused() -> dict[str, str]:
-            members.look()
+            members.refresh()
             return members.refused
 
         wait_until(any_refused, "worker that is refused")
@@ -138,7 +138,7 @@ def test_what_was_begun_by_the_only_worker_is_made_by_the_next(
     """Dask lets a task wait for a worker to join, and one that joins has no resources yet."""
     cluster.start_worker("one", STAND_IN_SECONDS="300")
     with bench.executor(cluster) as executor:
-        executor.link.members.look(at_once=True)
+        executor.link.members.refresh(at_once=True)
         measuring = threading.Thread(target=bench.measure, args=("fleet", 1, executor))
         measuring.start()
         log = cluster.folder / "two.log"

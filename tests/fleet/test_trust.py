@@ -9,7 +9,7 @@ import pytest
 from experiment.load import load_guest
 from experiment.plan import Size
 from fleet.artefacts import Artefact, ArtefactStore
-from fleet.cases import Case
+from fleet.cases import BootCase
 from fleet.parcel import Answer, MachineParcel, Parcel
 from fleet.trust import Trust
 from guests.console import Ending
@@ -22,13 +22,13 @@ FILE = Artefact("file", "0" * 64, 1)
 NEVER = 10**9
 
 
-def case(name: str, **votes: str) -> Case:
+def case(name: str, **votes: str) -> BootCase:
     machine = Machine(Path("k"), Path("i"), GUEST, SIZE, "", Path("p"))
     parcel = Parcel(
         name, ArtefactStore("memory://"), MachineParcel(FILE, FILE, FILE, GUEST, SIZE, "", ()),
         name, False, None, 0, "",
     )  # fmt: skip
-    made = Case(Boot(name, "", machine, name, False), parcel)
+    made = BootCase(Boot(name, "", machine, name, False), parcel)
     made.votes = dict(votes)
     return made
 
@@ -43,7 +43,7 @@ def test_the_first_answer_of_a_worker_is_checked_and_others_wait_for_it() -> Non
     first.votes["b"] = "x"
     assert trust.decide(first, cases, []) == "verified"
     trust.proven |= {"a", "b"}
-    assert trust.decide(second, cases, ["b"]) == "tell"
+    assert trust.decide(second, cases, ["b"]) == "deliver"
 
 
 def test_a_trial_that_came_to_nothing_is_held_again() -> None:
@@ -56,12 +56,12 @@ def test_a_trial_that_came_to_nothing_is_held_again() -> None:
 
 
 def test_alone_an_answer_is_told_unchecked() -> None:
-    assert Trust(16).decide(case("1", a="x"), {}, []) == "tell"
+    assert Trust(16).decide(case("1", a="x"), {}, []) == "deliver"
 
 
 def test_the_share_is_checked_whoever_answered() -> None:
     assert Trust(1, proven={"a"}).decide(case("1", a="x"), {}, ["b"]) == "check"
-    assert Trust(0).decide(case("1", a="x"), {}, ["b"]) == "tell"
+    assert Trust(0).decide(case("1", a="x"), {}, ["b"]) == "deliver"
 
 
 def test_what_may_be_blamed_on_a_series_is_asked_twice() -> None:

@@ -16,7 +16,7 @@ from runs.options import Options
 from runs.prepare import Session, wall_host
 from runs.wall import measure_wall
 from tests.fleet.cluster import CHECKOUT, Cluster
-from tests.fleet.conftest import SOON, Bench, Said
+from tests.fleet.conftest import SOON, Bench, LoggingReporter
 
 
 def wall_session(bench: Bench, blocks: int, options: Options | None = None) -> Session:
@@ -37,8 +37,10 @@ def wall_session(bench: Bench, blocks: int, options: Options | None = None) -> S
     )
 
 
-def measure(bench: Bench, cluster: Cluster, blocks: int, patience_s: float = 60.0) -> Said:
-    said = Said()
+def measure(
+    bench: Bench, cluster: Cluster, blocks: int, patience_s: float = 60.0
+) -> LoggingReporter:
+    said = LoggingReporter()
     (bench.folder / "cache" / "locks").mkdir(parents=True, exist_ok=True)
     settings = SOON.model_copy(update={"patience_s": patience_s})
     with bench.executor(cluster, settings) as executor:

@@ -10,7 +10,7 @@ import pytest
 from experiment.plan import Size
 from experiment.spec import Guest
 from guests.argv import (
-    Files,
+    ExactFiles,
     Plugin,
     environment,
     kernel_command_line,
@@ -31,9 +31,9 @@ def guest(name: str) -> Guest:
     return Guest.model_validate(tomllib.loads(text))
 
 
-def files(*, memory_shared: bool = True) -> Files:
+def files(*, memory_shared: bool = True) -> ExactFiles:
     work = Path("/w")
-    return Files(
+    return ExactFiles(
         kernel=Path("/k/bzImage"), initramfs=Path("/i.cpio"),
         memory=work / "memory", memory_shared=memory_shared,
         console=work / "console.log", result=work / "result",

@@ -13,14 +13,14 @@ import pytest
 from experiment.load import load_guest
 from experiment.plan import Size
 from experiment.spec import Guest, WallShape
-from guests.virtme_argv import PORT_NAME, Files, environment, vng_argv, wrapped
+from guests.virtme_argv import PORT_NAME, WallFiles, environment, vng_argv, wrapped
 from host.accelerator import ACCELERATORS, Accelerator
 from host.process import run
 from host.topology import Placement
 from tests.guests.test_argv import LAPTOP_SIZE
 
 GOLDEN = Path(__file__).parent / "golden"
-FILES = Files(Path("/tmp/twinboot-test"))
+FILES = WallFiles(Path("/tmp/twinboot-test"))
 ONE = Placement(vcpus=(1,), lab=(0,), nodes=(), isolated=True)
 TWO_NODES = Placement(
     vcpus=tuple(range(1, 9)) + tuple(range(12, 20)), lab=(0,), nodes=(0, 1), isolated=True
@@ -63,7 +63,7 @@ def dry_run(
     folder: Path, machine: Guest, accelerator: Accelerator, placement: Placement | None
 ) -> list[str]:
     """The QEMU command line that virtme-ng makes of ours on this host."""
-    files = Files(folder)
+    files = WallFiles(folder)
     for place in (files.home, files.temporary, files.share):
         place.mkdir()
     # The least that passes for a kernel: its boot header.

@@ -37,7 +37,7 @@ def test_nothing_is_told_of_nothing() -> None:
 @pytest.mark.parametrize("size", [-0.01, 0.01])
 def test_a_step_is_told_once_on_its_night(size: float) -> None:
     (change,) = told(Nights(levels((0.0, 20), (size, 40))))
-    assert (change.kind, change.night, change.seen) == ("step", "2026-01-21", "2026-01-21")
+    assert (change.kind, change.night, change.detected) == ("step", "2026-01-21", "2026-01-21")
     assert change.before_night == "2026-01-20"
     assert change.verdict is (Verdict.REGRESSION if size < 0 else Verdict.IMPROVEMENT)
     assert change.estimate == pytest.approx(size, abs=0.002)
@@ -54,7 +54,7 @@ def test_what_was_told_stays_told_as_nights_are_added() -> None:
             for change in changes_of(entries[:count])
         )
         assert now[: len(before)] == before
-        assert all(change.seen_entry == entries[count - 1].id for change in now[len(before) :])
+        assert all(change.detected_entry == entries[count - 1].id for change in now[len(before) :])
         assert newest(now, entries[count - 1]) == now[len(before) :]
         before = now
     assert [change.verdict for change in before] == [Verdict.REGRESSION, Verdict.IMPROVEMENT]
@@ -147,7 +147,7 @@ def test_other_seeds_begin_a_new_baseline_and_are_named(first: int, last: int, c
     entries = Nights(levels((0.0, 29), (-0.02, 11))).entries()
     entries[20:] = [_with_seeds(entry, first, last) for entry in entries[20:]]
     gap, step = changes_of(entries)
-    assert (gap.kind, gap.verdict, gap.night, gap.seen) == (
+    assert (gap.kind, gap.verdict, gap.night, gap.detected) == (
         "incomparable", None, "2026-01-21", "2026-01-21",
     )  # fmt: skip
     assert gap.lab == (f"seeds: 1..8 -> {first}..{last}, {common} in common, 8 needed",)
@@ -160,8 +160,8 @@ def test_back_on_the_old_seeds_the_old_baseline_is_good() -> None:
     entries = Nights(levels((0.0, 20), (-0.004, 20))).entries()
     entries[20] = _with_seeds(entries[20], 5, 12)
     gap, step = changes_of(entries)
-    assert (gap.kind, gap.night, gap.seen) == ("incomparable", "2026-01-21", "2026-01-21")
-    assert (step.kind, step.seen, step.verdict) == ("step", "2026-01-22", Verdict.REGRESSION)
+    assert (gap.kind, gap.night, gap.detected) == ("incomparable", "2026-01-21", "2026-01-21")
+    assert (step.kind, step.detected, step.verdict) == ("step", "2026-01-22", Verdict.REGRESSION)
     assert step.estimate == pytest.approx(-0.004, abs=0.002)
 
 
@@ -169,12 +169,12 @@ def test_too_few_seeds_are_one_record_until_there_are_enough() -> None:
     entries = Nights(levels((0.0, 20), (-0.5, 20))).entries()
     entries[15:30] = [_with_seeds(entry, 1, 6) for entry in entries[15:30]]
     (gap,) = changes_of(entries[:30])
-    assert (gap.kind, gap.night, gap.seen) == ("incomparable", "2026-01-16", "2026-01-30")
+    assert (gap.kind, gap.night, gap.detected) == ("incomparable", "2026-01-16", "2026-01-30")
     assert gap.lab == ("seeds: 1..8 -> 1..6, 6 in common, 8 needed",)
     again, step = changes_of(entries)
     assert (again, again.id) == (gap, gap.id)
     # The baseline is the one of before, and the nights between were not judged.
-    assert (step.kind, step.seen, step.verdict) == ("step", "2026-01-31", Verdict.REGRESSION)
+    assert (step.kind, step.detected, step.verdict) == ("step", "2026-01-31", Verdict.REGRESSION)
 
 
 def test_fewer_seeds_are_compared_where_enough_are_left() -> None:
@@ -192,7 +192,7 @@ def test_a_drift_is_seen_across_changes_of_the_environment(rate: float) -> None:
         found = told(Nights(slope, lab=environment, random_seed=seed))
         mine = [change for change in found if change.course.arm == "tonight"]
         assert (mine[0].kind, mine[0].verdict) == ("drift", Verdict.REGRESSION)
-        assert _number(mine[0].seen) <= 30
+        assert _number(mine[0].detected) <= 30
         # What is told adds up to most of what was lost.
         assert sum(change.estimate or 0 for change in mine) < -0.5 * 60 * rate
 
@@ -290,7 +290,7 @@ def test_a_wall_step_is_told_once_within_a_few_nights(size: float) -> None:
         mine = [change for change in found if change.course.arm == "tonight"]
         assert len(mine) == 1, seed
         assert mine[0].verdict is (Verdict.REGRESSION if size < 0 else Verdict.IMPROVEMENT)
-        late.append(_number(mine[0].seen) - 40)
+        late.append(_number(mine[0].detected) - 40)
     assert max(late) <= 6
 
 

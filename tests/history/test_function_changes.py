@@ -71,14 +71,14 @@ def test_the_gate_is_silent_of_what_is_acknowledged_and_of_nothing_else() -> Non
     assert (open_.code, open_.text) == (
         1,
         "since 2026-01-01: tonight against pinned: 1 of 200 functions changed: a +20.00 instruc"
-        "tions per I/O",
+        f"tions per I/O; change {open_.change}",
     )
     known = acknowledged(open_.change)
     assert said(nights, known) == []
     # On its own night it is shown.
     (shown,) = said(nights[:1], known)
     assert (shown.level, shown.code) == ("notice", 0)
-    assert shown.text.endswith("; acknowledged: accepted on the list")
+    assert "; acknowledged: accepted on the list; change " in shown.text
     # Another function, or the same one slower again, fails as before.
     for more in ({"a": 0.002, "b": 0.001}, {"a": 0.004}):
         (message,) = said([*nights[:2], track({}, {}, more)[2]], known)

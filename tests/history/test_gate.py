@@ -111,7 +111,10 @@ def test_functions_of_the_newest_night_are_what_the_session_s_gate_says() -> Non
         listed = [one for one in found.messages if one.title.startswith("functions: ")]
         # A session's own cannot be acknowledged.
         assert all(one.change for one in listed)
-        return [one._replace(change="") for one in listed]
+        return [
+            one._replace(change="", text=one.text.replace(f"; change {one.change}", ""))
+            for one in listed
+        ]
 
     def own(policy: Policy) -> list[Message]:
         found = of_session(compare_session(made), policy).messages
@@ -226,7 +229,7 @@ def test_what_is_not_judged_warns() -> None:
     seeds = entries[19].cases[0].model_copy(update={"seeds": tuple(range(5, 13))})
     odd = [*entries[:19], entries[19].model_copy(update={"cases": (seeds,)})]
     (gap,) = (c for c in changes_of(odd) if c.course.arm == "tonight")
-    gap = gap.model_copy(update={"seen_entry": entries[19].id})
+    gap = gap.model_copy(update={"detected_entry": entries[19].id})
     suspected = gap.model_copy(update={"kind": "suspected", "estimate": -0.01})
     for change, code in ((gap, 3), (suspected, 1)):
         gate = of_history(entries, [change], Policy())

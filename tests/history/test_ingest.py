@@ -11,7 +11,7 @@ import pytest
 from experiment.arms import ArmSpec
 from history.entry import PINNED, Entry
 from history.gaps import gaps_of
-from history.ingest import SessionError, commit_of, entry_of, take
+from history.ingest import SessionError, commit_of, entry_of, read_session
 from history.values import moved_settings
 from history.wording import entry_lines
 from reports.many import compare_session
@@ -195,7 +195,7 @@ def test_from_a_folder(tmp_path: Path) -> None:
     store.create(session.manifest())
     for record in session.records():
         store.append(record)
-    entry, _ = take(store.folder, link="https://example.org/report")
+    entry, _ = read_session(store.folder, link="https://example.org/report")
     assert entry.link == "https://example.org/report"
     assert entry == entry_of(measured(session.manifest(), session.records()), link=entry.link)[0]
 

@@ -25,7 +25,7 @@ def change(
     return NightlyChange(
         kind=kind, course=COURSE, unit="MiB/s", direction=direction, night=night,
         entry=f"{day:012}", before_night=f"2026-01-{day - 1:02}", before=f"{day - 1:012}",
-        seen=night, seen_entry=f"{day:012}", verdict=verdict, estimate=size,
+        detected=night, detected_entry=f"{day:012}", verdict=verdict, estimate=size,
     )  # fmt: skip
 
 

@@ -103,6 +103,22 @@ def test_the_walks_that_the_series_saves_are_counted(comparison: Comparison) -> 
     assert (gone.file, gone.only_in, gone.instructions.patched) == ("lib/xarray.c", "base", 0)
 
 
+def test_kinds_of_instructions_are_those_of_the_code(comparison: Comparison) -> None:
+    (kinds,) = comparison.kinds
+    functions = {each.name: each for each in headline(comparison, "work").functions}
+    rows = {each.name: each for each in kinds.rows}
+    # One CMPXCHG and one RET each time; the kernel of one CPU has patched the LOCK away.
+    taken = functions["_raw_spin_lock"].calls
+    assert taken is not None
+    assert rows["_raw_spin_lock"].atomics == taken == rows["_raw_spin_lock"].stores
+    assert rows["_raw_spin_lock"].loads.base == pytest.approx(2 * taken.base)
+    # A page is copied in words of eight bytes.
+    bios = functions["brd_submit_bio"].calls
+    assert bios is not None
+    assert 512 < rows["brd_submit_bio"].stores.base / bios.base < 512 * 1.1
+    assert kinds.total.atomics.base > kinds.total.barriers.base > 0
+
+
 def test_nothing_hides(comparison: Comparison) -> None:
     for each in comparison.attributions:
         rows = sum(row.instructions.difference for row in each.functions)

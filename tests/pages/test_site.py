@@ -17,7 +17,7 @@ from history.entry import SCHEMA_VERSION, Entry
 from history.function_changes import function_changes
 from history.gaps import gaps_of
 from history.gate import of_history
-from history.ingest import entry_of, take
+from history.ingest import entry_of, read_session
 from history.known import KnownChange, KnownChanges
 from history.policy import Policy
 from history.store import FORMAT, HEAD, HistoryContents, HistoryStore
@@ -156,7 +156,7 @@ def test_reports_of_sessions_are_copied_beside_their_nights(tmp_path: Path) -> N
         target.append(record)
     write.write_all(tmp_path / "sessions" / "deep" / "one")
     store = HistoryStore(tmp_path / "history")
-    entry, _ = take(tmp_path / "sessions" / "deep" / "one")
+    entry, _ = read_session(tmp_path / "sessions" / "deep" / "one")
     store.add(entry)
     made = site.build(store, tmp_path / "site", sessions=tmp_path / "sessions")
     assert made.reports == 1

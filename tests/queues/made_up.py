@@ -10,7 +10,7 @@ from pathlib import Path
 
 from kernels.patch_text import slug
 from queues.adding import entry_of
-from queues.entry import Entry
+from queues.entry import QueueEntry
 from queues.store import QueueStore, stamp
 from queues.work import Job
 from reports.many import SessionComparison, compare_session
@@ -26,7 +26,7 @@ SMALL = Session(seeds=(1001, 1002))
 SLOWER = Session(effect={"4k": -0.013, "thp": 0.0, "switch": 0.0})
 
 
-def queued(store: QueueStore, name: str, **more: object) -> Entry:
+def queued(store: QueueStore, name: str, **more: object) -> QueueEntry:
     """An entry that asks for the series of this name, put into the queue."""
     question = Request(series=(f"git:/src/linux@base..{slug(name)}",), workloads="filemap-4k")
     entry = entry_of(

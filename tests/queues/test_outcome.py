@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from queues.entry import Entry
+from queues.entry import QueueEntry
 from queues.outcome import of_session
 from reports.many import compare_session
 from reports.sections.functions import changed_per_unit
@@ -23,9 +23,11 @@ def test_an_entry_says_which_functions_changed_in_the_words_of_the_report() -> N
     first = compared.comparisons[0].headlines[0]
     assert ending.functions[0] == f"filemap-4k 4k: {changed_per_unit(first)}"
     assert len(ending.functions) == 3
-    waiting = Entry(id="one", question=Request(name="filemap-v4"), added="2026-01-01T00:00:00Z")
+    waiting = QueueEntry(
+        id="one", question=Request(name="filemap-v4"), added="2026-01-01T00:00:00Z"
+    )
     ended = ending.of(waiting, "2026-01-01T01:00:00Z")
-    assert Entry.model_validate_json(ended.model_dump_json()).functions == ending.functions
+    assert QueueEntry.model_validate_json(ended.model_dump_json()).functions == ending.functions
     assert ended.again(anew=True).functions == ()
     # Where nothing was counted nothing is said.
     assert of_session(compare_session(measured(manifest, records))).functions == ()

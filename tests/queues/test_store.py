@@ -12,7 +12,7 @@ from pydantic import ValidationError
 
 from errors import InfraError, UsageError
 from queues.adding import put
-from queues.entry import Entry, id_of
+from queues.entry import QueueEntry, id_of
 from queues.store import QueueStore, stamp
 from runs.request import Request
 from tests.queues.made_up import queued
@@ -146,7 +146,7 @@ def test_a_queue_that_was_half_made_is_made(tmp_path: Path) -> None:
 
 
 def test_again_is_a_new_session_unless_the_host_ended_it() -> None:
-    entry = Entry(id="a-1", question=Request(series=("x",)), added=stamp(), began=stamp())
+    entry = QueueEntry(id="a-1", question=Request(series=("x",)), added=stamp(), began=stamp())
     failed = entry.model_copy(update={"state": "failed", "blame": "host", "tries": 2})
     assert (failed.again().session, failed.again().tries) == ("a-1", 0)
     assert failed.again(anew=True).session == "a-1-2"
@@ -167,8 +167,8 @@ def test_an_id_names_no_file_but_its_own(store: QueueStore) -> None:
     good = queued(store, "a")
     for bad in ("../evil", "", ".hidden", "a/b", "x" * 200):
         with pytest.raises(ValidationError):
-            Entry.model_validate({**good.model_dump(), "id": bad})
+            QueueEntry.model_validate({**good.model_dump(), "id": bad})
     with pytest.raises(ValidationError):
-        Entry.model_validate({**good.model_dump(), "mailbox": "../evil.mbox"})
+        QueueEntry.model_validate({**good.model_dump(), "mailbox": "../evil.mbox"})
     (store.folder / "entries" / "copy.json").write_text(good.model_dump_json())
     assert store.read().problems == (f"copy.json: is of another name: it holds {good.id}",)

@@ -14,7 +14,7 @@ from errors import InfraError, UsageError
 from experiment.spec import SeriesSpec
 from kernels.intake import keep, records_of
 from queues import watch as watching
-from queues.entry import Entry
+from queues.entry import QueueEntry
 from queues.posted import Posted, read_posted
 from queues.store import QueueStore
 from queues.watch import Attest, PollReport, Selection, Watch, mailbox_of
@@ -52,7 +52,7 @@ def look(
     return Watch(store, place, selection, attest).poll(mailbox_of(place), now)
 
 
-def waiting(store: QueueStore) -> list[Entry]:
+def waiting(store: QueueStore) -> list[QueueEntry]:
     return [entry for entry in store.read().entries if entry.state == "waiting"]
 
 

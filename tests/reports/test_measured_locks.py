@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
+from reports import forms
 from reports.lock_identity import TakerNames, catalogue
 from reports.lock_model import MeasuredLock, MeasuredLocks
 from reports.measured_locks import measured_locks
 from reports.model import Comparison
 from reports.sections import measured_locks as section
-from results.profile import LockSite, LockUse, Profile
-from results.record import Manifest
+from results.profile import FunctionCount, LockSite, LockUse, LockWait, PhaseProfile, Profile
+from results.record import CaseRecord, Manifest
 from tests.reports import counts_factory as counts
 from tests.reports.factory import Session
+from tests.reports.measured import compare
 
 XA_LOCK, I_LOCK = "i_pages.xa_lock", "inode i_lock"
 
@@ -153,3 +157,81 @@ def test_the_line_gives_both_values_the_difference_and_its_interval(counted: Com
     assert section.sentence(still).endswith("8 seeds; no lock moved significantly")
     none = counted.measured_locks[0].model_copy(update={"rows": (), "listed": 0})
     assert section.sentence(none) == "No lock was taken"
+
+
+def many_cpus(manifest: Manifest) -> Manifest:
+    guest = manifest.guest.model_copy(update={"vcpus": 4, "jobs": 4})
+    return manifest.model_copy(update={"guest": guest})
+
+
+def waiting(session: Session) -> list[Profile]:
+    """Adders wait for removers: for one folio in 20 on base, one in 40 on patched."""
+
+    def phase(one: PhaseProfile, rare: int) -> PhaseProfile:
+        folios = int(one.units["folio"])
+        pairs = tuple(
+            LockWait(waiter=waiter, holder="__remove_mapping", shared=False,
+                     waits=folios // each, handovers=folios // each // 2, waited=folios * 30)
+            for waiter, each in (("__filemap_add_folio", rare), ("__remove_mapping", 10 * rare))
+        )  # fmt: skip
+        assert one.locks is not None
+        tree = one.locks[0].model_copy(update={"pairs": pairs})
+        entered = FunctionCount(
+            name="native_queued_spin_lock_slowpath", file="", instructions=50, calls=folios // rare
+        )
+        return one.model_copy(
+            update={"locks": (tree, *one.locks[1:]), "kernel": (*one.kernel, entered)}
+        )
+
+    return [
+        each.model_copy(update={
+            "phases": tuple(phase(p, 20 if "-base" in each.run_id else 40) for p in each.phases)
+        })
+        for each in counts.profiles(session)
+    ]  # fmt: skip
+
+
+def test_who_waited_for_whom_is_per_unit_and_paired(session: Session, manifest: Manifest) -> None:
+    found = measured_locks(many_cpus(manifest), session.records(), waiting(session))[0]
+    assert [(pair.label, pair.waiter, pair.holder) for pair in found.pairs] == [
+        (XA_LOCK, "__filemap_add_folio", "__remove_mapping"),
+        (XA_LOCK, "__remove_mapping", "__remove_mapping"),
+    ]
+    adds = found.pairs[0]
+    assert (adds.waits.base, adds.waits.patched) == pytest.approx((50, 25), rel=1e-3)
+    assert (adds.handovers.base, adds.handovers.patched) == pytest.approx((25, 12.5), rel=1e-3)
+    assert adds.waited.base == pytest.approx(30)
+    assert found.slow_entries is not None
+    assert (found.slow_entries.base, found.slow_entries.patched) == pytest.approx(
+        (50, 25), rel=1e-3
+    )
+    said = section.waited(found)
+    assert (
+        "slow path of spin locks entered 50.00 -> 24.99 times per 1,000 folios added (-50" in said
+    )
+    assert said.endswith(f"most waited __filemap_add_folio for __remove_mapping ({XA_LOCK})")
+
+
+def test_on_one_cpu_nobody_waits_and_nothing_is_said_of_it(found: MeasuredLocks) -> None:
+    assert (found.slow_entries, found.pairs, section.waited(found)) == (None, (), "")
+
+
+def test_who_waited_is_in_every_form(session: Session, manifest: Manifest) -> None:
+    comparison = compare(many_cpus(manifest), session.records(), waiting(session))
+    said = " ".join(forms.render(comparison, "text").split())
+    assert "most waited __filemap_add_folio for __remove_mapping" in said
+    assert "handovers per 1,000 folios added" in forms.render(comparison, "html")
+    (pair,) = json.loads(forms.render(comparison, "json"))["comparisons"]
+    assert pair["measured_locks"][0]["pairs"][0]["holder"] == "__remove_mapping"
+
+
+def test_where_folios_are_huge_locks_are_per_the_first_unit(
+    session: Session, manifest: Manifest
+) -> None:
+    def huge(case: CaseRecord) -> CaseRecord:
+        phases = tuple(each.model_copy(update={"thp": "always"}) for each in case.phases)
+        return case.model_copy(update={"phases": phases})
+
+    other = manifest.model_copy(update={"cases": tuple(map(huge, manifest.cases))})
+    (first, *_) = measured_locks(other, session.records(), counts.profiles(session))
+    assert first.unit_title == manifest.cases[0].phases[0].units[0].title == "I/O"

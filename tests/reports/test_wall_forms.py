@@ -9,7 +9,7 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from reports import forms
+from reports import findings, forms
 from reports.model import Comparison
 from tests.reports import counts_factory
 from tests.reports.conftest import draw_all
@@ -87,6 +87,28 @@ def test_letter_gives_no_percentage_where_withheld(
     assert "Wall mode under TCG: times are those of a translator" in forms.render(
         translated, "text"
     )
+
+
+@pytest.mark.parametrize("form", ["text", "markdown", "html", "letter", "json"])
+def test_what_belongs_to_a_build_is_said_to_be_in_no_interval(
+    quiet: Comparison, translated: Comparison, form: str
+) -> None:
+    words = "ach kernel is one build, and what its layout gives is in no interval"
+
+    def plain(found: Comparison) -> str:
+        said = forms.render(found, form)
+        return " ".join((Page(said).text if form == "html" else said).split())
+
+    assert words in plain(quiet)
+    # Emulated time does not depend on layout, and two arms of one image share theirs.
+    assert words not in plain(translated)
+    facts = quiet.wall
+    assert facts is not None
+    assert facts.images == 2
+    alike = findings.of_host(facts.model_copy(update={"images": 1}))
+    assert {one.kind for one in findings.of_host(facts)} - {one.kind for one in alike} == {
+        "one-build"
+    }
 
 
 def test_every_chart_has_a_a_and_all_kinds_are_there(quiet: Comparison) -> None:

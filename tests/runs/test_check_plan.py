@@ -40,7 +40,7 @@ def test_each_shipped_experiment_can_be_checked(name: str) -> None:
         assert guest.size.file_mib % guest.size.jobs == 0 or "test.img" in guest.prepare_text
         assert guest.guest.memory_mib > guest.size.brd_mib + 2 * INITRAMFS_MIB + MORE_MEMORY_MIB
         # The gate's own steps, and whatever fio reads; programs compare nothing.
-        assert len(guest.asked.compared) > 7 or (name == "workloads" and guest.programs)
+        assert len(guest.task.compared) > 7 or (name == "workloads" and guest.programs)
 
 
 @pytest.mark.parametrize("name", ["filemap-v1", "filemap-v4", "iomap-dirty", "reclaim-contention"])

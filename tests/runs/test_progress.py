@@ -113,7 +113,7 @@ def test_failure_is_one_line_however_long(plain: Plain) -> None:
 
 def test_markup_and_paths_come_out_as_they_are(plain: Plain) -> None:
     reporter, stream = plain
-    reporter.say("[bold]log[/bold]: /cache/[x]/console.log 100%")
+    reporter.log("[bold]log[/bold]: /cache/[x]/console.log 100%")
     assert stream.getvalue() == "[bold]log[/bold]: /cache/[x]/console.log 100%\n"
 
 

@@ -142,7 +142,7 @@ mke2fs -q -F -t ext4 -d "$out" "$disk" 2g >>"$folder.log" 2>&1 || give_up "no di
 half=$((memory / 2))
 status=0
 timeout --foreground "$timeout" qemu-system-x86_64 -machine q35 -accel tcg,thread=multi \
-    -cpu EPYC-Rome,+svm,-xsaves,-avx,-avx2,-fma,-f16c -smp "$vcpus,sockets=2" -m "$memory" \
+    -cpu EPYC-Rome,+svm,-xsave,-xsaves,-xsavec,-xsaveopt,-avx,-avx2,-fma,-f16c -smp "$vcpus,sockets=2" -m "$memory" \
     -object "memory-backend-ram,id=m0,size=${half}M" -numa "node,nodeid=0,cpus=0-$((vcpus / 2 - 1)),memdev=m0" \
     -object "memory-backend-ram,id=m1,size=${half}M" -numa "node,nodeid=1,cpus=$((vcpus / 2))-$((vcpus - 1)),memdev=m1" \
     -nodefaults -no-user-config -display none -no-reboot -serial "file:$out.log" \

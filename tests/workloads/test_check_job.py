@@ -11,18 +11,18 @@ import pytest
 
 from experiment.plan import Size
 from workloads import check_job
-from workloads.check_job import OWN_STEPS, Case, Room, job_text, room, task_of, writes_of
+from workloads.check_job import OWN_STEPS, CheckCase, Room, job_text, room, task_of, writes_of
 from workloads.spec import load_catalogue
 
 CATALOGUE = load_catalogue()
 ROOM = Room(brd=64, limit=32, left=0, image=52, own_limit=32)
 
 
-def case(name: str, variant: str = "default") -> Case:
-    return Case(CATALOGUE[name], CATALOGUE[name].phases_of(variant))
+def case(name: str, variant: str = "default") -> CheckCase:
+    return CheckCase(CATALOGUE[name], CATALOGUE[name].phases_of(variant))
 
 
-def text_of(*cases: Case, rooms: Room = ROOM, jobs: int = 4, file_mib: int = 32) -> str:
+def text_of(*cases: CheckCase, rooms: Room = ROOM, jobs: int = 4, file_mib: int = 32) -> str:
     return job_text(cases, jobs=jobs, seed=1, room=rooms, file_mib=file_mib)
 
 

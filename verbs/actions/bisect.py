@@ -83,8 +83,8 @@ def search(
                 resumable(("bisect", "--resume", str(target)), target / bisect.STATE)
             )
             bisect.begin(search, target, run_options)
-            reporter.say(f"session {target}")
-            reporter.say(_plan_text(search, chosen=seeds is None))
+            reporter.log(f"session {target}")
+            reporter.log(_plan_text(search, chosen=seeds is None))
             result = bisect.run(target, on, reporter, building(reporter))
     write_out(as_text(result, _shown(result, target)))
     if (target / "manifest.json").exists():

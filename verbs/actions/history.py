@@ -11,7 +11,7 @@ from errors import RecordError, UsageError
 from history import exchange, pruning, wording
 from history.changes import changes_of
 from history.function_changes import function_changes
-from history.ingest import SessionError, take
+from history.ingest import SessionError, read_session
 from history.known import KnownChanges, load_known
 from history.limits import calendar_date, too_late
 from history.policy import load_policy
@@ -32,7 +32,7 @@ def add(sessions: Sequence[Path], folder: Path, night: str, link: str) -> None:
     store, bad = HistoryStore(folder), []
     for session in sessions:
         try:
-            entry, functions = take(session, night=day, link=link)
+            entry, functions = read_session(session, night=day, link=link)
             if ahead := too_late(entry.night, _today(), AHEAD):
                 raise SessionError(f"night: {ahead}; write --night, or set this host's clock")
             entry = entry.model_copy(update={"night_id": name})
@@ -77,9 +77,8 @@ def show(
         emit([{"id": change.id, **as_json_values(change)} for change in changes])
         return
     write_out("\n".join(wording.overview(read)))
-    write_out("\n".join(wording.change_lines(changes)) or "no change seen")
-    for line in wording.function_change_lines(function_changes(read.entries, known_changes)):
-        write_out(line)
+    of_functions = wording.function_change_lines(function_changes(read.entries, known_changes))
+    write_out("\n".join([*wording.change_lines(changes), *of_functions]) or "no change seen")
     for track, entries in read.tracks().items():
         if track[0] == experiment:
             write_out(

@@ -13,7 +13,7 @@ from host import sandbox
 from host.packages import install_line
 from queues import page, table
 from queues.adding import entry_of, of_row, put
-from queues.entry import Entry
+from queues.entry import QueueEntry
 from queues.store import QueueStore
 from queues.work import Job, Rules, refused, work
 from runs import prepare
@@ -39,7 +39,7 @@ def add(
     """
     catalogue = prepare.catalogue(CHECKOUT)
 
-    def made(request: Request, here: Path, origin: str, own_priority: int) -> Entry:
+    def made(request: Request, here: Path, origin: str, own_priority: int) -> QueueEntry:
         return entry_of(
             request, here=here, checkout=CHECKOUT, catalogue=catalogue, priority=own_priority,
             origin=origin,
@@ -78,7 +78,7 @@ def work_all(
     waiting, run_options = QueueStore(folder), options(where)
     waiting.create()
     # A word that is wrong ends this, and not every entry; nothing is connected yet.
-    executor_of(where.executor, where.store, checkout=CHECKOUT, cache=run_options.cache, say=log)
+    executor_of(where.executor, where.store, checkout=CHECKOUT, cache=run_options.cache, log=log)
 
     boxed = run_options.sandbox is not False and sandbox.available() is not None
 

@@ -69,7 +69,7 @@ def do_check(
         tools = tools_of(manifest.experiment.kernel.architecture, run_options)
         differing = list(repro.differs_here(opened, run_options, tools))
         for line in differing:
-            reporter.say(f"differs  {line}")
+            reporter.log(f"differs  {line}")
         experiment = repro.experiment_again(opened, run_options, source)
         target = folder or session.new_folder(SESSIONS, experiment)
         again = ("repro", "--check", str(archive), "--session", str(target))
@@ -87,14 +87,14 @@ def do_check(
                     building(reporter),
                     manifest.arguments,
                 )
-            reporter.say(f"session {target}")
+            reporter.log(f"session {target}")
             flavours = [bench.flavour for bench in prepared.twins.values()]
             prepared = stages.with_flavours(
                 prepared, run_options, store, building(reporter), flavours
             )
             built = repro.differs_built(manifest, prepared)
             for line in built:
-                reporter.say(f"differs  {line}")
+                reporter.log(f"differs  {line}")
             measure(prepared, run_options, store, reporter)
         compared = compare_sessions(opened.kept(), repro.kept_in(target))
         differing += built

@@ -94,7 +94,7 @@ def measure(
                 building(reporter),
                 arguments(request, here=Path.cwd(), checkout=CHECKOUT),
             )
-            reporter.say(f"session {target}")
+            reporter.log(f"session {target}")
             make(opened, on, store, reporter)
     return target
 
@@ -116,8 +116,8 @@ def make(
     def verdict(pending: tuple[stages.Pending, ...]) -> None:
         comparison = write.write_all(store.folder)
         for line in [*forms.verdict_lines(comparison), *map(str, pending)]:
-            reporter.say(line)
-        reporter.say(f"report so far: {store.folder / 'report.html'}")
+            reporter.log(line)
+        reporter.log(f"report so far: {store.folder / 'report.html'}")
 
     stages.make(
         opened, run_options, store, reporter,

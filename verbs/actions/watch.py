@@ -52,10 +52,10 @@ def follow(
     before: list[str] = []
     while True:
         try:
-            look = watch.poll(mailbox_of(mailbox), time.time())
-            for line in lines_of(look, before):
+            report = watch.poll(mailbox_of(mailbox), time.time())
+            for line in lines_of(report, before):
                 write_out(line, flush=True)
-            before = look.waiting
+            before = report.waiting
         except InfraError as error:
             # A mirror may be packed anew while it is read: the next look finds it whole.
             if once:
@@ -64,17 +64,18 @@ def follow(
         if once:
             break
         time.sleep(every)
-    log(f"{look.mails} new mails; {len(look.queued)} series queued, {len(look.waiting)} incomplete")
+    ends = f"{len(report.queued)} series queued, {len(report.waiting)} incomplete"
+    log(f"{report.mails} new mails; {ends}")
 
 
-def lines_of(look: PollReport, waited: list[str]) -> list[str]:
+def lines_of(report: PollReport, waited: list[str]) -> list[str]:
     """What a look found, a line each; series that ``waited`` before are not told again."""
     kinds = {
-        "note": look.notes, "queued": look.queued, "replaced": look.replaced,
-        "left out": look.left_out, "given up": look.given_up,
-        "waits": [line for line in look.waiting if line not in waited],
+        "note": report.notes, "queued": report.queued, "replaced": report.replaced,
+        "left out": report.left_out, "given up": report.given_up,
+        "waits": [line for line in report.waiting if line not in waited],
     }  # fmt: skip
     lines = [f"{kind:<9} {line}" for kind, texts in kinds.items() for line in texts]
-    if look.elsewhere:
-        lines.append(f"ignored   {look.elsewhere} series change no file under --paths")
+    if report.elsewhere:
+        lines.append(f"ignored   {report.elsewhere} series change no file under --paths")
     return lines

@@ -209,32 +209,64 @@ def test_locks_are_held_from_taking_them_to_letting_go(
     assert held[1][2] == 2 * 299
 
 
-def test_a_lock_found_held_is_waited_for_until_the_slow_path_gets_it(
+def test_who_waited_for_whom_and_to_whom_the_lock_went(
     images: Path, probe: Probe, tmp_path: Path
 ) -> None:
-    image = images / "contended"
-    asked = functions(image, spin=("take", "slow")) + functions(image, spin=("slow", "ends"))
-    found = counts.parse(run(image, probe, tmp_path / "counts", vcpus=2, more=asked))
-    owner, waiter = (
-        next(row for row in found.locks if row["site"] == address(image, name))
-        for name in ("owner", "waiter")
-    )
-    assert [int(owner[field]) for field in ("taken", "held", "waits", "waited")] == [1, 7, 0, 0]
-    assert [int(waiter[field]) for field in ("taken", "held", "waits")] == [1, 3, 1]
-    assert int(waiter["waited"]) == 7
+    """Two vCPUs: one takes the lock by two calls in turn, the other finds it held each time."""
+    image = images / "handover"
+    asked = functions(image, spin=("take", "slow"), slow=("slow", "ends"))
+    found = counts.parse(run(image, probe, tmp_path / "a", vcpus=2, more=asked))
+    at = {address(image, name): name for name in ("owner", "second", "waiter")}
+    alone = {at[int(row["site"])]: row for row in found.locks}
+    pairs = {(at[int(row["site"])], at[int(row["holder"])]): row for row in found.pairs}
+    assert {int(row["lock"]) for row in found.pairs} == {address(image, "lock")}
+    assert {name: int(row["taken"]) for name, row in alone.items()} == {
+        "owner": 10, "second": 10, "waiter": 20,
+    }  # fmt: skip
+    assert {name: int(row["waits"]) for name, row in alone.items()} == {
+        "owner": 0, "second": 0, "waiter": 20,
+    }  # fmt: skip
+    assert {names: (int(row["waits"]), int(row["taken"])) for names, row in pairs.items()} == {
+        ("waiter", "owner"): (10, 10),
+        ("waiter", "second"): (10, 10),
+    }
+    # Each wait is a part of the whole, and the two calls hold it for the same code.
+    parts = [int(row["waited"]) for row in pairs.values()]
+    assert sum(parts) == int(alone["waiter"]["waited"])
+    assert min(parts) > 0
+    plain = counts.parse(run(image, probe, tmp_path / "b", vcpus=2))
+    assert not len(plain.pairs)
+    assert np.array_equal(plain.rows, found.rows)
 
 
-def test_a_lock_that_is_never_let_go_of_is_lost_once_it_is_taken_again(
-    images: Path, probe: Probe, tmp_path: Path
+@pytest.mark.parametrize("vcpus", [1, 2])
+def test_a_lock_that_is_let_go_of_unseen_is_lost_once_it_is_taken_again(
+    images: Path, probe: Probe, tmp_path: Path, vcpus: int
 ) -> None:
-    image = images / "contended"
-    asked = functions(image, spin=("take", "slow"))
-    found = counts.parse(run(image, probe, tmp_path / "counts", more=asked))
+    """No vCPU waits for itself."""
+    image = images / "unseen"
+    asked = functions(image, spin=("take", "slow"), slow=("slow", "ends"))
+    found = counts.parse(run(image, probe, tmp_path / "counts", vcpus=vcpus, more=asked))
     assert found.lost_locks == 1
     rows = {int(row["site"]): row for row in found.locks}
     lost, second = (rows[address(image, name)] for name in ("owner", "waiter"))
     assert (int(lost["taken"]), int(lost["held"])) == (1, 0)
     assert (int(second["taken"]), int(second["held"])) == (1, 2)
+
+
+def test_an_exchange_in_vain_is_a_wait_for_whoever_has_the_lock_next(
+    images: Path, probe: Probe, tmp_path: Path
+) -> None:
+    image = images / "unseen"
+    asked = functions(image, spin=("take", "slow"), slow=("slow", "ends"))
+    found = counts.parse(run(image, probe, tmp_path / "counts", vcpus=2, more=asked))
+    (row,) = (row for row in found.locks if row["site"] == address(image, "queued"))
+    # From the instruction of the slow path that writes it.
+    assert [int(row[field]) for field in ("taken", "held", "waits")] == [1, 3, 1]
+    (pair,) = found.pairs
+    assert (int(pair["site"]), int(pair["holder"])) == (address(image, "queued"), 0)
+    assert [int(pair[field]) for field in ("waits", "taken")] == [1, 1]
+    assert int(pair["waited"]) == int(row["waited"])
 
 
 @pytest.mark.parametrize("span", ["7", "9-5", "a-b-c", "x-y"])
@@ -246,7 +278,7 @@ def test_span_that_is_none_is_refused(probe: Probe, tmp_path: Path, span: str) -
     assert f"probe: no span: span={span}" in done.stderr
 
 
-@pytest.mark.parametrize("word", ["spin=7", "free=9-5", "sleep_shared=x-y"])
+@pytest.mark.parametrize("word", ["spin=7", "free=9-5", "slow=7-7", "sleep_shared=x-y"])
 def test_function_that_is_none_is_refused(probe: Probe, tmp_path: Path, word: str) -> None:
     words = f"file={probe.path},out={tmp_path}/counts,{word}"
     argv = [X86_64.board.qemu, "-display", "none", "-plugin", words]

@@ -11,10 +11,13 @@ from guests.probe import counts
 from guests.probe.counts import CountsError
 
 Row = tuple[int, int, int, int, int, int, int]
-LockRow = tuple[int, int, int, int, int, int, int, int]
+LockRow = tuple[int, int, int, int, int, int, int, int, int]
 LOCKS: list[LockRow] = [
-    (1, 0, 0xFFFF888000001000, 0xFFFFFFFF81000120, 5, 500, 0, 0),
-    (2, 3, 0xFFFF888000002000, 0, 1, 70, 1, 9),
+    (1, 0, 0xFFFF888000001000, 0xFFFFFFFF81000120, 0, 5, 500, 0, 0),
+    (2, 3, 0xFFFF888000002000, 0, 0, 1, 70, 1, 9),
+]
+PAIRS: list[LockRow] = [
+    (2, counts.PAIR, 0xFFFF888000001000, 0xFFFFFFFF81000120, 0xFFFFFFFF81000200, 2, 0, 3, 99),
 ]
 MISSES: list[tuple[int, ...]] = [
     (1, 5, 0xFFFFFFFF81000000, 9, 8, 7, 6, 5, 4, 3),
@@ -43,7 +46,7 @@ def written(
     numbers = (len(rows), len(locks), len(misses), len(kinds), unmapped)
     trailer = struct.pack("<IIQQQQQ", 0xFFFFFFFF, lost, *numbers)
     blocks = b"".join(struct.pack("<IIHHIQQ", *row) for row in rows)
-    blocks += b"".join(struct.pack("<IIQQQQQQ", *row) for row in locks)
+    blocks += b"".join(struct.pack("<IIQQQQQQQ", *row) for row in locks)
     blocks += b"".join(struct.pack("<II8Q", *row) for row in misses)
     return header + blocks + b"".join(struct.pack("<6H", *one) for one in kinds) + trailer
 
@@ -63,7 +66,8 @@ def test_spans_are_no_blocks() -> None:
 
 
 def test_locks_stand_behind_the_rows() -> None:
-    found = counts.parse(written(ROWS, locks=LOCKS, lost=3))
+    found = counts.parse(written(ROWS, locks=[LOCKS[0], *PAIRS, LOCKS[1]], lost=3))
+    assert [tuple(row) for row in found.pairs.tolist()] == PAIRS
     assert [tuple(row) for row in found.rows.tolist()] == ROWS
     assert [tuple(row) for row in found.locks.tolist()] == LOCKS
     assert found.lost_locks == 3
@@ -102,7 +106,7 @@ def test_lost_row_is_missed() -> None:
         counts.parse(whole[:40] + whole[72:])
     whole = written(ROWS, locks=LOCKS)
     with pytest.raises(CountsError, match="cut short after"):
-        counts.parse(whole[:104] + whole[160:])
+        counts.parse(whole[:104] + whole[168:])
 
 
 def test_another_programs_file_and_another_version_are_named() -> None:

@@ -18,6 +18,7 @@ from results.profile import (
     FunctionMisses,
     LockSite,
     LockUse,
+    LockWait,
     MemoryUse,
     Misses,
     PhaseProfile,
@@ -371,12 +372,12 @@ def test_locks_that_the_same_functions_took_are_one_entry(locking_kernel: Kernel
     adds, again, removes = START + 0x120, START + 0x140, START + 0x210
     found = locks_folded(
         locking_kernel,
-        (1, 0, FIRST, adds, 5, 500, 0, 0), (1, 0, FIRST, again, 1, 7, 2, 90),
-        (1, 0, SECOND, adds, 2, 20, 0, 0),
-        (1, 0, THIRD, removes, 1, 4000, 0, 0), (1, 0, THIRD, adds, 1, 1, 0, 0),
-        (1, 2, FOURTH, 0, 1, 3, 1, 0), (1, 3, FOURTH, adds, 1, 2, 0, 0),
-        (1, 0, 0xFFFFFFFF82000010, adds, 1, 1, 0, 0),
-        (2, 0, FIRST, adds, 99, 99, 0, 0),
+        (1, 0, FIRST, adds, 0, 5, 500, 0, 0), (1, 0, FIRST, again, 0, 1, 7, 2, 90),
+        (1, 0, SECOND, adds, 0, 2, 20, 0, 0),
+        (1, 0, THIRD, removes, 0, 1, 4000, 0, 0), (1, 0, THIRD, adds, 0, 1, 1, 0, 0),
+        (1, 2, FOURTH, 0, 0, 1, 3, 1, 0), (1, 3, FOURTH, adds, 0, 1, 2, 0, 0),
+        (1, 0, 0xFFFFFFFF82000010, adds, 0, 1, 1, 0, 0),
+        (2, 0, FIRST, adds, 0, 99, 99, 0, 0),
         lost=4,
     )  # fmt: skip
 
@@ -390,6 +391,30 @@ def test_locks_that_the_same_functions_took_are_one_entry(locking_kernel: Kernel
         use(1, site("[unknown]", False, 1, 3, 1), add(True, 1, 2), sleeps=True),
         use(1, add(False, 1, 1), symbol="pool_lock"),
     )
+
+
+def test_who_waited_for_whom_is_by_function(locking_kernel: Kernel) -> None:
+    adds, again, removes = START + 0x120, START + 0x140, START + 0x210
+    found = locks_folded(
+        locking_kernel,
+        (1, 0, FIRST, adds, 0, 5, 500, 3, 80), (1, 0, SECOND, adds, 0, 2, 20, 1, 20),
+        (1, 1, THIRD, adds, 0, 1, 9, 1, 0), (1, 0, THIRD, removes, 0, 1, 9, 0, 0),
+        (1, counts.PAIR, FIRST, adds, removes, 2, 0, 3, 80),
+        (1, counts.PAIR, FIRST, again, removes, 1, 0, 0, 7),
+        (1, counts.PAIR, SECOND, adds, 0, 1, 0, 1, 20),
+        (1, counts.PAIR | locks.SHARED, THIRD, adds, removes, 0, 0, 1, 0),
+        (2, counts.PAIR, FIRST, adds, removes, 99, 0, 99, 99),
+    )  # fmt: skip
+
+    def wait(holder: str, shared: bool, waits: int, handovers: int, waited: int) -> LockWait:
+        return LockWait(waiter="add_folio", holder=holder, shared=shared, waits=waits,
+                        handovers=handovers, waited=waited)  # fmt: skip
+
+    assert found.locks is not None
+    same, other = found.locks
+    assert (same.instances, other.instances) == (2, 1)
+    assert same.pairs == (wait("[unknown]", False, 1, 1, 20), wait("remove_folio", False, 3, 3, 87))
+    assert other.pairs == (wait("remove_folio", True, 1, 0, 0),)
 
 
 def site(function: str, shared: bool, *numbers: int, file: str = "") -> LockSite:

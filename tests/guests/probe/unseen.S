@@ -1,4 +1,4 @@
-# A lock that is found held and got in the slow path: as locks.S, for a guest of two vCPUs.
+# A lock that is let go of unseen, and one that has waiters and no holder: as machine.S.
 	.set	MAGIC, 0x1badb002
 	.section .text
 	.globl	_start
@@ -12,8 +12,11 @@ owner:	call	take
 	.globl	waiter
 waiter:	call	take
 	movb	$0, (%edi)
-	nop
-	nop
+	# An exchange in vain, since a bit of the word is set.
+	movl	$0x100, vain
+	movl	$vain, %edi
+	.globl	queued
+queued:	call	take
 	call	slow
 	nop
 	movb	$0, (%edi)
@@ -33,5 +36,6 @@ ends:
 	.section .data
 	.globl	lock
 lock:	.long	0
+vain:	.long	0
 	.fill	4096
 stack:

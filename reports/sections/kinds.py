@@ -1,0 +1,98 @@
+"""Kinds of instructions: a line a phase, and tables behind it."""
+
+from __future__ import annotations
+
+from reports import wording
+from reports.document import Block, Cell, Column, Fold, Paragraph, Row, Strong, Table, row
+from reports.kinds_model import KindsComparison, KindsIn
+from reports.model import Comparison
+from reports.paired import Paired
+from reports.sections.functions import only
+from reports.sections.measured_locks import PARENTHESES
+from reports.sections.view import View, titled
+from results.profile import KINDS
+
+COUNTED = (
+    "Counted in the judged runs: what each instruction is of, known when its block is translated, "
+    "times the executions of the block. One that reads and writes memory is a load and a store, a "
+    "locked one an atomic besides (on arm64 the store of an exclusive pair, and LSE). On one CPU "
+    "the kernel patches its locks away; they are counted as the atomics that they are on more. A "
+    "locked addition of nothing to the stack is a barrier. Counts explain a verdict and never make "
+    "one."
+)
+# Named whether they moved or not; the others where they did.
+ALWAYS = ("loads", "stores", "atomics")
+TITLES = {"system": "system instructions"}
+MOST_SHOWN = 12
+
+
+def sentence(kinds: KindsComparison) -> str:
+    """``Per I/O 201.2 -> 200.1 loads (-0.55 %), 90.3 -> 90.3 stores (unchanged) ...``."""
+    parts = []
+    for kind in KINDS:
+        pair: Paired = getattr(kinds.total, kind)
+        if kind in ALWAYS or not (pair.equal or pair.within_scatter):
+            change = _change(pair).strip("()")
+            mark = ", not significant" if pair.within_scatter else ""
+            parts.append(f"{wording.few(pair)} {TITLES.get(kind, kind)} ({change}{mark})")
+    return f"per {kinds.unit_title} {', '.join(parts)}"
+
+
+def _change(pair: Paired) -> str:
+    return "unchanged" if pair.equal else wording.moved(pair)
+
+
+def blocks(view: View, one: Comparison) -> list[Block]:
+    """The section: a line for each phase, and what is behind it in a fold."""
+    body: list[Block] = []
+    for each in one.kinds:
+        where = f"{each.case}, phase {each.phase}"
+        body.append(Paragraph((Strong(f"{where}: "), f"{sentence(each)}."), "lead"))
+        body.append(Fold(f"Kinds of instructions of {where}", tuple(_tables(one, each, where))))
+    if body:
+        many = any(len(each.seeds) > 1 for each in one.kinds)
+        body.append(Paragraph(f"{COUNTED} {PARENTHESES}" if many else COUNTED, "note"))
+    return titled("Kinds of instructions", "kinds", body)
+
+
+def _tables(one: Comparison, kinds: KindsComparison, where: str) -> list[Block]:
+    heads = (
+        Column("instructions", left=True), Column(one.manifest.base),
+        Column(one.manifest.patched), Column("change"), Column("difference, 95 %", drop=1),
+    )  # fmt: skip
+    rows = tuple(_total(kind, getattr(kinds.total, kind)) for kind in KINDS)
+    blocks: list[Block] = [
+        Table(f"Kinds of instructions per {kinds.unit_title}, {where}", heads, rows)
+    ]
+    group = f"difference per {kinds.unit_title}"
+    columns = (
+        Column("function", left=True),
+        *(Column(TITLES.get(kind, kind), group=group, drop=0 if kind in ALWAYS else 1)
+          for kind in KINDS),
+    )  # fmt: skip
+    shown, more = kinds.rows[: kinds.listed][:MOST_SHOWN], kinds.rows[MOST_SHOWN : kinds.listed]
+    label = f"Kinds of instructions by function, {where}"
+    if shown:
+        blocks.append(Table(label, columns, tuple(_function(one, each) for each in shown)))
+    if more:
+        rest = Table(f"{label}, more", columns, tuple(_function(one, each) for each in more))
+        blocks.append(Fold(f"{len(more)} more functions", (rest,), page_only=True))
+    return blocks
+
+
+def _total(kind: str, pair: Paired) -> Row:
+    apart = " ".join(filter(None, (wording.signed(pair.difference, 2),
+                                   wording.paired_bounds(pair, 2))))  # fmt: skip
+    title = TITLES.get(kind, kind)
+    return row(title, wording.short(pair.base), wording.short(pair.patched), _change(pair), apart)
+
+
+def _difference(pair: Paired) -> str:
+    text = wording.signed(pair.difference, 2)
+    return f"({text})" if pair.within_scatter else text
+
+
+def _function(one: Comparison, each: KindsIn) -> Row:
+    note = ", ".join(filter(None, ("user" if each.user else each.file, only(each.only_in, one))))
+    numbers = [_difference(getattr(each, kind)) for kind in KINDS]
+    return row(Cell(each.name, small=note, mono=True), *numbers)

@@ -1,0 +1,146 @@
+"""Names in what ships: nouns for values, and one meaning for the name of a class.
+
+No linter has a rule for either.  `make lint` runs this file.
+"""
+
+import ast
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+CHECKOUT = Path(__file__).resolve().parent.parent
+OUTSIDE = {"tests", "setup", "docs", "sessions", "gallery"}
+
+# What somebody did is no name of what came of it: a reader has to search for what it holds.
+SPEECH = {
+    "ask", "asked", "found", "gave", "hear", "heard", "look", "meant", "one", "said", "say", "seen",
+    "take", "tell", "told", "took", "wanted",
+}  # fmt: skip
+# In compound names: `found_by`, `sizes_seen`.
+PARTICIPLES = {"asked", "found", "heard", "said", "seen", "told"}
+
+KEY = "a key of a record or of printed JSON, which older versions wrote"
+INTERIM = "an interim look: the word of group-sequential tests"
+KEPT = {
+    ("history/entry.py", "said"): KEY,
+    ("host/doctor.py", "found"): KEY,
+    ("queues/entry.py", "said"): KEY,
+    ("queues/watch.py", "seen"): KEY,
+    ("reports/wall_model.py", "found"): KEY,
+    ("host/facts.py", "NOT_FOUND"): "a missing value is named as tools name it",
+    ("verbs/actions/bisect.py", "FOUND"): "the name of a documented exit code",
+    ("experiment/design.py", "Look"): INTERIM,
+    **{
+        (file, "look"): INTERIM
+        for file in (
+            "benchmarks/looks.py", "benchmarks/simulation.py", "experiment/design.py",
+            "experiment/load.py", "reports/wall.py", "runs/stages.py",
+        )
+    },
+}  # fmt: skip
+
+
+def names_in(tree: ast.Module) -> Iterator[tuple[int, str]]:
+    """Line and name of everything that a file gives a name to."""
+    for node in ast.walk(tree):
+        match node:
+            case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
+                yield node.lineno, node.name
+            case ast.arg():
+                yield node.lineno, node.arg
+            case ast.Name(ctx=ast.Store()):
+                yield node.lineno, node.id
+            case ast.Attribute(ctx=ast.Store()):
+                yield node.lineno, node.attr
+            case ast.ExceptHandler(name=str(name)):
+                yield node.lineno, name
+            case ast.alias(asname=str(name)):
+                yield getattr(node, "lineno", 1), name
+            case ast.MatchAs(name=str(name)) | ast.MatchStar(name=str(name)):
+                yield node.lineno, name
+
+
+def is_speech(name: str) -> bool:
+    """Whether a name is a verb of speech or search, or has a participle of one in it."""
+    words = name.strip("_").lower().split("_")
+    return (len(words) == 1 and words[0] in SPEECH) or not PARTICIPLES.isdisjoint(words)
+
+
+def files() -> list[Path]:
+    return sorted(
+        path
+        for path in [*CHECKOUT.glob("*.py"), *CHECKOUT.glob("*/**/*.py")]
+        if path.relative_to(CHECKOUT).parts[0] not in OUTSIDE
+        and not any(part.startswith(".") for part in path.relative_to(CHECKOUT).parts)
+    )
+
+
+def spoken(top: Path, paths: list[Path]) -> list[str]:
+    """``FILE:LINE: NAME`` of each name that is a verb of speech and no exception."""
+    return [
+        f"{path.relative_to(top)}:{line}: {name}"
+        for path in paths
+        for line, name in names_in(ast.parse(path.read_text()))
+        if is_speech(name) and (str(path.relative_to(top)), name) not in KEPT
+    ]
+
+
+def doubled(top: Path, paths: list[Path]) -> list[str]:
+    """``NAME: FILE, FILE`` of each class name that several files define."""
+    places: dict[str, list[str]] = defaultdict(list)
+    for path in paths:
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ClassDef):
+                places[node.name].append(f"{path.relative_to(top)}:{node.lineno}")
+    return [f"{name}: {', '.join(where)}" for name, where in places.items() if len(where) > 1]
+
+
+def test_values_are_named_for_what_they_are() -> None:
+    assert spoken(CHECKOUT, files()) == []
+
+
+def test_a_class_name_has_one_meaning() -> None:
+    assert doubled(CHECKOUT, files()) == []
+
+
+def test_every_exception_is_needed() -> None:
+    for file, name in KEPT:
+        names = {each for _, each in names_in(ast.parse((CHECKOUT / file).read_text()))}
+        assert name in names, (file, name)
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "name"),
+    [
+        ("def told():\n    pass\n", 1, "told"),
+        ("class _Seen:\n    pass\n", 1, "_Seen"),
+        ("def f(asked):\n    pass\n", 1, "asked"),
+        ("x = 1\nfor one in (x,):\n    pass\n", 2, "one"),
+        ("def f(self):\n    self.sizes_seen = 1\n", 2, "sizes_seen"),
+        ("try:\n    x = 1\nexcept OSError as said:\n    x = 2\n", 3, "said"),
+        ("import sys as look\n", 1, "look"),
+        ("if (found := 1):\n    pass\n", 1, "found"),
+        ("class A:\n    found_by: int\n", 2, "found_by"),
+        ("match 1:\n    case wanted:\n        pass\n", 2, "wanted"),
+    ],
+)
+def test_a_verb_of_speech_is_named_with_its_place(
+    tmp_path: Path, text: str, line: int, name: str
+) -> None:
+    (tmp_path / "a.py").write_text(text)
+    assert spoken(tmp_path, [tmp_path / "a.py"]) == [f"a.py:{line}: {name}"]
+
+
+def test_names_of_other_things_are_fine(tmp_path: Path) -> None:
+    text = "foundation = one_line = looks = unseen = take_snapshot = oneself = 1\n"
+    (tmp_path / "a.py").write_text(text)
+    assert spoken(tmp_path, [tmp_path / "a.py"]) == []
+
+
+def test_a_class_that_two_files_have_is_named_with_both(tmp_path: Path) -> None:
+    paths = [tmp_path / "a.py", tmp_path / "b.py"]
+    for path in paths:
+        path.write_text("class Place:\n    pass\n")
+    assert doubled(tmp_path, paths) == ["Place: a.py:1, b.py:1"]
