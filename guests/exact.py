@@ -35,7 +35,7 @@ from host.process import Process, cpu_s, ended, kill_group, spawn
 
 POLL_S = 0.1
 MIGRATION_TIMEOUT_S = 120.0
-# preload.c makes a disturbed stop rare, not impossible; see _Boot.save.
+# preload.c makes a disturbed stop rare, not impossible; see _ExactGuest.save.
 BOOT_ATTEMPTS = 5
 # Signals that end a QEMU and that nothing in a guest can cause.
 KILLED_BY = {signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP}

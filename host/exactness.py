@@ -10,7 +10,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Literal, get_args
+from typing import Literal
 
 from filelock import FileLock
 
@@ -28,7 +28,6 @@ RELEASE_NUMBERS = 2
 SHOWN = 12
 
 Status = Literal["known", "exact", "inexact", "untried"]
-STATUSES: tuple[Status, ...] = get_args(Status)
 
 
 @dataclass(frozen=True)

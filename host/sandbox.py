@@ -165,7 +165,12 @@ def _parts(box: Box) -> list[tuple[str, Path, Path]]:
     """What is mounted: how, from where, to where; folders before what lies in them."""
     system = [(Path(place), Path(place)) for place in (*SYSTEM, *ETC) if Path(place).exists()]
     readable = [(place, place) for place in box.readable if place.exists()]
-    parts = [("ro", *pair) for pair in (*system, *readable)]
+    parts = [
+        ("ln", target.readlink(), target)
+        if target.is_symlink() and _in_system(target)
+        else ("ro", source, target)
+        for source, target in (*system, *readable)
+    ]
     parts += [("rw", *pair) for pair in box.writable]
     parts += [("rw", place, place) for place in box.shared]
     parts += [("dev", place, place) for place in box.devices]
@@ -196,8 +201,6 @@ def _bwrap(box: Box, cwd: Path) -> list[str]:
         elif how == "dir":
             argv += ["--perms", "0755", "--dir", str(target)]
             made.add(target)
-        elif target.is_symlink() and how == "ro" and _in_system(target):
-            argv += ["--symlink", str(target.readlink()), str(target)]
         else:
             argv += [BIND[how], str(source), str(target)]
             mounted.add(target)
@@ -245,7 +248,6 @@ ln -s /proc/self/fd "$root/dev/fd"
 while [ "$count" -gt 0 ]; do
     if [ "$1" = ln ]; then mkdir -p "$root${3%/*}"; ln -s "$2" "$root$3"
     elif [ "$1" = dir ]; then mkdir -p "$root$3"
-    elif [ -L "$3" ]; then mkdir -p "$root${3%/*}"; ln -s "$(readlink "$3")" "$root$3"
     else
         if [ -d "$2" ]; then mkdir -p "$root$3"; else mkdir -p "$root${3%/*}"; : >"$root$3"; fi
         mount --rbind "$2" "$root$3"

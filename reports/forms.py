@@ -7,6 +7,7 @@ from types import MappingProxyType
 
 from reports import json_form, letter, lkp, matrix, mmtests, summary
 from reports.document import Block, Link, Paragraph
+from reports.form_names import FORM_NAMES
 from reports.headline import headline
 from reports.many import SessionComparison, of_comparisons
 from reports.model import Comparison, ReportError
@@ -110,18 +111,12 @@ def as_session(comparison: Comparison | SessionComparison) -> SessionComparison:
     return of_comparisons(comparison.manifest, (comparison,))
 
 
+_WRITERS: tuple[Callable[[SessionComparison], str], ...] = (
+    as_text, as_markdown, letter.render, lkp.render, mmtests.render, matrix.render, as_html,
+    json_form.render, as_summary,
+)  # fmt: skip
 FORMS: Mapping[str, Callable[[SessionComparison], str]] = MappingProxyType(
-    {
-        "text": as_text,
-        "markdown": as_markdown,
-        "letter": letter.render,
-        "lkp": lkp.render,
-        "mmtests": mmtests.render,
-        "matrix": matrix.render,
-        "html": as_html,
-        "json": json_form.render,
-        "summary": as_summary,
-    }
+    dict(zip(FORM_NAMES, _WRITERS, strict=True))
 )
 
 

@@ -22,26 +22,29 @@ MOST_LISTED = 40
 LEAST_SHARE = 0.0005
 
 
-class _Key(NamedTuple):
+class _KindsKey(NamedTuple):
     name: str
     user: bool
 
 
-def _of(phase: PhaseProfile) -> dict[_Key, tuple[str, tuple[int, ...]]]:
+def _of(phase: PhaseProfile) -> dict[_KindsKey, tuple[str, tuple[int, ...]]]:
     """The file and the kinds of every function and user file, but of what idles."""
-    counted = {_Key(one.name, False): (one.file, one.kinds) for one in phase.kernel}
+    counted = {
+        _KindsKey(function.name, False): (function.file, function.kinds)
+        for function in phase.kernel
+    }
     for name, kinds in phase.user_kinds.items():
         if name != IDLE_PROGRAM:
-            counted[_Key(name, True)] = ("", kinds)
+            counted[_KindsKey(name, True)] = ("", kinds)
     return counted
 
 
 def _is_counted(phase: PhaseProfile) -> bool:
-    return bool(phase.kernel) and all(one.kinds for one in phase.kernel)
+    return bool(phase.kernel) and all(function.kinds for function in phase.kernel)
 
 
 def _arm(
-    runs: Sequence[dict[_Key, tuple[str, tuple[int, ...]]]], keys: Sequence[_Key]
+    runs: Sequence[dict[_KindsKey, tuple[str, tuple[int, ...]]]], keys: Sequence[_KindsKey]
 ) -> list[Floats]:
     """An array (seeds, keys) for each kind."""
     nothing = ("", (0,) * len(KINDS))
@@ -63,19 +66,19 @@ def _share(row: KindsIn, total: Kinds) -> float:
 def _phase(
     case: CaseRecord, phase: PhaseRecord, blocks: Sequence[SeedProfiles]
 ) -> KindsComparison | None:
-    both = [one for block in blocks for one in (block.base, block.patched)]
+    both = [profile for block in blocks for profile in (block.base, block.patched)]
     unit = path_unit(phase, both)
     if unit is None or not all(map(_is_counted, both)):
         return None
     arms = [b.base for b in blocks], [b.patched for b in blocks]
-    runs = [[_of(one) for one in arm] for arm in arms]
+    runs = [[_of(profile) for profile in arm] for arm in arms]
     keys = sorted({key for arm in runs for run in arm for key in run})
-    files: dict[_Key, str] = {}
+    files: dict[_KindsKey, str] = {}
     for run in (run for arm in runs for run in arm):
         for key, (file, _) in run.items():
             files[key] = files.get(key) or file
     base, patched = (_arm(arm, keys) for arm in runs)
-    per = [np.array([[one.units[unit[0]]] for one in arm]) for arm in arms]
+    per = [np.array([[profile.units[unit[0]]] for profile in arm]) for arm in arms]
     pairs = [
         paired.columns(first / per[0], second / per[1])
         for first, second in zip(base, patched, strict=True)
@@ -94,8 +97,8 @@ def _phase(
             only_in="" if all(present) else "base" if present[0] else "patched",
             **{kind: pairs[number][column] for number, kind in enumerate(KINDS)},
         ))  # fmt: skip
-    share = {_Key(row.name, row.user): _share(row, total) for row in rows}
-    rows.sort(key=lambda row: (-share[_Key(row.name, row.user)], row.name, row.user))
+    share = {_KindsKey(row.name, row.user): _share(row, total) for row in rows}
+    rows.sort(key=lambda row: (-share[_KindsKey(row.name, row.user)], row.name, row.user))
     return KindsComparison(
         case=case.name,
         phase=phase.name,
@@ -116,6 +119,6 @@ def compare_kinds(
     for case in manifest.cases:
         for phase in case.phases:
             blocks = blocks_of(manifest, records, profiles, case.name, phase.name)
-            one = _phase(case, phase, blocks) if blocks else None
-            compared += [one] if one else []
+            comparison = _phase(case, phase, blocks) if blocks else None
+            compared += [comparison] if comparison else []
     return tuple(compared)

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from reports.form_names import FORM_NAMES
 from runs.request import Request
 from verbs.fields import flattened
 from verbs.invocation import options
@@ -79,7 +80,7 @@ def report_verb(
             "--form",
             metavar="FORM",
             rich_help_panel=OUTPUT,
-            help="text, markdown, letter, lkp, mmtests, matrix, html, json, summary",
+            help=", ".join(FORM_NAMES),
         ),
     ] = "text",
     strict: Strict = False,

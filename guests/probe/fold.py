@@ -232,8 +232,8 @@ def _fold_waits(pairs: Rows, places: Places) -> dict[int, Waits]:
 
 
 def _summed_waits(waits: Sequence[Waits]) -> tuple[LockWait, ...]:
-    keys = sorted({key for one in waits for key in one})
-    sums = {key: np.sum([one[key] for one in waits if key in one], 0).tolist() for key in keys}
+    keys = sorted({key for each in waits for key in each})
+    sums = {key: np.sum([each[key] for each in waits if key in each], 0).tolist() for key in keys}
     return tuple(
         LockWait(
             waiter=key[0], holder=key[1], shared=key[2],

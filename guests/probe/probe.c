@@ -507,9 +507,20 @@ static void on_take(unsigned int vcpu, qemu_plugin_meminfo_t info, uint64_t lock
 	lane->took = kind == SPIN ? lock : lane->took;
 }
 
+/* The call of who waits for a lock longest, and so has it next; 0 where nobody does. */
+static uint64_t first_waiter(uint64_t lock)
+{
+	const struct lane *first = NULL;
+
+	for (unsigned int vcpu = 0; vcpu < vcpus; vcpu++)
+		if (lanes[vcpu].lock == lock && (first == NULL || lanes[vcpu].since < first->since))
+			first = &lanes[vcpu];
+	return first ? first->site : 0;
+}
+
 /*
- * The slow path begins.  Where nobody was known to hold the lock it had waiters, and one of them is
- * about to have it.  DATA: the instructions left in the block.
+ * The slow path begins.  Where nobody was known to hold the lock it had waiters, and the first of
+ * them is about to have it.  DATA: the instructions left in the block.
  */
 static void on_slow(unsigned int vcpu, void *data)
 {
@@ -527,10 +538,10 @@ static void on_slow(unsigned int vcpu, void *data)
 		/* It may have been counted in the phase before. */
 		use->taken -= use->taken > 0;
 		use->waits++;
-		use_of(hold.lock, hold.site, SPIN | PAIR, 0)->waits++;
+		lane->holder = first_waiter(hold.lock);
+		use_of(hold.lock, hold.site, SPIN | PAIR, lane->holder)->waits++;
 		lane->lock = hold.lock;
 		lane->site = hold.site;
-		lane->holder = 0;
 		lane->since = lane->part = executed - (uintptr_t)data;
 	}
 }

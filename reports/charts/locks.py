@@ -1,10 +1,15 @@
-"""Locks of a twin, base against patched: hold time, contention, or waits by caller."""
+"""Locks of a twin, base against patched: hold time, contention, or waits by caller.
+
+What is drawn is each quantity against its own mean on the base arm: on an axis from zero, with a
+lock of 9 ns beside one of 900, nobody sees a change of 1 %.
+"""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
 from matplotlib.axes import Axes
+from matplotlib.ticker import FixedLocator, FuncFormatter
 
 from reports import wording
 from reports.charts import canvas
@@ -16,6 +21,10 @@ from reports.paired import Paired
 ROW_IN = 0.56
 EDGES_IN = 1.0
 MOST_ROWS = 6
+# Changes (%) up to here are to scale; beyond it the axis is logarithmic, so that a lock whose
+# contention became tenfold does not hide the others.
+LINEAR = 10.0
+TICKS = (-100, -50, -10, -5, 0, 5, 10, 50, 100, 1_000, 10_000, 100_000)
 
 
 class Drawing(NamedTuple):
@@ -28,7 +37,7 @@ class Drawing(NamedTuple):
 
 
 def drawings(locks: LockComparison) -> list[Drawing]:
-    """The charts that a twin's numbers allow; quantities that are zero throughout are left out."""
+    """The charts that a twin's numbers allow; what is zero on the base arm has no change."""
     per = f"per {locks.unit_title}"
     per_many = f"per 1,000 {wording.plural(locks.unit_title)}"
     hold = [(row.label, row.hold) for row in locks.rows if row.hold and row.instances != "none"]
@@ -42,7 +51,7 @@ def drawings(locks: LockComparison) -> list[Drawing]:
     return [
         drawing._replace(rows=rows[:MOST_ROWS])
         for drawing in pictures
-        if (rows := [row for row in drawing.rows if row[1].base or row[1].patched])
+        if (rows := [row for row in drawing.rows if row[1].base])
     ]
 
 
@@ -58,13 +67,41 @@ def _row(axes: Axes, position: int, label: str, pair: Paired) -> None:
     axes.text(1, position - 0.38, text, transform=across, va="center", ha="right", fontsize=9.5,
               color=MUTED)  # fmt: skip
     axes.axhline(position, color=RULE, linewidth=0.7, zorder=0.6)
-    axes.plot([pair.base, pair.patched], [position, position], color=INK, linewidth=1.4, alpha=0.5)
+    patched = percent(pair, pair.patched)
+    axes.plot([0, patched], [position, position], color=INK, linewidth=1.4, alpha=0.5)
     for value, ends, colour, shift in (
-        (pair.base, pair.base_range, BASE, -0.06),
-        (pair.patched, pair.patched_range, PATCHED, 0.06),
+        (0.0, pair.base_range, BASE, -0.06),
+        (patched, pair.patched_range, PATCHED, 0.06),
     ):
-        axes.hlines(position + shift, *ends, color=colour, linewidth=3.4, alpha=0.35)
+        low, high = (percent(pair, end) for end in ends)
+        axes.hlines(position + shift, low, high, color=colour, linewidth=3.4, alpha=0.35)
         axes.plot(value, position + shift, "o", color=colour, markersize=6.5)
+
+
+def percent(pair: Paired, value: float) -> float:
+    """A value of either arm against the base arm's mean, as a change in %."""
+    return 100 * (value / pair.base - 1)
+
+
+def _set_axis(axes: Axes, rows: list[tuple[str, Paired]]) -> bool:
+    """From the lowest to the highest change, 1 % at least; whether it is logarithmic outside."""
+    ends = [percent(pair, end) for _, pair in rows
+            for end in (*pair.base_range, *pair.patched_range)]  # fmt: skip
+    low, high = min(*ends, -1.0), max(*ends, 1.0)
+    wide = max(high, -low) > LINEAR
+    if wide:
+        axes.set_xscale("symlog", linthresh=LINEAR)
+        axes.xaxis.set_major_locator(
+            FixedLocator([t for t in TICKS if 1.1 * low <= t <= 1.1 * high])
+        )
+        axes.set_xlim(1.3 * low, 1.3 * high)
+    else:
+        axes.set_xlim(low - 0.06 * (high - low), high + 0.06 * (high - low))
+    axes.xaxis.set_major_formatter(
+        FuncFormatter(lambda value, _: wording.typeset(f"{value:+g} %" if value else "0"))
+    )
+    axes.axvline(0, color=RULE, linewidth=1.0, zorder=0.7)
+    return wide
 
 
 def _draw_one(comparison: Comparison, locks: LockComparison, drawing: Drawing) -> Chart:
@@ -80,21 +117,20 @@ def _draw_one(comparison: Comparison, locks: LockComparison, drawing: Drawing) -
         canvas.clear(axes, grid="x")
         for position, (label, pair) in enumerate(drawing.rows):
             _row(axes, position, label, pair)
-        most = max(end for _, pair in drawing.rows
-                   for end in (pair.base_range[1], pair.patched_range[1]))  # fmt: skip
-        axes.set_xlim(-0.02 * most, 1.05 * most)
+        wide = _set_axis(axes, drawing.rows)
         axes.set_ylim(len(drawing.rows) - 0.6, -0.68)
         axes.set_yticks([])
         axes.spines["left"].set_visible(False)
-        axes.set_xlabel(drawing.label)
+        axes.set_xlabel(f"change of {drawing.label}")
         canvas.legend(fig, arms=arms)
         svg = canvas.to_svg(fig, name, alt)
     return Chart(
         name=name,
         kind=kind(locks),
         title=drawing.title,
-        caption=f"Dots are means over the {many}, the bars behind them their range; fewer is "
-        "better.",
+        caption=f"Dots are means over the {many}, the bars behind them their range, both against "
+        f"the mean of {arms[0]}; fewer is better."
+        + (f" Beyond {LINEAR:g} % the axis is logarithmic." if wide else ""),
         alt=alt,
         svg=svg,
     )

@@ -75,19 +75,20 @@ def workloads(view: View) -> list[Block]:
     if not view.many_cases or not judged:
         return []
     names = [arm.name for arm in view.session.arms]
-    heads = [Column("workload", left=True), Column("", left=True), Column(names[0])]
+    # Changes first: on a phone they are what is seen without scrolling.
+    heads = [Column("workload", left=True), Column("", left=True)]
     for name in names[1:]:
-        heads += [Column(name), Column("change", left=True)]
+        heads += [Column("change" if len(names) == 2 else f"change, {name}", left=True)]
+    heads += [Column(name) for name in names]
     rows = []
     for at, each in enumerate(judged):
         again = at > 0 and judged[at - 1].case == each.case
         cells = [
             Cell("" if again else each.case),
             Cell(direction(each, view.session.rows)),
-            _mean(each.base),
         ]
-        for cell in each.others:
-            cells += [_mean(cell), _moved(each, cell)]
+        cells += [_moved(each, cell) for cell in each.others]
+        cells += [_mean(cell) for cell in (each.base, *each.others)]
         rows.append(Row(tuple(cells)))
     rows += _overall(view, judged)
     charts = heat.draw(view.session) if view.drawn else []
@@ -120,8 +121,11 @@ def _overall(view: View, judged: Sequence[MetricRow]) -> list[Row]:
         for of_arm in means:
             mean = next((mean for mean in of_arm if mean.unit == unit), None)
             text = f"{100 * mean.change:+.2f}%" if mean else wording.NOTHING
-            cells += [Cell(), Cell(text, small=f"of {mean.n}" if mean else "")]
-        rows.append(Row((Cell("geometric mean"), Cell(), Cell(), *cells), strong=True, sum=True))
+            cells.append(Cell(text, small=f"of {mean.n}" if mean else ""))
+        blank = (Cell(),) * (len(names) + 1)
+        rows.append(Row(
+            (Cell("geometric mean"), Cell(), *cells, *blank), strong=True, sum=True
+        ))  # fmt: skip
     return rows
 
 

@@ -42,23 +42,25 @@ def _change(pair: Paired) -> str:
     return "unchanged" if pair.equal else wording.moved(pair)
 
 
-def blocks(view: View, one: Comparison) -> list[Block]:
+def blocks(view: View, comparison: Comparison) -> list[Block]:
     """The section: a line for each phase, and what is behind it in a fold."""
     body: list[Block] = []
-    for each in one.kinds:
+    for each in comparison.kinds:
         where = f"{each.case}, phase {each.phase}"
         body.append(Paragraph((Strong(f"{where}: "), f"{sentence(each)}."), "lead"))
-        body.append(Fold(f"Kinds of instructions of {where}", tuple(_tables(one, each, where))))
+        body.append(
+            Fold(f"Kinds of instructions of {where}", tuple(_tables(comparison, each, where)))
+        )
     if body:
-        many = any(len(each.seeds) > 1 for each in one.kinds)
+        many = any(len(each.seeds) > 1 for each in comparison.kinds)
         body.append(Paragraph(f"{COUNTED} {PARENTHESES}" if many else COUNTED, "note"))
     return titled("Kinds of instructions", "kinds", body)
 
 
-def _tables(one: Comparison, kinds: KindsComparison, where: str) -> list[Block]:
+def _tables(comparison: Comparison, kinds: KindsComparison, where: str) -> list[Block]:
     heads = (
-        Column("instructions", left=True), Column(one.manifest.base),
-        Column(one.manifest.patched), Column("change"), Column("difference, 95 %", drop=1),
+        Column("instructions", left=True), Column(comparison.manifest.base),
+        Column(comparison.manifest.patched), Column("change"), Column("difference, 95 %", drop=1),
     )  # fmt: skip
     rows = tuple(_total(kind, getattr(kinds.total, kind)) for kind in KINDS)
     blocks: list[Block] = [
@@ -73,9 +75,9 @@ def _tables(one: Comparison, kinds: KindsComparison, where: str) -> list[Block]:
     shown, more = kinds.rows[: kinds.listed][:MOST_SHOWN], kinds.rows[MOST_SHOWN : kinds.listed]
     label = f"Kinds of instructions by function, {where}"
     if shown:
-        blocks.append(Table(label, columns, tuple(_function(one, each) for each in shown)))
+        blocks.append(Table(label, columns, tuple(_function(comparison, each) for each in shown)))
     if more:
-        rest = Table(f"{label}, more", columns, tuple(_function(one, each) for each in more))
+        rest = Table(f"{label}, more", columns, tuple(_function(comparison, each) for each in more))
         blocks.append(Fold(f"{len(more)} more functions", (rest,), page_only=True))
     return blocks
 
@@ -92,7 +94,9 @@ def _difference(pair: Paired) -> str:
     return f"({text})" if pair.within_scatter else text
 
 
-def _function(one: Comparison, each: KindsIn) -> Row:
-    note = ", ".join(filter(None, ("user" if each.user else each.file, only(each.only_in, one))))
+def _function(comparison: Comparison, each: KindsIn) -> Row:
+    note = ", ".join(
+        filter(None, ("user" if each.user else each.file, only(each.only_in, comparison)))
+    )
     numbers = [_difference(getattr(each, kind)) for kind in KINDS]
     return row(Cell(each.name, small=note, mono=True), *numbers)

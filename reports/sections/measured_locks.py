@@ -154,10 +154,13 @@ def _waits(comparison: Comparison, locks: MeasuredLocks, where: str) -> list[Blo
         )
         for each in locks.pairs[:MOST_PAIRS]
     )  # fmt: skip
-    said: list[Block] = [Paragraph(f"{waited(locks)[:1].upper()}{waited(locks)[1:]}.")]
+    section: list[Block] = [Paragraph(f"{waited(locks)[:1].upper()}{waited(locks)[1:]}.")]
     if rows:
-        said += [Table(f"Who waited for whom, {where}", columns, rows), Paragraph(WAITED, "note")]
-    return said
+        section += [
+            Table(f"Who waited for whom, {where}", columns, rows),
+            Paragraph(WAITED, "note"),
+        ]
+    return section
 
 
 def _heads(comparison: Comparison, locks: MeasuredLocks) -> tuple[Column, ...]:

@@ -21,12 +21,12 @@ def track(*nights: dict[str, float] | None, half: float = 1e-4) -> list[Entry]:
 
 
 def standing(entries: list[Entry], known: KnownChanges | None = None) -> list[FunctionsChange]:
-    return [one for one in function_changes(entries, known) if one.functions]
+    return [each for each in function_changes(entries, known) if each.functions]
 
 
-def said(entries: list[Entry], *known: KnownChange) -> list[Message]:
-    found = of_history(entries, (), FAILING, known_changes=KnownChanges(known=known)).messages
-    return [one for one in found if one.title.startswith(("functions: ", "known changes"))]
+def messages_of(entries: list[Entry], *known: KnownChange) -> list[Message]:
+    messages = of_history(entries, (), FAILING, known_changes=KnownChanges(known=known)).messages
+    return [each for each in messages if each.title.startswith(("functions: ", "known changes"))]
 
 
 def acknowledged(name: str) -> KnownChange:
@@ -50,8 +50,8 @@ def test_a_change_is_of_its_first_night_and_has_one_id_as_long_as_it_stays() -> 
 def test_what_moves_on_or_comes_with_others_is_another_change() -> None:
     nights = track({"a": 0.002, "b": 0.001}, {"a": 0.002, "b": 0.0015, "c": 0.003})
     first, second = standing(nights)
-    assert (first.night, [one.name for one in first.functions]) == ("2026-01-01", ["a"])
-    assert (second.night, [one.name for one in second.functions]) == ("2026-01-02", ["c", "b"])
+    assert (first.night, [each.name for each in first.functions]) == ("2026-01-01", ["a"])
+    assert (second.night, [each.name for each in second.functions]) == ("2026-01-02", ["c", "b"])
     assert first.id != second.id
     # By less than makes a function changed, or within the intervals of both nights.
     assert len(standing(track({"a": 0.002}, {"a": 0.0022}))) == 1
@@ -62,26 +62,26 @@ def test_what_is_back_after_it_was_gone_is_another_change() -> None:
     nights = track({"a": 0.002}, {}, {"a": 0.002})
     (change,) = standing(nights)
     assert change.night == "2026-01-03"
-    assert change.id not in {one.id for one in function_changes(nights[:2])}
+    assert change.id not in {each.id for each in function_changes(nights[:2])}
 
 
 def test_the_gate_is_silent_of_what_is_acknowledged_and_of_nothing_else() -> None:
     nights = track({"a": 0.002}, {"a": 0.002}, {"a": 0.002})
-    (open_,) = said(nights)
+    (open_,) = messages_of(nights)
     assert (open_.code, open_.text) == (
         1,
         "since 2026-01-01: tonight against pinned: 1 of 200 functions changed: a +20.00 instruc"
         f"tions per I/O; change {open_.change}",
     )
     known = acknowledged(open_.change)
-    assert said(nights, known) == []
+    assert messages_of(nights, known) == []
     # On its own night it is shown.
-    (shown,) = said(nights[:1], known)
+    (shown,) = messages_of(nights[:1], known)
     assert (shown.level, shown.code) == ("notice", 0)
     assert "; acknowledged: accepted on the list; change " in shown.text
     # Another function, or the same one slower again, fails as before.
     for more in ({"a": 0.002, "b": 0.001}, {"a": 0.004}):
-        (message,) = said([*nights[:2], track({}, {}, more)[2]], known)
+        (message,) = messages_of([*nights[:2], track({}, {}, more)[2]], known)
         assert message.code == 1
         assert message.change != open_.change
 
@@ -93,11 +93,11 @@ def test_a_function_is_muted_by_its_name_and_only_up_to_a_size() -> None:
         at_most=0.003, reason="under discussion",
     )  # fmt: skip
     # All that began on one night is one change: open as long as nobody knows of all of it.
-    (message,) = said(nights, mute)
+    (message,) = messages_of(nights, mute)
     assert message.code == 1
-    (message,) = said(track({"xas_load": 0.002}), mute)
+    (message,) = messages_of(track({"xas_load": 0.002}), mute)
     assert (message.code, message.level) == (0, "notice")
-    (message,) = said(track({"xas_load": 0.004}), mute)
+    (message,) = messages_of(track({"xas_load": 0.004}), mute)
     assert message.code == 1
     assert "larger than the 0.3 %" in message.text
     # It is about functions alone.
@@ -122,11 +122,11 @@ def subject(metric: str, function: str) -> Subject:
     ],
 )
 def test_an_entry_that_fits_nothing_is_named(known: KnownChange, words: str) -> None:
-    found = said(track({"xas_load": 0.002}), known)
-    assert any(words in one.text for one in found if one.title == "known changes")
+    listed = messages_of(track({"xas_load": 0.002}), known)
+    assert any(words in each.text for each in listed if each.title == "known changes")
 
 
 def test_an_acknowledged_change_that_is_gone_is_still_a_change_by_name() -> None:
     nights = track({"a": 0.002}, {})
     (change,) = function_changes(nights[:1])
-    assert said(nights, acknowledged(change.id)) == []
+    assert messages_of(nights, acknowledged(change.id)) == []

@@ -133,3 +133,14 @@ def test_programs_outside_of_the_system_are_named(
     assert tools in sandbox.programs("gcc", "make")
     assert tools not in sandbox.programs("make")
     assert all(not place.is_relative_to("/usr") for place in sandbox.programs("gcc", "make"))
+
+
+def test_a_folder_is_there_by_a_name_that_is_a_link_outside(tool: Tool, tmp_path: Path) -> None:
+    """As that of a wall guest's run: virtme-ng wants a plain name of it."""
+    folder, name = tmp_path / "a folder", tmp_path / "name"
+    folder.mkdir()
+    name.symlink_to(folder)
+    box = Box(tool, ((folder, name),))
+    with box.owned():
+        run(box.argv(["touch", f"{name}/made"], Path("/")), timeout_s=60)
+    assert (folder / "made").exists()

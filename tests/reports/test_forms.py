@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Sequence
+from typing import get_type_hints
 
 import pytest
 
@@ -22,16 +23,27 @@ from reports.document import (
     Words,
     plain,
 )
+from reports.form_names import FORM_NAMES
 from reports.model import Comparison, ReportError
 from reports.sections import subject
 from reports.sections.view import View
 from tests.reports.render.test_page import Page
+from verbs.measuring import report_verb
 
 
 def test_an_unknown_form_names_the_known(normal: Comparison) -> None:
     known = "text, markdown, letter, lkp, mmtests, matrix, html, json, summary"
     with pytest.raises(ReportError, match=known):
         forms.render(normal, "pdf")
+
+
+def test_the_command_line_lists_every_form() -> None:
+    assert tuple(forms.FORMS) == FORM_NAMES
+    writers = {name: write.__name__.removeprefix("as_") for name, write in forms.FORMS.items()}
+    assert all(writer in (name, "render") for name, writer in writers.items())
+    assert forms.FORMS["lkp"].__module__ == "reports.lkp"
+    [option] = get_type_hints(report_verb, include_extras=True)["form"].__metadata__
+    assert option.help == ", ".join(FORM_NAMES)
 
 
 def test_every_form_says_the_same_change(normal: Comparison) -> None:

@@ -11,10 +11,13 @@ import pytest
 from reports import forms
 from reports.attribution_model import Attribution
 from reports.charts import forest, icicle, ranked
+from reports.document import Table
 from reports.kernel_names import source_address
 from reports.many import SessionComparison, compare_session
 from reports.model import Comparison
 from reports.overall import geometric_means
+from reports.sections import arms
+from reports.sections.view import View
 from tests.reports.many_factory import workloads
 from tests.reports.measured import measured
 
@@ -77,6 +80,16 @@ def test_the_mean_is_the_last_row_of_the_workloads(many: SessionComparison) -> N
     for form in ("text", "markdown"):
         lines = [line for line in forms.render(many, form).splitlines() if "geometric mean" in line]
         assert any(f"{100 * mean.change:+.2f}%" in line for line in lines)
+
+
+def test_changes_stand_before_means(many: SessionComparison) -> None:
+    [table] = [
+        block for block in arms.workloads(View(many, drawn=False)) if isinstance(block, Table)
+    ]
+    assert [column.head for column in table.columns] == [
+        "workload", "", "change", *(arm.name for arm in many.arms),
+    ]  # fmt: skip
+    assert {len(row.cells) for row in table.rows} == {len(table.columns)}
 
 
 def _icicles(comparison: Comparison) -> list[tuple[Attribution, list[icicle.Area]]]:

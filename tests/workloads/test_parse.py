@@ -105,9 +105,9 @@ def test_timeline(log: str, t_ms: tuple[float, ...], bw: tuple[float, ...]) -> N
 
 def test_timeline_of_the_full_guest_is_quick() -> None:
     job = "".join(f"{50 * n}, 1000, 0, 0, 0\n" for n in range(1, 12601))
-    began = time.monotonic()
+    began = time.process_time()
     line = parse.timeline("thp", job * 16, 50)
-    assert time.monotonic() - began < 5
+    assert time.process_time() - began < 5
     assert set(line.bw_kib_s) == {16000.0}
     assert len(line.t_ms) == 12600
 
