@@ -194,11 +194,7 @@ def early(first: int, trials: int) -> list[str]:
         usual = bounds(values, ADDING)
         shown = bounds(values, Looks((first, *ADDING.seeds), sequential=True))
         false = [simulated(shown, 0.0, sd) for sd in WIDE_SPREADS]
-<<<<<<< HEAD
-        cells = [f" {100 * (each.called + each.wrong_way):.1f} |" for each in false]
-=======
         cells = [f" {100 * (rate.called + rate.wrong_way):.1f} |" for rate in false]
->>>>>>> nulls
         for sd in STRONG_SPREADS:
             ends, spent = ended(shown, STRONG, sd)
             share = float(((spent == first) & (ends == 1)).mean())
