@@ -66,7 +66,7 @@ lint-rest:
 	@.venv/bin/lint-imports --no-logo --no-cache
 	@$(PYTHON) -m pytest -q tests/test_names.py
 	@$(ACTIONLINT)
-	@.venv/bin/zizmor --offline --quiet .github
+	@.venv/bin/zizmor --offline --quiet --persona auditor .github
 
 # What only tests need.
 browser: setup

@@ -48,7 +48,7 @@ from typer.main import get_command
 from errors import Exit, LabError
 from host import facts
 from verbs import completion
-from verbs.output import log
+from verbs.output import log, write_out
 from verbs.shorthand import expanded
 from verbs.table import add_verbs
 
@@ -63,7 +63,7 @@ HELP = {"help_option_names": ["-h", "--help"]}
 def show_version(requested: bool) -> None:
     """Print the lab's version and its checkout's commit, and end."""
     if requested:
-        print(f"twinboot {facts.lab_version()} ({facts.lab_commit()})")
+        write_out(f"twinboot {facts.lab_version()} ({facts.lab_commit()})")
         raise typer.Exit()
 
 

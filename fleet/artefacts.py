@@ -7,8 +7,11 @@ are named by their SHA-256, and are verified by it each time they arrive.
 from __future__ import annotations
 
 import hashlib
+import hmac
 import json
 import os
+import re
+import secrets
 import shutil
 import uuid
 from collections.abc import Iterator
@@ -26,6 +29,10 @@ from kernels.cache import Kernel
 
 FETCHES = 2
 VERIFIED: dict[Path, tuple[int, int]] = {}
+FILE_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._+-]{0,200}")
+DIGEST = re.compile(r"[0-9a-f]{64}")
+# A client's own, in its cache: who can read that may sign.
+KEY_NAME, KEY_BYTES = "store.key", 32
 MISSING = (FileNotFoundError, NotADirectoryError)
 
 
@@ -37,6 +44,11 @@ class Artefact:
     sha256: str
     size: int
 
+    def __post_init__(self) -> None:
+        """Refuse what would lead out of the folders that it names files in."""
+        if not (FILE_NAME.fullmatch(self.name) and DIGEST.fullmatch(self.sha256)) or self.size < 0:
+            raise ValueError("no artefact: a file name, 64 hexadecimal digits and a size are")
+
 
 @dataclass(frozen=True)
 class KernelFiles:
@@ -44,6 +56,11 @@ class KernelFiles:
 
     key: str
     files: tuple[Artefact, ...]
+
+    def __post_init__(self) -> None:
+        """As of an artefact: the key is a folder's name."""
+        if not FILE_NAME.fullmatch(self.key):
+            raise ValueError("no kernel: its key is no name of a file")
 
     def file(self, name: str) -> Artefact:
         """The file of this name."""
@@ -99,17 +116,21 @@ class ArtefactStore:
             next_step=f"remove blobs/{artefact.sha256} from the store; it is made again",
         )
 
-    def put_kernel(self, kernel: Kernel) -> KernelFiles:
-        """Publish a kernel's folder; its list of files last, so that it is whole."""
+    def put_files(self, kernel: Kernel) -> KernelFiles:
+        """Publish the files of a kernel's folder; nobody is given them by the key before `sign`."""
         paths = sorted(path for path in kernel.folder.iterdir() if path.is_file())
-        files = KernelFiles(kernel.identity.key, tuple(self.put(path) for path in paths))
-        listing = json.dumps(asdict(files)["files"])
-        text = json.dumps({"sha256": _digest(listing), "files": listing})
-        self._write(f"kernels/{files.key}.json", text.encode())
-        return files
+        return KernelFiles(kernel.identity.key, tuple(self.put(path) for path in paths))
 
-    def kernel(self, key: str) -> KernelFiles | None:
-        """The files of a kernel, if the store has all of them.
+    def sign(self, files: KernelFiles, cache: Path) -> None:
+        """Say, as the client whose cache this is, that these are the files of the kernel."""
+        said = json.dumps(asdict(files)["files"])
+        text = json.dumps({"hmac": _signature(files.key, said, cache), "files": said})
+        self._write(f"kernels/{files.key}.json", text.encode())
+
+    def kernel(self, key: str, cache: Path) -> KernelFiles | None:
+        """The files of a kernel, if the store has all of them and this client signed them.
+
+        Whoever can write to a store could name another kernel for a key.
 
         Raises:
             InfraError: the store cannot be read.
@@ -119,12 +140,12 @@ class ArtefactStore:
             return None
         try:
             document = json.loads(text)
-            if _digest(document["files"]) != document["sha256"]:
+            if not hmac.compare_digest(document["hmac"], _signature(key, document["files"], cache)):
                 return None
             files = KernelFiles(
                 key, tuple(Artefact(**entry) for entry in json.loads(document["files"]))
             )
-        except (ValueError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
             return None
         return files if all(self._has(entry) for entry in files.files) else None
 
@@ -242,5 +263,22 @@ def _stamp(path: Path) -> tuple[int, int]:
     return status.st_size, status.st_ino
 
 
-def _digest(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()
+def _signature(key: str, files: str, cache: Path) -> str:
+    return hmac.new(_own_key(cache), f"{key}\0{files}".encode(), hashlib.sha256).hexdigest()
+
+
+def _own_key(cache: Path) -> bytes:
+    """What this client signs with; made when it is first needed."""
+    path = cache / "fleet" / KEY_NAME
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with FileLock(kernel_cache.lock_path(cache, KEY_NAME)):
+        if not path.exists():
+            beside = path.with_suffix(".new")
+            with open(beside, "wb", opener=_for_owner) as sink:
+                sink.write(secrets.token_bytes(KEY_BYTES))
+            beside.replace(path)
+        return path.read_bytes()
+
+
+def _for_owner(path: str, flags: int) -> int:
+    return os.open(path, flags, mode=0o600)

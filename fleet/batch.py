@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from errors import InfraError
 from fleet import worker
 from fleet.artefacts import ArtefactStore
 from fleet.cases import BootCase, Flight, differences, lost_answer, unpack, write_raw
@@ -172,7 +173,10 @@ class BootBatch:
         if data is None:
             self._again(case)
             return
-        answer = replace(unpack(data), moved=len(data) + case.size)
+        try:
+            answer = replace(unpack(data), moved=len(data) + case.size)
+        except InfraError as error:
+            answer = Answer(flight.worker, "", None, trouble=error.what)
         if not current or answer.worker in self.link.members.aside:
             self._again(case)
         elif answer.outcome is None:

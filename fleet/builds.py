@@ -12,6 +12,7 @@ from typing import Any
 
 from errors import InfraError, LabError, SeriesError
 from experiment.spec import KernelSpec
+from fleet import plain
 from fleet.artefacts import ArtefactStore, KernelFiles
 from fleet.identity import CHECKOUT, refusal
 from fleet.link import SchedulerLink
@@ -38,22 +39,25 @@ class BuildParcel:
 
 @dataclass(frozen=True)
 class Built:
-    """What came of it: the kernel's files, an error of the series, or the worker's trouble."""
+    """What came of it: the kernel's files, the series' error in words, or the worker's trouble.
+
+    ``error`` is what, where and the next step of a ``SeriesError``.
+    """
 
     worker: str
     files: KernelFiles | None = None
-    error: SeriesError | None = None
+    error: tuple[str, str, str] | None = None
     trouble: str = ""
 
 
 def build_kernel(identity: Mapping[str, str], payload: bytes) -> bytes:
-    """Build the kernel of a pickled ``BuildParcel`` on a worker; return a pickled ``Built``."""
+    """Build the kernel of a pickled ``BuildParcel`` on a worker; return a packed ``Built``."""
     import distributed
 
     worker = distributed.get_worker()
     refused = refusal(identity)
     if refused:
-        return pickle.dumps(Built(worker.address, trouble=refused))
+        return plain.packed(Built(worker.address, trouble=refused))
     parcel: BuildParcel = pickle.loads(payload)  # noqa: S301
 
     def report(progress: MakeProgress) -> None:
@@ -65,11 +69,19 @@ def build_kernel(identity: Mapping[str, str], payload: bytes) -> bytes:
         files = build_and_publish(parcel, facts.cache_folder(), report)
         built = Built(worker.address, files)
     except SeriesError as error:
-        built = Built(worker.address, error=error)
+        built = Built(worker.address, error=_in_words(error))
     except (LabError, OSError) as error:
         # A source that is not here is this worker's trouble: the client has it.
-        built = Built(worker.address, trouble=" ".join(str(error).split()))
-    return pickle.dumps(built)
+        built = Built(worker.address, trouble=plain.words(error))
+    return plain.packed(built)
+
+
+def _in_words(error: SeriesError) -> tuple[str, str, str]:
+    what, where, next_step = (
+        text.encode(errors="replace").decode()
+        for text in (error.what, error.where, error.next_step)
+    )
+    return what, where, next_step
 
 
 def build_and_publish(
@@ -103,7 +115,7 @@ def build_and_publish(
             progress=report,
             boxed=parcel.boxed,
         )
-        return parcel.store.put_kernel(kernel)
+        return parcel.store.put_files(kernel)
 
 
 @dataclass
@@ -136,7 +148,7 @@ class Builder:
         boxed: bool = False,
     ) -> None:
         """Have a kernel built that this host has not, unless it is under way or in the store."""
-        if key in self.queued or self.store.kernel(key):
+        if key in self.queued or self.store.kernel(key, here):
             return
         texts = tuple((path.name, path.read_bytes()) for path in patches)
         other = None if checkout.resolve() == CHECKOUT else checkout
@@ -154,7 +166,7 @@ class Builder:
             SeriesError: the series does not apply or build.
             InfraError: the scheduler is gone, or the store is damaged.
         """
-        files = self.store.kernel(key)
+        files = self.store.kernel(key, here)
         while files is None and key in self.queued:
             self.link.require_scheduler()
             self.link.members.refresh()
@@ -163,9 +175,16 @@ class Builder:
                 progress(self.reached[key])
             built = self.built.get(key)
             if built is not None and built.error is not None:
-                raise built.error
-            if built is not None:
+                what, where, next_step = built.error
+                raise SeriesError(what, where=where, next_step=next_step)
+            if built is not None and built.files is not None:
+                if built.files.key != key:
+                    raise InfraError(
+                        f"files of kernel {built.files.key} came", where=f"kernel {key}"
+                    )
                 files = built.files
+                self.store.sign(files, here)
+            if built is not None:
                 break
             time.sleep(POLL_S)
         return self.store.fetch_kernel(files, here) if files is not None else None
@@ -218,7 +237,10 @@ class Builder:
         data = self.link.result(future)
         if not isinstance(data, bytes):
             return  # Its worker, or the scheduler, is gone: it is submitted again.
-        built: Built = pickle.loads(data)  # noqa: S301
+        try:
+            built = plain.unpacked(Built, data)
+        except InfraError as error:
+            built = Built("", trouble=error.what)
         if built.trouble:
             self.log(f"worker {built.worker} cannot build kernel {key}: {built.trouble}")
             self.tried.setdefault(key, set()).add(built.worker)

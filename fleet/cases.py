@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pickle
 import shutil
-import zlib
 from collections.abc import Container, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from fleet import plain
 from fleet.parcel import Answer, Parcel
 from fleet.votes import Standing, standing
 from guests import channel
@@ -104,8 +104,12 @@ class Flight:
 
 
 def unpack(data: bytes) -> Answer:
-    """An answer as it came, with the guest's files read from its raw result."""
-    answer: Answer = pickle.loads(zlib.decompress(data))  # noqa: S301
+    """An answer as it came, with the guest's files read from its raw result.
+
+    Raises:
+        InfraError: it is no answer.
+    """
+    answer = plain.unpacked(Answer, data)
     outcome = answer.outcome
     if outcome is None or outcome.files is None:
         return answer

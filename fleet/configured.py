@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import logging
 import queue
+import tempfile
 import threading
-from collections.abc import Callable
-from contextlib import AbstractContextManager, ExitStack, nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, Literal
 
@@ -22,8 +23,8 @@ from runs.boots import Executor
 from runs.local import LocalExecutor
 
 FOLDER = "configs/executors"
-DASK, JOBQUEUE = "dask://", "dask-jobqueue:"
-FORMS = "local, dask://HOST:PORT or dask-jobqueue:NAME"
+DASK, TLS, JOBQUEUE = "dask://", "tls://", "dask-jobqueue:"
+FORMS = "local, dask://HOST:PORT, tls://HOST:PORT or dask-jobqueue:NAME"
 CLUSTERS = {
     "slurm": "SLURMCluster", "pbs": "PBSCluster", "sge": "SGECluster", "lsf": "LSFCluster",
     "oar": "OARCluster", "moab": "MoabCluster", "htcondor": "HTCondorCluster",
@@ -69,13 +70,14 @@ def executor_of(
     """
     if text == "local":
         return nullcontext(LocalExecutor())
-    if text.startswith(DASK):
-        address = text.removeprefix(DASK)
+    if text.startswith((DASK, TLS)):
+        address = text.removeprefix(DASK).removeprefix(TLS)
         host, _, port = address.rpartition(":")
         if not host or not port.isdigit():
             raise _unknown(text)
         kept = ArtefactStore(store or str(cache / "store"))
-        return DaskExecutor(text, lambda stack: _client(stack, f"tcp://{address}"), kept,
+        scheme = TLS if text.startswith(TLS) else "tcp://"
+        return DaskExecutor(text, lambda stack: _client(stack, f"{scheme}{address}"), kept,
                             Settings(), log)  # fmt: skip
     if text.startswith(JOBQUEUE):
         cluster = read_cluster(text.removeprefix(JOBQUEUE), checkout)
@@ -107,7 +109,12 @@ def read_cluster(name: str, checkout: Path) -> ClusterFile:
 
 
 def cluster_arguments(cluster: ClusterFile, checkout: Path) -> dict[str, Any]:
-    """What dask-jobqueue is told: pure."""
+    """What dask-jobqueue is told, but for its certificates.
+
+    Without an ``interface`` the scheduler listens where this host's own route to others begins.
+    """
+    from distributed.utils import get_ip
+
     folder = cluster.checkout or str(checkout)
     options = {
         "queue": cluster.queue, "account": cluster.account, "walltime": cluster.walltime,
@@ -123,8 +130,9 @@ def cluster_arguments(cluster: ClusterFile, checkout: Path) -> dict[str, Any]:
         "job_script_prologue": [f"cd {folder}", f"export PYTHONPATH={folder}", *cluster.prologue],
         "job_extra_directives": list(cluster.directives),
         "worker_extra_args": ["--resources", f"'{resources}'"] if resources else [],
-        # Several sessions may be under way on one host.
-        "scheduler_options": {"dashboard_address": ":0"},
+        # Several sessions may be under way on one host.  Nobody is asked who he is there.
+        "scheduler_options": {"dashboard_address": "localhost:0"}
+        | ({} if cluster.interface else {"host": get_ip()}),
         **{key: value for key, value in options.items() if value},
     }
 
@@ -142,6 +150,7 @@ def _client(stack: ExitStack, address: str) -> Any:
 
     def connect() -> None:
         try:
+            # Of tls:// with the certificates of dask's own configuration.
             made.put(Client(address, timeout=CONNECT_S, set_as_default=False))
         except Exception as error:
             made.put(error)
@@ -155,7 +164,9 @@ def _client(stack: ExitStack, address: str) -> Any:
         raise InfraError(
             f"no scheduler answers: {answer}",
             where=address,
-            next_step="dask scheduler; see docs/fleet.md",
+            next_step="set distributed.comm.tls in dask's configuration; see docs/fleet.md"
+            if address.startswith(TLS)
+            else "dask scheduler; see docs/fleet.md",
         )
     return stack.enter_context(answer)
 
@@ -167,14 +178,47 @@ def _cluster(stack: ExitStack, settings: ClusterFile, checkout: Path) -> Any:
     _quiet()
     made = getattr(dask_jobqueue, CLUSTERS[settings.cluster])
     try:
-        cluster = stack.enter_context(made(**cluster_arguments(settings, checkout)))
+        arguments = cluster_arguments(settings, checkout)
+        security = stack.enter_context(_security(settings))
+        cluster = stack.enter_context(made(**arguments, security=security, protocol=TLS))
         cluster.scale(jobs=settings.jobs)
-        return stack.enter_context(Client(cluster, timeout=CONNECT_S, set_as_default=False))
+        return stack.enter_context(
+            Client(cluster, security=security, timeout=CONNECT_S, set_as_default=False)
+        )
     except (OSError, TimeoutError, RuntimeError, ValueError) as error:
         raise InfraError(
             f"{type(error).__name__}: {error}", where=f"cluster {settings.cluster}",
             next_step="see docs/fleet.md",
         ) from None  # fmt: skip
+
+
+@contextmanager
+def _security(settings: ClusterFile) -> Iterator[Any]:
+    """The certificates of dask's configuration, or some for this session where it has none.
+
+    These lie in a folder that the nodes see and only this user reads, as long as the session lasts.
+    """
+    from distributed.security import Security
+
+    configured = Security()
+    roles = [configured.get_tls_config_for_role(role) for role in ("scheduler", "worker", "client")]
+    if all(all(role.values()) for role in roles):
+        yield configured
+        return
+    made = Security.temporary().get_tls_config_for_role("worker")
+    top = Path(settings.logs or ".").absolute()
+    top.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=".twinboot-tls-", dir=top) as name:
+        places = {}
+        for part in ("ca_file", "cert", "key"):
+            place = Path(name) / f"{part}.pem"
+            place.write_text(made[part])
+            places[part] = str(place)
+        ca, cert, key = places.values()
+        yield Security(
+            require_encryption=True, tls_ca_file=ca, tls_scheduler_cert=cert, tls_scheduler_key=key,
+            tls_worker_cert=cert, tls_worker_key=key, tls_client_cert=cert, tls_client_key=key,
+        )  # fmt: skip
 
 
 def _quiet() -> None:

@@ -13,6 +13,7 @@ from typing import Any
 
 from errors import InfraError, LabError
 from experiment.spec import Guest
+from fleet import plain
 from fleet.artefacts import Artefact, ArtefactStore
 from fleet.cases import read_raw, write_raw
 from fleet.identity import CHECKOUT, refusal
@@ -25,7 +26,9 @@ from guests.console import Ending
 from guests.exact import Outcome
 from guests.virtme import WallMachine
 from host import facts
-from host.accelerator import Accelerator
+from host.accelerator import Accelerator, AcceleratorTest
+from host.doctor import DoctorCheck
+from host.topology import Placement
 from runs.boots import Boot, Place, WallBoot, WallHost, WallRun
 from runs.options import Options
 from runs.prepare import wall_host
@@ -60,10 +63,24 @@ class WallAnswer:
     """What a wall host said: of itself, of a block, or why it could not."""
 
     worker: str
-    host: WallHost | None = None
+    accelerator: AcceleratorTest | None = None
+    placements: tuple[tuple[str, str, Placement | None], ...] = ()
+    checks: tuple[DoctorCheck, ...] = ()
     runs: tuple[WallRun, ...] = ()
     raw: tuple[dict[str, bytes], ...] = ()
     trouble: str = ""
+
+    @property
+    def host(self) -> WallHost:
+        """What it said of itself.
+
+        Raises:
+            InfraError: it said nothing of that.
+        """
+        if self.accelerator is None:
+            raise InfraError("does not say what it runs guests by", where=f"worker {self.worker}")
+        placed = {(arm, name): placement for arm, name, placement in self.placements}
+        return WallHost(self.accelerator, placed, self.checks)
 
 
 def inspect(identity: Mapping[str, str], payload: bytes) -> bytes:
@@ -84,19 +101,21 @@ def _answered(
     address = distributed.get_worker().address
     refused = refusal(identity)
     if refused:
-        return pickle.dumps(WallAnswer(address, trouble=refused))
+        return plain.packed(WallAnswer(address, trouble=refused))
     try:
         answer = act(pickle.loads(payload), address)  # noqa: S301
     except (LabError, OSError) as error:
-        answer = WallAnswer(address, trouble=" ".join(str(error).split()))
-    return pickle.dumps(answer)
+        answer = WallAnswer(address, trouble=plain.words(error))
+    return plain.packed(answer)
 
 
 def _inspect(parcel: HostParcel, address: str) -> WallAnswer:
     cache = facts.cache_folder()
     image = parcel.store.fetch(parcel.image, cache)
     options = Options(CHECKOUT, cache, fit_only=parcel.fit_only)
-    return WallAnswer(address, wall_host(parcel.guests, image, options))
+    host = wall_host(parcel.guests, image, options)
+    placements = tuple((*where, placement) for where, placement in host.placements.items())
+    return WallAnswer(address, host.accelerator, placements, host.checks)
 
 
 def _make(parcel: BlockParcel, address: str) -> WallAnswer:
@@ -129,6 +148,13 @@ def _make(parcel: BlockParcel, address: str) -> WallAnswer:
     end = time.monotonic()
     late = tuple(WallRun(run.outcome, run.conditions, run.at_s - end) for run in runs)
     return WallAnswer(address, runs=late, raw=tuple(raw))
+
+
+def _unpacked(data: bytes) -> WallAnswer:
+    try:
+        return plain.unpacked(WallAnswer, data)
+    except InfraError as error:
+        return WallAnswer("", trouble=error.what)
 
 
 def _is_wall_host(member: Member) -> bool:
@@ -172,7 +198,6 @@ class WallFleet:
         """As ``runs.boots.WallElsewhere.host``: of whichever wall host answers."""
         parcel = HostParcel(self.store, guests, self.store.put(image), fit_only)
         answer = self._submitted(inspect, parcel)().host
-        assert answer is not None
         self.accelerator = answer.accelerator.accelerator
         return answer
 
@@ -231,10 +256,11 @@ class WallFleet:
                     time.sleep(POLL_S)
                 data = self.link.result(future)
                 if isinstance(data, bytes):
-                    answer: WallAnswer = pickle.loads(data)  # noqa: S301
+                    answer = _unpacked(data)
                     if not answer.trouble:
                         return answer
-                    self.link.members.set_aside(answer.worker, answer.trouble)
+                    if answer.worker:
+                        self.link.members.set_aside(answer.worker, answer.trouble)
                 self.link.members.refresh(at_once=True)
                 future = self._send(function, parcel)
             raise InfraError("no wall host could make it", where="fleet")

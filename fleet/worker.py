@@ -11,13 +11,13 @@ import pickle
 import platform
 import shutil
 import time
-import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from errors import LabError
+from fleet import plain
 from fleet.cases import read_raw
 from fleet.identity import differences, identity, refusal, token
 from fleet.parcel import Answer, Parcel, boot_of, missing_bytes
@@ -104,7 +104,7 @@ def perform(identity: Mapping[str, str], payload: bytes) -> bytes:
     try:
         answer = _boot(parcel, answer, _watch(parcel, key, send))
     except (LabError, OSError, MemoryError) as error:
-        answer = replace(answer, trouble=" ".join(f"{type(error).__name__}: {error}".split()))
+        answer = replace(answer, trouble=f"{type(error).__name__}: {plain.words(error)}")
     return pack(replace(answer, elapsed_s=time.monotonic() - began))
 
 
@@ -113,7 +113,7 @@ def pack(answer: Answer) -> bytes:
     outcome = answer.outcome
     if outcome is not None and outcome.files is not None:
         answer = replace(answer, outcome=replace(outcome, files={}))
-    return zlib.compress(pickle.dumps(answer), 1)
+    return plain.packed(answer)
 
 
 def _boot(parcel: Parcel, answer: Answer, watch: Callable[[str], None]) -> Answer:

@@ -74,7 +74,7 @@ class Box:
         limits = [
             "prlimit", f"--cpu={self.limits.cpu_s}", f"--as={self.limits.memory_bytes}",
             f"--fsize={self.limits.file_bytes}", "--core=0",
-            *([] if self.tool == "unshare" else [f"--nproc={self.limits.processes}"]), "--",
+            f"--nproc={self.limits.processes}", "--",
         ]  # fmt: skip
         if self.tool == "bwrap":
             return [*clear, *_bwrap(self, cwd), *_dropped(self), *limits, *argv]

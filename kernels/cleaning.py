@@ -23,6 +23,13 @@ def clean(text: str, longest: int = LONGEST) -> str:
     return fit if len(fit) <= longest else fit[: longest - 1] + ELLIPSIS
 
 
+def clean_lines(text: str) -> str:
+    """``text`` with its lines and margins as they are, and "?" for every unfit character."""
+    return "".join(
+        "?" if character not in "\n\t" and is_unfit(character) else character for character in text
+    )
+
+
 def is_unfit(character: str) -> bool:
     """Whether a character must not reach a terminal as it is."""
     return unicodedata.category(character) in UNFIT

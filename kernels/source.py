@@ -19,6 +19,7 @@ from errors import InfraError, UsageError
 from host.packages import install_line, locate
 from host.process import paste, run
 from kernels import packages
+from kernels.cleaning import clean
 
 DEBIAN_SOURCES = Path("/usr/src")
 # Where a source package keeps its tarball there: Debian's, then Ubuntu's.
@@ -219,7 +220,11 @@ def _ignore_git(top: Path) -> Callable[[str, list[str]], set[str]]:
 
 
 def _entries(top: Path) -> Iterator[tuple[str, os.DirEntry[str]]]:
-    """All files and links below ``top`` as (relative path, entry), in a fixed order."""
+    """All files and links below ``top`` as (relative path, entry), in a fixed order.
+
+    Raises:
+        UsageError: a pipe, socket or device is among them, which would be read for ever.
+    """
     pending = [""]
     while pending:
         folder = pending.pop()
@@ -231,8 +236,13 @@ def _entries(top: Path) -> Iterator[tuple[str, os.DirEntry[str]]]:
                 continue
             if entry.is_dir(follow_symlinks=False):
                 pending.append(f"{path}/")
-            else:
+            elif entry.is_symlink() or entry.is_file():
                 yield path, entry
+            else:
+                raise UsageError(
+                    "is no file, and no kernel source has such",
+                    where=clean(str(top / path)), next_step="name a folder with a kernel's source",
+                )  # fmt: skip
 
 
 def _hash_folder(top: Path) -> str:

@@ -38,7 +38,8 @@ class QueueEntry(Record):
     question's series.  ``added``, ``began`` and ``ended`` are UTC, ``2026-01-01T00:00:00.000000Z``.
     ``attempt`` counts sessions, ``tries`` how often the host ended this one.  ``code`` is
     what ``lab.py run`` would have exited with, ``headline`` what its report begins with,
-    ``message`` why there is no verdict, ``functions`` which functions changed, a line a phase.
+    ``message`` why there is no verdict, ``functions`` which functions changed, a line a phase;
+    ``attested`` what vouches for the author of mails (``kernels.attestation``), or empty.
     """
 
     id: Annotated[str, Field(pattern=ID)]
@@ -62,6 +63,7 @@ class QueueEntry(Record):
     message: str = ""
     said: tuple[PrimaryResult, ...] = ()
     functions: tuple[str, ...] = ()
+    attested: str = ""
 
     @property
     def is_open(self) -> bool:
@@ -78,6 +80,13 @@ class QueueEntry(Record):
         return bool(self.mailbox) or any(
             kind_of(source) == "thread" for source in self.question.series
         )
+
+    @property
+    def sender(self) -> str:
+        """Who posted it, and what vouches for that."""
+        if not self.mailbox:
+            return self.author
+        return f"{self.author} ({self.attested or 'sender not attested'})"
 
     @property
     def order(self) -> tuple[int, str, str]:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from queues.posted import Group, Posted
 from results.record import Record
 
 
 class KnownSeries(Record):
-    """A series that was whole; ``entry`` is its id in the queue, or empty; ids are hashes."""
+    """A series that was whole; ``entry`` is its id in the queue, or empty; ids are hashes.
+
+    ``attested`` is what vouches for its sender (``kernels.attestation``), or empty.
+    """
 
     key: str
     entry: str
@@ -22,6 +25,7 @@ class KnownSeries(Record):
     change_id: str
     ids: tuple[str, ...]
     at: float
+    attested: str = ""
 
 
 def known_of(group: Group, now: float) -> KnownSeries:
@@ -53,14 +57,22 @@ def by_id(known: Iterable[KnownSeries]) -> dict[str, list[KnownSeries]]:
 
 def is_late(post: Posted, known: Mapping[str, Sequence[KnownSeries]]) -> bool:
     """Whether a mail belongs to a series that was whole without it: a copy, or a cover letter."""
-    near = {post.id, post.stem or post.id, *post.references}
     here = (post.sender, post.mail.version, post.mail.total, post.resent)
     return any(
         post.id in series.ids
         or (series.sender, series.version, series.total, series.resent) == here
-        for member in near
-        for series in known.get(member, ())
+        for series in _near(post, known)
     )
+
+
+def is_copy(post: Posted, known: Mapping[str, Sequence[KnownSeries]]) -> bool:
+    """Whether a mail is one that a whole series has."""
+    return any(post.id in series.ids for series in _near(post, known))
+
+
+def _near(post: Posted, known: Mapping[str, Sequence[KnownSeries]]) -> Iterator[KnownSeries]:
+    for each in {post.id, post.stem or post.id, *post.references}:
+        yield from known.get(each, ())
 
 
 def aside(
@@ -68,12 +80,13 @@ def aside(
 ) -> str:
     """Why a series that is whole is not queued, or nothing.
 
-    Either a newer version of it is queued already, or it is a patch by itself that
-    somebody sent into the thread of a series.
+    Either a newer version of it is queued already, both vouched for, or it is a patch by itself
+    that somebody sent into the thread of a series.
     """
     older = tuple(older)
     for other in older:
-        if other.entry and other.version > new.version and _related(new, other):
+        newer = other.entry and other.version > new.version
+        if newer and _related(new, other) and _vouched(new, other):
             return f"v{other.version} is queued"
     references = set(group.ordered[0].references)
     if group.total > 1 or group.version > 1 or not references:
@@ -94,15 +107,33 @@ def aside(
 
 
 def replaced_by(new: KnownSeries, known: Iterable[KnownSeries]) -> tuple[KnownSeries, ...]:
-    """The queued series that this one is a newer version of, or was sent again for."""
-    return tuple(
-        old
-        for old in known
-        if old.entry
-        and old.key != new.key
-        and _related(new, old)
-        and (old.version < new.version or (new.resent and old.version == new.version))
+    """The queued series that this one is a newer version of, or was sent again for.
+
+    Both have to be vouched for: who may write a name into ``From:`` must not empty a queue.
+    """
+    return tuple(old for old in _before(new, known) if _vouched(new, old))
+
+
+def beside(new: KnownSeries, known: Iterable[KnownSeries]) -> tuple[KnownSeries, ...]:
+    """The queued series that look like other versions of this one, with nothing that proves it."""
+    known = tuple(known)
+    later = (
+        other
+        for other in known
+        if other.entry and other.version > new.version and _related(new, other)
     )
+    return tuple(other for other in (*_before(new, known), *later) if not _vouched(new, other))
+
+
+def _before(new: KnownSeries, known: Iterable[KnownSeries]) -> Iterator[KnownSeries]:
+    for old in known:
+        older = old.version < new.version or (new.resent and old.version == new.version)
+        if old.entry and old.key != new.key and older and _related(new, old):
+            yield old
+
+
+def _vouched(series: KnownSeries, other: KnownSeries) -> bool:
+    return series.attested != "" != other.attested
 
 
 def _related(series: KnownSeries, other: KnownSeries) -> bool:

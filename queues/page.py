@@ -102,7 +102,7 @@ def _newest(entry: QueueEntry) -> tuple[str, str]:
 def _of(entry: QueueEntry) -> Words:
     """Version, author, id and posting of an entry in a line."""
     facts = [
-        *([f"v{entry.version}"] if entry.version > 1 else []), *filter(None, [entry.author]),
+        *([f"v{entry.version}"] if entry.version > 1 else []), *filter(None, [entry.sender]),
         entry.id, *([f"priority {entry.priority}"] if entry.priority and entry.is_open else []),
     ]  # fmt: skip
     postings = (wording.posting(message_id(name)) for name in entry.question.series)

@@ -167,10 +167,14 @@ def groups_of(posts: Iterable[Posted]) -> dict[Key, Group]:
     known = {post.id: post for post in posts}
     by_key: dict[Key, dict[int, Posted]] = {}
     for post in known.values():
-        mail = post.mail
-        key = (post.sender, root_of(post, known), mail.version, mail.total, post.resent)
-        by_key.setdefault(key, {})[mail.number] = post
+        by_key.setdefault(key_of(post, known), {})[post.mail.number] = post
     return {key: Group(key, members) for key, members in by_key.items()}
+
+
+def key_of(post: Posted, known: Mapping[str, Posted]) -> Key:
+    """Which series a mail is a member of."""
+    mail = post.mail
+    return post.sender, root_of(post, known), mail.version, mail.total, post.resent
 
 
 def root_of(post: Posted, known: Mapping[str, Posted]) -> str:

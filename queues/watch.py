@@ -11,14 +11,16 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Literal
+from typing import Literal, TypeAlias
 
 from filelock import FileLock, Timeout
 from pydantic import Field, ValidationError
 
 from errors import SeriesError, UsageError
+from kernels.attestation import attested
 from kernels.cleaning import clean
 from kernels.diff import read_diff
 from kernels.mail import reading
@@ -28,7 +30,7 @@ from queues.arrivals import Arrival, Mailbox
 from queues.entry import QueueEntry
 from queues.known_series import KnownSeries
 from queues.mail_files import ENDINGS, Maildir, MboxFiles
-from queues.posted import Group, Posted, groups_of, read_posted, touches
+from queues.posted import Group, Posted, groups_of, key_of, read_posted, touches
 from queues.public_inbox import PublicInbox, epochs
 from queues.store import MAILS, WATCH, QueueStore, stamp
 from results.record import Record
@@ -63,6 +65,10 @@ class State(Record):
     pending: dict[str, float] = Field(default_factory=dict)
     seen: tuple[KnownSeries, ...] = ()
     left_out: tuple[LeftOut, ...] = ()
+
+
+# Raw mails and their sender's address to what vouches for it, or nothing.
+Attest: TypeAlias = Callable[[Sequence[bytes], str], str]
 
 
 @dataclass(frozen=True)
@@ -118,8 +124,11 @@ def mailbox_of(place: Path) -> Mailbox:
 class Watch:
     """One mailbox followed for one queue."""
 
-    def __init__(self, store: QueueStore, place: Path, selection: Selection) -> None:
+    def __init__(
+        self, store: QueueStore, place: Path, selection: Selection, attest: Attest = attested
+    ) -> None:
         self.store = store
+        self.attest = attest
         self.selection = selection
         self.place = place.absolute()
         name = hashlib.sha256(str(self.place).encode(errors="surrogateescape")).hexdigest()[:8]
@@ -207,12 +216,20 @@ class _Poll:
             return
         if arrival.deleted:
             self._drop(post)
-        elif not known_series.is_late(post, self.known):
+        elif known_series.is_late(post, self.known):
+            if post.mail.number and not known_series.is_copy(post, self.known):
+                self._dropped(post, "its series was whole without it")
+        else:
             _keep(self.folder / f"{post.id}.eml", post.mail.raw)
             self.came[post.id] = min(arrival.at, self.came.get(post.id, arrival.at))
             # Last of all, so that of two for one place the later counts.
             self.posts.pop(post.id, None)
             self.posts[post.id] = post
+
+    def _dropped(self, post: Posted, why: str) -> None:
+        mail = post.mail
+        words = f'{mail.place}: "{mail.subject}" ({mail.author}), {mail.message_id}'
+        self.report.left_out.append(f"{clean(words)}: {why}")
 
     def _drop(self, post: Posted) -> None:
         self.posts.pop(post.id, None)
@@ -226,7 +243,9 @@ class _Poll:
         for group in groups:
             if not group.missing:
                 self._whole(group, groups)
-                for post in group.members.values():
+                for post in [p for p in self.posts.values() if key_of(p, self.posts) == group.key]:
+                    if group.members[post.mail.number] is not post:
+                        self._dropped(post, "another mail came for its place in the series")
                     self._drop(post)
 
     def _whole(self, group: Group, groups: tuple[Group, ...]) -> None:
@@ -235,10 +254,11 @@ class _Poll:
         try:
             patches = [post for post in group.ordered if post.mail.number]
             files = {file for post in patches for file in _files(post)}
-            aside = known_series.aside(group, new, groups, self.series.values())
             if not touches(files, self.selection.paths):
                 self.report.elsewhere += 1
-            elif aside:
+            elif aside := known_series.aside(
+                group, new := self._attested(group, new), groups, self.series.values()
+            ):
                 self.report.left_out.append(f"{group.words}: {aside}")
             else:
                 new = new.model_copy(update={"entry": self._queue(group, new)})
@@ -250,6 +270,10 @@ class _Poll:
         for each, series in known_series.by_id([new]).items():
             self.known.setdefault(each, []).extend(series)
 
+    def _attested(self, group: Group, new: KnownSeries) -> KnownSeries:
+        raws = [post.mail.raw for post in group.ordered]
+        return new.model_copy(update={"attested": self.watch.attest(raws, new.sender)})
+
     def _queue(self, group: Group, new: KnownSeries) -> str:
         entry_id = f"{slug(group.title).lower()[:40].strip('-.') or 'series'}-{group.id}"
         name = f"{entry_id}.mbox"
@@ -260,13 +284,19 @@ class _Poll:
         entry = QueueEntry(
             id=entry_id, question=request, mailbox=name, title=group.title, author=group.author,
             version=group.version, origin=str(self.watch.place), priority=self.selection.priority,
-            added=stamp(),
+            added=stamp(), attested=new.attested,
         )  # fmt: skip
         if self.store.add(entry):
             patches = "1 patch" if group.total == 1 else f"{group.total} patches"
             self.report.queued.append(f"{entry_id}  {group.words}, {patches}")
         for old in known_series.replaced_by(new, self.series.values()):
             self._replace(old.entry, entry_id)
+        for other in known_series.beside(new, self.series.values()):
+            if other.entry != entry_id:
+                self.report.notes.append(
+                    f"{other.entry} stays beside {entry_id}: nothing proves that both are of one "
+                    "sender"
+                )
         return entry_id
 
     def _replace(self, old: str, new: str) -> None:

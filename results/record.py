@@ -20,6 +20,10 @@ SCHEMA_VERSION = 1
 QUICK = "--quick"
 
 
+# What names files, in the cache and in archives: nothing that leads anywhere else.
+FileName = Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9._-]{0,120}$")]
+
+
 class Record(BaseModel):
     """Base of everything in a session folder: immutable, unknown keys refused."""
 
@@ -107,13 +111,13 @@ class KernelIdentity(Record):
     a booted kernel shows in ``/sys/kernel/notes``.
     """
 
-    key: str
+    key: FileName
     arch: Arch = "x86_64"
     page_kib: int = 4
     release: str
     source: str
     patches: tuple[str, ...]
-    flavour: str
+    flavour: FileName
     compiler: str
     config_sha256: str
     code_key: str

@@ -79,6 +79,8 @@ class SessionStore:
             text = path.read_text(encoding="utf-8")
         except FileNotFoundError:
             raise StoreError(f"{path}: no such file; a session folder holds one") from None
+        except UnicodeDecodeError as error:
+            raise StoreError(f"{path}: not a manifest: {error}") from None
         try:
             version = json.loads(text).get("schema_version", 0)
             if version != SCHEMA_VERSION:
@@ -86,7 +88,7 @@ class SessionStore:
                     f"{path}: schema_version {version}; this lab reads {SCHEMA_VERSION}"
                 )
             return Manifest.model_validate_json(text)
-        except (json.JSONDecodeError, AttributeError, ValidationError) as error:
+        except (ValueError, AttributeError, RecursionError) as error:
             raise StoreError(f"{path}: not a manifest: {error}") from None
 
     def append(self, record: RunRecord, *beside: RunCost | Profile | Locks) -> None:

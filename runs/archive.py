@@ -48,8 +48,10 @@ def pack(files: Mapping[str, bytes], archive: Path) -> None:
     """Write ``files``, by their names in the archive, beside ``archive`` and rename it.
 
     Raises:
+        UsageError: `unpack` would refuse it: a name that leads elsewhere, too many files or bytes.
         InfraError: it cannot be written.
     """
+    _require_plain(files, archive)
     beside = archive.with_name(f".{archive.name}.new")
     try:
         with (
@@ -116,24 +118,44 @@ def unpack(
     return tuple(names)
 
 
+def _require_plain(files: Mapping[str, bytes], archive: Path) -> None:
+    size = sum(len(content) for content in files.values())
+    problems = [problem for name in files if (problem := _problem(name))]
+    if len(files) > MOST_FILES:
+        problems.append(f"more than {MOST_FILES} files")
+    if size > MOST_BYTES:
+        problems.append(f"{size >> 20} MiB, of at most {MOST_BYTES >> 20}")
+    if problems:
+        raise UsageError(
+            f"cannot be made: {problems[0]}", where=clean(str(archive)),
+            next_step="pack a session that this lab has measured",
+        )  # fmt: skip
+
+
 def _refused(member: tarfile.TarInfo, names: list[str]) -> str:
     """The name of a member that may be unpacked; what may not raises."""
     name = member.name
-    path = PurePosixPath(name)
-    shown = clean(name)
     if not member.isreg():
-        raise _HostileError(f"{shown}: is a link or a device, where only files are wanted")
-    if (
-        path.is_absolute()
-        or ".." in path.parts
-        or "\\" in name
-        or str(path) != name
-        or shown != name
-        or len(name.encode(errors="replace")) > LONGEST_NAME
-    ):
-        raise _HostileError(f"{shown}: is no plain name below the archive's top")
+        raise _HostileError(f"{clean(name)}: is a link or a device, where only files are wanted")
+    if problem := _problem(name):
+        raise _HostileError(problem)
     if name in names:
-        raise _HostileError(f"{shown}: is in it twice")
+        raise _HostileError(f"{clean(name)}: is in it twice")
     if len(names) >= MOST_FILES:
         raise _HostileError(f"holds more than {MOST_FILES} files")
     return name
+
+
+def _problem(name: str) -> str:
+    """Why a name must not be in an archive, or nothing."""
+    path = PurePosixPath(name)
+    shown = clean(name)
+    plain = (
+        not path.is_absolute()
+        and ".." not in path.parts
+        and "\\" not in name
+        and str(path) == name
+        and shown == name
+        and len(name.encode(errors="replace")) <= LONGEST_NAME
+    )
+    return "" if plain else f"{shown}: is no plain name below the archive's top"

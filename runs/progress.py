@@ -13,7 +13,11 @@ from rich.live import Live
 from rich.progress import BarColumn, Progress, TaskID, TextColumn
 from rich.text import Text
 
+from kernels.cleaning import clean, clean_lines
+
 PLAIN_INTERVAL_S = 20.0
+# Columns for what a guest says of itself.
+WORD = 14
 
 
 def duration(seconds: float) -> str:
@@ -43,7 +47,7 @@ class Reporter:
         """One line that stays."""
         with self._lock:
             # Not wrapped where there is no terminal: a line that is searched for is one.
-            self.console.print(Text(text), soft_wrap=not self.console.is_terminal)
+            self.console.print(Text(clean_lines(text)), soft_wrap=not self.console.is_terminal)
 
     def building(self, name: str, done: int, total: int, elapsed_s: float) -> None:
         """A kernel build: commands run, of those of the last build like it, 0 if none is known."""
@@ -95,7 +99,7 @@ class Reporter:
         """The agent's last word for ``run_id``."""
         with self._lock:
             if word and run_id in self._running:
-                self._running[run_id] = (word, self._running[run_id][1])
+                self._running[run_id] = (clean(word, WORD), self._running[run_id][1])
 
     def finished(self, run_id: str, *, problem: str = "", counts: bool = True) -> None:
         """``run_id`` ended; ``problem`` is empty for a valid run."""
@@ -134,12 +138,13 @@ class Reporter:
                 failed = f", {self._failed} failed" if self._failed else ""
                 self._bar.update(self._task, description=f"{self.left()} left{failed}")
             rows = [
-                Text(f"  {run_id:<34} {word:<14} {duration(time.monotonic() - began)}")
+                Text(f"  {run_id:<34} {word:<{WORD}} {duration(time.monotonic() - began)}")
                 for run_id, (word, began) in sorted(self._running.items())
             ]
             return Group(*rows, self._bar)
 
     def _transient(self, text: str) -> None:
+        text = clean(text)
         with self._lock:
             if self.console.is_terminal:
                 sys.stderr.write(f"\r\x1b[2K{text[: self.console.width - 1]}")

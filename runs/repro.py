@@ -97,7 +97,7 @@ def write_archive(
     files = {
         f"{SESSION}/{name}": _whole_records(folder / name)
         for name in RECORDS
-        if (folder / name).is_file()
+        if (folder / name).is_symlink() or (folder / name).exists()
     }
     for name, content in _series(manifest.experiment, folder, options).items():
         files[f"{SESSION}/{name}"] = content
@@ -119,9 +119,23 @@ def write_archive(
     return tuple(sorted(files))
 
 
+def _plain(path: Path) -> bytes:
+    """A file of a session, which may be a stranger's: a link in it could lead to any of ours.
+
+    Raises:
+        UsageError: it is a link, a pipe or a device.
+    """
+    if path.is_symlink() or not path.is_file():
+        raise UsageError(
+            "is no plain file", where=clean(str(path)),
+            next_step="pack a session that this lab has measured",
+        )  # fmt: skip
+    return path.read_bytes()
+
+
 def _whole_records(path: Path) -> bytes:
     """The file without what a killed process left of its last record."""
-    content = path.read_bytes()
+    content = _plain(path)
     return content if path.name == MANIFEST else content[: content.rfind(b"\n") + 1]
 
 
@@ -133,9 +147,9 @@ def _series(experiment: Experiment, folder: Path, options: Options) -> dict[str,
             place = Path(scratch)
             copy_series(experiment, place, options)
         return {
-            str(path.relative_to(place)): path.read_bytes()
+            str(path.relative_to(place)): _plain(path)
             for path in sorted((place / SERIES).rglob("*"))
-            if path.is_file()
+            if not path.is_dir()
         }
 
 

@@ -161,3 +161,72 @@ def test_jobs_of_a_night_share_the_id_of_their_run() -> None:
     assert job["env"]["NIGHT"] == "run-${{ github.run_id }}"
     named = [step["run"] for step in job["steps"] if '--night "$NIGHT"' in step.get("run", "")]
     assert [re.findall(r"lab\.py ([a-z]+)", run)[0] for run in named] == ["history", "gate"]
+
+
+def test_what_the_job_that_may_push_copies_is_json_by_name(tmp_path: Path) -> None:
+    steps_of_keep = parsed(WORKFLOWS / "nightly.yml")["jobs"]["keep"]["steps"]
+    run = next(step["run"] for step in steps_of_keep if step.get("name") == "Push the night")
+    came, branch = tmp_path / "night/history-data", tmp_path / "branch"
+    made = {
+        "history.json": "{}", "nights/2026/2026-11-21.x.json": "{}", "functions/2026/x.json": "[1]",
+        "nights/2026/torn.json": "{", "nights/2026/x.sh": "{}", "nights/2026/../y.json": "{}",
+        ".git/hooks/pre-commit": "#!/bin/sh\ntouch ran\n", ".git/config": "[core]\n",
+        ".gitattributes": "* filter=x\n", "nights/.git/config": "{}", "Makefile": "all:\n",
+    }  # fmt: skip
+    for name, text in made.items():
+        path = came / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+        path.chmod(0o755)
+    (came / "nights/2026/link.json").symlink_to("/etc/hostname")
+    (came / "functions/2027").symlink_to("/etc")
+    identity = ["-c", "user.name=T", "-c", "user.email=t@example.org"]
+    subprocess.run(["git", "init", "-q", str(branch)], check=True)
+    subprocess.run(
+        ["git", "-C", str(branch), *identity, "commit", "-q", "--allow-empty", "-m", "one"],
+        check=True,
+    )
+    config = (branch / ".git/config").read_bytes()
+    (tmp_path / "gh").write_text("#!/bin/sh\n")
+    (tmp_path / "gh").chmod(0o755)
+    remote = tmp_path / "remote"
+    subprocess.run(["git", "init", "-q", "--bare", str(remote)], check=True)
+    text = run.replace(" push origin ", f" push {remote} ")
+    done = subprocess.run(
+        ["bash", "-eo", "pipefail", "-c", text], cwd=tmp_path, capture_output=True, text=True,
+        env={"PATH": f"{tmp_path}:/usr/bin:/bin", "HOME": str(tmp_path)}, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    listed = subprocess.run(
+        ["git", "-C", str(remote), "ls-tree", "-r", "nightly-history"],
+        check=True, capture_output=True, text=True,
+    ).stdout.splitlines()  # fmt: skip
+    assert {line.split("\t")[1] for line in listed} == {
+        "history.json", "nights/2026/2026-11-21.x.json", "functions/2026/x.json",
+    }  # fmt: skip
+    assert {line.split()[0] for line in listed} == {"100644"}
+    assert (branch / ".git/config").read_bytes() == config
+    assert not (branch / "ran").exists()
+
+
+def test_what_is_built_beside_a_strangers_series_is_in_no_cache() -> None:
+    for path in (ACTION, WORKFLOWS / "ci.yml"):
+        used = {step["uses"].partition("@")[0]: step for _, step in steps(path) if "uses" in step}
+        assert "actions/cache" not in used
+        condition = used["actions/cache/save"]["if"]
+        assert "github.event_name != 'pull_request'" in condition
+        assert path != ACTION or "inputs.series == ''" in condition
+
+
+def test_a_comment_is_what_a_fresh_checkout_says() -> None:
+    jobs = parsed(WORKFLOWS / "compare.yml")["jobs"]
+    assert jobs["comment"]["needs"] == "render"
+    assert not any("uses" in step for step in jobs["comment"]["steps"])
+    # Files of the job that built the series are read, by a lab that it had no hand in.
+    assert "permissions" not in jobs["render"]
+    checkout, came = (step["with"] for step in jobs["render"]["steps"] if "uses" in step)
+    assert checkout["ref"] == "${{ inputs.lab-ref }}"
+    assert came["path"] == "session"
+    said = "".join(step.get("run", "") for step in jobs["render"]["steps"])
+    assert "lab/lab.py" in said
+    assert "session/" not in said

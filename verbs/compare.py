@@ -11,7 +11,7 @@ from errors import UsageError
 from runs import completion
 from verbs.folders import session_folder
 from verbs.options import Json, Strict
-from verbs.output import emit
+from verbs.output import emit, write_out
 
 app = typer.Typer(add_completion=False)
 
@@ -45,7 +45,7 @@ def compare_verb(
     if as_json:
         emit(as_json_values(pair))
     else:
-        print(render(pair), end="")
+        write_out(render(pair), end="")
     if pair.obstacles:
         raise UsageError(
             "the two sessions are not comparable",

@@ -9,7 +9,7 @@ import typer
 
 from verbs.folders import session_folder
 from verbs.options import Json
-from verbs.output import emit, log
+from verbs.output import emit, log, write_out
 
 app = typer.Typer(add_completion=False)
 
@@ -45,16 +45,16 @@ def show_verb(
     workloads = sorted({case.workload for case in coverage.cases})
     width = max(len(row.folder) for row in rows)
     head = f"{'':{width}}  {'built in':>8}  {'executed':>12}  {'goal':>4}  "
-    print(head + "  ".join(workloads))
+    write_out(head + "  ".join(workloads))
     for row in rows:
         share = f"{100 * row.executed / row.functions:.0f} %" if row.functions else "-"
         counts = "  ".join(f"{row.by_workload.get(name, 0):>{len(name)}}" for name in workloads)
         goal = f"{GOALS[row.folder]} %" if row.folder in GOALS else ""
         numbers = f"{row.functions:>8}  {row.executed:>5} {share:>6}  {goal:>4}"
-        print(f"{row.folder:{width}}  {numbers}  {counts}")
+        write_out(f"{row.folder:{width}}  {numbers}  {counts}")
     if unreached:
         for file, function in unreached_in(coverage, paths):
-            print(f"{file}: {function}")
+            write_out(f"{file}: {function}")
 
 
 @app.command("add")
@@ -70,4 +70,4 @@ def add_verb(
     table, added = coverage.add([session_folder(name) for name in sessions], facts.cache_folder())
     cases = ", ".join(case.case for case in added.cases)
     log(f"{len(added.calls)} functions of {added.release}; executed by {cases}")
-    print(table)
+    write_out(table)

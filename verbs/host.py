@@ -10,7 +10,7 @@ import typer
 from errors import Exit, UsageError
 from verbs.folders import CHECKOUT
 from verbs.options import Json
-from verbs.output import emit, log
+from verbs.output import emit, log, write_out
 
 app = typer.Typer(add_completion=False)
 
@@ -46,7 +46,7 @@ def doctor_verb(
                 where="--fix",
                 next_step="./lab.py doctor --wall --fix",
             )
-        print(settings.as_shell(settings.to_change()))
+        write_out(settings.as_shell(settings.to_change()))
         return
     if exact:
         # What boots guests takes seconds to import, which no other check needs.
@@ -63,7 +63,7 @@ def doctor_verb(
                 facts.cache_folder(), guest_mib=guest.memory_mib, vcpus=guest.vcpus
             ),
         )
-    emit([vars(check) for check in checks]) if as_json else print(doctor.as_text(checks))
+    emit([vars(check) for check in checks]) if as_json else write_out(doctor.as_text(checks))
     if strict:
         fitness.require_fit(checks)
     if doctor.worst(checks) == "fail":
@@ -94,8 +94,8 @@ def list_verb(as_json: Json = False) -> None:
         emit(names)
         return
     for title, entries in names.items():
-        print(f"{title}:")
-        print("\n".join(f"  {entry}" for entry in entries) or "  none")
+        write_out(f"{title}:")
+        write_out("\n".join(f"  {entry}" for entry in entries) or "  none")
 
 
 @app.command("clean")
@@ -110,5 +110,5 @@ def clean_verb(
 
     cleaned = kernel_cache.clean(facts.cache_folder(), max_gib)
     for entry in cleaned.removed:
-        print(entry)
+        write_out(entry)
     log(f"{cleaned.freed >> 20} MiB freed, {cleaned.left >> 20} MiB left")

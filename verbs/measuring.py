@@ -21,6 +21,7 @@ from verbs.options import (
     Session,
     Strict,
 )
+from verbs.output import write_out
 
 app = typer.Typer(add_completion=False)
 
@@ -63,7 +64,7 @@ def measure_verb(
     if dry_run:
         session.show_commands(request, options(measuring), build=False)
         return
-    print(
+    write_out(
         session.measure(
             request, options(measuring), measuring, folder=folder, resume=resume, verb="measure"
         )

@@ -56,7 +56,7 @@ class ExecutorOptions:
             metavar="WHERE",
             envvar="TWINBOOT_EXECUTOR",
             rich_help_panel=WHERE,
-            help="local, dask://HOST:PORT or dask-jobqueue:NAME; see docs/fleet.md",
+            help="local, dask:// or tls://HOST:PORT, or dask-jobqueue:NAME; see docs/fleet.md",
         ),
     ] = "local"
     store: Annotated[

@@ -1,10 +1,16 @@
-"""Where verbs answer: results on standard output, words for people on standard error."""
+"""Where verbs answer: results on standard output, words for people on standard error.
+
+Everything printed goes through here, and no character of it moves a cursor, sets a title, fills a
+clipboard or reorders what is read: names, messages and consoles come from anywhere.
+"""
 
 from __future__ import annotations
 
 import json
 import os
 import sys
+
+from kernels.cleaning import clean_lines
 
 # Columns where standard output is no terminal; ``reports.render.text`` has the same.
 WIDTH = 80
@@ -25,4 +31,9 @@ def terminal_width() -> int:
 
 def log(text: str) -> None:
     """A line on standard error."""
-    print(text, file=sys.stderr)
+    print(clean_lines(text), file=sys.stderr)
+
+
+def write_out(text: object = "", *, end: str = "\n", flush: bool = False) -> None:
+    """Text on standard output."""
+    print(clean_lines(str(text)), end=end, flush=flush)

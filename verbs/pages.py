@@ -9,7 +9,7 @@ import typer
 
 from errors import UsageError
 from verbs.history_files import HISTORY, KNOWN, POLICY, KnownFile, PolicyFile
-from verbs.output import log
+from verbs.output import log, write_out
 
 app = typer.Typer(add_completion=False)
 
@@ -42,4 +42,4 @@ def pages_verb(
         policy=load_policy(policy_file), sessions=sessions,
     )  # fmt: skip
     log(f"{counts.tracks} tracks, {counts.nights} nights, {counts.reports} reports copied")
-    print(counts.folder / site.FRONT)
+    write_out(counts.folder / site.FRONT)

@@ -9,6 +9,7 @@ import typer
 
 from verbs.folders import SESSIONS
 from verbs.options import OUTPUT
+from verbs.output import write_out
 
 app = typer.Typer(add_completion=False)
 
@@ -40,5 +41,5 @@ def patch_verb(
 
     answer = patch.answer(mail, sessions)
     if always or answer.is_shown:
-        print(answer.line)
+        write_out(answer.line)
     raise typer.Exit(answer.code)

@@ -9,7 +9,7 @@ import typer
 
 from verbs.folders import CHECKOUT
 from verbs.options import Json
-from verbs.output import emit, log
+from verbs.output import emit, log, write_out
 
 if TYPE_CHECKING:
     from queues.entry import QueueEntry, State
@@ -49,7 +49,7 @@ def list_verb(
         emit([as_json_values(entry) for entry in entries])
         return
     for entry in entries:
-        print(_line(entry))
+        write_out(_line(entry))
     if not entries:
         log("the queue is empty")
 
@@ -65,4 +65,5 @@ def _line(entry: QueueEntry) -> str:
         word = "interrupted"
     priority = f"  priority {entry.priority}" if entry.priority and entry.is_open else ""
     text = entry.message or "; ".join(result_line(outcome) for outcome in entry.said)
-    return f"{word:<13}  {entry.id}{priority}  {entry.name}{f'  ({text})' if text else ''}"
+    sender = f"  {entry.sender}" if entry.mailbox else ""
+    return f"{word:<13}  {entry.id}{priority}  {entry.name}{sender}{f'  ({text})' if text else ''}"

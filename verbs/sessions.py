@@ -9,7 +9,7 @@ import typer
 
 from verbs.folders import SESSIONS
 from verbs.options import Json
-from verbs.output import emit, log
+from verbs.output import emit, log, write_out
 
 app = typer.Typer(add_completion=False)
 
@@ -45,7 +45,7 @@ def sessions_verb(
     if as_json:
         emit([as_json_values(each) for each in listed_sessions])
         return
-    print("\n".join(text_lines(listed_sessions)), end="\n" if listed_sessions else "")
+    write_out("\n".join(text_lines(listed_sessions)), end="\n" if listed_sessions else "")
     if not heads:
         log(f"no session in {folder}")
     elif len(listed_sessions) < len(heads):

@@ -9,7 +9,7 @@ import typer
 
 from errors import UsageError
 from verbs.options import Json
-from verbs.output import emit, log
+from verbs.output import emit, log, write_out
 
 app = typer.Typer(add_completion=False)
 
@@ -27,7 +27,7 @@ def show_verb(as_json: Json = False) -> None:
     if as_json:
         emit({"key": record.key, "imported": imported, **as_json_values(record)})
         return
-    print(f"{'imported' if imported else 'this host'}: {userland.words(record)}")
+    write_out(f"{'imported' if imported else 'this host'}: {userland.words(record)}")
 
 
 @app.command("export")
@@ -41,7 +41,7 @@ def export_verb(
 
     record = export(facts.cache_folder(), file)
     log(userland.words(record))
-    print(record.key)
+    write_out(record.key)
 
 
 @app.command("import")

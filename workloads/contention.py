@@ -18,10 +18,13 @@ BEGINS, ENDS, WAITS = "contention_begin", "contention_end", "lock_wait"
 FLAGS = ("SPIN", "READ", "WRITE", "RT", "PERCPU", "MUTEX")
 NO_FLAGS = "SEMAPHORE"
 ENTRY = re.compile(
-    r"\{ flags: +(\d+), stack\.stacktrace(.*?)\} hitcount: +(\d+) +wait_ns: +(\d+)", re.DOTALL
+    r"\{ flags: +(\d{1,19}), stack\.stacktrace(.*?)\} hitcount: +(\d{1,19}) +wait_ns: +(\d{1,20})",
+    re.DOTALL,
 )
 FRAME = re.compile(r"([^\s+]+)\+0x[0-9a-f]+/0x[0-9a-f]+(?: \[\S+\])?|(0x[0-9a-f]+|[0-9a-f]{16})")
-TOTALS = re.compile(r"Totals:\n +Hits: (\d+)\n +Entries: (\d+)\n +Dropped: (\d+)\n?\Z")
+TOTALS = re.compile(
+    r"Totals:\n +Hits: (\d{1,20})\n +Entries: (\d{1,20})\n +Dropped: (\d{1,20})\n?\Z"
+)
 # What stands between the event and the caller that wanted the lock.
 LOCK_FUNCTION = re.compile(
     r"_*(native_|pv_)*queued_(spin|read|write)_lock_slowpath"

@@ -20,8 +20,8 @@ NEEDED = (
     "contentions", "waittime-max", "waittime-total",
     "acquisitions", "holdtime-max", "holdtime-total",
 )  # fmt: skip
-SITE = re.compile(r"\s*(\S.*?) +(\d+) +\[<[0-9a-fA-Fx]+>\] (\S+)(?: \[\S+\])?\s*")
-SYMBOL = re.compile(r"([^+]+)\+0x([0-9a-f]+)/0x[0-9a-f]+")
+SITE = re.compile(r"\s*(\S.*?) +(\d{1,20}) +\[<[0-9a-fA-Fx]+>\] (\S+)(?: \[\S+\])?\s*")
+SYMBOL = re.compile(r"([^+]+)\+0x([0-9a-f]{1,16})/0x[0-9a-f]+")
 RULE = re.compile(r"\s*(-+|\.+)\s*")
 KEY = re.compile(r"([0-9a-f]{16})(?: OPS: *\d+)?(?: FD: *\d+ BD: *\d+ \S*)?: (.+)")
 NAMED = re.compile(r"(.*?)(?:#(\d+))?(?:/(\d+))?")
@@ -146,7 +146,7 @@ def _printed(name: str) -> str:
 
 
 def _is_number(text: str) -> bool:
-    return re.fullmatch(r"-?\d+(\.\d\d)?", text, re.ASCII) is not None
+    return re.fullmatch(r"-?\d{1,20}(\.\d\d)?", text, re.ASCII) is not None
 
 
 def _ns(microseconds: str) -> float:

@@ -18,8 +18,8 @@ FILE = "perf"
 # few enough that translated code gets on (at 997 a guest under TCG did nothing else).
 FREQUENCY_HZ = 199
 KIND = "sampled"
-LINE = re.compile(r"(\d+) (\S+)")
-TOTAL = re.compile(r"total (\d+)")
+LINE = re.compile(r"(\d{1,15}) (\S+)")
+TOTAL = re.compile(r"total (\d{1,15})")
 
 
 def waits(text: str) -> tuple[tuple[Wait, ...], int]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from pathlib import Path
+from typing import Any
 
 import fsspec
 import pytest
@@ -123,7 +124,7 @@ def test_a_store_that_cannot_be_reached_is_the_hosts_trouble(tmp_path: Path) -> 
     store = ArtefactStore("unreachable://bucket/x")
     found = Artefact("bzImage", "0" * 64, 1)
     asked = (
-        lambda: store.kernel("k" * 32),
+        lambda: store.kernel("k" * 32, tmp_path),
         lambda: store.put(file(tmp_path)),
         lambda: store.fetch(found, tmp_path / "there"),
     )
@@ -150,8 +151,10 @@ def test_a_kernel_arrives_as_if_it_had_been_built_here(
     store: ArtefactStore, tmp_path: Path
 ) -> None:
     made = kernel(tmp_path / "one")
-    files = store.put_kernel(made)
-    assert store.kernel(files.key) == files
+    files = store.put_files(made)
+    assert store.kernel(files.key, tmp_path) is None
+    store.sign(files, tmp_path)
+    assert store.kernel(files.key, tmp_path) == files
     arrived = store.fetch_kernel(files, tmp_path / "two")
     assert arrived.identity == made.identity
     assert {path.name: path.read_bytes() for path in arrived.folder.iterdir()} == {
@@ -161,12 +164,46 @@ def test_a_kernel_arrives_as_if_it_had_been_built_here(
 
 def test_a_kernel_whose_list_or_file_is_gone_is_not_there(tmp_path: Path) -> None:
     store = ArtefactStore(str(tmp_path / "store"))
-    files = store.put_kernel(kernel(tmp_path / "one"))
-    assert store.kernel("x" * 32) is None
+    files = store.put_files(kernel(tmp_path / "one"))
+    store.sign(files, tmp_path)
+    assert store.kernel("x" * 32, tmp_path) is None
     text = tmp_path / "store" / "kernels" / f"{files.key}.json"
     whole = text.read_text()
     text.write_text(whole.replace("bzImage", "bzimage"))
-    assert store.kernel(files.key) is None
+    assert store.kernel(files.key, tmp_path) is None
     text.write_text(whole)
     blob(tmp_path, files.file("bzImage")).unlink()
-    assert store.kernel(files.key) is None
+    assert store.kernel(files.key, tmp_path) is None
+
+
+def test_a_kernel_that_somebody_else_names_for_a_key_is_not_there(tmp_path: Path) -> None:
+    store = ArtefactStore(str(tmp_path / "store"))
+    good, planted = (store.put_files(kernel(tmp_path / name)) for name in ("good", "planted"))
+    store.sign(good, tmp_path / "client")
+    key = tmp_path / "client" / "fleet" / "store.key"
+    assert key.stat().st_mode & 0o777 == 0o600
+    # As the client of another cache: whoever can write to the store can do that.
+    store.sign(planted, tmp_path / "other")
+    assert store.kernel(good.key, tmp_path / "client") is None
+    assert store.kernel(good.key, tmp_path / "other") == planted
+    # And its own signature of one kernel is none of another.
+    place = tmp_path / "store" / "kernels"
+    store.sign(good, tmp_path / "client")
+    (place / f"{'x' * 32}.json").write_bytes((place / f"{good.key}.json").read_bytes())
+    assert store.kernel("x" * 32, tmp_path / "client") is None
+
+
+GOOD: dict[str, Any] = {"name": "bzImage", "sha256": "0" * 64, "size": 1}
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"sha256": "../../victim"}, {"sha256": "0" * 63}, {"sha256": "0" * 64 + "\n"},
+        {"name": "../bzImage"}, {"name": "a/b"}, {"name": ""}, {"name": ".."}, {"size": -1},
+    ],
+    ids=str,
+)  # fmt: skip
+def test_what_leads_out_of_a_folder_is_no_artefact(wrong: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match="no artefact"):
+        Artefact(**{**GOOD, **wrong})

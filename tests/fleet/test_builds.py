@@ -82,7 +82,7 @@ def test_both_arms_are_built_by_a_worker_and_are_those_of_a_local_build(
     # Another client finds them in the store; nothing is built again.
     builders.stop("one", "two")
     other = here(lab, tmp_path)
-    files = executor.store.kernel(made[1].identity.key)
+    files = executor.store.kernel(made[1].identity.key, client)
     assert files is not None
     assert content(executor.store.fetch_kernel(files, other)) == content(made[1])
 

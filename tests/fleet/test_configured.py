@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -134,6 +137,13 @@ logging.basicConfig(level=logging.INFO)
 where = Path(sys.argv[1])
 with executor_of("dask-jobqueue:mine", "", checkout=where, cache=where, say=print) as made:
     print("slots", made.slots(64, None))
+    print("at", made.link.client.scheduler.address)
+    try:
+        from distributed import Client
+        Client(made.link.client.scheduler.address.replace("tls", "tcp"), timeout=3)
+    except OSError:
+        print("nobody else")
+    print(sorted(oct(path.stat().st_mode) for path in where.glob(".twinboot-tls-*")))
 """
 # Slurm's own commands, as far as they are used: a job is a process, its number the process's.
 SBATCH = """#!/bin/sh
@@ -162,5 +172,58 @@ def test_a_cluster_serves_and_dask_says_nothing_of_its_own(tmp_path: Path) -> No
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert "slots 1" in done.stdout
+    # With certificates of this session, at one address, for who has them.
+    assert re.search(r"^at tls://(?!0\.0\.0\.0)[0-9.]+:[0-9]+$", done.stdout, re.M)
+    assert "nobody else" in done.stdout
+    assert "['0o40700']" in done.stdout
+    assert not list(tmp_path.glob(".twinboot-tls-*"))
     assert done.stderr == ""
     assert "Start worker" in (tmp_path / "sbatch.out").read_text()
+
+
+def test_a_scheduler_with_certificates_of_dasks_configuration(tmp_path: Path) -> None:
+    from distributed.security import Security
+
+    made = Security.temporary().get_tls_config_for_role("worker")
+    settings = []
+    for part in ("ca_file", "cert", "key"):
+        place = tmp_path / f"{part}.pem"
+        place.write_text(made[part])
+        roles = ("SCHEDULER", "CLIENT")
+        name = part.upper().replace("_", "-")
+        settings += (
+            [("CA_FILE", place)]
+            if part == "ca_file"
+            else [(f"{role}__{name}", place) for role in roles]
+        )
+    env = {f"DASK_DISTRIBUTED__COMM__TLS__{name}": str(place) for name, place in settings}
+    scheduler = subprocess.Popen(
+        [sys.executable, "-m", "distributed.cli.dask_scheduler", "--host", "tls://127.0.0.1:0",
+         "--no-dashboard", "--scheduler-file", str(tmp_path / "at.json")],
+        env={**os.environ, **env}, stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+    try:
+        limit = time.monotonic() + 60
+        while not (tmp_path / "at.json").exists():
+            assert time.monotonic() < limit
+            time.sleep(0.1)
+        address = json.loads((tmp_path / "at.json").read_text())["address"]
+        code = (
+            "import sys; from pathlib import Path; from fleet.configured import executor_of\n"
+            "here = Path(sys.argv[2])\n"
+            "with executor_of(sys.argv[1], '', checkout=here, cache=here, say=print) as made:\n"
+            "    print('workers', len(made.link.client.scheduler_info()['workers']))\n"
+        )
+        argv = [sys.executable, "-c", code, address, str(tmp_path)]
+        bare = {**os.environ, "PYTHONPATH": str(CHECKOUT)}
+        with_keys = subprocess.run(
+            argv, env={**bare, **env}, capture_output=True, text=True, check=False
+        )
+        without = subprocess.run(argv, env=bare, capture_output=True, text=True, check=False)
+    finally:
+        scheduler.terminate()
+        scheduler.wait()
+    assert "workers 0" in with_keys.stdout, with_keys.stderr
+    assert without.returncode != 0
+    assert "InfraError" in without.stderr
+    assert "distributed.comm.tls" in without.stderr

@@ -100,6 +100,14 @@ def test_what_takes_too_much_is_ended(tool: Tool, home: Path) -> None:
     assert said.split() == ["spun", str(1 << 20)]
 
 
+def test_there_is_an_end_to_the_number_of_processes(tool: Tool, home: Path) -> None:
+    many = "i=0; while [ $i -lt 300 ]; do sleep 20 & i=$((i + 1)); done"
+    script = f"sh -c '{many}; echo made'; set -- /proc/[0-9]*; echo $#"
+    said = inside(tool, home, script, limits=Limits(processes=64))
+    assert "made" not in said
+    assert int(said.split()[-1]) < 100
+
+
 def test_links_out_of_what_may_be_written_lead_nowhere(tool: Tool, home: Path) -> None:
     (home / "victim").write_text("kept")
     said = inside(tool, home, f"ln -s {home}/victim obj/link; echo gone > obj/link; cat obj/link")

@@ -248,3 +248,10 @@ def test_damaged_tarball_is_named(lab: Lab, tmp_path: Path) -> None:
     path.write_bytes(b"not a tarball")
     with pytest.raises(InfraError, match=r"bad\.tar\.xz"):
         unpack(identify(f"tarball:{path}", **lab.where), tmp_path / "into")
+
+
+def test_a_source_with_a_pipe_or_device_is_refused_and_not_read(lab: Lab) -> None:
+    os.mkfifo(lab.source / "mm/pipe")
+    with pytest.raises(UsageError, match="is no file") as error:
+        identify(f"dir:{lab.source}", **lab.where)
+    assert error.value.where.endswith("mm/pipe")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,7 @@ from queues import watch as watching
 from queues.entry import QueueEntry
 from queues.posted import Posted, read_posted
 from queues.store import QueueStore
-from queues.watch import PollReport, Selection, Watch, mailbox_of
+from queues.watch import Attest, PollReport, Selection, Watch, mailbox_of
 from runs.request import Request
 from tests.kernels.poison import ODD, UNREADABLE
 from tests.kernels.posting import Post, mbox, reply
@@ -33,11 +34,22 @@ def archive(tmp_path: Path) -> Archive:
     return Archive(tmp_path / "linux-mm")
 
 
+def vouched(mails: Sequence[bytes], sender: str) -> str:
+    """Whatever is posted, its sender is who it says."""
+    return f"DKIM {sender.rpartition('@')[2]}"
+
+
+def forged(mails: Sequence[bytes], sender: str) -> str:
+    """Nothing vouches for a mail with the word in it."""
+    return "" if any(b"forged" in raw for raw in mails) else vouched(mails, sender)
+
+
 def look(
-    store: QueueStore, place: Path, *paths: str, now: float = NOW, days: float = 14.0
-) -> PollReport:
-    wanted = Selection(Request(automatic=True), paths, days=days)
-    return Watch(store, place, wanted).poll(mailbox_of(place), now)
+    store: QueueStore, place: Path, *paths: str, now: float = NOW, days: float = 14.0,
+    attest: Attest = vouched,
+) -> PollReport:  # fmt: skip
+    selection = Selection(Request(automatic=True), paths, days=days)
+    return Watch(store, place, selection, attest).poll(mailbox_of(place), now)
 
 
 def waiting(store: QueueStore) -> list[QueueEntry]:
@@ -357,7 +369,7 @@ def test_one_watch_at_a_time_and_a_state_of_another_version(
     store: QueueStore, archive: Archive
 ) -> None:
     archive.add(series("a", 1))
-    watch = Watch(store, archive.folder, Selection(Request()))
+    watch = Watch(store, archive.folder, Selection(Request()), vouched)
 
     class Reentered:
         def new(self, positions: object, *, since: float, now: float) -> list[object]:
@@ -551,7 +563,7 @@ def test_a_mail_that_cannot_be_read_is_named_and_the_ones_after_it_are_read(
         assert sum(f"<{name}@example.org>" in line or f"mm: {name}" in line
                    for line in found.left_out) == 1  # fmt: skip
     # It is on record, and the mailbox is past it.
-    watch = Watch(store, place, Selection(Request()))
+    watch = Watch(store, place, Selection(Request()), vouched)
     state = watching.State.model_validate_json((watch.folder / "state.json").read_bytes())
     assert [each.what for each in state.left_out] == found.left_out
     assert {each.at for each in state.left_out} == {NOW}
@@ -608,3 +620,50 @@ def test_whatever_one_mail_has_somebody_raise_the_next_is_queued(
     assert titles(store) == ["v1 mm: good"]
     assert any("RecursionError: brackets" in line for line in found.left_out)
     assert look(store, archive.folder).mails == 0
+
+
+def test_who_writes_a_name_into_from_empties_no_queue(store: QueueStore, archive: Archive) -> None:
+    archive.add(series("a", 1))
+    assert len(look(store, archive.folder, attest=forged).queued) == 1
+    archive.add(series("forged", 1, version=99))
+    found = look(store, archive.folder, attest=forged)
+    assert found.replaced == []
+    first, later = waiting(store)
+    assert (first.version, later.version) == (1, 99)
+    assert (first.attested, later.attested) == ("DKIM example.org", "")
+    assert later.sender == "Ada L <ada@example.org> (sender not attested)"
+    assert found.notes == [
+        f"{first.id} stays beside {later.id}: nothing proves that both are of one sender"
+    ]
+    # The real second version is not left out for it, and replaces the real first one.
+    archive.add(series("b", 1, version=2))
+    found = look(store, archive.folder, attest=forged)
+    assert len(found.replaced) == 1
+    assert sorted(entry.version for entry in waiting(store)) == [2, 99]
+
+
+def test_a_patch_that_came_too_late_is_named(store: QueueStore, archive: Archive) -> None:
+    cover, first, second = series("a", 2)
+    other = series("forged", 2)[2].with_header("References", "<a-0@example.org>")
+    archive.add([cover, first, other.with_header("In-Reply-To", "<a-0@example.org>")])
+    look(store, archive.folder, attest=forged)
+    (entry,) = waiting(store)
+    assert entry.attested == ""
+    archive.add([second, first])
+    found = look(store, archive.folder, attest=forged)
+    (line,) = found.left_out
+    assert "a-2@example.org" in line
+    assert line.endswith("its series was whole without it")
+
+
+def test_of_two_for_one_place_the_one_that_is_dropped_is_named(
+    store: QueueStore, archive: Archive
+) -> None:
+    cover, first, second = series("a", 2)
+    again = first.with_header("Message-ID", "<a-again@example.org>")
+    archive.add([cover, first, again, second])
+    found = look(store, archive.folder)
+    (line,) = found.left_out
+    assert "a-1@example.org" in line
+    assert "another mail came for its place" in line
+    assert found.waiting == []

@@ -153,3 +153,12 @@ def test_a_damaged_archive_is_refused_or_read_and_never_a_bug(
     into.mkdir()
     with suppress(UsageError):
         unpack(tmp_path / "y.tar.gz", into)
+
+
+@pytest.mark.parametrize(
+    "name", ["../x", "/etc/passwd", "a/../../x", "./a", "a//b", "a\\b", "a\x1b]0;t\x07", "n" * 300]
+)
+def test_what_would_not_be_unpacked_is_not_packed(name: str, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="no plain name"):
+        pack({"a.json": b"{}", name: b"x"}, tmp_path / "x.tar.gz")
+    assert list(tmp_path.iterdir()) == []

@@ -246,3 +246,36 @@ def test_what_this_lab_does_not_have_is_named(manifest: Manifest) -> None:
     ):
         with pytest.raises(UsageError, match=said):
             require_known(manifest.experiment.model_copy(update=update), known)
+
+
+@pytest.mark.parametrize("field", ["key", "flavour"])
+@pytest.mark.parametrize("name", ["../../../.kube", "/etc", "a/b", ".hidden", "", "x\n", "\x1b[2J"])
+def test_a_foreign_sessions_names_lead_nowhere(
+    folder: Path, options: Options, tmp_path: Path, field: str, name: str
+) -> None:
+    canary = options.cache.parent / ".kube"
+    canary.mkdir()
+    (canary / "config").write_text("of the host")
+    head = json.loads((folder / "manifest.json").read_text())
+    head["arms"][0]["kernel"][field] = name
+    (folder / "manifest.json").write_text(json.dumps(head))
+    with pytest.raises(StoreError):
+        write_archive(folder, tmp_path / "x.tar.gz", options)
+    assert not (tmp_path / "x.tar.gz").exists()
+
+
+def test_a_foreign_sessions_links_are_not_followed(
+    folder: Path, options: Options, tmp_path: Path
+) -> None:
+    secret = tmp_path / "secret"
+    secret.write_text("of the host\n")
+    (folder / "profiles.jsonl").unlink(missing_ok=True)
+    (folder / "profiles.jsonl").symlink_to(secret)
+    with pytest.raises(UsageError, match="is no plain file"):
+        write_archive(folder, tmp_path / "x.tar.gz", options)
+    (folder / "profiles.jsonl").unlink()
+    patch = folder / "series/common/0001-x.patch"
+    patch.parent.mkdir(parents=True, exist_ok=True)
+    patch.symlink_to(secret)
+    with pytest.raises(UsageError, match="is no plain file"):
+        write_archive(folder, tmp_path / "x.tar.gz", options)

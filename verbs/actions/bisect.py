@@ -29,7 +29,7 @@ from verbs.actions.session import building
 from verbs.folders import CHECKOUT, SESSIONS
 from verbs.invocation import experiment_of, options, placed, resumable
 from verbs.options import Booting
-from verbs.output import log
+from verbs.output import log, write_out
 
 MOST_SHOWN = 10
 SHORT_COMMIT = 12
@@ -86,7 +86,7 @@ def search(
             reporter.log(f"session {target}")
             reporter.log(_plan_text(search, chosen=seeds is None))
             result = bisect.run(target, on, reporter, building(reporter))
-    print(as_text(result, _shown(result, target)))
+    write_out(as_text(result, _shown(result, target)))
     if (target / "manifest.json").exists():
         write_all(target)
         log(f"report: {target / 'report.html'}")

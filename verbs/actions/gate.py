@@ -17,7 +17,7 @@ from reports.many import SessionComparison, compare_session
 from reports.outcome import pending
 from reports.wording import clean
 from results.session import open_session
-from verbs.output import emit
+from verbs.output import emit, write_out
 
 
 def judge(
@@ -45,11 +45,11 @@ def judge(
         emit({"exit_code": gate.exit_code, "messages": [m._asdict() for m in gate.messages]})
     else:
         for message in gate.messages:
-            print(clean(f"{message.level}: {message.title}: {message.text}"))
-        print(f"gate: exit {gate.exit_code}")
+            write_out(clean(f"{message.level}: {message.title}: {message.text}"))
+        write_out(f"gate: exit {gate.exit_code}")
     annotated = os.environ.get("GITHUB_ACTIONS") == "true" if annotate is None else annotate
     if annotated:
-        print(workflow_commands(gate.messages), end="")
+        write_out(workflow_commands(gate.messages), end="")
     return gate.exit_code
 
 

@@ -19,7 +19,7 @@ from history.store import HistoryContents, HistoryStore, UnreadFile
 from history.trend import trends
 from reports.wording import clean
 from results.record import as_json as as_json_values
-from verbs.output import emit, log
+from verbs.output import emit, log, write_out
 
 # Clocks and time zones differ by less.
 AHEAD = timedelta(days=1)
@@ -42,7 +42,7 @@ def add(sessions: Sequence[Path], folder: Path, night: str, link: str) -> None:
             log(clean(f"left out: {session}: {error}"))
             bad.append(session)
             continue
-        print(f"{entry.id}  {'added' if added else 'there already'}  {store.path(entry)}")
+        write_out(f"{entry.id}  {'added' if added else 'there already'}  {store.path(entry)}")
     if bad:
         raise UsageError(
             "not added", where=", ".join(map(str, bad)),
@@ -68,7 +68,7 @@ def show(
             raise UsageError(
                 "no such entry", where=entry, next_step=f"./lab.py history show --history {folder}"
             )
-        emit(of_name.model_dump(mode="json")) if as_json else print(
+        emit(of_name.model_dump(mode="json")) if as_json else write_out(
             "\n".join(wording.entry_lines(of_name))
         )
         return
@@ -76,12 +76,12 @@ def show(
     if as_json:
         emit([{"id": change.id, **as_json_values(change)} for change in changes])
         return
-    print("\n".join(wording.overview(read)))
+    write_out("\n".join(wording.overview(read)))
     of_functions = wording.function_change_lines(function_changes(read.entries, known_changes))
-    print("\n".join([*wording.change_lines(changes), *of_functions]) or "no change seen")
+    write_out("\n".join([*wording.change_lines(changes), *of_functions]) or "no change seen")
     for track, entries in read.tracks().items():
         if track[0] == experiment:
-            print(
+            write_out(
                 "\n".join(wording.trend_lines(trends(entries, changes, primary_only=True), nights))
             )
 
@@ -91,7 +91,7 @@ def export(file: Path, folder: Path) -> None:
     store = HistoryStore(folder)
     read = store.read()
     _left_out(read)
-    print(f"{exchange.export(read.entries, store.functions, file)} entries in {file}")
+    write_out(f"{exchange.export(read.entries, store.functions, file)} entries in {file}")
 
 
 def read_in(files: Sequence[Path], folder: Path) -> None:
@@ -106,7 +106,7 @@ def read_in(files: Sequence[Path], folder: Path) -> None:
             else:
                 accepted.append((entry, functions))
         added = sum(store.add(entry, functions) for entry, functions in accepted)
-        print(f"{file}: {added} added, {len(accepted) - added} there already")
+        write_out(f"{file}: {added} added, {len(accepted) - added} there already")
         for problem in problems:
             log(clean(f"left out: {problem}"))
         bad = bad or bool(problems)
@@ -128,7 +128,7 @@ def prune(folder: Path, policy_file: Path, *, keep_nights: int, before: str, dry
     if not dry_run:
         pruning.apply(store, decided)
     would = "would be " if dry_run else ""
-    print(f"{len(decided.thinned)} {would}thinned, {len(decided.removed)} {would}taken out")
+    write_out(f"{len(decided.thinned)} {would}thinned, {len(decided.removed)} {would}taken out")
 
 
 def _open(folder: Path, known_file: Path) -> tuple[HistoryStore, HistoryContents, KnownChanges]:

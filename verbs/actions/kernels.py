@@ -9,14 +9,14 @@ from runs.request import Request
 from verbs.actions.session import building
 from verbs.invocation import experiment_of, options, placed, resumable
 from verbs.options import ExecutorOptions
-from verbs.output import emit
+from verbs.output import emit, write_out
 
 
 def build(request: Request, where: ExecutorOptions, *, dry_run: bool, as_json: bool) -> None:
     """Build every kernel that is not in the cache, and print where each is."""
     experiment = experiment_of(request)
     if dry_run:
-        print("\n".join(kernel_lines(experiment, options())))
+        write_out("\n".join(kernel_lines(experiment, options())))
         return
     reporter = Reporter()
     with resumable(), placed(options(), where, reporter) as on:
@@ -34,7 +34,7 @@ def build(request: Request, where: ExecutorOptions, *, dry_run: bool, as_json: b
         emit(rows)
         return
     for row in rows:
-        print(f"{row['arm']:<10} {row['flavour']:<10} {row['key']}  {row['folder']}")
+        write_out(f"{row['arm']:<10} {row['flavour']:<10} {row['key']}  {row['folder']}")
 
 
 def show_key(request: Request, *, as_json: bool) -> None:
@@ -45,4 +45,4 @@ def show_key(request: Request, *, as_json: bool) -> None:
         emit({"key": key, "kernels": [{"arm": a, "flavour": f, "key": k}
                                       for (f, a), k in keys.items()]})  # fmt: skip
         return
-    print(key)
+    write_out(key)

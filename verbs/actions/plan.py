@@ -16,7 +16,7 @@ from runs.progress import duration
 from runs.request import Request
 from verbs.folders import SESSIONS
 from verbs.invocation import experiment_of, options
-from verbs.output import emit, log
+from verbs.output import emit, log, write_out
 from workloads.spec import load_catalogue
 
 
@@ -55,11 +55,13 @@ def show(request: Request, *, as_json: bool) -> None:
     )
     judged = [each for each in plan.runs if not each.twin]
     for each in judged:
-        print(f"{each.run_id:<40} seed {each.seed}{'  checks exactness' if each.repeat else ''}")
+        write_out(
+            f"{each.run_id:<40} seed {each.seed}{'  checks exactness' if each.repeat else ''}"
+        )
     for check in checks:
-        print(f"{check.run_id:<40} {check.does}")
+        write_out(f"{check.run_id:<40} {check.does}")
     for each in plan.runs[len(judged) :]:
-        print(f"{each.run_id:<40} seed {each.seed}")
+        write_out(f"{each.run_id:<40} seed {each.seed}")
 
 
 def _kernels(

@@ -22,7 +22,7 @@ from verbs.actions import session
 from verbs.folders import CHECKOUT
 from verbs.invocation import options
 from verbs.options import Booting
-from verbs.output import log
+from verbs.output import log, write_out
 
 
 def add(
@@ -56,7 +56,7 @@ def add(
     # All of them are sound, or none is queued.
     store = QueueStore(folder)
     for entry in entries:
-        print(f"{entry.id}  {put(store, entry)}")
+        write_out(f"{entry.id}  {put(store, entry)}")
     page.write(store)
 
 
@@ -109,7 +109,7 @@ def work_all(
         if wait is None or limit == 0:
             break
         time.sleep(wait)
-    print(waiting.folder / page.INDEX)
+    write_out(waiting.folder / page.INDEX)
     if left:
         raise UsageError(
             f"{len(left)} entries came by mail and were not built: this host has no sandbox, and a "
@@ -130,7 +130,7 @@ def remove(names: Sequence[str], folder: Path) -> None:
     for name in names:
         with store.change(store.find(name).id) as entry:
             store.save(entry.model_copy(update={"state": "removed"}))
-        print(f"{entry.id}  removed")
+        write_out(f"{entry.id}  removed")
     page.write(store)
 
 
@@ -144,8 +144,8 @@ def retry(names: Sequence[str], folder: Path, *, anew: bool) -> None:
     for name in names:
         with store.change(store.find(name).id) as entry:
             if entry.is_open:
-                print(f"{entry.id}  is queued already")
+                write_out(f"{entry.id}  is queued already")
                 continue
             again = store.save(entry.again(anew=anew))
-        print(f"{entry.id}  queued again, session {again.session}")
+        write_out(f"{entry.id}  queued again, session {again.session}")
     page.write(store)

@@ -18,7 +18,7 @@ from verbs.actions.session import building
 from verbs.folders import CHECKOUT, SESSIONS
 from verbs.invocation import options, placed, resumable
 from verbs.options import Booting
-from verbs.output import emit, log
+from verbs.output import emit, log, write_out
 
 MOST_SHOWN = 12
 
@@ -40,7 +40,7 @@ def pack(folder: Path, output: Path | None) -> None:
     lines = repro.by_hand_lines(folder, options())
     names = repro.write_archive(folder, archive, options(), lines)
     log(f"{len(names)} files, {archive.stat().st_size >> 10} KiB")
-    print(archive)
+    write_out(archive)
 
 
 def check(
@@ -101,7 +101,7 @@ def do_check(
     if as_json:
         emit(_as_data(differing, compared))
     else:
-        print(as_text(differing, compared, manifest.session))
+        write_out(as_text(differing, compared, manifest.session))
     same = all(run.same for run in compared) and not any("code_key" in line for line in built)
     return ReproExit.SAME if same else ReproExit.DIFFERENT
 

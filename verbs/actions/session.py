@@ -23,7 +23,7 @@ from runs.wall import measure_wall
 from verbs.folders import CHECKOUT, SESSIONS
 from verbs.invocation import experiment_of, options, placed, resumable
 from verbs.options import ExecutorOptions, Measuring
-from verbs.output import log, terminal_width
+from verbs.output import log, terminal_width, write_out
 
 
 def run(
@@ -48,7 +48,7 @@ def show_commands(request: Request, run_options: Options, *, build: bool) -> Non
     """Print the lines for a shell that do what a session does; with or without its builds."""
     experiment = experiment_of(request)
     lines = dry_run.session_lines(experiment, run_options)
-    print("\n".join(lines.all if build else lines.boots))
+    write_out("\n".join(lines.all if build else lines.boots))
 
 
 def measure(
@@ -133,7 +133,7 @@ def report(folder: Path, form: str, *, strict: bool) -> int:
             f"unknown form {form!r}", where="--form", next_step=f"one of: {', '.join(forms.FORMS)}"
         )
     comparison = write.write_all(folder)
-    print(forms.render(comparison, form, terminal_width(), str(folder)))
+    write_out(forms.render(comparison, form, terminal_width(), str(folder)))
     costs = open_session(folder).costs
     if costs:
         spent = sum(cost.guest_cpu_s for cost in costs)

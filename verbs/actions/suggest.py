@@ -19,7 +19,7 @@ from runs.progress import duration
 from runs.suggestion import Advice, answer
 from verbs.folders import CHECKOUT
 from verbs.invocation import options
-from verbs.output import WIDTH, emit, log
+from verbs.output import WIDTH, emit, log, write_out
 
 MOST_NAMES = 12
 
@@ -54,9 +54,9 @@ def show(series: tuple[str, ...], source: str, *, as_json: bool) -> None:
         })  # fmt: skip
         return
     for line in lines(advice):
-        print(line)
+        write_out(line)
     if command:
-        print(f"\n{command}")
+        write_out(f"\n{command}")
 
 
 def lines(advice: Advice) -> list[str]:

@@ -15,7 +15,7 @@ from queues.watch import PollReport, Selection, Watch, mailbox_of
 from runs import prepare
 from runs.request import Request
 from verbs.folders import CHECKOUT
-from verbs.output import log
+from verbs.output import log, write_out
 
 
 def follow(
@@ -54,7 +54,7 @@ def follow(
         try:
             report = watch.poll(mailbox_of(mailbox), time.time())
             for line in lines_of(report, before):
-                print(line, flush=True)
+                write_out(line, flush=True)
             before = report.waiting
         except InfraError as error:
             # A mirror may be packed anew while it is read: the next look finds it whole.

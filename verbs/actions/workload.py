@@ -7,7 +7,7 @@ from pathlib import Path
 
 from errors import UsageError
 from verbs.folders import CHECKOUT
-from verbs.output import log
+from verbs.output import log, write_out
 
 SKELETON = "workloads/skeleton"
 NAME = re.compile(r"[a-z][a-z0-9-]{0,39}")
@@ -46,7 +46,7 @@ def new(name: str, checkout: Path = CHECKOUT) -> None:
     for source, place in places.items():
         text = (checkout / SKELETON / source).read_text(encoding="utf-8")
         place.write_text(text.replace("NAME", name).replace("PROGRAM", program), encoding="utf-8")
-        print(place.relative_to(checkout))
+        write_out(place.relative_to(checkout))
     log(
         f"next: give configs/auto.toml a [[case]] of it, then ./lab.py run --series "
         f"configs/series/noop --workloads {name} --measure-anyway (docs/adding-a-workload.md)"

@@ -1,0 +1,44 @@
+"""Damaged inputs for everything that reads a mail, a guest or somebody's file: no traceback.
+
+``TWINBOOT_FUZZ`` is the number of inputs of a target that is worth a whole share.  300 take about
+20 s of CPU time over all targets, so 10,000 would take ten minutes: `make test` has fewer, and
+the scheduled job of `ci.yml` more than a million in all.
+"""
+
+from __future__ import annotations
+
+import os
+import zlib
+from pathlib import Path
+
+import pytest
+
+from tests.fuzz import TARGETS, Target, damaged, failure_of
+
+INPUTS = int(os.environ.get("TWINBOOT_FUZZ") or 500)
+
+
+@pytest.mark.parametrize("target", TARGETS, ids=lambda target: target.name)
+def test_damaged_inputs_give_an_error_of_the_labs(target: Target, tmp_path: Path) -> None:
+    inputs = target.inputs()
+    failures: dict[str, int] = {}
+    for each in inputs:
+        if failure := failure_of(target, each, tmp_path):
+            failures[f"as it is: {failure}"] = -1
+    # Each target has numbers of its own, the same in every run.
+    first = zlib.crc32(target.name.encode()) << 24
+    for number in range(first, first + max(20, int(INPUTS * target.share))):
+        data = damaged(inputs[number % len(inputs)], number)
+        if failure := failure_of(target, data, tmp_path):
+            failures.setdefault(failure, number)
+    assert failures == {}
+
+
+def test_a_reader_that_fails_is_seen(tmp_path: Path) -> None:
+    def fails(data: bytes, scratch: Path) -> object:
+        return data.index(b"b")
+
+    target = Target("a reader", fails, lambda: [b"aaabaaa"])
+    found = [failure_of(target, damaged(b"aaabaaa", number), tmp_path) for number in range(50)]
+    assert any(failure.startswith("ValueError: ") for failure in found)
+    assert "" in found
