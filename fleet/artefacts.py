@@ -123,8 +123,8 @@ class ArtefactStore:
 
     def sign(self, files: KernelFiles, cache: Path) -> None:
         """Say, as the client whose cache this is, that these are the files of the kernel."""
-        said = json.dumps(asdict(files)["files"])
-        text = json.dumps({"hmac": _signature(files.key, said, cache), "files": said})
+        listing = json.dumps(asdict(files)["files"])
+        text = json.dumps({"hmac": _signature(files.key, listing, cache), "files": listing})
         self._write(f"kernels/{files.key}.json", text.encode())
 
     def kernel(self, key: str, cache: Path) -> KernelFiles | None:

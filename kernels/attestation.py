@@ -49,10 +49,12 @@ def attested(mails: Sequence[bytes], sender: str) -> str:
         except InfraError:
             return ""
     try:
-        found = json.loads(done) if done else []
+        attestors = json.loads(done) if done else []
     except (ValueError, RecursionError):
         return ""
-    words = [clean(word, LONGEST) for word in found if isinstance(word, str)]
+    if not isinstance(attestors, list):
+        return ""
+    words = [clean(word, LONGEST) for word in attestors if isinstance(word, str)]
     return ", ".join(dict.fromkeys(words)) if len(words) == len(mails) and all(words) else ""
 
 

@@ -48,15 +48,15 @@ def of_mail(raw: bytes, sender: str, keyring: str) -> str:
 def main() -> None:
     """Read the mails, print the answer."""
     folder, sender, keyring = sys.argv[1:]
-    found: list[str] = []
+    attestors: list[str] = []
     for path in sorted(Path(folder).glob("*.eml")):
         try:
-            found.append(of_mail(path.read_bytes(), sender, keyring))
+            attestors.append(of_mail(path.read_bytes(), sender, keyring))
         except Exception:  # whatever a signature has its reader raise
-            found.append("")
-        if not found[-1]:
+            attestors.append("")
+        if not attestors[-1]:
             break
-    print(json.dumps(found))
+    print(json.dumps(attestors))
 
 
 if __name__ == "__main__":

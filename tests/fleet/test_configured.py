@@ -135,7 +135,7 @@ from pathlib import Path
 from fleet.configured import executor_of
 logging.basicConfig(level=logging.INFO)
 where = Path(sys.argv[1])
-with executor_of("dask-jobqueue:mine", "", checkout=where, cache=where, say=print) as made:
+with executor_of("dask-jobqueue:mine", "", checkout=where, cache=where, log=print) as made:
     print("slots", made.slots(64, None))
     print("at", made.link.client.scheduler.address)
     try:
@@ -211,7 +211,7 @@ def test_a_scheduler_with_certificates_of_dasks_configuration(tmp_path: Path) ->
         code = (
             "import sys; from pathlib import Path; from fleet.configured import executor_of\n"
             "here = Path(sys.argv[2])\n"
-            "with executor_of(sys.argv[1], '', checkout=here, cache=here, say=print) as made:\n"
+            "with executor_of(sys.argv[1], '', checkout=here, cache=here, log=print) as made:\n"
             "    print('workers', len(made.link.client.scheduler_info()['workers']))\n"
         )
         argv = [sys.executable, "-c", code, address, str(tmp_path)]
