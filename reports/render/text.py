@@ -42,6 +42,8 @@ NARROWEST = 40
 UNBROKEN = "\N{NO-BREAK SPACE}"
 # The first column is not cut below this: what is left would name nothing.
 SHORTEST_NAME = 20
+# Of a cell among other words, where all would not fit.
+SHORTEST_WORDS = 12
 GAP = 2
 INDENT = "  "
 SHELL = "sh"
@@ -208,11 +210,14 @@ def _narrower(table: Table, room: int) -> Iterator[Table]:
         ))  # fmt: skip
         yield bare
         yield _with_short_names(bare, room)
+    less = bare
     for level in sorted({column.drop for column in table.columns} - {0}):
         places = [at for at, column in enumerate(table.columns) if not 0 < column.drop <= level]
         less = _columns(bare, places)
         yield less
         yield _with_short_names(less, room)
+    if not table.together:
+        yield _with_short_words(less, room)
 
 
 def _columns(table: Table, places: Sequence[int]) -> Table:
@@ -232,6 +237,24 @@ def _with_short_names(table: Table, room: int) -> Table:
         for row in table.rows
     )
     return replace(table, rows=rows)
+
+
+def _with_short_words(table: Table, room: int) -> Table:
+    """Cells of all columns of words cut, the widest first: better than numbers that are cut."""
+    rows = [[_cell_text(cell) for cell in row.cells] for row in table.rows]
+    widths = _widths(rows)
+    over = max(map(len, aligned(table))) - room
+    words = [at for at, column in enumerate(table.columns) if column.left]
+    while over > 0 and (wide := [at for at in words if widths[at] > SHORTEST_WORDS]):
+        widths[max(wide, key=lambda at: widths[at])] -= 1
+        over -= 1
+    return replace(table, rows=tuple(
+        Row(tuple(
+            Cell(cut(text, widths[at])) if at in words else cell
+            for at, (text, cell) in enumerate(zip(texts, row.cells, strict=True))
+        ))
+        for texts, row in zip(rows, table.rows, strict=True)
+    ))  # fmt: skip
 
 
 def _continued(table: Table, room: int) -> Iterator[str]:

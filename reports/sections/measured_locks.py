@@ -143,7 +143,7 @@ def _waits(comparison: Comparison, locks: MeasuredLocks, where: str) -> list[Blo
     columns = (
         Column("lock", left=True), Column("waited", left=True), Column("for", left=True),
         *(Column(arm, group=group, drop=drop)
-          for group, drop in zip(groups, (0, 1, 0), strict=True) for arm in (base, patched)),
+          for group, drop in zip(groups, (2, 1, 0), strict=True) for arm in (base, patched)),
         Column("change", group=groups[2]),
     )  # fmt: skip
     rows = tuple(

@@ -124,6 +124,15 @@ def test_what_matters_least_goes_first(width: int, there: str) -> None:
     assert ("..." in line) == (width <= 60)
 
 
+def test_words_are_cut_before_numbers() -> None:
+    columns = (Column("lock", left=True), Column("who", left=True), Column("waits"))
+    wide = Table("t", columns, (row("l" * 15, "w" * 40, "1234.5"),))
+    lines = text.render([wide], 50)
+    assert max(map(len, lines)) <= 50
+    assert lines[1].split()[0] == "l" * 15
+    assert lines[1].endswith("...  1234.5")
+
+
 def test_columns_that_belong_together_are_continued_together() -> None:
     columns = (Column("arm", left=True), *(Column(f"{n}{m}") for n in "abc" for m in ("", "%")))
     wide = Table("t", columns, (row("x", *("9" * 10 for _ in range(6))),), together=2)
