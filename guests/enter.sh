@@ -9,6 +9,12 @@ set -eu
 SHARE=$(dirname "$0")
 ROOT=/run/twinboot-root
 mkdir "$ROOT"
+# A copy, which is root's and not set-user-ID: in the box of a user who is not root the system's
+# files are nobody's, and what runs with the rights of its owner has none.
+cp "$(command -v mount)" /run/twinboot-mount
+mount() {
+    /run/twinboot-mount "$@"
+}
 mount -t tmpfs -o size=90% tmpfs "$ROOT"
 cd "$ROOT"
 # By default cpio reads 512 bytes at a time, each a request to the host.

@@ -267,11 +267,14 @@ def _plain_name(folder: Path) -> Iterator[Path]:
 
 
 def _sweep(temporary: Path) -> None:
-    """Remove what killed labs left: names whose folder is gone."""
+    """Remove what killed labs of ours left: names whose folder is gone."""
     for place in temporary.glob(f"{PREFIX}*"):
         name = place / "run"
-        if name.is_symlink() and not name.exists():
-            shutil.rmtree(place, ignore_errors=True)
+        # Into what another user made we cannot look.
+        with suppress(OSError):
+            ours = place.lstat().st_uid == os.getuid()
+            if ours and name.is_symlink() and not name.exists():
+                shutil.rmtree(place, ignore_errors=True)
 
 
 def _lay_out(files: WallFiles, machine: WallMachine, job_text: str) -> None:

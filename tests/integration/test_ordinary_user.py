@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pickle
 import shutil
 import subprocess
 import sys
@@ -13,9 +14,17 @@ from pathlib import Path
 
 import pytest
 
+from experiment.load import load_guest
+from experiment.plan import scaled
+from experiment.spec import Dataset
+from guests import initramfs, virtme
+from guests.virtme import TRANSLATED_PATIENCE, WallMachine
 from kernels.cache import Kernel
+from runs.options import Options
 from tests.integration.conftest import Measured
 from tests.integration.lab_process import CHECKOUT, FORMS, SMALL, TIMEOUT_S, records_of
+from workloads.job import prepare_text
+from workloads.spec import load_catalogue
 
 pytestmark = pytest.mark.guest
 
@@ -44,6 +53,19 @@ for each in $kept; do
 done
 exec setpriv --reuid "$uid" --regid "$uid" --clear-groups --inh-caps=-all --bounding-set=-all \\
     --no-new-privs "$@"
+"""
+
+WALL = """
+import os, pickle, sys
+from pathlib import Path
+os.environ["PATH"] = f"{sys.prefix}/bin:" + os.environ["PATH"]
+sys.path.insert(0, sys.argv[1])
+from guests import virtme
+here = Path.cwd()
+machine = pickle.loads((here / "machine").read_bytes())
+outcome = virtme.run(machine, "PHASES=0\\n", here / "run", here / "logs", lambda word: None)
+sys.stderr.write((here / "logs/console.log").read_text()[-2000:])
+print(outcome.ending.kind, outcome.ending.message, *sorted(outcome.files or ()))
 """
 
 
@@ -111,6 +133,33 @@ def test_a_session_is_an_ordinary_users_and_gives_the_same_bits(
         assert record.samples == roots[name].samples
     assert all((session / name).stat().st_size for name in FORMS)
     assert {path.lstat().st_uid for path in user.home.rglob("*")} == {UID}
+
+
+def test_a_wall_guest_of_an_ordinary_user_comes_to_its_end(
+    user: User, wall_kernel: Kernel, options: Options
+) -> None:
+    """In its box the system's set-user-ID programs are nobody's, and so they are in the guest."""
+    shutil.copytree(wall_kernel.folder, user.home / "wall")
+    shutil.copy(initramfs.provide(options.cache).path, user.home / "root.cpio")
+    guest = load_guest(Path("smoke")).model_copy(update={"boot_timeout_s": 100.0})
+    size = scaled(Dataset(cgroup_limit_mib=8192, brd_mib=16384, file_mib=13312, jobs=16), guest)
+    workload = load_catalogue()["filemap-4k"]
+    machine = WallMachine(
+        kernel=user.home / "wall" / wall_kernel.image.name,
+        initramfs=user.home / "root.cpio",
+        guest=guest,
+        size=size,
+        prepare_text=prepare_text(workload, file_mib=size.file_mib),
+        accelerator="tcg",
+        patience=TRANSLATED_PATIENCE,
+    )
+    (user.home / "machine").write_bytes(pickle.dumps(machine))
+    for path in user.home.rglob("*"):
+        os.chown(path, UID, UID, follow_symlinks=False)
+    # As another user's lab has it for the name of a run.
+    with tempfile.TemporaryDirectory(prefix=virtme.PREFIX):
+        done = user.run(sys.executable, "-c", WALL, str(CHECKOUT))
+    assert done.stdout.startswith("done "), f"{done.stdout} {done.stderr}"
 
 
 def test_doctor_of_an_ordinary_user_finds_nothing_that_wants_root(user: User) -> None:
