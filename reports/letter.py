@@ -49,7 +49,12 @@ def setup(comparison: Comparison, case: CaseComparison) -> list[str]:
     if manifest.experiment.mode == "exact":
         sentence += " under QEMU TCG -icount, times are virtual"
     if comparison.wall is not None:
-        on = "KVM on this host, real time" if comparison.wall.real_time else "TCG, emulated time"
+        under = comparison.wall.accelerator
+        on = (
+            "KVM on this host, real time"
+            if comparison.wall.real_time
+            else (f"{'TCG' if under == 'tcg' else under}, emulated time")
+        )
         sentence += f" under {on}"
     most = max((metric for metric in case.metrics if metric.base), default=None,
                key=lambda metric: metric.base.n if metric.base else 0)  # fmt: skip

@@ -33,8 +33,8 @@ from reports.wall_statistics import NoiseFloor
 # What wall mode repeats.
 BLOCK = "block"
 WITHHELD = (
-    "withheld: the guests ran under TCG, whose time is that of a translator and not of this "
-    "host; measure with mode = \"exact\", or on a host with KVM"
+    "withheld: the guests had no real CPUs, so their time is that of QEMU's translator and not "
+    "of this host; measure with mode = \"exact\", or on a host with KVM"
 )  # fmt: skip
 
 
@@ -43,7 +43,7 @@ class WallEvidence:
     """A metric's paired values, and the A/A arm's in the same blocks.
 
     ``again`` has one value for each of ``arms.base``.  ``real_time`` is false where
-    guests ran under TCG.
+    guests ran under TCG, or on a KVM that is itself emulated.
     """
 
     arms: Evidence

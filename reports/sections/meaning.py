@@ -15,7 +15,10 @@ EXACT = (
     "NUMA latency and true parallelism are not seen, and no real machine's bandwidth is predicted."
 )
 REAL_TIME = "Wall mode: times are real and of this host, noise and all."
-TRANSLATED = "Wall mode under TCG: times are those of a translator, and say nothing of any machine."
+TRANSLATED = (
+    "Wall mode without real CPUs: times are those of QEMU's translator, and say nothing of any "
+    "machine."
+)
 DESIGN = (
     "Each boot is one sample; the change is the Hodges-Lehmann estimate over whole blocks. "
     "base-again is the base once more; what it differs by is noise."

@@ -84,7 +84,7 @@ def test_letter_gives_no_percentage_where_withheld(
         claims = [line for line in said.splitlines() if not line.startswith("A/A noise")]
         assert not re.search(r"[-+]\d+\.\d+%", "\n".join(claims))
     assert "real time" not in forms.render(translated, "letter")
-    assert "Wall mode under TCG: times are those of a translator" in forms.render(
+    assert "Wall mode without real CPUs: times are those of" in forms.render(
         translated, "text"
     )
 

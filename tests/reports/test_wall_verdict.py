@@ -103,7 +103,7 @@ def test_inconclusive_says_what_would_decide() -> None:
 def test_translated_time_gets_no_verdict(effect: float) -> None:
     said = judge_wall([evidence(effect, real_time=False)], ASKED)[0]
     assert said.judgement.verdict == Verdict.INCONCLUSIVE
-    assert said.judgement.reason.startswith("withheld: the guests ran under TCG")
+    assert said.judgement.reason.startswith("withheld: the guests had no real CPUs")
     assert 'mode = "exact"' in said.judgement.reason
     # The numbers and the noise are shown all the same.
     assert said.judgement.change is not None
