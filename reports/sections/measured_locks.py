@@ -139,18 +139,19 @@ def _waits(comparison: Comparison, locks: MeasuredLocks, where: str) -> list[Blo
         return []
     base, patched = comparison.manifest.base, comparison.manifest.patched
     many = f"per 1,000 {wording.plural(locks.unit_title)}"
-    groups = (f"waits {many}", f"handovers {many}", f"waited, virtual ns per {locks.unit_title}")
+    time = f"waited, virtual ns per {locks.unit_title}"
+    groups = (time, f"waits {many}", f"handovers {many}")
     columns = (
         Column("lock", left=True), Column("waited", left=True), Column("for", left=True),
+        Column("change", group=time),
         *(Column(arm, group=group, drop=drop)
-          for group, drop in zip(groups, (2, 1, 0), strict=True) for arm in (base, patched)),
-        Column("change", group=groups[2]),
+          for group, drop in zip(groups, (0, 2, 1), strict=True) for arm in (base, patched)),
     )  # fmt: skip
     rows = tuple(
         row(
             each.label, Cell(each.waiter, mono=True), Cell(each.holder, mono=True),
-            *_two(each.waits), *_two(each.handovers), *_two(each.waited),
             wording.moved(each.waited),
+            *_two(each.waited), *_two(each.waits), *_two(each.handovers),
         )
         for each in locks.pairs[:MOST_PAIRS]
     )  # fmt: skip

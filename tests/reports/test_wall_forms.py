@@ -84,9 +84,7 @@ def test_letter_gives_no_percentage_where_withheld(
         claims = [line for line in said.splitlines() if not line.startswith("A/A noise")]
         assert not re.search(r"[-+]\d+\.\d+%", "\n".join(claims))
     assert "real time" not in forms.render(translated, "letter")
-    assert "Wall mode without real CPUs: times are those of" in forms.render(
-        translated, "text"
-    )
+    assert "Wall mode without real CPUs: times are those of" in forms.render(translated, "text")
 
 
 @pytest.mark.parametrize("form", ["text", "markdown", "html", "letter", "json"])
