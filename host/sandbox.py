@@ -232,6 +232,7 @@ def _mounts(box: Box) -> list[str]:
 
 # The same by util-linux alone.  An ordinary user needs two user namespaces: the outer one mounts,
 # the inner one has no rights over what it mounted.  Root mounts as root, and then is nobody.
+# Becoming somebody else clears the signal that --kill-child asked for, so it is asked for again.
 UNSHARED = r"""
 net=$1; shift
 [ "$(id -u)" = 0 ] && user= || user='--user --map-root-user'
@@ -264,6 +265,6 @@ else
     drop="--reuid=$uid --regid=$uid $groups"
 fi
 exec unshare $own --root="$root" --wd="$cwd" \
-    setpriv $drop --no-new-privs --bounding-set=-all --inh-caps=-all -- "$@"
+    setpriv $drop --pdeathsig KILL --no-new-privs --bounding-set=-all --inh-caps=-all -- "$@"
 ' sh "$user" "$@"
 """

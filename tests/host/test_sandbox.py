@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import shutil
 import socket
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -13,6 +15,7 @@ from errors import InfraError
 from host import sandbox
 from host.process import run
 from host.sandbox import Box, Limits, Tool
+from tests.integration.lab_process import CHECKOUT, wait_until
 
 SECRET = "canary-of-the-home"
 
@@ -144,3 +147,38 @@ def test_a_folder_is_there_by_a_name_that_is_a_link_outside(tool: Tool, tmp_path
     with box.owned():
         run(box.argv(["touch", f"{name}/made"], Path("/")), timeout_s=60)
     assert (folder / "made").exists()
+
+
+OWNER = """
+import sys
+from pathlib import Path
+from host.process import spawn
+from host.sandbox import Box
+tool, folder = sys.argv[1], Path(sys.argv[2])
+box = Box(tool, ((folder, folder),))
+script = f"exec sleep 300.{folder.stat().st_ino}"
+with box.owned(), spawn(box.argv(["sh", "-c", script], folder), log=folder / "log") as process:
+    process.wait()
+"""
+
+
+def test_what_is_in_a_box_ends_with_the_lab_however_that_ends(tool: Tool, tmp_path: Path) -> None:
+    argv = [sys.executable, "-c", OWNER, tool, str(tmp_path)]
+    inside = b"\0".join((b"sleep", f"300.{tmp_path.stat().st_ino}".encode(), b""))
+
+    def running() -> list[Path]:
+        return [each for each in Path("/proc").glob("[0-9]*") if read(each / "cmdline") == inside]
+
+    with subprocess.Popen(argv, cwd=CHECKOUT) as lab:
+        try:
+            wait_until(running, "program in the box", 20)
+        finally:
+            lab.kill()
+    wait_until(lambda: not running(), "end of the program in the box", 20)
+
+
+def read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError:
+        return b""
