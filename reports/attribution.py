@@ -6,7 +6,7 @@ function changed at all (``reports.changed_functions``).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -56,7 +56,21 @@ class _FunctionTable(NamedTuple):
     patched: tuple[Floats, Floats]
 
 
-def blocks_of(
+def profiled_phases(
+    manifest: Manifest, records: Sequence[RunRecord], profiles: Sequence[Profile], twin: str = ""
+) -> Iterator[tuple[CaseRecord, PhaseRecord, list[SeedProfiles]]]:
+    """Each case and phase that has seeds with a profile on both arms, and those seeds.
+
+    In the order of the manifest; of the judged runs, or of a twin's.
+    """
+    for case in manifest.cases:
+        for phase in case.phases:
+            blocks = _blocks_of(manifest, records, profiles, case.name, phase.name, twin=twin)
+            if blocks:
+                yield case, phase, blocks
+
+
+def _blocks_of(
     manifest: Manifest, records: Sequence[RunRecord], profiles: Sequence[Profile], case: str,
     phase: str, *, twin: str = "",
 ) -> list[SeedProfiles]:  # fmt: skip
@@ -300,17 +314,15 @@ def attribute(
 
     Only seeds for which both arms' measured runs have a profile count; repeats, twins
     and failed runs do not.  A unit of which some run did none is left out.  Where the session
-    is not ``believed``, because it is not finished or not exact, no function is called changed.
+    is not ``trusted``, because it is not finished or not exact, no function is called changed.
     """
     attributions: list[Attribution] = []
     counts_of: dict[int, changed_functions.PhaseCounts] = {}
-    for case in manifest.cases:
-        for phase in case.phases:
-            blocks = blocks_of(manifest, records, profiles, case.name, phase.name)
-            here = _phase(case, phase, blocks) if blocks else []
-            if here:
-                counts_of[len(attributions)] = _counts(blocks, here[0])
-            attributions += here
+    for case, phase, blocks in profiled_phases(manifest, records, profiles):
+        here = _phase(case, phase, blocks)
+        if here:
+            counts_of[len(attributions)] = _counts(blocks, here[0])
+        attributions += here
     tests = changed_functions.changed(
         list(counts_of.values()) if trusted else [], manifest.experiment.thresholds.alpha
     )

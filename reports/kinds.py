@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from reports import paired
-from reports.attribution import SeedProfiles, blocks_of, path_unit
+from reports.attribution import SeedProfiles, path_unit, profiled_phases
 from reports.kinds_model import Kinds, KindsComparison, KindsIn
 from reports.paired import Floats, Paired
 from results.profile import IDLE_PROGRAM, KINDS, PhaseProfile, Profile
@@ -116,9 +116,7 @@ def compare_kinds(
 ) -> tuple[KindsComparison, ...]:
     """One comparison a case and phase whose instructions were told apart on both arms."""
     compared = []
-    for case in manifest.cases:
-        for phase in case.phases:
-            blocks = blocks_of(manifest, records, profiles, case.name, phase.name)
-            comparison = _phase(case, phase, blocks) if blocks else None
-            compared += [comparison] if comparison else []
+    for case, phase, blocks in profiled_phases(manifest, records, profiles):
+        comparison = _phase(case, phase, blocks)
+        compared += [comparison] if comparison else []
     return tuple(compared)

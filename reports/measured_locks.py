@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 from reports import paired
-from reports.attribution import SeedProfiles, blocks_of
+from reports.attribution import SeedProfiles, profiled_phases
 from reports.lock_identity import Taker, TakerNames
 from reports.lock_model import MeasuredLock, MeasuredLocks, TakenIn, WaitedFor
 from reports.lock_rows import FIRST, MANY, MOVED, RARE, SLOW_PATHS, saturation, unit_of
@@ -221,9 +221,7 @@ def measured_locks(
 ) -> tuple[MeasuredLocks, ...]:
     """One comparison a case and phase whose runs' locks were watched on both arms."""
     result = []
-    for case in manifest.cases:
-        for phase in case.phases:
-            blocks = blocks_of(manifest, records, profiles, case.name, phase.name)
-            measured = _phase(case, phase, blocks, manifest.guest.vcpus) if blocks else None
-            result += [measured] if measured else []
+    for case, phase, blocks in profiled_phases(manifest, records, profiles):
+        measured = _phase(case, phase, blocks, manifest.guest.vcpus)
+        result += [measured] if measured else []
     return tuple(result)

@@ -12,7 +12,7 @@ import numpy as np
 
 from experiment.machine import MachineSpec
 from reports import paired
-from reports.attribution import SeedProfiles, blocks_of, path_unit
+from reports.attribution import SeedProfiles, path_unit, profiled_phases
 from reports.attribution_model import Arm
 from reports.memory_model import MemoryComparison, Missed, MissedIn
 from reports.paired import Floats, Paired
@@ -159,11 +159,7 @@ def compare_memory(
     for twin in manifest.twins:
         if twin.machine is None:
             continue
-        for case in manifest.cases:
-            for phase in case.phases:
-                blocks = blocks_of(
-                    manifest, records, profiles, case.name, phase.name, twin=twin.name
-                )
-                comparison = _phase(twin, case, phase, blocks) if blocks else None
-                comparisons += [comparison] if comparison else []
+        for case, phase, blocks in profiled_phases(manifest, records, profiles, twin.name):
+            comparison = _phase(twin, case, phase, blocks)
+            comparisons += [comparison] if comparison else []
     return tuple(comparisons)
