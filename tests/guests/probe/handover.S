@@ -1,11 +1,6 @@
 # Two vCPUs that pass a lock on, ten times each way: as machine.S.  A PAUSE ends a vCPU's turn.
-	.set	MAGIC, 0x1badb002
 	.set	TRAMPOLINE, 0x8000
-	.section .text
-	.globl	_start
-	.long	MAGIC, 0, -MAGIC
-_start:
-	movl	$stack, %esp
+#include "multiboot.inc"
 	movl	$real_mode, %esi
 	movl	$TRAMPOLINE, %edi
 	movl	$real_end - real_mode, %ecx
@@ -75,15 +70,7 @@ waiter:	call	take
 	movl	%ebp, had
 	jmp	again
 
-	.globl	take, slow, ends
-take:	xorl	%eax, %eax
-	movl	$1, %edx
-	lock cmpxchgl %edx, (%edi)
-	ret
-slow:	movl	$1, %eax
-	movw	%ax, (%edi)
-	ret
-ends:
+#include "spinlock.inc"
 
 	.code16
 real_mode:

@@ -1,11 +1,6 @@
 # Instructions of each kind, as machine.S: a phase's loop has so many of each.  A jump ends the block
 # of each mark, which counts for the phase before it.
-	.set	MAGIC, 0x1badb002
-	.section .text
-	.globl	_start
-	.long	MAGIC, 0, -MAGIC
-_start:
-	movl	$stack, %esp
+#include "multiboot.inc"
 	movl	$word, %edi
 	nopl	0x54570001(%eax)
 	jmp	0f

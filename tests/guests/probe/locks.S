@@ -1,10 +1,5 @@
 # A machine whose locks are held for as many instructions as are written here: as machine.S.
-	.set	MAGIC, 0x1badb002
-	.section .text
-	.globl	_start
-	.long	MAGIC, 0, -MAGIC
-_start:
-	movl	$stack, %esp
+#include "multiboot.inc"
 	nopl	0x54570001(%eax)
 # Fifty times the same, for two instructions of the function and five of this.
 	movl	$50, %ecx

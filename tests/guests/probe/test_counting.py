@@ -214,12 +214,12 @@ def test_who_waited_for_whom_and_to_whom_the_lock_went(
 ) -> None:
     """Two vCPUs: one takes the lock by two calls in turn, the other finds it held each time."""
     image = images / "handover"
-    asked = functions(image, spin=("take", "slow"), slow=("slow", "ends"))
-    found = counts.parse(run(image, probe, tmp_path / "a", vcpus=2, more=asked))
+    watched = functions(image, spin=("take", "slow"), slow=("slow", "ends"))
+    counted = counts.parse(run(image, probe, tmp_path / "a", vcpus=2, more=watched))
     at = {address(image, name): name for name in ("owner", "second", "waiter")}
-    alone = {at[int(row["site"])]: row for row in found.locks}
-    pairs = {(at[int(row["site"])], at[int(row["holder"])]): row for row in found.pairs}
-    assert {int(row["lock"]) for row in found.pairs} == {address(image, "lock")}
+    alone = {at[int(row["site"])]: row for row in counted.locks}
+    pairs = {(at[int(row["site"])], at[int(row["holder"])]): row for row in counted.pairs}
+    assert {int(row["lock"]) for row in counted.pairs} == {address(image, "lock")}
     assert {name: int(row["taken"]) for name, row in alone.items()} == {
         "owner": 10, "second": 10, "waiter": 20,
     }  # fmt: skip
@@ -236,7 +236,7 @@ def test_who_waited_for_whom_and_to_whom_the_lock_went(
     assert min(parts) > 0
     plain = counts.parse(run(image, probe, tmp_path / "b", vcpus=2))
     assert not len(plain.pairs)
-    assert np.array_equal(plain.rows, found.rows)
+    assert np.array_equal(plain.rows, counted.rows)
 
 
 @pytest.mark.parametrize("vcpus", [1, 2])
@@ -245,10 +245,10 @@ def test_a_lock_that_is_let_go_of_unseen_is_lost_once_it_is_taken_again(
 ) -> None:
     """No vCPU waits for itself."""
     image = images / "unseen"
-    asked = functions(image, spin=("take", "slow"), slow=("slow", "ends"))
-    found = counts.parse(run(image, probe, tmp_path / "counts", vcpus=vcpus, more=asked))
-    assert found.lost_locks == 1
-    rows = {int(row["site"]): row for row in found.locks}
+    watched = functions(image, spin=("take", "slow"), slow=("slow", "ends"))
+    counted = counts.parse(run(image, probe, tmp_path / "counts", vcpus=vcpus, more=watched))
+    assert counted.lost_locks == 1
+    rows = {int(row["site"]): row for row in counted.locks}
     lost, second = (rows[address(image, name)] for name in ("owner", "waiter"))
     assert (int(lost["taken"]), int(lost["held"])) == (1, 0)
     assert (int(second["taken"]), int(second["held"])) == (1, 2)
@@ -258,12 +258,12 @@ def test_an_exchange_in_vain_is_a_wait_for_whoever_has_the_lock_next(
     images: Path, probe: Probe, tmp_path: Path
 ) -> None:
     image = images / "unseen"
-    asked = functions(image, spin=("take", "slow"), slow=("slow", "ends"))
-    found = counts.parse(run(image, probe, tmp_path / "counts", vcpus=2, more=asked))
-    (row,) = (row for row in found.locks if row["site"] == address(image, "queued"))
+    watched = functions(image, spin=("take", "slow"), slow=("slow", "ends"))
+    counted = counts.parse(run(image, probe, tmp_path / "counts", vcpus=2, more=watched))
+    (row,) = (row for row in counted.locks if row["site"] == address(image, "queued"))
     # From the instruction of the slow path that writes it.
     assert [int(row[field]) for field in ("taken", "held", "waits")] == [1, 3, 1]
-    (pair,) = found.pairs
+    (pair,) = counted.pairs
     assert (int(pair["site"]), int(pair["holder"])) == (address(image, "queued"), 0)
     assert [int(pair[field]) for field in ("waits", "taken")] == [1, 1]
     assert int(pair["waited"]) == int(row["waited"])

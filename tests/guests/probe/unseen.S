@@ -1,10 +1,5 @@
 # A lock that is let go of unseen, and one that has waiters and no holder: as machine.S.
-	.set	MAGIC, 0x1badb002
-	.section .text
-	.globl	_start
-	.long	MAGIC, 0, -MAGIC
-_start:
-	movl	$stack, %esp
+#include "multiboot.inc"
 	movl	$lock, %edi
 	nopl	0x54570001(%eax)
 	.globl	owner
@@ -24,15 +19,7 @@ queued:	call	take
 	movb	$16, %al
 	outb	%al, $0xf4
 2:	jmp	2b
-	.globl	take, slow, ends
-take:	xorl	%eax, %eax
-	movl	$1, %edx
-	lock cmpxchgl %edx, (%edi)
-	ret
-slow:	movl	$1, %eax
-	movw	%ax, (%edi)
-	ret
-ends:
+#include "spinlock.inc"
 	.section .data
 	.globl	lock
 lock:	.long	0
