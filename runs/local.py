@@ -37,7 +37,7 @@ class _Snapshots:
     held: ExitStack
     scratch: Path | None = None
     by_machine: dict[Machine, Future[Snapshot]] = field(default_factory=dict)
-    taken: int = 0
+    count: int = 0
 
     def folder(self, cache: Path, needed_bytes: int) -> Path:
         """The scratch folder, with room for so many bytes more.
@@ -152,9 +152,9 @@ def _all(stage: _Stage, batch: Sequence[Boot]) -> None:
     try:
         for boot in batch:
             if boot.machine not in stage.snapshots.by_machine and not boot.cold:
-                stage.snapshots.taken += 1
+                stage.snapshots.count += 1
                 stage.snapshots.by_machine[boot.machine] = pool.submit(
-                    _snapshot, stage, boot, stage.snapshots.taken
+                    _snapshot, stage, boot, stage.snapshots.count
                 )
         for boot in batch:
             stage.runs[boot.name] = pool.submit(_run, stage, boot)

@@ -44,7 +44,7 @@ def forged(mails: Sequence[bytes], sender: str) -> str:
     return "" if any(b"forged" in raw for raw in mails) else vouched(mails, sender)
 
 
-def look(
+def poll(
     store: QueueStore, place: Path, *paths: str, now: float = NOW, days: float = 14.0,
     attest: Attest = vouched,
 ) -> PollReport:  # fmt: skip
@@ -65,7 +65,7 @@ def test_a_whole_series_is_queued_with_its_mails(
 ) -> None:
     posts = series("a", 2)
     archive.add([posts[2], posts[0], reply(posts[1], "Nice"), posts[1]])
-    found = look(store, archive.folder, "mm/")
+    found = poll(store, archive.folder, "mm/")
     assert len(found.queued) == 1
     (entry,) = waiting(store)
     assert (entry.title, entry.version) == ("mm: make it fast", 1)
@@ -80,11 +80,11 @@ def test_a_whole_series_is_queued_with_its_mails(
 
 def test_what_was_read_is_not_read_again(store: QueueStore, archive: Archive) -> None:
     archive.add(series("a", 1))
-    assert len(look(store, archive.folder).queued) == 1
-    again = look(store, archive.folder)
+    assert len(poll(store, archive.folder).queued) == 1
+    again = poll(store, archive.folder)
     assert (again.mails, again.queued) == (0, [])
     archive.add(series("b", 1, title="mm: another"))
-    later = look(store, archive.folder)
+    later = poll(store, archive.folder)
     assert later.mails == 2
     assert titles(store) == ["v1 mm: make it fast", "v1 mm: another"]
 
@@ -92,12 +92,12 @@ def test_what_was_read_is_not_read_again(store: QueueStore, archive: Archive) ->
 def test_an_incomplete_series_waits_until_it_is_whole(store: QueueStore, archive: Archive) -> None:
     posts = series("a", 4)
     archive.add([*posts[:3], posts[4]])
-    found = look(store, archive.folder)
+    found = poll(store, archive.folder)
     assert found.queued == []
     assert found.waiting == ['v1 of "mm: make it fast" (Ada L <ada@example.org>): 3/4 missing']
-    assert look(store, archive.folder, now=NOW + DAY).waiting == found.waiting
+    assert poll(store, archive.folder, now=NOW + DAY).waiting == found.waiting
     archive.add([posts[3]], at=NOW + DAY)
-    assert len(look(store, archive.folder, now=NOW + 2 * DAY).queued) == 1
+    assert len(poll(store, archive.folder, now=NOW + 2 * DAY).queued) == 1
     (entry,) = waiting(store)
     assert store.mails(entry).read_bytes().count(b"\nSubject: [PATCH ") == 5
 
@@ -105,8 +105,8 @@ def test_an_incomplete_series_waits_until_it_is_whole(store: QueueStore, archive
 def test_one_that_stays_incomplete_is_given_up(store: QueueStore, archive: Archive) -> None:
     posts = series("a", 2)
     archive.add(posts[:2])
-    look(store, archive.folder, days=3)
-    found = look(store, archive.folder, now=NOW + 4 * DAY, days=3)
+    poll(store, archive.folder, days=3)
+    found = poll(store, archive.folder, now=NOW + 4 * DAY, days=3)
     assert found.given_up == [
         'v1 of "mm: make it fast" (Ada L <ada@example.org>): 1 of 2 patches missing (3 days)'
     ]
@@ -119,10 +119,10 @@ def test_several_epochs_and_a_new_one(store: QueueStore, archive: Archive) -> No
     archive.add(posts[:2], epoch=0)
     archive.add([posts[2]], epoch=1)
     archive.epoch(2)  # made, and empty
-    assert len(look(store, archive.folder).queued) == 1
+    assert len(poll(store, archive.folder).queued) == 1
     archive.add(series("b", 1, title="mm: in a new epoch"), epoch=10)
     archive.add(series("c", 1, title="mm: in an old one"), epoch=1)
-    assert len(look(store, archive.folder).queued) == 2
+    assert len(poll(store, archive.folder).queued) == 2
     assert len(waiting(store)) == 3
 
 
@@ -131,27 +131,27 @@ def test_an_archive_may_be_named_in_three_ways(
     store: QueueStore, archive: Archive, below: str
 ) -> None:
     archive.add(series("a", 1))
-    assert len(look(store, archive.folder / below).queued) == 1
+    assert len(poll(store, archive.folder / below).queued) == 1
 
 
 def test_a_first_look_goes_back_so_many_days(store: QueueStore, archive: Archive) -> None:
     archive.add(series("old", 1, title="mm: old"), at=NOW - 20 * DAY)
     archive.add(series("new", 1, title="mm: new"), at=NOW - 5 * DAY)
-    look(store, archive.folder)
+    poll(store, archive.folder)
     assert titles(store) == ["v1 mm: new"]
     # Later looks take whatever is new, however long nobody looked.
     archive.add(series("late", 1, title="mm: late"), at=NOW + DAY)
-    look(store, archive.folder, now=NOW + 40 * DAY)
+    poll(store, archive.folder, now=NOW + 40 * DAY)
     assert titles(store) == ["v1 mm: new", "v1 mm: late"]
 
 
 def test_only_what_touches_the_paths(store: QueueStore, archive: Archive) -> None:
     for number, file in enumerate(("mm/slub.c", "mm2/x.c", "fs/xfs/xfs_file.c", "net/tcp.c")):
         archive.add(series(f"s{number}", 1, title=file, file=file))
-    found = look(store, archive.folder, "mm", "fs/*/xfs_f*.c")
+    found = poll(store, archive.folder, "mm", "fs/*/xfs_f*.c")
     assert titles(store) == ["v1 mm/slub.c", "v1 fs/xfs/xfs_file.c"]
     assert found.elsewhere == 2
-    assert look(store, archive.folder).elsewhere == 0
+    assert poll(store, archive.folder).elsewhere == 0
 
 
 @pytest.mark.parametrize(
@@ -163,7 +163,7 @@ def test_prefixes_as_people_write_them(
     store: QueueStore, archive: Archive, tag: str, version: int
 ) -> None:
     archive.add(series("a", 2, version=version, tag=tag))
-    look(store, archive.folder)
+    poll(store, archive.folder)
     assert titles(store) == [f"v{version} mm: make it fast"]
 
 
@@ -171,7 +171,7 @@ def test_a_version_without_a_space_is_one(
     store: QueueStore, archive: Archive, tmp_path: Path
 ) -> None:
     archive.add(series("a", 2, tag="PATCHv3"))
-    look(store, archive.folder)
+    poll(store, archive.folder)
     (entry,) = waiting(store)
     assert entry.version == 3
     spec = keep(SeriesSpec(path=str(store.mails(entry))), checkout=tmp_path, cache=tmp_path)
@@ -182,7 +182,7 @@ def test_without_a_cover_letter_and_without_any_thread(store: QueueStore, archiv
     archive.add(series("a", 3, cover=False))
     loose = [patch(f"[PATCH {n}/2] fs: loose {n}", f"20261118100000.4711-{n}-ada") for n in (1, 2)]
     archive.add(loose)
-    look(store, archive.folder)
+    poll(store, archive.folder)
     assert titles(store) == ["v1 mm: step 1 of a", "v1 fs: loose 1"]
 
 
@@ -195,9 +195,9 @@ def test_a_deep_thread_whose_mails_say_only_what_they_answer(
     ]
     plain = [Post(tuple(h for h in p.headers if h[0] != "References"), p.body) for p in posts]
     archive.add([plain[2], plain[0]])
-    assert look(store, archive.folder).queued == []
+    assert poll(store, archive.folder).queued == []
     archive.add([plain[1]])
-    look(store, archive.folder)
+    poll(store, archive.folder)
     assert titles(store) == ["v1 mm: deep 1"]
 
 
@@ -208,7 +208,7 @@ def test_replies_and_other_mails_are_no_series(store: QueueStore, archive: Archi
     pull = patch("[GIT PULL] MM updates", "r3", body="The following changes\n")
     bare = patch("mm: a diff and no tag", "r4")
     archive.add([quoting, robot, pull, bare])
-    found = look(store, archive.folder)
+    found = poll(store, archive.folder)
     assert (found.queued, found.waiting, found.left_out) == ([], [], [])
 
 
@@ -216,9 +216,9 @@ def test_a_new_version_takes_the_place_of_one_that_waits(
     store: QueueStore, archive: Archive
 ) -> None:
     archive.add(series("a", 2))
-    look(store, archive.folder)
+    poll(store, archive.folder)
     archive.add(series("a2", 2, version=2, under=["a-0"], title="mm: make it faster"))
-    found = look(store, archive.folder)
+    found = poll(store, archive.folder)
     assert titles(store) == ["v2 mm: make it faster"]
     assert len(found.replaced) == 1
     old = next(entry for entry in store.read().entries if entry.version == 1)
@@ -227,7 +227,7 @@ def test_a_new_version_takes_the_place_of_one_that_waits(
     # By title alone, in a thread of its own; and both at once.
     archive.add(series("a3", 3, version=3, title="MM: make it  faster"))
     archive.add(series("a4", 3, version=4, title="mm: make it faster"))
-    look(store, archive.folder)
+    poll(store, archive.folder)
     assert titles(store) == ["v4 mm: make it faster"]
 
 
@@ -235,22 +235,22 @@ def test_a_new_version_of_what_was_measured_or_is_someone_elses_waits_beside_it(
     store: QueueStore, archive: Archive
 ) -> None:
     archive.add(series("a", 1))
-    look(store, archive.folder)
+    poll(store, archive.folder)
     (entry,) = waiting(store)
     with store.change(entry.id) as entry:
         store.save(entry.model_copy(update={"state": "done", "code": 0}))
     archive.add(series("a2", 1, version=2))
     archive.add(series("b2", 1, version=2, sender="Eve <eve@example.org>"))
-    found = look(store, archive.folder)
+    found = poll(store, archive.folder)
     assert found.replaced == []
     assert titles(store) == ["v2 mm: make it fast"] * 2
 
 
 def test_an_old_version_that_comes_late_is_left_out(store: QueueStore, archive: Archive) -> None:
     archive.add(series("a2", 1, version=2))
-    look(store, archive.folder)
+    poll(store, archive.folder)
     archive.add(series("a", 1))
-    found = look(store, archive.folder)
+    found = poll(store, archive.folder)
     assert found.left_out == ['v1 of "mm: make it fast" (Ada L <ada@example.org>): v2 is queued']
     assert titles(store) == ["v2 mm: make it fast"]
 
@@ -260,24 +260,24 @@ def test_a_series_sent_again_takes_the_place_of_the_first(
 ) -> None:
     archive.add(series("a", 2))
     archive.add(series("again", 2, tag="PATCH RESEND"))
-    found = look(store, archive.folder)
+    found = poll(store, archive.folder)
     assert len(found.replaced) == 1
     assert len(waiting(store)) == 1
     # In the thread of the first, too.
     archive.add(series("third", 2, tag="PATCH RESEND", under=["a-0"], title="mm: b"))
-    assert len(look(store, archive.folder).queued) == 1
+    assert len(poll(store, archive.folder).queued) == 1
     # The same title twice without a word of it is two series.
     archive.add(series("other", 2))
-    assert look(store, archive.folder).replaced == []
+    assert poll(store, archive.folder).replaced == []
 
 
 def test_copies_late_covers_and_patches_of_reviewers(store: QueueStore, archive: Archive) -> None:
     posts = series("a", 2)
     archive.add([posts[1], posts[2]])
-    assert len(look(store, archive.folder).queued) == 1
+    assert len(poll(store, archive.folder).queued) == 1
     fix = patch("[PATCH] mm: like this?", "fix", answers=["a-0", "a-2"], sender="R <r@example.org>")
     archive.add([posts[0], posts[1], fix])
-    found = look(store, archive.folder)
+    found = poll(store, archive.folder)
     assert (found.queued, found.waiting) == ([], [])
     assert found.left_out == [
         'v1 of "mm: like this?" (R <r@example.org>): a patch by itself in the thread of a series'
@@ -287,10 +287,10 @@ def test_copies_late_covers_and_patches_of_reviewers(store: QueueStore, archive:
 def test_a_mail_that_is_taken_out_of_the_archive(store: QueueStore, archive: Archive) -> None:
     posts = series("a", 2)
     archive.add(posts[:2])
-    look(store, archive.folder)
+    poll(store, archive.folder)
     archive.add([posts[1]], name="d")
     archive.add([posts[2]])
-    found = look(store, archive.folder)
+    found = poll(store, archive.folder)
     assert found.queued == []
     assert "1/2 missing" in found.waiting[0]
 
@@ -301,26 +301,26 @@ def test_rewritten_history_is_told_and_read_from_where_it_forks(
     base = archive.add(series("a", 1))
     archive.add([patch("[PATCH] mm: purged", "purged")])
     archive.add(series("b", 1, title="mm: kept"))
-    look(store, archive.folder)
+    poll(store, archive.folder)
     assert len(waiting(store)) == 3
     archive.add(series("b", 1, title="mm: kept"), parent=base)
     archive.add(series("c", 1, title="mm: new"))
-    found = look(store, archive.folder)
+    found = poll(store, archive.folder)
     assert len(found.notes) == 1
     assert f"mails since commit {base[:12]} are read again" in found.notes[0]
     assert [line.split()[0][:6] for line in found.queued] == ["mm-new"]
-    assert look(store, archive.folder).notes == []
+    assert poll(store, archive.folder).notes == []
 
 
 def test_history_without_a_common_commit(store: QueueStore, archive: Archive) -> None:
     archive.add(series("a", 1))
-    look(store, archive.folder)
+    poll(store, archive.folder)
     repository = archive.epoch(0)
     archive.add(series("z", 1, title="mm: very old"), parent="", at=NOW - 30 * DAY)
     archive.add([*series("a", 1), *series("b", 1, title="mm: other")])
     git(repository, "reflog", "expire", "--expire=now", "--all")
     git(repository, "gc", "-q", "--prune=now")
-    found = look(store, archive.folder)
+    found = poll(store, archive.folder)
     assert "nor anything before it; its newest mails are read again" in found.notes[0]
     assert titles(store) == ["v1 mm: make it fast", "v1 mm: other"]
 
@@ -330,17 +330,17 @@ def test_a_damaged_archive_is_named(store: QueueStore, archive: Archive) -> None
     shutil.rmtree(archive.epoch(0) / "objects")
     (archive.epoch(0) / "objects").mkdir()
     with pytest.raises(InfraError, match=r"0\.git: cannot be read"):
-        look(store, archive.folder)
+        poll(store, archive.folder)
 
 
 def test_what_the_user_removed_stays_removed(store: QueueStore, archive: Archive) -> None:
     archive.add(series("a", 1))
-    look(store, archive.folder)
+    poll(store, archive.folder)
     (entry,) = waiting(store)
     with store.change(entry.id) as entry:
         store.save(entry.model_copy(update={"state": "removed"}))
     shutil.rmtree(store.folder / "watch")
-    assert look(store, archive.folder).queued == []
+    assert poll(store, archive.folder).queued == []
     assert waiting(store) == []
 
 
@@ -348,7 +348,7 @@ def test_killed_between_queueing_and_remembering(
     store: QueueStore, archive: Archive, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     archive.add(series("a", 1))
-    look(store, archive.folder)
+    poll(store, archive.folder)
     archive.add([*series("a2", 1, version=2), *series("b", 3, title="mm: half")[:2]])
 
     def killed(*_: object) -> None:
@@ -357,9 +357,9 @@ def test_killed_between_queueing_and_remembering(
     with monkeypatch.context() as patched:
         patched.setattr(watching, "write_atomically", killed)
         with pytest.raises(KeyboardInterrupt):
-            look(store, archive.folder)
+            poll(store, archive.folder)
     assert titles(store) == ["v2 mm: make it fast"]
-    found = look(store, archive.folder)
+    found = poll(store, archive.folder)
     assert found.mails == 4
     assert titles(store) == ["v2 mm: make it fast"]
     assert "2/3, 3/3 missing" in found.waiting[0]
@@ -374,13 +374,13 @@ def test_one_watch_at_a_time_and_a_state_of_another_version(
     class Reentered:
         def new(self, positions: object, *, since: float, now: float) -> list[object]:
             with pytest.raises(UsageError, match="another lab process watches it"):
-                look(store, archive.folder)
+                poll(store, archive.folder)
             return []
 
     watch.poll(Reentered(), NOW)  # type: ignore[arg-type]
     (watch.folder / "state.json").write_text('{"schema_version": 2, "mailbox": "x"}')
     with pytest.raises(UsageError, match="another version of the lab"):
-        look(store, archive.folder)
+        poll(store, archive.folder)
 
 
 def old(path: Path, age_s: float = 60) -> Path:
@@ -395,28 +395,28 @@ def test_a_folder_of_mboxes(store: QueueStore, tmp_path: Path) -> None:
     folder.mkdir()
     posts = series("a", 2)
     old(folder / "one.mbox") if (folder / "one.mbox").write_bytes(mbox(posts[:2])) else None
-    assert "2/2 missing" in look(store, folder).waiting[0]
+    assert "2/2 missing" in poll(store, folder).waiting[0]
     (folder / "two.eml").write_bytes(posts[2].encoded())
     (folder / "notes.txt").write_bytes(mbox(series("c", 1)))
     old(folder / "two.eml")
-    assert len(look(store, folder).queued) == 1
-    assert look(store, folder).mails == 0
+    assert len(poll(store, folder).queued) == 1
+    assert poll(store, folder).mails == 0
 
 
 def test_an_mbox_that_grows_is_read_from_where_it_was(store: QueueStore, tmp_path: Path) -> None:
     file = tmp_path / "mm.mbox"
     file.write_bytes(mbox(series("a", 1)))
     old(file)
-    assert len(look(store, file).queued) == 1
+    assert len(poll(store, file).queued) == 1
     with file.open("ab") as sink:
         sink.write(mbox(series("b", 1, title="mm: b")))
     old(file)
-    found = look(store, file)
+    found = poll(store, file)
     assert (found.mails, len(found.queued)) == (2, 1)
     # Sorted anew, or cut: all of it is read, and nothing queued twice.
     file.write_bytes(mbox([*series("c", 1, title="mm: c"), *series("a", 1)]))
     old(file)
-    found = look(store, file)
+    found = poll(store, file)
     assert (found.mails, len(found.queued)) == (4, 1)
 
 
@@ -431,12 +431,12 @@ def test_an_mbox_in_the_middle_of_a_delivery(
         file.write_bytes(whole[:-30])
 
     monkeypatch.setattr("queues.mail_files.time.sleep", delivered)
-    found = look(store, file)
+    found = poll(store, file)
     assert found.queued == []
     assert "is being written; its last mail waits" in found.notes[0]
     file.write_bytes(whole)
     old(file)
-    assert len(look(store, file).queued) == 1
+    assert len(poll(store, file).queued) == 1
 
 
 def test_a_maildir(store: QueueStore, tmp_path: Path) -> None:
@@ -446,10 +446,10 @@ def test_a_maildir(store: QueueStore, tmp_path: Path) -> None:
     posts = series("a", 2)
     (folder / "new" / "1.x").write_bytes(posts[1].encoded())
     (folder / "cur" / "2.x:2,S").write_bytes(posts[0].encoded())
-    assert "2/2 missing" in look(store, folder).waiting[0]
+    assert "2/2 missing" in poll(store, folder).waiting[0]
     (folder / "new" / "1.x").rename(folder / "cur" / "1.x:2,S")
     (folder / "new" / "3.x").write_bytes(posts[2].encoded())
-    found = look(store, folder)
+    found = poll(store, folder)
     assert (found.mails, len(found.queued)) == (1, 1)
 
 
@@ -459,7 +459,7 @@ def test_old_mails_of_files_are_counted_and_left(store: QueueStore, tmp_path: Pa
     ancient = [post.with_header("Date", "Mon, 1 Jan 2024 00:00:00 +0000") for post in posts]
     file.write_bytes(mbox(ancient))
     old(file)
-    found = look(store, file)
+    found = poll(store, file)
     assert found.notes == ["mm.mbox: 2 mails are older (--days)"]
     assert found.queued == []
 
@@ -502,7 +502,7 @@ def test_hostile_mails_queue_nothing_and_stop_nobody(store: QueueStore, archive:
         *series("good", 2, title="mm: good"),
     ]
     archive.add(mails)
-    found = look(store, archive.folder, "mm/")
+    found = poll(store, archive.folder, "mm/")
     said = "\n".join([*found.left_out, *found.waiting, *found.queued])
     assert "\x1b" not in said
     assert "\u202e" not in said
@@ -517,12 +517,12 @@ def test_hostile_mails_queue_nothing_and_stop_nobody(store: QueueStore, archive:
     for path in store.folder.rglob("*"):
         assert ".." not in path.name
         assert path.resolve().is_relative_to(store.folder.resolve())
-    assert look(store, archive.folder).mails == 0
+    assert poll(store, archive.folder).mails == 0
 
 
 def test_a_huge_mail_is_left_out(store: QueueStore, archive: Archive) -> None:
     archive.add([b"Subject: [PATCH] mm: huge\n\n" + b"x" * (33 << 20), *series("a", 1)])
-    found = look(store, archive.folder)
+    found = poll(store, archive.folder)
     commit = git(archive.epoch(0), "rev-list", "--max-parents=0", "master")[:12]
     assert len(found.left_out) == 1
     assert found.left_out[0].startswith(f"0.git {commit}: ")
@@ -556,7 +556,7 @@ def test_a_mail_that_cannot_be_read_is_named_and_the_ones_after_it_are_read(
     posts = series("after", 2, title="mm: after")
     mails = [before.encoded(), *UNREADABLE.values(), *(post.encoded() for post in posts)]
     place = put(kind, tmp_path / "box", mails)
-    found = look(store, place, "mm/")
+    found = poll(store, place, "mm/")
     assert titles(store) == ["v1 mm: step 1 of before", "v1 mm: after"]
     assert len(found.left_out) == len(UNREADABLE)
     for name in UNREADABLE:
@@ -567,15 +567,15 @@ def test_a_mail_that_cannot_be_read_is_named_and_the_ones_after_it_are_read(
     state = watching.State.model_validate_json((watch.folder / "state.json").read_bytes())
     assert [each.what for each in state.left_out] == found.left_out
     assert {each.at for each in state.left_out} == {NOW}
-    again = look(store, place, "mm/")
+    again = poll(store, place, "mm/")
     assert (again.mails, again.left_out) == (0, [])
     put(kind, place, [post.encoded() for post in series("new", 1, cover=False, title="mm: new")])
-    assert len(look(store, place, "mm/").queued) == 1
+    assert len(poll(store, place, "mm/").queued) == 1
 
 
 @pytest.mark.parametrize("name", ODD)
 def test_a_mail_that_breaks_a_rule_is_queued(store: QueueStore, tmp_path: Path, name: str) -> None:
-    found = look(store, put("mbox", tmp_path / "mm.mbox", [ODD[name]]), "mm/")
+    found = poll(store, put("mbox", tmp_path / "mm.mbox", [ODD[name]]), "mm/")
     assert (len(found.queued), found.left_out) == (1, [])
 
 
@@ -584,9 +584,9 @@ def test_so_much_is_remembered_of_what_was_left_out(
 ) -> None:
     monkeypatch.setattr(watching, "MOST_LEFT_OUT", 2)
     archive.add([patch(f"[PATCH 2/1] mm: {n}", f"m{n}") for n in range(3)])
-    look(store, archive.folder)
+    poll(store, archive.folder)
     archive.add([patch("[PATCH 2/1] mm: last", "m4")])
-    look(store, archive.folder)
+    poll(store, archive.folder)
     state = json.loads(next((store.folder / "watch").glob("*/state.json")).read_text())
     assert [each["what"].split()[-8:-6] for each in state["left_out"]] == [
         ["mm:", "2:"], ["mm:", "last:"],
@@ -598,7 +598,7 @@ def test_a_mailbox_cannot_fill_the_disk(
 ) -> None:
     monkeypatch.setattr(watching, "MOST_PENDING", 5)
     archive.add([patch(f"[PATCH 1/2] mm: half {n}", f"h{n}") for n in range(9)])
-    found = look(store, archive.folder)
+    found = poll(store, archive.folder)
     assert len(found.given_up) == 4
     assert "too many mails wait" in found.given_up[0]
     assert len(list((store.folder / "watch").glob("*/*.eml"))) == 5
@@ -616,17 +616,17 @@ def test_whatever_one_mail_has_somebody_raise_the_next_is_queued(
     monkeypatch.setattr(watching, "read_posted", raising)
     archive.add(series("a", 1, title="mm: bad"))
     archive.add(series("b", 1, title="mm: good"))
-    found = look(store, archive.folder)
+    found = poll(store, archive.folder)
     assert titles(store) == ["v1 mm: good"]
     assert any("RecursionError: brackets" in line for line in found.left_out)
-    assert look(store, archive.folder).mails == 0
+    assert poll(store, archive.folder).mails == 0
 
 
 def test_who_writes_a_name_into_from_empties_no_queue(store: QueueStore, archive: Archive) -> None:
     archive.add(series("a", 1))
-    assert len(look(store, archive.folder, attest=forged).queued) == 1
+    assert len(poll(store, archive.folder, attest=forged).queued) == 1
     archive.add(series("forged", 1, version=99))
-    found = look(store, archive.folder, attest=forged)
+    found = poll(store, archive.folder, attest=forged)
     assert found.replaced == []
     first, later = waiting(store)
     assert (first.version, later.version) == (1, 99)
@@ -637,7 +637,7 @@ def test_who_writes_a_name_into_from_empties_no_queue(store: QueueStore, archive
     ]
     # The real second version is not left out for it, and replaces the real first one.
     archive.add(series("b", 1, version=2))
-    found = look(store, archive.folder, attest=forged)
+    found = poll(store, archive.folder, attest=forged)
     assert len(found.replaced) == 1
     assert sorted(entry.version for entry in waiting(store)) == [2, 99]
 
@@ -646,11 +646,11 @@ def test_a_patch_that_came_too_late_is_named(store: QueueStore, archive: Archive
     cover, first, second = series("a", 2)
     other = series("forged", 2)[2].with_header("References", "<a-0@example.org>")
     archive.add([cover, first, other.with_header("In-Reply-To", "<a-0@example.org>")])
-    look(store, archive.folder, attest=forged)
+    poll(store, archive.folder, attest=forged)
     (entry,) = waiting(store)
     assert entry.attested == ""
     archive.add([second, first])
-    found = look(store, archive.folder, attest=forged)
+    found = poll(store, archive.folder, attest=forged)
     (line,) = found.left_out
     assert "a-2@example.org" in line
     assert line.endswith("its series was whole without it")
@@ -662,7 +662,7 @@ def test_of_two_for_one_place_the_one_that_is_dropped_is_named(
     cover, first, second = series("a", 2)
     again = first.with_header("Message-ID", "<a-again@example.org>")
     archive.add([cover, first, again, second])
-    found = look(store, archive.folder)
+    found = poll(store, archive.folder)
     (line,) = found.left_out
     assert "a-1@example.org" in line
     assert "another mail came for its place" in line
