@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Annotated, Any
@@ -96,10 +96,11 @@ def from_series(
     """
     auto = auto or load_auto()
     path, *stack = series
+    cases = _cases(workloads, auto)
     data = {
         **auto.experiment,
-        **_cases(workloads, auto),
-        "kernel": {**auto.experiment.get("kernel", {}), **({"source": source} if source else {})},
+        **cases,
+        "kernel": {**_kernel(cases, auto, catalogue), **({"source": source} if source else {})},
         "name": name_of(path),
         "title": f"series {path}",
         "series": {"path": path, "stack": stack, "reverse": reverse, "revert": reverse},
@@ -124,10 +125,11 @@ def from_kernels(
     """
     auto = auto or load_auto()
     names, labels = arm_names(sources), [label_of(source) for source in sources]
-    kernel = auto.experiment.get("kernel", {})
+    cases = _cases(workloads, auto)
+    kernel = _kernel(cases, auto, catalogue)
     data = {
         **auto.experiment,
-        **_cases(workloads, auto),
+        **cases,
         "kernel": {**kernel, "source": sources[0]},
         "name": _plain("-to-".join([names[0], names[-1]])),
         "title": f"kernels {', '.join(labels)}",
@@ -191,6 +193,13 @@ def _cases(workloads: Sequence[str], auto: Auto) -> dict[str, Any]:
     cases = [{key: case[key] for key in case if key != "dataset"} for case in own_cases]
     datasets = auto.datasets_of(names) or [dict(auto.experiment.get("dataset", {}))]
     return {"cases": cases, "dataset": datasets[0]}
+
+
+def _kernel(cases: Mapping[str, Any], auto: Auto, catalogue: Catalogue) -> dict[str, Any]:
+    """The file's kernel, with the options that these cases need besides."""
+    needed = catalogue.needed(case["workload"] for case in cases["cases"])
+    kernel = dict(auto.experiment.get("kernel", {}))
+    return {**kernel, "additions": [*needed]} if needed else kernel
 
 
 def alike(workloads: Sequence[str], auto: Auto) -> tuple[str, ...]:

@@ -68,12 +68,14 @@ class Root:
 
     ``debian`` is Debian's name for an architecture whose packages are fetched, empty for
     the host's own programs.  ``agent`` takes the place of ``workloads/agent.sh``, which it
-    reads; ``program_at`` is where the kernel puts a position-independent program.
+    reads; ``program_at`` is where the kernel puts a position-independent program, and
+    ``modules_at`` the [start, end) of where it puts modules, both without randomization.
     """
 
     debian: str
     agent: str
     program_at: int
+    modules_at: tuple[int, int]
 
 
 @dataclass(frozen=True)
@@ -132,8 +134,13 @@ X86_64 = Architecture(
         timer=("nolapic_timer",),
         never_idle="idle=poll",
     ),
-    # ELF_ET_DYN_BASE: two thirds of the address space.
-    root=Root(debian="", agent="", program_at=0x555555554000),
+    # ELF_ET_DYN_BASE: two thirds of the address space.  MODULES_VADDR and MODULES_END.
+    root=Root(
+        debian="",
+        agent="",
+        program_at=0x555555554000,
+        modules_at=(0xFFFFFFFFA0000000, 0xFFFFFFFFFF000000),
+    ),
 )
 
 ARM64 = Architecture(
@@ -170,7 +177,12 @@ ARM64 = Architecture(
         never_idle="nohlt",
     ),
     # Two thirds of the address space, down to 64 KiB, which programs are aligned to.
-    root=Root(debian="arm64", agent="arm64.sh", program_at=0xAAAAAAAA0000),
+    root=Root(
+        debian="arm64",
+        agent="arm64.sh",
+        program_at=0xAAAAAAAA0000,
+        modules_at=(0xFFFF800000000000, 0xFFFF800080000000),
+    ),
 )
 
 ARCHITECTURES: Mapping[Arch, Architecture] = MappingProxyType({"x86_64": X86_64, "arm64": ARM64})

@@ -33,6 +33,10 @@ class KernelSpec(Frozen):
     """
     flavour: Name = "perf"
     """A file ``configs/kconfig/FLAVOUR.config``."""
+    additions: tuple[Name, ...] = ()
+    """Options that some workloads need, on top of every flavour of the session: files
+    ``configs/kconfig/additions/NAME.config``.
+    """
     compiler: Literal["gcc", "clang"] = "gcc"
     """What compiles it."""
     arch: Arch = "x86_64"
@@ -65,6 +69,11 @@ class KernelSpec(Frozen):
         if self.arch == "x86_64":
             return ""
         return f"{self.architecture.title} with pages of {self.page_kib} KiB"
+
+    @property
+    def configuration(self) -> str:
+        """The flavour with what is added to it: ``perf``, ``perf+workloads``."""
+        return "+".join((self.flavour, *self.additions))
 
     @property
     def is_prebuilt(self) -> bool:

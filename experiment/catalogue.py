@@ -25,8 +25,9 @@ class Catalogue:
     ``workloads`` maps workload to variant to phase names; ``metrics`` are the names
     that follow ``PHASE.``, and ``measured`` those of one workload, variant and phase where
     it has not all of them; ``series`` are folders relative to the checkout, such as
-    ``configs/series/noop``.  ``fixed`` are the workloads and phases whose amount of work an
-    experiment does not give.
+    ``configs/series/noop``.  ``additions`` are those of kernels' configurations, and ``needs``
+    those that a workload cannot do without.  ``fixed`` are the workloads and phases whose amount
+    of work an experiment does not give.
     """
 
     workloads: Mapping[str, Mapping[str, tuple[str, ...]]]
@@ -34,9 +35,15 @@ class Catalogue:
     guests: tuple[str, ...]
     flavours: tuple[str, ...]
     series: tuple[str, ...]
+    additions: tuple[str, ...] = ()
+    needs: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     measured: Mapping[tuple[str, str, str], tuple[str, ...]] = field(default_factory=dict)
     machines: tuple[str, ...] = field(default_factory=known_machines)
     fixed: frozenset[tuple[str, str]] = frozenset()
+
+    def needed(self, workloads: Iterable[object]) -> tuple[str, ...]:
+        """What the configuration of a kernel has besides for these workloads."""
+        return tuple(sorted({each for name in workloads for each in self.needs.get(str(name), ())}))
 
     def metrics_of(self, workload: object, variant: object, phase: str) -> tuple[str, ...]:
         """The metrics of a phase."""
@@ -54,6 +61,9 @@ def unknown_names(data: Mapping[str, object], catalogue: Catalogue) -> list[Prob
         *not_allowed(("kernel", "flavour"), flavour, catalogue.flavours),
         *_series_problems(("series", "path"), series.get("path"), catalogue),
     ]
+    additions = kernel.get("additions", [])
+    for position, name in enumerate(additions if isinstance(additions, list) else ()):
+        problems += not_allowed(("kernel", "additions", position), name, catalogue.additions)
     check = _table(data.get("check"))
     for key in ("flavour", "selftest_flavour"):
         problems += not_allowed(("check", key), check.get(key), catalogue.flavours)
@@ -65,7 +75,18 @@ def unknown_names(data: Mapping[str, object], catalogue: Catalogue) -> list[Prob
     for position, name in enumerate(stack if isinstance(stack, list) else ()):
         problems += _series_problems(("series", "stack", position), name, catalogue)
     cases = data.get("cases")
-    for position, case in enumerate(cases if isinstance(cases, list) else ()):
+    listed = cases if isinstance(cases, list) else []
+    needed = catalogue.needed(_table(case).get("workload") for case in listed)
+    missing = [name for name in needed if isinstance(additions, list) and name not in additions]
+    if missing:
+        users = [
+            str(name)
+            for case in listed
+            if {*catalogue.needs.get(str(name := _table(case).get("workload")), ())} & {*missing}
+        ]
+        words = f"{', '.join(dict.fromkeys(users))} needs {', '.join(missing)}"
+        problems.append(Problem(("kernel", "additions"), words, value=additions, allowed=needed))
+    for position, case in enumerate(listed):
         problems += _case_problems(("cases", position), _table(case), guest, catalogue)
     return problems
 

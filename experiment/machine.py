@@ -16,6 +16,9 @@ LINES_OF_PAGE = 64
 PageSize = Literal["4K", "2M", "1G"]
 TlbLevel = Literal["data", "code", "second", "second_data", "second_code"]
 Positive = Annotated[int, Field(ge=1)]
+PositiveFloat = Annotated[float, Field(gt=0)]
+# Where an experiment names none.
+DEFAULT_MACHINE = "ice-lake-sp"
 
 
 def _is_power_of_two(number: int) -> bool:
@@ -104,8 +107,29 @@ class Weights(Frozen):
         return self
 
 
+class ManyCpus(Frozen):
+    """What many CPUs at once depend on, each from least to most: for an estimated range."""
+
+    ghz: Annotated[float, Field(gt=0)]
+    """Cycles of a CPU in a nanosecond."""
+    instructions_per_cycle: tuple[PositiveFloat, PositiveFloat]
+    """Of kernel code, the least and the most."""
+    transfer_ns: tuple[PositiveFloat, PositiveFloat]
+    """A line that another CPU wrote comes to this one: from the nearest and from the farthest."""
+    source: str
+    """Where these numbers are printed, or that they are chosen."""
+
+    @model_validator(mode="after")
+    def _least_comes_first(self) -> ManyCpus:
+        for name in ("instructions_per_cycle", "transfer_ns"):
+            least, most = getattr(self, name)
+            if least > most:
+                raise ValueError(f"{name}: found {least} before {most}; the least comes first")
+        return self
+
+
 class MachineSpec(Frozen):
-    """Caches and TLBs of one core of a machine, and what fetches lines ahead."""
+    """Caches and TLBs of one core of a machine, what fetches lines ahead, and many of its CPUs."""
 
     name: Name
     """Of the machine, and of its file."""
@@ -127,6 +151,8 @@ class MachineSpec(Frozen):
     """Every TLB."""
     cycles: Weights
     """What an access takes, for an estimate that is shown beside the counts."""
+    many: ManyCpus | None = None
+    """What many CPUs depend on; without it no range is estimated for them."""
 
     @model_validator(mode="after")
     def _first_level_is_whole(self) -> MachineSpec:

@@ -38,11 +38,12 @@ class Guest(Frozen):
     jobs: Annotated[int, Field(ge=1)]
     """Number of fio jobs."""
     boot_timeout_s: Annotated[float, Field(gt=0)]
-    """Most seconds of the host for boot, mkfs and file layout."""
+    """Most seconds for boot, mkfs and file layout: in exact mode of QEMU's CPU time, else of the
+    host's clock."""
     silence_timeout_s: Annotated[float, Field(gt=0)]
-    """Most seconds of the host without a word on the console."""
+    """Most seconds, counted alike, without a word on the console."""
     run_timeout_s: Annotated[float, Field(gt=0)]
-    """Most seconds of the host for all phases and their results."""
+    """Most seconds, counted alike, for all phases and their results."""
     metronome_ns: Annotated[int, Field(ge=0)] = 0
     """Exact mode with several vCPUs: period of a virtual timer that ends the turn of a vCPU; 0:
     none.

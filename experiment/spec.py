@@ -150,9 +150,11 @@ class Thresholds(Frozen):
         return self.model_copy(update={"change": self.metrics.get(metric, self.change)})
 
 
-Observed = Literal["lock_stat", "contention", "perf", "memory"]
-# Of what none of the kernel's own words are read: the probe counts it.
+Observed = Literal["lock_stat", "contention", "perf", "memory", "lines"]
+# Of what none of the kernel's own words are read: the probe models a machine and counts.
 MEMORY: Observed = "memory"
+LINES: Observed = "lines"
+MODELLED = (MEMORY, LINES)
 
 
 class TwinSpec(Frozen):
@@ -166,10 +168,11 @@ class TwinSpec(Frozen):
     """Of these diagnostic runs, in reports."""
     observe: Observed
     """What is read: ``/proc/lock_stat``, the contention events, or, in wall mode only, samples of
-    perf; ``memory``: what a modelled machine's caches and TLBs miss.
+    perf; ``memory``: what a modelled machine's caches and TLBs miss; ``lines``: which lines move
+    between its CPUs, of a guest with several vCPUs.
     """
     machine: Name | None = None
-    """With ``memory``: the machine, a file of ``configs/machines/``."""
+    """With ``memory`` and ``lines``: the machine, a file of ``configs/machines/``."""
     flavour: Name | None = None
     """Kernel flavour of these runs; without it the measured kernel."""
     cases: Annotated[tuple[str, ...], Field(min_length=1)]
@@ -181,10 +184,12 @@ class TwinSpec(Frozen):
 
     @model_validator(mode="after")
     def _memory_is_of_a_machine(self) -> TwinSpec:
-        if (self.observe == MEMORY) != (self.machine is not None):
-            raise ValueError("machine goes with observe = 'memory', and both are wanted")
-        if self.observe == MEMORY and self.flavour is not None:
-            raise ValueError("flavour: with observe = 'memory' the kernel is the measured one")
+        if (self.observe in MODELLED) != (self.machine is not None):
+            raise ValueError("machine goes with observe = 'memory' or 'lines', and both are wanted")
+        if self.observe in MODELLED and self.flavour is not None:
+            raise ValueError(
+                f"flavour: with observe = {self.observe!r} the kernel is the measured one"
+            )
         return self
 
 

@@ -48,6 +48,19 @@ class AddressTable:
     at: Mapping[str, tuple[int, ...]]
     ranges: tuple[tuple[int, int], ...]
     data: tuple[Addresses, tuple[str, ...]]
+    of_cpu: tuple[Addresses, tuple[str, ...]]
+
+    def placed(self, address: int) -> tuple[str, int]:
+        """The variable that an address is in, and how far from its beginning.
+
+        Variables of each CPU are numbered from 0.  An empty name and the address itself where
+        there is none.
+        """
+        starts, names = self.data if address >= KERNEL_HALF else self.of_cpu
+        at = int(np.searchsorted(starts, np.uint64(address), side="right")) - 1
+        if at < 0 or (address >= KERNEL_HALF and at == len(names) - 1):
+            return "", address
+        return names[at], address - int(starts[at])
 
     def variable(self, address: int) -> str:
         """The kernel's variable that an address is in; empty outside of its image."""
@@ -100,6 +113,7 @@ def parse(text: str) -> AddressTable:
     bounds: dict[str, int] = {}
     names_at: dict[int, list[tuple[str, str]]] = defaultdict(list)
     data: dict[int, str] = {}
+    of_cpu: dict[int, str] = {}
     for number, line in enumerate(text.splitlines(), start=1):
         fields = line.split()
         if len(fields) == 4 and fields[3].startswith("["):
@@ -115,13 +129,11 @@ def parse(text: str) -> AddressTable:
             bounds[name] = address
         if kind in BINDINGS and not name.startswith(PADDING):
             names_at[address].append((kind, name))
-        # Variables of each CPU are numbered from 0.
-        elif (
-            kind in VARIABLES
-            and address >= KERNEL_HALF
-            and data.get(address, CLASS_KEY).startswith(CLASS_KEY)
-        ):
-            data[address] = name
+        elif kind in VARIABLES and not MARKERS.fullmatch(name):
+            # Variables of each CPU are numbered from 0.
+            known = data if address >= KERNEL_HALF else of_cpu
+            if known.get(address, CLASS_KEY).startswith(CLASS_KEY):
+                known[address] = name
     ranges = _ranges(bounds)
     starts = sorted(
         start
@@ -141,7 +153,10 @@ def parse(text: str) -> AddressTable:
         names,
         {name: tuple(where) for name, where in at.items()},
         ranges,
-        (np.array(sorted(data), np.uint64), tuple(data[start] for start in sorted(data))),
+        *(
+            (np.array(sorted(each), np.uint64), tuple(each[start] for start in sorted(each)))
+            for each in (data, of_cpu)
+        ),
     )
 
 

@@ -21,7 +21,7 @@ from experiment.spec import KernelSpec
 from host import sandbox
 from host.process import TimedOutError, paste, run
 from host.sandbox import Box
-from kernels import blame, compiled, config, elf, origins, prebuilt, symbols, toolchain
+from kernels import blame, compiled, config, elf, modules, origins, prebuilt, symbols, toolchain
 from kernels import cache as store
 from kernels.cache import Kernel
 from kernels.cleaning import clean
@@ -74,6 +74,11 @@ class _Plan:
     toolchain: Toolchain
 
     @property
+    def has_modules(self) -> bool:
+        """Whether parts of it are to be modules."""
+        return config.parse(self.requested).get("MODULES") == "y"
+
+    @property
     def objects_key(self) -> str:
         """Names the object folder: everything except the patches."""
         return _digest([str(RECIPE), self.requested, self.toolchain.identity])[:12]
@@ -122,12 +127,12 @@ def seconds_to_build(
         return 0.0
     where = cache / objects_of(spec, patches, checkout=checkout, cache=cache)
     if others or (where / VMLINUX).exists():
-        return expected(cache, spec.flavour, "next").seconds
+        return expected(cache, spec.configuration, "next").seconds
     plan = _plan(spec, patches, checkout, cache)
     tree = WorkTree(store.tree_folder(cache, plan.source.key))
     nearest = None if where.exists() else _nearest(plan, tree)
     kind: Kind = _kind_of_copy(plan, nearest) if nearest else "first"
-    return expected(cache, spec.flavour, kind).seconds
+    return expected(cache, spec.configuration, kind).seconds
 
 
 def provide(
@@ -192,7 +197,12 @@ def commands(
 
 def _plan(spec: KernelSpec, patches: Sequence[Path], checkout: Path, cache: Path) -> _Plan:
     fragments = config.fragments(
-        checkout, spec.flavour, spec.architecture, spec.page_kib, spec.mode
+        checkout,
+        spec.flavour,
+        spec.architecture,
+        spec.page_kib,
+        spec.mode,
+        additions=spec.additions,
     )
     return _Plan(
         spec,
@@ -213,7 +223,7 @@ def _make_argvs(plan: _Plan, objects: str, cache: Path | None) -> list[list[str]
 
     return [
         make(f"KCONFIG_ALLCONFIG={REQUESTED}", "allnoconfig"),
-        make(plan.spec.architecture.build.target),
+        make(plan.spec.architecture.build.target, *(["modules"] if plan.has_modules else [])),
     ]
 
 
@@ -321,7 +331,7 @@ def _build(
         wait_until_idle(tree.folder / BUSY)
         _distrust(objects, since_ns=_unfinished(plan, tree).stat().st_mtime_ns)
     (objects / REQUESTED).write_text(plan.requested)
-    steps_expected = expected(cache, plan.spec.flavour, kind).steps
+    steps_expected = expected(cache, plan.spec.configuration, kind).steps
     started = time.monotonic()
     configure, make = _make_argvs(plan, objects.name, None if site.box else cache)
     status, _ = _run(plan, site, configure, build_log)
@@ -339,7 +349,7 @@ def _build(
     status, steps = _run(plan, site, make, build_log, steps_expected, progress)
     if status:
         raise _failure(plan, site, cache, build_log, configure, make)
-    remember(cache, plan.spec.flavour, kind, Expected(steps, time.monotonic() - started))
+    remember(cache, plan.spec.configuration, kind, Expected(steps, time.monotonic() - started))
     if (objects / COPIED).exists():
         left = compiled.forget_left_out(tree.src, objects, final)
         log.info("objects of the other configuration that are not in this one: %d", len(left))
@@ -564,7 +574,7 @@ def _keep(
         release=(objects / "include/config/kernel.release").read_text().strip(),
         source=plan.source.identity,
         patches=tuple(patch.name for patch in plan.patches),
-        flavour=plan.spec.flavour,
+        flavour=plan.spec.configuration,
         compiler=plan.toolchain.identity,
         config_sha256=hashlib.sha256(final.encode()).hexdigest(),
         code_key=symbols.code_key(objects / "vmlinux"),
@@ -576,6 +586,9 @@ def _keep(
         shutil.copyfile(objects / products.image, folder / products.target)
         shutil.copyfile(objects / "System.map", folder / "System.map")
         shutil.copyfile(build_log, folder / "build.log")
+        if plan.has_modules:
+            for module in modules.built(objects):
+                shutil.copyfile(objects / module, folder / Path(module).name)
         (folder / "config").write_text(final)
         symbols.save(table, folder / "symbols.json.gz")
         touched = compiled.touched_files(plan.patches, source, objects, final)

@@ -84,7 +84,7 @@ class Kernel:
 
     @property
     def modules(self) -> tuple[Path, ...]:
-        """Modules that the guest loads first, in order; of prebuilt kernels only."""
+        """Modules: of a prebuilt kernel those that the guest loads first, in order."""
         return tuple(sorted(self.folder.glob("*.ko")))
 
     @property

@@ -16,6 +16,7 @@ from experiment.arms import Mode
 from host.process import run
 
 CONFIG_FOLDER = Path("configs/kconfig")
+ADDITIONS = CONFIG_FOLDER / "additions"
 BASE = "base"
 WALL = "wall"
 VIRTME = "virtme-ng"
@@ -50,6 +51,11 @@ def known_flavours(checkout: Path) -> tuple[str, ...]:
     return tuple(sorted(name for name in names if name not in (BASE, WALL)))
 
 
+def known_additions(checkout: Path) -> tuple[str, ...]:
+    """Names of the options that a flavour may have besides."""
+    return tuple(sorted(path.stem for path in (checkout / ADDITIONS).glob("*.config")))
+
+
 def parse(text: str) -> dict[str, str]:
     """Options of a .config or fragment, "is not set" as ``n``; later lines win."""
     options = {}
@@ -67,14 +73,15 @@ def fragments(
     architecture: Architecture = X86_64,
     page_kib: int = 4,
     mode: Mode = "exact",
+    additions: Sequence[str] = (),
 ) -> tuple[Fragment, ...]:
-    """What is asked, in the order of the merge: base, the flavour.
+    """What is asked, in the order of the merge: base, the flavour, what is added to it.
 
     Another architecture's own, and the size of its pages, are between the two, as is what
     wall guests need; virtme-ng's own, which only they need, comes first.
 
     Raises:
-        UsageError: no such flavour; the known ones are named.
+        UsageError: no such flavour or addition; the known ones are named.
         InfraError: virtme-ng is wanted and not installed.
     """
     flavours = known_flavours(checkout)
@@ -86,12 +93,22 @@ def fragments(
             where=str(CONFIG_FOLDER / f"{flavour}.config"),
             next_step=f"{hint}known flavours: {', '.join(flavours) or 'none'}",
         )
+    missing = [name for name in additions if name not in known_additions(checkout)]
+    if missing:
+        raise UsageError(
+            f"no such addition to a kernel's configuration: {missing[0]}",
+            where=str(ADDITIONS / f"{missing[0]}.config"),
+            next_step=f"known additions: {', '.join(known_additions(checkout)) or 'none'}",
+        )
     in_wall = mode == "wall"
     names = [BASE, *of_architecture(architecture, page_kib), *([WALL] if in_wall else [])]
     texts = {name: (checkout / CONFIG_FOLDER / f"{name}.config").read_text() for name in names}
+    texts |= _stack(checkout, flavour)
+    for name in additions:
+        place = f"{ADDITIONS.name}/{name}"
+        texts[place] = (checkout / CONFIG_FOLDER / f"{place}.config").read_text()
     ours = [
-        Fragment(str(CONFIG_FOLDER / f"{name}.config"), parse(text))
-        for name, text in {**texts, **_stack(checkout, flavour)}.items()
+        Fragment(str(CONFIG_FOLDER / f"{name}.config"), parse(text)) for name, text in texts.items()
     ]
     virtme = [Fragment(VIRTME, parse(virtme_fragment(architecture)))] if in_wall else []
     return (*virtme, *ours)

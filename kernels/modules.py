@@ -1,4 +1,4 @@
-"""The modules that a prebuilt kernel needs before it can be a guest, in loading order."""
+"""Modules: those of a build of ours, and those that a prebuilt kernel needs to be a guest."""
 
 from __future__ import annotations
 
@@ -17,6 +17,8 @@ from host.process import run
 
 TIMEOUT_S = 60.0
 BUILTIN = "modules.builtin"
+# Written by kbuild: the object of every module, a line each.
+ORDER = "modules.order"
 
 
 @dataclass(frozen=True)
@@ -44,6 +46,12 @@ NEEDS = (
 def plain(name: str) -> str:
     """A module's name as the kernel has it, of a file's name or a list's entry."""
     return name.rpartition("/")[2].partition(".ko")[0].replace("-", "_")
+
+
+def built(objects: Path) -> tuple[str, ...]:
+    """The modules of a build, relative to its object folder."""
+    lines = (objects / ORDER).read_text(encoding="utf-8").splitlines()
+    return tuple(f"{line.removesuffix('.o')}.ko" for line in lines)
 
 
 def chosen(folder: Path) -> tuple[Path, ...]:

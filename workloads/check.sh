@@ -124,11 +124,11 @@ whole_device() {
     fi
 }
 
-# The file of the gate's own steps, on a device.
+# The file of the gate's own steps, on a device, which it needs all of: what programs left is gone.
 own_file() {
     # shellcheck disable=SC2086 # one word a file
-    rm $FILES
-    if [ -z "$MKFS" ]; then
+    [ -z "$FILES" ] || rm $FILES
+    if [ -z "$MKFS" ] || [ -z "$FILES" ]; then
         umount /mnt || fail "umount: $(cat /proc/mounts)"
         format "$OWN_MKFS"
         mount -o noatime /dev/ram0 /mnt || fail "mount: $(cat /proc/mounts)"

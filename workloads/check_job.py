@@ -26,7 +26,7 @@ SELFTESTS = Path(__file__).with_name("selftests.toml")
 CONTENT = ("--verify=crc32c", "--verify_interval=4096", "--verify_fatal=1")
 # What each job of a step reads or writes, in MiB: a huge folio comes and goes for each 4 KiB.
 SHARE_MIB = 1
-# Of a program's operations, one of so many is done.
+# Of a program's operations, one of so many is done, but in a phase that others need whole.
 SHARE_OPS = 10
 OWN_STEPS = ("huge", "small", "huge-again", "small-again", "write", "whole", "device")
 # Of the gate's own steps where the experiment has no file and no limit that would do:
@@ -227,7 +227,8 @@ def job_text(
 def _command(phase: Phase, workload: Workload, jobs: int, seed: int, file_mib: int) -> list[str]:
     """The arguments of fio, or the command of a program."""
     if phase.program:
-        return [*phase.program, str(max(1, phase.ops // SHARE_OPS)), str(seed)]
+        ops = phase.ops if phase.whole else max(1, phase.ops // SHARE_OPS)
+        return [*phase.program, str(ops), str(seed)]
     arguments = [*phase.fio, f"--numjobs={jobs}"]
     # Without time_based the work is given, and a part of it may not do what it is about.
     arguments += [f"--io_size={SHARE_MIB}M"] if phase.time_based else []

@@ -9,7 +9,7 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import Field, TypeAdapter, ValidationError, model_validator
 
@@ -22,6 +22,7 @@ PROGRAMS = Path(__file__).parent / "programs"
 Check = Literal[
     "limit_hit", "charged", "refaults", "thp_present", "thp_absent", "thp_before", "caches_kept",
     "written_back", "huge_as_asked", "memory_as_asked", "reclaimed", "swapped",
+    "zswapped",
 ]  # fmt: skip
 
 # Where the file system is in a guest, and the file that all jobs share.
@@ -93,7 +94,8 @@ class Phase(Frozen):
     ``job_file`` names one of ``workloads/jobs/`` instead, whose first section is meant
     and whose sections are variants where it has several.  In place of both, ``program`` is a
     source of ``workloads/programs/`` and its operation, of which ``ops`` are done in every
-    guest: its path is instructions per operation.
+    guest: its path is instructions per operation.  With ``whole`` correctness checks do all of
+    them, and not a tenth: the phases after it need what it makes.
     ``checks`` are asserted of every run beside those that always hold; fewer
     than ``min_ios`` I/Os are no evidence of anything.  The first of ``units`` is
     the one that attribution is given per.  ``readahead_kib`` is written to the device's
@@ -110,6 +112,7 @@ class Phase(Frozen):
     fio: tuple[str, ...] = ()
     program: Annotated[tuple[str, ...], Field(max_length=2)] = ()
     ops: Annotated[int, Field(ge=0)] = 0
+    whole: bool = False
     checks: tuple[Check, ...] = ()
     min_ios: Annotated[int, Field(ge=1)] = 1000
     units: Annotated[tuple[Unit, ...], Field(min_length=1)] = (IO,)
@@ -198,7 +201,9 @@ class Workload(Frozen):
 
     ``mkfs`` and ``mount_options`` prepare the brd; with ``fs`` ``tmpfs`` there is none and
     nothing to make.  With ``file_per_job`` each job has a file of its own and they share
-    the experiment's ``file_mib``; a workload of programs alone has no files.
+    the experiment's ``file_mib``; a workload of programs alone has no files.  ``additions`` are
+    those of the kernel's configuration that it needs, and ``modules`` are of that kernel: the
+    guest has them as ``/modules/NAME.ko``, and its programs load them.
     """
 
     name: Name
@@ -207,6 +212,8 @@ class Workload(Frozen):
     mkfs: str = ""
     mount_options: str
     file_per_job: bool = False
+    additions: tuple[Name, ...] = ()
+    modules: tuple[Name, ...] = ()
     phases: Annotated[tuple[Phase, ...], Field(min_length=1)]
     variants: dict[str, Variant] = Field(default_factory=dict)
 
@@ -274,6 +281,21 @@ def load_catalogue(folder: Path = CATALOGUE) -> dict[str, Workload]:
     """All workloads by name, sorted."""
     loaded = (load_workload(path) for path in sorted(folder.glob("*.toml")))
     return {workload.name: workload for workload in loaded}
+
+
+class Extras(NamedTuple):
+    """What a workload needs in its guest beside the lab's root, each sorted.
+
+    ``programs`` are C sources, ``modules`` names of the kernel's own.
+    """
+
+    programs: tuple[Path, ...] = ()
+    modules: tuple[str, ...] = ()
+
+
+def extras_of(workload: Workload) -> Extras:
+    """What the guest of a workload needs besides."""
+    return Extras(programs_of(workload.phases), tuple(sorted(workload.modules)))
 
 
 def programs_of(phases: Iterable[Phase]) -> tuple[Path, ...]:

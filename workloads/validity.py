@@ -326,13 +326,21 @@ def _reclaimed(phase: PhaseResult, claim: Claim) -> str:
 
 
 def _swapped(phase: PhaseResult, claim: Claim) -> str:
-    moved = {
-        name: phase.after.vmstat.get(name, 0) - phase.before.vmstat.get(name, 0)
-        for name in ("pswpin", "pswpout")
-    }
-    if all(moved.values()):
+    return _went_out(phase, "swap", "pswpout", "pswpin")
+
+
+def _zswapped(phase: PhaseResult, claim: Claim) -> str:
+    return _went_out(phase, "zswap", "zswpout", "zswpin")
+
+
+def _went_out(phase: PhaseResult, where: str, out: str, back: str) -> str:
+    """Of two counters of ``/proc/vmstat``, which a kernel without zswap may not have."""
+    written, read = (
+        phase.after.vmstat.get(name, 0) - phase.before.vmstat.get(name, 0) for name in (out, back)
+    )
+    if written and read:
         return ""
-    return f"no swap: {moved['pswpout']} pages written to it, {moved['pswpin']} read back"
+    return f"no {where}: {written} pages written to it, {read} read back"
 
 
 CHECKS: Mapping[Check, Callable[[PhaseResult, Claim], str]] = {
@@ -348,4 +356,5 @@ CHECKS: Mapping[Check, Callable[[PhaseResult, Claim], str]] = {
     "memory_as_asked": _memory_as_configured,
     "reclaimed": _reclaimed,
     "swapped": _swapped,
+    "zswapped": _zswapped,
 }

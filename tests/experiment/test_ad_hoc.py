@@ -27,9 +27,9 @@ CHECKOUT = Path(__file__).resolve().parents[2]
 CATALOGUE = shipped_catalogue(CHECKOUT)
 
 
-def series_of(asked: Experiment) -> SeriesSpec:
-    assert asked.series is not None
-    return asked.series
+def series_of(experiment: Experiment) -> SeriesSpec:
+    assert experiment.series is not None
+    return experiment.series
 
 
 def test_defaults_are_those_of_the_shipped_experiment() -> None:
@@ -39,8 +39,8 @@ def test_defaults_are_those_of_the_shipped_experiment() -> None:
     assert made.kernel == shipped.kernel
     assert (made.guest, made.blocks, made.seed) == (shipped.guest, shipped.blocks, shipped.seed)
     assert [case.name for case in made.cases] == [case.name for case in shipped.cases]
-    for one, other in zip(made.cases, shipped.cases, strict=True):
-        assert (one.times, one.primary, one.published) == (other.times, other.primary, ())
+    for case, other in zip(made.cases, shipped.cases, strict=True):
+        assert (case.times, case.primary, case.published) == (other.times, other.primary, ())
     assert series_of(made).path == "mid:a.b@c.org"
     assert (made.name, series_of(made).reverse) == ("a-b-c-org", False)
     assert make_plan(made).runs
@@ -70,7 +70,7 @@ def test_thresholds_of_what_is_not_measured_are_left_out() -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         ({"workloads": ["filemap-4kb"]}, "--workloads: unknown: filemap-4kb; allowed: filemap-4k"),
         ({"source": "linux"}, 'kernel.source: found "linux"'),
@@ -78,10 +78,10 @@ def test_thresholds_of_what_is_not_measured_are_left_out() -> None:
         ({"series": ["nop"]}, "did you mean 'configs/series/noop'?"),
     ],
 )
-def test_mistakes_are_named(arguments: dict[str, list[str]], said: str) -> None:
+def test_mistakes_are_named(arguments: dict[str, list[str]], message: str) -> None:
     with pytest.raises(SpecError) as caught:
         from_series(**{"series": ["x.mbox"], **arguments}, catalogue=CATALOGUE)  # type: ignore[arg-type]
-    assert said in str(caught.value)
+    assert message in str(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -168,17 +168,17 @@ def test_relative_paths_start_where_the_user_is(tmp_path: Path) -> None:
     (tmp_path / "x.mbox").touch()
     (tmp_path / "linux").mkdir()
 
-    def asked(name: str, here: Path = tmp_path) -> str:
+    def absolute(name: str, here: Path = tmp_path) -> str:
         return from_here(name, here=here, checkout=CHECKOUT)
 
-    assert asked("x.mbox") == str(tmp_path / "x.mbox")
-    assert asked("git:linux@a..b") == f"git:{tmp_path}/linux@a..b"
-    assert asked("dir:linux") == f"dir:{tmp_path}/linux"
-    assert asked("deb:linux-source-6.12") == "deb:linux-source-6.12"
-    assert asked("configs/series/noop") == "configs/series/noop"
-    assert asked("configs/series/noop", CHECKOUT) == "configs/series/noop"
+    assert absolute("x.mbox") == str(tmp_path / "x.mbox")
+    assert absolute("git:linux@a..b") == f"git:{tmp_path}/linux@a..b"
+    assert absolute("dir:linux") == f"dir:{tmp_path}/linux"
+    assert absolute("deb:linux-source-6.12") == "deb:linux-source-6.12"
+    assert absolute("configs/series/noop") == "configs/series/noop"
+    assert absolute("configs/series/noop", CHECKOUT) == "configs/series/noop"
     for name in ("a..b", "mid:a@b", "<a@b>", "https://lore.kernel.org/all/a@b/"):
-        assert asked(name) == name
+        assert absolute(name) == name
 
 
 CLOUD = "deb:linux-image-6.12.{}+deb12-cloud-amd64"
@@ -215,7 +215,7 @@ def test_names_tell_kernels_apart(sources: tuple[str, ...], names: tuple[str, ..
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         ({"sources": ["linux", "deb:linux-source-6.12"]}, 'kernel.source: found "linux"'),
         ({"workloads": ["nothing"]}, "--workloads: unknown: nothing"),
@@ -224,14 +224,25 @@ def test_names_tell_kernels_apart(sources: tuple[str, ...], names: tuple[str, ..
         ({"overrides": ["arms.1.series.path=a.mbox"]}, "no patch can be applied to a prebuilt"),
     ],
 )
-def test_kernels_that_cannot_be_compared_so(arguments: dict[str, list[str]], said: str) -> None:
-    asked = {"sources": [CLOUD.format(115), CLOUD.format(117)], "catalogue": CATALOGUE}
-    with pytest.raises(SpecError, match=said):
-        from_kernels(**{**asked, **arguments})  # type: ignore[arg-type]
+def test_kernels_that_cannot_be_compared_so(arguments: dict[str, list[str]], message: str) -> None:
+    defaults = {"sources": [CLOUD.format(115), CLOUD.format(117)], "catalogue": CATALOGUE}
+    with pytest.raises(SpecError, match=message):
+        from_kernels(**{**defaults, **arguments})  # type: ignore[arg-type]
 
 
 def test_paths_of_an_image_start_here(tmp_path: Path) -> None:
     (tmp_path / "bzImage").touch()
     (tmp_path / "modules").mkdir()
-    found = from_here("image:bzImage@modules", here=tmp_path, checkout=CHECKOUT)
-    assert found == f"image:{tmp_path}/bzImage@{tmp_path}/modules"
+    source = from_here("image:bzImage@modules", here=tmp_path, checkout=CHECKOUT)
+    assert source == f"image:{tmp_path}/bzImage@{tmp_path}/modules"
+
+
+def test_workloads_bring_what_they_need_of_the_kernel_and_others_do_not() -> None:
+    usual = from_series(["a.mbox"], workloads=["memory"], catalogue=CATALOGUE)
+    assert usual.kernel.configuration == "perf"
+    series = from_series(["a.mbox"], workloads=["memory", "vmalloc"], catalogue=CATALOGUE)
+    assert series.kernel.configuration == "perf+workloads"
+    kernels = from_kernels(["git:/a", "git:/b"], workloads=["vmalloc"], catalogue=CATALOGUE)
+    assert [arm.kernel.configuration for arm in kernels.arms if arm.kernel] == [
+        "perf+workloads", "perf+workloads",
+    ]  # fmt: skip

@@ -11,7 +11,7 @@ from experiment.spec import Experiment, KernelSpec
 
 CHECKOUT = Path(__file__).parents[2]
 KERNEL: dict[str, Any] = {"source": "deb:linux-source-6.12", "arch": "arm64"}
-ASKED: dict[str, Any] = {
+EXPERIMENT: dict[str, Any] = {
     "name": "asked",
     "title": "",
     "kernel": KERNEL,
@@ -21,8 +21,8 @@ ASKED: dict[str, Any] = {
 }
 
 
-def asked(**changes: object) -> Experiment:
-    return Experiment.model_validate({**ASKED, **changes}, strict=False)
+def experiment_with(**changes: object) -> Experiment:
+    return Experiment.model_validate({**EXPERIMENT, **changes}, strict=False)
 
 
 def test_every_name_has_an_entry_and_what_it_refers_to_is_there() -> None:
@@ -31,8 +31,8 @@ def test_every_name_has_an_entry_and_what_it_refers_to_is_there() -> None:
         assert known.name == name
         folder = CHECKOUT / "configs" / "kconfig" / known.build.fragments
         if known.build.fragments:
-            wanted = {"arch.config", *(f"pages-{size}k.config" for size in known.build.page_kib)}
-            assert {path.name for path in folder.iterdir()} == wanted
+            fragments = {"arch.config", *(f"pages-{size}k.config" for size in known.build.page_kib)}
+            assert {path.name for path in folder.iterdir()} == fragments
         assert (CHECKOUT / "workloads" / (known.root.agent or "agent.sh")).is_file()
 
 
@@ -67,7 +67,7 @@ def test_arms_may_differ_in_their_pages() -> None:
         {"name": "4k", "kernel": KERNEL},
         {"name": "64k", "kernel": {**KERNEL, "page_kib": 64}},
     )
-    kernels = [arm.kernel for arm in asked(series=None, arms=arms).all_arms]
+    kernels = [arm.kernel for arm in experiment_with(series=None, arms=arms).all_arms]
     assert [kernel.page_kib for kernel in kernels if kernel] == [4, 64]
 
 
@@ -82,9 +82,11 @@ OTHER = ({"name": "one"}, {"name": "two", "kernel": {"source": "deb:linux-source
     ],
     ids=["two-architectures", "wall"],
 )
-def test_what_arm64_is_not_asked_for(changes: dict[str, Any], words: str) -> None:
+def test_what_arm64_does_not_have_is_refused_and_fine_without_it(
+    changes: dict[str, Any], words: str
+) -> None:
     with pytest.raises(ValidationError) as caught:
-        asked(**changes)
+        experiment_with(**changes)
     assert words in str(caught.value)
     fine = {**changes, "kernel": {"source": "deb:linux-source-6.12"}}
-    assert asked(**fine).kernel.arch == "x86_64"
+    assert experiment_with(**fine).kernel.arch == "x86_64"

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from errors import SpecError
@@ -26,14 +26,14 @@ from experiment.bisection import (
 def search(states: list[State]) -> tuple[Boundary, list[int], list[dict[int, State]]]:
     """Search these states; what was found, the points asked for, and all that was known."""
     known: dict[int, State] = {0: states[0], len(states) - 1: states[-1]}
-    asked: list[int] = []
+    steps: list[int] = []
     memory = [dict(known)]
     while True:
         decided = next_step(len(states), known)
         if isinstance(decided, Boundary):
-            return decided, asked, memory
+            return decided, steps, memory
         assert decided.point not in known
-        asked.append(decided.point)
+        steps.append(decided.point)
         known[decided.point] = states[decided.point]
         memory.append(dict(known))
 
@@ -48,19 +48,17 @@ def stepped(draw: st.DrawFn) -> tuple[list[State], int]:
     return states, culprit
 
 
-@settings(deadline=None)
 @given(stepped())
-def test_the_one_patch_is_found_in_as_few_steps_as_halving_takes(
+def test_the_one_patch_takes_as_few_steps_as_halving_does(
     given_: tuple[list[State], int],
 ) -> None:
     states, culprit = given_
-    found, asked, _ = search(states)
-    assert found == Boundary(culprit - 1, culprit)
-    assert found.single
-    assert len(asked) <= math.ceil(math.log2(len(states) - 1)) if len(states) > 2 else not asked
+    boundary, steps, _ = search(states)
+    assert boundary == Boundary(culprit - 1, culprit)
+    assert boundary.single
+    assert len(steps) <= math.ceil(math.log2(len(states) - 1)) if len(states) > 2 else not steps
 
 
-@settings(deadline=None)
 @given(stepped(), st.data())
 def test_points_that_cannot_be_tested_widen_the_answer_to_exactly_those_around_the_patch(
     given_: tuple[list[State], int], data: st.DataObject
@@ -69,30 +67,28 @@ def test_points_that_cannot_be_tested_widen_the_answer_to_exactly_those_around_t
     middle = range(1, len(states) - 1)
     skipped = data.draw(st.sets(st.sampled_from(middle))) if middle else set()
     shown: list[State] = ["skip" if n in skipped else state for n, state in enumerate(states)]
-    found, asked, _ = search(shown)
+    boundary, steps, _ = search(shown)
     tested = [n for n in range(len(states)) if n not in skipped]
-    assert found.old == max(n for n in tested if n < culprit)
-    assert found.new == min(n for n in tested if n >= culprit)
-    assert found.single == (found.new - found.old == 1)
-    assert len(asked) == len(set(asked))
+    assert boundary.old == max(n for n in tested if n < culprit)
+    assert boundary.new == min(n for n in tested if n >= culprit)
+    assert boundary.single == (boundary.new - boundary.old == 1)
+    assert len(steps) == len(set(steps))
 
 
-@settings(deadline=None)
 @given(st.lists(st.sampled_from(["old", "new", "skip"]), max_size=60))
-def test_whatever_the_points_say_what_is_found_is_a_move(middle: list[State]) -> None:
+def test_whatever_the_points_are_the_result_is_a_move(middle: list[State]) -> None:
     states: list[State] = ["old", *middle, "new"]
-    found, _, _ = search(states)
-    assert (states[found.old], states[found.new]) == ("old", "new")
-    assert all(states[n] == "skip" for n in range(found.old + 1, found.new))
+    boundary, _, _ = search(states)
+    assert (states[boundary.old], states[boundary.new]) == ("old", "new")
+    assert all(states[n] == "skip" for n in range(boundary.old + 1, boundary.new))
 
 
-@settings(deadline=None)
 @given(st.lists(st.sampled_from(["old", "new", "skip"]), max_size=60))
 def test_a_search_that_was_stopped_goes_on_where_it_was(middle: list[State]) -> None:
     states: list[State] = ["old", *middle, "new"]
-    found, asked, memory = search(states)
+    boundary, steps, memory = search(states)
     for number, known in enumerate(memory):
-        expected = NextPoint(asked[number]) if number < len(asked) else found
+        expected = NextPoint(steps[number]) if number < len(steps) else boundary
         assert next_step(len(states), known) == expected
 
 
@@ -124,7 +120,7 @@ def test_seeds_keep_what_means_nothing_within_the_threshold() -> None:
     assert float(np.mean(np.abs(fewer.mean(axis=1)) > 0.005)) > 0.01
 
 
-def test_a_spread_that_hides_the_threshold_is_told() -> None:
+def test_a_spread_that_hides_the_threshold_decides_nothing() -> None:
     assert can_decide(0.005, 0.0035, 4)
     assert not can_decide(0.005, 0.0035, 1)
 

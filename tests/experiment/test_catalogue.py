@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from pathlib import Path
+
 import pytest
 
+from errors import SpecError
+from experiment.catalogue import Catalogue
+from experiment.load import load_experiment
+from experiment.spec import Experiment
 from tests.experiment.conftest import GOOD, METRICS, SERIES, Problems, swap
 
 EVERY_METRIC = ", ".join(METRICS)
@@ -137,7 +144,7 @@ def test_one_unknown_name_is_one_line(problems: Problems, text: str, line: str) 
     assert problems(text) == [line]
 
 
-def test_an_unknown_workload_does_not_hide_what_can_be_said_without_it(
+def test_an_unknown_workload_does_not_hide_other_mistakes(
     problems: Problems,
 ) -> None:
     text = swap('workload = "filemap-4k"', 'workload = "filemap-4kb"').replace(
@@ -152,6 +159,26 @@ def test_an_unknown_workload_does_not_hide_what_can_be_said_without_it(
     ]
 
 
-def test_an_invalid_name_is_told_once(problems: Problems) -> None:
+def test_an_invalid_name_is_reported_once(problems: Problems) -> None:
     (line,) = problems(f'guest = "Laptop"\n{GOOD}')
     assert line.endswith("unknown; allowed: full, laptop, smoke, wall; did you mean 'laptop'?")
+
+
+def test_what_a_workload_needs_of_the_kernel_is_named(tmp_path: Path, catalogue: Catalogue) -> None:
+    needing = replace(catalogue, additions=("tests",), needs={"filemap-thp": ("tests",)})
+    file = tmp_path / "small.toml"
+
+    def load(text: str) -> Experiment:
+        file.write_text(text, encoding="utf-8")
+        return load_experiment(file, catalogue=needing)
+
+    with pytest.raises(SpecError) as caught:
+        load(GOOD)
+    (line,) = caught.value.problems
+    assert line.endswith(
+        "kernel.additions: found an array of 0: filemap-thp needs tests; allowed: tests"
+    )
+    with_it = swap("[kernel]", '[kernel]\nadditions = ["tests"]')
+    assert load(with_it).kernel.configuration == "perf+tests"
+    with pytest.raises(SpecError, match=r"additions\[0\]: found \"test\": unknown"):
+        load(with_it.replace('"tests"', '"test"'))

@@ -39,7 +39,7 @@ from experiment.spec import (
 )
 
 TIMES = {"laptop": {"4k": PhaseTimes(ramp_s=0, runtime_s=1)}}
-ASKED = Experiment(
+EXPERIMENT = Experiment(
     name="asked",
     title="asked",
     kernel=KernelSpec(source="dir:/nowhere"),
@@ -55,7 +55,7 @@ ASKED = Experiment(
 
 
 def test_every_block_has_every_arm_of_every_case_once_and_back_to_back() -> None:
-    plan = wall_plan(ASKED)
+    plan = wall_plan(EXPERIMENT)
     assert len(plan.runs) == 24 * 2 * 3
     assert len({run.run_id for run in plan.runs}) == len(plan.runs)
     for at in range(0, len(plan.runs), 3):
@@ -68,11 +68,11 @@ def test_every_block_has_every_arm_of_every_case_once_and_back_to_back() -> None
 
 
 def test_plan_is_a_function_of_the_seed_and_more_blocks_keep_the_first_ones() -> None:
-    assert wall_plan(ASKED) == wall_plan(ASKED)
-    longer = wall_plan(ASKED.model_copy(update={"blocks": 48}))
-    assert longer.runs[: 24 * 6] == wall_plan(ASKED).runs
-    other = wall_plan(ASKED.model_copy(update={"seed": 8}))
-    assert [run.arm for run in other.runs] != [run.arm for run in wall_plan(ASKED).runs]
+    assert wall_plan(EXPERIMENT) == wall_plan(EXPERIMENT)
+    longer = wall_plan(EXPERIMENT.model_copy(update={"blocks": 48}))
+    assert longer.runs[: 24 * 6] == wall_plan(EXPERIMENT).runs
+    other = wall_plan(EXPERIMENT.model_copy(update={"seed": 8}))
+    assert [run.arm for run in other.runs] != [run.arm for run in wall_plan(EXPERIMENT).runs]
 
 
 def test_orders_are_fair() -> None:
@@ -85,15 +85,15 @@ def test_orders_are_fair() -> None:
 
 def test_cases_and_blocks_have_orders_of_their_own() -> None:
     arms = ("a", "b")
-    one, other = (
+    first, second = (
         [order(arms, seed=1, block=block, case=case) for block in range(64)] for case in "xy"
     )
-    agree = sum(a == b for a, b in zip(one, other, strict=True))
+    agree = sum(a == b for a, b in zip(first, second, strict=True))
     assert 12 < agree < 52
 
 
 def test_the_a_a_arm_is_the_base_under_another_name() -> None:
-    base, patched, again = wall_arms(ASKED)
+    base, patched, again = wall_arms(EXPERIMENT)
     assert (again.name, again.patches) == (AGAIN, base.patches)
     assert again.patches != patched.patches
     assert again.label == "without the series, again"
@@ -102,22 +102,22 @@ def test_the_a_a_arm_is_the_base_under_another_name() -> None:
 def test_an_arm_may_not_have_the_a_a_arms_name() -> None:
     arms = (ArmSpec(name=AGAIN, patches=False), ArmSpec(name="patched", patches=True))
     with pytest.raises(SpecError, match="choose another"):
-        wall_arms(ASKED.model_copy(update={"arms": arms}))
+        wall_arms(EXPERIMENT.model_copy(update={"arms": arms}))
 
 
 def test_looks_spend_the_error_rates_exactly() -> None:
-    asked = Thresholds(change=0.01)
-    spent = [at_look(asked, look) for look in LOOKS]
+    thresholds = Thresholds(change=0.01)
+    spent = [at_look(thresholds, each) for each in LOOKS]
     assert [round(each.alpha, 6) for each in spent] == [0.001, 0.002, 0.003, 0.004]
-    assert isclose(sum(each.alpha for each in spent), asked.alpha)
-    assert isclose(sum(each.equivalence_alpha for each in spent), asked.equivalence_alpha)
+    assert isclose(sum(each.alpha for each in spent), thresholds.alpha)
+    assert isclose(sum(each.equivalence_alpha for each in spent), thresholds.equivalence_alpha)
     assert {each.change for each in spent} == {0.01}
     assert look_after(20) == LOOKS[1]
     assert look_after(21) is None
 
 
 def test_interrupted_block_is_made_again_whole() -> None:
-    plan = wall_plan(ASKED)
+    plan = wall_plan(EXPERIMENT)
     ids = [run.run_id for run in plan.runs]
     assert remaining_whole(plan, ids) == ()
     assert remaining_whole(plan, ()) == plan.runs
@@ -133,7 +133,7 @@ CALM = Conditions(stolen=0, foreign=0.01, swapped_pages=0, throttled=0)
 
 
 @pytest.mark.parametrize(
-    ("spoilt", "said"),
+    ("spoilt", "reason"),
     [
         (replace(CALM, stolen=0.02), "2.0% of CPU time stolen, 1.0% allowed"),
         (replace(CALM, foreign=0.2), "20.0% of CPU time foreign, 5.0% allowed"),
@@ -141,9 +141,9 @@ CALM = Conditions(stolen=0, foreign=0.01, swapped_pages=0, throttled=0)
         (replace(CALM, throttled=1), "1 thermal throttling events"),
     ],
 )
-def test_block_is_dropped_whole_and_the_reason_named(spoilt: Conditions, said: str) -> None:
+def test_block_is_dropped_whole_and_the_reason_named(spoilt: Conditions, reason: str) -> None:
     blocks = {0: (CALM, CALM, CALM), 1: (CALM, spoilt, CALM), 2: (CALM, CALM, None)}
-    assert dropped_blocks(blocks) == {1: said, 2: "a run failed"}
+    assert dropped_blocks(blocks) == {1: reason, 2: "a run failed"}
 
 
 def test_rules_can_be_wider() -> None:

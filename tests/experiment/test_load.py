@@ -114,7 +114,7 @@ def test_one_mistake_is_one_line(problems: Problems, text: str, line: str) -> No
     assert problems(text) == [line]
 
 
-def test_all_mistakes_are_told_at_once(problems: Problems) -> None:
+def test_all_mistakes_are_reported_at_once(problems: Problems) -> None:
     text = swap('workload = "filemap-thp"', 'workload = "filemap-4k"').replace("iops", "iopps")
     text = f'blocks = "3"\nguest = "labtop"\narms = [{{ name = "a", patches = true }}]\n{text}'
     keys = [line.split(": ")[1] for line in problems(text)]

@@ -31,6 +31,8 @@ def test_each_that_ships_is_whole_and_has_its_sources(name: str) -> None:
     assert machine.l1d.kib < machine.l2.kib < machine.llc.kib
     assert machine.llc.cores > 1
     assert machine.prefetch_source
+    assert machine.many is not None
+    assert machine.many.source
 
 
 def test_a_core_has_its_share_of_a_shared_cache() -> None:
@@ -44,7 +46,7 @@ def test_a_core_has_its_share_of_a_shared_cache() -> None:
 
 
 @pytest.mark.parametrize(
-    ("before", "after", "said"),
+    ("before", "after", "message"),
     [
         ("kib = 48", "kib = 40", "l1d: 40 KiB for 1 cores are no power of two"),
         ("kib = 32", "kib = 16", "l1i: found 32 sets; a multiple of 64 is wanted"),
@@ -56,10 +58,12 @@ def test_a_core_has_its_share_of_a_shared_cache() -> None:
         ('pages = ["4K"]', 'pages = ["64K"]', "64K"),
         ('name = "ice-lake-sp"', 'name = "other"', "must be the file's name"),
         ("ways = 12", "way = 12", "way"),
+        ("transfer_ns = [51, 108]", "transfer_ns = [108, 51]", "the least comes first"),
+        ("ghz = 3.4", "ghz = 0", "many.ghz"),
     ],
 )  # fmt: skip
-def test_mistakes_are_named(tmp_path: Path, before: str, after: str, said: str) -> None:
+def test_mistakes_are_named(tmp_path: Path, before: str, after: str, message: str) -> None:
     with pytest.raises(SpecError) as caught:
         load_machine(changed(tmp_path, before, after))
-    assert said in str(caught.value)
+    assert message in str(caught.value)
     assert "ice-lake-sp.toml" in str(caught.value)

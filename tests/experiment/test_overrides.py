@@ -17,9 +17,9 @@ from experiment.spec import Experiment, SeriesSpec
 from tests.experiment.conftest import GOOD, Problems
 
 
-def series_of(asked: Experiment) -> SeriesSpec:
-    assert asked.series is not None
-    return asked.series
+def series_of(experiment: Experiment) -> SeriesSpec:
+    assert experiment.series is not None
+    return experiment.series
 
 
 @pytest.fixture
@@ -74,7 +74,7 @@ def test_dots_and_brackets_are_the_same(file: Path, catalogue: Catalogue, key: s
     assert experiment.cases[1].times["laptop"]["thp"].runtime_s == 1.5
 
 
-def test_a_number_of_seeds_that_is_asked_for_is_fixed(file: Path, catalogue: Catalogue) -> None:
+def test_a_number_of_seeds_that_is_given_is_fixed(file: Path, catalogue: Catalogue) -> None:
     """The file's budget goes with the file's number."""
     file.write_text(f"max_seeds = 16\n{GOOD}")
 

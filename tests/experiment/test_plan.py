@@ -222,15 +222,15 @@ def test_no_twin_has_the_id_of_another_run() -> None:
 
 
 @pytest.mark.parametrize(
-    ("twins", "said"),
+    ("twins", "message"),
     [
         ((twin("a"), twin("a")), "twin named twice"),
         ((twin("repeat"),), "twin named twice, or 'repeat'"),
         ((twin("a", cases=("w", "x")),), "twins: a: no such case: x; known: w"),
     ],
 )
-def test_twins_that_make_no_sense(twins: tuple[TwinSpec, ...], said: str) -> None:
-    with pytest.raises(ValueError, match=said):
+def test_twins_that_make_no_sense(twins: tuple[TwinSpec, ...], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
         make_experiment([("w", "default")], twins=twins)
 
 

@@ -36,10 +36,10 @@ class Whole(Frozen):
     """Numbers by name."""
 
 
-class Silent(Frozen):
+class Unexplained(Frozen):
     """One key has no meaning."""
 
-    told: int = 0
+    number: int = 0
     """Something."""
     silent: int = 0
 
@@ -49,10 +49,10 @@ def test_a_meaning_is_the_string_below_its_field() -> None:
 
 
 def test_a_key_without_a_meaning_is_named() -> None:
-    with pytest.raises(ValueError, match="Silent: no meaning below silent"):
-        meanings(Silent)
-    with pytest.raises(ValueError, match="Silent"):
-        schema_of(Silent, "file")
+    with pytest.raises(ValueError, match="Unexplained: no meaning below silent"):
+        meanings(Unexplained)
+    with pytest.raises(ValueError, match="Unexplained"):
+        schema_of(Unexplained, "file")
 
 
 def test_a_schema_has_what_a_file_may_have_and_nothing_else() -> None:
@@ -71,7 +71,7 @@ def test_a_schema_has_what_a_file_may_have_and_nothing_else() -> None:
 
 
 def test_tables_are_named_by_their_places() -> None:
-    places = [found for _, found in tables_of(schema_of(Whole, "file"))]
+    places = [place for _, place in tables_of(schema_of(Whole, "file"))]
     assert places == [(), ("[inner]", "[[rows]]", "[by_name.NAME.NAME]")]
 
 

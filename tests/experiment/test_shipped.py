@@ -45,7 +45,7 @@ def test_each_runs_on_each_guest(name: str, guest: str, catalogue: Catalogue) ->
     assert size.file_mib / size.brd_mib == 13 / 16
     require_memory(size, shape, INITRAMFS_MIB)
     twins = sum(2 * len(twin.cases) * twin.blocks for twin in experiment.twins)
-    assert twins == {"filemap-v4": 16, "slow-add": 8, "lock-debugging": 12}.get(name, 0)
+    assert twins == {"filemap-v4": 20, "slow-add": 8, "lock-debugging": 12}.get(name, 0)
     assert len(make_plan(experiment).runs) == (blocks * 2 + 1) * len(experiment.cases) + twins
 
 
@@ -137,10 +137,10 @@ def test_path_and_work_of_the_first_phases_are_judged(catalogue: Catalogue) -> N
 
 
 def test_only_the_cross_check_builds_kernels_with_lock_statistics() -> None:
-    found = {
+    experiments = {
         path.stem
         for path in (CHECKOUT / "configs/experiments").glob("*.toml")
         for twin in tomllib.loads(path.read_text()).get("twins", [])
         if twin.get("flavour") == "lockstat"
     }
-    assert found == {"lock-debugging"}
+    assert experiments == {"lock-debugging"}

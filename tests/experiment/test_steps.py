@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from errors import SpecError
@@ -42,7 +42,6 @@ def test_a_posted_series_that_was_turned_around_has_its_own_subjects() -> None:
     assert [arm.label for arm in arms[1:]] == ["1: mm: one", "2: mm: two", "3: mm: three"]
 
 
-@settings(deadline=None)
 @given(st.integers(1, 120), st.booleans())
 def test_ends_are_the_plain_arms_and_neighbours_differ_by_one_patch(
     total: int, reverse: bool
@@ -61,29 +60,29 @@ def test_ends_are_the_plain_arms_and_neighbours_differ_by_one_patch(
 
 
 def test_steps_are_compared_with_the_one_before_and_as_a_whole() -> None:
-    asked = per_patch(make_experiment([("w", "default")]), SUBJECTS)
-    assert asked.compared == (
+    experiment = per_patch(make_experiment([("w", "default")]), SUBJECTS)
+    assert experiment.compared == (
         ("base", "patch-1"), ("patch-1", "patch-2"), ("patch-2", "patch-3"), ("base", "patch-3"),
     )  # fmt: skip
     # As it is written into the manifest and read again.
-    assert Experiment.model_validate_json(asked.model_dump_json()) == asked
+    assert Experiment.model_validate_json(experiment.model_dump_json()) == experiment
 
 
 def test_a_series_of_one_patch_is_the_usual_comparison() -> None:
-    asked = per_patch(make_experiment([("w", "default")]), SUBJECTS[:1])
-    assert asked.compared == (("base", "patch-1"),)
+    experiment = per_patch(make_experiment([("w", "default")]), SUBJECTS[:1])
+    assert experiment.compared == (("base", "patch-1"),)
 
 
 def test_published_figures_are_about_the_whole_series() -> None:
     figure = Published(metric="4k.bw", unit="MiB/s", base=1, patched=2, document="d")
     plain = make_experiment([("w", "default")])
     case = plain.cases[0].model_copy(update={"published": (figure,)})
-    asked = per_patch(plain.model_copy(update={"cases": (case,)}), SUBJECTS)
-    assert [each.arm for each in asked.cases[0].published] == ["patch-3"]
+    experiment = per_patch(plain.model_copy(update={"cases": (case,)}), SUBJECTS)
+    assert [each.arm for each in experiment.cases[0].published] == ["patch-3"]
 
 
 @pytest.mark.parametrize(
-    ("changes", "subjects", "said"),
+    ("changes", "subjects", "message"),
     [
         ({}, ["s"] * MOST_ARMS, f"{MOST_ARMS} patches; at most {MOST_ARMS - 1} can be compared"),
         (
@@ -99,13 +98,13 @@ def test_published_figures_are_about_the_whole_series() -> None:
     ],
 )
 def test_what_cannot_be_taken_apart_is_refused(
-    changes: dict[str, object], subjects: list[str], said: str
+    changes: dict[str, object], subjects: list[str], message: str
 ) -> None:
     with pytest.raises(SpecError, match="--per-patch: e: ") as error:
         per_patch(make_experiment([("w", "default")], **changes), subjects)
-    assert said in str(error.value)
+    assert message in str(error.value)
 
 
 def test_as_many_as_fit_are_taken() -> None:
-    asked = per_patch(make_experiment([("w", "default")]), ["s"] * (MOST_ARMS - 1))
-    assert len(asked.all_arms) == MOST_ARMS
+    experiment = per_patch(make_experiment([("w", "default")]), ["s"] * (MOST_ARMS - 1))
+    assert len(experiment.all_arms) == MOST_ARMS

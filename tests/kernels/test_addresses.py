@@ -81,7 +81,7 @@ def test_cold_part_belongs_to_its_function_and_is_no_entry() -> None:
     assert functions.is_entry.tolist() == [True, True, False, True, True, True, False, True]
 
 
-def test_one_name_in_two_files_is_told_apart() -> None:
+def test_one_name_in_two_files_is_distinguished() -> None:
     files = {START + 0x400: "fs/a.c", START + 0x500: "mm/b.c", START + 0x580: "mm/b.c"}
     functions = addresses.functions(TABLE, files)
     names = names_at(functions)
@@ -90,7 +90,7 @@ def test_one_name_in_two_files_is_told_apart() -> None:
     assert ("twin@a.c", "fs/a.c") in functions.named
 
 
-def test_files_of_one_name_are_told_apart_by_their_folder() -> None:
+def test_files_of_one_name_are_distinguished_by_their_folder() -> None:
     files = {START + 0x400: "fs/core.c", START + 0x500: "mm/core.c"}
     names = names_at(addresses.functions(TABLE, files))
     assert (names[0x400], names[0x500]) == ("twin@fs/core.c", "twin@mm/core.c")
@@ -110,7 +110,7 @@ def test_suffixes_of_the_compiler_stay() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("", "no _stext and _etext"),
         ("ffffffff81000000 T _stext\n", "no _stext and _etext"),
@@ -119,8 +119,8 @@ def test_suffixes_of_the_compiler_stay() -> None:
         ("ffffffff81000000 TT _stext\n", "line 1 is no symbol"),
     ],
 )
-def test_what_is_no_system_map_is_refused(text: str, said: str) -> None:
-    with pytest.raises(AddressesError, match=said):
+def test_what_is_no_system_map_is_refused(text: str, message: str) -> None:
+    with pytest.raises(AddressesError, match=message):
         addresses.parse(text)
 
 
@@ -130,8 +130,8 @@ def test_kallsyms_is_read_alike_without_its_modules() -> None:
 
 
 def test_running_kernel_that_is_the_same() -> None:
-    seen = "ffffffff81000000 T _stext\nffffffff81000100 t walk\nffffffff81001000 T _etext\n"
-    assert addresses.require_same(TABLE, seen) == 3
+    running = "ffffffff81000000 T _stext\nffffffff81000100 t walk\nffffffff81001000 T _etext\n"
+    assert addresses.require_same(TABLE, running) == 3
     assert addresses.require_same(TABLE, "") == 0
 
 
@@ -140,7 +140,7 @@ def test_addresses_that_the_kernel_hides_prove_nothing() -> None:
 
 
 @pytest.mark.parametrize(
-    ("seen", "said"),
+    ("running", "message"),
     [
         (
             "ffffffff81000140 t walk\n",
@@ -151,9 +151,9 @@ def test_addresses_that_the_kernel_hides_prove_nothing() -> None:
         ("garbage\n", "no line of /proc/kallsyms: 'garbage'"),
     ],
 )
-def test_running_kernel_that_is_another(seen: str, said: str) -> None:
-    with pytest.raises(AddressesError, match=said):
-        addresses.require_same(TABLE, seen)
+def test_running_kernel_that_is_another(running: str, message: str) -> None:
+    with pytest.raises(AddressesError, match=message):
+        addresses.require_same(TABLE, running)
 
 
 def test_modules_by_their_ranges() -> None:

@@ -19,8 +19,8 @@ from tests.kernels.test_first_parents import edit_slow
 def spec(lab: Lab) -> SeriesSpec:
     """A series of one patch, taken out of a source that holds it: kept in the cache."""
     lab.series("mine", edit_slow)
-    asked = SeriesSpec(path="configs/series/mine", reverse=True, revert=True)
-    return keep(asked, **lab.where)
+    series = SeriesSpec(path="configs/series/mine", reverse=True, revert=True)
+    return keep(series, **lab.where)
 
 
 def test_a_kept_series_is_the_same_in_another_cache(

@@ -61,7 +61,7 @@ def test_other_kinds_of_errors(log: str, first: str) -> None:
     assert host_trouble(log) == ""
 
 
-def test_nothing_found_is_nothing() -> None:
+def test_a_log_without_mistakes_has_none() -> None:
     assert mistakes("  CC      mm/filemap.o\n") == ()
 
 
@@ -78,7 +78,7 @@ def test_nothing_found_is_nothing() -> None:
         "/bin/sh: 1: flex: not found",
     ],
 )
-def test_trouble_of_the_host_is_found_among_errors(line: str) -> None:
+def test_trouble_of_the_host_is_recognised_among_errors(line: str) -> None:
     assert host_trouble(f"{COMPILER}{line}\n  CC      b.o\n") == clean(line)
 
 

@@ -80,8 +80,8 @@ def test_a_built_kernel_knows_the_files_of_its_functions(lab: Lab) -> None:
     kernel = provide(lab.spec, [], **lab.where)
     files = origins.load(kernel.origins)
     lines = (line.split() for line in kernel.system_map.read_text().splitlines())
-    found = {name: files.get(int(at, 16)) for at, kind, name in lines if kind in "tT"}
-    assert found == {
+    placed = {name: files.get(int(at, 16)) for at, kind, name in lines if kind in "tT"}
+    assert placed == {
         "start": "init.c", "filemap_add": "mm/filemap.c", "filemap_last": "mm/filemap.c",
         "remember": "mm/filemap.c", "slow": "mm/slow.c",
     }  # fmt: skip
@@ -157,8 +157,8 @@ def test_a_flavour_built_after_another_is_the_same_as_one_built_alone(lab: Lab, 
         for name in ("symbols.json.gz", "touched.json", "origins.json.gz", "config"):
             assert (after.folder / name).read_bytes() == (alone.folder / name).read_bytes(), name
     # The first has an object more: it is not taken for one of this kernel.
-    found = touched(provide(spec, patches, **lab.where).touched)
-    assert {one.file: one.built for one in found} == {"mm/filemap.c": True, "mm/debug.c": False}
+    rows = touched(provide(spec, patches, **lab.where).touched)
+    assert {each.file: each.built for each in rows} == {"mm/filemap.c": True, "mm/debug.c": False}
 
 
 def test_a_copy_that_did_not_build_at_first_is_cleaned_when_it_does(lab: Lab) -> None:
@@ -168,7 +168,7 @@ def test_a_copy_that_did_not_build_at_first_is_cleaned_when_it_does(lab: Lab) ->
     with pytest.raises(SeriesError):
         provide(spec, lab.series("broken", BROKEN), **lab.where)
     kernel = provide(spec, patches, **lab.where)
-    assert [(one.file, one.built) for one in touched(kernel.touched)] == [("mm/debug.c", False)]
+    assert [(each.file, each.built) for each in touched(kernel.touched)] == [("mm/debug.c", False)]
     assert not list(lab.cache.glob("trees/*/src/obj-*/copied"))
 
 
@@ -210,18 +210,18 @@ def test_key_depends_on_all_that_decides_the_kernel(lab: Lab) -> None:
         return key_of(spec, patches, **lab.where)
 
     faster = lab.series("faster", FASTER)
-    seen = {key(lab.spec, []), key(lab.spec, faster)}
-    assert len(seen) == 2
+    keys = {key(lab.spec, []), key(lab.spec, faster)}
+    assert len(keys) == 2
     faster[0].write_text(faster[0].read_text().replace("index >> 5", "index >> 6"))
-    seen.add(key(lab.spec, faster))
-    assert len(seen) == 3
+    keys.add(key(lab.spec, faster))
+    assert len(keys) == 3
     perf = lab.checkout / "configs/kconfig/perf.config"
     perf.write_text(perf.read_text() + "CONFIG_NR_CPUS=32\n")
-    seen.add(key(lab.spec, []))
-    assert len(seen) == 4
+    keys.add(key(lab.spec, []))
+    assert len(keys) == 4
     (lab.source / "init.c").write_text("int start(int n) { return n; }\n")
-    seen.add(key(lab.spec, []))
-    assert len(seen) == 5
+    keys.add(key(lab.spec, []))
+    assert len(keys) == 5
 
 
 def test_key_does_not_depend_on_where_things_are(lab: Lab, tmp_path: Path) -> None:
@@ -372,7 +372,7 @@ def test_a_link_error_is_blamed_on_the_patch_that_brought_it(lab: Lab) -> None:
 
 
 @pytest.mark.parametrize("base_is_cached", [True, False])
-def test_a_mistake_in_a_makefile_is_found_by_configuring(lab: Lab, base_is_cached: bool) -> None:
+def test_a_mistake_in_a_makefile_shows_in_configuring(lab: Lab, base_is_cached: bool) -> None:
     if base_is_cached:
         provide(lab.spec, [], **lab.where)
     number, _ = blamed(
@@ -477,9 +477,9 @@ def test_an_option_that_did_not_survive_stops_the_build(lab: Lab) -> None:
     (lab.checkout / "configs/kconfig/perf.config").write_text("CONFIG_NET=n\n")
     with pytest.raises(InfraError) as caught:
         provide(lab.spec, [], **lab.where)
-    said = str(caught.value)
-    assert "CONFIG_NET_9P: configs/kconfig/base.config sets y, the result is n" in said
-    assert "Kconfig:7: depends on NET, and NET is n" in said
+    message = str(caught.value)
+    assert "CONFIG_NET_9P: configs/kconfig/base.config sets y, the result is n" in message
+    assert "Kconfig:7: depends on NET, and NET is n" in message
     assert cached_kernels(lab.cache) == []
 
 
@@ -583,15 +583,15 @@ def test_identity_is_plain_json_for_other_tools(lab: Lab) -> None:
 
 
 def _processes_in(folder: Path) -> list[int]:
-    found = []
+    pids = []
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
             try:
                 if (entry / "cwd").readlink().is_relative_to(folder):
-                    found.append(int(entry.name))
+                    pids.append(int(entry.name))
             except OSError:
                 continue
-    return found
+    return pids
 
 
 def secret_at(tmp_path: Path) -> Path:
@@ -634,15 +634,15 @@ def test_makefiles_in_a_box_reach_nothing_outside(lab: Lab, tmp_path: Path) -> N
         "cat /proc/*/environ | tr '\\\\0' '\\\\n' > environ; touch -d 2099-01-01 mm/slow.o"
     )
     evil = replace("Makefile", "-include .config", f"_ := $(shell {script})\n-include .config")
-    told = replace("Makefile", "else\n", "else\n_ := $(shell echo uid $$(id -u) >&2)\n")
-    kernel = boxed(lab, lab.series("evil", evil, told))
+    printing = replace("Makefile", "else\n", "else\n_ := $(shell echo uid $$(id -u) >&2)\n")
+    kernel = boxed(lab, lab.series("evil", evil, printing))
     assert not (tmp_path / "canary").exists()
     assert base.image.read_bytes() == image
     assert (objects / "mm/filemap.o").read_bytes() == before
     assert provide(lab.spec, [], **lab.where).image.read_bytes() == image
-    said = kernel.build_log.read_text()
-    assert "uid 0" not in said
-    assert f"uid {sandbox.BOX_UID if os.getuid() == 0 else os.getuid()}" in said
+    log = kernel.build_log.read_text()
+    assert "uid 0" not in log
+    assert f"uid {sandbox.BOX_UID if os.getuid() == 0 else os.getuid()}" in log
     # What was left of it is gone, and the next series starts from the source's own objects.
     good = boxed(lab, lab.series("good", COMMENT))
     assert good.identity.code_key == base.identity.code_key
@@ -704,6 +704,20 @@ def test_a_kernel_that_was_changed_by_hand_is_built_again(lab: Lab) -> None:
         again = provide(lab.spec, [], **lab.where)
         assert again.image.read_bytes() == image
         assert again.modules == ()
+
+
+def test_what_is_added_to_a_flavour_is_another_kernel_with_its_modules(lab: Lab) -> None:
+    additions = lab.checkout / "configs/kconfig/additions"
+    additions.mkdir()
+    (additions / "tests.config").write_text("CONFIG_MODULES=y\n")
+    plain = provide(lab.spec, [], **lab.where)
+    more = provide(lab.spec.model_copy(update={"additions": ("tests",)}), [], **lab.where)
+    assert [path.name for path in more.modules] == ["test_walk.ko"]
+    assert more.identity.flavour == "perf+tests"
+    assert "CONFIG_MODULES=y" in more.config.read_text()
+    # The kernel without them has the key that it always had, and no modules.
+    assert (plain.identity.flavour, plain.modules) == ("perf", ())
+    assert plain.identity.key != more.identity.key
 
 
 def test_a_kernel_of_an_older_version_is_believed_once(lab: Lab) -> None:

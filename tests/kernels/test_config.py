@@ -149,7 +149,7 @@ def test_only_the_last_wish_counts() -> None:
     assert [(option.option, option.fragment) for option in lost] == [("X", "b"), ("Y", "a")]
 
 
-def test_an_option_asked_off_that_the_source_does_not_have_is_fine() -> None:
+def test_an_option_turned_off_that_the_source_does_not_have_is_fine() -> None:
     assert lost_options([Fragment("a", {"GONE": "n"})], "CONFIG_X=y\n") == ()
 
 
@@ -180,3 +180,23 @@ def test_shipped_fragments_do_not_contradict_themselves() -> None:
         names = [line.split("=")[0] for line in path.read_text().splitlines() if line[:1] == "C"]
         assert len(names) == len(set(names)), path.name
     assert "perf" in known_flavours(CHECKOUT)
+
+
+def test_additions_come_last_and_win(lab: Lab) -> None:
+    folder = lab.checkout / FOLDER / "additions"
+    folder.mkdir()
+    (folder / "big.config").write_text("CONFIG_NR_CPUS=128\n")
+    parts = fragments(lab.checkout, "perf", additions=("big",))
+    assert names_of(parts)[-1] == f"{FOLDER}/additions/big.config"
+    assert parse(merge(parts))["NR_CPUS"] == "128"
+    assert "big" not in known_flavours(lab.checkout)
+    with pytest.raises(UsageError, match="bigger") as caught:
+        fragments(lab.checkout, "perf", additions=("bigger",))
+    assert caught.value.next_step == "known additions: big"
+
+
+def test_what_the_default_workloads_boot_has_nothing_added() -> None:
+    """Its key decides what every cached kernel, night and published time is of."""
+    usual = merge(fragments(CHECKOUT, "perf"))
+    assert "MODULES=n" in usual
+    assert "MODULES=y" in merge(fragments(CHECKOUT, "perf", additions=("workloads",)))

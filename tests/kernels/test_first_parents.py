@@ -71,7 +71,7 @@ def test_settings_of_the_repository_change_nothing(lab: Lab, tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize(
-    ("place", "between", "said"),
+    ("place", "between", "message"),
     [
         ("", "base..nowhere", "git does not know nowhere"),
         ("", "topic..base", "no commit in the range"),
@@ -82,8 +82,8 @@ def test_settings_of_the_repository_change_nothing(lab: Lab, tmp_path: Path) -> 
     ],
 )
 def test_what_is_no_range_is_refused(
-    lab: Lab, tmp_path: Path, place: str, between: str, said: str
+    lab: Lab, tmp_path: Path, place: str, between: str, message: str
 ) -> None:
     folder = merged(lab)
-    with pytest.raises(UsageError, match=said):
+    with pytest.raises(UsageError, match=message):
         write_line(place or str(folder), between, tmp_path, checkout=lab.checkout)

@@ -35,16 +35,16 @@ LINK = (
 
 def hostile(lab: Lab, diff: str, **headers: str) -> SeriesSpec:
     """A posted patch whose diff is replaced."""
-    (one,) = post(lab, FASTER)
+    (mail,) = post(lab, FASTER)
     for name, value in headers.items():
-        one = one.with_header(name, value)
+        mail = mail.with_header(name, value)
     path = lab.checkout / "hostile.mbox"
-    path.write_bytes(mbox([Post(one.headers, f"words\n---\n{diff}--\n2.39\n")]))
+    path.write_bytes(mbox([Post(mail.headers, f"words\n---\n{diff}--\n2.39\n")]))
     return SeriesSpec(path="hostile.mbox")
 
 
 @pytest.mark.parametrize(
-    ("diff", "said"),
+    ("diff", "message"),
     [
         ("diff --git a/../evil.c b/../evil.c\n" + NEW.format("../evil.c"), "outside the kernel"),
         ("diff --git a/x b/x\n" + NEW.format("mm/../../evil.c"), "outside the kernel tree"),
@@ -72,11 +72,11 @@ def hostile(lab: Lab, diff: str, **headers: str) -> SeriesSpec:
         ("diff --git a/f b/f\nindex 01..02\nBinary files a/f and b/f differ\n", "a binary file: f"),
     ],
 )  # fmt: skip
-def test_refused_before_anything_is_applied(lab: Lab, diff: str, said: str) -> None:
+def test_refused_before_anything_is_applied(lab: Lab, diff: str, message: str) -> None:
     before = sorted(lab.source.rglob("*"))
     with pytest.raises(SeriesError) as caught:
         keep(hostile(lab, diff), **lab.where)
-    assert said in caught.value.what
+    assert message in caught.value.what
     assert not any(is_unfit(character) for character in str(caught.value).replace("\n", ""))
     assert sorted(lab.source.rglob("*")) == before
     assert not (lab.cache / "series").exists()
@@ -87,7 +87,7 @@ def test_a_link_of_one_patch_is_not_followed_by_another(lab: Lab, tmp_path: Path
     bodies = [LINK.format("mm/trap"), "diff --git a/x b/x\n" + NEW.format("mm/trap/evil.c")]
     path = lab.checkout / "hostile.mbox"
     path.write_bytes(
-        mbox([Post(one.headers, f"w\n---\n{d}") for one, d in zip(posts, bodies, strict=True)])
+        mbox([Post(mail.headers, f"w\n---\n{d}") for mail, d in zip(posts, bodies, strict=True)])
     )
     with pytest.raises(SeriesError, match="symbolic link"):
         keep(SeriesSpec(path="hostile.mbox"), **lab.where)
@@ -99,11 +99,11 @@ def FASTER_AGAIN(tree: Path) -> None:
 
 def test_headers_with_escapes_are_shown_harmless(lab: Lab) -> None:
     evil = "=?utf-8?q?=1B=5D0=3Bowned=07_=E2=80=AEtxt_=3Cscript=3E?="
-    (one,) = post(lab, FASTER)
-    one = one.with_header("Subject", f"[PATCH] mm: {evil}")
-    one = one.with_header("From", f"{evil} <a@example.org>")
+    (mail,) = post(lab, FASTER)
+    mail = mail.with_header("Subject", f"[PATCH] mm: {evil}")
+    mail = mail.with_header("From", f"{evil} <a@example.org>")
     path = lab.checkout / "x.mbox"
-    path.write_bytes(mbox([one]))
+    path.write_bytes(mbox([mail]))
     spec = keep(SeriesSpec(path="x.mbox"), **lab.where)
     (record,) = records_of(spec, **lab.where)
     (patch,) = patches_of(spec, **lab.where)
@@ -125,8 +125,8 @@ def test_git_and_the_reader_must_see_the_same_files(lab: Lab, tmp_path: Path) ->
 
 
 def test_too_large(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
-    (one,) = post(lab, FASTER)
-    (lab.checkout / "big.mbox").write_bytes(mbox([one]))
+    (mail,) = post(lab, FASTER)
+    (lab.checkout / "big.mbox").write_bytes(mbox([mail]))
     monkeypatch.setattr(mails, "MOST_MAILS", 0)
     with pytest.raises(SeriesError, match="has 1 mails, more than 0"):
         keep(SeriesSpec(path="big.mbox"), **lab.where)
@@ -213,7 +213,7 @@ def test_reading_takes_linear_time() -> None:
     assert time.process_time() - started < 5
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.binary(max_size=400))
 def test_any_bytes_are_a_mail_or_an_error_of_the_lab(data: bytes) -> None:
     for mail in read_mails(b"From a 00:00:00 2026\nSubject: x\n" + data, "x"):
@@ -263,7 +263,7 @@ VALUES = st.lists(
 ).map("".join)  # fmt: skip
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(
     st.lists(st.tuples(HEADERS, VALUES), max_size=6),
     st.lists(VALUES | st.sampled_from([DIFF, f"@@ -{LONG} +1 @@", "--b", "begin 666 x"])),
@@ -288,7 +288,7 @@ LINES = st.sampled_from(
 )  # fmt: skip
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=500)
 @given(st.lists(LINES | st.text(max_size=20), max_size=12))
 def test_any_text_is_a_diff_or_an_error_of_the_lab(lines: list[str]) -> None:
     try:
@@ -331,5 +331,5 @@ def test_parts_of_names() -> None:
 
 def test_parts_in_parts_a_thousand_deep_are_a_mail_without_text() -> None:
     parts = (f'Content-Type: multipart/mixed; boundary="{n}"\n\n--{n}\n' for n in range(3000))
-    found = read_mail(f"Subject: [PATCH v2] mm: x\nFrom: a@b\n{''.join(parts)}\ntext\n".encode())
-    assert (found.subject, found.version, found.text, found.is_patch) == ("mm: x", 2, "", False)
+    mail = read_mail(f"Subject: [PATCH v2] mm: x\nFrom: a@b\n{''.join(parts)}\ntext\n".encode())
+    assert (mail.subject, mail.version, mail.text, mail.is_patch) == ("mm: x", 2, "", False)

@@ -35,6 +35,6 @@ def test_changed_functions(hunks: str, names: tuple[str, ...]) -> None:
 def test_those_of_a_posted_series() -> None:
     (path,) = [name for name in known_series(CHECKOUT) if name.endswith("filemap-walks")]
     texts = [patch.read_text() for patch in series_patches(CHECKOUT, path)]
-    found = [changed_functions(text, "x") for text in texts]
-    assert all(found)
-    assert "__filemap_add_folio" in {name for names in found for name in names}
+    functions = [changed_functions(text, "x") for text in texts]
+    assert all(functions)
+    assert "__filemap_add_folio" in {name for names in functions for name in names}

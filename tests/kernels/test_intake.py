@@ -84,7 +84,7 @@ def test_a_session_does_not_go_on_with_another_series(lab: Lab) -> None:
         keep(kept, checkout=lab.checkout, cache=empty)
 
 
-def test_newest_version_wins_and_it_is_said(lab: Lab) -> None:
+def test_newest_version_wins_with_a_note(lab: Lab) -> None:
     posts = [*post(lab, FASTER, COMMENT, version=1), *post(lab, GROWN, version=2)]
     patches, record = taken(lab, file(lab, posts))
     assert "index * 37" in applied(lab, patches)
@@ -124,14 +124,14 @@ def test_order_is_that_of_the_numbers(lab: Lab) -> None:
 @pytest.mark.parametrize("charset", ["utf-8", "iso-8859-1"])
 def test_encodings_are_undone(lab: Lab, encoding: str, charset: str) -> None:
     edit = replace("mm/filemap.c", "/* Add a folio. */", "/* Añadir = sí. */")
-    (one,) = post(lab, edit)
+    (mail,) = post(lab, edit)
     encode = quopri.encodestring if encoding == "quoted-printable" else base64.encodebytes
-    body = encode(one.body.encode(charset)).decode()
-    one = one.with_header("Content-Transfer-Encoding", encoding)
-    one = one.with_header("Content-Type", f"text/plain; charset={charset}")
-    one = one.with_header("From", f"{encoded_word('José Ñandú', charset)} <jose@example.org>")
-    one = one.with_header("Subject", encoded_word("[PATCH] mm: ¡más rápido!", charset))
-    posts = [Post(one.headers, body)]
+    body = encode(mail.body.encode(charset)).decode()
+    mail = mail.with_header("Content-Transfer-Encoding", encoding)
+    mail = mail.with_header("Content-Type", f"text/plain; charset={charset}")
+    mail = mail.with_header("From", f"{encoded_word('José Ñandú', charset)} <jose@example.org>")
+    mail = mail.with_header("Subject", encoded_word("[PATCH] mm: ¡más rápido!", charset))
+    posts = [Post(mail.headers, body)]
     patches, record = taken(lab, file(lab, posts))
     assert "/* Añadir = sí. */" in applied(lab, patches)
     assert record.title == "mm: ¡más rápido!"
@@ -139,14 +139,14 @@ def test_encodings_are_undone(lab: Lab, encoding: str, charset: str) -> None:
 
 
 def test_eight_bit_names_without_any_encoding(lab: Lab) -> None:
-    (one,) = post(lab, FASTER)
-    raw = mbox([one.with_header("From", "José <jose@example.org>")])
+    (mail,) = post(lab, FASTER)
+    raw = mbox([mail.with_header("From", "José <jose@example.org>")])
     assert taken(lab, file(lab, raw))[1].author == "José <jose@example.org>"
     latin = raw.replace("José".encode(), "José".encode("latin-1"))
     assert taken(lab, file(lab, latin, "latin.mbox"))[1].author == "José <jose@example.org>"
 
 
-def test_line_ends_of_a_mailer_are_made_plain_and_said(lab: Lab) -> None:
+def test_line_ends_of_a_mailer_are_made_plain_with_a_note(lab: Lab) -> None:
     raw = mbox(post(lab, FASTER, COMMENT)).replace(b"\n", b"\r\n")
     patches, record = taken(lab, file(lab, raw))
     assert b"\r" not in patches[0].read_bytes()
@@ -155,24 +155,24 @@ def test_line_ends_of_a_mailer_are_made_plain_and_said(lab: Lab) -> None:
 
 
 def test_a_wrapped_line_is_refused_with_its_number(lab: Lab) -> None:
-    (one,) = post(lab, FASTER)
-    at = one.body.index("filemap_add(int index)\n {")
-    broken = Post(one.headers, f"{one.body[:at]}filemap_add(int\nindex){one.body[at + 22 :]}")
+    (mail,) = post(lab, FASTER)
+    at = mail.body.index("filemap_add(int index)\n {")
+    broken = Post(mail.headers, f"{mail.body[:at]}filemap_add(int\nindex){mail.body[at + 22 :]}")
     with pytest.raises(SeriesError, match=r"was damaged on its way: line \d+ of the patch"):
         keep(file(lab, [broken]), **lab.where)
 
 
-def test_tabs_made_spaces_are_refused_and_said_to_be_that(lab: Lab) -> None:
-    (one,) = post(lab, FASTER)
-    patches, _ = taken(lab, file(lab, [Post(one.headers, one.body.replace("\t", "        "))]))
+def test_tabs_made_spaces_are_refused_with_that_reason(lab: Lab) -> None:
+    (mail,) = post(lab, FASTER)
+    patches, _ = taken(lab, file(lab, [Post(mail.headers, mail.body.replace("\t", "        "))]))
     with pytest.raises(SeriesError, match="it would if white space did not count") as caught:
         applied(lab, patches)
     assert "tabs or line ends were changed" in caught.value.next_step
 
 
 def test_a_cut_off_mail_is_refused(lab: Lab) -> None:
-    (one,) = post(lab, GROWN)
-    cut = Post(one.headers, one.body[: one.body.index("+\ttable")])
+    (mail,) = post(lab, GROWN)
+    cut = Post(mail.headers, mail.body[: mail.body.index("+\ttable")])
     with pytest.raises(SeriesError, match="ends in the middle of a hunk"):
         keep(file(lab, [cut]), **lab.where)
 
@@ -199,15 +199,15 @@ def test_a_mailbox_as_git_writes_it_without_ids(lab: Lab) -> None:
 
 
 def test_two_series_in_one_mailbox_are_refused(lab: Lab) -> None:
-    one = post(lab, FASTER, GROWN)
+    first = post(lab, FASTER, GROWN)
     other = [each.with_header("Subject", "[PATCH 1/2] other") for each in post(lab, COMMENT)]
     with pytest.raises(SeriesError, match=r"two mails are v1 1/2: .* and 'other'"):
-        keep(file(lab, [*one, *other]), **lab.where)
+        keep(file(lab, [*first, *other]), **lab.where)
     with pytest.raises(SeriesError, match=r"no patch in 1 mails"):
-        keep(file(lab, [reply(one[0], "hm")]), **lab.where)
+        keep(file(lab, [reply(first[0], "hm")]), **lab.where)
 
 
-def test_a_reviewers_patch_in_the_thread_is_left_out_and_said(lab: Lab) -> None:
+def test_a_reviewers_patch_in_the_thread_is_left_out_with_a_note(lab: Lab) -> None:
     posts = post(lab, FASTER, COMMENT)
     (stray,) = post(lab, GROWN)
     stray = stray.with_header("Subject", "[PATCH] what about this?")
@@ -309,7 +309,7 @@ def test_a_range_of_a_repository(lab: Lab) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "said"),
+    ("name", "message"),
     [
         ("git:{}@base..nowhere", "git does not know nowhere"),
         ("git:{}@topic..base", "there is no commit in the range"),
@@ -319,9 +319,9 @@ def test_a_range_of_a_repository(lab: Lab) -> None:
         ("git:{}@--output=x..topic", "is not a range of commits in a repository"),
     ],
 )
-def test_a_range_that_is_none(lab: Lab, name: str, said: str) -> None:
+def test_a_range_that_is_none(lab: Lab, name: str, message: str) -> None:
     folder = repository(lab, FASTER)
-    with pytest.raises(UsageError, match=said):
+    with pytest.raises(UsageError, match=message):
         keep(SeriesSpec(path=name.format(folder)), **lab.where)
 
 
@@ -357,17 +357,17 @@ def test_a_thread_that_was_fetched_is_not_fetched_again(lab: Lab) -> None:
     folder = lab.cache / "threads"
     folder.mkdir(parents=True)
     (folder / f"{hashlib.sha256(name.encode()).hexdigest()[:32]}.mbox").write_bytes(mbox(posts))
-    for asked in (
+    for source in (
         name,
         f"<{name}>",
         f"mid:{name}",
         f"https://lore.kernel.org/linux-mm/{name}/T/#u",
     ):
-        _, record = taken(lab, SeriesSpec(path=asked))
+        _, record = taken(lab, SeriesSpec(path=source))
         assert (record.kind, record.message_id) == ("thread", name)
 
 
-def test_what_is_not_there_is_said(lab: Lab) -> None:
+def test_what_is_not_there_is_named(lab: Lab) -> None:
     with pytest.raises(UsageError, match="no such file"):
         keep(SeriesSpec(path="gone.mbox"), **lab.where)
     with pytest.raises(UsageError, match="no such folder"):
@@ -376,8 +376,8 @@ def test_what_is_not_there_is_said(lab: Lab) -> None:
 
 def test_a_version_that_is_written_without_a_space(lab: Lab) -> None:
     posts = [
-        one.with_header("Subject", one.header("Subject").replace("PATCH v3", "PATCHv3"))
-        for one in post(lab, FASTER, COMMENT, version=3)
+        mail.with_header("Subject", mail.header("Subject").replace("PATCH v3", "PATCHv3"))
+        for mail in post(lab, FASTER, COMMENT, version=3)
     ]
     assert "[PATCHv3 1/2]" in posts[0].header("Subject")
     assert taken(lab, file(lab, posts))[1].version == 3

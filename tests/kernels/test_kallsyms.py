@@ -11,24 +11,24 @@ from kernels.kallsyms import KallsymsError, symbols, system_map
 from tests.kernels.shipped import SYMBOLS, TEXT, tables
 
 NAMES = st.text("abcdefghlp_0123456789.$", min_size=1, max_size=140)
-ONE = st.tuples(st.sampled_from("tTdDbr"), NAMES, st.integers(0, 2**24))
-MANY = st.integers(257, 800).flatmap(lambda n: st.lists(ONE, min_size=n, max_size=n))
+SYMBOL = st.tuples(st.sampled_from("tTdDbr"), NAMES, st.integers(0, 2**24))
+MANY = st.integers(257, 800).flatmap(lambda n: st.lists(SYMBOL, min_size=n, max_size=n))
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(made=MANY, old=st.booleans(), percpu=st.booleans())
 def test_what_was_packed_comes_out(
     made: list[tuple[str, str, int]], old: bool, percpu: bool
 ) -> None:
-    found = symbols(tables(made, old=old, percpu=percpu))
-    assert [(s.kind, s.name, s.address - TEXT) for s in found] == made
+    unpacked = symbols(tables(made, old=old, percpu=percpu))
+    assert [(s.kind, s.name, s.address - TEXT) for s in unpacked] == made
 
 
 def test_absolute_addresses_stay_what_they_are() -> None:
     made = [("A", "fixed_percpu_data", -4096), *SYMBOLS]
-    found = symbols(tables(made, percpu=True))
-    assert found[0].address == 4096
-    assert found[1].address == TEXT
+    unpacked = symbols(tables(made, percpu=True))
+    assert unpacked[0].address == 4096
+    assert unpacked[1].address == TEXT
 
 
 def test_written_as_a_system_map_that_the_probe_reads() -> None:
@@ -44,15 +44,15 @@ def test_no_tables(data: bytes) -> None:
         symbols(data)
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(at=st.integers(0, 2**12), byte=st.integers(0, 255), cut=st.integers(0, 2**12))
-def test_damage_is_found_or_harms_no_more_than_a_name(at: int, byte: int, cut: int) -> None:
+def test_damage_is_noticed_or_harms_no_more_than_a_name(at: int, byte: int, cut: int) -> None:
     whole = tables(SYMBOLS)
     data = bytearray(whole[: len(whole) - cut % len(whole)])
     if data:
         data[at % len(data)] = byte
     try:
-        found = symbols(bytes(data))
+        unpacked = symbols(bytes(data))
     except KallsymsError:
         return
-    assert len(found) == len(SYMBOLS)
+    assert len(unpacked) == len(SYMBOLS)

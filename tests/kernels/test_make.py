@@ -64,21 +64,21 @@ def test_status_steps_and_log(tmp_path: Path) -> None:
     )
     status, steps = run(tmp_path)
     assert (status, steps) == (2, 2)
-    said = (tmp_path / "log").read_text()
-    assert said.startswith(f"$ cd {tmp_path} && make\n")
-    assert "Error 3" in said
+    log = (tmp_path / "log").read_text()
+    assert log.startswith(f"$ cd {tmp_path} && make\n")
+    assert "Error 3" in log
 
 
 def test_progress_tells_steps_while_make_runs(tmp_path: Path) -> None:
     (tmp_path / "Makefile").write_text(
         "all:\n" + "".join(f'\t@echo "  CC      {name}.o"; sleep 0.4\n' for name in ("a", "b", "c"))
     )
-    told: list[MakeProgress] = []
-    assert run(tmp_path, expected=2, progress=told.append) == (0, 3)
-    assert {step.done for step in told} >= {1, 2, 3}
-    assert next(step.total for step in told if step.done == 1) == 2
-    assert told[-1].total == 2, "an estimate that was too small is not made to fit"
-    assert 1.0 < told[-1].seconds < 20
+    steps: list[MakeProgress] = []
+    assert run(tmp_path, expected=2, progress=steps.append) == (0, 3)
+    assert {step.done for step in steps} >= {1, 2, 3}
+    assert next(step.total for step in steps if step.done == 1) == 2
+    assert steps[-1].total == 2, "an estimate that was too small is not made to fit"
+    assert 1.0 < steps[-1].seconds < 20
 
 
 def test_deadline_kills_sub_makes_too(nested: Path) -> None:

@@ -77,3 +77,8 @@ def test_file_that_is_no_module_is_named(folder: Path) -> None:
     (folder / "kernel/drivers/block/brd.ko.gz").write_bytes(gzip.compress(b"a text"))
     with pytest.raises(UsageError, match=r"brd\.ko\.gz: no module"):
         modules.chosen(folder)
+
+
+def test_modules_of_a_build_are_those_that_kbuild_lists(tmp_path: Path) -> None:
+    (tmp_path / "modules.order").write_text("lib/test_vmalloc.o\ndrivers/a-b.o\n")
+    assert modules.built(tmp_path) == ("lib/test_vmalloc.ko", "drivers/a-b.ko")

@@ -52,7 +52,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return source
 
 
-def found(source: Path) -> dict[str, set[str]]:
+def placed(source: Path) -> dict[str, set[str]]:
     """Name → files, of all the functions that were placed."""
     placed = origins.collect(source / "obj", source)
     table: dict[str, set[str]] = {}
@@ -64,7 +64,7 @@ def found(source: Path) -> dict[str, set[str]]:
 
 
 def test_every_function_has_its_file(built: Path) -> None:
-    assert found(built) == {
+    assert placed(built) == {
         "_start": {"start.c"},
         "mm": {"mm/core.c"},
         "fs": {"fs/core.c"},
@@ -105,11 +105,11 @@ def test_an_object_without_a_source_is_named_itself(built: Path, tmp_path: Path)
 
 def test_saved_and_loaded(tmp_path: Path) -> None:
     table = {0xFFFFFFFF81000000: "mm/filemap.c", 0xFFFFFFFF81000010: "lib/xarray.c"}
-    one, other = tmp_path / "one", tmp_path / "other"
-    origins.save(table, one)
-    origins.save(dict(reversed(table.items())), other)
-    assert origins.load(one) == table
-    assert one.read_bytes() == other.read_bytes()
+    first, second = tmp_path / "one", tmp_path / "other"
+    origins.save(table, first)
+    origins.save(dict(reversed(table.items())), second)
+    assert origins.load(first) == table
+    assert first.read_bytes() == second.read_bytes()
 
 
 def test_kernel_without_the_file_has_none(tmp_path: Path) -> None:

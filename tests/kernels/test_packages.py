@@ -39,12 +39,12 @@ def test_package_that_apt_does_not_know(archive: Archive) -> None:
 
 
 @pytest.mark.parametrize(
-    "asked",
+    "name",
     ["bash", "-o=x", "linux-image-a b", "linux-image-a=", "linux-image-a=1 -y", "linux-image-../a"],
 )
-def test_names_that_are_none(asked: str) -> None:
+def test_names_that_are_none(name: str) -> None:
     with pytest.raises(UsageError, match="not the name of a kernel package"):
-        packages.find(asked)
+        packages.find(name)
 
 
 def test_fetched_once_and_kept(archive: Archive, tmp_path: Path) -> None:

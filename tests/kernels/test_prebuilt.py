@@ -44,12 +44,12 @@ def names(kernel: Kernel) -> list[str]:
 
 def test_package_becomes_a_kernel(lab: Lab, archive: Archive) -> None:
     kernel = build.provide(DEB, [], **lab.where)
-    said = kernel.identity
-    assert (said.release, said.flavour, said.patches) == ("6.1.2-test", "prebuilt", ())
-    assert said.source == f"deb:{NAME}=6.1.2-1"
-    assert said.compiler == "gcc-12 (Test) 12.2.0, GNU ld 2.40"
-    assert len(said.build_id) == 40
-    assert build.key_of(DEB, [], **lab.where) == said.key
+    identity = kernel.identity
+    assert (identity.release, identity.flavour, identity.patches) == ("6.1.2-test", "prebuilt", ())
+    assert identity.source == f"deb:{NAME}=6.1.2-1"
+    assert identity.compiler == "gcc-12 (Test) 12.2.0, GNU ld 2.40"
+    assert len(identity.build_id) == 40
+    assert build.key_of(DEB, [], **lab.where) == identity.key
     assert kernel.config.read_text() == "CONFIG_SMP=y\n"
     assert names(kernel) == ["00-qemu_fw_cfg.ko", "01-brd.ko", "02-libcrc32c.ko", "03-xfs.ko"]
     assert kernel.modules[0].read_bytes().startswith(b"\x7fELF")
@@ -114,7 +114,7 @@ def test_kernel_without_tables_of_symbols_has_no_names(lab: Lab, tmp_path: Path)
 
 
 @pytest.mark.parametrize(
-    ("source", "said"),
+    ("source", "message"),
     [
         ("image:nowhere", "no such file"),
         ("image:{image}@nowhere", "no such folder"),
@@ -122,9 +122,9 @@ def test_kernel_without_tables_of_symbols_has_no_names(lab: Lab, tmp_path: Path)
         ("image:Makefile", "no x86 boot image"),
     ],
 )
-def test_what_is_not_there_is_named(lab: Lab, image: Path, source: str, said: str) -> None:
+def test_what_is_not_there_is_named(lab: Lab, image: Path, source: str, message: str) -> None:
     (lab.checkout / "Makefile").write_text("all:\n")
-    with pytest.raises(UsageError, match=said):
+    with pytest.raises(UsageError, match=message):
         build.key_of(KernelSpec(source=source.format(image=image)), [], **lab.where)
 
 
@@ -137,12 +137,12 @@ def test_two_prebuilt_kernels_are_compared_by_size(
     archive.add(NAME, "6.1.2-2", shipped.shipped(tmp_path / "second", "second"))
     second = build.provide(DEB, [], **lab.where)
     assert second.identity.source.endswith("=6.1.2-2")
-    found = compare(first, second, ())
-    assert found is not None
-    changed = {each.name: (each.before, each.after) for each in found.functions}
+    record = compare(first, second, ())
+    assert record is not None
+    changed = {each.name: (each.before, each.after) for each in record.functions}
     assert changed["vfs_read"] == (0xD00, 0xCC0)
     assert "schedule" not in changed
-    assert found.findings == (SIZES_ONLY,)
+    assert record.findings == (SIZES_ONLY,)
     same = compare(first, first, ())
     assert same is not None
     assert (same.verdict, same.findings) == ("same code", ())
@@ -158,13 +158,13 @@ def test_settled_experiment_names_versions_and_whole_paths(
     lab: Lab, archive: Archive, image: Path
 ) -> None:
     (lab.checkout / "mine").symlink_to(image)
-    asked = Experiment.model_validate_json(f"""{{
+    experiment = Experiment.model_validate_json(f"""{{
         "name": "a", "title": "", "kernel": {{"source": "deb:{NAME}"}},
         "dataset": {{"cgroup_limit_mib": 1, "brd_mib": 2, "file_mib": 1, "jobs": 1}},
         "arms": [{{"name": "one"}}, {{"name": "two", "kernel": {{"source": "image:mine"}}}}],
         "cases": [{{"workload": "any", "times": {{}}}}]
     }}""")
-    made = settle(asked, **lab.where)
+    made = settle(experiment, **lab.where)
     assert made.kernel.source == f"deb:{NAME}=6.1.2-1"
     assert made.arms[0].kernel is None
     assert made.arms[1].kernel == KernelSpec(source=f"image:{image}")

@@ -64,7 +64,7 @@ def test_a_copy_is_refused() -> None:
 LINES = st.lists(st.sampled_from(["a", "b", "-- c", "++ d", "", "@@ e"]), max_size=12)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(before=LINES, after=LINES)
 def test_any_change_of_a_file_goes_back(
     tmp_path_factory: pytest.TempPathFactory, before: list[str], after: list[str]

@@ -14,9 +14,9 @@ from tests.kernels.fake import COMMENT, FASTER, GROWN, Lab
 from tests.kernels.posting import Post, git, mbox, post, repository
 
 
-def series_of(asked: Experiment) -> SeriesSpec:
-    assert asked.series is not None
-    return asked.series
+def series_of(settled: Experiment) -> SeriesSpec:
+    assert settled.series is not None
+    return settled.series
 
 
 def experiment(source: str, series: SeriesSpec) -> Experiment:
@@ -29,10 +29,10 @@ def experiment(source: str, series: SeriesSpec) -> Experiment:
 
 
 def based_on(lab: Lab, commit: str) -> SeriesSpec:
-    (one,) = post(lab, GROWN)
-    body = one.body.replace("\n-- \n", f"\nbase-commit: {commit}\n-- \n")
+    (mail,) = post(lab, GROWN)
+    body = mail.body.replace("\n-- \n", f"\nbase-commit: {commit}\n-- \n")
     path = lab.checkout / "based.mbox"
-    path.write_bytes(mbox([Post(one.headers, body)]))
+    path.write_bytes(mbox([Post(mail.headers, body)]))
     return SeriesSpec(path="based.mbox")
 
 
@@ -65,14 +65,14 @@ def test_a_base_commit_nobody_has_is_a_finding(lab: Lab, tree: Path) -> None:
     )
 
 
-def test_a_named_ref_wins_and_the_difference_is_said(lab: Lab, tree: Path) -> None:
+def test_a_named_ref_wins_and_the_difference_is_noted(lab: Lab, tree: Path) -> None:
     base, head = git(tree, "rev-parse", "base"), git(tree, "rev-parse", "HEAD")
     settled = settle(experiment(f"git:{tree}@topic", based_on(lab, base)), **lab.where)
     assert settled.kernel.source == f"git:{tree}@{head}"
     assert findings(lab, settled) == (f"is based on commit {base[:12]}; built on {head[:12]}",)
 
 
-def test_of_another_source_nothing_can_be_told(lab: Lab) -> None:
+def test_whether_another_source_is_that_commit_is_unknown(lab: Lab) -> None:
     settled = settle(experiment(lab.spec.source, based_on(lab, "a" * 40)), **lab.where)
     assert settled.kernel.source == lab.spec.source
     assert findings(lab, settled) == (
@@ -98,7 +98,7 @@ def series(lab: Lab) -> SeriesSpec:
     return SeriesSpec(path="configs/series/asked")
 
 
-def test_files_that_are_not_committed_are_refused_or_taken_as_asked(
+def test_files_that_are_not_committed_are_refused_or_taken_as_requested(
     lab: Lab, tree: Path, series: SeriesSpec
 ) -> None:
     head = git(tree, "rev-parse", "HEAD")

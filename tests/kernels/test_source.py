@@ -50,10 +50,10 @@ def test_every_kind_lays_out_the_same_tree(lab: Lab, tmp_path: Path, repository:
     for number, spec in enumerate(
         (f"dir:{repository}", f"git:{repository}@v1", f"tarball:{archive}")
     ):
-        found = identify(spec, **lab.where)
-        assert found.identity.startswith(spec.partition(":")[0] + ":")
+        kernel_source = identify(spec, **lab.where)
+        assert kernel_source.identity.startswith(spec.partition(":")[0] + ":")
         into = tmp_path / f"out{number}" / "new"
-        unpack(found, into)
+        unpack(kernel_source, into)
         laid_out = {k: v for k, v in listing(into).items() if not k.startswith(".git/")}
         assert laid_out == listing(FAKE_LINUX)
         assert [path.name for path in into.parent.iterdir()] == ["new"]
@@ -96,9 +96,9 @@ def test_an_installed_source_may_be_packed_as_ubuntus_are(
     path = tmp_path / "src" / name
     path.parent.mkdir(parents=True)
     subprocess.run(["tar", "-C", lab.source.parent, "-cjf", path, lab.source.name], check=True)
-    found = identify("deb:dpkg", **lab.where)
-    assert found.origin == path
-    unpack(found, tmp_path / "tree")
+    kernel_source = identify("deb:dpkg", **lab.where)
+    assert kernel_source.origin == path
+    unpack(kernel_source, tmp_path / "tree")
     assert listing(tmp_path / "tree") == listing(FAKE_LINUX)
 
 
@@ -122,13 +122,13 @@ def test_debian_source_of_a_named_version_is_fetched(
     archive.add("linux-source-0.1", "0.1.2-1~deb12u1", root)
     monkeypatch.setenv("APT_CONFIG", str(archive.config))
     spec = "deb:linux-source-0.1=0.1.2-1~deb12u1"
-    found = identify(spec, **lab.where)
-    assert found.identity == spec
-    unpack(found, tmp_path / "tree")
+    kernel_source = identify(spec, **lab.where)
+    assert kernel_source.identity == spec
+    unpack(kernel_source, tmp_path / "tree")
     assert listing(tmp_path / "tree") == listing(FAKE_LINUX)
     by_hand = tmp_path / "by-hand" / "src"
     by_hand.mkdir(parents=True)
-    for argv in unpack_argvs(found, "."):
+    for argv in unpack_argvs(kernel_source, "."):
         subprocess.run(argv, cwd=by_hand, check=True, capture_output=True)
     assert listing(by_hand) == listing(FAKE_LINUX)
 
@@ -145,9 +145,9 @@ def test_debian_source_that_is_installed_is_not_fetched(
 
 
 def test_debian_source_that_the_archive_has_not(lab: Lab, tmp_path: Path) -> None:
-    found = identify("deb:linux-source-0.1=0.1.2-1", **lab.where)
+    kernel_source = identify("deb:linux-source-0.1=0.1.2-1", **lab.where)
     with pytest.raises(InfraError, match=r"linux-source-0\.1=0\.1\.2-1: apt knows no such package"):
-        unpack(found, tmp_path / "tree")
+        unpack(kernel_source, tmp_path / "tree")
 
 
 @pytest.mark.parametrize("name", ["bash=1", "linux-source-0.1=", "linux-source-../x=1", "-x=1"])
@@ -198,17 +198,17 @@ def test_folder_identity_sees_modes_and_links_but_not_git(lab: Lab) -> None:
     def identity() -> str:
         return identify(f"dir:{lab.source}", **lab.where).identity
 
-    seen = [identity()]
+    identities = [identity()]
     (lab.source / "scripts/configure.awk").chmod(0o755)
-    seen.append(identity())
+    identities.append(identity())
     (lab.source / "link").symlink_to("init.c")
-    seen.append(identity())
+    identities.append(identity())
     (lab.source / "link").unlink()
     (lab.source / "link").symlink_to("Kconfig")
-    seen.append(identity())
-    assert len(set(seen)) == len(seen)
+    identities.append(identity())
+    assert len(set(identities)) == len(identities)
     git(lab.source, "init", "-q")
-    assert identity() == seen[-1]
+    assert identity() == identities[-1]
 
 
 def test_unchanged_folder_is_not_read_again(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -231,10 +231,10 @@ def test_folder_that_was_built_in_is_refused(lab: Lab) -> None:
 
 
 def test_folder_that_changes_while_copied_is_refused(lab: Lab, tmp_path: Path) -> None:
-    found = identify(f"dir:{lab.source}", **lab.where)
+    kernel_source = identify(f"dir:{lab.source}", **lab.where)
     (lab.source / "init.c").write_text("int x;\n")
     with pytest.raises(InfraError, match="changed while it was copied"):
-        unpack(found, tmp_path / "into")
+        unpack(kernel_source, tmp_path / "into")
 
 
 def test_no_linux_tree_is_the_users(lab: Lab, tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ from kernels.toolchain import (
 from tests.kernels.fake import Lab
 
 
-def asked(toolchain: Toolchain, folder: Path, *targets: str) -> str:
+def output_of(toolchain: Toolchain, folder: Path, *targets: str) -> str:
     argv = make_argv(toolchain, "obj", targets, ccache_folder=folder / "ccache")
     return subprocess.run(argv, cwd=folder, check=True, capture_output=True, text=True).stdout
 
@@ -66,12 +66,12 @@ def test_missing_cross_compiler_names_its_package(
 
 
 @pytest.mark.parametrize("family", ["gcc", "clang"])
-def test_make_is_told_the_architecture(folder: Path, family: Family) -> None:
+def test_make_gets_the_architecture(folder: Path, family: Family) -> None:
     (folder / "Makefile").write_text("show:\n\t@echo $(ARCH) $(CROSS_COMPILE) $(LLVM) $(CC)\n")
     compiler = {"gcc": "aarch64-linux-gnu-gcc", "clang": "1 ccache clang"}[family]
-    said = asked(Toolchain("", "", True, family, ARM64), folder, "show")
+    output = output_of(Toolchain("", "", True, family, ARM64), folder, "show")
     words = ["arm64", "aarch64-linux-gnu-", *compiler.split()]
-    assert said.split() == (words if family == "clang" else [*words[:2], "ccache", words[2]])
+    assert output.split() == (words if family == "clang" else [*words[:2], "ccache", words[2]])
     assert "ARCH=" not in make_argv(Toolchain("", "", True, family), "obj", [], ccache_folder="c")
 
 
@@ -80,10 +80,10 @@ def tools(folder: Path) -> Path:
     folder.mkdir()
     behind = {"clang": "gcc", "ld.lld": "ld"} | {name: name[5:] for name in LLVM_TOOLS}
     for name, other in behind.items():
-        said = f'[ "$1" = --version ] && echo {name} version 99 && exit'
+        answer = f'[ "$1" = --version ] && echo {name} version 99 && exit'
         # ccache asks a compiler called clang for colours in clang's way.
         words = 'for word; do shift; [ "$word" = -fcolor-diagnostics ] || set -- "$@" "$word"; done'
-        (folder / name).write_text(f'#!/bin/sh\n{said}\n{words}\nexec {other} "$@"\n')
+        (folder / name).write_text(f'#!/bin/sh\n{answer}\n{words}\nexec {other} "$@"\n')
         (folder / name).chmod(0o755)
     return folder
 
@@ -96,9 +96,9 @@ def test_clang_is_another_kernel(lab: Lab, tmp_path: Path, monkeypatch: pytest.M
     assert clang.identity.compiler == "clang version 99; ld.lld version 99"
     assert clang.identity.key != gcc.identity.key
     assert clang.identity.code_key == gcc.identity.code_key  # gcc is behind both
-    said = clang.build_log.read_text()
-    assert " LLVM=1 " in said
-    assert "CC=ccache gcc" not in said
+    log = clang.build_log.read_text()
+    assert " LLVM=1 " in log
+    assert "CC=ccache gcc" not in log
     assert "LLVM=1" not in gcc.build_log.read_text()
     assert provide(lab.spec, [], **lab.where) == gcc
 
@@ -108,16 +108,18 @@ def test_make_sees_nothing_of_the_callers_environment(
 ) -> None:
     for name in ("KCFLAGS", "MAKEFLAGS", "ARCH", "CROSS_COMPILE", "HOME", "LANG"):
         monkeypatch.setenv(name, "foreign")
-    said = asked(Toolchain("gcc", "ld", ccache=True), folder, "show")
-    assert "foreign" not in said
-    assert "O=obj CC=ccache gcc K=\n" in said
-    assert f"CCACHE_DIR={folder}/ccache\n" in said
+    output = output_of(Toolchain("gcc", "ld", ccache=True), folder, "show")
+    assert "foreign" not in output
+    assert "O=obj CC=ccache gcc K=\n" in output
+    assert f"CCACHE_DIR={folder}/ccache\n" in output
     for name, value in FIXED.items():
-        assert f"{name}={value}\n" in said
+        assert f"{name}={value}\n" in output
 
 
 def test_without_ccache_the_compiler_is_the_trees_own(folder: Path) -> None:
-    assert "ccache" not in asked(Toolchain("gcc", "ld", ccache=False), folder, "show").split()[1]
+    assert (
+        "ccache" not in output_of(Toolchain("gcc", "ld", ccache=False), folder, "show").split()[1]
+    )
 
 
 def test_a_file_that_an_object_includes_whole_is_read_each_time(tmp_path: Path) -> None:

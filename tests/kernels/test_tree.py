@@ -62,21 +62,21 @@ def rev(tree: Path, ref: str) -> str:
 
 def test_a_range_on_the_commit_it_starts_from(lab: Lab, tree: Path) -> None:
     before = state(tree)
-    found = series_of(tree, "HEAD~2..", base="", uncommitted=False, cache=lab.cache)
-    assert found.source == f"git:{tree}@{rev(tree, 'HEAD~2')}"
-    assert found.series == (f"git:{tree}@HEAD~2..topic/fast",)
-    assert subjects(lab, found.series) == ["mm: step 1", "mm: step 2"]
-    assert [note.partition(":")[0] for note in found.notes] == ["source", "series"]
-    assert found.notes[0].endswith('("Linux 6.12")')
-    assert found.notes[1].startswith("series: 2 commits up to ")
+    chosen = series_of(tree, "HEAD~2..", base="", uncommitted=False, cache=lab.cache)
+    assert chosen.source == f"git:{tree}@{rev(tree, 'HEAD~2')}"
+    assert chosen.series == (f"git:{tree}@HEAD~2..topic/fast",)
+    assert subjects(lab, chosen.series) == ["mm: step 1", "mm: step 2"]
+    assert [note.partition(":")[0] for note in chosen.notes] == ["source", "series"]
+    assert chosen.notes[0].endswith('("Linux 6.12")')
+    assert chosen.notes[1].startswith("series: 2 commits up to ")
     assert state(tree) == before
 
 
-@pytest.mark.parametrize("wanted", ["topic/fast", ""])
-def test_a_branch_on_top_of_one_that_went_on(lab: Lab, tree: Path, wanted: str) -> None:
-    found = series_of(tree, wanted, base="mainline", uncommitted=False, cache=lab.cache)
-    assert found.source.endswith(f"@{rev(tree, 'HEAD~2')}")
-    assert subjects(lab, found.series) == ["mm: step 1", "mm: step 2"]
+@pytest.mark.parametrize("revision", ["topic/fast", ""])
+def test_a_branch_on_top_of_one_that_went_on(lab: Lab, tree: Path, revision: str) -> None:
+    chosen = series_of(tree, revision, base="mainline", uncommitted=False, cache=lab.cache)
+    assert chosen.source.endswith(f"@{rev(tree, 'HEAD~2')}")
+    assert subjects(lab, chosen.series) == ["mm: step 1", "mm: step 2"]
 
 
 def test_changes_that_are_not_committed_are_a_patch(lab: Lab, tree: Path) -> None:
@@ -86,14 +86,14 @@ def test_changes_that_are_not_committed_are_a_patch(lab: Lab, tree: Path) -> Non
     (tree / "mm/slow.c").write_bytes(raw)
     (tree / "mm/new.c").write_text("int x;\n")
     before = state(tree)
-    found = series_of(tree, "", base="", uncommitted=True, cache=lab.cache)
+    chosen = series_of(tree, "", base="", uncommitted=True, cache=lab.cache)
     assert state(tree) == before
-    assert found.source == f"git:{tree}@{rev(tree, 'HEAD')}"
-    assert found.notes[1:] == (
+    assert chosen.source == f"git:{tree}@{rev(tree, 'HEAD')}"
+    assert chosen.notes[1:] == (
         "uncommitted: mm/filemap.c, mm/slow.c",
         "left out, since git does not know it: mm/new.c",
     )
-    (diff,) = found.series
+    (diff,) = chosen.series
     assert Path(diff).name.startswith("topic-fast-uncommitted-")
     spec = SeriesSpec(path=diff)
     target = lab.checkout / "target"
@@ -101,7 +101,7 @@ def test_changes_that_are_not_committed_are_a_patch(lab: Lab, tree: Path) -> Non
     apply([read_patch(path) for path in patches_of(spec, **lab.where)], target)
     assert (target / "mm/slow.c").read_bytes() == raw
     # The same changes have the same name, and so the same kernel.
-    assert series_of(tree, "", base="", uncommitted=True, cache=lab.cache).series == found.series
+    assert series_of(tree, "", base="", uncommitted=True, cache=lab.cache).series == chosen.series
     keep(spec, **lab.where)
 
 
@@ -110,15 +110,15 @@ def test_changes_on_top_of_a_range(lab: Lab, tree: Path) -> None:
     left = series_of(tree, "HEAD~1..", base="", uncommitted=False, cache=lab.cache)
     assert left.notes[-1] == "left out, since not committed: mm/filemap.c (--dirty has it in)"
     assert len(left.series) == 1
-    found = series_of(tree, "HEAD~1..", base="", uncommitted=True, cache=lab.cache)
-    assert found.source.endswith(rev(tree, "HEAD~1"))
-    assert [subject.partition("-uncommitted")[0] for subject in subjects(lab, found.series)] == [
+    chosen = series_of(tree, "HEAD~1..", base="", uncommitted=True, cache=lab.cache)
+    assert chosen.source.endswith(rev(tree, "HEAD~1"))
+    assert [subject.partition("-uncommitted")[0] for subject in subjects(lab, chosen.series)] == [
         "mm: step 2", "0002-topic-fast",
     ]  # fmt: skip
 
 
 @pytest.mark.parametrize(
-    ("wanted", "base", "uncommitted", "message"),
+    ("revision", "base", "uncommitted", "message"),
     [
         ("", "", False, "no range is named"),
         ("topic/fast", "", False, "'topic/fast' is not a range"),
@@ -131,15 +131,15 @@ def test_changes_on_top_of_a_range(lab: Lab, tree: Path) -> None:
     ],
 )
 def test_what_cannot_be_meant(
-    lab: Lab, tree: Path, wanted: str, base: str, uncommitted: bool, message: str
+    lab: Lab, tree: Path, revision: str, base: str, uncommitted: bool, message: str
 ) -> None:
     git(tree, "checkout", "-q", "--orphan", "orphan")
     commit(tree, "another history")
     git(tree, "checkout", "-q", "topic/fast")
 
     def taken() -> None:
-        found = series_of(tree, wanted, base=base, uncommitted=uncommitted, cache=lab.cache)
-        subjects(lab, found.series)
+        chosen = series_of(tree, revision, base=base, uncommitted=uncommitted, cache=lab.cache)
+        subjects(lab, chosen.series)
 
     with pytest.raises(UsageError) as caught:
         taken()
@@ -147,14 +147,14 @@ def test_what_cannot_be_meant(
     assert caught.value.next_step
 
 
-def test_a_tree_is_found_from_any_folder_in_it_and_in_a_worktree(lab: Lab, tree: Path) -> None:
+def test_a_tree_is_the_same_from_any_folder_in_it_and_in_a_worktree(lab: Lab, tree: Path) -> None:
     assert tree_at(tree / "mm") == tree
     beside = lab.checkout / "beside"
     git(tree, "worktree", "add", "-q", "--detach", str(beside), "mainline")
     assert tree_at(beside) == beside
-    found = series_of(beside, "HEAD~1..", base="", uncommitted=False, cache=lab.cache)
+    chosen = series_of(beside, "HEAD~1..", base="", uncommitted=False, cache=lab.cache)
     # Nothing is checked out that has a name.
-    assert found.series == (f"git:{beside}@HEAD~1..HEAD",)
+    assert chosen.series == (f"git:{beside}@HEAD~1..HEAD",)
 
 
 def test_what_is_no_kernel_tree(tmp_path: Path, lab: Lab) -> None:

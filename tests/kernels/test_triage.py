@@ -17,8 +17,8 @@ from reports.series_findings import summary
 from results.record import PatchRecord, TriageRecord
 from tests.kernels.fake import COMMENT, GROWN, Lab, replace
 
-ONE = PatchRecord(name="0001-a.patch", subject="a", sha256="", files=("mm/filemap.c",))
-TWO = PatchRecord(name="0002-b.patch", subject="b", sha256="", files=("include/x.h", "lib/y.c"))
+FIRST = PatchRecord(name="0001-a.patch", subject="a", sha256="", files=("mm/filemap.c",))
+SECOND = PatchRecord(name="0002-b.patch", subject="b", sha256="", files=("include/x.h", "lib/y.c"))
 BEFORE = {
     "f": FunctionCode(10, "a", "a"),
     "g": FunctionCode(20, "b", "b"),
@@ -33,9 +33,9 @@ FILEMAP = Touched(file="mm/filemap.c", built=True, functions=("f", "g"))
 
 
 def compared(base: Kernel, patched: Kernel, patches: Sequence[PatchRecord]) -> TriageRecord:
-    found = compare(base, patched, patches)
-    assert found is not None
-    return found
+    record = compare(base, patched, patches)
+    assert record is not None
+    return record
 
 
 def built(lab: Lab, *edits: Callable[[Path], None]) -> TriageRecord:
@@ -79,7 +79,7 @@ def test_a_series_taken_out_is_compared_the_other_way(lab: Lab) -> None:
     assert (function.before or 0) > (function.after or 0)
 
 
-def test_a_change_that_is_compiled_out_is_said_with_its_option(lab: Lab) -> None:
+def test_a_change_that_is_compiled_out_is_named_with_its_option(lab: Lab) -> None:
     hidden = "#ifdef CONFIG_NUMA\nint numa(int x) { return x; }\n#endif\nint filemap_last"
     replace("mm/filemap.c", "int filemap_last", hidden)(lab.source)
     record = built(lab, replace("mm/filemap.c", "return x; }", "return x + 1; }"))
@@ -90,7 +90,7 @@ def test_a_change_that_is_compiled_out_is_said_with_its_option(lab: Lab) -> None
     )
 
 
-def test_a_file_that_is_not_built_is_said_with_its_option(lab: Lab) -> None:
+def test_a_file_that_is_not_built_is_named_with_its_option(lab: Lab) -> None:
     (lab.source / "net").mkdir()
     (lab.source / "net/9p.c").write_text("int p9;\n")
     (lab.source / "net/Makefile").write_text("obj-$(CONFIG_NET_DMA) += 9p.o\n")
@@ -100,7 +100,7 @@ def test_a_file_that_is_not_built_is_said_with_its_option(lab: Lab) -> None:
     assert record.verdict == "same code"
     assert record.findings == (
         "net/9p.c is not built in this configuration: CONFIG_NET_DMA is n "
-        "(Kconfig:23: depends on DMA, and DMA is n)",
+        "(Kconfig:26: depends on DMA, and DMA is n)",
     )
 
 
@@ -121,10 +121,10 @@ def test_kernels_of_an_older_lab_have_no_such_file(lab: Lab) -> None:
 
 def test_a_function_without_a_file_is_put_to_the_headers() -> None:
     record = triage(
-        same_code=False, before=BEFORE, after=AFTER, touched=(FILEMAP,), patches=(ONE, TWO)
+        same_code=False, before=BEFORE, after=AFTER, touched=(FILEMAP,), patches=(FIRST, SECOND)
     )
-    found = {function.name: (function.file, function.patches) for function in record.functions}
-    assert found == {
+    placed = {function.name: (function.file, function.patches) for function in record.functions}
+    assert placed == {
         "f": ("mm/filemap.c", ("0001-a.patch",)),
         "h": ("", ("0002-b.patch",)),
         "new": ("", ("0002-b.patch",)),
@@ -136,7 +136,9 @@ def test_a_function_without_a_file_is_put_to_the_headers() -> None:
 
 def test_copies_and_parts_that_the_compiler_makes_belong_to_their_function() -> None:
     after = {**BEFORE, "g.cold": FunctionCode(4, "x", "x"), "f@other.c": FunctionCode(1, "y", "y")}
-    record = triage(same_code=False, before=BEFORE, after=after, touched=(FILEMAP,), patches=(ONE,))
+    record = triage(
+        same_code=False, before=BEFORE, after=after, touched=(FILEMAP,), patches=(FIRST,)
+    )
     assert {each.name: each.file for each in record.functions} == {
         "g.cold": "mm/filemap.c",
         "f@other.c": "",

@@ -22,9 +22,9 @@ def image(path: Path, payload: bytes) -> Path:
 
 @pytest.mark.parametrize("how", ["gzip", "xz", "zstd", "lz4"])
 def test_kernel_comes_out_as_it_went_in(kernel: bytes, tmp_path: Path, how: str) -> None:
-    found = vmlinux.read(image(tmp_path / "bzImage", shipped.packed(kernel, how, tmp_path)))
-    assert found.release == "6.1.2-test"
-    vmlinux.extract(found, tmp_path / "vmlinux")
+    kernel_image = vmlinux.read(image(tmp_path / "bzImage", shipped.packed(kernel, how, tmp_path)))
+    assert kernel_image.release == "6.1.2-test"
+    vmlinux.extract(kernel_image, tmp_path / "vmlinux")
     data = (tmp_path / "vmlinux").read_bytes()
     assert data == kernel
     assert vmlinux.compiler(data) == "gcc-12 (Test) 12.2.0, GNU ld 2.40"
@@ -38,7 +38,7 @@ def test_a_kernel_without_a_banner_names_no_compiler() -> None:
 
 
 @pytest.mark.parametrize(
-    ("data", "said"),
+    ("data", "message"),
     [
         (b"", "no x86 boot image"),
         (b"\x7fELF" + bytes(2000), "no x86 boot image"),
@@ -46,10 +46,10 @@ def test_a_kernel_without_a_banner_names_no_compiler() -> None:
         (shipped.boot_image(b""), "cut short"),
     ],
 )
-def test_other_files_are_refused(tmp_path: Path, data: bytes, said: str) -> None:
+def test_other_files_are_refused(tmp_path: Path, data: bytes, message: str) -> None:
     path = tmp_path / "bzImage"
     path.write_bytes(data)
-    with pytest.raises(UsageError, match=said):
+    with pytest.raises(UsageError, match=message):
         vmlinux.read(path)
 
 
@@ -62,7 +62,7 @@ def test_boot_image_of_an_old_protocol_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("payload", "said"),
+    ("payload", "message"),
     [
         (b"\x1f\x8b" + b"x" * 50, "damaged"),
         (b"\xfd7zXZ\0" + b"x" * 50, "damaged"),
@@ -70,16 +70,16 @@ def test_boot_image_of_an_old_protocol_is_refused(tmp_path: Path) -> None:
         (b"\x89LZO" + bytes(50), "unknown way"),
     ],
 )
-def test_payload_that_cannot_be_unpacked(tmp_path: Path, payload: bytes, said: str) -> None:
-    found = vmlinux.read(image(tmp_path / "bzImage", payload))
-    with pytest.raises(UsageError, match=said):
-        vmlinux.extract(found, tmp_path / "vmlinux")
+def test_payload_that_cannot_be_unpacked(tmp_path: Path, payload: bytes, message: str) -> None:
+    kernel_image = vmlinux.read(image(tmp_path / "bzImage", payload))
+    with pytest.raises(UsageError, match=message):
+        vmlinux.extract(kernel_image, tmp_path / "vmlinux")
 
 
 def test_damaged_zstd_names_the_program(tmp_path: Path) -> None:
-    found = vmlinux.read(image(tmp_path / "bzImage", b"\x28\xb5\x2f\xfd" + b"x" * 50))
+    kernel_image = vmlinux.read(image(tmp_path / "bzImage", b"\x28\xb5\x2f\xfd" + b"x" * 50))
     with pytest.raises(InfraError, match="zstd"):
-        vmlinux.extract(found, tmp_path / "vmlinux")
+        vmlinux.extract(kernel_image, tmp_path / "vmlinux")
 
 
 def test_payload_that_is_no_kernel(tmp_path: Path) -> None:

@@ -87,18 +87,18 @@ def expected(lab: Lab, name: str) -> dict[str, tuple[bytes, int]]:
 def test_any_walk_through_the_arms_ends_in_the_arm(
     lab: Lab, tree: WorkTree, arms: dict[str, list[Patch]]
 ) -> None:
-    wanted = {name: expected(lab, name) for name in ARMS}
+    states = {name: expected(lab, name) for name in ARMS}
 
-    @settings(max_examples=12, deadline=None)
+    @settings(max_examples=12)
     @given(st.lists(st.sampled_from(sorted(ARMS)), min_size=1, max_size=5))
     def walk(names: list[str]) -> None:
         for name in names:
             before, old = state(tree.src), times(tree.src)
             changed = switch(tree, arms[name])
-            assert state(tree.src) == wanted[name]
+            assert state(tree.src) == states[name]
             after = times(tree.src)
             for path in old.keys() & after.keys():
-                differs = before[path] != wanted[name][path]
+                differs = before[path] != states[name][path]
                 assert (after[path] != old[path]) == differs, path
                 assert (path in changed) == differs, path
                 assert not differs or after[path] > old[path], path
@@ -198,19 +198,19 @@ def test_a_link_made_by_a_patch_is_not_followed_by_the_next(lab: Lab, tmp_path: 
 def test_a_copy_of_objects_is_named_where_the_build_names_its_own_folder(lab: Lab) -> None:
     """Or objtool is built again, and every object after it."""
     tree = prepare(identify(f"dir:{lab.source}", **lab.where), lab.cache / "tree")
-    one, two = tree.objects("one"), tree.objects("two")
-    command = one / "tools/objtool/.check.o.cmd"
+    first, second = tree.objects("one"), tree.objects("two")
+    command = first / "tools/objtool/.check.o.cmd"
     command.parent.mkdir(parents=True)
-    command.write_text(f"cmd := gcc -c -o {one}/tools/objtool/check.o {tree.src}/tools/check.c\n")
-    other = one / "tools/objtool/.other.o.cmd"
-    other.write_text(f"cmd := gcc -c -o {one}-more/x.o\n")
+    command.write_text(f"cmd := gcc -c -o {first}/tools/objtool/check.o {tree.src}/tools/check.c\n")
+    other = first / "tools/objtool/.other.o.cmd"
+    other.write_text(f"cmd := gcc -c -o {first}-more/x.o\n")
     for path in (command, other):
         os.utime(path, ns=(10**18, 10**18 + 7))
-    copy_objects(tree, one, two, "copied")
-    copied = two / "tools/objtool/.check.o.cmd"
-    assert copied.read_text() == command.read_text().replace(f"{one}/", f"{two}/")
-    assert f"-o {two}/tools" in copied.read_text()
+    copy_objects(tree, first, second, "copied")
+    copied = second / "tools/objtool/.check.o.cmd"
+    assert copied.read_text() == command.read_text().replace(f"{first}/", f"{second}/")
+    assert f"-o {second}/tools" in copied.read_text()
     assert copied.stat().st_mtime_ns == 10**18 + 7
-    assert (two / "tools/objtool/.other.o.cmd").read_bytes() == other.read_bytes()
-    assert (two / "copied").exists()
-    assert not (one / "copied").exists()
+    assert (second / "tools/objtool/.other.o.cmd").read_bytes() == other.read_bytes()
+    assert (second / "copied").exists()
+    assert not (first / "copied").exists()

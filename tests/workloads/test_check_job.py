@@ -37,7 +37,7 @@ def size(**sizes: int) -> Size:
     return Size(**(given | sizes))
 
 
-def test_self_tests_that_are_not_asked_for_are_left_out_of_the_boot() -> None:
+def test_self_tests_that_are_not_requested_are_left_out_of_the_boot() -> None:
     words = check_job.command_line(("xarray",))
     (word,) = [word for word in words if word.startswith("initcall_blacklist=")]
     assert "ida_checks" in word
@@ -81,24 +81,24 @@ def test_tmpfs_has_no_limit_and_the_gate_a_device_of_its_own() -> None:
     ],
 )
 def test_what_a_phase_writes_is_known_by_its_job(name: str, variant: str, writes: str) -> None:
-    one = case(name, variant)
-    assert [writes_of(phase, one.workload) for phase in one.phases] == [writes]
+    chosen = case(name, variant)
+    assert [writes_of(phase, chosen.workload) for phase in chosen.phases] == [writes]
 
 
-def test_a_phase_that_reads_is_one_step_and_one_that_writes_is_found_again() -> None:
+def test_a_phase_that_reads_is_one_step_and_one_that_writes_is_read_again() -> None:
     cases = [case("filemap-4k"), case("iomap-dirty"), case("reclaim-overwrite")]
-    asked = task_of(cases, (), lockdep=True, vcpus=1)
+    task = task_of(cases, (), lockdep=True, vcpus=1)
     again = ("2-overwrite-back", "2-overwrite-again", "2-overwrite-whole")
-    assert asked.steps == (
+    assert task.steps == (
         "1-4k", "2-overwrite", *again, "3-overwrite", "3-overwrite-back", *OWN_STEPS,
     )  # fmt: skip
-    assert asked.compared == (
+    assert task.compared == (
         "1-4k", "2-overwrite-back", "2-overwrite-whole", "3-overwrite-back", *OWN_STEPS,
     )  # fmt: skip
-    assert asked.read_back == ("2-overwrite-back", "3-overwrite-back")
+    assert task.read_back == ("2-overwrite-back", "3-overwrite-back")
 
 
-def test_every_step_that_is_asked_for_is_one_that_the_script_makes() -> None:
+def test_every_step_of_a_task_is_one_that_the_script_makes() -> None:
     made = check_job.SCRIPT.read_text()
     for step in OWN_STEPS:
         assert f"\nstep {step} " in made
@@ -106,7 +106,7 @@ def test_every_step_that_is_asked_for_is_one_that_the_script_makes() -> None:
         assert f'step "$1-{word}" ' in made
 
 
-def test_reads_are_compared_and_what_writes_is_told_how_by_the_script() -> None:
+def test_reads_are_compared_and_the_script_has_how_to_check_what_writes() -> None:
     given = values(text_of(case("filemap-4k"), case("iomap-dirty")))
     assert (given["NAME_1"], given["NAME_2"]) == ("1-4k", "2-overwrite")
     assert (given["WRITES_1"], given["WRITES_2"]) == ("no", "some")
@@ -139,3 +139,32 @@ def test_the_job_is_a_script_that_the_agent_can_read(name: str) -> None:
     shell = shutil.which("busybox")
     argv = [shell, "sh", "-n"] if shell else ["sh", "-n"]
     assert subprocess.run(argv, input=text_of(case(name)), text=True, check=False).returncode == 0
+
+
+def test_a_phase_that_others_need_is_done_whole() -> None:
+    """Of 2,048 files a tenth was made, and what came after it did not find the others."""
+    metadata = load_catalogue()["metadata"]
+    text = job_text([CheckCase(metadata, metadata.phases)], jobs=1, seed=7, room=ROOM, file_mib=52)
+    assert "'metadata create 2048 7'" in text
+    assert "'metadata stat 2000 7'" in text
+
+
+@pytest.mark.parametrize(
+    ("files", "done"),
+    [("", ["umount /mnt", "format m", "mount"]), ("/mnt/a /mnt/b", ["rm /mnt/a /mnt/b"])],
+)
+def test_the_gates_own_file_has_no_room_taken_by_what_programs_left(
+    files: str, done: list[str]
+) -> None:
+    text = check_job.SCRIPT.read_text()
+    function = text[text.index("own_file() {") : text.index('\nREAD="')]
+    stand_ins = "".join(
+        f'{name}() {{ echo "{name}{arguments}"; }}\n'
+        for name, arguments in (("umount", " $*"), ("format", " $*"), ("mount", ""), ("rm", " $*"))
+    )
+    values = f"MKFS=m OWN_MKFS=m IMAGE=/i IMAGE_MIB=1 FILES='{files}'"
+    ran = subprocess.run(
+        ["sh", "-c", f"{stand_ins}fill() {{ :; }}\n{function}\n{values}\nown_file"],
+        capture_output=True, text=True, timeout=10,
+    )  # fmt: skip
+    assert (ran.stdout.splitlines(), ran.stderr) == (done, "")

@@ -34,9 +34,9 @@ def hists(*entries: str, hits: int = 1, dropped: int = 0) -> dict[str, str]:
 
 
 def test_recorded_waits() -> None:
-    found, dropped = waits(FILES)
+    summed, dropped = waits(FILES)
     assert dropped == 0
-    mutex = next(wait for wait in found if wait.callers[0] == "__lru_add_drain_all")
+    mutex = next(wait for wait in summed if wait.callers[0] == "__lru_add_drain_all")
     assert mutex == Wait(
         callers=("__lru_add_drain_all", "generic_fadvise", "__x64_sys_fadvise64", *SYSCALL),
         flags="MUTEX", count=3, total_ns=1383812620,
@@ -45,14 +45,14 @@ def test_recorded_waits() -> None:
 
 def test_stacks_that_differ_in_offsets_or_lock_functions_are_one_caller() -> None:
     slow = ("native_queued_spin_lock_slowpath", "_raw_spin_lock_irq", "__filemap_add_folio")
-    found, _ = waits(
+    summed, _ = waits(
         hists(
             entry(1, slow, 3, 500),
             entry(1, slow[1:], 2, 70),
             entry(2, slow, 1, 9),
         )
     )
-    assert found == (
+    assert summed == (
         Wait(callers=("__filemap_add_folio",), flags="SPIN", count=5, total_ns=570),
         Wait(callers=("__filemap_add_folio",), flags="READ", count=1, total_ns=9),
     )
@@ -128,10 +128,10 @@ def test_entries_that_are_not_all_there_are_refused() -> None:
 def test_damaged_histogram_is_read_or_refused(at: int, put: str, cut: int) -> None:
     damaged = FILES[WAITS][:at] + put + FILES[WAITS][at + cut :]
     try:
-        found, _ = waits(FILES | {WAITS: damaged})
+        summed, _ = waits(FILES | {WAITS: damaged})
     except ParseError:
         return
-    assert all(isinstance(wait, Wait) for wait in found)
+    assert all(isinstance(wait, Wait) for wait in summed)
 
 
 FUNCTIONS = st.from_regex(r"[a-z_][a-z0-9_]{0,30}(\.(isra|constprop)\.[0-9])?", fullmatch=True)
@@ -140,6 +140,6 @@ FUNCTIONS = st.from_regex(r"[a-z_][a-z0-9_]{0,30}(\.(isra|constprop)\.[0-9])?", 
 @given(st.lists(st.tuples(st.integers(0, 63), st.lists(FUNCTIONS, min_size=1, max_size=16),
                           st.integers(1, 2**40), st.integers(0, 2**60)), max_size=6))  # fmt: skip
 def test_nothing_is_lost(rows: list[tuple[int, list[str], int, int]]) -> None:
-    found, _ = waits(hists(*(entry(flags, tuple(stack), n, ns) for flags, stack, n, ns in rows)))
-    assert sum(wait.count for wait in found) == sum(count for _, _, count, _ in rows)
-    assert sum(wait.total_ns for wait in found) == pytest.approx(sum(ns for *_, ns in rows))
+    summed, _ = waits(hists(*(entry(flags, tuple(stack), n, ns) for flags, stack, n, ns in rows)))
+    assert sum(wait.count for wait in summed) == sum(count for _, _, count, _ in rows)
+    assert sum(wait.total_ns for wait in summed) == pytest.approx(sum(ns for *_, ns in rows))

@@ -39,7 +39,7 @@ def phase(*fio: str, name: str = "4k") -> Phase:
     return Phase(name=name, drop_caches=True, thp="never", fio=fio or ("--name=cached",))
 
 
-def offsets(folder: Path, asked: Phase, seeds: tuple[int, ...]) -> list[list[int]]:
+def offsets(folder: Path, shipped: Phase, seeds: tuple[int, ...]) -> list[list[int]]:
     """For each seed, the first offsets that the real fio goes to in a small file, in order."""
     started = []
     for run, seed in enumerate(seeds):
@@ -50,7 +50,7 @@ def offsets(folder: Path, asked: Phase, seeds: tuple[int, ...]) -> list[list[int
         # Of the times, which depend on this host, none; of the rest everything.
         arguments = [
             "--filename=data.0.0" if argument.startswith("--filename=") else argument
-            for argument in fio_arguments(asked, TIMES, jobs=1, seed=seed)
+            for argument in fio_arguments(shipped, TIMES, jobs=1, seed=seed)
             if not argument.startswith(
                 ("--time_based", "--ramp_time=", "--runtime=", "--directory=")
             )
@@ -77,28 +77,28 @@ def shell(program: str, text: str, folder: Path) -> list[str]:
     return done.stdout.decode().split("\0")[:-1]
 
 
-@pytest.mark.parametrize("asked", SHIPPED)
-def test_same_seed_same_offsets_and_another_seed_others(asked: Phase, tmp_path: Path) -> None:
-    first, again, other = offsets(tmp_path, asked, (1, 1, 2))
+@pytest.mark.parametrize("shipped", SHIPPED)
+def test_same_seed_same_offsets_and_another_seed_others(shipped: Phase, tmp_path: Path) -> None:
+    first, again, other = offsets(tmp_path, shipped, (1, 1, 2))
     assert len(first) == OFFSETS
     assert first == again
-    if "rand" not in asked.option("rw"):
+    if "rand" not in shipped.option("rw"):
         # In order; of two directions, which one is next is up to the seed.
-        assert (first == other) == (len(asked.directions) == 1)
+        assert (first == other) == (len(shipped.directions) == 1)
         return
     # Independent patterns over 2048 blocks have the same block at an index once in 2048.
-    assert sum(one == two for one, two in zip(first, other, strict=True)) < OFFSETS // 10
+    assert sum(left == right for left, right in zip(first, other, strict=True)) < OFFSETS // 10
 
 
-@pytest.mark.parametrize("asked", SHIPPED)
-def test_no_shipped_phase_takes_the_seed_into_its_own_hands(asked: Phase) -> None:
-    names = {argument.lstrip("-").partition("=")[0] for argument in asked.fio}
+@pytest.mark.parametrize("shipped", SHIPPED)
+def test_no_shipped_phase_takes_the_seed_into_its_own_hands(shipped: Phase) -> None:
+    names = {argument.lstrip("-").partition("=")[0] for argument in shipped.fio}
     assert not names & {"randseed", "randrepeat", "allrandrepeat"}
 
 
 def test_arguments_of_one_phase_in_order() -> None:
-    asked = phase("--name=cached", "--rw=randread")
-    assert fio_arguments(asked, TIMES, jobs=4, seed=7) == (
+    reads = phase("--name=cached", "--rw=randread")
+    assert fio_arguments(reads, TIMES, jobs=4, seed=7) == (
         "--name=cached", "--rw=randread", "--numjobs=4", "--time_based", "--ramp_time=600ms",
         "--runtime=2000ms", "--group_reporting", "--randrepeat=0", "--randseed=7",
     )  # fmt: skip
@@ -109,7 +109,7 @@ def test_a_number_of_ios_is_shared_among_the_jobs_and_has_no_time() -> None:
     assert "--number_ios=1500" in arguments
     # Without it fio ends when each block of the file was read once.
     assert "--io_size=1t" in arguments
-    assert not [one for one in arguments if "time" in one or "ramp" in one]
+    assert not [argument for argument in arguments if "time" in argument or "ramp" in argument]
 
 
 def test_a_pass_that_ends_drops_no_cache_unless_caches_are_kept() -> None:
@@ -126,11 +126,11 @@ def test_an_amount_is_a_time_or_a_number(amount: dict[str, float]) -> None:
         PhaseTimes.model_validate(amount)
 
 
-def test_fio_does_the_number_of_ios_that_it_is_told(tmp_path: Path) -> None:
+def test_fio_does_the_number_of_ios_that_it_is_given(tmp_path: Path) -> None:
     """More than the file has blocks, so that jobs begin again; fio says the number back."""
     (tmp_path / "data").write_bytes(bytes(1 << 20))
-    asked = phase(f"--filename={tmp_path}/data", "--name=x", "--ioengine=psync", "--rw=randread")
-    arguments = fio_arguments(asked, PhaseTimes(ios=2000), jobs=4, seed=3)
+    reads = phase(f"--filename={tmp_path}/data", "--name=x", "--ioengine=psync", "--rw=randread")
+    arguments = fio_arguments(reads, PhaseTimes(ios=2000), jobs=4, seed=3)
     done = subprocess.run(
         ["fio", *arguments, "--output-format=json+"],
         check=True, capture_output=True, text=True, timeout=60, cwd=tmp_path,
@@ -160,18 +160,20 @@ def test_each_seed_has_a_perturbation_of_its_own() -> None:
     assert len(set(drawn)) == len(drawn)
     assert drawn == [perturbation(seed) for seed in range(1, 2001)]
     for name, most in PERTURBED_MOST._asdict().items():
-        values = [getattr(one, name) for one in drawn]
+        values = [getattr(each, name) for each in drawn]
         assert (min(values), max(values)) == (pytest.approx(0, abs=9), pytest.approx(most, abs=9))
         # Even, and of neighbours independent: bounds of one in a thousand for 2,000 draws.
         assert abs(sum(values) / len(values) - most / 2) < 0.025 * most
-        ordered = sum(one < two for one, two in pairwise(values))
+        ordered = sum(left < right for left, right in pairwise(values))
         assert abs(ordered / len(values) - 0.5) < 0.03
 
 
 def test_a_job_says_how_it_is_perturbed() -> None:
-    one = job_text((phase(),), {"4k": TIMES}, jobs=1, seed=5, limit_bytes=1).splitlines()
-    asked = perturbation(5)
-    assert {f"DELAY={asked.delay}", f"PAGES={asked.pages}", f"ENTRIES={asked.entries}"} <= set(one)
+    lines = job_text((phase(),), {"4k": TIMES}, jobs=1, seed=5, limit_bytes=1).splitlines()
+    drawn = perturbation(5)
+    assert {f"DELAY={drawn.delay}", f"PAGES={drawn.pages}", f"ENTRIES={drawn.entries}"} <= set(
+        lines
+    )
 
 
 def test_only_a_twin_observes_locks() -> None:
@@ -189,7 +191,7 @@ def test_job_comes_through_the_guests_shell(tmp_path: Path) -> None:
     phases = (phase(*awkward), phase("--name=two", name="switch"))
     times = {"4k": TIMES, "switch": PhaseTimes(ramp_s=0, runtime_s=1)}
     text = job_text(phases, times, jobs=2, seed=9, limit_bytes=67108864)
-    said = shell(
+    words = shell(
         'printf "%s\\0" "$PHASES" "$NAME_1" "$DROP_1" "$THP_1" "$LIMIT_1" "$READAHEAD_1";'
         'printf "%s\\0" "$NAME_2";'
         # As agent.sh does it: quoted once for the assignment, once for fio.
@@ -197,20 +199,20 @@ def test_job_comes_through_the_guests_shell(tmp_path: Path) -> None:
         'eval "set -- $FIO_2"; printf "%s\\0" "$@"',
         text, tmp_path,
     )  # fmt: skip
-    assert said[:7] == ["2", "4k", "1", "never", "67108864", "0", "switch"]
-    bar = said.index("|")
+    assert words[:7] == ["2", "4k", "1", "never", "67108864", "0", "switch"]
+    bar = words.index("|")
     outputs = output_arguments()
     first = fio_arguments(phases[0], times["4k"], jobs=2, seed=9)
     second = fio_arguments(phases[1], times["switch"], jobs=2, seed=9)
-    assert tuple(said[7:bar]) == (*first, *outputs)
-    assert tuple(said[bar + 1 :]) == (*second, *outputs)
+    assert tuple(words[7:bar]) == (*first, *outputs)
+    assert tuple(words[bar + 1 :]) == (*second, *outputs)
 
 
 # No NUL (no argument has one) and no surrogates (no file has them).
 PLAIN = st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=1, max_size=40)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(mkfs=PLAIN, options=PLAIN)
 def test_any_value_comes_through_the_guests_shell(
     tmp_path_factory: pytest.TempPathFactory, mkfs: str, options: str
@@ -220,8 +222,8 @@ def test_any_value_comes_through_the_guests_shell(
     )
     folder = tmp_path_factory.mktemp("shell")
     text = prepare_text(workload, file_mib=52)
-    said = shell('printf "%s\\0" "$MKFS" "$MOUNT_OPTIONS" "$FILES" "$FILE_MIB"', text, folder)
-    assert said == [mkfs, options, "/mnt/test.img", "52"]
+    words = shell('printf "%s\\0" "$MKFS" "$MOUNT_OPTIONS" "$FILES" "$FILE_MIB"', text, folder)
+    assert words == [mkfs, options, "/mnt/test.img", "52"]
 
 
 def test_files_of_all_jobs_share_the_size() -> None:
@@ -250,7 +252,7 @@ def test_cases_of_one_workload_prepare_alike() -> None:
 def test_texts_have_one_size() -> None:
     texts = [prepare_text(workload, file_mib=104) for workload in CATALOGUE.values()]
     for workload in CATALOGUE.values():
-        times = {asked.name: TIMES for asked in workload.phases}
+        times = {each.name: TIMES for each in workload.phases}
         texts += [
             job_text(workload.phases_of(variant), times, jobs=16, seed=2**31 - 1, limit_bytes=1)
             for variant in ("default", *workload.variants)

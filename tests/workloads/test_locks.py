@@ -12,16 +12,16 @@ FILES = {f"4k/locks/{path.name}": path.read_bytes() for path in RECORDED.iterdir
 
 
 def test_lock_stat_of_a_phase() -> None:
-    found = phase_locks(FILES, "4k", "lock_stat")
-    assert (found.phase, found.virtual_ns, found.waits) == ("4k", 1038895000, ())
-    assert "&xa->xa_lock#4" in [lock.name for lock in found.classes]
+    locks = phase_locks(FILES, "4k", "lock_stat")
+    assert (locks.phase, locks.virtual_ns, locks.waits) == ("4k", 1038895000, ())
+    assert "&xa->xa_lock#4" in [lock.name for lock in locks.classes]
 
 
 def test_contention_of_a_phase() -> None:
-    found = phase_locks(FILES, "4k", "contention")
-    assert found.classes == ()
-    assert found.waits[0].callers[0] == "__lru_add_drain_all"
-    assert found.dropped == 0
+    locks = phase_locks(FILES, "4k", "contention")
+    assert locks.classes == ()
+    assert locks.waits[0].callers[0] == "__lru_add_drain_all"
+    assert locks.dropped == 0
 
 
 @pytest.mark.parametrize("observe", ["lock_stat", "contention"])

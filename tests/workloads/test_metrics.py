@@ -133,9 +133,9 @@ def test_what_an_io_takes_is_path_times_work() -> None:
 
 def test_a_kernel_that_lacks_a_function_has_no_path_and_says_so() -> None:
     assert of_profile(counted(io=100), (COSTED,)) == {}
-    (said,) = uncounted(counted(io=100), (COSTED,))
-    assert "folio added" in said
-    assert "add" in said
+    (note,) = uncounted(counted(io=100), (COSTED,))
+    assert "folio added" in note
+    assert "add" in note
     assert uncounted(counted(io=100, folio=0), (COSTED,)) == ()
 
 
@@ -151,15 +151,15 @@ def test_path_and_work_are_metrics_where_somebody_counts_and_costs_are_known(
 
 def test_rates_of_a_number_of_ios_are_over_the_time_they_took(run_4k: Run) -> None:
     """1000 I/Os of each of 4 jobs in 50 ms; fio was told no time, and there was no ramp."""
-    (seen,) = run_4k.result.phases
-    assert seen.fio is not None
+    (measured,) = run_4k.result.phases
+    assert measured.fio is not None
     by_number = replace(
-        seen.fio, ios=4000, io_bytes=4000 * 4096, planned_ios=4000, planned_ms=0, ramp_ms=0,
+        measured.fio, ios=4000, io_bytes=4000 * 4096, planned_ios=4000, planned_ms=0, ramp_ms=0,
         runtime_ms=50,
     )  # fmt: skip
-    got = samples((replace(seen, fio=by_number),), run_4k.phases)
+    got = samples((replace(measured, fio=by_number),), run_4k.phases)
     assert got["4k.iops"] == pytest.approx(80_000)
-    assert got["4k.guest_ns_per_io"] == (seen.after.cpu_ns - seen.before.cpu_ns) / 4000
+    assert got["4k.guest_ns_per_io"] == (measured.after.cpu_ns - measured.before.cpu_ns) / 4000
 
 
 def test_samples_of_runs_that_write(run_dirty: Run, run_matrix: Run) -> None:
@@ -180,12 +180,12 @@ def test_share_of_the_slow_path_is_of_busy_time() -> None:
         phase="w", instructions=1000, kernel=(), user={}, by_vcpu=(600, 400), units={},
         waits={"spinning": (150, 50), "idle": (0, 400)},
     )  # fmt: skip
-    asked = (COSTED.model_copy(update={"name": "w", "costs": ()}),)
-    assert of_profile(Profile(run_id="r", phases=(phase,)), asked) == {"w.slowpath_share": 12.5}
+    phases = (COSTED.model_copy(update={"name": "w", "costs": ()}),)
+    assert of_profile(Profile(run_id="r", phases=(phase,)), phases) == {"w.slowpath_share": 12.5}
     nobody_looked = phase.model_copy(update={"waits": {}})
-    assert of_profile(Profile(run_id="r", phases=(nobody_looked,)), asked) == {}
+    assert of_profile(Profile(run_id="r", phases=(nobody_looked,)), phases) == {}
     never_busy = phase.model_copy(update={"waits": {"spinning": (0, 0), "idle": (1000, 1000)}})
-    assert of_profile(Profile(run_id="r", phases=(never_busy,)), asked) == {}
+    assert of_profile(Profile(run_id="r", phases=(never_busy,)), phases) == {}
 
 
 def test_share_of_the_slow_path_is_a_metric_where_somebody_looks(run_4k: Run) -> None:
@@ -272,7 +272,9 @@ def test_metrics_of_a_case_are_those_of_its_samples(
 
 def test_directions() -> None:
     """Less work and less traffic for an I/O is better."""
-    names = [one.name for one in DEFINITIONS] + [one.name for one in PROGRAM_DEFINITIONS]
+    names = [definition.name for definition in DEFINITIONS] + [
+        definition.name for definition in PROGRAM_DEFINITIONS
+    ]
     assert (*names, PATH, WORK, SLOWPATH_SHARE) == METRIC_NAMES
     lower = {definition.name for definition in DEFINITIONS if definition.direction == "lower"}
     # A time, or work and traffic for something, or a share of what should not be.

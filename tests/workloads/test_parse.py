@@ -37,7 +37,7 @@ def test_fio_of_a_phase(run_4k: Run) -> None:
     assert phase.fio.options["rw"] == "randread"
 
 
-def test_fio_that_was_told_neither_a_time_nor_a_number_is_not_read(run_4k: Run) -> None:
+def test_fio_with_neither_a_time_nor_a_number_is_not_read(run_4k: Run) -> None:
     """Rates would be over no time at all."""
     with pytest.raises(ParseError, match="runtime"):
         _ = run_4k.but("4k/fio.json", swap('"runtime" : "2000ms"', '"other" : "2000ms"')).result
@@ -204,13 +204,11 @@ def test_agent_that_stopped_between_phases(run_thp: Run) -> None:
 # What a parser says to any text at all: a value, or ParseError.
 
 
-@settings(deadline=None)
 @given(st.binary(max_size=200))
 def test_fuzz_build_id(notes: bytes) -> None:
     assert set(parse.build_id(notes)) <= set("0123456789abcdef")
 
 
-@settings(deadline=None)
 @given(st.text() | st.from_regex(r"(\w{1,5} [-\w]{1,5}\n){0,4}"))
 def test_fuzz_counters(text: str) -> None:
     try:
@@ -220,7 +218,6 @@ def test_fuzz_counters(text: str) -> None:
     assert all(isinstance(value, int) for value in counted.values())
 
 
-@settings(deadline=None)
 @given(st.text() | st.from_regex(r"(1:0 (rbytes|wbytes)=\w* ?(wbytes=\d*)?\n){0,3}"))
 def test_fuzz_device_bytes(text: str) -> None:
     try:
@@ -235,7 +232,6 @@ FIELD = st.integers(-10, 10**20).map(str) | st.floats().map(str) | st.text(max_s
 LINES = st.lists(st.lists(FIELD, max_size=4).map(", ".join), max_size=6).map("\n".join)
 
 
-@settings(deadline=None)
 @given(st.text() | LINES)
 def test_fuzz_timeline(text: str) -> None:
     try:
@@ -260,7 +256,6 @@ JOB = st.fixed_dictionaries(
 )
 
 
-@settings(deadline=None)
 @given(
     st.text().map("{".__add__)
     | ANY_JSON.map(json.dumps)
@@ -279,7 +274,7 @@ def test_fio_result_of_endless_depth() -> None:
         parse.fio_result('{"a":' * 100_000)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.data())
 def test_fuzz_whole_run(run_4k: Run, data: st.DataObject) -> None:
     name = data.draw(st.sampled_from(sorted(run_4k.files)))
@@ -302,7 +297,7 @@ def test_counter_helper_changes_one_line(run_4k: Run) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("", "no total"),
         ("full avg10=0.00 avg60=0.00 avg300=0.00 total=7\n", "no total"),
@@ -311,8 +306,8 @@ def test_counter_helper_changes_one_line(run_4k: Run) -> None:
         ("some total=seven\n", "no total"),
     ],
 )
-def test_pressure_without_a_total(text: str, said: str) -> None:
-    with pytest.raises(parse.ParseError, match=said):
+def test_pressure_without_a_total(text: str, message: str) -> None:
+    with pytest.raises(parse.ParseError, match=message):
         parse.stalled_us(text)
 
 

@@ -27,7 +27,7 @@ AGENT = PROGRAM_PHASE.with_name("agent.sh")
 # The least of each that does something, on a host of whatever speed.
 FEW = 40
 # What needs a file system of its own, or rights that a test has not.
-IN_GUESTS = {"metadata", "swap", "vmalloc"}
+IN_GUESTS = {"block", "direct", "metadata", "swap", "vmalloc"}
 HERE = [
     pytest.param(*phase.program, id="-".join(phase.program))
     for workload in WITH_PROGRAMS.values()
@@ -49,15 +49,15 @@ def output(program: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.parametrize(("program", "operation"), HERE)
-def test_each_operation_is_done_and_said(
+def test_each_operation_is_done_and_reported(
     built: dict[str, Path], program: str, operation: str
 ) -> None:
     done = output(built[program], operation, str(FEW), "7")
     assert (done.returncode, done.stderr) == (0, "")
-    found = program_result(done.stdout)
-    assert found is not None
-    assert (found.operation, found.count, found.seed) == (operation, FEW, 7)
-    assert found.ns > 0
+    result = program_result(done.stdout)
+    assert result is not None
+    assert (result.operation, result.count, result.seed) == (operation, FEW, 7)
+    assert result.ns > 0
 
 
 def test_each_operation_of_the_catalogue_is_one_of_its_program() -> None:
@@ -71,7 +71,7 @@ def test_each_operation_of_the_catalogue_is_one_of_its_program() -> None:
 
 
 def test_no_operation_is_left_out_of_the_catalogue() -> None:
-    used = {phase.program for one in WITH_PROGRAMS.values() for phase in one.phases}
+    used = {phase.program for workload in WITH_PROGRAMS.values() for phase in workload.phases}
     for source in all_programs():
         for operation in re.findall(r'\{ "(\w+)", \w+ \}', source.read_text()):
             assert (source.stem, operation) in used
@@ -106,7 +106,7 @@ def test_another_header_is_another_program(tmp_path: Path) -> None:
     header.write_text("int main(void) { return 4; }\n")
     again = native.build(source, (), tmp_path)
     assert (native.digest(source) != first, again != made) == (True, True)
-    assert [subprocess.run([one], check=False).returncode for one in (made, again)] == [3, 4]
+    assert [subprocess.run([each], check=False).returncode for each in (made, again)] == [3, 4]
 
 
 def test_phase_is_the_agents_with_any_command() -> None:
@@ -154,23 +154,23 @@ def line(**changes: object) -> str:
     return json.dumps({**done, **changes}) + "\n"
 
 
-def found(run_4k: Run, text: str, status: str = "0") -> tuple[str, ...]:
+def problems_of(run_4k: Run, text: str, status: str = "0") -> tuple[str, ...]:
     run, phase = ran(run_4k, text, status)
     claim = run.claim
     return problems(run.result, Claim((phase,), claim.limit_bytes, 1, claim.build_id))
 
 
-def test_a_run_of_a_program_is_valid_as_it_was_asked(run_4k: Run) -> None:
-    assert found(run_4k, line()) == ()
-    assert found(run_4k, line(count=49)) == ("4k: count 49, expected 50",)
-    assert found(run_4k, line(seed=2)) == ("4k: seed 2, expected 1",)
-    assert found(run_4k, line(operation="zero")) == ("4k: operation zero, expected fault",)
-    assert found(run_4k, "mmap: Cannot allocate memory\n", "1") == (
+def test_a_run_of_a_program_is_valid_as_requested(run_4k: Run) -> None:
+    assert problems_of(run_4k, line()) == ()
+    assert problems_of(run_4k, line(count=49)) == ("4k: count 49, expected 50",)
+    assert problems_of(run_4k, line(seed=2)) == ("4k: seed 2, expected 1",)
+    assert problems_of(run_4k, line(operation="zero")) == ("4k: operation zero, expected fault",)
+    assert problems_of(run_4k, "mmap: Cannot allocate memory\n", "1") == (
         "4k: memory failed (status 1): mmap: Cannot allocate memory",
     )
     # Killed before it said anything.
-    assert found(run_4k, "", "137") == ("4k: memory failed (status 137): no output",)
-    assert found(run_4k, line(), "1") != ()
+    assert problems_of(run_4k, "", "137") == ("4k: memory failed (status 137): no output",)
+    assert problems_of(run_4k, line(), "1") != ()
 
 
 def test_metrics_of_a_program(run_4k: Run) -> None:

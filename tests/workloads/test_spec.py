@@ -54,6 +54,8 @@ def swap(old: str, new: str) -> str:
 def test_shipped_catalogue() -> None:
     loaded = load_catalogue()
     assert list(loaded) == [
+        "block",
+        "direct",
         "filemap-4k",
         "filemap-thp",
         "iomap-dirty",
@@ -61,15 +63,17 @@ def test_shipped_catalogue() -> None:
         "messaging",
         "metadata",
         "reclaim-overwrite",
+        "swap-compressed",
         "swap",
         "syscalls",
         "thp-matrix",
+        "vmalloc",
     ]
     assert list(loaded) == [path.stem for path in sorted(CATALOGUE.glob("*.toml"))]
     names = {name: phases for name, phases in phase_names(loaded).items() if loaded[name].files(1)}
     assert len(names.pop("thp-matrix")) == 19
     assert names == {
-        "filemap-4k": {"default": ("4k",), "v1": ("4k",)},
+        "filemap-4k": dict.fromkeys(("default", "ext4", "v1"), ("4k",)),
         "filemap-thp": {"default": ("thp", "switch"), "v1": ("thp", "switch")},
         "iomap-dirty": dict.fromkeys(("default", "1m", "64k"), ("overwrite",)),
         "reclaim-overwrite": {"default": ("overwrite",)},
@@ -87,10 +91,10 @@ def test_variant_changes_the_phases_it_names(tmp_path: Path) -> None:
     file.write_text(GOOD)
     workload = load_workload(file)
     assert workload.phases_of("default") == workload.phases
-    one, two = workload.phases_of("quick")
-    assert one == workload.phases[0]
-    assert two.fio == ("--name=c",)
-    assert two.thp == "always"
+    first, second = workload.phases_of("quick")
+    assert first == workload.phases[0]
+    assert second.fio == ("--name=c",)
+    assert second.thp == "always"
 
 
 @pytest.mark.parametrize(
@@ -133,8 +137,8 @@ def test_variant_changes_the_phases_it_names(tmp_path: Path) -> None:
     ],
 )  # fmt: skip
 def test_mistake_is_named_with_file_and_key(tmp_path: Path, text: str, problem: str) -> None:
-    (found,) = [line for line in load(tmp_path, text) if line.startswith(problem)]
-    assert found != problem
+    (message,) = [line for line in load(tmp_path, text) if line.startswith(problem)]
+    assert message != problem
 
 
 def test_units_of_work_are_data(tmp_path: Path) -> None:
@@ -149,7 +153,7 @@ def test_units_of_work_are_data(tmp_path: Path) -> None:
     assert [(unit.name, unit.ios) for unit in second.units] == [("io", True)]
 
 
-def test_unknown_key_names_the_value_found(tmp_path: Path) -> None:
+def test_unknown_key_names_its_value(tmp_path: Path) -> None:
     problems = load(tmp_path, swap("drop_caches = true", 'drop_caches = true\nnumjobs = "4"'))
     assert problems == ["small.toml: phases.0.numjobs: Extra inputs are not permitted (found '4')"]
 
@@ -188,8 +192,10 @@ def test_only_a_workload_of_tmpfs_has_no_device() -> None:
         name: {phase.on_device for phase in workload.phases_of("default")}
         for name, workload in catalogue.items()
     }
-    without = {name for name, found in on_device.items() if found == {False}}
-    assert without == {"memory", "messaging", "swap", "syscalls", "thp-matrix"}
+    without = {name for name, values in on_device.items() if values == {False}}
+    assert without == {
+        "memory", "messaging", "swap", "swap-compressed", "syscalls", "thp-matrix", "vmalloc",
+    }  # fmt: skip
     assert all(on_device[name] == {True} for name in {*on_device} - without)
     # A variant may have another file system.
     assert {phase.on_device for phase in catalogue["metadata"].phases_of("tmpfs")} == {False}

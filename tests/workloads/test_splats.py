@@ -14,7 +14,7 @@ RECORDED = Path(__file__).parent / "recorded/splats"
 GUESTS = Path(__file__).parents[1] / "guests/recorded"
 
 
-def found(name: str, folder: Path = RECORDED) -> list[tuple[str, str]]:
+def complaints(name: str, folder: Path = RECORDED) -> list[tuple[str, str]]:
     text = (folder / f"{name}.log").read_text(errors="replace")
     return [(splat.kind, splat.where) for splat in splats.find(text)]
 
@@ -33,12 +33,12 @@ def found(name: str, folder: Path = RECORDED) -> list[tuple[str, str]]:
     ],
 )
 def test_consoles_of_guests_that_broke(name: str, kind: str) -> None:
-    assert [kinds for kinds, _ in found(name, GUESTS)] == [kind]
+    assert [kinds for kinds, _ in complaints(name, GUESTS)] == [kind]
 
 
 @pytest.mark.parametrize("name", ["done", "agent-failed", "silent", "user-segfault"])
 def test_consoles_without_a_splat(name: str) -> None:
-    assert found(name, GUESTS) == []
+    assert complaints(name, GUESTS) == []
 
 
 @pytest.mark.parametrize(
@@ -52,12 +52,12 @@ def test_consoles_without_a_splat(name: str) -> None:
     ],
 )
 def test_consoles_of_guests_of_the_gate(name: str, expected: list[tuple[str, str]]) -> None:
-    assert found(name) == expected
+    assert complaints(name) == expected
 
 
 def test_every_kind_has_a_recorded_log_or_a_line_below() -> None:
-    recorded = {kind for path in RECORDED.glob("*.log") for kind, _ in found(path.stem)}
-    recorded |= {kind for path in GUESTS.glob("*.log") for kind, _ in found(path.stem, GUESTS)}
+    recorded = {kind for path in RECORDED.glob("*.log") for kind, _ in complaints(path.stem)}
+    recorded |= {kind for path in GUESTS.glob("*.log") for kind, _ in complaints(path.stem, GUESTS)}
     recorded |= set(LINES)
     assert recorded >= {kind for kind, _, _ in splats.kinds()}
 
@@ -142,18 +142,18 @@ def test_what_a_sound_kernel_says_is_no_splat(line: str) -> None:
     assert splats.find(f"[    0.1] {line}\n") == ()
 
 
-def test_the_same_complaint_at_the_same_place_is_told_once() -> None:
+def test_the_same_complaint_at_the_same_place_is_reported_once() -> None:
     line = "WARNING: CPU: {0} PID: 9{0} at mm/filemap.c:993 filemap_add_folio+0x1a/0x60\n</TASK>\n"
     (splat,) = splats.find(line.format(0) + line.format(1))
     assert splat.where == "filemap_add_folio"
 
 
-def test_a_panic_that_something_led_to_is_not_told() -> None:
+def test_a_panic_that_something_led_to_is_not_reported() -> None:
     text = "kernel BUG at mm/filemap.c:871!\n</TASK>\nKernel panic - not syncing: Fatal exception\n"
     assert [splat.kind for splat in splats.find(text)] == ["crash"]
 
 
-def test_two_complaints_are_told_in_their_order() -> None:
+def test_two_complaints_are_reported_in_their_order() -> None:
     text = "WARNING: suspicious RCU usage\n x\nBUG: Bad page state in process fio  pfn:0a\n"
     assert [splat.kind for splat in splats.find(text)] == ["rcu", "memory"]
 

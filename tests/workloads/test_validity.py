@@ -10,7 +10,7 @@ from experiment.spec import PhaseTimes
 from results.profile import PhaseProfile, Profile
 from tests.workloads.conftest import CATALOGUE, LIMIT, Change, Run, counter, recorded, swap
 from workloads.job import fio_arguments
-from workloads.spec import Phase
+from workloads.spec import Check, Phase
 from workloads.validity import CHECKS, clock_problems, few_ios, problems
 
 FIO = '"total_ios" : '
@@ -137,17 +137,17 @@ def test_first_postings_mistake() -> None:
         run = Run(run.workload, {**run.files, f"4k/before/{name}": thp[f"thp/after/{name}"]})
     run = run.but("4k/before/proc/enabled", swap("madvise [never]", "madvise never"))
     run = run.but("4k/before/proc/enabled", swap("always", "[always]"))
-    found = "\n".join(run.problems)
-    assert "4k: caches not dropped: 13824 file pages before the phase" in found
-    assert "4k: THP state 'always', expected 'never'" in found
-    assert "4k: huge pages present: file_thp 54.0 MiB" in found
+    reasons = "\n".join(run.problems)
+    assert "4k: caches not dropped: 13824 file pages before the phase" in reasons
+    assert "4k: THP state 'always', expected 'never'" in reasons
+    assert "4k: huge pages present: file_thp 54.0 MiB" in reasons
 
 
 def test_few_pages_may_come_back_after_caches_were_dropped(run_4k: Run) -> None:
     assert run_4k.but("4k/before/proc/vmstat", counter("nr_active_file", 64)).problems == ()
 
 
-def test_fio_that_failed_is_told_by_its_last_line(run_4k: Run) -> None:
+def test_fio_that_failed_is_named_by_its_last_line(run_4k: Run) -> None:
     run = run_4k.without("4k/fio.json").but("4k/status", swap("0", "137"))
     run = Run(run.workload, {**run.files, "4k/fio.out": b"first\nKilled\n\n"})
     assert run.problems == ("4k: fio failed (status 137): Killed",)
@@ -177,8 +177,8 @@ def test_kernel_of_unknown_build_id_is_not_compared(run_4k: Run) -> None:
 
 
 def test_limit_is_the_claims(run_4k: Run) -> None:
-    found = problems(run_4k.result, replace(run_4k.claim, limit_bytes=4 * LIMIT))
-    assert [problem.partition(":")[2].split(" ")[1] for problem in found] == (
+    reasons = problems(run_4k.result, replace(run_4k.claim, limit_bytes=4 * LIMIT))
+    assert [problem.partition(":")[2].split(" ")[1] for problem in reasons] == (
         ["cgroup", "limit", "file"]
     )
 
@@ -200,12 +200,12 @@ def test_every_check_that_a_phase_may_name_is_known() -> None:
 
 
 @pytest.mark.parametrize("check", sorted(CHECKS))
-def test_check_is_asked_by_a_shipped_phase(check: str) -> None:
+def test_each_check_is_in_a_shipped_phase(check: str) -> None:
     phases = [phase for workload in CATALOGUE.values() for phase in workload.phases]
     assert any(check in phase.checks for phase in phases)
 
 
-def test_huge_pages_where_none_are_asked(run_matrix: Run) -> None:
+def test_huge_pages_where_none_are_expected(run_matrix: Run) -> None:
     small = replace(run_matrix.claim, mount_options="noatime,huge=never")
     plain = run_matrix.but("mounts", swap(",huge=always", ""))
     assert problems(plain.result, small) == ("io: huge pages in tmpfs: 32 MiB, expected none",)
@@ -216,9 +216,9 @@ def test_huge_pages_where_none_are_asked(run_matrix: Run) -> None:
 
 
 def given(run: Run, **times: float) -> dict[str, tuple[str, ...]]:
-    asked = PhaseTimes(**times)  # type: ignore[arg-type]
+    phase_times = PhaseTimes(**times)  # type: ignore[arg-type]
     (phase,) = run.phases
-    return {phase.name: fio_arguments(phase, asked, jobs=4, seed=1)}
+    return {phase.name: fio_arguments(phase, phase_times, jobs=4, seed=1)}
 
 
 def test_options_that_fio_says_it_ran_with_are_those_given(run_4k: Run, run_dirty: Run) -> None:
@@ -243,15 +243,15 @@ def test_a_guest_that_ran_something_else_says_so_or_lies_twice(
 ) -> None:
     """`job options.runtime = 1000ms` where 2 s were asked for doubled the bandwidth."""
     claim = replace(run_4k.claim, fio=given(run_4k, runtime_s=2, ramp_s=0.6))
-    found = problems(run_4k.but("4k/fio.json", swap(old, new)).result, claim)
-    assert f"4k: fio ran with {problem}" in found
+    reasons = problems(run_4k.but("4k/fio.json", swap(old, new)).result, claim)
+    assert f"4k: fio ran with {problem}" in reasons
 
 
 @pytest.mark.parametrize(
     ("counted_ms", "valid"),
     [(2607, True), (2900, True), (4500, True), (2570, False), (1300, False), (5600, False)],
 )
-def test_a_clock_that_goes_otherwise_than_instructions_is_seen(
+def test_a_clock_that_goes_otherwise_than_instructions_is_noticed(
     run_4k: Run, counted_ms: int, valid: bool
 ) -> None:
     """fio says 600 ms of ramp and 2007 ms; four jobs take a second each way at most."""
@@ -259,6 +259,26 @@ def test_a_clock_that_goes_otherwise_than_instructions_is_seen(
         phase="4k", instructions=counted_ms * 1_000_000, kernel=(), user={},
         by_vcpu=(counted_ms,), units={},
     )  # fmt: skip
-    found = clock_problems(run_4k.result, run_4k.phases, Profile(run_id="r", phases=(phase,)))
-    assert (found == ()) is valid
-    assert all("2607 ms" in line and f"{counted_ms} ms" in line for line in found)
+    reasons = clock_problems(run_4k.result, run_4k.phases, Profile(run_id="r", phases=(phase,)))
+    assert (reasons == ()) is valid
+    assert all("2607 ms" in line and f"{counted_ms} ms" in line for line in reasons)
+
+
+@pytest.mark.parametrize(
+    ("check", "where", "out", "back"),
+    [("swapped", "swap", "pswpout", "pswpin"), ("zswapped", "zswap", "zswpout", "zswpin")],
+)
+def test_swap_goes_out_and_comes_back(
+    run_4k: Run, check: Check, where: str, out: str, back: str
+) -> None:
+    (phase,) = run_4k.result.phases
+
+    def problem(written: int, read: int) -> str:
+        more = {out: phase.before.vmstat.get(out, 0) + written}
+        more[back] = phase.before.vmstat.get(back, 0) + read
+        after = replace(phase.after, vmstat={**phase.after.vmstat, **more})
+        return CHECKS[check](replace(phase, after=after), run_4k.claim)
+
+    assert problem(5, 3) == ""
+    assert problem(5, 0) == f"no {where}: 5 pages written to it, 0 read back"
+    assert problem(0, 0) == f"no {where}: 0 pages written to it, 0 read back"

@@ -1,5 +1,6 @@
 /*
- * Anonymous memory that goes to swap on /dev/ram0 and comes back, one operation at a time.
+ * Anonymous memory that goes to swap and comes back, one operation at a time: on /dev/ram0, on
+ * zram, or on /dev/ram0 with zswap in front of it.
  *
  * Each operation makes its own swap area and gives it up at its end.
  */
@@ -11,11 +12,20 @@
 #include <sys/mman.h>
 #include <sys/swap.h>
 
-#define DEVICE "/dev/ram0"
+#define ZRAM "/sys/block/zram0/"
+#define ZSWAP "/sys/module/zswap/parameters/enabled"
 #define LIMIT "/sys/fs/cgroup/twinboot/memory.max"
 #define PAGES 1024UL /* of what is sent out as a whole */
 
+static const char *device = "/dev/ram0";
 static size_t page;
+
+static void set(const char *file, const char *value)
+{
+	int fd = open(file, O_WRONLY);
+
+	need(fd >= 0 && write(fd, value, strlen(value)) > 0 && close(fd) == 0, file);
+}
 
 /* Layout: union swap_header of include/linux/swap.h. */
 static void swap_on(void)
@@ -23,20 +33,20 @@ static void swap_on(void)
 	char *header = calloc(1, page);
 	uint32_t *info = (uint32_t *)(header + 1024);
 	uint64_t bytes;
-	int fd = open(DEVICE, O_RDWR);
+	int fd = open(device, O_RDWR);
 
-	need(fd >= 0 && ioctl(fd, BLKGETSIZE64, &bytes) == 0, DEVICE);
+	need(fd >= 0 && ioctl(fd, BLKGETSIZE64, &bytes) == 0, device);
 	info[0] = 1;
 	info[1] = bytes / page - 1;
 	memcpy(header + page - 10, "SWAPSPACE2", 10);
-	need(pwrite(fd, header, page, 0) == (ssize_t)page && close(fd) == 0, DEVICE);
-	need(swapon(DEVICE, 0) == 0, "swapon");
+	need(pwrite(fd, header, page, 0) == (ssize_t)page && close(fd) == 0, device);
+	need(swapon(device, 0) == 0, "swapon");
 	free(header);
 }
 
 static void swap_off(void)
 {
-	need(swapoff(DEVICE) == 0, "swapoff");
+	need(swapoff(device) == 0, "swapoff");
 }
 
 static char *map(size_t pages)
@@ -114,8 +124,47 @@ static void swapoff_(unsigned long count)
 	}
 }
 
+/* Pages are compressed and stay in memory: no device behind them. */
+static void on_zram(void (*run)(unsigned long), unsigned long count)
+{
+	set(ZRAM "disksize", "256M");
+	device = "/dev/zram0";
+	run(count);
+	set(ZRAM "reset", "1");
+}
+
+/* The same in front of a device, which pages go to that do not fit. */
+static void with_zswap(void (*run)(unsigned long), unsigned long count)
+{
+	set(ZSWAP, "Y");
+	run(count);
+	set(ZSWAP, "N");
+}
+
+static void zram_pageout(unsigned long count)
+{
+	on_zram(pageout, count);
+}
+
+static void zram_random(unsigned long count)
+{
+	on_zram(over_limit, count);
+}
+
+static void zswap_pageout(unsigned long count)
+{
+	with_zswap(pageout, count);
+}
+
+static void zswap_random(unsigned long count)
+{
+	with_zswap(over_limit, count);
+}
+
 static const struct operation operations[] = {
-	{ "pageout", pageout }, { "random", over_limit }, { "swapoff", swapoff_ }, {},
+	{ "pageout", pageout }, { "random", over_limit }, { "swapoff", swapoff_ },
+	{ "zram_pageout", zram_pageout }, { "zram_random", zram_random },
+	{ "zswap_pageout", zswap_pageout }, { "zswap_random", zswap_random }, {},
 };
 
 int main(int argc, char **argv)

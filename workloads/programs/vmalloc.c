@@ -1,0 +1,126 @@
+/*
+ * The kernel's own test of vmalloc, lib/test_vmalloc.c, one of its tests at a time.
+ *
+ * The module does all its work as it is loaded, refuses to stay, and leaves a line in the
+ * kernel's log for each test.  Its tests of random sizes draw from the kernel's random numbers,
+ * which are others on another kernel; here sizes are drawn from the seed, a load of the module
+ * for each.
+ */
+#include "program.h"
+
+#include <fcntl.h>
+#include <sys/syscall.h>
+
+#define MODULE "/modules/test_vmalloc.ko"
+#define LOG "/dev/kmsg"
+#define ROUNDS 8 /* drawn sizes */
+
+/* Bits of run_test_mask. */
+enum {
+	FIX_SIZE = 1, FULL_FIT = 2, LONG_BUSY_LIST = 4, FIX_ALIGN = 16, PER_CPU = 128,
+	KVFREE_RCU = 512, VM_MAP_RAM = 1024,
+};
+
+/* What the test says of itself: it passed, after as many loops as it was given. */
+static void require_passed(int log, unsigned long loops)
+{
+	char record[1024], *line;
+	ssize_t length;
+	int passed = 0, failed = 1;
+	unsigned long done = 0;
+
+	while (!done && (length = read(log, record, sizeof(record) - 1)) > 0) {
+		record[length] = 0;
+		line = strstr(record, "Summary: ");
+		if (line)
+			sscanf(line, "Summary: %*s passed: %d failed: %d repeat: 1 loops: %lu",
+			       &passed, &failed, &done);
+	}
+	errno = 0;
+	need(passed == 1 && failed == 0 && done == loops, "the summary of " MODULE);
+}
+
+static void test(int mask, unsigned long loops, unsigned pages, const char *more)
+{
+	char parameters[160];
+	int module = open(MODULE, O_RDONLY | O_CLOEXEC);
+	int log = open(LOG, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+
+	need(module >= 0, MODULE);
+	need(log >= 0 && lseek(log, 0, SEEK_END) >= 0, LOG);
+	snprintf(parameters, sizeof(parameters),
+		 "nr_threads=1 run_test_mask=%d test_loop_count=%lu nr_pages=%u %s", mask, loops,
+		 pages, more);
+	need(syscall(SYS_finit_module, module, parameters, 0) < 0 && errno == EAGAIN, MODULE);
+	require_passed(log, loops);
+	close(module);
+	close(log);
+}
+
+static void page_(unsigned long count)
+{
+	test(FIX_SIZE, count, 1, "");
+}
+
+/* Areas of 1 to 100 pages, of as many sizes as there are rounds. */
+static void sizes(unsigned long count)
+{
+	for (int left = ROUNDS; left && count; left--) {
+		unsigned long share = count / left;
+
+		if (share)
+			test(FIX_SIZE, share, 1 + draw(100), "");
+		count -= share;
+	}
+}
+
+/* 2 MiB, mapped by one entry of the second level. */
+static void huge(unsigned long count)
+{
+	test(FIX_SIZE, count, 512, "use_huge=1");
+}
+
+static void align(unsigned long count)
+{
+	test(FIX_ALIGN, count, 1, "");
+}
+
+/* An area of 100 pages and one of a page, where 15,000 others are. */
+static void busy(unsigned long count)
+{
+	test(LONG_BUSY_LIST, count, 1, "");
+}
+
+/* A page that fits into the holes between 8,192 others. */
+static void fit(unsigned long count)
+{
+	test(FULL_FIT, count, 1, "");
+}
+
+/* Freed when a grace period is over, in batches. */
+static void rcu(unsigned long count)
+{
+	test(KVFREE_RCU, count, 1, "");
+}
+
+static void map(unsigned long count)
+{
+	test(VM_MAP_RAM, count, 16, "");
+}
+
+/* 35,000 objects of per-CPU memory, whatever the loops. */
+static void percpu(unsigned long count)
+{
+	while (count--)
+		test(PER_CPU, 1, 1, "");
+}
+
+static const struct operation operations[] = {
+	{ "page", page_ }, { "sizes", sizes }, { "huge", huge }, { "align", align },
+	{ "busy", busy }, { "fit", fit }, { "rcu", rcu }, { "map", map }, { "percpu", percpu }, {},
+};
+
+int main(int argc, char **argv)
+{
+	return run_operation(operations, argc, argv);
+}
