@@ -45,7 +45,8 @@ class Plugin:
     ``window`` cuts phases into so many instructions each; 0 does not cut.  ``spans`` are
     [start, end) of code in which vCPUs wait, ``locks`` the functions that take locks or let
     go of them, each with its kind (``guests.probe.locks``).  ``model`` describes caches and TLBs
-    to be modelled (``guests.probe.memory``), of a guest whose memory is one file.
+    to be modelled (``guests.probe.memory``), of a guest whose memory is one file, which
+    /proc/PID/maps calls ``memory``.
     """
 
     path: Path
@@ -54,6 +55,7 @@ class Plugin:
     spans: tuple[tuple[int, int], ...] = ()
     locks: tuple[tuple[str, int, int], ...] = ()
     model: tuple[str, ...] = ()
+    memory: str = ""
 
 
 def environment(preload: Path, guest: Guest) -> dict[str, str]:
@@ -145,7 +147,7 @@ def qemu_argv(
         "-append", kernel_command_line(guest, size, cmdline),
     ]  # fmt: skip
     if plugin is not None:
-        argv += ["-plugin", _plugin_argument(plugin, files.memory)]
+        argv += ["-plugin", _plugin_argument(plugin)]
     if monitor_fd is not None:
         argv += [
             "-chardev", f"socket,id=monitor,fd={monitor_fd}",
@@ -172,7 +174,7 @@ def _memory_argv(guest: Guest, files: ExactFiles) -> list[str]:
     return argv
 
 
-def _plugin_argument(plugin: Plugin, memory: Path) -> str:
+def _plugin_argument(plugin: Plugin) -> str:
     # QEMU reads a comma as the end of a value, and two as one.
     words = [f"file={plugin.path}", f"out={plugin.counts}"]
     if plugin.window:
@@ -180,5 +182,5 @@ def _plugin_argument(plugin: Plugin, memory: Path) -> str:
     words += [f"span={start:x}-{end:x}" for start, end in plugin.spans]
     words += [f"{kind}={start:x}-{end:x}" for kind, start, end in plugin.locks]
     if plugin.model:
-        words += [*plugin.model, f"ram={memory}"]
+        words += [*plugin.model, f"ram={plugin.memory}"]
     return ",".join(word.replace(",", ",,") for word in words)

@@ -4,6 +4,9 @@ A machine runs up to the agent's stop point; there it is either continued (a col
 run) or kept: its memory stays in the file it was backed by, its devices go into a
 small migration stream.  A restored guest maps that file copy-on-write.
 
+The file has no name and is in the host's memory, where that is large enough: each page of a file
+on a disk is a block to be found and written back, which is a fifth of the CPU time of a boot.
+
 Every ``watch`` is called several times a second with the agent's last word; it may
 raise to end the guest.
 """
@@ -17,9 +20,10 @@ import socket
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import IO
 
 from errors import InfraError
 from experiment.architecture import ARCHITECTURES
@@ -31,7 +35,8 @@ from guests.console import Clock, Follower
 from guests.monitor import Monitor
 from guests.probe.plugin import Probe
 from host import limited, sandbox
-from host.process import Process, cpu_s, ended, kill_group, spawn
+from host.facts import HOST_RESERVE_MIB, memory_available_mib
+from host.process import Process, cpu_s, ended, kill_group, spawn, wait_for_end
 
 POLL_S = 0.1
 MIGRATION_TIMEOUT_S = 120.0
@@ -45,8 +50,16 @@ STREAM = "state"
 # guest can end QEMU with as well.
 BOX_TOOLS: tuple[sandbox.Tool, ...] = ("unshare", "bwrap")
 BY_SIGNAL = 128
+# How many times slower a guest is on a host that is as busy as hosts are.
+BUSIEST_HOST = 10
 # Beside the guest's memory: translated code, the plugin's tables, stacks.
 OWN_MEMORY_BYTES = 8 << 30
+MEMORY = "memory"
+# As /proc/PID/maps has it behind "/memfd:".
+IN_MEMORY = "twinboot"
+# Of guests like one, for whose memory the host's has to have room: this one, those beside it, and
+# what restored ones write.
+GUESTS_OF_ROOM = 4
 
 
 @dataclass(frozen=True)
@@ -66,13 +79,21 @@ class Machine:
 class Snapshot:
     """A machine kept at its stop point: memory, device state, and what it cost.
 
-    ``memory`` is what :func:`guests.argv.memory_files` takes.
+    ``memory`` is what :func:`guests.argv.memory_files` takes; of ``held`` each is one of these
+    in the host's memory, none where they are on the disk.
     """
 
     machine: Machine
     memory: Path
     state: Path
     cpu_s: float
+    held: tuple[IO[bytes], ...] = ()
+
+    def drop(self) -> None:
+        """Give back what it takes; no guest can be restored from it any more."""
+        for memory in self.held:
+            memory.close()
+        shutil.rmtree(self.memory.parent, ignore_errors=True)
 
 
 @dataclass(frozen=True)
@@ -111,12 +132,15 @@ def take_snapshot(
     used = 0.0
     for attempt in range(1, BOOT_ATTEMPTS + 1):
         place = folder / f"boot-{attempt}"
-        with _booted(machine, place, logs, job_text="") as boot:
-            boot.to_stop_point(watch)
-            exact = boot.save()
-            used += boot.cpu_s()
-            if exact:
-                return Snapshot(machine, boot.files.memory, boot.state, used)
+        with ExitStack() as kept:
+            memory = _new_memory(place, machine.guest, kept)
+            with _booted(machine, place, logs, "", memory) as boot:
+                boot.to_stop_point(watch)
+                exact = boot.save()
+                used += boot.cpu_s()
+                if exact:
+                    kept.pop_all()
+                    return Snapshot(machine, boot.files.memory, boot.state, used, memory)
         shutil.rmtree(place)
     raise _disturbed(folder)
 
@@ -142,7 +166,13 @@ def run_cold(
     """
     for attempt in range(1, BOOT_ATTEMPTS + 1):
         place = folder / f"boot-{attempt}"
-        with _booted(machine, place, logs, job_text, probe=probe) as boot:
+        with (
+            ExitStack() as kept,
+            _booted(
+                machine, place, logs, job_text, _new_memory(place, machine.guest, kept),
+                probe=probe,
+            ) as boot,
+        ):  # fmt: skip
             boot.console_bytes = console_bytes
             try:
                 boot.to_stop_point(watch)
@@ -168,7 +198,9 @@ def run_restored(
 
     With ``probe`` the run is counted, and its result is the same.  As for :func:`run_cold`.
     """
-    with _booted(snapshot.machine, folder, logs, job_text, snapshot, probe) as boot:
+    with _booted(
+        snapshot.machine, folder, logs, job_text, snapshot.held, snapshot=snapshot, probe=probe
+    ) as boot:
         boot.console_bytes = console_bytes
         boot.monitor.command("migrate-set-capabilities", capabilities=IGNORE_SHARED)
         # Announcing itself to a network takes timers of the host's clock, which end turns.
@@ -235,13 +267,26 @@ class _ExactGuest:
     def cpu_s(self) -> float:
         return cpu_s(self.process)
 
+    def moment(self) -> tuple[float, float]:
+        """Now, for :meth:`waited_s`."""
+        return time.monotonic(), self.cpu_s()
+
+    def waited_s(self, since: tuple[float, float]) -> float:
+        """CPU seconds that QEMU has used since then: how long it would be on an idle host.
+
+        A QEMU that gets no CPU at all is waited for, too, but not for ever.
+        """
+        monotonic, used = since
+        return max(self.cpu_s() - used, (time.monotonic() - monotonic) / BUSIEST_HOST)
+
     def to_stop_point(self, watch: Callable[[str], None]) -> None:
-        limit = self.started + self.machine.guest.boot_timeout_s
+        limit_s = self.machine.guest.boot_timeout_s
+        began = self.moment()
         self.monitor.command("cont")
 
         def give_up() -> bool:
             watch(self.follower.more())
-            return ended(self.process) or time.monotonic() > limit or self._floods()
+            return ended(self.process) or self.waited_s(began) > limit_s or self._floods()
 
         if not self.monitor.await_stop(give_up):
             gone = ended(self.process)
@@ -269,19 +314,19 @@ class _ExactGuest:
 
     def _wait(self, watch: Callable[[str], None]) -> Clock:
         guest = self.machine.guest
-        last_size, grown_at, began = -1, time.monotonic(), time.monotonic()
+        began = self.moment()
+        last_size, grown = -1, began
         while not ended(self.process):
-            time.sleep(POLL_S)
-            now = time.monotonic()
+            wait_for_end(self.process, POLL_S)
             watch(self.follower.more())
             size = self.follower.size + self.files.result.stat().st_size
             if size != last_size:
-                last_size, grown_at = size, now
+                last_size, grown = size, self.moment()
             if self._floods():
                 return "flood"
-            if now - grown_at > guest.silence_timeout_s:
+            if self.waited_s(grown) > guest.silence_timeout_s:
                 return "silence"
-            if now - began > guest.run_timeout_s:
+            if self.waited_s(began) > guest.run_timeout_s:
                 return "run"
         return ""
 
@@ -310,10 +355,20 @@ def _disturbed(folder: Path) -> InfraError:
     )
 
 
-def _require_fresh(memory: Path, guest: Guest) -> None:
-    for path in memory_files(memory, guest):
+def _new_memory(folder: Path, guest: Guest, kept: ExitStack) -> tuple[IO[bytes], ...]:
+    """Nameless files for a guest's memory; none where the host's memory has no room for them.
+
+    They are closed with ``kept``.  Where there are none QEMU makes files in ``folder``.
+    """
+    paths = memory_files(folder / MEMORY, guest)
+    for path in paths:
+        # QEMU does not clear a memory file that is there already: old bytes would
+        # leak into the guest.
         if path.exists():
             raise InfraError("memory file is there already", where=str(path))
+    if memory_available_mib() < GUESTS_OF_ROOM * guest.memory_mib + HOST_RESERVE_MIB:
+        return ()
+    return tuple(kept.enter_context(os.fdopen(os.memfd_create(IN_MEMORY), "rb")) for _ in paths)
 
 
 def files_of(
@@ -323,13 +378,14 @@ def files_of(
     folder, logs = folder.absolute(), logs.absolute()
     return ExactFiles(
         kernel=machine.kernel.absolute(), initramfs=machine.initramfs.absolute(),
-        memory=snapshot.memory if snapshot else folder / "memory", memory_shared=snapshot is None,
+        memory=snapshot.memory if snapshot and not snapshot.held else folder / MEMORY,
+        memory_shared=snapshot is None,
         console=logs / "console.log", result=logs / "result",
         prepare=folder / "prepare", job=folder / "job",
     )  # fmt: skip
 
 
-def plugin_of(probe: Probe | None, folder: Path) -> Plugin | None:
+def plugin_of(probe: Probe | None, folder: Path, memory: Path) -> Plugin | None:
     """The probe as QEMU loads it for one boot; None where nothing is counted."""
     if probe is None:
         return None
@@ -340,15 +396,21 @@ def plugin_of(probe: Probe | None, folder: Path) -> Plugin | None:
         probe.spans,
         probe.locks,
         probe.model,
+        f"/memfd:{IN_MEMORY}" if memory.is_symlink() else str(memory),
     )
 
 
 def _box(
-    machine: Machine, files: ExactFiles, folder: Path, plugin: Plugin | None, *, restored: bool
+    machine: Machine,
+    files: ExactFiles,
+    folder: Path,
+    plugin: Plugin | None,
+    shared: tuple[Path, ...],
 ) -> sandbox.Box | None:
     """Where QEMU sees the files of its boot and nothing else; None where no box can be made.
 
-    A kernel that takes its QEMU over has what is in the box and QEMU's few system calls.
+    A kernel that takes its QEMU over has what is in the box and QEMU's few system calls, and
+    ``shared``: memory on the disk that other guests are restored from, too.
     """
     qemu = ARCHITECTURES[machine.guest.arch].board.qemu
     tool = sandbox.available(BOX_TOOLS)
@@ -367,7 +429,7 @@ def _box(
             file_bytes=max(memory_bytes, 2 * console.LARGEST),
         ),
         # QEMU maps it copy-on-write, but opens it for writing.
-        shared=memory_files(files.memory, machine.guest) if restored else (),
+        shared=shared,
     )
 
 
@@ -384,22 +446,23 @@ def _booted(
     folder: Path,
     logs: Path,
     job_text: str,
+    memory: tuple[IO[bytes], ...],
+    *,
     snapshot: Snapshot | None = None,
     probe: Probe | None = None,
 ) -> Iterator[_ExactGuest]:
     folder.mkdir(parents=True, exist_ok=True)
     logs.mkdir(parents=True, exist_ok=True)
-    # QEMU does not clear a memory file that is there already: old bytes would
-    # leak into the guest.
     files = files_of(machine, folder, logs, snapshot)
-    if snapshot is None:
-        _require_fresh(files.memory, machine.guest)
+    for path, held in zip(memory_files(files.memory, machine.guest), memory, strict=False):
+        # QEMU gets the file under the same number.
+        path.symlink_to(f"/proc/self/fd/{held.fileno()}")
     files.prepare.write_text(machine.prepare_text)
     files.job.write_text(job_text or "\n" * len(machine.prepare_text))
     for path in (files.console, files.result):
         path.write_bytes(b"")
     ours, theirs = socket.socketpair()
-    plugin = plugin_of(probe, folder)
+    plugin = plugin_of(probe, folder, files.memory)
     argv = qemu_argv(
         machine.guest, machine.size, files,
         monitor_fd=theirs.fileno(), incoming=snapshot is not None,
@@ -407,7 +470,8 @@ def _booted(
         cmdline=machine.cmdline,
     )  # fmt: skip
     variables = environment(machine.preload.absolute(), machine.guest)
-    box = _box(machine, files, folder.absolute(), plugin, restored=snapshot is not None)
+    on_disk = memory_files(files.memory, machine.guest) if snapshot and not memory else ()
+    box = _box(machine, files, folder.absolute(), plugin, on_disk)
     if box is not None:
         # Of QEMU alone, and of nothing that makes its box.
         inside = ["env", *(f"{name}={value}" for name, value in variables.items()), *argv]
@@ -417,8 +481,11 @@ def _booted(
     with (
         ours,
         box.owned() if box else nullcontext(),
-        spawn(argv, log=qemu_log, env=variables, pass_fds=[theirs.fileno()]) as process,
-    ):
+        spawn(
+            argv, log=qemu_log, env=variables,
+            pass_fds=[theirs.fileno(), *(each.fileno() for each in memory)],
+        ) as process,
+    ):  # fmt: skip
         theirs.close()
         monitor = Monitor(ours)
         try:

@@ -2,7 +2,8 @@
 
 A second archive behind the first, so that the first stays what it is: of a kernel that was
 built elsewhere its modules, an agent that loads them, and a program that writes to ports; of
-a workload its programs.  The kernel unpacks both, and later files win.
+a workload its programs, and modules of a kernel of ours.  The kernel unpacks both, and later files
+win.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from typing import NamedTuple
 
 from filelock import FileLock
 
+from errors import InfraError
 from experiment.architecture import X86_64, Architecture
 from experiment.spec import PREBUILT
 from guests import initramfs, native
@@ -23,44 +25,46 @@ from guests.initramfs import AGENT, Initramfs, pack
 from guests.native import OUTB
 from host.digest import sha256_of
 from kernels.cache import Kernel
+from workloads.spec import Extras
 
 PREBUILT_AGENT = AGENT.with_name("prebuilt.sh")
 RECIPE = 2
+NOTHING = Extras()
 
 
 class Lacks(NamedTuple):
-    """What the lab's root lacks: the key of a prebuilt kernel, empty for ours, and programs."""
+    """What the lab's root lacks: the key of a kernel whose modules are wanted, and a workload's."""
 
     kernel: str
-    programs: tuple[Path, ...]
+    extras: Extras
 
 
-def lacks(kernel: Kernel, programs: tuple[Path, ...]) -> Lacks:
-    """What a guest of this kernel and these programs lacks."""
-    prebuilt = kernel.identity.flavour == PREBUILT
-    return Lacks(kernel.identity.key if prebuilt else "", programs)
+def lacks(kernel: Kernel, extras: Extras) -> Lacks:
+    """What a guest of this kernel lacks for a workload; of a kernel of ours modules if named."""
+    own = kernel.identity.flavour == PREBUILT or extras.modules
+    return Lacks(kernel.identity.key if own else "", extras)
 
 
 def provide_all(
     base: Initramfs,
     kernels: Iterable[Kernel],
-    programs: Iterable[tuple[Path, ...]],
+    extras: Iterable[Extras],
     cache: Path,
     architecture: Architecture = X86_64,
 ) -> dict[Lacks, Initramfs]:
-    """The initramfs of each kernel with each set of programs, where they need one.
+    """The initramfs of each kernel with each workload's extras, where they need one.
 
-    Of a prebuilt kernel that is only planned nothing is made, and the file's place is named.
+    Of modules of a kernel that is only planned nothing is made, and the file's place is named.
 
     Raises:
         InfraError: as ``provide``.
     """
-    sets = [*dict.fromkeys(programs)] or [()]
+    sets = [*dict.fromkeys(extras)] or [NOTHING]
     roots: dict[Lacks, Initramfs] = {}
     for kernel in kernels:
         for each in sets:
             key = lacks(kernel, each)
-            if not any(key) or key in roots:
+            if not (key.kernel or any(each)) or key in roots:
                 continue
             roots[key] = (
                 provide(base, kernel, cache, each, architecture)
@@ -74,19 +78,19 @@ def provide(
     base: Initramfs,
     kernel: Kernel,
     cache: Path,
-    programs: tuple[Path, ...] = (),
+    extras: Extras = NOTHING,
     architecture: Architecture = X86_64,
 ) -> Initramfs:
-    """The initramfs of a kernel and programs, built if it is not cached.
+    """The initramfs of a kernel and a workload's extras, built if it is not cached.
 
     Raises:
-        InfraError: the compiler failed.
+        InfraError: the compiler failed, or the kernel was built without a module.
     """
-    image = path_of(base, lacks(kernel, programs), cache)
+    image = path_of(base, lacks(kernel, extras), cache)
     digest = image.with_suffix(".sha256")
     with FileLock(image.parent / "lock"):
         if not (image.exists() and digest.exists()):
-            _build(base, kernel, programs, image, cache, architecture)
+            _build(base, kernel, extras, image, cache, architecture)
             beside = digest.with_suffix(".new")
             beside.write_text(sha256_of(image))
             beside.replace(digest)
@@ -100,15 +104,17 @@ def path_of(base: Initramfs, key: Lacks, cache: Path) -> Path:
     # The base holds the agent and has a digest of its own.
     for path in (AGENT, PREBUILT_AGENT, OUTB) if key.kernel else ():
         total.update(hashlib.sha256(path.read_bytes()).digest())
-    for program in key.programs:
+    for program in key.extras.programs:
         total.update(native.digest(program).encode())
+    for module in key.extras.modules:
+        total.update(f"module {module}\n".encode())
     return cache / "initramfs" / f"{total.hexdigest()[:32]}.cpio"
 
 
 def _build(
     base: Initramfs,
     kernel: Kernel,
-    programs: tuple[Path, ...],
+    extras: Extras,
     image: Path,
     cache: Path,
     architecture: Architecture,
@@ -117,10 +123,14 @@ def _build(
     shutil.rmtree(root, ignore_errors=True)
     (root / "bin").mkdir(parents=True)
     files = {
-        f"bin/{source.stem}": initramfs.helper(source, cache, architecture) for source in programs
+        f"bin/{source.stem}": initramfs.helper(source, cache, architecture)
+        for source in extras.programs
     }
-    if kernel.identity.flavour == PREBUILT:
+    if extras.modules:
         (root / "modules").mkdir()
+        files |= {f"modules/{name}.ko": _module(kernel, name) for name in extras.modules}
+    if kernel.identity.flavour == PREBUILT:
+        (root / "modules").mkdir(exist_ok=True)
         for module in kernel.modules:
             shutil.copyfile(module, root / "modules" / module.name)
         outb = initramfs.helper(OUTB, cache, architecture)
@@ -139,3 +149,15 @@ def _build(
     beside.replace(image)
     more.unlink()
     shutil.rmtree(root)
+
+
+def _module(kernel: Kernel, name: str) -> Path:
+    """The file of a module that was built with the kernel."""
+    file = kernel.folder / f"{name}.ko"
+    if not file.exists():
+        raise InfraError(
+            f"has no module {name}",
+            where=str(kernel.folder),
+            next_step="remove the folder: the kernel is then built again, with its modules",
+        )
+    return file

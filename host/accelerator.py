@@ -152,7 +152,7 @@ def _is_plain(entry: Path) -> bool:
         return (
             identity["arch"] == os.uname().machine
             and not identity["patches"]
-            and identity["flavour"] not in DEBUGGING
+            and identity["flavour"].partition("+")[0] not in DEBUGGING
         )
     except (OSError, ValueError, KeyError, TypeError):
         return False

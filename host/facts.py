@@ -98,8 +98,23 @@ def guests_that_fit(cores: int, available_mib: int, memory_mib_per_guest: int) -
 
 def guests_at_once(memory_mib_per_guest: int, *, proc: Path = Path("/proc")) -> int:
     """How many guests of this memory (MiB) this machine runs side by side, at least one."""
-    available_mib = meminfo_mib(text_of(proc / "meminfo"), "MemAvailable")
+    available_mib = memory_available_mib(proc=proc)
     return guests_that_fit(cores_available(), available_mib, memory_mib_per_guest)
+
+
+def memory_available_mib(
+    *, proc: Path = Path("/proc"), cgroups: Path = Path("/sys/fs/cgroup")
+) -> int:
+    """Memory (MiB) that processes like this one may still take: the host's, and its cgroups'."""
+    available_mib = meminfo_mib(text_of(proc / "meminfo"), "MemAvailable")
+    # Version 2 alone: "0::/user.slice/session-1.scope".
+    match = re.search(r"^0::/(.*)$", text_of(proc / "self/cgroup"), re.M)
+    place = cgroups / match[1] if match else cgroups
+    for group in (place, *place.parents):
+        limit, used = (text_of(group / f"memory.{name}").strip() for name in ("max", "current"))
+        if limit.isdigit() and used.isdigit():
+            available_mib = min(available_mib, (int(limit) - int(used)) >> 20)
+    return max(0, available_mib)
 
 
 def cores_available() -> int:

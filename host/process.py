@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import errno
 import os
+import select
 import shlex
 import shutil
 import signal
@@ -84,6 +85,18 @@ def ended(process: Process) -> bool:
     with suppress(ChildProcessError):
         return os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
     return True
+
+
+def wait_for_end(process: Process, timeout_s: float) -> None:
+    """Return once a child has ended, or after so many seconds; it is not reaped."""
+    try:
+        end = os.pidfd_open(process.pid)
+    except ProcessLookupError:
+        return
+    try:
+        select.select([end], [], [], timeout_s)
+    finally:
+        os.close(end)
 
 
 @contextmanager

@@ -11,7 +11,7 @@ from errors import InfraError
 from results.profile import KINDS
 
 MAGIC = b"TWINPROB"
-VERSION = 5
+VERSION = 6
 HEADER = np.dtype(
     [
         ("magic", "S8"),
@@ -20,6 +20,7 @@ HEADER = np.dtype(
         ("window", "<u8"),
         ("spans", "<u8"),
         ("modelled", "<u8"),
+        ("shared", "<u8"),
     ]
 )
 ROW = np.dtype(
@@ -44,6 +45,7 @@ LOCK = np.dtype(
         ("held", "<u8"),
         ("waits", "<u8"),
         ("waited", "<u8"),
+        ("moved", "<u8"),
     ]
 )
 # Added to the kind of rows of locks that say who waited for whom.
@@ -58,6 +60,23 @@ MISS = np.dtype(
         *((name, "<u8") for name in MISSES),
     ]
 )
+# Lines that moved: the numbers that are added up, and bits of the bytes on either side.
+MOVED = ("reads", "writes", "apart")
+# Objects that are no address in the kernel's image (lines.c).
+OF_CPU, OF_CPU_BYTES = 0x0050435500000000, 0xFFFFFFFF
+OF_PAGES, OF_USER, OF_MEMORY = 0x0050474500000000, 0x0055534500000000, 0x004D454D00000000
+MOVE = np.dtype(
+    [
+        ("phase", "<u4"),
+        ("unused", "<u4"),
+        ("object", "<u8"),
+        ("to", "<u8"),
+        ("from", "<u8"),
+        *((name, "<u8") for name in MOVED),
+        ("mine", "<u8"),
+        ("theirs", "<u8"),
+    ]
+)
 KINDS_ROW = np.dtype([(name, "<u2") for name in KINDS])
 TRAILER = np.dtype(
     [
@@ -67,6 +86,7 @@ TRAILER = np.dtype(
         ("locks", "<u8"),
         ("misses", "<u8"),
         ("kinds", "<u8"),
+        ("moves", "<u8"),
         ("unmapped", "<u8"),
     ]
 )
@@ -100,6 +120,9 @@ class Counts:
     A row of ``misses`` (``MISS``) is a block in one phase by which the model of a machine counted
     any of :data:`MISSES`; ``unmapped`` counts the accesses that it found no page for.  Nothing is
     known of either unless ``modelled``.
+
+    A row of ``moves`` (``MOVE``) are lines of an object that came to the block ``to`` from what the
+    block ``from`` of another vCPU touched; none unless ``shared``.
     """
 
     vcpus: int
@@ -114,6 +137,8 @@ class Counts:
     misses: Rows
     unmapped: int
     kinds: NDArray[np.uint64]
+    shared: bool
+    moves: Rows
 
 
 def parse(data: bytes) -> Counts:
@@ -133,7 +158,13 @@ def parse(data: bytes) -> Counts:
     last = np.frombuffer(body[-TRAILER.itemsize :], TRAILER)[0]
     parts = tuple(
         (kind, int(last[name]))
-        for kind, name in ((ROW, "rows"), (LOCK, "locks"), (MISS, "misses"), (KINDS_ROW, "kinds"))
+        for kind, name in (
+            (ROW, "rows"),
+            (LOCK, "locks"),
+            (MISS, "misses"),
+            (KINDS_ROW, "kinds"),
+            (MOVE, "moves"),
+        )
     )
     whole = sum(kind.itemsize * count for kind, count in parts) + TRAILER.itemsize
     if last["phase"] != TRAILER_PHASE or whole != len(body):
@@ -142,7 +173,7 @@ def parse(data: bytes) -> Counts:
     for kind, count in parts:
         tables.append(np.frombuffer(body, kind, count, start))
         start += kind.itemsize * count
-    rows, locks, misses, kinds = tables
+    rows, locks, misses, kinds, moves = tables
     vcpus = int(header["vcpus"])
     if np.any(rows["vcpu"] >= vcpus) or np.any(rows["phase"] == TRAILER_PHASE):
         raise CountsError(f"rows of a vCPU or phase that is none, with {vcpus} vCPUs")
@@ -155,4 +186,5 @@ def parse(data: bytes) -> Counts:
         locks[~is_pair], locks[is_pair], int(last["lost"]),
         bool(header["modelled"]), misses, int(last["unmapped"]),
         np.stack([kinds[name] for name in KINDS], axis=1).astype(np.uint64),
+        bool(header["shared"]), moves,
     )  # fmt: skip

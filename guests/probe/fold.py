@@ -35,6 +35,7 @@ from results.profile import (
     UNKNOWN,
     FunctionCount,
     FunctionMisses,
+    LineMove,
     LockSite,
     LockUse,
     LockWait,
@@ -47,8 +48,9 @@ from workloads.parse import GuestResult, PhaseResult
 from workloads.spec import Phase, Unit
 
 MODULE = "[module]"
+USER_CODE = "[user]"
 # Numbers of a row of locks that are added up, as fields of ``LockSite``.
-SPENT = ("taken", "held", "waits", "waited")
+SPENT = ("taken", "held", "waits", "waited", "moved")
 # Those of a row of pairs, as ``waits``, ``handovers`` and ``waited`` of a ``LockWait``.
 WAITED = ("waits", "taken", "waited")
 # What device bytes are counted in, whatever the guest's own pages are.
@@ -99,10 +101,13 @@ def profile(
     called = frozenset(name for names in counted for name in names)
     try:
         parsed = counts.parse(data)
+        root = ARCHITECTURES[kernel.identity.arch].root
+        # A workload's program loads a module and has it gone before it ends.
+        later = (root.modules_at,) if kernel.modules else ()
         places = Places(
             functions_of(kernel, called),
-            addresses.module_ranges(_text(files, "modules")),
-            user_map(_text(files, "maps"), ARCHITECTURES[kernel.identity.arch].root.program_at),
+            (*addresses.module_ranges(_text(files, "modules")), *later),
+            user_map(_text(files, "maps"), root.program_at),
         )
         _require_right_map(places.functions, kernel, files, result)
         watched = bool(locks.places(places.functions.table, kernel.identity.arch))
@@ -126,6 +131,8 @@ def profile(
             if parsed.modelled:
                 missed = parsed.misses[parsed.misses["phase"] == number]
                 more["memory"] = fold_memory(missed, parsed.unmapped, places)
+            if parsed.shared:
+                more["lines"] = fold_lines(parsed.moves[parsed.moves["phase"] == number], places)
             folded.append(folded_phase.model_copy(update=more))
         return tuple(folded)
     except (CountsError, AddressesError) as error:
@@ -265,6 +272,70 @@ def fold_memory(rows: Rows, unmapped: int, places: Places) -> MemoryUse:
         user={file: Misses(**sums) for file, sums in sorted(user.items())},
         unmapped=unmapped,
     )
+
+
+def fold_lines(rows: Rows, places: Places) -> tuple[LineMove, ...]:
+    """One phase's rows of lines that moved, put together by object and functions.
+
+    In the order of their numbers, the most first.
+    """
+    takers, holders = (_touching(rows[end], places) for end in ("to", "from"))
+    sums: dict[tuple[str, str, str, str], list[int]] = {}
+    ranges: dict[tuple[str, str, str, str], list[tuple[int, int]]] = {}
+    for row, taker, holder in zip(rows, takers, holders, strict=True):
+        address, bits = int(row["object"]), [int(row[side]) for side in ("mine", "theirs")]
+        tag = address & ~counts.OF_CPU_BYTES
+        start, kind = address, KINDS_OF_LINES.get(tag, "variable")
+        name = ""
+        if kind in ("variable", "of_cpu"):
+            base = address & counts.OF_CPU_BYTES if kind == "of_cpu" else address
+            name, into = places.functions.table.placed(base + _bytes(bits[0])[0])
+            start = base + _bytes(bits[0])[0] - into
+            name = name or ("variables of a CPU" if kind == "of_cpu" else "the kernel's image")
+            both = [(base + low - start, base + high - start) for low, high in map(_bytes, bits)]
+        key = (kind, name, taker, holder)
+        so_far = sums.setdefault(key, [0] * len(counts.MOVED))
+        for at, field in enumerate(counts.MOVED):
+            so_far[at] += int(row[field])
+        if name:
+            known = ranges.get(key, both)
+            ranges[key] = [
+                (min(low, old_low), max(high, old_high))
+                for (low, high), (old_low, old_high) in zip(both, known, strict=True)
+            ]
+    moves = []
+    for (kind, name, taker, holder), numbers in sums.items():
+        mine, theirs = ranges.get((kind, name, taker, holder), (None, None))
+        moves.append(LineMove.model_validate({
+            "kind": kind, "object": name, "taker": taker, "holder": holder,
+            **dict(zip(counts.MOVED, numbers, strict=True)), "mine": mine, "theirs": theirs,
+        }))  # fmt: skip
+    return tuple(sorted(moves, key=lambda move: (
+        -(move.reads + move.writes), move.kind, move.object, move.taker, move.holder,
+    )))  # fmt: skip
+
+
+# What the plugin knows a line to be of, by the bits that no address has.
+KINDS_OF_LINES = {
+    counts.OF_CPU: "of_cpu", counts.OF_PAGES: "pages", counts.OF_USER: "user",
+    counts.OF_MEMORY: "memory",
+}  # fmt: skip
+
+
+def _bytes(bits: int) -> tuple[int, int]:
+    """The first and the last byte of a line that are set; all where none is."""
+    if not bits:
+        return 0, 63
+    return (bits & -bits).bit_length() - 1, bits.bit_length() - 1
+
+
+def _touching(where: NDArray[np.uint64], places: Places) -> list[str]:
+    """The function of each address of code, user code as one."""
+    names = _names(where, places)
+    return [
+        USER_CODE if address < KERNEL_HALF else name
+        for address, (name, _) in zip(where.tolist(), names, strict=True)
+    ]
 
 
 def _names(where: NDArray[np.uint64], places: Places) -> list[tuple[str, str]]:

@@ -597,28 +597,36 @@ static void on_cr4(unsigned int vcpu, void *data)
 	forget(&i2);
 }
 
-/* Instructions that drop translations. */
-static void watch_translations(struct qemu_plugin_insn *insn, const uint8_t *bytes, size_t size)
+enum drops drops_translations(const uint8_t *bytes, size_t size)
 {
 	static const uint8_t INVPCID[] = { 0x66, 0x0f, 0x38, 0x82 };
-	void (*callback)(unsigned int, void *) = NULL;
 	const uint8_t *end = bytes + size;
 
 	if (size >= sizeof(INVPCID) && memcmp(bytes, INVPCID, sizeof(INVPCID)) == 0)
-		callback = on_cr4;
+		return DROPS_ALL;
 	if (bytes < end && (*bytes & 0xf0) == 0x40)
 		bytes++;
-	if (end - bytes >= 3 && bytes[0] == 0x0f && bytes[1] == 0x22) {
+	if (end - bytes < 3 || bytes[0] != 0x0f)
+		return KEPT;
+	if (bytes[1] == 0x22) {
 		unsigned int number = bytes[2] >> 3 & 7;
 
-		callback = number == 3 ? on_cr3 : number == 4 ? on_cr4 : NULL;
-	} else if (end - bytes >= 3 && bytes[0] == 0x0f && bytes[1] == 0x01) {
-		if ((bytes[2] >> 3 & 7) == 7 && bytes[2] < 0xc0)
-			callback = on_invlpg;
+		return number == 3 ? DROPS_USER : number == 4 ? DROPS_ALL : KEPT;
 	}
-	if (callback)
-		qemu_plugin_register_vcpu_insn_exec_cb(insn, callback, QEMU_PLUGIN_CB_NO_REGS,
-						       NULL);
+	/* INVLPG */
+	return bytes[1] == 0x01 && (bytes[2] >> 3 & 7) == 7 && bytes[2] < 0xc0 ? DROPS_PAGE : KEPT;
+}
+
+static void watch_translations(struct qemu_plugin_insn *insn, const uint8_t *bytes, size_t size)
+{
+	static void (*const CALLBACKS[])(unsigned int, void *) = {
+		[DROPS_USER] = on_cr3, [DROPS_PAGE] = on_invlpg, [DROPS_ALL] = on_cr4
+	};
+	enum drops what = drops_translations(bytes, size);
+
+	if (what != KEPT)
+		qemu_plugin_register_vcpu_insn_exec_cb(insn, CALLBACKS[what],
+						       QEMU_PLUGIN_CB_NO_REGS, NULL);
 }
 
 void memory_watch(struct qemu_plugin_tb *tb, size_t count)
@@ -677,6 +685,16 @@ static bool find_tables(void)
 		return find_pgd();
 	}
 	return from != 0;
+}
+
+uint64_t memory_of_cpu(unsigned int vcpu)
+{
+	static bool tried, there;
+
+	if (!tried)
+		there = swapper && percpu && ram_path && find_tables();
+	tried = true;
+	return there ? kernel_word(percpu + vcpu * sizeof(uint64_t)) : 0;
 }
 
 static void begin(void)

@@ -6,8 +6,10 @@ What these words mean is in ``memory.c``.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
+from types import MappingProxyType
 
 from errors import InfraError
 from experiment.architecture import X86_64
@@ -23,7 +25,7 @@ VARIABLES = {
     "__per_cpu_offset": "percpu",
     "cpu_tlbstate": "tlbstate",
 }
-SYMBOL = re.compile(rf"^([0-9a-f]+) [A-Za-z] ({'|'.join(VARIABLES)})$", re.MULTILINE)
+SYMBOL = re.compile(r"^([0-9a-f]+) [A-Za-z] (\w+)$", re.MULTILINE)
 
 
 def machine_words(machine: MachineSpec) -> tuple[str, ...]:
@@ -51,12 +53,23 @@ def words(machine: MachineSpec, kernel: Kernel) -> tuple[str, ...]:
     """
     if kernel.identity.arch != X86_64.name:
         return ()
-    variables = _variables(kernel.system_map)
+    variables = kernel_variables(kernel)
     return (*machine_words(machine), *variables) if len(variables) == len(VARIABLES) else ()
 
 
+def kernel_variables(
+    kernel: Kernel, more: Mapping[str, str] = MappingProxyType({})
+) -> tuple[str, ...]:
+    """Where a kernel's page tables are, and ``more`` of its symbols, each by the plugin's word.
+
+    Raises:
+        InfraError: System.map cannot be read.
+    """
+    return _variables(kernel.system_map, tuple({**VARIABLES, **more}.items()))
+
+
 @lru_cache(maxsize=8)
-def _variables(system_map: Path) -> tuple[str, ...]:
+def _variables(system_map: Path, symbols: tuple[tuple[str, str], ...]) -> tuple[str, ...]:
     try:
         text = system_map.read_text()
     except OSError as error:
@@ -66,6 +79,4 @@ def _variables(system_map: Path) -> tuple[str, ...]:
             next_step="./lab.py build makes a kernel that was removed from the cache again",
         ) from None
     addresses = {name: address for address, name in SYMBOL.findall(text)}
-    return tuple(
-        f"{word}={addresses[name]}" for name, word in VARIABLES.items() if name in addresses
-    )
+    return tuple(f"{word}={addresses[name]}" for name, word in symbols if name in addresses)

@@ -1,5 +1,5 @@
 /*
- * What the plugin calls of QEMU, and what memory.c gives to probe.c.
+ * What the plugin calls of QEMU, and what memory.c, lines.c and kinds.c give to probe.c.
  *
  * Declared by hand from the documented API, since Debian ships no header.
  * PROBE_API is its version (guests/probe/plugin.py chooses):
@@ -56,6 +56,11 @@ void qemu_plugin_register_vcpu_mem_cb(struct qemu_plugin_insn *insn,
 				      enum qemu_plugin_mem_rw which, void *data);
 bool qemu_plugin_mem_is_store(qemu_plugin_meminfo_t info);
 unsigned int qemu_plugin_mem_size_shift(qemu_plugin_meminfo_t info);
+struct qemu_plugin_hwaddr;
+/* Good within a callback of the access. */
+struct qemu_plugin_hwaddr *qemu_plugin_get_hwaddr(qemu_plugin_meminfo_t info, uint64_t address);
+bool qemu_plugin_hwaddr_is_io(const struct qemu_plugin_hwaddr *where);
+uint64_t qemu_plugin_hwaddr_phys_addr(const struct qemu_plugin_hwaddr *where);
 size_t qemu_plugin_tb_n_insns(const struct qemu_plugin_tb *tb);
 uint64_t qemu_plugin_tb_vaddr(const struct qemu_plugin_tb *tb);
 struct qemu_plugin_insn *qemu_plugin_tb_get_insn(const struct qemu_plugin_tb *tb, size_t at);
@@ -114,6 +119,12 @@ struct misses {
 	uint64_t address, counts[MISSES];
 };
 
+/* Transfers of one object's lines from what FROM touched to what TO touches, and bytes of both. */
+struct move {
+	uint32_t phase, unused;
+	uint64_t object, to, from, reads, writes, apart, mine, theirs;
+};
+
 void *more(void *old, size_t count, size_t size);
 size_t bytes_of(const struct qemu_plugin_insn *insn, uint8_t bytes[MAX_BYTES]);
 
@@ -130,5 +141,20 @@ void memory_watch(struct qemu_plugin_tb *tb, size_t count);
 void memory_mark(uint32_t phase);
 /* All rows so far, and how many accesses had no translation. */
 const struct misses *memory_rows(size_t *count, uint64_t *unmapped);
+
+/* What an instruction does to translations: nothing, to the user's, to one, or to all. */
+enum drops { KEPT, DROPS_USER, DROPS_PAGE, DROPS_ALL };
+enum drops drops_translations(const uint8_t *bytes, size_t size);
+/* Where the variables of a CPU are, 0 where that is not known. */
+uint64_t memory_of_cpu(unsigned int vcpu);
+
+/* As those of memory_, for lines that move between vCPUs; WANTED makes a cache for each of them. */
+int lines_argument(const char *argument);
+bool lines_wanted(unsigned int vcpus);
+void lines_watch(struct qemu_plugin_tb *tb, size_t count);
+void lines_mark(uint32_t phase);
+const struct move *lines_rows(size_t *count);
+/* A line came to a vCPU from another: for the locks that it holds. */
+void moved(unsigned int vcpu);
 
 #endif

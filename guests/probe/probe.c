@@ -31,17 +31,18 @@
  *
  * The file (numbers in the host's order, little-endian on every host of the lab):
  *
- *   header   char magic[8]; u32 version; u32 vcpus; u64 window, spans, modelled;
+ *   header   char magic[8]; u32 version; u32 vcpus; u64 window, spans, modelled, shared;
  *   rows     u32 phase; u32 window; u16 vcpu; u16 instructions; u32 kinds; u64 address;
  *            u64 entries;   only blocks that were entered
  *            Kinds is the place in the table of that name that says what the instructions are.
  *            A row whose address is SPAN + N is no block: its entries are the
  *            instructions that all vCPUs executed while this one was in span N.
- *   locks    u32 phase; u32 kind; u64 lock, site, holder, taken, held, waits, waited;
+ *   locks    u32 phase; u32 kind; u64 lock, site, holder, taken, held, waits, waited, moved;
  *            A lock by its address, and the call that took it (0: not seen); the kinds are
  *            those above from 0 on.  Held are the
  *            instructions of the holder's vCPU from taking it to letting go, waits the times
- *            that it was held by another, waited what all vCPUs executed meanwhile.
+ *            that it was held by another, waited what all vCPUs executed meanwhile, moved the
+ *            lines that came from other vCPUs while it was held (lines.c).
  *            With 16 added to the kind it is who waited for whom: the lock was found held waits
  *            times by the site, by what the call at holder took; taken are the times that it
  *            came from there to the site that had waited, waited what all vCPUs executed while
@@ -50,12 +51,17 @@
  *            walks;   blocks by which the model (memory.c) counted anything
  *   kinds    u16 loads, stores, atomics, barriers, divisions, system;   of the instructions of a
  *            block (kinds.c)
- *   trailer  u32 phase, 0xffffffff; u32 lost; u64 rows, locks, misses, kinds, unmapped;   how
+ *   moves    u32 phase, 0; u64 object, to, from, reads, writes, apart, mine, theirs;
+ *            Lines of an object that came to the block TO from what the block FROM of another
+ *            vCPU touched, to be read or written (lines.c): apart are those that are false sharing,
+ *            mine and theirs the bytes of the line that either touched, as bits.
+ *   trailer  u32 phase, 0xffffffff; u32 lost; u64 rows, locks, misses, kinds, moves, unmapped;   how
  *            many there are of each.  Lost are the times that a lock was taken whose last holder was
  *            never seen to let go, unmapped the accesses that the model found no page for.
  *            Written when QEMU ends by itself: a file without one was cut short.
  *
- * With a machine's caches among the arguments a model of them is fed, too (memory.c).
+ * With a machine's caches among the arguments a model of them is fed, too (memory.c), or with a
+ * private cache for each vCPU one of the lines that move between them (lines.c).
  *
  * With several vCPUs a callback counts, whatever the version of the API (plugin.h).  -icount
  * runs all of them on one thread: nothing races.  (Scoreboards would do in principle; but a guest
@@ -100,7 +106,7 @@ static const uint8_t MARK_TAIL[] = { 0x57, 0x54 };
 struct header {
 	char magic[8];
 	uint32_t version, vcpus;
-	uint64_t window, spans, modelled;
+	uint64_t window, spans, modelled, shared;
 };
 
 struct row {
@@ -112,12 +118,12 @@ struct row {
 
 struct use {
 	uint32_t phase, kind;
-	uint64_t lock, site, holder, taken, held, waits, waited;
+	uint64_t lock, site, holder, taken, held, waits, waited, moved;
 };
 
 struct trailer {
 	uint32_t phase, lost;
-	uint64_t rows, locks, misses, kinds, unmapped;
+	uint64_t rows, locks, misses, kinds, moves, unmapped;
 };
 
 struct block {
@@ -146,7 +152,7 @@ static uint32_t *kinds_table;
 static uint32_t kinds_used, kinds_room;
 static size_t used, room;
 static unsigned int vcpus;
-static bool inlined, modelled;
+static bool inlined, modelled, shared;
 static uint32_t phase, window;
 static uint64_t window_size, window_left, rows;
 static FILE *out;
@@ -562,6 +568,13 @@ static void on_free(unsigned int vcpu, qemu_plugin_meminfo_t info, uint64_t lock
 		}
 }
 
+void moved(unsigned int vcpu)
+{
+	for (unsigned int at = 0; at < hold_count; at++)
+		if (holds[at].vcpu == vcpu)
+			use_of(holds[at].lock, holds[at].site, holds[at].kind, 0)->moved++;
+}
+
 static void on_mark(unsigned int vcpu, void *next)
 {
 	(void)vcpu;
@@ -570,6 +583,8 @@ static void on_mark(unsigned int vcpu, void *next)
 	take_locks();
 	if (modelled)
 		memory_mark(phase);
+	if (shared)
+		lines_mark(phase);
 	phase = (uint32_t)(uintptr_t)next;
 	window = 0;
 	window_left = window_size;
@@ -908,6 +923,8 @@ static void instrument(struct qemu_plugin_tb *tb)
 #endif
 	if (modelled)
 		memory_watch(tb, count);
+	if (shared)
+		lines_watch(tb, count);
 	for (size_t i = 0; i < count; i++) {
 		struct qemu_plugin_insn *insn = qemu_plugin_tb_get_insn(tb, i);
 		size_t size = bytes_of(insn, bytes);
@@ -923,9 +940,10 @@ static void instrument(struct qemu_plugin_tb *tb)
 
 static void finish(void)
 {
-	struct trailer trailer = { TRAILER_PHASE, 0, 0, 0, 0, 0, 0 };
+	struct trailer trailer = { .phase = TRAILER_PHASE };
 	const struct misses *misses = NULL;
-	size_t missed = 0;
+	const struct move *moves = NULL;
+	size_t missed = 0, moved_count = 0;
 
 	take_all();
 	take_spans();
@@ -934,14 +952,20 @@ static void finish(void)
 		memory_mark(phase);
 		misses = memory_rows(&missed, &trailer.unmapped);
 	}
+	if (shared) {
+		lines_mark(phase);
+		moves = lines_rows(&moved_count);
+	}
 	write_all(written, sizeof(*written), written_count);
 	write_all(misses, sizeof(*misses), missed);
 	write_all(kinds_written, sizeof(*kinds_written), kinds_count);
+	write_all(moves, sizeof(*moves), moved_count);
 	trailer.lost = lost;
 	trailer.rows = rows;
 	trailer.locks = written_count;
 	trailer.misses = missed;
 	trailer.kinds = kinds_count;
+	trailer.moves = moved_count;
 	write_all(&trailer, sizeof(trailer), 1);
 	if (fclose(out) != 0)
 		perror("probe: the counts could not be written");
@@ -995,11 +1019,14 @@ static enum place_kind place_kind(const char *argument)
 
 int qemu_plugin_install(qemu_plugin_id_t id, const qemu_info_t *info, int argc, char **argv)
 {
-	struct header header = { "TWINPROB", 5, 0, 0, 0, 0 };
+	struct header header = { "TWINPROB", 6, 0, 0, 0, 0, 0 };
 	const char *path = NULL;
 
 	for (int i = 0; i < argc; i++) {
-		int of_memory = memory_argument(argv[i]);
+		int of_memory = lines_argument(argv[i]);
+
+		if (of_memory == 0)
+			of_memory = memory_argument(argv[i]);
 
 		if (of_memory < 0) {
 			fprintf(stderr, "probe: no such memory: %s\n", argv[i]);
@@ -1039,8 +1066,9 @@ int qemu_plugin_install(qemu_plugin_id_t id, const qemu_info_t *info, int argc, 
 		return -1;
 	}
 	vcpus = info->system.smp_vcpus;
-	modelled = memory_wanted() > 0;
-	if (memory_wanted() < 0 || (modelled && vcpus > 1)) {
+	shared = lines_wanted(vcpus);
+	modelled = !shared && memory_wanted() > 0;
+	if (!shared && (memory_wanted() < 0 || (modelled && vcpus > 1))) {
 		fprintf(stderr, "probe: a machine is cache=l1d:, l1i:, l2: and llc:, of one vCPU\n");
 		return -1;
 	}
@@ -1061,6 +1089,7 @@ int qemu_plugin_install(qemu_plugin_id_t id, const qemu_info_t *info, int argc, 
 	header.window = window_size;
 	header.spans = span_count;
 	header.modelled = modelled;
+	header.shared = shared;
 	if (fwrite(&header, sizeof(header), 1, out) != 1) {
 		perror(path);
 		return -1;

@@ -95,7 +95,7 @@ def agent(commands: str, folder: Path) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.parametrize(("commands", "name"), [("prepare", "prepare"), ("fetch job", "job")])
-def test_text_that_was_not_sent_is_said_to_be_missing(
+def test_text_that_was_not_sent_is_reported_missing(
     commands: str, name: str, tmp_path: Path
 ) -> None:
     done = agent(commands, tmp_path)
@@ -145,8 +145,8 @@ taskset() {{
 def test_reason_of_a_failed_mkfs_is_its_first_line(before: str, tmp_path: Path) -> None:
     (tmp_path / "fw_cfg" / "prepare").mkdir(parents=True)
     program = tmp_path / "mkfs"
-    said = "\n".join(line for line in (before, "the reason", "usage", "more usage") if line)
-    program.write_text(f"#!/bin/sh\ncat <<EOF\n{said}\nEOF\nexit 1\n")
+    output = "\n".join(line for line in (before, "the reason", "usage", "more usage") if line)
+    program.write_text(f"#!/bin/sh\ncat <<EOF\n{output}\nEOF\nexit 1\n")
     program.chmod(0o755)
     (tmp_path / "fw_cfg" / "prepare" / "raw").write_text(
         f"MKFS={program}\nMOUNT_OPTIONS=\nFILES=x\nFILE_MIB=1\n"
@@ -169,8 +169,8 @@ def test_files_are_laid_out_one_by_one(mkfs: str, mounted: str, tmp_path: Path) 
     )
     stand_ins = 'mount() { echo "mount $*"; }\ndd() { echo "dd $*"; }\nsync() { exit 0; }\n'
     done = agent(f"{stand_ins}prepare", tmp_path)
-    said = [line for line in done.stdout.splitlines() if not line.startswith("said: ")]
-    assert said == [
+    lines = [line for line in done.stdout.splitlines() if not line.startswith("said: ")]
+    assert lines == [
         mounted,
         "dd if=/dev/zero of=a bs=1M count=8",
         "dd if=/dev/zero of=b bs=1M count=8",
@@ -178,7 +178,7 @@ def test_files_are_laid_out_one_by_one(mkfs: str, mounted: str, tmp_path: Path) 
 
 
 @pytest.mark.parametrize("entries", [0, 12])
-def test_a_perturbation_is_made_as_it_was_asked_and_stays(entries: int, tmp_path: Path) -> None:
+def test_a_perturbation_is_made_as_given_and_stays(entries: int, tmp_path: Path) -> None:
     """Of nothing it makes nothing, and still goes on."""
     place = tmp_path / "entries"
     stand_ins = 'dd() { echo "$*"; }\n' + "".join(

@@ -120,8 +120,8 @@ def test_probed_guest_differs_only_by_the_plugin() -> None:
 def test_commas_in_a_path_end_no_value() -> None:
     plugin = Plugin(Path("/a,b/probe"), Path("/c,d/counts"), window=1000)
     argv = qemu_argv(guest("laptop"), LAPTOP_SIZE, files(), plugin=plugin)
-    found = argv[argv.index("-plugin") + 1]
-    assert found == "file=/a,,b/probe,out=/c,,d/counts,window=1000"
+    option = argv[argv.index("-plugin") + 1]
+    assert option == "file=/a,,b/probe,out=/c,,d/counts,window=1000"
 
 
 def test_spans_are_what_the_probe_reads() -> None:
@@ -129,16 +129,16 @@ def test_spans_are_what_the_probe_reads() -> None:
         Path("/p"), Path("/c"), spans=((0xFFFFFFFF81000000, 0xFFFFFFFF81000010), (1, 2))
     )
     argv = qemu_argv(NODES, LAPTOP_SIZE, files(), plugin=plugin)
-    found = argv[argv.index("-plugin") + 1]
-    assert found == "file=/p,out=/c,span=ffffffff81000000-ffffffff81000010,span=1-2"
+    option = argv[argv.index("-plugin") + 1]
+    assert option == "file=/p,out=/c,span=ffffffff81000000-ffffffff81000010,span=1-2"
 
 
 def test_functions_of_locks_are_what_the_probe_reads() -> None:
     plugin = Plugin(Path("/p"), Path("/c"), locks=(("spin", 0xFFFFFFFF81000000, 0xFFFFFFFF81000010),
                                                    ("free", 1, 2)))  # fmt: skip
     argv = qemu_argv(NODES, LAPTOP_SIZE, files(), plugin=plugin)
-    found = argv[argv.index("-plugin") + 1]
-    assert found == "file=/p,out=/c,spin=ffffffff81000000-ffffffff81000010,free=1-2"
+    option = argv[argv.index("-plugin") + 1]
+    assert option == "file=/p,out=/c,spin=ffffffff81000000-ffffffff81000010,free=1-2"
 
 
 def test_line_to_paste_starts_by_itself() -> None:
@@ -156,7 +156,7 @@ def test_one_vcpu_alone_never_halts() -> None:
     assert "idle=poll" not in kernel_command_line(guest("full"), FULL_SIZE).split()
 
 
-def test_metronome_ticks_only_where_it_is_asked_for() -> None:
+def test_metronome_ticks_only_where_it_is_requested() -> None:
     quiet = guest("laptop")
     ticking = quiet.model_copy(update={"metronome_ns": 20_000})
     assert environment(Path("/p.so"), quiet) == {"LD_PRELOAD": "/p.so"}
@@ -165,7 +165,7 @@ def test_metronome_ticks_only_where_it_is_asked_for() -> None:
     }  # fmt: skip
 
 
-def test_ramdisk_has_the_size_asked_for() -> None:
+def test_ramdisk_has_the_requested_size() -> None:
     assert "brd.rd_size=131072" in kernel_command_line(guest("laptop"), LAPTOP_SIZE).split()
     assert "brd.rd_size=16777216" in kernel_command_line(guest("full"), FULL_SIZE).split()
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from guests.console import (
@@ -94,17 +94,17 @@ def test_hung_boot_shows_the_last_lines() -> None:
 
 
 def test_slow_preparation_is_not_put_down_to_the_vcpus() -> None:
-    said = "twinboot: prepare: mkfs.xfs\ntwinboot: layout: 13312 MiB\n"
-    ending = classify(said, agent_done=False, deadline="boot")
+    log = "twinboot: prepare: mkfs.xfs\ntwinboot: layout: 13312 MiB\n"
+    ending = classify(log, agent_done=False, deadline="boot")
     assert ending == Ending(
         "boot",
         "timed out: the guest was not ready in time",
-        tuple(said.splitlines()),
+        tuple(log.splitlines()),
         by_clock=True,
     )
 
 
-def test_failure_of_the_agent_is_told_by_the_result_when_one_came() -> None:
+def test_failure_of_the_agent_is_taken_from_the_result_when_one_came() -> None:
     assert classify(recorded("agent-failed"), agent_done=True).kind == "done"
 
 
@@ -117,7 +117,6 @@ def test_progress_is_the_agents_last_word(name: str, word: str) -> None:
     assert progress(recorded(name)) == word
 
 
-@settings(deadline=None)
 @given(st.text(), st.booleans(), st.sampled_from(("", "boot", "silence", "run", "flood")))
 def test_any_console_has_an_ending(text: str, agent_done: bool, deadline: Clock) -> None:
     ending = classify(text, agent_done=agent_done, deadline=deadline)
@@ -144,14 +143,14 @@ def test_a_console_that_grows_is_read_piece_by_piece(tmp_path: Path) -> None:
     log = tmp_path / "console.log"
     follower = Follower(log)
     assert follower.more() == ""
-    with log.open("wb") as said:
+    with log.open("wb") as sink:
         for text, word in (
             (b"twinboot: re", "re"), (b"ady\n[ 1.0] x", "ready"),
             (b"\r\ntwinboot: phase \xff\n", "phase \ufffd"),
             (b"x" * (3 << 20), "phase \ufffd"), (b"\ntwinboot: done\n", "done"),
         ):  # fmt: skip
-            said.write(text)
-            said.flush()
+            sink.write(text)
+            sink.flush()
             assert follower.more() == word
     assert follower.ready
     assert follower.size == log.stat().st_size
@@ -160,8 +159,8 @@ def test_a_console_that_grows_is_read_piece_by_piece(tmp_path: Path) -> None:
 
 def test_no_more_of_a_console_is_followed_or_read_than_it_may_have(tmp_path: Path) -> None:
     log = tmp_path / "console.log"
-    with log.open("wb") as said:
-        said.truncate(LARGEST + (8 << 20))
+    with log.open("wb") as sink:
+        sink.truncate(LARGEST + (8 << 20))
     follower = Follower(log)
     follower.more()
     assert LARGEST < follower.size < log.stat().st_size
@@ -171,10 +170,10 @@ def test_no_more_of_a_console_is_followed_or_read_than_it_may_have(tmp_path: Pat
 def test_patterns_see_the_begin_of_a_long_line(tmp_path: Path) -> None:
     log = tmp_path / "console.log"
     log.write_text("a" * 9000 + "BUG: x\r\n" + "Kernel panic - not syncing: y" + "b" * 9000 + "\n")
-    said = read(log)
-    assert [len(line) for line in said.splitlines()] == [LONGEST_LINE] * 2
-    assert classify(said, agent_done=False).kind == "panic"
-    assert "\r" not in said
+    text = read(log)
+    assert [len(line) for line in text.splitlines()] == [LONGEST_LINE] * 2
+    assert classify(text, agent_done=False).kind == "panic"
+    assert "\r" not in text
 
 
 @pytest.mark.parametrize("line", ["WARNING: " * 40_000, "possible " * 40_000, "a" * 400_000])

@@ -11,8 +11,8 @@ from guests.userland import BUSYBOX, PROGRAMS
 
 
 def test_applets_are_those_that_busybox_lists() -> None:
-    said = subprocess.run([BUSYBOX, "--list"], capture_output=True, text=True, check=True).stdout
-    assert sorted(foreign.applets(Path(BUSYBOX))) == sorted(said.split())
+    output = subprocess.run([BUSYBOX, "--list"], capture_output=True, text=True, check=True).stdout
+    assert sorted(foreign.applets(Path(BUSYBOX))) == sorted(output.split())
 
 
 @pytest.mark.parametrize("before", [b"\0", b"bytes without a zero at their end"])
@@ -31,12 +31,12 @@ def test_libraries_are_those_that_the_loader_takes() -> None:
     """The host's own programs, whose loader can be asked."""
     loaded = set()
     for program in PROGRAMS:
-        said = subprocess.run(["ldd", program], capture_output=True, text=True, check=True).stdout
-        loaded |= {Path(word).name for word in said.split() if word.startswith("/")}
-    found = foreign.with_libraries(Path("/"), PROGRAMS)
-    assert {Path(path).name for path in found} == loaded | {Path(path).name for path in PROGRAMS}
-    assert all(file.is_file() for file in found.values())
-    assert list(found) == sorted(found)
+        output = subprocess.run(["ldd", program], capture_output=True, text=True, check=True).stdout
+        loaded |= {Path(word).name for word in output.split() if word.startswith("/")}
+    files = foreign.with_libraries(Path("/"), PROGRAMS)
+    assert {Path(path).name for path in files} == loaded | {Path(path).name for path in PROGRAMS}
+    assert all(file.is_file() for file in files.values())
+    assert list(files) == sorted(files)
 
 
 def test_what_is_missing_is_named(tmp_path: Path) -> None:
@@ -62,13 +62,13 @@ def test_a_link_leads_nowhere_outside(tmp_path: Path) -> None:
 def test_apt_works_in_folders_of_its_own(tmp_path: Path) -> None:
     argv = [*foreign.apt_argv("arm64", tmp_path), "-o", "Debug::NoLocking=1"]
     shell = ["apt-config", *argv[argv.index("-o") :], "shell"]
-    asked = {"STATE": "Dir::State/d", "STATUS": "Dir::State::status/f", "CACHE": "Dir::Cache/d"}
-    asked |= {"ARCHITECTURE": "APT::Architecture", "LISTS": "Dir::State::lists/d"}
-    words = [word for pair in asked.items() for word in pair]
+    queries = {"STATE": "Dir::State/d", "STATUS": "Dir::State::status/f", "CACHE": "Dir::Cache/d"}
+    queries |= {"ARCHITECTURE": "APT::Architecture", "LISTS": "Dir::State::lists/d"}
+    words = [word for pair in queries.items() for word in pair]
     done = subprocess.run([*shell, *words], capture_output=True, text=True, check=True)
-    found = dict(line.split("=", 1) for line in done.stdout.split())
-    assert found.pop("ARCHITECTURE") == "'arm64'"
-    assert {path.strip("'").startswith(f"{tmp_path}/") for path in found.values()} == {True}
+    values = dict(line.split("=", 1) for line in done.stdout.split())
+    assert values.pop("ARCHITECTURE") == "'arm64'"
+    assert {path.strip("'").startswith(f"{tmp_path}/") for path in values.values()} == {True}
 
 
 def test_packages_that_apt_cannot_fetch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

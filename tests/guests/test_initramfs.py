@@ -14,7 +14,7 @@ from guests import initramfs, userland
 
 
 @dataclass(frozen=True)
-class Member:
+class ArchiveMember:
     mode: int
     uid: int
     gid: int
@@ -22,9 +22,9 @@ class Member:
     content: bytes
 
 
-def members(archive: bytes) -> dict[str, Member]:
+def members(archive: bytes) -> dict[str, ArchiveMember]:
     """Read a newc archive: fields of 8 hexadecimal digits behind a magic of 6 bytes."""
-    found: dict[str, Member] = {}
+    files: dict[str, ArchiveMember] = {}
     at = 0
     while True:
         assert archive[at : at + 6] == b"070701"
@@ -33,9 +33,9 @@ def members(archive: bytes) -> dict[str, Member]:
         name = archive[at + 110 : at + 110 + name_size - 1].decode()
         content_at = (at + 110 + name_size + 3) // 4 * 4
         if name == "TRAILER!!!":
-            return found
+            return files
         content = archive[content_at : content_at + size]
-        found[name] = Member(fields[1], fields[2], fields[3], fields[5], content)
+        files[name] = ArchiveMember(fields[1], fields[2], fields[3], fields[5], content)
         at = (content_at + size + 3) // 4 * 4
 
 
@@ -45,7 +45,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> initramfs.Initramfs:
 
 
 @pytest.fixture(scope="module")
-def root(built: initramfs.Initramfs) -> dict[str, Member]:
+def root(built: initramfs.Initramfs) -> dict[str, ArchiveMember]:
     return members(built.path.read_bytes())
 
 
@@ -56,16 +56,16 @@ def test_same_bytes_in_another_cache(built: initramfs.Initramfs, tmp_path: Path)
     assert hashlib.sha256(again.path.read_bytes()).hexdigest() == again.sha256
 
 
-def test_agent_is_init(root: dict[str, Member]) -> None:
+def test_agent_is_init(root: dict[str, ArchiveMember]) -> None:
     assert root["init"].content == initramfs.AGENT.read_bytes()
     assert root["init"].mode == stat.S_IFREG | 0o755
 
 
-def test_options_of_mkfs_are_those_that_it_knows(root: dict[str, Member]) -> None:
-    said = subprocess.run([userland.MKFS_XFS], capture_output=True, text=True).stderr
+def test_options_of_mkfs_are_those_that_it_knows(root: dict[str, ArchiveMember]) -> None:
+    usage = subprocess.run([userland.MKFS_XFS], capture_output=True, text=True).stderr
     shipped = initramfs.XFS_OPTIONS.read_text().splitlines()
     options = [line for line in shipped if initramfs.OPTION.match(line)]
-    known = [line for line in options if line.partition("=")[0] + "=" in said]
+    known = [line for line in options if line.partition("=")[0] + "=" in usage]
     given = root["etc/xfs.conf"].content.decode().splitlines()
     assert [line for line in given if initramfs.OPTION.match(line)] == known
     assert "nrext64=0" in known
@@ -114,11 +114,11 @@ def test_an_archive_is_what_cpio_makes_but_for_what_it_counts(tmp_path: Path) ->
     assert links == {"b": 4, "b/c": 2, "a": 2}
 
 
-def test_nothing_of_the_host_but_contents(root: dict[str, Member]) -> None:
+def test_nothing_of_the_host_but_contents(root: dict[str, ArchiveMember]) -> None:
     assert {(member.uid, member.gid, member.mtime) for member in root.values()} == {(0, 0, 0)}
 
 
-def test_programs_that_the_agent_calls_are_there(root: dict[str, Member]) -> None:
+def test_programs_that_the_agent_calls_are_there(root: dict[str, ArchiveMember]) -> None:
     for program in (*userland.PROGRAMS, userland.BUSYBOX, "/bin/add_entropy"):
         assert root[program.lstrip("/")].mode == stat.S_IFREG | 0o755, program
     applets = (
@@ -139,10 +139,10 @@ def test_programs_that_the_agent_calls_are_there(root: dict[str, Member]) -> Non
         assert root[f"bin/{applet}"].content == b"busybox", applet
 
 
-def test_libraries_of_every_program_are_there(root: dict[str, Member]) -> None:
+def test_libraries_of_every_program_are_there(root: dict[str, ArchiveMember]) -> None:
     for program in userland.PROGRAMS:
-        said = subprocess.run(["ldd", program], capture_output=True, text=True, check=True).stdout
-        for library in (word for word in said.split() if word.startswith("/")):
+        output = subprocess.run(["ldd", program], capture_output=True, text=True, check=True).stdout
+        for library in (word for word in output.split() if word.startswith("/")):
             assert library.lstrip("/") in root, f"{program} needs {library}"
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from errors import InfraError
 from experiment.architecture import EXIT_PORT, PANIC_PORT, X86_64
 from guests import overlay
 from guests.channel import MAGIC
@@ -15,6 +16,7 @@ from guests.initramfs import AGENT, Initramfs
 from guests.overlay import Lacks
 from kernels.cache import Kernel
 from results.record import KernelIdentity
+from workloads.spec import Extras
 
 TEXT = overlay.PREBUILT_AGENT.read_text()
 
@@ -79,7 +81,7 @@ def test_second_archive_follows_the_first(base: Initramfs, kernel: Kernel, tmp_p
 
 def test_made_once_and_the_same_bytes(base: Initramfs, kernel: Kernel, tmp_path: Path) -> None:
     made = overlay.provide(base, kernel, tmp_path / "one")
-    assert made.path == overlay.path_of(base, Lacks("1" * 32, ()), tmp_path / "one")
+    assert made.path == overlay.path_of(base, Lacks("1" * 32, Extras()), tmp_path / "one")
     inode = made.path.stat().st_ino
     assert overlay.provide(base, kernel, tmp_path / "one") == made
     assert made.path.stat().st_ino == inode
@@ -90,9 +92,9 @@ def test_made_once_and_the_same_bytes(base: Initramfs, kernel: Kernel, tmp_path:
 
 def test_another_base_or_kernel_is_another_image(base: Initramfs, tmp_path: Path) -> None:
     places = {
-        overlay.path_of(base, Lacks("1" * 32, ()), tmp_path),
-        overlay.path_of(base, Lacks("2" * 32, ()), tmp_path),
-        overlay.path_of(Initramfs(base.path, "cd" * 32), Lacks("1" * 32, ()), tmp_path),
+        overlay.path_of(base, Lacks("1" * 32, Extras()), tmp_path),
+        overlay.path_of(base, Lacks("2" * 32, Extras()), tmp_path),
+        overlay.path_of(Initramfs(base.path, "cd" * 32), Lacks("1" * 32, Extras()), tmp_path),
     }
     assert len(places) == 3
 
@@ -133,3 +135,21 @@ def test_module_that_is_refused_ends_the_guest(kernel: Kernel) -> None:
     (kernel.folder / "cmdline").write_text("quiet\n")
     done = modules_loaded(kernel.folder, "insmod() { echo no such device >&2; return 1; }")
     assert (done.returncode, done.stdout) == (42, "failed: module brd: no such device\n")
+
+
+def test_a_kernel_of_ours_gives_the_modules_that_a_workload_names(
+    base: Initramfs, kernel: Kernel, tmp_path: Path
+) -> None:
+    ours = Kernel(kernel.folder, kernel.identity.model_copy(update={"flavour": "perf+tests"}))
+    extras = Extras(modules=("00-brd",))
+    made = overlay.provide(base, ours, tmp_path, extras)
+    # No agent: it is the workload's program that loads the module.
+    data = made.path.read_bytes()[len(base.path.read_bytes()) :]
+    assert listed(data, tmp_path / "out") == {"modules/00-brd.ko": "00-brd.ko"}
+    # Another kernel's module is another image, and a workload without one needs none.
+    assert overlay.lacks(ours, extras) == Lacks("1" * 32, extras)
+    assert overlay.lacks(ours, Extras()) == Lacks("", Extras())
+    roots = overlay.provide_all(base, [ours], [Extras(), extras], tmp_path)
+    assert {key: root.path for key, root in roots.items()} == {Lacks("1" * 32, extras): made.path}
+    with pytest.raises(InfraError, match="has no module xfs"):
+        overlay.provide(base, ours, tmp_path, Extras(modules=("xfs",)))

@@ -21,7 +21,7 @@ from tests.guests.test_argv import LAPTOP_SIZE
 
 GOLDEN = Path(__file__).parent / "golden"
 FILES = WallFiles(Path("/tmp/twinboot-test"))
-ONE = Placement(vcpus=(1,), lab=(0,), nodes=(), isolated=True)
+ONE_NODE = Placement(vcpus=(1,), lab=(0,), nodes=(), isolated=True)
 TWO_NODES = Placement(
     vcpus=tuple(range(1, 9)) + tuple(range(12, 20)), lab=(0,), nodes=(0, 1), isolated=True
 )
@@ -34,7 +34,7 @@ def guest(name: str, **wall: object) -> Guest:
 LARGE = guest("full", huge_pages=True).model_copy(update={"numa_nodes": 2})
 LARGE_SIZE = Size(cgroup_limit_mib=8192, brd_mib=16384, file_mib=13312, jobs=16)
 CASES: dict[str, tuple[Guest, Size, Accelerator, Placement | None]] = {
-    "wall-laptop-tcg": (guest("laptop"), LAPTOP_SIZE, "tcg", ONE),
+    "wall-laptop-tcg": (guest("laptop"), LAPTOP_SIZE, "tcg", ONE_NODE),
     "wall-laptop-kvm": (guest("laptop"), LAPTOP_SIZE, "kvm", None),
     "wall-full-two-nodes": (LARGE, LARGE_SIZE, "kvm,arch-capabilities=off", TWO_NODES),
 }
@@ -52,11 +52,11 @@ def lines(argv: list[str]) -> str:
 @pytest.mark.parametrize("name", CASES)
 def test_golden(name: str) -> None:
     machine, size, accelerator, placement = CASES[name]
-    said = lines(vng_argv(machine, size, FILES, accelerator, placement))
+    text = lines(vng_argv(machine, size, FILES, accelerator, placement))
     path = GOLDEN / f"{name}.txt"
     if os.environ.get("TWINBOOT_WRITE_GOLDEN"):
-        path.write_text(said)
-    assert said == path.read_text()
+        path.write_text(text)
+    assert text == path.read_text()
 
 
 def dry_run(
@@ -77,14 +77,14 @@ def dry_run(
 
 @pytest.mark.parametrize("accelerator", ACCELERATORS)
 def test_virtme_ng_chooses_nothing_that_we_chose(accelerator: Accelerator, tmp_path: Path) -> None:
-    words = dry_run(tmp_path, guest("laptop"), accelerator, ONE)
+    words = dry_run(tmp_path, guest("laptop"), accelerator, ONE_NODE)
     pairs: dict[str, list[str]] = {}
     for option, value in pairwise(words):
         pairs.setdefault(option, []).append(value)
-    wanted = "tcg" if accelerator == "tcg" else "kvm"
+    accel = "tcg" if accelerator == "tcg" else "kvm"
     # No "kvm:tcg": KVM that does not work must not become TCG without a word.
-    assert pairs["-machine"][-1] == f"q35,accel={wanted}"
-    assert pairs["-cpu"][-1].split(",")[0] == ("max" if wanted == "tcg" else "host")
+    assert pairs["-machine"][-1] == f"q35,accel={accel}"
+    assert pairs["-cpu"][-1].split(",")[0] == ("max" if accel == "tcg" else "host")
     assert ("arch-capabilities=off" in pairs["-cpu"][-1]) == accelerator.endswith("=off")
     assert pairs["-m"] == ["768M"]
     shares = pairs["-fsdev"]

@@ -53,7 +53,7 @@ def test_agent_itself_goes_on_to_its_course() -> None:
     assert course == ["mounts", "never_idle", "prepare", "stop_point", "all_phases", "send"]
 
 
-def test_port_is_found_by_its_name(tmp_path: Path) -> None:
+def test_port_is_identified_by_its_name(tmp_path: Path) -> None:
     for number, name in enumerate(("virtme.ret", PORT_NAME, "virtme.stdin")):
         (tmp_path / f"vport1p{number}").mkdir()
         (tmp_path / f"vport1p{number}" / "name").write_text(f"{name}\n")

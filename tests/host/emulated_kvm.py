@@ -46,12 +46,12 @@ def run_in(folder: Path, package: str, cache: Path, files: dict[str, Path], prog
         names = _needed("kvm_amd", modules, root)
         kernel = folder / "vmlinuz"
         shutil.copy(next((shipped / "boot").glob("vmlinuz-*")), kernel)
-    found = {name: place / name for name in FIRMWARE for place in FIRMWARE_FOLDERS
-             if (place / name).exists()}  # fmt: skip
-    wanted = {f"/usr/share/qemu/{name}": path for name, path in found.items()}
-    wanted |= {str(QEMU): QEMU, "/bin/busybox": Path("/bin/busybox")}
-    wanted |= {library: Path(library) for library in _libraries(QEMU)} | files
-    for name, path in wanted.items():
+    firmware = {name: place / name for name in FIRMWARE for place in FIRMWARE_FOLDERS
+                if (place / name).exists()}  # fmt: skip
+    needed = {f"/usr/share/qemu/{name}": path for name, path in firmware.items()}
+    needed |= {str(QEMU): QEMU, "/bin/busybox": Path("/bin/busybox")}
+    needed |= {library: Path(library) for library in _libraries(QEMU)} | files
+    for name, path in needed.items():
         target = root / name.lstrip("/")
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(path, target)

@@ -30,7 +30,7 @@ from host.facts import cache_folder
 from tests.host import emulated_kvm
 
 
-def told(*working: Accelerator) -> Callable[[Accelerator], Attempt]:
+def booting(*working: Accelerator) -> Callable[[Accelerator], Attempt]:
     return lambda name: Attempt(name, name in working, "" if name in working else "told not to")
 
 
@@ -43,20 +43,20 @@ def told(*working: Accelerator) -> Callable[[Accelerator], Attempt]:
     ],
 )
 def test_first_that_boots_is_chosen(working: tuple[Accelerator, ...], chosen: Accelerator) -> None:
-    found = decide(told(*working))
-    assert found.accelerator == chosen
-    assert found.real_time == (chosen != "tcg")
+    decision = decide(booting(*working))
+    assert decision.accelerator == chosen
+    assert decision.real_time == (chosen != "tcg")
     # Nothing is tried behind the one that works.
-    assert len(found.attempts) == ACCELERATORS.index(chosen) + 1
+    assert len(decision.attempts) == ACCELERATORS.index(chosen) + 1
 
 
 def test_host_that_boots_nothing_is_an_error_with_the_last_reason() -> None:
     with pytest.raises(InfraError, match="boots no kernel: told not to"):
-        decide(told())
+        decide(booting())
 
 
 def test_text_names_what_was_refused() -> None:
-    assert decide(told("tcg")).text() == (
+    assert decide(booting("tcg")).text() == (
         "tcg boots a kernel; kvm: told not to; kvm,arch-capabilities=off: told not to"
     )
 
@@ -136,15 +136,15 @@ def test_newest_plain_kernel_then_the_hosts_own(tmp_path: Path) -> None:
 @pytest.fixture
 def boots(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Boots that only note that they were asked for; TCG works."""
-    asked: list[str] = []
+    tried: list[str] = []
 
     def attempt(name: Accelerator, kernel: Path, initrd: Path) -> Attempt:
         assert initrd.stat().st_size > 1000
-        asked.append(name)
-        return told("tcg")(name)
+        tried.append(name)
+        return booting("tcg")(name)
 
     monkeypatch.setattr(accelerator, "attempt", attempt)
-    return asked
+    return tried
 
 
 def test_finding_is_kept_until_the_host_boots_again(boots: list[str], tmp_path: Path) -> None:
@@ -162,7 +162,7 @@ def test_finding_is_kept_until_the_host_boots_again(boots: list[str], tmp_path: 
 
 
 @pytest.mark.parametrize("damage", ["", "{}", "[]", '{"key": 1}'])
-def test_kept_finding_that_is_damaged_is_found_out_again(
+def test_kept_decision_that_is_damaged_is_made_again(
     boots: list[str], tmp_path: Path, damage: str
 ) -> None:
     provide(tmp_path, Path("k"))
@@ -206,10 +206,10 @@ def test_a_host_that_is_emulated_itself(
 
 
 def test_kvm_of_an_emulated_host_is_no_real_time() -> None:
-    found = replace(decide(told("kvm")), emulated=True)
-    assert not found.real_time
-    assert found.name == "emulated kvm"
-    assert found.text() == "emulated kvm boots a kernel"
+    decision = replace(decide(booting("kvm")), emulated=True)
+    assert not decision.real_time
+    assert decision.name == "emulated kvm"
+    assert decision.text() == "emulated kvm boots a kernel"
 
 
 @pytest.mark.guest
@@ -217,10 +217,10 @@ def test_a_real_decision_boots_a_real_kernel(tmp_path: Path) -> None:
     kernel = some_kernel(cache_folder())
     if kernel is None:
         pytest.skip("no kernel built yet")
-    found = provide(tmp_path, kernel)
-    assert isinstance(found, AcceleratorTest)
-    assert found.attempts[-1].works
-    assert all(attempt.reason for attempt in found.attempts[:-1])
+    decision = provide(tmp_path, kernel)
+    assert isinstance(decision, AcceleratorTest)
+    assert decision.attempts[-1].works
+    assert all(attempt.reason for attempt in decision.attempts[:-1])
 
 
 @pytest.mark.guest

@@ -24,9 +24,9 @@ class Folder:
         self.path = path
         path.mkdir()
         for name in ("setpriv", "sh"):
-            found = shutil.which(name)
-            assert found
-            (path / name).symlink_to(found)
+            program = shutil.which(name)
+            assert program
+            (path / name).symlink_to(program)
 
     def program(self, name: str, text: str = "#!/bin/sh\n") -> None:
         (self.path / name).write_text(text)
@@ -42,9 +42,9 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Folder:
 
 
 def by_name(checks: tuple[DoctorCheck, ...]) -> dict[str, DoctorCheck]:
-    found = {check.name: check for check in checks}
-    assert len(found) == len(checks)
-    return found
+    named = {check.name: check for check in checks}
+    assert len(named) == len(checks)
+    return named
 
 
 def test_a_package_is_there_when_all_it_provides_is(folder: Folder, tmp_path: Path) -> None:
@@ -137,12 +137,12 @@ def test_disk(free_gib: int, status: str) -> None:
 
 
 def test_the_cache_folder_is_looked_at_and_not_made(tmp_path: Path) -> None:
-    wanted = tmp_path / "a/b"
-    check = doctor.check_cache(wanted)
-    assert (check.status, check.found) == ("ok", f"{wanted}, to be made")
+    cache_folder = tmp_path / "a/b"
+    check = doctor.check_cache(cache_folder)
+    assert (check.status, check.found) == ("ok", f"{cache_folder}, to be made")
     assert not (tmp_path / "a").exists()
-    wanted.mkdir(parents=True)
-    assert doctor.check_cache(wanted).found == str(wanted)
+    cache_folder.mkdir(parents=True)
+    assert doctor.check_cache(cache_folder).found == str(cache_folder)
 
 
 def test_a_cache_folder_below_a_file_cannot_be_made(tmp_path: Path) -> None:

@@ -61,10 +61,10 @@ def test_a_release_stands_for_its_patch_releases(program: str, version: str, sta
 
 def test_a_trial_counts_for_more_than_the_release() -> None:
     differs = replace(TRIAL, version="7.2.22", differences=("4 vCPUs: 4k/vmstat: line 3", "more"))
-    found = judged(QEMU, "7.2.22", "ab" * 32, KNOWN, differs)
-    assert found.status == "inexact"
-    assert "4k/vmstat: line 3 (and 1 more)" in found.text
-    assert "2026-01-02" in found.text
+    judgement = judged(QEMU, "7.2.22", "ab" * 32, KNOWN, differs)
+    assert judgement.status == "inexact"
+    assert "4k/vmstat: line 3 (and 1 more)" in judgement.text
+    assert "2026-01-02" in judgement.text
     assert judged(QEMU, "8.2.2", "ab" * 32, KNOWN, TRIAL).status == "exact"
 
 

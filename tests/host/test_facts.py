@@ -29,17 +29,17 @@ def machine(tmp_path: Path) -> Path:
 
 
 def test_the_machine_is_described(machine: Path) -> None:
-    said = facts.host_facts(proc=machine, etc=machine)
-    assert said["cpu"] == "Intel(R) Xeon(R) CPU @ 2.20GHz"
-    assert said["memory"] == "3920 MiB"
-    assert said["distribution"] == "Debian GNU/Linux 12 (bookworm)"
-    assert said["kernel"] == os.uname().release
-    assert said["cores"] == f"{len(os.sched_getaffinity(0))} of {os.cpu_count()}"
+    values = facts.host_facts(proc=machine, etc=machine)
+    assert values["cpu"] == "Intel(R) Xeon(R) CPU @ 2.20GHz"
+    assert values["memory"] == "3920 MiB"
+    assert values["distribution"] == "Debian GNU/Linux 12 (bookworm)"
+    assert values["kernel"] == os.uname().release
+    assert values["cores"] == f"{len(os.sched_getaffinity(0))} of {os.cpu_count()}"
 
 
 def test_a_machine_without_proc_is_no_exception(tmp_path: Path) -> None:
-    said = facts.host_facts(proc=tmp_path, etc=tmp_path)
-    assert said["cpu"] == said["memory"] == said["distribution"] == NOT_FOUND
+    values = facts.host_facts(proc=tmp_path, etc=tmp_path)
+    assert values["cpu"] == values["memory"] == values["distribution"] == NOT_FOUND
 
 
 def test_a_pretty_name_may_come_without_quotes() -> None:
@@ -47,7 +47,7 @@ def test_a_pretty_name_may_come_without_quotes() -> None:
 
 
 @pytest.mark.parametrize(
-    ("tool", "said", "version"),
+    ("tool", "output", "version"),
     [
         (
             "qemu",
@@ -69,8 +69,8 @@ def test_a_pretty_name_may_come_without_quotes() -> None:
         ("fio", "segmentation fault", NOT_FOUND),
     ],
 )
-def test_versions_are_found_in_what_tools_say(tool: str, said: str, version: str) -> None:
-    assert facts.version_in(TOOL[tool], said) == version
+def test_versions_are_read_from_what_tools_print(tool: str, output: str, version: str) -> None:
+    assert facts.version_in(TOOL[tool], output) == version
 
 
 @pytest.mark.parametrize(
@@ -87,16 +87,16 @@ def test_version_numbers_can_be_compared(version: str, numbers: tuple[int, ...])
     assert facts.version_numbers(version) == numbers
 
 
-def test_missing_tools_are_not_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_tools_have_no_version(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setattr(packages, "SYSTEM_FOLDERS", ())
-    said = facts.tool_versions()
-    assert {said[tool.name] for tool in TOOLS} == {NOT_FOUND}
-    assert said["python"].startswith("3.")
+    versions = facts.tool_versions()
+    assert {versions[tool.name] for tool in TOOLS} == {NOT_FOUND}
+    assert versions["python"].startswith("3.")
     assert facts.lab_commit() == NOT_FOUND
 
 
-def test_tools_of_another_architecture_are_asked_in_their_place(
+def test_tools_of_another_architecture_stand_in_their_place(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("gcc", "aarch64-linux-gnu-gcc"):
@@ -104,12 +104,12 @@ def test_tools_of_another_architecture_are_asked_in_their_place(
         (tmp_path / name).chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
     assert facts.tool_versions()["gcc"] == "gcc 12.2.0"
-    said = facts.tool_versions({"gcc": "aarch64-linux-gnu-gcc"})
-    assert said["gcc"] == "aarch64-linux-gnu-gcc 12.2.0"
-    assert said.keys() == facts.tool_versions().keys()
+    versions = facts.tool_versions({"gcc": "aarch64-linux-gnu-gcc"})
+    assert versions["gcc"] == "aarch64-linux-gnu-gcc 12.2.0"
+    assert versions.keys() == facts.tool_versions().keys()
 
 
-def test_a_tool_that_hangs_is_not_found(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_tool_that_hangs_has_no_version(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(facts, "QUERY_TIMEOUT_S", 0.2)
     assert facts.tool_version(Tool("slow", ("sleep", "30"))) == NOT_FOUND
 
@@ -158,6 +158,28 @@ def test_guests_are_bounded_by_cores_and_memory(
     cores: int, available_mib: int, guest_mib: int, count: int
 ) -> None:
     assert facts.guests_that_fit(cores, available_mib, guest_mib) == count
+
+
+@pytest.mark.parametrize(
+    ("limits", "available_mib"),
+    [
+        ({}, 3072),
+        ({"user.slice": ("max", 5 << 20)}, 3072),
+        ({"user.slice": (1 << 30, 1 << 28), "user.slice/lab.scope": ("max", 1 << 20)}, 768),
+        ({"user.slice/lab.scope": (1 << 28, 1 << 29)}, 0),
+    ],
+)
+def test_memory_is_what_the_host_and_all_cgroups_leave(
+    machine: Path, tmp_path: Path, limits: dict[str, tuple[int | str, int]], available_mib: int
+) -> None:
+    (machine / "self").mkdir()
+    (machine / "self/cgroup").write_text("4:memory:/elsewhere\n0::/user.slice/lab.scope\n")
+    cgroups = tmp_path / "cgroup"
+    for group, (limit, used) in limits.items():
+        (cgroups / group).mkdir(parents=True, exist_ok=True)
+        (cgroups / group / "memory.max").write_text(f"{limit}\n")
+        (cgroups / group / "memory.current").write_text(f"{used}\n")
+    assert facts.memory_available_mib(proc=machine, cgroups=cgroups) == available_mib
 
 
 def test_guests_at_once_reads_this_machine(

@@ -71,15 +71,15 @@ def counters(user: float, idle: float, steal: float, swapped: int = 0) -> Counte
 
 
 def test_meanwhile_is_a_difference_in_shares() -> None:
-    seen = meanwhile(counters(100, 100, 10, 5), counters(104, 104, 12, 8), own_cpu_s=3)
-    assert (seen.stolen, seen.busy, seen.foreign) == (0.2, 0.4, 0.1)
-    assert seen.swapped_pages == 3
+    shares = meanwhile(counters(100, 100, 10, 5), counters(104, 104, 12, 8), own_cpu_s=3)
+    assert (shares.stolen, shares.busy, shares.foreign) == (0.2, 0.4, 0.1)
+    assert shares.swapped_pages == 3
 
 
 @given(st.floats(0, 1e6), st.floats(0, 1e6), st.floats(0, 1e6), st.floats(0, 1e6))
 def test_shares_are_shares(user: float, idle: float, steal: float, own: float) -> None:
-    seen = meanwhile(counters(0, 0, 0), counters(user, idle, steal), own_cpu_s=own)
-    assert all(0 <= share <= 1 for share in (seen.stolen, seen.busy, seen.foreign))
+    shares = meanwhile(counters(0, 0, 0), counters(user, idle, steal), own_cpu_s=own)
+    assert all(0 <= share <= 1 for share in (shares.stolen, shares.busy, shares.foreign))
 
 
 def test_no_time_at_all_divides_by_nothing() -> None:
@@ -132,9 +132,9 @@ CHECKS: tuple[tuple[DoctorCheck, str, str], ...] = (
 )  # fmt: skip
 
 
-@pytest.mark.parametrize(("check", "status", "found"), CHECKS)
-def test_checks(check: DoctorCheck, status: str, found: str) -> None:
-    assert (check.status, check.found) == (status, found)
+@pytest.mark.parametrize(("check", "status", "value"), CHECKS)
+def test_checks(check: DoctorCheck, status: str, value: str) -> None:
+    assert (check.status, check.found) == (status, value)
     # What is wrong comes with its reason and its mend.
     assert bool(check.why and check.mend) == (status != "ok")
 
@@ -174,9 +174,9 @@ def test_counters_of_a_host(tmp_path: Path) -> None:
         "cpu/cpu0/thermal_throttle/core_throttle_count": "3\n",
         "cpu/cpu1/thermal_throttle/core_throttle_count": "4\n",
     })  # fmt: skip
-    found = read_counters(proc=tmp_path / "proc", system=tmp_path)
-    assert (found.swapped_pages, found.throttled) == (3, 7)
-    assert found.cpu_s["idle"] == 40
+    totals = read_counters(proc=tmp_path / "proc", system=tmp_path)
+    assert (totals.swapped_pages, totals.throttled) == (3, 7)
+    assert totals.cpu_s["idle"] == 40
 
 
 def test_noisy_host_as_a_whole(tmp_path: Path) -> None:

@@ -40,7 +40,7 @@ def test_a_line_becomes_a_package() -> None:
 
 
 @pytest.mark.parametrize(
-    ("line", "said"),
+    ("line", "message"),
     [
         ("fio | required | fio", "four fields"),
         ("fio | required | | why", "four fields"),
@@ -48,10 +48,10 @@ def test_a_line_becomes_a_package() -> None:
         ("fio | needed | fio | why", "unknown need 'needed'"),
     ],
 )
-def test_a_bad_line_is_named(line: str, said: str) -> None:
+def test_a_bad_line_is_named(line: str, message: str) -> None:
     with pytest.raises(InfraError, match=r"packages.txt:2") as error:
         parse(f"# comment\n{line}\n")
-    assert said in str(error.value)
+    assert message in str(error.value)
 
 
 def test_the_shipped_list_names_each_package_and_program_once() -> None:
@@ -156,7 +156,7 @@ def test_both_lists_have_the_same_packages() -> None:
     assert {s.id for s in EVERY if s.names["linux-source-6.12"]} == {"debian"}
 
 
-def test_what_a_system_has_not_is_not_asked_for() -> None:
+def test_what_a_system_does_not_have_is_not_required() -> None:
     arch = [package.name for package in packages(BY_ID["arch"])]
     assert "qemu-system-x86" in arch
     assert "libelf" in arch

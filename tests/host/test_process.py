@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from errors import Exit, InfraError
-from host.process import cpu_s, ended, paste, run, spawn
+from host.process import cpu_s, ended, paste, run, spawn, wait_for_end
 
 REPOSITORY = Path(__file__).parents[2]
 
@@ -176,3 +176,15 @@ def test_cost_of_a_child_can_be_read_until_it_is_reaped(tmp_path: Path) -> None:
         assert cpu_s(process) > 0
     assert ended(process)
     assert cpu_s(process) == 0
+
+
+@pytest.mark.parametrize(("argv", "wait_s"), [(["true"], 30.0), (["sleep", "30"], 0.1)])
+def test_the_end_of_a_child_is_waited_for_as_long_as_it_takes_and_no_longer(
+    argv: list[str], wait_s: float, tmp_path: Path
+) -> None:
+    began = time.monotonic()
+    with spawn(argv, log=tmp_path / "log") as process:
+        wait_for_end(process, wait_s)
+        assert ended(process) == (argv == ["true"])
+        assert process.returncode is None
+    assert time.monotonic() - began < 20

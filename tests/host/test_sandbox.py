@@ -55,8 +55,10 @@ def test_one_of_them_works_here() -> None:
 
 
 def test_the_tree_is_read_and_only_the_object_folder_is_written(tool: Tool, home: Path) -> None:
-    said = inside(tool, home, "cat file.c; echo made > obj/out; echo no > file.c; touch ../x; pwd")
-    assert said == f"source\n{home}/cache/src\n"
+    output = inside(
+        tool, home, "cat file.c; echo made > obj/out; echo no > file.c; touch ../x; pwd"
+    )
+    assert output == f"source\n{home}/cache/src\n"
     assert (home / "cache/place/out").read_text() == "made\n"
     assert (home / "cache/place/out").stat().st_uid == os.getuid()
     assert (home / "cache/src/file.c").read_text() == "source\n"
@@ -64,13 +66,13 @@ def test_the_tree_is_read_and_only_the_object_folder_is_written(tool: Tool, home
 
 
 def test_neither_home_nor_the_files_of_this_host_are_there(tool: Tool, home: Path) -> None:
-    said = inside(
+    output = inside(
         tool, home, f"cat {home}/.netrc /etc/shadow /etc/passwd /root/.* /proc/*/environ; env; "
         f"ls -A {home} /home /root /var /sys /run /tmp; touch /usr/x; find / -name .netrc"
     )  # fmt: skip
-    assert SECRET not in said
-    assert "root:" not in said
-    assert "twinboot" not in said
+    assert SECRET not in output
+    assert "root:" not in output
+    assert "twinboot" not in output
 
 
 def test_there_is_no_network_and_no_process_of_outside(tool: Tool, home: Path) -> None:
@@ -78,43 +80,43 @@ def test_there_is_no_network_and_no_process_of_outside(tool: Tool, home: Path) -
         listening.bind(("127.0.0.1", 0))
         listening.listen()
         port = listening.getsockname()[1]
-        said = inside(
+        output = inside(
             tool, home, f"bash -c 'echo x > /dev/tcp/127.0.0.1/{port} && echo connected'; "
             "grep -c . /proc/net/route; ls -d /proc/[0-9]* | wc -l; "
             f"kill -0 {os.getpid()} && echo killable"
         )  # fmt: skip
-    assert "connected" not in said
-    assert "killable" not in said
-    assert int(said.split()[-1]) < 10
+    assert "connected" not in output
+    assert "killable" not in output
+    assert int(output.split()[-1]) < 10
 
 
 def test_nobody_inside_is_root_or_becomes_so(tool: Tool, home: Path) -> None:
-    said = inside(tool, home, "id -u; grep -E 'CapEff|CapPrm|NoNewPrivs' /proc/self/status")
-    uid, *rights = said.splitlines()
+    output = inside(tool, home, "id -u; grep -E 'CapEff|CapPrm|NoNewPrivs' /proc/self/status")
+    uid, *rights = output.splitlines()
     assert int(uid) == (sandbox.BOX_UID if os.getuid() == 0 else os.getuid()) != 0
     assert [line.split()[1] for line in rights] == ["0" * 16, "0" * 16, "1"]
 
 
 def test_what_takes_too_much_is_ended(tool: Tool, home: Path) -> None:
     few = Limits(cpu_s=1, memory_bytes=256 << 20, file_bytes=1 << 20, processes=64)
-    said = inside(tool, home, "(while :; do :; done); echo spun; "
+    text = inside(tool, home, "(while :; do :; done); echo spun; "
                   "head -c 9000000 /dev/zero > obj/big; stat -c %s obj/big; "
                   "head -c 900m /dev/zero | tail > /dev/null && echo ate", limits=few)  # fmt: skip
-    assert said.split() == ["spun", str(1 << 20)]
+    assert text.split() == ["spun", str(1 << 20)]
 
 
 def test_there_is_an_end_to_the_number_of_processes(tool: Tool, home: Path) -> None:
     many = "i=0; while [ $i -lt 300 ]; do sleep 20 & i=$((i + 1)); done"
     script = f"sh -c '{many}; echo made'; set -- /proc/[0-9]*; echo $#"
-    said = inside(tool, home, script, limits=Limits(processes=64))
-    assert "made" not in said
-    assert int(said.split()[-1]) < 100
+    output = inside(tool, home, script, limits=Limits(processes=64))
+    assert "made" not in output
+    assert int(output.split()[-1]) < 100
 
 
 def test_links_out_of_what_may_be_written_lead_nowhere(tool: Tool, home: Path) -> None:
     (home / "victim").write_text("kept")
-    said = inside(tool, home, f"ln -s {home}/victim obj/link; echo gone > obj/link; cat obj/link")
-    assert said == ""
+    output = inside(tool, home, f"ln -s {home}/victim obj/link; echo gone > obj/link; cat obj/link")
+    assert output == ""
     assert (home / "victim").read_text() == "kept"
 
 

@@ -44,9 +44,9 @@ def image(images: Path) -> Path:
 
 
 def address(image: Path, name: str) -> int:
-    said = subprocess.run(["nm", str(image)], capture_output=True, text=True, check=True).stdout
-    found = {line.split()[2]: int(line.split()[0], 16) for line in said.splitlines()}
-    return found[name]
+    symbols = subprocess.run(["nm", str(image)], capture_output=True, text=True, check=True).stdout
+    addresses = {line.split()[2]: int(line.split()[0], 16) for line in symbols.splitlines()}
+    return addresses[name]
 
 
 def run(
@@ -63,8 +63,8 @@ def run(
     return out.read_bytes()
 
 
-def total(found: Counts, phase: int) -> int:
-    rows = found.rows[found.rows["phase"] == phase]
+def total(counted: Counts, phase: int) -> int:
+    rows = counted.rows[counted.rows["phase"] == phase]
     return int((rows["entries"] * rows["instructions"]).sum())
 
 
@@ -73,19 +73,19 @@ def total(found: Counts, phase: int) -> int:
 def test_every_instruction_of_a_phase_is_counted_and_no_other(
     image: Path, probe: Probe, tmp_path: Path, vcpus: int
 ) -> None:
-    found = counts.parse(run(image, probe, tmp_path / "counts", vcpus=vcpus))
-    assert found.vcpus == vcpus
-    assert set(found.rows["phase"]) == {1, 2, 3}
-    assert set(found.rows["vcpu"]) == {0}
+    counted = counts.parse(run(image, probe, tmp_path / "counts", vcpus=vcpus))
+    assert counted.vcpus == vcpus
+    assert set(counted.rows["phase"]) == {1, 2, 3}
+    assert set(counted.rows["vcpu"]) == {0}
     # The block of a mark counts for the phase that it began in: the first mark's
     # block is left out whole, and the last one's is in.
     for phase, loop, entries, length in ((1, "first", FIRST, 2), (2, "second", SECOND, 3)):
-        rows = found.rows[found.rows["phase"] == phase]
+        rows = counted.rows[counted.rows["phase"] == phase]
         body = rows[rows["address"] == address(image, loop)]
         assert int(body["entries"].sum()) == entries - 1
         assert set(body["instructions"]) == {length}
-    assert abs(total(found, 1) - PHASE_1) <= 8
-    assert abs(total(found, 2) - PHASE_2) <= 8
+    assert abs(total(counted, 1) - PHASE_1) <= 8
+    assert abs(total(counted, 2) - PHASE_2) <= 8
 
 
 @pytest.mark.parametrize("vcpus", [1, 2])
@@ -94,8 +94,8 @@ def test_an_instruction_in_two_pages_is_counted_once(
 ) -> None:
     """QEMU 7.2 lists it twice: in the block that it does not fit into, and in its own."""
     assert address(image, "third") % 4096 == 4094
-    found = counts.parse(run(image, probe, tmp_path / "counts", vcpus=vcpus))
-    assert abs(total(found, 3) - PHASE_3) <= 8
+    counted = counts.parse(run(image, probe, tmp_path / "counts", vcpus=vcpus))
+    assert abs(total(counted, 3) - PHASE_3) <= 8
 
 
 def test_same_bytes_each_time(image: Path, probe: Probe, tmp_path: Path) -> None:
@@ -125,22 +125,22 @@ def test_time_in_a_span_is_from_entering_it_to_leaving_it(
 ) -> None:
     """Each loop is a span of its own: its blocks, but for the one that falls into it."""
     first, second = address(image, "first"), address(image, "second")
-    asked = f",span={first:x}-{first + 1:x},span={second:x}-{second + 1:x},span=1-2"
+    options = f",span={first:x}-{first + 1:x},span={second:x}-{second + 1:x},span=1-2"
     plain = counts.parse(run(image, probe, tmp_path / "a"))
-    found = counts.parse(run(image, probe, tmp_path / "b", vcpus=2, more=asked))
-    assert found.span_count == 3
-    assert np.array_equal(plain.rows, found.rows)
+    counted = counts.parse(run(image, probe, tmp_path / "b", vcpus=2, more=options))
+    assert counted.span_count == 3
+    assert np.array_equal(plain.rows, counted.rows)
     assert not len(plain.spans)
-    rows = {(row["phase"], row["address"] - counts.SPAN): row for row in found.spans}
+    rows = {(row["phase"], row["address"] - counts.SPAN): row for row in counted.spans}
     assert set(rows) == {(1, 0), (2, 1)}
-    assert {int(row["vcpu"]) for row in found.spans} == {0}
+    assert {int(row["vcpu"]) for row in counted.spans} == {0}
     assert int(rows[1, 0]["entries"]) == 2 * (FIRST - 1)
     assert int(rows[2, 1]["entries"]) == 3 * (SECOND - 1)
 
 
-def kinds_of(found: Counts, phase: int) -> dict[str, int]:
-    rows = found.rows[found.rows["phase"] == phase]
-    sums = (found.kinds[rows["kinds"]] * rows["entries"][:, np.newaxis]).sum(axis=0)
+def kinds_of(counted: Counts, phase: int) -> dict[str, int]:
+    rows = counted.rows[counted.rows["phase"] == phase]
+    sums = (counted.kinds[rows["kinds"]] * rows["entries"][:, np.newaxis]).sum(axis=0)
     return dict(zip(KINDS, sums.tolist(), strict=True))
 
 
@@ -148,13 +148,13 @@ def kinds_of(found: Counts, phase: int) -> dict[str, int]:
 def test_instructions_are_counted_by_kind(
     images: Path, probe: Probe, tmp_path: Path, vcpus: int
 ) -> None:
-    found = counts.parse(run(images / "kinds", probe, tmp_path / "counts", vcpus=vcpus))
+    counted = counts.parse(run(images / "kinds", probe, tmp_path / "counts", vcpus=vcpus))
     # A load alone, a comparison, and five that change memory.
-    assert kinds_of(found, 1) == {
+    assert kinds_of(counted, 1) == {
         "loads": 100 * 7, "stores": 100 * 6, "atomics": 100 * 3, "barriers": 100, "divisions": 0,
         "system": 0,
     }  # fmt: skip
-    assert kinds_of(found, 2) == {
+    assert kinds_of(counted, 2) == {
         "loads": 50 * 2, "stores": 50 * 2, "atomics": 0, "barriers": 50 * 2, "divisions": 50,
         "system": 50 * 2,
     }  # fmt: skip
@@ -173,15 +173,15 @@ def test_locks_are_held_from_taking_them_to_letting_go(
     images: Path, probe: Probe, tmp_path: Path, vcpus: int
 ) -> None:
     image = images / "locks"
-    asked = functions(
+    options = functions(
         image, spin=("take", "try"), sleep=("sleep", "unlock"), free=("unlock", "nap"),
         spin_shared=("share", "sleep"), switch=("switch", "ends"),
     ) + functions(image, sleep=("nap", "switch"))  # fmt: skip
     plain = counts.parse(run(image, probe, tmp_path / "a"))
-    found = counts.parse(run(image, probe, tmp_path / "b", vcpus=vcpus, more=asked))
-    assert np.array_equal(plain.rows, found.rows)
+    counted = counts.parse(run(image, probe, tmp_path / "b", vcpus=vcpus, more=options))
+    assert np.array_equal(plain.rows, counted.rows)
     assert not len(plain.locks)
-    assert found.lost_locks == 0
+    assert counted.lost_locks == 0
     at = {address(image, name): name for name in (
         "first", "second", "shared", "mutex",
         "loop", "outer", "inner", "tried", "one", "two", "slept", "woken", "across", "earlier",
@@ -189,7 +189,7 @@ def test_locks_are_held_from_taking_them_to_letting_go(
     rows = {
         (int(row["phase"]), at[int(row["lock"])], at[int(row["site"])]):
         tuple(int(row[field]) for field in ("kind", "taken", "held", "waits"))
-        for row in found.locks
+        for row in counted.locks
     }  # fmt: skip
     held = rows.pop((1, "second", "across")), rows.pop((2, "second", "across"))
     assert rows == {

@@ -11,17 +11,20 @@ from guests.probe import counts
 from guests.probe.counts import CountsError
 
 Row = tuple[int, int, int, int, int, int, int]
-LockRow = tuple[int, int, int, int, int, int, int, int, int]
+LockRow = tuple[int, int, int, int, int, int, int, int, int, int]
 LOCKS: list[LockRow] = [
-    (1, 0, 0xFFFF888000001000, 0xFFFFFFFF81000120, 0, 5, 500, 0, 0),
-    (2, 3, 0xFFFF888000002000, 0, 0, 1, 70, 1, 9),
+    (1, 0, 0xFFFF888000001000, 0xFFFFFFFF81000120, 0, 5, 500, 0, 0, 2),
+    (2, 3, 0xFFFF888000002000, 0, 0, 1, 70, 1, 9, 0),
 ]
 PAIRS: list[LockRow] = [
-    (2, counts.PAIR, 0xFFFF888000001000, 0xFFFFFFFF81000120, 0xFFFFFFFF81000200, 2, 0, 3, 99),
+    (2, counts.PAIR, 0xFFFF888000001000, 0xFFFFFFFF81000120, 0xFFFFFFFF81000200, 2, 0, 3, 99, 0),
 ]
 MISSES: list[tuple[int, ...]] = [
     (1, 5, 0xFFFFFFFF81000000, 9, 8, 7, 6, 5, 4, 3),
     (2, 1, 0x400000, 0, 0, 0, 0, 0, 0, 1),
+]
+MOVES: list[tuple[int, ...]] = [
+    (1, 0, 0xFFFFFFFF82000040, 0xFFFFFFFF81000000, 0x400000, 7, 2, 9, 0xFF00, 0xFF),
 ]
 # Of each instruction: loads, stores, atomics, barriers, divisions, system.
 KINDS: tuple[tuple[int, ...], ...] = ((0, 0, 0, 0, 0, 0), (3, 2, 1, 0, 1, 0))
@@ -33,58 +36,68 @@ def written(
     *,
     vcpus: int = 2,
     window: int = 0,
-    version: int = 5,
+    version: int = 6,
     spans: int = 0,
     locks: Sequence[LockRow] = (),
     lost: int = 0,
     misses: Sequence[tuple[int, ...]] = (),
     unmapped: int = 0,
     kinds: Sequence[tuple[int, ...]] = KINDS,
+    moves: Sequence[tuple[int, ...]] = (),
 ) -> bytes:
     """A file as probe.c documents it."""
-    header = struct.pack("<8sIIQQQ", b"TWINPROB", version, vcpus, window, spans, bool(misses))
-    numbers = (len(rows), len(locks), len(misses), len(kinds), unmapped)
-    trailer = struct.pack("<IIQQQQQ", 0xFFFFFFFF, lost, *numbers)
+    models = bool(misses), bool(moves)
+    header = struct.pack("<8sIIQQQQ", b"TWINPROB", version, vcpus, window, spans, *models)
+    numbers = (len(rows), len(locks), len(misses), len(kinds), len(moves), unmapped)
+    trailer = struct.pack("<IIQQQQQQ", 0xFFFFFFFF, lost, *numbers)
     blocks = b"".join(struct.pack("<IIHHIQQ", *row) for row in rows)
-    blocks += b"".join(struct.pack("<IIQQQQQQQ", *row) for row in locks)
+    blocks += b"".join(struct.pack("<II8Q", *row) for row in locks)
     blocks += b"".join(struct.pack("<II8Q", *row) for row in misses)
-    return header + blocks + b"".join(struct.pack("<6H", *one) for one in kinds) + trailer
+    blocks += b"".join(struct.pack("<6H", *kind) for kind in kinds)
+    return header + blocks + b"".join(struct.pack("<II8Q", *row) for row in moves) + trailer
 
 
 def test_rows_as_they_were_written() -> None:
-    found = counts.parse(written(ROWS, window=7))
-    assert (found.vcpus, found.window) == (2, 7)
-    assert [tuple(row) for row in found.rows.tolist()] == ROWS
+    counted = counts.parse(written(ROWS, window=7))
+    assert (counted.vcpus, counted.window) == (2, 7)
+    assert [tuple(row) for row in counted.rows.tolist()] == ROWS
 
 
 def test_spans_are_no_blocks() -> None:
     waited: list[Row] = [(1, 0, 1, 0, 0, counts.SPAN + 1, 77)]
-    found = counts.parse(written([*ROWS, *waited], spans=2))
-    assert [tuple(row) for row in found.rows.tolist()] == ROWS
-    assert [tuple(row) for row in found.spans.tolist()] == waited
-    assert found.span_count == 2
+    counted = counts.parse(written([*ROWS, *waited], spans=2))
+    assert [tuple(row) for row in counted.rows.tolist()] == ROWS
+    assert [tuple(row) for row in counted.spans.tolist()] == waited
+    assert counted.span_count == 2
 
 
 def test_locks_stand_behind_the_rows() -> None:
-    found = counts.parse(written(ROWS, locks=[LOCKS[0], *PAIRS, LOCKS[1]], lost=3))
-    assert [tuple(row) for row in found.pairs.tolist()] == PAIRS
-    assert [tuple(row) for row in found.rows.tolist()] == ROWS
-    assert [tuple(row) for row in found.locks.tolist()] == LOCKS
-    assert found.lost_locks == 3
+    counted = counts.parse(written(ROWS, locks=[LOCKS[0], *PAIRS, LOCKS[1]], lost=3))
+    assert [tuple(row) for row in counted.pairs.tolist()] == PAIRS
+    assert [tuple(row) for row in counted.rows.tolist()] == ROWS
+    assert [tuple(row) for row in counted.locks.tolist()] == LOCKS
+    assert counted.lost_locks == 3
 
 
 def test_misses_of_a_modelled_machine_stand_behind_the_locks() -> None:
-    found = counts.parse(written(ROWS, locks=LOCKS, misses=MISSES, unmapped=2))
-    assert [tuple(row) for row in found.misses.tolist()] == MISSES
-    assert [tuple(row) for row in found.locks.tolist()] == LOCKS
-    assert (found.modelled, found.unmapped) == (True, 2)
+    counted = counts.parse(written(ROWS, locks=LOCKS, misses=MISSES, unmapped=2))
+    assert [tuple(row) for row in counted.misses.tolist()] == MISSES
+    assert [tuple(row) for row in counted.locks.tolist()] == LOCKS
+    assert (counted.modelled, counted.unmapped) == (True, 2)
     assert not counts.parse(written(ROWS)).modelled
 
 
+def test_lines_that_moved_stand_behind_the_kinds() -> None:
+    counted = counts.parse(written(ROWS, locks=LOCKS, moves=MOVES))
+    assert [tuple(row) for row in counted.moves.tolist()] == MOVES
+    assert (counted.shared, counted.modelled) == (True, False)
+    assert not counts.parse(written(ROWS)).shared
+
+
 def test_kinds_of_a_block_are_a_row_of_their_table() -> None:
-    found = counts.parse(written(ROWS))
-    assert found.kinds[found.rows["kinds"]].tolist() == [list(KINDS[1]), list(KINDS[0])]
-    assert found.kinds.shape == (2, len(KINDS[0]))
+    counted = counts.parse(written(ROWS))
+    assert counted.kinds[counted.rows["kinds"]].tolist() == [list(KINDS[1]), list(KINDS[0])]
+    assert counted.kinds.shape == (2, len(KINDS[0]))
     with pytest.raises(CountsError, match="kinds that are not there: of 1"):
         counts.parse(written(ROWS, kinds=KINDS[:1]))
 
@@ -94,7 +107,7 @@ def test_a_run_without_phases_has_no_rows() -> None:
 
 
 def test_cut_anywhere_it_is_refused() -> None:
-    whole = written(ROWS, locks=LOCKS, misses=MISSES)
+    whole = written(ROWS, locks=LOCKS, misses=MISSES, moves=MOVES)
     for length in range(len(whole)):
         with pytest.raises(CountsError):
             counts.parse(whole[:length])
@@ -102,17 +115,17 @@ def test_cut_anywhere_it_is_refused() -> None:
 
 def test_lost_row_is_missed() -> None:
     whole = written(ROWS)
-    with pytest.raises(CountsError, match="cut short after 144 bytes"):
-        counts.parse(whole[:40] + whole[72:])
+    with pytest.raises(CountsError, match="cut short after 160 bytes"):
+        counts.parse(whole[:48] + whole[80:])
     whole = written(ROWS, locks=LOCKS)
     with pytest.raises(CountsError, match="cut short after"):
-        counts.parse(whole[:104] + whole[168:])
+        counts.parse(whole[:112] + whole[184:])
 
 
 def test_another_programs_file_and_another_version_are_named() -> None:
     with pytest.raises(CountsError, match="not written by the probe: b'\\\\x7fELF"):
         counts.parse(b"\x7fELF" + bytes(100))
-    with pytest.raises(CountsError, match="version 1 of the probe's file, not 5"):
+    with pytest.raises(CountsError, match="version 1 of the probe's file, not 6"):
         counts.parse(written(ROWS, version=1))
 
 
@@ -123,10 +136,10 @@ def test_row_of_a_vcpu_that_is_none() -> None:
 
 @given(st.binary(max_size=300))
 def test_any_bytes_are_read_or_refused(tail: bytes) -> None:
-    for data in (tail, b"TWINPROB" + tail, written(ROWS, locks=LOCKS)[:40] + tail):
+    for data in (tail, b"TWINPROB" + tail, written(ROWS, locks=LOCKS)[:48] + tail):
         try:
-            found = counts.parse(data)
+            counted = counts.parse(data)
         except CountsError:
             continue
-        assert (found.rows["vcpu"] < found.vcpus).all()
-        assert len(found.kinds[found.rows["kinds"]]) == len(found.rows)
+        assert (counted.rows["vcpu"] < counted.vcpus).all()
+        assert len(counted.kinds[counted.rows["kinds"]]) == len(counted.rows)

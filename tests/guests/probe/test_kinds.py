@@ -274,8 +274,8 @@ def test_every_form_is_of_its_kinds(
     decoded: tuple[ctypes.CDLL, dict[str, tuple[str, ...]]],
 ) -> None:
     decoder, cases = decoded
-    found = {text: kinds(decoder, bytes.fromhex(text.partition(" ")[0])) for text in cases}
-    assert found == cases
+    classified = {text: kinds(decoder, bytes.fromhex(text.partition(" ")[0])) for text in cases}
+    assert classified == cases
 
 
 def test_no_instruction_is_read_beyond_its_end(

@@ -26,9 +26,9 @@ def run(*argv: object) -> subprocess.CompletedProcess[str]:
 
 
 def bytes_of(name: str) -> bytes:
-    found = re.search(rf"{name}\[\] = {{ (.*) }};", plugin.SOURCE.read_text())
-    assert found
-    return bytes(int(word, 16) for word in found[1].split(","))
+    match = re.search(rf"{name}\[\] = {{ (.*) }};", plugin.SOURCE.read_text())
+    assert match
+    return bytes(int(word, 16) for word in match[1].split(","))
 
 
 def test_each_phase_has_the_one_nop_that_the_plugin_looks_for(mark: Path) -> None:
@@ -41,16 +41,16 @@ def test_each_phase_has_the_one_nop_that_the_plugin_looks_for(mark: Path) -> Non
 
 def test_marks_of_arm64_are_what_the_plugin_is_built_to_look_for() -> None:
     """Without its compiler: the constants of both sources, put together as the manual has it."""
-    asked = re.search(r"movz xzr, %0, lsl #32.*?(0x[0-9a-f]+) \| n", native.MARK.read_text())
-    wanted = re.search(r"define MARK (0x[0-9a-f]+)u", plugin.SOURCE.read_text())
+    executed = re.search(r"movz xzr, %0, lsl #32.*?(0x[0-9a-f]+) \| n", native.MARK.read_text())
+    expected = re.search(r"define MARK (0x[0-9a-f]+)u", plugin.SOURCE.read_text())
     number = re.search(r"define MARK_NUMBER (0x[0-9a-f]+)u", plugin.SOURCE.read_text())
-    assert asked is not None
-    assert wanted is not None
+    assert executed is not None
+    assert expected is not None
     assert number is not None
     # movz of 64 bits: its shift by 32 from bit 21 on, the constant from bit 5, register 31.
-    words = [0xD2800000 | 2 << 21 | (int(asked[1], 16) | n) << 5 | 31 for n in range(MARKS)]
+    words = [0xD2800000 | 2 << 21 | (int(executed[1], 16) | n) << 5 | 31 for n in range(MARKS)]
     mask = int(number[1], 16)
-    assert {word & ~mask for word in words} == {int(wanted[1], 16)}
+    assert {word & ~mask for word in words} == {int(expected[1], 16)}
     assert [(word & mask) >> 5 for word in words] == list(range(MARKS))
     assert "-DPROBE_ARM64" in ARM64.board.probe
 

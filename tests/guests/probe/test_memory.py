@@ -51,70 +51,70 @@ def run(image: Path, probe: Probe, folder: Path, model: str = "", cpu: str = "Ne
     return counts.parse(out.read_bytes())
 
 
-def sums(found: Counts, phase: int) -> dict[str, int]:
-    rows = found.misses[found.misses["phase"] == phase]
+def sums(counted: Counts, phase: int) -> dict[str, int]:
+    rows = counted.misses[counted.misses["phase"] == phase]
     return {name: int(rows[name].sum()) for name in counts.MISSES}
 
 
-def data(found: Counts, phase: int) -> tuple[int, int, int]:
+def data(counted: Counts, phase: int) -> tuple[int, int, int]:
     """Misses of L1, L2 and LLC for data: those for code, each once, taken off."""
-    here = sums(found, phase)
+    here = sums(counted, phase)
     return here["l1d"], here["l2"] - here["l1i"], here["llc"] - here["l1i"]
 
 
 def test_lines_that_fit_a_level_miss_once_and_others_each_time(
     images: Path, probe: Probe, tmp_path: Path
 ) -> None:
-    found = run(images / "caches", probe, tmp_path, f"{CACHES},prefetch=0")
-    assert data(found, 1) == (96, 96, 96)
-    assert data(found, 2) == (10 * 192, 192, 192)
-    assert data(found, 3) == (10 * 512, 10 * 512, 512)
-    assert data(found, 4) == (3 * 2048, 3 * 2048, 3 * 2048)
-    assert data(found, 5) == (2 * 192, 192, 192)
-    assert data(found, 7) == (2, 2, 2)
-    every = [sums(found, phase) for phase in range(1, 8)]
-    assert {(one["prefetched"], one["tlb"], one["walks"]) for one in every} == {(0, 0, 0)}
+    counted = run(images / "caches", probe, tmp_path, f"{CACHES},prefetch=0")
+    assert data(counted, 1) == (96, 96, 96)
+    assert data(counted, 2) == (10 * 192, 192, 192)
+    assert data(counted, 3) == (10 * 512, 10 * 512, 512)
+    assert data(counted, 4) == (3 * 2048, 3 * 2048, 3 * 2048)
+    assert data(counted, 5) == (2 * 192, 192, 192)
+    assert data(counted, 7) == (2, 2, 2)
+    every = [sums(counted, phase) for phase in range(1, 8)]
+    assert {(each["prefetched"], each["tlb"], each["walks"]) for each in every} == {(0, 0, 0)}
 
 
 def test_a_stream_is_fetched_from_its_third_line_on(
     images: Path, probe: Probe, tmp_path: Path
 ) -> None:
-    found = run(images / "caches", probe, tmp_path, f"{CACHES},prefetch=4")
+    counted = run(images / "caches", probe, tmp_path, f"{CACHES},prefetch=4")
     # 2,048 lines are 32 pages, of which two lines each are waited for, and fit nowhere.
-    assert data(found, 4) == (3 * 2048, 3 * 64, 3 * 64)
-    assert sums(found, 4)["prefetched"] == 3 * 62 * 32
-    assert sums(found, 5)["prefetched"] == 0
-    assert data(found, 6) == (64, 2, 2)
-    assert sums(found, 6)["prefetched"] == 62
+    assert data(counted, 4) == (3 * 2048, 3 * 64, 3 * 64)
+    assert sums(counted, 4)["prefetched"] == 3 * 62 * 32
+    assert sums(counted, 5)["prefetched"] == 0
+    assert data(counted, 6) == (64, 2, 2)
+    assert sums(counted, 6)["prefetched"] == 62
 
 
 def test_what_is_counted_is_counted_by_block_and_without_changing_the_probe(
     images: Path, probe: Probe, tmp_path: Path
 ) -> None:
     plain = run(images / "caches", probe, tmp_path)
-    found = run(images / "caches", probe, tmp_path, f"{CACHES},prefetch=4")
-    assert (plain.modelled, found.modelled) == (False, True)
+    counted = run(images / "caches", probe, tmp_path, f"{CACHES},prefetch=4")
+    assert (plain.modelled, counted.modelled) == (False, True)
     assert not len(plain.misses)
-    assert (plain.rows == found.rows).all()
-    rows = found.misses[found.misses["phase"] == 4]
+    assert (plain.rows == counted.rows).all()
+    rows = counted.misses[counted.misses["phase"] == 4]
     loop = rows[rows["instructions"] == 4]
     assert int(loop["l1d"].sum()) == 3 * 2047
     again = run(images / "caches", probe, tmp_path, f"{CACHES},prefetch=4")
-    assert (again.misses == found.misses).all()
+    assert (again.misses == counted.misses).all()
 
 
 @pytest.fixture(scope="module")
 def paged(images: Path, probe: Probe, tmp_path_factory: pytest.TempPathFactory) -> Counts:
     image = images / "pages"
-    said = subprocess.run(["nm", str(image)], capture_output=True, text=True, check=True).stdout
-    (top,) = (line.split()[0] for line in said.splitlines() if line.endswith(" top"))
+    symbols = subprocess.run(["nm", str(image)], capture_output=True, text=True, check=True).stdout
+    (top,) = (line.split()[0] for line in symbols.splitlines() if line.endswith(" top"))
     folder = tmp_path_factory.mktemp("pages")
     model = f"{CACHES},{TLBS},prefetch=0,root={top},ram={folder / 'ram'}"
     return run(image, probe, folder, model)
 
 
-def tlb(found: Counts, phase: int) -> tuple[int, int]:
-    here = sums(found, phase)
+def tlb(counted: Counts, phase: int) -> tuple[int, int]:
+    here = sums(counted, phase)
     return here["tlb"], here["walks"]
 
 
@@ -165,8 +165,8 @@ def test_half_a_machine_is_refused(probe: Probe, tmp_path: Path, words: str) -> 
 
 
 def refused(probe: Probe, tmp_path: Path, words: str) -> str:
-    asked = f"file={probe.path},out={tmp_path}/counts,{words}"
-    argv = [X86_64.board.qemu, "-display", "none", "-plugin", asked]
+    option = f"file={probe.path},out={tmp_path}/counts,{words}"
+    argv = [X86_64.board.qemu, "-display", "none", "-plugin", option]
     done = subprocess.run(argv, capture_output=True, text=True, timeout=60)
     assert done.returncode != 0
     return done.stderr

@@ -47,10 +47,10 @@ def test_version_as_distributions_print_it() -> None:
 def test_every_form_compiles_without_a_warning(api: int, tmp_path: Path) -> None:
     flags = (*native.SHARED_LIBRARY, "-fvisibility=hidden", *WARNINGS, f"-DPROBE_API={api}")
     built = native.build(plugin.SOURCE, flags, tmp_path)
-    said = subprocess.run(
+    symbols = subprocess.run(
         ["nm", "-D", "--defined-only", str(built)], capture_output=True, text=True, check=True
     ).stdout
-    exported = {line.split()[-1] for line in said.splitlines()}
+    exported = {line.split()[-1] for line in symbols.splitlines()}
     assert {"qemu_plugin_version", "qemu_plugin_install"} == exported
 
 
@@ -72,7 +72,7 @@ def test_another_form_is_another_file_and_the_same_one_is_kept(
     assert built[0].sha256 == built[2].sha256 != built[1].sha256
 
 
-def test_qemu_without_plugins_is_told_from_one_with(
+def test_qemu_without_plugins_differs_from_one_with(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")

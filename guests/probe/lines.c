@@ -1,0 +1,511 @@
+/*
+ * Lines that move between the CPUs of a guest: a model of private caches, and who took what from whom.
+ *
+ * It changes nothing: what the guest computes, and its clock, are those of a run without it.
+ * Arguments (guests/probe/lines.py makes them):
+ *
+ *   private=SETS:WAYS   the private cache of each vCPU, of lines of 64 bytes
+ *   of_cpu=BYTES        how long the variables of a CPU are (hexadecimal)
+ *   swapper=, init_mm=, percpu=, ram=   as in memory.c: where the variables of each CPU are
+ *
+ * Each vCPU has a cache of the machine's private level; the least recently used line goes first.
+ * A line is in several to be read, or in one that may write it.  Only data is followed.
+ *
+ * A transfer is counted where a vCPU
+ *   reads a line that another one wrote since this one had it, while that is in some vCPU's cache, or
+ *   writes a line that is in the cache of another, which loses it.
+ * An atomic instruction takes its line once, to write.  A line that nobody has comes from the shared
+ * cache or from memory, and is none.
+ *
+ * A transfer is false sharing where, until it loses the line again, the taker touches no byte that
+ * the others wrote since it last had the line, or, where it took it from readers, that they read.
+ *
+ * Lines are known by their physical addresses.  A page's is asked for once and kept until this vCPU
+ * writes CR3 or executes INVLPG or INVPCID; those of the direct map and the kernel's image do not
+ * change.  Of an access that lies in two pages only the first part is followed.
+ *
+ * The model begins empty, with the first phase, and goes on between phases.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "plugin.h"
+
+#define LINE_BITS 6
+#define LINE_BYTES (1u << LINE_BITS)
+#define PAGE_BITS 12
+#define SLOTS 1024u
+#define CHUNK_BITS 12
+/* As many lines as 256 GiB have. */
+#define CHUNKS (1u << 20)
+/* Bits of the vCPUs that have a line. */
+#define MAX_VCPUS 32u
+#define USER_END (1ull << 63)
+#define DIRECT_MAP 0xffff888000000000u
+#define DIRECT_MAP_END 0xffffc88000000000u
+#define PAGE_STRUCTS 0xffffea0000000000u
+#define PAGE_STRUCTS_END 0xffffeb0000000000u
+#define KERNEL_IMAGE 0xffffffff80000000u
+/* What a line is of, where it is no address in the kernel's image. */
+#define OF_CPU 0x0050435500000000u
+#define OF_PAGES 0x0050474500000000u
+#define OF_USER 0x0055534500000000u
+#define OF_MEMORY 0x004d454d00000000u
+
+/*
+ * A line in one vCPU's cache, in as much of the host's.  FRESH are bytes whose touch makes its last
+ * transfer, MOVE, a true one.
+ */
+struct copy {
+	uint64_t line; /* its number + 1, 0 for none */
+	uint64_t used, written, touched, fresh;
+	const void *reader, *writer; /* the blocks that touched it last */
+	uint32_t move;
+	bool own;
+} __attribute__((aligned(LINE_BYTES)));
+
+/* By virtual line, with the generation of the vCPU's translations. */
+struct slot {
+	uint64_t line, number, generation;
+	struct copy *copy;
+};
+
+/* Of a slot without one: no line's number. */
+static struct copy nobodys;
+
+static struct private {
+	struct copy *copies;
+	struct slot slots[SLOTS];
+	uint64_t generation;
+	uint64_t of_cpu; /* where its variables are */
+} *privates;
+
+/* Of a line that was written while another vCPU was interested: bytes that each has not read yet. */
+struct history {
+	const void *writer;
+	uint64_t fresh[];
+};
+
+struct entry {
+	uint32_t holders, history; /* its number, 0 for none */
+};
+
+struct watched {
+	uint64_t address;
+};
+
+static struct entry *chunks[CHUNKS];
+static struct history **histories;
+static uint32_t history_count, history_room;
+static uint32_t sets, ways;
+static unsigned int vcpus;
+static uint64_t now, of_cpu_bytes;
+static bool on;
+
+static struct move *moves;
+static uint32_t move_count, move_room, *move_table, move_slots;
+static struct move *written;
+static size_t written_count;
+
+static struct entry *entry_of(uint64_t number)
+{
+	struct entry **chunk = &chunks[number >> CHUNK_BITS & (CHUNKS - 1)];
+
+	if (*chunk == NULL) {
+		*chunk = more(NULL, 1u << CHUNK_BITS, sizeof(**chunk));
+		memset(*chunk, 0, sizeof(**chunk) << CHUNK_BITS);
+	}
+	return *chunk + (number & ((1u << CHUNK_BITS) - 1));
+}
+
+static struct copy *set_of(unsigned int vcpu, uint64_t number)
+{
+	return privates[vcpu].copies + (size_t)(number & (sets - 1)) * ways;
+}
+
+static struct copy *copy_of(unsigned int vcpu, uint64_t number)
+{
+	struct copy *set = set_of(vcpu, number);
+
+	for (uint32_t at = 0; at < ways; at++)
+		if (set[at].line == number + 1)
+			return &set[at];
+	return NULL;
+}
+
+static uint64_t address_of(const void *block)
+{
+	return block ? ((const struct watched *)block)->address : 0;
+}
+
+static uint32_t *move_slot(uint64_t object, uint64_t to, uint64_t from)
+{
+	uint64_t key = (object ^ to << 20 ^ from << 7) * 0x9e3779b97f4a7c15u;
+	uint32_t slot = (key ^ key >> 32) & (move_slots - 1);
+
+	while (move_table[slot] &&
+	       (moves[move_table[slot]].object != object || moves[move_table[slot]].to != to ||
+		moves[move_table[slot]].from != from))
+		slot = (slot + 1) & (move_slots - 1);
+	return &move_table[slot];
+}
+
+/* The row of a transfer; number 0 is none. */
+static uint32_t move_of(uint64_t object, uint64_t to, uint64_t from)
+{
+	uint32_t *slot;
+
+	if ((move_count + 1) * 2 >= move_slots) {
+		move_slots = move_slots ? move_slots * 2 : 1 << 12;
+		move_table = more(move_table, move_slots, sizeof(*move_table));
+		memset(move_table, 0, move_slots * sizeof(*move_table));
+		for (uint32_t i = 1; i <= move_count; i++)
+			*move_slot(moves[i].object, moves[i].to, moves[i].from) = i;
+	}
+	slot = move_slot(object, to, from);
+	if (*slot == 0) {
+		if (move_count + 2 >= move_room) {
+			move_room = move_room ? move_room * 2 : 1 << 12;
+			moves = more(moves, move_room, sizeof(*moves));
+		}
+		*slot = ++move_count;
+		moves[*slot] = (struct move){ .object = object, .to = to, .from = from };
+	}
+	return *slot;
+}
+
+/* What a line is of, by the address that it is touched at. */
+static uint64_t object_of(unsigned int vcpu, uint64_t address)
+{
+	uint64_t line = address & ~(uint64_t)(LINE_BYTES - 1);
+
+	if (address < USER_END)
+		return OF_USER;
+	if (address >= KERNEL_IMAGE)
+		return line;
+	if (address >= PAGE_STRUCTS && address < PAGE_STRUCTS_END)
+		return OF_PAGES;
+	for (unsigned int other = 0; other < vcpus; other++) {
+		uint64_t start = privates[(vcpu + other) % vcpus].of_cpu;
+
+		if (start && line - start < of_cpu_bytes)
+			return OF_CPU + (line - start);
+	}
+	return OF_MEMORY;
+}
+
+static struct history *history_of(struct entry *entry)
+{
+	if (entry->history == 0) {
+		size_t size = sizeof(struct history) + vcpus * sizeof(uint64_t);
+
+		if (history_count + 1 >= history_room) {
+			history_room = history_room ? history_room * 2 : 1 << 12;
+			histories = more(histories, history_room, sizeof(*histories));
+		}
+		entry->history = ++history_count;
+		histories[entry->history] = more(NULL, 1, size);
+		memset(histories[entry->history], 0, size);
+	}
+	return histories[entry->history];
+}
+
+/* What a vCPU wrote is what others have not read. */
+static void publish(struct copy *copy, struct entry *entry, unsigned int vcpu)
+{
+	struct history *history;
+
+	if (copy->written == 0)
+		return;
+	history = history_of(entry);
+	history->writer = copy->writer;
+	for (unsigned int other = 0; other < vcpus; other++)
+		if (other != vcpu)
+			history->fresh[other] |= copy->written;
+	copy->written = 0;
+}
+
+static void drop(struct copy *copy, struct entry *entry, unsigned int vcpu)
+{
+	entry->holders &= ~(1u << vcpu);
+	copy->line = 0;
+}
+
+/* The least recently used line of the set goes. */
+static struct copy *room_for(unsigned int vcpu, uint64_t number)
+{
+	struct copy *set = set_of(vcpu, number), *oldest = set;
+
+	for (uint32_t at = 0; at < ways; at++) {
+		if (set[at].line == 0)
+			return &set[at];
+		if (set[at].used < oldest->used)
+			oldest = &set[at];
+	}
+	struct entry *entry = entry_of(oldest->line - 1);
+
+	/* Who never had the line has no transfer of it to be told about. */
+	if (entry->history)
+		publish(oldest, entry, vcpu);
+	drop(oldest, entry, vcpu);
+	return oldest;
+}
+
+/* Have a line in a vCPU's cache, to write it where OWN, and count what that moves. */
+static struct copy *fetch(unsigned int vcpu, uint64_t number, bool own, uint64_t address,
+			  uint64_t mask, const void *block)
+{
+	struct entry *entry = entry_of(number);
+	struct copy *copy = entry->holders >> vcpu & 1 ? copy_of(vcpu, number) : NULL;
+	uint32_t others = entry->holders & ~(1u << vcpu);
+	uint64_t fresh = 0, theirs = 0, last = 0;
+	const void *from = NULL;
+	bool dirty = false;
+
+	for (unsigned int other = 0; others >> other; other++) {
+		struct copy *held;
+
+		if (!(others >> other & 1))
+			continue;
+		held = copy_of(other, number);
+		if (held->written) {
+			dirty = true;
+			from = held->writer;
+			theirs |= held->written;
+			publish(held, entry, other);
+		} else if (own && !dirty && held->used >= last) {
+			last = held->used;
+			from = held->writer && held->reader == NULL ? held->writer : held->reader;
+		}
+		held->own = false;
+		if (own) {
+			fresh |= held->touched;
+			drop(held, entry, other);
+		}
+	}
+	if (entry->history) {
+		struct history *history = histories[entry->history];
+
+		if (from == NULL && history->fresh[vcpu])
+			from = history->writer;
+		theirs |= history->fresh[vcpu];
+		history->fresh[vcpu] = 0;
+	}
+	if (copy == NULL) {
+		copy = room_for(vcpu, number);
+		*copy = (struct copy){ .line = number + 1 };
+		entry->holders |= 1u << vcpu;
+	}
+	if (own ? others != 0 : others && theirs) {
+		uint32_t at = move_of(object_of(vcpu, address), address_of(block), address_of(from));
+
+		fresh |= theirs;
+		moves[at].reads += !own;
+		moves[at].writes += own;
+		moves[at].apart++;
+		moves[at].mine |= mask;
+		moves[at].theirs |= theirs ? theirs : fresh;
+		copy->move = at;
+		copy->fresh = fresh;
+		moved(vcpu);
+	}
+	copy->own = own || entry->holders == 1u << vcpu;
+	return copy;
+}
+
+/* A byte that came from another: the transfer was needed. */
+static void touch_fresh(struct copy *copy)
+{
+	moves[copy->move].apart--;
+	copy->fresh = 0;
+}
+
+/* Whether an access is of memory, and where that is. */
+static bool physical_of(qemu_plugin_meminfo_t info, uint64_t address, uint64_t *physical)
+{
+	struct qemu_plugin_hwaddr *where = qemu_plugin_get_hwaddr(info, address);
+
+	if (where == NULL || qemu_plugin_hwaddr_is_io(where))
+		return false;
+	*physical = qemu_plugin_hwaddr_phys_addr(where);
+	return true;
+}
+
+static inline bool is_fixed(uint64_t address)
+{
+	return address >= KERNEL_IMAGE || (address >= DIRECT_MAP && address < DIRECT_MAP_END);
+}
+
+/* A line that this vCPU has not, or not to write. */
+static __attribute__((noinline)) struct copy *miss(unsigned int vcpu, struct slot *slot,
+						    uint64_t generation, qemu_plugin_meminfo_t info,
+						    uint64_t address, uint64_t mask, bool own,
+						    const void *block)
+{
+	uint64_t line = address >> LINE_BITS;
+
+	if (slot->line != line || slot->generation != generation) {
+		uint64_t physical;
+
+		slot->copy = &nobodys;
+		if (!physical_of(info, address, &physical)) {
+			slot->line = UINT64_MAX;
+			return NULL;
+		}
+		slot->line = line;
+		slot->generation = generation;
+		slot->number = physical >> LINE_BITS;
+	}
+	return slot->copy = fetch(vcpu, slot->number, own, address, mask, block);
+}
+
+static inline void access_line(unsigned int vcpu, qemu_plugin_meminfo_t info, uint64_t address,
+			       uint64_t mask, bool own, bool store, const void *block)
+{
+	struct private *private = &privates[vcpu];
+	uint64_t line = address >> LINE_BITS;
+	uint64_t generation = is_fixed(address) ? 0 : private->generation;
+	struct slot *slot = &private->slots[line & (SLOTS - 1)];
+	struct copy *copy = slot->copy;
+
+	if (__builtin_expect(slot->line != line || slot->generation != generation ||
+				     copy->line != slot->number + 1 || (own && !copy->own),
+			     false)) {
+		copy = miss(vcpu, slot, generation, info, address, mask, own, block);
+		if (copy == NULL)
+			return;
+	}
+	copy->used = ++now;
+	copy->touched |= mask;
+	if (copy->fresh & mask)
+		touch_fresh(copy);
+	if (store) {
+		copy->written |= mask;
+		copy->writer = block;
+	} else {
+		copy->reader = block;
+	}
+}
+
+static inline void access_bytes(unsigned int vcpu, qemu_plugin_meminfo_t info, uint64_t address,
+				bool own, const void *block)
+{
+	unsigned int size = 1u << qemu_plugin_mem_size_shift(info);
+	unsigned int first = address & (LINE_BYTES - 1);
+	bool store = qemu_plugin_mem_is_store(info);
+	uint64_t bytes = size < LINE_BYTES ? (1ull << size) - 1 : UINT64_MAX;
+
+	access_line(vcpu, info, address, bytes << first, own || store, store, block);
+	if (first + size > LINE_BYTES && (address + size - 1) >> PAGE_BITS == address >> PAGE_BITS) {
+		uint64_t behind = (address | (LINE_BYTES - 1)) + 1;
+
+		access_line(vcpu, info, behind, bytes >> (LINE_BYTES - first), own || store, store,
+			    block);
+	}
+}
+
+static void on_access(unsigned int vcpu, qemu_plugin_meminfo_t info, uint64_t address, void *block)
+{
+	if (on)
+		access_bytes(vcpu, info, address, false, block);
+}
+
+static void on_atomic(unsigned int vcpu, qemu_plugin_meminfo_t info, uint64_t address, void *block)
+{
+	if (on)
+		access_bytes(vcpu, info, address, true, block);
+}
+
+static void on_translations(unsigned int vcpu, void *data)
+{
+	(void)data;
+	privates[vcpu].generation++;
+}
+
+void lines_watch(struct qemu_plugin_tb *tb, size_t count)
+{
+	struct watched *block = more(NULL, 1, sizeof(*block));
+	uint8_t bytes[MAX_BYTES];
+
+	block->address = qemu_plugin_tb_vaddr(tb);
+	for (size_t i = 0; i < count; i++) {
+		struct qemu_plugin_insn *insn = qemu_plugin_tb_get_insn(tb, i);
+		size_t size = bytes_of(insn, bytes);
+		uint16_t kinds[KINDS_COUNTED] = { 0 };
+
+		add_kinds(bytes, size, kinds);
+		if (drops_translations(bytes, size) != KEPT)
+			qemu_plugin_register_vcpu_insn_exec_cb(insn, on_translations,
+							       QEMU_PLUGIN_CB_NO_REGS, NULL);
+		qemu_plugin_register_vcpu_mem_cb(insn, kinds[ATOMIC] ? on_atomic : on_access,
+						 QEMU_PLUGIN_CB_NO_REGS, QEMU_PLUGIN_MEM_RW, block);
+	}
+}
+
+void lines_mark(uint32_t phase)
+{
+	if (!on) {
+		for (unsigned int vcpu = 0; vcpu < vcpus; vcpu++)
+			privates[vcpu].of_cpu = memory_of_cpu(vcpu);
+		on = true;
+		return;
+	}
+	if (phase && move_count) {
+		written = more(written, written_count + move_count, sizeof(*written));
+		for (uint32_t i = 1; i <= move_count; i++) {
+			moves[i].phase = phase;
+			written[written_count++] = moves[i];
+		}
+	}
+	if (move_count)
+		memset(move_table, 0, move_slots * sizeof(*move_table));
+	move_count = 0;
+	/* No copy's last transfer is of the phase that begins. */
+	for (unsigned int vcpu = 0; vcpu < vcpus; vcpu++)
+		for (size_t at = 0; at < (size_t)sets * ways; at++)
+			privates[vcpu].copies[at].fresh = 0;
+}
+
+const struct move *lines_rows(size_t *count)
+{
+	*count = written_count;
+	return written;
+}
+
+int lines_argument(const char *argument)
+{
+	char rest, *end;
+
+	if (strncmp(argument, "of_cpu=", 7) == 0) {
+		of_cpu_bytes = strtoull(argument + 7, &end, 16);
+		return *end ? -1 : 1;
+	}
+	if (strncmp(argument, "private=", 8))
+		return 0;
+	if (sscanf(argument + 8, "%u:%u%c", &sets, &ways, &rest) != 2 || !ways || !sets ||
+	    sets & (sets - 1))
+		return -1;
+	return 1;
+}
+
+bool lines_wanted(unsigned int count)
+{
+	if (sets == 0 || count > MAX_VCPUS)
+		return false;
+	vcpus = count;
+	privates = more(NULL, vcpus, sizeof(*privates));
+	memset(privates, 0, vcpus * sizeof(*privates));
+	for (unsigned int vcpu = 0; vcpu < vcpus; vcpu++) {
+		size_t size = (size_t)sets * ways * sizeof(struct copy);
+
+		privates[vcpu].copies = aligned_alloc(LINE_BYTES, size);
+		if (privates[vcpu].copies == NULL)
+			return false;
+		memset(privates[vcpu].copies, 0, size);
+		privates[vcpu].generation = 1;
+		for (unsigned int at = 0; at < SLOTS; at++)
+			privates[vcpu].slots[at] = (struct slot){ .line = UINT64_MAX, .copy = &nobodys };
+	}
+	return true;
+}

@@ -1,0 +1,51 @@
+"""Time-outs of exact guests: what counts is the CPU time that QEMU gets."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+from typing import cast
+
+import pytest
+
+from guests import exact
+from guests.argv import ExactFiles
+from guests.console import Follower
+from guests.exact import Machine
+from guests.monitor import Monitor
+from host.process import Process, spawn
+
+
+def guest_of(process: Process, place: Path) -> exact._ExactGuest:
+    """A guest as far as its clocks go; neither its machine nor its monitor is looked at."""
+    console = place / "console"
+    console.touch()
+    return exact._ExactGuest(
+        cast(Machine, None), cast(ExactFiles, None), process, cast(Monitor, None),
+        time.monotonic(), None, Follower(console),
+    )  # fmt: skip
+
+
+def test_a_guest_that_the_host_gives_no_cpu_is_waited_for(tmp_path: Path) -> None:
+    with spawn(["sleep", "60"], log=tmp_path / "log", env=dict(os.environ)) as process:
+        guest = guest_of(process, tmp_path)
+        began = guest.moment()
+        time.sleep(0.5)
+        waited_s = guest.waited_s(began)
+    assert 0.5 / exact.BUSIEST_HOST <= waited_s < 0.5
+
+
+def test_a_guest_that_computes_is_waited_for_by_what_it_computes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # However long that takes here.
+    monkeypatch.setattr(exact, "BUSIEST_HOST", 1e9)
+    loop = ["sh", "-c", "while :; do :; done"]
+    with spawn(loop, log=tmp_path / "log", env=dict(os.environ)) as process:
+        guest = guest_of(process, tmp_path)
+        began = guest.moment()
+        while (waited_s := guest.waited_s(began)) < 0.2:
+            time.sleep(0.02)
+        used_s = guest.cpu_s()
+    assert 0.2 <= waited_s <= used_s
