@@ -16,6 +16,7 @@ from reports.attribution import attribute
 from reports.blocks import complete_blocks, failed_runs, failure_count, pairs_of
 from reports.gate import gate_of
 from reports.kinds import compare_kinds
+from reports.lines import compare_lines, lines_held
 from reports.locks import compare_locks
 from reports.measured_locks import measured_locks
 from reports.memory import compare_memory
@@ -30,6 +31,7 @@ from reports.model import (
     Summary,
 )
 from reports.resolution import time_resolution
+from reports.scaling import estimate
 from reports.series_findings import executed
 from reports.timelines import timelines
 from reports.verdict import Cause, Evidence, Judgement, Verdict, judge_primary, judge_secondary
@@ -341,6 +343,7 @@ def _comparison(
     counts = tuple(failure_count(manifest, records, case.name) for case in manifest.cases)
     failed = failed_runs(records)
     course = _course(manifest, records, standing, compared)
+    measured = measured_locks(manifest, view.records, view.profiles)
     attributions = attribute(
         manifest, view.records, view.profiles,
         trusted=finished and view.exactness.status != "inexact",
@@ -362,9 +365,14 @@ def _comparison(
         runs_recorded=sum(not record.repeat for record in records),
         attributions=attributions,
         locks=of_locks,
-        measured_locks=measured_locks(manifest, view.records, view.profiles),
+        measured_locks=measured,
         memory=compare_memory(manifest, view.records, view.profiles),
+        lines=compare_lines(manifest, view.records, view.profiles),
         kinds=compare_kinds(manifest, view.records, view.profiles),
+        scaling=estimate(
+            manifest, measured, {c.name: _references(manifest, c.name) for c in manifest.cases},
+            lines_held(manifest, view.records, view.profiles),
+        ),
         wall=course,
         host_findings=facts.of_host(course) if course else (),
     )  # fmt: skip

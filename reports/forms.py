@@ -18,12 +18,14 @@ from reports.sections import (
     functions,
     host,
     kinds,
+    lines,
     locks,
     meaning,
     memory,
     metrics,
     published,
     repeat,
+    scaling,
     subject,
     trust,
     verdicts,
@@ -39,7 +41,8 @@ Section = Callable[[View], list[Block]]
 def pairs(view: View) -> list[Block]:
     """What is of two arms: all of a session that has no more, else each pair in its fold."""
     sections = (
-        metrics.blocks, metrics.runs, functions.blocks, kinds.blocks, locks.blocks, memory.blocks,
+        metrics.blocks, metrics.runs, functions.blocks, kinds.blocks, locks.blocks, scaling.blocks,
+        memory.blocks, lines.blocks,
     )  # fmt: skip
     body = of_each_pair(view, sections)
     return body if view.session.single else [*body, Paragraph(metrics.note(view.first), "note")]

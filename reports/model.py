@@ -16,8 +16,10 @@ from reports.attribution_model import Attribution
 from reports.errors import ReportError as ReportError
 from reports.gate_model import ArmGate
 from reports.kinds_model import KindsComparison
+from reports.lines_model import LinesComparison
 from reports.lock_model import LockComparison, MeasuredLocks
 from reports.memory_model import MemoryComparison
+from reports.scaling_model import Scaling
 from reports.verdict import Judgement, Verdict
 from reports.wall_model import Again, WallFacts
 from results.record import Failure, Manifest, PhaseRecord, Record
@@ -211,7 +213,9 @@ class Comparison(Record):
     locks: tuple[LockComparison, ...] = ()
     measured_locks: tuple[MeasuredLocks, ...] = ()
     memory: tuple[MemoryComparison, ...] = ()
+    lines: tuple[LinesComparison, ...] = ()
     kinds: tuple[KindsComparison, ...] = ()
+    scaling: tuple[Scaling, ...] = ()
     wall: WallFacts | None = None
     host_findings: tuple[Finding, ...] = ()
     gates: tuple[ArmGate, ...] = ()

@@ -76,7 +76,7 @@ def built_as(kernel: KernelSpec) -> str:
     if kernel.is_prebuilt:
         return kernel.source
     built_for = [kernel.built_for] if kernel.built_for else []
-    return ", ".join([kernel.source, f"flavour {kernel.flavour}", *built_for])
+    return ", ".join([kernel.source, f"flavour {kernel.configuration}", *built_for])
 
 
 def subject(experiment: Experiment) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 from reports import forms, functions_table
@@ -30,9 +31,12 @@ def _file_name(name: str, apart: str) -> str:
     return f"{stem}{apart}{dot}{ending}"
 
 
-def write_all(folder: Path) -> SessionComparison:
+def write_all(
+    folder: Path, show: Callable[[SessionComparison], None] | None = None
+) -> SessionComparison:
     """Write the HTML, Markdown and text reports and the tidy tables; return the comparison.
 
+    ``show`` gets it first: the charts of a page take seconds, and somebody waits for a verdict.
     ``functions.csv`` is written only where functions were counted; with more than two arms
     each further pair has a table of its own, named for its arms.
 
@@ -43,6 +47,8 @@ def write_all(folder: Path) -> SessionComparison:
     """
     session = open_session(folder)
     comparison = compare_session(session)
+    if show is not None:
+        show(comparison)
     table.export(table.tidy(session.manifest, session.records), folder)
     for pair in comparison.comparisons:
         # The first pair has the plain names, the others are named for their arms.

@@ -11,6 +11,7 @@ from reports.charts import (
     icicle,
     locks,
     ranked,
+    scaling,
     strip,
     timeline,
     waterfall,
@@ -33,6 +34,7 @@ KINDS: tuple[Draw, ...] = (
     waterfall.draw,
     icicle.draw,
     locks.draw,
+    scaling.draw,
 )
 
 __all__ = ["KINDS", "MANY_CASES", "OF_A_PAIR", "OF_MANY_CASES", "OF_RUNS", "Chart", "Draw"]

@@ -9,7 +9,7 @@ from reports.charts import Chart
 from reports.many import SessionComparison, compare_session
 from reports.model import Comparison
 from tests.reports import counts_factory
-from tests.reports.factory import Session, fails
+from tests.reports.factory import ExactSession, fails
 from tests.reports.many_factory import Many, steps, workloads
 from tests.reports.measured import compare, measured
 
@@ -24,14 +24,14 @@ HOSTILE = "<script>alert(1)</script>\x1b[31m\u202e`|$x$"
 
 @pytest.fixture(scope="session")
 def normal() -> Comparison:
-    session = Session(overrides=("blocks=8",))
+    session = ExactSession(overrides=("blocks=8",))
     return compare(session.manifest(), session.records())
 
 
 @pytest.fixture(scope="session")
 def counted() -> Comparison:
     """The normal session with the functions of every run counted, and three twins."""
-    session = Session()
+    session = ExactSession()
     manifest = counts_factory.with_twins(counts_factory.counted(session.manifest()))
     records, profiles, locks = counts_factory.twin_runs(manifest)
     profiles += counts_factory.profiles(session)
@@ -41,7 +41,7 @@ def counted() -> Comparison:
 @pytest.fixture(scope="session")
 def hostile() -> Comparison:
     """Every string a guest, a host or an experiment file may choose is an attack."""
-    session = Session(title=HOSTILE, question=HOSTILE, overrides=(HOSTILE,))
+    session = ExactSession(title=HOSTILE, question=HOSTILE, overrides=(HOSTILE,))
     manifest = session.manifest()
     manifest = manifest.model_copy(
         update={
@@ -70,9 +70,9 @@ def hostile() -> Comparison:
             ),
         }
     )  # fmt: skip
-    found = fails(session.records(), "filemap-thp-002-base", kind=HOSTILE, message=HOSTILE)
-    found = [r.model_copy(update={"findings": (HOSTILE,)}) for r in found]
-    return compare(manifest, found)
+    records = fails(session.records(), "filemap-thp-002-base", kind=HOSTILE, message=HOSTILE)
+    records = [r.model_copy(update={"findings": (HOSTILE,)}) for r in records]
+    return compare(manifest, records)
 
 
 @pytest.fixture(scope="session")
@@ -120,5 +120,5 @@ def hostile_five() -> SessionComparison:
         for case in manifest.cases
     )  # fmt: skip
     manifest = manifest.model_copy(update={"arms": arms, "cases": cases})
-    found = fails(many.records(), "filemap-thp-002-sleepy", kind=HOSTILE, message=HOSTILE)
-    return compare_session(measured(manifest, found))
+    records = fails(many.records(), "filemap-thp-002-sleepy", kind=HOSTILE, message=HOSTILE)
+    return compare_session(measured(manifest, records))

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Literal
 
 import numpy as np
 
+from experiment.load import load_machine
 from experiment.spec import Guest
 from results.locks import CallSite, LockClass, Locks, PhaseLocks, Wait
 from results.profile import FunctionCount, LockSite, LockUse, PhaseProfile, Profile
@@ -21,7 +23,7 @@ from results.record import (
     TwinRecord,
     UnitRecord,
 )
-from tests.reports.factory import PHASES, Session
+from tests.reports.factory import PHASES, ExactSession
 
 UNITS = (
     UnitRecord(name="io", title="I/O"),
@@ -111,20 +113,23 @@ STEADY: dict[str, tuple[str, float, float, float]] = {
 }
 USER = {"fio": 5400.0, "libc.so.6": 260.0, "ld-linux.so.2": 3.0}
 FOLIOS_PER_IO = 0.612
+MACHINE = load_machine(Path("ice-lake-sp"))
 KEYS = {("base", "perf"): "9f8b", ("patched", "perf"): "41d7",
         ("base", "lockstat"): "aa01", ("patched", "lockstat"): "bb02"}  # fmt: skip
 
 
 def counted(manifest: Manifest) -> Manifest:
-    """The manifest with units and ratios in every phase."""
+    """The manifest with units and ratios in every phase, and a machine to estimate for."""
 
-    def phase(one: PhaseRecord) -> PhaseRecord:
-        return one.model_copy(update={"units": UNITS, "ratios": RATIOS})
+    def phase(record: PhaseRecord) -> PhaseRecord:
+        return record.model_copy(update={"units": UNITS, "ratios": RATIOS})
 
-    def case(one: CaseRecord) -> CaseRecord:
-        return one.model_copy(update={"phases": tuple(map(phase, one.phases))})
+    def case(record: CaseRecord) -> CaseRecord:
+        return record.model_copy(update={"phases": tuple(map(phase, record.phases))})
 
-    return manifest.model_copy(update={"cases": tuple(map(case, manifest.cases))})
+    return manifest.model_copy(
+        update={"cases": tuple(map(case, manifest.cases)), "machine": MACHINE}
+    )
 
 
 def phase_profile(
@@ -196,18 +201,18 @@ def lock_uses(phase: PhaseProfile, seed: int, arm: str) -> tuple[LockUse, ...]:
 
     return tuple(
         LockUse(instances=instances, sleeps=sleeps, symbol=symbol,
-                sites=tuple(site(*one) for one in sites.items()))
+                sites=tuple(site(*item) for item in sites.items()))
         for instances, sleeps, symbol, sites in LOCKS
     )  # fmt: skip
 
 
-def profiles(session: Session, *, same: bool = False, locks: bool = True) -> list[Profile]:
+def profiles(session: ExactSession, *, same: bool = False, locks: bool = True) -> list[Profile]:
     """A profile of every measured run; with ``same`` the patched arm counts what base does."""
 
     def phase(name: str, seed: int, arm: str) -> PhaseProfile:
         counted = phase_profile(name, seed, arm)
-        found = lock_uses(counted, seed, arm) if locks else None
-        return counted.model_copy(update={"locks": found})
+        uses = lock_uses(counted, seed, arm) if locks else None
+        return counted.model_copy(update={"locks": uses})
 
     return [
         Profile(
@@ -303,12 +308,12 @@ def _waits(arm: str, seed: int, folios: float) -> tuple[Wait, ...]:
         (("rmqueue_bulk", "get_page_from_freelist"), "SPIN", (4.0, 4.1)),
         (("do_fault_around", "do_fault", "__handle_mm_fault"), "READ", (0.4, 0.3)),
     )  # fmt: skip
-    found = []
+    waits = []
     for callers, flags, (before, after) in rows:
         count = round((after if arm == "patched" else before) / 1000 * folios
                       * math.exp(0.05 * rng.standard_normal()))  # fmt: skip
-        found.append(Wait(callers=callers, flags=flags, count=count, total_ns=count * 1450.0))
-    return tuple(found)
+        waits.append(Wait(callers=callers, flags=flags, count=count, total_ns=count * 1450.0))
+    return tuple(waits)
 
 
 def twin_runs(
@@ -328,8 +333,8 @@ def twin_runs(
                     "4k", seed, like, ios=40_000, vcpus=twin.guest.vcpus, slow=slow
                 )
                 folios = profile.units["folio"]
-                seen = twin.observe == "lock_stat"
-                classes = _lock_classes(like, seed, folios, serial=serial) if seen else ()
+                with_classes = twin.observe == "lock_stat"
+                classes = _lock_classes(like, seed, folios, serial=serial) if with_classes else ()
                 records.append(RunRecord(
                     run_id=run_id, case="filemap-4k", arm=arm, block=block, seed=seed,
                     twin=twin.name, kernel_key=twin.kernels[arm].key, samples={"4k.bw": 50.0},
@@ -338,6 +343,6 @@ def twin_runs(
                 counts.append(Profile(run_id=run_id, phases=(profile,)))
                 locks.append(Locks(run_id=run_id, twin=twin.name, phases=(
                     PhaseLocks(phase="4k", virtual_ns=profile.instructions, classes=classes,
-                               waits=() if seen else _waits(like, seed, folios)),
+                               waits=() if with_classes else _waits(like, seed, folios)),
                 )))  # fmt: skip
     return records, counts, locks

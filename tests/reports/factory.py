@@ -47,7 +47,7 @@ LOOKS = {
 
 
 @dataclass
-class Session:
+class ExactSession:
     """What to make up; ``effect`` is the log ratio of bandwidth by phase."""
 
     seeds: tuple[int, ...] = SEEDS
@@ -86,7 +86,7 @@ def metrics(phase: str) -> tuple[Metric, ...]:
     )
 
 
-def _experiment(session: Session) -> Experiment:
+def _experiment(session: ExactSession) -> Experiment:
     times = {"laptop": {phase: PhaseTimes(ramp_s=2, runtime_s=10) for phase in ("4k", "thp")}}
     note = "the document prints +10.4 % over these figures and +12.5 % below them"
 
@@ -125,7 +125,7 @@ def _experiment(session: Session) -> Experiment:
     )
 
 
-def manifest(session: Session) -> Manifest:
+def manifest(session: ExactSession) -> Manifest:
     def arm(name: str, label: str, patches: tuple[str, ...], key: str) -> ArmRecord:
         identity = KernelIdentity(
             key=key * 4, release="6.12.38-twinboot", source="deb:linux-source-6.12 6.12.38-1",
@@ -193,7 +193,7 @@ def manifest(session: Session) -> Manifest:
     )  # fmt: skip
 
 
-def run(session: Session, case: str, arm: str, block: int) -> RunRecord:
+def run(session: ExactSession, case: str, arm: str, block: int) -> RunRecord:
     """One good run: the same seed shifts both arms alike, then each a little on its own."""
     seed = session.seeds[block]
     shared = np.random.default_rng(seed)
@@ -241,18 +241,18 @@ def repeat_of(record: RunRecord, **changes: object) -> RunRecord:
     return record.model_copy(update=update)
 
 
-def records(session: Session) -> list[RunRecord]:
-    found = [
+def records(session: ExactSession) -> list[RunRecord]:
+    runs = [
         run(session, case, arm, block)
         for case in PHASES
         for block in range(len(session.seeds))
         for arm in ("base", "patched")
     ]
-    return [*found, repeat_of(found[0])]
+    return [*runs, repeat_of(runs[0])]
 
 
 def fails(
-    found: Sequence[RunRecord],
+    runs: Sequence[RunRecord],
     *run_ids: str,
     kind: str = "invalid",
     blame: str = "workload",
@@ -262,23 +262,23 @@ def fails(
     failure = Failure.model_validate(
         {"kind": kind, "blame": blame, "message": message, "evidence": ("file_thp 54.5 MiB",)}
     )
-    missing = set(run_ids) - {record.run_id for record in found}
+    missing = set(run_ids) - {record.run_id for record in runs}
     assert not missing, missing
     return [
         r.model_copy(update={"samples": None, "timelines": (), "failure": failure})
         if r.run_id in run_ids
         else r
-        for r in found
+        for r in runs
     ]
 
 
-def all_equal(found: Sequence[RunRecord]) -> list[RunRecord]:
+def all_equal(runs: Sequence[RunRecord]) -> list[RunRecord]:
     """An A/A: the patched arm's numbers are those of the base arm, to the last digit."""
-    base = {(r.case, r.block): r for r in found if r.arm == "base" and not r.repeat}
+    base = {(r.case, r.block): r for r in runs if r.arm == "base" and not r.repeat}
     return [
         r
         if r.arm == "base"
         else r.model_copy(update={"samples": base[r.case, r.block].samples,
                                   "timelines": base[r.case, r.block].timelines})
-        for r in found
+        for r in runs
     ]  # fmt: skip

@@ -48,8 +48,10 @@ class Many:
     seeds: tuple[int, ...] = factory.SEEDS
     title: str = "Overwriting a file three times the size of memory"
 
-    def session(self) -> factory.Session:
-        return factory.Session(seeds=self.seeds, title=self.title, question="Which arm is fastest?")
+    def session(self) -> factory.ExactSession:
+        return factory.ExactSession(
+            seeds=self.seeds, title=self.title, question="Which arm is fastest?"
+        )
 
     def manifest(self) -> Manifest:
         two = self.session().manifest()
@@ -105,15 +107,21 @@ class Many:
 
     def records(self) -> list[RunRecord]:
         session = self.session()
-        found = []
+        runs = []
         for case in factory.PHASES:
             for block in range(len(self.seeds)):
                 for name, (effect, share) in self.arms.items():
-                    found.append(self._run(session, case, name, block, effect, share))
-        return [*found, factory.repeat_of(found[0])]
+                    runs.append(self._run(session, case, name, block, effect, share))
+        return [*runs, factory.repeat_of(runs[0])]
 
     def _run(
-        self, session: factory.Session, case: str, arm: str, block: int, effect: float, share: float
+        self,
+        session: factory.ExactSession,
+        case: str,
+        arm: str,
+        block: int,
+        effect: float,
+        share: float,
     ) -> RunRecord:
         first = arm == next(iter(self.arms))
         session.effect = dict.fromkeys(factory.LOOKS, effect)
@@ -143,7 +151,7 @@ def steps() -> Many:
 
 def workloads(many: int = 6) -> tuple[Manifest, list[RunRecord]]:
     """Two arms over many cases, each reading and writing, with changes of every size."""
-    session = factory.Session()
+    session = factory.ExactSession()
     two = session.manifest()
     made: list[RunRecord] = []
     metrics = factory.metrics("4k")

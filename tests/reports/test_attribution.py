@@ -15,12 +15,12 @@ from reports.model import Comparison
 from results.profile import FunctionCount, PhaseProfile, Profile
 from results.record import Manifest, RunRecord
 from tests.reports import counts_factory as counts
-from tests.reports.factory import Session, all_equal, fails
+from tests.reports.factory import ExactSession, all_equal, fails
 from tests.reports.measured import compare
 
 
-def find(found: Sequence[Attribution], unit: str, phase: str = "4k") -> Attribution:
-    return next(one for one in found if (one.phase, one.unit) == (phase, unit))
+def find(attributions: Sequence[Attribution], unit: str, phase: str = "4k") -> Attribution:
+    return next(each for each in attributions if (each.phase, each.unit) == (phase, unit))
 
 
 def made(
@@ -29,7 +29,7 @@ def made(
     user: int = 0,
 ) -> tuple[Manifest, list[RunRecord], list[Profile]]:
     """A session of one phase whose functions have the given (instructions, calls)."""
-    session = Session(seeds=tuple(range(1, len(blocks) + 1)))
+    session = ExactSession(seeds=tuple(range(1, len(blocks) + 1)))
     manifest = counts.counted(session.manifest())
     records = [r for r in session.records() if r.case == "filemap-4k" and not r.repeat]
     profiles = []
@@ -65,42 +65,44 @@ def test_the_normal_session(counted: Comparison) -> None:
 
 
 def test_rows_groups_and_others_are_the_whole_difference(counted: Comparison) -> None:
-    for found in counted.attributions:
-        whole = found.total
-        assert sum(r.instructions.difference for r in found.functions) == pytest.approx(
+    for attribution in counted.attributions:
+        whole = attribution.total
+        assert sum(r.instructions.difference for r in attribution.functions) == pytest.approx(
             whole.difference, abs=1e-6
         )
-        assert sum(g.instructions.base for g in found.groups) == pytest.approx(whole.base)
-        assert sum(g.instructions.patched for g in found.groups) == pytest.approx(whole.patched)
-        assert sum(g.functions for g in found.groups) == len(found.functions)
-        assert found.others is not None
-        assert found.listed_difference + found.others.difference == pytest.approx(
+        assert sum(g.instructions.base for g in attribution.groups) == pytest.approx(whole.base)
+        assert sum(g.instructions.patched for g in attribution.groups) == pytest.approx(
+            whole.patched
+        )
+        assert sum(g.functions for g in attribution.groups) == len(attribution.functions)
+        assert attribution.others is not None
+        assert attribution.listed_difference + attribution.others.difference == pytest.approx(
             whole.difference, abs=1e-6
         )
 
 
 def test_the_listed_functions_explain_the_change(counted: Comparison) -> None:
-    for found in counted.attributions:
-        assert found.share == pytest.approx(1, abs=TOLERANCE)
-        assert found.movement is not None
-        assert found.movement >= MOVEMENT
-        sizes = [abs(row.instructions.difference) for row in found.functions]
+    for attribution in counted.attributions:
+        assert attribution.share == pytest.approx(1, abs=TOLERANCE)
+        assert attribution.movement is not None
+        assert attribution.movement >= MOVEMENT
+        sizes = [abs(row.instructions.difference) for row in attribution.functions]
         assert sizes == sorted(sizes, reverse=True)
 
 
 def test_evictions_are_not_sold_as_a_cause(counted: Comparison) -> None:
-    found = find(counted.attributions, "io")
-    rows = {row.name: row.instructions for row in found.functions}
+    attribution = find(counted.attributions, "io")
+    rows = {row.name: row.instructions for row in attribution.functions}
     assert rows["shrink_folio_list"].within_scatter
     assert not rows["__filemap_add_folio"].within_scatter
-    groups = {group.title: group.instructions for group in found.groups}
+    groups = {group.title: group.instructions for group in attribution.groups}
     assert groups["reclaim"].within_scatter
     assert not groups["page-cache tree (xarray)"].within_scatter
 
 
 def test_a_function_of_one_arm_only_says_so(counted: Comparison) -> None:
-    found = find(counted.attributions, "io")
-    only = {row.name: row.only_in for row in found.functions if row.only_in}
+    attribution = find(counted.attributions, "io")
+    only = {row.name: row.only_in for row in attribution.functions if row.only_in}
     assert only == {
         "filemap_range_has_entry": "base",
         "xa_get_order.constprop.0": "base",
@@ -110,8 +112,8 @@ def test_a_function_of_one_arm_only_says_so(counted: Comparison) -> None:
 
 
 def test_user_code_is_a_row_a_file(counted: Comparison) -> None:
-    found = find(counted.attributions, "io")
-    fio = next(row for row in found.functions if row.user and row.name == "fio")
+    attribution = find(counted.attributions, "io")
+    fio = next(row for row in attribution.functions if row.user and row.name == "fio")
     assert (fio.subsystem, fio.calls) == ("user: fio", None)
     assert fio.instructions.base == pytest.approx(5400)
 
@@ -135,32 +137,32 @@ def test_what_keeps_a_vcpu_from_being_idle_is_no_work_of_anybody() -> None:
 
 
 def test_an_a_a_is_zero_everywhere() -> None:
-    session = Session()
+    session = ExactSession()
     manifest = counts.counted(session.manifest())
     records = all_equal(session.records())
     comparison = compare(manifest, records, counts.profiles(session, same=True))
     assert len(comparison.headlines) == 3
-    for found in comparison.attributions:
-        assert found.identical
-        assert found.total.equal
-        assert (found.listed, found.share, found.movement) == (0, None, None)
-        assert all(row.instructions.equal for row in found.functions)
-        assert all(row.calls is None or row.calls.equal for row in found.functions)
-        assert all(ratio.calls.equal for ratio in found.ratios)
-        assert found.hints == ()
+    for attribution in comparison.attributions:
+        assert attribution.identical
+        assert attribution.total.equal
+        assert (attribution.listed, attribution.share, attribution.movement) == (0, None, None)
+        assert all(row.instructions.equal for row in attribution.functions)
+        assert all(row.calls is None or row.calls.equal for row in attribution.functions)
+        assert all(ratio.calls.equal for ratio in attribution.ratios)
+        assert attribution.hints == ()
 
 
 def test_one_call_more_is_not_identical() -> None:
     base = {"a": (100, 1), "b": (50, 1)}
     same = attribute(*made((base, base), (base, base)))
-    assert all(found.identical for found in same)
+    assert all(attribution.identical for attribution in same)
     other = attribute(*made((base, base), (base, {"a": (100, 2), "b": (50, 1)})))
-    assert not any(found.identical for found in other)
-    assert all(found.total.equal for found in other)
+    assert not any(attribution.identical for attribution in other)
+    assert all(attribution.total.equal for attribution in other)
 
 
 def test_the_order_of_profiles_and_records_does_not_matter(counted: Comparison) -> None:
-    session = Session()
+    session = ExactSession()
     manifest = counts.counted(session.manifest())
     profiles, records = counts.profiles(session), session.records()
     shuffled = [p.model_copy(update={"phases": tuple(
@@ -173,28 +175,28 @@ def test_the_order_of_profiles_and_records_does_not_matter(counted: Comparison) 
 
 
 def test_only_measured_blocks_with_all_arms_count() -> None:
-    session = Session()
+    session = ExactSession()
     manifest = counts.with_twins(counts.counted(session.manifest()))
     profiles = [p for p in counts.profiles(session) if p.run_id != "filemap-4k-001-base"]
     records = fails(session.records(), "filemap-4k-003-patched")
     twins, twin_profiles, _ = counts.twin_runs(manifest)
-    found = find(attribute(manifest, records + twins, profiles + twin_profiles), "io")
-    assert found.seeds == tuple(
+    attribution = find(attribute(manifest, records + twins, profiles + twin_profiles), "io")
+    assert attribution.seeds == tuple(
         seed for block, seed in enumerate(session.seeds) if block not in {1, 3}
     )
-    assert found.total.n == 6
+    assert attribution.total.n == 6
 
 
 def test_nothing_counted_gives_nothing() -> None:
-    session = Session()
+    session = ExactSession()
     assert attribute(session.manifest(), session.records(), []) == ()
 
 
 def test_a_unit_that_was_not_done_is_left_out() -> None:
     base = {"a": (100, 1)}
     manifest, records, profiles = made((base, base))
-    found = attribute(manifest, records, profiles)
-    assert [(one.unit, one.headline) for one in found] == [("io", True), ("folio", False)]
+    attributions = attribute(manifest, records, profiles)
+    assert [(each.unit, each.headline) for each in attributions] == [("io", True), ("folio", False)]
 
 
 def test_instructions_without_a_function_are_a_row() -> None:
@@ -202,16 +204,16 @@ def test_instructions_without_a_function_are_a_row() -> None:
     manifest, records, profiles = made((base, base))
     (phase,) = profiles[1].phases
     more = phase.model_copy(update={"instructions": phase.instructions + 7})
-    found = attribute(manifest, records, [profiles[0], profiles[1].model_copy(
+    attribution = attribute(manifest, records, [profiles[0], profiles[1].model_copy(
         update={"phases": (more,)}
     )])[0]  # fmt: skip
-    assert [row.name for row in found.rows] == ["[not attributed]"]
-    assert found.total.difference == pytest.approx(0.7)
+    assert [row.name for row in attribution.rows] == ["[not attributed]"]
+    assert attribution.total.difference == pytest.approx(0.7)
 
 
 def test_a_ratio_of_a_function_that_is_never_entered_warns() -> None:
-    found = attribute(*made(({"xas_load": (90, 9)}, {"b": (10, 1)})))[0]
-    (ratio,) = found.ratios
+    attribution = attribute(*made(({"xas_load": (90, 9)}, {"b": (10, 1)})))[0]
+    (ratio,) = attribution.ratios
     assert ratio.absent == ("xas_load",)
     assert (ratio.calls.base, ratio.calls.patched) == (1.8, 0.0)
 
@@ -258,22 +260,22 @@ COUNT = st.tuples(st.integers(0, 10**9), st.integers(0, 10**6))
 FUNCTIONS = st.dictionaries(st.text(min_size=1, max_size=8), COUNT, min_size=1, max_size=8)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.lists(st.tuples(FUNCTIONS, FUNCTIONS), min_size=1, max_size=3), st.integers(0, 10**6))
 def test_any_profile_adds_up(
     blocks: list[tuple[dict[str, tuple[int, int]], dict[str, tuple[int, int]]]], user: int
 ) -> None:
     manifest, records, profiles = made(*blocks, user=user)
-    for found in attribute(manifest, records, profiles):
-        scale = max(1.0, abs(found.total.base), abs(found.total.patched))
-        rows = sum(row.instructions.difference for row in found.functions)
-        assert rows == pytest.approx(found.total.difference, abs=1e-9 * scale)
+    for attribution in attribute(manifest, records, profiles):
+        scale = max(1.0, abs(attribution.total.base), abs(attribution.total.patched))
+        rows = sum(row.instructions.difference for row in attribution.functions)
+        assert rows == pytest.approx(attribution.total.difference, abs=1e-9 * scale)
 
 
 def test_small_files_of_user_code_are_one_group(counted: Comparison) -> None:
-    found = find(counted.attributions, "io")
-    titles = {group.title: group.functions for group in found.groups}
+    attribution = find(counted.attributions, "io")
+    titles = {group.title: group.functions for group in attribution.groups}
     assert titles["user: fio"] == 1
     assert titles["user: other files"] == 1
     assert "user: ld-linux.so.2" not in titles
-    assert "ld-linux.so.2" in {row.name for row in found.functions}
+    assert "ld-linux.so.2" in {row.name for row in attribution.functions}

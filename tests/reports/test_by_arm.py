@@ -44,14 +44,14 @@ def test_numbers_are_laid_out_once(five: SessionComparison) -> None:
 
 
 def test_columns_are_what_is_judged_and_what_is_chosen(five: SessionComparison) -> None:
-    found = by_arm.of_case(five.rows, "filemap-4k")
-    assert [row.name for row in by_arm.columns(found)] == ["4k.bw", "4k.slowpath_share"]
+    rows = by_arm.of_case(five.rows, "filemap-4k")
+    assert [row.name for row in by_arm.columns(rows)] == ["4k.bw", "4k.slowpath_share"]
 
 
 def test_percentages_change_by_points(five: SessionComparison) -> None:
     share = row(five, "4k.slowpath_share")
-    said = wording.cell_change(share, share.cell("sleepy"))
-    assert said == "-25.75 points"
+    change = wording.cell_change(share, share.cell("sleepy"))
+    assert change == "-25.75 points"
     assert wording.cell_bounds(share, share.cell("sleepy")) == "[-25.75, -25.75]"
 
 
@@ -72,9 +72,9 @@ def test_a_block_that_one_arm_lacks_is_left_out_of_its_comparison_only() -> None
 
 
 def test_differences_beyond_the_series(five: SessionComparison) -> None:
-    found = differences.differences(five.arms)
-    assert [difference.name for difference in found] == ["sysctl vm.zone_reclaim_mode"]
-    assert found[0].values == ("not set", "not set", "not set", "not set", "1")
+    rows = differences.differences(five.arms)
+    assert [difference.name for difference in rows] == ["sysctl vm.zone_reclaim_mode"]
+    assert rows[0].values == ("not set", "not set", "not set", "not set", "1")
     other = five.arms[1]
     flavour = other.kernel.model_copy(update={"flavour": "lockdep", "config_sha256": "f" * 64})
     arms = (five.arms[0], other.model_copy(update={"kernel": flavour}))
@@ -94,9 +94,9 @@ def test_the_step_that_gives_it_is_named(stepwise: SessionComparison) -> None:
     # What is not asked for has a change and no verdict.
     assert course[1].cell.against is None
     assert course[1].cell.change is not None
-    said = steps.answer(stepwise, bw)
-    assert "step 2 (lib/xarray: introduce a new helper xas_get_order)" in said
-    assert "accounts for it" in said
+    answer = steps.answer(stepwise, bw)
+    assert "step 2 (lib/xarray: introduce a new helper xas_get_order)" in answer
+    assert "accounts for it" in answer
 
 
 @pytest.mark.parametrize(
@@ -112,9 +112,9 @@ def test_nothing_is_blamed_that_the_intervals_do_not_show(
 ) -> None:
     many = Many(arms={str(at): (effect, 0.0) for at, effect in enumerate(effects)}, compare="steps")
     session = many.compared()
-    said = steps.answer(session, row(session, "4k.bw"))
-    assert part in said
-    assert "gives it" not in said
+    answer = steps.answer(session, row(session, "4k.bw"))
+    assert part in answer
+    assert "gives it" not in answer
 
 
 def test_a_step_is_numbered_once(stepwise: SessionComparison) -> None:

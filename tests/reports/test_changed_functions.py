@@ -10,7 +10,7 @@ from reports.attribution import attribute
 from reports.changed_functions import SMALLEST, PhaseCounts, changed
 from reports.paired import Floats
 from tests.reports import counts_factory
-from tests.reports.factory import Session
+from tests.reports.factory import ExactSession
 
 SEEDS, FUNCTIONS, TOTAL = 8, 500, 1000.0
 ALPHA = 0.01
@@ -51,7 +51,7 @@ def test_nothing_is_called_where_nothing_changed() -> None:
     assert wrong <= stats.binom.isf(0.001, SESSIONS, ALPHA)
 
 
-def test_a_change_that_the_whole_hides_is_found_with_its_kind() -> None:
+def test_a_change_that_the_whole_hides_is_detected_with_its_kind() -> None:
     """0.05 % of the phase, in one function by its length and in another by its calls."""
     rng = np.random.default_rng(1)
     spent, calls = phase(rng)
@@ -60,16 +60,16 @@ def test_a_change_that_the_whole_hides_is_found_with_its_kind() -> None:
     spent[1, :, 3] += 0.5
     spent[:, :, 4], calls[:, :, 4] = 5.0, 0.2
     calls[1, :, 4] -= 0.016
-    (found,) = changed([counts(spent, calls)], ALPHA)
-    assert [(each.name, each.moved) for each in found.changed] == [
+    (tested,) = changed([counts(spent, calls)], ALPHA)
+    assert [(each.name, each.moved) for each in tested.changed] == [
         ("f003", ("instructions",)), ("f004", ("calls",)),
     ]  # fmt: skip
-    longer, rarer = found.changed
+    longer, rarer = tested.changed
     assert longer.size == pytest.approx(0.5, rel=0.05)
     assert longer.per_call[1] > longer.per_call[0]  # type: ignore[operator]
     # Calls weigh what the function takes on average.
     assert rarer.size == pytest.approx(-0.016 * 5.0 / 0.192)
-    assert found.functions < FUNCTIONS
+    assert tested.functions < FUNCTIONS
 
 
 def test_one_seed_that_goes_the_other_way_is_enough_for_none() -> None:
@@ -88,16 +88,16 @@ def test_what_a_boot_leaves_changes_no_function_and_its_calls_do() -> None:
     spent[:, :, 3], calls[:, :, 3] = 52.0, 0.385
     spent[1, :, 3] = 27.0
 
-    def found() -> list[tuple[str, tuple[str, ...]]]:
+    def moved() -> list[tuple[str, tuple[str, ...]]]:
         made = counts(spent, calls)
         names = ["__rmqueue_pcplist" if name == "f003" else name for name in made.names]
         (tested,) = changed([made._replace(names=names)], ALPHA)
         return [(each.name, each.moved) for each in tested.changed]
 
     assert changed([counts(spent, calls)], ALPHA)[0].changed[0].name == "f003"
-    assert found() == []
+    assert moved() == []
     calls[1, :, 3] *= 1.1
-    assert found() == [("__rmqueue_pcplist", ("calls",))]
+    assert moved() == [("__rmqueue_pcplist", ("calls",))]
 
 
 def test_what_is_too_small_and_what_is_always_equal_is_none() -> None:
@@ -131,12 +131,12 @@ def test_all_phases_are_one_family() -> None:
 
 
 def test_of_a_session_only_headlines_are_tested_and_only_where_it_is_believed() -> None:
-    session = Session()
+    session = ExactSession()
     manifest = counts_factory.counted(session.manifest())
     profiles = counts_factory.profiles(session)
-    found = attribute(manifest, session.records(), profiles)
-    assert {each.headline for each in found if each.tested} == {True}
-    first = found[0]
+    attributions = attribute(manifest, session.records(), profiles)
+    assert {each.headline for each in attributions if each.tested} == {True}
+    first = attributions[0]
     names = {each.name for each in first.changed}
     assert {"xas_load", "xas_start"} <= names
     assert not names & {row.name for row in first.functions if row.user}

@@ -11,7 +11,7 @@ from reports.charts import Chart, bandwidth, canvas, forest
 from reports.model import Comparison
 from reports.verdict import Change
 from tests.reports.conftest import draw_all
-from tests.reports.factory import Session
+from tests.reports.factory import ExactSession
 from tests.reports.measured import compare
 
 
@@ -90,9 +90,9 @@ def test_hostile_strings_are_text(hostile: Comparison) -> None:
 
 
 def test_absent_metrics_draw_nothing() -> None:
-    session = Session(same_code=True)
+    session = ExactSession(same_code=True)
     assert draw_all(compare(session.manifest(), [])) == ()
-    session = Session()
+    session = ExactSession()
     bare = [
         r.model_copy(update={"timelines": (), "samples": {"4k.ios": 5000.0}})
         for r in session.records()
@@ -102,7 +102,7 @@ def test_absent_metrics_draw_nothing() -> None:
 
 
 def test_a_single_block_can_be_drawn() -> None:
-    session = Session(seeds=(7,))
+    session = ExactSession(seeds=(7,))
     kinds = {chart.kind for chart in draw_all(compare(session.manifest(), session.records()))}
     assert kinds == {"forest", "bandwidth", "timeline"}
 
@@ -112,11 +112,11 @@ def test_identifiers_are_safe() -> None:
     assert canvas.identifier("∞") == "chart"
 
 
-def test_a_long_name_does_not_run_into_what_is_said_of_it(normal: Comparison) -> None:
+def test_a_long_name_does_not_run_into_its_verdict(normal: Comparison) -> None:
     def places(comparison: Comparison) -> dict[str, tuple[float, float]]:
         (chart,) = forest.draw(comparison)
-        found = re.findall(r'<text[^>]* x="([\d.-]+)" y="([\d.-]+)"[^>]*>([^<]*)</text>', chart.svg)
-        return {text: (float(x), float(y)) for x, y, text in found}
+        texts = re.findall(r'<text[^>]* x="([\d.-]+)" y="([\d.-]+)"[^>]*>([^<]*)</text>', chart.svg)
+        return {text: (float(x), float(y)) for x, y, text in texts}
 
     def renamed(name: str) -> Comparison:
         first = normal.cases[0]
@@ -128,15 +128,15 @@ def test_a_long_name_does_not_run_into_what_is_said_of_it(normal: Comparison) ->
         return normal.model_copy(update={"cases": cases})
 
     short, long = places(normal), places(renamed("overwrite.device_bytes_per_written_byte"))
-    said = next(text for text in short if "improvement" in text)
-    assert short["filemap-4k  4k.bw"][1] == pytest.approx(short[said][1])
+    verdict = next(text for text in short if "improvement" in text)
+    assert short["filemap-4k  4k.bw"][1] == pytest.approx(short[verdict][1])
     named = long["filemap-4k  overwrite.device_bytes_per_written_byte"]
-    assert long[said][1] > named[1] + 10
-    assert long[said][0] == pytest.approx(named[0])
+    assert long[verdict][1] > named[1] + 10
+    assert long[verdict][0] == pytest.approx(named[0])
 
 
 def test_seeds_are_shown_of_what_is_judged() -> None:
-    session = Session()
+    session = ExactSession()
     manifest = session.manifest()
     case, *others = manifest.cases
     judged = case.model_copy(update={"primary": ("4k.refaults_per_io", "4k.bw")})

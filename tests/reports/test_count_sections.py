@@ -20,30 +20,30 @@ from reports.sections import functions, locks, measured_locks
 from results.profile import FunctionCount, LockSite, LockUse, Profile
 from tests.reports import counts_factory as counts
 from tests.reports.conftest import HOSTILE, draw_all
-from tests.reports.factory import Session, all_equal
+from tests.reports.factory import ExactSession, all_equal
 from tests.reports.measured import compare
-from tests.reports.render.test_page import Page
+from tests.reports.render.test_page import ParsedPage
 
 GOLDEN = Path(__file__).parent / "golden"
 
 
-def golden(said: str, name: str) -> bool:
-    return said == (GOLDEN / name).read_text(encoding="utf-8")
+def golden(rendered: str, name: str) -> bool:
+    return rendered == (GOLDEN / name).read_text(encoding="utf-8")
 
 
-def section(said: str, start: str, end: str) -> str:
-    return said[said.index(f"{start}\n") : said.index(f"{end}\n")]
+def section(rendered: str, start: str, end: str) -> str:
+    return rendered[rendered.index(f"{start}\n") : rendered.index(f"{end}\n")]
 
 
 @pytest.fixture(scope="module")
-def page(counted: Comparison) -> Page:
-    return Page(forms.render(counted, "html"))
+def page(counted: Comparison) -> ParsedPage:
+    return ParsedPage(forms.render(counted, "html"))
 
 
 @pytest.fixture(scope="module")
 def hostile_counts() -> Comparison:
     """Function, file, unit and lock names come from a guest: each is an attack."""
-    session = Session(seeds=(1, 2))
+    session = ExactSession(seeds=(1, 2))
     manifest = counts.with_twins(counts.counted(session.manifest()))
     records, profiles, locks = counts.twin_runs(manifest)
     profiles += counts.profiles(session)
@@ -65,7 +65,7 @@ def hostile_counts() -> Comparison:
         )  # fmt: skip
         return profile.model_copy(update={"phases": phases})
 
-    locks = [seen.model_copy(update={"phases": tuple(
+    locks = [of_run.model_copy(update={"phases": tuple(
         phase.model_copy(update={
             "classes": tuple(c.model_copy(update={
                 "name": HOSTILE + c.name,
@@ -73,8 +73,8 @@ def hostile_counts() -> Comparison:
             }) for c in phase.classes),
             "waits": tuple(w.model_copy(update={"callers": (HOSTILE, HOSTILE), "flags": HOSTILE})
                            for w in phase.waits),
-        }) for phase in seen.phases
-    )}) for seen in locks]  # fmt: skip
+        }) for phase in of_run.phases
+    )}) for of_run in locks]  # fmt: skip
     units = tuple(u.model_copy(update={"title": HOSTILE}) for u in counts.UNITS)
     ratios = tuple(
         r.model_copy(update={"title": HOSTILE, "functions": (HOSTILE, "gone" + HOSTILE)})
@@ -89,68 +89,68 @@ def hostile_counts() -> Comparison:
 
 
 def test_golden_text(counted: Comparison) -> None:
-    said = section(forms.render(counted, "text"), "Where it came from", "Published figures")
-    assert golden(said, "counts.txt")
+    rendered = section(forms.render(counted, "text"), "Where it came from", "Published figures")
+    assert golden(rendered, "counts.txt")
 
 
 def test_golden_letter(counted: Comparison, normal: Comparison) -> None:
-    said = forms.render(counted, "letter")
+    rendered = forms.render(counted, "letter")
     before = forms.render(normal, "letter")
-    assert said.startswith(before)
-    added = said.removeprefix(before).strip("\n").splitlines()
+    assert rendered.startswith(before)
+    added = rendered.removeprefix(before).strip("\n").splitlines()
     assert 1 <= len(added) <= 3
     assert max(map(len, added)) <= 75
     assert golden("\n".join(added) + "\n", "letter_counts.txt")
 
 
-def test_every_form_has_the_same_sentences(counted: Comparison, page: Page) -> None:
+def test_every_form_has_the_same_sentences(counted: Comparison, page: ParsedPage) -> None:
     flat = {
         "html": " ".join(page.text.split()),
         "text": " ".join(forms.render(counted, "text").split()),
         "markdown": " ".join(re.sub(r"\\(.)", r"\1", forms.render(counted, "markdown")).split()),
     }
-    for found in counted.headlines:
-        for said in (functions.total(found), functions.share(found),
-                     *map(functions.ratio, found.ratios)):  # fmt: skip
-            assert wording.typeset(said) in flat["html"]
-            assert said in flat["text"]
-            assert said in flat["markdown"]
+    for headline in counted.headlines:
+        for sentence in (functions.total(headline), functions.share(headline),
+                         *map(functions.ratio, headline.ratios)):  # fmt: skip
+            assert wording.typeset(sentence) in flat["html"]
+            assert sentence in flat["text"]
+            assert sentence in flat["markdown"]
     for measured in counted.measured_locks:
-        said = measured_locks.sentence(measured)
-        assert wording.typeset(said) in flat["html"]
-        assert said in flat["text"]
-        assert said in flat["markdown"]
-    for seen in counted.locks:
-        for said in (locks.banner(seen), locks.limits(seen),
-                     locks.guest(seen), locks.slow_path(seen)):  # fmt: skip
-            assert wording.typeset(said) in flat["html"]
-            assert said in flat["text"]
-            assert said in flat["markdown"]
+        sentence = measured_locks.sentence(measured)
+        assert wording.typeset(sentence) in flat["html"]
+        assert sentence in flat["text"]
+        assert sentence in flat["markdown"]
+    for twin in counted.locks:
+        for sentence in (locks.banner(twin), locks.limits(twin),
+                         locks.guest(twin), locks.slow_path(twin)):  # fmt: skip
+            assert wording.typeset(sentence) in flat["html"]
+            assert sentence in flat["text"]
+            assert sentence in flat["markdown"]
 
 
-def test_the_page_hides_nothing(counted: Comparison, page: Page) -> None:
+def test_the_page_hides_nothing(counted: Comparison, page: ParsedPage) -> None:
     assert page.open == []
-    said = " ".join(page.text.split())
+    text = " ".join(page.text.split())
     for part in ("Where it came from", "Locks", "never make one", "the other 62 functions",
                  "page-cache tree (xarray)", "user: fio", "only in base",
                  "i_pages.xa_lock", "saturates at, CPUs", "__filemap_add_folio",
                  "All 7 locks, and who takes them", "taken in try_to_wake_up",
                  "waiting function", "69 of 69 functions"):  # fmt: skip
-        assert part in said, part
+        assert part in text, part
     every = {row.name for row in counted.headlines[0].functions}
-    assert all(name in said for name in every)
+    assert all(name in text for name in every)
     tables = [tag for tag, _ in page.tags if tag == "table"]
     boxes = [a for tag, a in page.tags if tag == "div" and "scroll" in str(a.get("class"))]
     assert len(tables) == len(boxes)
 
 
 def test_an_a_a_is_called_identical() -> None:
-    session = Session()
+    session = ExactSession()
     manifest = counts.counted(session.manifest())
     comparison = compare(
         manifest, all_equal(session.records()), counts.profiles(session, same=True)
     )
-    assert functions.IDENTICAL in Page(forms.render(comparison, "html")).text
+    assert functions.IDENTICAL in ParsedPage(forms.render(comparison, "html")).text
     assert functions.IDENTICAL in forms.render(comparison, "text")
     assert functions.IDENTICAL in forms.render(comparison, "markdown")
     assert forms.render(comparison, "letter").endswith(f"\n\n{functions.IDENTICAL}\n")
@@ -159,19 +159,19 @@ def test_an_a_a_is_called_identical() -> None:
 
 def test_sessions_without_counts_are_as_before(normal: Comparison) -> None:
     for form in ("text", "markdown", "html", "letter"):
-        said = forms.render(normal, form)
-        assert "Where it came from" not in said
-        assert ">Locks<" not in said
+        rendered = forms.render(normal, form)
+        assert "Where it came from" not in rendered
+        assert ">Locks<" not in rendered
 
 
 def test_one_seed_claims_no_interval() -> None:
-    session = Session(seeds=(5,))
+    session = ExactSession(seeds=(5,))
     manifest = counts.counted(session.manifest())
     comparison = compare(manifest, session.records(), counts.profiles(session))
-    said = forms.render(comparison, "text")
-    assert "1 seed, each -" in said
-    assert "not significant" not in section(said, "Where it came from", "Published figures")
-    assert Page(forms.render(comparison, "html")).open == []
+    rendered = forms.render(comparison, "text")
+    assert "1 seed, each -" in rendered
+    assert "not significant" not in section(rendered, "Where it came from", "Published figures")
+    assert ParsedPage(forms.render(comparison, "html")).open == []
 
 
 def test_charts(counted: Comparison) -> None:
@@ -197,26 +197,26 @@ def test_charts(counted: Comparison) -> None:
 
 
 def test_the_waterfall_ends_at_the_whole_change(counted: Comparison) -> None:
-    for found in counted.headlines:
-        bars = waterfall.bars(found)
+    for headline in counted.headlines:
+        bars = waterfall.bars(headline)
         assert bars[0].start == 0
         assert [bar.start for bar in bars[1:-1]] == [bar.end for bar in bars[:-2]]
-        assert bars[-2].end == pytest.approx(found.total.difference)
-        assert (bars[-1].start, bars[-1].end) == (0, found.total.difference)
+        assert bars[-2].end == pytest.approx(headline.total.difference)
+        assert (bars[-1].start, bars[-1].end) == (0, headline.total.difference)
 
 
 def test_hostile_names_stay_text(hostile_counts: Comparison) -> None:
     assert hostile_counts.headlines[0].rows
     assert any(HOSTILE in row.name for row in hostile_counts.headlines[0].rows)
     for form in ("text", "markdown", "letter", "html", "json"):
-        said = forms.render(hostile_counts, form)
-        assert "\x1b" not in said, form
-        assert "\u202e" not in said, form
+        rendered = forms.render(hostile_counts, form)
+        assert "\x1b" not in rendered, form
+        assert "\u202e" not in rendered, form
         if form in {"html", "markdown"}:
-            outside_code = "".join(said.split("```")[::2]) if form == "markdown" else said
+            outside_code = "".join(rendered.split("```")[::2]) if form == "markdown" else rendered
             own = f"<script>{SCRIPT.read_text()}</script>"
             assert "<script" not in outside_code.replace(r"\<script", "").replace(own, ""), form
-    parsed = Page(forms.render(hostile_counts, "html"))
+    parsed = ParsedPage(forms.render(hostile_counts, "html"))
     assert parsed.open == []
     assert [tag for tag, _ in parsed.tags].count("script") == 1
     assert max(map(len, forms.render(hostile_counts, "text").splitlines())) <= 100
@@ -227,18 +227,18 @@ def test_hostile_names_stay_text(hostile_counts: Comparison) -> None:
 
 def test_json_has_what_is_listed(counted: Comparison) -> None:
     whole = json.loads(forms.render(counted, "json"))
-    found = whole["comparisons"][0]["attributions"][0]
-    assert found["headline"]
-    assert len(found["functions"]) == found["listed"] == 7
+    attribution = whole["comparisons"][0]["attributions"][0]
+    assert attribution["headline"]
+    assert len(attribution["functions"]) == attribution["listed"] == 7
     assert whole["comparisons"][0]["locks"][0]["rows"][0]["label"] == "i_pages.xa_lock"
 
 
 def test_the_table_of_functions_adds_up(counted: Comparison) -> None:
     rows = list(csv.DictReader(io.StringIO(functions_table.render(counted))))
-    assert len(rows) == sum(len(found.functions) for found in counted.attributions)
+    assert len(rows) == sum(len(attribution.functions) for attribution in counted.attributions)
     first = [r for r in rows if (r["phase"], r["unit"]) == ("4k", "folio")]
-    found = next(a for a in counted.attributions if (a.phase, a.unit) == ("4k", "folio"))
-    assert sum(float(r["difference"]) for r in first) == pytest.approx(found.total.difference)
+    attribution = next(a for a in counted.attributions if (a.phase, a.unit) == ("4k", "folio"))
+    assert sum(float(r["difference"]) for r in first) == pytest.approx(attribution.total.difference)
     assert {r["only_in"] for r in first} == {"", "base", "patched"}
 
 

@@ -4,72 +4,72 @@ from __future__ import annotations
 
 from reports import findings
 from results.record import RunRecord
-from tests.reports.factory import Session, fails, repeat_of
+from tests.reports.factory import ExactSession, fails, repeat_of
 from tests.reports.measured import compare
 
 
-def texts(session: Session, found: list[RunRecord]) -> list[tuple[str, str]]:
-    return [(f.scope, f.text) for f in compare(session.manifest(), found).findings]
+def texts(session: ExactSession, records: list[RunRecord]) -> list[tuple[str, str]]:
+    return [(f.scope, f.text) for f in compare(session.manifest(), records).findings]
 
 
 def test_seeds_that_change_nothing_are_named() -> None:
-    session = Session()
-    found = session.records()
-    first = next(r for r in found if r.run_id == "filemap-4k-000-base")
+    session = ExactSession()
+    records = session.records()
+    first = next(r for r in records if r.run_id == "filemap-4k-000-base")
     spoilt = [
         r.model_copy(update={"samples": first.samples}) if r.run_id == "filemap-4k-001-base" else r
-        for r in found
+        for r in records
     ]
-    said = findings.seeds_without_effect(session.manifest(), spoilt)
-    assert [f.scope for f in said] == ["filemap-4k"]
-    assert "(1001, 1002)" in said[0].text
-    assert findings.seeds_without_effect(session.manifest(), found) == []
+    notes = findings.seeds_without_effect(session.manifest(), spoilt)
+    assert [f.scope for f in notes] == ["filemap-4k"]
+    assert "(1001, 1002)" in notes[0].text
+    assert findings.seeds_without_effect(session.manifest(), records) == []
 
 
 def test_failed_runs_are_counted_by_arm() -> None:
-    session = Session()
-    found = fails(session.records(), "filemap-4k-002-patched", "filemap-4k-003-patched")
+    session = ExactSession()
+    records = fails(session.records(), "filemap-4k-002-patched", "filemap-4k-003-patched")
     expected = "failed runs: base 0 of 8, patched 2 of 8; their seeds are excluded on all arms"
-    assert ("filemap-4k", expected) in texts(session, found)
+    assert ("filemap-4k", expected) in texts(session, records)
 
 
 def test_findings_of_runs_are_counted_not_repeated() -> None:
-    session = Session()
-    found = [
+    session = ExactSession()
+    records = [
         r.model_copy(update={"findings": ("memory.high events",)}) if r.case == "filemap-thp" else r
         for r in session.records()
     ]
-    assert ("filemap-thp", "memory.high events (16 runs)") in texts(session, found)
+    assert ("filemap-thp", "memory.high events (16 runs)") in texts(session, records)
 
 
 def test_a_session_without_a_repeat_says_so() -> None:
-    session = Session()
-    found = [r for r in session.records() if not r.repeat]
-    exactness = findings.check_exactness(found)
+    session = ExactSession()
+    records = [r for r in session.records() if not r.repeat]
+    exactness = findings.check_exactness(records)
     assert (exactness.status, exactness.text) == ("not checked", "no run was repeated")
-    said = compare(session.manifest(), found).findings
-    assert said[0].level == "warning"
-    assert "no run was repeated" in said[0].text
+    notes = compare(session.manifest(), records).findings
+    assert notes[0].level == "warning"
+    assert "no run was repeated" in notes[0].text
 
 
 def test_a_repeat_whose_bytes_differ_but_whose_metrics_agree() -> None:
-    found = Session().records()
-    repeat = repeat_of(found[0], fingerprint="other")
-    exactness = findings.check_exactness([*found[:-1], repeat])
+    records = ExactSession().records()
+    repeat = repeat_of(records[0], fingerprint="other")
+    exactness = findings.check_exactness([*records[:-1], repeat])
     assert exactness.status == "inexact"
     assert "raw bytes differ" in exactness.text
     assert exactness.fields == ()
 
 
 def test_two_empty_fingerprints_prove_nothing() -> None:
-    found = Session().records()
-    first = found[0].model_copy(update={"fingerprint": ""})
+    records = ExactSession().records()
+    first = records[0].model_copy(update={"fingerprint": ""})
     assert findings.check_exactness([first, repeat_of(first)]).status == "inexact"
 
 
 def test_what_a_repeat_does_not_count_does_not_differ() -> None:
     """Path and work are the probe's, and repeats have none."""
-    (first, *_) = Session().records()
+    (first, *_) = ExactSession().records()
     assert first.samples is not None
     counted = first.model_copy(update={"samples": {**first.samples, "4k.path": 1000.0}})
     other = repeat_of(first).model_copy(update={"fingerprint": "b" * 64})
@@ -82,39 +82,41 @@ def test_what_a_repeat_does_not_count_does_not_differ() -> None:
 
 
 def test_a_repeat_recorded_as_inexact_keeps_its_fields() -> None:
-    found = Session().records()
-    broken = fails([repeat_of(found[0])], "filemap-4k-000-base-repeat", kind="inexact", blame="lab")
-    exactness = findings.check_exactness([*found[:-1], *broken])
+    records = ExactSession().records()
+    broken = fails(
+        [repeat_of(records[0])], "filemap-4k-000-base-repeat", kind="inexact", blame="lab"
+    )
+    exactness = findings.check_exactness([*records[:-1], *broken])
     assert (exactness.status, exactness.fields) == ("inexact", ("file_thp 54.5 MiB",))
 
 
 def test_a_repeat_that_failed_by_itself_says_nothing() -> None:
-    found = Session().records()
-    broken = fails([repeat_of(found[0])], "filemap-4k-000-base-repeat", kind="lost", blame="host")
-    assert findings.check_exactness([*found[:-1], *broken]).status == "not checked"
+    records = ExactSession().records()
+    broken = fails([repeat_of(records[0])], "filemap-4k-000-base-repeat", kind="lost", blame="host")
+    assert findings.check_exactness([*records[:-1], *broken]).status == "not checked"
 
 
 def test_warnings_come_first() -> None:
-    session = Session()
-    found = fails(session.records(), "filemap-4k-002-patched")
-    levels = [f.level for f in compare(session.manifest(), found).findings]
+    session = ExactSession()
+    records = fails(session.records(), "filemap-4k-002-patched")
+    levels = [f.level for f in compare(session.manifest(), records).findings]
     assert levels == sorted(levels, key=lambda level: level != "warning")
     assert set(levels) == {"warning", "note"}
 
 
 def test_same_code_with_different_numbers_is_a_contradiction() -> None:
-    session = Session(same_code=True)
-    said = [text for _, text in texts(session, session.records())]
-    assert any("16 of 16 seeds differ" in text for text in said)
+    session = ExactSession(same_code=True)
+    lines = [text for _, text in texts(session, session.records())]
+    assert any("16 of 16 seeds differ" in text for text in lines)
 
 
 def test_a_qemu_of_which_nothing_is_known_is_a_finding() -> None:
-    session = Session()
+    session = ExactSession()
     manifest = session.manifest()
     assert not [f for f in compare(manifest, session.records()).findings if "QEMU" in f.text]
-    said = "QEMU 8.2.2, binary abababababab: this release was never tried, here or elsewhere"
-    provenance = manifest.provenance.model_copy(update={"qemu_untried": said})
+    sentence = "QEMU 8.2.2, binary abababababab: this release was never tried, here or elsewhere"
+    provenance = manifest.provenance.model_copy(update={"qemu_untried": sentence})
     untried = manifest.model_copy(update={"provenance": provenance})
-    found = [f for f in compare(untried, session.records()).findings if "QEMU" in f.text]
-    assert [(f.level, f.scope) for f in found] == [("warning", "session")]
-    assert found[0].text.startswith(said)
+    notes = [f for f in compare(untried, session.records()).findings if "QEMU" in f.text]
+    assert [(f.level, f.scope) for f in notes] == [("warning", "session")]
+    assert notes[0].text.startswith(sentence)

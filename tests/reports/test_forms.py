@@ -27,7 +27,7 @@ from reports.form_names import FORM_NAMES
 from reports.model import Comparison, ReportError
 from reports.sections import subject
 from reports.sections.view import View
-from tests.reports.render.test_page import Page
+from tests.reports.render.test_page import ParsedPage
 from verbs.measuring import report_verb
 
 
@@ -47,13 +47,13 @@ def test_the_command_line_lists_every_form() -> None:
 
 
 def test_every_form_says_the_same_change(normal: Comparison) -> None:
-    said = {form: forms.render(normal, form) for form in ("text", "markdown", "html", "letter")}
+    rendered = {form: forms.render(normal, form) for form in ("text", "markdown", "html", "letter")}
     for metric in normal.primary:
         change = wording.change(metric)
-        assert change in said["text"]
-        assert change in said["markdown"]
-        assert wording.typeset(change) in said["html"]
-        assert change.replace(" ", "") in said["letter"]
+        assert change in rendered["text"]
+        assert change in rendered["markdown"]
+        assert wording.typeset(change) in rendered["html"]
+        assert change.replace(" ", "") in rendered["letter"]
 
 
 def test_json_is_the_record(normal: Comparison) -> None:
@@ -68,9 +68,9 @@ def test_json_is_the_record(normal: Comparison) -> None:
 def test_no_unit_of_time_in_json_is_without_virtual(
     name: str, request: pytest.FixtureRequest
 ) -> None:
-    found = units_in(json.loads(forms.render(request.getfixturevalue(name), "json")))
-    assert {"virtual MiB/s", "virtual 1/s", "count"} <= found
-    assert not found & {"MiB/s", "1/s", "ns", "s"}
+    units = units_in(json.loads(forms.render(request.getfixturevalue(name), "json")))
+    assert {"virtual MiB/s", "virtual 1/s", "count"} <= units
+    assert not units & {"MiB/s", "1/s", "ns", "s"}
 
 
 def units_in(value: object) -> set[str]:
@@ -126,14 +126,14 @@ def test_every_sentence_of_the_text_is_on_the_page_and_in_markdown(
     # A page has the subject as a list of facts.
     sections = [section for section in forms.TEXT if section is not subject.brief]
     blocks = [block for section in sections for block in section(View(session))]
-    said = {text for text in words_of(blocks) if text.strip()}
-    assert len(said) > 60
-    page = " ".join(Page(forms.render(session, "html")).text.split())
+    sentences = {text for text in words_of(blocks) if text.strip()}
+    assert len(sentences) > 60
+    page = " ".join(ParsedPage(forms.render(session, "html")).text.split())
     report = " ".join(re.sub(r"\\(.)", r"\1", forms.render(session, "markdown")).split())
-    for text in said:
+    for text in sentences:
         shown = " ".join(wording.clean(text).split())
         assert shown in report, text
         # A command is printed as it is.
         assert wording.typeset(shown) in page or shown in page, text
     lines = forms.render(session, "text", width=10_000)
-    assert not [text for text in said if " ".join(wording.clean(text).split()) not in lines]
+    assert not [text for text in sentences if " ".join(wording.clean(text).split()) not in lines]

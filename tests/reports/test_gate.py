@@ -13,7 +13,7 @@ from reports.many import SessionComparison, compare_session
 from reports.outcome import outcome, pending
 from reports.verdict import Verdict
 from results.checks import Check, CheckProblem, CheckStatus
-from tests.reports.factory import Session
+from tests.reports.factory import ExactSession
 from tests.reports.measured import measured as on_record
 
 SLEEPS = CheckProblem(
@@ -38,10 +38,12 @@ def checked(
     )  # fmt: skip
 
 
-def compared(*checks: Check, measured: bool = True, asked: bool = True) -> SessionComparison:
-    session = Session()
+def compared(*checks: Check, measured: bool = True, with_check: bool = True) -> SessionComparison:
+    session = ExactSession()
     manifest = session.manifest()
-    experiment = manifest.experiment.model_copy(update={"check": CheckSpec() if asked else None})
+    experiment = manifest.experiment.model_copy(
+        update={"check": CheckSpec() if with_check else None}
+    )
     manifest = manifest.model_copy(update={"experiment": experiment})
     return compare_session(
         on_record(manifest, session.records() if measured else [], checks=checks)
@@ -53,15 +55,15 @@ def test_green_arms_are_judged_and_say_what_was_checked() -> None:
     assert all(m.judgement.verdict is not Verdict.FAILED for m in session.primary)
     assert outcome(session) != 4
     for form in ("text", "markdown", "html"):
-        said = forms.render(session, form)
-        assert "patched: passed (lockdep on 1 vCPU)" in said
+        rendered = forms.render(session, form)
+        assert "patched: passed (lockdep on 1 vCPU)" in rendered
         # Where nothing can be folded the numbers come first.
-        assert ("36602 blocks of 4 KiB read back" in said) == (form == "html")
+        assert ("36602 blocks of 4 KiB read back" in rendered) == (form == "html")
 
 
 def test_a_page_folds_what_is_green_and_shows_what_is_not() -> None:
-    said = forms.render(compared(checked("base"), checked("patched", SLEEPS)), "html")
-    section = said.split(">Correctness checks</h2>", 1)[1].split("<h2", 1)[0]
+    rendered = forms.render(compared(checked("base"), checked("patched", SLEEPS)), "html")
+    section = rendered.split(">Correctness checks</h2>", 1)[1].split("<h2", 1)[0]
     assert "&lt;ul" not in section
     shown, _, folded = section.partition("<details>")
     assert "patched: failed: sleeps where it must not" in shown
@@ -73,21 +75,21 @@ def test_a_page_folds_what_is_green_and_shows_what_is_not() -> None:
 @pytest.mark.parametrize("form", ["letter", "lkp", "mmtests", "matrix", "summary"])
 def test_a_mail_has_one_sentence_on_the_gate(form: str) -> None:
     four = checked("patched").model_copy(update={"vcpus": 4, "run_id": "check.patched.4", "of": 2})
-    said = forms.render(compared(checked("base"), checked("patched", of=2), four), form)
+    rendered = forms.render(compared(checked("base"), checked("patched", of=2), four), form)
     assert (
         "Correctness checks: base: passed (lockdep on 1 vCPU); patched: passed "
         "(lockdep on 1 and 4 vCPUs)."
-    ) in " ".join(said.split()).replace("\\", "")
+    ) in " ".join(rendered.split()).replace("\\", "")
     if form in ("letter", "mmtests"):
-        assert max(map(len, said.splitlines())) <= 75
-    assert "Correctness checks" not in forms.render(compared(asked=False), form)
+        assert max(map(len, rendered.splitlines())) <= 75
+    assert "Correctness checks" not in forms.render(compared(with_check=False), form)
 
 
 @pytest.mark.parametrize("form", ["letter", "matrix", "summary"])
 def test_a_mail_tells_a_broken_arm_in_the_same_sentence(form: str) -> None:
-    said = forms.render(compared(checked("base"), checked("patched", SLEEPS)), form)
+    rendered = forms.render(compared(checked("base"), checked("patched", SLEEPS)), form)
     assert "patched: failed: sleeps where it must not: BUG: sleeping" in " ".join(
-        said.split()
+        rendered.split()
     ).replace("\\", "")
 
 
@@ -110,16 +112,16 @@ def test_a_broken_series_has_no_verdict_even_where_it_was_measured() -> None:
 
 @pytest.mark.parametrize("form", ["text", "markdown", "html"])
 def test_the_splat_is_quoted(form: str) -> None:
-    said = forms.render(compared(checked("base"), checked("patched", SLEEPS)), form)
-    assert "sleeps where it must not" in said
-    assert "Call Trace:" in said
-    assert "raw/check.patched.lockdep.v1/console.log" in said
+    rendered = forms.render(compared(checked("base"), checked("patched", SLEEPS)), form)
+    assert "sleeps where it must not" in rendered
+    assert "Call Trace:" in rendered
+    assert "raw/check.patched.lockdep.v1/console.log" in rendered
 
 
-def test_json_holds_the_gate_and_only_where_one_was_asked() -> None:
+def test_json_holds_the_gate_and_only_where_the_experiment_has_one() -> None:
     whole = json.loads(forms.render(compared(checked("base"), checked("patched", SLEEPS)), "json"))
     assert [gate["standing"] for gate in whole["comparisons"][0]["gates"]] == ["green", "red"]
-    alone = json.loads(forms.render(compared(asked=False), "json"))
+    alone = json.loads(forms.render(compared(with_check=False), "json"))
     assert "gates" not in alone["comparisons"][0]
 
 
@@ -155,7 +157,7 @@ def test_a_gate_that_was_not_run_is_not_green(checks: tuple[Check, ...]) -> None
 def test_a_verdict_whose_checks_are_to_be_made_is_there_and_does_not_pass(
     checks: tuple[Check, ...],
 ) -> None:
-    session, alone = compared(*checks), compared(asked=False)
+    session, alone = compared(*checks), compared(with_check=False)
     assert pending(session)
     assert not pending(alone)
     assert [m.judgement.verdict for m in session.primary] == [
@@ -173,13 +175,13 @@ def test_a_verdict_whose_checks_are_to_be_made_is_there_and_does_not_pass(
         assert "checks pending" in " ".join(forms.render(session, form).split()), form
 
 
-def test_a_red_check_is_told_while_others_are_to_be_made() -> None:
+def test_a_red_check_is_reported_while_others_are_to_be_made() -> None:
     session = compared(checked("base", of=3), checked("patched", SLEEPS, of=3))
     assert outcome(session) == 4
 
 
 def test_without_a_gate_nothing_changes() -> None:
-    session = compared(asked=False)
+    session = compared(with_check=False)
     assert session.comparisons[0].gates == ()
     assert "Correctness" not in forms.render(session, "text")
 

@@ -14,10 +14,10 @@ from reports.outcome import outcome
 from reports.verdict import Verdict
 from reports.wording import verdict_counts
 from results.checks import Check
-from tests.reports.factory import Session, fails, repeat_of
+from tests.reports.factory import ExactSession, fails, repeat_of
 from tests.reports.many_factory import Many
 from tests.reports.measured import compare, measured
-from tests.reports.render.test_page import Page
+from tests.reports.render.test_page import ParsedPage
 from tests.reports.test_gate import SLEEPS, checked, compared
 from tests.reports.wall_factory import WallSession
 
@@ -28,9 +28,9 @@ RESUME = "./lab.py run --resume sessions/filemap-v4-20260101-000000"
 
 def plain(session: Comparison | SessionComparison, form: str) -> str:
     """A form without its line breaks and without what its markup needs."""
-    said = forms.render(session, form)
-    said = Page(said).text if form == "html" else said
-    return " ".join(said.replace("\\", "").replace("\u2060", "").split())
+    rendered = forms.render(session, form)
+    rendered = ParsedPage(rendered).text if form == "html" else rendered
+    return " ".join(rendered.replace("\\", "").replace("\u2060", "").split())
 
 
 def broken() -> SessionComparison:
@@ -38,23 +38,23 @@ def broken() -> SessionComparison:
 
 
 def unfinished(many: int = 7) -> SessionComparison:
-    session = Session()
+    session = ExactSession()
     return compare_session(measured(session.manifest(), session.records()[:many]))
 
 
 def failing(*run_ids: str, message: str = "THP was on", **how: str) -> SessionComparison:
-    session = Session()
-    found = fails(session.records(), *run_ids, message=message, **how)
-    return compare_session(measured(session.manifest(), found))
+    session = ExactSession()
+    records = fails(session.records(), *run_ids, message=message, **how)
+    return compare_session(measured(session.manifest(), records))
 
 
 def all_of(arm: str) -> list[str]:
-    return [record.run_id for record in Session().records() if record.arm == arm]
+    return [record.run_id for record in ExactSession().records() if record.arm == arm]
 
 
 def test_verdicts_are_counted(normal: Comparison) -> None:
     assert headline(normal) == Headline("2 improvements, 1 unchanged")
-    slow = Session(effect={"4k": -0.02, "thp": -0.02, "switch": -0.02})
+    slow = ExactSession(effect={"4k": -0.02, "thp": -0.02, "switch": -0.02})
     worst = compare(slow.manifest(), slow.records())
     assert headline(worst).text == "All regressions"
     manifest = slow.manifest()
@@ -72,49 +72,49 @@ def test_verdicts_are_counted(normal: Comparison) -> None:
 @pytest.mark.parametrize("form", FORMS)
 def test_a_broken_series_was_not_measured(form: str) -> None:
     session = broken()
-    said = plain(session, form)
+    shown = plain(session, form)
     assert headline(session) == Headline(f"NOT MEASURED: {BROKEN}", (), False)
-    assert f"NOT MEASURED: {BROKEN}" in said
-    assert "All failed" not in said
-    assert "not measured failed" not in said
+    assert f"NOT MEASURED: {BROKEN}" in shown
+    assert "All failed" not in shown
+    assert "not measured failed" not in shown
     # No metric has a row of dashes.
-    assert "4k.refaults_per_io" not in said
+    assert "4k.refaults_per_io" not in shown
 
 
 @pytest.mark.parametrize("form", FORMS)
 def test_an_unfinished_session_says_how_to_go_on(form: str) -> None:
     session = unfinished()
-    found = headline(session)
-    assert found.text == "Not finished: 7 of 32 runs"
-    assert found.command == RESUME
-    assert not found.has_verdicts
-    said = plain(session, form)
-    assert "Not finished: 7 of 32 runs" in said
-    assert RESUME in said
-    assert "All failed" not in said
-    assert f"{RESUME}." not in said
+    top = headline(session)
+    assert top.text == "Not finished: 7 of 32 runs"
+    assert top.command == RESUME
+    assert not top.has_verdicts
+    shown = plain(session, form)
+    assert "Not finished: 7 of 32 runs" in shown
+    assert RESUME in shown
+    assert "All failed" not in shown
+    assert f"{RESUME}." not in shown
 
 
 def test_the_command_names_the_folder_that_is_known() -> None:
     assert headline(unfinished(), "/srv/a b").command == "./lab.py run --resume '/srv/a b'"
-    said = forms.render(unfinished(), "text", width=80, folder="/srv/ab")
-    assert "Not finished: 7 of 32 runs; to finish: ./lab.py run --resume /srv/ab\n" in said
+    rendered = forms.render(unfinished(), "text", width=80, folder="/srv/ab")
+    assert "Not finished: 7 of 32 runs; to finish: ./lab.py run --resume /srv/ab\n" in rendered
 
 
 def test_a_session_without_a_run_shows_no_table_of_dashes() -> None:
     for form in FORMS:
-        said = plain(unfinished(0), form)
-        assert "Not finished: 0 of 32 runs" in said
-        assert "4k.refaults_per_io" not in said
+        shown = plain(unfinished(0), form)
+        assert "Not finished: 0 of 32 runs" in shown
+        assert "4k.refaults_per_io" not in shown
 
 
 @pytest.mark.parametrize("form", FORMS)
 def test_real_time_without_kvm_has_no_verdict(form: str) -> None:
     session = WallSession(blocks=12, effect=0.03, spread=0.2, accelerator="tcg").compared()
-    said = plain(session, form)
-    assert "No verdict: no KVM" in said
-    assert "guests ran under TCG" in said
-    assert "All inconclusive" not in said
+    shown = plain(session, form)
+    assert "No verdict: no KVM" in shown
+    assert "guests ran under TCG" in shown
+    assert "All inconclusive" not in shown
 
 
 def test_a_wall_session_that_ended_at_a_look_is_finished() -> None:
@@ -130,9 +130,9 @@ def test_a_wall_session_that_ended_at_a_look_is_finished() -> None:
 
 def test_failed_runs_are_named_with_their_cause() -> None:
     everything = failing(*all_of("patched"), kind="panic", blame="series", message="Oops: 0002")
-    found = headline(everything)
-    assert found.text == "No verdict: 16 runs of patched failed: panic, blame series: Oops: 0002"
-    assert not found.has_verdicts
+    top = headline(everything)
+    assert top.text == "No verdict: 16 runs of patched failed: panic, blame series: Oops: 0002"
+    assert not top.has_verdicts
     some = headline(failing(*(run for run in all_of("patched")[:6])))
     assert some.text.startswith("1 failed, ")
     assert some.causes == ("6 runs of patched failed: invalid, blame workload: THP was on",)
@@ -140,20 +140,20 @@ def test_failed_runs_are_named_with_their_cause() -> None:
 
 
 def test_failures_that_cost_no_verdict_are_no_headline() -> None:
-    session = Session(seeds=tuple(range(1, 21)))
-    found = fails(session.records(), "filemap-4k-002-patched")
-    assert headline(compare_session(measured(session.manifest(), found))) == (
+    session = ExactSession(seeds=tuple(range(1, 21)))
+    records = fails(session.records(), "filemap-4k-002-patched")
+    assert headline(compare_session(measured(session.manifest(), records))) == (
         "2 improvements, 1 unchanged", (), True, "",
     )  # fmt: skip
 
 
 def test_a_repeat_with_other_bits_fails_the_session() -> None:
-    session = Session()
+    session = ExactSession()
     records = session.records()
     other = repeat_of(records[0]).model_copy(update={"fingerprint": "other", "run_id": "again"})
-    found = headline(compare_session(measured(session.manifest(), [*records[:-1], other])))
-    assert found.text == "Session invalid: a repeated run was not bit-identical"
-    assert found.causes[0].startswith("again is not bit-identical to ")
+    top = headline(compare_session(measured(session.manifest(), [*records[:-1], other])))
+    assert top.text == "Session invalid: a repeated run was not bit-identical"
+    assert top.causes[0].startswith("again is not bit-identical to ")
 
 
 def arms_of(*red: str, booted: bool = True) -> SessionComparison:
@@ -169,12 +169,12 @@ def arms_of(*red: str, booted: bool = True) -> SessionComparison:
 
 def test_one_broken_arm_of_many_takes_nothing_from_the_others() -> None:
     session = arms_of("bourney")
-    found = headline(session)
-    assert found.text == (
+    top = headline(session)
+    assert top.text == (
         "3 regressions, 5 unchanged, 1 inconclusive; NOT MEASURED: bourney is broken: "
         f"{SLEEPS.title}, xas_split_alloc()"
     )
-    assert found.has_verdicts
+    assert top.has_verdicts
     # What is left out for good is not to be finished.
     assert runs(session) == (64, 64)
     for form in FORMS:
@@ -182,8 +182,8 @@ def test_one_broken_arm_of_many_takes_nothing_from_the_others() -> None:
 
 
 def test_many_broken_arms_of_one_cause_are_one_sentence() -> None:
-    found = headline(arms_of("sleepy", "bourney", "sorted-bourney", "zr-1", booted=False))
-    assert found.text == (
+    top = headline(arms_of("sleepy", "bourney", "sorted-bourney", "zr-1", booted=False))
+    assert top.text == (
         "NOT MEASURED: sleepy, bourney, sorted-bourney and zr-1 are broken: "
         f"{SLEEPS.title}, xas_split_alloc()"
     )
@@ -191,19 +191,19 @@ def test_many_broken_arms_of_one_cause_are_one_sentence() -> None:
 
 def test_checks_that_were_not_made_are_made_by_going_on() -> None:
     session = compared(checked("base"), checked("patched", of=3))
-    found = headline(session)
-    assert found.text.endswith("; checks pending")
-    assert found.has_verdicts
-    assert found.command == RESUME
+    top = headline(session)
+    assert top.text.endswith("; checks pending")
+    assert top.has_verdicts
+    assert top.command == RESUME
     assert outcome(session) == 3
     before = headline(compared(checked("base"), checked("patched", of=3), measured=False))
     assert (before.text, before.command) == ("Not finished: 0 of 32 runs", RESUME)
 
 
-def test_an_arm_that_was_measured_before_it_was_found_broken_is_not_judged() -> None:
+def test_an_arm_that_was_measured_before_it_turned_out_broken_is_not_judged() -> None:
     session = compared(checked("base"), checked("patched", SLEEPS))
-    found = headline(session)
-    assert found == Headline(f"NOT JUDGED: {BROKEN}", (), False)
+    top = headline(session)
+    assert top == Headline(f"NOT JUDGED: {BROKEN}", (), False)
     assert outcome(session) == 4
 
 

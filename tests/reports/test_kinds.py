@@ -17,7 +17,7 @@ from reports.sections import kinds as section
 from results.profile import KINDS, PhaseProfile, Profile
 from results.record import Manifest
 from tests.reports import counts_factory as counts
-from tests.reports.factory import Session
+from tests.reports.factory import ExactSession
 from tests.reports.measured import compare
 
 Change = Callable[[PhaseProfile, str, int], PhaseProfile]
@@ -26,11 +26,11 @@ Change = Callable[[PhaseProfile, str, int], PhaseProfile]
 def with_kinds(phase: PhaseProfile, arm: str, block: int) -> PhaseProfile:
     """A load each third instruction; xas_load has an atomic each call on base alone."""
     functions = tuple(
-        one.model_copy(update={"kinds": (
-            one.instructions // 3, one.instructions // 6,
-            one.calls if one.name == "xas_load" and arm == "base" else 0, 7, 0, block,
+        function.model_copy(update={"kinds": (
+            function.instructions // 3, function.instructions // 6,
+            function.calls if function.name == "xas_load" and arm == "base" else 0, 7, 0, block,
         )})
-        for one in phase.kernel
+        for function in phase.kernel
     )  # fmt: skip
     user: dict[str, tuple[int, ...]]
     user = {name: (count // 4, 0, 5, 0, 0, 0) for name, count in phase.user.items()}
@@ -38,7 +38,7 @@ def with_kinds(phase: PhaseProfile, arm: str, block: int) -> PhaseProfile:
     return phase.model_copy(update={"kernel": functions, "user_kinds": user})
 
 
-def counted(session: Session, change: Change) -> list[Profile]:
+def counted(session: ExactSession, change: Change) -> list[Profile]:
     changed = []
     for profile in counts.profiles(session):
         _, block, arm = profile.run_id.rsplit("-", 2)
@@ -48,17 +48,17 @@ def counted(session: Session, change: Change) -> list[Profile]:
 
 
 @pytest.fixture(scope="module")
-def session() -> Session:
-    return Session(seeds=(1, 2, 3))
+def session() -> ExactSession:
+    return ExactSession(seeds=(1, 2, 3))
 
 
 @pytest.fixture(scope="module")
-def manifest(session: Session) -> Manifest:
+def manifest(session: ExactSession) -> Manifest:
     return counts.counted(session.manifest())
 
 
 @pytest.fixture(scope="module")
-def comparison(session: Session, manifest: Manifest) -> Comparison:
+def comparison(session: ExactSession, manifest: Manifest) -> Comparison:
     return compare(manifest, session.records(), counted(session, with_kinds))
 
 
@@ -105,7 +105,9 @@ def test_a_function_of_one_arm_says_so(kinds: KindsComparison) -> None:
     assert row(kinds, "filemap_range_has_entry").loads.patched == 0
 
 
-def test_runs_whose_kinds_nobody_counted_have_none(session: Session, manifest: Manifest) -> None:
+def test_runs_whose_kinds_nobody_counted_have_none(
+    session: ExactSession, manifest: Manifest
+) -> None:
     def half(phase: PhaseProfile, arm: str, block: int) -> PhaseProfile:
         return phase if (arm, block) == ("base", 1) else with_kinds(phase, arm, block)
 
@@ -114,7 +116,7 @@ def test_runs_whose_kinds_nobody_counted_have_none(session: Session, manifest: M
     assert compare_kinds(manifest, records, counted(session, half)) == ()
 
 
-def test_the_same_on_both_arms_is_unchanged(session: Session, manifest: Manifest) -> None:
+def test_the_same_on_both_arms_is_unchanged(session: ExactSession, manifest: Manifest) -> None:
     profiles = [
         each.model_copy(update={"phases": tuple(
             with_kinds(phase, "base", 0) for phase in each.phases
@@ -128,9 +130,9 @@ def test_the_same_on_both_arms_is_unchanged(session: Session, manifest: Manifest
 
 
 def test_the_line_names_what_moved(kinds: KindsComparison) -> None:
-    said = section.sentence(kinds)
-    assert "atomics (-100" in said
-    assert "divisions" not in said
+    sentence = section.sentence(kinds)
+    assert "atomics (-100" in sentence
+    assert "divisions" not in sentence
 
 
 def test_every_form_has_them(comparison: Comparison) -> None:

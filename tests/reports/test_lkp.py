@@ -13,7 +13,7 @@ from reports.many import SessionComparison
 from reports.model import Comparison
 from results.record import ArmRecord, Manifest
 from tests.reports import factory
-from tests.reports.factory import Session, fails
+from tests.reports.factory import ExactSession, fails
 from tests.reports.many_factory import Many
 from tests.reports.measured import compare
 from tests.reports.wall_factory import WallSession
@@ -25,8 +25,8 @@ LAYOUT = Path(__file__).parent / "robot_layout.txt"
 def layout(name: str) -> list[str]:
     """The robot's lines by columns; letters are fields, all else is as it is printed."""
     blocks = LAYOUT.read_text(encoding="utf-8").strip().split("\n\n")
-    found = next(block for block in blocks if block.startswith(f"{name}\n"))
-    return [line.removesuffix("$") for line in found.splitlines()[1:]]
+    lines = next(block for block in blocks if block.startswith(f"{name}\n"))
+    return [line.removesuffix("$") for line in lines.splitlines()[1:]]
 
 
 def of_git(manifest: Manifest, *, patches: tuple[str, ...] = ()) -> Manifest:
@@ -42,14 +42,14 @@ def of_git(manifest: Manifest, *, patches: tuple[str, ...] = ()) -> Manifest:
 
 
 def git_session(*, patches: tuple[str, ...] = ()) -> SessionComparison:
-    session = Session(spread=0.1)
-    found = fails(session.records(), "filemap-4k-002-patched")
-    return forms.as_session(compare(of_git(session.manifest(), patches=patches), found))
+    session = ExactSession(spread=0.1)
+    records = fails(session.records(), "filemap-4k-002-patched")
+    return forms.as_session(compare(of_git(session.manifest(), patches=patches), records))
 
 
-def block(said: str, case: str) -> list[str]:
+def block(rendered: str, case: str) -> list[str]:
     """The lines of one case's table, from the ids on."""
-    lines = said.splitlines()
+    lines = rendered.splitlines()
     at = next(n for n, line in enumerate(lines) if line.endswith(f"/{case}"))
     start = next(n for n in range(at, len(lines)) if lines[n].startswith("-" * 16)) - 1
     return lines[start : lines.index("", start)]
@@ -70,41 +70,41 @@ def assert_in_columns(line: str, columns: str) -> None:
 
 
 def test_heads_and_rows_are_in_the_robots_columns() -> None:
-    found, wanted = block(lkp.render(git_session()), "filemap-4k"), layout("two")
-    hexadecimal = re.sub(r"[0-9a-f]", "x", found[0])
-    assert [hexadecimal, *found[1:4], *found[5:7]] == [*wanted[:4], *wanted[5:7]]
-    assert_in_columns(found[4], wanted[4])
-    assert found[4].endswith("  filemap-4k.invalid")
-    assert len(found) > 8
-    for row in found[7:]:
-        assert_in_columns(row, wanted[7])
-    assert re.match(r"    \d{3}\.\d\d ± {2}\d% ", found[7])
+    table, expected = block(lkp.render(git_session()), "filemap-4k"), layout("two")
+    hexadecimal = re.sub(r"[0-9a-f]", "x", table[0])
+    assert [hexadecimal, *table[1:4], *table[5:7]] == [*expected[:4], *expected[5:7]]
+    assert_in_columns(table[4], expected[4])
+    assert table[4].endswith("  filemap-4k.invalid")
+    assert len(table) > 8
+    for row in table[7:]:
+        assert_in_columns(row, expected[7])
+    assert re.match(r"    \d{3}\.\d\d ± {2}\d% ", table[7])
 
 
 def test_a_third_kernel_is_a_further_column(five: SessionComparison) -> None:
-    found, wanted = block(lkp.render(five), "filemap-4k"), layout("three")
-    assert found[1:4] == wanted[1:4]
-    assert [len(found[0][:17].strip()), len(found[0])] == [15, len(wanted[0])]
-    for row in found[4:]:
-        assert_in_columns(row, wanted[4])
+    table, expected = block(lkp.render(five), "filemap-4k"), layout("three")
+    assert table[1:4] == expected[1:4]
+    assert [len(table[0][:17].strip()), len(table[0])] == [15, len(expected[0])]
+    for row in table[4:]:
+        assert_in_columns(row, expected[4])
 
 
 def test_spreads_of_three_digits_keep_their_sign() -> None:
-    session = Session(spread=1.2)
-    said = lkp.render(forms.as_session(compare(session.manifest(), session.records())))
-    assert re.search(r" ±1\d\d% ", said)
+    session = ExactSession(spread=1.2)
+    rendered = lkp.render(forms.as_session(compare(session.manifest(), session.records())))
+    assert re.search(r" ±1\d\d% ", rendered)
 
 
 def test_a_commit_is_a_commit_in_10_16_27_and_40_digits() -> None:
-    said = lkp.render(git_session())
+    rendered = lkp.render(git_session())
     base, patched = COMMITS
-    assert f'commit: {patched} ("with the series")' in said
-    assert f'\ncommit: \n  {base[:10]} ("without the series")\n  {patched[:10]} ("' in said
-    assert f"\n{base[:16]} {patched[:27]} \n" in said
+    assert f'commit: {patched} ("with the series")' in rendered
+    assert f'\ncommit: \n  {base[:10]} ("without the series")\n  {patched[:10]} ("' in rendered
+    assert f"\n{base[:16]} {patched[:27]} \n" in rendered
     assert lkp.subject(git_session()).startswith(f"[linux:filemap-v4]  {patched[:10]}: ")
-    assert "/home" not in said
+    assert "/home" not in rendered
     for arm in git_session().arms:
-        assert arm.kernel.key[:10] not in said
+        assert arm.kernel.key[:10] not in rendered
 
 
 def test_patches_on_a_commit_are_no_commit() -> None:
@@ -129,11 +129,11 @@ def test_without_a_repository_it_is_version_and_series(
         update = {"release": release, "source": source, "patches": ()}
         return arm.model_copy(update={"kernel": arm.kernel.model_copy(update=update)})
 
-    session = Session()
+    session = ExactSession()
     manifest = session.manifest()
     arms = (manifest.arms[0], built(manifest.arms[1]))
-    found = forms.as_session(compare(manifest.model_copy(update={"arms": arms}), []))
-    names = kernel_names.kernel_names(found)
+    versioned = forms.as_session(compare(manifest.model_copy(update={"arms": arms}), []))
+    names = kernel_names.kernel_names(versioned)
     assert names["base"].text == "v6.12.38-series(3)"
     assert names["base"].cut(16) == "v6.12.38-series"
     assert names["patched"].text == name
@@ -141,62 +141,62 @@ def test_without_a_repository_it_is_version_and_series(
 
 def test_no_name_is_a_key_of_the_cache(five: SessionComparison, normal: Comparison) -> None:
     for session in (five, forms.as_session(normal)):
-        said = lkp.render(session)
-        assert "\nkernels: \n" in said
-        assert "\ncommit: \n" not in said
+        rendered = lkp.render(session)
+        assert "\nkernels: \n" in rendered
+        assert "\ncommit: \n" not in rendered
         for arm in session.arms:
-            assert arm.kernel.key[:10] not in said
+            assert arm.kernel.key[:10] not in rendered
         texts = [name.text for name in kernel_names.kernel_names(session).values()]
         assert len(set(texts)) == len(session.arms)
 
 
 @pytest.mark.parametrize("name", ["normal", "five", "failed_five", "stepwise", "matrix"])
 def test_a_subject_of_exact_mode_says_virtual(name: str, request: pytest.FixtureRequest) -> None:
-    found = request.getfixturevalue(name)
-    session = found if isinstance(found, SessionComparison) else forms.as_session(found)
+    compared = request.getfixturevalue(name)
+    session = compared if isinstance(compared, SessionComparison) else forms.as_session(compared)
     assert "virtual" in lkp.subject(session)
 
 
 def test_a_subject_of_real_time_does_not() -> None:
-    said = lkp.render(forms.as_session(WallSession(effect=0.03).compared()))
-    assert "virtual" not in said
-    assert "/kvm-laptop/" in said
+    rendered = lkp.render(forms.as_session(WallSession(effect=0.03).compared()))
+    assert "virtual" not in rendered
+    assert "/kvm-laptop/" in rendered
 
 
 def test_the_subject_has_the_words_sign_and_one_line(five: SessionComparison) -> None:
-    said = lkp.subject(five)
+    subject = lkp.subject(five)
     assert re.fullmatch(
         r"\[linux-source-6\.12:removal\] {2}v6\.12\.38\+series\(3\)/sleepy: "
         r"filemap-(4k\.4k|thp\.\w+)\.virtual_bw 4\.5% regression",
-        said,
+        subject,
     )
-    assert lkp.render(five).splitlines()[0] == f"Subject: {said}"
+    assert lkp.render(five).splitlines()[0] == f"Subject: {subject}"
 
 
 def test_rows_without_a_change_are_left_out(normal: Comparison) -> None:
     session = forms.as_session(normal)
-    said = lkp.render(session)
-    rows = {line.split()[-1] for line in block(said, "filemap-4k")[4:]}
+    rendered = lkp.render(session)
+    rows = {line.split()[-1] for line in block(rendered, "filemap-4k")[4:]}
     case = normal.cases[0]
-    wanted = {
+    expected = {
         f"filemap-4k.4k.{'virtual_' if metric.name in ('4k.bw', '4k.iops') else ''}"
         + metric.name.removeprefix("4k.")
         for metric in case.metrics
         if metric.primary or metric.judgement.differs
     }
-    assert rows == wanted
+    assert rows == expected
     assert "filemap-4k.4k.file_thp_mib" not in rows
 
 
 def test_long_names_stay_in_their_row() -> None:
-    session = Session()
+    session = ExactSession()
     manifest = session.manifest()
     long = "x" * 120
     case = manifest.cases[0].model_copy(update={"name": long})
     manifest = manifest.model_copy(update={"cases": (case,)})
-    found = [r.model_copy(update={"case": long}) for r in session.records()
-             if r.case == "filemap-4k"]  # fmt: skip
-    rows = block(lkp.render(forms.as_session(compare(manifest, found))), long)[4:]
+    records = [r.model_copy(update={"case": long}) for r in session.records()
+               if r.case == "filemap-4k"]  # fmt: skip
+    rows = block(lkp.render(forms.as_session(compare(manifest, records))), long)[4:]
     assert rows
     for row in rows:
         assert_in_columns(row, layout("two")[7])
@@ -225,18 +225,18 @@ def test_the_opening_says_what_on_what_and_how_to_repeat_it(normal: Comparison) 
 
 
 def test_nothing_measured_is_the_paragraph_alone() -> None:
-    session = Session()
-    found = forms.as_session(compare(session.manifest(), []))
-    said = " ".join(lkp.render(found).split())
-    reasons = {metric.judgement.reason for metric in found.primary}
-    assert "=====" not in said
-    assert "%stddev" not in said
-    assert "family" not in said
-    assert [said.count(reason[1:]) for reason in reasons] == [1]
+    session = ExactSession()
+    unmeasured = forms.as_session(compare(session.manifest(), []))
+    rendered = " ".join(lkp.render(unmeasured).split())
+    reasons = {metric.judgement.reason for metric in unmeasured.primary}
+    assert "=====" not in rendered
+    assert "%stddev" not in rendered
+    assert "family" not in rendered
+    assert [rendered.count(reason[1:]) for reason in reasons] == [1]
 
 
 def test_more_arms_than_a_mail_can_hold_go_into_even_tables() -> None:
     arms = {f"arm{number}": (0.0001 * number, 0.0) for number in range(5)}
-    said = lkp.render(Many(arms=arms).compared())
-    heads = [line for line in said.splitlines() if line.startswith("-" * 16)]
+    rendered = lkp.render(Many(arms=arms).compared())
+    heads = [line for line in rendered.splitlines() if line.startswith("-" * 16)]
     assert [head.count("-" * 27) for head in heads] == [2, 2] * len(factory.PHASES)

@@ -22,7 +22,7 @@ def dots(axes: Axes) -> list[float]:
 
 
 @pytest.mark.parametrize("size", [9.0, 900.0, 9e6])
-def test_a_change_of_one_percent_is_seen_at_any_size(size: float) -> None:
+def test_a_change_of_one_percent_shows_at_any_size(size: float) -> None:
     axes, wide = axis(pair([size, size], [1.01 * size, 1.01 * size]))
     low, high = axes.get_xlim()
     base, patched = dots(axes)

@@ -13,7 +13,7 @@ from reports.many import SessionComparison
 from reports.model import Comparison
 from reports.sections.arms import values
 from tests.reports import factory
-from tests.reports.factory import Session, fails
+from tests.reports.factory import ExactSession, fails
 from tests.reports.many_factory import Many
 from tests.reports.measured import compare
 from tests.reports.wall_factory import WallSession
@@ -59,29 +59,29 @@ def test_golden(form: str, name: str, sessions: dict[str, Either]) -> None:
 @pytest.mark.parametrize("form", NARROW)
 def test_plain_ascii_within_75_columns(form: str, sessions: dict[str, Either]) -> None:
     for name, session in sessions.items():
-        said = forms.render(session, form)
-        assert said.isascii(), name
-        assert all(c.isprintable() or c == "\n" for c in said), name
-        longest = max(said.splitlines(), key=len)
+        rendered = forms.render(session, form)
+        assert rendered.isascii(), name
+        assert all(c.isprintable() or c == "\n" for c in rendered), name
+        longest = max(rendered.splitlines(), key=len)
         assert len(longest) <= 75, (name, longest)
 
 
 @pytest.mark.parametrize("scale", [1e-6, 1.0, 1e5, 1e9])
 def test_lines_fit_at_every_size(scale: float) -> None:
-    session = Session()
-    found = [
+    session = ExactSession()
+    records = [
         r.model_copy(update={"samples": {k: v * scale for k, v in (r.samples or {}).items()}})
         for r in session.records()
     ]
-    said = forms.render(compare(session.manifest(), found), "mmtests")
-    assert max(map(len, said.splitlines())) <= 75
+    rendered = forms.render(compare(session.manifest(), records), "mmtests")
+    assert max(map(len, rendered.splitlines())) <= 75
 
 
 def test_the_robots_form_is_ascii_but_for_its_sign(sessions: dict[str, Either]) -> None:
     for name, session in sessions.items():
-        said = forms.render(session, "lkp")
-        assert said.replace("\xb1", "").isascii(), name
-        assert all(c.isprintable() or c in "\n\t" for c in said), name
+        rendered = forms.render(session, "lkp")
+        assert rendered.replace("\xb1", "").isascii(), name
+        assert all(c.isprintable() or c in "\n\t" for c in rendered), name
 
 
 @pytest.mark.parametrize("form", [*MAIL, "matrix"])
@@ -89,43 +89,43 @@ def test_above_the_first_table_it_says_that_numbers_are_virtual(
     form: str, sessions: dict[str, Either]
 ) -> None:
     for name, session in sessions.items():
-        said = " ".join(forms.render(session, form).split())
+        rendered = " ".join(forms.render(session, form).split())
         tables = ("%stddev", "Min ", "Workload", " arm ", "min=")
-        first = min(said.index(mark) for mark in tables if mark in said)
-        assert said.count(mail.COUNTED) == 1, name
-        assert said.index(mail.COUNTED) < first, name
+        first = min(rendered.index(mark) for mark in tables if mark in rendered)
+        assert rendered.count(mail.COUNTED) == 1, name
+        assert rendered.index(mail.COUNTED) < first, name
 
 
 @pytest.mark.parametrize("form", [*MAIL, "matrix"])
 def test_no_rate_or_duration_is_without_virtual(form: str, sessions: dict[str, Either]) -> None:
     for name, session in sessions.items():
         if "hostile" not in name:
-            said = " ".join(forms.render(session, form).partition("Published:")[0].split())
-            assert not re.search(r"(?<!virtual )\b(?:MiB/s|1/s|ns)\b", said), name
+            rendered = " ".join(forms.render(session, form).partition("Published:")[0].split())
+            assert not re.search(r"(?<!virtual )\b(?:MiB/s|1/s|ns)\b", rendered), name
             # The matrix has the unit below each of its names.
-            named = re.search(r"\b(?:4k|thp|switch)\.(?:bw|iops)\b", said)
+            named = re.search(r"\b(?:4k|thp|switch)\.(?:bw|iops)\b", rendered)
             assert form == "matrix" or not named, name
 
 
 @pytest.mark.parametrize("form", [*MAIL, "matrix"])
 def test_wall_sessions_have_blocks_and_a_against_a(form: str) -> None:
     quiet = WallSession(effect=0.03, busy=(("filemap-4k", 3, "patched"),)).compared()
-    said = " ".join(forms.render(quiet, form).split())
-    assert "seed" not in said
-    assert "blocks" in said
-    assert "virtual" not in said
-    assert mail.REAL_TIME in said
-    assert said.count("A/A") == len(quiet.primary)
+    rendered = " ".join(forms.render(quiet, form).split())
+    assert "seed" not in rendered
+    assert "blocks" in rendered
+    assert "virtual" not in rendered
+    assert mail.REAL_TIME in rendered
+    assert rendered.count("A/A") == len(quiet.primary)
 
 
 @pytest.mark.parametrize("form", [*MAIL, "matrix"])
 def test_under_a_translator_no_size_is_claimed(form: str) -> None:
-    found = WallSession(blocks=12, effect=0.03, spread=0.2, accelerator="tcg").compared()
-    said = " ".join(forms.render(found, form).split())
-    assert mail.TRANSLATED in said
-    lines = [part for part in re.split(r"A/A|\(? +0\.00%\)|90%|99%|99 %", said) if "%" in part]
+    translated = WallSession(blocks=12, effect=0.03, spread=0.2, accelerator="tcg").compared()
+    rendered = " ".join(forms.render(translated, form).split())
+    assert mail.TRANSLATED in rendered
+    lines = [part for part in re.split(r"A/A|\(? +0\.00%\)|90%|99%|99 %", rendered) if "%" in part]
     changes = re.findall(r"[+-]\d+\.\d+ ?%", " ".join(lines))
-    noise = [f"{100 * m.again.estimate:+.2f}" for m in found.primary if m.again]  # type: ignore[operator]
+    noise = [f"{100 * m.again.estimate:+.2f}" for m in translated.primary if m.again]  # type: ignore[operator]
     assert {change.rstrip(" %") for change in changes} <= set(noise)
 
 
@@ -133,20 +133,20 @@ def test_under_a_translator_no_size_is_claimed(form: str) -> None:
 def test_failures_of_the_a_arm_are_counted(form: str) -> None:
     wall = WallSession(effect=0.03)
     run = next(r.run_id for r in wall.records() if r.arm == AGAIN and r.case == "filemap-4k")
-    said = forms.render(compare(wall.manifest(), fails(wall.records(), run)), form)
-    assert f"base 0:24, patched 0:24, {AGAIN} 1:24" in " ".join(said.split())
+    rendered = forms.render(compare(wall.manifest(), fails(wall.records(), run)), form)
+    assert f"base 0:24, patched 0:24, {AGAIN} 1:24" in " ".join(rendered.split())
 
 
-def test_every_verdict_of_a_letter_is_said_to_be_of_one_family(normal: Comparison) -> None:
+def test_every_verdict_of_a_letter_is_of_one_family_by_name(normal: Comparison) -> None:
     assert "3 comparisons; their p values" in forms.render(normal, "letter")
 
 
 def test_a_subject_without_news_says_so() -> None:
-    still = Session(effect=dict.fromkeys(factory.LOOKS, 0.0))
-    said = lkp.subject(forms.as_session(compare(still.manifest(), still.records())))
-    assert "regression" not in said
-    assert "improvement" not in said
-    assert "unchanged" in said
+    still = ExactSession(effect=dict.fromkeys(factory.LOOKS, 0.0))
+    subject = lkp.subject(forms.as_session(compare(still.manifest(), still.records())))
+    assert "regression" not in subject
+    assert "improvement" not in subject
+    assert "unchanged" in subject
 
 
 def test_a_percentage_changes_by_its_difference(five: SessionComparison) -> None:
@@ -158,19 +158,19 @@ def test_a_percentage_changes_by_its_difference(five: SessionComparison) -> None
 
 
 def test_failures_come_first_as_fail_runs(failed_five: SessionComparison) -> None:
-    said = lkp.render(failed_five)
-    assert said.index("fail:runs") < said.index("%stddev")
-    assert re.search(r" :8 +25% +2:8 +filemap-4k\.invalid", said)
+    rendered = lkp.render(failed_five)
+    assert rendered.index("fail:runs") < rendered.index("%stddev")
+    assert re.search(r" :8 +25% +2:8 +filemap-4k\.invalid", rendered)
 
 
 def test_below_each_table_stand_n_interval_and_verdict(five: SessionComparison) -> None:
     for form in ("lkp", "mmtests"):
-        said = " ".join(forms.render(five, form).split())
-        assert "sleepy: -4.54% [-4.61, -4.50] at 99%, n=8: regression" in said, form
-        assert "12 comparisons; their p values" in said, form
-    said = " ".join(forms.render(five, "letter").split())
-    assert "sleepy: 4k.virtual_bw -4.54% [-4.61, -4.50] at 99%: regression." in said
-    assert "12 comparisons; their p values" in said
+        rendered = " ".join(forms.render(five, form).split())
+        assert "sleepy: -4.54% [-4.61, -4.50] at 99%, n=8: regression" in rendered, form
+        assert "12 comparisons; their p values" in rendered, form
+    rendered = " ".join(forms.render(five, "letter").split())
+    assert "sleepy: 4k.virtual_bw -4.54% [-4.61, -4.50] at 99%: regression." in rendered
+    assert "12 comparisons; their p values" in rendered
 
 
 def test_positive_is_better_in_mmtests() -> None:
@@ -180,12 +180,12 @@ def test_positive_is_better_in_mmtests() -> None:
 
 
 def test_statistics_of_a_rate_by_hand(five: SessionComparison) -> None:
-    said = {s.name: s for s in mmtests.statistics_of(_bw(five))}
+    statistics = {s.name: s for s in mmtests.statistics_of(_bw(five))}
     values = (1.0, 2.0, 4.0, 4.0)
-    assert said["Hmean"].value(values) == pytest.approx(2.0)
-    assert said["BHmean-50"].value(values) == pytest.approx(4.0)
-    assert said["CoeffVar"].value((1.0, 3.0)) == pytest.approx(70.7107, abs=1e-4)
-    assert list(said) == [
+    assert statistics["Hmean"].value(values) == pytest.approx(2.0)
+    assert statistics["BHmean-50"].value(values) == pytest.approx(4.0)
+    assert statistics["CoeffVar"].value((1.0, 3.0)) == pytest.approx(70.7107, abs=1e-4)
+    assert list(statistics) == [
         "Min", "Hmean", "Stddev", "CoeffVar", "Max", "BHmean-50", "BHmean-95", "BHmean-99",
     ]  # fmt: skip
 
@@ -204,7 +204,7 @@ def test_stars_only_where_it_is_more_than_chance(five: SessionComparison) -> Non
 
 
 def test_derived_reclaim_rows() -> None:
-    session = Session()
+    session = ExactSession()
     manifest = session.manifest()
     bw = manifest.cases[0].metrics[0]
     more = tuple(
@@ -214,13 +214,13 @@ def test_derived_reclaim_rows() -> None:
     case = manifest.cases[0].model_copy(update={"metrics": (*manifest.cases[0].metrics, *more)})
     manifest = manifest.model_copy(update={"cases": (case, *manifest.cases[1:])})
     extra = {"4k.scanned_per_io": 0.5, "4k.reclaim_efficiency": 0.9, "4k.direct_scan_share": 1.0}
-    found = [
+    records = [
         r.model_copy(update={"samples": {**(r.samples or {}), **extra,
                                          "4k.iops": 1000.0, "4k.refaults_per_io": 0.25}})
         if r.case == "filemap-4k" else r
         for r in session.records()
     ]  # fmt: skip
-    said = mmtests.render(forms.as_session(compare(manifest, found)))
+    rendered = mmtests.render(forms.as_session(compare(manifest, records)))
     for title, value in (
         ("Pages scanned, virtual 1/s", "500.00"),
         ("Pages reclaimed, virtual 1/s", "450.00"),
@@ -228,7 +228,7 @@ def test_derived_reclaim_rows() -> None:
         ("Scanned by direct reclaim, %", "100.00"),
         ("Refaults, virtual 1/s", "250.00"),
     ):
-        assert re.search(rf"^{re.escape(title)} +{value} +{value}$", said, re.MULTILINE), title
+        assert re.search(rf"^{re.escape(title)} +{value} +{value}$", rendered, re.MULTILINE), title
     # Without the samples there are no rows.
     assert "Pages scanned" not in mmtests.render(Many().compared())
 
@@ -244,9 +244,9 @@ def test_derived_reclaim_rows() -> None:
     ids=["gcc", "cross", "clang", "numbered"],
 )
 def test_compiler_is_named_by_its_program(version: str, name: str) -> None:
-    found = lkp.COMPILER.search(version)
-    assert found is not None
-    assert found[0] == name
+    match = lkp.COMPILER.search(version)
+    assert match is not None
+    assert match[0] == name
 
 
 @pytest.mark.parametrize("form", ["text", "matrix"])

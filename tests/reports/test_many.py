@@ -14,15 +14,15 @@ from tests.reports.measured import measured
 def test_each_pair_holds_its_two_arms_and_their_runs() -> None:
     many = Many()
     manifest = many.manifest()
-    found = compare_session(measured(manifest, many.records()))
+    compared = compare_session(measured(manifest, many.records()))
     arms = [arm.name for arm in manifest.arms]
-    assert [(one.manifest.base, one.manifest.patched) for one in found.comparisons] == [
+    assert [(pair.manifest.base, pair.manifest.patched) for pair in compared.comparisons] == [
         (arms[0], name) for name in arms[1:]
     ]
     runs = sum(not record.repeat for record in many.records())
-    for one in found.comparisons:
-        assert one.manifest.runs_planned == manifest.runs_planned * 2 // len(arms)
-        assert one.runs_recorded == runs * 2 // len(arms)
+    for pair in compared.comparisons:
+        assert pair.manifest.runs_planned == manifest.runs_planned * 2 // len(arms)
+        assert pair.runs_recorded == runs * 2 // len(arms)
 
 
 def test_more_arms_make_every_verdict_harder_to_give() -> None:
@@ -47,22 +47,22 @@ def test_more_arms_make_every_verdict_harder_to_give() -> None:
 
 def test_a_repeat_of_one_arm_speaks_for_all() -> None:
     many = Many()
-    said = {one.exactness.status for one in many.compared().comparisons}
-    assert len(said) == 1
+    statuses = {each.exactness.status for each in many.compared().comparisons}
+    assert len(statuses) == 1
 
 
 def test_published_figures_are_of_the_base_and_no_step() -> None:
     steps = many_factory.steps()
     manifest = steps.manifest()
-    published = factory.Session().manifest().experiment.cases[0].published
+    published = factory.ExactSession().manifest().experiment.cases[0].published
     cases = tuple(c.model_copy(update={"published": published}) for c in manifest.experiment.cases)
-    asked = manifest.experiment.model_copy(update={"cases": cases})
-    manifest = manifest.model_copy(update={"experiment": asked})
-    found = compare_session(measured(manifest, steps.records()))
-    first = asked.all_arms[0].name
-    said = {one.manifest.base: bool(one.published) for one in found.comparisons}
-    assert said == {base: base == first for base in said}
-    assert len(said) > 1
+    experiment = manifest.experiment.model_copy(update={"cases": cases})
+    manifest = manifest.model_copy(update={"experiment": experiment})
+    compared = compare_session(measured(manifest, steps.records()))
+    first = experiment.all_arms[0].name
+    shown = {pair.manifest.base: bool(pair.published) for pair in compared.comparisons}
+    assert shown == {base: base == first for base in shown}
+    assert len(shown) > 1
 
 
 def test_records_of_an_arm_that_is_not_there_are_refused() -> None:
@@ -73,7 +73,7 @@ def test_records_of_an_arm_that_is_not_there_are_refused() -> None:
 
 
 def test_two_arms_are_one_comparison() -> None:
-    session = factory.Session()
-    found = compare_session(measured(session.manifest(), session.records()))
-    assert found.single == found.comparisons[0]
-    assert found.single.manifest == session.manifest()
+    session = factory.ExactSession()
+    compared = compare_session(measured(session.manifest(), session.records()))
+    assert compared.single == compared.comparisons[0]
+    assert compared.single.manifest == session.manifest()

@@ -26,7 +26,7 @@ from results.store import SessionStore
 from tests.reports import counts_factory, factory
 from tests.reports.many_factory import ARMS, Many, steps, workloads
 from tests.reports.measured import measured
-from tests.reports.render.test_page import Page
+from tests.reports.render.test_page import ParsedPage
 from tests.reports.wall_factory import WallSession
 
 SCHEMA = Path(__file__).resolve().parents[2] / "docs" / "schema" / "report.schema.json"
@@ -38,7 +38,7 @@ def page(five: SessionComparison) -> str:
 
 
 def test_one_page_names_every_arm_with_its_verdicts(page: str) -> None:
-    parsed = Page(page)
+    parsed = ParsedPage(page)
     assert parsed.open == []
     text = " ".join(parsed.text.split())
     for part in (
@@ -58,7 +58,7 @@ def test_ids_are_unique_although_pairs_share_their_charts(page: str) -> None:
 
 
 def test_loads_nothing_and_tables_scroll(page: str) -> None:
-    parsed = Page(page)
+    parsed = ParsedPage(page)
     assert not {tag for tag, _ in parsed.tags} & {"link", "img", "iframe"}
     tables = [tag for tag, _ in parsed.tags if tag == "table"]
     boxes = [a for tag, a in parsed.tags if tag == "div" and "scroll" in str(a.get("class"))]
@@ -67,14 +67,14 @@ def test_loads_nothing_and_tables_scroll(page: str) -> None:
 
 def test_hostile_texts_stay_text(hostile_five: SessionComparison) -> None:
     page = forms.render(hostile_five, "html")
-    parsed = Page(page)
+    parsed = ParsedPage(page)
     assert parsed.open == []
     assert [tag for tag, _ in parsed.tags].count("script") == 1
     assert "\u202e" not in page
     assert "\x1b" not in page
     for form in ("text", "markdown", "matrix"):
-        said = forms.render(hostile_five, form)
-        assert all(c.isprintable() or c == "\n" for c in said), form
+        rendered = forms.render(hostile_five, form)
+        assert all(c.isprintable() or c == "\n" for c in rendered), form
 
 
 def test_one_report_for_any_number_of_arms(tmp_path: Path) -> None:
@@ -105,7 +105,7 @@ def test_three_kernels_are_all_named() -> None:
     session = compare_session(
         measured(manifest.model_copy(update={"experiment": experiment}), many.records())
     )
-    head = Page(forms.render(session, "html")).text
+    head = ParsedPage(forms.render(session, "html")).text
     for kernel in kernels:
         assert kernel.source in head
 
@@ -128,14 +128,16 @@ def test_a_wall_session_of_many_cases_says_blocks() -> None:
         ),
         [*records, *again],
     ))  # fmt: skip
-    page = " ".join(Page(forms.render(session, "html")).text.split())
+    page = " ".join(ParsedPage(forms.render(session, "html")).text.split())
     assert "Means and standard deviations over the blocks" in page
     for form in ("text", "markdown", "html"):
-        said = forms.render(session, form)
-        said = Page(said).text if form == "html" else said
+        rendered = forms.render(session, form)
+        rendered = ParsedPage(rendered).text if form == "html" else rendered
         # The seeds of fio are listed to repeat it.
-        said = said.replace("seeds 1001", "").replace("seeds | 1001", "").replace("seeds1001", "")
-        assert "seeds" not in " ".join(said.split()).replace("seeds 1001", ""), form
+        rendered = (
+            rendered.replace("seeds 1001", "").replace("seeds | 1001", "").replace("seeds1001", "")
+        )
+        assert "seeds" not in " ".join(rendered.split()).replace("seeds 1001", ""), form
 
 
 def drawn(chart: Chart) -> ET.Element:
@@ -247,7 +249,7 @@ def test_the_schema_refuses_what_is_not_rendered(
 def test_patch_by_patch_says_which_functions_each_step_changed() -> None:
     many = steps()
     manifest = counts_factory.counted(many.manifest())
-    counts = {one.run_id: one for one in counts_factory.profiles(many.session())}
+    counts = {profile.run_id: profile for profile in counts_factory.profiles(many.session())}
     # The second patch is the one that changes what is executed.
     like = dict(zip(many.arms, ("base", "base", "patched", "patched"), strict=True))
     profiles = [
@@ -258,9 +260,9 @@ def test_patch_by_patch_says_which_functions_each_step_changed() -> None:
     ]  # fmt: skip
     session = compare_session(measured(manifest, many.records(), profiles))
     text = " ".join(forms.render(session, "text").split())
-    second = next(one for one in session.comparisons if one.manifest.patched == "2")
-    words = [changed_per_unit(one) for one in second.headlines]
+    second = next(each for each in session.comparisons if each.manifest.patched == "2")
+    words = [changed_per_unit(each) for each in second.headlines]
     assert len(words) == 3
-    for found, each in zip(second.headlines, words, strict=True):
-        assert f"Step 2, {found.case} {found.phase}: {each}." in text
+    for headline, each in zip(second.headlines, words, strict=True):
+        assert f"Step 2, {headline.case} {headline.phase}: {each}." in text
     assert not any(f"Step {step}, " in text for step in (1, 3))

@@ -15,7 +15,7 @@ from reports.sections import measured_locks as section
 from results.profile import FunctionCount, LockSite, LockUse, LockWait, PhaseProfile, Profile
 from results.record import CaseRecord, Manifest
 from tests.reports import counts_factory as counts
-from tests.reports.factory import Session
+from tests.reports.factory import ExactSession
 from tests.reports.measured import compare
 
 XA_LOCK, I_LOCK = "i_pages.xa_lock", "inode i_lock"
@@ -27,8 +27,8 @@ def use(*functions: str, sleeps: bool = False, symbol: str = "", shared: bool = 
     return LockUse(instances=1, sleeps=sleeps, symbol=symbol, sites=sites)
 
 
-def labels(one: LockUse, *others: LockUse) -> list[tuple[str, str]]:
-    return [(taker.label, taker.by) for taker in TakerNames([one, *others]).of(one)]
+def labels(first: LockUse, *others: LockUse) -> list[tuple[str, str]]:
+    return [(taker.label, taker.by) for taker in TakerNames([first, *others]).of(first)]
 
 
 def test_a_known_taker_names_the_lock_for_all_who_take_it() -> None:
@@ -38,15 +38,15 @@ def test_a_known_taker_names_the_lock_for_all_who_take_it() -> None:
     assert labels(inode, tree) == [(I_LOCK, "takers")] * 2
 
 
-def test_memory_that_held_two_locks_is_told_apart_where_both_are_known() -> None:
+def test_memory_that_held_two_locks_is_distinguished_where_both_are_known() -> None:
     again = use("igrab", "shmem_add_to_page_cache", "who_knows")
     assert [label for label, _ in labels(again)] == [I_LOCK, XA_LOCK, I_LOCK]
 
 
 def test_an_unknown_lock_goes_by_who_takes_it_most_in_all_runs() -> None:
     """The runs of both arms name it, so a row is not torn apart by a seed."""
-    one, other = use("b.isra.0", "a"), use("a", "c", "b@mm/x.c")
-    assert labels(one, other) == [("taken in a", "taker")] * 2
+    first, second = use("b.isra.0", "a"), use("a", "c", "b@mm/x.c")
+    assert labels(first, second) == [("taken in a", "taker")] * 2
     assert labels(use("[unknown]")) == [("taken in [unknown]", "taker")]
 
 
@@ -66,27 +66,27 @@ def test_no_function_is_known_for_two_locks() -> None:
 
 
 @pytest.fixture(scope="module")
-def session() -> Session:
-    return Session()
+def session() -> ExactSession:
+    return ExactSession()
 
 
 @pytest.fixture(scope="module")
-def manifest(session: Session) -> Manifest:
+def manifest(session: ExactSession) -> Manifest:
     return counts.counted(session.manifest())
 
 
 @pytest.fixture(scope="module")
-def found(session: Session, manifest: Manifest) -> MeasuredLocks:
+def locks(session: ExactSession, manifest: Manifest) -> MeasuredLocks:
     return measured_locks(manifest, session.records(), counts.profiles(session))[0]
 
 
-def row(found: MeasuredLocks, label: str) -> MeasuredLock:
-    return next(row for row in found.rows if row.label == label)
+def row(table: MeasuredLocks, label: str) -> MeasuredLock:
+    return next(row for row in table.rows if row.label == label)
 
 
-def test_held_per_unit_and_each_time_and_by_who_takes_it(found: MeasuredLocks) -> None:
-    assert (found.case, found.phase, found.unit_title) == ("filemap-4k", "4k", "folio added")
-    lock = found.rows[0]
+def test_held_per_unit_and_each_time_and_by_who_takes_it(locks: MeasuredLocks) -> None:
+    assert (locks.case, locks.phase, locks.unit_title) == ("filemap-4k", "4k", "folio added")
+    lock = locks.rows[0]
     assert (lock.label, lock.by, lock.only_in) == (XA_LOCK, "takers", "")
     assert lock.held.base == pytest.approx(574 + 0.8 * 743, rel=2e-3)
     assert lock.held.patched == pytest.approx(511 + 0.8 * 742, rel=2e-3)
@@ -101,45 +101,49 @@ def test_held_per_unit_and_each_time_and_by_who_takes_it(found: MeasuredLocks) -
 
 
 def test_what_moved_most_is_a_lock_that_spins_and_moved_beyond_the_scatter(
-    session: Session, manifest: Manifest, found: MeasuredLocks
+    session: ExactSession, manifest: Manifest, locks: MeasuredLocks
 ) -> None:
-    assert found.moved_most == XA_LOCK
-    assert not row(found, XA_LOCK).held.within_scatter
+    assert locks.moved_most == XA_LOCK
+    assert not row(locks, XA_LOCK).held.within_scatter
     # Of those that are slept for one moved by more, and stands at the end.
-    assert found.rows[-1].label == "mapping.invalidate_lock (read)"
-    assert found.rows[-1].held.difference > 1000
-    assert found.listed == len(found.rows) - 1
+    assert locks.rows[-1].label == "mapping.invalidate_lock (read)"
+    assert locks.rows[-1].held.difference > 1000
+    assert locks.listed == len(locks.rows) - 1
     equal = measured_locks(manifest, session.records(), counts.profiles(session, same=True))[0]
     lock = row(equal, XA_LOCK)
     assert abs(lock.held.difference) < 0.01 * lock.held.base
 
 
-def test_the_same_counts_on_both_arms_differ_by_zero(session: Session, manifest: Manifest) -> None:
+def test_the_same_counts_on_both_arms_differ_by_zero(
+    session: ExactSession, manifest: Manifest
+) -> None:
     by_run = {profile.run_id: profile for profile in counts.profiles(session)}
     same = [
         Profile(run_id=run_id, phases=by_run[run_id.replace("-patched", "-base")].phases)
         for run_id in by_run
     ]
-    for found in measured_locks(manifest, session.records(), same):
-        assert found.moved_most == ""
-        assert all(one.held.equal and one.taken.equal for one in found.rows)
-        assert all(site.held.equal for one in found.rows for site in one.sites)
-        assert ", equal in " in section.sentence(found)
+    for table in measured_locks(manifest, session.records(), same):
+        assert table.moved_most == ""
+        assert all(lock.held.equal and lock.taken.equal for lock in table.rows)
+        assert all(site.held.equal for lock in table.rows for site in lock.sites)
+        assert ", equal in " in section.sentence(table)
 
 
-def test_saturation_is_of_one_instance(found: MeasuredLocks) -> None:
-    lock = row(found, XA_LOCK)
+def test_saturation_is_of_one_instance(locks: MeasuredLocks) -> None:
+    lock = row(locks, XA_LOCK)
     assert lock.saturation is not None
-    assert lock.saturation.base == pytest.approx(found.busy.base / lock.held.base, rel=1e-2)
+    assert lock.saturation.base == pytest.approx(locks.busy.base / lock.held.base, rel=1e-2)
     assert lock.saturation.patched > lock.saturation.base
     # Three locks, each page table's, one of each task, and one that is slept for.
     for label in ("lruvec->lru_lock", "page-table locks", "taken in try_to_wake_up",
                   "mapping.invalidate_lock (read)"):  # fmt: skip
-        assert row(found, label).saturation is None, label
-    assert row(found, "cgroup_rstat_lock").saturation is not None
+        assert row(locks, label).saturation is None, label
+    assert row(locks, "cgroup_rstat_lock").saturation is not None
 
 
-def test_runs_whose_locks_nobody_watched_have_none(session: Session, manifest: Manifest) -> None:
+def test_runs_whose_locks_nobody_watched_have_none(
+    session: ExactSession, manifest: Manifest
+) -> None:
     profiles = counts.profiles(session, locks=False)
     assert measured_locks(manifest, session.records(), profiles) == ()
     # Of one arm alone there is no pair.
@@ -148,11 +152,11 @@ def test_runs_whose_locks_nobody_watched_have_none(session: Session, manifest: M
 
 
 def test_the_line_gives_both_values_the_difference_and_its_interval(counted: Comparison) -> None:
-    said = section.sentence(counted.measured_locks[0])
-    assert said.startswith("i_pages.xa_lock held 116")
-    assert " virtual ns per folio added: -6" in said
-    assert "] (-5." in said
-    assert said.endswith(" %), 8 seeds")
+    sentence = section.sentence(counted.measured_locks[0])
+    assert sentence.startswith("i_pages.xa_lock held 116")
+    assert " virtual ns per folio added: -6" in sentence
+    assert "] (-5." in sentence
+    assert sentence.endswith(" %), 8 seeds")
     still = counted.measured_locks[0].model_copy(update={"moved_most": ""})
     assert section.sentence(still).endswith("8 seeds; no lock moved significantly")
     none = counted.measured_locks[0].model_copy(update={"rows": (), "listed": 0})
@@ -164,23 +168,23 @@ def many_cpus(manifest: Manifest) -> Manifest:
     return manifest.model_copy(update={"guest": guest})
 
 
-def waiting(session: Session) -> list[Profile]:
+def waiting(session: ExactSession) -> list[Profile]:
     """Adders wait for removers: for one folio in 20 on base, one in 40 on patched."""
 
-    def phase(one: PhaseProfile, rare: int) -> PhaseProfile:
-        folios = int(one.units["folio"])
+    def phase(profile: PhaseProfile, rare: int) -> PhaseProfile:
+        folios = int(profile.units["folio"])
         pairs = tuple(
             LockWait(waiter=waiter, holder="__remove_mapping", shared=False,
                      waits=folios // each, handovers=folios // each // 2, waited=folios * 30)
             for waiter, each in (("__filemap_add_folio", rare), ("__remove_mapping", 10 * rare))
         )  # fmt: skip
-        assert one.locks is not None
-        tree = one.locks[0].model_copy(update={"pairs": pairs})
+        assert profile.locks is not None
+        tree = profile.locks[0].model_copy(update={"pairs": pairs})
         entered = FunctionCount(
             name="native_queued_spin_lock_slowpath", file="", instructions=50, calls=folios // rare
         )
-        return one.model_copy(
-            update={"locks": (tree, *one.locks[1:]), "kernel": (*one.kernel, entered)}
+        return profile.model_copy(
+            update={"locks": (tree, *profile.locks[1:]), "kernel": (*profile.kernel, entered)}
         )
 
     return [
@@ -191,42 +195,45 @@ def waiting(session: Session) -> list[Profile]:
     ]  # fmt: skip
 
 
-def test_who_waited_for_whom_is_per_unit_and_paired(session: Session, manifest: Manifest) -> None:
-    found = measured_locks(many_cpus(manifest), session.records(), waiting(session))[0]
-    assert [(pair.label, pair.waiter, pair.holder) for pair in found.pairs] == [
+def test_who_waited_for_whom_is_per_unit_and_paired(
+    session: ExactSession, manifest: Manifest
+) -> None:
+    table = measured_locks(many_cpus(manifest), session.records(), waiting(session))[0]
+    assert [(pair.label, pair.waiter, pair.holder) for pair in table.pairs] == [
         (XA_LOCK, "__filemap_add_folio", "__remove_mapping"),
         (XA_LOCK, "__remove_mapping", "__remove_mapping"),
     ]
-    adds = found.pairs[0]
+    adds = table.pairs[0]
     assert (adds.waits.base, adds.waits.patched) == pytest.approx((50, 25), rel=1e-3)
     assert (adds.handovers.base, adds.handovers.patched) == pytest.approx((25, 12.5), rel=1e-3)
     assert adds.waited.base == pytest.approx(30)
-    assert found.slow_entries is not None
-    assert (found.slow_entries.base, found.slow_entries.patched) == pytest.approx(
+    assert table.slow_entries is not None
+    assert (table.slow_entries.base, table.slow_entries.patched) == pytest.approx(
         (50, 25), rel=1e-3
     )
-    said = section.waited(found)
+    sentence = section.waited(table)
     assert (
-        "slow path of spin locks entered 50.00 -> 24.99 times per 1,000 folios added (-50" in said
+        "slow path of spin locks entered 50.00 -> 24.99 times per 1,000 folios added (-50"
+        in sentence
     )
-    assert said.endswith(f"most waited __filemap_add_folio for __remove_mapping ({XA_LOCK})")
+    assert sentence.endswith(f"most waited __filemap_add_folio for __remove_mapping ({XA_LOCK})")
 
 
-def test_on_one_cpu_nobody_waits_and_nothing_is_said_of_it(found: MeasuredLocks) -> None:
-    assert (found.slow_entries, found.pairs, section.waited(found)) == (None, (), "")
+def test_on_one_cpu_nobody_waits_and_nothing_is_reported(locks: MeasuredLocks) -> None:
+    assert (locks.slow_entries, locks.pairs, section.waited(locks)) == (None, (), "")
 
 
-def test_who_waited_is_in_every_form(session: Session, manifest: Manifest) -> None:
+def test_who_waited_is_in_every_form(session: ExactSession, manifest: Manifest) -> None:
     comparison = compare(many_cpus(manifest), session.records(), waiting(session))
-    said = " ".join(forms.render(comparison, "text").split())
-    assert "most waited __filemap_add_folio for __remove_mapping" in said
+    rendered = " ".join(forms.render(comparison, "text").split())
+    assert "most waited __filemap_add_folio for __remove_mapping" in rendered
     assert "handovers per 1,000 folios added" in forms.render(comparison, "html")
     (pair,) = json.loads(forms.render(comparison, "json"))["comparisons"]
     assert pair["measured_locks"][0]["pairs"][0]["holder"] == "__remove_mapping"
 
 
 def test_where_folios_are_huge_locks_are_per_the_first_unit(
-    session: Session, manifest: Manifest
+    session: ExactSession, manifest: Manifest
 ) -> None:
     def huge(case: CaseRecord) -> CaseRecord:
         phases = tuple(each.model_copy(update={"thp": "always"}) for each in case.phases)

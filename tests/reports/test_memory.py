@@ -13,7 +13,7 @@ from reports.sections import memory as section
 from results.profile import FunctionMisses, MemoryUse, Misses, Profile
 from results.record import Manifest, RunRecord, TwinRecord
 from tests.reports import counts_factory as counts
-from tests.reports.factory import Session
+from tests.reports.factory import ExactSession
 
 MACHINE = load_machine(Path("ice-lake-sp"))
 SEEDS, FOLIOS = 2, 1000.0
@@ -61,16 +61,16 @@ def runs(
 
 @pytest.fixture(scope="module")
 def manifest() -> Manifest:
-    return modelled(counts.counted(Session().manifest()))
+    return modelled(counts.counted(ExactSession().manifest()))
 
 
 def compared(manifest: Manifest, **uses: list[MemoryUse | None]) -> MemoryComparison:
-    (found,) = compare_memory(manifest, *runs(manifest, uses))
-    return found
+    (result,) = compare_memory(manifest, *runs(manifest, uses))
+    return result
 
 
 @pytest.fixture(scope="module")
-def found(manifest: Manifest) -> MemoryComparison:
+def misses(manifest: Manifest) -> MemoryComparison:
     return compared(
         manifest,
         base=[use(2000, 400), use(2200, 400)],
@@ -78,41 +78,41 @@ def found(manifest: Manifest) -> MemoryComparison:
     )
 
 
-def row(found: MemoryComparison, name: str) -> MissedIn:
-    return next(row for row in found.rows if row.name == name)
+def row(result: MemoryComparison, name: str) -> MissedIn:
+    return next(row for row in result.rows if row.name == name)
 
 
-def test_events_are_per_unit_and_paired_by_seed(found: MemoryComparison) -> None:
-    llc = found.total.llc
+def test_events_are_per_unit_and_paired_by_seed(misses: MemoryComparison) -> None:
+    llc = misses.total.llc
     assert (llc.base, llc.patched, llc.n) == pytest.approx((2.17, 2.05, 2))
     assert llc.difference_range == pytest.approx((-0.14, -0.10))
-    assert found.total.prefetched.base == 5.0
-    assert found.total.walks.equal
-    assert (found.machine, found.unit_title, found.unmapped) == (
+    assert misses.total.prefetched.base == 5.0
+    assert misses.total.walks.equal
+    assert (misses.machine, misses.unit_title, misses.unmapped) == (
         "ice-lake-sp", "folio added", (0, 3)
     )  # fmt: skip
 
 
-def test_functions_stand_in_the_order_of_what_they_moved(found: MemoryComparison) -> None:
-    assert [each.name for each in found.rows] == ["xas_load", "fio", "zap_pte_range"]
-    assert row(found, "xas_load").llc.difference == pytest.approx(-0.12)
-    assert (row(found, "xas_load").file, row(found, "fio").user) == ("lib/xarray.c", True)
-    assert row(found, "zap_pte_range").walks.base == 0.4
-    assert (found.others, found.other_count) == (None, 0)
+def test_functions_stand_in_the_order_of_what_they_moved(misses: MemoryComparison) -> None:
+    assert [each.name for each in misses.rows] == ["xas_load", "fio", "zap_pte_range"]
+    assert row(misses, "xas_load").llc.difference == pytest.approx(-0.12)
+    assert (row(misses, "xas_load").file, row(misses, "fio").user) == ("lib/xarray.c", True)
+    assert row(misses, "zap_pte_range").walks.base == 0.4
+    assert (misses.others, misses.other_count) == (None, 0)
 
 
-def test_what_idles_is_in_no_sum(found: MemoryComparison) -> None:
-    assert "busybox" not in [each.name for each in found.rows]
-    assert found.total.llc.base < 3
+def test_what_idles_is_in_no_sum(misses: MemoryComparison) -> None:
+    assert "busybox" not in [each.name for each in misses.rows]
+    assert misses.total.llc.base < 3
 
 
-def test_the_estimate_weighs_every_event_once(found: MemoryComparison) -> None:
+def test_the_estimate_weighs_every_event_once(misses: MemoryComparison) -> None:
     cycles = MACHINE.cycles
     # Found in L2, in the last level and in memory: the ways add up.
     assert sum(weights(MACHINE)[name] for name in ("l1d", "l2", "llc")) == cycles.memory
-    assert row(found, "zap_pte_range").cycles.base == pytest.approx(0.4 * cycles.walk)
-    assert found.cycles.base == pytest.approx(found.instructions.base + found.total.cycles.base)
-    assert found.total.cycles.difference == pytest.approx(
+    assert row(misses, "zap_pte_range").cycles.base == pytest.approx(0.4 * cycles.walk)
+    assert misses.cycles.base == pytest.approx(misses.instructions.base + misses.total.cycles.base)
+    assert misses.total.cycles.difference == pytest.approx(
         -0.12 * (weights(MACHINE)["llc"] + weights(MACHINE)["l2"])
     )
 
@@ -140,15 +140,15 @@ def test_many_functions_are_summed_behind_those_that_are_listed(manifest: Manife
     many = MemoryUse(
         kernel=tuple(FunctionMisses(name=f"f{n}", file="", llc=n + 1) for n in range(100)), user={}
     )
-    found = compared(manifest, base=[many, many], patched=[many, many])
-    assert (len(found.rows), found.other_count) == (60, 40)
-    assert found.others is not None
-    listed = sum(each.llc.base for each in found.rows)
-    assert listed + found.others.llc.base == pytest.approx(found.total.llc.base)
+    result = compared(manifest, base=[many, many], patched=[many, many])
+    assert (len(result.rows), result.other_count) == (60, 40)
+    assert result.others is not None
+    listed = sum(each.llc.base for each in result.rows)
+    assert listed + result.others.llc.base == pytest.approx(result.total.llc.base)
 
 
-def test_a_letter_names_the_machine_and_says_that_it_is_modelled(found: MemoryComparison) -> None:
-    assert section.brief(found) == (
+def test_a_letter_names_the_machine_and_says_that_it_is_modelled(misses: MemoryComparison) -> None:
+    assert section.brief(misses) == (
         "Modelled ice-lake-sp: LLC misses 2.170 -> 2.050 per folio added (-5.53 %), "
         "page walks unchanged"
     )

@@ -8,12 +8,12 @@ from reports.many import SessionComparison, compare_session
 from reports.outcome import decided, exit_code, outcome, standing_verdicts
 from reports.verdict import Judgement, Verdict
 from results.record import Failure
-from tests.reports.factory import Session, fails
+from tests.reports.factory import ExactSession, fails
 from tests.reports.measured import compare, measured
 from tests.reports.wall_factory import WallSession
 
 
-def said(verdict: Verdict, blame: str = "") -> Judgement:
+def judgement(verdict: Verdict, blame: str = "") -> Judgement:
     return Judgement(verdict=verdict, reason="r", blame=blame)
 
 
@@ -21,26 +21,26 @@ def failed(blame: str) -> Failure:
     return Failure.model_validate({"kind": "panic", "blame": blame, "message": "m"})
 
 
-GOOD, BAD = said(Verdict.IMPROVEMENT), said(Verdict.REGRESSION)
-UNKNOWN = said(Verdict.INCONCLUSIVE)
+GOOD, BAD = judgement(Verdict.IMPROVEMENT), judgement(Verdict.REGRESSION)
+UNKNOWN = judgement(Verdict.INCONCLUSIVE)
 
 
 @pytest.mark.parametrize(
     ("judgements", "failures", "strict", "code"),
     [
-        ([GOOD, said(Verdict.NO_CHANGE)], [], True, 0),
+        ([GOOD, judgement(Verdict.NO_CHANGE)], [], True, 0),
         ([GOOD, BAD], [], False, 1),
         ([BAD, UNKNOWN], [], True, 1),
         ([UNKNOWN], [], False, 0),
         ([UNKNOWN], [], True, 5),
-        ([said(Verdict.FAILED, "series")], [], False, 4),
+        ([judgement(Verdict.FAILED, "series")], [], False, 4),
         ([GOOD], [failed("series")], False, 4),
         ([BAD], [failed("series")], False, 4),
-        ([said(Verdict.FAILED, "host"), GOOD], [failed("host")], False, 3),
-        ([said(Verdict.FAILED, "lab")], [], False, 3),
-        ([said(Verdict.FAILED, "workload")], [], True, 3),
-        ([said(Verdict.FAILED, "user")], [], False, 2),
-        ([BAD, said(Verdict.FAILED, "host")], [], False, 1),
+        ([judgement(Verdict.FAILED, "host"), GOOD], [failed("host")], False, 3),
+        ([judgement(Verdict.FAILED, "lab")], [], False, 3),
+        ([judgement(Verdict.FAILED, "workload")], [], True, 3),
+        ([judgement(Verdict.FAILED, "user")], [], False, 2),
+        ([BAD, judgement(Verdict.FAILED, "host")], [], False, 1),
         ([GOOD], [failed("host")], False, 0),
     ],
 )
@@ -51,9 +51,9 @@ def test_exit_codes(
 
 
 def test_outcome_of_a_session() -> None:
-    session = Session()
+    session = ExactSession()
     assert outcome(compare(session.manifest(), session.records())) == 0
-    slow = Session(effect={"4k": -0.013, "thp": 0.0, "switch": 0.0})
+    slow = ExactSession(effect={"4k": -0.013, "thp": 0.0, "switch": 0.0})
     assert outcome(compare(slow.manifest(), slow.records())) == 1
     full_disk = fails(
         slow.records(),
@@ -65,7 +65,7 @@ def test_outcome_of_a_session() -> None:
 
 
 @pytest.mark.parametrize(
-    ("session", "said"),
+    ("session", "expected"),
     [
         # After 20 blocks, at the look's own thresholds.
         (WallSession(blocks=48, recorded=20, effect=0.05, early_looks=True), True),
@@ -77,25 +77,25 @@ def test_outcome_of_a_session() -> None:
         (WallSession(blocks=48, recorded=12, effect=0.05, early_looks=True), False),
     ],
 )  # fmt: skip
-def test_session_may_stop_only_where_a_look_decides(session: WallSession, said: bool) -> None:
+def test_session_may_stop_only_where_a_look_decides(session: WallSession, expected: bool) -> None:
     compared = compare_session(measured(session.manifest(), session.records()))
-    assert decided(compared) is said
+    assert decided(compared) is expected
 
 
-def words(found: SessionComparison) -> set[str]:
-    return {word for named in standing_verdicts(found).values() for word in named.values()}
+def words(session: SessionComparison) -> set[str]:
+    return {word for named in standing_verdicts(session).values() for word in named.values()}
 
 
 def test_verdicts_that_more_seeds_may_decide_are_open() -> None:
-    session = Session(effect={"4k": 0.03, "thp": 0.0, "switch": 0.0})
+    session = ExactSession(effect={"4k": 0.03, "thp": 0.0, "switch": 0.0})
     adding = session.manifest().experiment.model_copy(update={"max_seeds": 32})
     manifest = session.manifest().model_copy(update={"experiment": adding})
-    found = standing_verdicts(compare_session(measured(manifest, session.records())))
-    assert found["filemap-4k"]["4k.bw"] == "improvement"
-    assert found["filemap-thp"]["switch.bw"] == ""
+    verdicts = standing_verdicts(compare_session(measured(manifest, session.records())))
+    assert verdicts["filemap-4k"]["4k.bw"] == "improvement"
+    assert verdicts["filemap-thp"]["switch.bw"] == ""
     # What was lost stays lost, however many seeds are added.
-    found_runs = session.records()
-    lost = fails(found_runs, *(record.run_id for record in found_runs))
+    records = session.records()
+    lost = fails(records, *(record.run_id for record in records))
     assert words(compare_session(measured(manifest, lost))) == {"failed"}
 
 
@@ -103,25 +103,29 @@ def test_verdicts_that_more_seeds_may_decide_are_open() -> None:
 def test_a_session_stopped_while_it_adds_seeds_is_judged_at_its_last_look(
     recorded: int, judged: int
 ) -> None:
-    session = Session(seeds=tuple(range(1, 13)), effect={"4k": 0.03, "thp": 0.0, "switch": 0.0})
+    session = ExactSession(
+        seeds=tuple(range(1, 13)), effect={"4k": 0.03, "thp": 0.0, "switch": 0.0}
+    )
     adding = session.manifest().experiment.model_copy(update={"max_seeds": 32, "blocks": 8})
     manifest = session.manifest().model_copy(update={"experiment": adding})
     records = [record for record in session.records() if record.block < recorded]
-    found = compare_session(measured(manifest, records))
-    stopped = [one.values for one in found.findings if one.kind == "between-looks"]
+    compared = compare_session(measured(manifest, records))
+    stopped = [finding.values for finding in compared.findings if finding.kind == "between-looks"]
     if not judged:
         assert stopped == []
-        assert words(found) == {"failed"}
+        assert words(compared) == {"failed"}
         return
-    assert len(found.manifest.seeds) == judged
-    assert {metric.judgement.pairs for metric in found.primary} == {judged}
-    assert standing_verdicts(found)["filemap-4k"]["4k.bw"] == "improvement"
+    assert len(compared.manifest.seeds) == judged
+    assert {metric.judgement.pairs for metric in compared.primary} == {judged}
+    assert standing_verdicts(compared)["filemap-4k"]["4k.bw"] == "improvement"
     assert stopped == ([] if judged == 12 else [{"judged": judged, "planned": 12}])
 
 
 def test_a_case_is_judged_by_the_seeds_and_looks_that_it_has() -> None:
     """4k was decided with 8 seeds, and the other case has 12."""
-    session = Session(seeds=tuple(range(1, 13)), effect={"4k": 0.03, "thp": 0.0, "switch": 0.0})
+    session = ExactSession(
+        seeds=tuple(range(1, 13)), effect={"4k": 0.03, "thp": 0.0, "switch": 0.0}
+    )
     manifest = session.manifest()
     adding = manifest.experiment.model_copy(update={"max_seeds": 32, "blocks": 8})
     whole = manifest.model_copy(update={"experiment": adding})
@@ -129,18 +133,20 @@ def test_a_case_is_judged_by_the_seeds_and_looks_that_it_has() -> None:
     assert fewer.case_seeds == {"filemap-4k": 8}
     assert fewer.runs_planned == 2 * (8 + 12)
     kept = [r for r in session.records() if r.case != "filemap-4k" or r.block < 8]
-    found = compare_session(measured(fewer, kept))
+    compared = compare_session(measured(fewer, kept))
     assert [
-        one.kind for one in found.findings if one.kind in ("between-looks", "not-finished")
+        finding.kind
+        for finding in compared.findings
+        if finding.kind in ("between-looks", "not-finished")
     ] == []
-    pairs = {metric.name: metric.judgement.pairs for metric in found.primary}
+    pairs = {metric.name: metric.judgement.pairs for metric in compared.primary}
     assert pairs == {"4k.bw": 8, "thp.bw": 12, "switch.bw": 12}
     # By the looks of its own: as in a session that ended after 8 seeds.
     first = whole.with_seeds(whole.seeds[:8], {"filemap-4k": 8, "filemap-thp": 8})
     then = compare_session(measured(first, [r for r in session.records() if r.block < 8]))
     now_p, then_p = (
         next(m.judgement.p_value for m in each.primary if m.name == "4k.bw")
-        for each in (found, then)
+        for each in (compared, then)
     )
     assert now_p == then_p
     # A run that the second look of the other case lacks leaves what both had at the first.

@@ -25,7 +25,7 @@ def test_the_interval_is_that_of_scipys_paired_t_test() -> None:
     assert not pair.within_scatter
 
 
-def test_scatter_that_reaches_zero_is_said() -> None:
+def test_scatter_that_reaches_zero_is_reported() -> None:
     assert paired.pair([10.0, 10.0, 10.0], [11.0, 9.5, 10.2]).within_scatter
     assert not paired.pair([10.0, 10.0, 10.0], [11.0, 11.1, 10.9]).within_scatter
 

@@ -16,7 +16,7 @@ from reports.power import Question
 from reports.verdict import CALLED, OPEN, Evidence, Verdict, judge_primary
 
 ALONE = Question(change=1e-6, alpha=0.01, equivalence_alpha=0.05)
-ASKED = Question(change=0.0025, alpha=0.01, equivalence_alpha=0.05)
+QUESTION = Question(change=0.0025, alpha=0.01, equivalence_alpha=0.05)
 SD = 0.0025
 
 
@@ -47,7 +47,7 @@ def sessions(effect: float, sd: float, looks: Looks, count: int) -> tuple[float,
 
 @pytest.mark.parametrize("n", [8, 10, 16])
 def test_the_detectable_effect_is_called_as_often_as_stated(n: int) -> None:
-    effect = power.detectable_effect(SD, fixed(n), ASKED)
+    effect = power.detectable_effect(SD, fixed(n), QUESTION)
     assert effect is not None
     # 300 sessions: 95 % within three standard errors.
     assert sessions(effect, SD, fixed(n), 300)[0] == pytest.approx(0.95, abs=0.04)
@@ -56,7 +56,7 @@ def test_the_detectable_effect_is_called_as_often_as_stated(n: int) -> None:
 @pytest.mark.parametrize("effect", [0.0, 0.0025, 0.005])
 def test_a_session_that_adds_seeds_ends_as_stated(effect: float) -> None:
     looks = looks_of(8, 16)
-    stated = power.chances(effect, SD, looks, ASKED)
+    stated = power.chances(effect, SD, looks, QUESTION)
     called, same, seeds = sessions(effect, SD, looks, 150)
     assert called == pytest.approx(stated.called, abs=0.13)
     assert same == pytest.approx(stated.same, abs=0.13)
@@ -95,37 +95,37 @@ def test_a_family_of_metrics_and_a_threshold_make_it_harder() -> None:
 
 def test_a_larger_budget_detects_less_and_needs_no_more_where_it_is_clear() -> None:
     few, many = looks_of(8, 12), looks_of(8, 32)
-    effects = [power.detectable_effect(SD, looks, ASKED) for looks in (few, many)]
+    effects = [power.detectable_effect(SD, looks, QUESTION) for looks in (few, many)]
     assert None not in effects
     assert effects[0] > 1.5 * effects[1]  # type: ignore[operator]
-    clear = [power.chances(0.02, SD, looks, ASKED) for looks in (few, many)]
+    clear = [power.chances(0.02, SD, looks, QUESTION) for looks in (few, many)]
     assert clear[0].seeds == clear[1].seeds < 8.1
 
 
 def test_the_seeds_named_do_decide() -> None:
-    seeds = power.seeds_to_decide(0.003, SD, looks_of(8, 12), ASKED)
+    seeds = power.seeds_to_decide(0.003, SD, looks_of(8, 12), QUESTION)
     assert seeds == 32
-    with_them = power.chances(0.003, SD, looks_of(8, seeds), ASKED)
-    before = power.chances(0.003, SD, looks_of(8, 24), ASKED)
+    with_them = power.chances(0.003, SD, looks_of(8, seeds), QUESTION)
+    before = power.chances(0.003, SD, looks_of(8, 24), QUESTION)
     assert with_them.called + with_them.same >= 0.95 > before.called + before.same
-    assert power.seeds_to_decide(0.0, SD / 5, looks_of(8, 12), ASKED) == 8
+    assert power.seeds_to_decide(0.0, SD / 5, looks_of(8, 12), QUESTION) == 8
 
 
-def test_without_spread_everything_is_seen_with_the_fewest_seeds() -> None:
-    assert power.detectable_effect(0.0, fixed(8), ASKED) == 0.00125
-    assert power.seeds_to_decide(0.001, 0.0, fixed(4), ASKED) == 8
+def test_without_spread_everything_is_detected_with_the_fewest_seeds() -> None:
+    assert power.detectable_effect(0.0, fixed(8), QUESTION) == 0.00125
+    assert power.seeds_to_decide(0.001, 0.0, fixed(4), QUESTION) == 8
 
 
 def test_what_no_number_of_seeds_answers() -> None:
-    assert power.detectable_effect(0.01, fixed(7), ASKED) is None
-    assert power.seeds_to_decide(0.0, 1.0, fixed(8), ASKED) is None
+    assert power.detectable_effect(0.01, fixed(7), QUESTION) is None
+    assert power.seeds_to_decide(0.0, 1.0, fixed(8), QUESTION) is None
 
 
 @pytest.mark.parametrize("sd", [-1.0, math.nan])
 def test_nonsense_is_refused(sd: float) -> None:
     with pytest.raises(ValueError, match="sense"):
-        power.detectable_effect(sd, fixed(8), ASKED)
+        power.detectable_effect(sd, fixed(8), QUESTION)
     with pytest.raises(ValueError, match="sense"):
-        power.chances(0.0, sd, fixed(8), ASKED)
+        power.chances(0.0, sd, fixed(8), QUESTION)
     with pytest.raises(ValueError, match="alpha"):
         Question(0.0025, 0.0, 0.05)

@@ -8,7 +8,7 @@ from reports import forms
 from reports.many import SessionComparison
 from reports.model import Comparison
 from reports.repeat import repeat
-from tests.reports.factory import Session
+from tests.reports.factory import ExactSession
 from tests.reports.many_factory import Many
 from tests.reports.measured import compare
 from tests.reports.test_headline import plain, unfinished
@@ -18,7 +18,7 @@ NAME = "filemap-v4-20260101-000000"
 
 
 def begun(*arguments: str, commit: str = "0123456789ab") -> Comparison:
-    session = Session()
+    session = ExactSession()
     manifest = session.manifest()
     provenance = manifest.provenance.model_copy(update={"lab_commit": commit})
     manifest = manifest.model_copy(update={"arguments": arguments, "provenance": provenance})
@@ -88,7 +88,7 @@ def test_the_section_begins_with_commands_in_every_full_form(
 
 def test_a_pasted_block_is_the_commands() -> None:
     session = begun("--series", "s" * 50, "--set", "t=" + "u" * 60)
-    said = forms.render(session, "text").split("commit 0123456789ab.\n")[1]
-    joined = [line for line in said.replace("\\\n", "").split("\n") if line.strip()]
+    pasted = forms.render(session, "text").split("commit 0123456789ab.\n")[1]
+    joined = [line for line in pasted.replace("\\\n", "").split("\n") if line.strip()]
     for command, line in zip(repeat(session).commands, joined, strict=False):
         assert line.split() == command.split()

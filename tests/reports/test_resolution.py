@@ -11,7 +11,7 @@ from reports.model import Comparison
 from reports.resolution import time_resolution
 from reports.verdict import Verdict
 from results.record import Manifest, Metric, RunRecord
-from tests.reports.factory import Session
+from tests.reports.factory import ExactSession
 from tests.reports.measured import compare
 
 
@@ -30,27 +30,27 @@ def short_runs(records: list[RunRecord], seconds: float) -> list[RunRecord]:
     """Runs of 24,000 I/Os, all as long and of one bandwidth."""
     update = {"4k.ios": 24_000.0, "4k.iops": 24_000 / seconds, "4k.bw": 24_000 / 256 / seconds}
     return [
-        one.model_copy(update={"samples": {**(one.samples or {}), **update}})
-        if one.case == "filemap-4k"
-        else one
-        for one in records
+        record.model_copy(update={"samples": {**(record.samples or {}), **update}})
+        if record.case == "filemap-4k"
+        else record
+        for record in records
     ]
 
 
 def test_a_rate_is_as_fine_as_the_time_of_the_shortest_run() -> None:
-    session = Session()
+    session = ExactSession()
     manifest = by_number(session.manifest())
     records = short_runs(session.records(), 0.08)
     case = manifest.cases[0]
 
-    def found(metric: str, of: Manifest = manifest) -> float:
+    def resolution(metric: str, of: Manifest = manifest) -> float:
         return time_resolution(of, case, metric, records)
 
     for name in ("bw", "iops"):
-        assert found(f"4k.{name}") == pytest.approx(math.log1p(1 / 80))
-    assert found("4k.refaults_per_io") == 0.0
+        assert resolution(f"4k.{name}") == pytest.approx(math.log1p(1 / 80))
+    assert resolution("4k.refaults_per_io") == 0.0
     # Of a given time what is divided by is exact.
-    assert found("4k.bw", session.manifest()) == 0.0
+    assert resolution("4k.bw", session.manifest()) == 0.0
     # Work that is given by its files has a time, too.
     runtime = Metric(name="4k.runtime", title="time", unit="s", direction="lower")
     timed = case.model_copy(update={"metrics": (*case.metrics, runtime)})
@@ -58,11 +58,13 @@ def test_a_rate_is_as_fine_as_the_time_of_the_shortest_run() -> None:
 
 
 def test_a_session_of_short_runs_does_not_say_no_change() -> None:
-    session = Session()
+    session = ExactSession()
     records = short_runs(session.records(), 0.08)
 
     def verdict(compared: Comparison) -> Verdict | None:
-        return next(one for one in compared.primary if one.name == "4k.bw").judgement.verdict
+        return next(
+            metric for metric in compared.primary if metric.name == "4k.bw"
+        ).judgement.verdict
 
     assert verdict(compare(session.manifest(), records)) is Verdict.NO_CHANGE
     assert verdict(compare(by_number(session.manifest()), records)) is Verdict.INCONCLUSIVE

@@ -13,7 +13,7 @@ from reports.model import Comparison
 REPORTS = Path(__file__).resolve().parents[2] / "reports"
 
 
-def test_every_kind_that_is_found_has_a_sentence() -> None:
+def test_every_kind_of_finding_has_a_sentence() -> None:
     used = {
         keyword.value.value
         for path in REPORTS.glob("*.py")

@@ -8,7 +8,7 @@ from reports import forms
 from reports.model import Comparison
 from results.record import FunctionRecord, PatchRecord, SeriesRecord, TriageRecord
 from tests.reports.counts_factory import counted, profiles
-from tests.reports.factory import Session
+from tests.reports.factory import ExactSession
 from tests.reports.measured import compare
 
 SERIES = SeriesRecord(
@@ -33,30 +33,30 @@ TRIAGE = TriageRecord(
 
 
 @pytest.fixture
-def told() -> Comparison:
-    session = Session()
+def with_findings() -> Comparison:
+    session = ExactSession()
     manifest = session.manifest().model_copy(update={"series": (SERIES,), "triage": TRIAGE})
     return compare(manifest, session.records())
 
 
-def test_findings_of_series_and_builds_are_the_reports(told: Comparison) -> None:
-    found = {(f.level, f.scope, f.text) for f in told.findings}
+def test_findings_of_series_and_builds_are_the_reports(with_findings: Comparison) -> None:
+    findings = {(f.level, f.scope, f.text) for f in with_findings.findings}
     assert {
         ("warning", "series", "patch 2 is missing"),
         ("warning", "build", "fs/btrfs/file.c is not built"),
         ("warning", "build", "new in the patched arm: mm/filemap.c:7: unused variable"),
         ("note", "build", "only 2 functions changed: xas_load (100 to 120 bytes), fresh (new, 16 "
          "bytes)"),
-    } <= found  # fmt: skip
-    [origin] = [f.text for f in told.findings if f.level == "note" and f.scope == "series"]
+    } <= findings  # fmt: skip
+    [origin] = [f.text for f in with_findings.findings if f.level == "note" and f.scope == "series"]
     assert "v2, by A <a@example.org>, message-id 1@x" in origin
 
 
 @pytest.mark.parametrize("form", ["text", "markdown", "html"])
-def test_every_form_says_them(told: Comparison, form: str) -> None:
-    said = " ".join(forms.render(told, form).split())
-    assert "only 2 functions changed" in said
-    assert "<b>one</b>" not in said or form == "text"
+def test_every_form_says_them(with_findings: Comparison, form: str) -> None:
+    rendered = " ".join(forms.render(with_findings, form).split())
+    assert "only 2 functions changed" in rendered
+    assert "<b>one</b>" not in rendered or form == "text"
 
 
 @pytest.mark.parametrize(
@@ -75,14 +75,14 @@ def test_every_form_says_them(told: Comparison, form: str) -> None:
 def test_which_changed_functions_were_executed(
     names: tuple[str, ...], level: str, text: str
 ) -> None:
-    session = Session()
+    session = ExactSession()
     triage = TriageRecord(
         verdict="functions",
         functions=tuple(FunctionRecord(name=name, before=1, after=2) for name in names),
     )
     manifest = counted(session.manifest()).model_copy(update={"triage": triage})
-    found = compare(manifest, session.records(), profiles(session)).findings
-    assert [(f.level, f.text) for f in found if "xecuted" in f.text] == [(level, text)]
+    findings = compare(manifest, session.records(), profiles(session)).findings
+    assert [(f.level, f.text) for f in findings if "xecuted" in f.text] == [(level, text)]
     # Where nothing was counted nothing is known of it.
     without = compare(manifest, session.records()).findings
     assert not [f.text for f in without if "xecuted" in f.text]

@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 
 from reports import forms, summary
 from reports.model import Comparison
-from tests.reports.factory import Session
+from tests.reports.factory import ExactSession
 from tests.reports.measured import compare
 
 
-def made(session: Session) -> Comparison:
+def made(session: ExactSession) -> Comparison:
     return compare(session.manifest(), session.records())
 
 
@@ -23,7 +23,7 @@ def picture_of(text: str) -> list[str]:
 
 
 def test_it_begins_with_title_verdict_and_picture() -> None:
-    text = forms.render(made(Session()), "summary")
+    text = forms.render(made(ExactSession()), "summary")
     title, _, verdict, *_ = text.splitlines()
     assert title == "## Fewer tree walks when a folio is added"
     assert verdict.startswith("**2 improvements, 1 unchanged.**")
@@ -35,7 +35,9 @@ def test_it_begins_with_title_verdict_and_picture() -> None:
 def test_the_mark_is_on_the_side_of_its_sign() -> None:
     for effect in (0.02, -0.02):
         drawn = picture_of(
-            forms.render(made(Session(effect={"4k": effect, "thp": 0.0, "switch": 0.0})), "summary")
+            forms.render(
+                made(ExactSession(effect={"4k": effect, "thp": 0.0, "switch": 0.0})), "summary"
+            )
         )
         line = next(line for line in drawn if line.startswith("4k.bw"))
         assert (line.index("●") > line.index("│")) == (effect > 0)
@@ -44,7 +46,7 @@ def test_the_mark_is_on_the_side_of_its_sign() -> None:
 
 
 def test_zero_of_the_scale_is_below_the_axis() -> None:
-    drawn = picture_of(forms.render(made(Session()), "summary"))
+    drawn = picture_of(forms.render(made(ExactSession()), "summary"))
     assert {line.index("│") for line in drawn if "│" in line} == {drawn[-1].index(" 0 ") + 1}
 
 
@@ -52,7 +54,7 @@ HOSTILE = "@torvalds fixes #1 octo/cat#2 GH-3 https://evil.example www.evil.exam
 
 
 def test_hostile_texts_name_nobody() -> None:
-    text = forms.render(made(Session(title=HOSTILE, question=HOSTILE)), "summary")
+    text = forms.render(made(ExactSession(title=HOSTILE, question=HOSTILE)), "summary")
     assert not re.search(r"@\w", text)
     assert not re.search(r"#\d", text)
     assert "://" not in text
@@ -62,17 +64,17 @@ def test_hostile_texts_name_nobody() -> None:
 
 
 @given(st.text(alphabet=st.sampled_from("@#ab1/:w.GH- "), max_size=40))
-def test_inert_takes_every_reference_and_nothing_else(said: str) -> None:
-    done = summary.inert(said)
-    assert done.replace(summary.BREAK, "") == said
+def test_inert_takes_every_reference_and_nothing_else(text: str) -> None:
+    done = summary.inert(text)
+    assert done.replace(summary.BREAK, "") == text
     assert not re.search(r"[@#]\w|://|www\.|GH-\d", done)
     assert summary.inert(done) == done
 
 
 def test_what_is_too_long_is_cut_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = forms.render(made(Session()), "summary")
+    whole = forms.render(made(ExactSession()), "summary")
     monkeypatch.setattr(summary, "MOST", len(whole) - 1)
-    cut = forms.render(made(Session()), "summary")
+    cut = forms.render(made(ExactSession()), "summary")
     assert len(cut) < len(whole)
     assert cut.endswith(summary.CUT)
     assert "<details>" not in cut

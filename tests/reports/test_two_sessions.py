@@ -13,16 +13,16 @@ from reports.two_sessions_text import render
 from reports.verdict import Verdict
 from results.record import Manifest
 from results.session import MeasuredSession
-from tests.reports.factory import SEEDS, Session, fails
+from tests.reports.factory import SEEDS, ExactSession, fails
 from tests.reports.measured import measured
 from tests.reports.test_gate import SLEEPS, checked
 
-FIRST = Session()
+FIRST = ExactSession()
 # The same base arm, and another series in the patched arm.
-SLOWER = Session(effect={"4k": -0.013, "thp": 0.0, "switch": 0.0})
+SLOWER = ExactSession(effect={"4k": -0.013, "thp": 0.0, "switch": 0.0})
 
 
-def session(made: Session, **manifest: Any) -> MeasuredSession:
+def session(made: ExactSession, **manifest: Any) -> MeasuredSession:
     return measured(made.manifest().model_copy(update=manifest), made.records())
 
 
@@ -35,7 +35,7 @@ def with_kernel(manifest: Manifest, arm: str, **kernel: Any) -> dict[str, Any]:
     return {"arms": arms}
 
 
-def other_series(made: Session) -> MeasuredSession:
+def other_series(made: ExactSession) -> MeasuredSession:
     manifest = made.manifest()
     kernel = {"key": "77" * 8, "code_key": "77" * 32, "patches": ("0001-mm-slower.patch",)}
     return session(made, session="second", **with_kernel(manifest, "patched", **kernel))
@@ -65,9 +65,9 @@ def test_another_series_is_judged_seed_by_seed() -> None:
         "patched: kernel", "patched: patches", "patched: machine code",
     ]  # fmt: skip
     assert pair.same_code == ("base",)
-    found = verdicts(pair)
-    assert found["patched", "4k.bw"] == "regression"
-    assert {found["base", name] for name in ("4k.bw", "thp.bw", "switch.bw")} == {"no change"}
+    by_metric = verdicts(pair)
+    assert by_metric["patched", "4k.bw"] == "regression"
+    assert {by_metric["base", name] for name in ("4k.bw", "thp.bw", "switch.bw")} == {"no change"}
     # The same rules as within a session, over the arm that is asked about.
     judged = [m for m in pair.metrics if m.arm == "patched" and m.primary]
     assert [m.seeds for m in judged] == [len(SEEDS)] * 3
@@ -168,11 +168,11 @@ def test_the_same_code_with_other_numbers_is_no_change_of_a_kernel() -> None:
 
 
 def test_only_seeds_that_both_have_are_paired() -> None:
-    later = Session(seeds=tuple(range(1005, 1013)))
+    later = ExactSession(seeds=tuple(range(1005, 1013)))
     pair = compare_two(session(FIRST), session(later))
     assert [each.name for each in pair.differences] == ["seeds"]
     assert {m.seeds for m in pair.metrics} == {4}
-    none = compare_two(session(FIRST), session(Session(seeds=(7, 8))))
+    none = compare_two(session(FIRST), session(ExactSession(seeds=(7, 8))))
     assert none.obstacles == ("the sessions have no arm, case and seed in common",)
 
 

@@ -56,8 +56,8 @@ def failure(blame: str, kind: str = "invalid") -> Failure:
     return Failure.model_validate({"kind": kind, "blame": blame, "message": "m"})
 
 
-def judge(one: Evidence, thresholds: Thresholds = DEFAULTS) -> Judgement:
-    return judge_primary([one], thresholds)[0]
+def judge(measured: Evidence, thresholds: Thresholds = DEFAULTS) -> Judgement:
+    return judge_primary([measured], thresholds)[0]
 
 
 FASTER = [1.1, 1.4, 1.3, 1.2, 1.5, 1.35, 1.25, 1.45]
@@ -103,15 +103,15 @@ def test_a_metric_may_have_a_smallest_change_of_its_own() -> None:
     thresholds = DEFAULTS.model_copy(update={"metrics": {"thp.work": 0.05}})
     scattered = evidence([2.1, -1.7, 1.2, -2.4, 0.3, -0.6, 1.9, -1.1])
     judged = judge_primary([replace(scattered, metric="thp.work"), scattered], thresholds)
-    assert [one.verdict for one in judged] == [Verdict.NO_CHANGE, Verdict.INCONCLUSIVE]
+    assert [each.verdict for each in judged] == [Verdict.NO_CHANGE, Verdict.INCONCLUSIVE]
     below_half = replace(evidence(FASTER), metric="thp.work")
     assert judge_primary([below_half], thresholds)[0].verdict is Verdict.NO_CHANGE
 
 
 def test_a_real_change_below_half_the_threshold_is_no_change() -> None:
-    said = judge(evidence([0.10, 0.11, 0.12, 0.10, 0.11, 0.12, 0.10, 0.11]))
-    assert said.verdict is Verdict.NO_CHANGE
-    assert "within ±0.25 %" in said.reason
+    result = judge(evidence([0.10, 0.11, 0.12, 0.10, 0.11, 0.12, 0.10, 0.11]))
+    assert result.verdict is Verdict.NO_CHANGE
+    assert "within ±0.25 %" in result.reason
     wide = judge(
         evidence([0.10, 0.11, 0.12, 0.10, 0.11, 0.12, 0.10, 0.11]), Thresholds(change=0.002)
     )
@@ -119,38 +119,38 @@ def test_a_real_change_below_half_the_threshold_is_no_change() -> None:
 
 
 def test_a_spread_around_zero_is_inconclusive_and_says_what_would_decide() -> None:
-    said = judge(evidence([0.9, -0.6, 0.3, -0.8, 0.7, -0.2, 0.5, -0.9]))
-    assert said.verdict is Verdict.INCONCLUSIVE
-    assert said.detectable is not None
-    assert said.detectable > 0.0025
-    assert said.blocks_to_decide is not None
-    assert said.blocks_to_decide > 8
-    assert said.cause is Cause.UNDECIDED
-    assert f"about {said.blocks_to_decide} seeds needed" in said.reason
-    assert f"with 8 seeds: {100 * said.detectable:.2f} %" in said.reason
+    result = judge(evidence([0.9, -0.6, 0.3, -0.8, 0.7, -0.2, 0.5, -0.9]))
+    assert result.verdict is Verdict.INCONCLUSIVE
+    assert result.detectable is not None
+    assert result.detectable > 0.0025
+    assert result.blocks_to_decide is not None
+    assert result.blocks_to_decide > 8
+    assert result.cause is Cause.UNDECIDED
+    assert f"about {result.blocks_to_decide} seeds needed" in result.reason
+    assert f"with 8 seeds: {100 * result.detectable:.2f} %" in result.reason
 
 
 def test_seven_pairs_cannot_say_99_percent_however_clear_they_look() -> None:
-    said = judge(evidence(FASTER[:7]))
-    assert said.verdict is Verdict.INCONCLUSIVE
-    assert said.reason == "7 seeds; 99 % needs 8"
+    result = judge(evidence(FASTER[:7]))
+    assert result.verdict is Verdict.INCONCLUSIVE
+    assert result.reason == "7 seeds; 99 % needs 8"
     assert judge(evidence(FASTER[:7]), Thresholds(alpha=0.05)).verdict is Verdict.IMPROVEMENT
 
 
 def test_one_pair_is_inconclusive_and_has_no_interval() -> None:
-    said = judge(evidence([1.3]))
-    assert said.verdict is Verdict.INCONCLUSIVE
-    assert said.reason == "1 seed; 99 % needs 8"
-    assert said.change is not None
-    assert said.change.estimate == pytest.approx(0.013)
-    assert said.change.low is said.change.high is None
+    result = judge(evidence([1.3]))
+    assert result.verdict is Verdict.INCONCLUSIVE
+    assert result.reason == "1 seed; 99 % needs 8"
+    assert result.change is not None
+    assert result.change.estimate == pytest.approx(0.013)
+    assert result.change.low is result.change.high is None
 
 
 def test_an_a_a_is_no_change_and_exactly_zero() -> None:
-    said = judge(evidence([0.0] * 8))
-    assert (said.verdict, said.reason) == (Verdict.NO_CHANGE, "change exactly 0")
-    assert said.change is not None
-    assert (said.change.estimate, said.change.low, said.change.high) == (0.0, 0.0, 0.0)
+    result = judge(evidence([0.0] * 8))
+    assert (result.verdict, result.reason) == (Verdict.NO_CHANGE, "change exactly 0")
+    assert result.change is not None
+    assert (result.change.estimate, result.change.low, result.change.high) == (0.0, 0.0, 0.0)
 
 
 def test_same_code_needs_no_numbers() -> None:
@@ -170,42 +170,42 @@ def test_a_value_without_a_ratio_never_becomes_a_verdict(bad: float) -> None:
     spoilt = Evidence(
         direction="higher", base=(1.0,) * 8, patched=(2.0,) * 7 + (bad,), blocks_planned=8
     )
-    said = judge(spoilt)
-    assert said.verdict is Verdict.INCONCLUSIVE
-    assert "no ratio" in said.reason
+    result = judge(spoilt)
+    assert result.verdict is Verdict.INCONCLUSIVE
+    assert "no ratio" in result.reason
 
 
 def test_lost_blocks_are_a_failure_with_its_blame() -> None:
-    said = judge(evidence(FASTER[:7], planned=8, failures=(failure("host", "lost"),)))
-    assert (said.verdict, said.blame) == (Verdict.FAILED, "host")
-    assert said.reason == "7 of 8 seeds left, 1 run failed (lost; blame: host)"
+    result = judge(evidence(FASTER[:7], planned=8, failures=(failure("host", "lost"),)))
+    assert (result.verdict, result.blame) == (Verdict.FAILED, "host")
+    assert result.reason == "7 of 8 seeds left, 1 run failed (lost; blame: host)"
 
 
 def test_blocks_that_can_be_spared_do_not_fail_a_verdict() -> None:
-    said = judge(evidence([*FASTER, 1.3], planned=10, failures=(failure("host"),)))
-    assert said.verdict is Verdict.IMPROVEMENT
+    result = judge(evidence([*FASTER, 1.3], planned=10, failures=(failure("host"),)))
+    assert result.verdict is Verdict.IMPROVEMENT
 
 
 def test_no_change_survives_a_lost_block_where_the_interval_still_fits() -> None:
     tight = [0.02, -0.03, 0.01, 0.0, -0.02, 0.03, 0.01]
-    said = judge(evidence(tight, planned=8, failures=(failure("host"),)))
-    assert said.verdict is Verdict.NO_CHANGE
+    result = judge(evidence(tight, planned=8, failures=(failure("host"),)))
+    assert result.verdict is Verdict.NO_CHANGE
 
 
 def test_one_equal_pair_of_eight_is_not_an_a_a() -> None:
-    said = judge(evidence([0.0], planned=8, failures=(failure("series", "panic"),) * 7))
-    assert (said.verdict, said.blame) == (Verdict.FAILED, "series")
+    result = judge(evidence([0.0], planned=8, failures=(failure("series", "panic"),) * 7))
+    assert (result.verdict, result.blame) == (Verdict.FAILED, "series")
 
 
 def test_nothing_recorded_asks_for_resume() -> None:
-    said = judge(evidence([], planned=8))
-    assert (said.verdict, said.blame) == (Verdict.FAILED, "lab")
-    assert "--resume" in said.reason
+    result = judge(evidence([], planned=8))
+    assert (result.verdict, result.blame) == (Verdict.FAILED, "lab")
+    assert "--resume" in result.reason
 
 
 def test_too_few_ios_never_become_a_verdict() -> None:
-    said = judge(evidence(FASTER, unusable="too few I/Os for a verdict"))
-    assert (said.verdict, said.reason) == (Verdict.INCONCLUSIVE, "too few I/Os for a verdict")
+    result = judge(evidence(FASTER, unusable="too few I/Os for a verdict"))
+    assert (result.verdict, result.reason) == (Verdict.INCONCLUSIVE, "too few I/Os for a verdict")
 
 
 def test_the_gravest_blame_is_named() -> None:
@@ -227,9 +227,9 @@ def test_holm_covers_all_primary_metrics_also_failed_ones() -> None:
 
 
 def test_secondary_metrics_are_described_and_never_judged() -> None:
-    said = judge_secondary([evidence(FASTER), evidence([0.9, -0.6, 0.3, -0.8])], DEFAULTS)
-    assert [s.verdict for s in said] == [None, None]
-    assert [s.differs for s in said] == [True, False]
+    judgements = judge_secondary([evidence(FASTER), evidence([0.9, -0.6, 0.3, -0.8])], DEFAULTS)
+    assert [s.verdict for s in judgements] == [None, None]
+    assert [s.differs for s in judgements] == [True, False]
 
 
 def test_false_alarms_are_rarer_than_alpha() -> None:
@@ -238,18 +238,18 @@ def test_false_alarms_are_rarer_than_alpha() -> None:
     trials = 200
     for _ in range(trials):
         family = [evidence(list(0.3 * rng.standard_normal(8))) for _ in range(3)]
-        said = judge_primary(family, Thresholds(alpha=0.05))
-        alarms += any(s.verdict in {Verdict.IMPROVEMENT, Verdict.REGRESSION} for s in said)
+        judgements = judge_primary(family, Thresholds(alpha=0.05))
+        alarms += any(s.verdict in {Verdict.IMPROVEMENT, Verdict.REGRESSION} for s in judgements)
     assert alarms / trials <= 0.08
 
 
-def test_a_change_of_the_detectable_size_is_seen() -> None:
+def test_a_change_of_the_detectable_size_is_detected() -> None:
     rng = np.random.default_rng(12)
-    seen = sum(
+    detections = sum(
         judge(evidence(list(0.7 + 0.3 * rng.standard_normal(8)))).verdict is Verdict.IMPROVEMENT
         for _ in range(150)
     )
-    assert seen >= 135
+    assert detections >= 135
 
 
 def test_a_look_is_stricter_than_a_fixed_number_and_seeds_make_up_for_it() -> None:

@@ -14,7 +14,7 @@ from reports.model import Comparison
 from tests.reports import counts_factory
 from tests.reports.conftest import draw_all
 from tests.reports.measured import compare
-from tests.reports.render.test_page import Page
+from tests.reports.render.test_page import ParsedPage
 from tests.reports.wall_factory import WallSession
 
 GOLDEN = Path(__file__).parent / "golden" / "wall.txt"
@@ -41,11 +41,11 @@ def test_text_is_golden(quiet: Comparison) -> None:
 
 @pytest.mark.parametrize("form", ["text", "markdown", "html"])
 def test_host_and_noise_stand_before_the_numbers(quiet: Comparison, form: str) -> None:
-    said = forms.render(quiet, form)
+    rendered = forms.render(quiet, form)
     if form == "html":
-        said = Page(said).text
-    said = " ".join(said.replace("\\", "").replace("−", "-").split())
-    where = said.index("This host")
+        rendered = ParsedPage(rendered).text
+    rendered = " ".join(rendered.replace("\\", "").replace("−", "-").split())
+    where = rendered.index("This host")
     for part in (
         "base against itself differs by +0.03 % [-0.19, +0.24] at 99 % (23 blocks); 10 blocks "
         "needed to detect 1 %",
@@ -53,9 +53,9 @@ def test_host_and_noise_stand_before_the_numbers(quiet: Comparison, form: str) -
         "1 of 24 blocks excluded (block 3: 40.0% of CPU time foreign, 5.0% allowed)",
         "guests ran on this host's CPUs (kvm)",
     ):
-        assert where < said.index(part) < said.index("refaults_per_io"), part
-    assert "virtual" not in said
-    assert "seeds" not in said.replace("seeds 1, 2", "").replace("seeds | 1, 2", "").replace(
+        assert where < rendered.index(part) < rendered.index("refaults_per_io"), part
+    assert "virtual" not in rendered
+    assert "seeds" not in rendered.replace("seeds 1, 2", "").replace("seeds | 1, 2", "").replace(
         "seeds1, 2", ""
     )
 
@@ -64,12 +64,12 @@ def test_host_and_noise_stand_before_the_numbers(quiet: Comparison, form: str) -
 def test_within_the_width_and_no_claim_where_withheld(
     translated: Comparison, unsteady: Comparison, form: str
 ) -> None:
-    for found in (translated, unsteady):
-        said = forms.render(found, form)
-        assert max(map(len, said.splitlines())) <= (100 if form == "text" else 75)
-        assert "improvement" not in said
-        assert "regression" not in said
-        assert "better" not in said
+    for comparison in (translated, unsteady):
+        rendered = forms.render(comparison, form)
+        assert max(map(len, rendered.splitlines())) <= (100 if form == "text" else 75)
+        assert "improvement" not in rendered
+        assert "regression" not in rendered
+        assert "better" not in rendered
 
 
 def test_letter_gives_no_percentage_where_withheld(
@@ -78,24 +78,24 @@ def test_letter_gives_no_percentage_where_withheld(
     assert "After, thp phase (+3.11%):" in forms.render(quiet, "letter")
     assert "real time" in forms.render(quiet, "letter")
     assert "A/A noise of 4k.bw: +0.03% [-0.19, +0.24] at 99%." in forms.render(quiet, "letter")
-    for found in (translated, unsteady):
-        said = forms.render(found, "letter")
-        assert "After, thp phase:" in said
-        claims = [line for line in said.splitlines() if not line.startswith("A/A noise")]
+    for comparison in (translated, unsteady):
+        rendered = forms.render(comparison, "letter")
+        assert "After, thp phase:" in rendered
+        claims = [line for line in rendered.splitlines() if not line.startswith("A/A noise")]
         assert not re.search(r"[-+]\d+\.\d+%", "\n".join(claims))
     assert "real time" not in forms.render(translated, "letter")
     assert "Wall mode without real CPUs: times are those of" in forms.render(translated, "text")
 
 
 @pytest.mark.parametrize("form", ["text", "markdown", "html", "letter", "json"])
-def test_what_belongs_to_a_build_is_said_to_be_in_no_interval(
+def test_a_report_notes_that_what_belongs_to_a_build_is_in_no_interval(
     quiet: Comparison, translated: Comparison, form: str
 ) -> None:
     words = "ach kernel is one build, and what its layout gives is in no interval"
 
-    def plain(found: Comparison) -> str:
-        said = forms.render(found, form)
-        return " ".join((Page(said).text if form == "html" else said).split())
+    def plain(comparison: Comparison) -> str:
+        rendered = forms.render(comparison, form)
+        return " ".join((ParsedPage(rendered).text if form == "html" else rendered).split())
 
     assert words in plain(quiet)
     # Emulated time does not depend on layout, and two arms of one image share theirs.
@@ -104,9 +104,9 @@ def test_what_belongs_to_a_build_is_said_to_be_in_no_interval(
     assert facts is not None
     assert facts.images == 2
     alike = findings.of_host(facts.model_copy(update={"images": 1}))
-    assert {one.kind for one in findings.of_host(facts)} - {one.kind for one in alike} == {
-        "one-build"
-    }
+    assert {finding.kind for finding in findings.of_host(facts)} - {
+        finding.kind for finding in alike
+    } == {"one-build"}
 
 
 def test_every_chart_has_a_a_and_all_kinds_are_there(quiet: Comparison) -> None:
@@ -130,7 +130,7 @@ def test_left_out_blocks_are_crossed_out_in_the_drift(quiet: Comparison) -> None
 
 def test_page_nests_and_defines_its_colour(quiet: Comparison) -> None:
     page = forms.render(quiet, "html")
-    assert Page(page).open == []
+    assert ParsedPage(page).open == []
     assert "--again:" in page
     assert "Every block" in page
     assert "is not bit-exact" in page
@@ -138,9 +138,9 @@ def test_page_nests_and_defines_its_colour(quiet: Comparison) -> None:
 
 @pytest.mark.parametrize("recorded", [0, 1, 2])
 def test_forms_of_hardly_anything(recorded: int) -> None:
-    found = WallSession(blocks=12, recorded=recorded).compared()
+    comparison = WallSession(blocks=12, recorded=recorded).compared()
     for form in forms.FORMS:
-        assert forms.render(found, form)
+        assert forms.render(comparison, form)
 
 
 def test_json_has_the_noise_in_wall_mode_only(quiet: Comparison, normal: Comparison) -> None:
@@ -151,8 +151,8 @@ def test_json_has_the_noise_in_wall_mode_only(quiet: Comparison, normal: Compari
     assert wall["wall"]["real_time"] is True
     exact = forms.render(normal, "json")
     assert '"again' not in exact
-    [found] = json.loads(exact)["comparisons"]
-    assert found.keys() == wall.keys() - {"wall", "host_findings"}
+    [comparison] = json.loads(exact)["comparisons"]
+    assert comparison.keys() == wall.keys() - {"wall", "host_findings"}
 
 
 @pytest.fixture(scope="module")
@@ -166,13 +166,13 @@ def with_locks() -> Comparison:
 @pytest.mark.parametrize("form", ["text", "markdown", "html"])
 def test_locks_of_twins_are_in_real_ns(with_locks: Comparison, form: str) -> None:
     assert with_locks.locks
-    assert {found.unit_title for found in with_locks.locks} == {"ms"}
-    said = forms.render(with_locks, form)
-    said = Page(said).text if form == "html" else said
-    said = " ".join(said.replace("\\", "").split())
-    assert "real nanoseconds of the guest's clock on this host" in said
-    assert "i_pages.xa_lock" in said
-    assert "virtual" not in said
-    assert "exact and repeatable" not in said
+    assert {each.unit_title for each in with_locks.locks} == {"ms"}
+    rendered = forms.render(with_locks, form)
+    rendered = ParsedPage(rendered).text if form == "html" else rendered
+    rendered = " ".join(rendered.replace("\\", "").split())
+    assert "real nanoseconds of the guest's clock on this host" in rendered
+    assert "i_pages.xa_lock" in rendered
+    assert "virtual" not in rendered
+    assert "exact and repeatable" not in rendered
     # No twin's number reaches the measured ones.
     assert with_locks.primary[0].judgement.pairs == 24

@@ -14,7 +14,7 @@ RANK = DecisionRule(0.01)
 
 
 @pytest.mark.parametrize(("n", "alpha"), [(8, 0.01), (12, 0.01), (22, 0.01), (40, 0.004)])
-def test_the_rank_tests_power_is_the_power_found(n: int, alpha: float) -> None:
+def test_the_rank_tests_power_is_that_of_trials(n: int, alpha: float) -> None:
     """2,000 sessions of normal noise at the detectable effect: 95 % found."""
     sd = 0.012
     effect = wall_power.detectable_effect(sd, n, DecisionRule(alpha))
@@ -50,7 +50,7 @@ def test_a_threshold_makes_it_harder() -> None:
     assert alone < 0.01 < far
 
 
-def test_without_spread_everything_is_seen_with_the_fewest_blocks() -> None:
+def test_without_spread_everything_is_detected_with_the_fewest_blocks() -> None:
     assert wall_power.detectable_effect(0.0, 8, RANK) == 0.0
     assert wall_power.blocks_to_detect(0.0, 0.001, RANK) == 8
     assert wall_power.blocks_to_exclude(0.0, 0.001, 0.05) == 5
@@ -65,10 +65,10 @@ def test_what_no_number_of_blocks_answers() -> None:
 
 def test_blocks_to_decide_asks_the_question_the_estimate_raises() -> None:
     rule = DecisionRule(0.01, least=0.00125)
-    seen = wall_power.blocks_to_decide(
+    blocks = wall_power.blocks_to_decide(
         0.002, 0.0025, change=0.0025, rule=rule, equivalence_alpha=0.05
     )
-    assert seen == wall_power.blocks_to_detect(0.0025, 0.002, RANK)
+    assert blocks == wall_power.blocks_to_detect(0.0025, 0.002, RANK)
     small = wall_power.blocks_to_decide(
         -0.0005, 0.0025, change=0.0025, rule=rule, equivalence_alpha=0.05
     )

@@ -27,7 +27,7 @@ def test_noise_floor_is_half_the_interval() -> None:
     assert noise.pairs == 10
 
 
-def test_same_kernel_that_differs_from_itself_is_seen() -> None:
+def test_same_kernel_that_differs_from_itself_is_detected() -> None:
     assert noise_floor([0.01 + 0.001 * n for n in range(10)], 0.01).differs
 
 
@@ -40,26 +40,26 @@ def test_few_pairs_have_no_floor() -> None:
 def test_forecast_needs_enough_a_a_pairs() -> None:
     again = [0.01, -0.01] * 4
     assert forecast(again[: FEWEST_AGAIN - 1], change=0.01, alpha=0.01, blocks=12) is None
-    said = forecast(again, change=0.01, alpha=0.01, blocks=12)
-    assert said is not None
-    assert said.sd == pytest.approx(float(np.std(again, ddof=1)))
-    assert said.needed is not None
-    assert said.needed > 12
-    assert said.detectable is not None
-    assert said.detectable > 0.01
+    prediction = forecast(again, change=0.01, alpha=0.01, blocks=12)
+    assert prediction is not None
+    assert prediction.sd == pytest.approx(float(np.std(again, ddof=1)))
+    assert prediction.needed is not None
+    assert prediction.needed > 12
+    assert prediction.detectable is not None
+    assert prediction.detectable > 0.01
 
 
 def test_forecast_says_when_no_number_of_blocks_will_do() -> None:
-    said = forecast([1.0, -1.0] * 4, change=0.001, alpha=0.01, blocks=12)
-    assert said is not None
-    assert said.needed is None
+    prediction = forecast([1.0, -1.0] * 4, change=0.001, alpha=0.01, blocks=12)
+    assert prediction is not None
+    assert prediction.needed is None
 
 
 @pytest.mark.parametrize(("calls", "trials"), [(0, 20), (1, 20), (7, 20), (20, 20), (13, 1000)])
 def test_rate_interval_is_scipys(calls: int, trials: int) -> None:
     expected = stats.binomtest(calls, trials).proportion_ci(0.95, method="exact")
-    found = rate_interval(calls, trials)
-    assert (found.low, found.high) == pytest.approx((expected.low, expected.high))
+    interval = rate_interval(calls, trials)
+    assert (interval.low, interval.high) == pytest.approx((expected.low, expected.high))
 
 
 def test_published_rate_interval() -> None:

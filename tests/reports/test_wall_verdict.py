@@ -13,7 +13,7 @@ from reports.verdict import Evidence, Verdict
 from reports.wall_verdict import WallEvidence, decides, judge_wall
 from results.record import Failure
 
-ASKED = Thresholds(change=0.01)
+THRESHOLDS = Thresholds(change=0.01)
 
 
 def evidence(
@@ -36,12 +36,12 @@ def evidence(
     return WallEvidence(arms, tuple(values[2] * (1 + again)), real_time)
 
 
-def verdict(one: WallEvidence, thresholds: Thresholds = ASKED) -> Verdict | None:
-    return judge_wall([one], thresholds)[0].judgement.verdict
+def verdict(measured: WallEvidence, thresholds: Thresholds = THRESHOLDS) -> Verdict | None:
+    return judge_wall([measured], thresholds)[0].judgement.verdict
 
 
 @pytest.mark.parametrize(
-    ("effect", "direction", "said"),
+    ("effect", "direction", "expected"),
     [
         (0.03, "higher", Verdict.IMPROVEMENT),
         (-0.03, "higher", Verdict.REGRESSION),
@@ -50,37 +50,37 @@ def verdict(one: WallEvidence, thresholds: Thresholds = ASKED) -> Verdict | None
     ],
 )
 def test_change_is_called_with_its_direction(
-    effect: float, direction: Direction, said: Verdict
+    effect: float, direction: Direction, expected: Verdict
 ) -> None:
-    assert verdict(evidence(effect, direction=direction)) == said
+    assert verdict(evidence(effect, direction=direction)) == expected
 
 
 def test_numbers_beside_a_verdict_are_those_of_the_ranks() -> None:
-    one = evidence(0.03)
-    said = judge_wall([one], ASKED)[0]
-    differences = statistics.log_ratios(one.arms.base, one.arms.patched)
+    measured = evidence(0.03)
+    judged = judge_wall([measured], THRESHOLDS)[0]
+    differences = statistics.log_ratios(measured.arms.base, measured.arms.patched)
     interval = statistics.signed_rank_interval(differences, 0.99)
     assert interval is not None
-    change = said.judgement.change
+    change = judged.judgement.change
     assert change is not None
     assert change.estimate == as_change(statistics.hodges_lehmann(differences))
     assert (change.low, change.high) == (as_change(interval.low), as_change(interval.high))
-    assert said.judgement.p_value == statistics.signed_rank_p(differences)
-    assert said.noise is not None
-    assert said.noise.floor is not None
+    assert judged.judgement.p_value == statistics.signed_rank_p(differences)
+    assert judged.noise is not None
+    assert judged.noise.floor is not None
 
 
 def test_one_wild_run_moves_the_mean_and_not_the_verdict() -> None:
-    one = evidence(0.0, spread=0.004)
-    wild = (one.arms.patched[0] * 1.5, *one.arms.patched[1:])
-    arms = Evidence(**{**one.arms.__dict__, "patched": wild})
-    assert verdict(WallEvidence(arms, one.again, True)) == Verdict.NO_CHANGE
+    measured = evidence(0.0, spread=0.004)
+    wild = (measured.arms.patched[0] * 1.5, *measured.arms.patched[1:])
+    arms = Evidence(**{**measured.arms.__dict__, "patched": wild})
+    assert verdict(WallEvidence(arms, measured.again, True)) == Verdict.NO_CHANGE
 
 
 def test_small_change_within_the_threshold_is_no_change() -> None:
-    said = judge_wall([evidence(0.001, spread=0.003)], ASKED)[0].judgement
-    assert said.verdict == Verdict.NO_CHANGE
-    assert said.reason == "with 90 % confidence the change is within ±1.00 %"
+    judgement = judge_wall([evidence(0.001, spread=0.003)], THRESHOLDS)[0].judgement
+    assert judgement.verdict == Verdict.NO_CHANGE
+    assert judgement.reason == "with 90 % confidence the change is within ±1.00 %"
 
 
 def test_clear_but_tiny_change_is_not_called() -> None:
@@ -89,51 +89,53 @@ def test_clear_but_tiny_change_is_not_called() -> None:
 
 
 def test_inconclusive_says_what_would_decide() -> None:
-    said = judge_wall([evidence(0.01, n=12, spread=0.02)], ASKED)[0].judgement
-    assert said.verdict == Verdict.INCONCLUSIVE
-    assert said.detectable is not None
-    assert said.detectable > 0.01
-    assert said.blocks_to_decide is not None
-    assert said.blocks_to_decide > 12
-    assert said.reason.startswith("minimum detectable effect with 12 blocks: ")
-    assert said.reason.endswith(f"about {said.blocks_to_decide} blocks needed")
+    judgement = judge_wall([evidence(0.01, n=12, spread=0.02)], THRESHOLDS)[0].judgement
+    assert judgement.verdict == Verdict.INCONCLUSIVE
+    assert judgement.detectable is not None
+    assert judgement.detectable > 0.01
+    assert judgement.blocks_to_decide is not None
+    assert judgement.blocks_to_decide > 12
+    assert judgement.reason.startswith("minimum detectable effect with 12 blocks: ")
+    assert judgement.reason.endswith(f"about {judgement.blocks_to_decide} blocks needed")
 
 
 @pytest.mark.parametrize("effect", [0.0, 0.05, -0.5])
 def test_translated_time_gets_no_verdict(effect: float) -> None:
-    said = judge_wall([evidence(effect, real_time=False)], ASKED)[0]
-    assert said.judgement.verdict == Verdict.INCONCLUSIVE
-    assert said.judgement.reason.startswith("withheld: the guests had no real CPUs")
-    assert 'mode = "exact"' in said.judgement.reason
+    judged = judge_wall([evidence(effect, real_time=False)], THRESHOLDS)[0]
+    assert judged.judgement.verdict == Verdict.INCONCLUSIVE
+    assert judged.judgement.reason.startswith("withheld: the guests had no real CPUs")
+    assert 'mode = "exact"' in judged.judgement.reason
     # The numbers and the noise are shown all the same.
-    assert said.judgement.change is not None
-    assert said.noise is not None
+    assert judged.judgement.change is not None
+    assert judged.noise is not None
 
 
 @pytest.mark.parametrize("effect", [0.0, 0.05])
-def test_nothing_is_said_where_the_same_kernel_differs(effect: float) -> None:
-    said = judge_wall([evidence(effect, again=0.02)], ASKED)[0].judgement
-    assert said.verdict == Verdict.INCONCLUSIVE
-    assert said.reason.startswith("A/A differs by ")
+def test_nothing_is_concluded_where_the_same_kernel_differs(effect: float) -> None:
+    judgement = judge_wall([evidence(effect, again=0.02)], THRESHOLDS)[0].judgement
+    assert judgement.verdict == Verdict.INCONCLUSIVE
+    assert judgement.reason.startswith("A/A differs by ")
 
 
 def test_session_without_an_a_a_arm_is_judged_without_its_noise() -> None:
-    one = evidence(0.03)
-    said = judge_wall([WallEvidence(one.arms, (), True)], ASKED)[0]
-    assert said.noise is None
-    assert said.judgement.verdict == Verdict.IMPROVEMENT
+    measured = evidence(0.03)
+    judged = judge_wall([WallEvidence(measured.arms, (), True)], THRESHOLDS)[0]
+    assert judged.noise is None
+    assert judged.judgement.verdict == Verdict.IMPROVEMENT
 
 
 def test_too_few_blocks_left_is_a_failure_with_blame() -> None:
     lost = Failure(kind="panic", blame="series", message="told")
-    said = judge_wall([evidence(0.03, n=5, planned=12, failures=(lost,) * 7)], ASKED)[0].judgement
-    assert (said.verdict, said.blame) == (Verdict.FAILED, "series")
+    judgement = judge_wall([evidence(0.03, n=5, planned=12, failures=(lost,) * 7)], THRESHOLDS)[
+        0
+    ].judgement
+    assert (judgement.verdict, judgement.blame) == (Verdict.FAILED, "series")
 
 
 def test_short_session_cannot_say_99_percent() -> None:
-    said = judge_wall([evidence(0.03, n=6)], ASKED)[0].judgement
-    assert said.verdict == Verdict.INCONCLUSIVE
-    assert said.reason == "6 blocks; 99 % needs 8"
+    judgement = judge_wall([evidence(0.03, n=6)], THRESHOLDS)[0].judgement
+    assert judgement.verdict == Verdict.INCONCLUSIVE
+    assert judgement.reason == "6 blocks; 99 % needs 8"
 
 
 def test_no_runs_at_all() -> None:
@@ -148,20 +150,20 @@ def test_same_code_is_no_change_whatever_the_noise() -> None:
 
 def test_values_without_a_ratio() -> None:
     arms = Evidence("higher", (0.0,) * 12, (1.0,) * 12, 12)
-    said = judge_wall([WallEvidence(arms, (1.0,) * 12, True)], ASKED)[0].judgement
-    assert (said.verdict, said.reason) == (
+    judgement = judge_wall([WallEvidence(arms, (1.0,) * 12, True)], THRESHOLDS)[0].judgement
+    assert (judgement.verdict, judgement.reason) == (
         Verdict.INCONCLUSIVE, "a value is zero or no number: no ratio",
     )  # fmt: skip
 
 
 def test_unusable_values_say_why() -> None:
-    said = judge_wall([evidence(0.05, unusable="too few I/Os")], ASKED)[0].judgement
-    assert (said.verdict, said.reason) == (Verdict.INCONCLUSIVE, "too few I/Os")
+    judgement = judge_wall([evidence(0.05, unusable="too few I/Os")], THRESHOLDS)[0].judgement
+    assert (judgement.verdict, judgement.reason) == (Verdict.INCONCLUSIVE, "too few I/Os")
 
 
 def test_family_makes_it_harder() -> None:
     """Twelve blocks that all go up have p = 2 / 4096: enough alone at the first look."""
-    first = at_look(ASKED, LOOKS[0])
+    first = at_look(THRESHOLDS, LOOKS[0])
     clear = evidence(0.05, n=12, spread=0.001)
     assert verdict(clear, first) == Verdict.IMPROVEMENT
     dull = evidence(0.0, n=12, spread=0.05, seed=2)
@@ -171,7 +173,7 @@ def test_family_makes_it_harder() -> None:
 
 
 def verdicts(family: list[WallEvidence]) -> list[Verdict | None]:
-    return [each.judgement.verdict for each in judge_wall(family, ASKED)]
+    return [each.judgement.verdict for each in judge_wall(family, THRESHOLDS)]
 
 
 def test_session_stops_early_only_when_every_metric_is_decided() -> None:

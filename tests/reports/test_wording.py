@@ -10,13 +10,13 @@ from experiment.spec import ArmSpec, KernelSpec
 from reports import forms, wording
 from reports.many import compare_session
 from reports.model import Comparison
-from tests.reports.factory import FIO, Session
+from tests.reports.factory import FIO, ExactSession
 from tests.reports.many_factory import Many
 from tests.reports.measured import compare, measured
 
 
 @pytest.mark.parametrize(
-    ("value", "said"),
+    ("value", "expected"),
     [
         (259.0188679, "259.019"),
         (66339.528377, "66339.5"),
@@ -29,12 +29,12 @@ from tests.reports.measured import compare, measured
         (-2.5, "-2.50000"),
     ],
 )
-def test_figures_have_six_digits_and_no_exponent(value: float | None, said: str) -> None:
-    assert wording.figure(value) == said
+def test_figures_have_six_digits_and_no_exponent(value: float | None, expected: str) -> None:
+    assert wording.figure(value) == expected
 
 
 @pytest.mark.parametrize(
-    ("fraction", "said"),
+    ("fraction", "expected"),
     [
         (0.0131, "+1.31 %"),
         (-0.0131, "-1.31 %"),
@@ -46,13 +46,13 @@ def test_figures_have_six_digits_and_no_exponent(value: float | None, said: str)
     ],
 )
 def test_percent_keeps_the_exact_zero_apart_from_what_rounds_to_it(
-    fraction: float | None, said: str
+    fraction: float | None, expected: str
 ) -> None:
-    assert wording.percent(fraction) == said
+    assert wording.percent(fraction) == expected
 
 
 @pytest.mark.parametrize(
-    ("fraction", "said"),
+    ("fraction", "expected"),
     [
         (0.9999, "+99.99 %"),
         (1.0, "+100.00 % (2x)"),
@@ -68,8 +68,8 @@ def test_percent_keeps_the_exact_zero_apart_from_what_rounds_to_it(
         (None, "–"),
     ],
 )
-def test_large_changes_are_factors_too(fraction: float | None, said: str) -> None:
-    assert wording.sized(fraction) == said
+def test_large_changes_are_factors_too(fraction: float | None, expected: str) -> None:
+    assert wording.sized(fraction) == expected
 
 
 def test_the_sentence_of_an_improvement(normal: Comparison) -> None:
@@ -80,7 +80,7 @@ def test_the_sentence_of_an_improvement(normal: Comparison) -> None:
 
 
 def test_the_sentence_of_same_code() -> None:
-    session = Session(same_code=True)
+    session = ExactSession(same_code=True)
     metric = compare(session.manifest(), []).primary[0]
     assert wording.sentence(metric) == (
         "filemap-4k  4k.bw  not measured  no change   same code (published +7.38 %)"
@@ -116,9 +116,9 @@ def test_a_share_changes_by_points_in_every_table_of_every_form() -> None:
     assert wording.bounds(share) == "[-25.75, -25.75]"
     for session in (two, many.compared()):
         for form in ("text", "markdown", "html"):
-            said = wording.typeset(forms.render(session, form))
-            assert "−25.75 points" in said, form
-            assert "−95.02" not in said, form
+            rendered = wording.typeset(forms.render(session, form))
+            assert "−25.75 points" in rendered, form
+            assert "−95.02" not in rendered, form
 
 
 def test_a_wrapped_command_is_the_same_command() -> None:
@@ -149,15 +149,18 @@ def test_a_bound_beyond_any_reader_is_cut() -> None:
 
 
 def test_what_is_compared_is_a_series_or_kernels() -> None:
-    asked = Session().manifest().experiment
-    plain = f"{wording.series_title(asked)} on {asked.kernel.source}"
-    assert wording.subject(asked) == plain
-    assert wording.sources(asked) == f"{asked.kernel.source}, flavour {asked.kernel.flavour}"
+    experiment = ExactSession().manifest().experiment
+    plain = f"{wording.series_title(experiment)} on {experiment.kernel.source}"
+    assert wording.subject(experiment) == plain
+    assert (
+        wording.sources(experiment)
+        == f"{experiment.kernel.source}, flavour {experiment.kernel.flavour}"
+    )
     kernels = [KernelSpec(source=f"deb:linux-image-{name}=1") for name in "ab"]
     arms = tuple(
         ArmSpec(name=name, kernel=kernel) for name, kernel in zip("ab", kernels, strict=True)
     )
-    changed = asked.model_copy(update={"series": None, "arms": arms, "kernel": kernels[0]})
+    changed = experiment.model_copy(update={"series": None, "arms": arms, "kernel": kernels[0]})
     assert wording.subject(changed) == "deb:linux-image-a=1 against deb:linux-image-b=1"
     assert wording.sources(changed) == "deb:linux-image-a=1; deb:linux-image-b=1"
 

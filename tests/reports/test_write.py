@@ -15,17 +15,17 @@ from results.profile import Profile
 from results.record import RunCost
 from results.store import SessionStore, StoreError
 from tests.reports import counts_factory
-from tests.reports.factory import Session
+from tests.reports.factory import ExactSession
 
 WRITTEN = ("report.html", "report.md", "report.txt", "samples.csv", "samples.parquet")
 
 
 def store(folder: Path, *, backwards: bool = False) -> None:
-    session = Session()
+    session = ExactSession()
     target = SessionStore(folder)
     target.create(session.manifest())
-    found = session.records()
-    for number, record in enumerate(reversed(found) if backwards else found):
+    records = session.records()
+    for number, record in enumerate(reversed(records) if backwards else records):
         target.append(
             record, RunCost(run_id=record.run_id, elapsed_s=number * 1.5, guest_cpu_s=number)
         )
@@ -48,7 +48,7 @@ def test_byte_for_byte_whenever_and_in_whatever_order_the_runs_ended(tmp_path: P
 
 
 def test_counts_come_from_the_folder_and_stay_byte_for_byte(tmp_path: Path) -> None:
-    session = Session()
+    session = ExactSession()
     manifest = counts_factory.with_twins(counts_factory.counted(session.manifest()))
     twins, profiles, locks = counts_factory.twin_runs(manifest)
     profiles += counts_factory.profiles(session)
@@ -56,8 +56,8 @@ def test_counts_come_from_the_folder_and_stay_byte_for_byte(tmp_path: Path) -> N
     beside: dict[str, list[Profile | Locks]] = {}
     for profile in profiles:
         beside.setdefault(profile.run_id, []).append(profile)
-    for seen in locks:
-        beside.setdefault(seen.run_id, []).append(seen)
+    for of_run in locks:
+        beside.setdefault(of_run.run_id, []).append(of_run)
     for name, records in (("a", runs), ("b", runs[::-1])):
         target = SessionStore(tmp_path / name)
         target.create(manifest)
@@ -74,8 +74,8 @@ def test_counts_come_from_the_folder_and_stay_byte_for_byte(tmp_path: Path) -> N
 
 def test_the_text_in_the_folder_is_that_of_a_terminal_of_eighty_columns(tmp_path: Path) -> None:
     store(tmp_path)
-    said = forms.render(write_all(tmp_path), "text", width=80)
-    assert (tmp_path / "report.txt").read_text(encoding="utf-8") == said
+    rendered = forms.render(write_all(tmp_path), "text", width=80)
+    assert (tmp_path / "report.txt").read_text(encoding="utf-8") == rendered
 
 
 def test_reading_writes_nothing(tmp_path: Path) -> None:

@@ -46,9 +46,9 @@ class WallSession:
     fitness: dict[str, str] = field(default_factory=lambda: dict(FITNESS))
 
     def manifest(self) -> Manifest:
-        found = factory.manifest(factory.Session(seeds=tuple(range(1, self.blocks + 1))))
-        base = found.arms[0]
-        experiment = found.experiment.model_copy(
+        exact = factory.manifest(factory.ExactSession(seeds=tuple(range(1, self.blocks + 1))))
+        base = exact.arms[0]
+        experiment = exact.experiment.model_copy(
             update={
                 "mode": "wall",
                 "wall": WallSpec(early_looks=self.early_looks),
@@ -56,14 +56,14 @@ class WallSession:
                 "blocks": self.blocks,
             }
         )
-        provenance = found.provenance.model_copy(
+        provenance = exact.provenance.model_copy(
             update={"accelerator": self.accelerator, "fitness": self.fitness, "snapshot": False}
         )
         again = base.model_copy(update={"name": AGAIN, "label": "without the series, again"})
-        return found.model_copy(
+        return exact.model_copy(
             update={
                 "experiment": experiment,
-                "arms": (*found.arms, again),
+                "arms": (*exact.arms, again),
                 "runs_planned": 2 * 3 * self.blocks,
                 "provenance": provenance,
             }
@@ -84,7 +84,7 @@ class WallSession:
     def _run(
         self, case: str, arm: str, block: int, at: int, total: int, random: np.random.Generator
     ) -> RunRecord:
-        still = factory.Session(
+        still = factory.ExactSession(
             seeds=tuple(range(1, self.blocks + 1)), effect=dict.fromkeys(factory.LOOKS, 0.0),
             spread=0.0, noise=0.0,
         )  # fmt: skip

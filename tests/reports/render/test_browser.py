@@ -23,11 +23,11 @@ def pages(
     hostile: Comparison,
 ) -> list[Path]:  # fmt: skip
     folder = tmp_path_factory.mktemp("pages")
-    found = []
+    files = []
     for name, session in (("counted", counted), ("five", five), ("hostile", hostile)):
-        found.append(folder / f"{name}.html")
-        found[-1].write_text(forms.render(session, "html"), encoding="utf-8")
-    return found
+        files.append(folder / f"{name}.html")
+        files[-1].write_text(forms.render(session, "html"), encoding="utf-8")
+    return files
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
@@ -40,17 +40,17 @@ def test_every_page_is_quiet_fits_and_has_no_barrier(
     viewport: ViewportSize,
 ) -> None:
     for file in pages:
-        page, said = opened(browser, file, viewport, scheme)
+        page, messages = opened(browser, file, viewport, scheme)
         page.screenshot(path=shots / f"{file.stem}-{viewport['width']}-{scheme}.png")
         page.evaluate("document.querySelectorAll('details').forEach(each => each.open = true)")
-        assert said == [], file.name
+        assert messages == [], file.name
         wider = page.evaluate("document.documentElement.scrollWidth - innerWidth")
         assert wider <= 0, f"{file.name} is {wider} px too wide"
         # Contrast is of the scheme and order of the width: two of the four have both.
         both = (viewport is DESK) == (scheme == "light")
-        found = Axe().run(page).response["violations"] if both else []
-        serious = [f"{one['id']}: {one['nodes'][0]['html'][:200]}" for one in found
-                   if one["impact"] in ("serious", "critical")]  # fmt: skip
+        violations = Axe().run(page).response["violations"] if both else []
+        serious = [f"{each['id']}: {each['nodes'][0]['html'][:200]}" for each in violations
+                   if each["impact"] in ("serious", "critical")]  # fmt: skip
         assert serious == [], file.name
         page.context.close()
 
@@ -70,7 +70,7 @@ def test_the_line_of_contents_leads_to_sections_by_keyboard(
     page.context.close()
 
 
-def test_on_a_phone_the_change_is_seen_first(browser: Browser, pages: list[Path]) -> None:
+def test_on_a_phone_the_change_comes_first(browser: Browser, pages: list[Path]) -> None:
     page, _ = opened(browser, pages[0], PHONE)
     box = page.get_by_role("region", name="Metrics of filemap-4k", exact=True)
     right = box.get_by_role("cell", name="+1.16 %").first.bounding_box()

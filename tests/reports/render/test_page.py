@@ -10,13 +10,13 @@ import pytest
 from reports import forms, wording
 from reports.model import Comparison
 from reports.sections.repeat import wrapped_command
-from tests.reports.factory import FIO, Session, fails
+from tests.reports.factory import FIO, ExactSession, fails
 from tests.reports.measured import compare
 
 VOID = {"meta", "br", "link", "img", "path", "use", "wbr"}
 
 
-class Page(HTMLParser):
+class ParsedPage(HTMLParser):
     """Collects tags, attributes and text; notices tags that do not nest."""
 
     def __init__(self, text: str) -> None:
@@ -49,7 +49,7 @@ def page(normal: Comparison) -> str:
 
 
 def test_nests_and_loads_nothing(page: str) -> None:
-    parsed = Page(page)
+    parsed = ParsedPage(page)
     assert parsed.open == []
     names = {tag for tag, _ in parsed.tags}
     assert not names & {"link", "img", "iframe", "object"}
@@ -66,7 +66,7 @@ def test_nests_and_loads_nothing(page: str) -> None:
 
 
 def test_everything_the_issue_asks_for_is_on_it(page: str, normal: Comparison) -> None:
-    text = " ".join(Page(page).text.split())
+    text = " ".join(ParsedPage(page).text.split())
     for metric in normal.primary:
         assert wording.typeset(wording.tail(metric)) in text
     for part in (
@@ -91,7 +91,7 @@ def test_no_measured_cost_or_date_of_the_run(page: str, normal: Comparison) -> N
 
 def test_hostile_strings_stay_text(hostile: Comparison) -> None:
     page = forms.render(hostile, "html")
-    parsed = Page(page)
+    parsed = ParsedPage(page)
     assert parsed.open == []
     assert [tag for tag, _ in parsed.tags].count("script") == 1
     assert "<script>alert(1)</script>" in parsed.text
@@ -101,9 +101,9 @@ def test_hostile_strings_stay_text(hostile: Comparison) -> None:
 
 
 def test_failed_runs_have_their_reason() -> None:
-    session = Session()
-    found = fails(session.records(), "filemap-4k-002-patched", message="THP was on")
-    parsed = Page(forms.render(compare(session.manifest(), found), "html"))
+    session = ExactSession()
+    records = fails(session.records(), "filemap-4k-002-patched", message="THP was on")
+    parsed = ParsedPage(forms.render(compare(session.manifest(), records), "html"))
     text = " ".join(parsed.text.split())
     assert re.search(r"filemap-4k\s*0:8\s*1:8", text)
     assert "THP was on" in text
@@ -111,8 +111,8 @@ def test_failed_runs_have_their_reason() -> None:
 
 
 def test_same_code_without_a_run_is_a_whole_page() -> None:
-    session = Session(same_code=True)
-    parsed = Page(forms.render(compare(session.manifest(), []), "html"))
+    session = ExactSession(same_code=True)
+    parsed = ParsedPage(forms.render(compare(session.manifest(), []), "html"))
     assert parsed.open == []
     assert "All unchanged." in " ".join(parsed.text.split())
     assert "svg" not in {tag for tag, _ in parsed.tags}
@@ -120,7 +120,7 @@ def test_same_code_without_a_run_is_a_whole_page() -> None:
 
 def test_no_rule_is_wider_than_a_phone(page: str) -> None:
     # Tables, and nothing else, are wider than 375 px; each sits in a box of its own that scrolls.
-    parsed = Page(page)
+    parsed = ParsedPage(page)
     tables = [tag for tag, _ in parsed.tags if tag == "table"]
     boxes = [a for tag, a in parsed.tags if tag == "div" and "scroll" in str(a.get("class"))]
     assert len(tables) == len(boxes) > 3
@@ -135,13 +135,14 @@ def test_qemu_command_is_quoted_for_a_shell() -> None:
 
 
 def test_what_guests_ran_is_named_where_it_is_not_the_hosts_own() -> None:
-    manifest = Session().manifest()
+    manifest = ExactSession().manifest()
     more = {"userland": "7aa83cb57e70 of Debian 13: fio 3.39", "qemu_sha256": "ab" * 32}
     of_another = manifest.model_copy(
         update={"provenance": manifest.provenance.model_copy(update=more)}
     )
     plain, named = (
-        forms.render(compare(each, Session().records()), "html") for each in (manifest, of_another)
+        forms.render(compare(each, ExactSession().records()), "html")
+        for each in (manifest, of_another)
     )
     for value in more.values():
         assert value in named

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from reports.document import (
@@ -33,55 +33,53 @@ from reports.document import (
 )
 from reports.render import html, markdown, text
 from reports.wording import clean
-from tests.reports.render.test_page import Page
+from tests.reports.render.test_page import ParsedPage
 
 ATTACK = "<script>alert(1)</script>\x1b[31m\u202e`|$x$</pre></details>\"'&lt;\n# no\n- no"
 SVG = '<svg xmlns="http://www.w3.org/2000/svg"><title>a</title></svg>'
 TEXTS = st.text(max_size=40) | st.just(ATTACK)
 
 
-def every_block(said: str) -> list[Block]:
+def every_block(body: str) -> list[Block]:
     """One of each kind, with the text wherever a block has one."""
-    words = (said, Mono(said), Strong(said, said))
-    columns = (Column(said, left=True), Column(said, group=said, under=said), Column(said, drop=1))
-    cell = Cell(said, small=said, under=said, tone=said, mark=said)
+    words = (body, Mono(body), Strong(body, body))
+    columns = (Column(body, left=True), Column(body, group=body, under=body), Column(body, drop=1))
+    cell = Cell(body, small=body, under=body, tone=body, mark=body)
     rows = (
-        row(said, cell, said, strong=True),
-        Row((Cell(said, mono=True), cell, cell), faint=True),
+        row(body, cell, body, strong=True),
+        Row((Cell(body, mono=True), cell, cell), faint=True),
     )
-    inner: tuple[Block, ...] = (Paragraph(words), Code(said))
+    inner: tuple[Block, ...] = (Paragraph(words), Code(body))
     return [
-        Heading(said, 2), Heading(said, 3), Paragraph(words, "lead"),
-        Listing((Item(words, "warning", said, inner), Item(said))),
-        Table(said, columns, rows), Figure(said, said, said, SVG), Code(said, "sh"),
-        Facts((Fact(said, words),)), Fold(words, inner), Callout(said, inner),
-        Verdicts((VerdictRow(said, said, said, said, said, said, (said,)),)),
+        Heading(body, 2), Heading(body, 3), Paragraph(words, "lead"),
+        Listing((Item(words, "warning", body, inner), Item(body))),
+        Table(body, columns, rows), Figure(body, body, body, SVG), Code(body, "sh"),
+        Facts((Fact(body, words),)), Fold(words, inner), Callout(body, inner),
+        Verdicts((VerdictRow(body, body, body, body, body, body, (body,)),)),
     ]  # fmt: skip
 
 
 @given(TEXTS)
-@settings(deadline=None)
-def test_a_page_nests_whatever_a_text_holds(said: str) -> None:
-    page = html.page(said, [Heading(said, 1)], every_block(said), said)
-    parsed = Page(page)
+def test_a_page_nests_whatever_a_text_holds(body: str) -> None:
+    page = html.page(body, [Heading(body, 1)], every_block(body), body)
+    parsed = ParsedPage(page)
     assert parsed.open == []
-    plain = Page(html.page("x", [Heading("x", 1)], every_block("x"), "x"))
+    plain = ParsedPage(html.page("x", [Heading("x", 1)], every_block("x"), "x"))
     # No text makes an element, whatever it is: only places to break a name come and go.
-    tags = [[tag for tag, _ in found.tags if tag not in ("wbr", "br")] for found in (parsed, plain)]
-    assert tags[0] == [tag for tag in tags[1] if tag != "p" or said] or not said
+    tags = [[tag for tag, _ in each.tags if tag not in ("wbr", "br")] for each in (parsed, plain)]
+    assert tags[0] == [tag for tag in tags[1] if tag != "p" or body] or not body
     assert all(c.isprintable() or c == "\n" for c in page)
     ids = re.findall(r' id="([^"]+)"', page)
     assert len(ids) == len(set(ids))
 
 
 @given(TEXTS)
-@settings(deadline=None)
-def test_markdown_keeps_every_text_a_text(said: str) -> None:
-    made = markdown.text(every_block(said))
+def test_markdown_keeps_every_text_a_text(body: str) -> None:
+    made = markdown.text(every_block(body))
     assert all(c.isprintable() or c == "\n" for c in made)
-    shown = markdown.escape(said)
+    shown = markdown.escape(body)
     assert "\n" not in shown
-    assert re.sub(r"\\(.)", r"\1", shown) == " ".join(clean(said).split())
+    assert re.sub(r"\\(.)", r"\1", shown) == " ".join(clean(body).split())
     # Outside of code nothing that HTML or Markdown acts on stands without a backslash.
     assert not re.search(r"(?<!\\)(?:\\\\)*[<>|`*#\[\]]", shown)
 
@@ -92,10 +90,9 @@ def test_a_fence_and_a_span_are_longer_than_what_they_hold() -> None:
 
 
 @given(TEXTS, st.integers(40, 130))
-@settings(deadline=None)
-def test_text_is_within_its_width_and_moves_no_cursor(said: str, width: int) -> None:
+def test_text_is_within_its_width_and_moves_no_cursor(body: str, width: int) -> None:
     # A command with a long word is the one exception.
-    blocks = [block for block in every_block(said) if not isinstance(block, Code)]
+    blocks = [block for block in every_block(body) if not isinstance(block, Code)]
     lines = text.text(blocks, width).splitlines()
     assert max(map(len, lines), default=0) <= width
     assert all(line.isprintable() for line in lines)

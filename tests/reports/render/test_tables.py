@@ -30,11 +30,11 @@ def page(browser: Browser, tmp_path: Path) -> Page:
 
 def names(page: Page) -> list[str]:
     """First cells of the rows that are shown of the long table."""
-    found: list[str] = page.evaluate(
+    cells: list[str] = page.evaluate(
         "[...document.querySelector('table').tBodies[0].rows].filter(r => !r.hidden)"
         ".map(r => r.cells[0].textContent)"
     )
-    return found
+    return cells
 
 
 def test_a_head_sorts_down_then_up_then_not_at_all(page: Page) -> None:

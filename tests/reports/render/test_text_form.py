@@ -7,14 +7,14 @@ import pytest
 from reports import forms
 from reports.many import SessionComparison
 from reports.model import Comparison
-from tests.reports.factory import Session, fails
+from tests.reports.factory import ExactSession, fails
 from tests.reports.measured import compare
 
 
 def test_within_eighty_columns_and_complete(normal: Comparison) -> None:
-    said = forms.render(normal, "text")
-    assert max(map(len, said.splitlines())) <= 80
-    whole = " ".join(said.split())
+    rendered = forms.render(normal, "text")
+    assert max(map(len, rendered.splitlines())) <= 80
+    whole = " ".join(rendered.split())
     for part in (
         "2 improvements, 1 unchanged.",
         "filemap-4k 4k.bw +1.16 % [+0.94, +1.30] at 99 % improvement",
@@ -34,21 +34,21 @@ def test_columns_are_aligned(normal: Comparison) -> None:
 
 
 def test_failed_runs_are_named() -> None:
-    session = Session()
-    found = fails(session.records(), "filemap-4k-002-patched")
-    said = forms.render(compare(session.manifest(), found), "text")
-    whole = " ".join(said.split())
+    session = ExactSession()
+    records = fails(session.records(), "filemap-4k-002-patched")
+    rendered = forms.render(compare(session.manifest(), records), "text")
+    whole = " ".join(rendered.split())
     assert "invalid, blame workload: phase 4k: THP was on (file_thp 54.5 MiB" in whole
     assert ": filemap-4k-002-patched" in whole
-    assert "! filemap-4k: failed runs: base 0 of 8, patched 1 of 8" in said
+    assert "! filemap-4k: failed runs: base 0 of 8, patched 1 of 8" in rendered
 
 
 def test_a_cause_of_many_runs_is_printed_once() -> None:
-    session = Session()
+    session = ExactSession()
     failed = [r.run_id for r in session.records() if r.arm == "patched"]
-    said = forms.render(compare(session.manifest(), fails(session.records(), *failed)), "text")
-    assert "".join(said.split("Failed runs")[1:]).count("THP was on") == 1
-    assert "filemap-thp-007-patched" in said
+    rendered = forms.render(compare(session.manifest(), fails(session.records(), *failed)), "text")
+    assert "".join(rendered.split("Failed runs")[1:]).count("THP was on") == 1
+    assert "filemap-thp-007-patched" in rendered
 
 
 @pytest.mark.parametrize("width", [40, 60, 79, 80, 100, 132, 250])
@@ -57,10 +57,10 @@ def test_no_line_is_longer_than_the_terminal(
     matrix: Comparison, hostile: Comparison,
 ) -> None:  # fmt: skip
     for session in (counted, five, stepwise, matrix, hostile):
-        said = forms.render(session, "text", width=width)
+        rendered = forms.render(session, "text", width=width)
         # A command is not broken within a word: it would be another command.
         lines = [
-            line for line in said.splitlines() if "sessions/" not in line and ".tar" not in line
+            line for line in rendered.splitlines() if "sessions/" not in line and ".tar" not in line
         ]
         assert max(map(len, lines)) <= width
 
@@ -84,6 +84,6 @@ def test_a_file_is_the_same_wherever_it_is_printed(normal: Comparison) -> None:
 
 
 def test_hostile_strings_cannot_move_the_cursor(hostile: Comparison) -> None:
-    said = forms.render(hostile, "text")
-    assert max(map(len, said.splitlines())) <= 80
-    assert all(c.isprintable() or c == "\n" for c in said)
+    rendered = forms.render(hostile, "text")
+    assert max(map(len, rendered.splitlines())) <= 80
+    assert all(c.isprintable() or c == "\n" for c in rendered)

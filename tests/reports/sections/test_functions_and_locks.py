@@ -13,20 +13,20 @@ from reports.verdict import Verdict
 
 
 @pytest.mark.parametrize(
-    ("value", "said"),
+    ("value", "expected"),
     [(-85.31, "-85.3"), (17.46, "+17.5"), (0.0, "0"), (0.04, "±0.0"), (-0.04, "±0.0")],
 )
-def test_differences(value: float, said: str) -> None:
-    assert wording.signed(value) == said
+def test_differences(value: float, expected: str) -> None:
+    assert wording.signed(value) == expected
 
 
 @pytest.mark.parametrize(
-    ("title", "said"),
+    ("title", "expected"),
     [("I/O", "I/Os"), ("folio added", "folios added"), ("page fault", "page faults"),
      ("virtual ms", "virtual ms"), ("ms", "ms"), ("shared", "shareds")],
 )  # fmt: skip
-def test_plurals(title: str, said: str) -> None:
-    assert wording.plural(title) == said
+def test_plurals(title: str, expected: str) -> None:
+    assert wording.plural(title) == expected
 
 
 def test_changes() -> None:
@@ -47,34 +47,34 @@ def test_a_change_within_the_scatter_is_in_parentheses() -> None:
 
 
 def test_sentences(counted: Comparison) -> None:
-    found = counted.headlines[0]
-    assert functions.total(found).startswith("12870.4 -> 12716.6 instructions per I/O: -153.8 (")
-    assert functions.ratio(found.ratios[0]).startswith(
+    headline = counted.headlines[0]
+    assert functions.total(headline).startswith("12870.4 -> 12716.6 instructions per I/O: -153.8 (")
+    assert functions.ratio(headline.ratios[0]).startswith(
         "Tree walks per folio added: 9.09 -> 7.34, -1.75 (-19.2"
     )
-    assert "105 % of the change" in functions.share(found)
-    assert "spread over" not in functions.share(found)
-    said = [functions.hint(hint, "base", "patched") for hint in found.hints]
-    assert any("filemap_range_has_entry ran only in base" in hint for hint in said)
+    assert "105 % of the change" in functions.share(headline)
+    assert "spread over" not in functions.share(headline)
+    sentences = [functions.hint(hint, "base", "patched") for hint in headline.hints]
+    assert any("filemap_range_has_entry ran only in base" in hint for hint in sentences)
 
 
-def test_what_few_functions_do_not_explain_is_said(counted: Comparison) -> None:
-    found = counted.headlines[0].model_copy(update={"listed": 1})
-    assert functions.share(found).endswith("; the change is spread over many functions")
+def test_what_few_functions_do_not_explain_is_reported(counted: Comparison) -> None:
+    headline = counted.headlines[0].model_copy(update={"listed": 1})
+    assert functions.share(headline).endswith("; the change is spread over many functions")
 
 
 def test_significant_functions_come_first_and_all_rows_add_up(counted: Comparison) -> None:
-    found = counted.headlines[0]
-    noise = tuple(row for row in found.functions if row.instructions.within_scatter)
+    headline = counted.headlines[0]
+    noise = tuple(row for row in headline.functions if row.instructions.within_scatter)
     assert noise
-    mixed = found.model_copy(update={"functions": noise[:2] + found.rows[:1] + noise[2:],
-                                     "listed": 3, "others": None})  # fmt: skip
-    assert [row.name for row in functions.significant(mixed)] == [found.rows[0].name]
+    mixed = headline.model_copy(update={"functions": noise[:2] + headline.rows[:1] + noise[2:],
+                                        "listed": 3, "others": None})  # fmt: skip
+    assert [row.name for row in functions.significant(mixed)] == [headline.rows[0].name]
     [_, table, _] = functions._significant(counted, mixed)
     assert isinstance(table, Table)
     heads = [row.cells[0].text for row in table.rows]
-    assert heads == [found.rows[0].name, "2 listed functions, not significant", "all"]
-    lost = found.model_copy(update={"functions": noise, "listed": 3})
+    assert heads == [headline.rows[0].name, "2 listed functions, not significant", "all"]
+    lost = headline.model_copy(update={"functions": noise, "listed": 3})
     [_, table, _] = functions._significant(counted, lost)
     assert isinstance(table, Table)
     assert "not significant" in table.rows[0].cells[0].text
@@ -85,9 +85,9 @@ def test_more_functions_than_a_table_holds_are_a_row_of_their_sum(
     counted: Comparison, monkeypatch: pytest.MonkeyPatch, most: int
 ) -> None:
     monkeypatch.setattr(functions, "MOST_FUNCTIONS", most)
-    found = counted.headlines[0]
-    clear = functions.significant(found)
-    [_, table, _] = functions._significant(counted, found)
+    headline = counted.headlines[0]
+    clear = functions.significant(headline)
+    [_, table, _] = functions._significant(counted, headline)
     assert isinstance(table, Table)
     numbers = [float(row.cells[1].text) for row in table.rows]
     assert sum(numbers[:-1]) == pytest.approx(numbers[-1], abs=0.5)
@@ -130,11 +130,11 @@ def test_a_long_chain_of_callers_keeps_its_ends(counted: Comparison) -> None:
 
 def test_a_verdict_names_the_functions_behind_it(counted: Comparison) -> None:
     bw, thp = counted.primary[:2]
-    said = functions.explained(counted, bw)
-    assert said.startswith("153.8 fewer instructions per I/O: xas_load -85.3, ")
+    explanation = functions.explained(counted, bw)
+    assert explanation.startswith("153.8 fewer instructions per I/O: xas_load -85.3, ")
     for form in (forms.render(counted, "text"), wording.typeset(forms.render(counted, "text"))):
         assert "153.8 fewer instructions per I/O" in " ".join(form.split())
-    assert wording.typeset(said) in " ".join(forms.render(counted, "html").split())
+    assert wording.typeset(explanation) in " ".join(forms.render(counted, "html").split())
     # Nothing is explained where nothing is called.
     assert thp.judgement.verdict is not Verdict.IMPROVEMENT
     assert functions.explained(counted, thp) == ""
@@ -155,8 +155,8 @@ def test_a_path_is_explained_by_the_functions_that_make_it_up(counted: Compariso
         case = counted.cases[0]
         metrics = tuple(path if metric == bw else metric for metric in case.metrics)
         cases = (case.model_copy(update={"metrics": metrics}), *counted.cases[1:])
-        said = functions.explained(counted.model_copy(update={"cases": cases}), path)
-        assert said.startswith("153.8 fewer") == explained
+        explanation = functions.explained(counted.model_copy(update={"cases": cases}), path)
+        assert explanation.startswith("153.8 fewer") == explained
 
 
 def test_instructions_that_do_not_account_for_a_rate_are_not_named(counted: Comparison) -> None:

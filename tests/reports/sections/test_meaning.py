@@ -6,7 +6,7 @@ from reports.sections.meaning import PATH_AND_WORK, of_judged
 
 
 @pytest.mark.parametrize(
-    ("names", "said"),
+    ("names", "expected"),
     [
         (("4k.path", "4k.work"), PATH_AND_WORK),
         (("thp.bw", "thp.work"), PATH_AND_WORK),
@@ -15,6 +15,6 @@ from reports.sections.meaning import PATH_AND_WORK, of_judged
     ],
 )
 def test_path_and_work_are_explained_where_they_are_judged(
-    names: tuple[str, ...], said: str
+    names: tuple[str, ...], expected: str
 ) -> None:
-    assert of_judged(names) == said
+    assert of_judged(names) == expected

@@ -4,7 +4,7 @@ import pytest
 
 from reports.document import Paragraph
 from reports.sections.verdicts import beside
-from tests.reports.factory import Session
+from tests.reports.factory import ExactSession
 from tests.reports.measured import compare
 
 
@@ -19,7 +19,7 @@ from tests.reports.measured import compare
 def test_bandwidth_stands_beside_phases_that_are_judged_by_something_else(
     primary: tuple[str, ...], shown: list[str]
 ) -> None:
-    session = Session()
+    session = ExactSession()
     manifest = session.manifest()
     cases = tuple(
         case.model_copy(
@@ -31,13 +31,13 @@ def test_bandwidth_stands_beside_phases_that_are_judged_by_something_else(
         )
         for case in manifest.cases
     )
-    one = compare(manifest.model_copy(update={"cases": cases}), session.records())
-    found = beside(one)
-    assert len(found) == bool(shown)
-    for block in found:
+    comparison = compare(manifest.model_copy(update={"cases": cases}), session.records())
+    paragraphs = beside(comparison)
+    assert len(paragraphs) == bool(shown)
+    for block in paragraphs:
         assert isinstance(block, Paragraph)
-        said = str(block.words)
-        assert all(name in said for name in shown)
-        assert not any(f"{phase}.bw" in said for phase in ("4k", "thp", "switch")
+        text = str(block.words)
+        assert all(name in text for name in shown)
+        assert not any(f"{phase}.bw" in text for phase in ("4k", "thp", "switch")
                        if f"{phase}.bw" not in shown)  # fmt: skip
-        assert "published" in said
+        assert "published" in text

@@ -1,0 +1,177 @@
+"""From what one CPU counted to a range of what many may do: pure, an estimate, never judged.
+
+One end is path length, which is exact; the other is a lock that is always held, whose
+throughput is the reciprocal of the time that it is held for.  Between them CPUs queue
+(``reports.queueing``).  How long a lock is held on hardware is not known: instructions take half a
+cycle or two, and lines come from other CPUs.  So a machine's file has the least and the most of
+each, and the range is what any choice of them gives, the same choice on both arms.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
+from typing import NamedTuple
+
+import numpy as np
+
+from experiment.machine import ManyCpus
+from reports.lock_model import MeasuredLock, MeasuredLocks
+from reports.model import Reference
+from reports.queueing import lock_throughput
+from reports.scaling_model import PublishedPoint, Range, Scaling, ScalingPoint
+from results.record import Manifest
+
+CPUS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
+# A lock that fewer than four times the most CPUs cannot fill has no part in this.
+FARTHEST = 4 * CPUS[-1]
+# Lines that move while a lock is held once, where nobody counted them: chosen.
+LINES: Range = (0.0, 4.0)
+# Who lets go writes the line that the next one waits at, and that one reads it.
+HANDOVER_LINES = 2
+# Values that a range is gone through in.
+STEPS = 5
+
+
+class _Arm(NamedTuple):
+    """Instructions per unit of work, those of them with the lock held, and times it is taken."""
+
+    instructions: float
+    held: float
+    taken: float
+
+
+class _Assumption(NamedTuple):
+    """ns of an instruction without and with the lock, of a transfer; and lines of a hold."""
+
+    apart_ns: float
+    held_ns: float
+    transfer_ns: float
+    lines: float
+
+
+def _assumptions(many: ManyCpus, lines: Range) -> Iterator[_Assumption]:
+    """Every range in steps, in all combinations: a change may be largest between two ends.
+
+    What is counted, with no line that moves and instructions that are all as fast, is among them.
+    """
+    speeds = 1 / (many.ghz * np.geomspace(*many.instructions_per_cycle, STEPS))
+    held_lines = np.linspace(*lines, STEPS)
+    transfers = [(0.0, 0.0), *itertools.product(sorted({*many.transfer_ns}), held_lines)]
+    for apart_ns, held_ns in itertools.product(speeds, speeds):
+        for transfer_ns, moved in transfers:
+            yield _Assumption(*map(float, (apart_ns, held_ns, transfer_ns, moved)))
+
+
+def _throughput(arm: _Arm, cpus: int, by: _Assumption) -> float:
+    """Units of work in a nanosecond."""
+    apart = (arm.instructions - arm.held) * by.apart_ns / arm.taken
+    # What another CPU held last is fetched from there.
+    fetched = by.lines * by.transfer_ns * (cpus - 1) / cpus
+    held = arm.held * by.held_ns / arm.taken + fetched
+    return lock_throughput(cpus, apart, held, HANDOVER_LINES * by.transfer_ns) / arm.taken
+
+
+def _point(
+    base: _Arm, patched: _Arm, cpus: int, assumptions: Sequence[_Assumption]
+) -> ScalingPoint:
+    ends: list[tuple[float, float, float]] = []
+    for each in assumptions:
+        alone = _throughput(base, 1, each)
+        both = [_throughput(arm, cpus, each) for arm in (base, patched)]
+        ends.append((both[0] / alone, both[1] / alone, both[1] / both[0] - 1))
+    before, after, change = zip(*ends, strict=True)
+    return ScalingPoint(
+        cpus=cpus,
+        base=(min(before), max(before)),
+        patched=(min(after), max(after)),
+        change=(min(change), max(change)),
+    )
+
+
+def _arms(locks: MeasuredLocks, lock: MeasuredLock) -> tuple[_Arm, _Arm]:
+    """Of the instance that is held longest: its share of what is taken is that of what is held."""
+    assert lock.saturation is not None
+    busy, full, held, taken = locks.busy, lock.saturation, lock.held, lock.taken
+    return tuple(
+        _Arm(all_of, all_of / cpus, of_label * all_of / cpus / time)
+        for all_of, cpus, time, of_label in (
+            (busy.base, full.base, held.base, taken.base),
+            (busy.patched, full.patched, held.patched, taken.patched),
+        )
+    )  # type: ignore[return-value]
+
+
+def _first_full(locks: MeasuredLocks) -> MeasuredLock | None:
+    """The lock that the fewest CPUs keep held all the time, None where none is near."""
+    rows = [
+        (min(row.saturation.base, row.saturation.patched), row)
+        for row in locks.rows
+        if row.saturation is not None and row.taken.base > 0 and row.taken.patched > 0
+    ]
+    full, row = min(rows, key=lambda each: (each[0], each[1].label), default=(FARTHEST, None))
+    return row if full < FARTHEST else None
+
+
+def _scaling(
+    manifest: Manifest,
+    locks: MeasuredLocks,
+    references: Sequence[Reference],
+    held_lines: Mapping[str, Range],
+) -> Scaling | None:
+    machine, lock = manifest.machine, _first_full(locks)
+    if machine is None or machine.many is None or lock is None or locks.vcpus > 1:
+        return None
+    base, patched = _arms(locks, lock)
+    jobs = manifest.experiment.dataset.jobs
+    # Bandwidths: bw, or those of reads or writes.
+    bandwidths = [
+        r for r in references if r.metric.startswith(f"{locks.phase}.") and r.metric.endswith("bw")
+    ]
+    reference = bandwidths[0] if bandwidths else None
+    lines = held_lines.get(lock.label, LINES)
+    assumptions = tuple(_assumptions(machine.many, lines))
+    return Scaling(
+        case=locks.case,
+        phase=locks.phase,
+        unit_title=locks.unit_title,
+        machine=machine.name,
+        machine_title=machine.title,
+        lock=lock.label,
+        instructions=(base.instructions, patched.instructions),
+        held=(base.held, patched.held),
+        taken=(base.taken, patched.taken),
+        lines=lines,
+        lines_counted=lock.label in held_lines,
+        at_one=base.instructions / patched.instructions - 1,
+        significant=not (locks.busy.within_scatter or lock.held.within_scatter),
+        points=tuple(
+            _point(base, patched, cpus, assumptions)
+            for cpus in sorted({*CPUS, *([jobs] if reference else [])})
+        ),
+        published=PublishedPoint(jobs=jobs, change=reference.change, document=reference.document)
+        if reference
+        else None,
+    )
+
+
+def estimate(
+    manifest: Manifest,
+    locks: Sequence[MeasuredLocks],
+    published: Mapping[str, Sequence[Reference]],
+    held_lines: Mapping[tuple[str, str], Mapping[str, Range]] = MappingProxyType({}),
+) -> tuple[Scaling, ...]:
+    """A range for each phase of one vCPU that has a lock which few CPUs keep held.
+
+    ``published`` has the published figures of each case, ``held_lines`` by case and phase the lines
+    that came while a lock was held once, by its label (``reports.lines.lines_held``).
+    """
+    ranges = (
+        _scaling(
+            manifest, each, published.get(each.case, ()),
+            held_lines.get((each.case, each.phase), {}),
+        )
+        for each in locks
+    )  # fmt: skip
+    return tuple(each for each in ranges if each is not None)

@@ -1,0 +1,130 @@
+"""Lines that move between a modelled machine's CPUs: a line a phase, and tables behind it."""
+
+from __future__ import annotations
+
+from reports import wording
+from reports.document import Block, Cell, Column, Fold, Paragraph, Row, Strong, Table, row
+from reports.lines_model import LinesComparison, MovedLines
+from reports.model import Comparison
+from reports.sections.functions import only
+from reports.sections.measured_locks import PARENTHESES
+from reports.sections.view import View, titled
+
+COUNTED = (
+    "Modelled, not measured: in diagnostic runs of a guest with several vCPUs a QEMU plugin "
+    "follows every access to memory through a private cache of each. A line moves where one reads "
+    "what another wrote, or writes what another has. All numbers are virtual and are never judged."
+)
+SHARING = (
+    "False sharing: until it loses the line again, who took it touches no byte that the other had "
+    "written (or, where readers lost it, read)."
+)
+TURNS = (
+    "vCPUs take turns, and how long these are decides who meets: “turns” marks rows that differ by "
+    "more than a quarter with turns of another length. Compare arms; they predict no machine."
+)
+MOST_SHOWN = 12
+
+
+def _moved(comparison: LinesComparison) -> str:
+    total = comparison.total.all_lines
+    if total.equal:
+        return f"unchanged at {wording.short(total.base)}"
+    return f"{wording.few(total)} ({wording.moved(total).strip('()')}{_mark(total.within_scatter)})"
+
+
+def _mark(scattered: bool) -> str:
+    return ", not significant" if scattered else ""
+
+
+def sentence(lines: LinesComparison) -> str:
+    """``lines that moved per folio added 34.2 -> 33.9 (-0.9 %); most false sharing ...``."""
+    parts = [f"lines that moved between {lines.vcpus} CPUs per {lines.unit_title} {_moved(lines)}"]
+    false = lines.falsest
+    if false:
+        parts.append(f"most false sharing of a variable: {false.object} {wording.few(false.apart)}")
+    else:
+        parts.append("no variable with false sharing")
+    if lines.by_turns:
+        parts.append("the number depends on the turns")
+    return f"{'; '.join(parts)}; {wording.seeds(len(lines.seeds))} of a modelled {lines.machine}"
+
+
+def blocks(_view: View, comparison: Comparison) -> list[Block]:
+    """The section: a line for each phase, and what is behind it in a fold."""
+    section: list[Block] = []
+    for each in comparison.lines:
+        where = f"{each.case}, phase {each.phase}"
+        section.append(Paragraph((Strong(f"{where}: "), f"{sentence(each)}."), "lead"))
+        behind = tuple(_tables(comparison, each, where))
+        section.append(Fold(f"Lines that moved in {where}", behind))
+    if section:
+        many = any(len(each.seeds) > 1 for each in comparison.lines)
+        notes = (COUNTED, SHARING, TURNS, *((PARENTHESES,) if many else ()))
+        section.append(Paragraph(" ".join(notes), "note"))
+    return titled("Lines that move between CPUs, modelled", "lines", section)
+
+
+def _tables(comparison: Comparison, lines: LinesComparison, where: str) -> list[Block]:
+    turns = f"turns of {lines.metronome_ns / 1000:g} µs"
+    if lines.other_ns:
+        turns += f", and of {lines.other_ns / 1000:g} µs beside"
+    banner = f" Per {lines.unit_title}, {lines.vcpus} vCPUs, {turns}."
+    section: list[Block] = [Paragraph((Strong(f"{lines.machine_title}."), banner), "banner")]
+    for title, rows in (("object", lines.objects), ("function", lines.pairs)):
+        if not rows:
+            continue
+        heads = _heads(comparison, lines, title)
+        shown, more = rows[:MOST_SHOWN], rows[MOST_SHOWN:]
+        label = f"Lines that moved by {title}, {where}"
+        section.append(Table(label, heads, tuple(_row(comparison, lines, each) for each in shown)))
+        if more:
+            inner = Table(f"More lines by {title}, {where}", heads,
+                          tuple(_row(comparison, lines, each) for each in more))  # fmt: skip
+            section.append(Fold(f"{len(more)} more rows by {title}", (inner,), page_only=True))
+    return section
+
+
+def _heads(comparison: Comparison, lines: LinesComparison, title: str) -> tuple[Column, ...]:
+    base, patched = comparison.manifest.base, comparison.manifest.patched
+    first = (
+        [Column("object", left=True)]
+        if title == "object"
+        else [Column("taken by", left=True), Column("from", left=True), Column("object", left=True)]
+    )
+    groups = [("lines that moved", 0), ("of these false sharing", 3), ("to be read", 1)]
+    if lines.other_ns:
+        groups.append((f"turns of {lines.other_ns / 1000:g} µs", 2))
+    columns = [Column("change", group=groups[0][0])]
+    for group, drop in groups:
+        columns += [Column(base, group=group, drop=drop), Column(patched, group=group, drop=drop)]
+    return (*first, *columns)
+
+
+def _of_bytes(ends: tuple[int, int] | None) -> str:
+    return "" if ends is None else f"{ends[0]}-{ends[1]}"
+
+
+def _row(comparison: Comparison, lines: LinesComparison, each: MovedLines) -> Row:
+    mine, theirs = _of_bytes(each.mine), _of_bytes(each.theirs)
+    notes = (
+        f"bytes {mine}, theirs {theirs}" if mine else "",
+        "turns" if each.by_turns else "",
+        only(each.only_in, comparison),
+    )
+    note = ", ".join(filter(None, notes))
+    first = [Cell(each.object, small=note, mono=each.named)]
+    if each.taker:
+        first = [
+            Cell(each.taker, mono=True), Cell(each.holder, mono=True),
+            Cell(each.object, under=note, mono=each.named),
+        ]  # fmt: skip
+    numbers = [
+        wording.amount(value, 3)
+        for pair in (each.all_lines, each.apart, each.reads)
+        for value in (pair.base, pair.patched)
+    ]
+    if lines.other_ns:
+        numbers += [wording.amount(value, 3) for value in each.other or (0.0, 0.0)]
+    change = "unchanged" if each.all_lines.equal else wording.moved(each.all_lines)
+    return row(*first, change, *numbers)

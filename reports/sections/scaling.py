@@ -1,0 +1,130 @@
+"""What many CPUs may make of it: a line a phase, and a chart and tables behind it."""
+
+from __future__ import annotations
+
+from experiment.machine import ManyCpus
+from reports import wording
+from reports.charts import scaling as scaling_charts
+from reports.charts.canvas import identifier
+from reports.document import Block, Column, Fold, Paragraph, Strong, Table, facts, row
+from reports.model import Comparison
+from reports.scaling_model import Range, Scaling, ScalingPoint
+from reports.sections.measured_locks import PARENTHESES
+from reports.sections.view import View, gallery, titled
+
+ESTIMATED = (
+    "Estimated range, not measured. One end is path length, counted on one CPU; the other is the "
+    "lock that fills up first, held all the time, by what the measured runs counted. Between them "
+    "CPUs queue for it. What hardware does is not known, so each assumption below goes from its "
+    "least to its most, alike on both arms. It is never judged."
+)
+LIMITS = (
+    "One lock: others, misses and lines that move outside of it, memory bandwidth and CPUs that "
+    "share a core are in none of this. A change that saves misses under the lock may be larger."
+)
+SHOWN_CPUS = (1, 2, 4, 8, 16, 32, 64)
+SOME_CPUS = 16
+
+
+def _change(scaling: Scaling, point: ScalingPoint) -> str:
+    low, high = (wording.percent(end) for end in point.change)
+    text = low if low == high else f"{low} … {high}"
+    return text if scaling.significant else f"({text})"
+
+
+def verdict_of_published(scaling: Scaling) -> str:
+    """Where the published change is: ``in the range``, ``above it`` or ``below it``."""
+    published = scaling.published
+    point = scaling.at(published.jobs) if published else None
+    if published is None or point is None:
+        return ""
+    low, high = point.change
+    return "above it" if published.change > high else (
+        "below it" if published.change < low else "in the range"
+    )  # fmt: skip
+
+
+def sentence(scaling: Scaling) -> str:
+    """``throughput of 16 CPUs +1.0 % … +4.9 %, estimated range, not measured; of one ...``."""
+    published = scaling.published
+    cpus = published.jobs if published else SOME_CPUS
+    point = scaling.at(cpus)
+    assert point is not None
+    text = (
+        f"throughput of {cpus} CPUs {_change(scaling, point)}, estimated range, not measured; of "
+        f"one {wording.percent(scaling.at_one)} by path length"
+    )
+    if published:
+        text += (
+            f"; published {wording.percent(published.change)} at {published.jobs} jobs is "
+            f"{verdict_of_published(scaling)}"
+        )
+    return text
+
+
+def blocks(view: View, comparison: Comparison) -> list[Block]:
+    """The section: a line for each phase, and what is behind it in a fold."""
+    section: list[Block] = []
+    charts = view.charts(scaling_charts.draw, comparison=comparison)
+    for each in comparison.scaling:
+        where = f"{each.case}, phase {each.phase}"
+        section.append(Paragraph((Strong(f"{where}: "), f"{sentence(each)}."), "lead"))
+        kind = identifier("scaling", each.case, each.phase)
+        drawn = gallery((chart for chart in charts if chart.kind == kind), 4)
+        behind = (*drawn, *_tables(comparison, each, where))
+        section.append(Fold(f"Many CPUs of {where}", behind))
+    if section:
+        many = any(len(each.seeds) > 1 for each in comparison.measured_locks)
+        notes = (ESTIMATED, LIMITS, *((PARENTHESES,) if many else ()))
+        section.append(Paragraph(" ".join(notes), "note"))
+    return titled("Many CPUs, an estimated range", "scaling", section)
+
+
+def _speeds(ends: Range) -> str:
+    low, high = (wording.figure(end, 3) for end in ends)
+    return low if low == high else f"{low} … {high}"
+
+
+def _tables(comparison: Comparison, scaling: Scaling, where: str) -> list[Block]:
+    manifest = comparison.manifest
+    speed = f"times one CPU of {manifest.base}"
+    columns = (
+        Column("CPUs", left=True), Column("change"),
+        Column(manifest.base, group=speed, drop=1), Column(manifest.patched, group=speed, drop=1),
+    )  # fmt: skip
+    published = scaling.published
+    wanted_cpus = {*SHOWN_CPUS, *([published.jobs] if published else [])}
+    rows = tuple(
+        row(str(p.cpus), _change(scaling, p), _speeds(p.base), _speeds(p.patched))
+        for p in scaling.points
+        if p.cpus in wanted_cpus
+    )
+    return [
+        Table(f"Estimated throughput, {where}", columns, rows),
+        *facts(_assumptions(scaling, manifest.machine.many if manifest.machine else None)),
+    ]
+
+
+def _assumptions(scaling: Scaling, many: ManyCpus | None) -> list[tuple[str, str]]:
+    assert many is not None
+    unit = scaling.unit_title
+
+    def both(ends: Range) -> str:
+        return " -> ".join(map(wording.short, ends))
+
+    def least_and_most(ends: Range) -> str:
+        return " to ".join(f"{end:.3g}" for end in dict.fromkeys(ends))
+
+    return [
+        ("lock", f"{scaling.lock}, its longest held instance; a queue of waiters (MCS)"),
+        (f"counted per {unit}", f"{both(scaling.instructions)} instructions, {both(scaling.held)} "
+         f"of them with the lock held, taken {both(scaling.taken)} times"),
+        ("machine", scaling.machine_title),
+        ("instructions per cycle", f"{least_and_most(many.instructions_per_cycle)} at "
+         f"{many.ghz:g} GHz, with the lock and without it each by itself"),
+        ("a line from another CPU", f"{least_and_most(many.transfer_ns)} ns, or nothing; two for a "
+         "handover to a waiter"),
+        ("lines that move while the lock is held once",
+         f"{least_and_most(scaling.lines)} ({'counted' if scaling.lines_counted else 'chosen'})"),
+        ("sources", many.source),
+    ]  # fmt: skip
