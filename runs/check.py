@@ -104,7 +104,7 @@ def machine(session: Session, entry: PlannedCheck, booted: CheckGuest) -> Machin
     kernel = session.checked[entry.flavour][entry.arm.name]
     return Machine(
         kernel=kernel.image,
-        initramfs=session.root_of(kernel, booted.programs).path,
+        initramfs=session.root_of(kernel, booted.extras).path,
         guest=booted.guest,
         size=booted.size,
         prepare_text=booted.prepare_text,

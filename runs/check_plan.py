@@ -11,7 +11,7 @@ from experiment.plan import Size, memory_needed_mib, scaled
 from experiment.spec import ArmSpec, CaseSpec, Experiment, Guest
 from workloads.check_job import CheckCase, CheckTask, Room, command_line, job_text, room, task_of
 from workloads.job import prepare_text
-from workloads.spec import Workload, programs_of
+from workloads.spec import Extras, Workload, extras_of
 
 # The smallest sizes, whatever is measured: what is looked for does not need more.
 PROFILE = "smoke"
@@ -21,8 +21,7 @@ CPU = "Nehalem,-hypervisor"
 MORE_MEMORY_MIB = 192
 # Short turns, so that several vCPUs meet within critical sections.
 METRONOME_NS = 20_000
-# Host seconds for what is several times slower than a measured guest, on a busy host: on one
-# with a load of 15 a guest of 105 s of CPU time took 800, and one that waits longer is not hung.
+# Seconds of QEMU's CPU time for what is several times slower than a measured guest.
 BOOT_S, SILENCE_S, RUN_S = 1800.0, 3600.0, 7200.0
 
 
@@ -56,7 +55,7 @@ class CheckGuest:
     job_text: str
     cmdline: tuple[str, ...]
     task: CheckTask
-    programs: tuple[Path, ...] = ()
+    extras: Extras
 
 
 def planned(experiment: Experiment, workloads: Mapping[str, Workload]) -> tuple[PlannedCheck, ...]:
@@ -71,12 +70,12 @@ def planned(experiment: Experiment, workloads: Mapping[str, Workload]) -> tuple[
     shapes = [(spec.flavour, vcpus, ()) for vcpus in spec.vcpus]
     if spec.selftests:
         shapes.append((spec.selftest_flavour, 1, spec.selftests))
-    groups: dict[tuple[str, str, bool, tuple[Path, ...]], list[CaseSpec]] = {}
+    groups: dict[tuple[str, str, bool, Extras], list[CaseSpec]] = {}
     for case in experiment.cases:
         if not spec.cases or case.name in spec.cases:
             workload = workloads[case.workload].as_variant(case.variant)
-            programs = programs_of(workload.phases)
-            key = (workload.mkfs, workload.mount_options, workload.file_per_job, programs)
+            extras = extras_of(workload)
+            key = (workload.mkfs, workload.mount_options, workload.file_per_job, extras)
             groups.setdefault(key, []).append(case)
     return tuple(
         PlannedCheck(
@@ -127,7 +126,7 @@ def guest_of(
         ),
         cmdline=(*command_line(entry.selftests), *entry.arm.cmdline),
         task=task_of(cases, entry.selftests, lockdep=not entry.selftests, vcpus=entry.vcpus),
-        programs=programs_of(workload.phases),
+        extras=extras_of(workload),
     )  # fmt: skip
 
 

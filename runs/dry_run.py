@@ -111,7 +111,7 @@ class PrintingExecutor:
         """The kernel as it is in the cache, or will be; lines that build it on its own."""
         key = build.key_of(spec, patches, checkout=checkout, cache=cache)
         if key not in self.known:
-            title = f"# kernel {key}, flavour {spec.flavour}, {len(patches)} patches"
+            title = f"# kernel {key}, flavour {spec.configuration}, {len(patches)} patches"
             lines = build.commands(spec, patches, checkout=checkout, cache=cache)
             self.lines.add("builds", [title, *lines])
             self.known[key] = load(cache, key) or _planned(spec, key, cache)
@@ -206,7 +206,7 @@ def exact_lines(name: str, machine: Machine, job_text: str, probe: Probe | None)
     texts = {files.prepare: machine.prepare_text, files.job: job_text}
     argv = qemu_argv(
         machine.guest, machine.size, files,
-        plugin=exact.plugin_of(probe, work), cmdline=machine.cmdline,
+        plugin=exact.plugin_of(probe, work, files.memory), cmdline=machine.cmdline,
     )  # fmt: skip
     return [
         f"# {name}",
@@ -247,7 +247,7 @@ def _planned(spec: KernelSpec, key: str, cache: Path) -> Kernel:
     # Nothing says yet that two kernels are the same code.
     identity = KernelIdentity(
         key=key, arch=spec.arch, page_kib=spec.page_kib, release="", source=spec.source,
-        patches=(), flavour=PREBUILT if spec.is_prebuilt else spec.flavour, compiler="",
+        patches=(), flavour=PREBUILT if spec.is_prebuilt else spec.configuration, compiler="",
         config_sha256="", code_key=key,
     )  # fmt: skip
     return Kernel(kernels_folder(cache) / key, identity)

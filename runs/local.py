@@ -58,7 +58,7 @@ class _Snapshots:
             if failed or machine not in machines:
                 del self.by_machine[machine]
                 if not failed:
-                    shutil.rmtree(snapshot.result().memory.parent, ignore_errors=True)
+                    snapshot.result().drop()
 
 
 @dataclass
@@ -88,7 +88,9 @@ class LocalExecutor:
     def keeping(self) -> Iterator[LocalExecutor]:
         """As ``runs.boots.Executor.keeping``."""
         with ExitStack() as held:
-            yield replace(self, snapshots=_Snapshots(held))
+            snapshots = _Snapshots(held)
+            held.callback(snapshots.keep, ())
+            yield replace(self, snapshots=snapshots)
 
     def slots(self, memory_mib: int, limit: int | None) -> int:
         """What the user said, or what cores and memory allow."""
@@ -148,7 +150,10 @@ def _memory_mib(batch: Sequence[Boot], slots: int, kept: Collection[Machine]) ->
 
 
 def _all(stage: _Stage, batch: Sequence[Boot]) -> None:
-    pool = ThreadPoolExecutor(max_workers=stage.place.slots, thread_name_prefix="guest")
+    slots = stage.place.slots
+    pool = ThreadPoolExecutor(max_workers=slots, thread_name_prefix="guest")
+    # While what one sent is read, the next is booted; one more, as a repeat waits for its original.
+    readers = ThreadPoolExecutor(max_workers=slots + 1, thread_name_prefix="reader")
     try:
         for boot in batch:
             if boot.machine not in stage.snapshots.by_machine and not boot.cold:
@@ -157,7 +162,8 @@ def _all(stage: _Stage, batch: Sequence[Boot]) -> None:
                     _snapshot, stage, boot, stage.snapshots.count
                 )
         for boot in batch:
-            stage.runs[boot.name] = pool.submit(_run, stage, boot)
+            guest = pool.submit(_run, stage, boot)
+            stage.runs[boot.name] = readers.submit(_read, stage, boot, guest, pool)
         for finished in as_completed([stage.runs[boot.name] for boot in batch]):
             finished.result()
     except BaseException:
@@ -165,6 +171,7 @@ def _all(stage: _Stage, batch: Sequence[Boot]) -> None:
         raise
     finally:
         pool.shutdown(wait=True, cancel_futures=True)
+        readers.shutdown(wait=True, cancel_futures=True)
 
 
 def _snapshot(stage: _Stage, boot: Boot, number: int) -> Snapshot:
@@ -197,19 +204,25 @@ def _watch(stage: _Stage, name: str) -> Callable[[str], None]:
     return watch
 
 
-def _run(stage: _Stage, boot: Boot) -> None:
+def _run(stage: _Stage, boot: Boot) -> Outcome:
     if stage.stop.is_set():
         raise InterruptedRunError
     stage.place.reporter.started(boot.name)
+    outcome = _boot(stage, boot)
+    stage.cpu_s.append(outcome.cpu_s)
+    return outcome
+
+
+def _read(stage: _Stage, boot: Boot, guest: Future[Outcome], pool: ThreadPoolExecutor) -> None:
     for attempt in range(1, ATTEMPTS + 1):
-        outcome = _boot(stage, boot)
-        stage.cpu_s.append(outcome.cpu_s)
+        outcome = guest.result()
         first = stage.judge.first(boot, outcome)
         if first in stage.runs:
             # Queued before this one, so it ends without it.
             stage.runs[first].result()
         if not stage.judge.receive(boot, outcome, last=attempt == ATTEMPTS):
             return
+        guest = pool.submit(_run, stage, boot)
 
 
 def _boot(stage: _Stage, boot: Boot) -> Outcome:

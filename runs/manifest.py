@@ -6,6 +6,8 @@ from pathlib import Path
 
 from experiment.architecture import Architecture
 from experiment.design import AGAIN
+from experiment.load import load_machine
+from experiment.machine import DEFAULT_MACHINE, MachineSpec
 from experiment.spec import ArmSpec, CaseSpec, ShapeSpec
 from guests import foreign, userland, virtme_argv
 from guests.argv import kernel_command_line, machine_argv
@@ -59,8 +61,15 @@ def manifest_of(
         twins=twin_records(session),
         series=series_records(session.experiment, **where),
         triage=arms[1].triage,
+        machine=None if session.wall else _machine(session),
         provenance=_provenance(session, options),
     )
+
+
+def _machine(session: Session) -> MachineSpec:
+    """The machine whose many CPUs are estimated: the one that is modelled, else the default."""
+    modelled = [bench.machine for bench in session.twins.values() if bench.machine]
+    return modelled[0] if modelled else load_machine(Path(DEFAULT_MACHINE))
 
 
 def _arm_record(session: Session, arm: ArmSpec, options: Options) -> ArmRecord:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from errors import LabError
 from experiment.plan import PlannedRun
-from experiment.spec import MEMORY
+from experiment.spec import MEMORY, MODELLED
 from guests.exact import Outcome
 from guests.probe import fold
 from host import limited
@@ -37,7 +37,7 @@ def observe(session: Session, run: PlannedRun, outcome: Outcome, result: GuestRe
     beside: list[Profile | Locks] = []
     findings: list[str] = []
     readers = ((_profile, "probe"), (_locks, "locks"))
-    modelled = session.bench(run).machine is not None
+    modelled = session.bench(run).observe == MEMORY
     for read, what in readers:
         try:
             record = read(session, run, outcome, result)
@@ -83,7 +83,7 @@ def _locks(
     session: Session, run: PlannedRun, outcome: Outcome, result: GuestResult
 ) -> Locks | None:
     observe = session.bench(run).observe
-    if not observe or observe == MEMORY or outcome.files is None:
+    if not observe or observe in MODELLED or outcome.files is None:
         return None
     names = [phase.name for phase in result.phases]
     phases = tuple(limited.call(locks.phase_locks, outcome.files, n, observe) for n in names)

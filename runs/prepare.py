@@ -15,7 +15,9 @@ from experiment.load import Catalogue, known_guests, load_machine
 from experiment.machine import MachineSpec
 from experiment.plan import Plan, PlannedRun, Size, require_memory, scaled
 from experiment.spec import (
+    LINES,
     MEMORY,
+    MODELLED,
     ArmSpec,
     CaseSpec,
     Experiment,
@@ -26,7 +28,7 @@ from experiment.spec import (
 from guests import initramfs, native, overlay, userland
 from guests.exact import Machine
 from guests.initramfs import Initramfs
-from guests.probe import fold, memory, plugin
+from guests.probe import fold, lines, memory, plugin
 from guests.probe.plugin import Probe
 from guests.virtme import FIXED_ADDRESSES, WallMachine, on_host
 from host import accelerator, exactness, fitness
@@ -43,11 +45,12 @@ from runs.requirements import require_counted
 from workloads.job import fio_arguments, job_text, prepare_text
 from workloads.metrics import METRIC_NAMES, PATH, SLOWPATH_SHARE, WORK, definitions_of
 from workloads.spec import (
+    Extras,
     Phase,
     Workload,
+    extras_of,
     load_catalogue,
     phase_names,
-    programs_of,
 )
 
 MIB = 1 << 20
@@ -157,7 +160,7 @@ class Session:
         arm, size, kernel = self.arm(run.arm), bench.sizes[run.arm], bench.kernels[run.arm]
         return Machine(
             kernel=kernel.image,
-            initramfs=self.root_of(kernel, programs_of(workload.phases)).path,
+            initramfs=self.root_of(kernel, extras_of(workload)).path,
             preload=self.preload,
             guest=bench.guests[run.arm],
             size=size,
@@ -170,9 +173,9 @@ class Session:
             cmdline=(*arm.cmdline, *self._words(bench)),
         )
 
-    def root_of(self, kernel: Kernel, programs: tuple[Path, ...]) -> Initramfs:
-        """The initramfs of a guest with this kernel and these programs."""
-        return self.overlaid.get(overlay.lacks(kernel, programs), self.initramfs)
+    def root_of(self, kernel: Kernel, extras: Extras) -> Initramfs:
+        """The initramfs of a guest with this kernel, for a workload that needs these extras."""
+        return self.overlaid.get(overlay.lacks(kernel, extras), self.initramfs)
 
     def _words(self, bench: Bench) -> tuple[str, ...]:
         """What a bench adds to the kernel's command line; exact guests have all of it anyway."""
@@ -197,10 +200,11 @@ class Session:
         # --dry-run did not build has not.
         if not kernel.is_built:
             return self.probe
-        if bench.machine is not None:
+        if bench.observe == MEMORY and bench.machine:
             return replace(self.probe, model=memory.words(bench.machine, kernel))
+        model = lines.words(bench.machine, kernel) if bench.machine else ()
         waits = fold.spans_of(kernel) if bench.guests[run.arm].vcpus > 1 else ()
-        return replace(self.probe, spans=waits, locks=fold.locks_of(kernel))
+        return replace(self.probe, spans=waits, locks=fold.locks_of(kernel), model=model)
 
     def wall_machine(self, run: PlannedRun) -> WallMachine:
         """The machine of a run in wall mode."""
@@ -209,12 +213,13 @@ class Session:
         return on_host(self.machine(run), self.wall.accelerator, placement)
 
     def fio(self, run: PlannedRun) -> dict[str, tuple[str, ...]]:
-        """Phase → the arguments that its fio is given."""
+        """Phase → the arguments that its fio is given; a phase with a program has none."""
         case, jobs = self.case(run.case), self.bench(run).sizes[run.arm].jobs
-        times = case.times[self.guest.name]
+        times = case.times.get(self.guest.name, {})
         return {
             phase.name: fio_arguments(phase, times[phase.name], jobs=jobs, seed=run.seed)
             for phase in self.phases(case)
+            if phase.fio
         }
 
     def job(self, run: PlannedRun) -> str:
@@ -226,8 +231,8 @@ class Session:
             jobs=bench.sizes[run.arm].jobs,
             seed=run.seed,
             limit_bytes=bench.limit_bytes(run.arm),
-            # What is modelled is not seen inside: these guests are the judged ones.
-            observe="" if bench.observe == MEMORY else bench.observe,
+            # What is modelled is not seen inside.
+            observe="" if bench.observe in MODELLED else bench.observe,
             sysctl=self.arm(run.arm).sysctl,
         )
 
@@ -256,6 +261,8 @@ def catalogue(checkout: Path) -> Catalogue:
         ),
         guests=known_guests(),
         flavours=config.known_flavours(checkout),
+        additions=config.known_additions(checkout),
+        needs={name: workload.additions for name, workload in workloads.items()},
         series=series.known_series(checkout),
     )
 
@@ -375,7 +382,7 @@ def prepare(
         overlaid=overlay.provide_all(
             image,
             built.values(),
-            [programs_of(workloads[case.workload].phases) for case in experiment.cases],
+            [extras_of(workloads[case.workload]) for case in experiment.cases],
             options.cache,
             architecture,
         ),
@@ -449,12 +456,21 @@ def can_be_modelled(guests: Collection[Guest]) -> bool:
     )
 
 
+def can_share_lines(guests: Collection[Guest]) -> bool:
+    """Whether lines that move between their vCPUs can be followed: of x86-64, one memory."""
+    return all(
+        (guest.arch, guest.numa_nodes) == (X86_64.name, 1) and guest.vcpus > 1 for guest in guests
+    )
+
+
 def _can_run(
     twin: TwinSpec, guests: Mapping[str, Guest], wall: WallHost | None, probe: Probe | None
 ) -> bool:
     """Whether a twin can show anything here."""
     if twin.observe == MEMORY:
         return probe is not None and can_be_modelled(guests.values())
+    if twin.observe == LINES:
+        return probe is not None and wall is None and can_share_lines(guests.values())
     if wall is None:
         # Samples by a clock that counts instructions are worse than the probe's counts.
         return twin.observe != "perf"

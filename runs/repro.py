@@ -39,7 +39,10 @@ KERNELS = "kernels"
 RECORDS = (MANIFEST, RUNS, PROFILES, LOCKS, CHECKS)
 # Those that have a say in a number of exact mode.
 DECISIVE = ("qemu", "fio", "gcc", "ld", "busybox", "mkfs.xfs", "libc")
-ALWAYS = ("workloads/*.sh", "guests/*.c", "guests/*.sh", "guests/probe/*.[ch]")
+ALWAYS = (
+    "workloads/*.sh", "workloads/programs/*.[ch]", "guests/*.c", "guests/*.sh",
+    "guests/probe/*.[ch]",
+)  # fmt: skip
 
 
 class ArchiveHead(Record):
@@ -156,8 +159,9 @@ def _series(experiment: Experiment, folder: Path, options: Options) -> dict[str,
 def inputs(manifest: Manifest, checkout: Path) -> dict[str, bytes]:
     """The files of the checkout that decide a number, by their names in it."""
     experiment = manifest.experiment
-    flavours = {"base", *(kernel.flavour for kernel in kernels_of(manifest))}
-    names = [f"configs/kconfig/{flavour}.config" for flavour in flavours]
+    built = [kernel.flavour.split("+") for kernel in kernels_of(manifest)]
+    names = [f"configs/kconfig/{name}.config" for name in ("base", *(parts[0] for parts in built))]
+    names += [f"configs/kconfig/additions/{name}.config" for parts in built for name in parts[1:]]
     names += [
         f"configs/kconfig/{name}.config"
         for kernel in kernels_of(manifest)
@@ -275,7 +279,7 @@ def require_known(experiment: Experiment, known: Catalogue) -> None:
     """Refuse an experiment that names what this lab does not have.
 
     Raises:
-        UsageError: names the first such workload, guest or flavour.
+        UsageError: names the first such workload, guest, flavour or addition.
     """
     flavours = [experiment.kernel.flavour]
     flavours += [arm.kernel.flavour for arm in experiment.arms if arm.kernel]
@@ -287,6 +291,7 @@ def require_known(experiment: Experiment, known: Catalogue) -> None:
           for case in experiment.cases),
         ("guest", experiment.guest, experiment.guest in known.guests),
         *(("flavour", flavour, flavour in known.flavours) for flavour in flavours),
+        *(("addition", name, name in known.additions) for name in experiment.kernel.additions),
     ]  # fmt: skip
     for kind, name, is_known in names:
         if not is_known:

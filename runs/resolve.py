@@ -8,7 +8,7 @@ from errors import UsageError
 from experiment.ad_hoc import from_kernels, from_series
 from experiment.load import Catalogue, known_experiments, load_experiment, load_machine
 from experiment.places import from_here
-from experiment.spec import MEMORY, CheckSpec, Experiment, TwinSpec
+from experiment.spec import LINES, MEMORY, CheckSpec, Experiment, TwinSpec
 from experiment.steps import per_patch
 from kernels.intake import records_of
 from kernels.settle import settle
@@ -91,6 +91,8 @@ NO_MEMORY = "none"
 def _twins(request: Request, experiment: Experiment) -> tuple[TwinSpec, ...]:
     """The diagnostic runs; the one that models memory may be asked for by itself.
 
+    The machine is that of lines that move, too, and without one nothing is modelled.
+
     Raises:
         UsageError: it cannot be made.
         SpecError: there is no such machine.
@@ -101,7 +103,8 @@ def _twins(request: Request, experiment: Experiment) -> tuple[TwinSpec, ...]:
     if not request.memory:
         return experiment.twins if diagnostic else ()
     if request.memory == NO_MEMORY:
-        return tuple(others) if diagnostic else ()
+        unmodelled = tuple(twin for twin in others if twin.machine is None)
+        return unmodelled if diagnostic else ()
     if request.quick:
         raise UsageError(
             "has no diagnostic runs", where=QUICK, next_step="leave out --quick or --memory"
@@ -117,6 +120,10 @@ def _twins(request: Request, experiment: Experiment) -> tuple[TwinSpec, ...]:
     if not twins:
         cases = tuple(case.name for case in experiment.cases)
         twins = [TwinSpec(name=MEMORY, observe=MEMORY, machine=machine, cases=cases)]
+    others = [
+        twin.model_copy(update={"machine": machine}) if twin.observe == LINES else twin
+        for twin in others
+    ]
     return (*(others if diagnostic else ()), *twins)
 
 

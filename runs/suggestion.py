@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,9 +15,9 @@ from kernels.intake import patches_of, records_of
 from results.coverage import Candidate, Coverage, Suggestion, suggest
 from runs.coverage import changed_by, shipped
 from runs.options import Options
+from workloads.spec import load_catalogue
 
-# Of the changed functions that the best workload executes, and of how often it does for an I/O
-# or operation, what another one must to be taken.
+# Of the best workload's score, what another one must have to be taken.
 SHARE = 0.5
 # Seeds and arms of a first session, and guests at once: for an estimate of its time.
 RUNS, AT_ONCE = 16, 2
@@ -82,10 +83,12 @@ def workloads_for(
 ) -> tuple[str, ...]:
     """The workloads that a series is measured with where nobody names any, in the file's order.
 
-    Of those that can be measured in one session, and that together execute most of its functions:
-    all that execute at least half as many as the best one does, and at least half as often: a
-    workload of many operations executes a little of everything.  Where no function of the series
-    or of its files is known, by the names of its files.
+    Of those that can be measured in one session, and that together execute its functions most: all
+    with at least half the score of the best one (``Candidate.score``): a workload of many
+    operations executes a little of everything.  Those that need a kernel with additions, which has
+    to be built, are left out where another one has half the score of the best.  Where no function
+    of the series is known, those that the names of its files stand for, as far as they execute any
+    of the files' functions.
 
     Raises:
         SpecError: there are none; names the shipped experiment that would do, if any.
@@ -96,18 +99,23 @@ def workloads_for(
         for candidate in suggestion.candidates
         if candidate.case.workload in auto.workloads
     ]
+    catalogue = load_catalogue()
+    usual = [each for each in able if not catalogue[each.case.workload].additions]
+    if usual and usual[0].score >= SHARE * able[0].score:
+        able = usual
     if able:
         groups = [alike([first, *auto.workloads], auto) for first in auto.workloads]
         if suggestion.by_files:
-            # That a file's other functions are executed says little: the usual workloads do.
-            together = next(names for names in groups if _weight(able, names) > (0, 0))
+            # That a file's other functions are executed says little: many workloads do that.
+            with suppress(SpecError):
+                known = choose(files, auto)
+                able = [each for each in able if each.case.workload in known] or able
+            together = next(names for names in groups if _weight(able, names) > 0)
         else:
             together = max(groups, key=lambda names: _weight(able, names))
         able = [candidate for candidate in able if candidate.case.workload in together]
-        least = SHARE * len(able[0].functions)
-        able = [candidate for candidate in able if len(candidate.functions) >= least]
-        often = SHARE * max(candidate.calls_per_io for candidate in able)
-        chosen = {candidate.case.workload for candidate in able if candidate.calls_per_io >= often}
+        least = SHARE * max(candidate.score for candidate in able)
+        chosen = {candidate.case.workload for candidate in able if candidate.score >= least}
         return tuple(name for name in auto.workloads if name in chosen)
     if suggestion.candidates:
         best = suggestion.candidates[0].case
@@ -127,11 +135,13 @@ def workloads_for(
     return choose(files, auto)
 
 
-def _weight(candidates: Sequence[Candidate], workloads: Sequence[str]) -> tuple[int, float]:
-    """How many functions these workloads execute together, and how often the best of them does."""
+def _weight(candidates: Sequence[Candidate], workloads: Sequence[str]) -> float:
+    """The score of these workloads together: of each function the largest share."""
     chosen = [candidate for candidate in candidates if candidate.case.workload in workloads]
-    functions = {function for candidate in chosen for function in candidate.functions}
-    return len(functions), max((candidate.calls_per_io for candidate in chosen), default=0.0)
+    functions = {function for candidate in chosen for function in candidate.shares}
+    return sum(
+        max(candidate.shares.get(function, 0.0) for candidate in chosen) for function in functions
+    )
 
 
 def automatic(patches: Mapping[str, str], files: Sequence[str]) -> tuple[str, ...]:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import datetime
 import os
-import shutil
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from pathlib import Path
@@ -132,7 +131,7 @@ def _compare(machine: Machine, place: Path) -> tuple[str, ...]:
             runs.append(
                 exact.run_restored(kept, job, place / f"{name}-run", place / "logs", _quiet)
             )
-            shutil.rmtree(kept.memory.parent)
+            kept.drop()
         runs.append(exact.run_cold(machine, job, place / "cold", place / "logs", _quiet))
     first, *others = [_files(run) for run in runs]
     if memories[0] != memories[1]:

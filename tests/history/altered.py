@@ -79,18 +79,18 @@ def lost(entry: Entry, blame: str, reason: str = "no run is left") -> Entry:
     """The entry with its verdicts lost: a broken kernel, or a broken host."""
 
     def without(case: CaseEntry) -> CaseEntry:
-        said = Conclusion(arm="tonight", against="pinned", metric=case.primary[0],
+        conclusion = Conclusion(arm="tonight", against="pinned", metric=case.primary[0],
                     verdict=Verdict.FAILED, reason=reason, blame=blame)  # fmt: skip
-        return case.model_copy(update={"said": (said,)})
+        return case.model_copy(update={"said": (conclusion,)})
 
     return each_case(entry, without)
 
 
 def in_year(entries: Iterable[Entry], first: date) -> list[Entry]:
     """The entries from another first night on, so that a year of them is in the past."""
-    found = []
+    moved = []
     for number, entry in enumerate(entries):
         night = (first + timedelta(days=number)).isoformat()
         update = {"night": night, "created": f"{night}T02:00:00Z"}
-        found.append(entry.model_copy(update={**update, "session": f"{entry.experiment}-{night}"}))
-    return found
+        moved.append(entry.model_copy(update={**update, "session": f"{entry.experiment}-{night}"}))
+    return moved

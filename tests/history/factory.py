@@ -69,13 +69,13 @@ class Nights:
     def entries(self) -> list[Entry]:
         codes = self.codes or tuple(f"a{night:x}" for night in range(len(self.levels)))
         lab, setting = 0.0, dict(SETTING)
-        found = []
+        entries = []
         for night, (level, code) in enumerate(zip(self.levels, codes, strict=True)):
             if night in self.lab:
                 lab += self.lab[night]
                 setting = {**setting, "qemu": f"8.{night}"}
-            found.append(self._entry(night, level, code, lab, setting))
-        return found
+            entries.append(self._entry(night, level, code, lab, setting))
+        return entries
 
     def _entry(
         self, night: int, level: float, code: str, lab: float, setting: dict[str, str]

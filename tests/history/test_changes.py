@@ -22,7 +22,7 @@ from tests.history.factory import Nights, costs, identity
 WALL = {"mode": "wall", "seeds": 12, "noise": 0.008, "host": 0.02, "between": 0.002}
 
 
-def told(nights: Nights) -> tuple[NightlyChange, ...]:
+def changes_in(nights: Nights) -> tuple[NightlyChange, ...]:
     return changes_of(nights.entries())
 
 
@@ -30,13 +30,13 @@ def levels(*parts: tuple[float, int]) -> tuple[float, ...]:
     return tuple(itertools.chain(*([level] * count for level, count in parts)))
 
 
-def test_nothing_is_told_of_nothing() -> None:
-    assert told(Nights(levels((0.0, 60)))) == ()
+def test_nothing_is_reported_of_nothing() -> None:
+    assert changes_in(Nights(levels((0.0, 60)))) == ()
 
 
 @pytest.mark.parametrize("size", [-0.01, 0.01])
-def test_a_step_is_told_once_on_its_night(size: float) -> None:
-    (change,) = told(Nights(levels((0.0, 20), (size, 40))))
+def test_a_step_is_reported_once_on_its_night(size: float) -> None:
+    (change,) = changes_in(Nights(levels((0.0, 20), (size, 40))))
     assert (change.kind, change.night, change.detected) == ("step", "2026-01-21", "2026-01-21")
     assert change.before_night == "2026-01-20"
     assert change.verdict is (Verdict.REGRESSION if size < 0 else Verdict.IMPROVEMENT)
@@ -44,7 +44,7 @@ def test_a_step_is_told_once_on_its_night(size: float) -> None:
     assert change.course.arm == "tonight"
 
 
-def test_what_was_told_stays_told_as_nights_are_added() -> None:
+def test_what_was_reported_stays_so_as_nights_are_added() -> None:
     entries = Nights(levels((0.0, 20), (-0.004, 20), (0.006, 20))).entries()
     before: tuple[NightlyChange, ...] = ()
     for count in range(1, len(entries) + 1):
@@ -60,56 +60,56 @@ def test_what_was_told_stays_told_as_nights_are_added() -> None:
     assert [change.verdict for change in before] == [Verdict.REGRESSION, Verdict.IMPROVEMENT]
 
 
-def test_a_drift_is_seen_and_called_one() -> None:
+def test_a_drift_is_detected_and_called_one() -> None:
     slope = tuple(-0.0003 * night for night in range(30))
-    found = told(Nights(levels((0.0, 20)) + slope))
-    assert {change.kind for change in found} == {"drift"}
-    assert abs(int(found[0].night[-2:]) - 21) <= 4
+    changes = changes_in(Nights(levels((0.0, 20)) + slope))
+    assert {change.kind for change in changes} == {"drift"}
+    assert abs(int(changes[0].night[-2:]) - 21) <= 4
 
 
-def test_a_small_step_is_placed_on_its_night_although_seen_later() -> None:
-    found = [
+def test_a_small_step_is_placed_on_its_night_although_detected_later() -> None:
+    changes = [
         change
         for seed in range(8)
-        for change in told(Nights(levels((0.0, 30), (-0.003, 30)), random_seed=seed))
+        for change in changes_in(Nights(levels((0.0, 30), (-0.003, 30)), random_seed=seed))
     ]
-    assert len(found) == 8
-    assert np.median([abs(int(change.night[-2:]) - 31) for change in found]) <= 1
+    assert len(changes) == 8
+    assert np.median([abs(int(change.night[-2:]) - 31) for change in changes]) <= 1
 
 
 def test_the_same_code_is_not_judged_and_must_give_the_same_bits() -> None:
     entries = Nights(levels((0.0, 10)), codes=("a",) * 10).entries()
     assert changes_of(entries) == ()
     odd = _with_value(entries[5], "tonight", 1, 251.0)
-    found = changes_of([*entries[:5], odd, *entries[6:]])
-    assert [change.kind for change in found] == ["unexplained", "unexplained"]
-    assert [change.verdict for change in found] == [None, None]
+    changes = changes_of([*entries[:5], odd, *entries[6:]])
+    assert [change.kind for change in changes] == ["unexplained", "unexplained"]
+    assert [change.verdict for change in changes] == [None, None]
     # A run that failed is a hole and no other number.
     hole = _with_value(entries[5], "tonight", 1, None)
     assert changes_of([*entries[:5], hole, *entries[6:]]) == ()
 
 
 def test_a_move_of_the_lab_is_the_labs_where_a_pinned_arm_shows_it() -> None:
-    found = told(Nights(levels((0.0, 40)), lab={10: 0.03, 25: -0.02}))
-    assert [(change.kind, change.course.arm) for change in found] == [("lab", PINNED)] * 2
-    assert found[0].lab == ("qemu: 7.2.17 -> 8.10",)
-    assert found[0].estimate == pytest.approx(0.0305, abs=0.002)
-    assert found[0].verdict is None
+    changes = changes_in(Nights(levels((0.0, 40)), lab={10: 0.03, 25: -0.02}))
+    assert [(change.kind, change.course.arm) for change in changes] == [("lab", PINNED)] * 2
+    assert changes[0].lab == ("qemu: 7.2.17 -> 8.10",)
+    assert changes[0].estimate == pytest.approx(0.0305, abs=0.002)
+    assert changes[0].verdict is None
 
 
 def test_a_step_on_the_night_of_a_lab_move_is_the_kernels() -> None:
-    found = told(Nights(levels((0.0, 20), (-0.01, 20)), lab={20: 0.03}))
-    assert [(change.kind, change.night) for change in found] == [
+    changes = changes_in(Nights(levels((0.0, 20), (-0.01, 20)), lab={20: 0.03}))
+    assert [(change.kind, change.night) for change in changes] == [
         ("lab", "2026-01-21"), ("step", "2026-01-21"),
     ]  # fmt: skip
-    assert found[1].estimate == pytest.approx(-0.01, abs=0.003)
-    assert found[1].lab == ("qemu: 7.2.17 -> 8.20",)
+    assert changes[1].estimate == pytest.approx(-0.01, abs=0.003)
+    assert changes[1].lab == ("qemu: 7.2.17 -> 8.20",)
 
 
 def test_without_a_pinned_arm_nothing_tells_them_apart() -> None:
-    found = told(Nights(levels((0.0, 40)), lab={10: 0.03}, pinned=False))
-    assert {change.kind for change in found} == {"mixed"}
-    same = told(Nights(levels((0.0, 40)), lab={10: 0.03}, pinned=False, codes=("a",) * 40))
+    changes = changes_in(Nights(levels((0.0, 40)), lab={10: 0.03}, pinned=False))
+    assert {change.kind for change in changes} == {"mixed"}
+    same = changes_in(Nights(levels((0.0, 40)), lab={10: 0.03}, pinned=False, codes=("a",) * 40))
     assert {change.kind for change in same} == {"lab"}
 
 
@@ -185,27 +185,27 @@ def test_fewer_seeds_are_compared_where_enough_are_left() -> None:
 
 
 @pytest.mark.parametrize("rate", [0.0002, 0.0005])
-def test_a_drift_is_seen_across_changes_of_the_environment(rate: float) -> None:
+def test_a_drift_is_detected_across_changes_of_the_environment(rate: float) -> None:
     environment = {night: 0.01 * (-1) ** night for night in range(7, 60, 7)}
     for seed in range(3):
         slope = tuple(-rate * night for night in range(60))
-        found = told(Nights(slope, lab=environment, random_seed=seed))
-        mine = [change for change in found if change.course.arm == "tonight"]
+        changes = changes_in(Nights(slope, lab=environment, random_seed=seed))
+        mine = [change for change in changes if change.course.arm == "tonight"]
         assert (mine[0].kind, mine[0].verdict) == ("drift", Verdict.REGRESSION)
         assert _number(mine[0].detected) <= 30
         # What is told adds up to most of what was lost.
         assert sum(change.estimate or 0 for change in mine) < -0.5 * 60 * rate
 
 
-def test_nothing_is_told_of_nothing_whose_environment_changes_every_week() -> None:
+def test_nothing_is_reported_of_nothing_whose_environment_changes_every_week() -> None:
     environment = {night: 0.01 * (-1) ** night for night in range(7, 120, 7)}
-    found = [
+    changes = [
         change
         for seed in range(5)
-        for change in told(Nights(levels((0.0, 120)), lab=environment, random_seed=seed))
+        for change in changes_in(Nights(levels((0.0, 120)), lab=environment, random_seed=seed))
         if change.course.arm == "tonight"
     ]
-    assert len(found) <= 1
+    assert len(changes) <= 1
 
 
 def test_a_control_arm_that_failed_for_a_night_costs_no_baseline() -> None:
@@ -267,7 +267,7 @@ def test_the_functions_that_moved_are_named() -> None:
         return slow if entry.night >= "2026-01-21" else calm
 
     (change,) = changes_of(entries, functions)
-    assert [one.name for one in change.functions] == ["xas_load"]
+    assert [function.name for function in change.functions] == ["xas_load"]
     assert change.functions[0].difference == pytest.approx(140)
     assert change.unit_of_work == "folio added"
 
@@ -275,19 +275,19 @@ def test_the_functions_that_moved_are_named() -> None:
 def test_moved_functions_say_what_is_new_gone_and_within_scatter() -> None:
     before = costs(a=100.0, gone=50.0, steady=1000.0).phases[0]
     after = costs(a=100.01, new=30.0, steady=1000.2).phases[0]
-    found = moved(before, after)
-    assert [(one.name, one.before, one.after) for one in found] == [
+    functions = moved(before, after)
+    assert [(function.name, function.before, function.after) for function in functions] == [
         ("gone", 50.0, None), ("new", None, 30.0),
     ]  # fmt: skip
     assert moved(before, before) == ()
 
 
 @pytest.mark.parametrize("size", [-0.02, 0.02])
-def test_a_wall_step_is_told_once_within_a_few_nights(size: float) -> None:
+def test_a_wall_step_is_reported_once_within_a_few_nights(size: float) -> None:
     late = []
     for seed in range(4):
-        found = told(Nights(levels((0.0, 40), (size, 40)), random_seed=seed, **WALL))  # type: ignore[arg-type]
-        mine = [change for change in found if change.course.arm == "tonight"]
+        changes = changes_in(Nights(levels((0.0, 40), (size, 40)), random_seed=seed, **WALL))  # type: ignore[arg-type]
+        mine = [change for change in changes if change.course.arm == "tonight"]
         assert len(mine) == 1, seed
         assert mine[0].verdict is (Verdict.REGRESSION if size < 0 else Verdict.IMPROVEMENT)
         late.append(_number(mine[0].detected) - 40)
@@ -302,8 +302,8 @@ def _wall(size: float, before: int, after: int, seed: int, codes: tuple[str, ...
 def test_a_wall_step_has_its_night_and_an_interval_without_zero(size: float) -> None:
     for seed in range(4):
         for after in (2, 3, 20):
-            found = told(_wall(size, 30, after, seed))
-            (step,) = [change for change in found if change.course.arm == "tonight"]
+            changes = changes_in(_wall(size, 30, after, seed))
+            (step,) = [change for change in changes if change.course.arm == "tonight"]
             assert (step.kind, step.night, step.before_night) == (
                 "step", "2026-01-31", "2026-01-30",
             ), (seed, after)  # fmt: skip
@@ -318,8 +318,8 @@ def test_a_wall_step_is_the_kernels_although_few_nights_have_a_new_one() -> None
     """Dated a night early its two nights would have the same code, and fail the gate as such."""
     codes = tuple(f"c{night // 10:x}" for night in range(50))
     for seed in range(6):
-        found = told(_wall(-0.04, 30, 20, seed, codes))
-        (step,) = [change for change in found if change.course.arm == "tonight"]
+        changes = changes_in(_wall(-0.04, 30, 20, seed, codes))
+        (step,) = [change for change in changes if change.course.arm == "tonight"]
         assert (step.kind, step.night, step.verdict) == ("step", "2026-01-31", Verdict.REGRESSION)
 
 
@@ -327,8 +327,8 @@ def test_the_same_code_with_other_numbers_is_unexplained_and_not_at_once() -> No
     entries = _wall(-0.04, 35, 20, 1, ("c0",) * 55).entries()
     kinds = []
     for count in range(36, 42):
-        found = [c for c in changes_of(entries[:count]) if c.course.arm == "tonight"]
-        kinds.append([change.kind for change in found])
+        changes = [c for c in changes_of(entries[:count]) if c.course.arm == "tonight"]
+        kinds.append([change.kind for change in changes])
     assert kinds == [[], ["suspected"], *[["unexplained"]] * 4]
 
 
@@ -338,13 +338,13 @@ def test_a_wall_change_has_no_verdict_while_its_interval_contains_zero() -> None
     kinds: list[str] = []
     names = set()
     for count in range(33, 51):
-        found = [c for c in changes_of(entries[:count]) if c.course.arm == "tonight"]
-        for change in found:
+        changes = [c for c in changes_of(entries[:count]) if c.course.arm == "tonight"]
+        for change in changes:
             zero = (change.low or 0) <= 0 <= (change.high or 0)
             assert zero == (change.kind == "suspected"), count
             assert (change.verdict is None) == zero
-        kinds += [change.kind for change in found] or [""]
-        names |= {change.id for change in found}
+        kinds += [change.kind for change in changes] or [""]
+        names |= {change.id for change in changes}
     assert kinds == ["step", *["suspected"] * 13, *[""] * 4]
     assert len(names) == 1
 
@@ -354,9 +354,9 @@ def test_a_wall_change_keeps_its_id_although_its_date_moves() -> None:
     for seed in range(3):
         entries = _wall(-0.01, 30, 25, seed).entries()
         for count in range(31, 56):
-            found = [c for c in changes_of(entries[:count]) if c.course.arm == "tonight"]
-            nights |= {(seed, change.night) for change in found}
-            names |= {(seed, change.id) for change in found}
+            changes = [c for c in changes_of(entries[:count]) if c.course.arm == "tonight"]
+            nights |= {(seed, change.night) for change in changes}
+            names |= {(seed, change.id) for change in changes}
     assert len(names) == 3
     assert len(nights) > 3
 
@@ -376,9 +376,9 @@ def test_a_wall_interval_is_of_all_nights_on_both_sides() -> None:
 
 def test_wall_outliers_and_lab_moves_are_not_the_kernels() -> None:
     odd = tuple(-0.04 if night in (20, 41, 60) else 0.0 for night in range(80))
-    found = told(Nights(odd, lab={30: 0.03}, **WALL))  # type: ignore[arg-type]
-    assert [change for change in found if change.course.arm == "tonight"] == []
-    assert any(change.kind == "lab" and "qemu: 7.2.17 -> 8.30" in change.lab for change in found)
+    changes = changes_in(Nights(odd, lab={30: 0.03}, **WALL))  # type: ignore[arg-type]
+    assert [change for change in changes if change.course.arm == "tonight"] == []
+    assert any(change.kind == "lab" and "qemu: 7.2.17 -> 8.30" in change.lab for change in changes)
 
 
 def test_without_a_pinned_arm_a_wall_night_is_given_relative_to_its_base() -> None:
@@ -431,13 +431,13 @@ def _number(night: str) -> int:
 def _with_value(entry: Entry, arm: str, at: int, value: float | None) -> Entry:
     case = entry.cases[0]
 
-    def changed(one: ArmCase) -> ArmCase:
-        if one.arm != arm:
-            return one
-        found: Sequence[float | None] = one.metrics["4k.bw"].values
-        values = (*found[:at], value, *found[at + 1 :])
-        ensemble = one.metrics["4k.bw"].model_copy(update={"values": values})
-        return one.model_copy(update={"metrics": {**one.metrics, "4k.bw": ensemble}})
+    def changed(case: ArmCase) -> ArmCase:
+        if case.arm != arm:
+            return case
+        before: Sequence[float | None] = case.metrics["4k.bw"].values
+        values = (*before[:at], value, *before[at + 1 :])
+        ensemble = case.metrics["4k.bw"].model_copy(update={"values": values})
+        return case.model_copy(update={"metrics": {**case.metrics, "4k.bw": ensemble}})
 
     case = case.model_copy(update={"arms": tuple(map(changed, case.arms))})
     return entry.model_copy(update={"cases": (case,)})

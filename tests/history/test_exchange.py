@@ -93,9 +93,7 @@ def test_a_row_that_was_changed_by_hand_is_named(tmp_path: Path) -> None:
     assert len(problems) == 1
 
 
-@settings(
-    deadline=None, max_examples=50, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(max_examples=50, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.binary(max_size=300), form=st.sampled_from(exchange.FORMS))
 def test_any_file_is_read_or_refused(tmp_path: Path, data: bytes, form: str) -> None:
     file = tmp_path / f"fuzz{form}"
@@ -107,9 +105,7 @@ def test_any_file_is_read_or_refused(tmp_path: Path, data: bytes, form: str) -> 
     assert back == []
 
 
-@settings(
-    deadline=None, max_examples=50, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(max_examples=50, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     line=st.recursive(
         st.none() | st.booleans() | st.floats() | st.text(max_size=5),
@@ -165,9 +161,9 @@ def test_taking_out_forgets_no_open_regression(tmp_path: Path) -> None:
 
 def test_taking_out_spares_the_nights_of_changes(tmp_path: Path) -> None:
     entries = Nights((0.0,) * 20 + (-0.01,) * 30).entries()
-    found = changes_of(entries)
-    decided = pruning.decide(entries, found, keep_nights=5, before="2026-02-01")
-    assert {found[0].entry, found[0].before}.isdisjoint({e.id for e in decided.removed})
+    changes = changes_of(entries)
+    decided = pruning.decide(entries, changes, keep_nights=5, before="2026-02-01")
+    assert {changes[0].entry, changes[0].before}.isdisjoint({e.id for e in decided.removed})
     # It is open: the eight nights by which it was found stay, too.
     assert len(decided.removed) == 31 - 9
     store = HistoryStore(tmp_path / "history")
@@ -179,8 +175,8 @@ def test_taking_out_spares_the_nights_of_changes(tmp_path: Path) -> None:
 
 def test_a_trend_has_its_level_band_and_marks() -> None:
     entries = Nights((0.0,) * 20 + (-0.01,) * 10, lab={10: 0.03}).entries()
-    found = changes_of(entries)
-    by_arm = {t.course.arm: t for t in trends(entries, found, primary_only=True)}
+    changes = changes_of(entries)
+    by_arm = {t.course.arm: t for t in trends(entries, changes, primary_only=True)}
     assert set(by_arm) == {PINNED, "tonight"}
     trend = by_arm["tonight"]
     assert trend.unit == "virtual MiB/s"

@@ -19,7 +19,7 @@ from history.store import UnreadFile
 from reports.many import compare_session
 from tests.history.factory import Nights
 from tests.reports import counts_factory
-from tests.reports.factory import Session, fails
+from tests.reports.factory import ExactSession, fails
 from tests.reports.measured import measured
 
 CONFIGS = Path(__file__).resolve().parent.parent.parent / "configs"
@@ -27,7 +27,7 @@ FAILING = Policy(rules=(Rule(inconclusive="fail"),))
 
 
 def session_gate(policy: Policy, **made: object) -> Gate:
-    session = Session(**made)  # type: ignore[arg-type]
+    session = ExactSession(**made)  # type: ignore[arg-type]
     return of_session(compare_session(measured(session.manifest(), session.records())), policy)
 
 
@@ -59,7 +59,7 @@ def test_a_policy_makes_of_it_what_it_says() -> None:
 
 
 def counted_gate(policy: Policy, *, same: bool = False) -> Gate:
-    session = Session()
+    session = ExactSession()
     manifest = counts_factory.counted(session.manifest())
     profiles = counts_factory.profiles(session, same=same)
     return of_session(compare_session(measured(manifest, session.records(), profiles)), policy)
@@ -84,7 +84,7 @@ def test_functions_that_changed_are_shown_and_fail_by_choice() -> None:
 
 
 def test_functions_of_the_newest_night_are_what_the_session_s_gate_says() -> None:
-    session = Session()
+    session = ExactSession()
     made = measured(
         counts_factory.counted(session.manifest()), session.records(),
         counts_factory.profiles(session),
@@ -95,8 +95,8 @@ def test_functions_of_the_newest_night_are_what_the_session_s_gate_says() -> Non
         tuple(
             case.model_copy(update={
                 "functions": tuple(
-                    one.model_copy(update={"count": 0, "largest": (), "differences": ()})
-                    for one in case.functions if tested
+                    each.model_copy(update={"count": 0, "largest": (), "differences": ()})
+                    for each in case.functions if tested
                 )
             })
             for case in first.cases
@@ -105,35 +105,37 @@ def test_functions_of_the_newest_night_are_what_the_session_s_gate_says() -> Non
     )  # fmt: skip
 
     def gate(policy: Policy, *nights: Entry) -> list[Message]:
-        found = of_history(
+        result = of_history(
             nights, changes_of(nights, lambda _: None, KnownChanges(), policy), policy
         )
-        listed = [one for one in found.messages if one.title.startswith("functions: ")]
+        listed = [message for message in result.messages if message.title.startswith("functions: ")]
         # A session's own cannot be acknowledged.
-        assert all(one.change for one in listed)
+        assert all(message.change for message in listed)
         return [
-            one._replace(change="", text=one.text.replace(f"; change {one.change}", ""))
-            for one in listed
+            message._replace(change="", text=message.text.replace(f"; change {message.change}", ""))
+            for message in listed
         ]
 
     def own(policy: Policy) -> list[Message]:
-        found = of_session(compare_session(made), policy).messages
-        return [one for one in found if one.title.startswith("functions: ")]
+        messages = of_session(compare_session(made), policy).messages
+        return [message for message in messages if message.title.startswith("functions: ")]
 
     failing = Policy(rules=(Rule(metric="4k.functions", functions="fail"),))
     small = Policy(rules=(Rule(functions="fail", at_least=0.01),))
     for policy in (Policy(), failing, small):
         assert gate(policy, first) == own(policy)
-    assert [one.code for one in gate(failing, first)] == [1, 0, 0]
+    assert [message.code for message in gate(failing, first)] == [1, 0, 0]
     again = gate(failing, first, first.model_copy(update=later))
-    assert [one.code for one in again] == [1, 0, 0]
-    assert [one.text for one in again] == [f"since 2026-01-01: {one.text}" for one in own(failing)]
+    assert [message.code for message in again] == [1, 0, 0]
+    assert [message.text for message in again] == [
+        f"since 2026-01-01: {message.text}" for message in own(failing)
+    ]
     # What a later night no longer has is not open, and a night that tested nothing changes nothing.
     assert gate(failing, first, first.model_copy(update={**later, "cases": equal})) == []
     assert gate(failing, first, first.model_copy(update={**later, "cases": untested})) == again
 
 
-def test_inconclusive_fails_only_where_asked() -> None:
+def test_inconclusive_fails_only_where_the_policy_has_it() -> None:
     few = {"seeds": (1, 2, 3)}
     assert session_gate(Policy(), **few).exit_code == 0
     assert session_gate(FAILING, **few).exit_code == 5
@@ -141,7 +143,7 @@ def test_inconclusive_fails_only_where_asked() -> None:
 
 @pytest.mark.parametrize(("blame", "code"), [("series", 4), ("lab", 3), ("user", 2)])
 def test_a_lost_verdict_is_not_a_slow_kernel(blame: str, code: int) -> None:
-    session = Session()
+    session = ExactSession()
     lost = [r.run_id for r in session.records() if r.case == "filemap-4k" and not r.repeat]
     records = fails(session.records(), *lost, kind="panic", blame=blame)
     gate = of_session(compare_session(measured(session.manifest(), records)), Policy())
@@ -159,13 +161,13 @@ def test_a_history_fails_from_the_night_on() -> None:
         assert of_history(kept, changes_of(kept), Policy()).exit_code == code, count
 
 
-def test_what_is_known_does_not_fail_and_is_said() -> None:
+def test_what_is_known_does_not_fail_and_is_named() -> None:
     entries = track((0.0, 20), (-0.01, 1))
     change = changes_of(entries)[0]
-    one = KnownChange(
+    acknowledged = KnownChange(
         kind="acknowledged", change=change.id, until="2027-01-01", reason="accepted by mail"
     )  # fmt: skip
-    known = KnownChanges(known=(one,))
+    known = KnownChanges(known=(acknowledged,))
     gate = of_history(entries, changes_of(entries, None, known), Policy(), known_changes=known)
     assert gate.exit_code == 0
     assert "acknowledged: accepted by mail" in gate.messages[0].text
@@ -198,8 +200,8 @@ def test_a_known_change_meets_what_it_names(fields: dict[str, object], meets: bo
 
 def test_expired_entries_are_named() -> None:
     entries = track((0.0, 3))
-    one = KnownChange(kind="muted", metric="x", until="2026-01-02", reason="old")
-    gate = of_history(entries, [], Policy(), known_changes=KnownChanges(known=(one,)))
+    mute = KnownChange(kind="muted", metric="x", until="2026-01-02", reason="old")
+    gate = of_history(entries, [], Policy(), known_changes=KnownChanges(known=(mute,)))
     assert "remove it: old" in gate.messages[0].text
 
 
@@ -242,7 +244,7 @@ def test_what_is_not_judged_warns() -> None:
     assert of_history(entries, [gap], small).exit_code == 3
 
 
-def test_files_left_out_are_told() -> None:
+def test_files_left_out_are_named() -> None:
     gate = of_history(track((0.0, 2)), [], Policy(), problems=[UnreadFile(Path("x.json"), "torn")])
     assert gate.messages[0] == Message("warning", "history", "x.json: torn")
 
@@ -269,7 +271,7 @@ def test_shipped_files_are_sound() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ('[[rules]]\nregression = "fial"',
          'rules[0].regression: found "fial": unknown; allowed: fail, warn, pass; did you mean'),
@@ -280,18 +282,18 @@ def test_shipped_files_are_sound() -> None:
     ],
 )  # fmt: skip
 def test_a_bad_policy_is_named_by_file_key_value_and_what_is_allowed(
-    tmp_path: Path, text: str, said: str
+    tmp_path: Path, text: str, message: str
 ) -> None:
     file = tmp_path / "gate.toml"
     file.write_text(text)
     with pytest.raises(SpecError) as raised:
         load_policy(file)
-    assert said in str(raised.value)
+    assert message in str(raised.value)
     assert str(raised.value).startswith(str(file))
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ('kind = "muted"\nuntil = "2026-01-02"\nreason = "x"', "name a change, or a pattern"),
         ('kind = "muted"\nmetric = "x"\nreason = "x"', "until: missing"),
@@ -302,12 +304,12 @@ def test_a_bad_policy_is_named_by_file_key_value_and_what_is_allowed(
          "is not after from"),
     ],
 )  # fmt: skip
-def test_a_bad_known_change_is_named(tmp_path: Path, text: str, said: str) -> None:
+def test_a_bad_known_change_is_named(tmp_path: Path, text: str, message: str) -> None:
     file = tmp_path / "known.toml"
     file.write_text(f"[[known]]\n{text}")
     with pytest.raises(SpecError) as raised:
         load_known(file)
-    assert said in str(raised.value)
+    assert message in str(raised.value)
 
 
 def test_codes_win_in_the_order_of_the_documents() -> None:
@@ -322,7 +324,7 @@ def test_codes_win_in_the_order_of_the_documents() -> None:
 
 
 def test_a_broken_kernel_of_the_newest_night_fails_the_history() -> None:
-    session = Session()
+    session = ExactSession()
     lost = [r.run_id for r in session.records() if r.case == "filemap-4k" and not r.repeat]
     records = fails(session.records(), *lost, kind="panic", blame="series")
     entry, _ = entry_of(measured(session.manifest(), records))

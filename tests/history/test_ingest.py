@@ -21,13 +21,13 @@ from results.record import Manifest, RunRecord
 from results.store import SessionStore
 from tests.history.factory import Nights
 from tests.reports import counts_factory
-from tests.reports.factory import Session, fails
+from tests.reports.factory import ExactSession, fails
 from tests.reports.measured import compare, measured
 from tests.reports.wall_factory import WallSession
 
 
-def test_an_entry_has_what_the_session_measured_and_said() -> None:
-    session = Session()
+def test_an_entry_has_what_the_session_measured_and_concluded() -> None:
+    session = ExactSession()
     entry, functions = entry_of(measured(session.manifest(), session.records()))
     assert functions is None
     assert entry.night == "2026-01-01"
@@ -41,15 +41,15 @@ def test_an_entry_has_what_the_session_measured_and_said() -> None:
             assert base.metrics[metric.name].summary == metric.base
             assert patched.metrics[metric.name].summary == metric.patched
             assert patched.metrics[metric.name].values == tuple(p.patched for p in metric.pairs)
-        said = {one.metric: one for one in kept.said}
+        conclusions = {conclusion.metric: conclusion for conclusion in kept.said}
         assert {m.name: m.judgement.verdict for m in case.primary} == {
-            name: one.verdict for name, one in said.items()
+            name: conclusion.verdict for name, conclusion in conclusions.items()
         }
     assert entry.cases[0].said[0].verdict is Verdict.IMPROVEMENT
 
 
 def test_an_entry_says_by_how_many_seeds_and_which_rule_it_was_judged() -> None:
-    session = Session(seeds=tuple(range(1, 13)))
+    session = ExactSession(seeds=tuple(range(1, 13)))
     manifest = session.manifest()
     adding = manifest.experiment.model_copy(update={"blocks": 8, "max_seeds": 32})
     added, _ = entry_of(
@@ -77,7 +77,7 @@ def test_a_night_that_needed_fewer_seeds_lost_none() -> None:
 
 
 def test_repeats_and_twins_are_no_values() -> None:
-    session = Session()
+    session = ExactSession()
     manifest = counts_factory.with_twins(counts_factory.counted(session.manifest()))
     twins, profiles, _ = counts_factory.twin_runs(manifest)
     entry, _ = entry_of(measured(manifest, session.records() + twins, profiles))
@@ -86,9 +86,9 @@ def test_repeats_and_twins_are_no_values() -> None:
 
 
 def test_a_failed_run_leaves_a_hole_at_its_seed() -> None:
-    session = Session()
-    found = fails(session.records(), "filemap-4k-002-base", message="one\nline")
-    entry, _ = entry_of(measured(session.manifest(), found))
+    session = ExactSession()
+    records = fails(session.records(), "filemap-4k-002-base", message="one\nline")
+    entry, _ = entry_of(measured(session.manifest(), records))
     arm = entry.cases[0].arm("base")
     assert arm is not None
     assert arm.metrics["4k.bw"].values[2] is None
@@ -98,7 +98,7 @@ def test_a_failed_run_leaves_a_hole_at_its_seed() -> None:
 
 
 def test_functions_add_up_to_the_whole() -> None:
-    session = Session()
+    session = ExactSession()
     manifest = counts_factory.counted(session.manifest())
     entry, functions = entry_of(
         measured(manifest, session.records(), counts_factory.profiles(session))
@@ -119,24 +119,28 @@ def test_functions_add_up_to_the_whole() -> None:
 
 
 def test_an_entry_has_which_functions_changed_in_the_words_of_the_report() -> None:
-    session = Session()
+    session = ExactSession()
     made = measured(
         counts_factory.counted(session.manifest()), session.records(),
         counts_factory.profiles(session),
     )  # fmt: skip
     entry, _ = entry_of(made)
     (compared,) = compare_session(made).comparisons
-    kept = {(case.name, one.phase): one for case in entry.cases for one in case.functions}
-    assert {key: one.text for key, one in kept.items()} == {
-        (one.case, one.phase): changed_per_unit(one) for one in compared.headlines
+    kept = {(case.name, each.phase): each for case in entry.cases for each in case.functions}
+    assert {key: each.text for key, each in kept.items()} == {
+        (each.case, each.phase): changed_per_unit(each) for each in compared.headlines
     }
     four, head = kept["filemap-4k", "4k"], compared.headlines[0]
     assert (four.arm, four.against, four.tested, four.count) == ("patched", "base", 64, 7)
-    assert [one.name for one in four.largest] == [one.name for one in head.changed]
+    assert [function.name for function in four.largest] == [
+        function.name for function in head.changed
+    ]
     assert four.largest[0].difference == pytest.approx(head.changed[0].instructions.difference)
     assert four.largest[0].calls_patched == pytest.approx(head.changed[0].calls.patched)
     assert four.size == pytest.approx(head.changed[0].size / head.total.base)
-    assert [one.name for one in four.differences] == [one.name for one in head.changed]
+    assert [function.name for function in four.differences] == [
+        function.name for function in head.changed
+    ]
     first, pair = four.differences[0], head.changed[0].instructions
     assert (first.size, first.difference) == (four.size, four.largest[0].difference)
     assert pair.low is not None
@@ -153,23 +157,26 @@ def test_an_entry_has_which_functions_changed_in_the_words_of_the_report() -> No
 
 
 def test_the_pinned_arm_gives_the_lab_its_compiler_and_configuration() -> None:
-    manifest = _named(Session(), PINNED, "tonight")
-    records = _renamed(Session().records(), {"base": PINNED, "patched": "tonight"})
+    manifest = _named(ExactSession(), PINNED, "tonight")
+    records = _renamed(ExactSession().records(), {"base": PINNED, "patched": "tonight"})
     entry, _ = entry_of(measured(manifest, records))
     assert [arm.role for arm in entry.arms] == ["pinned", "followed"]
     assert entry.subject.name == "tonight"
     assert "config" in entry.setting
     assert PINNED in entry.setting
-    assert "config" not in entry_of(measured(Session().manifest(), Session().records()))[0].setting
+    assert (
+        "config"
+        not in entry_of(measured(ExactSession().manifest(), ExactSession().records()))[0].setting
+    )
 
 
 def test_a_wall_session_keeps_its_noise_and_drops_its_blocks() -> None:
     quiet = WallSession(effect=-0.03)
     entry, _ = entry_of(measured(quiet.manifest(), quiet.records()))
     assert [arm.role for arm in entry.arms] == ["followed", "followed", "again"]
-    said = entry.cases[0].said[0]
-    assert said.noise is not None
-    assert said.verdict is Verdict.REGRESSION
+    conclusion = entry.cases[0].said[0]
+    assert conclusion.noise is not None
+    assert conclusion.verdict is Verdict.REGRESSION
     busy = WallSession(effect=-0.03, busy=(("filemap-4k", 3, "patched"),))
     dropped, _ = entry_of(measured(busy.manifest(), busy.records()))
     for arm in dropped.cases[0].arms:
@@ -177,20 +184,22 @@ def test_a_wall_session_keeps_its_noise_and_drops_its_blocks() -> None:
 
 
 def test_the_id_is_of_what_was_measured_not_of_the_numbers() -> None:
-    entry, _ = entry_of(measured(Session().manifest(), Session().records()))
-    other, _ = entry_of(measured(Session().manifest(), Session(spread=0.01).records()))
+    entry, _ = entry_of(measured(ExactSession().manifest(), ExactSession().records()))
+    other, _ = entry_of(measured(ExactSession().manifest(), ExactSession(spread=0.01).records()))
     assert entry.id == other.id
-    later, _ = entry_of(measured(Session().manifest(), Session().records()), night="2026-01-02")
+    later, _ = entry_of(
+        measured(ExactSession().manifest(), ExactSession().records()), night="2026-01-02"
+    )
     assert later.id != entry.id
 
 
 def test_a_session_without_runs_is_no_night() -> None:
     with pytest.raises(SessionError, match="--resume"):
-        entry_of(measured(Session().manifest(), []))
+        entry_of(measured(ExactSession().manifest(), []))
 
 
 def test_from_a_folder(tmp_path: Path) -> None:
-    session = Session()
+    session = ExactSession()
     store = SessionStore(tmp_path / "session")
     store.create(session.manifest())
     for record in session.records():
@@ -205,19 +214,19 @@ def test_from_a_folder(tmp_path: Path) -> None:
     [("git:/src/linux@0123456789abcdef", "0123456789abcdef"), ("git:/src/linux@master", ""),
      ("deb:linux-source-6.12", ""), ("dir:/tmp/x@0123456789abcdef", "")],
 )  # fmt: skip
-def test_a_commit_is_known_where_it_was_asked_for(source: str, commit: str) -> None:
+def test_a_commit_is_known_where_it_was_given(source: str, commit: str) -> None:
     assert commit_of(source) == commit
 
 
-def _named(session: Session, *names: str) -> Manifest:
+def _named(session: ExactSession, *names: str) -> Manifest:
     manifest = session.manifest()
     arms = tuple(
         a.model_copy(update={"name": n}) for a, n in zip(manifest.arms, names, strict=True)
     )
-    asked = manifest.experiment.model_copy(
+    experiment = manifest.experiment.model_copy(
         update={"series": None, "arms": tuple(ArmSpec(name=name) for name in names)}
     )
-    return manifest.model_copy(update={"arms": arms, "experiment": asked})
+    return manifest.model_copy(update={"arms": arms, "experiment": experiment})
 
 
 def _renamed(records: list[RunRecord], names: dict[str, str]) -> list[RunRecord]:
@@ -225,11 +234,11 @@ def _renamed(records: list[RunRecord], names: dict[str, str]) -> list[RunRecord]
 
 
 def of_libc(libc: str) -> Entry:
-    manifest = Session().manifest()
+    manifest = ExactSession().manifest()
     tools = manifest.provenance.tools | ({"libc": libc} if libc else {})
     provenance = manifest.provenance.model_copy(update={"tools": tools})
     manifest = manifest.model_copy(update={"provenance": provenance})
-    return entry_of(measured(manifest, Session().records()))[0]
+    return entry_of(measured(manifest, ExactSession().records()))[0]
 
 
 def test_another_libc_is_another_environment_where_both_nights_know_theirs() -> None:

@@ -30,7 +30,7 @@ def change(
 
 
 def stand(*changes: NightlyChange, known: KnownChanges | None = None) -> list[str]:
-    return [one.status for one in marked(changes, known or KnownChanges(), TONIGHT, Policy())]
+    return [each.status for each in marked(changes, known or KnownChanges(), TONIGHT, Policy())]
 
 
 @pytest.mark.parametrize(
@@ -76,7 +76,7 @@ def test_what_is_not_judged_fixes_nothing(kind: Kind) -> None:
 
 def test_numbers_without_a_reason_are_open_until_they_are_back() -> None:
     off, back = change(2, 0.02, "unexplained"), change(3, -0.0197, "unexplained")
-    assert [is_open(one) for one in marked((off,), KnownChanges(), TONIGHT, Policy())] == [True]
+    assert [is_open(each) for each in marked((off,), KnownChanges(), TONIGHT, Policy())] == [True]
     assert stand(off, back) == ["fixed", "open"]
     assert stand(change(2, 0.001, "unexplained")) == ["small"]
     assert stand(change(2, None, "unexplained")) == ["small"]
@@ -88,8 +88,8 @@ def test_a_change_without_a_size_fixes_nothing() -> None:
 
 def test_what_is_fixed_needs_no_entry_and_an_expired_one_says_why() -> None:
     mute = KnownChange(kind="muted", metric="4k.bw", until=TONIGHT, reason="x")
-    (one,) = marked((change(2, -0.02),), KnownChanges(known=(mute,)), TONIGHT, Policy())
-    assert (one.status, one.why) == ("open", f"muted until {TONIGHT}, which has come: x")
-    (one,) = marked((change(2, -0.02),), KnownChanges(known=(mute,)), "2026-02-28", Policy())
-    assert one.status == "muted"
+    (state,) = marked((change(2, -0.02),), KnownChanges(known=(mute,)), TONIGHT, Policy())
+    assert (state.status, state.why) == ("open", f"muted until {TONIGHT}, which has come: x")
+    (state,) = marked((change(2, -0.02),), KnownChanges(known=(mute,)), "2026-02-28", Policy())
+    assert state.status == "muted"
     assert stand(change(2, -0.02), change(3, 0.03), known=KnownChanges(known=(mute,)))[0] == "fixed"

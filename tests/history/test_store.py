@@ -162,9 +162,7 @@ def test_two_branches_that_both_grew_merge_without_conflict(tmp_path: Path) -> N
     assert list(store.read().entries) == made
 
 
-@settings(
-    deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.binary(max_size=200))
 def test_any_bytes_are_an_entry_or_a_problem(tmp_path: Path, data: bytes) -> None:
     store = HistoryStore(tmp_path / "fuzzed")
@@ -178,9 +176,7 @@ def test_any_bytes_are_an_entry_or_a_problem(tmp_path: Path, data: bytes) -> Non
     assert "\n" not in str(read.problems[0].words)
 
 
-@settings(
-    deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(at=st.integers(0, 10_000), byte=st.integers(0, 255))
 def test_a_flipped_byte_never_raises(tmp_path: Path, at: int, byte: int) -> None:
     store = HistoryStore(tmp_path / "flipped")

@@ -9,7 +9,7 @@ import numpy as np
 from history.entry import Entry
 from history.store import HistoryStore
 from tests.history.factory import Nights, costs
-from tests.reports.factory import Session
+from tests.reports.factory import ExactSession
 
 # What ends an element, an attribute, a string or a line, and what turns text around.
 HOSTILE = (
@@ -86,4 +86,4 @@ def fill(folder: Path) -> HistoryStore:
     return store
 
 
-__all__ = ["HOSTILE", "LONG", "Session", "exact_nights", "fill", "hostile", "wall_nights"]
+__all__ = ["HOSTILE", "LONG", "ExactSession", "exact_nights", "fill", "hostile", "wall_nights"]

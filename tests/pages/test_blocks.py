@@ -32,9 +32,9 @@ def a_change(nights: tuple[Entry, ...]) -> NightlyChange:
 
 def test_a_change_between_commits_has_its_commands(nights: tuple[Entry, ...]) -> None:
     change = a_change(nights).model_copy(update={"commits": "aaaaaaaaaaaa..bbbbbbbbbbbb"})
-    found = dict(blocks.search(change, {entry.id: of_git(entry) for entry in nights}))
-    assert found["commits"].split()[-1] == change.commits
-    words = found["bisect"].split()
+    commands = dict(blocks.search(change, {entry.id: of_git(entry) for entry in nights}))
+    assert commands["commits"].split()[-1] == change.commits
+    words = commands["bisect"].split()
     assert words[words.index("--range") + 1] == change.commits
     assert words[words.index("--source") + 1] == "git:/src/linux"
     assert words[words.index("--metric") + 1] == change.course.metric

@@ -34,9 +34,9 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def nights_of(built: Path) -> list[str]:
     """A page of a night of each kind: the newest ordinary one, and a hostile one."""
-    found = sorted((built / NIGHT).glob("*.html"))
-    hostile = next(path for path in found if "window.hurt" in path.read_text())
-    plain = next(path for path in found if "window.hurt" not in path.read_text())
+    files = sorted((built / NIGHT).glob("*.html"))
+    hostile = next(path for path in files if "window.hurt" in path.read_text())
+    plain = next(path for path in files if "window.hurt" not in path.read_text())
     return [f"{NIGHT}/{path.name}" for path in (plain, hostile)]
 
 
@@ -50,21 +50,21 @@ def test_every_page_is_quiet_fits_and_has_no_barrier(
     viewport: ViewportSize,
 ) -> None:
     for name in [*PAGES, *nights_of(built)]:
-        page, said = opened(browser, built / name, viewport, scheme)
+        page, messages = opened(browser, built / name, viewport, scheme)
         for more in page.locator("details").all():
             more.evaluate("each => { each.open = true }")
         page.wait_for_timeout(100)
         picture = f"{name.replace('/', '-')}-{viewport['width']}-{scheme}.png"
         page.screenshot(path=shots / picture)
-        assert said == [], name
+        assert messages == [], name
         assert page.evaluate("window.hurt") is None, name
         wider = page.evaluate("document.documentElement.scrollWidth - innerWidth")
         assert wider <= 0, f"{name} is {wider} px too wide"
         # Contrast is of the scheme and order of the width: two of the four have both.
         both = (viewport is DESK) == (scheme == "light")
-        found = Axe().run(page).response["violations"] if both else []
-        serious = [f"{one['id']}: {one['nodes'][0]['html'][:200]}" for one in found
-                   if one["impact"] in ("serious", "critical")]  # fmt: skip
+        violations = Axe().run(page).response["violations"] if both else []
+        serious = [f"{each['id']}: {each['nodes'][0]['html'][:200]}" for each in violations
+                   if each["impact"] in ("serious", "critical")]  # fmt: skip
         assert serious == [], name
         page.context.close()
 
@@ -72,16 +72,16 @@ def test_every_page_is_quiet_fits_and_has_no_barrier(
 def test_axe_and_the_console_can_fail(browser: Browser, tmp_path: Path) -> None:
     bad = "<html><body><img src='gone.png'><p style='color:#999'>pale</p><script>x()</script>"
     (tmp_path / "bad.html").write_text(bad)
-    page, said = opened(browser, tmp_path / "bad.html")
-    assert any("x is not defined" in line for line in said)
+    page, messages = opened(browser, tmp_path / "bad.html")
+    assert any("x is not defined" in line for line in messages)
     assert {"image-alt", "color-contrast"} <= {
-        one["id"] for one in Axe().run(page).response["violations"]
+        each["id"] for each in Axe().run(page).response["violations"]
     }
     page.context.close()
 
 
 def test_a_chart_is_drawn_and_follows_the_keyboard(browser: Browser, built: Path) -> None:
-    page, said = opened(browser, built / TRACK)
+    page, messages = opened(browser, built / TRACK)
     chart = page.locator(".chart").first
     assert chart.locator("canvas").count() == 1
     painted = chart.locator("canvas").evaluate(
@@ -94,16 +94,16 @@ def test_a_chart_is_drawn_and_follows_the_keyboard(browser: Browser, built: Path
     page.keyboard.press("End")
     assert "2026-04-30" in line.inner_text()
     page.keyboard.press("ArrowLeft")
-    told = line.inner_text()
-    assert "2026-04-29" in told
-    assert "kernel 6.12.40-1" in told
-    assert "tonight" in told
+    line_text = line.inner_text()
+    assert "2026-04-29" in line_text
+    assert "kernel 6.12.40-1" in line_text
+    assert "tonight" in line_text
     page.keyboard.press("Home")
     assert "2026-01-01" in line.inner_text()
     page.keyboard.press("Enter")
     page.wait_for_url("**/night/*.html")
     assert "Night of 2026-01-01" in page.inner_text("h1")
-    assert said == []
+    assert messages == []
     page.context.close()
 
 
@@ -111,11 +111,11 @@ def test_hovering_names_the_night_its_value_and_the_change(browser: Browser, bui
     page, _ = opened(browser, built / TRACK)
     box = page.locator(".chart .u-over").first.bounding_box()
     assert box
-    said = set()
+    lines = set()
     for step in range(0, 100, 1):
         page.mouse.move(box["x"] + box["width"] * (0.45 + step / 1000), box["y"] + 80)
-        said.add(page.locator(".said").first.inner_text())
-    changed = [line for line in said if "2026-03-02" in line]
+        lines.add(page.locator(".said").first.inner_text())
+    changed = [line for line in lines if "2026-03-02" in line]
     assert changed
     assert "▼ regression" in changed[0]
     page.context.close()
@@ -124,7 +124,7 @@ def test_hovering_names_the_night_its_value_and_the_change(browser: Browser, bui
 def test_buttons_and_links_are_reached_by_tab_and_lead_somewhere(
     browser: Browser, built: Path
 ) -> None:
-    page, said = opened(browser, built / "index.html")
+    page, messages = opened(browser, built / "index.html")
     page.keyboard.press("Tab")
     assert page.evaluate("document.activeElement.className") == "skip"
     addresses = set()
@@ -137,7 +137,7 @@ def test_buttons_and_links_are_reached_by_tab_and_lead_somewhere(
     button.focus()
     page.keyboard.press("Space")
     assert button.get_attribute("aria-pressed") == "true"
-    assert said == []
+    assert messages == []
     page.context.close()
 
 
@@ -153,15 +153,15 @@ def test_every_link_of_the_site_leads_to_a_page(browser: Browser, built: Path) -
 
 
 def test_any_two_nights_are_compared(browser: Browser, built: Path) -> None:
-    page, said = opened(browser, built / "compare/tonight.laptop.exact.html")
+    page, messages = opened(browser, built / "compare/tonight.laptop.exact.html")
     page.select_option("#first", index=85)
     page.select_option("#second", index=95)
     row = page.locator("#compared tr.primary", has_text="filemap-4k 4k.bw").filter(
         has_text="tonight"
     )
-    told = row.inner_text()
-    assert "8 up, 0 down" in told
-    assert "▲ better" in told
+    row_text = row.inner_text()
+    assert "8 up, 0 down" in row_text
+    assert "▲ better" in row_text
     moved = page.locator("#compared", has_text="Functions that moved").inner_text()
     assert "xas_load" in moved
     assert "−80.0" in moved
@@ -171,5 +171,5 @@ def test_any_two_nights_are_compared(browser: Browser, built: Path) -> None:
     page.goto("about:blank")
     page.goto(address)
     assert "8 up, 0 down" in row.inner_text()
-    assert said == []
+    assert messages == []
     page.context.close()

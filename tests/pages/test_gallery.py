@@ -13,7 +13,7 @@ from results.sessions import heads_in
 from results.store import SessionStore
 from tests.history.factory import Nights
 from tests.pages.test_site import Tags
-from tests.reports.factory import Session
+from tests.reports.factory import ExactSession
 
 HOSTILE = "<script>x</script>"
 
@@ -23,11 +23,11 @@ def sessions(tmp_path: Path) -> Path:
     """Two sessions, of which the older one has a report, and a folder that is none."""
     folder = tmp_path / "sessions"
     for name, title in (("a", "a title"), ("b", HOSTILE)):
-        manifest = Session().manifest()
+        manifest = ExactSession().manifest()
         experiment = manifest.experiment.model_copy(update={"title": title})
         store = SessionStore(folder / name)
         store.create(manifest.model_copy(update={"experiment": experiment}))
-        for record in Session().records():
+        for record in ExactSession().records():
             store.append(record)
     (folder / "a" / HTML).write_text("the report")
     (folder / "torn").mkdir()
@@ -38,7 +38,7 @@ def sessions(tmp_path: Path) -> Path:
 def test_each_session_is_shown_and_each_report_is_linked(sessions: Path, tmp_path: Path) -> None:
     assert gallery.build(heads_in(sessions), tmp_path / "site") == 1
     text = (tmp_path / "site" / site.FRONT).read_text()
-    links = [attrs["href"] for tag, attrs in Tags(text).found if tag == "a"]
+    links = [attrs["href"] for tag, attrs in Tags(text).elements if tag == "a"]
     assert links == ["#main", "index.html", "a.html"]
     assert (tmp_path / "site" / "a.html").read_text() == "the report"
     assert text.count('class="verdict"') == 2

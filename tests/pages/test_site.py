@@ -28,7 +28,7 @@ from reports.render.policy import source_hash
 from results.store import SessionStore, StoreError
 from tests.history.altered import measured_again, without_case
 from tests.history.factory import Nights, with_functions
-from tests.pages.made_up import HOSTILE, Session, hostile, wall_nights
+from tests.pages.made_up import HOSTILE, ExactSession, hostile, wall_nights
 from tests.reports import counts_factory
 from tests.reports.measured import measured
 
@@ -40,13 +40,13 @@ class Tags(HTMLParser):
 
     def __init__(self, page: str) -> None:
         super().__init__()
-        self.found: list[tuple[str, dict[str, str | None]]] = []
+        self.elements: list[tuple[str, dict[str, str | None]]] = []
         self.scripts: list[str] = []
         self._in_script = False
         self.feed(page)
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.found.append((tag, dict(attrs)))
+        self.elements.append((tag, dict(attrs)))
         self._in_script = tag == "script"
 
     def handle_data(self, text: str) -> None:
@@ -149,7 +149,7 @@ def test_the_regression_is_on_the_front_page(store: HistoryStore, tmp_path: Path
 
 
 def test_reports_of_sessions_are_copied_beside_their_nights(tmp_path: Path) -> None:
-    session = Session()
+    session = ExactSession()
     target = SessionStore(tmp_path / "sessions" / "deep" / "one")
     target.create(session.manifest())
     for record in session.records():
@@ -170,7 +170,7 @@ def test_reports_of_sessions_are_copied_beside_their_nights(tmp_path: Path) -> N
 
 
 def test_a_night_s_page_says_which_functions_changed(tmp_path: Path) -> None:
-    session = Session()
+    session = ExactSession()
     manifest, records = counts_factory.counted(session.manifest()), session.records()
     entry, functions = entry_of(measured(manifest, records, counts_factory.profiles(session)))
     store = HistoryStore(tmp_path / "history")
@@ -179,7 +179,7 @@ def test_a_night_s_page_says_which_functions_changed(tmp_path: Path) -> None:
     marked = (made.folder / "night" / f"{entry.id}.html").read_text()
     # As typeset: a minus sign and an arrow.
     page = re.sub("<[^>]*>", "", html.unescape(marked)).replace("\u2212", "-")
-    texts = [one.text for case in entry.cases for one in case.functions]
+    texts = [each.text for case in entry.cases for each in case.functions]
     assert len(texts) == 3
     for text in texts:
         assert text in page
@@ -194,8 +194,8 @@ def test_hostile_text_is_text(tmp_path: Path) -> None:
     made = site.build(store, tmp_path / "site")
     for name, page in tree(made.folder).items():
         tags = Tags(page.decode())
-        assert not [tag for tag, _ in tags.found if tag in ("img", "iframe", "object", "base")]
-        for _, attributes in tags.found:
+        assert not [tag for tag, _ in tags.elements if tag in ("img", "iframe", "object", "base")]
+        for _, attributes in tags.elements:
             assert not [key for key in attributes if key.startswith("on") or key == "style"], name
             assert not (attributes.get("href") or "").startswith("javascript:")
             assert "src" not in attributes
@@ -210,7 +210,7 @@ def test_a_page_allows_its_own_scripts_and_nothing_from_elsewhere(
         text = page.decode()
         tags = Tags(text)
         policy = next(
-            a["content"] for tag, a in tags.found
+            a["content"] for tag, a in tags.elements
             if tag == "meta" and a.get("http-equiv") == "Content-Security-Policy"
         )  # fmt: skip
         assert policy
@@ -219,7 +219,7 @@ def test_a_page_allows_its_own_scripts_and_nothing_from_elsewhere(
         assert "http" not in policy
         executed = [
             script for script, (_, a) in zip(
-                tags.scripts, [t for t in tags.found if t[0] == "script"], strict=True
+                tags.scripts, [t for t in tags.elements if t[0] == "script"], strict=True
             ) if a.get("type") != "application/json"
         ]  # fmt: skip
         assert all(source_hash(script) in policy for script in executed), name
@@ -340,7 +340,7 @@ def test_functions_that_changed_are_on_the_front_page_until_they_are_acknowledge
         store.add(with_functions(entry, {"xas_load": 0.002}))
     (change,) = function_changes(store.read().entries)
     (message,) = (
-        one for one in of_history(store.read().entries, (), Policy()).messages if one.change
+        each for each in of_history(store.read().entries, (), Policy()).messages if each.change
     )
     assert message.change == change.id
     known = KnownChanges(

@@ -24,7 +24,7 @@ def git(folder: Path, *arguments: str, stdin: bytes = b"") -> str:
 
 
 @dataclass
-class Archive:
+class MailArchive:
     """``folder/git/N.git``, each commit one mail."""
 
     folder: Path
@@ -58,11 +58,11 @@ class Archive:
         return self.head(epoch)
 
     def head(self, epoch: int = 0) -> str:
-        found = subprocess.run(
+        result = subprocess.run(
             ["git", "-C", str(self.epoch(epoch)), "rev-parse", "-q", "--verify", "master"],
             capture_output=True, check=False, text=True,
         )  # fmt: skip
-        return found.stdout.strip()
+        return result.stdout.strip()
 
 
 def diff(file: str, old: str = "x", new: str = "y") -> str:

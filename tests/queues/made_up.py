@@ -19,11 +19,11 @@ from results.session import open_session
 from results.store import SessionStore
 from runs import prepare
 from runs.request import Request
-from tests.reports.factory import Session
+from tests.reports.factory import ExactSession
 
 CHECKOUT = Path(__file__).resolve().parents[2]
-SMALL = Session(seeds=(1001, 1002))
-SLOWER = Session(effect={"4k": -0.013, "thp": 0.0, "switch": 0.0})
+SMALL = ExactSession(seeds=(1001, 1002))
+SLOWER = ExactSession(effect={"4k": -0.013, "thp": 0.0, "switch": 0.0})
 
 
 def queued(store: QueueStore, name: str, **more: object) -> QueueEntry:
@@ -38,17 +38,17 @@ def queued(store: QueueStore, name: str, **more: object) -> QueueEntry:
 
 
 @dataclass
-class Measuring:
+class MadeUpMeasuring:
     """Stands in for kernels and guests: writes what a session would have written.
 
-    ``told`` says what is raised for an entry's session, the next one each time.  ``ledger``
+    ``errors`` are what is raised for an entry's session, the next one each time.  ``ledger``
     gets a line a run: whatever is there twice was measured twice.
     """
 
     ledger: Path | None = None
     pause_s: float = 0.0
-    told: dict[str, list[BaseException | None]] = field(default_factory=dict)
-    sessions: dict[str, Session] = field(default_factory=dict)
+    errors: dict[str, list[BaseException | None]] = field(default_factory=dict)
+    sessions: dict[str, ExactSession] = field(default_factory=dict)
     jobs: list[Job] = field(default_factory=list)
     before: Callable[[Job], None] = lambda job: None
 
@@ -56,7 +56,7 @@ class Measuring:
         self.jobs.append(job)
         self.before(job)
         name = job.folder.name
-        errors = self.told.get(name, [])
+        errors = self.errors.get(name, [])
         error = errors.pop(0) if errors else None
         session = self.sessions.get(name, SMALL)
         store = SessionStore(job.folder)

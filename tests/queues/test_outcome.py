@@ -10,12 +10,12 @@ from reports.many import compare_session
 from reports.sections.functions import changed_per_unit
 from runs.request import Request
 from tests.reports import counts_factory
-from tests.reports.factory import Session
+from tests.reports.factory import ExactSession
 from tests.reports.measured import measured
 
 
 def test_an_entry_says_which_functions_changed_in_the_words_of_the_report() -> None:
-    session = Session()
+    session = ExactSession()
     manifest, records = counts_factory.counted(session.manifest()), session.records()
     profiles = counts_factory.profiles(session)
     compared = compare_session(measured(manifest, records, profiles))

@@ -27,19 +27,19 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> QueueStore:
     store = QueueStore(tmp_path_factory.mktemp("page") / "linux-mm")
     store.create()
 
-    def said(verdict: str, change: float | None) -> dict[str, object]:
+    def outcome(verdict: str, change: float | None) -> dict[str, object]:
         low, high = (None, None) if change is None else (change - 0.002, change + 0.002)
-        one = PrimaryResult(
+        primary = PrimaryResult(
             case="filemap-4k", metric="4k.bw", verdict=verdict, change=change, low=low, high=high
         )
         ended = f"2026-11-21T0{len(store.read().entries)}:00:00.000000Z"
-        return {"state": "done", "code": 0, "said": (one,), "ended": ended}
+        return {"state": "done", "code": 0, "said": (primary,), "ended": ended}
 
-    queued(store, "mm/filemap: one tree walk for a folio added", **said("improvement", 0.0105),
+    queued(store, "mm/filemap: one tree walk for a folio added", **outcome("improvement", 0.0105),
            author="Ada L <ada@example.org>", version=4)  # fmt: skip
-    bad = queued(store, "mm: check every folio twice", **said("regression", -0.0231), version=2)
-    queued(store, "mm: fix a comment", **said("no change", 0.0))
-    queued(store, "mm: reclaim a little later", **said("inconclusive", 0.001))
+    bad = queued(store, "mm: check every folio twice", **outcome("regression", -0.0231), version=2)
+    queued(store, "mm: fix a comment", **outcome("no change", 0.0))
+    queued(store, "mm: reclaim a little later", **outcome("inconclusive", 0.001))
     for error, blame in ((SeriesError("does not apply to mm/slub.c at line 20"), "series"),
                          (InfraError("no space left on device"), "host")):  # fmt: skip
         queued(store, f"mm: {blame}", state="failed", blame=blame, code=int(error.exit_code),
@@ -100,16 +100,16 @@ def test_in_a_browser(
     scheme: Literal["light", "dark"],
     viewport: ViewportSize,
 ) -> None:
-    drawn, said = opened(browser, store.folder / page.INDEX, viewport, scheme)
+    drawn, messages = opened(browser, store.folder / page.INDEX, viewport, scheme)
     drawn.locator("details").evaluate("each => { each.open = true }")
     drawn.screenshot(path=shots / f"queue-{viewport['width']}-{scheme}.png", full_page=True)
-    assert said == []
+    assert messages == []
     assert drawn.evaluate("window.hurt") is None
     assert drawn.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0
     # A stylesheet that the policy refuses would leave the page in the browser's own font.
     assert "Charter" in drawn.locator("h2").first.evaluate(
         "e => getComputedStyle(e.ownerDocument.querySelector('.bottom')).fontFamily"
     ).replace("sans-serif", "")
-    found = Axe().run(drawn).response["violations"]
-    assert [f"{one['id']}: {one['nodes'][0]['html'][:200]}" for one in found] == []
+    violations = Axe().run(drawn).response["violations"]
+    assert [f"{each['id']}: {each['nodes'][0]['html'][:200]}" for each in violations] == []
     drawn.context.close()

@@ -47,9 +47,9 @@ def test_put_moves_up_queues_again_and_leaves_what_is_done(store: QueueStore) ->
     assert put(store, entry.model_copy(update={"priority": 4})) == (
         "is queued already, now with priority 4"
     )
-    for state, said in (("removed", "queued again"), ("replaced", "queued again")):
+    for state, outcome in (("removed", "queued again"), ("replaced", "queued again")):
         store.save(entry.model_copy(update={"state": state}))
-        assert put(store, entry) == said
+        assert put(store, entry) == outcome
         assert store.find(entry.id).state == "waiting"
     store.save(entry.model_copy(update={"state": "done", "code": 0}))
     assert put(store, entry) == "done already; see retry"
@@ -59,8 +59,8 @@ def test_put_moves_up_queues_again_and_leaves_what_is_done(store: QueueStore) ->
 
 def test_who_takes_an_entry_has_it_alone(store: QueueStore) -> None:
     first, second = queued(store, "a"), queued(store, "b")
-    with store.claim() as one:
-        assert one == first
+    with store.claim() as claimed:
+        assert claimed == first
         # By its file it waits still, and its lock is held.
         with QueueStore(store.folder).claim() as two:
             assert two == second
@@ -114,13 +114,13 @@ def test_a_torn_entry_is_named_and_stays(store: QueueStore) -> None:
         pass
 
 
-def test_an_entry_is_found_by_how_it_begins(store: QueueStore) -> None:
-    one, two = queued(store, "abc"), queued(store, "abd")
-    assert store.find(one.id[:3]) == one
+def test_an_entry_is_identified_by_how_it_begins(store: QueueStore) -> None:
+    first, second = queued(store, "abc"), queued(store, "abd")
+    assert store.find(first.id[:3]) == first
     for name in ("ab", "x", "", "../queue"):
         with pytest.raises(UsageError, match=r"no such entry|more than one"):
             store.find(name)
-    assert store.find(two.id) == two
+    assert store.find(second.id) == second
 
 
 @pytest.mark.parametrize("head", [None, "{", '{"format": "twinboot history"}', '"text"',

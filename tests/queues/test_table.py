@@ -46,7 +46,7 @@ def test_every_column_and_none_but_the_series(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("", "waiting.csv:1: names these columns: nothing"),
         ("priority\n1\n", "waiting.csv:1: names these columns: priority"),
@@ -60,10 +60,12 @@ def test_every_column_and_none_but_the_series(tmp_path: Path) -> None:
         ('series\n"x\n', "is no CSV"),
     ],
 )
-def test_what_cannot_be_meant_is_named_with_its_line(tmp_path: Path, text: str, said: str) -> None:
+def test_what_cannot_be_meant_is_named_with_its_line(
+    tmp_path: Path, text: str, message: str
+) -> None:
     with pytest.raises(UsageError) as caught:
         read_table(table(tmp_path, text))
-    assert said in str(caught.value)
+    assert message in str(caught.value)
     assert caught.value.next_step
 
 

@@ -21,7 +21,7 @@ from queues.watch import Attest, PollReport, Selection, Watch, mailbox_of
 from runs.request import Request
 from tests.kernels.poison import ODD, UNREADABLE
 from tests.kernels.posting import Post, mbox, reply
-from tests.queues.archive import DAY, NOW, Archive, diff, git, patch, series
+from tests.queues.archive import DAY, NOW, MailArchive, diff, git, patch, series
 
 
 @pytest.fixture
@@ -30,8 +30,8 @@ def store(tmp_path: Path) -> QueueStore:
 
 
 @pytest.fixture
-def archive(tmp_path: Path) -> Archive:
-    return Archive(tmp_path / "linux-mm")
+def archive(tmp_path: Path) -> MailArchive:
+    return MailArchive(tmp_path / "linux-mm")
 
 
 def vouched(mails: Sequence[bytes], sender: str) -> str:
@@ -61,12 +61,12 @@ def titles(store: QueueStore) -> list[str]:
 
 
 def test_a_whole_series_is_queued_with_its_mails(
-    store: QueueStore, archive: Archive, tmp_path: Path
+    store: QueueStore, archive: MailArchive, tmp_path: Path
 ) -> None:
     posts = series("a", 2)
     archive.add([posts[2], posts[0], reply(posts[1], "Nice"), posts[1]])
-    found = poll(store, archive.folder, "mm/")
-    assert len(found.queued) == 1
+    result = poll(store, archive.folder, "mm/")
+    assert len(result.queued) == 1
     (entry,) = waiting(store)
     assert (entry.title, entry.version) == ("mm: make it fast", 1)
     assert entry.author == "Ada L <ada@example.org>"
@@ -75,10 +75,10 @@ def test_a_whole_series_is_queued_with_its_mails(
     (record,) = records_of(spec, checkout=tmp_path, cache=tmp_path)
     assert [each.subject for each in record.patches] == ["mm: step 1 of a", "mm: step 2 of a"]
     assert record.title == "mm: make it fast"
-    assert (found.waiting, found.left_out, found.mails) == ([], [], 4)
+    assert (result.waiting, result.left_out, result.mails) == ([], [], 4)
 
 
-def test_what_was_read_is_not_read_again(store: QueueStore, archive: Archive) -> None:
+def test_what_was_read_is_not_read_again(store: QueueStore, archive: MailArchive) -> None:
     archive.add(series("a", 1))
     assert len(poll(store, archive.folder).queued) == 1
     again = poll(store, archive.folder)
@@ -89,32 +89,34 @@ def test_what_was_read_is_not_read_again(store: QueueStore, archive: Archive) ->
     assert titles(store) == ["v1 mm: make it fast", "v1 mm: another"]
 
 
-def test_an_incomplete_series_waits_until_it_is_whole(store: QueueStore, archive: Archive) -> None:
+def test_an_incomplete_series_waits_until_it_is_whole(
+    store: QueueStore, archive: MailArchive
+) -> None:
     posts = series("a", 4)
     archive.add([*posts[:3], posts[4]])
-    found = poll(store, archive.folder)
-    assert found.queued == []
-    assert found.waiting == ['v1 of "mm: make it fast" (Ada L <ada@example.org>): 3/4 missing']
-    assert poll(store, archive.folder, now=NOW + DAY).waiting == found.waiting
+    result = poll(store, archive.folder)
+    assert result.queued == []
+    assert result.waiting == ['v1 of "mm: make it fast" (Ada L <ada@example.org>): 3/4 missing']
+    assert poll(store, archive.folder, now=NOW + DAY).waiting == result.waiting
     archive.add([posts[3]], at=NOW + DAY)
     assert len(poll(store, archive.folder, now=NOW + 2 * DAY).queued) == 1
     (entry,) = waiting(store)
     assert store.mails(entry).read_bytes().count(b"\nSubject: [PATCH ") == 5
 
 
-def test_one_that_stays_incomplete_is_given_up(store: QueueStore, archive: Archive) -> None:
+def test_one_that_stays_incomplete_is_given_up(store: QueueStore, archive: MailArchive) -> None:
     posts = series("a", 2)
     archive.add(posts[:2])
     poll(store, archive.folder, days=3)
-    found = poll(store, archive.folder, now=NOW + 4 * DAY, days=3)
-    assert found.given_up == [
+    result = poll(store, archive.folder, now=NOW + 4 * DAY, days=3)
+    assert result.given_up == [
         'v1 of "mm: make it fast" (Ada L <ada@example.org>): 1 of 2 patches missing (3 days)'
     ]
-    assert found.waiting == []
+    assert result.waiting == []
     assert not list((store.folder / "watch").glob("*/*.eml"))
 
 
-def test_several_epochs_and_a_new_one(store: QueueStore, archive: Archive) -> None:
+def test_several_epochs_and_a_new_one(store: QueueStore, archive: MailArchive) -> None:
     posts = series("a", 2)
     archive.add(posts[:2], epoch=0)
     archive.add([posts[2]], epoch=1)
@@ -128,13 +130,13 @@ def test_several_epochs_and_a_new_one(store: QueueStore, archive: Archive) -> No
 
 @pytest.mark.parametrize("below", ["", "git", "git/0.git"])
 def test_an_archive_may_be_named_in_three_ways(
-    store: QueueStore, archive: Archive, below: str
+    store: QueueStore, archive: MailArchive, below: str
 ) -> None:
     archive.add(series("a", 1))
     assert len(poll(store, archive.folder / below).queued) == 1
 
 
-def test_a_first_look_goes_back_so_many_days(store: QueueStore, archive: Archive) -> None:
+def test_a_first_look_goes_back_so_many_days(store: QueueStore, archive: MailArchive) -> None:
     archive.add(series("old", 1, title="mm: old"), at=NOW - 20 * DAY)
     archive.add(series("new", 1, title="mm: new"), at=NOW - 5 * DAY)
     poll(store, archive.folder)
@@ -145,12 +147,12 @@ def test_a_first_look_goes_back_so_many_days(store: QueueStore, archive: Archive
     assert titles(store) == ["v1 mm: new", "v1 mm: late"]
 
 
-def test_only_what_touches_the_paths(store: QueueStore, archive: Archive) -> None:
+def test_only_what_touches_the_paths(store: QueueStore, archive: MailArchive) -> None:
     for number, file in enumerate(("mm/slub.c", "mm2/x.c", "fs/xfs/xfs_file.c", "net/tcp.c")):
         archive.add(series(f"s{number}", 1, title=file, file=file))
-    found = poll(store, archive.folder, "mm", "fs/*/xfs_f*.c")
+    result = poll(store, archive.folder, "mm", "fs/*/xfs_f*.c")
     assert titles(store) == ["v1 mm/slub.c", "v1 fs/xfs/xfs_file.c"]
-    assert found.elsewhere == 2
+    assert result.elsewhere == 2
     assert poll(store, archive.folder).elsewhere == 0
 
 
@@ -160,7 +162,7 @@ def test_only_what_touches_the_paths(store: QueueStore, archive: Archive) -> Non
      ("RFC", 2), ("PATCH 6.12.y", 1)],
 )  # fmt: skip
 def test_prefixes_as_people_write_them(
-    store: QueueStore, archive: Archive, tag: str, version: int
+    store: QueueStore, archive: MailArchive, tag: str, version: int
 ) -> None:
     archive.add(series("a", 2, version=version, tag=tag))
     poll(store, archive.folder)
@@ -168,7 +170,7 @@ def test_prefixes_as_people_write_them(
 
 
 def test_a_version_without_a_space_is_one(
-    store: QueueStore, archive: Archive, tmp_path: Path
+    store: QueueStore, archive: MailArchive, tmp_path: Path
 ) -> None:
     archive.add(series("a", 2, tag="PATCHv3"))
     poll(store, archive.folder)
@@ -178,7 +180,9 @@ def test_a_version_without_a_space_is_one(
     assert records_of(spec, checkout=tmp_path, cache=tmp_path)[0].version == 3
 
 
-def test_without_a_cover_letter_and_without_any_thread(store: QueueStore, archive: Archive) -> None:
+def test_without_a_cover_letter_and_without_any_thread(
+    store: QueueStore, archive: MailArchive
+) -> None:
     archive.add(series("a", 3, cover=False))
     loose = [patch(f"[PATCH {n}/2] fs: loose {n}", f"20261118100000.4711-{n}-ada") for n in (1, 2)]
     archive.add(loose)
@@ -187,7 +191,7 @@ def test_without_a_cover_letter_and_without_any_thread(store: QueueStore, archiv
 
 
 def test_a_deep_thread_whose_mails_say_only_what_they_answer(
-    store: QueueStore, archive: Archive
+    store: QueueStore, archive: MailArchive
 ) -> None:
     posts = [
         patch(f"[PATCH {n}/3] mm: deep {n}", f"d{n}", answers=[f"d{n - 1}"] if n > 1 else [])
@@ -201,26 +205,26 @@ def test_a_deep_thread_whose_mails_say_only_what_they_answer(
     assert titles(store) == ["v1 mm: deep 1"]
 
 
-def test_replies_and_other_mails_are_no_series(store: QueueStore, archive: Archive) -> None:
-    (one,) = series("a", 1, cover=False)
-    quoting = patch(f"Re: {one.header('Subject')}", "r1", answers=["a-1"])
+def test_replies_and_other_mails_are_no_series(store: QueueStore, archive: MailArchive) -> None:
+    (mail,) = series("a", 1, cover=False)
+    quoting = patch(f"Re: {mail.header('Subject')}", "r1", answers=["a-1"])
     robot = patch("[linux-next:master] [mm] 0123456789: regression", "r2")
     pull = patch("[GIT PULL] MM updates", "r3", body="The following changes\n")
     bare = patch("mm: a diff and no tag", "r4")
     archive.add([quoting, robot, pull, bare])
-    found = poll(store, archive.folder)
-    assert (found.queued, found.waiting, found.left_out) == ([], [], [])
+    result = poll(store, archive.folder)
+    assert (result.queued, result.waiting, result.left_out) == ([], [], [])
 
 
 def test_a_new_version_takes_the_place_of_one_that_waits(
-    store: QueueStore, archive: Archive
+    store: QueueStore, archive: MailArchive
 ) -> None:
     archive.add(series("a", 2))
     poll(store, archive.folder)
     archive.add(series("a2", 2, version=2, under=["a-0"], title="mm: make it faster"))
-    found = poll(store, archive.folder)
+    result = poll(store, archive.folder)
     assert titles(store) == ["v2 mm: make it faster"]
-    assert len(found.replaced) == 1
+    assert len(result.replaced) == 1
     old = next(entry for entry in store.read().entries if entry.version == 1)
     assert old.state == "replaced"
     assert old.message == f"replaced by {waiting(store)[0].id}"
@@ -232,7 +236,7 @@ def test_a_new_version_takes_the_place_of_one_that_waits(
 
 
 def test_a_new_version_of_what_was_measured_or_is_someone_elses_waits_beside_it(
-    store: QueueStore, archive: Archive
+    store: QueueStore, archive: MailArchive
 ) -> None:
     archive.add(series("a", 1))
     poll(store, archive.folder)
@@ -241,27 +245,29 @@ def test_a_new_version_of_what_was_measured_or_is_someone_elses_waits_beside_it(
         store.save(entry.model_copy(update={"state": "done", "code": 0}))
     archive.add(series("a2", 1, version=2))
     archive.add(series("b2", 1, version=2, sender="Eve <eve@example.org>"))
-    found = poll(store, archive.folder)
-    assert found.replaced == []
+    result = poll(store, archive.folder)
+    assert result.replaced == []
     assert titles(store) == ["v2 mm: make it fast"] * 2
 
 
-def test_an_old_version_that_comes_late_is_left_out(store: QueueStore, archive: Archive) -> None:
+def test_an_old_version_that_comes_late_is_left_out(
+    store: QueueStore, archive: MailArchive
+) -> None:
     archive.add(series("a2", 1, version=2))
     poll(store, archive.folder)
     archive.add(series("a", 1))
-    found = poll(store, archive.folder)
-    assert found.left_out == ['v1 of "mm: make it fast" (Ada L <ada@example.org>): v2 is queued']
+    result = poll(store, archive.folder)
+    assert result.left_out == ['v1 of "mm: make it fast" (Ada L <ada@example.org>): v2 is queued']
     assert titles(store) == ["v2 mm: make it fast"]
 
 
 def test_a_series_sent_again_takes_the_place_of_the_first(
-    store: QueueStore, archive: Archive
+    store: QueueStore, archive: MailArchive
 ) -> None:
     archive.add(series("a", 2))
     archive.add(series("again", 2, tag="PATCH RESEND"))
-    found = poll(store, archive.folder)
-    assert len(found.replaced) == 1
+    result = poll(store, archive.folder)
+    assert len(result.replaced) == 1
     assert len(waiting(store)) == 1
     # In the thread of the first, too.
     archive.add(series("third", 2, tag="PATCH RESEND", under=["a-0"], title="mm: b"))
@@ -271,32 +277,34 @@ def test_a_series_sent_again_takes_the_place_of_the_first(
     assert poll(store, archive.folder).replaced == []
 
 
-def test_copies_late_covers_and_patches_of_reviewers(store: QueueStore, archive: Archive) -> None:
+def test_copies_late_covers_and_patches_of_reviewers(
+    store: QueueStore, archive: MailArchive
+) -> None:
     posts = series("a", 2)
     archive.add([posts[1], posts[2]])
     assert len(poll(store, archive.folder).queued) == 1
     fix = patch("[PATCH] mm: like this?", "fix", answers=["a-0", "a-2"], sender="R <r@example.org>")
     archive.add([posts[0], posts[1], fix])
-    found = poll(store, archive.folder)
-    assert (found.queued, found.waiting) == ([], [])
-    assert found.left_out == [
+    result = poll(store, archive.folder)
+    assert (result.queued, result.waiting) == ([], [])
+    assert result.left_out == [
         'v1 of "mm: like this?" (R <r@example.org>): a patch by itself in the thread of a series'
     ]
 
 
-def test_a_mail_that_is_taken_out_of_the_archive(store: QueueStore, archive: Archive) -> None:
+def test_a_mail_that_is_taken_out_of_the_archive(store: QueueStore, archive: MailArchive) -> None:
     posts = series("a", 2)
     archive.add(posts[:2])
     poll(store, archive.folder)
     archive.add([posts[1]], name="d")
     archive.add([posts[2]])
-    found = poll(store, archive.folder)
-    assert found.queued == []
-    assert "1/2 missing" in found.waiting[0]
+    result = poll(store, archive.folder)
+    assert result.queued == []
+    assert "1/2 missing" in result.waiting[0]
 
 
-def test_rewritten_history_is_told_and_read_from_where_it_forks(
-    store: QueueStore, archive: Archive
+def test_rewritten_history_is_noted_and_read_from_where_it_forks(
+    store: QueueStore, archive: MailArchive
 ) -> None:
     base = archive.add(series("a", 1))
     archive.add([patch("[PATCH] mm: purged", "purged")])
@@ -305,14 +313,14 @@ def test_rewritten_history_is_told_and_read_from_where_it_forks(
     assert len(waiting(store)) == 3
     archive.add(series("b", 1, title="mm: kept"), parent=base)
     archive.add(series("c", 1, title="mm: new"))
-    found = poll(store, archive.folder)
-    assert len(found.notes) == 1
-    assert f"mails since commit {base[:12]} are read again" in found.notes[0]
-    assert [line.split()[0][:6] for line in found.queued] == ["mm-new"]
+    result = poll(store, archive.folder)
+    assert len(result.notes) == 1
+    assert f"mails since commit {base[:12]} are read again" in result.notes[0]
+    assert [line.split()[0][:6] for line in result.queued] == ["mm-new"]
     assert poll(store, archive.folder).notes == []
 
 
-def test_history_without_a_common_commit(store: QueueStore, archive: Archive) -> None:
+def test_history_without_a_common_commit(store: QueueStore, archive: MailArchive) -> None:
     archive.add(series("a", 1))
     poll(store, archive.folder)
     repository = archive.epoch(0)
@@ -320,12 +328,12 @@ def test_history_without_a_common_commit(store: QueueStore, archive: Archive) ->
     archive.add([*series("a", 1), *series("b", 1, title="mm: other")])
     git(repository, "reflog", "expire", "--expire=now", "--all")
     git(repository, "gc", "-q", "--prune=now")
-    found = poll(store, archive.folder)
-    assert "nor anything before it; its newest mails are read again" in found.notes[0]
+    result = poll(store, archive.folder)
+    assert "nor anything before it; its newest mails are read again" in result.notes[0]
     assert titles(store) == ["v1 mm: make it fast", "v1 mm: other"]
 
 
-def test_a_damaged_archive_is_named(store: QueueStore, archive: Archive) -> None:
+def test_a_damaged_archive_is_named(store: QueueStore, archive: MailArchive) -> None:
     archive.add(series("a", 1))
     shutil.rmtree(archive.epoch(0) / "objects")
     (archive.epoch(0) / "objects").mkdir()
@@ -333,7 +341,7 @@ def test_a_damaged_archive_is_named(store: QueueStore, archive: Archive) -> None
         poll(store, archive.folder)
 
 
-def test_what_the_user_removed_stays_removed(store: QueueStore, archive: Archive) -> None:
+def test_what_the_user_removed_stays_removed(store: QueueStore, archive: MailArchive) -> None:
     archive.add(series("a", 1))
     poll(store, archive.folder)
     (entry,) = waiting(store)
@@ -345,7 +353,7 @@ def test_what_the_user_removed_stays_removed(store: QueueStore, archive: Archive
 
 
 def test_killed_between_queueing_and_remembering(
-    store: QueueStore, archive: Archive, monkeypatch: pytest.MonkeyPatch
+    store: QueueStore, archive: MailArchive, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     archive.add(series("a", 1))
     poll(store, archive.folder)
@@ -359,14 +367,14 @@ def test_killed_between_queueing_and_remembering(
         with pytest.raises(KeyboardInterrupt):
             poll(store, archive.folder)
     assert titles(store) == ["v2 mm: make it fast"]
-    found = poll(store, archive.folder)
-    assert found.mails == 4
+    result = poll(store, archive.folder)
+    assert result.mails == 4
     assert titles(store) == ["v2 mm: make it fast"]
-    assert "2/3, 3/3 missing" in found.waiting[0]
+    assert "2/3, 3/3 missing" in result.waiting[0]
 
 
 def test_one_watch_at_a_time_and_a_state_of_another_version(
-    store: QueueStore, archive: Archive
+    store: QueueStore, archive: MailArchive
 ) -> None:
     archive.add(series("a", 1))
     watch = Watch(store, archive.folder, Selection(Request()), vouched)
@@ -411,13 +419,13 @@ def test_an_mbox_that_grows_is_read_from_where_it_was(store: QueueStore, tmp_pat
     with file.open("ab") as sink:
         sink.write(mbox(series("b", 1, title="mm: b")))
     old(file)
-    found = poll(store, file)
-    assert (found.mails, len(found.queued)) == (2, 1)
+    result = poll(store, file)
+    assert (result.mails, len(result.queued)) == (2, 1)
     # Sorted anew, or cut: all of it is read, and nothing queued twice.
     file.write_bytes(mbox([*series("c", 1, title="mm: c"), *series("a", 1)]))
     old(file)
-    found = poll(store, file)
-    assert (found.mails, len(found.queued)) == (4, 1)
+    result = poll(store, file)
+    assert (result.mails, len(result.queued)) == (4, 1)
 
 
 def test_an_mbox_in_the_middle_of_a_delivery(
@@ -431,9 +439,9 @@ def test_an_mbox_in_the_middle_of_a_delivery(
         file.write_bytes(whole[:-30])
 
     monkeypatch.setattr("queues.mail_files.time.sleep", delivered)
-    found = poll(store, file)
-    assert found.queued == []
-    assert "is being written; its last mail waits" in found.notes[0]
+    result = poll(store, file)
+    assert result.queued == []
+    assert "is being written; its last mail waits" in result.notes[0]
     file.write_bytes(whole)
     old(file)
     assert len(poll(store, file).queued) == 1
@@ -449,8 +457,8 @@ def test_a_maildir(store: QueueStore, tmp_path: Path) -> None:
     assert "2/2 missing" in poll(store, folder).waiting[0]
     (folder / "new" / "1.x").rename(folder / "cur" / "1.x:2,S")
     (folder / "new" / "3.x").write_bytes(posts[2].encoded())
-    found = poll(store, folder)
-    assert (found.mails, len(found.queued)) == (1, 1)
+    result = poll(store, folder)
+    assert (result.mails, len(result.queued)) == (1, 1)
 
 
 def test_old_mails_of_files_are_counted_and_left(store: QueueStore, tmp_path: Path) -> None:
@@ -459,9 +467,9 @@ def test_old_mails_of_files_are_counted_and_left(store: QueueStore, tmp_path: Pa
     ancient = [post.with_header("Date", "Mon, 1 Jan 2024 00:00:00 +0000") for post in posts]
     file.write_bytes(mbox(ancient))
     old(file)
-    found = poll(store, file)
-    assert found.notes == ["mm.mbox: 2 mails are older (--days)"]
-    assert found.queued == []
+    result = poll(store, file)
+    assert result.notes == ["mm.mbox: 2 mails are older (--days)"]
+    assert result.queued == []
 
 
 @pytest.mark.parametrize("make", ["nothing", "empty", "text"])
@@ -478,9 +486,11 @@ def test_what_is_no_mailbox(tmp_path: Path, make: str) -> None:
 HOSTILE_DIFF = diff("../../etc/passwd")
 
 
-def test_hostile_mails_queue_nothing_and_stop_nobody(store: QueueStore, archive: Archive) -> None:
-    one = series("x", 1, cover=False)[0]
-    raw = one.encoded()
+def test_hostile_mails_queue_nothing_and_stop_nobody(
+    store: QueueStore, archive: MailArchive
+) -> None:
+    mail = series("x", 1, cover=False)[0]
+    raw = mail.encoded()
     nested = b"".join(
         b'Content-Type: multipart/mixed; boundary="b%d"\n\n--b%d\n' % (n, n) for n in range(3000)
     )
@@ -502,14 +512,14 @@ def test_hostile_mails_queue_nothing_and_stop_nobody(store: QueueStore, archive:
         *series("good", 2, title="mm: good"),
     ]
     archive.add(mails)
-    found = poll(store, archive.folder, "mm/")
-    said = "\n".join([*found.left_out, *found.waiting, *found.queued])
-    assert "\x1b" not in said
-    assert "\u202e" not in said
-    assert "names a path outside the kernel tree" in said
-    assert "1/9999: mm: bomb: no such place" in said
-    assert "7/3: mm: beyond: no such place" in said
-    assert '"[PATCH] mm: heads": has a header of more than 256 KiB' in said
+    result = poll(store, archive.folder, "mm/")
+    text = "\n".join([*result.left_out, *result.waiting, *result.queued])
+    assert "\x1b" not in text
+    assert "\u202e" not in text
+    assert "names a path outside the kernel tree" in text
+    assert "1/9999: mm: bomb: no such place" in text
+    assert "7/3: mm: beyond: no such place" in text
+    assert '"[PATCH] mm: heads": has a header of more than 256 KiB' in text
     assert "v1 mm: good" in titles(store)
     assert not any("evil" in entry.id or "bomb" in entry.id for entry in waiting(store))
     # Nothing was written but below the queue, by names of the lab's own making.
@@ -520,20 +530,20 @@ def test_hostile_mails_queue_nothing_and_stop_nobody(store: QueueStore, archive:
     assert poll(store, archive.folder).mails == 0
 
 
-def test_a_huge_mail_is_left_out(store: QueueStore, archive: Archive) -> None:
+def test_a_huge_mail_is_left_out(store: QueueStore, archive: MailArchive) -> None:
     archive.add([b"Subject: [PATCH] mm: huge\n\n" + b"x" * (33 << 20), *series("a", 1)])
-    found = poll(store, archive.folder)
+    result = poll(store, archive.folder)
     commit = git(archive.epoch(0), "rev-list", "--max-parents=0", "master")[:12]
-    assert len(found.left_out) == 1
-    assert found.left_out[0].startswith(f"0.git {commit}: ")
-    assert found.left_out[0].endswith(": has more than 32 MiB")
-    assert len(found.queued) == 1
+    assert len(result.left_out) == 1
+    assert result.left_out[0].startswith(f"0.git {commit}: ")
+    assert result.left_out[0].endswith(": has more than 32 MiB")
+    assert len(result.queued) == 1
 
 
 def put(kind: str, folder: Path, mails: list[bytes]) -> Path:
     """A mailbox of this kind, new or with these mails after what it has."""
     if kind == "archive":
-        archive = Archive(folder)
+        archive = MailArchive(folder)
         archive.add(mails)
     elif kind == "maildir":
         for name in ("cur", "new", "tmp"):
@@ -543,7 +553,7 @@ def put(kind: str, folder: Path, mails: list[bytes]) -> Path:
             (folder / "new" / f"{count}.x").write_bytes(mail)
     else:
         with folder.open("ab") as sink:
-            sink.writelines(b"From a@b Thu Jan  1 00:00:00 1970\n" + one + b"\n" for one in mails)
+            sink.writelines(b"From a@b Thu Jan  1 00:00:00 1970\n" + mail + b"\n" for mail in mails)
         old(folder)
     return folder
 
@@ -556,16 +566,16 @@ def test_a_mail_that_cannot_be_read_is_named_and_the_ones_after_it_are_read(
     posts = series("after", 2, title="mm: after")
     mails = [before.encoded(), *UNREADABLE.values(), *(post.encoded() for post in posts)]
     place = put(kind, tmp_path / "box", mails)
-    found = poll(store, place, "mm/")
+    result = poll(store, place, "mm/")
     assert titles(store) == ["v1 mm: step 1 of before", "v1 mm: after"]
-    assert len(found.left_out) == len(UNREADABLE)
+    assert len(result.left_out) == len(UNREADABLE)
     for name in UNREADABLE:
         assert sum(f"<{name}@example.org>" in line or f"mm: {name}" in line
-                   for line in found.left_out) == 1  # fmt: skip
+                   for line in result.left_out) == 1  # fmt: skip
     # It is on record, and the mailbox is past it.
     watch = Watch(store, place, Selection(Request()), vouched)
     state = watching.State.model_validate_json((watch.folder / "state.json").read_bytes())
-    assert [each.what for each in state.left_out] == found.left_out
+    assert [each.what for each in state.left_out] == result.left_out
     assert {each.at for each in state.left_out} == {NOW}
     again = poll(store, place, "mm/")
     assert (again.mails, again.left_out) == (0, [])
@@ -575,12 +585,12 @@ def test_a_mail_that_cannot_be_read_is_named_and_the_ones_after_it_are_read(
 
 @pytest.mark.parametrize("name", ODD)
 def test_a_mail_that_breaks_a_rule_is_queued(store: QueueStore, tmp_path: Path, name: str) -> None:
-    found = poll(store, put("mbox", tmp_path / "mm.mbox", [ODD[name]]), "mm/")
-    assert (len(found.queued), found.left_out) == (1, [])
+    result = poll(store, put("mbox", tmp_path / "mm.mbox", [ODD[name]]), "mm/")
+    assert (len(result.queued), result.left_out) == (1, [])
 
 
 def test_so_much_is_remembered_of_what_was_left_out(
-    store: QueueStore, archive: Archive, monkeypatch: pytest.MonkeyPatch
+    store: QueueStore, archive: MailArchive, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(watching, "MOST_LEFT_OUT", 2)
     archive.add([patch(f"[PATCH 2/1] mm: {n}", f"m{n}") for n in range(3)])
@@ -594,18 +604,18 @@ def test_so_much_is_remembered_of_what_was_left_out(
 
 
 def test_a_mailbox_cannot_fill_the_disk(
-    store: QueueStore, archive: Archive, monkeypatch: pytest.MonkeyPatch
+    store: QueueStore, archive: MailArchive, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(watching, "MOST_PENDING", 5)
     archive.add([patch(f"[PATCH 1/2] mm: half {n}", f"h{n}") for n in range(9)])
-    found = poll(store, archive.folder)
-    assert len(found.given_up) == 4
-    assert "too many mails wait" in found.given_up[0]
+    result = poll(store, archive.folder)
+    assert len(result.given_up) == 4
+    assert "too many mails wait" in result.given_up[0]
     assert len(list((store.folder / "watch").glob("*/*.eml"))) == 5
 
 
 def test_whatever_one_mail_has_somebody_raise_the_next_is_queued(
-    store: QueueStore, archive: Archive, monkeypatch: pytest.MonkeyPatch
+    store: QueueStore, archive: MailArchive, monkeypatch: pytest.MonkeyPatch
 ) -> None:
 
     def raising(raw: bytes) -> Posted | None:
@@ -616,33 +626,35 @@ def test_whatever_one_mail_has_somebody_raise_the_next_is_queued(
     monkeypatch.setattr(watching, "read_posted", raising)
     archive.add(series("a", 1, title="mm: bad"))
     archive.add(series("b", 1, title="mm: good"))
-    found = poll(store, archive.folder)
+    result = poll(store, archive.folder)
     assert titles(store) == ["v1 mm: good"]
-    assert any("RecursionError: brackets" in line for line in found.left_out)
+    assert any("RecursionError: brackets" in line for line in result.left_out)
     assert poll(store, archive.folder).mails == 0
 
 
-def test_who_writes_a_name_into_from_empties_no_queue(store: QueueStore, archive: Archive) -> None:
+def test_who_writes_a_name_into_from_empties_no_queue(
+    store: QueueStore, archive: MailArchive
+) -> None:
     archive.add(series("a", 1))
     assert len(poll(store, archive.folder, attest=forged).queued) == 1
     archive.add(series("forged", 1, version=99))
-    found = poll(store, archive.folder, attest=forged)
-    assert found.replaced == []
+    result = poll(store, archive.folder, attest=forged)
+    assert result.replaced == []
     first, later = waiting(store)
     assert (first.version, later.version) == (1, 99)
     assert (first.attested, later.attested) == ("DKIM example.org", "")
     assert later.sender == "Ada L <ada@example.org> (sender not attested)"
-    assert found.notes == [
+    assert result.notes == [
         f"{first.id} stays beside {later.id}: nothing proves that both are of one sender"
     ]
     # The real second version is not left out for it, and replaces the real first one.
     archive.add(series("b", 1, version=2))
-    found = poll(store, archive.folder, attest=forged)
-    assert len(found.replaced) == 1
+    result = poll(store, archive.folder, attest=forged)
+    assert len(result.replaced) == 1
     assert sorted(entry.version for entry in waiting(store)) == [2, 99]
 
 
-def test_a_patch_that_came_too_late_is_named(store: QueueStore, archive: Archive) -> None:
+def test_a_patch_that_came_too_late_is_named(store: QueueStore, archive: MailArchive) -> None:
     cover, first, second = series("a", 2)
     other = series("forged", 2)[2].with_header("References", "<a-0@example.org>")
     archive.add([cover, first, other.with_header("In-Reply-To", "<a-0@example.org>")])
@@ -650,20 +662,20 @@ def test_a_patch_that_came_too_late_is_named(store: QueueStore, archive: Archive
     (entry,) = waiting(store)
     assert entry.attested == ""
     archive.add([second, first])
-    found = poll(store, archive.folder, attest=forged)
-    (line,) = found.left_out
+    result = poll(store, archive.folder, attest=forged)
+    (line,) = result.left_out
     assert "a-2@example.org" in line
     assert line.endswith("its series was whole without it")
 
 
 def test_of_two_for_one_place_the_one_that_is_dropped_is_named(
-    store: QueueStore, archive: Archive
+    store: QueueStore, archive: MailArchive
 ) -> None:
     cover, first, second = series("a", 2)
     again = first.with_header("Message-ID", "<a-again@example.org>")
     archive.add([cover, first, again, second])
-    found = poll(store, archive.folder)
-    (line,) = found.left_out
+    result = poll(store, archive.folder)
+    (line,) = result.left_out
     assert "a-1@example.org" in line
     assert "another mail came for its place" in line
-    assert found.waiting == []
+    assert result.waiting == []

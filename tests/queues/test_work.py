@@ -20,8 +20,8 @@ from queues.store import QueueStore
 from queues.work import Rules, line_of, work
 from reports.write import write_all
 from results.record import RunRecord
-from tests.queues.made_up import SLOWER, SMALL, Measuring, plain_report, queued
-from tests.reports.factory import Session, fails
+from tests.queues.made_up import SLOWER, SMALL, MadeUpMeasuring, plain_report, queued
+from tests.reports.factory import ExactSession, fails
 
 WORKER = Path(__file__).with_name("worker.py")
 RUNS = len(SMALL.records())
@@ -56,7 +56,7 @@ def states(store: QueueStore) -> dict[str, str]:
 def test_by_priority_and_then_by_arrival(store: QueueStore) -> None:
     for name, priority in (("a", 0), ("b", 0), ("c", 5), ("d", -1), ("e", 5)):
         queued(store, name, priority=priority)
-    measuring = Measuring()
+    measuring = MadeUpMeasuring()
     assert work(store, measuring, quiet) == 5
     order = [job.request.series[0] for job in measuring.jobs]
     assert order == [f"git:/src/linux@base..{name}" for name in "ceabd"]
@@ -65,14 +65,14 @@ def test_by_priority_and_then_by_arrival(store: QueueStore) -> None:
 
 def test_each_entry_has_a_session_a_report_and_its_verdicts(store: QueueStore, drawn: None) -> None:
     good, bad = queued(store, "good"), queued(store, "bad")
-    work(store, Measuring(sessions={bad.id: SLOWER}), quiet)
-    found = {entry.title: entry for entry in store.read().entries}
-    assert (found["good"].code, found["bad"].code) == (0, 1)
-    assert found["bad"].blame == ""
-    assert found["bad"].headline == "1 regression, 1 unchanged, 1 inconclusive"
-    said = {(one.case, one.metric): one for one in found["bad"].said}
-    assert said["filemap-4k", "4k.bw"].verdict == "regression"
-    assert said["filemap-4k", "4k.bw"].change == pytest.approx(-0.0129, abs=0.002)
+    work(store, MadeUpMeasuring(sessions={bad.id: SLOWER}), quiet)
+    by_title = {entry.title: entry for entry in store.read().entries}
+    assert (by_title["good"].code, by_title["bad"].code) == (0, 1)
+    assert by_title["bad"].blame == ""
+    assert by_title["bad"].headline == "1 regression, 1 unchanged, 1 inconclusive"
+    judged = {(primary.case, primary.metric): primary for primary in by_title["bad"].said}
+    assert judged["filemap-4k", "4k.bw"].verdict == "regression"
+    assert judged["filemap-4k", "4k.bw"].change == pytest.approx(-0.0129, abs=0.002)
     page = (store.folder / INDEX).read_text()
     for entry in (good, bad):
         assert (store.session(entry) / "report.html").is_file()
@@ -81,7 +81,7 @@ def test_each_entry_has_a_session_a_report_and_its_verdicts(store: QueueStore, d
 
 
 @pytest.mark.parametrize(
-    ("error", "code", "blame", "said"),
+    ("error", "code", "blame", "message"),
     [
         (SeriesError("does not apply to mm/x.c", where="0001-x.patch"), 4, "series", "0001-x.p"),
         (UsageError("no such file", where="x.mbox", next_step="name one"), 2, "user", "name one"),
@@ -92,30 +92,30 @@ def test_each_entry_has_a_session_a_report_and_its_verdicts(store: QueueStore, d
     ids=["series", "usage", "experiment", "workload", "bug"],
 )
 def test_a_failure_is_the_outcome_of_its_entry_and_the_queue_goes_on(
-    store: QueueStore, error: Exception, code: int, blame: str, said: str
+    store: QueueStore, error: Exception, code: int, blame: str, message: str
 ) -> None:
     first, _ = queued(store, "first"), queued(store, "second")
     lines: list[str] = []
-    assert work(store, Measuring(told={first.id: [error]}), lines.append) == 2
+    assert work(store, MadeUpMeasuring(errors={first.id: [error]}), lines.append) == 2
     assert states(store) == {"first": "failed", "second": "done"}
-    found = store.find(first.id)
-    assert (found.code, found.blame) == (code, blame)
-    assert said in found.message
-    assert said in (store.folder / INDEX).read_text()
+    kept = store.find(first.id)
+    assert (kept.code, kept.blame) == (code, blame)
+    assert message in kept.message
+    assert message in (store.folder / INDEX).read_text()
     assert any("Traceback" in line for line in lines) == (blame == "lab")
 
 
 def test_what_the_series_breaks_in_a_guest_is_its_outcome(store: QueueStore) -> None:
     entry = queued(store, "panics")
 
-    class Panics(Session):
+    class Panics(ExactSession):
         def records(self) -> list[RunRecord]:
             return fails(super().records(), "filemap-4k-000-patched", kind="panic", blame="series")
 
-    work(store, Measuring(sessions={entry.id: Panics()}), quiet)
-    found = store.find(entry.id)
-    assert (found.state, found.code, found.blame) == ("failed", 4, "series")
-    assert found.message.startswith("filemap-4k-000-patched: panic: ")
+    work(store, MadeUpMeasuring(sessions={entry.id: Panics()}), quiet)
+    kept = store.find(entry.id)
+    assert (kept.state, kept.code, kept.blame) == ("failed", 4, "series")
+    assert kept.message.startswith("filemap-4k-000-patched: panic: ")
     assert f"sessions/{entry.id}/report.html" in (store.folder / INDEX).read_text()
 
 
@@ -124,26 +124,26 @@ def test_without_a_verdict_the_page_has_the_headline_of_the_report(
 ) -> None:
     entry = queued(store, "broken")
 
-    class Broken(Session):
+    class Broken(ExactSession):
         def records(self) -> list[RunRecord]:
-            found = super().records()
-            failed = [record.run_id for record in found if record.arm == "patched"]
-            return fails(found, *failed, kind="panic", blame="series", message="Oops: 0002")
+            records = super().records()
+            failed = [record.run_id for record in records if record.arm == "patched"]
+            return fails(records, *failed, kind="panic", blame="series", message="Oops: 0002")
 
-    work(store, Measuring(sessions={entry.id: Broken()}), quiet)
-    found = store.find(entry.id)
-    said = "No verdict: 16 runs of patched failed: panic, blame series: Oops: 0002"
-    assert (found.blame, found.headline, found.message) == ("series", said, said)
-    assert said in (store.session(entry) / "report.md").read_text()
+    work(store, MadeUpMeasuring(sessions={entry.id: Broken()}), quiet)
+    kept = store.find(entry.id)
+    sentence = "No verdict: 16 runs of patched failed: panic, blame series: Oops: 0002"
+    assert (kept.blame, kept.headline, kept.message) == ("series", sentence, sentence)
+    assert sentence in (store.session(entry) / "report.md").read_text()
     page = (store.folder / INDEX).read_text()
-    assert page.count(said) == 1
+    assert page.count(sentence) == 1
     assert "4k.bw: failed" not in page
 
 
 def test_what_the_host_ended_is_tried_again_and_goes_on(store: QueueStore) -> None:
     entry = queued(store, "unlucky")
     lost = InfraError("QEMU is gone", where="qemu")
-    measuring = Measuring(told={entry.id: [lost]})
+    measuring = MadeUpMeasuring(errors={entry.id: [lost]})
     assert work(store, measuring, quiet, Rules(tries=2)) == 1
     assert [job.resume for job in measuring.jobs] == [False, True]
     assert store.find(entry.id).state == "done"
@@ -153,29 +153,29 @@ def test_what_the_host_ended_is_tried_again_and_goes_on(store: QueueStore) -> No
 def test_the_host_ends_one_often_enough_and_it_is_set_aside(store: QueueStore) -> None:
     entry, _ = queued(store, "unlucky"), queued(store, "next")
     lost: list[BaseException | None] = [InfraError("cannot be fetched"), OSError(28, "full")]
-    measuring = Measuring(told={entry.id: lost})
+    measuring = MadeUpMeasuring(errors={entry.id: lost})
     assert work(store, measuring, quiet, Rules(tries=2)) == 2
-    found = store.find(entry.id)
-    assert (found.state, found.code, found.blame, found.tries) == ("failed", 3, "host", 2)
-    assert "full" in found.message
+    kept = store.find(entry.id)
+    assert (kept.state, kept.code, kept.blame, kept.tries) == ("failed", 3, "host", 2)
+    assert "full" in kept.message
     assert states(store)["next"] == "done"
 
 
 def test_two_in_a_row_stop_the_queue_and_a_retry_goes_on(store: QueueStore) -> None:
     names = ("a", "b", "c")
     entries = [queued(store, name) for name in names]
-    told: dict[str, list[BaseException | None]] = {
+    errors: dict[str, list[BaseException | None]] = {
         entry.id: [OSError(28, "No space left on device")] for entry in entries
     }
     with pytest.raises(InfraError, match="2 entries in a row") as caught:
-        work(store, Measuring(told=told), quiet, Rules(tries=1))
+        work(store, MadeUpMeasuring(errors=errors), quiet, Rules(tries=1))
     assert "No space left" in caught.value.what
     assert states(store) == {"a": "failed", "b": "failed", "c": "waiting"}
     # The same session goes on: three runs are on record.
     again = store.find(entries[0].id).again()
     assert again.session == entries[0].session
     store.save(again)
-    measuring = Measuring()
+    measuring = MadeUpMeasuring()
     work(store, measuring, quiet)
     assert {job.folder.name: job.resume for job in measuring.jobs} == {
         entries[0].id: True, entries[2].id: False,
@@ -184,35 +184,35 @@ def test_two_in_a_row_stop_the_queue_and_a_retry_goes_on(store: QueueStore) -> N
 
 def test_an_entry_measured_again_has_a_session_of_its_own(store: QueueStore) -> None:
     entry = queued(store, "twice")
-    work(store, Measuring(), quiet)
+    work(store, MadeUpMeasuring(), quiet)
     store.save(store.find(entry.id).again())
-    measuring = Measuring()
+    measuring = MadeUpMeasuring()
     work(store, measuring, quiet)
     assert [(job.folder.name, job.resume) for job in measuring.jobs] == [(f"{entry.id}-2", False)]
     assert (store.session(entry) / "report.html").exists()
 
 
-def test_an_entry_that_cannot_be_read_is_told_and_left(store: QueueStore) -> None:
+def test_an_entry_that_cannot_be_read_is_named_and_left(store: QueueStore) -> None:
     queued(store, "good")
     (store.folder / "entries" / "torn.json").write_text("{")
     lines: list[str] = []
-    assert work(store, Measuring(), lines.append) == 1
+    assert work(store, MadeUpMeasuring(), lines.append) == 1
     assert lines[0].startswith("left out  torn.json: is no entry of this version")
 
 
-def test_no_more_than_asked_for(store: QueueStore) -> None:
+def test_no_more_than_requested(store: QueueStore) -> None:
     for name in ("a", "b", "c"):
         queued(store, name)
-    assert work(store, Measuring(), quiet, Rules(limit=2)) == 2
+    assert work(store, MadeUpMeasuring(), quiet, Rules(limit=2)) == 2
     assert list(states(store).values()) == ["done", "done", "waiting"]
 
 
 def test_interrupted_by_the_keyboard_it_is_still_to_be_done(store: QueueStore) -> None:
     entry = queued(store, "a")
     with pytest.raises(KeyboardInterrupt):
-        work(store, Measuring(told={entry.id: [KeyboardInterrupt()]}), quiet)
+        work(store, MadeUpMeasuring(errors={entry.id: [KeyboardInterrupt()]}), quiet)
     assert states(store) == {"a": "running"}
-    measuring = Measuring()
+    measuring = MadeUpMeasuring()
     work(store, measuring, quiet)
     assert [job.resume for job in measuring.jobs] == [True]
     assert line_of(store.find(entry.id)).startswith(f"done  {entry.id}  filemap-4k 4k.bw")
@@ -276,10 +276,10 @@ def test_two_workers_never_take_the_same_entry(store: QueueStore, tmp_path: Path
     for name in names:
         queued(store, name)
     workers = [start(store, ledger, 0.01) for _ in range(2)]
-    said = [ended(worker) for worker in workers]
-    begun = [line.split()[1] for out in said for line in out.splitlines() if "begins" in line]
+    outputs = [ended(worker) for worker in workers]
+    begun = [line.split()[1] for out in outputs for line in out.splitlines() if "begins" in line]
     assert sorted(begun) == sorted(entry.id for entry in store.read().entries)
-    assert all("begins" in out for out in said)
+    assert all("begins" in out for out in outputs)
     assert set(states(store).values()) == {"done"}
     lines = collections.Counter(ledger.read_text().splitlines())
     assert len(lines) == RUNS * len(names)
@@ -292,9 +292,9 @@ def test_what_nobody_expected_of_two_entries_does_not_keep_the_others_waiting(
     bad = [queued(store, name) for name in ("a", "b", "c")]
     good = queued(store, "good")
     bugs: tuple[BaseException, ...] = (RecursionError("deep"), KeyError("x"), ValueError("y"))
-    told: dict[str, list[BaseException | None]] = {
+    errors: dict[str, list[BaseException | None]] = {
         entry.id: [bug] for entry, bug in zip(bad, bugs, strict=True)
     }
-    assert work(store, Measuring(told=told), quiet) == 4
+    assert work(store, MadeUpMeasuring(errors=errors), quiet) == 4
     assert [store.find(entry.id).blame for entry in bad] == ["lab"] * 3
     assert store.find(good.id).state == "done"

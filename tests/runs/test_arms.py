@@ -34,10 +34,10 @@ def options(tmp_path: Path) -> Options:
 
 
 def steps(**series: Any) -> Experiment:
-    asked = make_experiment(
+    experiment = make_experiment(
         [("w", "default")], series=SeriesSpec(path="configs/series/mine", **series)
     )
-    return per_patch(asked, SUBJECTS)
+    return per_patch(experiment, SUBJECTS)
 
 
 def silent(arm: str, so_far: MakeProgress) -> None:
@@ -68,12 +68,12 @@ def test_progress_says_which_kernel_of_all_flavours_is_built(
         progress(MakeProgress(1, 2, 3.0))
 
     twin = TwinSpec(name="held", observe="lock_stat", flavour="lockstat", cases=("w",), blocks=1)
-    asked = make_experiment([("w", "default")], series=SeriesSpec(path="configs/series/mine"))
-    asked = asked.model_copy(update={"twins": (twin,)})
+    experiment = make_experiment([("w", "default")], series=SeriesSpec(path="configs/series/mine"))
+    experiment = experiment.model_copy(update={"twins": (twin,)})
     monkeypatch.setattr(build, "provide", provide)
     names: list[str] = []
     for flavour in ("", "lockstat"):
-        build_arms(asked, options, lambda name, _: names.append(name), flavour)
+        build_arms(experiment, options, lambda name, _: names.append(name), flavour)
     assert names == [
         "kernel 1 of 4, base", "kernel 2 of 4, patched",
         "kernel 3 of 4, base (lockstat)", "kernel 4 of 4, patched (lockstat)",
@@ -81,11 +81,11 @@ def test_progress_says_which_kernel_of_all_flavours_is_built(
 
 
 def test_arms_that_differ_in_a_setting_share_a_kernel(options: Options) -> None:
-    asked = make_experiment([("w", "default")])
-    base = asked.all_arms[0]
+    experiment = make_experiment([("w", "default")])
+    base = experiment.all_arms[0]
     other = base.model_copy(update={"name": "other", "sysctl": {"vm.x": "1"}})
-    asked = asked.model_copy(update={"arms": (base, other)})
-    assert [kernel.arm for kernel in planned_kernels(asked, options)] == [base.name]
+    experiment = experiment.model_copy(update={"arms": (base, other)})
+    assert [kernel.arm for kernel in planned_kernels(experiment, options)] == [base.name]
 
 
 @pytest.mark.parametrize("blamed", ["0002-p.patch (mm: two)", "0001-p.patch (mm: one)"])
@@ -102,10 +102,10 @@ def test_the_patch_that_does_not_build_in_the_middle_is_named(
     monkeypatch.setattr(build, "provide", provide)
     with pytest.raises(SeriesError) as caught:
         build_arms(steps(), options, silent)
-    said = str(caught.value)
-    assert said.startswith("the series up to 0002-p.patch (mm: two): ")
-    assert blamed in said
-    assert said.endswith("does not build: x.c:1: error\nnext: see log")
+    message = str(caught.value)
+    assert message.startswith("the series up to 0002-p.patch (mm: two): ")
+    assert blamed in message
+    assert message.endswith("does not build: x.c:1: error\nnext: see log")
     # What was built before stays in the cache.
     assert built == [0, 1]
 
@@ -114,34 +114,38 @@ def test_arms_with_the_code_of_the_one_before_are_known() -> None:
     def kernel(code: str) -> Any:
         return SimpleNamespace(identity=SimpleNamespace(code_key=code))
 
-    asked = steps()
-    kernels = {arm.name: kernel(code) for arm, code in zip(asked.arms, "aabb", strict=True)}
-    assert same_as_before(asked, kernels) == {"patch-1", "patch-3"}
-    session: Any = SimpleNamespace(experiment=asked, measured=SimpleNamespace(kernels=kernels))
-    assert [_label(session, arm) for arm in asked.arms] == [
+    experiment = steps()
+    kernels = {arm.name: kernel(code) for arm, code in zip(experiment.arms, "aabb", strict=True)}
+    assert same_as_before(experiment, kernels) == {"patch-1", "patch-3"}
+    session: Any = SimpleNamespace(experiment=experiment, measured=SimpleNamespace(kernels=kernels))
+    assert [_label(session, arm) for arm in experiment.arms] == [
         "without the series", "1: mm: one: same code as the step before", "2: mm: two",
         "3: mm: three: same code as the step before",
     ]  # fmt: skip
-    session.experiment = asked.model_copy(update={"compare": "base"})
-    assert _label(session, asked.arms[1]) == "1: mm: one"
+    session.experiment = experiment.model_copy(update={"compare": "base"})
+    assert _label(session, experiment.arms[1]) == "1: mm: one"
     # Another setting is another arm, whatever its code.
-    arms = [asked.arms[0], asked.arms[1].model_copy(update={"sysctl": {"vm.x": "1"}})]
-    other = asked.model_copy(update={"arms": tuple(arms)})
+    arms = [experiment.arms[0], experiment.arms[1].model_copy(update={"sysctl": {"vm.x": "1"}})]
+    other = experiment.model_copy(update={"arms": tuple(arms)})
     assert same_as_before(other, kernels) == frozenset()
 
 
 def test_an_arm_keeps_its_flavour_under_the_name_of_the_experiments_own() -> None:
     own = KernelSpec(source="deb:linux-source-6.12", flavour="selftest")
-    asked = make_experiment([("w", "default")])
-    arm = asked.all_arms[0].model_copy(update={"kernel": own})
-    assert kernel_spec(asked, arm) == kernel_spec(asked, arm, asked.kernel.flavour) == own
-    assert kernel_spec(asked, arm, "lockstat").flavour == "lockstat"
+    experiment = make_experiment([("w", "default")])
+    arm = experiment.all_arms[0].model_copy(update={"kernel": own})
+    assert (
+        kernel_spec(experiment, arm)
+        == kernel_spec(experiment, arm, experiment.kernel.flavour)
+        == own
+    )
+    assert kernel_spec(experiment, arm, "lockstat").flavour == "lockstat"
 
 
-def test_kernels_of_wall_guests_are_asked_for_as_such() -> None:
-    asked = make_experiment([("w", "default")])
-    wall = asked.model_copy(update={"mode": "wall"})
-    arm = asked.all_arms[0]
+def test_kernels_of_wall_guests_are_requested_as_such() -> None:
+    experiment = make_experiment([("w", "default")])
+    wall = experiment.model_copy(update={"mode": "wall"})
+    arm = experiment.all_arms[0]
     for flavour in ("", "lockdep"):
-        assert kernel_spec(asked, arm, flavour).mode == "exact"
+        assert kernel_spec(experiment, arm, flavour).mode == "exact"
         assert kernel_spec(wall, arm, flavour).mode == "wall"

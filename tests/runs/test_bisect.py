@@ -54,14 +54,14 @@ class Machines:
                 raise SeriesError("does not build: error: x", where=arm.name)
             self.built.append(arm.name)
             identity = (
-                factory.Session()
+                factory.ExactSession()
                 .manifest()
                 .arms[0]
                 .kernel.model_copy(update={"key": arm.name, "code_key": self.code[point]})
             )
             kernels[arm.name] = SimpleNamespace(identity=identity)
         codes = {kernel.identity.code_key for kernel in kernels.values()}
-        manifest = factory.Session().manifest()
+        manifest = factory.ExactSession().manifest()
         return SimpleNamespace(
             experiment=experiment, same_code=len(codes) == 1, guest=manifest.guest, twins={},
             measured=SimpleNamespace(kernels=kernels),
@@ -83,7 +83,7 @@ class Machines:
         update = {
             "session": name, "created": created, "experiment": session.experiment, "arms": arms,
         }  # fmt: skip
-        return factory.Session().manifest().model_copy(update=update)
+        return factory.ExactSession().manifest().model_copy(update=update)
 
     def measure(
         self, session: Any, options: Options, store: SessionStore, reporter: Reporter
@@ -128,7 +128,7 @@ def begun(
     total = len(machines.code) - 1
     series = SeriesSpec(path="configs/series/mine")
     experiment = (
-        factory.Session()
+        factory.ExactSession()
         .manifest()
         .experiment.model_copy(update={"blocks": SEEDS, "series": series, "compare": "steps"})
     )
@@ -149,7 +149,7 @@ BASE, SLOW = 100.0, 98.0
 VALUES = {"a": BASE, "b": BASE * 1.001, "c": SLOW, "d": SLOW * 1.001, "x": SLOW}
 
 
-def test_the_patch_is_found_and_only_what_differs_is_booted(
+def test_the_patch_is_named_and_only_what_differs_is_booted(
     tmp_path: Path, options: Options, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     machines = Machines("aaabbcdd", VALUES)
@@ -157,10 +157,10 @@ def test_the_patch_is_found_and_only_what_differs_is_booted(
     result = run(folder, options, REPORTER, building)
     assert (result.kind, result.old, result.new) == ("found", 4, 5)
     assert result.whole == pytest.approx(-0.01902)
-    said = {step.point: (step.state, step.how) for step in result.steps}
-    assert said[7] == ("new", "measured")
-    assert said[4] == ("old", "same code as patch-3")
-    assert said[5] == ("new", "measured")
+    states = {step.point: (step.state, step.how) for step in result.steps}
+    assert states[7] == ("new", "measured")
+    assert states[4] == ("old", "same code as patch-3")
+    assert states[5] == ("new", "measured")
     # Halving asks for 3, 5 and 4; 4 is the code of 3.
     assert len(machines.booted) == len(set(machines.booted)) == SEEDS * 4
     assert {arm.name for arm in SessionStore(folder).manifest().arms} >= {"base", "patch-7"}
@@ -282,7 +282,7 @@ def test_stopped_at_any_point_it_goes_on_without_a_run_made_twice(
     assert len(set(stopped.booted)) == len(stopped.booted)
 
 
-def test_a_spread_that_hides_the_threshold_is_told(
+def test_a_spread_that_hides_the_threshold_is_reported(
     tmp_path: Path, options: Options, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     machines = Machines("acc", VALUES)

@@ -30,7 +30,7 @@ BROKEN = "[    2.1] kernel BUG at mm/filemap.c:3377!\n[    2.2] RIP: 0010:filema
 SLEEPS = "[    1.9] BUG: sleeping function called from invalid context at lib/xarray.c:300\n"
 
 
-class Guests:
+class CheckGuests:
     """Stands in for ``guests.exact.run_cold``: what each kernel says is told beforehand."""
 
     def __init__(self) -> None:
@@ -47,13 +47,13 @@ class Guests:
         name = folder.name
         with self._lock:
             self.machines[name], self.jobs[name] = machine, text
-            told = self.endings.get(name, [])
-            kind = told.pop(0) if told else "done"
+            endings = self.endings.get(name, [])
+            kind = endings.pop(0) if endings else "done"
         logs.mkdir(parents=True, exist_ok=True)
-        said = next((text for word, text in self.says.items() if word in name), "")
-        (logs / "console.log").write_text(f"XArray: 9 of 9 tests passed\n{said}twinboot: x\n")
+        output = next((text for word, text in self.says.items() if word in name), "")
+        (logs / "console.log").write_text(f"XArray: 9 of 9 tests passed\n{output}twinboot: x\n")
         watch("check whole")
-        if len(said) > console_bytes:
+        if len(output) > console_bytes:
             kind = "hung"
         files = sound() if kind == "done" else None
         for step in ("1-4k", "2-4k", *check_job.OWN_STEPS):
@@ -62,10 +62,10 @@ class Guests:
 
 
 @pytest.fixture
-def guests(monkeypatch: pytest.MonkeyPatch) -> Guests:
-    told = Guests()
-    monkeypatch.setattr(exact, "run_cold", told.run_cold)
-    return told
+def guests(monkeypatch: pytest.MonkeyPatch) -> CheckGuests:
+    stand_in = CheckGuests()
+    monkeypatch.setattr(exact, "run_cold", stand_in.run_cold)
+    return stand_in
 
 
 @pytest.fixture
@@ -81,9 +81,9 @@ def run(tmp_path: Path, store: SessionStore) -> Callable[..., Session]:
     initramfs.write_bytes(b"root")
     (tmp_path / "cache" / "locks").mkdir(parents=True)
 
-    def made(key: str = "1", **asked: Any) -> Session:
+    def made(key: str = "1", **settings: Any) -> Session:
         session = _session(2)
-        spec = CheckSpec(**asked)
+        spec = CheckSpec(**settings)
         checked = {}
         for flavour in spec.flavours:
             checked[flavour] = {
@@ -117,7 +117,7 @@ def standings(store: SessionStore) -> dict[str, str]:
 
 
 def test_every_arm_is_checked_on_every_kernel_before_it_is_measured(
-    run: Callable[..., Session], guests: Guests, store: SessionStore
+    run: Callable[..., Session], guests: CheckGuests, store: SessionStore
 ) -> None:
     left = run()
     assert set(standings(store)) == {
@@ -133,7 +133,7 @@ def test_every_arm_is_checked_on_every_kernel_before_it_is_measured(
 
 
 def test_self_tests_run_in_their_own_kernel_only(
-    run: Callable[..., Session], guests: Guests
+    run: Callable[..., Session], guests: CheckGuests
 ) -> None:
     run(selftests=("xarray",), vcpus=(1,))
     left_out = {
@@ -145,7 +145,7 @@ def test_self_tests_run_in_their_own_kernel_only(
 
 
 def test_a_broken_arm_is_not_measured(
-    run: Callable[..., Session], guests: Guests, store: SessionStore
+    run: Callable[..., Session], guests: CheckGuests, store: SessionStore
 ) -> None:
     guests.says["patched.lockdep"] = BROKEN
     left = run(vcpus=(1,))
@@ -157,7 +157,7 @@ def test_a_broken_arm_is_not_measured(
 
 
 def test_what_the_base_says_too_is_not_the_series(
-    run: Callable[..., Session], guests: Guests, store: SessionStore
+    run: Callable[..., Session], guests: CheckGuests, store: SessionStore
 ) -> None:
     guests.says["lockdep"] = BROKEN
     left = run(vcpus=(1,))
@@ -166,7 +166,7 @@ def test_what_the_base_says_too_is_not_the_series(
 
 
 def test_what_the_patched_arm_says_besides_is_the_series(
-    run: Callable[..., Session], guests: Guests
+    run: Callable[..., Session], guests: CheckGuests
 ) -> None:
     guests.says["patched.lockdep"] = SLEEPS + "</TASK>\n" + BROKEN
     guests.says["base.lockdep"] = BROKEN
@@ -174,7 +174,7 @@ def test_what_the_patched_arm_says_besides_is_the_series(
 
 
 def test_a_lost_guest_is_tried_again_and_then_is_no_green(
-    run: Callable[..., Session], guests: Guests, store: SessionStore
+    run: Callable[..., Session], guests: CheckGuests, store: SessionStore
 ) -> None:
     guests.endings["check.base.lockdep.v1"] = ["lost"]
     guests.endings["check.patched.lockdep.v1"] = ["lost", "silent"]
@@ -188,7 +188,7 @@ def test_a_lost_guest_is_tried_again_and_then_is_no_green(
 
 
 def test_a_guest_that_crashed_is_red_and_not_lost(
-    run: Callable[..., Session], guests: Guests, store: SessionStore
+    run: Callable[..., Session], guests: CheckGuests, store: SessionStore
 ) -> None:
     guests.endings["check.patched.lockdep.v1"] = ["lost"]
     guests.says["patched.lockdep"] = BROKEN
@@ -197,7 +197,7 @@ def test_a_guest_that_crashed_is_red_and_not_lost(
 
 
 def test_a_guest_that_says_the_same_for_ever_is_ended_and_red(
-    run: Callable[..., Session], guests: Guests, store: SessionStore
+    run: Callable[..., Session], guests: CheckGuests, store: SessionStore
 ) -> None:
     guests.says["patched"] = "[   29.1] BUG at check_get_order:1998\n </TASK>\n" * 20000
     run(vcpus=(), selftests=("xarray",))
@@ -208,7 +208,7 @@ def test_a_guest_that_says_the_same_for_ever_is_ended_and_red(
 
 
 def test_what_is_on_record_is_not_made_again_unless_the_kernel_changed(
-    run: Callable[..., Session], guests: Guests
+    run: Callable[..., Session], guests: CheckGuests
 ) -> None:
     run(vcpus=(1,), selftests=())
     guests.machines.clear()
@@ -225,9 +225,9 @@ def test_without_a_gate_nothing_is_booted_and_everything_is_left() -> None:
 
 
 def test_a_torn_record_is_dropped(
-    store: SessionStore, run: Callable[..., Session], guests: Guests
+    store: SessionStore, run: Callable[..., Session], guests: CheckGuests
 ) -> None:
     run(vcpus=(1,), selftests=())
     path = store.folder / "checks.jsonl"
     path.write_bytes(path.read_bytes()[:-20])
-    assert [type(one) for one in store.checks()] == [Check]
+    assert [type(each) for each in store.checks()] == [Check]

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -12,7 +14,7 @@ from typing import Any
 import pytest
 
 from experiment.load import load_experiment
-from experiment.plan import make_plan, scaled
+from experiment.plan import PlannedRun, make_plan, scaled
 from guests import channel, exact
 from guests.console import Ending, Kind
 from guests.exact import BootError, Machine, Outcome, Snapshot
@@ -21,7 +23,7 @@ from host import limited
 from kernels.cache import Kernel
 from results.record import Failure, KernelIdentity, RunRecord
 from results.store import SessionStore
-from runs import prepare
+from runs import prepare, recording
 from runs.arms import shapes
 from runs.local import LocalExecutor
 from runs.measure import measure
@@ -35,7 +37,7 @@ CHECKOUT = Path(__file__).resolve().parent.parent.parent
 SMALL = CHECKOUT / "tests/integration/small.toml"
 
 
-class Guests:
+class ExactGuests:
     """Stands in for ``guests.exact``: what each boot ends with is told beforehand."""
 
     def __init__(self) -> None:
@@ -74,8 +76,8 @@ class Guests:
         watch("phase 4k")
         with self._lock:
             self.booted.append(f"{how} {folder.name}")
-            told = self.endings.get(folder.name, [])
-            kind = told.pop(0) if told else "done"
+            endings = self.endings.get(folder.name, [])
+            kind = endings.pop(0) if endings else "done"
         if self.error is not None and "patched" in folder.name:
             raise self.error
         if kind != "done":
@@ -90,7 +92,7 @@ class Guests:
 
 
 def _session(blocks: int) -> Session:
-    asked = load_experiment(
+    experiment = load_experiment(
         SMALL, overrides=[f"blocks={blocks}"], catalogue=prepare.catalogue(CHECKOUT)
     )
     kernels = {}
@@ -106,14 +108,14 @@ def _session(blocks: int) -> Session:
             "",
             "perf",
             guests,
-            {arm: scaled(asked.dataset, guest) for arm, guest in guests.items()},
+            {arm: scaled(experiment.dataset, guest) for arm, guest in guests.items()},
             dict(kernels),
         )
-        for name, guests in shapes(asked).items()
+        for name, guests in shapes(experiment).items()
     }
     return Session(
-        experiment=asked,
-        plan=make_plan(asked),
+        experiment=experiment,
+        plan=make_plan(experiment),
         workloads=load_catalogue(),
         measured=benches.pop(""),
         twins=benches,
@@ -125,10 +127,10 @@ def _session(blocks: int) -> Session:
 
 
 @pytest.fixture
-def guests(monkeypatch: pytest.MonkeyPatch) -> Guests:
-    told = Guests()
+def guests(monkeypatch: pytest.MonkeyPatch) -> ExactGuests:
+    stand_in = ExactGuests()
     for name in ("take_snapshot", "run_restored", "run_cold"):
-        monkeypatch.setattr(exact, name, getattr(told, name))
+        monkeypatch.setattr(exact, name, getattr(stand_in, name))
     result = SimpleNamespace(phases=())
     # A helper process would read with the real functions.
     monkeypatch.setattr(
@@ -137,11 +139,11 @@ def guests(monkeypatch: pytest.MonkeyPatch) -> Guests:
     monkeypatch.setattr(parse, "guest_result", lambda files, names: result)
     monkeypatch.setattr(validity, "problems", lambda result, claim: ())
     monkeypatch.setattr(channel, "decode", lambda data: {"out": data})
-    return told
+    return stand_in
 
 
 @pytest.fixture
-def run(tmp_path: Path, guests: Guests) -> Callable[..., dict[str, RunRecord]]:
+def run(tmp_path: Path, guests: ExactGuests) -> Callable[..., dict[str, RunRecord]]:
     store = SessionStore(tmp_path / "session")
     (tmp_path / "cache" / "locks").mkdir(parents=True)
 
@@ -162,10 +164,10 @@ def run(tmp_path: Path, guests: Guests) -> Callable[..., dict[str, RunRecord]]:
     return measured
 
 
-def keep_lines(records: Path, wanted: Callable[[str], bool]) -> None:
+def keep_lines(records: Path, is_kept: Callable[[str], bool]) -> None:
     """Forget the records of the other runs, as if the lab had been killed before them."""
     lines = records.read_text().splitlines(keepends=True)
-    records.write_text("".join(line for line in lines if wanted(json.loads(line)["run_id"])))
+    records.write_text("".join(line for line in lines if is_kept(json.loads(line)["run_id"])))
 
 
 def failed(records: Mapping[str, RunRecord]) -> dict[str, Failure]:
@@ -173,7 +175,7 @@ def failed(records: Mapping[str, RunRecord]) -> dict[str, Failure]:
 
 
 def test_every_planned_run_once_and_the_repeat_from_cold(
-    run: Callable[..., dict[str, RunRecord]], guests: Guests, tmp_path: Path
+    run: Callable[..., dict[str, RunRecord]], guests: ExactGuests, tmp_path: Path
 ) -> None:
     records = run(2)
     assert failed(records) == {}
@@ -189,14 +191,14 @@ def test_every_planned_run_once_and_the_repeat_from_cold(
 
 
 def test_without_snapshots_every_run_is_cold(
-    run: Callable[..., dict[str, RunRecord]], guests: Guests
+    run: Callable[..., dict[str, RunRecord]], guests: ExactGuests
 ) -> None:
     run(1, snapshot=False)
     assert {word.split()[0] for word in guests.booted} == {"cold"}
 
 
 def test_nothing_is_made_twice(
-    run: Callable[..., dict[str, RunRecord]], guests: Guests, tmp_path: Path
+    run: Callable[..., dict[str, RunRecord]], guests: ExactGuests, tmp_path: Path
 ) -> None:
     run(1)
     guests.booted.clear()
@@ -210,7 +212,7 @@ def test_nothing_is_made_twice(
 
 
 def test_snapshots_are_kept_from_look_to_look_and_gone_after_the_last(
-    run: Callable[..., dict[str, RunRecord]], guests: Guests, tmp_path: Path
+    run: Callable[..., dict[str, RunRecord]], guests: ExactGuests, tmp_path: Path
 ) -> None:
     with LocalExecutor().keeping() as executor:
         run(1, executor=executor)
@@ -225,7 +227,7 @@ def test_snapshots_are_kept_from_look_to_look_and_gone_after_the_last(
 
 
 def test_a_snapshot_that_the_host_lost_is_taken_again_at_the_next_look(
-    run: Callable[..., dict[str, RunRecord]], guests: Guests
+    run: Callable[..., dict[str, RunRecord]], guests: ExactGuests
 ) -> None:
     with LocalExecutor().keeping() as executor:
         guests.snapshot_endings = {"base": "lost"}
@@ -236,7 +238,7 @@ def test_a_snapshot_that_the_host_lost_is_taken_again_at_the_next_look(
 
 
 def test_a_repeat_of_a_run_of_another_day_is_compared_with_its_result(
-    run: Callable[..., dict[str, RunRecord]], guests: Guests, tmp_path: Path
+    run: Callable[..., dict[str, RunRecord]], guests: ExactGuests, tmp_path: Path
 ) -> None:
     run(1)
     records = tmp_path / "session" / "runs.jsonl"
@@ -250,31 +252,31 @@ def test_a_repeat_of_a_run_of_another_day_is_compared_with_its_result(
 
 
 def test_a_repeat_that_differs_names_what_does(
-    run: Callable[..., dict[str, RunRecord]], guests: Guests
+    run: Callable[..., dict[str, RunRecord]], guests: ExactGuests
 ) -> None:
     guests.cold_files = {"out": b"other bytes\n"}
-    found = failed(run(1))
-    assert list(found) == ["filemap-4k.b00.patched.repeat"]
-    assert found["filemap-4k.b00.patched.repeat"].evidence == (
+    failures = failed(run(1))
+    assert list(failures) == ["filemap-4k.b00.patched.repeat"]
+    assert failures["filemap-4k.b00.patched.repeat"].evidence == (
         "out: line 1: 'the same bytes' against 'other bytes'",
     )
 
 
 def test_a_lost_guest_is_booted_once_more_and_no_more(
-    run: Callable[..., dict[str, RunRecord]], guests: Guests
+    run: Callable[..., dict[str, RunRecord]], guests: ExactGuests
 ) -> None:
     guests.endings = {"filemap-4k.b00.base": ["lost"], "filemap-4k.b00.patched": ["lost"] * 3}
-    found = failed(run(1))
+    failures = failed(run(1))
     assert guests.booted.count("restored filemap-4k.b00.base") == 2
     assert guests.booted.count("restored filemap-4k.b00.patched") == 2
     # Its repeat has nothing to be compared with.
-    assert set(found) == {"filemap-4k.b00.patched", "filemap-4k.b00.patched.repeat"}
+    assert set(failures) == {"filemap-4k.b00.patched", "filemap-4k.b00.patched.repeat"}
     # Twice, and the base never: that is no accident of the host.
-    assert found["filemap-4k.b00.patched"].blame == "series"
+    assert failures["filemap-4k.b00.patched"].blame == "series"
 
 
 def test_what_the_host_broke_is_made_again_when_resumed(
-    run: Callable[..., dict[str, RunRecord]], guests: Guests
+    run: Callable[..., dict[str, RunRecord]], guests: ExactGuests
 ) -> None:
     guests.endings = {"filemap-4k.b00.base": ["lost"] * 2, "filemap-4k.b00.patched": ["panic"]}
     assert failed(run(1))["filemap-4k.b00.base"].blame == "host"
@@ -285,7 +287,7 @@ def test_what_the_host_broke_is_made_again_when_resumed(
 
 @pytest.mark.parametrize("kind", ["panic", "oops", "oom", "hung", "boot"])
 def test_only_the_patched_kernel_breaks(
-    run: Callable[..., dict[str, RunRecord]], guests: Guests, kind: Kind
+    run: Callable[..., dict[str, RunRecord]], guests: ExactGuests, kind: Kind
 ) -> None:
     guests.endings = {"filemap-4k.b00.patched": [kind]}
     failure = failed(run(1))["filemap-4k.b00.patched"]
@@ -297,7 +299,7 @@ def test_only_the_patched_kernel_breaks(
 @pytest.mark.parametrize("slots", [1, 2, 4])
 @pytest.mark.parametrize("snapshot", [True, False])
 def test_a_kernel_that_breaks_as_the_base_does_is_not_the_series_fault(
-    run: Callable[..., dict[str, RunRecord]], guests: Guests, snapshot: bool, slots: int
+    run: Callable[..., dict[str, RunRecord]], guests: ExactGuests, snapshot: bool, slots: int
 ) -> None:
     if snapshot:
         guests.snapshot_endings = {"base": "boot", "patched": "boot"}
@@ -306,13 +308,13 @@ def test_a_kernel_that_breaks_as_the_base_does_is_not_the_series_fault(
         for block in (0, 1)
         for arm in ("base", "patched", "patched.repeat")
     }
-    found = failed(run(2, slots=slots, snapshot=snapshot))
-    assert len(found) == 5
-    assert {(f.kind, f.blame) for f in found.values()} == {("boot", "lab")}
+    failures = failed(run(2, slots=slots, snapshot=snapshot))
+    assert len(failures) == 5
+    assert {(f.kind, f.blame) for f in failures.values()} == {("boot", "lab")}
 
 
 def test_a_base_that_broke_on_another_day_counts_too(
-    run: Callable[..., dict[str, RunRecord]], guests: Guests, tmp_path: Path
+    run: Callable[..., dict[str, RunRecord]], guests: ExactGuests, tmp_path: Path
 ) -> None:
     guests.endings = {"filemap-4k.b00.base": ["hung"]}
     run(1)
@@ -322,8 +324,27 @@ def test_a_base_that_broke_on_another_day_counts_too(
     assert failed(run(1))["filemap-4k.b00.patched"].blame == "lab"
 
 
+def test_the_next_guest_is_booted_while_the_result_of_one_is_read(
+    run: Callable[..., dict[str, RunRecord]], guests: ExactGuests, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read = recording.record
+    booted = []
+
+    def slowly(session: Session, planned: PlannedRun, *rest: Any) -> Any:
+        if planned.run_id == "filemap-4k.b00.base":
+            limit = time.monotonic() + 10
+            while len(guests.booted) < 2 and time.monotonic() < limit:
+                time.sleep(0.01)
+            booted.extend(guests.booted)
+        return read(session, planned, *rest)
+
+    monkeypatch.setattr(recording, "record", slowly)
+    assert failed(run(2, slots=1)) == {}
+    assert booted[:2] == ["restored filemap-4k.b00.base", "restored filemap-4k.b00.patched"]
+
+
 def test_an_error_ends_all_and_keeps_what_is_on_record(
-    run: Callable[..., dict[str, RunRecord]], guests: Guests, tmp_path: Path
+    run: Callable[..., dict[str, RunRecord]], guests: ExactGuests, tmp_path: Path
 ) -> None:
     guests.error = OSError(28, "No space left on device")
     with pytest.raises(OSError, match="No space left"):
@@ -340,7 +361,7 @@ def test_an_error_ends_all_and_keeps_what_is_on_record(
 @pytest.mark.parametrize("raised", [ZeroDivisionError(), OverflowError("x"), RecursionError()])
 def test_whatever_a_result_has_a_reader_raise_is_one_failure(
     run: Callable[..., dict[str, RunRecord]],
-    guests: Guests,
+    guests: ExactGuests,
     monkeypatch: pytest.MonkeyPatch,
     raised: Exception,
 ) -> None:
@@ -354,19 +375,27 @@ def test_whatever_a_result_has_a_reader_raise_is_one_failure(
     monkeypatch.setattr(parse, "guest_result", reader)
     guests.hostile = "filemap-4k.b00.patched"
     records = run(2)
-    found = failed(records)
-    assert (found[guests.hostile].kind, found[guests.hostile].blame) == ("unreadable", "series")
-    assert type(raised).__name__ in found[guests.hostile].message
+    broken = failed(records)
+    assert (broken[guests.hostile].kind, broken[guests.hostile].blame) == ("unreadable", "series")
+    assert type(raised).__name__ in broken[guests.hostile].message
     assert records["filemap-4k.b01.patched"].failure is None
     assert guests.booted.count(f"restored {guests.hostile}") == 2
 
 
 def test_a_run_with_a_sample_that_is_not_finite_is_no_record(
     run: Callable[..., dict[str, RunRecord]],
-    guests: Guests,
+    guests: ExactGuests,
     monkeypatch: pytest.MonkeyPatch,
     tmp_path: Path,
 ) -> None:
     monkeypatch.setattr(metrics, "samples", lambda *_, **__: {"4k.bw": float("inf")})
     assert set(failed(run(1))) >= {"filemap-4k.b00.base", "filemap-4k.b00.patched"}
     assert len(SessionStore(tmp_path / "session").records()) == 3
+
+
+def test_a_phase_with_a_program_is_given_no_arguments_of_fio() -> None:
+    """Such a case has no times, and a run of it was invalid for the lack of them."""
+    experiment = load_experiment(Path("workloads"), catalogue=prepare.catalogue(CHECKOUT))
+    session = replace(_session(1), experiment=experiment, plan=make_plan(experiment))
+    run = next(run for run in session.plan.runs if run.case == "memory")
+    assert session.fio(run) == {}

@@ -26,24 +26,24 @@ def with_long_line(workload: Workload) -> Workload:
     return workload.model_copy(update={"phases": (first, *workload.phases[1:])})
 
 
-def sizes_of(asked: Experiment) -> list[dict[str, Size]]:
+def sizes_of(experiment: Experiment) -> list[dict[str, Size]]:
     return [
-        {arm: scaled(asked.dataset, guest) for arm, guest in of_arms.items()}
-        for of_arms in shapes(asked).values()
+        {arm: scaled(experiment.dataset, guest) for arm, guest in of_arms.items()}
+        for of_arms in shapes(experiment).values()
     ]
 
 
 def test_shipped_jobs_fit() -> None:
-    asked = filemap()
-    require_job_fits(asked, sizes_of(asked), load_catalogue())
+    experiment = filemap()
+    require_job_fits(experiment, sizes_of(experiment), load_catalogue())
 
 
 def test_a_job_too_long_is_refused_before_anything_is_built() -> None:
-    asked = filemap()
+    experiment = filemap()
     workloads = load_catalogue()
     workloads["filemap-4k"] = with_long_line(workloads["filemap-4k"])
     with pytest.raises(SpecError, match=r"case filemap-4k: job of \d+ bytes, at most 4096 fit"):
-        require_job_fits(asked, sizes_of(asked), workloads)
+        require_job_fits(experiment, sizes_of(experiment), workloads)
 
 
 def test_everything_an_experiment_may_name_is_in_the_catalogue() -> None:
@@ -59,18 +59,18 @@ def test_everything_an_experiment_may_name_is_in_the_catalogue() -> None:
 
 def test_shipped_set_ups_have_what_their_workloads_want() -> None:
     for name in known_experiments():
-        asked = load_experiment(Path(name), catalogue=catalogue(CHECKOUT))
-        for size in sizes_of(asked)[0].values():
-            require_set_up(asked, size, load_catalogue())
+        experiment = load_experiment(Path(name), catalogue=catalogue(CHECKOUT))
+        for size in sizes_of(experiment)[0].values():
+            require_set_up(experiment, size, load_catalogue())
 
 
 def test_set_ups_that_lack_something() -> None:
-    asked = filemap()
-    (case,) = (case for case in asked.cases if case.workload == "filemap-4k")
+    experiment = filemap()
+    (case,) = (case for case in experiment.cases if case.workload == "filemap-4k")
     dirty = case.model_copy(update={"workload": "iomap-dirty"})
-    asked = asked.model_copy(update={"cases": (case, dirty)})
+    experiment = experiment.model_copy(update={"cases": (case, dirty)})
     with pytest.raises(SpecError) as caught:
-        require_set_up(asked, Size(0, 0, 30, 4), load_catalogue())
+        require_set_up(experiment, Size(0, 0, 30, 4), load_catalogue())
     assert caught.value.problems == [
         "case filemap-4k: wants a brd; dataset.brd_mib is not given",
         "case filemap-4k: checks charged, limit_hit, which want a limit; "

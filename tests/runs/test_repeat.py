@@ -60,7 +60,7 @@ def test_the_last_digit_counts() -> None:
         ),
     ],
 )
-def test_whatever_is_not_the_same_is_told(now: Kept) -> None:
+def test_whatever_is_not_the_same_is_named(now: Kept) -> None:
     compared = compare_sessions(Kept([record("a")], [profile("a")]), now)
     assert [run.same for run in compared] == [False]
 

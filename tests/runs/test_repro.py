@@ -55,7 +55,7 @@ def options(tmp_path: Path) -> Options:
 
 @pytest.fixture
 def manifest() -> Manifest:
-    return factory.Session().manifest()
+    return factory.ExactSession().manifest()
 
 
 @pytest.fixture
@@ -63,7 +63,7 @@ def folder(tmp_path: Path, manifest: Manifest) -> Path:
     """A session as it lies on disk."""
     store = SessionStore(tmp_path / "session")
     store.create(manifest)
-    for record in factory.Session().records()[:4]:
+    for record in factory.ExactSession().records()[:4]:
         store.append(record)
     return store.folder
 
@@ -94,10 +94,10 @@ def test_all_that_is_needed_is_in_it(folder: Path, options: Options, tmp_path: P
     }  # fmt: skip
     (tmp_path / "into").mkdir()
     unpack(tmp_path / "x.tar.gz", tmp_path / "into")
-    said = (tmp_path / "into/commands.txt").read_text()
-    assert "./lab.py repro --check ARCHIVE" in said
-    assert "boot $TWINBOOT_CACHE/kernels/k/bzImage\ncat $CHECKOUT/x\n" in said
-    assert str(tmp_path) not in said
+    commands = (tmp_path / "into/commands.txt").read_text()
+    assert "./lab.py repro --check ARCHIVE" in commands
+    assert "boot $TWINBOOT_CACHE/kernels/k/bzImage\ncat $CHECKOUT/x\n" in commands
+    assert str(tmp_path) not in commands
 
 
 def test_the_same_session_gives_the_same_bytes(
@@ -154,10 +154,10 @@ def test_tools_and_inputs_that_differ_are_named(
     assert differs_here(repro, options, {**tools, "python": "4"}) == ()
     (options.checkout / "workloads/agent.sh").write_text("# another\n")
     (options.checkout / "configs/kconfig/other.config").write_text("CONFIG_OTHER=n\n")
-    said = differs_here(repro, options, {**tools, "fio": "3.40"})
-    assert said[0] == "fio: then fio-3.33, now 3.40"
-    assert said[1].startswith("workloads/agent.sh: then ")
-    assert len(said) == 2
+    differences = differs_here(repro, options, {**tools, "fio": "3.40"})
+    assert differences[0] == "fio: then fio-3.33, now 3.40"
+    assert differences[1].startswith("workloads/agent.sh: then ")
+    assert len(differences) == 2
 
 
 def test_kernels_that_came_out_otherwise_are_named(manifest: Manifest) -> None:
@@ -175,8 +175,8 @@ def test_kernels_that_came_out_otherwise_are_named(manifest: Manifest) -> None:
     assert differs_built(manifest, session()) == ()
     # Another key alone is no other kernel: it has the names of patch files in it.
     assert differs_built(manifest, session(key="other")) == ()
-    said = differs_built(manifest, session(code_key="0", compiler="gcc 15"))
-    assert [line.partition(": then")[0] for line in said] == [
+    differences = differs_built(manifest, session(code_key="0", compiler="gcc 15"))
+    assert [line.partition(": then")[0] for line in differences] == [
         "kernel base: compiler", "kernel base: code_key",
         "kernel patched: compiler", "kernel patched: code_key",
     ]  # fmt: skip
@@ -192,7 +192,7 @@ def test_real_time_is_not_repeated(tmp_path: Path, options: Options, manifest: M
 
 
 @pytest.mark.parametrize(
-    ("name", "content", "honest", "said"),
+    ("name", "content", "honest", "message"),
     [
         ("session/runs.jsonl", b"{}\n", False, "was damaged or changed: session/runs.jsonl"),
         ("more", b"", False, "was damaged or changed: more"),
@@ -203,13 +203,13 @@ def test_real_time_is_not_repeated(tmp_path: Path, options: Options, manifest: M
 )
 def test_archives_that_were_tampered_with(
     folder: Path, options: Options, tmp_path: Path, name: str, content: bytes, honest: bool,
-    said: str,
+    message: str,
 ) -> None:  # fmt: skip
     archive = tmp_path / "x.tar.gz"
     write_archive(folder, archive, options)
     changed(archive, tmp_path / "scratch", name, content, honest=honest)
     (tmp_path / "into").mkdir()
-    with pytest.raises(UsageError, match=said):
+    with pytest.raises(UsageError, match=message):
         read_archive(archive, tmp_path / "into")
 
 
@@ -235,7 +235,7 @@ def test_what_this_lab_does_not_have_is_named(manifest: Manifest) -> None:
     checkout = Path(__file__).resolve().parents[2]
     known = catalogue(checkout)
     require_known(manifest.experiment, known)
-    for update, said in (
+    for update, message in (
         ({"guest": "moon"}, "no guest 'moon'"),
         ({"kernel": KernelSpec(source="deb:x", flavour="sweet")}, "no flavour 'sweet'"),
         ({"cases": (CaseSpec(workload="w", times={}),)}, "no workload 'w'"),
@@ -244,7 +244,7 @@ def test_what_this_lab_does_not_have_is_named(manifest: Manifest) -> None:
             "no variant 'filemap-4k:v9'",
         ),
     ):
-        with pytest.raises(UsageError, match=said):
+        with pytest.raises(UsageError, match=message):
             require_known(manifest.experiment.model_copy(update=update), known)
 
 

@@ -16,24 +16,24 @@ PROBE = Probe(Path("/probe"), "0" * 64, 1, "7.2.22")
 
 
 def test_what_is_judged_must_be_counted() -> None:
-    asked = load_experiment(Path("reclaim-contention"), catalogue=catalogue(CHECKOUT))
-    guest = guest_of(asked)
-    require_counted(asked, guest, PROBE)
+    experiment = load_experiment(Path("reclaim-contention"), catalogue=catalogue(CHECKOUT))
+    guest = guest_of(experiment)
+    require_counted(experiment, guest, PROBE)
     with pytest.raises(SpecError, match=r"primary: overwrite.slowpath_share .* without the probe"):
-        require_counted(asked, guest, None)
-    one = guest.model_copy(update={"vcpus": 1, "numa_nodes": 1})
+        require_counted(experiment, guest, None)
+    single_vcpu = guest.model_copy(update={"vcpus": 1, "numa_nodes": 1})
     with pytest.raises(SpecError, match="laptop-numa has one vCPU"):
-        require_counted(asked, one, PROBE)
+        require_counted(experiment, single_vcpu, PROBE)
 
 
 def test_bandwidth_needs_no_probe() -> None:
-    asked = load_experiment(Path("filemap-v4"), catalogue=catalogue(CHECKOUT))
-    require_counted(asked, guest_of(asked), PROBE)
+    experiment = load_experiment(Path("filemap-v4"), catalogue=catalogue(CHECKOUT))
+    require_counted(experiment, guest_of(experiment), PROBE)
     with pytest.raises(SpecError, match=r"4k.path .* judge 4k.bw in its place"):
-        require_counted(asked, guest_of(asked), None)
+        require_counted(experiment, guest_of(experiment), None)
     by_bandwidth = load_experiment(
         Path("filemap-v4"),
         overrides=['cases.0.primary=["4k.bw"]', 'cases.1.primary=["thp.bw"]'],
         catalogue=catalogue(CHECKOUT),
     )
-    require_counted(by_bandwidth, guest_of(asked), None)
+    require_counted(by_bandwidth, guest_of(experiment), None)

@@ -19,7 +19,7 @@ from tests.kernels import shipped
 CHECKOUT = Path(__file__).resolve().parents[2]
 
 
-def asked(request: Request, cache: Path, here: Path = CHECKOUT) -> Experiment:
+def resolved(request: Request, cache: Path, here: Path = CHECKOUT) -> Experiment:
     return experiment_of(
         request, checkout=CHECKOUT, cache=cache, here=here, catalogue=catalogue(CHECKOUT)
     )
@@ -36,7 +36,7 @@ def images(tmp_path: Path) -> Path:
 def test_kernels_are_settled_from_where_the_user_is(images: Path, tmp_path: Path) -> None:
     arms = ("image:bzImage-one@one/lib/modules/6.1.2-test", "image:bzImage-two")
     request = Request(arms=arms, workloads="filemap-4k", overrides=("guest=smoke",))
-    made = asked(request, tmp_path / "cache", here=images)
+    made = resolved(request, tmp_path / "cache", here=images)
     assert [arm.kernel.source for arm in made.all_arms if arm.kernel] == [
         f"image:{images}/bzImage-one@{images}/one/lib/modules/6.1.2-test",
         f"image:{images}/bzImage-two",
@@ -52,7 +52,7 @@ def test_dry_run_boots_each_kernel_with_its_own_root(
     monkeypatch.setattr(native, "build", lambda *_, **__: Path("/native"))
     monkeypatch.setattr(initramfs, "_build", lambda files, helpers, image, *_: image.touch())
     arms = tuple(f"image:bzImage-{name}" for name in ("one", "two"))
-    made = asked(Request(arms=arms, workloads="filemap-4k"), options.cache, here=images)
+    made = resolved(Request(arms=arms, workloads="filemap-4k"), options.cache, here=images)
     lines = [line for line in dry_run.session_lines(made, options).boots if "qemu-system" in line]
     words = [line.split() for line in lines]
     kernels, roots = (
@@ -64,7 +64,7 @@ def test_dry_run_boots_each_kernel_with_its_own_root(
 
 
 @pytest.mark.parametrize(
-    ("wanted", "said"),
+    ("given", "message"),
     [
         (Request(), "no experiment named"),
         (Request(workloads="filemap-4k"), "no experiment named"),
@@ -77,14 +77,14 @@ def test_dry_run_boots_each_kernel_with_its_own_root(
         (Request(arms=("image:nowhere/a", "image:nowhere/b")), "no such file: .*nowhere/a"),
     ],
 )
-def test_what_does_not_go_together(wanted: Request, said: str, tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=said):
-        asked(wanted, tmp_path)
+def test_what_does_not_go_together(given: Request, message: str, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=message):
+        resolved(given, tmp_path)
 
 
 def of_memory(request: Request, cache: Path) -> dict[str, tuple[str | None, tuple[str, ...]]]:
     """Machine and cases of the diagnostic runs that model one, by name."""
-    twins = asked(request, cache).twins
+    twins = resolved(request, cache).twins
     return {twin.name: (twin.machine, twin.cases) for twin in twins if twin.observe == "memory"}
 
 
@@ -92,7 +92,7 @@ BOTH = ("filemap-4k", "filemap-thp")
 
 
 @pytest.mark.parametrize(
-    ("wanted", "machines"),
+    ("given", "machines"),
     [
         (Request(name="filemap-v4"), {"memory": ("ice-lake-sp", BOTH)}),
         (Request(name="filemap-v4", memory="zen3-epyc"), {"memory": ("zen3-epyc", BOTH)}),
@@ -107,21 +107,28 @@ BOTH = ("filemap-4k", "filemap-thp")
         (Request(name="noop"), {}),
     ],
 )
-def test_a_machine_is_modelled_where_it_is_asked_for(
-    wanted: Request, machines: dict[str, object], tmp_path: Path
+def test_a_machine_is_modelled_where_the_request_has_it(
+    given: Request, machines: dict[str, object], tmp_path: Path
 ) -> None:
-    assert of_memory(wanted, tmp_path) == machines
+    assert of_memory(given, tmp_path) == machines
 
 
 def test_other_diagnostic_runs_stay_as_they_are(tmp_path: Path) -> None:
-    names = [twin.name for twin in asked(Request(name="filemap-v4", memory="none"), tmp_path).twins]
+    names = [
+        twin.name for twin in resolved(Request(name="filemap-v4", memory="none"), tmp_path).twins
+    ]
     assert names == ["contended"]
-    only = asked(Request(name="filemap-v4", twins=False, memory="zen3-epyc"), tmp_path).twins
+    only = resolved(Request(name="filemap-v4", twins=False, memory="zen3-epyc"), tmp_path).twins
     assert [twin.name for twin in only] == ["memory"]
 
 
+def test_lines_that_move_are_of_the_same_machine(tmp_path: Path) -> None:
+    twins = resolved(Request(name="filemap-v4", memory="zen3-epyc"), tmp_path).twins
+    assert [twin.machine for twin in twins if twin.observe == "lines"] == ["zen3-epyc"] * 2
+
+
 @pytest.mark.parametrize(
-    ("wanted", "said"),
+    ("given", "message"),
     [
         (Request(name="filemap-v4", quick=True, memory="zen3-epyc"), "no diagnostic runs"),
         (Request(name="filemap-v4", mode="wall", memory="zen3-epyc"), "in exact mode"),
@@ -132,56 +139,58 @@ def test_other_diagnostic_runs_stay_as_they_are(tmp_path: Path) -> None:
     ],
 )
 def test_a_machine_that_cannot_be_modelled_is_refused(
-    wanted: Request, said: str, tmp_path: Path
+    given: Request, message: str, tmp_path: Path
 ) -> None:
-    with pytest.raises(UsageError, match=said):
-        asked(wanted, tmp_path)
+    with pytest.raises(UsageError, match=message):
+        resolved(given, tmp_path)
 
 
 def test_a_machine_that_is_none_is_named_with_those_that_are(tmp_path: Path) -> None:
     with pytest.raises(SpecError, match=r"zen3: .*no such machine.*zen3-epyc"):
-        asked(Request(name="filemap-v4", memory="zen3"), tmp_path)
+        resolved(Request(name="filemap-v4", memory="zen3"), tmp_path)
     with pytest.raises(SpecError, match=r"twins.*machine.*zen3"):
-        asked(Request(name="filemap-v4", overrides=("twins.0.machine=zen3",)), tmp_path)
+        resolved(Request(name="filemap-v4", overrides=("twins.0.machine=zen3",)), tmp_path)
 
 
 ARM64 = ("kernel.arch=arm64", "guest=smoke")
 
 
-def test_arm64_is_refused_what_was_not_seen_to_work(tmp_path: Path) -> None:
+def test_arm64_is_refused_what_is_not_known_to_work(tmp_path: Path) -> None:
     with pytest.raises(SpecError) as caught:
-        asked(Request(name="filemap-v4", overrides=ARM64), tmp_path)
+        resolved(Request(name="filemap-v4", overrides=ARM64), tmp_path)
     text = str(caught.value)
     assert "check: correctness checks are untested on arm64; --no-check leaves them out" in text
     assert "twins: contended: guest.cpu = 'Nehalem,-hypervisor' is a model of x86_64" in text
-    small = asked(Request(name="filemap-v4", overrides=ARM64, twins=False, check=False), tmp_path)
+    small = resolved(
+        Request(name="filemap-v4", overrides=ARM64, twins=False, check=False), tmp_path
+    )
     assert (small.kernel.arch, small.twins, small.check) == ("arm64", (), None)
 
 
 def test_an_arm_of_arm64_has_the_model_of_all(tmp_path: Path) -> None:
     arm = 'arms=[{name="one"}, {name="two", guest={cpu="Nehalem"}}]'
     with pytest.raises(SpecError, match=r"arms: two: guest\.cpu = 'Nehalem' is a model of x86_64"):
-        asked(Request(name="noop", overrides=(*ARM64, arm)), tmp_path)
+        resolved(Request(name="noop", overrides=(*ARM64, arm)), tmp_path)
 
 
 @pytest.mark.parametrize(
-    ("guest", "said"),
+    ("guest", "message"),
     [
         ("full", "guest: vcpus = 16: exactness is untested"),
         ("smoke-numa", "guest: numa_nodes = 4: exactness is untested"),
     ],
 )
-def test_arm64_has_one_vcpu_on_one_node(guest: str, said: str, tmp_path: Path) -> None:
+def test_arm64_has_one_vcpu_on_one_node(guest: str, message: str, tmp_path: Path) -> None:
     name = "noop" if guest == "full" else "reclaim-contention"
     overrides = ("kernel.arch=arm64", f"guest={guest}")
-    with pytest.raises(SpecError, match=said):
-        asked(Request(name=name, overrides=overrides, twins=False, check=False), tmp_path)
+    with pytest.raises(SpecError, match=message):
+        resolved(Request(name=name, overrides=overrides, twins=False, check=False), tmp_path)
 
 
 def test_quick_is_the_first_case_without_gate_and_twins(tmp_path: Path) -> None:
-    whole = asked(Request(name="filemap-v4"), tmp_path / "cache")
+    whole = resolved(Request(name="filemap-v4"), tmp_path / "cache")
     quick = Request(name="filemap-v4", overrides=("guest=smoke",), quick=True)
-    made = asked(quick, tmp_path / "cache")
+    made = resolved(quick, tmp_path / "cache")
     assert len(whole.cases) > 1
     assert whole.twins
     assert (made.cases, made.twins, made.check) == (whole.cases[:1], (), None)
@@ -191,10 +200,10 @@ def test_quick_is_the_first_case_without_gate_and_twins(tmp_path: Path) -> None:
     assert quick.all_overrides == ("guest=smoke",)
     assert not Request(quick=True).is_empty
     with pytest.raises(UsageError, match="has no correctness checks"):
-        asked(Request(name="filemap-v4", quick=True, check=True), tmp_path / "cache")
+        resolved(Request(name="filemap-v4", quick=True, check=True), tmp_path / "cache")
 
 
-def test_a_request_is_asked_again_with_the_same_arguments(tmp_path: Path) -> None:
+def test_a_request_is_repeated_with_the_same_arguments(tmp_path: Path) -> None:
     (tmp_path / "x.mbox").write_text("")
     (tmp_path / "mine.toml").write_text("")
 

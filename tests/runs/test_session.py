@@ -32,7 +32,7 @@ Subject: [PATCH] mm: x
 
 @pytest.fixture
 def manifest() -> Manifest:
-    return factory.Session().manifest()
+    return factory.ExactSession().manifest()
 
 
 @pytest.fixture
@@ -54,18 +54,18 @@ class Prepared:
             "experiment": manifest.experiment,
             "plan": SimpleNamespace(seeds=manifest.seeds),
         }
-        self.asked: tuple[Experiment, Options] | None = None
+        self.inputs: tuple[Experiment, Options] | None = None
 
     def prepare(self, experiment: Experiment, options: Options, progress: object) -> Any:
-        self.asked = (experiment, options)
+        self.inputs = (experiment, options)
         return SimpleNamespace(**self.today)
 
 
 @pytest.fixture
 def prepared(manifest: Manifest, monkeypatch: pytest.MonkeyPatch) -> Prepared:
-    told = Prepared(manifest)
-    monkeypatch.setattr(runs.session, "prepare", told.prepare)
-    return told
+    stand_in = Prepared(manifest)
+    monkeypatch.setattr(runs.session, "prepare", stand_in.prepare)
+    return stand_in
 
 
 def progress(arm: str, so_far: object) -> None:
@@ -101,7 +101,7 @@ def test_a_session_is_not_begun_over_another(
         start(manifest.experiment, options, tmp_path, (), progress)
     assert caught.value.next_step == f"--resume {tmp_path}"
     # Refused before a kernel is built for it.
-    assert prepared.asked is None
+    assert prepared.inputs is None
 
 
 def test_a_new_session_has_its_manifest_before_its_first_run(
@@ -145,8 +145,8 @@ def test_a_session_goes_on_with_its_own_patches(
     own.mkdir(parents=True)
     (own / "0001-x.patch").write_text(PATCH)
     reopen(tmp_path, options, progress)
-    assert prepared.asked
-    series = prepared.asked[0].series
+    assert prepared.inputs
+    series = prepared.inputs[0].series
     assert series
     assert series.path == str(own)
     assert series.reverse
@@ -157,8 +157,8 @@ def test_a_session_goes_on_as_it_was_begun(
 ) -> None:
     cold = manifest.provenance.model_copy(update={"snapshot": False})
     SessionStore(tmp_path).create(manifest.model_copy(update={"provenance": cold}))
-    asked = Options(options.checkout, options.cache, snapshot=True, guests_at_once=1)
-    _, store, chosen = reopen(tmp_path, asked, progress)
+    changed = Options(options.checkout, options.cache, snapshot=True, guests_at_once=1)
+    _, store, chosen = reopen(tmp_path, changed, progress)
     assert store.folder == tmp_path
     # Its own way to boot and to count, today's host.
     assert chosen == Options(
@@ -169,13 +169,13 @@ def test_a_session_goes_on_as_it_was_begun(
         probe=False,
         guests_at_once=1,
     )
-    assert prepared.asked == (manifest.experiment, chosen)
+    assert prepared.inputs == (manifest.experiment, chosen)
 
 
 def test_a_session_of_the_same_code_is_not_booted_when_resumed(
     tmp_path: Path, prepared: Prepared, options: Options
 ) -> None:
-    SessionStore(tmp_path).create(factory.Session(same_code=True).manifest())
+    SessionStore(tmp_path).create(factory.ExactSession(same_code=True).manifest())
     assert not reopen(tmp_path, options, progress)[2].measure_anyway
 
 
@@ -247,15 +247,15 @@ def test_nothing_is_made_where_there_is_no_session_to_resume(tmp_path: Path) -> 
     assert not folder.exists()
 
 
-def test_a_larger_budget_is_asked_for_when_a_session_is_resumed(
+def test_a_larger_budget_may_be_given_when_a_session_is_resumed(
     tmp_path: Path, manifest: Manifest, prepared: Prepared, options: Options
 ) -> None:
     adding = manifest.experiment.model_copy(update={"max_seeds": 16})
     SessionStore(tmp_path).create(manifest.model_copy(update={"experiment": adding}))
     _, store, _ = reopen(tmp_path, options, progress, 48)
     assert store.manifest().experiment.max_seeds == 48
-    assert prepared.asked
-    assert prepared.asked[0].max_seeds == 48
+    assert prepared.inputs
+    assert prepared.inputs[0].max_seeds == 48
     for refused in (20, 4):
         with pytest.raises(UsageError, match="judged after 8, 10, 12") as caught:
             reopen(tmp_path, options, progress, refused)
@@ -269,7 +269,7 @@ def test_a_fixed_number_of_seeds_stays_what_it_is(
     SessionStore(tmp_path).create(manifest.model_copy(update={"experiment": fixed}))
     with pytest.raises(UsageError, match="fixed number of 8 seeds"):
         reopen(tmp_path, options, progress, 32)
-    assert prepared.asked is None
+    assert prepared.inputs is None
 
 
 def test_a_wall_session_has_no_budget_of_seeds(
@@ -280,4 +280,4 @@ def test_a_wall_session_has_no_budget_of_seeds(
     with pytest.raises(UsageError, match=r"exact mode only, .* wall mode with 8 blocks") as caught:
         reopen(tmp_path, options, progress, 48)
     assert caught.value.where == "--max-seeds 48"
-    assert prepared.asked is None
+    assert prepared.inputs is None

@@ -30,7 +30,7 @@ from tests.runs.test_check import identity
 from tests.runs.test_measure import CHECKOUT, _session
 
 
-class Lab:
+class StagedLab:
     """A session of two arms, checks and two twins; what is built and made is noted in order."""
 
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -42,7 +42,7 @@ class Lab:
         self.executors: list[Executor] = []
         self.adds: int | None = None
         self.store = SessionStore(folder / "session")
-        self.store.create(factory.Session().manifest())
+        self.store.create(factory.ExactSession().manifest())
         self.options = Options(checkout=CHECKOUT, cache=folder / "cache", guests_at_once=2)
         monkeypatch.setattr(stages, "with_kernels", self.with_kernels)
         monkeypatch.setattr(stages, "run_gate", self.run_gate)
@@ -58,7 +58,7 @@ class Lab:
             TwinSpec(name=name, observe="lock_stat", flavour=flavour, cases=(case,))
             for name, flavour in (("held", "lockstat"), ("waits", None))
         )
-        asked = session.experiment.model_copy(update={"check": CheckSpec(), "twins": twins})
+        experiment = session.experiment.model_copy(update={"check": CheckSpec(), "twins": twins})
         bench = next(iter(session.twins.values()), session.measured)
         benches = {
             "held": dataclasses.replace(bench, name="held", flavour="lockstat", kernels={}),
@@ -73,7 +73,7 @@ class Lab:
             ),
             seeds=session.plan.seeds,
         )
-        return dataclasses.replace(session, experiment=asked, twins=benches, plan=plan)
+        return dataclasses.replace(session, experiment=experiment, twins=benches, plan=plan)
 
     def adding(self, most: int) -> Session:
         """A session of eight seeds, or as many as its manifest has, and no stages after it."""
@@ -81,10 +81,12 @@ class Lab:
         (case,) = session.experiment.cases
         cases = (case, case.model_copy(update={"variant": "v1"}))[: max(1, len(self.wants))]
         update = {"max_seeds": most, "twins": (), "cases": cases}
-        asked = session.experiment.model_copy(update=update)
-        session = dataclasses.replace(session, experiment=asked, twins={}, plan=make_plan(asked))
+        experiment = session.experiment.model_copy(update=update)
+        session = dataclasses.replace(
+            session, experiment=experiment, twins={}, plan=make_plan(experiment)
+        )
         if len(manifest.seeds) == 8:
-            records = [manifest.cases[0].model_copy(update={"name": one.name}) for one in cases]
+            records = [manifest.cases[0].model_copy(update={"name": case.name}) for case in cases]
             manifest = manifest.model_copy(
                 update={"cases": tuple(records), "runs_planned": 2 * 8 * len(cases)}
             )
@@ -103,17 +105,17 @@ class Lab:
         )
 
     def with_kernels(
-        self, session: Session, options: Options, progress: object, wanted: Collection[str]
+        self, session: Session, options: Options, progress: object, flavours: Collection[str]
     ) -> Session:
-        self.made += [f"kernels {' '.join(wanted)}"] if wanted else []
+        self.made += [f"kernels {' '.join(flavours)}"] if flavours else []
         kernels = {
             arm: Kernel(Path("/nowhere") / arm, identity(arm)) for arm in ("base", "patched")
         }
         twins = {
-            name: dataclasses.replace(one, kernels=one.kernels or kernels)
-            if one.flavour in wanted
-            else one
-            for name, one in session.twins.items()
+            name: dataclasses.replace(bench, kernels=bench.kernels or kernels)
+            if bench.flavour in flavours
+            else bench
+            for name, bench in session.twins.items()
         }
         return dataclasses.replace(session, twins=twins)
 
@@ -137,15 +139,15 @@ class Lab:
     ) -> Session:
         self.note("checks")
         todo = planned(session.experiment, session.workloads)
-        for one in todo:
-            status: CheckStatus = "red" if one.arm.name in self.red else "green"
+        for guest in todo:
+            status: CheckStatus = "red" if guest.arm.name in self.red else "green"
             problem = {"kind": "crash", "title": "BUG: x", "says": "crashes"}
             check = Check.model_validate({
-                "run_id": one.run_id, "arm": one.arm.name, "of": len(todo) // 2,
-                "flavour": one.flavour, "vcpus": one.vcpus, "cases": (), "kernel_key": "k",
+                "run_id": guest.run_id, "arm": guest.arm.name, "of": len(todo) // 2,
+                "flavour": guest.flavour, "vcpus": guest.vcpus, "cases": (), "kernel_key": "k",
                 "status": status, "problems": [problem] if status == "red" else [],
             })  # fmt: skip
-            store.append_check(check, RunCost(run_id=one.run_id, elapsed_s=9.0, guest_cpu_s=9.0))
+            store.append_check(check, RunCost(run_id=guest.run_id, elapsed_s=9.0, guest_cpu_s=9.0))
         return without_broken(session, store.checks(), reporter)
 
     def note(self, what: str) -> None:
@@ -178,16 +180,16 @@ class Lab:
 
 
 @pytest.fixture
-def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Lab:
+def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> StagedLab:
     monkeypatch.setattr(stages, "twin_records", lambda session, manifest: manifest.twins)
     monkeypatch.setattr(stages, "require_same", lambda *_: None)
-    return Lab(tmp_path, monkeypatch)
+    return StagedLab(tmp_path, monkeypatch)
 
 
 EVERYTHING = "correctness checks; diagnostic runs; diagnostic runs with lockstat"
 
 
-def test_what_is_judged_is_on_record_before_any_other_kernel_is_built(lab: Lab) -> None:
+def test_what_is_judged_is_on_record_before_any_other_kernel_is_built(lab: StagedLab) -> None:
     lab.make()
     assert lab.made == [
         "runs",
@@ -202,7 +204,7 @@ def test_what_is_judged_is_on_record_before_any_other_kernel_is_built(lab: Lab) 
     ]
 
 
-def test_what_is_pending_has_its_kernels_guests_and_time(lab: Lab) -> None:
+def test_what_is_pending_has_its_kernels_guests_and_time(lab: StagedLab) -> None:
     lab.stop_before = "checks"
     with pytest.raises(KeyboardInterrupt):
         lab.make()
@@ -217,7 +219,7 @@ def test_what_is_pending_has_its_kernels_guests_and_time(lab: Lab) -> None:
 
 
 @pytest.mark.parametrize("at", ["checks", "runs waits", "runs held"])
-def test_a_session_that_was_interrupted_goes_on_where_it_was(lab: Lab, at: str) -> None:
+def test_a_session_that_was_interrupted_goes_on_where_it_was(lab: StagedLab, at: str) -> None:
     lab.stop_before = at
     with pytest.raises(KeyboardInterrupt):
         lab.make()
@@ -232,7 +234,7 @@ def test_a_session_that_was_interrupted_goes_on_where_it_was(lab: Lab, at: str) 
     assert len(lab.store.records()) == 6
 
 
-def test_an_arm_that_is_found_broken_stays_on_record_and_is_not_explained(lab: Lab) -> None:
+def test_an_arm_that_turns_out_broken_stays_on_record_and_is_not_explained(lab: StagedLab) -> None:
     lab.red = ("patched",)
     lab.make()
     assert lab.made[-1] == "checks"
@@ -242,7 +244,7 @@ def test_an_arm_that_is_found_broken_stays_on_record_and_is_not_explained(lab: L
     assert lab.made == []
 
 
-def test_a_host_that_lost_a_diagnostic_run_makes_it_again(lab: Lab) -> None:
+def test_a_host_that_lost_a_diagnostic_run_makes_it_again(lab: StagedLab) -> None:
     lab.make()
     lost = next(record for record in lab.store.records() if record.twin == "held")
     failure = Failure(kind="lost", blame="host", message="gone")
@@ -254,12 +256,12 @@ def test_a_host_that_lost_a_diagnostic_run_makes_it_again(lab: Lab) -> None:
     ]  # fmt: skip
 
 
-def test_the_same_code_has_no_stages(lab: Lab) -> None:
+def test_the_same_code_has_no_stages(lab: StagedLab) -> None:
     session: Any = dataclasses.replace(lab.session(), same_code=True)
     assert stages.stages_of(session) == ()
 
 
-def test_seeds_are_added_until_all_is_decided(lab: Lab) -> None:
+def test_seeds_are_added_until_all_is_decided(lab: StagedLab) -> None:
     lab.adds, lab.enough = 32, 12
     lab.make()
     assert lab.made == [
@@ -280,7 +282,7 @@ def test_seeds_are_added_until_all_is_decided(lab: Lab) -> None:
     ]
 
 
-def test_seeds_are_added_to_undecided_cases_alone(lab: Lab) -> None:
+def test_seeds_are_added_to_undecided_cases_alone(lab: StagedLab) -> None:
     """One case is decided with 8 seeds and the other with 12."""
     first, second = "filemap-4k", "filemap-4k:v1"
     lab.adds, lab.wants = 32, {first: 12, second: 8}
@@ -297,14 +299,14 @@ def test_seeds_are_added_to_undecided_cases_alone(lab: Lab) -> None:
     assert planned_runs == {record.run_id for record in lab.store.records()}
 
 
-def test_a_session_decided_at_its_first_look_has_its_first_seeds(lab: Lab) -> None:
+def test_a_session_decided_at_its_first_look_has_its_first_seeds(lab: StagedLab) -> None:
     lab.adds, lab.enough = 32, 8
     lab.make()
     assert lab.made == ["runs", "judged after 8"]
     assert len(lab.store.manifest().seeds) == 8
 
 
-def test_a_budget_ends_a_session_and_a_larger_one_goes_on(lab: Lab) -> None:
+def test_a_budget_ends_a_session_and_a_larger_one_goes_on(lab: StagedLab) -> None:
     lab.adds, lab.enough = 10, 16
     lab.make()
     assert lab.made[-1] == "judged after 10"
@@ -317,7 +319,7 @@ def test_a_budget_ends_a_session_and_a_larger_one_goes_on(lab: Lab) -> None:
     assert len(lab.store.manifest().seeds) == 16
 
 
-def test_a_session_that_was_stopped_while_seeds_were_added_makes_the_rest(lab: Lab) -> None:
+def test_a_session_that_was_stopped_while_seeds_were_added_makes_the_rest(lab: StagedLab) -> None:
     lab.adds, lab.enough, lab.stop_before = 32, 12, "judged after 12"
     with pytest.raises(KeyboardInterrupt):
         lab.make()
@@ -327,7 +329,7 @@ def test_a_session_that_was_stopped_while_seeds_were_added_makes_the_rest(lab: L
     assert len(lab.store.manifest().seeds) == 12
 
 
-def test_a_look_is_told_in_a_line() -> None:
+def test_a_look_is_reported_in_a_line() -> None:
     first = {"4k": {"4k.path": "improvement", "4k.work": ""}}
     text = stages.look_text(8, first, {"4k": 8}, {"4k": 10})
     assert (

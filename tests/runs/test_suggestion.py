@@ -13,6 +13,7 @@ from kernels.series import read_patch
 from results.coverage import Coverage, CoveredCase, suggest
 from runs.coverage import shipped
 from runs.suggestion import automatic, workloads_for
+from workloads.spec import load_catalogue
 
 SERIES = Path(__file__).resolve().parents[2] / "configs/series"
 
@@ -27,24 +28,32 @@ def texts(name: str) -> tuple[dict[str, str], tuple[str, ...]]:
     ("series", "best", "changed"),
     [
         ("filemap-walks", "reclaim-overwrite", "__filemap_add_folio"),
-        ("iomap-whole-folio", "metadata", "iomap_dirty_folio"),
-        ("reclaim-backoff", "filemap-thp", "shrink_folio_list"),
-        ("reclaim-sorted", "swap", "shrink_folio_list"),
+        ("iomap-whole-folio", "iomap-dirty", "iomap_dirty_folio"),
+        ("reclaim-backoff", "swap-compressed", "shrink_folio_list"),
+        ("reclaim-sorted", "swap-compressed", "shrink_folio_list"),
         ("slow-add-locked-256", "reclaim-overwrite", "__filemap_add_folio"),
         ("broken-lookup", "filemap-4k", "xas_get_order"),
     ],
 )
-def test_the_workload_of_each_shipped_series_is_found(series: str, best: str, changed: str) -> None:
+def test_the_workload_of_each_shipped_series_is_suggested(
+    series: str, best: str, changed: str
+) -> None:
     patches, files = texts(series)
     names = [name for text in patches.items() for name in changed_functions(text[1], text[0])]
     assert changed in names
-    found = suggest(shipped(), names, files)
-    assert found.candidates[0].case.workload == best
+    suggestion = suggest(shipped(), names, files)
+    assert suggestion.candidates[0].case.workload == best
 
 
 def test_automatic_takes_what_can_be_measured_together() -> None:
     assert automatic(*texts("filemap-walks")) == ("filemap-4k", "filemap-thp")
     assert automatic(*texts("iomap-whole-folio")) == ("iomap-dirty",)
+
+
+def test_automatic_has_a_kernel_built_with_additions_only_for_what_nothing_else_shows() -> None:
+    assert automatic(*texts("vmalloc-per-page")) == ("vmalloc",)
+    chosen = automatic(*texts("reclaim-backoff"))
+    assert not any(load_catalogue()[name].additions for name in chosen)
 
 
 def test_headers_are_chosen_for_by_name() -> None:

@@ -54,7 +54,7 @@ def digest(content: bytes) -> str:
 
 def contents(archive: Path) -> Files:
     with tarfile.open(archive) as tar:
-        opened = {one.name: tar.extractfile(one) for one in tar}
+        opened = {each.name: tar.extractfile(each) for each in tar}
         return {name: file.read() for name, file in opened.items() if file is not None}
 
 

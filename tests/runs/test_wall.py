@@ -35,7 +35,7 @@ from tests.runs.test_measure import _session as session_of
 from workloads import parse, validity
 
 
-class Guests:
+class WallGuests:
     """Stands in for ``guests.virtme.run``: what each boot ends with is told beforehand."""
 
     def __init__(self) -> None:
@@ -47,8 +47,8 @@ class Guests:
     def run(self, machine: WallMachine, text: str, folder: Path, *rest: Any) -> Outcome:
         self.booted.append(folder.name)
         self.machines[folder.name] = machine
-        told = self.endings.get(folder.name, [])
-        kind = told.pop(0) if told else "done"
+        endings = self.endings.get(folder.name, [])
+        kind = endings.pop(0) if endings else "done"
         files = {"out": b""} if kind == "done" else None
         ending = Ending(kind, f"told {kind}", by_clock=kind == "boot")
         return Outcome(files, ending, 1.0, 2.0)
@@ -59,21 +59,21 @@ class Guests:
 
 
 @pytest.fixture
-def guests(monkeypatch: pytest.MonkeyPatch) -> Guests:
-    told = Guests()
-    monkeypatch.setattr(virtme, "run", told.run)
+def guests(monkeypatch: pytest.MonkeyPatch) -> WallGuests:
+    stand_in = WallGuests()
+    monkeypatch.setattr(virtme, "run", stand_in.run)
     # What stands in for the reader is a function of this process.
     monkeypatch.setattr(
         limited, "call", lambda function, *given, **named: function(*given, **named)
     )
     monkeypatch.setattr(parse, "guest_result", lambda files, names: SimpleNamespace(phases=()))
-    monkeypatch.setattr(validity, "problems", told.problems)
-    return told
+    monkeypatch.setattr(validity, "problems", stand_in.problems)
+    return stand_in
 
 
 def wall_session(cache: Path, blocks: int, **wall: object) -> Session:
     session = session_of(blocks)
-    asked = session.experiment.model_copy(
+    experiment = session.experiment.model_copy(
         update={
             "mode": "wall",
             "wall": session.experiment.wall.model_copy(update=wall),
@@ -85,8 +85,8 @@ def wall_session(cache: Path, blocks: int, **wall: object) -> Session:
     }
     return dataclasses.replace(
         session,
-        experiment=asked,
-        plan=plan_of(asked),
+        experiment=experiment,
+        plan=plan_of(experiment),
         measured=dataclasses.replace(
             session.measured,
             kernels=kernels,
@@ -98,7 +98,7 @@ def wall_session(cache: Path, blocks: int, **wall: object) -> Session:
 
 
 @pytest.fixture
-def run(tmp_path: Path, guests: Guests) -> Callable[..., dict[str, RunRecord]]:
+def run(tmp_path: Path, guests: WallGuests) -> Callable[..., dict[str, RunRecord]]:
     cache = tmp_path / "cache"
     (cache / "locks").mkdir(parents=True)
     store = SessionStore(tmp_path / "session")
@@ -115,10 +115,10 @@ def run(tmp_path: Path, guests: Guests) -> Callable[..., dict[str, RunRecord]]:
 
 
 def test_every_run_once_in_the_plans_order_with_what_the_host_did(
-    run: Callable[..., dict[str, RunRecord]], guests: Guests, tmp_path: Path
+    run: Callable[..., dict[str, RunRecord]], guests: WallGuests, tmp_path: Path
 ) -> None:
     records = run(3)
-    planned = [one.run_id for one in wall_session(tmp_path / "cache", 3).plan.runs]
+    planned = [each.run_id for each in wall_session(tmp_path / "cache", 3).plan.runs]
     assert guests.booted == planned
     assert len(planned) == 9
     assert all(record.failure is None for record in records.values())
@@ -129,7 +129,7 @@ def test_every_run_once_in_the_plans_order_with_what_the_host_did(
 
 
 def test_the_base_again_boots_the_base_kernel_in_the_same_machine(
-    run: Callable[..., dict[str, RunRecord]], guests: Guests
+    run: Callable[..., dict[str, RunRecord]], guests: WallGuests
 ) -> None:
     run(1)
     base, patched, again = (
@@ -140,7 +140,7 @@ def test_the_base_again_boots_the_base_kernel_in_the_same_machine(
 
 
 def test_only_a_guest_that_was_lost_is_tried_again_and_as_often_as_planned(
-    run: Callable[..., dict[str, RunRecord]], guests: Guests
+    run: Callable[..., dict[str, RunRecord]], guests: WallGuests
 ) -> None:
     lost, broken = "filemap-4k.b00.base", "filemap-4k.b01.base"
     guests.endings = {lost: ["lost", "lost", "done"], broken: ["panic"]}
@@ -154,7 +154,7 @@ def test_only_a_guest_that_was_lost_is_tried_again_and_as_often_as_planned(
 
 
 def test_a_guest_that_stays_lost_is_the_hosts_fault(
-    run: Callable[..., dict[str, RunRecord]], guests: Guests, monkeypatch: pytest.MonkeyPatch
+    run: Callable[..., dict[str, RunRecord]], guests: WallGuests, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refused(*arguments: object) -> Outcome:
         raise InfraError("virtme-ng started no guest", where="here")
@@ -167,7 +167,7 @@ def test_a_guest_that_stays_lost_is_the_hosts_fault(
 
 
 def test_an_interrupted_block_is_made_again_whole(
-    run: Callable[..., dict[str, RunRecord]], guests: Guests, tmp_path: Path
+    run: Callable[..., dict[str, RunRecord]], guests: WallGuests, tmp_path: Path
 ) -> None:
     run(2)
     lines = (tmp_path / "session" / "runs.jsonl").read_text().splitlines(keepends=True)
@@ -180,22 +180,22 @@ def test_an_interrupted_block_is_made_again_whole(
     assert guests.booted == []
 
 
-def test_early_looks_are_taken_only_when_asked_for(
-    run: Callable[..., dict[str, RunRecord]], guests: Guests
+def test_early_looks_are_taken_only_when_requested(
+    run: Callable[..., dict[str, RunRecord]], guests: WallGuests
 ) -> None:
-    asked: list[int] = []
+    runs_before: list[int] = []
 
     def decided() -> bool:
-        asked.append(len(guests.booted))
+        runs_before.append(len(guests.booted))
         return True
 
     run(14, decided)
-    assert asked == []
+    assert runs_before == []
     guests.booted.clear()
 
 
 def test_a_session_that_is_decided_ends_at_its_look(
-    run: Callable[..., dict[str, RunRecord]], guests: Guests
+    run: Callable[..., dict[str, RunRecord]], guests: WallGuests
 ) -> None:
     run(14, lambda: True, early_looks=True)
     assert len(guests.booted) == 12 * 3
@@ -239,17 +239,17 @@ def test_lock_classes_have_the_same_addresses_in_each_boot(tmp_path: Path) -> No
 
 
 def test_the_base_again_breaking_is_not_the_series_fault(
-    run: Callable[..., dict[str, RunRecord]], guests: Guests
+    run: Callable[..., dict[str, RunRecord]], guests: WallGuests
 ) -> None:
     again, patched = f"filemap-4k.b00.{AGAIN}", "filemap-4k.b01.patched"
     guests.endings = {again: ["panic"], patched: ["panic"]}
     records = run(2)
-    blames = {name: found.failure.blame for name, found in records.items() if found.failure}
+    blames = {name: record.failure.blame for name, record in records.items() if record.failure}
     assert blames == {again: "lab", patched: "series"}
 
 
 def test_a_clock_that_runs_out_of_translated_code_is_the_hosts_and_tried_again(
-    run: Callable[..., dict[str, RunRecord]], guests: Guests
+    run: Callable[..., dict[str, RunRecord]], guests: WallGuests
 ) -> None:
     slow, late = "filemap-4k.b00.patched", "filemap-4k.b01.patched"
     guests.endings = {slow: ["boot", "boot"], late: ["boot", "done"]}

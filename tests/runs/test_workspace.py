@@ -92,10 +92,10 @@ def test_nothing_else_is_swept(tmp_path: Path) -> None:
 
 
 def test_two_in_one_process(tmp_path: Path) -> None:
-    with workspace(tmp_path, 0) as one, workspace(tmp_path, 0) as two:
-        assert one != two
-        assert one.exists()
-        assert two.exists()
+    with workspace(tmp_path, 0) as first, workspace(tmp_path, 0) as second:
+        assert first != second
+        assert first.exists()
+        assert second.exists()
 
 
 def test_disk_too_small_is_refused_before_anything_is_made(tmp_path: Path) -> None:
@@ -135,12 +135,12 @@ def test_space_of_a_killed_owner_counts_as_free(
     with owner(tmp_path) as (process, left):
         process.kill()
         process.wait(timeout=10)
-        seen: list[bool] = []
+        present: list[bool] = []
 
         def usage(_: Path) -> SimpleNamespace:
-            seen.append(left.exists())
+            present.append(left.exists())
             return SimpleNamespace(free=1 << 50)
 
         monkeypatch.setattr(shutil, "disk_usage", usage)
         with workspace(tmp_path, 0):
-            assert seen == [False]
+            assert present == [False]

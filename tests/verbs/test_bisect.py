@@ -57,7 +57,7 @@ def test_a_shipped_series_is_searched_by_the_one_metric() -> None:
 
 
 @pytest.mark.parametrize(
-    ("overrides", "metric", "case", "said"),
+    ("overrides", "metric", "case", "message"),
     [
         ((), "4k.nothing", "", "--metric: found '4k.nothing'; allowed: 4k.bw"),
         ((), "bw", "", "--metric: found 'bw'"),
@@ -70,11 +70,11 @@ def test_a_shipped_series_is_searched_by_the_one_metric() -> None:
     ],
 )  # fmt: skip
 def test_what_cannot_be_searched_is_refused(
-    overrides: tuple[str, ...], metric: str, case: str, said: str
+    overrides: tuple[str, ...], metric: str, case: str, message: str
 ) -> None:
     with pytest.raises(SpecError) as caught:
         searched(Request(name="filemap-v4", overrides=overrides), metric, case)
-    assert said in str(caught.value)
+    assert message in str(caught.value)
 
 
 @pytest.mark.parametrize("name", ["", "filemap-v4"])
@@ -110,18 +110,18 @@ def shown(kind: Any, *steps: BisectStep, old: int = 0, new: int = 3, finding: st
     return as_text(Result(kind, search, -0.017, old, new, steps, finding), None)
 
 
-def test_the_outcome_is_said_with_what_led_to_it() -> None:
+def test_the_outcome_is_shown_with_what_led_to_it() -> None:
     step = BisectStep(point=1, label="1: mm: one", state="old", change=0.001, how="measured")
     skipped = BisectStep(
         point=2, label="2: mm: two", state="skip", change=None, how="does not build"
     )
-    said = shown("found", step, old=2, new=3, finding="a note")
-    assert "old    +0.10 %  1: mm: one (measured)" in said
-    assert "with patch 3: undoes" in said
-    assert "note: a note" in said
-    said = shown("range", step, skipped, old=1, new=3)
-    assert "one of these 2 patches" in said
-    assert said.endswith("\n  2: mm: two: does not build")
+    summary = shown("found", step, old=2, new=3, finding="a note")
+    assert "old    +0.10 %  1: mm: one (measured)" in summary
+    assert "with patch 3: undoes" in summary
+    assert "note: a note" in summary
+    summary = shown("range", step, skipped, old=1, new=3)
+    assert "one of these 2 patches" in summary
+    assert summary.endswith("\n  2: mm: two: does not build")
     assert "all 3 patches together change 4k.bw by -1.70 %" in shown("nothing")
 
 
@@ -150,19 +150,19 @@ def test_wrong_words_are_a_usage_error(
 
 def test_a_plan_patch_by_patch(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["plan", "filemap-v4", "--per-patch", "--set", "blocks=1"]) == 0
-    said = capsys.readouterr().out
-    assert "filemap-4k.b00.patch-2 " in said
+    printed = capsys.readouterr().out
+    assert "filemap-4k.b00.patch-2 " in printed
     # Twins are left out.
-    assert "contended" not in said
+    assert "contended" not in printed
     assert main(["plan", "filemap-v4", "--set", "blocks=1"]) == 0
     assert "filemap-4k.b00.patched.contended" in capsys.readouterr().out
 
 
-def test_where_it_came_from_is_said_of_two_arms_among_others(
+def test_where_it_came_from_is_shown_of_two_arms_among_others(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     names = ("base", "patch-1", "patch-2")
-    plain = factory.Session()
+    plain = factory.ExactSession()
     (arm, *_) = plain.manifest().arms
     arms = tuple(arm.model_copy(update={"name": name, "label": name}) for name in names)
     manifest = counts_factory.counted(plain.manifest()).model_copy(update={"arms": arms})
@@ -176,15 +176,15 @@ def test_where_it_came_from_is_said_of_two_arms_among_others(
         for record in of_arm
     ]
     counts = {
-        "base": [one for one in counts_factory.profiles(plain) if one.run_id.endswith("-base")],
+        "base": [each for each in counts_factory.profiles(plain) if each.run_id.endswith("-base")],
         "patch-1": [
-            one for one in counts_factory.profiles(plain) if one.run_id.endswith("-patched")
+            each for each in counts_factory.profiles(plain) if each.run_id.endswith("-patched")
         ],
     }
     profiles = [
-        one.model_copy(update={"run_id": f"{name}-{one.run_id}"})
+        each.model_copy(update={"run_id": f"{name}-{each.run_id}"})
         for name, of_arm in counts.items()
-        for one in of_arm
+        for each in of_arm
     ]
     store = SessionStore(tmp_path / "search")
     store.create(manifest)

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 CHECKOUT = Path(__file__).resolve().parents[2]
-ASK = """
+BASH = """
 source "$1"
 shift
 COMP_WORDS=("$@")
@@ -56,17 +56,19 @@ def test_bash_completes(
 ) -> None:  # fmt: skip
     script = tmp_path / "twinboot.bash"
     script.write_text(output("twinboot", "completion", "bash", env=environment))
-    found = set(
+    completions = set(
         output(
-            "bash", "--norc", "-c", ASK, "bash", str(script), "twinboot", *words, env=environment
+            "bash", "--norc", "-c", BASH, "bash", str(script), "twinboot", *words, env=environment
         ).split()
     )
-    assert offered <= found
-    assert not not_offered & found
-    assert all(word.startswith(words[-1]) for word in found)
+    assert offered <= completions
+    assert not not_offered & completions
+    assert all(word.startswith(words[-1]) for word in completions)
 
 
-def asked(environment: dict[str, str], line: str, **more: str) -> subprocess.CompletedProcess[str]:
+def completed(
+    environment: dict[str, str], line: str, **more: str
+) -> subprocess.CompletedProcess[str]:
     """What a shell starts; zsh and fish ask the same way."""
     return subprocess.run(
         ["twinboot"], env={**environment, "_TYPER_COMPLETE_ARGS": line, **more},
@@ -75,17 +77,17 @@ def asked(environment: dict[str, str], line: str, **more: str) -> subprocess.Com
 
 
 def test_zsh_and_fish_are_answered_in_their_form(environment: dict[str, str]) -> None:
-    zsh = asked(environment, "twinboot que", _TWINBOOT_COMPLETE="complete_zsh")
+    zsh = completed(environment, "twinboot que", _TWINBOOT_COMPLETE="complete_zsh")
     assert re.fullmatch(r"_arguments '\*: :\(\(\"queue\":\"[^\"]+\"\)\)'", zsh.stdout.strip())
-    none = asked(environment, "twinboot report ./x", _TWINBOOT_COMPLETE="complete_zsh")
+    none = completed(environment, "twinboot report ./x", _TWINBOOT_COMPLETE="complete_zsh")
     assert none.stdout.strip() == "_files"
     fish = {"_TWINBOOT_COMPLETE": "complete_fish", "_TYPER_COMPLETE_FISH_ACTION": "get-args"}
-    lines = asked(environment, "twinboot run --mode ", **fish).stdout.split()
+    lines = completed(environment, "twinboot run --mode ", **fish).stdout.split()
     assert lines == ["exact", "wall"]
     fish["_TYPER_COMPLETE_FISH_ACTION"] = "is-args"
     # Whether fish offers these, or files.
-    assert asked(environment, "twinboot run --mode ", **fish).returncode == 0
-    assert asked(environment, "twinboot report ./x", **fish).returncode == 1
+    assert completed(environment, "twinboot run --mode ", **fish).returncode == 0
+    assert completed(environment, "twinboot report ./x", **fish).returncode == 1
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
@@ -107,8 +109,8 @@ def test_each_shell_reads_its_script(
 def test_fish_completes(environment: dict[str, str], tmp_path: Path) -> None:
     script = tmp_path / "twinboot.fish"
     script.write_text(output("twinboot", "completion", "fish", env=environment))
-    asked = f"source {script}; complete -C 'twinboot plan filemap-v'; complete -C 'twinboot rep'"
-    lines = output("fish", "--no-config", "-c", asked, env=environment).splitlines()
+    command = f"source {script}; complete -C 'twinboot plan filemap-v'; complete -C 'twinboot rep'"
+    lines = output("fish", "--no-config", "-c", command, env=environment).splitlines()
     words = [line.split("\t")[0] for line in lines if line]
     assert words == ["filemap-v1", "filemap-v4", "report", "repro"]
 
@@ -138,7 +140,7 @@ def test_zsh_completes(environment: dict[str, str], tmp_path: Path) -> None:
 
 def test_a_press_of_the_tabulator_is_quick(environment: dict[str, str]) -> None:
     before = os.times()
-    asked(environment, "twinboot run --s", _TWINBOOT_COMPLETE="complete_zsh")
+    completed(environment, "twinboot run --s", _TWINBOOT_COMPLETE="complete_zsh")
     after = os.times()
     used = sum(after[2:4]) - sum(before[2:4])
     # With statistics and charts imported it took four seconds of CPU time.

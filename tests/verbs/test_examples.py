@@ -13,7 +13,7 @@ from typer.core import TyperGroup
 import lab
 from experiment.load import known_experiments
 from results.store import SessionStore
-from tests.reports.factory import Session
+from tests.reports.factory import ExactSession
 from tests.verbs.test_table import verbs
 from verbs import folders
 from verbs.examples import EXAMPLES, text_of
@@ -33,7 +33,7 @@ def paths(group: Any, path: str = "") -> Iterator[str]:
 
 def test_every_help_has_two_examples() -> None:
     assert set(paths(lab.command_line())) == set(EXAMPLES)
-    assert {path: len(found) for path, found in EXAMPLES.items() if len(found) < 2} == {}
+    assert {path: len(examples) for path, examples in EXAMPLES.items() if len(examples) < 2} == {}
 
 
 @pytest.mark.parametrize("path", sorted(EXAMPLES))
@@ -48,13 +48,17 @@ def test_the_help_shows_them(path: str, capsys: pytest.CaptureFixture[str]) -> N
 
 @pytest.mark.parametrize(
     "words",
-    [shlex.split(one.line.partition("lab.py")[2]) for found in EXAMPLES.values() for one in found],
+    [
+        shlex.split(example.line.partition("lab.py")[2])
+        for examples in EXAMPLES.values()
+        for example in examples
+    ],
     ids=" ".join,
 )
 def test_each_example_is_parsed(
     words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    SessionStore(tmp_path / "one").create(Session().manifest())
+    SessionStore(tmp_path / "one").create(ExactSession().manifest())
     monkeypatch.setattr(folders, "SESSIONS", tmp_path)
     command: Any = lab.command_line()
     path = list(words)
@@ -70,7 +74,7 @@ def test_each_example_is_parsed(
     assert not experiment or experiment in known_experiments()
 
 
-def test_a_broken_example_is_seen() -> None:
+def test_a_broken_example_is_noticed() -> None:
     (plan,) = [verb for verb in verbs() if verb.name == "plan"]
     with pytest.raises(Exception, match="No such option"):
         plan.load().make_context("plan", ["noop", "--bogus"])

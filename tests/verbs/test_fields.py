@@ -38,10 +38,10 @@ def parameters(name: str) -> dict[str, Any]:
 @pytest.mark.parametrize("name", sorted(WITH_REQUEST))
 def test_every_verb_that_takes_an_experiment_has_the_same_options(name: str) -> None:
     left_out = LEFT_OUT[name].names if name in LEFT_OUT else ()
-    wanted = {one.name for one in fields(Request)} - set(left_out)
+    expected = {each.name for each in fields(Request)} - set(left_out)
     ours, runs = parameters(name), parameters("run")
-    assert wanted <= set(ours)
-    for field in wanted:
+    assert expected <= set(ours)
+    for field in expected:
         mine, its = ours[field], runs[field]
         assert (mine.opts, mine.secondary_opts, mine.default) == (
             its.opts, its.secondary_opts, its.default,
@@ -51,7 +51,7 @@ def test_every_verb_that_takes_an_experiment_has_the_same_options(name: str) -> 
 
 @pytest.mark.parametrize("name", sorted(WHERE))
 def test_what_builds_or_boots_says_where(name: str) -> None:
-    assert {one.name for one in fields(WHERE[name])} <= set(parameters(name))
+    assert {each.name for each in fields(WHERE[name])} <= set(parameters(name))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,16 +72,16 @@ def command(verb: Any) -> TyperCommand:
 
 
 def test_fields_come_back_as_one_value() -> None:
-    seen: list[Any] = []
+    calls: list[Any] = []
 
     def verb(wish: Wish, count: Annotated[int, typer.Option()] = 1) -> None:
         """Do."""
-        seen.append((wish, count))
+        calls.append((wish, count))
 
     made = command(verb)
     made.main(["n", "--word", "a", "--word", "b", "--slow"], standalone_mode=False)
     made.main(["--count", "2"], standalone_mode=False)
-    assert seen == [
+    assert calls == [
         (Wish(name="n", words=("a", "b"), quick=False), 1), (Wish(), 2),
     ]  # fmt: skip
     panels = {each.name: getattr(each, "rich_help_panel", None) for each in made.params}

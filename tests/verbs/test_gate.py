@@ -14,15 +14,19 @@ from history.store import HistoryStore
 from results.checks import Check
 from results.record import RunCost
 from results.store import SessionStore
-from tests.reports.factory import Session
+from tests.reports.factory import ExactSession
 from tests.reports.test_gate import SLEEPS, checked
 
 
-def session_folder(folder: Path, *checks: Check, asked: bool = True, recorded: int = 99) -> Path:
+def session_folder(
+    folder: Path, *checks: Check, with_check: bool = True, recorded: int = 99
+) -> Path:
     """A session on disk whose experiment asks for correctness checks."""
-    session = Session()
+    session = ExactSession()
     manifest = session.manifest()
-    experiment = manifest.experiment.model_copy(update={"check": CheckSpec() if asked else None})
+    experiment = manifest.experiment.model_copy(
+        update={"check": CheckSpec() if with_check else None}
+    )
     store = SessionStore(folder)
     store.create(manifest.model_copy(update={"experiment": experiment}))
     for check in checks:
@@ -45,8 +49,8 @@ def verdicts(folder: Path, history: Path) -> tuple[dict[str, str], dict[str, str
     report = json.loads((folder / "report.json").read_text())
     shown = {
         f"{case['name']} {metric['name']}": metric["judgement"]["verdict"]
-        for one in report["comparisons"]
-        for case in one["cases"]
+        for comparison in report["comparisons"]
+        for case in comparison["cases"]
         for metric in case["metrics"]
         if metric["primary"]
     }
@@ -80,7 +84,7 @@ def test_a_broken_arm_is_broken_for_all(tmp_path: Path, capsys: pytest.CaptureFi
     shown, kept = verdicts(folder, tmp_path / "h")
     assert shown == kept == dict.fromkeys(shown, "failed")
     (entry,) = HistoryStore(tmp_path / "h").read().entries
-    assert {said.blame for case in entry.cases for said in case.said} == {"series"}
+    assert {conclusion.blame for case in entry.cases for conclusion in case.said} == {"series"}
 
 
 def test_a_verdict_whose_checks_are_pending_passes_nowhere(
@@ -99,12 +103,12 @@ def test_an_unfinished_session_is_not_judged(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     # Half of the blocks are there, and enough of them for an interval.
-    folder = session_folder(tmp_path / "s", asked=False, recorded=29)
+    folder = session_folder(tmp_path / "s", with_check=False, recorded=29)
     assert lab.main(["report", str(folder)]) == Exit.INFRASTRUCTURE
     capsys.readouterr()
     assert lab.main(["gate", str(folder)]) == Exit.INFRASTRUCTURE
-    said = capsys.readouterr().err
-    assert "29 of 32 runs" in said
-    assert f"./lab.py run --resume {folder}" in said
+    message = capsys.readouterr().err
+    assert "29 of 32 runs" in message
+    assert f"./lab.py run --resume {folder}" in message
     assert lab.main(["history", "add", str(folder), "--history", str(tmp_path / "h")]) == Exit.USAGE
     assert not (tmp_path / "h").exists()

@@ -29,7 +29,7 @@ SLOW = -0.02
 
 
 @dataclass
-class Said:
+class GateOutput:
     """An exit code and messages; ``first`` are the titles up to the first colon."""
 
     code: int
@@ -43,14 +43,14 @@ class Said:
         return [m for m in self.messages if m["title"].partition(":")[0] == finding]
 
 
-Gated = Callable[..., Said]
+Gated = Callable[..., GateOutput]
 
 
 @pytest.fixture
 def gated(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Gated:
     """Judge entries by the shipped policy, or by files of these texts."""
 
-    def gate(entries: Iterable[Entry], known: str = "", policy: str = "") -> Said:
+    def gate(entries: Iterable[Entry], known: str = "", policy: str = "") -> GateOutput:
         folder = tmp_path / f"history-{len(list(tmp_path.iterdir()))}"
         store = HistoryStore(folder)
         for entry in entries:
@@ -64,8 +64,8 @@ def gated(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Gated:
         code = lab.main(["gate", "--history", str(folder), "--json", "--no-annotations", *given])
         shown = capsys.readouterr()
         if not shown.out:
-            return Said(code, [{"title": "refused", "text": shown.err}])
-        return Said(code, json.loads(shown.out)["messages"])
+            return GateOutput(code, [{"title": "refused", "text": shown.err}])
+        return GateOutput(code, json.loads(shown.out)["messages"])
 
     return gate
 
@@ -89,9 +89,9 @@ def muted(**keys: object) -> str:
 def test_a_regression_stays_open_on_every_later_night(gated: Gated) -> None:
     entries = track(after=40)
     for count in (STEP + 1, STEP + 2, STEP + 15, STEP + 40):
-        said = gated(entries[:count])
-        assert (said.code, said.first) == (1, ["regression"]), count
-        assert ("since 2026-01-21" in said.messages[0]["text"]) is (count > STEP + 1)
+        outcome = gated(entries[:count])
+        assert (outcome.code, outcome.first) == (1, ["regression"]), count
+        assert ("since 2026-01-21" in outcome.messages[0]["text"]) is (count > STEP + 1)
 
 
 def test_a_regression_ends_when_it_is_fixed_and_not_by_half(gated: Gated) -> None:
@@ -111,15 +111,15 @@ def test_what_is_fixed_is_the_regression_whose_level_is_reached(gated: Gated) ->
 
 def test_a_regression_measured_again_stays(gated: Gated) -> None:
     entries = track()
-    said = gated([*entries, measured_again(entries[-1])])
-    assert (said.code, said.first) == (1, ["regression"])
+    outcome = gated([*entries, measured_again(entries[-1])])
+    assert (outcome.code, outcome.first) == (1, ["regression"])
 
 
 def test_jobs_of_a_night_share_its_id_and_not_a_clock(gated: Gated) -> None:
     slow = track(experiment="before-midnight")
     calm = Nights((0.0,) * (STEP + 2), experiment="after-midnight").entries()[1:]
-    said = gated([*slow, *calm])
-    assert (said.code, sorted(said.first)) == (1, ["regression", "stale"])
+    outcome = gated([*slow, *calm])
+    assert (outcome.code, sorted(outcome.first)) == (1, ["regression", "stale"])
     shared = [
         entry.model_copy(update={"night_id": f"run-{number}"})
         for each in (slow, calm)
@@ -143,9 +143,9 @@ def test_an_experiment_that_was_not_measured_is_no_pass_and_keeps_its_regression
 @pytest.mark.parametrize(("count", "code"), [(16, 0), (19, 0), (20, 1), (21, 1), (22, 1), (41, 1)])
 def test_a_mute_that_ends_brings_its_regression_back(gated: Gated, count: int, code: int) -> None:
     entries = Nights((0.0,) * 14 + (SLOW,) * 40).entries()[:count]
-    said = gated(entries, muted(metric="4k.bw", experiment="nightly", until=night(20)))
-    assert said.code == code
-    (message,) = said.of("regression")
+    outcome = gated(entries, muted(metric="4k.bw", experiment="nightly", until=night(20)))
+    assert outcome.code == code
+    (message,) = outcome.of("regression")
     assert ("muted: under discussion" in message["text"]) is (code == 0)
     assert (f"muted until {night(20)}, which has come" in message["text"]) is (code == 1)
 
@@ -161,9 +161,9 @@ def test_what_is_acknowledged_by_its_id_is_so_for_good(gated: Gated) -> None:
 def test_a_mute_without_a_limit_is_for_changes_of_usual_size(gated: Gated) -> None:
     known = muted(metric="4k.bw")
     assert gated(track(), known).code == 0
-    said = gated(track(size=-0.3), known)
-    assert said.code == 1
-    assert "larger than the 5 % that are muted" in said.messages[0]["text"]
+    outcome = gated(track(size=-0.3), known)
+    assert outcome.code == 1
+    assert "larger than the 5 % that are muted" in outcome.messages[0]["text"]
 
 
 @pytest.mark.parametrize(
@@ -187,15 +187,15 @@ def test_a_mute_without_a_limit_is_for_changes_of_usual_size(gated: Gated) -> No
 def test_a_mistake_that_would_silence_everything_is_refused(
     gated: Gated, keys: dict[str, object], words: str
 ) -> None:
-    said = gated(track(), muted(**keys))
-    assert said.code == 2
-    assert words in said.messages[0]["text"]
+    outcome = gated(track(), muted(**keys))
+    assert outcome.code == 2
+    assert words in outcome.messages[0]["text"]
 
 
 def test_patterns_that_fit_all_that_is_measured_are_not_applied(gated: Gated) -> None:
-    said = gated(track(), muted(case="f?*"))
-    assert said.code == 1
-    (note,) = said.of("known changes")
+    outcome = gated(track(), muted(case="f?*"))
+    assert outcome.code == 1
+    (note,) = outcome.of("known changes")
     assert "matches everything that is measured; write out a name" in note["text"]
     assert gated(track(), muted(case="f?*", experiment="nightly")).code == 0
 
@@ -209,17 +209,17 @@ def test_patterns_that_fit_all_that_is_measured_are_not_applied(gated: Gated) ->
     ],
 )
 def test_entries_about_nothing_are_named(gated: Gated, keys: dict[str, object], words: str) -> None:
-    said = gated(track(), muted(**keys))
-    assert said.code == 1
-    assert words in said.of("known changes")[0]["text"]
+    outcome = gated(track(), muted(**keys))
+    assert outcome.code == 1
+    assert words in outcome.of("known changes")[0]["text"]
 
 
 def test_a_later_entry_does_not_take_back_the_limit_of_an_earlier_one(gated: Gated) -> None:
     both = muted(kind="expected", metric="4k.bw", at_most=0.01) + muted(metric="4k.bw")
-    said = gated(track(), both)
-    assert said.code == 1
-    assert "larger than the 1 % that are expected" in said.messages[0]["text"]
-    name = said.messages[0]["change"]
+    outcome = gated(track(), both)
+    assert outcome.code == 1
+    assert "larger than the 1 % that are expected" in outcome.messages[0]["text"]
+    name = outcome.messages[0]["change"]
     assert gated(track(), both + muted(kind="acknowledged", change=name, until="")).code == 0
 
 
@@ -239,9 +239,9 @@ def test_a_later_entry_does_not_take_back_the_limit_of_an_earlier_one(gated: Gat
 def test_a_policy_that_fails_nothing_by_mistake_is_refused(
     gated: Gated, rule: str, words: str
 ) -> None:
-    said = gated(track(), policy=f"[[rules]]\n{rule}\n")
-    assert said.code == 2
-    assert words in said.messages[0]["text"]
+    outcome = gated(track(), policy=f"[[rules]]\n{rule}\n")
+    assert outcome.code == 2
+    assert words in outcome.messages[0]["text"]
 
 
 def test_a_metric_may_have_a_smallest_change_of_its_own(gated: Gated) -> None:
@@ -255,20 +255,20 @@ def test_a_metric_may_have_a_smallest_change_of_its_own(gated: Gated) -> None:
 
 
 def test_a_regression_that_is_too_small_to_fail_says_by_which_rule(gated: Gated) -> None:
-    said = gated(track(after=3), policy="[[rules]]\nat_least = 0.05\n")
-    assert (said.code, said.first) == (0, ["regression"])
-    assert "below at_least = 5 %" in said.messages[0]["text"]
+    outcome = gated(track(after=3), policy="[[rules]]\nat_least = 0.05\n")
+    assert (outcome.code, outcome.first) == (0, ["regression"])
+    assert "below at_least = 5 %" in outcome.messages[0]["text"]
 
 
 def test_a_metric_that_was_renamed_is_named(gated: Gated) -> None:
     entries = track(size=-0.05, after=3)
     for count in (1, 3):
         new = [renamed(entry, "4k.bw", "4k.rate") for entry in entries[STEP : STEP + count]]
-        said = gated([*entries[:STEP], *new])
-        assert (said.code, said.first) == (3, ["ended"])
-        assert said.messages[0]["title"].endswith("filemap-4k 4k.bw")
-        assert "last measured on 2026-01-20; new since: 4k.rate" in said.messages[0]["text"]
-    known = muted(kind="acknowledged", change=said.messages[0]["change"], until="")
+        outcome = gated([*entries[:STEP], *new])
+        assert (outcome.code, outcome.first) == (3, ["ended"])
+        assert outcome.messages[0]["title"].endswith("filemap-4k 4k.bw")
+        assert "last measured on 2026-01-20; new since: 4k.rate" in outcome.messages[0]["text"]
+    known = muted(kind="acknowledged", change=outcome.messages[0]["change"], until="")
     assert gated([*entries[:STEP], *new], known).code == 0
     # The name it had before is back: what was behind the other is compared again.
     assert gated([*entries[:STEP], new[0], *track(size=0.0, after=2)[-1:]]).code == 0
@@ -281,17 +281,17 @@ def test_a_metric_that_was_added_and_taken_away_is_named(gated: Gated) -> None:
         each_case(entry, lambda case: case.model_copy(update={"primary": ("4k.bw", "4k.iops")}))
         for entry in entries[5:STEP]
     ]
-    said = gated([*entries[:5], *more, *entries[STEP:]])
-    assert (said.code, said.first) == (3, ["ended"])
-    assert said.messages[0]["title"].endswith("filemap-4k 4k.iops")
+    outcome = gated([*entries[:5], *more, *entries[STEP:]])
+    assert (outcome.code, outcome.first) == (3, ["ended"])
+    assert outcome.messages[0]["title"].endswith("filemap-4k 4k.iops")
 
 
 def test_a_case_that_was_left_out_is_named_until_it_is_back(gated: Gated) -> None:
     entries = track(after=3, size=0.0, cases=("filemap-4k", "filemap-thp"))
     cut = [*entries[:STEP], *(without_case(entry, "filemap-thp") for entry in entries[STEP:-1])]
-    said = gated(cut)
-    assert (said.code, said.first) == (3, ["ended"])
-    assert said.messages[0]["title"].endswith("exact filemap-thp")
+    outcome = gated(cut)
+    assert (outcome.code, outcome.first) == (3, ["ended"])
+    assert outcome.messages[0]["title"].endswith("exact filemap-thp")
     assert gated([*cut, entries[-1]]).code == 0
 
 
@@ -305,11 +305,11 @@ def test_a_night_that_was_measured_in_parts_is_whole(gated: Gated) -> None:
 @pytest.mark.parametrize("own", [{"change": 0.1}, {"alpha": 1e-6}])
 def test_the_thresholds_that_judge_are_the_policys(gated: Gated, own: dict[str, float]) -> None:
     entries = track(size=-0.05)
-    said = gated([*entries[:-1], judged_by(entries[-1], **own)])
-    assert (said.code, sorted(said.first)) == (1, ["regression", "thresholds"])
+    outcome = gated([*entries[:-1], judged_by(entries[-1], **own)])
+    assert (outcome.code, sorted(outcome.first)) == (1, ["regression", "thresholds"])
     calm = track(size=0.0)
-    said = gated([*calm[:-1], judged_by(calm[-1], **own)])
-    assert (said.code, said.first) == (2, ["thresholds"])
+    outcome = gated([*calm[:-1], judged_by(calm[-1], **own)])
+    assert (outcome.code, outcome.first) == (2, ["thresholds"])
     assert gated(track(size=-0.05), policy="[[rules]]\nchange = 0.1\n").code == 0
 
 
@@ -329,9 +329,9 @@ def test_other_or_fewer_seeds_are_named_on_every_night(
 ) -> None:
     entries = seeds_change(range(1, 9), after)
     for count in (1, 3):
-        said = gated(entries[: STEP + count])
-        assert said.code == 3
-        (gap,) = said.of("seeds")
+        outcome = gated(entries[: STEP + count])
+        assert outcome.code == 3
+        (gap,) = outcome.of("seeds")
         assert f"{kept} of the 8 seeds of 2026-01-20 are measured since 2026-01-21" in gap["text"]
     known = muted(kind="acknowledged", change=gap["change"], until="")
     assert gated(entries, known).code == 0
@@ -351,21 +351,21 @@ def test_more_seeds_are_no_gap_and_the_old_ones_again_close_it(gated: Gated) -> 
 
 
 def test_seeds_too_few_for_any_verdict_are_named(gated: Gated) -> None:
-    said = gated(track(seeds=4))
-    assert (said.code, said.first) == (0, ["incomparable", "inconclusive"])
-    (inconclusive,) = said.of("inconclusive")
+    outcome = gated(track(seeds=4))
+    assert (outcome.code, outcome.first) == (0, ["incomparable", "inconclusive"])
+    (inconclusive,) = outcome.of("inconclusive")
     assert "4 seeds; any verdict needs at least 8" in inconclusive["text"]
 
 
-def test_kernel_and_lab_together_without_a_pinned_arm_is_said_until_it_is_back(
+def test_kernel_and_lab_together_without_a_pinned_arm_are_reported_until_it_is_back(
     gated: Gated,
 ) -> None:
     entries = track(after=5, size=-0.1, lab={STEP: 0.0}, pinned=False)
     for count in (1, 5):
-        said = gated(entries[: STEP + count])
-        assert said.code == 0
-        assert {m["level"] for m in said.of("mixed")} == {"warning"}
-        assert len(said.of("mixed")) == 2
+        outcome = gated(entries[: STEP + count])
+        assert outcome.code == 0
+        assert {m["level"] for m in outcome.of("mixed")} == {"warning"}
+        assert len(outcome.of("mixed")) == 2
 
 
 def test_a_night_of_the_future_is_left_out_and_named(gated: Gated, tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from results.record import Manifest, RunRecord
 from results.store import SessionStore
 from tests.history.factory import Nights
 from tests.reports import counts_factory
-from tests.reports.factory import Session, fails
+from tests.reports.factory import ExactSession, fails
 
 NAMES = {"base": PINNED, "patched": "tonight"}
 EVIL = "evil\n::error::pwned\x1b[2J"
@@ -27,7 +27,7 @@ def night(folder: Path, number: int, *, slow: bool = False, label: str = "") -> 
 
     The factory's patched arm is the one with fewer walks: a calm night has its counts.
     """
-    session = Session(effect={"4k": -0.02 if slow else 0.0, "thp": 0.0, "switch": 0.0})
+    session = ExactSession(effect={"4k": -0.02 if slow else 0.0, "thp": 0.0, "switch": 0.0})
     manifest = _nightly(counts_factory.counted(session.manifest()), number, label)
     store = SessionStore(folder / f"night-{number}")
     store.create(manifest)
@@ -100,11 +100,11 @@ def test_the_night_and_the_function_are_named(
     assert run("history", "show", "--history", history, "--experiment", "nightly") == 0
     shown = capsys.readouterr().out
     assert "nightly laptop exact: 5 nights, 2026-01-01 to 2026-01-05" in shown
-    told = [line for line in shown.splitlines() if "regression" in line]
-    assert len(told) == 1
-    assert told[0].startswith("2026-01-04 filemap-4k 4k.bw (tonight)")
-    assert "kernel 6.12.43-1 -> 6.12.44-1" in told[0]
-    assert "functions xas_load" in told[0]
+    lines = [line for line in shown.splitlines() if "regression" in line]
+    assert len(lines) == 1
+    assert lines[0].startswith("2026-01-04 filemap-4k 4k.bw (tonight)")
+    assert "kernel 6.12.43-1 -> 6.12.44-1" in lines[0]
+    assert "functions xas_load" in lines[0]
     assert "(lib/xarray.c)" in shown
     assert "  2026-01-05  " in shown
 
@@ -172,7 +172,7 @@ def test_annotations_are_lines_of_their_own_and_nothing_else(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("GITHUB_ACTIONS", "true")
-    session = Session()
+    session = ExactSession()
     store = SessionStore(tmp_path / "session")
     store.create(session.manifest())
     lost = [r.run_id for r in session.records() if r.case == "filemap-4k" and not r.repeat]
@@ -195,7 +195,7 @@ def test_annotations_are_lines_of_their_own_and_nothing_else(
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         (["gate"], "either SESSION or --history"),
         (["gate", "--history", "TMP/none"], "none: no history here"),
@@ -214,14 +214,14 @@ def test_annotations_are_lines_of_their_own_and_nothing_else(
     ],
 )
 def test_mistakes_of_the_user_end_with_2(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], said: str
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], message: str
 ) -> None:
     HistoryStore(tmp_path / "h").add(Nights((0.0,)).entries()[0])
     for path in (tmp_path / "h").glob("nights/*/*"):
         path.unlink()
     given = [argument.replace("TMP", str(tmp_path)) for argument in arguments]
     assert run(*given) == 2
-    assert said in capsys.readouterr().err
+    assert message in capsys.readouterr().err
 
 
 def test_a_torn_import_adds_what_it_can_and_ends_with_2(
@@ -310,7 +310,7 @@ def test_an_import_of_a_night_of_the_future_is_left_out(
 def test_a_session_judged_by_laxer_thresholds_than_the_policys_is_no_pass(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    session = Session(effect={"4k": -0.02, "thp": 0.0, "switch": 0.0})
+    session = ExactSession(effect={"4k": -0.02, "thp": 0.0, "switch": 0.0})
     manifest = session.manifest()
     wide = manifest.experiment.thresholds.model_copy(update={"change": 0.1})
     experiment = manifest.experiment.model_copy(update={"thresholds": wide})

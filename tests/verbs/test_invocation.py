@@ -13,31 +13,31 @@ import pytest
 
 import lab
 from results.store import SessionStore
-from tests.reports.factory import Session
+from tests.reports.factory import ExactSession
 from verbs.folders import CHECKOUT
 
 SERIES = "configs/series/slow-add-16"
 
 
 @pytest.mark.parametrize(
-    "asked",
+    "arguments",
     [
         ("build", "noop"),
         ("run", "noop", "--set", "guest=smoke"),
         ("bisect", "--series", SERIES, "--workloads", "filemap-4k", "--metric", "4k.bw"),
     ],
-    ids=lambda asked: asked[0],
+    ids=lambda arguments: arguments[0],
 )
 def test_a_scheduler_that_is_not_there_ends_every_verb_alike(
-    asked: tuple[str, ...],
+    arguments: tuple[str, ...],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.setenv("TWINBOOT_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr("fleet.configured.CONNECT_S", 0.5)
-    folder = () if asked[0] == "build" else ("--session", str(tmp_path / "session"))
-    assert lab.main([*asked, *folder, "--executor", "dask://127.0.0.1:1"]) == 3
+    folder = () if arguments[0] == "build" else ("--session", str(tmp_path / "session"))
+    assert lab.main([*arguments, *folder, "--executor", "dask://127.0.0.1:1"]) == 3
     assert "no scheduler answers" in capsys.readouterr().err
 
 
@@ -55,15 +55,15 @@ def test_an_unknown_executor_is_refused_with_the_known_ones(
         (tmp_path / "none").mkdir()
         (tmp_path / "none" / "bisect.json").write_text("{}")
     assert lab.main([verb, *rest, "--executor", "ray://x"]) == 2
-    said = capsys.readouterr().err
-    assert "unknown executor 'ray://x'" in said
-    assert "dask-jobqueue:NAME" in said
+    message = capsys.readouterr().err
+    assert "unknown executor 'ray://x'" in message
+    assert "dask-jobqueue:NAME" in message
 
 
 @pytest.mark.parametrize(("columns", "longest"), [(132, 132), (60, 60), (None, 80)])
 def test_the_text_follows_the_terminal(tmp_path: Path, columns: int | None, longest: int) -> None:
     store = SessionStore(tmp_path)
-    session = Session()
+    session = ExactSession()
     store.create(session.manifest())
     for record in session.records()[:-20]:
         store.append(record)
@@ -80,11 +80,11 @@ def test_the_text_follows_the_terminal(tmp_path: Path, columns: int | None, long
         while part := os.read(reading, 65536):
             text += part
     os.close(reading)
-    _, said = done.communicate()
+    _, errors = done.communicate()
     lines = [line for line in text.decode().splitlines() if str(tmp_path) not in line]
     widest = max(map(len, lines))
     assert longest - 12 < widest <= longest
     # The folder that was reported, and not where such a session would lie.
     happened = f"Not finished: 13 of 32 runs; to finish: ./lab.py run --resume {tmp_path}"
-    for printed in (text, said):
+    for printed in (text, errors):
         assert happened in " ".join(printed.decode().replace("\\", "").split())

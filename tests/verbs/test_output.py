@@ -34,9 +34,9 @@ def unfit(text: str) -> set[str]:
 def test_nothing_printed_is_more_than_text(text: str, capsys: pytest.CaptureFixture[str]) -> None:
     output.write_out(f"a\tb\n  {text}")
     output.log(text)
-    said = capsys.readouterr()
-    assert said.out.startswith("a\tb\n  ")
-    assert not unfit(said.out + said.err)
+    printed = capsys.readouterr()
+    assert printed.out.startswith("a\tb\n  ")
+    assert not unfit(printed.out + printed.err)
 
 
 @pytest.mark.parametrize("terminal", [True, False])
@@ -51,12 +51,12 @@ def test_what_a_guest_says_is_text_in_the_display(
         reporter.reached("a", text)
         reporter.building(text, 1, 2, 3.0)
         reporter.finished("a", problem=f"panic: {text}")
-    said = stream.getvalue() + capsys.readouterr().err
-    assert "panic: " in said
+    printed = stream.getvalue() + capsys.readouterr().err
+    assert "panic: " in printed
     # What rich itself writes for a live display moves the cursor, and carries no text.
-    assert text not in said
+    assert text not in printed
     if not terminal:
-        assert not unfit(said)
+        assert not unfit(printed)
 
 
 def test_an_error_that_quotes_is_text(
@@ -67,9 +67,9 @@ def test_an_error_that_quotes_is_text(
 
     monkeypatch.setattr(lab, "command_line", fails)
     assert lab.main(["list"]) == 3
-    said = capsys.readouterr().err
-    assert "error: a?[2Jb: " in said
-    assert not unfit(said)
+    message = capsys.readouterr().err
+    assert "error: a?[2Jb: " in message
+    assert not unfit(message)
 
 
 def test_verbs_print_through_the_door() -> None:

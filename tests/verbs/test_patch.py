@@ -17,7 +17,7 @@ from results.record import PatchRecord, SeriesRecord
 from results.store import SessionStore
 from runs.coverage import shipped
 from tests.kernels.posting import git
-from tests.reports.factory import Session
+from tests.reports.factory import ExactSession
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 B4 = CHECKOUT / ".venv" / "bin" / "b4"
@@ -31,7 +31,7 @@ int __filemap_add_folio(int folio)
 \treturn error + walks;
 }
 """
-SLOWER = Session(effect={"4k": -0.013, "thp": 0.0, "switch": 0.0})
+SLOWER = ExactSession(effect={"4k": -0.013, "thp": 0.0, "switch": 0.0})
 Main = Callable[..., int]
 
 
@@ -69,7 +69,7 @@ def mailed(tree: Path, commit: str = "HEAD") -> str:
 
 
 def measured(
-    folder: Path, patches: list[str], session: Session, *, runs: int | None = None
+    folder: Path, patches: list[str], session: ExactSession, *, runs: int | None = None
 ) -> None:
     """A session whose series has these patches, each with its file."""
     records = []
@@ -87,7 +87,7 @@ def measured(
 
 
 @pytest.fixture
-def ask(
+def lookup(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> Iterator[Callable[..., tuple[int, str]]]:
     """The verb's exit code and its line for a mail."""
@@ -107,60 +107,60 @@ def ask(
     signal.signal(signal.SIGTERM, before)
 
 
-Ask = Callable[..., tuple[int, str]]
+Lookup = Callable[..., tuple[int, str]]
 
 
-def test_a_patch_that_nobody_measured(tree: Path, ask: Ask) -> None:
+def test_a_patch_that_nobody_measured(tree: Path, lookup: Lookup) -> None:
     faster(tree)
-    code, line = ask(mailed(tree))
+    code, line = lookup(mailed(tree))
     assert code == 0
     assert line.startswith("not measured: changes __filemap_add_folio(); 1 of 1 executed by ")
     commit(tree, "include/linux/huge_mm.h", "#define X 1\n", "mm: x")
-    assert "filemap-thp (by name, not by counts)" in ask(mailed(tree))[1]
+    assert "filemap-thp (by name, not by counts)" in lookup(mailed(tree))[1]
     commit(tree, "net/tcp.c", "int tcp = 1;\n", "net: x")
-    assert ask(mailed(tree))[1].startswith(
+    assert lookup(mailed(tree))[1].startswith(
         "not measured: no workload is known to execute net/tcp.c"
     )
     commit(tree, "Documentation/mm.rst", "x\n", "doc: x")
-    assert ask(mailed(tree)) == (0, "")
-    assert "no kernel is affected" in ask(mailed(tree), "--always")[1]
+    assert lookup(mailed(tree)) == (0, "")
+    assert "no kernel is affected" in lookup(mailed(tree), "--always")[1]
 
 
-def test_counts_say_which_functions_a_workload_executes(tree: Path, ask: Ask) -> None:
+def test_counts_say_which_functions_a_workload_executes(tree: Path, lookup: Lookup) -> None:
     two = SOURCE.replace("walks = 3", "walks = 1") + "\nint never_called(void)\n{\n}\n"
     commit(tree, "mm/filemap.c", two, "mm: x")
-    _, line = ask(mailed(tree))
+    _, line = lookup(mailed(tree))
     assert "changes __filemap_add_folio(), never_called(); 1 of 2 executed by " in line
     assert f"(counts of {shipped().release})" in line
 
 
 def test_the_verdict_is_that_of_the_session_that_has_the_patch(
-    tree: Path, tmp_path: Path, ask: Ask
+    tree: Path, tmp_path: Path, lookup: Lookup
 ) -> None:
     faster(tree)
     text = mailed(tree)
     # Elsewhere in the file, and mailed by somebody else: the same change.
     measured(tmp_path / "s" / "slow", [text.replace("@@ -3,", "@@ -903,")], SLOWER)
-    code, line = ask(text)
+    code, line = lookup(text)
     assert code == 1
     assert line.startswith("ERROR: regression of filemap-4k 4k.bw -1.")
     assert "(this patch alone, session slow)" in line
     shutil.rmtree(tmp_path / "s")
     other = text.replace("walks = 1", "walks = 2")
     measured(tmp_path / "s" / "other", [other], SLOWER)
-    assert ask(text)[1].startswith("not measured")
-    measured(tmp_path / "s" / "good", [other, text], Session())
-    assert ask(text) == (0, "")
-    assert "(all 2 patches, session good)" in ask(text, "--always")[1]
+    assert lookup(text)[1].startswith("not measured")
+    measured(tmp_path / "s" / "good", [other, text], ExactSession())
+    assert lookup(text) == (0, "")
+    assert "(all 2 patches, session good)" in lookup(text, "--always")[1]
     shutil.rmtree(tmp_path / "s" / "good")
-    measured(tmp_path / "s" / "half", [text], Session(), runs=7)
-    code, line = ask(text)
+    measured(tmp_path / "s" / "half", [text], ExactSession(), runs=7)
+    code, line = lookup(text)
     assert code == 0
     assert line.startswith("no verdict: ")
 
 
-def test_a_patch_that_leaves_the_tree_is_an_error(ask: Ask) -> None:
-    code, line = ask("Subject: [PATCH] x\n\n--- /dev/null\n+++ b/../x\n@@ -0,0 +1 @@\n+x\n")
+def test_a_patch_that_leaves_the_tree_is_an_error(lookup: Lookup) -> None:
+    code, line = lookup("Subject: [PATCH] x\n\n--- /dev/null\n+++ b/../x\n@@ -0,0 +1 @@\n+x\n")
     assert code == 4
     assert line.startswith("ERROR: the patch: names a path outside the kernel tree: ../x")
 

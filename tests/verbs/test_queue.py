@@ -22,7 +22,7 @@ from queues.store import QueueStore
 from runs.options import Options
 from runs.request import Request
 from tests.kernels.poison import UNREADABLE
-from tests.queues.archive import DAY, Archive, patch, series
+from tests.queues.archive import DAY, MailArchive, patch, series
 from verbs.actions import session as actions
 from verbs.options import Booting
 
@@ -46,8 +46,8 @@ def main(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Main]:
 
 
 @pytest.fixture
-def archive(tmp_path: Path) -> Archive:
-    return Archive(tmp_path / "linux-mm")
+def archive(tmp_path: Path) -> MailArchive:
+    return MailArchive(tmp_path / "linux-mm")
 
 
 def recently() -> float:
@@ -70,7 +70,7 @@ def test_from_adding_to_the_page(main: Main, capsys: pytest.CaptureFixture[str])
     assert main("queue", "add", "tcp.patch", "--auto", "--priority", "1", "--queue", "q") == 0
     assert "is queued already, now with priority 1" in capsys.readouterr().out
     assert main("queue", "list", "--queue", "q", "--json") == 0
-    assert [one["id"] for one in json.loads(capsys.readouterr().out)] == ids[::-1]
+    assert [entry["id"] for entry in json.loads(capsys.readouterr().out)] == ids[::-1]
     assert main("queue", "run", "--queue", "q") == 0
     shown = capsys.readouterr()
     assert shown.out == f"{Path.cwd() / 'q' / 'index.html'}\n"
@@ -127,7 +127,7 @@ def test_a_table_whose_paths_start_where_it_is(
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         ("queue add --queue q", "no series named"),
         ("queue add x.mbox --queue q", "x.mbox: no such file or folder"),
@@ -146,19 +146,19 @@ def test_a_table_whose_paths_start_where_it_is(
     ],
 )
 def test_mistakes_of_the_user(
-    main: Main, capsys: pytest.CaptureFixture[str], arguments: str, said: str
+    main: Main, capsys: pytest.CaptureFixture[str], arguments: str, message: str
 ) -> None:
     Path("thesis.txt").write_text("mine")
     assert main(*arguments.split()) == 2
     shown = capsys.readouterr()
     assert shown.out == ""
-    assert said in shown.err
+    assert message in shown.err
     assert "Traceback" not in shown.err
     assert {path.name for path in Path.cwd().iterdir()} <= {"thesis.txt", "q"}
 
 
-def test_watch_says_what_it_found_and_takes_paths_in_two_ways(
-    main: Main, archive: Archive, capsys: pytest.CaptureFixture[str]
+def test_watch_prints_what_it_queued_and_takes_paths_in_two_ways(
+    main: Main, archive: MailArchive, capsys: pytest.CaptureFixture[str]
 ) -> None:
     archive.add(
         [
@@ -189,7 +189,7 @@ def test_watch_says_what_it_found_and_takes_paths_in_two_ways(
 
 
 def test_what_came_by_mail_is_built_only_where_its_authors_are_trusted(
-    main: Main, archive: Archive, capsys: pytest.CaptureFixture[str],
+    main: Main, archive: MailArchive, capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
     monkeypatch.setattr(sandbox, "available", lambda: None)
@@ -229,13 +229,13 @@ def test_what_came_by_mail_is_built_only_where_its_authors_are_trusted(
      (("--trust-authors",), None, False), (("--trust-authors", "--no-sandbox"), "bwrap", False)],
 )  # fmt: skip
 def test_what_came_by_mail_is_built_in_a_sandbox(
-    main: Main, archive: Archive, monkeypatch: pytest.MonkeyPatch, flags: tuple[str, ...],
+    main: Main, archive: MailArchive, monkeypatch: pytest.MonkeyPatch, flags: tuple[str, ...],
     tool: str | None, boxed: bool,
 ) -> None:  # fmt: skip
-    asked: list[bool | None] = []
+    sandboxes: list[bool | None] = []
 
     def measure(request: object, options: Options, *_: object, **__: object) -> None:
-        asked.append(options.sandbox)
+        sandboxes.append(options.sandbox)
         raise SeriesError("does not build")
 
     monkeypatch.setattr(sandbox, "available", lambda: tool)
@@ -243,12 +243,12 @@ def test_what_came_by_mail_is_built_in_a_sandbox(
     archive.add(series("b", 1, title="fs: b", file="fs/b.c"), at=recently())
     assert main("watch", str(archive.folder), "--queue", "q", "--once") == 0
     assert main("queue", "run", "--queue", "q", *flags) == 0
-    assert asked == [boxed]
+    assert sandboxes == [boxed]
 
 
 @pytest.mark.parametrize("name", UNREADABLE)
 def test_a_mail_that_cannot_be_read_stops_no_watch_and_is_a_broken_series(
-    main: Main, archive: Archive, capsys: pytest.CaptureFixture[str], name: str
+    main: Main, archive: MailArchive, capsys: pytest.CaptureFixture[str], name: str
 ) -> None:
     after = patch("[PATCH] fs: after", "after", file="fs/b.c")
     archive.add([UNREADABLE[name], after], at=recently())
@@ -268,7 +268,7 @@ def test_a_mail_that_cannot_be_read_stops_no_watch_and_is_a_broken_series(
 
 
 def test_a_watch_killed_again_and_again_loses_nothing_and_queues_nothing_twice(
-    archive: Archive, tmp_path: Path
+    archive: MailArchive, tmp_path: Path
 ) -> None:
     queue = tmp_path / "q"
     argv = [sys.executable, str(LAB), "watch", str(archive.folder), "--queue", str(queue)]
@@ -297,13 +297,13 @@ def test_a_watch_killed_again_and_again_loses_nothing_and_queues_nothing_twice(
     assert again.stderr == "0 new mails; 0 series queued, 0 incomplete\n"
 
 
-def test_a_session_is_asked_for_as_by_run(
+def test_a_session_is_requested_as_by_run(
     main: Main, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    asked: list[dict[str, Any]] = []
+    calls: list[dict[str, Any]] = []
 
     def measured(request: Request, options: Options, where: Booting, **more: Any) -> None:
-        asked.append({"request": request, "options": options, "where": where, **more})
+        calls.append({"request": request, "options": options, "where": where, **more})
         raise SeriesError("does not apply")
 
     monkeypatch.setattr("verbs.actions.session.measure", measured)
@@ -311,7 +311,7 @@ def test_a_session_is_asked_for_as_by_run(
     assert main(*added, "--queue", "q") == 0
     where = ("--executor", "dask://127.0.0.1:8786", "--store", str(tmp_path / "store"))
     assert main("queue", "run", "--queue", "q", "--guests", "3", *where) == 0
-    (call,) = asked
+    (call,) = calls
     request, folder = call["request"], call["folder"]
     assert (request.series, request.reverse, request.check) == ((str(WALKS),), True, True)
     assert request.overrides == ("blocks=2",)
@@ -326,6 +326,6 @@ def test_a_session_is_asked_for_as_by_run(
     folder.mkdir(parents=True)
     (folder / "manifest.json").write_text("{}")
     assert main("queue", "run", "--queue", "q") == 0
-    again = asked[1]
+    again = calls[1]
     assert (again["request"].is_empty, again["resume"]) == (True, folder)
     assert "folder" not in again

@@ -12,13 +12,13 @@ import pytest
 
 import lab
 from results.store import SessionStore
-from tests.reports.factory import Session, fails
+from tests.reports.factory import ExactSession, fails
 from tests.reports.many_factory import Many
 from tests.reports.test_gate import SLEEPS, checked
 from tests.verbs.test_gate import session_folder
 
 Main = Callable[..., int]
-SLOWER = Session(effect={"4k": -0.013, "thp": 0.0, "switch": 0.0})
+SLOWER = ExactSession(effect={"4k": -0.013, "thp": 0.0, "switch": 0.0})
 
 
 @pytest.fixture
@@ -30,7 +30,7 @@ def main(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Main]:
     signal.signal(signal.SIGTERM, before)
 
 
-def stored(folder: Path, day: int, session: Session | Many, *, runs: int | None = None,
+def stored(folder: Path, day: int, session: ExactSession | Many, *, runs: int | None = None,
            broken: str = "") -> Path:  # fmt: skip
     store = SessionStore(folder)
     created = f"2026-01-{day:02d}T08:00:00Z"
@@ -44,29 +44,29 @@ def stored(folder: Path, day: int, session: Session | Many, *, runs: int | None 
 def test_each_line_is_what_its_report_exits_with_and_says(
     main: Main, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    stored(tmp_path / "good", 1, Session())
+    stored(tmp_path / "good", 1, ExactSession())
     stored(tmp_path / "slower", 4, SLOWER)
-    stored(tmp_path / "panics", 3, Session(), broken="filemap-4k-000-patched")
-    stored(tmp_path / "half", 2, Session(), runs=7)
+    stored(tmp_path / "panics", 3, ExactSession(), broken="filemap-4k-000-patched")
+    stored(tmp_path / "half", 2, ExactSession(), runs=7)
     stored(tmp_path / "many", 5, Many())
     session_folder(tmp_path / "broken", checked("base"), checked("patched", SLEEPS), recorded=0)
     (tmp_path / "torn").mkdir()
     (tmp_path / "torn" / "manifest.json").write_text("{")
     assert main("sessions", str(tmp_path), "--json") == 0
     shown = json.loads(capsys.readouterr().out)
-    names = [Path(one["folder"]).name for one in shown]
+    names = [Path(entry["folder"]).name for entry in shown]
     assert names == ["many", "slower", "panics", "half", "good", "broken", "torn"]
-    for one in shown[:-1]:
-        code = main("report", one["folder"], "--form", "json")
+    for entry in shown[:-1]:
+        code = main("report", entry["folder"], "--form", "json")
         report = json.loads(capsys.readouterr().out)
-        assert one["exit_code"] == code
+        assert entry["exit_code"] == code
         judged = [
             (m["case"], m["name"], m["judgement"]["verdict"])
             for pair in report["comparisons"]
             for case in pair["cases"] for m in case["metrics"] if m["primary"]
         ]  # fmt: skip
-        assert [(m["case"], m["metric"], m["verdict"]) for m in one["primary"]] == judged
-    assert {Path(one["folder"]).name: one["exit_code"] for one in shown} == {
+        assert [(m["case"], m["metric"], m["verdict"]) for m in entry["primary"]] == judged
+    assert {Path(entry["folder"]).name: entry["exit_code"] for entry in shown} == {
         "many": shown[0]["exit_code"], "slower": 1, "panics": 4, "half": 3, "good": 0,
         "broken": 4, "torn": None,
     }  # fmt: skip
@@ -80,7 +80,7 @@ def test_the_newest_few_and_the_rest(
     assert main("sessions", str(tmp_path)) == 0
     assert capsys.readouterr() == ("", f"no session in {tmp_path}\n")
     stored(tmp_path / "slower", 2, SLOWER)
-    stored(tmp_path / "good", 1, Session())
+    stored(tmp_path / "good", 1, ExactSession())
     assert main("sessions", str(tmp_path), "--limit", "1") == 0
     shown = capsys.readouterr()
     lines = shown.out.splitlines()

@@ -83,10 +83,10 @@ def test_what_neither_measures_nor_reports_does_not_wait_for_statistics(
 
 
 def test_no_verbs_help_waits_for_what_the_verb_needs() -> None:
-    asked = [verb.path.split() for verb in verbs()]
+    paths = [verb.path.split() for verb in verbs()]
     code = (
         "import sys, lab\n"
-        f"for words in {asked!r}: lab.main([*words, '--help'])\n"
+        f"for words in {paths!r}: lab.main([*words, '--help'])\n"
         f"print([name for name in {SLOW!r} if name in sys.modules])"
     )
     done = subprocess.run(
@@ -94,7 +94,7 @@ def test_no_verbs_help_waits_for_what_the_verb_needs() -> None:
         check=True,
     )  # fmt: skip
     assert done.stdout.splitlines()[-1] == "[]"
-    assert done.stdout.count("Usage:") == len(asked)
+    assert done.stdout.count("Usage:") == len(paths)
 
 
 def test_help_lists_every_verb_and_h_is_help() -> None:

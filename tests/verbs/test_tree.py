@@ -40,7 +40,7 @@ def main(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Main]:
 
 
 @pytest.mark.parametrize(
-    ("words", "meant"),
+    ("words", "expected"),
     [
         (["HEAD~3.."], ["tree", "HEAD~3.."]),
         (["v6.12..topic/x", "--set", "blocks=2"], ["tree", "v6.12..topic/x", "--set", "blocks=2"]),
@@ -55,8 +55,8 @@ def main(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Main]:
         ([], []),
     ],
 )
-def test_short_forms(words: list[str], meant: list[str]) -> None:
-    assert expanded(words) == meant
+def test_short_forms(words: list[str], expected: list[str]) -> None:
+    assert expanded(words) == expected
 
 
 @pytest.mark.parametrize(
@@ -71,7 +71,10 @@ def test_a_range_becomes_source_series_and_workloads(
     assert lines[0].startswith("source: ")
     assert lines[0].endswith('("Linux 6.12")')
     assert lines[1].endswith('("mm: faster")')
-    assert lines[2] == ("workloads: filemap-4k, filemap-thp (they execute what the series changes)")
+    assert lines[2] == (
+        "workloads: filemap-4k, filemap-thp, metadata, direct "
+        "(they execute what the series changes)"
+    )
     tree = Path.cwd().parent
     assert f"git -C {tree} archive" in shown.out
     assert "mm-faster.patch" in shown.out

@@ -10,6 +10,7 @@ from errors import UsageError
 from kernels.make import MakeProgress
 from reports import forms, write
 from reports.headline import headline
+from reports.many import SessionComparison
 from reports.outcome import decided, outcome, standing_verdicts
 from results.session import open_session
 from results.store import MANIFEST, SessionStore
@@ -114,9 +115,11 @@ def make(
             measure_runs(part, on, store, reporter)
 
     def verdict(pending: tuple[stages.Pending, ...]) -> None:
-        comparison = write.write_all(store.folder)
-        for line in [*forms.verdict_lines(comparison), *map(str, pending)]:
-            reporter.log(line)
+        def show(comparison: SessionComparison) -> None:
+            for line in [*forms.verdict_lines(comparison), *map(str, pending)]:
+                reporter.log(line)
+
+        write.write_all(store.folder, show)
         reporter.log(f"report so far: {store.folder / 'report.html'}")
 
     stages.make(
@@ -132,8 +135,11 @@ def report(folder: Path, form: str, *, strict: bool) -> int:
         raise UsageError(
             f"unknown form {form!r}", where="--form", next_step=f"one of: {', '.join(forms.FORMS)}"
         )
-    comparison = write.write_all(folder)
-    write_out(forms.render(comparison, form, terminal_width(), str(folder)))
+
+    def show(comparison: SessionComparison) -> None:
+        write_out(forms.render(comparison, form, terminal_width(), str(folder)), flush=True)
+
+    comparison = write.write_all(folder, show)
     costs = open_session(folder).costs
     if costs:
         spent = sum(cost.guest_cpu_s for cost in costs)

@@ -47,8 +47,8 @@ def schema_beside(file: Path) -> dict[str, object]:
     assert named, f"{file}: no schema named in its first line"
     schema = (file.parent / named[1]).resolve()
     text = texts()[schema.relative_to(CHECKOUT / "docs").as_posix()]
-    found: dict[str, object] = json.loads(text)
-    return found
+    content: dict[str, object] = json.loads(text)
+    return content
 
 
 @pytest.mark.parametrize("file", WITH_SCHEMA, ids=lambda file: file.stem)
@@ -71,5 +71,5 @@ def test_shipped_files_fit_the_schema_that_they_name(file: Path) -> None:
 def test_an_editor_marks_mistakes(line: str, at: list[str]) -> None:
     file = CHECKOUT / "configs" / "experiments" / "noop.toml"
     data = tomllib.loads(file.read_text()) | tomllib.loads(line)
-    found = list(jsonschema.Draft7Validator(schema_beside(file)).iter_errors(data))
-    assert [list(error.absolute_path) for error in found] == [at]
+    mistakes = list(jsonschema.Draft7Validator(schema_beside(file)).iter_errors(data))
+    assert [list(error.absolute_path) for error in mistakes] == [at]

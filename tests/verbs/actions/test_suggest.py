@@ -27,7 +27,7 @@ ANSWER = Advice(
         (["$(reboot)", "HEAD~3..it's"], "dir:&"),
     ],
 )
-def test_the_command_is_what_was_asked(series: list[str], source: str) -> None:
+def test_the_command_is_what_was_given(series: list[str], source: str) -> None:
     words = shlex.split(_command(ANSWER, series, source))
     names = [word for name in series for word in ("--series", name)]
     more = ["--source", source] if source else []
