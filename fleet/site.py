@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -95,9 +95,11 @@ class Site:
     def close(self) -> None:
         """Remove everything."""
         with self._lock:
+            gone = list(self._kept.values())
             self._kept.clear()
             self._scratch = None
-            self._open.close()
+        _drop(gone)
+        self._open.close()
 
     def _join(self, key: str) -> tuple[_Kept, bool]:
         """What is kept of a machine, and whether the caller has to make it."""
@@ -137,6 +139,12 @@ class Site:
             idle = [key for key, kept in self._kept.items() if not kept.users]
             doomed = idle[: max(0, len(self._kept) - self._most)]
             gone = [self._kept.pop(key) for key in doomed]
-        for kept in gone:
-            if kept.made.done() and kept.made.exception() is None:
-                shutil.rmtree(kept.made.result().memory.parent.parent, ignore_errors=True)
+        _drop(gone)
+
+
+def _drop(gone: Iterable[_Kept]) -> None:
+    for kept in gone:
+        if kept.made.done() and kept.made.exception() is None:
+            snapshot = kept.made.result()
+            snapshot.drop()
+            shutil.rmtree(snapshot.memory.parent.parent, ignore_errors=True)

@@ -126,11 +126,27 @@ class Coverage:
 
 @dataclass(frozen=True)
 class Candidate:
-    """A workload, by its case that executes most: which changed functions, how often for an I/O."""
+    """A workload, by its best case: which changed functions it executes, how often for an I/O.
+
+    ``shares`` has of each of them its calls for an I/O divided by those of the workload that
+    executes it most: 1 there.  ``score`` is what workloads are ranked by: one that executes every
+    function as often as any other does has as many as there are functions, and one that does so
+    once in a hundred of its operations next to nothing.
+    """
 
     case: CoveredCase
-    functions: tuple[str, ...]
+    shares: Mapping[str, float]
     calls_per_io: float
+
+    @property
+    def functions(self) -> tuple[str, ...]:
+        """The changed functions that it executes."""
+        return tuple(self.shares)
+
+    @property
+    def score(self) -> float:
+        """The sum of its shares."""
+        return sum(self.shares.values())
 
 
 @dataclass(frozen=True)
@@ -156,7 +172,7 @@ def plain(name: str) -> str:
 
 
 def suggest(coverage: Coverage, functions: Sequence[str], files: Sequence[str]) -> Suggestion:
-    """Rank workloads by how many of the changed ``functions`` they execute, then by how often.
+    """Rank workloads by how many of the changed ``functions`` they execute and how often.
 
     ``files`` are those that the series changes, relative to the kernel's source.  Where no
     changed function is in the kernel's table, other functions of the same files stand for them.
@@ -173,16 +189,26 @@ def suggest(coverage: Coverage, functions: Sequence[str], files: Sequence[str]) 
         for row in coverage.calls:
             if row[0] in files:
                 rows.setdefault(row[1], []).append(row)
-    candidates = []
-    for case in coverage.cases:
-        counts = {
-            name: sum(coverage.calls[row].get(case.case, 0.0) for row in cases)
-            for name, cases in rows.items()
-            if any(case.case in coverage.calls[row] for row in cases)
+    calls = {
+        case: {
+            name: sum(coverage.calls[row].get(case.case, 0.0) for row in rows_of_name)
+            for name, rows_of_name in rows.items()
+            if any(case.case in coverage.calls[row] for row in rows_of_name)
         }
-        if counts:
-            candidates.append(Candidate(case, tuple(counts), sum(counts.values())))
-    candidates.sort(key=lambda each: (-len(each.functions), -each.calls_per_io, each.case.case))
+        for case in coverage.cases
+    }
+    most = {name: max(each.get(name, 0.0) for each in calls.values()) for name in rows}
+    candidates = [
+        # A count that is so small that it was rounded to 0 in the table is executed all the same.
+        Candidate(
+            case,
+            {name: number / most[name] if most[name] else 0.0 for name, number in counts.items()},
+            sum(counts.values()),
+        )
+        for case, counts in calls.items()
+        if counts
+    ]
+    candidates.sort(key=lambda each: (-each.score, -each.calls_per_io, each.case.case))
     best: dict[str, Candidate] = {}
     for candidate in candidates:
         best.setdefault(candidate.case.workload, candidate)

@@ -6,6 +6,8 @@ that is judged.
 
 from __future__ import annotations
 
+from typing import Literal
+
 from pydantic import Field
 
 from results.record import Record
@@ -43,7 +45,8 @@ class LockSite(Record):
     ``function`` and ``file`` are as in :class:`FunctionCount`; ``shared`` tells a reader from who
     has the lock for itself.  Held are instructions of the vCPU that took it, what ran in between
     included.  ``waits`` counts the times that it was held by another, ``waited`` what all vCPUs
-    executed meanwhile, where the waiter span.
+    executed meanwhile, where the waiter span.  ``moved`` are lines that came from other vCPUs while
+    it was held, where these were followed.
     """
 
     function: str
@@ -53,6 +56,7 @@ class LockSite(Record):
     held: int
     waits: int = 0
     waited: int = 0
+    moved: int = 0
 
 
 class LockWait(Record):
@@ -123,6 +127,28 @@ class MemoryUse(Record):
     unmapped: int = 0
 
 
+class LineMove(Record):
+    """Lines of one object that came to a vCPU, in function ``taker``, from others.
+
+    ``holder`` is the function that touched the line there last.  ``reads`` are those that the other
+    had written, ``writes`` those that the other lost, ``apart`` those of both that are false
+    sharing: the taker touched no byte that was written there (or, of lines that others read, that
+    they read).  ``object`` is a variable of the kernel or of its CPUs (``of_cpu``), else what the
+    memory is of, by ``kind``.  ``mine`` and ``theirs`` are the first and the last byte that
+    either touched, from the object's beginning; None but for variables.
+    """
+
+    kind: Literal["variable", "of_cpu", "pages", "user", "memory"]
+    object: str
+    taker: str
+    holder: str
+    reads: int
+    writes: int
+    apart: int
+    mine: tuple[int, int] | None = None
+    theirs: tuple[int, int] | None = None
+
+
 class PhaseProfile(Record):
     """One phase: all instructions, by kernel function, by user file, and by vCPU.
 
@@ -139,7 +165,8 @@ class PhaseProfile(Record):
 
     ``user_kinds`` maps files of the guest to kinds as in :class:`FunctionCount`.
 
-    ``memory`` is what a model of a machine missed, None where none was asked for.
+    ``memory`` is what a model of a machine missed, ``lines`` are those that moved between
+    its vCPUs, None where neither was asked for.
     """
 
     phase: str
@@ -153,6 +180,7 @@ class PhaseProfile(Record):
     locks: tuple[LockUse, ...] | None = None
     lost_locks: int = 0
     memory: MemoryUse | None = None
+    lines: tuple[LineMove, ...] | None = None
     user_kinds: dict[str, tuple[int, ...]] = Field(default_factory=dict)
 
     @property

@@ -21,7 +21,7 @@ QUICK = "--quick"
 
 
 # What names files, in the cache and in archives: nothing that leads anywhere else.
-FileName = Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9._-]{0,120}$")]
+FileName = Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9._+-]{0,120}$")]
 
 
 class Record(BaseModel):
@@ -302,6 +302,7 @@ class Manifest(Record):
 
     ``arguments`` are those with which ``./lab.py run`` begins such a session; empty where
     another verb began it.
+    ``machine`` is the one whose many CPUs are estimated, None in wall mode.
     ``same_code`` is true where the arms' built machine code is equal, so that
     nothing was booted; ``runs_planned`` counts the runs without repeats.  ``case_seeds`` says how
     many of the ``seeds`` a case has, where it was decided with fewer than all.
@@ -323,6 +324,7 @@ class Manifest(Record):
     twins: tuple[TwinRecord, ...] = ()
     series: tuple[SeriesRecord, ...] = ()
     triage: TriageRecord | None = None
+    machine: MachineSpec | None = None
     provenance: Provenance
 
     @property

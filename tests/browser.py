@@ -44,12 +44,14 @@ def opened(
     """A page, and all that it says, asks the network for, or throws."""
     context = browser.new_context(viewport=viewport, color_scheme=scheme)
     page = context.new_page()
-    said: list[str] = []
-    page.on("console", lambda message: said.append(f"{message.type}: {message.text}"))
-    page.on("pageerror", lambda error: said.append(f"error: {error}"))
+    messages: list[str] = []
+    page.on("console", lambda message: messages.append(f"{message.type}: {message.text}"))
+    page.on("pageerror", lambda error: messages.append(f"error: {error}"))
     page.on(
         "request",
-        lambda asked: said.extend([] if asked.url.startswith("file:") else [f"asks {asked.url}"]),
+        lambda request: messages.extend(
+            [] if request.url.startswith("file:") else [f"asks {request.url}"]
+        ),
     )
     page.goto(file.as_uri())
-    return page, said
+    return page, messages

@@ -172,11 +172,11 @@ def _contention(name: str) -> Callable[[bytes, Path], object]:
 
 
 def _manifest() -> list[bytes]:
-    return [factory.Session().manifest().model_dump_json().encode()]
+    return [factory.ExactSession().manifest().model_dump_json().encode()]
 
 
 def _runs() -> list[bytes]:
-    records = factory.Session().records()[:3]
+    records = factory.ExactSession().records()[:3]
     return ["".join(f"{record.model_dump_json()}\n" for record in records).encode()]
 
 
@@ -187,7 +187,7 @@ def _session(name: str) -> Callable[[bytes, Path], object]:
         folder = scratch / "session"
         if not folder.exists():
             store = SessionStore(folder)
-            store.create(factory.Session().manifest())
+            store.create(factory.ExactSession().manifest())
         for each, made in (("manifest.json", _KEPT[0]), ("runs.jsonl", _KEPT[1])):
             (folder / each).write_bytes(data if each == name else made)
         return open_session(folder)

@@ -12,7 +12,7 @@ from host.process import run
 CHECKOUT = Path(__file__).parents[1]
 
 
-def test_the_same_tests_are_found_at_any_time_and_in_any_order_of_hashing(
+def test_the_same_tests_are_collected_at_any_time_and_in_any_order_of_hashing(
     request: pytest.FixtureRequest,
 ) -> None:
     """What this process collected is what another one collects, later and hashing otherwise."""

@@ -41,13 +41,13 @@ def anchor(heading: str) -> str:
 
 def anchors(text: str) -> set[str]:
     """The ids of a page's headings, those of equal ones with numbers behind them."""
-    seen: dict[str, int] = {}
-    found = set()
+    counts: dict[str, int] = {}
+    ids = set()
     for heading in re.findall(r"^#{1,6} (.*)$", BLOCK.sub("", text), re.M):
         name = anchor(heading)
-        count = seen[name] = seen.get(name, -1) + 1
-        found.add(f"{name}-{count}" if count else name)
-    return found
+        count = counts[name] = counts.get(name, -1) + 1
+        ids.add(f"{name}-{count}" if count else name)
+    return ids
 
 
 def broken_links(page: Path, text: str) -> list[str]:
@@ -104,8 +104,8 @@ def test_links_lead_to_files_and_headings(page: Path) -> None:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_commands_are_those_of_the_lab(page: Path) -> None:
-    found = {line: unknown_in(line) for line in commands(page.read_text(encoding="utf-8"))}
-    assert {line: words for line, words in found.items() if words} == {}
+    unknown = {line: unknown_in(line) for line in commands(page.read_text(encoding="utf-8"))}
+    assert {line: words for line, words in unknown.items() if words} == {}
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
@@ -141,7 +141,7 @@ def test_every_check_of_a_workload_is_explained() -> None:
     assert sorted(explained) == sorted(get_args(Check))
 
 
-def test_what_is_wrong_is_found(tmp_path: Path) -> None:
+def test_what_is_wrong_is_reported(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     page.write_text("# One `word`, two\n\n## Two\n")
     assert broken_links(page, "[a](#two) [b](page.md#one-word-two) [c](https://d/#e)") == []

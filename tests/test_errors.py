@@ -29,13 +29,13 @@ def strangers(source: str) -> set[str]:
 
 
 def test_every_error_is_of_the_family() -> None:
-    found = {
+    names = {
         name
         for folder in FLOORS
         for path in (CHECKOUT / folder).rglob("*.py")
         for name in strangers(path.read_text())
     }
-    assert found == INNER
+    assert names == INNER
     assert strangers("class ShinyError(ValueError): ...") == {"ShinyError"}
 
 
@@ -52,7 +52,7 @@ def test_each_error_has_a_code_and_its_texts(
     error: LabError, code: int, printed: str, line: str
 ) -> None:
     # A fleet's workers send them.
-    for one in (error, pickle.loads(pickle.dumps(error))):
-        assert one.exit_code == Exit(code)
-        assert one.for_terminal == printed
-        assert one.in_one_line == line
+    for copy in (error, pickle.loads(pickle.dumps(error))):
+        assert copy.exit_code == Exit(code)
+        assert copy.for_terminal == printed
+        assert copy.in_one_line == line

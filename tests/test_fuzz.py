@@ -34,11 +34,11 @@ def test_damaged_inputs_give_an_error_of_the_labs(target: Target, tmp_path: Path
     assert failures == {}
 
 
-def test_a_reader_that_fails_is_seen(tmp_path: Path) -> None:
+def test_a_reader_that_fails_is_noticed(tmp_path: Path) -> None:
     def fails(data: bytes, scratch: Path) -> object:
         return data.index(b"b")
 
     target = Target("a reader", fails, lambda: [b"aaabaaa"])
-    found = [failure_of(target, damaged(b"aaabaaa", number), tmp_path) for number in range(50)]
-    assert any(failure.startswith("ValueError: ") for failure in found)
-    assert "" in found
+    failures = [failure_of(target, damaged(b"aaabaaa", number), tmp_path) for number in range(50)]
+    assert any(failure.startswith("ValueError: ") for failure in failures)
+    assert "" in failures

@@ -22,7 +22,7 @@ from reports.model import ReportError
 from results.store import SessionStore, StoreError
 from runs import session
 from tests.kernels import shipped
-from tests.reports.factory import Session, fails
+from tests.reports.factory import ExactSession, fails
 from verbs.actions import kernels
 
 CHECKOUT = Path(lab.__file__).resolve().parent
@@ -54,8 +54,8 @@ def as_process(*arguments: str, cwd: Path | None = None) -> subprocess.Completed
     )
 
 
-def store(folder: Path, *broken: str, session: Session | None = None, **failure: str) -> Path:
-    session = session or Session()
+def store(folder: Path, *broken: str, session: ExactSession | None = None, **failure: str) -> Path:
+    session = session or ExactSession()
     target = SessionStore(folder)
     target.create(session.manifest())
     for record in fails(session.records(), *broken, **failure) if broken else session.records():
@@ -64,7 +64,7 @@ def store(folder: Path, *broken: str, session: Session | None = None, **failure:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         ("measur filemap-v4", "No such command 'measur'. Did you mean 'measure'?"),
         ("plan filemap-v4 --bogus", "No such option: --bogus"),
@@ -88,8 +88,8 @@ def store(folder: Path, *broken: str, session: Session | None = None, **failure:
         ("plan nowhere/else.toml", "no such experiment"),
         (
             "run",
-            "one of: filemap-v1, filemap-v4, iomap-dirty, lock-debugging, nightly, noop, "
-            "reclaim-contention, slow-add, thp-matrix",
+            "one of: direct, false-sharing, filemap-ext4, filemap-v1, filemap-v4, iomap-dirty, "
+            "lock-debugging, nightly, noop, reclaim-contention, slow-add, thp-matrix, workloads, ",
         ),
         ("plan filemap-v4 --set blocks", "--set blocks: is not KEY=VALUE"),
         ("plan filemap-v4 --set blocks=many", "--set blocks=many: blocks: "),
@@ -112,17 +112,17 @@ def store(folder: Path, *broken: str, session: Session | None = None, **failure:
     ],
 )
 def test_mistakes_of_the_user(
-    main: Main, capsys: pytest.CaptureFixture[str], arguments: str, said: str
+    main: Main, capsys: pytest.CaptureFixture[str], arguments: str, message: str
 ) -> None:
     assert main(*arguments.split()) == 2
     shown = capsys.readouterr()
     assert shown.out == ""
-    assert said in shown.err
+    assert message in shown.err
     assert shown.err.startswith("error: ")
     assert "Traceback" not in shown.err
 
 
-def test_every_mistake_is_told_at_once(main: Main, capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_mistake_is_reported_at_once(main: Main, capsys: pytest.CaptureFixture[str]) -> None:
     assert main("plan", "filemap-v4", "--set", "blokcs=2", "--set", "guest=lap") == 2
     assert [line[:14] for line in capsys.readouterr().err.splitlines()] == [
         "error: --set b",
@@ -160,7 +160,13 @@ def test_plan_as_json_is_the_plan(main: Main, capsys: pytest.CaptureFixture[str]
     assert shown.err == ""
     assert plan["seeds"] == [1, 2]
     assert len([run for run in plan["runs"] if not run["twin"]]) == 10
-    assert {run["twin"] for run in plan["runs"]} == {"", "memory", "contended"}
+    assert {run["twin"] for run in plan["runs"]} == {
+        "",
+        "memory",
+        "contended",
+        "lines",
+        "lines-longer-turns",
+    }
     assert len(plan["checks"]) == 6
     kernels = [(kernel["arm"], kernel["flavour"]) for kernel in plan["kernels"]]
     assert kernels[:2] == [("patched", "perf"), ("base", "perf")]
@@ -180,7 +186,7 @@ def test_plan_for_people_has_a_line_a_run(main: Main, capsys: pytest.CaptureFixt
     assert main("plan", "filemap-v4", "--set", "blocks=2", "--set", "guest=smoke") == 0
     shown = capsys.readouterr()
     lines = shown.out.splitlines()
-    assert len(lines) == 32
+    assert len(lines) == 36
     assert lines[0].split() == ["filemap-4k.b00.base", "seed", "1"]
     checks = [number for number, line in enumerate(lines) if line.startswith("check.")]
     # The runs that are judged come first, those that explain last.
@@ -189,7 +195,9 @@ def test_plan_for_people_has_a_line_a_run(main: Main, capsys: pytest.CaptureFixt
         "check.base.lockdep.v4", "lockdep, 4 vCPUs: filemap-4k, filemap-thp",
     ]  # fmt: skip
     assert lines[16].startswith("filemap-4k.b00.base.memory")
-    assert lines[24].startswith("filemap-4k.b00.base.contended")
+    assert lines[24].startswith("filemap-4k.b00.base.lines ")
+    assert lines[26].startswith("filemap-4k.b00.base.lines-longer-turns ")
+    assert lines[28].startswith("filemap-4k.b00.base.contended")
     assert [line for line in lines if "repeat" in line] == [
         line for line in lines if "checks exactness" in line
     ]
@@ -197,13 +205,13 @@ def test_plan_for_people_has_a_line_a_run(main: Main, capsys: pytest.CaptureFixt
     assert kernels.startswith("6 kernels: 0 in the cache, 6 to be built, about ")
     assert "(an estimate): patched (perf), base (perf), patched (lockdep), " in kernels
     assert guests.startswith("6 guests for correctness checks")
-    assert re.match(r"26 runs, \d+ at once: about \d+m\d\ds \(an estimate ", runs)
+    assert re.match(r"30 runs, \d+ at once: about \d+m\d\ds \(an estimate ", runs)
     assert sizes == "cgroup limit 32 MiB, file 52 MiB, brd 64 MiB, 4 jobs"
     assert main("plan", "filemap-v4", "--no-check") == 0
     assert "check." not in capsys.readouterr().out
 
 
-def test_the_cache_key_is_asked_for_as_a_run_is(
+def test_the_cache_key_takes_the_options_of_a_run(
     main: Main, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     def key(*arguments: str) -> str:
@@ -214,9 +222,9 @@ def test_the_cache_key_is_asked_for_as_a_run_is(
     for name in ("one", "two"):
         shipped.shipped(tmp_path / name, name)
         images.append(f"image:{tmp_path / name}/boot/vmlinuz-6.1.2-test")
-    one, two = images
-    both = key("--arm", one, "--arm", two)
-    assert both == key("--arm", two, "--arm", one)
+    first, second = images
+    both = key("--arm", first, "--arm", second)
+    assert both == key("--arm", second, "--arm", first)
     assert both.startswith("kernels-")
     # A wall guest's kernel has the network besides.
     exact = key("filemap-v4", "--no-twins", "--no-check")
@@ -239,7 +247,7 @@ def test_dry_runs_can_be_pasted(
     builds = sum("make" in line and "bzImage" in line for line in lines)
     boots = sum("qemu-system-x86_64 -accel tcg" in line for line in lines)
     # Six guests of the gate, and six runs of the first block.
-    assert (builds, boots) == {"build": (6, 0), "measure": (0, 16), "run": (6, 16)}[verb]
+    assert (builds, boots) == {"build": (6, 0), "measure": (0, 20), "run": (6, 20)}[verb]
     if verb == "run":
         # In a session's order: judged runs, checks, diagnostic runs; each kernel before its guests.
         titles = [line.split()[1] for line in lines if line.startswith("# ")]
@@ -261,6 +269,10 @@ def test_dry_runs_can_be_pasted(
             "memory",
             "memory",
             "memory",
+            "lines",
+            "lines",
+            "lines-longer-turns",
+            "lines-longer-turns",
             "contended",
             "contended",
         ]
@@ -276,8 +288,8 @@ def test_dry_runs_can_be_pasted(
 def test_dry_run_of_wall_mode_is_virtme_ngs_command_line(
     main: Main, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    asked = ("filemap-v4", "--mode", "wall", "--no-twins", "--no-check")
-    assert main("measure", *asked, "--dry-run") == 0
+    arguments = ("filemap-v4", "--mode", "wall", "--no-twins", "--no-check")
+    assert main("measure", *arguments, "--dry-run") == 0
     lines = capsys.readouterr().out.splitlines()
     for line in lines:
         read = subprocess.run(["bash", "-n", "-c", line], capture_output=True, check=False)
@@ -289,7 +301,7 @@ def test_dry_run_of_wall_mode_is_virtme_ngs_command_line(
 
 
 @pytest.mark.parametrize(
-    ("error", "code", "said"),
+    ("error", "code", "message"),
     [
         (UsageError("w", where="here", next_step="do"), 2, "error: here: w\nnext: do\n"),
         (InfraError("w", where="here"), 3, "error: here: w\n"),
@@ -310,7 +322,7 @@ def test_whose_fault_it_was_is_the_exit_code(
     monkeypatch: pytest.MonkeyPatch,
     error: BaseException,
     code: int,
-    said: str,
+    message: str,
 ) -> None:
     def fail(*_: object) -> None:
         raise error
@@ -319,9 +331,9 @@ def test_whose_fault_it_was_is_the_exit_code(
     assert main("build", "filemap-v4") == code
     shown = capsys.readouterr()
     assert shown.out == ""
-    assert shown.err.endswith(said) or said in shown.err.splitlines()[-1]
+    assert shown.err.endswith(message) or message in shown.err.splitlines()[-1]
     # People need the traceback of a bug, and no other.
-    assert ("Traceback" in shown.err) == ("a bug in the lab" in said)
+    assert ("Traceback" in shown.err) == ("a bug in the lab" in message)
 
 
 @pytest.mark.parametrize(
@@ -380,11 +392,11 @@ def test_an_interrupt_names_what_can_be_resumed(
 
     monkeypatch.setattr(session, "start", start)
     assert main(verb, "noop", "--session", str(folder)) == lab.INTERRUPTED
-    said = capsys.readouterr().err.splitlines()
-    assert said[-1] == "interrupted"
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[-1] == "interrupted"
     resumed = f"./lab.py {verb} --resume '{folder}'"
-    assert (resumed in said[-2]) == begun
-    assert ("run the same command again" in said[-2]) != begun
+    assert (resumed in lines[-2]) == begun
+    assert ("run the same command again" in lines[-2]) != begun
 
 
 def test_nothing_unforeseen_ends_with_the_status_of_a_regression() -> None:
@@ -409,28 +421,28 @@ def test_doctor_fails_only_where_a_check_does(
         assert [row["status"] for row in shown] == ["ok", check.status]
 
 
-SLOW = Session(effect={"4k": -0.013, "thp": 0.0, "switch": 0.0})
-NOISY = Session(noise=0.02)
+SLOW = ExactSession(effect={"4k": -0.013, "thp": 0.0, "switch": 0.0})
+NOISY = ExactSession(noise=0.02)
 PATCHED = tuple(f"filemap-4k-{block:03d}-patched" for block in range(8))
 
 
 @pytest.mark.parametrize(
     ("session", "broken", "failure", "strict", "code"),
     [
-        (Session(), (), {}, True, 0),
+        (ExactSession(), (), {}, True, 0),
         (SLOW, (), {}, False, 1),
         (SLOW, PATCHED, {"kind": "lost", "blame": "host"}, False, 3),
-        (Session(), PATCHED, {"kind": "invalid", "blame": "workload"}, False, 3),
-        (Session(), PATCHED[:1], {"kind": "panic", "blame": "series"}, False, 4),
+        (ExactSession(), PATCHED, {"kind": "invalid", "blame": "workload"}, False, 3),
+        (ExactSession(), PATCHED[:1], {"kind": "panic", "blame": "series"}, False, 4),
         (NOISY, (), {}, False, 0),
         (NOISY, (), {}, True, 5),
-        (Session(same_code=True), (), {}, True, 0),
+        (ExactSession(same_code=True), (), {}, True, 0),
     ],
 )
 def test_the_exit_code_of_a_report_is_its_verdict(
     main: Main,
     tmp_path: Path,
-    session: Session,
+    session: ExactSession,
     broken: tuple[str, ...],
     failure: dict[str, str],
     strict: bool,
@@ -441,7 +453,7 @@ def test_the_exit_code_of_a_report_is_its_verdict(
 
 
 def test_a_report_that_does_not_judge_ends_well(main: Main, tmp_path: Path) -> None:
-    slower = Session(effect={"4k": -0.02, "thp": 0.0, "switch": 0.0})
+    slower = ExactSession(effect={"4k": -0.02, "thp": 0.0, "switch": 0.0})
     folder = store(tmp_path / "session", session=slower)
     assert main("report", str(folder)) == Exit.REGRESSION
     assert main("report", str(folder), "--no-judge") == 0
@@ -452,10 +464,10 @@ def test_overrides_of_the_environment_are_those_of_set(
 ) -> None:
     monkeypatch.setenv("TWINBOOT_SET", "guest=smoke blocks=3")
     assert main("plan", "filemap-v4", "--json") == 0
-    asked = capsys.readouterr().out
+    printed = capsys.readouterr().out
     monkeypatch.delenv("TWINBOOT_SET")
     assert main("plan", "filemap-v4", "--json", "--set", "guest=smoke", "--set", "blocks=3") == 0
-    assert capsys.readouterr().out == asked
+    assert capsys.readouterr().out == printed
 
 
 def test_pages_of_a_history(main: Main, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -512,7 +524,7 @@ def test_a_damaged_record_is_no_traceback(
 def test_as_a_process_from_anywhere(tmp_path: Path) -> None:
     done = as_process("plan", "filemap-v4", "--json", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    assert len(json.loads(done.stdout)["runs"]) == 50
+    assert len(json.loads(done.stdout)["runs"]) == 54
     assert done.stderr == ""
     refused = as_process("plan", "filemap-v5", cwd=tmp_path)
     assert (refused.returncode, refused.stdout) == (2, "")
@@ -563,8 +575,8 @@ def test_a_series_alone_makes_a_plan(
     monkeypatch.chdir(tmp_path)
     assert main("plan", "--series", "walks.mbox", "--json") == 0
     assert planned(capsys) == ["filemap-4k", "filemap-thp"]
-    one = ["--series", "walks.mbox", "--workloads", "filemap-thp", "--set", "blocks=2", "--json"]
-    assert main("plan", *one) == 0
+    argv = ["--series", "walks.mbox", "--workloads", "filemap-thp", "--set", "blocks=2", "--json"]
+    assert main("plan", *argv) == 0
     assert planned(capsys) == ["filemap-thp"]
     stack = ["--series", "walks.mbox", "--series", str(CHECKOUT / "configs/series/noop")]
     assert main("plan", *stack, "--auto", "--json") == 0

@@ -73,7 +73,7 @@ esac
 
 
 @dataclass
-class Machine:
+class FreshMachine:
     """A checkout with nothing but what set-up needs, and a PATH of fakes."""
 
     checkout: Path
@@ -114,8 +114,8 @@ class Machine:
 
 
 @pytest.fixture
-def machine(tmp_path: Path) -> Machine:
-    machine = Machine(tmp_path / "checkout", tmp_path / "fake")
+def machine(tmp_path: Path) -> FreshMachine:
+    machine = FreshMachine(tmp_path / "checkout", tmp_path / "fake")
     for name in (
         "setup/prepare.sh", "host/packages.txt", "host/systems.txt", "requirements.lock",
     ):  # fmt: skip
@@ -132,9 +132,9 @@ def machine(tmp_path: Path) -> Machine:
     (machine.fake / "bin").mkdir(parents=True)
     machine.system(DEBIAN)
     for name in REAL:
-        found = shutil.which(name)
-        assert found
-        (machine.fake / "bin" / name).symlink_to(found)
+        program = shutil.which(name)
+        assert program
+        (machine.fake / "bin" / name).symlink_to(program)
     machine.program("id", "#!/bin/sh\necho 0\n")
     machine.program("dpkg-query", DPKG_QUERY)
     machine.program("apt-get", APT_GET)
@@ -144,7 +144,7 @@ def machine(tmp_path: Path) -> Machine:
     return machine
 
 
-def test_only_what_is_missing_is_installed_and_said(machine: Machine) -> None:
+def test_only_what_is_missing_is_installed_and_named(machine: FreshMachine) -> None:
     machine.absent("fio", "linux-source-6.12")
     done = machine.setup()
     assert done.returncode == 0, done.stderr
@@ -167,7 +167,7 @@ def test_only_what_is_missing_is_installed_and_said(machine: Machine) -> None:
     assert re.fullmatch(r"setuptools==\S+ \\\n(    --hash=sha256:\w+( \\)?\n)+    #.*\n", pinned)
 
 
-def test_a_second_run_does_nothing_and_says_nothing(machine: Machine) -> None:
+def test_a_second_run_does_nothing_and_says_nothing(machine: FreshMachine) -> None:
     machine.absent("fio")
     assert machine.setup().returncode == 0
     assert machine.calls()
@@ -176,7 +176,7 @@ def test_a_second_run_does_nothing_and_says_nothing(machine: Machine) -> None:
     assert machine.calls() == []
 
 
-def test_without_root_the_exact_line_is_printed_and_nothing_is_done(machine: Machine) -> None:
+def test_without_root_the_exact_line_is_printed_and_nothing_is_done(machine: FreshMachine) -> None:
     machine.program("id", "#!/bin/sh\necho 1000\n")
     machine.absent("fio", "bc")
     done = machine.setup()
@@ -187,13 +187,13 @@ def test_without_root_the_exact_line_is_printed_and_nothing_is_done(machine: Mac
     assert not (machine.checkout / ".venv").exists()
 
 
-def test_root_is_not_needed_when_every_package_is_there(machine: Machine) -> None:
+def test_root_is_not_needed_when_every_package_is_there(machine: FreshMachine) -> None:
     machine.program("id", "#!/bin/sh\necho 1000\n")
     assert machine.setup().returncode == 0
     assert [call.split()[0] for call in machine.calls()] == ["python"] * 3
 
 
-def test_a_changed_lock_builds_the_environment_anew(machine: Machine) -> None:
+def test_a_changed_lock_builds_the_environment_anew(machine: FreshMachine) -> None:
     machine.setup()
     machine.calls()
     with (machine.checkout / "requirements.lock").open("a") as lock:
@@ -202,7 +202,7 @@ def test_a_changed_lock_builds_the_environment_anew(machine: Machine) -> None:
     assert machine.calls()[0] == "python -m venv --clear .venv"
 
 
-def test_an_environment_whose_python_is_gone_is_built_anew(machine: Machine) -> None:
+def test_an_environment_whose_python_is_gone_is_built_anew(machine: FreshMachine) -> None:
     machine.setup()
     machine.calls()
     (machine.checkout / ".venv/bin/python").unlink()
@@ -210,7 +210,7 @@ def test_an_environment_whose_python_is_gone_is_built_anew(machine: Machine) -> 
     assert len(machine.calls()) == 3
 
 
-def test_a_failed_pip_is_tried_again_next_time(machine: Machine) -> None:
+def test_a_failed_pip_is_tried_again_next_time(machine: FreshMachine) -> None:
     done = machine.setup(PIP_STATUS="1")
     assert done.returncode == 3
     assert "pip could not install requirements.lock" in done.stderr
@@ -219,7 +219,7 @@ def test_a_failed_pip_is_tried_again_next_time(machine: Machine) -> None:
     assert len(machine.calls()) == 3
 
 
-def test_a_python_without_venv_brings_debians_own(machine: Machine) -> None:
+def test_a_python_without_venv_brings_debians_own(machine: FreshMachine) -> None:
     machine.program("python3", "#!/bin/sh\nexit 1\n")
     machine.program("debian-python", PYTHON)
     (machine.fake / "python-works").unlink()
@@ -231,14 +231,14 @@ def test_a_python_without_venv_brings_debians_own(machine: Machine) -> None:
     assert machine.setup(PYTHON="").stderr == ""
 
 
-def test_debians_python_serves_where_the_first_one_cannot(machine: Machine) -> None:
+def test_debians_python_serves_where_the_first_one_cannot(machine: FreshMachine) -> None:
     machine.program("python3", "#!/bin/sh\nexit 1\n")
     machine.program("debian-python", PYTHON)
     assert machine.setup(PYTHON="").returncode == 0
     assert [call.split()[0] for call in machine.calls()] == ["python"] * 3
 
 
-def test_a_named_python_that_cannot_do_it_is_an_error(machine: Machine) -> None:
+def test_a_named_python_that_cannot_do_it_is_an_error(machine: FreshMachine) -> None:
     (machine.fake / "python-works").unlink()
     done = machine.setup()
     assert done.returncode == 3
@@ -246,14 +246,14 @@ def test_a_named_python_that_cannot_do_it_is_an_error(machine: Machine) -> None:
     assert machine.calls() == []
 
 
-def test_a_failed_update_is_no_reason_to_stop(machine: Machine) -> None:
+def test_a_failed_update_is_no_reason_to_stop(machine: FreshMachine) -> None:
     machine.absent("fio")
     done = machine.setup(UPDATE_STATUS="100")
     assert done.returncode == 0
     assert "apt-get update failed" in done.stderr
 
 
-def test_a_failed_install_shows_its_last_lines(machine: Machine) -> None:
+def test_a_failed_install_shows_its_last_lines(machine: FreshMachine) -> None:
     machine.absent("fio")
     done = machine.setup(INSTALL_STATUS="100")
     assert done.returncode == 3
@@ -279,7 +279,7 @@ def test_a_failed_install_shows_its_last_lines(machine: Machine) -> None:
     ],
 )  # fmt: skip
 def test_each_distribution_has_its_own_line(
-    machine: Machine, os_release: str, absent: tuple[str, ...], line: str
+    machine: FreshMachine, os_release: str, absent: tuple[str, ...], line: str
 ) -> None:
     machine.system(os_release)
     # Root of a Debian has it done; no other package manager was ever run by the script.
@@ -295,7 +295,7 @@ def test_each_distribution_has_its_own_line(
 
 @pytest.mark.parametrize("os_release", [DEBIAN, UBUNTU, FEDORA, ARCH])
 def test_no_distribution_needs_root_where_nothing_is_missing(
-    machine: Machine, os_release: str
+    machine: FreshMachine, os_release: str
 ) -> None:
     machine.system(os_release)
     machine.program("id", "#!/bin/sh\necho 1000\n")
@@ -314,7 +314,7 @@ def test_no_distribution_needs_root_where_nothing_is_missing(
     ],
 )
 def test_what_is_only_useful_is_named_once_and_waited_for_by_nobody(
-    machine: Machine, os_release: str, line: str
+    machine: FreshMachine, os_release: str, line: str
 ) -> None:
     machine.system(os_release)
     machine.program("id", "#!/bin/sh\necho 1000\n")
@@ -327,7 +327,7 @@ def test_what_is_only_useful_is_named_once_and_waited_for_by_nobody(
 
 
 def test_a_system_that_no_list_knows_is_ready_when_all_programs_are_there(
-    machine: Machine,
+    machine: FreshMachine,
 ) -> None:
     machine.system(OTHER)
     required = machine.fake / "header.h"
@@ -347,19 +347,19 @@ def test_a_system_that_no_list_knows_is_ready_when_all_programs_are_there(
     assert [call.split()[0] for call in machine.calls()] == ["python"] * 3
 
 
-def test_script_and_lab_read_the_same_list(machine: Machine) -> None:
+def test_script_and_lab_read_the_same_list(machine: FreshMachine) -> None:
     systems = {system.id: system for system in parse_systems(SYSTEMS.read_text())}
     for os_release, name in ((DEBIAN, "debian"), (UBUNTU, "ubuntu"), (FEDORA, "fedora")):
         machine.system(os_release)
         machine.program("id", "#!/bin/sh\necho 1000\n")
-        wanted = packages(systems[name])
-        names = [p.name for p in wanted if p.need in ("required", "useful")]
+        listed = packages(systems[name])
+        names = [p.name for p in listed if p.need in ("required", "useful")]
         machine.absent(*" ".join(names).split())
         line = machine.setup().stderr.splitlines()[-1].replace(" --yes", "")
         assert line.removeprefix("apt-get update && ") == " ".join([systems[name].install, *names])
 
 
-def test_what_only_tests_need_is_installed_for_them_alone(machine: Machine) -> None:
+def test_what_only_tests_need_is_installed_for_them_alone(machine: FreshMachine) -> None:
     machine.absent("chromium", "fio")
     machine.setup()
     assert machine.calls()[1].endswith(" fio")
@@ -378,8 +378,8 @@ def test_the_lock_has_hashes_and_names_no_place() -> None:
 
 def test_the_lock_holds_every_package_that_the_project_names() -> None:
     project = tomllib.loads((CHECKOUT / "pyproject.toml").read_text())["project"]
-    wanted = [*project["dependencies"], *project["optional-dependencies"]["dev"]]
-    names = {re.split(r"[<>=!~\[; ]", each)[0].lower().replace(".", "-") for each in wanted}
+    requirements = [*project["dependencies"], *project["optional-dependencies"]["dev"]]
+    names = {re.split(r"[<>=!~\[; ]", each)[0].lower().replace(".", "-") for each in requirements}
     locked = set(re.findall(r"^([a-z0-9-]+)==", (CHECKOUT / "requirements.lock").read_text(), re.M))
     assert names <= locked
 

@@ -27,10 +27,10 @@ MAY = {
 
 
 def steps(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
-    found = parsed(path)
-    if "runs" in found:
-        yield from (("", step) for step in found["runs"]["steps"])
-    for name, job in found.get("jobs", {}).items():
+    content = parsed(path)
+    if "runs" in content:
+        yield from (("", step) for step in content["runs"]["steps"])
+    for name, job in content.get("jobs", {}).items():
         yield from ((name, step) for step in job["steps"])
 
 
@@ -42,9 +42,9 @@ def test_no_expression_is_pasted_into_a_shell(path: Path) -> None:
 
 @pytest.mark.parametrize("path", FILES[:-1], ids=lambda path: path.name)
 def test_each_job_may_do_what_it_needs_and_no_more(path: Path) -> None:
-    found = parsed(path)
-    assert found["permissions"] == {"contents": "read"}
-    for name, job in found["jobs"].items():
+    content = parsed(path)
+    assert content["permissions"] == {"contents": "read"}
+    for name, job in content["jobs"].items():
         assert job.get("permissions", {}) == MAY.get((path.name, name), {})
 
 
@@ -136,8 +136,8 @@ def test_the_action_has_root_install_packages_and_nothing_else(
     step = next(step for _, step in steps(ACTION) if step["name"] == "Set up")
     calls = tmp_path / "calls"
     (tmp_path / "setup").mkdir()
-    said = f"echo 'setup: as root, run:' >&2; echo '{LINE}' >&2; exit 3" if missing else "exit 0"
-    (tmp_path / "setup/prepare.sh").write_text(f"{said}\n")
+    script = f"echo 'setup: as root, run:' >&2; echo '{LINE}' >&2; exit 3" if missing else "exit 0"
+    (tmp_path / "setup/prepare.sh").write_text(f"{script}\n")
     (tmp_path / ".github/actions/twinboot").mkdir(parents=True)
     programs = tmp_path / "bin"
     programs.mkdir()
@@ -227,6 +227,6 @@ def test_a_comment_is_what_a_fresh_checkout_says() -> None:
     checkout, came = (step["with"] for step in jobs["render"]["steps"] if "uses" in step)
     assert checkout["ref"] == "${{ inputs.lab-ref }}"
     assert came["path"] == "session"
-    said = "".join(step.get("run", "") for step in jobs["render"]["steps"])
-    assert "lab/lab.py" in said
-    assert "session/" not in said
+    scripts = "".join(step.get("run", "") for step in jobs["render"]["steps"])
+    assert "lab/lab.py" in scripts
+    assert "session/" not in scripts

@@ -19,7 +19,7 @@ EXPRESSION = re.compile(r"\$\{\{\s*(.*?)\s*\}\}")
 
 
 @dataclass(frozen=True)
-class Step:
+class WorkflowStep:
     """One ``run`` step, with the environment that its job and itself give it."""
 
     job: str
@@ -30,12 +30,12 @@ class Step:
 
 def parsed(path: Path) -> dict[str, Any]:
     """The file; PyYAML takes the key ``on`` for true."""
-    found = yaml.safe_load(path.read_text())
-    assert isinstance(found, dict)
-    return found
+    content = yaml.safe_load(path.read_text())
+    assert isinstance(content, dict)
+    return content
 
 
-def steps_of(job: str, of: Mapping[str, Any], values: Mapping[str, str]) -> Iterator[Step]:
+def steps_of(job: str, of: Mapping[str, Any], values: Mapping[str, str]) -> Iterator[WorkflowStep]:
     """The steps of a job that call the lab, expressions replaced by ``values``.
 
     Raises:
@@ -43,17 +43,19 @@ def steps_of(job: str, of: Mapping[str, Any], values: Mapping[str, str]) -> Iter
     """
 
     def filled(text: object) -> str:
-        return EXPRESSION.sub(lambda found: values[found[1]], str(text))
+        return EXPRESSION.sub(lambda match: values[match[1]], str(text))
 
     for step in of["steps"]:
         if "lab.py" in step.get("run", ""):
             env = {**of.get("env", {}), **step.get("env", {})}
-            yield Step(
+            yield WorkflowStep(
                 job, step["name"], filled(step["run"]), {k: filled(v) for k, v in env.items()}
             )
 
 
-def perform(step: Step, folder: Path, env: Mapping[str, str]) -> subprocess.CompletedProcess[str]:
+def perform(
+    step: WorkflowStep, folder: Path, env: Mapping[str, str]
+) -> subprocess.CompletedProcess[str]:
     """Run a step in ``folder`` as the runner does with ``shell: bash``."""
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     return subprocess.run(

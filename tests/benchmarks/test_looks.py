@@ -23,8 +23,8 @@ def test_the_fast_form_is_the_rule_of_the_reports(looks: Looks) -> None:
     shown = b.bounds(values, looks)
     for effect in (0.0, 0.002):
         ends, spent = b.ended(shown, effect, b.SD)
-        said = [b.judged(row * b.SD + effect, looks) for row in values]
-        assert said == list(zip(ends.tolist(), spent.astype(int).tolist(), strict=True))
+        judgements = [b.judged(row * b.SD + effect, looks) for row in values]
+        assert judgements == list(zip(ends.tolist(), spent.astype(int).tolist(), strict=True))
 
 
 @pytest.mark.parametrize("name", list(b.FAMILIES))

@@ -7,17 +7,17 @@ from history.changes import changes_of
 from tests.history.factory import Nights
 
 
-def test_a_step_is_found_and_a_change_that_was_none_is_false() -> None:
+def test_a_step_is_detected_and_a_change_that_was_none_is_false() -> None:
     entries = Nights((0.0,) * 20 + (-0.02,) * 20).entries()
-    told = changes_of(entries)
+    changes = changes_of(entries)
     result = Score()
-    score(Year([], [Truth(20, -0.02, 20)]), told, result)
+    score(Year([], [Truth(20, -0.02, 20)]), changes, result)
     assert (result.detected, result.changes, result.false, result.delays) == (1, 1, 0, [0])
     assert result.misplaced == [0]
     # The other way round, another night, or nothing at all: a false alarm each.
     for truth in ([Truth(20, 0.02, 20)], [Truth(21, -0.02, 21)], []):
         wrong = Score()
-        score(Year([], truth), told, wrong)
+        score(Year([], truth), changes, wrong)
         assert (wrong.detected, wrong.false) == (0, 1)
 
 

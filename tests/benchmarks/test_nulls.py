@@ -23,18 +23,18 @@ def made(rng: np.random.Generator, own: float) -> Floats:
 
 def test_arms_without_a_shift_have_none_and_p_values_are_even() -> None:
     rng = np.random.default_rng(1)
-    found = [shift(made(rng, 0.0)) for _ in range(400)]
-    assert stats.kstest([one.p_value for one in found], "uniform").pvalue > 0.01
+    shifts = [shift(made(rng, 0.0)) for _ in range(400)]
+    assert stats.kstest([each.p_value for each in shifts], "uniform").pvalue > 0.01
     # Of two runs of one seed: 0.1 % times the root of two.
-    assert np.mean([one.pair for one in found]) == pytest.approx(0.1414, rel=0.02)
-    assert np.median([one.own for one in found]) < 0.02
+    assert np.mean([each.pair for each in shifts]) == pytest.approx(0.1414, rel=0.02)
+    assert np.median([each.own for each in shifts]) < 0.02
 
 
 def test_a_shift_of_a_build_is_measured() -> None:
     rng = np.random.default_rng(2)
-    found = [shift(made(rng, 0.001)) for _ in range(200)]
-    assert np.mean([one.own**2 for one in found]) == pytest.approx(0.1**2, rel=0.1)
-    assert np.mean([one.p_value < 0.01 for one in found]) > 0.99
+    shifts = [shift(made(rng, 0.001)) for _ in range(200)]
+    assert np.mean([each.own**2 for each in shifts]) == pytest.approx(0.1**2, rel=0.1)
+    assert np.mean([each.p_value < 0.01 for each in shifts]) > 0.99
 
 
 def test_equal_arms_have_no_shift_and_unequal_ones_without_noise_have_one() -> None:
@@ -52,15 +52,15 @@ def nulls(name: str, arm: str = "") -> Experiment:
 
 @pytest.mark.parametrize("name", ["filemap-v4", "iomap-dirty", "thp-matrix", "reclaim-contention"])
 def test_nulls_take_the_place_of_a_shipped_experiments_arms(name: str) -> None:
-    asked = nulls(name)
+    experiment = nulls(name)
     # Whoever reads the session reads it whole.
-    again = type(asked).model_validate(asked.model_dump())
+    again = type(experiment).model_validate(experiment.model_dump())
     memory = name == "reclaim-contention"
     assert again.all_arms == (NULLS_OF_MEMORY if memory else NULLS)
     assert len(again.compared) == 13 * 12 // 2
     assert (again.series, again.check, again.twins) == (None, None, ())
     settings = [(arm.series, arm.settings) for arm in again.all_arms]
-    assert all(one not in settings[:at] for at, one in enumerate(settings))
+    assert all(setting not in settings[:at] for at, setting in enumerate(settings))
 
 
 def test_no_null_takes_memory_where_the_page_cache_has_what_is_left() -> None:

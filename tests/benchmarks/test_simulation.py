@@ -17,22 +17,22 @@ from reports.wall_verdict import WallEvidence, judge_wall
 CALLED = (Verdict.IMPROVEMENT, Verdict.REGRESSION)
 
 
-@pytest.mark.parametrize("look", [Look(12, 1.0), *LOOKS])
+@pytest.mark.parametrize("interim", [Look(12, 1.0), *LOOKS])
 @pytest.mark.parametrize("effect", [0.0, 0.012])
-def test_fast_form_is_the_rule_of_the_reports(look: Look, effect: float) -> None:
-    random = np.random.default_rng(look.blocks)
-    session = s.blocks(s.NOISES[0], random, 25, look.blocks, effect)
-    thresholds = at_look(s.THRESHOLDS, look)
+def test_fast_form_is_the_rule_of_the_reports(interim: Look, effect: float) -> None:
+    random = np.random.default_rng(interim.blocks)
+    session = s.blocks(s.NOISES[0], random, 25, interim.blocks, effect)
+    thresholds = at_look(s.THRESHOLDS, interim)
     called, equal = s.judge(session, thresholds)
     for row in range(25):
         arms = Evidence(
             "higher", tuple(np.exp(session.base[row])), tuple(np.exp(session.patched[row])),
-            look.blocks,
+            interim.blocks,
         )  # fmt: skip
         again = tuple(np.exp(session.again[row]))
-        said = judge_wall([WallEvidence(arms, again, True)], thresholds)[0].judgement.verdict
-        assert called[row] == (said in CALLED)
-        assert equal[row] == (said is Verdict.NO_CHANGE)
+        verdict = judge_wall([WallEvidence(arms, again, True)], thresholds)[0].judgement.verdict
+        assert called[row] == (verdict in CALLED)
+        assert equal[row] == (verdict is Verdict.NO_CHANGE)
 
 
 def test_estimates_are_hodges_lehmann() -> None:
@@ -72,7 +72,7 @@ def test_same_rule_on_one_arm_after_the_other_would_not_keep_it(noise: s.Noise) 
     assert low > 5 * s.THRESHOLDS.alpha
 
 
-def test_a_change_of_two_percent_is_found_by_the_last_look() -> None:
+def test_a_change_of_two_percent_is_detected_by_the_last_look() -> None:
     called = s.calls(s.NOISES[0], np.random.default_rng(2), 500, math.log1p(0.02))
     assert called["ours, looks to 48"] > 0.95 * 500
 

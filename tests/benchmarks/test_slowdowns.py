@@ -13,7 +13,7 @@ from experiment.load import load_experiment
 from results.session import MeasuredSession
 from runs.prepare import catalogue
 from tests.reports import factory
-from tests.reports.factory import Session
+from tests.reports.factory import ExactSession
 
 NAMES = [name for names in FILES.values() for name in names]
 SEEDS = tuple(range(1, 17))
@@ -33,8 +33,8 @@ def test_a_series_adds_what_its_name_says(name: str) -> None:
 def test_every_series_is_an_arm_of_the_case() -> None:
     file = CHECKOUT / "configs/experiments/filemap-v4.toml"
     loaded = load_experiment(file, catalogue=catalogue(CHECKOUT))
-    asked = slowed(loaded, tuple(NAMES), "filemap-4k", 16)
-    again = type(asked).model_validate(asked.model_dump())
+    experiment = slowed(loaded, tuple(NAMES), "filemap-4k", 16)
+    again = type(experiment).model_validate(experiment.model_dump())
     assert [arm.name for arm in again.all_arms] == ["base", *NAMES]
     assert {pair[0] for pair in again.compared} == {"base"}
     assert ([case.name for case in again.cases], again.looks().seeds) == (["filemap-4k"], (16,))
@@ -42,7 +42,7 @@ def test_every_series_is_an_arm_of_the_case() -> None:
 
 def session_of(apart: Sequence[float]) -> MeasuredSession:
     """A session in which the bandwidth of the patched arm is apart from the base's, in %."""
-    made = Session(seeds=SEEDS)
+    made = ExactSession(seeds=SEEDS)
     manifest, records = made.manifest(), []
     for block, difference in enumerate(apart):
         level = 300.0 + block
@@ -57,12 +57,12 @@ def test_the_verdict_is_that_of_the_look_that_decides() -> None:
     noise = np.random.default_rng(3).standard_normal(16)
     noise = (noise - noise.mean()) / noise.std(ddof=1)
 
-    def found(change: float, spread: float) -> str:
+    def verdict(change: float, spread: float) -> str:
         session = session_of(change + spread * noise)
-        case = next(one for one in session.manifest.cases if one.name == "filemap-4k")
+        case = next(each for each in session.manifest.cases if each.name == "filemap-4k")
         return judged(session, case, "patched")["4k.bw"]
 
-    assert found(-1.0, 0.1) == "regression after 8"
-    assert found(0.0, 0.02) == "no change after 8"
-    assert found(0.0, 0.6) == "undecided after 16"
-    assert found(-0.2, 0.1) == "regression after 16"
+    assert verdict(-1.0, 0.1) == "regression after 8"
+    assert verdict(0.0, 0.02) == "no change after 8"
+    assert verdict(0.0, 0.6) == "undecided after 16"
+    assert verdict(-0.2, 0.1) == "regression after 16"

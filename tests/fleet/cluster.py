@@ -59,14 +59,14 @@ class Cluster:
             where=self.folder,
         )  # fmt: skip
         limit = time.monotonic() + PATIENCE_S
-        said: dict[str, str] = {}
-        while not said:
+        contact: dict[str, str] = {}
+        while not contact:
             assert time.monotonic() < limit, self.log("scheduler")
             time.sleep(0.05)
             # It is there before all of it is written.
             with suppress(OSError, ValueError):
-                said = json.loads(file.read_text())
-        self.port = int(said["address"].rpartition(":")[2])
+                contact = json.loads(file.read_text())
+        self.port = int(contact["address"].rpartition(":")[2])
 
     def start_worker(
         self, name: str, *, prefix: Sequence[str] = (), host: str = "", **environment: str
@@ -108,10 +108,10 @@ class Cluster:
             return lines_of.read_bytes().count(b"\n") if lines_of.exists() else 0
 
         def killer() -> None:
-            seen = 0
+            counted = 0
             while len(kills) < MOST_KILLS and not over.wait(every_s):
-                if lines() > seen:
-                    seen = lines()
+                if lines() > counted:
+                    counted = lines()
                     name = names[len(kills) % len(names)]
                     self.again(name)
                     kills.append(name)

@@ -49,7 +49,7 @@ class LoggingReporter(Reporter):
 
 
 @dataclasses.dataclass
-class Bench:
+class FleetBench:
     """Measures the same plan wherever it is told to, into folders of its own."""
 
     folder: Path
@@ -89,17 +89,17 @@ class Bench:
 
         On a busy host one may start so late that it shows nothing of what it was started for.
         """
-        said = LoggingReporter()
+        reporter = LoggingReporter()
         cache = self.folder / "cache"
         (cache / "locks").mkdir(parents=True, exist_ok=True)
         if isinstance(executor, DaskExecutor):
-            executor.log = said.log
+            executor.log = reporter.log
             if workers:
                 wait_until(lambda: _serving(executor) >= workers, "workers")
         options = Options(checkout=CHECKOUT, cache=cache, guests_at_once=4,
                           executor=executor or LocalExecutor())  # fmt: skip
-        measure(self.session(blocks), options, self.store(name), said)
-        return said
+        measure(self.session(blocks), options, self.store(name), reporter)
+        return reporter
 
     def executor(self, cluster: Cluster, settings: Settings = SOON) -> DaskExecutor:
         """An executor on a cluster, with a store of its own."""
@@ -122,14 +122,14 @@ class Bench:
         assert len(ids) == len(set(ids))
         return {record.run_id: record for record in store.records()}
 
-    def require_same(self, one: str, other: str, *, resumed: bool = False) -> None:
+    def require_same(self, first: str, other: str, *, resumed: bool = False) -> None:
         """The same records and the same raw files.
 
         A process that resumes numbers the snapshots that it takes, here as on one host.
         """
-        assert self.records(one) == self.records(other)
-        assert all(record.failure is None for record in self.records(one).values())
-        assert self.raw(one, not resumed) == self.raw(other, not resumed)
+        assert self.records(first) == self.records(other)
+        assert all(record.failure is None for record in self.records(first).values())
+        assert self.raw(first, not resumed) == self.raw(other, not resumed)
 
     def raw(self, name: str, snapshots: bool = True) -> dict[str, bytes]:
         """Content of every raw file, with those of snapshots or without."""
@@ -147,7 +147,7 @@ def _serving(executor: DaskExecutor) -> int:
 
 
 @pytest.fixture
-def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Bench:
+def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FleetBench:
     """Guests stand in here, too; the client judges them as it judges real ones."""
     for name in ("take_snapshot", "run_restored", "run_cold"):
         monkeypatch.setattr(exact, name, getattr(stand_in, name))
@@ -160,7 +160,7 @@ def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Bench:
         parse, "guest_result", lambda files, names: SimpleNamespace(phases=(), build_id="")
     )
     monkeypatch.setattr(validity, "problems", lambda result, claim: ())
-    return Bench(tmp_path)
+    return FleetBench(tmp_path)
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from host import limited
 from runs import workspace
 from tests.fleet import stand_in
 from tests.fleet.cluster import Cluster
-from tests.fleet.conftest import Bench
+from tests.fleet.conftest import FleetBench
 from workloads import parse, validity
 
 
@@ -24,7 +24,7 @@ def main(folder: str, port: str, blocks: str) -> None:
     parse.guest_result = lambda files, names: SimpleNamespace(phases=(), build_id="")  # type: ignore[assignment,return-value]
     validity.problems = lambda result, claim: ()
     assert exact.run_cold is stand_in.run_cold
-    bench = Bench(Path(folder))
+    bench = FleetBench(Path(folder))
     with bench.executor(Cluster(Path(folder), port=int(port))) as executor:
         bench.measure("fleet", int(blocks), executor)
 

@@ -31,8 +31,8 @@ SECONDS, LIES, FILLS_MIB, DIES, LOG = (
 
 def files_of(machine: Machine, job_text: str) -> dict[str, bytes]:
     """What a sound stand-in sends."""
-    said = f"{machine.kernel.read_bytes()!r}{machine.prepare_text}{job_text}".encode()
-    return {"out": f"{hashlib.sha256(said).hexdigest()}\n".encode() * 40}
+    content = f"{machine.kernel.read_bytes()!r}{machine.prepare_text}{job_text}".encode()
+    return {"out": f"{hashlib.sha256(content).hexdigest()}\n".encode() * 40}
 
 
 def take_snapshot(
@@ -60,8 +60,8 @@ def run_cold(
     folder.mkdir(parents=True)
     logs.mkdir(parents=True, exist_ok=True)
     (logs / "console.log").write_text("twinboot: told\n")
-    deadly, seen = os.environ.get(DIES, ""), f"{job_text}{machine.kernel.read_bytes()!r}"
-    if deadly and all(word in seen for word in deadly.split(",")):
+    deadly, inputs = os.environ.get(DIES, ""), f"{job_text}{machine.kernel.read_bytes()!r}"
+    if deadly and all(word in inputs for word in deadly.split(",")):
         os.kill(os.getpid(), signal.SIGKILL)
     watch("phase 4k")
     left = float(os.environ.get(SECONDS, "0.2"))
@@ -83,15 +83,15 @@ def wall_run(
     logs.mkdir(parents=True, exist_ok=True)
     began = time.time()
     run(["sleep", "0.1"], timeout_s=60)
-    said = f"{machine.kernel.read_bytes()!r}{job_text}".encode()
-    files = {"out": hashlib.sha256(said).hexdigest().encode()}
+    content = f"{machine.kernel.read_bytes()!r}{job_text}".encode()
+    files = {"out": hashlib.sha256(content).hexdigest().encode()}
     (logs / "result").write_bytes(sent(files))
     with Path(os.environ[LOG]).open("a") as log:
         log.write(f"{os.getpid()} {began} {time.time()} {files['out'].decode()}\n")
     return Outcome(files, Ending("done", "the agent finished"), 0.1, 0.2)
 
 
-def found(cache: Path, kernel: Path) -> AcceleratorTest:
+def provided(cache: Path, kernel: Path) -> AcceleratorTest:
     """What runs guests on a host where no kernel was booted to find out."""
     assert kernel.is_file()
     return AcceleratorTest("tcg", ())
@@ -103,5 +103,5 @@ def dask_setup(worker: Any) -> None:
     exact.run_restored = run_restored
     exact.run_cold = run_cold
     virtme.run = wall_run
-    accelerator.provide = found  # type: ignore[assignment]
+    accelerator.provide = provided  # type: ignore[assignment]
     workspace.RESERVE_BYTES = 0

@@ -66,17 +66,17 @@ def test_one_that_arrives_damaged_is_fetched_once_more(
 
     def damaged_once(self: ArtefactStore, artefact: Artefact, path: Path) -> str:
         fetched.append(path)
-        found = whole(self, artefact, path)
+        digest = whole(self, artefact, path)
         if len(fetched) == 1:
             return "0" * 64
-        return found
+        return digest
 
     monkeypatch.setattr(ArtefactStore, "_read_into", damaged_once)
     assert store.fetch(kept, tmp_path / "there").exists()
     assert len(fetched) == 2
 
 
-def test_a_file_damaged_on_the_way_to_disk_is_seen_by_the_next_process(
+def test_a_file_damaged_on_the_way_to_disk_is_noticed_by_the_next_process(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = ArtefactStore(str(tmp_path / "store"))
@@ -87,7 +87,7 @@ def test_a_file_damaged_on_the_way_to_disk_is_seen_by_the_next_process(
     assert store.fetch(kept, tmp_path / "there").read_bytes() == b"content" * 999
 
 
-def test_what_is_not_there_is_said_with_the_store(tmp_path: Path) -> None:
+def test_what_is_not_there_is_named_with_the_store(tmp_path: Path) -> None:
     store = ArtefactStore(str(tmp_path / "store"))
     with pytest.raises(InfraError, match="is not there") as error:
         store.fetch(Artefact("bzImage", "0" * 64, 1), tmp_path / "there")
@@ -122,15 +122,15 @@ class Unreachable(AbstractFileSystem):  # type: ignore[misc]
 def test_a_store_that_cannot_be_reached_is_the_hosts_trouble(tmp_path: Path) -> None:
     fsspec.register_implementation("unreachable", Unreachable, clobber=True)
     store = ArtefactStore("unreachable://bucket/x")
-    found = Artefact("bzImage", "0" * 64, 1)
-    asked = (
+    artefact = Artefact("bzImage", "0" * 64, 1)
+    calls = (
         lambda: store.kernel("k" * 32, tmp_path),
         lambda: store.put(file(tmp_path)),
-        lambda: store.fetch(found, tmp_path / "there"),
+        lambda: store.fetch(artefact, tmp_path / "there"),
     )
-    for ask in asked:
+    for call in calls:
         with pytest.raises(InfraError, match="cannot be read: could not connect to the endpoint"):
-            ask()
+            call()
 
 
 def kernel(cache: Path) -> Kernel:
@@ -142,9 +142,9 @@ def kernel(cache: Path) -> Kernel:
         (folder / "bzImage").write_bytes(b"image")
         (folder / "System.map").write_bytes(b"map")
         (folder / kernel_cache.IDENTITY).write_text(identity.model_dump_json())
-    found = kernel_cache.load(cache, identity.key)
-    assert found is not None
-    return found
+    cached = kernel_cache.load(cache, identity.key)
+    assert cached is not None
+    return cached
 
 
 def test_a_kernel_arrives_as_if_it_had_been_built_here(

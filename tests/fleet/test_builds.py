@@ -41,13 +41,13 @@ def builders(tmp_path: Path) -> Iterator[Cluster]:
 
 @pytest.fixture
 def executor(builders: Cluster, tmp_path: Path) -> Iterator[DaskExecutor]:
-    said: list[str] = []
+    lines: list[str] = []
 
     def connect(stack: ExitStack) -> object:
         return _client(stack, f"tcp://127.0.0.1:{builders.port}")
 
     store = ArtefactStore(str(tmp_path / "store"))
-    made = DaskExecutor("dask", connect, store, SOON, said.append)
+    made = DaskExecutor("dask", connect, store, SOON, lines.append)
     with made:
         yield made
 
@@ -137,13 +137,13 @@ def opens(cache_folder: Path) -> bool:
 def test_what_no_worker_can_build_is_built_here(
     lab: Lab, builders: Cluster, tmp_path: Path
 ) -> None:
-    said: list[str] = []
+    lines: list[str] = []
     made = DaskExecutor(
         "dask",
         lambda stack: _client(stack, f"tcp://127.0.0.1:{builders.port}"),
         ArtefactStore(str(tmp_path / "store")),
         SOON,
-        said.append,
+        lines.append,
     )
     with made as executor:
         # Their compiler is none: another key would come of it.
@@ -156,8 +156,8 @@ def test_what_no_worker_can_build_is_built_here(
         builders.start_worker("other", PATH=f"{fake}:/usr/bin:/bin:/usr/sbin:/sbin")
         kernel = executor.provide_kernel(lab.spec, [], checkout=lab.checkout, cache=lab.cache)
     assert kernel.image.stat().st_size
-    assert any("cannot build kernel" in line and "compiler differ" in line for line in said)
-    assert any("it is built here" in line for line in said)
+    assert any("cannot build kernel" in line and "compiler differ" in line for line in lines)
+    assert any("it is built here" in line for line in lines)
 
 
 def test_a_kernel_that_no_worker_boots_is_refused_before_it_is_built(tmp_path: Path) -> None:

@@ -74,19 +74,19 @@ def test_every_shipped_file_is_valid() -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "message"),
     [
         ("jobs = 2", "jobs: missing"),
         ('cluster = "slurm"', "cluster: missing"),
     ],
 )
-def test_what_is_missing_is_named(change: str, said: str, tmp_path: Path) -> None:
-    with pytest.raises(SpecError, match=f"{FOLDER}/mine.toml: {said}"):
+def test_what_is_missing_is_named(change: str, message: str, tmp_path: Path) -> None:
+    with pytest.raises(SpecError, match=f"{FOLDER}/mine.toml: {message}"):
         read_cluster("mine", written(tmp_path, SMALL.replace(change, "")))
 
 
 @pytest.mark.parametrize(
-    ("more", "said"),
+    ("more", "message"),
     [
         ('wall = "1h"', "wall: unknown key .*did you mean 'walltime'"),
         ("processes = 0", "processes: found 0"),
@@ -95,8 +95,8 @@ def test_what_is_missing_is_named(change: str, said: str, tmp_path: Path) -> Non
         ('account = "\udce9"', "mine.toml:6: is not UTF-8"),
     ],
 )
-def test_what_is_wrong_is_named_with_what_was_found(more: str, said: str, tmp_path: Path) -> None:
-    with pytest.raises(SpecError, match=said):
+def test_what_is_wrong_is_named_with_its_value(more: str, message: str, tmp_path: Path) -> None:
+    with pytest.raises(SpecError, match=message):
         read_cluster("mine", written(tmp_path, f"{SMALL}{more}\n"))
 
 
@@ -115,8 +115,8 @@ def test_the_job_script_of_a_slurm_cluster(tmp_path: Path) -> None:
         f'{SMALL}queue = "batch"\nwalltime = "02:00:00"\nresources = {{ wall = 1 }}\n'
         f'checkout = "/opt/lab"\nlogs = "{tmp_path}/logs"\ndirectives = ["--exclusive"]\n'
     )
-    asked = read_cluster("mine", written(tmp_path, text))
-    with dask_jobqueue.SLURMCluster(**cluster_arguments(asked, tmp_path)) as cluster:
+    settings = read_cluster("mine", written(tmp_path, text))
+    with dask_jobqueue.SLURMCluster(**cluster_arguments(settings, tmp_path)) as cluster:
         script = cluster.job_script()
     for line in (
         "#SBATCH -p batch", "#SBATCH -t 02:00:00", "#SBATCH --cpus-per-task=4",

@@ -8,13 +8,13 @@ from fleet.identity import differences, digest_of, identity, lab_code, token
 
 
 def test_everything_a_guests_bits_depend_on_is_named() -> None:
-    said = identity()
-    assert set(said) == {
+    parts = identity()
+    assert set(parts) == {
         "lab code", "QEMU version", "QEMU binary", "QEMU firmware", "Python", "machine",
     }  # fmt: skip
-    assert all(said.values())
-    assert said["QEMU firmware"] != digest_of([])
-    assert said["QEMU version"][0].isdigit()
+    assert all(parts.values())
+    assert parts["QEMU firmware"] != digest_of([])
+    assert parts["QEMU version"][0].isdigit()
 
 
 def checkout(tmp_path: Path, text: str = "A = 1\n") -> Path:

@@ -16,13 +16,13 @@ import pytest
 
 from errors import InfraError
 from tests.fleet.cluster import CHECKOUT, Cluster
-from tests.fleet.conftest import Bench
+from tests.fleet.conftest import FleetBench
 from tests.integration.lab_process import wait_until
 
 ROOT = os.geteuid() == 0
 
 
-def recorded(bench: Bench) -> int:
+def recorded(bench: FleetBench) -> int:
     path = bench.store("fleet").folder / "runs.jsonl"
     return len(path.read_text().splitlines()) if path.exists() else 0
 
@@ -39,7 +39,7 @@ def once(true: Callable[[], object], then: Callable[[], object]) -> threading.Th
     return thread
 
 
-def test_the_scheduler_is_lost_and_the_session_resumed(bench: Bench, three: Cluster) -> None:
+def test_the_scheduler_is_lost_and_the_session_resumed(bench: FleetBench, three: Cluster) -> None:
     bench.measure("local", 6)
     stopper = once(lambda: recorded(bench) >= 2, three.stop)
     with bench.executor(three) as executor, pytest.raises(InfraError) as error:
@@ -57,14 +57,14 @@ def test_the_scheduler_is_lost_and_the_session_resumed(bench: Bench, three: Clus
     bench.require_same("local", "fleet", resumed=True)
 
 
-def test_the_client_is_killed_and_the_session_resumed(bench: Bench, three: Cluster) -> None:
+def test_the_client_is_killed_and_the_session_resumed(bench: FleetBench, three: Cluster) -> None:
     bench.measure("local", 6)
     argv = [sys.executable, "-m", "tests.fleet.driver", str(bench.folder), str(three.port), "6"]
     kills = 0
-    for wanted in (2, 5):
+    for fewest in (2, 5):
         client = subprocess.Popen(argv, cwd=CHECKOUT, stdin=subprocess.DEVNULL,
                                   stdout=subprocess.DEVNULL)  # fmt: skip
-        wait_until(lambda: recorded(bench) >= wanted or client.poll() is not None, "record")  # noqa: B023
+        wait_until(lambda: recorded(bench) >= fewest or client.poll() is not None, "record")  # noqa: B023
         kills += client.poll() is None
         client.send_signal(signal.SIGKILL)
         client.wait()
@@ -90,23 +90,23 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 
 
 def test_a_worker_whose_disk_is_full_is_set_aside(
-    bench: Bench, cluster: Cluster, small_disk: Path
+    bench: FleetBench, cluster: Cluster, small_disk: Path
 ) -> None:
     bench.measure("local", 4)
     cluster.start_worker("full", TWINBOOT_CACHE=str(small_disk), STAND_IN_FILLS_MIB="32")
     for name in ("one", "two"):
         cluster.start_worker(name)
     with bench.executor(cluster) as executor:
-        said = bench.measure("fleet", 4, executor, workers=3)
+        reporter = bench.measure("fleet", 4, executor, workers=3)
     bench.require_same("local", "fleet")
-    (line,) = [line for line in said.lines if "is set aside" in line]
+    (line,) = [line for line in reporter.lines if "is set aside" in line]
     assert "No space left on device" in line
     # What it had begun is removed.
     assert shutil.disk_usage(small_disk).free > 20 << 20
 
 
-def test_when_nobody_is_left_the_reasons_are_said(
-    bench: Bench, cluster: Cluster, small_disk: Path
+def test_when_nobody_is_left_the_reasons_are_named(
+    bench: FleetBench, cluster: Cluster, small_disk: Path
 ) -> None:
     cluster.start_worker("full", TWINBOOT_CACHE=str(small_disk), STAND_IN_FILLS_MIB="32")
     with bench.executor(cluster) as executor:
@@ -158,7 +158,7 @@ def wire() -> Iterator[Wire]:
         yield made
 
 
-def test_the_network_to_a_worker_is_cut(bench: Bench, tmp_path: Path, wire: Wire) -> None:
+def test_the_network_to_a_worker_is_cut(bench: FleetBench, tmp_path: Path, wire: Wire) -> None:
     bench.measure("local", 4)
     cluster = Cluster(tmp_path, host=wire.host)
     try:
@@ -177,6 +177,6 @@ def test_the_network_to_a_worker_is_cut(bench: Bench, tmp_path: Path, wire: Wire
     bench.require_same("local", "fleet")
 
 
-def ledger(bench: Bench) -> str:
+def ledger(bench: FleetBench) -> str:
     path = bench.store("fleet").folder / "fleet.jsonl"
     return path.read_text() if path.exists() else ""

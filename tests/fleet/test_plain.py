@@ -27,7 +27,7 @@ from runs.boots import WallRun
 OUTCOME = Outcome({}, Ending("done", "it ended", ("a", "b")), 1.5, 2.0, bytes(range(256)))
 ANSWER = Answer("tcp://a:1", "a", OUTCOME, raw={"result": bytes(range(256)), "empty": b""})
 FILES = KernelFiles("k" * 32, (Artefact("bzImage", "0" * 64, 5),))
-FOUND = WallAnswer(
+WALL = WallAnswer(
     "tcp://a:1",
     AcceleratorTest("tcg", (Attempt("kvm", works=False, reason="no"),)),
     (("base", "smoke", Placement((1,), (0,), (), isolated=True)), ("", "x", None)),
@@ -39,7 +39,7 @@ FOUND = WallAnswer(
 
 @pytest.mark.parametrize(
     "value",
-    [ANSWER, FOUND, Built("w", FILES), Built("w", error=("does not build", "mm/a.c", "mend it"))],
+    [ANSWER, WALL, Built("w", FILES), Built("w", error=("does not build", "mm/a.c", "mend it"))],
     ids=["answer", "found", "built", "error"],
 )
 def test_what_is_sent_arrives(value: object) -> None:

@@ -59,12 +59,12 @@ def ready(word: str) -> None:
 def test_a_machine_is_booted_once_for_all_that_need_it(boots: Boots, tmp_path: Path) -> None:
     site = Site(tmp_path)
     boots.hold.clear()
-    found: list[Path] = []
+    memories: list[Path] = []
     logs: list[Path | None] = []
 
     def use() -> None:
         with site.snapshot("key", MACHINE, ready) as taken:
-            found.append(taken.snapshot.memory)
+            memories.append(taken.snapshot.memory)
             logs.append(taken.logs)
 
     threads = [threading.Thread(target=use) for _ in range(4)]
@@ -74,10 +74,10 @@ def test_a_machine_is_booted_once_for_all_that_need_it(boots: Boots, tmp_path: P
     for thread in threads:
         thread.join()
     assert boots.taken == 1
-    assert len(set(found)) == 1
-    assert len(found) == 4
+    assert len(set(memories)) == 1
+    assert len(memories) == 4
     # One of them has its logs to hand on.
-    assert len([one for one in logs if one is not None]) == 1
+    assert len([each for each in logs if each is not None]) == 1
 
 
 def test_what_was_not_used_for_longest_goes_first_and_nothing_in_use(
@@ -85,17 +85,17 @@ def test_what_was_not_used_for_longest_goes_first_and_nothing_in_use(
 ) -> None:
     site = Site(tmp_path, most=2)
 
-    def take(key: str) -> Path:
+    def memory_of(key: str) -> Path:
         with site.snapshot(key, MACHINE, ready) as taken:
             return taken.snapshot.memory
 
     with site.snapshot("held", MACHINE, ready) as held:
-        one, two = take("one"), take("two")
+        first, second = memory_of("one"), memory_of("two")
         assert held.snapshot.memory.exists()
-        assert not one.exists()
-        assert two.exists()
+        assert not first.exists()
+        assert second.exists()
     assert boots.taken == 3
-    take("one")
+    memory_of("one")
     assert boots.taken == 4
     site.close()
     assert list((tmp_path / "scratch").iterdir()) == []

@@ -55,7 +55,7 @@ def test_a_trial_that_came_to_nothing_is_held_again() -> None:
     assert trust.decide(second, cases, ["b"]) == "check"
 
 
-def test_alone_an_answer_is_told_unchecked() -> None:
+def test_alone_an_answer_is_marked_unchecked() -> None:
     assert Trust(16).decide(case("1", a="x"), {}, []) == "deliver"
 
 
@@ -64,7 +64,7 @@ def test_the_share_is_checked_whoever_answered() -> None:
     assert Trust(0).decide(case("1", a="x"), {}, ["b"]) == "deliver"
 
 
-def test_what_may_be_blamed_on_a_series_is_asked_twice() -> None:
+def test_what_may_be_blamed_on_a_series_is_run_twice() -> None:
     made = case("1", a="x")
     made.answers["a"] = Answer("a", "", Outcome(None, Ending("panic", "told"), 0.0, 0.0))
     assert Trust(NEVER, proven={"a"}).decide(made, {}, ["b"]) == "check"

@@ -12,7 +12,7 @@ from fleet.votes import Standing, sampled, standing
 
 
 @pytest.mark.parametrize(
-    ("said", "expected"),
+    ("votes", "expected"),
     [
         ("", Standing("unverified")),
         ("a", Standing("unverified", "a")),
@@ -26,20 +26,20 @@ from fleet.votes import Standing, sampled, standing
         ("abcc", Standing("verified", "c", ("w0", "w1"))),
     ],
 )
-def test_a_majority_of_two_or_more_is_believed(said: str, expected: Standing) -> None:
-    assert standing({f"w{number}": word for number, word in enumerate(said)}) == expected
+def test_a_majority_of_two_or_more_is_believed(votes: str, expected: Standing) -> None:
+    assert standing({f"w{number}": word for number, word in enumerate(votes)}) == expected
 
 
 @given(st.dictionaries(st.integers(0, 9).map(str), st.sampled_from("abc"), max_size=8))
 def test_nobody_of_the_majority_is_called_a_liar(votes: dict[str, str]) -> None:
-    found = standing(votes)
-    if found.state == "verified":
-        assert {votes[liar] for liar in found.liars}.isdisjoint({found.digest})
-        assert len(found.liars) < len(votes) - 1 or not found.liars
-        agreed = [worker for worker, said in votes.items() if said == found.digest]
+    decision = standing(votes)
+    if decision.state == "verified":
+        assert {votes[liar] for liar in decision.liars}.isdisjoint({decision.digest})
+        assert len(decision.liars) < len(votes) - 1 or not decision.liars
+        agreed = [worker for worker, vote in votes.items() if vote == decision.digest]
         assert len(agreed) >= 2
     else:
-        assert not found.liars
+        assert not decision.liars
 
 
 def test_about_one_in_so_many_is_drawn_and_always_the_same_ones() -> None:

@@ -16,20 +16,20 @@ from runs.options import Options
 from runs.prepare import Session, wall_host
 from runs.wall import measure_wall
 from tests.fleet.cluster import CHECKOUT, Cluster
-from tests.fleet.conftest import SOON, Bench, LoggingReporter
+from tests.fleet.conftest import SOON, FleetBench, LoggingReporter
 
 
-def wall_session(bench: Bench, blocks: int, options: Options | None = None) -> Session:
+def wall_session(bench: FleetBench, blocks: int, options: Options | None = None) -> Session:
     """As ``runs.prepare`` lays it out; with options the host is asked, wherever it is."""
     session = bench.session(blocks)
-    asked = session.experiment.model_copy(update={"mode": "wall"})
+    experiment = session.experiment.model_copy(update={"mode": "wall"})
     measured = session.measured
     kernels = {**measured.kernels, AGAIN: measured.kernels["base"]}
     guests = dict.fromkeys(kernels, measured.guest)
     return dataclasses.replace(
         session,
-        experiment=asked,
-        plan=plan_of(asked),
+        experiment=experiment,
+        plan=plan_of(experiment),
         measured=dataclasses.replace(
             measured, kernels=kernels, guests=guests, sizes=dict.fromkeys(kernels, measured.size)
         ),
@@ -38,20 +38,20 @@ def wall_session(bench: Bench, blocks: int, options: Options | None = None) -> S
 
 
 def measure(
-    bench: Bench, cluster: Cluster, blocks: int, patience_s: float = 60.0
+    bench: FleetBench, cluster: Cluster, blocks: int, patience_s: float = 60.0
 ) -> LoggingReporter:
-    said = LoggingReporter()
+    reporter = LoggingReporter()
     (bench.folder / "cache" / "locks").mkdir(parents=True, exist_ok=True)
     settings = SOON.model_copy(update={"patience_s": patience_s})
     with bench.executor(cluster, settings) as executor:
         options = Options(CHECKOUT, bench.folder / "cache", executor=executor)
         session = wall_session(bench, blocks, options)
-        measure_wall(session, options, bench.store("wall"), said, lambda: False)
-    return said
+        measure_wall(session, options, bench.store("wall"), reporter, lambda: False)
+    return reporter
 
 
 def test_a_block_is_made_on_one_host_in_one_go(
-    bench: Bench, cluster: Cluster, tmp_path: Path
+    bench: FleetBench, cluster: Cluster, tmp_path: Path
 ) -> None:
     log = tmp_path / "log"
     for name in ("one", "two"):
@@ -81,7 +81,7 @@ def test_a_block_is_made_on_one_host_in_one_go(
 
 
 def test_a_wall_host_that_comes_after_the_others_is_waited_for(
-    bench: Bench, cluster: Cluster, tmp_path: Path
+    bench: FleetBench, cluster: Cluster, tmp_path: Path
 ) -> None:
     log = tmp_path / "log"
     cluster.start_worker("one", STAND_IN_LOG=str(log))
@@ -97,8 +97,8 @@ def test_a_wall_host_that_comes_after_the_others_is_waited_for(
     assert len(bench.records("wall")) == 3
 
 
-def test_without_a_wall_host_it_is_said_how_to_have_one(
-    bench: Bench, cluster: Cluster, tmp_path: Path
+def test_without_a_wall_host_the_message_names_how_to_have_one(
+    bench: FleetBench, cluster: Cluster, tmp_path: Path
 ) -> None:
     cluster.start_worker("one", STAND_IN_LOG=str(tmp_path / "log"))
     with pytest.raises(InfraError, match="no worker is a wall host") as error:

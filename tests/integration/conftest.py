@@ -25,11 +25,11 @@ from runs.options import Options
 from tests.integration.lab_process import CHECKOUT, SMALL, run_lab
 
 SOURCE = "deb:linux-source-6.12"
-ASKED = "TWINBOOT_TEST_KERNELS"
+KERNELS_VARIABLE = "TWINBOOT_TEST_KERNELS"
 
 
 @dataclass(frozen=True)
-class Measured:
+class EndedSession:
     """A session that ended: its folder, the lab's status and words, and how long it took."""
 
     folder: Path
@@ -39,16 +39,16 @@ class Measured:
     elapsed_s: float
 
 
-def measured(folder: Path, *arguments: str) -> Measured:
+def measured(folder: Path, *arguments: str) -> EndedSession:
     """Run ``lab.py run`` into ``folder`` to its end."""
     began = time.monotonic()
     done = run_lab("run", *arguments, "--session", str(folder))
-    return Measured(folder, done.returncode, done.stdout, done.stderr, time.monotonic() - began)
+    return EndedSession(folder, done.returncode, done.stdout, done.stderr, time.monotonic() - began)
 
 
 def once(
-    tmp_path_factory: pytest.TempPathFactory, name: str, make: Callable[[Path], Measured]
-) -> Measured:
+    tmp_path_factory: pytest.TempPathFactory, name: str, make: Callable[[Path], EndedSession]
+) -> EndedSession:
     """A session that all workers of this test run read: the first to ask measures it.
 
     Nobody may write into its folder.
@@ -60,8 +60,8 @@ def once(
         if not kept.exists():
             made = make(place / name / "session")
             kept.write_text(json.dumps({**asdict(made), "folder": str(made.folder)}))
-        found = json.loads(kept.read_text())
-    return Measured(**{**found, "folder": Path(found["folder"])})
+        saved = json.loads(kept.read_text())
+    return EndedSession(**{**saved, "folder": Path(saved["folder"])})
 
 
 @pytest.fixture(scope="session")
@@ -73,8 +73,8 @@ def options() -> Options:
 def kernels(options: Options) -> dict[str, Kernel]:
     """Both arms of filemap-v4; on a fresh machine this is where ten minutes go."""
     catalogue = prepare.catalogue(CHECKOUT)
-    asked = load_experiment(Path(SMALL), overrides=(), catalogue=catalogue)
-    return build_arms(asked, options, lambda arm, progress: None)
+    experiment = load_experiment(Path(SMALL), overrides=(), catalogue=catalogue)
+    return build_arms(experiment, options, lambda arm, progress: None)
 
 
 @pytest.fixture(scope="session")
@@ -85,14 +85,16 @@ def wall_kernel(options: Options) -> Kernel:
 
 
 @pytest.fixture(scope="session")
-def filemap(kernels: dict[str, Kernel], tmp_path_factory: pytest.TempPathFactory) -> Measured:
+def filemap(kernels: dict[str, Kernel], tmp_path_factory: pytest.TempPathFactory) -> EndedSession:
     """filemap-v4 as shipped, at smoke size, two blocks."""
-    asked = ("--set", "guest=smoke", "--set", "blocks=2", "--no-twins", "--no-check")
-    return once(tmp_path_factory, "filemap", lambda folder: measured(folder, "filemap-v4", *asked))
+    arguments = ("--set", "guest=smoke", "--set", "blocks=2", "--no-twins", "--no-check")
+    return once(
+        tmp_path_factory, "filemap", lambda folder: measured(folder, "filemap-v4", *arguments)
+    )
 
 
 @pytest.fixture(scope="session")
-def small(kernels: dict[str, Kernel], tmp_path_factory: pytest.TempPathFactory) -> Measured:
+def small(kernels: dict[str, Kernel], tmp_path_factory: pytest.TempPathFactory) -> EndedSession:
     """The small experiment, three blocks, uninterrupted."""
     return once(
         tmp_path_factory, "small", lambda folder: measured(folder, SMALL, "--set", "blocks=3")
@@ -103,10 +105,10 @@ def _want(flavour: str, options: Options) -> None:
     """Skip where a kernel that few tests need would first have to be built from nothing."""
     where = {"checkout": options.checkout, "cache": options.cache}
     key = build.key_of(KernelSpec(source=SOURCE, flavour=flavour), [], **where)
-    if os.environ.get(ASKED) != "all" and cache.load(options.cache, key) is None:
+    if os.environ.get(KERNELS_VARIABLE) != "all" and cache.load(options.cache, key) is None:
         pytest.skip(
             f"no {flavour} kernel is in the cache, and it takes ten minutes to build: "
-            f"{ASKED}=all builds it"
+            f"{KERNELS_VARIABLE}=all builds it"
         )
 
 

@@ -54,7 +54,7 @@ def run_lab(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 def guests_of(folder: Path) -> list[int]:
     """Process ids of every QEMU that names ``folder`` in its arguments."""
-    found = []
+    pids = []
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
             with suppress(OSError):
@@ -62,8 +62,8 @@ def guests_of(folder: Path) -> list[int]:
                 if argv[0].endswith(b"qemu-system-x86_64") and any(
                     os.fsencode(folder) + b"/" in word for word in argv
                 ):
-                    found.append(int(entry.name))
-    return found
+                    pids.append(int(entry.name))
+    return pids
 
 
 def wait_until(true: Callable[[], object], what: str, timeout_s: float = PATIENCE_S) -> None:

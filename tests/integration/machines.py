@@ -20,9 +20,9 @@ from workloads.spec import Workload
 
 def machine_of(shape: ShapeSpec, workload: Workload, kernel: Kernel, options: Options) -> Machine:
     """The small experiment's guest in this shape, prepared for the workload."""
-    asked = load_experiment(Path(SMALL), overrides=(), catalogue=catalogue(CHECKOUT))
-    guest = shape.of(guest_of(asked))
-    size = scaled(asked.dataset, guest)
+    experiment = load_experiment(Path(SMALL), overrides=(), catalogue=catalogue(CHECKOUT))
+    guest = shape.of(guest_of(experiment))
+    size = scaled(experiment.dataset, guest)
     return Machine(
         kernel=kernel.image,
         initramfs=initramfs.provide(options.cache).path,

@@ -14,36 +14,36 @@ import pytest
 
 from experiment.architecture import ARM64
 from results.store import SessionStore
-from tests.integration.conftest import Measured, measured
+from tests.integration.conftest import EndedSession, measured
 from tests.integration.lab_process import SMALL, records_of
 
 NEEDED = (ARM64.board.qemu, f"{ARM64.build.tools}gcc")
-ASKED = os.environ.get("TWINBOOT_TEST_ARM64") == "1" and all(map(shutil.which, NEEDED))
+ENABLED = os.environ.get("TWINBOOT_TEST_ARM64") == "1" and all(map(shutil.which, NEEDED))
 pytestmark = [
     pytest.mark.guest,
-    pytest.mark.skipif(not ASKED, reason=f"wants TWINBOOT_TEST_ARM64=1 and {', '.join(NEEDED)}"),
+    pytest.mark.skipif(not ENABLED, reason=f"wants TWINBOOT_TEST_ARM64=1 and {', '.join(NEEDED)}"),
 ]
 
 
 @pytest.fixture(scope="module")
-def session(tmp_path_factory: pytest.TempPathFactory) -> Measured:
-    asked = ("--set", "kernel.arch=arm64")
-    return measured(tmp_path_factory.mktemp("arm64") / "session", SMALL, *asked)
+def session(tmp_path_factory: pytest.TempPathFactory) -> EndedSession:
+    arguments = ("--set", "kernel.arch=arm64")
+    return measured(tmp_path_factory.mktemp("arm64") / "session", SMALL, *arguments)
 
 
-def test_every_run_is_valid_and_the_repeat_the_same(session: Measured) -> None:
+def test_every_run_is_valid_and_the_repeat_the_same(session: EndedSession) -> None:
     assert session.status == 0, session.err
-    found = records_of(session.folder)
-    assert set(found) == {
+    records = records_of(session.folder)
+    assert set(records) == {
         f"filemap-4k.b00.{name}" for name in ("base", "patched", "patched.repeat")
     }
-    assert [record.failure for record in found.values()] == [None] * 3
-    restored, cold = (found[f"filemap-4k.b00.patched{end}"] for end in ("", ".repeat"))
+    assert [record.failure for record in records.values()] == [None] * 3
+    restored, cold = (records[f"filemap-4k.b00.patched{end}"] for end in ("", ".repeat"))
     assert restored.fingerprint == cold.fingerprint
-    assert restored.fingerprint != found["filemap-4k.b00.base"].fingerprint
+    assert restored.fingerprint != records["filemap-4k.b00.base"].fingerprint
 
 
-def test_kernels_and_tools_are_named(session: Measured) -> None:
+def test_kernels_and_tools_are_named(session: EndedSession) -> None:
     manifest = SessionStore(session.folder).manifest()
     assert [arm.kernel.arch for arm in manifest.arms] == ["arm64"] * 2
     assert manifest.provenance.qemu_argv[0] == ARM64.board.qemu
@@ -54,7 +54,7 @@ def test_kernels_and_tools_are_named(session: Measured) -> None:
     assert len(changed) < 20
 
 
-def test_the_probe_counts_every_instruction(session: Measured) -> None:
+def test_the_probe_counts_every_instruction(session: EndedSession) -> None:
     profiles = SessionStore(session.folder).profiles()
     assert len(profiles) == 2
     for profile in profiles:
@@ -70,5 +70,5 @@ def test_the_probe_counts_every_instruction(session: Measured) -> None:
         assert phase.user["fio"] > phase.user.get("[unknown]", 0)
 
 
-def test_the_report_says_what_it_is_of(session: Measured) -> None:
+def test_the_report_says_what_it_is_of(session: EndedSession) -> None:
     assert "arm64 with pages of 4 KiB" in Path(session.folder / "report.html").read_text()

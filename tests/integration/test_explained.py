@@ -11,7 +11,7 @@ from reports.attribution_model import Attribution
 from reports.lock_model import LockComparison, LockRow
 from reports.model import Comparison
 from reports.write import read_comparison
-from tests.integration.conftest import Measured, measured
+from tests.integration.conftest import EndedSession, measured
 from tests.integration.lab_process import CHECKOUT, records_of
 
 pytestmark = pytest.mark.guest
@@ -27,13 +27,13 @@ XA_LOCK = "i_pages.xa_lock"
 
 
 @pytest.fixture(scope="module")
-def explained(kernels: dict[str, Kernel], tmp_path_factory: pytest.TempPathFactory) -> Measured:
+def explained(kernels: dict[str, Kernel], tmp_path_factory: pytest.TempPathFactory) -> EndedSession:
     """The series of filemap-v4 with the twin that needs no other kernel."""
     return measured(tmp_path_factory.mktemp("explained") / "session", EXPLAINED)
 
 
 @pytest.fixture(scope="module")
-def comparison(explained: Measured) -> Comparison:
+def comparison(explained: EndedSession) -> Comparison:
     assert explained.status == 0, explained.err
     return read_comparison(explained.folder).comparisons[0]
 
@@ -41,10 +41,10 @@ def comparison(explained: Measured) -> Comparison:
 @pytest.fixture(scope="module")
 def locks(
     lockstat: None, kernels: dict[str, Kernel], tmp_path_factory: pytest.TempPathFactory
-) -> Measured:
+) -> EndedSession:
     """The same with twins that time every lock."""
-    asked = ("--set", f"twins=[{HELD}, {WAITED}]")
-    done = measured(tmp_path_factory.mktemp("locks") / "session", EXPLAINED, *asked)
+    arguments = ("--set", f"twins=[{HELD}, {WAITED}]")
+    done = measured(tmp_path_factory.mktemp("locks") / "session", EXPLAINED, *arguments)
     assert done.status == 0, done.err
     return done
 
@@ -61,23 +61,23 @@ def lock(of: LockComparison, label: str) -> LockRow:
     return next(row for row in of.rows if row.label == label)
 
 
-def test_every_run_is_valid_and_the_probe_is_not_felt(explained: Measured) -> None:
-    found = records_of(explained.folder)
-    assert len(found) == 3 + 2 + 2
-    assert {record.failure for record in found.values()} == {None}
-    assert {record.findings for record in found.values()} == {()}
+def test_every_run_is_valid_and_the_probe_is_not_felt(explained: EndedSession) -> None:
+    records = records_of(explained.folder)
+    assert len(records) == 3 + 2 + 2
+    assert {record.failure for record in records.values()} == {None}
+    assert {record.findings for record in records.values()} == {()}
     # One ran with the probe and restored, one without and from cold.
     names = ("filemap-4k.b00.patched", "filemap-4k.b00.patched.repeat")
-    assert len({found[name].fingerprint for name in names}) == 1
+    assert len({records[name].fingerprint for name in names}) == 1
 
 
 def test_a_modelled_machine_is_not_felt_and_its_misses_are_counted(
-    explained: Measured, comparison: Comparison
+    explained: EndedSession, comparison: Comparison
 ) -> None:
-    found = records_of(explained.folder)
+    records = records_of(explained.folder)
     for arm in ("base", "patched"):
-        judged = found[f"filemap-4k.b00.{arm}"].fingerprint
-        assert found[f"filemap-4k.b00.{arm}.memory"].fingerprint == judged
+        judged = records[f"filemap-4k.b00.{arm}"].fingerprint
+        assert records[f"filemap-4k.b00.{arm}.memory"].fingerprint == judged
     (memory,) = comparison.memory
     assert (memory.machine, memory.seeds, memory.unmapped) == ("zen3-epyc", (7,), (0, 0))
     # The same instructions as in the judged run, to the last one.
@@ -136,7 +136,7 @@ def test_several_vcpus_wait_and_say_where(comparison: Comparison) -> None:
     assert contended.slow_entries.base > 10
 
 
-def test_the_reports_say_so(explained: Measured) -> None:
+def test_the_reports_say_so(explained: EndedSession) -> None:
     assert "Where it came from" in explained.out
     assert "Tree walks per folio added: " in explained.out
     page = (explained.folder / "report.html").read_text()
@@ -144,7 +144,7 @@ def test_the_reports_say_so(explained: Measured) -> None:
     assert "__remove_mapping" in page
 
 
-def test_the_lock_is_held_for_less_time(locks: Measured) -> None:
+def test_the_lock_is_held_for_less_time(locks: EndedSession) -> None:
     held = twin(read_comparison(locks.folder).comparisons[0], "held")
     assert held.serial
     assert held.other_kernel
@@ -157,11 +157,11 @@ def test_the_lock_is_held_for_less_time(locks: Measured) -> None:
 
 
 def test_lock_statistics_see_the_lock_of_the_judged_runs_taken_as_often_and_held_longer(
-    locks: Measured,
+    locks: EndedSession,
 ) -> None:
-    found = read_comparison(locks.folder).comparisons[0]
-    statistics = lock(twin(found, "held"), XA_LOCK)
-    (counted,) = [row for row in found.measured_locks[0].rows if row.label == XA_LOCK]
+    compared = read_comparison(locks.folder).comparisons[0]
+    statistics = lock(twin(compared, "held"), XA_LOCK)
+    (counted,) = [row for row in compared.measured_locks[0].rows if row.label == XA_LOCK]
     assert statistics.hold is not None
     assert counted.taken.base == pytest.approx(statistics.acquisitions.base, rel=0.1)
     # Lock debugging is part of these times.
@@ -169,7 +169,7 @@ def test_lock_statistics_see_the_lock_of_the_judged_runs_taken_as_often_and_held
     assert statistics.hold.patched > 1.5 * counted.held.patched
 
 
-def test_the_lock_is_waited_for_and_named_with_who_waits(locks: Measured) -> None:
+def test_the_lock_is_waited_for_and_named_with_who_waits(locks: EndedSession) -> None:
     waited = twin(read_comparison(locks.folder).comparisons[0], "waited")
     row = lock(waited, XA_LOCK)
     assert row.contentions is not None
@@ -185,13 +185,13 @@ def test_a_known_cause_is_named_with_its_function(
 ) -> None:
     slow = measured(tmp_path / "session", EXPLAINED, *SLOW, "--no-twins")
     assert slow.status == 0, slow.err
-    found = read_comparison(tmp_path / "session").comparisons[0]
-    first = next(row for row in headline(found, "folio").functions if not row.user)
+    compared = read_comparison(tmp_path / "session").comparisons[0]
+    first = next(row for row in headline(compared, "folio").functions if not row.user)
     assert (first.name, first.file) == ("__filemap_add_folio", "mm/filemap.c")
     # 256 no-ops, once a folder but where an old entry is split.
     assert first.instructions.difference == pytest.approx(256, rel=0.05)
     # They are executed with the tree's lock held, and that is the lock that moved.
-    locks = found.measured_locks[0]
+    locks = compared.measured_locks[0]
     assert locks.moved_most == XA_LOCK
     (row,) = [row for row in locks.rows if row.label == XA_LOCK]
     (adds,) = [site for site in row.sites if site.function == "__filemap_add_folio"]
@@ -204,11 +204,11 @@ def test_a_known_cause_is_named_with_its_lock(
 ) -> None:
     slow = measured(tmp_path / "session", EXPLAINED, *SLOW, "--set", f"twins=[{HELD}]")
     assert slow.status == 0, slow.err
-    found = read_comparison(tmp_path / "session").comparisons[0]
-    row = lock(twin(found, "held"), XA_LOCK)
+    compared = read_comparison(tmp_path / "session").comparisons[0]
+    row = lock(twin(compared, "held"), XA_LOCK)
     assert row.hold is not None
     assert row.hold.difference == pytest.approx(256, rel=0.3)
     # Of the locks that one holder at a time may have; a fault's own locks are held longer, too.
-    serial = [row for row in twin(found, "held").rows if row.saturation is not None]
+    serial = [row for row in twin(compared, "held").rows if row.saturation is not None]
     moved = [(row.hold.difference, row.label) for row in serial if row.hold is not None]
     assert max(moved)[1] == XA_LOCK

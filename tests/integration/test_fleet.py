@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.fleet.cluster import Cluster
-from tests.integration.conftest import Measured
+from tests.integration.conftest import EndedSession
 from tests.integration.lab_process import SMALL, bytes_of, records_of, run_lab, written_ids
 
 pytestmark = pytest.mark.guest
@@ -28,7 +28,7 @@ def cluster(tmp_path: Path) -> Iterator[Cluster]:
         made.stop()
 
 
-def require_same(folder: Path, small: Measured) -> None:
+def require_same(folder: Path, small: EndedSession) -> None:
     """No run twice, the same records, and the same reports byte for byte."""
     assert sorted(written_ids(folder)) == sorted(records_of(small.folder))
     assert records_of(folder) == records_of(small.folder)
@@ -46,13 +46,13 @@ def run_on(cluster: Cluster, folder: Path, tmp_path: Path) -> str:
 
 
 def test_three_workers_give_the_report_of_this_host(
-    small: Measured, cluster: Cluster, tmp_path: Path
+    small: EndedSession, cluster: Cluster, tmp_path: Path
 ) -> None:
     folder = tmp_path / "fleet" / "session"
-    said = run_on(cluster, folder, tmp_path)
+    output = run_on(cluster, folder, tmp_path)
     require_same(folder, small)
-    assert "set aside" not in said
-    assert "refused" not in said
+    assert "set aside" not in output
+    assert "refused" not in output
     names = {path.relative_to(folder) for path in folder.rglob("*") if path.is_file()}
     local = {path.relative_to(small.folder) for path in small.folder.rglob("*") if path.is_file()}
     assert names - local == {Path("fleet.jsonl")}
@@ -61,7 +61,7 @@ def test_three_workers_give_the_report_of_this_host(
 
 @pytest.mark.long
 def test_a_worker_is_killed_every_twenty_seconds(
-    small: Measured, cluster: Cluster, tmp_path: Path
+    small: EndedSession, cluster: Cluster, tmp_path: Path
 ) -> None:
     folder = tmp_path / "fleet" / "session"
     # On a busy host a guest may take longer than three workers live in turn.

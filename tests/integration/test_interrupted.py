@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from kernels.cache import Kernel
-from tests.integration.conftest import Measured, measured
+from tests.integration.conftest import EndedSession, measured
 from tests.integration.lab_process import (
     SMALL,
     bytes_of,
@@ -28,11 +28,11 @@ from tests.integration.lab_process import (
 )
 
 pytestmark = pytest.mark.guest
-KILLS = int(os.environ.get("TWINBOOT_TEST_KILLS", "4"))
+KILLS = int(os.environ.get("TWINBOOT_TEST_KILLS", "2"))
 SEED = int(os.environ.get("TWINBOOT_TEST_SEED", "1"))
 
 
-def test_killed_at_random_moments_and_resumed(small: Measured, tmp_path: Path) -> None:
+def test_killed_at_random_moments_and_resumed(small: EndedSession, tmp_path: Path) -> None:
     assert small.status == 0, small.err
     folder = tmp_path / "session"
     moments = random.Random(SEED)
@@ -62,7 +62,7 @@ def small_session(folder: Path, blocks: int) -> tuple[str, ...]:
     return (SMALL, "--set", f"blocks={blocks}", "--session", str(folder))
 
 
-def test_interrupted_by_the_keyboard(small: Measured, tmp_path: Path) -> None:
+def test_interrupted_by_the_keyboard(small: EndedSession, tmp_path: Path) -> None:
     folder = tmp_path / "session"
     lab = start("run", *small_session(folder, 1))
     wait_until(lambda: guests_of(folder), "guest")
@@ -74,9 +74,9 @@ def test_interrupted_by_the_keyboard(small: Measured, tmp_path: Path) -> None:
     resumed = run_lab("run", "--resume", str(folder))
     assert resumed.returncode == 0, resumed.stderr
     whole = records_of(small.folder)
-    found = records_of(folder)
-    assert len(found) == 3
-    assert found == {run: whole[run] for run in found}
+    records = records_of(folder)
+    assert len(records) == 3
+    assert records == {run: whole[run] for run in records}
 
 
 @pytest.mark.long
@@ -97,7 +97,7 @@ def test_two_labs_share_the_cache_and_not_a_session(
     assert bytes_of(folders[0]) == bytes_of(folders[1])
 
 
-def test_a_session_that_is_whole_is_not_begun_again(small: Measured) -> None:
+def test_a_session_that_is_whole_is_not_begun_again(small: EndedSession) -> None:
     before = bytes_of(small.folder, ("manifest.json", "runs.jsonl"))
     refused = measured(small.folder, SMALL)
     assert refused.status == 2

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from experiment.load import load_machine
 from experiment.spec import PhaseTimes, ShapeSpec
 from guests import channel, exact
 from guests.exact import Machine
-from guests.probe import counts, plugin
+from guests.probe import counts, lines, plugin
 from host.process import spawn
 from kernels.cache import Kernel
 from runs.options import Options
@@ -35,7 +37,8 @@ def silent(word: str) -> None:
     """Nobody watches."""
 
 
-@pytest.fixture(scope="module", params=SHAPES)
+# Four are in test_numa.py as well, each on a node of its own.
+@pytest.fixture(scope="module", params=[pytest.param(4, marks=pytest.mark.long), 8])
 def machine(
     request: pytest.FixtureRequest, kernels: dict[str, Kernel], options: Options
 ) -> Machine:
@@ -43,7 +46,7 @@ def machine(
 
 
 def test_cold_restored_and_counted_runs_are_equal_and_locks_are_waited_for(
-    machine: Machine, options: Options, tmp_path: Path
+    machine: Machine, kernels: dict[str, Kernel], options: Options, tmp_path: Path
 ) -> None:
     text = job_text(
         PHASES,
@@ -68,13 +71,19 @@ def test_cold_restored_and_counted_runs_are_equal_and_locks_are_waited_for(
         snapshot, text, tmp_path / "d", tmp_path / "d-logs", silent, probe=probe
     )
     assert len(counts.parse(counted.counts or b"").rows) > 10_000
-    runs = (quiet, busy, cold, counted)
+    model = lines.words(load_machine(Path("ice-lake-sp")), kernels["patched"])
+    modelled = exact.run_restored(
+        snapshot, text, tmp_path / "e", tmp_path / "e-logs", silent,
+        probe=replace(probe, model=model),
+    )  # fmt: skip
+    assert len(counts.parse(modelled.counts or b"").moves) > 1000
+    runs = (quiet, busy, cold, counted, modelled)
     fingerprints = [channel.fingerprint(run.files or {}) for run in runs]
     assert len(set(fingerprints)) == 1, fingerprints
 
-    seen = phase_locks(quiet.files, "4k", "contention")
-    assert seen.dropped == 0
-    tree = [wait for wait in seen.waits if "__filemap_add_folio" in wait.callers[:2]]
+    locks = phase_locks(quiet.files, "4k", "contention")
+    assert locks.dropped == 0
+    tree = [wait for wait in locks.waits if "__filemap_add_folio" in wait.callers[:2]]
     assert sum(wait.count for wait in tree) > 100
     assert all(wait.flags == "SPIN" for wait in tree)
     # Each vCPU had its turns: none did less than a tenth of its share of the time.

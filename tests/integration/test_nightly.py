@@ -11,7 +11,7 @@ import pytest
 
 from history.store import HistoryStore
 from kernels.cache import Kernel
-from tests.workflow import CHECKOUT, WORKFLOWS, Step, parsed, perform, steps_of
+from tests.workflow import CHECKOUT, WORKFLOWS, WorkflowStep, parsed, perform, steps_of
 
 pytestmark = pytest.mark.guest
 SMOKE = "guest=smoke blocks=1"
@@ -39,7 +39,7 @@ def test_the_steps_of_a_night_in_order(kernels: dict[str, Kernel], tmp_path: Pat
     files = {name: tmp_path / name for name in ("GITHUB_OUTPUT", "GITHUB_STEP_SUMMARY")}
     env = {"TWINBOOT_CACHE": str(cache), **{name: str(path) for name, path in files.items()}}
     steps = [step for job in ("measure", "record") for step in steps_of(job, jobs[job], values)]
-    verbs = [found for step in steps for found in re.findall(r"lab\.py ([a-z-]+)", step.run)]
+    verbs = [verb for step in steps for verb in re.findall(r"lab\.py ([a-z-]+)", step.run)]
     assert verbs == [
         "doctor", "cache-key", "build", "measure", "report", "clean", "history", "gate", "pages",
     ]  # fmt: skip
@@ -74,6 +74,8 @@ def test_the_cache_key_names_every_kernel_that_is_built(kernels: dict[str, Kerne
         if "cache-key" in step.run
     )  # fmt: skip
     run = './lab.py cache-key "$EXPERIMENT" --no-twins --no-check --json'
-    asked = Step(step.job, step.name, run, {"EXPERIMENT": "filemap-v4"})
-    said = json.loads(perform(asked, CHECKOUT, {}).stdout)
-    assert {each["key"] for each in said["kernels"]} == {k.identity.key for k in kernels.values()}
+    without_twins = WorkflowStep(step.job, step.name, run, {"EXPERIMENT": "filemap-v4"})
+    printed = json.loads(perform(without_twins, CHECKOUT, {}).stdout)
+    assert {each["key"] for each in printed["kernels"]} == {
+        k.identity.key for k in kernels.values()
+    }

@@ -21,7 +21,7 @@ from guests import initramfs, virtme
 from guests.virtme import TRANSLATED_PATIENCE, WallMachine
 from kernels.cache import Kernel
 from runs.options import Options
-from tests.integration.conftest import Measured
+from tests.integration.conftest import EndedSession
 from tests.integration.lab_process import CHECKOUT, FORMS, SMALL, TIMEOUT_S, records_of
 from workloads.job import prepare_text
 from workloads.spec import load_catalogue
@@ -113,7 +113,7 @@ def user(kernels: dict[str, Kernel]) -> Iterator[User]:
 
 
 def test_a_session_is_an_ordinary_users_and_gives_the_same_bits(
-    user: User, small: Measured
+    user: User, small: EndedSession
 ) -> None:
     who = user.run("sh", "-c", "id -u; id -G; grep CapEff /proc/self/status; ls -A ~ | head -3")
     assert who.stdout.split() == [str(UID), str(UID), "CapEff:", "0" * 16, ".cache"]

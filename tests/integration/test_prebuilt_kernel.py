@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from results.store import SessionStore
-from tests.integration.conftest import Measured, measured
+from tests.integration.conftest import EndedSession, measured
 from tests.integration.lab_process import records_of
 
 pytestmark = pytest.mark.guest
@@ -16,11 +16,11 @@ PACKAGE = "deb:linux-image-6.12-cloud-amd64"
 
 
 @pytest.fixture(scope="module")
-def session(tmp_path_factory: pytest.TempPathFactory) -> Measured:
+def session(tmp_path_factory: pytest.TempPathFactory) -> EndedSession:
     """One kernel against itself: one boot to a snapshot, two runs of it, one from cold."""
     arms = ("--arm", PACKAGE, "--arm", PACKAGE, "--measure-anyway")
-    asked = ("--workloads", "filemap-4k", "--set", "guest=smoke", "--set", "blocks=1")
-    done = measured(tmp_path_factory.mktemp("prebuilt") / "session", *arms, *asked)
+    arguments = ("--workloads", "filemap-4k", "--set", "guest=smoke", "--set", "blocks=1")
+    done = measured(tmp_path_factory.mktemp("prebuilt") / "session", *arms, *arguments)
     assert (done.folder / "runs.jsonl").exists(), (
         f"{PACKAGE} was not measured; it is fetched by apt-get download, which needs the "
         f"archive and lists of it (apt-get update):\n{done.err}"
@@ -28,7 +28,7 @@ def session(tmp_path_factory: pytest.TempPathFactory) -> Measured:
     return done
 
 
-def test_every_run_is_valid_and_the_same(session: Measured) -> None:
+def test_every_run_is_valid_and_the_same(session: EndedSession) -> None:
     records = records_of(session.folder)
     assert len(records) == 3, session.err
     assert [record.failure for record in records.values()] == [None] * 3
@@ -36,7 +36,7 @@ def test_every_run_is_valid_and_the_same(session: Measured) -> None:
     assert sum(record.repeat for record in records.values()) == 1
 
 
-def test_kernel_is_named_by_its_package_and_shows_itself(session: Measured) -> None:
+def test_kernel_is_named_by_its_package_and_shows_itself(session: EndedSession) -> None:
     manifest = SessionStore(session.folder).manifest()
     for arm in manifest.arms:
         assert arm.kernel.flavour == "prebuilt"
@@ -49,7 +49,7 @@ def test_kernel_is_named_by_its_package_and_shows_itself(session: Measured) -> N
     assert manifest.provenance.initramfs_sha256
 
 
-def test_functions_have_their_names(session: Measured) -> None:
+def test_functions_have_their_names(session: EndedSession) -> None:
     profiles = SessionStore(session.folder).profiles()
     assert len(profiles) == 2
     (phase,) = profiles[0].phases
@@ -62,6 +62,6 @@ def test_functions_have_their_names(session: Measured) -> None:
     assert 0 < spent["[module]"] < 0.2 * sum(spent.values())
 
 
-def test_report_is_written(session: Measured) -> None:
+def test_report_is_written(session: EndedSession) -> None:
     assert Path(session.folder / "report.html").exists()
     assert "6.12-cloud-amd64" in session.out

@@ -41,11 +41,11 @@ def quiet(word: str) -> None:
 
 
 def prepared(options: Options) -> Session:
-    asked = load_experiment(
+    experiment = load_experiment(
         Path(SMALL), overrides=(), catalogue=prepare.catalogue(options.checkout)
     )
-    asked = asked.model_copy(update={"twins": ()})
-    return prepare.prepare(asked, options, lambda arm, progress: None)
+    experiment = experiment.model_copy(update={"twins": ()})
+    return prepare.prepare(experiment, options, lambda arm, progress: None)
 
 
 @pytest.fixture(scope="module")
@@ -65,14 +65,14 @@ def outcomes(
     assert probe is not None
     assert probe.locks
     snapshot = exact.take_snapshot(machine, top / "snapshot", top / "logs", quiet)
-    found = {
+    ended = {
         name: exact.run_restored(snapshot, job, top / name, top / name / "logs", quiet, probe=used)
         for name, used in {"plain": None, "probed": probe, "again": probe}.items()
     }
-    found["cold"] = exact.run_cold(
+    ended["cold"] = exact.run_cold(
         machine, job, top / "cold", top / "cold/logs", quiet, probe=probe
     )
-    return found
+    return ended
 
 
 def profile(session: Session, outcome: Outcome) -> PhaseProfile:
@@ -80,9 +80,9 @@ def profile(session: Session, outcome: Outcome) -> PhaseProfile:
     phases = session.phases(session.case(run.case))
     assert outcome.files is not None
     assert outcome.counts is not None
-    seen = parse.guest_result(outcome.files, tuple(phase.name for phase in phases))
+    result = parse.guest_result(outcome.files, tuple(phase.name for phase in phases))
     kernel = session.bench(run).kernels[run.arm]
-    (only,) = fold.profile(outcome.counts, kernel, outcome.files, phases, seen)
+    (only,) = fold.profile(outcome.counts, kernel, outcome.files, phases, result)
     return only
 
 
@@ -108,31 +108,33 @@ def test_a_restored_run_counts_what_a_cold_one_does(
 def test_profile_adds_up_and_names_what_ran(
     session: Session, outcomes: Mapping[str, Outcome]
 ) -> None:
-    found = profile(session, outcomes["probed"])
-    kernel = sum(function.instructions for function in found.kernel)
-    assert kernel + sum(found.user.values()) == found.instructions == sum(found.by_vcpu)
-    by_name = {function.name: function for function in found.kernel}
+    counted = profile(session, outcomes["probed"])
+    kernel = sum(function.instructions for function in counted.kernel)
+    assert kernel + sum(counted.user.values()) == counted.instructions == sum(counted.by_vcpu)
+    by_name = {function.name: function for function in counted.kernel}
     assert not {"[unknown]", "[module]"} & by_name.keys()
     assert by_name["__filemap_add_folio"].file == "mm/filemap.c"
     assert by_name["xas_load"].file == "lib/xarray.c"
-    assert all(function.file for function in found.kernel)
-    assert found.units["folio"] == by_name["__filemap_add_folio"].calls > 1000
-    assert found.units["fault"] > found.units["folio"] > found.units["io"] / 2
-    assert found.user["fio"] > 0.05 * found.instructions
-    assert "[unknown]" not in found.user
+    assert all(function.file for function in counted.kernel)
+    assert counted.units["folio"] == by_name["__filemap_add_folio"].calls > 1000
+    assert counted.units["fault"] > counted.units["folio"] > counted.units["io"] / 2
+    assert counted.user["fio"] > 0.05 * counted.instructions
+    assert "[unknown]" not in counted.user
 
 
-def test_locks_are_told_apart_and_add_up(session: Session, outcomes: Mapping[str, Outcome]) -> None:
-    found = profile(session, outcomes["probed"])
-    assert found.locks is not None
-    assert found.lost_locks == 0
-    calls = {function.name: function.calls for function in found.kernel}
-    sites = [site for use in found.locks for site in use.sites]
+def test_locks_are_distinguished_and_add_up(
+    session: Session, outcomes: Mapping[str, Outcome]
+) -> None:
+    counted = profile(session, outcomes["probed"])
+    assert counted.locks is not None
+    assert counted.lost_locks == 0
+    calls = {function.name: function.calls for function in counted.kernel}
+    sites = [site for use in counted.locks for site in use.sites]
     # Whoever adds a folio takes the lock of the tree once, nobody else waits, and all is seen.
     adds = [site for site in sites if site.function == "__filemap_add_folio"]
     assert sum(site.taken for site in adds) == calls["__filemap_add_folio"]
     assert "[unknown]" not in {site.function for site in sites}
-    spins = [use for use in found.locks if not use.sleeps]
+    spins = [use for use in counted.locks if not use.sleeps]
     assert not any(site.waits or site.waited for use in spins for site in use.sites)
     taken = sum(site.taken for use in spins for site in use.sites if not site.shared)
     entered = sum(calls.get(name, 0) for name in FUNCTIONS["spin"] if "try" not in name)
@@ -142,8 +144,8 @@ def test_locks_are_told_apart_and_add_up(session: Session, outcomes: Mapping[str
     (tree,) = [use for use in spins if any(site in adds for site in use.sites)
                and any(site.function == "__remove_mapping" for site in use.sites)]  # fmt: skip
     assert tree.instances == 1
-    assert sum(site.held for site in tree.sites) < found.instructions / 10
-    assert "tasklist_lock" in {use.symbol for use in found.locks}
+    assert sum(site.held for site in tree.sites) < counted.instructions / 10
+    assert "tasklist_lock" in {use.symbol for use in counted.locks}
 
 
 def test_counts_and_the_guests_clock_agree(outcomes: Mapping[str, Outcome]) -> None:
@@ -189,8 +191,8 @@ def starts(maps: str) -> dict[str, int]:
     """File name → lowest address, of the files in a /proc/PID/maps that hold code."""
     lines = [line.split() for line in maps.splitlines()]
     code = {line[5] for line in lines if len(line) > 5 and "x" in line[1]}
-    found: dict[str, int] = {}
+    addresses: dict[str, int] = {}
     for line in lines:
         if len(line) > 5 and line[5] in code and not re.match(r"\[(?!vdso)", line[5]):
-            found.setdefault(line[5].rpartition("/")[2], int(line[0].partition("-")[0], 16))
-    return found
+            addresses.setdefault(line[5].rpartition("/")[2], int(line[0].partition("-")[0], 16))
+    return addresses

@@ -26,11 +26,11 @@ def test_two_series_are_measured_though_the_lab_is_killed(
     kernels: dict[str, Kernel], tmp_path: Path
 ) -> None:
     queue = tmp_path / "queue"
-    asked = ("--workloads", "filemap-4k", "--set", "guest=smoke", "--set", "blocks=1")
+    arguments = ("--workloads", "filemap-4k", "--set", "guest=smoke", "--set", "blocks=1")
     at = ("--queue", str(queue))
     # Booted, and the same code, which is not: neither needs a kernel of its own.
     added = run_lab("queue", "add", *map(str, (SERIES / "filemap-walks", SERIES / "noop")),
-                    *asked, *at)  # fmt: skip
+                    *arguments, *at)  # fmt: skip
     assert added.returncode == 0, added.stderr
     walks, noop = QueueStore(queue).read().entries
     lab = start("queue", "run", *at, "--guests", "1")
@@ -46,7 +46,7 @@ def test_two_series_are_measured_though_the_lab_is_killed(
     assert records_of(queue / "sessions" / noop.id) == {}
     ended = {entry.id: entry for entry in QueueStore(queue).read().entries}
     assert {entry.state for entry in ended.values()} == {"done"}
-    assert {one.verdict for one in ended[noop.id].said} == {"no change"}
+    assert {primary.verdict for primary in ended[noop.id].said} == {"no change"}
     page = (queue / "index.html").read_text()
     for entry in ended.values():
         assert f'href="sessions/{entry.id}/report.html"' in page

@@ -6,7 +6,7 @@ import pytest
 
 from guests import channel
 from reports.write import read_comparison
-from tests.integration.conftest import Measured, measured
+from tests.integration.conftest import EndedSession, measured
 from tests.integration.lab_process import records_of
 
 pytestmark = pytest.mark.guest
@@ -14,34 +14,34 @@ ARMS = ("vanilla", "sleepy", "bourney", "sorted-bourney", "zr1")
 
 
 @pytest.fixture(scope="module")
-def session(tmp_path_factory: pytest.TempPathFactory) -> Measured:
+def session(tmp_path_factory: pytest.TempPathFactory) -> EndedSession:
     """One block of each arm; the kernels differ by mm/vmscan.c and are built in seconds."""
     folder = tmp_path_factory.mktemp("reclaim") / "session"
     sized = ("--set", "guest=smoke-numa", "--set", "blocks=1", "--no-twins", "--no-check")
     return measured(folder, "reclaim-contention", *sized)
 
 
-def sent(session: Measured, arm: str) -> dict[str, bytes]:
+def sent(session: EndedSession, arm: str) -> dict[str, bytes]:
     name = f"reclaim-overwrite.b00.{arm}"
     return channel.decode((session.folder / "raw" / name / "result").read_bytes())
 
 
-def test_every_arm_reclaims_and_is_valid(session: Measured) -> None:
+def test_every_arm_reclaims_and_is_valid(session: EndedSession) -> None:
     assert session.status == 0, session.err
-    found = records_of(session.folder)
-    assert len(found) == len(ARMS) + 1
-    assert {record.failure for record in found.values()} == {None}
+    records = records_of(session.folder)
+    assert len(records) == len(ARMS) + 1
+    assert {record.failure for record in records.values()} == {None}
     for arm in ARMS:
-        samples = found[f"reclaim-overwrite.b00.{arm}"].samples
+        samples = records[f"reclaim-overwrite.b00.{arm}"].samples
         assert samples is not None
         assert samples["overwrite.runtime"] > 0
         assert 0 < samples["overwrite.slowpath_share"] < 50
     # Restored and counted, cold and not: the last arm's repeat.
     pair = ("reclaim-overwrite.b00.zr1", "reclaim-overwrite.b00.zr1.repeat")
-    assert len({found[name].fingerprint for name in pair}) == 1
+    assert len({records[name].fingerprint for name in pair}) == 1
 
 
-def test_arms_differ_by_what_they_say(session: Measured) -> None:
+def test_arms_differ_by_what_they_say(session: EndedSession) -> None:
     """One kernel, and zone_reclaim_mode works on it; the patched ones are others."""
     notes = {arm: sent(session, arm)["notes"] for arm in ARMS}
     assert notes["zr1"] == notes["vanilla"]
@@ -51,23 +51,23 @@ def test_arms_differ_by_what_they_say(session: Measured) -> None:
     assert {arm for arm in ARMS if reclaimed[arm]} == {"zr1"}
 
 
-def test_backing_off_waits_less_and_takes_longer(session: Measured) -> None:
+def test_backing_off_waits_less_and_takes_longer(session: EndedSession) -> None:
     """What the document found, far above what a seed changes (2 %)."""
-    found = records_of(session.folder)
+    records = records_of(session.folder)
     vanilla, sleepy = (
-        found[f"reclaim-overwrite.b00.{arm}"].samples or {} for arm in ("vanilla", "sleepy")
+        records[f"reclaim-overwrite.b00.{arm}"].samples or {} for arm in ("vanilla", "sleepy")
     )
     assert sleepy["overwrite.slowpath_share"] < vanilla["overwrite.slowpath_share"] / 2
     assert sleepy["overwrite.runtime"] > vanilla["overwrite.runtime"]
 
 
-def test_the_report_shows_all_arms_and_what_was_published(session: Measured) -> None:
+def test_the_report_shows_all_arms_and_what_was_published(session: EndedSession) -> None:
     comparisons = read_comparison(session.folder).comparisons
-    assert [one.manifest.patched for one in comparisons] == list(ARMS[1:])
+    assert [comparison.manifest.patched for comparison in comparisons] == list(ARMS[1:])
     published = {
-        (one.manifest.patched, metric.name): metric.published[0].change
-        for one in comparisons
-        for case in one.cases
+        (comparison.manifest.patched, metric.name): metric.published[0].change
+        for comparison in comparisons
+        for case in comparison.cases
         for metric in case.metrics
         if metric.published
     }

@@ -33,12 +33,12 @@ Main = Callable[..., int]
 
 def failures(folder: Path) -> dict[str, Failure]:
     """Failure by run id; fails the test where a run left samples."""
-    found = {}
+    by_run = {}
     for run_id, record in records_of(folder).items():
         assert record.samples is None, run_id
         assert record.failure is not None
-        found[run_id] = record.failure
-    return found
+        by_run[run_id] = record.failure
+    return by_run
 
 
 def test_the_mistake_of_the_first_posting_is_refused(
@@ -58,14 +58,16 @@ def test_the_mistake_of_the_first_posting_is_refused(
         return job_text((first, second), times, **rest)
 
     monkeypatch.setattr(prepare, "job_text", mistaken)
-    asked = load_experiment(
+    experiment = load_experiment(
         Path("filemap-v4"),
         overrides=["guest=smoke", "blocks=1"],
         catalogue=prepare.catalogue(CHECKOUT),
     )
-    asked = asked.model_copy(update={"cases": asked.cases[1:], "twins": (), "check": None})
+    experiment = experiment.model_copy(
+        update={"cases": experiment.cases[1:], "twins": (), "check": None}
+    )
     session = dataclasses.replace(
-        prepare.prepare(asked, options, lambda arm, progress: None),
+        prepare.prepare(experiment, options, lambda arm, progress: None),
         workloads={"filemap-thp": workload},
     )
     store = SessionStore(tmp_path)
@@ -73,21 +75,21 @@ def test_the_mistake_of_the_first_posting_is_refused(
         manifest_of(session, options, name="mistake", created="2026-01-01T00:00:00Z", overrides=())
     )
     runs.measure.measure(session, options, store, Reporter())
-    found = failures(tmp_path)
-    assert len(found) == 3
-    for failure in found.values():
+    failed = failures(tmp_path)
+    assert len(failed) == 3
+    for failure in failed.values():
         assert (failure.kind, failure.blame) == ("invalid", "workload")
-        said = failure.message.split("; ")
-        assert "switch: THP state 'always', expected 'never'" in said
-        assert any(s.startswith("switch: caches not dropped: ") for s in said)
-        assert any(s.startswith("switch: huge pages present: ") for s in said)
+        problems = failure.message.split("; ")
+        assert "switch: THP state 'always', expected 'never'" in problems
+        assert any(s.startswith("switch: caches not dropped: ") for s in problems)
+        assert any(s.startswith("switch: huge pages present: ") for s in problems)
         # The phase before is what it says; only the mistake is told.
-        assert not any(s.startswith("thp: ") for s in said)
+        assert not any(s.startswith("thp: ") for s in problems)
     comparison = write_all(tmp_path)
     assert outcome(comparison) == 3
     assert all(metric.base is None for metric in comparison.primary)
     listed = (tmp_path / "report.md").read_text()
-    assert all(run_id in listed for run_id in found)
+    assert all(run_id in listed for run_id in failed)
     assert "caches not dropped" in listed
 
 
@@ -101,10 +103,10 @@ def test_a_patched_kernel_that_panics_is_the_series_fault(
     break_init(monkeypatch, kernels["patched"])
     folder = tmp_path / "session"
     assert main("run", SMALL, "--session", str(folder)) == 4
-    found = records_of(folder)
-    assert found["filemap-4k.b00.base"].samples is not None
+    records = records_of(folder)
+    assert records["filemap-4k.b00.base"].samples is not None
     for name in ("filemap-4k.b00.patched", "filemap-4k.b00.patched.repeat"):
-        failure = found[name].failure
+        failure = records[name].failure
         assert failure is not None
         assert (failure.kind, failure.blame) == ("panic", "series")
         assert "Kernel panic - not syncing" in failure.message
@@ -140,16 +142,16 @@ def test_a_boot_clock_that_ends_is_not_the_series_fault(
 ) -> None:
     guest_of = arms.guest_of
 
-    def hurried(asked: Experiment) -> Guest:
-        return guest_of(asked).model_copy(update={"boot_timeout_s": 0.5})
+    def hurried(experiment: Experiment) -> Guest:
+        return guest_of(experiment).model_copy(update={"boot_timeout_s": 0.5})
 
     monkeypatch.setattr(arms, "guest_of", hurried)
     folder = tmp_path / "session"
     assert main("run", SMALL, "--session", str(folder)) == 3
-    found = failures(folder)
-    assert len(found) == 3
-    assert {(f.kind, f.blame) for f in found.values()} == {("boot", "lab")}
-    assert all("boot clock" in f.message for f in found.values())
+    failed = failures(folder)
+    assert len(failed) == 3
+    assert {(f.kind, f.blame) for f in failed.values()} == {("boot", "lab")}
+    assert all("boot clock" in f.message for f in failed.values())
     assert guests_of(folder) == []
 
 
@@ -163,9 +165,9 @@ def test_an_agent_that_fails_is_the_workloads_fault(
     # 63 of 64 MiB: no room for the file beside XFS's log.
     arguments = ("--set", "dataset.file_mib=16128", "--session", str(folder))
     assert main("run", SMALL, *arguments) == 3
-    found = failures(folder)
-    assert {(f.kind, f.blame) for f in found.values()} == {("failed", "workload")}
-    assert all("layout: " in f.message for f in found.values())
+    failed = failures(folder)
+    assert {(f.kind, f.blame) for f in failed.values()} == {("failed", "workload")}
+    assert all("layout: " in f.message for f in failed.values())
     assert "failed: failed, blame workload" in " ".join(capsys.readouterr().out.split())
 
 

@@ -23,7 +23,7 @@ def alone(patch: Path, into: Path) -> Path:
     return into
 
 
-def test_the_one_slow_patch_of_three_is_found(kernels: dict[str, Kernel], tmp_path: Path) -> None:
+def test_the_one_slow_patch_of_three_is_named(kernels: dict[str, Kernel], tmp_path: Path) -> None:
     # At smoke size one seed tells several percent and no less: a change of 13 %.
     first, last = sorted((SERIES / "noop").glob("*.patch"))
     stack = (
@@ -61,12 +61,12 @@ def test_an_archive_repeats_to_the_last_digit(kernels: dict[str, Kernel], tmp_pa
     again = tmp_path / "again"
     done = run_lab("repro", "--check", str(archive), "--session", str(again), "--json")
     assert done.returncode == 0, done.stdout + done.stderr
-    said = json.loads(done.stdout)
-    assert said["same"] is True
-    assert said["differs"] == []
-    assert [run["run_id"] for run in said["runs"]] == sorted(records_of(folder))
-    assert all(len(run["numbers"]) >= 10 for run in said["runs"])
-    assert any(len(run["counts"]) > 1000 for run in said["runs"])
+    report = json.loads(done.stdout)
+    assert report["same"] is True
+    assert report["differs"] == []
+    assert [run["run_id"] for run in report["runs"]] == sorted(records_of(folder))
+    assert all(len(run["numbers"]) >= 10 for run in report["runs"])
+    assert any(len(run["counts"]) > 1000 for run in report["runs"])
     assert records_of(again) == records_of(folder)
     # One number of one run is another one: of all that are compared, only it differs.
     record = SessionStore(folder).records()[0]
@@ -77,7 +77,7 @@ def test_an_archive_repeats_to_the_last_digit(kernels: dict[str, Kernel], tmp_pa
     SessionStore(folder).append(wrong)
     assert run_lab("repro", str(folder), "-o", str(archive)).returncode == 0
     # The session that repeats it is finished already, and is only compared.
-    told = run_lab("repro", "--check", str(archive), "--session", str(again))
-    assert told.returncode == 1, told.stdout + told.stderr
-    assert "not reproduced: 1 of 3 runs differ" in told.stdout
-    assert "4k.bw: archive " in told.stdout
+    compared = run_lab("repro", "--check", str(archive), "--session", str(again))
+    assert compared.returncode == 1, compared.stdout + compared.stderr
+    assert "not reproduced: 1 of 3 runs differ" in compared.stdout
+    assert "4k.bw: archive " in compared.stdout

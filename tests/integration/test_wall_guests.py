@@ -120,11 +120,11 @@ def test_whole_run_is_valid_and_its_vcpu_is_where_it_was_put(
 @pytest.mark.long
 def test_guest_of_two_numa_nodes(machine: WallMachine, tmp_path: Path) -> None:
     guest = machine.guest.model_copy(update={"vcpus": 2, "numa_nodes": 2})
-    look = "cat /sys/devices/system/node/node*/cpulist >$OUT/nodes\n"
+    listing = "cat /sys/devices/system/node/node*/cpulist >$OUT/nodes\n"
     shaped = replace(
         machine,
         guest=guest,
-        prepare_text=look + machine.prepare_text,
+        prepare_text=listing + machine.prepare_text,
         placement=topology.place(topology.host_cpus(), vcpus=2, nodes=2),
     )
     outcome = ended(shaped, tmp_path)
@@ -135,14 +135,14 @@ def test_guest_of_two_numa_nodes(machine: WallMachine, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("changes", "said"),
+    ("changes", "message"),
     [
         ({"accelerator": "kvm"}, "MSR|KVM"),
         ({"huge": True}, "Cannot allocate memory"),
     ],
 )
 def test_what_the_host_does_not_have_is_the_hosts_fault(
-    machine: WallMachine, options: Options, tmp_path: Path, changes: dict[str, object], said: str
+    machine: WallMachine, options: Options, tmp_path: Path, changes: dict[str, object], message: str
 ) -> None:
     if "accelerator" in changes:
         if accelerator.provide(options.cache, machine.kernel).accelerator == "kvm":
@@ -153,7 +153,7 @@ def test_what_the_host_does_not_have_is_the_hosts_fault(
             pytest.skip("huge pages are reserved here")
         guest = machine.guest.model_copy(update={"wall": WallShape(huge_pages=True)})
         without = replace(machine, guest=guest)
-    with pytest.raises(InfraError, match=said) as caught:
+    with pytest.raises(InfraError, match=message) as caught:
         ended(without, tmp_path)
     assert "virtme-ng started no guest" in caught.value.what
 
@@ -191,7 +191,7 @@ def test_guest_that_talks_and_never_ends(machine: WallMachine, tmp_path: Path) -
 
 def processes(session_of: int) -> dict[int, str]:
     """Command by process id of every process whose session a child of ours leads."""
-    found = {}
+    commands = {}
     for folder in Path("/proc").glob("[0-9]*"):
         try:
             name, _, rest = (folder / "stat").read_text().partition(" (")[2].rpartition(") ")
@@ -200,8 +200,8 @@ def processes(session_of: int) -> dict[int, str]:
         except (OSError, IndexError, ValueError):
             continue
         if parent == session_of and leader != session_of:
-            found[int(folder.name)] = name
-    return found
+            commands[int(folder.name)] = name
+    return commands
 
 
 def killer(name: str) -> Callable[[str], None]:

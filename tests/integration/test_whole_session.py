@@ -12,7 +12,7 @@ from kernels.cache import Kernel
 from reports.outcome import outcome
 from reports.write import read_comparison
 from results.store import SessionStore
-from tests.integration.conftest import Measured, measured
+from tests.integration.conftest import EndedSession, measured
 from tests.integration.lab_process import FORMS, SMALL, busy_host, guests_of, records_of, run_lab
 
 pytestmark = pytest.mark.guest
@@ -20,21 +20,21 @@ ARMS = ("base", "patched")
 CASES = ("filemap-4k", "filemap-thp")
 
 
-def test_every_planned_run_is_measured_and_valid(filemap: Measured) -> None:
+def test_every_planned_run_is_measured_and_valid(filemap: EndedSession) -> None:
     # Two blocks decide nothing; that is no failure unless --strict asks for one.
     assert filemap.status == 0, filemap.err
-    found = records_of(filemap.folder)
+    records = records_of(filemap.folder)
     runs = {f"{case}.b{block:02}.{arm}" for case in CASES for block in (0, 1) for arm in ARMS}
     repeats = {f"{case}.b00.patched.repeat" for case in CASES}
-    assert set(found) == runs | repeats
-    assert [record.failure for record in found.values()] == [None] * 10
+    assert set(records) == runs | repeats
+    assert [record.failure for record in records.values()] == [None] * 10
     assert outcome(read_comparison(filemap.folder), strict=True) == 5
 
 
-def test_a_restored_run_is_a_cold_one(filemap: Measured) -> None:
-    found = records_of(filemap.folder)
+def test_a_restored_run_is_a_cold_one(filemap: EndedSession) -> None:
+    records = records_of(filemap.folder)
     for case in CASES:
-        restored, cold = found[f"{case}.b00.patched"], found[f"{case}.b00.patched.repeat"]
+        restored, cold = records[f"{case}.b00.patched"], records[f"{case}.b00.patched.repeat"]
         assert cold.repeat
         assert restored.fingerprint == cold.fingerprint != ""
         assert restored.samples is not None
@@ -47,10 +47,10 @@ def test_a_restored_run_is_a_cold_one(filemap: Measured) -> None:
         }
         assert cold.samples.items() <= restored.samples.items()
     # Equal because they are the same run, not because every run is.
-    assert len({record.fingerprint for record in found.values()}) == 8
+    assert len({record.fingerprint for record in records.values()}) == 8
 
 
-def test_reports_tables_and_costs_are_left(filemap: Measured) -> None:
+def test_reports_tables_and_costs_are_left(filemap: EndedSession) -> None:
     assert all((filemap.folder / name).stat().st_size for name in FORMS)
     assert f"report: {filemap.folder / 'report.html'}" in filemap.err
     assert filemap.out.startswith("mm/filemap: one tree walk for a folio added")
@@ -69,7 +69,7 @@ def test_reports_tables_and_costs_are_left(filemap: Measured) -> None:
 # Both cases; the next one restores a run and boots another from cold, on as busy a host.
 @pytest.mark.long
 def test_without_snapshots_and_on_a_busy_host_every_number_is_the_same(
-    filemap: Measured, tmp_path: Path
+    filemap: EndedSession, tmp_path: Path
 ) -> None:
     folder = tmp_path / "session"
     with busy_host(folder):
@@ -85,7 +85,7 @@ def test_without_snapshots_and_on_a_busy_host_every_number_is_the_same(
 
 
 def test_restored_and_cold_runs_on_a_busy_host_are_the_same(
-    small: Measured, tmp_path: Path
+    small: EndedSession, tmp_path: Path
 ) -> None:
     folder = tmp_path / "session"
     with busy_host(folder):
@@ -112,8 +112,8 @@ def test_the_same_code_measured_anyway_changes_by_exactly_nothing(
     folder = tmp_path / "session"
     done = measured(folder, "noop", "--set", "guest=smoke", "--set", "blocks=1", "--measure-anyway")
     assert done.status == 0, done.err
-    found = records_of(folder)
-    base, patched = (found[f"filemap-4k.b00.{arm}"] for arm in ARMS)
+    records = records_of(folder)
+    base, patched = (records[f"filemap-4k.b00.{arm}"] for arm in ARMS)
     # Two builds, two build ids, the same numbers.
     assert base.kernel_key != patched.kernel_key
     assert base.samples is not None

@@ -55,10 +55,10 @@ def test_a_block_is_written_instead_of_its_folio(
     sized = ("--set", "guest=smoke", "--set", "blocks=1", "--no-check")
     done = measured(folder, "iomap-dirty", *sized)
     assert done.status == 0, done.err
-    found = records_of(folder)
-    assert [record.failure for record in found.values()] == [None] * 6
+    records = records_of(folder)
+    assert [record.failure for record in records.values()] == [None] * 6
     for case, blocks in (("iomap-dirty", 16), ("iomap-dirty+1m", 256)):
-        base, patched = (found[f"{case}.b00.{arm}"].samples for arm in ("base", "patched"))
+        base, patched = (records[f"{case}.b00.{arm}"].samples for arm in ("base", "patched"))
         assert base is not None
         assert patched is not None
         bytes_per_byte = "overwrite.device_bytes_per_written_byte"
@@ -74,15 +74,15 @@ def test_arms_that_differ_by_a_mount_option(kernels: dict[str, Kernel], tmp_path
     file.write_text(CELLS)
     done = measured(folder, str(file))
     assert done.status == 0, done.err
-    found = records_of(folder)
+    records = records_of(folder)
     # A run is valid only where tmpfs has huge pages, or none, as its arm says.
-    assert [record.failure for record in found.values()] == [None] * 6
-    never, always = (found[f"thp-matrix+mmap-randread.b00.{arm}"] for arm in ("never", "always"))
+    assert [record.failure for record in records.values()] == [None] * 6
+    never, always = (records[f"thp-matrix+mmap-randread.b00.{arm}"] for arm in ("never", "always"))
     assert never.kernel_key == always.kernel_key
     assert never.samples is not None
     assert always.samples is not None
     # Every page is faulted in once, or every 2 MiB.
     assert always.samples["io.bw"] > 1.03 * never.samples["io.bw"]
-    mixed = found["thp-matrix+libaio-randrw.b00.always"].samples
+    mixed = records["thp-matrix+libaio-randrw.b00.always"].samples
     assert mixed is not None
     assert mixed["io.read_bw"] + mixed["io.write_bw"] == pytest.approx(mixed["io.bw"])

@@ -37,18 +37,18 @@ def check(*problems: CheckProblem, status: CheckStatus | None = None, of: int = 
 def test_an_arm_stands_as_its_checks_and_those_of_the_base_say(
     own: list[Check], of_base: list[Check], expected: ArmStanding, sound: bool
 ) -> None:
-    found = standing(own, of_base)
-    assert (found.arm, found.is_sound) == (expected, sound)
-    assert bool(found.reason) == (expected in ("not run", "pending"))
+    result = standing(own, of_base)
+    assert (result.arm, result.is_sound) == (expected, sound)
+    assert bool(result.reason) == (expected in ("not run", "pending"))
 
 
 def test_what_is_inherited_is_apart_from_what_is_new() -> None:
-    found = standing([check(AGAIN, SLEEPS)], [check(WARNS)])
-    assert [problem for _, problem in found.problems] == [SLEEPS]
-    assert [problem for _, problem in found.inherited] == [AGAIN]
+    result = standing([check(AGAIN, SLEEPS)], [check(WARNS)])
+    assert [problem for _, problem in result.problems] == [SLEEPS]
+    assert [problem for _, problem in result.inherited] == [AGAIN]
 
 
-def test_why_an_arm_was_not_checked_is_said() -> None:
+def test_why_an_arm_was_not_checked_is_named() -> None:
     assert standing([], []).reason == "no check made yet"
     assert standing([check(of=3)], []).reason == "1 of 3 checks made"
     assert standing([check(status="not run")], []).reason == "lost"

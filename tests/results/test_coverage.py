@@ -43,11 +43,25 @@ COVERAGE = Coverage(
 
 
 def ranked(functions: list[str], files: list[str]) -> list[tuple[str, int, float]]:
-    found = suggest(COVERAGE, functions, files)
-    return [(one.case.case, len(one.functions), one.calls_per_io) for one in found.candidates]
+    result = suggest(COVERAGE, functions, files)
+    return [(each.case.case, len(each.functions), each.calls_per_io) for each in result.candidates]
 
 
-def test_who_executes_more_of_it_comes_first_then_who_does_it_more_often() -> None:
+def test_who_executes_all_of_it_now_and_then_is_behind_who_does_part_of_it_often() -> None:
+    calls = {
+        ("mm/a.c", "add"): {"reads": 8.0, "faults": 0.01},
+        ("mm/a.c", "drop"): {"reads": 4.0, "faults": 0.01},
+        ("mm/a.c", "trim"): {"faults": 0.01},
+    }
+    coverage = Coverage(COVERAGE.source, COVERAGE.release, COVERAGE.cases, calls)
+    first, second = suggest(coverage, ["add", "drop", "trim"], ["mm/a.c"]).candidates
+    # Two functions as often as anybody; one that nobody else executes, and two hardly ever.
+    assert (first.case.case, first.functions, first.score) == ("reads", ("add", "drop"), 2.0)
+    assert second.case.case == "faults"
+    assert second.score == pytest.approx(1 + 0.01 / 8 + 0.01 / 4)
+
+
+def test_who_executes_more_of_it_comes_first() -> None:
     assert ranked(["add", "drop"], ["mm/a.c"]) == [("reads", 2, 2.25), ("writes:big", 1, 0.5)]
     assert ranked(["add", "split"], ["mm/a.c", "mm/b.c"]) == [
         ("writes:big", 2, 3.5), ("reads", 1, 2.0)
@@ -64,17 +78,17 @@ def test_of_two_functions_of_one_name_that_in_the_changed_file_counts() -> None:
 
 
 def test_what_nobody_executes_is_not_what_the_kernel_does_not_have() -> None:
-    found = suggest(COVERAGE, ["add", "never", "gone"], ["mm/a.c"])
-    assert (found.never, found.absent, found.by_files) == (("never",), ("gone",), False)
-    found = suggest(COVERAGE, ["never"], ["mm/a.c"])
-    assert (found.candidates, found.never, found.by_files) == ((), ("never",), False)
+    result = suggest(COVERAGE, ["add", "never", "gone"], ["mm/a.c"])
+    assert (result.never, result.absent, result.by_files) == (("never",), ("gone",), False)
+    result = suggest(COVERAGE, ["never"], ["mm/a.c"])
+    assert (result.candidates, result.never, result.by_files) == ((), ("never",), False)
 
 
 def test_where_no_function_is_known_others_of_the_same_files_stand_for_it() -> None:
-    found = suggest(COVERAGE, ["inlined"], ["mm/a.c"])
-    assert found.by_files
-    assert found.absent == ("inlined",)
-    assert [one.case.case for one in found.candidates] == ["reads", "writes:big"]
+    result = suggest(COVERAGE, ["inlined"], ["mm/a.c"])
+    assert result.by_files
+    assert result.absent == ("inlined",)
+    assert [each.case.case for each in result.candidates] == ["reads", "writes:big"]
     assert suggest(COVERAGE, [], ["include/a.h"]).candidates == ()
 
 
@@ -101,7 +115,7 @@ def test_a_later_session_replaces_its_own_cases_alone() -> None:
         COVERAGE.source, COVERAGE.release, (case("reads"),), {("mm/a.c", "never"): {"reads": 1.0}}
     )
     merged = COVERAGE.with_session(later)
-    assert [one.case for one in merged.cases] == ["faults", "reads", "writes:big", "writes:small"]
+    assert [each.case for each in merged.cases] == ["faults", "reads", "writes:big", "writes:small"]
     assert merged.calls["mm/a.c", "add"] == {"writes:big": 0.5}
     assert merged.calls["mm/a.c", "drop"] == {}
     assert merged.calls["mm/a.c", "never"] == {"reads": 1.0}

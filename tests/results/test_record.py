@@ -6,7 +6,7 @@ import pytest
 from pydantic import ValidationError
 
 from results.record import Failure, RunRecord, as_json
-from tests.reports.factory import Session
+from tests.reports.factory import ExactSession
 
 FAILURE = Failure(kind="panic", blame="series", message="m")
 
@@ -35,7 +35,7 @@ def test_records_are_frozen_and_refuse_unknown_keys() -> None:
 
 
 def test_a_manifest_survives_the_way_through_json() -> None:
-    manifest = Session(overrides=("blocks=8",)).manifest()
+    manifest = ExactSession(overrides=("blocks=8",)).manifest()
     assert type(manifest).model_validate_json(manifest.model_dump_json()) == manifest
     assert as_json(manifest)["seeds"] == list(manifest.seeds)
     assert (manifest.base, manifest.patched) == ("base", "patched")

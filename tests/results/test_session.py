@@ -12,7 +12,7 @@ from results.profile import Profile
 from results.record import RunCost
 from results.session import open_session
 from results.store import SessionStore, StoreError
-from tests.reports.factory import Session
+from tests.reports.factory import ExactSession
 from tests.reports.test_gate import checked
 
 CHECKOUT = Path(__file__).resolve().parents[2]
@@ -22,7 +22,7 @@ RECORDS = {"records", "checks", "profiles", "locks", "costs"}
 
 
 def test_everything_on_record_is_read(tmp_path: Path) -> None:
-    session = Session()
+    session = ExactSession()
     first = session.records()[0]
     store = SessionStore(tmp_path)
     store.create(session.manifest())
@@ -65,10 +65,10 @@ def test_the_checker_can_fail() -> None:
 
 
 def test_nobody_that_judges_or_shows_reads_records_past_the_door() -> None:
-    found = {
+    imported = {
         path.relative_to(CHECKOUT).as_posix(): names
         for folder in READERS
         for path in sorted((CHECKOUT / folder).rglob("*.py"))
         if (names := calls(path.read_text()))
     }
-    assert found == {}
+    assert imported == {}

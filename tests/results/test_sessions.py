@@ -6,11 +6,11 @@ import pytest
 
 from results.sessions import heads_in, named_session
 from results.store import SessionStore
-from tests.reports.factory import Session
+from tests.reports.factory import ExactSession
 
 
 def begun(folder: Path, created: str) -> Path:
-    manifest = Session().manifest().model_copy(update={"created": created})
+    manifest = ExactSession().manifest().model_copy(update={"created": created})
     SessionStore(folder).create(manifest)
     return folder
 

@@ -12,11 +12,11 @@ from results.profile import FunctionCount, PhaseProfile, Profile
 from results.record import RunCost
 from results.session import open_session
 from results.store import COSTS, MANIFEST, RUNS, SessionStore, StoreError, write_atomically
-from tests.reports.factory import Session, fails
+from tests.reports.factory import ExactSession, fails
 
 
 def test_what_is_written_is_read(tmp_path: Path) -> None:
-    session = Session()
+    session = ExactSession()
     store = SessionStore(tmp_path / "s")
     store.create(session.manifest())
     for record in session.records():
@@ -29,7 +29,7 @@ def test_what_is_written_is_read(tmp_path: Path) -> None:
 
 
 def test_profiles_and_locks_are_there_before_the_record_they_belong_to(tmp_path: Path) -> None:
-    record = Session().records()[0]
+    record = ExactSession().records()[0]
     store = SessionStore(tmp_path)
     assert store.profiles() == []
     assert store.locks() == []
@@ -52,7 +52,7 @@ def test_profiles_and_locks_are_there_before_the_record_they_belong_to(tmp_path:
 
 
 def test_killed_at_every_byte_of_an_append_loses_at_most_that_run(tmp_path: Path) -> None:
-    session = Session()
+    session = ExactSession()
     # Short records keep the number of bytes, each of which is tried, small.
     first, second, third = (
         record.model_copy(update={"timelines": (), "samples": {"4k.bw": 1.0}})
@@ -65,15 +65,15 @@ def test_killed_at_every_byte_of_an_append_loses_at_most_that_run(tmp_path: Path
     line = len(whole) // 2
     for cut in range(line + 5, len(whole) + 1, 7):
         (tmp_path / RUNS).write_bytes(whole[:cut])
-        found = SessionStore(tmp_path).records()
-        assert first in found
-        assert len(found) == (2 if cut == len(whole) else 1)
+        records = SessionStore(tmp_path).records()
+        assert first in records
+        assert len(records) == (2 if cut == len(whole) else 1)
         store.append(third)
         assert third in SessionStore(tmp_path).records()
 
 
 def test_reading_changes_no_byte_of_what_another_process_is_writing(tmp_path: Path) -> None:
-    session = Session()
+    session = ExactSession()
     store = SessionStore(tmp_path)
     store.create(session.manifest())
     for record in session.records()[:3]:
@@ -87,7 +87,7 @@ def test_reading_changes_no_byte_of_what_another_process_is_writing(tmp_path: Pa
 
 
 def test_a_retried_failure_is_replaced(tmp_path: Path) -> None:
-    record = Session().records()[0]
+    record = ExactSession().records()[0]
     store = SessionStore(tmp_path)
     store.append(fails([record], record.run_id, kind="lost", blame="host")[0])
     store.append(record)
@@ -95,7 +95,7 @@ def test_a_retried_failure_is_replaced(tmp_path: Path) -> None:
 
 
 def test_threads_do_not_mix_their_lines(tmp_path: Path) -> None:
-    records = Session().records()
+    records = ExactSession().records()
     store = SessionStore(tmp_path)
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(store.append, records))

@@ -7,13 +7,13 @@ from pathlib import Path
 import pandas as pd
 
 from results.table import COLUMNS, export, tidy
-from tests.reports.factory import Session, fails
+from tests.reports.factory import ExactSession, fails
 
 
 def test_one_row_a_sample_and_none_for_repeats_or_failures() -> None:
-    session = Session()
-    found = fails(session.records(), "filemap-4k-002-patched")
-    frame = tidy(session.manifest(), found)
+    session = ExactSession()
+    records = fails(session.records(), "filemap-4k-002-patched")
+    frame = tidy(session.manifest(), records)
     assert tuple(frame.columns) == COLUMNS
     assert len(frame) == 15 * 7 + 16 * 14
     assert not frame.duplicated(["case", "metric", "arm", "block"]).any()
@@ -23,7 +23,7 @@ def test_one_row_a_sample_and_none_for_repeats_or_failures() -> None:
 
 
 def test_units_are_those_that_are_shown(tmp_path: Path) -> None:
-    session = Session()
+    session = ExactSession()
     read = pd.read_csv(export(tidy(session.manifest(), session.records()), tmp_path)[1])
     units = dict(zip(read.metric, read.unit, strict=True))
     assert units["4k.bw"] == "virtual MiB/s"
@@ -32,7 +32,7 @@ def test_units_are_those_that_are_shown(tmp_path: Path) -> None:
 
 
 def test_no_sample_of_a_twin_stands_beside_those_measured() -> None:
-    session = Session()
+    session = ExactSession()
     twins = [r.model_copy(update={"twin": "held"}) for r in session.records() if not r.repeat]
     pd.testing.assert_frame_equal(
         tidy(session.manifest(), [*session.records(), *twins]),
@@ -42,27 +42,27 @@ def test_no_sample_of_a_twin_stands_beside_those_measured() -> None:
 
 
 def test_equal_sessions_give_equal_tables_in_whatever_order_runs_ended() -> None:
-    session = Session()
-    found = session.records()
-    forward, backward = (tidy(session.manifest(), order) for order in (found, found[::-1]))
+    session = ExactSession()
+    records = session.records()
+    forward, backward = (tidy(session.manifest(), order) for order in (records, records[::-1]))
     pd.testing.assert_frame_equal(forward, backward)
     first = forward.iloc[:2]
     assert list(first.arm) == ["base", "patched"]
 
 
 def test_values_are_those_recorded_to_the_last_digit(tmp_path: Path) -> None:
-    session = Session()
-    found = session.records()
-    frame = tidy(session.manifest(), found)
+    session = ExactSession()
+    records = session.records()
+    frame = tidy(session.manifest(), records)
     parquet, csv = export(frame, tmp_path)
     for read in (pd.read_parquet(parquet), pd.read_csv(csv)):
-        one = read[(read.metric == "4k.bw") & (read.arm == "base") & (read.block == 0)]
-        assert found[0].samples is not None
-        assert list(one.value) == [found[0].samples["4k.bw"]]
+        rows = read[(read.metric == "4k.bw") & (read.arm == "base") & (read.block == 0)]
+        assert records[0].samples is not None
+        assert list(rows.value) == [records[0].samples["4k.bw"]]
 
 
 def test_a_session_without_samples_is_an_empty_table_with_columns(tmp_path: Path) -> None:
-    frame = tidy(Session(same_code=True).manifest(), [])
+    frame = tidy(ExactSession(same_code=True).manifest(), [])
     assert tuple(frame.columns) == COLUMNS
     assert frame.empty
     parquet, csv = export(frame, tmp_path)

@@ -6,7 +6,7 @@ import pytest
 
 from experiment.spec import Mode
 from results.units import is_virtual, shown_unit, with_shown_units
-from tests.reports.factory import Session
+from tests.reports.factory import ExactSession
 from tests.reports.wall_factory import WallSession
 from workloads.metrics import DEFINITIONS
 
@@ -34,16 +34,18 @@ def test_virtual_only_where_time_is_counted(unit: str, mode: Mode, shown: str) -
 def test_every_metric_of_time_that_the_lab_measures_is_virtual() -> None:
     """A metric that is named for a duration or a rate has a unit that says so."""
     in_time = {
-        one.name: is_virtual(shown_unit(one.unit, "exact"))
-        for one in DEFINITIONS
-        if "_ns" in one.name or one.name == "runtime" or one.name.endswith(("bw", "iops"))
+        definition.name: is_virtual(shown_unit(definition.unit, "exact"))
+        for definition in DEFINITIONS
+        if "_ns" in definition.name
+        or definition.name == "runtime"
+        or definition.name.endswith(("bw", "iops"))
     }
     assert len(in_time) > 8
     assert all(in_time.values()), in_time
 
 
 def test_the_head_of_a_session_has_them_and_is_otherwise_as_it_was() -> None:
-    exact, wall = Session().manifest(), WallSession().manifest()
+    exact, wall = ExactSession().manifest(), WallSession().manifest()
     units = {m.name: m.unit for m in with_shown_units(exact).cases[0].metrics}
     assert units["4k.bw"] == "virtual MiB/s"
     assert units["4k.ios"] == "count"
