@@ -97,9 +97,9 @@ def blocks(view: View) -> list[Block]:
             items.append(Item(line(gate)))
             checked += [Item(f"{gate.arm}, {text}") for text in texts]
             continue
-        found: list[Block] = [Listing(tuple(map(Item, texts)))] if texts else []
-        found += [Code("\n".join(lines)) for lines in quoted(gate)]
-        items.append(Item((Strong(line(gate)),), blocks=tuple(found)))
+        evidence: list[Block] = [Listing(tuple(map(Item, texts)))] if texts else []
+        evidence += [Code("\n".join(lines)) for lines in quoted(gate)]
+        items.append(Item((Strong(line(gate)),), blocks=tuple(evidence)))
     body: list[Block] = [Listing(tuple(items))] if items else []
     if checked:
         body.append(Fold("What was checked", (Listing(tuple(checked)),), page_only=True))

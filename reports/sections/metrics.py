@@ -137,16 +137,16 @@ def _runs(view: View, comparison: Comparison) -> tuple[list[Chart], list[Chart],
     called = of(m for m in comparison.primary if m.judgement.verdict in CALLED)
     judged = [chart for chart in of(comparison.primary) if chart not in called]
     own = [chart for chart in drawings if chart.kind not in ("bandwidth", "timeline")]
-    seen = [*judged, *own]
-    more = [chart for chart in drawings if chart not in (*called, *seen)]
+    shown = [*judged, *own]
+    more = [chart for chart in drawings if chart not in (*called, *shown)]
     # Where something was called, what was not is there to look up, too.
-    return (called, own, [*judged, *more]) if called else (called, seen, more)
+    return (called, own, [*judged, *more]) if called else (called, shown, more)
 
 
 def _every_run(
-    view: View, comparison: Comparison, seen: Sequence[Chart], more: Sequence[Chart]
+    view: View, comparison: Comparison, shown: Sequence[Chart], more: Sequence[Chart]
 ) -> list[Block]:
-    body = gallery(seen)
+    body = gallery(shown)
     if more:
         summary = "Other runs and phases, and bandwidth within a run"
         body.append(Fold(summary, tuple(gallery(more)), page_only=True))

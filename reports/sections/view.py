@@ -97,15 +97,15 @@ def by_phase(
     if not phases:
         return []
     judged = {(metric.case, metric.phase) for metric in comparison.primary}
-    seen = [each for each in phases if (each.case, each.phase) in judged] or phases
+    shown = [each for each in phases if (each.case, each.phase) in judged] or phases
     lines = [
         Paragraph((Strong(f"{each.case}, phase {each.phase}: "), f"{each.sentence}."), "lead")
-        for each in seen
+        for each in shown
     ]
     inner: list[Block] = []
     for each in phases:
         inner += [Heading(f"{each.case}, phase {each.phase}", 3)] if phases[1:] else []
-        if each not in seen:
+        if each not in shown:
             inner.append(Paragraph(f"{each.sentence[:1].upper()}{each.sentence[1:]}.", "lead"))
         inner += each.behind
     scattered = any(each.seeds > 1 for each in phases)
