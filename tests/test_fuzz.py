@@ -35,7 +35,7 @@ def test_damaged_inputs_give_an_error_of_the_labs(target: Target, tmp_path: Path
 
 
 @pytest.mark.parametrize(("name", "number"), [("ELF", 20_938_492_053_816_886)])
-def test_damage_that_once_was_a_traceback_is_an_error(name: str, number: int, tmp_path: Path) -> None:
+def test_damage_once_a_traceback_is_an_error(name: str, number: int, tmp_path: Path) -> None:
     (target,) = (each for each in TARGETS if each.name == name)
     inputs = target.inputs()
     assert failure_of(target, damaged(inputs[number % len(inputs)], number), tmp_path) == ""
