@@ -35,6 +35,7 @@ INIT = f'#!/bin/busybox sh\necho "{WORD}"\n/bin/busybox poweroff -f\n'
 PACK_TIMEOUT_S = 30.0
 REASON_CHARACTERS = 200
 KEPT = "accelerator.json"
+DEVICE = Path("/dev/kvm")
 # Flavours of configs/kconfig that look for bugs as they run.
 DEBUGGING = ("lockdep", "selftest", "kasan")
 
@@ -174,7 +175,7 @@ def cpu_is_emulated(*, proc: Path = Path("/proc"), sys: Path = Path("/sys")) -> 
 
 
 def provide(
-    cache: Path, kernel: Path, *, proc: Path = Path("/proc"), device: Path = Path("/dev/kvm")
+    cache: Path, kernel: Path, *, proc: Path = Path("/proc"), device: Path = DEVICE
 ) -> AcceleratorTest:
     """What this host can do, from the cache if it was found out since the host booted.
 
@@ -198,8 +199,26 @@ def provide(
     return result
 
 
+def require_device(accelerator: Accelerator, *, device: Path = DEVICE) -> None:
+    """See that what ran guests before is still there.
+
+    Raises:
+        InfraError: KVM's device is gone, or may not be opened any more.
+    """
+    if accelerator == "tcg":
+        return
+    try:
+        os.close(os.open(device, os.O_RDWR))
+    except OSError as error:
+        raise InfraError(
+            f"KVM is gone, by which guests ran so far: {error.strerror}",
+            where=str(device),
+            next_step="bring it back (./lab.py doctor --wall), then go on with --resume SESSION",
+        ) from None
+
+
 def kept(
-    cache: Path, *, proc: Path = Path("/proc"), device: Path = Path("/dev/kvm")
+    cache: Path, *, proc: Path = Path("/proc"), device: Path = DEVICE
 ) -> AcceleratorTest | None:
     """What was found out since the host booted, without finding it out; None if nothing was."""
     return _read(cache / KEPT, _key(proc, device))

@@ -200,6 +200,10 @@ def require_same(manifest: Manifest, session: Session, folder: Path) -> None:
         for twin in manifest.twins
         if (bench := session.twins.get(twin.name)) and twin.machine
     ]
+    if manifest.provenance.accelerator and session.wall is not None:
+        # What a block of one and a block of the other say is not of one host.
+        then, today = manifest.provenance.accelerator, session.wall.accelerator.name
+        pairs.append(("what runs guests", then, today))
     pairs.append(("guest", manifest.guest.model_dump_json(), session.guest.model_dump_json()))
     for what, then, today in pairs:
         if then != today:

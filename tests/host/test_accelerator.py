@@ -24,6 +24,7 @@ from host.accelerator import (
     decide,
     provide,
     reason_in,
+    require_device,
     some_kernel,
 )
 from host.facts import cache_folder
@@ -210,6 +211,18 @@ def test_kvm_of_an_emulated_host_is_no_real_time() -> None:
     assert not decision.real_time
     assert decision.name == "emulated kvm"
     assert decision.text() == "emulated kvm boots a kernel"
+
+
+def test_kvm_that_is_gone_is_an_error_with_its_reason(tmp_path: Path) -> None:
+    device = tmp_path / "kvm"
+    device.touch()
+    require_device("kvm", device=device)
+    device.unlink()
+    with pytest.raises(InfraError, match="No such file") as caught:
+        require_device("kvm,arch-capabilities=off", device=device)
+    assert caught.value.where == str(device)
+    assert "--resume" in caught.value.next_step
+    require_device("tcg", device=device)
 
 
 @pytest.mark.guest

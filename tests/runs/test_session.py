@@ -12,8 +12,10 @@ import pytest
 import runs.session
 from errors import InfraError, UsageError
 from experiment.spec import Experiment
+from host.accelerator import AcceleratorTest
 from results.record import Manifest
 from results.store import SessionStore, StoreError
+from runs.boots import WallHost
 from runs.options import Options
 from runs.session import SessionLock, new_folder, now, reopen, start
 from tests.reports import factory
@@ -51,6 +53,7 @@ class Prepared:
             ),
             "guest": manifest.guest,
             "qemu": None,
+            "wall": None,
             "experiment": manifest.experiment,
             "plan": SimpleNamespace(seeds=manifest.seeds),
         }
@@ -205,6 +208,20 @@ def test_another_qemu_is_refused(
     prepared.today["qemu"] = SimpleNamespace(binary_sha256="cd" * 32)
     with pytest.raises(InfraError, match="QEMU differs from the one this session started with"):
         reopen(tmp_path, options, progress)
+
+
+def test_another_accelerator_is_refused(
+    tmp_path: Path, manifest: Manifest, prepared: Prepared, options: Options
+) -> None:
+    """A session begun on KVM does not go on in the translator where KVM has gone."""
+    of_first = manifest.provenance.model_copy(update={"accelerator": "kvm"})
+    SessionStore(tmp_path).create(manifest.model_copy(update={"provenance": of_first}))
+    prepared.today["wall"] = WallHost(AcceleratorTest("kvm", ()), {}, ())
+    reopen(tmp_path, options, progress)
+    for other in (AcceleratorTest("tcg", ()), AcceleratorTest("kvm", (), emulated=True)):
+        prepared.today["wall"] = WallHost(other, {}, ())
+        with pytest.raises(InfraError, match=f"now {other.name}, then kvm"):
+            reopen(tmp_path, options, progress)
 
 
 def test_another_shape_of_guest_is_refused(
