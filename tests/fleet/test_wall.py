@@ -111,8 +111,8 @@ def test_a_host_that_lost_its_kvm_has_no_answer(
     """So that its block is made elsewhere; a guest that is lost with KVM there is an answer."""
     device = tmp_path / "kvm"
     device.touch()
-    wanted = functools.partial(accelerator.require_device, device=device)
-    monkeypatch.setattr(accelerator, "require_device", wanted)
+    of_device = functools.partial(accelerator.require_device, device=device)
+    monkeypatch.setattr(accelerator, "require_device", of_device)
 
     def refused(*arguments: object) -> Outcome:
         raise InfraError("virtme-ng started no guest", where="here")

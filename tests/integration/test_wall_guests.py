@@ -1,4 +1,4 @@
-"""Wall guests for real, under TCG: a whole run, and each way to end early told apart.
+"""Wall guests for real, on TCG and on a KVM that works: a whole run, and each way to end early.
 
 What goes wrong is written into the texts that the agent reads as shell.
 """
@@ -23,9 +23,10 @@ from experiment.load import load_guest
 from experiment.plan import scaled
 from experiment.spec import Dataset, PhaseTimes, WallShape
 from guests import initramfs, virtme
-from guests.exact import Outcome
-from guests.virtme import TRANSLATED_PATIENCE, WallMachine
+from guests.boot import Machine, Outcome
+from guests.virtme import WallMachine
 from host import accelerator, topology
+from host.accelerator import AcceleratorTest
 from kernels.cache import Kernel
 from runs.options import Options
 from tests.integration.lab_process import CHECKOUT
@@ -52,21 +53,26 @@ rmdir /sys/fs/cgroup/hog
 """
 
 
-@pytest.fixture(scope="module")
-def machine(wall_kernel: Kernel, options: Options) -> WallMachine:
-    # Under TCG on a loaded host a boot takes minutes.
+@pytest.fixture(scope="module", params=["tcg", "kvm"])
+def machine(request: pytest.FixtureRequest, wall_kernel: Kernel, options: Options) -> WallMachine:
+    """By the translator, and by KVM where it boots kernels: tests/systems/wall-on-kvm.sh."""
+    result = AcceleratorTest("tcg", ())
+    if request.param == "kvm":
+        result = accelerator.provide(options.cache, wall_kernel.image)
+        if result.accelerator == "tcg":
+            pytest.skip("KVM boots no kernel here")
+    # Translated on a loaded host a boot takes minutes.
     guest = load_guest(Path("smoke")).model_copy(update={"boot_timeout_s": 100.0})
     size = scaled(DATASET, guest)
-    return WallMachine(
+    plain = Machine(
         kernel=wall_kernel.image,
         initramfs=initramfs.provide(options.cache).path,
         guest=guest,
         size=size,
         prepare_text=prepare_text(WORKLOAD, file_mib=size.file_mib),
-        accelerator="tcg",
-        patience=TRANSLATED_PATIENCE,
-        placement=topology.place(topology.host_cpus(), vcpus=guest.vcpus),
+        preload=Path("of-exact-guests-alone"),
     )
+    return virtme.on_host(plain, result, topology.place(topology.host_cpus(), vcpus=guest.vcpus))
 
 
 def silent(word: str) -> None:

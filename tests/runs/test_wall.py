@@ -180,8 +180,8 @@ def test_a_session_whose_kvm_goes_stops_and_goes_on_where_it_was(
         AcceleratorTest("kvm", ()), {("", a): None for a in session.measured.guests}, ()
     )
     session = dataclasses.replace(session, wall=host)
-    wanted = functools.partial(accelerator.require_device, device=device)
-    monkeypatch.setattr(accelerator, "require_device", wanted)
+    of_device = functools.partial(accelerator.require_device, device=device)
+    monkeypatch.setattr(accelerator, "require_device", of_device)
 
     def boots(machine: WallMachine, *arguments: Any) -> Outcome:
         if not device.exists():
