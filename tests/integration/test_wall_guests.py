@@ -12,6 +12,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -25,12 +26,13 @@ from experiment.spec import Dataset, PhaseTimes, WallShape
 from guests import initramfs, virtme
 from guests.boot import Machine, Outcome
 from guests.virtme import WallMachine
-from host import accelerator, topology
+from host import accelerator, fitness, topology
 from host.accelerator import AcceleratorTest
+from host.packages import locate
 from kernels.cache import Kernel
 from runs.options import Options
 from tests.integration.lab_process import CHECKOUT
-from workloads import metrics, parse, validity
+from workloads import metrics, parse, sampled, validity
 from workloads.job import job_text, prepare_text
 from workloads.spec import load_catalogue
 
@@ -138,6 +140,59 @@ def test_guest_of_two_numa_nodes(machine: WallMachine, tmp_path: Path) -> None:
     assert outcome.files is not None
     assert outcome.files["nodes"] == b"0\n1\n"
     assert len((tmp_path / "pinning").read_text().splitlines()) == 2
+
+
+def huge_pages_of(pid: int) -> Counter[int]:
+    """How many pages of 2 MiB a process has on each host node."""
+    pages: Counter[int] = Counter()
+    for line in Path(f"/proc/{pid}/numa_maps").read_text().splitlines():
+        if "kernelpagesize_kB=2048" in line:
+            pages.update({int(n): int(count) for n, count in re.findall(r" N(\d+)=(\d+)", line)})
+    return pages
+
+
+@pytest.mark.long
+def test_guest_memory_is_in_huge_pages_of_its_host_nodes(
+    machine: WallMachine, tmp_path: Path
+) -> None:
+    placement = topology.place(topology.host_cpus(), vcpus=2, nodes=2)
+    changes = {"vcpus": 2, "numa_nodes": 2, "wall": WallShape(huge_pages=True)}
+    guest = machine.guest.model_copy(update=changes)
+    needed = guest.memory_mib // fitness.HUGE_PAGE_MIB
+    free = re.search(r"^HugePages_Free: +(\d+)", Path("/proc/meminfo").read_text(), re.M)
+    if free is None or int(free[1]) < needed:
+        pytest.skip("too few huge pages are reserved here")
+    pages: list[Counter[int]] = []
+
+    def watch(word: str) -> None:
+        if not pages:
+            names = processes(os.getpid())
+            pages.extend(huge_pages_of(p) for p in names if names[p].startswith("qemu-system"))
+
+    shaped = replace(machine, guest=guest, placement=placement)
+    outcome = virtme.run(shaped, NO_PHASES, tmp_path / "run", tmp_path, watch)
+    assert outcome.ending.kind == "done", outcome.ending
+    nodes = placement.nodes if placement else ()
+    if nodes:
+        assert pages == [dict.fromkeys(nodes, needed // 2)]
+    else:
+        assert [sum(each.values()) for each in pages] == [needed]
+
+
+@pytest.mark.long
+def test_samples_of_perf_are_taken_in_the_guest(machine: WallMachine, tmp_path: Path) -> None:
+    if locate("perf") is None:
+        pytest.skip("perf is not installed")
+    phases = WORKLOAD.phases_of("default")
+    times = {phase.name: PhaseTimes(ramp_s=0.3, runtime_s=1.5) for phase in phases}
+    limit = machine.size.cgroup_limit_mib << 20
+    text = job_text(phases, times, jobs=4, seed=7, limit_bytes=limit, observe="perf")
+    outcome = virtme.run(machine, text, tmp_path / "run", tmp_path, silent)
+    assert outcome.files is not None, outcome.ending
+    assert outcome.ending.kind == "done"
+    _, samples = sampled.waits(outcome.files["4k/perf"].decode())
+    # Of one CPU that is busy for as long as fio runs, less what starting it takes.
+    assert samples > 0.5 * sampled.FREQUENCY_HZ
 
 
 @pytest.mark.parametrize(
