@@ -13,7 +13,7 @@
 # On a host whose own KVM boots kernels no machine is needed:
 #
 #   .venv/bin/python -m pytest -k "kvm and not tcg" tests/integration/test_wall_guests.py \
-#       tests/systems/test_wall_on_kvm.py
+#       tests/integration/test_wall_on_kvm.py
 #
 # Exit status: pytest's; 2 usage, 3 as kvm.sh.  Environment: as kvm.sh.
 set -eu
@@ -33,4 +33,4 @@ export KVM_BUILD="filemap-v4 --mode wall --no-check --no-twins"
 export KVM_TIMEOUT_S="${KVM_TIMEOUT_S:-10800}"
 exec sh "$here/kvm.sh" "$release" "$folder" "$out" .venv/bin/python -m pytest -v -rs \
     -p no:cacheprovider --junitxml /out/tests.xml -k "kvm and not tcg" "$@" \
-    tests/integration/test_wall_guests.py tests/systems/test_wall_on_kvm.py
+    tests/integration/test_wall_guests.py tests/integration/test_wall_on_kvm.py
