@@ -16,6 +16,7 @@ from experiment.looks import budgets
 from experiment.machine import MachineSpec
 from experiment.plan import Plan, make_plan
 from experiment.spec import Experiment
+from host import accelerator
 from kernels.make import MakeProgress
 from results.record import Manifest
 from results.store import MANIFEST, SessionStore
@@ -86,7 +87,7 @@ def reopen(
     Raises:
         StoreError: no session in ``folder``.
         UsageError: no such budget can be had.
-        InfraError: kernels or initramfs would not be those of the first runs.
+        InfraError: kernels, initramfs or accelerator would not be those of the first runs.
     """
     store = SessionStore(folder)
     manifest = store.manifest()
@@ -94,6 +95,8 @@ def reopen(
     experiment = with_series_of(manifest.experiment, folder, options)
     if max_seeds is not None:
         experiment = with_budget(experiment, len(manifest.seeds), max_seeds, folder)
+    if options.executor.wall() is None:
+        accelerator.require_device(manifest.provenance.accelerator)
     session = prepare(experiment, options, progress)
     require_same(manifest, session, folder)
     if max_seeds is not None:

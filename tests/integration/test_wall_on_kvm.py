@@ -114,7 +114,7 @@ def test_a_session_outlives_its_kvm_and_the_keyboard(kvm: AcceleratorTest, tmp_p
     assert len(made) in (1, 2)
     assert [record.failure for record in records_of(folder).values()] == [None] * len(made)
     assert refused.returncode == Exit.INFRASTRUCTURE, refused.stderr
-    assert f"then {kvm.name}" in refused.stderr.replace("\n", " ")
+    assert "KVM is gone" in refused.stderr
     assert written_ids(folder) == made
 
     lab = start(*resume)

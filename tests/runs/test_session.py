@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import functools
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -12,6 +13,7 @@ import pytest
 import runs.session
 from errors import InfraError, UsageError
 from experiment.spec import Experiment
+from host import accelerator
 from host.accelerator import AcceleratorTest
 from results.record import Manifest
 from results.store import SessionStore, StoreError
@@ -211,9 +213,14 @@ def test_another_qemu_is_refused(
 
 
 def test_another_accelerator_is_refused(
-    tmp_path: Path, manifest: Manifest, prepared: Prepared, options: Options
+    tmp_path: Path,
+    manifest: Manifest,
+    prepared: Prepared,
+    options: Options,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A session begun on KVM does not go on in the translator where KVM has gone."""
+    """A session begun on KVM does not go on in the translator."""
+    monkeypatch.setattr(accelerator, "require_device", lambda ran_by: None)
     of_first = manifest.provenance.model_copy(update={"accelerator": "kvm"})
     SessionStore(tmp_path).create(manifest.model_copy(update={"provenance": of_first}))
     prepared.today["wall"] = WallHost(AcceleratorTest("kvm", ()), {}, ())
@@ -222,6 +229,25 @@ def test_another_accelerator_is_refused(
         prepared.today["wall"] = WallHost(other, {}, ())
         with pytest.raises(InfraError, match=f"now {other.name}, then kvm"):
             reopen(tmp_path, options, progress)
+
+
+def test_a_session_waits_for_its_kvm(
+    tmp_path: Path,
+    manifest: Manifest,
+    prepared: Prepared,
+    options: Options,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Before anything is built or booted to find out what else runs guests here."""
+    gone = functools.partial(accelerator.require_device, device=tmp_path / "kvm")
+    monkeypatch.setattr(accelerator, "require_device", gone)
+    of_first = manifest.provenance.model_copy(update={"accelerator": "emulated kvm"})
+    SessionStore(tmp_path).create(manifest.model_copy(update={"provenance": of_first}))
+    with pytest.raises(InfraError, match="KVM is gone"):
+        reopen(tmp_path, options, progress)
+    assert prepared.inputs is None
+    (tmp_path / "kvm").touch()
+    reopen(tmp_path, options, progress)
 
 
 def test_another_shape_of_guest_is_refused(
