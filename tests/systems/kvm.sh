@@ -112,7 +112,7 @@ guest_program >"$folder/usr/local/sbin/kvm-host"
 chmod 755 "$folder/usr/local/sbin/kvm-host"
 theirs=$folder/home/lab/.cache/twinboot
 mkdir -p "$theirs"
-for part in kernels digests; do
+for part in kernels digests initramfs native; do
     [ ! -d "$cache/$part" ] || cp -a --no-clobber "$cache/$part" "$theirs/"
 done
 chown -R "$(stat -c %u:%g "$folder/home/lab")" "$folder/home/lab/.cache"
