@@ -12,7 +12,7 @@
 #
 # On a host whose own KVM boots kernels no machine is needed:
 #
-#   .venv/bin/python -m pytest -k "kvm and not tcg" tests/integration/test_wall_guests.py \
+#   PATH=$PWD/.venv/bin:$PATH pytest -k "kvm and not tcg" tests/integration/test_wall_guests.py \
 #       tests/integration/test_wall_on_kvm.py
 #
 # Exit status: pytest's; 2 usage, 3 as kvm.sh.  Environment: as kvm.sh.
@@ -31,6 +31,9 @@ shift 3
 export KVM_CMDLINE="hugepages=700 ${KVM_CMDLINE:-}"
 export KVM_BUILD="filemap-v4 --mode wall --no-check --no-twins"
 export KVM_TIMEOUT_S="${KVM_TIMEOUT_S:-10800}"
-exec sh "$here/kvm.sh" "$release" "$folder" "$out" .venv/bin/python -m pytest -v -rs \
+# virtme-ng's programs live in the virtual environment.
+# shellcheck disable=SC2016 # the inner shell's
+exec sh "$here/kvm.sh" "$release" "$folder" "$out" \
+    sh -c 'PATH=$PWD/.venv/bin:$PATH exec python -m pytest "$@"' sh -v -rs \
     -p no:cacheprovider --junitxml /out/tests.xml -k "kvm and not tcg" "$@" \
     tests/integration/test_wall_guests.py tests/integration/test_wall_on_kvm.py
