@@ -46,8 +46,8 @@ def test_wall_mode_on_an_emulated_kvm(tmp_path: Path) -> None:
         text=True,
         timeout=TIMEOUT_S,
     )
-    said = (out / "stdout").read_text()[-5000:] if (out / "stdout").exists() else done.stderr
-    assert done.returncode == 0, said
+    output = (out / "stdout").read_text()[-5000:] if (out / "stdout").exists() else done.stderr
+    assert done.returncode == 0, output
     cases = list(ElementTree.parse(out / "tests.xml").iter("testcase"))
     skipped = {case.attrib["name"] for case in cases if case.find("skipped") is not None}
     assert len(cases) > len(skipped)
