@@ -31,6 +31,8 @@ WORD = "twinboot: a kernel runs here"
 # Seconds: a working KVM needs two or three, one that is itself emulated on a busy host thirty;
 # TCG up to a minute.
 DEADLINE_S = {"kvm": 60.0, "kvm,arch-capabilities=off": 60.0, "tcg": 180.0}
+# On a host that is emulated itself: seen to take longer than a minute, beside other work.
+EMULATED_PATIENCE = 5
 INIT = f'#!/bin/busybox sh\necho "{WORD}"\n/bin/busybox poweroff -f\n'
 PACK_TIMEOUT_S = 30.0
 REASON_CHARACTERS = 200
@@ -101,12 +103,17 @@ def reason_in(stdout: str, stderr: str) -> str:
     return reasons[0].removeprefix(f"{QEMU}: ")[:REASON_CHARACTERS]
 
 
+def deadline_s(accelerator: Accelerator, *, emulated: bool) -> float:
+    """Seconds that a boot may take before it is taken for one that hangs."""
+    return DEADLINE_S[accelerator] * (EMULATED_PATIENCE if emulated else 1)
+
+
 def attempt(accelerator: Accelerator, kernel: Path, initrd: Path) -> Attempt:
     """Boot ``kernel`` once; a boot that fails in whatever way is an answer too."""
     try:
         done = run(
             boot_argv(accelerator, kernel, initrd),
-            timeout_s=DEADLINE_S[accelerator],
+            timeout_s=deadline_s(accelerator, emulated=cpu_is_emulated()),
             check=False,
         )
     except InfraError as error:

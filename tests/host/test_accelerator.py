@@ -28,6 +28,7 @@ from host.accelerator import (
     some_kernel,
 )
 from host.facts import cache_folder
+from host.process import Finished
 from tests.host import emulated_kvm
 
 
@@ -132,6 +133,23 @@ def test_newest_plain_kernel_then_the_hosts_own(tmp_path: Path) -> None:
         if name != "new" and name != "old":
             assert some_kernel(tmp_path, boot=boot) == own
     assert some_kernel(tmp_path, boot=boot) == tmp_path / "kernels/new/bzImage"
+
+
+def test_an_emulated_host_has_more_time_to_boot(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where others share its host KVM took longer than a minute, and was taken for broken."""
+    given: list[float] = []
+
+    def run(argv: object, *, timeout_s: float, check: bool) -> Finished:
+        given.append(timeout_s)
+        return Finished((), 0, WORD, "", 0.0)
+
+    monkeypatch.setattr(accelerator, "run", run)
+    for emulated in (False, True):
+        monkeypatch.setattr(accelerator, "cpu_is_emulated", lambda emulated=emulated: emulated)
+        assert accelerator.attempt("kvm", tmp_path, tmp_path).works
+    assert given[1] >= 5 * given[0]
 
 
 @pytest.fixture
