@@ -25,7 +25,7 @@ from guests import virtme
 from guests.console import Ending
 from guests.exact import Outcome
 from guests.virtme import WallMachine
-from host import facts
+from host import accelerator, facts
 from host.accelerator import Accelerator, AcceleratorTest
 from host.doctor import DoctorCheck
 from host.topology import Placement
@@ -172,6 +172,8 @@ def _tried(
             try:
                 return virtme.run(machine, text, folder, logs, lambda word: None)
             except InfraError as error:
+                # Another host makes the block where this one has lost its KVM.
+                accelerator.require_device(machine.accelerator)
                 return Outcome(None, Ending("lost", str(error)), 0.0, 0.0)
 
         began = time.monotonic()

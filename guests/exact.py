@@ -27,18 +27,19 @@ from typing import IO
 
 from errors import InfraError
 from experiment.architecture import ARCHITECTURES
-from experiment.plan import Size
 from experiment.spec import Guest
-from guests import channel, console, stream
+from guests import console, stream
 from guests.argv import ExactFiles, Plugin, environment, memory_files, qemu_argv
+from guests.boot import OWN_MEMORY_BYTES, POLL_S, ending_of, sent_files
+from guests.boot import Machine as Machine
+from guests.boot import Outcome as Outcome
 from guests.console import Clock, Follower
 from guests.monitor import Monitor
 from guests.probe.plugin import Probe
-from host import limited, sandbox
+from host import sandbox
 from host.facts import HOST_RESERVE_MIB, memory_available_mib
 from host.process import Process, cpu_s, ended, kill_group, spawn, wait_for_end
 
-POLL_S = 0.1
 MIGRATION_TIMEOUT_S = 120.0
 # preload.c makes a disturbed stop rare, not impossible; see _ExactGuest.save.
 BOOT_ATTEMPTS = 5
@@ -52,27 +53,12 @@ BOX_TOOLS: tuple[sandbox.Tool, ...] = ("unshare", "bwrap")
 BY_SIGNAL = 128
 # How many times slower a guest is on a host that is as busy as hosts are.
 BUSIEST_HOST = 10
-# Beside the guest's memory: translated code, the plugin's tables, stacks.
-OWN_MEMORY_BYTES = 8 << 30
 MEMORY = "memory"
 # As /proc/PID/maps has it behind "/memfd:".
 IN_MEMORY = "twinboot"
 # Of guests like one, for whose memory the host's has to have room: this one, those beside it, and
 # what restored ones write.
 GUESTS_OF_ROOM = 4
-
-
-@dataclass(frozen=True)
-class Machine:
-    """What is booted: kernel, initramfs, shape, the preparation's text, and the kernel's words."""
-
-    kernel: Path
-    initramfs: Path
-    guest: Guest
-    size: Size
-    prepare_text: str
-    preload: Path
-    cmdline: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -94,21 +80,6 @@ class Snapshot:
         for memory in self.held:
             memory.close()
         shutil.rmtree(self.memory.parent, ignore_errors=True)
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """How a run ended: files sent (None if none came), ending, and its cost.
-
-    ``counts`` is what the probe wrote (``guests.probe.counts`` reads it), None for a
-    run without one and for one that did not end by itself.
-    """
-
-    files: dict[str, bytes] | None
-    ending: console.Ending
-    cpu_s: float
-    elapsed_s: float
-    counts: bytes | None = None
 
 
 class BootError(Exception):
@@ -291,7 +262,7 @@ class _ExactGuest:
         if not self.monitor.await_stop(give_up):
             gone = ended(self.process)
             clock: Clock = "" if gone else "flood" if self._floods() else "boot"
-            raise BootError(self._ending(done=False, clock=clock))
+            raise BootError(ending_of(self.files.console, agent_done=False, clock=clock))
 
     def to_end(self, watch: Callable[[str], None]) -> Outcome:
         self.monitor.command("cont")
@@ -301,12 +272,11 @@ class _ExactGuest:
         files: dict[str, bytes] | None = None
         status, board = self.process.returncode, ARCHITECTURES[self.machine.guest.arch].board
         done = console.agent_done(status, board.done_status, self.follower.more())
-        ending = self._ending(done=done, clock=clock)
+        ending = ending_of(self.files.console, agent_done=done, clock=clock)
         if done:
-            try:
-                files = limited.call(channel.read, self.files.result)
-            except (channel.ChannelError, limited.LimitError) as error:
-                ending = console.Ending("unreadable", str(error), ending.evidence)
+            files, broken = sent_files(self.files.result)
+            if broken:
+                ending = console.Ending("unreadable", broken, ending.evidence)
         elif not clock and status is not None and {-status, status - BY_SIGNAL} & KILLED_BY:
             ending = replace(ending, killed=True)
         counts = self.counts.read_bytes() if done and self.counts else None
@@ -333,12 +303,6 @@ class _ExactGuest:
     def _floods(self) -> bool:
         result = self.files.result.stat().st_size
         return self.follower.size > self.console_bytes or result > console.LARGEST
-
-    def _ending(self, *, done: bool, clock: Clock) -> console.Ending:
-        try:
-            return limited.call(console.ending, self.files.console, agent_done=done, deadline=clock)
-        except limited.LimitError as error:
-            return console.Ending("hung", f"its console cannot be read: {error.what}")
 
 
 def _write(sink: int, data: bytes) -> None:

@@ -21,21 +21,18 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from errors import InfraError
-from experiment.plan import Size
-from experiment.spec import Guest
-from guests import channel, console
+from guests import console
+from guests.boot import OWN_MEMORY_BYTES, POLL_S, Machine, Outcome, ending_of, sent_files
 from guests.console import Clock, Follower
-from guests.exact import OWN_MEMORY_BYTES, Machine, Outcome
 from guests.initramfs import AGENT
 from guests.monitor import Monitor
 from guests.virtme_argv import ENTER_NAME, VNG, WallFiles, environment, vng_argv, wrapped
-from host import limited, sandbox
-from host.accelerator import QEMU, Accelerator, AcceleratorTest
+from host import sandbox
+from host.accelerator import DEVICE, QEMU, Accelerator, AcceleratorTest
 from host.facts import text_of
 from host.process import Process, cpu_s_of, ended, spawn
 from host.topology import Placement
 
-POLL_S = 0.1
 START_TIMEOUT_S = 60.0
 PREFIX = "twinboot-"
 WALL_AGENT = AGENT.with_name("wall.sh")
@@ -44,7 +41,6 @@ ROOT_NAME = "root.cpio"
 TAIL = 500
 # Translated code runs ten times slower than the host's own, on any host.
 TRANSLATED_PATIENCE = 5
-KVM = Path("/dev/kvm")
 # The kernel keeps so much of a program's name.
 COMM_LENGTH = 15
 # Of a guest's root, where its init mounts.
@@ -57,35 +53,24 @@ ALL_CPU_S = 7 * 24 * 3600
 FIXED_ADDRESSES = ("nokaslr", "no_hash_pointers")
 
 
-@dataclass(frozen=True)
-class WallMachine:
-    """What is booted: kernel, initramfs, shape, how, and where on the host (None: unpinned).
+@dataclass(frozen=True, kw_only=True)
+class WallMachine(Machine):
+    """A machine in real time: by what it runs, and where on the host (None: unpinned).
 
     The initramfs is that of exact guests; here it is unpacked behind virtme-ng's root.
     """
 
-    kernel: Path
-    initramfs: Path
-    guest: Guest
-    size: Size
-    prepare_text: str
     accelerator: Accelerator
     placement: Placement | None = None
-    cmdline: tuple[str, ...] = ()
     patience: int = 1
 
 
 def on_host(machine: Machine, result: AcceleratorTest, placement: Placement | None) -> WallMachine:
     """A machine as a host boots it in real time, where that host has room for it."""
     return WallMachine(
-        kernel=machine.kernel,
-        initramfs=machine.initramfs,
-        guest=machine.guest,
-        size=machine.size,
-        prepare_text=machine.prepare_text,
+        **vars(machine),
         accelerator=result.accelerator,
         placement=placement,
-        cmdline=machine.cmdline,
         patience=1 if result.real_time else TRANSLATED_PATIENCE,
     )
 
@@ -141,7 +126,7 @@ def box_of(machine: WallMachine, files: WallFiles, folder: Path) -> sandbox.Box:
             file_bytes=max(memory_bytes, 2 * console.LARGEST),
         ),
     )
-    kvm = (KVM,) if machine.accelerator != "tcg" and KVM.exists() else ()
+    kvm = (DEVICE,) if machine.accelerator != "tcg" and DEVICE.exists() else ()
     return replace(made, devices=kvm, empty=MOUNTED_ON)
 
 
@@ -180,17 +165,9 @@ class _WallGuest:
         broken = ""
         # A result counts only when it is whole; it is looked for after the agent's
         # own word too, since a guest may hang while it powers off.
-        if self.files.result.exists() and self.files.result.stat().st_size:
-            try:
-                files = limited.call(channel.read, self.files.result)
-            except (channel.ChannelError, limited.LimitError) as error:
-                broken = str(error)
-        try:
-            ending = limited.call(
-                console.ending, self.follower.path, agent_done=files is not None, deadline=clock
-            )
-        except limited.LimitError as error:
-            ending = console.Ending("hung", f"its console cannot be read: {error.what}")
+        if self._result_bytes():
+            files, broken = sent_files(self.files.result)
+        ending = ending_of(self.follower.path, agent_done=files is not None, clock=clock)
         if ending.kind == "lost" and broken:
             ending = console.Ending("unreadable", broken, ending.evidence)
         if ending.kind == "boot":

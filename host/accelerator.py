@@ -31,10 +31,13 @@ WORD = "twinboot: a kernel runs here"
 # Seconds: a working KVM needs two or three, one that is itself emulated on a busy host thirty;
 # TCG up to a minute.
 DEADLINE_S = {"kvm": 60.0, "kvm,arch-capabilities=off": 60.0, "tcg": 180.0}
+# On a host that is emulated itself: seen to take longer than a minute, beside other work.
+EMULATED_PATIENCE = 5
 INIT = f'#!/bin/busybox sh\necho "{WORD}"\n/bin/busybox poweroff -f\n'
 PACK_TIMEOUT_S = 30.0
 REASON_CHARACTERS = 200
 KEPT = "accelerator.json"
+DEVICE = Path("/dev/kvm")
 # Flavours of configs/kconfig that look for bugs as they run.
 DEBUGGING = ("lockdep", "selftest", "kasan")
 
@@ -100,12 +103,17 @@ def reason_in(stdout: str, stderr: str) -> str:
     return reasons[0].removeprefix(f"{QEMU}: ")[:REASON_CHARACTERS]
 
 
+def deadline_s(accelerator: Accelerator, *, emulated: bool) -> float:
+    """Seconds that a boot may take before it is taken for one that hangs."""
+    return DEADLINE_S[accelerator] * (EMULATED_PATIENCE if emulated else 1)
+
+
 def attempt(accelerator: Accelerator, kernel: Path, initrd: Path) -> Attempt:
     """Boot ``kernel`` once; a boot that fails in whatever way is an answer too."""
     try:
         done = run(
             boot_argv(accelerator, kernel, initrd),
-            timeout_s=DEADLINE_S[accelerator],
+            timeout_s=deadline_s(accelerator, emulated=cpu_is_emulated()),
             check=False,
         )
     except InfraError as error:
@@ -174,7 +182,7 @@ def cpu_is_emulated(*, proc: Path = Path("/proc"), sys: Path = Path("/sys")) -> 
 
 
 def provide(
-    cache: Path, kernel: Path, *, proc: Path = Path("/proc"), device: Path = Path("/dev/kvm")
+    cache: Path, kernel: Path, *, proc: Path = Path("/proc"), device: Path = DEVICE
 ) -> AcceleratorTest:
     """What this host can do, from the cache if it was found out since the host booted.
 
@@ -198,8 +206,26 @@ def provide(
     return result
 
 
+def require_device(ran_by: str, *, device: Path = DEVICE) -> None:
+    """See that what ran guests before, an accelerator or its name in a record, is still there.
+
+    Raises:
+        InfraError: KVM's device is gone, or may not be opened any more.
+    """
+    if "kvm" not in ran_by:
+        return
+    try:
+        os.close(os.open(device, os.O_RDWR))
+    except OSError as error:
+        raise InfraError(
+            f"KVM is gone, by which guests ran so far: {error.strerror}",
+            where=str(device),
+            next_step="bring it back (./lab.py doctor --wall), then go on with --resume SESSION",
+        ) from None
+
+
 def kept(
-    cache: Path, *, proc: Path = Path("/proc"), device: Path = Path("/dev/kvm")
+    cache: Path, *, proc: Path = Path("/proc"), device: Path = DEVICE
 ) -> AcceleratorTest | None:
     """What was found out since the host booted, without finding it out; None if nothing was."""
     return _read(cache / KEPT, _key(proc, device))

@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 
 from errors import InfraError
 from host import accelerator as accelerators
@@ -24,6 +25,11 @@ STOLEN = 0.01
 BUSY = 0.05
 SAMPLE_S = 1.0
 HUGE_PAGE_MIB = 2
+NODE_PAGES = "/sys/devices/system/node/node{node}/hugepages/hugepages-2048kB/nr_hugepages"
+# A node's meminfo has "Node 0 " before each name, and no MemAvailable.
+PREFIX = re.compile(r"^Node \d+ ", re.M)
+FREE_OF_NODE = ("MemFree", "Active(file)", "Inactive(file)")
+NO_NODES: Mapping[int, str] = MappingProxyType({})
 FIELDS = ("user", "nice", "system", "idle", "iowait", "irq", "softirq", "steal")
 IDLE = ("idle", "iowait")
 OTHER_GUESTS = re.compile(r"^(qemu-system-|qemu-kvm|firecracker|cloud-hyperviso|VBoxHeadless)")
@@ -176,22 +182,37 @@ def check_thp(enabled: str, defrag: str, *, huge_pages: bool) -> DoctorCheck:
     return DoctorCheck("thp", "ok", chosen, "")
 
 
-def check_free_memory(meminfo: str, guest_mib: int, *, huge_pages: bool) -> DoctorCheck:
-    """Whether a guest of ``guest_mib`` fits without reclaim (text of /proc/meminfo)."""
+def check_free_memory(
+    meminfo: str, guest_mib: int, *, huge_pages: bool, bound_to: Mapping[int, str] = NO_NODES
+) -> DoctorCheck:
+    """Whether a guest of ``guest_mib`` fits without reclaim (text of /proc/meminfo).
+
+    ``bound_to`` has node/node*/meminfo of each host node that an equal share of its memory is
+    bound to: what is free on another one is of no use to it.
+    """
+    why = "a host that reclaims or swaps is measured instead of the guest"
+    share_mib = -(-guest_mib // max(1, len(bound_to)))
+    texts = {f" on node {node}": PREFIX.sub("", text) for node, text in bound_to.items()}
+    for where, text in (texts or {"": meminfo}).items():
+        free = re.search(r"^HugePages_Free:\s*(\d+)$", text, re.M)
+        pages, needed_pages = int(free[1]) if free else 0, -(-share_mib // HUGE_PAGE_MIB)
+        if huge_pages and pages < needed_pages:
+            space = f"{pages} huge pages free{where}, {needed_pages} needed"
+            mend = f"sysctl vm.nr_hugepages={needed_pages}"
+            if where:
+                mend = f"echo {needed_pages} > {NODE_PAGES.format(node=where.split()[-1])}"
+            return DoctorCheck("memory", "fail", space, why, mend)
+    mend = "end other work, or use a smaller guest"
     available = meminfo_mib(meminfo, "MemAvailable")
     needed = HOST_RESERVE_MIB + QEMU_OVERHEAD_MIB + (0 if huge_pages else guest_mib)
-    why = "a host that reclaims or swaps is measured instead of the guest"
-    if huge_pages:
-        free = re.search(r"^HugePages_Free:\s*(\d+)$", meminfo, re.M)
-        pages, needed_pages = int(free[1]) if free else 0, -(-guest_mib // HUGE_PAGE_MIB)
-        if pages < needed_pages:
-            space = f"{pages} huge pages free, {needed_pages} needed"
-            return DoctorCheck(
-                "memory", "fail", space, why, f"sysctl vm.nr_hugepages={needed_pages}"
-            )
     space = f"{available} MiB available, {needed} needed"
     if available < needed:
-        return DoctorCheck("memory", "fail", space, why, "end other work, or use a smaller guest")
+        return DoctorCheck("memory", "fail", space, why, mend)
+    for where, text in texts.items():
+        free_mib = sum(meminfo_mib(text, name) for name in FREE_OF_NODE)
+        if not huge_pages and free_mib < share_mib:
+            on_node = f"{free_mib} MiB available{where}, {share_mib} needed"
+            return DoctorCheck("memory", "fail", on_node, why, mend)
     return DoctorCheck("memory", "ok", space, "")
 
 
@@ -301,7 +322,16 @@ def fitness(
         check_thp(
             text_of(thp / "enabled"), text_of(thp / "khugepaged/defrag"), huge_pages=huge_pages
         ),
-        check_free_memory(meminfo, guest_mib, huge_pages=huge_pages),
+        check_free_memory(
+            meminfo,
+            guest_mib,
+            huge_pages=huge_pages,
+            bound_to={
+                node: text
+                for node in (placement.nodes if placement else ())
+                if (text := text_of(sys / f"devices/system/node/node{node}/meminfo"))
+            },
+        ),
         check_swap(meminfo),
         check_other_guests(processes(proc)),
     )

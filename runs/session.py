@@ -16,6 +16,7 @@ from experiment.looks import budgets
 from experiment.machine import MachineSpec
 from experiment.plan import Plan, make_plan
 from experiment.spec import Experiment
+from host import accelerator
 from kernels.make import MakeProgress
 from results.record import Manifest
 from results.store import MANIFEST, SessionStore
@@ -86,7 +87,7 @@ def reopen(
     Raises:
         StoreError: no session in ``folder``.
         UsageError: no such budget can be had.
-        InfraError: kernels or initramfs would not be those of the first runs.
+        InfraError: kernels, initramfs or accelerator would not be those of the first runs.
     """
     store = SessionStore(folder)
     manifest = store.manifest()
@@ -94,6 +95,8 @@ def reopen(
     experiment = with_series_of(manifest.experiment, folder, options)
     if max_seeds is not None:
         experiment = with_budget(experiment, len(manifest.seeds), max_seeds, folder)
+    if options.executor.wall() is None:
+        accelerator.require_device(manifest.provenance.accelerator)
     session = prepare(experiment, options, progress)
     require_same(manifest, session, folder)
     if max_seeds is not None:
@@ -200,6 +203,10 @@ def require_same(manifest: Manifest, session: Session, folder: Path) -> None:
         for twin in manifest.twins
         if (bench := session.twins.get(twin.name)) and twin.machine
     ]
+    if manifest.provenance.accelerator and session.wall is not None:
+        # What a block of one and a block of the other say is not of one host.
+        then, today = manifest.provenance.accelerator, session.wall.accelerator.name
+        pairs.append(("what runs guests", then, today))
     pairs.append(("guest", manifest.guest.model_dump_json(), session.guest.model_dump_json()))
     for what, then, today in pairs:
         if then != today:

@@ -18,7 +18,7 @@ from experiment.plan import PlannedRun
 from guests import virtme
 from guests.console import Ending
 from guests.exact import Outcome
-from host import fitness
+from host import accelerator, fitness
 from host.fitness import read_counters
 from host.topology import Placement
 from kernels.cache import hold
@@ -60,7 +60,7 @@ def measure_wall(
     to back.  ``decided`` is asked at the pre-set looks, if the experiment wants them.
 
     Raises:
-        InfraError: virtme-ng or QEMU does not start, or the disk is too small.
+        InfraError: KVM is gone by which guests ran before, or the disk is too small.
     """
     if session.same_code:
         reporter.log("the arms' machine code is the same: nothing to boot (--measure-anyway does)")
@@ -226,12 +226,12 @@ def _boot(stage: WallStage, run: PlannedRun) -> Outcome:
     def watch(word: str) -> None:
         stage.reporter.reached(run.run_id, word)
 
+    machine = stage.session.wall_machine(run)
     try:
-        return virtme.run(
-            stage.session.wall_machine(run), stage.session.job(run), folder, logs, watch
-        )
+        return virtme.run(machine, stage.session.job(run), folder, logs, watch)
     except InfraError as error:
-        # One guest that did not start is one run lost; a host that starts none loses all.
+        # One guest that did not start is one run lost; without KVM none would start.
+        accelerator.require_device(machine.accelerator)
         return Outcome(None, Ending("lost", str(error)), 0.0, 0.0)
     finally:
         shutil.rmtree(folder, ignore_errors=True)

@@ -56,7 +56,7 @@ def doctor_verb(
             log(f"differs: {difference}")
     checks = doctor.run_checks()
     if wall:
-        guest = load.load_guest(Path("laptop"))
+        guest = load.load_guest(Path("wall"))
         checks = (
             *checks,
             *fitness.wall_checks(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import itertools
 import threading
 from pathlib import Path
@@ -11,6 +12,13 @@ import pytest
 
 from errors import InfraError
 from experiment.design import AGAIN
+from fleet.site import Site
+from fleet.wall import _tried
+from guests import virtme
+from guests.exact import Outcome
+from guests.virtme import on_host
+from host import accelerator
+from host.accelerator import AcceleratorTest
 from runs.arms import plan_of
 from runs.options import Options
 from runs.prepare import Session, wall_host
@@ -95,6 +103,32 @@ def test_a_wall_host_that_comes_after_the_others_is_waited_for(
     measure(bench, cluster, 1)
     late.join()
     assert len(bench.records("wall")) == 3
+
+
+def test_a_host_that_lost_its_kvm_has_no_answer(
+    bench: FleetBench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So that its block is made elsewhere; a guest that is lost with KVM there is an answer."""
+    device = tmp_path / "kvm"
+    device.touch()
+    of_device = functools.partial(accelerator.require_device, device=device)
+    monkeypatch.setattr(accelerator, "require_device", of_device)
+
+    def refused(*arguments: object) -> Outcome:
+        raise InfraError("virtme-ng started no guest", where="here")
+
+    monkeypatch.setattr(virtme, "run", refused)
+    session = bench.session(1)
+    machine = on_host(session.machine(session.plan.runs[0]), AcceleratorTest("kvm", ()), None)
+    site = Site(tmp_path / "cache")
+    try:
+        run, _ = _tried(machine, "", site, 2)
+        assert run.outcome.ending.kind == "lost"
+        device.unlink()
+        with pytest.raises(InfraError, match="KVM is gone"):
+            _tried(machine, "", site, 2)
+    finally:
+        site.close()
 
 
 def test_without_a_wall_host_the_message_names_how_to_have_one(

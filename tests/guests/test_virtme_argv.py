@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import shlex
 import subprocess
+import sys
+from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 
@@ -19,6 +21,7 @@ from host.process import run
 from host.topology import Placement
 from tests.guests.test_argv import LAPTOP_SIZE
 
+VIRTME_NG = "virtme-ng"
 GOLDEN = Path(__file__).parent / "golden"
 FILES = WallFiles(Path("/tmp/twinboot-test"))
 ONE_NODE = Placement(vcpus=(1,), lab=(0,), nodes=(), isolated=True)
@@ -59,6 +62,26 @@ def test_golden(name: str) -> None:
     assert text == path.read_text()
 
 
+@pytest.fixture(scope="module", params=["pinned", pytest.param("newest", marks=pytest.mark.long)])
+def virtme_ng(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[None]:
+    """The virtme-ng of requirements.lock, and the newest that the package index has."""
+    with pytest.MonkeyPatch.context() as environ:
+        if request.param == "newest":
+            place = tmp_path_factory.mktemp("newest")
+            pip = [sys.executable, "-m", "pip", "install", "--quiet", "--target", str(place)]
+            done = run([*pip, VIRTME_NG], timeout_s=300, check=False)
+            if done.returncode:
+                pytest.skip(f"no package index within reach: {done.stderr.strip()[-200:]}")
+            environ.setenv("PATH", f"{place / 'bin'}:{os.environ['PATH']}")
+            environ.setenv("PYTHONPATH", str(place))
+            (metadata,) = place.glob("virtme_ng-*.dist-info")
+            version = metadata.name.removeprefix("virtme_ng-").removesuffix(".dist-info")
+            assert run(["vng", "--version"], timeout_s=60).stdout == f"virtme-ng {version}\n"
+        yield
+
+
 def dry_run(
     folder: Path, machine: Guest, accelerator: Accelerator, placement: Placement | None
 ) -> list[str]:
@@ -75,6 +98,7 @@ def dry_run(
     return shlex.split(done.stdout)
 
 
+@pytest.mark.usefixtures("virtme_ng")
 @pytest.mark.parametrize("accelerator", ACCELERATORS)
 def test_virtme_ng_chooses_nothing_that_we_chose(accelerator: Accelerator, tmp_path: Path) -> None:
     words = dry_run(tmp_path, guest("laptop"), accelerator, ONE_NODE)
@@ -93,6 +117,34 @@ def test_virtme_ng_chooses_nothing_that_we_chose(accelerator: Accelerator, tmp_p
     assert not [word for word in words if "virtiofs" in word and "id=virtfs" not in word]
     assert f"virtserialport,name={PORT_NAME},chardev=twinboot-result" in pairs["-device"]
     assert "brd.rd_size=131072" in pairs["-append"][0].split()
+
+
+@pytest.mark.usefixtures("virtme_ng")
+def test_virtme_ng_serves_by_9p_and_pins_nothing_where_it_could(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It takes virtiofs where the host has its daemon, and pins where its configuration says."""
+    programs, called = tmp_path / "programs", tmp_path / "called"
+    programs.mkdir()
+    (programs / "virtiofsd").write_text(f'#!/bin/sh\necho "$@" >>{called}\nexec sleep 60\n')
+    (programs / "virtiofsd").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{programs}:{os.environ['PATH']}")
+    monkeypatch.setenv("HOME", str(tmp_path / "user"))
+    configuration = tmp_path / "user/.config/virtme-ng/virtme-ng.conf"
+    configuration.parent.mkdir(parents=True)
+    configuration.write_text('{"default_opts": {"pin": "0", "cpus": "3", "rw": true}}')
+    (tmp_path / "run").mkdir()
+    words = dry_run(tmp_path / "run", guest("laptop"), "tcg", ONE_NODE)
+    assert not called.exists()
+    pairs = list(pairwise(words))
+    assert [value for option, value in pairs if option == "-smp"] == ["1"]
+    shares = [value for option, value in pairs if option == "-fsdev"]
+    assert [("local,id=" in share, ",readonly=on" in share) for share in shares] == [
+        (True,) * 2
+    ] * 2
+    devices = [value for option, value in pairs if option == "-device"]
+    assert len([device for device in devices if device.startswith("virtio-9p")]) == len(shares)
+    assert not [device for device in devices if "vhost-user-fs" in device]
 
 
 def test_numa_nodes_and_huge_pages_are_whole_guests() -> None:

@@ -47,6 +47,17 @@ SwapTotal:       2097152 kB
 SwapFree:        2097152 kB
 HugePages_Free:      400
 """
+# As node/node*/meminfo has it: of the host's 400 huge pages 300 are on the first node.
+NODES = {
+    0: """\
+Node 0 MemTotal:        8192000 kB
+Node 0 MemFree:         3072000 kB
+Node 0 Active(file):     512000 kB
+Node 0 Inactive(file):   512000 kB
+Node 0 HugePages_Free:    300
+""",
+    1: "Node 1 MemFree: 1024000 kB\nNode 1 HugePages_Free: 100\n",
+}
 KVM = AcceleratorTest("kvm", (Attempt("kvm", True, ""),))
 TCG = AcceleratorTest("tcg", (Attempt("kvm", False, "told not to"), Attempt("tcg", True, "")))
 THP = "always [madvise] never\n"
@@ -120,6 +131,18 @@ CHECKS: tuple[tuple[DoctorCheck, str, str], ...] = (
     (check_free_memory(MEMINFO, 801, huge_pages=True), "fail", "400 huge pages free, 401 needed"),
     (check_free_memory(MEMINFO, 800, huge_pages=True), "ok", "8000 MiB available, 912 needed"),
     (check_free_memory("", 800, huge_pages=True), "fail", "0 huge pages free, 400 needed"),
+    (check_free_memory(MEMINFO, 601, huge_pages=True, bound_to={0: NODES[0]}), "fail",
+     "300 huge pages free on node 0, 301 needed"),
+    (check_free_memory(MEMINFO, 600, huge_pages=True, bound_to={0: NODES[0]}), "ok",
+     "8000 MiB available, 912 needed"),
+    (check_free_memory(MEMINFO, 402, huge_pages=True, bound_to=NODES), "fail",
+     "100 huge pages free on node 1, 101 needed"),
+    (check_free_memory(MEMINFO, 4001, huge_pages=False, bound_to={0: NODES[0]}), "fail",
+     "4000 MiB available on node 0, 4001 needed"),
+    (check_free_memory(MEMINFO, 2000, huge_pages=False, bound_to=NODES), "ok",
+     "8000 MiB available, 2912 needed"),
+    (check_free_memory(MEMINFO, 2002, huge_pages=False, bound_to=NODES), "fail",
+     "1000 MiB available on node 1, 1001 needed"),
     (check_swap(MEMINFO), "ok", "2048 MiB, unused"),
     (check_swap("SwapTotal: 2097152 kB\nSwapFree: 1048576 kB\n"), "warn", "1024 MiB in use"),
     (check_swap(""), "ok", "none"),
@@ -145,8 +168,10 @@ def test_checks(check: DoctorCheck, status: str, value: str) -> None:
         (check_turbo("0", ""), "echo 1 > /sys/devices/system/cpu/intel_pstate/no_turbo"),
         (check_turbo("", "1"), "echo 0 > /sys/devices/system/cpu/cpufreq/boost"),
         (check_free_memory(MEMINFO, 1001, huge_pages=True), "sysctl vm.nr_hugepages=501"),
+        (check_free_memory(MEMINFO, 402, huge_pages=True, bound_to=NODES),
+         "echo 101 > /sys/devices/system/node/node1/hugepages/hugepages-2048kB/nr_hugepages"),
     ],
-)
+)  # fmt: skip
 def test_mends_can_be_pasted(check: DoctorCheck, command: str) -> None:
     assert check.mend == command
 
@@ -202,6 +227,17 @@ def test_noisy_host_as_a_whole(tmp_path: Path) -> None:
     facts = fitness_facts(checks)
     assert facts["fitness turbo"] == "warn: on"
     assert len(facts) == len(checks) == 13
+
+
+def test_memory_of_the_node_that_a_guest_is_bound_to(tmp_path: Path) -> None:
+    nodes = {f"sys/devices/system/node/node{node}/meminfo": text for node, text in NODES.items()}
+    write(tmp_path, {"proc/stat": STAT, "proc/meminfo": MEMINFO, **nodes})
+    checks = fitness(
+        guest_mib=640, vcpus=1, huge_pages=True, placement=Placement((1,), (0,), (1,), True),
+        accelerator=KVM, proc=tmp_path / "proc", sys=tmp_path / "sys", sample_s=0,
+    )  # fmt: skip
+    (memory,) = (check for check in checks if check.name == "memory")
+    assert memory.found == "100 huge pages free on node 1, 320 needed"
 
 
 def test_processes_of_this_host_hold_this_one() -> None:

@@ -150,6 +150,7 @@ def test_a_wall_guest_of_an_ordinary_user_comes_to_its_end(
         guest=guest,
         size=size,
         prepare_text=prepare_text(workload, file_mib=size.file_mib),
+        preload=Path("of-exact-guests-alone"),
         accelerator="tcg",
         patience=TRANSLATED_PATIENCE,
     )

@@ -1,4 +1,4 @@
-"""Wall guests for real, under TCG: a whole run, and each way to end early told apart.
+"""Wall guests for real, on TCG and on a KVM that works: a whole run, and each way to end early.
 
 What goes wrong is written into the texts that the agent reads as shell.
 """
@@ -12,6 +12,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -23,13 +24,16 @@ from experiment.load import load_guest
 from experiment.plan import scaled
 from experiment.spec import Dataset, PhaseTimes, WallShape
 from guests import initramfs, virtme
-from guests.exact import Outcome
-from guests.virtme import TRANSLATED_PATIENCE, WallMachine
-from host import accelerator, topology
+from guests.boot import Machine, Outcome
+from guests.virtme import WallMachine
+from guests.virtme_argv import VNG
+from host import accelerator, fitness, sandbox, topology
+from host.accelerator import QEMU, AcceleratorTest
+from host.packages import locate
 from kernels.cache import Kernel
 from runs.options import Options
 from tests.integration.lab_process import CHECKOUT
-from workloads import metrics, parse, validity
+from workloads import metrics, parse, sampled, validity
 from workloads.job import job_text, prepare_text
 from workloads.spec import load_catalogue
 
@@ -52,21 +56,26 @@ rmdir /sys/fs/cgroup/hog
 """
 
 
-@pytest.fixture(scope="module")
-def machine(wall_kernel: Kernel, options: Options) -> WallMachine:
-    # Under TCG on a loaded host a boot takes minutes.
+@pytest.fixture(scope="module", params=["tcg", "kvm"])
+def machine(request: pytest.FixtureRequest, wall_kernel: Kernel, options: Options) -> WallMachine:
+    """By the translator, and by KVM where it boots kernels: tests/systems/wall-on-kvm.sh."""
+    result = AcceleratorTest("tcg", ())
+    if request.param == "kvm":
+        result = accelerator.provide(options.cache, wall_kernel.image)
+        if result.accelerator == "tcg":
+            pytest.skip("KVM boots no kernel here")
+    # Translated on a loaded host a boot takes minutes.
     guest = load_guest(Path("smoke")).model_copy(update={"boot_timeout_s": 100.0})
     size = scaled(DATASET, guest)
-    return WallMachine(
+    plain = Machine(
         kernel=wall_kernel.image,
         initramfs=initramfs.provide(options.cache).path,
         guest=guest,
         size=size,
         prepare_text=prepare_text(WORKLOAD, file_mib=size.file_mib),
-        accelerator="tcg",
-        patience=TRANSLATED_PATIENCE,
-        placement=topology.place(topology.host_cpus(), vcpus=guest.vcpus),
+        preload=Path("of-exact-guests-alone"),
     )
+    return virtme.on_host(plain, result, topology.place(topology.host_cpus(), vcpus=guest.vcpus))
 
 
 def silent(word: str) -> None:
@@ -76,6 +85,17 @@ def silent(word: str) -> None:
 def ended(machine: WallMachine, logs: Path, text: str = NO_PHASES, **changes: object) -> Outcome:
     guest = machine.guest.model_copy(update=changes)
     return virtme.run(replace(machine, guest=guest), text, logs / "run", logs, silent)
+
+
+def sections(listing: str) -> dict[str, list[str]]:
+    """Names by folder, of ``ls`` with several folders."""
+    names: dict[str, list[str]] = {}
+    for line in filter(None, listing.splitlines()):
+        if line.endswith(":"):
+            names[line[:-1]] = inside = []
+        else:
+            inside.append(line)
+    return names
 
 
 def test_whole_run_is_valid_and_its_vcpu_is_where_it_was_put(
@@ -98,11 +118,13 @@ def test_whole_run_is_valid_and_its_vcpu_is_where_it_was_put(
     assert outcome.files is not None
     assert outcome.files["secrets"].count(b"No such file") == 3
     assert b"of the host" not in outcome.files["secrets"]
-    empty = [f"{host}/{name}:" for name in ("home", "root", "var")]
-    listed = outcome.files["host"].decode().split()
-    assert [word for word in listed if word.endswith(":")] == sorted([*empty, f"{host}/usr:"])
-    assert listed.index(empty[0]) + 1 == listed.index(empty[1])
-    assert "bin" in listed
+    listed = sections(outcome.files["host"].decode())
+    # Of the host's own folders there are those that lead to the lab's programs.
+    programs = [place.parts for place in sandbox.programs(VNG, QEMU)]
+    for name in ("root", "home", "var"):
+        leading = {parts[2] for parts in programs if parts[1] == name and len(parts) > 2}
+        assert set(listed[f"{host}/{name}"]) == leading
+    assert "bin" in listed[f"{host}/usr"]
     result = parse.guest_result(outcome.files, ("4k",))
     build_id = wall_kernel.identity.build_id
     claim = validity.Claim(phases, limit, 7, build_id, validity.LEFT_PAGES_WALL)
@@ -132,6 +154,59 @@ def test_guest_of_two_numa_nodes(machine: WallMachine, tmp_path: Path) -> None:
     assert outcome.files is not None
     assert outcome.files["nodes"] == b"0\n1\n"
     assert len((tmp_path / "pinning").read_text().splitlines()) == 2
+
+
+def huge_pages_of(pid: int) -> Counter[int]:
+    """How many pages of 2 MiB a process has on each host node."""
+    pages: Counter[int] = Counter()
+    for line in Path(f"/proc/{pid}/numa_maps").read_text().splitlines():
+        if "kernelpagesize_kB=2048" in line:
+            pages.update({int(n): int(count) for n, count in re.findall(r" N(\d+)=(\d+)", line)})
+    return pages
+
+
+@pytest.mark.long
+def test_guest_memory_is_in_huge_pages_of_its_host_nodes(
+    machine: WallMachine, tmp_path: Path
+) -> None:
+    placement = topology.place(topology.host_cpus(), vcpus=2, nodes=2)
+    changes = {"vcpus": 2, "numa_nodes": 2, "wall": WallShape(huge_pages=True)}
+    guest = machine.guest.model_copy(update=changes)
+    needed = guest.memory_mib // fitness.HUGE_PAGE_MIB
+    free = re.search(r"^HugePages_Free: +(\d+)", Path("/proc/meminfo").read_text(), re.M)
+    if free is None or int(free[1]) < needed:
+        pytest.skip("too few huge pages are reserved here")
+    pages: list[Counter[int]] = []
+
+    def watch(word: str) -> None:
+        if not pages:
+            names = processes(os.getpid())
+            pages.extend(huge_pages_of(p) for p in names if names[p].startswith("qemu-system"))
+
+    shaped = replace(machine, guest=guest, placement=placement)
+    outcome = virtme.run(shaped, NO_PHASES, tmp_path / "run", tmp_path, watch)
+    assert outcome.ending.kind == "done", outcome.ending
+    nodes = placement.nodes if placement else ()
+    if nodes:
+        assert pages == [dict.fromkeys(nodes, needed // 2)]
+    else:
+        assert [sum(each.values()) for each in pages] == [needed]
+
+
+@pytest.mark.long
+def test_samples_of_perf_are_taken_in_the_guest(machine: WallMachine, tmp_path: Path) -> None:
+    if locate("perf") is None:
+        pytest.skip("perf is not installed")
+    phases = WORKLOAD.phases_of("default")
+    times = {phase.name: PhaseTimes(ramp_s=0.3, runtime_s=1.5) for phase in phases}
+    limit = machine.size.cgroup_limit_mib << 20
+    text = job_text(phases, times, jobs=4, seed=7, limit_bytes=limit, observe="perf")
+    outcome = virtme.run(machine, text, tmp_path / "run", tmp_path, silent)
+    assert outcome.files is not None, outcome.ending
+    assert outcome.ending.kind == "done"
+    _, samples = sampled.waits(outcome.files["4k/perf"].decode())
+    # 300 where the host gives the guest its time.
+    assert samples > 10
 
 
 @pytest.mark.parametrize(

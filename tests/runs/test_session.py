@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import functools
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -12,8 +13,11 @@ import pytest
 import runs.session
 from errors import InfraError, UsageError
 from experiment.spec import Experiment
+from host import accelerator
+from host.accelerator import AcceleratorTest
 from results.record import Manifest
 from results.store import SessionStore, StoreError
+from runs.boots import WallHost
 from runs.options import Options
 from runs.session import SessionLock, new_folder, now, reopen, start
 from tests.reports import factory
@@ -51,6 +55,7 @@ class Prepared:
             ),
             "guest": manifest.guest,
             "qemu": None,
+            "wall": None,
             "experiment": manifest.experiment,
             "plan": SimpleNamespace(seeds=manifest.seeds),
         }
@@ -205,6 +210,44 @@ def test_another_qemu_is_refused(
     prepared.today["qemu"] = SimpleNamespace(binary_sha256="cd" * 32)
     with pytest.raises(InfraError, match="QEMU differs from the one this session started with"):
         reopen(tmp_path, options, progress)
+
+
+def test_another_accelerator_is_refused(
+    tmp_path: Path,
+    manifest: Manifest,
+    prepared: Prepared,
+    options: Options,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A session begun on KVM does not go on in the translator."""
+    monkeypatch.setattr(accelerator, "require_device", lambda ran_by: None)
+    of_first = manifest.provenance.model_copy(update={"accelerator": "kvm"})
+    SessionStore(tmp_path).create(manifest.model_copy(update={"provenance": of_first}))
+    prepared.today["wall"] = WallHost(AcceleratorTest("kvm", ()), {}, ())
+    reopen(tmp_path, options, progress)
+    for other in (AcceleratorTest("tcg", ()), AcceleratorTest("kvm", (), emulated=True)):
+        prepared.today["wall"] = WallHost(other, {}, ())
+        with pytest.raises(InfraError, match=f"now {other.name}, then kvm"):
+            reopen(tmp_path, options, progress)
+
+
+def test_a_session_waits_for_its_kvm(
+    tmp_path: Path,
+    manifest: Manifest,
+    prepared: Prepared,
+    options: Options,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Before anything is built or booted to find out what else runs guests here."""
+    gone = functools.partial(accelerator.require_device, device=tmp_path / "kvm")
+    monkeypatch.setattr(accelerator, "require_device", gone)
+    of_first = manifest.provenance.model_copy(update={"accelerator": "emulated kvm"})
+    SessionStore(tmp_path).create(manifest.model_copy(update={"provenance": of_first}))
+    with pytest.raises(InfraError, match="KVM is gone"):
+        reopen(tmp_path, options, progress)
+    assert prepared.inputs is None
+    (tmp_path / "kvm").touch()
+    reopen(tmp_path, options, progress)
 
 
 def test_another_shape_of_guest_is_refused(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -18,7 +19,7 @@ from guests import virtme
 from guests.console import Ending, Kind
 from guests.exact import Outcome
 from guests.virtme import WallMachine
-from host import limited
+from host import accelerator, limited
 from host.accelerator import AcceleratorTest
 from host.topology import Placement
 from kernels.cache import Kernel
@@ -164,6 +165,42 @@ def test_a_guest_that_stays_lost_is_the_hosts_fault(
     assert failure is not None
     assert (failure.kind, failure.blame) == ("lost", "host")
     assert "started no guest" in failure.message
+
+
+def test_a_session_whose_kvm_goes_stops_and_goes_on_where_it_was(
+    guests: WallGuests, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is not on record is made when KVM is back: a lost guest would stay lost."""
+    device, cache = tmp_path / "kvm", tmp_path / "cache"
+    (cache / "locks").mkdir(parents=True)
+    store = SessionStore(tmp_path / "session")
+    store.raw.mkdir(parents=True)
+    session = wall_session(cache, 2)
+    host = WallHost(
+        AcceleratorTest("kvm", ()), {("", a): None for a in session.measured.guests}, ()
+    )
+    session = dataclasses.replace(session, wall=host)
+    of_device = functools.partial(accelerator.require_device, device=device)
+    monkeypatch.setattr(accelerator, "require_device", of_device)
+
+    def boots(machine: WallMachine, *arguments: Any) -> Outcome:
+        if not device.exists():
+            raise InfraError("virtme-ng started no guest", where="here")
+        if len(guests.booted) == 3:
+            device.unlink()
+        return guests.run(machine, *arguments)
+
+    monkeypatch.setattr(virtme, "run", boots)
+    options = Options(checkout=CHECKOUT, cache=cache)
+    device.touch()
+    with pytest.raises(InfraError, match="KVM is gone"):
+        measure_wall(session, options, store, Reporter(), lambda: False)
+    assert len(store.records()) == 4
+    device.touch()
+    guests.booted.clear()
+    measure_wall(session, options, store, Reporter(), lambda: False)
+    assert [name.split(".")[1] for name in guests.booted] == ["b01"] * 3
+    assert [record.failure for record in store.records()] == [None] * 6
 
 
 def test_an_interrupted_block_is_made_again_whole(

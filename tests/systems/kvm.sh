@@ -12,12 +12,13 @@
 # COMMAND runs in the checkout as the user "lab".  It finds the folder OUT as /out: what is in
 # OUT before is there, and what it writes there is in OUT afterwards.  Kernels of the lab's cache
 # (TWINBOOT_CACHE) come along, so that none has to be built there; its console is OUT.log,
-# what QEMU says OUT.qemu.
+# what QEMU says OUT.qemu.  All that wall mode is tried with there: wall-on-kvm.sh.
 #
 # Exit status: COMMAND's; 2 usage, 3 the machine could not be made or did not come to its end.
 #
 # Environment: KVM_VCPUS (4, on two NUMA nodes), KVM_MEMORY_MIB (6144), KVM_TIMEOUT_S (3600);
-# KVM_CMDLINE adds words to the kernel's command line, such as hugepages=512.
+# KVM_CMDLINE adds words to the kernel's command line, such as hugepages=512; KVM_BUILD are
+# arguments of "lab.py build", called in the root for kernels that no cache has.
 set -eu
 
 here=$(cd "$(dirname "$0")/../.." && pwd)
@@ -66,7 +67,9 @@ hostname kvm-host
 ip link set lo up 2>/dev/null
 # The modules are chosen by hand: nothing else here wants udev.
 modprobe -a kvm_amd ext4 virtio_blk
-chmod 666 /dev/kvm
+# The user's own: a test takes it away, and gives it back.
+chown lab:lab /dev/kvm
+chmod 600 /dev/kvm
 mkdir -p /out
 mount /dev/vdb /out
 chown -R lab:lab /out /home/lab/.cache
@@ -107,20 +110,26 @@ initrd=$(echo "$kernel" | sed 's,/vmlinuz-,/initrd.img-,')
 
 guest_program >"$folder/usr/local/sbin/kvm-host"
 chmod 755 "$folder/usr/local/sbin/kvm-host"
+theirs=$folder/home/lab/.cache/twinboot
+mkdir -p "$theirs"
+for part in kernels digests initramfs native; do
+    [ ! -d "$cache/$part" ] || cp -a --no-clobber "$cache/$part" "$theirs/"
+done
+chown -R "$(stat -c %u:%g "$folder/home/lab")" "$folder/home/lab/.cache"
+if [ -n "${KVM_BUILD:-}" ]; then
+    say "building kernels that are missing: $KVM_BUILD"
+    # shellcheck disable=SC2086 # arguments are words
+    sh "$here/tests/systems/debian.sh" "$release" "$folder" ./lab.py build $KVM_BUILD >>"$folder.log" 2>&1 ||
+        give_up "no kernels can be built there; see $folder.log"
+fi
 key=$({
     git -C "$here" rev-parse HEAD
     cat "$folder/var/lib/dpkg/status" "$folder/usr/local/sbin/kvm-host"
-    ls "$cache/kernels" 2>/dev/null
+    ls "$theirs/kernels" 2>/dev/null
 } | sha256sum)
 if [ "$key" != "$(cat "$folder.img.key" 2>/dev/null)" ]; then
     say "making an image of it"
     rm -f "$folder.img" "$folder.img.key"
-    theirs=$folder/home/lab/.cache/twinboot
-    mkdir -p "$theirs"
-    for part in kernels digests; do
-        rm -rf "${theirs:?}/$part"
-        [ ! -d "$cache/$part" ] || cp -a "$cache/$part" "$theirs/$part"
-    done
     # Room for what a session may want, in KiB: only what is written takes any.
     size=$(($(du -sk "$folder" | cut -f 1) + 24 * 1024 * 1024))
     mke2fs -q -F -t ext4 -E root_owner=0:0 -d "$folder" "$folder.img" "${size}k" >>"$folder.log" 2>&1 ||
