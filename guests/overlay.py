@@ -138,8 +138,9 @@ def _build(
             shutil.copyfile(module, root / "modules" / module.name)
         outb = initramfs.helper(OUTB, cache, architecture)
         files |= {"init": PREBUILT_AGENT, "agent.sh": AGENT, "bin/outb": outb}
-    for path, file in _host_files(extras, cache).items():
-        files[path.lstrip("/")] = file.resolve()
+    files |= {
+        place.lstrip("/"): file.resolve() for place, file in _host_files(extras, cache).items()
+    }
     for name, source in files.items():
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(source, root / name)

@@ -124,7 +124,7 @@ static const char *const files[] = {
 	GROUP "/memory.stat", GROUP "/memory.numa_stat", GROUP "/memory.events",
 	GROUP "/memory.events.local", GROUP "/memory.current", GROUP "/memory.peak",
 	GROUP "/memory.swap.current", GROUP "/memory.swap.events", GROUP "/memory.oom.group",
-	GROUP "/cpu.stat", GROUP "/cpu.stat.local", GROUP "/cpu.pressure", GROUP "/memory.pressure",
+	GROUP "/cpu.stat", GROUP "/cpu.pressure", GROUP "/memory.pressure",
 	GROUP "/io.pressure", GROUP "/cgroup.stat", GROUP "/cgroup.events",
 };
 
