@@ -28,7 +28,8 @@ AGENT = PROGRAM_PHASE.with_name("agent.sh")
 FEW = 40
 # What needs a file system of its own, or rights that a test has not.
 IN_GUESTS = {
-    "block", "compile", "direct", "metadata", "redis", "sqlite", "swap", "vmalloc",
+    "block", "compile", "direct", "groups", "metadata", "pages", "policies", "redis", "sqlite",
+    "statistics", "swap", "vmalloc",
 }  # fmt: skip
 HERE = [
     pytest.param(*phase.program, id="-".join(phase.program))
