@@ -28,7 +28,7 @@ static size_t read_all(const char *name)
 }
 
 static const char *const of_task[] = {
-	"maps", "smaps", "smaps_rollup", "status", "stat", "statm", "limits", "io", "sched", "wchan",
+	"maps", "smaps", "smaps_rollup", "status", "stat", "statm", "limits", "wchan",
 	"cgroup", "mounts", "mountinfo", "cmdline", "environ", "oom_score", "oom_score_adj",
 };
 
@@ -118,7 +118,7 @@ static const char *const settings[] = {
 	HUGE "khugepaged/max_ptes_swap", HUGE "khugepaged/max_ptes_shared",
 	DEVICE "bdi/min_ratio", DEVICE "bdi/max_ratio", DEVICE "bdi/min_ratio_fine",
 	DEVICE "bdi/max_ratio_fine", DEVICE "bdi/strict_limit", DEVICE "bdi/read_ahead_kb",
-	DEVICE "queue/nr_requests", DEVICE "queue/nomerges", DEVICE "queue/rotational",
+	DEVICE "queue/nomerges", DEVICE "queue/rotational",
 	"/proc/sys/vm/min_free_kbytes", "/proc/sys/vm/watermark_scale_factor",
 	"/proc/sys/vm/lowmem_reserve_ratio", "/proc/sys/vm/dirty_ratio",
 	"/proc/sys/vm/dirty_background_ratio", "/proc/sys/vm/dirty_writeback_centisecs",
