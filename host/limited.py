@@ -6,14 +6,14 @@ functions run in helper processes with limits of CPU time and memory, which stay
 call.  What is said here of one that runs out is an error like any other, and the thread that
 asked goes on.
 
-A helper that was taken over by what it reads can answer with records of the lab and with
-nothing else: no other class and no function is looked up in its answers.
+A helper that was taken over by what it reads can read what the lab can, and answer with records
+of the lab and with nothing else: no other class and no function is looked up in its answers.
+Where bubblewrap works it writes no file and reaches no network and no process.
 """
 
 from __future__ import annotations
 
 import atexit
-import gc
 import importlib
 import io
 import os
@@ -27,6 +27,8 @@ from pathlib import Path
 from typing import IO, Any, ParamSpec, TypeVar
 
 from errors import LabError
+from host import sandbox
+from host.garbage import collect_seldom
 from host.process import Process, helper, kill_group
 
 CHECKOUT = Path(__file__).resolve().parent.parent
@@ -35,6 +37,12 @@ MEMORY_BYTES = 4 << 30
 # Whose classes an answer may hold.
 OWN = frozenset({"errors", "guests", "results", "workloads"})
 LENGTH_BYTES = 8
+# The lab's files as they are, and nothing to write.  The shell is there to be bwrap's parent: the
+# thread of the lab that starts a helper may end before it.
+READING = (
+    "sh", "-c", '"$@"; exit $?', "sh", "bwrap", "--die-with-parent", "--unshare-all",
+    "--cap-drop", "ALL", "--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc", "--",
+)  # fmt: skip
 P = ParamSpec("P")
 Value = TypeVar("Value")
 _idle: list[Process] = []
@@ -84,8 +92,7 @@ def call(function: Callable[P, Value], *arguments: P.args, **named: P.kwargs) ->
 
 def serve() -> None:
     """What a helper does: compute what it is asked, until nobody asks any more."""
-    # As the lab does: what is read of one guest is not garbage before it is answered.
-    gc.set_threshold(50_000, 50, 100)
+    collect_seldom()
     incoming, outgoing = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
     _, hard = resource.getrlimit(resource.RLIMIT_AS)
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, hard))
@@ -125,7 +132,8 @@ def _helper_process() -> Process:
     code = (
         f"import sys; sys.path.insert(0, {str(CHECKOUT)!r}); from {__name__} import serve; serve()"
     )
-    return helper([sys.executable, "-I", "-c", code])
+    box = READING if sandbox.available(("bwrap",)) else ()
+    return helper([*box, sys.executable, "-I", "-c", code])
 
 
 def _raised(error: Exception) -> bytes:
@@ -149,7 +157,8 @@ def _receive(pipe: IO[bytes]) -> bytes:
 
 
 def _ended(function: Callable[..., object], status: int | None) -> LimitError:
-    excess = f"more than {CPU_S} s of CPU time" if status == -signal.SIGXCPU else "too much memory"
+    of_time = status in (-signal.SIGXCPU, 128 + signal.SIGXCPU)
+    excess = f"more than {CPU_S} s of CPU time" if of_time else "too much memory"
     return LimitError(f"reading it took {excess}", where=function.__qualname__)
 
 

@@ -14,11 +14,12 @@ import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
 from errors import InfraError
+from host.facts import memory_available_mib
 from host.packages import install_line
 from host.process import run
 
@@ -31,17 +32,24 @@ SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/nix/
 # Where programs look up which of several is meant, and libraries.
 ETC = ("/etc/alternatives", "/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/ld.so.conf.d")
 TMP_BYTES = 1 << 30
+BOUNDED = Path(__file__).resolve().with_name("bounded.py")
 BIND = {"ro": "--ro-bind", "rw": "--bind", "dev": "--dev-bind"}
 
 
 @dataclass(frozen=True)
 class Limits:
-    """Of each process in a box: CPU seconds, bytes of memory, bytes of a file; and their number."""
+    """Of each process in a box: CPU seconds, bytes of memory, bytes of a file; and their number.
+
+    Of all of them together: bytes of memory, by default seven eighths of what is available when
+    the box is made, and bytes of disk in its writable places (``host.bounded``).
+    """
 
     cpu_s: int = 3600
     memory_bytes: int = 16 << 30
     file_bytes: int = 4 << 30
     processes: int = 4096
+    all_memory_bytes: int = field(default_factory=lambda: memory_available_mib() * 7 // 8 << 20)
+    all_disk_bytes: int = 32 << 30
 
 
 @dataclass(frozen=True)
@@ -70,15 +78,19 @@ class Box:
         """The command that runs ``argv`` in ``cwd`` of the box, with these variables alone."""
         # All of it: what stays outside of a box can be asked for its environment from within.
         given = {"PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C", **(env or {})}
-        clear = ["env", "-i", *(f"{name}={value}" for name, value in given.items())]
+        outside = ["env", "-i", *(f"{name}={value}" for name, value in given.items())]
+        outside += [
+            sys.executable, "-IS", str(BOUNDED), str(self.limits.all_memory_bytes),
+            str(self.limits.all_disk_bytes), *(str(place) for place, _ in self.writable), "--",
+        ]  # fmt: skip
         limits = [
             "prlimit", f"--cpu={self.limits.cpu_s}", f"--as={self.limits.memory_bytes}",
             f"--fsize={self.limits.file_bytes}", "--core=0",
             f"--nproc={self.limits.processes}", "--",
         ]  # fmt: skip
         if self.tool == "bwrap":
-            return [*clear, *_bwrap(self, cwd), *_dropped(self), *limits, *argv]
-        return [*clear, "sh", "-c", UNSHARED, "sh", *_mounts(self), str(cwd), *limits, *argv]
+            return [*outside, *_bwrap(self, cwd), *_dropped(self), *limits, *argv]
+        return [*outside, "sh", "-c", UNSHARED, "sh", *_mounts(self), str(cwd), *limits, *argv]
 
     @contextmanager
     def owned(self) -> Iterator[None]:

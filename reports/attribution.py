@@ -202,6 +202,7 @@ def _groups(
     total: Paired,
 ) -> tuple[GroupRow, ...]:
     least = SMALL_FILE * total.base
+    alone = {column: row.instructions for column, row in rows}
     members: dict[str, dict[str, list[int]]] = {}
     for column, row in rows:
         small = row.user and max(row.instructions.base, row.instructions.patched) < least
@@ -211,7 +212,12 @@ def _groups(
     for title, files in members.items():
         columns = sorted(column for of_file in files.values() for column in of_file)
         file_rows = [
-            FileRow(file=file, functions=len(of_file), instructions=summed(sorted(of_file)))
+            FileRow(
+                file=file,
+                functions=len(of_file),
+                # Most files and programs are a single row.
+                instructions=summed(sorted(of_file)) if of_file[1:] else alone[of_file[0]],
+            )
             for file, of_file in files.items()
         ]
         file_rows.sort(key=lambda row: (-abs(row.instructions.difference), row.file))

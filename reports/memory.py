@@ -83,18 +83,28 @@ class _Table:
             parts = [weight * events[event] for event, weight in weights(machine).items()]
             events["cycles"] = np.sum(parts, axis=0)
 
+    def each(self) -> list[dict[str, Paired]]:
+        """Each event of every column, per unit."""
+        by_event = {
+            event: self.per([arm[event] for arm in self.events]) for event in (*EVENTS, "cycles")
+        }
+        return [
+            {event: of_columns[column] for event, of_columns in by_event.items()}
+            for column in range(len(self.keys))
+        ]
+
     def summed(self, columns: Sequence[int]) -> dict[str, Paired]:
         """Each event over these columns, per unit."""
         return {
             event: self.per([arm[event][:, columns].sum(axis=1, keepdims=True)
-                             for arm in self.events])
+                             for arm in self.events])[0]
             for event in (*EVENTS, "cycles")
         }  # fmt: skip
 
-    def per(self, arms: Sequence[Floats]) -> Paired:
-        """One quantity by arm, of shape (seeds, 1), per unit."""
+    def per(self, arms: Sequence[Floats]) -> list[Paired]:
+        """Quantities by arm, of shape (seeds, quantities), per unit."""
         base, patched = (arm / units for arm, units in zip(arms, self.units, strict=True))
-        return paired.columns(base, patched)[0]
+        return paired.columns(base, patched)
 
     def only_in(self, column: int) -> Arm:
         """The arm that alone has any event of a column."""
@@ -118,9 +128,9 @@ def _phase(
         (
             MissedIn(
                 name=key.name, file=table.files[key], user=key.user,
-                only_in=table.only_in(column), **table.summed([column]),
+                only_in=table.only_in(column), **events,
             )
-            for column, key in enumerate(table.keys)
+            for column, (key, events) in enumerate(zip(table.keys, table.each(), strict=True))
         ),
         key=_order,
     )  # fmt: skip
@@ -138,9 +148,9 @@ def _phase(
         phase=phase.name,
         unit_title=unit[1],
         seeds=tuple(block.seed for block in blocks),
-        instructions=table.per(table.busy),
+        instructions=table.per(table.busy)[0],
         total=Missed(**table.summed(range(len(table.keys)))),
-        cycles=table.per(cycles),
+        cycles=table.per(cycles)[0],
         rows=tuple(rows[:MOST_ROWS]),
         others=Missed(**table.summed(rest)) if rest else None,
         other_count=len(rest),

@@ -35,11 +35,11 @@ STEPS = 5
 
 
 class _Arm(NamedTuple):
-    """Instructions per unit of work, those of them with the lock held, and times it is taken."""
+    """Instructions per unit of work, those of them with the lock held, and acquisitions of it."""
 
     instructions: float
     held: float
-    taken: float
+    acquisitions: float
 
 
 class _Assumption(NamedTuple):
@@ -66,11 +66,11 @@ def _assumptions(many: ManyCpus, lines: Range) -> Iterator[_Assumption]:
 
 def _throughput(arm: _Arm, cpus: int, by: _Assumption) -> float:
     """Units of work in a nanosecond."""
-    apart = (arm.instructions - arm.held) * by.apart_ns / arm.taken
+    apart = (arm.instructions - arm.held) * by.apart_ns / arm.acquisitions
     # What another CPU held last is fetched from there.
     fetched = by.lines * by.transfer_ns * (cpus - 1) / cpus
-    held = arm.held * by.held_ns / arm.taken + fetched
-    return lock_throughput(cpus, apart, held, HANDOVER_LINES * by.transfer_ns) / arm.taken
+    held = arm.held * by.held_ns / arm.acquisitions + fetched
+    return lock_throughput(cpus, apart, held, HANDOVER_LINES * by.transfer_ns) / arm.acquisitions
 
 
 def _point(
@@ -93,12 +93,12 @@ def _point(
 def _arms(locks: MeasuredLocks, lock: MeasuredLock) -> tuple[_Arm, _Arm]:
     """Of the instance that is held longest: its share of what is taken is that of what is held."""
     assert lock.saturation is not None
-    busy, full, held, taken = locks.busy, lock.saturation, lock.held, lock.taken
+    busy, full, held, acquired = locks.busy, lock.saturation, lock.held, lock.taken
     return tuple(
         _Arm(all_of, all_of / cpus, of_label * all_of / cpus / time)
         for all_of, cpus, time, of_label in (
-            (busy.base, full.base, held.base, taken.base),
-            (busy.patched, full.patched, held.patched, taken.patched),
+            (busy.base, full.base, held.base, acquired.base),
+            (busy.patched, full.patched, held.patched, acquired.patched),
         )
     )  # type: ignore[return-value]
 
@@ -141,7 +141,7 @@ def _scaling(
         lock=lock.label,
         instructions=(base.instructions, patched.instructions),
         held=(base.held, patched.held),
-        taken=(base.taken, patched.taken),
+        acquisitions=(base.acquisitions, patched.acquisitions),
         lines=lines,
         lines_counted=lock.label in held_lines,
         at_one=base.instructions / patched.instructions - 1,

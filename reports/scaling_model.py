@@ -35,7 +35,7 @@ class Scaling(Record):
     """One phase of one case: what many CPUs of a machine may make of what one CPU counted.
 
     Of one CPU, per unit of work, base then patched: ``instructions`` in all, those with the lock
-    ``held``, and how often it was ``taken``.  ``lock`` is the one that would saturate first, by
+    ``held``, and its ``acquisitions``.  ``lock`` is the one that would saturate first, by
     its longest held instance.  ``at_one`` is the change of throughput of one CPU by path length;
     ``lines`` are lines that move while the lock is held once, from least to most, and
     ``lines_counted`` whether diagnostic runs have followed them.  Not
@@ -50,7 +50,7 @@ class Scaling(Record):
     lock: str
     instructions: Range
     held: Range
-    taken: Range
+    acquisitions: Range
     lines: Range
     lines_counted: bool
     at_one: float

@@ -9,7 +9,7 @@ from reports import forms, functions_table
 from reports.forms import FUNCTIONS_FILE, MARKDOWN_FILE
 from reports.many import SessionComparison, compare_session
 from results import table
-from results.session import open_session
+from results.session import MeasuredSession, open_session
 from results.store import write_atomically
 
 HTML = "report.html"
@@ -23,7 +23,18 @@ def read_comparison(folder: Path) -> SessionComparison:
         StoreError: the folder is no session, or cannot be read.
         ReportError: its records cannot be compared.
     """
-    return compare_session(open_session(folder))
+    return _compared(open_session(folder))
+
+
+# The last session that was compared, and what it shows.  A look compares a session, and the report
+# that follows it in the same process reads the same records.
+_last: list[tuple[MeasuredSession, SessionComparison]] = []
+
+
+def _compared(session: MeasuredSession) -> SessionComparison:
+    if not _last or _last[0][0] != session:
+        _last[:] = [(session, compare_session(session))]
+    return _last[0][1]
 
 
 def _file_name(name: str, apart: str) -> str:
@@ -46,7 +57,7 @@ def write_all(
         OSError: the folder cannot be written.
     """
     session = open_session(folder)
-    comparison = compare_session(session)
+    comparison = _compared(session)
     if show is not None:
         show(comparison)
     table.export(table.tidy(session.manifest, session.records), folder)

@@ -14,6 +14,8 @@
 #
 # Environment: PYTHON names the interpreter to build .venv with.
 set -eu
+# What root's boxes read belongs to another user than they do (host/sandbox.py).
+[ "$(id -u)" != 0 ] || umask 022
 
 cd "$(dirname "$0")/.."
 LIST=host/packages.txt

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import gc
 import os
 from collections import defaultdict
 from collections.abc import Generator
@@ -11,6 +10,8 @@ from pathlib import Path
 
 import pytest
 from hypothesis import settings
+
+from host.garbage import collect_seldom
 
 SLOWEST = 10
 
@@ -45,8 +46,7 @@ class CpuClock:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    # As the lab does: what has been imported alone makes each look for garbage a long one.
-    gc.set_threshold(50_000, 50, 100)
+    collect_seldom()
     # How long an example takes is the host's doing.
     settings.register_profile("any host", deadline=None)
     settings.load_profile("any host")

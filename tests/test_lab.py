@@ -606,3 +606,14 @@ def test_a_hostile_series_ends_before_anything_is_built(
     assert "names a path outside the kernel tree: ../?[2Jevil" in shown
     assert "\x1b" not in shown
     assert not (tmp_path / "cache/trees").exists()
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root's boxes run as another user")
+def test_boxes_can_read_what_a_careful_root_writes(main: Main, tmp_path: Path) -> None:
+    before = os.umask(0o077)
+    try:
+        main("list", "--json")
+        (tmp_path / "folder").mkdir()
+    finally:
+        os.umask(before)
+    assert (tmp_path / "folder").stat().st_mode & 0o777 == 0o755

@@ -88,15 +88,23 @@ def test_the_gallery_is_what_make_gallery_makes() -> None:
 CONTAINERFILE = (CHECKOUT / "Containerfile").read_text()
 
 
+def images_of(path: Path) -> list[str]:
+    containers = [job.get("container") for job in parsed(path)["jobs"].values()]
+    return [each if isinstance(each, str) else each["image"] for each in containers if each]
+
+
 def test_workflows_run_in_the_system_that_the_image_is_made_of() -> None:
-    (base,) = re.findall(r"^FROM docker\.io/library/(\S+)$", CONTAINERFILE, re.M)
-    images = []
+    pinned = r"^FROM docker\.io/library/(\S+@sha256:[0-9a-f]{64})$"
+    (base,) = re.findall(pinned, CONTAINERFILE, re.M)
     for name in ("nightly.yml", "compare.yml", "gallery.yml"):
-        for job in parsed(WORKFLOWS / name)["jobs"].values():
-            container = job.get("container", {})
-            images += [container if isinstance(container, str) else container.get("image")]
-    assert set(images) - {None} == {base}
-    assert f'"container: {base}"' in ACTION.read_text()
+        assert set(images_of(WORKFLOWS / name)) == {base}
+    assert f'"container: {base.partition("@")[0]}"' in ACTION.read_text()
+
+
+@pytest.mark.parametrize("path", sorted(WORKFLOWS.glob("*.yml")), ids=lambda path: path.name)
+def test_images_are_pinned_by_digest(path: Path) -> None:
+    for image in images_of(path):
+        assert re.fullmatch(r"[a-z]+:[\w.-]+@sha256:[0-9a-f]{64}", image)
 
 
 def test_the_image_is_built_and_doctor_runs_in_it_without_root() -> None:

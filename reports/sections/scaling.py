@@ -118,7 +118,7 @@ def _assumptions(scaling: Scaling, many: ManyCpus | None) -> list[tuple[str, str
     return [
         ("lock", f"{scaling.lock}, its longest held instance; a queue of waiters (MCS)"),
         (f"counted per {unit}", f"{both(scaling.instructions)} instructions, {both(scaling.held)} "
-         f"of them with the lock held, taken {both(scaling.taken)} times"),
+         f"of them with the lock held, taken {both(scaling.acquisitions)} times"),
         ("machine", scaling.machine_title),
         ("instructions per cycle", f"{least_and_most(many.instructions_per_cycle)} at "
          f"{many.ghz:g} GHz, with the lock and without it each by itself"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import pickle
 import signal
+import socket
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from guests import channel, console
-from host import limited
+from host import limited, sandbox
 from workloads import parse
 
 
@@ -32,7 +33,7 @@ def hostile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "workloads").mkdir()
     (tmp_path / "workloads/__init__.py").write_text("")
     (tmp_path / "workloads/bad.py").write_text(
-        "import os, subprocess\n"
+        "import os, socket, subprocess\n"
         "class Evil:\n"
         "    def __reduce__(self): return os.mkdir, (os.environ['CANARY'],)\n"
         "def spin():\n    while True: pass\n"
@@ -40,6 +41,10 @@ def hostile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         "def leave(): os._exit(3)\n"
         "def evil(): return Evil()\n"
         "def number(): return os.getpid()\n"
+        "def processes(): return [name for name in os.listdir('/proc') if name.isdigit()]\n"
+        "def write(): open(os.environ['CANARY'], 'w').close()\n"
+        "def rights(): return open('/proc/self/status').read()\n"
+        "def connect(): socket.create_connection(('127.0.0.1', int(os.environ['PORT'])))\n"
     )
     monkeypatch.setattr(limited, "CHECKOUT", tmp_path)
     monkeypatch.setenv("CANARY", str(tmp_path / "canary"))
@@ -98,6 +103,27 @@ def test_what_takes_all_memory_or_ends_its_helper_is_an_error(hostile: Path, nam
         limited.call(Reader(name))
     assert caught.value.where == name
     assert isinstance(limited.call(Reader("number")), int)
+
+
+@pytest.mark.skipif(sandbox.available(("bwrap",)) is None, reason="bwrap does not work here")
+def test_a_reader_writes_nothing_and_reaches_nobody(
+    hostile: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        monkeypatch.setenv("PORT", str(server.getsockname()[1]))
+        for name in ("write", "connect"):
+            with pytest.raises(OSError, match=r"\[Errno"):
+                limited.call(Reader(name))
+    assert not (hostile / "canary").exists()
+    # Its own and the one that waits for it.
+    assert limited.call(Reader("processes")) == ["1", "2"]
+    rights = limited.call(Reader("rights"))
+    assert isinstance(rights, str)
+    assert [
+        line.split()[1]
+        for line in rights.splitlines()
+        if line[:6] in ("CapEff", "CapBnd", "NoNewP")
+    ] == ["0" * 16, "0" * 16, "1"]
 
 
 def test_an_answer_that_would_run_code_is_refused(hostile: Path) -> None:

@@ -184,3 +184,20 @@ def read(path: Path) -> bytes:
         return path.read_bytes()
     except OSError:
         return b""
+
+
+def test_there_is_an_end_to_the_memory_of_all_processes(tool: Tool, home: Path) -> None:
+    limits = Limits(memory_bytes=256 << 20, all_memory_bytes=300 << 20)
+    # Each holds 128 MiB, which it may.
+    hold = "/usr/bin/python3 -c 'import time; held = b\"x\" * (128 << 20); time.sleep(20)' &"
+    assert inside(tool, home, f"{hold} sleep 2; echo kept", limits=limits) == "kept\n"
+    assert inside(tool, home, f"{hold * 3} sleep 20; echo kept", limits=limits) == ""
+
+
+def test_there_is_an_end_to_the_disk_of_all_files(
+    tool: Tool, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    limits = Limits(file_bytes=64 << 20, all_disk_bytes=100 << 20)
+    write = "head -c 60M /dev/zero > obj/"
+    assert inside(tool, home, f"{write}a; sleep 2; echo kept", limits=limits) == "kept\n"
+    assert inside(tool, home, f"{write}a; {write}b; sleep 20; echo kept", limits=limits) == ""

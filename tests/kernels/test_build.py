@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -653,6 +654,18 @@ def test_a_build_that_spoils_its_objects_is_blamed_and_nobody_else(lab: Lab) -> 
     spoil = replace("Makefile", "else\n", "else\n_ := $(shell echo EVIL > mm/filemap.o)\n")
     with pytest.raises(SeriesError, match="does not build"):
         boxed(lab, lab.series("spoil", COMMENT, spoil))
+    assert boxed(lab, lab.series("good", COMMENT)).identity.code_key == base.identity.code_key
+
+
+def test_a_build_that_fills_the_disk_is_ended_and_blamed(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    base = provide(lab.spec, [], **lab.where)
+    monkeypatch.setattr(sandbox, "Limits", partial(sandbox.Limits, all_disk_bytes=100 << 20))
+    line = "_ := $(shell head -c 99M /dev/zero > a; cp a b; sleep 20)"
+    fill = replace("Makefile", "else\n", f"else\n{line}\n")
+    with pytest.raises(SeriesError, match=r"more than 0\.1 GiB of disk"):
+        boxed(lab, lab.series("fill", COMMENT, fill))
     assert boxed(lab, lab.series("good", COMMENT)).identity.code_key == base.identity.code_key
 
 

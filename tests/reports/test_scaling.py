@@ -49,7 +49,7 @@ def test_the_lock_that_fills_first_is_taken_from_the_judged_runs(
     tree = next(row for row in locks.rows if row.label == "i_pages.xa_lock")
     assert first.lock == tree.label
     assert first.held == pytest.approx((tree.held.base, tree.held.patched))
-    assert first.taken == pytest.approx((tree.taken.base, tree.taken.patched))
+    assert first.acquisitions == pytest.approx((tree.taken.base, tree.taken.patched))
     assert first.instructions == (locks.busy.base, locks.busy.patched)
     assert first.at_one == pytest.approx(locks.busy.base / locks.busy.patched - 1)
 
