@@ -28,7 +28,7 @@ AGENT = PROGRAM_PHASE.with_name("agent.sh")
 FEW = 40
 # What needs a file system of its own, or rights that a test has not.
 IN_GUESTS = {
-    "block", "compile", "direct", "groups", "metadata", "pages", "policies", "redis", "sqlite",
+    "block", "cgroups", "compile", "direct", "metadata", "pages", "policies", "redis", "sqlite",
     "statistics", "swap", "vmalloc",
 }  # fmt: skip
 HERE = [
@@ -99,6 +99,12 @@ def test_what_fails_is_no_result(built: dict[str, Path]) -> None:
 def test_programs_are_short() -> None:
     for source in all_programs():
         assert len(source.read_text().splitlines()) <= 200
+
+
+def test_no_program_is_called_as_one_of_busybox() -> None:
+    """Its shell runs its own, wherever another one of the name is: seen in correctness checks."""
+    applets = subprocess.run(["busybox", "--list"], capture_output=True, text=True, check=True)
+    assert not {source.stem for source in all_programs()} & set(applets.stdout.split())
 
 
 def test_another_header_is_another_program(tmp_path: Path) -> None:
