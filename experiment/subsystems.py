@@ -12,7 +12,7 @@ FILE = CONFIGS / "subsystems.toml"
 OTHERS = "others"
 
 
-class Subsystem(Frozen):
+class SubsystemWorkloads(Frozen):
     """One part, by its title, with its workloads."""
 
     title: str
@@ -22,7 +22,7 @@ class Subsystem(Frozen):
 class Subsystems(Frozen):
     """All parts in their order."""
 
-    subsystem: tuple[Subsystem, ...] = ()
+    subsystem: tuple[SubsystemWorkloads, ...] = ()
 
     def of_case(self, case: str) -> str:
         """The title for a case by its name, :data:`OTHERS` where no part has its workload."""

@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 
 from errors import SpecError
-from experiment.subsystems import OTHERS, Subsystem, Subsystems, load_subsystems
+from experiment.subsystems import OTHERS, Subsystems, SubsystemWorkloads, load_subsystems
 from workloads.spec import load_catalogue
 
 TWO = Subsystems(
     subsystem=(
-        Subsystem(title="reading", workloads=("a", "b")),
-        Subsystem(title="writing", workloads=("c",)),
+        SubsystemWorkloads(title="reading", workloads=("a", "b")),
+        SubsystemWorkloads(title="writing", workloads=("c",)),
     )
 )
 

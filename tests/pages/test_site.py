@@ -12,7 +12,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from experiment.subsystems import Subsystem, Subsystems
+from experiment.subsystems import Subsystems, SubsystemWorkloads
 from history.changes import changes_of
 from history.entry import SCHEMA_VERSION, Entry
 from history.function_changes import function_changes
@@ -263,8 +263,8 @@ def test_metrics_are_shown_by_the_part_of_the_kernel() -> None:
     ]
     parts = Subsystems(
         subsystem=(
-            Subsystem(title="first", workloads=("x",)),
-            Subsystem(title="second", workloads=(case.name,)),
+            SubsystemWorkloads(title="first", workloads=("x",)),
+            SubsystemWorkloads(title="second", workloads=(case.name,)),
         )
     )
     (track,) = tracks_of(HistoryContents(tuple(two)), (), subsystems=parts)

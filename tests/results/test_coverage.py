@@ -157,7 +157,7 @@ def test_damage_is_named_with_its_file(tmp_path: Path, spoil: object, named: str
     assert named in caught.value.in_one_line
 
 
-def test_functions_of_trace_events_are_told_apart() -> None:
+def test_functions_of_trace_events_are_counted_apart() -> None:
     calls = {
         ("mm/a.c", "add"): {"reads": 1.0},
         ("mm/a.c", "drop"): {},
