@@ -80,7 +80,7 @@ def read(path: Path) -> Elf:
             if elf.elfclass != 64 or not elf.little_endian:
                 raise InfraError("not a 64-bit little-endian ELF file", where=str(path))
             return _read(elf)
-    except (ELFError, OSError) as error:
+    except (ELFError, OSError, ValueError) as error:  # an offset that no file has
         raise InfraError(f"cannot be read as ELF: {error}", where=str(path)) from None
 
 

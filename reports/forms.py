@@ -41,7 +41,7 @@ Section = Callable[[View], list[Block]]
 def pairs(view: View) -> list[Block]:
     """What is of two arms: all of a session that has no more, else each pair in its fold."""
     sections = (
-        metrics.blocks, metrics.runs, functions.blocks, kinds.blocks, locks.blocks, scaling.blocks,
+        metrics.blocks, functions.blocks, kinds.blocks, locks.blocks, scaling.blocks,
         memory.blocks, lines.blocks,
     )  # fmt: skip
     body = of_each_pair(view, sections)

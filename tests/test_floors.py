@@ -43,6 +43,7 @@ def tree(tmp_path: Path) -> Path:
         (tmp_path / name).mkdir()
         (tmp_path / name / "__init__.py").touch()
     (tmp_path / "host/process.py").write_text("import subprocess\n")
+    (tmp_path / "host/bounded.py").write_text("import subprocess\n")
     (tmp_path / "kernels/make.py").write_text("from host import process\n")
     (tmp_path / "kernels/build.py").write_text("from kernels import make\n")
     return tmp_path

@@ -34,6 +34,13 @@ def test_damaged_inputs_give_an_error_of_the_labs(target: Target, tmp_path: Path
     assert failures == {}
 
 
+@pytest.mark.parametrize(("name", "number"), [("ELF", 20_938_492_053_816_886)])
+def test_damage_once_a_traceback_is_an_error(name: str, number: int, tmp_path: Path) -> None:
+    (target,) = (each for each in TARGETS if each.name == name)
+    inputs = target.inputs()
+    assert failure_of(target, damaged(inputs[number % len(inputs)], number), tmp_path) == ""
+
+
 def test_a_reader_that_fails_is_noticed(tmp_path: Path) -> None:
     def fails(data: bytes, scratch: Path) -> object:
         return data.index(b"b")

@@ -15,7 +15,7 @@ from reports.model import Comparison, MetricComparison
 from reports.verdict import Change
 from reports.wall_model import Again
 
-ROW_IN = 0.62
+ROW_IN = 0.5
 # Where a name and what is said of it do not fit beside each other, they stand in two lines.
 TALL_ROW_IN = 0.85
 LETTERS = 50

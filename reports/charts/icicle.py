@@ -20,7 +20,7 @@ from reports.charts.canvas import BAD, BAND, GOOD, PAPER, Chart
 from reports.model import Comparison
 from reports.paired import Paired
 
-HEIGHT_IN, EDGES_IN = 5.4, 0.75
+HEIGHT_IN, EDGES_IN = 4.4, 0.75
 KINDS = ("parts", "files", "functions")
 # Where the columns of these begin and end, in parts of the width.
 COLUMNS = ((0.0, 0.29), (0.29, 0.58), (0.58, 1.0))

@@ -90,14 +90,17 @@ def quoted(gate: ArmGate) -> tuple[tuple[str, ...], ...]:
 
 def blocks(view: View) -> list[Block]:
     """What was checked; of an arm that is not green what was found, quoted."""
-    items, folds = [], []
+    items, checked = [], []
     for gate in view.session.gates:
-        inner = tuple(Item(text) for text in details(gate))
+        texts = details(gate)
         if gate.standing == "green":
             items.append(Item(line(gate)))
-            folds.append(Fold(f"What was checked of {gate.arm}", (Listing(inner),), page_only=True))
+            checked += [Item(f"{gate.arm}, {text}") for text in texts]
             continue
-        body: list[Block] = [Listing(inner)] if inner else []
-        body += [Code("\n".join(lines)) for lines in quoted(gate)]
-        items.append(Item((Strong(line(gate)),), blocks=tuple(body)))
-    return titled("Correctness checks", "checks", [Listing(tuple(items)), *folds] if items else [])
+        evidence: list[Block] = [Listing(tuple(map(Item, texts)))] if texts else []
+        evidence += [Code("\n".join(lines)) for lines in quoted(gate)]
+        items.append(Item((Strong(line(gate)),), blocks=tuple(evidence)))
+    body: list[Block] = [Listing(tuple(items))] if items else []
+    if checked:
+        body.append(Fold("What was checked", (Listing(tuple(checked)),), page_only=True))
+    return titled("Correctness checks", "checks", body)

@@ -294,10 +294,10 @@ def blocks(view: View, comparison: Comparison) -> list[Block]:
             body += [Heading(title, 3), Paragraph(f"{total(each)}.", "lead"), *inner]
         else:
             body.append(Fold(f"{title}: {total(each)}", tuple(inner)))
-    if any(each.changed for each in comparison.headlines):
-        body.append(Paragraph(CHANGED, "note"))
     if body:
-        body.append(Paragraph(EXPLAINS, "note"))
+        notes = [CHANGED] if any(each.changed for each in comparison.headlines) else []
+        how = tuple(Paragraph(text, "note") for text in (*notes, EXPLAINS))
+        body.append(Fold("How functions are counted and compared", how))
     return titled("Where it came from", "functions", body)
 
 
@@ -407,11 +407,13 @@ def _significant(comparison: Comparison, attribution: Attribution) -> list[Block
     note = NOT_SIGNIFICANT if attribution.total.within_scatter else ""
     rows.append(row("all", *_numbers(attribution.total), "", note, strong=True, total=True))
     label = f"Functions that moved most, {attribution.case} {attribution.phase}"
-    return [
-        Heading(f"Functions that moved most, per {attribution.unit_title}", 4),
+    title = f"Functions that moved most, per {attribution.unit_title}"
+    body = (
         Table(label, _heads(comparison), tuple(rows)),
         Paragraph(f"{share(attribution)}.", "note"),
-    ]
+    )
+    # Where some changed, their table comes first and says most of the same.
+    return [Fold(title, body)] if attribution.changed else [Heading(title, 4), *body]
 
 
 def _hints(comparison: Comparison, attribution: Attribution) -> list[Block]:

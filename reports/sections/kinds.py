@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from reports import wording
-from reports.document import Block, Cell, Column, Fold, Paragraph, Row, Strong, Table, row
+from reports.document import Block, Cell, Column, Fold, Row, Table, row
 from reports.kinds_model import KindsComparison, KindsIn
 from reports.model import Comparison
 from reports.paired import Paired
 from reports.sections.functions import only
-from reports.sections.measured_locks import PARENTHESES
-from reports.sections.view import View, titled
+from reports.sections.view import OfPhase, View, by_phase, titled
 from results.profile import KINDS
 
 COUNTED = (
@@ -43,21 +42,20 @@ def _change(pair: Paired) -> str:
 
 
 def blocks(view: View, comparison: Comparison) -> list[Block]:
-    """The section: a line for each phase, and what is behind it in a fold."""
-    body: list[Block] = []
-    for each in comparison.kinds:
-        where = f"{each.case}, phase {each.phase}"
-        body.append(Paragraph((Strong(f"{where}: "), f"{sentence(each)}."), "lead"))
-        body.append(
-            Fold(f"Kinds of instructions of {where}", tuple(_tables(comparison, each, where)))
+    """The section: a line for each phase, and the tables of all in a fold."""
+    phases = [
+        OfPhase(
+            each.case, each.phase, sentence(each), tuple(_tables(comparison, each)), len(each.seeds)
         )
-    if body:
-        many = any(len(each.seeds) > 1 for each in comparison.kinds)
-        body.append(Paragraph(f"{COUNTED} {PARENTHESES}" if many else COUNTED, "note"))
+        for each in comparison.kinds
+    ]
+    notes = (COUNTED,)
+    body = by_phase(comparison, "Kinds of instructions by function", phases, notes)
     return titled("Kinds of instructions", "kinds", body)
 
 
-def _tables(comparison: Comparison, kinds: KindsComparison, where: str) -> list[Block]:
+def _tables(comparison: Comparison, kinds: KindsComparison) -> list[Block]:
+    where = f"{kinds.case}, phase {kinds.phase}"
     heads = (
         Column("instructions", left=True), Column(comparison.manifest.base),
         Column(comparison.manifest.patched), Column("change"), Column("difference, 95 %", drop=1),

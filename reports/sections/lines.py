@@ -7,8 +7,7 @@ from reports.document import Block, Cell, Column, Fold, Paragraph, Row, Strong, 
 from reports.lines_model import LinesComparison, MovedLines
 from reports.model import Comparison
 from reports.sections.functions import only
-from reports.sections.measured_locks import PARENTHESES
-from reports.sections.view import View, titled
+from reports.sections.view import OfPhase, View, by_phase, titled
 
 COUNTED = (
     "Modelled, not measured: in diagnostic runs of a guest with several vCPUs a QEMU plugin "
@@ -51,21 +50,24 @@ def sentence(lines: LinesComparison) -> str:
 
 
 def blocks(_view: View, comparison: Comparison) -> list[Block]:
-    """The section: a line for each phase, and what is behind it in a fold."""
-    section: list[Block] = []
-    for each in comparison.lines:
-        where = f"{each.case}, phase {each.phase}"
-        section.append(Paragraph((Strong(f"{where}: "), f"{sentence(each)}."), "lead"))
-        behind = tuple(_tables(comparison, each, where))
-        section.append(Fold(f"Lines that moved in {where}", behind))
-    if section:
-        many = any(len(each.seeds) > 1 for each in comparison.lines)
-        notes = (COUNTED, SHARING, TURNS, *((PARENTHESES,) if many else ()))
-        section.append(Paragraph(" ".join(notes), "note"))
-    return titled("Lines that move between CPUs, modelled", "lines", section)
+    """The section: a line for each phase, and the tables of all in a fold."""
+    phases = [
+        OfPhase(
+            each.case, each.phase, sentence(each), tuple(_tables(comparison, each)), len(each.seeds)
+        )
+        for each in comparison.lines
+    ]
+    notes = (
+        COUNTED,
+        SHARING,
+        TURNS,
+    )
+    body = by_phase(comparison, "Lines by object and by function", phases, notes)
+    return titled("Lines that move between CPUs, modelled", "lines", body)
 
 
-def _tables(comparison: Comparison, lines: LinesComparison, where: str) -> list[Block]:
+def _tables(comparison: Comparison, lines: LinesComparison) -> list[Block]:
+    where = f"{lines.case}, phase {lines.phase}"
     turns = f"turns of {lines.metronome_ns / 1000:g} µs"
     if lines.other_ns:
         turns += f", and of {lines.other_ns / 1000:g} µs beside"

@@ -42,5 +42,5 @@ def blocks(view: View) -> list[Block]:
     wall = view.first.wall
     text = EXACT if wall is None else f"{REAL_TIME if wall.real_time else TRANSLATED} {DESIGN}"
     more = of_judged(metric.name for metric in view.session.primary)
-    body: list[Block] = [Paragraph(part) for part in (text, more) if part]
+    body: list[Block] = [Paragraph(part, "note") for part in (text, more) if part]
     return titled("What these numbers mean", "meaning", body)

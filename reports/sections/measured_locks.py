@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from reports import wording
-from reports.document import Block, Cell, Column, Fold, Paragraph, Row, Strong, Table, row
+from reports.document import Block, Cell, Column, Fold, Paragraph, Row, Table, row
 from reports.lock_identity import TakerBy
 from reports.lock_model import MeasuredLock, MeasuredLocks, TakenIn
 from reports.model import Comparison
 from reports.paired import Paired
+from reports.sections.view import OfPhase, by_phase
 
 COUNTED = (
     "Counted by a QEMU plugin in the measured runs, which it does not perturb: instructions "
@@ -32,10 +33,6 @@ WAITED = (
 SLEPT = (
     "A lock that is slept for is held while its holder sleeps and others run. Those that were "
     "found held are counted as waits, and not followed further."
-)
-PARENTHESES = (
-    "A change in parentheses is not significant: it may as well be none (Student's interval at "
-    "95 %)."
 )
 # Rows of who waited for whom.
 MOST_PAIRS = 12
@@ -73,21 +70,23 @@ def brief(locks: MeasuredLocks) -> str:
 
 
 def blocks(comparison: Comparison) -> list[Block]:
-    """A line for each phase, and its locks in a fold."""
-    body: list[Block] = []
+    """A line for each phase, and the locks of all in a fold."""
+    phases = []
     for each in comparison.measured_locks:
-        where = f"{each.case}, phase {each.phase}"
         line = "; ".join(filter(None, (sentence(each), waited(each))))
-        body.append(Paragraph((Strong(f"{where}: "), f"{line}."), "lead"))
-        body.append(Fold(f"Locks of {where}", tuple(_tables(comparison, each, where))))
-    if body:
-        many = any(len(each.seeds) > 1 for each in comparison.measured_locks)
-        text = f"{COUNTED} {NAMED} {SATURATION}"
-        body.append(Paragraph(f"{text} {PARENTHESES}" if many else text, "note"))
-    return body
+        phases.append(
+            OfPhase(each.case, each.phase, line, tuple(_tables(comparison, each)), len(each.seeds))
+        )
+    notes = (
+        COUNTED,
+        NAMED,
+        SATURATION,
+    )
+    return by_phase(comparison, "Locks by time held, and who takes them", phases, notes)
 
 
-def _tables(comparison: Comparison, locks: MeasuredLocks, where: str) -> list[Block]:
+def _tables(comparison: Comparison, locks: MeasuredLocks) -> list[Block]:
+    where = f"{locks.case}, phase {locks.phase}"
     heads = _heads(comparison, locks)
     blocks: list[Block] = [
         Table(

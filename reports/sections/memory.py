@@ -8,8 +8,7 @@ from reports.memory_model import MemoryComparison, Missed, MissedIn
 from reports.model import Comparison
 from reports.paired import Paired
 from reports.sections.functions import only
-from reports.sections.measured_locks import PARENTHESES
-from reports.sections.view import View, titled
+from reports.sections.view import OfPhase, View, by_phase, titled
 
 MODELLED = (
     "Modelled, not measured: diagnostic runs of the judged guests, in which a QEMU plugin follows "
@@ -69,20 +68,24 @@ def brief(memory: MemoryComparison) -> str:
 
 
 def blocks(view: View, comparison: Comparison) -> list[Block]:
-    """The section: a line for each phase, and what is behind it in a fold."""
-    section: list[Block] = []
-    for each in comparison.memory:
-        where = f"{each.case}, phase {each.phase}"
-        section.append(Paragraph((Strong(f"{where}: "), f"{sentence(each)}."), "lead"))
-        section.append(Fold(f"Caches and TLBs of {where}", tuple(_tables(comparison, each, where))))
-    if section:
-        many = any(len(each.seeds) > 1 for each in comparison.memory)
-        notes = (MODELLED, LIMITS, ESTIMATE, *((PARENTHESES,) if many else ()))
-        section.append(Paragraph(" ".join(notes), "note"))
-    return titled("Caches and TLBs, modelled", "memory", section)
+    """The section: a line for each phase, and the tables of all in a fold."""
+    phases = [
+        OfPhase(
+            each.case, each.phase, sentence(each), tuple(_tables(comparison, each)), len(each.seeds)
+        )
+        for each in comparison.memory
+    ]
+    notes = (
+        MODELLED,
+        LIMITS,
+        ESTIMATE,
+    )
+    body = by_phase(comparison, "Caches and TLBs by function", phases, notes)
+    return titled("Caches and TLBs, modelled", "memory", body)
 
 
-def _tables(comparison: Comparison, memory: MemoryComparison, where: str) -> list[Block]:
+def _tables(comparison: Comparison, memory: MemoryComparison) -> list[Block]:
+    where = f"{memory.case}, phase {memory.phase}"
     unit = memory.unit_title
     heads = (
         Column("virtual events", left=True), Column(comparison.manifest.base),

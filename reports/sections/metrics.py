@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
+
 from reports import charts, wording
 from reports.charts import bandwidth, forest, ranked
+from reports.charts.canvas import Chart
 from reports.document import Block, Cell, Column, Fold, Heading, Paragraph, Row, Table
 from reports.model import CaseComparison, Comparison, MetricComparison, Summary
 from reports.sections import seeds
 from reports.sections.host import VALUES, level
 from reports.sections.view import View, figure, gallery, titled
+from reports.verdict import CALLED
 
 
 def _value(summary: Summary | None) -> Cell:
@@ -16,7 +20,7 @@ def _value(summary: Summary | None) -> Cell:
     return Cell(wording.figure(summary.mean if summary else None), small=spread)
 
 
-def _metric(case: CaseComparison, metric: MetricComparison) -> Row:
+def _metric(metric: MetricComparison, *, published: bool) -> Row:
     word = wording.verdict(metric)
     cells = [
         Cell(metric.name, small=wording.after(metric.unit).strip()),
@@ -27,14 +31,14 @@ def _metric(case: CaseComparison, metric: MetricComparison) -> Row:
         _value(metric.patched),
         Cell(word, tone=word),
     ]
-    if case.published:
+    if published:
         cells.insert(-1, Cell(", ".join(map(wording.reference_change, metric.published))))
     return Row(tuple(cells), strong=metric.primary)
 
 
 def _table(comparison: Comparison, case: CaseComparison, metrics: list[MetricComparison]) -> Table:
     again = [Column("A/A", drop=4)] if any(metric.again for metric in case.metrics) else []
-    published = [Column("published", drop=1)] if case.published else []
+    published = any(metric.published for metric in metrics)
     heads = (
         Column("metric", left=True),
         Column("change"),
@@ -42,12 +46,12 @@ def _table(comparison: Comparison, case: CaseComparison, metrics: list[MetricCom
         *again,
         Column(comparison.manifest.base, drop=2),
         Column(comparison.manifest.patched, drop=3),
-        *published,
+        *([Column("published", drop=1)] if published else []),
         Column("verdict", left=True),
     )
     label = f"Metrics of {case.name}"
     label += "" if metrics[0].primary else ", not significant"
-    return Table(label, heads, tuple(_metric(case, metric) for metric in metrics))
+    return Table(label, heads, tuple(_metric(metric, published=published) for metric in metrics))
 
 
 def of_case(comparison: Comparison, case: CaseComparison, *, alone: bool) -> list[Block]:
@@ -90,38 +94,60 @@ def note(comparison: Comparison) -> str:
 
 
 def blocks(view: View, comparison: Comparison) -> list[Block]:
-    """The section of a pair; of many cases folded, case by case."""
-    kinds = () if view.session.single is None else (forest.draw, ranked.draw)
-    charts = view.charts(*kinds, comparison=comparison)
+    """The changes of a pair, of many cases folded, and every run of it."""
     tables = [
         block
         for case in comparison.cases
         for block in of_case(comparison, case, alone=view.session.single is not None)
     ]
-    if not tables:
-        return []
-    body: list[Block] = [figure(chart) for chart in charts]
-    if view.many_cases:
+    called, judged, more = _runs(view, comparison)
+    changes = view.charts(forest.draw, ranked.draw, comparison=comparison)
+    if view.session.single is None:
+        changes = []
+    if tables and changes and all(chart.kind == "forest" for chart in changes) and called:
+        # The seeds of what was called stand beside the changes.
+        body, called = gallery([*changes, *called]), []
+    else:
+        body = [figure(chart) for chart in changes]
+    if view.many_cases and tables:
         body.append(Fold("All metrics, case by case", tuple(tables)))
     else:
         body += tables
     # Of many pairs it is said once, below them all.
     notes = [Paragraph(note(comparison), "note")] if view.session.single else []
-    return titled("The change", "change", [*body, *notes])
+    return [
+        *(titled("The change", "change", [*body, *notes]) if tables else []),
+        *_every_run(view, comparison, [*called, *judged], more),
+    ]
 
 
-def runs(view: View, comparison: Comparison) -> list[Block]:
-    """Every run of a pair in drawings: seeds, the course within a run, and over the session."""
+def _runs(view: View, comparison: Comparison) -> tuple[list[Chart], list[Chart], list[Chart]]:
+    """Drawings of every run: seeds of what was called, of what else was judged, and the rest.
+
+    The rest are other phases, and the course within a run, which are there to look up.
+    """
     kinds = charts.OF_RUNS if view.session.single else charts.OF_A_PAIR
     kinds = kinds if len(comparison.cases) < charts.MANY_CASES else charts.OF_MANY_CASES
     drawings = [chart for draw in kinds for chart in view.charts(draw, comparison=comparison)]
-    # What is judged is seen; other phases, and the course within a run, are there to look up.
-    judged = tuple(f"-{bandwidth.name_of(metric)}" for metric in comparison.primary)
-    more = [chart for chart in drawings if chart.kind == "timeline" or (
-        chart.kind == "bandwidth" and not f"-{chart.name}".endswith(judged)
-    )]  # fmt: skip
-    body = gallery(chart for chart in drawings if chart not in more)
+
+    def of(metrics: Iterable[MetricComparison]) -> list[Chart]:
+        names = tuple(f"-{bandwidth.name_of(metric)}" for metric in metrics)
+        return [c for c in drawings if c.kind == "bandwidth" and f"-{c.name}".endswith(names)]
+
+    called = of(m for m in comparison.primary if m.judgement.verdict in CALLED)
+    judged = [chart for chart in of(comparison.primary) if chart not in called]
+    own = [chart for chart in drawings if chart.kind not in ("bandwidth", "timeline")]
+    shown = [*judged, *own]
+    more = [chart for chart in drawings if chart not in (*called, *shown)]
+    # Where something was called, what was not is there to look up, too.
+    return (called, own, [*judged, *more]) if called else (called, shown, more)
+
+
+def _every_run(
+    view: View, comparison: Comparison, shown: Sequence[Chart], more: Sequence[Chart]
+) -> list[Block]:
+    body = gallery(shown)
     if more:
-        summary = "Other phases, and bandwidth within a run"
+        summary = "Other runs and phases, and bandwidth within a run"
         body.append(Fold(summary, tuple(gallery(more)), page_only=True))
     return titled("Every run", "runs", [*body, *seeds.tables(view, comparison)])

@@ -19,9 +19,10 @@ def again(view: View) -> list[Block]:
         Paragraph(f"{repetition.lab}."),
         Code("\n".join(repetition.commands), "sh"),
     ]
-    blocks += [Paragraph(" ".join(repetition.notes))] if repetition.notes else []
-    blocks += [Paragraph(f"{repetition.expected}:")] if repetition.expected else []
-    return titled("How to repeat this", "repeat", [*blocks, *listing(repetition.results)])
+    blocks += [Paragraph(" ".join(repetition.notes), "note")] if repetition.notes else []
+    if repetition.results:
+        blocks.append(Fold(repetition.expected, tuple(listing(repetition.results))))
+    return titled("How to repeat this", "repeat", blocks)
 
 
 def made_with(view: View) -> list[Block]:

@@ -6,11 +6,10 @@ from experiment.machine import ManyCpus
 from reports import wording
 from reports.charts import scaling as scaling_charts
 from reports.charts.canvas import identifier
-from reports.document import Block, Column, Fold, Paragraph, Strong, Table, facts, row
+from reports.document import Block, Column, Table, facts, row
 from reports.model import Comparison
 from reports.scaling_model import Range, Scaling, ScalingPoint
-from reports.sections.measured_locks import PARENTHESES
-from reports.sections.view import View, gallery, titled
+from reports.sections.view import OfPhase, View, by_phase, gallery, titled
 
 ESTIMATED = (
     "Estimated range, not measured. One end is path length, counted on one CPU; the other is the "
@@ -63,21 +62,19 @@ def sentence(scaling: Scaling) -> str:
 
 
 def blocks(view: View, comparison: Comparison) -> list[Block]:
-    """The section: a line for each phase, and what is behind it in a fold."""
-    section: list[Block] = []
+    """The section: a line for each phase, and the charts and tables of all in a fold."""
     charts = view.charts(scaling_charts.draw, comparison=comparison)
+    phases = []
+    seeds = max((len(each.seeds) for each in comparison.measured_locks), default=0)
     for each in comparison.scaling:
-        where = f"{each.case}, phase {each.phase}"
-        section.append(Paragraph((Strong(f"{where}: "), f"{sentence(each)}."), "lead"))
         kind = identifier("scaling", each.case, each.phase)
         drawn = gallery((chart for chart in charts if chart.kind == kind), 4)
-        behind = (*drawn, *_tables(comparison, each, where))
-        section.append(Fold(f"Many CPUs of {where}", behind))
-    if section:
-        many = any(len(each.seeds) > 1 for each in comparison.measured_locks)
-        notes = (ESTIMATED, LIMITS, *((PARENTHESES,) if many else ()))
-        section.append(Paragraph(" ".join(notes), "note"))
-    return titled("Many CPUs, an estimated range", "scaling", section)
+        behind = (*drawn, *_tables(comparison, each))
+        phases.append(OfPhase(each.case, each.phase, sentence(each), behind, seeds))
+    body = by_phase(
+        comparison, "From 1 to 64 CPUs, and what is assumed", phases, (ESTIMATED, LIMITS)
+    )
+    return titled("Many CPUs, an estimated range", "scaling", body)
 
 
 def _speeds(ends: Range) -> str:
@@ -85,7 +82,8 @@ def _speeds(ends: Range) -> str:
     return low if low == high else f"{low} … {high}"
 
 
-def _tables(comparison: Comparison, scaling: Scaling, where: str) -> list[Block]:
+def _tables(comparison: Comparison, scaling: Scaling) -> list[Block]:
+    where = f"{scaling.case}, phase {scaling.phase}"
     manifest = comparison.manifest
     speed = f"times one CPU of {manifest.base}"
     columns = (

@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 from reports import wording
-from reports.document import Block, Cell, Column, Fold, Table, row
+from reports.document import Block, Cell, Column, Fold, Heading, Table, row
 from reports.model import CaseComparison, Comparison, MetricComparison, Pair
 from reports.sections.view import View
 
 
 def tables(view: View, comparison: Comparison) -> list[Block]:
-    """One table a case, folded; only a page has them."""
+    """One table a case, all in a fold; only a page has them."""
     wall = comparison.wall is not None
-    if not view.drawn:
+    cases = [case for case in comparison.cases if case.blocks and case.primary]
+    if not view.drawn or not cases:
         return []
-    return [
-        Fold(f"Every {'block' if wall else 'seed'} of {case.name}", (_table(comparison, case),),
-             page_only=True)
-        for case in comparison.cases
-        if case.blocks and case.primary
-    ]  # fmt: skip
+    inner: list[Block] = []
+    for case in cases:
+        inner += [Heading(case.name, 3), _table(comparison, case)]
+    return [Fold(f"Every {'block' if wall else 'seed'}", tuple(inner), page_only=True)]
 
 
 def _table(comparison: Comparison, case: CaseComparison) -> Table:

@@ -7,13 +7,17 @@ from dataclasses import dataclass
 
 from reports.by_arm import MANY_CASES
 from reports.charts.canvas import Chart, rem, within
-from reports.document import Block, Figure, Fold, Gallery, Heading, nested
+from reports.document import Block, Figure, Fold, Gallery, Heading, Paragraph, Strong, nested
 from reports.many import SessionComparison
 from reports.model import Comparison
 from reports.wording import pair, pair_counts
 
 # Beyond these pairs a page would grow by tens of megabytes.
 MOST_PAIRS = 15
+PARENTHESES = (
+    "A change in parentheses is not significant: it may as well be none (Student's interval at "
+    "95 %)."
+)
 
 
 @dataclass(frozen=True)
@@ -70,6 +74,43 @@ def gallery(charts: Iterable[Chart], level: int = 3) -> list[Block]:
 def titled(title: str, anchor: str, blocks: Sequence[Block]) -> list[Block]:
     """A section under its heading; nothing for none."""
     return [Heading(title, 2, anchor), *blocks] if blocks else []
+
+
+@dataclass(frozen=True)
+class OfPhase:
+    """What a section says of one phase of a case: a line, and what is behind it, of some seeds."""
+
+    case: str
+    phase: str
+    sentence: str
+    behind: tuple[Block, ...]
+    seeds: int
+
+
+def by_phase(
+    comparison: Comparison, behind: str, phases: Sequence[OfPhase], notes: Sequence[str]
+) -> list[Block]:
+    """A line for each judged phase, then all that is behind them in one fold, and how to read it.
+
+    Lines of phases that are not judged are in the fold; where none is, all are seen.
+    """
+    if not phases:
+        return []
+    judged = {(metric.case, metric.phase) for metric in comparison.primary}
+    shown = [each for each in phases if (each.case, each.phase) in judged] or phases
+    lines = [
+        Paragraph((Strong(f"{each.case}, phase {each.phase}: "), f"{each.sentence}."), "lead")
+        for each in shown
+    ]
+    inner: list[Block] = []
+    for each in phases:
+        inner += [Heading(f"{each.case}, phase {each.phase}", 3)] if phases[1:] else []
+        if each not in shown:
+            inner.append(Paragraph(f"{each.sentence[:1].upper()}{each.sentence[1:]}.", "lead"))
+        inner += each.behind
+    scattered = any(each.seeds > 1 for each in phases)
+    inner.append(Paragraph(" ".join([*notes, *([PARENTHESES] if scattered else [])]), "note"))
+    return [*lines, Fold(behind, tuple(inner))]
 
 
 def of_each_pair(

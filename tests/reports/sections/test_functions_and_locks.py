@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 
 from reports import forms, wording
-from reports.document import Table
+from reports.document import Block, Fold, Table
 from reports.model import Comparison
 from reports.paired import pair
 from reports.sections import functions, locks
 from reports.verdict import Verdict
+
+
+def table_of(blocks: Sequence[Block]) -> Table:
+    """The only table of these blocks, in a fold or not."""
+    parts = [
+        part for each in blocks for part in (each.blocks if isinstance(each, Fold) else [each])
+    ]
+    (table,) = [part for part in parts if isinstance(part, Table)]
+    return table
 
 
 @pytest.mark.parametrize(
@@ -70,13 +81,11 @@ def test_significant_functions_come_first_and_all_rows_add_up(counted: Compariso
     mixed = headline.model_copy(update={"functions": noise[:2] + headline.rows[:1] + noise[2:],
                                         "listed": 3, "others": None})  # fmt: skip
     assert [row.name for row in functions.significant(mixed)] == [headline.rows[0].name]
-    [_, table, _] = functions._significant(counted, mixed)
-    assert isinstance(table, Table)
+    table = table_of(functions._significant(counted, mixed))
     heads = [row.cells[0].text for row in table.rows]
     assert heads == [headline.rows[0].name, "2 listed functions, not significant", "all"]
     lost = headline.model_copy(update={"functions": noise, "listed": 3})
-    [_, table, _] = functions._significant(counted, lost)
-    assert isinstance(table, Table)
+    table = table_of(functions._significant(counted, lost))
     assert "not significant" in table.rows[0].cells[0].text
 
 
@@ -87,8 +96,7 @@ def test_more_functions_than_a_table_holds_are_a_row_of_their_sum(
     monkeypatch.setattr(functions, "MOST_FUNCTIONS", most)
     headline = counted.headlines[0]
     clear = functions.significant(headline)
-    [_, table, _] = functions._significant(counted, headline)
-    assert isinstance(table, Table)
+    table = table_of(functions._significant(counted, headline))
     numbers = [float(row.cells[1].text) for row in table.rows]
     assert sum(numbers[:-1]) == pytest.approx(numbers[-1], abs=0.5)
     more = [row for row in table.rows if "more significant" in row.cells[0].text]
