@@ -106,7 +106,7 @@ def path_of(base: Initramfs, key: Lacks, cache: Path) -> Path:
     for path in (AGENT, PREBUILT_AGENT, OUTB) if key.kernel else ():
         total.update(hashlib.sha256(path.read_bytes()).digest())
     for program in key.extras.programs:
-        total.update(native.digest(program).encode())
+        total.update(f"program {program.stem} {native.digest(program)}\n".encode())
     for module in key.extras.modules:
         total.update(f"module {module}\n".encode())
     for place, file in _host_files(key.extras, cache).items():

@@ -197,3 +197,13 @@ def test_an_imported_userland_has_no_programs_of_the_host(
     monkeypatch.setattr(userland, "in_use", lambda cache: object())
     with pytest.raises(InfraError, match="an imported userland has no tcc"):
         overlay.provide(base, kernel, tmp_path, Extras(host_programs=("tcc",)))
+
+
+def test_a_program_of_another_name_is_another_image(base: Initramfs, tmp_path: Path) -> None:
+    """One that was renamed was looked for in the image of before, which has it by its old name."""
+    places = set()
+    for name in ("one.c", "two.c"):
+        source = tmp_path / name
+        source.write_text("int main(void) { return 0; }\n")
+        places.add(overlay.path_of(base, Lacks("", Extras(programs=(source,))), tmp_path))
+    assert len(places) == 2
