@@ -30,7 +30,7 @@ TRACING = (
     "__SCT__tp_func_", "__traceiter_",
 )  # fmt: skip
 # Host CPU time; an I/O of filemap-thp, of up to 2 MiB, takes 0.34 ms, a file of compile 69 ms.
-LONG_OPERATION_S = 0.0005
+LONG_OPERATION_S, SHORT_OPERATION_S = 0.00035, 0.0001
 # What the lab adds where several files have a function of one name.
 SAME_NAME = "@"
 
@@ -207,10 +207,11 @@ def suggest(coverage: Coverage, functions: Sequence[str], files: Sequence[str]) 
     # An operation may be a system call, or a file that is compiled: a long one is many.
     often = {
         case: {
-            name: number / max(1.0, case.run_cpu_s / (case.ios * LONG_OPERATION_S))
+            name: number * (SHORT_OPERATION_S / cost if cost > LONG_OPERATION_S else 1.0)
             for name, number in of.items()
         }
         for case, of in calls.items()
+        for cost in [case.run_cpu_s / case.ios]
     }
     most = {name: max(each.get(name, 0.0) for each in often.values()) for name in rows}
     candidates = [
