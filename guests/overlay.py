@@ -2,8 +2,8 @@
 
 A second archive behind the first, so that the first stays what it is: of a kernel that was
 built elsewhere its modules, an agent that loads them, and a program that writes to ports; of
-a workload its programs, and modules of a kernel of ours.  The kernel unpacks both, and later files
-win.
+a workload its programs, those of the host that it needs, and modules of a kernel of ours.  The
+kernel unpacks both, and later files win.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from filelock import FileLock
 from errors import InfraError
 from experiment.architecture import X86_64, Architecture
 from experiment.spec import PREBUILT
-from guests import initramfs, native
+from guests import initramfs, native, userland
 from guests.initramfs import AGENT, Initramfs, pack
 from guests.native import OUTB
 from host.digest import sha256_of
@@ -84,7 +84,8 @@ def provide(
     """The initramfs of a kernel and a workload's extras, built if it is not cached.
 
     Raises:
-        InfraError: the compiler failed, or the kernel was built without a module.
+        InfraError: the compiler failed, a program of the host is missing, or the kernel was built
+            without a module.
     """
     image = path_of(base, lacks(kernel, extras), cache)
     digest = image.with_suffix(".sha256")
@@ -105,9 +106,11 @@ def path_of(base: Initramfs, key: Lacks, cache: Path) -> Path:
     for path in (AGENT, PREBUILT_AGENT, OUTB) if key.kernel else ():
         total.update(hashlib.sha256(path.read_bytes()).digest())
     for program in key.extras.programs:
-        total.update(native.digest(program).encode())
+        total.update(f"program {program.stem} {native.digest(program)}\n".encode())
     for module in key.extras.modules:
         total.update(f"module {module}\n".encode())
+    for place, file in _host_files(key.extras, cache).items():
+        total.update(f"{place} {sha256_of(file)}\n".encode())
     return cache / "initramfs" / f"{total.hexdigest()[:32]}.cpio"
 
 
@@ -135,7 +138,11 @@ def _build(
             shutil.copyfile(module, root / "modules" / module.name)
         outb = initramfs.helper(OUTB, cache, architecture)
         files |= {"init": PREBUILT_AGENT, "agent.sh": AGENT, "bin/outb": outb}
+    files |= {
+        place.lstrip("/"): file.resolve() for place, file in _host_files(extras, cache).items()
+    }
     for name, source in files.items():
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(source, root / name)
         (root / name).chmod(0o755)
     more = image.with_suffix(".more")
@@ -149,6 +156,10 @@ def _build(
     beside.replace(image)
     more.unlink()
     shutil.rmtree(root)
+
+
+def _host_files(extras: Extras, cache: Path) -> dict[str, Path]:
+    return userland.more_host_files(extras.host_programs, cache) if extras.host_programs else {}
 
 
 def _module(kernel: Kernel, name: str) -> Path:

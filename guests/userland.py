@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
@@ -21,7 +21,7 @@ from errors import InfraError
 from guests.native import ADD_ENTROPY, MARK, OUTB, STATIC_PROGRAM, build, digest
 from host import facts
 from host.digest import sha256_of
-from host.packages import locate
+from host.packages import install_line, locate, package_of
 from host.process import run
 from results.record import Record
 from workloads.spec import all_programs
@@ -197,7 +197,37 @@ def host_files() -> dict[str, Path]:
             where="initramfs",
             next_step="./lab.py doctor names the packages",
         )
-    programs = {path: file for path, file in places.items() if file is not None}
+    return _with_libraries({path: file for path, file in places.items() if file is not None})
+
+
+def more_host_files(names: Iterable[str], cache: Path) -> dict[str, Path]:
+    """Path in the guest → file, of programs that a workload needs besides the lab's own.
+
+    They are the host's: an imported userland has none of them.
+
+    Raises:
+        InfraError: a program is missing, or guests get an imported userland.
+    """
+    programs: dict[str, Path] = {}
+    for name in names:
+        file = locate(name)
+        if in_use(cache):
+            raise InfraError(
+                f"an imported userland has no {name}, and the host's own is not mixed with it",
+                where="initramfs",
+                next_step="./lab.py userland forget, or leave out the workload",
+            )
+        if file is None:
+            raise InfraError(
+                f"not installed: {name}",
+                where="initramfs",
+                next_step=f"{install_line([package_of(name) or name])}, or leave out the workload",
+            )
+        programs[f"/usr/bin/{name}"] = file
+    return _with_libraries(programs)
+
+
+def _with_libraries(programs: Mapping[str, Path]) -> dict[str, Path]:
     libraries: set[str] = set()
     for path, program in programs.items():
         # A static program, as busybox should be, has none and ldd's status says so.

@@ -13,6 +13,7 @@ from markupsafe import Markup, escape
 from scipy import stats
 
 from errors import UsageError
+from experiment.subsystems import load_subsystems
 from history.changes import changes_of
 from history.entry import Entry
 from history.function_changes import function_changes
@@ -81,7 +82,7 @@ def build(
     changes = changes_of(read.entries, store.functions, known_changes, policy)
     tracks = tracks_of(
         read, changes, gaps_of(read.entries, known_changes),
-        function_changes(read.entries, known_changes),
+        function_changes(read.entries, known_changes), load_subsystems(),
     )  # fmt: skip
     reports = _reports(sessions) if sessions else {}
     beside = folder.with_name(f".{folder.name}-{os.getpid()}")

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+from experiment.subsystems import NONE, Subsystems
 from history.change import NightlyChange
 from history.entry import Entry
 from history.function_changes import FunctionsChange
@@ -18,12 +19,16 @@ from pages.status import Status
 
 @dataclass(frozen=True)
 class TrendChart:
-    """One metric of one case: the courses of its arms in one unit, the subject's first."""
+    """One metric of one case: the courses of its arms in one unit, the subject's first.
+
+    ``subsystem`` is the part of the kernel that the case is about.
+    """
 
     case: str
     metric: str
     trends: tuple[Trend, ...]
     changes: tuple[NightlyChange, ...]
+    subsystem: str
 
     @property
     def head(self) -> Trend:
@@ -50,6 +55,7 @@ class Track:
     changes: tuple[NightlyChange, ...]
     gaps: tuple[Gap, ...] = ()
     of_functions: tuple[FunctionsChange, ...] = ()
+    subsystems: Subsystems = NONE
 
     @property
     def last(self) -> Entry:
@@ -63,7 +69,7 @@ class Track:
 
     @cached_property
     def charts(self) -> tuple[TrendChart, ...]:
-        """Every metric that any night has, primary ones first.
+        """Every metric that any night has, primary ones first, by the part of the kernel.
 
         In wall mode followed arms are ratios to the pinned one, which has a unit of its own.
         """
@@ -79,10 +85,19 @@ class Track:
                 metric,
                 tuple(sorted(of, key=lambda t: (t.course.arm != subject, t.role != "followed"))),
                 tuple(c for c in self.changes if c.course in {trend.course for trend in of}),
+                self.subsystems.of_case(case),
             )
             for (case, metric, _), of in groups.items()
         ]
-        return tuple(sorted(charts, key=lambda chart: not chart.primary))
+        position = self.subsystems.position
+        return tuple(
+            sorted(charts, key=lambda chart: (not chart.primary, position(chart.subsystem)))
+        )
+
+    @property
+    def grouped(self) -> bool:
+        """Whether it has metrics of several parts of the kernel, which pages then name."""
+        return len({chart.subsystem for chart in self.charts}) > 1
 
     @property
     def primary(self) -> tuple[TrendChart, ...]:
@@ -134,6 +149,7 @@ def tracks_of(
     changes: Sequence[NightlyChange],
     gaps: Sequence[Gap] = (),
     of_functions: Sequence[FunctionsChange] = (),
+    subsystems: Subsystems = NONE,
 ) -> tuple[Track, ...]:
     """The tracks of a history, in the order of their names."""
     return tuple(
@@ -142,6 +158,7 @@ def tracks_of(
             tuple(c for c in changes if c.course[:3] == name),
             tuple(gap for gap in gaps if gap.track == name),
             tuple(change for change in of_functions if change.track == name),
+            subsystems,
         )
         for name, entries in read.tracks().items()
     )

@@ -189,6 +189,11 @@ class PhaseProfile(Record):
         return self.instructions - self.user.get(IDLE_PROGRAM, 0)
 
     @property
+    def in_kernel(self) -> int:
+        """Instructions that no program executed."""
+        return self.instructions - sum(self.user.values())
+
+    @property
     def spinning_share(self) -> float | None:
         """Time in the spin locks' slow path over the time that vCPUs were not idle.
 

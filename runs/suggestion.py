@@ -86,9 +86,9 @@ def workloads_for(
     Of those that can be measured in one session, and that together execute its functions most: all
     with at least half the score of the best one (``Candidate.score``): a workload of many
     operations executes a little of everything.  Those that need a kernel with additions, which has
-    to be built, are left out where another one has half the score of the best.  Where no function
-    of the series is known, those that the names of its files stand for, as far as they execute any
-    of the files' functions.
+    to be built, or programs that set-up does not install, are left out where another one has half
+    the score of the best.  Where no function of the series is known, those that the names of its
+    files stand for, as far as they execute any of the files' functions.
 
     Raises:
         SpecError: there are none; names the shipped experiment that would do, if any.
@@ -100,7 +100,12 @@ def workloads_for(
         if candidate.case.workload in auto.workloads
     ]
     catalogue = load_catalogue()
-    usual = [each for each in able if not catalogue[each.case.workload].additions]
+    usual = [
+        each
+        for each in able
+        for workload in [catalogue[each.case.workload]]
+        if not (workload.additions or workload.host_programs)
+    ]
     if usual and usual[0].score >= SHARE * able[0].score:
         able = usual
     if able:

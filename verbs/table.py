@@ -66,6 +66,8 @@ COVERAGE = {
     "show": ("coverage", "Show how many of a folder's functions each workload executes."),
     "add": ("coverage", "Record what the unpatched kernel of these sessions executed, for "
             "`suggest` and `--auto`."),
+    "suite": ("coverage", "Choose cases for every night: those that execute most of the kernel "
+              "in that time."),
 }  # fmt: skip
 WORKLOAD = {
     "new": ("workload", "Write a workload that runs: its catalogue file, a program of one "

@@ -308,7 +308,7 @@ def of_profile(profile: Profile, phases: Sequence[Phase]) -> dict[str, float]:
         if phase.spinning_share is not None:
             values[f"{phase.phase}.{SLOWPATH_SHARE}"] = 100 * phase.spinning_share
         if spec.program:
-            values[f"{phase.phase}.{PATH}"] = phase.busy / spec.ops
+            values[f"{phase.phase}.{PATH}"] = phase.in_kernel / spec.ops
         work = work_ns(spec, phase.work)
         if work:
             ios = next(phase.work[cost.name] for cost in spec.costs if cost.ios)

@@ -203,7 +203,8 @@ class Workload(Frozen):
     nothing to make.  With ``file_per_job`` each job has a file of its own and they share
     the experiment's ``file_mib``; a workload of programs alone has no files.  ``additions`` are
     those of the kernel's configuration that it needs, and ``modules`` are of that kernel: the
-    guest has them as ``/modules/NAME.ko``, and its programs load them.
+    guest has them as ``/modules/NAME.ko``, and its programs load them.  ``host_programs`` are
+    the host's, which the guest has besides, as ``/usr/bin/NAME`` with their libraries.
     """
 
     name: Name
@@ -214,6 +215,7 @@ class Workload(Frozen):
     file_per_job: bool = False
     additions: tuple[Name, ...] = ()
     modules: tuple[Name, ...] = ()
+    host_programs: tuple[Name, ...] = ()
     phases: Annotated[tuple[Phase, ...], Field(min_length=1)]
     variants: dict[str, Variant] = Field(default_factory=dict)
 
@@ -286,16 +288,22 @@ def load_catalogue(folder: Path = CATALOGUE) -> dict[str, Workload]:
 class Extras(NamedTuple):
     """What a workload needs in its guest beside the lab's root, each sorted.
 
-    ``programs`` are C sources, ``modules`` names of the kernel's own.
+    ``programs`` are C sources, ``modules`` names of the kernel's own, ``host_programs`` names
+    of programs that the host has installed.
     """
 
     programs: tuple[Path, ...] = ()
     modules: tuple[str, ...] = ()
+    host_programs: tuple[str, ...] = ()
 
 
 def extras_of(workload: Workload) -> Extras:
     """What the guest of a workload needs besides."""
-    return Extras(programs_of(workload.phases), tuple(sorted(workload.modules)))
+    return Extras(
+        programs_of(workload.phases),
+        tuple(sorted(workload.modules)),
+        tuple(sorted(workload.host_programs)),
+    )
 
 
 def programs_of(phases: Iterable[Phase]) -> tuple[Path, ...]:

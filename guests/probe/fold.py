@@ -25,7 +25,7 @@ from errors import InfraError
 from experiment.architecture import ARCHITECTURES
 from guests.probe import counts, locks
 from guests.probe.counts import Counts, CountsError, Rows
-from guests.probe.usermap import UserMap, user_map
+from guests.probe.usermap import STATIC, UserMap, user_map
 from kernels import addresses, origins
 from kernels.addresses import KERNEL_HALF, AddressesError, AddressTable, FunctionMap
 from kernels.cache import Kernel
@@ -49,6 +49,8 @@ from workloads.spec import Phase, Unit
 
 MODULE = "[module]"
 USER_CODE = "[user]"
+# Of a phase with a program: what it started, with the libraries of that.
+PROGRAMS = "[programs]"
 # Numbers of a row of locks that are added up, as fields of ``LockSite``.
 SPENT = ("taken", "held", "waits", "waited", "moved")
 # Those of a row of pairs, as ``waits``, ``handovers`` and ``waited`` of a ``LockWait``.
@@ -156,8 +158,10 @@ def fold_phase(
     inside = rows["address"] >= KERNEL_HALF
     kernel = _fold_kernel(rows[inside], spent[inside], kinds[inside], places)
     where = rows["address"][~inside]
-    user = places.user.fold(where, spent[~inside])
-    by_kind = [places.user.fold(where, column[~inside]) for column in kinds.T]
+    user, *by_kind = (
+        _of_phase(phase, places.user.fold(where, column))
+        for column in (spent[~inside], *kinds[~inside].T)
+    )
     units, work = (
         {
             unit.name: value
@@ -179,6 +183,15 @@ def fold_phase(
         work=work,
         user_kinds={file: tuple(each.get(file, 0) for each in by_kind) for file in user},
     )
+
+
+def _of_phase(phase: Phase, by_file: Mapping[str, int]) -> dict[str, int]:
+    """Instructions by user file; fio's loader knows nothing of where a phase's program has its."""
+    if not phase.program:
+        return dict(by_file)
+    named = {name: spent for name, spent in by_file.items() if name in (STATIC, UNKNOWN)}
+    rest = sum(by_file.values()) - sum(named.values())
+    return {**named, **({PROGRAMS: rest} if rest else {})}
 
 
 def fold_locks(rows: Rows, pairs: Rows, places: Places) -> tuple[LockUse, ...]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -10,7 +12,7 @@ import pytest
 
 from errors import InfraError
 from experiment.architecture import EXIT_PORT, PANIC_PORT, X86_64
-from guests import overlay
+from guests import overlay, userland
 from guests.channel import MAGIC
 from guests.initramfs import AGENT, Initramfs
 from guests.overlay import Lacks
@@ -153,3 +155,55 @@ def test_a_kernel_of_ours_gives_the_modules_that_a_workload_names(
     assert {key: root.path for key, root in roots.items()} == {Lacks("1" * 32, extras): made.path}
     with pytest.raises(InfraError, match="has no module xfs"):
         overlay.provide(base, ours, tmp_path, Extras(modules=("xfs",)))
+
+
+@pytest.fixture
+def with_programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder on the PATH, for programs of the host that a workload needs."""
+    folder = tmp_path / "programs"
+    folder.mkdir()
+    monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
+    return folder
+
+
+def test_programs_of_the_host_come_with_their_libraries(
+    base: Initramfs, kernel: Kernel, tmp_path: Path, with_programs: Path
+) -> None:
+    shutil.copy(shutil.which("sort") or "", with_programs / "sorter")
+    ours = Kernel(kernel.folder, kernel.identity.model_copy(update={"flavour": "perf"}))
+    extras = Extras(host_programs=("sorter",))
+    made = overlay.provide(base, ours, tmp_path, extras)
+    files = listed(made.path.read_bytes()[len(base.path.read_bytes()) :], tmp_path / "out")
+    libraries = {name for name in files if name != "usr/bin/sorter"}
+    assert "usr/bin/sorter" in files
+    assert any("libc.so" in name for name in libraries)
+    # Another version of the program is another image.
+    shutil.copy(shutil.which("cat") or "", with_programs / "sorter")
+    assert overlay.path_of(base, Lacks("", extras), tmp_path) != made.path
+
+
+def test_a_missing_program_is_named_with_its_package(
+    base: Initramfs, kernel: Kernel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(userland, "locate", lambda name: None)
+    with pytest.raises(InfraError, match="not installed: tcc") as failure:
+        overlay.provide(base, kernel, tmp_path, Extras(host_programs=("tcc",)))
+    assert failure.value.next_step.endswith(" tcc, or leave out the workload")
+
+
+def test_an_imported_userland_has_no_programs_of_the_host(
+    base: Initramfs, kernel: Kernel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(userland, "in_use", lambda cache: object())
+    with pytest.raises(InfraError, match="an imported userland has no tcc"):
+        overlay.provide(base, kernel, tmp_path, Extras(host_programs=("tcc",)))
+
+
+def test_a_program_of_another_name_is_another_image(base: Initramfs, tmp_path: Path) -> None:
+    """One that was renamed was looked for in the image of before, which has it by its old name."""
+    places = set()
+    for name in ("one.c", "two.c"):
+        source = tmp_path / name
+        source.write_text("int main(void) { return 0; }\n")
+        places.add(overlay.path_of(base, Lacks("", Extras(programs=(source,))), tmp_path))
+    assert len(places) == 2

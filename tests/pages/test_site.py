@@ -12,6 +12,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from experiment.subsystems import Subsystems, SubsystemWorkloads
 from history.changes import changes_of
 from history.entry import SCHEMA_VERSION, Entry
 from history.function_changes import function_changes
@@ -247,6 +248,29 @@ def test_a_chart_has_one_unit() -> None:
     assert units[0] == (True, "ratio to pinned")
     assert [unit for primary, unit in units if primary] == ["ratio to pinned"]
     assert (False, "MiB/s") in units
+
+
+def test_metrics_are_shown_by_the_part_of_the_kernel() -> None:
+    entries = CLEAR.entries()
+    (alone,) = tracks_of(HistoryContents(tuple(entries)), changes_of(entries))
+    assert not alone.grouped
+    case = entries[0].cases[0]
+    two = [
+        entry.model_copy(
+            update={"cases": (*entry.cases, entry.cases[0].model_copy(update={"name": "x+ext4"}))}
+        )
+        for entry in entries
+    ]
+    parts = Subsystems(
+        subsystem=(
+            SubsystemWorkloads(title="first", workloads=("x",)),
+            SubsystemWorkloads(title="second", workloads=(case.name,)),
+        )
+    )
+    (track,) = tracks_of(HistoryContents(tuple(two)), (), subsystems=parts)
+    assert track.grouped
+    names = [(chart.subsystem, chart.case) for chart in track.primary]
+    assert list(dict.fromkeys(names)) == [("first", "x+ext4"), ("second", case.name)]
 
 
 def test_one_word_a_night() -> None:

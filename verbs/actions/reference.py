@@ -50,8 +50,10 @@ COVERAGE_PAGE = """\
 <!-- Written by `make schema` from configs/coverage/, which `coverage add` writes. -->
 
 Functions of {release} that are built in, without init code, those that the workloads together
-execute, and those of each one ([how they were counted](coverage.md)). Functions of folders with a
-goal that nothing executes are in [a file of their own](coverage-unreached.csv).
+execute, and those of each one ([how they were counted](coverage.md)). *Without tracing* are shares
+of the functions that are not made of a trace event, which run while somebody traces alone.
+Functions of folders with a goal that nothing executes are in
+[a file of their own](coverage-unreached.csv).
 
 """
 
@@ -60,14 +62,14 @@ def coverage_page() -> str:
     """The table of what workloads execute, beside the goals."""
     coverage = shipped()
     workloads = sorted({case.workload for case in coverage.cases})
-    rows = [("", "built in", "executed", "", "goal", *workloads)]
+    rows = [("", "built in", "executed", "", "without tracing", "goal", *workloads)]
     rows.append(("---",) * len(rows[0]))
     for row in by_folder(coverage, FOLDERS):
         goal = f"{GOALS[row.folder]} %" if row.folder in GOALS else ""
         counts = (str(row.by_workload.get(name, 0)) for name in workloads)
-        share = f"{100 * row.executed / row.functions:.0f} %"
+        shares = (f"{100 * share:.0f} %" for share in (row.share, row.untraced_share))
         rows.append(
-            (f"`{row.folder}`", str(row.functions), str(row.executed), share, goal, *counts)
+            (f"`{row.folder}`", str(row.functions), str(row.executed), *shares, goal, *counts)
         )
     table = "".join(f"| {' | '.join(row)} |\n" for row in rows)
     return COVERAGE_PAGE.format(release=coverage.release) + table

@@ -1,0 +1,200 @@
+/*
+ * Control groups: made, entered, limited, read, reclaimed from and removed, one operation at a time.
+ *
+ * The groups stand beside the measured one, so that its counters stay as they are.
+ */
+#include "program.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/klog.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+
+#define GROUP "/sys/fs/cgroup/group"
+#define CONSOLE_LEVEL 8 /* of syslog(2) */
+#define PAGES 512UL	/* of a task in a group */
+
+static size_t page;
+
+static void put(const char *file, unsigned long value)
+{
+	char text[24];
+	int length = snprintf(text, sizeof(text), "%lu", value), fd = open(file, O_WRONLY);
+
+	need(fd >= 0 && write(fd, text, length) == length && close(fd) == 0, file);
+}
+
+/* How many bytes a file of a group has. */
+static size_t get(const char *file)
+{
+	static char text[16384];
+	int fd = open(file, O_RDONLY);
+	ssize_t got = fd < 0 ? -1 : read(fd, text, sizeof(text) - 1);
+
+	need(got > 0 && close(fd) == 0, file);
+	text[got] = 0;
+	return got;
+}
+
+static void begin(void)
+{
+	need(mkdir(GROUP, 0755) == 0, GROUP);
+}
+
+/* What a task that is gone was charged for is uncharged after a grace period. */
+static void end(void)
+{
+	for (unsigned tries = 0; rmdir(GROUP); tries++) {
+		need(errno == EBUSY && tries < 1000, GROUP);
+		usleep(1000);
+	}
+	errno = 0;
+}
+
+/* The status of a child that does something in the group. */
+static int in_group(void (*run)(unsigned long), unsigned long count)
+{
+	pid_t child = fork();
+	int status;
+
+	if (child == 0) {
+		put(GROUP "/cgroup.procs", 0);
+		run(count);
+		_exit(0);
+	}
+	need(child > 0 && waitpid(child, &status, 0) == child, "fork");
+	return status;
+}
+
+static void touch(unsigned long pages)
+{
+	char *at = mmap(NULL, pages * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	need(at != MAP_FAILED, "mmap");
+	for (unsigned long n = 0; n < pages; n++)
+		at[n * page] = 1;
+}
+
+static void write_file(unsigned long pages)
+{
+	static char bytes[4096];
+	int fd = open("/mnt/group", O_RDWR | O_CREAT | O_TRUNC, 0600);
+
+	need(fd >= 0, "/mnt/group");
+	while (pages--)
+		need(write(fd, bytes, sizeof(bytes)) == sizeof(bytes), "write");
+	need(fsync(fd) == 0 && close(fd) == 0, "fsync");
+}
+
+/* A group with a task of drawn size, and what both leave behind. */
+static void life(unsigned long count)
+{
+	while (count--) {
+		begin();
+		put(GROUP "/cpu.weight", 1 + draw(10000));
+		put(GROUP "/memory.max", PAGES * page * 2);
+		need(in_group(touch, 1 + draw(64)) == 0, "child");
+		if (!draw(4))
+			need(in_group(write_file, 1 + draw(16)) == 0, "child");
+		end();
+	}
+}
+
+static const char *const limits[] = {
+	GROUP "/memory.min", GROUP "/memory.low", GROUP "/memory.high", GROUP "/memory.max",
+	GROUP "/memory.swap.high", GROUP "/memory.swap.max", GROUP "/cpu.weight",
+};
+
+/* A limit written and read; nothing is above it. */
+static void limit(unsigned long count)
+{
+	begin();
+	while (count--) {
+		unsigned of = draw(7);
+
+		put(limits[of], of == 6 ? 1 + draw(10000) : (1UL << 26) + draw(1 << 20) * page);
+		get(limits[of]);
+	}
+	end();
+}
+
+static const char *const files[] = {
+	GROUP "/memory.stat", GROUP "/memory.numa_stat", GROUP "/memory.events",
+	GROUP "/memory.events.local", GROUP "/memory.current", GROUP "/memory.peak",
+	GROUP "/memory.swap.current", GROUP "/memory.swap.events", GROUP "/memory.oom.group",
+	GROUP "/cpu.stat", GROUP "/cpu.pressure", GROUP "/memory.pressure",
+	GROUP "/io.pressure", GROUP "/cgroup.stat", GROUP "/cgroup.events",
+};
+
+/* One of a group's files read, after some of its memory has changed. */
+static void statistics(unsigned long count)
+{
+	begin();
+	while (count) {
+		unsigned long now = count < 64 ? count : 64;
+
+		need(in_group(touch, 1 + draw(64)) == 0, "child");
+		for (unsigned long n = 0; n < now; n++)
+			get(files[draw(sizeof(files) / sizeof(*files))]);
+		count -= now;
+	}
+	end();
+}
+
+/* Pages of a file above memory.high: reclaimed on the way out, and the writer is held up. */
+static void high(unsigned long count)
+{
+	begin();
+	put(GROUP "/memory.high", 128 * page);
+	while (count) {
+		unsigned long now = 256 + draw(256);
+
+		now = now < count ? now : count;
+		need(in_group(write_file, now) == 0, "child");
+		count -= now;
+	}
+	end();
+}
+
+/* Pages of a file taken back as memory.reclaim says. */
+static void reclaim(unsigned long count)
+{
+	begin();
+	while (count) {
+		unsigned long now = count < PAGES ? count : PAGES;
+
+		need(in_group(write_file, now) == 0, "child");
+		put(GROUP "/memory.reclaim", (now - now / 4) * page);
+		count -= now;
+	}
+	end();
+}
+
+/* A task that wants more than there is, and is killed. */
+static void oom(unsigned long count)
+{
+	/* What the kernel says of it is long, and slow on a console. */
+	need(klogctl(CONSOLE_LEVEL, NULL, 1) >= 0, "syslog");
+	begin();
+	put(GROUP "/memory.max", 64 * page);
+	while (count--) {
+		int status = in_group(touch, 128 + draw(128));
+
+		need(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL, "not killed");
+	}
+	end();
+	need(klogctl(CONSOLE_LEVEL, NULL, 4) >= 0, "syslog");
+}
+
+static const struct operation operations[] = {
+	{ "life", life }, { "limit", limit }, { "statistics", statistics }, { "high", high },
+	{ "reclaim", reclaim }, { "oom", oom }, {},
+};
+
+int main(int argc, char **argv)
+{
+	page = sysconf(_SC_PAGESIZE);
+	return run_operation(operations, argc, argv);
+}
