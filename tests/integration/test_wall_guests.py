@@ -119,11 +119,12 @@ def test_whole_run_is_valid_and_its_vcpu_is_where_it_was_put(
     assert outcome.files["secrets"].count(b"No such file") == 3
     assert b"of the host" not in outcome.files["secrets"]
     listed = sections(outcome.files["host"].decode())
-    # Of the host's own folders there are those that lead to the lab's programs.
+    # Of the host's own folders there are at most those that lead to the lab's programs: on some
+    # the guest's init mounts an empty one.
     programs = [place.parts for place in sandbox.programs(VNG, QEMU)]
     for name in ("root", "home", "var"):
         leading = {parts[2] for parts in programs if parts[1] == name and len(parts) > 2}
-        assert set(listed[f"{host}/{name}"]) == leading
+        assert set(listed[f"{host}/{name}"]) <= leading
     assert "bin" in listed[f"{host}/usr"]
     result = parse.guest_result(outcome.files, ("4k",))
     build_id = wall_kernel.identity.build_id

@@ -55,6 +55,8 @@ def test_shipped_catalogue() -> None:
     loaded = load_catalogue()
     assert list(loaded) == [
         "block",
+        "cgroups",
+        "compile",
         "direct",
         "filemap-4k",
         "filemap-thp",
@@ -62,7 +64,12 @@ def test_shipped_catalogue() -> None:
         "memory",
         "messaging",
         "metadata",
+        "pages",
+        "policies",
         "reclaim-overwrite",
+        "redis",
+        "sqlite",
+        "statistics",
         "swap-compressed",
         "swap",
         "syscalls",
@@ -75,7 +82,7 @@ def test_shipped_catalogue() -> None:
     assert names == {
         "filemap-4k": dict.fromkeys(("default", "ext4", "v1"), ("4k",)),
         "filemap-thp": {"default": ("thp", "switch"), "v1": ("thp", "switch")},
-        "iomap-dirty": dict.fromkeys(("default", "1m", "64k"), ("overwrite",)),
+        "iomap-dirty": dict.fromkeys(("default", "1m", "64k", "ext4"), ("overwrite",)),
         "reclaim-overwrite": {"default": ("overwrite",)},
     }
 
@@ -194,7 +201,8 @@ def test_only_a_workload_of_tmpfs_has_no_device() -> None:
     }
     without = {name for name, values in on_device.items() if values == {False}}
     assert without == {
-        "memory", "messaging", "swap", "swap-compressed", "syscalls", "thp-matrix", "vmalloc",
+        "memory", "messaging", "pages", "policies", "swap", "swap-compressed", "syscalls",
+        "thp-matrix", "vmalloc",
     }  # fmt: skip
     assert all(on_device[name] == {True} for name in {*on_device} - without)
     # A variant may have another file system.
