@@ -89,8 +89,8 @@ def store(folder: Path, *broken: str, session: ExactSession | None = None, **fai
         (
             "run",
             "one of: applications, direct, false-sharing, filemap-ext4, filemap-v1, filemap-v4, "
-            "iomap-dirty, lock-debugging, nightly, nightly-suite, noop, reclaim-contention, slow-add, "
-            "thp-matrix, workloads, ",
+            "iomap-dirty, lock-debugging, nightly, nightly-suite, noop, reclaim-contention, "
+            "slow-add, thp-matrix, workloads, ",
         ),
         ("plan filemap-v4 --set blocks", "--set blocks: is not KEY=VALUE"),
         ("plan filemap-v4 --set blocks=many", "--set blocks=many: blocks: "),
