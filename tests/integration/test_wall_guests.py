@@ -205,7 +205,7 @@ def test_samples_of_perf_are_taken_in_the_guest(machine: WallMachine, tmp_path: 
     outcome = virtme.run(machine, text, tmp_path / "run", tmp_path, silent)
     assert outcome.files is not None, outcome.ending
     assert outcome.ending.kind == "done"
-    _, samples = sampled.waits(outcome.files["4k/perf"].decode())
+    _, samples = sampled.waits(outcome.files[f"4k/locks/{sampled.FILE}"].decode())
     # 300 where the host gives the guest its time.
     assert samples > 10
 
