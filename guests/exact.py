@@ -391,6 +391,8 @@ def _box(
             cpu_s=int(2 * (machine.guest.boot_timeout_s + machine.guest.run_timeout_s)),
             memory_bytes=memory_bytes + OWN_MEMORY_BYTES,
             file_bytes=max(memory_bytes, 2 * console.LARGEST),
+            # A guest's size is known: what other guests leave of the host's memory is no measure.
+            all_memory_bytes=memory_bytes + OWN_MEMORY_BYTES,
         ),
         # QEMU maps it copy-on-write, but opens it for writing.
         shared=shared,

@@ -124,6 +124,8 @@ def box_of(machine: WallMachine, files: WallFiles, folder: Path) -> sandbox.Box:
             cpu_s=ALL_CPU_S,
             memory_bytes=memory_bytes + OWN_MEMORY_BYTES,
             file_bytes=max(memory_bytes, 2 * console.LARGEST),
+            # A guest's size is known: what other guests leave of the host's memory is no measure.
+            all_memory_bytes=memory_bytes + OWN_MEMORY_BYTES,
         ),
     )
     kvm = (DEVICE,) if machine.accelerator != "tcg" and DEVICE.exists() else ()

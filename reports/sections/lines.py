@@ -57,11 +57,7 @@ def blocks(_view: View, comparison: Comparison) -> list[Block]:
         )
         for each in comparison.lines
     ]
-    notes = (
-        COUNTED,
-        SHARING,
-        TURNS,
-    )
+    notes = (COUNTED, SHARING, TURNS)
     body = by_phase(comparison, "Lines by object and by function", phases, notes)
     return titled("Lines that move between CPUs, modelled", "lines", body)
 

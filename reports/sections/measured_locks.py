@@ -77,11 +77,7 @@ def blocks(comparison: Comparison) -> list[Block]:
         phases.append(
             OfPhase(each.case, each.phase, line, tuple(_tables(comparison, each)), len(each.seeds))
         )
-    notes = (
-        COUNTED,
-        NAMED,
-        SATURATION,
-    )
+    notes = (COUNTED, NAMED, SATURATION)
     return by_phase(comparison, "Locks by time held, and who takes them", phases, notes)
 
 

@@ -75,11 +75,7 @@ def blocks(view: View, comparison: Comparison) -> list[Block]:
         )
         for each in comparison.memory
     ]
-    notes = (
-        MODELLED,
-        LIMITS,
-        ESTIMATE,
-    )
+    notes = (MODELLED, LIMITS, ESTIMATE)
     body = by_phase(comparison, "Caches and TLBs by function", phases, notes)
     return titled("Caches and TLBs, modelled", "memory", body)
 

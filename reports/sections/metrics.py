@@ -101,9 +101,8 @@ def blocks(view: View, comparison: Comparison) -> list[Block]:
         for block in of_case(comparison, case, alone=view.session.single is not None)
     ]
     called, judged, more = _runs(view, comparison)
-    changes = view.charts(forest.draw, ranked.draw, comparison=comparison)
-    if view.session.single is None:
-        changes = []
+    kinds = () if view.session.single is None else (forest.draw, ranked.draw)
+    changes = view.charts(*kinds, comparison=comparison)
     if tables and changes and all(chart.kind == "forest" for chart in changes) and called:
         # The seeds of what was called stand beside the changes.
         body, called = gallery([*changes, *called]), []
