@@ -181,6 +181,10 @@ def test_a_cluster_serves_and_dask_says_nothing_of_its_own(tmp_path: Path) -> No
     assert "Start worker" in (tmp_path / "sbatch.out").read_text()
 
 
+def _text(path: Path) -> str:
+    return path.read_text().rstrip() if path.exists() else ""
+
+
 def test_a_scheduler_with_certificates_of_dasks_configuration(tmp_path: Path) -> None:
     from distributed.security import Security
 
@@ -204,10 +208,11 @@ def test_a_scheduler_with_certificates_of_dasks_configuration(tmp_path: Path) ->
     )  # fmt: skip
     try:
         limit = time.monotonic() + 60
-        while not (tmp_path / "at.json").exists():
-            assert time.monotonic() < limit
+        # The scheduler creates the file before it writes it.
+        while not (text := _text(tmp_path / "at.json")).endswith("}"):
+            assert time.monotonic() < limit, text
             time.sleep(0.1)
-        address = json.loads((tmp_path / "at.json").read_text())["address"]
+        address = json.loads(text)["address"]
         code = (
             "import sys; from pathlib import Path; from fleet.configured import executor_of\n"
             "here = Path(sys.argv[2])\n"
