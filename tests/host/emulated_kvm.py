@@ -21,7 +21,7 @@ FIRMWARE_FOLDERS = (Path("/usr/share/seabios"), Path("/usr/share/qemu"))
 # Without what is kept in a state whose size a guest changes: the translator does not tell a
 # hypervisor of it, and a guest's kernel then warns of sizes that do not fit ("XSAVE consistency").
 CPU = "EPYC-Rome,+svm,-xsave,-xsaves,-xsavec,-xsaveopt,-avx,-avx2,-fma,-f16c"
-DEADLINE_S = 400.0
+DEADLINE_S = 600.0
 INIT = """#!/bin/busybox sh
 /bin/busybox --install -s /bin
 mount -t proc proc /proc

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shlex
+import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -29,7 +30,10 @@ from host.accelerator import (
 )
 from host.facts import cache_folder
 from host.process import Finished
+from kernels import packages
 from tests.host import emulated_kvm
+
+PACKAGE = "linux-image-6.12-cloud-amd64"
 
 
 def booting(*working: Accelerator) -> Callable[[Accelerator], Attempt]:
@@ -243,29 +247,34 @@ def test_kvm_that_is_gone_is_an_error_with_its_reason(tmp_path: Path) -> None:
     require_device("tcg", device=device)
 
 
-@pytest.mark.guest
-def test_a_real_decision_boots_a_real_kernel(tmp_path: Path) -> None:
+@pytest.fixture
+def real_kernel(tmp_path: Path) -> Path:
+    """One that was built here, else that of a Debian package."""
     kernel = some_kernel(cache_folder())
     if kernel is None:
-        pytest.skip("no kernel built yet")
-    decision = provide(tmp_path, kernel)
+        kernel = tmp_path / "packaged"
+        with packages.unpacked(packages.find(PACKAGE), cache_folder()) as shipped:
+            shutil.copy(next((shipped / "boot").glob("vmlinuz-*")), kernel)
+    return kernel
+
+
+@pytest.mark.guest
+def test_a_real_decision_boots_a_real_kernel(tmp_path: Path, real_kernel: Path) -> None:
+    decision = provide(tmp_path, real_kernel)
     assert isinstance(decision, AcceleratorTest)
     assert decision.attempts[-1].works
     assert all(attempt.reason for attempt in decision.attempts[:-1])
 
 
 @pytest.mark.guest
-def test_kvm_boots_a_kernel_where_it_works(tmp_path: Path) -> None:
+def test_kvm_boots_a_kernel_where_it_works(tmp_path: Path, real_kernel: Path) -> None:
     """With the command line that decides, on a host of which the translator emulates all."""
-    kernel = some_kernel(cache_folder())
-    if kernel is None:
-        pytest.skip("no kernel built yet")
     argv = boot_argv("kvm", Path("/vmlinuz"), Path("/initrd"))
     console = emulated_kvm.run_in(
         tmp_path,
-        "linux-image-6.12-cloud-amd64",
+        PACKAGE,
         cache_folder(),
-        {"/vmlinuz": kernel, "/initrd": accelerator.small_root(tmp_path)},
+        {"/vmlinuz": real_kernel, "/initrd": accelerator.small_root(tmp_path)},
         f"{shlex.join(argv)} </dev/null\n",
     )
     assert WORD in console

@@ -103,9 +103,12 @@ def busy_host(folder: Path, loops: int = 2) -> Iterator[None]:
     def demote() -> None:
         while not over.wait(0.1):
             for pid in guests_of(folder):
-                # A process id is its main thread's id, and only that one is meant.
+                # A process id is its main thread's id, and only that one is meant, not the threads
+                # that it starts later: where all share one group of the scheduler these would wait
+                # for the loaders for ever.
                 with suppress(OSError):
-                    os.sched_setscheduler(pid, os.SCHED_IDLE, os.sched_param(0))
+                    policy = os.SCHED_IDLE | os.SCHED_RESET_ON_FORK
+                    os.sched_setscheduler(pid, policy, os.sched_param(0))
 
     loaders = [subprocess.Popen(argv) for _ in range(loops)]
     thread = threading.Thread(target=demote)

@@ -206,8 +206,10 @@ def test_samples_of_perf_are_taken_in_the_guest(machine: WallMachine, tmp_path: 
     assert outcome.files is not None, outcome.ending
     assert outcome.ending.kind == "done"
     _, samples = sampled.waits(outcome.files[f"4k/locks/{sampled.FILE}"].decode())
-    # 300 where the host gives the guest its time.
-    assert samples > 10
+    # 300 where the host gives the guest its time, and a single one where KVM itself is emulated,
+    # whose guests' timers hardly ever come in time.
+    nested = machine.accelerator != "tcg" and accelerator.cpu_is_emulated()
+    assert samples > (0 if nested else 10)
 
 
 @pytest.mark.parametrize(

@@ -94,8 +94,9 @@ newest_kernel() {
     find "$folder/boot" -name "vmlinuz-6.12.*" 2>/dev/null | sort -V | tail -n 1
 }
 
+mkdir -p "$(dirname "$folder")" || give_up "no folder can be made there: $folder"
 sh "$here/tests/systems/debian.sh" "$release" "$folder" make setup >"$folder.log" 2>&1 ||
-    give_up "the root cannot be made; see $folder.log"
+    give_up "the root cannot be made: $(tail -n 1 "$folder.log"); see $folder.log"
 if [ -z "$(newest_kernel)" ]; then
     say "installing $KERNELS there"
     sh "$here/tests/systems/debian.sh" --root "$release" "$folder" sh -euc '
