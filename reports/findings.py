@@ -64,7 +64,7 @@ def check_exactness(records: Sequence[RunRecord]) -> Exactness:
             status="not checked", text=f"the repeated run cannot be compared: {unusable}"
         )
     if not equal:
-        return Exactness(status="not checked", text="no run was repeated")
+        return Exactness(status="pending", text="no run was repeated yet")
     runs = (
         "one run was repeated, bit-identical"
         if equal == 1

@@ -15,6 +15,7 @@ from experiment.design import AGAIN
 from reports.gate_model import ArmGate
 from reports.many import SessionComparison
 from reports.model import Comparison, FailedRun
+from reports.outcome import pending
 from reports.verdict import PENDING, Verdict
 from reports.wording import PLURALS, verdict_counts
 from results.record import Manifest
@@ -89,7 +90,7 @@ def headline(session: Session, folder: str = "") -> Headline:
         judged_words = verdict_counts(judgement.verdict for judgement in judged)
         return Headline(_sentence(f"{judged_words}; {lead}: {broken[0]}"), broken[1:])
     causes = _lost(session) if session.count(Verdict.FAILED) else ()
-    if any(gate.standing == "pending" for gate in session.gates):
+    if pending(session):
         return Headline(_sentence(f"{_all(session)}; {PENDING}"), tuple(causes), command=resume)
     return Headline(_sentence(_all(session)), tuple(causes))
 

@@ -190,7 +190,7 @@ class FailureCount(Record):
 class Exactness(Record):
     """Whether the repeated run gave the same bits; real time never does."""
 
-    status: Literal["bit-exact", "inexact", "not checked", "not asked"]
+    status: Literal["bit-exact", "inexact", "not checked", "not asked", "pending"]
     text: str
     fields: tuple[str, ...] = ()
 

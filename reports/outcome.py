@@ -54,8 +54,13 @@ def outcome(comparison: Comparison | SessionComparison, *, strict: bool = False)
 
 
 def pending(comparison: Comparison | SessionComparison) -> bool:
-    """Whether correctness checks that the experiment asks for are still to be made."""
-    return any(gate.standing == "pending" for gate in comparison.gates)
+    """Whether what may take a verdict back is still to be made: correctness checks, repeats.
+
+    What is not measured, the same code or what checks leave out, is not repeated.
+    """
+    standings = {gate.standing for gate in comparison.gates}
+    repeats = comparison.exactness.status == "pending" and not comparison.manifest.same_code
+    return "pending" in standings or (repeats and standings <= {"green"})
 
 
 def standing_verdicts(comparison: SessionComparison) -> dict[str, dict[str, str]]:

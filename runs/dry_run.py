@@ -188,7 +188,7 @@ def session_lines(experiment: Experiment, options: Options) -> Lines:
         for stage in stages.stages_of(session):
             session = with_kernels(session, options, _quiet, stage.flavours)
             if stage.twins:
-                boot(stages.of_twins(session, stage.twins))
+                boot(stages.of_twins(session, stage.twins, repeats=stage.repeats))
             else:
                 run_gate(session, options, store, reporter)
     return executor.lines

@@ -151,17 +151,13 @@ def _original(run: PlannedRun) -> str:
 
 
 def _base_of(session: Session, run: PlannedRun) -> str:
-    """The run of the base arm in the same block; empty where it has none."""
+    """The base arm's run of the same case, block and twin, whether or not it is planned here.
+
+    Of a repeat it is the judged one.
+    """
     base = session.experiment.all_arms[0].name
-    key = (run.case, run.block, base, run.twin)
-    return next(
-        (
-            other.run_id
-            for other in session.plan.runs
-            if (other.case, other.block, other.arm, other.twin) == key
-        ),
-        "",
-    )
+    words = [_original(run).removesuffix(f".{run.arm}"), base, run.twin]
+    return ".".join(filter(None, words))
 
 
 def _difference(

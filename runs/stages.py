@@ -3,7 +3,7 @@
 The order is that of what a reader waits for.  The judged runs come first, on kernels that
 are built for them alone; then correctness, whose kernels are several times as long to build
 as all judged runs are to make; then diagnostic runs on the judged kernels; last those on
-kernels of their own.
+kernels of their own.  Before all of these a run of each case is repeated, which takes seconds.
 """
 
 from __future__ import annotations
@@ -42,12 +42,14 @@ Verdicts = Callable[[], ByCase]
 class Stage:
     """Guests that are booted together: those of the checks, or the runs of ``twins``.
 
-    ``flavours`` are those of the kernels that have to be built for them.
+    ``flavours`` are those of the kernels that have to be built for them, ``repeats`` whether the
+    runs are those that are made once more.
     """
 
     title: str
     twins: tuple[str, ...]
     flavours: tuple[str, ...]
+    repeats: bool = False
 
 
 @dataclass(frozen=True)
@@ -72,6 +74,8 @@ def stages_of(session: Session) -> tuple[Stage, ...]:
         return ()
     experiment = session.experiment
     stages = []
+    if any(run.repeat for run in session.plan.runs):
+        stages.append(Stage("repeated runs", ("",), (), repeats=True))
     if experiment.check is not None:
         own = tuple(name for name in experiment.check.flavours if name != experiment.kernel.flavour)
         stages.append(Stage("correctness checks", (), own))
@@ -86,9 +90,12 @@ def stages_of(session: Session) -> tuple[Stage, ...]:
     return tuple(stages)
 
 
-def of_twins(session: Session, twins: Sequence[str]) -> Session:
-    """The session with the runs of these twins alone; those that are judged for ``""``."""
-    runs = tuple(run for run in session.plan.runs if run.twin in twins)
+def of_twins(session: Session, twins: Sequence[str], *, repeats: bool = False) -> Session:
+    """The session with the runs of these twins alone; those that are judged for ``""``.
+
+    With ``repeats`` those that are made once more instead.
+    """
+    runs = tuple(run for run in session.plan.runs if run.twin in twins and run.repeat == repeats)
     return dataclasses.replace(session, plan=Plan(runs=runs, seeds=session.plan.seeds))
 
 
@@ -135,7 +142,7 @@ def make(
         if not stage.twins:
             sound = run_gate(sound, options, store, reporter)
             continue
-        measure(of_twins(sound, stage.twins), options)
+        measure(of_twins(sound, stage.twins, repeats=stage.repeats), options)
 
 
 def _decided(
@@ -246,7 +253,8 @@ def _guests(stage: Stage, session: Session, options: Options, store: SessionStor
         return len(unmade(session, store.checks(), kernel_keys(session.experiment, options)))
     in_wall = session.wall is not None
     done = {each.run_id for each in store.records() if in_wall or not host_failed(each)}
-    return len(remaining(of_twins(session, stage.twins).plan, done))
+    runs = of_twins(session, stage.twins, repeats=stage.repeats).plan
+    return len(remaining(runs, done))
 
 
 def _pending(stage: Stage, session: Session, options: Options, store: SessionStore) -> Pending:

@@ -190,4 +190,4 @@ def workloads(many: int = 6) -> tuple[Manifest, list[RunRecord]]:
         update={"cases": tuple(cases), "experiment": experiment,
                 "runs_planned": 2 * many * len(session.seeds)}
     )  # fmt: skip
-    return manifest, made
+    return manifest, [*made, factory.repeat_of(made[0])]

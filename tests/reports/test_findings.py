@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from reports import findings
+from reports import findings, outcome
 from results.record import RunRecord
 from tests.reports.factory import ExactSession, fails, repeat_of
 from tests.reports.measured import compare
@@ -42,12 +42,15 @@ def test_findings_of_runs_are_counted_not_repeated() -> None:
     assert ("filemap-thp", "memory.high events (16 runs)") in texts(session, records)
 
 
-def test_a_session_without_a_repeat_says_so() -> None:
+def test_a_session_whose_repeats_are_pending_says_so_and_passes_nowhere() -> None:
     session = ExactSession()
     records = [r for r in session.records() if not r.repeat]
     exactness = findings.check_exactness(records)
-    assert (exactness.status, exactness.text) == ("not checked", "no run was repeated")
-    notes = compare(session.manifest(), records).findings
+    assert (exactness.status, exactness.text) == ("pending", "no run was repeated yet")
+    comparison = compare(session.manifest(), records)
+    assert outcome.pending(comparison)
+    assert not outcome.pending(compare(session.manifest(), session.records()))
+    notes = comparison.findings
     assert notes[0].level == "warning"
     assert "no run was repeated" in notes[0].text
 

@@ -23,10 +23,10 @@ from host import limited
 from kernels.cache import Kernel
 from results.record import Failure, KernelIdentity, RunRecord
 from results.store import SessionStore
-from runs import prepare, recording
+from runs import prepare, recording, stages
 from runs.arms import shapes
 from runs.local import LocalExecutor
-from runs.measure import measure
+from runs.measure import _base_of, measure
 from runs.options import Options
 from runs.prepare import Bench, Session
 from runs.progress import Reporter
@@ -322,6 +322,16 @@ def test_a_base_that_broke_on_another_day_counts_too(
     keep_lines(records, lambda run_id: run_id.endswith(".base"))
     guests.endings = {"filemap-4k.b00.patched": ["hung"]}
     assert failed(run(1))["filemap-4k.b00.patched"].blame == "lab"
+
+
+def test_a_repeat_that_is_planned_alone_has_the_base_of_what_it_repeats() -> None:
+    """Repeats are made after the judged runs, whose plan is another one by then."""
+    session = _session(2)
+    repeats = stages.of_twins(session, ("",), repeats=True)
+    (repeat,) = repeats.plan.runs
+    assert repeat.run_id == "filemap-4k.b00.patched.repeat"
+    assert _base_of(repeats, repeat) == "filemap-4k.b00.base"
+    assert not any(run.repeat for run in stages.of_twins(session, ("",)).plan.runs)
 
 
 def test_the_next_guest_is_booted_while_the_result_of_one_is_read(

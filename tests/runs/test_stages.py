@@ -29,6 +29,9 @@ from tests.reports import factory
 from tests.runs.test_check import identity
 from tests.runs.test_measure import CHECKOUT, _session
 
+# The verdict is there before a run of each case is repeated.
+REPEATED = ("verdict, left: repeated runs", "runs")
+
 
 class StagedLab:
     """A session of two arms, checks and two twins; what is built and made is noted in order."""
@@ -266,10 +269,13 @@ def test_seeds_are_added_until_all_is_decided(lab: StagedLab) -> None:
     lab.make()
     assert lab.made == [
         "runs", "judged after 8", "runs", "judged after 10", "runs", "judged after 12",
+        *REPEATED,
     ]  # fmt: skip
     # All looks on one executor, which keeps its snapshots and is not that of other stages.
-    assert len({id(executor) for executor in lab.executors}) == 1
-    assert lab.executors[0] is not lab.options.executor
+    *looks, repeats = lab.executors
+    assert len({id(executor) for executor in looks}) == 1
+    assert looks[0] is not lab.options.executor
+    assert repeats is lab.options.executor
     manifest = lab.store.manifest()
     assert len(manifest.seeds) == 12
     assert lab.session().plan.seeds == manifest.seeds
@@ -302,14 +308,14 @@ def test_seeds_are_added_to_undecided_cases_alone(lab: StagedLab) -> None:
 def test_a_session_decided_at_its_first_look_has_its_first_seeds(lab: StagedLab) -> None:
     lab.adds, lab.enough = 32, 8
     lab.make()
-    assert lab.made == ["runs", "judged after 8"]
+    assert lab.made == ["runs", "judged after 8", *REPEATED]
     assert len(lab.store.manifest().seeds) == 8
 
 
 def test_a_budget_ends_a_session_and_a_larger_one_goes_on(lab: StagedLab) -> None:
     lab.adds, lab.enough = 10, 16
     lab.make()
-    assert lab.made[-1] == "judged after 10"
+    assert lab.made[-3:] == ["judged after 10", *REPEATED]
     assert len(lab.store.manifest().seeds) == 10
     lab.adds, lab.made = 24, []
     lab.make()
@@ -325,7 +331,7 @@ def test_a_session_that_was_stopped_while_seeds_were_added_makes_the_rest(lab: S
         lab.make()
     lab.stop_before, lab.made = "", []
     lab.make()
-    assert lab.made == ["runs", "judged after 12"]
+    assert lab.made == ["runs", "judged after 12", *REPEATED]
     assert len(lab.store.manifest().seeds) == 12
 
 

@@ -63,7 +63,7 @@ def _finished(folder: Path) -> SessionComparison:
     compared = compare_session(session)
     if pending(compared):
         raise InfraError(
-            "its correctness checks are pending", where=str(folder),
+            "its checks are pending", where=str(folder),
             next_step=f"./lab.py run --resume {folder}",
         )  # fmt: skip
     return compared
