@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from errors import InfraError
+from kernels.origins import Origin
 
 # Global before weak before local, as nm prints their types.
 BINDINGS = "TWtw"
@@ -27,6 +28,7 @@ MARKERS = re.compile(
 PADDING = ("__pfx_", "__cfi_")
 COLD = ".cold"
 RANGES = (("_text", "_etext"), ("_stext", "_etext"), ("_sinittext", "_einittext"))
+NOWHERE = Origin("")
 Addresses = NDArray[np.uint64]
 
 
@@ -84,11 +86,13 @@ class FunctionMap:
 
     ``named`` are pairs of name and source file (empty where unknown), ``owner`` has an
     index into it for each start of the table, and ``is_entry`` says which starts are
-    where the function begins; the others are parts that were split off.
+    where the function begins; the others are parts that were split off.  ``lines`` are where the
+    definitions of ``named`` begin in their files, 0 where that is not known.
     """
 
     table: AddressTable
     named: tuple[tuple[str, str], ...]
+    lines: tuple[int, ...]
     owner: NDArray[np.int64]
     is_entry: NDArray[np.bool_]
 
@@ -161,34 +165,41 @@ def parse(text: str) -> AddressTable:
 
 
 def functions(
-    table: AddressTable, files: Mapping[int, str] | None = None, names: Collection[str] = ()
+    table: AddressTable, origins: Mapping[int, Origin] | None = None, names: Collection[str] = ()
 ) -> FunctionMap:
     """Say which function each start belongs to.
 
-    ``files`` maps addresses to source files (``kernels.origins``).  Functions of one
+    ``origins`` are source files and lines by address (``kernels.origins``).  Functions of one
     name in several files are told apart as ``name@file``; where the files are not known
     they are one function.  ``name.cold``, the part of a function that the compiler moved
     away, belongs to ``name``; other suffixes stay.  An address that has one of the
     ``wanted`` names goes by it.
     """
-    files = files or {}
+    origins = origins or {}
     starts_of = [
         next((name for name in here if name in names), here[0]) if names else here[0]
         for here in table.names
     ]
     places: dict[str, set[str]] = defaultdict(set)
     keys: list[tuple[str, str]] = []
+    lines_at: list[int] = []
     for start, name in zip(table.starts.tolist(), starts_of, strict=True):
-        key = (name.removesuffix(COLD), files.get(start, ""))
+        file, line = origins.get(start, NOWHERE)
+        key = (name.removesuffix(COLD), file)
         keys.append(key)
-        places[key[0]].add(key[1])
+        lines_at.append(line)
+        places[key[0]].add(file)
     labels = {name: _labels(name, where) for name, where in places.items()}
     full = [labels[name][file] for name, file in keys]
-    pairs = tuple(sorted(set(full)))
+    lines: dict[tuple[str, str], int] = {}
+    for pair, line in zip(full, lines_at, strict=True):
+        lines[pair] = lines.get(pair) or line
+    pairs = tuple(sorted(lines))
     index = {key: number for number, key in enumerate(pairs)}
     return FunctionMap(
         table,
         pairs,
+        tuple(lines[pair] for pair in pairs),
         np.array([index[key] for key in full], np.int64),
         np.array([not name.endswith(COLD) for name in starts_of], np.bool_),
     )

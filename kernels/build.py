@@ -21,7 +21,18 @@ from experiment.spec import KernelSpec
 from host import sandbox
 from host.process import TimedOutError, paste, run
 from host.sandbox import Box
-from kernels import blame, compiled, config, elf, modules, origins, prebuilt, symbols, toolchain
+from kernels import (
+    blame,
+    compiled,
+    config,
+    elf,
+    modules,
+    origins,
+    prebuilt,
+    structures,
+    symbols,
+    toolchain,
+)
 from kernels import cache as store
 from kernels.cache import Kernel
 from kernels.cleaning import clean
@@ -39,7 +50,7 @@ from results.record import KernelIdentity
 log = logging.getLogger(__name__)
 
 # Part of every key: raise it when the same inputs would give another kernel.
-RECIPE = 3
+RECIPE = 4
 REQUESTED = "asked.config"
 VMLINUX = "vmlinux"
 BUSY = "busy"
@@ -354,6 +365,7 @@ def _build(
         left = compiled.forget_left_out(tree.src, objects, final)
         log.info("objects of the other configuration that are not in this one: %d", len(left))
         (objects / COPIED).unlink()
+    _run(plan, site, ["sh", "-c", structures.script(objects, objects.name)], build_log)
     kernel = _keep(plan, tree.src, objects, final, build_log, cache)
     build_log.unlink()
     return kernel
@@ -594,6 +606,8 @@ def _keep(
         touched = compiled.touched_files(plan.patches, source, objects, final)
         compiled.save(touched, folder / "touched.json")
         origins.save(origins.collect(objects, source), folder / "origins.json.gz")
+        for name, content in structures.collected(objects):
+            (folder / name).write_bytes(content)
         (folder / store.IDENTITY).write_text(identity.model_dump_json(indent=1))
     kernel = store.load(cache, plan.key, used=True)
     if kernel is None:

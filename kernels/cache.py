@@ -89,8 +89,13 @@ class Kernel:
 
     @property
     def origins(self) -> Path:
-        """Source files of its functions, see ``kernels.origins``; not every kernel has it."""
+        """Where its functions are defined, see ``kernels.origins``; not every kernel has it."""
         return self.folder / "origins.json.gz"
+
+    @property
+    def structures(self) -> tuple[Path, ...]:
+        """Types of its structures, see ``kernels.structures``; not every kernel has them."""
+        return tuple(sorted(self.folder.glob("*.btf")))
 
 
 @dataclass(frozen=True)

@@ -48,10 +48,14 @@ class _FunctionKey(NamedTuple):
 
 
 class _FunctionTable(NamedTuple):
-    """Raw counts: ``base`` and ``patched`` are (instructions, calls), each (seeds, keys)."""
+    """Raw counts: ``base`` and ``patched`` are (instructions, calls), each (seeds, keys).
+
+    ``lines`` are where definitions begin on both arms.
+    """
 
     keys: list[_FunctionKey]
     files: dict[_FunctionKey, str]
+    lines: dict[_FunctionKey, tuple[int, int]]
     base: tuple[Floats, Floats]
     patched: tuple[Floats, Floats]
 
@@ -105,13 +109,16 @@ def path_unit(phase: PhaseRecord, runs: Sequence[PhaseProfile]) -> tuple[str, st
 def _table(blocks: Sequence[SeedProfiles]) -> _FunctionTable:
     counts: dict[_FunctionKey, int] = {}
     files: dict[_FunctionKey, str] = {}
+    lines: dict[_FunctionKey, tuple[int, int]] = {}
     phases = [(row, arm, phase) for row, block in enumerate(blocks)
               for arm, phase in enumerate((block.base, block.patched))]  # fmt: skip
-    for _, _, phase in phases:
+    for _, arm, phase in phases:
         for function in phase.kernel:
             key = _FunctionKey(False, function.name)
             counts.setdefault(key, 0)
             files[key] = files.get(key) or function.file
+            base_line, patched_line = lines.get(key, (0, 0))
+            lines[key] = (function.line, patched_line) if arm == 0 else (base_line, function.line)
         for name, _ in _programs(phase):
             counts.setdefault(_FunctionKey(True, name), 0)
     remainder = _FunctionKey(False, NOT_ATTRIBUTED)
@@ -129,7 +136,9 @@ def _table(blocks: Sequence[SeedProfiles]) -> _FunctionTable:
     used = np.asarray(table.any(axis=(0, 1, 2)), dtype=np.bool_)
     used_keys = [key for key, is_used in zip(keys, used, strict=True) if is_used]
     table = table[:, :, :, used]
-    return _FunctionTable(used_keys, files, (table[0, 0], table[0, 1]), (table[1, 0], table[1, 1]))
+    return _FunctionTable(
+        used_keys, files, lines, (table[0, 0], table[0, 1]), (table[1, 0], table[1, 1])
+    )
 
 
 def _programs(phase: PhaseProfile) -> list[tuple[str, int]]:
@@ -162,6 +171,7 @@ def _functions(table: _FunctionTable, per: tuple[Floats, Floats]) -> list[tuple[
         rows.append((column, FunctionRow(
             name=key.name,
             file=file,
+            lines=table.lines.get(key, (0, 0)),
             subsystem=f"{USER}{key.name}" if key.user else subsystem(key.name, file),
             instructions=instructions[column],
             calls=None if key.user else calls[column],
@@ -354,6 +364,7 @@ def _counts(blocks: Sequence[SeedProfiles], of: Attribution) -> changed_function
     return changed_functions.PhaseCounts(
         names=[table.keys[at].name for at in kernel],
         files=[table.files.get(table.keys[at], "") for at in kernel],
+        lines=[table.lines.get(table.keys[at], (0, 0)) for at in kernel],
         instructions=instructions,
         calls=calls,
         total=of.total.base,

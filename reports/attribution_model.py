@@ -15,11 +15,13 @@ class FunctionRow(Record):
     """One kernel function, or one file of user code (``user``), per unit of work.
 
     ``only_in`` names the arm that alone executed it; ``calls`` is None for user code,
-    whose functions are not told apart.
+    whose functions are not told apart.  ``lines`` are where its definition
+    begins in ``file`` on base and patched, 0 where that is not known.
     """
 
     name: str
     file: str
+    lines: tuple[int, int] = (0, 0)
     subsystem: str
     instructions: Paired
     calls: Paired | None
@@ -82,10 +84,12 @@ class FunctionChange(Record):
 
     ``moved`` says in what; ``size`` is the larger difference in instructions per unit, that of
     calls at the function's mean length; ``p_value`` is Holm's, the smaller one.
+    ``lines`` are as in :class:`FunctionRow`.
     """
 
     name: str
     file: str
+    lines: tuple[int, int] = (0, 0)
     instructions: Paired
     calls: Paired
     moved: tuple[Moved, ...]

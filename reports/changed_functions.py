@@ -35,6 +35,7 @@ class PhaseCounts(NamedTuple):
 
     names: Sequence[str]
     files: Sequence[str]
+    lines: Sequence[tuple[int, int]]
     instructions: tuple[Floats, Floats]
     calls: tuple[Floats, Floats]
     total: float
@@ -151,6 +152,7 @@ def _change(
     return FunctionChange(
         name=counts.names[column],
         file=counts.files[column],
+        lines=counts.lines[column],
         instructions=instructions,
         calls=calls,
         moved=moved,

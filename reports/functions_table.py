@@ -10,7 +10,8 @@ from reports.model import Comparison
 from results.profile import KINDS
 
 COLUMNS = (
-    "case", "phase", "unit", "function", "file", "part_of", "user", "only_in", "base", "patched",
+    "case", "phase", "unit", "function", "file", "line_base", "line_patched",
+    "part_of", "user", "only_in", "base", "patched",
     "difference", "low_95", "high_95", "seeds", "calls_base", "calls_patched", "changed",
     *(f"{kind}_{arm}" for kind in KINDS for arm in ("base", "patched")),
 )  # fmt: skip
@@ -42,7 +43,8 @@ def render(comparison: Comparison) -> str:
             of_kinds = [repr(value) for each in by_kind for value in (each.base, each.patched)]
             writer.writerow([
                 attribution.case, attribution.phase, attribution.unit, wording.clean(row.name),
-                wording.clean(row.file), wording.clean(row.subsystem), int(row.user), row.only_in,
+                wording.clean(row.file), *(line or "" for line in row.lines),
+                wording.clean(row.subsystem), int(row.user), row.only_in,
                 repr(pair.base), repr(pair.patched), repr(pair.difference),
                 "" if pair.low is None else repr(pair.low),
                 "" if pair.high is None else repr(pair.high), pair.n,

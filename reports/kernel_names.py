@@ -12,6 +12,7 @@ from results.record import ArmRecord, Manifest
 COMMIT = re.compile(r"^git:(?P<place>.*)@(?P<commit>[0-9a-f]{40}(?:[0-9a-f]{24})?)$")
 VERSION = re.compile(r"^\d+\.\d+(?:\.\d+)?(?:-rc\d+)?")
 FUNCTION = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+FILE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_./-]*")
 INDEX = "https://elixir.bootlin.com/linux"
 # Of a commit, where it stands in a line.
 DIGITS = 10
@@ -63,18 +64,27 @@ def kernel_names(session: SessionComparison) -> dict[str, KernelName]:
     return names
 
 
-def source_address(manifest: Manifest, function: str) -> str:
-    """Where the base kernel's version of a function can be read; empty where that is not known.
+def source_address(
+    manifest: Manifest, function: str, file: str = "", lines: tuple[int, int] = (0, 0)
+) -> str:
+    """Where a function can be read; empty where that is not known.
 
-    An index of all releases has the file and line of each definition, also of those that the
-    compiler gave a suffix.
+    Its line in its file, of the first of both arms whose kernel is a release without patches;
+    else the function's entry in the index of the base's release, which the compiler's suffixes are
+    taken off for.  ``lines`` are those of base and patched.
     """
     base = next(arm for arm in manifest.arms if arm.name == manifest.base)
     version = VERSION.match(base.kernel.release)
-    name = function.partition(".")[0]
+    name = function.partition(".")[0].partition("@")[0]
     if version is None or not FUNCTION.fullmatch(name):
         return ""
-    return f"{INDEX}/v{version[0].removesuffix('.0')}/A/ident/{name}"
+    release = f"{INDEX}/v{version[0].removesuffix('.0')}"
+    patched = next(arm for arm in manifest.arms if arm.name == manifest.patched)
+    for arm, line in zip((base, patched), lines, strict=True):
+        of_release = arm.kernel.release == base.kernel.release and not arm.kernel.patches
+        if line and of_release and not commit_of(manifest, arm.name) and FILE.fullmatch(file):
+            return f"{release}/source/{file}#L{line}"
+    return f"{release}/A/ident/{name}"
 
 
 def _name(manifest: Manifest, arm: ArmRecord) -> KernelName:

@@ -16,13 +16,14 @@ from reports.mail import WIDTH, ascii_only
 from reports.many import SessionComparison
 from reports.model import CaseComparison, Comparison, MetricComparison, Summary
 from reports.sections import checks, functions, meaning, memory
+from reports.sections import lines as lines_section
 from reports.verdict import CALLED
 from results.record import PhaseRecord
 from results.units import is_virtual
 
 SHOWN = ("bw", "iops")
 # Lines on where the change came from, in the whole letter.
-MOST_LINES = 4
+MOST_LINES = 5
 DROP_CACHES = "echo 3 > /proc/sys/vm/drop_caches"
 # (decimals of min and max, decimals of avg and stdev): the first that fits, fio's own last but one.
 PRECISIONS = ((2, 2), (0, 2), (0, 1), (0, 0))
@@ -186,6 +187,7 @@ def _origin(comparison: Comparison) -> list[str]:
     texts = [
         *functions.letter(comparison),
         *(f"{memory.brief(each)}." for each in comparison.memory[:1]),
+        *(f"{text}." for each in comparison.lines[:1] if (text := lines_section.brief(each))),
     ]
     texts = [ascii_only(text).replace(" %", "%") for text in texts]
     for count in range(len(texts), 0, -1):

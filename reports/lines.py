@@ -26,8 +26,10 @@ MEMORY_OF = {
     "pages": "page structures",
     "user": "user memory",
     "memory": "other kernel memory",
+    # These two always have a name.
     "variable": "",
     "of_cpu": "",
+    "slab": "objects of slab caches",
 }
 
 
@@ -52,7 +54,7 @@ class _LineSum(NamedTuple):
 
 def _object(move: LineMove) -> _LineKey:
     title = f"{move.object} (of each CPU)" if move.kind == "of_cpu" else move.object
-    return _LineKey(MEMORY_OF[move.kind] or title, not MEMORY_OF[move.kind])
+    return _LineKey(title if move.object else MEMORY_OF[move.kind], bool(move.object))
 
 
 def _sums(phase: PhaseProfile, *, functions: bool) -> dict[_LineKey, _LineSum]:

@@ -22,8 +22,9 @@ class MovedSum(Record):
 class MovedLines(MovedSum):
     """Those of one object; with functions, those that came to ``taker`` from ``holder``.
 
-    ``object`` is a variable's name, else what the memory is of.  ``mine`` and ``theirs`` are the
-    bytes of the object that were touched (of rows with functions).  ``other`` are base and patched
+    ``object`` is a variable or a structure's member by its name, else what the memory is of.
+    ``mine`` and ``theirs`` are the bytes of the object that were touched (of rows with
+    functions).  ``other`` are base and patched
     of ``all_lines`` with turns of the other length, None where there were none, and
     ``by_turns`` whether they are so far apart that the number is one of the turns.
     """
@@ -66,6 +67,10 @@ class LinesComparison(Record):
 
     @property
     def falsest(self) -> MovedLines | None:
-        """The named object with the most false sharing on either arm; None where there is none."""
+        """The named object whose false sharing changed most, else that with most of it; or None."""
         rows = [row for row in self.objects if row.named and (row.apart.base or row.apart.patched)]
-        return max(rows, key=lambda row: row.apart.base + row.apart.patched, default=None)
+        return max(
+            rows,
+            key=lambda row: (abs(row.apart.difference), row.apart.base + row.apart.patched),
+            default=None,
+        )

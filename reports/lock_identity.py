@@ -24,7 +24,7 @@ MODES = {"-R": " (read)", "-W": " (write)"}
 PRINTED = re.compile(r"^(?P<name>.*?)(?:#\d+)?(?:/\d+)?(?P<mode>-[RW])?$")
 Instances = Literal["one", "many", "cpu", "none", "unknown"]
 By = Literal["name", "sites", "use", "number"]
-TakerBy = Literal["variable", "takers", "taker"]
+TakerBy = Literal["variable", "takers", "member", "taker"]
 # How many times as often as every other class of its name a class is taken to be the known one.
 FAR_MORE = 10
 
@@ -77,7 +77,8 @@ class Taker(NamedTuple):
     """What a function took; ``by`` says what the label rests on.
 
     ``variable``: the lock is in a variable of the kernel.  ``takers``: a function that
-    takes it is known to take this lock.  ``taker``: nothing is known but who takes it most.
+    takes it is known to take this lock.  ``member``: the lock is in an object whose type is
+    known.  ``taker``: nothing is known but who takes it most.
     """
 
     label: str
@@ -129,6 +130,8 @@ class TakerNames:
                 taker = Taker(use.symbol, "variable", "one", use.sleeps)
             elif named_by:
                 taker = Taker(named_by.label, "takers", named_by.instances, use.sleeps)
+            elif use.member:
+                taker = Taker(use.member, "member", "unknown", use.sleeps)
             else:
                 taker = Taker(f"taken in {self._first(use)}", "taker", "unknown", use.sleeps)
             takers.append(taker._replace(label=taker.label + MODES["-R"] * site.shared))

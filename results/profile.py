@@ -27,7 +27,8 @@ class FunctionCount(Record):
     """One kernel function: instructions executed in it, and times it was entered.
 
     ``file`` is the source file it was built from, relative to the source; empty
-    where that is not known or where several files have a function of this name.
+    where that is not known or where several files have a function of this name.  ``line`` is
+    where its definition begins in it, 0 where that is not known.
     A module's code is one entry, ``[module]``.  ``kinds`` are those of the instructions that are
     of each kind (:data:`KINDS`; one may be of several), empty where nobody counted them.
     """
@@ -37,6 +38,7 @@ class FunctionCount(Record):
     instructions: int
     calls: int
     kinds: tuple[int, ...] = ()
+    line: int = 0
 
 
 class LockSite(Record):
@@ -81,6 +83,8 @@ class LockUse(Record):
 
     ``instances`` is how many they are, ``sleeps`` whether who finds one held sleeps, and
     ``symbol`` the name of the kernel's variable that a single one is in; empty for others.
+    ``member`` is what it is in an object of a slab cache, as ``inode.i_lock``; empty where that is
+    not known.
     Two locks of one type that other functions took are two entries.  ``pairs`` are those of
     their takers who waited for each other, in the order of names.
     """
@@ -88,6 +92,7 @@ class LockUse(Record):
     instances: int
     sleeps: bool
     symbol: str
+    member: str = ""
     sites: tuple[LockSite, ...]
     pairs: tuple[LockWait, ...] = ()
 
@@ -133,12 +138,14 @@ class LineMove(Record):
     ``holder`` is the function that touched the line there last.  ``reads`` are those that the other
     had written, ``writes`` those that the other lost, ``apart`` those of both that are false
     sharing: the taker touched no byte that was written there (or, of lines that others read, that
-    they read).  ``object`` is a variable of the kernel or of its CPUs (``of_cpu``), else what the
-    memory is of, by ``kind``.  ``mine`` and ``theirs`` are the first and the last byte that
-    either touched, from the object's beginning; None but for variables.
+    they read).  ``object`` is a variable of the kernel or of its CPUs (``of_cpu``), the
+    member of an object of a slab cache (``slab``) or of a page structure (``pages``) that the taker
+    touched first, and empty else or where types are not known.  ``mine`` and ``theirs`` are the
+    first and the last byte that either touched, from the object's beginning; None where there is no
+    object.
     """
 
-    kind: Literal["variable", "of_cpu", "pages", "user", "memory"]
+    kind: Literal["variable", "of_cpu", "slab", "pages", "user", "memory"]
     object: str
     taker: str
     holder: str

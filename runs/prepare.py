@@ -202,7 +202,7 @@ class Session:
             return self.probe
         if bench.observe == MEMORY and bench.machine:
             return replace(self.probe, model=memory.words(bench.machine, kernel))
-        model = lines.words(bench.machine, kernel) if bench.machine else ()
+        model = lines.words(bench.machine, kernel) if bench.machine else lines.lock_words(kernel)
         waits = fold.spans_of(kernel) if bench.guests[run.arm].vcpus > 1 else ()
         return replace(self.probe, spans=waits, locks=fold.locks_of(kernel), model=model)
 

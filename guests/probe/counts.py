@@ -11,7 +11,7 @@ from errors import InfraError
 from results.profile import KINDS
 
 MAGIC = b"TWINPROB"
-VERSION = 6
+VERSION = 7
 HEADER = np.dtype(
     [
         ("magic", "S8"),
@@ -46,6 +46,7 @@ LOCK = np.dtype(
         ("waits", "<u8"),
         ("waited", "<u8"),
         ("moved", "<u8"),
+        ("object", "<u8"),
     ]
 )
 # Added to the kind of rows of locks that say who waited for whom.
@@ -65,6 +66,8 @@ MOVED = ("reads", "writes", "apart")
 # Objects that are no address in the kernel's image (lines.c).
 OF_CPU, OF_CPU_BYTES = 0x0050435500000000, 0xFFFFFFFF
 OF_PAGES, OF_USER, OF_MEMORY = 0x0050474500000000, 0x0055534500000000, 0x004D454D00000000
+# Of a slab cache: its number, and where in the object the line begins, a line more than that.
+OF_SLAB, SLAB_BITS, LINE_BYTES = 0x00534C4100000000, 20, 64
 MOVE = np.dtype(
     [
         ("phase", "<u4"),
@@ -77,6 +80,7 @@ MOVE = np.dtype(
         ("theirs", "<u8"),
     ]
 )
+SLAB = np.dtype([("name", "S40"), ("size", "<u4"), ("users", "<u4")])
 KINDS_ROW = np.dtype([(name, "<u2") for name in KINDS])
 TRAILER = np.dtype(
     [
@@ -87,6 +91,7 @@ TRAILER = np.dtype(
         ("misses", "<u8"),
         ("kinds", "<u8"),
         ("moves", "<u8"),
+        ("slabs", "<u8"),
         ("unmapped", "<u8"),
     ]
 )
@@ -112,7 +117,8 @@ class Counts:
     was in span number ``address`` - :data:`SPAN`; ``span_count`` is how many were looked at.
 
     A row of ``locks`` (``LOCK``) is one lock in one phase, as taken by one call: ``held``
-    in instructions of the holder's vCPU, ``waited`` in those of all vCPUs.
+    in instructions of the holder's vCPU, ``waited`` in those of all vCPUs; ``object`` is where in
+    an object of ``slabs`` the line of it begins, 0 for none.
     In a row of ``pairs`` (``LOCK``) ``site`` waited for what the call at ``holder`` had taken: so
     many ``waits``, ``waited`` in instructions of all vCPUs, and ``taken`` once it was let go of.
     ``lost_locks`` counts those that were taken again without having been let go of.
@@ -122,7 +128,9 @@ class Counts:
     known of either unless ``modelled``.
 
     A row of ``moves`` (``MOVE``) are lines of an object that came to the block ``to`` from what the
-    block ``from`` of another vCPU touched; none unless ``shared``.
+    block ``from`` of another vCPU touched; none unless ``shared``.  ``slabs`` (``SLAB``) are the
+    slab caches that the objects are numbered by: ``size`` of their objects, and how many caches
+    are merged in each (``users``).
     """
 
     vcpus: int
@@ -139,6 +147,7 @@ class Counts:
     kinds: NDArray[np.uint64]
     shared: bool
     moves: Rows
+    slabs: Rows
 
 
 def parse(data: bytes) -> Counts:
@@ -164,6 +173,7 @@ def parse(data: bytes) -> Counts:
             (MISS, "misses"),
             (KINDS_ROW, "kinds"),
             (MOVE, "moves"),
+            (SLAB, "slabs"),
         )
     )
     whole = sum(kind.itemsize * count for kind, count in parts) + TRAILER.itemsize
@@ -173,7 +183,7 @@ def parse(data: bytes) -> Counts:
     for kind, count in parts:
         tables.append(np.frombuffer(body, kind, count, start))
         start += kind.itemsize * count
-    rows, locks, misses, kinds, moves = tables
+    rows, locks, misses, kinds, moves, slabs = tables
     vcpus = int(header["vcpus"])
     if np.any(rows["vcpu"] >= vcpus) or np.any(rows["phase"] == TRAILER_PHASE):
         raise CountsError(f"rows of a vCPU or phase that is none, with {vcpus} vCPUs")
@@ -186,5 +196,5 @@ def parse(data: bytes) -> Counts:
         locks[~is_pair], locks[is_pair], int(last["lost"]),
         bool(header["modelled"]), misses, int(last["unmapped"]),
         np.stack([kinds[name] for name in KINDS], axis=1).astype(np.uint64),
-        bool(header["shared"]), moves,
+        bool(header["shared"]), moves, slabs,
     )  # fmt: skip

@@ -17,6 +17,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,9 +26,11 @@ from errors import InfraError
 from experiment.architecture import ARCHITECTURES
 from guests.probe import counts, locks
 from guests.probe.counts import Counts, CountsError, Rows
+from guests.probe.lines import member_of_slab
 from guests.probe.usermap import STATIC, UserMap, user_map
-from kernels import addresses, origins
+from kernels import addresses, origins, structures
 from kernels.addresses import KERNEL_HALF, AddressesError, AddressTable, FunctionMap
+from kernels.btf import Types
 from kernels.cache import Kernel
 from results.profile import (
     IDLE,
@@ -114,6 +117,8 @@ def profile(
         _require_right_map(places.functions, kernel, files, result)
         watched = bool(locks.places(places.functions.table, kernel.identity.arch))
         kinds = [kind for kind, _ in waiting_places(places.functions.table)]
+        types = structures.of(kernel) if len(parsed.slabs) else Types([])
+        objects = KernelObjects(types, parsed.slabs)
         folded = []
         for number, (phase, sent) in enumerate(zip(phases, result.phases, strict=True), start=1):
             rows = parsed.rows[parsed.rows["phase"] == number]
@@ -127,14 +132,15 @@ def profile(
                 uses = parsed.locks[parsed.locks["phase"] == number]
                 pairs = parsed.pairs[parsed.pairs["phase"] == number]
                 more |= {
-                    "locks": fold_locks(uses, pairs, places),
+                    "locks": fold_locks(uses, pairs, places, objects),
                     "lost_locks": parsed.lost_locks,
                 }
             if parsed.modelled:
                 missed = parsed.misses[parsed.misses["phase"] == number]
                 more["memory"] = fold_memory(missed, parsed.unmapped, places)
             if parsed.shared:
-                more["lines"] = fold_lines(parsed.moves[parsed.moves["phase"] == number], places)
+                moves = parsed.moves[parsed.moves["phase"] == number]
+                more["lines"] = fold_lines(moves, places, objects)
             folded.append(folded_phase.model_copy(update=more))
         return tuple(folded)
     except (CountsError, AddressesError) as error:
@@ -194,7 +200,9 @@ def _of_phase(phase: Phase, by_file: Mapping[str, int]) -> dict[str, int]:
     return {**named, **({PROGRAMS: rest} if rest else {})}
 
 
-def fold_locks(rows: Rows, pairs: Rows, places: Places) -> tuple[LockUse, ...]:
+def fold_locks(
+    rows: Rows, pairs: Rows, places: Places, objects: KernelObjects
+) -> tuple[LockUse, ...]:
     """One phase's rows of locks, and of who waited for whom, put together by who took them.
 
     In the order of the time that they were held, the longest first.
@@ -206,20 +214,22 @@ def fold_locks(rows: Rows, pairs: Rows, places: Places) -> tuple[LockUse, ...]:
         spent = np.array([row[field] for field in SPENT], np.uint64)
         sites = by_lock.setdefault(int(row["lock"]), {})
         sites[taker] = sites.get(taker, np.zeros(len(SPENT), np.uint64)) + spent
-    same: dict[tuple[str, tuple[tuple[str, str, int], ...]], list[int]] = {}
+    place_of = dict(zip(rows["lock"].tolist(), rows["object"].tolist(), strict=True))
+    same: dict[tuple[str, str, tuple[tuple[str, str, int], ...]], list[int]] = {}
     for lock, sites in by_lock.items():
-        same.setdefault((places.functions.table.variable(lock), tuple(sorted(sites))), []).append(
-            lock
-        )
+        symbol = places.functions.table.variable(lock)
+        member = objects.lock(place_of[lock], lock)
+        same.setdefault((symbol, member, tuple(sorted(sites))), []).append(lock)
     waits = _fold_waits(pairs, places)
     uses = []
-    for (symbol, takers), members in same.items():
+    for (symbol, member, takers), members in same.items():
         sums = {taker: np.sum([by_lock[lock][taker] for lock in members], 0) for taker in takers}
         uses.append(
             LockUse(
                 instances=len(members),
                 sleeps=any(kind & locks.SLEEPS for _, _, kind in takers),
                 symbol=symbol,
+                member=member,
                 sites=tuple(
                     LockSite(
                         function=function, file=file, shared=bool(kind & locks.SHARED),
@@ -231,7 +241,12 @@ def fold_locks(rows: Rows, pairs: Rows, places: Places) -> tuple[LockUse, ...]:
             )
         )  # fmt: skip
     uses.sort(
-        key=lambda use: (-sum(site.held for site in use.sites), use.symbol, use.sites[0].function)
+        key=lambda use: (
+            -sum(site.held for site in use.sites),
+            use.symbol,
+            use.member,
+            use.sites[0].function,
+        )
     )
     return tuple(uses)
 
@@ -287,7 +302,41 @@ def fold_memory(rows: Rows, unmapped: int, places: Places) -> MemoryUse:
     )
 
 
-def fold_lines(rows: Rows, places: Places) -> tuple[LineMove, ...]:
+class KernelObjects(NamedTuple):
+    """What memory of a kernel holds: its types, and the slab caches by number (``counts.SLAB``)."""
+
+    types: Types
+    slabs: Rows
+
+    def named(self, kind: str, value: int, first: int) -> tuple[str, int]:
+        """What the byte ``first`` of a line is of, and where the line begins in it.
+
+        Empty where that is not known; of caches that were merged the name of one of them.
+        """
+        if kind == "pages":
+            member = self.types.member_at("page", first)
+            return (f"page.{member}" if member else ""), 0
+        number, begins = value >> counts.SLAB_BITS, value & ((1 << counts.SLAB_BITS) - 1)
+        begins -= counts.LINE_BYTES
+        if number >= len(self.slabs):
+            return "", begins
+        slab = self.slabs[number]
+        cache = bytes(slab["name"]).decode("ascii", "replace")
+        if int(slab["users"]) > 1:
+            return f"{cache} and caches merged with it", begins
+        return member_of_slab(self.types, cache, begins + first), begins
+
+    def lock(self, place: int, address: int) -> str:
+        """What a lock is in an object, by the last two words of its place: ``i_pages.xa_lock``."""
+        if place & ~counts.OF_CPU_BYTES != counts.OF_SLAB:
+            return ""
+        first = address % counts.LINE_BYTES
+        name, _ = self.named("slab", place & counts.OF_CPU_BYTES, first)
+        words = name.split(".")
+        return ".".join(words[-2:]) if len(words) > 1 else ""
+
+
+def fold_lines(rows: Rows, places: Places, objects: KernelObjects) -> tuple[LineMove, ...]:
     """One phase's rows of lines that moved, put together by object and functions.
 
     In the order of their numbers, the most first.
@@ -298,19 +347,23 @@ def fold_lines(rows: Rows, places: Places) -> tuple[LineMove, ...]:
     for row, taker, holder in zip(rows, takers, holders, strict=True):
         address, bits = int(row["object"]), [int(row[side]) for side in ("mine", "theirs")]
         tag = address & ~counts.OF_CPU_BYTES
-        start, kind = address, KINDS_OF_LINES.get(tag, "variable")
+        kind = KINDS_OF_LINES.get(tag, "variable")
         name = ""
         if kind in ("variable", "of_cpu"):
             base = address & counts.OF_CPU_BYTES if kind == "of_cpu" else address
             name, into = places.functions.table.placed(base + _bytes(bits[0])[0])
             start = base + _bytes(bits[0])[0] - into
             name = name or ("variables of a CPU" if kind == "of_cpu" else "the kernel's image")
-            both = [(base + low - start, base + high - start) for low, high in map(_bytes, bits)]
+            begins = base - start
+        elif kind in ("slab", "pages"):
+            value = address & counts.OF_CPU_BYTES
+            name, begins = objects.named(kind, value, _bytes(bits[0])[0])
         key = (kind, name, taker, holder)
         so_far = sums.setdefault(key, [0] * len(counts.MOVED))
         for at, field in enumerate(counts.MOVED):
             so_far[at] += int(row[field])
         if name:
+            both = [(begins + low, begins + high) for low, high in map(_bytes, bits)]
             known = ranges.get(key, both)
             ranges[key] = [
                 (min(low, old_low), max(high, old_high))
@@ -331,7 +384,7 @@ def fold_lines(rows: Rows, places: Places) -> tuple[LineMove, ...]:
 # What the plugin knows a line to be of, by the bits that no address has.
 KINDS_OF_LINES = {
     counts.OF_CPU: "of_cpu", counts.OF_PAGES: "pages", counts.OF_USER: "user",
-    counts.OF_MEMORY: "memory",
+    counts.OF_MEMORY: "memory", counts.OF_SLAB: "slab",
 }  # fmt: skip
 
 
@@ -482,6 +535,7 @@ def _fold_kernel(
             instructions=instructions[at],
             calls=calls[at],
             kinds=by_kind[at],
+            line=functions.lines[at] if file else 0,
         )
         for at, (name, file) in enumerate(functions.named)
         if instructions[at]

@@ -6,6 +6,11 @@
  *
  *   private=SETS:WAYS   the private cache of each vCPU, of lines of 64 bytes
  *   of_cpu=BYTES        how long the variables of a CPU are (hexadecimal)
+ *   slabs=LIST:...      the kernel's list of slab caches (hexadecimal), and in bytes: its place in a
+ *                       kmem_cache, those of name, size and refcount; those of slab_cache in a slab
+ *                       and of compound_head in a page; and a page's size
+ *   sections=TABLE:...  of a kernel without a virtual memory map: mem_section (hexadecimal), the
+ *                       place of section_mem_map in an entry, and an entry's size
  *   swapper=, init_mm=, percpu=, ram=   as in memory.c: where the variables of each CPU are
  *
  * Each vCPU has a cache of the machine's private level; the least recently used line goes first.
@@ -46,12 +51,20 @@
 #define DIRECT_MAP_END 0xffffc88000000000u
 #define PAGE_STRUCTS 0xffffea0000000000u
 #define PAGE_STRUCTS_END 0xffffeb0000000000u
+/* Without a virtual memory map page structures are of sections. */
+#define SECTION_BITS 27
+#define SECTION_PAGES (1u << (SECTION_BITS - PAGE_BITS))
+#define MAX_SECTIONS 1024u
 #define KERNEL_IMAGE 0xffffffff80000000u
 /* What a line is of, where it is no address in the kernel's image. */
 #define OF_CPU 0x0050435500000000u
 #define OF_PAGES 0x0050474500000000u
 #define OF_USER 0x0055534500000000u
 #define OF_MEMORY 0x004d454d00000000u
+/* An object of a slab cache: the cache's number, and where in the object the line begins, + 64. */
+#define OF_SLAB 0x00534c4100000000u
+#define SLAB_BITS 20
+#define MAX_SLABS (1u << (32 - SLAB_BITS))
 
 /*
  * A line in one vCPU's cache, in as much of the host's.  FRESH are bytes whose touch makes its last
@@ -107,6 +120,23 @@ static struct move *moves;
 static uint32_t move_count, move_room, *move_table, move_slots;
 static struct move *written;
 static size_t written_count;
+
+static struct {
+	uint64_t list;
+	unsigned int next, name, size, refcount, cache, head, page;
+} at_slab = { .page = 64 };
+static struct {
+	uint64_t table;
+	unsigned int map, size;
+} at_section;
+/* Structures of pages, from that of page FIRST on. */
+static struct pages {
+	uint64_t start, end, first;
+} page_structs[MAX_SECTIONS] = { { PAGE_STRUCTS, PAGE_STRUCTS_END, 0 } };
+static uint32_t page_structs_count = 1;
+static struct slab *slabs;
+static uint64_t *slab_caches;
+static uint32_t slab_count;
 
 static struct entry *entry_of(uint64_t number)
 {
@@ -175,16 +205,116 @@ static uint32_t move_of(uint64_t object, uint64_t to, uint64_t from)
 	return *slot;
 }
 
+static void read_sections(void)
+{
+	uint64_t per_root = (1u << PAGE_BITS) / at_section.size, roots = memory_word(at_section.table);
+
+	page_structs_count = 0;
+	for (uint64_t section = 0; roots && section < MAX_SECTIONS; section++) {
+		uint64_t root = memory_word(roots + section / per_root * sizeof(root)), map;
+
+		if (root == 0)
+			continue;
+		map = memory_word(root + section % per_root * at_section.size + at_section.map);
+		/* Below a page's size are flags; it is where page 0 would be. */
+		map &= ~(uint64_t)((1u << PAGE_BITS) - 1);
+		if (map)
+			page_structs[page_structs_count++] = (struct pages){
+				map + section * SECTION_PAGES * at_slab.page,
+				map + (section + 1) * SECTION_PAGES * at_slab.page,
+				section * SECTION_PAGES,
+			};
+	}
+}
+
+/* The structures that the one at an address is among; NULL where it is none. */
+static const struct pages *page_structs_at(uint64_t address)
+{
+	for (uint32_t i = 0; i < page_structs_count; i++)
+		if (address >= page_structs[i].start && address < page_structs[i].end)
+			return &page_structs[i];
+	return NULL;
+}
+
+static uint64_t page_struct_of(uint64_t page)
+{
+	for (uint32_t i = 0; i < page_structs_count; i++) {
+		const struct pages *some = &page_structs[i];
+
+		if (page >= some->first && (page - some->first) * at_slab.page < some->end - some->start)
+			return some->start + (page - some->first) * at_slab.page;
+	}
+	return 0;
+}
+
+/* The slab caches that there are now; those that were there keep their numbers. */
+static void list_slabs(void)
+{
+	uint64_t list = at_slab.list, node = memory_word(list);
+
+	for (uint32_t i = 0; i < MAX_SLABS && node && node != list; i++, node = memory_word(node)) {
+		uint64_t cache = node - at_slab.next, name = memory_word(cache + at_slab.name);
+		uint32_t known = 0;
+		struct slab *slab;
+
+		while (known < slab_count && slab_caches[known] != cache)
+			known++;
+		if (known == slab_count) {
+			if (slab_count == MAX_SLABS)
+				return;
+			slabs = more(slabs, slab_count + 1, sizeof(*slabs));
+			slab_caches = more(slab_caches, slab_count + 1, sizeof(*slab_caches));
+			slab_caches[slab_count++] = cache;
+		}
+		slab = &slabs[known];
+		memset(slab, 0, sizeof(*slab));
+		for (size_t at = 0; at < sizeof(slab->name) - 1; at++) {
+			slab->name[at] = (char)memory_word(name + at);
+			if (slab->name[at] == 0)
+				break;
+		}
+		slab->size = (uint32_t)memory_word(cache + at_slab.size);
+		slab->users = (uint32_t)memory_word(cache + at_slab.refcount);
+	}
+}
+
+uint64_t slab_object(uint64_t address)
+{
+	uint64_t line = address & ~(uint64_t)(LINE_BYTES - 1), page, head, cache, start, object;
+	const struct pages *among;
+
+	if (slab_count == 0 || address < DIRECT_MAP || address >= DIRECT_MAP_END)
+		return 0;
+	page = page_struct_of(address - DIRECT_MAP >> PAGE_BITS);
+	head = page ? memory_word(page + at_slab.head) : 0;
+	if (head & 1)
+		page = head - 1;
+	among = page_structs_at(page);
+	if (among == NULL)
+		return 0;
+	cache = memory_word(page + at_slab.cache);
+	for (uint32_t i = 0; i < slab_count; i++) {
+		if (slab_caches[i] != cache || slabs[i].size == 0)
+			continue;
+		start = among->first + (page - among->start) / at_slab.page;
+		start = DIRECT_MAP + (start << PAGE_BITS);
+		object = start + (address - start) / slabs[i].size * slabs[i].size;
+		return OF_SLAB + ((uint64_t)i << SLAB_BITS) +
+		       (line + LINE_BYTES - object & ((1u << SLAB_BITS) - 1));
+	}
+	return 0;
+}
+
 /* What a line is of, by the address that it is touched at. */
 static uint64_t object_of(unsigned int vcpu, uint64_t address)
 {
-	uint64_t line = address & ~(uint64_t)(LINE_BYTES - 1);
+	uint64_t line = address & ~(uint64_t)(LINE_BYTES - 1), object;
 
 	if (address < USER_END)
 		return OF_USER;
 	if (address >= KERNEL_IMAGE)
 		return line;
-	if (address >= PAGE_STRUCTS && address < PAGE_STRUCTS_END)
+	if (page_structs_at(address))
 		return OF_PAGES;
 	for (unsigned int other = 0; other < vcpus; other++) {
 		uint64_t start = privates[(vcpu + other) % vcpus].of_cpu;
@@ -192,7 +322,8 @@ static uint64_t object_of(unsigned int vcpu, uint64_t address)
 		if (start && line - start < of_cpu_bytes)
 			return OF_CPU + (line - start);
 	}
-	return OF_MEMORY;
+	object = slab_object(address);
+	return object ? object : OF_MEMORY;
 }
 
 static struct history *history_of(struct entry *entry)
@@ -473,9 +604,38 @@ const struct move *lines_rows(size_t *count)
 	return written;
 }
 
+bool slabs_wanted(void)
+{
+	return at_slab.list != 0;
+}
+
+void slabs_read(void)
+{
+	if (!slabs_wanted())
+		return;
+	if (at_section.table)
+		read_sections();
+	list_slabs();
+}
+
+const struct slab *lines_slabs(size_t *count)
+{
+	*count = slab_count;
+	return slabs;
+}
+
 int lines_argument(const char *argument)
 {
 	char rest, *end;
+
+	if (strncmp(argument, "sections=", 9) == 0)
+		return sscanf(argument + 9, "%lx:%u:%u%c", &at_section.table, &at_section.map,
+			      &at_section.size, &rest) == 3 && at_section.size &&
+		       at_section.size <= 1u << PAGE_BITS ? 1 : -1;
+	if (strncmp(argument, "slabs=", 6) == 0)
+		return sscanf(argument + 6, "%lx:%u:%u:%u:%u:%u:%u:%u%c", &at_slab.list, &at_slab.next,
+			      &at_slab.name, &at_slab.size, &at_slab.refcount, &at_slab.cache,
+			      &at_slab.head, &at_slab.page, &rest) == 8 && at_slab.page ? 1 : -1;
 
 	if (strncmp(argument, "of_cpu=", 7) == 0) {
 		of_cpu_bytes = strtoull(argument + 7, &end, 16);

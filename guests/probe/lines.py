@@ -1,28 +1,96 @@
-"""Private caches of CPUs, in the words of the plugin; ``lines.c`` says what these mean."""
+"""Private caches of CPUs, in the words of the plugin, and what their lines are of.
+
+``lines.c`` says what the words mean.
+"""
 
 from __future__ import annotations
 
 from experiment.architecture import X86_64
 from experiment.machine import MachineSpec
 from guests.probe.memory import kernel_variables
+from kernels import structures
+from kernels.btf import Types
 from kernels.cache import Kernel
 
 # Where the variables of a CPU end, numbered from 0.
 END_OF_CPU = "__per_cpu_end"
+SLAB_CACHES, SECTIONS = "slab_caches", "mem_section"
+WORDS = {SLAB_CACHES: "slabs", SECTIONS: "sections"}
+VIRTUAL_MAP = "CONFIG_SPARSEMEM_VMEMMAP=y"
+# What the plugin has to know of the kernel's structures to find an object's slab cache.
+SLAB_MEMBERS = (
+    ("kmem_cache", "list"), ("kmem_cache", "name"), ("kmem_cache", "size"),
+    ("kmem_cache", "refcount"), ("slab", "slab_cache"), ("page", "compound_head"),
+)  # fmt: skip
+# What a slab cache holds, where it is not called after it.
+HOLDS = {
+    "radix_tree_node": "xa_node", "inode_cache": "inode", "filp": "file",
+    "files_cache": "files_struct", "fs_cache": "fs_struct", "signal_cache": "signal_struct",
+    "sighand_cache": "sighand_struct", "cred_jar": "cred", "mnt_cache": "mount",
+    "shmem_inode_cache": "shmem_inode_info",
+    "proc_inode_cache": "proc_inode", "ext4_inode_cache": "ext4_inode_info",
+    "sock_inode_cache": "socket_alloc",
+}  # fmt: skip
 
 
 def words(machine: MachineSpec, kernel: Kernel) -> tuple[str, ...]:
     """The private cache of a CPU, and where this kernel keeps the variables of each.
 
-    The second level is what a CPU has for itself.  Without the variables they have no names.
+    The second level is what a CPU has for itself.  Without the variables they have no names, and
+    without the kernel's types objects of slab caches have none.
     Empty for a kernel of another architecture.
 
     Raises:
-        InfraError: System.map cannot be read.
+        InfraError: System.map or the types cannot be read.
     """
     if kernel.identity.arch != X86_64.name:
         return ()
     return (
         f"private={machine.l2.sets}:{machine.l2.ways}",
         *kernel_variables(kernel, {END_OF_CPU: "of_cpu"}),
+        *slab_words(kernel),
     )
+
+
+def lock_words(kernel: Kernel) -> tuple[str, ...]:
+    """What the plugin needs to say which objects locks are in; empty where it cannot.
+
+    Raises:
+        InfraError: System.map or the types cannot be read.
+    """
+    slabs = slab_words(kernel) if kernel.identity.arch == X86_64.name else ()
+    return (*kernel_variables(kernel), *slabs) if slabs else ()
+
+
+def slab_words(kernel: Kernel) -> tuple[str, ...]:
+    """Where the kernel's slab caches are, and its page structures where they are in sections.
+
+    Raises:
+        InfraError: System.map or the types cannot be read.
+    """
+    types = structures.of(kernel)
+    if types.size("page") is None:
+        return ()
+    numbers = {
+        SLAB_CACHES: (*(types.offset(*member) for member in SLAB_MEMBERS), types.size("page")),
+    }
+    if VIRTUAL_MAP not in kernel.config.read_text().splitlines():
+        numbers[SECTIONS] = (types.offset(SECTIONS, "section_mem_map"), types.size(SECTIONS))
+    at = dict(
+        word.split("=") for word in kernel_variables(kernel, {name: name for name in numbers})
+    )
+    if any(name not in at or None in those for name, those in numbers.items()):
+        return ()
+    return tuple(
+        f"{WORDS[name]}={':'.join((at[name], *map(str, those)))}" for name, those in numbers.items()
+    )
+
+
+def member_of_slab(types: Types, cache: str, offset: int) -> str:
+    """What is at a byte of a slab cache's objects: ``xfs_inode.i_vnode.i_lock``.
+
+    The cache's name alone where its objects' type is not known.
+    """
+    holds = HOLDS.get(cache, cache)
+    member = types.member_at(holds, offset)
+    return f"{holds}.{member}" if member else cache

@@ -687,14 +687,19 @@ static bool find_tables(void)
 	return from != 0;
 }
 
-uint64_t memory_of_cpu(unsigned int vcpu)
+uint64_t memory_word(uint64_t address)
 {
 	static bool tried, there;
 
 	if (!tried)
-		there = swapper && percpu && ram_path && find_tables();
+		there = swapper && ram_path && find_tables();
 	tried = true;
-	return there ? kernel_word(percpu + vcpu * sizeof(uint64_t)) : 0;
+	return there ? kernel_word(address) : 0;
+}
+
+uint64_t memory_of_cpu(unsigned int vcpu)
+{
+	return percpu ? memory_word(percpu + vcpu * sizeof(uint64_t)) : 0;
 }
 
 static void begin(void)
@@ -841,8 +846,9 @@ int memory_wanted(void)
 	generation = UINT64_MAX;
 	forget_slots();
 	paged = swapper || given_root;
+	/* Where slab caches are is asked of any guest. */
 	if (given == 0)
-		return paged || ram_path ? -1 : 0;
+		return (paged || ram_path) && !slabs_wanted() ? -1 : 0;
 	if (paged && (!ram_path || !d1.count || !i1.count))
 		return -1;
 	return given == 4 && (!swapper || (init_mm && percpu)) ? 1 : -1;

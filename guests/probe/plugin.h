@@ -125,6 +125,12 @@ struct move {
 	uint64_t object, to, from, reads, writes, apart, mine, theirs;
 };
 
+/* A slab cache: SIZE of its objects in bytes, and how many share it (SLUB merges them). */
+struct slab {
+	char name[40];
+	uint32_t size, users;
+};
+
 void *more(void *old, size_t count, size_t size);
 size_t bytes_of(const struct qemu_plugin_insn *insn, uint8_t bytes[MAX_BYTES]);
 
@@ -145,6 +151,8 @@ const struct misses *memory_rows(size_t *count, uint64_t *unmapped);
 /* What an instruction does to translations: nothing, to the user's, to one, or to all. */
 enum drops { KEPT, DROPS_USER, DROPS_PAGE, DROPS_ALL };
 enum drops drops_translations(const uint8_t *bytes, size_t size);
+/* A word of the kernel's memory, 0 where its page tables are not known or there is none. */
+uint64_t memory_word(uint64_t address);
 /* Where the variables of a CPU are, 0 where that is not known. */
 uint64_t memory_of_cpu(unsigned int vcpu);
 
@@ -154,6 +162,13 @@ bool lines_wanted(unsigned int vcpus);
 void lines_watch(struct qemu_plugin_tb *tb, size_t count);
 void lines_mark(uint32_t phase);
 const struct move *lines_rows(size_t *count);
+/* Slab caches that objects of moves and of locks may be of, by the number that these have. */
+const struct slab *lines_slabs(size_t *count);
+/* Whether objects of slab caches can be told; have them, where they can, read as they are now. */
+bool slabs_wanted(void);
+void slabs_read(void);
+/* The object at an address as in a move (lines.c), 0 where it is of no slab cache. */
+uint64_t slab_object(uint64_t address);
 /* A line came to a vCPU from another: for the locks that it holds. */
 void moved(unsigned int vcpu);
 

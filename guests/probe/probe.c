@@ -37,8 +37,9 @@
  *            Kinds is the place in the table of that name that says what the instructions are.
  *            A row whose address is SPAN + N is no block: its entries are the
  *            instructions that all vCPUs executed while this one was in span N.
- *   locks    u32 phase; u32 kind; u64 lock, site, holder, taken, held, waits, waited, moved;
- *            A lock by its address, and the call that took it (0: not seen); the kinds are
+ *   locks    u32 phase; u32 kind; u64 lock, site, holder, taken, held, waits, waited, moved, object;
+ *            A lock by its address, and the call that took it (0: not seen); the object of a slab
+ *            cache that it is in when the phase ends (as of moves), 0 for none; the kinds are
  *            those above from 0 on.  Held are the
  *            instructions of the holder's vCPU from taking it to letting go, waits the times
  *            that it was held by another, waited what all vCPUs executed meanwhile, moved the
@@ -55,8 +56,9 @@
  *            Lines of an object that came to the block TO from what the block FROM of another
  *            vCPU touched, to be read or written (lines.c): apart are those that are false sharing,
  *            mine and theirs the bytes of the line that either touched, as bits.
- *   trailer  u32 phase, 0xffffffff; u32 lost; u64 rows, locks, misses, kinds, moves, unmapped;   how
- *            many there are of each.  Lost are the times that a lock was taken whose last holder was
+ *   slabs    char name[40]; u32 size, users;   slab caches, by the number that objects of moves have
+ *   trailer  u32 phase, 0xffffffff; u32 lost; u64 rows, locks, misses, kinds, moves, slabs, unmapped;
+ *            how many there are of each.  Lost are the times that a lock was taken whose last holder was
  *            never seen to let go, unmapped the accesses that the model found no page for.
  *            Written when QEMU ends by itself: a file without one was cut short.
  *
@@ -118,12 +120,12 @@ struct row {
 
 struct use {
 	uint32_t phase, kind;
-	uint64_t lock, site, holder, taken, held, waits, waited, moved;
+	uint64_t lock, site, holder, taken, held, waits, waited, moved, object;
 };
 
 struct trailer {
 	uint32_t phase, lost;
-	uint64_t rows, locks, misses, kinds, moves, unmapped;
+	uint64_t rows, locks, misses, kinds, moves, slabs, unmapped;
 };
 
 struct block {
@@ -386,6 +388,7 @@ static void end_hold(unsigned int at, uint64_t when, uint64_t moment)
 /* A lock that is held at the end of a phase is held on in the next one. */
 static void take_locks(void)
 {
+	slabs_read();
 	for (unsigned int i = 0; i < hold_count; i++) {
 		struct hold *hold = &holds[i];
 		uint64_t when = now(hold->vcpu, 0);
@@ -399,6 +402,7 @@ static void take_locks(void)
 		for (size_t i = 0; i < use_room; i++)
 			if (uses[i].lock) {
 				uses[i].phase = phase;
+				uses[i].object = slab_object(uses[i].lock);
 				written[written_count++] = uses[i];
 			}
 	}
@@ -943,7 +947,8 @@ static void finish(void)
 	struct trailer trailer = { .phase = TRAILER_PHASE };
 	const struct misses *misses = NULL;
 	const struct move *moves = NULL;
-	size_t missed = 0, moved_count = 0;
+	const struct slab *slabs = NULL;
+	size_t missed = 0, moved_count = 0, slab_count = 0;
 
 	take_all();
 	take_spans();
@@ -956,16 +961,19 @@ static void finish(void)
 		lines_mark(phase);
 		moves = lines_rows(&moved_count);
 	}
+	slabs = lines_slabs(&slab_count);
 	write_all(written, sizeof(*written), written_count);
 	write_all(misses, sizeof(*misses), missed);
 	write_all(kinds_written, sizeof(*kinds_written), kinds_count);
 	write_all(moves, sizeof(*moves), moved_count);
+	write_all(slabs, sizeof(*slabs), slab_count);
 	trailer.lost = lost;
 	trailer.rows = rows;
 	trailer.locks = written_count;
 	trailer.misses = missed;
 	trailer.kinds = kinds_count;
 	trailer.moves = moved_count;
+	trailer.slabs = slab_count;
 	write_all(&trailer, sizeof(trailer), 1);
 	if (fclose(out) != 0)
 		perror("probe: the counts could not be written");
@@ -1019,7 +1027,7 @@ static enum place_kind place_kind(const char *argument)
 
 int qemu_plugin_install(qemu_plugin_id_t id, const qemu_info_t *info, int argc, char **argv)
 {
-	struct header header = { "TWINPROB", 6, 0, 0, 0, 0, 0 };
+	struct header header = { "TWINPROB", 7, 0, 0, 0, 0, 0 };
 	const char *path = NULL;
 
 	for (int i = 0; i < argc; i++) {

@@ -323,7 +323,7 @@ def _changed(comparison: Comparison, attribution: Attribution) -> list[Block]:
     )  # fmt: skip
     rows = tuple(
         row(Cell(each.name, small=each.file, mono=True,
-                 to=source_address(comparison.manifest, each.name)),
+                 to=source_address(comparison.manifest, each.name, each.file, each.lines)),
             wording.both(each.instructions, 2),
             wording.both(each.calls, 3), _per_call(each), " and ".join(each.moved))
         for each in attribution.changed[:MOST_CHANGED]
@@ -367,7 +367,7 @@ def _function(comparison: Comparison, row_: FunctionRow, *, linked: bool = False
     note = only(row_.only_in, comparison) or (NOT_SIGNIFICANT if pair.within_scatter else "")
     calls = wording.both(row_.calls, 2) if row_.calls else ""
     in_base = linked and not row_.user and row_.only_in != "patched"
-    to = source_address(comparison.manifest, row_.name) if in_base else ""
+    to = source_address(comparison.manifest, row_.name, row_.file, row_.lines) if in_base else ""
     return row(
         Cell(row_.shown_name, small=place(row_), mono=True, to=to), *_numbers(pair), calls, note,
         faint=pair.within_scatter,

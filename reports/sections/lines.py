@@ -37,16 +37,25 @@ def _mark(scattered: bool) -> str:
 
 
 def sentence(lines: LinesComparison) -> str:
-    """``lines that moved per folio added 34.2 -> 33.9 (-0.9 %); most false sharing ...``."""
+    """``lines that moved per folio added 34.2 -> 33.9 (-0.9 %); false sharing ...``."""
     parts = [f"lines that moved between {lines.vcpus} CPUs per {lines.unit_title} {_moved(lines)}"]
     false = lines.falsest
     if false:
-        parts.append(f"most false sharing of a variable: {false.object} {wording.few(false.apart)}")
+        most = "most false sharing" if false.apart.equal else "false sharing changed most"
+        parts.append(f"{most}: {false.object} {wording.few(false.apart)}")
     else:
-        parts.append("no variable with false sharing")
+        parts.append("nothing known by name with false sharing")
     if lines.by_turns:
         parts.append("the number depends on the turns")
     return f"{'; '.join(parts)}; {wording.seeds(len(lines.seeds))} of a modelled {lines.machine}"
+
+
+def brief(lines: LinesComparison) -> str:
+    """What a mail has room for; where nothing moved more or less, nothing."""
+    if lines.total.all_lines.equal:
+        return ""
+    where = f"Modelled lines between {lines.vcpus} virtual CPUs per {lines.unit_title}"
+    return f"{where}: {_moved(lines)}"
 
 
 def blocks(_view: View, comparison: Comparison) -> list[Block]:

@@ -16,9 +16,9 @@ COUNTED = (
     "included. They explain a verdict and never make one."
 )
 NAMED = (
-    "A lock is known by its address and named by who takes it; “taken in” names the function that "
-    "takes an unknown one most. Locks in bits of other words (page lock, RCU, reference counts "
-    "with a lock) are not counted."
+    "A lock has the name of its variable, of who alone takes it, or of its member; “taken in” "
+    "names the function that takes an unknown one most. Locks in bits of other words (page lock, "
+    "RCU, reference counts with a lock) are not counted."
 )
 SATURATION = (
     "“Saturates at” is all instructions over those with the lock held: the number of CPUs that "
@@ -40,7 +40,9 @@ MOST_PAIRS = 12
 MOST_TAKERS = 3
 # The lock's name, and what is known of each of its takers.
 SITE_COLUMNS = 8
-UNKNOWN_BY: dict[TakerBy, str] = {"variable": "", "takers": "", "taker": "name not known"}
+UNKNOWN_BY: dict[TakerBy, str] = {
+    "variable": "", "takers": "", "member": "", "taker": "name not known",
+}  # fmt: skip
 
 
 def sentence(locks: MeasuredLocks) -> str:

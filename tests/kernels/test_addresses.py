@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from kernels import addresses
 from kernels.addresses import AddressesError, FunctionMap
+from kernels.origins import Origin
 
 SYSTEM_MAP = """\
 0000000000000000 A fixed_percpu_data
@@ -82,16 +83,22 @@ def test_cold_part_belongs_to_its_function_and_is_no_entry() -> None:
 
 
 def test_one_name_in_two_files_is_distinguished() -> None:
-    files = {START + 0x400: "fs/a.c", START + 0x500: "mm/b.c", START + 0x580: "mm/b.c"}
+    files = {
+        START + 0x400: Origin("fs/a.c", 4), START + 0x500: Origin("mm/b.c"),
+        START + 0x580: Origin("mm/b.c", 5),
+    }  # fmt: skip
     functions = addresses.functions(TABLE, files)
     names = names_at(functions)
     assert (names[0x400], names[0x500], names[0x580]) == ("twin@a.c", "twin@b.c", "twin@b.c")
     assert len(functions.called("twin")) == 2
-    assert ("twin@a.c", "fs/a.c") in functions.named
+    lines = dict(zip(functions.named, functions.lines, strict=True))
+    assert lines["twin@a.c", "fs/a.c"] == 4
+    assert lines["twin@b.c", "mm/b.c"] == 5
+    assert set(lines.values()) == {0, 4, 5}
 
 
 def test_files_of_one_name_are_distinguished_by_their_folder() -> None:
-    files = {START + 0x400: "fs/core.c", START + 0x500: "mm/core.c"}
+    files = {START + 0x400: Origin("fs/core.c"), START + 0x500: Origin("mm/core.c")}
     names = names_at(addresses.functions(TABLE, files))
     assert (names[0x400], names[0x500]) == ("twin@fs/core.c", "twin@mm/core.c")
     assert names[0x580] == "twin"
@@ -173,15 +180,18 @@ SYMBOL = st.builds(
 )
 
 
-@given(st.lists(SYMBOL, max_size=30), st.dictionaries(st.integers(START, START + 0xFFF), st.text()))
-def test_every_start_belongs_to_one_function(lines: list[str], files: dict[int, str]) -> None:
+ORIGIN = st.builds(Origin, st.text(), st.integers(0, 9))
+
+
+@given(st.lists(SYMBOL, max_size=30), st.dictionaries(st.integers(START, START + 0xFFF), ORIGIN))
+def test_every_start_belongs_to_one_function(lines: list[str], files: dict[int, Origin]) -> None:
     text = "\n".join([SYSTEM_MAP.strip(), *(line for line in lines if "_stext" not in line)])
     functions = addresses.functions(addresses.parse(text), files)
     starts = functions.table.starts
     assert len(starts) == len(functions.owner) == len(functions.is_entry)
     assert (np.diff(starts.astype(object)) > 0).all()
     assert set(functions.owner.tolist()) == set(range(len(functions.named)))
-    assert len(set(functions.named)) == len(functions.named)
+    assert len(set(functions.named)) == len(functions.named) == len(functions.lines)
 
 
 @given(st.text(max_size=300))

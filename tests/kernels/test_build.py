@@ -81,7 +81,7 @@ def test_a_built_kernel_knows_the_files_of_its_functions(lab: Lab) -> None:
     kernel = provide(lab.spec, [], **lab.where)
     files = origins.load(kernel.origins)
     lines = (line.split() for line in kernel.system_map.read_text().splitlines())
-    placed = {name: files.get(int(at, 16)) for at, kind, name in lines if kind in "tT"}
+    placed = {name: files[int(at, 16)].file for at, kind, name in lines if kind in "tT"}
     assert placed == {
         "start": "init.c", "filemap_add": "mm/filemap.c", "filemap_last": "mm/filemap.c",
         "remember": "mm/filemap.c", "slow": "mm/slow.c",

@@ -8,6 +8,7 @@ import pytest
 
 from errors import InfraError
 from kernels import elf, origins
+from kernels.origins import Origin
 
 # Two files of one name in two folders, each with a static function of one name.
 SOURCES = {
@@ -59,7 +60,7 @@ def placed(source: Path) -> dict[str, set[str]]:
     for line in sh("nm", "vmlinux", cwd=source / "obj").splitlines():
         address, _, name = line.split()
         if int(address, 16) in placed:
-            table.setdefault(name, set()).add(placed[int(address, 16)])
+            table.setdefault(name, set()).add(placed[int(address, 16)].file)
     return table
 
 
@@ -81,7 +82,7 @@ def test_static_functions_of_one_name_are_not_mixed_up(built: Path) -> None:
     text = next(section for section in linked.sections if section.name == ".text")
     # lea N(%rdi),%eax: the third byte is what each file's walk adds.
     adds = {
-        placed[int(symbol["value"])]: text.data[int(symbol["value"]) - text.address + 2]
+        placed[int(symbol["value"])].file: text.data[int(symbol["value"]) - text.address + 2]
         for symbol in linked.symbols
         if linked.name(int(symbol["name"])) == "walk"
     }
@@ -90,9 +91,9 @@ def test_static_functions_of_one_name_are_not_mixed_up(built: Path) -> None:
 
 def test_more_places_than_objects_are_left_out(built: Path) -> None:
     linked = elf.read(built / "obj/vmlinux")
-    placed = origins.match(linked, {"walk": ("mm/core.o",)}, {})
+    built_from = origins.built_from(linked, {"walk": ("mm/core.o",)}, {})
     # core.c has two in the image and one object here; other.c is of another name.
-    assert list(placed.values()) == ["mm/core.o"]
+    assert [each.object for each in built_from.values()] == ["mm/core.o"]
 
 
 def test_a_build_without_the_archive_has_no_origins(tmp_path: Path) -> None:
@@ -100,16 +101,80 @@ def test_a_build_without_the_archive_has_no_origins(tmp_path: Path) -> None:
 
 
 def test_an_object_without_a_source_is_named_itself(built: Path, tmp_path: Path) -> None:
-    assert "mm/core.o" in origins.collect(built / "obj", tmp_path).values()
+    assert Origin("mm/core.o") in origins.collect(built / "obj", tmp_path).values()
 
 
 def test_saved_and_loaded(tmp_path: Path) -> None:
-    table = {0xFFFFFFFF81000000: "mm/filemap.c", 0xFFFFFFFF81000010: "lib/xarray.c"}
+    table = {
+        0xFFFFFFFF81000000: Origin("mm/filemap.c", 3), 0xFFFFFFFF81000010: Origin("lib/xarray.c"),
+    }  # fmt: skip
     first, second = tmp_path / "one", tmp_path / "other"
     origins.save(table, first)
     origins.save(dict(reversed(table.items())), second)
     assert origins.load(first) == table
     assert first.read_bytes() == second.read_bytes()
+
+
+def test_a_table_of_an_older_version_has_no_lines(tmp_path: Path) -> None:
+    path = tmp_path / "origins.json.gz"
+    path.write_bytes(gzip.compress(b'{"format": 1, "files": ["mm/a.c"], "at": {"ff": 0}}'))
+    assert origins.load(path) == {0xFF: Origin("mm/a.c", 0)}
+
+
+def test_every_function_has_the_line_of_its_definition(built: Path) -> None:
+    names = {line.split()[2]: int(line.split()[0], 16)
+             for line in sh("nm", "vmlinux", cwd=built / "obj").splitlines()}  # fmt: skip
+    placed = origins.collect(built / "obj", built)
+    assert placed[names["mm"]] == Origin("mm/core.c", 2)
+    assert placed[names["_start"]] == Origin("start.c", 2)
+
+
+STYLE = """\
+/* walk(a) { in a comment } */
+static int walk(int a);
+#define ADD(a) { a }
+
+static __always_inline __printf(1, 2)
+int walk(int a,
+\t int (*call)(int b))
+{
+\treturn other(a) + 1;
+}
+
+SYSCALL_DEFINE2(mark, int, a,
+\t\tint, b)
+{
+\treturn walk(a, b);
+}
+
+#ifdef CONFIG_TWO
+static int either(void) { return 1; }
+#else
+static int either(void) { return 2; }
+#endif
+MADE_BY(macro);
+struct table { int (*call)(void); };
+struct table t = { .call = last };
+struct page *last(void)
+{ return 0; }
+"""
+
+
+def test_lines_are_of_definitions_and_of_those_alone() -> None:
+    symbols = {
+        "walk.isra.0", "other", "__x64_sys_mark", "__do_sys_mark", "either", "macro", "last",
+        "ADD", "call",
+    }  # fmt: skip
+    assert origins.definition_lines(STYLE, symbols) == {
+        "walk.isra.0": 6, "__x64_sys_mark": 12, "__do_sys_mark": 12, "last": 26,
+    }  # fmt: skip
+
+
+def test_lines_of_assembly() -> None:
+    text = "SYM_TYPED_FUNC_START(__memcpy)\n\tret\nSYM_FUNC_START_LOCAL(memcpy_orig)\n"
+    assert origins.definition_lines(text, {"__memcpy", "memcpy_orig", "ret"}) == {
+        "__memcpy": 1, "memcpy_orig": 3,
+    }  # fmt: skip
 
 
 def test_kernel_without_the_file_has_none(tmp_path: Path) -> None:

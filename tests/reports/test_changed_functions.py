@@ -30,6 +30,7 @@ def counts(instructions: Floats, calls: Floats) -> PhaseCounts:
     return PhaseCounts(
         names=[f"f{at:03d}" for at in range(instructions.shape[2])],
         files=["mm/filemap.c"] * instructions.shape[2],
+        lines=[(7, 7)] * instructions.shape[2],
         instructions=(instructions[0], instructions[1]),
         calls=(calls[0], calls[1]),
         total=float(instructions[0].sum(axis=1).mean()),

@@ -134,7 +134,7 @@ def test_without_other_turns_nothing_is_marked(manifest: Manifest) -> None:
     assert (lines.other_ns, lines.other, lines.by_turns) == (0, None, False)
     assert not any(each.by_turns for each in lines.objects)
     assert "unchanged" in section.sentence(lines)
-    assert "no variable with false sharing" in section.sentence(lines)
+    assert "nothing known by name with false sharing" in section.sentence(lines)
 
 
 def test_equal_arms_have_no_difference(manifest: Manifest) -> None:
@@ -182,6 +182,8 @@ def comparison(manifest: Manifest) -> Comparison:
 def test_every_form_names_the_object(comparison: Comparison) -> None:
     for form in ("text", "markdown", "html"):
         text = " ".join(forms.render(comparison, form).split())
-        assert "most false sharing of a variable: limit 0.39" in text
+        assert "false sharing changed most: limit 0.39" in text
+    letter = " ".join(forms.render(comparison, "letter").split())
+    assert "Modelled lines between 4 virtual CPUs per folio added: " in letter
     (pair,) = json.loads(forms.render(comparison, "json"))["comparisons"]
     assert pair["lines"][0]["objects"][0]["object"] == "limit"

@@ -18,6 +18,7 @@ from reports.model import Comparison
 from reports.overall import geometric_means
 from reports.sections import arms
 from reports.sections.view import View
+from tests.reports import counts_factory
 from tests.reports.many_factory import workloads
 from tests.reports.measured import measured
 
@@ -151,6 +152,38 @@ def test_a_function_leads_to_its_definition_in_the_base_kernel(counted: Comparis
     version = arm.kernel.release.partition("-")[0]
     address = source_address(counted.manifest, "xas_load.isra.0")
     assert address == f"https://elixir.bootlin.com/linux/v{version}/A/ident/xas_load"
-    assert f'href="{address}"' in forms.render(counted, "html")
     assert source_address(counted.manifest, "[unknown]") == ""
     assert source_address(counted.manifest, '"><script>') == ""
+
+
+def test_of_a_release_a_function_leads_to_its_line(counted: Comparison) -> None:
+    manifest = counted.manifest
+    base, patched = manifest.arms
+    index = source_address(manifest, "xas_load")
+    line = index.removesuffix("A/ident/xas_load") + "source/lib/xarray.c#L237"
+    # The series is taken off the release for the base, which has no lines of a release then.
+    assert base.kernel.patches
+    assert not patched.kernel.patches
+    assert source_address(manifest, "xas_load", "lib/xarray.c", (240, 237)) == line
+    assert source_address(manifest, "xas_load", "lib/xarray.c", (240, 0)) == index
+    swapped = manifest.model_copy(
+        update={"arms": (
+            base.model_copy(update={"kernel": patched.kernel}),
+            patched.model_copy(update={"kernel": base.kernel}),
+        )}
+    )  # fmt: skip
+    assert source_address(swapped, "xas_load", "lib/xarray.c", (237, 240)) == line
+    # Nor has a commit, whatever release it is after.
+    kernel = manifest.experiment.kernel.model_copy(update={"source": f"git:linux@{'ab' * 20}"})
+    experiment = manifest.experiment.model_copy(update={"kernel": kernel})
+    of_commit = manifest.model_copy(update={"experiment": experiment})
+    assert source_address(of_commit, "xas_load", "lib/xarray.c", (240, 237)) == index
+    assert source_address(manifest, "xas_load", "lib/x array.c", (240, 237)) == index
+
+
+def test_lines_of_both_arms_are_known(counted: Comparison) -> None:
+    rows = {row.name: row for each in counted.attributions for row in each.functions}
+    assert rows["xas_load"].lines == tuple(counts_factory.LINE.values())
+    assert {row.lines for row in rows.values() if row.user} == {(0, 0)}
+    page = forms.render(counted, "html")
+    assert f"/source/{rows['xas_load'].file}#L{rows['xas_load'].lines[1]}" in page

@@ -59,6 +59,13 @@ def test_a_variable_names_its_lock_and_readers_stand_apart() -> None:
     assert labels(use("filemap_fault")) == [("taken in filemap_fault", "taker")]
 
 
+def test_a_member_names_what_no_known_function_takes() -> None:
+    typed = use("who_knows").model_copy(update={"member": "task_struct.pi_lock"})
+    assert labels(typed) == [("task_struct.pi_lock", "member")]
+    known = use("__filemap_add_folio").model_copy(update={"member": "i_pages.xa_lock"})
+    assert labels(known) == [(XA_LOCK, "takers")]
+
+
 def test_no_function_is_known_for_two_locks() -> None:
     known = [(name, lock.sleeps) for lock in catalogue() for name in lock.taken_in]
     assert len(known) > 20

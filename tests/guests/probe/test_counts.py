@@ -11,13 +11,14 @@ from guests.probe import counts
 from guests.probe.counts import CountsError
 
 Row = tuple[int, int, int, int, int, int, int]
-LockRow = tuple[int, int, int, int, int, int, int, int, int, int]
+# Without the last number, the object, it is in none.
+LockRow = tuple[int, ...]
 LOCKS: list[LockRow] = [
-    (1, 0, 0xFFFF888000001000, 0xFFFFFFFF81000120, 0, 5, 500, 0, 0, 2),
-    (2, 3, 0xFFFF888000002000, 0, 0, 1, 70, 1, 9, 0),
+    (1, 0, 0xFFFF888000001000, 0xFFFFFFFF81000120, 0, 5, 500, 0, 0, 2, counts.OF_SLAB + 64),
+    (2, 3, 0xFFFF888000002000, 0, 0, 1, 70, 1, 9, 0, 0),
 ]
 PAIRS: list[LockRow] = [
-    (2, counts.PAIR, 0xFFFF888000001000, 0xFFFFFFFF81000120, 0xFFFFFFFF81000200, 2, 0, 3, 99, 0),
+    (2, counts.PAIR, 0xFFFF888000001000, 0xFFFFFFFF81000120, 0xFFFFFFFF81000200, 2, 0, 3, 99, 0, 0),
 ]
 MISSES: list[tuple[int, ...]] = [
     (1, 5, 0xFFFFFFFF81000000, 9, 8, 7, 6, 5, 4, 3),
@@ -26,6 +27,7 @@ MISSES: list[tuple[int, ...]] = [
 MOVES: list[tuple[int, ...]] = [
     (1, 0, 0xFFFFFFFF82000040, 0xFFFFFFFF81000000, 0x400000, 7, 2, 9, 0xFF00, 0xFF),
 ]
+SLABS = [(b"xfs_inode", 952, 1), (b"kmalloc-64", 64, 3)]
 # Of each instruction: loads, stores, atomics, barriers, divisions, system.
 KINDS: tuple[tuple[int, ...], ...] = ((0, 0, 0, 0, 0, 0), (3, 2, 1, 0, 1, 0))
 ROWS: list[Row] = [(1, 0, 0, 5, 1, 0xFFFFFFFF81000000, 3), (2, 0, 1, 1, 0, 0x400000, 1 << 40)]
@@ -36,7 +38,7 @@ def written(
     *,
     vcpus: int = 2,
     window: int = 0,
-    version: int = 6,
+    version: int = counts.VERSION,
     spans: int = 0,
     locks: Sequence[LockRow] = (),
     lost: int = 0,
@@ -44,17 +46,19 @@ def written(
     unmapped: int = 0,
     kinds: Sequence[tuple[int, ...]] = KINDS,
     moves: Sequence[tuple[int, ...]] = (),
+    slabs: Sequence[tuple[bytes, int, int]] = (),
 ) -> bytes:
     """A file as probe.c documents it."""
     models = bool(misses), bool(moves)
     header = struct.pack("<8sIIQQQQ", b"TWINPROB", version, vcpus, window, spans, *models)
-    numbers = (len(rows), len(locks), len(misses), len(kinds), len(moves), unmapped)
-    trailer = struct.pack("<IIQQQQQQ", 0xFFFFFFFF, lost, *numbers)
+    tables = (rows, locks, misses, kinds, moves, slabs)
+    trailer = struct.pack("<II7Q", 0xFFFFFFFF, lost, *map(len, tables), unmapped)
     blocks = b"".join(struct.pack("<IIHHIQQ", *row) for row in rows)
-    blocks += b"".join(struct.pack("<II8Q", *row) for row in locks)
+    blocks += b"".join(struct.pack("<II9Q", *(*row, 0)[:11]) for row in locks)
     blocks += b"".join(struct.pack("<II8Q", *row) for row in misses)
     blocks += b"".join(struct.pack("<6H", *kind) for kind in kinds)
-    return header + blocks + b"".join(struct.pack("<II8Q", *row) for row in moves) + trailer
+    blocks += b"".join(struct.pack("<II8Q", *row) for row in moves)
+    return header + blocks + b"".join(struct.pack("<40sII", *slab) for slab in slabs) + trailer
 
 
 def test_rows_as_they_were_written() -> None:
@@ -91,7 +95,14 @@ def test_lines_that_moved_stand_behind_the_kinds() -> None:
     counted = counts.parse(written(ROWS, locks=LOCKS, moves=MOVES))
     assert [tuple(row) for row in counted.moves.tolist()] == MOVES
     assert (counted.shared, counted.modelled) == (True, False)
+    assert not len(counted.slabs)
     assert not counts.parse(written(ROWS)).shared
+
+
+def test_slab_caches_that_objects_are_of_stand_behind_the_lines() -> None:
+    counted = counts.parse(written(ROWS, moves=MOVES, slabs=SLABS))
+    assert [tuple(row) for row in counted.slabs.tolist()] == SLABS
+    assert [tuple(row) for row in counted.moves.tolist()] == MOVES
 
 
 def test_kinds_of_a_block_are_a_row_of_their_table() -> None:
@@ -107,7 +118,7 @@ def test_a_run_without_phases_has_no_rows() -> None:
 
 
 def test_cut_anywhere_it_is_refused() -> None:
-    whole = written(ROWS, locks=LOCKS, misses=MISSES, moves=MOVES)
+    whole = written(ROWS, locks=LOCKS, misses=MISSES, moves=MOVES, slabs=SLABS)
     for length in range(len(whole)):
         with pytest.raises(CountsError):
             counts.parse(whole[:length])
@@ -115,17 +126,17 @@ def test_cut_anywhere_it_is_refused() -> None:
 
 def test_lost_row_is_missed() -> None:
     whole = written(ROWS)
-    with pytest.raises(CountsError, match="cut short after 160 bytes"):
+    with pytest.raises(CountsError, match="cut short after 168 bytes"):
         counts.parse(whole[:48] + whole[80:])
     whole = written(ROWS, locks=LOCKS)
     with pytest.raises(CountsError, match="cut short after"):
-        counts.parse(whole[:112] + whole[184:])
+        counts.parse(whole[:112] + whole[192:])
 
 
 def test_another_programs_file_and_another_version_are_named() -> None:
     with pytest.raises(CountsError, match="not written by the probe: b'\\\\x7fELF"):
         counts.parse(b"\x7fELF" + bytes(100))
-    with pytest.raises(CountsError, match="version 1 of the probe's file, not 6"):
+    with pytest.raises(CountsError, match="version 1 of the probe's file, not 7"):
         counts.parse(written(ROWS, version=1))
 
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import shutil
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -12,6 +13,7 @@ from errors import InfraError
 from guests.probe import counts, fold, locks
 from kernels import addresses, origins
 from kernels.cache import Kernel
+from kernels.origins import Origin
 from results.profile import (
     KINDS,
     FunctionCount,
@@ -26,6 +28,7 @@ from results.profile import (
 )
 from results.record import KernelIdentity, Timeline
 from tests.guests.probe.test_counts import LockRow, Row, written
+from tests.kernels.test_btf import types_of
 from workloads.parse import FioResult, GuestResult, Observation, PhaseResult, Side
 from workloads.spec import IO, Cost, Phase, Ratio, Unit
 
@@ -62,7 +65,8 @@ def kernel(tmp_path_factory: pytest.TempPathFactory) -> Kernel:
     (folder / "System.map").write_text(SYSTEM_MAP)
     at = {0x100: "mm/filemap.c", 0x180: "mm/filemap.c", 0x200: "mm/filemap.c"}
     at |= {0x300: "fs/a.c", 0x400: "mm/b.c", 0x500: "lib/xarray.c"}
-    origins.save({START + offset: file for offset, file in at.items()}, folder / "origins.json.gz")
+    table = {START + offset: Origin(file, 7) for offset, file in at.items()}
+    origins.save(table, folder / "origins.json.gz")
     return kernel_in(folder)
 
 
@@ -116,13 +120,13 @@ def test_functions_with_files_instructions_and_calls(kernel: Kernel) -> None:
     )  # fmt: skip
     assert profile.kernel == (
         FunctionCount(name="add_folio", file="mm/filemap.c", instructions=58, calls=7,
-                      kinds=(27, 18, 9, 0, 9, 0)),
+                      kinds=(27, 18, 9, 0, 9, 0), line=7),
         FunctionCount(name="twin@a.c", file="fs/a.c", instructions=5, calls=1,
-                      kinds=(3, 2, 1, 0, 1, 0)),
+                      kinds=(3, 2, 1, 0, 1, 0), line=7),
         FunctionCount(name="twin@b.c", file="mm/b.c", instructions=4, calls=0,
-                      kinds=NO_KINDS),
+                      kinds=NO_KINDS, line=7),
         FunctionCount(name="walk", file="lib/xarray.c", instructions=18, calls=9,
-                      kinds=NO_KINDS),
+                      kinds=NO_KINDS, line=7),
     )  # fmt: skip
     assert profile.instructions == 58 + 18 + 5 + 4
 
@@ -358,7 +362,7 @@ FIRST, SECOND, THIRD, FOURTH = (0xFFFF888000001000 + 64 * n for n in range(4))
 def locking_kernel(tmp_path_factory: pytest.TempPathFactory) -> Kernel:
     folder = tmp_path_factory.mktemp("locking")
     (folder / "System.map").write_text(LOCKS_MAP)
-    origins.save({START + 0x100: "mm/filemap.c"}, folder / "origins.json.gz")
+    origins.save({START + 0x100: Origin("mm/filemap.c")}, folder / "origins.json.gz")
     return kernel_in(folder)
 
 
@@ -503,6 +507,85 @@ def test_lines_are_by_object_and_functions(locking_kernel: Kernel) -> None:
         move("user", "", "[user]", "add_folio", 1, 0, 0),
     )  # fmt: skip
     assert locks_folded(locking_kernel).lines is None
+
+
+STRUCTURES = """\
+struct page { unsigned long flags; void *mapping; int count; } page;
+struct xfs_inode { long number; struct { int lock; int state; } vnode; long words[12]; } inode;
+"""
+
+
+@pytest.fixture
+def typed_kernel(locking_kernel: Kernel, tmp_path: Path) -> Kernel:
+    """One that knows its types, of some files."""
+    folder = tmp_path / "typed"
+    shutil.copytree(locking_kernel.folder, folder)
+    (folder / "slub.btf").write_bytes(types_of(STRUCTURES, tmp_path))
+    return Kernel(folder, locking_kernel.identity)
+
+
+def test_lines_of_slab_caches_and_pages_are_of_members(
+    typed_kernel: Kernel, locking_kernel: Kernel
+) -> None:
+    adds, removes = START + 0x120, START + 0x210
+
+    def slab(number: int, begins: int) -> int:
+        return counts.OF_SLAB + (number << counts.SLAB_BITS) + begins + counts.LINE_BYTES
+
+    moves = [
+        # The line begins 56 bytes into the inode before, and 8 bytes in front of this one.
+        (1, 0, slab(0, -8), adds, removes, 5, 0, 5, 0xF << 16, 0xF << 20),
+        (1, 0, slab(0, 64), adds, removes, 2, 0, 0, 0xFF, 0xFF),
+        (1, 0, slab(1, 0), adds, removes, 3, 0, 0, 0xFF00, 0xFF00),
+        (1, 0, slab(2, 0), adds, removes, 1, 0, 0, 0xFF, 0xFF),
+        (1, 0, slab(9, 0), adds, removes, 1, 0, 0, 0xFF, 0xFF),
+        (1, 0, counts.OF_PAGES, adds, removes, 4, 0, 0, 0xFF00, 0xFF),
+    ]
+    slabs = [(b"xfs_inode", 112, 1), (b"kmalloc-64", 64, 1), (b"xfs_ili", 56, 2)]
+    data = written([row(0x100, 1)], moves=moves, slabs=slabs)
+    files = {**FILES, "kallsyms": b"ffffffff81000100 T add_folio\n"}
+    (profile,) = fold.profile(data, typed_kernel, files, [PHASE], result())
+    assert profile.lines is not None
+    rows = [(move.kind, move.object, move.mine, move.theirs) for move in profile.lines]
+    assert rows == [
+        ("slab", "xfs_inode.vnode.lock", (8, 11), (12, 15)),
+        ("pages", "page.mapping", (8, 15), (0, 7)),
+        ("slab", "kmalloc-64", (8, 15), (8, 15)),
+        ("slab", "xfs_inode.words", (64, 71), (64, 71)),
+        ("slab", "", None, None),
+        ("slab", "xfs_ili and caches merged with it", (0, 7), (0, 7)),
+    ]
+    # Of a kernel without types page structures have no members, and caches still have names.
+    (profile,) = fold.profile(data, locking_kernel, files, [PHASE], result())
+    assert profile.lines is not None
+    assert {move.object for move in profile.lines} == {
+        "xfs_inode", "kmalloc-64", "xfs_ili and caches merged with it", "",
+    }  # fmt: skip
+
+
+def test_a_lock_in_an_object_of_a_known_type_has_its_members_name(typed_kernel: Kernel) -> None:
+    adds = START + 0x120
+    inode, other = 0xFFFF888000001000, 0xFFFF888000002000
+
+    def place(number: int, begins: int) -> int:
+        return counts.OF_SLAB + (number << counts.SLAB_BITS) + begins + counts.LINE_BYTES
+
+    uses = [
+        (1, 0, inode + 8, adds, 0, 5, 500, 0, 0, 0, place(0, 0)),
+        (1, 0, inode + 12, adds, 0, 4, 400, 0, 0, 0, place(0, 0)),
+        (1, 0, other + 8, adds, 0, 3, 300, 0, 0, 0, place(1, 0)),
+        (1, 0, other + 64, adds, 0, 2, 200, 0, 0, 0, 0),
+    ]
+    data = written(
+        [row(0x100, 1)], locks=uses, slabs=[(b"xfs_inode", 112, 1), (b"kmalloc-64", 64, 1)]
+    )
+    files = {**FILES, "kallsyms": b"ffffffff81000100 T add_folio\n"}
+    (profile,) = fold.profile(data, typed_kernel, files, [PHASE], result())
+    assert profile.locks is not None
+    # What is not known is one row for all that were taken alike.
+    assert [(use.member, use.instances) for use in profile.locks] == [
+        ("", 2), ("vnode.lock", 1), ("vnode.state", 1),
+    ]  # fmt: skip
 
 
 WAITING_MAP = """\

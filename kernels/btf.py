@@ -1,0 +1,219 @@
+"""Types of a kernel's structures, from BTF: what a byte of an object is called.
+
+The format is that of Documentation/bpf/btf.rst in the kernel; gcc writes it since version 12
+(``-gbtf``).  A file of it says what one compilation knew, so a kernel has several.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Iterator
+from functools import lru_cache
+from pathlib import Path
+from typing import NamedTuple
+
+from errors import InfraError
+
+MAGIC = 0xEB9F
+HEADER = struct.Struct("<HBBIIIII")
+TYPE = struct.Struct("<III")
+MEMBER = struct.Struct("<III")
+ARRAY = struct.Struct("<III")
+INT, POINTER, ARRAY_OF, STRUCT, UNION, ENUM = 1, 2, 3, 4, 5, 6
+TYPEDEF, VOLATILE, CONST, RESTRICT, FLOAT, TYPE_TAG, ENUM64 = 8, 9, 10, 11, 16, 18, 19
+# What a type of a kind has behind it: bytes, and bytes for each of its members.
+BEHIND = {
+    INT: (4, 0), ARRAY_OF: (12, 0), STRUCT: (0, 12), UNION: (0, 12), ENUM: (0, 8), 13: (0, 8),
+    14: (4, 0), 15: (0, 12), 17: (4, 0), ENUM64: (0, 12),
+}  # fmt: skip
+POINTER_BYTES = 8
+# Whose parts say nothing that their name does not.
+WHOLE = {
+    "spinlock_t", "raw_spinlock_t", "rwlock_t", "rw_semaphore", "mutex", "atomic_t", "atomic64_t",
+    "atomic_long_t", "refcount_t", "list_head", "hlist_node", "rb_node", "percpu_counter",
+}  # fmt: skip
+# A structure in a structure in ...: no kernel's go deeper, and a damaged file may.
+DEEPEST = 32
+MOST_PARTS = 100
+
+
+class _Member(NamedTuple):
+    """A member of a structure: empty ``name`` for one without; ``offset`` and ``size`` in bytes."""
+
+    name: str
+    offset: int
+    size: int
+    type: int
+
+
+class _Type(NamedTuple):
+    """``elements`` are those of an array."""
+
+    name: str
+    kind: int
+    size_or_type: int
+    members: tuple[tuple[str, int, int], ...] = ()
+    elements: int = 0
+
+
+class Types:
+    """The structures of one or several files of BTF, by name: of two the first one's."""
+
+    def __init__(self, files: Iterable[bytes]) -> None:
+        """Read them.
+
+        Raises:
+            ValueError: no BTF, cut short, or with references out of its bounds.
+        """
+        self._files = [_parse(data) for data in files]
+        self._named: dict[str, tuple[int, int]] = {}
+        for file, types in enumerate(self._files):
+            for number, each in enumerate(types):
+                if each.kind == STRUCT and each.name:
+                    self._named.setdefault(each.name, (file, number))
+
+    def size(self, name: str) -> int | None:
+        """Bytes of a structure; None where there is none of this name."""
+        where = self._named.get(name)
+        return None if where is None else self._files[where[0]][where[1]].size_or_type
+
+    def offset(self, name: str, member: str) -> int | None:
+        """Where a member begins in a structure, also one of an unnamed part of it."""
+        where = self._named.get(name)
+        if where is None:
+            return None
+        return next((at for path, at in self._flat(*where) if path == member), None)
+
+    def member_at(self, name: str, offset: int) -> str:
+        """The member at a byte of a structure, as ``i_data.i_pages.xa_lock``.
+
+        Of a union it is the first one that is as long; elements of an array have no number.  Empty
+        outside of the structure, in a hole, and for a structure that is not known.
+        """
+        where = self._named.get(name)
+        if where is None:
+            return ""
+        file, number = where
+        path: list[str] = []
+        for _ in range(DEEPEST):
+            number = self._plain(file, number)
+            each = self._files[file][number]
+            if each.kind == ARRAY_OF:
+                size = self._size(file, each.size_or_type)
+                if not size:
+                    break
+                offset, number = offset % size, each.size_or_type
+                continue
+            if each.kind not in (STRUCT, UNION):
+                break
+            inner = next(
+                (m for m in self._members(file, number) if m.offset <= offset < m.offset + m.size),
+                None,
+            )
+            if inner is None:
+                break
+            path += [inner.name] if inner.name else []
+            offset, number = offset - inner.offset, inner.type
+            if self._files[file][number].name in WHOLE:
+                break
+        return ".".join(path)
+
+    def _flat(self, file: int, number: int) -> Iterator[tuple[str, int]]:
+        """Every named member with its offset, those of unnamed parts among them."""
+        parts = [(number, 0)]
+        # As many as no kernel's structure has: a damaged file's may be its own part.
+        for _ in range(MOST_PARTS):
+            if not parts:
+                return
+            number, at = parts.pop(0)
+            for member in self._members(file, number):
+                if member.name:
+                    yield member.name, at + member.offset
+                else:
+                    parts.append((self._plain(file, member.type), at + member.offset))
+            del parts[MOST_PARTS:]
+
+    def _members(self, file: int, number: int) -> Iterator[_Member]:
+        for name, bits, of in self._files[file][number].members:
+            yield _Member(name, bits // 8, self._size(file, of), of)
+
+    def _plain(self, file: int, number: int) -> int:
+        """A type without what does not change its layout."""
+        types = self._files[file]
+        for _ in range(DEEPEST):
+            if types[number].kind not in (TYPEDEF, VOLATILE, CONST, RESTRICT, TYPE_TAG):
+                break
+            number = types[number].size_or_type
+        return number
+
+    def _size(self, file: int, number: int, depth: int = 0) -> int:
+        each = self._files[file][self._plain(file, number)]
+        if each.kind == ARRAY_OF and depth < DEEPEST:
+            return each.elements * self._size(file, each.size_or_type, depth + 1)
+        if each.kind in (INT, STRUCT, UNION, ENUM, ENUM64, FLOAT):
+            return each.size_or_type
+        return POINTER_BYTES if each.kind == POINTER else 0
+
+
+@lru_cache(maxsize=8)
+def load(paths: tuple[Path, ...]) -> Types:
+    """The types of a kernel, of its files of BTF; kept for the next run of the same kernel.
+
+    Raises:
+        InfraError: a file cannot be read, or is damaged.
+    """
+    path = Path()
+    try:
+        data = [(path := each).read_bytes() for each in paths]
+        return Types(data)
+    except (OSError, ValueError) as error:
+        raise InfraError(
+            f"no types of a kernel: {error}",
+            where=str(path.parent if isinstance(error, ValueError) else path),
+            next_step=f"remove {path.parent} to have the kernel built again",
+        ) from None
+
+
+def _parse(data: bytes) -> list[_Type]:
+    try:
+        magic, version, _, length, types_at, types_bytes, names_at, names_bytes = (
+            HEADER.unpack_from(data)
+        )
+        if magic != MAGIC or version != 1:
+            raise ValueError(f"no BTF: {data[:4]!r}")
+        names = data[length + names_at : length + names_at + names_bytes]
+        at, end = length + types_at, length + types_at + types_bytes
+        if len(names) != names_bytes or end > len(data):
+            raise ValueError(f"cut short after {len(data)} bytes")
+
+        def name(offset: int) -> str:
+            return names[offset : names.index(b"\0", offset)].decode("ascii", "replace")
+
+        # Number 0 is void.
+        types = [_Type("", 0, 0)]
+        while at < end:
+            name_at, info, size_or_type = TYPE.unpack_from(data, at)
+            kind, count, with_bits = info >> 24 & 0x1F, info & 0xFFFF, info >> 31
+            at += TYPE.size
+            members: list[tuple[str, int, int]] = []
+            elements = 0
+            if kind in (STRUCT, UNION):
+                for number in range(count):
+                    label, of, bits = MEMBER.unpack_from(data, at + number * MEMBER.size)
+                    # With bit fields in it, the upper byte is how many bits one has.
+                    members.append((name(label), bits & 0xFFFFFF if with_bits else bits, of))
+            elif kind == ARRAY_OF:
+                size_or_type, _, elements = ARRAY.unpack_from(data, at)
+            fixed, each = BEHIND.get(kind, (0, 0))
+            at += fixed + each * count
+            types.append(_Type(name(name_at), kind, size_or_type, tuple(members), elements))
+    except struct.error as error:
+        raise ValueError(f"cut short after {len(data)} bytes: {error}") from None
+    refers = (TYPEDEF, VOLATILE, CONST, RESTRICT, TYPE_TAG, POINTER, ARRAY_OF)
+    for each_type in types:
+        to = [of for _, _, of in each_type.members] + (
+            [each_type.size_or_type] if each_type.kind in refers else []
+        )
+        if any(number >= len(types) for number in to):
+            raise ValueError(f"{each_type.name or 'a type'} is of a type that is not there")
+    return types

@@ -1,0 +1,137 @@
+"""Types of structures: what a byte is a member of, against what the compiler says of it."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from errors import InfraError
+from kernels import btf, elf
+
+SOURCE = """\
+typedef struct { int counter; } atomic_t;
+typedef struct spinlock { union { struct { int val; } raw; char pad[4]; }; } spinlock_t;
+struct tree { spinlock_t lock; unsigned flags; void *head; };
+struct inner { long first; const struct tree pages; volatile char text[6]; };
+struct outer {
+	short kind;
+	atomic_t count;
+	union {
+		struct { void *next, *prev; } lru;
+		long words[2];
+		struct { long unnamed_one, unnamed_two, unnamed_three; };
+	};
+	struct inner data;
+	struct inner more[3];
+	unsigned bit_one : 1, bit_two : 7;
+	enum state { OFF, ON } state;
+	double real;
+};
+struct outer thing;
+"""
+
+
+def types_of(source: str, folder: Path) -> bytes:
+    """BTF of a C source, by the host's gcc."""
+    (folder / "a.c").write_text(source)
+    subprocess.run(
+        ["gcc", "-O2", "-gbtf", "-c", "-o", "a.o", "a.c"], cwd=folder, check=True, timeout=60
+    )
+    sections = elf.read(folder / "a.o").sections
+    return next(each.data for each in sections if each.name == ".BTF")
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    return types_of(SOURCE, tmp_path_factory.mktemp("btf"))
+
+
+def measured(tmp_path: Path, *expressions: str) -> list[int]:
+    """What the compiler computes, which reads no BTF."""
+    prints = "".join(f'printf("%zu\\n", (unsigned long)({each}));' for each in expressions)
+    text = f"#include <stddef.h>\n#include <stdio.h>\n{SOURCE}\nint main(void) {{ {prints} }}\n"
+    (tmp_path / "b.c").write_text(text)
+    subprocess.run(["gcc", "-o", "b", "b.c"], cwd=tmp_path, check=True, timeout=60)
+    done = subprocess.run([tmp_path / "b"], check=True, capture_output=True, text=True, timeout=60)
+    return [int(line) for line in done.stdout.split()]
+
+
+def test_sizes_and_offsets_are_the_compilers(written: bytes, tmp_path: Path) -> None:
+    types = btf.Types([written])
+    members = ("kind", "count", "lru", "unnamed_three", "data", "more", "state", "real")
+    offsets = measured(tmp_path, *(f"offsetof(struct outer, {name})" for name in members))
+    assert [types.offset("outer", name) for name in members] == offsets
+    assert [types.size("outer"), types.size("inner")] == measured(
+        tmp_path, "sizeof(struct outer)", "sizeof(struct inner)"
+    )
+    assert types.offset("outer", "nonesuch") is None
+    assert (types.offset("nonesuch", "kind"), types.size("nonesuch")) == (None, None)
+
+
+@pytest.mark.parametrize(
+    ("place", "further", "name"),
+    [
+        ("kind", 1, "kind"),
+        ("count", 0, "count"),
+        ("lru.prev", 3, "lru.prev"),
+        ("data.first", 0, "data.first"),
+        # A lock is whole, whatever it is made of.
+        ("data.pages.lock", 2, "data.pages.lock"),
+        ("data.pages.head", 7, "data.pages.head"),
+        ("data.text", 5, "data.text"),
+        ("more[2].pages.flags", 0, "more.pages.flags"),
+        ("state", 0, "state"),
+        ("real", 7, "real"),
+        # Of the union the first member that reaches so far.
+        ("unnamed_three", 0, "unnamed_three"),
+    ],
+)
+def test_a_byte_has_the_name_of_its_member(
+    written: bytes, tmp_path: Path, place: str, further: int, name: str
+) -> None:
+    (offset,) = measured(tmp_path, f"offsetof(struct outer, {place})")
+    assert btf.Types([written]).member_at("outer", offset + further) == name
+
+
+def test_holes_and_what_is_outside_have_no_name(written: bytes) -> None:
+    types = btf.Types([written])
+    size = types.size("outer")
+    assert size is not None
+    names = [types.member_at("outer", at) for at in (2, 3, -1, size, size + 7)]
+    assert names == [""] * 5
+    assert types.member_at("nonesuch", 0) == ""
+
+
+def test_of_several_files_the_first_that_knows_a_structure_counts(written: bytes) -> None:
+    assert btf.Types([written, written]).member_at("tree", 4) == "flags"
+    assert btf.Types([]).size("tree") is None
+
+
+@given(st.data())
+def test_a_damaged_file_is_refused_or_read_to_its_end(written: bytes, data: st.DataObject) -> None:
+    at = data.draw(st.integers(0, len(written) - 1))
+    damaged = bytearray(written)
+    damaged[at] ^= data.draw(st.integers(1, 255))
+    cut = data.draw(st.sampled_from((len(damaged), at)))
+    try:
+        types = btf.Types([bytes(damaged[:cut])])
+    except ValueError:
+        return
+    for offset in range(0, 200, 3):
+        assert isinstance(types.member_at("outer", offset), str)
+    types.offset("outer", "real")
+
+
+def test_a_file_that_is_none_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "slub.btf"
+    path.write_bytes(b"no types")
+    with pytest.raises(InfraError) as caught:
+        btf.load((path,))
+    assert caught.value.where == str(tmp_path)
+    with pytest.raises(InfraError) as caught:
+        btf.load((path, tmp_path / "nonesuch.btf"))
+    assert caught.value.where == str(tmp_path / "nonesuch.btf")
