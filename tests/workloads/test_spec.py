@@ -74,6 +74,7 @@ def test_shipped_catalogue() -> None:
         "swap",
         "syscalls",
         "thp-matrix",
+        "tracing",
         "vmalloc",
     ]
     assert list(loaded) == [path.stem for path in sorted(CATALOGUE.glob("*.toml"))]

@@ -1,30 +1,17 @@
 /*
  * Control groups: made, entered, limited, read, reclaimed from and removed, one operation at a time.
- *
- * The groups stand beside the measured one, so that its counters stay as they are.
  */
 #include "program.h"
+#include "group.h"
 
-#include <fcntl.h>
 #include <signal.h>
 #include <sys/klog.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
-#include <sys/wait.h>
 
-#define GROUP "/sys/fs/cgroup/group"
 #define CONSOLE_LEVEL 8 /* of syslog(2) */
 #define PAGES 512UL	/* of a task in a group */
 
 static size_t page;
-
-static void put(const char *file, unsigned long value)
-{
-	char text[24];
-	int length = snprintf(text, sizeof(text), "%lu", value), fd = open(file, O_WRONLY);
-
-	need(fd >= 0 && write(fd, text, length) == length && close(fd) == 0, file);
-}
 
 /* How many bytes a file of a group has. */
 static size_t get(const char *file)
@@ -38,36 +25,6 @@ static size_t get(const char *file)
 	return got;
 }
 
-static void begin(void)
-{
-	need(mkdir(GROUP, 0755) == 0, GROUP);
-}
-
-/* What a task that is gone was charged for is uncharged after a grace period. */
-static void end(void)
-{
-	for (unsigned tries = 0; rmdir(GROUP); tries++) {
-		need(errno == EBUSY && tries < 1000, GROUP);
-		usleep(1000);
-	}
-	errno = 0;
-}
-
-/* The status of a child that does something in the group. */
-static int in_group(void (*run)(unsigned long), unsigned long count)
-{
-	pid_t child = fork();
-	int status;
-
-	if (child == 0) {
-		put(GROUP "/cgroup.procs", 0);
-		run(count);
-		_exit(0);
-	}
-	need(child > 0 && waitpid(child, &status, 0) == child, "fork");
-	return status;
-}
-
 static void touch(unsigned long pages)
 {
 	char *at = mmap(NULL, pages * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -77,28 +34,17 @@ static void touch(unsigned long pages)
 		at[n * page] = 1;
 }
 
-static void write_file(unsigned long pages)
-{
-	static char bytes[4096];
-	int fd = open("/mnt/group", O_RDWR | O_CREAT | O_TRUNC, 0600);
-
-	need(fd >= 0, "/mnt/group");
-	while (pages--)
-		need(write(fd, bytes, sizeof(bytes)) == sizeof(bytes), "write");
-	need(fsync(fd) == 0 && close(fd) == 0, "fsync");
-}
-
 /* A group with a task of drawn size, and what both leave behind. */
 static void life(unsigned long count)
 {
 	while (count--) {
-		begin();
+		make_group();
 		put(GROUP "/cpu.weight", 1 + draw(10000));
 		put(GROUP "/memory.max", PAGES * page * 2);
 		need(in_group(touch, 1 + draw(64)) == 0, "child");
 		if (!draw(4))
 			need(in_group(write_file, 1 + draw(16)) == 0, "child");
-		end();
+		remove_group();
 	}
 }
 
@@ -110,14 +56,14 @@ static const char *const limits[] = {
 /* A limit written and read; nothing is above it. */
 static void limit(unsigned long count)
 {
-	begin();
+	make_group();
 	while (count--) {
 		unsigned of = draw(7);
 
 		put(limits[of], of == 6 ? 1 + draw(10000) : (1UL << 26) + draw(1 << 20) * page);
 		get(limits[of]);
 	}
-	end();
+	remove_group();
 }
 
 static const char *const files[] = {
@@ -131,7 +77,7 @@ static const char *const files[] = {
 /* One of a group's files read, after some of its memory has changed. */
 static void statistics(unsigned long count)
 {
-	begin();
+	make_group();
 	while (count) {
 		unsigned long now = count < 64 ? count : 64;
 
@@ -140,13 +86,13 @@ static void statistics(unsigned long count)
 			get(files[draw(sizeof(files) / sizeof(*files))]);
 		count -= now;
 	}
-	end();
+	remove_group();
 }
 
 /* Pages of a file above memory.high: reclaimed on the way out, and the writer is held up. */
 static void high(unsigned long count)
 {
-	begin();
+	make_group();
 	put(GROUP "/memory.high", 128 * page);
 	while (count) {
 		unsigned long now = 256 + draw(256);
@@ -155,13 +101,13 @@ static void high(unsigned long count)
 		need(in_group(write_file, now) == 0, "child");
 		count -= now;
 	}
-	end();
+	remove_group();
 }
 
 /* Pages of a file taken back as memory.reclaim says. */
 static void reclaim(unsigned long count)
 {
-	begin();
+	make_group();
 	while (count) {
 		unsigned long now = count < PAGES ? count : PAGES;
 
@@ -169,7 +115,7 @@ static void reclaim(unsigned long count)
 		put(GROUP "/memory.reclaim", (now - now / 4) * page);
 		count -= now;
 	}
-	end();
+	remove_group();
 }
 
 /* A task that wants more than there is, and is killed. */
@@ -177,14 +123,14 @@ static void oom(unsigned long count)
 {
 	/* What the kernel says of it is long, and slow on a console. */
 	need(klogctl(CONSOLE_LEVEL, NULL, 1) >= 0, "syslog");
-	begin();
+	make_group();
 	put(GROUP "/memory.max", 64 * page);
 	while (count--) {
 		int status = in_group(touch, 128 + draw(128));
 
 		need(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL, "not killed");
 	}
-	end();
+	remove_group();
 	need(klogctl(CONSOLE_LEVEL, NULL, 4) >= 0, "syslog");
 }
 
