@@ -23,11 +23,14 @@ struct attributes {
 	uint64_t runtime, deadline, period;
 };
 
+/* Of a deadline, a quarter of which the task may run. */
+static uint64_t period_ns = 200000;
+
 static void set(pid_t task, unsigned policy, unsigned drawn)
 {
 	struct attributes is, to = {
-		.size = sizeof(to), .policy = policy, .runtime = 50000,
-		.deadline = 200000, .period = 200000,
+		.size = sizeof(to), .policy = policy, .runtime = period_ns / 4,
+		.deadline = period_ns, .period = period_ns,
 	};
 
 	if (policy == SCHED_FIFO || policy == SCHED_RR)
@@ -62,6 +65,8 @@ static void change(unsigned long count)
 	};
 	pid_t tasks[TASKS];
 
+	/* So long that no task has run for its quarter, and waits, before it is changed again. */
+	period_ns = 1000000000;
 	for (unsigned n = 0; n < TASKS; n++)
 		tasks[n] = waiting();
 	for (; count; count--) {
