@@ -61,6 +61,7 @@ def test_shipped_catalogue() -> None:
         "filemap-4k",
         "filemap-thp",
         "iomap-dirty",
+        "memory-calls",
         "memory",
         "messaging",
         "metadata",

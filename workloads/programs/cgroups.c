@@ -51,6 +51,7 @@ static void life(unsigned long count)
 static const char *const limits[] = {
 	GROUP "/memory.min", GROUP "/memory.low", GROUP "/memory.high", GROUP "/memory.max",
 	GROUP "/memory.swap.high", GROUP "/memory.swap.max", GROUP "/cpu.weight",
+	GROUP "/memory.oom.group",
 };
 
 /* A limit written and read; nothing is above it. */
@@ -58,9 +59,10 @@ static void limit(unsigned long count)
 {
 	make_group();
 	while (count--) {
-		unsigned of = draw(7);
+		unsigned of = draw(8);
 
-		put(limits[of], of == 6 ? 1 + draw(10000) : (1UL << 26) + draw(1 << 20) * page);
+		put(limits[of], of == 7 ? draw(2) : of == 6 ? 1 + draw(10000) :
+					    (1UL << 26) + draw(1 << 20) * page);
 		get(limits[of]);
 	}
 	remove_group();
@@ -69,7 +71,8 @@ static void limit(unsigned long count)
 static const char *const files[] = {
 	GROUP "/memory.stat", GROUP "/memory.numa_stat", GROUP "/memory.events",
 	GROUP "/memory.events.local", GROUP "/memory.current", GROUP "/memory.peak",
-	GROUP "/memory.swap.current", GROUP "/memory.swap.events", GROUP "/memory.oom.group",
+	GROUP "/memory.swap.current", GROUP "/memory.swap.peak", GROUP "/memory.swap.events",
+	GROUP "/memory.oom.group",
 	GROUP "/cpu.stat", GROUP "/cpu.pressure", GROUP "/memory.pressure",
 	GROUP "/io.pressure", GROUP "/cgroup.stat", GROUP "/cgroup.events",
 };

@@ -56,22 +56,30 @@ static void task(unsigned long count)
 	need(munmap(at, PAGES * page) == 0, "munmap");
 }
 
+#define HUGE "/sys/kernel/mm/transparent_hugepage/"
+#define SIZE HUGE "hugepages-64kB/"
+#define DEVICE "/sys/block/ram0/"
+
 static const char *const of_system[] = {
-	"meminfo", "vmstat", "zoneinfo", "buddyinfo", "pagetypeinfo", "slabinfo", "swaps", "stat",
-	"loadavg", "uptime", "diskstats", "partitions", "filesystems", "mounts", "interrupts",
-	"softirqs", "locks", "cgroups", "pressure/cpu", "pressure/io", "pressure/memory",
+	"/proc/meminfo", "/proc/vmstat", "/proc/zoneinfo", "/proc/buddyinfo", "/proc/pagetypeinfo",
+	"/proc/slabinfo", "/proc/swaps", "/proc/stat", "/proc/loadavg", "/proc/uptime",
+	"/proc/diskstats", "/proc/partitions", "/proc/filesystems", "/proc/mounts",
+	"/proc/interrupts", "/proc/softirqs", "/proc/locks", "/proc/cgroups", "/proc/pressure/cpu",
+	"/proc/pressure/io", "/proc/pressure/memory", "/proc/vmallocinfo", HUGE "hpage_pmd_size",
+	HUGE "khugepaged/full_scans", HUGE "khugepaged/pages_collapsed",
+	SIZE "stats/anon_fault_alloc", SIZE "stats/anon_fault_fallback",
+	SIZE "stats/anon_fault_fallback_charge", SIZE "stats/swpout", SIZE "stats/swpout_fallback",
+	SIZE "stats/shmem_alloc", SIZE "stats/shmem_fallback", SIZE "stats/shmem_fallback_charge",
+	SIZE "stats/split", SIZE "stats/split_failed", SIZE "stats/split_deferred",
+	SIZE "stats/nr_anon", SIZE "stats/nr_anon_partially_mapped",
+	DEVICE "bdi/stable_pages_required",
 };
 
 static void memory(unsigned long count)
 {
-	char name[64];
-
-	while (count--) {
-		snprintf(name, sizeof(name), "/proc/%s",
-			 of_system[draw(sizeof(of_system) / sizeof(*of_system))]);
-		/* Of locks and swaps there may be none. */
-		read_all(name);
-	}
+	/* Of locks and swaps there may be none. */
+	while (count--)
+		read_all(of_system[draw(sizeof(of_system) / sizeof(*of_system))]);
 }
 
 static const char *const caches[] = {
@@ -107,20 +115,24 @@ static void slab(unsigned long count)
 	}
 }
 
-#define HUGE "/sys/kernel/mm/transparent_hugepage/"
-#define DEVICE "/sys/block/ram0/"
-
 static const char *const settings[] = {
 	HUGE "enabled", HUGE "defrag", HUGE "shmem_enabled", HUGE "use_zero_page",
-	HUGE "hugepages-64kB/enabled", HUGE "khugepaged/defrag",
+	HUGE "shrink_underused", SIZE "enabled", SIZE "shmem_enabled", HUGE "khugepaged/defrag",
 	HUGE "khugepaged/alloc_sleep_millisecs", HUGE "khugepaged/scan_sleep_millisecs",
 	HUGE "khugepaged/pages_to_scan", HUGE "khugepaged/max_ptes_none",
 	HUGE "khugepaged/max_ptes_swap", HUGE "khugepaged/max_ptes_shared",
 	DEVICE "bdi/min_ratio", DEVICE "bdi/max_ratio", DEVICE "bdi/min_ratio_fine",
-	DEVICE "bdi/max_ratio_fine", DEVICE "bdi/strict_limit", DEVICE "bdi/read_ahead_kb",
+	DEVICE "bdi/max_ratio_fine", DEVICE "bdi/min_bytes", DEVICE "bdi/max_bytes",
+	DEVICE "bdi/strict_limit", DEVICE "bdi/read_ahead_kb",
 	DEVICE "queue/nomerges", DEVICE "queue/rotational",
 	"/proc/sys/vm/min_free_kbytes", "/proc/sys/vm/watermark_scale_factor",
-	"/proc/sys/vm/lowmem_reserve_ratio", "/proc/sys/vm/dirty_ratio",
+	"/sys/kernel/mm/numa/demotion_enabled", "/sys/kernel/mm/swap/vma_ra_enabled",
+	"/sys/kernel/mm/mempolicy/weighted_interleave/node0",
+	"/sys/kernel/slab/dentry/min_partial", "/sys/kernel/slab/dentry/cpu_partial",
+	"/sys/kernel/slab/dentry/remote_node_defrag_ratio",
+	"/proc/sys/vm/min_slab_ratio", "/proc/sys/vm/min_unmapped_ratio",
+	"/proc/sys/vm/numa_zonelist_order", "/proc/sys/vm/lowmem_reserve_ratio",
+	"/proc/sys/vm/dirty_ratio",
 	"/proc/sys/vm/dirty_background_ratio", "/proc/sys/vm/dirty_writeback_centisecs",
 	"/proc/sys/vm/overcommit_memory", "/proc/sys/vm/overcommit_ratio",
 	"/proc/sys/vm/compaction_proactiveness", "/proc/sys/vm/percpu_pagelist_high_fraction",
