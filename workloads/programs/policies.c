@@ -15,6 +15,8 @@
 #define DEADLINE 6 /* a policy that not every C library knows */
 #define TASKS 8U
 
+static uint64_t period_ns = 200000; /* of a deadline: a task may run for a quarter of it */
+
 /* struct sched_attr of include/uapi/linux/sched/types.h; some C libraries have one, too. */
 struct attributes {
 	uint32_t size, policy;
@@ -23,15 +25,10 @@ struct attributes {
 	uint64_t runtime, deadline, period;
 };
 
-/* Of a deadline, a quarter of which the task may run. */
-static uint64_t period_ns = 200000;
-
 static void set(pid_t task, unsigned policy, unsigned drawn)
 {
-	struct attributes is, to = {
-		.size = sizeof(to), .policy = policy, .runtime = period_ns / 4,
-		.deadline = period_ns, .period = period_ns,
-	};
+	struct attributes is, to = { .size = sizeof(to), .policy = policy, .runtime = period_ns / 4,
+				     .deadline = period_ns, .period = period_ns };
 
 	if (policy == SCHED_FIFO || policy == SCHED_RR)
 		to.priority = 1 + drawn % 90;
@@ -65,8 +62,7 @@ static void change(unsigned long count)
 	};
 	pid_t tasks[TASKS];
 
-	/* So long that no task has run for its quarter, and waits, before it is changed again. */
-	period_ns = 1000000000;
+	period_ns = 1000000000; /* nobody has run for a quarter of it before the next change */
 	for (unsigned n = 0; n < TASKS; n++)
 		tasks[n] = waiting();
 	for (; count; count--) {

@@ -15,8 +15,8 @@
 #define TRACING "/sys/kernel/tracing/"
 #define EXPEDITED "/sys/kernel/rcu_expedited"
 
-static const char *const of_pages[] = { "filemap", "iomap", "writeback", "block", NULL };
-static const char *const of_xfs[] = { "xfs", NULL };
+/* Without the first they are of any file system. */
+static const char *const of_files[] = { "xfs", "filemap", "iomap", "writeback", "block", NULL };
 static const char *const of_memory[] = {
 	"kmem", "mmap", "mmap_lock", "maple_tree", "pagemap", "huge_memory", "thp", "percpu", "vmalloc",
 	"migrate", "compaction", "tlb", "exceptions", NULL
@@ -57,12 +57,10 @@ static void files(unsigned long count)
 	int fd;
 	char *at = mapped(&fd);
 
-	begin(of_pages);
-	events(of_xfs, 1);
+	begin(of_files);
 	while (count--)
 		of_file(fd, at);
-	events(of_xfs, 0);
-	events(of_pages, 0);
+	events(of_files, 0);
 }
 
 static void memory(unsigned long count)
@@ -167,7 +165,7 @@ static void print(unsigned long count)
 	int fd, records;
 	char *at = mapped(&fd);
 
-	begin(of_pages);
+	begin(of_files + 1);
 	events(of_memory, 1);
 	records = open(TRACING "trace_pipe", O_RDONLY | O_NONBLOCK);
 	while (count) {
@@ -185,7 +183,7 @@ static void print(unsigned long count)
 		put(TRACING "tracing_on", 1);
 	}
 	events(of_memory, 0);
-	events(of_pages, 0);
+	events(of_files + 1, 0);
 }
 
 static const struct operation operations[] = {
