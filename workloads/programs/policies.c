@@ -14,7 +14,6 @@
 
 #define DEADLINE 6 /* a policy that not every C library knows */
 #define TASKS 8U
-
 static uint64_t period_ns = 200000; /* of a deadline: a task may run for a quarter of it */
 
 /* struct sched_attr of include/uapi/linux/sched/types.h; some C libraries have one, too. */
