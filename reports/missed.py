@@ -104,12 +104,12 @@ def missed_in_phases(
 
     Runs of a lab that did not count by lock have none.
     """
-    found: dict[tuple[str, str], MissedInPhase] = {}
+    by_phase: dict[tuple[str, str], MissedInPhase] = {}
     for twin in manifest.twins:
         if twin.observe != "memory" or twin.machine != manifest.machine:
             continue
         for case, phase, blocks in profiled_phases(manifest, records, profiles, twin.name):
             missed = _phase(phase, blocks)
             if missed is not None:
-                found[case.name, phase.name] = missed
-    return found
+                by_phase[case.name, phase.name] = missed
+    return by_phase

@@ -11,45 +11,17 @@ from guests.probe import counts
 from guests.probe.counts import CountsError
 
 Row = tuple[int, int, int, int, int, int, int]
-# Without the last number, the object, it is in none.
+# Without the last four numbers it is in no object, and nothing was missed.
 LockRow = tuple[int, ...]
 LOCKS: list[LockRow] = [
-    (
-        1,
-        0,
-        0xFFFF888000001000,
-        0xFFFFFFFF81000120,
-        0,
-        5,
-        500,
-        0,
-        0,
-        2,
-        counts.OF_SLAB + 64,
-        7,
-        6,
-        3,
-    ),
+    (1, 0, 0xFFFF888000001000, 0xFFFFFFFF81000120, 0, 5, 500, 0, 0, 2, counts.OF_SLAB + 64,
+     7, 6, 3),
     (2, 3, 0xFFFF888000002000, 0, 0, 1, 70, 1, 9, 0, 0, 0, 0, 0),
-]
+]  # fmt: skip
 PAIRS: list[LockRow] = [
-    (
-        2,
-        counts.PAIR,
-        0xFFFF888000001000,
-        0xFFFFFFFF81000120,
-        0xFFFFFFFF81000200,
-        2,
-        0,
-        3,
-        99,
-        0,
-        0,
-        0,
-        0,
-        0,
-    ),
-]
+    (2, counts.PAIR, 0xFFFF888000001000, 0xFFFFFFFF81000120, 0xFFFFFFFF81000200, 2, 0, 3, 99, 0, 0,
+     0, 0, 0),
+]  # fmt: skip
 MISSES: list[tuple[int, ...]] = [
     (1, 5, 0xFFFFFFFF81000000, 9, 8, 7, 6, 5, 4, 3),
     (2, 1, 0x400000, 0, 0, 0, 0, 0, 0, 1),
