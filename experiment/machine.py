@@ -21,7 +21,8 @@ PositiveFloat = Annotated[float, Field(gt=0)]
 DEFAULT_MACHINE = "ice-lake-sp"
 
 
-def _is_power_of_two(number: int) -> bool:
+def is_power_of_two(number: int) -> bool:
+    """Whether a number is 1, 2, 4 and so on."""
     return number > 0 and not number & (number - 1)
 
 
@@ -45,7 +46,7 @@ class CacheSpec(Frozen):
     @model_validator(mode="after")
     def _sets_are_a_power_of_two(self) -> CacheSpec:
         whole = self.sets * self.ways * self.cores * LINE_BYTES == self.kib * 1024
-        if not whole or not _is_power_of_two(self.sets):
+        if not whole or not is_power_of_two(self.sets):
             raise ValueError(
                 f"{self.kib} KiB for {self.cores} cores are no power of two of sets of {self.ways} "
                 "lines"
@@ -76,7 +77,7 @@ class TlbSpec(Frozen):
 
     @model_validator(mode="after")
     def _sets_are_a_power_of_two(self) -> TlbSpec:
-        if self.entries % self.ways or not _is_power_of_two(self.sets):
+        if self.entries % self.ways or not is_power_of_two(self.sets):
             raise ValueError(
                 f"{self.entries} entries are no power of two of sets of {self.ways} entries"
             )
