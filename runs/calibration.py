@@ -208,7 +208,7 @@ def pairs_of(cpus: Sequence[Cpu], most: int = MOST_PAIRS) -> tuple[list[tuple[in
     return [every[at * (len(every) - 1) // (most - 1)] for at in range(most)], len(every)
 
 
-def measure(cache: Path, cpu: int, say: Callable[[str], None]) -> tuple[HostParts, Timed]:
+def measure(cache: Path, cpu: int, progress: Callable[[str], None]) -> tuple[HostParts, Timed]:
     """Build the program, and time this host on ``cpu`` and between pairs of cores.
 
     Raises:
@@ -216,45 +216,45 @@ def measure(cache: Path, cpu: int, say: Callable[[str], None]) -> tuple[HostPart
     """
     program = native.build(SOURCE, FLAGS, cache)
 
-    def ask(*words: object) -> Answers:
+    def answer_of(*words: object) -> Answers:
         done = run([str(program), *map(str, words)], timeout_s=TIMEOUT_S)
         return answers(done.stdout)
 
-    parts = host_parts(cpu, ask("cpuid"))
-    cycle = sample(ask("cycle", cpu, REPEATS))
-    say(f"a cycle: {cycle.least:.3f} ns ({1 / cycle.least:.2f} GHz)")
+    parts = host_parts(cpu, answer_of("cpuid"))
+    cycle = sample(answer_of("cycle", cpu, REPEATS))
+    progress(f"a cycle: {cycle.least:.3f} ns ({1 / cycle.least:.2f} GHz)")
     second, last = parts.cache(2, "Unified"), parts.last
     second_kib = second.kib if second else L2_KIB
     l2_kib = second_kib // 2
     llc_kib = LLC_TIMES * second_kib if second else LLC_KIB
     if last:
         llc_kib = min(llc_kib, last.kib // 2)
-    chased = ask("chase", cpu, REPEATS, l2_kib << 10)
+    chased = answer_of("chase", cpu, REPEATS, l2_kib << 10)
     l2 = sample(chased)
-    farther = ask("levels", cpu, LEVEL_REPEATS, llc_kib << 10)
+    farther = answer_of("levels", cpu, LEVEL_REPEATS, llc_kib << 10)
     llc, memory = sample(farther, "last"), sample(farther, "memory")
     huge = all(each.get("huge", [(0.0,)])[0][0] > 0 for each in (chased, farther))
-    say(f"loads: L2 {l2.least:.1f}, last level {llc.least:.1f}, memory {memory.least:.1f} ns")
+    progress(f"loads: L2 {l2.least:.1f}, last level {llc.least:.1f}, memory {memory.least:.1f} ns")
     held_kib, lost_kib = llc_kib, 0
     share = last.kib // hardware.cores_of(last, parts.cpus) if last else 0
     while not lost_kib and 2 * held_kib <= min(share, MOST_LLC_KIB):
-        further = sample(ask("chase", cpu, SLOW_REPEATS, 2 * held_kib << 10)).least
+        further = sample(answer_of("chase", cpu, SLOW_REPEATS, 2 * held_kib << 10)).least
         if further > (llc.least + memory.least) / 2:
             lost_kib = 2 * held_kib
         else:
             held_kib *= 2
-    walked = ask("pages", cpu, LEVEL_REPEATS, WALKED_PAGES)
+    walked = answer_of("pages", cpu, LEVEL_REPEATS, WALKED_PAGES)
     far, near = sample(walked, "far"), sample(walked, "near")
-    say(f"a page walk: {far.least - near.least:.1f} ns")
+    progress(f"a page walk: {far.least - near.least:.1f} ns")
     chosen, count = pairs_of(host_cpus())
     pairs = []
     for number, (first, other) in enumerate(chosen, start=1):
-        pairs.append(PairTime(first, other, sample(ask("pair", first, other, SLOW_REPEATS))))
+        pairs.append(PairTime(first, other, sample(answer_of("pair", first, other, SLOW_REPEATS))))
         if number % 10 == 0 or number == len(chosen):
             best = sorted(pair.ns.least for pair in pairs)
-            say(f"a line between CPUs: {best[0]:.1f} to {best[-1]:.1f} ns, "
+            progress(f"a line between CPUs: {best[0]:.1f} to {best[-1]:.1f} ns, "
                 f"{number} of {len(chosen)} pairs")  # fmt: skip
-    counted = ask("counters", cpu, SLOW_REPEATS)
+    counted = answer_of("counters", cpu, SLOW_REPEATS)
     return parts, Timed(
         cycle=cycle, l2=l2, llc=llc, memory=memory, far=far, near=near, l2_kib=l2_kib,
         llc_kib=llc_kib, held_kib=held_kib, lost_kib=lost_kib, huge=huge,

@@ -15,7 +15,7 @@ app = typer.Typer(add_completion=False)
 
 @app.command("calibrate")
 def calibrate_verb(
-    name: Annotated[
+    machine: Annotated[
         str, typer.Option("--name", help="what the machine is called: for --memory NAME")
     ],
     out: Annotated[
@@ -37,6 +37,6 @@ def calibrate_verb(
     from host import facts
     from verbs.actions.calibrate import calibrate, file_of
 
-    file = file_of(name, out, force=force)
-    calibrate(name, file, like=like, cache=facts.cache_folder())
+    file = file_of(machine, out, force=force)
+    calibrate(machine, file, like=like, cache=facts.cache_folder())
     write_out(file)
