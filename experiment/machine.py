@@ -21,7 +21,8 @@ PositiveFloat = Annotated[float, Field(gt=0)]
 DEFAULT_MACHINE = "ice-lake-sp"
 
 
-def _is_power_of_two(number: int) -> bool:
+def is_power_of_two(number: int) -> bool:
+    """Whether a number is 1, 2, 4 and so on."""
     return number > 0 and not number & (number - 1)
 
 
@@ -45,7 +46,7 @@ class CacheSpec(Frozen):
     @model_validator(mode="after")
     def _sets_are_a_power_of_two(self) -> CacheSpec:
         whole = self.sets * self.ways * self.cores * LINE_BYTES == self.kib * 1024
-        if not whole or not _is_power_of_two(self.sets):
+        if not whole or not is_power_of_two(self.sets):
             raise ValueError(
                 f"{self.kib} KiB for {self.cores} cores are no power of two of sets of {self.ways} "
                 "lines"
@@ -76,7 +77,7 @@ class TlbSpec(Frozen):
 
     @model_validator(mode="after")
     def _sets_are_a_power_of_two(self) -> TlbSpec:
-        if self.entries % self.ways or not _is_power_of_two(self.sets):
+        if self.entries % self.ways or not is_power_of_two(self.sets):
             raise ValueError(
                 f"{self.entries} entries are no power of two of sets of {self.ways} entries"
             )
@@ -114,6 +115,10 @@ class ManyCpus(Frozen):
     """Cycles of a CPU in a nanosecond."""
     instructions_per_cycle: tuple[PositiveFloat, PositiveFloat]
     """Of kernel code, the least and the most."""
+    instructions_per_cycle_in_caches: tuple[PositiveFloat, PositiveFloat] | None = None
+    """The same where nothing is waited for that misses L2, nor page walks: for phases whose misses
+    are counted and added. Without it they never are.
+    """
     transfer_ns: tuple[PositiveFloat, PositiveFloat]
     """A line that another CPU wrote comes to this one: from the nearest and from the farthest."""
     source: str
@@ -121,8 +126,8 @@ class ManyCpus(Frozen):
 
     @model_validator(mode="after")
     def _least_comes_first(self) -> ManyCpus:
-        for name in ("instructions_per_cycle", "transfer_ns"):
-            least, most = getattr(self, name)
+        for name in ("instructions_per_cycle", "instructions_per_cycle_in_caches", "transfer_ns"):
+            least, most = getattr(self, name) or (0, 0)
             if least > most:
                 raise ValueError(f"{name}: found {least} before {most}; the least comes first")
         return self

@@ -20,6 +20,7 @@ from reports.lines import compare_lines, lines_held
 from reports.locks import compare_locks
 from reports.measured_locks import measured_locks
 from reports.memory import compare_memory
+from reports.missed import missed_in_phases
 from reports.model import (
     CaseComparison,
     Comparison,
@@ -372,6 +373,7 @@ def _comparison(
         scaling=estimate(
             manifest, measured, {c.name: _references(manifest, c.name) for c in manifest.cases},
             lines_held(manifest, view.records, view.profiles),
+            missed_in_phases(manifest, view.records, view.profiles),
         ),
         wall=course,
         host_findings=facts.of_host(course) if course else (),

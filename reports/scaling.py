@@ -3,8 +3,8 @@
 One end is path length, which is exact; the other is a lock that is always held, whose
 throughput is the reciprocal of the time that it is held for.  Between them CPUs queue
 (``reports.queueing``).  How long a lock is held on hardware is not known: instructions take half a
-cycle or two, and lines come from other CPUs.  So a machine's file has the least and the most of
-each, and the range is what any choice of them gives, the same choice on both arms.
+cycle or two, and lines come from other CPUs, and from memory.  So a machine's file has the least
+and the most of each, and the range is what any choice of them gives, the same choice on both arms.
 """
 
 from __future__ import annotations
@@ -16,11 +16,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from experiment.machine import ManyCpus
+from experiment.machine import MachineSpec, ManyCpus
 from reports.lock_model import MeasuredLock, MeasuredLocks
+from reports.missed import MissedInPhase, cycles_of
 from reports.model import Reference
 from reports.queueing import lock_throughput
-from reports.scaling_model import PublishedPoint, Range, Scaling, ScalingPoint
+from reports.scaling_model import MissedEach, PublishedPoint, Range, Scaling, ScalingPoint
 from results.record import Manifest
 
 CPUS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
@@ -30,46 +31,75 @@ FARTHEST = 4 * CPUS[-1]
 LINES: Range = (0.0, 4.0)
 # Who lets go writes the line that the next one waits at, and that one reads it.
 HANDOVER_LINES = 2
+# What of a counted miss's latency is waited for: nothing where other instructions and misses go on
+# meanwhile, all of it where the next address is what comes.  With the lock and without it.
+WAITED = (0.0, 0.5, 1.0)
 # Values that a range is gone through in.
 STEPS = 5
 
 
 class _Arm(NamedTuple):
-    """Instructions per unit of work, those of them with the lock held, and acquisitions of it."""
+    """Instructions per unit of work, those of them with the lock held, and acquisitions of it.
+
+    ``missed_ns`` and ``missed_held_ns`` are latencies of misses per unit, without the lock and
+    with it.
+    """
 
     instructions: float
     held: float
     acquisitions: float
+    missed_ns: float = 0.0
+    missed_held_ns: float = 0.0
 
 
 class _Assumption(NamedTuple):
-    """ns of an instruction without and with the lock, of a transfer; and lines of a hold."""
+    """ns of an instruction without and with the lock, of a transfer; and lines of a hold.
+
+    Then the parts of misses' latencies that are waited for without the lock and with it.
+    """
 
     apart_ns: float
     held_ns: float
     transfer_ns: float
     lines: float
+    apart_waited: float
+    held_waited: float
 
 
-def _assumptions(many: ManyCpus, lines: Range) -> Iterator[_Assumption]:
+def speeds_of(many: ManyCpus, *, misses: bool) -> Range | None:
+    """Instructions of a cycle, from least to most, beside counted ``misses`` or with them in it.
+
+    None where the machine has no such number.
+    """
+    return many.instructions_per_cycle_in_caches if misses else many.instructions_per_cycle
+
+
+def _assumptions(many: ManyCpus, lines: Range, *, misses: bool) -> Iterator[_Assumption]:
     """Every range in steps, in all combinations: a change may be largest between two ends.
 
-    What is counted, with no line that moves and instructions that are all as fast, is among them.
+    What is counted, with no line that moves, no miss that is waited for and instructions that are
+    all as fast, is among them.
     """
-    speeds = 1 / (many.ghz * np.geomspace(*many.instructions_per_cycle, STEPS))
+    per_cycle = speeds_of(many, misses=misses)
+    assert per_cycle is not None
+    speeds = 1 / (many.ghz * np.geomspace(*per_cycle, STEPS))
+    waits = itertools.product(WAITED if misses else (0.0,), repeat=2)
     held_lines = np.linspace(*lines, STEPS)
     transfers = [(0.0, 0.0), *itertools.product(sorted({*many.transfer_ns}), held_lines)]
-    for apart_ns, held_ns in itertools.product(speeds, speeds):
-        for transfer_ns, moved in transfers:
-            yield _Assumption(*map(float, (apart_ns, held_ns, transfer_ns, moved)))
+    for speed, transfer, waited in itertools.product(
+        itertools.product(speeds, repeat=2), transfers, waits
+    ):
+        yield _Assumption(*map(float, (*speed, *transfer, *waited)))
 
 
 def _throughput(arm: _Arm, cpus: int, by: _Assumption) -> float:
     """Units of work in a nanosecond."""
-    apart = (arm.instructions - arm.held) * by.apart_ns / arm.acquisitions
+    apart = (arm.instructions - arm.held) * by.apart_ns + arm.missed_ns * by.apart_waited
+    apart /= arm.acquisitions
     # What another CPU held last is fetched from there.
     fetched = by.lines * by.transfer_ns * (cpus - 1) / cpus
-    held = arm.held * by.held_ns / arm.acquisitions + fetched
+    held = arm.held * by.held_ns + arm.missed_held_ns * by.held_waited
+    held = held / arm.acquisitions + fetched
     return lock_throughput(cpus, apart, held, HANDOVER_LINES * by.transfer_ns) / arm.acquisitions
 
 
@@ -103,6 +133,20 @@ def _arms(locks: MeasuredLocks, lock: MeasuredLock) -> tuple[_Arm, _Arm]:
     )  # type: ignore[return-value]
 
 
+def _with_misses(
+    arms: tuple[_Arm, _Arm], machine: MachineSpec, missed: MissedEach, held: MissedEach
+) -> tuple[_Arm, _Arm]:
+    """The latencies of what was missed per unit of work, and of that with the lock held."""
+    assert machine.many is not None
+    in_all, with_it = cycles_of(machine, missed), cycles_of(machine, held)
+    ghz = machine.many.ghz
+    base, patched = (
+        arm._replace(missed_ns=max(every - part, 0.0) / ghz, missed_held_ns=part / ghz)
+        for arm, every, part in zip(arms, in_all, with_it, strict=True)
+    )
+    return base, patched
+
+
 def _first_full(locks: MeasuredLocks) -> MeasuredLock | None:
     """The lock that the fewest CPUs keep held all the time, None where none is near."""
     rows = [
@@ -119,11 +163,18 @@ def _scaling(
     locks: MeasuredLocks,
     references: Sequence[Reference],
     held_lines: Mapping[str, Range],
+    missed: MissedInPhase | None,
 ) -> Scaling | None:
     machine, lock = manifest.machine, _first_full(locks)
     if machine is None or machine.many is None or lock is None or locks.vcpus > 1:
         return None
     base, patched = _arms(locks, lock)
+    of_lock = missed.held.get(lock.label) if missed else None
+    usable = speeds_of(machine.many, misses=True) is not None
+    missed_held = None
+    if missed and of_lock and usable and missed.unit_title == locks.unit_title:
+        missed_held = of_lock.times(base.held, patched.held)
+        base, patched = _with_misses((base, patched), machine, missed.total, missed_held)
     jobs = manifest.experiment.dataset.jobs
     # Bandwidths: bw, or those of reads or writes.
     bandwidths = [
@@ -131,7 +182,7 @@ def _scaling(
     ]
     reference = bandwidths[0] if bandwidths else None
     lines = held_lines.get(lock.label, LINES)
-    assumptions = tuple(_assumptions(machine.many, lines))
+    assumptions = tuple(_assumptions(machine.many, lines, misses=missed_held is not None))
     return Scaling(
         case=locks.case,
         phase=locks.phase,
@@ -144,6 +195,8 @@ def _scaling(
         acquisitions=(base.acquisitions, patched.acquisitions),
         lines=lines,
         lines_counted=lock.label in held_lines,
+        missed=missed.total if missed and missed_held else None,
+        missed_held=missed_held,
         at_one=base.instructions / patched.instructions - 1,
         significant=not (locks.busy.within_scatter or lock.held.within_scatter),
         points=tuple(
@@ -161,16 +214,18 @@ def estimate(
     locks: Sequence[MeasuredLocks],
     published: Mapping[str, Sequence[Reference]],
     held_lines: Mapping[tuple[str, str], Mapping[str, Range]] = MappingProxyType({}),
+    missed: Mapping[tuple[str, str], MissedInPhase] = MappingProxyType({}),
 ) -> tuple[Scaling, ...]:
     """A range for each phase of one vCPU that has a lock which few CPUs keep held.
 
     ``published`` has the published figures of each case, ``held_lines`` by case and phase the lines
-    that came while a lock was held once, by its label (``reports.lines.lines_held``).
+    that came while a lock was held once, by its label (``reports.lines.lines_held``), ``missed``
+    what a modelled machine missed (``reports.missed``).
     """
     ranges = (
         _scaling(
             manifest, each, published.get(each.case, ()),
-            held_lines.get((each.case, each.phase), {}),
+            held_lines.get((each.case, each.phase), {}), missed.get((each.case, each.phase)),
         )
         for each in locks
     )  # fmt: skip

@@ -20,6 +20,21 @@ class ScalingPoint(Record):
     change: Range
 
 
+class MissedEach(Record):
+    """Misses of L2, of the last level, and page walks, on base and on patched."""
+
+    l2: Range
+    llc: Range
+    walks: Range
+
+    def times(self, base: float, patched: float) -> MissedEach:
+        """Each event so many times."""
+        return MissedEach(
+            **{name: (getattr(self, name)[0] * base, getattr(self, name)[1] * patched)
+               for name in MissedEach.model_fields}
+        )  # fmt: skip
+
+
 class PublishedPoint(Record):
     """A published throughput that the range can be held against.
 
@@ -38,7 +53,9 @@ class Scaling(Record):
     ``held``, and its ``acquisitions``.  ``lock`` is the one that would saturate first, by
     its longest held instance.  ``at_one`` is the change of throughput of one CPU by path length;
     ``lines`` are lines that move while the lock is held once, from least to most, and
-    ``lines_counted`` whether diagnostic runs have followed them.  Not
+    ``lines_counted`` whether diagnostic runs have followed them.  ``missed`` is what the machine's
+    model missed per unit of work, ``missed_held`` what of it with the lock held; both are None,
+    and none of it in the range, where no diagnostic run has counted them.  Not
     ``significant`` is a range whose path length or hold time may as well not have changed.
     """
 
@@ -53,6 +70,8 @@ class Scaling(Record):
     acquisitions: Range
     lines: Range
     lines_counted: bool
+    missed: MissedEach | None = None
+    missed_held: MissedEach | None = None
     at_one: float
     significant: bool
     points: tuple[ScalingPoint, ...]

@@ -48,7 +48,8 @@ class LockSite(Record):
     has the lock for itself.  Held are instructions of the vCPU that took it, what ran in between
     included.  ``waits`` counts the times that it was held by another, ``waited`` what all vCPUs
     executed meanwhile, where the waiter span.  ``moved`` are lines that came from other vCPUs while
-    it was held, where these were followed.
+    it was held, where these were followed; ``l2``, ``llc`` and ``walks`` are as in :class:`Misses`,
+    while it was held, where a machine was modelled.
     """
 
     function: str
@@ -59,6 +60,9 @@ class LockSite(Record):
     waits: int = 0
     waited: int = 0
     moved: int = 0
+    l2: int = 0
+    llc: int = 0
+    walks: int = 0
 
 
 class LockWait(Record):
@@ -125,11 +129,13 @@ class MemoryUse(Record):
     """What a modelled machine missed in one phase: by kernel function, and by user file.
 
     ``unmapped`` are accesses of the whole run that no page was found for; they are in no cache.
+    ``by_lock`` says whether the phase's locks have what was missed while each was held.
     """
 
     kernel: tuple[FunctionMisses, ...]
     user: dict[str, Misses]
     unmapped: int = 0
+    by_lock: bool = False
 
 
 class LineMove(Record):

@@ -201,7 +201,9 @@ class Session:
         if not kernel.is_built:
             return self.probe
         if bench.observe == MEMORY and bench.machine:
-            return replace(self.probe, model=memory.words(bench.machine, kernel))
+            modelled = memory.words(bench.machine, kernel)
+            named = (*modelled, *lines.slab_words(kernel)) if modelled else ()
+            return replace(self.probe, locks=fold.locks_of(kernel), model=named)
         model = lines.words(bench.machine, kernel) if bench.machine else lines.lock_words(kernel)
         waits = fold.spans_of(kernel) if bench.guests[run.arm].vcpus > 1 else ()
         return replace(self.probe, spans=waits, locks=fold.locks_of(kernel), model=model)

@@ -11,7 +11,7 @@ from errors import InfraError
 from results.profile import KINDS
 
 MAGIC = b"TWINPROB"
-VERSION = 7
+VERSION = 8
 HEADER = np.dtype(
     [
         ("magic", "S8"),
@@ -47,6 +47,9 @@ LOCK = np.dtype(
         ("waited", "<u8"),
         ("moved", "<u8"),
         ("object", "<u8"),
+        ("l2", "<u8"),
+        ("llc", "<u8"),
+        ("walks", "<u8"),
     ]
 )
 # Added to the kind of rows of locks that say who waited for whom.
@@ -118,7 +121,8 @@ class Counts:
 
     A row of ``locks`` (``LOCK``) is one lock in one phase, as taken by one call: ``held``
     in instructions of the holder's vCPU, ``waited`` in those of all vCPUs; ``object`` is where in
-    an object of ``slabs`` the line of it begins, 0 for none.
+    an object of ``slabs`` the line of it begins, 0 for none; ``l2``, ``llc`` and ``walks`` are what
+    the model missed while it was held.
     In a row of ``pairs`` (``LOCK``) ``site`` waited for what the call at ``holder`` had taken: so
     many ``waits``, ``waited`` in instructions of all vCPUs, and ``taken`` once it was let go of.
     ``lost_locks`` counts those that were taken again without having been let go of.

@@ -55,7 +55,7 @@ USER_CODE = "[user]"
 # Of a phase with a program: what it started, with the libraries of that.
 PROGRAMS = "[programs]"
 # Numbers of a row of locks that are added up, as fields of ``LockSite``.
-SPENT = ("taken", "held", "waits", "waited", "moved")
+SPENT = ("taken", "held", "waits", "waited", "moved", "l2", "llc", "walks")
 # Those of a row of pairs, as ``waits``, ``handovers`` and ``waited`` of a ``LockWait``.
 WAITED = ("waits", "taken", "waited")
 # What device bytes are counted in, whatever the guest's own pages are.
@@ -137,7 +137,7 @@ def profile(
                 }
             if parsed.modelled:
                 missed = parsed.misses[parsed.misses["phase"] == number]
-                more["memory"] = fold_memory(missed, parsed.unmapped, places)
+                more["memory"] = fold_memory(missed, parsed.unmapped, places, by_lock=watched)
             if parsed.shared:
                 moves = parsed.moves[parsed.moves["phase"] == number]
                 more["lines"] = fold_lines(moves, places, objects)
@@ -278,8 +278,11 @@ def _summed_waits(waits: Sequence[Waits]) -> tuple[LockWait, ...]:
     )  # fmt: skip
 
 
-def fold_memory(rows: Rows, unmapped: int, places: Places) -> MemoryUse:
-    """One phase's rows of misses, by kernel function and by user file, in the order of names."""
+def fold_memory(rows: Rows, unmapped: int, places: Places, *, by_lock: bool) -> MemoryUse:
+    """One phase's rows of misses, by kernel function and by user file, in the order of names.
+
+    ``by_lock`` says whether locks were watched, too.
+    """
     inside = rows["address"] >= KERNEL_HALF
     kernel: dict[tuple[str, str], list[int]] = {}
     names = _names(rows["address"][inside], places)
@@ -299,6 +302,7 @@ def fold_memory(rows: Rows, unmapped: int, places: Places) -> MemoryUse:
         ),
         user={file: Misses(**sums) for file, sums in sorted(user.items())},
         unmapped=unmapped,
+        by_lock=by_lock,
     )
 
 

@@ -219,13 +219,21 @@ static void prefetch(uint32_t line, struct code *code)
 	}
 }
 
+/* What is waited for counts for the locks that are held, too. */
+static void count(struct code *code, enum miss what)
+{
+	code->counts[what]++;
+	missed(what);
+}
+
 static void below_l1(uint32_t line, struct code *code)
 {
 	uint32_t place;
 
 	if (!touch(&l2, line, &place)) {
-		code->counts[MISS_L2]++;
-		code->counts[MISS_LLC] += !touch(&llc, line, &place);
+		count(code, MISS_L2);
+		if (!touch(&llc, line, &place))
+			count(code, MISS_LLC);
 	}
 	if (ahead)
 		prefetch(line, code);
@@ -453,7 +461,7 @@ static uint64_t translate(struct level *first, struct level *second, uint64_t ad
 			frame = kept->frame;
 			global = kept->key >> SPACE_SHIFT == 0;
 		} else {
-			code->counts[WALK]++;
+			count(code, WALK);
 			if (!page_of(address, &frame, &size, &global)) {
 				unmapped++;
 				return NOWHERE;

@@ -171,5 +171,7 @@ void slabs_read(void);
 uint64_t slab_object(uint64_t address);
 /* A line came to a vCPU from another: for the locks that it holds. */
 void moved(unsigned int vcpu);
+/* The model missed L2, LLC or a page: for the locks that are held. */
+void missed(enum miss what);
 
 #endif

@@ -37,13 +37,15 @@
  *            Kinds is the place in the table of that name that says what the instructions are.
  *            A row whose address is SPAN + N is no block: its entries are the
  *            instructions that all vCPUs executed while this one was in span N.
- *   locks    u32 phase; u32 kind; u64 lock, site, holder, taken, held, waits, waited, moved, object;
+ *   locks    u32 phase; u32 kind; u64 lock, site, holder, taken, held, waits, waited, moved, object,
+ *            l2, llc, walks;
  *            A lock by its address, and the call that took it (0: not seen); the object of a slab
  *            cache that it is in when the phase ends (as of moves), 0 for none; the kinds are
  *            those above from 0 on.  Held are the
  *            instructions of the holder's vCPU from taking it to letting go, waits the times
  *            that it was held by another, waited what all vCPUs executed meanwhile, moved the
- *            lines that came from other vCPUs while it was held (lines.c).
+ *            lines that came from other vCPUs while it was held (lines.c), l2, llc and walks
+ *            what the model missed meanwhile (memory.c).
  *            With 16 added to the kind it is who waited for whom: the lock was found held waits
  *            times by the site, by what the call at holder took; taken are the times that it
  *            came from there to the site that had waited, waited what all vCPUs executed while
@@ -121,6 +123,7 @@ struct row {
 struct use {
 	uint32_t phase, kind;
 	uint64_t lock, site, holder, taken, held, waits, waited, moved, object;
+	uint64_t l2, llc, walks;
 };
 
 struct trailer {
@@ -579,6 +582,17 @@ void moved(unsigned int vcpu)
 			use_of(holds[at].lock, holds[at].site, holds[at].kind, 0)->moved++;
 }
 
+void missed(enum miss what)
+{
+	for (unsigned int at = 0; at < hold_count; at++) {
+		struct use *use = use_of(holds[at].lock, holds[at].site, holds[at].kind, 0);
+
+		use->l2 += what == MISS_L2;
+		use->llc += what == MISS_LLC;
+		use->walks += what == WALK;
+	}
+}
+
 static void on_mark(unsigned int vcpu, void *next)
 {
 	(void)vcpu;
@@ -1027,7 +1041,7 @@ static enum place_kind place_kind(const char *argument)
 
 int qemu_plugin_install(qemu_plugin_id_t id, const qemu_info_t *info, int argc, char **argv)
 {
-	struct header header = { "TWINPROB", 7, 0, 0, 0, 0, 0 };
+	struct header header = { "TWINPROB", 8, 0, 0, 0, 0, 0 };
 	const char *path = NULL;
 
 	for (int i = 0; i < argc; i++) {

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from experiment.machine import ManyCpus
+from experiment.machine import MachineSpec
 from reports import wording
 from reports.charts import scaling as scaling_charts
 from reports.charts.canvas import identifier
 from reports.document import Block, Column, Table, facts, row
+from reports.memory import weights
 from reports.model import Comparison
-from reports.scaling_model import Range, Scaling, ScalingPoint
+from reports.scaling import speeds_of
+from reports.scaling_model import MissedEach, Range, Scaling, ScalingPoint
 from reports.sections.view import OfPhase, View, by_phase, gallery, titled
 
 ESTIMATED = (
@@ -18,8 +20,9 @@ ESTIMATED = (
     "least to its most, alike on both arms. It is never judged."
 )
 LIMITS = (
-    "One lock: others, misses and lines that move outside of it, memory bandwidth and CPUs that "
-    "share a core are in none of this. A change that saves misses under the lock may be larger."
+    "One lock: others, lines that move outside of it, memory bandwidth and CPUs that share a core "
+    "are in none of this, nor are misses where no diagnostic run has counted them: a change that "
+    "saves some under the lock may then be larger."
 )
 SHOWN_CPUS = (1, 2, 4, 8, 16, 32, 64)
 SOME_CPUS = 16
@@ -44,14 +47,15 @@ def verdict_of_published(scaling: Scaling) -> str:
 
 
 def sentence(scaling: Scaling) -> str:
-    """``throughput of 16 CPUs +1.0 % … +4.9 %, estimated range, not measured; of one ...``."""
+    """``throughput of 16 CPUs +1.0 % … +4.9 %, estimated range, not measured, ...``."""
     published = scaling.published
     cpus = published.jobs if published else SOME_CPUS
     point = scaling.at(cpus)
     assert point is not None
     text = (
-        f"throughput of {cpus} CPUs {_change(scaling, point)}, estimated range, not measured; of "
-        f"one {wording.percent(scaling.at_one)} by path length"
+        f"throughput of {cpus} CPUs {_change(scaling, point)}, estimated range, not measured, "
+        f"{'with' if scaling.missed else 'without'} misses; of one "
+        f"{wording.percent(scaling.at_one)} by path length"
     )
     if published:
         text += (
@@ -99,12 +103,40 @@ def _tables(comparison: Comparison, scaling: Scaling) -> list[Block]:
     )
     return [
         Table(f"Estimated throughput, {where}", columns, rows),
-        *facts(_assumptions(scaling, manifest.machine.many if manifest.machine else None)),
+        *facts(assumptions(scaling, manifest.machine)),
     ]
 
 
-def _assumptions(scaling: Scaling, many: ManyCpus | None) -> list[tuple[str, str]]:
+EVENTS = {"l2": "L2 misses", "llc": "LLC misses", "walks": "page walks"}
+
+
+def _misses(scaling: Scaling, machine: MachineSpec) -> str:
+    """What was counted of them and what each takes, or that nothing was."""
+    if scaling.missed is None or scaling.missed_held is None:
+        return "without: no diagnostic run has counted them by lock (--memory NAME makes it)"
+
+    def each(missed: MissedEach) -> str:
+        return ", ".join(
+            f"{' -> '.join(map(wording.short, getattr(missed, name)))} {title}"
+            for name, title in EVENTS.items()
+        )
+
+    cycles = weights(machine)
+    latencies = ", ".join(f"{cycles[name]:g}" for name in EVENTS)
+    return (
+        f"counted by diagnostic runs per {scaling.unit_title}: {each(scaling.missed)}; with the "
+        f"lock held {each(scaling.missed_held)}. Of their latencies ({latencies} cycles) from "
+        "nothing to all is waited for, with the lock and without it each by itself"
+    )
+
+
+def assumptions(scaling: Scaling, machine: MachineSpec | None) -> list[tuple[str, str]]:
+    """What the range rests on, as names and values; ``machine`` is that of its session."""
+    assert machine is not None
+    many = machine.many
     assert many is not None
+    per_cycle = speeds_of(many, misses=scaling.missed is not None)
+    assert per_cycle is not None
     unit = scaling.unit_title
 
     def both(ends: Range) -> str:
@@ -118,11 +150,12 @@ def _assumptions(scaling: Scaling, many: ManyCpus | None) -> list[tuple[str, str
         (f"counted per {unit}", f"{both(scaling.instructions)} instructions, {both(scaling.held)} "
          f"of them with the lock held, taken {both(scaling.acquisitions)} times"),
         ("machine", scaling.machine_title),
-        ("instructions per cycle", f"{least_and_most(many.instructions_per_cycle)} at "
+        ("instructions per cycle", f"{least_and_most(per_cycle)} at "
          f"{many.ghz:g} GHz, with the lock and without it each by itself"),
         ("a line from another CPU", f"{least_and_most(many.transfer_ns)} ns, or nothing; two for a "
          "handover to a waiter"),
         ("lines that move while the lock is held once",
          f"{least_and_most(scaling.lines)} ({'counted' if scaling.lines_counted else 'chosen'})"),
+        ("misses", _misses(scaling, machine)),
         ("sources", many.source),
     ]  # fmt: skip

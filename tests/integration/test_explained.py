@@ -11,6 +11,7 @@ from reports.attribution_model import Attribution
 from reports.lock_model import LockComparison, LockRow
 from reports.model import Comparison
 from reports.write import read_comparison
+from results.session import open_session
 from tests.integration.conftest import EndedSession, measured
 from tests.integration.lab_process import CHECKOUT, records_of
 
@@ -89,6 +90,35 @@ def test_a_modelled_machine_is_not_felt_and_its_misses_are_counted(
     assert memory.total.l2.base > memory.total.llc.base > 0
     assert memory.total.tlb.base > memory.total.walks.base > 0
     assert "Caches and TLBs, modelled" in explained.out
+
+
+def test_misses_are_counted_by_lock_and_are_in_the_range(
+    explained: EndedSession, comparison: Comparison
+) -> None:
+    profiles = {profile.run_id: profile for profile in open_session(explained.folder).profiles}
+    for arm in ("base", "patched"):
+        (judged,), (modelled,) = (
+            profiles[f"filemap-4k.b00.{arm}{twin}"].phases for twin in ("", ".memory")
+        )
+        assert judged.locks is not None
+        assert modelled.locks is not None
+        none = {"l2": 0, "llc": 0, "walks": 0}
+        # The locks of the judged run, each taken and held as long as there.
+        assert judged.locks == tuple(
+            use.model_copy(update={"sites": tuple(s.model_copy(update=none) for s in use.sites)})
+            for use in modelled.locks
+        )
+    (scaling,) = comparison.scaling
+    assert (scaling.machine, scaling.lock) == ("zen3-epyc", XA_LOCK)
+    assert scaling.missed is not None
+    assert scaling.missed_held is not None
+    assert 0 < scaling.missed_held.l2[0] < scaling.missed.l2[0]
+    for event in type(scaling.missed).model_fields:
+        for held, everything in zip(
+            getattr(scaling.missed_held, event), getattr(scaling.missed, event), strict=True
+        ):
+            assert 0 <= held <= everything
+    assert "estimated range, not measured, with misses" in " ".join(explained.out.split())
 
 
 def test_the_walks_that_the_series_saves_are_counted(comparison: Comparison) -> None:

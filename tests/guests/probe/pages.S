@@ -83,10 +83,51 @@ long:
 	movl	$(LARGE + 0x100000 + 7), (%rdi)
 	invlpg	SMALL
 	phase	10, SMALL, 8, 1
+# New pages, with a lock held, with two, and with none: first outside of any phase, for the code.
+	movl	$stack, %esp
+	movl	$2, %ebp
+	movl	$(SMALL + 0x100000), %esi
+again:	movl	$first, %edi
+	.globl	outer
+outer:	call	take
+	movl	$16, %ecx
+	call	read
+	movl	$second, %edi
+	.globl	inner
+inner:	call	take
+	movl	$8, %ecx
+	call	read
+	movb	$0, (%rdi)
+	movl	$first, %edi
+	movb	$0, (%rdi)
+	movl	$4, %ecx
+	call	read
+	decl	%ebp
+	jz	done
+	nopl	0x5457000b(%rax)
+	jmp	again
+done:	nopl	0x54570000(%rax)
 	movb	$16, %al
 	outb	%al, $0xf4
 2:	jmp	2b
+	.globl	take, read, ends
+take:	xorl	%eax, %eax
+	movl	$1, %edx
+	lock cmpxchgl %edx, (%rdi)
+	ret
+read:	movl	(%rsi), %eax
+	addq	$4096, %rsi
+	decl	%ecx
+	jnz	read
+	ret
+ends:
 	.section .bss
+	.balign	4096
+	.skip	64
+first:	.skip	64
+second:	.skip	64
+	.skip	256
+stack:
 	.balign	4096
 	.globl	top
 top:	.skip	4096

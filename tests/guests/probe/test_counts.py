@@ -11,15 +11,17 @@ from guests.probe import counts
 from guests.probe.counts import CountsError
 
 Row = tuple[int, int, int, int, int, int, int]
-# Without the last number, the object, it is in none.
+# Without the last four numbers it is in no object, and nothing was missed.
 LockRow = tuple[int, ...]
 LOCKS: list[LockRow] = [
-    (1, 0, 0xFFFF888000001000, 0xFFFFFFFF81000120, 0, 5, 500, 0, 0, 2, counts.OF_SLAB + 64),
-    (2, 3, 0xFFFF888000002000, 0, 0, 1, 70, 1, 9, 0, 0),
-]
+    (1, 0, 0xFFFF888000001000, 0xFFFFFFFF81000120, 0, 5, 500, 0, 0, 2, counts.OF_SLAB + 64,
+     7, 6, 3),
+    (2, 3, 0xFFFF888000002000, 0, 0, 1, 70, 1, 9, 0, 0, 0, 0, 0),
+]  # fmt: skip
 PAIRS: list[LockRow] = [
-    (2, counts.PAIR, 0xFFFF888000001000, 0xFFFFFFFF81000120, 0xFFFFFFFF81000200, 2, 0, 3, 99, 0, 0),
-]
+    (2, counts.PAIR, 0xFFFF888000001000, 0xFFFFFFFF81000120, 0xFFFFFFFF81000200, 2, 0, 3, 99, 0, 0,
+     0, 0, 0),
+]  # fmt: skip
 MISSES: list[tuple[int, ...]] = [
     (1, 5, 0xFFFFFFFF81000000, 9, 8, 7, 6, 5, 4, 3),
     (2, 1, 0x400000, 0, 0, 0, 0, 0, 0, 1),
@@ -54,7 +56,7 @@ def written(
     tables = (rows, locks, misses, kinds, moves, slabs)
     trailer = struct.pack("<II7Q", 0xFFFFFFFF, lost, *map(len, tables), unmapped)
     blocks = b"".join(struct.pack("<IIHHIQQ", *row) for row in rows)
-    blocks += b"".join(struct.pack("<II9Q", *(*row, 0)[:11]) for row in locks)
+    blocks += b"".join(struct.pack("<II12Q", *(*row, 0, 0, 0, 0)[:14]) for row in locks)
     blocks += b"".join(struct.pack("<II8Q", *row) for row in misses)
     blocks += b"".join(struct.pack("<6H", *kind) for kind in kinds)
     blocks += b"".join(struct.pack("<II8Q", *row) for row in moves)
@@ -136,7 +138,7 @@ def test_lost_row_is_missed() -> None:
 def test_another_programs_file_and_another_version_are_named() -> None:
     with pytest.raises(CountsError, match="not written by the probe: b'\\\\x7fELF"):
         counts.parse(b"\x7fELF" + bytes(100))
-    with pytest.raises(CountsError, match="version 1 of the probe's file, not 7"):
+    with pytest.raises(CountsError, match="version 1 of the probe's file, not 8"):
         counts.parse(written(ROWS, version=1))
 
 

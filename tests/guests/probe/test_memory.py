@@ -106,11 +106,16 @@ def test_what_is_counted_is_counted_by_block_and_without_changing_the_probe(
 @pytest.fixture(scope="module")
 def paged(images: Path, probe: Probe, tmp_path_factory: pytest.TempPathFactory) -> Counts:
     image = images / "pages"
-    symbols = subprocess.run(["nm", str(image)], capture_output=True, text=True, check=True).stdout
-    (top,) = (line.split()[0] for line in symbols.splitlines() if line.endswith(" top"))
+    at = symbols(image)
     folder = tmp_path_factory.mktemp("pages")
-    model = f"{CACHES},{TLBS},prefetch=0,root={top},ram={folder / 'ram'}"
-    return run(image, probe, folder, model)
+    model = f"{CACHES},{TLBS},prefetch=0,root={at['top']},ram={folder / 'ram'}"
+    return run(image, probe, folder, f"{model},spin={at['take']}-{at['read']}")
+
+
+def symbols(image: Path) -> dict[str, str]:
+    """Labels of an image, with their addresses as hexadecimal words."""
+    listing = subprocess.run(["nm", str(image)], capture_output=True, text=True, check=True).stdout
+    return {line.split()[2]: line.split()[0] for line in listing.splitlines()}
 
 
 def tlb(counted: Counts, phase: int) -> tuple[int, int]:
@@ -144,6 +149,21 @@ def test_invlpg_drops_a_page_that_moved_and_no_other(paged: Counts) -> None:
     # It reads another line of memory.
     assert data(paged, 9)[2] == 0
     assert data(paged, 10)[2] == 1
+
+
+def test_what_is_missed_while_a_lock_is_held_counts_for_it(images: Path, paged: Counts) -> None:
+    at = {int(word, 16): name for name, word in symbols(images / "pages").items()}
+    locks = paged.locks[paged.locks["phase"] == 11]
+    held = {
+        (at[int(row["lock"])], at[int(row["site"])]):
+        tuple(int(row[field]) for field in ("taken", "l2", "llc", "walks"))
+        for row in locks
+    }  # fmt: skip
+    # 16 pages with the first alone, 8 with both, 4 with none.
+    assert held == {("first", "outer"): (1, 24, 24, 24), ("second", "inner"): (1, 8, 8, 8)}
+    here = sums(paged, 11)
+    assert (here["l2"], here["llc"], here["walks"]) == (28, 28, 28)
+    assert not paged.locks[paged.locks["phase"] < 11]["l2"].any()
 
 
 @pytest.mark.parametrize(
