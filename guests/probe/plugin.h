@@ -131,6 +131,18 @@ struct slab {
 	uint32_t size, users;
 };
 
+/*
+ * The vCPU that executes, which callbacks of translated code ask for.  From QEMU 10.0 on they are
+ * given the number of the vCPU that the code was translated for, where all of them take turns on one
+ * thread (-icount).
+ */
+#if PROBE_API < 3
+#define RUNNING(vcpu) (vcpu)
+#else
+#define RUNNING(vcpu) running(vcpu)
+unsigned int running(unsigned int vcpu);
+#endif
+
 void *more(void *old, size_t count, size_t size);
 size_t bytes_of(const struct qemu_plugin_insn *insn, uint8_t bytes[MAX_BYTES]);
 

@@ -66,9 +66,11 @@
  * private cache for each vCPU one of the lines that move between them (lines.c).
  *
  * With several vCPUs a callback counts, whatever the version of the API (plugin.h).  -icount
- * runs all of them on one thread: nothing races.  (Scoreboards would do in principle; but a guest
- * of four vCPUs whose blocks count in one hangs or ends within seconds in QEMU 10.0.13.)
+ * runs all of them on one thread: nothing races.  (A scoreboard would not do from QEMU 10.0 on: the
+ * translated code has in it which vCPU it was translated for, and multiplies that where it is kept.)
  */
+#define _GNU_SOURCE
+#include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -225,6 +227,30 @@ void *more(void *old, size_t count, size_t size)
 	}
 	return new;
 }
+
+#if PROBE_API >= 3
+/* QEMU's own, of its exports, as those that guests/preload.c takes. */
+static void **executing; /* of the only thread that executes: the CPU that does */
+static void *(*cpu_of)(int number);
+
+unsigned int running(unsigned int vcpu)
+{
+	static void *last;
+	static unsigned int number;
+
+	if (vcpus == 1)
+		return vcpu;
+	/* A thread has its own. */
+	if (executing == NULL)
+		executing = dlsym(RTLD_DEFAULT, "current_cpu");
+	if (*executing != last) {
+		for (number = 0; number < vcpus - 1 && cpu_of(number) != *executing;)
+			number++;
+		last = *executing;
+	}
+	return number;
+}
+#endif
 
 /* The guest goes on whatever becomes of its counts: its result is good without. */
 static void write_all(const void *what, size_t size, size_t count)
@@ -416,7 +442,7 @@ static void take_locks(void)
 
 static void on_call(unsigned int vcpu, void *data)
 {
-	struct lane *lane = &lanes[vcpu];
+	struct lane *lane = &lanes[vcpu = RUNNING(vcpu)];
 	uint64_t word = (uintptr_t)data;
 
 	if (lane->call_count == MAX_CALLS)
@@ -431,7 +457,7 @@ static void on_call(unsigned int vcpu, void *data)
 /* Before the switch this writes the old task's stack, behind it it reads the new one's. */
 static void on_switch(unsigned int vcpu, qemu_plugin_meminfo_t info, uint64_t stack, void *data)
 {
-	struct lane *lane = &lanes[vcpu];
+	struct lane *lane = &lanes[vcpu = RUNNING(vcpu)];
 
 	(void)info;
 	(void)data;
@@ -469,7 +495,7 @@ static struct hold *in_the_way(uint64_t lock, enum place_kind kind)
 /* DATA: the number of the function, then the instructions left in the block. */
 static void on_take(unsigned int vcpu, qemu_plugin_meminfo_t info, uint64_t lock, void *data)
 {
-	struct lane *lane = &lanes[vcpu];
+	struct lane *lane = &lanes[vcpu = RUNNING(vcpu)];
 	unsigned int left = (uintptr_t)data & 0xffff, place = (uintptr_t)data >> 16;
 	bool slow = places[place].kind == SLOW, waited = lane->lock == lock;
 	enum place_kind kind = slow ? SPIN : places[place].kind;
@@ -534,7 +560,7 @@ static uint64_t first_waiter(uint64_t lock)
  */
 static void on_slow(unsigned int vcpu, void *data)
 {
-	struct lane *lane = &lanes[vcpu];
+	struct lane *lane = &lanes[vcpu = RUNNING(vcpu)];
 	struct use *use;
 
 	for (unsigned int at = hold_count; lane->lock == 0 && at-- > 0;) {
@@ -561,6 +587,7 @@ static void on_free(unsigned int vcpu, qemu_plugin_meminfo_t info, uint64_t lock
 {
 	if (!qemu_plugin_mem_is_store(info))
 		return;
+	vcpu = RUNNING(vcpu);
 	for (unsigned int at = hold_count; at-- > 0;)
 		if (holds[at].lock == lock) {
 			/* By another vCPU: a task that held it has moved. */
@@ -603,7 +630,7 @@ static void count_block(struct block *block, unsigned int vcpu)
 
 static void on_block(unsigned int vcpu, void *data)
 {
-	count_block(data, vcpu);
+	count_block(data, RUNNING(vcpu));
 }
 
 static void on_block_in_window(unsigned int vcpu, void *data)
@@ -616,13 +643,13 @@ static void on_block_in_window(unsigned int vcpu, void *data)
 		window_left += window_size;
 	}
 	window_left -= block->instructions;
-	count_block(block, vcpu);
+	count_block(block, RUNNING(vcpu));
 }
 
 static void on_block_with_spans(unsigned int vcpu, void *data)
 {
 	struct block *block = data;
-	struct stay *stay = &stays[vcpu];
+	struct stay *stay = &stays[vcpu = RUNNING(vcpu)];
 
 	if (block->span != stay->span) {
 		leave(stay);
@@ -1074,6 +1101,13 @@ int qemu_plugin_install(qemu_plugin_id_t id, const qemu_info_t *info, int argc, 
 		return -1;
 	}
 	vcpus = info->system.smp_vcpus;
+#if PROBE_API >= 3
+	cpu_of = (void *(*)(int))dlsym(RTLD_DEFAULT, "qemu_get_cpu");
+	if (vcpus > 1 && (cpu_of == NULL || dlsym(RTLD_DEFAULT, "current_cpu") == NULL)) {
+		fprintf(stderr, "probe: QEMU does not export which of several vCPUs executes\n");
+		return -1;
+	}
+#endif
 	shared = lines_wanted(vcpus);
 	modelled = !shared && memory_wanted() > 0;
 	if (!shared && (memory_wanted() < 0 || (modelled && vcpus > 1))) {
