@@ -7,7 +7,7 @@
  *   2  QEMU 9.0: scoreboards have a counter for each vCPU.
  *   3  QEMU 9.1 to 11.0: the bytes of an instruction are copied out.
  *   7  QEMU 11.1: callbacks get what they were registered with instead of the plugin's
- *      id; interrupts, exceptions and calls of the host have one.
+ *      id; interrupts, exceptions and calls of the host call, too.
  */
 #ifndef PLUGIN_H
 #define PLUGIN_H
