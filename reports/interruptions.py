@@ -35,16 +35,26 @@ class _Place(NamedTuple):
     function: str
 
 
+def _place(each: Interruption) -> _Place | None:
+    """Where it came; the clock's interrupts come anywhere, and that says nothing."""
+    if each.kind == "interrupt":
+        return None
+    return _Place(each.kind, each.handler, each.user, each.function)
+
+
 def _paired(
-    arms: Sequence[Sequence[PhaseProfile]], unit: str, key_of: Callable[[Interruption], Key]
+    arms: Sequence[Sequence[PhaseProfile]],
+    unit: str,
+    key_of: Callable[[Interruption], Key | None],
 ) -> dict[Key, tuple[Paired, tuple[bool, bool]]]:
-    """By key: how many per unit, and on which arms there are any."""
+    """By key, but for None: how many per unit, and on which arms there are any."""
     counted = []
     for arm in arms:
         runs: list[dict[Key, int]] = [{} for _ in arm]
         for sums, profile in zip(runs, arm, strict=True):
             for each in profile.interruptions or ():
-                sums[key_of(each)] = sums.get(key_of(each), 0) + each.count
+                if (key := key_of(each)) is not None:
+                    sums[key] = sums.get(key, 0) + each.count
         counted.append(runs)
     keys = list(dict.fromkeys(key for runs in counted for sums in runs for key in sums))
     if not keys:
@@ -82,11 +92,7 @@ def _phase(
             kind=key.kind, handler=key.handler, function=key.function, user=key.user, count=count,
             only_in="" if all(present) else "base" if present[0] else "patched",
         )
-        for key, (count, present) in _paired(
-            arms,
-            unit[0],
-            lambda each: _Place(each.kind, each.handler, each.user, each.function),
-        ).items()
+        for key, (count, present) in _paired(arms, unit[0], _place).items()
     ]  # fmt: skip
     shares = {id(row): _share(row.count, kinds[row.kind][0]) for row in rows}
     rows.sort(key=lambda row: (-shares[id(row)], row.kind, row.handler, row.user, row.function))

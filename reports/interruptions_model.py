@@ -28,8 +28,8 @@ class InterruptionComparison(Record):
     """One phase of one case in the judged runs, virtual, per its first unit of work.
 
     ``kinds`` has each kind that there was, ``handlers`` is in the order of kinds and names.
-    ``rows`` are by handler and function; the first ``listed`` moved beyond their scatter, by the
-    largest share of all of their kind first.
+    ``rows`` are of exceptions and host calls, by handler and function; the first ``listed`` moved
+    beyond their scatter, by the largest share of all of their kind first.
     """
 
     case: str

@@ -12,8 +12,9 @@ from reports.sections.view import OfPhase, View, by_phase, titled
 
 COUNTED = (
     "Virtual: counted in the judged runs, each where it came, by the handler that it went to. "
-    "Exceptions are page faults for the most part; interrupts come by the virtual clock, so that a "
-    "shorter path has fewer of the timer's. Counts explain a verdict and never make one."
+    "Exceptions are page faults for the most part. Interrupts come by the virtual clock, wherever "
+    "that finds the guest: a shorter path has fewer of the timer's. Counts explain a verdict and "
+    "never make one."
 )
 MOST_SHOWN = 12
 
@@ -54,7 +55,7 @@ def _tables(comparison: Comparison, counts: InterruptionComparison) -> list[Bloc
         Table(f"Interrupts and faults {where}", columns, tuple(map(_handler, counts.handlers)))
     ]
     columns_of_functions = (Column("function", left=True), *columns)
-    label = f"Interrupts and faults by function {where}"
+    label = f"Faults by function {where}"
     rows = tuple(_function(comparison, each) for each in counts.rows[: counts.listed])
     if rows:
         tables.append(Table(label, columns_of_functions, rows[:MOST_SHOWN]))
