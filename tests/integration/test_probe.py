@@ -175,9 +175,12 @@ def test_interrupts_and_faults_are_those_of_the_guest(
     for each in counted.interruptions or ():
         by_handler[each.handler] = by_handler.get(each.handler, 0) + each.count
     entries = {function.name: function.calls for function in counted.kernel}
-    # A handler begins at its first instruction, and nobody else goes there.
+    # A handler begins at its first instruction, and nobody else goes there; vectors of devices
+    # are entries side by side.
+    assert by_handler.pop("irq_entries_start") > 0
     assert {name: entries[name] for name in by_handler} == by_handler
-    assert by_handler["asm_exc_page_fault"] >= counted.units["fault"]
+    # The kernel counts those that it makes itself, too, and between its own two readings.
+    assert 0.9 < by_handler["asm_exc_page_fault"] / counted.units["fault"] <= 1.1
     assert "[unknown]" not in {each.function for each in counted.interruptions or ()}
 
 
