@@ -15,6 +15,7 @@ from reports import statistics, wall
 from reports.attribution import attribute
 from reports.blocks import complete_blocks, failed_runs, failure_count, pairs_of
 from reports.gate import gate_of
+from reports.interruptions import compare_interruptions
 from reports.kinds import compare_kinds
 from reports.lines import compare_lines, lines_held
 from reports.locks import compare_locks
@@ -370,6 +371,7 @@ def _comparison(
         memory=compare_memory(manifest, view.records, view.profiles),
         lines=compare_lines(manifest, view.records, view.profiles),
         kinds=compare_kinds(manifest, view.records, view.profiles),
+        interruptions=compare_interruptions(manifest, view.records, view.profiles),
         scaling=estimate(
             manifest, measured, {c.name: _references(manifest, c.name) for c in manifest.cases},
             lines_held(manifest, view.records, view.profiles),

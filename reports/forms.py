@@ -17,6 +17,7 @@ from reports.sections import (
     checks,
     functions,
     host,
+    interruptions,
     kinds,
     lines,
     locks,
@@ -41,8 +42,8 @@ Section = Callable[[View], list[Block]]
 def pairs(view: View) -> list[Block]:
     """What is of two arms: all of a session that has no more, else each pair in its fold."""
     sections = (
-        metrics.blocks, functions.blocks, kinds.blocks, locks.blocks, scaling.blocks,
-        memory.blocks, lines.blocks,
+        metrics.blocks, functions.blocks, kinds.blocks, interruptions.blocks, locks.blocks,
+        scaling.blocks, memory.blocks, lines.blocks,
     )  # fmt: skip
     body = of_each_pair(view, sections)
     return body if view.session.single else [*body, Paragraph(metrics.note(view.first), "note")]

@@ -67,6 +67,8 @@ def _values(comparison: Comparison) -> dict[str, Any]:
         attribution["functions"] = attribution["functions"][: attribution["listed"]]
     for kinds in whole["kinds"]:
         kinds["rows"] = kinds["rows"][: kinds["listed"]]
+    for interruptions in whole["interruptions"]:
+        interruptions["rows"] = interruptions["rows"][: interruptions["listed"]]
     for case in whole["cases"]:
         del case["timelines"]
     if not comparison.gates:

@@ -15,6 +15,7 @@ from reports import sentences
 from reports.attribution_model import Attribution
 from reports.errors import ReportError as ReportError
 from reports.gate_model import ArmGate
+from reports.interruptions_model import InterruptionComparison
 from reports.kinds_model import KindsComparison
 from reports.lines_model import LinesComparison
 from reports.lock_model import LockComparison, MeasuredLocks
@@ -215,6 +216,7 @@ class Comparison(Record):
     memory: tuple[MemoryComparison, ...] = ()
     lines: tuple[LinesComparison, ...] = ()
     kinds: tuple[KindsComparison, ...] = ()
+    interruptions: tuple[InterruptionComparison, ...] = ()
     scaling: tuple[Scaling, ...] = ()
     wall: WallFacts | None = None
     host_findings: tuple[Finding, ...] = ()

@@ -21,6 +21,9 @@ IDLE_PROGRAM = "busybox"
 PATH, WORK = "path", "work"
 # Kinds of instructions, in the order of their counts.
 KINDS = ("loads", "stores", "atomics", "barriers", "divisions", "system")
+# What takes a vCPU from what it executes, in the order of the probe's file.
+InterruptionKind = Literal["interrupt", "exception", "host call"]
+INTERRUPTIONS: tuple[InterruptionKind, ...] = ("interrupt", "exception", "host call")
 
 
 class FunctionCount(Record):
@@ -162,6 +165,21 @@ class LineMove(Record):
     theirs: tuple[int, int] | None = None
 
 
+class Interruption(Record):
+    """How often something took a vCPU from ``function`` to ``handler``, a kernel function.
+
+    Exceptions are page faults for the most part, and a host call is none that the guest handles:
+    there ``handler`` is what went on.  ``function`` is the kernel function, or with ``user`` the
+    guest's file, of the instruction that was to be executed.
+    """
+
+    kind: InterruptionKind
+    handler: str
+    function: str
+    user: bool
+    count: int
+
+
 class PhaseProfile(Record):
     """One phase: all instructions, by kernel function, by user file, and by vCPU.
 
@@ -180,6 +198,9 @@ class PhaseProfile(Record):
 
     ``memory`` is what a model of a machine missed, ``lines`` are those that moved between
     its vCPUs, None where neither was asked for.
+
+    ``interruptions`` are in the order of their kinds and names, None where QEMU tells of none
+    (before 11.1); where it does, blocks that were left before their end are counted up to there.
     """
 
     phase: str
@@ -195,6 +216,7 @@ class PhaseProfile(Record):
     memory: MemoryUse | None = None
     lines: tuple[LineMove, ...] | None = None
     user_kinds: dict[str, tuple[int, ...]] = Field(default_factory=dict)
+    interruptions: tuple[Interruption, ...] | None = None
 
     @property
     def busy(self) -> int:

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from errors import InfraError
-from results.profile import KINDS
+from results.profile import INTERRUPTIONS, KINDS
 
 MAGIC = b"TWINPROB"
 VERSION = 8
@@ -21,6 +21,7 @@ HEADER = np.dtype(
         ("spans", "<u8"),
         ("modelled", "<u8"),
         ("shared", "<u8"),
+        ("interrupted", "<u8"),
     ]
 )
 ROW = np.dtype(
@@ -84,6 +85,10 @@ MOVE = np.dtype(
     ]
 )
 SLAB = np.dtype([("name", "S40"), ("size", "<u4"), ("users", "<u4")])
+# How often a vCPU went from an instruction to a handler; the kinds are those of the profile.
+INTERRUPTION = np.dtype(
+    [("phase", "<u4"), ("kind", "<u4"), ("handler", "<u8"), ("from", "<u8"), ("count", "<u8")]
+)
 KINDS_ROW = np.dtype([(name, "<u2") for name in KINDS])
 TRAILER = np.dtype(
     [
@@ -95,6 +100,7 @@ TRAILER = np.dtype(
         ("kinds", "<u8"),
         ("moves", "<u8"),
         ("slabs", "<u8"),
+        ("interruptions", "<u8"),
         ("unmapped", "<u8"),
     ]
 )
@@ -135,6 +141,11 @@ class Counts:
     block ``from`` of another vCPU touched; none unless ``shared``.  ``slabs`` (``SLAB``) are the
     slab caches that the objects are numbered by: ``size`` of their objects, and how many caches
     are merged in each (``users``).
+
+    A row of ``interruptions`` (``INTERRUPTION``) says how often a vCPU went from the instruction
+    ``from``, which it did not execute then, to ``handler``; ``kind`` is one of
+    :data:`results.profile.INTERRUPTIONS` by number.  None are known unless ``interrupted``, and
+    then blocks that were left before their end count as those of what was executed.
     """
 
     vcpus: int
@@ -152,6 +163,8 @@ class Counts:
     shared: bool
     moves: Rows
     slabs: Rows
+    interrupted: bool
+    interruptions: Rows
 
 
 def parse(data: bytes) -> Counts:
@@ -178,6 +191,7 @@ def parse(data: bytes) -> Counts:
             (KINDS_ROW, "kinds"),
             (MOVE, "moves"),
             (SLAB, "slabs"),
+            (INTERRUPTION, "interruptions"),
         )
     )
     whole = sum(kind.itemsize * count for kind, count in parts) + TRAILER.itemsize
@@ -187,12 +201,14 @@ def parse(data: bytes) -> Counts:
     for kind, count in parts:
         tables.append(np.frombuffer(body, kind, count, start))
         start += kind.itemsize * count
-    rows, locks, misses, kinds, moves, slabs = tables
+    rows, locks, misses, kinds, moves, slabs, interruptions = tables
     vcpus = int(header["vcpus"])
     if np.any(rows["vcpu"] >= vcpus) or np.any(rows["phase"] == TRAILER_PHASE):
         raise CountsError(f"rows of a vCPU or phase that is none, with {vcpus} vCPUs")
     if len(rows) and int(rows["kinds"].max()) >= max(len(kinds), 1):
         raise CountsError(f"rows of kinds that are not there: of {len(kinds)}")
+    if len(interruptions) and int(interruptions["kind"].max()) >= len(INTERRUPTIONS):
+        raise CountsError(f"interruptions of a kind that is none: of {len(INTERRUPTIONS)}")
     is_pair = locks["kind"] >= PAIR
     is_span = (rows["address"] >= SPAN) & (rows["address"] < SPAN + MAX_SPANS)
     return Counts(
@@ -200,5 +216,5 @@ def parse(data: bytes) -> Counts:
         locks[~is_pair], locks[is_pair], int(last["lost"]),
         bool(header["modelled"]), misses, int(last["unmapped"]),
         np.stack([kinds[name] for name in KINDS], axis=1).astype(np.uint64),
-        bool(header["shared"]), moves, slabs,
+        bool(header["shared"]), moves, slabs, bool(header["interrupted"]), interruptions,
     )  # fmt: skip

@@ -5,8 +5,8 @@ next counts for the first; compilers align functions and end them with a jump.
 
 Calls of a function are entries of blocks that begin at its first instruction.
 
-A block that is left in its middle (by a page fault) is counted whole, and its rest once
-more when the fault was served.  The kernel's own functions hardly fault, so this falls
+Before QEMU 11.1 a block that is left in its middle (by a page fault) is counted whole, and its
+rest once more when the fault was served.  The kernel's own functions hardly fault, so this falls
 on the user's code: a phase of the laptop guest is counted 0.01 % too long against the
 guest's own clock (``overcount``).
 """
@@ -34,10 +34,12 @@ from kernels.btf import Types
 from kernels.cache import Kernel
 from results.profile import (
     IDLE,
+    INTERRUPTIONS,
     SPINNING,
     UNKNOWN,
     FunctionCount,
     FunctionMisses,
+    Interruption,
     LineMove,
     LockSite,
     LockUse,
@@ -141,6 +143,9 @@ def profile(
             if parsed.shared:
                 moves = parsed.moves[parsed.moves["phase"] == number]
                 more["lines"] = fold_lines(moves, places, objects)
+            if parsed.interrupted:
+                interruptions = parsed.interruptions[parsed.interruptions["phase"] == number]
+                more["interruptions"] = fold_interruptions(interruptions, places, phase)
             folded.append(folded_phase.model_copy(update=more))
         return tuple(folded)
     except (CountsError, AddressesError) as error:
@@ -383,6 +388,24 @@ def fold_lines(rows: Rows, places: Places, objects: KernelObjects) -> tuple[Line
     return tuple(sorted(moves, key=lambda move: (
         -(move.reads + move.writes), move.kind, move.object, move.taker, move.holder,
     )))  # fmt: skip
+
+
+def fold_interruptions(rows: Rows, places: Places, phase: Phase) -> tuple[Interruption, ...]:
+    """One phase's rows of interruptions, put together by names and in their order."""
+    sums: dict[tuple[int, str, bool, str], int] = {}
+    handlers, functions = (_names(rows[end], places) for end in ("handler", "from"))
+    for row, (handler, _), (function, _) in zip(rows, handlers, functions, strict=True):
+        user = bool(row["from"] < KERNEL_HALF)
+        address = np.array([row["from"]], np.uint64), np.array([1], np.uint64)
+        (name,) = _of_phase(phase, places.user.fold(*address)) if user else (function,)
+        key = (int(row["kind"]), handler, user, name)
+        sums[key] = sums.get(key, 0) + int(row["count"])
+    return tuple(
+        Interruption(
+            kind=INTERRUPTIONS[kind], handler=handler, function=name, user=user, count=count
+        )
+        for (kind, handler, user, name), count in sorted(sums.items())
+    )
 
 
 # What the plugin knows a line to be of, by the bits that no address has.

@@ -71,7 +71,7 @@ static unsigned int of_memory(uint32_t word)
 	return opc ? READS : WRITES;
 }
 
-static unsigned int mask_of(const uint8_t *bytes, size_t size)
+unsigned int kinds_mask(const uint8_t *bytes, size_t size)
 {
 	uint32_t word;
 
@@ -221,7 +221,7 @@ static bool is_full_barrier(const uint8_t *at, const uint8_t *end)
 	       at[2] == 0x24 && end[-1] == 0;
 }
 
-static unsigned int mask_of(const uint8_t *at, size_t size)
+unsigned int kinds_mask(const uint8_t *at, size_t size)
 {
 	const uint8_t *end = at + size;
 	unsigned int prefixes = 0, map = 0, opcode, reg, mask;
@@ -289,7 +289,7 @@ static unsigned int mask_of(const uint8_t *at, size_t size)
 
 void add_kinds(const uint8_t *bytes, size_t size, uint16_t kinds[KINDS_COUNTED])
 {
-	unsigned int mask = mask_of(bytes, size);
+	unsigned int mask = kinds_mask(bytes, size);
 
 	for (unsigned int kind = 0; kind < KINDS_COUNTED; kind++)
 		kinds[kind] += mask >> kind & 1;

@@ -538,12 +538,14 @@ static inline void access_bytes(unsigned int vcpu, qemu_plugin_meminfo_t info, u
 
 static void on_access(unsigned int vcpu, qemu_plugin_meminfo_t info, uint64_t address, void *block)
 {
+	vcpu = RUNNING(vcpu);
 	if (on)
 		access_bytes(vcpu, info, address, false, block);
 }
 
 static void on_atomic(unsigned int vcpu, qemu_plugin_meminfo_t info, uint64_t address, void *block)
 {
+	vcpu = RUNNING(vcpu);
 	if (on)
 		access_bytes(vcpu, info, address, true, block);
 }
@@ -551,7 +553,7 @@ static void on_atomic(unsigned int vcpu, qemu_plugin_meminfo_t info, uint64_t ad
 static void on_translations(unsigned int vcpu, void *data)
 {
 	(void)data;
-	privates[vcpu].generation++;
+	privates[RUNNING(vcpu)].generation++;
 }
 
 void lines_watch(struct qemu_plugin_tb *tb, size_t count)

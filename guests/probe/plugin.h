@@ -1,5 +1,5 @@
 /*
- * What the plugin calls of QEMU, and what memory.c, lines.c and kinds.c give to probe.c.
+ * What the plugin calls of QEMU, and what the sources beside probe.c and it give each other.
  *
  * Declared by hand from the documented API, since Debian ships no header.
  * PROBE_API is its version (guests/probe/plugin.py chooses):
@@ -7,7 +7,7 @@
  *   2  QEMU 9.0: scoreboards have a counter for each vCPU.
  *   3  QEMU 9.1 to 11.0: the bytes of an instruction are copied out.
  *   7  QEMU 11.1: callbacks get what they were registered with instead of the plugin's
- *      id.
+ *      id; interrupts, exceptions and calls of the host call, too.
  */
 #ifndef PLUGIN_H
 #define PLUGIN_H
@@ -25,7 +25,7 @@ typedef uint64_t qemu_plugin_id_t;
 struct qemu_plugin_tb;
 struct qemu_plugin_insn;
 enum qemu_plugin_cb_flags { QEMU_PLUGIN_CB_NO_REGS };
-enum qemu_plugin_op { QEMU_PLUGIN_INLINE_ADD_U64 };
+enum qemu_plugin_op { QEMU_PLUGIN_INLINE_ADD_U64, QEMU_PLUGIN_INLINE_STORE_U64 };
 enum qemu_plugin_mem_rw { QEMU_PLUGIN_MEM_R = 1, QEMU_PLUGIN_MEM_W, QEMU_PLUGIN_MEM_RW };
 typedef uint32_t qemu_plugin_meminfo_t;
 
@@ -78,6 +78,17 @@ void qemu_plugin_register_vcpu_tb_trans_cb(qemu_plugin_id_t id,
 					   void (*cb)(struct qemu_plugin_tb *, void *),
 					   void *data);
 void qemu_plugin_register_atexit_cb(qemu_plugin_id_t id, void (*cb)(void *), void *data);
+/* Called once it is prepared: TO is what is executed next, FROM what was not any more. */
+enum qemu_plugin_discon_type {
+	QEMU_PLUGIN_DISCON_INTERRUPT = 1,
+	QEMU_PLUGIN_DISCON_EXCEPTION = 2,
+	QEMU_PLUGIN_DISCON_HOSTCALL = 4,
+	QEMU_PLUGIN_DISCON_ALL = -1
+};
+void qemu_plugin_register_vcpu_discon_cb(qemu_plugin_id_t id, enum qemu_plugin_discon_type types,
+					 void (*cb)(unsigned int, enum qemu_plugin_discon_type,
+						    uint64_t from, uint64_t to, void *),
+					 void *data);
 #endif
 
 #if PROBE_API < 3
@@ -104,6 +115,16 @@ void qemu_plugin_register_vcpu_tb_exec_inline_per_vcpu(struct qemu_plugin_tb *tb
 						       enum qemu_plugin_op op,
 						       qemu_plugin_u64 counter,
 						       uint64_t step);
+/* Calls where the word compares so with VALUE, as numbers without a sign. */
+enum qemu_plugin_cond { QEMU_PLUGIN_COND_LT = 4 };
+void qemu_plugin_register_vcpu_tb_exec_cond_cb(struct qemu_plugin_tb *tb,
+					       void (*cb)(unsigned int, void *),
+					       enum qemu_plugin_cb_flags flags,
+					       enum qemu_plugin_cond condition,
+					       qemu_plugin_u64 word, uint64_t value, void *data);
+void qemu_plugin_register_vcpu_insn_exec_inline_per_vcpu(struct qemu_plugin_insn *insn,
+							 enum qemu_plugin_op op,
+							 qemu_plugin_u64 counter, uint64_t step);
 uint64_t qemu_plugin_u64_get(qemu_plugin_u64 counter, unsigned int vcpu);
 void qemu_plugin_u64_set(qemu_plugin_u64 counter, unsigned int vcpu, uint64_t value);
 #endif
@@ -131,11 +152,45 @@ struct slab {
 	uint32_t size, users;
 };
 
+/* What interrupts a vCPU, in the order of the file. */
+enum { OF_INTERRUPT, OF_EXCEPTION, OF_HOST_CALL };
+/* How often it went from an instruction to HANDLER. */
+struct interruption {
+	uint32_t phase, kind;
+	uint64_t handler, from, count;
+};
+
+/*
+ * The vCPU that executes, which callbacks of translated code ask for.  From QEMU 10.0 on they are
+ * given the number of the vCPU that the code was translated for, where all of them take turns on one
+ * thread (-icount).
+ */
+#if PROBE_API < 3
+#define RUNNING(vcpu) (vcpu)
+#else
+#define RUNNING(vcpu) running(vcpu)
+unsigned int running(unsigned int vcpu);
+#endif
+
 void *more(void *old, size_t count, size_t size);
 size_t bytes_of(const struct qemu_plugin_insn *insn, uint8_t bytes[MAX_BYTES]);
 
-/* Add an instruction to the kinds that it is of. */
+/* The kinds that an instruction is of, as bits; and added to those of others. */
+unsigned int kinds_mask(const uint8_t *bytes, size_t size);
 void add_kinds(const uint8_t *bytes, size_t size, uint16_t kinds[KINDS_COUNTED]);
+
+/* A block as it is counted (probe.c). */
+struct block;
+/* One entry of it was of EXECUTED instructions of these kinds and no more. */
+void uncount(struct block *block, unsigned int vcpu, unsigned int executed,
+	     const uint16_t kinds[KINDS_COUNTED]);
+
+/* Whether QEMU tells of discontinuities; have it tell of them (discontinuities.c). */
+bool discontinuities_begin(qemu_plugin_id_t id, unsigned int vcpus);
+/* Have a block of COUNT instructions followed to its end; before it is counted. */
+void discontinuities_watch(struct qemu_plugin_tb *tb, struct block *block, size_t count);
+void discontinuities_mark(uint32_t phase);
+const struct interruption *discontinuities_rows(size_t *count);
 
 /* Whether an argument is one of the model's: 1, or -1 where it is and cannot be read. */
 int memory_argument(const char *argument);

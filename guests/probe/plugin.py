@@ -14,7 +14,9 @@ from host.process import run
 
 HERE = Path(__file__).parent
 SOURCE = HERE / "probe.c"
-BESIDE = (HERE / "memory.c", HERE / "lines.c", HERE / "kinds.c", HERE / "plugin.h")
+BESIDE = tuple(
+    HERE / name for name in ("memory.c", "lines.c", "kinds.c", "discontinuities.c", "plugin.h")
+)
 TIMEOUT_S = 20.0
 # The first QEMU of each form of the plugin interface, newest first; plugin.h says
 # how they differ.

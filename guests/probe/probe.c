@@ -31,7 +31,7 @@
  *
  * The file (numbers in the host's order, little-endian on every host of the lab):
  *
- *   header   char magic[8]; u32 version; u32 vcpus; u64 window, spans, modelled, shared;
+ *   header   char magic[8]; u32 version; u32 vcpus; u64 window, spans, modelled, shared, interrupted;
  *   rows     u32 phase; u32 window; u16 vcpu; u16 instructions; u32 kinds; u64 address;
  *            u64 entries;   only blocks that were entered
  *            Kinds is the place in the table of that name that says what the instructions are.
@@ -59,8 +59,13 @@
  *            vCPU touched, to be read or written (lines.c): apart are those that are false sharing,
  *            mine and theirs the bytes of the line that either touched, as bits.
  *   slabs    char name[40]; u32 size, users;   slab caches, by the number that objects of moves have
- *   trailer  u32 phase, 0xffffffff; u32 lost; u64 rows, locks, misses, kinds, moves, slabs, unmapped;
- *            how many there are of each.  Lost are the times that a lock was taken whose last holder was
+ *   interruptions  u32 phase; u32 kind; u64 handler, from, count;   how often a vCPU went from an
+ *            instruction to a handler: of an interrupt, an exception, a call of the host (0 to 2).
+ *            From is the one that was not executed; none unless the header says interrupted, with
+ *            which blocks that were left before their end have the length that was executed
+ *            (discontinuities.c).
+ *   trailer  u32 phase, 0xffffffff; u32 lost; u64 rows, locks, misses, kinds, moves, slabs,
+ *            interruptions, unmapped;   how many there are of each.  Lost are the times that a lock was taken whose last holder was
  *            never seen to let go, unmapped the accesses that the model found no page for.
  *            Written when QEMU ends by itself: a file without one was cut short.
  *
@@ -68,9 +73,11 @@
  * private cache for each vCPU one of the lines that move between them (lines.c).
  *
  * With several vCPUs a callback counts, whatever the version of the API (plugin.h).  -icount
- * runs all of them on one thread: nothing races.  (Scoreboards would do in principle; but a guest
- * of four vCPUs whose blocks count in one hangs or ends within seconds in QEMU 10.0.13.)
+ * runs all of them on one thread: nothing races.  (A scoreboard would not do from QEMU 10.0 on: the
+ * translated code has in it which vCPU it was translated for, and multiplies that where it is kept.)
  */
+#define _GNU_SOURCE
+#include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -110,7 +117,7 @@ static const uint8_t MARK_TAIL[] = { 0x57, 0x54 };
 struct header {
 	char magic[8];
 	uint32_t version, vcpus;
-	uint64_t window, spans, modelled, shared;
+	uint64_t window, spans, modelled, shared, interrupted;
 };
 
 struct row {
@@ -128,7 +135,7 @@ struct use {
 
 struct trailer {
 	uint32_t phase, lost;
-	uint64_t rows, locks, misses, kinds, moves, slabs, unmapped;
+	uint64_t rows, locks, misses, kinds, moves, slabs, interruptions, unmapped;
 };
 
 struct block {
@@ -157,7 +164,7 @@ static uint32_t *kinds_table;
 static uint32_t kinds_used, kinds_room;
 static size_t used, room;
 static unsigned int vcpus;
-static bool inlined, modelled, shared;
+static bool inlined, modelled, shared, interrupted;
 static uint32_t phase, window;
 static uint64_t window_size, window_left, rows;
 static FILE *out;
@@ -228,6 +235,30 @@ void *more(void *old, size_t count, size_t size)
 	}
 	return new;
 }
+
+#if PROBE_API >= 3
+/* QEMU's own, of its exports, as those that guests/preload.c takes. */
+static void **executing; /* of the only thread that executes: the CPU that does */
+static void *(*cpu_of)(int number);
+
+unsigned int running(unsigned int vcpu)
+{
+	static void *last;
+	static unsigned int number;
+
+	if (vcpus == 1)
+		return vcpu;
+	/* A thread has its own. */
+	if (executing == NULL)
+		executing = dlsym(RTLD_DEFAULT, "current_cpu");
+	if (*executing != last) {
+		for (number = 0; number < vcpus - 1 && cpu_of(number) != *executing;)
+			number++;
+		last = *executing;
+	}
+	return number;
+}
+#endif
 
 /* The guest goes on whatever becomes of its counts: its result is good without. */
 static void write_all(const void *what, size_t size, size_t count)
@@ -419,7 +450,7 @@ static void take_locks(void)
 
 static void on_call(unsigned int vcpu, void *data)
 {
-	struct lane *lane = &lanes[vcpu];
+	struct lane *lane = &lanes[vcpu = RUNNING(vcpu)];
 	uint64_t word = (uintptr_t)data;
 
 	if (lane->call_count == MAX_CALLS)
@@ -434,7 +465,7 @@ static void on_call(unsigned int vcpu, void *data)
 /* Before the switch this writes the old task's stack, behind it it reads the new one's. */
 static void on_switch(unsigned int vcpu, qemu_plugin_meminfo_t info, uint64_t stack, void *data)
 {
-	struct lane *lane = &lanes[vcpu];
+	struct lane *lane = &lanes[vcpu = RUNNING(vcpu)];
 
 	(void)info;
 	(void)data;
@@ -472,7 +503,7 @@ static struct hold *in_the_way(uint64_t lock, enum place_kind kind)
 /* DATA: the number of the function, then the instructions left in the block. */
 static void on_take(unsigned int vcpu, qemu_plugin_meminfo_t info, uint64_t lock, void *data)
 {
-	struct lane *lane = &lanes[vcpu];
+	struct lane *lane = &lanes[vcpu = RUNNING(vcpu)];
 	unsigned int left = (uintptr_t)data & 0xffff, place = (uintptr_t)data >> 16;
 	bool slow = places[place].kind == SLOW, waited = lane->lock == lock;
 	enum place_kind kind = slow ? SPIN : places[place].kind;
@@ -537,7 +568,7 @@ static uint64_t first_waiter(uint64_t lock)
  */
 static void on_slow(unsigned int vcpu, void *data)
 {
-	struct lane *lane = &lanes[vcpu];
+	struct lane *lane = &lanes[vcpu = RUNNING(vcpu)];
 	struct use *use;
 
 	for (unsigned int at = hold_count; lane->lock == 0 && at-- > 0;) {
@@ -564,6 +595,7 @@ static void on_free(unsigned int vcpu, qemu_plugin_meminfo_t info, uint64_t lock
 {
 	if (!qemu_plugin_mem_is_store(info))
 		return;
+	vcpu = RUNNING(vcpu);
 	for (unsigned int at = hold_count; at-- > 0;)
 		if (holds[at].lock == lock) {
 			/* By another vCPU: a task that held it has moved. */
@@ -603,6 +635,7 @@ static void on_mark(unsigned int vcpu, void *next)
 		memory_mark(phase);
 	if (shared)
 		lines_mark(phase);
+	discontinuities_mark(phase);
 	phase = (uint32_t)(uintptr_t)next;
 	window = 0;
 	window_left = window_size;
@@ -617,7 +650,7 @@ static void count_block(struct block *block, unsigned int vcpu)
 
 static void on_block(unsigned int vcpu, void *data)
 {
-	count_block(data, vcpu);
+	count_block(data, RUNNING(vcpu));
 }
 
 static void on_block_in_window(unsigned int vcpu, void *data)
@@ -630,13 +663,13 @@ static void on_block_in_window(unsigned int vcpu, void *data)
 		window_left += window_size;
 	}
 	window_left -= block->instructions;
-	count_block(block, vcpu);
+	count_block(block, RUNNING(vcpu));
 }
 
 static void on_block_with_spans(unsigned int vcpu, void *data)
 {
 	struct block *block = data;
-	struct stay *stay = &stays[vcpu];
+	struct stay *stay = &stays[vcpu = RUNNING(vcpu)];
 
 	if (block->span != stay->span) {
 		leave(stay);
@@ -683,18 +716,11 @@ static uint32_t *kinds_slot(const struct kinds *of)
 	return &kinds_table[slot];
 }
 
-/* The place of COUNT instructions' kinds in the table, from the block's FIRST on. */
-static uint32_t kinds_of(const struct qemu_plugin_tb *tb, size_t first, size_t count)
+/* The place of kinds in the table. */
+static uint32_t place_of_kinds(const struct kinds *of)
 {
-	struct kinds of = { { 0 } };
-	uint8_t bytes[MAX_BYTES];
 	uint32_t *slot;
 
-	for (size_t i = first; i < first + count; i++) {
-		struct qemu_plugin_insn *insn = qemu_plugin_tb_get_insn(tb, i);
-
-		add_kinds(bytes, bytes_of(insn, bytes), of.counts);
-	}
 	if (kinds_used * 2 >= kinds_room) {
 		kinds_room = kinds_room ? kinds_room * 2 : 1 << 12;
 		kinds = more(kinds, kinds_room, sizeof(*kinds));
@@ -706,12 +732,26 @@ static uint32_t kinds_of(const struct qemu_plugin_tb *tb, size_t first, size_t c
 		for (uint32_t i = 0; i < kinds_used; i++)
 			*kinds_slot(&kinds[i]) = i + 1;
 	}
-	slot = kinds_slot(&of);
+	slot = kinds_slot(of);
 	if (*slot == 0) {
-		kinds[kinds_used++] = of;
+		kinds[kinds_used++] = *of;
 		*slot = kinds_used;
 	}
 	return *slot - 1;
+}
+
+/* That of COUNT instructions, from the block's FIRST on. */
+static uint32_t kinds_of(const struct qemu_plugin_tb *tb, size_t first, size_t count)
+{
+	struct kinds of = { { 0 } };
+	uint8_t bytes[MAX_BYTES];
+
+	for (size_t i = first; i < first + count; i++) {
+		struct qemu_plugin_insn *insn = qemu_plugin_tb_get_insn(tb, i);
+
+		add_kinds(bytes, bytes_of(insn, bytes), of.counts);
+	}
+	return place_of_kinds(&of);
 }
 
 static struct block *new_block(uint64_t address, uint32_t instructions, uint32_t of_kinds)
@@ -752,6 +792,50 @@ static struct block *block_of(uint64_t address, uint32_t instructions, uint32_t 
 		blocks[used++] = table[slot];
 	}
 	return table[slot];
+}
+
+#if PROBE_API > 1
+static void add(qemu_plugin_u64 counter, unsigned int vcpu, uint64_t value)
+{
+	qemu_plugin_u64_set(counter, vcpu, qemu_plugin_u64_get(counter, vcpu) + value);
+}
+#endif
+
+/* Another entry of a block, or one less; false where there was none. */
+static bool count_entry(struct block *block, unsigned int vcpu, int64_t entries)
+{
+#if PROBE_API > 1
+	if (inlined) {
+		if (entries < 0 && qemu_plugin_u64_get(block->counter, vcpu) == 0)
+			return false;
+		add(block->counter, vcpu, entries);
+		return true;
+	}
+#endif
+	if (entries < 0 && block->entries[vcpu] == 0)
+		return false;
+	block->entries[vcpu] += entries;
+	return true;
+}
+
+void uncount(struct block *block, unsigned int vcpu, unsigned int executed_of,
+	     const uint16_t of_kinds[KINDS_COUNTED])
+{
+	uint64_t rest = block->instructions - executed_of;
+	struct kinds of;
+
+#if PROBE_API > 1
+	if (inlined && place_count)
+		add(board_clock, vcpu, -rest);
+#endif
+	lanes[vcpu].clock -= rest;
+	executed -= rest;
+	window_left += rest;
+	/* A block with a mark in it was counted for the phase before, and is written. */
+	if (!count_entry(block, vcpu, -1) || executed_of == 0)
+		return;
+	memcpy(of.counts, of_kinds, sizeof(of.counts));
+	count_entry(block_of(block->address, executed_of, place_of_kinds(&of)), vcpu, 1);
 }
 
 size_t bytes_of(const struct qemu_plugin_insn *insn, uint8_t bytes[MAX_BYTES])
@@ -921,6 +1005,8 @@ static void instrument(struct qemu_plugin_tb *tb)
 	uint8_t bytes[MAX_BYTES];
 	uint32_t number;
 
+	if (interrupted)
+		discontinuities_watch(tb, block, count);
 	if (!inlined)
 		qemu_plugin_register_vcpu_tb_exec_cb(tb, counting(), QEMU_PLUGIN_CB_NO_REGS,
 						     block);
@@ -962,7 +1048,8 @@ static void finish(void)
 	const struct misses *misses = NULL;
 	const struct move *moves = NULL;
 	const struct slab *slabs = NULL;
-	size_t missed = 0, moved_count = 0, slab_count = 0;
+	const struct interruption *interruptions;
+	size_t missed = 0, moved_count = 0, slab_count = 0, interruption_count;
 
 	take_all();
 	take_spans();
@@ -976,11 +1063,14 @@ static void finish(void)
 		moves = lines_rows(&moved_count);
 	}
 	slabs = lines_slabs(&slab_count);
+	discontinuities_mark(phase);
+	interruptions = discontinuities_rows(&interruption_count);
 	write_all(written, sizeof(*written), written_count);
 	write_all(misses, sizeof(*misses), missed);
 	write_all(kinds_written, sizeof(*kinds_written), kinds_count);
 	write_all(moves, sizeof(*moves), moved_count);
 	write_all(slabs, sizeof(*slabs), slab_count);
+	write_all(interruptions, sizeof(*interruptions), interruption_count);
 	trailer.lost = lost;
 	trailer.rows = rows;
 	trailer.locks = written_count;
@@ -988,6 +1078,7 @@ static void finish(void)
 	trailer.kinds = kinds_count;
 	trailer.moves = moved_count;
 	trailer.slabs = slab_count;
+	trailer.interruptions = interruption_count;
 	write_all(&trailer, sizeof(trailer), 1);
 	if (fclose(out) != 0)
 		perror("probe: the counts could not be written");
@@ -1041,7 +1132,7 @@ static enum place_kind place_kind(const char *argument)
 
 int qemu_plugin_install(qemu_plugin_id_t id, const qemu_info_t *info, int argc, char **argv)
 {
-	struct header header = { "TWINPROB", 8, 0, 0, 0, 0, 0 };
+	struct header header = { "TWINPROB", 8, 0, 0, 0, 0, 0, 0 };
 	const char *path = NULL;
 
 	for (int i = 0; i < argc; i++) {
@@ -1088,6 +1179,13 @@ int qemu_plugin_install(qemu_plugin_id_t id, const qemu_info_t *info, int argc, 
 		return -1;
 	}
 	vcpus = info->system.smp_vcpus;
+#if PROBE_API >= 3
+	cpu_of = (void *(*)(int))dlsym(RTLD_DEFAULT, "qemu_get_cpu");
+	if (vcpus > 1 && (cpu_of == NULL || dlsym(RTLD_DEFAULT, "current_cpu") == NULL)) {
+		fprintf(stderr, "probe: QEMU does not export which of several vCPUs executes\n");
+		return -1;
+	}
+#endif
 	shared = lines_wanted(vcpus);
 	modelled = !shared && memory_wanted() > 0;
 	if (!shared && (memory_wanted() < 0 || (modelled && vcpus > 1))) {
@@ -1112,6 +1210,8 @@ int qemu_plugin_install(qemu_plugin_id_t id, const qemu_info_t *info, int argc, 
 	header.spans = span_count;
 	header.modelled = modelled;
 	header.shared = shared;
+	interrupted = discontinuities_begin(id, vcpus);
+	header.interrupted = interrupted;
 	if (fwrite(&header, sizeof(header), 1, out) != 1) {
 		perror(path);
 		return -1;

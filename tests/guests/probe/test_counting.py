@@ -236,7 +236,8 @@ def test_who_waited_for_whom_and_to_whom_the_lock_went(
     assert min(parts) > 0
     plain = counts.parse(run(image, probe, tmp_path / "b", vcpus=2))
     assert not len(plain.pairs)
-    assert np.array_equal(plain.rows, counted.rows)
+    # Which vCPU comes to a block first is the host's affair here.
+    assert np.array_equal(np.sort(plain.rows), np.sort(counted.rows))
 
 
 @pytest.mark.parametrize("vcpus", [1, 2])

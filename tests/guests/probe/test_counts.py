@@ -29,6 +29,10 @@ MISSES: list[tuple[int, ...]] = [
 MOVES: list[tuple[int, ...]] = [
     (1, 0, 0xFFFFFFFF82000040, 0xFFFFFFFF81000000, 0x400000, 7, 2, 9, 0xFF00, 0xFF),
 ]
+INTERRUPTIONS: list[tuple[int, ...]] = [
+    (1, 0, 0xFFFFFFFF81000000, 0xFFFFFFFF81000120, 7),
+    (2, 1, 0xFFFFFFFF81000000, 0x400000, 5),
+]
 SLABS = [(b"xfs_inode", 952, 1), (b"kmalloc-64", 64, 3)]
 # Of each instruction: loads, stores, atomics, barriers, divisions, system.
 KINDS: tuple[tuple[int, ...], ...] = ((0, 0, 0, 0, 0, 0), (3, 2, 1, 0, 1, 0))
@@ -49,18 +53,20 @@ def written(
     kinds: Sequence[tuple[int, ...]] = KINDS,
     moves: Sequence[tuple[int, ...]] = (),
     slabs: Sequence[tuple[bytes, int, int]] = (),
+    interruptions: Sequence[tuple[int, ...]] | None = None,
 ) -> bytes:
     """A file as probe.c documents it."""
-    models = bool(misses), bool(moves)
-    header = struct.pack("<8sIIQQQQ", b"TWINPROB", version, vcpus, window, spans, *models)
-    tables = (rows, locks, misses, kinds, moves, slabs)
-    trailer = struct.pack("<II7Q", 0xFFFFFFFF, lost, *map(len, tables), unmapped)
+    forms = bool(misses), bool(moves), interruptions is not None
+    header = struct.pack("<8sIIQQQQQ", b"TWINPROB", version, vcpus, window, spans, *forms)
+    tables = (rows, locks, misses, kinds, moves, slabs, interruptions or ())
+    trailer = struct.pack("<II8Q", 0xFFFFFFFF, lost, *map(len, tables), unmapped)
     blocks = b"".join(struct.pack("<IIHHIQQ", *row) for row in rows)
     blocks += b"".join(struct.pack("<II12Q", *(*row, 0, 0, 0, 0)[:14]) for row in locks)
     blocks += b"".join(struct.pack("<II8Q", *row) for row in misses)
     blocks += b"".join(struct.pack("<6H", *kind) for kind in kinds)
     blocks += b"".join(struct.pack("<II8Q", *row) for row in moves)
-    return header + blocks + b"".join(struct.pack("<40sII", *slab) for slab in slabs) + trailer
+    blocks += b"".join(struct.pack("<40sII", *slab) for slab in slabs)
+    return header + blocks + b"".join(struct.pack("<II3Q", *row) for row in tables[-1]) + trailer
 
 
 def test_rows_as_they_were_written() -> None:
@@ -107,6 +113,15 @@ def test_slab_caches_that_objects_are_of_stand_behind_the_lines() -> None:
     assert [tuple(row) for row in counted.moves.tolist()] == MOVES
 
 
+def test_interruptions_are_none_where_nobody_tells_of_them() -> None:
+    counted = counts.parse(written(ROWS, interruptions=INTERRUPTIONS))
+    assert counted.interrupted
+    assert [tuple(row) for row in counted.interruptions.tolist()] == INTERRUPTIONS
+    assert not counts.parse(written(ROWS)).interrupted
+    with pytest.raises(CountsError, match="of a kind that is none: of 3"):
+        counts.parse(written(ROWS, interruptions=[(1, 3, 0, 0, 1)]))
+
+
 def test_kinds_of_a_block_are_a_row_of_their_table() -> None:
     counted = counts.parse(written(ROWS))
     assert counted.kinds[counted.rows["kinds"]].tolist() == [list(KINDS[1]), list(KINDS[0])]
@@ -120,7 +135,9 @@ def test_a_run_without_phases_has_no_rows() -> None:
 
 
 def test_cut_anywhere_it_is_refused() -> None:
-    whole = written(ROWS, locks=LOCKS, misses=MISSES, moves=MOVES, slabs=SLABS)
+    whole = written(
+        ROWS, locks=LOCKS, misses=MISSES, moves=MOVES, slabs=SLABS, interruptions=INTERRUPTIONS
+    )
     for length in range(len(whole)):
         with pytest.raises(CountsError):
             counts.parse(whole[:length])
@@ -128,11 +145,11 @@ def test_cut_anywhere_it_is_refused() -> None:
 
 def test_lost_row_is_missed() -> None:
     whole = written(ROWS)
-    with pytest.raises(CountsError, match="cut short after 168 bytes"):
-        counts.parse(whole[:48] + whole[80:])
+    with pytest.raises(CountsError, match="cut short after 184 bytes"):
+        counts.parse(whole[:56] + whole[88:])
     whole = written(ROWS, locks=LOCKS)
     with pytest.raises(CountsError, match="cut short after"):
-        counts.parse(whole[:112] + whole[192:])
+        counts.parse(whole[:120] + whole[200:])
 
 
 def test_another_programs_file_and_another_version_are_named() -> None:
@@ -149,7 +166,7 @@ def test_row_of_a_vcpu_that_is_none() -> None:
 
 @given(st.binary(max_size=300))
 def test_any_bytes_are_read_or_refused(tail: bytes) -> None:
-    for data in (tail, b"TWINPROB" + tail, written(ROWS, locks=LOCKS)[:48] + tail):
+    for data in (tail, b"TWINPROB" + tail, written(ROWS, locks=LOCKS)[:56] + tail):
         try:
             counted = counts.parse(data)
         except CountsError:

@@ -639,3 +639,29 @@ def test_waits_are_by_kind_and_vcpu(waiting_kernel: Kernel) -> None:
     nobody_looked = fold.profile(written(rows), waiting_kernel, files, [PHASE], result())
     assert nobody_looked[0].waits == {}
     assert nobody_looked[0].spinning_share is None
+
+
+def test_interruptions_are_by_handler_and_by_what_was_interrupted(kernel: Kernel) -> None:
+    rows = [
+        (1, 1, START + 0x300, FIO + 0x10, 5),
+        (1, 1, START + 0x300, FIO + 0x99, 2),
+        (1, 0, START + 0x400, START + 0x520, 3),
+        (1, 1, START + 0x300, START + 0x210, 1),
+        (2, 1, START + 0x300, START + 0x210, 9),
+    ]
+    phases = [PHASE, PHASE.model_copy(update={"name": "8k"})]
+    files = dict(FILES) | {"8k/clock": b"1 1\n0 2\n"}
+    data = written([row(0x100, 7), row(0x500, 1, phase=2)], interruptions=rows)
+    first, second = fold.profile(
+        data, kernel, files, phases, result(phase_result(), phase_result("8k"))
+    )
+    assert first.interruptions is not None
+    assert second.interruptions is not None
+    assert [tuple(each.model_dump().values()) for each in first.interruptions] == [
+        ("interrupt", "twin@b.c", "walk", False, 3),
+        ("exception", "twin@a.c", "add_folio", False, 1),
+        ("exception", "twin@a.c", "fio", True, 7),
+    ]
+    assert [each.count for each in second.interruptions] == [9]
+    plain = fold.profile(written([row(0x100, 7)]), kernel, FILES, [PHASE], result())
+    assert plain[0].interruptions is None
