@@ -52,6 +52,8 @@ EVIDENCE_LINES = 12
 # The agent's last word, when all was sent.
 DONE = "done"
 READY = "ready"
+# What QEMU prints where KVM gives a guest back that it cannot run; the guest then stands still.
+KVM_ERROR = "KVM internal error"
 
 
 Clock = Literal["", "boot", "silence", "run", "flood"]
@@ -60,7 +62,8 @@ Clock = Literal["", "boot", "silence", "run", "flood"]
 class Follower:
     """A console that grows: read piece by piece, for the agent's ``word`` and its ``size``.
 
-    ``ready`` is true once the agent said so.
+    ``ready`` is true once the agent said so.  ``kvm_error`` is the line, if there is one, in which
+    QEMU says that KVM cannot go on; a guest may print the same.
     """
 
     def __init__(self, path: Path) -> None:
@@ -68,6 +71,7 @@ class Follower:
         self.size = 0
         self.word = ""
         self.ready = False
+        self.kvm_error = ""
         self._rest = b""
 
     def more(self) -> str:
@@ -88,6 +92,8 @@ class Follower:
             if word := progress(line[:LONGEST_LINE]):
                 self.word = word
                 self.ready = self.ready or word == READY
+            if line.startswith(KVM_ERROR):
+                self.kvm_error = line[:LONGEST_LINE].strip()
         self._rest = rest[:LONGEST_LINE]
 
 

@@ -84,7 +84,7 @@ def run(
     :class:`Outcome` too, not an exception.
 
     Raises:
-        InfraError: virtme-ng or QEMU did not start.
+        InfraError: virtme-ng or QEMU did not start, or KVM cannot run the guest.
     """
     folder.mkdir(parents=True)
     logs.mkdir(parents=True, exist_ok=True)
@@ -195,6 +195,12 @@ class _WallGuest:
                 ready_at = now
             if max(self.follower.size, self._result_bytes()) > console.LARGEST:
                 return "flood"
+            if self.follower.kvm_error and self._stopped_by_kvm():
+                raise InfraError(
+                    f"KVM cannot run the guest any further: {self.follower.kvm_error}",
+                    where=str(self.follower.path),
+                    next_step="./lab.py doctor --wall",
+                )
             if ready_at is None and now - self.started > patience * guest.boot_timeout_s:
                 return "boot"
             if ready_at is not None and now - grown_at > patience * guest.silence_timeout_s:
@@ -225,6 +231,16 @@ class _WallGuest:
             where=str(self.follower.path),
             next_step="./lab.py doctor",
         )
+
+    def _stopped_by_kvm(self) -> bool:
+        """Whether QEMU says so as well, and not only the guest's console."""
+        with suppress(InfraError):
+            monitor = self._monitor()
+            try:
+                return bool(monitor.command("query-status")["status"] == "internal-error")
+            finally:
+                monitor.close()
+        return False
 
     def _result_bytes(self) -> int:
         return self.files.result.stat().st_size if self.files.result.exists() else 0

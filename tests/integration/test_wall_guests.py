@@ -231,9 +231,9 @@ def test_what_the_host_does_not_have_is_the_hosts_fault(
             pytest.skip("huge pages are reserved here")
         guest = machine.guest.model_copy(update={"wall": WallShape(huge_pages=True)})
         without = replace(machine, guest=guest)
-    with pytest.raises(InfraError, match=message) as caught:
+    # There are hosts whose KVM starts a guest and gives up later, with an error of its own.
+    with pytest.raises(InfraError, match=message):
         ended(without, tmp_path)
-    assert "virtme-ng started no guest" in caught.value.what
 
 
 def test_panic(machine: WallMachine, tmp_path: Path) -> None:
