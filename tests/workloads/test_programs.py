@@ -28,7 +28,7 @@ AGENT = PROGRAM_PHASE.with_name("agent.sh")
 FEW = 40
 # What needs a file system of its own, or rights that a test has not.
 IN_GUESTS = {
-    "block", "cgroups", "compile", "direct", "memory-calls", "metadata", "pages", "policies",
+    "block", "cgroups", "compile", "direct", "memory_calls", "metadata", "pages", "policies",
     "redis", "sqlite", "statistics", "swap", "tracing", "vmalloc",
 }  # fmt: skip
 HERE = [

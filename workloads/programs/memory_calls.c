@@ -127,10 +127,13 @@ static void file(unsigned long count)
 
 	need(fd >= 0 && ftruncate(fd, 2 * PAGES * page) == 0 && pipe(pipes) == 0, PLACE);
 	while (count--) {
-		char *at = region(MAP_SHARED, fd);
+		char *at = mmap(NULL, PAGES * page, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 		off_t from = draw(PAGES) * page, zero = PAGES * page;
 		struct iovec whole = { at, page };
 
+		need(at != MAP_FAILED, "mmap");
+		for (unsigned n = 0; n < 4; n++)
+			at[draw(PAGES) * page]++;
 		need(remap_file_pages(at, page, 0, from / page, 0) == 0, "remap_file_pages");
 		need(mincore(at, PAGES * page, in) == 0, "mincore");
 		need(readahead(fd, from, PAGES * page) == 0, "readahead");
