@@ -47,7 +47,7 @@ def test_the_workload_of_each_shipped_series_is_suggested(
 
 def test_automatic_takes_what_can_be_measured_together() -> None:
     assert automatic(*texts("filemap-walks")) == ("filemap-4k", "filemap-thp")
-    assert automatic(*texts("iomap-whole-folio")) == ("iomap-dirty",)
+    assert automatic(*texts("iomap-whole-folio")) == ("iomap-dirty", "memory-calls")
 
 
 def test_automatic_has_a_kernel_built_with_additions_only_for_what_nothing_else_shows() -> None:
