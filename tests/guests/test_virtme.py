@@ -16,7 +16,7 @@ from guests.console import Follower
 CONSOLE = "[    0.1] SLUB: HWalign=64\nKVM internal error. Suberror: 1\nextra data[0]: 0\nRAX=0\n"
 
 
-class Monitor:
+class StatusMonitor:
     """What QEMU answers."""
 
     def __init__(self, status: str) -> None:
@@ -37,7 +37,7 @@ def waiting(
     log.write_text(text)
     monkeypatch.setattr(virtme, "ended", lambda process: False)
     monkeypatch.setattr(virtme, "cpu_s_of", lambda pid: 0.0)
-    monkeypatch.setattr(virtme._WallGuest, "_monitor", lambda guest: Monitor(status))
+    monkeypatch.setattr(virtme._WallGuest, "_monitor", lambda guest: StatusMonitor(status))
     shape = SimpleNamespace(boot_timeout_s=0.3, silence_timeout_s=1.0, run_timeout_s=1.0)
     return virtme._WallGuest(
         cast(Any, SimpleNamespace(guest=shape, patience=1)),
