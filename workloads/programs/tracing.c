@@ -130,8 +130,11 @@ static void counted(unsigned long count)
 	}
 	events(of_counted, 0);
 	/* What ends a counter waits for two grace periods: a task keeps them until the guest ends. */
-	for (pid_t keeper = fork(); keeper == 0;)
-		pause();
+	if (fork() == 0) {
+		need(close(fd) == 0 && munmap(at, (FILE_PAGES + 1) * page) == 0, "munmap");
+		for (;;)
+			pause();
+	}
 }
 
 static void ignore(int number)
