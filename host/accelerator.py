@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import shutil
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
@@ -20,6 +19,7 @@ from filelock import FileLock
 
 from errors import InfraError
 from host.facts import TOOLS, text_of, tool_version
+from host.hardware import is_guest
 from host.packages import locate
 from host.process import run
 
@@ -171,12 +171,10 @@ def cpu_is_emulated(*, proc: Path = Path("/proc"), sys: Path = Path("/sys")) -> 
 
     KVM offers its guests a clock, which the translator does not have.
     """
-    flags = re.search(r"^flags\s*:(.*)$", text_of(proc / "cpuinfo"), re.M)
     clocks = text_of(sys / "devices/system/clocksource/clocksource0/available_clocksource")
     return (
         text_of(sys / "class/dmi/id/sys_vendor").strip() == "QEMU"
-        and flags is not None
-        and "hypervisor" in flags[1].split()
+        and is_guest(text_of(proc / "cpuinfo"))
         and "kvm-clock" not in clocks.split()
     )
 

@@ -518,6 +518,11 @@ def moved(pair: Paired | None) -> str:
     return f"({change})" if pair is not None and pair.within_scatter else change
 
 
+def moved_if_at_all(pair: Paired) -> str:
+    """:func:`moved`, and ``unchanged`` where both arms are equal on every seed."""
+    return "unchanged" if pair.equal else moved(pair)
+
+
 def plural(title: str) -> str:
     """``I/Os``, ``folios added``, ``page faults``: a unit's title in the plural."""
     if title.split(" ")[-1] == "ms":

@@ -22,15 +22,11 @@ MOST_SHOWN = 12
 def sentence(counts: InterruptionComparison) -> str:
     """``per I/O 0.0047 -> 0.0046 interrupts (-0.5 %), 1.02 -> 1.02 exceptions (unchanged)``."""
     parts = [
-        f"{wording.few(pair)} {kind}s ({_change(pair).strip('()')}"
+        f"{wording.few(pair)} {kind}s ({wording.moved_if_at_all(pair).strip('()')}"
         f"{', not significant' if pair.within_scatter else ''})"
         for kind, pair in counts.kinds.items()
     ]
     return f"per {counts.unit_title} {', '.join(parts) or 'no interrupts and faults'}, virtual"
-
-
-def _change(pair: Paired) -> str:
-    return "unchanged" if pair.equal else wording.moved(pair)
 
 
 def blocks(view: View, comparison: Comparison) -> list[Block]:
@@ -66,7 +62,7 @@ def _tables(comparison: Comparison, counts: InterruptionComparison) -> list[Bloc
 
 
 def _figures(count: Paired) -> tuple[str, str, str]:
-    return wording.short(count.base), wording.short(count.patched), _change(count)
+    return wording.short(count.base), wording.short(count.patched), wording.moved_if_at_all(count)
 
 
 def _handler(each: HandlerCount) -> Row:

@@ -31,14 +31,10 @@ def sentence(kinds: KindsComparison) -> str:
     for kind in KINDS:
         pair: Paired = getattr(kinds.total, kind)
         if kind in ALWAYS or not (pair.equal or pair.within_scatter):
-            change = _change(pair).strip("()")
+            change = wording.moved_if_at_all(pair).strip("()")
             mark = ", not significant" if pair.within_scatter else ""
             parts.append(f"{wording.few(pair)} {TITLES.get(kind, kind)} ({change}{mark})")
     return f"per {kinds.unit_title} {', '.join(parts)}"
-
-
-def _change(pair: Paired) -> str:
-    return "unchanged" if pair.equal else wording.moved(pair)
 
 
 def blocks(view: View, comparison: Comparison) -> list[Block]:
@@ -84,7 +80,13 @@ def _total(kind: str, pair: Paired) -> Row:
     apart = " ".join(filter(None, (wording.signed(pair.difference, 2),
                                    wording.paired_bounds(pair, 2))))  # fmt: skip
     title = TITLES.get(kind, kind)
-    return row(title, wording.short(pair.base), wording.short(pair.patched), _change(pair), apart)
+    return row(
+        title,
+        wording.short(pair.base),
+        wording.short(pair.patched),
+        wording.moved_if_at_all(pair),
+        apart,
+    )
 
 
 def _difference(pair: Paired) -> str:

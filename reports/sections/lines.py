@@ -133,5 +133,5 @@ def _row(comparison: Comparison, lines: LinesComparison, each: MovedLines) -> Ro
     ]
     if lines.other_ns:
         numbers += [wording.amount(value, 3) for value in each.other or (0.0, 0.0)]
-    change = "unchanged" if each.all_lines.equal else wording.moved(each.all_lines)
+    change = wording.moved_if_at_all(each.all_lines)
     return row(*first, change, *numbers)

@@ -36,10 +36,6 @@ TITLES = {
 MOST_SHOWN = 12
 
 
-def _moved(pair: Paired) -> str:
-    return "unchanged" if pair.equal else wording.moved(pair)
-
-
 def _short(pair: Paired, title: str) -> str:
     if pair.equal:
         return f"{title} unchanged at {wording.short(pair.base)}"
@@ -63,7 +59,8 @@ def brief(memory: MemoryComparison) -> str:
     total = memory.total
     return (
         f"Modelled {memory.machine}: LLC misses {wording.few(total.llc)} per {memory.unit_title} "
-        f"({_moved(total.llc).strip('()')}), page walks {_moved(total.walks).strip('()')}"
+        f"({wording.moved_if_at_all(total.llc).strip('()')}), "
+        f"page walks {wording.moved_if_at_all(total.walks).strip('()')}"
     )
 
 
@@ -124,7 +121,13 @@ def _tables(comparison: Comparison, memory: MemoryComparison) -> list[Block]:
 def _total(title: str, pair: Paired) -> Row:
     apart = " ".join(filter(None, (wording.signed(pair.difference, 2),
                                    wording.paired_bounds(pair, 2))))  # fmt: skip
-    return row(title, wording.short(pair.base), wording.short(pair.patched), _moved(pair), apart)
+    return row(
+        title,
+        wording.short(pair.base),
+        wording.short(pair.patched),
+        wording.moved_if_at_all(pair),
+        apart,
+    )
 
 
 def _heads(comparison: Comparison, memory: MemoryComparison) -> tuple[Column, ...]:
