@@ -54,6 +54,13 @@ class ProbeParcel:
     spans: tuple[tuple[int, int], ...]
     locks: tuple[tuple[str, int, int], ...]
     model: tuple[str, ...]
+    functions: Artefact | None
+    stacks: tuple[str, ...]
+
+    @property
+    def files(self) -> tuple[Artefact, ...]:
+        """What QEMU reads for it."""
+        return (self.plugin, self.functions) if self.functions else (self.plugin,)
 
 
 @dataclass(frozen=True)
@@ -72,7 +79,9 @@ class Parcel:
     @property
     def question(self) -> str:
         """The same for parcels that every sound worker answers with the same bytes."""
-        probe = [self.probe.plugin.sha256, repr(self.probe)] if self.probe else []
+        probe = (
+            [*(file.sha256 for file in self.probe.files), repr(self.probe)] if self.probe else []
+        )
         return _digest(self.machine.key, self.job_text, "cold" if self.cold else "", *probe)
 
     @property
@@ -124,7 +133,7 @@ def parcel_of(boot: Boot, store: ArtefactStore, kept: dict[Path, Artefact], topi
         boot.cold,
         ProbeParcel(
             kept[probe.path], probe.api, probe.qemu, probe.window, probe.spans, probe.locks,
-            probe.model,
+            probe.model, kept[probe.functions] if probe.functions else None, probe.stacks,
         )
         if probe
         else None,
@@ -156,15 +165,16 @@ def machine_of(parcel: MachineParcel, store: ArtefactStore, cache: Path) -> Mach
 def files_of(boot: Boot) -> tuple[Path, ...]:
     """The files on this host that a boot needs."""
     machine = boot.machine
-    more = (boot.probe.path,) if boot.probe else ()
-    return (machine.kernel, machine.initramfs, machine.preload, *more)
+    more = (boot.probe.path, boot.probe.functions) if boot.probe else ()
+    files = (machine.kernel, machine.initramfs, machine.preload, *more)
+    return tuple(file for file in files if file)
 
 
 def missing_bytes(parcel: Parcel, cache: Path) -> int:
     """Bytes that have to come before a parcel can be booted on this host."""
     machine = parcel.machine
     every = [machine.kernel, machine.initramfs, machine.preload]
-    every += [parcel.probe.plugin] if parcel.probe else []
+    every += parcel.probe.files if parcel.probe else ()
     return sum(artefact.size for artefact in every if not held_in(cache, artefact).exists())
 
 
@@ -181,7 +191,8 @@ def boot_of(parcel: Parcel, cache: Path) -> Boot:
         path = parcel.store.fetch(sent.plugin, cache)
         probe = Probe(
             path, sent.plugin.sha256, sent.api, sent.qemu, sent.window, sent.spans, sent.locks,
-            sent.model,
+            sent.model, parcel.store.fetch(sent.functions, cache) if sent.functions else None,
+            sent.stacks,
         )  # fmt: skip
     return Boot(
         parcel.name, "", machine, parcel.job_text, parcel.cold, probe, parcel.console_bytes

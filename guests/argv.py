@@ -46,7 +46,8 @@ class Plugin:
     [start, end) of code in which vCPUs wait, ``locks`` the functions that take locks or let
     go of them, each with its kind (``guests.probe.locks``).  ``model`` describes caches and TLBs
     to be modelled (``guests.probe.memory``), of a guest whose memory is one file, which
-    /proc/PID/maps calls ``memory``.
+    /proc/PID/maps calls ``memory``.  ``functions`` is the kernel's System.map, by which
+    call stacks are followed, and ``stacks`` are those with a meaning (``guests.probe.stacks``).
     """
 
     path: Path
@@ -56,6 +57,8 @@ class Plugin:
     locks: tuple[tuple[str, int, int], ...] = ()
     model: tuple[str, ...] = ()
     memory: str = ""
+    functions: Path | None = None
+    stacks: tuple[str, ...] = ()
 
 
 def environment(preload: Path, guest: Guest) -> dict[str, str]:
@@ -183,4 +186,6 @@ def _plugin_argument(plugin: Plugin) -> str:
     words += [f"{kind}={start:x}-{end:x}" for kind, start, end in plugin.locks]
     if plugin.model:
         words += [*plugin.model, f"ram={plugin.memory}"]
+    if plugin.functions:
+        words += [f"functions={plugin.functions}", *plugin.stacks]
     return ",".join(word.replace(",", ",,") for word in words)

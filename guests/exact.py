@@ -361,6 +361,8 @@ def plugin_of(probe: Probe | None, folder: Path, memory: Path) -> Plugin | None:
         probe.locks,
         probe.model,
         f"/memfd:{IN_MEMORY}" if memory.is_symlink() else str(memory),
+        probe.functions and probe.functions.absolute(),
+        probe.stacks,
     )
 
 
@@ -382,7 +384,7 @@ def _box(
         return None
     memory_bytes = machine.guest.memory_mib << 20
     readable = [files.kernel, files.initramfs, machine.preload.absolute()]
-    readable += [plugin.path] if plugin else []
+    readable += [path for path in (plugin.path, plugin.functions) if path] if plugin else []
     return sandbox.Box(
         tool,
         writable=tuple((place, place) for place in (folder, files.console, files.result)),

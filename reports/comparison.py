@@ -35,6 +35,7 @@ from reports.model import (
 from reports.resolution import time_resolution
 from reports.scaling import estimate
 from reports.series_findings import executed
+from reports.stacks import compare_stacks
 from reports.timelines import timelines
 from reports.verdict import Cause, Evidence, Judgement, Verdict, judge_primary, judge_secondary
 from reports.wall_model import Again, WallFacts
@@ -372,6 +373,7 @@ def _comparison(
         lines=compare_lines(manifest, view.records, view.profiles),
         kinds=compare_kinds(manifest, view.records, view.profiles),
         interruptions=compare_interruptions(manifest, view.records, view.profiles),
+        stacks=compare_stacks(manifest, view.records, view.profiles),
         scaling=estimate(
             manifest, measured, {c.name: _references(manifest, c.name) for c in manifest.cases},
             lines_held(manifest, view.records, view.profiles),

@@ -27,23 +27,25 @@ from reports.sections import (
     published,
     repeat,
     scaling,
+    stacks,
     subject,
     trust,
     verdicts,
 )
 from reports.sections.view import View, of_each_pair
 
-# What a page links to beside itself; the functions only where they were counted.
-MARKDOWN_FILE, SAMPLES_FILE, FUNCTIONS_FILE = "report.md", "samples.csv", "functions.csv"
-LINKED = (MARKDOWN_FILE, SAMPLES_FILE, FUNCTIONS_FILE)
+# What a page links to beside itself; functions and stacks only where they were counted.
+MARKDOWN_FILE, SAMPLES_FILE = "report.md", "samples.csv"
+FUNCTIONS_FILE, STACKS_FILE = "functions.csv", "stacks.csv"
+LINKED = (MARKDOWN_FILE, SAMPLES_FILE, FUNCTIONS_FILE, STACKS_FILE)
 Section = Callable[[View], list[Block]]
 
 
 def pairs(view: View) -> list[Block]:
     """What is of two arms: all of a session that has no more, else each pair in its fold."""
     sections = (
-        metrics.blocks, functions.blocks, kinds.blocks, interruptions.blocks, locks.blocks,
-        scaling.blocks, memory.blocks, lines.blocks,
+        metrics.blocks, functions.blocks, stacks.blocks, kinds.blocks, interruptions.blocks,
+        locks.blocks, scaling.blocks, memory.blocks, lines.blocks,
     )  # fmt: skip
     body = of_each_pair(view, sections)
     return body if view.session.single else [*body, Paragraph(metrics.note(view.first), "note")]
@@ -94,7 +96,8 @@ def as_html(session: SessionComparison) -> str:
     view = View(session, drawn=True)
     experiment = session.manifest.experiment
     over = f"Twinboot · {experiment.name} · {experiment.mode} mode · {subject.origin(view)}"
-    files = [name for name in LINKED if name != FUNCTIONS_FILE or view.first.attributions]
+    counted = {FUNCTIONS_FILE: view.first.attributions, STACKS_FILE: view.first.stacks}
+    files = [name for name in LINKED if counted.get(name, True)]
     links = [part for name in files for part in (", ", Link(name, name))][1:]
     beside = Paragraph(("Other files in the session's folder: ", *links), "note")
     return html.page(

@@ -2,7 +2,7 @@
 
 It is the session's head, and a comparison for each pair of arms that is compared: of two arms
 there is one.  Changes, thresholds and bounds are fractions; timelines are in the raw results,
-and functions beyond the listed ones in functions.csv.
+functions beyond the listed ones in functions.csv, and call paths beyond those in stacks.csv.
 """
 
 from __future__ import annotations
@@ -69,6 +69,9 @@ def _values(comparison: Comparison) -> dict[str, Any]:
         kinds["rows"] = kinds["rows"][: kinds["listed"]]
     for interruptions in whole["interruptions"]:
         interruptions["rows"] = interruptions["rows"][: interruptions["listed"]]
+    for stacks in whole["stacks"]:
+        stacks["rows"] = [stacks["rows"][number] for number in stacks["listed"]]
+        stacks["listed"] = list(range(len(stacks["rows"])))
     for case in whole["cases"]:
         del case["timelines"]
     if not comparison.gates:

@@ -21,6 +21,7 @@ from reports.lines_model import LinesComparison
 from reports.lock_model import LockComparison, MeasuredLocks
 from reports.memory_model import MemoryComparison
 from reports.scaling_model import Scaling
+from reports.stacks_model import StackComparison
 from reports.verdict import Judgement, Verdict
 from reports.wall_model import Again, WallFacts
 from results.record import Failure, Manifest, PhaseRecord, Record
@@ -217,6 +218,7 @@ class Comparison(Record):
     lines: tuple[LinesComparison, ...] = ()
     kinds: tuple[KindsComparison, ...] = ()
     interruptions: tuple[InterruptionComparison, ...] = ()
+    stacks: tuple[StackComparison, ...] = ()
     scaling: tuple[Scaling, ...] = ()
     wall: WallFacts | None = None
     host_findings: tuple[Finding, ...] = ()

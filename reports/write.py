@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from reports import forms, functions_table
-from reports.forms import FUNCTIONS_FILE, MARKDOWN_FILE
+from reports import forms, functions_table, stacks_table
+from reports.forms import FUNCTIONS_FILE, MARKDOWN_FILE, STACKS_FILE
 from reports.many import SessionComparison, compare_session
 from results import table
 from results.session import MeasuredSession, open_session
@@ -48,8 +48,9 @@ def write_all(
     """Write the HTML, Markdown and text reports and the tidy tables; return the comparison.
 
     ``show`` gets it first: the charts of a page take seconds, and somebody waits for a verdict.
-    ``functions.csv`` is written only where functions were counted; with more than two arms
-    each further pair has a table of its own, named for its arms.
+    ``functions.csv`` is written only where functions were counted, and ``stacks.csv`` where call
+    stacks were followed; with more than two arms each further pair has tables of its own, named
+    for its arms.
 
     Raises:
         StoreError: the folder is no session, or cannot be read.
@@ -65,10 +66,13 @@ def write_all(
         # The first pair has the plain names, the others are named for their arms.
         first = pair is comparison.comparisons[0]
         apart = "" if first else f"-{pair.manifest.base}-{pair.manifest.patched}"
-        if pair.attributions:
-            write_atomically(
-                folder / _file_name(FUNCTIONS_FILE, apart), functions_table.render(pair)
-            )
+        tables = (
+            (pair.attributions, FUNCTIONS_FILE, functions_table.render),
+            (pair.stacks, STACKS_FILE, stacks_table.render),
+        )
+        for counted, name, render in tables:
+            if counted:
+                write_atomically(folder / _file_name(name, apart), render(pair))
     write_atomically(folder / HTML, forms.render(comparison, "html"))
     write_atomically(folder / MARKDOWN_FILE, forms.render(comparison, "markdown"))
     write_atomically(folder / TEXT, forms.render(comparison, "text"))

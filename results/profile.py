@@ -14,6 +14,8 @@ from results.record import Record
 
 # Kernel code that no symbol covers, in a profile's ``kernel``.
 UNKNOWN = "[unknown]"
+# Paths too small to be listed, with all that they called, in the function that called them.
+SMALLER = "[smaller]"
 SPINNING, IDLE = "spinning", "idle"
 # With one vCPU the agent keeps it from being idle by this program, at the lowest priority.
 IDLE_PROGRAM = "busybox"
@@ -180,6 +182,20 @@ class Interruption(Record):
     count: int
 
 
+class StackFrame(Record):
+    """A kernel function as called on one path: ``depth`` 0 is called by the user or an interrupt.
+
+    ``instructions`` are those of the function itself on this path, ``calls`` the times that it was
+    entered on it.  Frames stand behind the one that called them, which is the last before them
+    with a depth that is smaller by one.  :data:`SMALLER` is no function and has no calls.
+    """
+
+    depth: int
+    function: str
+    instructions: int
+    calls: int
+
+
 class PhaseProfile(Record):
     """One phase: all instructions, by kernel function, by user file, and by vCPU.
 
@@ -201,6 +217,8 @@ class PhaseProfile(Record):
 
     ``interruptions`` are in the order of their kinds and names, None where QEMU tells of none
     (before 11.1); where it does, blocks that were left before their end are counted up to there.
+
+    ``stacks`` are the paths on which kernel functions were called, None where nobody followed them.
     """
 
     phase: str
@@ -217,6 +235,7 @@ class PhaseProfile(Record):
     lines: tuple[LineMove, ...] | None = None
     user_kinds: dict[str, tuple[int, ...]] = Field(default_factory=dict)
     interruptions: tuple[Interruption, ...] | None = None
+    stacks: tuple[StackFrame, ...] | None = None
 
     @property
     def busy(self) -> int:

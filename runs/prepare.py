@@ -203,7 +203,11 @@ class Session:
         if bench.observe == MEMORY and bench.machine:
             modelled = memory.words(bench.machine, kernel)
             named = (*modelled, *lines.slab_words(kernel)) if modelled else ()
-            return replace(self.probe, locks=fold.locks_of(kernel), model=named)
+            stacks = fold.stack_words(kernel)
+            return replace(
+                self.probe, locks=fold.locks_of(kernel), model=named,
+                functions=kernel.system_map if stacks else None, stacks=stacks,
+            )  # fmt: skip
         model = lines.words(bench.machine, kernel) if bench.machine else lines.lock_words(kernel)
         waits = fold.spans_of(kernel) if bench.guests[run.arm].vcpus > 1 else ()
         return replace(self.probe, spans=waits, locks=fold.locks_of(kernel), model=model)

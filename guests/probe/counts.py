@@ -11,7 +11,7 @@ from errors import InfraError
 from results.profile import INTERRUPTIONS, KINDS
 
 MAGIC = b"TWINPROB"
-VERSION = 8
+VERSION = 9
 HEADER = np.dtype(
     [
         ("magic", "S8"),
@@ -22,6 +22,7 @@ HEADER = np.dtype(
         ("modelled", "<u8"),
         ("shared", "<u8"),
         ("interrupted", "<u8"),
+        ("stacked", "<u8"),
     ]
 )
 ROW = np.dtype(
@@ -89,6 +90,9 @@ SLAB = np.dtype([("name", "S40"), ("size", "<u4"), ("users", "<u4")])
 INTERRUPTION = np.dtype(
     [("phase", "<u4"), ("kind", "<u4"), ("handler", "<u8"), ("from", "<u8"), ("count", "<u8")]
 )
+# A function as called from another path, and what was executed in it itself.
+PATH = np.dtype([("parent", "<u4"), ("unused", "<u4"), ("function", "<u8")])
+STACK = np.dtype([("phase", "<u4"), ("path", "<u4"), ("instructions", "<u8"), ("calls", "<u8")])
 KINDS_ROW = np.dtype([(name, "<u2") for name in KINDS])
 TRAILER = np.dtype(
     [
@@ -101,6 +105,8 @@ TRAILER = np.dtype(
         ("moves", "<u8"),
         ("slabs", "<u8"),
         ("interruptions", "<u8"),
+        ("paths", "<u8"),
+        ("stacks", "<u8"),
         ("unmapped", "<u8"),
     ]
 )
@@ -146,6 +152,10 @@ class Counts:
     ``from``, which it did not execute then, to ``handler``; ``kind`` is one of
     :data:`results.profile.INTERRUPTIONS` by number.  None are known unless ``interrupted``, and
     then blocks that were left before their end count as those of what was executed.
+
+    A row of ``paths`` (``PATH``) is a function, by its address, as called on the path ``parent``;
+    the first is the user's code, and all others are behind theirs.  A row of ``stacks`` (``STACK``)
+    says what was executed in it itself in one phase; there are none unless ``stacked``.
     """
 
     vcpus: int
@@ -165,6 +175,9 @@ class Counts:
     slabs: Rows
     interrupted: bool
     interruptions: Rows
+    stacked: bool
+    paths: Rows
+    stacks: Rows
 
 
 def parse(data: bytes) -> Counts:
@@ -192,6 +205,8 @@ def parse(data: bytes) -> Counts:
             (MOVE, "moves"),
             (SLAB, "slabs"),
             (INTERRUPTION, "interruptions"),
+            (PATH, "paths"),
+            (STACK, "stacks"),
         )
     )
     whole = sum(kind.itemsize * count for kind, count in parts) + TRAILER.itemsize
@@ -201,7 +216,7 @@ def parse(data: bytes) -> Counts:
     for kind, count in parts:
         tables.append(np.frombuffer(body, kind, count, start))
         start += kind.itemsize * count
-    rows, locks, misses, kinds, moves, slabs, interruptions = tables
+    rows, locks, misses, kinds, moves, slabs, interruptions, paths, stacks = tables
     vcpus = int(header["vcpus"])
     if np.any(rows["vcpu"] >= vcpus) or np.any(rows["phase"] == TRAILER_PHASE):
         raise CountsError(f"rows of a vCPU or phase that is none, with {vcpus} vCPUs")
@@ -217,4 +232,5 @@ def parse(data: bytes) -> Counts:
         bool(header["modelled"]), misses, int(last["unmapped"]),
         np.stack([kinds[name] for name in KINDS], axis=1).astype(np.uint64),
         bool(header["shared"]), moves, slabs, bool(header["interrupted"]), interruptions,
+        bool(header["stacked"]), paths, stacks,
     )  # fmt: skip

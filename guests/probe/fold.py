@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from errors import InfraError
 from experiment.architecture import ARCHITECTURES
-from guests.probe import counts, locks
+from guests.probe import counts, locks, stacks
 from guests.probe.counts import Counts, CountsError, Rows
 from guests.probe.lines import member_of_slab
 from guests.probe.usermap import STATIC, UserMap, user_map
@@ -146,6 +146,8 @@ def profile(
             if parsed.interrupted:
                 interruptions = parsed.interruptions[parsed.interruptions["phase"] == number]
                 more["interruptions"] = fold_interruptions(interruptions, places, phase)
+            if parsed.stacked:
+                more["stacks"] = stacks.fold(parsed, number, places.functions)
             folded.append(folded_phase.model_copy(update=more))
         return tuple(folded)
     except (CountsError, AddressesError) as error:
@@ -456,6 +458,11 @@ def spans_of(kernel: Kernel) -> tuple[tuple[int, int], ...]:
 def locks_of(kernel: Kernel) -> tuple[locks.LockPlace, ...]:
     """The functions of this kernel that take locks and let go of them (``Probe.locks``)."""
     return locks.places(_table_of(kernel), kernel.identity.arch)
+
+
+def stack_words(kernel: Kernel) -> tuple[str, ...]:
+    """What the plugin needs to follow this kernel's call stacks (``Probe.stacks``)."""
+    return stacks.words(kernel, _table_of(kernel))
 
 
 def _table_of(kernel: Kernel) -> AddressTable:

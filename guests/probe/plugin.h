@@ -160,6 +160,17 @@ struct interruption {
 	uint64_t handler, from, count;
 };
 
+/* A function (0: the user's code) as called from another path, by its number. */
+struct path {
+	uint32_t parent, unused;
+	uint64_t function;
+};
+/* What was executed in the function of a path itself, and how often it was called on it. */
+struct spent {
+	uint32_t phase, path;
+	uint64_t instructions, calls;
+};
+
 /*
  * The vCPU that executes, which callbacks of translated code ask for.  From QEMU 10.0 on they are
  * given the number of the vCPU that the code was translated for, where all of them take turns on one
@@ -184,6 +195,17 @@ struct block;
 /* One entry of it was of EXECUTED instructions of these kinds and no more. */
 void uncount(struct block *block, unsigned int vcpu, unsigned int executed,
 	     const uint16_t kinds[KINDS_COUNTED]);
+
+/* Instructions of a vCPU up to one that has LEFT in its block, itself included. */
+uint64_t clock_of(unsigned int vcpu, int left);
+
+/* As those of memory_, for call stacks (stacks.c); a block counts COUNTED instructions at once. */
+int stacks_argument(const char *argument);
+bool stacks_begin(unsigned int vcpus);
+void stacks_watch(struct qemu_plugin_tb *tb, size_t count, size_t counted);
+void stacks_mark(uint32_t phase);
+const struct spent *stacks_rows(size_t *count);
+const struct path *stacks_paths(size_t *count);
 
 /* Whether QEMU tells of discontinuities; have it tell of them (discontinuities.c). */
 bool discontinuities_begin(qemu_plugin_id_t id, unsigned int vcpus);

@@ -15,7 +15,8 @@ from host.process import run
 HERE = Path(__file__).parent
 SOURCE = HERE / "probe.c"
 BESIDE = tuple(
-    HERE / name for name in ("memory.c", "lines.c", "kinds.c", "discontinuities.c", "plugin.h")
+    HERE / name
+    for name in ("memory.c", "lines.c", "kinds.c", "discontinuities.c", "stacks.c", "plugin.h")
 )
 TIMEOUT_S = 20.0
 # The first QEMU of each form of the plugin interface, newest first; plugin.h says
@@ -31,7 +32,8 @@ class Probe:
     """A built plugin: its file and digest, the interface's version, QEMU's version.
 
     ``window`` is the instructions of a window, ``spans`` is code to wait in, ``locks`` are
-    the functions of locks, ``model`` is a machine's caches, see ``guests.argv.Plugin``.
+    the functions of locks, ``model`` is a machine's caches, ``functions`` and ``stacks`` are a
+    kernel's functions, see ``guests.argv.Plugin``.
     """
 
     path: Path
@@ -42,6 +44,8 @@ class Probe:
     spans: tuple[tuple[int, int], ...] = ()
     locks: tuple[tuple[str, int, int], ...] = ()
     model: tuple[str, ...] = ()
+    functions: Path | None = None
+    stacks: tuple[str, ...] = ()
 
 
 def provide(cache: Path, architecture: Architecture = X86_64) -> Probe:

@@ -31,7 +31,8 @@
  *
  * The file (numbers in the host's order, little-endian on every host of the lab):
  *
- *   header   char magic[8]; u32 version; u32 vcpus; u64 window, spans, modelled, shared, interrupted;
+ *   header   char magic[8]; u32 version; u32 vcpus; u64 window, spans, modelled, shared, interrupted,
+ *            stacked;
  *   rows     u32 phase; u32 window; u16 vcpu; u16 instructions; u32 kinds; u64 address;
  *            u64 entries;   only blocks that were entered
  *            Kinds is the place in the table of that name that says what the instructions are.
@@ -64,13 +65,17 @@
  *            From is the one that was not executed; none unless the header says interrupted, with
  *            which blocks that were left before their end have the length that was executed
  *            (discontinuities.c).
+ *   paths    u32 parent, 0; u64 function;   functions as called on a path, by the number that these
+ *            have, from 0, the user's code, on; the address is the function's first (stacks.c)
+ *   stacks   u32 phase; u32 path; u64 instructions, calls;   what was executed in the function itself
  *   trailer  u32 phase, 0xffffffff; u32 lost; u64 rows, locks, misses, kinds, moves, slabs,
- *            interruptions, unmapped;   how many there are of each.  Lost are the times that a lock was taken whose last holder was
+ *            interruptions, paths, stacks, unmapped;   how many there are of each.  Lost are the times that a lock was taken whose last holder was
  *            never seen to let go, unmapped the accesses that the model found no page for.
  *            Written when QEMU ends by itself: a file without one was cut short.
  *
  * With a machine's caches among the arguments a model of them is fed, too (memory.c), or with a
- * private cache for each vCPU one of the lines that move between them (lines.c).
+ * private cache for each vCPU one of the lines that move between them (lines.c).  With a kernel's
+ * functions among them call stacks are followed (stacks.c).
  *
  * With several vCPUs a callback counts, whatever the version of the API (plugin.h).  -icount
  * runs all of them on one thread: nothing races.  (A scoreboard would not do from QEMU 10.0 on: the
@@ -117,7 +122,7 @@ static const uint8_t MARK_TAIL[] = { 0x57, 0x54 };
 struct header {
 	char magic[8];
 	uint32_t version, vcpus;
-	uint64_t window, spans, modelled, shared, interrupted;
+	uint64_t window, spans, modelled, shared, interrupted, stacked;
 };
 
 struct row {
@@ -135,7 +140,7 @@ struct use {
 
 struct trailer {
 	uint32_t phase, lost;
-	uint64_t rows, locks, misses, kinds, moves, slabs, interruptions, unmapped;
+	uint64_t rows, locks, misses, kinds, moves, slabs, interruptions, paths, stacks, unmapped;
 };
 
 struct block {
@@ -164,7 +169,7 @@ static uint32_t *kinds_table;
 static uint32_t kinds_used, kinds_room;
 static size_t used, room;
 static unsigned int vcpus;
-static bool inlined, modelled, shared, interrupted;
+static bool inlined, clocked, modelled, shared, interrupted, stacked;
 static uint32_t phase, window;
 static uint64_t window_size, window_left, rows;
 static FILE *out;
@@ -341,8 +346,7 @@ static void take_spans(void)
 	}
 }
 
-/* Instructions of a vCPU up to one that has LEFT in its block, itself included. */
-static uint64_t now(unsigned int vcpu, unsigned int left)
+uint64_t clock_of(unsigned int vcpu, int left)
 {
 #if PROBE_API > 1
 	if (inlined)
@@ -425,7 +429,7 @@ static void take_locks(void)
 	slabs_read();
 	for (unsigned int i = 0; i < hold_count; i++) {
 		struct hold *hold = &holds[i];
-		uint64_t when = now(hold->vcpu, 0);
+		uint64_t when = clock_of(hold->vcpu, 0);
 
 		if (when > hold->since)
 			use_of(hold->lock, hold->site, hold->kind, 0)->held += when - hold->since;
@@ -547,7 +551,7 @@ static void on_take(unsigned int vcpu, qemu_plugin_meminfo_t info, uint64_t lock
 		lost++;
 		end_hold(0, holds[0].since, executed - left);
 	}
-	holds[hold_count++] = (struct hold){ lock, site, now(vcpu, left), vcpu, kind };
+	holds[hold_count++] = (struct hold){ lock, site, clock_of(vcpu, left), vcpu, kind };
 	lane->took = kind == SPIN ? lock : lane->took;
 }
 
@@ -600,8 +604,8 @@ static void on_free(unsigned int vcpu, qemu_plugin_meminfo_t info, uint64_t lock
 		if (holds[at].lock == lock) {
 			/* By another vCPU: a task that held it has moved. */
 			end_hold(at,
-				 holds[at].vcpu == vcpu ? now(vcpu, (uintptr_t)data) :
-							  now(holds[at].vcpu, 0),
+				 holds[at].vcpu == vcpu ? clock_of(vcpu, (uintptr_t)data) :
+							  clock_of(holds[at].vcpu, 0),
 				 executed - (uintptr_t)data);
 			return;
 		}
@@ -635,6 +639,8 @@ static void on_mark(unsigned int vcpu, void *next)
 		memory_mark(phase);
 	if (shared)
 		lines_mark(phase);
+	if (stacked)
+		stacks_mark(phase);
 	discontinuities_mark(phase);
 	phase = (uint32_t)(uintptr_t)next;
 	window = 0;
@@ -825,7 +831,7 @@ void uncount(struct block *block, unsigned int vcpu, unsigned int executed_of,
 	struct kinds of;
 
 #if PROBE_API > 1
-	if (inlined && place_count)
+	if (inlined && clocked)
 		add(board_clock, vcpu, -rest);
 #endif
 	lanes[vcpu].clock -= rest;
@@ -984,7 +990,7 @@ static size_t together(struct qemu_plugin_tb *tb)
 	if (inlined)
 		qemu_plugin_register_vcpu_insn_exec_inline(last, QEMU_PLUGIN_INLINE_ADD_U64,
 							   &block->entries[0], 1);
-	if (inlined && place_count)
+	if (inlined && clocked)
 		qemu_plugin_register_vcpu_insn_exec_inline(last, QEMU_PLUGIN_INLINE_ADD_U64,
 							   &lanes[0].clock, 1);
 	if (!inlined)
@@ -1014,14 +1020,14 @@ static void instrument(struct qemu_plugin_tb *tb)
 	else
 		qemu_plugin_register_vcpu_tb_exec_inline(tb, QEMU_PLUGIN_INLINE_ADD_U64,
 							 &block->entries[0], 1);
-	if (inlined && place_count)
+	if (inlined && clocked)
 		qemu_plugin_register_vcpu_tb_exec_inline(tb, QEMU_PLUGIN_INLINE_ADD_U64,
 							 &lanes[0].clock, counted);
 #else
 	else
 		qemu_plugin_register_vcpu_tb_exec_inline_per_vcpu(
 			tb, QEMU_PLUGIN_INLINE_ADD_U64, block->counter, 1);
-	if (inlined && place_count)
+	if (inlined && clocked)
 		qemu_plugin_register_vcpu_tb_exec_inline_per_vcpu(
 			tb, QEMU_PLUGIN_INLINE_ADD_U64, board_clock, counted);
 #endif
@@ -1029,6 +1035,8 @@ static void instrument(struct qemu_plugin_tb *tb)
 		memory_watch(tb, count);
 	if (shared)
 		lines_watch(tb, count);
+	if (stacked)
+		stacks_watch(tb, count, counted);
 	for (size_t i = 0; i < count; i++) {
 		struct qemu_plugin_insn *insn = qemu_plugin_tb_get_insn(tb, i);
 		size_t size = bytes_of(insn, bytes);
@@ -1049,7 +1057,10 @@ static void finish(void)
 	const struct move *moves = NULL;
 	const struct slab *slabs = NULL;
 	const struct interruption *interruptions;
+	const struct path *paths = NULL;
+	const struct spent *stacks = NULL;
 	size_t missed = 0, moved_count = 0, slab_count = 0, interruption_count;
+	size_t path_count = 0, stack_count = 0;
 
 	take_all();
 	take_spans();
@@ -1062,6 +1073,11 @@ static void finish(void)
 		lines_mark(phase);
 		moves = lines_rows(&moved_count);
 	}
+	if (stacked) {
+		stacks_mark(phase);
+		paths = stacks_paths(&path_count);
+		stacks = stacks_rows(&stack_count);
+	}
 	slabs = lines_slabs(&slab_count);
 	discontinuities_mark(phase);
 	interruptions = discontinuities_rows(&interruption_count);
@@ -1071,6 +1087,8 @@ static void finish(void)
 	write_all(moves, sizeof(*moves), moved_count);
 	write_all(slabs, sizeof(*slabs), slab_count);
 	write_all(interruptions, sizeof(*interruptions), interruption_count);
+	write_all(paths, sizeof(*paths), path_count);
+	write_all(stacks, sizeof(*stacks), stack_count);
 	trailer.lost = lost;
 	trailer.rows = rows;
 	trailer.locks = written_count;
@@ -1079,6 +1097,8 @@ static void finish(void)
 	trailer.moves = moved_count;
 	trailer.slabs = slab_count;
 	trailer.interruptions = interruption_count;
+	trailer.paths = path_count;
+	trailer.stacks = stack_count;
 	write_all(&trailer, sizeof(trailer), 1);
 	if (fclose(out) != 0)
 		perror("probe: the counts could not be written");
@@ -1132,7 +1152,7 @@ static enum place_kind place_kind(const char *argument)
 
 int qemu_plugin_install(qemu_plugin_id_t id, const qemu_info_t *info, int argc, char **argv)
 {
-	struct header header = { "TWINPROB", 8, 0, 0, 0, 0, 0, 0 };
+	struct header header = { "TWINPROB", 9, 0, 0, 0, 0, 0, 0, 0 };
 	const char *path = NULL;
 
 	for (int i = 0; i < argc; i++) {
@@ -1140,9 +1160,10 @@ int qemu_plugin_install(qemu_plugin_id_t id, const qemu_info_t *info, int argc, 
 
 		if (of_memory == 0)
 			of_memory = memory_argument(argv[i]);
-
+		if (of_memory == 0)
+			of_memory = stacks_argument(argv[i]);
 		if (of_memory < 0) {
-			fprintf(stderr, "probe: no such memory: %s\n", argv[i]);
+			fprintf(stderr, "probe: not to be followed: %s\n", argv[i]);
 			return -1;
 		}
 		if (of_memory > 0)
@@ -1212,6 +1233,9 @@ int qemu_plugin_install(qemu_plugin_id_t id, const qemu_info_t *info, int argc, 
 	header.shared = shared;
 	interrupted = discontinuities_begin(id, vcpus);
 	header.interrupted = interrupted;
+	stacked = stacks_begin(vcpus);
+	header.stacked = stacked;
+	clocked = place_count || stacked;
 	if (fwrite(&header, sizeof(header), 1, out) != 1) {
 		perror(path);
 		return -1;

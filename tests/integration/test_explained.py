@@ -92,6 +92,39 @@ def test_a_modelled_machine_is_not_felt_and_its_misses_are_counted(
     assert "Caches and TLBs, modelled" in explained.out
 
 
+def test_every_instruction_of_the_kernel_is_on_one_call_path(
+    explained: EndedSession, comparison: Comparison
+) -> None:
+    profiles = {profile.run_id: profile for profile in open_session(explained.folder).profiles}
+    for arm in ("base", "patched"):
+        (modelled,) = profiles[f"filemap-4k.b00.{arm}.memory"].phases
+        (judged,) = profiles[f"filemap-4k.b00.{arm}"].phases
+        assert judged.stacks is None
+        assert modelled.stacks is not None
+        on_paths = sum(frame.instructions for frame in modelled.stacks)
+        executed = sum(function.instructions for function in judged.kernel)
+        # Not the first ones of a vector's entry, which belong to what it interrupted.
+        assert on_paths == pytest.approx(executed, rel=1e-5)
+        for name in ("filemap_add_folio", "brd_submit_bio", "__do_fault"):
+            calls = sum(frame.calls for frame in modelled.stacks if frame.function == name)
+            every = next(each.calls for each in judged.kernel if each.name == name)
+            # A small path has no row.
+            assert every * 0.999 < calls <= every
+    (stacks,) = comparison.stacks
+    below = {row.path for row in stacks.rows}
+    assert any(path[-2:] == ("xas_load", "xas_start") for path in below)
+    faults = next(row for row in stacks.rows if row.path == ("asm_exc_page_fault",))
+    assert faults.total.base > stacks.total.base / 2
+    # The walks that the series saves are those of one call; with one seed all else moves, too.
+    assert stacks.focus[-1] == "filemap_add_folio"
+    gone = stacks.rows[stacks.listed[0]]
+    assert (gone.function, gone.callers[-2:]) == (
+        "xas_load",
+        ("__filemap_add_folio", "xa_get_order"),
+    )
+    assert (explained.folder / "stacks.csv").is_file()
+
+
 def test_misses_are_counted_by_lock_and_are_in_the_range(
     explained: EndedSession, comparison: Comparison
 ) -> None:

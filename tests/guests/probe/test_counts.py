@@ -33,6 +33,8 @@ INTERRUPTIONS: list[tuple[int, ...]] = [
     (1, 0, 0xFFFFFFFF81000000, 0xFFFFFFFF81000120, 7),
     (2, 1, 0xFFFFFFFF81000000, 0x400000, 5),
 ]
+PATHS: list[tuple[int, ...]] = [(0, 0, 0), (0, 0, 0xFFFFFFFF81000000), (1, 0, 0xFFFFFFFF81000120)]
+STACKS: list[tuple[int, ...]] = [(1, 1, 70, 3), (1, 2, 9, 0)]
 SLABS = [(b"xfs_inode", 952, 1), (b"kmalloc-64", 64, 3)]
 # Of each instruction: loads, stores, atomics, barriers, divisions, system.
 KINDS: tuple[tuple[int, ...], ...] = ((0, 0, 0, 0, 0, 0), (3, 2, 1, 0, 1, 0))
@@ -54,19 +56,23 @@ def written(
     moves: Sequence[tuple[int, ...]] = (),
     slabs: Sequence[tuple[bytes, int, int]] = (),
     interruptions: Sequence[tuple[int, ...]] | None = None,
+    paths: Sequence[tuple[int, ...]] = (),
+    stacks: Sequence[tuple[int, ...]] = (),
 ) -> bytes:
     """A file as probe.c documents it."""
-    forms = bool(misses), bool(moves), interruptions is not None
-    header = struct.pack("<8sIIQQQQQ", b"TWINPROB", version, vcpus, window, spans, *forms)
-    tables = (rows, locks, misses, kinds, moves, slabs, interruptions or ())
-    trailer = struct.pack("<II8Q", 0xFFFFFFFF, lost, *map(len, tables), unmapped)
+    forms = bool(misses), bool(moves), interruptions is not None, bool(paths)
+    header = struct.pack("<8sIIQQQQQQ", b"TWINPROB", version, vcpus, window, spans, *forms)
+    tables = (rows, locks, misses, kinds, moves, slabs, interruptions or (), paths, stacks)
+    trailer = struct.pack("<II10Q", 0xFFFFFFFF, lost, *map(len, tables), unmapped)
     blocks = b"".join(struct.pack("<IIHHIQQ", *row) for row in rows)
     blocks += b"".join(struct.pack("<II12Q", *(*row, 0, 0, 0, 0)[:14]) for row in locks)
     blocks += b"".join(struct.pack("<II8Q", *row) for row in misses)
     blocks += b"".join(struct.pack("<6H", *kind) for kind in kinds)
     blocks += b"".join(struct.pack("<II8Q", *row) for row in moves)
     blocks += b"".join(struct.pack("<40sII", *slab) for slab in slabs)
-    return header + blocks + b"".join(struct.pack("<II3Q", *row) for row in tables[-1]) + trailer
+    blocks += b"".join(struct.pack("<II3Q", *row) for row in interruptions or ())
+    blocks += b"".join(struct.pack("<IIQ", *row) for row in paths)
+    return header + blocks + b"".join(struct.pack("<IIQQ", *row) for row in stacks) + trailer
 
 
 def test_rows_as_they_were_written() -> None:
@@ -113,6 +119,15 @@ def test_slab_caches_that_objects_are_of_stand_behind_the_lines() -> None:
     assert [tuple(row) for row in counted.moves.tolist()] == MOVES
 
 
+def test_stacks_stand_behind_all_else() -> None:
+    counted = counts.parse(written(ROWS, interruptions=INTERRUPTIONS, paths=PATHS, stacks=STACKS))
+    assert counted.stacked
+    assert [tuple(row) for row in counted.paths.tolist()] == PATHS
+    assert [tuple(row) for row in counted.stacks.tolist()] == STACKS
+    assert [tuple(row) for row in counted.interruptions.tolist()] == INTERRUPTIONS
+    assert not counts.parse(written(ROWS)).stacked
+
+
 def test_interruptions_are_none_where_nobody_tells_of_them() -> None:
     counted = counts.parse(written(ROWS, interruptions=INTERRUPTIONS))
     assert counted.interrupted
@@ -136,8 +151,9 @@ def test_a_run_without_phases_has_no_rows() -> None:
 
 def test_cut_anywhere_it_is_refused() -> None:
     whole = written(
-        ROWS, locks=LOCKS, misses=MISSES, moves=MOVES, slabs=SLABS, interruptions=INTERRUPTIONS
-    )
+        ROWS, locks=LOCKS, misses=MISSES, moves=MOVES, slabs=SLABS, interruptions=INTERRUPTIONS,
+        paths=PATHS, stacks=STACKS,
+    )  # fmt: skip
     for length in range(len(whole)):
         with pytest.raises(CountsError):
             counts.parse(whole[:length])
@@ -145,17 +161,17 @@ def test_cut_anywhere_it_is_refused() -> None:
 
 def test_lost_row_is_missed() -> None:
     whole = written(ROWS)
-    with pytest.raises(CountsError, match="cut short after 184 bytes"):
-        counts.parse(whole[:56] + whole[88:])
+    with pytest.raises(CountsError, match="cut short after 208 bytes"):
+        counts.parse(whole[:64] + whole[96:])
     whole = written(ROWS, locks=LOCKS)
     with pytest.raises(CountsError, match="cut short after"):
-        counts.parse(whole[:120] + whole[200:])
+        counts.parse(whole[:128] + whole[208:])
 
 
 def test_another_programs_file_and_another_version_are_named() -> None:
     with pytest.raises(CountsError, match="not written by the probe: b'\\\\x7fELF"):
         counts.parse(b"\x7fELF" + bytes(100))
-    with pytest.raises(CountsError, match="version 1 of the probe's file, not 8"):
+    with pytest.raises(CountsError, match="version 1 of the probe's file, not 9"):
         counts.parse(written(ROWS, version=1))
 
 
@@ -166,7 +182,7 @@ def test_row_of_a_vcpu_that_is_none() -> None:
 
 @given(st.binary(max_size=300))
 def test_any_bytes_are_read_or_refused(tail: bytes) -> None:
-    for data in (tail, b"TWINPROB" + tail, written(ROWS, locks=LOCKS)[:56] + tail):
+    for data in (tail, b"TWINPROB" + tail, written(ROWS, locks=LOCKS)[:64] + tail):
         try:
             counted = counts.parse(data)
         except CountsError:

@@ -665,3 +665,51 @@ def test_interruptions_are_by_handler_and_by_what_was_interrupted(kernel: Kernel
     assert [each.count for each in second.interruptions] == [9]
     plain = fold.profile(written([row(0x100, 7)]), kernel, FILES, [PHASE], result())
     assert plain[0].interruptions is None
+
+
+# By number: none, walk, add_folio from walk, its part that was split off, twin from that.
+PATHS = [
+    (0, 0, 0), (0, 0, START + 0x500), (1, 0, START + 0x100), (1, 0, START + 0x200),
+    (3, 0, START + 0x300), (2, 0, START + 0x400),
+]  # fmt: skip
+
+
+def stacks_of(
+    kernel: Kernel, spent: list[tuple[int, ...]], paths: list[tuple[int, ...]] = PATHS
+) -> list[tuple[int, str, int, int]]:
+    data = written([row(0x100, 7)], paths=paths, stacks=spent)
+    (only,) = fold.profile(data, kernel, FILES, [PHASE], result())
+    assert only.stacks is not None
+    return [tuple(frame.model_dump().values()) for frame in only.stacks]  # type: ignore[misc]
+
+
+def test_stacks_are_by_name_and_a_split_function_is_one(kernel: Kernel) -> None:
+    spent = [
+        (1, 0, 99, 0), (1, 1, 50, 2), (1, 2, 10, 3), (1, 3, 4, 0), (1, 4, 20, 1), (1, 5, 30, 1),
+        (2, 1, 77, 1),
+    ]  # fmt: skip
+    assert stacks_of(kernel, spent) == [
+        (0, "walk", 50, 2),
+        (1, "add_folio", 14, 3),
+        (2, "twin@a.c", 20, 1),
+        (2, "twin@b.c", 30, 1),
+    ]
+
+
+def test_small_paths_are_put_together_where_they_were_called(kernel: Kernel) -> None:
+    spent = [(1, 1, 10**6, 1), (1, 2, 30, 1), (1, 5, 9, 1), (1, 4, 3, 1)]
+    assert stacks_of(kernel, spent) == [(0, "walk", 10**6, 1), (1, "[smaller]", 42, 0)]
+
+
+@pytest.mark.parametrize(
+    ("paths", "spent", "why"),
+    [
+        ([*PATHS, (7, 0, START)], [(1, 1, 5, 1)], "path 6 is called from path 7"),
+        (PATHS, [(1, 6, 5, 1)], "path 6 of 6"),
+    ],
+)
+def test_stacks_of_paths_that_are_none_are_refused(
+    kernel: Kernel, paths: list[tuple[int, ...]], spent: list[tuple[int, ...]], why: str
+) -> None:
+    with pytest.raises(InfraError, match=why):
+        stacks_of(kernel, spent, paths)
