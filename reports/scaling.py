@@ -10,7 +10,7 @@ and the most of each, and the range is what any choice of them gives, the same c
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -20,6 +20,7 @@ from experiment.machine import MachineSpec, ManyCpus
 from reports.lock_model import MeasuredLock, MeasuredLocks
 from reports.missed import MissedInPhase, cycles_of
 from reports.model import Reference
+from reports.paired import Floats
 from reports.queueing import lock_throughput
 from reports.scaling_model import MissedEach, PublishedPoint, Range, Scaling, ScalingPoint
 from results.record import Manifest
@@ -52,18 +53,19 @@ class _Arm(NamedTuple):
     missed_held_ns: float = 0.0
 
 
-class _Assumption(NamedTuple):
+class _Assumptions(NamedTuple):
     """ns of an instruction without and with the lock, of a transfer; and lines of a hold.
 
-    Then the parts of misses' latencies that are waited for without the lock and with it.
+    Then the parts of misses' latencies that are waited for without the lock and with it.  Arrays
+    of one length, a number of each for an assumption.
     """
 
-    apart_ns: float
-    held_ns: float
-    transfer_ns: float
-    lines: float
-    apart_waited: float
-    held_waited: float
+    apart_ns: Floats
+    held_ns: Floats
+    transfer_ns: Floats
+    lines: Floats
+    apart_waited: Floats
+    held_waited: Floats
 
 
 def speeds_of(many: ManyCpus, *, misses: bool) -> Range | None:
@@ -74,7 +76,7 @@ def speeds_of(many: ManyCpus, *, misses: bool) -> Range | None:
     return many.instructions_per_cycle_in_caches if misses else many.instructions_per_cycle
 
 
-def _assumptions(many: ManyCpus, lines: Range, *, misses: bool) -> Iterator[_Assumption]:
+def _assumptions(many: ManyCpus, lines: Range, *, misses: bool) -> _Assumptions:
     """Every range in steps, in all combinations: a change may be largest between two ends.
 
     What is counted, with no line that moves, no miss that is waited for and instructions that are
@@ -86,16 +88,15 @@ def _assumptions(many: ManyCpus, lines: Range, *, misses: bool) -> Iterator[_Ass
     waits = itertools.product(WAITED if misses else (0.0,), repeat=2)
     held_lines = np.linspace(*lines, STEPS)
     transfers = [(0.0, 0.0), *itertools.product(sorted({*many.transfer_ns}), held_lines)]
-    for speed, transfer, waited in itertools.product(
-        itertools.product(speeds, repeat=2), transfers, waits
-    ):
-        yield _Assumption(*map(float, (*speed, *transfer, *waited)))
+    combined = itertools.product(itertools.product(speeds, repeat=2), transfers, waits)
+    rows = [(*speed, *transfer, *waited) for speed, transfer, waited in combined]
+    return _Assumptions(*np.array(rows, np.float64).T)
 
 
-def _throughput(arm: _Arm, cpus: int, by: _Assumption) -> float:
+def _throughput(arm: _Arm, cpus: int, by: _Assumptions) -> Floats:
     """Units of work in a nanosecond."""
     apart = (arm.instructions - arm.held) * by.apart_ns + arm.missed_ns * by.apart_waited
-    apart /= arm.acquisitions
+    apart = apart / arm.acquisitions
     # What another CPU held last is fetched from there.
     fetched = by.lines * by.transfer_ns * (cpus - 1) / cpus
     held = arm.held * by.held_ns + arm.missed_held_ns * by.held_waited
@@ -103,20 +104,18 @@ def _throughput(arm: _Arm, cpus: int, by: _Assumption) -> float:
     return lock_throughput(cpus, apart, held, HANDOVER_LINES * by.transfer_ns) / arm.acquisitions
 
 
-def _point(
-    base: _Arm, patched: _Arm, cpus: int, assumptions: Sequence[_Assumption]
-) -> ScalingPoint:
-    ends: list[tuple[float, float, float]] = []
-    for each in assumptions:
-        alone = _throughput(base, 1, each)
-        both = [_throughput(arm, cpus, each) for arm in (base, patched)]
-        ends.append((both[0] / alone, both[1] / alone, both[1] / both[0] - 1))
-    before, after, change = zip(*ends, strict=True)
+def _ends(values: Floats) -> Range:
+    return float(values.min()), float(values.max())
+
+
+def _point(base: _Arm, patched: _Arm, cpus: int, assumptions: _Assumptions) -> ScalingPoint:
+    alone = _throughput(base, 1, assumptions)
+    before, after = (_throughput(arm, cpus, assumptions) for arm in (base, patched))
     return ScalingPoint(
         cpus=cpus,
-        base=(min(before), max(before)),
-        patched=(min(after), max(after)),
-        change=(min(change), max(change)),
+        base=_ends(before / alone),
+        patched=_ends(after / alone),
+        change=_ends(after / before - 1),
     )
 
 
@@ -182,7 +181,7 @@ def _scaling(
     ]
     reference = bandwidths[0] if bandwidths else None
     lines = held_lines.get(lock.label, LINES)
-    assumptions = tuple(_assumptions(machine.many, lines, misses=missed_held is not None))
+    assumptions = _assumptions(machine.many, lines, misses=missed_held is not None)
     return Scaling(
         case=locks.case,
         phase=locks.phase,
