@@ -82,21 +82,23 @@ def columns(base: Floats, patched: Floats) -> list[Paired]:
     constant = (apart == apart[0]).all(axis=0)
     means[2] = np.where(constant, apart[0], means[2])
     half = np.where(constant, 0.0, half)
-    ends = [(matrix.min(axis=0), matrix.max(axis=0)) for matrix in (base, patched, apart)]
+    ends = [
+        list(zip(matrix.min(axis=0).tolist(), matrix.max(axis=0).tolist(), strict=True))
+        for matrix in (base, patched, apart)
+    ]
+    low, high = (means[2] - half).tolist(), (means[2] + half).tolist()
+    # Numbers of Python's own: taking thousands out of arrays one by one takes longer than all else.
+    rows = zip(*(mean.tolist() for mean in means), *ends, low, high, strict=True)
     return [
         Paired(
-            base=float(means[0][i]),
-            patched=float(means[1][i]),
-            difference=float(means[2][i]),
-            base_range=(float(ends[0][0][i]), float(ends[0][1][i])),
-            patched_range=(float(ends[1][0][i]), float(ends[1][1][i])),
-            difference_range=(float(ends[2][0][i]), float(ends[2][1][i])),
-            low=float(means[2][i] - half[i]) if n > 1 else None,
-            high=float(means[2][i] + half[i]) if n > 1 else None,
-            n=n,
+            base=before, patched=after, difference=difference,
+            base_range=before_range, patched_range=after_range, difference_range=moved_range,
+            low=least if n > 1 else None, high=most if n > 1 else None, n=n,
         )
-        for i in range(base.shape[1])
-    ]
+        for (
+            before, after, difference, before_range, after_range, moved_range, least, most,
+        ) in rows
+    ]  # fmt: skip
 
 
 def pair(base: Sequence[float] | Floats, patched: Sequence[float] | Floats) -> Paired:
