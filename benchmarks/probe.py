@@ -1,11 +1,11 @@
 """What the probe costs, and how exactly it counts, on this host.
 
 Runs the unpatched kernel of an experiment from one snapshot in turns: without the probe,
-with it, with it watching locks, too, as sessions do, and with a machine's caches modelled, or,
-with several vCPUs, lines that move between them.  The lab promises that all send the same bytes,
-that counts are the same bytes each time, at most 1.3 times the host's CPU time, at most 1.15 times
-that of a probe without locks, and with a model at most 2.5 times the plain run on one vCPU, and is
-to take 3 times on several (docs/lines.md has what was seen).
+with it, with it watching locks, too, as sessions do, with call stacks besides, and with a machine's
+caches modelled, or, with several vCPUs, lines that move between them.  The lab promises that all
+send the same bytes, that counts are the same bytes each time, at most 1.3 times the host's CPU
+time, at most 1.15 times that of a probe without locks, and with a model at most 2.5 times the plain
+run on one vCPU, and is to take 3 times on several (docs/lines.md has what was seen).
 
     .venv/bin/python benchmarks/probe.py --runs 3
     .venv/bin/python benchmarks/probe.py --vcpus 4 --cpu Nehalem,-hypervisor
@@ -32,6 +32,12 @@ from guests.probe.plugin import Probe
 from host.facts import cache_folder
 from runs.options import Options
 from runs.prepare import can_be_modelled, can_share_lines, catalogue, prepare
+
+# Forms of the probe that write more than it, and what they do.
+MORE = {
+    "locks": "", "stacks": "call stacks followed", "memory": "caches modelled",
+    "lines": "lines followed",
+}  # fmt: skip
 
 
 def silent(word: str) -> None:
@@ -69,6 +75,8 @@ def main() -> int:
     kernel = session.bench(planned).kernels[planned.arm]
     locks = dataclasses.replace(probe, locks=fold.locks_of(kernel))
     forms: dict[str, Probe | None] = {"plain": None, "probe": probe, "locks": locks}
+    if words := fold.stack_words(kernel):
+        forms["stacks"] = dataclasses.replace(locks, functions=kernel.system_map, stacks=words)
     if arguments.memory != "none" and can_be_modelled([machine.guest]):
         modelled = memory.words(load_machine(Path(arguments.memory)), kernel)
         forms["memory"] = dataclasses.replace(probe, model=modelled)
@@ -92,10 +100,10 @@ def main() -> int:
     results = {channel.fingerprint(done.files or {}) for done in everything}
     counts = {
         hashlib.sha256(done.counts or b"").hexdigest()
-        for form in ("locks", "memory", "lines")
+        for form in MORE
         for done in outcomes.get(form, ())
     }
-    kinds = len({"locks", "memory", "lines"} & forms.keys())
+    kinds = len(set(MORE) & forms.keys())
     cpu_s = {form: statistics.median(done.cpu_s for done in outcomes[form]) for form in forms}
     plain, counted, locked = cpu_s["plain"], cpu_s["probe"], cpu_s["locks"]
     first = outcomes["locks"][0]
@@ -104,8 +112,8 @@ def main() -> int:
         f"CPU time of the probe {counted / plain:.3f} x, with locks {locked / plain:.3f} x, "
         f"{locked / counted:.3f} x of the probe; {len(first.counts or b'') / 1e6:.1f} MB"
     )
-    for form, title in (("memory", "caches modelled"), ("lines", "lines followed")):
-        if form in forms:
+    for form, title in MORE.items():
+        if form in forms and title:
             print(f"CPU time with {title} {cpu_s[form] / plain:.3f} x the plain run")
     for phase, share in fold.overcount(first.counts or b"", first.files or {}, phases).items():
         print(f"{phase}: counted {share:+.4%} against the guest's clock")
