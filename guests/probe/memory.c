@@ -64,7 +64,10 @@
 #define MM_BYTES 4096u
 #define NOWHERE UINT64_MAX
 
-/* Tags are numbers of lines + 1, 0 is none; USED are the times when each was used last. */
+/*
+ * Tags are numbers of lines + 1, 0 is none.  USED are the times when each was used last; below L1
+ * there are none, and tags of a set are in the order of their use, the last one first.
+ */
 struct cache {
 	uint32_t sets, ways, *tags;
 	uint64_t *used;
@@ -107,14 +110,17 @@ struct slot {
 	uint32_t at, tag;
 };
 
-/* A block; its first line has a slot of its own. */
+/*
+ * A block; its first line has a slot of its own.  What is read each time that it is executed is
+ * in one line of the host's caches, which thousands of blocks do not fit into.
+ */
 struct code {
 	uint64_t address;
 	uint32_t instructions, lines;
 	struct slot first;
 	uint64_t counts[MISSES];
 	struct code *next;
-};
+} __attribute__((aligned(1 << LINE_BITS)));
 
 static struct cache l1d, l1i, l2, llc;
 static struct level d1, i1, d2, i2;
@@ -143,7 +149,7 @@ static uint64_t unmapped;
 /* The page of an access without page tables. */
 static struct entry unpaged = { .key = 1 };
 
-/* Use a line, and say where it is from now on; whether it was there. */
+/* Use a line of an L1, and say where it is from now on; whether it was there. */
 static inline bool touch(struct cache *cache, uint32_t line, uint32_t *place)
 {
 	uint32_t first = (line & (cache->sets - 1)) * cache->ways, oldest = first;
@@ -162,9 +168,28 @@ static inline bool touch(struct cache *cache, uint32_t line, uint32_t *place)
 	return false;
 }
 
+static inline uint32_t *tags_of(const struct cache *cache, uint32_t line)
+{
+	return cache->tags + (size_t)(line & (cache->sets - 1)) * cache->ways;
+}
+
+/* Use a line of a cache below; whether it was there. */
+static inline bool touch_below(struct cache *cache, uint32_t line)
+{
+	uint32_t *set = tags_of(cache, line), at = 0;
+	bool found;
+
+	while (at < cache->ways - 1 && set[at] != line + 1)
+		at++;
+	found = set[at] == line + 1;
+	memmove(set + 1, set, at * sizeof(*set));
+	set[0] = line + 1;
+	return found;
+}
+
 static bool holds(const struct cache *cache, uint32_t line)
 {
-	const uint32_t *set = cache->tags + (size_t)(line & (cache->sets - 1)) * cache->ways;
+	const uint32_t *set = tags_of(cache, line);
 
 	for (uint32_t at = 0; at < cache->ways; at++)
 		if (set[at] == line + 1)
@@ -180,7 +205,6 @@ static void prefetch(uint32_t line, struct code *code)
 	unsigned int *hint = &hints[page & (HINTS - 1)], last = *hint;
 	int32_t at = line % LINES_OF_PAGE, way, from, to;
 	struct stream *stream = NULL, *oldest = &streams[0];
-	uint32_t place;
 
 	if (streams[last].page == page && streams[last].used)
 		stream = &streams[last];
@@ -214,8 +238,8 @@ static void prefetch(uint32_t line, struct code *code)
 		/* What is there already stays as old as it was. */
 		if (holds(&l2, fetched))
 			continue;
-		touch(&l2, fetched, &place);
-		code->counts[PREFETCHED] += !touch(&llc, fetched, &place);
+		touch_below(&l2, fetched);
+		code->counts[PREFETCHED] += !touch_below(&llc, fetched);
 	}
 }
 
@@ -228,11 +252,9 @@ static void count(struct code *code, enum miss what)
 
 static void below_l1(uint32_t line, struct code *code)
 {
-	uint32_t place;
-
-	if (!touch(&l2, line, &place)) {
+	if (!touch_below(&l2, line)) {
 		count(code, MISS_L2);
-		if (!touch(&llc, line, &place))
+		if (!touch_below(&llc, line))
 			count(code, MISS_LLC);
 	}
 	if (ahead)
@@ -641,9 +663,11 @@ void memory_watch(struct qemu_plugin_tb *tb, size_t count)
 {
 	struct qemu_plugin_insn *last = qemu_plugin_tb_get_insn(tb, count - 1);
 	uint64_t end = qemu_plugin_insn_vaddr(last) + qemu_plugin_insn_size(last) - 1;
-	struct code *code = more(NULL, 1, sizeof(*code));
+	struct code *code = aligned_alloc(1 << LINE_BITS, sizeof(*code));
 	uint8_t bytes[MAX_BYTES];
 
+	if (code == NULL)
+		abort();
 	memset(code, 0, sizeof(*code));
 	code->address = qemu_plugin_tb_vaddr(tb);
 	code->instructions = count;
@@ -779,6 +803,8 @@ static int cache_argument(const char *text)
 			cache->ways = ways;
 			cache->tags = more(NULL, (size_t)sets * ways, sizeof(*cache->tags));
 			memset(cache->tags, 0, (size_t)sets * ways * sizeof(*cache->tags));
+			if (n >= 2)
+				return 1;
 			cache->used = more(NULL, (size_t)sets * ways, sizeof(*cache->used));
 			memset(cache->used, 0, (size_t)sets * ways * sizeof(*cache->used));
 			return 1;

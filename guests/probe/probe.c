@@ -1163,7 +1163,7 @@ int qemu_plugin_install(qemu_plugin_id_t id, const qemu_info_t *info, int argc, 
 		if (of_memory == 0)
 			of_memory = stacks_argument(argv[i]);
 		if (of_memory < 0) {
-			fprintf(stderr, "probe: not to be followed: %s\n", argv[i]);
+			fprintf(stderr, "probe: cannot be used: %s\n", argv[i]);
 			return -1;
 		}
 		if (of_memory > 0)

@@ -174,7 +174,7 @@ def test_what_is_missed_while_a_lock_is_held_counts_for_it(images: Path, paged: 
     ],
 )  # fmt: skip
 def test_machine_that_is_none_is_refused(probe: Probe, tmp_path: Path, words: str) -> None:
-    assert f"probe: no such memory: {words}" in refused(probe, tmp_path, words)
+    assert f"probe: cannot be used: {words}" in refused(probe, tmp_path, words)
 
 
 @pytest.mark.parametrize(

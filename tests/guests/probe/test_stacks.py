@@ -132,4 +132,4 @@ def test_function_that_is_none_is_refused(probe: Probe, tmp_path: Path, word: st
             f"file={probe.path},out={tmp_path}/counts,{word}"]  # fmt: skip
     done = subprocess.run(argv, capture_output=True, text=True, timeout=60)
     assert done.returncode != 0
-    assert f"probe: not to be followed: {word}" in done.stderr
+    assert f"probe: cannot be used: {word}" in done.stderr
