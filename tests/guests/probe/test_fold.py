@@ -668,7 +668,7 @@ def test_interruptions_are_by_handler_and_by_what_was_interrupted(kernel: Kernel
 
 
 # By number: none, walk, add_folio from walk, its part that was split off, twin from that.
-PATHS = [
+PATHS: list[tuple[int, ...]] = [
     (0, 0, 0), (0, 0, START + 0x500), (1, 0, START + 0x100), (1, 0, START + 0x200),
     (3, 0, START + 0x300), (2, 0, START + 0x400),
 ]  # fmt: skip
