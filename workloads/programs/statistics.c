@@ -65,7 +65,7 @@ static const char *const of_system[] = {
 	"/proc/slabinfo", "/proc/swaps", "/proc/stat", "/proc/loadavg", "/proc/uptime",
 	"/proc/diskstats", "/proc/partitions", "/proc/filesystems", "/proc/mounts",
 	"/proc/interrupts", "/proc/softirqs", "/proc/locks", "/proc/cgroups", "/proc/pressure/cpu",
-	"/proc/pressure/io", "/proc/pressure/memory", "/proc/vmallocinfo", HUGE "hpage_pmd_size",
+	"/proc/pressure/io", "/proc/pressure/memory", HUGE "hpage_pmd_size",
 	HUGE "khugepaged/full_scans", HUGE "khugepaged/pages_collapsed",
 	SIZE "stats/anon_fault_alloc", SIZE "stats/anon_fault_fallback",
 	SIZE "stats/anon_fault_fallback_charge", SIZE "stats/swpout", SIZE "stats/swpout_fallback",

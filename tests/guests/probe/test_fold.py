@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -675,12 +675,12 @@ PATHS: list[tuple[int, ...]] = [
 
 
 def stacks_of(
-    kernel: Kernel, spent: list[tuple[int, ...]], paths: list[tuple[int, ...]] = PATHS
-) -> list[tuple[int, str, int, int]]:
+    kernel: Kernel, spent: Sequence[tuple[int, ...]], paths: Sequence[tuple[int, ...]] = PATHS
+) -> list[tuple[object, ...]]:
     data = written([row(0x100, 7)], paths=paths, stacks=spent)
     (only,) = fold.profile(data, kernel, FILES, [PHASE], result())
     assert only.stacks is not None
-    return [tuple(frame.model_dump().values()) for frame in only.stacks]  # type: ignore[misc]
+    return [tuple(frame.model_dump().values()) for frame in only.stacks]
 
 
 def test_stacks_are_by_name_and_a_split_function_is_one(kernel: Kernel) -> None:
