@@ -123,6 +123,17 @@ def legend(
     )  # fmt: skip
 
 
+def legend_of_changes(fig: Figure, depth: float) -> None:
+    """Name the colours of areas: fewer, more, and what is not significant."""
+    squares = tuple(
+        (words, {"marker": "s", "color": colour, "alpha": alpha, "markersize": 8})
+        for words, colour, alpha in (
+            ("fewer", GOOD, depth), ("more", BAD, depth), ("not significant", BAND, 1.0),
+        )
+    )  # fmt: skip
+    legend(fig, *squares)
+
+
 def to_svg(fig: Figure, name: str, alt: str) -> str:
     """The figure as an ``<svg>`` element without prologue, its ids prefixed with ``name``."""
     for text in fig.findobj(Text):

@@ -179,12 +179,7 @@ def _draw_one(comparison: Comparison, attribution: Attribution) -> list[Chart]:
         axes.set_xlim(0, 1)
         axes.set_ylim(1, 0)
         axes.set_axis_off()
-        legend = tuple(
-            (words, {"marker": "s", "color": colour, "alpha": DEEPEST, "markersize": 8})
-            for words, colour in (("fewer", GOOD), ("more", BAD))
-        )
-        canvas.legend(fig, *legend, ("not significant",
-                                     {"marker": "s", "color": BAND, "markersize": 8}))  # fmt: skip
+        canvas.legend_of_changes(fig, DEEPEST)
         svg = canvas.to_svg(fig, name(attribution), alt)
     patched = comparison.manifest.patched
     return [Chart(

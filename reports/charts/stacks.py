@@ -117,12 +117,7 @@ def _draw_one(comparison: Comparison, stacks: StackComparison) -> list[Chart]:
         axes.set_xlim(0, 1)
         axes.set_ylim(depth, 0)
         axes.set_axis_off()
-        legend = tuple(
-            (words, {"marker": "s", "color": colour, "alpha": DEEPEST, "markersize": 8})
-            for words, colour in (("fewer", GOOD), ("more", BAD))
-        )
-        canvas.legend(fig, *legend, ("not significant",
-                                     {"marker": "s", "color": BAND, "markersize": 8}))  # fmt: skip
+        canvas.legend_of_changes(fig, DEEPEST)
         svg = canvas.to_svg(fig, name(stacks), alt)
     for number, bar in enumerate(everything):
         # Who points at a path reads its numbers.
