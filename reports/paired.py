@@ -54,6 +54,11 @@ class Paired(Record):
             return False
         return self.low <= 0 <= self.high
 
+    @property
+    def is_significant(self) -> bool:
+        """Whether the arms differ, and beyond what the seeds scatter by."""
+        return not self.equal and not self.within_scatter
+
 
 @functools.lru_cache(maxsize=64)
 def _quantile(n: int) -> float:

@@ -54,7 +54,7 @@ def _focus(rows: Sequence[StackRow]) -> tuple[Path, float]:
     """The longest path that most of what changed is on or below, and how much of it is."""
     moved: dict[Path, float] = {}
     for row in rows:
-        if row.instructions.equal or row.instructions.within_scatter:
+        if not row.instructions.is_significant:
             continue
         for depth in range(len(row.path) + 1):
             above = row.path[:depth]

@@ -464,8 +464,6 @@ bool stacks_begin(unsigned int vcpus)
 /* A vCPU that is in a function at the end of a phase goes on there in the next one. */
 void stacks_mark(uint32_t phase)
 {
-	if (!named)
-		return;
 	for (unsigned int vcpu = 0; vcpu < lane_count; vcpu++)
 		settle(&lanes[vcpu], clock_of(vcpu, 0));
 	for (uint32_t at = 0; at < node_count; at++) {
@@ -491,7 +489,7 @@ const struct spent *stacks_rows(size_t *count)
 
 const struct path *stacks_paths(size_t *count)
 {
-	struct path *paths = more(NULL, node_count + 1, sizeof(*paths));
+	struct path *paths = more(NULL, node_count, sizeof(*paths));
 
 	for (uint32_t at = 0; at < node_count; at++)
 		paths[at] = (struct path){ nodes[at].parent, 0, nodes[at].function };

@@ -103,12 +103,11 @@ class _Tree:
             own, calls = self.spent[number]
             yield StackFrame(depth=depth, function=name, instructions=own, calls=calls)
             called = sorted(self.children[number].items())
-            small = [child for _, child in called if below[child] < least]
-            if sum(below[child] for child in small):
-                yield StackFrame(
-                    depth=depth + 1, function=SMALLER, calls=0,
-                    instructions=sum(below[child] for child in small),
-                )  # fmt: skip
+            small = sum(below[child] for _, child in called if below[child] < least)
+            if small:
+                yield StackFrame(depth=depth + 1, function=SMALLER, instructions=small, calls=0)
             pending += [
-                (depth + 1, child, name) for name, child in reversed(called) if child not in small
+                (depth + 1, child, name)
+                for name, child in reversed(called)
+                if below[child] >= least
             ]

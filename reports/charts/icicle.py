@@ -61,10 +61,6 @@ def _size(pair: Paired) -> float:
     return max(pair.base, pair.patched)
 
 
-def _is_significant(pair: Paired) -> bool:
-    return not pair.equal and not pair.within_scatter
-
-
 def _tree(attribution: Attribution) -> list[_Node]:
     """Parts of the kernel, with their files, with their functions."""
     parts = []
@@ -76,17 +72,17 @@ def _tree(attribution: Attribution) -> list[_Node]:
             if file in pairs and (row.user or row.subsystem == group.title):
                 pair = row.instructions
                 files.setdefault(file, []).append(
-                    _Node(row.name, _size(pair), pair.difference, _is_significant(pair))
+                    _Node(row.name, _size(pair), pair.difference, pair.is_significant)
                 )
         nodes = [
             _Node(file or NO_FILE, sum(leaf.size for leaf in leaves), pairs[file].difference,
-                  _is_significant(pairs[file]), tuple(leaves))
+                  pairs[file].is_significant, tuple(leaves))
             for file, leaves in files.items()
         ]  # fmt: skip
         pair = group.instructions
         parts.append(
             _Node(group.title, sum(node.size for node in nodes), pair.difference,
-                  _is_significant(pair), tuple(nodes))
+                  pair.is_significant, tuple(nodes))
         )  # fmt: skip
     return parts
 
@@ -156,7 +152,7 @@ def _draw_one(comparison: Comparison, attribution: Attribution) -> list[Chart]:
     if not largest:
         return []
     changed = sorted(
-        (group for group in attribution.groups if _is_significant(group.instructions)),
+        (group for group in attribution.groups if group.instructions.is_significant),
         key=lambda group: -abs(group.instructions.difference),
     )
     parts = "; ".join(

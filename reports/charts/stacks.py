@@ -38,8 +38,7 @@ class PathBar(NamedTuple):
     @property
     def changed(self) -> bool:
         """Whether the function's own instructions changed on this path."""
-        own = self.row.instructions
-        return not own.equal and not own.within_scatter
+        return self.row.instructions.is_significant
 
 
 def _size(row: StackRow) -> float:
@@ -80,7 +79,8 @@ def name(stacks: StackComparison) -> str:
     return canvas.identifier("stacks", stacks.case, stacks.phase)
 
 
-def _draw_one(comparison: Comparison, stacks: StackComparison) -> list[Chart]:
+def draw(comparison: Comparison, stacks: StackComparison) -> list[Chart]:
+    """The chart of one phase; none where no path is wide enough."""
     everything = bars(stacks)
     if not everything:
         return []
@@ -134,8 +134,3 @@ def _draw_one(comparison: Comparison, stacks: StackComparison) -> list[Chart]:
         alt=alt,
         svg=svg,
     )]  # fmt: skip
-
-
-def draw(comparison: Comparison, stacks: StackComparison) -> list[Chart]:
-    """The chart of one phase."""
-    return _draw_one(comparison, stacks)
