@@ -11,7 +11,7 @@ import pytest
 
 from experiment.looks import looks_of
 from experiment.plan import Plan, make_plan
-from experiment.spec import CheckSpec, TwinSpec
+from experiment.spec import MODELLED, CheckSpec, Observed, TwinSpec
 from kernels.cache import Kernel
 from results.checks import Check, CheckStatus
 from results.record import Failure, RunCost, RunRecord
@@ -44,6 +44,7 @@ class StagedLab:
         self.wants: dict[str, int] = {}
         self.executors: list[Executor] = []
         self.adds: int | None = None
+        self.observed: Observed = "lock_stat"
         self.store = SessionStore(folder / "session")
         self.store.create(factory.ExactSession().manifest())
         self.options = Options(checkout=CHECKOUT, cache=folder / "cache", guests_at_once=2)
@@ -58,8 +59,11 @@ class StagedLab:
         session = _session(1)
         case = session.experiment.cases[0].name
         twins = tuple(
-            TwinSpec(name=name, observe="lock_stat", flavour=flavour, cases=(case,))
-            for name, flavour in (("held", "lockstat"), ("waits", None))
+            TwinSpec(name=name, observe=observed, machine=machine, flavour=flavour, cases=(case,))
+            for name, observed, machine, flavour in (
+                ("held", "lock_stat", None, "lockstat"),
+                ("waits", self.observed, "ice-lake-sp" if self.observed in MODELLED else None, None),
+            )
         )
         experiment = session.experiment.model_copy(update={"check": CheckSpec(), "twins": twins})
         bench = next(iter(session.twins.values()), session.measured)
@@ -219,6 +223,16 @@ def test_what_is_pending_has_its_kernels_guests_and_time(lab: StagedLab) -> None
     assert (waits.kernels, waits.guests, waits.seconds) == ((), 2, 4.0)
     assert held.kernels == ("lockstat of base", "lockstat of patched")
     assert str(waits) == "diagnostic runs pending: 2 guests, about 4s"
+
+
+@pytest.mark.parametrize("observed", ["memory", "lines", "contention"])
+def test_what_a_modelled_run_takes_is_more_than_what_a_judged_one_does(
+    lab: StagedLab, observed: Observed
+) -> None:
+    lab.observed, lab.stop_before = observed, "checks"
+    with pytest.raises(KeyboardInterrupt):
+        lab.make()
+    assert lab.pending[1].seconds == 4.0 * stages.TIMES_A_RUN[observed] >= 12
 
 
 @pytest.mark.parametrize("at", ["checks", "runs waits", "runs held"])

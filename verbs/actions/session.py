@@ -114,10 +114,14 @@ def make(
         else:
             measure_runs(part, on, store, reporter)
 
+    shown: list[str] = []
+
     def verdict(pending: tuple[stages.Pending, ...]) -> None:
         def show(comparison: SessionComparison) -> None:
-            for line in [*forms.verdict_lines(comparison), *map(str, pending)]:
+            lines = list(forms.verdict_lines(comparison))
+            for line in [*(["verdict unchanged"] if lines == shown else lines), *map(str, pending)]:
                 reporter.log(line)
+            shown[:] = lines
 
         write.write_all(store.folder, show)
         reporter.log(f"report so far: {store.folder / 'report.html'}")
