@@ -78,11 +78,6 @@ struct copy {
 	bool own;
 } __attribute__((aligned(LINE_BYTES)));
 
-/* Of a copy, beside its set's others: its line, and no later than when it was used. */
-struct way {
-	uint64_t line, used;
-};
-
 /* By virtual line, with the generation of the vCPU's translations. */
 struct slot {
 	uint64_t line, number, generation;
@@ -94,7 +89,6 @@ static struct copy nobodys;
 
 static struct private {
 	struct copy *copies;
-	struct way *ways;
 	struct slot slots[SLOTS];
 	uint64_t generation;
 	uint64_t of_cpu; /* where its variables are */
@@ -155,19 +149,18 @@ static struct entry *entry_of(uint64_t number)
 	return *chunk + (number & ((1u << CHUNK_BITS) - 1));
 }
 
-/* Where the set of a line begins, among a vCPU's copies and ways. */
-static size_t set_of(uint64_t number)
+static struct copy *set_of(unsigned int vcpu, uint64_t number)
 {
-	return (size_t)(number & (sets - 1)) * ways;
+	return privates[vcpu].copies + (size_t)(number & (sets - 1)) * ways;
 }
 
 static struct copy *copy_of(unsigned int vcpu, uint64_t number)
 {
-	size_t set = set_of(number);
+	struct copy *set = set_of(vcpu, number);
 
-	for (size_t at = set; at < set + ways; at++)
-		if (privates[vcpu].ways[at].line == number + 1)
-			return &privates[vcpu].copies[at];
+	for (uint32_t at = 0; at < ways; at++)
+		if (set[at].line == number + 1)
+			return &set[at];
 	return NULL;
 }
 
@@ -368,41 +361,26 @@ static void drop(struct copy *copy, struct entry *entry, unsigned int vcpu)
 {
 	entry->holders &= ~(1u << vcpu);
 	copy->line = 0;
-	privates[vcpu].ways[copy - privates[vcpu].copies].line = 0;
 }
 
-/*
- * Have a line in its set; the least recently used goes.  A use is not written to the way, which
- * would be a second line of the host's at every access: the way that looks oldest is asked, and
- * where its copy was used since, the oldest is looked for again.
- */
+/* The least recently used line of the set goes. */
 static struct copy *room_for(unsigned int vcpu, uint64_t number)
 {
-	struct copy *copies = privates[vcpu].copies + set_of(number), *copy;
-	struct way *set = privates[vcpu].ways + set_of(number);
-	uint32_t oldest;
+	struct copy *set = set_of(vcpu, number), *oldest = set;
 
-	for (;;) {
-		oldest = 0;
-		for (uint32_t at = 0; at < ways && set[oldest].line; at++)
-			if (set[at].line == 0 || set[at].used < set[oldest].used)
-				oldest = at;
-		copy = &copies[oldest];
-		if (set[oldest].line == 0 || copy->used == set[oldest].used)
-			break;
-		set[oldest].used = copy->used;
+	for (uint32_t at = 0; at < ways; at++) {
+		if (set[at].line == 0)
+			return &set[at];
+		if (set[at].used < oldest->used)
+			oldest = &set[at];
 	}
-	if (set[oldest].line) {
-		struct entry *entry = entry_of(copy->line - 1);
+	struct entry *entry = entry_of(oldest->line - 1);
 
-		/* Who never had the line has no transfer of it to be told about. */
-		if (entry->history)
-			publish(copy, entry, vcpu);
-		drop(copy, entry, vcpu);
-	}
-	*copy = (struct copy){ .line = number + 1 };
-	set[oldest] = (struct way){ number + 1, now + 1 };
-	return copy;
+	/* Who never had the line has no transfer of it to be told about. */
+	if (entry->history)
+		publish(oldest, entry, vcpu);
+	drop(oldest, entry, vcpu);
+	return oldest;
 }
 
 /* Have a line in a vCPU's cache, to write it where OWN, and count what that moves. */
@@ -447,6 +425,7 @@ static struct copy *fetch(unsigned int vcpu, uint64_t number, bool own, uint64_t
 	}
 	if (copy == NULL) {
 		copy = room_for(vcpu, number);
+		*copy = (struct copy){ .line = number + 1 };
 		entry->holders |= 1u << vcpu;
 	}
 	if (own ? others != 0 : others && theirs) {
@@ -680,14 +659,12 @@ bool lines_wanted(unsigned int count)
 	privates = more(NULL, vcpus, sizeof(*privates));
 	memset(privates, 0, vcpus * sizeof(*privates));
 	for (unsigned int vcpu = 0; vcpu < vcpus; vcpu++) {
-		size_t lines = (size_t)sets * ways, size = lines * sizeof(struct copy);
+		size_t size = (size_t)sets * ways * sizeof(struct copy);
 
 		privates[vcpu].copies = aligned_alloc(LINE_BYTES, size);
 		if (privates[vcpu].copies == NULL)
 			return false;
 		memset(privates[vcpu].copies, 0, size);
-		privates[vcpu].ways = more(NULL, lines, sizeof(struct way));
-		memset(privates[vcpu].ways, 0, lines * sizeof(struct way));
 		privates[vcpu].generation = 1;
 		for (unsigned int at = 0; at < SLOTS; at++)
 			privates[vcpu].slots[at] = (struct slot){ .line = UINT64_MAX, .copy = &nobodys };
