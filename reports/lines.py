@@ -128,6 +128,19 @@ def _rows(
     return rows
 
 
+def _most(rows: Sequence[MovedLines], count: int) -> tuple[MovedLines, ...]:
+    """Those of which most lines move on either arm, in the rows' order.
+
+    A change is no larger than that, so a large one is among them; what depends on the turns, which
+    is last in the order, stays where much of it moves.
+    """
+    ranks = sorted(
+        range(len(rows)),
+        key=lambda at: (-max(rows[at].all_lines.base, rows[at].all_lines.patched), at),
+    )
+    return tuple(rows[at] for at in sorted(ranks[:count]))
+
+
 def _ranges(phases: Sequence[PhaseProfile]) -> dict[_LineKey, _Ranges]:
     """The bytes of named objects by functions, over all runs: of base first."""
     ranges: dict[_LineKey, _Ranges] = {}
@@ -168,8 +181,8 @@ def _phase(
         total=total,
         other=other_total,
         by_turns=_by_turns(total.all_lines, other_total),
-        objects=tuple(_rows(runs, other, "objects", {})[:MOST_OBJECTS]),
-        pairs=tuple(pairs[:MOST_PAIRS]),
+        objects=_most(_rows(runs, other, "objects", {}), MOST_OBJECTS),
+        pairs=_most(pairs, MOST_PAIRS),
         pair_count=len(pairs),
     )
 

@@ -8,7 +8,7 @@ from typing import Literal
 import pytest
 
 from reports import forms
-from reports.lines import compare_lines
+from reports.lines import MOST_OBJECTS, MOST_PAIRS, compare_lines
 from reports.lines_model import LinesComparison, MovedLines
 from reports.model import Comparison
 from reports.scaling import LINES
@@ -126,6 +126,21 @@ def test_what_the_turns_make_is_marked(lines: LinesComparison) -> None:
     assert row(lines.objects, "other kernel memory").other == pytest.approx((0.3, 0.3))
     assert lines.by_turns
     assert "the number depends on the turns" in section.sentence(lines)
+
+
+def test_a_line_that_moves_often_is_listed_though_it_depends_on_the_turns(
+    manifest: Manifest,
+) -> None:
+    rare = tuple(
+        move(f"rare.{n}", "schedule", "wake_up", 1 + n % 3) for n in range(2 * MOST_PAIRS)
+    )
+    arms = {"base": (COUNTER, *rare), "patched": (COUNTER, *rare[1:])}
+    doubled = move("limit", "filemap_fault", "__filemap_add_folio", 800, 0, 390)
+    longer = {arm: (doubled, *rows[1:]) for arm, rows in arms.items()}
+    lines = compared(manifest, arms, longer)
+    assert (len(lines.objects), len(lines.pairs)) == (MOST_OBJECTS, MOST_PAIRS)
+    assert row(lines.objects, "limit").by_turns
+    assert lines.objects[-1].object == lines.pairs[-1].object == "limit"
 
 
 def test_without_other_turns_nothing_is_marked(manifest: Manifest) -> None:
