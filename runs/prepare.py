@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import itertools
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
@@ -122,10 +122,13 @@ class Session:
 
     @property
     def roots_sha256(self) -> str:
-        """Names what every guest has as its root: the initramfs, and those with an overlay."""
-        if not self.overlaid:
+        """Names what every measured guest has as its root: the initramfs, or with an overlay."""
+        # Those of the checks have the same programs, and come later.
+        measured = {kernel.identity.key for kernel in self.measured.kernels.values()}
+        roots = [root for lacks, root in self.overlaid.items() if lacks.kernel in {"", *measured}]
+        if not roots:
             return self.initramfs.sha256
-        every = sorted({self.initramfs.sha256, *(root.sha256 for root in self.overlaid.values())})
+        every = sorted({self.initramfs.sha256, *(root.sha256 for root in roots)})
         return hashlib.sha256(" ".join(every).encode()).hexdigest()
 
     @property
@@ -175,7 +178,8 @@ class Session:
 
     def root_of(self, kernel: Kernel, extras: Extras) -> Initramfs:
         """The initramfs of a guest with this kernel, for a workload that needs these extras."""
-        return self.overlaid.get(overlay.lacks(kernel, extras), self.initramfs)
+        lacks = overlay.lacks(kernel, extras)
+        return self.overlaid[lacks] if lacks.kernel or any(lacks.extras) else self.initramfs
 
     def _words(self, bench: Bench) -> tuple[str, ...]:
         """What a bench adds to the kernel's command line; exact guests have all of it anyway."""
@@ -385,13 +389,7 @@ def prepare(
         qemu=qemu,
         userland=userland.words(imported.record) if imported else "",
         wall=wall,
-        overlaid=overlay.provide_all(
-            image,
-            built.values(),
-            [extras_of(workloads[case.workload]) for case in experiment.cases],
-            options.cache,
-            architecture,
-        ),
+        overlaid=_overlaid(image, built.values(), experiment, workloads, options),
     )
 
 
@@ -413,6 +411,8 @@ def with_kernels(
     for flavour in missing:
         built[flavour] = build_arms(experiment, options, progress, flavour)
     of_checks = experiment.check.flavours if experiment.check else ()
+    later = [kernel for flavour in missing for kernel in built[flavour].values()]
+    more = _overlaid(session.initramfs, later, experiment, session.workloads, options)
     return replace(
         session,
         twins={
@@ -423,6 +423,20 @@ def with_kernels(
             **session.checked,
             **{flavour: built[flavour] for flavour in of_checks if flavour in built},
         },
+        overlaid={**session.overlaid, **more},
+    )
+
+
+def _overlaid(
+    image: Initramfs,
+    kernels: Iterable[Kernel],
+    experiment: Experiment,
+    workloads: Mapping[str, Workload],
+    options: Options,
+) -> dict[overlay.Lacks, Initramfs]:
+    extras = [extras_of(workloads[case.workload]) for case in experiment.cases]
+    return overlay.provide_all(
+        image, kernels, extras, options.cache, experiment.kernel.architecture
     )
 
 
