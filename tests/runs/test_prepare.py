@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 
 import pytest
@@ -8,9 +9,14 @@ from errors import SpecError
 from experiment.load import known_experiments, load_experiment
 from experiment.plan import Size, scaled
 from experiment.spec import Experiment
+from kernels.cache import Kernel
+from runs import prepare
 from runs.arms import shapes
+from runs.options import Options
 from runs.prepare import catalogue, require_job_fits, require_set_up
-from workloads.spec import Workload, load_catalogue
+from tests.runs.test_check import identity
+from tests.runs.test_measure import _session
+from workloads.spec import Extras, Workload, extras_of, load_catalogue
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 
@@ -90,3 +96,35 @@ def test_a_metric_is_of_phases_that_do_what_it_measures() -> None:
                 overrides=(f"cases.0.primary=['{wrong}']",),
                 catalogue=catalogue(CHECKOUT),
             )
+
+
+def test_kernels_of_the_checks_have_the_modules_of_a_workload(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are built after the session is prepared, and share no module with the measured ones."""
+    experiment = load_experiment(
+        Path("filemap-v4"), catalogue=catalogue(CHECKOUT),
+        overrides=['kernel.additions=["workloads"]', "check={}", "twins=[]"],
+    )  # fmt: skip
+    vmalloc = experiment.cases[0].model_copy(update={"workload": "vmalloc"})
+    experiment = experiment.model_copy(update={"cases": (vmalloc,)})
+    plain = _session(1)
+    session = dataclasses.replace(plain, experiment=experiment, workloads=load_catalogue())
+
+    def build(*named: object) -> dict[str, Kernel]:
+        return {"base": Kernel(tmp_path / "kernel", identity(f"{named[-1]}"))}
+
+    monkeypatch.setattr(prepare, "build_arms", build)
+    monkeypatch.setattr(prepare, "expect_arms", lambda *_: None)
+    options = Options(checkout=CHECKOUT, cache=tmp_path / "cache")
+    needed = extras_of(session.workloads["vmalloc"])
+    assert needed.modules == ("test_vmalloc",)
+    built = prepare.with_kernels(session, options, lambda *_: None, ["lockdep"])
+    kernel = built.checked["lockdep"]["base"]
+    root = built.root_of(kernel, needed)
+    assert root != built.initramfs
+    # Measured guests boot what they did, which is on record.
+    assert built.roots_sha256 == session.roots_sha256 == plain.initramfs.sha256
+    with pytest.raises(KeyError):
+        session.root_of(kernel, needed)
+    assert session.root_of(kernel, Extras()) == session.initramfs
