@@ -69,9 +69,12 @@ def sentence(gates: Sequence[ArmGate]) -> str:
 def details(gate: ArmGate) -> tuple[str, ...]:
     """One line a guest with what it checked, or what it found."""
     lines = []
+    # Workloads that prepare their files in another way have guests of their own.
+    several = len({check.cases for check in gate.checks}) > 1
     for check in gate.checks:
         cpus = f"{check.vcpus} vCPU{'' if check.vcpus == 1 else 's'}"
-        head = f"{check.flavour}, {cpus}: {STATUS.get(check.status, check.status)}"
+        of = f", {', '.join(check.cases)}" if several else ""
+        head = f"{check.flavour}, {cpus}{of}: {STATUS.get(check.status, check.status)}"
         texts = [problem_text(problem) for problem in check.problems]
         texts += [check.reason] if check.reason else []
         texts += [f"log {check.console}"] if check.status != "green" and check.console else []

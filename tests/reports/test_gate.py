@@ -72,6 +72,15 @@ def test_a_page_folds_what_is_green_and_shows_what_is_not() -> None:
     assert folded.index("base, lockdep, 1 vCPU: ") < folded.index("36602 blocks of 4 KiB read back")
 
 
+def test_checks_of_several_workloads_have_their_names() -> None:
+    first = checked("base", of=2)
+    second = first.model_copy(update={"run_id": f"{first.run_id}.1", "cases": ("vmalloc",)})
+    rendered = forms.render(compared(first, second, checked("patched")), "html")
+    assert "base, lockdep, 1 vCPU, filemap-4k: " in rendered
+    assert "base, lockdep, 1 vCPU, vmalloc: " in rendered
+    assert "patched, lockdep, 1 vCPU: " in rendered
+
+
 @pytest.mark.parametrize("form", ["letter", "lkp", "mmtests", "matrix", "summary"])
 def test_a_mail_has_one_sentence_on_the_gate(form: str) -> None:
     four = checked("patched").model_copy(update={"vcpus": 4, "run_id": "check.patched.4", "of": 2})
