@@ -50,8 +50,10 @@ def experiment_of(
             next_step="leave one out, or change the experiment: --set series.path=PATH",
         )
     if request.name:
+        # Cases may be overridden, and what explains those that are not there is then no mistake.
+        without = ("twins=[]",) if request.twins is False and not request.memory else ()
         experiment = load_experiment(
-            Path(request.name), overrides=request.all_overrides, catalogue=catalogue
+            Path(request.name), overrides=(*request.all_overrides, *without), catalogue=catalogue
         )
     elif request.arms:
         experiment = from_kernels(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 
 import pytest
@@ -31,6 +32,15 @@ def images(tmp_path: Path) -> Path:
         shipped.shipped(tmp_path / name, name)
         (tmp_path / name / "boot/vmlinuz-6.1.2-test").rename(tmp_path / f"bzImage-{name}")
     return tmp_path
+
+
+def test_cases_are_overridden_without_the_diagnostic_runs_of_others(tmp_path: Path) -> None:
+    cases = 'cases=[{workload="syscalls", primary=["pipe.path"]}]'
+    request = Request(name="filemap-v4", overrides=(cases,))
+    with pytest.raises(SpecError, match=r"twins: memory: no such case: filemap-4k"):
+        resolved(request, tmp_path)
+    alone = dataclasses.replace(request, twins=False)
+    assert (resolved(alone, tmp_path).twins, alone.recorded) == ((), request.recorded)
 
 
 def test_kernels_are_settled_from_where_the_user_is(images: Path, tmp_path: Path) -> None:
