@@ -7,7 +7,7 @@ settings to the same phases; the variant ``default`` always exists.
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
 
@@ -194,6 +194,7 @@ class Variant(Frozen):
     mount_options: str | None = None
     fio: dict[str, tuple[str, ...]] = Field(default_factory=dict)
     readahead_kib: dict[str, Annotated[int, Field(ge=1)]] = Field(default_factory=dict)
+    drop_caches: dict[str, bool] = Field(default_factory=dict)
 
 
 class Workload(Frozen):
@@ -237,6 +238,7 @@ class Workload(Frozen):
                 update={
                     "fio": changed.fio.get(phase.name, phase.fio),
                     "readahead_kib": changed.readahead_kib.get(phase.name, phase.readahead_kib),
+                    "drop_caches": changed.drop_caches.get(phase.name, phase.drop_caches),
                     "on_device": fs != "tmpfs",
                 }
             )
@@ -372,19 +374,23 @@ def _mistakes(workload: Workload, stem: str) -> Iterator[str]:
             yield f"phases.{number}.on_device: follows from fs, and is not given"
         yield from _seed_mistakes(f"phases.{number}.fio", phase.fio)
     for variant, settings in workload.variants.items():
-        if variant == "default":
-            yield "variants.default: always the phases as they are; another name is wanted"
-        for key, name in (
-            *((f"variants.{variant}.fio.{name}", name) for name in settings.fio),
-            *(
-                (f"variants.{variant}.readahead_kib.{name}", name)
-                for name in settings.readahead_kib
-            ),
-        ):
+        yield from _variant_mistakes(variant, settings, names)
+
+
+def _variant_mistakes(variant: str, settings: Variant, names: Collection[str]) -> Iterator[str]:
+    if variant == "default":
+        yield "variants.default: always the phases as they are; another name is wanted"
+    of_phases: dict[str, Collection[str]] = {
+        "fio": settings.fio, "readahead_kib": settings.readahead_kib,
+        "drop_caches": settings.drop_caches,
+    }  # fmt: skip
+    for key, phases in of_phases.items():
+        for name in phases:
             if name not in names:
-                yield f"{key}: no such phase; known: {', '.join(names)}"
-        for name, fio in settings.fio.items():
-            yield from _seed_mistakes(f"variants.{variant}.fio.{name}", fio)
+                place = f"variants.{variant}.{key}.{name}"
+                yield f"{place}: no such phase; known: {', '.join(names)}"
+    for name, fio in settings.fio.items():
+        yield from _seed_mistakes(f"variants.{variant}.fio.{name}", fio)
 
 
 def _seed_mistakes(key: str, fio: tuple[str, ...]) -> Iterator[str]:

@@ -120,6 +120,8 @@ def test_variant_changes_the_phases_it_names(tmp_path: Path) -> None:
          "small.toml: phases.0.readahead_kib: "),
         (swap("[variants.quick.fio]", "[variants.quick.readahead_kib]\nthree = 4\n"
               "[variants.quick.fio]"), "small.toml: variants.quick.readahead_kib.three: "),
+        (swap("[variants.quick.fio]", "[variants.quick.drop_caches]\nthree = true\n"
+              "[variants.quick.fio]"), "small.toml: variants.quick.drop_caches.three: "),
         (swap('fio = ["--name=b"]', "fio = []\njob_file = 7"), "small.toml: phases.1.job_file: "),
         (swap("drop_caches = true", "drop_cache = true"), "small.toml: phases.0.drop_cache: "),
         (swap('thp = "never"', 'thp = "off"'), "small.toml: phases.0.thp: "),
@@ -183,6 +185,15 @@ def test_directions_of_a_phase(pattern: str, directions: set[str]) -> None:
 def test_the_last_value_of_an_option_holds() -> None:
     phase = Phase(name="p", drop_caches=True, thp="never", fio=("--bs=4k", "--bs=8k", "--fsync=0"))
     assert (phase.option("bs"), phase.option("b"), phase.syncs) == ("8k", "", False)
+
+
+def test_a_variant_keeps_caches_that_cannot_be_dropped() -> None:
+    workload = load_catalogue()["metadata"]
+    dropped = {
+        variant: [phase.name for phase in workload.phases_of(variant) if phase.drop_caches]
+        for variant in ("default", "ext4", "tmpfs")
+    }
+    assert dropped == {"default": ["truncate"], "ext4": [], "tmpfs": ["truncate"]}
 
 
 def test_a_variant_has_its_readahead_and_keeps_the_rest() -> None:
