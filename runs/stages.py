@@ -287,5 +287,5 @@ def _pending(stage: Stage, session: Session, options: Options, store: SessionSto
 def _judged_run_s(store: SessionStore) -> float:
     """Host seconds that a judged run took, on average."""
     judged = {record.run_id for record in store.records() if not record.twin}
-    took = [cost.elapsed_s for cost in store.costs() if cost.run_id in judged]
-    return sum(took) / len(took) if took else RUN_S
+    seconds = [cost.elapsed_s for cost in store.costs() if cost.run_id in judged]
+    return sum(seconds) / len(seconds) if seconds else RUN_S

@@ -131,13 +131,11 @@ def test_what_the_turns_make_is_marked(lines: LinesComparison) -> None:
 def test_a_line_that_moves_often_is_listed_though_it_depends_on_the_turns(
     manifest: Manifest,
 ) -> None:
-    rare = tuple(
-        move(f"rare.{n}", "schedule", "wake_up", 1 + n % 3) for n in range(2 * MOST_PAIRS)
-    )
-    arms = {"base": (COUNTER, *rare), "patched": (COUNTER, *rare[1:])}
+    rare = tuple(move(f"rare.{n}", "schedule", "wake_up", 1 + n % 3) for n in range(2 * MOST_PAIRS))
+    short: Moves = {"base": (COUNTER, *rare), "patched": (COUNTER, *rare[1:])}
     doubled = move("limit", "filemap_fault", "__filemap_add_folio", 800, 0, 390)
-    longer = {arm: (doubled, *rows[1:]) for arm, rows in arms.items()}
-    lines = compared(manifest, arms, longer)
+    long: Moves = {"base": (doubled, *rare), "patched": (doubled, *rare[1:])}
+    lines = compared(manifest, short, long)
     assert (len(lines.objects), len(lines.pairs)) == (MOST_OBJECTS, MOST_PAIRS)
     assert row(lines.objects, "limit").by_turns
     assert lines.objects[-1].object == lines.pairs[-1].object == "limit"

@@ -58,12 +58,10 @@ class StagedLab:
             return self.adding(self.adds)
         session = _session(1)
         case = session.experiment.cases[0].name
-        twins = tuple(
-            TwinSpec(name=name, observe=observed, machine=machine, flavour=flavour, cases=(case,))
-            for name, observed, machine, flavour in (
-                ("held", "lock_stat", None, "lockstat"),
-                ("waits", self.observed, "ice-lake-sp" if self.observed in MODELLED else None, None),
-            )
+        modelled = "ice-lake-sp" if self.observed in MODELLED else None
+        twins = (
+            TwinSpec(name="held", observe="lock_stat", flavour="lockstat", cases=(case,)),
+            TwinSpec(name="waits", observe=self.observed, machine=modelled, cases=(case,)),
         )
         experiment = session.experiment.model_copy(update={"check": CheckSpec(), "twins": twins})
         bench = next(iter(session.twins.values()), session.measured)
