@@ -122,7 +122,7 @@ class Session:
 
     @property
     def roots_sha256(self) -> str:
-        """Names what every measured guest has as its root: the initramfs, or with an overlay."""
+        """Names the roots of all measured guests: the initramfs, and those with an overlay."""
         # Those of the checks have the same programs, and come later.
         measured = {kernel.identity.key for kernel in self.measured.kernels.values()}
         roots = [root for lacks, root in self.overlaid.items() if lacks.kernel in {"", *measured}]
