@@ -90,7 +90,7 @@ def store(folder: Path, *broken: str, session: ExactSession | None = None, **fai
             "run",
             "one of: applications, direct, false-sharing, filemap-ext4, filemap-v1, filemap-v4, "
             "iomap-dirty, lock-debugging, nightly, nightly-suite, noop, reclaim-contention, "
-            "slow-add, thp-matrix, workloads, ",
+            "slow-add, swap-tables, thp-matrix, workloads, ",
         ),
         ("plan filemap-v4 --set blocks", "--set blocks: is not KEY=VALUE"),
         ("plan filemap-v4 --set blocks=many", "--set blocks=many: blocks: "),
