@@ -77,13 +77,13 @@ def test_deadline_kills_grandchildren(tmp_path: Path) -> None:
     with pytest.raises(InfraError, match="timed out after 1 s"):
         run(["sh", "-c", "sh -c 'echo $$ > pid; sleep 60'; true"], timeout_s=1, cwd=tmp_path)
     assert time.monotonic() - started < 10
-    wait_for(lambda: not alive(written_pid(tmp_path / "pid")), timeout_s=2)
+    wait_for(lambda: not alive(written_pid(tmp_path / "pid")))
 
 
 def test_background_children_do_not_outlive_the_command(tmp_path: Path) -> None:
     script = "(echo $BASHPID > pid; exec sleep 60) >/dev/null 2>&1 & sleep 0.3"
     run(["bash", "-c", script], timeout_s=10, cwd=tmp_path)
-    wait_for(lambda: not alive(written_pid(tmp_path / "pid")), timeout_s=2)
+    wait_for(lambda: not alive(written_pid(tmp_path / "pid")))
 
 
 def test_log_holds_command_and_output_of_every_run(tmp_path: Path) -> None:
@@ -130,7 +130,7 @@ def test_spawned_group_is_gone_after_the_block(tmp_path: Path) -> None:
         assert alive(pid)
         assert alive(process.pid)
     assert process.returncode == -signal.SIGKILL
-    wait_for(lambda: not alive(pid), timeout_s=2)
+    wait_for(lambda: not alive(pid))
 
 
 def test_spawned_group_is_gone_after_an_exception(tmp_path: Path) -> None:
@@ -165,7 +165,7 @@ def test_a_killed_lab_leaves_no_child(tmp_path: Path, number: signal.Signals) ->
     pid = written_pid(tmp_path / "pid")
     os.kill(lab.pid, number)
     lab.wait()
-    wait_for(lambda: not alive(pid), timeout_s=2)
+    wait_for(lambda: not alive(pid))
 
 
 def test_cost_of_a_child_can_be_read_until_it_is_reaped(tmp_path: Path) -> None:
