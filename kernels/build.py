@@ -225,12 +225,16 @@ def _plan(spec: KernelSpec, patches: Sequence[Path], checkout: Path, cache: Path
     )
 
 
-def _make_argvs(plan: _Plan, objects: str, cache: Path | None) -> list[list[str]]:
+def _make_argvs(
+    plan: _Plan, objects: str, cache: Path | None, *, listed_headers: bool = False
+) -> list[list[str]]:
     """The two commands; without a cache the compiler's cache is neither read nor written."""
     ccache = store.ccache_folder(cache) if cache else None
 
     def make(*targets: str) -> list[str]:
-        return make_argv(plan.toolchain, objects, targets, ccache_folder=ccache)
+        return make_argv(
+            plan.toolchain, objects, targets, ccache_folder=ccache, listed_headers=listed_headers
+        )
 
     return [
         make(f"KCONFIG_ALLCONFIG={REQUESTED}", "allnoconfig"),
@@ -344,7 +348,12 @@ def _build(
     (objects / REQUESTED).write_text(plan.requested)
     steps_expected = expected(cache, plan.spec.configuration, kind).steps
     started = time.monotonic()
-    configure, make = _make_argvs(plan, objects.name, None if site.box else cache)
+    configure, make = _make_argvs(
+        plan,
+        objects.name,
+        None if site.box else cache,
+        listed_headers=toolchain.safe_headers(tree.src),
+    )
     status, _ = _run(plan, site, configure, build_log)
     if status:
         raise _failure(plan, site, cache, build_log, configure)

@@ -16,6 +16,8 @@ from host.process import run
 
 QUERY_TIMEOUT_S = 60.0
 BOX_HOME = "/tmp"  # noqa: S108
+# Before ccache on PATH, where the compiler's list of headers is enough; commands stay the same.
+WRAPPED = Path(__file__).resolve().parent / "wrapped"
 Family = Literal["gcc", "clang"]
 # Compiler and linker; kbuild's LLVM=1 takes the other tools from the same packages.
 TOOLS: dict[Family, tuple[str, str]] = {"gcc": ("gcc", "ld"), "clang": ("clang", "ld.lld")}
@@ -86,23 +88,37 @@ def identify(family: Family = "gcc", architecture: Architecture = X86_64) -> Too
     return Toolchain(versions[0], versions[1], has_ccache, family, architecture)
 
 
-def environment(ccache_folder: Path | str | None) -> dict[str, str]:
+def safe_headers(src: Path) -> bool:
+    """Whether no header of a tree, object folders left out, has an .incbin.
+
+    Only then do the headers that a compiler lists say all that a C file without one consists of.
+    """
+    words = ["grep", "-rqw", "--include=*.h", "--exclude-dir=obj-*", "incbin", str(src)]
+    return run(words, timeout_s=QUERY_TIMEOUT_S, check=False).returncode == 1
+
+
+def environment(
+    ccache_folder: Path | str | None, *, listed_headers: bool = False
+) -> dict[str, str]:
     """All variables make sees; nothing else of the caller's environment reaches it.
 
     Without a folder ccache hands everything to the compiler: make's commands stay the same.
+    With ``listed_headers`` it asks the compiler what a C file includes and preprocesses none,
+    which takes :func:`safe_headers`.
     """
     if ccache_folder is None:
         path = os.environ.get("PATH", os.defpath)
         # It wants a home even so; this one is the box's own.
         return {**FIXED, "PATH": path, "CCACHE_DISABLE": "1", "HOME": BOX_HOME}
+    path = os.environ.get("PATH", os.defpath)
     return {
         **FIXED,
-        "PATH": os.environ.get("PATH", os.defpath),
+        "PATH": f"{WRAPPED}:{path}" if listed_headers else path,
         "CCACHE_DIR": str(ccache_folder),
         # A miss preprocesses the file: only so does ccache see an .incbin, whose content it does
-        # not know, and leaves the file to the compiler.  In depend mode it gave a kernel's image
-        # another one's code: piggy.S includes the compressed kernel, and names only its size.
-        # What was kept in that mode is out of reach in a namespace of its own.
+        # not know, and leaves the file to the compiler.  In depend mode for all files it gave a
+        # kernel's image another one's code: piggy.S includes the compressed kernel, and names only
+        # its size.  What was kept then is out of reach in a namespace of its own.
         "CCACHE_NAMESPACE": "preprocessed",
     }
 
@@ -113,11 +129,13 @@ def make_argv(
     targets: Sequence[str],
     *,
     ccache_folder: Path | str | None,
+    listed_headers: bool = False,
 ) -> list[str]:
     """The make command for an object folder right inside the tree it runs in."""
     # MAKEFLAGS, KCFLAGS, ARCH or CROSS_COMPILE of the caller would go into the
     # kernel without going into its key.
-    isolated = [f"{name}={value}" for name, value in environment(ccache_folder).items()]
+    variables = environment(ccache_folder, listed_headers=listed_headers)
+    isolated = [f"{name}={value}" for name, value in variables.items()]
     llvm = ["LLVM=1"] if toolchain.family == "clang" else []
     cc = f"ccache {tools_of(toolchain.family, toolchain.architecture)[0]}"
     host_cc = f"ccache {TOOLS[toolchain.family][0]}"

@@ -17,6 +17,7 @@ from kernels.toolchain import (
     environment,
     identify,
     make_argv,
+    safe_headers,
 )
 from tests.kernels.fake import Lab
 
@@ -122,12 +123,55 @@ def test_without_ccache_the_compiler_is_the_trees_own(folder: Path) -> None:
     )
 
 
-def test_a_file_that_an_object_includes_whole_is_read_each_time(tmp_path: Path) -> None:
+WITH_BLOB = '__asm__(".globl data\\ndata:\\n.incbin \\"kernel.lz4\\"\\n");\n'
+
+
+@pytest.mark.parametrize("listed_headers", [False, True])
+@pytest.mark.parametrize(
+    ("source", "text"),
+    [
+        ("piggy.S", '.globl data\ndata:\n.incbin "kernel.lz4"\n'),
+        ("configs.c", WITH_BLOB),
+        ("both.c", '#include "configs.c"\n'),
+    ],
+)
+def test_a_file_that_an_object_includes_whole_is_read_each_time(
+    tmp_path: Path, source: str, text: str, listed_headers: bool
+) -> None:
     """As piggy.S includes the compressed kernel: of one size, with another content."""
-    (tmp_path / "piggy.S").write_text('.globl data\ndata:\n.incbin "kernel.lz4"\n')
-    argv = ["ccache", "gcc", "-Wp,-MMD,.piggy.o.d", "-D__ASSEMBLY__", "-c", "piggy.S", "-o"]
-    env = environment(tmp_path / "ccache")
+    (tmp_path / "configs.c").write_text(WITH_BLOB)
+    (tmp_path / source).write_text(text)
+    argv = ["ccache", "gcc", "-Wp,-MMD,.some.o.d", "-c", "-o", "some.o", source]
+    env = environment(tmp_path / "ccache", listed_headers=listed_headers)
     for content in (b"first kernel", b"other kernel", b"other kernel"):
         (tmp_path / "kernel.lz4").write_bytes(content)
-        subprocess.run([*argv, "piggy.o"], cwd=tmp_path, env=env, check=True, timeout=60)
-        assert content in (tmp_path / "piggy.o").read_bytes()
+        subprocess.run(argv, cwd=tmp_path, env=env, check=True, timeout=60)
+        assert content in (tmp_path / "some.o").read_bytes()
+
+
+def test_a_header_that_changed_is_compiled_anew_and_an_equal_file_is_not(tmp_path: Path) -> None:
+    """ccache is told by the compiler which headers there are, and preprocesses nothing."""
+    (tmp_path / "some.c").write_text('#include "word.h"\nconst char word[] = WORD;\n')
+    argv = ["ccache", "gcc", "-Wp,-MMD,.some.o.d", "-c", "-o", "some.o", "some.c"]
+    log = tmp_path / "log"
+    env = environment(tmp_path / "ccache", listed_headers=True) | {"CCACHE_LOGFILE": str(log)}
+    for word, hits in (("first", 0), ("other", 0), ("first", 1)):
+        log.unlink(missing_ok=True)
+        (tmp_path / "word.h").write_text(f'#define WORD "{word}"\n')
+        os.utime(tmp_path / "word.h", (1e9, 1e9))  # ccache passes over what is younger than itself
+        subprocess.run(argv, cwd=tmp_path, env=env, check=True, timeout=60)
+        assert word.encode() in (tmp_path / "some.o").read_bytes()
+        assert log.read_text().count("Succeeded getting cached result") == hits
+        assert "Running preprocessor" not in log.read_text()
+
+
+def test_one_header_with_a_file_included_whole_makes_all_be_preprocessed(tmp_path: Path) -> None:
+    (tmp_path / "include").mkdir()
+    header = tmp_path / "include/blob.h"
+    header.write_text("int x;\n")
+    assert safe_headers(tmp_path)
+    (tmp_path / "obj-1").mkdir()
+    (tmp_path / "obj-1/made.h").write_text(WITH_BLOB)
+    assert safe_headers(tmp_path)
+    header.write_text(WITH_BLOB)
+    assert not safe_headers(tmp_path)
