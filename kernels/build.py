@@ -137,12 +137,11 @@ def seconds_to_build(
     if spec.is_prebuilt:
         return 0.0
     where = cache / objects_of(spec, patches, checkout=checkout, cache=cache)
-    if others or (where / VMLINUX).exists():
-        return expected(cache, spec.configuration, "next").seconds
-    plan = _plan(spec, patches, checkout, cache)
-    tree = WorkTree(store.tree_folder(cache, plan.source.key))
-    nearest = None if where.exists() else _nearest(plan, tree)
-    kind: Kind = _kind_of_copy(plan, nearest) if nearest else "first"
+    kind: Kind = "next" if others else _kind_of_objects(where)
+    if not others and not where.exists():
+        plan = _plan(spec, patches, checkout, cache)
+        nearest = _nearest(plan, WorkTree(store.tree_folder(cache, plan.source.key)))
+        kind = _kind_of_copy(plan, nearest) if nearest else kind
     return expected(cache, spec.configuration, kind).seconds
 
 
@@ -332,7 +331,7 @@ def _build(
     (folder / "used").touch()
     changed = switch(tree, plan.patches, boxed=site.box is not None)
     log.info("tree switched, files changed: %s", ", ".join(changed) or "none")
-    kind: Kind = "next" if (objects / VMLINUX).exists() else "first"
+    kind: Kind = _kind_of_objects(objects)
     if not objects.exists() and (nearest := _nearest(plan, tree)):
         log.info("starting from the objects of %s", nearest.name)
         copy_objects(tree, nearest, objects, COPIED)
@@ -341,7 +340,8 @@ def _build(
     (objects / TOOLCHAIN).write_text(_tools(plan))
     build_log = folder / f"{plan.key}.log"
     build_log.write_text("")
-    if site.box is None and _unfinished(plan, tree).exists():
+    goes_on = site.box is None and _unfinished(plan, tree).exists()
+    if goes_on:
         log.info("an earlier build was killed; what it wrote is removed")
         wait_until_idle(tree.folder / BUSY)
         _distrust(objects, since_ns=_unfinished(plan, tree).stat().st_mtime_ns)
@@ -369,7 +369,8 @@ def _build(
     status, steps = _run(plan, site, make, build_log, steps_expected, progress)
     if status:
         raise _failure(plan, site, cache, build_log, configure, make)
-    remember(cache, plan.spec.configuration, kind, Expected(steps, time.monotonic() - started))
+    if not goes_on:  # else it was the rest of a build
+        remember(cache, plan.spec.configuration, kind, Expected(steps, time.monotonic() - started))
     if (objects / COPIED).exists():
         left = compiled.forget_left_out(tree.src, objects, final)
         log.info("objects of the other configuration that are not in this one: %d", len(left))
@@ -397,6 +398,13 @@ def _nearest(plan: _Plan, tree: WorkTree) -> Path | None:
         and (folder / TOOLCHAIN).read_text() == _tools(plan)
     ]
     return min(candidates)[2] if candidates else None
+
+
+def _kind_of_objects(objects: Path) -> Kind:
+    """What a build starts from that goes on in a folder of objects, which may not be there."""
+    if (objects / COPIED).exists():  # the other configuration's kernel is among them
+        return "copied"
+    return "next" if (objects / VMLINUX).exists() else "first"
 
 
 def _kind_of_copy(plan: _Plan, nearest: Path) -> Kind:

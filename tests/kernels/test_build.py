@@ -22,7 +22,7 @@ from kernels.build import commands, key_of, provide, seconds_to_build
 from kernels.cache import Kernel, cached_kernels
 from kernels.compiled import load as touched
 from kernels.config import parse
-from kernels.expected import Expected, expected, remember
+from kernels.expected import UNKNOWN, Expected, expected, remember
 from kernels.make import MakeProgress
 from tests.kernels.fake import BROKEN, COMMENT, FASTER, GROWN, Lab, Where, replace
 
@@ -168,7 +168,9 @@ def test_a_copy_that_did_not_build_at_first_is_cleaned_when_it_does(lab: Lab) ->
     spec = flavoured(lab, "twice")
     with pytest.raises(SeriesError):
         provide(spec, lab.series("broken", BROKEN), **lab.where)
+    assert seconds_to_build(spec, patches, 0, **lab.where) == UNKNOWN["copied"].seconds
     kernel = provide(spec, patches, **lab.where)
+    assert seconds_to_build(spec, patches, 0, **lab.where) != UNKNOWN["copied"].seconds
     assert [(each.file, each.built) for each in touched(kernel.touched)] == [("mm/debug.c", False)]
     assert not list(lab.cache.glob("trees/*/src/obj-*/copied"))
 
@@ -509,6 +511,8 @@ def test_killed_in_the_middle_of_make_and_built_again(lab: Lab) -> None:
     kernel = provide(lab.spec, patches, **lab.where)
     alone = provide(lab.spec, patches, checkout=lab.checkout, cache=lab.cache.with_name("other"))
     assert kernel.image.read_bytes() == alone.image.read_bytes()
+    # What was left of it is not what such a build takes.
+    assert expected(lab.cache, lab.spec.configuration, "next") == UNKNOWN["next"]
 
 
 @pytest.mark.parametrize("moment_s", [0.15, 0.3, 0.45, 0.6, 0.8])
