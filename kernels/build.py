@@ -83,6 +83,7 @@ class _Plan:
     fragments: tuple[config.Fragment, ...]
     requested: str
     toolchain: Toolchain
+    module_folders: tuple[Path, ...] = ()
 
     @property
     def has_modules(self) -> bool:
@@ -98,6 +99,7 @@ class _Plan:
     def key(self) -> str:
         """Names the finished kernel."""
         parts = [f"{patch.name} {_file_digest(patch.path)}" for patch in self.patches]
+        parts += [f"{path.name} {modules.source_digest(path)}" for path in self.module_folders]
         return _digest([self.source.identity, self.objects_key, *parts])[:32]
 
 
@@ -202,6 +204,14 @@ def commands(
     first = virtme if config.VIRTME in names else ""
     lines += [f"{{ {first}cat {shlex.join(files)}; }} > obj/{REQUESTED}"]
     lines += [paste(argv) for argv in _make_argvs(plan, "obj", cache)]
+    added = f"obj/{modules.ADDED}"
+    if plan.module_folders:
+        lines += [f"mkdir {added}"]
+    for folder in plan.module_folders:
+        lines += [f"cp -r {shlex.quote(str(folder.resolve()))} {added}"]
+        ccache = store.ccache_folder(cache)
+        argv = make_argv(plan.toolchain, "obj", ("modules",), ccache_folder=ccache)
+        lines += [f'{paste(argv)} M="$work/src/{added}/{folder.name}"']
     return lines
 
 
@@ -221,6 +231,7 @@ def _plan(spec: KernelSpec, patches: Sequence[Path], checkout: Path, cache: Path
         fragments,
         config.merge(fragments),
         identify_toolchain(spec.compiler, spec.architecture),
+        config.module_folders(checkout, spec.additions),
     )
 
 
@@ -375,10 +386,33 @@ def _build(
         left = compiled.forget_left_out(tree.src, objects, final)
         log.info("objects of the other configuration that are not in this one: %d", len(left))
         (objects / COPIED).unlink()
+    _make_modules(plan, site, build_log, cache)
     _run(plan, site, ["sh", "-c", structures.script(objects, objects.name)], build_log)
     kernel = _keep(plan, tree.src, objects, final, build_log, cache)
     build_log.unlink()
     return kernel
+
+
+def _make_modules(plan: _Plan, site: _Site, build_log: Path, cache: Path) -> None:
+    """Build modules of the lab's own against the kernel that is built.
+
+    Raises:
+        InfraError: they do not build.
+    """
+    modules.lay_out(plan.module_folders, site.objects)
+    where = site.tree.objects(plan.objects_key)  # as make sees it, in a box or not
+    ccache = None if site.box else store.ccache_folder(cache)
+    for folder in plan.module_folders:
+        # Named in full: releases differ in what a relative path is relative to.
+        targets = (f"M={where / modules.ADDED / folder.name}", "modules")
+        argv = make_argv(plan.toolchain, where.name, targets, ccache_folder=ccache)
+        if _run(plan, site, argv, build_log)[0]:
+            raise InfraError(
+                "modules of the lab do not build with this kernel: "
+                f"{'; '.join(map(str, _errors(build_log)))}",
+                where=str(folder),
+                next_step=f"see {build_log}; what needs them cannot be measured on this kernel",
+            )
 
 
 def _nearest(plan: _Plan, tree: WorkTree) -> Path | None:
@@ -618,6 +652,8 @@ def _keep(
         if plan.has_modules:
             for module in modules.built(objects):
                 shutil.copyfile(objects / module, folder / Path(module).name)
+        for file in modules.added(plan.module_folders, objects):
+            shutil.copyfile(file, folder / file.name)
         (folder / "config").write_text(final)
         symbols.save(table, folder / "symbols.json.gz")
         touched = compiled.touched_files(plan.patches, source, objects, final)

@@ -56,6 +56,12 @@ def known_additions(checkout: Path) -> tuple[str, ...]:
     return tuple(sorted(path.stem for path in (checkout / ADDITIONS).glob("*.config")))
 
 
+def module_folders(checkout: Path, additions: Sequence[str]) -> tuple[Path, ...]:
+    """Sources of modules that additions have besides their options, a Kbuild in each folder."""
+    folders = (checkout / ADDITIONS / name for name in additions)
+    return tuple(folder for folder in folders if (folder / "Kbuild").is_file())
+
+
 def parse(text: str) -> dict[str, str]:
     """Options of a .config or fragment, "is not set" as ``n``; later lines win."""
     options = {}

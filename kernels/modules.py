@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import gzip
+import hashlib
 import lzma
-from collections.abc import Mapping
+import shutil
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
@@ -13,12 +15,15 @@ from elftools.common.exceptions import ELFError
 from elftools.elf.elffile import ELFFile
 
 from errors import InfraError, UsageError
+from host.digest import sha256_of
 from host.process import run
 
 TIMEOUT_S = 60.0
 BUILTIN = "modules.builtin"
 # Written by kbuild: the object of every module, a line each.
 ORDER = "modules.order"
+# Where, within a build's objects, modules of the lab's own are built.
+ADDED = "added"
 
 
 @dataclass(frozen=True)
@@ -52,6 +57,30 @@ def built(objects: Path) -> tuple[str, ...]:
     """The modules of a build, relative to its object folder."""
     lines = (objects / ORDER).read_text(encoding="utf-8").splitlines()
     return tuple(f"{line.removesuffix('.o')}.ko" for line in lines)
+
+
+def source_digest(folder: Path) -> str:
+    """SHA-256 over the sources of modules of the lab's own, names and contents."""
+    total = hashlib.sha256()
+    for path in sorted(folder.iterdir()):
+        total.update(f"{path.name} {sha256_of(path)}\n".encode())
+    return total.hexdigest()
+
+
+def lay_out(folders: Sequence[Path], objects: Path) -> None:
+    """Copy sources of modules to where they are built; files that are the same stay as they are."""
+    for folder in folders:
+        place = objects / ADDED / folder.name
+        place.mkdir(parents=True, exist_ok=True)
+        for path in folder.iterdir():
+            if not (place / path.name).exists() or sha256_of(place / path.name) != sha256_of(path):
+                shutil.copyfile(path, place / path.name)
+
+
+def added(folders: Sequence[Path], objects: Path) -> tuple[Path, ...]:
+    """The modules that were built of these sources."""
+    places = (objects / ADDED / folder.name for folder in folders)
+    return tuple(path for place in places for path in sorted(place.glob("*.ko")))
 
 
 def chosen(folder: Path) -> tuple[Path, ...]:

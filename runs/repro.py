@@ -20,7 +20,7 @@ from experiment.spec import Experiment
 from host import facts
 from kernels.cache import kernels_folder
 from kernels.cleaning import clean
-from kernels.config import of_architecture
+from kernels.config import module_folders, of_architecture
 from results.record import KernelIdentity, Manifest, Record
 from results.store import CHECKS, LOCKS, MANIFEST, PROFILES, RUNS, SessionStore, StoreError
 from runs import dry_run
@@ -170,6 +170,8 @@ def inputs(manifest: Manifest, checkout: Path) -> dict[str, bytes]:
     names.append(f"configs/guests/{experiment.guest}.toml")
     names += [f"workloads/catalogue/{case.workload}.toml" for case in experiment.cases]
     paths = [*(checkout / name for name in names)]
+    additions = sorted({name for parts in built for name in parts[1:]})
+    paths += [path for folder in module_folders(checkout, additions) for path in folder.iterdir()]
     paths += [path for pattern in ALWAYS for path in checkout.glob(pattern)]
     return {
         path.relative_to(checkout).as_posix(): path.read_bytes()

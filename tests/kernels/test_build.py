@@ -743,3 +743,29 @@ def test_a_kernel_of_an_older_version_is_believed_once(lab: Lab) -> None:
     assert store.load(lab.cache, kernel.identity.key, used=True) is not None
     kernel.image.write_bytes(b"EVIL")
     assert store.load(lab.cache, kernel.identity.key, used=True) is None
+
+
+def test_modules_of_the_labs_own_are_built_with_the_kernel(lab: Lab) -> None:
+    folder = lab.checkout / "configs/kconfig/additions/trees"
+    folder.mkdir(parents=True)
+    folder.with_suffix(".config").write_text("CONFIG_MODULES=y\n")
+    (folder / "Kbuild").write_text("obj-m := loops.o\n")
+    source = folder / "loops.c"
+    source.write_text("int loops = 1;\n")
+    spec = lab.spec.model_copy(update={"additions": ("trees",)})
+    kernel = provide(spec, [], **lab.where)
+    assert [path.name for path in kernel.modules] == ["loops.ko", "test_walk.ko"]
+    assert commands(spec, [], **lab.where)[-1].endswith('M="$work/src/obj/added/trees"')
+    # Another source is another kernel, of which nothing else is compiled anew.
+    first = kernel.modules[0].read_bytes()
+    source.write_text("int loops = 2;\n")
+    other = provide(spec, [], **lab.where)
+    assert other.identity.key != kernel.identity.key
+    assert other.identity.code_key == kernel.identity.code_key
+    assert other.modules[0].read_bytes() != first
+    assert compiled(other.build_log) == ["[M]"]  # of the kernel itself nothing
+    # One that this kernel cannot have is no failure of a series, and says which it is.
+    source.write_text("int loops = nothing;\n")
+    with pytest.raises(InfraError, match="'nothing' undeclared") as caught:
+        provide(spec, lab.series("grown", GROWN), **lab.where)
+    assert caught.value.where == str(folder)

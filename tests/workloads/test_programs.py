@@ -29,7 +29,7 @@ FEW = 40
 # What needs a file system of its own, or rights that a test has not.
 IN_GUESTS = {
     "block", "cgroups", "compile", "direct", "memory_calls", "metadata", "pages", "policies",
-    "redis", "sqlite", "statistics", "swap", "tracing", "vmalloc",
+    "redis", "sqlite", "statistics", "swap", "tracing", "trees", "vmalloc",
 }  # fmt: skip
 HERE = [
     pytest.param(*phase.program, id="-".join(phase.program))

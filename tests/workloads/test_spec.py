@@ -76,6 +76,7 @@ def test_shipped_catalogue() -> None:
         "syscalls",
         "thp-matrix",
         "tracing",
+        "trees",
         "vmalloc",
     ]
     assert list(loaded) == [path.stem for path in sorted(CATALOGUE.glob("*.toml"))]
@@ -215,7 +216,7 @@ def test_only_a_workload_of_tmpfs_has_no_device() -> None:
     without = {name for name, values in on_device.items() if values == {False}}
     assert without == {
         "memory", "messaging", "pages", "policies", "swap", "swap-compressed", "syscalls",
-        "thp-matrix", "vmalloc",
+        "thp-matrix", "trees", "vmalloc",
     }  # fmt: skip
     assert all(on_device[name] == {True} for name in {*on_device} - without)
     # A variant may have another file system.

@@ -7,12 +7,9 @@
  * for each.
  */
 #include "program.h"
-
-#include <fcntl.h>
-#include <sys/syscall.h>
+#include "module.h"
 
 #define MODULE "/modules/test_vmalloc.ko"
-#define LOG "/dev/kmsg"
 #define ROUNDS 8 /* drawn sizes */
 
 /* Bits of run_test_mask. */
@@ -24,18 +21,13 @@ enum {
 /* What the test says of itself: it passed, after as many loops as it was given. */
 static void require_passed(int log, unsigned long loops)
 {
-	char record[1024], *line;
-	ssize_t length;
 	int passed = 0, failed = 1;
 	unsigned long done = 0;
+	const char *words;
 
-	while (!done && (length = read(log, record, sizeof(record) - 1)) > 0) {
-		record[length] = 0;
-		line = strstr(record, "Summary: ");
-		if (line)
-			sscanf(line, "Summary: %*s passed: %d failed: %d repeat: 1 loops: %lu",
-			       &passed, &failed, &done);
-	}
+	while (!done && (words = logged(log, "Summary: ")))
+		sscanf(words, "%*s passed: %d failed: %d repeat: 1 loops: %lu", &passed, &failed,
+		       &done);
 	errno = 0;
 	need(passed == 1 && failed == 0 && done == loops, "the summary of " MODULE);
 }
@@ -43,17 +35,13 @@ static void require_passed(int log, unsigned long loops)
 static void test(int mask, unsigned long loops, unsigned pages, const char *more)
 {
 	char parameters[160];
-	int module = open(MODULE, O_RDONLY | O_CLOEXEC);
-	int log = open(LOG, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+	int log = open_log();
 
-	need(module >= 0, MODULE);
-	need(log >= 0 && lseek(log, 0, SEEK_END) >= 0, LOG);
 	snprintf(parameters, sizeof(parameters),
 		 "nr_threads=1 run_test_mask=%d test_loop_count=%lu nr_pages=%u %s", mask, loops,
 		 pages, more);
-	need(syscall(SYS_finit_module, module, parameters, 0) < 0 && errno == EAGAIN, MODULE);
+	load_module(MODULE, parameters);
 	require_passed(log, loops);
-	close(module);
 	close(log);
 }
 
