@@ -12,6 +12,9 @@ struct loop {
 	void (*run)(ulong entries);
 };
 
+/* It comes with the kernel, which else calls itself tainted, and a tainted kernel's run is refused. */
+MODULE_INFO(intree, "Y");
+
 static char *operation;
 static ulong count, seed;
 module_param(operation, charp, 0);
