@@ -21,7 +21,7 @@ ACTIONLINT_VERSION := v1.7.12
 help:
 	@echo "make run     set up, then measure $(EXPERIMENT) and name the report"
 	@echo "make test    set up, then every check and test but the long ones, guests included"
-	@echo "make check   set up, then the checks and the tests that boot no guest"
+	@echo "make check   set up, then the checks and the quick tests, in minutes"
 	@echo "make test-all  the same with the long tests and every kernel: hours on a new machine"
 	@echo "make setup   install Debian packages and .venv, as far as missing"
 	@echo "make link    put a launcher named twinboot into BIN ($(BIN))"
@@ -77,7 +77,7 @@ browser: setup
 PYTEST = $(PYTHON) -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder --durations-table .make/durations.csv
 
 check: lint browser
-	@$(PYTEST) -m "not guest and not long" $(PYTEST_FLAGS)
+	@$(PYTEST) -m "not guest and not slow and not long" $(PYTEST_FLAGS)
 
 test: lint browser
 	@$(PYTEST) -m "not long" $(PYTEST_FLAGS)

@@ -9,6 +9,8 @@ import pytest
 
 from host.process import run
 
+pytestmark = pytest.mark.slow
+
 CHECKOUT = Path(__file__).parents[1]
 
 

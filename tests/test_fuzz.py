@@ -15,6 +15,8 @@ import pytest
 
 from tests.fuzz import TARGETS, Target, damaged, failure_of
 
+pytestmark = pytest.mark.slow
+
 INPUTS = int(os.environ.get("TWINBOOT_FUZZ") or 500)
 
 

@@ -23,6 +23,8 @@ from tests.integration.lab_process import wait_until
 from tests.kernels.conftest import lab as lab
 from tests.kernels.fake import BROKEN, GROWN, Lab, Where
 
+pytestmark = pytest.mark.slow
+
 SOON = Settings(grace_s=5.0)
 
 

@@ -22,6 +22,8 @@ from fleet.configured import (
 from fleet.executor import DaskExecutor
 from runs.local import LocalExecutor
 
+pytestmark = pytest.mark.slow
+
 CHECKOUT = Path(__file__).resolve().parent.parent.parent
 SMALL = 'cluster = "slurm"\ncores = 4\nmemory = "16 GiB"\njobs = 2\nstore = "/shared/store"\n'
 

@@ -19,6 +19,8 @@ from tests.fleet.cluster import CHECKOUT, Cluster
 from tests.fleet.conftest import FleetBench
 from tests.integration.lab_process import wait_until
 
+pytestmark = pytest.mark.slow
+
 ROOT = os.geteuid() == 0
 
 

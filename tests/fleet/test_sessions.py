@@ -7,11 +7,15 @@ import threading
 import time
 from pathlib import Path
 
+import pytest
+
 from fleet.ledger import LEDGER
 from fleet.settings import Settings
 from tests.fleet.cluster import Cluster
 from tests.fleet.conftest import SOON, FleetBench
 from tests.integration.lab_process import wait_until
+
+pytestmark = pytest.mark.slow
 
 ENLISTED_WITHIN_S = 60.0
 BEGUN_WITHIN_S = 4.0

@@ -26,6 +26,8 @@ from runs.wall import measure_wall
 from tests.fleet.cluster import CHECKOUT, Cluster
 from tests.fleet.conftest import SOON, FleetBench, LoggingReporter
 
+pytestmark = pytest.mark.slow
+
 
 def wall_session(bench: FleetBench, blocks: int, options: Options | None = None) -> Session:
     """As ``runs.prepare`` lays it out; with options the host is asked, wherever it is."""

@@ -26,6 +26,8 @@ from tests.kernels.fake import FASTER, Lab
 from tests.kernels.poison import DIFF, LONG, ODD, UNREADABLE
 from tests.kernels.posting import Post, mbox, post
 
+pytestmark = pytest.mark.slow
+
 NEW = "new file mode 100644\n--- /dev/null\n+++ b/{0}\n@@ -0,0 +1 @@\n+x\n"
 LINK = (
     "diff --git a/{0} b/{0}\nnew file mode 120000\n--- /dev/null\n+++ b/{0}\n"

@@ -15,6 +15,8 @@ from tests.browser import browser as browser
 from tests.browser import shots as shots
 from tests.pages.made_up import fill
 
+pytestmark = pytest.mark.slow
+
 TRACK, NIGHT = "track/tonight.laptop.exact.html", "night"
 PAGES = (
     "index.html",

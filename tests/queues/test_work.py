@@ -23,6 +23,8 @@ from results.record import RunRecord
 from tests.queues.made_up import SLOWER, SMALL, MadeUpMeasuring, plain_report, queued
 from tests.reports.factory import ExactSession, fails
 
+pytestmark = pytest.mark.slow
+
 WORKER = Path(__file__).with_name("worker.py")
 RUNS = len(SMALL.records())
 

@@ -205,6 +205,7 @@ def test_the_waterfall_ends_at_the_whole_change(counted: Comparison) -> None:
         assert (bars[-1].start, bars[-1].end) == (0, headline.total.difference)
 
 
+@pytest.mark.slow
 def test_hostile_names_stay_text(hostile_counts: Comparison) -> None:
     assert hostile_counts.headlines[0].rows
     assert any(HOSTILE in row.name for row in hostile_counts.headlines[0].rows)

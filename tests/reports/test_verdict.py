@@ -293,6 +293,7 @@ def sessions_that_add_seeds(
     return ends
 
 
+@pytest.mark.slow
 def test_over_all_looks_skewed_differences_are_called_in_two_percent_at_most() -> None:
     """Lognormal percentages with a mean of zero and a skewness of 2.3: 5 % with a t test."""
 

@@ -266,6 +266,7 @@ def test_exact_session_has_nothing_of_wall_mode() -> None:
     assert all(m.again is None and m.again_values is None for m in comparison.primary)
 
 
+@pytest.mark.slow
 def test_false_alarms_of_whole_sessions_are_rare() -> None:
     """Nothing changed, forty sessions of two independent cases: none may be called wrongly."""
     random = np.random.default_rng(3)

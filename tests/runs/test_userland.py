@@ -17,6 +17,8 @@ from guests import initramfs, native, userland
 from runs.archive import pack
 from runs.userland import export, import_
 
+pytestmark = pytest.mark.slow
+
 Files = dict[str, bytes]
 
 

@@ -165,6 +165,7 @@ def test_a_patch_that_leaves_the_tree_is_an_error(lookup: Lookup) -> None:
     assert line.startswith("ERROR: the patch: names a path outside the kernel tree: ../x")
 
 
+@pytest.mark.slow
 def test_b4_prep_check_shows_the_line(tree: Path, tmp_path: Path) -> None:
     """As docs/command-line.md has it: the real b4, its configuration, and the real program."""
     folder = tmp_path / "bin"

@@ -267,6 +267,7 @@ def test_a_mail_that_cannot_be_read_stops_no_watch_and_is_a_broken_series(
     assert "next: " in shown.err
 
 
+@pytest.mark.slow
 def test_a_watch_killed_again_and_again_loses_nothing_and_queues_nothing_twice(
     archive: MailArchive, tmp_path: Path
 ) -> None:

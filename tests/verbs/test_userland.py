@@ -10,6 +10,8 @@ import pytest
 import lab
 from guests import userland
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:

@@ -16,6 +16,8 @@ from tests.browser import DESK, PHONE, opened
 from tests.browser import browser as browser
 from tests.browser import shots as shots
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def pages(
