@@ -39,6 +39,11 @@
  *    guest's own hands; but QEMU lets it go off twice, 10 ns apart, so that every
  *    second turn is of 10 ns, and with an even number of vCPUs always the same ones'.)
  *
+ * 8. Nobody ends a vCPU's turn to free memory.  A thread of QEMU's frees what the vCPU thread may
+ *    still read once that has left its turn (RCU).  From QEMU 10.2 on it does not wait for turns to
+ *    end: it ends them, once 30 things are to be freed or after 50 ms of the host's time, and the
+ *    next vCPU goes on from wherever that was.  Turns end soon by themselves, as ever before.
+ *
  * What is called in QEMU are functions that its plugins and modules may use, too.
  */
 #define _GNU_SOURCE
@@ -65,6 +70,8 @@
 /* QEMUClockType of include/qemu/timer.h */
 #define QEMU_REALTIME 0
 #define QEMU_VIRTUAL 1
+/* struct rcu_reader_data of include/qemu/rcu.h: where a thread has whom to ask to end its turn. */
+#define READER_FORCED_BY 32
 
 static bool (*guest_runs)(void);
 static int (*shutdown_asked)(void), (*reset_asked)(void);
@@ -75,6 +82,8 @@ static void (*init_timer)(void *timer, void *lists, int clock, int scale, int at
 			  void (*callback)(void *), void *opaque);
 static void (*set_timer)(void *timer, int64_t when_ns);
 static int64_t (*clock_ns)(int clock);
+static char *(*rcu_reader)(void);
+static void (*forget_forcing)(void *notifier);
 static int (*real_lock)(pthread_mutex_t *), (*real_unlock)(pthread_mutex_t *);
 static int (*real_wait)(pthread_cond_t *, pthread_mutex_t *);
 static int (*real_ppoll)(struct pollfd *, nfds_t, const struct timespec *, const sigset_t *);
@@ -128,6 +137,8 @@ static void find(void)
 	init_timer = of_qemu("timer_init_full", NULL);
 	set_timer = of_qemu("timer_mod_ns", NULL);
 	clock_ns = of_qemu("qemu_clock_get_ns", NULL);
+	rcu_reader = of_qemu("get_ptr_rcu_reader", NULL);
+	forget_forcing = of_qemu("rcu_remove_force_rcu_notifier", NULL);
 	guest_runs = of_qemu("runstate_is_running", NULL);
 }
 
@@ -235,6 +246,15 @@ ssize_t write(int fd, const void *buffer, size_t length)
 	return syscall(SYS_write, fd, buffer, length);
 }
 
+/* Of the thread that calls: nobody ends its turns for RCU any more. */
+static void keep_turns(void)
+{
+	void *notifier = *(void **)(rcu_reader() + READER_FORCED_BY);
+
+	if (notifier)
+		forget_forcing(notifier);
+}
+
 int pthread_cond_wait(pthread_cond_t *condition, pthread_mutex_t *mutex)
 {
 	int status;
@@ -250,6 +270,7 @@ int pthread_cond_wait(pthread_cond_t *condition, pthread_mutex_t *mutex)
 	}
 	if (!current_cpu)
 		current_cpu = of_qemu("current_cpu", NULL);
+	keep_turns();
 	big_lock = mutex;
 	vcpu = STARTS;
 	vcpus_are_idle = true;
