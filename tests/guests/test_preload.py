@@ -16,6 +16,7 @@ from host.process import spawn
 from tests.guests.probe.test_counting import images
 
 __all__ = ["images"]  # a fixture
+TURN_NS = 20_000
 BUSY = ["sh", "-c", "while :; do :; done"]
 
 
@@ -34,7 +35,7 @@ def printed(image: Path, preload: Path, folder: Path, vcpus: int = 2) -> bytes:
         "-device", "isa-debug-exit,iobase=0xf4", "-chardev", f"file,id=out,path={out}",
         "-device", "isa-debugcon,iobase=0xe9,chardev=out", "-kernel", str(image),
     ]  # fmt: skip
-    env = os.environ | {"LD_PRELOAD": str(preload), METRONOME: "20000"}
+    env = os.environ | {"LD_PRELOAD": str(preload), METRONOME: str(TURN_NS)}
     done = subprocess.run(argv, env=env, capture_output=True, text=True, timeout=120)
     assert done.returncode == X86_64.board.done_status, done.stderr
     return out.read_bytes()
@@ -52,3 +53,13 @@ def test_turns_end_at_the_same_instructions_while_qemu_frees_memory(
         runs += [printed(images / "turns", preload, tmp_path / f"busy-run-{n}") for n in range(2)]
     assert len(runs[0]) == 4
     assert runs == runs[:1] * 4
+
+
+def test_a_turn_is_as_long_as_the_metronome_says(
+    images: Path, preload: Path, tmp_path: Path
+) -> None:
+    """From QEMU 8.1 on it was a half or a quarter of that with two vCPUs."""
+    longest_ns = int.from_bytes(
+        printed(images / "turn_length", preload, tmp_path / "run"), "little"
+    )
+    assert TURN_NS <= longest_ns <= 1.01 * TURN_NS
