@@ -11,7 +11,7 @@ GALLERY_FLAGS ?=
 MAKEFLAGS += --no-print-directory
 # virtme-ng's programs live in the virtual environment.
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
-PYTHON := .venv/bin/python
+VENV_PYTHON := .venv/bin/python
 ACTIONLINT := .make/actionlint
 ACTIONLINT_VERSION := v1.7.12
 
@@ -40,13 +40,13 @@ link:
 
 # A regression is an answer and no failure of the run: lab.py says 1, make goes on.
 run: setup
-	@$(PYTHON) lab.py run $(EXPERIMENT) || [ $$? -eq 1 ]
+	@$(VENV_PYTHON) lab.py run $(EXPERIMENT) || [ $$? -eq 1 ]
 
 # actionlint is published as a Go module alone: the toolchain of setup/lint.txt, pinned by
 # hash, builds it once, and the module is checked by Go's checksum database.
 $(ACTIONLINT): setup/lint.txt Makefile | setup
 	@echo "setup: building actionlint $(ACTIONLINT_VERSION)" >&2
-	@$(PYTHON) -m pip install --quiet --no-input --disable-pip-version-check --upgrade \
+	@$(VENV_PYTHON) -m pip install --quiet --no-input --disable-pip-version-check --upgrade \
 		--only-binary :all: --require-hashes --no-deps --target .make/go --requirement setup/lint.txt
 	@env GOBIN=$(CURDIR)/.make GOPATH=$(CURDIR)/.make/gopath GOCACHE=$(CURDIR)/.make/gocache \
 		GOFLAGS=-modcacherw GOTOOLCHAIN=local CGO_ENABLED=0 .make/go/go/bin/go install \
@@ -58,13 +58,13 @@ lint: setup $(ACTIONLINT)
 	@$(MAKE) -j2 lint-types lint-rest
 
 lint-types:
-	@$(PYTHON) -m mypy --strict .
+	@$(VENV_PYTHON) -m mypy --strict .
 
 lint-rest:
-	@$(PYTHON) -m ruff check .
-	@$(PYTHON) -m ruff format --check .
+	@$(VENV_PYTHON) -m ruff check .
+	@$(VENV_PYTHON) -m ruff format --check .
 	@.venv/bin/lint-imports --no-logo --no-cache
-	@$(PYTHON) -m pytest -q tests/test_names.py
+	@$(VENV_PYTHON) -m pytest -q tests/test_names.py
 	@$(ACTIONLINT)
 	@.venv/bin/zizmor --offline --quiet --persona auditor .github
 
@@ -74,7 +74,7 @@ browser: setup
 
 # A file of tests shares what it boots and builds, so it stays with one worker.  The order is
 # that of tests/conftest.py: xdist's own begins with the files of most tests, which are quick.
-PYTEST = $(PYTHON) -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder --durations-table .make/durations.csv
+PYTEST = $(VENV_PYTHON) -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder --durations-table .make/durations.csv
 
 check: lint browser
 	@$(PYTEST) -m "not guest and not slow and not long" $(PYTEST_FLAGS)
@@ -88,13 +88,13 @@ test-all: lint browser
 
 # A local wheel folder is nobody else's: neither its address nor its hashes go in.
 lock: setup
-	@PIP_FIND_LINKS= CUSTOM_COMPILE_COMMAND="make lock" $(PYTHON) -m piptools compile --quiet \
+	@PIP_FIND_LINKS= CUSTOM_COMPILE_COMMAND="make lock" $(VENV_PYTHON) -m piptools compile --quiet \
 		--extra dev --generate-hashes --allow-unsafe --strip-extras \
 		--no-emit-index-url --no-emit-find-links --no-emit-trusted-host \
 		$(LOCK_FLAGS) --output-file requirements.lock pyproject.toml
 
 schema: setup
-	@$(PYTHON) -m verbs.actions.reference
+	@$(VENV_PYTHON) -m verbs.actions.reference
 
 # A session that is there already is finished and not begun again.
 gallery: setup
@@ -102,13 +102,13 @@ gallery: setup
 		session=gallery/sessions/$$name; \
 		if [ -e $$session ]; then set -- --resume $$session; \
 		else set -- $$name --session $$session $(GALLERY_FLAGS); fi; \
-		$(PYTHON) lab.py run "$$@" || [ $$? -eq 1 ]; \
+		$(VENV_PYTHON) lab.py run "$$@" || [ $$? -eq 1 ]; \
 	done
 	@$(MAKE) gallery-site
 
 # Of whatever is in gallery/sessions.
 gallery-site: setup
-	@$(PYTHON) lab.py sessions gallery/sessions --all --page gallery/site
+	@$(VENV_PYTHON) lab.py sessions gallery/sessions --all --page gallery/site
 
 clean:
 	rm -rf .venv .make .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -11,7 +11,17 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from errors import SpecError
-from experiment.spec import REPEAT, CaseSpec, Dataset, Experiment, Frozen, Guest
+from experiment.spec import (
+    MEMORY,
+    REPEAT,
+    CaseSpec,
+    Dataset,
+    Experiment,
+    Frozen,
+    Guest,
+    ShapeSpec,
+    TwinSpec,
+)
 
 # brd starts at 64 MiB: an XFS log of 7 MiB, its reserve and a file of 13/16 of
 # the device no longer fit below that.
@@ -100,11 +110,17 @@ def twin_runs(experiment: Experiment, digits: int) -> list[PlannedRun]:
     return [
         planned_run(case, arm.name, block, experiment.seed + block, digits, twin=twin.name)
         for twin in experiment.twins
-        for block in range(twin.blocks)
+        for block in range(_seeds_of(twin, experiment))
         for case in experiment.cases
         if case.name in twin.cases
         for arm in experiment.all_arms
     ]
+
+
+def _seeds_of(twin: TwinSpec, experiment: Experiment) -> int:
+    """How many seeds a twin's runs are of: a modelled run is compared with the judged one."""
+    judged_guest = twin.observe == MEMORY and twin.guest == ShapeSpec()
+    return min(twin.blocks, experiment.blocks) if judged_guest else twin.blocks
 
 
 def remaining(plan: Plan, done_run_ids: Collection[str]) -> tuple[PlannedRun, ...]:

@@ -38,6 +38,15 @@
  *    (A periodic comparator of the HPET, with its interrupt disabled, would do in a
  *    guest's own hands; but QEMU lets it go off twice, 10 ns apart, so that every
  *    second turn is of 10 ns, and with an even number of vCPUs always the same ones'.)
+ *    From QEMU 8.1 on a turn is no longer than the time to the next timer divided by the number of
+ *    vCPUs.  So there the timer is kept that many periods away from where a turn begins, and never
+ *    goes off while a vCPU executes.  Setting it asks all vCPUs to give up their turns, and
+ *    each then has the length of its turn computed anew.
+ *
+ * 8. Nobody ends a vCPU's turn to free memory.  A thread of QEMU's frees what the vCPU thread may
+ *    still read once that has left its turn (RCU).  From QEMU 10.2 on it does not wait for turns to
+ *    end: it ends them, once 30 things are to be freed or after 50 ms of the host's time, and the
+ *    next vCPU goes on from wherever that was.  Turns end soon by themselves, as ever before.
  *
  * What is called in QEMU are functions that its plugins and modules may use, too.
  */
@@ -65,6 +74,8 @@
 /* QEMUClockType of include/qemu/timer.h */
 #define QEMU_REALTIME 0
 #define QEMU_VIRTUAL 1
+/* struct rcu_reader_data of include/qemu/rcu.h: where a thread has whom to ask to end its turn. */
+#define READER_FORCED_BY 32
 
 static bool (*guest_runs)(void);
 static int (*shutdown_asked)(void), (*reset_asked)(void);
@@ -75,6 +86,9 @@ static void (*init_timer)(void *timer, void *lists, int clock, int scale, int at
 			  void (*callback)(void *), void *opaque);
 static void (*set_timer)(void *timer, int64_t when_ns);
 static int64_t (*clock_ns)(int clock);
+static void *(*cpu_of)(int number);
+static char *(*rcu_reader)(void);
+static void (*forget_forcing)(void *notifier);
 static int (*real_lock)(pthread_mutex_t *), (*real_unlock)(pthread_mutex_t *);
 static int (*real_wait)(pthread_cond_t *, pthread_mutex_t *);
 static int (*real_ppoll)(struct pollfd *, nfds_t, const struct timespec *, const sigset_t *);
@@ -128,6 +142,9 @@ static void find(void)
 	init_timer = of_qemu("timer_init_full", NULL);
 	set_timer = of_qemu("timer_mod_ns", NULL);
 	clock_ns = of_qemu("qemu_clock_get_ns", NULL);
+	cpu_of = of_qemu("qemu_get_cpu", NULL);
+	rcu_reader = of_qemu("get_ptr_rcu_reader", NULL);
+	forget_forcing = of_qemu("rcu_remove_force_rcu_notifier", NULL);
 	guest_runs = of_qemu("runstate_is_running", NULL);
 }
 
@@ -235,6 +252,15 @@ ssize_t write(int fd, const void *buffer, size_t length)
 	return syscall(SYS_write, fd, buffer, length);
 }
 
+/* Of the thread that calls: nobody ends its turns for RCU any more. */
+static void keep_turns(void)
+{
+	void *notifier = *(void **)(rcu_reader() + READER_FORCED_BY);
+
+	if (notifier)
+		forget_forcing(notifier);
+}
+
 int pthread_cond_wait(pthread_cond_t *condition, pthread_mutex_t *mutex)
 {
 	int status;
@@ -250,6 +276,7 @@ int pthread_cond_wait(pthread_cond_t *condition, pthread_mutex_t *mutex)
 	}
 	if (!current_cpu)
 		current_cpu = of_qemu("current_cpu", NULL);
+	keep_turns();
 	big_lock = mutex;
 	vcpu = STARTS;
 	vcpus_are_idle = true;
@@ -259,33 +286,43 @@ int pthread_cond_wait(pthread_cond_t *condition, pthread_mutex_t *mutex)
 	return status;
 }
 
-static void tick(void *period_ns)
+/* Of the metronome; without one, 0. */
+static int64_t period_ns, turns_end_ns;
+/* vCPUs that share the time to the next timer, 0 where each has all of it. */
+static int sharing;
+
+static void tick(void *unused)
 {
 	/* A QEMUTimer has 48 bytes. */
 	static uint64_t timer[32];
 	static bool is_set_up;
-	int64_t period = *(int64_t *)period_ns;
+	int64_t now = clock_ns(QEMU_VIRTUAL);
 
+	(void)unused;
 	if (!is_set_up)
-		init_timer(timer, NULL, QEMU_VIRTUAL, 1, 0, tick, period_ns);
+		init_timer(timer, NULL, QEMU_VIRTUAL, 1, 0, tick, NULL);
 	is_set_up = true;
-	set_timer(timer, (clock_ns(QEMU_VIRTUAL) / period + 1) * period);
+	turns_end_ns = now + period_ns;
+	set_timer(timer, sharing ? now + sharing * period_ns : (now / period_ns + 1) * period_ns);
 }
 
+/* Also where it goes on: from then on a guest that was kept has the same turns as one that was not. */
 static void start_metronome(void)
 {
-	static int64_t period_ns;
 	const char *asked = getenv("TWINBOOT_METRONOME_NS");
 
-	if (period_ns || !asked)
+	if (!asked || (period_ns && !sharing))
 		return;
 	period_ns = strtoll(asked, NULL, 10);
 	if (period_ns <= 0) {
 		fprintf(stderr, "preload: TWINBOOT_METRONOME_NS: not a period: %s\n", asked);
 		abort();
 	}
+	if (dlsym(RTLD_DEFAULT, "icount_percpu_budget"))
+		for (sharing = 0; cpu_of(sharing); sharing++)
+			;
 	lock_qemu(__FILE__, __LINE__);
-	tick(&period_ns);
+	tick(NULL);
 	unlock_qemu();
 }
 
@@ -303,6 +340,11 @@ int pthread_mutex_lock(pthread_mutex_t *mutex)
 	if (timers_expired(QEMU_VIRTUAL)) {
 		lock_qemu(__FILE__, __LINE__);
 		run_timers(QEMU_VIRTUAL);
+		unlock_qemu();
+	}
+	if (sharing && clock_ns(QEMU_VIRTUAL) >= turns_end_ns) {
+		lock_qemu(__FILE__, __LINE__);
+		tick(NULL);
 		unlock_qemu();
 	}
 	*current_cpu = cpu;

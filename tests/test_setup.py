@@ -413,3 +413,13 @@ def test_actions_are_pinned_by_commit_and_may_only_read() -> None:
         if workflow.name != "action.yml":
             assert re.search(r"^permissions:\n  contents: read$", text, re.M), workflow.name
     assert "run: bash .ci/run" in (CHECKOUT / ".github/workflows/ci.yml").read_text()
+
+
+def test_the_interpreter_of_the_environment_reaches_set_up_through_make() -> None:
+    """A variable of the Makefile's, once called PYTHON, took its place."""
+    done = subprocess.run(
+        ["make", "--no-print-directory", "--eval", "shown:; @echo $$PYTHON", "shown"],
+        cwd=CHECKOUT, env=os.environ | {"PYTHON": "python3.99"}, capture_output=True, text=True,
+        check=True, timeout=60,
+    )  # fmt: skip
+    assert done.stdout == "python3.99\n"

@@ -215,6 +215,23 @@ def test_twins_come_last_on_the_same_seeds_and_arms() -> None:
     assert not any(run.repeat for run in runs[10:])
 
 
+def test_a_modelled_run_is_of_a_seed_that_is_judged() -> None:
+    """Its guest is the judged one, whose result it is compared with: of one seed it is of one."""
+    experiment = make_experiment(
+        [("w", "default")], blocks=1, seed=5,
+        twins=(
+            twin("modelled", observe="memory", machine="ice-lake-sp"),
+            twin("larger", observe="memory", machine="ice-lake-sp", guest={"jobs": 2}),
+        ),
+    )  # fmt: skip
+    runs = [run.run_id for run in make_plan(experiment).runs if run.twin]
+    assert runs == [
+        "w.b00.base.modelled", "w.b00.patched.modelled",
+        "w.b00.base.larger", "w.b00.patched.larger",
+        "w.b01.base.larger", "w.b01.patched.larger",
+    ]  # fmt: skip
+
+
 def test_no_twin_has_the_id_of_another_run() -> None:
     experiment = make_experiment([("w", "default")], twins=(twin("a"), twin("b")))
     ids = [run.run_id for run in make_plan(experiment).runs]

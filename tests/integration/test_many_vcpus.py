@@ -12,7 +12,7 @@ from experiment.load import load_machine
 from experiment.spec import PhaseTimes, ShapeSpec
 from guests import channel, exact
 from guests.exact import Machine
-from guests.probe import counts, lines, plugin
+from guests.probe import counts, fold, lines, plugin
 from host.process import spawn
 from kernels.cache import Kernel
 from runs.options import Options
@@ -67,11 +67,16 @@ def test_cold_restored_and_counted_runs_are_equal_and_locks_are_waited_for(
         cold = exact.run_cold(machine, text, tmp_path / "c", tmp_path / "c-logs", silent)
     assert quiet.files is not None, quiet.ending
     probe = plugin.provide(options.cache)
+    kernel = kernels["patched"]
+    stacked = replace(probe, functions=kernel.system_map, stacks=fold.stack_words(kernel))
     counted = exact.run_restored(
-        snapshot, text, tmp_path / "d", tmp_path / "d-logs", silent, probe=probe
+        snapshot, text, tmp_path / "d", tmp_path / "d-logs", silent, probe=stacked
     )
-    assert len(counts.parse(counted.counts or b"").rows) > 10_000
-    model = lines.words(load_machine(Path("ice-lake-sp")), kernels["patched"])
+    entered = counts.parse(counted.counts or b"")
+    assert len(entered.rows) > 10_000
+    executed = (entered.rows["entries"] * entered.rows["instructions"]).sum()
+    assert int(entered.stacks["instructions"].sum()) == pytest.approx(int(executed), rel=1e-4)
+    model = lines.words(load_machine(Path("ice-lake-sp")), kernel)
     modelled = exact.run_restored(
         snapshot, text, tmp_path / "e", tmp_path / "e-logs", silent,
         probe=replace(probe, model=model),

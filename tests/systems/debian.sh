@@ -79,9 +79,9 @@ END
 
 sources() {
     echo "deb $mirror $release main"
-    # Neither is there for unstable.
+    # Neither is there for unstable, which has newer kernels' sources than the lab's alone.
     case $release in
-    sid | unstable) ;;
+    sid | unstable) echo "deb $mirror stable main" ;;
     *)
         echo "deb $mirror $release-updates main"
         echo "deb ${mirror%/*}/debian-security $release-security main"

@@ -33,8 +33,9 @@ MISTAKES: tuple[tuple[str, str, str, Change, str], ...] = (
      "4k: cgroup limit 134217728, expected 67108864"),
     ("no limit", "filemap-4k", "4k/before/cgroup/memory.max", swap("67108864", "max"),
      "4k: cgroup limit max, expected 67108864"),
-    ("uncharged", "filemap-4k", "4k/after/cgroup/memory.stat", counter("file", 1 << 20),
-     "4k: file not charged to the cgroup: 1.0 MiB of 64 MiB"),
+    ("uncharged", "filemap-4k", "4k/after/cgroup/memory.stat",
+     lambda stat: counter("pgsteal", 256)(counter("file", 1 << 20)(stat)),
+     "4k: file not charged to the cgroup: 2.0 MiB of 64 MiB"),
     ("OOM kill", "filemap-4k", "4k/after/cgroup/memory.events", counter("oom_kill", 1),
      "4k: memory.events oom_kill rose by 1"),
     ("OOM", "filemap-thp", "switch/after/cgroup/memory.events", counter("oom", 2),
@@ -147,6 +148,12 @@ def test_few_pages_may_come_back_after_caches_were_dropped(run_4k: Run) -> None:
     assert run_4k.but("4k/before/proc/vmstat", counter("nr_active_file", 64)).problems == ()
 
 
+def test_cache_that_fio_dropped_at_the_end_was_charged_all_the_same(run_4k: Run) -> None:
+    """As it was in guests of 4 vCPUs, by where the phase ended in fio's pass over its file."""
+    dropped = run_4k.but("4k/after/cgroup/memory.stat", counter("file", 8 << 20))
+    assert dropped.problems == ()
+
+
 def test_fio_that_failed_is_named_by_its_last_line(run_4k: Run) -> None:
     run = run_4k.without("4k/fio.json").but("4k/status", swap("0", "137"))
     run = Run(run.workload, {**run.files, "4k/fio.out": b"first\nKilled\n\n"})
@@ -178,9 +185,7 @@ def test_kernel_of_unknown_build_id_is_not_compared(run_4k: Run) -> None:
 
 def test_limit_is_the_claims(run_4k: Run) -> None:
     reasons = problems(run_4k.result, replace(run_4k.claim, limit_bytes=4 * LIMIT))
-    assert [problem.partition(":")[2].split(" ")[1] for problem in reasons] == (
-        ["cgroup", "limit", "file"]
-    )
+    assert [problem.partition(":")[2].split(" ")[1] for problem in reasons] == ["cgroup", "limit"]
 
 
 def test_few_ios_are_a_finding_and_no_problem(run_4k: Run) -> None:

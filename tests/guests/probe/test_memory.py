@@ -8,9 +8,14 @@ from pathlib import Path
 import pytest
 
 from experiment.architecture import X86_64
+from experiment.load import load_machine
+from experiment.machine import MachineSpec, known_machines
 from guests.probe import counts, plugin
 from guests.probe.counts import Counts
+from guests.probe.memory import machine_words
 from guests.probe.plugin import Probe
+from runs.calibration import as_toml
+from tests.runs.test_calibration import made
 
 HERE = Path(__file__).parent
 # 128, 256 and 1,024 lines.
@@ -131,6 +136,22 @@ def test_pages_that_fit_a_tlb_are_walked_once_and_others_each_time(paged: Counts
     assert tlb(paged, 2)[1] == 96 - 48
     # And 96 of these, the first time.
     assert tlb(paged, 3) == (10 * 256, 10 * 256 - 96)
+
+
+@pytest.mark.parametrize(
+    "machine", [*(load_machine(Path(name)) for name in known_machines()), made()],
+    ids=lambda machine: machine.name,
+)  # fmt: skip
+def test_a_machine_of_a_file_can_be_modelled_and_so_can_one_that_calibrate_writes(
+    images: Path, probe: Probe, tmp_path: Path, machine: MachineSpec
+) -> None:
+    (tmp_path / f"{machine.name}.toml").write_text(as_toml(machine))
+    model = ",".join(machine_words(load_machine(tmp_path / f"{machine.name}.toml")))
+    root = symbols(images / "pages")["top"]
+    counted = run(images / "pages", probe, tmp_path, f"{model},root={root},ram={tmp_path}/ram")
+    assert counted.unmapped == 0
+    # More pages than any first level of these holds, in turns.
+    assert tlb(counted, 3)[0] > 0
 
 
 def test_large_pages_are_walked_by_their_own_number(paged: Counts) -> None:

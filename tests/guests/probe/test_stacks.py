@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,7 @@ FUNCTIONS = (
     "outer", "inner", "leaf", "tail", "speculated", "thunk", "deeper", "interrupted",
     "on_interrupt", "leaving", "middle", "thrower", "sleeper", "switch", "other", "system", "ends",
 )  # fmt: skip
+PARTS = {"enter": "on_interrupt", "begin": "system", "switches": "switch"}
 Spent = dict[tuple[str, ...], tuple[int, int]]
 # By phase: path → instructions of the function itself, and calls of it.
 EXPECTED: dict[int, Spent] = {
@@ -62,15 +64,37 @@ EXPECTED: dict[int, Spent] = {
 }
 
 
-def words(image: Path, folder: Path) -> str:
+# Of two vCPUs: what each calls, and a task that leaves one and goes on on the other.
+OF_TWO = ("ours", "theirs", "leaf", "sleeper", "resumer", "switch", "ends")
+EXPECTED_OF_TWO: dict[int, Spent] = {
+    1: {
+        ("ours",): (10 * 5, 10),
+        ("ours", "leaf"): (10 * 3, 10),
+        ("theirs",): (10 * 6, 10),
+        ("theirs", "leaf"): (10 * 3, 10),
+    },
+    2: {
+        ("sleeper",): (4, 1),
+        ("sleeper", "switch"): (6, 1),
+        ("resumer",): (2, 1),
+        ("resumer", "switch"): (5, 1),
+    },
+}
+
+
+def words(
+    image: Path,
+    folder: Path,
+    functions: tuple[str, ...] = FUNCTIONS,
+    parts: Mapping[str, str] = PARTS,
+) -> str:
     """The plugin's arguments for the functions of the image, which a System.map lists."""
-    places = {name: address(image, name) for name in FUNCTIONS}
+    places = {name: address(image, name) for name in functions}
     system_map = folder / "System.map"
     system_map.write_text(
         "".join(f"{place:016x} t {name}\n" for name, place in places.items())
         + f"{address(image, 'kernel'):016x} D kernel_data\n"
     )
-    parts = {"enter": "on_interrupt", "begin": "system", "switches": "switch"}
     return f",functions={system_map}" + "".join(
         f",{word}={places[name]:x}" for word, name in parts.items()
     )
@@ -93,8 +117,10 @@ def counted(
     return counts.parse(run(image, probe, folder / "counts", vcpus=request.param, more=more))
 
 
-def spent(counted: Counts, image: Path, phase: int) -> Spent:
-    names = {address(image, name): name for name in FUNCTIONS}
+def spent(
+    counted: Counts, image: Path, phase: int, functions: tuple[str, ...] = FUNCTIONS
+) -> Spent:
+    names = {address(image, name): name for name in functions}
     paths: list[tuple[str, ...]] = []
     for row in counted.paths:
         above = paths[int(row["parent"])] if paths else ()
@@ -117,6 +143,16 @@ def test_every_instruction_is_on_one_path(counted: Counts, phase: int) -> None:
     rows = counted.stacks[counted.stacks["phase"] == phase]
     # The mark's own block is counted for the phase before it, and its path from the mark on.
     assert abs(int(rows["instructions"].sum()) - total(counted, phase)) <= 2
+
+
+def test_each_of_two_vcpus_has_a_stack_and_a_task_takes_its_own_along(
+    images: Path, probe: Probe, tmp_path: Path
+) -> None:
+    image = images / "stacks_of_two"
+    more = words(image, tmp_path, OF_TWO, {"switches": "switch"})
+    counted = counts.parse(run(image, probe, tmp_path / "counts", vcpus=2, more=more))
+    of_phases = {phase: spent(counted, image, phase, OF_TWO) for phase in EXPECTED_OF_TWO}
+    assert of_phases == EXPECTED_OF_TWO
 
 
 def test_nothing_is_felt_of_it(image: Path, probe: Probe, tmp_path: Path) -> None:
