@@ -556,11 +556,12 @@ static void on_translations(unsigned int vcpu, void *data)
 	privates[RUNNING(vcpu)].generation++;
 }
 
-void lines_watch(struct qemu_plugin_tb *tb, size_t count)
+void lines_watch(struct qemu_plugin_tb *tb, size_t count, size_t counted)
 {
 	struct watched *block = more(NULL, 1, sizeof(*block));
 	uint8_t bytes[MAX_BYTES];
 
+	(void)counted;
 	block->address = qemu_plugin_tb_vaddr(tb);
 	for (size_t i = 0; i < count; i++) {
 		struct qemu_plugin_insn *insn = qemu_plugin_tb_get_insn(tb, i);
