@@ -12,6 +12,8 @@ import pytest
 from guests.probe import plugin
 from guests.probe.counts import Counts
 from guests.probe.plugin import Probe
+from tests.guests.probe.test_lines import ProbedImage, Transfers, assembled, of_the_work
+from tests.guests.probe.test_lines import run as lines_run
 from tests.guests.probe.test_memory import CACHES, TLBS, data, run, symbols, tlb
 
 HERE = Path(__file__).parent
@@ -219,3 +221,41 @@ def test_what_is_missed_behind_a_release_is_not_of_the_lock(grouped: Counts) -> 
     assert int(row["taken"]) == ROUNDS
     # And, the first time, lines of code.
     assert ROUNDS <= int(row["llc"]) <= ROUNDS + 3
+
+
+# As in moves.S.
+TURNS = 50
+READ_AND_WRITE, WRITE_AND_READ, TWO_LINES, TWO_PAGES, ON_THE_STACK, LOCKED = range(1, 7)
+
+
+@pytest.fixture(scope="module")
+def shared(probe: Probe, tmp_path_factory: pytest.TempPathFactory) -> tuple[ProbedImage, Counts]:
+    """The machine of two vCPUs, and what moves with each access for itself."""
+    folder = tmp_path_factory.mktemp("moves")
+    shared_image = assembled("moves", folder / "moves")
+    return shared_image, lines_run(shared_image, probe, folder / "counts", "private=64:8")
+
+
+def test_lines_move_the_same_with_groups_and_without(
+    shared: tuple[ProbedImage, Counts], probe: Probe, tmp_path: Path
+) -> None:
+    shared_image, each = shared
+    grouped = lines_run(shared_image, probe, tmp_path / "counts", f"private=64:8,{GROUPED}")
+    assert set(grouped.moves["phase"]) == set(range(1, 7))
+    assert (grouped.rows == each.rows).all()
+    assert (grouped.moves == each.moves).all()
+
+
+def test_a_group_reads_before_it_writes(
+    shared: tuple[ProbedImage, Counts], probe: Probe, tmp_path: Path
+) -> None:
+    shared_image, _ = shared
+    grouped = lines_run(shared_image, probe, tmp_path / "counts", f"private=64:8,{GROUPED}")
+    of = {phase: of_the_work(shared_image, grouped, phase) for phase in range(1, 7)}
+    # What the other wrote is not what this one reads, and is written again.
+    assert of[READ_AND_WRITE] == {
+        "read_and_write": Transfers(2 * TURNS - 1, 2 * TURNS - 1, 2 * TURNS - 1)
+    }
+    assert of[WRITE_AND_READ]["write_and_read"].reads == 0
+    assert of[WRITE_AND_READ]["read_twice"] == Transfers(TURNS, 0, 0)
+    assert of[LOCKED]["locked"].writes == TURNS
