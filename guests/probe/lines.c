@@ -29,6 +29,10 @@
  * writes CR3 or executes INVLPG or INVPCID; those of the direct map and the kernel's image do not
  * change.  Of an access that lies in two pages only the first part is followed.
  *
+ * One callback stands for a group of accesses (groups.c).  Where this vCPU has the line, and may write
+ * it where it is written, they come to the same in any order, for a turn ends with a block; else each
+ * is followed in its order.
+ *
  * The model begins empty, with the first phase, and goes on between phases.
  */
 #include <stdio.h>
@@ -92,6 +96,11 @@ static struct private {
 	struct slot slots[SLOTS];
 	uint64_t generation;
 	uint64_t of_cpu; /* where its variables are */
+	/* Accesses of a group in a page that was not known yet: from the one of this number on. */
+	const struct touched *later;
+	unsigned int later_from;
+	qemu_plugin_meminfo_t later_info;
+	uint64_t later_address;
 } *privates;
 
 /* Of a line that was written while another vCPU was interested: bytes that each has not read yet. */
@@ -100,15 +109,29 @@ struct history {
 	uint64_t fresh[];
 };
 
+/* A line, by its number: who has it, and where each has it in the set that it belongs to. */
 struct entry {
 	uint32_t holders, history; /* its number, 0 for none */
+	uint8_t ways[];
 };
 
 struct watched {
 	uint64_t address;
 };
 
-static struct entry *chunks[CHUNKS];
+/* A group of accesses (groups.c): the bytes that it reads and writes, from LOW on, as bits. */
+struct touched {
+	const struct watched *block;
+	uint64_t loads, stores;
+	int8_t low, high;
+	uint8_t count;
+	uint8_t again;
+	uint64_t half; /* for is_called_again() */
+	struct access accesses[];
+};
+
+static char *chunks[CHUNKS];
+static size_t entry_bytes;
 static struct history **histories;
 static uint32_t history_count, history_room;
 static uint32_t sets, ways;
@@ -140,13 +163,13 @@ static uint32_t slab_count;
 
 static struct entry *entry_of(uint64_t number)
 {
-	struct entry **chunk = &chunks[number >> CHUNK_BITS & (CHUNKS - 1)];
+	char **chunk = &chunks[number >> CHUNK_BITS & (CHUNKS - 1)];
 
 	if (*chunk == NULL) {
-		*chunk = more(NULL, 1u << CHUNK_BITS, sizeof(**chunk));
-		memset(*chunk, 0, sizeof(**chunk) << CHUNK_BITS);
+		*chunk = more(NULL, 1u << CHUNK_BITS, entry_bytes);
+		memset(*chunk, 0, entry_bytes << CHUNK_BITS);
 	}
-	return *chunk + (number & ((1u << CHUNK_BITS) - 1));
+	return (struct entry *)(*chunk + (number & ((1u << CHUNK_BITS) - 1)) * entry_bytes);
 }
 
 static struct copy *set_of(unsigned int vcpu, uint64_t number)
@@ -154,14 +177,10 @@ static struct copy *set_of(unsigned int vcpu, uint64_t number)
 	return privates[vcpu].copies + (size_t)(number & (sets - 1)) * ways;
 }
 
-static struct copy *copy_of(unsigned int vcpu, uint64_t number)
+/* That of a vCPU that has the line. */
+static struct copy *copy_of(const struct entry *entry, unsigned int vcpu, uint64_t number)
 {
-	struct copy *set = set_of(vcpu, number);
-
-	for (uint32_t at = 0; at < ways; at++)
-		if (set[at].line == number + 1)
-			return &set[at];
-	return NULL;
+	return set_of(vcpu, number) + entry->ways[vcpu];
 }
 
 static uint64_t address_of(const void *block)
@@ -388,7 +407,7 @@ static struct copy *fetch(unsigned int vcpu, uint64_t number, bool own, uint64_t
 			  uint64_t mask, const void *block)
 {
 	struct entry *entry = entry_of(number);
-	struct copy *copy = entry->holders >> vcpu & 1 ? copy_of(vcpu, number) : NULL;
+	struct copy *copy = entry->holders >> vcpu & 1 ? copy_of(entry, vcpu, number) : NULL;
 	uint32_t others = entry->holders & ~(1u << vcpu);
 	uint64_t fresh = 0, theirs = 0, last = 0;
 	const void *from = NULL;
@@ -399,7 +418,7 @@ static struct copy *fetch(unsigned int vcpu, uint64_t number, bool own, uint64_t
 
 		if (!(others >> other & 1))
 			continue;
-		held = copy_of(other, number);
+		held = copy_of(entry, other, number);
 		if (held->written) {
 			dirty = true;
 			from = held->writer;
@@ -427,6 +446,7 @@ static struct copy *fetch(unsigned int vcpu, uint64_t number, bool own, uint64_t
 		copy = room_for(vcpu, number);
 		*copy = (struct copy){ .line = number + 1 };
 		entry->holders |= 1u << vcpu;
+		entry->ways[vcpu] = copy - set_of(vcpu, number);
 	}
 	if (own ? others != 0 : others && theirs) {
 		uint32_t at = move_of(object_of(vcpu, address), address_of(block), address_of(from));
@@ -468,6 +488,12 @@ static inline bool is_fixed(uint64_t address)
 	return address >= KERNEL_IMAGE || (address >= DIRECT_MAP && address < DIRECT_MAP_END);
 }
 
+/* Stacks and variables of CPUs begin at like multiples: their lines are spread. */
+static inline struct slot *slot_of(struct private *private, uint64_t line)
+{
+	return &private->slots[(line ^ line >> 8) & (SLOTS - 1)];
+}
+
 /* A line that this vCPU has not, or not to write. */
 static __attribute__((noinline)) struct copy *miss(unsigned int vcpu, struct slot *slot,
 						    uint64_t generation, qemu_plugin_meminfo_t info,
@@ -497,7 +523,7 @@ static inline void access_line(unsigned int vcpu, qemu_plugin_meminfo_t info, ui
 	struct private *private = &privates[vcpu];
 	uint64_t line = address >> LINE_BITS;
 	uint64_t generation = is_fixed(address) ? 0 : private->generation;
-	struct slot *slot = &private->slots[line & (SLOTS - 1)];
+	struct slot *slot = slot_of(private, line);
 	struct copy *copy = slot->copy;
 
 	if (__builtin_expect(slot->line != line || slot->generation != generation ||
@@ -520,34 +546,147 @@ static inline void access_line(unsigned int vcpu, qemu_plugin_meminfo_t info, ui
 }
 
 static inline void access_bytes(unsigned int vcpu, qemu_plugin_meminfo_t info, uint64_t address,
-				bool own, const void *block)
+				unsigned int size, bool own, bool store, const void *block)
 {
-	unsigned int size = 1u << qemu_plugin_mem_size_shift(info);
 	unsigned int first = address & (LINE_BYTES - 1);
-	bool store = qemu_plugin_mem_is_store(info);
 	uint64_t bytes = size < LINE_BYTES ? (1ull << size) - 1 : UINT64_MAX;
 
-	access_line(vcpu, info, address, bytes << first, own || store, store, block);
+	access_line(vcpu, info, address, bytes << first, own, store, block);
 	if (first + size > LINE_BYTES && (address + size - 1) >> PAGE_BITS == address >> PAGE_BITS) {
 		uint64_t behind = (address | (LINE_BYTES - 1)) + 1;
 
-		access_line(vcpu, info, behind, bytes >> (LINE_BYTES - first), own || store, store,
-			    block);
+		access_line(vcpu, info, behind, bytes >> (LINE_BYTES - first), own, store, block);
 	}
+}
+
+static bool is_known(unsigned int vcpu, uint64_t address)
+{
+	struct private *private = &privates[vcpu];
+	const uint64_t line = address >> LINE_BITS;
+	const struct slot *slot = slot_of(private, line);
+
+	return slot->line == line &&
+	       slot->generation == (is_fixed(address) ? 0 : private->generation);
+}
+
+/*
+ * The accesses of a group, from one on, in their order.  QEMU knows where a page is when it has been
+ * accessed: where the group goes on in another one that is not known here, that waits for the
+ * vCPU's next callback.
+ */
+static __attribute__((noinline)) void access_each(unsigned int vcpu, qemu_plugin_meminfo_t info,
+						  uint64_t address, const struct touched *touched,
+						  unsigned int from, bool may_wait)
+{
+	for (unsigned int n = from; n < touched->count; n++) {
+		const struct access *access = &touched->accesses[n];
+		const uint64_t here = address + (int64_t)access->distance;
+
+		if (may_wait && here >> PAGE_BITS != address >> PAGE_BITS && !is_known(vcpu, here)) {
+			privates[vcpu].later = touched;
+			privates[vcpu].later_from = n;
+			privates[vcpu].later_info = info;
+			privates[vcpu].later_address = address;
+			return;
+		}
+		access_bytes(vcpu, info, here, access->bytes, access->stores, access->stores,
+			     touched->block);
+	}
+}
+
+static __attribute__((noinline)) void access_later(unsigned int vcpu)
+{
+	struct private *private = &privates[vcpu];
+	const struct touched *touched = private->later;
+
+	private->later = NULL;
+	access_each(vcpu, private->later_info, private->later_address, touched,
+		    private->later_from, false);
+}
+
+/* Whether an access is followed; what waited is, before it. */
+static inline bool follows(unsigned int vcpu)
+{
+	if (__builtin_expect(privates[vcpu].later != NULL, false))
+		access_later(vcpu);
+	return on;
 }
 
 static void on_access(unsigned int vcpu, qemu_plugin_meminfo_t info, uint64_t address, void *block)
 {
+	const bool store = qemu_plugin_mem_is_store(info);
+
 	vcpu = RUNNING(vcpu);
-	if (on)
-		access_bytes(vcpu, info, address, false, block);
+	if (follows(vcpu))
+		access_bytes(vcpu, info, address, 1u << qemu_plugin_mem_size_shift(info), store,
+			     store, block);
 }
 
 static void on_atomic(unsigned int vcpu, qemu_plugin_meminfo_t info, uint64_t address, void *block)
 {
 	vcpu = RUNNING(vcpu);
-	if (on)
-		access_bytes(vcpu, info, address, true, block);
+	if (follows(vcpu))
+		access_bytes(vcpu, info, address, 1u << qemu_plugin_mem_size_shift(info), true,
+			     qemu_plugin_mem_is_store(info), block);
+}
+
+/* Where an access is the only one of its group, what QEMU would say of it is known. */
+#define CALLBACK(name, size, store)                                                              \
+	static void name(unsigned int vcpu, qemu_plugin_meminfo_t info, uint64_t address,        \
+			 void *block)                                                            \
+	{                                                                                        \
+		vcpu = RUNNING(vcpu);                                                            \
+		if (follows(vcpu))                                                               \
+			access_bytes(vcpu, info, address, size, store, store, block);            \
+	}
+CALLBACK(on_load_1, 1, false)
+CALLBACK(on_load_2, 2, false)
+CALLBACK(on_load_4, 4, false)
+CALLBACK(on_load_8, 8, false)
+CALLBACK(on_store_1, 1, true)
+CALLBACK(on_store_2, 2, true)
+CALLBACK(on_store_4, 4, true)
+CALLBACK(on_store_8, 8, true)
+
+static void on_group(unsigned int vcpu, qemu_plugin_meminfo_t info, uint64_t address, void *data)
+{
+	struct touched *touched = data;
+	const uint64_t start = address + (int64_t)touched->low, line = start >> LINE_BITS;
+	const unsigned int first = start & (LINE_BYTES - 1);
+	struct private *private;
+	struct slot *slot;
+	struct copy *copy;
+	uint64_t mask;
+
+	vcpu = RUNNING(vcpu);
+	if (!follows(vcpu) ||
+	    (touched->again &&
+	     is_called_again(touched->again, info, address, &touched->half)))
+		return;
+	private = &privates[vcpu];
+	slot = slot_of(private, line);
+	copy = slot->copy;
+	/* Of a line that this vCPU has, to write it where it is written, their order is all the same. */
+	if (__builtin_expect((address + (int64_t)touched->high) >> LINE_BITS != line ||
+				     slot->line != line ||
+				     slot->generation != (is_fixed(start) ? 0 : private->generation) ||
+				     copy->line != slot->number + 1 ||
+				     (touched->stores && !copy->own),
+			     false)) {
+		access_each(vcpu, info, address, touched, 0, true);
+		return;
+	}
+	mask = (touched->loads | touched->stores) << first;
+	copy->used = ++now;
+	copy->touched |= mask;
+	if (copy->fresh & mask)
+		touch_fresh(copy);
+	if (touched->stores) {
+		copy->written |= touched->stores << first;
+		copy->writer = touched->block;
+	}
+	if (touched->loads)
+		copy->reader = touched->block;
 }
 
 static void on_translations(unsigned int vcpu, void *data)
@@ -556,24 +695,70 @@ static void on_translations(unsigned int vcpu, void *data)
 	privates[RUNNING(vcpu)].generation++;
 }
 
-void lines_watch(struct qemu_plugin_tb *tb, size_t count)
+static struct touched *touched_by(const struct group *group, const struct watched *block)
+{
+	const size_t size = group->count * sizeof(*group->accesses);
+	struct touched *touched = more(NULL, 1, sizeof(*touched) + size);
+
+	*touched = (struct touched){ .block = block, .low = group->low, .high = group->high,
+				     .count = group->count, .again = group->again,
+				     .half = UINT64_MAX };
+	memcpy(touched->accesses, group->accesses, size);
+	for (unsigned int n = 0; n < group->count; n++) {
+		const struct access *access = &group->accesses[n];
+		const unsigned int from = access->distance - group->low;
+		uint64_t *mask = access->stores ? &touched->stores : &touched->loads;
+
+		/* A group that is longer than a line is never in one. */
+		if (from + access->bytes <= LINE_BYTES)
+			*mask |= ((1ull << access->bytes) - 1) << from;
+	}
+	return touched;
+}
+
+static void watch_group(struct qemu_plugin_tb *tb, size_t count, const struct group *group,
+			struct watched *block)
+{
+	static void (*const ALONE[])(unsigned int, qemu_plugin_meminfo_t, uint64_t, void *) = {
+		on_load_1, on_load_2, on_load_4, on_load_8,
+		on_store_1, on_store_2, on_store_4, on_store_8,
+	};
+	struct qemu_plugin_insn *insn = qemu_plugin_tb_get_insn(tb, group->first);
+	const struct access *first = &group->accesses[0];
+	uint8_t bytes[MAX_BYTES];
+
+	if (group->count > 1)
+		qemu_plugin_register_vcpu_mem_cb(insn, on_group, QEMU_PLUGIN_CB_NO_REGS,
+						 QEMU_PLUGIN_MEM_RW, touched_by(group, block));
+	/* Behind a block's last one QEMU 7.2 has calls left in force for an exception's own accesses. */
+	else if (group->count == 1 && group->first + 1 < count && first->bytes <= 8)
+		qemu_plugin_register_vcpu_mem_cb(
+			insn, ALONE[first->stores * 4 + __builtin_ctz(first->bytes)],
+			QEMU_PLUGIN_CB_NO_REGS, QEMU_PLUGIN_MEM_RW, block);
+	else
+		qemu_plugin_register_vcpu_mem_cb(
+			insn,
+			kinds_mask(bytes, bytes_of(insn, bytes)) & 1u << ATOMIC ? on_atomic : on_access,
+			QEMU_PLUGIN_CB_NO_REGS, QEMU_PLUGIN_MEM_RW, block);
+}
+
+void lines_watch(struct qemu_plugin_tb *tb, size_t count, size_t counted)
 {
 	struct watched *block = more(NULL, 1, sizeof(*block));
+	const struct group *groups;
+	size_t group_count = groups_of(tb, count, counted, &groups);
 	uint8_t bytes[MAX_BYTES];
 
 	block->address = qemu_plugin_tb_vaddr(tb);
 	for (size_t i = 0; i < count; i++) {
 		struct qemu_plugin_insn *insn = qemu_plugin_tb_get_insn(tb, i);
-		size_t size = bytes_of(insn, bytes);
-		uint16_t kinds[KINDS_COUNTED] = { 0 };
 
-		add_kinds(bytes, size, kinds);
-		if (drops_translations(bytes, size) != KEPT)
+		if (drops_translations(bytes, bytes_of(insn, bytes)) != KEPT)
 			qemu_plugin_register_vcpu_insn_exec_cb(insn, on_translations,
 							       QEMU_PLUGIN_CB_NO_REGS, NULL);
-		qemu_plugin_register_vcpu_mem_cb(insn, kinds[ATOMIC] ? on_atomic : on_access,
-						 QEMU_PLUGIN_CB_NO_REGS, QEMU_PLUGIN_MEM_RW, block);
 	}
+	for (size_t n = 0; n < group_count; n++)
+		watch_group(tb, count, &groups[n], block);
 }
 
 void lines_mark(uint32_t phase)
@@ -645,8 +830,8 @@ int lines_argument(const char *argument)
 	}
 	if (strncmp(argument, "private=", 8))
 		return 0;
-	if (sscanf(argument + 8, "%u:%u%c", &sets, &ways, &rest) != 2 || !ways || !sets ||
-	    sets & (sets - 1))
+	if (sscanf(argument + 8, "%u:%u%c", &sets, &ways, &rest) != 2 || !ways ||
+	    ways > UINT8_MAX || !sets || sets & (sets - 1))
 		return -1;
 	return 1;
 }
@@ -656,6 +841,8 @@ bool lines_wanted(unsigned int count)
 	if (sets == 0 || count > MAX_VCPUS)
 		return false;
 	vcpus = count;
+	entry_bytes = (sizeof(struct entry) + vcpus + sizeof(uint64_t) - 1) / sizeof(uint64_t) *
+		      sizeof(uint64_t);
 	privates = more(NULL, vcpus, sizeof(*privates));
 	memset(privates, 0, vcpus * sizeof(*privates));
 	for (unsigned int vcpu = 0; vcpu < vcpus; vcpu++) {

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from experiment.architecture import X86_64
 from experiment.machine import MachineSpec
-from guests.probe.memory import kernel_variables
+from guests.probe.memory import CODE, kernel_variables
 from kernels import structures
 from kernels.btf import Types
 from kernels.cache import Kernel
@@ -47,6 +47,7 @@ def words(machine: MachineSpec, kernel: Kernel) -> tuple[str, ...]:
         return ()
     return (
         f"private={machine.l2.sets}:{machine.l2.ways}",
+        CODE,
         *kernel_variables(kernel, {END_OF_CPU: "of_cpu"}),
         *slab_words(kernel),
     )

@@ -31,6 +31,9 @@
  *
  * The model begins empty, with the first phase, and goes on between phases.
  *
+ * One callback stands for a group of accesses (groups.c): lines are used in the order that they are
+ * accessed in, and one that is used twice in a row is as new as one that is used once.
+ *
  * What was used last is known by stamps, so that an access of a line that is in L1, on a page that
  * is in the first TLB, is two stamps: a table of slots remembers where both are.  A slot is as good
  * as what it names is still there; a write of CR3 and INVLPG begin a new generation of them.
@@ -47,6 +50,7 @@
 #define KERNEL_MAP 0xffffffff80000000u
 #define KERNEL_HALF (1ull << 63)
 #define PRESENT 1u
+#define WRITABLE 2u
 #define LARGE 0x80u
 #define GLOBAL 0x100u
 #define FRAME 0x000ffffffffff000ull
@@ -118,20 +122,35 @@ struct code {
 	uint64_t address;
 	uint32_t instructions, lines;
 	struct slot first;
+	struct code *follower; /* the block that was executed behind it last */
 	uint64_t counts[MISSES];
 	struct code *next;
 } __attribute__((aligned(1 << LINE_BITS)));
+
+/* A group of accesses, and the block whose they are. */
+struct touched {
+	struct code *code;
+	int8_t low, high;
+	uint8_t count;
+	uint8_t again;
+	uint64_t half; /* for is_called_again() */
+	struct access accesses[];
+};
 
 static struct cache l1d, l1i, l2, llc;
 static struct level d1, i1, d2, i2;
 static struct slot data_slots[SLOTS], code_slots[SLOTS];
 static uint64_t generation, now;
 static uint32_t ahead;
-/* Lines of a page that missed in L1: the last one, the way they go, and the farthest fetched. */
+/* Lines of a page that missed in L1: the last one, the way they go, and the farthest asked for. */
 static struct stream {
-	uint64_t page, used;
+	uint64_t used;
 	int32_t last, way, until;
 } streams[STREAMS];
+
+/* Chunks of pages, by number: the lines of each that are in L2. */
+#define CHUNK_BITS 12
+static uint64_t *pages_in_l2[1u << (32 - (PAGE_BITS - LINE_BITS) - CHUNK_BITS)];
 
 static char *ram_path;
 static const uint8_t *ram;
@@ -149,19 +168,27 @@ static uint64_t unmapped;
 /* The page of an access without page tables. */
 static struct entry unpaged = { .key = 1 };
 
-/* Use a line of an L1, and say where it is from now on; whether it was there. */
+/* Use a line of an L1 that may be at PLACE, and say where it is from now on; whether it was there. */
 static inline bool touch(struct cache *cache, uint32_t line, uint32_t *place)
 {
-	uint32_t first = (line & (cache->sets - 1)) * cache->ways, oldest = first;
+	const uint32_t first = (line & (cache->sets - 1)) * cache->ways, end = first + cache->ways;
+	uint32_t oldest = first, found = cache->tags[*place] == line + 1 ? *place : end;
 
-	for (uint32_t at = first; at < first + cache->ways; at++)
-		if (cache->tags[at] == line + 1) {
-			cache->used[at] = now;
-			*place = at;
-			return true;
-		}
-	for (uint32_t at = first + 1; at < first + cache->ways; at++)
-		oldest = cache->used[at] < cache->used[oldest] ? at : oldest;
+	/* To the end: where it is cannot be foreseen, and a wrong guess costs the host more. */
+	for (uint32_t at = first; found == end && at < end; at += 4)
+		for (uint32_t each = at; each < at + 4 && each < end; each++)
+			found = cache->tags[each] == line + 1 ? each : found;
+	if (found != end) {
+		cache->used[found] = now;
+		*place = found;
+		return true;
+	}
+	for (uint64_t at = first, least = UINT64_MAX; at < end; at++) {
+		const uint64_t used = cache->used[at];
+
+		oldest = used < least ? at : oldest;
+		least = used < least ? used : least;
+	}
 	cache->tags[oldest] = line + 1;
 	cache->used[oldest] = now;
 	*place = oldest;
@@ -176,52 +203,91 @@ static inline uint32_t *tags_of(const struct cache *cache, uint32_t line)
 /* Use a line of a cache below; whether it was there. */
 static inline bool touch_below(struct cache *cache, uint32_t line)
 {
-	uint32_t *set = tags_of(cache, line), at = 0;
-	bool found;
+	uint32_t *set = tags_of(cache, line), before = line + 1;
 
-	while (at < cache->ways - 1 && set[at] != line + 1)
-		at++;
-	found = set[at] == line + 1;
-	memmove(set + 1, set, at * sizeof(*set));
-	set[0] = line + 1;
-	return found;
+	for (uint32_t at = 0; at < cache->ways; at++) {
+		uint32_t tag = set[at];
+
+		set[at] = before;
+		if (tag == line + 1)
+			return true;
+		before = tag;
+	}
+	return false;
 }
 
-static bool holds(const struct cache *cache, uint32_t line)
+/* The lines of a page that are in L2, as bits. */
+static inline uint64_t *lines_in_l2(uint32_t page)
 {
-	const uint32_t *set = tags_of(cache, line);
+	uint64_t **chunk = &pages_in_l2[page >> CHUNK_BITS];
 
-	for (uint32_t at = 0; at < cache->ways; at++)
-		if (set[at] == line + 1)
-			return true;
+	if (*chunk == NULL) {
+		*chunk = more(NULL, 1u << CHUNK_BITS, sizeof(**chunk));
+		memset(*chunk, 0, sizeof(**chunk) << CHUNK_BITS);
+	}
+	return *chunk + (page & ((1u << CHUNK_BITS) - 1));
+}
+
+static inline uint64_t bit_of(uint32_t line)
+{
+	return 1ull << line % LINES_OF_PAGE;
+}
+
+/* Use a line of L2; whether it was there. */
+static inline bool touch_l2(uint32_t line)
+{
+	uint64_t *lines = lines_in_l2(line / LINES_OF_PAGE);
+	uint32_t *set = tags_of(&l2, line), gone = set[l2.ways - 1];
+
+	if (*lines & bit_of(line))
+		return touch_below(&l2, line);
+	memmove(set + 1, set, (l2.ways - 1) * sizeof(*set));
+	set[0] = line + 1;
+	*lines |= bit_of(line);
+	if (gone)
+		*lines_in_l2((gone - 1) / LINES_OF_PAGE) &= ~bit_of(gone - 1);
 	return false;
+}
+
+/* The stream of a page; where there is none the least recently used one becomes it. */
+static struct stream *stream_of(uint32_t page, int32_t at)
+{
+	static uint32_t pages[STREAMS]; /* with 1 added, 0 is none */
+	static unsigned int hints[HINTS];
+	unsigned int *hint = &hints[page & (HINTS - 1)], found = STREAMS;
+
+	if (pages[*hint] == page + 1)
+		return &streams[*hint];
+	for (unsigned int each = 0; each < STREAMS; each++)
+		found = pages[each] == page + 1 ? each : found;
+	if (found == STREAMS) {
+		uint64_t least = UINT64_MAX;
+
+		for (unsigned int each = 0; each < STREAMS; each++) {
+			found = streams[each].used < least ? each : found;
+			least = streams[each].used < least ? streams[each].used : least;
+		}
+		pages[found] = page + 1;
+		streams[found] = (struct stream){ 0, at, 0, at };
+	}
+	*hint = found;
+	return &streams[found];
 }
 
 /* A line missed in L1: part of a stream, whose next lines are fetched? */
 static void prefetch(uint32_t line, struct code *code)
 {
-	uint64_t page = line / LINES_OF_PAGE;
-	static unsigned int hints[HINTS];
-	unsigned int *hint = &hints[page & (HINTS - 1)], last = *hint;
-	int32_t at = line % LINES_OF_PAGE, way, from, to;
-	struct stream *stream = NULL, *oldest = &streams[0];
+	const uint32_t page = line / LINES_OF_PAGE;
+	const int32_t at = line % LINES_OF_PAGE;
+	struct stream *stream = stream_of(page, at);
+	const uint64_t *present;
+	int32_t way, from, to;
+	bool known = stream->used;
 
-	if (streams[last].page == page && streams[last].used)
-		stream = &streams[last];
-	for (unsigned int i = 0; i < STREAMS && stream == NULL; i++) {
-		if (streams[i].page == page && streams[i].used)
-			stream = &streams[i];
-		else if (streams[i].used < oldest->used)
-			oldest = &streams[i];
-	}
-	if (stream == NULL) {
-		*oldest = (struct stream){ page, now, at, 0, at };
-		*hint = oldest - streams;
-		return;
-	}
-	*hint = stream - streams;
-	way = at - stream->last;
 	stream->used = now;
+	if (!known)
+		return;
+	way = at - stream->last;
 	stream->last = at;
 	if (way != stream->way)
 		stream->until = at;
@@ -231,14 +297,23 @@ static void prefetch(uint32_t line, struct code *code)
 	/* What was fetched before is not asked for again. */
 	from = (stream->until - at) * way > 0 ? stream->until + way : at + way;
 	to = at + way * (int32_t)ahead;
-	for (at = from; (to - at) * way >= 0 && at >= 0 && at < (int32_t)LINES_OF_PAGE; at += way) {
-		uint32_t fetched = (uint32_t)page * LINES_OF_PAGE + (uint32_t)at;
+	to = to < 0 ? 0 : to >= (int32_t)LINES_OF_PAGE ? (int32_t)LINES_OF_PAGE - 1 : to;
+	if ((to - from) * way < 0)
+		return;
+	stream->until = to;
+	present = lines_in_l2(page);
+	for (int32_t next = from; (to - next) * way >= 0; next += way) {
+		uint32_t fetched = page * LINES_OF_PAGE + (uint32_t)next;
+		/* Those that are left to look at, and are not there. */
+		uint64_t absent = ~*present & (way > 0 ? ~0ull << next & ~0ull >> (63 - to) :
+							 ~0ull << to & ~0ull >> (63 - next));
 
-		stream->until = at;
+		if (absent == 0)
+			return;
 		/* What is there already stays as old as it was. */
-		if (holds(&l2, fetched))
+		if (!(absent & bit_of(fetched)))
 			continue;
-		touch_below(&l2, fetched);
+		touch_l2(fetched);
 		code->counts[PREFETCHED] += !touch_below(&llc, fetched);
 	}
 }
@@ -252,7 +327,7 @@ static void count(struct code *code, enum miss what)
 
 static void below_l1(uint32_t line, struct code *code)
 {
-	if (!touch_below(&l2, line)) {
+	if (!touch_l2(line)) {
 		count(code, MISS_L2);
 		if (!touch_below(&llc, line))
 			count(code, MISS_LLC);
@@ -285,11 +360,11 @@ static bool is_ram(uint64_t physical)
 	return physical >= HIGH ? physical - HIGH < ram_bytes - below : physical < below;
 }
 
-/* The page of an address in a tree of page tables; whether there is one. */
+/* The page of an address in a tree of page tables; whether there is one.  FLAGS: GLOBAL, WRITABLE. */
 static bool walk(uint64_t root, uint64_t address, uint64_t *frame, enum page_size *size,
-		 bool *global)
+		 uint64_t *flags)
 {
-	uint64_t table = root;
+	uint64_t table = root, writable = WRITABLE;
 
 	for (int level = 3; level >= 0; level--) {
 		uint64_t index = address >> (PAGE_BITS + 9 * level) & 511;
@@ -297,10 +372,11 @@ static bool walk(uint64_t root, uint64_t address, uint64_t *frame, enum page_siz
 
 		if (!(word & PRESENT))
 			return false;
+		writable &= word;
 		if (level == 0 || (level < 3 && word & LARGE)) {
 			*size = level;
 			*frame = word & FRAME & ~((1ull << BITS[level]) - 1);
-			*global = word & GLOBAL;
+			*flags = (word & GLOBAL) | writable;
 			return true;
 		}
 		table = word & FRAME;
@@ -312,10 +388,9 @@ static bool walk(uint64_t root, uint64_t address, uint64_t *frame, enum page_siz
 static uint64_t physical_of(uint64_t address)
 {
 	enum page_size size;
-	uint64_t frame;
-	bool global;
+	uint64_t frame, flags;
 
-	if (!walk(kernel_root, address, &frame, &size, &global))
+	if (!walk(kernel_root, address, &frame, &size, &flags))
 		return NOWHERE;
 	return frame | (address & ((1ull << BITS[size]) - 1));
 }
@@ -345,7 +420,7 @@ static void read_user_root(void)
 	user_known = true;
 }
 
-static bool page_of(uint64_t address, uint64_t *frame, enum page_size *size, bool *global)
+static bool page_of(uint64_t address, uint64_t *frame, enum page_size *size, uint64_t *flags)
 {
 	uint64_t root = kernel_root;
 
@@ -354,7 +429,7 @@ static bool page_of(uint64_t address, uint64_t *frame, enum page_size *size, boo
 			read_user_root();
 		root = user_root;
 	}
-	return root != NOWHERE && walk(root, address, frame, size, global);
+	return root != NOWHERE && walk(root, address, frame, size, flags);
 }
 
 static uint64_t key_of(uint64_t address, enum page_size size, bool global)
@@ -373,12 +448,11 @@ static struct entry *set_of(const struct tlb *tlb, uint64_t address, enum page_s
 static bool is_fresh(struct entry *entry, uint64_t address, enum page_size size)
 {
 	enum page_size now;
-	uint64_t frame;
-	bool global;
+	uint64_t frame, flags;
 
 	if (entry->epoch == epoch)
 		return true;
-	if (!page_of(address, &frame, &now, &global) || now < size)
+	if (!page_of(address, &frame, &now, &flags) || now < size)
 		return false;
 	frame |= address & ((1ull << BITS[now]) - 1) & ~((1ull << BITS[size]) - 1);
 	if (frame != entry->frame)
@@ -467,7 +541,7 @@ static uint64_t translate(struct level *first, struct level *second, uint64_t ad
 {
 	struct entry *entry, *kept;
 	enum page_size size;
-	uint64_t frame;
+	uint64_t frame, flags;
 	bool global;
 
 	if (!paged) {
@@ -484,10 +558,11 @@ static uint64_t translate(struct level *first, struct level *second, uint64_t ad
 			global = kept->key >> SPACE_SHIFT == 0;
 		} else {
 			count(code, WALK);
-			if (!page_of(address, &frame, &size, &global)) {
+			if (!page_of(address, &frame, &size, &flags)) {
 				unmapped++;
 				return NOWHERE;
 			}
+			global = flags & GLOBAL;
 			enum page_size whole = size;
 
 			fill(second, address, &whole, frame, global);
@@ -562,13 +637,75 @@ static void on_access(unsigned int vcpu, qemu_plugin_meminfo_t info, uint64_t ad
 	}
 }
 
+/* Use a line that holds data, wherever it is. */
+static inline void use_data(uint64_t line, struct code *code)
+{
+	struct slot *slot = slot_of(data_slots, line);
+
+	if (!use(slot, &l1d, line))
+		miss(line << LINE_BITS, code, true, slot);
+}
+
+/* Whether an access will not fault for its page. */
+static bool is_there(uint64_t address, bool stores)
+{
+	enum page_size size;
+	uint64_t frame, flags;
+
+	return !paged || !on ||
+	       (page_of(address, &frame, &size, &flags) && (flags & WRITABLE || !stores));
+}
+
+/* Lines of a group's accesses, in their order. */
+static __attribute__((noinline)) void use_lines(const struct touched *touched, uint64_t address)
+{
+	uint64_t last = address >> LINE_BITS;
+
+	use_data(last, touched->code);
+	for (unsigned int n = 0; n < touched->count; n++) {
+		const struct access *access = &touched->accesses[n];
+		uint64_t first = address + (int64_t)access->distance;
+		uint64_t end = (first + access->bytes - 1) >> LINE_BITS;
+
+		/* One that was used just before is as new as can be. */
+		for (uint64_t line = first >> LINE_BITS; line <= end; line++) {
+			if (line == last)
+				continue;
+			if (line / LINES_OF_PAGE != address >> PAGE_BITS &&
+			    !is_there(line << LINE_BITS, access->stores))
+				return;
+			use_data(last = line, touched->code);
+		}
+	}
+}
+
+static void on_group(unsigned int vcpu, qemu_plugin_meminfo_t info, uint64_t address, void *data)
+{
+	struct touched *touched = data;
+	uint64_t line = (address + (int64_t)touched->low) >> LINE_BITS;
+
+	(void)vcpu;
+	if (touched->again && is_called_again(touched->again, info, address, &touched->half))
+		return;
+	if (__builtin_expect(line == (address + (int64_t)touched->high) >> LINE_BITS, true))
+		use_data(line, touched->code);
+	else
+		use_lines(touched, address);
+}
+
 static void on_code(unsigned int vcpu, void *data)
 {
 	static uint64_t last = NOWHERE;
+	static struct code nothing, *before = &nothing;
 	struct code *code = data;
 	uint64_t line = code->address >> LINE_BITS;
 
 	(void)vcpu;
+	/* What followed it the last time will do so again: the host has it by then. */
+	before->follower = code;
+	before = code;
+	__builtin_prefetch(code->follower, 1);
+	__builtin_prefetch(code->follower + 1);
 	/* The line that was executed last is as new as can be. */
 	if (slot_line(line) != last && !use(&code->first, &l1i, line))
 		miss(line << LINE_BITS, code, false, &code->first);
@@ -659,13 +796,42 @@ static void watch_translations(struct qemu_plugin_insn *insn, const uint8_t *byt
 						       QEMU_PLUGIN_CB_NO_REGS, NULL);
 }
 
-void memory_watch(struct qemu_plugin_tb *tb, size_t count)
+static size_t touched_size(const struct group *group)
+{
+	const size_t size = sizeof(struct touched) + group->count * sizeof(*group->accesses);
+
+	return (size + sizeof(uint64_t) - 1) / sizeof(uint64_t) * sizeof(uint64_t);
+}
+
+/* What a group touches, in the memory behind its block's. */
+static struct touched *touched_by(const struct group *group, struct code *code, char **end)
+{
+	struct touched *touched = (struct touched *)*end;
+
+	touched->code = code;
+	touched->count = group->count;
+	touched->again = group->again;
+	touched->half = NOWHERE;
+	touched->low = group->low;
+	touched->high = group->high;
+	memcpy(touched->accesses, group->accesses, group->count * sizeof(*group->accesses));
+	*end += touched_size(group);
+	return touched;
+}
+
+void memory_watch(struct qemu_plugin_tb *tb, size_t count, size_t counted)
 {
 	struct qemu_plugin_insn *last = qemu_plugin_tb_get_insn(tb, count - 1);
 	uint64_t end = qemu_plugin_insn_vaddr(last) + qemu_plugin_insn_size(last) - 1;
-	struct code *code = aligned_alloc(1 << LINE_BITS, sizeof(*code));
+	const struct group *groups;
+	size_t group_count = groups_of(tb, count, counted, &groups), size = sizeof(struct code);
 	uint8_t bytes[MAX_BYTES];
+	struct code *code;
+	char *behind;
 
+	for (size_t n = 0; n < group_count; n++)
+		size += groups[n].count > 1 ? touched_size(&groups[n]) : 0;
+	code = aligned_alloc(1 << LINE_BITS, (size + (1 << LINE_BITS) - 1) >> LINE_BITS << LINE_BITS);
 	if (code == NULL)
 		abort();
 	memset(code, 0, sizeof(*code));
@@ -680,8 +846,18 @@ void memory_watch(struct qemu_plugin_tb *tb, size_t count)
 		struct qemu_plugin_insn *insn = qemu_plugin_tb_get_insn(tb, i);
 
 		watch_translations(insn, bytes, bytes_of(insn, bytes));
-		qemu_plugin_register_vcpu_mem_cb(insn, on_access, QEMU_PLUGIN_CB_NO_REGS,
-						 QEMU_PLUGIN_MEM_RW, code);
+	}
+	behind = (char *)(code + 1);
+	for (size_t n = 0; n < group_count; n++) {
+		struct qemu_plugin_insn *insn = qemu_plugin_tb_get_insn(tb, groups[n].first);
+
+		if (groups[n].count > 1)
+			qemu_plugin_register_vcpu_mem_cb(insn, on_group, QEMU_PLUGIN_CB_NO_REGS,
+							 QEMU_PLUGIN_MEM_RW,
+							 touched_by(&groups[n], code, &behind));
+		else
+			qemu_plugin_register_vcpu_mem_cb(insn, on_access, QEMU_PLUGIN_CB_NO_REGS,
+							 QEMU_PLUGIN_MEM_RW, code);
 	}
 }
 

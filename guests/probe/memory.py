@@ -25,6 +25,8 @@ VARIABLES = {
     "__per_cpu_offset": "percpu",
     "cpu_tlbstate": "tlbstate",
 }
+# No guest executes code of 32 bits once its kernel is up.
+CODE = "bits=64"
 SYMBOL = re.compile(r"^([0-9a-f]+) [A-Za-z] (\w+)$", re.MULTILINE)
 
 
@@ -54,7 +56,7 @@ def words(machine: MachineSpec, kernel: Kernel) -> tuple[str, ...]:
     if kernel.identity.arch != X86_64.name:
         return ()
     variables = kernel_variables(kernel)
-    return (*machine_words(machine), *variables) if len(variables) == len(VARIABLES) else ()
+    return (*machine_words(machine), CODE, *variables) if len(variables) == len(VARIABLES) else ()
 
 
 def kernel_variables(

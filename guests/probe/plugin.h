@@ -190,6 +190,35 @@ size_t bytes_of(const struct qemu_plugin_insn *insn, uint8_t bytes[MAX_BYTES]);
 unsigned int kinds_mask(const uint8_t *bytes, size_t size);
 void add_kinds(const uint8_t *bytes, size_t size, uint16_t kinds[KINDS_COUNTED]);
 
+/*
+ * Accesses of a block that its instruction FIRST is called back for (groups.c): each by its distance
+ * from the first one's address, in their order, and the bytes from LOW to HIGH that they touch.  With
+ * none of them nothing is known of the instruction, and each access of it is called back for.
+ */
+#define MAX_ACCESSES 24
+struct access {
+	int8_t distance;
+	uint8_t bytes;
+	bool stores;
+};
+/* Whether the first instruction is called back for twice: to load and to store, or by halves. */
+enum again { NEVER, TO_STORE, OF_HALVES };
+struct group {
+	uint32_t first, count;
+	int8_t low, high;
+	bool user_loads; /* a user's code loads in it */
+	enum again again;
+	struct access accesses[MAX_ACCESSES];
+};
+int groups_argument(const char *argument);
+/* Whether a callback is the second one of the group's first instruction.  HALF: of two halves. */
+bool is_called_again(enum again again, qemu_plugin_meminfo_t info, uint64_t address, uint64_t *half);
+/* All groups of a block of COUNT instructions, of which COUNTED are executed with it. */
+size_t groups_of(struct qemu_plugin_tb *tb, size_t count, size_t counted,
+		 const struct group **groups);
+/* Whether something is counted at an instruction that what comes behind must not come before. */
+bool ends_group(uint64_t address, const uint8_t *bytes, size_t size);
+
 /* A block as it is counted (probe.c). */
 struct block;
 /* One entry of it was of EXECUTED instructions of these kinds and no more. */
@@ -219,7 +248,7 @@ int memory_argument(const char *argument);
 /* Whether a machine was described; what is missing of it is said, and then this is -1. */
 int memory_wanted(void);
 /* Have the COUNT instructions of a block fed to the model. */
-void memory_watch(struct qemu_plugin_tb *tb, size_t count);
+void memory_watch(struct qemu_plugin_tb *tb, size_t count, size_t counted);
 /* A phase ends, and the model's machine goes on, or begins. */
 void memory_mark(uint32_t phase);
 /* All rows so far, and how many accesses had no translation. */
@@ -236,7 +265,7 @@ uint64_t memory_of_cpu(unsigned int vcpu);
 /* As those of memory_, for lines that move between vCPUs; WANTED makes a cache for each of them. */
 int lines_argument(const char *argument);
 bool lines_wanted(unsigned int vcpus);
-void lines_watch(struct qemu_plugin_tb *tb, size_t count);
+void lines_watch(struct qemu_plugin_tb *tb, size_t count, size_t counted);
 void lines_mark(uint32_t phase);
 const struct move *lines_rows(size_t *count);
 /* Slab caches that objects of moves and of locks may be of, by the number that these have. */

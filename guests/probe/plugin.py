@@ -14,10 +14,10 @@ from host.process import run
 
 HERE = Path(__file__).parent
 SOURCE = HERE / "probe.c"
-BESIDE = tuple(
-    HERE / name
-    for name in ("memory.c", "lines.c", "kinds.c", "discontinuities.c", "stacks.c", "plugin.h")
-)
+FILES = (
+    "memory.c", "lines.c", "groups.c", "kinds.c", "discontinuities.c", "stacks.c", "plugin.h",
+)  # fmt: skip
+BESIDE = tuple(HERE / name for name in FILES)
 TIMEOUT_S = 20.0
 # The first QEMU of each form of the plugin interface, newest first; plugin.h says
 # how they differ.

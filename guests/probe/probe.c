@@ -116,8 +116,10 @@ static const uint8_t MARK_TAIL[] = { 0x57, 0x54 };
 /* The smallest pages of x86, and its longest instruction. */
 #define PAGE_BYTES 4096u
 #define LONGEST 15u
-/* Counters of a scoreboard: one board for each block would be slow to make. */
-#define BOARD_COUNTERS 4096
+/* Counters that are made at once: a scoreboard for each block would be slow to make. */
+#define COUNTERS 4096
+/* Of the host's caches. */
+#define HOST_LINE 64
 
 struct header {
 	char magic[8];
@@ -145,13 +147,14 @@ struct trailer {
 
 struct block {
 	uint64_t address;
-	uint32_t instructions;
+	uint16_t instructions;
+	uint16_t span; /* its number + 1, 0 for none */
 	uint32_t kinds; /* their place in the table */
-	uint32_t span; /* its number + 1, 0 for none */
+	struct block *follower; /* what was entered behind it last, with several vCPUs */
 #if PROBE_API > 1
 	qemu_plugin_u64 counter;
 #endif
-	uint64_t entries[];
+	uint64_t *entries; /* of each vCPU */
 };
 
 static struct block **blocks; /* in the order they were first translated */
@@ -654,8 +657,20 @@ static void count_block(struct block *block, unsigned int vcpu)
 	block->entries[vcpu]++;
 }
 
+/* What followed a block the last time will do so again: the host has it in its caches by then. */
+static inline void expect_follower(struct block *block)
+{
+	static struct block *before;
+
+	if (before)
+		before->follower = block;
+	before = block;
+	__builtin_prefetch(block->follower, 1);
+}
+
 static void on_block(unsigned int vcpu, void *data)
 {
+	expect_follower(data);
 	count_block(data, RUNNING(vcpu));
 }
 
@@ -677,6 +692,7 @@ static void on_block_with_spans(unsigned int vcpu, void *data)
 	struct block *block = data;
 	struct stay *stay = &stays[vcpu = RUNNING(vcpu)];
 
+	expect_follower(block);
 	if (block->span != stay->span) {
 		leave(stay);
 		stay->span = block->span;
@@ -762,9 +778,22 @@ static uint32_t kinds_of(const struct qemu_plugin_tb *tb, size_t first, size_t c
 
 static struct block *new_block(uint64_t address, uint32_t instructions, uint32_t of_kinds)
 {
-	struct block *block = more(NULL, 1, sizeof(*block) + vcpus * sizeof(uint64_t));
+	/* A callback reads the block besides; what only counts has its neighbours' beside it. */
+	static uint64_t *counters;
+	const size_t size = sizeof(struct block) + (inlined ? 0 : vcpus * sizeof(uint64_t));
+	struct block *block = aligned_alloc(HOST_LINE, (size + HOST_LINE - 1) / HOST_LINE * HOST_LINE);
 
-	memset(block, 0, sizeof(*block) + vcpus * sizeof(uint64_t));
+	if (block == NULL)
+		abort();
+	memset(block, 0, size);
+	block->entries = (uint64_t *)(block + 1);
+	if (inlined) {
+		if (used % COUNTERS == 0) {
+			counters = more(NULL, COUNTERS, sizeof(*counters));
+			memset(counters, 0, COUNTERS * sizeof(*counters));
+		}
+		block->entries = &counters[used % COUNTERS];
+	}
 	block->address = address;
 	block->instructions = instructions;
 	block->kinds = of_kinds;
@@ -774,10 +803,10 @@ static struct block *new_block(uint64_t address, uint32_t instructions, uint32_t
 #if PROBE_API > 1
 	static struct qemu_plugin_scoreboard *board;
 
-	if (used % BOARD_COUNTERS == 0)
-		board = qemu_plugin_scoreboard_new(BOARD_COUNTERS * sizeof(uint64_t));
+	if (used % COUNTERS == 0)
+		board = qemu_plugin_scoreboard_new(COUNTERS * sizeof(uint64_t));
 	block->counter.score = board;
-	block->counter.offset = used % BOARD_COUNTERS * sizeof(uint64_t);
+	block->counter.offset = used % COUNTERS * sizeof(uint64_t);
 #endif
 	return block;
 }
@@ -961,6 +990,24 @@ static void watch_locks(struct qemu_plugin_insn *insn, const uint8_t *bytes, siz
 						 QEMU_PLUGIN_MEM_W, (void *)(uintptr_t)left);
 }
 
+bool ends_group(uint64_t address, const uint8_t *bytes, size_t size)
+{
+	uint32_t number;
+	int here;
+
+	if (is_mark(bytes, size, &number))
+		return true;
+	switch (writes(bytes, size)) {
+	case NOTHING:
+		return false;
+	case STORES:
+		here = place_of(address, false);
+		return here >= 0 && places[here].kind == SLOW;
+	default:
+		return true;
+	}
+}
+
 static void (*counting(void))(unsigned int, void *)
 {
 	return span_count ? on_block_with_spans : window_size ? on_block_in_window : on_block;
@@ -1032,9 +1079,9 @@ static void instrument(struct qemu_plugin_tb *tb)
 			tb, QEMU_PLUGIN_INLINE_ADD_U64, board_clock, counted);
 #endif
 	if (modelled)
-		memory_watch(tb, count);
+		memory_watch(tb, count, counted);
 	if (shared)
-		lines_watch(tb, count);
+		lines_watch(tb, count, counted);
 	if (stacked)
 		stacks_watch(tb, count, counted);
 	for (size_t i = 0; i < count; i++) {
@@ -1162,6 +1209,8 @@ int qemu_plugin_install(qemu_plugin_id_t id, const qemu_info_t *info, int argc, 
 			of_memory = memory_argument(argv[i]);
 		if (of_memory == 0)
 			of_memory = stacks_argument(argv[i]);
+		if (of_memory == 0)
+			of_memory = groups_argument(argv[i]);
 		if (of_memory < 0) {
 			fprintf(stderr, "probe: cannot be used: %s\n", argv[i]);
 			return -1;

@@ -37,9 +37,13 @@ class Transfers(NamedTuple):
 
 @pytest.fixture(scope="module")
 def image(tmp_path_factory: pytest.TempPathFactory) -> ProbedImage:
-    path = tmp_path_factory.mktemp("images") / "lines"
+    return assembled("lines", tmp_path_factory.mktemp("images") / "lines")
+
+
+def assembled(name: str, path: Path) -> ProbedImage:
     flags = ["-m32", "-nostdlib", "-static", "-Wl,-Ttext=0x100000", "-Wl,--build-id=none"]
-    subprocess.run(["gcc", *flags, "-o", str(path), str(HERE / "lines.S")], check=True, timeout=60)
+    source = HERE / f"{name}.S"
+    subprocess.run(["gcc", *flags, "-o", str(path), str(source)], check=True, timeout=60)
     listing = subprocess.run(["nm", str(path)], capture_output=True, text=True, check=True).stdout
     names = {int(line.split()[0], 16): line.split()[2] for line in listing.splitlines()}
     return ProbedImage(path, names)
