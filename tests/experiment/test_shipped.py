@@ -144,3 +144,17 @@ def test_only_the_cross_check_builds_kernels_with_lock_statistics() -> None:
         if twin.get("flavour") == "lockstat"
     }
     assert experiments == {"lock-debugging"}
+
+
+def test_what_belongs_to_a_build_is_within_the_threshold_of_its_case() -> None:
+    """Two kernels that do the same differ by up to 0.5 % in ``random`` of ``swap``."""
+    configs = CHECKOUT / "configs"
+    files = [configs / "auto.toml", *(configs / "experiments").glob("*.toml")]
+    tables = {file.stem: tomllib.loads(file.read_text()) for file in files}
+    swaps = {
+        name: each["thresholds"]
+        for name, table in tables.items()
+        for each in (*table.get("case", ()), *table.get("cases", ()))
+        if each["workload"] == "swap"
+    }
+    assert swaps == {key: {"random.path": 0.015} for key in ("auto", "swap-tables", "workloads")}
