@@ -74,7 +74,7 @@ browser: setup
 
 # A file of tests shares what it boots and builds, so it stays with one worker.  The order is
 # that of tests/conftest.py: xdist's own begins with the files of most tests, which are quick.
-PYTEST = $(VENV_PYTHON) -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder --durations-table .make/durations.csv
+PYTEST = $(VENV_PYTHON) -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder --durations-table=.make/durations.csv
 
 check: lint browser
 	@$(PYTEST) -m "not guest and not slow and not long" $(PYTEST_FLAGS)
