@@ -19,6 +19,7 @@ from pathlib import Path
 from errors import InfraError, LabError, SeriesError
 from experiment.spec import KernelSpec
 from host import sandbox
+from host.digest import sha256_of
 from host.process import TimedOutError, paste, run
 from host.sandbox import Box
 from kernels import (
@@ -98,7 +99,7 @@ class _Plan:
     @property
     def key(self) -> str:
         """Names the finished kernel."""
-        parts = [f"{patch.name} {_file_digest(patch.path)}" for patch in self.patches]
+        parts = [f"{patch.name} {sha256_of(patch.path)}" for patch in self.patches]
         parts += [f"{path.name} {modules.source_digest(path)}" for path in self.module_folders]
         return _digest([self.source.identity, self.objects_key, *parts])[:32]
 
@@ -359,11 +360,12 @@ def _build(
     (objects / REQUESTED).write_text(plan.requested)
     steps_expected = expected(cache, plan.spec.configuration, kind).steps
     started = time.monotonic()
+    cached = site.box is None and plan.toolchain.ccache
     configure, make = _make_argvs(
         plan,
         objects.name,
         None if site.box else cache,
-        listed_headers=toolchain.safe_headers(tree.src),
+        listed_headers=cached and toolchain.safe_headers(tree.src),
     )
     status, _ = _run(plan, site, configure, build_log)
     if status:
@@ -685,7 +687,3 @@ def _distrust(objects: Path, since_ns: int) -> None:
 
 def _digest(parts: Sequence[str]) -> str:
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()
-
-
-def _file_digest(path: Path) -> str:
-    return hashlib.sha256(path.read_bytes()).hexdigest()

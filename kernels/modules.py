@@ -68,13 +68,11 @@ def source_digest(folder: Path) -> str:
 
 
 def lay_out(folders: Sequence[Path], objects: Path) -> None:
-    """Copy sources of modules to where they are built; files that are the same stay as they are."""
+    """Copy sources of modules to where they are built; nothing is left there of other ones."""
     for folder in folders:
         place = objects / ADDED / folder.name
-        place.mkdir(parents=True, exist_ok=True)
-        for path in folder.iterdir():
-            if not (place / path.name).exists() or sha256_of(place / path.name) != sha256_of(path):
-                shutil.copyfile(path, place / path.name)
+        shutil.rmtree(place, ignore_errors=True)
+        shutil.copytree(folder, place)
 
 
 def added(folders: Sequence[Path], objects: Path) -> tuple[Path, ...]:

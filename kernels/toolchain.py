@@ -106,11 +106,10 @@ def environment(
     With ``listed_headers`` it asks the compiler what a C file includes and preprocesses none,
     which takes :func:`safe_headers`.
     """
+    path = os.environ.get("PATH", os.defpath)
     if ccache_folder is None:
-        path = os.environ.get("PATH", os.defpath)
         # It wants a home even so; this one is the box's own.
         return {**FIXED, "PATH": path, "CCACHE_DISABLE": "1", "HOME": BOX_HOME}
-    path = os.environ.get("PATH", os.defpath)
     return {
         **FIXED,
         "PATH": f"{WRAPPED}:{path}" if listed_headers else path,

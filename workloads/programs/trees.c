@@ -25,50 +25,20 @@ static void loop(const char *file, const char *operation, unsigned long count)
 	close(log);
 }
 
-static void store(unsigned long count)
-{
-	loop(XARRAY, "store", count);
-}
-
-static void scatter(unsigned long count)
-{
-	loop(XARRAY, "scatter", count);
-}
-
-static void large(unsigned long count)
-{
-	loop(XARRAY, "large", count);
-}
-
-static void marks(unsigned long count)
-{
-	loop(XARRAY, "marks", count);
-}
-
-static void ids(unsigned long count)
-{
-	loop(XARRAY, "ids", count);
-}
-
-static void ranges(unsigned long count)
-{
-	loop(MAPLE, "ranges", count);
-}
-
-static void walk(unsigned long count)
-{
-	loop(MAPLE, "walk", count);
-}
-
-static void gaps(unsigned long count)
-{
-	loop(MAPLE, "gaps", count);
-}
-
-static void copy(unsigned long count)
-{
-	loop(MAPLE, "copy", count);
-}
+#define LOOP(file, name)                           \
+	static void name(unsigned long count)      \
+	{                                          \
+		loop(file, #name, count);          \
+	}
+LOOP(XARRAY, store)
+LOOP(XARRAY, scatter)
+LOOP(XARRAY, large)
+LOOP(XARRAY, marks)
+LOOP(XARRAY, ids)
+LOOP(MAPLE, ranges)
+LOOP(MAPLE, walk)
+LOOP(MAPLE, gaps)
+LOOP(MAPLE, copy)
 
 static const struct operation operations[] = {
 	{ "store", store }, { "scatter", scatter }, { "large", large }, { "marks", marks },
