@@ -22,15 +22,7 @@ again:	xorb	$0x33, %bl
 	addl	count, %ebp
 	subl	$1, %esi
 	jnz	again
-	movl	%ebp, %eax
-	movl	$4, %ecx
-0:	outb	%al, $0xe9
-	shrl	$8, %eax
-	subl	$1, %ecx
-	jnz	0b
-	movb	$16, %al
-	outb	%al, $0xf4
-2:	jmp	2b
+	say_and_end %ebp
 
 other:	movl	$1, up
 0:	addl	$1, count
