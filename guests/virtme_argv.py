@@ -16,11 +16,10 @@ from pathlib import Path
 from experiment.plan import Size
 from experiment.spec import Guest
 from guests.argv import REFUSED_CALLS
-from host.accelerator import Accelerator
+from host.accelerator import Accelerator, machine_options
 from host.topology import Placement
 
 VNG = "vng"
-MACHINE = "q35"
 SHARE_IN_GUEST = "/run/twinboot-share"
 ENTER_NAME = "enter.sh"
 PORT_NAME = "twinboot.result"
@@ -108,9 +107,8 @@ def qemu_options(
 
     QEMU starts stopped, so that its vCPU threads are pinned before they run.
     """
-    accel = "tcg" if accelerator == "tcg" else "kvm"
     return [
-        "-machine", f"{MACHINE},accel={accel}",
+        *machine_options(accelerator),
         "-cpu", guest.wall.cpu or CPU_MODELS[accelerator],
         *_memory_options(guest, placement),
         "-chardev", f"file,id=twinboot-result,path={files.result}",

@@ -100,13 +100,15 @@ def test_reasons(stdout: str, stderr: str, reason: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "accel", "model"),
-    [("kvm", "kvm", "host"), ("tcg", "tcg", "max"),
-     ("kvm,arch-capabilities=off", "kvm", "host,arch-capabilities=off")],
+    ("name", "machine", "model"),
+    [("kvm", ["q35,accel=kvm"], "host"), ("tcg", ["q35", "-accel", "tcg,thread=single"], "max"),
+     ("kvm,arch-capabilities=off", ["q35,accel=kvm"], "host,arch-capabilities=off")],
 )  # fmt: skip
-def test_command_line_falls_back_to_nothing(name: Accelerator, accel: str, model: str) -> None:
+def test_command_line_falls_back_to_nothing(
+    name: Accelerator, machine: list[str], model: str
+) -> None:
     argv = boot_argv(name, Path("k"), Path("i"))
-    assert argv[argv.index("-machine") + 1] == f"q35,accel={accel}"
+    assert argv[argv.index("-machine") + 1 : argv.index("-cpu")] == machine
     assert argv[argv.index("-cpu") + 1] == model
 
 
