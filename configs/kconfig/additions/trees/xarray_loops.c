@@ -2,6 +2,7 @@
 /*
  * Loops over XArrays, the trees of what a file or swap has in memory and of numbers given out.
  */
+#include <linux/rcupdate.h>
 #include <linux/xarray.h>
 
 #include "loops.h"
@@ -27,10 +28,18 @@ static void store(ulong entries)
 	store_at(draw(1u << 20), 1, entries);
 }
 
-/* An odd step meets no index of 32 bits twice. */
+/*
+ * An odd step meets no index of 32 bits twice.  An entry has three nodes of its own, which RCU frees:
+ * where more than 10,000 wait, each call_rcu() does more, so whether they come to as many between
+ * two ticks must not be luck.
+ */
 static void scatter(ulong entries)
 {
-	store_at(draw(1u << 31), 2654435761u, entries);
+	for (ulong left = entries, now; left; left -= now) {
+		now = min(left, MOST / 2);
+		store_at(draw(1u << 31), 2654435761u, now);
+		rcu_barrier();
+	}
 }
 
 /* Entries of 512 indices each; every second one is split, as a large folio is. */
