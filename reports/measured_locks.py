@@ -7,15 +7,17 @@ Counts explain, they do not gate.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import NamedTuple, TypeVar
+
+import numpy as np
 
 from reports import paired
 from reports.attribution import SeedProfiles, profiled_phases
 from reports.lock_identity import Taker, TakerNames
 from reports.lock_model import MeasuredLock, MeasuredLocks, TakenIn, WaitedFor
 from reports.lock_rows import FIRST, MANY, MOVED, RARE, SLOW_PATHS, saturation, unit_of
-from reports.paired import Paired, Table, per, ratio
+from reports.paired import Floats, Paired, per
 from results.profile import LockUse, PhaseProfile, Profile
 from results.record import CaseRecord, Manifest, PhaseRecord, RunRecord
 
@@ -29,6 +31,10 @@ class _Spent(NamedTuple):
     held: int = 0
     waits: int = 0
     waited: int = 0
+
+
+TAKEN, HELD = map(_Spent._fields.index, ("taken", "held"))
+T = TypeVar("T")
 
 
 class _Between(NamedTuple):
@@ -89,36 +95,52 @@ class _Phase:
         self.runs = [[_Run(phase, names) for phase in arm] for arm in arms]
         self.labels = sorted({label for arm in self.runs for run in arm for label in run.sums})
 
-    def table(self, value: Callable[[_Run], float]) -> Table:
-        return [[float(value(run)) for run in arm] for arm in self.runs]
+    def _counts(self, keys: Sequence[T], spent: Callable[[_Run, T], _Spent]) -> Floats:
+        """Of shape (2 arms, seeds, keys, fields of what is spent)."""
+        rows = [[[spent(run, key) for key in keys] for run in arm] for arm in self.runs]
+        shape = (len(rows), len(rows[0]), len(keys), len(_Spent._fields))
+        return np.array(rows, dtype=np.float64).reshape(shape)
 
-    def row(self, label: str) -> MeasuredLock:
-        def spent(run: _Run) -> _Spent:
-            return run.sums.get(label, _Spent())
+    def _per_unit(self, counts: Floats) -> Iterator[list[Paired]]:
+        """A list a field of what is spent, a pair a key.
 
-        taken, held = self.table(lambda run: spent(run).taken), self.table(lambda r: spent(r).held)
-        waits = self.table(lambda run: spent(run).waits)
-        present = [any(label in run.sums for run in arm) for arm in self.runs]
-        taker = next(run.known[label] for arm in self.runs for run in arm if label in run.known)
-        waited = self.table(lambda run: spent(run).waited)
-        return MeasuredLock(
-            label=label,
-            by=taker.by,
-            instances=taker.instances,
-            sleeps=taker.sleeps,
-            taken=per(taken, self.units),
-            held=per(held, self.units),
-            held_each=ratio(held, taken),
-            waits=per(waits, self.units) if any(map(any, waits)) else None,
-            waited=per(waited, self.units) if any(map(any, waited)) else None,
-            saturation=self._saturation(label, taker),
-            sites=self._sites(label),
-            only_in="" if all(present) else "base" if present[0] else "patched",
-        )
+        All at once: a session has tens of thousands, and each array has a price.
+        """
+        for field in np.moveaxis(counts, -1, 0):
+            yield paired.columns(*(
+                arm / np.array(units)[:, None] for arm, units in zip(field, self.units, strict=True)
+            ))  # fmt: skip
+
+    def rows(self) -> list[MeasuredLock]:
+        """One for each label."""
+        counts = self._counts(self.labels, lambda run, label: run.sums.get(label, _Spent()))
+        taken, held, waits, waited = self._per_unit(counts)
+        held_each = paired.ratios(counts[..., HELD], counts[..., TAKEN])
+        happened = [_Spent(*row) for row in np.any(counts, axis=(0, 1)).tolist()]
+        sites = self._sites()
+        rows = []
+        for at, label in enumerate(self.labels):
+            present = [any(label in run.sums for run in arm) for arm in self.runs]
+            taker = next(run.known[label] for arm in self.runs for run in arm if label in run.known)
+            rows.append(MeasuredLock(
+                label=label,
+                by=taker.by,
+                instances=taker.instances,
+                sleeps=taker.sleeps,
+                taken=taken[at],
+                held=held[at],
+                held_each=held_each[at],
+                waits=waits[at] if happened[at].waits else None,
+                waited=waited[at] if happened[at].waited else None,
+                saturation=self._saturation(label, taker),
+                sites=sites[label],
+                only_in="" if all(present) else "base" if present[0] else "patched",
+            ))  # fmt: skip
+        return rows
 
     def _saturation(self, label: str, taker: Taker) -> Paired | None:
         """Of the instance that is held longest; None of locks of which there are many."""
-        held = self.table(lambda run: run.single[label])
+        held = [[float(run.single[label]) for run in arm] for arm in self.runs]
         if taker.instances not in ("one", "unknown") or taker.sleeps or not all(map(all, held)):
             return None
         cpus = [
@@ -145,23 +167,25 @@ class _Phase:
         ))  # fmt: skip
         return tuple(rows[:MOST_PAIRS])
 
-    def _sites(self, label: str) -> tuple[TakenIn, ...]:
-        functions = {f for arm in self.runs for run in arm for f in run.sites.get(label, ())}
-        sites = []
-        for function in functions:
-
-            def spent(run: _Run, at: str = function) -> _Spent:
-                return run.sites.get(label, {}).get(at, _Spent())
-
-            taken, held = (
-                self.table(lambda run: spent(run).taken), self.table(lambda run: spent(run).held)
-            )  # fmt: skip
-            sites.append(TakenIn(
-                function=function, taken=per(taken, self.units), held=per(held, self.units),
-                held_each=ratio(held, taken),
+    def _sites(self) -> dict[str, tuple[TakenIn, ...]]:
+        """Where each lock is taken, the longest held first."""
+        keys = sorted({
+            (label, function) for arm in self.runs for run in arm
+            for label, sites in run.sites.items() for function in sites
+        })  # fmt: skip
+        counts = self._counts(
+            keys, lambda run, key: run.sites.get(key[0], {}).get(key[1], _Spent())
+        )
+        taken, held, *_ = self._per_unit(counts)
+        held_each = paired.ratios(counts[..., HELD], counts[..., TAKEN])
+        sites: dict[str, list[TakenIn]] = {label: [] for label in self.labels}
+        for at, (label, function) in enumerate(keys):
+            sites[label].append(TakenIn(
+                function=function, taken=taken[at], held=held[at], held_each=held_each[at],
             ))  # fmt: skip
-        sites.sort(key=lambda site: (-(site.held.base + site.held.patched), site.function))
-        return tuple(sites)
+        for of_lock in sites.values():
+            of_lock.sort(key=lambda site: (-(site.held.base + site.held.patched), site.function))
+        return {label: tuple(of_lock) for label, of_lock in sites.items()}
 
 
 def _moved(row: MeasuredLock) -> bool:
@@ -188,7 +212,7 @@ def _phase(
     if unit is None or not both or any(run.locks is None for run in both):
         return None
     table = _Phase(blocks, unit[0], TakerNames(_uses(blocks)))
-    rows = sorted(map(table.row, table.labels), key=_order)
+    rows = sorted(table.rows(), key=_order)
     spinning = [row for row in rows if not row.sleeps]
     moved = max(filter(_moved, spinning), key=lambda row: abs(row.held.difference), default=None)
     # What moved most stands among the listed, wherever its hold time would put it.

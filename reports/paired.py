@@ -116,13 +116,25 @@ def pair(base: Sequence[float] | Floats, patched: Sequence[float] | Floats) -> P
     return columns(*both)[0]
 
 
+def ratios(above: Floats, below: Floats, scale: float = 1.0) -> list[Paired | None]:
+    """``scale * above / below``, a column each, of two arrays of shape (2 arms, seeds, columns).
+
+    None where a divisor is not above zero.  ``below`` may have one column for all.
+
+    Raises:
+        ValueError: shapes that differ, or no seed.
+    """
+    below = np.broadcast_to(below, above.shape)
+    known = np.asarray((below > 0).all(axis=(0, 1)), dtype=np.bool_)
+    both = scale * above[:, :, known] / below[:, :, known]
+    pairs = iter(columns(both[0], both[1]))
+    return [next(pairs) if is_known else None for is_known in known.tolist()]
+
+
 def ratio(above: Table, below: Table, scale: float = 1.0) -> Paired | None:
     """``scale * above / below`` by arm and seed; None where a divisor is not above zero."""
     top, bottom = np.asarray(above, dtype=np.float64), np.asarray(below, dtype=np.float64)
-    if not (bottom > 0).all():
-        return None
-    both = scale * top / bottom
-    return pair(both[0], both[1])
+    return ratios(top[:, :, None], bottom[:, :, None], scale)[0]
 
 
 def per(above: Table, below: Table, scale: float = 1.0) -> Paired:
