@@ -74,3 +74,25 @@ def test_a_ratio_needs_something_to_divide_by() -> None:
 def test_matrices_that_do_not_fit(shape: tuple[int, int]) -> None:
     with pytest.raises(ValueError, match="two equal matrices"):
         paired.columns(np.zeros(shape), np.zeros((0, 3)))
+
+
+def test_ratios_of_many_are_those_of_each_one() -> None:
+    dice = np.random.default_rng(1)
+    above, below = dice.uniform(1, 9, (2, 4, 6)), dice.uniform(1, 9, (2, 4, 6))
+    below[1, 2, 3] = 0.0
+    many = paired.ratios(above, below, 1000)
+    alone = [
+        paired.ratio(above[:, :, at].tolist(), below[:, :, at].tolist(), 1000) for at in range(6)
+    ]
+    assert [at for at, pair in enumerate(many) if pair is None] == [3]
+    for one, other in zip(many, alone, strict=True):
+        assert (one is None) == (other is None)
+        if one and other:
+            assert one.difference == pytest.approx(other.difference, rel=1e-12)
+            assert one.difference_range == other.difference_range
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf])
+def test_what_is_not_finite_is_refused(value: float) -> None:
+    with pytest.raises(ValueError, match="finite"):
+        paired.pair([1.0, value], [1.0, 2.0])
