@@ -85,11 +85,11 @@ def test_ratios_of_many_are_those_of_each_one() -> None:
         paired.ratio(above[:, :, at].tolist(), below[:, :, at].tolist(), 1000) for at in range(6)
     ]
     assert [at for at, pair in enumerate(many) if pair is None] == [3]
-    for one, other in zip(many, alone, strict=True):
-        assert (one is None) == (other is None)
-        if one and other:
-            assert one.difference == pytest.approx(other.difference, rel=1e-12)
-            assert one.difference_range == other.difference_range
+    for together, single in zip(many, alone, strict=True):
+        assert (together is None) == (single is None)
+        if together and single:
+            assert together.difference == pytest.approx(single.difference, rel=1e-12)
+            assert together.difference_range == single.difference_range
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -113,7 +114,7 @@ def test_what_may_be_luck_is_in_parentheses(comparison: Comparison, first: Scali
     assert "CPUs +" in section.sentence(first)
     locks = comparison.measured_locks[0]
     tree = next(row for row in locks.rows if row.label == first.lock)
-    loose = tree.held.model_copy(update={"low": -99.0, "high": 9.0})
+    loose = replace(tree.held, low=-99.0, high=9.0)
     rows = tuple(r.model_copy(update={"held": loose}) if r is tree else r for r in locks.rows)
     (luck,) = estimate(comparison.manifest, [locks.model_copy(update={"rows": rows})], {})
     assert not luck.significant
