@@ -176,7 +176,7 @@ class _Phase:
         counts = self._counts(
             keys, lambda run, key: run.sites.get(key[0], {}).get(key[1], _Spent())
         )
-        taken, held, *_ = self._per_unit(counts)
+        taken, held = self._per_unit(counts[..., : HELD + 1])
         held_each = paired.ratios(counts[..., HELD], counts[..., TAKEN])
         sites: dict[str, list[TakenIn]] = {label: [] for label in self.labels}
         for at, (label, function) in enumerate(keys):
