@@ -24,10 +24,11 @@ experiment whose mount options and sysctls all twelve have, where its arms diffe
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import itertools
 import sys
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -43,8 +44,8 @@ from experiment.spec import ArmSpec, Compare, Experiment, SeriesSpec, ShapeSpec
 from host.facts import cache_folder
 from reports.comparison import compare_views
 from reports.many import views
-from reports.model import Comparison
 from reports.verdict import CALLED, Verdict
+from results.profile import Profile
 from results.session import MeasuredSession, open_session
 from results.store import MANIFEST, SessionStore
 from runs import session as sessions
@@ -184,9 +185,47 @@ def measured(
     return open_session(folder)
 
 
-def pairs_of(session: MeasuredSession) -> list[Comparison]:
-    """Every pair of arms, each judged as a session of its own would be."""
-    return [compare_views([view], session)[0] for view in views(session.manifest)]
+def functions_alone(profile: Profile) -> Profile:
+    """What was counted of functions, without what explains it: locks, kinds, what interrupted."""
+    return profile.model_copy(update={"phases": tuple(
+        phase.model_copy(update={
+            "locks": None, "user_kinds": {}, "interruptions": None,
+            "kernel": tuple(f.model_copy(update={"kinds": ()}) for f in phase.kernel),
+        })
+        for phase in profile.phases
+    )})  # fmt: skip
+
+
+class JudgedPair(NamedTuple):
+    """Two arms: a verdict by case and metric, and the functions that are called changed.
+
+    ``changed`` are (case, phase, function), ``tested`` is how many were tested in each phase.
+    """
+
+    arms: tuple[str, str]
+    verdicts: dict[tuple[str, str], Verdict | None]
+    changed: list[tuple[str, str, str]]
+    tested: list[int]
+
+
+def pairs_of(session: MeasuredSession) -> Iterator[JudgedPair]:
+    """Every pair of arms, each judged as a session of its own would be.
+
+    A whole comparison of 78 pairs has gigabytes of rows that nothing here is printed of.
+    """
+    plain = dataclasses.replace(
+        session, profiles=tuple(map(functions_alone, session.profiles))
+    )  # fmt: skip
+    for view in views(session.manifest):
+        pair = compare_views([view], plain)[0]
+        base, patched = (arm.name for arm in view.arms)
+        yield JudgedPair(
+            (base, patched),
+            {(each.case, each.name): each.judgement.verdict for each in pair.primary},
+            [(each.case, each.phase, function.name)
+             for each in pair.headlines for function in each.changed],
+            [each.tested for each in pair.headlines],
+        )  # fmt: skip
 
 
 def values_of(session: MeasuredSession, case: str, metric: str) -> dict[str, list[float]]:
@@ -222,7 +261,7 @@ def main() -> None:
         arguments,
         lambda experiment: nulls_of(experiment, arguments.case, arguments.arm),
     )
-    pairs = pairs_of(session)
+    pairs = list(pairs_of(session))
     print("| case | metric | seeds scatter | a build's own | p | called | no change |")
     print("|---|---|---|---|---|---|---|")
     for case in session.manifest.cases:
@@ -233,21 +272,16 @@ def main() -> None:
         for metric in shown:
             values = values_of(session, case.name, metric)
             scatter = shift(np.log(np.array(list(values.values()))))
-            verdicts = [
-                compared.judgement.verdict for pair in pairs for compared in pair.primary
-                if (compared.case, compared.name) == (case.name, metric)
-            ]  # fmt: skip
+            judged = case.name, metric
+            verdicts = [pair.verdicts[judged] for pair in pairs if judged in pair.verdicts]
             called, same = sum(v in CALLED for v in verdicts), verdicts.count(Verdict.NO_CHANGE)
-            judged = f"{called} of {len(verdicts)} | {same}" if verdicts else "not judged |"
+            counted = f"{called} of {len(verdicts)} | {same}" if verdicts else "not judged |"
             print(f"| {case.name} | {metric} | {scatter.pair:.3f} | {scatter.own:.3f} "
-                  f"| {scatter.p_value:.3f} | {judged} |")  # fmt: skip
+                  f"| {scatter.p_value:.3f} | {counted} |")  # fmt: skip
             print(f"  {changes(values)}", file=sys.stderr)
-    counts = Counter(
-        f"{each.case} {each.phase} {change.name}"
-        for pair in pairs for each in pair.headlines for change in each.changed
-    )  # fmt: skip
-    wrong = sum(any(each.changed for each in pair.headlines) for pair in pairs)
-    tested = [each.tested for pair in pairs for each in pair.headlines]
+    counts = Counter(" ".join(function) for pair in pairs for function in pair.changed)
+    wrong = sum(bool(pair.changed) for pair in pairs)
+    tested = [number for pair in pairs for number in pair.tested]
     print(f"\n{wrong} of {len(pairs)} pairs have a function that is called changed, of "
           f"{min(tested)} to {max(tested)} tested in a phase")  # fmt: skip
     for name, count in counts.most_common():

@@ -95,15 +95,12 @@ def main() -> None:
         arguments,
         lambda experiment: slowed(experiment, series, arguments.case, arguments.seeds),
     )
-    functions = {
-        (pair.manifest.patched, each.case): each.changed
-        for pair in pairs_of(session) for each in pair.headlines if each.changed
-    }  # fmt: skip
+    functions = {pair.arms[1]: pair.changed for pair in pairs_of(session)}
     print("| series | metric | change | verdict | functions that changed |\n|---|---|---|---|---|")
     for case in session.manifest.cases:
         for arm in series:
             verdicts = judged(session, case, arm)
-            named = [experiment.name for experiment in functions.get((arm, case.name), ())]
+            named = [name for at, _, name in functions[arm] if at == case.name]
             for metric in case.primary:
                 values = values_of(session, case.name, metric)
                 apart = 100 * (np.log(values[arm]) - np.log(values[BASE]))
