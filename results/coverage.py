@@ -29,8 +29,6 @@ TRACING = (
     "perf_trace_", "trace_event_raw_event_", "trace_raw_output_", "__bpf_trace_", "__probestub_",
     "__SCT__tp_func_", "__traceiter_",
 )  # fmt: skip
-# Host CPU time; an I/O of filemap-thp, of up to 2 MiB, takes 0.34 ms, a file of compile 69 ms.
-LONG_OPERATION_S, SHORT_OPERATION_S = 0.00035, 0.0001
 # What the lab adds where several files have a function of one name.
 SAME_NAME = "@"
 
@@ -133,12 +131,12 @@ class Coverage:
 
 @dataclass(frozen=True)
 class Candidate:
-    """A workload, by its best case: which changed functions it executes, how often for an I/O.
+    """A workload, by its best case: which changed functions it executes, and how often.
 
-    ``shares`` has of each of them its calls for an I/O divided by those of the workload that
-    executes it most: 1 there.  ``score`` is what workloads are ranked by: one that executes every
-    function as often as any other does has as many as there are functions, and one that does so
-    once in a hundred of its operations next to nothing.
+    ``shares`` has of each of them its calls in a CPU second of a run divided by those of the
+    workload that executes it most: 1 there.  ``score`` is what workloads are ranked by: one that
+    executes every function as often as any other does has as many as there are functions, and one
+    that spends a hundredth of its time on what they do next to nothing.
     """
 
     case: CoveredCase
@@ -204,14 +202,11 @@ def suggest(coverage: Coverage, functions: Sequence[str], files: Sequence[str]) 
         }
         for case in coverage.cases
     }
-    # An operation may be a system call, or a file that is compiled: a long one is many.
+    # How much of the time of a run they have says whether a change of them is seen in its path: an
+    # operation may be a system call, or a file that is compiled.
     often = {
-        case: {
-            name: number * (SHORT_OPERATION_S / cost if cost > LONG_OPERATION_S else 1.0)
-            for name, number in of.items()
-        }
+        case: {name: number * case.ios / case.run_cpu_s for name, number in of.items()}
         for case, of in calls.items()
-        for cost in [case.run_cpu_s / case.ios]
     }
     most = {name: max(each.get(name, 0.0) for each in often.values()) for name in rows}
     candidates = [

@@ -17,8 +17,11 @@ from runs.coverage import changed_by, shipped
 from runs.options import Options
 from workloads.spec import load_catalogue
 
-# Of the best workload's score, what another one must have to be taken.
-SHARE = 0.5
+# Of the best workload's score, what another one must have to be taken, and how many are at most:
+# of two that show a change the one of large folios spends less of its time in adding them.
+SHARE, MOST_CHOSEN = 0.2, 5
+# Of the same, what the best that needs nothing built or installed must have to be the first.
+USUAL_SHARE = 0.5
 # Seeds and arms of a first session, and guests at once: for an estimate of its time.
 RUNS, AT_ONCE = 16, 2
 
@@ -83,12 +86,12 @@ def workloads_for(
 ) -> tuple[str, ...]:
     """The workloads that a series is measured with where nobody names any, in the file's order.
 
-    Of those that can be measured in one session, and that together execute its functions most: all
-    with at least half the score of the best one (``Candidate.score``): a workload of many
-    operations executes a little of everything.  Those that need a kernel with additions, which has
-    to be built, or programs that set-up does not install, are left out where another one has half
-    the score of the best.  Where no function of the series is known, those that the names of its
-    files stand for, as far as they execute any of the files' functions.
+    Of those that can be measured in one session, and that together execute its functions most: the
+    best five, as far as they have a fifth of the score of the best one (``Candidate.score``): a
+    workload of many operations executes a little of everything.  Those that need a kernel with
+    additions, which has to be built, or programs that set-up does not install, are left out where
+    another one has half the score of the best.  Where no function of the series is known, those
+    that the names of its files stand for, as far as they execute any of the files' functions.
 
     Raises:
         SpecError: there are none; names the shipped experiment that would do, if any.
@@ -106,7 +109,7 @@ def workloads_for(
         for workload in [catalogue[each.case.workload]]
         if not (workload.additions or workload.host_programs)
     ]
-    if usual and usual[0].score >= SHARE * able[0].score:
+    if usual and usual[0].score >= USUAL_SHARE * able[0].score:
         able = usual
     if able:
         groups = [alike([first, *auto.workloads], auto) for first in auto.workloads]
@@ -120,7 +123,12 @@ def workloads_for(
             together = max(groups, key=lambda names: _weight(able, names))
         able = [candidate for candidate in able if candidate.case.workload in together]
         least = SHARE * max(candidate.score for candidate in able)
-        chosen = {candidate.case.workload for candidate in able if candidate.score >= least}
+        # They are in the order of their scores.
+        chosen = {
+            candidate.case.workload
+            for candidate in able[:MOST_CHOSEN]
+            if candidate.score >= least
+        }  # fmt: skip
         return tuple(name for name in auto.workloads if name in chosen)
     if suggestion.candidates:
         best = suggestion.candidates[0].case

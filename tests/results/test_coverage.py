@@ -62,6 +62,20 @@ def test_who_executes_all_of_it_now_and_then_is_behind_who_does_part_of_it_often
     assert second.score == pytest.approx(1 + 0.01 / 8 + 0.01 / 4)
 
 
+def test_calls_are_weighed_by_the_time_of_a_run_and_not_by_what_is_called_an_operation() -> None:
+    cases = (
+        CoveredCase(case="calls", workload="calls", experiment="x", guest="smoke", ios=100000.0,
+                    run_cpu_s=2.0),
+        CoveredCase(case="files", workload="files", experiment="x", guest="smoke", ios=100.0,
+                    run_cpu_s=4.0),
+    )  # fmt: skip
+    # 50,000 and 2,500 calls a second, of 1 and 100 for an operation.
+    coverage = Coverage("", "", cases, {("mm/a.c", "add"): {"calls": 1.0, "files": 100.0}})
+    best, other = suggest(coverage, ["add"], ["mm/a.c"]).candidates
+    assert (best.case.case, best.score) == ("calls", 1.0)
+    assert (other.case.case, other.score) == ("files", pytest.approx(0.05))
+
+
 def test_who_executes_more_of_it_comes_first() -> None:
     assert ranked(["add", "drop"], ["mm/a.c"]) == [("reads", 2, 2.25), ("writes:big", 1, 0.5)]
     assert ranked(["add", "split"], ["mm/a.c", "mm/b.c"]) == [

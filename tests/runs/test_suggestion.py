@@ -33,6 +33,7 @@ def texts(name: str) -> tuple[dict[str, str], tuple[str, ...]]:
         ("reclaim-sorted", "swap-compressed", "shrink_folio_list"),
         ("slow-add-locked-256", "reclaim-overwrite", "__filemap_add_folio"),
         ("broken-lookup", "filemap-4k", "xas_get_order"),
+        ("slow-trees-40", "trees", "xas_store"),
     ],
 )
 def test_the_workload_of_each_shipped_series_is_suggested(
@@ -47,7 +48,13 @@ def test_the_workload_of_each_shipped_series_is_suggested(
 
 def test_automatic_takes_what_can_be_measured_together() -> None:
     assert automatic(*texts("filemap-walks")) == ("filemap-4k", "filemap-thp")
-    assert automatic(*texts("iomap-whole-folio")) == ("iomap-dirty", "memory-calls")
+    assert automatic(*texts("slow-reclaim-34")) == ("filemap-4k", "swap")
+
+
+def test_automatic_takes_no_more_than_five() -> None:
+    chosen = automatic(*texts("slow-slab-200"))
+    assert len(chosen) == 5
+    assert {"memory", "syscalls"} <= {*chosen}
 
 
 def test_automatic_has_a_kernel_built_with_additions_only_for_what_nothing_else_shows() -> None:

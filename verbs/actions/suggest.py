@@ -94,18 +94,19 @@ def lines(advice: Advice) -> list[str]:
 def _table(advice: Advice) -> list[str]:
     suggestion = advice.suggestion
     total = len(suggestion.functions) - len(suggestion.absent)
-    rows = [("workload", "executes", "calls per I/O", "8 seeds, about")]
+    rows = [("workload", "executes", "score", "calls per I/O", "8 seeds, about")]
     rows += [
         (
             _name(candidate),
             f"{len(candidate.functions)} functions" if suggestion.by_files
             else f"{len(candidate.functions)} of {total}",
+            f"{candidate.score:.2f}",
             f"{candidate.calls_per_io:.3g}",
             f"{duration(advice.seconds(candidate))} (guest {candidate.case.guest})",
         )
         for candidate in suggestion.candidates
     ]  # fmt: skip
-    widths = [max(len(row[column]) for row in rows) for column in range(4)]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return [
         "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
         for row in rows
