@@ -48,11 +48,11 @@ def name_of(metric: MetricComparison) -> str:
     return canvas.identifier("bandwidth", metric.case, metric.phase)
 
 
-def _draw_one(comparison: Comparison, metric: MetricComparison) -> Chart:
+@canvas.drawn_once
+def _draw_one(arms: tuple[str, str], metric: MetricComparison) -> Chart:
     assert metric.base is not None
     assert metric.patched is not None
     name = name_of(metric)
-    arms = (comparison.manifest.base, comparison.manifest.patched)
     alt = (
         f"{metric.case}, {metric.title}: {arms[0]} "
         f"{wording.figure(metric.base.mean)}, {arms[1]} {wording.figure(metric.patched.mean)} "
@@ -89,8 +89,9 @@ def draw(comparison: Comparison) -> list[Chart]:
     """
     if comparison.wall is not None:
         return []
+    manifest = comparison.manifest
     return [
-        _draw_one(comparison, metric)
+        _draw_one((manifest.base, manifest.patched), metric)
         for case in comparison.cases
         for phase in case.phases
         for metric in [charted_metric(case, phase.name)]

@@ -13,6 +13,7 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from html import escape
 from typing import Any
 
@@ -74,6 +75,9 @@ STYLE: dict[Any, Any] = {
     "legend.fontsize": 10.5,
     "legend.labelcolor": INK,
 }
+# For what draws one chart of many from records: a session writes its report two or three times
+# (a verdict, what explains it, the checks), and most of its charts stay as they are.
+drawn_once = lru_cache(maxsize=1024)
 
 
 @dataclass(frozen=True)

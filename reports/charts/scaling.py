@@ -32,7 +32,7 @@ def _set_cpus(axes: Axes) -> None:
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
 
 
-def _alt(comparison: Comparison, scaling: Scaling) -> str:
+def _alt(base: str, patched: str, scaling: Scaling) -> str:
     ends = "; ".join(
         f"{point.cpus} CPUs {wording.percent(point.change[0])} to "
         f"{wording.percent(point.change[1])}"
@@ -43,17 +43,17 @@ def _alt(comparison: Comparison, scaling: Scaling) -> str:
     text = ""
     if published:
         text = f"; published {wording.percent(published.change)} at {published.jobs}"
-    manifest = comparison.manifest
     return (
-        f"Estimated change of throughput, {manifest.patched} against {manifest.base}, "
+        f"Estimated change of throughput, {patched} against {base}, "
         f"{scaling.case} {scaling.phase}: {ends}{text}"
     )
 
 
-def _draw_one(comparison: Comparison, scaling: Scaling) -> Chart:
+@canvas.drawn_once
+def _draw_one(base: str, patched: str, scaling: Scaling) -> Chart:
     name = canvas.identifier("scaling", scaling.case, scaling.phase)
-    alt = _alt(comparison, scaling)
-    manifest, published = comparison.manifest, scaling.published
+    alt = _alt(base, patched, scaling)
+    published = scaling.published
     cpus = [point.cpus for point in scaling.points]
     with canvas.figure(HEIGHT_IN) as fig:
         upper, lower = fig.subplots(2, 1, sharex=True, height_ratios=(1, 1))
@@ -66,7 +66,7 @@ def _draw_one(comparison: Comparison, scaling: Scaling) -> Chart:
         upper.yaxis.set_major_locator(FixedLocator(TICKS))
         upper.yaxis.set_minor_locator(NullLocator())
         upper.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-        upper.set_ylabel(f"times one CPU of {manifest.base}")
+        upper.set_ylabel(f"times one CPU of {base}")
         changes = [(100 * low, 100 * high) for low, high in (p.change for p in scaling.points)]
         _band(lower, cpus, changes, INK)
         lower.axhline(0, color=INK, linewidth=0.8)
@@ -77,14 +77,14 @@ def _draw_one(comparison: Comparison, scaling: Scaling) -> Chart:
             style: dict[str, Any] = {"marker": "D", "color": INK, "markersize": 6}
             lower.plot([published.jobs], [100 * published.change], linestyle="", **style)
             extra.append(("published", style))
-        canvas.legend(fig, *extra, arms=(manifest.base, manifest.patched))
+        canvas.legend(fig, *extra, arms=(base, patched))
         svg = canvas.to_svg(fig, name, alt)
     return Chart(
         name=name,
         kind=name,
         title="Throughput by number of CPUs",
         caption="Estimated range, not measured. Above, both arms against one CPU of "
-        f"{manifest.base}; below, the change." + (
+        f"{base}; below, the change." + (
             f" The diamond is {wording.percent(published.change)} of {published.document}, at "
             f"{published.jobs} jobs." if published else ""
         ),
@@ -95,4 +95,5 @@ def _draw_one(comparison: Comparison, scaling: Scaling) -> Chart:
 
 def draw(comparison: Comparison) -> list[Chart]:
     """One chart for each phase that has a range."""
-    return [_draw_one(comparison, scaling) for scaling in comparison.scaling]
+    manifest = comparison.manifest
+    return [_draw_one(manifest.base, manifest.patched, each) for each in comparison.scaling]

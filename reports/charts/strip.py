@@ -73,11 +73,11 @@ def _changes(axes: Axes, metric: MetricComparison, delta: float) -> None:
     canvas.clear(axes)
 
 
-def _draw_one(comparison: Comparison, metric: MetricComparison) -> Chart:
+@canvas.drawn_once
+def _draw_one(arms: tuple[str, ...], delta: float, metric: MetricComparison) -> Chart:
     assert metric.base is not None
     assert metric.patched is not None
-    base, patched, again = (arm.name for arm in comparison.manifest.arms)
-    delta = comparison.manifest.experiment.thresholds.of(metric.name).change
+    base, patched, again = arms
     title = f"{metric.case}, {metric.name}"
     name = canvas.identifier("strip", metric.case, metric.name)
     alt = (
@@ -109,8 +109,10 @@ def draw(comparison: Comparison) -> list[Chart]:
     """One chart for each primary metric and each phase's bandwidth; none in exact mode."""
     if comparison.wall is None:
         return []
+    manifest = comparison.manifest
+    arms, thresholds = tuple(arm.name for arm in manifest.arms), manifest.experiment.thresholds
     return [
-        _draw_one(comparison, metric)
+        _draw_one(arms, thresholds.of(metric.name).change, metric)
         for case in comparison.cases
         for metric in charted_metrics(case)
     ]

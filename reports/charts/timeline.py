@@ -11,12 +11,11 @@ from reports.model import Comparison, TimelineComparison
 HEIGHT_IN = 2.75
 
 
-def _draw_one(comparison: Comparison, line: TimelineComparison) -> Chart:
+@canvas.drawn_once
+def _draw_one(seconds: str, all_names: tuple[str, ...], line: TimelineComparison) -> Chart:
     name = canvas.identifier("timeline", line.case, line.phase)
-    manifest = comparison.manifest
-    seconds = "virtual s" if manifest.experiment.mode == "exact" else "s"
     arms = [arm for arm in (line.base, line.patched, line.again) if arm]
-    names = tuple(arm.name for arm in manifest.arms)[: len(arms)]
+    names = all_names[: len(arms)]
     medians = [np.median(np.asarray(arm), axis=0) for arm in arms]
     many = "blocks" if line.again else "seeds"
     alt = (
@@ -55,4 +54,7 @@ def _draw_one(comparison: Comparison, line: TimelineComparison) -> Chart:
 
 def draw(comparison: Comparison) -> list[Chart]:
     """One chart a phase with timelines on both arms."""
-    return [_draw_one(comparison, line) for case in comparison.cases for line in case.timelines]
+    manifest = comparison.manifest
+    seconds = "virtual s" if manifest.experiment.mode == "exact" else "s"
+    names = tuple(arm.name for arm in manifest.arms)
+    return [_draw_one(seconds, names, line) for case in comparison.cases for line in case.timelines]

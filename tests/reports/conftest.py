@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from reports import charts
-from reports.charts import Chart
+from reports.charts import Chart, bandwidth, scaling, strip, timeline
 from reports.many import SessionComparison, compare_session
 from reports.model import Comparison
 from tests.reports import counts_factory
@@ -17,6 +17,12 @@ from tests.reports.measured import compare, measured
 def draw_all(comparison: Comparison) -> tuple[Chart, ...]:
     """Every chart that the numbers allow."""
     return tuple(chart for draw in charts.KINDS for chart in draw(comparison))
+
+
+def draw_anew() -> None:
+    """Forget every chart that is kept for a second report."""
+    for kind in (bandwidth, scaling, strip, timeline):
+        vars(kind)["_draw_one"].cache_clear()
 
 
 HOSTILE = "<script>alert(1)</script>\x1b[31m\u202e`|$x$"

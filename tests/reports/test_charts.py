@@ -10,7 +10,7 @@ import pytest
 from reports.charts import Chart, bandwidth, canvas, forest
 from reports.model import Comparison
 from reports.verdict import Change
-from tests.reports.conftest import draw_all
+from tests.reports.conftest import draw_all, draw_anew
 from tests.reports.factory import ExactSession
 from tests.reports.measured import compare
 
@@ -28,7 +28,13 @@ def test_all_kinds_are_there(drawn: tuple[Chart, ...]) -> None:
 
 
 def test_the_same_bytes_every_time(normal: Comparison, drawn: tuple[Chart, ...]) -> None:
-    assert draw_all(normal) == drawn
+    kept = draw_all(normal)
+    draw_anew()
+    again = draw_all(normal)
+    assert kept == again == drawn
+    # A report written again draws what changed, and no more.
+    of_runs = [at for at, chart in enumerate(drawn) if chart.kind != "forest"]
+    assert all(kept[at] is drawn[at] is not again[at] for at in of_runs)
 
 
 def test_each_is_well_formed_and_says_in_words_what_it_shows(drawn: tuple[Chart, ...]) -> None:
