@@ -120,7 +120,9 @@ def workloads_for(
                 able = [each for each in able if each.case.workload in known] or able
             together = next(names for names in groups if _weight(able, names) > 0)
         else:
-            together = max(groups, key=lambda names: _weight(able, names))
+            # Not without the one that shows it most, whatever others show together.
+            with_best = [names for names in groups if able[0].case.workload in names]
+            together = max(with_best, key=lambda names: _weight(able, names))
         able = [candidate for candidate in able if candidate.case.workload in together]
         least = SHARE * max(candidate.score for candidate in able)
         # They are in the order of their scores.

@@ -51,6 +51,11 @@ def test_automatic_takes_what_can_be_measured_together() -> None:
     assert automatic(*texts("slow-reclaim-34")) == ("filemap-4k", "swap")
 
 
+def test_automatic_never_leaves_out_the_best() -> None:
+    """Four others execute more of it together, each a little."""
+    assert automatic(*texts("iomap-whole-folio")) == ("iomap-dirty", "memory-calls", "tracing")
+
+
 def test_automatic_takes_no_more_than_five() -> None:
     chosen = automatic(*texts("slow-slab-200"))
     assert len(chosen) == 5

@@ -72,7 +72,7 @@ def test_a_range_becomes_source_series_and_workloads(
     assert lines[0].endswith('("Linux 6.12")')
     assert lines[1].endswith('("mm: faster")')
     assert lines[2] == (
-        "workloads: filemap-4k, filemap-thp, direct, pages, tracing "
+        "workloads: filemap-4k, metadata, direct, pages, tracing "
         "(they execute what the series changes)"
     )
     tree = Path.cwd().parent
