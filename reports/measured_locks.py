@@ -176,12 +176,12 @@ class _Phase:
         counts = self._counts(
             keys, lambda run, key: run.sites.get(key[0], {}).get(key[1], _Spent())
         )
-        taken, held = self._per_unit(counts[..., : HELD + 1])
+        acquisitions, held = self._per_unit(counts[..., : HELD + 1])
         held_each = paired.ratios(counts[..., HELD], counts[..., TAKEN])
         sites: dict[str, list[TakenIn]] = {label: [] for label in self.labels}
         for at, (label, function) in enumerate(keys):
             sites[label].append(TakenIn(
-                function=function, taken=taken[at], held=held[at], held_each=held_each[at],
+                function=function, taken=acquisitions[at], held=held[at], held_each=held_each[at],
             ))  # fmt: skip
         for of_lock in sites.values():
             of_lock.sort(key=lambda site: (-(site.held.base + site.held.patched), site.function))

@@ -13,7 +13,6 @@ from guests import foreign, userland, virtme_argv
 from guests.argv import kernel_command_line, machine_argv
 from guests.virtme_argv import vng_argv
 from host import facts, fitness
-from host.process import paste
 from kernels.compare import compare
 from kernels.intake import records_of
 from kernels.settle import series_records
@@ -30,7 +29,7 @@ from results.record import (
 from runs.arms import arms_of, same_as_before
 from runs.options import Options
 from runs.prepare import Bench, Session
-from workloads.job import phase_command
+from workloads.job import shown_command
 from workloads.metrics import WORK, WORK_TITLE, metrics_of
 from workloads.spec import Phase
 
@@ -149,13 +148,11 @@ def _case_record(session: Session, case: CaseSpec) -> CaseRecord:
         phases=tuple(
             PhaseRecord(
                 name=phase.name,
-                command=paste(
-                    phase_command(
-                        phase,
-                        times,
-                        jobs=session.measured.size.jobs,
-                        seed=session.experiment.seed,
-                    )
+                command=shown_command(
+                    phase,
+                    times,
+                    jobs=session.measured.size.jobs,
+                    seed=session.experiment.seed,
                 ),
                 caches="dropped" if phase.drop_caches else "kept",
                 thp=phase.thp,

@@ -18,6 +18,11 @@ TEXT_BYTES = 4096
 LOG_INTERVAL_MS = 50
 # What the agent does in a phase with a program of its own, sent behind the job's assignments.
 PROGRAM_PHASE = Path(__file__).with_name("program_phase.sh")
+# How many free pages a CPU keeps to itself is tuned by the kernel from second to second, and what
+# boot made of it was one draw for all seeds of a build: it decides when pages are given back, a
+# thousand at a time (docs/evidence.md).  So in jobs with programs the lists keep about the length
+# that tuning begins with, the low watermark: a 160th of the guest's memory.
+FREE_LISTS, FREE_LISTS_FRACTION = "vm.percpu_pagelist_high_fraction", 160
 # fio ends at the size of its file, whatever number of I/Os it was given, unless told otherwise.
 ENDLESS = "1t"
 
@@ -53,6 +58,12 @@ def phase_command(
     if phase.program:
         return (*phase.program, str(phase.ops), str(seed))
     return ("fio", *fio_arguments(phase, times[phase.name], jobs=jobs, seed=seed))
+
+
+def shown_command(phase: Phase, times: Mapping[str, PhaseTimes], *, jobs: int, seed: int) -> str:
+    """The command of a phase for a shell, with the setting that a program's phase has besides."""
+    command = shlex.join(phase_command(phase, times, jobs=jobs, seed=seed))
+    return f"sysctl {FREE_LISTS}={FREE_LISTS_FRACTION}; {command}" if phase.program else command
 
 
 def output_arguments() -> tuple[str, ...]:
@@ -104,6 +115,8 @@ def job_text(
     if sysctl:
         values["SYSCTL"] = "\n".join(f"{name}={value}" for name, value in sorted(sysctl.items()))
     own = any(phase.program for phase in phases)
+    if own:
+        values["FREE_LISTS_FRACTION"] = str(FREE_LISTS_FRACTION)
     for number, phase in enumerate(phases, start=1):
         command = phase_command(phase, times, jobs=jobs, seed=seed)
         command = command if phase.program else (*command, *output_arguments())

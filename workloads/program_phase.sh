@@ -2,12 +2,9 @@
 # with any command in the place of fio.  The agent does not hold it, because every judged
 # number of every workload moves when the agent's text does.
 
-# How many free pages a CPU keeps to itself is tuned by the kernel from second to second, and what
-# boot made of it was one draw for all seeds of a build: it decides when pages are given back, a
-# thousand at a time (docs/evidence.md).  So the lists keep about the length that tuning begins
-# with, the low watermark (tuned since 6.7, the file is there since 5.14).  An arm's sysctl comes later.
-LISTS=/proc/sys/vm/percpu_pagelist_high_fraction
-[ ! -e $LISTS ] || echo 160 >$LISTS || fail "length of the lists of free pages"
+# Before an arm's own sysctl, which so has the last word; kernels before 5.14 have no such file.
+FREE_LISTS=/proc/sys/vm/percpu_pagelist_high_fraction
+[ ! -e $FREE_LISTS ] || echo "$FREE_LISTS_FRACTION" >$FREE_LISTS || fail "lists of free pages"
 
 # phase NAME DROP THP LIMIT_BYTES READAHEAD_KIB COMMAND, of number $n
 phase() {

@@ -13,7 +13,14 @@ from experiment.spec import PhaseTimes
 from guests import native
 from results.profile import PhaseProfile, Profile
 from tests.workloads.conftest import Run
-from workloads.job import PROGRAM_PHASE, TEXT_BYTES, job_text, phase_command
+from workloads.job import (
+    FREE_LISTS,
+    PROGRAM_PHASE,
+    TEXT_BYTES,
+    job_text,
+    phase_command,
+    shown_command,
+)
 from workloads.metrics import metrics_of, of_profile, samples
 from workloads.parse import PhaseResult, ProgramResult, program_result
 from workloads.spec import Phase, all_programs, load_catalogue, programs_of
@@ -140,10 +147,37 @@ def test_jobs_of_programs_fit_and_are_of_the_seed(name: str) -> None:
             assert command.endswith(f"{phase.ops} {seed}")
 
 
+@pytest.mark.parametrize("known", [True, False])
+def test_the_lists_of_free_pages_are_set_where_the_kernel_has_them(
+    known: bool, tmp_path: Path
+) -> None:
+    kernels_file = tmp_path / "fraction"
+    if known:
+        kernels_file.write_text("0\n")
+    text = job_text(WITH_PROGRAMS["swap"].phases, {}, jobs=4, seed=1, limit_bytes=32 << 20)
+    place = f"/proc/sys/{FREE_LISTS.replace('.', '/')}"
+    assert place in text
+    done = subprocess.run(
+        ["sh", "-euc", text.replace(place, str(kernels_file))], check=False, cwd=tmp_path
+    )
+    assert done.returncode == 0
+    assert [file.read_text() for file in tmp_path.iterdir()] == ["160\n"] * known
+
+
+def test_the_setting_is_on_record_with_the_command_of_a_program_alone() -> None:
+    """What moves numbers is in a session's manifest: else history blames the kernel for it."""
+    program = WITH_PROGRAMS["swap"].phases[0]
+    shown = shown_command(program, {}, jobs=4, seed=7)
+    assert shown == f"sysctl {FREE_LISTS}=160; swap pageout 8000 7"
+    fio = Phase(name="a", drop_caches=True, thp="never", fio=("--name=a",))
+    assert shown_command(fio, {"a": PhaseTimes(ios=8)}, jobs=1, seed=7).startswith("fio --name=a")
+
+
 def test_no_job_of_fio_alone_changes() -> None:
     phase = Phase(name="a", drop_caches=True, thp="never", fio=("--name=a",))
     text = job_text([phase], {"a": PhaseTimes(ios=8)}, jobs=1, seed=1, limit_bytes=0)
     assert "phase()" not in text
+    assert "FREE_LISTS" not in text
     assert "FIO_1='--name=a " in text
 
 
