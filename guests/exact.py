@@ -104,7 +104,7 @@ def take_snapshot(
     for attempt in range(1, BOOT_ATTEMPTS + 1):
         place = folder / f"boot-{attempt}"
         with ExitStack() as kept:
-            memory = _new_memory(place, machine.guest, kept)
+            memory = new_memory(place, machine.guest, kept)
             with _booted(machine, place, logs, "", memory) as boot:
                 boot.to_stop_point(watch)
                 exact = boot.save()
@@ -140,7 +140,7 @@ def run_cold(
         with (
             ExitStack() as kept,
             _booted(
-                machine, place, logs, job_text, _new_memory(place, machine.guest, kept),
+                machine, place, logs, job_text, new_memory(place, machine.guest, kept),
                 probe=probe,
             ) as boot,
         ):  # fmt: skip
@@ -319,7 +319,7 @@ def _disturbed(folder: Path) -> InfraError:
     )
 
 
-def _new_memory(folder: Path, guest: Guest, kept: ExitStack) -> tuple[IO[bytes], ...]:
+def new_memory(folder: Path, guest: Guest, kept: ExitStack) -> tuple[IO[bytes], ...]:
     """Nameless files for a guest's memory; none where the host's memory has no room for them.
 
     They are closed with ``kept``.  Where there are none QEMU makes files in ``folder``.

@@ -31,9 +31,10 @@ CCACHE_TIMEOUT_S = 600.0
 # Held while a package is fetched and unpacked.
 PACKAGES_LOCK = "packages"
 IDLE_S = 24 * 3600.0
-# Programs of guests, and what travels between hosts: made or fetched when it is wanted.
+# Programs of guests, boots, and what travels between hosts: made or fetched when it is wanted.
 ARRIVES_AGAIN = (
     "initramfs/*", "native/*", "foreign/*", "fleet/*", "store/blobs/*", "store/kernels/*",
+    "boots/*",
 )  # fmt: skip
 
 

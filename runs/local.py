@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from experiment.spec import KernelSpec
-from guests import exact
+from guests import exact, kept
 from guests.exact import BootError, Machine, Outcome, Snapshot
 from host import facts
 from kernels import build
@@ -102,9 +102,9 @@ class LocalExecutor:
             with self.keeping() as this_call:
                 return this_call.boot(batches, judge, place)
         snapshots = self.snapshots
-        kept = snapshots.by_machine
+        booted = snapshots.by_machine
         needed = max(
-            (_memory_mib(batch, place.slots, kept) for batch in batches if batch), default=0
+            (_memory_mib(batch, place.slots, booted) for batch in batches if batch), default=0
         )
         stage = _Stage(judge, place, snapshots.folder(place.cache, needed * MIB), snapshots)
         # One batch after the other, and no more snapshots on disk than the machines of one.
@@ -142,9 +142,9 @@ class LocalExecutor:
         )
 
 
-def _memory_mib(batch: Sequence[Boot], slots: int, kept: Collection[Machine]) -> int:
+def _memory_mib(batch: Sequence[Boot], slots: int, booted: Collection[Machine]) -> int:
     """What a batch's guests take: a snapshot of each machine without one, and those that run."""
-    machines = {boot.machine for boot in batch if not boot.cold}.difference(kept)
+    machines = {boot.machine for boot in batch if not boot.cold}.difference(booted)
     largest = max(boot.machine.guest.memory_mib for boot in batch)
     return sum(machine.guest.memory_mib for machine in machines) + slots * largest
 
@@ -179,8 +179,9 @@ def _snapshot(stage: _Stage, boot: Boot, number: int) -> Snapshot:
     stage.place.reporter.started(name)
     problem = "stopped"
     try:
-        snapshot = exact.take_snapshot(
+        snapshot = kept.take(
             boot.machine,
+            stage.place.cache,
             stage.scratch / f"snapshot-{number}",
             stage.place.raw / f"snapshot-{number}-{boot.group}",
             _watch(stage, name),

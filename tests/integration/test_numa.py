@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from experiment.spec import PhaseTimes, ShapeSpec
-from guests import channel, exact
+from guests import channel, exact, kept
 from guests.exact import Machine
 from kernels.cache import Kernel
 from runs.options import Options
@@ -45,10 +45,14 @@ def test_cold_and_restored_runs_are_equal_wherever_their_memory_is(
         limit_bytes=machine.size.cgroup_limit_mib << 20,
     )
     runs = []
-    for place, available_mib in (("memory", 1 << 20), ("disk", 0)):
+    # A host with room, the same once more, and one without.
+    for place, available_mib in (("memory", 1 << 20), ("cache", 1 << 20), ("disk", 0)):
         monkeypatch.setattr(exact, "memory_available_mib", lambda mib=available_mib: mib)
         folder = tmp_path / place
-        snapshot = exact.take_snapshot(machine, folder / "kept", folder / "kept-logs", silent)
+        snapshot = kept.take(
+            machine, tmp_path / "boots", folder / "kept", folder / "kept-logs", silent
+        )
+        assert (snapshot.cpu_s == 0) == (place == "cache")
         on_disk = sum(path.stat().st_blocks for path in snapshot.memory.parent.glob("memory-*")
                       if not path.is_symlink())  # fmt: skip
         assert (len(snapshot.held), on_disk > 0) == ((NODES, False) if available_mib else (0, True))

@@ -15,7 +15,7 @@ import pytest
 
 from experiment.load import load_experiment
 from experiment.plan import PlannedRun, make_plan, scaled
-from guests import channel, exact
+from guests import channel, exact, kept
 from guests.console import Ending, Kind
 from guests.exact import BootError, Machine, Outcome, Snapshot
 from guests.initramfs import Initramfs
@@ -131,6 +131,9 @@ def guests(monkeypatch: pytest.MonkeyPatch) -> ExactGuests:
     stand_in = ExactGuests()
     for name in ("take_snapshot", "run_restored", "run_cold"):
         monkeypatch.setattr(exact, name, getattr(stand_in, name))
+    monkeypatch.setattr(
+        kept, "take", lambda machine, cache, *more: exact.take_snapshot(machine, *more)
+    )
     result = SimpleNamespace(phases=())
     # A helper process would read with the real functions.
     monkeypatch.setattr(

@@ -1,0 +1,196 @@
+"""Machines at their stop points, kept in the cache from session to session.
+
+What a machine is at its stop point is a function of what is booted and of the QEMU that boots it
+(docs/architecture.md), so it is booted once, and the memory, packed, waits for the next session. An
+entry is a folder named by all that the function has as arguments. It is used as it was put
+there, or not at all; and each session repeats runs from a cold boot, which takes nothing from here.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Callable
+from contextlib import ExitStack
+from functools import lru_cache
+from hashlib import sha256
+from pathlib import Path
+from typing import IO
+
+import pyarrow as pa
+
+from errors import InfraError
+from experiment.architecture import ARCHITECTURES
+from guests import exact
+from guests.argv import ExactFiles, environment, qemu_argv
+from guests.exact import Machine, Snapshot
+from host.digest import sha256_of
+from host.packages import locate
+from host.process import run
+
+# Of memory that a machine may have: more takes as long to unpack as to boot.
+MOST_MEMORY_MIB = 2048
+# Of all entries, on disk: about a hundred machines of the small guests.
+MOST_BYTES = 4 << 30
+CHUNK = 1 << 16
+ZEROS = bytes(CHUNK)
+DIGESTS = "sha256.json"
+STATE = "state"
+LOGS = "logs"
+CODEC = "zstd"
+# Changed with the form of an entry, and with what the lab does to a machine before its stop point.
+FORM = 1
+
+
+def take(
+    machine: Machine, cache: Path, folder: Path, logs: Path, watch: Callable[[str], None]
+) -> Snapshot:
+    """The snapshot of ``machine`` in ``folder`` (which must be new): from the cache, or booted.
+
+    ``logs`` has the console of the boot that it comes from.  A kept one has used no CPU time.
+
+    Raises:
+        BootError, InfraError: as for :func:`guests.exact.take_snapshot`.
+    """
+    if machine.guest.memory_mib > MOST_MEMORY_MIB:
+        return exact.take_snapshot(machine, folder, logs, watch)
+    entry = kept_folder(cache) / key_of(machine)
+    snapshot = _restored(machine, entry, folder, logs)
+    if snapshot is None:
+        snapshot = exact.take_snapshot(machine, folder, logs, watch)
+        # One that is in no memory was taken on a host that has little room.
+        if snapshot.held:
+            _keep(snapshot, entry, logs)
+    return snapshot
+
+
+def kept_folder(cache: Path) -> Path:
+    """Entries, one folder a key."""
+    return cache / "boots"
+
+
+def key_of(machine: Machine) -> str:
+    """Name of all that a machine at its stop point is a function of."""
+    board = ARCHITECTURES[machine.guest.arch].board
+    # The names of files are no part of it, what they hold is.
+    names = [Path(name) for name in ("kernel", "initramfs", "memory", "console", "result")]
+    kernel, initramfs, memory, console, result = names
+    files = ExactFiles(
+        kernel=kernel, initramfs=initramfs, memory=memory, memory_shared=True, console=console,
+        result=result, prepare=Path("prepare"), job=Path("job"),
+    )  # fmt: skip
+    parts = [
+        FORM,
+        qemu_argv(machine.guest, machine.size, files, cmdline=machine.cmdline),
+        environment(Path("preload"), machine.guest),
+        machine.prepare_text,
+        *(sha256_of(path) for path in (machine.kernel, machine.initramfs, machine.preload)),
+        _emulator(board.qemu),
+    ]
+    return sha256(json.dumps(parts).encode()).hexdigest()[:32]
+
+
+@lru_cache
+def _emulator(program: str) -> list[object]:
+    """A QEMU and the firmware that it finds, which lies in the guest's memory, too."""
+    path = locate(program)
+    if path is None:
+        raise InfraError("program not found", where=program, next_step="./lab.py doctor")
+    told = run([str(path), "-L", "help"], timeout_s=60.0).stdout
+    firmware = [
+        (each.name, each.stat().st_size, each.stat().st_mtime_ns)
+        for folder in told.split()
+        for each in sorted(Path(folder).glob("*"))
+        if each.is_file()
+    ]
+    return [sha256_of(path), firmware]
+
+
+def _restored(machine: Machine, entry: Path, folder: Path, logs: Path) -> Snapshot | None:
+    """The snapshot of an entry; None where there is none, or none that is what was put there."""
+    try:
+        digests = json.loads((entry / DIGESTS).read_text())
+        if digests != _digests(entry):
+            return None
+        with ExitStack() as kept:
+            memory = exact.new_memory(folder, machine.guest, kept)
+            if not memory:
+                return None
+            folder.mkdir(parents=True)
+            size = machine.guest.memory_mib * (1 << 20) // len(memory)
+            for number, each in enumerate(memory):
+                _unpack(entry / f"memory-{number}", each, size)
+            shutil.copyfile(entry / STATE, folder / STATE)
+            shutil.copytree(entry / LOGS, logs, dirs_exist_ok=True)
+            os.utime(entry)
+            kept.pop_all()
+            return Snapshot(machine, folder / exact.MEMORY, folder / STATE, 0.0, memory)
+    except (FileNotFoundError, ValueError):
+        return None
+
+
+def _keep(snapshot: Snapshot, entry: Path, logs: Path) -> None:
+    """Make an entry of a snapshot; a disk that has no room for it costs the entry and no more."""
+    entry.parent.mkdir(parents=True, exist_ok=True)
+    new = Path(tempfile.mkdtemp(prefix=".new-", dir=entry.parent))
+    try:
+        for number, memory in enumerate(snapshot.held):
+            _pack(memory, new / f"memory-{number}")
+        shutil.copyfile(snapshot.state, new / STATE)
+        shutil.copytree(logs, new / LOGS)
+        (new / DIGESTS).write_text(json.dumps(_digests(new)))
+        shutil.rmtree(entry, ignore_errors=True)
+        new.rename(entry)
+        _bound(entry.parent)
+    except OSError:
+        # No room, or another session has put it there meanwhile.
+        return
+    finally:
+        shutil.rmtree(new, ignore_errors=True)
+
+
+def _digests(entry: Path) -> dict[str, str]:
+    return {
+        path.name: sha256_of(path)
+        for path in sorted(entry.iterdir())
+        if path.is_file() and path.name != DIGESTS
+    }
+
+
+def _pack(memory: IO[bytes], path: Path) -> None:
+    with path.open("wb") as file, pa.CompressedOutputStream(file, CODEC) as packed:
+        at = 0
+        while chunk := os.pread(memory.fileno(), CHUNK, at):
+            packed.write(chunk)
+            at += len(chunk)
+
+
+def _unpack(path: Path, memory: IO[bytes], size: int) -> None:
+    """Fill ``memory`` with what is packed at ``path``; pages of zeros take no room.
+
+    Raises:
+        ValueError: it is not ``size`` bytes.
+    """
+    at = 0
+    with path.open("rb") as file, pa.CompressedInputStream(file, CODEC) as packed:
+        while chunk := packed.read(CHUNK):
+            if chunk != ZEROS[: len(chunk)]:
+                os.pwrite(memory.fileno(), chunk, at)
+            at += len(chunk)
+    if at != size:
+        raise ValueError(f"{path}: {at} bytes of a memory of {size}")
+    os.ftruncate(memory.fileno(), size)
+
+
+def _bound(top: Path) -> None:
+    """Remove the entries that were not used for longest, beyond the bytes that are kept."""
+    entries = {
+        path: path.stat().st_mtime for path in top.iterdir() if not path.name.startswith(".")
+    }
+    left = MOST_BYTES
+    for path in sorted(entries, key=entries.__getitem__, reverse=True):
+        left -= sum(each.stat().st_size for each in path.iterdir() if each.is_file())
+        if left < 0:
+            shutil.rmtree(path, ignore_errors=True)

@@ -1,0 +1,180 @@
+"""Boots that are kept: by all that they depend on, as they were, or not at all."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from experiment.load import load_guest
+from experiment.plan import Size
+from guests import exact, kept
+from guests.exact import Machine, Snapshot
+
+CHECKOUT = Path(__file__).parents[2]
+MIB = 1 << 20
+GUEST = load_guest(CHECKOUT / "configs/guests/smoke.toml").model_copy(update={"memory_mib": 8})
+SIZE = Size(file_mib=2, brd_mib=4, cgroup_limit_mib=1, jobs=1)
+# Bytes, zeros between them that begin and end within a chunk, and a page at the end.
+MEMORY = (
+    b"".join(
+        (
+            b"kernel" * 5000,
+            bytes(3 * MIB),
+            os.urandom(70_000),
+            bytes(8 * MIB - 3_249_824),
+            bytes(4096),
+        )
+    )[: 8 * MIB - 4096]
+    + b"\xff" * 4096
+)
+
+
+def silent(word: str) -> None:
+    """Nobody watches."""
+
+
+class Boots:
+    """Stands in for QEMU: each boot leaves MEMORY, and is counted."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def take_snapshot(
+        self, machine: Machine, folder: Path, logs: Path, watch: Callable[[str], None]
+    ) -> Snapshot:
+        self.count += 1
+        place = folder / "boot-1"
+        place.mkdir(parents=True)
+        logs.mkdir(parents=True)
+        (logs / "console.log").write_text(f"boot {self.count}\n")
+        (place / "state").write_bytes(b"devices")
+        handle = os.memfd_create("test")
+        os.pwrite(handle, MEMORY, 0)
+        held = os.fdopen(handle, "rb")
+        return Snapshot(machine, place / "memory", place / "state", 4.0, (held,))
+
+
+@pytest.fixture
+def boots(monkeypatch: pytest.MonkeyPatch) -> Boots:
+    boots = Boots()
+    monkeypatch.setattr(exact, "take_snapshot", boots.take_snapshot)
+    monkeypatch.setattr(exact, "memory_available_mib", lambda: 1 << 20)
+    return boots
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Machine:
+    for name in ("kernel", "initramfs", "preload"):
+        (tmp_path / name).write_text(name)
+    return Machine(
+        tmp_path / "kernel", tmp_path / "initramfs", GUEST, SIZE, "prepare", tmp_path / "preload"
+    )
+
+
+def take(machine: Machine, tmp_path: Path, name: str) -> Snapshot:
+    return kept.take(machine, tmp_path / "cache", tmp_path / name, tmp_path / f"{name}-l", silent)
+
+
+def test_a_machine_is_booted_once(machine: Machine, tmp_path: Path, boots: Boots) -> None:
+    first, second = (take(machine, tmp_path, name) for name in ("first", "second"))
+    assert boots.count == 1
+    assert (first.cpu_s, second.cpu_s) == (4.0, 0.0)
+    (memory,) = second.held
+    assert os.pread(memory.fileno(), 9 * MIB, 0) == MEMORY
+    # What was zero takes no room of the host's memory.
+    assert os.fstat(memory.fileno()).st_blocks * 512 < len(MEMORY) / 4
+    assert second.state.read_bytes() == b"devices"
+    assert (tmp_path / "second-l/console.log").read_text() == "boot 1\n"
+    second.drop()
+    assert not (tmp_path / "second").exists()
+
+
+def test_all_that_a_boot_depends_on_is_in_its_name(
+    machine: Machine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "other").write_text("other")
+    known = [kept.key_of(machine)]
+    for change in (
+        {"kernel": tmp_path / "other"},
+        {"initramfs": tmp_path / "other"},
+        {"preload": tmp_path / "other"},
+        {"guest": GUEST.model_copy(update={"vcpus": 2})},
+        {"guest": GUEST.model_copy(update={"metronome_ns": 20_000})},
+        {"size": replace(SIZE, brd_mib=5)},
+        {"prepare_text": "another"},
+        {"cmdline": ("word",)},
+    ):
+        known.append(kept.key_of(replace(machine, **change)))
+    monkeypatch.setattr(kept, "_emulator", lambda program: ["another QEMU"])
+    known.append(kept.key_of(machine))
+    assert len(set(known)) == len(known)
+
+
+def test_the_place_of_a_file_is_not_in_its_name(machine: Machine, tmp_path: Path) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.write_text("kernel")
+    assert kept.key_of(replace(machine, kernel=elsewhere)) == kept.key_of(machine)
+
+
+@pytest.mark.parametrize("damage", ["memory-0", "state", "sha256.json", "short"])
+def test_an_entry_that_was_changed_is_booted_again(
+    machine: Machine, tmp_path: Path, boots: Boots, damage: str
+) -> None:
+    take(machine, tmp_path, "first")
+    (entry,) = kept.kept_folder(tmp_path / "cache").iterdir()
+    path = entry / ("memory-0" if damage == "short" else damage)
+    whole = path.read_bytes()
+    path.write_bytes(whole[: len(whole) // 2] if damage == "short" else whole + b"x")
+    take(machine, tmp_path, "second")
+    assert boots.count == 2
+    # The second boot has mended it.
+    take(machine, tmp_path, "third")
+    assert boots.count == 2
+
+
+def test_a_large_machine_is_not_kept(machine: Machine, tmp_path: Path, boots: Boots) -> None:
+    memory_mib = kept.MOST_MEMORY_MIB + 1
+    large = replace(machine, guest=GUEST.model_copy(update={"memory_mib": memory_mib}))
+    take(large, tmp_path, "first")
+    assert not kept.kept_folder(tmp_path / "cache").exists()
+
+
+def test_a_host_without_room_in_memory_boots(
+    machine: Machine, tmp_path: Path, boots: Boots, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    take(machine, tmp_path, "first")
+    monkeypatch.setattr(exact, "memory_available_mib", lambda: 0)
+    take(machine, tmp_path, "second")
+    assert boots.count == 2
+
+
+def test_the_entries_used_last_stay(
+    machine: Machine, tmp_path: Path, boots: Boots, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    machines = [replace(machine, cmdline=(word,)) for word in ("one", "two", "three")]
+    folder = kept.kept_folder(tmp_path / "cache")
+    for number, each in enumerate(machines[:2]):
+        take(each, tmp_path, f"boot-{number}")
+        os.utime(folder / kept.key_of(each), (number, number))
+    take(machines[0], tmp_path, "used")
+    size = sum(path.stat().st_size for path in (folder / kept.key_of(machine)).parent.rglob("*")
+               if path.is_file())  # fmt: skip
+    monkeypatch.setattr(kept, "MOST_BYTES", size + 100)
+    take(machines[2], tmp_path, "third")
+    left = {path.name for path in folder.iterdir()}
+    assert left == {kept.key_of(each) for each in (machines[0], machines[2])}
+
+
+def test_a_full_disk_costs_the_entry_alone(
+    machine: Machine, tmp_path: Path, boots: Boots, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(memory: object, path: Path) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(kept, "_pack", full)
+    assert take(machine, tmp_path, "first").cpu_s == 4.0
+    assert list(kept.kept_folder(tmp_path / "cache").iterdir()) == []
