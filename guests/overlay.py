@@ -60,6 +60,10 @@ def provide_all(
         InfraError: as ``provide``.
     """
     sets = [*dict.fromkeys(extras)] or [NOTHING]
+    # All that is not installed is named at once.
+    userland.more_host_files(
+        dict.fromkeys(name for each in sets for name in each.host_programs), cache
+    )
     roots: dict[Lacks, Initramfs] = {}
     for kernel in kernels:
         for each in sets:
@@ -159,7 +163,7 @@ def _build(
 
 
 def _host_files(extras: Extras, cache: Path) -> dict[str, Path]:
-    return userland.more_host_files(extras.host_programs, cache) if extras.host_programs else {}
+    return userland.more_host_files(extras.host_programs, cache)
 
 
 def _module(kernel: Kernel, name: str) -> Path:

@@ -206,25 +206,23 @@ def more_host_files(names: Iterable[str], cache: Path) -> dict[str, Path]:
     They are the host's: an imported userland has none of them.
 
     Raises:
-        InfraError: a program is missing, or guests get an imported userland.
+        InfraError: programs are missing, all of them named, or guests get an imported userland.
     """
-    programs: dict[str, Path] = {}
-    for name in names:
-        file = locate(name)
-        if in_use(cache):
-            raise InfraError(
-                f"an imported userland has no {name}, and the host's own is not mixed with it",
-                where="initramfs",
-                next_step="./lab.py userland forget, or leave out the workload",
-            )
-        if file is None:
-            raise InfraError(
-                f"not installed: {name}",
-                where="initramfs",
-                next_step=f"{install_line([package_of(name) or name])}, or leave out the workload",
-            )
-        programs[f"/usr/bin/{name}"] = file
-    return _with_libraries(programs)
+    files = {name: locate(name) for name in names}
+    if files and in_use(cache):
+        raise InfraError(
+            f"an imported userland has no {', '.join(files)}; the host's own are not mixed with it",
+            where="initramfs",
+            next_step="./lab.py userland forget, or leave out the workload",
+        )
+    if missing := [name for name, file in files.items() if file is None]:
+        packages = sorted({package_of(name) or name for name in missing})
+        raise InfraError(
+            f"not installed: {', '.join(missing)}",
+            where="initramfs",
+            next_step=f"{install_line(packages)}, or leave out the workload",
+        )
+    return _with_libraries({f"/usr/bin/{name}": file for name, file in files.items() if file})
 
 
 def _with_libraries(programs: Mapping[str, Path]) -> dict[str, Path]:

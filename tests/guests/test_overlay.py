@@ -191,6 +191,16 @@ def test_a_missing_program_is_named_with_its_package(
     assert failure.value.next_step.endswith(" tcc, or leave out the workload")
 
 
+def test_all_missing_programs_of_a_session_are_named_at_once(
+    base: Initramfs, kernel: Kernel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(userland, "locate", lambda name: None)
+    workloads = [Extras(host_programs=(name,)) for name in ("tcc", "sqlite3", "redis-check-rdb")]
+    with pytest.raises(InfraError, match="tcc, sqlite3, redis-check-rdb") as failure:
+        overlay.provide_all(base, [kernel], workloads, tmp_path)
+    assert failure.value.next_step.endswith(" redis-tools sqlite3 tcc, or leave out the workload")
+
+
 def test_an_imported_userland_has_no_programs_of_the_host(
     base: Initramfs, kernel: Kernel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
