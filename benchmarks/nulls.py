@@ -57,10 +57,21 @@ from verbs.actions.session import building
 
 Floats = npt.NDArray[np.float64]
 BASE = "base"
+
+
+def word(length: int) -> str:
+    """A word on the kernel's command line that nobody reads, of so many characters.
+
+    It has a dot, as parameters of modules have: others that the kernel does not know are handed on
+    to init, and are in the environment of all that a workload executes.
+    """
+    return f"null.of={'x' * (length - 8)}"
+
+
 WORDS = {
-    "word-13": f"null={'x' * 8}",
-    "word-61": f"null={'x' * 56}",
-    "word-131": f"null={'x' * 126}",
+    "word-13": word(13),
+    "word-61": word(61),
+    "word-131": word(131),
     "log-1m": "log_buf_len=1M",
     "dentries": "dhash_entries=65536",
     "inodes": "ihash_entries=32768",
@@ -82,7 +93,7 @@ NULLS = (
 )  # fmt: skip
 NULLS_OF_MEMORY = (
     *(arm for arm in NULLS if arm.name not in OF_MEMORY),
-    *(ArmSpec(name=f"word-{n}", cmdline=(f"null={'x' * (n - 5)}",)) for n in LONG_WORDS),
+    *(ArmSpec(name=f"word-{n}", cmdline=(word(n),)) for n in LONG_WORDS),
 )
 
 

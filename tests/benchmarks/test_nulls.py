@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from benchmarks.nulls import CHECKOUT, NULLS, NULLS_OF_MEMORY, Floats, nulls_of, shift
+from benchmarks.nulls import CHECKOUT, NULLS, NULLS_OF_MEMORY, Floats, nulls_of, shift, word
 from experiment.load import load_experiment
 from experiment.spec import Experiment
 from runs.prepare import catalogue
@@ -68,7 +68,15 @@ def test_no_null_takes_memory_where_the_page_cache_has_what_is_left() -> None:
     arms = nulls("reclaim-contention").all_arms
     assert all(arm.guest == arms[0].guest for arm in arms)
     words = [word.partition("=")[0] for arm in arms for word in arm.cmdline]
-    assert set(words) == {"null"}
+    assert set(words) == {"null.of"}
+
+
+def test_no_null_is_in_the_environment_of_what_is_measured() -> None:
+    """The kernel hands words that it does not know on to init, but for those with a dot."""
+    known = {"log_buf_len", "dhash_entries", "ihash_entries"}
+    names = {word.partition("=")[0] for arm in NULLS for word in arm.cmdline}
+    assert {name for name in names if "." not in name} == known
+    assert [len(word(length)) for length in (13, 131)] == [13, 131]
 
 
 def test_all_nulls_have_the_settings_of_the_arm_that_is_named() -> None:
