@@ -35,10 +35,12 @@ def paths_of(folder: Path) -> pd.DataFrame:
     frame = tidy(session.manifest, session.records)
     frame = frame[frame["primary"] & frame["metric"].str.endswith(".path")]
     wide = frame.pivot_table(
-        index=["case", "metric", "block"], columns="arm", values="value", sort=False
+        index=["case", "metric", "block"], columns="arm", values="value"
     ).dropna()
+    named = [(case.name, metric) for case in session.manifest.cases for metric in case.primary]
+    rows = [row for name in named for row in wide.index if row[:2] == name]
     # The base arm first.
-    return wide[[arm.name for arm in session.manifest.arms]]
+    return wide.loc[rows, [arm.name for arm in session.manifest.arms]]
 
 
 def between_seeds(values: pd.DataFrame) -> str:
@@ -58,11 +60,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("session", type=Path, nargs="+")
     frames = [paths_of(folder) for folder in parser.parse_args().session]
-    for told in (between_seeds, in_pairs):
+    for text_of in (between_seeds, in_pairs):
         for frame in frames:
             for case, of_case in frame.groupby(level="case", sort=False):
                 words = ", ".join(
-                    f"{str(metric).removesuffix('.path')} {told(values)}"
+                    f"{str(metric).removesuffix('.path')} {text_of(values)}"
                     for metric, values in of_case.groupby(level="metric", sort=False)
                 )
                 print(f"| `{case}` | {words} |")

@@ -44,7 +44,7 @@ CODEC = "zstd"
 FORM = 1
 
 
-def take(
+def provide(
     machine: Machine, cache: Path, folder: Path, logs: Path, watch: Callable[[str], None]
 ) -> Snapshot:
     """The snapshot of ``machine`` in ``folder`` (which must be new): from the cache, or booted.
@@ -98,10 +98,10 @@ def _emulator(program: str) -> list[object]:
     path = locate(program)
     if path is None:
         raise InfraError("program not found", where=program, next_step="./lab.py doctor")
-    told = run([str(path), "-L", "help"], timeout_s=60.0).stdout
+    listed = run([str(path), "-L", "help"], timeout_s=60.0).stdout
     firmware = [
         (each.name, each.stat().st_size, each.stat().st_mtime_ns)
-        for folder in told.split()
+        for folder in listed.split()
         for each in sorted(Path(folder).glob("*"))
         if each.is_file()
     ]

@@ -179,7 +179,7 @@ def _snapshot(stage: _Stage, boot: Boot, number: int) -> Snapshot:
     stage.place.reporter.started(name)
     problem = "stopped"
     try:
-        snapshot = kept.take(
+        snapshot = kept.provide(
             boot.machine,
             stage.place.cache,
             stage.scratch / f"snapshot-{number}",

@@ -1,4 +1,4 @@
-"""Boots that are kept: by all that they depend on, as they were, or not at all."""
+"""KeptBoots that are kept: by all that they depend on, as they were, or not at all."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def silent(word: str) -> None:
     """Nobody watches."""
 
 
-class Boots:
+class KeptBoots:
     """Stands in for QEMU: each boot leaves MEMORY, and is counted."""
 
     def __init__(self) -> None:
@@ -59,8 +59,8 @@ class Boots:
 
 
 @pytest.fixture
-def boots(monkeypatch: pytest.MonkeyPatch) -> Boots:
-    boots = Boots()
+def boots(monkeypatch: pytest.MonkeyPatch) -> KeptBoots:
+    boots = KeptBoots()
     monkeypatch.setattr(exact, "take_snapshot", boots.take_snapshot)
     monkeypatch.setattr(exact, "memory_available_mib", lambda: 1 << 20)
     return boots
@@ -75,12 +75,14 @@ def machine(tmp_path: Path) -> Machine:
     )
 
 
-def take(machine: Machine, tmp_path: Path, name: str) -> Snapshot:
-    return kept.take(machine, tmp_path / "cache", tmp_path / name, tmp_path / f"{name}-l", silent)
+def provide(machine: Machine, tmp_path: Path, name: str) -> Snapshot:
+    return kept.provide(
+        machine, tmp_path / "cache", tmp_path / name, tmp_path / f"{name}-l", silent
+    )
 
 
-def test_a_machine_is_booted_once(machine: Machine, tmp_path: Path, boots: Boots) -> None:
-    first, second = (take(machine, tmp_path, name) for name in ("first", "second"))
+def test_a_machine_is_booted_once(machine: Machine, tmp_path: Path, boots: KeptBoots) -> None:
+    first, second = (provide(machine, tmp_path, name) for name in ("first", "second"))
     assert boots.count == 1
     assert (first.cpu_s, second.cpu_s) == (4.0, 0.0)
     (memory,) = second.held
@@ -122,59 +124,59 @@ def test_the_place_of_a_file_is_not_in_its_name(machine: Machine, tmp_path: Path
 
 @pytest.mark.parametrize("damage", ["memory-0", "state", "sha256.json", "short"])
 def test_an_entry_that_was_changed_is_booted_again(
-    machine: Machine, tmp_path: Path, boots: Boots, damage: str
+    machine: Machine, tmp_path: Path, boots: KeptBoots, damage: str
 ) -> None:
-    take(machine, tmp_path, "first")
+    provide(machine, tmp_path, "first")
     (entry,) = kept.kept_folder(tmp_path / "cache").iterdir()
     path = entry / ("memory-0" if damage == "short" else damage)
     whole = path.read_bytes()
     path.write_bytes(whole[: len(whole) // 2] if damage == "short" else whole + b"x")
-    take(machine, tmp_path, "second")
+    provide(machine, tmp_path, "second")
     assert boots.count == 2
     # The second boot has mended it.
-    take(machine, tmp_path, "third")
+    provide(machine, tmp_path, "third")
     assert boots.count == 2
 
 
-def test_a_large_machine_is_not_kept(machine: Machine, tmp_path: Path, boots: Boots) -> None:
+def test_a_large_machine_is_not_kept(machine: Machine, tmp_path: Path, boots: KeptBoots) -> None:
     memory_mib = kept.MOST_MEMORY_MIB + 1
     large = replace(machine, guest=GUEST.model_copy(update={"memory_mib": memory_mib}))
-    take(large, tmp_path, "first")
+    provide(large, tmp_path, "first")
     assert not kept.kept_folder(tmp_path / "cache").exists()
 
 
 def test_a_host_without_room_in_memory_boots(
-    machine: Machine, tmp_path: Path, boots: Boots, monkeypatch: pytest.MonkeyPatch
+    machine: Machine, tmp_path: Path, boots: KeptBoots, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    take(machine, tmp_path, "first")
+    provide(machine, tmp_path, "first")
     monkeypatch.setattr(exact, "memory_available_mib", lambda: 0)
-    take(machine, tmp_path, "second")
+    provide(machine, tmp_path, "second")
     assert boots.count == 2
 
 
 def test_the_entries_used_last_stay(
-    machine: Machine, tmp_path: Path, boots: Boots, monkeypatch: pytest.MonkeyPatch
+    machine: Machine, tmp_path: Path, boots: KeptBoots, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     machines = [replace(machine, cmdline=(word,)) for word in ("one", "two", "three")]
     folder = kept.kept_folder(tmp_path / "cache")
     for number, each in enumerate(machines[:2]):
-        take(each, tmp_path, f"boot-{number}")
+        provide(each, tmp_path, f"boot-{number}")
         os.utime(folder / kept.key_of(each), (number, number))
-    take(machines[0], tmp_path, "used")
+    provide(machines[0], tmp_path, "used")
     size = sum(path.stat().st_size for path in (folder / kept.key_of(machine)).parent.rglob("*")
                if path.is_file())  # fmt: skip
     monkeypatch.setattr(kept, "MOST_BYTES", size + 100)
-    take(machines[2], tmp_path, "third")
+    provide(machines[2], tmp_path, "third")
     left = {path.name for path in folder.iterdir()}
     assert left == {kept.key_of(each) for each in (machines[0], machines[2])}
 
 
 def test_a_full_disk_costs_the_entry_alone(
-    machine: Machine, tmp_path: Path, boots: Boots, monkeypatch: pytest.MonkeyPatch
+    machine: Machine, tmp_path: Path, boots: KeptBoots, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(memory: object, path: Path) -> None:
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(kept, "_pack", full)
-    assert take(machine, tmp_path, "first").cpu_s == 4.0
+    assert provide(machine, tmp_path, "first").cpu_s == 4.0
     assert list(kept.kept_folder(tmp_path / "cache").iterdir()) == []

@@ -49,7 +49,7 @@ def test_cold_and_restored_runs_are_equal_wherever_their_memory_is(
     for place, available_mib in (("memory", 1 << 20), ("cache", 1 << 20), ("disk", 0)):
         monkeypatch.setattr(exact, "memory_available_mib", lambda mib=available_mib: mib)
         folder = tmp_path / place
-        snapshot = kept.take(
+        snapshot = kept.provide(
             machine, tmp_path / "boots", folder / "kept", folder / "kept-logs", silent
         )
         assert (snapshot.cpu_s == 0) == (place == "cache")

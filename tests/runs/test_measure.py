@@ -132,7 +132,7 @@ def guests(monkeypatch: pytest.MonkeyPatch) -> ExactGuests:
     for name in ("take_snapshot", "run_restored", "run_cold"):
         monkeypatch.setattr(exact, name, getattr(stand_in, name))
     monkeypatch.setattr(
-        kept, "take", lambda machine, cache, *more: exact.take_snapshot(machine, *more)
+        kept, "provide", lambda machine, cache, *more: exact.take_snapshot(machine, *more)
     )
     result = SimpleNamespace(phases=())
     # A helper process would read with the real functions.
