@@ -125,15 +125,16 @@ def draw(session: SessionComparison) -> list[Chart]:
     filled = [cell for line in squares for cell in line if cell is not None]
     if not many or len(filled) < by_arm.MANY_CASES:
         return []
-    visible = squares[:MOST_ROWS]
+    shown = most_changed(squares)
+    visible = [squares[number] for number in shown]
     alt = "Change from base in percent: " + "; ".join(
         f"{name}: " + ", ".join(
             f"{head} {cell.text}" for head, cell in zip(heads, line, strict=True) if cell
         )
-        for name, line in zip(names, visible, strict=False)
+        for name, line in zip((names[number] for number in shown), visible, strict=True)
     )  # fmt: skip
     # Room at the right for the last head, which leans over.
-    labels = [_cut(name, LONGEST_LABEL) for name in names[: len(visible)]]
+    labels = [_cut(names[number], LONGEST_LABEL) for number in shown]
     left = GAP_IN + LETTER_IN * max(map(len, labels))
     width, height = left + COLUMN_IN * (len(heads) + 1), HEAD_IN + ROW_IN * len(visible)
     with canvas.figure(height, width) as fig:
@@ -157,10 +158,21 @@ def draw(session: SessionComparison) -> list[Chart]:
         svg = canvas.to_svg(fig, "heat", alt)
     return [
         Chart(
-            name="heat", kind="heat", title="Every change at a glance", caption=_caption(session),
-            alt=alt, svg=svg,
+            name="heat", kind="heat", title="Every change at a glance",
+            caption=_caption(session, len(shown), len(squares)), alt=alt, svg=svg,
         )
     ]  # fmt: skip
+
+
+def most_changed(squares: list[list[Square | None]]) -> list[int]:
+    """Numbers of the rows that are drawn, in order: all, or those that are surest and deepest."""
+
+    def importance(number: int) -> tuple[bool, float]:
+        return max(
+            ((cell.sure, cell.depth) for cell in squares[number] if cell), default=(False, 0)
+        )
+
+    return sorted(sorted(range(len(squares)), key=importance, reverse=True)[:MOST_ROWS])
 
 
 def _draw_square(axes: Axes, x: int, y: int, cell: Square | None) -> None:
@@ -176,10 +188,12 @@ def _draw_square(axes: Axes, x: int, y: int, cell: Square | None) -> None:
               color=INK if cell.sure else MUTED)  # fmt: skip
 
 
-def _caption(session: SessionComparison) -> str:
+def _caption(session: SessionComparison, shown: int, there: int) -> str:
     rest = ""
     if len(session.arms) == 2:
         rest = " Columns are metrics; what is judged comes first."
+    if shown < there:
+        rest += f" Of {there} rows the {shown} that changed most; the table has all."
     rows = session.rows
     points = ", pt: points" if any(row.is_share for row in rows) else ""
     return (

@@ -18,6 +18,7 @@ from experiment.spec import KernelSpec
 from reports import forms
 from reports.charts import arms, canvas, course, heat
 from reports.charts.canvas import Chart
+from reports.charts.heat import Square
 from reports.many import SessionComparison, compare_session
 from reports.model import Comparison
 from reports.sections.functions import changed_per_unit
@@ -174,6 +175,38 @@ def test_one_case_is_named_once(five: SessionComparison) -> None:
     assert len(cases) == 1
     (chart,) = heat.draw(five)
     assert not cases & set(re.findall(r">([^<\s]+) [^<]*</text>", chart.svg))
+
+
+def test_a_map_of_many_rows_has_those_that_changed(
+    matrix: Comparison, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = forms.as_session(matrix)
+    (whole,) = heat.draw(session)
+    sure = set(re.findall(r">([^<]*▲|[^<]*▼)</text>", whole.svg))
+    assert sure
+    assert "rows" not in whole.caption
+    monkeypatch.setattr(heat, "MOST_ROWS", 5)
+    (chart,) = heat.draw(session)
+    ((there, shown),) = re.findall(r"Of (\d+) rows the (\d+)", chart.caption)
+    assert int(there) > int(shown) == 5
+    # The last of the whole map is the largest.
+    assert "+255.6▲" in re.findall(r"<text[^>]*>([^<]*)</text>", chart.svg)
+    drawn(chart)
+
+
+def test_rows_that_are_sure_come_before_those_that_are_deep(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(heat, "MOST_ROWS", 3)
+
+    def row(depth: float, *, sure: bool) -> list[Square | None]:
+        return [None, Square("", depth, False, sure)]
+
+    squares: list[list[Square | None]] = [
+        row(0.1, sure=False), row(0.5, sure=False), row(0.0, sure=True), [None, None],
+        row(0.3, sure=False),
+    ]  # fmt: skip
+    assert heat.most_changed(squares) == [1, 2, 4]
 
 
 def test_two_arms_and_few_cases_need_no_heat_map(normal: Comparison) -> None:
