@@ -17,7 +17,7 @@ from reports.charts.forest import limits_of
 from reports.many import SessionComparison
 
 ROW_IN, GROUP_IN, EDGES_IN = 0.3, 0.42, 1.0
-# Beyond these a chart is a wall; the heat map and the tables have them all.
+# Beyond these a chart is a wall; the tables have them all.
 MOST_ROWS, MOST_CHARTS = 48, 8
 LONGEST = 24
 
