@@ -201,7 +201,7 @@ def functions_alone(profile: Profile) -> Profile:
     return profile.model_copy(update={"phases": tuple(
         phase.model_copy(update={
             "locks": None, "user_kinds": {}, "interruptions": None,
-            "kernel": tuple(f.model_copy(update={"kinds": ()}) for f in phase.kernel),
+            "kernel": tuple(dataclasses.replace(f, kinds=()) for f in phase.kernel),
         })
         for phase in profile.phases
     )})  # fmt: skip

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -135,10 +136,11 @@ def test_misses_are_counted_by_lock_and_are_in_the_range(
         )
         assert judged.locks is not None
         assert modelled.locks is not None
-        none = {"l2": 0, "llc": 0, "walks": 0}
         # The locks of the judged run, each taken and held as long as there.
         assert judged.locks == tuple(
-            use.model_copy(update={"sites": tuple(s.model_copy(update=none) for s in use.sites)})
+            use.model_copy(
+                update={"sites": tuple(replace(s, l2=0, llc=0, walks=0) for s in use.sites)}
+            )
             for use in modelled.locks
         )
     (scaling,) = comparison.scaling

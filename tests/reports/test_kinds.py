@@ -6,6 +6,7 @@ import csv
 import io
 import json
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
@@ -26,10 +27,10 @@ Change = Callable[[PhaseProfile, str, int], PhaseProfile]
 def with_kinds(phase: PhaseProfile, arm: str, block: int) -> PhaseProfile:
     """A load each third instruction; xas_load has an atomic each call on base alone."""
     functions = tuple(
-        function.model_copy(update={"kinds": (
+        replace(function, kinds=(
             function.instructions // 3, function.instructions // 6,
             function.calls if function.name == "xas_load" and arm == "base" else 0, 7, 0, block,
-        )})
+        ))
         for function in phase.kernel
     )  # fmt: skip
     user: dict[str, tuple[int, ...]]
