@@ -85,6 +85,8 @@ def key_of(machine: Machine) -> str:
         FORM,
         qemu_argv(machine.guest, machine.size, files, cmdline=machine.cmdline),
         environment(Path("preload"), machine.guest),
+        # How long it may boot is part of whether it does.
+        machine.guest.model_dump(mode="json"),
         machine.prepare_text,
         *(sha256_of(path) for path in (machine.kernel, machine.initramfs, machine.preload)),
         _emulator(board.qemu),

@@ -106,6 +106,7 @@ def test_all_that_a_boot_depends_on_is_in_its_name(
         {"preload": tmp_path / "other"},
         {"guest": GUEST.model_copy(update={"vcpus": 2})},
         {"guest": GUEST.model_copy(update={"metronome_ns": 20_000})},
+        {"guest": GUEST.model_copy(update={"boot_timeout_s": 0.5})},
         {"size": replace(SIZE, brd_mib=5)},
         {"prepare_text": "another"},
         {"cmdline": ("word",)},
