@@ -13,7 +13,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from functools import lru_cache
 from hashlib import sha256
 from pathlib import Path
@@ -72,8 +72,15 @@ def kept_folder(cache: Path) -> Path:
 
 
 def key_of(machine: Machine) -> str:
-    """Name of all that a machine at its stop point is a function of."""
-    board = ARCHITECTURES[machine.guest.arch].board
+    """Name of all that a machine at its stop point is a function of.
+
+    Raises:
+        InfraError: no QEMU.
+    """
+    program = ARCHITECTURES[machine.guest.arch].board.qemu
+    qemu = locate(program)
+    if qemu is None:
+        raise InfraError("program not found", where=program, next_step="./lab.py doctor")
     # The names of files are no part of it, what they hold is.
     names = [Path(name) for name in ("kernel", "initramfs", "memory", "console", "result")]
     kernel, initramfs, memory, console, result = names
@@ -89,17 +96,14 @@ def key_of(machine: Machine) -> str:
         machine.guest.model_dump(mode="json"),
         machine.prepare_text,
         *(sha256_of(path) for path in (machine.kernel, machine.initramfs, machine.preload)),
-        _emulator(board.qemu),
+        _emulator(qemu),
     ]
     return sha256(json.dumps(parts).encode()).hexdigest()[:32]
 
 
 @lru_cache
-def _emulator(program: str) -> list[object]:
+def _emulator(path: Path) -> list[object]:
     """A QEMU and the firmware that it finds, which lies in the guest's memory, too."""
-    path = locate(program)
-    if path is None:
-        raise InfraError("program not found", where=program, next_step="./lab.py doctor")
     listed = run([str(path), "-L", "help"], timeout_s=60.0).stdout
     firmware = [
         (each.name, each.stat().st_size, each.stat().st_mtime_ns)
@@ -129,28 +133,27 @@ def _restored(machine: Machine, entry: Path, folder: Path, logs: Path) -> Snapsh
             os.utime(entry)
             kept.pop_all()
             return Snapshot(machine, folder / exact.MEMORY, folder / STATE, 0.0, memory)
-    except (FileNotFoundError, ValueError):
+    except (OSError, ValueError):
+        # Another session may be putting it there, or removing it.
         return None
 
 
 def _keep(snapshot: Snapshot, entry: Path, logs: Path) -> None:
-    """Make an entry of a snapshot; a disk that has no room for it costs the entry and no more."""
-    entry.parent.mkdir(parents=True, exist_ok=True)
-    new = Path(tempfile.mkdtemp(prefix=".new-", dir=entry.parent))
-    try:
-        for number, memory in enumerate(snapshot.held):
-            _pack(memory, new / f"memory-{number}")
-        shutil.copyfile(snapshot.state, new / STATE)
-        shutil.copytree(logs, new / LOGS)
-        (new / DIGESTS).write_text(json.dumps(_digests(new)))
-        shutil.rmtree(entry, ignore_errors=True)
-        new.rename(entry)
-        _bound(entry.parent)
-    except OSError:
-        # No room, or another session has put it there meanwhile.
-        return
-    finally:
-        shutil.rmtree(new, ignore_errors=True)
+    """Make an entry of a snapshot; a disk that refuses it costs the entry and no more."""
+    with suppress(OSError):
+        entry.parent.mkdir(parents=True, exist_ok=True)
+        new = Path(tempfile.mkdtemp(prefix=".new-", dir=entry.parent))
+        try:
+            for number, memory in enumerate(snapshot.held):
+                _pack(memory, new / f"memory-{number}")
+            shutil.copyfile(snapshot.state, new / STATE)
+            shutil.copytree(logs, new / LOGS)
+            (new / DIGESTS).write_text(json.dumps(_digests(new)))
+            shutil.rmtree(entry, ignore_errors=True)
+            new.rename(entry)
+            _bound(entry.parent)
+        finally:
+            shutil.rmtree(new, ignore_errors=True)
 
 
 def _digests(entry: Path) -> dict[str, str]:

@@ -112,7 +112,7 @@ def test_all_that_a_boot_depends_on_is_in_its_name(
         {"cmdline": ("word",)},
     ):
         known.append(kept.key_of(replace(machine, **change)))
-    monkeypatch.setattr(kept, "_emulator", lambda program: ["another QEMU"])
+    monkeypatch.setattr(kept, "_emulator", lambda path: ["another QEMU"])
     known.append(kept.key_of(machine))
     assert len(set(known)) == len(known)
 
@@ -181,3 +181,10 @@ def test_a_full_disk_costs_the_entry_alone(
     monkeypatch.setattr(kept, "_pack", full)
     assert provide(machine, tmp_path, "first").cpu_s == 4.0
     assert list(kept.kept_folder(tmp_path / "cache").iterdir()) == []
+
+
+def test_a_cache_that_cannot_be_written_is_no_failure(
+    machine: Machine, tmp_path: Path, boots: KeptBoots
+) -> None:
+    (tmp_path / "cache").write_text("no folder")
+    assert provide(machine, tmp_path, "first").cpu_s == 4.0
