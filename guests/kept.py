@@ -14,6 +14,7 @@ import shutil
 import tempfile
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
+from dataclasses import replace
 from functools import lru_cache
 from hashlib import sha256
 from pathlib import Path
@@ -21,10 +22,9 @@ from typing import IO
 
 import pyarrow as pa
 
-from errors import InfraError
 from experiment.architecture import ARCHITECTURES
 from guests import exact
-from guests.argv import ExactFiles, environment, qemu_argv
+from guests.argv import environment, qemu_argv
 from guests.exact import Machine, Snapshot
 from host.digest import sha256_of
 from host.packages import locate
@@ -40,6 +40,7 @@ DIGESTS = "sha256.json"
 STATE = "state"
 LOGS = "logs"
 CODEC = "zstd"
+ROOT = Path("/")
 # Changed with the form of an entry, and with what the lab does to a machine before its stop point.
 FORM = 1
 
@@ -78,25 +79,18 @@ def key_of(machine: Machine) -> str:
         InfraError: no QEMU.
     """
     program = ARCHITECTURES[machine.guest.arch].board.qemu
-    qemu = locate(program)
-    if qemu is None:
-        raise InfraError("program not found", where=program, next_step="./lab.py doctor")
     # The names of files are no part of it, what they hold is.
-    names = [Path(name) for name in ("kernel", "initramfs", "memory", "console", "result")]
-    kernel, initramfs, memory, console, result = names
-    files = ExactFiles(
-        kernel=kernel, initramfs=initramfs, memory=memory, memory_shared=True, console=console,
-        result=result, prepare=Path("prepare"), job=Path("job"),
-    )  # fmt: skip
+    anywhere = replace(machine, kernel=ROOT / "kernel", initramfs=ROOT / "initramfs")
+    files = exact.files_of(anywhere, ROOT, ROOT)
     parts = [
         FORM,
         qemu_argv(machine.guest, machine.size, files, cmdline=machine.cmdline),
-        environment(Path("preload"), machine.guest),
+        environment(ROOT / "preload", machine.guest),
         # How long it may boot is part of whether it does.
         machine.guest.model_dump(mode="json"),
         machine.prepare_text,
         *(sha256_of(path) for path in (machine.kernel, machine.initramfs, machine.preload)),
-        _emulator(qemu),
+        _emulator(locate(program) or Path(program)),
     ]
     return sha256(json.dumps(parts).encode()).hexdigest()[:32]
 

@@ -61,9 +61,7 @@ def provide_all(
     """
     sets = [*dict.fromkeys(extras)] or [NOTHING]
     # All that is not installed is named at once.
-    userland.more_host_files(
-        dict.fromkeys(name for each in sets for name in each.host_programs), cache
-    )
+    userland.more_programs((name for each in sets for name in each.host_programs), cache)
     roots: dict[Lacks, Initramfs] = {}
     for kernel in kernels:
         for each in sets:

@@ -200,7 +200,7 @@ def host_files() -> dict[str, Path]:
     return _with_libraries({path: file for path, file in places.items() if file is not None})
 
 
-def more_host_files(names: Iterable[str], cache: Path) -> dict[str, Path]:
+def more_programs(names: Iterable[str], cache: Path) -> dict[str, Path]:
     """Path in the guest → file, of programs that a workload needs besides the lab's own.
 
     They are the host's: an imported userland has none of them.
@@ -222,7 +222,12 @@ def more_host_files(names: Iterable[str], cache: Path) -> dict[str, Path]:
             where="initramfs",
             next_step=f"{install_line(packages)}, or leave out the workload",
         )
-    return _with_libraries({f"/usr/bin/{name}": file for name, file in files.items() if file})
+    return {f"/usr/bin/{name}": file for name, file in files.items() if file}
+
+
+def more_host_files(names: Iterable[str], cache: Path) -> dict[str, Path]:
+    """The files of :func:`more_programs`, with the libraries that they need; raises as it does."""
+    return _with_libraries(more_programs(names, cache))
 
 
 def _with_libraries(programs: Mapping[str, Path]) -> dict[str, Path]:

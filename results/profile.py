@@ -29,7 +29,7 @@ InterruptionKind = Literal["interrupt", "exception", "host call"]
 INTERRUPTIONS: tuple[InterruptionKind, ...] = ("interrupt", "exception", "host call")
 
 
-# Of rows that a session has millions of: as :class:`Record`, in a quarter of its memory.
+# Of rows that a session has millions of: as :class:`Record`, in a seventh of its memory.
 ROW = ConfigDict(extra="forbid", allow_inf_nan=False)
 
 

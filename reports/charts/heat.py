@@ -126,15 +126,15 @@ def draw(session: SessionComparison) -> list[Chart]:
     if not many or len(filled) < by_arm.MANY_CASES:
         return []
     shown = most_changed(squares)
-    visible = [squares[number] for number in shown]
+    names, visible = [names[number] for number in shown], [squares[number] for number in shown]
     alt = "Change from base in percent: " + "; ".join(
         f"{name}: " + ", ".join(
             f"{head} {cell.text}" for head, cell in zip(heads, line, strict=True) if cell
         )
-        for name, line in zip((names[number] for number in shown), visible, strict=True)
+        for name, line in zip(names, visible, strict=True)
     )  # fmt: skip
     # Room at the right for the last head, which leans over.
-    labels = [_cut(names[number], LONGEST_LABEL) for number in shown]
+    labels = [_cut(name, LONGEST_LABEL) for name in names]
     left = GAP_IN + LETTER_IN * max(map(len, labels))
     width, height = left + COLUMN_IN * (len(heads) + 1), HEAD_IN + ROW_IN * len(visible)
     with canvas.figure(height, width) as fig:

@@ -1,4 +1,4 @@
-"""KeptBoots that are kept: by all that they depend on, as they were, or not at all."""
+"""Boots that are kept: by all that they depend on, as they were, or not at all."""
 
 from __future__ import annotations
 
