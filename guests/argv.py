@@ -19,6 +19,12 @@ METRONOME = "TWINBOOT_METRONOME_NS"
 # System calls that a QEMU never needs here, and whoever took it over would.
 REFUSED_CALLS = "on,obsolete=deny,elevateprivileges=deny,spawn=deny,resourcecontrol=deny"
 
+# Puts the root into a ramfs in place of a tmpfs.  Pages of a tmpfs are dirty for ever; those that
+# nobody maps when caches are dropped get PG_reclaim, which is PG_readahead to the function that
+# maps pages around a fault, and it passes them over.  So how a program faults would depend on what
+# boot had mapped (docs/evidence.md), as that of no program on a disk does.
+ROOT_IN_RAMFS = ("rootfstype=ramfs",)
+
 
 @dataclass(frozen=True)
 class ExactFiles:

@@ -26,6 +26,7 @@ from experiment.spec import (
     TwinSpec,
 )
 from guests import initramfs, native, overlay, userland
+from guests.argv import ROOT_IN_RAMFS
 from guests.exact import Machine
 from guests.initramfs import Initramfs
 from guests.probe import fold, lines, memory, plugin
@@ -51,6 +52,7 @@ from workloads.spec import (
     extras_of,
     load_catalogue,
     phase_names,
+    programs_of,
 )
 
 MIB = 1 << 20
@@ -173,7 +175,7 @@ class Session:
                 jobs=size.jobs,
                 mount_options=arm.mount_options,
             ),
-            cmdline=(*arm.cmdline, *self._words(bench)),
+            cmdline=(*self._words(bench, workload), *arm.cmdline),
         )
 
     def root_of(self, kernel: Kernel, extras: Extras) -> Initramfs:
@@ -181,9 +183,14 @@ class Session:
         lacks = overlay.lacks(kernel, extras)
         return self.overlaid[lacks] if lacks.kernel or any(lacks.extras) else self.initramfs
 
-    def _words(self, bench: Bench) -> tuple[str, ...]:
-        """What a bench adds to the kernel's command line; exact guests have all of it anyway."""
-        return FIXED_ADDRESSES if self.wall and bench.observe == "lock_stat" else ()
+    def _words(self, bench: Bench, workload: Workload) -> tuple[str, ...]:
+        """What a bench and a workload add to the kernel's command line.
+
+        An arm's own words come behind them and so have the last word.
+        """
+        if self.wall:
+            return FIXED_ADDRESSES if bench.observe == "lock_stat" else ()
+        return ROOT_IN_RAMFS if programs_of(workload.phases) else ()
 
     def mount_options(self, run: PlannedRun) -> str:
         """What the file system of a run is mounted with."""

@@ -9,6 +9,7 @@ from errors import SpecError
 from experiment.load import known_experiments, load_experiment
 from experiment.plan import Size, scaled
 from experiment.spec import Experiment
+from guests import overlay
 from kernels.cache import Kernel
 from runs import prepare
 from runs.arms import shapes
@@ -128,3 +129,23 @@ def test_kernels_of_the_checks_have_the_modules_of_a_workload(
     with pytest.raises(KeyError):
         session.root_of(kernel, needed)
     assert session.root_of(kernel, Extras()) == session.initramfs
+
+
+def test_guests_that_run_programs_have_their_root_in_a_ramfs() -> None:
+    fio = _session(1)
+    programs = {**fio.workloads, "filemap-4k": load_catalogue()["syscalls"]}
+    session = dataclasses.replace(fio, workloads=programs)
+    run = fio.plan.runs[0]
+    assert fio.machine(run).cmdline == ()
+    lacks = extras_of(session.workload(run))
+    session = dataclasses.replace(
+        session, overlaid={overlay.lacks(session.measured.kernels[run.arm], lacks): fio.initramfs}
+    )
+    assert session.machine(run).cmdline == ("rootfstype=ramfs",)
+    # An arm has the last word.
+    arm = session.arm(run.arm).model_copy(update={"cmdline": ("rootfstype=tmpfs",)})
+    arms = tuple(arm if each.name == arm.name else each for each in session.experiment.all_arms)
+    session = dataclasses.replace(
+        session, experiment=session.experiment.model_copy(update={"arms": arms})
+    )
+    assert session.machine(run).cmdline == ("rootfstype=ramfs", "rootfstype=tmpfs")
