@@ -8,6 +8,7 @@ from reports.charts import canvas
 from reports.charts.canvas import BASE, INK, PATCHED, Chart
 from reports.many import SessionComparison
 from reports.steps import Step
+from reports.verdict import CALLED
 
 HEIGHT_IN = 3.1
 MOST_CHARTS = 8
@@ -19,7 +20,7 @@ def _label(number: int, step: Step) -> str:
     return f"{number}  {title}"
 
 
-def _draw_one(session: SessionComparison, row: MetricRow) -> Chart:
+def _draw_one(session: SessionComparison, row: MetricRow, rest: str) -> Chart:
     points = steps.course(session, row)
     name = canvas.identifier("course", row.case, row.name)
     alt = f"{row.case}, {row.name}, change by step: " + "; ".join(
@@ -61,10 +62,23 @@ def _draw_one(session: SessionComparison, row: MetricRow) -> Chart:
         kind="course",
         title=f"{row.case}, {row.name}: patch by patch",
         caption="Bars are what each step adds to the one before, the line is the change from the "
-        "first arm; vertical lines are intervals. Steps are judged, sums in between are not.",
+        "first arm; vertical lines are intervals. Steps are judged, sums in between are not."
+        f"{rest}",
         alt=alt,
         svg=svg,
     )
+
+
+def most_changed(session: SessionComparison, rows: list[MetricRow]) -> list[MetricRow]:
+    """The metrics that have a chart, in order: all, or those with a step that is called first."""
+
+    def importance(row: MetricRow) -> tuple[bool, float]:
+        judged = [step.own.judgement for step in steps.course(session, row)]
+        sizes = (abs(each.change.estimate) for each in judged if each.change)
+        return any(each.verdict in CALLED for each in judged), max(sizes, default=0.0)
+
+    chosen = sorted(rows, key=importance, reverse=True)[:MOST_CHARTS]
+    return [row for row in rows if row in chosen]
 
 
 def draw(session: SessionComparison) -> list[Chart]:
@@ -72,4 +86,8 @@ def draw(session: SessionComparison) -> list[Chart]:
     if not steps.is_by_steps(session):
         return []
     judged = [row for row in session.rows if row.primary and row.measured]
-    return [_draw_one(session, row) for row in judged[:MOST_CHARTS]]
+    shown = most_changed(session, judged)
+    rest = ""
+    if len(shown) < len(judged):
+        rest = f" Of {len(judged)} judged metrics the {len(shown)} that changed most have a chart."
+    return [_draw_one(session, row, rest) for row in shown]

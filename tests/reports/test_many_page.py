@@ -22,6 +22,7 @@ from reports.charts.heat import Square
 from reports.many import SessionComparison, compare_session
 from reports.model import Comparison
 from reports.sections.functions import changed_per_unit
+from reports.steps import course as steps_of
 from reports.write import write_all
 from results.store import SessionStore
 from tests.reports import counts_factory, factory
@@ -233,6 +234,24 @@ def test_charts_of_arms_and_steps(five: SessionComparison, stepwise: SessionComp
     assert "xas_get_order: +1.17 %" in steps[0].alt
     for chart in steps:
         drawn(chart)
+
+
+def test_steps_of_many_metrics_have_charts_of_those_that_changed_most(
+    stepwise: SessionComparison, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    every = course.draw(stepwise)
+    rows = [row for row in stepwise.rows if row.primary and row.measured]
+    largest = max(rows, key=lambda row: max(
+        abs(change.estimate)
+        for step in steps_of(stepwise, row)
+        if (change := step.own.judgement.change)
+    ))  # fmt: skip
+    monkeypatch.setattr(course, "MOST_CHARTS", 1)
+    assert course.most_changed(stepwise, rows) == [largest]
+    (chart,) = course.draw(stepwise)
+    assert chart.name in {each.name for each in every}
+    assert f"Of {len(rows)} judged metrics the 1" in chart.caption
+    assert not any("judged metrics" in each.caption for each in every)
 
 
 def test_a_renamed_chart_keeps_its_references(five: SessionComparison) -> None:
