@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from host.process import TimedOutError, paste, run, spawn
+from host.process import TimedOutError, paste, run, spawn, wait_for_end
 
 POLL_S = 0.2
 DYING_TIMEOUT_S = 600.0
@@ -83,5 +83,5 @@ def run_make(
                     f"timed out after {timeout_s:.0f} s", where=paste(argv), next_step=f"see {log}"
                 )
             if not ended:
-                time.sleep(POLL_S)
+                wait_for_end(process, POLL_S)
         return process.wait(), steps
