@@ -17,6 +17,7 @@ def drawn(name: str) -> Floats:
     return b.FAMILIES[name](random, (TRIALS, b.ADDING.seeds[-1]))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("looks", [b.FIXED, b.ADDING])
 def test_the_fast_form_is_the_rule_of_the_reports(looks: Looks) -> None:
     values = drawn("skewed (lognormal)")[:30]

@@ -186,6 +186,7 @@ def read(path: Path) -> bytes:
         return b""
 
 
+@pytest.mark.slow
 def test_there_is_an_end_to_the_memory_of_all_processes(tool: Tool, home: Path) -> None:
     limits = Limits(memory_bytes=256 << 20, all_memory_bytes=300 << 20)
     # Each holds 128 MiB, which it may.
@@ -194,6 +195,7 @@ def test_there_is_an_end_to_the_memory_of_all_processes(tool: Tool, home: Path) 
     assert inside(tool, home, f"{hold * 3} sleep 20; echo kept", limits=limits) == ""
 
 
+@pytest.mark.slow
 def test_there_is_an_end_to_the_disk_of_all_files(
     tool: Tool, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

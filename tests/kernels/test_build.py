@@ -141,6 +141,7 @@ def test_another_flavour_compiles_what_its_options_are_in(lab: Lab) -> None:
     assert compiled(patched.folder / "build.log") == ["mm/filemap.o"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("first", ["perf", "asserting"])
 def test_a_flavour_built_after_another_is_the_same_as_one_built_alone(lab: Lab, first: str) -> None:
     """Whatever the first has more or less, and whatever arm its objects are of."""
@@ -328,6 +329,7 @@ def test_the_patch_that_takes_a_helper_away_is_blamed_and_not_the_one_in_the_fil
     assert "mm/filemap.o builds with the 1 before it" in error.what
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("broken_at", [1, 2, 5, 11, 12])
 def test_the_object_alone_is_built_to_find_the_patch(lab: Lab, broken_at: int) -> None:
     edits = [
@@ -388,6 +390,7 @@ def test_a_mistake_in_a_makefile_shows_in_configuring(lab: Lab, base_is_cached: 
     assert number == 2
 
 
+@pytest.mark.slow
 def test_a_source_that_does_not_build_is_not_the_series_fault(lab: Lab) -> None:
     BROKEN(lab.source)
     with pytest.raises(InfraError, match=r"without patches does not build: mm/filemap\.c:"):
@@ -400,6 +403,7 @@ def test_a_source_that_does_not_build_is_not_the_series_fault(lab: Lab) -> None:
 FULL = replace("mm/slow.c", "#include", '#error "No space left on device"\n#include')
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("base_is_cached", [True, False])
 def test_a_series_that_has_the_compiler_say_that_the_disk_is_full(
     lab: Lab, base_is_cached: bool
@@ -430,6 +434,7 @@ def test_a_series_that_takes_an_option_away_is_to_blame(lab: Lab) -> None:
     assert provide(lab.spec, [], **lab.where).is_built
 
 
+@pytest.mark.slow
 def test_a_build_that_never_ends_is_the_series_where_the_base_ended(
     lab: Lab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -493,6 +498,7 @@ def test_unknown_flavour_and_missing_source_are_the_users(lab: Lab) -> None:
         provide(KernelSpec(source="dir:/nowhere"), [], **lab.where)
 
 
+@pytest.mark.slow
 def test_killed_in_the_middle_of_make_and_built_again(lab: Lab) -> None:
     """Half an object with a new time must not be believed, nor make live on."""
     provide(lab.spec, [], **lab.where)
@@ -515,6 +521,7 @@ def test_killed_in_the_middle_of_make_and_built_again(lab: Lab) -> None:
     assert expected(lab.cache, lab.spec.configuration, "next") == UNKNOWN["next"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("moment_s", [0.15, 0.3, 0.45, 0.6, 0.8])
 def test_killed_at_any_moment_and_built_again(lab: Lab, moment_s: float) -> None:
     patches = lab.series("grown", GROWN)
@@ -530,6 +537,7 @@ def test_killed_at_any_moment_and_built_again(lab: Lab, moment_s: float) -> None
     assert [change.name for change in changed] == ["remember"]
 
 
+@pytest.mark.slow
 def test_two_processes_build_one_kernel_once(lab: Lab) -> None:
     pair = [provide_elsewhere(lab) for _ in range(2)]
     answers = [process.communicate(timeout=60) for process in pair]
@@ -540,6 +548,7 @@ def test_two_processes_build_one_kernel_once(lab: Lab) -> None:
     assert compiled(kernel.folder / "build.log") == ["init.o", "mm/filemap.o", "mm/slow.o"]
 
 
+@pytest.mark.slow
 def test_two_processes_build_two_arms_of_one_tree(lab: Lab) -> None:
     patches = lab.series("grown", GROWN)
     pair = [provide_elsewhere(lab), provide_elsewhere(lab, *patches)]
@@ -551,6 +560,7 @@ def test_two_processes_build_two_arms_of_one_tree(lab: Lab) -> None:
         assert out.strip() == alone.identity.code_key
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", ["exact", "wall"])
 def test_dry_run_lines_build_the_same_kernel_when_pasted(
     lab: Lab, tmp_path: Path, mode: Mode
@@ -611,6 +621,7 @@ def boxed(lab: Lab, patches: list[Path]) -> Kernel:
     return provide(lab.spec, patches, **lab.where, boxed=True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("base_is_cached", [True, False])
 def test_a_kernel_from_a_box_is_the_kernel_from_none(lab: Lab, base_is_cached: bool) -> None:
     plain = provide(lab.spec, lab.series("plain", GROWN), **lab.where)
@@ -628,6 +639,7 @@ def test_a_kernel_from_a_box_is_the_kernel_from_none(lab: Lab, base_is_cached: b
     assert list(lab.cache.glob("trees/*/boxed")) == []
 
 
+@pytest.mark.slow
 def test_makefiles_in_a_box_reach_nothing_outside(lab: Lab, tmp_path: Path) -> None:
     """The review's: root, the cache, the network and the home were open to a makefile."""
     secret, base = secret_at(tmp_path), provide(lab.spec, [], **lab.where)
@@ -653,6 +665,7 @@ def test_makefiles_in_a_box_reach_nothing_outside(lab: Lab, tmp_path: Path) -> N
     assert good.identity.code_key == base.identity.code_key
 
 
+@pytest.mark.slow
 def test_a_build_that_spoils_its_objects_is_blamed_and_nobody_else(lab: Lab) -> None:
     base = provide(lab.spec, [], **lab.where)
     spoil = replace("Makefile", "else\n", "else\n_ := $(shell echo EVIL > mm/filemap.o)\n")
@@ -661,6 +674,7 @@ def test_a_build_that_spoils_its_objects_is_blamed_and_nobody_else(lab: Lab) -> 
     assert boxed(lab, lab.series("good", COMMENT)).identity.code_key == base.identity.code_key
 
 
+@pytest.mark.slow
 def test_a_build_that_fills_the_disk_is_ended_and_blamed(
     lab: Lab, monkeypatch: pytest.MonkeyPatch
 ) -> None:

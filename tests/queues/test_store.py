@@ -57,6 +57,7 @@ def test_put_moves_up_queues_again_and_leaves_what_is_done(store: QueueStore) ->
         assert nothing is None
 
 
+@pytest.mark.slow
 def test_who_takes_an_entry_has_it_alone(store: QueueStore) -> None:
     first, second = queued(store, "a"), queued(store, "b")
     with store.claim() as claimed:

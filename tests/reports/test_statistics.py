@@ -161,6 +161,7 @@ def test_wider_takes_the_wider_and_copes_with_none() -> None:
     assert s.wider(None, None) is None
 
 
+@pytest.mark.slow
 @settings(max_examples=25)
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=9))
 def test_adjusted_p_values_are_statsmodels(p_values: list[float]) -> None:

@@ -19,6 +19,7 @@ from verbs.folders import CHECKOUT
 SERIES = "configs/series/slow-add-16"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "arguments",
     [
@@ -60,6 +61,7 @@ def test_an_unknown_executor_is_refused_with_the_known_ones(
     assert "dask-jobqueue:NAME" in message
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("columns", "longest"), [(132, 132), (60, 60), (None, 80)])
 def test_the_text_follows_the_terminal(tmp_path: Path, columns: int | None, longest: int) -> None:
     store = SessionStore(tmp_path)

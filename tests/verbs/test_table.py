@@ -134,6 +134,7 @@ def test_an_interrupt_while_imports_run_is_no_traceback(moment: str, tmp_path: P
     assert "KeyboardInterrupt" not in rest
 
 
+@pytest.mark.slow
 def test_an_interrupt_while_a_kernel_is_built_says_what_is_kept(tmp_path: Path) -> None:
     """A make that never ends stands for a long build."""
     programs, begun = tmp_path / "bin", tmp_path / "begun"

@@ -59,6 +59,7 @@ def test_short_forms(words: list[str], expected: list[str]) -> None:
     assert expanded(words) == expected
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "words", [["HEAD~1.."], ["run", "topic", "--base", "mainline"], ["tree", "--base", "mainline"]]
 )

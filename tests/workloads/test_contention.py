@@ -137,6 +137,7 @@ def test_damaged_histogram_is_read_or_refused(at: int, put: str, cut: int) -> No
 FUNCTIONS = st.from_regex(r"[a-z_][a-z0-9_]{0,30}(\.(isra|constprop)\.[0-9])?", fullmatch=True)
 
 
+@pytest.mark.slow
 @given(st.lists(st.tuples(st.integers(0, 63), st.lists(FUNCTIONS, min_size=1, max_size=16),
                           st.integers(1, 2**40), st.integers(0, 2**60)), max_size=6))  # fmt: skip
 def test_nothing_is_lost(rows: list[tuple[int, list[str], int, int]]) -> None:

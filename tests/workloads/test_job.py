@@ -77,6 +77,7 @@ def shell(program: str, text: str, folder: Path) -> list[str]:
     return done.stdout.decode().split("\0")[:-1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shipped", SHIPPED)
 def test_same_seed_same_offsets_and_another_seed_others(shipped: Phase, tmp_path: Path) -> None:
     first, again, other = offsets(tmp_path, shipped, (1, 1, 2))
