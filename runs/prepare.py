@@ -52,7 +52,6 @@ from workloads.spec import (
     extras_of,
     load_catalogue,
     phase_names,
-    programs_of,
 )
 
 MIB = 1 << 20
@@ -190,7 +189,7 @@ class Session:
         """
         if self.wall:
             return FIXED_ADDRESSES if bench.observe == "lock_stat" else ()
-        return ROOT_IN_RAMFS if programs_of(workload.phases) else ()
+        return ROOT_IN_RAMFS if workload.host_programs else ()
 
     def mount_options(self, run: PlannedRun) -> str:
         """What the file system of a run is mounted with."""

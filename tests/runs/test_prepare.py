@@ -14,7 +14,7 @@ from kernels.cache import Kernel
 from runs import prepare
 from runs.arms import shapes
 from runs.options import Options
-from runs.prepare import catalogue, require_job_fits, require_set_up
+from runs.prepare import Session, catalogue, require_job_fits, require_set_up
 from tests.runs.test_check import identity
 from tests.runs.test_measure import _session
 from workloads.spec import Extras, Workload, extras_of, load_catalogue
@@ -131,16 +131,23 @@ def test_kernels_of_the_checks_have_the_modules_of_a_workload(
     assert session.root_of(kernel, Extras()) == session.initramfs
 
 
-def test_guests_that_run_programs_have_their_root_in_a_ramfs() -> None:
-    fio = _session(1)
-    programs = {**fio.workloads, "filemap-4k": load_catalogue()["syscalls"]}
-    session = dataclasses.replace(fio, workloads=programs)
-    run = fio.plan.runs[0]
-    assert fio.machine(run).cmdline == ()
-    lacks = extras_of(session.workload(run))
-    session = dataclasses.replace(
-        session, overlaid={overlay.lacks(session.measured.kernels[run.arm], lacks): fio.initramfs}
+def running(session: Session, workload: str) -> Session:
+    """The session with another workload in its case, and a root with what that needs."""
+    workloads = load_catalogue()
+    lacks = overlay.lacks(session.measured.kernels["base"], extras_of(workloads[workload]))
+    return dataclasses.replace(
+        session,
+        workloads={**session.workloads, "filemap-4k": workloads[workload]},
+        overlaid={lacks: session.initramfs},
     )
+
+
+def test_guests_that_run_the_hosts_programs_have_their_root_in_a_ramfs() -> None:
+    fio = _session(1)
+    run = fio.plan.runs[0]
+    for plain in (fio, running(fio, "syscalls")):
+        assert plain.machine(run).cmdline == ()
+    session = running(fio, "sqlite")
     assert session.machine(run).cmdline == ("rootfstype=ramfs",)
     # An arm has the last word.
     arm = session.arm(run.arm).model_copy(update={"cmdline": ("rootfstype=tmpfs",)})
