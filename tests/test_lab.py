@@ -234,6 +234,7 @@ def test_the_cache_key_takes_the_options_of_a_run(
     assert main("cache-key", "filemap-v4", "--mode", "real") == 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("verb", ["build", "measure", "run"])
 def test_dry_runs_can_be_pasted(
     main: Main, capsys: pytest.CaptureFixture[str], tmp_path: Path, verb: str

@@ -41,6 +41,7 @@ def printed(image: Path, preload: Path, folder: Path, vcpus: int = 2) -> bytes:
     return out.read_bytes()
 
 
+@pytest.mark.slow
 def test_turns_end_at_the_same_instructions_while_qemu_frees_memory(
     images: Path, preload: Path, tmp_path: Path
 ) -> None:

@@ -42,6 +42,7 @@ def patched(pristine: Path, folder: Path, series: str) -> dict[str, str]:
     return {name: (folder / name).read_text() for name in names}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("series", SERIES)
 def test_applies_to_the_debian_source(pristine: Path, tmp_path: Path, series: str) -> None:
     after = patched(pristine, tmp_path, series)
