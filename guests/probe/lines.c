@@ -44,7 +44,9 @@
 #define LINE_BITS 6
 #define LINE_BYTES (1u << LINE_BITS)
 #define PAGE_BITS 12
-#define SLOTS 1024u
+#define SLOTS 2048u
+/* Of translations that do not change. */
+#define EVERY_GENERATION UINT64_MAX
 #define CHUNK_BITS 12
 /* As many lines as 256 GiB have. */
 #define CHUNKS (1u << 20)
@@ -82,7 +84,7 @@ struct copy {
 	bool own;
 } __attribute__((aligned(LINE_BYTES)));
 
-/* By virtual line, with the generation of the vCPU's translations. */
+/* By virtual line, good as long as the vCPU's translations are of no later generation. */
 struct slot {
 	uint64_t line, number, generation;
 	struct copy *copy;
@@ -494,59 +496,74 @@ static inline struct slot *slot_of(struct private *private, uint64_t line)
 	return &private->slots[(line ^ line >> 8) & (SLOTS - 1)];
 }
 
-/* A line that this vCPU has not, or not to write. */
-static __attribute__((noinline)) struct copy *miss(unsigned int vcpu, struct slot *slot,
-						    uint64_t generation, qemu_plugin_meminfo_t info,
-						    uint64_t address, uint64_t mask, bool own,
-						    const void *block)
+static inline bool is_known(const struct private *private, const struct slot *slot, uint64_t line)
 {
-	uint64_t line = address >> LINE_BITS;
+	return slot->line == line && slot->generation >= private->generation;
+}
 
-	if (slot->line != line || slot->generation != generation) {
+/* Bytes of a line that this vCPU has are read and written by a block. */
+static inline void touch(struct copy *copy, uint64_t loads, uint64_t stores, const void *block)
+{
+	copy->used = ++now;
+	copy->touched |= loads | stores;
+	if (copy->fresh & (loads | stores))
+		touch_fresh(copy);
+	if (stores) {
+		copy->written |= stores;
+		copy->writer = block;
+	}
+	if (loads)
+		copy->reader = block;
+}
+
+/* The same where this vCPU has the line, to write it where OWN; false where it has not. */
+static inline bool use(struct private *private, uint64_t address, uint64_t loads, uint64_t stores,
+		       bool own, const void *block)
+{
+	const uint64_t line = address >> LINE_BITS;
+	const struct slot *slot = slot_of(private, line);
+	struct copy *copy = slot->copy;
+
+	if (!is_known(private, slot, line) || copy->line != slot->number + 1 || (own && !copy->own))
+		return false;
+	touch(copy, loads, stores, block);
+	return true;
+}
+
+/* The same where it has not the line, or not to write. */
+static __attribute__((noinline)) void take(unsigned int vcpu, qemu_plugin_meminfo_t info,
+					   uint64_t address, uint64_t mask, bool own, bool store,
+					   const void *block)
+{
+	struct private *private = &privates[vcpu];
+	const uint64_t line = address >> LINE_BITS;
+	struct slot *slot = slot_of(private, line);
+
+	if (!is_known(private, slot, line)) {
 		uint64_t physical;
 
 		slot->copy = &nobodys;
 		if (!physical_of(info, address, &physical)) {
 			slot->line = UINT64_MAX;
-			return NULL;
+			return;
 		}
 		slot->line = line;
-		slot->generation = generation;
+		slot->generation = is_fixed(address) ? EVERY_GENERATION : private->generation;
 		slot->number = physical >> LINE_BITS;
 	}
-	return slot->copy = fetch(vcpu, slot->number, own, address, mask, block);
+	slot->copy = fetch(vcpu, slot->number, own, address, mask, block);
+	touch(slot->copy, store ? 0 : mask, store ? mask : 0, block);
 }
 
 static inline void access_line(unsigned int vcpu, qemu_plugin_meminfo_t info, uint64_t address,
 			       uint64_t mask, bool own, bool store, const void *block)
 {
-	struct private *private = &privates[vcpu];
-	uint64_t line = address >> LINE_BITS;
-	uint64_t generation = is_fixed(address) ? 0 : private->generation;
-	struct slot *slot = slot_of(private, line);
-	struct copy *copy = slot->copy;
-
-	if (__builtin_expect(slot->line != line || slot->generation != generation ||
-				     copy->line != slot->number + 1 || (own && !copy->own),
-			     false)) {
-		copy = miss(vcpu, slot, generation, info, address, mask, own, block);
-		if (copy == NULL)
-			return;
-	}
-	copy->used = ++now;
-	copy->touched |= mask;
-	if (copy->fresh & mask)
-		touch_fresh(copy);
-	if (store) {
-		copy->written |= mask;
-		copy->writer = block;
-	} else {
-		copy->reader = block;
-	}
+	if (!use(&privates[vcpu], address, store ? 0 : mask, store ? mask : 0, own, block))
+		take(vcpu, info, address, mask, own, store, block);
 }
 
-static inline void access_bytes(unsigned int vcpu, qemu_plugin_meminfo_t info, uint64_t address,
-				unsigned int size, bool own, bool store, const void *block)
+static void access_bytes(unsigned int vcpu, qemu_plugin_meminfo_t info, uint64_t address,
+			 unsigned int size, bool own, bool store, const void *block)
 {
 	unsigned int first = address & (LINE_BYTES - 1);
 	uint64_t bytes = size < LINE_BYTES ? (1ull << size) - 1 : UINT64_MAX;
@@ -559,16 +576,6 @@ static inline void access_bytes(unsigned int vcpu, qemu_plugin_meminfo_t info, u
 	}
 }
 
-static bool is_known(unsigned int vcpu, uint64_t address)
-{
-	struct private *private = &privates[vcpu];
-	const uint64_t line = address >> LINE_BITS;
-	const struct slot *slot = slot_of(private, line);
-
-	return slot->line == line &&
-	       slot->generation == (is_fixed(address) ? 0 : private->generation);
-}
-
 /*
  * The accesses of a group, from one on, in their order.  QEMU knows where a page is when it has been
  * accessed: where the group goes on in another one that is not known here, that waits for the
@@ -578,15 +585,18 @@ static __attribute__((noinline)) void access_each(unsigned int vcpu, qemu_plugin
 						  uint64_t address, const struct touched *touched,
 						  unsigned int from, bool may_wait)
 {
+	struct private *private = &privates[vcpu];
+
 	for (unsigned int n = from; n < touched->count; n++) {
 		const struct access *access = &touched->accesses[n];
 		const uint64_t here = address + (int64_t)access->distance;
 
-		if (may_wait && here >> PAGE_BITS != address >> PAGE_BITS && !is_known(vcpu, here)) {
-			privates[vcpu].later = touched;
-			privates[vcpu].later_from = n;
-			privates[vcpu].later_info = info;
-			privates[vcpu].later_address = address;
+		if (may_wait && here >> PAGE_BITS != address >> PAGE_BITS &&
+		    !is_known(private, slot_of(private, here >> LINE_BITS), here >> LINE_BITS)) {
+			private->later = touched;
+			private->later_from = n;
+			private->later_info = info;
+			private->later_address = address;
 			return;
 		}
 		access_bytes(vcpu, info, here, access->bytes, access->stores, access->stores,
@@ -630,14 +640,36 @@ static void on_atomic(unsigned int vcpu, qemu_plugin_meminfo_t info, uint64_t ad
 			     qemu_plugin_mem_is_store(info), block);
 }
 
-/* Where an access is the only one of its group, what QEMU would say of it is known. */
+static __attribute__((noinline)) void access_slowly(unsigned int vcpu, qemu_plugin_meminfo_t info,
+						    uint64_t address, unsigned int size, bool store,
+						    const void *block)
+{
+	if (follows(vcpu))
+		access_bytes(vcpu, info, address, size, store, store, block);
+}
+
+/*
+ * Where an access is the only one of its group, what QEMU would say of it is known.  No vCPU has a
+ * line before the first phase.
+ */
+static inline void access_alone(unsigned int vcpu, qemu_plugin_meminfo_t info, uint64_t address,
+				unsigned int size, bool store, const void *block)
+{
+	const unsigned int first = address & (LINE_BYTES - 1);
+	const uint64_t mask = ((1ull << size) - 1) << first;
+
+	if (__builtin_expect(first + size > LINE_BYTES || privates[vcpu].later ||
+				     !use(&privates[vcpu], address, store ? 0 : mask,
+					  store ? mask : 0, store, block),
+			     false))
+		access_slowly(vcpu, info, address, size, store, block);
+}
+
 #define CALLBACK(name, size, store)                                                              \
 	static void name(unsigned int vcpu, qemu_plugin_meminfo_t info, uint64_t address,        \
 			 void *block)                                                            \
 	{                                                                                        \
-		vcpu = RUNNING(vcpu);                                                            \
-		if (follows(vcpu))                                                               \
-			access_bytes(vcpu, info, address, size, store, store, block);            \
+		access_alone(RUNNING(vcpu), info, address, size, store, block);                  \
 	}
 CALLBACK(on_load_1, 1, false)
 CALLBACK(on_load_2, 2, false)
@@ -648,45 +680,35 @@ CALLBACK(on_store_2, 2, true)
 CALLBACK(on_store_4, 4, true)
 CALLBACK(on_store_8, 8, true)
 
+/* Of a line that this vCPU has, to write it where it is written, their order is all the same. */
+static inline bool use_group(struct private *private, uint64_t address, const struct touched *touched)
+{
+	const uint64_t start = address + (int64_t)touched->low;
+	const unsigned int first = start & (LINE_BYTES - 1);
+
+	return (address + (int64_t)touched->high) >> LINE_BITS == start >> LINE_BITS &&
+	       use(private, start, touched->loads << first, touched->stores << first,
+		   touched->stores != 0, touched->block);
+}
+
+/* A group that is not in such a line, or may have been called for before. */
+static __attribute__((noinline)) void access_group(unsigned int vcpu, qemu_plugin_meminfo_t info,
+						   uint64_t address, struct touched *touched)
+{
+	if (follows(vcpu) &&
+	    !(touched->again && is_called_again(touched->again, info, address, &touched->half)) &&
+	    !use_group(&privates[vcpu], address, touched))
+		access_each(vcpu, info, address, touched, 0, true);
+}
+
 static void on_group(unsigned int vcpu, qemu_plugin_meminfo_t info, uint64_t address, void *data)
 {
 	struct touched *touched = data;
-	const uint64_t start = address + (int64_t)touched->low, line = start >> LINE_BITS;
-	const unsigned int first = start & (LINE_BYTES - 1);
-	struct private *private;
-	struct slot *slot;
-	struct copy *copy;
-	uint64_t mask;
+	struct private *private = &privates[vcpu = RUNNING(vcpu)];
 
-	vcpu = RUNNING(vcpu);
-	if (!follows(vcpu) ||
-	    (touched->again &&
-	     is_called_again(touched->again, info, address, &touched->half)))
-		return;
-	private = &privates[vcpu];
-	slot = slot_of(private, line);
-	copy = slot->copy;
-	/* Of a line that this vCPU has, to write it where it is written, their order is all the same. */
-	if (__builtin_expect((address + (int64_t)touched->high) >> LINE_BITS != line ||
-				     slot->line != line ||
-				     slot->generation != (is_fixed(start) ? 0 : private->generation) ||
-				     copy->line != slot->number + 1 ||
-				     (touched->stores && !copy->own),
-			     false)) {
-		access_each(vcpu, info, address, touched, 0, true);
-		return;
-	}
-	mask = (touched->loads | touched->stores) << first;
-	copy->used = ++now;
-	copy->touched |= mask;
-	if (copy->fresh & mask)
-		touch_fresh(copy);
-	if (touched->stores) {
-		copy->written |= touched->stores << first;
-		copy->writer = touched->block;
-	}
-	if (touched->loads)
-		copy->reader = touched->block;
+	if (__builtin_expect(touched->again || private->later || !use_group(private, address, touched),
+			     false))
+		access_group(vcpu, info, address, touched);
 }
 
 static void on_translations(unsigned int vcpu, void *data)

@@ -35,8 +35,8 @@
  * accessed in, and one that is used twice in a row is as new as one that is used once.
  *
  * What was used last is known by stamps, so that an access of a line that is in L1, on a page that
- * is in the first TLB, is two stamps: a table of slots remembers where both are.  A slot is as good
- * as what it names is still there; a write of CR3 and INVLPG begin a new generation of them.
+ * is in the first TLB, is two stamps: tables remember which entry a page had and where a line was.
+ * They are as good as what they name is still there; a write of CR3 and INVLPG empty that of pages.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -46,6 +46,8 @@
 
 #define LINE_BITS 6
 #define PAGE_BITS 12
+#define PAGE_BYTES (1u << PAGE_BITS)
+#define LINE_BYTES (1u << LINE_BITS)
 #define LINES_OF_PAGE (1u << (PAGE_BITS - LINE_BITS))
 #define KERNEL_MAP 0xffffffff80000000u
 #define KERNEL_HALF (1ull << 63)
@@ -59,22 +61,33 @@
 #define BELOW 0xc0000000u
 #define HIGH (1ull << 32)
 #define MAX_TLBS 4
-#define SLOTS 1024u
 #define HINTS 256u
-/* Of the bits above it user and kernel addresses differ in one more below. */
-#define GENERATION_SHIFT (48 - LINE_BITS)
+/* Of how many pages, and lines, it is remembered where they were. */
+#define PAGES 512u
+#define LINES 4096u
+/* Of a virtual line's number; in the bits above is that of a block, where those have room for it. */
+#define LINE_NUMBER_BITS (48 - LINE_BITS)
+#define LINE_NUMBERS ((1ull << LINE_NUMBER_BITS) - 1)
+#define MAX_NUMBERED (1u << (64 - LINE_NUMBER_BITS))
+#define CODES_BITS 12
 #define STREAMS 32
 /* An mm_struct is no longer than that. */
 #define MM_BYTES 4096u
 #define NOWHERE UINT64_MAX
 
-/*
- * Tags are numbers of lines + 1, 0 is none.  USED are the times when each was used last; below L1
- * there are none, and tags of a set are in the order of their use, the last one first.
- */
+/* Tags are numbers of lines + 1, 0 is none; those of a set are in the order of use, the last first. */
 struct cache {
 	uint32_t sets, ways, *tags;
-	uint64_t *used;
+};
+
+/* A place of L1, and when its line was used last. */
+struct place {
+	uint64_t used;
+	uint32_t tag;
+};
+struct l1 {
+	uint32_t sets, ways;
+	struct place *places;
 };
 
 /* Numbered so that a sum of 1 << SIZE names several. */
@@ -104,28 +117,42 @@ struct level {
 	struct entry *hints[HINTS];
 };
 
-/*
- * Where a line was in L1 (the place of its tag there) and its page in a TLB.  LINE is its virtual
- * number with the generation in the bits above those of an address.
- */
-struct slot {
-	uint64_t line, key;
+/* The entry that a page has in the first TLB, while that has this key, and the tag of its first line. */
+struct page {
+	uint64_t number, key;
 	struct entry *entry;
-	uint32_t at, tag;
+	uint32_t tag;
+};
+
+/* What data go through, and what code does; HINTS are where in L1 lines were. */
+struct side {
+	struct l1 l1;
+	struct level first, second;
+	struct page pages[PAGES];
+	uint16_t hints[LINES];
+	enum miss of_l1;
+};
+
+/* A block. */
+struct code {
+	uint64_t line;
+	uint32_t lines, instructions;
+	uint64_t address, counts[MISSES];
 };
 
 /*
- * A block; its first line has a slot of its own.  What is read each time that it is executed is
- * in one line of the host's caches, which thousands of blocks do not fit into.
+ * A callback of data is given the address of what it is for, and in the bits above that what is asked
+ * each time: of a block's access, up to where in a line it is in that line alone; of a group, LOW and
+ * HIGH, and in the lowest bit whether it may be called again.  Elsewhere that would be one more line of
+ * the host's caches, which those of thousands of blocks do not fit into.
  */
-struct code {
-	uint64_t address;
-	uint32_t instructions, lines;
-	struct slot first;
-	struct code *follower; /* the block that was executed behind it last */
-	uint64_t counts[MISSES];
-	struct code *next;
-} __attribute__((aligned(1 << LINE_BITS)));
+#define ADDRESS_BITS 48
+#define LIMIT_AT 56
+#define LOW_AT 48
+#define HIGH_AT 56
+#define IS_AGAIN 1u
+/* No access has more bytes at once. */
+#define MOST_BYTES 16
 
 /* A group of accesses, and the block whose they are. */
 struct touched {
@@ -137,20 +164,25 @@ struct touched {
 	struct access accesses[];
 };
 
-static struct cache l1d, l1i, l2, llc;
-static struct level d1, i1, d2, i2;
-static struct slot data_slots[SLOTS], code_slots[SLOTS];
-static uint64_t generation, now;
+static struct side of_data = { .of_l1 = MISS_L1D }, of_code = { .of_l1 = MISS_L1I };
+static struct cache l2, llc;
+static uint64_t now;
 static uint32_t ahead;
 /* Lines of a page that missed in L1: the last one, the way they go, and the farthest asked for. */
 static struct stream {
 	uint64_t used;
 	int32_t last, way, until;
+	uint32_t page; /* with 1 added, 0 is none */
 } streams[STREAMS];
 
-/* Chunks of pages, by number: the lines of each that are in L2. */
+/* Of a page of memory: its lines that are in L2, as bits, and the stream that it had last. */
+struct frame {
+	uint64_t in_l2;
+	uint32_t stream;
+};
+/* Chunks of them, by number. */
 #define CHUNK_BITS 12
-static uint64_t *pages_in_l2[1u << (32 - (PAGE_BITS - LINE_BITS) - CHUNK_BITS)];
+static struct frame *frames[1u << (32 - (PAGE_BITS - LINE_BITS) - CHUNK_BITS)];
 
 static char *ram_path;
 static const uint8_t *ram;
@@ -161,38 +193,33 @@ static uint64_t space = 1;
 static uint32_t epoch;
 static bool paged, on, user_known;
 
-static struct code *codes;
+/* Blocks by number, in pieces that stay where they are. */
+static struct code **codes;
+static uint32_t code_count;
 static struct misses *rows;
 static size_t row_count, row_room;
 static uint64_t unmapped;
 /* The page of an access without page tables. */
 static struct entry unpaged = { .key = 1 };
 
-/* Use a line of an L1 that may be at PLACE, and say where it is from now on; whether it was there. */
-static inline bool touch(struct cache *cache, uint32_t line, uint32_t *place)
+/* Use a line of an L1, and say where it is from now on; whether it was there. */
+static inline bool touch(const struct l1 *l1, uint32_t tag, uint16_t *hint)
 {
-	const uint32_t first = (line & (cache->sets - 1)) * cache->ways, end = first + cache->ways;
-	uint32_t oldest = first, found = cache->tags[*place] == line + 1 ? *place : end;
+	const uint32_t first = ((tag - 1) & (l1->sets - 1)) * l1->ways, end = first + l1->ways;
+	uint64_t least = UINT64_MAX;
+	uint32_t oldest = first, found = end;
 
 	/* To the end: where it is cannot be foreseen, and a wrong guess costs the host more. */
-	for (uint32_t at = first; found == end && at < end; at += 4)
-		for (uint32_t each = at; each < at + 4 && each < end; each++)
-			found = cache->tags[each] == line + 1 ? each : found;
-	if (found != end) {
-		cache->used[found] = now;
-		*place = found;
-		return true;
-	}
-	for (uint64_t at = first, least = UINT64_MAX; at < end; at++) {
-		const uint64_t used = cache->used[at];
+	for (uint32_t at = first; at < end; at++) {
+		const struct place *place = &l1->places[at];
 
-		oldest = used < least ? at : oldest;
-		least = used < least ? used : least;
+		found = place->tag == tag ? at : found;
+		oldest = place->used < least ? at : oldest;
+		least = place->used < least ? place->used : least;
 	}
-	cache->tags[oldest] = line + 1;
-	cache->used[oldest] = now;
-	*place = oldest;
-	return false;
+	*hint = found != end ? found : oldest;
+	l1->places[*hint] = (struct place){ now, tag };
+	return found != end;
 }
 
 static inline uint32_t *tags_of(const struct cache *cache, uint32_t line)
@@ -216,10 +243,10 @@ static inline bool touch_below(struct cache *cache, uint32_t line)
 	return false;
 }
 
-/* The lines of a page that are in L2, as bits. */
-static inline uint64_t *lines_in_l2(uint32_t page)
+static inline struct frame *frame_of(uint32_t line)
 {
-	uint64_t **chunk = &pages_in_l2[page >> CHUNK_BITS];
+	const uint32_t page = line / LINES_OF_PAGE;
+	struct frame **chunk = &frames[page >> CHUNK_BITS];
 
 	if (*chunk == NULL) {
 		*chunk = more(NULL, 1u << CHUNK_BITS, sizeof(**chunk));
@@ -234,53 +261,44 @@ static inline uint64_t bit_of(uint32_t line)
 }
 
 /* Use a line of L2; whether it was there. */
-static inline bool touch_l2(uint32_t line)
+static inline bool touch_l2(struct frame *frame, uint32_t line)
 {
-	uint64_t *lines = lines_in_l2(line / LINES_OF_PAGE);
 	uint32_t *set = tags_of(&l2, line), gone = set[l2.ways - 1];
 
-	if (*lines & bit_of(line))
+	if (frame->in_l2 & bit_of(line))
 		return touch_below(&l2, line);
 	memmove(set + 1, set, (l2.ways - 1) * sizeof(*set));
 	set[0] = line + 1;
-	*lines |= bit_of(line);
+	frame->in_l2 |= bit_of(line);
 	if (gone)
-		*lines_in_l2((gone - 1) / LINES_OF_PAGE) &= ~bit_of(gone - 1);
+		frame_of(gone - 1)->in_l2 &= ~bit_of(gone - 1);
 	return false;
 }
 
 /* The stream of a page; where there is none the least recently used one becomes it. */
-static struct stream *stream_of(uint32_t page, int32_t at)
+static struct stream *stream_of(struct frame *frame, uint32_t page, int32_t at)
 {
-	static uint32_t pages[STREAMS]; /* with 1 added, 0 is none */
-	static unsigned int hints[HINTS];
-	unsigned int *hint = &hints[page & (HINTS - 1)], found = STREAMS;
+	struct stream *stream = &streams[frame->stream];
 
-	if (pages[*hint] == page + 1)
-		return &streams[*hint];
-	for (unsigned int each = 0; each < STREAMS; each++)
-		found = pages[each] == page + 1 ? each : found;
-	if (found == STREAMS) {
-		uint64_t least = UINT64_MAX;
+	if (stream->page == page + 1)
+		return stream;
+	for (uint64_t each = 0, least = UINT64_MAX; each < STREAMS; each++) {
+		const uint64_t used = streams[each].used;
 
-		for (unsigned int each = 0; each < STREAMS; each++) {
-			found = streams[each].used < least ? each : found;
-			least = streams[each].used < least ? streams[each].used : least;
-		}
-		pages[found] = page + 1;
-		streams[found] = (struct stream){ 0, at, 0, at };
+		frame->stream = used < least ? each : frame->stream;
+		least = used < least ? used : least;
 	}
-	*hint = found;
-	return &streams[found];
+	stream = &streams[frame->stream];
+	*stream = (struct stream){ 0, at, 0, at, page + 1 };
+	return stream;
 }
 
 /* A line missed in L1: part of a stream, whose next lines are fetched? */
-static void prefetch(uint32_t line, struct code *code)
+static void prefetch(struct frame *frame, uint32_t line, struct code *code)
 {
 	const uint32_t page = line / LINES_OF_PAGE;
 	const int32_t at = line % LINES_OF_PAGE;
-	struct stream *stream = stream_of(page, at);
-	const uint64_t *present;
+	struct stream *stream = stream_of(frame, page, at);
 	int32_t way, from, to;
 	bool known = stream->used;
 
@@ -301,11 +319,10 @@ static void prefetch(uint32_t line, struct code *code)
 	if ((to - from) * way < 0)
 		return;
 	stream->until = to;
-	present = lines_in_l2(page);
 	for (int32_t next = from; (to - next) * way >= 0; next += way) {
 		uint32_t fetched = page * LINES_OF_PAGE + (uint32_t)next;
 		/* Those that are left to look at, and are not there. */
-		uint64_t absent = ~*present & (way > 0 ? ~0ull << next & ~0ull >> (63 - to) :
+		uint64_t absent = ~frame->in_l2 & (way > 0 ? ~0ull << next & ~0ull >> (63 - to) :
 							 ~0ull << to & ~0ull >> (63 - next));
 
 		if (absent == 0)
@@ -313,7 +330,7 @@ static void prefetch(uint32_t line, struct code *code)
 		/* What is there already stays as old as it was. */
 		if (!(absent & bit_of(fetched)))
 			continue;
-		touch_l2(fetched);
+		touch_l2(frame, fetched);
 		code->counts[PREFETCHED] += !touch_below(&llc, fetched);
 	}
 }
@@ -327,13 +344,15 @@ static void count(struct code *code, enum miss what)
 
 static void below_l1(uint32_t line, struct code *code)
 {
-	if (!touch_l2(line)) {
+	struct frame *frame = frame_of(line);
+
+	if (!touch_l2(frame, line)) {
 		count(code, MISS_L2);
 		if (!touch_below(&llc, line))
 			count(code, MISS_LLC);
 	}
 	if (ahead)
-		prefetch(line, code);
+		prefetch(frame, line, code);
 }
 
 /* A word of the guest's memory by its physical address; 0 where there is none. */
@@ -535,24 +554,25 @@ static struct entry *fill(struct level *level, uint64_t address, enum page_size 
 	return NULL;
 }
 
-/* The physical address, NOWHERE for none; SLOT is told where its page is. */
-static uint64_t translate(struct level *first, struct level *second, uint64_t address,
-			  struct code *code, struct slot *slot)
+/*
+ * The entry of an address in the first TLB, brought there if it is not, and the bits of the
+ * address that are in its page; NULL for no page.
+ */
+static struct entry *translate(struct side *side, uint64_t address, uint64_t *in_page,
+			       struct code *code)
 {
 	struct entry *entry, *kept;
 	enum page_size size;
 	uint64_t frame, flags;
 	bool global;
 
-	if (!paged) {
-		slot->entry = &unpaged;
-		slot->key = unpaged.key;
-		return address;
-	}
-	entry = look_up(first, address, &size);
+	*in_page = UINT64_MAX;
+	if (!paged)
+		return &unpaged;
+	entry = look_up(&side->first, address, &size);
 	if (entry == NULL) {
-		code->counts[MISS_TLB] += first == &d1;
-		kept = look_up(second, address, &size);
+		code->counts[MISS_TLB] += side == &of_data;
+		kept = look_up(&side->second, address, &size);
 		if (kept) {
 			frame = kept->frame;
 			global = kept->key >> SPACE_SHIFT == 0;
@@ -560,90 +580,124 @@ static uint64_t translate(struct level *first, struct level *second, uint64_t ad
 			count(code, WALK);
 			if (!page_of(address, &frame, &size, &flags)) {
 				unmapped++;
-				return NOWHERE;
+				return NULL;
 			}
 			global = flags & GLOBAL;
 			enum page_size whole = size;
 
-			fill(second, address, &whole, frame, global);
+			fill(&side->second, address, &whole, frame, global);
 		}
-		entry = fill(first, address, &size, frame, global);
+		entry = fill(&side->first, address, &size, frame, global);
 		if (entry == NULL)
-			return NOWHERE;
+			return NULL;
 	}
-	slot->entry = entry;
-	slot->key = entry->key;
-	return entry->frame | (address & ((1ull << BITS[size]) - 1));
+	*in_page = (1ull << BITS[size]) - 1;
+	return entry;
 }
 
-static inline uint64_t slot_line(uint64_t line)
+static inline struct page *page_at(struct side *side, uint64_t line)
 {
-	return line ^ generation << GENERATION_SHIFT;
+	return &side->pages[line / LINES_OF_PAGE & (PAGES - 1)];
 }
 
-static inline struct slot *slot_of(struct slot *slots, uint64_t line)
+/* Stacks and variables of CPUs begin at like multiples: their lines are spread. */
+static inline uint16_t *hint_of(struct side *side, uint64_t line)
 {
-	return &slots[(line ^ line >> 8) & (SLOTS - 1)];
+	return &side->hints[(line ^ line >> 8) & (LINES - 1)];
 }
 
-/* Use a line that is in L1 and its TLB; false where it may not be. */
-static inline bool use(const struct slot *slot, struct cache *l1, uint64_t line)
+static inline bool is_known(const struct page *page, uint64_t line)
 {
-	if (slot->line != slot_line(line) || l1->tags[slot->at] != slot->tag ||
-	    slot->entry->key != slot->key)
+	return page->number == line / LINES_OF_PAGE && page->entry->key == page->key;
+}
+
+/* The physical line, which fits into 32 bits for all memory that there is, as a tag. */
+static inline uint32_t tag_of(const struct page *page, uint64_t line)
+{
+	return page->tag + line % LINES_OF_PAGE;
+}
+
+/* Use a line that is where it was the last time; false where it may be elsewhere. */
+static inline bool use(struct side *side, uint64_t line)
+{
+	const struct page *page = page_at(side, line);
+	struct place *place = &side->l1.places[*hint_of(side, line)];
+
+	if (!is_known(page, line) || place->tag != tag_of(page, line))
 		return false;
-	now++;
-	slot->entry->used = l1->used[slot->at] = now;
+	page->entry->used = place->used = ++now;
 	return true;
 }
 
-static __attribute__((noinline)) void miss(uint64_t address, struct code *code, bool is_data,
-					   struct slot *slot)
+/* Use a line wherever it is. */
+static __attribute__((noinline)) void look_for(struct side *side, uint64_t line, struct code *code)
 {
-	uint64_t line = address >> LINE_BITS, physical;
-	bool found;
+	/* Arithmetic shifts bring the upper bits back. */
+	const uint64_t address = (uint64_t)((int64_t)(line << (64 - LINE_NUMBER_BITS)) >>
+					    (64 - LINE_NUMBER_BITS - LINE_BITS));
+	struct page *page = page_at(side, line);
+	uint64_t in_page, first;
+	uint32_t tag;
 
 	if (!on)
 		return;
 	now++;
-	slot->line = NOWHERE;
-	physical = translate(is_data ? &d1 : &i1, is_data ? &d2 : &i2, address, code, slot);
-	/* Devices are not cached. */
-	if (physical == NOWHERE || !is_ram(physical))
-		return;
-	physical >>= LINE_BITS;
-	found = touch(is_data ? &l1d : &l1i, physical, &slot->at);
-	slot->line = slot_line(line);
-	slot->tag = physical + 1;
-	if (found)
-		return;
-	code->counts[is_data ? MISS_L1D : MISS_L1I]++;
-	below_l1(physical, code);
-}
-
-static void on_access(unsigned int vcpu, qemu_plugin_meminfo_t info, uint64_t address, void *data)
-{
-	uint64_t line = address >> LINE_BITS, in_line = address & ((1u << LINE_BITS) - 1);
-	struct slot *slot = slot_of(data_slots, line);
-
-	(void)vcpu;
-	if (!use(slot, &l1d, line))
-		miss(address, data, true, slot);
-	/* One that goes on in the next line; none has more than 16 bytes. */
-	if (in_line > 48 && in_line + (1u << qemu_plugin_mem_size_shift(info)) > 1u << LINE_BITS) {
-		slot = slot_of(data_slots, ++line);
-		if (!use(slot, &l1d, line))
-			miss(line << LINE_BITS, data, true, slot);
+	if (is_known(page, line)) {
+		page->entry->used = now;
+	} else {
+		page->number = NOWHERE;
+		page->entry = translate(side, address, &in_page, code);
+		if (page->entry == NULL)
+			return;
+		first = (page->entry->frame + (address & in_page)) & ~(uint64_t)(PAGE_BYTES - 1);
+		/* Devices are not cached. */
+		if (!is_ram(first))
+			return;
+		*page = (struct page){ line / LINES_OF_PAGE, page->entry->key, page->entry,
+				       (first >> LINE_BITS) + 1 };
 	}
+	tag = tag_of(page, line);
+	if (touch(&side->l1, tag, hint_of(side, line)))
+		return;
+	code->counts[side->of_l1]++;
+	below_l1(tag - 1, code);
 }
 
 /* Use a line that holds data, wherever it is. */
 static inline void use_data(uint64_t line, struct code *code)
 {
-	struct slot *slot = slot_of(data_slots, line);
+	if (!use(&of_data, line))
+		look_for(&of_data, line, code);
+}
 
-	if (!use(slot, &l1d, line))
-		miss(line << LINE_BITS, code, true, slot);
+static void *pointer_of(uint64_t word)
+{
+	return (void *)(uintptr_t)(word & ((1ull << ADDRESS_BITS) - 1));
+}
+
+/* An access that is not where it was, or may be in two lines. */
+static __attribute__((noinline)) void look_for_access(qemu_plugin_meminfo_t info, uint64_t address,
+						      uint64_t word)
+{
+	uint64_t line = address >> LINE_BITS, in_line = address & (LINE_BYTES - 1);
+	struct code *code = pointer_of(word);
+
+	use_data(line, code);
+	/* One that goes on in the next line. */
+	if (in_line > word >> LIMIT_AT &&
+	    in_line + (1u << qemu_plugin_mem_size_shift(info)) > LINE_BYTES)
+		use_data(line + 1, code);
+}
+
+static void on_access(unsigned int vcpu, qemu_plugin_meminfo_t info, uint64_t address, void *data)
+{
+	const uint64_t word = (uintptr_t)data;
+
+	(void)vcpu;
+	if (__builtin_expect((address & (LINE_BYTES - 1)) > word >> LIMIT_AT ||
+				     !use(&of_data, address >> LINE_BITS),
+			     false))
+		look_for_access(info, address, word);
 }
 
 /* Whether an access will not fault for its page. */
@@ -679,53 +733,87 @@ static __attribute__((noinline)) void use_lines(const struct touched *touched, u
 	}
 }
 
-static void on_group(unsigned int vcpu, qemu_plugin_meminfo_t info, uint64_t address, void *data)
+/* A group that may be in two lines, or is not where it was, or may have been called for before. */
+static __attribute__((noinline)) void look_for_group(qemu_plugin_meminfo_t info, uint64_t address,
+						     uint64_t word)
 {
-	struct touched *touched = data;
+	struct touched *touched = pointer_of(word & ~(uint64_t)IS_AGAIN);
 	uint64_t line = (address + (int64_t)touched->low) >> LINE_BITS;
 
-	(void)vcpu;
 	if (touched->again && is_called_again(touched->again, info, address, &touched->half))
 		return;
-	if (__builtin_expect(line == (address + (int64_t)touched->high) >> LINE_BITS, true))
+	if (line == (address + (int64_t)touched->high) >> LINE_BITS)
 		use_data(line, touched->code);
 	else
 		use_lines(touched, address);
 }
 
-static void on_code(unsigned int vcpu, void *data)
+static void on_group(unsigned int vcpu, qemu_plugin_meminfo_t info, uint64_t address, void *data)
 {
-	static uint64_t last = NOWHERE;
-	static struct code nothing, *before = &nothing;
-	struct code *code = data;
-	uint64_t line = code->address >> LINE_BITS;
+	const uint64_t word = (uintptr_t)data;
+	const uint64_t line = (address + (int64_t)(int8_t)(word >> LOW_AT)) >> LINE_BITS;
 
 	(void)vcpu;
-	/* What followed it the last time will do so again: the host has it by then. */
-	before->follower = code;
-	before = code;
-	__builtin_prefetch(code->follower, 1);
-	__builtin_prefetch(code->follower + 1);
-	/* The line that was executed last is as new as can be. */
-	if (slot_line(line) != last && !use(&code->first, &l1i, line))
-		miss(line << LINE_BITS, code, false, &code->first);
-	for (uint32_t n = 1; n < code->lines; n++) {
-		struct slot *slot = slot_of(code_slots, ++line);
-
-		if (!use(slot, &l1i, line))
-			miss(line << LINE_BITS, code, false, slot);
-	}
-	last = on ? slot_line(line) : NOWHERE;
+	if (__builtin_expect(line != (address + ((int64_t)word >> HIGH_AT)) >> LINE_BITS ||
+				     word & IS_AGAIN || !use(&of_data, line),
+			     false))
+		look_for_group(info, address, word);
 }
 
-static void forget_slots(void)
+static struct code *code_of(uint32_t number)
 {
-	generation = (generation + 1) & ((1u << (64 - GENERATION_SHIFT)) - 1);
-	if (generation == 0)
-		for (unsigned int i = 0; i < SLOTS; i++)
-			data_slots[i].line = code_slots[i].line = NOWHERE;
-	for (struct code *code = codes; generation == 0 && code; code = code->next)
-		code->first.line = NOWHERE;
+	return &codes[number >> CODES_BITS][number & ((1u << CODES_BITS) - 1)];
+}
+
+/* The line of code that was used last, which is as new as can be. */
+static uint64_t last_code = NOWHERE;
+
+static inline void use_code(uint64_t line, uint64_t word)
+{
+	if (!use(&of_code, line))
+		look_for(&of_code, line, code_of(word >> LINE_NUMBER_BITS));
+}
+
+/* A block in one line or two: the first one, and the block's number in the bits above, are in DATA. */
+static void on_line(unsigned int vcpu, void *data)
+{
+	const uint64_t word = (uintptr_t)data, line = word & LINE_NUMBERS;
+
+	(void)vcpu;
+	if (line == last_code)
+		return;
+	last_code = line;
+	use_code(line, word);
+}
+
+static void on_two_lines(unsigned int vcpu, void *data)
+{
+	const uint64_t word = (uintptr_t)data, line = word & LINE_NUMBERS;
+
+	on_line(vcpu, data);
+	last_code = line + 1;
+	use_code(line + 1, word);
+}
+
+/* Any other. */
+static void on_lines(unsigned int vcpu, void *data)
+{
+	struct code *code = data;
+	uint64_t line = code->line, end = line + code->lines;
+
+	(void)vcpu;
+	line += line == last_code;
+	for (; line < end; line++)
+		if (!use(&of_code, line))
+			look_for(&of_code, line, code);
+	last_code = end - 1;
+}
+
+static void forget_pages(void)
+{
+	for (unsigned int at = 0; at < PAGES; at++)
+		of_data.pages[at].number = of_code.pages[at].number = NOWHERE;
+	last_code = NOWHERE;
 }
 
 static void on_cr3(unsigned int vcpu, void *data)
@@ -734,7 +822,7 @@ static void on_cr3(unsigned int vcpu, void *data)
 	(void)data;
 	space = space % ((1u << (64 - SPACE_SHIFT)) - 1) + 1;
 	user_known = given_root != 0;
-	forget_slots();
+	forget_pages();
 }
 
 static void on_invlpg(unsigned int vcpu, void *data)
@@ -742,7 +830,7 @@ static void on_invlpg(unsigned int vcpu, void *data)
 	(void)vcpu;
 	(void)data;
 	epoch++;
-	forget_slots();
+	forget_pages();
 }
 
 static void forget(struct level *level)
@@ -758,10 +846,10 @@ static void forget(struct level *level)
 static void on_cr4(unsigned int vcpu, void *data)
 {
 	on_cr3(vcpu, data);
-	forget(&d1);
-	forget(&i1);
-	forget(&d2);
-	forget(&i2);
+	forget(&of_data.first);
+	forget(&of_code.first);
+	forget(&of_data.second);
+	forget(&of_code.second);
 }
 
 enum drops drops_translations(const uint8_t *bytes, size_t size)
@@ -796,69 +884,79 @@ static void watch_translations(struct qemu_plugin_insn *insn, const uint8_t *byt
 						       QEMU_PLUGIN_CB_NO_REGS, NULL);
 }
 
-static size_t touched_size(const struct group *group)
+static void *with_bits(void *pointer, uint64_t bits)
 {
-	const size_t size = sizeof(struct touched) + group->count * sizeof(*group->accesses);
-
-	return (size + sizeof(uint64_t) - 1) / sizeof(uint64_t) * sizeof(uint64_t);
+	if ((uintptr_t)pointer >> ADDRESS_BITS)
+		abort();
+	return (void *)((uintptr_t)pointer | bits);
 }
 
-/* What a group touches, in the memory behind its block's. */
-static struct touched *touched_by(const struct group *group, struct code *code, char **end)
+static void *touched_by(const struct group *group, struct code *code)
 {
-	struct touched *touched = (struct touched *)*end;
+	const size_t size = group->count * sizeof(*group->accesses);
+	struct touched *touched = more(NULL, 1, sizeof(*touched) + size);
 
-	touched->code = code;
-	touched->count = group->count;
-	touched->again = group->again;
-	touched->half = NOWHERE;
-	touched->low = group->low;
-	touched->high = group->high;
-	memcpy(touched->accesses, group->accesses, group->count * sizeof(*group->accesses));
-	*end += touched_size(group);
-	return touched;
+	*touched = (struct touched){ .code = code, .low = group->low, .high = group->high,
+				     .count = group->count, .again = group->again, .half = NOWHERE };
+	memcpy(touched->accesses, group->accesses, size);
+	return with_bits(touched, (uint64_t)(uint8_t)group->low << LOW_AT |
+					  (uint64_t)(uint8_t)group->high << HIGH_AT |
+					  (group->again == NEVER ? 0 : IS_AGAIN));
+}
+
+static void watch_group(struct qemu_plugin_tb *tb, size_t count, const struct group *group,
+			struct code *code)
+{
+	/* Behind a block's last one QEMU 7.2 has calls left in force for an exception's own accesses. */
+	const bool is_known = group->count == 1 && group->first + 1 < count;
+	const uint64_t limit = LINE_BYTES - (is_known ? group->accesses[0].bytes : MOST_BYTES);
+
+	if (group->count > 1)
+		qemu_plugin_register_vcpu_mem_cb(qemu_plugin_tb_get_insn(tb, group->first), on_group,
+						 QEMU_PLUGIN_CB_NO_REGS, QEMU_PLUGIN_MEM_RW,
+						 touched_by(group, code));
+	else
+		qemu_plugin_register_vcpu_mem_cb(qemu_plugin_tb_get_insn(tb, group->first), on_access,
+						 QEMU_PLUGIN_CB_NO_REGS, QEMU_PLUGIN_MEM_RW,
+						 with_bits(code, limit << LIMIT_AT));
+}
+
+static struct code *new_code(void)
+{
+	if (code_count % (1u << CODES_BITS) == 0) {
+		codes = more(codes, (code_count >> CODES_BITS) + 1, sizeof(*codes));
+		codes[code_count >> CODES_BITS] = more(NULL, 1u << CODES_BITS, sizeof(**codes));
+	}
+	return code_of(code_count++);
 }
 
 void memory_watch(struct qemu_plugin_tb *tb, size_t count, size_t counted)
 {
 	struct qemu_plugin_insn *last = qemu_plugin_tb_get_insn(tb, count - 1);
-	uint64_t end = qemu_plugin_insn_vaddr(last) + qemu_plugin_insn_size(last) - 1;
+	const uint64_t begin = qemu_plugin_tb_vaddr(tb);
+	uint64_t end = qemu_plugin_insn_vaddr(last) + qemu_plugin_insn_size(last) - 1, number;
 	const struct group *groups;
-	size_t group_count = groups_of(tb, count, counted, &groups), size = sizeof(struct code);
+	size_t group_count = groups_of(tb, count, counted, &groups);
 	uint8_t bytes[MAX_BYTES];
-	struct code *code;
-	char *behind;
+	struct code *code = new_code();
 
-	for (size_t n = 0; n < group_count; n++)
-		size += groups[n].count > 1 ? touched_size(&groups[n]) : 0;
-	code = aligned_alloc(1 << LINE_BITS, (size + (1 << LINE_BITS) - 1) >> LINE_BITS << LINE_BITS);
-	if (code == NULL)
-		abort();
-	memset(code, 0, sizeof(*code));
-	code->address = qemu_plugin_tb_vaddr(tb);
-	code->instructions = count;
-	code->first.line = NOWHERE;
-	code->lines = (end >> LINE_BITS) - (code->address >> LINE_BITS) + 1;
-	code->next = codes;
-	codes = code;
-	qemu_plugin_register_vcpu_tb_exec_cb(tb, on_code, QEMU_PLUGIN_CB_NO_REGS, code);
+	number = code_count - 1;
+	*code = (struct code){ .line = begin >> LINE_BITS & LINE_NUMBERS,
+			       .lines = (end >> LINE_BITS) - (begin >> LINE_BITS) + 1,
+			       .address = begin, .instructions = count };
+	if (code->lines <= 2 && number < MAX_NUMBERED)
+		qemu_plugin_register_vcpu_tb_exec_cb(
+			tb, code->lines == 1 ? on_line : on_two_lines, QEMU_PLUGIN_CB_NO_REGS,
+			(void *)(uintptr_t)(number << LINE_NUMBER_BITS | code->line));
+	else
+		qemu_plugin_register_vcpu_tb_exec_cb(tb, on_lines, QEMU_PLUGIN_CB_NO_REGS, code);
 	for (size_t i = 0; i < count; i++) {
 		struct qemu_plugin_insn *insn = qemu_plugin_tb_get_insn(tb, i);
 
 		watch_translations(insn, bytes, bytes_of(insn, bytes));
 	}
-	behind = (char *)(code + 1);
-	for (size_t n = 0; n < group_count; n++) {
-		struct qemu_plugin_insn *insn = qemu_plugin_tb_get_insn(tb, groups[n].first);
-
-		if (groups[n].count > 1)
-			qemu_plugin_register_vcpu_mem_cb(insn, on_group, QEMU_PLUGIN_CB_NO_REGS,
-							 QEMU_PLUGIN_MEM_RW,
-							 touched_by(&groups[n], code, &behind));
-		else
-			qemu_plugin_register_vcpu_mem_cb(insn, on_access, QEMU_PLUGIN_CB_NO_REGS,
-							 QEMU_PLUGIN_MEM_RW, code);
-	}
+	for (size_t n = 0; n < group_count; n++)
+		watch_group(tb, count, &groups[n], code);
 }
 
 /* Find the guest's memory among what this process has mapped, and the kernel's tables in it. */
@@ -919,6 +1017,7 @@ static void begin(void)
 		user_known = true;
 	}
 	on = true;
+	last_code = NOWHERE;
 }
 
 void memory_mark(uint32_t phase)
@@ -927,7 +1026,9 @@ void memory_mark(uint32_t phase)
 		begin();
 		return;
 	}
-	for (struct code *code = codes; code; code = code->next) {
+	/* Those that were translated last come first. */
+	for (uint32_t number = code_count; number-- > 0;) {
+		struct code *code = code_of(number);
 		bool any = false;
 
 		for (unsigned int n = 0; n < MISSES; n++)
@@ -961,30 +1062,30 @@ static bool is_power_of_two(uint32_t number)
 
 static int cache_argument(const char *text)
 {
-	static const struct {
-		const char *name;
-		struct cache *cache;
-	} CACHES[] = { { "l1d", &l1d }, { "l1i", &l1i }, { "l2", &l2 }, { "llc", &llc } };
 	uint32_t sets, ways;
+	size_t lines;
 	char name[8], rest;
 
-	if (sscanf(text, "%7[a-z0-9]:%u:%u%c", name, &sets, &ways, &rest) != 3)
+	if (sscanf(text, "%7[a-z0-9]:%u:%u%c", name, &sets, &ways, &rest) != 3 ||
+	    !is_power_of_two(sets) || !ways)
 		return -1;
-	for (unsigned int n = 0; n < 4; n++)
-		if (strcmp(name, CACHES[n].name) == 0 && is_power_of_two(sets) && ways &&
-		    sets % (n < 2 ? LINES_OF_PAGE : 1) == 0) {
-			struct cache *cache = CACHES[n].cache;
+	lines = (size_t)sets * ways;
+	if (strcmp(name, "l1d") == 0 || strcmp(name, "l1i") == 0) {
+		struct l1 *l1 = &(name[2] == 'd' ? &of_data : &of_code)->l1;
 
-			cache->sets = sets;
-			cache->ways = ways;
-			cache->tags = more(NULL, (size_t)sets * ways, sizeof(*cache->tags));
-			memset(cache->tags, 0, (size_t)sets * ways * sizeof(*cache->tags));
-			if (n >= 2)
-				return 1;
-			cache->used = more(NULL, (size_t)sets * ways, sizeof(*cache->used));
-			memset(cache->used, 0, (size_t)sets * ways * sizeof(*cache->used));
-			return 1;
-		}
+		if (sets % LINES_OF_PAGE || lines > UINT16_MAX)
+			return -1;
+		*l1 = (struct l1){ sets, ways, more(NULL, lines, sizeof(*l1->places)) };
+		memset(l1->places, 0, lines * sizeof(*l1->places));
+		return 1;
+	}
+	if (strcmp(name, "l2") == 0 || strcmp(name, "llc") == 0) {
+		struct cache *cache = name[2] ? &llc : &l2;
+
+		*cache = (struct cache){ sets, ways, more(NULL, lines, sizeof(*cache->tags)) };
+		memset(cache->tags, 0, lines * sizeof(*cache->tags));
+		return 1;
+	}
 	return -1;
 }
 
@@ -999,13 +1100,13 @@ static int tlb_argument(const char *text)
 	    !is_power_of_two(tlb.sets) || !tlb.ways || !tlb.sizes || tlb.sizes >> SIZES)
 		return -1;
 	if (strcmp(name, "s2") == 0) {
-		to[0] = &d2;
-		to[1] = &i2;
+		to[0] = &of_data.second;
+		to[1] = &of_code.second;
 	} else {
-		to[0] = strcmp(name, "d1") == 0 ? &d1 :
-			strcmp(name, "i1") == 0 ? &i1 :
-			strcmp(name, "d2") == 0 ? &d2 :
-			strcmp(name, "i2") == 0 ? &i2 :
+		to[0] = strcmp(name, "d1") == 0 ? &of_data.first :
+			strcmp(name, "i1") == 0 ? &of_code.first :
+			strcmp(name, "d2") == 0 ? &of_data.second :
+			strcmp(name, "i2") == 0 ? &of_code.second :
 						  NULL;
 	}
 	tlb.entries = more(NULL, (size_t)tlb.sets * tlb.ways, sizeof(*tlb.entries));
@@ -1051,15 +1152,14 @@ int memory_argument(const char *argument)
 
 int memory_wanted(void)
 {
-	unsigned int given = !!l1d.sets + !!l1i.sets + !!l2.sets + !!llc.sets;
+	unsigned int given = !!of_data.l1.sets + !!of_code.l1.sets + !!l2.sets + !!llc.sets;
 
-	generation = UINT64_MAX;
-	forget_slots();
+	forget_pages();
 	paged = swapper || given_root;
 	/* Where slab caches are is asked of any guest. */
 	if (given == 0)
 		return (paged || ram_path) && !slabs_wanted() ? -1 : 0;
-	if (paged && (!ram_path || !d1.count || !i1.count))
+	if (paged && (!ram_path || !of_data.first.count || !of_code.first.count))
 		return -1;
 	return given == 4 && (!swapper || (init_mm && percpu)) ? 1 : -1;
 }

@@ -269,27 +269,36 @@ struct at {
 	uint64_t function;
 	enum part part;
 	unsigned int instructions; /* of the block */
+	uint32_t parent, node; /* the path that it was called on last, and the function there; 0 is none */
 };
+
+static uint32_t child_at(struct at *at, uint32_t parent)
+{
+	if (at->node == 0 || at->parent != parent) {
+		at->parent = parent;
+		at->node = child(parent, at->function);
+	}
+	return at->node;
+}
 
 static void on_function(unsigned int vcpu, void *data)
 {
 	struct lane *lane = &lanes[vcpu = RUNNING(vcpu)];
 	struct task *task = lane->task;
-	const struct at *at = data;
+	struct at *at = data;
 	struct frame *last;
 
 	settle(lane, clock_of(vcpu, at->instructions));
 	if (at->part == BEGINS)
 		task->count = 0;
 	if (at->part == ENTERS || task->count == 0) {
-		push(task, child(top(task), at->function), false, at->part != PLAIN);
+		push(task, child_at(at, top(task)), false, at->part != PLAIN);
 	} else {
 		last = &task->frames[task->count - 1];
 		/* What the assembler of an entry jumps to is more of it. */
 		if (last->interrupt)
 			return;
-		last->node = child(last->fresh ? last->node : nodes[last->node].parent,
-				   at->function);
+		last->node = child_at(at, last->fresh ? last->node : nodes[last->node].parent);
 		last->fresh = false;
 	}
 	nodes[top(task)].calls++;
@@ -342,7 +351,7 @@ static void watch_block(struct qemu_plugin_tb *tb, void (*what)(unsigned int, vo
 {
 	struct at *at = more(NULL, 1, sizeof(*at));
 
-	*at = (struct at){ function->start, function->part, count };
+	*at = (struct at){ function->start, function->part, count, 0, 0 };
 	/* Called at an instruction, which is behind what counts the block. */
 	qemu_plugin_register_vcpu_insn_exec_cb(qemu_plugin_tb_get_insn(tb, 0), what,
 					       QEMU_PLUGIN_CB_NO_REGS, at);

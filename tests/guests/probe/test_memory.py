@@ -191,7 +191,7 @@ def test_what_is_missed_while_a_lock_is_held_counts_for_it(images: Path, paged: 
     "words",
     [
         "cache=l1d:60:2", "cache=l1d:32:2", "cache=l3:64:2", "cache=l1d:64", "tlb=d1:8:1:4",
-        "tlb=d3:1:1:4", "tlb=d1:1:3:4", "prefetch=x", "root=12z",
+        "tlb=d3:1:1:4", "tlb=d1:1:3:4", "prefetch=x", "root=12z", "cache=l1d:65536:1",
     ],
 )  # fmt: skip
 def test_machine_that_is_none_is_refused(probe: Probe, tmp_path: Path, words: str) -> None:
