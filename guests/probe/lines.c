@@ -622,30 +622,26 @@ static inline bool follows(unsigned int vcpu)
 	return on;
 }
 
+static __attribute__((noinline)) void access_any(unsigned int vcpu, qemu_plugin_meminfo_t info,
+						 uint64_t address, unsigned int size, bool own,
+						 bool store, const void *block)
+{
+	if (follows(vcpu))
+		access_bytes(vcpu, info, address, size, own, store, block);
+}
+
 static void on_access(unsigned int vcpu, qemu_plugin_meminfo_t info, uint64_t address, void *block)
 {
 	const bool store = qemu_plugin_mem_is_store(info);
 
-	vcpu = RUNNING(vcpu);
-	if (follows(vcpu))
-		access_bytes(vcpu, info, address, 1u << qemu_plugin_mem_size_shift(info), store,
-			     store, block);
+	access_any(RUNNING(vcpu), info, address, 1u << qemu_plugin_mem_size_shift(info), store,
+		   store, block);
 }
 
 static void on_atomic(unsigned int vcpu, qemu_plugin_meminfo_t info, uint64_t address, void *block)
 {
-	vcpu = RUNNING(vcpu);
-	if (follows(vcpu))
-		access_bytes(vcpu, info, address, 1u << qemu_plugin_mem_size_shift(info), true,
-			     qemu_plugin_mem_is_store(info), block);
-}
-
-static __attribute__((noinline)) void access_slowly(unsigned int vcpu, qemu_plugin_meminfo_t info,
-						    uint64_t address, unsigned int size, bool store,
-						    const void *block)
-{
-	if (follows(vcpu))
-		access_bytes(vcpu, info, address, size, store, store, block);
+	access_any(RUNNING(vcpu), info, address, 1u << qemu_plugin_mem_size_shift(info), true,
+		   qemu_plugin_mem_is_store(info), block);
 }
 
 /*
@@ -662,7 +658,7 @@ static inline void access_alone(unsigned int vcpu, qemu_plugin_meminfo_t info, u
 				     !use(&privates[vcpu], address, store ? 0 : mask,
 					  store ? mask : 0, store, block),
 			     false))
-		access_slowly(vcpu, info, address, size, store, block);
+		access_any(vcpu, info, address, size, store, store, block);
 }
 
 #define CALLBACK(name, size, store)                                                              \

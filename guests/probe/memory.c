@@ -663,11 +663,10 @@ static __attribute__((noinline)) void look_for(struct side *side, uint64_t line,
 	below_l1(tag - 1, code);
 }
 
-/* Use a line that holds data, wherever it is. */
-static inline void use_data(uint64_t line, struct code *code)
+static inline void use_anywhere(struct side *side, uint64_t line, struct code *code)
 {
-	if (!use(&of_data, line))
-		look_for(&of_data, line, code);
+	if (!use(side, line))
+		look_for(side, line, code);
 }
 
 static void *pointer_of(uint64_t word)
@@ -682,11 +681,11 @@ static __attribute__((noinline)) void look_for_access(qemu_plugin_meminfo_t info
 	uint64_t line = address >> LINE_BITS, in_line = address & (LINE_BYTES - 1);
 	struct code *code = pointer_of(word);
 
-	use_data(line, code);
+	use_anywhere(&of_data, line, code);
 	/* One that goes on in the next line. */
 	if (in_line > word >> LIMIT_AT &&
 	    in_line + (1u << qemu_plugin_mem_size_shift(info)) > LINE_BYTES)
-		use_data(line + 1, code);
+		use_anywhere(&of_data, line + 1, code);
 }
 
 static void on_access(unsigned int vcpu, qemu_plugin_meminfo_t info, uint64_t address, void *data)
@@ -715,7 +714,7 @@ static __attribute__((noinline)) void use_lines(const struct touched *touched, u
 {
 	uint64_t last = address >> LINE_BITS;
 
-	use_data(last, touched->code);
+	use_anywhere(&of_data, last, touched->code);
 	for (unsigned int n = 0; n < touched->count; n++) {
 		const struct access *access = &touched->accesses[n];
 		uint64_t first = address + (int64_t)access->distance;
@@ -728,7 +727,7 @@ static __attribute__((noinline)) void use_lines(const struct touched *touched, u
 			if (line / LINES_OF_PAGE != address >> PAGE_BITS &&
 			    !is_there(line << LINE_BITS, access->stores))
 				return;
-			use_data(last = line, touched->code);
+			use_anywhere(&of_data, last = line, touched->code);
 		}
 	}
 }
@@ -743,7 +742,7 @@ static __attribute__((noinline)) void look_for_group(qemu_plugin_meminfo_t info,
 	if (touched->again && is_called_again(touched->again, info, address, &touched->half))
 		return;
 	if (line == (address + (int64_t)touched->high) >> LINE_BITS)
-		use_data(line, touched->code);
+		use_anywhere(&of_data, line, touched->code);
 	else
 		use_lines(touched, address);
 }
@@ -804,8 +803,7 @@ static void on_lines(unsigned int vcpu, void *data)
 	(void)vcpu;
 	line += line == last_code;
 	for (; line < end; line++)
-		if (!use(&of_code, line))
-			look_for(&of_code, line, code);
+		use_anywhere(&of_code, line, code);
 	last_code = end - 1;
 }
 

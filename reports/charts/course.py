@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import heapq
+
 from reports import steps, wording
 from reports.by_arm import MetricRow
 from reports.charts import canvas
@@ -72,13 +74,13 @@ def _draw_one(session: SessionComparison, row: MetricRow, rest: str) -> Chart:
 def most_changed(session: SessionComparison, rows: list[MetricRow]) -> list[MetricRow]:
     """The metrics that have a chart, in order: all, or those with a step that is called first."""
 
-    def importance(row: MetricRow) -> tuple[bool, float]:
-        judged = [step.own.judgement for step in steps.course(session, row)]
+    def importance(number: int) -> tuple[bool, float]:
+        judged = [step.own.judgement for step in steps.course(session, rows[number])]
         sizes = (abs(each.change.estimate) for each in judged if each.change)
         return any(each.verdict in CALLED for each in judged), max(sizes, default=0.0)
 
-    chosen = sorted(rows, key=importance, reverse=True)[:MOST_CHARTS]
-    return [row for row in rows if row in chosen]
+    chosen = heapq.nlargest(MOST_CHARTS, range(len(rows)), key=importance)
+    return [rows[number] for number in sorted(chosen)]
 
 
 def draw(session: SessionComparison) -> list[Chart]:

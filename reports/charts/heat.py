@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import heapq
 import math
 from typing import NamedTuple
 
@@ -172,7 +173,7 @@ def most_changed(squares: list[list[Square | None]]) -> list[int]:
             ((cell.sure, cell.depth) for cell in squares[number] if cell), default=(False, 0)
         )
 
-    return sorted(sorted(range(len(squares)), key=importance, reverse=True)[:MOST_ROWS])
+    return sorted(heapq.nlargest(MOST_ROWS, range(len(squares)), key=importance))
 
 
 def _draw_square(axes: Axes, x: int, y: int, cell: Square | None) -> None:
