@@ -1,8 +1,9 @@
 """What the probe costs, and how exactly it counts, on this host.
 
 Runs the unpatched kernel of an experiment from one snapshot in turns: without the probe,
-with it, with it watching locks, too, as sessions do, with call stacks besides, and with a machine's
-caches modelled, or, with several vCPUs, lines that move between them.  The lab promises that all
+with it, with it watching locks, too, as sessions do, with call stacks besides, with a machine's
+caches modelled, without the others and with all of them as in a session's diagnostic run, or, with
+several vCPUs, with lines that move between them.  The lab promises that all
 send the same bytes, that counts are the same bytes each time, at most 1.3 times the host's CPU
 time, and at most 1.15 times that of a probe without locks.  A model is to take at most 2.5 times
 the plain run on one vCPU and 3 times on several (docs/memory.md and docs/lines.md: what was seen).
@@ -29,13 +30,14 @@ from guests.exact import Machine, Outcome
 from guests.probe import fold, lines, memory, plugin
 from guests.probe.plugin import Probe
 from host.facts import cache_folder
+from kernels.cache import Kernel
 from runs.options import Options
 from runs.prepare import can_be_modelled, can_share_lines, catalogue, prepare
 
 # Forms of the probe that write more than it, and what they do.
 MORE = {
     "locks": "", "stacks": "call stacks followed", "memory": "caches modelled",
-    "lines": "lines followed",
+    "diagnostic": "caches modelled, locks and call stacks", "lines": "lines followed",
 }  # fmt: skip
 
 
@@ -47,6 +49,26 @@ def reshaped(machine: Machine, vcpus: int, cpu: str) -> Machine:
     """The machine with another number or model of vCPUs, where asked."""
     changes = {"vcpus": vcpus or machine.guest.vcpus, "cpu": cpu or machine.guest.cpu}
     return dataclasses.replace(machine, guest=machine.guest.model_copy(update=changes))
+
+
+def forms_of(
+    probe: Probe, kernel: Kernel, machine: Machine, modelled: str
+) -> dict[str, Probe | None]:
+    """Forms of the probe that this guest can have, by name; ``modelled`` is a machine or none."""
+    locks = dataclasses.replace(probe, locks=fold.locks_of(kernel))
+    forms: dict[str, Probe | None] = {"plain": None, "probe": probe, "locks": locks}
+    full = locks
+    if words := fold.stack_words(kernel):
+        full = dataclasses.replace(locks, functions=kernel.system_map, stacks=words)
+        forms["stacks"] = full
+    if modelled != "none" and can_be_modelled([machine.guest]):
+        caches = memory.words(load_machine(Path(modelled)), kernel)
+        forms["memory"] = dataclasses.replace(probe, model=caches)
+        forms["diagnostic"] = dataclasses.replace(full, model=caches)
+    if modelled != "none" and can_share_lines([machine.guest]):
+        shared = lines.words(load_machine(Path(modelled)), kernel)
+        forms["lines"] = dataclasses.replace(locks, model=shared)
+    return forms
 
 
 def main() -> int:
@@ -72,16 +94,7 @@ def main() -> int:
     probe = plugin.provide(cache_folder())
     print(f"QEMU {probe.qemu}, form {probe.api}, {machine.guest.vcpus} vCPUs")
     kernel = session.bench(planned).kernels[planned.arm]
-    locks = dataclasses.replace(probe, locks=fold.locks_of(kernel))
-    forms: dict[str, Probe | None] = {"plain": None, "probe": probe, "locks": locks}
-    if words := fold.stack_words(kernel):
-        forms["stacks"] = dataclasses.replace(locks, functions=kernel.system_map, stacks=words)
-    if arguments.memory != "none" and can_be_modelled([machine.guest]):
-        modelled = memory.words(load_machine(Path(arguments.memory)), kernel)
-        forms["memory"] = dataclasses.replace(probe, model=modelled)
-    if arguments.memory != "none" and can_share_lines([machine.guest]):
-        shared = lines.words(load_machine(Path(arguments.memory)), kernel)
-        forms["lines"] = dataclasses.replace(locks, model=shared)
+    forms = forms_of(probe, kernel, machine, arguments.memory)
     outcomes: dict[str, list[Outcome]] = {form: [] for form in forms}
     with tempfile.TemporaryDirectory(dir=cache_folder()) as folder:
         top = Path(folder)
@@ -91,7 +104,7 @@ def main() -> int:
                 place = top / f"run-{number}-{form}"
                 done = exact.run_restored(snapshot, text, place, place / "logs", silent, probe=used)
                 outcomes[form].append(done)
-                print(f"{form:6} {done.cpu_s:7.2f} s CPU  {done.ending.message}")
+                print(f"{form:10} {done.cpu_s:7.2f} s CPU  {done.ending.message}")
 
     everything = [done for form in outcomes.values() for done in form]
     if any(done.files is None for done in everything):
