@@ -70,6 +70,8 @@ case "$*" in
 "-m pip"*) exit "${PIP_STATUS:-0}" ;;
 esac
 """
+# Of Python where an environment is made: itself, what builds, all others, and their compilation.
+CALLS = 4
 
 
 @dataclass
@@ -151,7 +153,7 @@ def test_only_what_is_missing_is_installed_and_named(machine: FreshMachine) -> N
     assert done.stdout == ""
     assert "installing packages: linux-source-6.12 fio\n" in done.stderr
     assert re.search(r"installing \d+ Python packages from requirements.lock", done.stderr)
-    update, install, venv, *pips = machine.calls()
+    update, install, venv, *pips, compiled = machine.calls()
     assert update.startswith("noninteractive apt-get ")
     assert update.endswith(" update")
     assert install.endswith(" install --yes --no-install-recommends linux-source-6.12 fio")
@@ -163,6 +165,7 @@ def test_only_what_is_missing_is_installed_and_named(machine: FreshMachine) -> N
     # What is built from source is built by what the first line installed, and no other.
     assert pips[0].endswith("--requirement .make/setuptools.txt")
     assert "--no-binary dkimpy --no-build-isolation" in pips[1]
+    assert compiled == "python -m compileall -q -j 0 .venv/lib"
     pinned = (machine.checkout / ".make/setuptools.txt").read_text()
     assert re.fullmatch(r"setuptools==\S+ \\\n(    --hash=sha256:\w+( \\)?\n)+    #.*\n", pinned)
 
@@ -190,7 +193,7 @@ def test_without_root_the_exact_line_is_printed_and_nothing_is_done(machine: Fre
 def test_root_is_not_needed_when_every_package_is_there(machine: FreshMachine) -> None:
     machine.program("id", "#!/bin/sh\necho 1000\n")
     assert machine.setup().returncode == 0
-    assert [call.split()[0] for call in machine.calls()] == ["python"] * 3
+    assert [call.split()[0] for call in machine.calls()] == ["python"] * CALLS
 
 
 def test_a_changed_lock_builds_the_environment_anew(machine: FreshMachine) -> None:
@@ -207,7 +210,7 @@ def test_an_environment_whose_python_is_gone_is_built_anew(machine: FreshMachine
     machine.calls()
     (machine.checkout / ".venv/bin/python").unlink()
     assert machine.setup().returncode == 0
-    assert len(machine.calls()) == 3
+    assert len(machine.calls()) == CALLS
 
 
 def test_a_failed_pip_is_tried_again_next_time(machine: FreshMachine) -> None:
@@ -216,7 +219,7 @@ def test_a_failed_pip_is_tried_again_next_time(machine: FreshMachine) -> None:
     assert "pip could not install requirements.lock" in done.stderr
     machine.calls()
     assert machine.setup().returncode == 0
-    assert len(machine.calls()) == 3
+    assert len(machine.calls()) == CALLS
 
 
 def test_a_python_without_venv_brings_debians_own(machine: FreshMachine) -> None:
@@ -235,7 +238,7 @@ def test_debians_python_serves_where_the_first_one_cannot(machine: FreshMachine)
     machine.program("python3", "#!/bin/sh\nexit 1\n")
     machine.program("debian-python", PYTHON)
     assert machine.setup(PYTHON="").returncode == 0
-    assert [call.split()[0] for call in machine.calls()] == ["python"] * 3
+    assert [call.split()[0] for call in machine.calls()] == ["python"] * CALLS
 
 
 def test_a_named_python_that_cannot_do_it_is_an_error(machine: FreshMachine) -> None:
@@ -303,7 +306,7 @@ def test_no_distribution_needs_root_where_nothing_is_missing(
     machine.absent(*([] if os_release == DEBIAN else ["linux-source-6.12"]))
     done = machine.setup()
     assert done.returncode == 0, done.stderr
-    assert [call.split()[0] for call in machine.calls()] == ["python"] * 3
+    assert [call.split()[0] for call in machine.calls()] == ["python"] * CALLS
 
 
 @pytest.mark.parametrize(
@@ -344,7 +347,7 @@ def test_a_system_that_no_list_knows_is_ready_when_all_programs_are_there(
     (machine.fake / "lib64/libc.a").touch()
     done = machine.setup()
     assert done.returncode == 0, done.stderr
-    assert [call.split()[0] for call in machine.calls()] == ["python"] * 3
+    assert [call.split()[0] for call in machine.calls()] == ["python"] * CALLS
 
 
 def test_script_and_lab_read_the_same_list(machine: FreshMachine) -> None:
