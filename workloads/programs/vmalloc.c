@@ -8,8 +8,8 @@
  *
  * Stacks of the kernel's tasks leave holes of three pages between them, and how many there are is a
  * boot's draw: one more made the tree of free addresses deeper and moved a page's path by 2 %
- * (docs/evidence.md).  They are filled before the time of an operation begins, and areas made up to
- * a number that does not depend on that of tasks.
+ * (docs/evidence.md).  "settle" fills them before the others, for as long as the guest runs, and makes
+ * areas up to a number that does not depend on that of tasks.
  */
 #include "program.h"
 #include "module.h"
@@ -19,7 +19,7 @@
 #define MODULE "/modules/test_vmalloc.ko"
 #define ROUNDS 8 /* drawn sizes */
 #define IN_USE "/proc/vmallocinfo"
-#define AREAS 160 /* of which a third at most leaves a hole */
+#define AREAS 160 /* after "settle"; at most half of them were there before */
 #define WORDS 700 /* of a filter that takes two pages, and a third to guard them */
 
 /* Bits of run_test_mask. */
@@ -55,11 +55,8 @@ static void test(int mask, unsigned long loops, unsigned pages, const char *more
 	close(log);
 }
 
-/* By filters of sockets, each of which is an area; they go with this program. */
-static void fill_holes(void)
+static unsigned areas_in_use(void)
 {
-	static struct sock_filter words[WORDS];
-	const struct sock_fprog filter = { WORDS, words };
 	FILE *list = fopen(IN_USE, "re");
 	unsigned areas = 0;
 
@@ -69,15 +66,35 @@ static void fill_holes(void)
 	fclose(list);
 	errno = 0;
 	need(areas > 0 && areas < AREAS / 2, "the number of areas in " IN_USE);
+	return areas;
+}
+
+/* By filters of sockets, each of which is an area; a child of this program keeps them. */
+static void settle(unsigned long count)
+{
+	static struct sock_filter words[WORDS];
+	const struct sock_fprog filter = { WORDS, words };
+	int full[2];
+	pid_t child;
+
+	(void)count;
 	for (unsigned at = 0; at < WORDS; at++)
 		words[at] = (struct sock_filter)BPF_STMT(BPF_LD | BPF_IMM, 0);
 	words[WORDS - 1] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, 0);
-	for (; areas < AREAS; areas++) {
+	need(pipe2(full, O_CLOEXEC) == 0 && (child = fork()) >= 0, "a child");
+	for (unsigned areas = child ? AREAS : areas_in_use(); areas < AREAS; areas++) {
 		int any = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
 
 		need(any >= 0 && setsockopt(any, SOL_SOCKET, SO_ATTACH_FILTER, &filter,
 					    sizeof(filter)) == 0, "a socket's filter");
 	}
+	if (child == 0) {
+		need(write(full[1], "", 1) == 1, "write");
+		for (;;)
+			pause();
+	}
+	close(full[1]);
+	need(read(full[0], words, 1) == 1, "areas made up");
 }
 
 static void page_(unsigned long count)
@@ -139,12 +156,11 @@ static void percpu(unsigned long count)
 }
 
 static const struct operation operations[] = {
-	{ "page", page_ }, { "sizes", sizes }, { "huge", huge }, { "align", align },
+	{ "settle", settle }, { "page", page_ }, { "sizes", sizes }, { "huge", huge }, { "align", align },
 	{ "busy", busy }, { "fit", fit }, { "rcu", rcu }, { "map", map }, { "percpu", percpu }, {},
 };
 
 int main(int argc, char **argv)
 {
-	fill_holes();
 	return run_operation(operations, argc, argv);
 }
