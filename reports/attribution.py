@@ -330,13 +330,14 @@ def attribute(
 
     Only seeds for which both arms' measured runs have a profile count; repeats, twins
     and failed runs do not.  A unit of which some run did none is left out.  Where the session
-    is not ``trusted``, because it is not finished or not exact, no function is called changed.
+    is not ``trusted``, because it is not finished or not exact, no function is called changed,
+    and none of a phase that prepares others.
     """
     attributions: list[Attribution] = []
     counts_of: dict[int, changed_functions.PhaseCounts] = {}
     for case, phase, blocks in profiled_phases(manifest, records, profiles):
         here = _phase(case, phase, blocks)
-        if here:
+        if here and not phase.prepares:
             counts_of[len(attributions)] = _counts(blocks, here[0])
         attributions += here
     tests = changed_functions.changed(

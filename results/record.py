@@ -150,13 +150,15 @@ class PhaseRecord(Record):
     """One phase as it was run: its command line for people, and what is counted in it.
 
     The first of ``units`` is the one that attribution is given per; ``thp`` is whether pages may be
-    huge (``never``, ``madvise``, ``always``).
+    huge (``never``, ``madvise``, ``always``).  No function is called changed of a phase that
+    ``prepares`` later ones.
     """
 
     name: str
     command: str
     caches: str
     thp: str = "never"
+    prepares: bool = False
     units: tuple[UnitRecord, ...] = ()
     ratios: tuple[RatioRecord, ...] = ()
 

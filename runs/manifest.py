@@ -156,6 +156,7 @@ def _case_record(session: Session, case: CaseSpec) -> CaseRecord:
                 ),
                 caches="dropped" if phase.drop_caches else "kept",
                 thp=phase.thp,
+                prepares=phase.prepares,
                 units=_units(phase, counted=session.probe is not None),
                 ratios=tuple(
                     RatioRecord(

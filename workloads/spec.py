@@ -95,7 +95,8 @@ class Phase(Frozen):
     and whose sections are variants where it has several.  In place of both, ``program`` is a
     source of ``workloads/programs/`` and its operation, of which ``ops`` are done in every
     guest: its path is instructions per operation.  With ``whole`` correctness checks do all of
-    them, and not a tenth: the phases after it need what it makes.
+    them, and not a tenth: the phases after it need what it makes.  A phase that ``prepares``
+    makes the same for those what is another in each boot; no function of it is called changed.
     ``checks`` are asserted of every run beside those that always hold; fewer
     than ``min_ios`` I/Os are no evidence of anything.  The first of ``units`` is
     the one that attribution is given per.  ``readahead_kib`` is written to the device's
@@ -113,6 +114,7 @@ class Phase(Frozen):
     program: Annotated[tuple[str, ...], Field(max_length=2)] = ()
     ops: Annotated[int, Field(ge=0)] = 0
     whole: bool = False
+    prepares: bool = False
     checks: tuple[Check, ...] = ()
     min_ios: Annotated[int, Field(ge=1)] = 1000
     units: Annotated[tuple[Unit, ...], Field(min_length=1)] = (IO,)

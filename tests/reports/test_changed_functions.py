@@ -146,3 +146,28 @@ def test_of_a_session_only_headlines_are_tested_and_only_where_it_is_believed() 
     same = attribute(manifest, session.records(), counts_factory.profiles(session, same=True))
     assert [each.changed for each in same] == [()] * len(same)
     assert same[0].tested
+
+
+def test_of_a_phase_that_prepares_others_no_function_is_tested() -> None:
+    session = ExactSession()
+    manifest = counts_factory.counted(session.manifest())
+    profiles = counts_factory.profiles(session)
+    case = manifest.cases[0]
+    first = case.phases[0].model_copy(update={"prepares": True})
+    prepared = manifest.model_copy(
+        update={
+            "cases": (
+                case.model_copy(update={"phases": (first, *case.phases[1:])}),
+                *manifest.cases[1:],
+            )
+        }
+    )
+    tested, untested = (
+        {
+            (each.case, each.phase)
+            for each in attribute(of, session.records(), profiles)
+            if each.tested
+        }
+        for of in (manifest, prepared)
+    )
+    assert tested - untested == {(case.name, first.name)}
