@@ -16,7 +16,7 @@ VENV_PYTHON := .venv/bin/python
 ACTIONLINT := .make/actionlint
 ACTIONLINT_VERSION := v1.7.12
 
-.PHONY: help setup link run lint lint-types lint-rest browser check test test-all lock schema gallery \
+.PHONY: help setup link run lint lint-types lint-rest actionlint browser check test test-all lock schema gallery \
 	gallery-site clean
 
 help:
@@ -43,9 +43,18 @@ link:
 run: setup
 	@$(VENV_PYTHON) lab.py run $(EXPERIMENT) || [ $$? -eq 1 ]
 
+# Where lab.py keeps kernels.  The program is kept there by its version and the toolchain's.
+CACHE := $(or $(TWINBOOT_CACHE),$(or $(XDG_CACHE_HOME),$(HOME)/.cache)/twinboot)
+KEPT_ACTIONLINT := $(CACHE)/native/actionlint-$(ACTIONLINT_VERSION)-$(shell \
+	sha256sum <setup/lint.txt | cut -c 1-16)
+
+$(ACTIONLINT): setup/lint.txt Makefile | setup
+	@cp "$(KEPT_ACTIONLINT)" $@ 2>/dev/null || $(MAKE) actionlint
+	@touch $@ "$(KEPT_ACTIONLINT)" 2>/dev/null || :
+
 # actionlint is published as a Go module alone: the toolchain of setup/lint.txt, pinned by
 # hash, builds it once, and the module is checked by Go's checksum database.
-$(ACTIONLINT): setup/lint.txt Makefile | setup
+actionlint:
 	@echo "setup: building actionlint $(ACTIONLINT_VERSION)" >&2
 	@$(VENV_PYTHON) -m pip install --quiet --no-input --disable-pip-version-check --upgrade \
 		--only-binary :all: --require-hashes --no-deps --target .make/go --requirement setup/lint.txt
@@ -53,7 +62,9 @@ $(ACTIONLINT): setup/lint.txt Makefile | setup
 		GOFLAGS=-modcacherw GOTOOLCHAIN=local CGO_ENABLED=0 .make/go/go/bin/go install \
 		github.com/rhysd/actionlint/cmd/actionlint@$(ACTIONLINT_VERSION)
 	@rm -rf .make/go .make/gopath .make/gocache
-	@touch $@
+# A cache that cannot be written to is no error.
+	@mkdir -p "$(CACHE)/native" && cp $(ACTIONLINT) "$(KEPT_ACTIONLINT).$$$$" && \
+		mv "$(KEPT_ACTIONLINT).$$$$" "$(KEPT_ACTIONLINT)" || :
 
 lint: setup $(ACTIONLINT)
 	@$(MAKE) -j2 lint-types lint-rest

@@ -133,10 +133,9 @@ def test_files_of_their_own_that_are_written_to_without_a_device(tmp_path: Path)
 
 @pytest.mark.usefixtures("selftest")
 def test_the_kernel_s_own_tests_find_a_wrong_order(tmp_path: Path) -> None:
+    arms = '[{name="base"}, {name="patched", series={path="configs/series/broken-lookup"}}]'
     session = measured(
-        tmp_path / "session", "noop", "--check", "--no-twins",
-        "--set", "guest=smoke", "--set", "blocks=1",
-        "--set", "series.path=configs/series/broken-lookup",
+        tmp_path / "session", GATE, "--set", f"arms={arms}",
         "--set", "check={vcpus=[], selftests=['xarray']}",
     )  # fmt: skip
     assert session.status == 4, session.err
