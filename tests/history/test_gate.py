@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 
 from errors import SpecError
+from experiment.ad_hoc import from_series
+from experiment.load import load_experiment
 from history.annotations import annotation, workflow_commands
 from history.change import NightlyChange
 from history.changes import changes_of
@@ -14,9 +16,10 @@ from history.entry import Entry
 from history.gate import Gate, Message, of_history, of_session
 from history.ingest import entry_of
 from history.known import KnownChange, KnownChanges, load_known, subject_of
-from history.policy import Policy, PolicyTarget, Rule, load_policy
+from history.policy import Policy, PolicyTarget, Rule, laxer, load_policy
 from history.store import UnreadFile
 from reports.many import compare_session
+from runs import prepare
 from tests.history.factory import Nights
 from tests.reports import counts_factory
 from tests.reports.factory import ExactSession, fails
@@ -268,6 +271,24 @@ def test_shipped_files_are_sound() -> None:
     )
     load_known(CONFIGS / "known-changes.toml")
     assert load_known(CONFIGS / "no-such-file.toml") == KnownChanges()
+
+
+def test_no_shipped_threshold_is_laxer_than_the_policy() -> None:
+    """A session judged by such a one is refused, which its user could do nothing about."""
+    policy, catalogue = load_policy(CONFIGS / "gate.toml"), prepare.catalogue(CONFIGS.parent)
+    experiments = [
+        load_experiment(path, overrides=(), catalogue=catalogue)
+        for path in sorted((CONFIGS / "experiments").glob("*.toml"))
+    ]
+    experiments.append(from_series(["configs/series/noop"], workloads=["all"], catalogue=catalogue))
+    for experiment in experiments:
+        track = (experiment.name, "smoke", experiment.mode)
+        own = experiment.thresholds
+        assert laxer(own, policy.thresholds(track, own)) == "", experiment.name
+    # What is named in the policy is of something that is judged.
+    judged = {name for each in experiments for name in each.thresholds.metrics}
+    named = {rule.metric for rule in policy.rules if rule.metric != "*"}
+    assert named == judged
 
 
 @pytest.mark.parametrize(
