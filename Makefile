@@ -50,7 +50,7 @@ KEPT_ACTIONLINT := $(CACHE)/native/actionlint-$(ACTIONLINT_VERSION)-$(shell \
 
 $(ACTIONLINT): setup/lint.txt Makefile | setup
 	@cp "$(KEPT_ACTIONLINT)" $@ 2>/dev/null || $(MAKE) actionlint
-	@touch $@ "$(KEPT_ACTIONLINT)" 2>/dev/null || :
+	@touch $@ && touch -c "$(KEPT_ACTIONLINT)" 2>/dev/null || :
 
 # actionlint is published as a Go module alone: the toolchain of setup/lint.txt, pinned by
 # hash, builds it once, and the module is checked by Go's checksum database.
