@@ -10,7 +10,8 @@ with the metric of its phase that users know beside it:
   the analysis of variance of arms and seeds, and its F test (a small p: a build has a shift of
   its own, which more seeds do not average out),
 - how many of all pairs of arms the rule calls a change, and how many it calls "no change",
-- how many pairs have a function that is called changed, and which functions those are.
+- how many pairs have a function that is called changed, which functions those are, and their
+  largest change as a share of the phase.
 
 A session that is there already is printed as it is, or finished.  ``--arm`` names the arm of the
 experiment whose mount options and sysctls all twelve have, where its arms differ by those.
@@ -210,12 +211,13 @@ def functions_alone(profile: Profile) -> Profile:
 class JudgedPair(NamedTuple):
     """Two arms: a verdict by case and metric, and the functions that are called changed.
 
-    ``changed`` are (case, phase, function), ``tested`` is how many were tested in each phase.
+    ``changed`` has the share of its phase by (case, phase, function), ``tested`` is how many were
+    tested in each phase.
     """
 
     arms: tuple[str, str]
     verdicts: dict[tuple[str, str], Verdict | None]
-    changed: list[tuple[str, str, str]]
+    changed: dict[tuple[str, str, str], float]
     tested: list[int]
 
 
@@ -233,8 +235,8 @@ def pairs_of(session: MeasuredSession) -> Iterator[JudgedPair]:
         yield JudgedPair(
             (base, patched),
             {(each.case, each.name): each.judgement.verdict for each in pair.primary},
-            [(each.case, each.phase, function.name)
-             for each in pair.headlines for function in each.changed],
+            {(each.case, each.phase, function.name): abs(function.size) / each.total.base
+             for each in pair.headlines for function in each.changed},
             [each.tested for each in pair.headlines],
         )  # fmt: skip
 
@@ -290,13 +292,14 @@ def main() -> None:
             print(f"| {case.name} | {metric} | {scatter.pair:.3f} | {scatter.own:.3f} "
                   f"| {scatter.p_value:.3f} | {counted} |")  # fmt: skip
             print(f"  {changes(values)}", file=sys.stderr)
-    counts = Counter(" ".join(function) for pair in pairs for function in pair.changed)
+    counts = Counter(function for pair in pairs for function in pair.changed)
     wrong = sum(bool(pair.changed) for pair in pairs)
     tested = [number for pair in pairs for number in pair.tested]
     print(f"\n{wrong} of {len(pairs)} pairs have a function that is called changed, of "
           f"{min(tested)} to {max(tested)} tested in a phase")  # fmt: skip
-    for name, count in counts.most_common():
-        print(f"  {name}: {count}")
+    for function, count in counts.most_common():
+        most = max(pair.changed.get(function, 0.0) for pair in pairs)
+        print(f"  {' '.join(function)}: {count}, at most {most:.3%} of the phase")
     kernels = len({arm.kernel.code_key for arm in session.manifest.arms})
     print(f"{len(session.manifest.arms)} arms, {kernels} kernels, "
           f"{len(list(itertools.combinations(session.manifest.arms, 2)))} pairs")  # fmt: skip
