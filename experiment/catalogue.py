@@ -27,7 +27,8 @@ class Catalogue:
     it has not all of them; ``series`` are folders relative to the checkout, such as
     ``configs/series/noop``.  ``additions`` are those of kernels' configurations, and ``needs``
     those that a workload cannot do without.  ``fixed`` are the workloads and phases whose amount
-    of work an experiment does not give.
+    of work an experiment does not give.  ``thresholds`` are workloads' own, by workload and
+    variant, then by metric (``PHASE.METRIC``; ``PHASE.functions`` are shares of a phase).
     """
 
     workloads: Mapping[str, Mapping[str, tuple[str, ...]]]
@@ -40,6 +41,7 @@ class Catalogue:
     measured: Mapping[tuple[str, str, str], tuple[str, ...]] = field(default_factory=dict)
     machines: tuple[str, ...] = field(default_factory=known_machines)
     fixed: frozenset[tuple[str, str]] = frozenset()
+    thresholds: Mapping[tuple[str, str], Mapping[str, float]] = field(default_factory=dict)
 
     def needed(self, workloads: Iterable[object]) -> tuple[str, ...]:
         """What the configuration of a kernel has besides for these workloads."""

@@ -21,7 +21,7 @@ from experiment.machine import MACHINES, MachineSpec
 from experiment.overrides import apply_override, parse_override
 from experiment.problems import Problem, from_validation
 from experiment.series_name import kind_of
-from experiment.spec import Experiment, Frozen, Guest
+from experiment.spec import FUNCTIONS, Experiment, Frozen, Guest, of_case
 
 __all__ = [
     "EXPERIMENTS",
@@ -113,7 +113,25 @@ def check_experiment(
     lines += [problem.line(_place(problem.path, places, file)) for problem in mistakes]
     if lines or experiment is None:
         raise SpecError(list(dict.fromkeys(lines)))
-    return experiment
+    return _with_thresholds_of_workloads(experiment, catalogue)
+
+
+def _with_thresholds_of_workloads(experiment: Experiment, catalogue: Catalogue) -> Experiment:
+    """Exact guests that do the same differ by that much, so what is smaller is not asked for.
+
+    What the experiment says of a metric itself is as it says.
+    """
+    if experiment.mode != "exact":
+        return experiment
+    asked, metrics = experiment.thresholds, {}
+    for case in experiment.cases:
+        for name, change in catalogue.thresholds.get((case.workload, case.variant), {}).items():
+            of_functions = name.endswith(f".{FUNCTIONS}")
+            judged = name in case.primary and change > asked.change
+            if (of_functions or judged) and asked.own(case.name, name) is None:
+                metrics[of_case(case.name, name)] = change
+    thresholds = asked.model_copy(update={"metrics": {**asked.metrics, **metrics}})
+    return experiment.model_copy(update={"thresholds": thresholds})
 
 
 def load_guest(path: Path) -> Guest:

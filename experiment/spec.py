@@ -115,7 +115,9 @@ class CaseSpec(Frozen):
     wall_primary: tuple[str, ...] = ()
     """The same in wall mode, where other metrics are judged; empty: as ``primary``."""
     thresholds: dict[str, Change] = Field(default_factory=dict)
-    """Smallest change that matters, by metric, where it is not the experiment's."""
+    """Smallest change that matters, by metric, where it is neither the experiment's nor the
+    workload's.
+    """
     times: dict[str, dict[str, PhaseTimes]] = Field(default_factory=dict)
     """How much each phase of fio does, by guest, then by phase: ``times.laptop.4k``.  Phases
     with a program of their own do the same amount in every guest.
@@ -133,6 +135,10 @@ class CaseSpec(Frozen):
         return self.wall_primary or self.primary if mode == "wall" else self.primary
 
 
+# In place of a metric's name: any kernel function of a phase, by its share of the phase.
+FUNCTIONS = "functions"
+
+
 class Thresholds(Frozen):
     """The smallest change that matters, and error rates: fractions, not percent."""
 
@@ -143,11 +149,23 @@ class Thresholds(Frozen):
     equivalence_alpha: Annotated[float, Field(gt=0, lt=0.5)] = 0.05
     """Error rate of each of the two one-sided tests of "no change"."""
     metrics: dict[str, Change] = Field(default_factory=dict)
-    """Smallest change of single metrics, by name (``"thp.work"``)."""
+    """Smallest change of single metrics: of every case (``"thp.work"``) or of one
+    (``"filemap-thp/thp.work"``), which goes first.
+    """
 
-    def of(self, metric: str) -> Thresholds:
+    def own(self, case: str, metric: str) -> float | None:
+        """The smallest change that a metric has of its own; None for the one of all metrics."""
+        return self.metrics.get(of_case(case, metric), self.metrics.get(metric))
+
+    def of(self, case: str, metric: str) -> Thresholds:
         """The thresholds by which one metric is judged."""
-        return self.model_copy(update={"change": self.metrics.get(metric, self.change)})
+        own = self.own(case, metric)
+        return self if own is None else self.model_copy(update={"change": own})
+
+
+def of_case(case: str, metric: str) -> str:
+    """The name of one case's metric among ``Thresholds.metrics``."""
+    return f"{case}/{metric}"
 
 
 Observed = Literal["lock_stat", "contention", "perf", "memory", "lines"]
@@ -301,11 +319,16 @@ class Experiment(Frozen):
 
     @model_validator(mode="after")
     def _thresholds_of_cases(self) -> Experiment:
-        own = {name: at for case in self.cases for name, at in case.thresholds.items()}
+        own = [(case.name, *each) for case in self.cases for each in case.thresholds.items()]
         if own:
-            merged = self.thresholds.model_copy(
-                update={"metrics": {**self.thresholds.metrics, **own}}
-            )
+            # Sessions of older versions have those of cases there without the case.
+            older = {(name, at) for _, name, at in own}
+            metrics = {
+                name: at
+                for name, at in self.thresholds.metrics.items() if (name, at) not in older
+            }  # fmt: skip
+            metrics |= {of_case(case, name): at for case, name, at in own}
+            merged = self.thresholds.model_copy(update={"metrics": metrics})
             object.__setattr__(self, "thresholds", merged)
         return self
 

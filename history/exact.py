@@ -217,7 +217,7 @@ class _Segment:
         return False
 
     def _judged(self, before: Floats, after: Floats, now: int) -> Judgement:
-        return judged(before, after, self.entries[now], self.direction, self.key[1])
+        return judged(before, after, self.entries[now], self.direction, *self.key[:2])
 
     def _must_be_equal(self, last: int, now: int) -> None:
         logs = self.values.logs
@@ -339,7 +339,7 @@ def _pinned(entries: Sequence[Entry]) -> list[DetectedChange]:
             if not np.isfinite(row).any():
                 continue
             if last is not None and _differ(values.logs[last], row):
-                judgement = judged(values.logs[last], row, entries[now], direction, metric)
+                judgement = judged(values.logs[last], row, entries[now], direction, case, metric)
                 lab = moved_settings(entries[last], entries[now])
                 kind: Kind = "lab" if lab else "unexplained"
                 changes.append(
@@ -358,10 +358,10 @@ def _called(
 
     Changes below a share of the threshold are none.
     """
-    own = {key: thresholds.of(key[1]) for key in pairs}
+    own = {key: thresholds.of(*key[:2]) for key in pairs}
     if not any(_may_differ(*pair, own[key], share) for key, pair in pairs.items()):
         return {}
-    family = [_evidence(*pair, directions[key], key[1]) for key, pair in pairs.items()]
+    family = [_evidence(*pair, directions[key], *key[:2]) for key, pair in pairs.items()]
     judgements = dict(zip(pairs, judge_primary(family, thresholds), strict=True))
     return {
         key: judgement
@@ -392,19 +392,22 @@ _QUANTILES: dict[tuple[float, int], float] = {}
 
 
 def judged(
-    before: Floats, after: Floats, entry: Entry, direction: Direction, metric: str
+    before: Floats, after: Floats, entry: Entry, direction: Direction, case: str, metric: str
 ) -> Judgement:
     """The verdict of one metric between two nights' logarithms, in pairs."""
-    return judge_primary([_evidence(before, after, direction, metric)], entry.thresholds)[0]
+    return judge_primary([_evidence(before, after, direction, case, metric)], entry.thresholds)[0]
 
 
-def _evidence(before: Floats, after: Floats, direction: Direction, metric: str) -> Evidence:
+def _evidence(
+    before: Floats, after: Floats, direction: Direction, case: str, metric: str
+) -> Evidence:
     both = np.isfinite(before) & np.isfinite(after)
     return Evidence(
         direction=direction,
         base=tuple(np.exp(before[both]).tolist()),
         patched=tuple(np.exp(after[both]).tolist()),
         blocks_planned=len(before),
+        case=case,
         metric=metric,
     )
 

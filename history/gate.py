@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Literal, NamedTuple
 
-from experiment.spec import Thresholds
+from experiment.spec import FUNCTIONS, Thresholds
 from history.change import NightlyChange
 from history.entry import Entry
 from history.function_changes import FunctionsChange, function_changes, function_courses
 from history.gaps import Gap, gaps_of
 from history.known import KnownChanges
-from history.policy import Action, Finding, Policy, PolicyTarget, laxer
+from history.policy import Action, Finding, Policy, PolicyTarget, judged_in, laxer
 from history.standing import courses, is_loss, is_open, newest_entry
 from history.store import UnreadFile
 from history.wording import change_line
@@ -58,7 +58,7 @@ def of_session(compared: SessionComparison, policy: Policy) -> Gate:
     """The gate of one session: each of its verdicts by the rule that fits."""
     manifest = compared.manifest
     track = (manifest.experiment.name, manifest.guest.name, manifest.experiment.mode)
-    messages = _lax(track, manifest.experiment.thresholds, policy)
+    messages = _lax(track, manifest.experiment.thresholds, judged_in(manifest.cases), policy)
     for comparison in compared.comparisons:
         for metric in comparison.primary:
             place = PolicyTarget(*track, metric.case, metric.name)
@@ -82,7 +82,7 @@ def _of_functions(
     """A message for each phase in which a function changed; its largest change is the size."""
     return [
         _functions_message(
-            PolicyTarget(*track, headline.case, f"{headline.phase}.functions"),
+            PolicyTarget(*track, headline.case, f"{headline.phase}.{FUNCTIONS}"),
             f"{comparison.manifest.patched} against {comparison.manifest.base}: "
             f"{changed_per_unit(headline)}",
             headline.largest_change, policy,
@@ -174,7 +174,7 @@ def of_history(
                 messages.append(_of_change(change, policy, new=change.detected_entry in new))
         # Of a track that was not measured tonight its last night still stands.
         messages += _lost(last, policy)
-        messages += _lax(track, mine[-1].thresholds, policy)
+        messages += _lax(track, mine[-1].thresholds, judged_in(mine[-1].cases), policy)
         messages += _too_few(mine[-1], policy)
         messages += [
             _of_function_change(change, policy, new=change.entry in new)
@@ -228,9 +228,11 @@ def _of_gap(gap: Gap, policy: Policy) -> Message:
     return _message(action, gap.kind, str(place), gap.line, 3, gap.id)
 
 
-def _lax(track: tuple[str, str, str], own: Thresholds, policy: Policy) -> list[Message]:
+def _lax(
+    track: tuple[str, str, str], own: Thresholds, judged: Sequence[tuple[str, str]], policy: Policy
+) -> list[Message]:
     """Thresholds by which less is found than the policy asks for."""
-    lax = laxer(own, policy.thresholds(track, own))
+    lax = laxer(own, policy.thresholds(track, own, judged), judged)
     if not lax:
         return []
     place = PolicyTarget(*track)

@@ -13,16 +13,16 @@ The first rule whose patterns fit decides; what fits none is judged by the defau
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Annotated, Literal, NamedTuple
+from typing import Annotated, Literal, NamedTuple, Protocol
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, PrivateAttr, field_validator, model_validator
 
 from errors import SpecError
 from experiment.load import read_toml, validated
-from experiment.spec import WALL_CHANGE, Frozen, Thresholds
+from experiment.spec import WALL_CHANGE, Frozen, Thresholds, of_case
 from history.entry import Entry
 from history.limits import fits_everything, fraction
 
@@ -32,6 +32,8 @@ Finding = Literal[
     "unexplained", "suspected", "incomparable", "stale", "ended", "seeds", "thresholds",
     "functions",
 ]  # fmt: skip
+# The smallest changes of metrics that have their own, by case and metric.
+WorkloadThresholds = Mapping[tuple[str, str], float]
 # A regression of a tenth that must not fail anything is a unit that was mistaken.
 MOST = 0.1
 
@@ -155,6 +157,17 @@ class Policy(Frozen):
 
     rules: tuple[Rule, ...] = ()
     """In order: the first whose patterns fit decides; what fits none is judged by the defaults."""
+    _of_workloads: WorkloadThresholds = PrivateAttr(default_factory=dict)
+
+    def with_workloads(self, own: WorkloadThresholds) -> Policy:
+        """The policy for workloads whose metrics have smallest changes of their own.
+
+        ``own`` are those by (case, metric).  They hold in exact mode, where no rule with a
+        ``change`` names the metric.
+        """
+        policy = self.model_copy()
+        policy._of_workloads = own
+        return policy
 
     @model_validator(mode="after")
     def _all_rules_are_reached(self) -> Policy:
@@ -178,26 +191,25 @@ class Policy(Frozen):
         self,
         track: tuple[str, str, str],
         own: Thresholds | None = None,
-        metrics: Iterable[str] = (),
+        judged: Iterable[tuple[str, str]] = (),
     ) -> Thresholds:
         """The thresholds by which a track is judged: those of the rules, not the night's own.
 
-        What no rule is about (the error rate of "no change") stays as in ``own``; ``metrics``
-        are the names of those that are judged.
+        What no rule is about (the error rate of "no change") stays as in ``own``; ``judged``
+        are the cases and metrics that are judged.
         """
         fitting = [rule for rule in self.rules if rule.fits(PolicyTarget(*track))]
         alphas = [rule.alpha for rule in fitting if rule.alpha is not None]
         default = Thresholds()
         general = self.change(PolicyTarget(*track))
-        names = {*metrics, *(own.metrics if own else ())}
         return (own or default).model_copy(
             update={
                 "change": general,
                 "alpha": [*alphas, default.alpha][0],
                 "metrics": {
-                    name: change
-                    for name in sorted(names)
-                    if (change := self.change(PolicyTarget(*track, metric=name))) != general
+                    of_case(case, metric): change
+                    for case, metric in sorted(set(judged))
+                    if (change := self.change(PolicyTarget(*track, case, metric))) != general
                 },
             }
         )
@@ -209,26 +221,46 @@ class Policy(Frozen):
             rule for rule in self.rules
             if rule.fits(place) and (place.metric or fits_everything(rule.metric))
         )  # fmt: skip
-        return next((rule.change for rule in fitting if rule.change is not None), default)
+        rule = next((rule for rule in fitting if rule.change is not None), None)
+        change = rule.change if rule and rule.change else default
+        if place.mode == "wall" or (rule and not fits_everything(rule.metric)):
+            return change
+        return max(change, self._of_workloads.get((place.case, place.metric), 0.0))
 
     def judging(self, entry: Entry) -> Entry:
         """The entry with the thresholds by which it is judged."""
-        metrics = (name for case in entry.cases for name in case.primary)
-        thresholds = self.thresholds(entry.track, entry.thresholds, metrics)
+        thresholds = self.thresholds(entry.track, entry.thresholds, judged_in(entry.cases))
         if thresholds == entry.thresholds:
             return entry
         return entry.model_copy(update={"thresholds": thresholds})
 
 
-def laxer(own: Thresholds, policy: Thresholds) -> str:
-    """In what ``own`` are laxer than the policy's; empty where they are not."""
+class Judged(Protocol):
+    """A case of a session or of a night."""
+
+    @property
+    def name(self) -> str: ...  # noqa: D102
+    @property
+    def primary(self) -> tuple[str, ...]: ...  # noqa: D102
+
+
+def judged_in(cases: Iterable[Judged]) -> tuple[tuple[str, str], ...]:
+    """The judged metrics of cases, each with its case."""
+    return tuple((case.name, metric) for case in cases for metric in case.primary)
+
+
+def laxer(own: Thresholds, policy: Thresholds, judged: Iterable[tuple[str, str]]) -> str:
+    """In what ``own`` are laxer than the policy's, for cases and metrics that are judged.
+
+    Empty where they are not.
+    """
     lines = []
     if own.change > policy.change:
         lines.append(f"change {100 * own.change:g} % and not {100 * policy.change:g} %")
-    for name, change in own.metrics.items():
-        threshold = policy.of(name).change
-        if change > threshold:
-            lines.append(f"change of {name} {100 * change:g} % and not {100 * threshold:g} %")
+    for case, metric in judged:
+        change, asked = own.of(case, metric).change, policy.of(case, metric).change
+        if change > asked and (change, asked) != (own.change, policy.change):
+            lines.append(f"change of {case} {metric} {100 * change:g} % and not {100 * asked:g} %")
     if own.alpha < policy.alpha:
         lines.append(f"alpha {own.alpha:g} and not {policy.alpha:g}")
     return ", ".join(lines)

@@ -158,11 +158,11 @@ def _width(
     entries: Sequence[Entry], key: tuple[str, str, str], against: str, newest: Entry
 ) -> float:
     if not against:
-        return newest.thresholds.of(key[1]).change
+        return newest.thresholds.of(*key[:2]).change
     logs = followed(entries, *key).logs - followed(entries, *key[:2], against).logs
     _, estimates, errors = wall.nightly(logs)
     if len(estimates) < 3:
-        return newest.thresholds.of(key[1]).change
+        return newest.thresholds.of(*key[:2]).change
     recent = slice(-wall.LONGEST, None)
     return SIGMAS * wall.night_noise(estimates[recent], errors[recent])
 

@@ -114,7 +114,7 @@ def _course(
     nominated = change_points(
         estimates,
         errors,
-        change=entries[-1].thresholds.of(key[1]).change,
+        change=entries[-1].thresholds.of(*key[:2]).change,
         penalty=penalty,
         least=least,
     )

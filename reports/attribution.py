@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from experiment.spec import FUNCTIONS
 from reports import changed_functions, paired
 from reports.attribution_hints import find_hints
 from reports.attribution_model import Arm, Attribution, FileRow, FunctionRow, GroupRow, RatioRow
@@ -335,14 +336,14 @@ def attribute(
     """
     attributions: list[Attribution] = []
     counts_of: dict[int, changed_functions.PhaseCounts] = {}
+    thresholds = manifest.experiment.thresholds
     for case, phase, blocks in profiled_phases(manifest, records, profiles):
         here = _phase(case, phase, blocks)
         if here and not phase.prepares:
-            counts_of[len(attributions)] = _counts(blocks, here[0])
+            smallest = thresholds.own(case.name, f"{phase.name}.{FUNCTIONS}")
+            counts_of[len(attributions)] = _counts(blocks, here[0], smallest)
         attributions += here
-    tests = changed_functions.changed(
-        list(counts_of.values()) if trusted else [], manifest.experiment.thresholds.alpha
-    )
+    tests = changed_functions.changed(list(counts_of.values()) if trusted else [], thresholds.alpha)
     for at, tested in zip(counts_of, tests, strict=False):
         attributions[at] = attributions[at].model_copy(
             update={"tested": tested.functions, "changed": tested.changed}
@@ -350,8 +351,10 @@ def attribute(
     return tuple(attributions)
 
 
-def _counts(blocks: Sequence[SeedProfiles], of: Attribution) -> changed_functions.PhaseCounts:
-    """The kernel's functions per the unit of an attribution."""
+def _counts(
+    blocks: Sequence[SeedProfiles], of: Attribution, smallest: float | None
+) -> changed_functions.PhaseCounts:
+    """The kernel's functions per the unit of an attribution; None for the usual smallest change."""
     table, per = _table(blocks), _per(blocks, of.unit)
     assert per is not None
     kernel = [
@@ -369,4 +372,5 @@ def _counts(blocks: Sequence[SeedProfiles], of: Attribution) -> changed_function
         instructions=instructions,
         calls=calls,
         total=of.total.base,
+        smallest=smallest or changed_functions.SMALLEST,
     )

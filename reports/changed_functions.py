@@ -1,9 +1,10 @@
 """Which kernel functions changed: a test of its own for what a whole run hides.  Pure.
 
 A function is called changed where its instructions or its calls per unit of work moved in
-one direction on every seed, by at least :data:`SMALLEST` of the phase, and the paired t test
-survives Holm's correction over all functions that are large enough to move by as much (half
-of it, on average over both arms), of all phases of the two arms, instructions and calls each.
+one direction on every seed, by at least :data:`SMALLEST` of the phase or what the phase's
+workload has instead, and the paired t test survives Holm's correction over all functions that
+are large enough to move by as much (half of it, on average over both arms), of all phases of the
+two arms, instructions and calls each.
 How often that is wrong where nothing changed is measured (``benchmarks/nulls.py``;
 docs/evidence.md).
 """
@@ -39,6 +40,7 @@ class PhaseCounts(NamedTuple):
     instructions: tuple[Floats, Floats]
     calls: tuple[Floats, Floats]
     total: float
+    smallest: float = SMALLEST
 
 
 class Tested(NamedTuple):
@@ -76,7 +78,8 @@ def changed(phases: Sequence[PhaseCounts], alpha: float) -> list[Tested]:
     adjusted = holm([candidate.p_value for candidate in candidates])
     significant: list[dict[int, list[tuple[_Candidate, float]]]] = [{} for _ in phases]
     for candidate, p_value in zip(candidates, adjusted, strict=True):
-        large = abs(candidate.size) >= SMALLEST * phases[candidate.phase].total
+        phase = phases[candidate.phase]
+        large = abs(candidate.size) >= phase.smallest * phase.total
         if candidate.one_direction and large and p_value <= alpha:
             significant[candidate.phase].setdefault(candidate.column, []).append(
                 (candidate, p_value)
@@ -103,7 +106,7 @@ def _candidates(at: int, counts: PhaseCounts, alpha: float) -> list[_Candidate]:
     means = (base.mean(axis=0) + patched.mean(axis=0)) / 2
     entered = (calls[0].mean(axis=0) + calls[1].mean(axis=0)) / 2
     length = np.divide(means, entered, out=np.zeros_like(means), where=entered > 0)
-    large = np.flatnonzero(means >= SMALLEST / 2 * counts.total)
+    large = np.flatnonzero(means >= counts.smallest / 2 * counts.total)
     tests: tuple[tuple[Moved, Floats, Floats], ...] = (
         ("instructions", patched - base, np.ones_like(length)),
         ("calls", calls[1] - calls[0], length),

@@ -127,6 +127,7 @@ def _metrics(
                 same_code=manifest.same_code,
                 unusable=unusable or (standing.unusable if standing else ""),
                 dropped=standing.dropped(case.name) if standing else (),
+                case=case.name,
                 metric=metric.name,
                 resolution=time_resolution(manifest, case, metric.name, of_case),
                 looks=looks,
@@ -158,9 +159,9 @@ def _judged(
         return [(by_name[_key(m)], None) for m in measured]
     noise = {
         _key(m): wall.again(
-            m.pairs, thresholds.of(m.metric.name),
-            specified=manifest.experiment.thresholds.of(m.metric.name), family=len(first),
-            planned=len(manifest.seeds),
+            m.pairs, thresholds.of(m.case.name, m.metric.name),
+            specified=manifest.experiment.thresholds.of(m.case.name, m.metric.name),
+            family=len(first), planned=len(manifest.seeds),
         )
         for m in measured
     }  # fmt: skip

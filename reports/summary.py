@@ -53,7 +53,7 @@ def picture(primary: Sequence[MetricComparison], thresholds: Thresholds) -> list
     lines = []
     for metric, change in zip(primary, changes, strict=True):
         cells = [" "] * (2 * HALF + 1)
-        own = thresholds.of(metric.name).change
+        own = thresholds.of(metric.case, metric.name).change
         for at in range(_column(-own, reach), _column(own, reach) + 1):
             cells[at] = "·"
         cells[HALF] = "│"

@@ -308,6 +308,7 @@ def _rows(
                     failures=tuple(f for f in failures if f is not None),
                     same_code=same_code,
                     unusable="too few I/Os for a verdict" if few else "",
+                    case=case.name,
                     metric=metric.name,
                 ),
             )  # fmt: skip

@@ -114,10 +114,11 @@ class Evidence:
 
     ``base`` and ``patched`` have one value a complete block, in the same order.
     ``unusable`` says why the numbers are no evidence although they exist; ``dropped``
-    are the reasons for which blocks were left out for the host's sake.  ``metric`` is the
-    name by which the thresholds may hold a change of its own.  ``resolution`` is the largest error
-    of a log ratio that is no chance and does not average out (``reports.resolution``).  ``looks``
-    are those of its case so far, the last one now; None for a single one.
+    are the reasons for which blocks were left out for the host's sake.  ``case`` and ``metric``
+    are the names by which the thresholds may hold a change of its own.  ``resolution`` is the
+    largest error of a log ratio that is no chance and does not average out
+    (``reports.resolution``).  ``looks`` are those of its case so far, the last one now; None for
+    a single one.
     """
 
     direction: Direction
@@ -128,6 +129,7 @@ class Evidence:
     same_code: bool = False
     unusable: str = ""
     dropped: tuple[str, ...] = ()
+    case: str = ""
     metric: str = ""
     resolution: float = 0.0
     looks: Looks | None = None
@@ -406,7 +408,7 @@ def judge_primary(family: Sequence[Evidence], thresholds: Thresholds) -> list[Ju
     """
     rules = [
         _Rule(
-            thresholds.of(evidence.metric),
+            thresholds.of(evidence.case, evidence.metric),
             _looks(evidence),
             len(family),
         )

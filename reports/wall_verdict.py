@@ -80,7 +80,13 @@ def judge_wall(family: Sequence[WallEvidence], thresholds: Thresholds) -> list[W
     p_values = [1.0 if item is None else item.p_value for item in measured]
     return [
         WallJudgement(
-            _judge_one(evidence, item, adjusted, thresholds.of(evidence.arms.metric), len(family)),
+            _judge_one(
+                evidence,
+                item,
+                adjusted,
+                thresholds.of(evidence.arms.case, evidence.arms.metric),
+                len(family),
+            ),
             item.noise if item else None,
         )
         for evidence, item, adjusted in zip(

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable
 from urllib.parse import quote
 
-from experiment.spec import Experiment, KernelSpec, Thresholds
+from experiment.spec import FUNCTIONS, Experiment, KernelSpec, Thresholds
 from reports import wall_power
 from reports.by_arm import ArmCell, MetricRow
 from reports.many import SessionComparison
@@ -196,8 +196,15 @@ def _bound(fraction: float, *, exact: bool = False) -> str:
 
 
 def threshold(thresholds: Thresholds) -> str:
-    """The smallest change that matters, as a band around zero: ``±0.25 % (thp.work: ±5 %)``."""
-    own = [f"{name}: ±{100 * change:g} %" for name, change in sorted(thresholds.metrics.items())]
+    """The smallest change that matters, as a band around zero: ``±0.25 % (thp.work: ±5 %)``.
+
+    That of functions is none.
+    """
+    own = [
+        f"{name}: ±{100 * change:g} %"
+        for name, change in sorted(thresholds.metrics.items())
+        if not name.endswith(f".{FUNCTIONS}")
+    ]
     return f"±{100 * thresholds.change:g} %" + (f" ({', '.join(own)})" if own else "")
 
 

@@ -44,7 +44,7 @@ from runs.boots import WallHost
 from runs.options import Options
 from runs.requirements import require_counted
 from workloads.job import fio_arguments, job_text, prepare_text
-from workloads.metrics import METRIC_NAMES, PATH, SLOWPATH_SHARE, WORK, definitions_of
+from workloads.metrics import METRIC_NAMES, names_of, thresholds_of
 from workloads.spec import (
     Extras,
     Phase,
@@ -260,11 +260,7 @@ def catalogue(checkout: Path) -> Catalogue:
         workloads=phase_names(workloads),
         metrics=METRIC_NAMES,
         measured={
-            (name, variant, phase.name): (
-                *(definition.name for definition in definitions_of(phase)),
-                *((PATH, WORK) if phase.costs else (PATH,) if phase.program else ()),
-                SLOWPATH_SHARE,
-            )
+            (name, variant, phase.name): names_of(phase)
             for name, workload in workloads.items()
             for variant in ("default", *workload.variants)
             for phase in workload.phases_of(variant)
@@ -280,6 +276,7 @@ def catalogue(checkout: Path) -> Catalogue:
         additions=config.known_additions(checkout),
         needs={name: workload.additions for name, workload in workloads.items()},
         series=series.known_series(checkout),
+        thresholds=thresholds_of(workloads),
     )
 
 

@@ -31,15 +31,15 @@ def pages_verb(
 ) -> None:
     """Write a static web site of the history: trends, nights, and comparisons of any two nights."""
     from history.known import load_known
-    from history.policy import load_policy
     from history.store import HistoryStore
     from pages import site
+    from verbs.actions.policy import policy_of
 
     if sessions is not None and not sessions.is_dir():
         raise UsageError("no such folder", where=str(sessions), next_step="leave out --sessions")
     counts = site.build(
         HistoryStore(history), output, known_changes=load_known(known_file),
-        policy=load_policy(policy_file), sessions=sessions,
+        policy=policy_of(policy_file), sessions=sessions,
     )  # fmt: skip
     log(f"{counts.tracks} tracks, {counts.nights} nights, {counts.reports} reports copied")
     write_out(counts.folder / site.FRONT)

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from experiment.spec import Direction
+from errors import SpecError
+from experiment.spec import FUNCTIONS, Direction
 from results.profile import PATH as PATH
 from results.profile import WORK as WORK
 from results.profile import Profile
 from results.record import Metric
 from workloads.parse import FioResult, PhaseResult, ProgramResult, Side
-from workloads.spec import Phase
+from workloads.spec import Phase, Workload
 
 MIB = 1 << 20
 
@@ -240,6 +241,37 @@ def definitions_of(phase: Phase) -> tuple[Definition | ProgramDefinition, ...]:
     if phase.program:
         return PROGRAM_DEFINITIONS
     return tuple(definition for definition in DEFINITIONS if definition.when(phase))
+
+
+def names_of(phase: Phase) -> tuple[str, ...]:
+    """The names of all metrics that a phase can have."""
+    counted = (PATH, WORK) if phase.costs else (PATH,) if phase.program else ()
+    return (*(definition.name for definition in definitions_of(phase)), *counted, SLOWPATH_SHARE)
+
+
+def thresholds_of(workloads: Mapping[str, Workload]) -> dict[tuple[str, str], dict[str, float]]:
+    """The smallest changes of metrics that have their own: by workload and variant, then by name.
+
+    Raises:
+        SpecError: one is of no metric of its phase; names file, key and what is allowed.
+    """
+    own: dict[tuple[str, str], dict[str, float]] = {}
+    mistakes = []
+    for name, workload in workloads.items():
+        for variant in ("default", *workload.variants):
+            for phase in workload.phases_of(variant):
+                allowed = (*names_of(phase), FUNCTIONS)
+                mistakes += [
+                    f"workloads/catalogue/{name}.toml: thresholds of phase {phase.name} "
+                    f"({variant}): no metric is named {metric!r}; allowed: {', '.join(allowed)}"
+                    for metric in phase.thresholds if metric not in allowed
+                ]  # fmt: skip
+                own.setdefault((name, variant), {}).update(
+                    {f"{phase.name}.{metric}": at for metric, at in phase.thresholds.items()}
+                )
+    if mistakes:
+        raise SpecError(list(dict.fromkeys(mistakes)))
+    return own
 
 
 def metrics_of(

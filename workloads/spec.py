@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 from pydantic import Field, TypeAdapter, ValidationError, model_validator
 
 from errors import SpecError
-from experiment.spec import Frozen, Name
+from experiment.spec import Change, Frozen, Name
 from workloads.job_file import JOBS, read_job_file
 
 CATALOGUE = Path(__file__).parent / "catalogue"
@@ -97,6 +97,9 @@ class Phase(Frozen):
     guest: its path is instructions per operation.  With ``whole`` correctness checks do all of
     them, and not a tenth: the phases after it need what it makes.  A phase that ``prepares``
     makes the same for those what is another in each boot; no function of it is called changed.
+    ``thresholds`` are the smallest changes that matter of metrics (``path``) that exact guests
+    which do the same differ in by more than the usual; ``functions`` is that of any function, as
+    a share of the phase.
     ``checks`` are asserted of every run beside those that always hold; fewer
     than ``min_ios`` I/Os are no evidence of anything.  The first of ``units`` is
     the one that attribution is given per.  ``readahead_kib`` is written to the device's
@@ -115,6 +118,7 @@ class Phase(Frozen):
     ops: Annotated[int, Field(ge=0)] = 0
     whole: bool = False
     prepares: bool = False
+    thresholds: dict[str, Change] = Field(default_factory=dict)
     checks: tuple[Check, ...] = ()
     min_ios: Annotated[int, Field(ge=1)] = 1000
     units: Annotated[tuple[Unit, ...], Field(min_length=1)] = (IO,)
@@ -197,6 +201,7 @@ class Variant(Frozen):
     fio: dict[str, tuple[str, ...]] = Field(default_factory=dict)
     readahead_kib: dict[str, Annotated[int, Field(ge=1)]] = Field(default_factory=dict)
     drop_caches: dict[str, bool] = Field(default_factory=dict)
+    thresholds: dict[str, dict[str, Change]] = Field(default_factory=dict)
 
 
 class Workload(Frozen):
@@ -241,6 +246,7 @@ class Workload(Frozen):
                     "fio": changed.fio.get(phase.name, phase.fio),
                     "readahead_kib": changed.readahead_kib.get(phase.name, phase.readahead_kib),
                     "drop_caches": changed.drop_caches.get(phase.name, phase.drop_caches),
+                    "thresholds": {**phase.thresholds, **changed.thresholds.get(phase.name, {})},
                     "on_device": fs != "tmpfs",
                 }
             )
@@ -384,7 +390,7 @@ def _variant_mistakes(variant: str, settings: Variant, names: Collection[str]) -
         yield "variants.default: always the phases as they are; another name is wanted"
     of_phases: dict[str, Collection[str]] = {
         "fio": settings.fio, "readahead_kib": settings.readahead_kib,
-        "drop_caches": settings.drop_caches,
+        "drop_caches": settings.drop_caches, "thresholds": settings.thresholds,
     }  # fmt: skip
     for key, phases in of_phases.items():
         for name in phases:

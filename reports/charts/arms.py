@@ -89,7 +89,7 @@ def _forest_rows(
         for cell in row.others:
             _forest_row(axes, position, row, cell, limits)
             position += 1
-        own = thresholds.of(row.name).change
+        own = thresholds.of(row.case, row.name).change
         axes.add_patch(Rectangle((-100 * own, top), 200 * own, position - 0.5 - top,
                                  color=BAND, linewidth=0, zorder=0.5))  # fmt: skip
         axes.vlines(0, top, position - 0.5, color=INK, linewidth=0.9)

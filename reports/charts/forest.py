@@ -125,7 +125,7 @@ def draw(comparison: Comparison) -> list[Chart]:
         axes.patch.set_alpha(0)
         for position, metric in enumerate(metrics):
             # In pieces: one band over the whole height would run through the names.
-            own = thresholds.of(metric.name).change
+            own = thresholds.of(metric.case, metric.name).change
             axes.add_patch(
                 Rectangle((-100 * own, position - 0.17), 200 * own, 0.36, color=BAND,
                           linewidth=0, zorder=0.5)

@@ -76,7 +76,7 @@ def _grid(
         names = _row_names(judged)
         heads = [arm.name for arm in session.arms[1:]]
         squares = [
-            [square(row, cell, thresholds.of(row.name).change) for cell in row.others]
+            [square(row, cell, thresholds.of(row.case, row.name).change) for cell in row.others]
             for row in judged
         ]
         return names, heads, squares
@@ -89,8 +89,8 @@ def _grid(
     shorts += [row.short for row in metrics if (change := row.others[0].change) and change.estimate]
     heads = list(dict.fromkeys(shorts))[:MOST_COLUMNS]
     squares = [
-        [square(rows[short], rows[short].others[0], thresholds.of(rows[short].name).change)
-         if short in rows else None
+        [square(each, each.others[0], thresholds.of(each.case, each.name).change)
+         if (each := rows.get(short)) else None
          for short in heads]
         for rows in by_case.values()
     ]  # fmt: skip

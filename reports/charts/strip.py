@@ -112,7 +112,7 @@ def draw(comparison: Comparison) -> list[Chart]:
     manifest = comparison.manifest
     arms, thresholds = tuple(arm.name for arm in manifest.arms), manifest.experiment.thresholds
     return [
-        _draw_one(arms, thresholds.of(metric.name).change, metric)
+        _draw_one(arms, thresholds.of(metric.case, metric.name).change, metric)
         for case in comparison.cases
         for metric in charted_metrics(case)
     ]

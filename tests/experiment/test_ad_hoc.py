@@ -61,12 +61,12 @@ def test_everything_can_be_chosen() -> None:
     assert made.kernel.flavour == "perf"
     assert [case.name for case in made.cases] == ["filemap-thp"]
     assert (made.blocks, made.guest) == (3, "smoke")
-    assert made.thresholds.metrics == {"thp.work": 0.05}
+    assert made.thresholds.metrics == {"filemap-thp/thp.work": 0.05}
 
 
 def test_thresholds_of_what_is_not_measured_are_left_out() -> None:
     made = from_series(["a.mbox"], workloads=["filemap-4k"], catalogue=CATALOGUE)
-    assert made.thresholds.metrics == {"4k.work": 0.005}
+    assert made.thresholds.metrics == {"filemap-4k/4k.work": 0.005}
 
 
 @pytest.mark.parametrize(

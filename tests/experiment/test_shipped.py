@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import tomllib
+from pathlib import Path
 
 import pytest
 
+from experiment.ad_hoc import from_series
 from experiment.load import (
     Catalogue,
     known_experiments,
@@ -15,12 +18,14 @@ from experiment.load import (
 )
 from experiment.plan import make_plan, require_memory, scaled
 from experiment.spec import Experiment, Mode, PhaseTimes
+from runs import prepare
 from tests.experiment.conftest import CHECKOUT, SERIES
 
 # More than the initramfs of the lab has ever been.
 INITRAMFS_MIB = 100
 SHIPPED = ("filemap-v1", "filemap-v4", "lock-debugging", "noop", "slow-add")
 MODES: tuple[Mode, ...] = ("exact", "wall")
+CATALOGUE = prepare.catalogue(CHECKOUT)
 
 
 def load(name: str, catalogue: Catalogue, *overrides: str) -> Experiment:
@@ -146,15 +151,47 @@ def test_only_the_cross_check_builds_kernels_with_lock_statistics() -> None:
     assert experiments == {"lock-debugging"}
 
 
-def test_what_belongs_to_a_build_is_within_the_threshold_of_its_case() -> None:
+@pytest.mark.parametrize("name", ["swap-tables", "workloads"])
+def test_what_belongs_to_a_build_is_within_the_threshold_of_its_workload(name: str) -> None:
     """Two kernels that do the same differ by up to 0.5 % in ``random`` of ``swap``."""
-    configs = CHECKOUT / "configs"
-    files = [configs / "auto.toml", *(configs / "experiments").glob("*.toml")]
-    tables = {file.stem: tomllib.loads(file.read_text()) for file in files}
-    swaps = {
-        name: each["thresholds"]
-        for name, table in tables.items()
-        for each in (*table.get("case", ()), *table.get("cases", ()))
-        if each["workload"] == "swap"
-    }
-    assert swaps == {key: {"random.path": 0.015} for key in ("auto", "swap-tables", "workloads")}
+    made = load_experiment(Path(name), catalogue=CATALOGUE)
+    assert made.thresholds.of("swap", "random.path").change == 0.015
+    assert made.thresholds.of("swap", "pageout.path").change == 0.0025
+
+
+def test_a_threshold_is_of_its_workload_alone() -> None:
+    """Both have a phase ``mapped``; only that of SQLite on ext4 has a threshold of its own."""
+    made = from_series(["configs/series/noop"], workloads=["all"], catalogue=CATALOGUE)
+    assert made.thresholds.of("block", "mapped.path").change == 0.0025
+    assert made.thresholds.of("sqlite", "mapped.path").change == 0.0025
+    assert made.thresholds.of("redis", "append.path").change == 0.015
+    both = load_experiment(Path("applications"), catalogue=CATALOGUE).thresholds
+    assert both.of("sqlite:ext4", "mapped.path").change == 0.005
+    assert both.of("sqlite", "mapped.path").change == 0.0025
+
+
+@pytest.mark.parametrize(
+    ("override", "expected"),
+    [
+        ("thresholds.change=0.02", 0.02),
+        ("thresholds.change=0.001", 0.015),
+        ('cases.0.thresholds={"random.path"=0.003}', 0.003),
+        ('thresholds.metrics={"random.path"=0.004}', 0.004),
+        ("mode=wall", 0.01),
+    ],
+)
+def test_what_an_experiment_says_of_a_metric_holds(override: str, expected: float) -> None:
+    made = load_experiment(Path("swap-tables"), overrides=[override], catalogue=CATALOGUE)
+    assert made.thresholds.of("swap", "random.path").change == expected
+
+
+def test_a_session_of_an_older_version_has_thresholds_by_case() -> None:
+    """It had those of all cases together, by metric alone."""
+    made = from_series(["configs/series/noop"], workloads=["block"], catalogue=CATALOGUE)
+    older = made.model_dump(mode="json")
+    older["cases"].append({"workload": "sqlite", "thresholds": {"mapped.path": 0.005}})
+    older["thresholds"]["metrics"] = {"mapped.path": 0.005, "null.path": 0.004}
+    read = Experiment.model_validate_json(json.dumps(older)).thresholds
+    assert read.of("sqlite", "mapped.path").change == 0.005
+    assert read.of("block", "mapped.path").change == 0.0025
+    assert read.of("block", "null.path").change == 0.004

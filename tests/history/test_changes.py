@@ -412,7 +412,7 @@ def test_the_cheap_question_is_never_stricter_than_the_verdict() -> None:
     for _ in range(400):
         before = 5 + 0.002 * random.standard_normal(8)
         after = before + 0.0025 * random.standard_normal(8) + random.choice([0, 0.003, -0.004])
-        judged = exact.judged(before, after, entry, "higher", "4k.bw")
+        judged = exact.judged(before, after, entry, "higher", "filemap-4k", "4k.bw")
         change = judged.change
         if (
             judged.verdict in (Verdict.IMPROVEMENT, Verdict.REGRESSION)

@@ -9,6 +9,7 @@ import pytest
 from errors import SpecError
 from experiment.ad_hoc import from_series
 from experiment.load import load_experiment
+from experiment.spec import Thresholds
 from history.annotations import annotation, workflow_commands
 from history.change import NightlyChange
 from history.changes import changes_of
@@ -24,6 +25,7 @@ from tests.history.factory import Nights
 from tests.reports import counts_factory
 from tests.reports.factory import ExactSession, fails
 from tests.reports.measured import measured
+from verbs.actions.policy import policy_of
 
 CONFIGS = Path(__file__).resolve().parent.parent.parent / "configs"
 FAILING = Policy(rules=(Rule(inconclusive="fail"),))
@@ -275,7 +277,7 @@ def test_shipped_files_are_sound() -> None:
 
 def test_no_shipped_threshold_is_laxer_than_the_policy() -> None:
     """A session judged by such a one is refused, which its user could do nothing about."""
-    policy, catalogue = load_policy(CONFIGS / "gate.toml"), prepare.catalogue(CONFIGS.parent)
+    policy, catalogue = policy_of(CONFIGS / "gate.toml"), prepare.catalogue(CONFIGS.parent)
     experiments = [
         load_experiment(path, overrides=(), catalogue=catalogue)
         for path in sorted((CONFIGS / "experiments").glob("*.toml"))
@@ -284,11 +286,36 @@ def test_no_shipped_threshold_is_laxer_than_the_policy() -> None:
     for experiment in experiments:
         track = (experiment.name, "smoke", experiment.mode)
         own = experiment.thresholds
-        assert laxer(own, policy.thresholds(track, own)) == "", experiment.name
-    # What is named in the policy is of something that is judged.
-    judged = {name for each in experiments for name in each.thresholds.metrics}
-    named = {rule.metric for rule in policy.rules if rule.metric != "*"}
-    assert named == judged
+        judged = [(each.name, name) for each in experiment.cases for name in each.primary]
+        assert laxer(own, policy.thresholds(track, own, judged), judged) == "", experiment.name
+
+
+def test_thresholds_of_workloads_are_those_of_the_policy_where_no_rule_names_the_metric() -> None:
+    own = {("redis", "append.path"): 0.015}
+    place = PolicyTarget("series", "smoke", "exact", "redis", "append.path")
+    everything = Rule(change=0.002)
+
+    def change(*rules: Rule, at: PolicyTarget = place) -> float:
+        return Policy(rules=rules).with_workloads(own).change(at)
+
+    assert change() == change(everything) == 0.015
+    assert change(Rule(change=0.02)) == 0.02
+    assert change(Rule(metric="append.*", change=0.003), everything) == 0.003
+    assert change(everything, at=place._replace(case="other")) == 0.002
+    assert change(at=place._replace(mode="wall")) == 0.01
+    assert Policy(rules=(everything,)).change(place) == 0.002
+
+
+def test_a_threshold_of_one_case_is_laxer_for_that_case() -> None:
+    thresholds = Thresholds(metrics={"redis/append.path": 0.015})
+    judged = [("redis", "append.path"), ("other", "append.path")]
+    track = ("series", "smoke", "exact")
+    (words,) = laxer(thresholds, Policy().thresholds(track, thresholds, judged), judged).split(", ")
+    assert words == "change of redis append.path 1.5 % and not 0.25 %"
+    knows = Policy().with_workloads({("redis", "append.path"): 0.015})
+    assert laxer(thresholds, knows.thresholds(track, thresholds, judged), judged) == ""
+    # Nothing of it is judged.
+    assert laxer(thresholds, Thresholds(), judged[1:]) == ""
 
 
 @pytest.mark.parametrize(

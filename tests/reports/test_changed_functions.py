@@ -113,6 +113,17 @@ def test_what_is_too_small_and_what_is_always_equal_is_none() -> None:
     assert (only.name, only.instructions.base, only.p_value) == ("f003", 0.0, 0.0)
 
 
+def test_a_phase_may_have_a_smallest_change_of_its_own() -> None:
+    spent, calls = phase(np.random.default_rng(3))
+    spent[0, :, 3], spent[1, :, 3] = 0.0, 3 * SMALLEST * TOTAL
+    made = counts(spent, calls)
+    assert [each.name for each in changed([made], ALPHA)[0].changed] == ["f003"]
+    larger = made._replace(smallest=4 * SMALLEST)
+    assert changed([larger], ALPHA)[0].changed == ()
+    # One phase's own is no other's.
+    assert [len(each.changed) for each in changed([larger, made], ALPHA)] == [0, 1]
+
+
 def test_fewer_seeds_than_a_verdict_needs_test_nothing() -> None:
     spent, calls = phase(np.random.default_rng(4), seeds=7)
     spent[1, :, 3] += 50
@@ -171,3 +182,22 @@ def test_of_a_phase_that_prepares_others_no_function_is_tested() -> None:
         for of in (manifest, prepared)
     )
     assert tested - untested == {(case.name, first.name)}
+
+
+def test_a_phases_own_smallest_change_of_functions_is_among_the_thresholds() -> None:
+    session = ExactSession()
+    manifest = counts_factory.counted(session.manifest())
+    profiles = counts_factory.profiles(session)
+    case = manifest.cases[0]
+    key = f"{case.name}/{case.phases[0].name}.functions"
+    thresholds = manifest.experiment.thresholds.model_copy(update={"metrics": {key: 0.9}})
+    experiment = manifest.experiment.model_copy(update={"thresholds": thresholds})
+    usual, own = (
+        attribute(of, session.records(), profiles)
+        for of in (manifest, manifest.model_copy(update={"experiment": experiment}))
+    )
+    assert usual[0].changed
+    assert own[0].changed == ()
+    assert [each.changed != () for each in own if each.case != case.name] == [
+        each.changed != () for each in usual if each.case != case.name
+    ]

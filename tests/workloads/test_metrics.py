@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 
+from errors import SpecError
 from results.profile import PhaseProfile, Profile
 from tests.workloads.conftest import CATALOGUE, Run, counter, swap
 from workloads.metrics import (
@@ -18,6 +19,7 @@ from workloads.metrics import (
     metrics_of,
     of_profile,
     samples,
+    thresholds_of,
     uncounted,
 )
 from workloads.spec import Cost, Phase
@@ -290,3 +292,22 @@ def test_in_real_time_rates_are_fios_own(run_4k: Run, run_thp: Run) -> None:
             assert phase.fio is not None
             assert got[f"{phase.name}.iops"] == pytest.approx(phase.fio.iops, rel=1e-6)
             assert got[f"{phase.name}.ios"] == phase.fio.ios
+
+
+def test_a_variant_has_the_thresholds_of_its_workload_and_its_own() -> None:
+    own = thresholds_of(CATALOGUE)
+    assert own["sqlite", "ext4"] == {"mapped.path": 0.005}
+    assert own["sqlite", "default"] == {}
+    assert own["filemap-4k", "ext4"] == own["filemap-4k", "default"] == {"4k.work": 0.005}
+
+
+def test_a_threshold_of_no_metric_is_named() -> None:
+    workload = CATALOGUE["redis"]
+    wrong = workload.phases[1].model_copy(update={"thresholds": {"work": 0.01, "functions": 0.01}})
+    phases = (workload.phases[0], wrong)
+    with pytest.raises(SpecError) as raised:
+        thresholds_of({"redis": workload.model_copy(update={"phases": phases})})
+    assert raised.value.problems == [
+        "workloads/catalogue/redis.toml: thresholds of phase append (default): no metric is named "
+        "'work'; allowed: time, ops, path, slowpath_share, functions"
+    ]

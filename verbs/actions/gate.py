@@ -10,13 +10,14 @@ from history.annotations import workflow_commands
 from history.changes import changes_of
 from history.gate import Gate, of_history, of_session
 from history.known import load_known
-from history.policy import Policy, load_policy
+from history.policy import Policy
 from history.store import HistoryStore
 from reports.comparison import unfinished
 from reports.many import SessionComparison, compare_session
 from reports.outcome import pending
 from reports.wording import clean
 from results.session import open_session
+from verbs.actions.policy import policy_of
 from verbs.output import emit, write_out
 
 
@@ -36,7 +37,7 @@ def judge(
         InfraError: the session is not finished, or no session of ``night`` was added.
         UsageError: a history without entries.
     """
-    policy = load_policy(policy_file)
+    policy = policy_of(policy_file)
     if session is not None:
         gate = of_session(_finished(session), policy)
     elif history is not None:

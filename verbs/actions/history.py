@@ -14,11 +14,11 @@ from history.function_changes import function_changes
 from history.ingest import SessionError, read_session
 from history.known import KnownChanges, load_known
 from history.limits import calendar_date, too_late
-from history.policy import load_policy
 from history.store import HistoryContents, HistoryStore, UnreadFile
 from history.trend import trends
 from reports.wording import clean
 from results.record import as_json as as_json_values
+from verbs.actions.policy import policy_of
 from verbs.output import emit, log, write_out
 
 # Clocks and time zones differ by less.
@@ -72,7 +72,7 @@ def show(
             "\n".join(wording.entry_lines(of_name))
         )
         return
-    changes = changes_of(read.entries, store.functions, known_changes, load_policy(policy_file))
+    changes = changes_of(read.entries, store.functions, known_changes, policy_of(policy_file))
     if as_json:
         emit([{"id": change.id, **as_json_values(change)} for change in changes])
         return
@@ -123,7 +123,7 @@ def prune(folder: Path, policy_file: Path, *, keep_nights: int, before: str, dry
     store = HistoryStore(folder)
     read = store.read()
     _left_out(read)
-    changes = changes_of(read.entries, policy=load_policy(policy_file))
+    changes = changes_of(read.entries, policy=policy_of(policy_file))
     decided = pruning.decide(read.entries, changes, keep_nights=keep_nights, before=before)
     if not dry_run:
         pruning.apply(store, decided)
