@@ -56,7 +56,7 @@ def listed(head: SessionHead) -> ListedSession:
         mode=experiment.mode, subject=wording.subject(experiment),
     )  # fmt: skip
     try:
-        comparison = compare_session(open_session(head.folder))
+        comparison = compare_session(open_session(head.folder, counted=False))
     except (RecordError, OSError) as error:
         return line.model_copy(update={"problem": str(error).splitlines()[0]})
     update: dict[str, Any] = {

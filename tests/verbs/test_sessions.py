@@ -12,6 +12,7 @@ import pytest
 
 import lab
 from results.store import SessionStore
+from tests.reports import counts_factory
 from tests.reports.factory import ExactSession, fails
 from tests.reports.many_factory import Many
 from tests.reports.test_gate import SLEEPS, checked
@@ -97,3 +98,25 @@ def test_the_newest_few_and_the_rest(
 def test_latest_of_none(main: Main, capsys: pytest.CaptureFixture[str]) -> None:
     assert main("report", "latest") == 2
     assert "there is no session yet" in capsys.readouterr().err
+
+
+def test_what_reaches_no_verdict_is_not_read(
+    main: Main, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a large session it took gigabytes and most of a minute."""
+    store = SessionStore(tmp_path / "slower")
+    store.create(SLOWER.manifest())
+    profiles = {profile.run_id: profile for profile in counts_factory.profiles(SLOWER)}
+    for record in SLOWER.records():
+        store.append(record, *([profiles[record.run_id]] if record.run_id in profiles else []))
+    assert store.profiles()
+    main("sessions", str(tmp_path), "--json")
+    shown = capsys.readouterr().out
+    assert json.loads(shown)[0]["exit_code"] == 1
+
+    def unread(store: SessionStore) -> None:
+        raise AssertionError("read")
+
+    monkeypatch.setattr(SessionStore, "profiles", unread)
+    main("sessions", str(tmp_path), "--json")
+    assert capsys.readouterr().out == shown
