@@ -236,7 +236,10 @@ def _lax(
     if not lax:
         return []
     place = PolicyTarget(*track)
-    text = f"{lax}; leave out --set thresholds, or write change and alpha into a rule of the policy"
+    text = (
+        f"{lax}; measure without --set thresholds, or with those of the policy, or write change "
+        "and alpha into a rule of the policy"
+    )
     action = policy.rule(place).action("thresholds")
     return [_message(action, "thresholds", str(place), text, 2)]
 

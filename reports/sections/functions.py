@@ -49,8 +49,9 @@ EXPLAINS = (
 )
 CHANGED = (
     "A function changed where its instructions or calls moved in one direction on every seed, by "
-    "at least 0.025 % of the phase, and Holm's correction over all functions tested leaves the "
-    "t test significant at the level of the verdicts."
+    "at least 0.025 % of the phase (more in phases whose boots differ by more), and Holm's "
+    "correction over all functions tested leaves the t test significant at the level of the "
+    "verdicts."
 )
 NOT_SIGNIFICANT = "not significant"
 LETTER_FUNCTIONS = 2

@@ -296,7 +296,7 @@ def test_in_real_time_rates_are_fios_own(run_4k: Run, run_thp: Run) -> None:
 
 def test_a_variant_has_the_thresholds_of_its_workload_and_its_own() -> None:
     own = thresholds_of(CATALOGUE)
-    assert own["sqlite", "ext4"] == {"mapped.path": 0.005}
+    assert own["sqlite", "ext4"] == {"fill.path": 0.004, "mapped.path": 0.005}
     assert own["sqlite", "default"] == {}
     assert own["filemap-4k", "ext4"] == own["filemap-4k", "default"] == {"4k.work": 0.005}
 
