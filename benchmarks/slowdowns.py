@@ -66,7 +66,7 @@ def judged(session: MeasuredSession, case: CaseRecord, arm: str) -> dict[str, st
         family = [
             Evidence(
                 direction=direction[metric], base=tuple(of[BASE][:n]), patched=tuple(of[arm][:n]),
-                blocks_planned=n, metric=metric, looks=so_far,
+                blocks_planned=n, case=case.name, metric=metric, looks=so_far,
             )
             for metric, of in values.items()
         ]  # fmt: skip

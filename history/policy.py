@@ -239,9 +239,12 @@ class Judged(Protocol):
     """A case of a session or of a night."""
 
     @property
-    def name(self) -> str: ...  # noqa: D102
+    def name(self) -> str:
+        """Of the case."""
+
     @property
-    def primary(self) -> tuple[str, ...]: ...  # noqa: D102
+    def primary(self) -> tuple[str, ...]:
+        """Its judged metrics."""
 
 
 def judged_in(cases: Iterable[Judged]) -> tuple[tuple[str, str], ...]:
