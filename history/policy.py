@@ -112,18 +112,17 @@ class Rule(Frozen):
 
     @model_validator(mode="after")
     def _judge_whole_nights(self) -> Rule:
-        whole = fits_everything(self.case) and fits_everything(self.metric)
-        if self.alpha is not None and not whole:
+        if self.alpha is not None and self.is_of_some:
             raise ValueError(
                 "alpha: is of a whole night, and this rule of some of its metrics; write it "
                 "into a rule without case and metric"
             )
-        if self.change is not None and not fits_everything(self.case):
-            raise ValueError(
-                "change: is of a metric or of a whole night, and this rule of one case; write "
-                "it into a rule without case"
-            )
         return self
+
+    @property
+    def is_of_some(self) -> bool:
+        """Whether it is of some cases or metrics, and not of whole nights."""
+        return not (fits_everything(self.case) and fits_everything(self.metric))
 
     @property
     def patterns(self) -> tuple[str, ...]:
@@ -163,7 +162,7 @@ class Policy(Frozen):
         """The policy for workloads whose metrics have smallest changes of their own.
 
         ``own`` are those by (case, metric).  They hold in exact mode, where no rule with a
-        ``change`` names the metric.
+        ``change`` names the case or the metric.
         """
         policy = self.model_copy()
         policy._of_workloads = own
@@ -219,11 +218,11 @@ class Policy(Frozen):
         default = WALL_CHANGE if place.mode == "wall" else Thresholds().change
         fitting = (
             rule for rule in self.rules
-            if rule.fits(place) and (place.metric or fits_everything(rule.metric))
+            if rule.fits(place) and (place.metric or not rule.is_of_some)
         )  # fmt: skip
         rule = next((rule for rule in fitting if rule.change is not None), None)
         change = rule.change if rule and rule.change else default
-        if place.mode == "wall" or (rule and not fits_everything(rule.metric)):
+        if place.mode == "wall" or (rule and rule.is_of_some):
             return change
         return max(change, self._of_workloads.get((place.case, place.metric), 0.0))
 

@@ -302,6 +302,10 @@ def test_thresholds_of_workloads_are_those_of_the_policy_where_no_rule_names_the
     assert change(Rule(change=0.02)) == 0.02
     assert change(Rule(metric="append.*", change=0.003), everything) == 0.003
     assert change(everything, at=place._replace(case="other")) == 0.002
+    of_case = Rule(case="redis", change=0.004)
+    assert change(of_case, everything) == 0.004
+    assert change(of_case, everything, at=place._replace(case="other")) == 0.002
+    assert change(of_case, everything, at=place._replace(case="", metric="")) == 0.002
     assert change(at=place._replace(mode="wall")) == 0.01
     assert Policy(rules=(everything,)).change(place) == 0.002
 
