@@ -64,11 +64,12 @@ class AddressTable:
             return "", address
         return names[at], address - int(starts[at])
 
-    def variable(self, address: int) -> str:
-        """The kernel's variable that an address is in; empty outside of its image."""
+    def variables(self, addresses: Addresses) -> list[str]:
+        """The kernel's variable that each address is in; empty outside of its image."""
         starts, names = self.data
-        at = int(np.searchsorted(starts, np.uint64(address), side="right")) - 1
-        return names[at] if 0 <= at < len(names) - 1 else ""
+        last = len(names) - 1
+        found = (np.searchsorted(starts, addresses, side="right") - 1).tolist()
+        return [names[at] if 0 <= at < last else "" for at in found]
 
     def spans(self, name: str) -> tuple[tuple[int, int], ...]:
         """[start, end) of the code of each symbol of a name, up to the next symbol."""

@@ -67,6 +67,8 @@ class Types:
         """
         self._files = [_parse(data) for data in files]
         self._named: dict[str, tuple[int, int]] = {}
+        # Thousands of locks are in as many objects, at few places of few structures.
+        self._known: dict[tuple[str, int], str] = {}
         for file, types in enumerate(self._files):
             for number, each in enumerate(types):
                 if each.kind == STRUCT and each.name:
@@ -90,6 +92,11 @@ class Types:
         Of a union it is the first one that is as long; elements of an array have no number.  Empty
         outside of the structure, in a hole, and for a structure that is not known.
         """
+        if (name, offset) not in self._known:
+            self._known[name, offset] = self._member_at(name, offset)
+        return self._known[name, offset]
+
+    def _member_at(self, name: str, offset: int) -> str:
         where = self._named.get(name)
         if where is None:
             return ""

@@ -215,22 +215,27 @@ def fold_locks(
     In the order of the time that they were held, the longest first.
     """
     names = dict(zip(rows["site"].tolist(), _names(rows["site"], places), strict=True))
-    by_lock: dict[int, dict[tuple[str, str, int], NDArray[np.uint64]]] = {}
-    for row in rows:
-        taker = (*names[int(row["site"])], int(row["kind"]))
-        spent = np.array([row[field] for field in SPENT], np.uint64)
-        sites = by_lock.setdefault(int(row["lock"]), {})
-        sites[taker] = sites.get(taker, np.zeros(len(SPENT), np.uint64)) + spent
+    by_lock: dict[int, dict[tuple[str, str, int], list[tuple[int, ...]]]] = {}
+    # By columns: a phase may have taken ten thousands of locks.
+    keys = (rows[key].tolist() for key in ("lock", "site", "kind"))
+    spent = zip(*(rows[field].tolist() for field in SPENT), strict=True)
+    for lock, site, kind, each in zip(*keys, spent, strict=True):
+        by_lock.setdefault(lock, {}).setdefault((*names[site], kind), []).append(each)
     place_of = dict(zip(rows["lock"].tolist(), rows["object"].tolist(), strict=True))
+    symbols = places.functions.table.variables(np.array(list(by_lock), np.uint64))
     same: dict[tuple[str, str, tuple[tuple[str, str, int], ...]], list[int]] = {}
-    for lock, sites in by_lock.items():
-        symbol = places.functions.table.variable(lock)
+    for (lock, sites), symbol in zip(by_lock.items(), symbols, strict=True):
         member = objects.lock(place_of[lock], lock)
         same.setdefault((symbol, member, tuple(sorted(sites))), []).append(lock)
     waits = _fold_waits(pairs, places)
     uses = []
     for (symbol, member, takers), members in same.items():
-        sums = {taker: np.sum([by_lock[lock][taker] for lock in members], 0) for taker in takers}
+        sums = {
+            taker: map(
+                sum, zip(*(row for lock in members for row in by_lock[lock][taker]), strict=True)
+            )
+            for taker in takers
+        }
         uses.append(
             LockUse(
                 instances=len(members),
@@ -240,7 +245,7 @@ def fold_locks(
                 sites=tuple(
                     LockSite(
                         function=function, file=file, shared=bool(kind & locks.SHARED),
-                        **dict(zip(SPENT, sums[function, file, kind].tolist(), strict=True)),
+                        **dict(zip(SPENT, sums[function, file, kind], strict=True)),
                     )
                     for function, file, kind in takers
                 ),
