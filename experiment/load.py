@@ -123,14 +123,14 @@ def _with_thresholds_of_workloads(experiment: Experiment, catalogue: Catalogue) 
     """
     if experiment.mode != "exact":
         return experiment
-    asked, metrics = experiment.thresholds, {}
+    given, metrics = experiment.thresholds, {}
     for case in experiment.cases:
         for name, change in catalogue.thresholds.get((case.workload, case.variant), {}).items():
             of_functions = name.endswith(f".{FUNCTIONS}")
-            judged = name in case.primary and change > asked.change
-            if (of_functions or judged) and asked.own(case.name, name) is None:
+            judged = name in case.primary and change > given.change
+            if (of_functions or judged) and given.own(case.name, name) is None:
                 metrics[of_case(case.name, name)] = change
-    thresholds = asked.model_copy(update={"metrics": {**asked.metrics, **metrics}})
+    thresholds = given.model_copy(update={"metrics": {**given.metrics, **metrics}})
     return experiment.model_copy(update={"thresholds": thresholds})
 
 

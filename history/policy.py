@@ -260,9 +260,9 @@ def laxer(own: Thresholds, policy: Thresholds, judged: Iterable[tuple[str, str]]
     if own.change > policy.change:
         lines.append(f"change {100 * own.change:g} % and not {100 * policy.change:g} %")
     for case, metric in judged:
-        change, asked = own.of(case, metric).change, policy.of(case, metric).change
-        if change > asked and (change, asked) != (own.change, policy.change):
-            lines.append(f"change of {case} {metric} {100 * change:g} % and not {100 * asked:g} %")
+        change, limit = own.of(case, metric).change, policy.of(case, metric).change
+        if change > limit and (change, limit) != (own.change, policy.change):
+            lines.append(f"change of {case} {metric} {100 * change:g} % and not {100 * limit:g} %")
     if own.alpha < policy.alpha:
         lines.append(f"alpha {own.alpha:g} and not {policy.alpha:g}")
     return ", ".join(lines)

@@ -68,8 +68,8 @@ class AddressTable:
         """The kernel's variable that each address is in; empty outside of its image."""
         starts, names = self.data
         last = len(names) - 1
-        found = (np.searchsorted(starts, addresses, side="right") - 1).tolist()
-        return [names[at] if 0 <= at < last else "" for at in found]
+        places = (np.searchsorted(starts, addresses, side="right") - 1).tolist()
+        return [names[at] if 0 <= at < last else "" for at in places]
 
     def spans(self, name: str) -> tuple[tuple[int, int], ...]:
         """[start, end) of the code of each symbol of a name, up to the next symbol."""
