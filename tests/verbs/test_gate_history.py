@@ -231,7 +231,6 @@ def test_a_later_entry_does_not_take_back_the_limit_of_an_earlier_one(gated: Gat
         ("change = 1", "did you mean 0.01 (1 %)?"),
         ("alpha = 0.000001", "rules[0].alpha: found 1e-06"),
         ('metric = "4k.*"\nalpha = 0.01', "alpha: is of a whole night"),
-        ('case = "filemap-4k"\nchange = 0.01', "change: is of a metric or of a whole night"),
         ('regression = "warn"\n[[rules]]\nmode = "wall"', "rules[1] is never reached"),
         ('mode = "**"\n[[rules]]\nmode = "wall"', "rules[1] is never reached"),
     ],
