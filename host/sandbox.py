@@ -245,12 +245,14 @@ def _mounts(box: Box) -> list[str]:
 # The same by util-linux alone.  An ordinary user needs two user namespaces: the outer one mounts,
 # the inner one has no rights over what it mounted.  Root mounts as root, and then is nobody.
 # Becoming somebody else clears the signal that --kill-child asked for, so it is asked for again.
+# The root is made over /sys, which every host has and no part of a box is in: a folder made for it
+# would stay behind outside, and could not be removed while the box is there.
 UNSHARED = r"""
 net=$1; shift
 [ "$(id -u)" = 0 ] && user= || user='--user --map-root-user'
 exec unshare $user --mount $net --ipc --uts --pid --fork --kill-child sh -ec '
 own=$1 count=$2 uid=$3 bytes=$4 groups=$5; shift 5
-root=$(mktemp -d)
+root=/sys
 mount -t tmpfs -o mode=755 box "$root"
 mkdir -m 1777 "$root/tmp"; mkdir "$root/proc" "$root/dev"
 mount -t tmpfs -o mode=1777,size=$bytes box "$root/tmp"

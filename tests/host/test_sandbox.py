@@ -75,6 +75,19 @@ def test_neither_home_nor_the_files_of_this_host_are_there(tool: Tool, home: Pat
     assert "twinboot" not in output
 
 
+def test_a_box_leaves_nothing_behind_in_the_folder_of_temporary_files(
+    tool: Tool, tmp_path: Path
+) -> None:
+    place, temporary = tmp_path / "place", tmp_path / "temporary"
+    place.mkdir()
+    temporary.mkdir()
+    box = Box(tool, ((place, place),))
+    with box.owned():
+        run(box.argv(["touch", "made"], place, {"TMPDIR": str(temporary)}), timeout_s=60)
+    assert (place / "made").exists()
+    assert list(temporary.iterdir()) == []
+
+
 def test_there_is_no_network_and_no_process_of_outside(tool: Tool, home: Path) -> None:
     with socket.socket() as listening:
         listening.bind(("127.0.0.1", 0))
