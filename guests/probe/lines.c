@@ -167,10 +167,8 @@ static struct entry *entry_of(uint64_t number)
 {
 	char **chunk = &chunks[number >> CHUNK_BITS & (CHUNKS - 1)];
 
-	if (*chunk == NULL) {
-		*chunk = more(NULL, 1u << CHUNK_BITS, entry_bytes);
-		memset(*chunk, 0, entry_bytes << CHUNK_BITS);
-	}
+	if (*chunk == NULL)
+		*chunk = kept(1u << CHUNK_BITS, entry_bytes);
 	return (struct entry *)(*chunk + (number & ((1u << CHUNK_BITS) - 1)) * entry_bytes);
 }
 
@@ -357,8 +355,7 @@ static struct history *history_of(struct entry *entry)
 			histories = more(histories, history_room, sizeof(*histories));
 		}
 		entry->history = ++history_count;
-		histories[entry->history] = more(NULL, 1, size);
-		memset(histories[entry->history], 0, size);
+		histories[entry->history] = kept(1, size);
 	}
 	return histories[entry->history];
 }
@@ -716,7 +713,7 @@ static void on_translations(unsigned int vcpu, void *data)
 static struct touched *touched_by(const struct group *group, const struct watched *block)
 {
 	const size_t size = group->count * sizeof(*group->accesses);
-	struct touched *touched = more(NULL, 1, sizeof(*touched) + size);
+	struct touched *touched = kept(1, sizeof(*touched) + size);
 
 	*touched = (struct touched){ .block = block, .low = group->low, .high = group->high,
 				     .count = group->count, .again = group->again,
@@ -762,7 +759,7 @@ static void watch_group(struct qemu_plugin_tb *tb, size_t count, const struct gr
 
 void lines_watch(struct qemu_plugin_tb *tb, size_t count, size_t counted)
 {
-	struct watched *block = more(NULL, 1, sizeof(*block));
+	struct watched *block = kept(1, sizeof(*block));
 	const struct group *groups;
 	size_t group_count = groups_of(tb, count, counted, &groups);
 	uint8_t bytes[MAX_BYTES];
@@ -866,10 +863,7 @@ bool lines_wanted(unsigned int count)
 	for (unsigned int vcpu = 0; vcpu < vcpus; vcpu++) {
 		size_t size = (size_t)sets * ways * sizeof(struct copy);
 
-		privates[vcpu].copies = aligned_alloc(LINE_BYTES, size);
-		if (privates[vcpu].copies == NULL)
-			return false;
-		memset(privates[vcpu].copies, 0, size);
+		privates[vcpu].copies = kept(1, size);
 		privates[vcpu].generation = 1;
 		for (unsigned int at = 0; at < SLOTS; at++)
 			privates[vcpu].slots[at] = (struct slot){ .line = UINT64_MAX, .copy = &nobodys };

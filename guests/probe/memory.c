@@ -63,12 +63,17 @@
 #define MAX_TLBS 4
 #define HINTS 256u
 /* Of how many pages, and lines, it is remembered where they were. */
-#define PAGES 512u
-#define LINES 4096u
+#define PAGES 1024u
+#define LINES 8192u
 /* Of a virtual line's number; in the bits above is that of a block, where those have room for it. */
 #define LINE_NUMBER_BITS (48 - LINE_BITS)
 #define LINE_NUMBERS ((1ull << LINE_NUMBER_BITS) - 1)
 #define MAX_NUMBERED (1u << (64 - LINE_NUMBER_BITS))
+/* Where an access stands for its block's lines, too, the logarithm of its bytes is between them. */
+#define SIZE_AT LINE_NUMBER_BITS
+#define SIZE 7u
+#define NUMBER_AT (SIZE_AT + 3)
+#define MAX_NUMBERED_WITH_SIZE (1u << (64 - NUMBER_AT))
 #define CODES_BITS 12
 #define STREAMS 32
 /* An mm_struct is no longer than that. */
@@ -80,14 +85,16 @@ struct cache {
 	uint32_t sets, ways, *tags;
 };
 
-/* A place of L1, and when its line was used last. */
-struct place {
-	uint64_t used;
-	uint32_t tag;
-};
+/*
+ * Places of L1, a set's in STRIDE of them: their tags, LANES of which are compared at once, and when
+ * each was used last.  Places that only fill a set up have no line and are the newest.
+ */
+#define LANES 4u
+typedef uint32_t lanes_of_tags __attribute__((vector_size(LANES * sizeof(uint32_t))));
 struct l1 {
-	uint32_t sets, ways;
-	struct place *places;
+	uint32_t sets, stride;
+	uint32_t *tags;
+	uint64_t *used;
 };
 
 /* Numbered so that a sum of 1 << SIZE names several. */
@@ -143,23 +150,26 @@ struct code {
 /*
  * A callback of data is given the address of what it is for, and in the bits above that what is asked
  * each time: of a block's access, up to where in a line it is in that line alone; of a group, LOW and
- * HIGH, and in the lowest bit whether it may be called again.  Elsewhere that would be one more line of
+ * HIGH, and in the lowest bits whether it is called again, to store or for a second half, and whether its
+ * last access reaches to HIGH.  Elsewhere that would be one more line of
  * the host's caches, which those of thousands of blocks do not fit into.
  */
 #define ADDRESS_BITS 48
 #define LIMIT_AT 56
 #define LOW_AT 48
 #define HIGH_AT 56
-#define IS_AGAIN 1u
+#define IS_STORED 1u
+#define IS_HALVED 2u
+#define ENDS_HIGH 4u
+#define FLAGS 7u
 /* No access has more bytes at once. */
 #define MOST_BYTES 16
 
 /* A group of accesses, and the block whose they are. */
 struct touched {
 	struct code *code;
-	int8_t low, high;
+	int8_t end; /* of the last one */
 	uint8_t count;
-	uint8_t again;
 	uint64_t half; /* for is_called_again() */
 	struct access accesses[];
 };
@@ -168,12 +178,15 @@ static struct side of_data = { .of_l1 = MISS_L1D }, of_code = { .of_l1 = MISS_L1
 static struct cache l2, llc;
 static uint64_t now;
 static uint32_t ahead;
-/* Lines of a page that missed in L1: the last one, the way they go, and the farthest asked for. */
+/*
+ * Lines of a page that missed in L1: the last one, the way they go, and the farthest asked for.  Streams
+ * are a ring in the order of use; behind the one of number STREAMS, which is none, is the newest.
+ */
 static struct stream {
-	uint64_t used;
 	int32_t last, way, until;
 	uint32_t page; /* with 1 added, 0 is none */
-} streams[STREAMS];
+	uint32_t older, newer;
+} streams[STREAMS + 1];
 
 /* Of a page of memory: its lines that are in L2, as bits, and the stream that it had last. */
 struct frame {
@@ -202,24 +215,39 @@ static uint64_t unmapped;
 /* The page of an access without page tables. */
 static struct entry unpaged = { .key = 1 };
 
+static bool is_power_of_two(uint32_t number)
+{
+	return number && !(number & (number - 1));
+}
+
 /* Use a line of an L1, and say where it is from now on; whether it was there. */
 static inline bool touch(const struct l1 *l1, uint32_t tag, uint16_t *hint)
 {
-	const uint32_t first = ((tag - 1) & (l1->sets - 1)) * l1->ways, end = first + l1->ways;
+	const uint32_t first = ((tag - 1) & (l1->sets - 1)) * l1->stride;
+	const lanes_of_tags *tags = (const lanes_of_tags *)(l1->tags + first);
+	lanes_of_tags number = { 1, 2, 3, 4 }, found = { 0 };
 	uint64_t least = UINT64_MAX;
-	uint32_t oldest = first, found = end;
+	uint32_t at, oldest = first;
 
 	/* To the end: where it is cannot be foreseen, and a wrong guess costs the host more. */
-	for (uint32_t at = first; at < end; at++) {
-		const struct place *place = &l1->places[at];
-
-		found = place->tag == tag ? at : found;
-		oldest = place->used < least ? at : oldest;
-		least = place->used < least ? place->used : least;
+	for (uint32_t n = 0; n < l1->stride / LANES; n++, number += LANES)
+		found |= (lanes_of_tags)(tags[n] == tag) & number;
+	at = found[0] | found[1] | found[2] | found[3];
+	if (at) {
+		*hint = first + at - 1;
+		l1->used[*hint] = now;
+		return true;
 	}
-	*hint = found != end ? found : oldest;
-	l1->places[*hint] = (struct place){ now, tag };
-	return found != end;
+	for (uint32_t each = first; each < first + l1->stride; each++) {
+		const uint64_t used = l1->used[each];
+
+		oldest = used < least ? each : oldest;
+		least = used < least ? used : least;
+	}
+	*hint = oldest;
+	l1->tags[oldest] = tag;
+	l1->used[oldest] = now;
+	return false;
 }
 
 static inline uint32_t *tags_of(const struct cache *cache, uint32_t line)
@@ -248,10 +276,8 @@ static inline struct frame *frame_of(uint32_t line)
 	const uint32_t page = line / LINES_OF_PAGE;
 	struct frame **chunk = &frames[page >> CHUNK_BITS];
 
-	if (*chunk == NULL) {
-		*chunk = more(NULL, 1u << CHUNK_BITS, sizeof(**chunk));
-		memset(*chunk, 0, sizeof(**chunk) << CHUNK_BITS);
-	}
+	if (*chunk == NULL)
+		*chunk = kept(1u << CHUNK_BITS, sizeof(**chunk));
 	return *chunk + (page & ((1u << CHUNK_BITS) - 1));
 }
 
@@ -275,22 +301,30 @@ static inline bool touch_l2(struct frame *frame, uint32_t line)
 	return false;
 }
 
-/* The stream of a page; where there is none the least recently used one becomes it. */
-static struct stream *stream_of(struct frame *frame, uint32_t page, int32_t at)
+static void move_stream(uint32_t number)
 {
-	struct stream *stream = &streams[frame->stream];
+	struct stream *stream = &streams[number], *none = &streams[STREAMS];
 
-	if (stream->page == page + 1)
-		return stream;
-	for (uint64_t each = 0, least = UINT64_MAX; each < STREAMS; each++) {
-		const uint64_t used = streams[each].used;
+	streams[stream->older].newer = stream->newer;
+	streams[stream->newer].older = stream->older;
+	stream->newer = STREAMS;
+	stream->older = none->older;
+	streams[none->older].newer = number;
+	none->older = number;
+}
 
-		frame->stream = used < least ? each : frame->stream;
-		least = used < least ? used : least;
+/* The stream of a page, which is the newest then; where there is none the oldest becomes it: KNOWN. */
+static struct stream *stream_of(struct frame *frame, uint32_t page, int32_t at, bool *known)
+{
+	*known = streams[frame->stream].page == page + 1;
+	if (!*known) {
+		frame->stream = streams[STREAMS].newer;
+		streams[frame->stream].last = streams[frame->stream].until = at;
+		streams[frame->stream].way = 0;
+		streams[frame->stream].page = page + 1;
 	}
-	stream = &streams[frame->stream];
-	*stream = (struct stream){ 0, at, 0, at, page + 1 };
-	return stream;
+	move_stream(frame->stream);
+	return &streams[frame->stream];
 }
 
 /* A line missed in L1: part of a stream, whose next lines are fetched? */
@@ -298,11 +332,10 @@ static void prefetch(struct frame *frame, uint32_t line, struct code *code)
 {
 	const uint32_t page = line / LINES_OF_PAGE;
 	const int32_t at = line % LINES_OF_PAGE;
-	struct stream *stream = stream_of(frame, page, at);
+	bool known;
+	struct stream *stream = stream_of(frame, page, at, &known);
 	int32_t way, from, to;
-	bool known = stream->used;
 
-	stream->used = now;
 	if (!known)
 		return;
 	way = at - stream->last;
@@ -606,7 +639,7 @@ static inline uint16_t *hint_of(struct side *side, uint64_t line)
 	return &side->hints[(line ^ line >> 8) & (LINES - 1)];
 }
 
-static inline bool is_known(const struct page *page, uint64_t line)
+static inline bool is_known_page(const struct page *page, uint64_t line)
 {
 	return page->number == line / LINES_OF_PAGE && page->entry->key == page->key;
 }
@@ -621,11 +654,11 @@ static inline uint32_t tag_of(const struct page *page, uint64_t line)
 static inline bool use(struct side *side, uint64_t line)
 {
 	const struct page *page = page_at(side, line);
-	struct place *place = &side->l1.places[*hint_of(side, line)];
+	const uint16_t at = *hint_of(side, line);
 
-	if (!is_known(page, line) || place->tag != tag_of(page, line))
+	if (!is_known_page(page, line) || side->l1.tags[at] != tag_of(page, line))
 		return false;
-	page->entry->used = place->used = ++now;
+	page->entry->used = side->l1.used[at] = ++now;
 	return true;
 }
 
@@ -642,7 +675,7 @@ static __attribute__((noinline)) void look_for(struct side *side, uint64_t line,
 	if (!on)
 		return;
 	now++;
-	if (is_known(page, line)) {
+	if (is_known_page(page, line)) {
 		page->entry->used = now;
 	} else {
 		page->number = NOWHERE;
@@ -657,6 +690,9 @@ static __attribute__((noinline)) void look_for(struct side *side, uint64_t line,
 				       (first >> LINE_BITS) + 1 };
 	}
 	tag = tag_of(page, line);
+	/* What a miss counts and looks at is in none of the host's caches as often as not. */
+	__builtin_prefetch(code->counts, 1);
+	__builtin_prefetch(tags_of(&l2, tag - 1), 1);
 	if (touch(&side->l1, tag, hint_of(side, line)))
 		return;
 	code->counts[side->of_l1]++;
@@ -669,6 +705,11 @@ static inline void use_anywhere(struct side *side, uint64_t line, struct code *c
 		look_for(side, line, code);
 }
 
+static struct code *code_of(uint32_t number)
+{
+	return &codes[number >> CODES_BITS][number & ((1u << CODES_BITS) - 1)];
+}
+
 static void *pointer_of(uint64_t word)
 {
 	return (void *)(uintptr_t)(word & ((1ull << ADDRESS_BITS) - 1));
@@ -676,15 +717,13 @@ static void *pointer_of(uint64_t word)
 
 /* An access that is not where it was, or may be in two lines. */
 static __attribute__((noinline)) void look_for_access(qemu_plugin_meminfo_t info, uint64_t address,
-						      uint64_t word)
+						      struct code *code)
 {
-	uint64_t line = address >> LINE_BITS, in_line = address & (LINE_BYTES - 1);
-	struct code *code = pointer_of(word);
+	const uint64_t line = address >> LINE_BITS;
 
 	use_anywhere(&of_data, line, code);
 	/* One that goes on in the next line. */
-	if (in_line > word >> LIMIT_AT &&
-	    in_line + (1u << qemu_plugin_mem_size_shift(info)) > LINE_BYTES)
+	if ((address & (LINE_BYTES - 1)) + (1u << qemu_plugin_mem_size_shift(info)) > LINE_BYTES)
 		use_anywhere(&of_data, line + 1, code);
 }
 
@@ -696,7 +735,7 @@ static void on_access(unsigned int vcpu, qemu_plugin_meminfo_t info, uint64_t ad
 	if (__builtin_expect((address & (LINE_BYTES - 1)) > word >> LIMIT_AT ||
 				     !use(&of_data, address >> LINE_BITS),
 			     false))
-		look_for_access(info, address, word);
+		look_for_access(info, address, pointer_of(word));
 }
 
 /* Whether an access will not fault for its page. */
@@ -732,66 +771,108 @@ static __attribute__((noinline)) void use_lines(const struct touched *touched, u
 	}
 }
 
-/* A group that may be in two lines, or is not where it was, or may have been called for before. */
-static __attribute__((noinline)) void look_for_group(qemu_plugin_meminfo_t info, uint64_t address,
-						     uint64_t word)
+static inline void use_of_group(const struct touched *touched, uint64_t line)
 {
-	struct touched *touched = pointer_of(word & ~(uint64_t)IS_AGAIN);
-	uint64_t line = (address + (int64_t)touched->low) >> LINE_BITS;
+	if (!use(&of_data, line))
+		look_for(&of_data, line, touched->code);
+}
 
-	if (touched->again && is_called_again(touched->again, info, address, &touched->half))
+/* A group that is in several lines, or is not where it was, or may have been called for before. */
+static __attribute__((noinline)) void look_for_group(qemu_plugin_meminfo_t info, uint64_t address,
+						     uint64_t word, uint64_t low, uint64_t high)
+{
+	struct touched *touched = pointer_of(word & ~(uint64_t)FLAGS);
+	const uint64_t first = address >> LINE_BITS;
+
+	if (word & (IS_STORED | IS_HALVED) &&
+	    is_called_again(word & IS_HALVED ? OF_HALVES : TO_STORE, info, address, &touched->half))
 		return;
-	if (line == (address + (int64_t)touched->high) >> LINE_BITS)
-		use_anywhere(&of_data, line, touched->code);
-	else
+	if (high - low > 1 || low / LINES_OF_PAGE != high / LINES_OF_PAGE) {
 		use_lines(touched, address);
+		return;
+	}
+	/* Of two lines the one that is used last is the newer, however often they take turns before. */
+	use_of_group(touched, first);
+	if (low == high)
+		return;
+	use_of_group(touched, low + high - first);
+	if (word & ENDS_HIGH ? first == high :
+			       (address + (int64_t)touched->end) >> LINE_BITS == first)
+		use_of_group(touched, first);
 }
 
 static void on_group(unsigned int vcpu, qemu_plugin_meminfo_t info, uint64_t address, void *data)
 {
 	const uint64_t word = (uintptr_t)data;
-	const uint64_t line = (address + (int64_t)(int8_t)(word >> LOW_AT)) >> LINE_BITS;
+	const uint64_t low = (address + (int64_t)(int8_t)(word >> LOW_AT)) >> LINE_BITS;
+	const uint64_t high = (address + ((int64_t)word >> HIGH_AT)) >> LINE_BITS;
 
 	(void)vcpu;
-	if (__builtin_expect(line != (address + ((int64_t)word >> HIGH_AT)) >> LINE_BITS ||
-				     word & IS_AGAIN || !use(&of_data, line),
-			     false))
-		look_for_group(info, address, word);
-}
-
-static struct code *code_of(uint32_t number)
-{
-	return &codes[number >> CODES_BITS][number & ((1u << CODES_BITS) - 1)];
+	/* Of one line a second call to store changes nothing: it is as new as can be. */
+	if (__builtin_expect(low != high || word & IS_HALVED || !use(&of_data, low), false))
+		look_for_group(info, address, word, low, high);
 }
 
 /* The line of code that was used last, which is as new as can be. */
 static uint64_t last_code = NOWHERE;
 
-static inline void use_code(uint64_t line, uint64_t word)
+static inline void use_code(uint64_t line, uint32_t number)
 {
+	if (line == last_code)
+		return;
+	last_code = line;
 	if (!use(&of_code, line))
-		look_for(&of_code, line, code_of(word >> LINE_NUMBER_BITS));
+		look_for(&of_code, line, code_of(number));
 }
 
 /* A block in one line or two: the first one, and the block's number in the bits above, are in DATA. */
 static void on_line(unsigned int vcpu, void *data)
 {
-	const uint64_t word = (uintptr_t)data, line = word & LINE_NUMBERS;
+	const uint64_t word = (uintptr_t)data;
 
 	(void)vcpu;
-	if (line == last_code)
-		return;
-	last_code = line;
-	use_code(line, word);
+	use_code(word & LINE_NUMBERS, word >> LINE_NUMBER_BITS);
 }
 
 static void on_two_lines(unsigned int vcpu, void *data)
 {
 	const uint64_t word = (uintptr_t)data, line = word & LINE_NUMBERS;
 
-	on_line(vcpu, data);
-	last_code = line + 1;
-	use_code(line + 1, word);
+	(void)vcpu;
+	use_code(line, word >> LINE_NUMBER_BITS);
+	use_code(line + 1, word >> LINE_NUMBER_BITS);
+}
+
+/* A block's first access, behind the block's lines: where a block has one, one callback is for both. */
+static inline void use_with_code(qemu_plugin_meminfo_t info, uint64_t address, uint64_t word)
+{
+	const uint32_t bytes = 1u << (word >> SIZE_AT & SIZE);
+
+	if (__builtin_expect((address & (LINE_BYTES - 1)) > LINE_BYTES - bytes ||
+				     !use(&of_data, address >> LINE_BITS),
+			     false))
+		look_for_access(info, address, code_of(word >> NUMBER_AT));
+}
+
+static void on_access_and_line(unsigned int vcpu, qemu_plugin_meminfo_t info, uint64_t address,
+			       void *data)
+{
+	const uint64_t word = (uintptr_t)data;
+
+	(void)vcpu;
+	use_code(word & LINE_NUMBERS, word >> NUMBER_AT);
+	use_with_code(info, address, word);
+}
+
+static void on_access_and_two_lines(unsigned int vcpu, qemu_plugin_meminfo_t info, uint64_t address,
+				    void *data)
+{
+	const uint64_t word = (uintptr_t)data, line = word & LINE_NUMBERS;
+
+	(void)vcpu;
+	use_code(line, word >> NUMBER_AT);
+	use_code(line + 1, word >> NUMBER_AT);
+	use_with_code(info, address, word);
 }
 
 /* Any other. */
@@ -892,22 +973,29 @@ static void *with_bits(void *pointer, uint64_t bits)
 static void *touched_by(const struct group *group, struct code *code)
 {
 	const size_t size = group->count * sizeof(*group->accesses);
-	struct touched *touched = more(NULL, 1, sizeof(*touched) + size);
+	const struct access *last = &group->accesses[group->count - 1];
+	struct touched *touched = kept(1, sizeof(*touched) + size);
 
-	*touched = (struct touched){ .code = code, .low = group->low, .high = group->high,
-				     .count = group->count, .again = group->again, .half = NOWHERE };
+	*touched = (struct touched){ .code = code, .count = group->count, .half = NOWHERE,
+				     .end = last->distance + last->bytes - 1 };
 	memcpy(touched->accesses, group->accesses, size);
 	return with_bits(touched, (uint64_t)(uint8_t)group->low << LOW_AT |
 					  (uint64_t)(uint8_t)group->high << HIGH_AT |
-					  (group->again == NEVER ? 0 : IS_AGAIN));
+					  (group->again == TO_STORE ? IS_STORED : 0) |
+					  (group->again == OF_HALVES ? IS_HALVED : 0) |
+					  (touched->end == group->high ? ENDS_HIGH : 0));
+}
+
+/* Behind a block's last one QEMU 7.2 has calls left in force for an exception's own accesses. */
+static bool is_known(const struct group *group, size_t count)
+{
+	return group->count == 1 && group->first + 1 < count;
 }
 
 static void watch_group(struct qemu_plugin_tb *tb, size_t count, const struct group *group,
 			struct code *code)
 {
-	/* Behind a block's last one QEMU 7.2 has calls left in force for an exception's own accesses. */
-	const bool is_known = group->count == 1 && group->first + 1 < count;
-	const uint64_t limit = LINE_BYTES - (is_known ? group->accesses[0].bytes : MOST_BYTES);
+	const uint64_t limit = LINE_BYTES - (is_known(group, count) ? group->accesses[0].bytes : MOST_BYTES);
 
 	if (group->count > 1)
 		qemu_plugin_register_vcpu_mem_cb(qemu_plugin_tb_get_insn(tb, group->first), on_group,
@@ -923,38 +1011,72 @@ static struct code *new_code(void)
 {
 	if (code_count % (1u << CODES_BITS) == 0) {
 		codes = more(codes, (code_count >> CODES_BITS) + 1, sizeof(*codes));
-		codes[code_count >> CODES_BITS] = more(NULL, 1u << CODES_BITS, sizeof(**codes));
+		codes[code_count >> CODES_BITS] = kept(1u << CODES_BITS, sizeof(**codes));
 	}
 	return code_of(code_count++);
+}
+
+/*
+ * The access whose callback can be for the block's lines, too: the first one, if it is surely made and by
+ * itself.  Where it faults, the block's lines are used when the block goes on.
+ */
+static const struct group *with_lines(const struct group *groups, size_t group_count, size_t count,
+				      const struct code *code, uint64_t number)
+{
+	size_t first = 0;
+
+	while (first < group_count && groups[first].count == 0)
+		first++;
+	if (first == group_count || !is_known(&groups[first], count) ||
+	    !is_power_of_two(groups[first].accesses[0].bytes) || code->lines > 2 ||
+	    number >= MAX_NUMBERED_WITH_SIZE)
+		return NULL;
+	return &groups[first];
+}
+
+static void watch_lines(struct qemu_plugin_tb *tb, struct code *code, uint64_t number,
+			const struct group *with)
+{
+	if (with)
+		qemu_plugin_register_vcpu_mem_cb(
+			qemu_plugin_tb_get_insn(tb, with->first),
+			code->lines == 1 ? on_access_and_line : on_access_and_two_lines,
+			QEMU_PLUGIN_CB_NO_REGS, QEMU_PLUGIN_MEM_RW,
+			(void *)(uintptr_t)(number << NUMBER_AT | code->line |
+					    (uint64_t)__builtin_ctz(with->accesses[0].bytes)
+						    << SIZE_AT));
+	else if (code->lines <= 2 && number < MAX_NUMBERED)
+		qemu_plugin_register_vcpu_tb_exec_cb(
+			tb, code->lines == 1 ? on_line : on_two_lines, QEMU_PLUGIN_CB_NO_REGS,
+			(void *)(uintptr_t)(number << LINE_NUMBER_BITS | code->line));
+	else
+		qemu_plugin_register_vcpu_tb_exec_cb(tb, on_lines, QEMU_PLUGIN_CB_NO_REGS, code);
 }
 
 void memory_watch(struct qemu_plugin_tb *tb, size_t count, size_t counted)
 {
 	struct qemu_plugin_insn *last = qemu_plugin_tb_get_insn(tb, count - 1);
 	const uint64_t begin = qemu_plugin_tb_vaddr(tb);
-	uint64_t end = qemu_plugin_insn_vaddr(last) + qemu_plugin_insn_size(last) - 1, number;
-	const struct group *groups;
+	uint64_t end = qemu_plugin_insn_vaddr(last) + qemu_plugin_insn_size(last) - 1;
+	const struct group *groups, *with;
 	size_t group_count = groups_of(tb, count, counted, &groups);
 	uint8_t bytes[MAX_BYTES];
 	struct code *code = new_code();
+	const uint64_t number = code_count - 1;
 
-	number = code_count - 1;
 	*code = (struct code){ .line = begin >> LINE_BITS & LINE_NUMBERS,
 			       .lines = (end >> LINE_BITS) - (begin >> LINE_BITS) + 1,
 			       .address = begin, .instructions = count };
-	if (code->lines <= 2 && number < MAX_NUMBERED)
-		qemu_plugin_register_vcpu_tb_exec_cb(
-			tb, code->lines == 1 ? on_line : on_two_lines, QEMU_PLUGIN_CB_NO_REGS,
-			(void *)(uintptr_t)(number << LINE_NUMBER_BITS | code->line));
-	else
-		qemu_plugin_register_vcpu_tb_exec_cb(tb, on_lines, QEMU_PLUGIN_CB_NO_REGS, code);
+	with = with_lines(groups, group_count, count, code, number);
+	watch_lines(tb, code, number, with);
 	for (size_t i = 0; i < count; i++) {
 		struct qemu_plugin_insn *insn = qemu_plugin_tb_get_insn(tb, i);
 
 		watch_translations(insn, bytes, bytes_of(insn, bytes));
 	}
 	for (size_t n = 0; n < group_count; n++)
-		watch_group(tb, count, &groups[n], code);
+		if (&groups[n] != with)
+			watch_group(tb, count, &groups[n], code);
 }
 
 /* Find the guest's memory among what this process has mapped, and the kernel's tables in it. */
@@ -1053,11 +1175,6 @@ const struct misses *memory_rows(size_t *count, uint64_t *without_page)
 	return rows;
 }
 
-static bool is_power_of_two(uint32_t number)
-{
-	return number && !(number & (number - 1));
-}
-
 static int cache_argument(const char *text)
 {
 	uint32_t sets, ways;
@@ -1071,17 +1188,20 @@ static int cache_argument(const char *text)
 	if (strcmp(name, "l1d") == 0 || strcmp(name, "l1i") == 0) {
 		struct l1 *l1 = &(name[2] == 'd' ? &of_data : &of_code)->l1;
 
+		*l1 = (struct l1){ .sets = sets, .stride = (ways + LANES - 1) / LANES * LANES };
+		lines = (size_t)sets * l1->stride;
 		if (sets % LINES_OF_PAGE || lines > UINT16_MAX)
 			return -1;
-		*l1 = (struct l1){ sets, ways, more(NULL, lines, sizeof(*l1->places)) };
-		memset(l1->places, 0, lines * sizeof(*l1->places));
+		l1->tags = kept(lines, sizeof(*l1->tags));
+		l1->used = kept(lines, sizeof(*l1->used));
+		for (size_t at = 0; at < lines; at++)
+			l1->used[at] = at % l1->stride < ways ? 0 : UINT64_MAX;
 		return 1;
 	}
 	if (strcmp(name, "l2") == 0 || strcmp(name, "llc") == 0) {
 		struct cache *cache = name[2] ? &llc : &l2;
 
-		*cache = (struct cache){ sets, ways, more(NULL, lines, sizeof(*cache->tags)) };
-		memset(cache->tags, 0, lines * sizeof(*cache->tags));
+		*cache = (struct cache){ sets, ways, kept(lines, sizeof(*cache->tags)) };
 		return 1;
 	}
 	return -1;
@@ -1107,8 +1227,7 @@ static int tlb_argument(const char *text)
 			strcmp(name, "i2") == 0 ? &of_code.second :
 						  NULL;
 	}
-	tlb.entries = more(NULL, (size_t)tlb.sets * tlb.ways, sizeof(*tlb.entries));
-	memset(tlb.entries, 0, (size_t)tlb.sets * tlb.ways * sizeof(*tlb.entries));
+	tlb.entries = kept((size_t)tlb.sets * tlb.ways, sizeof(*tlb.entries));
 	for (unsigned int n = 0; n < 2; n++) {
 		if (to[n] && to[n]->count == MAX_TLBS)
 			return -1;
@@ -1153,6 +1272,11 @@ int memory_wanted(void)
 	unsigned int given = !!of_data.l1.sets + !!of_code.l1.sets + !!l2.sets + !!llc.sets;
 
 	forget_pages();
+	for (uint32_t n = 0; n <= STREAMS; n++) {
+		/* The first are taken first. */
+		streams[n].newer = n == STREAMS ? 0 : n + 1;
+		streams[n].older = n == 0 ? STREAMS : n - 1;
+	}
 	paged = swapper || given_root;
 	/* Where slab caches are is asked of any guest. */
 	if (given == 0)

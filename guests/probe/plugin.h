@@ -184,6 +184,8 @@ unsigned int running(unsigned int vcpu);
 #endif
 
 void *more(void *old, size_t count, size_t size);
+/* Zeroes that are kept to the end: what is looked up all over has the host's huge pages here. */
+void *kept(size_t count, size_t size);
 size_t bytes_of(const struct qemu_plugin_insn *insn, uint8_t bytes[MAX_BYTES]);
 
 /* The kinds that an instruction is of, as bits; and added to those of others. */

@@ -86,6 +86,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include "plugin.h"
 
@@ -118,8 +119,10 @@ static const uint8_t MARK_TAIL[] = { 0x57, 0x54 };
 #define LONGEST 15u
 /* Counters that are made at once: a scoreboard for each block would be slow to make. */
 #define COUNTERS 4096
-/* Of the host's caches. */
-#define HOST_LINE 64
+/* Of the host's caches, and of its huge pages, of which so many are taken at once. */
+#define HOST_LINE 64u
+#define HOST_HUGE (2ul << 20)
+#define PIECE (8 * HOST_HUGE)
 
 struct header {
 	char magic[8];
@@ -242,6 +245,31 @@ void *more(void *old, size_t count, size_t size)
 		abort();
 	}
 	return new;
+}
+
+void *kept(size_t count, size_t size)
+{
+	static uintptr_t at, end;
+	const size_t wanted = count * size, line = wanted < HOST_LINE ? 2 * sizeof(void *) : HOST_LINE;
+	void *piece;
+
+	at = (at + line - 1) / line * line;
+	if (end - at < wanted || end == 0) {
+		const size_t room = (wanted + PIECE - 1) / HOST_HUGE * HOST_HUGE;
+
+		piece = mmap(NULL, room + HOST_HUGE, PROT_READ | PROT_WRITE,
+			     MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+		if (piece == MAP_FAILED) {
+			fprintf(stderr, "probe: out of memory\n");
+			abort();
+		}
+		at = ((uintptr_t)piece + HOST_HUGE - 1) / HOST_HUGE * HOST_HUGE;
+		end = at + room;
+		/* A host without any has its small ones. */
+		madvise((void *)at, room, MADV_HUGEPAGE);
+	}
+	at += wanted;
+	return (void *)(at - wanted);
 }
 
 #if PROBE_API >= 3
@@ -781,17 +809,12 @@ static struct block *new_block(uint64_t address, uint32_t instructions, uint32_t
 	/* A callback reads the block besides; what only counts has its neighbours' beside it. */
 	static uint64_t *counters;
 	const size_t size = sizeof(struct block) + (inlined ? 0 : vcpus * sizeof(uint64_t));
-	struct block *block = aligned_alloc(HOST_LINE, (size + HOST_LINE - 1) / HOST_LINE * HOST_LINE);
+	struct block *block = kept(1, size);
 
-	if (block == NULL)
-		abort();
-	memset(block, 0, size);
 	block->entries = (uint64_t *)(block + 1);
 	if (inlined) {
-		if (used % COUNTERS == 0) {
-			counters = more(NULL, COUNTERS, sizeof(*counters));
-			memset(counters, 0, COUNTERS * sizeof(*counters));
-		}
+		if (used % COUNTERS == 0)
+			counters = kept(COUNTERS, sizeof(*counters));
 		block->entries = &counters[used % COUNTERS];
 	}
 	block->address = address;
