@@ -32,7 +32,8 @@
  * The model begins empty, with the first phase, and goes on between phases.
  *
  * One callback stands for a group of accesses (groups.c): lines are used in the order that they are
- * accessed in, and one that is used twice in a row is as new as one that is used once.
+ * accessed in, and one that is used twice in a row is as new as one that is used once.  The callback of
+ * a block's first access is for its lines of code besides, where it surely comes.
  *
  * What was used last is known by stamps, so that an access of a line that is in L1, on a page that
  * is in the first TLB, is two stamps: tables remember which entry a page had and where a line was.
