@@ -171,8 +171,13 @@ def within(metric: MetricComparison, low: float, high: float) -> str:
 
 
 def points_between(base: float | None, low: float, high: float) -> str:
-    """``[+1.02, +1.60]`` in points, of two changes of a share whose mean is ``base``."""
-    return "" if base is None else f"[{base * low:+.2f}, {base * high:+.2f}]"
+    """``[+1.02, +1.60]`` in points, of two changes of a share whose mean is ``base`` percent.
+
+    That of two pairs may reach beyond the whole; no share does.
+    """
+    if base is None:
+        return ""
+    return f"[{base * low:+.2f}, {min(base * high, 100 - base):+.2f}]"
 
 
 def between(low: float, high: float) -> str:

@@ -217,7 +217,9 @@ def _narrower(table: Table, room: int) -> Iterator[Table]:
         yield less
         yield _with_short_names(less, room)
     if not table.together:
-        yield _with_short_words(less, room)
+        less = _with_short_words(less, room)
+        yield less
+        yield _with_short_heads(less, room)
 
 
 def _columns(table: Table, places: Sequence[int]) -> Table:
@@ -254,6 +256,20 @@ def _with_short_words(table: Table, room: int) -> Table:
             for at, (text, cell) in enumerate(zip(texts, row.cells, strict=True))
         ))
         for texts, row in zip(rows, table.rows, strict=True)
+    ))  # fmt: skip
+
+
+def _with_short_heads(table: Table, room: int) -> Table:
+    """Heads (names of arms) cut to what is below them, the widest first, for the same reason."""
+    widths = _widths([[_cell_text(cell) for cell in row.cells] for row in table.rows])
+    heads = [len(clean(column.head)) for column in table.columns]
+    over = max(map(len, aligned(table))) - room
+    while over > 0 and (wide := [at for at, width in enumerate(widths) if heads[at] > width]):
+        heads[max(wide, key=lambda at: heads[at])] -= 1
+        over -= 1
+    return replace(table, columns=tuple(
+        replace(column, head=cut(clean(column.head), head))
+        for column, head in zip(table.columns, heads, strict=True)
     ))  # fmt: skip
 
 

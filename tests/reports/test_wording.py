@@ -121,6 +121,12 @@ def test_a_share_changes_by_points_in_every_table_of_every_form() -> None:
             assert "−95.02" not in rendered, form
 
 
+def test_an_interval_of_a_share_ends_at_the_whole() -> None:
+    """Of two pairs of runs it was +54905110114276.23 points."""
+    assert wording.points_between(10.82, -1.0, 5e12) == "[-10.82, +89.18]"
+    assert wording.points_between(27.1, -0.95, 0.02) == "[-25.75, +0.54]"
+
+
 def test_a_wrapped_command_is_the_same_command() -> None:
     lines = wording.wrap_command(FIO, 40)
     assert len(lines) > 3

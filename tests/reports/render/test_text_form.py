@@ -5,8 +5,10 @@ from __future__ import annotations
 import pytest
 
 from reports import forms
+from reports.document import Column, Table, row
 from reports.many import SessionComparison
 from reports.model import Comparison
+from reports.render import text
 from tests.reports.factory import ExactSession, fails
 from tests.reports.measured import compare
 
@@ -87,3 +89,17 @@ def test_hostile_strings_cannot_move_the_cursor(hostile: Comparison) -> None:
     rendered = forms.render(hostile, "text")
     assert max(map(len, rendered.splitlines())) <= 80
     assert all(c.isprintable() or c == "\n" for c in rendered)
+
+
+def test_long_names_of_arms_are_cut_and_no_number_is() -> None:
+    """``sorted-bourney`` twice made a table two columns too wide, whose last digits were cut."""
+    heads = (
+        Column("lock", left=True), Column("change"), Column("vanilla", group="held"),
+        Column("sorted-bourney", group="held"), Column("vanilla", group="waits"),
+        Column("sorted-bourney", group="waits"),
+    )  # fmt: skip
+    numbers = ("(-27.99 %)", "0.7573", "0.5453", "0.09350", "0.02078")
+    table = Table("locks", heads, (row("i_pages.xa_lock", *numbers),))
+    lines = text.render([table], 66)
+    assert max(map(len, lines)) <= 66
+    assert lines[-2].split()[-5:] == ["%)", *numbers[1:]]
