@@ -487,6 +487,18 @@ def amount(value: float | None, decimals: int = 1) -> str:
     return "0" if value == 0 else f"{value:.{decimals}f}"
 
 
+def decimals_of(*values: float, digits: int = 3) -> int:
+    """As many as the largest value takes to have so many significant digits; two at least."""
+    largest = max(map(abs, values), default=0.0)
+    return max(2, digits - 1 - math.floor(math.log10(largest))) if largest else 2
+
+
+def apart(pair: Paired) -> str:
+    """``-0.0002 [-0.0012, +0.0009]`` of 0.0996: the difference, where values have three digits."""
+    decimals = decimals_of(pair.base, pair.patched)
+    return f"{signed(pair.difference, decimals)} {paired_bounds(pair, decimals)}".rstrip()
+
+
 def signed(value: float, decimals: int = 1) -> str:
     """A difference: ``-85.3``; what rounds to nothing and is not zero shows as ``±0.0``."""
     if value == 0:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from reports import wording
 from reports.document import Block, Cell, Column, Fold, Row, Table, row
 from reports.kinds_model import KindsComparison, KindsIn
@@ -68,35 +70,42 @@ def _tables(comparison: Comparison, kinds: KindsComparison) -> list[Block]:
     )  # fmt: skip
     shown, more = kinds.rows[: kinds.listed][:MOST_SHOWN], kinds.rows[MOST_SHOWN : kinds.listed]
     label = f"Kinds of instructions by function, {where}"
+    decimals = [
+        wording.decimals_of(*(getattr(each, kind).difference for each in kinds.rows), digits=2)
+        for kind in KINDS
+    ]
     if shown:
-        blocks.append(Table(label, columns, tuple(_function(comparison, each) for each in shown)))
+        rows = tuple(_function(comparison, each, decimals) for each in shown)
+        blocks.append(Table(label, columns, rows))
     if more:
-        rest = Table(f"{label}, more", columns, tuple(_function(comparison, each) for each in more))
+        rows = tuple(_function(comparison, each, decimals) for each in more)
+        rest = Table(f"{label}, more", columns, rows)
         blocks.append(Fold(f"{len(more)} more functions", (rest,), page_only=True))
     return blocks
 
 
 def _total(kind: str, pair: Paired) -> Row:
-    apart = " ".join(filter(None, (wording.signed(pair.difference, 2),
-                                   wording.paired_bounds(pair, 2))))  # fmt: skip
     title = TITLES.get(kind, kind)
     return row(
         title,
         wording.short(pair.base),
         wording.short(pair.patched),
         wording.moved_if_at_all(pair),
-        apart,
+        wording.apart(pair),
     )
 
 
-def _difference(pair: Paired) -> str:
-    text = wording.signed(pair.difference, 2)
+def _difference(pair: Paired, decimals: int) -> str:
+    text = wording.signed(pair.difference, decimals)
     return f"({text})" if pair.within_scatter else text
 
 
-def _function(comparison: Comparison, each: KindsIn) -> Row:
+def _function(comparison: Comparison, each: KindsIn, decimals: Sequence[int]) -> Row:
     note = ", ".join(
         filter(None, ("user" if each.user else each.file, only(each.only_in, comparison)))
     )
-    numbers = [_difference(getattr(each, kind)) for kind in KINDS]
+    numbers = [
+        _difference(getattr(each, kind), places)
+        for kind, places in zip(KINDS, decimals, strict=True)
+    ]
     return row(Cell(each.name, small=note, mono=True), *numbers)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from reports import wording
 from reports.document import Block, Cell, Column, Fold, Paragraph, Row, Strong, Table, row
 from reports.memory_model import MemoryComparison, Missed, MissedIn
@@ -17,8 +19,9 @@ MODELLED = (
     "the guest does not depend on them."
 )
 LIMITS = (
-    "One core and its share of the last level; least recently used lines go first; fetched streams "
-    "arrive in time; what is written back, walks' own accesses and other CPUs are not modelled. "
+    "LLC misses are lines from memory that were waited for, lines prefetched those that a stream "
+    "fetched ahead, in time. One core and its share of the last level; least recently used lines "
+    "go first; what is written back, walks' own accesses and other CPUs are not modelled. "
     "Without process identifiers (PCID) a change of address space drops the user's translations."
 )
 ESTIMATE = (
@@ -27,11 +30,11 @@ ESTIMATE = (
 )
 # In the order of the table: what decides first.
 TITLES = {
-    "llc": "LLC misses (lines from memory)",
-    "prefetched": "lines from memory by streams",
+    "llc": "LLC misses",
+    "prefetched": "lines prefetched",
     "l2": "L2 misses",
     "walks": "page walks",
-    "tlb": "first-level data TLB misses",
+    "tlb": "L1 data TLB misses",
 }
 MOST_SHOWN = 12
 
@@ -103,30 +106,30 @@ def _tables(comparison: Comparison, memory: MemoryComparison) -> list[Block]:
             f"No page was found for {base} accesses in {comparison.manifest.base} and {patched} in "
             f"{comparison.manifest.patched}: they are not counted."
         ))  # fmt: skip
-    columns = _heads(comparison, memory)
+    columns, decimals = _heads(comparison, memory), _decimals(memory)
     shown, more = memory.rows[:MOST_SHOWN], memory.rows[MOST_SHOWN:]
     if shown:
         label = f"Modelled events by function, {where}"
-        blocks.append(Table(label, columns, tuple(_function(comparison, each) for each in shown)))
+        rows = [_function(comparison, each, decimals) for each in shown]
+        blocks.append(Table(label, columns, tuple(rows)))
     if more:
-        rest = [_function(comparison, each) for each in more]
+        rest = [_function(comparison, each, decimals) for each in more]
         if memory.others:
             label = f"the other {memory.other_count} functions"
-            rest.append(row(Cell(label), *_numbers(memory.others), faint=True, total=True))
+            numbers = _numbers(memory.others, decimals)
+            rest.append(row(Cell(label), *numbers, faint=True, total=True))
         inner = Table(f"More functions, {where}", columns, tuple(rest))
         blocks.append(Fold(f"{len(more)} more functions", (inner,), page_only=True))
     return blocks
 
 
 def _total(title: str, pair: Paired) -> Row:
-    apart = " ".join(filter(None, (wording.signed(pair.difference, 2),
-                                   wording.paired_bounds(pair, 2))))  # fmt: skip
     return row(
         title,
         wording.short(pair.base),
         wording.short(pair.patched),
         wording.moved_if_at_all(pair),
-        apart,
+        wording.apart(pair),
     )
 
 
@@ -134,21 +137,34 @@ def _heads(comparison: Comparison, memory: MemoryComparison) -> tuple[Column, ..
     base, patched = comparison.manifest.base, comparison.manifest.patched
     columns = [Column("function", left=True)]
     for name, drop in (("llc", 0), ("walks", 0), ("prefetched", 3), ("l2", 1), ("tlb", 2)):
-        group = f"{TITLES[name].partition(' (')[0]} per {memory.unit_title}"
+        group = f"{TITLES[name]} per {memory.unit_title}"
         columns += [Column(base, group=group, drop=drop), Column(patched, group=group, drop=drop)]
     return tuple(columns)
 
 
-def _numbers(missed: Missed) -> tuple[str, ...]:
+def _pairs(missed: Missed) -> tuple[Paired, ...]:
+    return (missed.llc, missed.walks, missed.prefetched, missed.l2, missed.tlb)
+
+
+def _decimals(memory: MemoryComparison) -> tuple[int, ...]:
+    """Of each event, so that the function with most of it has three digits that count."""
+    by_event = zip(*(_pairs(each) for each in memory.rows), strict=True)
     return tuple(
-        text
-        for pair in (missed.llc, missed.walks, missed.prefetched, missed.l2, missed.tlb)
-        for text in (wording.amount(pair.base, 2), wording.amount(pair.patched, 2))
+        wording.decimals_of(*(value for pair in pairs for value in (pair.base, pair.patched)))
+        for pairs in by_event
     )
 
 
-def _function(comparison: Comparison, each: MissedIn) -> Row:
+def _numbers(missed: Missed, decimals: Sequence[int]) -> tuple[str, ...]:
+    return tuple(
+        wording.amount(value, places)
+        for pair, places in zip(_pairs(missed), decimals, strict=True)
+        for value in (pair.base, pair.patched)
+    )
+
+
+def _function(comparison: Comparison, each: MissedIn, decimals: Sequence[int]) -> Row:
     note = ", ".join(
         filter(None, ("user" if each.user else each.file, only(each.only_in, comparison)))
     )
-    return row(Cell(each.name, small=note, mono=True), *_numbers(each))
+    return row(Cell(each.name, small=note, mono=True), *_numbers(each, decimals))

@@ -10,6 +10,7 @@ from experiment.spec import ArmSpec, KernelSpec
 from reports import forms, wording
 from reports.many import compare_session
 from reports.model import Comparison
+from reports.paired import pair
 from tests.reports.factory import FIO, ExactSession
 from tests.reports.many_factory import Many
 from tests.reports.measured import compare, measured
@@ -119,6 +120,16 @@ def test_a_share_changes_by_points_in_every_table_of_every_form() -> None:
             rendered = wording.typeset(forms.render(session, form))
             assert "−25.75 points" in rendered, form
             assert "−95.02" not in rendered, form
+
+
+def test_a_difference_is_as_exact_as_its_values() -> None:
+    """Of 0.0996 page walks it was ±0.00 [±0.00, ±0.00], which says nothing."""
+    walks = pair([0.0996, 0.0997], [0.0994, 0.0996])
+    assert wording.apart(walks) == "-0.0001 [-0.0008, +0.0005]"
+    assert wording.apart(pair([2041.0], [2023.0])) == "-18.00"
+    assert [wording.decimals_of(value) for value in (0.0, 2041.0, 1.0, 0.36, 0.0747)] == [
+        2, 2, 2, 3, 4,
+    ]  # fmt: skip
 
 
 def test_an_interval_of_a_share_ends_at_the_whole() -> None:
