@@ -89,10 +89,11 @@ def overview(read: HistoryContents) -> list[str]:
     for track, entries in read.tracks().items():
         first, last = entries[0], entries[-1]
         nights = f"{len(entries)} night{'s'[: len(entries) != 1]}"
+        cases = f"{len(last.cases)} case{'s'[: len(last.cases) != 1]}"
         lines.append(
             clean(
                 f"{' '.join(track)}: {nights}, {first.night} to {last.night}, "
-                f"{len(last.cases)} cases, {last.subject.name} is {last.subject.version}"
+                f"{cases}, {last.subject.name} is {last.subject.version}"
             )
         )
     lines += [clean(f"left out: {problem}") for problem in read.problems]

@@ -50,7 +50,7 @@ def test_each_runs_on_each_guest(name: str, guest: str, catalogue: Catalogue) ->
     assert size.file_mib / size.brd_mib == 13 / 16
     require_memory(size, shape, INITRAMFS_MIB)
     twins = sum(2 * len(twin.cases) * twin.blocks for twin in experiment.twins)
-    assert twins == {"filemap-v4": 20, "slow-add": 8, "lock-debugging": 12}.get(name, 0)
+    assert twins == {"filemap-v4": 16, "slow-add": 8, "lock-debugging": 12}.get(name, 0)
     assert len(make_plan(experiment).runs) == (blocks * 2 + 1) * len(experiment.cases) + twins
 
 
