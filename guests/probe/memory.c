@@ -716,7 +716,9 @@ static void *pointer_of(uint64_t word)
 	return (void *)(uintptr_t)(word & ((1ull << ADDRESS_BITS) - 1));
 }
 
-/* An access that is not where it was, or may be in two lines. */
+#define UNLIKELY(condition) __builtin_expect(!!(condition), false)
+
+/* An access that may be in two lines. */
 static __attribute__((noinline)) void look_for_access(qemu_plugin_meminfo_t info, uint64_t address,
 						      struct code *code)
 {
@@ -730,13 +732,13 @@ static __attribute__((noinline)) void look_for_access(qemu_plugin_meminfo_t info
 
 static void on_access(unsigned int vcpu, qemu_plugin_meminfo_t info, uint64_t address, void *data)
 {
-	const uint64_t word = (uintptr_t)data;
+	const uint64_t word = (uintptr_t)data, line = address >> LINE_BITS;
 
 	(void)vcpu;
-	if (__builtin_expect((address & (LINE_BYTES - 1)) > word >> LIMIT_AT ||
-				     !use(&of_data, address >> LINE_BITS),
-			     false))
+	if (UNLIKELY((address & (LINE_BYTES - 1)) > word >> LIMIT_AT))
 		look_for_access(info, address, pointer_of(word));
+	else if (UNLIKELY(!use(&of_data, line)))
+		look_for(&of_data, line, pointer_of(word));
 }
 
 /* Whether an access will not fault for its page. */
@@ -772,17 +774,16 @@ static __attribute__((noinline)) void use_lines(const struct touched *touched, u
 	}
 }
 
-static inline void use_of_group(const struct touched *touched, uint64_t line)
+static struct touched *touched_of(uint64_t word)
 {
-	if (!use(&of_data, line))
-		look_for(&of_data, line, touched->code);
+	return pointer_of(word & ~(uint64_t)FLAGS);
 }
 
-/* A group that is in several lines, or is not where it was, or may have been called for before. */
+/* A group that is in several lines, or may be called for once more with another address. */
 static __attribute__((noinline)) void look_for_group(qemu_plugin_meminfo_t info, uint64_t address,
 						     uint64_t word, uint64_t low, uint64_t high)
 {
-	struct touched *touched = pointer_of(word & ~(uint64_t)FLAGS);
+	struct touched *touched = touched_of(word);
 	const uint64_t first = address >> LINE_BITS;
 
 	if (word & (IS_STORED | IS_HALVED) &&
@@ -793,13 +794,13 @@ static __attribute__((noinline)) void look_for_group(qemu_plugin_meminfo_t info,
 		return;
 	}
 	/* Of two lines the one that is used last is the newer, however often they take turns before. */
-	use_of_group(touched, first);
+	use_anywhere(&of_data, first, touched->code);
 	if (low == high)
 		return;
-	use_of_group(touched, low + high - first);
+	use_anywhere(&of_data, low + high - first, touched->code);
 	if (word & ENDS_HIGH ? first == high :
 			       (address + (int64_t)touched->end) >> LINE_BITS == first)
-		use_of_group(touched, first);
+		use_anywhere(&of_data, first, touched->code);
 }
 
 static void on_group(unsigned int vcpu, qemu_plugin_meminfo_t info, uint64_t address, void *data)
@@ -809,9 +810,11 @@ static void on_group(unsigned int vcpu, qemu_plugin_meminfo_t info, uint64_t add
 	const uint64_t high = (address + ((int64_t)word >> HIGH_AT)) >> LINE_BITS;
 
 	(void)vcpu;
-	/* Of one line a second call to store changes nothing: it is as new as can be. */
-	if (__builtin_expect(low != high || word & IS_HALVED || !use(&of_data, low), false))
+	if (UNLIKELY(low != high || word & IS_HALVED))
 		look_for_group(info, address, word, low, high);
+	/* A second call, to store, changes nothing: the line is as new as can be, or there is none. */
+	else if (UNLIKELY(!use(&of_data, low)) && !(word & IS_STORED && qemu_plugin_mem_is_store(info)))
+		look_for(&of_data, low, touched_of(word)->code);
 }
 
 /* The line of code that was used last, which is as new as can be. */
@@ -847,12 +850,13 @@ static void on_two_lines(unsigned int vcpu, void *data)
 /* A block's first access, behind the block's lines: where a block has one, one callback is for both. */
 static inline void use_with_code(qemu_plugin_meminfo_t info, uint64_t address, uint64_t word)
 {
+	const uint64_t line = address >> LINE_BITS;
 	const uint32_t bytes = 1u << (word >> SIZE_AT & SIZE);
 
-	if (__builtin_expect((address & (LINE_BYTES - 1)) > LINE_BYTES - bytes ||
-				     !use(&of_data, address >> LINE_BITS),
-			     false))
+	if (UNLIKELY((address & (LINE_BYTES - 1)) > LINE_BYTES - bytes))
 		look_for_access(info, address, code_of(word >> NUMBER_AT));
+	else if (UNLIKELY(!use(&of_data, line)))
+		look_for(&of_data, line, code_of(word >> NUMBER_AT));
 }
 
 static void on_access_and_line(unsigned int vcpu, qemu_plugin_meminfo_t info, uint64_t address,
