@@ -349,7 +349,7 @@ static void on_switch(unsigned int vcpu, qemu_plugin_meminfo_t info, uint64_t st
 static void watch_block(struct qemu_plugin_tb *tb, void (*what)(unsigned int, void *),
 			const struct function *function, size_t count)
 {
-	struct at *at = more(NULL, 1, sizeof(*at));
+	struct at *at = kept(1, sizeof(*at));
 
 	*at = (struct at){ function->start, function->part, count, 0, 0 };
 	/* Called at an instruction, which is behind what counts the block. */
