@@ -91,7 +91,7 @@ struct cache {
  * each was used last.  Places that only fill a set up have no line and are the newest.
  */
 #define LANES 4u
-typedef uint32_t lanes_of_tags __attribute__((vector_size(LANES * sizeof(uint32_t))));
+typedef uint32_t lanes_of_tags __attribute__((vector_size(LANES * sizeof(uint32_t)), may_alias));
 struct l1 {
 	uint32_t sets, stride;
 	uint32_t *tags;
@@ -152,8 +152,8 @@ struct code {
  * A callback of data is given the address of what it is for, and in the bits above that what is asked
  * each time: of a block's access, up to where in a line it is in that line alone; of a group, LOW and
  * HIGH, and in the lowest bits whether it is called again, to store or for a second half, and whether its
- * last access reaches to HIGH.  Elsewhere that would be one more line of
- * the host's caches, which those of thousands of blocks do not fit into.
+ * last access reaches to HIGH.  Elsewhere that would be one more line of the host's caches, which those
+ * of thousands of blocks do not fit into.
  */
 #define ADDRESS_BITS 48
 #define LIMIT_AT 56
