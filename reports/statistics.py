@@ -22,6 +22,10 @@ import numpy.typing as npt
 Floats = npt.NDArray[np.float64]
 
 
+# A log ratio: 3e43 times as much, which may be multiplied by any value of a metric.
+LARGEST = 100.0
+
+
 class Interval(NamedTuple):
     """A confidence interval of a log ratio; ``level`` is a fraction (0.99)."""
 
@@ -40,8 +44,12 @@ class Interval(NamedTuple):
 
 
 def as_change(log_ratio: float) -> float:
-    """Turn a log ratio into a change: ``patched / base - 1``, as a fraction."""
-    return math.expm1(log_ratio)
+    """Turn a log ratio into a change: ``patched / base - 1``, as a fraction.
+
+    The bound of an interval of two pairs, 64 standard errors away, may be one whose change no
+    floating-point number holds: above ``LARGEST`` it is that.
+    """
+    return math.expm1(min(log_ratio, LARGEST))
 
 
 def log_ratios(base: Sequence[float], patched: Sequence[float]) -> Floats:

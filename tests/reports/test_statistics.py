@@ -198,3 +198,6 @@ def test_intervals_cover_as_often_as_they_say(draw: str) -> None:
 
 def test_change_of_a_log_ratio() -> None:
     assert s.as_change(math.log(1.0131)) == pytest.approx(0.0131)
+    # The interval of two pairs of an arm64 guest's metric ended above what a float holds.
+    assert s.as_change(710.0) == s.as_change(s.LARGEST) == pytest.approx(math.exp(s.LARGEST))
+    assert s.as_change(-710.0) == -1.0
