@@ -8,11 +8,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+import numpy as np
+
 from reports.attribution import SeedProfiles, profiled_phases
 from reports.lines_model import LinesComparison, MovedLines, MovedSum
 from reports.lock_identity import TakerNames
 from reports.lock_rows import unit_of
-from reports.paired import Paired, per
+from reports.paired import Paired, pers
 from results.profile import LineMove, PhaseProfile, Profile
 from results.record import CaseRecord, Manifest, PhaseRecord, RunRecord, TwinRecord
 
@@ -76,23 +78,26 @@ class _LineRuns:
         self.objects = [[_sums(p, functions=False) for p in arm] for arm in self.arms]
         self.pairs = [[_sums(p, functions=True) for p in arm] for arm in self.arms]
 
-    def moved(self, sums: Sequence[Sequence[_LineSum]]) -> dict[str, Paired]:
-        """Each number per unit, of one sum a run."""
-        reads, writes, apart = (
-            [[getattr(each, field) for each in arm] for arm in sums] for field in _LineSum._fields
-        )
-        both = [[r + w for r, w in zip(a, b, strict=True)]
-                for a, b in zip(reads, writes, strict=True)]  # fmt: skip
-        return {
-            "all_lines": per(both, self.units), "reads": per(reads, self.units),
-            "writes": per(writes, self.units), "apart": per(apart, self.units),
-        }  # fmt: skip
+    def moved(
+        self, tables: Sequence[Sequence[Mapping[_LineKey, _LineSum]]], keys: Sequence[_LineKey]
+    ) -> list[dict[str, Paired]]:
+        """Each number per unit, by key, of tables by arm and run."""
+        none = _LineSum()
+        # Of shape (arms, runs, keys, numbers).
+        sums = np.array([[[run.get(key, none) for key in keys] for run in arm] for arm in tables])
+        reads, writes, apart = np.moveaxis(sums, -1, 0)
+        units = np.asarray(self.units, dtype=np.float64)[:, :, None]
+        numbers = {"all_lines": reads + writes, "reads": reads, "writes": writes, "apart": apart}
+        by_name = [pers(each, units) for each in numbers.values()]
+        return [dict(zip(numbers, each, strict=True)) for each in zip(*by_name, strict=True)]
 
     def total(self) -> MovedSum:
-        return MovedSum(**self.moved([
-            [_LineSum(*map(sum, zip(_LineSum(), *run.values(), strict=True))) for run in arm]
+        key = _LineKey("", named=False)
+        tables = [
+            [{key: _LineSum(*map(sum, zip(_LineSum(), *run.values(), strict=True)))} for run in arm]
             for arm in self.objects
-        ]))  # fmt: skip
+        ]
+        return MovedSum(**self.moved(tables, [key])[0])
 
 
 def _by_turns(here: Paired, other: tuple[float, float] | None) -> bool:
@@ -106,14 +111,14 @@ def _rows(
     runs: _LineRuns, beside: _LineRuns | None, which: str, ranges: Mapping[_LineKey, _Ranges]
 ) -> list[MovedLines]:
     tables: list[list[dict[_LineKey, _LineSum]]] = getattr(runs, which)
+    keys = list({key for arm in tables for run in arm for key in run})
+    others: list[tuple[float, float] | None] = [None] * len(keys)
+    if beside is not None and keys:
+        there = (each["all_lines"] for each in beside.moved(getattr(beside, which), keys))
+        others = [(each.base, each.patched) for each in there]
+    numbers = runs.moved(tables, keys) if keys else []
     rows = []
-    for key in {key for arm in tables for run in arm for key in run}:
-        moved = runs.moved([[run.get(key, _LineSum()) for run in arm] for arm in tables])
-        other = None
-        if beside is not None:
-            there = beside.moved([[run.get(key, _LineSum()) for run in arm]
-                                  for arm in getattr(beside, which)])["all_lines"]  # fmt: skip
-            other = (there.base, there.patched)
+    for key, moved, other in zip(keys, numbers, others, strict=True):
         present = [any(key in run for run in arm) for arm in tables]
         mine, theirs = ranges.get(key, (None, None))
         rows.append(MovedLines(

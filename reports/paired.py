@@ -141,6 +141,19 @@ def ratios(above: Floats, below: Floats, scale: float = 1.0) -> list[Paired | No
     return [next(pairs) if is_known else None for is_known in known.tolist()]
 
 
+def pers(above: Floats, below: Floats) -> list[Paired]:
+    """:func:`ratios` where the divisors are known to be above zero.
+
+    Raises:
+        ValueError: one of them is not.
+    """
+    pairs = ratios(above, below)
+    known = [pair for pair in pairs if pair is not None]
+    if len(known) < len(pairs):
+        raise ValueError(f"not above zero: {below.tolist()}")
+    return known
+
+
 def ratio(above: Table, below: Table, scale: float = 1.0) -> Paired | None:
     """``scale * above / below`` by arm and seed; None where a divisor is not above zero."""
     top, bottom = np.asarray(above, dtype=np.float64), np.asarray(below, dtype=np.float64)
