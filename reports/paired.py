@@ -141,13 +141,13 @@ def ratios(above: Floats, below: Floats, scale: float = 1.0) -> list[Paired | No
     return [next(pairs) if is_known else None for is_known in known.tolist()]
 
 
-def pers(above: Floats, below: Floats) -> list[Paired]:
+def pers(above: Floats, below: Floats, scale: float = 1.0) -> list[Paired]:
     """:func:`ratios` where the divisors are known to be above zero.
 
     Raises:
         ValueError: one of them is not.
     """
-    pairs = ratios(above, below)
+    pairs = ratios(above, below, scale)
     known = [pair for pair in pairs if pair is not None]
     if len(known) < len(pairs):
         raise ValueError(f"not above zero: {below.tolist()}")
@@ -166,7 +166,5 @@ def per(above: Table, below: Table, scale: float = 1.0) -> Paired:
     Raises:
         ValueError: one of them is not.
     """
-    value = ratio(above, below, scale)
-    if value is None:
-        raise ValueError(f"not above zero: {below}")
-    return value
+    top, bottom = np.asarray(above, dtype=np.float64), np.asarray(below, dtype=np.float64)
+    return pers(top[:, :, None], bottom[:, :, None], scale)[0]

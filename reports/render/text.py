@@ -247,9 +247,8 @@ def _with_short_words(table: Table, room: int) -> Table:
     widths = _widths(rows)
     over = max(map(len, aligned(table))) - room
     words = [at for at, column in enumerate(table.columns) if column.left]
-    while over > 0 and (wide := [at for at in words if widths[at] > SHORTEST_WORDS]):
-        widths[max(wide, key=lambda at: widths[at])] -= 1
-        over -= 1
+    least = [SHORTEST_WORDS if at in words else width for at, width in enumerate(widths)]
+    widths = _shrunk(widths, least, over)
     return replace(table, rows=tuple(
         Row(tuple(
             Cell(cut(text, widths[at])) if at in words else cell
@@ -259,14 +258,21 @@ def _with_short_words(table: Table, room: int) -> Table:
     ))  # fmt: skip
 
 
+def _shrunk(widths: Sequence[int], least: Sequence[int], over: int) -> list[int]:
+    """The widths with so many columns less, the widest first, and none below its least."""
+    less = list(widths)
+    while over > 0 and (wide := [at for at, width in enumerate(less) if width > least[at]]):
+        less[max(wide, key=lambda at: less[at])] -= 1
+        over -= 1
+    return less
+
+
 def _with_short_heads(table: Table, room: int) -> Table:
     """Heads (names of arms) cut to what is below them, the widest first, for the same reason."""
     widths = _widths([[_cell_text(cell) for cell in row.cells] for row in table.rows])
     heads = [len(clean(column.head)) for column in table.columns]
     over = max(map(len, aligned(table))) - room
-    while over > 0 and (wide := [at for at, width in enumerate(widths) if heads[at] > width]):
-        heads[max(wide, key=lambda at: heads[at])] -= 1
-        over -= 1
+    heads = _shrunk(heads, widths, over)
     return replace(table, columns=tuple(
         replace(column, head=cut(clean(column.head), head))
         for column, head in zip(table.columns, heads, strict=True)

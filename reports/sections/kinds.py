@@ -10,7 +10,7 @@ from reports.kinds_model import KindsComparison, KindsIn
 from reports.model import Comparison
 from reports.paired import Paired
 from reports.sections.functions import only
-from reports.sections.view import OfPhase, View, by_phase, titled
+from reports.sections.view import OfPhase, View, by_phase, titled, totals
 from results.profile import KINDS
 
 COUNTED = (
@@ -54,14 +54,9 @@ def blocks(view: View, comparison: Comparison) -> list[Block]:
 
 def _tables(comparison: Comparison, kinds: KindsComparison) -> list[Block]:
     where = f"{kinds.case}, phase {kinds.phase}"
-    heads = (
-        Column("instructions", left=True), Column(comparison.manifest.base),
-        Column(comparison.manifest.patched), Column("change"), Column("difference, 95 %", drop=1),
-    )  # fmt: skip
-    rows = tuple(_total(kind, getattr(kinds.total, kind)) for kind in KINDS)
-    blocks: list[Block] = [
-        Table(f"Kinds of instructions per {kinds.unit_title}, {where}", heads, rows)
-    ]
+    sums = [(TITLES.get(kind, kind), getattr(kinds.total, kind)) for kind in KINDS]
+    per_unit = f"Kinds of instructions per {kinds.unit_title}, {where}"
+    blocks: list[Block] = [totals(comparison, per_unit, "instructions", sums)]
     group = f"difference per {kinds.unit_title}"
     columns = (
         Column("function", left=True),
@@ -82,17 +77,6 @@ def _tables(comparison: Comparison, kinds: KindsComparison) -> list[Block]:
         rest = Table(f"{label}, more", columns, rows)
         blocks.append(Fold(f"{len(more)} more functions", (rest,), page_only=True))
     return blocks
-
-
-def _total(kind: str, pair: Paired) -> Row:
-    title = TITLES.get(kind, kind)
-    return row(
-        title,
-        wording.short(pair.base),
-        wording.short(pair.patched),
-        wording.moved_if_at_all(pair),
-        wording.apart(pair),
-    )
 
 
 def _difference(pair: Paired, decimals: int) -> str:

@@ -10,7 +10,7 @@ from reports.memory_model import MemoryComparison, Missed, MissedIn
 from reports.model import Comparison
 from reports.paired import Paired
 from reports.sections.functions import only
-from reports.sections.view import OfPhase, View, by_phase, titled
+from reports.sections.view import OfPhase, View, by_phase, titled, totals
 
 MODELLED = (
     "Modelled, not measured: diagnostic runs of the judged guests, in which a QEMU plugin follows "
@@ -83,17 +83,12 @@ def blocks(view: View, comparison: Comparison) -> list[Block]:
 def _tables(comparison: Comparison, memory: MemoryComparison) -> list[Block]:
     where = f"{memory.case}, phase {memory.phase}"
     unit = memory.unit_title
-    heads = (
-        Column("virtual events", left=True), Column(comparison.manifest.base),
-        Column(comparison.manifest.patched), Column("change"), Column("difference, 95 %", drop=1),
-    )  # fmt: skip
-    rows = [_total(title, getattr(memory.total, name)) for name, title in TITLES.items()]
-    rows.append(_total("instructions", memory.instructions))
-    rows.append(_total("cycles (estimate)", memory.cycles))
+    events = [(title, getattr(memory.total, name)) for name, title in TITLES.items()]
+    events += [("instructions", memory.instructions), ("cycles (estimate)", memory.cycles)]
     first = memory.total
     blocks: list[Block] = [
         Paragraph((Strong(f"{memory.machine_title}."), f" Per {unit}."), "banner"),
-        Table(f"Modelled events per {unit}, {where}", heads, tuple(rows)),
+        totals(comparison, f"Modelled events per {unit}, {where}", "virtual events", events),
         Paragraph(
             f"L1 misses, which the layout of code and data moves: data {wording.few(first.l1d)}, "
             f"code {wording.few(first.l1i)}.",
@@ -121,16 +116,6 @@ def _tables(comparison: Comparison, memory: MemoryComparison) -> list[Block]:
         inner = Table(f"More functions, {where}", columns, tuple(rest))
         blocks.append(Fold(f"{len(more)} more functions", (inner,), page_only=True))
     return blocks
-
-
-def _total(title: str, pair: Paired) -> Row:
-    return row(
-        title,
-        wording.short(pair.base),
-        wording.short(pair.patched),
-        wording.moved_if_at_all(pair),
-        wording.apart(pair),
-    )
 
 
 def _heads(comparison: Comparison, memory: MemoryComparison) -> tuple[Column, ...]:

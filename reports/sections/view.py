@@ -7,10 +7,23 @@ from dataclasses import dataclass
 
 from reports.by_arm import MANY_CASES
 from reports.charts.canvas import Chart, rem, within
-from reports.document import Block, Figure, Fold, Gallery, Heading, Paragraph, Strong, nested
+from reports.document import (
+    Block,
+    Column,
+    Figure,
+    Fold,
+    Gallery,
+    Heading,
+    Paragraph,
+    Strong,
+    Table,
+    nested,
+    row,
+)
 from reports.many import SessionComparison
 from reports.model import Comparison
-from reports.wording import pair, pair_counts
+from reports.paired import Paired
+from reports.wording import apart, moved_if_at_all, pair, pair_counts, short
 
 # Beyond these pairs a page would grow by tens of megabytes.
 MOST_PAIRS = 15
@@ -111,6 +124,20 @@ def by_phase(
     scattered = any(each.seeds > 1 for each in phases)
     inner.append(Paragraph(" ".join([*notes, *([PARENTHESES] if scattered else [])]), "note"))
     return [*lines, Fold(behind, tuple(inner))]
+
+
+def totals(
+    comparison: Comparison, label: str, head: str, pairs: Iterable[tuple[str, Paired]]
+) -> Table:
+    """What a phase has of each number, by title: both arms, and how far they are apart."""
+    heads = (
+        Column(head, left=True), Column(comparison.manifest.base),
+        Column(comparison.manifest.patched), Column("change"), Column("difference, 95 %", drop=1),
+    )  # fmt: skip
+    return Table(label, heads, tuple(
+        row(title, short(each.base), short(each.patched), moved_if_at_all(each), apart(each))
+        for title, each in pairs
+    ))  # fmt: skip
 
 
 def of_each_pair(
