@@ -83,13 +83,17 @@ def function_change_lines(changes: Iterable[FunctionsChange]) -> list[str]:
     ]
 
 
+def counted(number: int, thing: str) -> str:
+    """``1 night``, ``2 nights``."""
+    return f"{number} {thing}{'s'[: number != 1]}"
+
+
 def overview(read: HistoryContents) -> list[str]:
     """A line a track, and one for each file that was left out."""
     lines = []
     for track, entries in read.tracks().items():
         first, last = entries[0], entries[-1]
-        nights = f"{len(entries)} night{'s'[: len(entries) != 1]}"
-        cases = f"{len(last.cases)} case{'s'[: len(last.cases) != 1]}"
+        nights, cases = counted(len(entries), "night"), counted(len(last.cases), "case")
         lines.append(
             clean(
                 f"{' '.join(track)}: {nights}, {first.night} to {last.night}, "

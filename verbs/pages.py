@@ -32,6 +32,7 @@ def pages_verb(
     """Write a static web site of the history: trends, nights, and comparisons of any two nights."""
     from history.known import load_known
     from history.store import HistoryStore
+    from history.wording import counted
     from pages import site
     from verbs.actions.policy import policy_of
 
@@ -41,5 +42,8 @@ def pages_verb(
         HistoryStore(history), output, known_changes=load_known(known_file),
         policy=policy_of(policy_file), sessions=sessions,
     )  # fmt: skip
-    log(f"{counts.tracks} tracks, {counts.nights} nights, {counts.reports} reports copied")
+    log(
+        f"{counted(counts.tracks, 'track')}, {counted(counts.nights, 'night')}, "
+        f"{counted(counts.reports, 'report')} copied"
+    )
     write_out(counts.folder / site.FRONT)
