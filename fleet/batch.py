@@ -20,6 +20,7 @@ from fleet.artefacts import ArtefactStore
 from fleet.cases import BootCase, Flight, differences, lost_answer, unpack, write_raw
 from fleet.ledger import Ledger, unchecked
 from fleet.link import Died, SchedulerLink
+from fleet.members import Member
 from fleet.parcel import Answer, files_of, parcel_of
 from fleet.settings import Settings
 from fleet.trust import Trust
@@ -125,9 +126,7 @@ class BootBatch:
             worker.perform, case.parcel, key=key, workers=some,
             resources={"cores": 1, "memory": case.parcel.memory_mib},
         )  # fmt: skip
-        now = time.monotonic()
-        alone = self.link.members.alone
-        self.flights[key] = Flight(case, case.attempt, future, now, alone, frozenset(some))
+        self.flights[key] = Flight(case, case.attempt, future, time.monotonic(), frozenset(some))
         future.add_done_callback(self._queue.put)
 
     # What comes back.
@@ -360,21 +359,32 @@ class BootBatch:
     # What goes wrong without a word.
 
     def _refresh(self) -> None:
-        self.link.members.refresh()
+        members = self.link.members
+        members.refresh()
         for key, flight in list(self.flights.items()):
             if flight.future.status in ("lost", "cancelled"):
                 # The scheduler was away and has forgotten it.
                 self._recall(key)
-            elif flight.allowed and not flight.allowed & set(self.link.members.serving):
+            elif self._has_somebody(flight):
+                continue
+            elif not flight.began:
                 self._recall(key)
-            elif flight.stranded(self.link.members.serving, self.link.members.alone):
-                # It waits for a worker to join, and dask does not look again when one that has
-                # joined offers its resources.
+            elif flight.worker not in members.serving:
                 self.link.cancel([self.flights.pop(key).future])
                 self._died(flight, Died(1, flight.worker))
         if self.link.returned():
             self.link.client.subscribe_topic(self._topic, self._queue.put)
         self._double_stragglers()
+
+    def _has_somebody(self, flight: Flight) -> bool:
+        """Whether a worker that may take it has been there ever since it was sent."""
+        memory_mib = flight.case.parcel.memory_mib
+
+        def suits(member: Member) -> bool:
+            allowed = not flight.allowed or member.address in flight.allowed
+            return allowed and member.fits(memory_mib) > 0
+
+        return self.link.members.served_since(flight.sent, suits)
 
     def _recall(self, key: str) -> None:
         """Take a parcel back, wherever it is, and send it again."""
@@ -390,7 +400,7 @@ class BootBatch:
         for key, flight in list(self.flights.items()):
             case = flight.case
             if not flight.began:
-                if now - flight.sent > 2 * limit or flight.alone != self.link.members.alone:
+                if now - flight.sent > 2 * limit:
                     self._recall(key)
                 continue
             late = now - flight.began > limit and len(self.durations) >= ENOUGH

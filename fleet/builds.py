@@ -16,6 +16,7 @@ from fleet import plain
 from fleet.artefacts import ArtefactStore, KernelFiles
 from fleet.identity import CHECKOUT, refusal
 from fleet.link import SchedulerLink
+from fleet.members import Member
 from host import facts
 from kernels import build
 from kernels.cache import Kernel
@@ -118,6 +119,10 @@ def build_and_publish(
         return parcel.store.put_files(kernel)
 
 
+def _builds(member: Member) -> bool:
+    return bool(member.resources.get("build"))
+
+
 @dataclass
 class Builder:
     """Kernels of one session, asked for ahead and fetched one by one.
@@ -132,7 +137,7 @@ class Builder:
     topic: str
     queued: dict[str, tuple[BuildParcel, str]] = field(default_factory=dict)
     futures: dict[str, Any] = field(default_factory=dict)
-    alone: dict[str, int] = field(default_factory=dict)
+    sent: dict[str, float] = field(default_factory=dict)
     built: dict[str, Built] = field(default_factory=dict)
     tried: dict[str, set[str]] = field(default_factory=dict)
     reached: dict[str, MakeProgress] = field(default_factory=dict)
@@ -205,8 +210,7 @@ class Builder:
         for key in list(self.futures):
             if self.futures[key].done() or self.futures[key].status == "lost":
                 self._landed(key, self.futures.pop(key))
-            elif self.alone[key] != members.alone:
-                # Everybody left meanwhile: it was lost, or waits for somebody it will not see.
+            elif not members.served_since(self.sent[key], _builds):
                 self.link.cancel([self.futures.pop(key)])
         if not members.serving:
             return
@@ -227,7 +231,7 @@ class Builder:
             self.built[key] = Built("", trouble="no worker is left")
             return
         workers = [holder for holder in holders if holder not in tried] or (left if tried else [])
-        self.alone[key] = members.alone
+        self.sent[key] = time.monotonic()
         self.futures[key] = self.link.submit(
             build_kernel, parcel, key=f"{self.topic}-{key}-{len(tried)}-{time.monotonic_ns()}",
             workers=workers, loosely=not tried, resources={"build": 1},

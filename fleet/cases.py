@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pickle
 import shutil
-from collections.abc import Container, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -84,23 +84,18 @@ class BootCase:
 
 @dataclass
 class Flight:
-    """A parcel under way; ``worker`` and ``began`` are known when a worker said so."""
+    """A parcel under way; ``worker`` and ``began`` are known when a worker said so.
+
+    ``allowed`` are the workers that may take it, all where it is empty.
+    """
 
     case: BootCase
     attempt: int
     future: Any
     sent: float
-    alone: int
     allowed: frozenset[str] = frozenset()
     worker: str = ""
     began: float = 0.0
-
-    def stranded(self, serving: Container[str], alone: int) -> bool:
-        """Whether the worker that began it is gone, and nobody served for a while since.
-
-        ``alone`` counts the looks that found nobody, as it does in the flight.
-        """
-        return bool(self.worker) and self.worker not in serving and self.alone != alone
 
 
 def unpack(data: bytes) -> Answer:

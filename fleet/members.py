@@ -25,12 +25,16 @@ DISMISS_S = 5.0
 
 @dataclass(frozen=True)
 class Member:
-    """A worker that serves: its address, host, resources, and trees it has objects of."""
+    """A worker that serves: its address, host, resources, and trees it has objects of.
+
+    ``since`` is when this session first knew of its resources, by the monotonic clock.
+    """
 
     address: str
     host: str
     resources: Mapping[str, float]
     trees: tuple[str, ...]
+    since: float
 
     def fits(self, memory_mib: int) -> int:
         """Guests of this memory that it runs at once."""
@@ -42,8 +46,7 @@ class Member:
 class Members:
     """Looks at the scheduler's workers now and then, and lets those that fit serve.
 
-    ``say`` is told of workers that are refused or set aside; ``alone`` counts looks that found
-    nobody serving.
+    ``log`` is told of workers that are refused or set aside.
     """
 
     client: Any
@@ -53,7 +56,6 @@ class Members:
     serving: dict[str, Member] = field(default_factory=dict)
     refused: dict[str, str] = field(default_factory=dict)
     aside: dict[str, str] = field(default_factory=dict)
-    alone: int = 0
     _invited: set[str] = field(default_factory=set)
     _answers: list[Future[dict[str, Any]]] = field(default_factory=list)
     _refreshed: float = -REFRESH_EVERY_S
@@ -127,6 +129,14 @@ class Members:
             )
         return int(self.capacity(memory_mib) * AHEAD) + 1
 
+    def served_since(self, sent: float, suits: Callable[[Member], bool]) -> bool:
+        """Whether a member that suits has served without a break since something was sent.
+
+        Where none has, what was sent may wait for ever: with nobody to take it, it waits for a
+        worker to join, and dask does not look again when one that has joined offers resources.
+        """
+        return any(member.since <= sent and suits(member) for member in self.serving.values())
+
     def others(self, than: set[str]) -> list[str]:
         """Addresses of members that are not among these."""
         return sorted(address for address in self.serving if address not in than)
@@ -168,9 +178,6 @@ class Members:
             return  # The scheduler is away; whoever works with it will say so.
         for gone in set(self.serving) - there:
             del self.serving[gone]
-        # What was sent meanwhile waits for a worker to join, and dask forgets to look again
-        # when one that has joined offers its resources.
-        self.alone += not self.serving
         self._invited &= there
         new = sorted(there - self._invited)
         self._invited |= set(new)
@@ -205,8 +212,9 @@ class Members:
                                   f"{'; '.join(answer['differs'])}")  # fmt: skip
         elif address not in self.aside:
             self.serving[address] = Member(
-                address, answer["host"], answer["resources"], tuple(answer["trees"])
-            )
+                address, answer["host"], answer["resources"], tuple(answer["trees"]),
+                time.monotonic(),
+            )  # fmt: skip
 
     def _refuse(self, address: str, reason: str) -> None:
         self.refused[address] = reason

@@ -242,33 +242,37 @@ class WallFleet:
         Raises:
             InfraError: no wall host is there, or none can do it.
         """
-        if not self.link.members.await_member(_is_wall_host):
-            raise InfraError(
-                "no worker is a wall host", where="fleet",
-                next_step="dask worker --resources 'wall=1 cores=0'; see docs/fleet.md",
-            )  # fmt: skip
-        future = self._send(function, parcel)
+        members = self.link.members
+
+        def send() -> tuple[Any, float]:
+            if not members.await_member(_is_wall_host):
+                raise InfraError(
+                    "no worker is a wall host", where="fleet",
+                    next_step="dask worker --resources 'wall=1 cores=0'; see docs/fleet.md",
+                )  # fmt: skip
+            key = f"twinboot-wall-{uuid.uuid4().hex}"
+            future = self.link.submit(function, parcel, key=key, resources=RESOURCES)
+            return future, time.monotonic()
+
+        sending = send()
 
         def wait() -> WallAnswer:
-            nonlocal future
+            future, sent = sending
             for _ in range(self.losses):
-                while not future.done():
+                while not future.done() and members.served_since(sent, _is_wall_host):
                     self.link.require_scheduler()
-                    self.link.members.refresh()
+                    members.refresh()
                     time.sleep(POLL_S)
+                if not future.done():
+                    self.link.cancel([future])
                 data = self.link.result(future)
                 if isinstance(data, bytes):
                     answer = _unpacked(data)
                     if not answer.trouble:
                         return answer
                     if answer.worker:
-                        self.link.members.set_aside(answer.worker, answer.trouble)
-                self.link.members.refresh(at_once=True)
-                future = self._send(function, parcel)
+                        members.set_aside(answer.worker, answer.trouble)
+                future, sent = send()
             raise InfraError("no wall host could make it", where="fleet")
 
         return wait
-
-    def _send(self, function: Any, parcel: object) -> Any:
-        key = f"twinboot-wall-{uuid.uuid4().hex}"
-        return self.link.submit(function, parcel, key=key, resources=RESOURCES)

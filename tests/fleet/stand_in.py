@@ -79,10 +79,11 @@ def run_cold(
 def wall_run(
     machine: WallMachine, job_text: str, folder: Path, logs: Path, watch: Callable[[str], None]
 ) -> Outcome:
-    """A wall guest; where and when it ran is appended to a file."""
+    """A wall guest; where and when it ran is appended to a file, beside one that says it began."""
+    Path(f"{os.environ[LOG]}.begun").touch()
     logs.mkdir(parents=True, exist_ok=True)
     began = time.time()
-    run(["sleep", "0.1"], timeout_s=60)
+    run(["sleep", os.environ.get(SECONDS, "0.1")], timeout_s=600)
     content = f"{machine.kernel.read_bytes()!r}{job_text}".encode()
     files = {"out": hashlib.sha256(content).hexdigest().encode()}
     (logs / "result").write_bytes(sent(files))

@@ -6,10 +6,13 @@ import json
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+import fleet.members
 from fleet.ledger import LEDGER
+from fleet.members import Members
 from fleet.settings import Settings
 from tests.fleet.cluster import Cluster
 from tests.fleet.conftest import SOON, FleetBench
@@ -156,10 +159,43 @@ def test_what_was_begun_by_the_only_worker_is_made_by_the_next(
         log = cluster.folder / "two.log"
         time.sleep(BEGUN_WITHIN_S)
         cluster.kill("one")
-        wait_until(lambda: executor.link.members.alone > 0, "a look that found nobody")
+        wait_until(lambda: not executor.link.members.serving, "a look that found nobody")
         cluster.start_worker("two")
         measuring.join(ENLISTED_WITHIN_S)
         assert not measuring.is_alive(), log.read_text()
+    assert {record.failure for record in bench.records("fleet").values()} == {None}
+
+
+def test_what_nobody_was_left_to_take_is_made_by_who_is_enlisted_before_the_next_look(
+    bench: FleetBench, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The only worker is lost while the next one has joined and has no resources yet."""
+    enlist, may_enlist = Members._enlist, threading.Event()
+
+    def late(self: Members, address: str) -> dict[str, Any]:
+        if self.serving:
+            may_enlist.wait()
+        return enlist(self, address)
+
+    monkeypatch.setattr(Members, "_enlist", late)
+    cluster.start_worker("one", STAND_IN_SECONDS="300")
+    with bench.executor(cluster) as executor:
+        client, members = executor.link.client, executor.link.members
+        members.refresh(at_once=True)
+        (one,) = members.serving
+        measuring = threading.Thread(target=bench.measure, args=("fleet", 1, executor))
+        measuring.start()
+        wait_until(lambda: client.processing()[one], "something begun")
+        cluster.start_worker("two")
+        wait_until(lambda: len(members._invited) == 2, "a look that saw both")
+        monkeypatch.setattr(fleet.members, "REFRESH_EVERY_S", 3600.0)
+        cluster.kill("one")
+        wait_until(lambda: one not in client.scheduler_info()["workers"], "the loss noticed")
+        may_enlist.set()
+        wait_until(lambda: len(members.serving) == 2, "the next one enlisted")
+        monkeypatch.setattr(fleet.members, "REFRESH_EVERY_S", 0.2)
+        measuring.join(ENLISTED_WITHIN_S)
+        assert not measuring.is_alive()
     assert {record.failure for record in bench.records("fleet").values()} == {None}
 
 

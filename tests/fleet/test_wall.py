@@ -25,6 +25,7 @@ from runs.prepare import Session, wall_host
 from runs.wall import measure_wall
 from tests.fleet.cluster import CHECKOUT, Cluster
 from tests.fleet.conftest import SOON, FleetBench, LoggingReporter
+from tests.integration.lab_process import wait_until
 
 pytestmark = pytest.mark.slow
 
@@ -104,6 +105,23 @@ def test_a_wall_host_that_comes_after_the_others_is_waited_for(
     late.start()
     measure(bench, cluster, 1)
     late.join()
+    assert len(bench.records("wall")) == 3
+
+
+def test_what_the_only_wall_host_was_lost_with_is_made_by_the_next(
+    bench: FleetBench, cluster: Cluster, tmp_path: Path
+) -> None:
+    """Dask lets it wait for a worker to join, and one that joins has no resources yet."""
+    log = tmp_path / "log"
+    wall = {"STAND_IN_LOG": str(log), "DASK_DISTRIBUTED__WORKER__RESOURCES__WALL": "1"}
+    cluster.start_worker("one", STAND_IN_SECONDS="300", **wall)
+    measuring = threading.Thread(target=measure, args=(bench, cluster, 1))
+    measuring.start()
+    wait_until(Path(f"{log}.begun").exists, "a block begun")
+    cluster.kill("one")
+    cluster.start_worker("two", **wall)
+    measuring.join(60.0)
+    assert not measuring.is_alive()
     assert len(bench.records("wall")) == 3
 
 
