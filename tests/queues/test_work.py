@@ -220,8 +220,9 @@ def test_interrupted_by_the_keyboard_it_is_still_to_be_done(store: QueueStore) -
     assert line_of(store.find(entry.id)).startswith(f"done  {entry.id}  filemap-4k 4k.bw")
 
 
-def start(store: QueueStore, ledger: Path, pause_s: float) -> subprocess.Popen[str]:
+def start(store: QueueStore, ledger: Path, pause_s: float, *meeting: Path) -> subprocess.Popen[str]:
     argv = [sys.executable, str(WORKER), str(store.folder), str(ledger), str(pause_s)]
+    argv += map(str, meeting)
     return subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
@@ -277,7 +278,7 @@ def test_two_workers_never_take_the_same_entry(store: QueueStore, tmp_path: Path
     names = [f"s{number}" for number in range(4)]
     for name in names:
         queued(store, name)
-    workers = [start(store, ledger, 0.01) for _ in range(2)]
+    workers = [start(store, ledger, 0.01, tmp_path / "meeting") for _ in range(2)]
     outputs = [ended(worker) for worker in workers]
     begun = [line.split()[1] for out in outputs for line in out.splitlines() if "begins" in line]
     assert sorted(begun) == sorted(entry.id for entry in store.read().entries)
