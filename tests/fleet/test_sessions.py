@@ -182,15 +182,15 @@ def test_what_nobody_was_left_to_take_is_made_by_who_is_enlisted_before_the_next
     with bench.executor(cluster) as executor:
         client, members = executor.link.client, executor.link.members
         members.refresh(at_once=True)
-        (one,) = members.serving
+        (first,) = members.serving
         measuring = threading.Thread(target=bench.measure, args=("fleet", 1, executor))
         measuring.start()
-        wait_until(lambda: client.processing()[one], "something begun")
+        wait_until(lambda: client.processing()[first], "something begun")
         cluster.start_worker("two")
         wait_until(lambda: len(members._invited) == 2, "a look that saw both")
         monkeypatch.setattr(fleet.members, "REFRESH_EVERY_S", 3600.0)
         cluster.kill("one")
-        wait_until(lambda: one not in client.scheduler_info()["workers"], "the loss noticed")
+        wait_until(lambda: first not in client.scheduler_info()["workers"], "the loss noticed")
         may_enlist.set()
         wait_until(lambda: len(members.serving) == 2, "the next one enlisted")
         monkeypatch.setattr(fleet.members, "REFRESH_EVERY_S", 0.2)
