@@ -182,4 +182,4 @@ def test_shell_takes_its_group_along(tmp_path: Path) -> None:
     process.terminate()
     # The pipe ends when its last writer is gone, not before.
     assert process.stdout.read() == ""
-    assert process.wait(timeout=5) == -9
+    assert process.wait(timeout=60) == -9
